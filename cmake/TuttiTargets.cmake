@@ -1,0 +1,68 @@
+# How every target of the project is made: one library per folder, one executable per test file.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+find_package(Threads REQUIRED)
+
+# The toolkit is looked for, never required unless asked for by name.
+if(NOT TUTTI_CUDA STREQUAL "OFF")
+  find_package(CUDAToolkit QUIET)
+  if(TUTTI_CUDA STREQUAL "ON" AND NOT CUDAToolkit_FOUND)
+    message(FATAL_ERROR "TUTTI_CUDA=ON, but no CUDA toolkit was found")
+  endif()
+endif()
+if(CUDAToolkit_FOUND)
+  set(TUTTI_HAVE_CUDA ON)
+  message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION}")
+else()
+  set(TUTTI_HAVE_CUDA OFF)
+  message(STATUS "CUDA toolkit: not used (TUTTI_CUDA=${TUTTI_CUDA})")
+endif()
+
+add_library(tutti_flags INTERFACE)
+target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror
+                       -Wno-missing-field-initializers)
+target_include_directories(tutti_flags INTERFACE ${PROJECT_SOURCE_DIR}
+                           ${PROJECT_SOURCE_DIR}/include)
+if(TUTTI_SANITIZE STREQUAL "address")
+  target_compile_options(tutti_flags INTERFACE -fsanitize=address,undefined
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(tutti_flags INTERFACE -fsanitize=address,undefined)
+elseif(TUTTI_SANITIZE STREQUAL "thread")
+  target_compile_options(tutti_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(tutti_flags INTERFACE -fsanitize=thread)
+elseif(TUTTI_SANITIZE)
+  message(FATAL_ERROR "TUTTI_SANITIZE=${TUTTI_SANITIZE} is neither address nor thread")
+endif()
+
+# tutti_library(NAME SOURCES ... [LINKS ...]): one folder's static library. LINKS are the folders
+# below it; the arrows of docs/architecture.md are exactly these lines.
+function(tutti_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC tutti_flags Threads::Threads ${ARG_LINKS})
+endfunction()
+
+# tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [ARGS ...]): a
+# GoogleTest executable that ctest runs as one test.
+function(tutti_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE tutti_flags ${ARG_LINKS} GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if(ARG_PROCESSORS)
+    set_tests_properties(${name} PROPERTIES PROCESSORS ${ARG_PROCESSORS})
+  endif()
+endfunction()

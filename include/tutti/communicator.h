@@ -1,0 +1,180 @@
+#pragma once
+
+// Communicator: a fixed group of ranks and the collectives among them. This is the front door of
+// the library; everything else in include/tutti is what its arguments are made of.
+//
+// Threads. A communicator may be used by one thread at a time; abort(), asyncError() and describe()
+// may be called from any thread at any time. Different communicators are independent, also when
+// they have ranks in common: calls on them may be made from different threads.
+//
+// Order. All ranks issue the same collectives on a communicator in the same order. Ranks that
+// disagree get an Error of code Mismatch that prints both sides; nothing is delivered.
+//
+// Completion. With no stream (the default) a call returns when its buffers may be used again. With
+// a stream it returns at once, and the work runs in stream order; its failure is thrown by the
+// stream's synchronize() and by the communicator's next call.
+//
+// Fork and exit. A forked child must not use communicators of its parent (calls throw
+// InvalidUsage); exec is fine: no descriptor is inherited. Destroying a communicator tells the
+// others that this rank has left; a process that ends without it counts as dead.
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/device.h>
+#include <tutti/error.h>
+#include <tutti/types.h>
+
+namespace tutti {
+
+/// Names one job: address, port, job id and a secret. As opaque and as large as NCCL's.
+/// Whoever holds it may join, so pass it on private channels only.
+struct UniqueId {
+  std::array<std::byte, 128> bytes{};
+
+  /// Makes an id and starts listening for its job in this process, for as long as set-up may last.
+  static UniqueId create();
+  std::string toHex() const;
+  /// Throws InvalidArgument when `hex` is not 256 hexadecimal digits or not an id of this version.
+  static UniqueId fromHex(const std::string& hex);
+  bool operator==(const UniqueId&) const = default;
+};
+
+struct CommunicatorOptions {
+  /// Explicit membership. Without `id`, rank, size and meeting point come from the launcher's
+  /// environment (tutti run, torchrun, ...); see docs/architecture.md.
+  std::optional<UniqueId> id;
+  int rank = -1;
+  int size = -1;
+
+  std::chrono::milliseconds setupTimeout{0};  ///< 0: TUTTI_SETUP_TIMEOUT_MS, else 2 minutes
+  std::chrono::milliseconds timeout{0};  ///< of one operation; 0: TUTTI_TIMEOUT_MS, else 10 minutes
+  /// Reductions evaluate the aligned binary tree over ranks, rounding at every node: the same bits
+  /// for every transport and message split. Also TUTTI_DETERMINISTIC=1.
+  bool deterministic = false;
+  /// Forces one algorithm ("ring", "double_tree", "recursive", "one_shot", "two_shot", "mapped")
+  /// where it exists for the collective. Also TUTTI_ALGORITHM. Must be the same on all ranks.
+  std::string algorithm;
+};
+
+// Arguments. Counts are elements, never bytes; buffers hold `count` elements of `type` unless said
+// otherwise. `send == recv` (at the offset named) is in place; any other overlap is refused.
+// A count of zero is a no-op that still takes part in the order of calls; its pointers may be null.
+
+struct AllReduceArgs {
+  const void* send = nullptr;
+  void* recv = nullptr;  ///< may equal send
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  double scalar = 1.0;  ///< of PreMulSum
+};
+struct ReduceArgs {
+  const void* send = nullptr;
+  void* recv = nullptr;  ///< read only at the root; may equal send
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  double scalar = 1.0;
+  int root = 0;
+};
+struct BroadcastArgs {
+  const void* send = nullptr;  ///< read only at the root
+  void* recv = nullptr;        ///< may equal send
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  int root = 0;
+};
+struct AllGatherArgs {
+  const void* send = nullptr;  ///< count elements
+  void* recv = nullptr;        ///< size() * count elements; in place: send == recv + rank() * count
+  size_t count = 0;
+  DataType type = DataType::Float32;
+};
+struct ReduceScatterArgs {
+  const void* send = nullptr;  ///< size() * count elements
+  void* recv = nullptr;        ///< count elements; in place: recv == send + rank() * count
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  double scalar = 1.0;
+};
+
+class Communicator {
+ public:
+  /// Joins a job. Collective over all its ranks. Throws Refused, Timeout, InvalidArgument or
+  /// System; on failure nothing is left behind.
+  static Communicator create(const CommunicatorOptions& options = {});
+
+  /// `size` ranks inside this process, one for each thread that the caller will run. Needs no
+  /// launcher. `options.rank`, `size` and `id` are ignored.
+  static std::vector<Communicator> createLocal(int size, const CommunicatorOptions& options = {});
+
+  ~Communicator();
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+
+  int rank() const;
+  int size() const;
+
+  void allReduce(const AllReduceArgs& args, StreamRef stream = {});
+  void reduce(const ReduceArgs& args, StreamRef stream = {});
+  void broadcast(const BroadcastArgs& args, StreamRef stream = {});
+  void allGather(const AllGatherArgs& args, StreamRef stream = {});
+  void reduceScatter(const ReduceScatterArgs& args, StreamRef stream = {});
+  void barrier(StreamRef stream = {});
+
+  /// Memory that the other ranks on this host can address. Not collective; released by ~Memory,
+  /// which must come before the communicator is destroyed or after, in any order. Zero bytes give a
+  /// Memory with a null pointer. Throws OutOfMemory naming the bytes.
+  Memory allocate(size_t bytes);
+
+  /// Collective. Ranks of equal `color` form a new communicator, ordered by (key, rank). A negative
+  /// color joins none and gets nullopt.
+  std::optional<Communicator> split(int color, int key);
+
+  /// Collective over the survivors, also after a failure: a new communicator without the ranks that
+  /// the survivors agree are dead. Ranks keep their order.
+  Communicator shrink();
+
+  /// Ends every operation of this communicator here, with Aborted, and tells the others. Always
+  /// returns, from any thread. Afterwards only shrink() and destruction are allowed.
+  void abort();
+
+  /// The failure that made this communicator unusable, if one did.
+  std::optional<Error> asyncError() const;
+
+  /// Several lines: members, transports, choices made so far, and the recent operations.
+  std::string describe() const;
+
+  struct Impl;
+  explicit Communicator(std::shared_ptr<Impl> impl);
+
+ private:
+  friend class Group;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Between construction and end() the collectives that this thread issues, on any communicators,
+/// are collected; end() starts them together, so that calls on several communicators of one thread
+/// cannot wait for each other. Groups nest: the outermost end() starts everything.
+class Group {
+ public:
+  Group();
+  /// Calls end() when it was not called, unless the stack is unwinding: then the calls are dropped.
+  ~Group() noexcept(false);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  void end();
+
+ private:
+  bool open_ = true;
+};
+
+}  // namespace tutti

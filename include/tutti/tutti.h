@@ -1,0 +1,9 @@
+#pragma once
+
+// Everything: link tutti::tutti and include this.
+
+#include <tutti/communicator.h>
+#include <tutti/device.h>
+#include <tutti/error.h>
+#include <tutti/log.h>
+#include <tutti/types.h>

@@ -1,0 +1,48 @@
+#pragma once
+
+// Element types and reductions.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tutti {
+
+enum class DataType : uint8_t {
+  Int8,
+  UInt8,
+  Int16,
+  UInt16,
+  Int32,
+  UInt32,
+  Int64,
+  UInt64,
+  Float16,   ///< IEEE binary16
+  BFloat16,  ///< upper half of binary32
+  Float32,
+  Float64,
+  Float8E4M3,  ///< OCP FP8 E4M3: no infinities, one NaN pattern per sign, largest 448
+  Float8E5M2,  ///< OCP FP8 E5M2: IEEE-like, largest 57344
+};
+inline constexpr int kDataTypeCount = 14;
+
+/// How values of several ranks become one. Reduced-precision types accumulate in float32 within one
+/// step; NaN propagates through Min and Max; integers wrap.
+enum class ReduceOp : uint8_t {
+  Sum,
+  Prod,
+  Min,
+  Max,
+  Avg,        ///< Sum, then one division by the number of ranks (integers truncate toward zero)
+  PreMulSum,  ///< Sum of each rank's input times that rank's own scalar
+};
+inline constexpr int kReduceOpCount = 6;
+
+size_t sizeOf(DataType type);         ///< bytes per element
+const char* toString(DataType type);  ///< "float32", "bfloat16", "float8_e4m3", ...
+const char* toString(ReduceOp op);    ///< "sum", "premulsum", ...
+std::optional<DataType> parseDataType(std::string_view name);
+std::optional<ReduceOp> parseReduceOp(std::string_view name);
+
+}  // namespace tutti

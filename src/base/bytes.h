@@ -1,0 +1,78 @@
+#pragma once
+
+// Writing and reading the control plane's messages: little-endian integers and length-prefixed
+// strings. The reader checks every length before it allocates, and throws Refused with the field's
+// name, because its input comes from other processes.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "src/base/check.h"
+
+namespace tutti::base {
+
+using Bytes = std::vector<std::byte>;
+
+class ByteWriter {
+ public:
+  template <class T>
+  requires std::is_integral_v<T> || std::is_enum_v<T> ByteWriter& put(T value) {
+    append(&value, sizeof value);
+    return *this;
+  }
+  ByteWriter& put(std::span<const std::byte> bytes) {
+    put(static_cast<uint64_t>(bytes.size()));
+    append(bytes.data(), bytes.size());
+    return *this;
+  }
+  ByteWriter& put(const std::string& text) { return put(std::as_bytes(std::span(text))); }
+  Bytes take() { return std::move(bytes_); }
+
+ private:
+  void append(const void* data, size_t size) {
+    const auto* first = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), first, first + size);
+  }
+  Bytes bytes_;
+};
+
+class ByteReader {
+ public:
+  explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <class T>
+  requires std::is_integral_v<T> || std::is_enum_v<T> T get(const char* field) {
+    T value;
+    std::memcpy(&value, take(sizeof value, field).data(), sizeof value);
+    return value;
+  }
+  Bytes getBytes(const char* field, size_t limit = size_t{1} << 24) {
+    const auto size = get<uint64_t>(field);
+    if (size > limit) fail(ErrorCode::Refused, "message field ", field, " has ", size, " bytes");
+    const auto part = take(size, field);
+    return {part.begin(), part.end()};
+  }
+  std::string getString(const char* field, size_t limit = 65536) {
+    const Bytes bytes = getBytes(field, limit);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  bool atEnd() const { return rest_.empty(); }
+
+ private:
+  std::span<const std::byte> take(uint64_t size, const char* field) {
+    if (size > rest_.size())
+      fail(ErrorCode::Refused, "message ends inside field ", field, ": ", size, " bytes wanted, ",
+           rest_.size(), " left");
+    const auto part = rest_.first(size);
+    rest_ = rest_.subspan(size);
+    return part;
+  }
+  std::span<const std::byte> rest_;
+};
+
+}  // namespace tutti::base

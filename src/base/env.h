@@ -1,0 +1,38 @@
+#pragma once
+
+// Every environment variable of the library itself, read once. The table in docs/environment.md is
+// made from the comments below. The launchers' own variables (RANK, SLURM_PROCID, ...) are read by
+// src/bootstrap, which lists them.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include <tutti/log.h>
+
+namespace tutti::base {
+
+struct Env {
+  /// TUTTI_LOG: least level of the lines written to standard error: debug, info, warning, error,
+  /// off.
+  std::optional<LogLevel> log = LogLevel::Warning;
+  /// TUTTI_TIMEOUT_MS: deadline of one operation, milliseconds.
+  long timeoutMs = 600'000;
+  /// TUTTI_SETUP_TIMEOUT_MS: deadline of creating, splitting or shrinking a communicator,
+  /// milliseconds.
+  long setupTimeoutMs = 120'000;
+  /// TUTTI_STRAGGLER_MS: an operation that has waited this long for one rank reports it,
+  /// milliseconds.
+  long stragglerMs = 5'000;
+  /// TUTTI_DETERMINISTIC: 1 makes reductions evaluate the aligned binary tree over ranks.
+  bool deterministic = false;
+  /// TUTTI_ALGORITHM: forces one algorithm where it exists; must be the same on all ranks.
+  std::string algorithm;
+  /// TUTTI_SLOT_BYTES: size of one staging slot between two local ranks, bytes; 0 chooses.
+  size_t slotBytes = 0;
+};
+
+/// The process's variables, read at the first call. Throws InvalidArgument naming a malformed one.
+const Env& env();
+
+}  // namespace tutti::base

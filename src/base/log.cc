@@ -1,0 +1,60 @@
+#include "src/base/log.h"
+
+#include <cstdio>
+#include <mutex>
+
+#include "src/base/env.h"
+
+namespace tutti {
+namespace {
+
+// Function statics, so that a log line from another file's static initializer finds them ready.
+struct Sink {
+  std::mutex mutex;
+  LogSink custom;
+};
+Sink& sink() {
+  static Sink instance;
+  return instance;
+}
+
+}  // namespace
+
+const char* toString(LogLevel level) {
+  switch (level) {
+    case LogLevel::Debug: return "debug";
+    case LogLevel::Info: return "info";
+    case LogLevel::Warning: return "warning";
+    case LogLevel::Error: return "error";
+  }
+  return "?";
+}
+
+void setLogSink(LogSink custom) {
+  std::lock_guard lock(sink().mutex);
+  sink().custom = std::move(custom);
+}
+
+namespace base {
+
+bool logEnabled(LogLevel level) {
+  {
+    std::lock_guard lock(sink().mutex);
+    if (sink().custom) return true;
+  }
+  const auto& threshold = env().log;
+  return threshold && level >= *threshold;
+}
+
+void logLine(LogLevel level, const std::string& line) {
+  std::lock_guard lock(sink().mutex);
+  if (sink().custom) {
+    sink().custom(level, line);
+    return;
+  }
+  const std::string whole = message("tutti [", toString(level), "] ", line, "\n");
+  std::fwrite(whole.data(), 1, whole.size(), stderr);
+}
+
+}  // namespace base
+}  // namespace tutti

@@ -1,0 +1,49 @@
+#include <tutti/types.h>
+
+#include <array>
+
+namespace tutti {
+namespace {
+
+struct TypeFacts {
+  const char* name;
+  size_t bytes;
+};
+constexpr std::array<TypeFacts, kDataTypeCount> kTypes{{
+    {"int8", 1},
+    {"uint8", 1},
+    {"int16", 2},
+    {"uint16", 2},
+    {"int32", 4},
+    {"uint32", 4},
+    {"int64", 8},
+    {"uint64", 8},
+    {"float16", 2},
+    {"bfloat16", 2},
+    {"float32", 4},
+    {"float64", 8},
+    {"float8_e4m3", 1},
+    {"float8_e5m2", 1},
+}};
+constexpr std::array<const char*, kReduceOpCount> kOps{"sum", "prod", "min",
+                                                       "max", "avg",  "premulsum"};
+
+}  // namespace
+
+size_t sizeOf(DataType type) { return kTypes.at(static_cast<size_t>(type)).bytes; }
+const char* toString(DataType type) { return kTypes.at(static_cast<size_t>(type)).name; }
+const char* toString(ReduceOp op) { return kOps.at(static_cast<size_t>(op)); }
+
+std::optional<DataType> parseDataType(std::string_view name) {
+  for (int i = 0; i < kDataTypeCount; ++i)
+    if (name == kTypes[i].name) return static_cast<DataType>(i);
+  return std::nullopt;
+}
+
+std::optional<ReduceOp> parseReduceOp(std::string_view name) {
+  for (int i = 0; i < kReduceOpCount; ++i)
+    if (name == kOps[i]) return static_cast<ReduceOp>(i);
+  return std::nullopt;
+}
+
+}  // namespace tutti

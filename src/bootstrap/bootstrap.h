@@ -1,0 +1,37 @@
+#pragma once
+
+// From nothing to a control plane: who this rank is, where its job meets, and the authenticated
+// connections between all its ranks.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <tutti/communicator.h>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/control_plane.h"
+
+namespace tutti::bootstrap {
+
+/// Who this rank is and where it meets the others.
+struct Identity {
+  int rank = -1;
+  int size = -1;
+  UniqueId id;  ///< meeting point and secret
+  std::string
+      source;  ///< "explicit arguments", "tutti run", "torchrun", ...: logged at debug level
+};
+
+/// The first source that speaks, in the order of docs/architecture.md. With no launcher at all:
+/// rank 0 of 1. Throws InvalidArgument naming the variable that is malformed, missing or
+/// contradictory.
+Identity discover(const CommunicatorOptions& options);
+
+/// Joins the job: meets at the identity's address, authenticates both ways, exchanges addresses,
+/// and connects to every other rank. Throws Refused, Timeout or System within the deadline; nothing
+/// is left behind.
+std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline);
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,69 @@
+#pragma once
+
+// The control plane: small messages, with file descriptors where both ends share a host, between
+// the ranks of one job, and the news that a rank has died. Everything at set-up time (addresses,
+// windows, agreement) and everything about failure travels here; user data never does.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/file_descriptor.h"
+
+namespace tutti::bootstrap {
+
+/// What is known about a rank since set-up. Ranks share a host when boot id and network namespace
+/// are equal and a Unix connection between them succeeded.
+struct PeerInfo {
+  std::string host;    ///< host name, for messages
+  std::string bootId;  ///< and network namespace: equal means the same host
+  int64_t pid = 0;
+  int cores = 0;                 ///< processors this process may run on
+  std::string describe() const;  ///< "pid 4711 on host n1"
+};
+
+struct ControlMessage {
+  uint64_t channel = 0;  ///< whose message: a communicator's id
+  uint32_t type = 0;     ///< meaning is the receiver's
+  base::Bytes payload;
+  std::vector<base::FileDescriptor> descriptors;
+};
+
+/// Gets what arrives on one channel. Called from the monitor's thread, never at the same time twice
+/// for one listener; it must not block and must not throw.
+class ControlListener {
+ public:
+  virtual ~ControlListener() = default;
+  virtual void onMessage(int from, ControlMessage message) = 0;
+  /// `peer` is gone for ever. `how` is a clause for messages: "was killed (signal 9)", "closed its
+  /// connection". Messages that it sent before are delivered first.
+  virtual void onPeerLost(int peer, const std::string& how) = 0;
+  /// About every 50 ms, for deadlines and reports.
+  virtual void onTick() = 0;
+};
+
+/// One rank's end of the control plane of one job.
+class ControlPlane {
+ public:
+  virtual ~ControlPlane() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const PeerInfo& peer(int rank) const = 0;
+  /// Queues a message; never blocks. Messages between two ranks arrive in order. What is sent to a
+  /// dead rank is dropped. `to` may be this rank itself.
+  virtual void send(int to, ControlMessage message) = 0;
+  /// Messages for a channel that nobody listens on yet are kept until somebody does; peers lost
+  /// before are reported to it first.
+  virtual void listen(uint64_t channel, ControlListener* listener) = 0;
+  /// After it returns the listener is not called any more. Not from inside a callback.
+  virtual void ignore(uint64_t channel) = 0;
+  /// Tells the others that this rank leaves on purpose: its end is then not a death.
+  virtual void leave() = 0;
+};
+
+/// The control planes of `size` ranks in this process, which are each other's threads.
+std::vector<std::shared_ptr<ControlPlane>> makeLocalControlPlanes(int size);
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,36 @@
+#pragma once
+
+// Choice is an argmin over predicted times and a pure function of request, topology and tuning
+// table: ranks that choose differently would hang, so nothing measured while running enters here.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithms.h"
+#include "src/plan/request.h"
+#include "src/topology/topology.h"
+
+namespace tutti::collectives {
+
+struct Candidate {
+  PlanSpec spec;
+  double microseconds = 0;
+};
+
+struct Choice {
+  PlanSpec spec;  ///< what to run
+  std::optional<PlanSpec>
+      mapped;          ///< to run instead when every rank's buffers turn out to be mapped
+  std::string reason;  ///< one sentence
+  std::vector<Candidate> candidates;  ///< everything considered, fastest first
+  std::string describe() const;
+};
+
+/// Throws InvalidArgument when `request.algorithm` names no algorithm, or one that does not exist
+/// for this collective (Barrier excepted: it takes what there is), and in deterministic mode one
+/// whose expression is not the aligned tree.
+Choice choose(const plan::CollectiveRequest& request, const topology::Topology& topology,
+              const topology::Tuning& tuning);
+
+}  // namespace tutti::collectives

@@ -1,0 +1,40 @@
+#pragma once
+
+// What joins the ranks, as values: the input of every cost prediction. A link has a latency and a
+// bandwidth; a rank has costs of its own. The tuning table holds the constants, measured once for a
+// kind of machine and handed out by rank 0 so that all ranks predict the same.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/bytes.h"
+
+namespace tutti::topology {
+
+/// Constants of the cost model, for ranks of one host.
+struct Tuning {
+  double messageMicroseconds = 0.25;    ///< one message, from ready to seen, without data
+  double stepMicroseconds = 0.05;       ///< the executor's own cost of one step
+  double copyGigabytesPerSecond = 8;    ///< one rank copying through a slot, in and out
+  double reduceGigabytesPerSecond = 6;  ///< one rank folding, per byte of one source
+  double mappedGigabytesPerSecond =
+      12;                          ///< one rank reading or writing mapped memory, per byte touched
+  double entryMicroseconds = 0.5;  ///< exchanging entry records between two ranks
+  double yieldMicroseconds = 2.5;  ///< handing a core to the next rank, when ranks outnumber cores
+
+  base::Bytes serialize() const;
+  static Tuning deserialize(const base::Bytes& bytes);
+  bool operator==(const Tuning&) const = default;
+};
+
+struct Topology {
+  int ranks = 1;
+  int cores = 1;            ///< of the host; ranks beyond it share
+  std::vector<int> hostOf;  ///< host number of each rank, from 0
+  bool oversubscribed() const { return ranks > cores; }
+  std::string describe() const;
+  bool operator==(const Topology&) const = default;
+};
+
+}  // namespace tutti::topology

@@ -1,0 +1,142 @@
+#pragma once
+
+// What a transport offers to the executor: between two ranks, per direction and channel number, a
+// ring of slots in raw memory. The sender fills a slot and publishes it by its sequence number,
+// which lies in the slot's first line beside the operation's fingerprint, so that a small message
+// is one cache line. The receiver gives the slot back by a credit word in the sender's memory:
+// every awaited word belongs to the one who waits for it. Rings are concrete and not virtual: this
+// is the hot path.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/file_descriptor.h"
+
+namespace tutti::transports {
+
+/// First 16 bytes of a slot.
+struct SlotHeader {
+  std::atomic<uint32_t> sequence;  ///< number of the message, from 1, wrapping; written last
+  uint32_t callHash;   ///< fingerprint of collective, count, type, reduction, root, plan
+  uint32_t operation;  ///< the communicator's operation number, truncated
+  uint32_t bytes;      ///< payload
+};
+static_assert(sizeof(SlotHeader) == 16);
+
+inline constexpr size_t kLineBytes = 64;
+inline constexpr size_t kInlineBytes = kLineBytes - sizeof(SlotHeader);
+
+/// A payload of at most kInlineBytes shares the header's line; a larger one starts at the second
+/// line.
+inline std::byte* payloadOf(SlotHeader* slot, size_t bytes) {
+  return reinterpret_cast<std::byte*>(slot) +
+         (bytes <= kInlineBytes ? sizeof(SlotHeader) : kLineBytes);
+}
+/// Distance of slots that carry `slotBytes` of payload.
+constexpr size_t slotStride(size_t slotBytes) {
+  return kLineBytes + (slotBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+}
+
+/// Where one ring lies as one of its two ends sees it.
+struct RingMemory {
+  std::byte* slots = nullptr;               ///< line-aligned, zeroed before first use
+  std::atomic<uint32_t>* credit = nullptr;  ///< messages taken so far, wrapping; zeroed
+  uint32_t slotCount = 0;                   ///< a power of two
+  size_t strideBytes = 0;
+};
+
+/// The sender's end. One thread at a time.
+class SendRing {
+ public:
+  SendRing() = default;
+  explicit SendRing(const RingMemory& memory) : memory_(memory) {}
+
+  bool ready() const {
+    return sent_ - memory_.credit->load(std::memory_order_acquire) < memory_.slotCount;
+  }
+  /// The slot that publish() will send. Only when ready().
+  SlotHeader* slot() const { return slotAt(sent_); }
+  std::byte* payload(size_t bytes) const { return payloadOf(slot(), bytes); }
+  void publish(uint32_t callHash, uint32_t operation, uint32_t bytes) {
+    SlotHeader* s = slot();
+    s->callHash = callHash;
+    s->operation = operation;
+    s->bytes = bytes;
+    s->sequence.store(++sent_, std::memory_order_release);
+  }
+  uint32_t sent() const { return sent_; }
+  /// Messages that the receiver has not taken yet.
+  uint32_t inFlight() const { return sent_ - memory_.credit->load(std::memory_order_acquire); }
+
+ private:
+  SlotHeader* slotAt(uint32_t number) const {
+    return reinterpret_cast<SlotHeader*>(memory_.slots +
+                                         static_cast<size_t>(number & (memory_.slotCount - 1)) *
+                                             memory_.strideBytes);
+  }
+  RingMemory memory_;
+  uint32_t sent_ = 0;
+};
+
+/// The receiver's end. One thread at a time.
+class ReceiveRing {
+ public:
+  ReceiveRing() = default;
+  explicit ReceiveRing(const RingMemory& memory) : memory_(memory) {}
+
+  bool ready() const { return slot()->sequence.load(std::memory_order_acquire) == received_ + 1; }
+  /// The next message. Only when ready().
+  SlotHeader* slot() const {
+    return reinterpret_cast<SlotHeader*>(memory_.slots +
+                                         static_cast<size_t>(received_ & (memory_.slotCount - 1)) *
+                                             memory_.strideBytes);
+  }
+  const std::byte* payload() const { return payloadOf(slot(), slot()->bytes); }
+  /// Gives the slot back to the sender.
+  void release() { memory_.credit->store(++received_, std::memory_order_release); }
+  uint32_t received() const { return received_; }
+
+ private:
+  RingMemory memory_;
+  uint32_t received_ = 0;
+};
+
+/// How many rings an endpoint has and how large they are. Equal on all ranks of a communicator.
+struct RingLayout {
+  int channels = 1;
+  uint32_t slotCount = 2;    ///< a power of two
+  size_t slotBytes = 65536;  ///< payload of one message, a multiple of kLineBytes
+  bool operator==(const RingLayout&) const = default;
+};
+
+/// What one rank tells one peer at set-up so that they can connect. Descriptors go along where both
+/// share a host.
+struct Address {
+  base::Bytes blob;
+  std::vector<base::FileDescriptor> descriptors;
+};
+
+/// One rank's end of a transport, for one communicator. Set-up: every rank makes its endpoint,
+/// hands address(p) to each peer p, and calls connect(p, address from p). After that the rings to p
+/// may be used.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+  virtual const char* name() const = 0;  ///< "shm", "sim"
+  virtual const RingLayout& layout() const = 0;
+  virtual Address address(int peer) = 0;
+  /// Throws Refused when the address is malformed or its layout differs from ours.
+  virtual void connect(int peer, Address address) = 0;
+  virtual SendRing& sendRing(int peer, int channel) = 0;
+  virtual ReceiveRing& receiveRing(int peer, int channel) = 0;
+  /// Moves what the transport moves by itself; called whenever a poll found nothing to do. True
+  /// when something moved.
+  virtual bool progress() = 0;
+};
+
+}  // namespace tutti::transports

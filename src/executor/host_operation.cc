@@ -1,0 +1,300 @@
+#include "src/executor/host_operation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/check.h"
+
+namespace tutti::executor {
+
+using plan::Buffer;
+using plan::Fold;
+using plan::Lane;
+using plan::Port;
+using plan::Step;
+using transports::SlotHeader;
+
+namespace {
+
+// Bytes that one poll moves at most, so that aborts and other operations are seen to.
+constexpr uint64_t kPieceBytes = 1 << 20;
+
+bool isReduced(DataType type) {
+  return type == DataType::Float16 || type == DataType::BFloat16 || type == DataType::Float8E4M3 ||
+         type == DataType::Float8E5M2;
+}
+
+// Outside deterministic mode reduced types are accumulated in float32, rank by rank.
+numbers::FoldOrder foldOrder(const Step& step, DataType type, bool deterministic) {
+  if (step.fold != Fold::Canonical) return numbers::FoldOrder::Listed;
+  return deterministic || !isReduced(type) ? numbers::FoldOrder::Canonical
+                                           : numbers::FoldOrder::Listed;
+}
+
+bool hasChannel(const std::vector<Port>& ports) {
+  return std::any_of(ports.begin(), ports.end(),
+                     [](const Port& p) { return p.kind == Port::Kind::Channel; });
+}
+
+}  // namespace
+
+HostOperation::HostOperation(const Launch& launch)
+    : launch_(launch), userBytes_(launch.count * sizeOf(launch.type)) {
+  if (!launch_.mapped) {
+    start(*launch_.plan);
+    return;
+  }
+  entrySent_.resize(launch_.size);
+  entryReceived_.resize(launch_.size);
+  entries_.resize(launch_.size);
+  entriesLeft_ = 2 * (launch_.size - 1);  // one to send and one to receive for each peer
+  const plan::PlanSpec& spec = launch_.mapped->spec;
+  const bool atRoot = launch_.rank == spec.root;
+  const bool inUsed = spec.mapped.in && (spec.collective != plan::Collective::Broadcast || atRoot);
+  const bool outUsed = spec.mapped.out && (spec.collective != plan::Collective::Reduce || atRoot);
+  EntryRecord& mine = entries_[launch_.rank];
+  const auto place = [&](bool used, const void* data, Buffer buffer) -> WindowPlace {
+    if (!used) return {WindowPlace::kUnused, 0};
+    return launch_.windows->locate(data, userBytes_ * plan::blocksOf(spec, buffer));
+  };
+  mine.in = place(inUsed, launch_.in, Buffer::In);
+  mine.out = place(outUsed, launch_.out, Buffer::Out);
+}
+
+HostOperation::~HostOperation() = default;
+
+void HostOperation::start(const ReadyPlan& plan) {
+  active_ = &plan;
+  shape_.emplace(plan.spec, launch_.count, sizeOf(launch_.type),
+                 launch_.endpoint ? launch_.endpoint->layout().slotBytes : SIZE_MAX / 2);
+  lanes_.assign(plan.program.lanes.size(), {});
+  lanesLeft_ = 0;
+  for (const Lane& lane : plan.program.lanes) lanesLeft_ += lane.steps.empty() ? 0 : 1;
+  if (launch_.scratch && launch_.scratch->size() < shape_->scratchBytes())
+    launch_.scratch->resize(shape_->scratchBytes());
+}
+
+bool HostOperation::enter() {
+  bool moved = false;
+  for (int offset = 1; offset < launch_.size; ++offset) {
+    const int to = (launch_.rank + offset) % launch_.size;
+    if (entrySent_[to]) continue;
+    auto& ring = launch_.endpoint->sendRing(to, 0);
+    if (!ring.ready()) {
+      waitingFor_ = to;
+      continue;
+    }
+    std::memcpy(ring.payload(sizeof(EntryRecord)), &entries_[launch_.rank], sizeof(EntryRecord));
+    ring.publish(launch_.callHash, launch_.operation, sizeof(EntryRecord));
+    entrySent_[to] = true;
+    --entriesLeft_;
+    moved = true;
+  }
+  for (int offset = 1; offset < launch_.size; ++offset) {
+    const int from = (launch_.rank + launch_.size - offset) % launch_.size;
+    if (entryReceived_[from]) continue;
+    auto& ring = launch_.endpoint->receiveRing(from, 0);
+    if (!ring.ready()) {
+      waitingFor_ = from;
+      continue;
+    }
+    checkHeader(from, *ring.slot(), sizeof(EntryRecord));
+    std::memcpy(&entries_[from], ring.payload(), sizeof(EntryRecord));
+    ring.release();
+    entryReceived_[from] = true;
+    --entriesLeft_;
+    moved = true;
+  }
+  return moved;
+}
+
+// All ranks hold the same records here, so all of them choose alike.
+static bool allMapped(const std::vector<EntryRecord>& entries) {
+  return std::all_of(entries.begin(), entries.end(), [](const EntryRecord& e) {
+    return e.in.window != WindowPlace::kNone && e.out.window != WindowPlace::kNone;
+  });
+}
+
+Poll HostOperation::poll() {
+  if (!active_) {
+    const bool moved = enter();
+    if (entriesLeft_ > 0) return moved ? Poll::Moved : Poll::Idle;
+    if (!allMapped(entries_)) {
+      start(*launch_.plan);
+    } else {
+      start(*launch_.mapped);
+      const auto resolve = [&](int peer, WindowPlace place) -> std::byte* {
+        if (place.window == WindowPlace::kUnused || peer == launch_.rank) return nullptr;
+        return launch_.windows->resolve(peer, place);
+      };
+      for (int peer = 0; peer < launch_.size; ++peer) {
+        peerIn_.push_back(resolve(peer, entries_[peer].in));
+        peerOut_.push_back(resolve(peer, entries_[peer].out));
+      }
+    }
+  }
+  bool moved = false;
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
+  if (lanesLeft_ == 0) return Poll::Done;
+  return moved ? Poll::Moved : Poll::Idle;
+}
+
+bool HostOperation::runLane(size_t index) {
+  const Lane& lane = active_->program.lanes[index];
+  LaneState& state = lanes_[index];
+  if (state.step == lane.steps.size()) return false;  // done, or empty
+  const Step& step = lane.steps[state.step];
+  if (!dependenciesDone(step, state) || !channelsReady(lane, step, state)) return false;
+  if (execute(lane, step, state)) advance(lane, state);
+  return true;
+}
+
+bool HostOperation::dependenciesDone(const Step& step, const LaneState& state) const {
+  return std::all_of(step.after.begin(), step.after.end(), [&](const plan::Dependency& d) {
+    const LaneState& other = lanes_[d.lane];
+    return other.round > state.round || (other.round == state.round && other.step > d.step);
+  });
+}
+
+bool HostOperation::channelsReady(const Lane& lane, const Step& step, const LaneState& state) {
+  for (const Port& port : step.sources) {
+    if (port.kind != Port::Kind::Channel) continue;
+    auto& ring = launch_.endpoint->receiveRing(port.rank, lane.channel);
+    if (!ring.ready()) {
+      waitingFor_ = port.rank;
+      return false;
+    }
+    checkHeader(port.rank, *ring.slot(), messageBytes(port, state.round));
+  }
+  for (const Port& port : step.targets) {
+    if (port.kind != Port::Kind::Channel) continue;
+    if (!launch_.endpoint->sendRing(port.rank, lane.channel).ready()) {
+      waitingFor_ = port.rank;
+      return false;
+    }
+  }
+  return true;
+}
+
+uint64_t HostOperation::messageBytes(const Port& port, int64_t round) const {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < port.chunks; ++i) bytes += shape_->chunkBytes(port.chunk + i, round);
+  return bytes;
+}
+
+void HostOperation::checkHeader(int peer, const SlotHeader& header, uint64_t expectedBytes) const {
+  if (header.callHash != launch_.callHash || header.operation != launch_.operation)
+    throw MismatchSeen{peer, header.callHash, header.operation, header.bytes};
+  TUTTI_ASSERT(header.bytes == expectedBytes, "rank ", launch_.rank, " got ", header.bytes,
+               " bytes from rank ", peer, " where its plan expects ", expectedBytes);
+}
+
+std::byte* HostOperation::base(const Port& port) const {
+  if (port.kind == Port::Kind::Mapped && port.rank != launch_.rank)
+    return port.buffer == Buffer::In ? peerIn_[port.rank] : peerOut_[port.rank];
+  switch (port.buffer) {
+    case Buffer::In: return const_cast<std::byte*>(launch_.in);
+    case Buffer::Out: return launch_.out;
+    case Buffer::Scratch: return launch_.scratch->data();
+  }
+  return nullptr;
+}
+
+// Where byte `offset` of the message or of chunk `piece.chunk` lies for one port.
+std::byte* HostOperation::address(const Lane& lane, const Port& port, const Piece& piece,
+                                  bool asTarget) const {
+  if (port.kind == Port::Kind::Channel) {
+    std::byte* payload =
+        asTarget ? launch_.endpoint->sendRing(port.rank, lane.channel).payload(piece.messageBytes)
+                 : launch_.endpoint->receiveRing(port.rank, lane.channel).payload();
+    return payload + piece.chunkStart + piece.offset;
+  }
+  const plan::Extent extent = shape_->extent(port.buffer, port.chunk + piece.chunk, piece.round);
+  return base(port) + extent.offset + piece.offset;
+}
+
+void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& piece) {
+  const bool contributes = plan::isReduction(active_->spec.collective);
+  const bool premultiplies = contributes && launch_.op == ReduceOp::PreMulSum;
+  sources_.clear();
+  targets_.clear();
+  premultiply_.clear();
+  bool toUser = true;
+  for (const Port& port : step.sources) {
+    if (port.chunks == 0) continue;
+    sources_.push_back(address(lane, port, piece, false));
+    const bool input = port.kind == Port::Kind::Local && port.buffer == Buffer::In;
+    if (premultiplies) premultiply_.push_back(input ? launch_.scalar : 1.0);
+  }
+  for (const Port& port : step.targets) {
+    if (port.chunks == 0) continue;
+    targets_.push_back(address(lane, port, piece, true));
+    toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
+  }
+  numbers::fold({.type = launch_.type,
+                 .op = launch_.op,
+                 .order = foldOrder(step, launch_.type, launch_.canonical),
+                 .sources = sources_,
+                 .targets = targets_,
+                 .count = piece.bytes / sizeOf(launch_.type),
+                 .premultiply = premultiply_,
+                 .divideBy = step.completes && launch_.op == ReduceOp::Avg ? launch_.size : 1,
+                 .streaming = toUser && userBytes_ >= launch_.streamingBytes});
+}
+
+// Folds all of a step that has channels (its message fits a slot), or the next piece of one that
+// has none. Returns true when the step's data are complete.
+bool HostOperation::foldData(const Lane& lane, const Step& step, LaneState& state) {
+  const auto port = std::find_if(step.targets.begin(), step.targets.end(),
+                                 [](const Port& p) { return p.chunks > 0; });
+  if (port == step.targets.end()) return true;
+  const bool channels = hasChannel(step.sources) || hasChannel(step.targets);
+  const uint64_t total = messageBytes(*port, state.round);
+  const uint64_t begin = state.pieceOffset;
+  const uint64_t end = channels ? total : std::min(total, begin + kPieceBytes);
+  uint64_t chunkStart = 0;
+  for (uint32_t i = 0; i < port->chunks && chunkStart < end; ++i) {
+    const uint64_t chunkEnd = chunkStart + shape_->chunkBytes(port->chunk + i, state.round);
+    const uint64_t from = std::max(begin, chunkStart), to = std::min(end, chunkEnd);
+    if (from < to)
+      foldPiece(lane, step,
+                {.chunk = i,
+                 .round = state.round,
+                 .messageBytes = total,
+                 .chunkStart = chunkStart,
+                 .offset = from - chunkStart,
+                 .bytes = to - from});
+    chunkStart = chunkEnd;
+  }
+  state.pieceOffset = end;
+  return end == total;
+}
+
+bool HostOperation::execute(const Lane& lane, const Step& step, LaneState& state) {
+  if (!foldData(lane, step, state)) return false;
+  for (const Port& port : step.targets)
+    if (port.kind == Port::Kind::Channel)
+      launch_.endpoint->sendRing(port.rank, lane.channel)
+          .publish(launch_.callHash, launch_.operation,
+                   static_cast<uint32_t>(messageBytes(port, state.round)));
+  for (const Port& port : step.sources) {
+    if (port.kind != Port::Kind::Channel) continue;
+    auto& ring = launch_.endpoint->receiveRing(port.rank, lane.channel);
+    bytesReceived_ += ring.slot()->bytes;
+    ring.release();
+  }
+  return true;
+}
+
+void HostOperation::advance(const Lane& lane, LaneState& state) {
+  state.pieceOffset = 0;
+  if (++state.step < lane.steps.size()) return;
+  if (state.round + 1 < shape_->rounds()) {
+    state.step = 0;
+    ++state.round;
+  } else {
+    --lanesLeft_;
+  }
+}
+
+}  // namespace tutti::executor

@@ -1,0 +1,150 @@
+#pragma once
+
+// The host executor: runs one rank's Program over connections and user memory, without ever
+// blocking. poll() does what can be done now and returns. Where a plan for mapped buffers exists,
+// the operation first exchanges entry records with all ranks and takes that plan when everybody's
+// buffers allow it.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/numbers/fold.h"
+#include "src/plan/plan.h"
+#include "transports/connection.h"
+
+namespace tutti::executor {
+
+/// A plan ready for launch on this rank; kept by the communicator for calls to come.
+struct ReadyPlan {
+  plan::PlanSpec spec;
+  plan::Program program;
+};
+
+/// A place in memory that all ranks of the host can name.
+struct WindowPlace {
+  static constexpr uint64_t kNone = 0;        ///< not in a window: the mapped plan cannot be used
+  static constexpr uint64_t kUnused = ~0ull;  ///< this rank's buffer is not touched by others
+  uint64_t window = kNone;
+  uint64_t offset = 0;
+};
+
+/// What a rank tells the others when it enters an operation that might run on mapped buffers.
+struct EntryRecord {
+  WindowPlace in, out;
+};
+static_assert(sizeof(EntryRecord) <= transports::kInlineBytes);
+
+/// Finds buffers in windows, and other ranks' windows in this process.
+class WindowResolver {
+ public:
+  virtual ~WindowResolver() = default;
+  /// A published window of this rank holding all of [data, data + bytes), or kNone.
+  virtual WindowPlace locate(const void* data, uint64_t bytes) const = 0;
+  /// Where `peer`'s place lies in this process. Throws Internal when it is not mapped.
+  virtual std::byte* resolve(int peer, WindowPlace place) const = 0;
+};
+
+/// Everything one operation needs. Spans and pointers outlive it.
+struct Launch {
+  int rank = 0;
+  int size = 1;
+  const ReadyPlan* plan = nullptr;
+  const ReadyPlan* mapped = nullptr;  ///< or null
+  const WindowResolver* windows = nullptr;
+  transports::Endpoint* endpoint = nullptr;
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  uint64_t count = 0;
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  double scalar = 1.0;
+  bool canonical = false;  ///< deterministic mode: every fold rounds at each node
+  uint32_t callHash = 0;   ///< same on all ranks that make the same call
+  uint32_t operation = 0;  ///< the communicator's operation number
+  std::vector<std::byte>* scratch = nullptr;  ///< grown when needed and kept
+  size_t streamingBytes =
+      SIZE_MAX;  ///< user memory of this size and above is written around the caches
+};
+
+/// A message of another call arrived: the ranks disagree. The communicator finds out how.
+struct MismatchSeen {
+  int peer;
+  uint32_t callHash;
+  uint32_t operation;
+  uint64_t bytes;
+};
+
+enum class Poll { Done, Moved, Idle };
+
+class HostOperation {
+ public:
+  explicit HostOperation(const Launch& launch);
+  ~HostOperation();
+
+  /// Does what can be done without waiting. Throws MismatchSeen. Moves a bounded number of bytes.
+  Poll poll();
+  /// The rank that the last idle poll found itself waiting for; -1 for none.
+  int waitingFor() const { return waitingFor_; }
+  /// Payload received through slots so far.
+  uint64_t bytesReceived() const { return bytesReceived_; }
+  bool ranMapped() const { return active_ && active_ == launch_.mapped; }
+
+ private:
+  struct LaneState {
+    int64_t round = 0;
+    uint32_t step = 0;
+    uint64_t pieceOffset = 0;  // bytes of the current step that are done (steps without channels)
+  };
+
+  /// A contiguous part of one chunk of a step's message.
+  struct Piece {
+    uint32_t chunk;  // counted from the port's first
+    int64_t round;
+    uint64_t messageBytes;  // of the whole step
+    uint64_t chunkStart;    // of the chunk within the message
+    uint64_t offset;        // of the piece within the chunk
+    uint64_t bytes;
+  };
+
+  bool enter();  // true when something moved
+  void start(const ReadyPlan& plan);
+  bool runLane(size_t lane);  // one step or piece; false when it must wait
+  bool dependenciesDone(const plan::Step& step, const LaneState& state) const;
+  bool channelsReady(const plan::Lane& lane, const plan::Step& step, const LaneState& state);
+  bool execute(const plan::Lane& lane, const plan::Step& step, LaneState& state);
+  uint64_t messageBytes(const plan::Port& port, int64_t round) const;
+  void checkHeader(int peer, const transports::SlotHeader& header, uint64_t expectedBytes) const;
+  std::byte* address(const plan::Lane& lane, const plan::Port& port, const Piece& piece,
+                     bool asTarget) const;
+  void foldPiece(const plan::Lane& lane, const plan::Step& step, const Piece& piece);
+  bool foldData(const plan::Lane& lane, const plan::Step& step, LaneState& state);
+  void advance(const plan::Lane& lane, LaneState& state);
+  std::byte* base(const plan::Port& port) const;
+
+  Launch launch_;
+  const ReadyPlan* active_ = nullptr;
+  std::optional<plan::Shape> shape_;
+  std::vector<LaneState> lanes_;
+  size_t lanesLeft_ = 0;
+  int waitingFor_ = -1;
+  uint64_t bytesReceived_ = 0;
+  uint64_t userBytes_ = 0;  // of one block
+
+  // Entry exchange.
+  std::vector<bool> entrySent_, entryReceived_;
+  int entriesLeft_ = 0;
+  std::vector<EntryRecord> entries_;
+  std::vector<std::byte*> peerIn_, peerOut_;
+
+  // Scratch vectors of execute(), kept to avoid allocation.
+  std::vector<const void*> sources_;
+  std::vector<void*> targets_;
+  std::vector<double> premultiply_;
+};
+
+}  // namespace tutti::executor

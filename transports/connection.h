@@ -96,7 +96,7 @@ class ReceiveRing {
                                          static_cast<size_t>(received_ & (memory_.slotCount - 1)) *
                                              memory_.strideBytes);
   }
-  const std::byte* payload() const { return payloadOf(slot(), slot()->bytes); }
+  std::byte* payload() const { return payloadOf(slot(), slot()->bytes); }
   /// Gives the slot back to the sender.
   void release() { memory_.credit->store(++received_, std::memory_order_release); }
   uint32_t received() const { return received_; }

@@ -1,5 +1,7 @@
 #include <tutti/device.h>
 
+#include <utility>
+
 #include "src/base/check.h"
 #include "src/base/log.h"
 #include "src/device/host_stream.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"

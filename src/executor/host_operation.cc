@@ -36,32 +36,43 @@ bool hasChannel(const std::vector<Port>& ports) {
                      [](const Port& p) { return p.kind == Port::Kind::Channel; });
 }
 
+// All ranks hold the same records, so all of them choose alike.
+bool allMapped(const std::vector<EntryRecord>& entries) {
+  return std::all_of(entries.begin(), entries.end(), [](const EntryRecord& e) {
+    return e.in.window != WindowPlace::kNone && e.out.window != WindowPlace::kNone;
+  });
+}
+
 }  // namespace
 
-HostOperation::HostOperation(const Launch& launch)
-    : launch_(launch), userBytes_(launch.count * sizeOf(launch.type)) {
-  if (!launch_.mapped) {
+void HostOperation::begin(const Launch& launch) {
+  launch_ = launch;
+  userBytes_ = launch.count * sizeOf(launch.type);
+  active_ = nullptr;
+  waitingFor_ = -1;
+  bytesReceived_ = 0;
+  if (launch_.mapped)
+    prepareEntry();
+  else
     start(*launch_.plan);
-    return;
-  }
-  entrySent_.resize(launch_.size);
-  entryReceived_.resize(launch_.size);
-  entries_.resize(launch_.size);
+}
+
+void HostOperation::prepareEntry() {
+  entrySent_.assign(launch_.size, false);
+  entryReceived_.assign(launch_.size, false);
+  entries_.assign(launch_.size, {});
   entriesLeft_ = 2 * (launch_.size - 1);  // one to send and one to receive for each peer
   const plan::PlanSpec& spec = launch_.mapped->spec;
   const bool atRoot = launch_.rank == spec.root;
   const bool inUsed = spec.mapped.in && (spec.collective != plan::Collective::Broadcast || atRoot);
   const bool outUsed = spec.mapped.out && (spec.collective != plan::Collective::Reduce || atRoot);
-  EntryRecord& mine = entries_[launch_.rank];
   const auto place = [&](bool used, const void* data, Buffer buffer) -> WindowPlace {
     if (!used) return {WindowPlace::kUnused, 0};
     return launch_.windows->locate(data, userBytes_ * plan::blocksOf(spec, buffer));
   };
-  mine.in = place(inUsed, launch_.in, Buffer::In);
-  mine.out = place(outUsed, launch_.out, Buffer::Out);
+  entries_[launch_.rank] = {place(inUsed, launch_.in, Buffer::In),
+                            place(outUsed, launch_.out, Buffer::Out)};
 }
-
-HostOperation::~HostOperation() = default;
 
 void HostOperation::start(const ReadyPlan& plan) {
   active_ = &plan;
@@ -108,30 +119,28 @@ bool HostOperation::enter() {
   return moved;
 }
 
-// All ranks hold the same records here, so all of them choose alike.
-static bool allMapped(const std::vector<EntryRecord>& entries) {
-  return std::all_of(entries.begin(), entries.end(), [](const EntryRecord& e) {
-    return e.in.window != WindowPlace::kNone && e.out.window != WindowPlace::kNone;
-  });
+void HostOperation::startMapped() {
+  start(*launch_.mapped);
+  const auto resolve = [&](int peer, WindowPlace place) -> std::byte* {
+    if (place.window == WindowPlace::kUnused || peer == launch_.rank) return nullptr;
+    return launch_.windows->resolve(peer, place);
+  };
+  peerIn_.clear();
+  peerOut_.clear();
+  for (int peer = 0; peer < launch_.size; ++peer) {
+    peerIn_.push_back(resolve(peer, entries_[peer].in));
+    peerOut_.push_back(resolve(peer, entries_[peer].out));
+  }
 }
 
 Poll HostOperation::poll() {
   if (!active_) {
     const bool moved = enter();
     if (entriesLeft_ > 0) return moved ? Poll::Moved : Poll::Idle;
-    if (!allMapped(entries_)) {
+    if (allMapped(entries_))
+      startMapped();
+    else
       start(*launch_.plan);
-    } else {
-      start(*launch_.mapped);
-      const auto resolve = [&](int peer, WindowPlace place) -> std::byte* {
-        if (place.window == WindowPlace::kUnused || peer == launch_.rank) return nullptr;
-        return launch_.windows->resolve(peer, place);
-      };
-      for (int peer = 0; peer < launch_.size; ++peer) {
-        peerIn_.push_back(resolve(peer, entries_[peer].in));
-        peerOut_.push_back(resolve(peer, entries_[peer].out));
-      }
-    }
   }
   bool moved = false;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);

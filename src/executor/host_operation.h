@@ -81,10 +81,12 @@ struct MismatchSeen {
 
 enum class Poll { Done, Moved, Idle };
 
+/// One operation at a time; a communicator keeps one for all its calls.
 class HostOperation {
  public:
-  explicit HostOperation(const Launch& launch);
-  ~HostOperation();
+  /// Starts over with a new launch; what was allocated before is kept. Not while one is in
+  /// progress.
+  void begin(const Launch& launch);
 
   /// Does what can be done without waiting. Throws MismatchSeen. Moves a bounded number of bytes.
   Poll poll();
@@ -112,7 +114,9 @@ class HostOperation {
   };
 
   bool enter();  // true when something moved
+  void prepareEntry();
   void start(const ReadyPlan& plan);
+  void startMapped();
   bool runLane(size_t lane);  // one step or piece; false when it must wait
   bool dependenciesDone(const plan::Step& step, const LaneState& state) const;
   bool channelsReady(const plan::Lane& lane, const plan::Step& step, const LaneState& state);

@@ -1,0 +1,239 @@
+// The public class: arguments become calls, and life and death of a communicator.
+
+#include <tutti/communicator.h>
+
+#include <algorithm>
+
+#include "src/base/check.h"
+#include "src/base/process.h"
+#include "src/bootstrap/bootstrap.h"
+#include "src/communicator/collective_work.h"
+#include "src/communicator/local.h"
+#include "src/communicator/state.h"
+#include "transports/shm/endpoint.h"
+
+namespace tutti {
+
+using communicator::CallFacts;
+using communicator::Settings;
+using communicator::World;
+using plan::Collective;
+
+namespace {
+
+constexpr uint64_t kRootId = 1;
+
+uint64_t derivedId(uint64_t parent, uint64_t kind, uint64_t value) {
+  uint64_t hash = parent;
+  for (const uint64_t word : {kind, value}) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  }
+  return hash | uint64_t{1} << 63;  // never kRootId nor the windows' channel
+}
+
+base::Deadline setupDeadline(const Settings& settings) {
+  return base::Deadline::after(std::chrono::milliseconds(settings.setupTimeoutMs));
+}
+
+const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
+std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::~Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+Communicator Communicator::create(const CommunicatorOptions& options) {
+  const Settings settings = Settings::from(options);
+  const base::Deadline deadline = setupDeadline(settings);
+  const bootstrap::Identity identity = bootstrap::discover(options);
+  auto world = std::make_shared<World>(bootstrap::join(identity, deadline), false);
+  std::vector<int> members(identity.size);
+  for (int r = 0; r < identity.size; ++r) members[r] = r;
+  auto impl = std::make_shared<Impl>(
+      Impl::Membership{std::move(world), std::move(members), identity.rank, kRootId}, settings);
+  impl->connect(deadline);
+  return Communicator(std::move(impl));
+}
+
+std::vector<Communicator> Communicator::createLocal(int size, const CommunicatorOptions& options) {
+  return communicator::makeLocal(size, options, [size](int rank) {
+    return transports::shm::makeShmEndpoint(rank, size, transports::shm::chooseLayout(size, 1));
+  });
+}
+
+namespace communicator {
+
+std::vector<Communicator> makeLocal(
+    int size, const CommunicatorOptions& options,
+    const std::function<std::unique_ptr<transports::Endpoint>(int rank)>& makeEndpoint) {
+  TUTTI_REQUIRE(size >= 1 && size <= 16384, "a communicator has 1 to 16384 ranks, not ", size);
+  const Settings settings = Settings::from(options);
+  std::vector<int> members(size);
+  for (int r = 0; r < size; ++r) members[r] = r;
+  std::vector<std::shared_ptr<Communicator::Impl>> impls;
+  std::vector<std::unique_ptr<transports::Endpoint>> endpoints;
+  auto planes = bootstrap::makeLocalControlPlanes(size);
+  for (int r = 0; r < size; ++r) {
+    auto world = std::make_shared<World>(std::move(planes[r]), true);
+    impls.push_back(std::make_shared<Communicator::Impl>(
+        Communicator::Impl::Membership{std::move(world), members, r, kRootId}, settings));
+    if (size > 1) endpoints.push_back(makeEndpoint(r));
+  }
+  if (size == 1)
+    impls[0]->connect(setupDeadline(settings));
+  else
+    Communicator::Impl::connectLocal(impls, std::move(endpoints));
+  std::vector<Communicator> communicators;
+  for (auto& impl : impls) communicators.emplace_back(std::move(impl));
+  return communicators;
+}
+
+}  // namespace communicator
+
+int Communicator::rank() const { return impl_->who.rank; }
+int Communicator::size() const { return impl_->size; }
+
+void Communicator::allReduce(const AllReduceArgs& a, StreamRef stream) {
+  impl_->issue(
+      {.facts = {.collective = Collective::AllReduce, .type = a.type, .op = a.op, .count = a.count},
+       .in = bytes(a.send),
+       .out = bytes(a.recv),
+       .scalar = a.scalar},
+      stream);
+}
+
+void Communicator::reduce(const ReduceArgs& a, StreamRef stream) {
+  impl_->issue({.facts = {.collective = Collective::Reduce,
+                          .type = a.type,
+                          .op = a.op,
+                          .root = a.root,
+                          .count = a.count},
+                .in = bytes(a.send),
+                .out = bytes(a.recv),
+                .scalar = a.scalar},
+               stream);
+}
+
+void Communicator::broadcast(const BroadcastArgs& a, StreamRef stream) {
+  impl_->issue({.facts = {.collective = Collective::Broadcast,
+                          .type = a.type,
+                          .root = a.root,
+                          .count = a.count},
+                .in = bytes(a.send),
+                .out = bytes(a.recv)},
+               stream);
+}
+
+void Communicator::allGather(const AllGatherArgs& a, StreamRef stream) {
+  impl_->issue({.facts = {.collective = Collective::AllGather, .type = a.type, .count = a.count},
+                .in = bytes(a.send),
+                .out = bytes(a.recv)},
+               stream);
+}
+
+void Communicator::reduceScatter(const ReduceScatterArgs& a, StreamRef stream) {
+  impl_->issue({.facts = {.collective = Collective::ReduceScatter,
+                          .type = a.type,
+                          .op = a.op,
+                          .count = a.count},
+                .in = bytes(a.send),
+                .out = bytes(a.recv),
+                .scalar = a.scalar},
+               stream);
+}
+
+void Communicator::barrier(StreamRef stream) {
+  impl_->issue({.facts = {.collective = Collective::Barrier}}, stream);
+}
+
+Memory Communicator::allocate(size_t size) {
+  impl_->requireUsable();
+  return impl_->who.world->windows->allocate(size, impl_->who.world);
+}
+
+std::optional<Communicator> Communicator::split(int color, int key) {
+  struct Vote {
+    int64_t color, key;
+  };
+  static_assert(sizeof(Vote) == 16);
+  const Vote mine{color, key};
+  std::vector<Vote> votes(impl_->size);
+  if (communicator::groupIsOpen())
+    base::fail(ErrorCode::InvalidUsage, "split() cannot be part of a group");
+  allGather({.send = &mine, .recv = votes.data(), .count = 2, .type = DataType::Int64});
+  const uint32_t number = ++impl_->splits;
+  if (color < 0) return std::nullopt;
+  std::vector<int> chosen;  // ranks of this communicator
+  for (int r = 0; r < impl_->size; ++r)
+    if (votes[r].color == color) chosen.push_back(r);
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [&](int a, int b) { return votes[a].key < votes[b].key; });
+  Impl::Membership membership{impl_->who.world, {}, 0, 0};
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    membership.members.push_back(impl_->who.members[chosen[i]]);
+    if (chosen[i] == rank()) membership.rank = static_cast<int>(i);
+  }
+  membership.id = derivedId(impl_->who.id, number, static_cast<uint64_t>(color));
+  auto impl = std::make_shared<Impl>(std::move(membership), impl_->settings);
+  impl->connect(setupDeadline(impl_->settings));
+  return Communicator(std::move(impl));
+}
+
+Communicator Communicator::shrink() {
+  if (impl_->generation != base::processGeneration()) impl_->requireUsable();
+  const base::Deadline deadline = setupDeadline(impl_->settings);
+  // Nothing of the old communicator may run on while survivors agree.
+  impl_->fail(Error(ErrorCode::Aborted, impl_->self() + " shrinks the communicator"), true);
+  uint32_t round = 0;
+  std::set<int> dead;
+  while (true) {
+    const std::vector<int> survivors = impl_->agreeOnSurvivors(deadline, round, dead);
+    Impl::Membership membership{impl_->who.world, {}, 0, derivedId(impl_->who.id, 0, 0)};
+    for (size_t i = 0; i < survivors.size(); ++i) {
+      membership.members.push_back(impl_->who.members[survivors[i]]);
+      membership.id = derivedId(membership.id, 0, static_cast<uint64_t>(survivors[i]));
+      if (survivors[i] == rank()) membership.rank = static_cast<int>(i);
+    }
+    auto impl = std::make_shared<Impl>(std::move(membership), impl_->settings);
+    try {
+      impl->connect(deadline);
+      return Communicator(std::move(impl));
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::PeerLost) throw;  // otherwise: one more died; agree again
+    }
+  }
+}
+
+void Communicator::abort() {
+  impl_->fail(Error(ErrorCode::Aborted, "abort() was called by " + impl_->self()), true);
+}
+
+std::optional<Error> Communicator::asyncError() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->failure;
+}
+
+std::string Communicator::describe() const {
+  std::string text = base::message("communicator ", std::hex, impl_->who.id, std::dec, ": rank ",
+                                   rank(), " of ", size(), "\n");
+  for (int r = 0; r < size(); ++r) {
+    text += base::message("  ", impl_->name(r));
+    if (r != rank()) text += base::message(" by ", impl_->endpoint->name());
+    text += "\n";
+  }
+  return text + impl_->recorder.describe();
+}
+
+executor::WindowPlace Communicator::Impl::locate(const void* data, uint64_t count) const {
+  return who.world->windows->locate(data, count);
+}
+
+std::byte* Communicator::Impl::resolve(int peer, executor::WindowPlace place) const {
+  return who.world->windows->resolve(who.members[peer], place);
+}
+
+}  // namespace tutti

@@ -1,0 +1,272 @@
+// What happens when something goes wrong, and how ranks find out: deaths and departures from the
+// control plane, inquiries after ranks that are waited for, disagreements, deadlines.
+
+#include <fstream>
+
+#include "src/base/check.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/communicator/state.h"
+
+namespace tutti {
+
+using communicator::CallFacts;
+using communicator::Phase;
+using communicator::Recorder;
+
+namespace {
+
+// A rank that has been waited for this long is asked what it is doing.
+constexpr int64_t kInquireAfterNs = 100'000'000;
+constexpr int64_t kInquireAgainNs = 1'000'000'000;
+
+// "stopped", "sleeping", ...: the kernel's view of a process of this host, or nothing.
+std::string processState(int64_t pid) {
+  std::ifstream status(base::message("/proc/", pid, "/status"));
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("State:")) return line.substr(line.find_first_not_of(" \t", 6));
+  return {};
+}
+
+std::string operationText(uint64_t number, const std::optional<Recorder::Entry>& entry) {
+  return entry ? base::message("operation ", number, ", ", entry->facts.describe())
+               : base::message("operation ", number);
+}
+
+}  // namespace
+
+int Communicator::Impl::rankOfWorld(int worldRank) const {
+  for (int r = 0; r < size; ++r)
+    if (who.members[r] == worldRank) return r;
+  return -1;
+}
+
+std::string Communicator::Impl::name(int rank) const {
+  return base::message("rank ", rank, " (", who.world->control->peer(who.members[rank]).describe(),
+                       ")");
+}
+
+void Communicator::Impl::send(int peer, Message type, base::Bytes payload,
+                              std::vector<base::FileDescriptor> descriptors) {
+  bootstrap::ControlMessage message;
+  message.channel = who.id;
+  message.type = static_cast<uint32_t>(type);
+  message.payload = std::move(payload);
+  message.descriptors = std::move(descriptors);
+  who.world->control->send(who.members[peer], std::move(message));
+}
+
+void Communicator::Impl::fail(const Error& error, bool tellOthers) {
+  {
+    std::lock_guard lock(mutex);
+    if (failure) return;
+    failure = error;
+  }
+  failed.store(true, std::memory_order_release);
+  changed.notify_all();
+  if (error.code() != ErrorCode::Aborted)
+    base::log(LogLevel::Error, self(), ": ", error.what(), "\n", recorder.describe());
+  if (!tellOthers) return;
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != who.rank)
+      send(peer, Message::Failure,
+           base::ByteWriter().put(error.code()).put(std::string(error.what())).take());
+}
+
+void Communicator::Impl::throwIfFailed() const {
+  if (!failed.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(mutex);
+  throw Error(*failure);
+}
+
+void Communicator::Impl::requireUsable() const {
+  if (generation != base::processGeneration())
+    base::fail(ErrorCode::InvalidUsage, "a communicator of the parent process was used after fork");
+  throwIfFailed();
+}
+
+bool Communicator::Impl::departed(int peer, uint64_t number) const {
+  return peers[peer].leftAfter && *peers[peer].leftAfter < number;
+}
+
+void Communicator::Impl::inquire(int peer, uint64_t number) {
+  const auto entry = recorder.find(number);
+  if (!entry) return;
+  base::ByteWriter out;
+  out.put(number);
+  entry->facts.write(out);
+  send(peer, Message::Inquiry, out.take());
+}
+
+void Communicator::Impl::timeoutOperation(uint64_t number) {
+  const auto entry = recorder.find(number);
+  const int peer = entry ? entry->waitingFor : -1;
+  std::string text = base::message(self(), ": ", operationText(number, entry),
+                                   " did not complete within ", settings.timeoutMs, " ms");
+  if (peer >= 0) {
+    text += base::message("; it waits for ", name(peer), " with ", entry->bytesReceived,
+                          " bytes received");
+    std::lock_guard lock(mutex);
+    if (!peers[peer].status.empty()) text += base::message(", which ", peers[peer].status);
+  }
+  fail(Error(ErrorCode::Timeout, text), true);
+}
+
+// ---- The monitor's thread from here on.
+
+void Communicator::Impl::onPeerLost(int worldRank, const std::string& how) {
+  const int peer = rankOfWorld(worldRank);
+  if (peer < 0) return;
+  {
+    std::lock_guard lock(mutex);
+    if (peers[peer].leftAfter || peers[peer].lost) return;
+    peers[peer].lost = true;
+    peers[peer].how = how;
+  }
+  changed.notify_all();
+  const uint64_t current = turn.load(std::memory_order_acquire);
+  const uint64_t last = issued.load(std::memory_order_acquire);
+  const std::string where = current <= last
+                                ? "during " + operationText(current, recorder.find(current))
+                                : base::message("after operation ", last);
+  fail(Error(ErrorCode::PeerLost,
+             base::message(name(peer), " was lost: ", how, "; ", self(), " noticed ", where)),
+       true);
+}
+
+void Communicator::Impl::onPeerLeft(int worldRank) {
+  const int peer = rankOfWorld(worldRank);
+  if (peer < 0) return;
+  {
+    std::lock_guard lock(mutex);
+    if (peers[peer].leftAfter) return;
+  }
+  onPeerLost(worldRank, "left the job without destroying the communicator");
+}
+
+static std::string describeStatus(uint64_t theirs, bool busy) {
+  if (theirs == 0) return "has not called any operation";
+  return base::message(busy ? "is in operation " : "has finished operation ", theirs,
+                       busy ? "" : " and not called the next");
+}
+
+void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) {
+  const int peer = rankOfWorld(from);
+  if (peer < 0) return;
+  try {
+    base::ByteReader in(message.payload);
+    switch (static_cast<Message>(message.type)) {
+      case Message::Hello: {
+        std::lock_guard lock(mutex);
+        peers[peer].hello = std::move(message);
+        break;
+      }
+      case Message::Ready: {
+        std::lock_guard lock(mutex);
+        peers[peer].ready = true;
+        break;
+      }
+      case Message::View: {
+        const auto round = in.get<uint32_t>("round");
+        const auto count = in.get<uint32_t>("dead ranks");
+        std::set<int> dead;
+        for (uint32_t i = 0; i < count; ++i) dead.insert(in.get<int32_t>("dead rank"));
+        std::lock_guard lock(mutex);
+        peers[peer].views[round] = std::move(dead);
+        break;
+      }
+      case Message::Goodbye: {
+        std::lock_guard lock(mutex);
+        peers[peer].leftAfter = in.get<uint64_t>("operations");
+        someoneLeft.store(true, std::memory_order_release);
+        break;
+      }
+      case Message::Failure: {
+        const auto code = in.get<ErrorCode>("code");
+        const std::string text = in.getString("text");
+        fail(Error(code, code == ErrorCode::Aborted
+                             ? text
+                             : text + base::message(" (reported by rank ", peer, ")")),
+             false);
+        break;
+      }
+      case Message::Status: {
+        const auto theirs = in.get<uint64_t>("operation");
+        const bool busy = in.get<uint8_t>("busy") != 0;
+        std::lock_guard lock(mutex);
+        peers[peer].status = describeStatus(theirs, busy);
+        break;
+      }
+      case Message::Inquiry: {
+        const auto number = in.get<uint64_t>("operation");
+        const CallFacts theirs = CallFacts::read(in);
+        const auto mine = recorder.find(number);
+        if (mine && !(mine->facts == theirs))
+          return fail(Error(ErrorCode::Mismatch,
+                            base::message("ranks disagree about operation ", number, ": ",
+                                          name(peer), " calls ", theirs.describe(), "; ", self(),
+                                          " calls ", mine->facts.describe())),
+                      true);
+        const uint64_t last = issued.load(std::memory_order_acquire);
+        const bool busy = turn.load(std::memory_order_acquire) <= last;
+        send(peer, Message::Status,
+             base::ByteWriter().put(last).put(static_cast<uint8_t>(busy)).take());
+        return;
+      }
+      default: base::fail(ErrorCode::Refused, "unknown message ", message.type);
+    }
+  } catch (const std::exception& e) {
+    fail(Error(ErrorCode::Internal,
+               base::message(name(peer), " sent a malformed control message: ", e.what())),
+         true);
+  }
+  changed.notify_all();
+}
+
+void Communicator::Impl::onTick() {
+  if (failed.load(std::memory_order_acquire)) return;
+  const uint64_t current = turn.load(std::memory_order_acquire);
+  const auto entry = recorder.find(current);
+  if (!entry || entry->phase != Phase::Running) return;
+  if (someoneLeft.load(std::memory_order_acquire)) {
+    std::unique_lock lock(mutex);
+    for (int peer = 0; peer < size; ++peer) {
+      if (!departed(peer, current)) continue;
+      const uint64_t after = *peers[peer].leftAfter;
+      lock.unlock();
+      return fail(Error(ErrorCode::PeerLost,
+                        base::message(name(peer), " left after operation ", after, "; ", self(),
+                                      " is in ", operationText(current, entry))),
+                  true);
+    }
+  }
+  const int64_t now = clock.nowNs();
+  const int64_t waited = now - entry->runningSinceNs;
+  if (watchedOperation != current || watchedPeer != entry->waitingFor) {
+    straggling &= watchedOperation == current;
+    watchedOperation = current;
+    watchedPeer = entry->waitingFor;
+    lastInquiryNs = 0;
+  }
+  if (watchedPeer < 0 || waited < kInquireAfterNs) return;
+  if (now - lastInquiryNs >= kInquireAgainNs) {
+    lastInquiryNs = now;
+    inquire(watchedPeer, current);
+  }
+  if (!straggling && settings.stragglerMs > 0 && waited >= settings.stragglerMs * 1'000'000) {
+    straggling = true;
+    std::string status;
+    {
+      std::lock_guard lock(mutex);
+      status = peers[watchedPeer].status;
+    }
+    const std::string process =
+        processState(who.world->control->peer(who.members[watchedPeer]).pid);
+    base::log(LogLevel::Warning, self(), ": ", operationText(current, entry), " has waited ",
+              waited / 1'000'000, " ms; straggler: ", name(watchedPeer),
+              status.empty() ? ", which does not answer" : ", which " + status,
+              process.empty() ? "" : "; its process is " + process);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,141 @@
+// Issuing collectives: check the arguments, choose a plan, number the operation, and drive it here
+// or hand it to a stream or a group.
+
+#include <algorithm>
+#include <bit>
+
+#include "src/base/check.h"
+#include "src/base/process.h"
+#include "src/communicator/collective_work.h"
+#include "src/communicator/state.h"
+
+namespace tutti {
+
+using communicator::CallFacts;
+using communicator::CollectiveWork;
+using communicator::ReadyChoice;
+using plan::Collective;
+
+namespace {
+
+// User memory from this size on is written past the caches; below it the reader finds it there.
+constexpr size_t kStreamingBytes = size_t{4} << 20;
+
+struct Range {
+  const std::byte* begin;
+  uint64_t bytes;
+};
+
+bool overlap(const Range& a, const Range& b) {
+  return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
+}
+
+uint64_t multiply(uint64_t count, uint64_t blocks, DataType type) {
+  uint64_t bytes = 0;
+  TUTTI_REQUIRE(!__builtin_mul_overflow(count, blocks, &bytes) &&
+                    !__builtin_mul_overflow(bytes, sizeOf(type), &bytes) && bytes <= INT64_MAX,
+                "count ", count, " of ", toString(type), " does not fit in memory");
+  return bytes;
+}
+
+// The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
+void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call& call) {
+  const CallFacts& f = call.facts;
+  const char* name = plan::toString(f.collective);
+  TUTTI_REQUIRE(f.root >= 0 && f.root < self.size, name, ": root ", f.root, " is not a rank of 0..",
+                self.size - 1);
+  const bool atRoot = f.root == self.who.rank;
+  const bool inUsed = f.collective != Collective::Broadcast || atRoot;
+  const bool outUsed = f.collective != Collective::Reduce || atRoot;
+  const uint64_t ranks = static_cast<uint64_t>(self.size);
+  const bool manyIn = f.collective == Collective::ReduceScatter;
+  const bool manyOut = f.collective == Collective::AllGather;
+  const Range in{call.in, inUsed ? multiply(f.count, manyIn ? ranks : 1, f.type) : 0};
+  const Range out{call.out, outUsed ? multiply(f.count, manyOut ? ranks : 1, f.type) : 0};
+  TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
+  TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
+  if (!overlap(in, out)) return;
+  const uint64_t block = f.count * sizeOf(f.type) * static_cast<uint64_t>(self.who.rank);
+  const bool inPlace = manyIn    ? out.begin == in.begin + block
+                       : manyOut ? in.begin == out.begin + block
+                                 : in.begin == out.begin;
+  TUTTI_REQUIRE(inPlace, name, ": send and recv overlap, but are not in place: send [",
+                static_cast<const void*>(in.begin), ", +", in.bytes, "), recv [",
+                static_cast<const void*>(out.begin), ", +", out.bytes, ")",
+                manyIn || manyOut ? "; in place means this rank's block of the larger buffer" : "");
+}
+
+// Plans are chosen for sizes rounded up to powers of two, so that few are kept.
+uint64_t sizeBucket(uint64_t bytes) { return bytes <= 8 ? 8 : std::bit_ceil(bytes); }
+
+}  // namespace
+
+const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
+  const uint64_t bucket = sizeBucket(facts.count * sizeOf(facts.type));
+  const bool premultiplies = facts.op == ReduceOp::PreMulSum;
+  const uint64_t key = static_cast<uint64_t>(facts.collective) | (premultiplies ? 1 : 0) << 4 |
+                       static_cast<uint64_t>(std::countr_zero(bucket)) << 8 |
+                       static_cast<uint64_t>(facts.root) << 16;
+  auto& slot = choices[key];
+  if (slot) return *slot;
+  collectives::Choice choice = collectives::choose({.collective = facts.collective,
+                                                    .count = bucket,
+                                                    .type = DataType::UInt8,
+                                                    .op = facts.op,
+                                                    .root = facts.root,
+                                                    .deterministic = settings.deterministic,
+                                                    .mappable = true,
+                                                    .algorithm = settings.algorithm},
+                                                   topology, tuning);
+  auto ready = std::make_unique<ReadyChoice>();
+  ready->plan = {choice.spec, collectives::build(choice.spec, who.rank)};
+  ready->hash = choice.spec.hash();
+  if (choice.mapped && size > 1) {
+    ready->mapped = std::make_unique<executor::ReadyPlan>(
+        executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, who.rank)});
+    ready->hash ^= std::rotl(choice.mapped->hash(), 1);
+  }
+  ready->reason = std::move(choice.reason);
+  slot = std::move(ready);
+  return *slot;
+}
+
+void Communicator::Impl::issue(Call call, StreamRef stream) {
+  requireUsable();
+  if (call.facts.collective != Collective::Barrier) checkBuffers(*this, call);
+  call.facts.deterministic = settings.deterministic;
+  const ReadyChoice& choice = choose(call.facts);
+  call.facts.algorithm = choice.plan.spec.algorithm;
+  call.facts.planHash = choice.hash;
+  const uint64_t number = issued.load(std::memory_order_relaxed) + 1;
+  recorder.issued(number, call.facts);
+  issued.store(number, std::memory_order_release);
+  const executor::Launch launch{.rank = who.rank,
+                                .size = size,
+                                .plan = &choice.plan,
+                                .mapped = choice.mapped.get(),
+                                .windows = this,
+                                .endpoint = endpoint.get(),
+                                .in = call.in,
+                                .out = call.out,
+                                .count = call.facts.count,
+                                .type = call.facts.type,
+                                .op = call.facts.op,
+                                .scalar = call.scalar,
+                                .canonical = settings.deterministic,
+                                .callHash = call.facts.fingerprint(),
+                                .operation = static_cast<uint32_t>(number),
+                                .scratch = &scratch,
+                                .streamingBytes = kStreamingBytes};
+  CollectiveWork work(shared_from_this(), number, launch);
+  if (communicator::groupIsOpen()) {
+    communicator::addToGroup(std::move(work), stream);
+  } else if (stream) {
+    stream.get()->enqueue(std::make_unique<CollectiveWork>(std::move(work)));
+  } else {
+    CollectiveWork* one = &work;
+    communicator::drive({&one, 1}, !topology.oversubscribed());
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,76 @@
+#pragma once
+
+// The flight recorder: the last operations of a communicator, always on, readable by the monitor's
+// thread at any moment and printed when something fails.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/plan/plan.h"
+
+namespace tutti::communicator {
+
+/// What ranks must agree on about one call.
+struct CallFacts {
+  plan::Collective collective = plan::Collective::Barrier;
+  DataType type = DataType::UInt8;
+  ReduceOp op = ReduceOp::Sum;
+  bool deterministic = false;
+  plan::Algorithm algorithm = plan::Algorithm::Ring;
+  int32_t root = 0;
+  uint64_t count = 0;
+  uint64_t planHash = 0;  ///< of the chosen plans
+
+  bool operator==(const CallFacts&) const = default;
+  uint32_t fingerprint() const;
+  std::string describe() const;  ///< "all_reduce of 1024 float32, sum, by ring"
+  void write(base::ByteWriter& out) const;
+  static CallFacts read(base::ByteReader& in);
+};
+
+enum class Phase : uint8_t { Issued, Running, Done, Failed };
+
+class Recorder {
+ public:
+  struct Entry {
+    uint64_t number = 0;  ///< of the operation, from 1
+    CallFacts facts;
+    Phase phase = Phase::Issued;
+    int waitingFor = -1;
+    int64_t runningSinceNs = 0;
+    uint64_t bytesReceived = 0;
+  };
+
+  void issued(uint64_t number, const CallFacts& facts);
+  void running(uint64_t number, int64_t nowNs);
+  void waiting(uint64_t number, int peer, uint64_t bytesReceived);
+  void finished(uint64_t number, Phase phase);
+
+  /// Nothing when the operation was not issued yet or is too long ago.
+  std::optional<Entry> find(uint64_t number) const;
+  /// Oldest first.
+  std::vector<Entry> recent() const;
+  std::string describe() const;  ///< a line each
+
+ private:
+  static constexpr size_t kEntries = 64;
+  // Every field is atomic, because the monitor reads while the operation's thread writes; `number`
+  // is zero while an entry changes, and is looked at before and after.
+  struct Slot {
+    std::atomic<uint64_t> number{0};
+    std::atomic<uint64_t> packed{0}, count{0}, planHash{0}, bytesReceived{0};
+    std::atomic<int64_t> runningSinceNs{0};
+    std::atomic<int32_t> root{0}, waitingFor{-1};
+    std::atomic<Phase> phase{Phase::Issued};
+  };
+  Slot& slot(uint64_t number) { return slots_[number % kEntries]; }
+  const Slot& slot(uint64_t number) const { return slots_[number % kEntries]; }
+  std::array<Slot, kEntries> slots_;
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,166 @@
+// Making a communicator: settings, the exchange of addresses over the control plane, and its end.
+
+#include <unordered_map>
+
+#include "src/base/check.h"
+#include "src/base/env.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/communicator/state.h"
+#include "transports/shm/endpoint.h"
+
+namespace tutti {
+
+namespace communicator {
+
+World::World(std::shared_ptr<bootstrap::ControlPlane> plane, bool ranksShareProcess)
+    : control(std::move(plane)),
+      windows(std::make_unique<WindowTable>(*control, ranksShareProcess)),
+      sameProcess(ranksShareProcess) {}
+
+World::~World() {
+  control->leave();
+  windows.reset();
+}
+
+Settings Settings::from(const CommunicatorOptions& options) {
+  const base::Env& env = base::env();
+  TUTTI_REQUIRE(options.timeout.count() >= 0 && options.setupTimeout.count() >= 0,
+                "timeouts are not negative: timeout ", options.timeout.count(), " ms, set-up ",
+                options.setupTimeout.count(), " ms");
+  const auto choose = [](int64_t given, int64_t fallback) { return given ? given : fallback; };
+  return {.setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
+          .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
+          .stragglerMs = env.stragglerMs,
+          .deterministic = options.deterministic || env.deterministic,
+          .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm};
+}
+
+}  // namespace communicator
+
+using transports::Address;
+
+Communicator::Impl::Impl(Membership membership, const Settings& chosen)
+    : who(std::move(membership)),
+      settings(chosen),
+      size(static_cast<int>(who.members.size())),
+      generation(base::processGeneration()),
+      peers(who.members.size()) {
+  topology.ranks = size;
+  topology.cores = who.world->control->peer(who.members[who.rank]).cores;
+  topology.hostOf.assign(size, 0);
+  // Unknown algorithms are refused now, not at the first call.
+  choose({.collective = plan::Collective::Barrier});
+}
+
+Communicator::Impl::~Impl() {
+  if (generation != base::processGeneration()) {
+    // A forked child: descriptors and memory go, but nobody is told and no thread is waited for.
+    return;
+  }
+  if (!failed.load(std::memory_order_acquire)) {
+    const base::Bytes goodbye =
+        base::ByteWriter().put(issued.load(std::memory_order_relaxed)).take();
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != who.rank) send(peer, Message::Goodbye, goodbye);
+  }
+  who.world->control->ignore(who.id);
+}
+
+void Communicator::Impl::connectLocal(
+    const std::vector<std::shared_ptr<Impl>>& ranks,
+    std::vector<std::unique_ptr<transports::Endpoint>> endpoints) {
+  const int size = static_cast<int>(ranks.size());
+  for (int i = 0; i < size; ++i)
+    for (int j = 0; j < size; ++j)
+      if (i != j) endpoints[i]->connect(j, endpoints[j]->address(i));
+  for (int i = 0; i < size; ++i) {
+    ranks[i]->endpoint = std::move(endpoints[i]);
+    ranks[i]->who.world->control->listen(ranks[i]->who.id, ranks[i].get());
+  }
+}
+
+namespace {
+
+// What must be equal on all ranks, beside the addresses.
+struct Hello {
+  uint8_t deterministic;
+  std::string algorithm;
+  base::Bytes tuning;  // rank 0's counts
+  base::Bytes address;
+
+  base::Bytes write() const {
+    return base::ByteWriter().put(deterministic).put(algorithm).put(tuning).put(address).take();
+  }
+  static Hello read(const base::Bytes& bytes) {
+    base::ByteReader in(bytes);
+    Hello h;
+    h.deterministic = in.get<uint8_t>("deterministic");
+    h.algorithm = in.getString("algorithm");
+    h.tuning = in.getBytes("tuning");
+    h.address = in.getBytes("address");
+    return h;
+  }
+};
+
+}  // namespace
+
+void Communicator::Impl::connect(base::Deadline deadline) {
+  who.world->control->listen(who.id, this);
+  if (size == 1) return;
+  for (const int member : who.members)
+    topology.cores = std::min(topology.cores, who.world->control->peer(member).cores);
+  endpoint =
+      transports::shm::makeShmEndpoint(who.rank, size, transports::shm::chooseLayout(size, 1));
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == who.rank) continue;
+    Address address = endpoint->address(peer);
+    const Hello hello{settings.deterministic, settings.algorithm, tuning.serialize(),
+                      std::move(address.blob)};
+    send(peer, Message::Hello, hello.write(), std::move(address.descriptors));
+  }
+  // Waits until `arrived(peer)` holds for all others.
+  const auto await = [&](const char* what, const auto& arrived) {
+    std::unique_lock lock(mutex);
+    const auto missing = [&] {
+      for (int peer = 0; peer < size; ++peer)
+        if (peer != who.rank && !arrived(peers[peer])) return peer;
+      return -1;
+    };
+    const bool done = changed.wait_for(lock, std::chrono::milliseconds(deadline.remainingMs()),
+                                       [&] { return failure || missing() < 0; });
+    if (failure) throw Error(*failure);
+    if (!done)
+      base::fail(ErrorCode::Timeout, self(), ": set-up timed out while waiting for the ", what,
+                 " of ", name(missing()));
+  };
+  try {
+    await("address", [](const Peer& p) { return p.hello.has_value(); });
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == who.rank) continue;
+      bootstrap::ControlMessage message;
+      {
+        std::lock_guard lock(mutex);
+        message = std::move(*peers[peer].hello);
+      }
+      Hello hello = Hello::read(message.payload);
+      if (hello.deterministic != settings.deterministic || hello.algorithm != settings.algorithm)
+        base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", name(peer),
+                   " asks for deterministic=", int{hello.deterministic}, " algorithm='",
+                   hello.algorithm, "'; ", self(),
+                   " for deterministic=", int{settings.deterministic}, " algorithm='",
+                   settings.algorithm, "'");
+      if (peer == 0) tuning = topology::Tuning::deserialize(hello.tuning);
+      endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
+    }
+    choices.clear();  // made before the tuning table was known
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != who.rank) send(peer, Message::Ready, {});
+    await("readiness", [](const Peer& p) { return p.ready; });
+  } catch (const Error& e) {
+    fail(e, true);
+    throw;
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,163 @@
+#pragma once
+
+// What a Communicator is made of. One thread issues its operations; they run one after the other,
+// in the order of their numbers, on whichever thread drives them; the control plane's monitor
+// thread listens, inquires after ranks that are waited for, and decides failures.
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include <tutti/communicator.h>
+
+#include "collectives/chooser.h"
+#include "src/base/clock.h"
+#include "src/bootstrap/control_plane.h"
+#include "src/communicator/recorder.h"
+#include "src/communicator/windows.h"
+#include "src/executor/host_operation.h"
+#include "transports/connection.h"
+
+namespace tutti::communicator {
+
+/// What all communicators of one rank of a job share.
+struct World {
+  std::shared_ptr<bootstrap::ControlPlane> control;
+  std::unique_ptr<WindowTable> windows;
+  bool sameProcess = false;
+  World(std::shared_ptr<bootstrap::ControlPlane> plane, bool ranksShareProcess);
+  ~World();  ///< leaves the job
+};
+
+/// Settings after defaults and environment are applied. Equal on all ranks where marked.
+struct Settings {
+  int64_t setupTimeoutMs = 0;
+  int64_t timeoutMs = 0;
+  int64_t stragglerMs = 0;
+  bool deterministic = false;  ///< equal
+  std::string algorithm;       ///< equal
+  static Settings from(const CommunicatorOptions& options);
+};
+
+/// A choice with this rank's programs, cached.
+struct ReadyChoice {
+  executor::ReadyPlan plan;
+  std::unique_ptr<executor::ReadyPlan> mapped;
+  std::string reason;
+  uint64_t hash = 0;
+};
+
+}  // namespace tutti::communicator
+
+namespace tutti {
+
+struct Communicator::Impl final : bootstrap::ControlListener,
+                                  executor::WindowResolver,
+                                  std::enable_shared_from_this<Impl> {
+  using World = communicator::World;
+  using Settings = communicator::Settings;
+
+  /// Who is in it. `members` are ranks of the world, in order of their rank here.
+  struct Membership {
+    std::shared_ptr<World> world;
+    std::vector<int> members;
+    int rank = 0;
+    uint64_t id = 0;  ///< channel of the control plane, the same on all members
+  };
+
+  Impl(Membership who, const Settings& settings);
+  ~Impl() override;
+
+  // Set-up (setup.cc). connect() is collective over the members and needs them to run at the same
+  // time; connectLocal() joins all ranks of one process in one call.
+  void connect(base::Deadline deadline);
+  static void connectLocal(const std::vector<std::shared_ptr<Impl>>& ranks,
+                           std::vector<std::unique_ptr<transports::Endpoint>> endpoints);
+
+  // Operations (operations.cc).
+  struct Call {
+    communicator::CallFacts facts;
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    double scalar = 1.0;
+  };
+  void issue(Call call, StreamRef stream);
+  const communicator::ReadyChoice& choose(const communicator::CallFacts& facts);
+
+  // Failure (failure.cc).
+  void fail(const Error& error, bool tellOthers);
+  void throwIfFailed() const;
+  void requireUsable() const;        ///< not failed, not forked
+  std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"
+  std::string self() const { return name(who.rank); }
+  void inquire(int peer, uint64_t operation);
+  bool departed(int peer, uint64_t operation) const;  ///< left before taking part in `operation`
+  void timeoutOperation(uint64_t operation);
+
+  // Shrinking (shrink.cc): the members that all survivors agree are alive, as ranks of this one.
+  std::vector<int> agreeOnSurvivors(base::Deadline deadline, uint32_t& round, std::set<int>& dead);
+
+  // executor::WindowResolver
+  executor::WindowPlace locate(const void* data, uint64_t bytes) const override;
+  std::byte* resolve(int peer, executor::WindowPlace place) const override;
+
+  // bootstrap::ControlListener: the monitor's thread (failure.cc).
+  void onMessage(int from, bootstrap::ControlMessage message) override;
+  void onPeerLost(int peer, const std::string& how) override;
+  void onPeerLeft(int peer) override;
+  void onTick() override;
+
+  enum class Message : uint32_t { Hello, Ready, Inquiry, Status, Failure, Goodbye, View };
+  void send(int peer, Message type, base::Bytes payload,
+            std::vector<base::FileDescriptor> descriptors = {});
+  int rankOfWorld(int worldRank) const;
+
+  const Membership who;
+  const Settings settings;
+  const int size;
+  const uint64_t generation;  ///< of the process that made it
+  topology::Topology topology;
+  topology::Tuning tuning;
+  std::unique_ptr<transports::Endpoint> endpoint;  // null when alone
+  base::SteadyClock clock;
+
+  // Operations. `turn` is the number of the one that may run; only its thread touches `operation`
+  // and `scratch`.
+  std::atomic<uint64_t> issued{0};
+  std::atomic<uint64_t> turn{1};
+  executor::HostOperation operation;
+  std::vector<std::byte> scratch;
+  communicator::Recorder recorder;
+  std::unordered_map<uint64_t, std::unique_ptr<communicator::ReadyChoice>> choices;
+  uint32_t splits = 0;
+
+  // Failure and set-up state, shared with the monitor's thread.
+  std::atomic<bool> failed{false};
+  mutable std::mutex mutex;
+  mutable std::condition_variable changed;
+  std::optional<Error> failure;
+  struct Peer {
+    bool lost = false;
+    std::string how;
+    std::optional<uint64_t> leftAfter;  // operations it issued before it left
+    std::optional<bootstrap::ControlMessage> hello;
+    bool ready = false;
+    std::string status;  // its last answer to an inquiry
+    std::map<uint32_t, std::set<int>> views;
+  };
+  std::vector<Peer> peers;
+  std::atomic<bool> someoneLeft{false};
+
+  // The monitor's own.
+  uint64_t watchedOperation = 0;
+  int watchedPeer = -1;
+  int64_t lastInquiryNs = 0;
+  bool straggling = false;
+};
+
+}  // namespace tutti

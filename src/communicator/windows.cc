@@ -1,0 +1,146 @@
+#include "src/communicator/windows.h"
+
+#include <fcntl.h>
+
+#include <chrono>
+
+#include "src/base/check.h"
+#include "src/base/log.h"
+
+namespace tutti::communicator {
+
+using executor::WindowPlace;
+using transports::shm::Segment;
+
+namespace {
+
+// In one process a place is an address, and one number stands for the whole address space.
+constexpr uint64_t kAddressSpace = 1;
+// How long allocate() waits for peers to map a window; without it the first operations are staged.
+constexpr std::chrono::milliseconds kAnnounceWait{2000};
+
+}  // namespace
+
+WindowTable::WindowTable(bootstrap::ControlPlane& control, bool sameProcess)
+    : control_(control), sameProcess_(sameProcess) {
+  control_.listen(kChannel, this);
+}
+
+WindowTable::~WindowTable() { control_.ignore(kChannel); }
+
+void WindowTable::tell(int peer, Message type, uint64_t id, uint64_t bytes, int fd) {
+  bootstrap::ControlMessage message;
+  message.channel = kChannel;
+  message.type = static_cast<uint32_t>(type);
+  message.payload = base::ByteWriter().put(id).put(bytes).take();
+  if (fd >= 0) message.descriptors.emplace_back(TUTTI_SYSCALL(::fcntl(fd, F_DUPFD_CLOEXEC, 0)));
+  control_.send(peer, std::move(message));
+}
+
+Memory WindowTable::allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive) {
+  if (bytes == 0) return {};
+  Segment segment = Segment::create(bytes, "memory of Communicator::allocate");
+  std::byte* data = segment.data();
+  std::unique_lock lock(mutex_);
+  Own& own = own_.emplace(data, Own{++lastId_, std::move(segment), {}}).first->second;
+  if (!sameProcess_) {
+    for (int peer = 0; peer < control_.size(); ++peer) {
+      if (peer == control_.rank()) continue;
+      own.missing.insert(peer);
+      tell(peer, Message::Announce, own.id, bytes, own.segment.descriptor());
+    }
+    if (!changed_.wait_for(lock, kAnnounceWait, [&] { return own.missing.empty(); }))
+      base::log(LogLevel::Info, "rank ", *own.missing.begin(), " has not mapped ", bytes,
+                " bytes of rank ", control_.rank(),
+                " yet; collectives on them are staged until then");
+  }
+  lock.unlock();
+  // The table outlives the memory: keepAlive owns it.
+  return Memory(data, bytes,
+                std::shared_ptr<void>(data, [this, keepAlive](void* p) { release(p); }));
+}
+
+void WindowTable::release(void* data) {
+  std::unique_lock lock(mutex_);
+  const auto it = own_.find(static_cast<const std::byte*>(data));
+  TUTTI_ASSERT(it != own_.end(), "a window is released that is not there");
+  const Own own = std::move(it->second);
+  own_.erase(it);
+  lock.unlock();
+  if (sameProcess_) return;
+  for (int peer = 0; peer < control_.size(); ++peer)
+    if (peer != control_.rank()) tell(peer, Message::Close, own.id, 0, -1);
+}
+
+WindowPlace WindowTable::locate(const void* data, uint64_t bytes) const {
+  const auto* first = static_cast<const std::byte*>(data);
+  if (sameProcess_) return {kAddressSpace, reinterpret_cast<uint64_t>(first)};
+  std::lock_guard lock(mutex_);
+  auto it = own_.upper_bound(first);
+  if (it == own_.begin()) return {};
+  --it;
+  const uint64_t offset = static_cast<uint64_t>(first - it->first);
+  const Own& own = it->second;
+  if (offset > own.segment.bytes() || bytes > own.segment.bytes() - offset || !own.missing.empty())
+    return {};
+  return {own.id, offset};
+}
+
+std::byte* WindowTable::resolve(int peer, WindowPlace place) const {
+  if (sameProcess_) return reinterpret_cast<std::byte*>(place.offset);
+  std::lock_guard lock(mutex_);
+  const auto it = peers_.find({peer, place.window});
+  TUTTI_ASSERT(it != peers_.end() && place.offset <= it->second.bytes(), "window ", place.window,
+               " of rank ", peer, " is not mapped here");
+  return it->second.data() + place.offset;
+}
+
+void WindowTable::map(int from, uint64_t id, uint64_t bytes, base::FileDescriptor fd) {
+  Segment segment = Segment::open(std::move(fd), bytes);
+  {
+    std::lock_guard lock(mutex_);
+    peers_.insert_or_assign({from, id}, std::move(segment));
+  }
+  tell(from, Message::Acknowledge, id, bytes, -1);
+}
+
+void WindowTable::onMessage(int from, bootstrap::ControlMessage message) {
+  try {
+    base::ByteReader reader(message.payload);
+    const auto id = reader.get<uint64_t>("window");
+    const auto bytes = reader.get<uint64_t>("bytes");
+    switch (static_cast<Message>(message.type)) {
+      case Message::Announce:
+        if (message.descriptors.size() != 1)
+          base::fail(ErrorCode::Refused, "a window comes with ", message.descriptors.size(),
+                     " descriptors");
+        return map(from, id, bytes, std::move(message.descriptors[0]));
+      case Message::Acknowledge: {
+        std::lock_guard lock(mutex_);
+        for (auto& [data, own] : own_)
+          if (own.id == id) own.missing.erase(from);
+        changed_.notify_all();
+        return;
+      }
+      case Message::Close: {
+        std::lock_guard lock(mutex_);
+        peers_.erase({from, id});
+        return;
+      }
+    }
+    base::fail(ErrorCode::Refused, "unknown window message ", message.type);
+  } catch (const std::exception& e) {
+    // The window stays unacknowledged, so nobody uses it: operations are staged.
+    base::log(LogLevel::Warning, "rank ", control_.rank(), " cannot map a window of rank ", from,
+              ": ", e.what());
+  }
+}
+
+void WindowTable::onPeerLost(int peer, const std::string&) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(peers_, [&](const auto& entry) { return entry.first.first == peer; });
+  for (auto& [data, own] : own_) own.missing.erase(peer);
+  changed_.notify_all();
+}
+
+}  // namespace tutti::communicator

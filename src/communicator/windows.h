@@ -1,0 +1,61 @@
+#pragma once
+
+// Windows: memory of one rank that the other ranks of the host have mapped. A window is announced
+// when it is made, mapped by the peers' monitor threads, and used once all of them have
+// acknowledged it, so that all ranks always agree on whether an operation may run on mapped
+// buffers.
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include <tutti/device.h>
+
+#include "src/bootstrap/control_plane.h"
+#include "src/executor/host_operation.h"
+#include "transports/shm/segment.h"
+
+namespace tutti::communicator {
+
+/// The windows of one rank and those it has mapped, in the rank numbers of the job.
+class WindowTable final : public bootstrap::ControlListener {
+ public:
+  static constexpr uint64_t kChannel = 0;
+  /// `sameProcess`: all ranks live in this process, where every address is everybody's.
+  WindowTable(bootstrap::ControlPlane& control, bool sameProcess);
+  ~WindowTable() override;
+
+  /// New window memory, zeroed. Waits a moment for the peers to map it.
+  Memory allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive);
+
+  executor::WindowPlace locate(const void* data, uint64_t bytes) const;
+  std::byte* resolve(int peer, executor::WindowPlace place) const;
+
+  void onMessage(int from, bootstrap::ControlMessage message) override;
+  void onPeerLost(int peer, const std::string& how) override;
+  void onTick() override {}
+
+ private:
+  enum class Message : uint32_t { Announce, Acknowledge, Close };
+  struct Own {
+    uint64_t id;
+    transports::shm::Segment segment;
+    std::set<int> missing;  // ranks that have not acknowledged
+  };
+  void release(void* data);
+  void tell(int peer, Message type, uint64_t id, uint64_t bytes, int fd);
+  void map(int from, uint64_t id, uint64_t bytes, base::FileDescriptor fd);
+
+  bootstrap::ControlPlane& control_;
+  const bool sameProcess_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t lastId_ = 0;
+  std::map<const std::byte*, Own> own_;                                 // by first byte
+  std::map<std::pair<int, uint64_t>, transports::shm::Segment> peers_;  // by rank and id
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,341 @@
+// What users see when ranks die, stop, leave, or disagree. Every rank is a process; every wait of
+// the test is bounded; the failure model's deadlines (1 s for a local death) are asserted.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include <tutti/tutti.h>
+
+#include "tests/support/local_ranks.h"
+#include "tests/support/rank_processes.h"
+
+namespace tutti::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using Context = RankProcesses::Context;
+
+int64_t nowMs() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
+}
+
+void sumForEver(Communicator& c, size_t count) {
+  std::vector<float> x(count, 1.0f), y(count);
+  while (true) c.allReduce({.send = x.data(), .recv = y.data(), .count = count});
+}
+
+// Runs the loop until it fails and reports how: "code|what".
+void reportFailure(const Context& context, const std::function<void()>& body) {
+  try {
+    body();
+    context.say("no error");
+  } catch (const Error& e) {
+    context.say("failed-at " + std::to_string(nowMs()));
+    context.say(std::string(toString(e.code())) + "|" + e.what());
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Row 1 of the failure table, local: also with messages of several sizes, so that the death falls
+// into different phases.
+TEST(Death, EverySurvivorNamesTheDeadRankWithinASecond) {
+  for (const size_t count : {1, 3000, 2000000}) {
+    RankProcesses ranks(4, [count](const Context& context) {
+      Communicator c = context.join();
+      context.say("joined");
+      reportFailure(context, [&] { sumForEver(c, count); });
+      return 0;
+    });
+    for (int r = 0; r < 4; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s)) << ranks.output(r);
+    std::this_thread::sleep_for(50ms);
+    const int64_t killed = nowMs();
+    ranks.signal(2, SIGKILL);
+    for (const int r : {0, 1, 3}) {
+      ASSERT_EQ(ranks.wait(r, 5s), 0) << ranks.output(r);
+      const std::string out = ranks.output(r);
+      EXPECT_TRUE(contains(out, "peer lost|rank 2 (pid " + std::to_string(ranks.pid(2)))) << out;
+      const auto at = out.find("failed-at ");
+      ASSERT_NE(at, std::string::npos) << out;
+      EXPECT_LE(std::stoll(out.substr(at + 10)) - killed, 1000) << out;
+    }
+  }
+}
+
+// Row 2.
+TEST(Abort, ReturnsHereAndIsNamedElsewhere) {
+  RankProcesses ranks(3, [](const Context& context) {
+    Communicator c = context.join();
+    if (context.rank == 1) {
+      c.barrier();
+      c.abort();
+      c.abort();
+      reportFailure(context, [&] { c.barrier(); });
+      return 0;
+    }
+    c.barrier();
+    reportFailure(context, [&] { sumForEver(c, 100); });
+    return 0;
+  });
+  ASSERT_TRUE(ranks.allSucceed(10s));
+  for (int r = 0; r < 3; ++r)
+    EXPECT_TRUE(contains(ranks.output(r), "aborted|abort() was called by rank 1"))
+        << ranks.output(r);
+}
+
+TEST(Abort, FromAnotherThreadEndsAWaitingCall) {
+  auto ranks = Communicator::createLocal(2);
+  std::thread aborter([&] {
+    std::this_thread::sleep_for(50ms);
+    ranks[0].abort();
+  });
+  EXPECT_THROW(ranks[0].barrier(), Error);  // rank 1 never comes
+  aborter.join();
+  ASSERT_TRUE(ranks[0].asyncError());
+  EXPECT_EQ(ranks[0].asyncError()->code(), ErrorCode::Aborted);
+  EXPECT_THROW(ranks[0].barrier(), Error);
+}
+
+// Row 3.
+TEST(Straggler, IsReportedAndTheJobGoesOn) {
+  RankProcesses ranks(3, [](const Context& context) {
+    ::setenv("TUTTI_STRAGGLER_MS", "300", 1);
+    setLogSink([&](LogLevel, std::string_view line) { context.say("log " + std::string(line)); });
+    Communicator c = context.join();
+    context.say("joined");
+    const int64_t until = nowMs() + 3000;
+    int again = 1;
+    while (again) {
+      again = nowMs() < until;
+      c.broadcast({.send = &again, .recv = &again, .count = 1, .type = DataType::Int32});
+    }
+    setLogSink({});
+    return 0;
+  });
+  for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s));
+  std::this_thread::sleep_for(200ms);
+  ranks.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(1500ms);
+  ranks.signal(1, SIGCONT);
+  ASSERT_TRUE(ranks.allSucceed(20s));
+  const std::string all = ranks.output(0) + ranks.output(2);
+  EXPECT_TRUE(contains(all, "straggler: rank 1 (pid " + std::to_string(ranks.pid(1)))) << all;
+  EXPECT_TRUE(contains(all, "stopped")) << all;
+}
+
+struct Disagreement {
+  const char* name;
+  std::function<void(Communicator&)> call;  // differs by rank
+  std::vector<std::string> mentions;
+};
+
+void sum(Communicator& c, size_t count, DataType type = DataType::Float32,
+         ReduceOp op = ReduceOp::Sum) {
+  std::vector<std::byte> x(count * 8), y(count * 8);
+  c.allReduce({.send = x.data(), .recv = y.data(), .count = count, .type = type, .op = op});
+}
+
+void broadcastFrom(Communicator& c, int root) {
+  std::vector<float> x(16);
+  c.broadcast({.send = x.data(), .recv = x.data(), .count = 16, .root = root});
+}
+
+void gather(Communicator& c) {
+  std::vector<float> x(16), y(16 * c.size());
+  c.allGather({.send = x.data(), .recv = y.data(), .count = 16});
+}
+
+// Rows 4 and 5: both sides of every disagreement are printed on all ranks, and nothing hangs.
+TEST(Mismatch, IsRefusedOnAllRanksWithBothSides) {
+  const std::vector<Disagreement> disagreements = {
+      {"count", [](Communicator& c) { sum(c, c.rank() == 1 ? 1025 : 1024); }, {"1024", "1025"}},
+      {"large count",
+       [](Communicator& c) { sum(c, c.rank() == 1 ? 500000 : 500001); },
+       {"500000", "500001"}},
+      {"zero count", [](Communicator& c) { sum(c, c.rank() == 1 ? 0 : 4); }, {"of 0", "of 4"}},
+      {"type",
+       [](Communicator& c) { sum(c, 64, c.rank() == 1 ? DataType::Int32 : DataType::Float32); },
+       {"int32", "float32"}},
+      {"reduction",
+       [](Communicator& c) {
+         sum(c, 64, DataType::Float32, c.rank() == 1 ? ReduceOp::Max : ReduceOp::Sum);
+       },
+       {"max", "sum"}},
+      {"root",
+       [](Communicator& c) { broadcastFrom(c, c.rank() == 0 ? 1 : 0); },
+       {"root 0", "root 1"}},
+      {"collective",
+       [](Communicator& c) { c.rank() == 1 ? gather(c) : sum(c, 16); },
+       {"all_gather", "all_reduce"}},
+      {"order",
+       [](Communicator& c) {
+         if (c.rank() == 1) {
+           c.barrier();
+           sum(c, 16);
+         } else {
+           sum(c, 16);
+           c.barrier();
+         }
+       },
+       {"barrier", "all_reduce"}},
+  };
+  for (const auto& d : disagreements)
+    for (const int size : {2, 4}) {
+      RankProcesses ranks(size, [&](const Context& context) {
+        Communicator c = context.join({.timeout = 20s});
+        reportFailure(context, [&] {
+          d.call(c);
+          while (true) c.barrier();  // a rank whose own part was done learns it here
+        });
+        return 0;
+      });
+      for (int r = 0; r < size; ++r) {
+        ASSERT_EQ(ranks.wait(r, 15s), 0) << d.name << " rank " << r << ": " << ranks.output(r);
+        const std::string out = ranks.output(r);
+        EXPECT_TRUE(contains(out, "mismatch|")) << d.name << " rank " << r << ": " << out;
+        for (const auto& mention : d.mentions)
+          EXPECT_TRUE(contains(out, mention)) << d.name << " rank " << r << ": " << out;
+      }
+    }
+}
+
+// Row 6: a rank that exits too early, with and without destroying its communicator.
+TEST(EarlyExit, IsNamedWithTheOperationTheOthersAreIn) {
+  for (const bool clean : {true, false}) {
+    RankProcesses ranks(3, [clean](const Context& context) {
+      auto c = std::make_unique<Communicator>(context.join());
+      c->barrier();
+      if (context.rank == 2) {
+        if (!clean) ::_exit(0);
+        return 0;  // the destructor says goodbye
+      }
+      reportFailure(context, [&] { sumForEver(*c, 10); });
+      return 0;
+    });
+    ASSERT_TRUE(ranks.allSucceed(10s));
+    for (const int r : {0, 1}) {
+      const std::string out = ranks.output(r);
+      EXPECT_TRUE(contains(out, "peer lost|rank 2 (pid ")) << out;
+      if (clean) EXPECT_TRUE(contains(out, "left after operation 1")) << out;
+      EXPECT_TRUE(contains(out, "operation")) << out;
+    }
+  }
+}
+
+// Row 6: a rank that skips a collective and then sits there. The others' deadline names it.
+TEST(Skipping, EndsAtTheDeadlineAndNamesTheAbsent) {
+  RankProcesses ranks(3, [](const Context& context) {
+    Communicator c = context.join({.timeout = 1500ms});
+    c.barrier();
+    context.say("joined");
+    if (context.rank == 1) {
+      std::this_thread::sleep_for(4s);
+      reportFailure(context, [&] { c.barrier(); });
+      return 0;
+    }
+    reportFailure(context, [&] { c.barrier(); });
+    return 0;
+  });
+  ASSERT_TRUE(ranks.allSucceed(15s));
+  const std::string out = ranks.output(0) + ranks.output(2);
+  EXPECT_TRUE(contains(out, "timeout|")) << out;
+  EXPECT_TRUE(contains(out, "rank 1 (pid ")) << out;
+  EXPECT_TRUE(contains(out, "operation 2, barrier")) << out;
+  EXPECT_TRUE(contains(out, "has finished operation 1")) << out;
+}
+
+TEST(Shrink, SurvivorsGoOn) {
+  RankProcesses ranks(5, [](const Context& context) {
+    Communicator c = context.join();
+    context.say("joined");
+    try {
+      sumForEver(c, 1000);
+    } catch (const Error&) {
+    }
+    Communicator rest = c.shrink();
+    int sum = rest.rank() + 1;
+    rest.allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
+    context.say("rank " + std::to_string(rest.rank()) + " of " + std::to_string(rest.size()) +
+                " sum " + std::to_string(sum));
+    return 0;
+  });
+  for (int r = 0; r < 5; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s));
+  ranks.signal(0, SIGKILL);  // the lowest rank has no special part after set-up
+  ranks.signal(3, SIGKILL);
+  for (const int r : {1, 2, 4}) ASSERT_EQ(ranks.wait(r, 20s), 0) << ranks.output(r);
+  EXPECT_TRUE(contains(ranks.output(1), "rank 0 of 3 sum 6")) << ranks.output(1);
+  EXPECT_TRUE(contains(ranks.output(2), "rank 1 of 3 sum 6"));
+  EXPECT_TRUE(contains(ranks.output(4), "rank 2 of 3 sum 6"));
+}
+
+TEST(Shrink, WithNobodyDeadKeepsAll) {
+  RankProcesses ranks(3, [](const Context& context) {
+    Communicator c = context.join();
+    c.barrier();
+    Communicator again = c.shrink();
+    again.barrier();
+    context.say("size " + std::to_string(again.size()));
+    return 0;
+  });
+  ASSERT_TRUE(ranks.allSucceed(20s));
+  EXPECT_TRUE(contains(ranks.output(0), "size 3"));
+}
+
+TEST(Fork, TheChildMayNotUseTheParentsCommunicator) {
+  RankProcesses ranks(2, [](const Context& context) {
+    Communicator c = context.join();
+    c.barrier();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        c.barrier();
+      } catch (const Error& e) {
+        ::_exit(e.code() == ErrorCode::InvalidUsage ? 7 : 8);
+      }
+      ::_exit(9);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    c.barrier();  // the parent goes on
+    return WEXITSTATUS(status) == 7 ? 0 : 1;
+  });
+  EXPECT_TRUE(ranks.allSucceed(10s));
+}
+
+// Row 19's other half and the rest of the API over processes: windows that are released in any
+// order.
+TEST(Windows, AreUsedAndReleasedInAnyOrder) {
+  RankProcesses ranks(3, [](const Context& context) {
+    auto c = std::make_unique<Communicator>(context.join());
+    constexpr size_t kCount = 300000;
+    Memory a = c->allocate(kCount * 4), b = c->allocate(kCount * 4);
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      for (size_t i = 0; i < kCount; ++i) a.as<int>()[i] = static_cast<int>(i) + repeat;
+      c->allReduce({.send = a.data(), .recv = b.data(), .count = kCount, .type = DataType::Int32});
+      for (size_t i = 0; i < kCount; ++i)
+        if (b.as<int>()[i] != 3 * (static_cast<int>(i) + repeat)) return 1;
+      // Only one rank's memory is ordinary: all fall back together.
+      std::vector<int> own(kCount, 1);
+      void* recv = context.rank == 1 ? static_cast<void*>(own.data()) : b.data();
+      c->allReduce({.send = a.data(), .recv = recv, .count = kCount, .type = DataType::Int32});
+      if (static_cast<int*>(recv)[kCount - 1] != 3 * (static_cast<int>(kCount) - 1 + repeat))
+        return 2;
+    }
+    a = Memory();
+    c->barrier();
+    c.reset();
+    b.as<int>()[0] = 5;  // memory may outlive its communicator
+    return 0;
+  });
+  EXPECT_TRUE(ranks.allSucceed(30s));
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,154 @@
+// Streams, events, groups, several communicators at once, and split.
+
+#include <gtest/gtest.h>
+
+#include <tutti/tutti.h>
+
+#include "tests/support/local_ranks.h"
+
+namespace tutti::tests {
+namespace {
+
+constexpr int kRanks = 4;
+
+TEST(Streams, RunInOrderAndOverlapTheCaller) {
+  auto ranks = Communicator::createLocal(kRanks);
+  runRanks(ranks, [](Communicator& c) {
+    Stream stream;
+    std::vector<float> x(10000), y(10000);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      stream.enqueue([&, repeat] { std::fill(x.begin(), x.end(), float(c.rank() + repeat)); });
+      c.allReduce({.send = x.data(), .recv = y.data(), .count = x.size()}, stream);
+      Event done;
+      done.record(stream);
+      done.synchronize();
+      const float expected = kRanks * (kRanks - 1) / 2.0f + kRanks * repeat;
+      ASSERT_EQ(y.front(), expected);
+      ASSERT_EQ(y.back(), expected);
+    }
+    stream.synchronize();
+    EXPECT_TRUE(stream.query());
+  });
+}
+
+TEST(Streams, BlockingCallsWaitForEarlierOnesOfStreams) {
+  auto ranks = Communicator::createLocal(kRanks);
+  runRanks(ranks, [](Communicator& c) {
+    Stream first, second;
+    std::vector<int> a(5000, 1), b(5000, 2), d(5000, 3);
+    const auto sum = [&](std::vector<int>& v, StreamRef stream) {
+      c.allReduce({.send = v.data(), .recv = v.data(), .count = v.size(), .type = DataType::Int32},
+                  stream);
+    };
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      sum(a, first);
+      sum(b, second);
+      sum(d, {});
+    }
+    first.synchronize();
+    second.synchronize();
+    EXPECT_EQ(a[4999], 1024);
+    EXPECT_EQ(b[4999], 2048);
+    EXPECT_EQ(d[4999], 3072);
+  });
+}
+
+TEST(Streams, EventsOrderWorkAcrossStreams) {
+  Stream producer, consumer;
+  int value = 0, seen = -1;
+  Event ready;
+  producer.enqueue([&] { value = 42; });
+  ready.record(producer);
+  ready.wait(consumer);
+  consumer.enqueue([&] { seen = value; });
+  consumer.synchronize();
+  EXPECT_EQ(seen, 42);
+  EXPECT_TRUE(ready.query());
+}
+
+TEST(Streams, FailuresComeOutOfSynchronizeOnce) {
+  Stream stream;
+  stream.enqueue([] { throw Error(ErrorCode::Internal, "on purpose"); });
+  int ran = 0;
+  stream.enqueue([&] { ran = 1; });
+  EXPECT_THROW(stream.synchronize(), Error);
+  EXPECT_NO_THROW(stream.synchronize());
+  EXPECT_EQ(ran, 1);
+}
+
+// Two communicators of the same ranks, entered in opposite orders by different ranks: only a group,
+// which starts both at once, can complete.
+TEST(Groups, SeveralCommunicatorsOfOneThread) {
+  auto a = Communicator::createLocal(kRanks), b = Communicator::createLocal(kRanks);
+  runRanks(a, [&](Communicator& first) {
+    Communicator& second = b[first.rank()];
+    std::vector<int> x(100000, 1), y(100000, 2);
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      Group group;
+      const auto one = [&] {
+        first.allReduce(
+            {.send = x.data(), .recv = x.data(), .count = x.size(), .type = DataType::Int32});
+      };
+      const auto two = [&] {
+        second.allReduce(
+            {.send = y.data(), .recv = y.data(), .count = y.size(), .type = DataType::Int32});
+      };
+      if (first.rank() % 2) {
+        one();
+        two();
+      } else {
+        two();
+        one();
+      }
+      group.end();
+    }
+    EXPECT_EQ(x[99999], 64);
+    EXPECT_EQ(y[99999], 128);
+  });
+}
+
+TEST(Groups, SeveralCallsOfOneCommunicatorAndStreams) {
+  auto ranks = Communicator::createLocal(kRanks);
+  runRanks(ranks, [](Communicator& c) {
+    Stream stream;
+    int x = 1, y = 2, z = 3;
+    {
+      Group outer;
+      c.allReduce({.send = &x, .recv = &x, .count = 1, .type = DataType::Int32});
+      {
+        Group inner;
+        c.allReduce({.send = &y, .recv = &y, .count = 1, .type = DataType::Int32}, stream);
+      }
+      c.allReduce({.send = &z, .recv = &z, .count = 1, .type = DataType::Int32});
+      EXPECT_EQ(x, 1) << "nothing runs before the outermost group ends";
+    }
+    stream.synchronize();
+    EXPECT_EQ(x, 4);
+    EXPECT_EQ(y, 8);
+    EXPECT_EQ(z, 12);
+  });
+}
+
+TEST(Split, ByColourAndKey) {
+  auto ranks = Communicator::createLocal(6);
+  runRanks(ranks, [](Communicator& c) {
+    // Even and odd ranks, in reverse order; rank 5 stays out.
+    auto part = c.split(c.rank() == 5 ? -1 : c.rank() % 2, -c.rank());
+    ASSERT_EQ(part.has_value(), c.rank() != 5);
+    if (part) {
+      const int members = c.rank() % 2 ? 2 : 3;
+      ASSERT_EQ(part->size(), members);
+      ASSERT_EQ(part->rank(), c.rank() % 2 ? (3 - c.rank()) / 2 : (4 - c.rank()) / 2);
+      int sum = c.rank();
+      part->allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
+      EXPECT_EQ(sum, c.rank() % 2 ? 4 : 6);
+      auto again = part->split(0, part->rank());
+      ASSERT_TRUE(again);
+      again->barrier();
+    }
+    c.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,223 @@
+// Two ranks, AllReduce of float32, against Open MPI and MPICH where they are installed. All jobs
+// are started first; for each size they take turns, block by block, and a block's ratio is between
+// neighbours in time. A block is the median of its calls' times, each the slower rank's. Buffers
+// are rewritten and read by their owner between calls. Printed: medians in microseconds, and for
+// each opponent the median of the paired ratios with its 95% interval. The opponents' temporaries
+// are kept resident (GLIBC_TUNABLES), which makes them faster.
+//
+//   host_collectives [--min 64K] [--max 64M] [--blocks 15] [--calls 20] [--bin DIRECTORY]
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "src/tools/perf_options.h"
+#include "worker.h"
+
+namespace {
+
+constexpr int kRanks = 2;
+constexpr int kPatienceMs = 60'000;
+
+class Job {
+ public:
+  Job(std::string name, std::vector<std::string> command, std::filesystem::path directory)
+      : name_(std::move(name)), directory_(std::move(directory)) {
+    std::filesystem::create_directories(directory_);
+    for (int r = 0; r < kRanks; ++r)
+      for (const char* kind : {"command", "answer"}) makeFifo(fifo(kind, r));
+    command.push_back(directory_.string());
+    start(command);
+    // Opened for both directions, so that neither open nor read sees a missing partner as an end.
+    for (int r = 0; r < kRanks; ++r) {
+      commands_[r] = ::open(fifo("command", r).c_str(), O_RDWR | O_CLOEXEC);
+      answers_[r] = ::open(fifo("answer", r).c_str(), O_RDWR | O_CLOEXEC);
+    }
+  }
+  ~Job() {
+    const worker_command end{0, 0, 0};
+    for (int r = 0; r < kRanks; ++r) {
+      if (::write(commands_[r], &end, sizeof end) < 0) std::perror("benchmark: end");
+    }
+    for (int i = 0; i < 500 && ::waitpid(pid_, nullptr, WNOHANG) == 0; ++i) ::usleep(10'000);
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    std::filesystem::remove_all(directory_);
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  /// Median over calls of the slower rank's nanoseconds.
+  double run(const worker_command& command) {
+    for (int r = 0; r < kRanks; ++r)
+      if (::write(commands_[r], &command, sizeof command) != sizeof command)
+        throw std::runtime_error(name_ + " takes no commands");
+    std::vector<double> slower(command.iterations, 0), times(command.iterations);
+    for (int r = 0; r < kRanks; ++r) {
+      readAll(answers_[r], times.data(), times.size() * sizeof(double));
+      for (size_t i = 0; i < times.size(); ++i) {
+        if (std::isnan(times[i])) throw std::runtime_error(name_ + " gave a wrong result");
+        slower[i] = std::max(slower[i], times[i]);
+      }
+    }
+    std::nth_element(slower.begin(), slower.begin() + slower.size() / 2, slower.end());
+    return slower[slower.size() / 2];
+  }
+
+ private:
+  std::string fifo(const char* kind, int rank) const {
+    return (directory_ / (std::string(kind) + "." + std::to_string(rank))).string();
+  }
+  static void makeFifo(const std::string& path) {
+    if (::mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("mkfifo " + path);
+  }
+  void start(const std::vector<std::string>& command) {
+    std::vector<char*> argv;
+    for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::setenv("GLIBC_TUNABLES",
+               "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296", 1);
+      ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+      ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+      ::execvp(argv[0], argv.data());
+      std::perror(argv[0]);
+      ::_exit(127);
+    }
+  }
+  void readAll(int fd, void* data, size_t size) {
+    char* at = static_cast<char*>(data);
+    while (size > 0) {
+      pollfd waiting{fd, POLLIN, 0};
+      if (::poll(&waiting, 1, kPatienceMs) <= 0 || ::waitpid(pid_, nullptr, WNOHANG) == pid_)
+        throw std::runtime_error(name_ + " does not answer");
+      const ssize_t n = ::read(fd, at, size);
+      if (n <= 0) throw std::runtime_error(name_ + " ended");
+      at += n;
+      size -= static_cast<size_t>(n);
+    }
+  }
+
+  std::string name_;
+  std::filesystem::path directory_;
+  pid_t pid_ = -1;
+  int commands_[kRanks] = {}, answers_[kRanks] = {};
+};
+
+struct Interval {
+  double low, median, high;
+};
+
+// The median of n values and the order statistics that enclose it with at least 95% (binomial).
+Interval medianInterval(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  const int n = static_cast<int>(x.size());
+  double tail = std::pow(0.5, n);  // P(at most k of n below the median)
+  double term = tail;
+  int k = 0;
+  while (true) {
+    const double next = term * (n - k) / (k + 1);
+    if (tail + next > 0.025) break;
+    tail += next;
+    term = next;
+    ++k;
+  }
+  return {x[k], x[n / 2], x[n - 1 - k]};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string minText = "64K", maxText = "64M";
+  std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
+  int blocks = 15, calls = 20;
+  CLI::App app{"AllReduce on two ranks of this host, against MPI"};
+  app.add_option("--min", minText, "smallest message, bytes");
+  app.add_option("--max", maxText, "largest message, bytes");
+  app.add_option("--blocks", blocks, "turns of each library per size")->check(CLI::Range(6, 1000));
+  app.add_option("--calls", calls, "timed calls per turn")->check(CLI::Range(1, 10000));
+  app.add_option("--bin", bin, "where the workers and the tutti command are");
+  CLI11_PARSE(app, argc, argv);
+  ::signal(SIGPIPE, SIG_IGN);
+  try {
+    const uint64_t least = tutti::tools::parseBytes("--min", minText);
+    const uint64_t most = tutti::tools::parseBytes("--max", maxText);
+    const auto root =
+        std::filesystem::temp_directory_path() / ("tutti-bench-" + std::to_string(::getpid()));
+    const auto exists = [&](const char* name) { return std::filesystem::exists(bin + "/" + name); };
+    std::vector<std::unique_ptr<Job>> jobs;
+    const auto add = [&](const std::string& name, std::vector<std::string> command) {
+      jobs.push_back(std::make_unique<Job>(name, std::move(command), root / name));
+    };
+    add("tutti", {bin + "/tutti", "run", "--no-prefix", "-n", "2", "--", bin + "/tutti_worker"});
+    if (exists("openmpi_worker")) {
+      const std::vector<std::string> mpirun = {
+          "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"};
+      auto plain = mpirun, ucx = mpirun;
+      for (const char* word : {"--mca", "pml", "ob1"}) plain.push_back(word);
+      for (const char* word : {"--mca", "pml", "ucx", "-x", "UCX_TLS=posix,cma,self"})
+        ucx.push_back(word);
+      plain.push_back(bin + "/openmpi_worker");
+      ucx.push_back(bin + "/openmpi_worker");
+      add("openmpi", plain);
+      add("openmpi+ucx", ucx);
+    }
+    if (exists("mpich_worker")) add("mpich", {"mpiexec.mpich", "-n", "2", bin + "/mpich_worker"});
+    if (jobs.size() == 1)
+      std::printf("# neither Open MPI nor MPICH was found when this was built\n");
+    std::printf(
+        "# AllReduce float32, 2 ranks, %d blocks of %d calls; ratios are opponent / tutti\n#%11s",
+        blocks, calls, "bytes");
+    for (const auto& job : jobs) std::printf(" %14s", (job->name() + " us").c_str());
+    for (size_t j = 1; j < jobs.size(); ++j)
+      std::printf(" %28s", (jobs[j]->name() + " ratio [95%]").c_str());
+    std::printf("\n");
+    bool fasterEverywhere = true;
+    for (uint64_t bytes = least; bytes <= most; bytes *= 2) {
+      std::vector<std::vector<double>> times(jobs.size());
+      for (int block = 0; block < blocks; ++block)
+        for (size_t j = 0; j < jobs.size(); ++j)
+          times[j].push_back(jobs[j]->run(
+              {bytes, static_cast<uint32_t>(calls), static_cast<uint32_t>(block == 0 ? 10 : 2)}));
+      std::printf("%12llu", static_cast<unsigned long long>(bytes));
+      for (const auto& t : times) std::printf(" %14.2f", medianInterval(t).median / 1e3);
+      for (size_t j = 1; j < jobs.size(); ++j) {
+        std::vector<double> ratios;
+        for (int block = 0; block < blocks; ++block)
+          ratios.push_back(times[j][block] / times[0][block]);
+        const Interval i = medianInterval(ratios);
+        fasterEverywhere &= i.low > 1;
+        std::printf("      %6.2f [%6.2f, %6.2f]", i.median, i.low, i.high);
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+    std::printf("# faster than every opponent at every size: %s\n", jobs.size() == 1
+                                                                        ? "nobody to compare with"
+                                                                    : fasterEverywhere ? "yes"
+                                                                                       : "NO");
+    jobs.clear();
+    std::filesystem::remove_all(root);
+    return fasterEverywhere ? 0 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "host_collectives: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,40 @@
+#pragma once
+
+// What `tutti perf` was asked to measure.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tutti/types.h>
+
+namespace tutti::tools {
+
+enum class PerfCollective { AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Barrier };
+
+struct PerfOptions {
+  PerfCollective collective = PerfCollective::AllReduce;
+  std::string collectiveName;
+  int ranks = 0;  ///< 0: join the launcher's job, or one rank
+  uint64_t minBytes = 32u << 20, maxBytes = 32u << 20;
+  uint64_t stepBytes = 0;  ///< with factor 1: distance of sizes
+  int factor = 1;          ///< ratio of consecutive sizes; 1: by stepBytes
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  int root = 0;
+  int iterations = 0;  ///< 0: about a tenth of a second per size, between 5 and 2000
+  int warmups = 5;
+  bool check = true;
+  bool windows = true;  ///< buffers from Communicator::allocate, otherwise ordinary memory
+  bool deterministic = false;
+  std::string algorithm;
+  std::string jsonFile;
+
+  /// Sizes to run, in bytes; never empty.
+  std::vector<uint64_t> sizes() const;
+};
+
+/// "8", "64K", "1M", "2G": bytes. Throws InvalidArgument naming `flag`.
+uint64_t parseBytes(const std::string& flag, const std::string& text);
+
+}  // namespace tutti::tools

@@ -1,0 +1,110 @@
+#include "src/tools/perf_report.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace tutti::tools {
+namespace {
+
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
+  char line[512];
+  va_list args;
+  va_start(args, pattern);
+  std::vsnprintf(line, sizeof line, pattern, args);
+  va_end(args);
+  return line;
+}
+
+bool isReducing(PerfCollective c) {
+  return c == PerfCollective::AllReduce || c == PerfCollective::ReduceScatter ||
+         c == PerfCollective::Reduce;
+}
+bool isRooted(PerfCollective c) {
+  return c == PerfCollective::Broadcast || c == PerfCollective::Reduce;
+}
+
+std::string timingText(const PerfTiming& t) {
+  const std::string wrong = t.wrong < 0 ? "N/A" : std::to_string(t.wrong);
+  return format("  %9.2f  %9.2f  %7.2f  %7.2f  %6s", t.medianUs, t.p99Us, t.algorithmGBps,
+                t.busGBps, wrong.c_str());
+}
+
+nlohmann::json timingJson(const PerfTiming& t) {
+  return {{"median_us", t.medianUs}, {"p99_us", t.p99Us}, {"algbw_GBps", t.algorithmGBps},
+          {"busbw_GBps", t.busGBps}, {"wrong", t.wrong},  {"iterations", t.iterations}};
+}
+
+}  // namespace
+
+double busFactor(PerfCollective collective, int ranks) {
+  const double n = ranks;
+  switch (collective) {
+    case PerfCollective::AllReduce: return 2 * (n - 1) / n;
+    case PerfCollective::AllGather:
+    case PerfCollective::ReduceScatter: return (n - 1) / n;
+    case PerfCollective::Broadcast:
+    case PerfCollective::Reduce:
+    case PerfCollective::Barrier: break;
+  }
+  return 1;
+}
+
+std::string perfHeader(const PerfOptions& options, int ranks, const std::string& hosts) {
+  std::string text = "# " + options.collectiveName + ": " + std::to_string(ranks) + " ranks, " +
+                     std::to_string(options.minBytes) + " to " + std::to_string(options.maxBytes) +
+                     " bytes, memory " + (options.windows ? "from allocate" : "ordinary") +
+                     ", check " + (options.check ? "on" : "off") + "\n" + hosts;
+  text +=
+      "#                                                     out-of-place                          "
+      "      "
+      "         in-place\n"
+      "#       size         count         type     redop  root       time        p99    algbw    "
+      "busbw  "
+      "#wrong       time        p99    algbw    busbw  #wrong\n"
+      "#        (B)    (elements)                                    (us)       (us)   (GB/s)   "
+      "(GB/s)   "
+      "             (us)       (us)   (GB/s)   (GB/s)\n";
+  return text;
+}
+
+std::string perfLine(const PerfOptions& options, const PerfRow& row) {
+  return format("%12llu  %12llu  %11s  %8s  %4d", static_cast<unsigned long long>(row.bytes),
+                static_cast<unsigned long long>(row.count), toString(options.type),
+                isReducing(options.collective) ? toString(options.op) : "none",
+                isRooted(options.collective) ? options.root : -1) +
+         timingText(row.outOfPlace) + timingText(row.inPlace) + "\n";
+}
+
+std::string perfFooter(const std::vector<PerfRow>& rows, bool checked) {
+  int64_t wrong = 0;
+  double bus = 0;
+  for (const PerfRow& row : rows) {
+    wrong += std::max<int64_t>(0, row.outOfPlace.wrong) + std::max<int64_t>(0, row.inPlace.wrong);
+    bus += row.outOfPlace.busGBps + row.inPlace.busGBps;
+  }
+  const double average = rows.empty() ? 0 : bus / (2 * static_cast<double>(rows.size()));
+  return format("# Out of bounds values : %lld %s\n", static_cast<long long>(wrong),
+                !checked     ? "NOT CHECKED"
+                : wrong == 0 ? "OK"
+                             : "FAILED") +
+         format("# Avg bus bandwidth    : %g\n#\n", average);
+}
+
+std::string perfJson(const PerfOptions& options, int ranks, const PerfRow& row) {
+  return nlohmann::json{{"collective", options.collectiveName},
+                        {"ranks", ranks},
+                        {"bytes", row.bytes},
+                        {"count", row.count},
+                        {"type", toString(options.type)},
+                        {"op", toString(options.op)},
+                        {"root", options.root},
+                        {"algorithm", options.algorithm},
+                        {"out_of_place", timingJson(row.outOfPlace)},
+                        {"in_place", timingJson(row.inPlace)}}
+             .dump() +
+         "\n";
+}
+
+}  // namespace tutti::tools

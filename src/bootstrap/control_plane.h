@@ -31,6 +31,12 @@ struct ControlMessage {
   std::vector<base::FileDescriptor> descriptors;
 };
 
+/// Limits of one message; send() throws InvalidArgument beyond them.
+inline constexpr size_t kMaxPayloadBytes = size_t{16} << 20;
+inline constexpr size_t kMaxDescriptors = 8;
+/// Limit of a world; checked before anything is allocated for it.
+inline constexpr int kMaxWorldSize = 16384;
+
 /// Gets what arrives on one channel. Called from the monitor's thread, never at the same time twice
 /// for one listener; it must not block and must not throw.
 class ControlListener {
@@ -40,6 +46,9 @@ class ControlListener {
   /// `peer` is gone for ever. `how` is a clause for messages: "was killed (signal 9)", "closed its
   /// connection". Messages that it sent before are delivered first.
   virtual void onPeerLost(int peer, const std::string& how) = 0;
+  /// `peer` called leave(): it is gone for ever too, but on purpose. Messages that it sent before
+  /// are delivered first.
+  virtual void onPeerLeft(int peer) { onPeerLost(peer, "left the job"); }
   /// About every 50 ms, for deadlines and reports.
   virtual void onTick() = 0;
 };
@@ -51,13 +60,17 @@ class ControlPlane {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const PeerInfo& peer(int rank) const = 0;
-  /// Queues a message; never blocks. Messages between two ranks arrive in order. What is sent to a
-  /// dead rank is dropped. `to` may be this rank itself.
+  /// Queues a message; never blocks; from any thread, callbacks included. Messages between two
+  /// ranks arrive in order. What is sent to a dead rank, or after leave(), is dropped. `to` may be
+  /// this rank itself.
   virtual void send(int to, ControlMessage message) = 0;
-  /// Messages for a channel that nobody listens on yet are kept until somebody does; peers lost
-  /// before are reported to it first.
+  /// Messages for a channel that nobody listens on yet are kept until somebody does. A new listener
+  /// is told what it missed in the order in which it happened, from the monitor's thread: peers
+  /// lost before are therefore reported to it before anything that comes later. May be called from
+  /// callbacks. Throws InvalidUsage when the channel has a listener.
   virtual void listen(uint64_t channel, ControlListener* listener) = 0;
-  /// After it returns the listener is not called any more. Not from inside a callback.
+  /// After it returns the listener is not called any more, and what still arrives on the channel is
+  /// dropped, until somebody listens again. Not from inside a callback (InvalidUsage).
   virtual void ignore(uint64_t channel) = 0;
   /// Tells the others that this rank leaves on purpose: its end is then not a death.
   virtual void leave() = 0;

@@ -1,0 +1,80 @@
+#include "src/bootstrap/host_facts.h"
+
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
+namespace tutti::bootstrap {
+namespace {
+
+constexpr size_t kMaxNameBytes = 256;
+constexpr int kMaxCores = 1 << 20;
+
+std::string hostName() {
+  std::array<char, kMaxNameBytes> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+std::string bootAndNamespace() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat net {};
+  if (::stat("/proc/self/ns/net", &net) != 0) net.st_ino = 0;
+  return base::message(boot.empty() ? "unknown" : boot, "/net:", net.st_ino);
+}
+
+int usableCores() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);  // more than CPU_SETSIZE processors
+  return online > 0 ? static_cast<int>(online) : 1;
+}
+
+}  // namespace
+
+std::string PeerInfo::describe() const { return base::message("pid ", pid, " on host ", host); }
+
+PeerInfo describeThisProcess() {
+  return {
+      .host = hostName(), .bootId = bootAndNamespace(), .pid = ::getpid(), .cores = usableCores()};
+}
+
+void write(base::ByteWriter& out, const PeerInfo& info) {
+  out.put(info.host).put(info.bootId).put(info.pid).put(info.cores);
+}
+
+PeerInfo readPeerInfo(base::ByteReader& in) {
+  PeerInfo info;
+  info.host = in.getString("host", kMaxNameBytes);
+  info.bootId = in.getString("boot id", kMaxNameBytes);
+  info.pid = in.get<int64_t>("pid");
+  info.cores = in.get<int>("cores");
+  if (info.pid <= 0) base::fail(ErrorCode::Refused, "pid ", info.pid, " is not a process");
+  if (info.cores <= 0 || info.cores > kMaxCores)
+    base::fail(ErrorCode::Refused, "cores ", info.cores, " is out of range");
+  return info;
+}
+
+void requireWorldSize(int64_t size) {
+  TUTTI_REQUIRE(size >= 1 && size <= kMaxWorldSize, "world size ", size, " is not between 1 and ",
+                kMaxWorldSize);
+}
+
+void requireMembership(int rank, int size) {
+  requireWorldSize(size);
+  TUTTI_REQUIRE(rank >= 0 && rank < size, "rank ", rank, " is not in a world of ", size, " (0 to ",
+                size - 1, ")");
+}
+
+void requireLimits(const ControlMessage& message) {
+  TUTTI_REQUIRE(message.payload.size() <= kMaxPayloadBytes, "a control message of ",
+                message.payload.size(), " bytes is over the limit of ", kMaxPayloadBytes);
+  TUTTI_REQUIRE(message.descriptors.size() <= kMaxDescriptors, "a control message with ",
+                message.descriptors.size(), " descriptors is over the limit of ", kMaxDescriptors);
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,34 @@
+#include "src/bootstrap/monitor_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+
+#include "src/base/check.h"
+
+namespace tutti::bootstrap {
+
+void MonitorThread::start(const char* name, std::function<void()> body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    base::failSyscall("pthread_create", error.code().value(), name);
+  }
+  ::pthread_setname_np(thread_.native_handle(), name);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void MonitorThread::finish() {
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();
+  else
+    thread_.join();
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,27 @@
+#pragma once
+
+// MonitorThread: a named thread with all signals blocked, because signals are the program's.
+
+#include <functional>
+#include <thread>
+
+namespace tutti::bootstrap {
+
+class MonitorThread {
+ public:
+  MonitorThread() = default;
+  ~MonitorThread() { finish(); }
+  MonitorThread(const MonitorThread&) = delete;
+  MonitorThread& operator=(const MonitorThread&) = delete;
+
+  /// `name` has at most 15 characters. `body` must own what it uses. Throws System when the process
+  /// may have no more threads.
+  void start(const char* name, std::function<void()> body);
+  /// Waits for the end of the body; when called by the body itself, lets it run out alone.
+  void finish();
+
+ private:
+  std::thread thread_;
+};
+
+}  // namespace tutti::bootstrap

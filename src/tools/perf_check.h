@@ -1,0 +1,35 @@
+#pragma once
+
+// What `tutti perf` puts into buffers and expects to find: whole numbers so small that every
+// reduction is exact in every type, so each element is compared for equality.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/tools/perf_options.h"
+
+namespace tutti::tools {
+
+/// Elements of one call. `count` is what the call is given.
+struct PerfShape {
+  uint64_t count = 0, inCount = 0, outCount = 0;
+};
+/// `elements` is the size asked for: of the larger buffer. It is rounded down to whole blocks.
+PerfShape perfShape(PerfCollective collective, int ranks, uint64_t elements);
+
+/// A rank's scalar for premulsum.
+double perfScalar(int rank);
+
+struct PerfPattern {
+  PerfCollective collective;
+  DataType type;
+  ReduceOp op;
+  int rank, ranks, root;
+  PerfShape shape;
+
+  void fillInput(std::byte* in) const;
+  /// Elements of this rank's result that differ from what they must be.
+  int64_t countWrong(const std::byte* out) const;
+};
+
+}  // namespace tutti::tools

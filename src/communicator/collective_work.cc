@@ -83,28 +83,30 @@ device::Work::Status CollectiveWork::disputed(const executor::MismatchSeen& seen
   return Status::Idle;
 }
 
-void drive(std::span<CollectiveWork* const> works, bool spinFirst) {
+void drive(CollectiveWork& work, bool spinFirst) {
   base::Backoff backoff(spinFirst);
-  std::vector<CollectiveWork*> left(works.begin(), works.end());
-  std::exception_ptr first;
-  while (!left.empty()) {
-    bool moved = false;
-    std::erase_if(left, [&](CollectiveWork* work) {
-      try {
-        const auto status = work->poll();
-        moved |= status != device::Work::Status::Idle;
-        return status == device::Work::Status::Done;
-      } catch (...) {
-        if (!first) first = std::current_exception();
-        return true;
-      }
-    });
-    if (moved)
-      backoff.reset();
-    else
-      backoff.idle();
+  while (true) {
+    switch (work.poll()) {
+      case device::Work::Status::Done: return;
+      case device::Work::Status::Moved: backoff.reset(); break;
+      case device::Work::Status::Idle: backoff.idle(); break;
+    }
   }
-  if (first) std::rethrow_exception(first);
+}
+
+bool pollAll(std::vector<CollectiveWork>& works, std::exception_ptr& first) {
+  bool moved = false;
+  std::erase_if(works, [&](CollectiveWork& work) {
+    try {
+      const auto status = work.poll();
+      moved |= status != device::Work::Status::Idle;
+      return status == device::Work::Status::Done;
+    } catch (...) {
+      if (!first) first = std::current_exception();
+      return true;
+    }
+  });
+  return moved;
 }
 
 }  // namespace tutti::communicator

@@ -3,8 +3,10 @@
 // One issued collective as resumable work, and the two ways to run it: driven to its end by the
 // caller, or polled by the progress engine.
 
+#include <exception>
 #include <memory>
-#include <span>
+#include <optional>
+#include <vector>
 
 #include <tutti/communicator.h>
 
@@ -39,8 +41,12 @@ class CollectiveWork final : public device::Work {
   uint32_t idlePolls_ = 0;
 };
 
-/// Polls all works round and round until each is done or has thrown, then throws the first failure.
-void drive(std::span<CollectiveWork* const> works, bool spinFirst);
+/// Polls until the work is done; throws its failure.
+void drive(CollectiveWork& work, bool spinFirst);
+
+/// Polls each work once and removes those that are done or have thrown; the first failure goes to
+/// `first`. True when something moved.
+bool pollAll(std::vector<CollectiveWork>& works, std::exception_ptr& first);
 
 bool groupIsOpen();
 void addToGroup(CollectiveWork work, StreamRef stream);

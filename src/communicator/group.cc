@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/communicator/collective_work.h"
 
@@ -27,17 +28,7 @@ class GroupWork final : public device::Work {
  public:
   void add(CollectiveWork work) { works_.push_back(std::move(work)); }
   Status poll() override {
-    bool moved = false;
-    std::erase_if(works_, [&](CollectiveWork& work) {
-      try {
-        const Status status = work.poll();
-        moved |= status != Status::Idle;
-        return status == Status::Done;
-      } catch (...) {
-        if (!first_) first_ = std::current_exception();
-        return true;
-      }
-    });
+    const bool moved = communicator::pollAll(works_, first_);
     if (!works_.empty()) return moved ? Status::Moved : Status::Idle;
     if (first_) std::rethrow_exception(first_);
     return Status::Done;
@@ -78,7 +69,7 @@ void Group::end() {
   if (--collected().depth > 0) return;
   auto works = std::exchange(collected().works, {});
   std::map<device::HostStream*, std::unique_ptr<GroupWork>> streams;
-  std::vector<CollectiveWork*> here;
+  GroupWork here;
   bool sharesCores = false;
   for (auto& [work, stream] : works) {
     if (stream) {
@@ -86,12 +77,14 @@ void Group::end() {
       if (!group) group = std::make_unique<GroupWork>();
       group->add(std::move(work));
     } else {
-      here.push_back(&work);
       sharesCores |= work.sharesCores();
+      here.add(std::move(work));
     }
   }
   for (auto& [stream, group] : streams) stream->enqueue(std::move(group));
-  communicator::drive(here, !sharesCores);
+  base::Backoff backoff(!sharesCores);
+  for (auto status = here.poll(); status != device::Work::Status::Done; status = here.poll())
+    status == device::Work::Status::Moved ? backoff.reset() : backoff.idle();
 }
 
 }  // namespace tutti

@@ -19,7 +19,7 @@ using plan::Collective;
 namespace {
 
 // User memory from this size on is written past the caches; below it the reader finds it there.
-constexpr size_t kStreamingBytes = size_t{4} << 20;
+constexpr size_t kStreamingBytes = size_t{16} << 20;
 
 struct Range {
   const std::byte* begin;
@@ -133,8 +133,7 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
   } else if (stream) {
     stream.get()->enqueue(std::make_unique<CollectiveWork>(std::move(work)));
   } else {
-    CollectiveWork* one = &work;
-    communicator::drive({&one, 1}, !topology.oversubscribed());
+    communicator::drive(work, !topology.oversubscribed());
   }
 }
 

@@ -51,10 +51,27 @@ void HostOperation::begin(const Launch& launch) {
   active_ = nullptr;
   waitingFor_ = -1;
   bytesReceived_ = 0;
+  if (launch_.endpoint && sendRings_.empty()) {
+    const size_t rings = static_cast<size_t>(launch_.endpoint->layout().channels * launch_.size);
+    sendRings_.resize(rings);
+    receiveRings_.resize(rings);
+  }
   if (launch_.mapped)
     prepareEntry();
   else
     start(*launch_.plan);
+}
+
+transports::SendRing& HostOperation::sendRing(int peer, int channel) {
+  auto*& ring = sendRings_[static_cast<size_t>(channel * launch_.size + peer)];
+  if (!ring) ring = &launch_.endpoint->sendRing(peer, channel);
+  return *ring;
+}
+
+transports::ReceiveRing& HostOperation::receiveRing(int peer, int channel) {
+  auto*& ring = receiveRings_[static_cast<size_t>(channel * launch_.size + peer)];
+  if (!ring) ring = &launch_.endpoint->receiveRing(peer, channel);
+  return *ring;
 }
 
 void HostOperation::prepareEntry() {
@@ -90,7 +107,7 @@ bool HostOperation::enter() {
   for (int offset = 1; offset < launch_.size; ++offset) {
     const int to = (launch_.rank + offset) % launch_.size;
     if (entrySent_[to]) continue;
-    auto& ring = launch_.endpoint->sendRing(to, 0);
+    auto& ring = sendRing(to, 0);
     if (!ring.ready()) {
       waitingFor_ = to;
       continue;
@@ -104,7 +121,7 @@ bool HostOperation::enter() {
   for (int offset = 1; offset < launch_.size; ++offset) {
     const int from = (launch_.rank + launch_.size - offset) % launch_.size;
     if (entryReceived_[from]) continue;
-    auto& ring = launch_.endpoint->receiveRing(from, 0);
+    auto& ring = receiveRing(from, 0);
     if (!ring.ready()) {
       waitingFor_ = from;
       continue;
@@ -168,7 +185,7 @@ bool HostOperation::dependenciesDone(const Step& step, const LaneState& state) c
 bool HostOperation::channelsReady(const Lane& lane, const Step& step, const LaneState& state) {
   for (const Port& port : step.sources) {
     if (port.kind != Port::Kind::Channel) continue;
-    auto& ring = launch_.endpoint->receiveRing(port.rank, lane.channel);
+    auto& ring = receiveRing(port.rank, lane.channel);
     if (!ring.ready()) {
       waitingFor_ = port.rank;
       return false;
@@ -177,7 +194,7 @@ bool HostOperation::channelsReady(const Lane& lane, const Step& step, const Lane
   }
   for (const Port& port : step.targets) {
     if (port.kind != Port::Kind::Channel) continue;
-    if (!launch_.endpoint->sendRing(port.rank, lane.channel).ready()) {
+    if (!sendRing(port.rank, lane.channel).ready()) {
       waitingFor_ = port.rank;
       return false;
     }
@@ -211,11 +228,10 @@ std::byte* HostOperation::base(const Port& port) const {
 
 // Where byte `offset` of the message or of chunk `piece.chunk` lies for one port.
 std::byte* HostOperation::address(const Lane& lane, const Port& port, const Piece& piece,
-                                  bool asTarget) const {
+                                  bool asTarget) {
   if (port.kind == Port::Kind::Channel) {
-    std::byte* payload =
-        asTarget ? launch_.endpoint->sendRing(port.rank, lane.channel).payload(piece.messageBytes)
-                 : launch_.endpoint->receiveRing(port.rank, lane.channel).payload();
+    std::byte* payload = asTarget ? sendRing(port.rank, lane.channel).payload(piece.messageBytes)
+                                  : receiveRing(port.rank, lane.channel).payload();
     return payload + piece.chunkStart + piece.offset;
   }
   const plan::Extent extent = shape_->extent(port.buffer, port.chunk + piece.chunk, piece.round);
@@ -283,12 +299,12 @@ bool HostOperation::execute(const Lane& lane, const Step& step, LaneState& state
   if (!foldData(lane, step, state)) return false;
   for (const Port& port : step.targets)
     if (port.kind == Port::Kind::Channel)
-      launch_.endpoint->sendRing(port.rank, lane.channel)
+      sendRing(port.rank, lane.channel)
           .publish(launch_.callHash, launch_.operation,
                    static_cast<uint32_t>(messageBytes(port, state.round)));
   for (const Port& port : step.sources) {
     if (port.kind != Port::Kind::Channel) continue;
-    auto& ring = launch_.endpoint->receiveRing(port.rank, lane.channel);
+    auto& ring = receiveRing(port.rank, lane.channel);
     bytesReceived_ += ring.slot()->bytes;
     ring.release();
   }

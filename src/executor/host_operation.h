@@ -124,12 +124,18 @@ class HostOperation {
   uint64_t messageBytes(const plan::Port& port, int64_t round) const;
   void checkHeader(int peer, const transports::SlotHeader& header, uint64_t expectedBytes) const;
   std::byte* address(const plan::Lane& lane, const plan::Port& port, const Piece& piece,
-                     bool asTarget) const;
+                     bool asTarget);
   void foldPiece(const plan::Lane& lane, const plan::Step& step, const Piece& piece);
   bool foldData(const plan::Lane& lane, const plan::Step& step, LaneState& state);
   void advance(const plan::Lane& lane, LaneState& state);
   std::byte* base(const plan::Port& port) const;
 
+  transports::SendRing& sendRing(int peer, int channel);
+  transports::ReceiveRing& receiveRing(int peer, int channel);
+
+  // Rings by channel and peer, looked up once: an endpoint is a virtual call away.
+  std::vector<transports::SendRing*> sendRings_;
+  std::vector<transports::ReceiveRing*> receiveRings_;
   Launch launch_;
   const ReadyPlan* active_ = nullptr;
   std::optional<plan::Shape> shape_;

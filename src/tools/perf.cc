@@ -55,6 +55,7 @@ class Measurement {
       : c_(c),
         o_(o),
         shape_(perfShape(o.collective, c.size(), bytes / sizeOf(o.type))),
+        pattern_{o.collective, o.type, o.op, c.rank(), c.size(), o.root, shape_},
         in_(c, shape_.inCount * sizeOf(o.type), o.windows),
         out_(c, shape_.outCount * sizeOf(o.type), o.windows) {}
 
@@ -81,23 +82,22 @@ class Measurement {
     const size_t n = shape_.count;
     switch (o_.collective) {
       case PerfCollective::AllReduce:
-        return c_.allReduce({send, recv, n, o_.type, o_.op, perfScalar(c_.rank())});
+        return c_.allReduce({send, recv, n, o_.type, o_.op, pattern_.scalar()});
       case PerfCollective::AllGather: return c_.allGather({send, recv, n, o_.type});
       case PerfCollective::ReduceScatter:
-        return c_.reduceScatter({send, recv, n, o_.type, o_.op, perfScalar(c_.rank())});
+        return c_.reduceScatter({send, recv, n, o_.type, o_.op, pattern_.scalar()});
       case PerfCollective::Broadcast: return c_.broadcast({send, recv, n, o_.type, o_.root});
       case PerfCollective::Reduce:
-        return c_.reduce({send, recv, n, o_.type, o_.op, perfScalar(c_.rank()), o_.root});
+        return c_.reduce({send, recv, n, o_.type, o_.op, pattern_.scalar(), o_.root});
       case PerfCollective::Barrier: return c_.barrier();
     }
   }
 
   int64_t countWrong(bool inPlace) {
     const auto [send, recv] = buffers(inPlace);
-    const PerfPattern pattern{o_.collective, o_.type, o_.op, c_.rank(), c_.size(), o_.root, shape_};
-    pattern.fillInput(send);
+    pattern_.fillInput(send);
     call(inPlace);
-    int64_t wrong = pattern.countWrong(recv);
+    int64_t wrong = pattern_.countWrong(recv);
     c_.allReduce({.send = &wrong, .recv = &wrong, .count = 1, .type = DataType::Int64});
     return wrong;
   }
@@ -140,6 +140,7 @@ class Measurement {
   Communicator& c_;
   const PerfOptions& o_;
   const PerfShape shape_;
+  const PerfPattern pattern_;
   Buffer in_, out_;
 };
 

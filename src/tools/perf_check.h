@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/numbers/fill.h"
 #include "src/tools/perf_options.h"
 
 namespace tutti::tools {
@@ -17,9 +18,6 @@ struct PerfShape {
 /// `elements` is the size asked for: of the larger buffer. It is rounded down to whole blocks.
 PerfShape perfShape(PerfCollective collective, int ranks, uint64_t elements);
 
-/// A rank's scalar for premulsum.
-double perfScalar(int rank);
-
 struct PerfPattern {
   PerfCollective collective;
   DataType type;
@@ -27,9 +25,13 @@ struct PerfPattern {
   int rank, ranks, root;
   PerfShape shape;
 
+  double scalar() const;  ///< of this rank, for premulsum
   void fillInput(std::byte* in) const;
   /// Elements of this rank's result that differ from what they must be.
   int64_t countWrong(const std::byte* out) const;
+
+ private:
+  numbers::Pattern pattern() const;
 };
 
 }  // namespace tutti::tools

@@ -1,0 +1,59 @@
+#include "src/tools/perf_check.h"
+
+#include "src/numbers/fill.h"
+
+namespace tutti::tools {
+
+PerfShape perfShape(PerfCollective collective, int ranks, uint64_t elements) {
+  const uint64_t n = static_cast<uint64_t>(ranks);
+  switch (collective) {
+    case PerfCollective::AllGather: return {elements / n, elements / n, elements / n * n};
+    case PerfCollective::ReduceScatter: return {elements / n, elements / n * n, elements / n};
+    case PerfCollective::Barrier: return {};
+    case PerfCollective::AllReduce:
+    case PerfCollective::Broadcast:
+    case PerfCollective::Reduce: break;
+  }
+  return {elements, elements, elements};
+}
+
+numbers::Pattern PerfPattern::pattern() const {
+  return {.type = type, .op = op, .seed = shape.inCount, .ranks = ranks};
+}
+
+double PerfPattern::scalar() const { return numbers::premulScalar(pattern(), rank); }
+
+void PerfPattern::fillInput(std::byte* in) const {
+  numbers::fillInput(pattern(), rank, 0, shape.inCount, in);
+}
+
+int64_t PerfPattern::countWrong(const std::byte* out) const {
+  const size_t block = shape.count * sizeOf(type);
+  size_t wrong = 0;
+  switch (collective) {
+    case PerfCollective::AllReduce:
+      wrong = numbers::compareWithExpected(pattern(), 0, shape.count, out).wrong;
+      break;
+    case PerfCollective::Reduce:
+      if (rank == root) wrong = numbers::compareWithExpected(pattern(), 0, shape.count, out).wrong;
+      break;
+    case PerfCollective::ReduceScatter:
+      wrong = numbers::compareWithExpected(pattern(), shape.count * static_cast<size_t>(rank),
+                                           shape.count, out)
+                  .wrong;
+      break;
+    case PerfCollective::Broadcast:
+      wrong = numbers::compareWithInput(pattern(), root, 0, shape.count, out).wrong;
+      break;
+    case PerfCollective::AllGather:
+      for (int r = 0; r < ranks; ++r)
+        wrong += numbers::compareWithInput(pattern(), r, 0, shape.count,
+                                           out + block * static_cast<size_t>(r))
+                     .wrong;
+      break;
+    case PerfCollective::Barrier: break;
+  }
+  return static_cast<int64_t>(wrong);
+}
+
+}  // namespace tutti::tools

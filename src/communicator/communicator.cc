@@ -225,7 +225,7 @@ std::string Communicator::describe() const {
     if (r != rank()) text += base::message(" by ", impl_->endpoint->name());
     text += "\n";
   }
-  return text + impl_->recorder.describe();
+  return text + impl_->recorder.describe(SIZE_MAX);
 }
 
 executor::WindowPlace Communicator::Impl::locate(const void* data, uint64_t count) const {

@@ -19,6 +19,8 @@ namespace {
 // A rank that has been waited for this long is asked what it is doing.
 constexpr int64_t kInquireAfterNs = 100'000'000;
 constexpr int64_t kInquireAgainNs = 1'000'000'000;
+// Operations that a failure prints; describe() has all that are kept.
+constexpr size_t kRecordedLines = 8;
 
 // "stopped", "sleeping", ...: the kernel's view of a process of this host, or nothing.
 std::string processState(int64_t pid) {
@@ -65,7 +67,8 @@ void Communicator::Impl::fail(const Error& error, bool tellOthers) {
   failed.store(true, std::memory_order_release);
   changed.notify_all();
   if (error.code() != ErrorCode::Aborted)
-    base::log(LogLevel::Error, self(), ": ", error.what(), "\n", recorder.describe());
+    base::log(LogLevel::Error, self(), ": ", error.what(), "; recent operations:\n",
+              recorder.describe(kRecordedLines));
   if (!tellOthers) return;
   for (int peer = 0; peer < size; ++peer)
     if (peer != who.rank)

@@ -129,9 +129,12 @@ std::vector<Recorder::Entry> Recorder::recent() const {
   return entries;
 }
 
-std::string Recorder::describe() const {
+std::string Recorder::describe(size_t limit) const {
   std::string text;
-  for (const Entry& e : recent()) {
+  std::vector<Entry> entries = recent();
+  if (entries.size() > limit)
+    entries.erase(entries.begin(), entries.end() - static_cast<long>(limit));
+  for (const Entry& e : entries) {
     text +=
         base::message("  operation ", e.number, " ", toString(e.phase), ": ", e.facts.describe());
     if (e.phase == Phase::Running && e.waitingFor >= 0)

@@ -55,7 +55,8 @@ class Recorder {
   std::optional<Entry> find(uint64_t number) const;
   /// Oldest first.
   std::vector<Entry> recent() const;
-  std::string describe() const;  ///< a line each
+  /// The last `limit` operations, a line each, oldest first.
+  std::string describe(size_t limit) const;
 
  private:
   static constexpr size_t kEntries = 64;

@@ -1,0 +1,94 @@
+// What is particular to endpoints over shared memory; what every transport must do is tested by the
+// conformance suite.
+
+#include "transports/shm/endpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include <tutti/error.h>
+
+namespace tutti::transports::shm {
+namespace {
+
+std::vector<std::unique_ptr<Endpoint>> connectedEndpoints(int size, const RingLayout& layout) {
+  std::vector<std::unique_ptr<Endpoint>> all;
+  for (int r = 0; r < size; ++r) all.push_back(makeShmEndpoint(r, size, layout));
+  for (int i = 0; i < size; ++i)
+    for (int j = 0; j < size; ++j)
+      if (i != j) all[i]->connect(j, all[j]->address(i));
+  return all;
+}
+
+TEST(ShmLayout, InboxStaysWithinItsBudget) {
+  for (int size = 2; size <= 1024; ++size) {
+    const RingLayout layout = chooseLayout(size, 1);
+    EXPECT_TRUE(std::has_single_bit(layout.slotCount)) << size;
+    EXPECT_GE(layout.slotCount, 2u);
+    EXPECT_EQ(layout.slotBytes % kLineBytes, 0u);
+    EXPECT_GE(layout.slotBytes, 1024u);
+    // Headers and the rounding to pages come on top of 8 MiB of slots.
+    EXPECT_LE(inboxBytes(size, layout), (uint64_t{8} << 20) + uint64_t(size) * 8192) << size;
+  }
+}
+
+TEST(ShmLayout, ImpossibleLayoutsAreRefused) {
+  const auto make = [](RingLayout layout) { makeShmEndpoint(0, 2, layout); };
+  EXPECT_THROW(make({.channels = 0}), Error);
+  EXPECT_THROW(make({.channels = -1}), Error);
+  EXPECT_THROW(make({.slotCount = 3}), Error);
+  EXPECT_THROW(make({.slotCount = 1}), Error);
+  EXPECT_THROW(make({.slotCount = 0}), Error);
+  EXPECT_THROW(make({.slotBytes = 0}), Error);
+  EXPECT_THROW(make({.slotBytes = 100}), Error);
+  EXPECT_THROW(make({.slotBytes = size_t{1} << 40}), Error);
+  EXPECT_THROW(makeShmEndpoint(2, 2, {}), Error);
+  EXPECT_THROW(makeShmEndpoint(-1, 2, {}), Error);
+}
+
+TEST(ShmEndpoint, APeerOfTheSameProcessMayGoFirst) {
+  auto all = connectedEndpoints(2, {});
+  SendRing& ring = all[0]->sendRing(1, 0);
+  *ring.payload(1) = std::byte{5};
+  ring.publish(1, 2, 1);
+  all[0].reset();
+  ReceiveRing& from = all[1]->receiveRing(0, 0);
+  ASSERT_TRUE(from.ready());
+  EXPECT_EQ(*from.payload(), std::byte{5});
+  from.release();  // the credit word is in the memory of the one that is gone
+  EXPECT_TRUE(all[1]->sendRing(0, 0).ready());
+}
+
+TEST(ShmEndpoint, AnInboxThatIsGoneIsRefused) {
+  auto a = makeShmEndpoint(0, 2, {});
+  auto b = makeShmEndpoint(1, 2, {});
+  Address address = b->address(0);
+  b.reset();
+  EXPECT_THROW(a->connect(1, std::move(address)), Error);
+}
+
+TEST(ShmEndpoint, AwaitedWordsOfDifferentRingsShareNoLine) {
+  auto all = connectedEndpoints(3, {.channels = 4, .slotCount = 2, .slotBytes = 128});
+  std::vector<uintptr_t> lines;
+  for (int from = 0; from < 3; ++from)
+    for (int to = 0; to < 3; ++to)
+      for (int c = 0; from != to && c < 4; ++c)
+        lines.push_back(reinterpret_cast<uintptr_t>(all[to]->receiveRing(from, c).slot()));
+  for (uintptr_t line : lines) EXPECT_EQ(line % kLineBytes, 0u);
+  std::sort(lines.begin(), lines.end());
+  EXPECT_EQ(std::adjacent_find(lines.begin(), lines.end(),
+                               [](auto a, auto b) { return b - a < kLineBytes; }),
+            lines.end());
+}
+
+TEST(ShmEndpoint, OneRankNeedsNoMemory) {
+  auto alone = makeShmEndpoint(0, 1, {});
+  EXPECT_THROW(alone->address(0), Error);
+  EXPECT_FALSE(alone->progress());
+}
+
+}  // namespace
+}  // namespace tutti::transports::shm

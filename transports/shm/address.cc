@@ -1,0 +1,52 @@
+#include "transports/shm/address.h"
+
+#include <algorithm>
+
+#include "src/base/check.h"
+
+namespace tutti::transports::shm {
+namespace {
+
+constexpr uint32_t kMagic = 0x6d687374;  // "tshm"
+constexpr uint32_t kVersion = 1;
+
+}  // namespace
+
+base::Bytes AddressBlob::write() const {
+  base::ByteWriter out;
+  out.put(kMagic).put(kVersion).put(from).put(to).put(size);
+  out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
+  out.put(static_cast<uint64_t>(layout.slotBytes));
+  out.put(std::span<const std::byte>(token)).put(inbox);
+  return out.take();
+}
+
+AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
+  base::ByteReader in(bytes);
+  const auto magic = in.get<uint32_t>("magic");
+  const auto version = in.get<uint32_t>("version");
+  if (magic != kMagic || version != kVersion)
+    base::fail(ErrorCode::Refused, "not a shared-memory address of version ", kVersion, ": magic ",
+               magic, ", version ", version);
+  AddressBlob blob;
+  blob.from = in.get<int32_t>("from");
+  blob.to = in.get<int32_t>("to");
+  blob.size = in.get<int32_t>("size");
+  blob.layout.channels = in.get<int32_t>("channels");
+  blob.layout.slotCount = in.get<uint32_t>("slotCount");
+  blob.layout.slotBytes = in.get<uint64_t>("slotBytes");
+  const base::Bytes token = in.getBytes("token", sizeof blob.token);
+  if (token.size() != sizeof blob.token)
+    base::fail(ErrorCode::Refused, "message field token has ", token.size(), " bytes");
+  std::copy(token.begin(), token.end(), blob.token.begin());
+  blob.inbox = in.get<uint64_t>("inbox");
+  if (!in.atEnd()) base::fail(ErrorCode::Refused, "bytes after the end of a shared-memory address");
+  return blob;
+}
+
+std::string describe(const RingLayout& layout) {
+  return base::message(layout.slotCount, " slots of ", layout.slotBytes, " bytes in ",
+                       layout.channels, " channels");
+}
+
+}  // namespace tutti::transports::shm

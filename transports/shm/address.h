@@ -1,0 +1,26 @@
+#pragma once
+
+// What one rank's endpoint tells a peer's, beside the descriptor of its inbox.
+
+#include <span>
+
+#include "transports/connection.h"
+#include "transports/shm/process_inboxes.h"
+
+namespace tutti::transports::shm {
+
+struct AddressBlob {
+  int32_t from = 0, to = 0, size = 0;
+  RingLayout layout;
+  ProcessToken token{};  ///< of the process that holds the inbox
+  uint64_t inbox = 0;    ///< its number there
+
+  base::Bytes write() const;
+  /// Throws Refused when it is malformed or of another version.
+  static AddressBlob read(std::span<const std::byte> bytes);
+};
+
+/// "4 slots of 65536 bytes in 1 channels"
+std::string describe(const RingLayout& layout);
+
+}  // namespace tutti::transports::shm

@@ -1,0 +1,129 @@
+#include "transports/shm/endpoint.h"
+
+#include <vector>
+
+#include "src/base/check.h"
+#include "transports/shm/address.h"
+#include "transports/shm/layout.h"
+#include "transports/shm/process_inboxes.h"
+#include "transports/shm/segment.h"
+
+namespace tutti::transports::shm {
+namespace {
+
+class ShmEndpoint final : public Endpoint {
+ public:
+  ShmEndpoint(int rank, int size, const RingLayout& layout)
+      : rank_(rank), size_(size), layout_(layout), peers_(static_cast<size_t>(size)) {
+    if (size == 1) return;
+    inbox_ = std::make_shared<Segment>(Segment::create(
+        inboxBytes(size, layout), base::message("the inbox of rank ", rank, " of ", size, " (",
+                                                describe(layout), ", TUTTI_SLOT_BYTES)")));
+    number_ = registerInbox(inbox_);
+  }
+
+  const char* name() const override { return "shm"; }
+  const RingLayout& layout() const override { return layout_; }
+
+  Address address(int peer) override {
+    requirePeer(peer);
+    const AddressBlob blob{rank_, peer, size_, layout_, processToken(), number_};
+    Address address{blob.write(), {}};
+    address.descriptors.push_back(inbox_->duplicate());
+    return address;
+  }
+
+  void connect(int peer, Address address) override {
+    requirePeer(peer);
+    if (connected(peer))
+      base::fail(ErrorCode::InvalidUsage, "rank ", rank_, " is connected to rank ", peer);
+    const AddressBlob blob = AddressBlob::read(address.blob);
+    check(peer, blob);
+    Peer& p = peers_[static_cast<size_t>(peer)];
+    std::byte* theirs = nullptr;
+    if (blob.token == processToken()) {
+      p.inbox = findInbox(blob.inbox);
+      if (!p.inbox || p.inbox->bytes() != inboxBytes(size_, layout_))
+        base::fail(ErrorCode::Refused, "rank ", peer, " of this process has no inbox ", blob.inbox);
+      theirs = p.inbox->data() + blockOffset(peer, rank_, layout_);
+    } else {
+      p.block = openBlock(peer, std::move(address.descriptors));
+      theirs = p.block.data();
+    }
+    makeRings(p, inbox_->data() + blockOffset(rank_, peer, layout_), theirs);
+  }
+
+  SendRing& sendRing(int peer, int channel) override { return rings(peer, channel).send; }
+  ReceiveRing& receiveRing(int peer, int channel) override { return rings(peer, channel).receive; }
+  bool progress() override { return false; }  // stores move everything
+
+ private:
+  struct Rings {
+    SendRing send;
+    ReceiveRing receive;
+  };
+  struct Peer {
+    std::shared_ptr<Segment> inbox;  // the peer's whole inbox, when it lives in this process
+    Segment block;                   // our block of it, mapped, when it does not
+    std::vector<Rings> rings;        // by channel; empty until connected
+  };
+
+  bool connected(int peer) const { return !peers_[static_cast<size_t>(peer)].rings.empty(); }
+
+  void requirePeer(int peer) const {
+    TUTTI_REQUIRE(peer >= 0 && peer < size_ && peer != rank_, "rank ", rank_, " of ", size_,
+                  " has no peer ", peer);
+  }
+
+  Rings& rings(int peer, int channel) {
+    TUTTI_ASSERT(static_cast<size_t>(peer) < peers_.size(), "rank ", rank_, " has no peer ", peer);
+    auto& all = peers_[static_cast<size_t>(peer)].rings;
+    TUTTI_ASSERT(static_cast<size_t>(channel) < all.size(), "rank ", rank_,
+                 " has no ring for peer ", peer, " and channel ", channel, "; is it connected?");
+    return all[static_cast<size_t>(channel)];
+  }
+
+  void check(int peer, const AddressBlob& blob) const {
+    if (blob.from != peer || blob.to != rank_ || blob.size != size_)
+      base::fail(ErrorCode::Refused, "an address from rank ", blob.from, " for rank ", blob.to,
+                 " of ", blob.size, " came as that of rank ", peer, " for rank ", rank_, " of ",
+                 size_);
+    if (blob.layout != layout_)
+      base::fail(ErrorCode::Refused, "ranks disagree about their rings (TUTTI_SLOT_BYTES?): rank ",
+                 peer, " has ", describe(blob.layout), ", rank ", rank_, " has ",
+                 describe(layout_));
+  }
+
+  Segment openBlock(int peer, std::vector<base::FileDescriptor> descriptors) const {
+    if (descriptors.size() != 1)
+      base::fail(ErrorCode::Refused, "the address of rank ", peer, " came with ",
+                 descriptors.size(), " descriptors, not 1");
+    return Segment::open(std::move(descriptors[0]), inboxBytes(size_, layout_),
+                         {blockOffset(peer, rank_, layout_), blockBytes(layout_)});
+  }
+
+  void makeRings(Peer& p, std::byte* ours, std::byte* theirs) const {
+    const auto memory = [&](std::byte* receiver, std::byte* sender, int channel) {
+      return RingMemory{slotsIn(receiver, channel, layout_), creditIn(sender, channel),
+                        layout_.slotCount, slotStride(layout_.slotBytes)};
+    };
+    for (int c = 0; c < layout_.channels; ++c)
+      p.rings.push_back({SendRing(memory(theirs, ours, c)), ReceiveRing(memory(ours, theirs, c))});
+  }
+
+  const int rank_, size_;
+  const RingLayout layout_;
+  std::shared_ptr<Segment> inbox_;
+  uint64_t number_ = 0;
+  std::vector<Peer> peers_;  // by rank; our own stays empty
+};
+
+}  // namespace
+
+std::unique_ptr<Endpoint> makeShmEndpoint(int rank, int size, const RingLayout& layout) {
+  TUTTI_REQUIRE(size >= 1 && rank >= 0 && rank < size, "rank ", rank, " of ", size);
+  requireLayout(layout);
+  return std::make_unique<ShmEndpoint>(rank, size, layout);
+}
+
+}  // namespace tutti::transports::shm

@@ -1,0 +1,23 @@
+#pragma once
+
+// Where the parts of an inbox lie (see endpoint.h for the picture). Both ends compute it from the
+// layout, so no peer is trusted with an offset.
+
+#include "transports/connection.h"
+
+namespace tutti::transports::shm {
+
+inline constexpr int kMaxChannels = 64;
+inline constexpr uint32_t kMaxSlots = 1 << 16;
+
+/// Throws InvalidArgument naming what is impossible.
+void requireLayout(const RingLayout& layout);
+
+uint64_t blockBytes(const RingLayout& layout);
+/// Where the block of `peer` lies in the inbox of `owner`.
+uint64_t blockOffset(int owner, int peer, const RingLayout& layout);
+
+std::atomic<uint32_t>* creditIn(std::byte* block, int channel);
+std::byte* slotsIn(std::byte* block, int channel, const RingLayout& layout);
+
+}  // namespace tutti::transports::shm

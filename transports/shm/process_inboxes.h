@@ -1,0 +1,26 @@
+#pragma once
+
+// The inboxes of this process, by number. Ranks that share a process recognise each other by the
+// process's random token and use each other's inbox at the owner's own address: nothing is mapped
+// twice, and ThreadSanitizer sees which accesses concern the same memory.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "transports/shm/segment.h"
+
+namespace tutti::transports::shm {
+
+using ProcessToken = std::array<std::byte, 16>;
+
+/// Random, and another one in every process, forked ones included.
+ProcessToken processToken();
+
+/// Makes an inbox findable for as long as somebody owns it. Its number is never used again.
+uint64_t registerInbox(const std::shared_ptr<Segment>& inbox);
+
+/// Null when this process has no such inbox, or no longer.
+std::shared_ptr<Segment> findInbox(uint64_t number);
+
+}  // namespace tutti::transports::shm

@@ -1,175 +1,189 @@
 #include "src/numbers/fold.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstring>
-#include <limits>
-#include <type_traits>
-#include <vector>
 
 #include "src/base/check.h"
-#include "src/numbers/convert.h"
+#include "src/numbers/integer_scale.h"
+#include "src/numbers/kernels.h"
+#include "src/numbers/variants.h"
 
 namespace tutti::numbers {
 namespace {
 
-template <class T>
-struct Plain {
-  using Stored = T;
-  using Value = T;
-  static Value load(Stored x) { return x; }
-  static Stored store(Value x) {
-    if constexpr (std::is_floating_point_v<T>)
-      if (x != x) return std::numeric_limits<T>::quiet_NaN();
-    return x;
+/// What is computed before it is handed out to targets; small enough to stay in L1 beside sources.
+constexpr size_t kStageBytes = 1024;
+/// A copy to several targets reads its source from memory once, in blocks that stay in L1.
+constexpr size_t kCopyBytes = 8192;
+/// Streaming stores to less than this cost more than they save.
+constexpr size_t kLeastStreamBytes = 4096;
+/// Targets larger than this, together, are streamed to without being asked: no cache keeps them.
+constexpr size_t kAlwaysStreamBytes = size_t{64} << 20;
+
+KernelOp kernelOp(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Prod: return kMultiply;
+    case ReduceOp::Min: return kMinimum;
+    case ReduceOp::Max: return kMaximum;
+    default: return kAdd;
   }
-};
-template <class Format, class Bits>
-struct Narrow {
-  using Stored = Bits;
-  using Value = float;
-  static Value load(Stored x) { return Format::widen(x); }
-  static Stored store(Value x) {
-    return static_cast<Stored>(x != x ? Format::kQuietNan : Format::narrow(x));
-  }
-};
-
-template <class V>
-V combine(ReduceOp op, V a, V b) {
-  if constexpr (std::is_integral_v<V>) {
-    using U = std::make_unsigned_t<std::common_type_t<V, int>>;
-    if (op == ReduceOp::Prod) return static_cast<V>(static_cast<U>(a) * static_cast<U>(b));
-    if (op == ReduceOp::Min) return std::min(a, b);
-    if (op == ReduceOp::Max) return std::max(a, b);
-    return static_cast<V>(static_cast<U>(a) + static_cast<U>(b));
-  } else {
-    if (op == ReduceOp::Prod) return a * b;
-    if (op != ReduceOp::Min && op != ReduceOp::Max) return a + b;
-    if (a != a || b != b) return std::numeric_limits<V>::quiet_NaN();
-    if (a == b) return std::signbit(a) == (op == ReduceOp::Min) ? a : b;
-    return (a < b) == (op == ReduceOp::Min) ? a : b;
-  }
-}
-
-template <class V>
-V scale(V x, double scalar) {
-  if (scalar == 1.0) return x;
-  if constexpr (std::is_floating_point_v<V>) {
-    return x * static_cast<V>(scalar);
-  } else {
-    const double y = std::trunc(static_cast<double>(x) * scalar);
-    if (y != y) return 0;
-    if (y >= std::ldexp(1.0, std::numeric_limits<V>::digits)) return std::numeric_limits<V>::max();
-    if (y <= static_cast<double>(std::numeric_limits<V>::min()))
-      return std::numeric_limits<V>::min();
-    return static_cast<V>(y);
-  }
-}
-
-template <class V>
-V divide(V x, int divisor) {
-  if constexpr (std::is_floating_point_v<V>) return x / static_cast<V>(divisor);
-  using Wide = std::conditional_t<std::is_signed_v<V>, int64_t, uint64_t>;
-  return static_cast<V>(static_cast<Wide>(x) / static_cast<Wide>(divisor));
-}
-
-template <class Type>
-class Folder {
-  using Stored = typename Type::Stored;
-  using Value = typename Type::Value;
-
- public:
-  explicit Folder(const FoldRequest& request) : request_(request) {}
-
-  void run() {
-    for (size_t i = 0; i < request_.count; ++i) {
-      Value value =
-          request_.order == FoldOrder::Listed ? listed(i) : tree(i, 0, request_.sources.size());
-      if (request_.divideBy != 1) value = divide(value, request_.divideBy);
-      const Stored bits = Type::store(value);
-      for (void* target : request_.targets)
-        std::memcpy(static_cast<char*>(target) + i * sizeof bits, &bits, sizeof bits);
-    }
-  }
-
- private:
-  Value leaf(size_t i, size_t source) const {
-    Stored bits;
-    std::memcpy(&bits, static_cast<const char*>(request_.sources[source]) + i * sizeof bits,
-                sizeof bits);
-    const Value value = Type::load(bits);
-    return request_.premultiply.empty() ? value : scale(value, request_.premultiply[source]);
-  }
-  Value listed(size_t i) const {
-    Value value = leaf(i, 0);
-    for (size_t s = 1; s < request_.sources.size(); ++s)
-      value = combine(request_.op, value, leaf(i, s));
-    return value;
-  }
-  Value tree(size_t i, size_t first, size_t count) const {
-    Value value;
-    if (count == 1) {
-      value = leaf(i, first);
-    } else {
-      const size_t left = std::bit_floor(count - 1);
-      value = combine(request_.op, tree(i, first, left), tree(i, first + left, count - left));
-    }
-    return Type::load(Type::store(value));
-  }
-  const FoldRequest& request_;
-};
-
-template <class Type>
-void run(const FoldRequest& request) {
-  Folder<Type>(request).run();
-}
-
-void dispatch(const FoldRequest& request) {
-  switch (request.type) {
-    case DataType::Int8: return run<Plain<int8_t>>(request);
-    case DataType::UInt8: return run<Plain<uint8_t>>(request);
-    case DataType::Int16: return run<Plain<int16_t>>(request);
-    case DataType::UInt16: return run<Plain<uint16_t>>(request);
-    case DataType::Int32: return run<Plain<int32_t>>(request);
-    case DataType::UInt32: return run<Plain<uint32_t>>(request);
-    case DataType::Int64: return run<Plain<int64_t>>(request);
-    case DataType::UInt64: return run<Plain<uint64_t>>(request);
-    case DataType::Float16: return run<Narrow<Float16Format, uint16_t>>(request);
-    case DataType::BFloat16: return run<Narrow<BFloat16Format, uint16_t>>(request);
-    case DataType::Float32: return run<Plain<float>>(request);
-    case DataType::Float64: return run<Plain<double>>(request);
-    case DataType::Float8E4M3: return run<Narrow<Float8E4M3Format, uint8_t>>(request);
-    case DataType::Float8E5M2: return run<Narrow<Float8E5M2Format, uint8_t>>(request);
-  }
-}
-
-bool plainCopy(const FoldRequest& request) {
-  const auto one = [](double scalar) { return scalar == 1.0; };
-  return request.sources.size() == 1 && request.divideBy == 1 &&
-         std::all_of(request.premultiply.begin(), request.premultiply.end(), one);
 }
 
 void validate(const FoldRequest& request) {
   TUTTI_REQUIRE(!request.sources.empty(), "fold has no sources");
+  TUTTI_REQUIRE(request.sources.size() <= kMaxSources, "fold has ", request.sources.size(),
+                " sources; the limit is ", kMaxSources);
   TUTTI_REQUIRE(!request.targets.empty(), "fold has no targets");
   TUTTI_REQUIRE(request.premultiply.empty() || request.premultiply.size() == request.sources.size(),
                 "fold has ", request.sources.size(), " sources and ", request.premultiply.size(),
                 " scalars");
   TUTTI_REQUIRE(request.divideBy >= 1, "fold divides by ", request.divideBy);
-  const bool adds = request.op == ReduceOp::Sum || request.op == ReduceOp::Avg ||
-                    request.op == ReduceOp::PreMulSum;
+  const bool adds = kernelOp(request.op) == kAdd;
   TUTTI_REQUIRE(adds || (request.premultiply.empty() && request.divideBy == 1), "fold of ",
                 toString(request.op), " has scalars or a divisor");
 }
 
+/// One call of fold(), with what is decided once.
+class Fold {
+ public:
+  Fold(const Kernels& kernels, const FoldRequest& request)
+      : kernels_(kernels),
+        request_(request),
+        elementBytes_(sizeOf(request.type)),
+        bytes_(request.count * elementBytes_),
+        scaled_(std::any_of(request.premultiply.begin(), request.premultiply.end(),
+                            [](double scalar) { return scalar != 1.0; })),
+        streaming_(streams()) {}
+
+  void run() const {
+    if (bytes_ == 0) return;
+    if (request_.sources.size() == 1 && !scaled_ && request_.divideBy == 1)
+      copy();
+    else if (isInteger(request_.type) && (scaled_ || request_.divideBy != 1))
+      inStages([this](size_t begin, size_t count, void* stage) { integers(begin, count, stage); });
+    else if (streaming_ && !linesAgree())
+      inStages([this](size_t begin, size_t count, void* stage) {
+        callKernel(request_.sources, {&stage, 1}, begin, count);
+      });
+    else
+      direct();
+    if (streaming_) kernels_.fence();
+  }
+
+ private:
+  /// A target that equals a source has its lines in the cache already: past it would be slower.
+  bool streams() const {
+    if (bytes_ < kLeastStreamBytes) return false;
+    if (!request_.streaming && bytes_ * request_.targets.size() < kAlwaysStreamBytes) return false;
+    return std::none_of(request_.targets.begin(), request_.targets.end(), [this](const void* t) {
+      return std::find(request_.sources.begin(), request_.sources.end(), t) !=
+             request_.sources.end();
+    });
+  }
+
+  /// Whether all targets lie at the same distance from a line, so that one head aligns them all.
+  bool linesAgree() const {
+    const auto past = [](const void* t) { return reinterpret_cast<uintptr_t>(t) % kLineBytes; };
+    const size_t first = past(request_.targets[0]);
+    return first % elementBytes_ == 0 &&
+           std::all_of(request_.targets.begin(), request_.targets.end(),
+                       [&](const void* t) { return past(t) == first; });
+  }
+
+  KernelCall call(std::span<const void* const> sources, std::span<void* const> targets,
+                  size_t begin, size_t count) const {
+    const bool floating = !isInteger(request_.type);
+    return {.sources = sources.data(),
+            .sourceCount = sources.size(),
+            .targets = targets.data(),
+            .targetCount = targets.size(),
+            .begin = begin,
+            .count = count,
+            .scalars = floating && scaled_ ? request_.premultiply.data() : nullptr,
+            .divideBy = floating ? request_.divideBy : 1,
+            .canonical = request_.order == FoldOrder::Canonical,
+            .streaming = false};
+  }
+  void callKernel(std::span<const void* const> sources, std::span<void* const> targets,
+                  size_t begin, size_t count) const {
+    kernel()(call(sources, targets, begin, count));
+  }
+  FoldKernel kernel() const {
+    return kernels_.fold[static_cast<size_t>(request_.type)][kernelOp(request_.op)];
+  }
+
+  void direct() const {
+    KernelCall whole = call(request_.sources, request_.targets, 0, request_.count);
+    whole.streaming = streaming_;
+    kernel()(whole);
+  }
+
+  /// Lets `compute(begin, count, stage)` fill a stage and copies it to all targets, and so on.
+  template <class Compute>
+  void inStages(Compute compute) const {
+    alignas(kLineBytes) std::array<char, kStageBytes> stage;
+    const size_t step = kStageBytes / elementBytes_;
+    for (size_t begin = 0; begin < request_.count; begin += step) {
+      const size_t count = std::min(step, request_.count - begin);
+      compute(begin, count, stage.data());
+      for (void* target : request_.targets)
+        move(static_cast<char*>(target) + begin * elementBytes_, stage.data(),
+             count * elementBytes_);
+    }
+  }
+
+  /// Integers with scalars or a divisor: all in `stage`, whose elements hold what has been folded.
+  void integers(size_t begin, size_t count, void* stage) const {
+    if (!scaled_) {
+      callKernel(request_.sources, {&stage, 1}, begin, count);
+    } else {
+      alignas(kLineBytes) std::array<char, kStageBytes> next;
+      const std::array<const void*, 2> both{stage, next.data()};
+      for (size_t s = 0; s < request_.sources.size(); ++s) {
+        const void* source = static_cast<const char*>(request_.sources[s]) + begin * elementBytes_;
+        scaleIntegers(request_.type, source, request_.premultiply[s], count,
+                      s == 0 ? stage : next.data());
+        if (s != 0) callKernel(both, {&stage, 1}, 0, count);
+      }
+    }
+    if (request_.divideBy != 1) divideIntegers(request_.type, stage, request_.divideBy, count);
+  }
+
+  void copy() const {
+    const char* source = static_cast<const char*>(request_.sources[0]);
+    const size_t step = request_.targets.size() == 1 ? bytes_ : kCopyBytes;
+    for (size_t at = 0; at < bytes_; at += step)
+      for (void* target : request_.targets)
+        if (target != source)
+          move(static_cast<char*>(target) + at, source + at, std::min(step, bytes_ - at));
+  }
+
+  void move(void* target, const void* source, size_t bytes) const {
+    if (streaming_)
+      kernels_.streamCopy(target, source, bytes);
+    else
+      std::memcpy(target, source, bytes);
+  }
+
+  const Kernels& kernels_;
+  const FoldRequest& request_;
+  const size_t elementBytes_;
+  const size_t bytes_;
+  const bool scaled_;
+  const bool streaming_;
+};
+
 }  // namespace
 
-void fold(const FoldRequest& request) {
+void foldWith(const Kernels& kernels, const FoldRequest& request) {
   validate(request);
-  if (!plainCopy(request)) return dispatch(request);
-  const size_t bytes = request.count * sizeOf(request.type);
-  for (void* target : request.targets)
-    if (bytes != 0 && target != request.sources[0]) std::memmove(target, request.sources[0], bytes);
+  Fold(kernels, request).run();
+}
+
+void fold(const FoldRequest& request) {
+  static const Kernels& best = *variants().back().kernels;
+  foldWith(best, request);
 }
 
 }  // namespace tutti::numbers

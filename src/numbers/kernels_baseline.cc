@@ -1,0 +1,6 @@
+#define TUTTI_VARIANT baseline
+#include "src/numbers/kernels.inl"
+
+namespace tutti::numbers {
+const Kernels* baselineKernels() { return &baseline::kKernels; }
+}  // namespace tutti::numbers

@@ -35,8 +35,10 @@ class ByteWriter {
 
  private:
   void append(const void* data, size_t size) {
-    const auto* first = static_cast<const std::byte*>(data);
-    bytes_.insert(bytes_.end(), first, first + size);
+    if (size == 0) return;
+    const size_t end = bytes_.size();
+    bytes_.resize(end + size);
+    std::memcpy(bytes_.data() + end, data, size);
   }
   Bytes bytes_;
 };

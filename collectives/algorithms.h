@@ -22,7 +22,9 @@ using plan::Protocol;
 /// What an algorithm's header promises, in the units of its comment; the checker measures the same.
 struct Cost {
   int steps = 0;          ///< messages on the longest chain of waits
-  double blocksSent = 0;  ///< most that one rank sends, in blocks of `count` elements
+  double blocksSent = 0;  ///< most that one rank moves to or from others, in blocks of `count`
+                          ///< elements: it sends messages, and reads and writes mapped buffers
+  double linkBlocks = 0;  ///< most that flows from one rank to one other, in blocks
 };
 
 struct SpecRequest {

@@ -1,0 +1,24 @@
+#pragma once
+
+// The aligned binary tree over ranks as a tree of messages: Recursive's Broadcast and Reduce.
+//
+// Ranks pair up at distance 1, pairs at distance 2, and so on. Of each aligned group one rank
+// speaks: the root where it belongs to the group, otherwise the lowest. Because groups are aligned
+// to rank 0 and not to the root, a Reduce is in canonical order for every root and every P.
+//
+//   four ranks, root 2, Reduce      0 <-- 1      2 <-- 3
+//                                   0 ---------> 2
+//
+//   Broadcast  steps at most ceil(log2 P), blocks per rank at most ceil(log2 P), per link 1
+//   Reduce     steps at most ceil(log2 P), blocks per rank 1, per link 1
+//
+// A rank forwards a chunk in one step, so rounds are pipelined along the tree.
+
+#include "collectives/algorithms.h"
+
+namespace tutti::collectives {
+
+Program binomialProgram(const PlanSpec& spec, int rank);
+Cost binomialCost(const PlanSpec& spec);
+
+}  // namespace tutti::collectives

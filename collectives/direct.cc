@@ -1,0 +1,223 @@
+#include "collectives/direct.h"
+
+#include "collectives/builder.h"
+
+namespace tutti::collectives {
+namespace {
+
+struct Place {
+  const PlanSpec& spec;
+  int rank;
+  uint32_t lane;  // also the channel number
+
+  int ranks() const { return spec.ranks; }
+  bool isRoot() const { return rank == spec.root; }
+  /// The `k`th other rank, beginning with the next one so that not all send to rank 0 first.
+  int other(int k) const { return wrap(rank + k, ranks()); }
+  uint32_t block(int index) const { return chunkOf(spec, static_cast<uint32_t>(index), lane); }
+  /// Two shot: the division that rank `owner` works on.
+  uint32_t part(int owner) const {
+    return lane * static_cast<uint32_t>(ranks()) + static_cast<uint32_t>(owner);
+  }
+  void sendToOthers(Step& step, uint32_t chunk) const {
+    for (int k = 1; k < ranks(); ++k) step.targets.push_back(channel(other(k), chunk));
+  }
+  /// out = the sum of this rank's `in` and a message from every other rank, in rank order.
+  Step foldAll(uint32_t in, uint32_t out) const {
+    Step step{.targets = {local(Buffer::Out, out)}, .fold = Fold::Canonical, .completes = true};
+    for (int q = 0; q < ranks(); ++q)
+      step.sources.push_back(q == rank ? local(Buffer::In, in) : channel(q, in));
+    return step;
+  }
+};
+
+Step send(Port source, int to, uint32_t chunk) {
+  return {.sources = {source}, .targets = {channel(to, chunk)}};
+}
+Step receive(int from, uint32_t chunk) {
+  return {.sources = {channel(from, chunk)}, .targets = {local(Buffer::Out, chunk)}};
+}
+
+std::vector<Step> allReduceOnce(const Place& at) {
+  Step give{.sources = {local(Buffer::In, at.lane)}};
+  at.sendToOthers(give, at.lane);
+  return {give, at.foldAll(at.lane, at.lane)};
+}
+
+std::vector<Step> allGatherOnce(const Place& at) {
+  const uint32_t own = at.block(at.rank);
+  Step give{.sources = {local(Buffer::In, at.lane)}, .targets = {local(Buffer::Out, own)}};
+  at.sendToOthers(give, own);
+  std::vector<Step> steps{give};
+  for (int k = 1; k < at.ranks(); ++k)
+    steps.push_back(receive(at.other(-k), at.block(at.other(-k))));
+  return steps;
+}
+
+std::vector<Step> reduceScatterOnce(const Place& at) {
+  std::vector<Step> steps;
+  for (int k = 1; k < at.ranks(); ++k) {
+    const uint32_t chunk = at.block(at.other(k));
+    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
+  }
+  steps.push_back(at.foldAll(at.block(at.rank), at.lane));
+  return steps;
+}
+
+std::vector<Step> broadcastOnce(const Place& at) {
+  if (!at.isRoot()) return {receive(at.spec.root, at.lane)};
+  Step give{.sources = {local(Buffer::In, at.lane)}, .targets = {local(Buffer::Out, at.lane)}};
+  at.sendToOthers(give, at.lane);
+  return {give};
+}
+
+std::vector<Step> reduceOnce(const Place& at) {
+  if (at.isRoot()) return {at.foldAll(at.lane, at.lane)};
+  return {send(local(Buffer::In, at.lane), at.spec.root, at.lane)};
+}
+
+std::vector<Step> barrierOnce(const Place& at) {
+  Step tell, hear;
+  for (int k = 1; k < at.ranks(); ++k) {
+    tell.targets.push_back(signal(at.other(k)));
+    hear.sources.push_back(signal(at.other(-k)));
+  }
+  return {tell, hear};
+}
+
+/// Two shot, first phase of reductions: every other rank gets its division of this rank's input.
+std::vector<Step> scatterInput(const Place& at) {
+  std::vector<Step> steps;
+  for (int k = 1; k < at.ranks(); ++k) {
+    const uint32_t chunk = at.part(at.other(k));
+    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
+  }
+  return steps;
+}
+
+std::vector<Step> allReduceTwice(const Place& at) {
+  std::vector<Step> steps = scatterInput(at);
+  const uint32_t own = at.part(at.rank);
+  steps.push_back(at.foldAll(own, own));
+  at.sendToOthers(steps.back(), own);
+  for (int k = 1; k < at.ranks(); ++k)
+    steps.push_back(receive(at.other(-k), at.part(at.other(-k))));
+  return steps;
+}
+
+std::vector<Step> reduceTwice(const Place& at) {
+  std::vector<Step> steps = scatterInput(at);
+  const uint32_t own = at.part(at.rank);
+  steps.push_back(at.foldAll(own, own));
+  if (!at.isRoot()) {
+    steps.back().targets = {channel(at.spec.root, own)};
+    return steps;
+  }
+  for (int k = 1; k < at.ranks(); ++k)
+    steps.push_back(receive(at.other(-k), at.part(at.other(-k))));
+  return steps;
+}
+
+std::vector<Step> broadcastTwiceRoot(const Place& at) {
+  std::vector<Step> steps;
+  for (int k = 1; k < at.ranks(); ++k) {
+    const uint32_t chunk = at.part(at.other(k));
+    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
+    steps.back().targets.push_back(local(Buffer::Out, chunk));
+  }
+  const uint32_t own = at.part(at.rank);
+  steps.push_back({.sources = {local(Buffer::In, own)}, .targets = {local(Buffer::Out, own)}});
+  at.sendToOthers(steps.back(), own);
+  return steps;
+}
+
+std::vector<Step> broadcastTwice(const Place& at) {
+  if (at.isRoot()) return broadcastTwiceRoot(at);
+  const uint32_t own = at.part(at.rank);
+  std::vector<Step> steps{receive(at.spec.root, own)};
+  for (int k = 1; k < at.ranks(); ++k)
+    if (at.other(k) != at.spec.root) steps.back().targets.push_back(channel(at.other(k), own));
+  for (int k = 1; k < at.ranks(); ++k)
+    steps.push_back(receive(at.other(-k), at.part(at.other(-k))));
+  return steps;
+}
+
+std::vector<Step> stepsOnce(const Place& at) {
+  switch (at.spec.collective) {
+    case Collective::AllReduce: return allReduceOnce(at);
+    case Collective::AllGather: return allGatherOnce(at);
+    case Collective::ReduceScatter: return reduceScatterOnce(at);
+    case Collective::Broadcast: return broadcastOnce(at);
+    case Collective::Reduce: return reduceOnce(at);
+    case Collective::Barrier: return barrierOnce(at);
+  }
+  return {};
+}
+
+std::vector<Step> stepsTwice(const Place& at) {
+  switch (at.spec.collective) {
+    case Collective::AllReduce: return allReduceTwice(at);
+    case Collective::Broadcast: return broadcastTwice(at);
+    case Collective::Reduce: return reduceTwice(at);
+    default: return {};
+  }
+}
+
+std::optional<PlanSpec> specOnce(const SpecRequest& request) {
+  if (request.protocol == Protocol::Mapped) return mappedSpec(request, Algorithm::OneShot);
+  PlanSpec spec = specOf(request, Algorithm::OneShot);
+  spec.canonicalOrder = plan::isReduction(request.collective);
+  return spec;
+}
+
+std::optional<PlanSpec> specTwice(const SpecRequest& request) {
+  if (request.protocol == Protocol::Mapped) return mappedSpec(request, Algorithm::TwoShot);
+  const Collective c = request.collective;
+  if (c != Collective::AllReduce && !hasRoot(c)) return {};
+  PlanSpec spec = specOf(request, Algorithm::TwoShot);
+  spec.canonicalOrder = plan::isReduction(c);
+  if (request.ranks == 1) return spec;
+  spec.divisions = static_cast<uint32_t>(request.channels * request.ranks);
+  // A whole division is sent while the operand sent before it may still wait to be folded.
+  spec.minSlots = 2;
+  return spec;
+}
+
+Program buildLanes(const PlanSpec& spec, int rank, std::vector<Step> (*stepsOf)(const Place&)) {
+  if (spec.ranks == 1) return buildAlone(spec);
+  if (spec.protocol == Protocol::Mapped) return mappedProgram(spec, rank);
+  Program program;
+  for (int lane = 0; lane < spec.channels; ++lane)
+    program.lanes.push_back({lane, stepsOf({spec, rank, static_cast<uint32_t>(lane)})});
+  return program;
+}
+
+Cost costOnce(const PlanSpec& spec) {
+  if (spec.ranks == 1) return {};
+  if (spec.protocol == Protocol::Mapped) return mappedCost(spec);
+  if (spec.collective == Collective::Barrier) return {1, 0, 0};
+  return {1, spec.collective == Collective::Reduce ? 1.0 : spec.ranks - 1.0, 1};
+}
+
+Cost costTwice(const PlanSpec& spec) {
+  if (spec.ranks == 1) return {};
+  if (spec.protocol == Protocol::Mapped) return mappedCost(spec);
+  const double link = 2.0 / spec.ranks;
+  return {2, spec.collective == Collective::Reduce ? 1.0 : link * (spec.ranks - 1), link};
+}
+
+}  // namespace
+
+AlgorithmInfo oneShot() {
+  return {Algorithm::OneShot, specOnce,
+          [](const PlanSpec& spec, int rank) { return buildLanes(spec, rank, stepsOnce); },
+          costOnce};
+}
+
+AlgorithmInfo twoShot() {
+  return {Algorithm::TwoShot, specTwice,
+          [](const PlanSpec& spec, int rank) { return buildLanes(spec, rank, stepsTwice); },
+          costTwice};
+}
+
+}  // namespace tutti::collectives

@@ -1,0 +1,44 @@
+#pragma once
+
+// Direct: every rank talks to every other one. Sums are folded by whoever receives all operands, as
+// the aligned binary tree over ranks, so all of these are in canonical order.
+//
+// One shot. Whoever needs a block gets it from each that has it.
+//   four ranks, AllReduce:   each rank r:  a_r --> the three others;  fold(a0, a1, a2, a3)
+//
+//   AllReduce      steps 1, blocks per rank P-1, per link 1
+//   AllGather      steps 1, blocks per rank P-1, per link 1
+//   ReduceScatter  steps 1, blocks per rank P-1, per link 1
+//   Broadcast      steps 1, blocks per rank P-1 (the root), per link 1
+//   Reduce         steps 1, blocks per rank 1, per link 1
+//   Barrier        steps 1: a signal to everybody, a signal from everybody
+//
+// Two shot. The block is cut into P divisions, rank r works on division r.
+//   four ranks, AllReduce:   scatter  d_q of a_r --> q;  rank r folds d_r
+//                            gather   whole d_r --> the three others
+//
+//   AllReduce      steps 2, blocks per rank 2(P-1)/P, per link 2/P
+//   Broadcast      steps 2, blocks per rank 2(P-1)/P (the root), per link 2/P: the root gives each
+//                  rank its division and everybody its own; each rank passes its division on
+//   Reduce         steps 2, blocks per rank 1, per link 2/P: folded in parts, gathered at the root
+//
+// Mapped (direct_mapped.cc): the same without staging. A rank reads its operands in its peers'
+// inputs and writes its result into their outputs; then it tells everybody, and it is done when
+// everybody has told it, so that no buffer is given back while another still touches it. Blocks
+// count what a rank reads from and writes to others.
+//   AllReduce, Broadcast, Reduce (two shot)     steps 1, blocks 2(P-1)/P, 1, 1
+//   AllGather, ReduceScatter (one shot)         steps 1, blocks P-1
+
+#include "collectives/algorithms.h"
+
+namespace tutti::collectives {
+
+AlgorithmInfo oneShot();
+AlgorithmInfo twoShot();
+
+/// The mapped forms; nothing where `request.collective` has none under `algorithm`.
+std::optional<PlanSpec> mappedSpec(const SpecRequest& request, Algorithm algorithm);
+Program mappedProgram(const PlanSpec& spec, int rank);
+Cost mappedCost(const PlanSpec& spec);
+
+}  // namespace tutti::collectives

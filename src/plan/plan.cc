@@ -1,0 +1,68 @@
+#define XXH_INLINE_ALL
+#include "src/plan/plan.h"
+
+#include <xxhash.h>
+
+#include <array>
+
+#include "src/base/check.h"
+
+namespace tutti::plan {
+namespace {
+
+constexpr std::array<const char*, kCollectiveCount> kCollectives{
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier"};
+constexpr std::array<const char*, kAlgorithmCount> kAlgorithms{"ring", "double_tree", "recursive",
+                                                               "one_shot", "two_shot"};
+constexpr std::array<const char*, 2> kProtocols{"simple", "mapped"};
+constexpr std::array<const char*, 3> kBuffers{"in", "out", "scratch"};
+
+template <size_t N, class T>
+const char* name(const std::array<const char*, N>& names, T value) {
+  const auto index = static_cast<size_t>(value);
+  return index < N ? names[index] : "?";
+}
+
+}  // namespace
+
+const char* toString(Collective value) { return name(kCollectives, value); }
+const char* toString(Algorithm value) { return name(kAlgorithms, value); }
+const char* toString(Protocol value) { return name(kProtocols, value); }
+const char* toString(Buffer value) { return name(kBuffers, value); }
+
+uint64_t PlanSpec::hash() const {
+  // Every field by value, widened: neither padding nor the order of bytes in a struct enters.
+  const std::array<uint64_t, 14> fields{static_cast<uint64_t>(collective),
+                                        static_cast<uint64_t>(algorithm),
+                                        static_cast<uint64_t>(protocol),
+                                        static_cast<uint64_t>(ranks),
+                                        static_cast<uint64_t>(root),
+                                        static_cast<uint64_t>(channels),
+                                        divisions,
+                                        scratchBlocks,
+                                        messageChunks,
+                                        static_cast<uint64_t>(minSlots),
+                                        mapped.in,
+                                        mapped.out,
+                                        inPlaceSafe,
+                                        canonicalOrder};
+  return XXH3_64bits(fields.data(), sizeof fields);
+}
+
+std::string PlanSpec::describe() const {
+  std::string line =
+      base::message(toString(collective), ' ', toString(algorithm), ' ', toString(protocol), ", ",
+                    ranks, ranks == 1 ? " rank" : " ranks");
+  if (collective == Collective::Broadcast || collective == Collective::Reduce)
+    line += base::message(", root ", root);
+  line += base::message(", ", channels, channels == 1 ? " channel" : " channels", ", divisions ",
+                        divisions, ", message chunks ", messageChunks, ", slots ", minSlots);
+  if (scratchBlocks > 0) line += base::message(", scratch blocks ", scratchBlocks);
+  if (mapped.any())
+    line += base::message(", maps", mapped.in ? " in" : "", mapped.out ? " out" : "");
+  line += inPlaceSafe ? ", in place" : ", not in place";
+  if (canonicalOrder) line += ", canonical order";
+  return line;
+}
+
+}  // namespace tutti::plan

@@ -61,7 +61,8 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
 
 std::vector<Communicator> Communicator::createLocal(int size, const CommunicatorOptions& options) {
   return communicator::makeLocal(size, options, [size](int rank) {
-    return transports::shm::makeShmEndpoint(rank, size, transports::shm::chooseLayout(size, 1));
+    return transports::shm::makeShmEndpoint(
+        rank, size, transports::shm::chooseLayout(size, communicator::kChannels));
   });
 }
 

@@ -110,8 +110,8 @@ void Communicator::Impl::connect(base::Deadline deadline) {
   if (size == 1) return;
   for (const int member : who.members)
     topology.cores = std::min(topology.cores, who.world->control->peer(member).cores);
-  endpoint =
-      transports::shm::makeShmEndpoint(who.rank, size, transports::shm::chooseLayout(size, 1));
+  endpoint = transports::shm::makeShmEndpoint(
+      who.rank, size, transports::shm::chooseLayout(size, communicator::kChannels));
   for (int peer = 0; peer < size; ++peer) {
     if (peer == who.rank) continue;
     Address address = endpoint->address(peer);

@@ -44,6 +44,9 @@ struct Settings {
   static Settings from(const CommunicatorOptions& options);
 };
 
+/// Channel numbers that endpoints are made with: a double tree needs two.
+inline constexpr int kChannels = 2;
+
 /// A choice with this rank's programs, cached.
 struct ReadyChoice {
   executor::ReadyPlan plan;

@@ -97,7 +97,11 @@ void HostOperation::start(const ReadyPlan& plan) {
                  launch_.endpoint ? launch_.endpoint->layout().slotBytes : SIZE_MAX / 2);
   lanes_.assign(plan.program.lanes.size(), {});
   lanesLeft_ = 0;
-  for (const Lane& lane : plan.program.lanes) lanesLeft_ += lane.steps.empty() ? 0 : 1;
+  for (const Lane& lane : plan.program.lanes) {
+    TUTTI_ASSERT(!launch_.endpoint || lane.channel < launch_.endpoint->layout().channels,
+                 "a lane on channel ", lane.channel, " of ", launch_.endpoint->layout().channels);
+    lanesLeft_ += lane.steps.empty() ? 0 : 1;
+  }
   if (launch_.scratch && launch_.scratch->size() < shape_->scratchBytes())
     launch_.scratch->resize(shape_->scratchBytes());
 }

@@ -44,7 +44,7 @@ class Backoff {
   uint32_t idleCount() const { return idle_; }
 
  private:
-  static constexpr uint32_t kSpins = 2000;
+  static constexpr uint32_t kSpins = 100;  // a few microseconds
 
   // The clock is looked at rarely: a yield is itself about as long as reading it.
   bool shouldNap(uint32_t waited) {

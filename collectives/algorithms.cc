@@ -5,10 +5,41 @@
 #include "collectives/recursive.h"
 #include "collectives/ring.h"
 #include "src/base/check.h"
+#include "src/plan/checker.h"
 
 namespace tutti::collectives {
 
-void Registry::add(AlgorithmInfo info) { algorithms_.push_back(std::move(info)); }
+namespace {
+
+constexpr int kRanksProved = 8;
+
+void proveOne(const AlgorithmInfo& info, const SpecRequest& request) {
+  const auto spec = info.spec(request);
+  if (!spec) return;
+  // Three rounds contain one and two: both ends of a channel agree on the messages of each round.
+  const plan::CheckResult result = plan::PlanChecker(*spec, info.build).check({3});
+  if (!result.ok())
+    base::fail(ErrorCode::Internal, "the plan ", spec->describe(),
+               " is refused: ", result.error->message);
+}
+
+void prove(const AlgorithmInfo& info) {
+  for (int c = 0; c < plan::kCollectiveCount; ++c)
+    for (Protocol protocol : {Protocol::Simple, Protocol::Mapped})
+      for (int ranks = 1; ranks <= kRanksProved; ++ranks) {
+        const auto collective = static_cast<Collective>(c);
+        const bool rooted = collective == Collective::Broadcast || collective == Collective::Reduce;
+        for (int root = 0; root < (rooted ? ranks : 1); ++root)
+          proveOne(info, {collective, protocol, ranks, root, 1});
+      }
+}
+
+}  // namespace
+
+void Registry::add(AlgorithmInfo info) {
+  prove(info);
+  algorithms_.push_back(std::move(info));
+}
 
 const AlgorithmInfo& Registry::find(Algorithm algorithm) const {
   for (const AlgorithmInfo& info : algorithms_)

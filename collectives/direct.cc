@@ -203,7 +203,9 @@ Cost costTwice(const PlanSpec& spec) {
   if (spec.ranks == 1) return {};
   if (spec.protocol == Protocol::Mapped) return mappedCost(spec);
   const double link = 2.0 / spec.ranks;
-  return {2, spec.collective == Collective::Reduce ? 1.0 : link * (spec.ranks - 1), link};
+  // With two ranks nobody is left to pass a division on to.
+  const int steps = spec.collective == Collective::Broadcast && spec.ranks == 2 ? 1 : 2;
+  return {steps, spec.collective == Collective::Reduce ? 1.0 : link * (spec.ranks - 1), link};
 }
 
 }  // namespace

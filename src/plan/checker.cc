@@ -1,0 +1,83 @@
+#include "src/plan/checker.h"
+
+#include <algorithm>
+
+#include "src/base/check.h"
+#include "src/plan/flat_plan.h"
+#include "src/plan/machine.h"
+#include "src/plan/step_rules.h"
+
+namespace tutti::plan {
+namespace {
+
+/// The facts that can be read off the steps: largest message, scratch, mapped buffers.
+std::string faultOfFacts(const PlanSpec& spec, const FlatPlan& flat) {
+  uint32_t message = 0, scratch = 0;
+  AccessSet mapped;
+  for (const FlatPort& port : flat.ports) {
+    if (port.kind == Port::Kind::Channel)
+      message = std::max(message, port.chunks);
+    else if (port.buffer == Buffer::Scratch)
+      scratch = std::max(scratch, port.chunk + port.chunks);
+    if (port.kind != Port::Kind::Mapped) continue;
+    (port.buffer == Buffer::In ? mapped.in : mapped.out) = true;
+  }
+  const uint32_t blocks = (scratch + spec.divisions - 1) / spec.divisions;
+  if (message != spec.messageChunks)
+    return base::message("messages carry up to ", message, " chunks, the spec says ",
+                         spec.messageChunks);
+  if (blocks != spec.scratchBlocks)
+    return base::message("scratch is used up to block ", blocks, " of ", spec.scratchBlocks);
+  if (!(mapped == spec.mapped)) return "the spec maps buffers that no step maps";
+  return {};
+}
+
+CheckError wrongSpec(const PlanSpec& spec, const std::string& what) {
+  return {.message = spec.describe() + ": " + what};
+}
+
+std::vector<Program> buildAll(const PlanSpec& spec, const BuildFunction& build) {
+  std::vector<Program> programs;
+  for (int rank = 0; rank < spec.ranks; ++rank) programs.push_back(build(spec, rank));
+  return programs;
+}
+
+}  // namespace
+
+PlanChecker::PlanChecker(const PlanSpec& spec, const BuildFunction& build)
+    : spec_(spec), programs_(buildAll(spec, build)) {}
+
+PlanChecker::PlanChecker(const PlanSpec& spec, std::vector<Program> programs)
+    : spec_(spec), programs_(std::move(programs)) {}
+
+CheckResult PlanChecker::check(std::initializer_list<int> rounds) const {
+  CheckResult result;
+  const auto refuse = [&](const std::string& what) { result.error = wrongSpec(spec_, what); };
+  if (std::string fault = faultOfSpec(spec_); !fault.empty()) return refuse(fault), result;
+  FlatPlan flat;
+  result.error = flatten(spec_, programs_, flat);
+  if (result.error) return result;
+  const int most = std::max(rounds);
+  TUTTI_REQUIRE(std::min(rounds) >= 1 && most <= 8, "rounds to check must be 1 to 8");
+  Expressions expressions(spec_.ranks, blocksOf(spec_, Buffer::In) * spec_.divisions, most);
+  for (int count : rounds)
+    for (bool inPlace : {false, true}) {
+      if (inPlace && !spec_.inPlaceSafe) continue;
+      Machine machine(spec_, programs_, flat, expressions, count, inPlace);
+      result.error = machine.run();
+      if (result.error) {
+        result.error->message += base::message(" (", count, count == 1 ? " round" : " rounds",
+                                               inPlace ? ", in place)" : ", out of place)");
+        return result;
+      }
+      if (count == 1 && !inPlace) result.measured = machine.measured();
+      if (machine.measured().canonicalOrder != spec_.canonicalOrder)
+        return refuse("the order of additions is " + machine.measured().expression +
+                      ", unlike what the spec says of it"),
+               result;
+    }
+  if (std::string fault = faultOfFacts(spec_, flat); !fault.empty()) refuse(fault);
+  return result;
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,193 @@
+#include "src/plan/flat_plan.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/base/check.h"
+#include "src/plan/step_rules.h"
+#include "src/plan/text.h"
+
+namespace tutti::plan {
+namespace {
+
+/// One end's view of a message.
+struct End {
+  uint32_t step;  // flat
+  uint32_t chunk, chunks;
+};
+
+class Flattener {
+ public:
+  Flattener(const PlanSpec& spec, const std::vector<Program>& programs, FlatPlan& flat)
+      : spec_(spec), programs_(programs), flat_(flat) {}
+
+  std::optional<CheckError> run() {
+    if (static_cast<int>(programs_.size()) != spec_.ranks)
+      return CheckError{
+          .message = base::message(programs_.size(), " programs for ", spec_.ranks, " ranks")};
+    for (int rank = 0; rank < spec_.ranks; ++rank) {
+      flat_.firstLane.push_back(static_cast<uint32_t>(flat_.lanes.size()));
+      addRank(rank);
+      if (error_) return error_;
+    }
+    flat_.firstLane.push_back(static_cast<uint32_t>(flat_.lanes.size()));
+    tieDependencies();
+    for (uint32_t edge = 0; edge < flat_.edges.size() && !error_; ++edge) compareEnds(edge);
+    return error_;
+  }
+
+ private:
+  void refuse(uint32_t step, const std::string& what) {
+    if (error_) return;
+    const FlatLane& lane = flat_.lanes[flat_.steps[step].lane];
+    error_ =
+        errorAt(programs_, lane.rank, lane.number, static_cast<int>(step - lane.firstStep), what);
+  }
+
+  void addRank(int rank) {
+    const Program& program = programs_[static_cast<size_t>(rank)];
+    for (size_t number = 0; number < program.lanes.size() && !error_; ++number)
+      addLane(rank, static_cast<int>(number), program.lanes[number]);
+  }
+
+  void addLane(int rank, int number, const Lane& lane) {
+    flat_.lanes.push_back({rank, number, static_cast<uint32_t>(flat_.steps.size()),
+                           static_cast<uint32_t>(lane.steps.size())});
+    if (lane.channel < 0 || lane.channel >= spec_.channels)
+      error_ = CheckError{rank, number, -1,
+                          base::message("rank ", rank, ", lane ", number, ": channel ",
+                                        lane.channel, " of ", spec_.channels)};
+    for (const Step& step : lane.steps) {
+      if (error_) return;
+      addStep(rank, lane.channel, step);
+    }
+  }
+
+  void addStep(int rank, int channelNumber, const Step& step) {
+    const auto number = static_cast<uint32_t>(flat_.steps.size());
+    flat_.steps.push_back(
+        {static_cast<uint32_t>(flat_.lanes.size() - 1), static_cast<uint32_t>(flat_.ports.size()),
+         static_cast<uint32_t>(step.sources.size()), static_cast<uint32_t>(step.targets.size()), 0,
+         static_cast<uint32_t>(step.after.size()), step.fold, step.completes, false});
+    if (std::string fault = faultOfStep(spec_, rank, step); !fault.empty())
+      return refuse(number, fault);
+    for (const Port& port : step.sources) addPort(port, rank, channelNumber, false);
+    for (const Port& port : step.targets) addPort(port, rank, channelNumber, true);
+  }
+
+  void addPort(const Port& port, int rank, int channelNumber, bool target) {
+    FlatPort flat{port.kind, port.buffer, port.rank, kNone, port.chunk, port.chunks};
+    if (port.kind == Port::Kind::Local) flat.rank = rank;
+    if (port.kind == Port::Kind::Channel) {
+      flat.edge =
+          target ? edgeOf(rank, port.rank, channelNumber) : edgeOf(port.rank, rank, channelNumber);
+      tie(flat, target);
+    }
+    flat_.ports.push_back(flat);
+  }
+
+  uint32_t edgeOf(int from, int to, int channelNumber) {
+    const uint64_t key = (static_cast<uint64_t>(from) * static_cast<uint64_t>(spec_.ranks) +
+                          static_cast<uint64_t>(to)) *
+                             static_cast<uint64_t>(spec_.channels) +
+                         static_cast<uint64_t>(channelNumber);
+    const auto [at, isNew] = edgeNumbers_.try_emplace(key, flat_.edges.size());
+    if (isNew) {
+      flat_.edges.push_back({from, to, channelNumber});
+      sends_.emplace_back();
+      receives_.emplace_back();
+    }
+    return at->second;
+  }
+
+  void tie(const FlatPort& port, bool target) {
+    const auto step = static_cast<uint32_t>(flat_.steps.size() - 1);
+    const uint32_t lane = flat_.steps[step].lane;
+    Edge& edge = flat_.edges[port.edge];
+    uint32_t& end = target ? edge.sender : edge.receiver;
+    if (end != kNone && end != lane)
+      refuse(step,
+             base::message("lanes ", flat_.lanes[end].number, " and ", flat_.lanes[lane].number,
+                           " both ", target ? "send" : "receive", " on channel ", edge.channel,
+                           " from rank ", edge.from, " to rank ", edge.to));
+    end = lane;
+    (target ? sends_ : receives_)[port.edge].push_back({step, port.chunk, port.chunks});
+  }
+
+  void tieDependencies() {
+    for (uint32_t number = 0; number < flat_.steps.size() && !error_; ++number) {
+      FlatStep& step = flat_.steps[number];
+      step.after = static_cast<uint32_t>(flat_.afterSteps.size());
+      if (step.afterCount == 0) continue;
+      const FlatLane& lane = flat_.lanes[step.lane];
+      const Step& original = programs_[static_cast<size_t>(lane.rank)]
+                                 .lanes[static_cast<size_t>(lane.number)]
+                                 .steps[number - lane.firstStep];
+      for (const Dependency& d : original.after) tieDependency(number, lane.rank, d);
+    }
+  }
+
+  void tieDependency(uint32_t number, int rank, const Dependency& d) {
+    const uint32_t first = flat_.firstLane[static_cast<size_t>(rank)];
+    const uint32_t lanes = flat_.firstLane[static_cast<size_t>(rank) + 1] - first;
+    if (d.lane >= lanes || d.step >= flat_.lanes[first + d.lane].stepCount)
+      return refuse(number, base::message("comes after step ", d.step, " of lane ", d.lane,
+                                          ", which does not exist"));
+    const uint32_t awaited = flat_.lanes[first + d.lane].firstStep + d.step;
+    flat_.steps[awaited].awaited = true;
+    flat_.afterSteps.push_back(awaited);
+  }
+
+  /// The k-th message sent is the k-th received, because each end is one lane in order.
+  void compareEnds(uint32_t number) {
+    const Edge& edge = flat_.edges[number];
+    const std::vector<End>& sends = sends_[number];
+    const std::vector<End>& receives = receives_[number];
+    const size_t both = std::min(sends.size(), receives.size());
+    for (size_t k = 0; k < both; ++k)
+      if (sends[k].chunk != receives[k].chunk || sends[k].chunks != receives[k].chunks)
+        return refuse(
+            receives[k].step,
+            base::message("expects other chunks in message ", k, " on channel ", edge.channel,
+                          " from rank ", edge.from, " than ", nameOf(sends[k].step), " sends"));
+    if (sends.size() > both)
+      refuse(sends[both].step, base::message("sends message ", both, " on channel ", edge.channel,
+                                             " to rank ", edge.to, ", which takes only ", both));
+    if (receives.size() > both)
+      refuse(receives[both].step,
+             base::message("waits for message ", both, " on channel ", edge.channel, " from rank ",
+                           edge.from, ", which sends only ", both));
+  }
+
+  std::string nameOf(uint32_t step) const {
+    const FlatLane& lane = flat_.lanes[flat_.steps[step].lane];
+    return errorAt(programs_, lane.rank, lane.number, static_cast<int>(step - lane.firstStep), "")
+        .message;
+  }
+
+  const PlanSpec& spec_;
+  const std::vector<Program>& programs_;
+  FlatPlan& flat_;
+  std::unordered_map<uint64_t, uint32_t> edgeNumbers_;
+  std::vector<std::vector<End>> sends_, receives_;
+  std::optional<CheckError> error_;
+};
+
+}  // namespace
+
+CheckError errorAt(const std::vector<Program>& programs, int rank, int lane, int step,
+                   const std::string& what) {
+  const Step& s = programs[static_cast<size_t>(rank)]
+                      .lanes[static_cast<size_t>(lane)]
+                      .steps[static_cast<size_t>(step)];
+  return {rank, lane, step,
+          base::message("rank ", rank, ", lane ", lane, ", step ", step, " (", toText(s), ")",
+                        what.empty() ? "" : ": ", what)};
+}
+
+std::optional<CheckError> flatten(const PlanSpec& spec, const std::vector<Program>& programs,
+                                  FlatPlan& flat) {
+  return Flattener(spec, programs, flat).run();
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,32 @@
+#pragma once
+
+// Every plan of the registry for a number of ranks, for tests that prove or break them all.
+
+#include <vector>
+
+#include "collectives/algorithms.h"
+
+namespace tutti::collectives::test {
+
+/// The roots to try: all up to 16 ranks, beyond that the ends and a few between.
+inline std::vector<int> rootsOf(Collective collective, int ranks) {
+  if (collective != Collective::Broadcast && collective != Collective::Reduce) return {0};
+  std::vector<int> roots;
+  if (ranks <= 16) {
+    for (int root = 0; root < ranks; ++root) roots.push_back(root);
+    return roots;
+  }
+  return {0, 1, ranks / 3, ranks / 2, ranks - 2, ranks - 1};
+}
+
+inline std::vector<PlanSpec> specsOf(const AlgorithmInfo& info, int ranks, int channels) {
+  std::vector<PlanSpec> specs;
+  for (int c = 0; c < plan::kCollectiveCount; ++c)
+    for (Protocol protocol : {Protocol::Simple, Protocol::Mapped})
+      for (int root : rootsOf(static_cast<Collective>(c), ranks))
+        if (auto spec = info.spec({static_cast<Collective>(c), protocol, ranks, root, channels}))
+          specs.push_back(*spec);
+  return specs;
+}
+
+}  // namespace tutti::collectives::test

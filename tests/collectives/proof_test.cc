@@ -1,0 +1,67 @@
+// Every plan of every algorithm is proved, and its measured cost is what its header states. Which
+// rank counts: the arguments `first last [channels]`, so that ctest runs shards side by side.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "src/plan/checker.h"
+#include "tests/collectives/plans.h"
+
+namespace tutti::collectives {
+namespace {
+
+std::vector<int> rankCounts;  // from the command line
+int channels = 1;
+
+void prove(const AlgorithmInfo& info, const PlanSpec& spec) {
+  const plan::CheckResult result = plan::PlanChecker(spec, info.build).check();
+  ASSERT_TRUE(result.ok()) << spec.describe() << "\n" << result.error->message;
+  const Cost cost = info.cost(spec);
+  EXPECT_EQ(result.measured.steps, cost.steps) << spec.describe();
+  EXPECT_DOUBLE_EQ(result.measured.blocksSent, cost.blocksSent) << spec.describe();
+  EXPECT_DOUBLE_EQ(result.measured.linkBlocks, cost.linkBlocks) << spec.describe();
+}
+
+TEST(Proof, EveryPlanOfTheseRankCounts) {
+  int plans = 0;
+  for (int ranks : rankCounts)
+    for (const AlgorithmInfo& info : registry().algorithms())
+      for (const PlanSpec& spec : test::specsOf(info, ranks, channels)) {
+        ++plans;
+        prove(info, spec);
+        if (HasFatalFailure()) return;
+      }
+  std::printf("%d plans proved, each with 1, 2 and 3 rounds, out of place and in place\n", plans);
+  ASSERT_GT(plans, 0);
+}
+
+TEST(Proof, EachReductionHasACanonicalOrderForTheseRankCounts) {
+  for (int ranks : rankCounts)
+    for (Collective c : {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce})
+      for (int root : test::rootsOf(c, ranks)) {
+        const auto algorithms = registry().algorithms();
+        EXPECT_TRUE(std::ranges::any_of(
+            algorithms,
+            [&](const AlgorithmInfo& info) {
+              const auto spec = info.spec({c, Protocol::Simple, ranks, root, channels});
+              return spec && spec->canonicalOrder;
+            }))
+            << plan::toString(c) << " on " << ranks;
+      }
+}
+
+}  // namespace
+}  // namespace tutti::collectives
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const int first = argc > 1 ? std::atoi(argv[1]) : 1;
+  const int last = argc > 2 ? std::atoi(argv[2]) : 8;
+  if (argc > 3) tutti::collectives::channels = std::atoi(argv[3]);
+  for (int ranks = first; ranks <= last; ++ranks)
+    if (ranks <= 64 || ranks == 96 || ranks == 100 || ranks == 127 || ranks == 128 || ranks == 256)
+      tutti::collectives::rankCounts.push_back(ranks);
+  return RUN_ALL_TESTS();
+}

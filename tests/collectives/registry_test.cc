@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include <tutti/error.h>
+#include "collectives/ring.h"
+
+namespace tutti::collectives {
+namespace {
+
+TEST(Registry, HasEveryAlgorithmOnce) {
+  ASSERT_EQ(registry().algorithms().size(), static_cast<size_t>(plan::kAlgorithmCount));
+  for (int i = 0; i < plan::kAlgorithmCount; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    EXPECT_EQ(registry().find(algorithm).algorithm, algorithm);
+  }
+}
+
+TEST(Registry, RefusesABrokenPlanAndNamesTheStep) {
+  AlgorithmInfo broken = ring();
+  broken.build = [good = broken.build](const PlanSpec& spec, int rank) {
+    Program program = good(spec, rank);
+    if (spec.collective == Collective::AllReduce && spec.ranks == 5 && rank == 3)
+      program.lanes[0].steps[2].sources[1].chunk = 0;  // adds another division of the input
+    return program;
+  };
+  Registry made;
+  try {
+    made.add(std::move(broken));
+    FAIL() << "a broken plan was registered";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::Internal);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("all_reduce ring simple, 5 ranks"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 3, lane 0, step 2"), std::string::npos) << text;
+  }
+  EXPECT_TRUE(made.algorithms().empty());
+}
+
+TEST(Registry, RefusesASpecThatLiesAboutItself) {
+  const auto lie = [](auto change) {
+    AlgorithmInfo info = ring();
+    info.spec = [good = info.spec, change](const SpecRequest& request) {
+      auto spec = good(request);
+      if (spec && spec->ranks == 4) change(*spec);
+      return spec;
+    };
+    Registry made;
+    EXPECT_THROW(made.add(std::move(info)), Error);
+  };
+  lie([](PlanSpec& spec) { spec.canonicalOrder = !spec.canonicalOrder; });
+  lie([](PlanSpec& spec) { spec.minSlots = 1; });
+  lie([](PlanSpec& spec) { spec.messageChunks = 2; });
+  lie([](PlanSpec& spec) { spec.scratchBlocks = 1; });
+  lie([](PlanSpec& spec) { spec.mapped.in = true; });
+  lie([](PlanSpec& spec) { spec.root = 4; });
+}
+
+TEST(Registry, BuildsWhatWasChosen) {
+  const PlanSpec spec =
+      *registry().find(Algorithm::Ring).spec({Collective::AllReduce, Protocol::Simple, 4, 0, 1});
+  EXPECT_EQ(build(spec, 2), ring().build(spec, 2));
+  EXPECT_THROW(build(spec, 4), Error);
+}
+
+}  // namespace
+}  // namespace tutti::collectives

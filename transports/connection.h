@@ -54,7 +54,8 @@ struct RingMemory {
 class SendRing {
  public:
   SendRing() = default;
-  explicit SendRing(const RingMemory& memory) : memory_(memory) {}
+  /// `sent`: number of the last message before the first; 0 unless a test starts near the wrap.
+  explicit SendRing(const RingMemory& memory, uint32_t sent = 0) : memory_(memory), sent_(sent) {}
 
   bool ready() const {
     return sent_ - memory_.credit->load(std::memory_order_acquire) < memory_.slotCount;
@@ -87,7 +88,8 @@ class SendRing {
 class ReceiveRing {
  public:
   ReceiveRing() = default;
-  explicit ReceiveRing(const RingMemory& memory) : memory_(memory) {}
+  explicit ReceiveRing(const RingMemory& memory, uint32_t received = 0)
+      : memory_(memory), received_(received) {}
 
   bool ready() const { return slot()->sequence.load(std::memory_order_acquire) == received_ + 1; }
   /// The next message. Only when ready().

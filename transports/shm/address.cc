@@ -44,9 +44,4 @@ AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
   return blob;
 }
 
-std::string describe(const RingLayout& layout) {
-  return base::message(layout.slotCount, " slots of ", layout.slotBytes, " bytes in ",
-                       layout.channels, " channels");
-}
-
 }  // namespace tutti::transports::shm

@@ -20,7 +20,4 @@ struct AddressBlob {
   static AddressBlob read(std::span<const std::byte> bytes);
 };
 
-/// "4 slots of 65536 bytes in 1 channels"
-std::string describe(const RingLayout& layout);
-
 }  // namespace tutti::transports::shm

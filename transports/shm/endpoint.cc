@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "transports/ring_layout.h"
 #include "transports/shm/address.h"
 #include "transports/shm/layout.h"
 #include "transports/shm/process_inboxes.h"
@@ -19,7 +20,7 @@ class ShmEndpoint final : public Endpoint {
     inbox_ = std::make_shared<Segment>(Segment::create(
         inboxBytes(size, layout), base::message("the inbox of rank ", rank, " of ", size, " (",
                                                 describe(layout), ", TUTTI_SLOT_BYTES)")));
-    number_ = registerInbox(inbox_);
+    number_ = registerInbox(inbox_, rank);
   }
 
   const char* name() const override { return "shm"; }
@@ -42,7 +43,7 @@ class ShmEndpoint final : public Endpoint {
     Peer& p = peers_[static_cast<size_t>(peer)];
     std::byte* theirs = nullptr;
     if (blob.token == processToken()) {
-      p.inbox = findInbox(blob.inbox);
+      p.inbox = findInbox(blob.inbox, peer);
       if (!p.inbox || p.inbox->bytes() != inboxBytes(size_, layout_))
         base::fail(ErrorCode::Refused, "rank ", peer, " of this process has no inbox ", blob.inbox);
       theirs = p.inbox->data() + blockOffset(peer, rank_, layout_);

@@ -7,6 +7,7 @@
 
 #include "src/base/check.h"
 #include "src/base/env.h"
+#include "transports/ring_layout.h"
 #include "transports/shm/endpoint.h"
 #include "transports/shm/segment.h"
 
@@ -16,9 +17,10 @@ namespace {
 // Processors fetch lines in pairs, so words of different writers are two lines apart.
 constexpr uint64_t kCreditStride = 2 * kLineBytes;
 constexpr uint64_t kInboxBudget = uint64_t{8} << 20;
+// Four slots of 256 KiB were within 6% of the best at every size from 256 KiB to 64 MiB; fewer and
+// smaller ones cost up to three times as much (docs/decisions/0001-interfaces.md).
 constexpr uint64_t kLeastSlot = 1024, kLargestSlot = 256 * 1024;
-// SlotHeader::bytes has 32 bits.
-constexpr uint64_t kSlotLimit = uint64_t{1} << 30;
+constexpr uint64_t kLeastOfFour = 16 * 1024;
 
 uint64_t roundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -27,18 +29,6 @@ uint64_t ringBytes(const RingLayout& layout) {
 }
 
 }  // namespace
-
-void requireLayout(const RingLayout& layout) {
-  TUTTI_REQUIRE(layout.channels >= 1 && layout.channels <= kMaxChannels, "rings for ",
-                layout.channels, " channels: 1 to ", kMaxChannels, " are possible");
-  TUTTI_REQUIRE(std::has_single_bit(layout.slotCount) && layout.slotCount >= 2 &&
-                    layout.slotCount <= kMaxSlots,
-                layout.slotCount, " slots: a ring has a power of two from 2 to ", kMaxSlots);
-  TUTTI_REQUIRE(layout.slotBytes >= kLineBytes && layout.slotBytes % kLineBytes == 0 &&
-                    layout.slotBytes <= kSlotLimit,
-                "slots of ", layout.slotBytes, " bytes: a multiple of ", kLineBytes, " up to ",
-                kSlotLimit, " is possible");
-}
 
 uint64_t blockBytes(const RingLayout& layout) {
   return roundUp(static_cast<uint64_t>(layout.channels) * (kCreditStride + ringBytes(layout)),
@@ -68,11 +58,12 @@ RingLayout chooseLayout(int size, int channels) {
                 " channels");
   RingLayout layout;
   layout.channels = channels;
-  layout.slotCount = size <= 16 ? 4 : 2;
   const uint64_t rings = static_cast<uint64_t>(std::max(size - 1, 1)) * channels;
-  const uint64_t fitting = kInboxBudget / (rings * layout.slotCount);
-  layout.slotBytes =
-      std::clamp(std::bit_floor(std::max<uint64_t>(fitting, 1)), kLeastSlot, kLargestSlot);
+  const auto fitting = [&](uint32_t slots) {
+    return std::bit_floor(std::max<uint64_t>(kInboxBudget / (rings * slots), 1));
+  };
+  layout.slotCount = fitting(4) >= kLeastOfFour ? 4 : 2;
+  layout.slotBytes = std::clamp(fitting(layout.slotCount), kLeastSlot, kLargestSlot);
   if (const size_t asked = base::env().slotBytes) layout.slotBytes = roundUp(asked, kLineBytes);
   requireLayout(layout);
   return layout;

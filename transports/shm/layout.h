@@ -7,12 +7,6 @@
 
 namespace tutti::transports::shm {
 
-inline constexpr int kMaxChannels = 64;
-inline constexpr uint32_t kMaxSlots = 1 << 16;
-
-/// Throws InvalidArgument naming what is impossible.
-void requireLayout(const RingLayout& layout);
-
 uint64_t blockBytes(const RingLayout& layout);
 /// Where the block of `peer` lies in the inbox of `owner`.
 uint64_t blockOffset(int owner, int peer, const RingLayout& layout);

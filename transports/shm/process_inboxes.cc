@@ -11,12 +11,17 @@
 namespace tutti::transports::shm {
 namespace {
 
+struct Entry {
+  std::weak_ptr<Segment> inbox;
+  int rank;
+};
+
 struct Inboxes {
   std::mutex mutex;
   uint64_t generation = 0;  // of the process that made the token
   ProcessToken token{};
   uint64_t lastNumber = 0;
-  std::map<uint64_t, std::weak_ptr<Segment>> byNumber;
+  std::map<uint64_t, Entry> byNumber;
 };
 
 Inboxes& inboxes() {
@@ -36,19 +41,20 @@ ProcessToken processToken() {
   return all.token;
 }
 
-uint64_t registerInbox(const std::shared_ptr<Segment>& inbox) {
+uint64_t registerInbox(const std::shared_ptr<Segment>& inbox, int rank) {
   Inboxes& all = inboxes();
   std::lock_guard lock(all.mutex);
-  std::erase_if(all.byNumber, [](const auto& entry) { return entry.second.expired(); });
-  all.byNumber.emplace(++all.lastNumber, inbox);
+  std::erase_if(all.byNumber, [](const auto& entry) { return entry.second.inbox.expired(); });
+  all.byNumber.emplace(++all.lastNumber, Entry{inbox, rank});
   return all.lastNumber;
 }
 
-std::shared_ptr<Segment> findInbox(uint64_t number) {
+std::shared_ptr<Segment> findInbox(uint64_t number, int rank) {
   Inboxes& all = inboxes();
   std::lock_guard lock(all.mutex);
   const auto it = all.byNumber.find(number);
-  return it == all.byNumber.end() ? nullptr : it->second.lock();
+  if (it == all.byNumber.end() || it->second.rank != rank) return nullptr;
+  return it->second.inbox.lock();
 }
 
 }  // namespace tutti::transports::shm

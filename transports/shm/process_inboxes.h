@@ -17,10 +17,11 @@ using ProcessToken = std::array<std::byte, 16>;
 /// Random, and another one in every process, forked ones included.
 ProcessToken processToken();
 
-/// Makes an inbox findable for as long as somebody owns it. Its number is never used again.
-uint64_t registerInbox(const std::shared_ptr<Segment>& inbox);
+/// Makes the inbox of a rank findable for as long as somebody owns it. Its number is never used
+/// again.
+uint64_t registerInbox(const std::shared_ptr<Segment>& inbox, int rank);
 
-/// Null when this process has no such inbox, or no longer.
-std::shared_ptr<Segment> findInbox(uint64_t number);
+/// Null when no rank of this number has such an inbox in this process, or no longer.
+std::shared_ptr<Segment> findInbox(uint64_t number, int rank);
 
 }  // namespace tutti::transports::shm

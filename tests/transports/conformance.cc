@@ -1,0 +1,272 @@
+#include "tests/transports/conformance.h"
+
+#include <cstring>
+
+#include <tutti/error.h>
+#include "src/base/check.h"
+
+namespace tutti::tests {
+
+using transports::Address;
+using transports::ReceiveRing;
+using transports::RingLayout;
+using transports::SendRing;
+
+void TransportTest::run(const Scenario& scenario) {
+  const auto problems = fabric_->run(scenario);
+  for (size_t r = 0; r < problems.size(); ++r)
+    EXPECT_EQ(problems[r], "") << "rank " << r << "\n" << fabric_->describe();
+}
+
+namespace {
+
+constexpr uint64_t kSeed = 7;
+
+// A stream from `from` to `to`, as the end at `rank` sees it.
+Stream streamBetween(int rank, int from, int to, int channel, uint64_t messages,
+                     std::function<uint32_t(uint64_t)> bytes) {
+  return {rank == from ? to : from, channel, messages, std::move(bytes),
+          kSeed + 1'000'000 * static_cast<uint64_t>(from) + 1000 * static_cast<uint64_t>(to) +
+              static_cast<uint64_t>(channel)};
+}
+
+// Everybody streams to everybody on all channels.
+Actors fullMesh(int rank, const Scenario& s, uint64_t messages) {
+  Actors actors;
+  for (int peer = 0; peer < s.size; ++peer)
+    for (int c = 0; peer != rank && c < s.layout.channels; ++c) {
+      const auto sizes = oddSizes(kSeed + static_cast<uint64_t>(c), s.layout.slotBytes);
+      actors.push_back(sender(streamBetween(rank, rank, peer, c, messages, sizes)));
+      actors.push_back(receiver(streamBetween(rank, peer, rank, c, messages, sizes)));
+    }
+  return actors;
+}
+
+TEST_P(TransportTest, HundredThousandMessagesOfOddSizesInOrder) {
+  Scenario s;
+  s.actors = [&](int rank) {
+    const auto stream = streamBetween(rank, 0, 1, 0, 100'000, oddSizes(kSeed, s.layout.slotBytes));
+    Actors actors;
+    actors.push_back(rank == 0 ? sender(stream) : receiver(stream));
+    return actors;
+  };
+  run(s);
+}
+
+TEST_P(TransportTest, BothDirectionsAtOnce) {
+  Scenario s;
+  s.actors = [&](int rank) { return fullMesh(rank, s, 5'000); };
+  run(s);
+}
+
+TEST_P(TransportTest, NothingButEmptyMessages) {
+  Scenario s;
+  s.actors = [&](int rank) {
+    const auto stream = streamBetween(rank, 1, 0, 0, 10'000, always(0));
+    Actors actors;
+    actors.push_back(rank == 1 ? sender(stream) : receiver(stream));
+    return actors;
+  };
+  run(s);
+}
+
+TEST_P(TransportTest, AMessageLargerThanAllSlotsGoesInPieces) {
+  for (const uint64_t bytes : {uint64_t{1} << 20, (uint64_t{1} << 20) + 13, uint64_t{4097}}) {
+    Scenario s;
+    s.layout.slotCount = 2;
+    s.actors = [&](int rank) {
+      Actors actors;
+      actors.push_back(rank == 0 ? fragmentSender(1, bytes, kSeed)
+                                 : fragmentReceiver(0, bytes, kSeed));
+      return actors;
+    };
+    run(s);
+  }
+}
+
+TEST_P(TransportTest, ManyChannelsAtOnce) {
+  Scenario s;
+  s.layout.channels = 16;
+  s.layout.slotBytes = 512;
+  s.actors = [&](int rank) { return fullMesh(rank, s, 500); };
+  run(s);
+}
+
+TEST_P(TransportTest, FullMeshOfEightRanks) {
+  Scenario s;
+  s.size = 8;
+  s.layout.channels = 2;
+  s.layout.slotBytes = 1024;
+  s.actors = [&](int rank) { return fullMesh(rank, s, 200); };
+  run(s);
+}
+
+TEST_P(TransportTest, SmallestSlots) {
+  Scenario s;
+  s.layout = {.channels = 1, .slotCount = 2, .slotBytes = 64};
+  s.actors = [&](int rank) { return fullMesh(rank, s, 2'000); };
+  run(s);
+}
+
+// Rank 1 takes some messages and vanishes: by SIGKILL, by the destruction of its endpoint, or by
+// the network's decision. Ranks 0 and 2 go on, and rank 0 stays stuck on the full ring, unharmed.
+TEST_P(TransportTest, APeerDiesAndTheOthersGoOn) {
+  constexpr uint64_t kTaken = 25;
+  Scenario s;
+  s.size = 3;
+  s.actors = [&](int rank) {
+    Actors actors;
+    if (rank == 1) {
+      actors.push_back(departure(0, 0, kTaken));
+      return actors;
+    }
+    // Credits of the last messages may be lost with the dead rank.
+    if (rank == 0) actors.push_back(flood(1, 0, s.layout.slotCount, kTaken + s.layout.slotCount));
+    const auto sizes = oddSizes(kSeed, s.layout.slotBytes);
+    actors.push_back(sender(streamBetween(rank, rank, 2 - rank, 0, 5'000, sizes)));
+    actors.push_back(receiver(streamBetween(rank, 2 - rank, rank, 0, 5'000, sizes)));
+    return actors;
+  };
+  run(s);
+}
+
+TEST_P(TransportTest, APeerThatNeverReadsStopsOnlyItsOwnRing) {
+  Scenario s;
+  s.layout.channels = 2;
+  s.actors = [&](int rank) {
+    Actors actors;
+    if (rank == 0) actors.push_back(flood(1, 1, s.layout.slotCount, s.layout.slotCount));
+    const auto stream = streamBetween(rank, 0, 1, 0, 5'000, oddSizes(kSeed, s.layout.slotBytes));
+    actors.push_back(rank == 0 ? sender(stream) : receiver(stream));
+    return actors;
+  };
+  run(s);
+}
+
+TEST_P(TransportTest, BackPressure) {
+  for (const uint32_t slots : {2u, 4u, 32u}) {
+    auto all = fabric_->endpoints(2, {.channels = 1, .slotCount = slots, .slotBytes = 64});
+    connectAll(all);
+    SendRing& send = all[0]->sendRing(1, 0);
+    ReceiveRing& receive = all[1]->receiveRing(0, 0);
+    const auto fill = [&] {
+      uint32_t sent = 0;
+      for (; send.ready() && sent <= slots; ++sent) send.publish(0, 0, 64);
+      fabric_->settle(all);
+      return sent;
+    };
+    EXPECT_EQ(fill(), slots);
+    EXPECT_EQ(fill(), 0u);
+    EXPECT_EQ(send.inFlight(), slots);
+    ASSERT_TRUE(receive.ready());
+    receive.release();
+    fabric_->settle(all);
+    EXPECT_EQ(fill(), 1u);
+    for (uint32_t i = 0; i < slots; ++i) {
+      ASSERT_TRUE(receive.ready()) << i << " of " << slots;
+      receive.release();
+    }
+    EXPECT_FALSE(receive.ready());
+    fabric_->settle(all);
+    EXPECT_EQ(send.inFlight(), 0u);
+    EXPECT_EQ(fill(), slots);
+  }
+}
+
+// ---- set-up
+
+ErrorCode codeOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorCode::Internal;
+}
+
+TEST_P(TransportTest, ADifferentLayoutIsRefused) {
+  const RingLayout ours{.channels = 2, .slotCount = 4, .slotBytes = 4096};
+  for (const RingLayout& theirs : {RingLayout{1, 4, 4096}, {2, 2, 4096}, {2, 4, 8192}}) {
+    auto a = fabric_->endpoints(2, ours);
+    auto b = fabric_->endpoints(2, theirs);
+    EXPECT_EQ(codeOf([&] { a[0]->connect(1, b[1]->address(0)); }), ErrorCode::Refused);
+    EXPECT_EQ(codeOf([&] { b[1]->connect(0, a[0]->address(1)); }), ErrorCode::Refused);
+    // The refusal does no harm.
+    a[0]->connect(1, a[1]->address(0));
+  }
+}
+
+TEST_P(TransportTest, AnAddressOfOrForSomebodyElseIsRefused) {
+  auto all = fabric_->endpoints(3, {});
+  EXPECT_EQ(codeOf([&] { all[0]->connect(1, all[2]->address(0)); }), ErrorCode::Refused);
+  EXPECT_EQ(codeOf([&] { all[0]->connect(1, all[1]->address(2)); }), ErrorCode::Refused);
+}
+
+TEST_P(TransportTest, ImpossiblePeersAreRefused) {
+  auto all = fabric_->endpoints(2, {});
+  for (const int peer : {-1, 0, 2, 1 << 30}) {
+    EXPECT_EQ(codeOf([&] { all[0]->address(peer); }), ErrorCode::InvalidArgument) << peer;
+    EXPECT_EQ(codeOf([&] { all[0]->connect(peer, {}); }), ErrorCode::InvalidArgument) << peer;
+  }
+  all[0]->connect(1, all[1]->address(0));
+  EXPECT_EQ(codeOf([&] { all[0]->connect(1, all[1]->address(0)); }), ErrorCode::InvalidUsage);
+  EXPECT_EQ(codeOf([&] { all[1]->sendRing(0, 0); }), ErrorCode::Internal);
+  EXPECT_EQ(codeOf([&] { all[0]->sendRing(1, 1); }), ErrorCode::Internal);
+  EXPECT_EQ(codeOf([&] { all[0]->receiveRing(1, -1); }), ErrorCode::Internal);
+  EXPECT_EQ(codeOf([&] { all[0]->receiveRing(5, 0); }), ErrorCode::Internal);
+}
+
+// One connection with a blob that was tampered with: it is refused, or it works.
+void expectRefusedOrUsable(Endpoint& endpoint, Address address, const std::string& what) {
+  try {
+    endpoint.connect(1, std::move(address));
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::Refused) << what << ": " << e.what();
+    return;
+  }
+  SendRing& ring = endpoint.sendRing(1, 0);
+  EXPECT_TRUE(ring.ready());
+  std::memset(ring.payload(endpoint.layout().slotBytes), 1, endpoint.layout().slotBytes);
+  ring.publish(0, 0, static_cast<uint32_t>(endpoint.layout().slotBytes));
+  EXPECT_FALSE(endpoint.receiveRing(1, 0).ready());
+}
+
+TEST_P(TransportTest, HostileAddressesAreRefused) {
+  const RingLayout layout{.channels = 1, .slotCount = 2, .slotBytes = 64};
+  auto all = fabric_->endpoints(2, layout);
+  const auto fresh = [&] { return all[1]->address(0); };
+  const size_t bytes = fresh().blob.size();
+  for (size_t n = 0; n < bytes; ++n) {  // cut off
+    Address address = fresh();
+    address.blob.resize(n);
+    EXPECT_EQ(codeOf([&] { all[0]->connect(1, std::move(address)); }), ErrorCode::Refused) << n;
+  }
+  Address longer = fresh();
+  longer.blob.push_back(std::byte{0});
+  EXPECT_EQ(codeOf([&] { all[0]->connect(1, std::move(longer)); }), ErrorCode::Refused);
+
+  std::cout << "seed " << kSeed << "\n";
+  for (uint64_t round = 0; round < 3'000; ++round) {
+    all = fabric_->endpoints(2, layout);
+    Address address = fresh();
+    const uint64_t dice = scramble(kSeed, round);
+    for (uint64_t change = 0; change <= dice % 3; ++change) {
+      const uint64_t more = scramble(dice, change);
+      address.blob[more % bytes] = std::byte(more >> 32);
+    }
+    if (dice % 7 == 0) address.descriptors.clear();
+    if (dice % 11 == 0) address.descriptors.resize(3);
+    expectRefusedOrUsable(*all[0], std::move(address), base::message("round ", round));
+  }
+  for (uint64_t round = 0; round < 2'000; ++round) {  // noise
+    Address address;
+    address.blob.resize(scramble(kSeed, round) % 200);
+    for (size_t i = 0; i < address.blob.size(); ++i)
+      address.blob[i] = std::byte(scramble(round, i));
+    EXPECT_EQ(codeOf([&] { all[0]->connect(1, std::move(address)); }), ErrorCode::Refused);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::tests

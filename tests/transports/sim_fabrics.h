@@ -1,0 +1,16 @@
+#pragma once
+
+#include "tests/transports/fabric.h"
+#include "transports/sim/network.h"
+
+namespace tutti::tests {
+
+std::unique_ptr<Fabric> simVirtual();  ///< one thread, virtual time, an unreliable wire
+std::unique_ptr<Fabric> simThreads();  ///< threads, real time, an unreliable wire
+std::unique_ptr<Fabric> simWrapped();  ///< as simVirtual, with numbers that wrap around soon
+
+/// Drives all ranks of a network on virtual time from this thread.
+std::vector<std::string> driveVirtual(transports::sim::Network& network, const Scenario& scenario,
+                                      std::vector<std::unique_ptr<Endpoint>>& endpoints);
+
+}  // namespace tutti::tests

@@ -1,0 +1,37 @@
+#pragma once
+
+// Checking and naming a RingLayout, the same for every transport.
+
+#include <bit>
+#include <string>
+
+#include "src/base/check.h"
+#include "transports/connection.h"
+
+namespace tutti::transports {
+
+inline constexpr int kMaxChannels = 64;
+inline constexpr uint32_t kMaxSlots = 1 << 16;
+/// SlotHeader::bytes has 32 bits.
+inline constexpr size_t kMaxSlotBytes = size_t{1} << 30;
+
+/// Throws InvalidArgument naming what is impossible.
+inline void requireLayout(const RingLayout& layout) {
+  TUTTI_REQUIRE(layout.channels >= 1 && layout.channels <= kMaxChannels, "rings for ",
+                layout.channels, " channels: 1 to ", kMaxChannels, " are possible");
+  TUTTI_REQUIRE(std::has_single_bit(layout.slotCount) && layout.slotCount >= 2 &&
+                    layout.slotCount <= kMaxSlots,
+                layout.slotCount, " slots: a ring has a power of two from 2 to ", kMaxSlots);
+  TUTTI_REQUIRE(layout.slotBytes >= kLineBytes && layout.slotBytes % kLineBytes == 0 &&
+                    layout.slotBytes <= kMaxSlotBytes,
+                "slots of ", layout.slotBytes, " bytes: a multiple of ", kLineBytes, " up to ",
+                kMaxSlotBytes, " is possible");
+}
+
+/// "4 slots of 65536 bytes in 1 channels"
+inline std::string describe(const RingLayout& layout) {
+  return base::message(layout.slotCount, " slots of ", layout.slotBytes, " bytes in ",
+                       layout.channels, " channels");
+}
+
+}  // namespace tutti::transports

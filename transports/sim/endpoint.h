@@ -1,0 +1,14 @@
+#pragma once
+
+// One rank's end of a simulated network. Its rings are made on first use.
+
+#include <memory>
+
+#include "transports/connection.h"
+#include "transports/sim/network.h"
+
+namespace tutti::transports::sim {
+
+std::unique_ptr<Endpoint> makeSimEndpoint(std::shared_ptr<Network> network, int rank);
+
+}  // namespace tutti::transports::sim

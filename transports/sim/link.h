@@ -1,0 +1,94 @@
+#pragma once
+
+// One ring over the simulated wire: the sender's slots and credit word, the receiver's, and the
+// state of the protocol that makes the second a copy of the first although packets are lost,
+// doubled and reordered. Pure bookkeeping: the network calls it, and sends what it says.
+//
+// Messages are numbered as in the rings. The sender's slots are the store for retransmission: a
+// slot is not overwritten before its credit has come back, which implies that it has arrived. The
+// receiver's free slots are the reorder buffer: a message that comes early is put into its slot
+// and published when those before it have come. Credits are one growing number, told again until
+// it is confirmed.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transports/connection.h"
+#include "transports/sim/trace.h"
+
+namespace tutti::transports::sim {
+
+struct Link;
+
+/// What travels. Data and CreditAck go from the ring's sender to its receiver, the others back.
+struct Packet {
+  Link* link = nullptr;
+  PacketKind kind = PacketKind::Data;
+  uint32_t number = 0;  ///< of the message; messages delivered; messages taken
+  uint32_t callHash = 0, operation = 0, bytes = 0;
+  std::shared_ptr<const std::vector<std::byte>> payload;  ///< doubled packets share it
+
+  bool forward() const { return kind == PacketKind::Data || kind == PacketKind::CreditAck; }
+  int source() const;
+  int target() const;
+};
+
+/// Retransmission of one thing until it is confirmed. At most one event is queued for it.
+struct Timer {
+  bool queued = false;
+  int64_t dueNs = 0;
+  int doublings = 0;
+};
+
+struct Link {
+  Link(int from, int to, int channel, const RingLayout& layout, uint32_t firstNumber);
+
+  // Sender's side.
+  /// The next message that was published and not yet sent, as a packet; false when none.
+  bool takePublished(Packet& packet);
+  /// A message that was sent before and is not confirmed.
+  Packet again(uint32_t message);
+  bool allConfirmed() const { return confirmed == sent; }
+  /// True when it was news.
+  bool onAck(uint32_t messages);
+  bool onCredit(uint32_t messages);
+
+  // Receiver's side.
+  /// True when the receiver has given back slots of which the sender was not told.
+  bool takeCredit(uint32_t& messages);
+  void onData(const Packet& packet);
+  bool onCreditAck(uint32_t messages);
+  bool creditConfirmed() const { return creditHeard == creditTold; }
+
+  const int from, to, channel;
+  const RingLayout layout;
+  RingMemory senderMemory, receiverMemory;
+
+  // Messages sent at least once, and those of them known to have arrived.
+  uint32_t sent, confirmed;
+  // Messages published to the receiver.
+  uint32_t delivered;
+  // Credit that the sender was told, and that it has confirmed.
+  uint32_t creditTold, creditHeard;
+  Timer dataTimer, creditTimer;
+  // Per direction (0 forward): arrival of the last packet in order, and when the wire is free.
+  int64_t lastArrivalNs[2] = {0, 0}, wireFreeNs[2] = {0, 0};
+  bool dead = false;
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  using Slots = std::unique_ptr<std::byte, Free>;
+  static Slots makeSlots(const RingLayout& layout, uint32_t firstNumber);
+  SlotHeader* slot(const RingMemory& memory, uint32_t message) const;
+
+  Slots senderSlots_, receiverSlots_;
+  alignas(2 * kLineBytes) std::atomic<uint32_t> senderCredit_;
+  alignas(2 * kLineBytes) std::atomic<uint32_t> receiverCredit_;
+  std::vector<bool> early_;  // by slot: arrived, not yet published
+};
+
+}  // namespace tutti::transports::sim

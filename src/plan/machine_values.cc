@@ -183,7 +183,9 @@ void Machine::judgeChunk(int rank, uint32_t chunk, int round) {
     if (place.value != first)
       wrong("but rank 0 has added in the order " + expressions_.print(first));
   }
-  measured_.canonicalOrder &= expressions_.isCanonical(place.value);
+  const bool canonical = expressions_.isCanonical(place.value);
+  if (spec_.canonicalOrder && !canonical) wrong("not in the canonical order");
+  measured_.canonicalOrder &= canonical;
   if (measured_.expression.empty()) measured_.expression = expressions_.print(place.value);
 }
 

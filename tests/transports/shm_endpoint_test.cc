@@ -4,9 +4,14 @@
 #include "transports/shm/endpoint.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include <tutti/error.h>
@@ -82,6 +87,63 @@ TEST(ShmEndpoint, AwaitedWordsOfDifferentRingsShareNoLine) {
   EXPECT_EQ(std::adjacent_find(lines.begin(), lines.end(),
                                [](auto a, auto b) { return b - a < kLineBytes; }),
             lines.end());
+}
+
+TEST(ShmLayout, TheEnvironmentOverridesTheSlot) {
+  // The environment is read once a process, so a fresh one has to look.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto slotBytes = [](const char* text) {
+    ::setenv("TUTTI_SLOT_BYTES", text, 1);
+    std::exit(chooseLayout(8, 1).slotBytes == 1024 ? 0 : 1);
+  };
+  EXPECT_EXIT(slotBytes("1000"), ::testing::ExitedWithCode(0), "");
+  const auto refused = [](const char* text) {
+    ::setenv("TUTTI_SLOT_BYTES", text, 1);
+    try {
+      chooseLayout(8, 1);
+    } catch (const Error& e) {
+      std::exit(e.code() == ErrorCode::InvalidArgument ? 0 : 1);
+    }
+    std::exit(2);
+  };
+  EXPECT_EXIT(refused("99999999999"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(refused("much"), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(ShmEndpoint, WithoutDescriptorsTheErrorNamesTheInbox) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = base::FileDescriptor(::dup(0)).get();  // the lowest free number
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string text;
+  try {
+    makeShmEndpoint(3, 4, {});
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::OutOfMemory);
+    text = e.what();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  for (const char* part : {"inbox of rank 3 of 4", "TUTTI_SLOT_BYTES", "ulimit -n", "bytes"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+}
+
+// 63 peers in other processes, and 64 descriptors: only our own inbox keeps one.
+TEST(ShmEndpoint, ConnectionsKeepNoDescriptors) {
+  const RingLayout layout{.channels = 1, .slotCount = 2, .slotBytes = 64};
+  auto all = connectedEndpoints(8, layout);
+  const auto open = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = open();
+  auto ours = makeShmEndpoint(0, 8, layout);
+  EXPECT_EQ(open(), before + 1);
+  for (int peer = 1; peer < 8; ++peer) {
+    Address address = all[static_cast<size_t>(peer)]->address(0);
+    address.blob[44] ^= std::byte{1};  // of the process's token: as if it were another process
+    ours->connect(peer, std::move(address));
+  }
+  EXPECT_EQ(open(), before + 1);
 }
 
 TEST(ShmEndpoint, OneRankNeedsNoMemory) {

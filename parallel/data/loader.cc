@@ -13,8 +13,8 @@ namespace tutti::parallel {
 
 namespace {
 
-/// Tokens [start, start + context] as inputs and, shifted by one, labels. What lies beyond the end of
-/// the text becomes input 0 and label -1.
+/// Tokens [start, start + context] as inputs and, shifted by one, labels. What lies beyond the end
+/// of the text becomes input 0 and label -1.
 void copyWindow(const std::vector<uint8_t>& tokens, int64_t start, int64_t context, int32_t* ids,
                 int32_t* labels) {
   const int64_t size = static_cast<int64_t>(tokens.size());
@@ -50,11 +50,7 @@ TokenData readBytes(const std::string& path, int64_t context) {
 
 Loader::Loader(const std::vector<uint8_t>& tokens, int64_t context, int64_t globalBatch,
                uint64_t seed)
-    : tokens_(tokens),
-      context_(context),
-      globalBatch_(globalBatch),
-      seed_(seed),
-      windows_(0) {
+    : tokens_(tokens), context_(context), globalBatch_(globalBatch), seed_(seed), windows_(0) {
   require(context > 0 && globalBatch > 0, "a batch of ", globalBatch, " sequences of ", context,
           " tokens");
   const int64_t size = static_cast<int64_t>(tokens.size());
@@ -66,10 +62,12 @@ Loader::Loader(const std::vector<uint8_t>& tokens, int64_t context, int64_t glob
 int64_t Loader::sampleStart(int64_t number) const {
   const int64_t epoch = number / windows_;
   const std::string name = "epoch " + std::to_string(epoch);
-  const uint64_t window = Permutation(seed_, name, static_cast<uint64_t>(windows_))[static_cast<uint64_t>(number % windows_)];
+  const uint64_t window = Permutation(
+      seed_, name, static_cast<uint64_t>(windows_))[static_cast<uint64_t>(number % windows_)];
   const int64_t slack = static_cast<int64_t>(tokens_.size()) - windows_ * context_;
-  const uint64_t offset = Random(seed_, "offset").below(
-      static_cast<uint64_t>(epoch), static_cast<uint64_t>(std::min(context_, slack)));
+  const uint64_t offset =
+      Random(seed_, "offset")
+          .below(static_cast<uint64_t>(epoch), static_cast<uint64_t>(std::min(context_, slack)));
   return static_cast<int64_t>(window) * context_ + static_cast<int64_t>(offset);
 }
 

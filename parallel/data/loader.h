@@ -59,7 +59,8 @@ class Loader {
 /// labels are -1.
 class Windows {
  public:
-  Windows(const std::vector<uint8_t>& tokens, int64_t context) : tokens_(tokens), context_(context) {}
+  Windows(const std::vector<uint8_t>& tokens, int64_t context)
+      : tokens_(tokens), context_(context) {}
   int64_t count() const;
   int64_t countedTokens() const { return static_cast<int64_t>(tokens_.size()) - 1; }
   /// Windows [begin, begin + sequences), fewer at the end.

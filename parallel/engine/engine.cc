@@ -8,7 +8,8 @@ int reductionGroupsFor(int ranks, bool deterministic) {
   require(ranks > 0, "a mesh of ", ranks, " ranks");
   require(!deterministic || std::has_single_bit(static_cast<unsigned>(ranks)),
           "deterministic mode adds gradients in a balanced tree, which needs 1, 2, 4, 8, ... "
-          "data-parallel ranks, not ", ranks);
+          "data-parallel ranks, not ",
+          ranks);
   return (4 + ranks - 1) / ranks * ranks;
 }
 
@@ -23,8 +24,8 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOp
   const int ranks = mesh.extent(Axis::Data);
   const int chosen = reductionGroupsFor(ranks, options.policy.deterministic);
   if (groups_ == 0) groups_ = chosen;
-  require(groups_ > 0 && groups_ % ranks == 0, groups_,
-          " micro-batches do not divide evenly over ", ranks, " ranks");
+  require(groups_ > 0 && groups_ % ranks == 0, groups_, " micro-batches do not divide evenly over ",
+          ranks, " ranks");
   require(!options.policy.deterministic || std::has_single_bit(static_cast<unsigned>(groups_)),
           "deterministic mode needs a power of two of micro-batches, not ", groups_);
   model.declare(store_);
@@ -40,9 +41,8 @@ double Engine::gradients(Loader& loader, int64_t step) {
     const Batch batch = loader.next(step, {first + m, groups_});
     saved_.microBatch = m;
     const Tensor logits = model_.forward(context_, batch.tokenIds, saved_);
-    store_.addLoss(kernels_.crossEntropy(
-                       {.logits = logits, .labels = batch.labels, .scale = perToken}),
-                   m);
+    store_.addLoss(
+        kernels_.crossEntropy({.logits = logits, .labels = batch.labels, .scale = perToken}), m);
     model_.backward(context_, logits, saved_);
     ensure(saved_.empty(), "a micro-batch left ", saved_.untilBackward.usedBytes(), " and ",
            saved_.untilWeights.usedBytes(), " bytes behind");

@@ -1,8 +1,8 @@
 #pragma once
 
 // Engine: one rank's training loop over a model. A step is one gradient round: the global batch is
-// cut into `reductionGroups` micro-batches, consecutive ones on each data-parallel rank, so that the
-// shape of the computation does not depend on the number of ranks.
+// cut into `reductionGroups` micro-batches, consecutive ones on each data-parallel rank, so that
+// the shape of the computation does not depend on the number of ranks.
 
 #include <memory>
 
@@ -14,8 +14,9 @@ namespace tutti::parallel {
 struct EngineOptions {
   ShardPolicy policy;
   DType type = DType::Float32;
-  int reductionGroups = 0;  ///< micro-batches of the global batch; 0: chosen by reductionGroupsFor()
-  double clipNorm = 1;      ///< 0: no clipping
+  int reductionGroups =
+      0;                ///< micro-batches of the global batch; 0: chosen by reductionGroupsFor()
+  double clipNorm = 1;  ///< 0: no clipping
   uint64_t seed = 1;
 };
 

@@ -49,12 +49,12 @@ std::string generate(Engine& engine, const GenerateOptions& options) {
     ids.assign(seen, 0);
     std::transform(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), ids.begin(),
                    [](char c) { return static_cast<unsigned char>(c); });
-    const Tensor logits = engine.logits(
-        Tensor(ids.data(), DType::Int32, {1, static_cast<int64_t>(seen)}));
+    const Tensor logits =
+        engine.logits(Tensor(ids.data(), DType::Int32, {1, static_cast<int64_t>(seen)}));
     const int64_t vocabulary = logits.shape[2];
     const float* last = logits.as<float>() + (static_cast<int64_t>(seen) - 1) * vocabulary;
-    text += static_cast<char>(sample(last, vocabulary, options.temperature,
-                                     random.uniform(static_cast<uint64_t>(i))));
+    text += static_cast<char>(
+        sample(last, vocabulary, options.temperature, random.uniform(static_cast<uint64_t>(i))));
   }
   engine.saved().reset();
   return text.substr(prompt.size());

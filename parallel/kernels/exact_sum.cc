@@ -16,7 +16,8 @@ constexpr int kLimbBits = 32;
 constexpr int kMaxUnsettled = 1 << 28;
 
 /// Sums of squared float32 mantissas, one bin for each exponent. A square is below 2^48, so a bin
-/// takes 2^15 of them with room to add four. Four tables, used in turn, keep one addition from waiting for the last.
+/// takes 2^15 of them with room to add four. Four tables, used in turn, keep one addition from
+/// waiting for the last.
 struct Bins {
   static constexpr size_t kTables = 4;
   static constexpr size_t kCapacity = size_t{1} << 15;

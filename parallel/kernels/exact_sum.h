@@ -1,7 +1,7 @@
 #pragma once
 
-// ExactSum: a sum of squares without rounding, so that a gradient's norm does not depend on the order
-// of its elements, on how they are split over ranks, or on who adds first.
+// ExactSum: a sum of squares without rounding, so that a gradient's norm does not depend on the
+// order of its elements, on how they are split over ranks, or on who adds first.
 //
 // It is one wide fixed-point number: 64-bit limbs that carry 32 bits of value each, from 2^-2144
 // up, kept with room for delayed carries. Limbs of several ranks may be added as 64-bit integers

@@ -27,10 +27,10 @@ struct GemmArgs {
 };
 
 struct LayerNormArgs {
-  Tensor x;               ///< [rows, width]
-  Tensor weight, bias;    ///< [width]
-  Tensor y;               ///< [rows, width]
-  Tensor mean, rstd;      ///< [rows], written by forward, read by backward
+  Tensor x;             ///< [rows, width]
+  Tensor weight, bias;  ///< [width]
+  Tensor y;             ///< [rows, width]
+  Tensor mean, rstd;    ///< [rows], written by forward, read by backward
   double epsilon = 1e-5;
 };
 struct LayerNormBackwardArgs {
@@ -47,9 +47,9 @@ struct LayerNormWeightArgs {
 /// Causal self-attention. Heads split the width evenly; scores are scaled by 1 / sqrt(head width).
 /// The scores are never kept: backward computes them again from the row's log-sum-exp.
 struct AttentionArgs {
-  Tensor qkv;             ///< [batch, context, 3 width]: queries, keys, values
-  Tensor out;             ///< [batch, context, width]
-  Tensor logSumExp;       ///< [batch, heads, context]
+  Tensor qkv;        ///< [batch, context, 3 width]: queries, keys, values
+  Tensor out;        ///< [batch, context, width]
+  Tensor logSumExp;  ///< [batch, heads, context]
   int64_t heads = 1;
 };
 struct AttentionBackwardArgs {
@@ -60,10 +60,10 @@ struct AttentionBackwardArgs {
 
 /// x[b, t] = tokens[tokenIds[b, t]] + positions[t].
 struct EmbeddingArgs {
-  Tensor tokenIds;  ///< int32 [batch, context]
-  Tensor tokens;    ///< [vocabulary, width]
-  Tensor positions; ///< [at least context, width]
-  Tensor x;         ///< [batch, context, width]
+  Tensor tokenIds;   ///< int32 [batch, context]
+  Tensor tokens;     ///< [vocabulary, width]
+  Tensor positions;  ///< [at least context, width]
+  Tensor x;          ///< [batch, context, width]
 };
 struct EmbeddingWeightArgs {
   Tensor tokenIds, dx;
@@ -72,8 +72,8 @@ struct EmbeddingWeightArgs {
 };
 
 struct CrossEntropyArgs {
-  Tensor logits;   ///< [rows, vocabulary]; replaced by the gradient when `gradient` is true
-  Tensor labels;   ///< int32 [rows]; -1: this row does not count
+  Tensor logits;     ///< [rows, vocabulary]; replaced by the gradient when `gradient` is true
+  Tensor labels;     ///< int32 [rows]; -1: this row does not count
   double scale = 1;  ///< of the gradient: one over the global number of counted rows
   bool gradient = true;
 };

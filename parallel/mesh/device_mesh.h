@@ -1,9 +1,9 @@
 #pragma once
 
 // DeviceMesh: the ranks of a job arranged along named axes, and the communicators along them. The
-// product of the extents is the number of ranks; Tensor is the innermost axis, so that its ranks are
-// nearest neighbours. Data is the one axis that may be longer than 1 so far; any other is refused
-// by name.
+// product of the extents is the number of ranks; Tensor is the innermost axis, so that its ranks
+// are nearest neighbours. Data is the one axis that may be longer than 1 so far; any other is
+// refused by name.
 
 #include <array>
 #include <optional>

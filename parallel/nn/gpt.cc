@@ -51,8 +51,8 @@ Tensor Gpt::forward(ParallelContext& context, const Tensor& tokenIds, Saved& sav
   saved.openUnit(0);
   store.acquire(0, Phase::Forward);
   const Tensor tokens = store.weight(tokens_);
-  Tensor x = saved.untilWeights.allocate(
-      tokens.type, {tokenIds.shape[0], tokenIds.shape[1], options_.width});
+  Tensor x = saved.untilWeights.allocate(tokens.type,
+                                         {tokenIds.shape[0], tokenIds.shape[1], options_.width});
   context.kernels.embedding({tokenIds, tokens, store.weight(positions_), x});
   saved.push(tokenIds);
   for (UnitId unit = 1; const auto& block : blocks_) {

@@ -3,7 +3,8 @@
 // Gpt: a byte- or token-level GPT-2-style language model. Learned positions, pre-norm blocks, a
 // final LayerNorm, and an output map that is the token embedding itself (tied).
 //
-// Units, for the ParameterStore: 0 the embeddings, 1 to layers the blocks, layers + 1 the final norm.
+// Units, for the ParameterStore: 0 the embeddings, 1 to layers the blocks, layers + 1 the final
+// norm.
 
 #include <memory>
 #include <vector>

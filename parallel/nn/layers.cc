@@ -26,10 +26,8 @@ void Linear::declare(ParameterStore& store) {
 
 Tensor Linear::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor y = saved.untilWeights.allocate(x.type, withLast(x.shape, weight_.global[0]));
-  context.kernels.gemm({.a = x.matrix(),
-                        .b = context.store.weight(weight_),
-                        .c = y.matrix(),
-                        .transposeB = true});
+  context.kernels.gemm(
+      {.a = x.matrix(), .b = context.store.weight(weight_), .c = y.matrix(), .transposeB = true});
   context.kernels.addBias(context.store.weight(bias_), y);
   saved.push(x);
   return y;
@@ -38,8 +36,7 @@ Tensor Linear::forward(ParallelContext& context, const Tensor& x, Saved& saved) 
 Tensor Linear::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
   const Tensor x = saved.pop();
   const Tensor dx = saved.untilWeights.allocate(x.type, x.shape);
-  context.kernels.gemm(
-      {.a = dy.matrix(), .b = context.store.weight(weight_), .c = dx.matrix()});
+  context.kernels.gemm({.a = dy.matrix(), .b = context.store.weight(weight_), .c = dx.matrix()});
   saved.work.push_back({[this, x, dy](ParallelContext& c, int microBatch) {
     const GradientSlot weight = c.store.gradient(weight_, microBatch);
     c.kernels.gemm({.a = dy.matrix(),
@@ -54,10 +51,7 @@ Tensor Linear::backward(ParallelContext& context, const Tensor& dy, Saved& saved
 }
 
 LayerNorm::LayerNorm(const LayerNormOptions& o)
-    : weight_{.name = o.name + ".weight",
-              .global = {o.width},
-              .init = {Init::One},
-              .unit = o.unit},
+    : weight_{.name = o.name + ".weight", .global = {o.width}, .init = {Init::One}, .unit = o.unit},
       bias_{.name = o.name + ".bias", .global = {o.width}, .unit = o.unit} {}
 
 void LayerNorm::declare(ParameterStore& store) {

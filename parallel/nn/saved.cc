@@ -23,7 +23,9 @@ Tensor Saved::closeUnit(ParallelContext& context, const Tensor& dx) {
   untilBackward.rewind(span.backward);
   if (deferWeights) return dx;
   drain(context);
-  return dx.data == nullptr ? dx : untilWeights.retain(span.weights, dx);
+  if (dx.data != nullptr) return untilWeights.retain(span.weights, dx);
+  untilWeights.rewind(span.weights);
+  return dx;
 }
 
 void Saved::drain(ParallelContext& context) {

@@ -27,15 +27,16 @@ class Saved {
   Arena untilBackward{"until-backward"};
   Arena untilWeights{"until-weights"};
   std::vector<WeightWork> work;
-  int microBatch = 0;         ///< index on this rank, within the gradient round
-  bool deferWeights = false;  ///< keep the work until drain(); otherwise each unit's runs at its end
+  int microBatch = 0;  ///< index on this rank, within the gradient round
+  bool deferWeights =
+      false;  ///< keep the work until drain(); otherwise each unit's runs at its end
 
   void push(const Tensor& tensor) { stack_.push_back(tensor); }
   Tensor pop();
 
-  /// Opens a unit's span in forward. closeUnit() ends it in backward: unless weights are deferred it
-  /// runs the unit's work, tells the store, and gives back all that the unit allocated in forward
-  /// and backward except `dx`, whose new place it returns.
+  /// Opens a unit's span in forward. closeUnit() ends it in backward: unless weights are deferred
+  /// it runs the unit's work, tells the store, and gives back all that the unit allocated in
+  /// forward and backward except `dx`, whose new place it returns.
   void openUnit(UnitId unit);
   Tensor closeUnit(ParallelContext& context, const Tensor& dx);
 

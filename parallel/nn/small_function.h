@@ -1,7 +1,7 @@
 #pragma once
 
-// SmallFunction: a callable kept in place, so that deferring work allocates nothing. What it captures
-// must be trivially copyable and fit: tensors are views, so they are.
+// SmallFunction: a callable kept in place, so that deferring work allocates nothing. What it
+// captures must be trivially copyable and fit: tensors are views, so they are.
 
 #include <cstddef>
 #include <new>
@@ -17,8 +17,8 @@ template <class Result, class... Args, size_t kBytes>
 class SmallFunction<Result(Args...), kBytes> {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, SmallFunction>)
-  SmallFunction(F&& function) {  // implicit, as for std::function
+  requires(!std::is_same_v<std::remove_cvref_t<F>, SmallFunction>)
+      SmallFunction(F&& function) {  // implicit, as for std::function
     using Stored = std::remove_cvref_t<F>;
     static_assert(std::is_trivially_copyable_v<Stored> && sizeof(Stored) <= kBytes);
     ::new (static_cast<void*>(bytes_)) Stored(std::forward<F>(function));

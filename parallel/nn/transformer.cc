@@ -38,8 +38,7 @@ void Attention::declare(ParameterStore& store) {
 Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor qkv = qkv_.forward(context, x, saved);
   const Tensor out = saved.untilWeights.allocate(x.type, x.shape);
-  const Tensor logSumExp =
-      saved.untilBackward.allocate(x.type, {x.shape[0], heads_, x.shape[1]});
+  const Tensor logSumExp = saved.untilBackward.allocate(x.type, {x.shape[0], heads_, x.shape[1]});
   context.kernels.attention({qkv, out, logSumExp, heads_}, context.scratch);
   saved.push(qkv);
   saved.push(out);
@@ -78,8 +77,7 @@ Tensor Block::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
 }
 
 Tensor Block::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor dMiddle =
-      beforeMlp_.backward(context, mlp_.backward(context, dy, saved), dy, saved);
+  const Tensor dMiddle = beforeMlp_.backward(context, mlp_.backward(context, dy, saved), dy, saved);
   return beforeAttention_.backward(context, attention_.backward(context, dMiddle, saved), dMiddle,
                                    saved);
 }

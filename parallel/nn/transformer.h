@@ -29,8 +29,8 @@ class Mlp final : public Module {
   Linear up_, down_;
 };
 
-/// Causal multi-head self-attention over x [batch, context, width]; queries, keys and values are one
-/// linear map.
+/// Causal multi-head self-attention over x [batch, context, width]; queries, keys and values are
+/// one linear map.
 class Attention final : public Module {
  public:
   explicit Attention(const BlockOptions& options);

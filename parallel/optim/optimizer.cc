@@ -69,7 +69,8 @@ std::unique_ptr<Optimizer> makeSgd(const SgdOptions& options) {
 }
 
 double CosineSchedule::at(int64_t step) const {
-  if (step <= warmupSteps) return peak * static_cast<double>(step) / static_cast<double>(warmupSteps);
+  if (step <= warmupSteps)
+    return peak * static_cast<double>(step) / static_cast<double>(warmupSteps);
   const double length = static_cast<double>(std::max<int64_t>(1, totalSteps - warmupSteps));
   const double progress = std::min(1.0, static_cast<double>(step - warmupSteps) / length);
   const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * progress));

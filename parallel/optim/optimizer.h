@@ -14,7 +14,7 @@ namespace tutti::parallel {
 /// What one update sees. All tensors have the same shape and type.
 struct UpdateArgs {
   Tensor weight, gradient;
-  std::span<Tensor> state;  ///< stateCount() tensors, zero before the first update
+  std::span<Tensor> state;   ///< stateCount() tensors, zero before the first update
   double gradientScale = 1;  ///< from clipping; the update applies it
   bool decay = true;         ///< weight decay applies: matrices yes, biases and norms no
 };
@@ -38,8 +38,8 @@ struct SgdOptions {
 };
 std::unique_ptr<Optimizer> makeSgd(const SgdOptions& options);
 
-/// Linear warm-up to `peak` over `warmupSteps`, then half a cosine down to `peak * finalFraction` at
-/// `totalSteps`. Steps count from 1.
+/// Linear warm-up to `peak` over `warmupSteps`, then half a cosine down to `peak * finalFraction`
+/// at `totalSteps`. Steps count from 1.
 struct CosineSchedule {
   double peak = 1e-3;
   int64_t warmupSteps = 0;

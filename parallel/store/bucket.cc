@@ -14,7 +14,8 @@ void fill(const Parameter& parameter, uint64_t seed, T* values) {
       case Init::Zero: values[i] = 0; break;
       case Init::One: values[i] = 1; break;
       case Init::Normal:
-        values[i] = static_cast<T>(parameter.init.deviation * random.normal(static_cast<uint64_t>(i)));
+        values[i] =
+            static_cast<T>(parameter.init.deviation * random.normal(static_cast<uint64_t>(i)));
         break;
     }
   }
@@ -26,8 +27,7 @@ void fillInitial(const Parameter& parameter, uint64_t seed, const Tensor& weight
   switch (weight.type) {
     case DType::Float32: return fill(parameter, seed, weight.as<float>());
     case DType::Float64: return fill(parameter, seed, weight.as<double>());
-    default:
-      fail(ErrorCode::Unsupported, parameter.name, " cannot be ", toString(weight.type));
+    default: fail(ErrorCode::Unsupported, parameter.name, " cannot be ", toString(weight.type));
   }
 }
 

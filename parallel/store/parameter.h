@@ -1,7 +1,7 @@
 #pragma once
 
-// Parameter: what a module declares about one of its weights. It holds no memory: the ParameterStore
-// decides where the values live, so that the same module runs under every sharding.
+// Parameter: what a module declares about one of its weights. It holds no memory: the
+// ParameterStore decides where the values live, so that the same module runs under every sharding.
 
 #include <cstdint>
 #include <string>

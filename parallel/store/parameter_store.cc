@@ -12,8 +12,8 @@ struct ParameterStore::Entry {
   Tensor weight;
   std::vector<Tensor> state;
   int bucket = -1;
-  int64_t offset = 0;   // elements into the bucket
-  int written = -1;     // last micro-batch whose contribution began
+  int64_t offset = 0;  // elements into the bucket
+  int written = -1;    // last micro-batch whose contribution began
 };
 
 struct ParameterStore::UnitRange {
@@ -30,7 +30,8 @@ ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPo
       type_(type),
       state_(std::make_unique<Arena>("parameter")) {
   if (policy.optimizer || policy.gradients || policy.parameters)
-    fail(ErrorCode::Unsupported, "the parameter store replicates everything so far: optimizer, "
+    fail(ErrorCode::Unsupported,
+         "the parameter store replicates everything so far: optimizer, "
          "gradients and parameters cannot be sharded");
 }
 
@@ -59,7 +60,8 @@ void ParameterStore::initialize(uint64_t seed) {
   entries_.resize(parameters_.size());
   units_.resize(static_cast<size_t>(parameters_.back()->unit) + 1);
   planBuckets();
-  for (Bucket& bucket : buckets_) bucket.memory = mesh_.allocate(policy_.replicate, bucketBytes(bucket));
+  for (Bucket& bucket : buckets_)
+    bucket.memory = mesh_.allocate(policy_.replicate, bucketBytes(bucket));
   for (const Parameter* parameter : parameters_) {
     entry(*parameter).weight = state_->allocate(type_, parameter->global);
     fillInitial(*parameter, seed, entry(*parameter).weight);
@@ -157,9 +159,9 @@ void ParameterStore::weightsDone(UnitId unit, int microBatch) {
   if (policy_.deterministic) {
     const TreePlace place = treePlace(microBatch);
     for (int level = place.level; level > place.level - place.merges; --level)
-      kernels_.add(bucket.levels[static_cast<size_t>(level)].rows(range.begin, range.end - range.begin),
-                   bucket.levels[static_cast<size_t>(level) - 1].rows(range.begin,
-                                                                     range.end - range.begin));
+      kernels_.add(
+          bucket.levels[static_cast<size_t>(level)].rows(range.begin, range.end - range.begin),
+          bucket.levels[static_cast<size_t>(level) - 1].rows(range.begin, range.end - range.begin));
   }
   if (range.done == microBatches_ && ++bucket.unitsDone == bucket.units) startAllReduce(bucket);
 }
@@ -174,11 +176,9 @@ void ParameterStore::startAllReduce(Bucket& bucket) {
       if (&other != &bucket && other.reduced.query()) ++counters_.finishedEarly;
   }
   void* data = bucket.memory.data();
-  group->allReduce({.send = data,
-                    .recv = data,
-                    .count = static_cast<size_t>(bucket.elements),
-                    .type = type_},
-                   stream_);
+  group->allReduce(
+      {.send = data, .recv = data, .count = static_cast<size_t>(bucket.elements), .type = type_},
+      stream_);
   bucket.reduced.record(stream_);
   ++counters_.allReduces;
   counters_.allReduceBytes += bucketBytes(bucket);

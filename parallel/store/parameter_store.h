@@ -1,13 +1,13 @@
 #pragma once
 
 // ParameterStore: owns weights, gradients and optimizer state, decides where each lives, and issues
-// every collective about them. This is its data-parallel (DDP) preset: everything is replicated, and
-// gradients are added over the data axis.
+// every collective about them. This is its data-parallel (DDP) preset: everything is replicated,
+// and gradients are added over the data axis.
 //
 // Units go into buckets in the reverse of their order of declaration, which is the order in which
 // backward finishes them; the first bucket is small, so that communication starts early. As soon as
-// the last micro-batch of a round has produced all gradients of a bucket, its AllReduce starts on the
-// store's stream, while backward goes on.
+// the last micro-batch of a round has produced all gradients of a bucket, its AllReduce starts on
+// the store's stream, while backward goes on.
 //
 //   backward   |block 3|block 2|block 1|block 0|embed|
 //   stream             |AllReduce 0|AllReduce 1   |AllReduce 2|
@@ -79,7 +79,8 @@ class ParameterStore {
 
   /// A step is one gradient round: `microBatches` on this rank.
   void beginStep(int microBatches);
-  /// The slot for this micro-batch's contribution. A parameter used twice gets beta 1 the second time.
+  /// The slot for this micro-batch's contribution. A parameter used twice gets beta 1 the second
+  /// time.
   GradientSlot gradient(const Parameter& parameter, int microBatch);
   /// All gradients of `unit` for this micro-batch are written. Ascending in `microBatch` per unit.
   void weightsDone(UnitId unit, int microBatch);
@@ -98,7 +99,8 @@ class ParameterStore {
 
   const StoreCounters& counters() const { return counters_; }
 
-  /// Throws Internal, on all ranks, unless the weights of all ranks are equal to the bit. Collective.
+  /// Throws Internal, on all ranks, unless the weights of all ranks are equal to the bit.
+  /// Collective.
   void checkReplicas();
 
  private:

@@ -12,7 +12,7 @@ size_t alignUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 }  // namespace
 
 void Arena::Free::operator()(std::byte* memory) const {
-  ::operator delete(memory, std::align_val_t{kAlignment});
+  ::operator delete (memory, std::align_val_t{kAlignment});
 }
 
 Arena::Arena(std::string name, size_t blockBytes)
@@ -27,7 +27,7 @@ void* Arena::take(size_t bytes) {
   if (next.block == blocks_.size()) {
     const size_t blockBytes = std::max(bytes, blockBytes_);
     auto* memory = static_cast<std::byte*>(
-        ::operator new(blockBytes, std::align_val_t{kAlignment}, std::nothrow));
+        ::operator new (blockBytes, std::align_val_t{kAlignment}, std::nothrow));
     if (memory == nullptr)
       fail(ErrorCode::OutOfMemory, "the ", name_, " arena could not grow by ", blockBytes,
            " bytes; it holds ", heldBytes());

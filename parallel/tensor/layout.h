@@ -1,9 +1,9 @@
 #pragma once
 
-// How a tensor lies on the device mesh: per dimension an ordered list of mesh axes, outermost first,
-// that split it, and the set of axes over which its value is a partial sum. An axis that is not
-// named is one over which the tensor is replicated. The notation A[I, J_x] {U_y} is
-// {dims = {{}, {x}}, partial = {y}}.
+// How a tensor lies on the device mesh: per dimension an ordered list of mesh axes, outermost
+// first, that split it, and the set of axes over which its value is a partial sum. An axis that is
+// not named is one over which the tensor is replicated. The notation A[I, J_x] {U_y} is {dims =
+// {{}, {x}}, partial = {y}}.
 
 #include <array>
 #include <cstdint>

@@ -15,9 +15,9 @@ class Random {
   /// The stream called `name` of the run with `seed`.
   Random(uint64_t seed, std::string_view name);
 
-  uint64_t bits(uint64_t index) const;    ///< 64 uniform bits
-  double uniform(uint64_t index) const;   ///< in [0, 1), 53 bits
-  double normal(uint64_t index) const;    ///< mean 0, standard deviation 1
+  uint64_t bits(uint64_t index) const;   ///< 64 uniform bits
+  double uniform(uint64_t index) const;  ///< in [0, 1), 53 bits
+  double normal(uint64_t index) const;   ///< mean 0, standard deviation 1
   /// Below `bound` (at least 1). The bias is under bound / 2^64.
   uint64_t below(uint64_t index, uint64_t bound) const;
 

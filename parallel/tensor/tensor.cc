@@ -17,9 +17,7 @@ int64_t Shape::count() const {
   return total;
 }
 
-std::string Shape::describe() const {
-  return message(*this);
-}
+std::string Shape::describe() const { return message(*this); }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   out << "[";
@@ -66,8 +64,8 @@ Tensor Tensor::matrix() const {
 }
 
 Tensor Tensor::columns(int64_t begin, int64_t extent) const {
-  require(shape.rank() >= 1 && begin >= 0 && extent >= 0 && begin + extent <= shape[-1],
-          "columns ", begin, " to ", begin + extent, " are outside ", describe());
+  require(shape.rank() >= 1 && begin >= 0 && extent >= 0 && begin + extent <= shape[-1], "columns ",
+          begin, " to ", begin + extent, " are outside ", describe());
   Tensor result = *this;
   result.shape[-1] = extent;
   result.data = static_cast<char*>(data) + static_cast<size_t>(begin) * sizeOf(type);
@@ -83,8 +81,6 @@ Tensor Tensor::rows(int64_t begin, int64_t extent) const {
   return result;
 }
 
-std::string Tensor::describe() const {
-  return message(*this);
-}
+std::string Tensor::describe() const { return message(*this); }
 
 }  // namespace tutti::parallel

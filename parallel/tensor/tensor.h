@@ -91,5 +91,6 @@ struct Tensor {
 
   std::string describe() const;  ///< "float32 [4, 128]"
 };
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace tutti::parallel

@@ -25,8 +25,8 @@ struct Dims {
     require(out.shape.rank() == 3 && out.contiguous() && qkv.contiguous() &&
                 qkv.shape == Shape({batch, context, 3 * width}) &&
                 logSumExp.shape == Shape({batch, heads, context}),
-            "attention over ", heads, " heads: qkv is ", qkv, ", out ", out,
-            ", logSumExp ", logSumExp);
+            "attention over ", heads, " heads: qkv is ", qkv, ", out ", out, ", logSumExp ",
+            logSumExp);
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(headWidth)); }
   int64_t blockRows() const { return std::min(kQueryRows, context); }
@@ -103,7 +103,7 @@ template <class T>
 void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch) {
   const Dims dims(args.qkv, args.out, args.logSumExp, args.heads);
   const ArenaScope scope(scratch);
-  T* scores = scratch.allocate(TypeOf<T>::value, {dims.blockRows(), dims.context}).as<T>();
+  T* scores = scratch.allocate(TypeOf<T>::value, {dims.blockRows(), dims.context}).template as<T>();
   T* logSumExp = args.logSumExp.as<T>();
   for (int64_t b = 0; b < dims.batch; ++b)
     for (int64_t h = 0; h < dims.heads; ++h, logSumExp += dims.context)
@@ -120,8 +120,8 @@ void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leave
   const ArenaScope scope(scratch);
   const Shape block{dims.blockRows(), dims.context};
   BackwardRows<T> rows{};
-  rows.p = scratch.allocate(TypeOf<T>::value, block).as<T>();
-  rows.dS = scratch.allocate(TypeOf<T>::value, block).as<T>();
+  rows.p = scratch.allocate(TypeOf<T>::value, block).template as<T>();
+  rows.dS = scratch.allocate(TypeOf<T>::value, block).template as<T>();
   rows.logSumExp = args.logSumExp.as<T>();
   for (int64_t b = 0; b < dims.batch; ++b)
     for (int64_t h = 0; h < dims.heads; ++h, rows.logSumExp += dims.context) {

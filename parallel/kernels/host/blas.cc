@@ -19,8 +19,8 @@ blasint toBlas(int64_t value) {
 
 CBLAS_TRANSPOSE toBlas(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
 
-void call(const GemmShape& s, const float* a, blasint lda, const float* b, blasint ldb,
-          double beta, float* c, blasint ldc) {
+void call(const GemmShape& s, const float* a, blasint lda, const float* b, blasint ldb, double beta,
+          float* c, blasint ldc) {
   cblas_sgemm(CblasRowMajor, toBlas(s.transposeA), toBlas(s.transposeB), toBlas(s.m), toBlas(s.n),
               toBlas(s.k), 1.0f, a, lda, b, ldb, static_cast<float>(beta), c, ldc);
 }

@@ -55,8 +55,8 @@ void HostKernels::dispatch(const Tensor& x, Body body) const {
 
 void HostKernels::gemm(const GemmArgs& args) {
   const Tensor &a = args.a, &b = args.b, &c = args.c;
-  require(a.shape.rank() == 2 && b.shape.rank() == 2 && c.shape.rank() == 2, "gemm of ",
-          a, " and ", b, " into ", c);
+  require(a.shape.rank() == 2 && b.shape.rank() == 2 && c.shape.rank() == 2, "gemm of ", a, " and ",
+          b, " into ", c);
   const int64_t k = a.shape[args.transposeA ? 0 : 1];
   const host::GemmShape shape{c.shape[0], c.shape[1], k, args.transposeA, args.transposeB};
   require(a.shape[args.transposeA ? 1 : 0] == shape.m && b.shape[args.transposeB ? 1 : 0] == k &&
@@ -159,8 +159,7 @@ void HostKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& 
 }
 
 void HostKernels::attention(const AttentionArgs& args, Arena& scratch) {
-  dispatch(args.out,
-           [&](const auto& leaves, auto) { host::attention(args, leaves, scratch); });
+  dispatch(args.out, [&](const auto& leaves, auto) { host::attention(args, leaves, scratch); });
 }
 
 void HostKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
@@ -173,8 +172,8 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
   requireIds("embedding", a.tokenIds, batch * context);
   require(a.x.shape == Shape({batch, context, w}) && width(a.positions) == w &&
               a.positions.shape[0] >= context,
-          "embedding: ids ", a.tokenIds, ", tokens ", a.tokens,
-          ", positions ", a.positions, ", result ", a.x);
+          "embedding: ids ", a.tokenIds, ", tokens ", a.tokens, ", positions ", a.positions,
+          ", result ", a.x);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int32_t* ids = a.tokenIds.as<int32_t>();
@@ -231,9 +230,9 @@ void HostKernels::adamW(const AdamWArgs& a) {
   requireSame("adamW", a.weight, a.gradient, a.first, a.second);
   dispatch(a.weight, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
-    const host::AdamWStep<T> step{
-        T(a.gradientScale), T(a.learningRate), T(a.beta1),           T(a.beta2),
-        T(a.epsilon),       T(a.weightDecay),  T(1 / a.correction1), T(1 / a.correction2)};
+    const host::AdamWStep<T> step{T(a.gradientScale),   T(a.learningRate),   T(a.beta1),
+                                  T(a.beta2),           T(a.epsilon),        T(a.weightDecay),
+                                  T(1 / a.correction1), T(1 / a.correction2)};
     leaves.adamW(a.weight.as<T>(), a.gradient.as<T>(), a.first.as<T>(), a.second.as<T>(),
                  a.weight.count(), step);
   });

@@ -2,11 +2,12 @@
 
 // The host's leaf functions: loops over raw rows, compiled once for each instruction set of
 // leaves.inc and chosen when the process starts. They allocate nothing, check nothing and include
-// nothing from the standard library (an inline function compiled for AVX-512 must not become the one
-// copy that the linker keeps for everybody).
+// nothing from the standard library (an inline function compiled for AVX-512 must not become the
+// one copy that the linker keeps for everybody).
 //
 // All copies give the same bits: sums run in 16 (float) or 8 (double) lanes in a fixed order, no
-// multiplication is fused with an addition, and a row's tail goes through the same lanes as its body.
+// multiplication is fused with an addition, and a row's tail goes through the same lanes as its
+// body.
 
 #include <cstdint>
 
@@ -28,8 +29,8 @@ struct Leaves {
   void (*layerNorm)(const T* x, const T* weight, const T* bias, T* y, T* mean, T* rstd,
                     int64_t rows, int64_t width, T epsilon);
   /// `residual` may be null.
-  void (*layerNormBackward)(const T* dy, const T* x, const T* weight, const T* mean,
-                            const T* rstd, const T* residual, T* dx, int64_t rows, int64_t width);
+  void (*layerNormBackward)(const T* dy, const T* x, const T* weight, const T* mean, const T* rstd,
+                            const T* residual, T* dx, int64_t rows, int64_t width);
   void (*layerNormWeights)(const T* dy, const T* x, const T* mean, const T* rstd, T* dWeight,
                            T* dBias, int64_t rows, int64_t width, bool addWeight, bool addBias);
 

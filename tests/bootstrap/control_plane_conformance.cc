@@ -80,7 +80,8 @@ TEST_P(ControlPlaneConformance, DescriptorsArriveOpenAndCloseOnExec) {
       message.descriptors.push_back(memoryFile(base::message(i, "/", k)));
     planes[0]->send(1, std::move(message));
   }
-  ASSERT_EQ(listener.wait(kMessages).size(), static_cast<size_t>(kMessages));
+  const auto events = listener.wait(kMessages);
+  ASSERT_EQ(events.size(), static_cast<size_t>(kMessages)) << events.back();
   auto messages = listener.takeMessages(kMessages);
   ASSERT_EQ(messages.size(), static_cast<size_t>(kMessages));
   for (int i = 0; i < kMessages; ++i) {

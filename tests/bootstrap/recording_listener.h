@@ -14,15 +14,18 @@
 namespace tutti::bootstrap {
 
 /// Every wait of these tests ends after this long; nothing that works needs it.
-inline constexpr std::chrono::seconds kPatience{60};
+inline constexpr std::chrono::seconds kPatience{20};
 
 class RecordingListener final : public ControlListener {
  public:
   void onMessage(int from, ControlMessage message) override {
     std::string text(reinterpret_cast<const char*>(message.payload.data()), message.payload.size());
-    add(base::message("message ", from, " ", message.type, " ", text));
-    std::lock_guard lock(mutex_);
-    messages_.push_back(std::move(message));
+    const std::string line = base::message("message ", from, " ", message.type, " ", text);
+    {
+      std::lock_guard lock(mutex_);
+      messages_.push_back(std::move(message));
+    }
+    add(line);
   }
   void onPeerLost(int peer, const std::string& how) override {
     add(base::message("lost ", peer, " ", how));
@@ -47,6 +50,12 @@ class RecordingListener final : public ControlListener {
   std::vector<std::string> events() {
     std::lock_guard lock(mutex_);
     return events_;
+  }
+  /// Waits for `count` messages, whatever else comes, and returns how many came.
+  size_t waitMessages(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kPatience, [&] { return messages_.size() >= count; });
+    return messages_.size();
   }
   /// The messages themselves, with their descriptors.
   std::vector<ControlMessage> takeMessages(size_t count) {

@@ -1,0 +1,205 @@
+#include "src/bootstrap/address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sodium.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "src/bootstrap/secrets.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+template <class T>
+SocketAddress pack(const T& address, size_t length = sizeof(T)) {
+  SocketAddress packed;
+  std::memcpy(&packed.storage, &address, sizeof address);
+  packed.length = static_cast<socklen_t>(length);
+  return packed;
+}
+
+size_t nameLength(const Address& address) {
+  return ::strnlen(address.name.data(), Address::kNameBytes);
+}
+
+SocketAddress toSocketAddress(const Address& address) {
+  if (address.family == Family::Unix) {
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;  // the path begins with a zero byte: abstract
+    std::memcpy(to.sun_path + 1, address.name.data(), nameLength(address));
+    return pack(to, offsetof(sockaddr_un, sun_path) + 1 + nameLength(address));
+  }
+  if (address.family == Family::Ipv4) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(address.port);
+    std::memcpy(&to.sin_addr, address.ip.data(), sizeof to.sin_addr);
+    return pack(to);
+  }
+  sockaddr_in6 to{};
+  to.sin6_family = AF_INET6;
+  to.sin6_port = htons(address.port);
+  std::memcpy(&to.sin6_addr, address.ip.data(), sizeof to.sin6_addr);
+  return pack(to);
+}
+
+base::FileDescriptor makeSocket(const Address& address) {
+  const int domain = address.family == Family::Unix   ? AF_UNIX
+                     : address.family == Family::Ipv4 ? AF_INET
+                                                      : AF_INET6;
+  base::FileDescriptor made(::socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!made) base::failSyscall("socket", errno, "for " + address.describe());
+  if (address.family != Family::Unix) {
+    const int on = 1;
+    ::setsockopt(made.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+  return made;
+}
+
+Address named(const std::string& name) {
+  Address address;
+  TUTTI_ASSERT(name.size() <= Address::kNameBytes, name);
+  std::copy(name.begin(), name.end(), address.name.begin());
+  return address;
+}
+
+/// 26 letters and digits of 16 bytes.
+std::string letters(std::span<const std::byte, 16> bytes) {
+  std::string text(26, '0');
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t bit = i * 5;
+    unsigned value = std::to_integer<unsigned>(bytes[bit / 8]) << 8;
+    if (bit / 8 + 1 < bytes.size()) value |= std::to_integer<unsigned>(bytes[bit / 8 + 1]);
+    text[i] = "abcdefghijklmnopqrstuvwxyz234567"[(value >> (11 - bit % 8)) & 31];
+  }
+  return text;
+}
+
+const char* explain(int error) {
+  switch (error) {
+    case EADDRINUSE: return ": another job, or another program, listens there";
+    case EADDRNOTAVAIL: return ": that is not an address of this host, where rank 0 runs";
+    case EMFILE: return ": RLIMIT_NOFILE is reached";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+std::string Address::describe() const {
+  if (family == Family::Unix) return "Unix socket @" + std::string(name.data(), nameLength(*this));
+  char text[INET6_ADDRSTRLEN] = "?";
+  ::inet_ntop(family == Family::Ipv4 ? AF_INET : AF_INET6, ip.data(), text, sizeof text);
+  return family == Family::Ipv4 ? base::message(text, ":", port)
+                                : base::message("[", text, "]:", port);
+}
+
+Address randomUnixAddress() { return named("tutti-" + letters(randomBytes<16>())); }
+
+Address derivedUnixAddress(const std::string& seed) {
+  return named("tutti-" + letters(digest<16>("abstract name", seed)));
+}
+
+Address resolve(const std::string& host, uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  TUTTI_REQUIRE(error == 0, "host ", host, " cannot be resolved: ", ::gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, ::freeaddrinfo);
+  Address address{.family = Family::Ipv4, .port = port};
+  for (const addrinfo* entry = found; entry; entry = entry->ai_next) {
+    if (entry->ai_family == AF_INET) {
+      const auto& in = *reinterpret_cast<const sockaddr_in*>(entry->ai_addr);
+      std::memcpy(address.ip.data(), &in.sin_addr, sizeof in.sin_addr);
+      return address;
+    }
+    if (entry->ai_family == AF_INET6) {
+      address.family = Family::Ipv6;
+      const auto& in = *reinterpret_cast<const sockaddr_in6*>(entry->ai_addr);
+      std::memcpy(address.ip.data(), &in.sin6_addr, sizeof in.sin6_addr);
+      return address;
+    }
+  }
+  base::fail(ErrorCode::InvalidArgument, "host ", host, " has no IP address");
+}
+
+bool valid(const Address& address) {
+  const bool anyIp = address.ip != std::array<std::byte, 16>{};
+  switch (address.family) {
+    case Family::Unix: return nameLength(address) > 0 && address.port == 0 && !anyIp;
+    case Family::Ipv4:
+    case Family::Ipv6: return address.port != 0 && anyIp && nameLength(address) == 0;
+  }
+  return false;
+}
+
+void write(base::ByteWriter& out, const Address& address) {
+  out.put(address.family).put(address.port);
+  out.put(std::span<const std::byte>(address.ip));
+  out.put(std::as_bytes(std::span(address.name)));
+}
+
+Address readAddress(base::ByteReader& in) {
+  Address address;
+  address.family = in.get<Family>("address family");
+  address.port = in.get<uint16_t>("port");
+  const base::Bytes ip = in.getBytes("IP address", address.ip.size());
+  const base::Bytes name = in.getBytes("socket name", address.name.size());
+  if (ip.size() != address.ip.size() || name.size() != address.name.size())
+    base::fail(ErrorCode::Refused, "an address has ", ip.size(), " and ", name.size(), " bytes");
+  std::copy(ip.begin(), ip.end(), address.ip.begin());
+  std::memcpy(address.name.data(), name.data(), name.size());
+  if (!valid(address)) base::fail(ErrorCode::Refused, "an address is malformed");
+  return address;
+}
+
+base::FileDescriptor listenOn(const Address& address, int backlog) {
+  base::FileDescriptor made = makeSocket(address);
+  if (address.family != Family::Unix) {
+    const int on = 1;  // a port in TIME_WAIT may be taken again; a port in use may not
+    TUTTI_SYSCALL(::setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  }
+  const SocketAddress to = toSocketAddress(address);
+  if (::bind(made.get(), to.get(), to.length) != 0 || ::listen(made.get(), backlog) != 0) {
+    const int error = errno;
+    base::failSyscall("bind", error, address.describe() + explain(error));
+  }
+  return made;
+}
+
+Connecting startConnecting(const Address& address) {
+  Connecting result{.socket = makeSocket(address)};
+  const SocketAddress to = toSocketAddress(address);
+  int status = 0;
+  do {
+    status = ::connect(result.socket.get(), to.get(), to.length);
+  } while (status != 0 && errno == EINTR);
+  if (status == 0 || errno == EINPROGRESS) return result;
+  result.error = errno;
+  result.socket.reset();
+  return result;
+}
+
+PeerProcess peerProcess(int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {};
+  return {.pid = credentials.pid, .uid = credentials.uid};
+}
+
+}  // namespace tutti::bootstrap

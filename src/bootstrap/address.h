@@ -1,0 +1,60 @@
+#pragma once
+
+// Address: where a process listens, as a value: an abstract Unix socket, which exists in one
+// network namespace and leaves no file, or an IP address with a port. Sockets made here are
+// nonblocking and close on exec; nothing binds to all interfaces, and nothing shares a port.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "src/base/bytes.h"
+#include "src/base/file_descriptor.h"
+
+namespace tutti::bootstrap {
+
+enum class Family : uint8_t { Unix = 1, Ipv4 = 2, Ipv6 = 3 };
+
+struct Address {
+  static constexpr size_t kNameBytes = 32;
+
+  Family family = Family::Unix;
+  uint16_t port = 0;                    ///< of IP families, host byte order
+  std::array<std::byte, 16> ip{};       ///< network byte order; IPv4 in the first 4
+  std::array<char, kNameBytes> name{};  ///< of Unix, without the leading zero byte, zero-padded
+
+  std::string describe() const;
+  bool operator==(const Address&) const = default;
+};
+
+/// An abstract name that nobody else has: "tutti-" and 26 random letters.
+Address randomUnixAddress();
+/// The abstract name that everybody who has `seed` derives.
+Address derivedUnixAddress(const std::string& seed);
+/// `host` is a number or a name; the resolver may take its own time. Throws InvalidArgument.
+Address resolve(const std::string& host, uint16_t port);
+
+void write(base::ByteWriter& out, const Address& address);
+/// Throws Refused when malformed.
+Address readAddress(base::ByteReader& in);
+/// Whether the fields make sense together.
+bool valid(const Address& address);
+
+/// Throws System; the message says what an address in use, or not of this host, means.
+base::FileDescriptor listenOn(const Address& address, int backlog);
+
+struct Connecting {
+  base::FileDescriptor socket;  ///< empty when `error` is not 0
+  int error = 0;                ///< errno; a connection in progress is not an error
+};
+Connecting startConnecting(const Address& address);
+
+/// Who is at the other end of a Unix socket; pid 0 when the kernel does not say.
+struct PeerProcess {
+  int64_t pid = 0;
+  uint32_t uid = ~uint32_t{0};
+};
+PeerProcess peerProcess(int socket);
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,122 @@
+// discover: explicit arguments, then the launchers of launchers.cc, then one rank alone.
+//
+// Where a launcher's ranks meet, and what they must prove:
+//   TUTTI_UNIQUE_ID              the id's address and secret
+//   TUTTI_JOB_KEY and an address TCP at that address of rank 0's host; the key
+//   an address alone, one host   a Unix socket whose name follows from it; the same user
+//   an address alone, else       refused, unless TUTTI_ALLOW_UNAUTHENTICATED=1
+
+#include "src/bootstrap/discover.h"
+
+#include <cstdlib>
+
+#include "src/base/log.h"
+#include "src/bootstrap/host_facts.h"
+#include "src/bootstrap/meeting_point.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+constexpr size_t kLeastKeyBytes = 16;
+
+std::optional<std::string> value(const Lookup& lookup, const char* name) {
+  auto found = lookup(name);
+  if (found && found->empty()) found.reset();
+  return found;
+}
+
+UniqueId idFromHex(const std::string& hex) {
+  try {
+    return UniqueId::fromHex(hex);
+  } catch (const Error& error) {
+    base::fail(ErrorCode::InvalidArgument, "TUTTI_UNIQUE_ID: ", error.what());
+  }
+}
+
+/// What all ranks of a run have in common, and ranks of another run have not.
+std::string runSeed(const LaunchFacts& facts) {
+  return base::message(*facts.host, ":", *facts.port, ";", facts.run);
+}
+
+/// The launcher's own store listens at MASTER_PORT when it says so; Tutti takes the next one.
+uint16_t meetingPort(const LaunchFacts& facts, const Lookup& lookup) {
+  const bool taken =
+      value(lookup, "TORCHELASTIC_USE_AGENT_STORE") == "True" && !value(lookup, "TUTTI_ADDRESS");
+  TUTTI_REQUIRE(!taken || *facts.port < 65535, "MASTER_PORT=", *facts.port,
+                " leaves no port after it: set TUTTI_ADDRESS=host:port");
+  return static_cast<uint16_t>(*facts.port + (taken ? 1 : 0));
+}
+
+MeetingPoint withKey(const LaunchFacts& facts, const Lookup& lookup, const std::string& key) {
+  TUTTI_REQUIRE(key.size() >= kLeastKeyBytes, "TUTTI_JOB_KEY has ", key.size(),
+                " characters; at least ", kLeastKeyBytes, " make a key");
+  return {.address = resolve(*facts.host, meetingPort(facts, lookup)),
+          .credentials = {.secret = digest<32>("job key", key),
+                          .job = digest<16>("job", runSeed(facts))},
+          .openedByRankZero = true};
+}
+
+MeetingPoint withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
+  const std::string seed = runSeed(facts);
+  MeetingPoint point{
+      .credentials = {.secret = digest<32>("no key", seed), .job = digest<16>("job", seed)},
+      .openedByRankZero = true};
+  const bool oneHost =
+      facts.localSize ? *facts.localSize == facts.size : facts.launcher == "torchrun";
+  if (value(lookup, "TUTTI_ALLOW_UNAUTHENTICATED") == "1") {
+    base::log(LogLevel::Warning, "TUTTI_ALLOW_UNAUTHENTICATED=1: anybody who reaches ", *facts.host,
+              " may join this job");
+    point.address = resolve(*facts.host, meetingPort(facts, lookup));
+    return point;
+  }
+  if (!oneHost)
+    base::fail(ErrorCode::Refused, facts.launcher, " started ", facts.size,
+               " ranks that may be on several hosts, and nothing says who may join: set "
+               "TUTTI_JOB_KEY to one secret on all ranks (or TUTTI_ALLOW_UNAUTHENTICATED=1)");
+  point.address = derivedUnixAddress(seed);
+  point.credentials.sameUser = true;
+  return point;
+}
+
+Identity fromLauncher(const LaunchFacts& facts, const Lookup& lookup) {
+  Identity identity{.rank = facts.rank, .size = facts.size, .source = facts.launcher};
+  if (const auto hex = value(lookup, "TUTTI_UNIQUE_ID")) {
+    identity.id = idFromHex(*hex);
+  } else if (facts.size > 1) {
+    TUTTI_REQUIRE(facts.host, facts.launcher, " says rank ", facts.rank, " of ", facts.size,
+                  ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
+                  facts.addressVariables);
+    const auto key = value(lookup, "TUTTI_JOB_KEY");
+    identity.id = encode(key ? withKey(facts, lookup, *key) : withoutKey(facts, lookup));
+  }
+  return identity;
+}
+
+}  // namespace
+
+Identity discover(const CommunicatorOptions& options, const Lookup& lookup) {
+  if (options.id) {
+    requireMembership(options.rank, options.size);
+    decode(*options.id);
+    return {.rank = options.rank,
+            .size = options.size,
+            .id = *options.id,
+            .source = "explicit arguments"};
+  }
+  TUTTI_REQUIRE(options.rank == -1 && options.size == -1, "rank ", options.rank, " and size ",
+                options.size, " are given without an id");
+  if (const auto facts = readLaunchFacts(lookup)) return fromLauncher(*facts, lookup);
+  return {.rank = 0, .size = 1, .source = "no launcher"};
+}
+
+Identity discover(const CommunicatorOptions& options) {
+  Identity identity = discover(options, [](const std::string& name) -> std::optional<std::string> {
+    const char* text = std::getenv(name.c_str());
+    return text ? std::optional<std::string>(text) : std::nullopt;
+  });
+  base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, ", says ",
+            identity.source);
+  return identity;
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,12 @@
+#pragma once
+
+// discover (bootstrap.h) over any source of variables.
+
+#include "src/bootstrap/bootstrap.h"
+#include "src/bootstrap/launchers.h"
+
+namespace tutti::bootstrap {
+
+Identity discover(const CommunicatorOptions& options, const Lookup& lookup);
+
+}  // namespace tutti::bootstrap

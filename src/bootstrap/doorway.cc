@@ -1,0 +1,114 @@
+#include "src/bootstrap/doorway.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "src/base/log.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using Time = std::chrono::steady_clock;
+
+size_t openDescriptors() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  size_t count = 0;
+  while (folder && ::readdir(folder.get())) ++count;
+  return count > 3 ? count - 3 : 0;  // ".", ".." and the folder's own
+}
+
+}  // namespace
+
+size_t freeDescriptors() {
+  rlimit limit{};
+  TUTTI_SYSCALL(::getrlimit(RLIMIT_NOFILE, &limit));
+  const size_t open = openDescriptors();
+  return limit.rlim_cur > open ? limit.rlim_cur - open : 0;
+}
+
+Doorway::Doorway(base::FileDescriptor listener, const Credentials& credentials, Purpose purpose,
+                 int ownRank)
+    : listener_(std::move(listener)),
+      credentials_(credentials),
+      purpose_(purpose),
+      ownRank_(ownRank),
+      limit_(std::clamp<size_t>(freeDescriptors() / 4, 4, 256)) {}
+
+Doorway::~Doorway() {
+  if (listener_) ::shutdown(listener_.get(), SHUT_RDWR);  // also for copies in forked children
+}
+
+void Doorway::watch(PollSet& set) const {
+  if (!full_) set.add(listener_.get(), POLLIN);
+  for (const SetupConnection& stranger : strangers_) stranger.watch(set);
+}
+
+void Doorway::drop(const std::string& why, std::list<SetupConnection>::iterator stranger) {
+  base::log(LogLevel::Info, "set-up: dropped a connection: ", why);
+  strangers_.erase(stranger);
+}
+
+void Doorway::advance(const PollSet& set) {
+  const auto now = Time::now();
+  for (auto next = strangers_.begin(); next != strangers_.end();) {
+    const auto stranger = next++;
+    try {
+      stranger->advance(set);
+      if (stranger->authenticated() && stranger->flushed()) {
+        authenticated_.push_back(std::move(*stranger));
+        strangers_.erase(stranger);
+      } else if (stranger->ended()) {
+        drop("it closed before it proved who it is", stranger);
+      } else if (now - stranger->since() > kHandshakeTime) {
+        drop("it said nothing for too long", stranger);
+      }
+    } catch (const Error& error) {
+      drop(error.what(), stranger);
+    }
+  }
+  if (full_ || set.happened(listener_.get())) admit();
+}
+
+void Doorway::admit() {
+  full_ = false;
+  while (!full_) {
+    if (strangers_.size() >= limit_) {
+      full_ = Time::now() - strangers_.front().since() < kHonestTime;
+      if (full_) return;
+      drop("too many had not proved who they are", strangers_.begin());
+    }
+    if (!admitOne()) return;
+  }
+}
+
+bool Doorway::admitOne() {
+  base::FileDescriptor socket(
+      ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket) {
+    // No descriptor is left: as full as by count. Another error is of that one connection.
+    if (errno == EMFILE || errno == ENFILE) {
+      limit_ = std::max<size_t>(1, strangers_.size());
+      full_ = true;
+    }
+    return false;
+  }
+  if (credentials_.sameUser && peerProcess(socket.get()).uid != ::geteuid()) {
+    base::log(LogLevel::Warning, "set-up: refused a process of user ",
+              peerProcess(socket.get()).uid, ": without TUTTI_JOB_KEY only this user's may join");
+    return true;
+  }
+  strangers_.emplace_back(std::move(socket), Handshake::accepting(credentials_, purpose_, ownRank_),
+                          SetupConnection::Side::Accepting);
+  return true;
+}
+
+std::vector<SetupConnection> Doorway::takeAuthenticated() {
+  return std::exchange(authenticated_, {});
+}
+
+}  // namespace tutti::bootstrap

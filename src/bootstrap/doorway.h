@@ -1,0 +1,49 @@
+#pragma once
+
+// Doorway: the listening socket of a job's set-up. Whoever connects must finish the handshake in
+// time; a silent, slow or babbling connection is dropped and never delays another. The number of
+// strangers inside is bounded: when it is reached the oldest must go, after a moment in which an
+// honest one would have been done.
+
+#include <functional>
+#include <list>
+
+#include "src/bootstrap/setup_connection.h"
+
+namespace tutti::bootstrap {
+
+class Doorway {
+ public:
+  Doorway(base::FileDescriptor listener, const Credentials& credentials, Purpose purpose,
+          int ownRank);
+  ~Doorway();
+
+  void watch(PollSet& set) const;
+  /// Poll at least this often, so that strangers are dropped in time.
+  static constexpr int kPatrolMs = 100;
+  void advance(const PollSet& set);
+  /// Those who have proved that they know the secret, since the last call.
+  std::vector<SetupConnection> takeAuthenticated();
+
+  static constexpr std::chrono::milliseconds kHandshakeTime{5000};
+  static constexpr std::chrono::milliseconds kHonestTime{250};
+
+ private:
+  void admit();
+  bool admitOne();
+  void drop(const std::string& why, std::list<SetupConnection>::iterator stranger);
+
+  base::FileDescriptor listener_;
+  Credentials credentials_;
+  Purpose purpose_;
+  int ownRank_;
+  size_t limit_;
+  bool full_ = false;
+  std::list<SetupConnection> strangers_;  // oldest first
+  std::vector<SetupConnection> authenticated_;
+};
+
+/// Descriptors that this process may still open.
+size_t freeDescriptors();
+
+}  // namespace tutti::bootstrap

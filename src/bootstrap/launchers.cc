@@ -1,0 +1,125 @@
+#include "src/bootstrap/launchers.h"
+
+#include <charconv>
+#include <utility>
+
+#include "src/base/check.h"
+#include "src/bootstrap/host_facts.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+struct Found {
+  std::string name, value;
+};
+
+std::optional<Found> first(const std::vector<const char*>& names, const Lookup& lookup) {
+  for (const char* name : names)
+    if (auto value = lookup(name); value && !value->empty()) return Found{name, *value};
+  return std::nullopt;
+}
+
+std::string join(const std::vector<const char*>& names, const char* word) {
+  std::string text;
+  for (const char* name : names) text += (text.empty() ? "" : word) + std::string(name);
+  return text;
+}
+
+/// TUTTI_ADDRESS=host:port, or the launcher's own variables.
+void readAddress(const Launcher& launcher, const Lookup& lookup, LaunchFacts& facts) {
+  if (const auto address = lookup("TUTTI_ADDRESS"); address && !address->empty()) {
+    const size_t colon = address->rfind(':');
+    TUTTI_REQUIRE(colon != std::string::npos && colon > 0, "TUTTI_ADDRESS=", *address,
+                  " is not host:port");
+    facts.host = address->substr(0, colon);
+    if (facts.host->size() > 2 && facts.host->front() == '[' && facts.host->back() == ']')
+      facts.host = facts.host->substr(1, facts.host->size() - 2);
+    facts.port = parseVariable("TUTTI_ADDRESS", address->substr(colon + 1), 1, 65535);
+    return;
+  }
+  const auto host = first(launcher.host, lookup);
+  const auto port = first(launcher.port, lookup);
+  TUTTI_REQUIRE(host.has_value() == port.has_value(), (host ? *host : *port).name, " is set, and ",
+                join(host ? launcher.port : launcher.host, " or "), " is not");
+  if (!host) return;
+  facts.host = host->value;
+  facts.port = parseVariable(port->name, port->value, 1, 65535);
+}
+
+LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& lookup) {
+  LaunchFacts facts{.launcher = launcher.name};
+  const auto size = first(launcher.size, lookup);
+  TUTTI_REQUIRE(size, rank.name, "=", rank.value, " is set, and ", join(launcher.size, " or "),
+                " is not");
+  facts.size = parseVariable(size->name, size->value, 1, kMaxWorldSize);
+  facts.rank = parseVariable(rank.name, rank.value, 0, kMaxWorldSize - 1);
+  TUTTI_REQUIRE(facts.rank < facts.size, rank.name, "=", rank.value, " is not below ", size->name,
+                "=", size->value);
+  if (const auto local = first(launcher.localSize, lookup))
+    facts.localSize = parseVariable(local->name, local->value, 1, facts.size);
+  for (const char* name : launcher.run)
+    if (const auto value = lookup(name)) facts.run += base::message(name, "=", *value, ";");
+  readAddress(launcher, lookup, facts);
+  facts.addressVariables = "TUTTI_ADDRESS";
+  if (!launcher.host.empty())
+    facts.addressVariables = join(launcher.host, " or ") + " and " + join(launcher.port, " or ");
+  return facts;
+}
+
+}  // namespace
+
+int parseVariable(const std::string& name, const std::string& value, int low, int high) {
+  int number = 0;
+  const char* end = value.data() + value.size();
+  const auto [rest, error] = std::from_chars(value.data(), end, number);
+  TUTTI_REQUIRE(error == std::errc() && rest == end && number >= low && number <= high, name, "=",
+                value, " is not a whole number from ", low, " to ", high);
+  return number;
+}
+
+const std::vector<Launcher>& launchers() {
+  static const std::vector<Launcher> table{
+      {.name = "tutti run", .rank = {"TUTTI_RANK"}, .size = {"TUTTI_WORLD_SIZE"}},
+      {.name = "torchrun",
+       .rank = {"RANK"},
+       .size = {"WORLD_SIZE"},
+       .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"},
+       .run = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
+       .localSize = {"LOCAL_WORLD_SIZE"}},
+      {.name = "Slurm",
+       .rank = {"SLURM_PROCID"},
+       .size = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+       .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"},
+       .run = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+      {.name = "Open MPI",
+       .rank = {"OMPI_COMM_WORLD_RANK"},
+       .size = {"OMPI_COMM_WORLD_SIZE"},
+       .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"},
+       .run = {"PMIX_NAMESPACE"},
+       .localSize = {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
+      {.name = "MPICH",
+       .rank = {"PMI_RANK"},
+       .size = {"PMI_SIZE"},
+       .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"},
+       .run = {},
+       .localSize = {"MPI_LOCALNRANKS"}},
+      {.name = "Kubernetes",
+       .rank = {"JOB_COMPLETION_INDEX"},
+       .size = {"TUTTI_WORLD_SIZE"},
+       .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"}},
+  };
+  return table;
+}
+
+std::optional<LaunchFacts> readLaunchFacts(const Lookup& lookup) {
+  for (const Launcher& launcher : launchers())
+    if (const auto rank = first(launcher.rank, lookup)) return read(launcher, *rank, lookup);
+  return std::nullopt;
+}
+
+}  // namespace tutti::bootstrap

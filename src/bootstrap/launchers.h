@@ -1,0 +1,47 @@
+#pragma once
+
+// The launchers whose variables tell a rank who it is, as a table. A new launcher is a new row.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::bootstrap {
+
+/// Looks up one environment variable; tests give their own.
+using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
+
+/// The variables that hold each fact, the first that is set counting.
+struct Launcher {
+  const char* name;
+  std::vector<const char*> rank;  ///< the first of these that is set says: this launcher
+  std::vector<const char*> size;
+  std::vector<const char*> host;  ///< of the meeting point; beside TUTTI_ADDRESS
+  std::vector<const char*> port;
+  std::vector<const char*> run;        ///< tell two jobs apart; all of them count
+  std::vector<const char*> localSize;  ///< ranks on this host
+};
+
+/// In the order in which they are asked.
+const std::vector<Launcher>& launchers();
+
+/// What a launcher said.
+struct LaunchFacts {
+  std::string launcher;
+  int rank = -1, size = -1;
+  std::optional<int> localSize;
+  std::string run;  ///< values of Launcher::run
+  std::optional<std::string> host;
+  std::optional<int> port;
+  std::string addressVariables;  ///< for messages: "MASTER_ADDR and MASTER_PORT"
+};
+
+/// Nothing when no launcher speaks. Throws InvalidArgument naming the variable that is malformed or
+/// missing.
+std::optional<LaunchFacts> readLaunchFacts(const Lookup& lookup);
+
+/// `name`'s value as a whole number from `low` to `high`; throws InvalidArgument naming it.
+int parseVariable(const std::string& name, const std::string& value, int low, int high);
+
+}  // namespace tutti::bootstrap

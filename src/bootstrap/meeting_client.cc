@@ -1,0 +1,125 @@
+#include "src/bootstrap/meeting_client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace tutti::bootstrap {
+namespace {
+
+constexpr int kStepMs = 100;
+constexpr std::chrono::milliseconds kGiveUpTime{500};
+constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{100};
+
+}  // namespace
+
+MeetingClient::MeetingClient(const MeetingPoint& point, int rank, int size, base::Deadline deadline)
+    : point_(point), rank_(rank), size_(size), deadline_(deadline) {
+  connect();
+}
+
+void MeetingClient::connect() {
+  progress_ = "nothing answers there";
+  for (auto pause = kFirstPause; !tryConnect(); pause = std::min(2 * pause, kLongestPause)) {
+    checkDeadline("an answer");
+    std::this_thread::sleep_for(pause);
+  }
+  progress_ = "the meeting point has said nothing yet";
+}
+
+/// False: try again.
+bool MeetingClient::tryConnect() {
+  Connecting made = startConnecting(point_.address);
+  if (made.error != 0) {
+    const bool absent = made.error == ECONNREFUSED || made.error == ENOENT;
+    if (made.error == EAGAIN || (absent && point_.openedByRankZero)) return false;
+    if (absent)
+      base::fail(ErrorCode::Refused, "rank ", rank_, ": nobody listens at ",
+                 point_.address.describe(),
+                 ": the unique id has expired or was used, the process that made it has ended, or "
+                 "it is of another host");
+    base::failSyscall("connect", made.error, point_.address.describe());
+  }
+  if (point_.credentials.sameUser && peerProcess(made.socket.get()).uid != ::geteuid())
+    base::fail(ErrorCode::Refused, "user ", peerProcess(made.socket.get()).uid, " listens at ",
+               point_.address.describe(), ", and without TUTTI_JOB_KEY it must be user ",
+               ::geteuid());
+  const Claim own{
+      .version = kProtocolVersion, .job = point_.credentials.job, .rank = rank_, .size = size_};
+  connection_.emplace(std::move(made.socket),
+                      Handshake::connecting(point_.credentials, Purpose::Meeting, own, -1),
+                      SetupConnection::Side::Connecting);
+  PollSet set;
+  while (!connection_->authenticated() && !connection_->ended()) {
+    checkDeadline("the handshake with the meeting point");
+    set.clear();
+    connection_->watch(set);
+    set.wait(std::min(kStepMs, deadline_.remainingMs()));
+    try {
+      connection_->advance(set);
+    } catch (const Error& error) {
+      base::fail(error.code(), "rank ", rank_, " at ", point_.address.describe(), ": ",
+                 error.what());
+    }
+  }
+  return connection_->authenticated();
+}
+
+void MeetingClient::advance(const PollSet& set) {
+  connection_->advance(set);
+  while (std::optional<SetupMessage> message = connection_->receive()) take(*message);
+  if (connection_->ended() && !complete_)
+    base::fail(ErrorCode::PeerLost, "rank ", rank_, ": the meeting point at ",
+               point_.address.describe(), " ended during set-up (", progress_, ")");
+}
+
+void MeetingClient::take(const SetupMessage& message) {
+  if (const auto* progress = std::get_if<Progress>(&message)) {
+    progress_ = progress->text;
+  } else if (const auto* failure = std::get_if<Failure>(&message)) {
+    failed_ = true;
+    rethrow(*failure);
+  } else if (const auto* table = std::get_if<Table>(&message); table && !table_) {
+    if (table->ranks.size() != static_cast<size_t>(size_))
+      base::fail(ErrorCode::Refused, "the meeting point names ", table->ranks.size(),
+                 " ranks in a world of ", size_);
+    table_ = *table;
+    progress_ = "all ranks have arrived, and connect to each other";
+  } else if (std::holds_alternative<Complete>(message) && table_) {
+    complete_ = true;
+  } else {
+    base::fail(ErrorCode::Refused, "an unexpected message of the meeting point");
+  }
+}
+
+void MeetingClient::rethrow(const Failure& failure) const {
+  base::fail(failure.code, "set-up of rank ", rank_, " of ", size_, " failed: ", failure.text);
+}
+
+void MeetingClient::checkDeadline(const std::string& waitingFor) const {
+  if (!deadline_.passed()) return;
+  base::fail(ErrorCode::Timeout, "set-up of rank ", rank_, " of ", size_,
+             " was not complete within its deadline, waiting for ", waitingFor, " at ",
+             point_.address.describe(), ": ", progress_);
+}
+
+void MeetingClient::giveUp(const Failure& failure) noexcept {
+  if (failed_ || connection_->ended()) return;  // it knows
+  const auto end = base::Deadline::after(kGiveUpTime);
+  try {
+    connection_->send(failure);  // fits any socket buffer
+    PollSet set;
+    while (!end.passed()) {  // until the meeting point repeats it, or ends
+      set.clear();
+      watch(set);
+      set.wait(end.remainingMs());
+      advance(set);
+    }
+  } catch (const std::exception&) {
+    // It has told the others.
+  }
+}
+
+}  // namespace tutti::bootstrap

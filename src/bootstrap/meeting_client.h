@@ -1,0 +1,47 @@
+#pragma once
+
+// MeetingClient: one rank's end of its connection with the meeting point.
+
+#include "src/base/clock.h"
+#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/setup_connection.h"
+
+namespace tutti::bootstrap {
+
+class MeetingClient {
+ public:
+  /// Connects and authenticates; tries again when nothing listens yet and rank 0 is to open the
+  /// meeting point. Throws Refused or Timeout.
+  MeetingClient(const MeetingPoint& point, int rank, int size, base::Deadline deadline);
+
+  void send(const SetupMessage& message) { connection_->send(message); }
+  /// For loops that wait for other things too.
+  void watch(PollSet& set) const { connection_->watch(set); }
+  /// Moves bytes and takes in Progress. Throws what a Failure says, and PeerLost when the meeting
+  /// point is gone.
+  void advance(const PollSet& set);
+  bool hasTable() const { return table_.has_value(); }
+  const Table& table() const { return *table_; }
+  bool complete() const { return complete_; }
+  /// Throws Timeout with `waitingFor` and what the meeting point knows.
+  void checkDeadline(const std::string& waitingFor) const;
+  /// Says why this rank cannot go on, and makes sure that it is heard.
+  void giveUp(const Failure& failure) noexcept;
+
+ private:
+  void connect();
+  bool tryConnect();
+  void take(const SetupMessage& message);
+  [[noreturn]] void rethrow(const Failure& failure) const;
+
+  MeetingPoint point_;
+  int rank_, size_;
+  base::Deadline deadline_;
+  std::optional<SetupConnection> connection_;
+  std::optional<Table> table_;
+  bool complete_ = false;
+  bool failed_ = false;  // the meeting point has said so
+  std::string progress_ = "the meeting point has said nothing yet";
+};
+
+}  // namespace tutti::bootstrap

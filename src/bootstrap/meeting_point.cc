@@ -1,0 +1,81 @@
+#include "src/bootstrap/meeting_point.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::bootstrap {
+namespace {
+
+constexpr std::array<char, 8> kMagic{'T', 'U', 'T', 'T', 'I', 'I', 'D', '\0'};
+constexpr uint8_t kSameUser = 1, kOpenedByRankZero = 2;
+
+struct Layout {
+  std::array<char, 8> magic;
+  uint32_t version;
+  uint8_t family, flags;
+  uint16_t port;
+  std::array<std::byte, 16> ip;
+  std::array<char, Address::kNameBytes> name;
+  JobId job;
+  Key secret;
+  std::array<std::byte, 16> checksum;
+};
+static_assert(sizeof(Layout) == 128 && std::is_trivially_copyable_v<Layout>);
+
+std::array<std::byte, 16> checksumOf(const Layout& layout) {
+  std::array<std::byte, 16> sum;
+  digestInto(sum, "unique id",
+             std::as_bytes(std::span(&layout, 1)).first(offsetof(Layout, checksum)));
+  return sum;
+}
+
+}  // namespace
+
+UniqueId encode(const MeetingPoint& point) {
+  const Address& at = point.address;
+  Layout layout{.magic = kMagic,
+                .version = kProtocolVersion,
+                .family = static_cast<uint8_t>(at.family),
+                .flags = 0,
+                .port = at.port,
+                .ip = at.ip,
+                .name = at.name,
+                .job = point.credentials.job,
+                .secret = point.credentials.secret,
+                .checksum = {}};
+  if (point.credentials.sameUser) layout.flags |= kSameUser;
+  if (point.openedByRankZero) layout.flags |= kOpenedByRankZero;
+  layout.checksum = checksumOf(layout);
+  UniqueId id;
+  std::memcpy(id.bytes.data(), &layout, sizeof layout);
+  return id;
+}
+
+MeetingPoint decode(const UniqueId& id) {
+  TUTTI_REQUIRE(id != UniqueId{}, "the unique id is empty: UniqueId::create() makes one");
+  Layout layout;
+  std::memcpy(&layout, id.bytes.data(), sizeof layout);
+  TUTTI_REQUIRE(layout.magic == kMagic, "these 128 bytes are not a unique id of Tutti");
+  TUTTI_REQUIRE(layout.version == kProtocolVersion, "the unique id has version ", layout.version,
+                ", and this library speaks version ", kProtocolVersion);
+  TUTTI_REQUIRE(layout.checksum == checksumOf(layout),
+                "the unique id is damaged: its checksum is wrong");
+  MeetingPoint point{.address = {.family = static_cast<Family>(layout.family),
+                                 .port = layout.port,
+                                 .ip = layout.ip,
+                                 .name = layout.name},
+                     .credentials = {.secret = layout.secret,
+                                     .job = layout.job,
+                                     .sameUser = (layout.flags & kSameUser) != 0},
+                     .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0};
+  TUTTI_REQUIRE(valid(point.address) && layout.flags <= (kSameUser | kOpenedByRankZero),
+                "the unique id holds no address");
+  return point;
+}
+
+MeetingPoint randomMeetingPoint() {
+  return {.address = randomUnixAddress(),
+          .credentials = {.secret = randomBytes<32>(), .job = randomBytes<16>()}};
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,33 @@
+#pragma once
+
+// MeetingPoint: what a UniqueId holds, as fields. The 128 bytes are
+//   0 magic, 8 version, 12 family, 13 flags, 14 port, 16 IP, 32 socket name, 64 job, 80 secret,
+//   112 checksum (BLAKE2b-128 of all before)
+// in little-endian order.
+
+#include <tutti/communicator.h>
+
+#include "src/bootstrap/address.h"
+#include "src/bootstrap/secrets.h"
+
+namespace tutti::bootstrap {
+
+/// Of the protocols of set-up; both ends must have the same.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+struct MeetingPoint {
+  Address address;
+  Credentials credentials;
+  /// The meeting point is opened by rank 0 when it joins, not by whoever made the id: others wait
+  /// for it to appear. So with ids that are derived from a launcher's variables.
+  bool openedByRankZero = false;
+};
+
+UniqueId encode(const MeetingPoint& point);
+/// Throws InvalidArgument when `id` is damaged, empty or of another version.
+MeetingPoint decode(const UniqueId& id);
+
+/// A new secret and job at a new Unix address of this host.
+MeetingPoint randomMeetingPoint();
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,212 @@
+#include "src/bootstrap/meeting_server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/bootstrap/doorway.h"
+#include "src/bootstrap/process_guard.h"
+#include "src/bootstrap/roster.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using Time = std::chrono::steady_clock;
+constexpr int kBacklog = 4096;
+constexpr std::chrono::milliseconds kFlushTime{500};
+constexpr std::chrono::milliseconds kProgressEvery{200};
+
+}  // namespace
+
+struct MeetingServer::State {
+  State(const MeetingPoint& point, std::chrono::milliseconds least)
+      : door(std::in_place, listenOn(point.address, kBacklog), point.credentials, Purpose::Meeting,
+             -1),
+        roster(point.credentials.job),
+        lifetime(least),
+        end(Time::now() + least) {}
+
+  struct Guest {
+    SetupConnection connection;
+    int rank = -1;  // -1: it has not said Arrival, or was refused
+    bool ofThisProcess = false;
+    bool connected = false;  // said Connected
+    bool leaving = false;    // is told why, and then closed
+    std::string told;        // the progress that it knows
+  };
+
+  void run();
+  void step();
+  bool over() const;
+  void serve(Guest& guest);
+  void onArrival(Guest& guest, const Arrival& arrival);
+  void onConnected(Guest& guest);
+  void fail(const Failure& failure);
+  void tell(const SetupMessage& message);
+  void tellProgress();
+  void sweep();
+
+  std::optional<Doorway> door;
+  Roster roster;
+  std::vector<Guest> guests;
+  std::chrono::milliseconds lifetime;
+  Time::time_point end;  // when the server gives up, or, when it is over, goes away
+  Time::time_point nextProgress{};
+  int connected = 0;
+  bool complete = false;
+  std::optional<Failure> failure;
+  std::atomic<bool> stop{false};
+  std::atomic<bool> finished{false};
+  ProcessGuard guard;
+  MonitorThread thread;
+};
+
+void MeetingServer::State::run() {
+  try {
+    while (!over()) step();
+  } catch (const std::exception& error) {
+    base::log(LogLevel::Error, "the meeting point failed: ", error.what());
+  }
+  guests.clear();
+  door.reset();  // the address is free from now on
+  finished.store(true);
+}
+
+bool MeetingServer::State::over() const {
+  const bool flushed = std::all_of(guests.begin(), guests.end(), [](const Guest& guest) {
+    return guest.connection.flushed() || guest.connection.ended();
+  });
+  if (Time::now() >= end && (complete || failure)) return true;
+  return flushed && (complete || (failure && stop.load()));
+}
+
+void MeetingServer::State::step() {
+  PollSet set;
+  door->watch(set);
+  for (const Guest& guest : guests) guest.connection.watch(set);
+  set.wait(Doorway::kPatrolMs);
+  door->advance(set);
+  for (SetupConnection& known : door->takeAuthenticated())
+    guests.push_back({.connection = std::move(known)});
+  // Serving one guest changes none of the others but by sending, so the order does not matter.
+  for (Guest& guest : guests) {
+    try {
+      guest.connection.advance(set);
+      serve(guest);
+    } catch (const Error& error) {
+      base::log(LogLevel::Info, "set-up: dropped rank ", guest.rank, ": ", error.what());
+      guest.leaving = true;
+      if (guest.rank >= 0)
+        fail({.code = ErrorCode::Refused,
+              .text = roster.describe(guest.rank) + ": " + error.what()});
+    }
+  }
+  sweep();
+  if (stop.load())
+    fail({.code = ErrorCode::Refused, .text = "the process that opened the meeting point gave up"});
+  if (Time::now() >= end)
+    fail({.code = ErrorCode::Timeout,
+          .text = base::message("set-up was not complete after ", lifetime.count(),
+                                " ms: ", roster.progress())});
+  tellProgress();
+}
+
+void MeetingServer::State::serve(Guest& guest) {
+  while (std::optional<SetupMessage> message = guest.connection.receive()) {
+    if (guest.leaving) continue;
+    if (const auto* arrival = std::get_if<Arrival>(&*message); arrival && guest.rank < 0)
+      onArrival(guest, *arrival);
+    else if (std::holds_alternative<Connected>(*message) && roster.complete() && guest.rank >= 0)
+      onConnected(guest);
+    else if (const auto* told = std::get_if<Failure>(&*message))
+      fail(
+          {.code = told->code,
+           .text = roster.describe(guest.connection.handshake().claim().rank) + ": " + told->text});
+    else
+      base::fail(ErrorCode::Refused, "an unexpected set-up message");
+  }
+}
+
+void MeetingServer::State::onArrival(Guest& guest, const Arrival& arrival) {
+  if (failure) {  // late: it is told why the job failed
+    guest.connection.send(*failure);
+    guest.leaving = true;
+    return;
+  }
+  const Claim& claim = guest.connection.handshake().claim();
+  const Roster::Decision decision = roster.admit(claim, arrival);
+  if (decision.verdict != Roster::Verdict::Welcome) {
+    guest.connection.send(decision.why);
+    guest.leaving = true;
+    if (decision.verdict == Roster::Verdict::RefuseAll) fail(decision.why);
+    return;
+  }
+  guest.rank = claim.rank;
+  guest.ofThisProcess = arrival.info.pid == ::getpid();
+  if (roster.complete()) tell(roster.table());
+}
+
+void MeetingServer::State::onConnected(Guest& guest) {
+  if (std::exchange(guest.connected, true)) return;
+  if (++connected < roster.size() || failure) return;
+  tell(Complete{});
+  complete = true;
+  end = Time::now() + kFlushTime;
+}
+
+void MeetingServer::State::fail(const Failure& why) {
+  if (failure || complete) return;
+  failure = why;
+  tell(why);
+  end = Time::now() + kLinger;
+}
+
+void MeetingServer::State::tell(const SetupMessage& message) {
+  // Ranks of this process come last: they may end it as soon as they have heard.
+  for (const bool ofThisProcess : {false, true})
+    for (Guest& guest : guests)
+      if (guest.rank >= 0 && !guest.leaving && guest.ofThisProcess == ofThisProcess)
+        guest.connection.send(message);
+}
+
+void MeetingServer::State::tellProgress() {
+  if (failure || roster.complete() || Time::now() < nextProgress) return;
+  nextProgress = Time::now() + kProgressEvery;
+  const std::string progress = roster.progress();
+  for (Guest& guest : guests)
+    if (guest.rank >= 0 && guest.told != progress) {
+      guest.connection.send(Progress{progress});
+      guest.told = progress;
+    }
+}
+
+void MeetingServer::State::sweep() {
+  const auto gone = [](const Guest& guest) {
+    return guest.connection.ended() || (guest.leaving && guest.connection.flushed());
+  };
+  for (const Guest& guest : guests)
+    if (guest.connection.ended() && guest.rank >= 0)
+      fail({.code = ErrorCode::PeerLost,
+            .text = roster.describe(guest.rank) + " ended during set-up"});
+  std::erase_if(guests, gone);
+}
+
+MeetingServer::MeetingServer(const MeetingPoint& point, std::chrono::milliseconds lifetime)
+    : state_(std::make_shared<State>(point, lifetime)) {
+  base::logEnabled(LogLevel::Debug);  // what the thread logs with outlives this object
+  state_->thread.start("tutti-meeting", [state = state_.get()] { state->run(); });
+}
+
+MeetingServer::~MeetingServer() {
+  if (state_->guard.inForkedChild()) {
+    abandon(std::move(state_));
+    return;
+  }
+  state_->stop.store(true);  // seen at the next patrol
+  state_->thread.finish();
+}
+
+bool MeetingServer::finished() const { return state_->finished.load(); }
+
+}  // namespace tutti::bootstrap

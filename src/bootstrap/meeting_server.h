@@ -1,0 +1,42 @@
+#pragma once
+
+// MeetingServer: the meeting point's end of set-up, a thread in the process that opened it.
+//
+//   a rank connects, proves that it knows the secret, and says Arrival
+//   all have arrived              -> Table to each
+//   all have said Connected       -> Complete to each, and the server ends
+//   one fails, ends, or differs   -> Failure to each, and the server ends
+//   meanwhile                     -> Progress to each, for the messages of their timeouts
+//
+// After a failure it stays a little, to tell the reason to ranks that come late.
+
+#include <atomic>
+#include <memory>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/monitor_thread.h"
+
+namespace tutti::bootstrap {
+
+class MeetingServer {
+ public:
+  /// Listens, and serves until set-up is complete, failed, or `lifetime` has passed. Throws System
+  /// when the address cannot be listened at.
+  MeetingServer(const MeetingPoint& point, std::chrono::milliseconds lifetime);
+  /// Ends the server. Ranks that are still in set-up are told so. In a forked child: nothing.
+  ~MeetingServer();
+  MeetingServer(const MeetingServer&) = delete;
+  MeetingServer& operator=(const MeetingServer&) = delete;
+
+  bool finished() const;
+
+  static constexpr std::chrono::milliseconds kLinger{2000};
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,56 @@
+#pragma once
+
+// PeerLink: one peer's socket, what waits to be sent on it, what has arrived of it, and a pidfd of
+// its process. The monitor's thread owns it, but for queue(), which any thread calls.
+
+#include <deque>
+#include <functional>
+#include <mutex>
+
+#include "src/bootstrap/frame.h"
+
+struct msghdr;
+
+namespace tutti::bootstrap {
+
+class PeerLink {
+ public:
+  /// Takes the other end's pidfd too, where the kernel gives one.
+  explicit PeerLink(base::FileDescriptor socket);
+
+  int socket() const { return socket_.get(); }
+  int process() const { return process_.get(); }  ///< -1: not watched
+
+  /// Any thread. False when more than kMaxQueuedBytes would wait.
+  bool queue(FrameKind kind, ControlMessage message);
+  bool sendsWaiting();
+
+  enum class Flow { Open, Ended };
+  /// Sends what the socket takes.
+  Flow flush();
+  /// Reads at most about `limitBytes` and hands over the frames that became whole. Throws Refused
+  /// when the peer breaks the protocol, System when its descriptors could not be received.
+  Flow read(size_t limitBytes, const std::function<void(Frame)>& take);
+  bool processEnded() const;
+  void close();
+
+ private:
+  struct Outgoing {
+    base::Bytes header;
+    ControlMessage message;
+    size_t sent = 0;  // of header and payload together
+    size_t bytes() const { return header.size() + message.payload.size(); }
+  };
+  ssize_t sendSome(Outgoing& out);
+  void takeDescriptors(msghdr& message);
+
+  base::FileDescriptor socket_;
+  base::FileDescriptor process_;
+  FrameReader reader_;
+  std::mutex mutex_;
+  std::deque<Outgoing> queue_;
+  size_t queuedBytes_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace tutti::bootstrap

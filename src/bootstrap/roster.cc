@@ -1,0 +1,79 @@
+#include "src/bootstrap/roster.h"
+
+#include "src/bootstrap/meeting_point.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+constexpr int kNamedRanks = 8;
+constexpr size_t kMaxRemarkBytes = 512;
+
+std::string name(int rank, const PeerInfo& info) {
+  return base::message("rank ", rank, " (", info.describe(), ")");
+}
+
+template <class... Parts>
+Roster::Decision refuse(Roster::Verdict verdict, ErrorCode code, const Parts&... parts) {
+  return {.verdict = verdict, .why = {.code = code, .text = base::message(parts...)}};
+}
+
+}  // namespace
+
+Roster::Decision Roster::admit(const Claim& claim, const Arrival& arrival) {
+  using enum Verdict;
+  const std::string who = name(claim.rank, arrival.info);
+  if (claim.job != job_)
+    return refuse(RefuseOne, ErrorCode::Refused, who, " belongs to job ", brief(claim.job),
+                  ", and job ", brief(job_), " meets here");
+  if (claim.version != kProtocolVersion)
+    return refuse(RefuseAll, ErrorCode::Refused, who, " speaks set-up protocol version ",
+                  claim.version, ", and the meeting point speaks version ", kProtocolVersion);
+  if (claim.size < 1 || claim.size > kMaxWorldSize || claim.rank < 0 || claim.rank >= claim.size)
+    return refuse(RefuseOne, ErrorCode::Refused, who, " is not in its world of ", claim.size);
+  if (size_ != 0 && claim.size != size_)
+    return refuse(RefuseAll, ErrorCode::Refused, who, " has world size ", claim.size, ", but ",
+                  describe(arrived_.begin()->first), " has world size ", size_);
+  if (const auto same = arrived_.find(claim.rank); same != arrived_.end()) {
+    Decision decision = refuse(RefuseOne, ErrorCode::Refused, who,
+                               " was refused: ", describe(claim.rank), " has joined already");
+    if (remarks_.size() < kMaxRemarkBytes) remarks_ += "; " + decision.why.text;
+    return decision;
+  }
+  if (!arrived_.empty() && arrived_.begin()->second.info.bootId != arrival.info.bootId)
+    return refuse(RefuseAll, ErrorCode::Unsupported, who, " is on another host (",
+                  arrival.info.host, ", ", arrival.info.bootId, ") than ",
+                  describe(arrived_.begin()->first), " (", arrived_.begin()->second.info.host, ", ",
+                  arrived_.begin()->second.info.bootId,
+                  "): this build connects ranks of one host and network namespace only");
+  size_ = claim.size;
+  arrived_.emplace(claim.rank, arrival);
+  return {};
+}
+
+Table Roster::table() const {
+  Table table;
+  table.ranks.reserve(arrived_.size());
+  for (const auto& [rank, arrival] : arrived_) table.ranks.push_back(arrival);
+  return table;
+}
+
+std::string Roster::describe(int rank) const {
+  const auto found = arrived_.find(rank);
+  if (found == arrived_.end()) return base::message("rank ", rank);
+  return name(rank, found->second.info);
+}
+
+std::string Roster::progress() const {
+  if (size_ == 0) return "no rank has arrived";
+  std::string text = base::message(arrived_.size(), " of ", size_, " ranks have arrived");
+  if (complete()) return text;
+  int missing = 0;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (arrived_.count(rank)) continue;
+    if (++missing <= kNamedRanks) text += base::message(missing == 1 ? "; missing: " : ", ", rank);
+  }
+  if (missing > kNamedRanks) text += base::message(" and ", missing - kNamedRanks, " more");
+  return text + remarks_;
+}
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,45 @@
+#pragma once
+
+// Roster: who has arrived at a meeting point, and what follows from each arrival. Only values; the
+// server beside it moves the bytes.
+
+#include <map>
+
+#include "src/bootstrap/handshake.h"
+#include "src/bootstrap/setup_message.h"
+
+namespace tutti::bootstrap {
+
+class Roster {
+ public:
+  explicit Roster(const JobId& job) : job_(job) {}
+
+  enum class Verdict {
+    Welcome,
+    RefuseOne,  ///< the newcomer is refused, the job goes on
+    RefuseAll,  ///< the job cannot succeed any more
+  };
+  struct Decision {
+    Verdict verdict = Verdict::Welcome;
+    Failure why;  ///< when refused
+  };
+  /// Of a connection that has proved that it knows the secret. The first to come says how large
+  /// the world is.
+  Decision admit(const Claim& claim, const Arrival& arrival);
+
+  bool complete() const { return size_ > 0 && arrived_.size() == static_cast<size_t>(size_); }
+  int size() const { return size_; }  ///< 0 before anybody came
+  Table table() const;
+  /// "rank 2 (pid 7 on host n)"
+  std::string describe(int rank) const;
+  /// "3 of 8 ranks have arrived; missing: 1, 4, 5 and 2 more"
+  std::string progress() const;
+
+ private:
+  JobId job_;
+  int size_ = 0;
+  std::map<int, Arrival> arrived_;
+  std::string remarks_;  // about those who were refused, for the message of a timeout
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,53 @@
+#pragma once
+
+// Keys, random bytes and message authentication: the only file that calls libsodium for them.
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "src/base/bytes.h"
+
+namespace tutti::bootstrap {
+
+using Key = std::array<std::byte, 32>;
+using Nonce = std::array<std::byte, 32>;
+using Mac = std::array<std::byte, 32>;
+using JobId = std::array<std::byte, 16>;
+
+void fillRandom(std::span<std::byte> out);
+template <size_t N>
+std::array<std::byte, N> randomBytes() {
+  std::array<std::byte, N> bytes;
+  fillRandom(bytes);
+  return bytes;
+}
+
+/// HMAC-SHA256.
+Mac authenticate(const Key& key, std::span<const std::byte> message);
+/// In constant time.
+bool equal(const Mac& left, const Mac& right);
+
+/// BLAKE2b of `purpose` and `text`; `out` has 16 to 64 bytes.
+void digestInto(std::span<std::byte> out, std::string_view purpose,
+                std::span<const std::byte> text);
+template <size_t N>
+std::array<std::byte, N> digest(std::string_view purpose, std::string_view text) {
+  std::array<std::byte, N> bytes;
+  digestInto(bytes, purpose, std::as_bytes(std::span(text)));
+  return bytes;
+}
+
+/// The first 8 hexadecimal digits, for messages.
+std::string brief(const JobId& job);
+
+/// What a connection must prove.
+struct Credentials {
+  Key secret{};
+  JobId job{};
+  bool sameUser = false;  ///< there is no secret: the other end must be a process of this user
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,44 @@
+#pragma once
+
+// What a rank and the meeting point say to each other, and its bytes.
+
+#include <variant>
+
+#include "src/bootstrap/address.h"
+#include "src/bootstrap/host_facts.h"
+
+namespace tutti::bootstrap {
+
+/// A rank is there, and this is where the others reach it.
+struct Arrival {
+  PeerInfo info;
+  Address listening;
+};
+/// Meeting point: all ranks, by rank.
+struct Table {
+  std::vector<Arrival> ranks;
+};
+/// Meeting point: who is still missing, for the message of a timeout.
+struct Progress {
+  std::string text;
+};
+/// Rank: it is connected to all others.
+struct Connected {};
+/// Meeting point: all are.
+struct Complete {};
+/// Either: set-up cannot succeed any more.
+struct Failure {
+  ErrorCode code = ErrorCode::Internal;
+  std::string text;
+};
+
+using SetupMessage = std::variant<Arrival, Table, Progress, Connected, Complete, Failure>;
+
+inline constexpr size_t kMaxArrivalBytes = 4096;            ///< of what a rank sends
+inline constexpr size_t kMaxTableBytes = size_t{16} << 20;  ///< of what the meeting point sends
+
+base::Bytes encode(const SetupMessage& message);
+/// Throws Refused naming the field that is malformed.
+SetupMessage decodeSetupMessage(std::span<const std::byte> bytes);
+
+}  // namespace tutti::bootstrap

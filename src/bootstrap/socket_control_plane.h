@@ -1,0 +1,22 @@
+#pragma once
+
+// The control plane between processes of one host: a Unix socket to every other rank and one
+// monitor thread, which sends, receives, calls listeners and watches the processes by pidfd. A peer
+// that ends has what it sent before delivered first, then it is lost.
+
+#include "src/bootstrap/control_plane.h"
+
+namespace tutti::bootstrap {
+
+/// Most bytes that wait to be sent to one peer; beyond, the peer counts as failed.
+inline constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
+
+/// `sockets` and `peers` by rank; the own socket is empty. Both ends of a socket must be used only
+/// by this.
+std::shared_ptr<ControlPlane> makeSocketControlPlane(int rank, std::vector<PeerInfo> peers,
+                                                     std::vector<base::FileDescriptor> sockets);
+
+/// Descriptors that makeSocketControlPlane keeps for a world of `size`.
+size_t socketControlPlaneDescriptors(int size);
+
+}  // namespace tutti::bootstrap

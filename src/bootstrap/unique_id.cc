@@ -1,0 +1,77 @@
+// UniqueId's members, and the meeting points that create() opens.
+
+#include <tutti/communicator.h>
+
+#include <list>
+#include <mutex>
+
+#include "src/base/env.h"
+#include "src/bootstrap/meeting_server.h"
+
+namespace tutti {
+namespace {
+
+using bootstrap::MeetingServer;
+
+/// Owns the meeting points of this process's ids. They end when their job is complete or set-up
+/// time is over, or when the process exits.
+class OpenMeetings {
+ public:
+  void add(std::unique_ptr<MeetingServer> server) {
+    std::lock_guard lock(mutex_);
+    servers_.remove_if([](const auto& other) { return other->finished(); });
+    servers_.push_back(std::move(server));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::list<std::unique_ptr<MeetingServer>> servers_;
+};
+
+OpenMeetings& openMeetings() {
+  static OpenMeetings meetings;
+  return meetings;
+}
+
+int digitValue(char digit) {
+  if (digit >= '0' && digit <= '9') return digit - '0';
+  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+  if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+UniqueId UniqueId::create() {
+  const bootstrap::MeetingPoint point = bootstrap::randomMeetingPoint();
+  const std::chrono::milliseconds lifetime(base::env().setupTimeoutMs);
+  OpenMeetings& meetings = openMeetings();  // before the server's thread logs anything
+  meetings.add(std::make_unique<MeetingServer>(point, lifetime));
+  return bootstrap::encode(point);
+}
+
+std::string UniqueId::toHex() const {
+  std::string hex;
+  hex.reserve(2 * bytes.size());
+  for (std::byte byte : bytes) {
+    const auto value = std::to_integer<unsigned>(byte);
+    hex += "0123456789abcdef"[value >> 4];
+    hex += "0123456789abcdef"[value & 15];
+  }
+  return hex;
+}
+
+UniqueId UniqueId::fromHex(const std::string& hex) {
+  UniqueId id;
+  TUTTI_REQUIRE(hex.size() == 2 * id.bytes.size(), "a unique id has ", 2 * id.bytes.size(),
+                " hexadecimal digits, not ", hex.size());
+  for (size_t i = 0; i < hex.size(); ++i) {
+    const int value = digitValue(hex[i]);
+    TUTTI_REQUIRE(value >= 0, "character ", i, " of a unique id is not a hexadecimal digit");
+    id.bytes[i / 2] = (id.bytes[i / 2] << 4) | static_cast<std::byte>(value);
+  }
+  bootstrap::decode(id);
+  return id;
+}
+
+}  // namespace tutti

@@ -1,0 +1,266 @@
+// Joining: processes that find each other, those that must be refused, and those that die.
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <thread>
+
+#include "src/bootstrap/bootstrap.h"
+#include "src/bootstrap/meeting_point.h"
+#include "tests/bootstrap/rank_processes.h"
+#include "tests/bootstrap/recording_listener.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using Board = RankProcesses::Board;
+using std::chrono::milliseconds;
+
+std::shared_ptr<ControlPlane> joinAs(int rank, int size, const UniqueId& id,
+                                     milliseconds time = kPatience) {
+  return join({.rank = rank, .size = size, .id = id, .source = "test"},
+              base::Deadline::after(time));
+}
+
+UniqueId makeOrAwaitId(int rank, Board& board) {
+  if (rank == 0) board.publish(UniqueId::create());
+  return board.awaitId();
+}
+
+/// Everybody sends to everybody, and says what it heard.
+std::string greet(ControlPlane& plane) {
+  RecordingListener listener;
+  plane.listen(1, &listener);
+  for (int to = 0; to < plane.size(); ++to)
+    plane.send(to, makeMessage(1, static_cast<uint32_t>(plane.rank()), "hello"));
+  const size_t heard = listener.waitMessages(static_cast<size_t>(plane.size()));
+  plane.leave();
+  plane.ignore(1);
+  return base::message("heard ", heard);
+}
+
+void expectAll(const std::vector<std::string>& results, const std::string& part) {
+  for (size_t rank = 0; rank < results.size(); ++rank)
+    EXPECT_TRUE(contains(results[rank], part)) << "rank " << rank << ": " << results[rank];
+}
+
+class Join : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!enterOwnNetwork()) std::cout << "no own network namespace: other jobs' sockets count\n";
+  }
+  void SetUp() override { ASSERT_EQ(countOurSockets(), 0); }
+  void TearDown() override {
+    EXPECT_TRUE(eventually([] { return countOurSockets() == 0; })) << countOurSockets();
+  }
+};
+
+TEST_F(Join, RanksOfOneHostMeet) {
+  for (int size : {1, 2, 4, 9}) {
+    RankProcesses processes(size, [size](int rank, Board& board) {
+      const int before = countDescriptors();
+      const UniqueId id = makeOrAwaitId(rank, board);
+      std::string said;
+      {
+        auto plane = joinAs(rank, size, id);
+        if (plane->peer(size - 1 - rank).pid <= 0) return std::string("no pid");
+        said = greet(*plane);
+      }
+      eventually([&] { return countDescriptors() <= before; });
+      return said + base::message(", ", countDescriptors() - before, " descriptors left");
+    });
+    expectAll(processes.results(), base::message("heard ", size, ", 0 descriptors left"));
+  }
+}
+
+TEST_F(Join, ThreadsOfOneProcessMeetToo) {
+  RankProcesses processes(1, [](int, Board&) {
+    const UniqueId id = UniqueId::create();
+    std::vector<std::thread> threads;
+    std::vector<std::string> said(5);
+    for (int rank = 0; rank < 5; ++rank)
+      threads.emplace_back([&, rank] { said[rank] = greet(*joinAs(rank, 5, id)); });
+    for (auto& thread : threads) thread.join();
+    return said == std::vector<std::string>(5, "heard 5") ? std::string("all") : said[0];
+  });
+  EXPECT_EQ(processes.results()[0], "all");
+}
+
+TEST_F(Join, MembershipIsCheckedFirst) {
+  const UniqueId id = encode(randomMeetingPoint());
+  for (auto [rank, size] : {std::pair{0, 0}, {0, -1}, {0, 1'000'000'000}, {4, 4}, {-1, 4}}) {
+    try {
+      joinAs(rank, size, id);
+      ADD_FAILURE() << rank << " of " << size;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument) << error.what();
+    }
+  }
+}
+
+TEST_F(Join, AWrongSecretIsRefusedAndTheJobGoesOn) {
+  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+    const UniqueId id = makeOrAwaitId(rank, board);
+    if (rank < 2) return greet(*joinAs(rank, 2, id));
+    MeetingPoint wrong = decode(id);
+    wrong.credentials.secret = randomBytes<32>();
+    return greet(*joinAs(1, 2, encode(wrong)));
+  });
+  // The third comes at any time: once the job is complete its id has expired.
+  const auto results = processes.results();
+  EXPECT_EQ(results[0], "heard 2");
+  EXPECT_EQ(results[1], "heard 2");
+  EXPECT_TRUE(contains(results[2], "error refused")) << results[2];
+}
+
+TEST_F(Join, AnExpiredIdIsRefusedAtOnce) {
+  try {
+    joinAs(0, 2, encode(randomMeetingPoint()));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::Refused);
+    EXPECT_TRUE(contains(error.what(), "expired")) << error.what();
+  }
+}
+
+TEST_F(Join, TheSameRankTwiceIsRefused) {
+  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+    const UniqueId id = makeOrAwaitId(rank, board);
+    if (rank == 2) {  // after rank 1, before rank 0 completes the job
+      eventually([&] { return board.lines[1].step.load() == 1; });
+      std::this_thread::sleep_for(milliseconds(200));
+      try {
+        joinAs(1, 2, id);
+      } catch (const Error& error) {
+        board.go.store(1);
+        throw;
+      }
+      return "joined";
+    }
+    if (rank == 0) eventually([&] { return board.go.load() == 1; });
+    board.reach(rank, 1);
+    return greet(*joinAs(rank, 2, id));
+  });
+  const auto results = processes.results();
+  EXPECT_EQ(results[0], "heard 2");
+  // Either of the two that call themselves rank 1 may have come first; here it is the first.
+  EXPECT_EQ(results[1], "heard 2");
+  EXPECT_TRUE(contains(results[2], "error refused") && contains(results[2], "has joined already"))
+      << results[2];
+}
+
+TEST_F(Join, DifferentWorldSizesFailEverybodyWithBothNumbers) {
+  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+    const UniqueId id = makeOrAwaitId(rank, board);
+    if (rank == 2) {  // the last, so that the others are there to hear it
+      eventually([&] { return board.lines[0].step + board.lines[1].step == 2; });
+      std::this_thread::sleep_for(milliseconds(300));
+    }
+    board.reach(rank, 1);
+    return greet(*joinAs(rank, rank == 2 ? 4 : 3, id));
+  });
+  const auto results = processes.results();
+  expectAll(results, "error refused");
+  expectAll(results, "world size 4");
+  expectAll(results, "world size 3");
+}
+
+TEST_F(Join, AMissingRankIsNamedAtTheDeadline) {
+  RankProcesses processes(2, [](int rank, Board& board) -> std::string {
+    const UniqueId id = makeOrAwaitId(rank, board);
+    return greet(*joinAs(rank, 4, id, milliseconds(1500)));
+  });
+  const auto results = processes.results();
+  // Whoever gives up first tells the other through the meeting point.
+  expectAll(results, "error timeout");
+  expectAll(results, "missing: 2, 3");
+}
+
+TEST_F(Join, ARankKilledDuringSetupIsNamedToTheOthers) {
+  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+    const UniqueId id = makeOrAwaitId(rank, board);
+    board.reach(rank, 1);
+    return greet(*joinAs(rank, 4, id));  // the fourth never comes
+  });
+  for (int rank = 0; rank < 3; ++rank) ASSERT_TRUE(processes.awaitStep(rank, 1));
+  std::this_thread::sleep_for(milliseconds(300));
+  processes.kill(1, SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  const auto results = processes.results();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(1));
+  EXPECT_EQ(results[1], "killed by signal 9");
+  for (int rank : {0, 2}) {
+    EXPECT_TRUE(contains(results[rank], "error peer lost")) << results[rank];
+    EXPECT_TRUE(contains(results[rank], "rank 1 (pid ")) << results[rank];
+  }
+}
+
+TEST_F(Join, ARankKilledAfterSetupIsReportedWithinASecond) {
+  for (int victim : {0, 2}) {
+    RankProcesses processes(4, [](int rank, Board& board) -> std::string {
+      const UniqueId id = makeOrAwaitId(rank, board);
+      auto plane = joinAs(rank, 4, id);
+      RecordingListener listener;
+      plane->listen(1, &listener);
+      board.reach(rank, 1);
+      const auto events = listener.wait(1);
+      plane->leave();
+      plane->ignore(1);
+      return events.empty() ? "nothing" : events[0];
+    });
+    for (int rank = 0; rank < 4; ++rank) ASSERT_TRUE(processes.awaitStep(rank, 1));
+    processes.kill(victim, SIGKILL);
+    const auto killed = std::chrono::steady_clock::now();
+    const auto results = processes.results();
+    EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(1));
+    for (int rank = 0; rank < 4; ++rank)
+      if (rank != victim) {
+        EXPECT_EQ(results[rank], base::message("lost ", victim, " its process ended"));
+      }
+  }
+}
+
+TEST_F(Join, TheEndOfTheMeetingPointsProcessIsTold) {
+  RankProcesses processes(3, [](int rank, Board& board) -> std::string {
+    const UniqueId id = makeOrAwaitId(rank, board);
+    board.reach(rank, 1);
+    if (rank == 0) ::pause();
+    return greet(*joinAs(rank, 3, id));
+  });
+  for (int rank = 0; rank < 3; ++rank) ASSERT_TRUE(processes.awaitStep(rank, 1));
+  std::this_thread::sleep_for(milliseconds(300));
+  processes.kill(0, SIGKILL);
+  const auto results = processes.results();
+  for (int rank : {1, 2})
+    EXPECT_TRUE(contains(results[rank], "error peer lost: rank")) << results[rank];
+}
+
+TEST_F(Join, SixtyFourDescriptorsAreEnoughForFourRanksAndNotForSixty) {
+  for (int size : {4, 60}) {
+    RankProcesses processes(size, [size](int rank, Board& board) -> std::string {
+      const rlimit limit{64, 64};
+      TUTTI_SYSCALL(::setrlimit(RLIMIT_NOFILE, &limit));
+      const UniqueId id = makeOrAwaitId(rank, board);
+      return greet(*joinAs(rank, size, id, milliseconds(20'000)));
+    });
+    const auto results = processes.results();
+    if (size == 4) {
+      expectAll(results, "heard 4");
+      continue;
+    }
+    int named = 0;
+    for (const std::string& result : results) {
+      EXPECT_TRUE(contains(result, "error ")) << result;
+      named += contains(result, "RLIMIT_NOFILE") ? 1 : 0;
+    }
+    EXPECT_GT(named, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -1,0 +1,69 @@
+#pragma once
+
+// RankProcesses: one forked process for each rank of a test, with a page of shared memory in which
+// they leave what they have to say. The test's own process must have no threads when it forks.
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <tutti/communicator.h>
+
+namespace tutti::bootstrap {
+
+class RankProcesses {
+ public:
+  static constexpr int kMaxRanks = 64;
+
+  /// What a rank's process sees of the test.
+  struct Board {
+    std::atomic<int> published{0};
+    std::atomic<int> go{0};
+    std::byte id[128];
+    struct Line {
+      std::atomic<int> step{0};
+      int fresh = 0;
+      char text[1024];
+    } lines[kMaxRanks];
+
+    /// Makes the id here, or waits for it.
+    void publish(const UniqueId& made);
+    UniqueId awaitId();
+    void reach(int rank, int step) { lines[rank].step.store(step); }
+  };
+  /// Returns what the rank has to say; an exception becomes "error CODE: TEXT".
+  using Body = std::function<std::string(int rank, Board& board)>;
+
+  RankProcesses(int count, const Body& body);
+  ~RankProcesses();  ///< kills those that are left
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
+
+  Board& board() { return *board_; }
+  void kill(int rank, int signal);
+  /// False when patience ended.
+  bool awaitStep(int rank, int step);
+  /// Waits for the ends of all processes; "killed by signal 9" and the like for those that say
+  /// nothing, "hangs" for those that do not end.
+  std::vector<std::string> results();
+
+ private:
+  Board* board_ = nullptr;
+  std::vector<pid_t> pids_;
+};
+
+/// Polls `condition` every millisecond; false when patience ended.
+bool eventually(const std::function<bool()>& condition);
+bool contains(const std::string& text, const std::string& part);
+/// Moves this process to a network namespace of its own with a loopback, so that the sockets
+/// counted there are the test's; false where that is not allowed. Before any thread is started.
+bool enterOwnNetwork();
+/// Abstract sockets of ours (@tutti-...) that exist in this network namespace.
+int countOurSockets();
+int countDescriptors();
+
+}  // namespace tutti::bootstrap

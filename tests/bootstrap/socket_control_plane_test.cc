@@ -1,0 +1,178 @@
+// The control planes of processes, here with all ranks in one process: the shared suite, and what
+// only sockets can do wrong.
+
+#include "src/bootstrap/socket_control_plane.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <thread>
+
+#include "src/bootstrap/frame.h"
+#include "src/bootstrap/host_facts.h"
+#include "tests/bootstrap/control_plane_conformance.h"
+#include "tests/bootstrap/rank_processes.h"
+#include "tests/bootstrap/recording_listener.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using Pair = std::pair<base::FileDescriptor, base::FileDescriptor>;
+
+Pair socketPair() {
+  int ends[2];
+  TUTTI_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
+  return {base::FileDescriptor(ends[0]), base::FileDescriptor(ends[1])};
+}
+
+std::vector<PeerInfo> members(int size) {
+  return std::vector<PeerInfo>(static_cast<size_t>(size), describeThisProcess());
+}
+
+std::vector<std::shared_ptr<ControlPlane>> makePlanes(int size) {
+  std::vector<std::vector<base::FileDescriptor>> sockets(static_cast<size_t>(size));
+  for (auto& row : sockets) row.resize(static_cast<size_t>(size));
+  for (int a = 0; a < size; ++a)
+    for (int b = a + 1; b < size; ++b) std::tie(sockets[a][b], sockets[b][a]) = socketPair();
+  std::vector<std::shared_ptr<ControlPlane>> planes;
+  for (int rank = 0; rank < size; ++rank)
+    planes.push_back(makeSocketControlPlane(rank, members(size), std::move(sockets[rank])));
+  return planes;
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Socket, ControlPlaneConformance,
+                         testing::Values(ControlPlaneKind{"socket", makePlanes}));
+
+namespace {
+
+/// Rank 0 of 2 whose peer is the bare other end of its socket.
+struct HalfPlane {
+  HalfPlane() {
+    auto [near, far] = socketPair();
+    std::vector<base::FileDescriptor> sockets(2);
+    sockets[1] = std::move(near);
+    other = std::move(far);
+    plane = makeSocketControlPlane(0, members(2), std::move(sockets));
+    plane->listen(1, &listener);
+  }
+  ~HalfPlane() { plane->ignore(1); }
+  void write(const void* data, size_t bytes) {
+    ASSERT_EQ(::send(other.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+  }
+  base::FileDescriptor other;
+  RecordingListener listener;
+  std::shared_ptr<ControlPlane> plane;
+};
+
+void expectLost(FrameHeader header, const std::string& why) {
+  HalfPlane half;
+  half.write(&header, sizeof header);
+  const auto events = half.listener.wait(1);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_TRUE(contains(events[0], "lost 1 ") && contains(events[0], why)) << events[0];
+}
+
+TEST(SocketControlPlane, ProtocolViolationsEndThatPeerWithTheReason) {
+  expectLost({.magic = 1}, "not a frame");
+  expectLost({.kind = static_cast<FrameKind>(9)}, "not a frame");
+  expectLost({.payloadBytes = kMaxPayloadBytes + 1}, "limit");
+  expectLost({.payloadBytes = ~uint64_t{0}}, "limit");
+  expectLost({.descriptors = kMaxDescriptors + 1}, "limit");
+  expectLost({.descriptors = 2}, "sent 0");
+}
+
+TEST(SocketControlPlane, FramesMayComeByteByByte) {
+  HalfPlane half;
+  const std::string text = "slow";
+  const FrameHeader header{.channel = 1, .payloadBytes = text.size(), .type = 3};
+  base::Bytes bytes = headerBytes(header);
+  for (char c : text) bytes.push_back(static_cast<std::byte>(c));
+  for (std::byte byte : bytes) {
+    half.write(&byte, 1);
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(half.listener.wait(1), (std::vector<std::string>{"message 1 3 slow"}));
+}
+
+TEST(SocketControlPlane, APeerThatDoesNotReadIsLostAtTheBound) {
+  HalfPlane half;
+  const std::string big(kMaxPayloadBytes, 'b');
+  for (size_t sent = 0; sent <= kMaxQueuedBytes + (8u << 20); sent += big.size())
+    half.plane->send(1, makeMessage(1, 0, big));
+  const auto events = half.listener.wait(1);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_TRUE(contains(events[0], "lost 1 does not read")) << events[0];
+}
+
+TEST(SocketControlPlane, AnEndInTheMiddleOfAFrameIsALoss) {
+  HalfPlane half;
+  const FrameHeader header{.channel = 1, .payloadBytes = 100, .type = 3};
+  half.write(&header, sizeof header);
+  half.other.reset();
+  const auto events = half.listener.wait(1);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0], "lost 1 closed its connection without leaving");
+}
+
+TEST(SocketControlPlane, DescriptorsBeyondTheLimitOfTheProcessAreANamedLoss) {
+  RankProcesses processes(1, [](int, RankProcesses::Board&) -> std::string {
+    auto planes = makePlanes(2);
+    RecordingListener listener;
+    planes[1]->listen(1, &listener);
+    ControlMessage message = makeMessage(1, 1, "files");
+    for (int i = 0; i < 4; ++i) message.descriptors.emplace_back(::fcntl(0, F_DUPFD_CLOEXEC, 0));
+    // Sending closes these four here, and two of the slots may be used again.
+    const rlimit limit{static_cast<rlim_t>(countDescriptors() - 1 - 2), 20000};
+    TUTTI_SYSCALL(::setrlimit(RLIMIT_NOFILE, &limit));
+    planes[0]->send(1, std::move(message));
+    const auto events = listener.wait(1);
+    planes[1]->ignore(1);
+    return events.empty() ? "nothing" : events[0];
+  });
+  const auto results = processes.results();
+  EXPECT_TRUE(contains(results[0], "lost 0") && contains(results[0], "RLIMIT_NOFILE"))
+      << results[0];
+}
+
+TEST(SocketControlPlane, IsInertInAForkedChildAndTheParentGoesOn) {
+  RankProcesses processes(1, [](int, RankProcesses::Board&) -> std::string {
+    auto planes = makePlanes(2);
+    RecordingListener listener;
+    planes[1]->listen(1, &listener);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int code = 1;
+      try {
+        planes[0]->send(1, makeMessage(1, 1, "from the child"));
+      } catch (const Error& error) {
+        code = error.code() == ErrorCode::InvalidUsage ? 0 : 2;
+      }
+      planes.clear();
+      ::_exit(code);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    planes[0]->send(1, makeMessage(1, 2, "from the parent"));
+    const auto events = listener.wait(1);
+    planes[1]->ignore(1);
+    return base::message(status, " ", events.empty() ? "nothing" : events[0]);
+  });
+  EXPECT_EQ(processes.results()[0], "0 message 0 2 from the parent");
+}
+
+TEST(SocketControlPlane, LeavesNoDescriptors) {
+  const int before = countDescriptors();
+  for (int i = 0; i < 20; ++i) {
+    auto planes = makePlanes(4);
+    planes[2].reset();
+    planes[0]->leave();
+  }
+  EXPECT_EQ(countDescriptors(), before);
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -3,27 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "collectives/cost_walk.h"
 #include "src/base/check.h"
 
 namespace tutti::collectives {
 namespace {
-
-constexpr uint64_t kMappedFromBytes = 16384;  // below it exchanging entry records costs more
-
-/// Latency of the longest chain of messages plus what the busiest rank moves.
-double predict(const PlanSpec& spec, const Cost& cost, const plan::CollectiveRequest& request,
-               const topology::Topology& topology, const topology::Tuning& tuning) {
-  const double wait =
-      tuning.messageMicroseconds + (topology.oversubscribed() ? tuning.yieldMicroseconds : 0);
-  double microseconds = cost.steps * wait;
-  const double megabytes = cost.blocksSent * static_cast<double>(request.blockBytes()) / 1e3;
-  if (spec.protocol == Protocol::Mapped)
-    return microseconds + tuning.entryMicroseconds + megabytes / tuning.mappedGigabytesPerSecond;
-  microseconds += megabytes / tuning.copyGigabytesPerSecond;
-  if (plan::isReduction(spec.collective))
-    microseconds += megabytes / tuning.reduceGigabytesPerSecond;
-  return microseconds;
-}
 
 std::string duration(double microseconds) {
   char text[32];
@@ -32,12 +16,14 @@ std::string duration(double microseconds) {
 }
 
 bool forced(const plan::CollectiveRequest& request) {
-  return !request.algorithm.empty() && request.algorithm != "mapped" &&
-         request.collective != Collective::Barrier;
+  return !request.algorithm.empty() && request.algorithm != "mapped";
 }
 
-bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request) {
+/// The least chunk must fit a message that carries several.
+bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
+              const topology::Topology& topology) {
   if (forced(request) && request.algorithm != plan::toString(spec.algorithm)) return false;
+  if (spec.messageChunks * plan::kChunkAlignment > topology.slotBytes) return false;
   return !request.deterministic || !plan::isReduction(spec.collective) || spec.canonicalOrder;
 }
 
@@ -46,8 +32,9 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
   std::vector<Candidate> found;
   for (const AlgorithmInfo& info : registry().algorithms()) {
     const auto spec = info.spec({request.collective, protocol, topology.ranks, request.root, 1});
-    if (spec && eligible(*spec, request))
-      found.push_back({*spec, predict(*spec, info.cost(*spec), request, topology, tuning)});
+    if (spec && eligible(*spec, request, topology))
+      found.push_back(
+          {*spec, predictMicroseconds(info, *spec, request.blockBytes(), topology, tuning)});
   }
   std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
     return a.microseconds < b.microseconds;
@@ -76,11 +63,32 @@ void checkName(const plan::CollectiveRequest& request) {
 }
 
 std::optional<PlanSpec> mappedForm(const plan::CollectiveRequest& request,
-                                   const std::vector<Candidate>& candidates) {
+                                   const std::vector<Candidate>& candidates,
+                                   const topology::Tuning& tuning) {
   const bool asked = request.algorithm == "mapped";
   if (!request.mappable || request.op == ReduceOp::PreMulSum || candidates.empty()) return {};
-  if (!asked && (forced(request) || request.blockBytes() < kMappedFromBytes)) return {};
+  const bool large = static_cast<double>(request.blockBytes()) >= tuning.mappedFromBytes;
+  if (!asked && (forced(request) || !large)) return {};
   return candidates.front().spec;
+}
+
+std::string reasonOf(const plan::CollectiveRequest& request, const Choice& choice,
+                     size_t simpleOnes) {
+  const Candidate& best = choice.candidates[0];
+  std::string reason =
+      base::message(request.describe(), ": ", plan::toString(choice.spec.algorithm), ", ");
+  if (forced(request)) {
+    reason += "as asked";
+  } else {
+    reason += base::message("predicted ", duration(best.microseconds));
+    if (simpleOnes > 1)
+      reason += base::message("; next is ", plan::toString(choice.candidates[1].spec.algorithm),
+                              ", ", duration(choice.candidates[1].microseconds));
+  }
+  if (choice.mapped)
+    reason += base::message("; ", plan::toString(choice.mapped->algorithm),
+                            " without staging where all buffers are mapped");
+  return reason;
 }
 
 }  // namespace
@@ -97,17 +105,18 @@ Choice choose(const plan::CollectiveRequest& request, const topology::Topology& 
   checkName(request);
   Choice choice;
   choice.candidates = collect(Protocol::Simple, request, topology, tuning);
+  if (choice.candidates.empty() && forced(request) && request.collective == Collective::Barrier) {
+    plan::CollectiveRequest any = request;
+    any.algorithm.clear();
+    return choose(any, topology, tuning);
+  }
   if (choice.candidates.empty()) nothingFits(request, topology);
   choice.spec = choice.candidates.front().spec;
+  const size_t simpleOnes = choice.candidates.size();
   const std::vector<Candidate> mappedOnes = collect(Protocol::Mapped, request, topology, tuning);
-  choice.mapped = mappedForm(request, mappedOnes);
+  choice.mapped = mappedForm(request, mappedOnes, tuning);
   choice.candidates.insert(choice.candidates.end(), mappedOnes.begin(), mappedOnes.end());
-  choice.reason = base::message(request.describe(), ": ", plan::toString(choice.spec.algorithm),
-                                forced(request) ? ", as asked" : ", the fastest predicted, ",
-                                forced(request) ? "" : duration(choice.candidates[0].microseconds));
-  if (choice.mapped)
-    choice.reason += base::message("; ", plan::toString(choice.mapped->algorithm),
-                                   " mapped where all buffers are mapped");
+  choice.reason = reasonOf(request, choice, simpleOnes);
   return choice;
 }
 

@@ -19,7 +19,8 @@
 //
 //   AllReduce      steps 2, blocks per rank 2(P-1)/P, per link 2/P
 //   Broadcast      steps 2 (P = 2: 1), blocks per rank 2(P-1)/P (the root), per link 2/P: the root
-//                  gives each rank its division and everybody its own; each rank passes its division on
+//                  gives each rank its division and everybody its own; each rank passes its
+//                  division on
 //   Reduce         steps 2, blocks per rank 1, per link 2/P: folded in parts, gathered at the root
 //
 // Mapped (direct_mapped.cc): the same without staging. A rank reads its operands in its peers'

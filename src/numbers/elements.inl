@@ -65,15 +65,12 @@ struct Widened {
 #elif defined(__F16C__)
     if constexpr (__is_same(F, Half)) return bitsAs<Lanes>(_mm256_cvtph_ps(bitsAs<__m128i>(stored)));
 #endif
-    const Words bits = __builtin_convertvector(stored, Words);
+    const Words bits = widenBits(stored);
     if constexpr (__is_same(F, Brain)) return bitsAs<Lanes>(bits << 16);
     return widenAny(bits);
   }
 
   static TUTTI_INLINE Stored narrow(Lanes v) {
-    const Words bits = bitsAs<Words>(v);
-    const Words magnitude = bits & 0x7fffffffu;
-    const Words notNan = bitsAs<Words>(v == v);
 #if defined(__AVX512F__)
     if constexpr (__is_same(F, Half)) {
       const Lanes nan = bitsAs<Lanes>(Words{} + 0x7fc00000u);
@@ -85,13 +82,9 @@ struct Widened {
       return bitsAs<Stored>(_mm256_cvtps_ph(bitsAs<__m256>(v == v ? v : nan), kNearest));
     }
 #endif
-    const Words sign = bits >> 31 << (F::kBits - 1);
-    const Words rounded = roundMagnitude(magnitude);
-    const Words in = sign | rounded;
-    const Words over = F::kHasInfinity ? sign | F::kTop : Words{} + F::kNan;
-    const Words number = rounded > F::kTop ? over : in;
-    const Words result = (number & notNan) | (F::kNan & ~notNan);
-    return __builtin_convertvector(result, Stored);
+    Stored stored;
+    narrowBits(v == v ? narrowNumber(bitsAs<Words>(v)) : Words{} + F::kNan, stored);
+    return stored;
   }
 
   static TUTTI_INLINE Lanes round(Lanes v) { return widen(narrow(v)); }
@@ -115,12 +108,22 @@ struct Widened {
     return bitsAs<Lanes>(sign | wide);
   }
 
+  /// All but NaN.
+  static TUTTI_INLINE Words narrowNumber(Words bits) {
+    // bfloat16 has float32's exponents: the carry of rounding goes where it belongs.
+    if constexpr (F::kRebias == 0)
+      return (bits + ((1u << (F::kShift - 1)) - 1) + (bits >> F::kShift & 1u)) >> F::kShift;
+    const Words sign = bits >> 31 << (F::kBits - 1);
+    const Words rounded = roundMagnitude(bits & 0x7fffffffu);
+    const Words over = F::kHasInfinity ? sign | F::kTop : Words{} + F::kNan;
+    return rounded > F::kTop ? over : sign | rounded;
+  }
+
   /// To nearest even, with the exponent range unbounded upwards (NaN gives anything).
   static TUTTI_INLINE Words roundMagnitude(Words magnitude) {
     const Words moved = magnitude - (F::kRebias << 23);
     const Words odd = moved >> F::kShift & 1u;
     const Words normal = (moved + ((1u << (F::kShift - 1)) - 1) + odd) >> F::kShift;
-    if constexpr (F::kRebias == 0) return normal;
     // Adding a number whose last place is the type's smallest subnormal rounds to that place.
     const Words anchor = Words{} + ((F::kRebias + F::kShift + 1) << 23);
     const Words subnormal =

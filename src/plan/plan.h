@@ -152,13 +152,16 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
+/// Chunks start at multiples of it within their block: a multiple of every element size.
+inline constexpr uint32_t kChunkAlignment = 64;
+
 /// Binds a plan to a count and a type. Each block's `count` elements are cut into rounds, each
-/// round into `divisions` chunks whose starts are aligned to 64 bytes within the block; late chunks
+/// round into `divisions` chunks whose starts are aligned within the block; late chunks
 /// may be short or empty. Extents depend on the chunk's division alone and are therefore the same
 /// at both ends of a message.
 class Shape {
  public:
-  /// `slotBytes` bounds what one message may carry; at least messageChunks * 64.
+  /// `slotBytes` bounds what one message may carry; at least messageChunks * kChunkAlignment.
   Shape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t slotBytes);
 
   int64_t rounds() const { return rounds_; }

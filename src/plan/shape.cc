@@ -6,7 +6,7 @@
 namespace tutti::plan {
 namespace {
 
-constexpr uint64_t kAlignment = 64;  // a multiple of every element size
+constexpr uint64_t kAlignment = kChunkAlignment;
 
 uint64_t roundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t ceilDivide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }

@@ -23,6 +23,7 @@ constexpr std::array kFields{
     Field{"mappedGigabytesPerSecond", &Tuning::mappedGigabytesPerSecond, 1e-6, 1e6},
     Field{"entryMicroseconds", &Tuning::entryMicroseconds, 0, 1e6},
     Field{"yieldMicroseconds", &Tuning::yieldMicroseconds, 0, 1e6},
+    Field{"mappedFromBytes", &Tuning::mappedFromBytes, 0, 1e18},
 };
 
 int hosts(const Topology& topology) {
@@ -61,6 +62,7 @@ std::string Topology::describe() const {
   std::string text = base::message(ranks, ranks == 1 ? " rank on " : " ranks on ", hosts(*this),
                                    hosts(*this) == 1 ? " host, " : " hosts, ", cores,
                                    cores == 1 ? " core" : " cores");
+  text += base::message(", slots of ", slotBytes, " bytes");
   if (oversubscribed()) text += ", oversubscribed";
   if (hosts(*this) == 1) return text;
   for (size_t rank = 0; rank < hostOf.size(); ++rank)

@@ -22,16 +22,20 @@ struct Tuning {
       12;                          ///< one rank reading or writing mapped memory, per byte touched
   double entryMicroseconds = 0.5;  ///< exchanging entry records between two ranks
   double yieldMicroseconds = 2.5;  ///< handing a core to the next rank, when ranks outnumber cores
+  double mappedFromBytes =
+      16384;  ///< blocks this large are worth asking whether buffers are mapped
 
   base::Bytes serialize() const;
+  /// Throws Refused naming the field that is missing, no number, or none that a machine can have.
   static Tuning deserialize(const base::Bytes& bytes);
   bool operator==(const Tuning&) const = default;
 };
 
 struct Topology {
   int ranks = 1;
-  int cores = 1;            ///< of the host; ranks beyond it share
-  std::vector<int> hostOf;  ///< host number of each rank, from 0
+  int cores = 1;             ///< of the host; ranks beyond it share
+  std::vector<int> hostOf;   ///< host number of each rank, from 0
+  size_t slotBytes = 65536;  ///< what one message between two ranks can carry
   bool oversubscribed() const { return ranks > cores; }
   std::string describe() const;
   bool operator==(const Topology&) const = default;

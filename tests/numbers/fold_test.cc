@@ -128,7 +128,11 @@ class FoldGrid : public testing::TestWithParam<DataType> {
     for (int t = 0; t < layout.targets; ++t) {
       const bool inPlace = layout.inPlace && static_cast<size_t>(t) < from.size();
       Buffer& buffer = inPlace ? sources_[t] : targets_[t];
-      if (!inPlace) buffer.place(layout.targetOffset + t * layout.targetStride);
+      if (!inPlace) {
+        buffer.place(layout.targetOffset + t * layout.targetStride);
+        std::fill_n(buffer.data(), size,
+                    kGuard);  // nothing of the call before may pass for a result
+      }
       buffer.guard(size);
       outputs.push_back(&buffer);
       to.push_back(buffer.data());

@@ -1,0 +1,22 @@
+#pragma once
+
+// Predicts how long a plan takes: walks the same programs that run, all ranks together, in the
+// order of time. One rank is one thread: its lanes take turns. A step costs its own overhead and
+// the bytes it folds and copies; a message is seen some time after it was written. Where ranks
+// outnumber cores, work takes longer by their ratio and every message waits for a core to be handed
+// over.
+//
+// Free slots are not waited for (transports have more than a plan needs), and after a few rounds
+// each further one is taken to last as long as the last that was walked.
+
+#include "collectives/algorithms.h"
+#include "src/topology/topology.h"
+
+namespace tutti::collectives {
+
+/// Microseconds for `blockBytes` bytes per block. A pure function; also for many ranks, where the
+/// longest chain and the busiest rank of the algorithm's Cost stand in for the walk.
+double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
+                           const topology::Topology& topology, const topology::Tuning& tuning);
+
+}  // namespace tutti::collectives

@@ -1,0 +1,81 @@
+#include "parallel/engine/engine.h"
+
+#include <bit>
+
+namespace tutti::parallel {
+
+int reductionGroupsFor(int ranks, bool deterministic) {
+  require(ranks > 0, "a mesh of ", ranks, " ranks");
+  require(!deterministic || std::has_single_bit(static_cast<unsigned>(ranks)),
+          "deterministic mode adds gradients in a balanced tree, which needs 1, 2, 4, 8, ... "
+          "data-parallel ranks, not ",
+          ranks);
+  return (4 + ranks - 1) / ranks * ranks;
+}
+
+Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOptions& options)
+    : mesh_(mesh),
+      kernels_(kernels),
+      model_(model),
+      options_(options),
+      groups_(options.reductionGroups),
+      store_(mesh, kernels, options.policy, options.type),
+      context_{mesh_, kernels_, store_, scratch_} {
+  const int ranks = mesh.extent(Axis::Data);
+  const int chosen = reductionGroupsFor(ranks, options.policy.deterministic);
+  if (groups_ == 0) groups_ = chosen;
+  require(groups_ > 0 && groups_ % ranks == 0, groups_, " micro-batches do not divide evenly over ",
+          ranks, " ranks");
+  require(!options.policy.deterministic || std::has_single_bit(static_cast<unsigned>(groups_)),
+          "deterministic mode needs a power of two of micro-batches, not ", groups_);
+  model.declare(store_);
+  store_.initialize(options.seed);
+}
+
+double Engine::gradients(Loader& loader, int64_t step) {
+  const int local = groups_ / mesh_.extent(Axis::Data);
+  const int first = mesh_.index(Axis::Data) * local;
+  const double perToken = 1.0 / static_cast<double>(loader.countedTokens());
+  store_.beginStep(local);
+  for (int m = 0; m < local; ++m) {
+    const Batch batch = loader.next(step, {first + m, groups_});
+    saved_.microBatch = m;
+    const Tensor logits = model_.forward(context_, batch.tokenIds, saved_);
+    store_.addLoss(
+        kernels_.crossEntropy({.logits = logits, .labels = batch.labels, .scale = perToken}), m);
+    model_.backward(context_, logits, saved_);
+    ensure(saved_.empty(), "a micro-batch left ", saved_.untilBackward.usedBytes(), " and ",
+           saved_.untilWeights.usedBytes(), " bytes behind");
+  }
+  return store_.finishLoss() * perToken;
+}
+
+StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
+  StepReport report;
+  report.loss = gradients(loader, step);
+  report.gradientNorm = store_.clip(options_.clipNorm);
+  store_.step(optimizer, learningRate);
+  report.counters = store_.counters();
+  return report;
+}
+
+double Engine::evaluate(Windows& windows, int64_t sequences) {
+  const int ranks = mesh_.extent(Axis::Data), rank = mesh_.index(Axis::Data);
+  double total = 0;
+  for (int64_t begin = rank * sequences; begin < windows.count(); begin += ranks * sequences) {
+    const Batch batch = windows.read(begin, sequences);
+    total += kernels_.crossEntropy(
+        {.logits = logits(batch.tokenIds), .labels = batch.labels, .gradient = false});
+  }
+  saved_.reset();
+  if (Communicator* group = mesh_.communicator({Axis::Data}))
+    group->allReduce({.send = &total, .recv = &total, .count = 1, .type = DType::Float64});
+  return total / static_cast<double>(windows.countedTokens());
+}
+
+Tensor Engine::logits(const Tensor& tokenIds) {
+  saved_.reset();
+  return model_.forward(context_, tokenIds, saved_);
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,26 @@
+#pragma once
+
+// Text from a trained byte-level model.
+
+#include <string>
+
+#include "parallel/engine/engine.h"
+
+namespace tutti::parallel {
+
+struct GenerateOptions {
+  std::string prompt;  ///< what the text continues; a line end when empty
+  int64_t bytes = 400;
+  int64_t context = 128;  ///< of the model: it sees at most so many of the last bytes
+  double temperature = 0.8;
+  uint64_t seed = 1;
+};
+
+/// Samples `bytes` bytes after the prompt, one after the other, and returns them without it. Not
+/// collective.
+std::string generate(Engine& engine, const GenerateOptions& options);
+
+/// `text` with what a terminal could not show (control bytes, broken UTF-8) replaced by '?'.
+std::string printable(const std::string& text);
+
+}  // namespace tutti::parallel

@@ -1,0 +1,141 @@
+#include "parallel/kernels/host/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "parallel/kernels/host/blas.h"
+
+namespace tutti::parallel::host {
+
+namespace {
+
+constexpr int64_t kQueryRows = 64;
+
+struct Dims {
+  int64_t batch, context, heads, headWidth, width;
+
+  Dims(const Tensor& qkv, const Tensor& out, const Tensor& logSumExp, int64_t headCount)
+      : batch(out.shape[0]),
+        context(out.shape[1]),
+        heads(headCount),
+        headWidth(headCount > 0 ? out.shape[2] / headCount : 0),
+        width(out.shape[2]) {
+    require(heads > 0 && width % heads == 0, "a width of ", width, " does not split into ", heads,
+            " heads");
+    require(out.shape.rank() == 3 && out.contiguous() && qkv.contiguous() &&
+                qkv.shape == Shape({batch, context, 3 * width}) &&
+                logSumExp.shape == Shape({batch, heads, context}),
+            "attention over ", heads, " heads: qkv is ", qkv, ", out ", out, ", logSumExp ",
+            logSumExp);
+  }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(headWidth)); }
+  int64_t blockRows() const { return std::min(kQueryRows, context); }
+};
+
+/// One head's queries, keys and values: [context, headWidth] each, rows 3 * width apart.
+template <class T>
+struct Head {
+  T *q, *k, *v;
+  int64_t stride;
+
+  Head(const Tensor& qkv, const Dims& dims, int64_t batch, int64_t head)
+      : q(qkv.as<T>() + batch * dims.context * 3 * dims.width + head * dims.headWidth),
+        k(q + dims.width),
+        v(k + dims.width),
+        stride(3 * dims.width) {}
+};
+
+template <class T>
+T* headOf(const Tensor& x, const Dims& dims, int64_t batch, int64_t head) {
+  return x.as<T>() + batch * dims.context * dims.width + head * dims.headWidth;
+}
+
+template <class T>
+void headForward(const Head<T>& h, T* out, T* logSumExp, const Dims& dims, T* scores,
+                 const Leaves<T>& leaves) {
+  const T scale = static_cast<T>(dims.scale());
+  for (int64_t begin = 0; begin < dims.context; begin += kQueryRows) {
+    const int64_t rows = std::min(kQueryRows, dims.context - begin), keys = begin + rows;
+    gemm<T>({rows, keys, dims.headWidth, false, true}, {h.q + begin * h.stride, h.stride},
+            {h.k, h.stride}, 0, {scores, keys});
+    for (int64_t r = 0; r < rows; ++r)
+      logSumExp[begin + r] = leaves.softmax(scores + r * keys, begin + r + 1, keys, scale);
+    gemm<T>({rows, dims.headWidth, keys, false, false}, {scores, keys}, {h.v, h.stride}, 0,
+            {out + begin * dims.width, dims.width});
+  }
+}
+
+template <class T>
+struct BackwardRows {
+  const T *dOut, *out, *logSumExp;
+  T *p, *dS;  ///< scratch, [block rows, context]
+};
+
+template <class T>
+void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, const Dims& dims,
+                  const Leaves<T>& leaves) {
+  const T scale = static_cast<T>(dims.scale());
+  const int64_t w = dims.headWidth, last = (dims.context - 1) / kQueryRows * kQueryRows;
+  // The last block sees all keys, so it can overwrite dK and dV and the others add to them.
+  for (int64_t begin = last; begin >= 0; begin -= kQueryRows) {
+    const int64_t rows = std::min(kQueryRows, dims.context - begin), keys = begin + rows;
+    const double beta = begin == last ? 0 : 1;
+    const T* dOut = x.dOut + begin * dims.width;
+    const T* out = x.out + begin * dims.width;
+    gemm<T>({rows, keys, w, false, true}, {h.q + begin * h.stride, h.stride}, {h.k, h.stride}, 0,
+            {x.p, keys});
+    gemm<T>({rows, keys, w, false, true}, {dOut, dims.width}, {h.v, h.stride}, 0, {x.dS, keys});
+    for (int64_t r = 0; r < rows; ++r)
+      leaves.softmaxBackward(x.p + r * keys, x.dS + r * keys, begin + r + 1, keys, scale,
+                             x.logSumExp[begin + r],
+                             leaves.dot(dOut + r * dims.width, out + r * dims.width, w));
+    gemm<T>({keys, w, rows, true, false}, {x.p, keys}, {dOut, dims.width}, beta, {d.v, d.stride});
+    gemm<T>({rows, w, keys, false, false}, {x.dS, keys}, {h.k, h.stride}, 0,
+            {d.q + begin * d.stride, d.stride});
+    gemm<T>({keys, w, rows, true, false}, {x.dS, keys}, {h.q + begin * h.stride, h.stride}, beta,
+            {d.k, d.stride});
+  }
+}
+
+}  // namespace
+
+template <class T>
+void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch) {
+  const Dims dims(args.qkv, args.out, args.logSumExp, args.heads);
+  const ArenaScope scope(scratch);
+  T* scores = scratch.allocate(TypeOf<T>::value, {dims.blockRows(), dims.context}).template as<T>();
+  T* logSumExp = args.logSumExp.as<T>();
+  for (int64_t b = 0; b < dims.batch; ++b)
+    for (int64_t h = 0; h < dims.heads; ++h, logSumExp += dims.context)
+      headForward<T>(Head<T>(args.qkv, dims, b, h), headOf<T>(args.out, dims, b, h), logSumExp,
+                     dims, scores, leaves);
+}
+
+template <class T>
+void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leaves, Arena& scratch) {
+  const Dims dims(args.qkv, args.out, args.logSumExp, args.heads);
+  require(args.dOut.shape == args.out.shape && args.dOut.contiguous() &&
+              args.dQkv.shape == args.qkv.shape && args.dQkv.contiguous(),
+          "attention backward: dOut is ", args.dOut, ", dQkv ", args.dQkv);
+  const ArenaScope scope(scratch);
+  const Shape block{dims.blockRows(), dims.context};
+  BackwardRows<T> rows{};
+  rows.p = scratch.allocate(TypeOf<T>::value, block).template as<T>();
+  rows.dS = scratch.allocate(TypeOf<T>::value, block).template as<T>();
+  rows.logSumExp = args.logSumExp.as<T>();
+  for (int64_t b = 0; b < dims.batch; ++b)
+    for (int64_t h = 0; h < dims.heads; ++h, rows.logSumExp += dims.context) {
+      rows.dOut = headOf<T>(args.dOut, dims, b, h);
+      rows.out = headOf<T>(args.out, dims, b, h);
+      headBackward<T>(Head<T>(args.qkv, dims, b, h), Head<T>(args.dQkv, dims, b, h), rows, dims,
+                      leaves);
+    }
+}
+
+template void attention<float>(const AttentionArgs&, const Leaves<float>&, Arena&);
+template void attention<double>(const AttentionArgs&, const Leaves<double>&, Arena&);
+template void attentionBackward<float>(const AttentionBackwardArgs&, const Leaves<float>&, Arena&);
+template void attentionBackward<double>(const AttentionBackwardArgs&, const Leaves<double>&,
+                                        Arena&);
+
+}  // namespace tutti::parallel::host

@@ -1,0 +1,23 @@
+#pragma once
+
+// Causal attention on the host. Queries are taken in blocks of rows; a block's scores against all
+// keys that it may see are one small GEMM in scratch memory, so nothing of size context^2 is ever
+// kept, and about half of the square is never computed.
+//
+//   forward    S = Q K^T; P = softmax(S / sqrt(d)); O = P V            per block and head
+//   backward   S again; P = exp(S / sqrt(d) - lse); dV += P^T dO; dP = dO V^T;
+//              dS = P (dP - rowsum(dO O)) / sqrt(d); dQ = dS K; dK += dS^T Q
+//
+// The recomputation is that of "FlashAttention" (Dao et al.), without its tiling of the keys.
+
+#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/kernels.h"
+
+namespace tutti::parallel::host {
+
+template <class T>
+void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch);
+template <class T>
+void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leaves, Arena& scratch);
+
+}  // namespace tutti::parallel::host

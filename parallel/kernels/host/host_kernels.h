@@ -1,0 +1,45 @@
+#pragma once
+
+// Kernels on the CPU, in float32 and float64: GEMM by BLAS, everything else by leaf functions
+// compiled for this processor's instruction set. Tensors other than GEMM's operands must be
+// contiguous. One object may be used by several ranks' threads at once; it keeps no state.
+
+#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/kernels.h"
+
+namespace tutti::parallel {
+
+class HostKernels final : public Kernels {
+ public:
+  /// Uses the best leaves that this processor has.
+  HostKernels();
+  explicit HostKernels(const host::LeafSet& leaves) : leaves_(leaves) {}
+
+  void gemm(const GemmArgs& args) override;
+  void fillZero(const Tensor& x) override;
+  void copy(const Tensor& from, const Tensor& to) override;
+  void addBias(const Tensor& bias, const Tensor& y) override;
+  void biasGradient(const Tensor& dy, const Tensor& db, double beta) override;
+  void add(const Tensor& from, const Tensor& to) override;
+  void layerNorm(const LayerNormArgs& args) override;
+  void layerNormBackward(const LayerNormBackwardArgs& args) override;
+  void layerNormWeights(const LayerNormWeightArgs& args) override;
+  void gelu(const Tensor& x, const Tensor& y) override;
+  void geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) override;
+  void attention(const AttentionArgs& args, Arena& scratch) override;
+  void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) override;
+  void embedding(const EmbeddingArgs& args) override;
+  void embeddingWeights(const EmbeddingWeightArgs& args) override;
+  double crossEntropy(const CrossEntropyArgs& args) override;
+  void adamW(const AdamWArgs& args) override;
+  void sgd(const SgdArgs& args) override;
+  void addSquares(const Tensor& x, ExactSum& sum) override;
+
+ private:
+  template <class Body>
+  void dispatch(const Tensor& x, Body body) const;
+
+  const host::LeafSet& leaves_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,78 @@
+#pragma once
+
+// The host's leaf functions: loops over raw rows, compiled once for each instruction set of
+// leaves.inc and chosen when the process starts. They allocate nothing, check nothing and include
+// nothing from the standard library (an inline function compiled for AVX-512 must not become the
+// one copy that the linker keeps for everybody).
+//
+// All copies give the same bits: sums run in 16 (float) or 8 (double) lanes in a fixed order, no
+// multiplication is fused with an addition, and a row's tail goes through the same lanes as its
+// body.
+
+#include <cstdint>
+
+namespace tutti::parallel::host {
+
+template <class T>
+struct AdamWStep {
+  T gradientScale, learningRate, beta1, beta2, epsilon, weightDecay;
+  T inverseCorrection1, inverseCorrection2;
+};
+
+template <class T>
+struct Leaves {
+  void (*add)(T* to, const T* from, int64_t count);
+  void (*addBias)(T* y, const T* bias, int64_t rows, int64_t width);
+  /// db[j] = sum over rows of dy[r, j] (+ db[j] when `accumulate`).
+  void (*columnSums)(const T* dy, int64_t rows, int64_t width, T* db, bool accumulate);
+
+  void (*layerNorm)(const T* x, const T* weight, const T* bias, T* y, T* mean, T* rstd,
+                    int64_t rows, int64_t width, T epsilon);
+  /// `residual` may be null.
+  void (*layerNormBackward)(const T* dy, const T* x, const T* weight, const T* mean, const T* rstd,
+                            const T* residual, T* dx, int64_t rows, int64_t width);
+  void (*layerNormWeights)(const T* dy, const T* x, const T* mean, const T* rstd, T* dWeight,
+                           T* dBias, int64_t rows, int64_t width, bool addWeight, bool addBias);
+
+  void (*gelu)(const T* x, T* y, int64_t count);
+  void (*geluBackward)(const T* dy, const T* x, T* dx, int64_t count);
+
+  /// scores[0, visible) becomes softmax(scale * scores); [visible, width) becomes 0. Returns the
+  /// log of the sum of exp(scale * scores).
+  T (*softmax)(T* scores, int64_t visible, int64_t width, T scale);
+  /// scores becomes the probabilities exp(scale * scores - logSumExp); dScores, given the gradient
+  /// of the probabilities, becomes that of the unscaled scores. Both are 0 from `visible` on.
+  void (*softmaxBackward)(T* scores, T* dScores, int64_t visible, int64_t width, T scale,
+                          T logSumExp, T dot);
+  T (*dot)(const T* a, const T* b, int64_t count);
+
+  /// Returns the row's loss. With `gradient`, logits become scale * (softmax - onehot(label)).
+  double (*crossEntropy)(T* logits, int64_t width, int64_t label, T scale, bool gradient);
+
+  void (*adamW)(T* weight, const T* gradient, T* first, T* second, int64_t count,
+                const AdamWStep<T>& step);
+  void (*sgd)(T* weight, const T* gradient, int64_t count, T gradientScale, T learningRate,
+              T weightDecay);
+};
+
+/// The tables of one instruction set.
+struct LeafSet {
+  const char* name;
+  Leaves<float> floats;
+  Leaves<double> doubles;
+};
+
+/// The sets that this processor can run, the best first; the last is the baseline.
+struct LeafSets {
+  const LeafSet* sets[3] = {};
+  int count = 0;
+};
+LeafSets availableLeaves();
+
+const LeafSet& baselineLeaves();
+#ifdef TUTTI_LEAVES_X86
+const LeafSet& avx2Leaves();
+const LeafSet& avx512Leaves();
+#endif
+
+}  // namespace tutti::parallel::host

@@ -1,0 +1,132 @@
+#pragma once
+
+// Kernels: every computation of the training library on one device, behind one interface. Modules
+// call nothing else, so a device is added by implementing this, and a dry run is an implementation
+// that only counts.
+//
+// Conventions. Tensors of one call have one floating type unless said otherwise. "Rows" are the
+// product of all dimensions but the last. `beta` is 0 or 1: overwrite the result, or add to it.
+// Every result is a function of the operands' values and shapes alone (not of addresses or earlier
+// calls), which the deterministic mode relies on. Shapes are checked and named when they disagree.
+
+#include <span>
+
+#include "parallel/kernels/exact_sum.h"
+#include "parallel/tensor/arena.h"
+#include "parallel/tensor/tensor.h"
+
+namespace tutti::parallel {
+
+/// c [m, n] = a * b + beta * c, where a is [m, k] or, transposed, [k, m]; b is [k, n] or [n, k].
+/// Rows may be strided, columns must be adjacent.
+struct GemmArgs {
+  Tensor a, b, c;
+  bool transposeA = false;
+  bool transposeB = false;
+  double beta = 0;
+};
+
+struct LayerNormArgs {
+  Tensor x;             ///< [rows, width]
+  Tensor weight, bias;  ///< [width]
+  Tensor y;             ///< [rows, width]
+  Tensor mean, rstd;    ///< [rows], written by forward, read by backward
+  double epsilon = 1e-5;
+};
+struct LayerNormBackwardArgs {
+  Tensor dy, x, weight, mean, rstd;
+  Tensor residual;  ///< [rows, width] added to dx; no data: nothing is added
+  Tensor dx;        ///< may be `dy` or `residual`
+};
+struct LayerNormWeightArgs {
+  Tensor dy, x, mean, rstd;
+  Tensor dWeight, dBias;  ///< [width]
+  double betaWeight = 0, betaBias = 0;
+};
+
+/// Causal self-attention. Heads split the width evenly; scores are scaled by 1 / sqrt(head width).
+/// The scores are never kept: backward computes them again from the row's log-sum-exp.
+struct AttentionArgs {
+  Tensor qkv;        ///< [batch, context, 3 width]: queries, keys, values
+  Tensor out;        ///< [batch, context, width]
+  Tensor logSumExp;  ///< [batch, heads, context]
+  int64_t heads = 1;
+};
+struct AttentionBackwardArgs {
+  Tensor dOut, qkv, out, logSumExp;
+  Tensor dQkv;  ///< overwritten
+  int64_t heads = 1;
+};
+
+/// x[b, t] = tokens[tokenIds[b, t]] + positions[t].
+struct EmbeddingArgs {
+  Tensor tokenIds;   ///< int32 [batch, context]
+  Tensor tokens;     ///< [vocabulary, width]
+  Tensor positions;  ///< [at least context, width]
+  Tensor x;          ///< [batch, context, width]
+};
+struct EmbeddingWeightArgs {
+  Tensor tokenIds, dx;
+  Tensor dTokens, dPositions;
+  double betaTokens = 0, betaPositions = 0;
+};
+
+struct CrossEntropyArgs {
+  Tensor logits;     ///< [rows, vocabulary]; replaced by the gradient when `gradient` is true
+  Tensor labels;     ///< int32 [rows]; -1: this row does not count
+  double scale = 1;  ///< of the gradient: one over the global number of counted rows
+  bool gradient = true;
+};
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter). The two corrections are 1 - beta^t.
+struct AdamWArgs {
+  Tensor weight, gradient, first, second;
+  double gradientScale = 1;  ///< clipping
+  double learningRate = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0;
+  double correction1 = 1, correction2 = 1;
+};
+struct SgdArgs {
+  Tensor weight, gradient;
+  double gradientScale = 1;
+  double learningRate = 0, weightDecay = 0;
+};
+
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+
+  virtual void gemm(const GemmArgs& args) = 0;
+  virtual void fillZero(const Tensor& x) = 0;
+  virtual void copy(const Tensor& from, const Tensor& to) = 0;
+  /// y [rows, n] += bias [n] in each row.
+  virtual void addBias(const Tensor& bias, const Tensor& y) = 0;
+  /// db [n] = column sums of dy [rows, n] + beta * db, rows in ascending order.
+  virtual void biasGradient(const Tensor& dy, const Tensor& db, double beta) = 0;
+  /// to += from.
+  virtual void add(const Tensor& from, const Tensor& to) = 0;
+
+  virtual void layerNorm(const LayerNormArgs& args) = 0;
+  virtual void layerNormBackward(const LayerNormBackwardArgs& args) = 0;
+  virtual void layerNormWeights(const LayerNormWeightArgs& args) = 0;
+
+  /// GELU in its tanh form: y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+  virtual void gelu(const Tensor& x, const Tensor& y) = 0;
+  /// dx may be dy.
+  virtual void geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) = 0;
+
+  virtual void attention(const AttentionArgs& args, Arena& scratch) = 0;
+  virtual void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) = 0;
+
+  virtual void embedding(const EmbeddingArgs& args) = 0;
+  virtual void embeddingWeights(const EmbeddingWeightArgs& args) = 0;
+
+  /// Returns the sum of the counted rows' losses in nats, not scaled, in row order.
+  virtual double crossEntropy(const CrossEntropyArgs& args) = 0;
+
+  virtual void adamW(const AdamWArgs& args) = 0;
+  virtual void sgd(const SgdArgs& args) = 0;
+  /// Adds the squares of all elements to `sum`, exactly.
+  virtual void addSquares(const Tensor& x, ExactSum& sum) = 0;
+};
+
+}  // namespace tutti::parallel

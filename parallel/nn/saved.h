@@ -1,0 +1,63 @@
+#pragma once
+
+// Saved: what forward leaves for backward, and backward for the weight gradients. One object serves
+// one (chunk of the model, micro-batch in flight).
+//
+// Three lifetimes: scratch (in ParallelContext) ends with the call; `untilBackward` ends with the
+// module's backward; `untilWeights` ends when the weight gradients are computed, which may be much
+// later (a zero-bubble schedule defers them). Forward pushes, backward pops in exact reverse.
+
+#include <vector>
+
+#include "parallel/nn/small_function.h"
+#include "parallel/store/parameter.h"
+#include "parallel/tensor/arena.h"
+
+namespace tutti::parallel {
+
+struct ParallelContext;
+
+/// A weight gradient to be computed: now, or later in the order in which it was appended.
+struct WeightWork {
+  SmallFunction<void(ParallelContext&, int microBatch)> run;
+};
+
+class Saved {
+ public:
+  Arena untilBackward{"until-backward"};
+  Arena untilWeights{"until-weights"};
+  std::vector<WeightWork> work;
+  int microBatch = 0;  ///< index on this rank, within the gradient round
+  bool deferWeights =
+      false;  ///< keep the work until drain(); otherwise each unit's runs at its end
+
+  void push(const Tensor& tensor) { stack_.push_back(tensor); }
+  Tensor pop();
+
+  /// Opens a unit's span in forward. closeUnit() ends it in backward: unless weights are deferred
+  /// it runs the unit's work, tells the store, and gives back all that the unit allocated in
+  /// forward and backward except `dx`, whose new place it returns.
+  void openUnit(UnitId unit);
+  Tensor closeUnit(ParallelContext& context, const Tensor& dx);
+
+  /// Runs deferred work and reports its units, in order.
+  void drain(ParallelContext& context);
+  /// Back to empty: for a forward without backward, and after drain() when weights were deferred.
+  void reset();
+  bool empty() const;
+
+ private:
+  struct Span {
+    UnitId unit;
+    Arena::Mark backward, weights;
+  };
+  struct UnitEnd {
+    size_t work;  ///< all work before this index belongs to `unit` or an earlier one
+    UnitId unit;
+  };
+  std::vector<Tensor> stack_;
+  std::vector<Span> open_;
+  std::vector<UnitEnd> ended_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,80 @@
+#include "parallel/optim/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace tutti::parallel {
+
+namespace {
+
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(const AdamWOptions& options) : options_(options) {}
+  int stateCount() const override { return 2; }
+
+  void beginStep(int64_t step, double learningRate) override {
+    learningRate_ = learningRate;
+    correction1_ = 1 - std::pow(options_.beta1, static_cast<double>(step));
+    correction2_ = 1 - std::pow(options_.beta2, static_cast<double>(step));
+  }
+
+  void update(const UpdateArgs& args, Kernels& kernels) override {
+    kernels.adamW({.weight = args.weight,
+                   .gradient = args.gradient,
+                   .first = args.state[0],
+                   .second = args.state[1],
+                   .gradientScale = args.gradientScale,
+                   .learningRate = learningRate_,
+                   .beta1 = options_.beta1,
+                   .beta2 = options_.beta2,
+                   .epsilon = options_.epsilon,
+                   .weightDecay = args.decay ? options_.weightDecay : 0,
+                   .correction1 = correction1_,
+                   .correction2 = correction2_});
+  }
+
+ private:
+  AdamWOptions options_;
+  double learningRate_ = 0, correction1_ = 1, correction2_ = 1;
+};
+
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(const SgdOptions& options) : options_(options) {}
+  int stateCount() const override { return 0; }
+  void beginStep(int64_t, double learningRate) override { learningRate_ = learningRate; }
+
+  void update(const UpdateArgs& args, Kernels& kernels) override {
+    kernels.sgd({.weight = args.weight,
+                 .gradient = args.gradient,
+                 .gradientScale = args.gradientScale,
+                 .learningRate = learningRate_,
+                 .weightDecay = args.decay ? options_.weightDecay : 0});
+  }
+
+ private:
+  SgdOptions options_;
+  double learningRate_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> makeAdamW(const AdamWOptions& options) {
+  return std::make_unique<AdamW>(options);
+}
+
+std::unique_ptr<Optimizer> makeSgd(const SgdOptions& options) {
+  return std::make_unique<Sgd>(options);
+}
+
+double CosineSchedule::at(int64_t step) const {
+  if (step <= warmupSteps)
+    return peak * static_cast<double>(step) / static_cast<double>(warmupSteps);
+  const double length = static_cast<double>(std::max<int64_t>(1, totalSteps - warmupSteps));
+  const double progress = std::min(1.0, static_cast<double>(step - warmupSteps) / length);
+  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  return peak * (finalFraction + (1 - finalFraction) * cosine);
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,52 @@
+#pragma once
+
+// Optimizers: how a weight moves, given its gradient. The ParameterStore owns the state and calls
+// update() for each parameter, or for each shard of one.
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "parallel/kernels/kernels.h"
+
+namespace tutti::parallel {
+
+/// What one update sees. All tensors have the same shape and type.
+struct UpdateArgs {
+  Tensor weight, gradient;
+  std::span<Tensor> state;   ///< stateCount() tensors, zero before the first update
+  double gradientScale = 1;  ///< from clipping; the update applies it
+  bool decay = true;         ///< weight decay applies: matrices yes, biases and norms no
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  virtual int stateCount() const = 0;
+  /// Once before the updates of a step; steps count from 1.
+  virtual void beginStep(int64_t step, double learningRate) = 0;
+  virtual void update(const UpdateArgs& args, Kernels& kernels) = 0;
+};
+
+struct AdamWOptions {
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0.1;
+};
+std::unique_ptr<Optimizer> makeAdamW(const AdamWOptions& options);
+
+struct SgdOptions {
+  double weightDecay = 0;
+};
+std::unique_ptr<Optimizer> makeSgd(const SgdOptions& options);
+
+/// Linear warm-up to `peak` over `warmupSteps`, then half a cosine down to `peak * finalFraction`
+/// at `totalSteps`. Steps count from 1.
+struct CosineSchedule {
+  double peak = 1e-3;
+  int64_t warmupSteps = 0;
+  int64_t totalSteps = 1;
+  double finalFraction = 0.1;
+
+  double at(int64_t step) const;
+};
+
+}  // namespace tutti::parallel

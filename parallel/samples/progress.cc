@@ -1,0 +1,98 @@
+#include "parallel/samples/progress.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "parallel/engine/generate.h"
+
+namespace tutti::parallel {
+
+namespace {
+constexpr double kTerminalSeconds = 0.1;  // between rewritten lines
+constexpr double kLogSeconds = 10;        // between lines that stay
+
+/// JSON has no NaN and no infinity.
+std::string number(double value) {
+  char text[32] = "null";
+  if (std::isfinite(value)) std::snprintf(text, sizeof(text), "%.17g", value);
+  return text;
+}
+}  // namespace
+
+Progress::Progress(const TrainOptions& options, bool enabled)
+    : enabled_(enabled),
+      terminal_(isatty(STDOUT_FILENO) == 1),
+      steps_(options.steps),
+      tokensPerStep_(options.batch * options.model.context),
+      jsonPath_(options.json),
+      start_(Clock::now()),
+      lastStep_(start_),
+      lastShown_(start_) {
+  if (!enabled_ || jsonPath_.empty()) return;
+  json_.reset(std::fopen(jsonPath_.c_str(), "w"));
+  require(json_ != nullptr, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
+}
+
+double Progress::seconds(Clock::time_point since) const {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
+
+void Progress::begin(int64_t parameters, size_t tokens, int ranks) {
+  start_ = lastStep_ = lastShown_ = Clock::now();
+  if (!enabled_) return;
+  std::printf(
+      "%.2f million parameters, %.2f million bytes of text, %d rank%s, %lld steps of %lld "
+      "bytes\n",
+      static_cast<double>(parameters) / 1e6, static_cast<double>(tokens) / 1e6, ranks,
+      ranks == 1 ? "" : "s", static_cast<long long>(steps_),
+      static_cast<long long>(tokensPerStep_));
+  std::fflush(stdout);
+}
+
+void Progress::step(int64_t step, const StepReport& report) {
+  if (!enabled_) return;
+  const double elapsed = seconds(lastStep_);
+  lastStep_ = Clock::now();
+  if (json_) writeJson(step, report, static_cast<double>(tokensPerStep_) / elapsed);
+  const bool due = seconds(lastShown_) >= (terminal_ ? kTerminalSeconds : kLogSeconds);
+  if (due || step == 1 || step == steps_) show(step, report);
+}
+
+void Progress::writeJson(int64_t step, const StepReport& report, double tokensPerSecond) {
+  std::fprintf(json_.get(),
+               "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"tokens_per_second\": %s}\n",
+               static_cast<long long>(step), number(report.loss).c_str(),
+               number(report.gradientNorm).c_str(), number(tokensPerSecond).c_str());
+  require(std::fflush(json_.get()) == 0, "--json ", jsonPath_,
+          " cannot be written: ", std::strerror(errno));
+}
+
+void Progress::show(int64_t step, const StepReport& report) {
+  lastShown_ = Clock::now();
+  const double rate = static_cast<double>(step) / seconds(start_);
+  const double left = static_cast<double>(steps_ - step) / rate;
+  std::printf("%sstep %lld/%lld  loss %.4f  gradient norm %.3f  %.0f tokens/s  %d:%02d left%s",
+              terminal_ ? "\r" : "", static_cast<long long>(step), static_cast<long long>(steps_),
+              report.loss, report.gradientNorm, rate * static_cast<double>(tokensPerStep_),
+              static_cast<int>(left) / 60, static_cast<int>(left) % 60,
+              terminal_ ? (step == steps_ ? "\n" : "   ") : "\n");
+  std::fflush(stdout);
+}
+
+void Progress::validation(double loss) {
+  if (!enabled_) return;
+  std::printf("validation loss %.4f nats a byte (%.3f bits) after %.0f s\n", loss,
+              loss / std::log(2.0), seconds(start_));
+  std::fflush(stdout);
+}
+
+void Progress::text(const std::string& prompt, const std::string& generated) {
+  if (!enabled_) return;
+  std::printf("\n%s%s\n", printable(prompt).c_str(), printable(generated).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace tutti::parallel

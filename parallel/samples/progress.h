@@ -1,0 +1,43 @@
+#pragma once
+
+// What train_gpt shows: on a terminal one line that is rewritten, elsewhere a line now and then;
+// and one JSON line a step in a file when asked for. Only rank 0 writes.
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "parallel/engine/engine.h"
+#include "parallel/samples/train_options.h"
+
+namespace tutti::parallel {
+
+class Progress {
+ public:
+  /// Throws InvalidArgument naming the JSON file when it cannot be written.
+  Progress(const TrainOptions& options, bool enabled);
+
+  void begin(int64_t parameters, size_t tokens, int ranks);
+  void step(int64_t step, const StepReport& report);
+  void validation(double loss);
+  void text(const std::string& prompt, const std::string& generated);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  void writeJson(int64_t step, const StepReport& report, double tokensPerSecond);
+  void show(int64_t step, const StepReport& report);
+  double seconds(Clock::time_point since) const;
+
+  bool enabled_;
+  bool terminal_;
+  int64_t steps_, tokensPerStep_;
+  std::string jsonPath_;
+  std::unique_ptr<std::FILE, Close> json_;
+  Clock::time_point start_, lastStep_, lastShown_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,34 @@
+#pragma once
+
+// Parameter: what a module declares about one of its weights. It holds no memory: the
+// ParameterStore decides where the values live, so that the same module runs under every sharding.
+
+#include <cstdint>
+#include <string>
+
+#include "parallel/tensor/tensor.h"
+
+namespace tutti::parallel {
+
+/// Element i starts as a pure function of (seed, parameter name, i in the global tensor).
+struct Init {
+  enum Kind { Zero, One, Normal } kind = Zero;
+  double deviation = 0;  ///< of Normal, whose mean is 0
+};
+
+/// Names a group of parameters that are gathered, reduced and released together: one block's.
+using UnitId = int;
+
+struct Parameter {
+  std::string name;  ///< global, stable: "blocks.0.attention.qkv.weight"
+  Shape global;      ///< of the whole tensor, whatever the layout
+  Init init;
+  Layout layout;
+  UnitId unit = -1;
+  int id = -1;  ///< index in the store, set when it is added
+
+  /// Weight decay applies to matrices only.
+  bool decays() const { return global.rank() > 1; }
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,72 @@
+#pragma once
+
+// Arena: bump allocation. Memory is taken in order and given back in exact reverse, by rewinding to
+// a mark, so that a training step allocates nothing: the first step sizes the arena (it grows by
+// whole blocks), every later step reuses it. Not thread safe; one arena serves one rank's thread.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/tensor/tensor.h"
+
+namespace tutti::parallel {
+
+class Arena {
+ public:
+  /// A position to return to.
+  struct Mark {
+    size_t block = 0;
+    size_t offset = 0;
+    size_t used = 0;
+  };
+
+  /// `name` appears in errors. `blockBytes` is the least that one growth takes from the system.
+  explicit Arena(std::string name, size_t blockBytes = size_t{1} << 22);
+
+  /// Uninitialized memory, aligned to 64 bytes. Throws OutOfMemory naming the arena and the bytes.
+  Tensor allocate(DType type, const Shape& shape);
+
+  Mark mark() const { return mark_; }
+  /// Gives back everything allocated since `mark`. Throws Internal when `mark` lies ahead.
+  void rewind(const Mark& mark);
+  /// Rewinds to `mark` but keeps the elements of `tensor`, moved to the new end.
+  Tensor retain(const Mark& mark, const Tensor& tensor);
+
+  size_t usedBytes() const { return mark_.used; }  ///< allocated now, alignment included
+  size_t peakBytes() const { return peakBytes_; }  ///< the most that was ever allocated at once
+  size_t heldBytes() const;                        ///< taken from the system
+  size_t growths() const { return blocks_.size(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  struct Block {
+    std::unique_ptr<std::byte, Free> memory;
+    size_t bytes = 0;
+  };
+  void* take(size_t bytes);
+
+  std::string name_;
+  size_t blockBytes_;
+  std::vector<Block> blocks_;
+  Mark mark_;
+  size_t peakBytes_ = 0;
+};
+
+/// Rewinds an arena to where it was: `ArenaScope scope(context.scratch);`
+class ArenaScope {
+ public:
+  explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
+  ~ArenaScope() { arena_.rewind(mark_); }
+  ArenaScope(const ArenaScope&) = delete;
+  ArenaScope& operator=(const ArenaScope&) = delete;
+
+ private:
+  Arena& arena_;
+  Arena::Mark mark_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,40 @@
+#pragma once
+
+// Checks for the training library. It sees only include/tutti, so it has its own: the caller is
+// wrong (require), this library is wrong (ensure). Both print their operands.
+
+#include <sstream>
+#include <string>
+
+#include <tutti/error.h>
+
+namespace tutti::parallel {
+
+/// Joins its arguments as operator<< prints them.
+template <class... Parts>
+std::string message(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return std::move(out).str();
+}
+
+template <class... Parts>
+[[noreturn]] void fail(ErrorCode code, const Parts&... parts) {
+  throw Error(code, message(parts...));
+}
+
+/// Throws InvalidArgument with the joined parts when `condition` is false.
+template <class... Parts>
+void require(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]]
+    fail(ErrorCode::InvalidArgument, parts...);
+}
+
+/// Throws Internal: a bug in this library. Stays on in release builds, off the per-element path.
+template <class... Parts>
+void ensure(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]]
+    fail(ErrorCode::Internal, parts...);
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,51 @@
+#include "parallel/tensor/layout.h"
+
+#include "parallel/tensor/check.h"
+
+namespace tutti::parallel {
+
+const char* toString(Axis axis) {
+  switch (axis) {
+    case Axis::Pipeline: return "pp";
+    case Axis::Data: return "dp";
+    case Axis::Fsdp: return "fsdp";
+    case Axis::Context: return "cp";
+    case Axis::Expert: return "ep";
+    case Axis::Tensor: return "tp";
+  }
+  return "unknown axis";
+}
+
+std::string AxisSet::describe() const {
+  std::string text = "{";
+  for (int i = 0; i < kAxisCount; ++i) {
+    const Axis axis = static_cast<Axis>(i);
+    if (!contains(axis)) continue;
+    if (text.size() > 1) text += ",";
+    text += toString(axis);
+  }
+  return text + "}";
+}
+
+AxisList::AxisList(std::initializer_list<Axis> axes) {
+  require(axes.size() <= axes_.size(), "a dimension can be split by at most ", axes_.size(),
+          " axes, not ", axes.size());
+  for (Axis axis : axes) axes_[size_++] = axis;
+}
+
+std::string Layout::describe(int rank) const {
+  std::string text = "[";
+  for (int d = 0; d < rank; ++d) {
+    const AxisList& axes = dims[static_cast<size_t>(d)];
+    if (d > 0) text += ", ";
+    if (axes.size() == 0) text += "_";
+    for (int i = 0; i < axes.size(); ++i) {
+      if (i > 0) text += ".";
+      text += toString(axes[i]);
+    }
+  }
+  text += "]";
+  return partial.empty() ? text : text + " " + partial.describe();
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,65 @@
+#pragma once
+
+// How a tensor lies on the device mesh: per dimension an ordered list of mesh axes, outermost
+// first, that split it, and the set of axes over which its value is a partial sum. An axis that is
+// not named is one over which the tensor is replicated. The notation A[I, J_x] {U_y} is {dims =
+// {{}, {x}}, partial = {y}}.
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace tutti::parallel {
+
+/// The axes of the mesh, outermost (furthest ranks apart) first.
+enum class Axis : uint8_t { Pipeline, Data, Fsdp, Context, Expert, Tensor };
+inline constexpr int kAxisCount = 6;
+
+/// "pp", "dp", "fsdp", "cp", "ep", "tp": the names on command lines and in messages.
+const char* toString(Axis axis);
+
+/// A set of axes, as a bit mask.
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (Axis axis : axes) insert(axis);
+  }
+  constexpr void insert(Axis axis) { bits_ |= bit(axis); }
+  constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr bool operator==(const AxisSet&) const = default;
+  std::string describe() const;  ///< "{dp,tp}"
+
+ private:
+  static constexpr uint8_t bit(Axis axis) { return uint8_t(1u << static_cast<int>(axis)); }
+  uint8_t bits_ = 0;
+};
+
+/// An ordered list of at most four axes that split one dimension.
+class AxisList {
+ public:
+  constexpr AxisList() = default;
+  AxisList(std::initializer_list<Axis> axes);
+  constexpr int size() const { return size_; }
+  constexpr Axis operator[](int i) const { return axes_[static_cast<size_t>(i)]; }
+  bool operator==(const AxisList&) const = default;
+
+ private:
+  std::array<Axis, 4> axes_{};
+  uint8_t size_ = 0;
+};
+
+inline constexpr int kMaxDims = 4;
+
+struct Layout {
+  std::array<AxisList, kMaxDims> dims{};
+  AxisSet partial;
+
+  bool replicated() const { return *this == Layout{}; }
+  bool operator==(const Layout&) const = default;
+  std::string describe(int rank) const;  ///< "[_, tp] {dp}" for a tensor of `rank` dimensions
+};
+
+}  // namespace tutti::parallel

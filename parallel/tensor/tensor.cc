@@ -1,0 +1,86 @@
+#include "parallel/tensor/tensor.h"
+
+namespace tutti::parallel {
+
+Shape::Shape(std::initializer_list<int64_t> dims) {
+  require(dims.size() <= dims_.size(), "a tensor has at most ", kMaxDims, " dimensions, not ",
+          dims.size());
+  for (int64_t extent : dims) {
+    require(extent >= 0, "an extent cannot be negative: ", extent);
+    dims_[static_cast<size_t>(rank_++)] = extent;
+  }
+}
+
+int64_t Shape::count() const {
+  int64_t total = 1;
+  for (int i = 0; i < rank_; ++i) total *= (*this)[i];
+  return total;
+}
+
+std::string Shape::describe() const { return message(*this); }
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  out << "[";
+  for (int i = 0; i < shape.rank(); ++i) out << (i > 0 ? ", " : "") << shape[i];
+  return out << "]";
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  return out << toString(tensor.type) << " " << tensor.shape;
+}
+
+namespace {
+
+Shape rowMajorStrides(const Shape& shape) {
+  Shape strides = shape;
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= shape[i];
+  }
+  return strides;
+}
+
+}  // namespace
+
+Tensor::Tensor(void* memory, DType elementType, const Shape& extents)
+    : data(memory), type(elementType), shape(extents), strides(rowMajorStrides(extents)) {}
+
+bool Tensor::contiguous() const { return strides == rowMajorStrides(shape); }
+
+Tensor Tensor::view(const Shape& extents) const {
+  require(contiguous(), "only a contiguous tensor can be viewed under another shape: ", describe());
+  require(extents.count() == count(), "cannot view ", describe(), " as ", extents);
+  Tensor result(data, type, extents);
+  if (!layout.replicated()) result.layout.partial = layout.partial;
+  return result;
+}
+
+Tensor Tensor::matrix() const {
+  require(shape.rank() >= 1, "a scalar has no rows");
+  if (shape.rank() == 2) return *this;
+  const int64_t last = shape[-1];
+  return view({last == 0 ? 0 : count() / last, last});
+}
+
+Tensor Tensor::columns(int64_t begin, int64_t extent) const {
+  require(shape.rank() >= 1 && begin >= 0 && extent >= 0 && begin + extent <= shape[-1], "columns ",
+          begin, " to ", begin + extent, " are outside ", describe());
+  Tensor result = *this;
+  result.shape[-1] = extent;
+  result.data = static_cast<char*>(data) + static_cast<size_t>(begin) * sizeOf(type);
+  return result;
+}
+
+Tensor Tensor::rows(int64_t begin, int64_t extent) const {
+  require(shape.rank() >= 1 && begin >= 0 && extent >= 0 && begin + extent <= shape[0], "rows ",
+          begin, " to ", begin + extent, " are outside ", describe());
+  Tensor result = *this;
+  result.shape[0] = extent;
+  result.data = static_cast<char*>(data) + static_cast<size_t>(begin * strides[0]) * sizeOf(type);
+  return result;
+}
+
+std::string Tensor::describe() const { return message(*this); }
+
+}  // namespace tutti::parallel

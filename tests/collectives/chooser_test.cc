@@ -1,0 +1,130 @@
+#include "collectives/chooser.h"
+
+#include <gtest/gtest.h>
+
+#include <tutti/error.h>
+
+namespace tutti::collectives {
+namespace {
+
+using plan::CollectiveRequest;
+using topology::Topology;
+using topology::Tuning;
+
+Choice choose4(CollectiveRequest request) { return choose(request, {.ranks = 4, .cores = 4}, {}); }
+
+TEST(Chooser, IsAPureFunction) {
+  for (int c = 0; c < plan::kCollectiveCount; ++c)
+    for (int ranks : {1, 2, 3, 5, 8})
+      for (uint64_t count : {0ULL, 1ULL, 1000ULL, 1ULL << 20, 1ULL << 33}) {
+        const CollectiveRequest request{.collective = static_cast<Collective>(c), .count = count};
+        const Choice first = choose(request, {.ranks = ranks, .cores = 2}, {});
+        const Choice second = choose(request, {.ranks = ranks, .cores = 2}, {});
+        EXPECT_EQ(first.spec, second.spec);
+        EXPECT_EQ(first.reason, second.reason);
+        EXPECT_EQ(first.describe(), second.describe());
+        for (size_t i = 1; i < first.candidates.size(); ++i)
+          if (first.candidates[i].spec.protocol == first.candidates[i - 1].spec.protocol) {
+            EXPECT_LE(first.candidates[i - 1].microseconds, first.candidates[i].microseconds);
+          }
+      }
+}
+
+TEST(Chooser, SaysWhy) {
+  EXPECT_EQ(choose4({.count = 1}).reason,
+            "all_reduce of 1 float32, sum: one_shot, predicted 0.55 us; next is two_shot, 1.11 us");
+  EXPECT_EQ(choose4({.count = 1, .algorithm = "ring"}).reason,
+            "all_reduce of 1 float32, sum, algorithm ring: ring, as asked");
+  EXPECT_EQ(choose4({.count = 65536, .mappable = true, .algorithm = "mapped"}).mapped->algorithm,
+            Algorithm::TwoShot);
+  EXPECT_NE(choose4({.count = 65536, .mappable = true})
+                .reason.find("; two_shot without staging where all buffers are mapped"),
+            std::string::npos);
+}
+
+TEST(Chooser, DeterministicMeansTheCanonicalOrder) {
+  for (Collective c : {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce})
+    for (int ranks = 1; ranks <= 16; ++ranks)
+      for (uint64_t count : {1ULL, 1ULL << 22}) {
+        const Choice choice = choose({.collective = c,
+                                      .count = count,
+                                      .root = ranks - 1,
+                                      .deterministic = true,
+                                      .mappable = true},
+                                     {.ranks = ranks, .cores = 2}, {});
+        for (const Candidate& candidate : choice.candidates)
+          EXPECT_TRUE(candidate.spec.canonicalOrder) << candidate.spec.describe();
+        EXPECT_TRUE(!choice.mapped || choice.mapped->canonicalOrder);
+      }
+}
+
+TEST(Chooser, ForcedAlgorithmsAreTakenOrRefused) {
+  for (const char* name : {"ring", "double_tree", "recursive", "one_shot", "two_shot"})
+    EXPECT_STREQ(plan::toString(choose4({.count = 1 << 20, .algorithm = name}).spec.algorithm),
+                 name);
+  const auto refusal = [](CollectiveRequest request) {
+    try {
+      choose4(request);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+      return std::string(error.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_EQ(refusal({.algorithm = "rings"}),
+            "algorithm \"rings\" is none of ring, double_tree, recursive, one_shot, two_shot, "
+            "mapped");
+  EXPECT_EQ(refusal({.collective = Collective::AllGather, .algorithm = "double_tree"}),
+            "algorithm double_tree does not exist for all_gather on 4 ranks");
+  EXPECT_EQ(refusal({.deterministic = true, .algorithm = "ring"}),
+            "algorithm ring does not exist for deterministic all_reduce on 4 ranks, or does not "
+            "add in the canonical order");
+}
+
+TEST(Chooser, BarrierTakesWhatThereIs) {
+  const auto barrier = [](const char* name) {
+    return choose4({.collective = Collective::Barrier, .algorithm = name}).spec.algorithm;
+  };
+  EXPECT_EQ(barrier("recursive"), Algorithm::Recursive);
+  EXPECT_EQ(barrier("ring"), barrier(""));
+}
+
+TEST(Chooser, OffersMappedFormsForLargeBlocksOnly) {
+  const auto offered = [](CollectiveRequest request) {
+    return choose4(request).mapped.has_value();
+  };
+  for (Collective c : {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter,
+                       Collective::Broadcast, Collective::Reduce}) {
+    EXPECT_TRUE(offered({.collective = c, .count = 4096, .mappable = true}));
+    EXPECT_FALSE(offered({.collective = c, .count = 4095, .mappable = true}));
+    EXPECT_TRUE(offered({.collective = c, .count = 1, .mappable = true, .algorithm = "mapped"}));
+    EXPECT_FALSE(offered({.collective = c, .count = 4096}));
+    EXPECT_FALSE(offered({.collective = c, .count = 4096, .mappable = true, .algorithm = "ring"}));
+    EXPECT_FALSE(offered({.collective = c, .count = 1, .algorithm = "mapped"}));
+  }
+  EXPECT_FALSE(offered({.count = 4096, .op = ReduceOp::PreMulSum, .mappable = true}));
+  EXPECT_FALSE(
+      offered({.collective = Collective::Barrier, .mappable = true, .algorithm = "mapped"}));
+  EXPECT_FALSE(choose({.count = 4096, .mappable = true}, {.ranks = 1, .cores = 2}, {}).mapped);
+}
+
+TEST(Chooser, TakesNoPlanWhoseMessagesDoNotFitTheSlots) {
+  const Topology topology{.ranks = 256, .cores = 2, .slotBytes = 512};
+  for (int c = 0; c < plan::kCollectiveCount; ++c) {
+    const Choice choice =
+        choose({.collective = static_cast<Collective>(c), .count = 100}, topology, {});
+    for (const Candidate& candidate : choice.candidates)
+      EXPECT_LE(candidate.spec.messageChunks * plan::kChunkAlignment, 512U);
+  }
+}
+
+TEST(Chooser, LatencyFavoursFewMessagesAndBandwidthFewBytes) {
+  const Topology topology{.ranks = 8, .cores = 8};
+  EXPECT_EQ(choose({.count = 1}, topology, {}).candidates.front().spec.algorithm,
+            Algorithm::OneShot);
+  const Choice large = choose({.count = 1 << 24}, topology, {});
+  EXPECT_NE(large.spec.algorithm, Algorithm::OneShot);
+}
+
+}  // namespace
+}  // namespace tutti::collectives

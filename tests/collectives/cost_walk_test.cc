@@ -1,0 +1,80 @@
+// The walk against times that can be worked out by hand.
+
+#include "collectives/cost_walk.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/collectives/plans.h"
+
+namespace tutti::collectives {
+namespace {
+
+using topology::Topology;
+using topology::Tuning;
+
+/// Only messages take time.
+Tuning latencyOnly() {
+  return {.messageMicroseconds = 1, .stepMicroseconds = 0, .entryMicroseconds = 0};
+}
+
+TEST(CostWalk, WithoutDataItIsTheLongestChainOfMessages) {
+  for (int ranks = 1; ranks <= 9; ++ranks)
+    for (const AlgorithmInfo& info : registry().algorithms())
+      for (const PlanSpec& spec : test::specsOf(info, ranks, 1)) {
+        const double time =
+            predictMicroseconds(info, spec, 0, {.ranks = ranks, .cores = ranks}, latencyOnly());
+        EXPECT_DOUBLE_EQ(time, info.cost(spec).steps) << spec.describe();
+      }
+}
+
+TEST(CostWalk, ARingOfFourSpendsSevenCopiesAndSixOperands) {
+  const Tuning tuning{.messageMicroseconds = 0,
+                      .stepMicroseconds = 0,
+                      .copyGigabytesPerSecond = 4,
+                      .reduceGigabytesPerSecond = 2};
+  const AlgorithmInfo& info = registry().find(Algorithm::Ring);
+  const PlanSpec spec = *info.spec({Collective::AllReduce, Protocol::Simple, 4, 0, 1});
+  // Per rank and chunk: send 1 copy; 2 steps fold 2 operands each; the last fold has 2 operands and
+  // a second target, 1 copy; 2 steps copy to 2 targets; 1 copies to 1. All ranks keep step.
+  const double chunk = 4096;
+  EXPECT_DOUBLE_EQ(predictMicroseconds(info, spec, 4 * 4096, {.ranks = 4, .cores = 4}, tuning),
+                   7 * chunk / 4e3 + 6 * chunk / 2e3);
+}
+
+TEST(CostWalk, RoundsBeyondTheWalkedGoOnAlike) {
+  const AlgorithmInfo& info = registry().find(Algorithm::Ring);
+  const PlanSpec spec = *info.spec({Collective::Broadcast, Protocol::Simple, 4, 0, 1});
+  const Topology topology{.ranks = 4, .cores = 4, .slotBytes = 4096};
+  const auto time = [&](uint64_t rounds) {
+    return predictMicroseconds(info, spec, rounds * 4096, topology, {});
+  };
+  EXPECT_NEAR(time(100) - time(99), time(20) - time(19), 1e-9);
+  // A pipeline: a further round costs less than a first one.
+  EXPECT_LT(time(20) - time(19), 0.9 * time(1));
+}
+
+TEST(CostWalk, TwiceTheRanksPerCoreTakesTwiceTheWork) {
+  const Tuning tuning{.messageMicroseconds = 0, .yieldMicroseconds = 0};
+  const AlgorithmInfo& info = registry().find(Algorithm::TwoShot);
+  const PlanSpec spec = *info.spec({Collective::AllReduce, Protocol::Simple, 4, 0, 1});
+  EXPECT_DOUBLE_EQ(predictMicroseconds(info, spec, 1 << 16, {.ranks = 4, .cores = 2}, tuning),
+                   2 * predictMicroseconds(info, spec, 1 << 16, {.ranks = 4, .cores = 4}, tuning));
+}
+
+TEST(CostWalk, GrowsWithTheBlock) {
+  for (int ranks : {2, 5, 8, 40})
+    for (const AlgorithmInfo& info : registry().algorithms())
+      for (const PlanSpec& spec : test::specsOf(info, ranks, 1)) {
+        if (spec.collective == Collective::Barrier) continue;
+        double before = 0;
+        for (uint64_t bytes = 1024; bytes <= 1ULL << 34; bytes *= 4) {
+          const double now =
+              predictMicroseconds(info, spec, bytes, {.ranks = ranks, .cores = 2}, {});
+          EXPECT_GT(now, before) << spec.describe() << ", " << bytes << " bytes";
+          before = now;
+        }
+      }
+}
+
+}  // namespace
+}  // namespace tutti::collectives

@@ -1,0 +1,108 @@
+// Every module's backward against its forward, in float64, at every element.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/nn/gpt.h"
+#include "parallel/nn/gradcheck.h"
+#include "parallel/tensor/random.h"
+
+namespace tutti::parallel {
+namespace {
+
+constexpr uint64_t kSeed = 5;
+constexpr double kTolerance = 1e-10;  // derived in gradcheck.h
+
+struct Input {
+  explicit Input(const Shape& shape) : x(arena.allocate(DType::Float64, shape)) {
+    const Random random(kSeed, "input");
+    for (int64_t i = 0; i < x.count(); ++i)
+      x.as<double>()[i] = random.normal(static_cast<uint64_t>(i));
+  }
+  Arena arena{"input"};
+  Tensor x;
+};
+
+void expectRight(Module& module, const Shape& shape) {
+  Input input(shape);
+  HostKernels kernels;
+  const GradcheckReport report = gradcheck(module, kernels, {.input = input.x, .seed = kSeed});
+  std::printf("%lld elements, worst %.2g at %s\n", static_cast<long long>(report.elements),
+              report.worst, report.where.c_str());
+  EXPECT_LE(report.worst, kTolerance) << report.where << ", seed " << kSeed;
+}
+
+TEST(Gradcheck, Linear) {
+  Linear module({.name = "linear", .inputs = 7, .outputs = 5});
+  expectRight(module, {2, 3, 7});
+}
+
+TEST(Gradcheck, LayerNorm) {
+  LayerNorm module({.name = "norm", .width = 19});
+  expectRight(module, {5, 19});
+}
+
+TEST(Gradcheck, Mlp) {
+  Mlp module({.name = "block", .width = 6, .heads = 1});
+  expectRight(module, {4, 6});
+}
+
+TEST(Gradcheck, Attention) {
+  Attention module({.name = "block", .width = 6, .heads = 3});
+  expectRight(module, {2, 5, 6});
+}
+
+TEST(Gradcheck, AttentionOfSeveralBlocksOfRows) {
+  Attention module({.name = "block", .width = 2, .heads = 1});
+  expectRight(module, {1, 131, 2});
+}
+
+TEST(Gradcheck, Block) {
+  Block module({.name = "block", .width = 8, .heads = 2});
+  expectRight(module, {2, 4, 8});
+}
+
+TEST(Gradcheck, WholeModel) {
+  Gpt model({.vocabulary = 7, .context = 5, .layers = 2, .width = 6, .heads = 2});
+  HostKernels kernels;
+  int32_t ids[8] = {0, 3, 3, 6, 1, 0, 5, 2};
+  const GradcheckReport report =
+      gradcheck(model, kernels, {.input = Tensor(ids, DType::Int32, {2, 4}), .seed = kSeed});
+  std::printf("%lld elements, worst %.2g at %s\n", static_cast<long long>(report.elements),
+              report.worst, report.where.c_str());
+  EXPECT_LE(report.worst, kTolerance) << report.where << ", seed " << kSeed;
+  EXPECT_GT(report.elements, 900);
+}
+
+/// A module whose backward is wrong by `factor`: what gradcheck is for.
+class Wrong final : public Module {
+ public:
+  explicit Wrong(double factor) : factor_(factor) {}
+  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override {
+    return right_.forward(context, x, saved);
+  }
+  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
+    const Tensor dx = right_.backward(context, dy, saved);
+    for (int64_t i = 0; i < dx.count(); ++i) dx.as<double>()[i] *= factor_;
+    return dx;
+  }
+  void declare(ParameterStore& store) override { right_.declare(store); }
+
+ private:
+  double factor_;
+  Linear right_{{.name = "linear", .inputs = 3, .outputs = 3}};
+};
+
+TEST(Gradcheck, SeesAWrongFactor) {
+  Input input({2, 3});
+  HostKernels kernels;
+  Wrong module(1 + 1e-8);
+  const GradcheckReport report = gradcheck(module, kernels, {.input = input.x, .seed = kSeed});
+  EXPECT_GT(report.worst, kTolerance);
+  EXPECT_EQ(report.where.substr(0, 5), "input");
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -1,0 +1,186 @@
+// The host's leaf functions: every instruction set of this processor gives the same bits, tails
+// have the bits of bodies, and exp, GELU and softmax are as accurate as their comments say.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "parallel/kernels/host/leaves.h"
+
+namespace tutti::parallel::host {
+namespace {
+
+constexpr unsigned kSeed = 11;
+
+template <class T>
+std::vector<T> values(int64_t count, double size, unsigned salt = 0) {
+  std::mt19937 random(kSeed + salt);
+  std::normal_distribution<double> normal(0, size);
+  std::vector<T> result(static_cast<size_t>(count));
+  for (T& v : result) v = static_cast<T>(normal(random));
+  return result;
+}
+
+template <class T>
+const Leaves<T>& of(const LeafSet& set);
+template <>
+const Leaves<float>& of<float>(const LeafSet& set) {
+  return set.floats;
+}
+template <>
+const Leaves<double>& of<double>(const LeafSet& set) {
+  return set.doubles;
+}
+
+/// Everything that the leaves compute from one input, one value after the other.
+template <class T>
+std::vector<T> everything(const Leaves<T>& leaves, int64_t rows, int64_t width) {
+  const int64_t n = rows * width;
+  const auto x = values<T>(n, 2, 1), dy = values<T>(n, 1, 2);
+  const auto weight = values<T>(width, 1, 3), bias = values<T>(width, 1, 4);
+  std::vector<T> all, y(x.size()), mean(static_cast<size_t>(rows)), rstd(mean), dw(weight),
+      db(bias);
+  const auto take = [&](const std::vector<T>& v) { all.insert(all.end(), v.begin(), v.end()); };
+  leaves.layerNorm(x.data(), weight.data(), bias.data(), y.data(), mean.data(), rstd.data(), rows,
+                   width, T(1e-5));
+  take(y), take(mean), take(rstd);
+  leaves.layerNormBackward(dy.data(), x.data(), weight.data(), mean.data(), rstd.data(), x.data(),
+                           y.data(), rows, width);
+  take(y);
+  leaves.layerNormWeights(dy.data(), x.data(), mean.data(), rstd.data(), dw.data(), db.data(), rows,
+                          width, true, false);
+  take(dw), take(db);
+  leaves.gelu(x.data(), y.data(), n);
+  take(y);
+  leaves.geluBackward(dy.data(), x.data(), y.data(), n);
+  take(y);
+  y = x;
+  all.push_back(leaves.softmax(y.data(), width, width, T(0.7)));
+  auto probabilities = x, slope = dy;
+  leaves.softmaxBackward(probabilities.data(), slope.data(), width, width, T(0.7), all.back(),
+                         leaves.dot(x.data(), dy.data(), width));
+  take(y), take(probabilities), take(slope);
+  y = x;
+  all.push_back(static_cast<T>(leaves.crossEntropy(y.data(), width, width / 2, T(0.1), true)));
+  take(y);
+  auto w = x, m = dy, v = std::vector<T>(x.size(), T(0.5));
+  leaves.adamW(w.data(), dy.data(), m.data(), v.data(), n,
+               {T(0.9), T(0.01), T(0.9), T(0.95), T(1e-8), T(0.1), T(1.3), T(1.2)});
+  take(w), take(m), take(v);
+  leaves.sgd(w.data(), dy.data(), n, T(0.5), T(0.1), T(0.01));
+  leaves.addBias(w.data(), bias.data(), rows, width);
+  leaves.columnSums(w.data(), rows, width, db.data(), true);
+  take(w), take(db);
+  return all;
+}
+
+template <class T>
+void expectSameBits() {
+  const LeafSets sets = availableLeaves();
+  for (int64_t width : {1, 5, 15, 16, 17, 63, 64, 65, 128, 200}) {
+    const auto expected = everything(of<T>(*sets.sets[sets.count - 1]), 3, width);
+    for (int s = 0; s + 1 < sets.count; ++s) {
+      const auto actual = everything(of<T>(*sets.sets[s]), 3, width);
+      ASSERT_EQ(actual.size(), expected.size());
+      EXPECT_EQ(std::memcmp(actual.data(), expected.data(), actual.size() * sizeof(T)), 0)
+          << sets.sets[s]->name << ", width " << width << ", seed " << kSeed;
+    }
+  }
+}
+
+TEST(Leaves, AllInstructionSetsGiveTheSameBits) {
+  const LeafSets sets = availableLeaves();
+  for (int s = 0; s < sets.count; ++s) std::printf("leaves: %s\n", sets.sets[s]->name);
+  expectSameBits<float>();
+  expectSameBits<double>();
+}
+
+TEST(Leaves, TailsHaveTheBitsOfBodies) {
+  const LeafSets sets = availableLeaves();
+  for (int s = 0; s < sets.count; ++s) {
+    const Leaves<float>& leaves = sets.sets[s]->floats;
+    const auto x = values<float>(64, 3), dy = values<float>(64, 1, 1);
+    std::vector<float> whole(64), part(64);
+    leaves.geluBackward(dy.data(), x.data(), whole.data(), 64);
+    for (int64_t length = 1; length <= 64; ++length) {
+      leaves.geluBackward(dy.data(), x.data(), part.data(), length);
+      EXPECT_EQ(std::memcmp(part.data(), whole.data(), static_cast<size_t>(length) * 4), 0)
+          << length;
+    }
+  }
+}
+
+/// In units of the last place of `expected` rounded to float.
+double ulps(float actual, double expected) {
+  int exponent = 0;
+  std::frexp(expected, &exponent);
+  return std::fabs(static_cast<double>(actual) - expected) / std::ldexp(1.0, exponent - 24);
+}
+
+// softmax over {0, -x} is {1, e} / (1 + e) with e = exp(-x): two further roundings, and the error
+// of e enters the denominator at most whole. So 2.5 ulp of exp appear as at most 2.5 + 2.5 + 1.5.
+TEST(Leaves, ExpWithinItsBound) {
+  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+  double worst = 0;
+  for (float x = 0; x < 80; x += 0.00137f) {
+    float scores[2] = {0, -x};
+    const float kept = -x;
+    leaves.softmax(scores, 2, 2, 1);
+    const double e = std::exp(static_cast<double>(kept));
+    worst = std::max(worst, ulps(scores[1], e / (1 + e)));
+  }
+  std::printf("softmax of two: worst %.2f ulp\n", worst);
+  EXPECT_LT(worst, 6.5);
+}
+
+// x / (1 + t), t = exp(-2u). 2u has five roundings, each at most 2^-24 relative, so t is off by
+// 5 |2u| 2^-24 beyond exp's own 2.5 ulp (at most 5 times 2^-24), and t / (1 + t) <= 1 of that
+// reaches y. For |x| <= 5, |2u| <= 17: (85 + 5 + 2) 2^-24, which is 92 ulp at most.
+TEST(Leaves, GeluWithinItsBound) {
+  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+  double worst = 0, worstSlope = 0;
+  for (float x = -5; x <= 5; x += 0.00071f) {
+    const double d = x, u = std::sqrt(2 / M_PI) * (d + 0.044715 * d * d * d);
+    const double t = std::exp(-2 * u), s = 1 / (1 + t);
+    const double slope = s + d * t * s * s * 2 * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * d * d);
+    float y = 0, dx = 0;
+    const float one = 1;
+    leaves.gelu(&x, &y, 1);
+    leaves.geluBackward(&one, &x, &dx, 1);
+    if (x != 0) worst = std::max(worst, ulps(y, d * s));
+    worstSlope = std::max(worstSlope, std::fabs(dx - slope));
+  }
+  std::printf("gelu: worst %.2f ulp; its derivative: worst %.2g\n", worst, worstSlope);
+  EXPECT_LT(worst, 92);
+  EXPECT_LT(worstSlope, 2 * 92 * 0x1p-24 * 1.2);  // two such factors, of a value below 1.2
+}
+
+TEST(Leaves, NaNIsNotHidden) {
+  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+  const float x[3] = {1, std::nanf(""), 2};
+  float y[3];
+  leaves.gelu(x, y, 3);
+  EXPECT_TRUE(std::isnan(y[1]));
+  float logits[3] = {1, std::nanf(""), 2};
+  EXPECT_TRUE(std::isnan(leaves.crossEntropy(logits, 3, 0, 1, true)));
+}
+
+TEST(Leaves, ExtremeScoresAreFinite) {
+  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+  float scores[4] = {-1e30f, 1e30f, 0, -5};
+  leaves.softmax(scores, 4, 4, 1);
+  EXPECT_EQ(scores[1], 1.0f);
+  EXPECT_LT(scores[0], 1e-37f);
+  float huge[2] = {-40, 40}, result[2];
+  leaves.gelu(huge, result, 2);
+  EXPECT_LE(std::fabs(result[0]), 1e-36f);
+  EXPECT_EQ(result[1], 40.0f);
+}
+
+}  // namespace
+}  // namespace tutti::parallel::host

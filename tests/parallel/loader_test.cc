@@ -1,0 +1,139 @@
+// Data: files are refused by name; samples depend on the seed and their number alone.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "parallel/data/loader.h"
+
+namespace tutti::parallel {
+namespace {
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& content) {
+    char path[] = "/tmp/tutti-loader-XXXXXX";
+    close(mkstemp(path));
+    path_ = path;
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  ~TemporaryFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string messageOf(const std::string& path, int64_t context) {
+  try {
+    readBytes(path, context);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::InvalidArgument);
+    return e.what();
+  }
+  return "";
+}
+
+std::vector<uint8_t> counting(size_t size) {
+  std::vector<uint8_t> bytes(size);
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<uint8_t>(i * 31 % 251);
+  return bytes;
+}
+
+TEST(ReadBytes, SplitsOffTheLastTwentieth) {
+  const TemporaryFile file(std::string(1000, 'x') + "yz");
+  const TokenData data = readBytes(file.path(), 16);
+  EXPECT_EQ(data.train.size(), 952u);
+  EXPECT_EQ(data.validation.size(), 50u);
+  EXPECT_EQ(data.validation.back(), 'z');
+}
+
+TEST(ReadBytes, RefusalsNameTheFile) {
+  const TemporaryFile empty(""), tiny("short");
+  EXPECT_NE(messageOf("/no/such/file", 8).find("/no/such/file"), std::string::npos);
+  EXPECT_NE(messageOf("/tmp", 8).find("directory"), std::string::npos);
+  EXPECT_NE(messageOf(empty.path(), 8).find(empty.path() + " is empty"), std::string::npos);
+  EXPECT_NE(messageOf(tiny.path(), 8).find(tiny.path() + " has 5 bytes"), std::string::npos);
+}
+
+TEST(ReadBytes, TheSmallestTextThatIsNamedIsEnough) {
+  for (int64_t context : {1, 8, 100}) {
+    const size_t least = static_cast<size_t>(std::max<int64_t>(40, context * 20 / 19 + 2));
+    const TemporaryFile file(std::string(least, 'x'));
+    const TokenData data = readBytes(file.path(), context);
+    EXPECT_NO_THROW(Loader(data.train, context, 1, 0).next(0, {}));
+  }
+}
+
+// The ranks of any job together see the micro-batches of one and the same list of samples.
+TEST(Loader, OrderDoesNotDependOnTheNumberOfPieces) {
+  const auto bytes = counting(5000);
+  Loader whole(bytes, 16, 12, 7), pieces(bytes, 16, 12, 7);
+  for (int64_t step : {0, 1, 30}) {
+    const Batch batch = whole.next(step, {0, 1});
+    const std::vector<int32_t> ids(batch.tokenIds.as<int32_t>(),
+                                   batch.tokenIds.as<int32_t>() + 192);
+    for (int count : {2, 4, 5, 12}) {
+      std::vector<int32_t> joined;
+      for (int index = 0; index < count; ++index) {
+        const Batch part = pieces.next(step, {index, count});
+        const auto* from = part.tokenIds.as<int32_t>();
+        joined.insert(joined.end(), from, from + part.tokenIds.count());
+      }
+      EXPECT_EQ(joined, ids) << count << " pieces, step " << step;
+    }
+  }
+}
+
+TEST(Loader, LabelsAreTheNextTokens) {
+  const auto bytes = counting(777);
+  Loader loader(bytes, 9, 3, 1);
+  for (int64_t step = 0; step < 60; ++step) {
+    const Batch batch = loader.next(step, {0, 1});
+    for (int64_t row = 0; row < 3; ++row) {
+      const size_t start = static_cast<size_t>(loader.sampleStart(step * 3 + row));
+      for (size_t t = 0; t < 9; ++t) {
+        const size_t at = static_cast<size_t>(row) * 9 + t;
+        EXPECT_EQ(batch.tokenIds.as<int32_t>()[at], bytes.at(start + t));
+        EXPECT_EQ(batch.labels.as<int32_t>()[at], bytes.at(start + t + 1));
+      }
+    }
+  }
+}
+
+TEST(Loader, AnEpochIsEachWindowOnce) {
+  const auto bytes = counting(1003);
+  const Loader loader(bytes, 10, 4, 2);
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::set<int64_t> starts, remainders;
+    for (int64_t i = 0; i < 99; ++i) {
+      starts.insert(loader.sampleStart(epoch * 99 + i));
+      remainders.insert(loader.sampleStart(epoch * 99 + i) % 10);
+    }
+    EXPECT_EQ(starts.size(), 99u);
+    EXPECT_EQ(remainders.size(), 1u);
+  }
+  EXPECT_NE(loader.sampleStart(0), Loader(bytes, 10, 4, 3).sampleStart(0));
+}
+
+TEST(Windows, CoverTheTextOnce) {
+  const auto bytes = counting(25);
+  Windows windows(bytes, 8);
+  ASSERT_EQ(windows.count(), 3);
+  const Batch batch = windows.read(0, 100);
+  EXPECT_EQ(batch.tokenIds.shape, Shape({3, 8}));
+  int counted = 0;
+  for (int i = 0; i < 24; ++i) counted += batch.labels.as<int32_t>()[i] >= 0;
+  EXPECT_EQ(counted, 24);
+  const auto odd = counting(22);
+  Windows shorter(odd, 8);
+  const Batch last = shorter.read(2, 1);
+  EXPECT_EQ(last.labels.as<int32_t>()[4], odd[21]);
+  EXPECT_EQ(last.labels.as<int32_t>()[5], -1);
+}
+
+}  // namespace
+}  // namespace tutti::parallel

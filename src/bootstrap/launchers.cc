@@ -62,7 +62,8 @@ LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& look
   readAddress(launcher, lookup, facts);
   facts.addressVariables = "TUTTI_ADDRESS";
   if (!launcher.host.empty())
-    facts.addressVariables = join(launcher.host, " or ") + " and " + join(launcher.port, " or ");
+    facts.addressVariables +=
+        " or " + join(launcher.host, " or ") + " and " + join(launcher.port, " or ");
   return facts;
 }
 

@@ -34,7 +34,7 @@ struct LaunchFacts {
   std::string run;  ///< values of Launcher::run
   std::optional<std::string> host;
   std::optional<int> port;
-  std::string addressVariables;  ///< for messages: "MASTER_ADDR and MASTER_PORT"
+  std::string addressVariables;  ///< for messages: "TUTTI_ADDRESS or MASTER_ADDR and MASTER_PORT"
 };
 
 /// Nothing when no launcher speaks. Throws InvalidArgument naming the variable that is malformed or

@@ -1,0 +1,177 @@
+// Who a rank is, from variables: every launcher's table row, and every way to get it wrong.
+
+#include "src/bootstrap/discover.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "src/bootstrap/meeting_point.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+const std::string kKey = "0123456789abcdef-a-job-key";
+
+Identity find(const Variables& variables, const CommunicatorOptions& options = {}) {
+  return discover(options, [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+void expectError(const Variables& variables, ErrorCode code, const std::string& part) {
+  try {
+    const Identity identity = find(variables);
+    ADD_FAILURE() << "rank " << identity.rank << " of " << identity.size << ", not: " << part;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+void expectInvalid(const Variables& variables, const std::string& part) {
+  expectError(variables, ErrorCode::InvalidArgument, part);
+}
+
+Variables with(Variables variables, const Variables& more) {
+  for (const auto& [name, value] : more) variables[name] = value;
+  return variables;
+}
+
+const Variables kTorch{{"RANK", "3"},
+                       {"WORLD_SIZE", "4"},
+                       {"LOCAL_WORLD_SIZE", "4"},
+                       {"MASTER_ADDR", "127.0.0.1"},
+                       {"MASTER_PORT", "29500"}};
+
+TEST(Discover, WithoutALauncherThisIsRankZeroOfOne) {
+  const Identity identity = find({});
+  EXPECT_EQ(identity.rank, 0);
+  EXPECT_EQ(identity.size, 1);
+  EXPECT_EQ(identity.source, "no launcher");
+}
+
+TEST(Discover, ExplicitArgumentsWin) {
+  CommunicatorOptions options{.id = encode(randomMeetingPoint()), .rank = 1, .size = 2};
+  const Identity identity = find(kTorch, options);
+  EXPECT_EQ(identity.rank, 1);
+  EXPECT_EQ(identity.size, 2);
+  EXPECT_EQ(identity.id, *options.id);
+  options.rank = 2;
+  EXPECT_THROW(find({}, options), Error);
+  options.rank = 0;
+  options.size = 1'000'000'000;
+  EXPECT_THROW(find({}, options), Error);
+  EXPECT_THROW(find({}, {.rank = 0, .size = 2}), Error);
+  EXPECT_THROW(find({}, {.id = UniqueId{}, .rank = 0, .size = 2}), Error);
+}
+
+TEST(Discover, TuttiRunComesBeforeTorchrun) {
+  const UniqueId id = encode(randomMeetingPoint());
+  const Identity identity = find(with(kTorch, {{"TUTTI_RANK", "1"},
+                                               {"TUTTI_WORLD_SIZE", "2"},
+                                               {"TUTTI_LOCAL_RANK", "1"},
+                                               {"TUTTI_UNIQUE_ID", id.toHex()}}));
+  EXPECT_EQ(identity.rank, 1);
+  EXPECT_EQ(identity.size, 2);
+  EXPECT_EQ(identity.id, id);
+  EXPECT_EQ(identity.source, "tutti run");
+}
+
+TEST(Discover, TheDamagedIdOfTuttiRunIsNamed) {
+  std::string hex = encode(randomMeetingPoint()).toHex();
+  hex[200] = hex[200] == '0' ? '1' : '0';
+  expectInvalid({{"TUTTI_RANK", "0"}, {"TUTTI_WORLD_SIZE", "2"}, {"TUTTI_UNIQUE_ID", hex}},
+                "TUTTI_UNIQUE_ID");
+  expectInvalid({{"TUTTI_RANK", "0"}, {"TUTTI_WORLD_SIZE", "2"}, {"TUTTI_UNIQUE_ID", "ab"}},
+                "TUTTI_UNIQUE_ID");
+  expectInvalid({{"TUTTI_RANK", "0"}, {"TUTTI_WORLD_SIZE", "2"}}, "TUTTI_UNIQUE_ID");
+}
+
+TEST(Discover, EveryRankOfALauncherDerivesTheSameMeetingPoint) {
+  const Identity three = find(kTorch);
+  const Identity zero = find(with(kTorch, {{"RANK", "0"}}));
+  EXPECT_EQ(three.source, "torchrun");
+  EXPECT_EQ(three.rank, 3);
+  EXPECT_EQ(three.id, zero.id);
+  const MeetingPoint point = decode(three.id);
+  EXPECT_EQ(point.address.family, Family::Unix);
+  EXPECT_TRUE(point.credentials.sameUser && point.openedByRankZero);
+  // Another port, and another run at the same port, are other jobs.
+  EXPECT_NE(find(with(kTorch, {{"MASTER_PORT", "29501"}})).id, three.id);
+  EXPECT_NE(find(with(kTorch, {{"TORCHELASTIC_RUN_ID", "7"}})).id, three.id);
+}
+
+TEST(Discover, AJobKeyMeansTcpAtTheLaunchersAddress) {
+  const Identity identity = find(with(kTorch, {{"TUTTI_JOB_KEY", kKey}}));
+  const MeetingPoint point = decode(identity.id);
+  EXPECT_EQ(point.address.describe(), "127.0.0.1:29500");
+  EXPECT_FALSE(point.credentials.sameUser);
+  const Identity other = find(with(kTorch, {{"TUTTI_JOB_KEY", kKey + "x"}}));
+  EXPECT_NE(decode(other.id).credentials.secret, point.credentials.secret);
+  expectInvalid(with(kTorch, {{"TUTTI_JOB_KEY", "short"}}), "TUTTI_JOB_KEY");
+  // torchrun's own store has the port.
+  const Identity beside =
+      find(with(kTorch, {{"TUTTI_JOB_KEY", kKey}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}}));
+  EXPECT_EQ(decode(beside.id).address.describe(), "127.0.0.1:29501");
+  const Identity named = find(with(kTorch, {{"TUTTI_JOB_KEY", kKey},
+                                            {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                            {"TUTTI_ADDRESS", "[::1]:4000"}}));
+  EXPECT_EQ(decode(named.id).address.describe(), "[::1]:4000");
+}
+
+TEST(Discover, SeveralHostsWithoutAKeyAreRefusedUnlessAskedForByName) {
+  const Variables far = with(kTorch, {{"LOCAL_WORLD_SIZE", "2"}});
+  expectError(far, ErrorCode::Refused, "TUTTI_JOB_KEY");
+  const Identity identity = find(with(far, {{"TUTTI_ALLOW_UNAUTHENTICATED", "1"}}));
+  EXPECT_EQ(decode(identity.id).address.describe(), "127.0.0.1:29500");
+  EXPECT_THROW(find(with(far, {{"TUTTI_ALLOW_UNAUTHENTICATED", "yes"}})), Error);
+}
+
+struct Row {
+  const char* source;
+  Variables variables;
+};
+
+class DiscoverLaunchers : public testing::TestWithParam<Row> {};
+
+TEST_P(DiscoverLaunchers, WithAKeyAndAnAddress) {
+  const Variables where{{"TUTTI_JOB_KEY", kKey}, {"TUTTI_ADDRESS", "127.0.0.1:4321"}};
+  const Identity identity = find(with(GetParam().variables, where));
+  EXPECT_EQ(identity.source, GetParam().source);
+  EXPECT_EQ(identity.rank, 2);
+  EXPECT_EQ(identity.size, 6);
+  EXPECT_EQ(decode(identity.id).address.describe(), "127.0.0.1:4321");
+  expectInvalid(with(GetParam().variables, {{"TUTTI_JOB_KEY", kKey}}), "TUTTI_ADDRESS or MASTER");
+  expectInvalid(with(GetParam().variables, {{"TUTTI_ADDRESS", "nowhere"}}), "TUTTI_ADDRESS");
+  expectInvalid(with(GetParam().variables, {{"TUTTI_ADDRESS", "h:0"}}), "TUTTI_ADDRESS");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DiscoverLaunchers,
+    testing::Values(Row{"Slurm",
+                        {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "6"}, {"SLURM_JOB_ID", "8"}}},
+                    Row{"Open MPI", {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "6"}}},
+                    Row{"MPICH", {{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}}},
+                    Row{"Kubernetes", {{"JOB_COMPLETION_INDEX", "2"}, {"TUTTI_WORLD_SIZE", "6"}}}));
+
+TEST(Discover, MalformedAndContradictoryVariablesAreNamed) {
+  for (const char* bad : {"-1", "x", "1e3", " 3", "3 ", "99999999999999999999", "4"})
+    expectInvalid(with(kTorch, {{"RANK", bad}}), "RANK=" + std::string(bad));
+  for (const char* bad : {"0", "-1", "1000000000", "four"})
+    expectInvalid(with(kTorch, {{"WORLD_SIZE", bad}}), "WORLD_SIZE=" + std::string(bad));
+  for (const char* bad : {"0", "65536", "http"})
+    expectInvalid(with(kTorch, {{"MASTER_PORT", bad}}), "MASTER_PORT=" + std::string(bad));
+  expectInvalid({{"RANK", "0"}}, "WORLD_SIZE");
+  expectInvalid({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}}, "MASTER_PORT");
+  expectInvalid({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "1"}}, "MASTER_ADDR");
+  expectInvalid(with(kTorch, {{"LOCAL_WORLD_SIZE", "5"}}), "LOCAL_WORLD_SIZE=5");
+}
+
+TEST(Discover, AWorldOfOneNeedsNoMeetingPoint) {
+  EXPECT_EQ(find({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}).id, UniqueId{});
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -1,0 +1,263 @@
+// Strangers at the meeting point, ranks that lie, and jobs that meet at one port.
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "src/bootstrap/bootstrap.h"
+#include "src/bootstrap/discover.h"
+#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/meeting_server.h"
+#include "src/bootstrap/setup_connection.h"
+#include "tests/bootstrap/rank_processes.h"
+#include "tests/bootstrap/recording_listener.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using std::chrono::milliseconds;
+
+MeetingPoint tcpPoint() {
+  // A port that is free now: the kernel chooses one, and it is given back.
+  const base::FileDescriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  TUTTI_SYSCALL(::bind(probe.get(), reinterpret_cast<sockaddr*>(&at), size));
+  TUTTI_SYSCALL(::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&at), &size));
+  MeetingPoint point = randomMeetingPoint();
+  point.address = resolve("127.0.0.1", ntohs(at.sin_port));
+  point.openedByRankZero = true;
+  return point;
+}
+
+/// The ranks' results, as threads: "joined" or the error.
+std::vector<std::string> joinAll(const MeetingPoint& point, int size, int first = 0,
+                                 milliseconds time = kPatience) {
+  std::vector<std::string> said(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = first; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        const auto plane = join({.rank = rank, .size = size, .id = encode(point), .source = "test"},
+                                base::Deadline::after(time));
+        plane->leave();
+        said[static_cast<size_t>(rank)] = "joined";
+      } catch (const Error& error) {
+        said[static_cast<size_t>(rank)] =
+            base::message("error ", toString(error.code()), ": ", error.what());
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  return said;
+}
+
+base::FileDescriptor dial(const Address& address) {
+  base::FileDescriptor socket;
+  eventually([&] {
+    Connecting made = startConnecting(address);
+    if (made.error == 0) socket = std::move(made.socket);
+    return made.error == 0;
+  });
+  return socket;
+}
+
+bool isClosedByPeer(int socket) {
+  char byte = 0;
+  const ssize_t count = ::recv(socket, &byte, 1, MSG_DONTWAIT);
+  return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+TEST(Strangers, GarbageSilenceAndScansDoNotDelayAJob) {
+  MeetingPoint unix = randomMeetingPoint();
+  unix.openedByRankZero = true;
+  for (const MeetingPoint& point : {unix, tcpPoint()}) {
+    MeetingPoint opened = point;
+    opened.openedByRankZero = false;
+    MeetingServer server(opened, std::chrono::seconds(60));
+    std::vector<base::FileDescriptor> silent, babbling;
+    for (int i = 0; i < 40; ++i) {
+      silent.push_back(dial(point.address));
+      babbling.push_back(dial(point.address));
+      const std::string text = "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n" + std::string(200, 'x');
+      ::send(babbling.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
+      dial(point.address);  // a port scan: connects and goes
+    }
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(joinAll(opened, 4), std::vector<std::string>(4, "joined"));
+    // Faster than any stranger is dropped for silence, so nobody waited for one.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    for (const auto& socket : babbling)
+      EXPECT_TRUE(eventually([&] { return isClosedByPeer(socket.get()); }));
+  }
+}
+
+TEST(Strangers, MoreThanTheDoorwayHoldsMakeRoomForTheRanks) {
+  MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, std::chrono::seconds(60));
+  std::vector<base::FileDescriptor> silent;
+  for (int i = 0; i < 600; ++i) silent.push_back(dial(point.address));
+  EXPECT_EQ(joinAll(point, 3), std::vector<std::string>(3, "joined"));
+}
+
+TEST(Strangers, ASilentConnectionIsDroppedAfterTheHandshakeTime) {
+  const MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, std::chrono::seconds(60));
+  const base::FileDescriptor silent = dial(point.address);
+  EXPECT_TRUE(eventually([&] { return isClosedByPeer(silent.get()); }));
+  EXPECT_FALSE(server.finished());
+}
+
+/// A rank's connection with the meeting point that says whatever a test wants.
+class Liar {
+ public:
+  Liar(const MeetingPoint& point, const Claim& claim)
+      : connection_(dial(point.address),
+                    Handshake::connecting(point.credentials, Purpose::Meeting, claim, -1),
+                    SetupConnection::Side::Connecting) {}
+  void say(const SetupMessage& message) {
+    pump([&] { return connection_.authenticated(); });
+    connection_.send(message);
+  }
+  /// What it is told; Complete when nothing.
+  Failure hear() {
+    Failure heard{.text = "nothing"};
+    pump([&] {
+      while (auto message = connection_.receive())
+        if (const auto* failure = std::get_if<Failure>(&*message)) heard = *failure;
+      return heard.text != "nothing" || connection_.ended();
+    });
+    return heard;
+  }
+
+ private:
+  void pump(const std::function<bool()>& done) {
+    const auto end = base::Deadline::after(kPatience);
+    while (!done() && !end.passed()) {
+      PollSet set;
+      connection_.watch(set);
+      set.wait(50);
+      connection_.advance(set);
+    }
+  }
+  SetupConnection connection_;
+};
+
+Arrival arrivalOf(const std::string& bootId = describeThisProcess().bootId) {
+  Arrival arrival{.info = describeThisProcess(), .listening = randomUnixAddress()};
+  arrival.info.bootId = bootId;
+  return arrival;
+}
+
+Claim claimOf(const MeetingPoint& point, int rank, int size) {
+  return {.version = kProtocolVersion, .job = point.credentials.job, .rank = rank, .size = size};
+}
+
+TEST(Liars, AnotherVersionIsNamedToBothSides) {
+  const MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, std::chrono::seconds(60));
+  Liar honest(point, claimOf(point, 0, 2));
+  honest.say(arrivalOf());
+  Claim future = claimOf(point, 1, 2);
+  future.version = 99;
+  Liar liar(point, future);
+  liar.say(arrivalOf());
+  for (Liar* rank : {&liar, &honest}) {
+    const Failure why = rank->hear();
+    EXPECT_EQ(why.code, ErrorCode::Refused);
+    EXPECT_TRUE(contains(why.text, "version 99")) << why.text;
+  }
+}
+
+TEST(Liars, AnotherHostIsUnsupportedAndBothAreNamed) {
+  const MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, std::chrono::seconds(60));
+  Liar here(point, claimOf(point, 0, 2));
+  here.say(arrivalOf());
+  Liar there(point, claimOf(point, 1, 2));
+  there.say(arrivalOf("elsewhere/net:1"));
+  for (Liar* rank : {&here, &there}) {
+    const Failure why = rank->hear();
+    EXPECT_EQ(why.code, ErrorCode::Unsupported);
+    EXPECT_TRUE(contains(why.text, "elsewhere/net:1") &&
+                contains(why.text, describeThisProcess().bootId))
+        << why.text;
+  }
+}
+
+TEST(Liars, ImpossibleWorldsAreRefusedAlone) {
+  const MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, std::chrono::seconds(60));
+  for (auto [rank, size] :
+       {std::pair{0, 1'000'000'000}, {-1, 4}, {4, 4}, {0, 0}, {0, -1}, {0, kMaxWorldSize + 1}}) {
+    Liar liar(point, claimOf(point, rank, size));
+    liar.say(arrivalOf());
+    EXPECT_TRUE(contains(liar.hear().text, "is not in its world")) << rank << " of " << size;
+  }
+  EXPECT_EQ(joinAll(point, 2), std::vector<std::string>(2, "joined"));
+}
+
+TEST(Liars, AMalformedMessageFailsThatRanksJobByName) {
+  const MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, std::chrono::seconds(60));
+  Liar honest(point, claimOf(point, 0, 2)), liar(point, claimOf(point, 1, 2));
+  honest.say(arrivalOf());
+  liar.say(arrivalOf());
+  liar.say(Table{.ranks = {arrivalOf()}});  // only the meeting point may
+  EXPECT_TRUE(contains(honest.hear().text, "rank 1")) << "the honest rank is told";
+}
+
+TEST(Liars, ARanksOwnFailureIsToldToTheOthers) {
+  const MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, std::chrono::seconds(60));
+  Liar first(point, claimOf(point, 0, 3)), second(point, claimOf(point, 1, 3));
+  first.say(arrivalOf());
+  second.say(arrivalOf());
+  second.say(Failure{.code = ErrorCode::OutOfMemory, .text = "no memory for the mesh"});
+  const Failure why = first.hear();
+  EXPECT_EQ(why.code, ErrorCode::OutOfMemory);
+  EXPECT_TRUE(contains(why.text, "rank 1 (pid") && contains(why.text, "no memory for the mesh"));
+  Liar late(point, claimOf(point, 2, 3));  // comes when all is over
+  late.say(arrivalOf());
+  EXPECT_TRUE(contains(late.hear().text, "no memory for the mesh"));
+}
+
+TEST(Ports, RanksMeetByTcp) {
+  EXPECT_EQ(joinAll(tcpPoint(), 4), std::vector<std::string>(4, "joined"));
+}
+
+TEST(Ports, TwoJobsThatMeetAtOnePortDoNotMix) {
+  for (const bool sameKey : {false, true}) {
+    const MeetingPoint first = tcpPoint();
+    MeetingPoint second = randomMeetingPoint();
+    second.address = first.address;
+    second.openedByRankZero = true;
+    if (sameKey) second.credentials.secret = first.credentials.secret;  // another job id only
+    MeetingPoint opened = first;
+    opened.openedByRankZero = false;
+    MeetingServer server(opened, std::chrono::seconds(60));
+    const auto strangers = joinAll(second, 3);
+    EXPECT_TRUE(contains(strangers[0], "EADDRINUSE") && contains(strangers[0], "another job"))
+        << strangers[0];
+    for (int rank : {1, 2})
+      EXPECT_TRUE(contains(strangers[rank], "error refused") &&
+                  contains(strangers[rank], sameKey ? "belongs to job" : "another job"))
+          << strangers[rank];
+    EXPECT_EQ(joinAll(opened, 3), std::vector<std::string>(3, "joined"));
+  }
+}
+
+TEST(Ports, NothingAtTheAddressIsATimeoutThatNamesIt) {
+  const MeetingPoint point = tcpPoint();
+  const auto said = joinAll(point, 2, 1, milliseconds(300));
+  EXPECT_TRUE(contains(said[1], "error timeout") && contains(said[1], point.address.describe()))
+      << said[1];
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -1,0 +1,214 @@
+// Every parser of bytes that come from outside, fed with seeded mutations of good input and with
+// noise: it must accept, or refuse with an Error, and nothing else; the sanitizers see the rest.
+// TUTTI_FUZZ_SEED replays a seed, TUTTI_FUZZ_CASES changes the number of cases of each parser.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <random>
+
+#include "src/bootstrap/frame.h"
+#include "src/bootstrap/handshake.h"
+#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/record.h"
+#include "src/bootstrap/setup_message.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+uint64_t setting(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+class Fuzz : public testing::Test {
+ protected:
+  void SetUp() override {
+    seed_ = setting("TUTTI_FUZZ_SEED", std::random_device{}());
+    cases_ = setting("TUTTI_FUZZ_CASES", 20'000);
+    random_.seed(seed_);
+    std::cout << "TUTTI_FUZZ_SEED=" << seed_ << "\n";
+  }
+  size_t below(size_t bound) {
+    return std::uniform_int_distribution<size_t>(0, bound - 1)(random_);
+  }
+
+  /// Flips, overwrites with edge values, cuts, repeats; now and then noise instead.
+  base::Bytes mutate(base::Bytes bytes) {
+    if (below(20) == 0) {
+      bytes.resize(below(300));
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
+    }
+    for (size_t i = below(4); i > 0 && !bytes.empty(); --i) change(bytes);
+    return bytes;
+  }
+
+  /// How often `parse` accepted and refused; anything else than an Error fails the test.
+  template <class Parse>
+  void run(const Parse& parse) {
+    size_t accepted = 0, refused = 0;
+    for (size_t i = 0; i < cases_; ++i) {
+      try {
+        parse();
+        ++accepted;
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(accepted, 0u) << "no input is good: the test tests nothing";
+    EXPECT_GT(refused, 0u) << "no input is bad: the test tests nothing";
+    std::cout << accepted << " accepted, " << refused << " refused\n";
+  }
+
+  uint64_t seed_ = 0, cases_ = 0;
+  std::mt19937_64 random_;
+
+ private:
+  void change(base::Bytes& bytes) {
+    const size_t at = below(bytes.size());
+    switch (below(5)) {
+      case 0: bytes[at] ^= static_cast<std::byte>(1u << below(8)); break;
+      case 1: bytes[at] = static_cast<std::byte>(random_()); break;
+      case 2: {
+        constexpr uint64_t kEdges[] = {0,
+                                       1,
+                                       0x7fffffff,
+                                       0x80000000,
+                                       0xffffffff,
+                                       ~uint64_t{0},
+                                       uint64_t{1} << 63,
+                                       1'000'000'000};
+        const uint64_t edge = kEdges[below(std::size(kEdges))];
+        std::memcpy(bytes.data() + at, &edge, std::min(sizeof edge, bytes.size() - at));
+        break;
+      }
+      case 3: bytes.resize(at); break;
+      default: {
+        const base::Bytes part(bytes.begin() + static_cast<ptrdiff_t>(at), bytes.end());
+        bytes.insert(bytes.end(), part.begin(), part.end());
+      }
+    }
+  }
+};
+
+Arrival someArrival() {
+  return {.info = {.host = "host", .bootId = "boot/net:1", .pid = 42, .cores = 8},
+          .listening = randomUnixAddress()};
+}
+
+TEST_F(Fuzz, UniqueIds) {
+  const UniqueId good = encode(randomMeetingPoint());
+  run([&] {
+    const base::Bytes bytes = mutate({good.bytes.begin(), good.bytes.end()});
+    UniqueId id;
+    std::memcpy(id.bytes.data(), bytes.data(), std::min(bytes.size(), id.bytes.size()));
+    const MeetingPoint point = decode(id);
+    EXPECT_EQ(id, good) << "the checksum let a change through";
+    EXPECT_EQ(encode(point), good);
+  });
+}
+
+TEST_F(Fuzz, HexadecimalIds) {
+  const std::string good = encode(randomMeetingPoint()).toHex();
+  run([&] {
+    const auto text = std::as_bytes(std::span(good));
+    const base::Bytes bytes = mutate({text.begin(), text.end()});
+    const std::string hex(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    EXPECT_EQ(UniqueId::fromHex(hex), UniqueId::fromHex(good));  // upper case is the same id
+  });
+}
+
+TEST_F(Fuzz, SetupMessages) {
+  const std::vector<SetupMessage> good{
+      someArrival(),      Table{{someArrival(), someArrival(), someArrival()}},
+      Progress{"2 of 3"}, Connected{},
+      Complete{},         Failure{ErrorCode::Refused, "because"}};
+  run([&] {
+    const base::Bytes bytes = mutate(encode(good[below(good.size())]));
+    const SetupMessage message = decodeSetupMessage(bytes);
+    EXPECT_EQ(encode(message), bytes);  // what is accepted has one meaning
+  });
+}
+
+TEST_F(Fuzz, HandshakesOfTheAcceptingSide) {
+  const MeetingPoint point = randomMeetingPoint();
+  const Claim claim{
+      .version = kProtocolVersion, .job = point.credentials.job, .rank = 1, .size = 2};
+  size_t believed = 0;
+  run([&] {
+    Handshake client = Handshake::connecting(point.credentials, Purpose::Mesh, claim, 0);
+    Handshake server = Handshake::accepting(point.credentials, Purpose::Mesh, 0);
+    const base::Bytes good = client.start();
+    base::Bytes hello = mutate(good);
+    hello.resize(server.wantedBytes());
+    const base::Bytes challenge = server.receive(hello);
+    base::Bytes proof = mutate(client.receive(challenge));
+    proof.resize(server.wantedBytes());
+    server.receive(proof);
+    EXPECT_TRUE(server.done() && client.done());
+    ASSERT_EQ(hello, good) << "a changed hello was believed";
+    ++believed;
+  });
+  EXPECT_GT(believed, 0u);
+}
+
+TEST_F(Fuzz, HandshakesOfTheConnectingSide) {
+  const MeetingPoint point = randomMeetingPoint();
+  const Claim claim{
+      .version = kProtocolVersion, .job = point.credentials.job, .rank = 1, .size = 2};
+  run([&] {
+    Handshake client = Handshake::connecting(point.credentials, Purpose::Meeting, claim, -1);
+    Handshake server = Handshake::accepting(point.credentials, Purpose::Meeting, -1);
+    const base::Bytes good = server.receive(client.start());
+    base::Bytes challenge = mutate(good);
+    challenge.resize(client.wantedBytes());
+    client.receive(challenge);
+    ASSERT_EQ(challenge, good) << "a changed challenge was believed";
+  });
+}
+
+TEST_F(Fuzz, Records) {
+  const Key key = randomBytes<32>();
+  const base::Bytes payload = encode(someArrival());
+  run([&] {
+    RecordWriter writer(key, Direction::ToMeeting);
+    RecordReader reader(key, Direction::ToMeeting, kMaxArrivalBytes);
+    base::Bytes bytes = writer.seal(payload);
+    const base::Bytes second = writer.seal(payload);
+    bytes.insert(bytes.end(), second.begin(), second.end());
+    for (const base::Bytes& part : {mutate(bytes)})
+      for (size_t at = 0; at < part.size();) {
+        const size_t count = std::min(part.size() - at, 1 + below(64));
+        reader.feed(std::span(part).subspan(at, count));
+        at += count;
+        while (const auto record = reader.next()) EXPECT_EQ(*record, payload);
+      }
+  });
+}
+
+TEST_F(Fuzz, Frames) {
+  base::Bytes good;
+  for (uint32_t i = 0; i < 3; ++i) {
+    base::Bytes frame = headerBytes({.channel = i, .payloadBytes = 20 * i, .type = i});
+    frame.resize(frame.size() + 20 * i, std::byte{7});
+    good.insert(good.end(), frame.begin(), frame.end());
+  }
+  run([&] {
+    FrameReader reader;
+    const base::Bytes bytes = mutate(good);
+    size_t taken = 0;
+    for (size_t at = 0; at < bytes.size();) {
+      const size_t count = std::min(bytes.size() - at, 1 + below(64));
+      reader.feed(std::span(bytes).subspan(at, count));
+      at += count;
+      while (const auto frame = reader.next())
+        taken += sizeof(FrameHeader) + frame->message.payload.size();
+    }
+    EXPECT_LE(taken, bytes.size());
+  });
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

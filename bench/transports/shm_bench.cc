@@ -195,10 +195,13 @@ void run(int rank, int socket, int repetitions) {
   for (int i = 0; i < repetitions; ++i) {
     latency.values.push_back(pingPong(*endpoints[0], rank));
     for (size_t s = 0; s < kSizes.size(); ++s) {
-      for (size_t l = 0; l < kLayouts.size(); ++l)
+      // Another order each time: what ran before decides what lies in the caches.
+      for (size_t v = 0; v <= kLayouts.size(); ++v) {
+        const size_t l = (v + static_cast<size_t>(i)) % (kLayouts.size() + 1);
         samples[s][l].values.push_back(
-            stream(*endpoints[l], rank, rank == 0 ? from : to, kSizes[s]));
-      samples[s][kLayouts.size()].values.push_back(copy(*endpoints[0], rank, from, to, kSizes[s]));
+            l < kLayouts.size() ? stream(*endpoints[l], rank, rank == 0 ? from : to, kSizes[s])
+                                : copy(*endpoints[0], rank, from, to, kSizes[s]));
+      }
     }
   }
   if (rank != 0) return;

@@ -67,6 +67,8 @@ bool Link::takePublished(Packet& packet) {
 
 Packet Link::again(uint32_t message) {
   SlotHeader* s = slot(senderMemory, message);
+  TUTTI_ASSERT(s->sequence.load(std::memory_order_relaxed) == message, "message ", message,
+               " from rank ", from, " to rank ", to, " is repeated after its slot was used again");
   TUTTI_ASSERT(s->bytes <= layout.slotBytes, "rank ", from, " sent ", s->bytes,
                " bytes in a slot of ", layout.slotBytes, " to rank ", to);
   const std::byte* payload = payloadOf(s, s->bytes);

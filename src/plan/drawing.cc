@@ -1,0 +1,172 @@
+#include "src/plan/drawing.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "src/base/check.h"
+#include "src/plan/flat_plan.h"
+
+namespace tutti::plan {
+namespace {
+
+constexpr int kColumn = 6;  // characters between ranks
+constexpr int kMargin = 9;  // characters before rank 0
+constexpr int kColumnPixels = 90;
+constexpr int kRowPixels = 70;
+
+/// Runs one round with unlimited slots, noting depths.
+class Tracer {
+ public:
+  explicit Tracer(const FlatPlan& flat)
+      : flat_(flat),
+        next_(flat.lanes.size(), 0),
+        depth_(flat.lanes.size(), 0),
+        arrived_(flat.edges.size()),
+        taken_(flat.edges.size(), 0) {}
+
+  std::vector<Movement> run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (uint32_t lane = 0; lane < flat_.lanes.size(); ++lane)
+        while (next_[lane] < flat_.lanes[lane].stepCount && fire(lane)) moved = true;
+    }
+    std::ranges::sort(movements_, {}, [](const Movement& m) {
+      return std::tuple(m.depth, m.from, m.to, m.channel, m.chunk);
+    });
+    return std::move(movements_);
+  }
+
+ private:
+  bool fire(uint32_t lane) {
+    const FlatStep& s = flat_.steps[flat_.lanes[lane].firstStep + next_[lane]];
+    if (!ready(s)) return false;
+    int depth = depth_[lane];
+    for (const FlatPort& port : flat_.sources(s)) {
+      if (port.kind == Port::Kind::Channel)
+        depth = std::max(depth, arrived_[port.edge][taken_[port.edge]++]);
+    }
+    const int rank = flat_.lanes[lane].rank;
+    for (const FlatPort& port : flat_.sources(s))
+      if (port.kind == Port::Kind::Mapped)
+        note(Movement::Kind::Mapped, depth, port.rank, rank, port);
+    for (const FlatPort& port : flat_.targets(s)) {
+      if (port.kind == Port::Kind::Local) continue;
+      const bool isMapped = port.kind == Port::Kind::Mapped;
+      const auto kind = isMapped           ? Movement::Kind::Mapped
+                        : port.chunks == 0 ? Movement::Kind::Signal
+                                           : Movement::Kind::Message;
+      note(kind, depth, rank, port.rank, port);
+      if (!isMapped) arrived_[port.edge].push_back(depth + 1);
+    }
+    depth_[lane] = depth;
+    ++next_[lane];
+    return true;
+  }
+
+  bool ready(const FlatStep& s) const {
+    for (uint32_t i = 0; i < s.afterCount; ++i) {
+      const uint32_t awaited = flat_.afterSteps[s.after + i];
+      const uint32_t lane = flat_.steps[awaited].lane;
+      if (next_[lane] <= awaited - flat_.lanes[lane].firstStep) return false;
+    }
+    return std::ranges::all_of(flat_.sources(s), [this](const FlatPort& port) {
+      return port.kind != Port::Kind::Channel || taken_[port.edge] < arrived_[port.edge].size();
+    });
+  }
+
+  void note(Movement::Kind kind, int depth, int from, int to, const FlatPort& port) {
+    const int channelNumber = port.edge == kNone ? 0 : flat_.edges[port.edge].channel;
+    movements_.push_back({kind, depth + 1, from, to, channelNumber, port.chunk, port.chunks});
+  }
+
+  const FlatPlan& flat_;
+  std::vector<uint32_t> next_;
+  std::vector<int> depth_;
+  std::vector<std::vector<int>> arrived_;  // depths
+  std::vector<size_t> taken_;
+  std::vector<Movement> movements_;
+};
+
+std::string labelOf(const Movement& m) {
+  if (m.kind == Movement::Kind::Signal) return "signal";
+  const char* kind = m.kind == Movement::Kind::Mapped ? "mapped " : "";
+  if (m.chunks == 1) return base::message(kind, m.chunk);
+  return base::message(kind, m.chunk, "..", m.chunk + m.chunks - 1);
+}
+
+size_t columnOf(int rank) { return static_cast<size_t>(kMargin + kColumn * rank); }
+
+std::string arrowLine(int ranks, const Movement& m) {
+  std::string line(columnOf(ranks - 1) + 1, ' ');
+  for (int rank = 0; rank < ranks; ++rank) line[columnOf(rank)] = '|';
+  const auto [left, right] = std::minmax(columnOf(m.from), columnOf(m.to));
+  std::fill(line.begin() + static_cast<std::ptrdiff_t>(left) + 1,
+            line.begin() + static_cast<std::ptrdiff_t>(right), '-');
+  line[columnOf(m.from)] = 'o';
+  line[columnOf(m.to)] = m.from < m.to ? '>' : '<';
+  return line + "   " + labelOf(m);
+}
+
+std::string svgArrow(const Movement& m) {
+  const int x1 = kColumnPixels * (m.from + 1), x2 = kColumnPixels * (m.to + 1);
+  const int y1 = kRowPixels * m.depth, y2 = y1 + kRowPixels * 4 / 5;
+  const char* dash = m.kind == Movement::Kind::Message ? "" : " stroke-dasharray=\"4 3\"";
+  return base::message("<line x1=\"", x1, "\" y1=\"", y1, "\" x2=\"", x2, "\" y2=\"", y2,
+                       "\" stroke=\"#205080\" marker-end=\"url(#head)\"", dash, "/>\n<text x=\"",
+                       (2 * x1 + x2) / 3, "\" y=\"", (2 * y1 + y2) / 3 - 3, "\">", labelOf(m),
+                       "</text>\n");
+}
+
+}  // namespace
+
+std::vector<Movement> movementsOf(const PlanSpec& spec, std::span<const Program> programs) {
+  FlatPlan flat;
+  const auto error = flatten(spec, {programs.begin(), programs.end()}, flat);
+  TUTTI_REQUIRE(!error, error->message);
+  return Tracer(flat).run();
+}
+
+std::string drawText(const PlanSpec& spec, std::span<const Program> programs) {
+  std::string text = spec.describe() + "\n";
+  std::string head(columnOf(spec.ranks), ' ');
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    const std::string number = std::to_string(rank);
+    head.replace(columnOf(rank), number.size(), number);
+  }
+  text += head.substr(0, head.find_last_not_of(' ') + 1) + "\n";
+  int depth = 0;
+  for (const Movement& m : movementsOf(spec, programs)) {
+    std::string line = arrowLine(spec.ranks, m);
+    if (m.depth != depth) {
+      const std::string title = base::message("step ", m.depth);
+      line.replace(0, title.size(), title);
+    }
+    depth = m.depth;
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string drawSvg(const PlanSpec& spec, std::span<const Program> programs) {
+  const std::vector<Movement> movements = movementsOf(spec, programs);
+  int depth = 1;
+  for (const Movement& m : movements) depth = std::max(depth, m.depth);
+  const int width = kColumnPixels * (spec.ranks + 1), height = kRowPixels * (depth + 2);
+  std::string text = base::message(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height,
+      "\" font-family=\"sans-serif\" font-size=\"12\">\n<title>", spec.describe(),
+      "</title>\n<defs><marker id=\"head\" markerWidth=\"8\" markerHeight=\"8\" refX=\"7\" "
+      "refY=\"4\" orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\" fill=\"#205080\"/></marker></defs>"
+      "\n");
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    const int x = kColumnPixels * (rank + 1);
+    text +=
+        base::message("<text x=\"", x, "\" y=\"", kRowPixels / 2, "\" text-anchor=\"middle\">rank ",
+                      rank, "</text>\n<line x1=\"", x, "\" y1=\"", kRowPixels * 3 / 5, "\" x2=\"",
+                      x, "\" y2=\"", height - kRowPixels / 2, "\" stroke=\"#b0b0b0\"/>\n");
+  }
+  for (const Movement& m : movements) text += svgArrow(m);
+  return text + "</svg>\n";
+}
+
+}  // namespace tutti::plan

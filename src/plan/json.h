@@ -1,0 +1,15 @@
+#pragma once
+
+// Plans as JSON, for tools. Its own library, because the core needs no JSON.
+
+#include <span>
+#include <string>
+
+#include "src/plan/plan.h"
+
+namespace tutti::plan {
+
+/// {"spec": {...}, "programs": [{"lanes": [{"channel": 0, "steps": [...]}]}]}; one line.
+std::string toJson(const PlanSpec& spec, std::span<const Program> programs);
+
+}  // namespace tutti::plan

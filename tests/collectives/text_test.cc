@@ -1,0 +1,127 @@
+// A ring all reduce on four ranks in words, as a picture and as JSON.
+
+#include "src/plan/text.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "collectives/algorithms.h"
+#include "src/plan/drawing.h"
+#include "src/plan/json.h"
+
+namespace tutti::collectives {
+namespace {
+
+PlanSpec specOf(Algorithm algorithm, Collective collective, int ranks,
+                Protocol protocol = Protocol::Simple) {
+  return *registry().find(algorithm).spec({collective, protocol, ranks, 0, 1});
+}
+
+std::vector<Program> programsOf(const PlanSpec& spec) {
+  std::vector<Program> programs;
+  for (int rank = 0; rank < spec.ranks; ++rank) programs.push_back(build(spec, rank));
+  return programs;
+}
+
+TEST(Text, RingAllReduceOnFourRanks) {
+  const PlanSpec spec = specOf(Algorithm::Ring, Collective::AllReduce, 4);
+  const std::string text = plan::toText(spec, programsOf(spec));
+  EXPECT_EQ(
+      text.substr(0, text.find("rank 1")),
+      R"(all_reduce ring simple, 4 ranks, 1 channel, divisions 4, message chunks 1, slots 2, in place
+rank 0
+  lane 0, channel 0
+    0: in 0 -> channel 1 chunk 0
+    1: listed(channel 3 chunk 3, in 3) -> channel 1 chunk 3
+    2: listed(channel 3 chunk 2, in 2) -> channel 1 chunk 2
+    3: listed(channel 3 chunk 1, in 1) -> out 1, channel 1 chunk 1, completes
+    4: channel 3 chunk 0 -> out 0, channel 1 chunk 0
+    5: channel 3 chunk 3 -> out 3, channel 1 chunk 3
+    6: channel 3 chunk 2 -> out 2
+)");
+  EXPECT_NE(text.find("rank 3\n  lane 0, channel 0\n    0: in 3 -> channel 0 chunk 3\n"),
+            std::string::npos);
+}
+
+TEST(Text, DrawsARecursiveAllReduce) {
+  const PlanSpec spec = specOf(Algorithm::Recursive, Collective::AllReduce, 3);
+  EXPECT_EQ(
+      plan::drawText(spec, programsOf(spec)),
+      R"(all_reduce recursive simple, 3 ranks, 1 channel, divisions 2, message chunks 1, slots 1, in place, canonical order
+         0     1     2
+step 1   o----->     |   1
+         <-----o     |   0
+         <-----------o   0
+         |     <-----o   1
+step 2   o----->     |   0
+         o----------->   0
+         <-----o     |   1
+         |     o----->   1
+)");
+}
+
+TEST(Text, DrawsSignalsAndMappedBuffers) {
+  const PlanSpec spec = specOf(Algorithm::OneShot, Collective::AllGather, 2, Protocol::Mapped);
+  EXPECT_EQ(
+      plan::drawText(spec, programsOf(spec)),
+      R"(all_gather one_shot mapped, 2 ranks, 1 channel, divisions 1, message chunks 0, slots 1, maps out, in place
+         0     1
+step 1   o----->   signal
+         o----->   mapped 0
+         <-----o   signal
+         <-----o   mapped 1
+)");
+}
+
+TEST(Text, SvgHasAnArrowForEachMessageAndALineForEachRank) {
+  const PlanSpec spec = specOf(Algorithm::Ring, Collective::AllReduce, 4);
+  const std::string svg = plan::drawSvg(spec, programsOf(spec));
+  const auto count = [&](const std::string& part) {
+    size_t found = 0;
+    for (size_t at = svg.find(part); at != std::string::npos; at = svg.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("marker-end"), 24U);  // 4 ranks send 2(P-1) messages each
+  EXPECT_EQ(count("<line"), 24U + 4U);
+  EXPECT_EQ(count("<text"), count("</text>"));
+  EXPECT_EQ(svg.rfind("</svg>\n"), svg.size() - 7);
+}
+
+TEST(Text, JsonHasEveryStep) {
+  const PlanSpec spec = specOf(Algorithm::Ring, Collective::AllReduce, 4);
+  const std::vector<Program> programs = programsOf(spec);
+  const auto json = nlohmann::json::parse(plan::toJson(spec, programs));
+  EXPECT_EQ(json["spec"]["algorithm"], "ring");
+  EXPECT_EQ(json["spec"]["hash"], spec.hash());
+  ASSERT_EQ(json["programs"].size(), 4U);
+  const auto& steps = json["programs"][2]["lanes"][0]["steps"];
+  ASSERT_EQ(steps.size(), programs[2].lanes[0].steps.size());
+  EXPECT_EQ(steps[3]["fold"], "listed");
+  EXPECT_EQ(steps[3]["completes"], true);
+  EXPECT_EQ(steps[3]["sources"][0]["kind"], "channel");
+  EXPECT_EQ(steps[3]["sources"][0]["rank"], 1);
+  EXPECT_EQ(steps[3]["targets"][0]["buffer"], "out");
+}
+
+TEST(Text, HashesDifferAndDescribeDoes) {
+  const PlanSpec spec = specOf(Algorithm::Ring, Collective::AllReduce, 4);
+  EXPECT_EQ(spec.hash(), PlanSpec(spec).hash());
+  std::vector<PlanSpec> others(12, spec);
+  others[0].collective = Collective::Reduce;
+  others[1].algorithm = Algorithm::OneShot;
+  others[2].protocol = Protocol::Mapped;
+  others[3].ranks = 5;
+  others[4].root = 1;
+  others[5].channels = 2;
+  others[6].divisions = 8;
+  others[7].scratchBlocks = 1;
+  others[8].messageChunks = 2;
+  others[9].minSlots = 3;
+  others[10].mapped.in = true;
+  others[11].inPlaceSafe = false;
+  for (size_t i = 0; i < others.size(); ++i) EXPECT_NE(others[i].hash(), spec.hash()) << i;
+}
+
+}  // namespace
+}  // namespace tutti::collectives

@@ -31,7 +31,7 @@ class Tracer {
         while (next_[lane] < flat_.lanes[lane].stepCount && fire(lane)) moved = true;
     }
     std::ranges::sort(movements_, {}, [](const Movement& m) {
-      return std::tuple(m.depth, m.from, m.to, m.channel, m.chunk);
+      return std::tuple(m.depth, m.kind, m.from, m.to, m.channel, m.chunk);
     });
     return std::move(movements_);
   }
@@ -99,7 +99,7 @@ size_t columnOf(int rank) { return static_cast<size_t>(kMargin + kColumn * rank)
 std::string arrowLine(int ranks, const Movement& m) {
   std::string line(columnOf(ranks - 1) + 1, ' ');
   for (int rank = 0; rank < ranks; ++rank) line[columnOf(rank)] = '|';
-  const auto [left, right] = std::minmax(columnOf(m.from), columnOf(m.to));
+  const size_t left = columnOf(std::min(m.from, m.to)), right = columnOf(std::max(m.from, m.to));
   std::fill(line.begin() + static_cast<std::ptrdiff_t>(left) + 1,
             line.begin() + static_cast<std::ptrdiff_t>(right), '-');
   line[columnOf(m.from)] = 'o';

@@ -13,7 +13,7 @@ namespace tutti::plan {
 
 /// Something that moves from rank to rank.
 struct Movement {
-  enum class Kind : uint8_t { Message, Signal, Mapped } kind = Kind::Message;
+  enum class Kind : uint8_t { Mapped, Message, Signal } kind = Kind::Message;
   int depth = 1;  ///< messages on the longest chain that ends with this one
   int from = 0;
   int to = 0;
@@ -22,7 +22,7 @@ struct Movement {
   bool operator==(const Movement&) const = default;
 };
 
-/// Ordered by depth, then by ranks. The programs must be ones that the checker admits.
+/// Ordered by depth, then by kind and ranks. The programs must be ones that the checker admits.
 std::vector<Movement> movementsOf(const PlanSpec& spec, std::span<const Program> programs);
 
 /// In characters: a column for each rank, a line for each movement.

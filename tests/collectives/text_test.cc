@@ -67,10 +67,10 @@ TEST(Text, DrawsSignalsAndMappedBuffers) {
       plan::drawText(spec, programsOf(spec)),
       R"(all_gather one_shot mapped, 2 ranks, 1 channel, divisions 1, message chunks 0, slots 1, maps out, in place
          0     1
-step 1   o----->   signal
-         o----->   mapped 0
-         <-----o   signal
+step 1   o----->   mapped 0
          <-----o   mapped 1
+         o----->   signal
+         <-----o   signal
 )");
 }
 

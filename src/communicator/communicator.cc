@@ -187,8 +187,9 @@ std::optional<Communicator> Communicator::split(int color, int key) {
 Communicator Communicator::shrink() {
   if (impl_->generation != base::processGeneration()) impl_->requireUsable();
   const base::Deadline deadline = setupDeadline(impl_->settings);
-  // Nothing of the old communicator may run on while survivors agree.
-  impl_->fail(Error(ErrorCode::Aborted, impl_->self() + " shrinks the communicator"), true);
+  // This rank issues nothing more here. Others may still be in operations that it took part in;
+  // those that wait for later ones learn it from the first view.
+  impl_->fail(Error(ErrorCode::Aborted, impl_->self() + " shrinks the communicator"), false);
   uint32_t round = 0;
   std::set<int> dead;
   while (true) {

@@ -88,8 +88,19 @@ void Communicator::Impl::requireUsable() const {
   throwIfFailed();
 }
 
-bool Communicator::Impl::departed(int peer, uint64_t number) const {
-  return peers[peer].leftAfter && *peers[peer].leftAfter < number;
+// A rank that left or shrinks will not take part in operations after its last; those cannot
+// complete.
+std::optional<Error> Communicator::Impl::stoppedBefore(uint64_t number) const {
+  std::lock_guard lock(mutex);
+  for (int peer = 0; peer < size; ++peer) {
+    const Peer& p = peers[peer];
+    if (!p.stoppedAfter || *p.stoppedAfter >= number) continue;
+    return Error(p.left ? ErrorCode::PeerLost : ErrorCode::Aborted,
+                 base::message(name(peer), p.left ? " left" : " shrinks the communicator",
+                               " after operation ", *p.stoppedAfter, "; ", self(), " is in ",
+                               operationText(number, recorder.find(number))));
+  }
+  return std::nullopt;
 }
 
 void Communicator::Impl::inquire(int peer, uint64_t number) {
@@ -122,7 +133,7 @@ void Communicator::Impl::onPeerLost(int worldRank, const std::string& how) {
   if (peer < 0) return;
   {
     std::lock_guard lock(mutex);
-    if (peers[peer].leftAfter || peers[peer].lost) return;
+    if (peers[peer].left || peers[peer].lost) return;
     peers[peer].lost = true;
     peers[peer].how = how;
   }
@@ -142,7 +153,7 @@ void Communicator::Impl::onPeerLeft(int worldRank) {
   if (peer < 0) return;
   {
     std::lock_guard lock(mutex);
-    if (peers[peer].leftAfter) return;
+    if (peers[peer].left) return;
   }
   onPeerLost(worldRank, "left the job without destroying the communicator");
 }
@@ -170,18 +181,22 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         break;
       }
       case Message::View: {
+        const auto operations = in.get<uint64_t>("operations");
         const auto round = in.get<uint32_t>("round");
         const auto count = in.get<uint32_t>("dead ranks");
         std::set<int> dead;
         for (uint32_t i = 0; i < count; ++i) dead.insert(in.get<int32_t>("dead rank"));
         std::lock_guard lock(mutex);
         peers[peer].views[round] = std::move(dead);
+        peers[peer].stoppedAfter = operations;
+        someoneStopped.store(true, std::memory_order_release);
         break;
       }
       case Message::Goodbye: {
         std::lock_guard lock(mutex);
-        peers[peer].leftAfter = in.get<uint64_t>("operations");
-        someoneLeft.store(true, std::memory_order_release);
+        peers[peer].left = true;
+        peers[peer].stoppedAfter = in.get<uint64_t>("operations");
+        someoneStopped.store(true, std::memory_order_release);
         break;
       }
       case Message::Failure: {
@@ -231,17 +246,8 @@ void Communicator::Impl::onTick() {
   const uint64_t current = turn.load(std::memory_order_acquire);
   const auto entry = recorder.find(current);
   if (!entry || entry->phase != Phase::Running) return;
-  if (someoneLeft.load(std::memory_order_acquire)) {
-    std::unique_lock lock(mutex);
-    for (int peer = 0; peer < size; ++peer) {
-      if (!departed(peer, current)) continue;
-      const uint64_t after = *peers[peer].leftAfter;
-      lock.unlock();
-      return fail(Error(ErrorCode::PeerLost,
-                        base::message(name(peer), " left after operation ", after, "; ", self(),
-                                      " is in ", operationText(current, entry))),
-                  true);
-    }
+  if (someoneStopped.load(std::memory_order_acquire)) {
+    if (const auto error = stoppedBefore(current)) return fail(*error, true);
   }
   const int64_t now = clock.nowNs();
   const int64_t waited = now - entry->runningSinceNs;

@@ -12,7 +12,7 @@ std::vector<int> Communicator::Impl::agreeOnSurvivors(base::Deadline deadline, u
                                                       std::set<int>& dead) {
   const auto collectDead = [&] {  // with the lock
     for (int peer = 0; peer < size; ++peer)
-      if (peers[peer].lost || peers[peer].leftAfter) dead.insert(peer);
+      if (peers[peer].lost || peers[peer].left) dead.insert(peer);
   };
   while (true) {
     std::unique_lock lock(mutex);
@@ -20,6 +20,7 @@ std::vector<int> Communicator::Impl::agreeOnSurvivors(base::Deadline deadline, u
     const std::set<int> mine = dead;
     lock.unlock();
     base::ByteWriter view;
+    view.put(issued.load(std::memory_order_relaxed));
     view.put(round).put(static_cast<uint32_t>(mine.size()));
     for (const int peer : mine) view.put(static_cast<int32_t>(peer));
     const base::Bytes payload = view.take();
@@ -29,7 +30,7 @@ std::vector<int> Communicator::Impl::agreeOnSurvivors(base::Deadline deadline, u
     const auto missing = [&] {
       for (int peer = 0; peer < size; ++peer) {
         const Peer& p = peers[peer];
-        if (peer == who.rank || mine.contains(peer) || p.lost || p.leftAfter) continue;
+        if (peer == who.rank || mine.contains(peer) || p.lost || p.left) continue;
         if (!p.views.contains(round)) return peer;
       }
       return -1;

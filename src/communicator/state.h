@@ -99,7 +99,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"
   std::string self() const { return name(who.rank); }
   void inquire(int peer, uint64_t operation);
-  bool departed(int peer, uint64_t operation) const;  ///< left before taking part in `operation`
+  std::optional<Error> stoppedBefore(uint64_t operation) const;  ///< by a rank that left or shrinks
   void timeoutOperation(uint64_t operation);
 
   // Shrinking (shrink.cc): the members that all survivors agree are alive, as ranks of this one.
@@ -147,14 +147,15 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   struct Peer {
     bool lost = false;
     std::string how;
-    std::optional<uint64_t> leftAfter;  // operations it issued before it left
+    bool left = false;
+    std::optional<uint64_t> stoppedAfter;  // operations it issued before it left or shrank
     std::optional<bootstrap::ControlMessage> hello;
     bool ready = false;
     std::string status;  // its last answer to an inquiry
     std::map<uint32_t, std::set<int>> views;
   };
   std::vector<Peer> peers;
-  std::atomic<bool> someoneLeft{false};
+  std::atomic<bool> someoneStopped{false};
 
   // The monitor's own.
   uint64_t watchedOperation = 0;

@@ -26,9 +26,9 @@ bool mustLaunch(int ranks) {
 }
 
 int launchRanks(int argc, char** argv, int ranks) {
-  return launch({.program = "/proc/self/exe",
-                 .args = std::vector<std::string>(argv + 1, argv + argc),
-                 .ranks = ranks});
+  std::vector<std::string> command{"/proc/self/exe"};
+  command.insert(command.end(), argv + 1, argv + argc);
+  return launch({.command = command, .ranks = ranks, .prefixOutput = false});
 }
 
 }  // namespace tutti::parallel

@@ -62,8 +62,10 @@ std::vector<T> everything(const Leaves<T>& leaves, int64_t rows, int64_t width) 
   y = x;
   all.push_back(leaves.softmax(y.data(), width, width, T(0.7)));
   auto probabilities = x, slope = dy;
-  leaves.softmaxBackward(probabilities.data(), slope.data(), width, width, T(0.7), all.back(),
-                         leaves.dot(x.data(), dy.data(), width));
+  const auto logSumExp = values<T>(width, 1, 5), dots = values<T>(width, 1, 6);
+  leaves.softmaxBackward(probabilities.data(), slope.data(), width / 3, width, T(0.7),
+                         logSumExp.data(), dots.data());
+  all.push_back(leaves.dot(x.data(), dy.data(), width));
   take(y), take(probabilities), take(slope);
   y = x;
   all.push_back(static_cast<T>(leaves.crossEntropy(y.data(), width, width / 2, T(0.1), true)));

@@ -9,7 +9,10 @@ namespace tutti::parallel::host {
 
 namespace {
 
+// Rows of queries in a block. 32 in backward: OpenBLAS has a fast path for small products with a
+// transposed left factor, dQ's, only while the result has at most 1200 elements.
 constexpr int64_t kQueryRows = 64;
+constexpr int64_t kBackwardRows = 32;
 
 struct Dims {
   int64_t batch, context, heads, headWidth, width;
@@ -68,32 +71,33 @@ void headForward(const Head<T>& h, T* out, T* logSumExp, const Dims& dims, T* sc
 template <class T>
 struct BackwardRows {
   const T *dOut, *out, *logSumExp;
-  T *p, *dS;  ///< scratch, [block rows, context]
+  T *p, *dS;  ///< scratch, [context, block rows]: transposed, so that BLAS need not transpose them
+  T* dots;    ///< scratch, [block rows]
 };
 
 template <class T>
 void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, const Dims& dims,
                   const Leaves<T>& leaves) {
   const T scale = static_cast<T>(dims.scale());
-  const int64_t w = dims.headWidth, last = (dims.context - 1) / kQueryRows * kQueryRows;
+  const int64_t w = dims.headWidth;
+  const int64_t last = (dims.context - 1) / kBackwardRows * kBackwardRows;
   // The last block sees all keys, so it can overwrite dK and dV and the others add to them.
-  for (int64_t begin = last; begin >= 0; begin -= kQueryRows) {
-    const int64_t rows = std::min(kQueryRows, dims.context - begin), keys = begin + rows;
+  for (int64_t begin = last; begin >= 0; begin -= kBackwardRows) {
+    const int64_t rows = std::min(kBackwardRows, dims.context - begin), keys = begin + rows;
     const double beta = begin == last ? 0 : 1;
-    const T* dOut = x.dOut + begin * dims.width;
-    const T* out = x.out + begin * dims.width;
-    gemm<T>({rows, keys, w, false, true}, {h.q + begin * h.stride, h.stride}, {h.k, h.stride}, 0,
-            {x.p, keys});
-    gemm<T>({rows, keys, w, false, true}, {dOut, dims.width}, {h.v, h.stride}, 0, {x.dS, keys});
+    const Matrix<const T> q{h.q + begin * h.stride, h.stride};
+    const Matrix<const T> dOut{x.dOut + begin * dims.width, dims.width};
+    gemm<T>({keys, rows, w, false, true}, {h.k, h.stride}, q, 0, {x.p, rows});
+    gemm<T>({keys, rows, w, false, true}, {h.v, h.stride}, dOut, 0, {x.dS, rows});
     for (int64_t r = 0; r < rows; ++r)
-      leaves.softmaxBackward(x.p + r * keys, x.dS + r * keys, begin + r + 1, keys, scale,
-                             x.logSumExp[begin + r],
-                             leaves.dot(dOut + r * dims.width, out + r * dims.width, w));
-    gemm<T>({keys, w, rows, true, false}, {x.p, keys}, {dOut, dims.width}, beta, {d.v, d.stride});
-    gemm<T>({rows, w, keys, false, false}, {x.dS, keys}, {h.k, h.stride}, 0,
+      x.dots[r] = leaves.dot(dOut.data + r * dims.width, x.out + (begin + r) * dims.width, w);
+    for (int64_t k = 0; k < keys; ++k)
+      leaves.softmaxBackward(x.p + k * rows, x.dS + k * rows, std::max<int64_t>(0, k - begin), rows,
+                             scale, x.logSumExp + begin, x.dots);
+    gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, {d.v, d.stride});
+    gemm<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, {d.k, d.stride});
+    gemm<T>({rows, w, keys, true, false}, {x.dS, rows}, {h.k, h.stride}, 0,
             {d.q + begin * d.stride, d.stride});
-    gemm<T>({keys, w, rows, true, false}, {x.dS, keys}, {h.q + begin * h.stride, h.stride}, beta,
-            {d.k, d.stride});
   }
 }
 
@@ -118,7 +122,7 @@ void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leave
               args.dQkv.shape == args.qkv.shape && args.dQkv.contiguous(),
           "attention backward: dOut is ", args.dOut, ", dQkv ", args.dQkv);
   const ArenaScope scope(scratch);
-  const Shape block{dims.blockRows(), dims.context};
+  const Shape block{dims.context, std::min(kBackwardRows, dims.context)};
   BackwardRows<T> rows{};
   rows.p = scratch.allocate(TypeOf<T>::value, block).template as<T>();
   rows.dS = scratch.allocate(TypeOf<T>::value, block).template as<T>();

@@ -5,7 +5,7 @@
 // kept, and about half of the square is never computed.
 //
 //   forward    S = Q K^T; P = softmax(S / sqrt(d)); O = P V            per block and head
-//   backward   S again; P = exp(S / sqrt(d) - lse); dV += P^T dO; dP = dO V^T;
+//   backward   S^T again; P = exp(S / sqrt(d) - lse); dV += P^T dO; dP = dO V^T;
 //              dS = P (dP - rowsum(dO O)) / sqrt(d); dQ = dS K; dK += dS^T Q
 //
 // The recomputation is that of "FlashAttention" (Dao et al.), without its tiling of the keys.

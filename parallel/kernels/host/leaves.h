@@ -40,10 +40,12 @@ struct Leaves {
   /// scores[0, visible) becomes softmax(scale * scores); [visible, width) becomes 0. Returns the
   /// log of the sum of exp(scale * scores).
   T (*softmax)(T* scores, int64_t visible, int64_t width, T scale);
-  /// scores becomes the probabilities exp(scale * scores - logSumExp); dScores, given the gradient
-  /// of the probabilities, becomes that of the unscaled scores. Both are 0 from `visible` on.
-  void (*softmaxBackward)(T* scores, T* dScores, int64_t visible, int64_t width, T scale,
-                          T logSumExp, T dot);
+  /// One key's row of transposed scores, against `rows` queries. scores becomes the probabilities
+  /// exp(scale * scores - logSumExp[r]); dScores, given the gradient of the probabilities, becomes
+  /// that of the unscaled scores, with dots[r] the query's sum of dOut * out. Both are 0 for the
+  /// queries before `first`, which do not see this key.
+  void (*softmaxBackward)(T* scores, T* dScores, int64_t first, int64_t rows, T scale,
+                          const T* logSumExp, const T* dots);
   T (*dot)(const T* a, const T* b, int64_t count);
 
   /// Returns the row's loss. With `gradient`, logits become scale * (softmax - onehot(label)).

@@ -126,6 +126,7 @@ void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leave
   BackwardRows<T> rows{};
   rows.p = scratch.allocate(TypeOf<T>::value, block).template as<T>();
   rows.dS = scratch.allocate(TypeOf<T>::value, block).template as<T>();
+  rows.dots = scratch.allocate(TypeOf<T>::value, {block[1]}).template as<T>();
   rows.logSumExp = args.logSumExp.as<T>();
   for (int64_t b = 0; b < dims.batch; ++b)
     for (int64_t h = 0; h < dims.heads; ++h, rows.logSumExp += dims.context) {

@@ -55,6 +55,9 @@ struct CommunicatorOptions {
 
   std::chrono::milliseconds setupTimeout{0};  ///< 0: TUTTI_SETUP_TIMEOUT_MS, else 2 minutes
   std::chrono::milliseconds timeout{0};  ///< of one operation; 0: TUTTI_TIMEOUT_MS, else 10 minutes
+  /// An operation that has waited this long for one rank reports it and goes on; 0:
+  /// TUTTI_STRAGGLER_MS, else 5 s.
+  std::chrono::milliseconds straggler{0};
   /// Reductions evaluate the aligned binary tree over ranks, rounding at every node: the same bits
   /// for every transport and message split. Also TUTTI_DETERMINISTIC=1.
   bool deterministic = false;

@@ -69,7 +69,10 @@ void Communicator::Impl::fail(const Error& error, bool tellOthers) {
   if (error.code() != ErrorCode::Aborted)
     base::log(LogLevel::Error, self(), ": ", error.what(), "; recent operations:\n",
               recorder.describe(kRecordedLines));
-  if (!tellOthers) return;
+  if (tellOthers) tellFailure(error);
+}
+
+void Communicator::Impl::tellFailure(const Error& error) {
   for (int peer = 0; peer < size; ++peer)
     if (peer != who.rank)
       send(peer, Message::Failure,

@@ -25,13 +25,14 @@ World::~World() {
 
 Settings Settings::from(const CommunicatorOptions& options) {
   const base::Env& env = base::env();
-  TUTTI_REQUIRE(options.timeout.count() >= 0 && options.setupTimeout.count() >= 0,
+  TUTTI_REQUIRE(options.timeout.count() >= 0 && options.setupTimeout.count() >= 0 &&
+                    options.straggler.count() >= 0,
                 "timeouts are not negative: timeout ", options.timeout.count(), " ms, set-up ",
-                options.setupTimeout.count(), " ms");
+                options.setupTimeout.count(), " ms, straggler ", options.straggler.count(), " ms");
   const auto choose = [](int64_t given, int64_t fallback) { return given ? given : fallback; };
   return {.setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
           .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
-          .stragglerMs = env.stragglerMs,
+          .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
           .deterministic = options.deterministic || env.deterministic,
           .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm};
 }
@@ -58,12 +59,20 @@ Communicator::Impl::~Impl() {
     // A forked child: descriptors and memory go, but nobody is told and no thread is waited for.
     return;
   }
-  if (!failed.load(std::memory_order_acquire)) {
-    const base::Bytes goodbye =
-        base::ByteWriter().put(issued.load(std::memory_order_relaxed)).take();
-    for (int peer = 0; peer < size; ++peer)
-      if (peer != who.rank) send(peer, Message::Goodbye, goodbye);
+  std::optional<Error> reason;
+  {
+    std::lock_guard lock(mutex);
+    reason = failure;
   }
+  // A failure is repeated, so that nobody hears of this rank's leaving before he hears of its
+  // reason.
+  if (reason)
+    tellFailure(*reason);
+  else
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != who.rank)
+        send(peer, Message::Goodbye,
+             base::ByteWriter().put(issued.load(std::memory_order_relaxed)).take());
   who.world->control->ignore(who.id);
 }
 

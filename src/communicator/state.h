@@ -94,6 +94,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
 
   // Failure (failure.cc).
   void fail(const Error& error, bool tellOthers);
+  void tellFailure(const Error& error);
   void throwIfFailed() const;
   void requireUsable() const;        ///< not failed, not forked
   std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"

@@ -29,6 +29,12 @@ void sumForEver(Communicator& c, size_t count) {
   while (true) c.allReduce({.send = x.data(), .recv = y.data(), .count = count});
 }
 
+void sum(Communicator& c, size_t count, DataType type = DataType::Float32,
+         ReduceOp op = ReduceOp::Sum) {
+  std::vector<std::byte> x(count * 8), y(count * 8);
+  c.allReduce({.send = x.data(), .recv = y.data(), .count = count, .type = type, .op = op});
+}
+
 // Runs the loop until it fails and reports how: "code|what".
 void reportFailure(const Context& context, const std::function<void()>& body) {
   try {
@@ -74,13 +80,12 @@ TEST(Abort, ReturnsHereAndIsNamedElsewhere) {
   RankProcesses ranks(3, [](const Context& context) {
     Communicator c = context.join();
     if (context.rank == 1) {
-      c.barrier();
+      sum(c, 100);
       c.abort();
       c.abort();
       reportFailure(context, [&] { c.barrier(); });
       return 0;
     }
-    c.barrier();
     reportFailure(context, [&] { sumForEver(c, 100); });
     return 0;
   });
@@ -105,10 +110,9 @@ TEST(Abort, FromAnotherThreadEndsAWaitingCall) {
 
 // Row 3.
 TEST(Straggler, IsReportedAndTheJobGoesOn) {
-  ::setenv("TUTTI_STRAGGLER_MS", "300", 1);  // for the ranks, which read it once
   RankProcesses ranks(3, [](const Context& context) {
     setLogSink([&](LogLevel, std::string_view line) { context.say("log " + std::string(line)); });
-    Communicator c = context.join();
+    Communicator c = context.join({.straggler = 300ms});
     context.say("joined");
     const int64_t until = nowMs() + 3000;
     int again = 1;
@@ -119,7 +123,6 @@ TEST(Straggler, IsReportedAndTheJobGoesOn) {
     setLogSink({});
     return 0;
   });
-  ::unsetenv("TUTTI_STRAGGLER_MS");
   for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s));
   std::this_thread::sleep_for(200ms);
   ranks.signal(1, SIGSTOP);
@@ -136,12 +139,6 @@ struct Disagreement {
   std::function<void(Communicator&)> call;  // differs by rank
   std::vector<std::string> mentions;
 };
-
-void sum(Communicator& c, size_t count, DataType type = DataType::Float32,
-         ReduceOp op = ReduceOp::Sum) {
-  std::vector<std::byte> x(count * 8), y(count * 8);
-  c.allReduce({.send = x.data(), .recv = y.data(), .count = count, .type = type, .op = op});
-}
 
 void broadcastFrom(Communicator& c, int root) {
   std::vector<float> x(16);
@@ -212,13 +209,13 @@ TEST(Mismatch, IsRefusedOnAllRanksWithBothSides) {
 TEST(EarlyExit, IsNamedWithTheOperationTheOthersAreIn) {
   for (const bool clean : {true, false}) {
     RankProcesses ranks(3, [clean](const Context& context) {
-      auto c = std::make_unique<Communicator>(context.join());
-      c->barrier();
+      Communicator c = context.join();
       if (context.rank == 2) {
+        sum(c, 10);
         if (!clean) ::_exit(0);
         return 0;  // the destructor says goodbye
       }
-      reportFailure(context, [&] { sumForEver(*c, 10); });
+      reportFailure(context, [&] { sumForEver(c, 10); });
       return 0;
     });
     ASSERT_TRUE(ranks.allSucceed(10s));

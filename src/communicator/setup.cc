@@ -84,6 +84,7 @@ void Communicator::Impl::connectLocal(
     for (int j = 0; j < size; ++j)
       if (i != j) endpoints[i]->connect(j, endpoints[j]->address(i));
   for (int i = 0; i < size; ++i) {
+    ranks[i]->topology.slotBytes = endpoints[i]->layout().slotBytes;
     ranks[i]->endpoint = std::move(endpoints[i]);
     ranks[i]->who.world->control->listen(ranks[i]->who.id, ranks[i].get());
   }
@@ -121,6 +122,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
     topology.cores = std::min(topology.cores, who.world->control->peer(member).cores);
   endpoint = transports::shm::makeShmEndpoint(
       who.rank, size, transports::shm::chooseLayout(size, communicator::kChannels));
+  topology.slotBytes = endpoint->layout().slotBytes;
   for (int peer = 0; peer < size; ++peer) {
     if (peer == who.rank) continue;
     Address address = endpoint->address(peer);

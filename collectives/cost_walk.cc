@@ -15,7 +15,7 @@ using plan::FlatStep;
 using plan::kNone;
 using plan::Port;
 
-constexpr int kMostRanksWalked = 32;
+constexpr int kMostRanksWalked = 16;
 constexpr int64_t kRoundsWalked = 4;
 
 /// The constants, as this topology makes them.
@@ -34,6 +34,28 @@ struct Rates {
   double message, step, entry;  // microseconds
   double copy, reduce, mapped;  // microseconds per byte
 };
+
+/// Overhead for the step and each message beyond the first, one fold of all sources, and a copy to
+/// each target (the fold writes the first one).
+template <class Ports>
+double durationOf(const Ports& from, const Ports& to, const Rates& rates, double chunkBytes) {
+  int messages = 0, sources = 0, targets = 0, mappedPorts = 0;
+  double bytes = 0;
+  const auto look = [&](const auto& port, int& count) {
+    messages += port.kind == Port::Kind::Channel;
+    if (port.chunks == 0) return;
+    ++count;
+    mappedPorts += port.kind == Port::Kind::Mapped;
+    bytes = port.chunks * chunkBytes;
+  };
+  for (const auto& port : from) look(port, sources);
+  for (const auto& port : to) look(port, targets);
+  double time = rates.step * std::max(1, messages);
+  if (mappedPorts > 0) return time + bytes * (sources + targets) * rates.mapped;
+  if (sources > 1) time += bytes * (sources * rates.reduce + (targets - 1) * rates.copy);
+  if (sources == 1) time += bytes * targets * rates.copy;
+  return time;
+}
 
 /// Walks the rounds of one plan.
 class Walk {
@@ -54,11 +76,11 @@ class Walk {
     for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
       if (flat_.lanes[lane].stepCount > 0) consider(lane);
     while (!queue_.empty()) {
-      const auto [time, lane] = queue_.top();
+      const auto [time, round, lane] = queue_.top();
       queue_.pop();
       double& free = rankFree_[static_cast<size_t>(flat_.lanes[lane].rank)];
       if (free > time) {
-        queue_.push({free, lane});  // the rank is busy with another lane until then
+        queue_.push({free, round, lane});  // the rank is busy with another lane until then
         continue;
       }
       free = fire(lane, time);
@@ -82,10 +104,9 @@ class Walk {
   };
   struct Entry {
     double time;
+    int round;  // the lanes of a busy rank take turns
     uint32_t lane;
-    bool operator>(const Entry& other) const {
-      return time != other.time ? time > other.time : lane > other.lane;
-    }
+    auto operator<=>(const Entry&) const = default;
   };
 
   /// Queues the lane's next step for when all that it needs is there, or notes what it waits for.
@@ -116,14 +137,14 @@ class Walk {
       time = std::max(time, wire.arrivals[wire.taken]);
     }
     state.queued = true;
-    queue_.push({time, lane});
+    queue_.push({time, state.round, lane});
   }
 
   double fire(uint32_t lane, double start) {
     LaneState& state = lanes_[lane];
     const plan::FlatLane& l = flat_.lanes[lane];
     const FlatStep& s = flat_.steps[l.firstStep + state.next];
-    const double end = start + duration(s);
+    const double end = start + durationOf(flat_.sources(s), flat_.targets(s), rates_, chunkBytes_);
     for (const FlatPort& port : flat_.sources(s))
       if (port.kind == Port::Kind::Channel) ++wires_[port.edge].taken;
     roundEnd_[static_cast<size_t>(state.round)] =
@@ -153,27 +174,6 @@ class Walk {
     if (lane != kNone) consider(lane);
   }
 
-  /// Overhead for the step and each message beyond the first, one fold of all sources, and a copy
-  /// to each target (the fold writes the first one).
-  double duration(const FlatStep& s) const {
-    int messages = 0, sources = 0, targets = 0;
-    double bytes = 0, mappedPorts = 0;
-    const auto look = [&](const FlatPort& port, int& count) {
-      messages += port.kind == Port::Kind::Channel;
-      if (port.chunks == 0) return;
-      ++count;
-      mappedPorts += port.kind == Port::Kind::Mapped;
-      bytes = port.chunks * chunkBytes_;
-    };
-    for (const FlatPort& port : flat_.sources(s)) look(port, sources);
-    for (const FlatPort& port : flat_.targets(s)) look(port, targets);
-    double time = rates_.step * std::max(1, messages);
-    if (mappedPorts > 0) return time + bytes * (sources + targets) * rates_.mapped;
-    if (sources > 1) time += bytes * (sources * rates_.reduce + (targets - 1) * rates_.copy);
-    if (sources == 1) time += bytes * targets * rates_.copy;
-    return time;
-  }
-
   const FlatPlan& flat_;
   const Rates& rates_;
   const double chunkBytes_;
@@ -184,6 +184,15 @@ class Walk {
   std::vector<double> roundEnd_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
 };
+
+/// What the busiest rank works in one round, however well the others overlap.
+double busiestRank(const FlatPlan& flat, int ranks, const Rates& rates, double chunkBytes) {
+  std::vector<double> work(static_cast<size_t>(ranks), 0);
+  for (const FlatStep& s : flat.steps)
+    work[static_cast<size_t>(flat.lanes[s.lane].rank)] +=
+        durationOf(flat.sources(s), flat.targets(s), rates, chunkBytes);
+  return *std::ranges::max_element(work);
+}
 
 double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shape& shape,
                const Rates& rates) {
@@ -197,22 +206,33 @@ double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shap
   const std::vector<double> ends =
       Walk(flat, spec, rates, chunkBytes, static_cast<int>(walked)).run();
   const double last = ends.back();
-  const double perRound = walked > 1 ? last - ends[ends.size() - 2] : last;
+  const double perRound = std::max(walked > 1 ? last - ends[ends.size() - 2] : last,
+                                   busiestRank(flat, spec.ranks, rates, chunkBytes));
   return last + perRound * static_cast<double>(shape.rounds() - walked);
 }
 
-/// For many ranks: the chain's latency and the busiest rank's bytes, one after the other.
-double estimate(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
-                const plan::Shape& shape, const Rates& rates) {
-  const Cost cost = info.cost(spec);
-  const double bytes = cost.blocksSent * static_cast<double>(blockBytes);
-  const double perByte = spec.protocol == Protocol::Mapped    ? rates.mapped
-                         : plan::isReduction(spec.collective) ? rates.copy + rates.reduce
-                                                              : 2 * rates.copy;
-  // A rank that sends P-1 blocks in one step sends P-1 messages.
-  const double messages = std::max<double>(cost.steps, cost.blocksSent);
-  const double rounds = static_cast<double>(shape.rounds());
-  return rounds * (cost.steps * rates.message + messages * rates.step) + bytes * perByte;
+/// For many ranks: the chain's latency and the work of the busiest of three ranks. Lanes of one
+/// step overlap their rounds, so they pay the latency once.
+double estimate(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shape& shape,
+                const Rates& rates) {
+  const auto chunkBytes = static_cast<double>(shape.chunkBytes(0, 0));
+  double busiest = 0, longest = 0;
+  bool overlaps = true;
+  for (int rank : {spec.root, (spec.root + 1) % spec.ranks, (spec.root + 2) % spec.ranks}) {
+    double work = 0;
+    for (const plan::Lane& lane : info.build(spec, rank).lanes) {
+      overlaps &= lane.steps.size() <= 1;
+      for (const plan::Step& step : lane.steps) {
+        const double time = durationOf(step.sources, step.targets, rates, chunkBytes);
+        longest = std::max(longest, time);
+        work += time;
+      }
+    }
+    busiest = std::max(busiest, work);
+  }
+  const double latency = info.cost(spec).steps * (rates.message + (overlaps ? longest : 0));
+  const auto rounds = static_cast<double>(shape.rounds());
+  return busiest * rounds + latency * (overlaps ? 1 : rounds);
 }
 
 }  // namespace
@@ -222,7 +242,7 @@ double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint
   const Rates rates(topology, tuning);
   const plan::Shape shape(spec, blockBytes, 1, topology.slotBytes);
   const double entry = spec.mapped.any() ? rates.entry + spec.ranks * rates.step : 0;
-  if (spec.ranks > kMostRanksWalked) return entry + estimate(info, spec, blockBytes, shape, rates);
+  if (spec.ranks > kMostRanksWalked) return entry + estimate(info, spec, shape, rates);
   return entry + walkAll(info, spec, shape, rates);
 }
 

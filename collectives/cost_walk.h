@@ -7,15 +7,16 @@
 // over.
 //
 // Free slots are not waited for (transports have more than a plan needs), and after a few rounds
-// each further one is taken to last as long as the last that was walked.
+// each further one is taken to last as long as the last that was walked, or as the busiest rank
+// works if that is longer.
 
 #include "collectives/algorithms.h"
 #include "src/topology/topology.h"
 
 namespace tutti::collectives {
 
-/// Microseconds for `blockBytes` bytes per block. A pure function; also for many ranks, where the
-/// longest chain and the busiest rank of the algorithm's Cost stand in for the walk.
+/// Microseconds for `blockBytes` bytes per block. A pure function. For more than 16 ranks the
+/// longest chain of messages and the work of a few ranks stand in for the walk.
 double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
                            const topology::Topology& topology, const topology::Tuning& tuning);
 

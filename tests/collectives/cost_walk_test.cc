@@ -61,6 +61,39 @@ TEST(CostWalk, TwiceTheRanksPerCoreTakesTwiceTheWork) {
                    2 * predictMicroseconds(info, spec, 1 << 16, {.ranks = 4, .cores = 4}, tuning));
 }
 
+TEST(CostWalk, LanesOfOneRankTakeTurns) {
+  // Two ranks, double tree: the root folds 2 operands of every byte and copies it once more, in two
+  // lanes. Nothing else takes time, so this is the least that a long block can take.
+  const Tuning tuning{.messageMicroseconds = 0,
+                      .stepMicroseconds = 0,
+                      .copyGigabytesPerSecond = 4,
+                      .reduceGigabytesPerSecond = 2};
+  const AlgorithmInfo& info = registry().find(Algorithm::DoubleTree);
+  const PlanSpec spec = *info.spec({Collective::AllReduce, Protocol::Simple, 2, 0, 1});
+  const uint64_t bytes = 1 << 24;
+  const double root = bytes * (2 / 2e3 + 1 / 4e3);
+  const double time = predictMicroseconds(info, spec, bytes, {.ranks = 2, .cores = 2}, tuning);
+  EXPECT_GE(time, 0.999 * root);
+  EXPECT_LE(time, 1.05 * root);
+}
+
+TEST(CostWalk, ManyRanksAreEstimatedNearTheWalk) {
+  // 16 ranks are walked and 17 estimated; neighbours must not differ by more than the estimate's
+  // coarseness, or choices would jump. Powers of two are special for Recursive, hence the room.
+  for (const AlgorithmInfo& info : registry().algorithms())
+    for (const PlanSpec& walked : test::specsOf(info, 16, 1)) {
+      if (walked.root > 0) continue;
+      const auto estimated = info.spec({walked.collective, walked.protocol, 17, 0, 1});
+      for (uint64_t bytes : {64ULL, 1ULL << 16, 1ULL << 24}) {
+        const double a = predictMicroseconds(info, walked, bytes, {.ranks = 16, .cores = 64}, {});
+        const double b =
+            predictMicroseconds(info, *estimated, bytes, {.ranks = 17, .cores = 64}, {});
+        EXPECT_LT(b, 3 * a) << walked.describe() << ", " << bytes;
+        EXPECT_GT(b, a / 3) << walked.describe() << ", " << bytes;
+      }
+    }
+}
+
 TEST(CostWalk, GrowsWithTheBlock) {
   for (int ranks : {2, 5, 8, 40})
     for (const AlgorithmInfo& info : registry().algorithms())

@@ -61,9 +61,11 @@ struct Widened {
 
   static TUTTI_INLINE Lanes widen(Stored stored) {
 #if defined(__AVX512F__)
-    if constexpr (__is_same(F, Half)) return bitsAs<Lanes>(_mm512_cvtph_ps(bitsAs<__m256i>(stored)));
+    if constexpr (__is_same(F, Half))
+      return bitsAs<Lanes>(_mm512_cvtph_ps(bitsAs<__m256i>(stored)));
 #elif defined(__F16C__)
-    if constexpr (__is_same(F, Half)) return bitsAs<Lanes>(_mm256_cvtph_ps(bitsAs<__m128i>(stored)));
+    if constexpr (__is_same(F, Half))
+      return bitsAs<Lanes>(_mm256_cvtph_ps(bitsAs<__m128i>(stored)));
 #endif
     const Words bits = widenBits(stored);
     if constexpr (__is_same(F, Brain)) return bitsAs<Lanes>(bits << 16);
@@ -90,7 +92,8 @@ struct Widened {
   static TUTTI_INLINE Lanes round(Lanes v) { return widen(narrow(v)); }
 
  private:
-  static constexpr int kNearest = 0;  // the immediate of vcvtps2ph: nearest even, whatever MXCSR says
+  static constexpr int kNearest =
+      0;  // the immediate of vcvtps2ph: nearest even, whatever MXCSR says
 
   static TUTTI_INLINE Lanes widenAny(Words bits) {
     const Words sign = bits >> (F::kBits - 1) << 31;
@@ -98,8 +101,7 @@ struct Widened {
     const Words moved = magnitude << F::kShift;
     // A subnormal: give it the smallest normal's hidden bit and take that away again, exactly.
     const Words hidden = Words{} + ((F::kRebias + 1) << 23);
-    const Words subnormal =
-        bitsAs<Words>(bitsAs<Lanes>(moved + hidden) - bitsAs<Lanes>(hidden));
+    const Words subnormal = bitsAs<Words>(bitsAs<Lanes>(moved + hidden) - bitsAs<Lanes>(hidden));
     Words wide = magnitude < (1u << F::kMantissaBits) ? subnormal : moved + (F::kRebias << 23);
     if constexpr (F::kHasInfinity)
       wide = magnitude >= F::kTop ? moved | 0x7f800000u : wide;
@@ -162,17 +164,25 @@ struct Ordered {
 
 struct Add {
   template <class V>
-  static TUTTI_INLINE V apply(V a, V b) { return a + b; }
+  static TUTTI_INLINE V apply(V a, V b) {
+    return a + b;
+  }
 };
 struct Multiply {
   template <class V>
-  static TUTTI_INLINE V apply(V a, V b) { return a * b; }
+  static TUTTI_INLINE V apply(V a, V b) {
+    return a * b;
+  }
 };
 struct Minimum {
   template <class V>
-  static TUTTI_INLINE V apply(V a, V b) { return a < b ? a : b; }
+  static TUTTI_INLINE V apply(V a, V b) {
+    return a < b ? a : b;
+  }
 };
 struct Maximum {
   template <class V>
-  static TUTTI_INLINE V apply(V a, V b) { return a < b ? b : a; }
+  static TUTTI_INLINE V apply(V a, V b) {
+    return a < b ? b : a;
+  }
 };

@@ -4,7 +4,8 @@
 // target before the next one, so that each byte moves once, in-place targets are safe, and nothing
 // is buffered. What is left at the end (and before the first line, when streaming) goes through the
 // same vector operations with partial loads and stores, which is why an element's result does not
-// depend on where it lies. Bound: the memory's bandwidth, or from L1 the number of loads and stores.
+// depend on where it lies. Bound: the memory's bandwidth, or from L1 the number of loads and
+// stores.
 //
 // A variant's file defines TUTTI_VARIANT, the namespace, and includes this one.
 
@@ -24,20 +25,30 @@ namespace {
 /// How a unit touches memory.
 struct Whole {
   template <class V>
-  TUTTI_INLINE V load(const char* from) const { return loadWhole<V>(from); }
+  TUTTI_INLINE V load(const char* from) const {
+    return loadWhole<V>(from);
+  }
   template <class V>
-  TUTTI_INLINE void store(char* to, V v) const { storeWhole(to, v); }
+  TUTTI_INLINE void store(char* to, V v) const {
+    storeWhole(to, v);
+  }
 };
 struct Past : Whole {  // past the caches
   template <class V>
-  TUTTI_INLINE void store(char* to, V v) const { storePast(to, v); }
+  TUTTI_INLINE void store(char* to, V v) const {
+    storePast(to, v);
+  }
 };
 struct Few {  // the first `bytes` of one vector
   size_t bytes;
   template <class V>
-  TUTTI_INLINE V load(const char* from) const { return loadFew<V>(from, bytes); }
+  TUTTI_INLINE V load(const char* from) const {
+    return loadFew<V>(from, bytes);
+  }
   template <class V>
-  TUTTI_INLINE void store(char* to, V v) const { storeFew(to, v, bytes); }
+  TUTTI_INLINE void store(char* to, V v) const {
+    storeFew(to, v, bytes);
+  }
 };
 
 inline constexpr size_t kUnit = 4;
@@ -103,9 +114,7 @@ class Folder {
         const Lanes b = Codec::widen(loadWhole<Stored>(right + at + u * kStep));
         sums[u] = Codec::narrow(Op::apply(a, b));
       }
-      for (size_t t = 0; t < Targets; ++t)
-        TUTTI_UNROLL
-        for (size_t u = 0; u < kUnit; ++u) Access{}.store(targets[t] + at + u * kStep, sums[u]);
+      for (size_t t = 0; t < Targets; ++t) write(targets[t] + at, sums, Access{});
     }
     return at;
   }
@@ -123,16 +132,26 @@ class Folder {
       tree(value, at, access);
     else
       listed(value, at, access);
-    if constexpr (kIsFloat<Lane>)
-      if (call_.divideBy != 1)
-        TUTTI_UNROLL
-        for (size_t u = 0; u < U; ++u) value[u] /= static_cast<Lane>(call_.divideBy);
+    if (call_.divideBy != 1) divide(value);
     Stored stored[U];
     TUTTI_UNROLL
     for (size_t u = 0; u < U; ++u) stored[u] = Codec::narrow(value[u]);
-    for (size_t t = 0; t < call_.targetCount; ++t)
+    for (size_t t = 0; t < call_.targetCount; ++t) write(target(t) + at, stored, access);
+  }
+
+  template <size_t U, class Access>
+  static TUTTI_INLINE void write(char* to, const Stored (&stored)[U], Access access) {
+    TUTTI_UNROLL
+    for (size_t u = 0; u < U; ++u) access.store(to + u * kStep, stored[u]);
+  }
+
+  /// Of floating-point values; integers are divided elsewhere.
+  template <size_t U>
+  TUTTI_INLINE void divide(Lanes (&value)[U]) const {
+    if constexpr (kIsFloat<Lane>) {
       TUTTI_UNROLL
-      for (size_t u = 0; u < U; ++u) access.store(target(t) + at + u * kStep, stored[u]);
+      for (size_t u = 0; u < U; ++u) value[u] /= static_cast<Lane>(call_.divideBy);
+    }
   }
 
   template <size_t U, class Access>
@@ -187,18 +206,16 @@ class Folder {
       const Lane scalar = static_cast<Lane>(call_.scalars[s]);
       TUTTI_UNROLL
       for (size_t u = 0; u < U; ++u) value[u] *= scalar;
-      if (call_.canonical)
-        TUTTI_UNROLL
-        for (size_t u = 0; u < U; ++u) value[u] = Codec::round(value[u]);
+      if (!call_.canonical) return;
+      TUTTI_UNROLL
+      for (size_t u = 0; u < U; ++u) value[u] = Codec::round(value[u]);
     }
   }
 
   TUTTI_INLINE const char* source(size_t s) const {
     return static_cast<const char*>(call_.sources[s]) + call_.begin * Codec::kElementBytes;
   }
-  TUTTI_INLINE char* target(size_t t) const {
-    return static_cast<char*>(call_.targets[t]);
-  }
+  TUTTI_INLINE char* target(size_t t) const { return static_cast<char*>(call_.targets[t]); }
 
   /// Integers, and min and max, give the same bits in every order.
   static constexpr bool kHasOrder = kIsFloat<Lane>;
@@ -209,16 +226,15 @@ class Folder {
 template <class Codec, class Op>
 inline constexpr FoldKernel kFold = &Folder<Codec, Op>::run;
 
-#define TUTTI_INTEGER(Unsigned, Type)                                   \
-  {                                                                             \
-    kFold<Plain<Unsigned>, Add>, kFold<Plain<Unsigned>, Multiply>,              \
-        kFold<Plain<Type>, Minimum>, kFold<Plain<Type>, Maximum>                \
+#define TUTTI_INTEGER(Unsigned, Type)                                                           \
+  {                                                                                             \
+    kFold<Plain<Unsigned>, Add>, kFold<Plain<Unsigned>, Multiply>, kFold<Plain<Type>, Minimum>, \
+        kFold<Plain<Type>, Maximum>                                                             \
   }
-#define TUTTI_FLOAT(Codec, Signed, Top, Nan)                                    \
-  {                                                                             \
-    kFold<Codec, Add>, kFold<Codec, Multiply>,                                  \
-        kFold<Ordered<Signed, Top, Nan, true>, Minimum>,                        \
-        kFold<Ordered<Signed, Top, Nan, false>, Maximum>                        \
+#define TUTTI_FLOAT(Codec, Signed, Top, Nan)                                                    \
+  {                                                                                             \
+    kFold<Codec, Add>, kFold<Codec, Multiply>, kFold<Ordered<Signed, Top, Nan, true>, Minimum>, \
+        kFold<Ordered<Signed, Top, Nan, false>, Maximum>                                        \
   }
 
 constexpr Kernels kKernels{

@@ -130,8 +130,7 @@ TUTTI_INLINE void narrowBits(Vector<uint32_t, 16> v, Vector<uint16_t, 16>& to) {
 }
 #elif defined(__AVX2__)
 TUTTI_INLINE Vector<uint32_t, 8> widenBits(Vector<uint8_t, 8> v) {
-  return bitsAs<Vector<uint32_t, 8>>(
-      _mm256_cvtepu8_epi32(_mm_set_epi64x(0, bitsAs<int64_t>(v))));
+  return bitsAs<Vector<uint32_t, 8>>(_mm256_cvtepu8_epi32(_mm_set_epi64x(0, bitsAs<int64_t>(v))));
 }
 TUTTI_INLINE Vector<uint32_t, 8> widenBits(Vector<uint16_t, 8> v) {
   return bitsAs<Vector<uint32_t, 8>>(_mm256_cvtepu16_epi32(bitsAs<__m128i>(v)));

@@ -11,20 +11,14 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 find_package(Threads REQUIRED)
 
-# The toolkit is looked for, never required unless asked for by name.
-if(NOT TUTTI_CUDA STREQUAL "OFF")
-  find_package(CUDAToolkit QUIET)
-  if(TUTTI_CUDA STREQUAL "ON" AND NOT CUDAToolkit_FOUND)
-    message(FATAL_ERROR "TUTTI_CUDA=ON, but no CUDA toolkit was found")
-  endif()
+# A second build of the same sources costs seconds.
+find_program(TUTTI_CCACHE ccache)
+if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TUTTI_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${TUTTI_CCACHE})
 endif()
-if(CUDAToolkit_FOUND)
-  set(TUTTI_HAVE_CUDA ON)
-  message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION}")
-else()
-  set(TUTTI_HAVE_CUDA OFF)
-  message(STATUS "CUDA toolkit: not used (TUTTI_CUDA=${TUTTI_CUDA})")
-endif()
+
+include(TuttiCuda)
 
 add_library(tutti_flags INTERFACE)
 target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror
@@ -48,6 +42,13 @@ function(tutti_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC tutti_flags Threads::Threads ${ARG_LINKS})
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
+             OUTPUT_VARIABLE folder)
+  set_target_properties(${name} PROPERTIES TUTTI_FOLDER "${folder}" TUTTI_LINKS "${ARG_LINKS}")
+  set_property(GLOBAL APPEND PROPERTY TUTTI_LIBRARIES ${name})
+  if(NOT folder MATCHES "^(parallel|src/tools)")
+    target_link_libraries(tutti_umbrella INTERFACE ${name})
+  endif()
 endfunction()
 
 # tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [ARGS ...]): a

@@ -1,0 +1,75 @@
+# Which folder may use which: the arrows of docs/architecture.md, and the only place where they are
+# written down. A folder stands on the left once; on the right are all folders that it may include
+# and link, itself excepted. A folder below one that is listed has its rules, until it gets a line.
+#
+# Two things read this table: tutti_check_arrows(), which ends the configuration when a target links
+# against an arrow, and tests/repository/arrows, which fails on such an #include.
+
+set(TUTTI_ARROWS
+    "include/tutti        :"
+    "src/base             : include/tutti"
+    "src/numbers          : include/tutti src/base"
+    "src/device           : include/tutti src/base"
+    "src/plan             : include/tutti src/base"
+    "src/topology         : include/tutti src/base"
+    "src/bootstrap        : include/tutti src/base"
+    "collectives          : include/tutti src/base src/plan src/topology"
+    "transports           : include/tutti src/base src/device src/bootstrap"
+    "transports/shm       : include/tutti src/base src/device src/bootstrap transports"
+    "transports/sim       : include/tutti src/base src/device src/bootstrap transports"
+    "src/executor         : include/tutti src/base src/numbers src/device src/plan transports"
+    "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
+src/bootstrap collectives transports transports/shm transports/sim src/executor"
+    "src/launch           : include/tutti src/base src/bootstrap"
+    "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
+src/bootstrap collectives transports transports/shm transports/sim src/executor src/communicator \
+src/launch"
+    "parallel             : include/tutti")
+
+# Sets `out` to the line of the table that holds for `folder`: its own, or its closest parent's.
+function(tutti_arrow_line folder out)
+  while(NOT folder STREQUAL "")
+    foreach(line IN LISTS TUTTI_ARROWS)
+      if(line MATCHES "^([^ ]+) *:(.*)$" AND CMAKE_MATCH_1 STREQUAL folder)
+        set(${out} "${line}" PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+    cmake_path(GET folder PARENT_PATH folder)
+  endwhile()
+  set(${out} "" PARENT_SCOPE)
+endfunction()
+
+# Ends the configuration when a folder's library links one that the table does not allow; writes the
+# table for the test. To be called after the last tutti_library().
+function(tutti_check_arrows)
+  get_property(libraries GLOBAL PROPERTY TUTTI_LIBRARIES)
+  foreach(library IN LISTS libraries)
+    get_property(folder TARGET ${library} PROPERTY TUTTI_FOLDER)
+    tutti_arrow_line("${folder}" line)
+    if(line STREQUAL "")
+      message(FATAL_ERROR "${folder} has no line in cmake/TuttiArrows.cmake")
+    endif()
+    string(REGEX MATCH "^([^ ]+) *:(.*)$" matched "${line}")
+    set(self ${CMAKE_MATCH_1})
+    separate_arguments(allowed UNIX_COMMAND "${CMAKE_MATCH_2}")
+    get_property(links TARGET ${library} PROPERTY TUTTI_LINKS)
+    foreach(link IN LISTS links)
+      if(NOT TARGET ${link})
+        continue()
+      endif()
+      get_property(below TARGET ${link} PROPERTY TUTTI_FOLDER)
+      if(NOT below)
+        continue()
+      endif()
+      tutti_arrow_line("${below}" belowLine)
+      string(REGEX REPLACE " *:.*" "" below "${belowLine}")
+      if(NOT below STREQUAL self AND NOT below IN_LIST allowed)
+        message(FATAL_ERROR "${library} (${folder}) links ${link} (${below}): that is against the "
+                            "arrows of cmake/TuttiArrows.cmake")
+      endif()
+    endforeach()
+  endforeach()
+  list(JOIN TUTTI_ARROWS "\n" table)
+  file(WRITE ${PROJECT_BINARY_DIR}/arrows.txt "${table}\n")
+endfunction()

@@ -1,0 +1,41 @@
+# The CUDA toolkit is looked for, never required unless asked for by name. Sets TUTTI_HAVE_CUDA,
+# which is ON only when its compiler works, and says which toolkit was found and whether it is used.
+
+set(TUTTI_HAVE_CUDA OFF)
+if(TUTTI_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA: not looked for (TUTTI_CUDA=OFF)")
+elseif(NOT TUTTI_CUDA MATCHES "^(AUTO|ON)$")
+  message(FATAL_ERROR "TUTTI_CUDA=${TUTTI_CUDA} is none of AUTO, ON, OFF")
+else()
+  find_package(CUDAToolkit QUIET)
+  if(CUDAToolkit_FOUND)
+    # The compiler found with the toolkit, unless the person chose one.
+    if(NOT CMAKE_CUDA_COMPILER AND CUDAToolkit_NVCC_EXECUTABLE)
+      set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+    endif()
+    include(CheckLanguage)
+    check_language(CUDA)
+  endif()
+  if(CUDAToolkit_FOUND AND CMAKE_CUDA_COMPILER)
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    endif()
+    enable_language(CUDA)
+    # CMake 3.25 does not know that nvcc has C++20 since 12.0, so it is told.
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    set(TUTTI_HAVE_CUDA ON)
+    message(STATUS "CUDA: toolkit ${CUDAToolkit_VERSION}, compiler ${CMAKE_CUDA_COMPILER}; it checks "
+                   "the public headers, no device code is built yet")
+  elseif(TUTTI_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TUTTI_CUDA=ON, but no CUDA toolkit with a working compiler was found")
+  elseif(CUDAToolkit_FOUND)
+    message(STATUS "CUDA: toolkit ${CUDAToolkit_VERSION} found, but its compiler does not work: "
+                   "not used")
+  else()
+    message(STATUS "CUDA: no toolkit found, not used (TUTTI_CUDA=AUTO)")
+  endif()
+endif()

@@ -1,0 +1,99 @@
+// No #include goes against the arrows of cmake/TuttiArrows.cmake, and the check notices each way in
+// which one could. Arguments: the source tree, and the table that the configuration wrote.
+
+#include "tests/repository/arrows.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace tutti::repository {
+namespace {
+
+std::string sourceRoot, tablePath;
+
+Arrows parse(const std::string& text) {
+  std::istringstream in(text);
+  return parseArrows(in);
+}
+
+std::vector<std::string> violationsOf(const std::vector<SourceFile>& files) {
+  const Arrows arrows = parse(
+      "include/tutti :\n"
+      "src/base : include/tutti\n"
+      "src/plan : include/tutti src/base\n"
+      "transports : src/base\n"
+      "transports/shm : src/base transports\n"
+      "parallel : include/tutti\n");
+  int counted = 0;
+  return findViolations(arrows, files, &counted);
+}
+
+TEST(Arrows, HoldInThisRepository) {
+  std::ifstream in(tablePath);
+  ASSERT_TRUE(in) << tablePath;
+  const Arrows arrows = parseArrows(in);
+  EXPECT_EQ(findCycle(arrows), "");
+  int counted = 0;
+  for (const std::string& violation : findViolations(arrows, readTree(sourceRoot), &counted))
+    ADD_FAILURE() << violation;
+  EXPECT_GE(counted, 20) << "the reader of includes finds almost nothing in " << sourceRoot;
+  printf("%d includes follow the arrows of %zu folders\n", counted, arrows.size());
+}
+
+TEST(Arrows, AllowWhatTheTableAllows) {
+  EXPECT_EQ(violationsOf({{"src/base/a.h", {"#include <vector>", "#include <tutti/types.h>"}},
+                          {"src/plan/b.cc", {"#include \"src/plan/b.h\""}},
+                          {"src/plan/b.h", {"#include \"src/base/a.h\""}},
+                          {"transports/shm/c.cc", {"#include \"transports/connection.h\""}},
+                          {"tests/plan/b_test.cc", {"#include \"transports/shm/c.h\""}},
+                          {"parallel/dp/d.cc", {"#include \"parallel/tensor/t.h\""}}}),
+            std::vector<std::string>{});
+}
+
+TEST(Arrows, RefuseAnIncludeUpwards) {
+  const auto found =
+      violationsOf({{"src/base/a.h", {"#pragma once", "#include \"src/plan/b.h\""}}});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0], "src/base/a.h:2 includes src/plan/b.h, but src/base may not use src/plan");
+}
+
+TEST(Arrows, RefuseEveryOtherWayAround) {
+  const std::vector<SourceFile> wrong = {
+      {"parallel/dp/d.cc", {"#include \"src/base/a.h\""}},
+      {"include/tutti/types.h", {"#include \"src/base/a.h\""}},
+      {"transports/connection.h", {"#include \"transports/shm/c.h\""}},
+      {"src/plan/b.cc", {"#include \"transports/connection.h\""}},
+      {"src/plan/b.cc", {"  #  include <src/plan/../../transports/connection.h>"}},
+      {"src/plan/b.cc", {"#include \"../base/a.h\""}},
+      {"src/plan/b.cc", {"#include \"tests/plan/helper.h\""}},
+      {"src/new_folder/e.cc", {}},
+  };
+  for (const SourceFile& file : wrong) {
+    EXPECT_EQ(violationsOf({file}).size(), 1u)
+        << file.path << " " << (file.lines.empty() ? "" : file.lines[0]);
+  }
+}
+
+TEST(Arrows, RefuseATableThatIsWrong) {
+  EXPECT_THROW(parse("a : b\n"), std::runtime_error);
+  EXPECT_THROW(parse("a :\na :\n"), std::runtime_error);
+  EXPECT_THROW(parse("a b\n"), std::runtime_error);
+  EXPECT_EQ(findCycle(parse("a : b\nb : a\n")), "a -> b -> a");
+  EXPECT_EQ(findCycle(parse("a : b\nb :\nc : a b\n")), "");
+}
+
+}  // namespace
+}  // namespace tutti::repository
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s SOURCE_TREE ARROWS_TABLE\n", argv[0]);
+    return 2;
+  }
+  tutti::repository::sourceRoot = argv[1];
+  tutti::repository::tablePath = argv[2];
+  return RUN_ALL_TESTS();
+}

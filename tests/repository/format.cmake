@@ -1,0 +1,31 @@
+# Every C++ and CUDA source is as clang-format 14 with the repository's .clang-format would write it.
+# Run by ctest with -D SOURCE_DIR=...; `make format` repairs.
+
+find_program(formatter NAMES clang-format-14 clang-format)
+if(NOT formatter)
+  message(STATUS "SKIPPED: no clang-format is installed; version 14 is wanted")
+  return()
+endif()
+execute_process(COMMAND ${formatter} --version OUTPUT_VARIABLE version)
+if(NOT version MATCHES "version 14\\.")
+  message(STATUS "SKIPPED: clang-format of version 14 is wanted, not ${version}")
+  return()
+endif()
+
+set(files)
+foreach(folder include src transports collectives parallel tests bench)
+  foreach(ending h cc inl cu cuh)
+    file(GLOB_RECURSE found ${SOURCE_DIR}/${folder}/*.${ending})
+    list(APPEND files ${found})
+  endforeach()
+endforeach()
+list(LENGTH files count)
+if(count LESS 20)
+  message(FATAL_ERROR "only ${count} sources found in ${SOURCE_DIR}")
+endif()
+execute_process(COMMAND ${formatter} --dry-run --Werror --style=file ${files} RESULT_VARIABLE result
+                ERROR_VARIABLE complaints)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "not formatted (make format repairs it):\n${complaints}")
+endif()
+message(STATUS "${count} sources are formatted")

@@ -1,0 +1,33 @@
+#include "src/launch/input_relay.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "src/base/check.h"
+
+namespace tutti::launcher {
+
+InputRelay::InputRelay() {
+  if (!isatty(STDIN_FILENO)) return;
+  int ends[2];
+  TUTTI_SYSCALL(pipe2(ends, O_CLOEXEC));
+  readEnd_ = base::FileDescriptor(ends[0]);
+  writeEnd_ = base::FileDescriptor(ends[1]);
+}
+
+bool InputRelay::ready() const {
+  if (!writeEnd_ || tcgetpgrp(STDIN_FILENO) != getpgrp()) return false;
+  pollfd room = {.fd = writeEnd_.get(), .events = POLLOUT, .revents = 0};
+  return poll(&room, 1, 0) == 1;
+}
+
+void InputRelay::pass() {
+  char buffer[PIPE_BUF];  // what a pipe with room takes without blocking
+  const ssize_t bytes = read(STDIN_FILENO, buffer, sizeof buffer);
+  if (bytes < 0) return;
+  if (bytes == 0 || write(writeEnd_.get(), buffer, bytes) < 0) writeEnd_.reset();
+}
+
+}  // namespace tutti::launcher

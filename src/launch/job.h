@@ -1,0 +1,77 @@
+#pragma once
+
+// A job while it runs: its ranks, their output, the signals passed on, and its end. One thread, one
+// poll().
+//
+//   running --a rank fails, or SIGINT, SIGTERM, SIGHUP--> ending --grace period--> killing --> done
+//       \----------------------------- all have ended ------------------------------------------/
+
+#include <poll.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/launch.h>
+
+#include "src/launch/guardian.h"
+#include "src/launch/input_relay.h"
+#include "src/launch/line_relay.h"
+#include "src/launch/rank_process.h"
+#include "src/launch/signals.h"
+
+namespace tutti::launcher {
+
+class Job {
+ public:
+  /// `path` is the file to execute.
+  Job(const LaunchOptions& options, std::string path, std::string uniqueId);
+  /// Returns the exit code. Nothing of the job is left when it returns or throws.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Failure {
+    int rank = 0;
+    pid_t pid = 0;
+    std::string how;
+    int exitCode = 1;
+    double seconds = 0;  ///< since the start of the job
+  };
+
+  void startRanks();
+  void startRank(int rank);
+  void pollOnce();
+  void passOn(int signal);
+  void noteEnds();
+  void fail(int rank, const std::string& how, int exitCode);
+  void beginEnding();
+  void killWhenOverdue();
+  void drain();
+  void say(const std::string& line);
+  void report();
+  std::vector<std::string> tailOf(int rank) const;
+  int runningRanks() const;
+  bool relaysOpen() const;
+
+  const LaunchOptions& options_;
+  std::string path_, uniqueId_;
+  int cores_;
+  Clock::time_point start_ = Clock::now();
+  SignalCollector signals_;
+  Guardian guardian_;
+  InputRelay input_;
+  Outlets outlets_;
+  std::vector<Tail> tails_;
+  std::vector<std::unique_ptr<LineRelay>> relays_;
+  std::vector<std::unique_ptr<RankProcess>> ranks_;
+  std::optional<Failure> failure_;
+  std::optional<Clock::time_point> killAt_;
+  bool killed_ = false;
+  int interruptedBy_ = 0;  ///< the signal to this process that ended the job
+};
+
+}  // namespace tutti::launcher

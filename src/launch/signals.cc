@@ -1,0 +1,59 @@
+#include "src/launch/signals.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "src/base/check.h"
+
+namespace tutti::launcher {
+namespace {
+
+// A handler has no other way to find its object.
+std::atomic<int> handlerPipe{-1};
+
+void onSignal(int number) {
+  const int saved = errno;
+  const unsigned char byte = static_cast<unsigned char>(number);
+  const int fd = handlerPipe.load(std::memory_order_acquire);
+  // A full pipe holds thousands of signals that nobody has passed on yet: one more says nothing.
+  if (fd >= 0 && write(fd, &byte, 1) < 0) errno = saved;
+  errno = saved;
+}
+
+}  // namespace
+
+SignalCollector::SignalCollector() {
+  int ends[2];
+  TUTTI_SYSCALL(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+  readEnd_ = base::FileDescriptor(ends[0]);
+  writeEnd_ = base::FileDescriptor(ends[1]);
+  int none = -1;
+  if (!handlerPipe.compare_exchange_strong(none, writeEnd_.get()))
+    base::fail(ErrorCode::InvalidUsage, "launch() is already running in this process");
+  struct sigaction action = {};
+  action.sa_handler = onSignal;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < kPassedOn.size(); ++i) {
+    sigaction(kPassedOn[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) sigaction(kPassedOn[i], &action, nullptr);
+  }
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, &before_.back());
+}
+
+SignalCollector::~SignalCollector() {
+  for (size_t i = 0; i < kPassedOn.size(); ++i) sigaction(kPassedOn[i], &before_[i], nullptr);
+  sigaction(SIGPIPE, &before_.back(), nullptr);
+  handlerPipe.store(-1, std::memory_order_release);
+}
+
+std::vector<int> SignalCollector::take() {
+  unsigned char bytes[64];
+  const ssize_t count = read(readEnd_.get(), bytes, sizeof bytes);
+  return count > 0 ? std::vector<int>(bytes, bytes + count) : std::vector<int>{};
+}
+
+}  // namespace tutti::launcher

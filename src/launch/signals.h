@@ -1,0 +1,33 @@
+#pragma once
+
+// The signals that the launcher passes on, turned into bytes of a pipe while a job runs.
+
+#include <array>
+#include <csignal>
+#include <vector>
+
+#include "src/base/file_descriptor.h"
+
+namespace tutti::launcher {
+
+constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+/// While it lives, signals in kPassedOn are collected and SIGPIPE is ignored; then what was before
+/// holds again. One at a time in a process: throws InvalidUsage for a second one.
+class SignalCollector {
+ public:
+  SignalCollector();
+  ~SignalCollector();
+  SignalCollector(const SignalCollector&) = delete;
+  SignalCollector& operator=(const SignalCollector&) = delete;
+
+  int fd() const { return readEnd_.get(); }
+  /// The signals since the last call, in order.
+  std::vector<int> take();
+
+ private:
+  base::FileDescriptor readEnd_, writeEnd_;
+  std::array<struct sigaction, kPassedOn.size() + 1> before_{};
+};
+
+}  // namespace tutti::launcher

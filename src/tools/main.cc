@@ -1,0 +1,55 @@
+// The `tutti` command: finds the sub-command and hands over.
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include "src/tools/run.h"
+#ifdef TUTTI_HAVE_PERF
+#include "src/tools/perf.h"
+#endif
+
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(int argc, char** argv);  ///< argv[0] is the name
+};
+
+constexpr Command kCommands[] = {
+    {"run", "start a program as N ranks on this host", tutti::tools::runMain},
+#ifdef TUTTI_HAVE_PERF
+    {"perf", "measure and check a collective over a range of sizes", tutti::tools::perfMain},
+#endif
+};
+
+void printHelp(std::FILE* to) {
+  std::fputs("usage: tutti COMMAND [ARGUMENTS...]\n\n", to);
+  for (const Command& command : kCommands)
+    std::fprintf(to, "  %-8s %s\n", command.name, command.summary);
+  std::fputs("\ntutti COMMAND --help tells more; tutti --version prints the version.\n", to);
+}
+
+int dispatch(int argc, char** argv) {
+  const char* name = argc > 1 ? argv[1] : "";
+  for (const char* word : {"help", "--help", "-h"})
+    if (std::strcmp(name, word) == 0) return printHelp(stdout), 0;
+  if (std::strcmp(name, "--version") == 0) return std::puts("tutti " TUTTI_VERSION), 0;
+  for (const Command& command : kCommands)
+    if (std::strcmp(name, command.name) == 0) return command.run(argc - 1, argv + 1);
+  if (*name) std::fprintf(stderr, "tutti: there is no command %s\n\n", name);
+  printHelp(stderr);
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tutti: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,72 @@
+// The command line of `tutti run`.
+
+#include <gtest/gtest.h>
+
+#include <tutti/error.h>
+
+#include "src/tools/run.h"
+
+namespace tutti::tools {
+namespace {
+
+LaunchOptions parse(const std::vector<std::string>& words) {
+  return std::get<LaunchOptions>(parseRun(words));
+}
+
+std::string refusal(const std::vector<std::string>& words) {
+  try {
+    parseRun(words);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(RunOptions, TakeEachForm) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"-n", "4", "a", "b"},
+                                                {"-n4", "a", "b"},
+                                                {"--ranks", "4", "a", "b"},
+                                                {"--ranks=4", "--", "a", "b"}}) {
+    const LaunchOptions options = parse(words);
+    EXPECT_EQ(options.ranks, 4);
+    EXPECT_EQ(options.command, (std::vector<std::string>{"a", "b"}));
+    EXPECT_TRUE(options.prefixOutput);
+  }
+  const LaunchOptions options =
+      parse({"--no-prefix", "--output=logs", "--grace", "0.25", "-n", "1", "program"});
+  EXPECT_FALSE(options.prefixOutput);
+  EXPECT_EQ(options.outputDirectory, "logs");
+  EXPECT_EQ(options.gracePeriod.count(), 250);
+}
+
+TEST(RunOptions, LeaveTheProgramItsOwn) {
+  EXPECT_EQ(parse({"-n", "2", "program", "-n", "9", "--", "--help"}).command,
+            (std::vector<std::string>{"program", "-n", "9", "--", "--help"}));
+  EXPECT_EQ(parse({"-n", "2", "--", "-odd-name"}).command, (std::vector<std::string>{"-odd-name"}));
+}
+
+TEST(RunOptions, NameWhatIsWrong) {
+  for (const char* ranks : {"0", "-1", "4097", "100000", "1000000000000", "four", "4x", ""})
+    EXPECT_EQ(
+        refusal({"-n", ranks, "a"}),
+        std::string("-n ") + ranks + ": the number of ranks is a whole number from 1 to 4096");
+  EXPECT_EQ(refusal({"-n", "2", "--bogus", "a"}), "unknown option --bogus");
+  EXPECT_EQ(refusal({"-x", "a"}), "unknown option -x");
+  EXPECT_EQ(refusal({"-n"}), "-n needs a value");
+  EXPECT_EQ(refusal({"a"}), "how many ranks? -n N says it");
+  EXPECT_EQ(refusal({}), "how many ranks? -n N says it");
+  EXPECT_EQ(refusal({"-n", "2"}), "no program to run");
+  EXPECT_EQ(refusal({"-n", "2", "--"}), "no program to run");
+  for (const char* grace : {"-1", "nan", "soon", "", "1e9"})
+    EXPECT_NE(refusal({"-n", "2", "--grace", grace, "a"}).find("seconds from 0"), std::string::npos)
+        << grace;
+}
+
+TEST(RunOptions, HelpIsNotAnError) {
+  EXPECT_TRUE(std::holds_alternative<HelpWanted>(parseRun({"--help"})));
+  EXPECT_TRUE(std::holds_alternative<HelpWanted>(parseRun({"-n", "2", "-h", "a"})));
+}
+
+}  // namespace
+}  // namespace tutti::tools

@@ -1,0 +1,56 @@
+#pragma once
+
+// Runs the `tutti` command as a person would, and says what came of it.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tutti::launcher {
+
+extern std::string tuttiPath;  ///< the executable; set by main()
+
+struct Result {
+  int exitCode = -1;  ///< 128 + signal when it was killed
+  std::string out, err;
+};
+
+/// A started command. Kills it, and fails the test, when it has not ended in time.
+class Running {
+ public:
+  /// `arguments` of `tutti`. Standard input is `inputText`.
+  explicit Running(std::vector<std::string> arguments, const std::string& inputText = {});
+  ~Running();
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+  /// What it has written to standard output so far.
+  std::string outputSoFar() const;
+  /// Waits until it has written `text`; false when it did not in time.
+  bool waitForOutput(const std::string& text) const;
+  Result wait();
+
+ private:
+  int outFile_ = -1, errFile_ = -1;
+  pid_t pid_ = -1;
+  bool waited_ = false;
+};
+
+Result runTutti(std::vector<std::string> arguments, const std::string& inputText = {});
+/// `tutti run -n ranks -- sh -c script`.
+Result runShell(int ranks, const std::string& script);
+
+/// Polls until `condition` holds, up to a deadline that only a broken program reaches.
+bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit);
+
+/// Whether a process with this id exists, and is no zombie.
+bool alive(pid_t pid);
+
+std::vector<std::string> lines(const std::string& text);
+
+}  // namespace tutti::launcher

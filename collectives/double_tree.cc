@@ -133,17 +133,17 @@ Program makeProgram(const PlanSpec& spec, int rank) {
   return program;
 }
 
-/// What `rank` sends to each rank in both trees, in halves of a block.
-std::vector<int> halvesSent(const PlanSpec& spec, int rank) {
-  std::vector<int> sent(static_cast<size_t>(spec.ranks), 0);
+/// To whom `rank` sends half a block in one round of both trees, as often as it does.
+std::vector<int> receiversOf(const PlanSpec& spec, int rank) {
+  std::vector<int> receivers;
   for (int which : {0, 1}) {
     const Tree tree(spec.ranks, spec.root, which);
     if (spec.collective != Collective::Reduce)
-      for (int child : tree.children(rank)) ++sent[static_cast<size_t>(child)];
+      for (int child : tree.children(rank)) receivers.push_back(child);
     if (plan::isReduction(spec.collective) && rank != tree.root())
-      ++sent[static_cast<size_t>(tree.parent(rank))];
+      receivers.push_back(tree.parent(rank));
   }
-  return sent;
+  return receivers;
 }
 
 Cost cost(const PlanSpec& spec) {
@@ -152,12 +152,12 @@ Cost cost(const PlanSpec& spec) {
   Cost cost{(both ? 2 : 1) * ceilLog2(spec.ranks), 0, 0};
   if (spec.collective == Collective::Barrier || spec.ranks == 1) return cost;
   for (int rank = 0; rank < spec.ranks; ++rank) {
-    int total = 0;
-    for (int halves : halvesSent(spec, rank)) {
-      total += halves;
-      cost.linkBlocks = std::max(cost.linkBlocks, halves / 2.0);
+    const std::vector<int> receivers = receiversOf(spec, rank);
+    cost.blocksSent = std::max(cost.blocksSent, static_cast<double>(receivers.size()) / 2);
+    for (int receiver : receivers) {
+      const auto times = std::ranges::count(receivers, receiver);
+      cost.linkBlocks = std::max(cost.linkBlocks, static_cast<double>(times) / 2);
     }
-    cost.blocksSent = std::max(cost.blocksSent, total / 2.0);
   }
   return cost;
 }

@@ -26,8 +26,8 @@ struct Mutant {
 /// All ways to break one step of a lane.
 class Mutator {
  public:
-  Mutator(const PlanSpec& spec, int rank, const std::vector<Step>& steps, size_t at)
-      : spec_(spec), rank_(rank), steps_(steps), at_(at) {}
+  Mutator(const PlanSpec& spec, const std::vector<Step>& steps, size_t at)
+      : spec_(spec), steps_(steps), at_(at) {}
 
   std::vector<Mutant> all() {
     order();
@@ -91,7 +91,6 @@ class Mutator {
   }
 
   const PlanSpec& spec_;
-  const int rank_;
   const std::vector<Step>& steps_;
   const size_t at_;
   std::vector<Mutant> mutants_;
@@ -135,7 +134,7 @@ void tryAll(const AlgorithmInfo& info, const PlanSpec& spec, Tally& tally) {
     const auto& lanes = programs[static_cast<size_t>(rank)].lanes;
     for (size_t lane = 0; lane < lanes.size(); ++lane)
       for (size_t step = 0; step < lanes[lane].steps.size(); ++step)
-        for (Mutant& mutant : Mutator(spec, rank, lanes[lane].steps, step).all())
+        for (Mutant& mutant : Mutator(spec, lanes[lane].steps, step).all())
           tryMutant(spec, programs, rank, lane, std::move(mutant), tally);
   }
 }

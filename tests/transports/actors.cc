@@ -47,6 +47,8 @@ bool holds(const std::byte* at, size_t bytes, uint64_t key) {
   return difference == 0 && std::memcmp(at + k * 8, &w, bytes - k * 8) == 0;
 }
 
+size_t endBytes(size_t bytes) { return std::min<size_t>(bytes / 2, 64); }
+
 class Sender final : public Actor {
  public:
   explicit Sender(const Stream& stream) : stream_(stream) {}
@@ -56,7 +58,13 @@ class Sender final : public Actor {
     for (; moved < kAtOnce && next_ < stream_.messages && ring.ready(); ++moved, ++next_) {
       const uint32_t bytes = stream_.bytes(next_);
       const uint64_t key = scramble(stream_.seed, next_);
-      fill(ring.payload(bytes), bytes, key);
+      std::byte* const payload = ring.payload(bytes);
+      if (stream_.endsOnly) {
+        fill(payload, endBytes(bytes), key);
+        fill(payload + bytes - endBytes(bytes), endBytes(bytes), ~key);
+      } else {
+        fill(payload, bytes, key);
+      }
       ring.publish(static_cast<uint32_t>(key), static_cast<uint32_t>(next_), bytes);
     }
     return next_ == stream_.messages ? Poll::Done : moved ? Poll::Moved : Poll::Idle;
@@ -97,7 +105,12 @@ class Receiver final : public Actor {
         header.callHash != static_cast<uint32_t>(key) || header.bytes != bytes)
       wrong(describe(), ": header has message ", header.operation, " of ", header.bytes,
             " bytes, not ", bytes);
-    if (!holds(ring.payload(), bytes, key)) wrong(describe(), ": ", bytes, " bytes are wrong");
+    const std::byte* const payload = ring.payload();
+    const bool right = stream_.endsOnly
+                           ? holds(payload, endBytes(bytes), key) &&
+                                 holds(payload + bytes - endBytes(bytes), endBytes(bytes), ~key)
+                           : holds(payload, bytes, key);
+    if (!right) wrong(describe(), ": ", bytes, " bytes are wrong");
   }
   const Stream stream_;
   uint64_t next_ = 0;

@@ -36,6 +36,8 @@ struct Stream {
   uint64_t messages = 0;
   std::function<uint32_t(uint64_t index)> bytes;
   uint64_t seed = 0;  ///< equal at both ends, different between streams
+  /// Only the ends of each payload are written and compared, when the volume is the point.
+  bool endsOnly = false;
 };
 
 std::unique_ptr<Actor> sender(const Stream& stream);

@@ -28,6 +28,12 @@ std::vector<std::unique_ptr<Endpoint>> connectedEndpoints(int size, const RingLa
   return all;
 }
 
+// Changes a byte of the process's token in the blob.
+Address asFromAnotherProcess(Address address) {
+  address.blob[44] ^= std::byte{1};
+  return address;
+}
+
 TEST(ShmLayout, InboxStaysWithinItsBudget) {
   for (int size = 2; size <= 1024; ++size) {
     const RingLayout layout = chooseLayout(size, 1);
@@ -116,16 +122,32 @@ TEST(ShmEndpoint, WithoutDescriptorsTheErrorNamesTheInbox) {
   const int next = base::FileDescriptor(::dup(0)).get();  // the lowest free number
   const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  std::string text;
+  std::exception_ptr thrown;
   try {
     makeShmEndpoint(3, 4, {});
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);  // sanitizers need descriptors to look at an exception
+  ASSERT_TRUE(thrown);
+  std::string text;
+  try {
+    std::rethrow_exception(thrown);
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::OutOfMemory);
     text = e.what();
   }
-  ::setrlimit(RLIMIT_NOFILE, &before);
   for (const char* part : {"inbox of rank 3 of 4", "TUTTI_SLOT_BYTES", "ulimit -n", "bytes"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+}
+
+TEST(ShmEndpoint, AnotherProcessCannotBeSomebodyElse) {
+  const RingLayout layout{.channels = 1, .slotCount = 2, .slotBytes = 64};
+  std::vector<std::unique_ptr<Endpoint>> all;
+  for (int r = 0; r < 3; ++r) all.push_back(makeShmEndpoint(r, 3, layout));
+  EXPECT_THROW(all[0]->connect(1, asFromAnotherProcess(all[2]->address(0))), Error);
+  EXPECT_THROW(all[0]->connect(1, asFromAnotherProcess(all[1]->address(2))), Error);
+  all[0]->connect(1, asFromAnotherProcess(all[1]->address(0)));
 }
 
 // 63 peers in other processes, and 64 descriptors: only our own inbox keeps one.
@@ -139,9 +161,7 @@ TEST(ShmEndpoint, ConnectionsKeepNoDescriptors) {
   auto ours = makeShmEndpoint(0, 8, layout);
   EXPECT_EQ(open(), before + 1);
   for (int peer = 1; peer < 8; ++peer) {
-    Address address = all[static_cast<size_t>(peer)]->address(0);
-    address.blob[44] ^= std::byte{1};  // of the process's token: as if it were another process
-    ours->connect(peer, std::move(address));
+    ours->connect(peer, asFromAnotherProcess(all[static_cast<size_t>(peer)]->address(0)));
   }
   EXPECT_EQ(open(), before + 1);
 }

@@ -8,7 +8,7 @@
 
 #include "collectives/algorithms.h"
 #include "src/plan/drawing.h"
-#include "src/plan/json.h"
+#include "src/tools/plan/json.h"
 
 namespace tutti::collectives {
 namespace {

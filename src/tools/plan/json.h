@@ -1,6 +1,6 @@
 #pragma once
 
-// Plans as JSON, for tools. Its own library, because the core needs no JSON.
+// Plans as JSON, for tools and tests: the core of the library needs no JSON.
 
 #include <span>
 #include <string>

@@ -1,4 +1,4 @@
-#include "src/plan/json.h"
+#include "src/tools/plan/json.h"
 
 #include <nlohmann/json.hpp>
 

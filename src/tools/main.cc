@@ -4,10 +4,8 @@
 #include <cstring>
 #include <exception>
 
-#include "src/tools/run.h"
-#ifdef TUTTI_HAVE_PERF
 #include "src/tools/perf.h"
-#endif
+#include "src/tools/run.h"
 
 namespace {
 
@@ -19,9 +17,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"run", "start a program as N ranks on this host", tutti::tools::runMain},
-#ifdef TUTTI_HAVE_PERF
     {"perf", "measure and check a collective over a range of sizes", tutti::tools::perfMain},
-#endif
 };
 
 void printHelp(std::FILE* to) {

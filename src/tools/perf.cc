@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include <tutti/launch.h>
 #include <tutti/tutti.h>
@@ -144,6 +145,14 @@ class Measurement {
   Buffer in_, out_;
 };
 
+// Each line with "# " before it.
+std::string commented(const std::string& text) {
+  std::istringstream lines(text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) out += "# " + line + "\n";
+  return out;
+}
+
 int runRank(const PerfOptions& options) {
   Communicator c = Communicator::create(
       {.deterministic = options.deterministic, .algorithm = options.algorithm});
@@ -156,7 +165,7 @@ int runRank(const PerfOptions& options) {
     TUTTI_REQUIRE(json.good(), "--json ", options.jsonFile, " cannot be written");
   }
   if (prints) {
-    std::fputs(perfHeader(options, c.size(), c.describe()).c_str(), stdout);
+    std::fputs(perfHeader(options, c.size(), commented(c.describe())).c_str(), stdout);
     std::fflush(stdout);
   }
   std::vector<PerfRow> rows;

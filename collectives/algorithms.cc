@@ -1,5 +1,7 @@
 #include "collectives/algorithms.h"
 
+#include <algorithm>
+
 #include "collectives/direct.h"
 #include "collectives/double_tree.h"
 #include "collectives/recursive.h"
@@ -58,6 +60,16 @@ const Registry& registry() {
     return made;
   }();
   return all;
+}
+
+bool exists(const std::string& name, Collective collective, int ranks) {
+  const bool mapped = name == "mapped";
+  const Protocol protocol = mapped ? Protocol::Mapped : Protocol::Simple;
+  const auto algorithms = registry().algorithms();
+  return std::any_of(algorithms.begin(), algorithms.end(), [&](const AlgorithmInfo& info) {
+    return (mapped || name == plan::toString(info.algorithm)) &&
+           info.spec({collective, protocol, ranks, 0, 1}).has_value();
+  });
 }
 
 Program build(const PlanSpec& spec, int rank) {

@@ -59,6 +59,9 @@ class Registry {
 /// All algorithms of this folder. Built and proved once, at the first call.
 const Registry& registry();
 
+/// True when algorithm `name` ("ring", ..., "mapped") exists for `collective` on `ranks` ranks.
+bool exists(const std::string& name, Collective collective, int ranks);
+
 /// One rank's program of a plan of the registry.
 Program build(const PlanSpec& spec, int rank);
 

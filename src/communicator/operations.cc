@@ -78,6 +78,10 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
                        static_cast<uint64_t>(facts.root) << 16;
   auto& slot = choices[key];
   if (slot) return *slot;
+  // Where the forced algorithm does not exist, the choice is free; an unknown name is refused in
+  // any case.
+  const bool forced = facts.collective == Collective::Barrier ||
+                      collectives::exists(settings.algorithm, facts.collective, size);
   collectives::Choice choice = collectives::choose({.collective = facts.collective,
                                                     .count = bucket,
                                                     .type = DataType::UInt8,
@@ -85,7 +89,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
                                                     .root = facts.root,
                                                     .deterministic = settings.deterministic,
                                                     .mappable = true,
-                                                    .algorithm = settings.algorithm},
+                                                    .algorithm = forced ? settings.algorithm : ""},
                                                    topology, tuning);
   auto ready = std::make_unique<ReadyChoice>();
   ready->plan = {choice.spec, collectives::build(choice.spec, who.rank)};

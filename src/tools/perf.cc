@@ -5,12 +5,13 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <map>
+#include <optional>
 #include <sstream>
 
 #include <tutti/launch.h>
 #include <tutti/tutti.h>
 
+#include "collectives/algorithms.h"
 #include "src/base/check.h"
 #include "src/tools/perf_check.h"
 #include "src/tools/perf_options.h"
@@ -19,13 +20,11 @@
 namespace tutti::tools {
 namespace {
 
-const std::map<std::string, PerfCollective> kCollectives{
-    {"all_reduce", PerfCollective::AllReduce},
-    {"all_gather", PerfCollective::AllGather},
-    {"reduce_scatter", PerfCollective::ReduceScatter},
-    {"broadcast", PerfCollective::Broadcast},
-    {"reduce", PerfCollective::Reduce},
-    {"barrier", PerfCollective::Barrier}};
+std::optional<Collective> parseCollective(const std::string& name) {
+  for (int i = 0; i < plan::kCollectiveCount; ++i)
+    if (name == plan::toString(static_cast<Collective>(i))) return static_cast<Collective>(i);
+  return std::nullopt;
+}
 
 double nowUs() {
   return std::chrono::duration<double, std::micro>(
@@ -73,8 +72,8 @@ class Measurement {
   std::pair<std::byte*, std::byte*> buffers(bool inPlace) {
     if (!inPlace) return {in_.data(), out_.data()};
     const size_t block = shape_.count * sizeOf(o_.type) * static_cast<size_t>(c_.rank());
-    if (o_.collective == PerfCollective::AllGather) return {out_.data() + block, out_.data()};
-    if (o_.collective == PerfCollective::ReduceScatter) return {in_.data(), in_.data() + block};
+    if (o_.collective == Collective::AllGather) return {out_.data() + block, out_.data()};
+    if (o_.collective == Collective::ReduceScatter) return {in_.data(), in_.data() + block};
     return {in_.data(), in_.data()};
   }
 
@@ -82,15 +81,15 @@ class Measurement {
     const auto [send, recv] = buffers(inPlace);
     const size_t n = shape_.count;
     switch (o_.collective) {
-      case PerfCollective::AllReduce:
+      case Collective::AllReduce:
         return c_.allReduce({send, recv, n, o_.type, o_.op, pattern_.scalar()});
-      case PerfCollective::AllGather: return c_.allGather({send, recv, n, o_.type});
-      case PerfCollective::ReduceScatter:
+      case Collective::AllGather: return c_.allGather({send, recv, n, o_.type});
+      case Collective::ReduceScatter:
         return c_.reduceScatter({send, recv, n, o_.type, o_.op, pattern_.scalar()});
-      case PerfCollective::Broadcast: return c_.broadcast({send, recv, n, o_.type, o_.root});
-      case PerfCollective::Reduce:
+      case Collective::Broadcast: return c_.broadcast({send, recv, n, o_.type, o_.root});
+      case Collective::Reduce:
         return c_.reduce({send, recv, n, o_.type, o_.op, pattern_.scalar(), o_.root});
-      case PerfCollective::Barrier: return c_.barrier();
+      case Collective::Barrier: return c_.barrier();
     }
   }
 
@@ -113,7 +112,7 @@ class Measurement {
 
   PerfTiming time(uint64_t bytes, bool inPlace) {
     PerfTiming timing;
-    if (o_.check && o_.collective != PerfCollective::Barrier) timing.wrong = countWrong(inPlace);
+    if (o_.check && o_.collective != Collective::Barrier) timing.wrong = countWrong(inPlace);
     double last = 0;
     for (int i = 0; i < std::max(1, o_.warmups); ++i) {
       const double begin = nowUs();
@@ -158,6 +157,11 @@ int runRank(const PerfOptions& options) {
       {.deterministic = options.deterministic, .algorithm = options.algorithm});
   TUTTI_REQUIRE(options.root >= 0 && options.root < c.size(), "--root ", options.root,
                 " is not a rank of 0..", c.size() - 1);
+  TUTTI_REQUIRE(options.algorithm.empty() || options.collective == Collective::Barrier ||
+                    c.size() == 1 ||
+                    collectives::exists(options.algorithm, options.collective, c.size()),
+                "--algo ", options.algorithm, " does not exist for ", options.collectiveName,
+                " on ", c.size(), " ranks");
   const bool prints = c.rank() == 0;
   std::ofstream json;
   if (prints && !options.jsonFile.empty()) {
@@ -216,9 +220,9 @@ int perfMain(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   try {
-    const auto known = kCollectives.find(o.collectiveName);
-    TUTTI_REQUIRE(known != kCollectives.end(), "there is no collective '", o.collectiveName, "'");
-    o.collective = known->second;
+    const auto collective = parseCollective(o.collectiveName);
+    TUTTI_REQUIRE(collective, "there is no collective '", o.collectiveName, "'");
+    o.collective = *collective;
     const auto parsedType = parseDataType(type);
     TUTTI_REQUIRE(parsedType, "--type ", type, " is no element type");
     o.type = *parsedType;

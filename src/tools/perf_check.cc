@@ -4,15 +4,15 @@
 
 namespace tutti::tools {
 
-PerfShape perfShape(PerfCollective collective, int ranks, uint64_t elements) {
+PerfShape perfShape(Collective collective, int ranks, uint64_t elements) {
   const uint64_t n = static_cast<uint64_t>(ranks);
   switch (collective) {
-    case PerfCollective::AllGather: return {elements / n, elements / n, elements / n * n};
-    case PerfCollective::ReduceScatter: return {elements / n, elements / n * n, elements / n};
-    case PerfCollective::Barrier: return {};
-    case PerfCollective::AllReduce:
-    case PerfCollective::Broadcast:
-    case PerfCollective::Reduce: break;
+    case Collective::AllGather: return {elements / n, elements / n, elements / n * n};
+    case Collective::ReduceScatter: return {elements / n, elements / n * n, elements / n};
+    case Collective::Barrier: return {};
+    case Collective::AllReduce:
+    case Collective::Broadcast:
+    case Collective::Reduce: break;
   }
   return {elements, elements, elements};
 }
@@ -31,27 +31,27 @@ int64_t PerfPattern::countWrong(const std::byte* out) const {
   const size_t block = shape.count * sizeOf(type);
   size_t wrong = 0;
   switch (collective) {
-    case PerfCollective::AllReduce:
+    case Collective::AllReduce:
       wrong = numbers::compareWithExpected(pattern(), 0, shape.count, out).wrong;
       break;
-    case PerfCollective::Reduce:
+    case Collective::Reduce:
       if (rank == root) wrong = numbers::compareWithExpected(pattern(), 0, shape.count, out).wrong;
       break;
-    case PerfCollective::ReduceScatter:
+    case Collective::ReduceScatter:
       wrong = numbers::compareWithExpected(pattern(), shape.count * static_cast<size_t>(rank),
                                            shape.count, out)
                   .wrong;
       break;
-    case PerfCollective::Broadcast:
+    case Collective::Broadcast:
       wrong = numbers::compareWithInput(pattern(), root, 0, shape.count, out).wrong;
       break;
-    case PerfCollective::AllGather:
+    case Collective::AllGather:
       for (int r = 0; r < ranks; ++r)
         wrong += numbers::compareWithInput(pattern(), r, 0, shape.count,
                                            out + block * static_cast<size_t>(r))
                      .wrong;
       break;
-    case PerfCollective::Barrier: break;
+    case Collective::Barrier: break;
   }
   return static_cast<int64_t>(wrong);
 }

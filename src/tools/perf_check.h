@@ -16,10 +16,10 @@ struct PerfShape {
   uint64_t count = 0, inCount = 0, outCount = 0;
 };
 /// `elements` is the size asked for: of the larger buffer. It is rounded down to whole blocks.
-PerfShape perfShape(PerfCollective collective, int ranks, uint64_t elements);
+PerfShape perfShape(Collective collective, int ranks, uint64_t elements);
 
 struct PerfPattern {
-  PerfCollective collective;
+  Collective collective;
   DataType type;
   ReduceOp op;
   int rank, ranks, root;

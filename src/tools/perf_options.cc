@@ -28,7 +28,7 @@ uint64_t parseBytes(const std::string& flag, const std::string& text) {
 }
 
 std::vector<uint64_t> PerfOptions::sizes() const {
-  if (collective == PerfCollective::Barrier) return {0};
+  if (collective == Collective::Barrier) return {0};
   std::vector<uint64_t> all;
   const uint64_t step = stepBytes ? stepBytes : uint64_t{1} << 20;
   for (uint64_t s = minBytes; s <= maxBytes;) {

@@ -8,12 +8,14 @@
 
 #include <tutti/types.h>
 
+#include "src/plan/plan.h"
+
 namespace tutti::tools {
 
-enum class PerfCollective { AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Barrier };
+using plan::Collective;
 
 struct PerfOptions {
-  PerfCollective collective = PerfCollective::AllReduce;
+  Collective collective = Collective::AllReduce;
   std::string collectiveName;
   int ranks = 0;  ///< 0: join the launcher's job, or one rank
   uint64_t minBytes = 32u << 20, maxBytes = 32u << 20;

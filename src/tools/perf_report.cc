@@ -17,13 +17,7 @@ namespace {
   return line;
 }
 
-bool isReducing(PerfCollective c) {
-  return c == PerfCollective::AllReduce || c == PerfCollective::ReduceScatter ||
-         c == PerfCollective::Reduce;
-}
-bool isRooted(PerfCollective c) {
-  return c == PerfCollective::Broadcast || c == PerfCollective::Reduce;
-}
+bool isRooted(Collective c) { return c == Collective::Broadcast || c == Collective::Reduce; }
 
 std::string timingText(const PerfTiming& t) {
   const std::string wrong = t.wrong < 0 ? "N/A" : std::to_string(t.wrong);
@@ -38,15 +32,15 @@ nlohmann::json timingJson(const PerfTiming& t) {
 
 }  // namespace
 
-double busFactor(PerfCollective collective, int ranks) {
+double busFactor(Collective collective, int ranks) {
   const double n = ranks;
   switch (collective) {
-    case PerfCollective::AllReduce: return 2 * (n - 1) / n;
-    case PerfCollective::AllGather:
-    case PerfCollective::ReduceScatter: return (n - 1) / n;
-    case PerfCollective::Broadcast:
-    case PerfCollective::Reduce:
-    case PerfCollective::Barrier: break;
+    case Collective::AllReduce: return 2 * (n - 1) / n;
+    case Collective::AllGather:
+    case Collective::ReduceScatter: return (n - 1) / n;
+    case Collective::Broadcast:
+    case Collective::Reduce:
+    case Collective::Barrier: break;
   }
   return 1;
 }
@@ -72,7 +66,7 @@ std::string perfHeader(const PerfOptions& options, int ranks, const std::string&
 std::string perfLine(const PerfOptions& options, const PerfRow& row) {
   return format("%12llu  %12llu  %11s  %8s  %4d", static_cast<unsigned long long>(row.bytes),
                 static_cast<unsigned long long>(row.count), toString(options.type),
-                isReducing(options.collective) ? toString(options.op) : "none",
+                plan::isReduction(options.collective) ? toString(options.op) : "none",
                 isRooted(options.collective) ? options.root : -1) +
          timingText(row.outOfPlace) + timingText(row.inPlace) + "\n";
 }

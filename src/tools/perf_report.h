@@ -24,7 +24,7 @@ struct PerfRow {
 };
 
 /// By what nccl-tests multiplies algorithm bandwidth so that it compares with the hardware's.
-double busFactor(PerfCollective collective, int ranks);
+double busFactor(Collective collective, int ranks);
 
 std::string perfHeader(const PerfOptions& options, int ranks, const std::string& hosts);
 std::string perfLine(const PerfOptions& options, const PerfRow& row);

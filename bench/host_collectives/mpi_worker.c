@@ -6,8 +6,7 @@
 
 static void* allocate(void* context, size_t bytes) {
   (void)context;
-  void* memory = NULL;
-  return posix_memalign(&memory, 4096, bytes) == 0 ? memory : NULL;
+  return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
 }
 static void release(void* context, void* memory) {
   (void)context;

@@ -1,0 +1,155 @@
+// train_gpt as its user meets it: flags, files, and the same numbers on any number of ranks, each a
+// process. TRAIN_GPT is the program's path, the first argument of this test.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::string program;
+
+struct Output {
+  int exitCode = -1;
+  std::string text;  ///< standard output and error
+};
+
+Output run(const std::string& arguments) {
+  const std::string command = program + " " + arguments + " 2>&1";
+  Output output;
+  FILE* pipe = popen(command.c_str(), "r");
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.text.append(buffer, n);
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) output.exitCode = WEXITSTATUS(status);
+  return output;
+}
+
+/// A folder with a small text to learn.
+class TrainGpt : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/tutti-train-XXXXXX";
+    ASSERT_NE(mkdtemp(path), nullptr);
+    folder_ = path;
+    std::ofstream text(file("text"));
+    for (int i = 0; i < 700; ++i) text << "line " << i * i % 97 << " of the text, ";
+    std::ofstream empty(file("empty"));
+  }
+  void TearDown() override {
+    for (const std::string name : {"text", "empty", "a.json", "b.json"})
+      std::remove(file(name).c_str());
+    rmdir(folder_.c_str());
+  }
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  std::string small(const std::string& more) const {
+    return "--text " + file("text") + " --layers 2 --width 32 --heads 2 --context 32 --batch 8 " +
+           more;
+  }
+  void expectRefused(const std::string& arguments, int exitCode, const std::string& named) {
+    const Output output = run(arguments);
+    EXPECT_EQ(output.exitCode, exitCode) << arguments << "\n" << output.text;
+    EXPECT_NE(output.text.find(named), std::string::npos) << arguments << "\n" << output.text;
+  }
+  /// The values of `key`, one a line of the file, as they are written.
+  std::vector<std::string> column(const std::string& name, const std::string& key) const {
+    std::ifstream json(file(name));
+    std::vector<std::string> values;
+    for (std::string line; std::getline(json, line);) {
+      const size_t at = line.find("\"" + key + "\": ");
+      if (at == std::string::npos) return {};
+      const size_t begin = at + key.size() + 4;
+      values.push_back(line.substr(begin, line.find_first_of(",}", begin) - begin));
+    }
+    return values;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(TrainGpt, NamesWrongFlags) {
+  expectRefused("", 2, "--text");
+  expectRefused("--text x --wrong 1", 2, "--wrong");
+  expectRefused("--text x --steps none", 2, "--steps");
+  expectRefused("--text x --steps 0", 2, "--steps");
+  expectRefused("--text x --optimizer adagrad", 2, "--optimizer");
+  expectRefused("--text x --ranks 0", 2, "--ranks");
+  expectRefused("--text x --width 100 --heads 3", 2, "3 heads");
+  expectRefused("--help", 0, "--deterministic");
+}
+
+TEST_F(TrainGpt, NamesBadFiles) {
+  expectRefused("--text " + file("absent"), 1, file("absent"));
+  expectRefused("--text " + file("empty"), 1, file("empty") + " is empty");
+  expectRefused("--text " + folder_, 1, "directory");
+  expectRefused("--text " + file("empty") + " --ranks 2", 1, file("empty") + " is empty");
+  expectRefused(small("--steps 1 --json /no/such/folder/x"), 1, "/no/such/folder/x");
+  expectRefused("--context 100000 --text " + file("text"), 1, "too few");
+}
+
+TEST_F(TrainGpt, LearnsAndWrites) {
+  const Output output =
+      run(small("--steps 60 --generate 40 --prompt 'line ' --json " + file("a.json")));
+  ASSERT_EQ(output.exitCode, 0) << output.text;
+  EXPECT_NE(output.text.find("validation loss"), std::string::npos) << output.text;
+  EXPECT_NE(output.text.find("\nline "), std::string::npos) << output.text;
+  const auto losses = column("a.json", "loss");
+  ASSERT_EQ(losses.size(), 60u);
+  EXPECT_EQ(column("a.json", "step").back(), "60");
+  EXPECT_EQ(column("a.json", "grad_norm").size(), 60u);
+  EXPECT_EQ(column("a.json", "tokens_per_second").size(), 60u);
+  EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()) - 1);
+}
+
+TEST_F(TrainGpt, RanksAgreeOverTwentySteps) {
+  const std::string flags = "--generate 0 --optimizer sgd --steps 20 --check-replicas --json ";
+  ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);
+  const auto one = column("a.json", "loss");
+  ASSERT_EQ(one.size(), 20u);
+  for (const std::string ranks : {"2", "4"}) {
+    const Output output = run(small(flags + file("b.json") + " --ranks " + ranks));
+    ASSERT_EQ(output.exitCode, 0) << output.text;
+    const auto many = column("b.json", "loss");
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(std::stod(many[i]), std::stod(one[i]), 1e-5) << ranks << " ranks, step " << i + 1;
+  }
+}
+
+TEST_F(TrainGpt, DeterministicRanksGiveTheSameBits) {
+  for (const std::string optimizer : {"sgd", "adamw"}) {
+    const std::string flags =
+        "--generate 0 --deterministic --steps 10 --optimizer " + optimizer + " --json ";
+    ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);
+    for (const std::string ranks : {"1", "2", "4"}) {
+      const Output output = run(small(flags + file("b.json") + " --ranks " + ranks));
+      ASSERT_EQ(output.exitCode, 0) << output.text;
+      ASSERT_EQ(column("a.json", "loss").size(), 10u);
+      // 17 digits name a double, so equal text is equal bits.
+      EXPECT_EQ(column("b.json", "loss"), column("a.json", "loss")) << ranks << " " << optimizer;
+      EXPECT_EQ(column("b.json", "grad_norm"), column("a.json", "grad_norm")) << ranks << optimizer;
+    }
+  }
+}
+
+TEST_F(TrainGpt, RefusesThreeRanksToBeDeterministic) {
+  expectRefused(small("--deterministic --ranks 3 --steps 1"), 1, "1, 2, 4, 8");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s TRAIN_GPT\n", argv[0]);
+    return 2;
+  }
+  program = argv[1];
+  return RUN_ALL_TESTS();
+}

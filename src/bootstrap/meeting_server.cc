@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 
 #include "src/base/log.h"
 #include "src/bootstrap/doorway.h"
@@ -57,9 +59,10 @@ struct MeetingServer::State {
   bool complete = false;
   std::optional<Failure> failure;
   std::atomic<bool> stop{false};
-  std::atomic<bool> finished{false};
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool finished = false;  // under mutex
   ProcessGuard guard;
-  MonitorThread thread;
 };
 
 void MeetingServer::State::run() {
@@ -70,7 +73,9 @@ void MeetingServer::State::run() {
   }
   guests.clear();
   door.reset();  // the address is free from now on
-  finished.store(true);
+  std::lock_guard lock(mutex);
+  finished = true;
+  ended.notify_all();
 }
 
 bool MeetingServer::State::over() const {
@@ -195,7 +200,7 @@ void MeetingServer::State::sweep() {
 MeetingServer::MeetingServer(const MeetingPoint& point, std::chrono::milliseconds lifetime)
     : state_(std::make_shared<State>(point, lifetime)) {
   base::logEnabled(LogLevel::Debug);  // what the thread logs with outlives this object
-  state_->thread.start("tutti-meeting", [state = state_.get()] { state->run(); });
+  MonitorThread::startAlone("tutti-meeting", [state = state_] { state->run(); });
 }
 
 MeetingServer::~MeetingServer() {
@@ -204,9 +209,13 @@ MeetingServer::~MeetingServer() {
     return;
   }
   state_->stop.store(true);  // seen at the next patrol
-  state_->thread.finish();
+  std::unique_lock lock(state_->mutex);
+  state_->ended.wait(lock, [&] { return state_->finished; });
 }
 
-bool MeetingServer::finished() const { return state_->finished.load(); }
+bool MeetingServer::finished() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->finished;
+}
 
 }  // namespace tutti::bootstrap

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <system_error>
+#include <utility>
 
 #include "src/base/check.h"
 
@@ -21,6 +22,12 @@ void MonitorThread::start(const char* name, std::function<void()> body) {
   }
   ::pthread_setname_np(thread_.native_handle(), name);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void MonitorThread::startAlone(const char* name, std::function<void()> body) {
+  MonitorThread alone;
+  alone.start(name, std::move(body));
+  alone.thread_.detach();
 }
 
 void MonitorThread::finish() {

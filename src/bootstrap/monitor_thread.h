@@ -17,6 +17,8 @@ class MonitorThread {
   /// `name` has at most 15 characters. `body` must own what it uses. Throws System when the process
   /// may have no more threads.
   void start(const char* name, std::function<void()> body);
+  /// The same for a body that ends by itself: nobody waits for the thread, and nothing of it stays.
+  static void startAlone(const char* name, std::function<void()> body);
   /// Waits for the end of the body; when called by the body itself, lets it run out alone.
   void finish();
 

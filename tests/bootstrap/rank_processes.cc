@@ -94,6 +94,8 @@ RankProcesses::RankProcesses(int count, const Body& body) {
     const pid_t pid = TUTTI_SYSCALL(::fork());
     if (pid == 0) {
       const std::string result = runBody(body, rank, *board_);
+      board_->lines[rank].saidNs.store(std::chrono::steady_clock::now().time_since_epoch() /
+                                       std::chrono::nanoseconds(1));
       std::strncpy(board_->lines[rank].text, result.c_str(), sizeof board_->lines[rank].text - 1);
       ::_exit(0);
     }
@@ -114,6 +116,11 @@ void RankProcesses::kill(int rank, int signal) { ::kill(pids_[static_cast<size_t
 
 bool RankProcesses::awaitStep(int rank, int step) {
   return eventually([&] { return board_->lines[rank].step.load() >= step; });
+}
+
+std::chrono::steady_clock::time_point RankProcesses::saidAt(int rank) const {
+  return std::chrono::steady_clock::time_point(
+      std::chrono::nanoseconds(board_->lines[rank].saidNs.load()));
 }
 
 std::vector<std::string> RankProcesses::results() {

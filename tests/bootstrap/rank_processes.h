@@ -26,7 +26,7 @@ class RankProcesses {
     std::byte id[128];
     struct Line {
       std::atomic<int> step{0};
-      int fresh = 0;
+      std::atomic<int64_t> saidNs{0};
       char text[1024];
     } lines[kMaxRanks];
 
@@ -50,6 +50,8 @@ class RankProcesses {
   /// Waits for the ends of all processes; "killed by signal 9" and the like for those that say
   /// nothing, "hangs" for those that do not end.
   std::vector<std::string> results();
+  /// When a rank had something to say: of what it waited for, and not of its process's end.
+  std::chrono::steady_clock::time_point saidAt(int rank) const;
 
  private:
   Board* board_ = nullptr;

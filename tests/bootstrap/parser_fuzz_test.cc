@@ -144,11 +144,13 @@ TEST_F(Fuzz, HandshakesOfTheAcceptingSide) {
     base::Bytes hello = mutate(good);
     hello.resize(server.wantedBytes());
     const base::Bytes challenge = server.receive(hello);
-    base::Bytes proof = mutate(client.receive(challenge));
+    const base::Bytes goodProof = client.receive(challenge);
+    base::Bytes proof = mutate(goodProof);
     proof.resize(server.wantedBytes());
     server.receive(proof);
     EXPECT_TRUE(server.done() && client.done());
     ASSERT_EQ(hello, good) << "a changed hello was believed";
+    ASSERT_EQ(proof, goodProof) << "a changed proof was believed";
     ++believed;
   });
   EXPECT_GT(believed, 0u);

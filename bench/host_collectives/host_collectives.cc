@@ -30,7 +30,7 @@
 namespace {
 
 constexpr int kRanks = 2;
-constexpr int kPatienceMs = 60'000;
+constexpr int kPatienceMs = 20'000;
 
 class Job {
  public:
@@ -164,7 +164,15 @@ int main(int argc, char** argv) {
     const auto exists = [&](const char* name) { return std::filesystem::exists(bin + "/" + name); };
     std::vector<std::unique_ptr<Job>> jobs;
     const auto add = [&](const std::string& name, std::vector<std::string> command) {
-      jobs.push_back(std::make_unique<Job>(name, std::move(command), root / name));
+      auto job = std::make_unique<Job>(name, std::move(command), root / name);
+      try {
+        job->run({least, 1, 1});
+      } catch (const std::exception&) {
+        if (jobs.empty()) throw;
+        std::printf("# %s is not measured: it does not run here\n", name.c_str());
+        return;
+      }
+      jobs.push_back(std::move(job));
     };
     add("tutti", {bin + "/tutti", "run", "--no-prefix", "-n", "2", "--", bin + "/tutti_worker"});
     if (exists("openmpi_worker")) {
@@ -172,7 +180,7 @@ int main(int argc, char** argv) {
           "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"};
       auto plain = mpirun, ucx = mpirun;
       for (const char* word : {"--mca", "pml", "ob1"}) plain.push_back(word);
-      for (const char* word : {"--mca", "pml", "ucx", "-x", "UCX_TLS=posix,cma,self"})
+      for (const char* word : {"--mca", "pml", "ucx", "-x", "UCX_TLS=shm,self"})
         ucx.push_back(word);
       plain.push_back(bin + "/openmpi_worker");
       ucx.push_back(bin + "/openmpi_worker");

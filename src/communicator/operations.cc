@@ -18,9 +18,6 @@ using plan::Collective;
 
 namespace {
 
-// User memory from this size on is written past the caches; below it the reader finds it there.
-constexpr size_t kStreamingBytes = size_t{16} << 20;
-
 struct Range {
   const std::byte* begin;
   uint64_t bytes;
@@ -129,8 +126,7 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
                                 .canonical = settings.deterministic,
                                 .callHash = call.facts.fingerprint(),
                                 .operation = static_cast<uint32_t>(number),
-                                .scratch = &scratch,
-                                .streamingBytes = kStreamingBytes};
+                                .scratch = &scratch};
   CollectiveWork work(shared_from_this(), number, launch);
   if (communicator::groupIsOpen()) {
     communicator::addToGroup(std::move(work), stream);

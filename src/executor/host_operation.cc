@@ -1,6 +1,7 @@
 #include "src/executor/host_operation.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "src/base/check.h"
@@ -15,6 +16,8 @@ using plan::Step;
 using transports::SlotHeader;
 
 namespace {
+
+using Time = std::chrono::steady_clock::time_point;
 
 // Bytes that one poll moves at most, so that aborts and other operations are seen to.
 constexpr uint64_t kPieceBytes = 1 << 20;
@@ -93,6 +96,8 @@ void HostOperation::prepareEntry() {
 
 void HostOperation::start(const ReadyPlan& plan) {
   active_ = &plan;
+  streaming_ = tuner_.choose(userBytes_, launch_.mapped == &plan);
+  storeNs_ = 0;
   shape_.emplace(plan.spec, launch_.count, sizeOf(launch_.type),
                  launch_.endpoint ? launch_.endpoint->layout().slotBytes : SIZE_MAX / 2);
   lanes_.assign(plan.program.lanes.size(), {});
@@ -165,7 +170,10 @@ Poll HostOperation::poll() {
   }
   bool moved = false;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
-  if (lanesLeft_ == 0) return Poll::Done;
+  if (lanesLeft_ == 0) {
+    tuner_.report(storeNs_);
+    return Poll::Done;
+  }
   return moved ? Poll::Moved : Poll::Idle;
 }
 
@@ -248,7 +256,7 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
   sources_.clear();
   targets_.clear();
   premultiply_.clear();
-  bool toUser = true;
+  bool toUser = userBytes_ >= StreamingTuner::kLeastBytes;
   for (const Port& port : step.sources) {
     if (port.chunks == 0) continue;
     sources_.push_back(address(lane, port, piece, false));
@@ -260,6 +268,7 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
     targets_.push_back(address(lane, port, piece, true));
     toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
   }
+  const auto begin = toUser ? std::chrono::steady_clock::now() : Time();
   numbers::fold({.type = launch_.type,
                  .op = launch_.op,
                  .order = foldOrder(step, launch_.type, launch_.canonical),
@@ -268,7 +277,8 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
                  .count = piece.bytes / sizeOf(launch_.type),
                  .premultiply = premultiply_,
                  .divideBy = step.completes && launch_.op == ReduceOp::Avg ? launch_.size : 1,
-                 .streaming = toUser && userBytes_ >= launch_.streamingBytes});
+                 .streaming = toUser && streaming_});
+  if (toUser) storeNs_ += static_cast<uint64_t>((std::chrono::steady_clock::now() - begin).count());
 }
 
 // Folds all of a step that has channels (its message fits a slot), or the next piece of one that

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "src/executor/streaming_tuner.h"
 #include "src/numbers/fold.h"
 #include "src/plan/plan.h"
 #include "transports/connection.h"
@@ -67,8 +68,6 @@ struct Launch {
   uint32_t callHash = 0;   ///< same on all ranks that make the same call
   uint32_t operation = 0;  ///< the communicator's operation number
   std::vector<std::byte>* scratch = nullptr;  ///< grown when needed and kept
-  size_t streamingBytes =
-      SIZE_MAX;  ///< user memory of this size and above is written around the caches
 };
 
 /// A message of another call arrived: the ranks disagree. The communicator finds out how.
@@ -144,6 +143,9 @@ class HostOperation {
   int waitingFor_ = -1;
   uint64_t bytesReceived_ = 0;
   uint64_t userBytes_ = 0;  // of one block
+  StreamingTuner tuner_;
+  bool streaming_ = false;
+  uint64_t storeNs_ = 0;  // spent storing to user memory
 
   // Entry exchange.
   std::vector<bool> entrySent_, entryReceived_;

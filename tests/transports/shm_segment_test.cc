@@ -128,9 +128,10 @@ TEST(Segment, IsClosedByExec) {
   EXPECT_TRUE(::fcntl(owner.duplicate().get(), F_GETFD) & FD_CLOEXEC);
 }
 
-// What `call` throws under a limit. It is looked at when the limit is gone, because sanitizers need
-// descriptors and memory themselves to look at an exception.
+// What `call` throws under a limit. The undefined-behaviour sanitizer needs a descriptor for its
+// first look at a type, so an error is thrown before the limit holds.
 std::exception_ptr thrownUnder(int resource, rlim_t soft, const std::function<void()>& call) {
+  thrownBy([] { throw Error(ErrorCode::Internal, "the first of its type"); });
   const LimitGuard guard(resource, soft);
   return thrownBy(call);
 }

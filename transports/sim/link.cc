@@ -103,9 +103,11 @@ bool Link::takeCredit(uint32_t& messages) {
 }
 
 void Link::onData(const Packet& packet) {
-  // The slot is free, and the message new, only between what was delivered and what fits.
+  if (!later(packet.number, delivered)) return;
+  // Acquire: the receiver has finished reading what was in the slot before.
   const uint32_t taken = receiverCredit_.load(std::memory_order_acquire);
-  if (!later(packet.number, delivered) || packet.number - taken > layout.slotCount) return;
+  TUTTI_ASSERT(packet.number - taken <= layout.slotCount, "message ", packet.number, " from rank ",
+               from, " to rank ", to, " came although only ", taken, " were taken");
   const uint32_t mask = layout.slotCount - 1;
   if (!early_[packet.number & mask]) {
     early_[packet.number & mask] = true;

@@ -14,8 +14,11 @@ std::atomic<uint64_t> lastNetwork{0};
 constexpr int kEventsAtOnce = 256;
 // What a packet has besides its payload, for the bandwidth.
 constexpr size_t kPacketHeaderBytes = 64;
-// Waiting for a confirmation doubles so many times at most.
-constexpr int kMaxDoublings = 5;
+// Waiting for a confirmation doubles so many times at most. Confirmations halve it again, one by
+// one, so that it finds the pace of threads that are slower than the wire.
+constexpr int kMaxDoublings = 10;
+
+void halve(Timer& timer) { timer.doublings = std::max(timer.doublings - 1, 0); }
 
 void requireProbability(const char* name, double value) {
   TUTTI_REQUIRE(value >= 0 && value < 1, name, " probability ", value, " is not in [0, 1)");
@@ -181,12 +184,16 @@ void Network::arrive(const Packet& packet) {
       l.onData(packet);
       return send({&l, PacketKind::Ack, l.delivered}, Happening::Send);
     case PacketKind::Ack:
-      if (l.onAck(packet.number)) l.dataTimer.dueNs = nowNs_ + patience(l.dataTimer);
+      if (!l.onAck(packet.number)) return;
+      halve(l.dataTimer);
+      l.dataTimer.dueNs = nowNs_ + patience(l.dataTimer);
       return;
     case PacketKind::Credit:
       l.onCredit(packet.number);
       return send({&l, PacketKind::CreditAck, packet.number}, Happening::Send);
-    case PacketKind::CreditAck: l.onCreditAck(packet.number); return;
+    case PacketKind::CreditAck:
+      if (l.onCreditAck(packet.number)) halve(l.creditTimer);
+      return;
   }
 }
 
@@ -199,7 +206,6 @@ int64_t Network::patience(const Timer& timer) const {
 }
 
 void Network::start(Timer& timer, Event::Kind kind, Link& link) {
-  timer.doublings = 0;
   timer.dueNs = nowNs_ + patience(timer);
   if (timer.queued) return;
   timer.queued = true;

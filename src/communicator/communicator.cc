@@ -234,7 +234,8 @@ executor::WindowPlace Communicator::Impl::locate(const void* data, uint64_t coun
   return who.world->windows->locate(data, count);
 }
 
-std::byte* Communicator::Impl::resolve(int peer, executor::WindowPlace place) const {
+std::shared_ptr<std::byte> Communicator::Impl::resolve(int peer,
+                                                       executor::WindowPlace place) const {
   return who.world->windows->resolve(who.members[peer], place);
 }
 

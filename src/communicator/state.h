@@ -108,7 +108,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
 
   // executor::WindowResolver
   executor::WindowPlace locate(const void* data, uint64_t bytes) const override;
-  std::byte* resolve(int peer, executor::WindowPlace place) const override;
+  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const override;
 
   // bootstrap::ControlListener: the monitor's thread (failure.cc).
   void onMessage(int from, bootstrap::ControlMessage message) override;

@@ -86,17 +86,18 @@ WindowPlace WindowTable::locate(const void* data, uint64_t bytes) const {
   return {own.id, offset};
 }
 
-std::byte* WindowTable::resolve(int peer, WindowPlace place) const {
-  if (sameProcess_) return reinterpret_cast<std::byte*>(place.offset);
+std::shared_ptr<std::byte> WindowTable::resolve(int peer, WindowPlace place) const {
+  if (sameProcess_)
+    return {std::shared_ptr<void>(), reinterpret_cast<std::byte*>(place.offset)};  // holds nothing
   std::lock_guard lock(mutex_);
   const auto it = peers_.find({peer, place.window});
-  TUTTI_ASSERT(it != peers_.end() && place.offset <= it->second.bytes(), "window ", place.window,
+  TUTTI_ASSERT(it != peers_.end() && place.offset <= it->second->bytes(), "window ", place.window,
                " of rank ", peer, " is not mapped here");
-  return it->second.data() + place.offset;
+  return {it->second, it->second->data() + place.offset};
 }
 
 void WindowTable::map(int from, uint64_t id, uint64_t bytes, base::FileDescriptor fd) {
-  Segment segment = Segment::open(std::move(fd), bytes);
+  auto segment = std::make_shared<Segment>(Segment::open(std::move(fd), bytes));
   {
     std::lock_guard lock(mutex_);
     peers_.insert_or_assign({from, id}, std::move(segment));
@@ -136,9 +137,10 @@ void WindowTable::onMessage(int from, bootstrap::ControlMessage message) {
   }
 }
 
+// The dead rank's windows stay mapped: an operation may be about to use them until it learns of the
+// death.
 void WindowTable::onPeerLost(int peer, const std::string&) {
   std::lock_guard lock(mutex_);
-  std::erase_if(peers_, [&](const auto& entry) { return entry.first.first == peer; });
   for (auto& [data, own] : own_) own.missing.erase(peer);
   changed_.notify_all();
 }

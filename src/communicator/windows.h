@@ -32,7 +32,7 @@ class WindowTable final : public bootstrap::ControlListener {
   Memory allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive);
 
   executor::WindowPlace locate(const void* data, uint64_t bytes) const;
-  std::byte* resolve(int peer, executor::WindowPlace place) const;
+  std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const;
 
   void onMessage(int from, bootstrap::ControlMessage message) override;
   void onPeerLost(int peer, const std::string& how) override;
@@ -54,8 +54,9 @@ class WindowTable final : public bootstrap::ControlListener {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t lastId_ = 0;
-  std::map<const std::byte*, Own> own_;                                 // by first byte
-  std::map<std::pair<int, uint64_t>, transports::shm::Segment> peers_;  // by rank and id
+  std::map<const std::byte*, Own> own_;  // by first byte
+  std::map<std::pair<int, uint64_t>, std::shared_ptr<transports::shm::Segment>>
+      peers_;  // by rank and id
 };
 
 }  // namespace tutti::communicator

@@ -147,7 +147,7 @@ bool HostOperation::enter() {
 
 void HostOperation::startMapped() {
   start(*launch_.mapped);
-  const auto resolve = [&](int peer, WindowPlace place) -> std::byte* {
+  const auto resolve = [&](int peer, WindowPlace place) -> std::shared_ptr<std::byte> {
     if (place.window == WindowPlace::kUnused || peer == launch_.rank) return nullptr;
     return launch_.windows->resolve(peer, place);
   };
@@ -172,6 +172,8 @@ Poll HostOperation::poll() {
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
   if (lanesLeft_ == 0) {
     tuner_.report(storeNs_);
+    peerIn_.clear();
+    peerOut_.clear();
     return Poll::Done;
   }
   return moved ? Poll::Moved : Poll::Idle;
@@ -229,7 +231,7 @@ void HostOperation::checkHeader(int peer, const SlotHeader& header, uint64_t exp
 
 std::byte* HostOperation::base(const Port& port) const {
   if (port.kind == Port::Kind::Mapped && port.rank != launch_.rank)
-    return port.buffer == Buffer::In ? peerIn_[port.rank] : peerOut_[port.rank];
+    return port.buffer == Buffer::In ? peerIn_[port.rank].get() : peerOut_[port.rank].get();
   switch (port.buffer) {
     case Buffer::In: return const_cast<std::byte*>(launch_.in);
     case Buffer::Out: return launch_.out;

@@ -46,8 +46,9 @@ class WindowResolver {
   virtual ~WindowResolver() = default;
   /// A published window of this rank holding all of [data, data + bytes), or kNone.
   virtual WindowPlace locate(const void* data, uint64_t bytes) const = 0;
-  /// Where `peer`'s place lies in this process. Throws Internal when it is not mapped.
-  virtual std::byte* resolve(int peer, WindowPlace place) const = 0;
+  /// Where `peer`'s place lies in this process. It stays mapped for as long as the pointer is held,
+  /// also when the peer dies or gives it back. Throws Internal when it is not mapped.
+  virtual std::shared_ptr<std::byte> resolve(int peer, WindowPlace place) const = 0;
 };
 
 /// Everything one operation needs. Spans and pointers outlive it.
@@ -151,7 +152,7 @@ class HostOperation {
   std::vector<bool> entrySent_, entryReceived_;
   int entriesLeft_ = 0;
   std::vector<EntryRecord> entries_;
-  std::vector<std::byte*> peerIn_, peerOut_;
+  std::vector<std::shared_ptr<std::byte>> peerIn_, peerOut_;  // held until the operation is done
 
   // Scratch vectors of execute(), kept to avoid allocation.
   std::vector<const void*> sources_;

@@ -48,8 +48,8 @@ long: build
 	ctest --test-dir build -L long --output-on-failure --no-tests=error
 
 bench: build
-	@set -e; for program in build/bench/*; do \
-	  if [ -f $$program ] && [ -x $$program ]; then echo "== $$program"; $$program; fi; done
+	@set -e; for program in build/bin/*_bench build/bin/host_collectives; do \
+	  echo "== $$program"; $$program; done
 
 format: packages
 	find include src transports collectives parallel tests bench -name '*.h' -o -name '*.cc' \

@@ -153,7 +153,7 @@ class Communicator {
   /// The failure that made this communicator unusable, if one did.
   std::optional<Error> asyncError() const;
 
-  /// Several lines: members, transports, choices made so far, and the recent operations.
+  /// Several lines: members, transports, and the recent operations with their algorithms.
   std::string describe() const;
 
   struct Impl;

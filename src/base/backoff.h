@@ -40,9 +40,6 @@ class Backoff {
     }
   }
 
-  /// Polls that found nothing since the last reset.
-  uint32_t idleCount() const { return idle_; }
-
  private:
   static constexpr uint32_t kSpins = 100;  // a few microseconds
 

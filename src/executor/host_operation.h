@@ -94,7 +94,6 @@ class HostOperation {
   int waitingFor() const { return waitingFor_; }
   /// Payload received through slots so far.
   uint64_t bytesReceived() const { return bytesReceived_; }
-  bool ranMapped() const { return active_ && active_ == launch_.mapped; }
 
  private:
   struct LaneState {

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "src/base/check.h"
+#include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/communicator/collective_work.h"
 #include "src/communicator/state.h"
@@ -96,7 +97,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
         executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, who.rank)});
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
   }
-  ready->reason = std::move(choice.reason);
+  base::log(LogLevel::Debug, self(), ": ", choice.reason);
   slot = std::move(ready);
   return *slot;
 }

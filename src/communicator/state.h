@@ -51,7 +51,6 @@ inline constexpr int kChannels = 2;
 struct ReadyChoice {
   executor::ReadyPlan plan;
   std::unique_ptr<executor::ReadyPlan> mapped;
-  std::string reason;
   uint64_t hash = 0;
 };
 

@@ -51,9 +51,9 @@ template <class Condition>
 void await(const Condition& holds) {
   base::Backoff backoff(true);
   const auto deadline = base::Deadline::after(std::chrono::seconds(60));
-  while (!holds()) {
+  for (uint64_t polls = 1; !holds(); ++polls) {
     backoff.idle();
-    if (backoff.idleCount() % 4096 == 0 && deadline.passed())
+    if (polls % 4096 == 0 && deadline.passed())
       base::fail(ErrorCode::Timeout, "the other process did not answer within 60 s");
   }
 }

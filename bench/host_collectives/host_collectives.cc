@@ -3,12 +3,15 @@
 // neighbours in time. A block is the median of its calls' times, each the slower rank's. Buffers
 // are rewritten and read by their owner between calls. Printed: medians in microseconds, and for
 // each opponent the median of the paired ratios with its 95% interval. The opponents' temporaries
-// are kept resident (GLIBC_TUNABLES), which makes them faster.
+// are kept resident (GLIBC_TUNABLES), which makes them faster. Each row begins with the one-way
+// latency of a flag between two threads at that moment: virtual machines move their cores near and
+// far, and results in the caches move with them.
 //
 //   host_collectives [--min 64K] [--max 64M] [--blocks 15] [--calls 20] [--bin DIRECTORY]
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -17,11 +20,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/tools/perf_options.h"
@@ -121,6 +127,36 @@ class Job {
   int commands_[kRanks] = {}, answers_[kRanks] = {};
 };
 
+// Nanoseconds that a flag takes from one thread to another: the best of a few thousand round trips
+// a turn, so that a turn in which the two shared a core does not count.
+double flagLatencyNs() {
+  constexpr int kTurns = 8, kRounds = 2000;
+  alignas(128) std::atomic<int> there = 0;
+  alignas(128) std::atomic<int> back = 0;
+  const auto await = [](const std::atomic<int>& flag, int value) {
+    for (int spins = 0; flag.load(std::memory_order_acquire) != value; ++spins)
+      if (spins > 1000) ::sched_yield();
+  };
+  std::thread other([&] {
+    for (int i = 1; i <= kTurns * kRounds; ++i) {
+      await(there, i);
+      back.store(i, std::memory_order_release);
+    }
+  });
+  double best = HUGE_VAL;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = turn * kRounds + 1; i <= (turn + 1) * kRounds; ++i) {
+      there.store(i, std::memory_order_release);
+      await(back, i);
+    }
+    const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, taken.count() / (2 * kRounds));
+  }
+  other.join();
+  return best;
+}
+
 struct Interval {
   double low, median, high;
 };
@@ -180,7 +216,8 @@ int main(int argc, char** argv) {
           "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"};
       auto plain = mpirun, ucx = mpirun;
       for (const char* word : {"--mca", "pml", "ob1"}) plain.push_back(word);
-      for (const char* word : {"--mca", "pml", "ucx", "-x", "UCX_TLS=shm,self"})
+      for (const char* word : {"--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca",
+                               "pml_ucx_devices", "any", "-x", "UCX_TLS=shm,self"})
         ucx.push_back(word);
       plain.push_back(bin + "/openmpi_worker");
       ucx.push_back(bin + "/openmpi_worker");
@@ -191,20 +228,22 @@ int main(int argc, char** argv) {
     if (jobs.size() == 1)
       std::printf("# neither Open MPI nor MPICH was found when this was built\n");
     std::printf(
-        "# AllReduce float32, 2 ranks, %d blocks of %d calls; ratios are opponent / tutti\n#%11s",
-        blocks, calls, "bytes");
+        "# AllReduce float32, 2 ranks, %d blocks of %d calls; ratios are opponent / tutti\n#%11s "
+        "%8s",
+        blocks, calls, "bytes", "flag ns");
     for (const auto& job : jobs) std::printf(" %14s", (job->name() + " us").c_str());
     for (size_t j = 1; j < jobs.size(); ++j)
       std::printf(" %28s", (jobs[j]->name() + " ratio [95%]").c_str());
     std::printf("\n");
     bool fasterEverywhere = true;
     for (uint64_t bytes = least; bytes <= most; bytes *= 2) {
+      const double flagNs = flagLatencyNs();
       std::vector<std::vector<double>> times(jobs.size());
       for (int block = 0; block < blocks; ++block)
         for (size_t j = 0; j < jobs.size(); ++j)
           times[j].push_back(jobs[j]->run(
               {bytes, static_cast<uint32_t>(calls), static_cast<uint32_t>(block == 0 ? 10 : 2)}));
-      std::printf("%12llu", static_cast<unsigned long long>(bytes));
+      std::printf("%12llu %8.0f", static_cast<unsigned long long>(bytes), flagNs);
       for (const auto& t : times) std::printf(" %14.2f", medianInterval(t).median / 1e3);
       for (size_t j = 1; j < jobs.size(); ++j) {
         std::vector<double> ratios;

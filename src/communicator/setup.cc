@@ -120,17 +120,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
   if (size == 1) return;
   for (const int member : who.members)
     topology.cores = std::min(topology.cores, who.world->control->peer(member).cores);
-  endpoint = transports::shm::makeShmEndpoint(
-      who.rank, size, transports::shm::chooseLayout(size, communicator::kChannels));
-  topology.slotBytes = endpoint->layout().slotBytes;
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer == who.rank) continue;
-    Address address = endpoint->address(peer);
-    const Hello hello{settings.deterministic, settings.algorithm, tuning.serialize(),
-                      std::move(address.blob)};
-    send(peer, Message::Hello, hello.write(), std::move(address.descriptors));
-  }
-  // Waits until `arrived(peer)` holds for all others.
+  // Waits until `arrived(peer)` holds for all others. One that left will not arrive any more.
   const auto await = [&](const char* what, const auto& arrived) {
     std::unique_lock lock(mutex);
     const auto missing = [&] {
@@ -138,14 +128,32 @@ void Communicator::Impl::connect(base::Deadline deadline) {
         if (peer != who.rank && !arrived(peers[peer])) return peer;
       return -1;
     };
+    const auto leaver = [&] {
+      for (int peer = 0; peer < size; ++peer)
+        if (peers[peer].left && !arrived(peers[peer])) return peer;
+      return -1;
+    };
     const bool done = changed.wait_for(lock, std::chrono::milliseconds(deadline.remainingMs()),
-                                       [&] { return failure || missing() < 0; });
+                                       [&] { return failure || missing() < 0 || leaver() >= 0; });
     if (failure) throw Error(*failure);
+    if (leaver() >= 0)
+      base::fail(ErrorCode::PeerLost, name(leaver()), " left during set-up, before its ", what,
+                 " came to ", self());
     if (!done)
       base::fail(ErrorCode::Timeout, self(), ": set-up timed out while waiting for the ", what,
                  " of ", name(missing()));
   };
   try {
+    endpoint = transports::shm::makeShmEndpoint(
+        who.rank, size, transports::shm::chooseLayout(size, communicator::kChannels));
+    topology.slotBytes = endpoint->layout().slotBytes;
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == who.rank) continue;
+      Address address = endpoint->address(peer);
+      const Hello hello{settings.deterministic, settings.algorithm, tuning.serialize(),
+                        std::move(address.blob)};
+      send(peer, Message::Hello, hello.write(), std::move(address.descriptors));
+    }
     await("address", [](const Peer& p) { return p.hello.has_value(); });
     for (int peer = 0; peer < size; ++peer) {
       if (peer == who.rank) continue;

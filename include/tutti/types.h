@@ -35,7 +35,7 @@ enum class ReduceOp : uint8_t {
   Min,
   Max,
   Avg,        ///< Sum, then one division by the number of ranks (integers truncate toward zero)
-  PreMulSum,  ///< Sum of each rank's input times that rank's own scalar
+  PreMulSum,  ///< Sum of each rank's input times its own scalar, rounded to the type
 };
 inline constexpr int kReduceOpCount = 6;
 

@@ -27,11 +27,14 @@ bool isReduced(DataType type) {
          type == DataType::Float8E5M2;
 }
 
-// Outside deterministic mode reduced types are accumulated in float32, rank by rank.
+// In deterministic mode every addition rounds to the type, so that the expression alone decides the
+// bits, however it is spread over steps. Otherwise reduced types are accumulated in float32, rank
+// by rank.
 numbers::FoldOrder foldOrder(const Step& step, DataType type, bool deterministic) {
-  if (step.fold != Fold::Canonical) return numbers::FoldOrder::Listed;
-  return deterministic || !isReduced(type) ? numbers::FoldOrder::Canonical
-                                           : numbers::FoldOrder::Listed;
+  const bool tree = step.fold == Fold::Canonical;
+  if (deterministic)
+    return tree ? numbers::FoldOrder::Canonical : numbers::FoldOrder::ListedRounded;
+  return tree && !isReduced(type) ? numbers::FoldOrder::Canonical : numbers::FoldOrder::Listed;
 }
 
 bool hasChannel(const std::vector<Port>& ports) {
@@ -98,6 +101,11 @@ void HostOperation::start(const ReadyPlan& plan) {
   active_ = &plan;
   streaming_ = tuner_.choose(userBytes_, launch_.mapped == &plan);
   storeNs_ = 0;
+  if (launch_.endpoint) {
+    const auto slots = static_cast<int>(launch_.endpoint->layout().slotCount);
+    TUTTI_ASSERT(plan.spec.minSlots <= slots, "a plan for channels of ", plan.spec.minSlots,
+                 " slots on channels of ", slots);
+  }
   shape_.emplace(plan.spec, launch_.count, sizeOf(launch_.type),
                  launch_.endpoint ? launch_.endpoint->layout().slotBytes : SIZE_MAX / 2);
   lanes_.assign(plan.program.lanes.size(), {});

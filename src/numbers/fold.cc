@@ -103,6 +103,7 @@ class Fold {
             .scalars = floating && scaled_ ? request_.premultiply.data() : nullptr,
             .divideBy = floating ? request_.divideBy : 1,
             .canonical = request_.order == FoldOrder::Canonical,
+            .rounded = request_.order != FoldOrder::Listed,
             .streaming = false};
   }
   void callKernel(std::span<const void* const> sources, std::span<void* const> targets,

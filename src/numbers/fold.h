@@ -19,10 +19,12 @@
 //                   elements beyond 2^53 lose their low bits in this multiplication).
 //   float32, 64     plain IEEE, round to nearest even, no contraction. The scalar is rounded to the
 //                   type first.
-//   reduced types   (float16, bfloat16, float8) elements are widened to float32, exactly. Listed:
-//                   accumulated, premultiplied and divided in float32, rounded to the type once, at
-//                   the end. Canonical: rounded to the type after each premultiplication, at every
-//                   node of the tree, and after the division of the rounded root. Overflow gives
+//   reduced types   (float16, bfloat16, float8) elements are widened to float32, exactly. Every
+//                   premultiplied element is rounded to the type, in every order: what a rank adds
+//                   of its own is what it sends to others. Listed: accumulated and divided in
+//                   float32, rounded to the type once, at the end. ListedRounded, Canonical:
+//                   rounded to the type after every addition, and after the division of the rounded
+//                   sum; so folding in one step or in several gives the same bits. Overflow gives
 //                   infinity; float8_e4m3 has none and gives NaN.
 //   min, max        -0 is less than +0; NaN wins over everything.
 //
@@ -37,9 +39,11 @@
 namespace tutti::numbers {
 
 enum class FoldOrder : uint8_t {
-  Listed,     ///< ((s0 + s1) + s2) + ...
-  Canonical,  ///< the aligned binary tree over the list, ((s0 + s1) + (s2 + s3)) + ...; an odd tail
-              ///< joins at the level where it is alone: left part = largest power of two < n
+  Listed,         ///< ((s0 + s1) + s2) + ..., rounded once
+  ListedRounded,  ///< the same, rounded after every addition
+  Canonical,      ///< the aligned binary tree over the list, ((s0 + s1) + (s2 + s3)) + ..., rounded
+                  ///< at every node; an odd tail joins at the level where it is alone: left part =
+                  ///< largest power of two < n
 };
 
 struct FoldRequest {

@@ -27,6 +27,7 @@ struct KernelCall {
   const double* scalars;  ///< one per source, or null; floating-point types only
   int divideBy;           ///< 1: none; floating-point types only
   bool canonical;         ///< the aligned tree; floating-point types only
+  bool rounded;           ///< to the type after every addition; true where canonical
   /// Store past the caches. All targets are then aligned to their elements and lie at the same
   /// distance from a line's begin. The caller fences.
   bool streaming;

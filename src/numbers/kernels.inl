@@ -91,7 +91,8 @@ class Folder {
 
   template <class Access>
   TUTTI_INLINE size_t units(size_t at, size_t bytes) const {
-    const bool plain = !call_.canonical && call_.scalars == nullptr && call_.divideBy == 1;
+    // One addition, rounded once, whatever the order.
+    const bool plain = call_.scalars == nullptr && call_.divideBy == 1;
     if (plain && call_.sourceCount == 2 && call_.targetCount == 1)
       return pairs<Access, 1>(at, bytes);
     if (plain && call_.sourceCount == 2 && call_.targetCount == 2)
@@ -130,8 +131,10 @@ class Folder {
     Lanes value[U]{};
     if (kHasOrder && call_.canonical)
       tree(value, at, access);
+    else if (kRounds && call_.rounded)
+      listed<true>(value, at, access);
     else
-      listed(value, at, access);
+      listed<false>(value, at, access);
     if (call_.divideBy != 1) divide(value);
     Stored stored[U];
     TUTTI_UNROLL
@@ -154,14 +157,17 @@ class Folder {
     }
   }
 
-  template <size_t U, class Access>
+  template <bool Rounded, size_t U, class Access>
   TUTTI_INLINE void listed(Lanes (&value)[U], size_t at, Access access) const {
     read(value, 0, at, access);
     for (size_t s = 1; s < call_.sourceCount; ++s) {
       Lanes next[U];
       read(next, s, at, access);
       TUTTI_UNROLL
-      for (size_t u = 0; u < U; ++u) value[u] = Op::apply(value[u], next[u]);
+      for (size_t u = 0; u < U; ++u) {
+        value[u] = Op::apply(value[u], next[u]);
+        if constexpr (Rounded) value[u] = Codec::round(value[u]);
+      }
     }
   }
 
@@ -205,10 +211,7 @@ class Folder {
       if (call_.scalars == nullptr) return;
       const Lane scalar = static_cast<Lane>(call_.scalars[s]);
       TUTTI_UNROLL
-      for (size_t u = 0; u < U; ++u) value[u] *= scalar;
-      if (!call_.canonical) return;
-      TUTTI_UNROLL
-      for (size_t u = 0; u < U; ++u) value[u] = Codec::round(value[u]);
+      for (size_t u = 0; u < U; ++u) value[u] = Codec::round(value[u] * scalar);
     }
   }
 
@@ -219,6 +222,8 @@ class Folder {
 
   /// Integers, and min and max, give the same bits in every order.
   static constexpr bool kHasOrder = kIsFloat<Lane>;
+  /// Lanes are wider than the elements.
+  static constexpr bool kRounds = kIsFloat<Lane> && sizeof(Lane) > Codec::kElementBytes;
 
   const KernelCall& call_;
 };

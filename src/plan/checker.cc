@@ -36,8 +36,10 @@ CheckError wrongSpec(const PlanSpec& spec, const std::string& what) {
   return {.message = spec.describe() + ": " + what};
 }
 
+/// Builders may rely on a sound spec; of another one nothing is built, and check() refuses it.
 std::vector<Program> buildAll(const PlanSpec& spec, const BuildFunction& build) {
   std::vector<Program> programs;
+  if (!faultOfSpec(spec).empty()) return programs;
   for (int rank = 0; rank < spec.ranks; ++rank) programs.push_back(build(spec, rank));
   return programs;
 }

@@ -7,7 +7,11 @@
 //     every rank's input exactly once, marked complete once, and never marked before;
 //   - all ranks hold the same expression, so replicas are equal to the bit. Steps with two operands
 //     count as commutative (a + b == b + a in IEEE arithmetic, payloads of NaNs excepted), steps
-//     with more keep their order, because they may round otherwise than steps in a row;
+//     with more keep their order, because they may round otherwise than steps in a row; and the
+//     step that completes a sum either folds it or copies it, rounded already, on every rank. What
+//     executors owe in turn: a step's result depends on its operands, its fold, and whether it
+//     completes; an input has one value wherever it is read (premultiplied, it is rounded); two
+//     operands give the same by either fold;
 //   - nothing is read before it is written, and no step writes what another may at that time read
 //     or write: conflicting accesses are ordered by lanes, by `after`, or by a message. Free slots
 //     order nothing. A peer's buffer is touched only before the peer's program ends;

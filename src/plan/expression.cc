@@ -38,8 +38,8 @@ ExpressionId Expressions::fold(Fold fold, std::span<const ExpressionId> operands
   return intern({.kind = fold == Fold::Canonical ? Kind::Canonical : Kind::Listed}, operands);
 }
 
-ExpressionId Expressions::complete(ExpressionId sum) {
-  return intern({.kind = Kind::Complete}, std::span(&sum, 1));
+ExpressionId Expressions::complete(ExpressionId sum, bool stored) {
+  return intern({.kind = stored ? Kind::CompleteStored : Kind::Complete}, std::span(&sum, 1));
 }
 
 /// Two neighbouring aligned subtrees make a larger one when they are its two halves.
@@ -146,6 +146,9 @@ void Expressions::print(ExpressionId id, std::string& text) const {
   if (node.kind == Kind::Leaf) {
     text += std::to_string(node.operands);
   } else if (node.kind == Kind::Complete) {
+    print(operands_[node.operands], text);
+  } else if (node.kind == Kind::CompleteStored) {
+    text += "stored ";
     print(operands_[node.operands], text);
   } else {
     text += node.kind == Kind::Canonical ? "tree(" : "(";

@@ -23,11 +23,14 @@ class Expressions {
   ExpressionId leaf(int rank, uint32_t chunk, int round) const;
   /// The sum that one step makes of at least two operands.
   ExpressionId fold(Fold fold, std::span<const ExpressionId> operands);
-  /// `sum` marked as the whole reduction.
-  ExpressionId complete(ExpressionId sum);
+  /// `sum` marked as the whole reduction, where it is divided. `stored`: by a step that copies it
+  /// and not by the one that folds it, so it has been rounded before.
+  ExpressionId complete(ExpressionId sum, bool stored);
 
   bool isLeaf(ExpressionId id) const { return nodes_[id].kind == Kind::Leaf; }
-  bool isComplete(ExpressionId id) const { return nodes_[id].kind == Kind::Complete; }
+  bool isComplete(ExpressionId id) const {
+    return nodes_[id].kind == Kind::Complete || nodes_[id].kind == Kind::CompleteStored;
+  }
   /// Both stand for the same elements of a block.
   bool sameElements(ExpressionId a, ExpressionId b) const {
     return nodes_[a].chunk == nodes_[b].chunk && nodes_[a].round == nodes_[b].round;
@@ -42,7 +45,7 @@ class Expressions {
   std::string print(ExpressionId id) const;
 
  private:
-  enum class Kind : uint8_t { None, Leaf, Listed, Canonical, Complete };
+  enum class Kind : uint8_t { None, Leaf, Listed, Canonical, Complete, CompleteStored };
   struct Node {
     Kind kind = Kind::None;
     uint8_t round = 0;

@@ -98,7 +98,7 @@ void Machine::compute(uint32_t step) {
     } else if (const std::string fault = expressions_.faultOfSum(results_.back()); !fault.empty()) {
       refuse(step, "completes " + expressions_.print(results_.back()) + ": " + fault);
     }
-    results_.back() = expressions_.complete(results_.back());
+    results_.back() = expressions_.complete(results_.back(), column_.size() == 1);
   }
 }
 

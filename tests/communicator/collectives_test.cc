@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 5, 8));
 
 class Algorithms : public testing::TestWithParam<std::tuple<const char*, int>> {};
 
-TEST_P(Algorithms, ForcedAndDeterministic) {
+TEST_P(Algorithms, Forced) {
   const auto [algorithm, size] = GetParam();
   auto ranks = Communicator::createLocal(size, {.algorithm = algorithm});
   runRanks(ranks, [algorithm = algorithm](Communicator& c) {
@@ -226,39 +226,6 @@ INSTANTIATE_TEST_SUITE_P(Forced, Algorithms,
                          testing::Combine(testing::Values("ring", "double_tree", "recursive",
                                                           "one_shot", "two_shot", "mapped"),
                                           testing::Values(2, 3, 4, 5, 8)));
-
-// Random float32 values: the aligned binary tree over ranks, whatever the size, algorithm and
-// memory.
-TEST(Deterministic, SameBitsForEverySizeAndAlgorithm) {
-  for (const int size : {2, 3, 4, 5, 8}) {
-    constexpr size_t kCount = 50000;
-    const auto value = [](int rank, size_t i) {
-      uint32_t x = static_cast<uint32_t>(rank * 7919 + i) * 2654435761u;
-      x ^= x >> 15;
-      return static_cast<float>(static_cast<int32_t>(x * 2246822519u)) * 1.7e-7f;
-    };
-    std::vector<float> expected(kCount);
-    const std::function<float(int, int, size_t)> tree = [&](int from, int to, size_t i) -> float {
-      if (to - from == 1) return value(from, i);
-      int half = 1;
-      while (2 * half < to - from) half *= 2;
-      return tree(from, from + half, i) + tree(from + half, to, i);
-    };
-    for (size_t i = 0; i < kCount; ++i) expected[i] = tree(0, size, i);
-    for (const char* algorithm : {"", "one_shot", "two_shot", "mapped"}) {
-      auto ranks = Communicator::createLocal(size, {.deterministic = true, .algorithm = algorithm});
-      runRanks(ranks, [&](Communicator& c) {
-        for (const size_t count : {size_t{3}, size_t{1000}, kCount}) {
-          std::vector<float> x(count), y(count);
-          for (size_t i = 0; i < count; ++i) x[i] = value(c.rank(), i);
-          c.allReduce({.send = x.data(), .recv = y.data(), .count = count});
-          EXPECT_EQ(0, std::memcmp(y.data(), expected.data(), count * sizeof(float)))
-              << algorithm << " size " << size << " count " << count;
-        }
-      });
-    }
-  }
-}
 
 TEST(Arguments, AreRefusedByName) {
   auto ranks = Communicator::createLocal(1);

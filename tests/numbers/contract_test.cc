@@ -21,7 +21,7 @@
 namespace tutti::numbers {
 namespace {
 
-constexpr FoldOrder kOrders[] = {FoldOrder::Listed, FoldOrder::Canonical};
+constexpr FoldOrder kOrders[] = {FoldOrder::Listed, FoldOrder::ListedRounded, FoldOrder::Canonical};
 constexpr ReduceOp kFolds[] = {ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max};
 
 /// Every pair of `patterns`, as two arrays.
@@ -123,7 +123,7 @@ TEST(FoldLandmarks, NanZeroAndInfinity) {
   EXPECT_EQ(std::bit_cast<uint32_t>(of(ReduceOp::Sum, -nan, 1)), 0x7fc00000u);
 }
 
-TEST(FoldLandmarks, ReducedTypesRoundOnceListedAndAtEveryNodeCanonical) {
+TEST(FoldLandmarks, ReducedTypesRoundOnceListedOtherwiseAtEveryNode) {
   // 256 + 1 + 1 in bfloat16: rounding at every node loses both ones, rounding once does not.
   const std::vector<uint16_t> values{toBFloat16(256), toBFloat16(1), toBFloat16(1)};
   const std::vector<const void*> sources{&values[0], &values[1], &values[2]};
@@ -136,6 +136,54 @@ TEST(FoldLandmarks, ReducedTypesRoundOnceListedAndAtEveryNodeCanonical) {
           .targets = {&target, 1},
           .count = 1});
     EXPECT_EQ(fromBFloat16(result), order == FoldOrder::Listed ? 258.0f : 256.0f);
+  }
+}
+
+TEST(FoldLandmarks, ADivisorMeetsTheRoundedSumUnlessListed) {
+  // 40000 + 40000 is no float16; halved in float32 it is one again.
+  const uint16_t value = toFloat16(40000);
+  const void* sources[] = {&value, &value};
+  for (const FoldOrder order : kOrders) {
+    uint16_t result = 0;
+    void* target = &result;
+    fold({.type = DataType::Float16,
+          .op = ReduceOp::Avg,
+          .order = order,
+          .sources = sources,
+          .targets = {&target, 1},
+          .count = 1,
+          .divideBy = 2});
+    EXPECT_EQ(result, order == FoldOrder::Listed ? value : toFloat16(1e30f));
+  }
+}
+
+/// What a rank adds of its own equals what it sends: in every order a premultiplied element is
+/// rounded, so premultiplying inside the fold or before it gives the same bits.
+TEST(FoldLandmarks, APremultipliedElementIsRoundedWhereverItIsAdded) {
+  const uint16_t one = toBFloat16(1);
+  const double third[] = {1.0 / 3}, both[] = {1.0 / 3, 0.5}, half[] = {1.0, 0.5};
+  uint16_t sent = 0;
+  const void* source = &one;
+  void* target = &sent;
+  const auto run = [&](FoldOrder order, std::span<const void* const> from,
+                       std::span<const double> scalars, void* const& to) {
+    fold({.type = DataType::BFloat16,
+          .op = ReduceOp::PreMulSum,
+          .order = order,
+          .sources = from,
+          .targets = {&to, 1},
+          .count = 1,
+          .premultiply = scalars});
+  };
+  run(FoldOrder::Listed, {&source, 1}, third, target);
+  for (const FoldOrder order : kOrders) {
+    uint16_t inside = 0, before = 0;
+    const void* own[] = {&one, &one};
+    const void* received[] = {&sent, &one};
+    run(order, own, both, &inside);
+    run(order, received, half, &before);
+    EXPECT_EQ(inside, before);
+    EXPECT_EQ(fromBFloat16(inside), 0.8359375f);
   }
 }
 

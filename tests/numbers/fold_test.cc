@@ -25,6 +25,7 @@ constexpr uint64_t kSeed = 20240607;
 constexpr size_t kMaxCount = 4097;
 constexpr size_t kCounts[] = {0,  1,  2,  3,  5,   7,   8,   9,   15,  16,   17,       31,
                               32, 33, 63, 65, 127, 129, 255, 257, 511, 1027, kMaxCount};
+constexpr FoldOrder kOrders[] = {FoldOrder::Listed, FoldOrder::ListedRounded, FoldOrder::Canonical};
 constexpr int kSourceCounts[] = {1, 2, 3, 4, 5, 8, 9};
 constexpr char kGuard = 0x5a;
 
@@ -173,7 +174,7 @@ class FoldGrid : public testing::TestWithParam<DataType> {
 TEST_P(FoldGrid, EqualsTheReferenceToTheBit) {
   const DataType type = GetParam();
   for (int o = 0; o < kReduceOpCount; ++o)
-    for (const FoldOrder order : {FoldOrder::Listed, FoldOrder::Canonical})
+    for (const FoldOrder order : kOrders)
       for (const int sources : kSourceCounts) {
         const auto op = static_cast<ReduceOp>(o);
         const Problem problem = makeProblem(type, op, order, static_cast<size_t>(sources));
@@ -182,10 +183,9 @@ TEST_P(FoldGrid, EqualsTheReferenceToTheBit) {
             for (const Variant& variant : variants()) {
               verify(problem, layout, count, variant);
               if (HasFatalFailure())
-                FAIL() << toString(type) << " " << toString(op)
-                       << (order == FoldOrder::Listed ? " listed " : " canonical ") << sources
-                       << " sources, count " << count << ", layout " << &layout - kLayouts
-                       << ", variant " << variant.name;
+                FAIL() << toString(type) << " " << toString(op) << " order "
+                       << static_cast<int>(order) << ", " << sources << " sources, count " << count
+                       << ", layout " << &layout - kLayouts << ", variant " << variant.name;
             }
       }
 }
@@ -194,7 +194,7 @@ TEST_P(FoldGrid, EqualsTheReferenceToTheBit) {
 TEST_P(FoldGrid, TakesManySources) {
   const DataType type = GetParam();
   sources_.resize(70);
-  for (const FoldOrder order : {FoldOrder::Listed, FoldOrder::Canonical})
+  for (const FoldOrder order : kOrders)
     for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::PreMulSum})
       for (const size_t sources : {16, 31, 33, 70}) {
         const Problem problem = makeProblem(type, op, order, sources);

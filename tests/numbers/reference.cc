@@ -57,12 +57,12 @@ uint64_t nanBits(DataType type) {
 class Floating {
  public:
   Floating(DataType type, ReduceOp op, FoldOrder order, const Scalars& scalars)
-      : type_(type), op_(op), canonical_(order == FoldOrder::Canonical), scalars_(scalars) {}
+      : type_(type), op_(op), order_(order), scalars_(scalars) {}
 
   uint64_t fold(const std::vector<uint64_t>& sources) const {
     std::vector<double> values;
     for (size_t s = 0; s < sources.size(); ++s) values.push_back(leaf(sources[s], s));
-    double result = canonical_ ? tree(values) : listed(values);
+    double result = order_ == FoldOrder::Canonical ? tree(values) : listed(values);
     if (scalars_.divideBy != 1)
       result = accumulated(result / accumulated(static_cast<double>(scalars_.divideBy)));
     return stored(result);
@@ -78,12 +78,13 @@ class Floating {
     if (type_ == DataType::Float32) return std::bit_cast<uint32_t>(static_cast<float>(x));
     return encodeReduced(type_, x);
   }
-  double node(double x) const { return canonical_ ? decode(type_, stored(x)) : accumulated(x); }
+  double rounded(double x) const { return decode(type_, stored(x)); }
+  double node(double x) const { return order_ == FoldOrder::Listed ? accumulated(x) : rounded(x); }
 
   double leaf(uint64_t bits, size_t s) const {
     const double x = decode(type_, bits);
     if (scalars_.premultiply.empty() || scalars_.premultiply[s] == 1.0) return x;
-    return node(accumulated(x * accumulated(scalars_.premultiply[s])));
+    return rounded(accumulated(x * accumulated(scalars_.premultiply[s])));
   }
   double combine(double a, double b) const {
     switch (op_) {
@@ -117,7 +118,7 @@ class Floating {
 
   DataType type_;
   ReduceOp op_;
-  bool canonical_;
+  FoldOrder order_;
   const Scalars& scalars_;
 };
 

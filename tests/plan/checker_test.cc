@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 namespace tutti::plan {
 namespace {
 
@@ -178,6 +180,37 @@ TEST(Checker, AllRanksAddInOneOrder) {
   std::vector<Program> programs = allToAll(Fold::Canonical);
   std::swap(programs[1].lanes[0].steps[1].sources[0], programs[1].lanes[0].steps[1].sources[2]);
   expectRefusal(refusal(spec, programs), {"rank 1", "step 1", "tree(2,1,0)"});
+}
+
+/// The exchange, but `rank` puts its sum aside and completes the copy.
+std::vector<Program> completeLater(std::vector<Program> programs, size_t rank) {
+  std::vector<Step>& steps = programs[rank].lanes[0].steps;
+  steps[1].completes = false;
+  steps[1].targets = {local(Buffer::Scratch, 0)};
+  steps.push_back({.sources = {local(Buffer::Scratch, 0)},
+                   .targets = {local(Buffer::Out, 0)},
+                   .completes = true});
+  return programs;
+}
+
+TEST(Checker, AStoredSumIsDividedOtherwiseThanOneBeingFolded) {
+  PlanSpec spec = specOf(Collective::AllReduce, 2);
+  spec.scratchBlocks = 1;
+  // Rank 0 divides while it adds, rank 1 what it has rounded: 40000 and infinity in float16.
+  expectRefusal(refusal(spec, completeLater(exchange(), 1)),
+                {"rank 1", "step 2", "stored (0+1)", "rank 0 has added"});
+  EXPECT_EQ(refusal(spec, completeLater(completeLater(exchange(), 0), 1)), "");
+}
+
+TEST(Checker, BuildsNothingFromAnUnsoundSpec) {
+  PlanSpec spec = specOf(Collective::Broadcast, 2);
+  spec.root = 2;
+  const BuildFunction build = [](const PlanSpec&, int) -> Program {
+    throw std::logic_error("built from an unsound spec");
+  };
+  const CheckResult result = PlanChecker(spec, build).check();
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error->message.find("root 2 of 2 ranks"), std::string::npos);
 }
 
 TEST(Checker, ContributionsEnterOnce) {

@@ -5,5 +5,6 @@
 #include <tutti/communicator.h>
 #include <tutti/device.h>
 #include <tutti/error.h>
+#include <tutti/launch.h>
 #include <tutti/log.h>
 #include <tutti/types.h>

@@ -1,0 +1,42 @@
+# One test of tests/install: WAY is package, pkgconfig or embedded.
+
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output
+                  ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    string(JOIN " " command ${ARGV})
+    message(FATAL_ERROR "${command}\n${output}\nended with ${result}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER})
+set(command ${BUILD}/bin/tutti)
+if(NOT WAY STREQUAL "embedded")
+  run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${FOLDER}/elsewhere)
+  file(RENAME ${FOLDER}/elsewhere ${FOLDER}/prefix)
+  set(command ${FOLDER}/prefix/bin/tutti)
+endif()
+
+if(WAY STREQUAL "pkgconfig")
+  set(ENV{PKG_CONFIG_PATH} ${FOLDER}/prefix/${LIBDIR}/pkgconfig)
+  run(pkg-config --cflags --libs tutti)
+  separate_arguments(output UNIX_COMMAND "${output}")
+  run(${CXX} -std=c++20 -Wall -Werror ${OUTSIDE}/main.cc -o ${FOLDER}/outside ${output}
+      -Wl,-rpath,${FOLDER}/prefix/${LIBDIR})
+  set(program ${FOLDER}/outside)
+else()
+  run(${CMAKE_COMMAND} -S ${OUTSIDE} -B ${FOLDER}/build -G Ninja -D CMAKE_CXX_COMPILER=${CXX}
+      -D WAY=${WAY} -D TUTTI_SOURCE=${SOURCE} -D TUTTI_CUDA=OFF
+      -D CMAKE_PREFIX_PATH=${FOLDER}/prefix)
+  run(${CMAKE_COMMAND} --build ${FOLDER}/build --target outside)
+  set(program ${FOLDER}/build/outside)
+endif()
+
+run(${command} run -n 3 -- ${program})
+string(REGEX MATCHALL "sum 6 of 3 ranks, float32" sums "${output}")
+list(LENGTH sums count)
+if(NOT count EQUAL 3)
+  message(FATAL_ERROR "three ranks should say that the sum is 6:\n${output}")
+endif()

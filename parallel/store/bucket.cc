@@ -31,12 +31,4 @@ void fillInitial(const Parameter& parameter, uint64_t seed, const Tensor& weight
   }
 }
 
-uint64_t hashBytes(const Tensor& tensor) {
-  ensure(tensor.contiguous(), "only a contiguous tensor is hashed: ", tensor);
-  const auto* bytes = static_cast<const unsigned char*>(tensor.data);
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (size_t i = 0; i < tensor.bytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
-
 }  // namespace tutti::parallel

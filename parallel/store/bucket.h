@@ -1,6 +1,6 @@
 #pragma once
 
-// What the ParameterStore is made of inside: a bucket of gradients, first values, and a hash.
+// What the ParameterStore is made of inside: a bucket of gradients, and first values.
 
 #include <cstdint>
 #include <vector>
@@ -22,8 +22,5 @@ struct Bucket {
 
 /// Gives each element of `weight` its first value.
 void fillInitial(const Parameter& parameter, uint64_t seed, const Tensor& weight);
-
-/// A 64-bit hash of the elements' bytes; equal tensors have equal hashes on every machine.
-uint64_t hashBytes(const Tensor& tensor);
 
 }  // namespace tutti::parallel

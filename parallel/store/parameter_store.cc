@@ -5,6 +5,7 @@
 
 #include "parallel/store/bucket.h"
 #include "parallel/store/gradient_tree.h"
+#include "parallel/tensor/random.h"
 
 namespace tutti::parallel {
 
@@ -19,7 +20,8 @@ struct ParameterStore::Entry {
 struct ParameterStore::UnitRange {
   int bucket = -1;
   int64_t begin = 0, end = 0;  // elements of the bucket
-  int done = 0;                // micro-batches
+  int done = 0;                // micro-batches whose gradients are written
+  int released = 0;            // micro-batches whose backward has ended
 };
 
 ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
@@ -33,6 +35,9 @@ ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPo
     fail(ErrorCode::Unsupported,
          "the parameter store replicates everything so far: optimizer, "
          "gradients and parameters cannot be sharded");
+  const Communicator* group = mesh.communicator(policy.replicate);
+  require(!policy.deterministic || group == nullptr || group->deterministic(),
+          "a deterministic policy needs a communicator that is deterministic too");
 }
 
 ParameterStore::~ParameterStore() = default;
@@ -106,7 +111,10 @@ ParameterStore::UnitRange& ParameterStore::unitRange(UnitId unit) {
 }
 
 void ParameterStore::acquire(UnitId unit, Phase) { unitRange(unit); }
-void ParameterStore::release(UnitId unit, Phase) { unitRange(unit); }
+void ParameterStore::release(UnitId unit, Phase phase) {
+  UnitRange& range = unitRange(unit);
+  if (phase == Phase::Backward) ++range.released;
+}
 
 Tensor ParameterStore::weight(const Parameter& parameter) { return entry(parameter).weight; }
 
@@ -129,7 +137,7 @@ void ParameterStore::beginStep(int microBatches) {
     bucket.unitsDone = 0;
   }
   for (Entry& e : entries_) e.written = -1;
-  for (UnitRange& range : units_) range.done = 0;
+  for (UnitRange& range : units_) range.done = range.released = 0;
   lossLevels_.assign(levels, 0.0);
   bucketsStarted_ = 0;
   gradientsFinished_ = false;
@@ -163,18 +171,23 @@ void ParameterStore::weightsDone(UnitId unit, int microBatch) {
           bucket.levels[static_cast<size_t>(level)].rows(range.begin, range.end - range.begin),
           bucket.levels[static_cast<size_t>(level) - 1].rows(range.begin, range.end - range.begin));
   }
-  if (range.done == microBatches_ && ++bucket.unitsDone == bucket.units) startAllReduce(bucket);
+  if (range.done == microBatches_ && ++bucket.unitsDone == bucket.units)
+    startAllReduce(bucket, unit);
 }
 
-void ParameterStore::startAllReduce(Bucket& bucket) {
+/// Backward goes from the last unit to the first: the next one after `unit` has not ended.
+bool ParameterStore::backwardContinues(UnitId unit) const {
+  return unit > 0 && units_[static_cast<size_t>(unit) - 1].released < microBatches_;
+}
+
+void ParameterStore::startAllReduce(Bucket& bucket, UnitId completedBy) {
   Communicator* group = mesh_.communicator(policy_.replicate);
   const bool last = ++bucketsStarted_ == static_cast<int>(buckets_.size());
   if (group == nullptr) return;
-  if (last) {
-    counters_.startedEarly = counters_.allReduces;
+  counters_.startedEarly += backwardContinues(completedBy);
+  if (last)
     for (const Bucket& other : buckets_)
       if (&other != &bucket && other.reduced.query()) ++counters_.finishedEarly;
-  }
   void* data = bucket.memory.data();
   group->allReduce(
       {.send = data, .recv = data, .count = static_cast<size_t>(bucket.elements), .type = type_},
@@ -254,7 +267,8 @@ void ParameterStore::checkReplicas() {
   Communicator* group = mesh_.communicator(policy_.replicate);
   if (group == nullptr) return;
   for (const Parameter* parameter : parameters_) {
-    const uint64_t mine = hashBytes(entry(*parameter).weight);
+    const Tensor weight = entry(*parameter).weight;  // contiguous: the store allocated it
+    const uint64_t mine = hashBytes(weight.data, weight.bytes());
     uint64_t least = 0, most = 0;
     group->allReduce({&mine, &least, 1, DType::UInt64, ReduceOp::Min});
     group->allReduce({&mine, &most, 1, DType::UInt64, ReduceOp::Max});

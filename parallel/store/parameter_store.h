@@ -49,8 +49,8 @@ struct ShardPolicy {
 struct StoreCounters {
   int allReduces = 0;
   size_t allReduceBytes = 0;
-  int startedEarly = 0;   ///< AllReduces that began before the last gradient was done
-  int finishedEarly = 0;  ///< of those, the ones that had ended by then
+  int startedEarly = 0;   ///< AllReduces that began before the next unit's backward had ended
+  int finishedEarly = 0;  ///< of all but the last, those that had ended when the last began
 };
 
 class ParameterStore {
@@ -70,7 +70,7 @@ class ParameterStore {
   int64_t elementCount() const;
 
   /// Makes a unit's weights usable, and says when they no longer need be. Replicated weights always
-  /// are, so under DDP these only check the order of calls.
+  /// are, so under DDP this only counts the units whose backward has ended.
   void acquire(UnitId unit, Phase phase);
   void release(UnitId unit, Phase phase);
 
@@ -110,7 +110,8 @@ class ParameterStore {
   size_t bucketBytes(const Bucket& bucket) const;
   Entry& entry(const Parameter& parameter);
   UnitRange& unitRange(UnitId unit);
-  void startAllReduce(Bucket& bucket);
+  void startAllReduce(Bucket& bucket, UnitId completedBy);
+  bool backwardContinues(UnitId unit) const;
   void finishGradients();
 
   DeviceMesh& mesh_;

@@ -9,13 +9,6 @@ namespace tutti::parallel {
 
 namespace {
 
-/// FNV-1a: short, and the same on every machine, which std::hash is not.
-uint64_t hashName(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
 struct Product {
   uint32_t high, low;
 };
@@ -24,28 +17,36 @@ Product multiply(uint32_t a, uint32_t b) {
   return {static_cast<uint32_t>(product >> 32), static_cast<uint32_t>(product)};
 }
 
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, uint32_t key0, uint32_t key1) {
-  for (int round = 0; round < 10; ++round) {
-    const Product p0 = multiply(0xD2511F53u, counter[0]);
-    const Product p1 = multiply(0xCD9E8D57u, counter[2]);
-    counter = {p1.high ^ counter[1] ^ key0, p1.low, p0.high ^ counter[3] ^ key1, p0.low};
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  return counter;
-}
-
 uint64_t join(uint32_t high, uint32_t low) { return uint64_t{high} << 32 | low; }
 double toUnit(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 }  // namespace
 
-Random::Random(uint64_t seed, std::string_view name) : key_(seed), stream_(hashName(name)) {}
+uint64_t hashBytes(const void* data, size_t count) {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < count; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  return hash;
+}
 
-std::array<uint32_t, 4> Random::block(uint64_t index) const {
+PhiloxWords philox(PhiloxWords counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const Product p0 = multiply(0xD2511F53u, counter[0]);
+    const Product p1 = multiply(0xCD9E8D57u, counter[2]);
+    counter = {p1.high ^ counter[1] ^ key[0], p1.low, p0.high ^ counter[3] ^ key[1], p0.low};
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+Random::Random(uint64_t seed, std::string_view name)
+    : key_(seed), stream_(hashBytes(name.data(), name.size())) {}
+
+PhiloxWords Random::block(uint64_t index) const {
   return philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
                  static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)},
-                static_cast<uint32_t>(key_), static_cast<uint32_t>(key_ >> 32));
+                {static_cast<uint32_t>(key_), static_cast<uint32_t>(key_ >> 32)});
 }
 
 uint64_t Random::bits(uint64_t index) const {

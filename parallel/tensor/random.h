@@ -5,10 +5,18 @@
 // generator is Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3").
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 namespace tutti::parallel {
+
+using PhiloxWords = std::array<uint32_t, 4>;
+/// One block of Philox-4x32-10.
+PhiloxWords philox(PhiloxWords counter, std::array<uint32_t, 2> key);
+
+/// FNV-1a, 64 bits: short, and the same on every machine, which std::hash is not.
+uint64_t hashBytes(const void* data, size_t count);
 
 class Random {
  public:
@@ -22,7 +30,7 @@ class Random {
   uint64_t below(uint64_t index, uint64_t bound) const;
 
  private:
-  std::array<uint32_t, 4> block(uint64_t index) const;
+  PhiloxWords block(uint64_t index) const;
   uint64_t key_;
   uint64_t stream_;
 };

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "parallel/tensor/arena.h"
 #include "parallel/tensor/random.h"
@@ -81,14 +83,42 @@ TEST(Arena, RefusesToRewindForward) {
   EXPECT_THROW(arena.rewind(later), Error);
 }
 
-TEST(Random, IsPhilox) {
-  // Counter 0 and key 0 of Philox-4x32-10, from the paper's known-answer file, is 6627e8d5 e169c58d
-  // ...; the name's hash is part of the counter here, so that only "another name, another stream"
-  // and equality on every machine can be checked from outside.
-  EXPECT_EQ(Random(1, "a").bits(5), Random(1, "a").bits(5));
+// The known answers that Random123, the generator's own library, publishes for 10 rounds.
+TEST(Random, PhiloxGivesItsKnownAnswers) {
+  const uint32_t ones = 0xffffffff;
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
+            (PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}),
+            (PhiloxWords{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (PhiloxWords{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Random, HashIsFnv1a) {
+  EXPECT_EQ(hashBytes("", 0), 0xcbf29ce484222325u);
+  EXPECT_EQ(hashBytes("a", 1), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(hashBytes("foobar", 6), 0x85944171f73967e8u);
+}
+
+TEST(Random, SeedNameAndIndexAllCount) {
   EXPECT_NE(Random(1, "a").bits(5), Random(1, "b").bits(5));
   EXPECT_NE(Random(1, "a").bits(5), Random(2, "a").bits(5));
+  EXPECT_NE(Random(1, "a").bits(5), Random(uint64_t{1} << 32 | 1, "a").bits(5));
   EXPECT_NE(Random(1, "a").bits(5), Random(1, "a").bits(5 + (uint64_t{1} << 32)));
+}
+
+// From a second implementation, in Python: how (seed, name, index) become counter and key, and
+// words a number. The logarithm and the cosine may differ in their last place between C libraries.
+TEST(Random, FirstWeightsNeverChange) {
+  const Random random(1, "blocks.0.attention.qkv.weight");
+  EXPECT_EQ(random.bits(0), 0x05cd4ff0036d2278u);
+  EXPECT_EQ(random.bits(24575), 0xc67aa25ee0377a46u);
+  const std::pair<uint64_t, double> expected[] = {{0, 0.02234834400657587},
+                                                  {1, -0.4664014187550174},
+                                                  {2, -0.1544287731720402},
+                                                  {24575, -1.4381543835141546}};
+  for (const auto& [index, value] : expected)
+    EXPECT_NEAR(random.normal(index), value, 4e-16 * std::max(1.0, std::fabs(value))) << index;
 }
 
 TEST(Random, NormalHasItsMoments) {

@@ -2,9 +2,11 @@
 
 // Starts the ranks of a job as processes of this host and looks after them until the last has
 // ended: what `tutti run` does, for programs that want to do it themselves. Across hosts the
-// cluster's own launcher (Slurm, mpirun, torchrun) takes this place.
+// cluster's own launcher (Slurm, mpirun, torchrun) takes this place; launchedRank() tells whether
+// one has.
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,5 +47,17 @@ struct LaunchOptions {
 /// start the grace period. One call at a time in a process.
 /// Throws InvalidArgument, InvalidUsage, OutOfMemory or System, when nothing is left running.
 int launch(const LaunchOptions& options);
+
+/// Who a launcher says that this process is.
+struct LaunchedRank {
+  std::string launcher;  ///< "tutti run", "torchrun", "Slurm", ...
+  int rank = 0, size = 1;
+};
+
+/// What Communicator::create() would go by: nothing when no launcher (tutti run, torchrun, srun,
+/// mpirun, ...) has started this process, so that it may call launch() itself. Variables of an
+/// allocation alone (salloc, a batch script) are no launcher. Throws InvalidArgument naming the
+/// variable that is malformed or missing.
+std::optional<LaunchedRank> launchedRank();
 
 }  // namespace tutti

@@ -8,8 +8,6 @@
 
 #include "src/bootstrap/discover.h"
 
-#include <cstdlib>
-
 #include "src/base/log.h"
 #include "src/bootstrap/host_facts.h"
 #include "src/bootstrap/meeting_point.h"
@@ -110,10 +108,7 @@ Identity discover(const CommunicatorOptions& options, const Lookup& lookup) {
 }
 
 Identity discover(const CommunicatorOptions& options) {
-  Identity identity = discover(options, [](const std::string& name) -> std::optional<std::string> {
-    const char* text = std::getenv(name.c_str());
-    return text ? std::optional<std::string>(text) : std::nullopt;
-  });
+  Identity identity = discover(options, processVariable);
   base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, ", says ",
             identity.source);
   return identity;

@@ -1,7 +1,10 @@
 #include "src/bootstrap/launchers.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <utility>
+
+#include <tutti/launch.h>
 
 #include "src/base/check.h"
 #include "src/bootstrap/host_facts.h"
@@ -69,6 +72,11 @@ LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& look
 
 }  // namespace
 
+std::optional<std::string> processVariable(const std::string& name) {
+  const char* text = std::getenv(name.c_str());
+  return text ? std::optional<std::string>(text) : std::nullopt;
+}
+
 int parseVariable(const std::string& name, const std::string& value, int low, int high) {
   int number = 0;
   const char* end = value.data() + value.size();
@@ -93,7 +101,8 @@ const std::vector<Launcher>& launchers() {
        .size = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
-       .run = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+       .run = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
+       .step = {"SLURM_STEP_ID"}},
       {.name = "Open MPI",
        .rank = {"OMPI_COMM_WORLD_RANK"},
        .size = {"OMPI_COMM_WORLD_SIZE"},
@@ -118,9 +127,22 @@ const std::vector<Launcher>& launchers() {
 }
 
 std::optional<LaunchFacts> readLaunchFacts(const Lookup& lookup) {
-  for (const Launcher& launcher : launchers())
-    if (const auto rank = first(launcher.rank, lookup)) return read(launcher, *rank, lookup);
+  for (const Launcher& launcher : launchers()) {
+    const auto rank = first(launcher.rank, lookup);
+    if (rank && (launcher.step.empty() || first(launcher.step, lookup)))
+      return read(launcher, *rank, lookup);
+  }
   return std::nullopt;
 }
 
 }  // namespace tutti::bootstrap
+
+namespace tutti {
+
+std::optional<LaunchedRank> launchedRank() {
+  const auto facts = bootstrap::readLaunchFacts(bootstrap::processVariable);
+  if (!facts) return std::nullopt;
+  return LaunchedRank{facts->launcher, facts->rank, facts->size};
+}
+
+}  // namespace tutti

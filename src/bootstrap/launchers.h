@@ -11,6 +11,8 @@ namespace tutti::bootstrap {
 
 /// Looks up one environment variable; tests give their own.
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
+/// The lookup in this process's own environment.
+std::optional<std::string> processVariable(const std::string& name);
 
 /// The variables that hold each fact, the first that is set counting.
 struct Launcher {
@@ -21,6 +23,9 @@ struct Launcher {
   std::vector<const char*> port;
   std::vector<const char*> run;        ///< tell two jobs apart; all of them count
   std::vector<const char*> localSize;  ///< ranks on this host
+  /// When not empty: without one of these the row does not count. A Slurm batch script has a rank
+  /// and a size of its own, but no step: its ranks are started by srun, or by nobody.
+  std::vector<const char*> step;
 };
 
 /// In the order in which they are asked.

@@ -151,7 +151,7 @@ TEST_P(DiscoverLaunchers, WithAKeyAndAnAddress) {
 INSTANTIATE_TEST_SUITE_P(
     All, DiscoverLaunchers,
     testing::Values(Row{"Slurm",
-                        {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "6"}, {"SLURM_JOB_ID", "8"}}},
+                        {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "0"}}},
                     Row{"Open MPI", {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "6"}}},
                     Row{"MPICH", {{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}}},
                     Row{"Kubernetes", {{"JOB_COMPLETION_INDEX", "2"}, {"TUTTI_WORLD_SIZE", "6"}}}));
@@ -170,7 +170,15 @@ TEST(Discover, MalformedAndContradictoryVariablesAreNamed) {
 }
 
 TEST(Discover, AWorldOfOneNeedsNoMeetingPoint) {
-  EXPECT_EQ(find({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}).id, UniqueId{});
+  EXPECT_EQ(find({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).id, UniqueId{});
+}
+
+// A batch script has SLURM_PROCID=0 and SLURM_NTASKS, and nobody has started the other ranks.
+TEST(Discover, ASlurmAllocationIsNoLauncherWithoutAStep) {
+  const Variables script{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "8"}};
+  EXPECT_EQ(find(script).source, "no launcher");
+  EXPECT_EQ(find({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "8"}}).source, "no launcher");
+  expectInvalid(with(script, {{"SLURM_STEP_ID", "0"}}), "TUTTI_UNIQUE_ID");
 }
 
 }  // namespace

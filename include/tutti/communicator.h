@@ -125,6 +125,9 @@ class Communicator {
 
   int rank() const;
   int size() const;
+  /// Reductions evaluate the binary tree over ranks: the option or TUTTI_DETERMINISTIC asked for
+  /// it.
+  bool deterministic() const;
 
   void allReduce(const AllReduceArgs& args, StreamRef stream = {});
   void reduce(const ReduceArgs& args, StreamRef stream = {});

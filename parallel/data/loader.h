@@ -44,6 +44,9 @@ class Loader {
   Batch next(int64_t step, MicroBatch part);
   /// All labels count.
   int64_t countedTokens() const { return globalBatch_ * context_; }
+  int64_t globalBatch() const { return globalBatch_; }
+  /// Windows of one epoch. A text with fewer than a batch repeats some within one step.
+  int64_t windows() const { return windows_; }
   /// First token of global sample `number`.
   int64_t sampleStart(int64_t number) const;
 

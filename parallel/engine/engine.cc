@@ -10,7 +10,18 @@ int reductionGroupsFor(int ranks, bool deterministic) {
           "deterministic mode adds gradients in a balanced tree, which needs 1, 2, 4, 8, ... "
           "data-parallel ranks, not ",
           ranks);
-  return (4 + ranks - 1) / ranks * ranks;
+  const int least = deterministic ? kDeterministicGroups : 4;
+  return (least + ranks - 1) / ranks * ranks;
+}
+
+int checkReductionGroups(int groups, int ranks, bool deterministic) {
+  const int chosen = reductionGroupsFor(ranks, deterministic);
+  if (groups == 0) return chosen;
+  require(groups > 0 && groups % ranks == 0, groups, " micro-batches do not divide evenly over ",
+          ranks, " ranks");
+  require(!deterministic || std::has_single_bit(static_cast<unsigned>(groups)),
+          "deterministic mode needs a power of two of micro-batches, not ", groups);
+  return groups;
 }
 
 Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOptions& options)
@@ -18,21 +29,17 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOp
       kernels_(kernels),
       model_(model),
       options_(options),
-      groups_(options.reductionGroups),
+      groups_(checkReductionGroups(options.reductionGroups, mesh.extent(Axis::Data),
+                                   options.policy.deterministic)),
       store_(mesh, kernels, options.policy, options.type),
       context_{mesh_, kernels_, store_, scratch_} {
-  const int ranks = mesh.extent(Axis::Data);
-  const int chosen = reductionGroupsFor(ranks, options.policy.deterministic);
-  if (groups_ == 0) groups_ = chosen;
-  require(groups_ > 0 && groups_ % ranks == 0, groups_, " micro-batches do not divide evenly over ",
-          ranks, " ranks");
-  require(!options.policy.deterministic || std::has_single_bit(static_cast<unsigned>(groups_)),
-          "deterministic mode needs a power of two of micro-batches, not ", groups_);
   model.declare(store_);
   store_.initialize(options.seed);
 }
 
 double Engine::gradients(Loader& loader, int64_t step) {
+  require(loader.globalBatch() >= groups_, "a batch of ", loader.globalBatch(),
+          " sequences cannot be cut into ", groups_, " micro-batches");
   const int local = groups_ / mesh_.extent(Axis::Data);
   const int first = mesh_.index(Axis::Data) * local;
   const double perToken = 1.0 / static_cast<double>(loader.countedTokens());
@@ -61,16 +68,18 @@ StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, doub
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {
   const int ranks = mesh_.extent(Axis::Data), rank = mesh_.index(Axis::Data);
-  double total = 0;
+  ExactSum sum;
   for (int64_t begin = rank * sequences; begin < windows.count(); begin += ranks * sequences) {
     const Batch batch = windows.read(begin, sequences);
-    total += kernels_.crossEntropy(
-        {.logits = logits(batch.tokenIds), .labels = batch.labels, .gradient = false});
+    sum.add(kernels_.crossEntropy(
+        {.logits = logits(batch.tokenIds), .labels = batch.labels, .gradient = false}));
   }
   saved_.reset();
+  auto limbs = sum.limbs();
   if (Communicator* group = mesh_.communicator({Axis::Data}))
-    group->allReduce({.send = &total, .recv = &total, .count = 1, .type = DType::Float64});
-  return total / static_cast<double>(windows.countedTokens());
+    group->allReduce(
+        {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
+  return ExactSum::fromLimbs(limbs).value() / static_cast<double>(windows.countedTokens());
 }
 
 Tensor Engine::logits(const Tensor& tokenIds) {

@@ -9,37 +9,70 @@ namespace tutti::parallel {
 
 namespace {
 
-/// Index i with probability proportional to exp(logits[i] / temperature).
-int64_t sample(const float* logits, int64_t count, double temperature, double uniform) {
-  const double most = *std::max_element(logits, logits + count);
-  std::vector<double> weights(static_cast<size_t>(count));
-  double total = 0;
-  for (int64_t i = 0; i < count; ++i)
-    total += weights[static_cast<size_t>(i)] = std::exp((logits[i] - most) / temperature);
-  double left = uniform * total;
-  for (int64_t i = 0; i < count; ++i)
-    if ((left -= weights[static_cast<size_t>(i)]) < 0) return i;
-  return count - 1;
+/// The last of the rows, in float64 whatever the model computes in.
+std::vector<double> lastRow(const Tensor& logits) {
+  const int64_t width = logits.shape[-1], begin = logits.count() - width;
+  std::vector<double> row(static_cast<size_t>(width));
+  for (int64_t i = 0; i < width; ++i)
+    row[static_cast<size_t>(i)] = logits.type == DType::Float64 ? logits.as<double>()[begin + i]
+                                                                : logits.as<float>()[begin + i];
+  return row;
 }
 
-/// Length of the UTF-8 character at `at`, or 0 when there is none.
+/// Index i with probability proportional to exp(logits[i] / temperature); at 0 the first of the
+/// largest.
+size_t sample(std::vector<double> logits, double temperature, double uniform) {
+  const auto most = std::max_element(logits.begin(), logits.end());
+  if (temperature == 0) return static_cast<size_t>(most - logits.begin());
+  double total = 0;
+  for (const double largest = *most; double& logit : logits)
+    total += logit = std::exp((logit - largest) / temperature);
+  double left = uniform * total;
+  for (size_t i = 0; i < logits.size(); ++i)
+    if ((left -= logits[i]) < 0) return i;
+  return logits.size() - 1;
+}
+
+/// The character that `lead` begins, if it is UTF-8: its length, the bits of the lead that count,
+/// and the least code point that needs so many bytes.
+struct Lead {
+  size_t length = 0;
+  uint32_t bits = 0, least = 0;
+};
+Lead leadOf(unsigned char lead) {
+  if (lead < 0x80) return {1, lead, 0};
+  if (lead >> 5 == 0b110) return {2, lead & 0x1fu, 0x80};
+  if (lead >> 4 == 0b1110) return {3, lead & 0xfu, 0x800};
+  if (lead >> 3 == 0b11110) return {4, lead & 7u, 0x10000};
+  return {};
+}
+
+bool shows(uint32_t point) {
+  const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0);
+  const bool surrogate = point >= 0xd800 && point < 0xe000;
+  return point == '\n' || point == '\t' || (!control && !surrogate && point <= 0x10ffff);
+}
+
+/// Length of the UTF-8 character at `at`, or 0 when there is none that a terminal shows.
 size_t characterBytes(const std::string& text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(at);
-  if (lead == '\n' || lead == '\t' || (lead >= 0x20 && lead < 0x7f)) return 1;
-  const size_t length = lead >= 0xf1 && lead <= 0xf3   ? 4
-                        : lead >= 0xe1 && lead <= 0xec ? 3
-                        : lead >= 0xc3 && lead <= 0xdf ? 2
-                                                       : 0;  // rarer leads are not worth a table
-  if (length == 0 || at + length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  return length;
+  const Lead lead = leadOf(static_cast<unsigned char>(text[at]));
+  if (lead.length == 0 || at + lead.length > text.size()) return 0;
+  uint32_t point = lead.bits;
+  for (size_t i = 1; i < lead.length; ++i) {
+    const auto byte = static_cast<unsigned char>(text[at + i]);
+    if (byte >> 6 != 0b10) return 0;
+    point = point << 6 | (byte & 0x3fu);
+  }
+  return point >= lead.least && shows(point) ? lead.length : 0;
 }
 
 }  // namespace
 
 std::string generate(Engine& engine, const GenerateOptions& options) {
+  require(options.temperature >= 0, "a temperature of ", options.temperature,
+          ": 0 takes the likeliest byte, more than 0 samples");
+  require(options.bytes >= 0 && options.context > 0, options.bytes, " bytes from a context of ",
+          options.context);
   const Random random(options.seed, "generate");
   const std::string prompt = options.prompt.empty() ? "\n" : options.prompt;
   std::string text = prompt;
@@ -51,10 +84,8 @@ std::string generate(Engine& engine, const GenerateOptions& options) {
                    [](char c) { return static_cast<unsigned char>(c); });
     const Tensor logits =
         engine.logits(Tensor(ids.data(), DType::Int32, {1, static_cast<int64_t>(seen)}));
-    const int64_t vocabulary = logits.shape[2];
-    const float* last = logits.as<float>() + (static_cast<int64_t>(seen) - 1) * vocabulary;
     text += static_cast<char>(
-        sample(last, vocabulary, options.temperature, random.uniform(static_cast<uint64_t>(i))));
+        sample(lastRow(logits), options.temperature, random.uniform(static_cast<uint64_t>(i))));
   }
   engine.saved().reset();
   return text.substr(prompt.size());

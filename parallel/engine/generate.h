@@ -11,16 +11,17 @@ namespace tutti::parallel {
 struct GenerateOptions {
   std::string prompt;  ///< what the text continues; a line end when empty
   int64_t bytes = 400;
-  int64_t context = 128;  ///< of the model: it sees at most so many of the last bytes
-  double temperature = 0.8;
+  int64_t context = 128;     ///< of the model: it sees at most so many of the last bytes
+  double temperature = 0.8;  ///< 0: always the likeliest byte
   uint64_t seed = 1;
 };
 
 /// Samples `bytes` bytes after the prompt, one after the other, and returns them without it. Not
-/// collective.
+/// collective. Throws InvalidArgument when the temperature is below 0, or a size is.
 std::string generate(Engine& engine, const GenerateOptions& options);
 
-/// `text` with what a terminal could not show (control bytes, broken UTF-8) replaced by '?'.
+/// `text` with what a terminal could not show (control characters, bytes that are no UTF-8)
+/// replaced by '?'.
 std::string printable(const std::string& text);
 
 }  // namespace tutti::parallel

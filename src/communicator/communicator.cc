@@ -97,6 +97,7 @@ std::vector<Communicator> makeLocal(
 
 int Communicator::rank() const { return impl_->who.rank; }
 int Communicator::size() const { return impl_->size; }
+bool Communicator::deterministic() const { return impl_->settings.deterministic; }
 
 void Communicator::allReduce(const AllReduceArgs& a, StreamRef stream) {
   impl_->issue(

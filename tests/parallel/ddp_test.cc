@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "parallel/engine/engine.h"
@@ -23,6 +24,7 @@ namespace {
 constexpr GptOptions kModel{.context = 24, .layers = 2, .width = 32, .heads = 2};
 constexpr int64_t kBatch = 8;
 constexpr uint64_t kSeed = 9;
+constexpr ShardPolicy kSmallBuckets{.firstBucketBytes = 1000, .bucketBytes = 40000};
 
 std::vector<uint8_t> makeText() {
   std::vector<uint8_t> text(6000);
@@ -57,13 +59,14 @@ std::vector<char> bytesOf(const Tensor& tensor) {
 RunResult train(DeviceMesh mesh, const RunOptions& o) {
   HostKernels kernels;
   Gpt model(kModel);
-  Engine engine(
-      mesh, kernels, model,
-      {.policy = {.deterministic = o.deterministic, .firstBucketBytes = 1000, .bucketBytes = 40000},
-       .type = o.type,
-       .reductionGroups = o.groups,
-       .clipNorm = o.clip,
-       .seed = kSeed});
+  ShardPolicy policy = kSmallBuckets;
+  policy.deterministic = o.deterministic;
+  Engine engine(mesh, kernels, model,
+                {.policy = policy,
+                 .type = o.type,
+                 .reductionGroups = o.groups,
+                 .clipNorm = o.clip,
+                 .seed = kSeed});
   const auto text = makeText();
   Loader loader(text, kModel.context, kBatch, kSeed);
   const auto optimizer = o.adam ? makeAdamW({}) : makeSgd({});
@@ -92,21 +95,19 @@ RunResult train(DeviceMesh mesh, const RunOptions& o) {
   return result;
 }
 
-/// All ranks as threads; the results are in rank order.
-std::vector<RunResult> run(const RunOptions& o) {
+/// All ranks as threads, one call of `rank(mesh)` each; the results are in rank order.
+template <class Rank>
+auto onRanks(int ranks, bool deterministic, const Rank& rank) {
   host::setBlasThreads(1);
-  std::vector<RunResult> results(static_cast<size_t>(o.ranks));
-  if (o.ranks == 1) {
-    results[0] = train(DeviceMesh(), o);
-    return results;
-  }
-  auto communicators = Communicator::createLocal(o.ranks, {.deterministic = o.deterministic});
+  using Result = std::invoke_result_t<Rank, DeviceMesh>;
+  std::vector<Result> results(static_cast<size_t>(ranks));
+  auto communicators = Communicator::createLocal(ranks, {.deterministic = deterministic});
   std::vector<std::exception_ptr> failures(results.size());
   std::vector<std::thread> threads;
   for (size_t r = 0; r < results.size(); ++r)
     threads.emplace_back([&, r] {
       try {
-        results[r] = train(DeviceMesh(std::move(communicators[r])), o);
+        results[r] = rank(DeviceMesh(std::move(communicators[r])));
       } catch (...) {
         failures[r] = std::current_exception();
       }
@@ -115,6 +116,13 @@ std::vector<RunResult> run(const RunOptions& o) {
   for (const auto& failure : failures)
     if (failure) std::rethrow_exception(failure);
   return results;
+}
+
+std::vector<RunResult> run(const RunOptions& o) {
+  host::setBlasThreads(1);
+  if (o.ranks == 1) return {train(DeviceMesh(), o)};
+  return onRanks(o.ranks, o.deterministic,
+                 [&](DeviceMesh mesh) { return train(std::move(mesh), o); });
 }
 
 void expectReplicasEqual(const std::vector<RunResult>& results) {
@@ -200,11 +208,12 @@ TEST(DataParallel, ThreeRanksAndUnevenMicroBatches) {
     EXPECT_NEAR(results[0].losses[i], one.losses[i], 1e-5);
 }
 
-// 2 blocks of 51 KB, a final norm and 35 KB of embeddings: with these limits four buckets.
+// Three buckets with these limits: the final norm (256 bytes, below the first limit) with block 1
+// (51 KB), block 0, and 35 KB of embeddings. All but the last begin while backward goes on.
 TEST(DataParallel, BucketsStartBeforeBackwardEnds) {
   for (const RunResult& result : run({.ranks = 2, .steps = 2})) {
     EXPECT_EQ(result.counters.allReduces, 3);
-    EXPECT_EQ(result.counters.startedEarly, result.counters.allReduces - 1);
+    EXPECT_EQ(result.counters.startedEarly, 2);
     size_t bytes = 0;
     for (const auto& g : result.gradients) bytes += (g.size() + 63) / 64 * 64;
     EXPECT_EQ(result.counters.allReduceBytes, bytes);
@@ -212,10 +221,103 @@ TEST(DataParallel, BucketsStartBeforeBackwardEnds) {
   EXPECT_EQ(run({})[0].counters.allReduces, 0);
 }
 
+/// One micro-batch whose weight gradients are kept until backward is over.
+StoreCounters deferredStep(DeviceMesh mesh) {
+  HostKernels kernels;
+  Gpt model(kModel);
+  ParameterStore store(mesh, kernels, kSmallBuckets, DType::Float32);
+  Arena scratch("scratch");
+  ParallelContext context{mesh, kernels, store, scratch};
+  Saved saved;
+  saved.deferWeights = true;
+  model.declare(store);
+  store.initialize(kSeed);
+  std::vector<int32_t> ids(static_cast<size_t>(kModel.context), 3);
+  store.beginStep(1);
+  const Tensor logits =
+      model.forward(context, Tensor(ids.data(), DType::Int32, {1, kModel.context}), saved);
+  store.addLoss(0, 0);
+  model.backward(context, logits, saved);
+  saved.drain(context);
+  saved.reset();
+  store.finishLoss();
+  return store.counters();
+}
+
+// The counter tells the two apart: when the weight gradients come after backward, no bucket can
+// begin early.
+TEST(DataParallel, DeferredWeightsStartNoBucketEarly) {
+  for (const StoreCounters& counters : onRanks(2, false, deferredStep)) {
+    EXPECT_EQ(counters.allReduces, 3);
+    EXPECT_EQ(counters.startedEarly, 0);
+  }
+}
+
+// A text of 25 windows, taken 4 at a time: the ranks get 7 batches in all, the last of one window.
+TEST(DataParallel, ValidationLossDoesNotDependOnTheRanks) {
+  const auto text = makeText();
+  const std::vector<uint8_t> part(text.begin(), text.begin() + 25 * kModel.context);
+  const auto evaluate = [&](DeviceMesh mesh) {
+    HostKernels kernels;
+    Gpt model(kModel);
+    Engine engine(mesh, kernels, model, {.policy = kSmallBuckets, .seed = kSeed});
+    Windows windows(part, kModel.context);
+    return engine.evaluate(windows, 4);
+  };
+  host::setBlasThreads(1);
+  const double one = evaluate(DeviceMesh());
+  EXPECT_NEAR(one, std::log(256.0), 0.2);  // untrained: all bytes are about equally likely
+  for (int ranks : {2, 3, 4, 8})
+    for (double loss : onRanks(ranks, false, evaluate)) EXPECT_EQ(loss, one) << ranks << " ranks";
+}
+
+// What a user gets who says nothing but --deterministic.
+TEST(DataParallel, DeterministicDefaultsAreTheSameUpToEightRanks) {
+  const RunOptions options{.deterministic = true, .groups = 0, .steps = 3, .adam = true};
+  const RunResult one = run(options)[0];
+  for (int ranks : {2, 4, 8}) {
+    RunOptions split = options;
+    split.ranks = ranks;
+    const auto results = run(split);
+    expectReplicasEqual(results);
+    EXPECT_EQ(results[0].losses, one.losses) << ranks << " ranks";
+    EXPECT_EQ(results[0].weights, one.weights) << ranks << " ranks";
+  }
+}
+
+TEST(DataParallel, DeterministicPolicyNeedsADeterministicCommunicator) {
+  const auto outcome = [](DeviceMesh mesh) -> std::string {
+    HostKernels kernels;
+    Gpt model(kModel);
+    try {
+      Engine engine(mesh, kernels, model, {.policy = {.deterministic = true}});
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  for (const std::string& refusal : onRanks(2, false, outcome))
+    EXPECT_NE(refusal.find("deterministic"), std::string::npos) << refusal;
+  for (const std::string& refusal : onRanks(2, true, outcome)) EXPECT_EQ(refusal, "");
+}
+
+TEST(DataParallel, RefusesEmptyMicroBatches) {
+  const auto text = makeText();
+  HostKernels kernels;
+  Gpt model(kModel);
+  DeviceMesh mesh;
+  Engine engine(mesh, kernels, model, {.reductionGroups = 4});
+  Loader three(text, kModel.context, 3, kSeed), four(text, kModel.context, 4, kSeed);
+  EXPECT_THROW(engine.gradients(three, 0), Error);
+  EXPECT_NO_THROW(engine.gradients(four, 0));
+}
+
 TEST(DataParallel, RefusesWhatCannotBeDeterministic) {
   EXPECT_THROW(reductionGroupsFor(3, true), Error);
   EXPECT_EQ(reductionGroupsFor(3, false), 6);
-  EXPECT_EQ(reductionGroupsFor(8, true), 8);
+  EXPECT_EQ(reductionGroupsFor(2, false), 4);
+  for (int ranks : {1, 2, 4, 8}) EXPECT_EQ(reductionGroupsFor(ranks, true), 8);
+  EXPECT_EQ(reductionGroupsFor(16, true), 16);
   EXPECT_THROW(run({.deterministic = true, .groups = 6}), Error);
   EXPECT_THROW(run({.ranks = 2, .groups = 3}), Error);
 }

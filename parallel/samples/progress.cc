@@ -26,6 +26,7 @@ Progress::Progress(const TrainOptions& options, bool enabled)
     : enabled_(enabled),
       terminal_(isatty(STDOUT_FILENO) == 1),
       steps_(options.steps),
+      batch_(options.batch),
       tokensPerStep_(options.batch * options.model.context),
       jsonPath_(options.json),
       start_(Clock::now()),
@@ -50,6 +51,14 @@ void Progress::begin(int64_t parameters, size_t tokens, int ranks) {
       ranks == 1 ? "" : "s", static_cast<long long>(steps_),
       static_cast<long long>(tokensPerStep_));
   std::fflush(stdout);
+}
+
+void Progress::shortText(int64_t windows) {
+  if (!enabled_ || windows >= batch_) return;
+  std::fprintf(stderr,
+               "train_gpt: the text has %lld windows, fewer than --batch %lld: each step sees some "
+               "of them more than once\n",
+               static_cast<long long>(windows), static_cast<long long>(batch_));
 }
 
 void Progress::step(int64_t step, const StepReport& report) {

@@ -19,6 +19,8 @@ class Progress {
   Progress(const TrainOptions& options, bool enabled);
 
   void begin(int64_t parameters, size_t tokens, int ranks);
+  /// Says so when a step takes some of the text's `windows` more than once.
+  void shortText(int64_t windows);
   void step(int64_t step, const StepReport& report);
   void validation(double loss);
   void text(const std::string& prompt, const std::string& generated);
@@ -34,7 +36,7 @@ class Progress {
 
   bool enabled_;
   bool terminal_;
-  int64_t steps_, tokensPerStep_;
+  int64_t steps_, batch_, tokensPerStep_;
   std::string jsonPath_;
   std::unique_ptr<std::FILE, Close> json_;
   Clock::time_point start_, lastStep_, lastShown_;

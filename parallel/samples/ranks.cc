@@ -1,6 +1,6 @@
 #include "parallel/samples/ranks.h"
 
-#include <cstdlib>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,20 +9,12 @@
 
 namespace tutti::parallel {
 
-int launchedRanks() {
-  for (const char* name :
-       {"TUTTI_WORLD_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
-    const char* value = std::getenv(name);
-    if (value != nullptr && *value != '\0') return std::atoi(value);
-  }
-  return 1;
-}
-
-bool mustLaunch(int ranks) {
-  const int launched = launchedRanks();
-  require(launched == 1 || ranks == 0 || ranks == launched, "--ranks ", ranks,
-          ", but a launcher has started this as one of ", launched, " ranks");
-  return launched == 1 && ranks > 1;
+RankPlan planRanks(int asked) {
+  const auto given = launchedRank();
+  if (!given || given->size == 1) return {.ranks = std::max(1, asked), .launch = asked > 1};
+  require(asked == 0 || asked == given->size, "--ranks ", asked, ", but ", given->launcher,
+          " has started this as one of ", given->size, " ranks");
+  return {.ranks = given->size};
 }
 
 int launchRanks(int argc, char** argv, int ranks) {

@@ -19,14 +19,14 @@ namespace {
 using namespace tutti;
 using namespace tutti::parallel;
 
-DeviceMesh joinMesh(const TrainOptions& options) {
-  if (launchedRanks() <= 1) return DeviceMesh();
+DeviceMesh joinMesh(const TrainOptions& options, int ranks) {
+  if (ranks == 1) return DeviceMesh();
   return DeviceMesh(Communicator::create({.deterministic = options.deterministic}));
 }
 
-void train(const TrainOptions& options) {
+void train(const TrainOptions& options, int ranks) {
   const TokenData text = readBytes(options.text, options.model.context);
-  DeviceMesh mesh = joinMesh(options);
+  DeviceMesh mesh = joinMesh(options, ranks);
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
   HostKernels kernels;
   Gpt model(options.model);
@@ -45,18 +45,20 @@ void train(const TrainOptions& options) {
 
   Progress progress(options, mesh.rank() == 0);
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
+  progress.shortText(loader.windows());
   for (int64_t step = 0; step < options.steps; ++step) {
     const StepReport report = engine.step(loader, step, *optimizer, schedule.at(step + 1));
     progress.step(step + 1, report);
     if (options.checkReplicas) engine.store().checkReplicas();
   }
-  progress.validation(engine.evaluate(windows, options.batch));
+  const double validation = engine.evaluate(windows, options.batch);
 
   if (mesh.rank() == 0 && options.generate > 0)
     progress.text(options.prompt, generate(engine, {.prompt = options.prompt,
                                                     .bytes = options.generate,
                                                     .context = options.model.context,
                                                     .seed = options.seed}));
+  progress.validation(validation);
 }
 
 }  // namespace
@@ -65,8 +67,13 @@ int main(int argc, char** argv) {
   TrainOptions options;
   if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
   try {
-    if (mustLaunch(options.ranks)) return launchRanks(argc, argv, options.ranks);
-    train(options);
+    const RankPlan plan = planRanks(options.ranks);
+    checkSplit(options, plan.ranks);
+    if (plan.launch) {
+      checkFiles(options);  // here, where the message is printed once
+      return launchRanks(argc, argv, plan.ranks);
+    }
+    train(options, plan.ranks);
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "train_gpt: %s\n", e.what());

@@ -1,9 +1,13 @@
 #include "parallel/samples/train_options.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include <CLI/CLI.hpp>
+
+#include "parallel/engine/engine.h"
 
 namespace tutti::parallel {
 
@@ -21,7 +25,8 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(positive)
       ->capture_default_str();
   app.add_option("--micro-batches", o.microBatches,
-                 "pieces of the batch; default: the least multiple of the ranks from 4 on")
+                 "pieces of the batch; default: the least multiple of the ranks from 4 on, or from "
+                 "8 with --deterministic")
       ->check(positive);
   app.add_option("--context", o.model.context, "bytes that the model sees at once")
       ->check(positive)
@@ -49,7 +54,9 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
       ->capture_default_str();
-  app.add_flag("--deterministic", o.deterministic, "the same bits on 1, 2, 4, ... ranks");
+  app.add_flag("--deterministic", o.deterministic,
+               "the same bits on 1, 2, 4 and 8 ranks; on any power of two with the same "
+               "--micro-batches");
   app.add_flag("--check-replicas", o.checkReplicas,
                "after each step, fail unless all ranks' weights are equal to the bit");
   app.add_option("--json", o.json, "write one JSON line a step to this file");
@@ -83,6 +90,20 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     std::fprintf(stderr, "train_gpt: %s\n", e.what());
     return 2;
   }
+}
+
+void checkSplit(const TrainOptions& options, int ranks) {
+  const int groups = checkReductionGroups(options.microBatches, ranks, options.deterministic);
+  require(options.batch >= groups, "--batch ", options.batch, " cannot be cut into ", groups,
+          " micro-batches: a larger --batch or a smaller --micro-batches is needed");
+}
+
+void checkFiles(const TrainOptions& options) {
+  readBytes(options.text, options.model.context);
+  if (options.json.empty()) return;
+  std::FILE* json = std::fopen(options.json.c_str(), "a");
+  require(json != nullptr, "--json ", options.json, " cannot be written: ", std::strerror(errno));
+  std::fclose(json);
 }
 
 }  // namespace tutti::parallel

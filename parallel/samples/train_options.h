@@ -34,4 +34,9 @@ struct TrainOptions {
 /// an error that has been printed and that names the flag.
 std::optional<int> parse(int argc, char** argv, TrainOptions& options);
 
+/// Throws InvalidArgument when the batch cannot be split over `ranks`.
+void checkSplit(const TrainOptions& options, int ranks);
+/// Throws InvalidArgument naming the file when the text cannot be used or `--json` not be written.
+void checkFiles(const TrainOptions& options);
+
 }  // namespace tutti::parallel

@@ -18,10 +18,21 @@ std::string program;
 struct Output {
   int exitCode = -1;
   std::string text;  ///< standard output and error
+
+  int count(const std::string& part) const {
+    int found = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
+    return found;
+  }
+  /// Without its line end.
+  std::string lastLine() const {
+    const std::string whole = text.substr(0, text.find_last_not_of('\n') + 1);
+    return whole.substr(whole.rfind('\n') + 1);
+  }
 };
 
-Output run(const std::string& arguments) {
-  const std::string command = program + " " + arguments + " 2>&1";
+Output run(const std::string& arguments, const std::string& variables = "") {
+  const std::string command = variables + " " + program + " " + arguments + " 2>&1";
   Output output;
   FILE* pipe = popen(command.c_str(), "r");
   char buffer[4096];
@@ -30,6 +41,9 @@ Output run(const std::string& arguments) {
   if (WIFEXITED(status)) output.exitCode = WEXITSTATUS(status);
   return output;
 }
+
+/// The line of the validation loss up to its " after 3 s".
+std::string untilTime(const std::string& line) { return line.substr(0, line.find(" after ")); }
 
 /// A folder with a small text to learn.
 class TrainGpt : public testing::Test {
@@ -49,8 +63,9 @@ class TrainGpt : public testing::Test {
   }
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
   std::string small(const std::string& more) const {
-    return "--text " + file("text") + " --layers 2 --width 32 --heads 2 --context 32 --batch 8 " +
-           more;
+    const bool sized = more.find("--batch ") != std::string::npos;
+    return "--text " + file("text") + " --layers 2 --width 32 --heads 2 --context 32 " +
+           (sized ? "" : "--batch 8 ") + more;
   }
   void expectRefused(const std::string& arguments, int exitCode, const std::string& named) {
     const Output output = run(arguments);
@@ -88,16 +103,60 @@ TEST_F(TrainGpt, NamesBadFiles) {
   expectRefused("--text " + file("absent"), 1, file("absent"));
   expectRefused("--text " + file("empty"), 1, file("empty") + " is empty");
   expectRefused("--text " + folder_, 1, "directory");
-  expectRefused("--text " + file("empty") + " --ranks 2", 1, file("empty") + " is empty");
   expectRefused(small("--steps 1 --json /no/such/folder/x"), 1, "/no/such/folder/x");
   expectRefused("--context 100000 --text " + file("text"), 1, "too few");
+}
+
+// What no rank could do is said once, before there are any.
+TEST_F(TrainGpt, RefusesOnceBeforeItStartsRanks) {
+  const auto expectOnce = [&](const std::string& arguments, const std::string& named) {
+    const Output output = run(arguments + " --ranks 4");
+    EXPECT_EQ(output.exitCode, 1) << output.text;
+    EXPECT_EQ(output.count("train_gpt: "), 1) << output.text;
+    EXPECT_EQ(output.count("\n"), 1) << output.text;
+    EXPECT_EQ(output.count(named), 1) << output.text;
+  };
+  expectOnce("--text " + file("absent"), file("absent"));
+  expectOnce("--text " + file("empty"), file("empty") + " is empty");
+  expectOnce(small("--steps 1 --json /no/such/folder/x"), "/no/such/folder/x");
+  expectOnce(small("--steps 1 --batch 3"), "--batch 3");
+  expectOnce(small("--steps 1 --micro-batches 6"), "6 micro-batches");
+}
+
+TEST_F(TrainGpt, RefusesEmptyMicroBatches) {
+  expectRefused(small("--steps 1 --batch 3"), 1, "--batch 3 cannot be cut into 4 micro-batches");
+  expectRefused(small("--steps 1 --batch 7 --deterministic"), 1, "8 micro-batches");
+  EXPECT_EQ(run(small("--generate 0 --steps 1 --batch 3 --micro-batches 3")).exitCode, 0);
+}
+
+// A size without a rank is no launcher (an salloc shell, a leftover variable): --ranks starts its
+// own ranks. A size that a launcher did give must agree.
+TEST_F(TrainGpt, RanksAreNotLostToLaunchersVariables) {
+  const std::string flags = small("--generate 0 --steps 1 --ranks 2");
+  for (const std::string variables : {"WORLD_SIZE=4", "SLURM_NTASKS=4", "WORLD_SIZE=junk",
+                                      "SLURM_PROCID=0 SLURM_NTASKS=4", "RANK=0 WORLD_SIZE=1"}) {
+    const Output output = run(flags, variables);
+    EXPECT_EQ(output.exitCode, 0) << variables << "\n" << output.text;
+    EXPECT_EQ(output.count(", 2 ranks, "), 1) << variables << "\n" << output.text;
+  }
+  for (const std::string variables : {"RANK=1 WORLD_SIZE=4", "RANK=0 WORLD_SIZE=junk"}) {
+    const Output output = run(flags, variables);
+    EXPECT_EQ(output.exitCode, 1) << variables << "\n" << output.text;
+    EXPECT_EQ(output.count("train_gpt: "), 1) << output.text;
+  }
+}
+
+TEST_F(TrainGpt, SaysOnceThatATextIsShort) {
+  const std::string said = "fewer than --batch 500";
+  EXPECT_EQ(run(small("--generate 0 --steps 2 --batch 500 --ranks 2")).count(said), 1);
+  EXPECT_EQ(run(small("--generate 0 --steps 1")).count("fewer than"), 0);
 }
 
 TEST_F(TrainGpt, LearnsAndWrites) {
   const Output output =
       run(small("--steps 60 --generate 40 --prompt 'line ' --json " + file("a.json")));
   ASSERT_EQ(output.exitCode, 0) << output.text;
-  EXPECT_NE(output.text.find("validation loss"), std::string::npos) << output.text;
+  EXPECT_EQ(output.lastLine().find("validation loss "), 0u) << output.text;
   EXPECT_NE(output.text.find("\nline "), std::string::npos) << output.text;
   const auto losses = column("a.json", "loss");
   ASSERT_EQ(losses.size(), 60u);
@@ -126,14 +185,17 @@ TEST_F(TrainGpt, DeterministicRanksGiveTheSameBits) {
   for (const std::string optimizer : {"sgd", "adamw"}) {
     const std::string flags =
         "--generate 0 --deterministic --steps 10 --optimizer " + optimizer + " --json ";
-    ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);
-    for (const std::string ranks : {"1", "2", "4"}) {
+    const Output one = run(small(flags + file("a.json")));
+    ASSERT_EQ(one.exitCode, 0) << one.text;
+    for (const std::string ranks : {"1", "2", "4", "8"}) {
       const Output output = run(small(flags + file("b.json") + " --ranks " + ranks));
       ASSERT_EQ(output.exitCode, 0) << output.text;
       ASSERT_EQ(column("a.json", "loss").size(), 10u);
       // 17 digits name a double, so equal text is equal bits.
       EXPECT_EQ(column("b.json", "loss"), column("a.json", "loss")) << ranks << " " << optimizer;
       EXPECT_EQ(column("b.json", "grad_norm"), column("a.json", "grad_norm")) << ranks << optimizer;
+      // All digits that it prints; ddp_test compares the bits.
+      EXPECT_EQ(untilTime(output.lastLine()), untilTime(one.lastLine())) << ranks << optimizer;
     }
   }
 }

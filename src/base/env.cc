@@ -51,8 +51,8 @@ Env readEnv() {
 }  // namespace
 
 const Env& env() {
-  static const Env instance = readEnv();
-  return instance;
+  static const auto* const instance = new Env(readEnv());  // threads may log until the very end
+  return *instance;
 }
 
 }  // namespace tutti::base

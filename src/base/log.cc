@@ -4,18 +4,22 @@
 #include <mutex>
 
 #include "src/base/env.h"
+#include "src/base/process.h"
 
 namespace tutti {
 namespace {
 
-// Function statics, so that a log line from another file's static initializer finds them ready.
 struct Sink {
+  Sink() { base::freeInForkedChildren(mutex); }
   std::mutex mutex;
   LogSink custom;
 };
+
+// Made by the first who needs it, a static initializer perhaps, and never destroyed: the library's
+// threads may still log while the process exits.
 Sink& sink() {
-  static Sink instance;
-  return instance;
+  static auto* const instance = new Sink;
+  return *instance;
 }
 
 }  // namespace

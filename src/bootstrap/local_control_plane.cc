@@ -5,10 +5,10 @@
 #include <mutex>
 
 #include "src/base/clock.h"
+#include "src/base/process.h"
+#include "src/base/service_thread.h"
 #include "src/bootstrap/dispatcher.h"
 #include "src/bootstrap/host_facts.h"
-#include "src/bootstrap/monitor_thread.h"
-#include "src/bootstrap/process_guard.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -110,7 +110,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   std::condition_variable ready_;
   bool stopping_ = false;
   std::vector<int> queue_;
-  MonitorThread thread_;
+  base::ServiceThread thread_;
 };
 
 class LocalControlPlane final : public ControlPlane {
@@ -118,7 +118,7 @@ class LocalControlPlane final : public ControlPlane {
   LocalControlPlane(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
   ~LocalControlPlane() override {
     if (guard_.inForkedChild()) {
-      abandon(std::move(hub_));
+      base::abandon(std::move(hub_));
       return;
     }
     hub_->lose(rank_, "closed its communicator without leaving");  // nothing after leave()
@@ -159,7 +159,7 @@ class LocalControlPlane final : public ControlPlane {
  private:
   std::shared_ptr<Hub> hub_;
   const int rank_;
-  const ProcessGuard guard_;
+  const base::ProcessGuard guard_;
 };
 
 }  // namespace

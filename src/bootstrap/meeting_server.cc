@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/bootstrap/doorway.h"
-#include "src/bootstrap/process_guard.h"
 #include "src/bootstrap/roster.h"
 
 namespace tutti::bootstrap {
@@ -62,7 +62,7 @@ struct MeetingServer::State {
   std::mutex mutex;
   std::condition_variable ended;
   bool finished = false;  // under mutex
-  ProcessGuard guard;
+  base::ProcessGuard guard;
 };
 
 void MeetingServer::State::run() {
@@ -200,12 +200,12 @@ void MeetingServer::State::sweep() {
 MeetingServer::MeetingServer(const MeetingPoint& point, std::chrono::milliseconds lifetime)
     : state_(std::make_shared<State>(point, lifetime)) {
   base::logEnabled(LogLevel::Debug);  // what the thread logs with outlives this object
-  MonitorThread::startAlone("tutti-meeting", [state = state_] { state->run(); });
+  base::ServiceThread::startAlone("tutti-meeting", [state = state_] { state->run(); });
 }
 
 MeetingServer::~MeetingServer() {
   if (state_->guard.inForkedChild()) {
-    abandon(std::move(state_));
+    base::abandon(std::move(state_));
     return;
   }
   state_->stop.store(true);  // seen at the next patrol

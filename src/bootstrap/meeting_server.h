@@ -14,8 +14,8 @@
 #include <memory>
 
 #include "src/base/clock.h"
+#include "src/base/service_thread.h"
 #include "src/bootstrap/meeting_point.h"
-#include "src/bootstrap/monitor_thread.h"
 
 namespace tutti::bootstrap {
 

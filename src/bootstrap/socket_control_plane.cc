@@ -10,11 +10,11 @@
 #include <optional>
 
 #include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/base/service_thread.h"
 #include "src/bootstrap/dispatcher.h"
 #include "src/bootstrap/host_facts.h"
-#include "src/bootstrap/monitor_thread.h"
 #include "src/bootstrap/peer_link.h"
-#include "src/bootstrap/process_guard.h"
 #include "src/bootstrap/setup_connection.h"
 
 namespace tutti::bootstrap {
@@ -81,7 +81,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   Dispatcher dispatcher_;
   std::atomic<bool> stopping_{false}, left_{false};
   Time::time_point nextTick_ = Time::now() + kTick;
-  MonitorThread thread_;
+  base::ServiceThread thread_;
 };
 
 Monitor::Monitor(int rank, std::vector<base::FileDescriptor> sockets)
@@ -289,7 +289,7 @@ class SocketControlPlane final : public ControlPlane {
   }
   ~SocketControlPlane() override {
     if (guard_.inForkedChild()) {
-      abandon(std::move(monitor_));
+      base::abandon(std::move(monitor_));
       return;
     }
     monitor_->finish();
@@ -326,7 +326,7 @@ class SocketControlPlane final : public ControlPlane {
   const int rank_;
   const std::vector<PeerInfo> peers_;
   std::shared_ptr<Monitor> monitor_;
-  const ProcessGuard guard_;
+  const base::ProcessGuard guard_;
 };
 
 }  // namespace

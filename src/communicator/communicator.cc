@@ -42,9 +42,15 @@ std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Communicator::~Communicator() = default;
+Communicator::~Communicator() {
+  if (impl_ && impl_->inForkedChild()) base::abandon(std::move(impl_));
+}
 Communicator::Communicator(Communicator&&) noexcept = default;
-Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  Communicator old(std::move(*this));
+  impl_ = std::move(other.impl_);
+  return *this;
+}
 
 Communicator Communicator::create(const CommunicatorOptions& options) {
   const Settings settings = Settings::from(options);
@@ -186,7 +192,7 @@ std::optional<Communicator> Communicator::split(int color, int key) {
 }
 
 Communicator Communicator::shrink() {
-  if (impl_->generation != base::processGeneration()) impl_->requireUsable();
+  if (impl_->inForkedChild()) throw impl_->usedAfterFork();
   const base::Deadline deadline = setupDeadline(impl_->settings);
   // This rank issues nothing more here. Others may still be in operations that it took part in;
   // those that wait for later ones learn it from the first view.
@@ -212,15 +218,18 @@ Communicator Communicator::shrink() {
 }
 
 void Communicator::abort() {
+  if (impl_->inForkedChild()) return;  // nothing runs here that could be ended
   impl_->fail(Error(ErrorCode::Aborted, "abort() was called by " + impl_->self()), true);
 }
 
 std::optional<Error> Communicator::asyncError() const {
+  if (impl_->inForkedChild()) return impl_->usedAfterFork();
   std::lock_guard lock(impl_->mutex);
   return impl_->failure;
 }
 
 std::string Communicator::describe() const {
+  if (impl_->inForkedChild()) throw impl_->usedAfterFork();
   std::string text = base::message("communicator ", std::hex, impl_->who.id, std::dec, ": rank ",
                                    rank(), " of ", size(), "\n");
   for (int r = 0; r < size(); ++r) {

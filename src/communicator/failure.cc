@@ -85,9 +85,12 @@ void Communicator::Impl::throwIfFailed() const {
   throw Error(*failure);
 }
 
+Error Communicator::Impl::usedAfterFork() const {
+  return Error(ErrorCode::InvalidUsage, "a communicator of the parent process was used after fork");
+}
+
 void Communicator::Impl::requireUsable() const {
-  if (generation != base::processGeneration())
-    base::fail(ErrorCode::InvalidUsage, "a communicator of the parent process was used after fork");
+  if (inForkedChild()) throw usedAfterFork();
   throwIfFailed();
 }
 

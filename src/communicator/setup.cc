@@ -19,6 +19,10 @@ World::World(std::shared_ptr<bootstrap::ControlPlane> plane, bool ranksShareProc
       sameProcess(ranksShareProcess) {}
 
 World::~World() {
+  if (guard.inForkedChild()) {
+    base::abandon(std::move(windows));
+    return;
+  }
   control->leave();
   windows.reset();
 }
@@ -45,7 +49,6 @@ Communicator::Impl::Impl(Membership membership, const Settings& chosen)
     : who(std::move(membership)),
       settings(chosen),
       size(static_cast<int>(who.members.size())),
-      generation(base::processGeneration()),
       peers(who.members.size()) {
   topology.ranks = size;
   topology.cores = who.world->control->peer(who.members[who.rank]).cores;
@@ -55,10 +58,7 @@ Communicator::Impl::Impl(Membership membership, const Settings& chosen)
 }
 
 Communicator::Impl::~Impl() {
-  if (generation != base::processGeneration()) {
-    // A forked child: descriptors and memory go, but nobody is told and no thread is waited for.
-    return;
-  }
+  if (inForkedChild()) return;  // nobody is told
   std::optional<Error> reason;
   {
     std::lock_guard lock(mutex);

@@ -17,6 +17,7 @@
 
 #include "collectives/chooser.h"
 #include "src/base/clock.h"
+#include "src/base/process.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/windows.h"
@@ -27,11 +28,12 @@ namespace tutti::communicator {
 
 /// What all communicators of one rank of a job share.
 struct World {
+  const base::ProcessGuard guard;
   std::shared_ptr<bootstrap::ControlPlane> control;
   std::unique_ptr<WindowTable> windows;
   bool sameProcess = false;
   World(std::shared_ptr<bootstrap::ControlPlane> plane, bool ranksShareProcess);
-  ~World();  ///< leaves the job
+  ~World();  ///< leaves the job; a forked child's copy leaves everything as it is
 };
 
 /// Settings after defaults and environment are applied. Equal on all ranks where marked.
@@ -95,7 +97,9 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void fail(const Error& error, bool tellOthers);
   void tellFailure(const Error& error);
   void throwIfFailed() const;
-  void requireUsable() const;        ///< not failed, not forked
+  void requireUsable() const;  ///< not failed, not forked
+  bool inForkedChild() const { return guard.inForkedChild(); }
+  Error usedAfterFork() const;
   std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"
   std::string self() const { return name(who.rank); }
   void inquire(int peer, uint64_t operation);
@@ -123,7 +127,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   const Membership who;
   const Settings settings;
   const int size;
-  const uint64_t generation;  ///< of the process that made it
+  const base::ProcessGuard guard;
   topology::Topology topology;
   topology::Tuning tuning;
   std::unique_ptr<transports::Endpoint> endpoint;  // null when alone

@@ -28,12 +28,13 @@ WindowTable::WindowTable(bootstrap::ControlPlane& control, bool sameProcess)
 
 WindowTable::~WindowTable() { control_.ignore(kChannel); }
 
-void WindowTable::tell(int peer, Message type, uint64_t id, uint64_t bytes, int fd) {
+void WindowTable::tell(int peer, Message type, uint64_t id, uint64_t bytes,
+                       base::FileDescriptor fd) {
   bootstrap::ControlMessage message;
   message.channel = kChannel;
   message.type = static_cast<uint32_t>(type);
   message.payload = base::ByteWriter().put(id).put(bytes).take();
-  if (fd >= 0) message.descriptors.emplace_back(TUTTI_SYSCALL(::fcntl(fd, F_DUPFD_CLOEXEC, 0)));
+  if (fd) message.descriptors.push_back(std::move(fd));
   control_.send(peer, std::move(message));
 }
 
@@ -41,26 +42,34 @@ Memory WindowTable::allocate(uint64_t bytes, const std::shared_ptr<void>& keepAl
   if (bytes == 0) return {};
   Segment segment = Segment::create(bytes, "memory of Communicator::allocate");
   std::byte* data = segment.data();
-  std::unique_lock lock(mutex_);
-  Own& own = own_.emplace(data, Own{++lastId_, std::move(segment), {}}).first->second;
-  if (!sameProcess_) {
-    for (int peer = 0; peer < control_.size(); ++peer) {
-      if (peer == control_.rank()) continue;
-      own.missing.insert(peer);
-      tell(peer, Message::Announce, own.id, bytes, own.segment.descriptor());
-    }
-    if (!changed_.wait_for(lock, kAnnounceWait, [&] { return own.missing.empty(); }))
-      base::log(LogLevel::Info, "rank ", *own.missing.begin(), " has not mapped ", bytes,
-                " bytes of rank ", control_.rank(),
-                " yet; collectives on them are staged until then");
+  {
+    std::lock_guard lock(mutex_);
+    own_.emplace(data, Own{++lastId_, std::move(segment), {}, {}});
   }
-  lock.unlock();
-  // The table outlives the memory: keepAlive owns it.
-  return Memory(data, bytes,
+  // From here on its end takes everything back, an announcement that fails halfway too. The table
+  // outlives the memory: keepAlive owns it.
+  Memory memory(data, bytes,
                 std::shared_ptr<void>(data, [this, keepAlive](void* p) { release(p); }));
+  if (!sameProcess_) announce(data);
+  return memory;
+}
+
+void WindowTable::announce(const std::byte* data) {
+  std::unique_lock lock(mutex_);
+  Own& own = own_.at(data);
+  for (int peer = 0; peer < control_.size(); ++peer) {
+    if (peer == control_.rank() || gone_.contains(peer)) continue;
+    tell(peer, Message::Announce, own.id, own.segment.bytes(), own.segment.duplicate());
+    own.missing.insert(peer);  // its answer waits for the lock
+  }
+  if (!changed_.wait_for(lock, kAnnounceWait, [&] { return own.missing.empty(); }))
+    base::log(LogLevel::Info, "rank ", *own.missing.begin(), " has not mapped ",
+              own.segment.bytes(), " bytes of rank ", control_.rank(),
+              " yet; collectives on them are staged until then");
 }
 
 void WindowTable::release(void* data) {
+  if (guard_.inForkedChild()) return;
   std::unique_lock lock(mutex_);
   const auto it = own_.find(static_cast<const std::byte*>(data));
   TUTTI_ASSERT(it != own_.end(), "a window is released that is not there");
@@ -69,7 +78,7 @@ void WindowTable::release(void* data) {
   lock.unlock();
   if (sameProcess_) return;
   for (int peer = 0; peer < control_.size(); ++peer)
-    if (peer != control_.rank()) tell(peer, Message::Close, own.id, 0, -1);
+    if (peer != control_.rank()) tell(peer, Message::Close, own.id, 0);
 }
 
 WindowPlace WindowTable::locate(const void* data, uint64_t bytes) const {
@@ -81,7 +90,7 @@ WindowPlace WindowTable::locate(const void* data, uint64_t bytes) const {
   --it;
   const uint64_t offset = static_cast<uint64_t>(first - it->first);
   const Own& own = it->second;
-  if (offset > own.segment.bytes() || bytes > own.segment.bytes() - offset || !own.missing.empty())
+  if (offset > own.segment.bytes() || bytes > own.segment.bytes() - offset || !own.usable())
     return {};
   return {own.id, offset};
 }
@@ -96,13 +105,27 @@ std::shared_ptr<std::byte> WindowTable::resolve(int peer, WindowPlace place) con
   return {it->second, it->second->data() + place.offset};
 }
 
-void WindowTable::map(int from, uint64_t id, uint64_t bytes, base::FileDescriptor fd) {
-  auto segment = std::make_shared<Segment>(Segment::open(std::move(fd), bytes));
-  {
+void WindowTable::map(int from, uint64_t id, uint64_t bytes,
+                      std::vector<base::FileDescriptor> descriptors) {
+  try {
+    if (descriptors.size() != 1)
+      base::fail(ErrorCode::Refused, "it comes with ", descriptors.size(), " descriptors");
+    auto segment = std::make_shared<Segment>(Segment::open(std::move(descriptors[0]), bytes));
     std::lock_guard lock(mutex_);
     peers_.insert_or_assign({from, id}, std::move(segment));
+  } catch (const std::exception& e) {
+    base::log(LogLevel::Warning, "rank ", control_.rank(), " cannot map a window of rank ", from,
+              ", so that collectives on it are staged: ", e.what());
+    return tell(from, Message::Refuse, id, bytes);
   }
-  tell(from, Message::Acknowledge, id, bytes, -1);
+  tell(from, Message::Acknowledge, id, bytes);
+}
+
+void WindowTable::answer(int from, uint64_t id, bool mapped) {
+  std::lock_guard lock(mutex_);
+  for (auto& [data, own] : own_)
+    if (own.id == id && own.missing.erase(from) == 1 && !mapped) own.refused.insert(from);
+  changed_.notify_all();
 }
 
 void WindowTable::onMessage(int from, bootstrap::ControlMessage message) {
@@ -111,18 +134,9 @@ void WindowTable::onMessage(int from, bootstrap::ControlMessage message) {
     const auto id = reader.get<uint64_t>("window");
     const auto bytes = reader.get<uint64_t>("bytes");
     switch (static_cast<Message>(message.type)) {
-      case Message::Announce:
-        if (message.descriptors.size() != 1)
-          base::fail(ErrorCode::Refused, "a window comes with ", message.descriptors.size(),
-                     " descriptors");
-        return map(from, id, bytes, std::move(message.descriptors[0]));
-      case Message::Acknowledge: {
-        std::lock_guard lock(mutex_);
-        for (auto& [data, own] : own_)
-          if (own.id == id) own.missing.erase(from);
-        changed_.notify_all();
-        return;
-      }
+      case Message::Announce: return map(from, id, bytes, std::move(message.descriptors));
+      case Message::Acknowledge: return answer(from, id, true);
+      case Message::Refuse: return answer(from, id, false);
       case Message::Close: {
         std::lock_guard lock(mutex_);
         peers_.erase({from, id});
@@ -131,9 +145,8 @@ void WindowTable::onMessage(int from, bootstrap::ControlMessage message) {
     }
     base::fail(ErrorCode::Refused, "unknown window message ", message.type);
   } catch (const std::exception& e) {
-    // The window stays unacknowledged, so nobody uses it: operations are staged.
-    base::log(LogLevel::Warning, "rank ", control_.rank(), " cannot map a window of rank ", from,
-              ": ", e.what());
+    base::log(LogLevel::Warning, "rank ", control_.rank(), " got a bad window message of rank ",
+              from, ": ", e.what());
   }
 }
 
@@ -141,7 +154,11 @@ void WindowTable::onMessage(int from, bootstrap::ControlMessage message) {
 // death.
 void WindowTable::onPeerLost(int peer, const std::string&) {
   std::lock_guard lock(mutex_);
-  for (auto& [data, own] : own_) own.missing.erase(peer);
+  gone_.insert(peer);
+  for (auto& [data, own] : own_) {
+    own.missing.erase(peer);
+    own.refused.erase(peer);
+  }
   changed_.notify_all();
 }
 

@@ -11,9 +11,11 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include <tutti/device.h>
 
+#include "src/base/process.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/executor/host_operation.h"
 #include "transports/shm/segment.h"
@@ -28,7 +30,8 @@ class WindowTable final : public bootstrap::ControlListener {
   WindowTable(bootstrap::ControlPlane& control, bool sameProcess);
   ~WindowTable() override;
 
-  /// New window memory, zeroed. Waits a moment for the peers to map it.
+  /// New window memory, zeroed. Waits a moment for the peers to map it; with one that cannot, it is
+  /// ordinary memory. Throws OutOfMemory when memory or a descriptor cannot be had.
   Memory allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive);
 
   executor::WindowPlace locate(const void* data, uint64_t bytes) const;
@@ -39,20 +42,26 @@ class WindowTable final : public bootstrap::ControlListener {
   void onTick() override {}
 
  private:
-  enum class Message : uint32_t { Announce, Acknowledge, Close };
+  enum class Message : uint32_t { Announce, Acknowledge, Refuse, Close };
   struct Own {
     uint64_t id;
     transports::shm::Segment segment;
-    std::set<int> missing;  // ranks that have not acknowledged
+    std::set<int> missing;  // ranks that have not answered
+    std::set<int> refused;  // ranks that could not map it
+    bool usable() const { return missing.empty() && refused.empty(); }
   };
+  void announce(const std::byte* data);
   void release(void* data);
-  void tell(int peer, Message type, uint64_t id, uint64_t bytes, int fd);
-  void map(int from, uint64_t id, uint64_t bytes, base::FileDescriptor fd);
+  void tell(int peer, Message type, uint64_t id, uint64_t bytes, base::FileDescriptor fd = {});
+  void answer(int from, uint64_t id, bool mapped);
+  void map(int from, uint64_t id, uint64_t bytes, std::vector<base::FileDescriptor> descriptors);
 
+  const base::ProcessGuard guard_;
   bootstrap::ControlPlane& control_;
   const bool sameProcess_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::set<int> gone_;  // ranks that died or left
   uint64_t lastId_ = 0;
   std::map<const std::byte*, Own> own_;  // by first byte
   std::map<std::pair<int, uint64_t>, std::shared_ptr<transports::shm::Segment>>

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "src/base/check.h"
-#include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/device/host_stream.h"
 
 namespace tutti {
@@ -11,6 +11,7 @@ namespace {
 
 using device::HostEvent;
 using device::HostStream;
+using device::Mark;
 using device::Work;
 
 class FunctionWork final : public Work {
@@ -27,13 +28,11 @@ class FunctionWork final : public Work {
 
 class WaitWork final : public Work {
  public:
-  WaitWork(std::shared_ptr<HostEvent> event, uint64_t number)
-      : event_(std::move(event)), number_(number) {}
-  Status poll() override { return event_->reached(number_) ? Status::Done : Status::Idle; }
+  explicit WaitWork(std::shared_ptr<Mark> mark) : mark_(std::move(mark)) {}
+  Status poll() override { return mark_->reached() ? Status::Done : Status::Idle; }
 
  private:
-  std::shared_ptr<HostEvent> event_;
-  uint64_t number_;
+  std::shared_ptr<Mark> mark_;
 };
 
 }  // namespace
@@ -46,16 +45,7 @@ Stream::Stream(Device device) {
 }
 
 Stream::~Stream() {
-  if (!stream_) return;
-  if (auto failure = stream_->takeFailure()) {
-    try {
-      std::rethrow_exception(failure);
-    } catch (const std::exception& e) {
-      base::log(LogLevel::Error, "a stream was destroyed with a failure nobody saw: ", e.what());
-    } catch (...) {
-      base::log(LogLevel::Error, "a stream was destroyed with a failure nobody saw");
-    }
-  }
+  if (stream_) HostStream::retire(std::move(stream_));
 }
 
 Stream::Stream(Stream&&) noexcept = default;
@@ -73,24 +63,44 @@ bool Stream::query() { return stream_->query(); }
 Stream::operator StreamRef() const { return StreamRef(stream_.get()); }
 
 Event::Event() : event_(std::make_shared<HostEvent>()) {}
-Event::~Event() = default;
+Event::~Event() {
+  // Somebody may have been waiting for it at the fork, and would be waited for.
+  if (event_ && event_->guard().inForkedChild()) base::abandon(std::move(event_));
+}
 Event::Event(Event&&) noexcept = default;
-Event& Event::operator=(Event&&) noexcept = default;
+Event& Event::operator=(Event&& other) noexcept {
+  Event old(std::move(*this));
+  event_ = std::move(other.event_);
+  return *this;
+}
 
 void Event::record(StreamRef stream) {
-  const uint64_t number = event_->mark();
-  if (!stream) return event_->reach(number);
-  stream.get()->enqueue(
-      std::make_unique<FunctionWork>([event = event_, number] { event->reach(number); }));
+  event_->guard().requireOwner("Event::record");
+  auto mark = std::make_shared<Mark>();
+  if (stream)
+    stream.get()->enqueue(std::make_unique<FunctionWork>([mark] { mark->reach(); }));
+  else
+    mark->reach();
+  event_->record(std::move(mark));  // not when enqueue() threw
 }
 
 void Event::wait(StreamRef stream) {
   if (!stream) return synchronize();
-  stream.get()->enqueue(std::make_unique<WaitWork>(event_, event_->latest()));
+  event_->guard().requireOwner("Event::wait");
+  if (auto mark = event_->latest())
+    stream.get()->enqueue(std::make_unique<WaitWork>(std::move(mark)));
 }
 
-void Event::synchronize() { event_->wait(event_->latest()); }
-bool Event::query() const { return event_->reached(event_->latest()); }
+void Event::synchronize() {
+  event_->guard().requireOwner("Event::synchronize");
+  if (const auto mark = event_->latest()) mark->wait();
+}
+
+bool Event::query() const {
+  event_->guard().requireOwner("Event::query");
+  const auto mark = event_->latest();
+  return !mark || mark->reached();
+}
 
 Memory::Memory(void* data, size_t bytes, std::shared_ptr<void> owner)
     : data_(data), bytes_(bytes), owner_(std::move(owner)) {}

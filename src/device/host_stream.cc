@@ -1,58 +1,64 @@
 #include "src/device/host_stream.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/log.h"
-#include "src/base/process.h"
+#include "src/base/service_thread.h"
 
 namespace tutti::device {
+namespace {
+
+// Failures kept apart; beyond them the newest stands for all that follow.
+constexpr size_t kMaxFailures = 1024;
+
+}  // namespace
 
 /// The thread that drives all streams of the process. What the thread touches is State, which it
 /// shares: the last stream, and with it the engine, may be released by work that the thread runs.
 class Engine {
  public:
   static std::shared_ptr<Engine> ofProcess() {
-    static std::mutex mutex;
-    static std::weak_ptr<Engine> current;
-    std::lock_guard lock(mutex);
-    auto engine = current.lock();
-    if (!engine || engine->generation_ != base::processGeneration()) {
+    struct Current {
+      Current() { base::freeInForkedChildren(mutex); }
+      std::mutex mutex;
+      std::weak_ptr<Engine> engine;
+    };
+    static auto* const current = new Current;
+    std::lock_guard lock(current->mutex);
+    auto engine = current->engine.lock();
+    if (!engine || engine->guard_.inForkedChild()) {
       engine = std::make_shared<Engine>();
-      current = engine;
+      current->engine = engine;
     }
     return engine;
   }
 
-  Engine() : generation_(base::processGeneration()), thread_(&Engine::run, state_) {
-    pthread_setname_np(thread_.native_handle(), "tutti-engine");
+  Engine() {
+    thread_.start("tutti-engine", [state = state_] { run(*state); });
   }
 
   ~Engine() {
-    if (generation_ != base::processGeneration()) {  // a forked child: the thread is not here
-      thread_.detach();
-      return;
-    }
     {
       std::lock_guard lock(state_->mutex);
       state_->stop = true;
     }
     state_->wake.notify_all();
-    if (thread_.get_id() == std::this_thread::get_id())
-      thread_.detach();
-    else
-      thread_.join();
+    thread_.finish();
   }
 
   void add(const std::shared_ptr<HostStream>& stream) {
     std::lock_guard lock(state_->mutex);
     std::erase_if(state_->streams, [](const auto& s) { return s.expired(); });
     state_->streams.push_back(stream);
+  }
+
+  /// Keeps a stream until its queue is empty.
+  void adopt(std::shared_ptr<HostStream> stream) {
+    std::lock_guard lock(state_->mutex);
+    state_->adopted.push_back(std::move(stream));
   }
 
   void notify() {
@@ -63,26 +69,29 @@ class Engine {
     state_->wake.notify_all();
   }
 
+  bool runsHere() const { return thread_.runsHere(); }
+
  private:
   struct State {
     std::mutex mutex;
     std::condition_variable wake;
     std::vector<std::weak_ptr<HostStream>> streams;
+    std::vector<std::shared_ptr<HostStream>> adopted;
     bool pending = false;  // something was enqueued since the thread looked
     bool stop = false;
   };
 
-  static void run(std::shared_ptr<State> state) {
+  static void run(State& state) {
     base::Backoff backoff(false);
     bool busy = false;  // some stream has work left
     std::vector<std::weak_ptr<HostStream>> streams;
     while (true) {
       {
-        std::unique_lock lock(state->mutex);
-        state->wake.wait(lock, [&] { return state->stop || busy || state->pending; });
-        if (state->stop) return;
-        state->pending = false;
-        streams = state->streams;
+        std::unique_lock lock(state.mutex);
+        state.wake.wait(lock, [&] { return state.stop || busy || state.pending; });
+        if (state.stop) return;
+        state.pending = false;
+        streams = state.streams;
       }
       busy = false;
       bool moved = false;
@@ -94,6 +103,7 @@ class Engine {
         busy = true;
         moved |= status == Work::Status::Moved;
       }
+      releaseAdopted(state);
       if (moved)
         backoff.reset();
       else if (busy)
@@ -101,9 +111,19 @@ class Engine {
     }
   }
 
-  const uint64_t generation_;
+  static void releaseAdopted(State& state) {
+    std::vector<std::shared_ptr<HostStream>> done;  // destroyed without the lock
+    std::lock_guard lock(state.mutex);
+    std::erase_if(state.adopted, [&](auto& stream) {
+      if (!stream->empty()) return false;
+      done.push_back(std::move(stream));
+      return true;
+    });
+  }
+
+  const base::ProcessGuard guard_;
   const std::shared_ptr<State> state_ = std::make_shared<State>();
-  std::thread thread_;
+  base::ServiceThread thread_;
 };
 
 std::shared_ptr<HostStream> HostStream::create() {
@@ -113,17 +133,28 @@ std::shared_ptr<HostStream> HostStream::create() {
   return stream;
 }
 
-HostStream::HostStream(std::shared_ptr<Engine> engine)
-    : engine_(std::move(engine)), generation_(base::processGeneration()) {}
+HostStream::HostStream(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
-HostStream::~HostStream() = default;
+HostStream::~HostStream() {
+  if (!failures_.empty()) logUnseen(failures_.front().what);
+}
+
+void HostStream::logUnseen(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    base::log(LogLevel::Error, "a stream was destroyed with a failure nobody saw: ", e.what());
+  } catch (...) {
+    base::log(LogLevel::Error, "a stream was destroyed with a failure nobody saw");
+  }
+}
 
 void HostStream::enqueue(std::unique_ptr<Work> work) {
-  if (generation_ != base::processGeneration())
-    base::fail(ErrorCode::InvalidUsage, "a stream of the parent process was used after fork");
+  guard_.requireOwner("Stream::enqueue");
   {
     std::lock_guard lock(mutex_);
     queue_.push_back(std::move(work));
+    ++enqueued_;
   }
   engine_->notify();
 }
@@ -143,66 +174,108 @@ Work::Status HostStream::step() {
     failure = std::current_exception();
   }
   if (status != Work::Status::Done) return status;
-  std::unique_ptr<Work> finished;  // destroyed without the lock
-  {
-    std::lock_guard lock(mutex_);
-    finished = std::move(queue_.front());
-    queue_.pop_front();
-    if (failure && !failure_) failure_ = failure;
-    if (queue_.empty()) idle_.notify_all();
-  }
+  finishHead(std::move(failure));
   return Work::Status::Moved;
 }
 
-void HostStream::wait(std::unique_lock<std::mutex>& lock) {
-  if (generation_ != base::processGeneration()) return;
-  idle_.wait(lock, [&] { return queue_.empty(); });
+// The work is destroyed before anybody hears of its end: it may be the last owner of a
+// communicator, whose farewell is to be over when synchronize() returns. Without the lock, because
+// its end may call this stream.
+void HostStream::finishHead(std::exception_ptr failure) {
+  std::unique_ptr<Work> finished;
+  {
+    std::lock_guard lock(mutex_);
+    finished = std::move(queue_.front());
+  }
+  finished.reset();
+  std::lock_guard lock(mutex_);
+  queue_.pop_front();
+  ++finished_;
+  if (failure && failures_.size() < kMaxFailures)
+    failures_.push_back({finished_, finished_, std::move(failure)});
+  else if (failure)
+    failures_.back().last = finished_;
+  progress_.notify_all();
+}
+
+void HostStream::wait(std::unique_lock<std::mutex>& lock, uint64_t ticket) {
+  if (finished_ < ticket && engine_->runsHere())
+    base::fail(ErrorCode::InvalidUsage,
+               "work of a stream waits for a stream, which its own thread drives");
+  progress_.wait(lock, [&] { return finished_ >= ticket; });
+}
+
+std::exception_ptr HostStream::takeFailure(uint64_t ticket) {
+  std::exception_ptr first;
+  while (!failures_.empty() && failures_.front().first <= ticket) {
+    Failure& oldest = failures_.front();
+    if (!first) first = oldest.what;
+    if (oldest.last > ticket) {
+      oldest.first = ticket + 1;
+      break;
+    }
+    failures_.pop_front();
+  }
+  return first;
 }
 
 void HostStream::synchronize() {
+  guard_.requireOwner("Stream::synchronize");
   std::unique_lock lock(mutex_);
-  wait(lock);
-  if (auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
+  const uint64_t ticket = enqueued_;
+  wait(lock, ticket);
+  if (const auto failure = takeFailure(ticket)) std::rethrow_exception(failure);
 }
 
 bool HostStream::query() {
+  guard_.requireOwner("Stream::query");
   std::lock_guard lock(mutex_);
-  if (auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
+  if (const auto failure = takeFailure(finished_)) std::rethrow_exception(failure);
   return queue_.empty();
 }
 
-std::exception_ptr HostStream::takeFailure() {
-  std::unique_lock lock(mutex_);
-  wait(lock);
-  return std::exchange(failure_, nullptr);
-}
-
-uint64_t HostEvent::mark() {
+bool HostStream::empty() {
   std::lock_guard lock(mutex_);
-  return ++marked_;
+  return queue_.empty();
 }
 
-void HostEvent::reach(uint64_t number) {
+void HostStream::retire(std::shared_ptr<HostStream> stream) {
+  if (stream->guard_.inForkedChild()) return base::abandon(std::move(stream));
+  const auto engine = stream->engine_;
+  if (engine->runsHere()) return engine->adopt(std::move(stream));
+  std::unique_lock lock(stream->mutex_);
+  stream->wait(lock, stream->enqueued_);
+  const auto failure = stream->takeFailure(stream->enqueued_);
+  lock.unlock();
+  if (failure) logUnseen(failure);
+}
+
+void Mark::reach() {
   {
     std::lock_guard lock(mutex_);
-    reached_ = std::max(reached_, number);
+    reached_ = true;
   }
   changed_.notify_all();
 }
 
-uint64_t HostEvent::latest() const {
+bool Mark::reached() const {
   std::lock_guard lock(mutex_);
-  return marked_;
+  return reached_;
 }
 
-bool HostEvent::reached(uint64_t number) const {
-  std::lock_guard lock(mutex_);
-  return reached_ >= number;
-}
-
-void HostEvent::wait(uint64_t number) {
+void Mark::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return reached_ >= number; });
+  changed_.wait(lock, [&] { return reached_; });
+}
+
+void HostEvent::record(std::shared_ptr<Mark> mark) {
+  std::lock_guard lock(mutex_);
+  latest_ = std::move(mark);
+}
+
+std::shared_ptr<Mark> HostEvent::latest() const {
+  std::lock_guard lock(mutex_);
+  return latest_;
 }
 
 }  // namespace tutti::device

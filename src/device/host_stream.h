@@ -2,6 +2,9 @@
 
 // Host streams and the progress engine. A stream is a queue of Work; the engine is the one thread
 // of a process that polls the head of every stream. Work never blocks: it is resumable.
+//
+// In a forked child the engine does not exist, so streams and events of the parent are inert there:
+// calls throw InvalidUsage, and their owners abandon them.
 
 #include <condition_variable>
 #include <deque>
@@ -10,6 +13,8 @@
 #include <memory>
 #include <mutex>
 #include <vector>
+
+#include "src/base/process.h"
 
 namespace tutti::device {
 
@@ -31,40 +36,70 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   ~HostStream();
 
   void enqueue(std::unique_ptr<Work> work);
+  /// Waits for what was enqueued before the call, and not for what others enqueue meanwhile; throws
+  /// the first failure among it. InvalidUsage when called by work that would wait for itself.
   void synchronize();
   bool query();
-  /// The next failure that synchronize() would throw, taken; null when there is none.
-  std::exception_ptr takeFailure();
+  /// What the last owner does: waits for everything enqueued and lets the stream go; a failure that
+  /// nobody has seen goes to the log. Work that owns
+  /// a stream cannot wait for it, so the engine keeps that one until its queue is empty; in a
+  /// forked child the stream is abandoned.
+  static void retire(std::shared_ptr<HostStream> stream);
 
  private:
   friend class Engine;
   explicit HostStream(std::shared_ptr<Engine> engine);
-  /// Polls the head; by the engine's thread only. Idle when there was nothing to do.
+  /// Polls the head; by the engine's thread only. Done when the queue was empty, Moved when the
+  /// head got further or was finished, Idle when it waits.
   Work::Status step();
-  void wait(std::unique_lock<std::mutex>& lock);
+  void finishHead(std::exception_ptr failure);
+  void wait(std::unique_lock<std::mutex>& lock, uint64_t ticket);
+  /// The first failure among the works up to `ticket`; with it all of them are seen.
+  std::exception_ptr takeFailure(uint64_t ticket);
+  bool empty();
+  static void logUnseen(const std::exception_ptr& failure);
+
+  struct Failure {
+    uint64_t first, last;  // tickets for which it stands
+    std::exception_ptr what;
+  };
 
   const std::shared_ptr<Engine> engine_;
-  const uint64_t generation_;
+  const base::ProcessGuard guard_;
   std::mutex mutex_;
-  std::condition_variable idle_;
+  std::condition_variable progress_;
   std::deque<std::unique_ptr<Work>> queue_;
-  std::exception_ptr failure_;
+  // Works are numbered from 1 in the order of their enqueueing, which is that of their end.
+  uint64_t enqueued_ = 0;
+  uint64_t finished_ = 0;
+  std::deque<Failure> failures_;  // not yet seen, by ticket
 };
 
-/// The state behind Event: how many records were asked for, and how many were reached.
-class HostEvent {
+/// One record of an event: reached once, and for ever.
+class Mark {
  public:
-  uint64_t mark();  ///< a new record; returns its number
-  void reach(uint64_t number);
-  uint64_t latest() const;
-  bool reached(uint64_t number) const;
-  void wait(uint64_t number);
+  void reach();
+  bool reached() const;
+  void wait();
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t marked_ = 0;
-  uint64_t reached_ = 0;
+  bool reached_ = false;
+};
+
+/// The state behind Event: its latest record. Whoever waits keeps the record that he found, so that
+/// recording again moves nothing under him.
+class HostEvent {
+ public:
+  void record(std::shared_ptr<Mark> mark);
+  std::shared_ptr<Mark> latest() const;  ///< null when there is none
+  const base::ProcessGuard& guard() const { return guard_; }
+
+ private:
+  const base::ProcessGuard guard_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Mark> latest_;
 };
 
 }  // namespace tutti::device

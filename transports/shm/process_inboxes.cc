@@ -17,6 +17,7 @@ struct Entry {
 };
 
 struct Inboxes {
+  Inboxes() { base::freeInForkedChildren(mutex); }
   std::mutex mutex;
   uint64_t generation = 0;  // of the process that made the token
   ProcessToken token{};

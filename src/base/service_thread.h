@@ -1,18 +1,18 @@
 #pragma once
 
-// MonitorThread: a named thread with all signals blocked, because signals are the program's.
+// ServiceThread: a named thread with all signals blocked, because signals are the program's.
 
 #include <functional>
 #include <thread>
 
-namespace tutti::bootstrap {
+namespace tutti::base {
 
-class MonitorThread {
+class ServiceThread {
  public:
-  MonitorThread() = default;
-  ~MonitorThread() { finish(); }
-  MonitorThread(const MonitorThread&) = delete;
-  MonitorThread& operator=(const MonitorThread&) = delete;
+  ServiceThread() = default;
+  ~ServiceThread() { finish(); }
+  ServiceThread(const ServiceThread&) = delete;
+  ServiceThread& operator=(const ServiceThread&) = delete;
 
   /// `name` has at most 15 characters. `body` must own what it uses. Throws System when the process
   /// may have no more threads.
@@ -21,9 +21,11 @@ class MonitorThread {
   static void startAlone(const char* name, std::function<void()> body);
   /// Waits for the end of the body; when called by the body itself, lets it run out alone.
   void finish();
+  /// Whether the caller is the body. Not while start() runs.
+  bool runsHere() const { return thread_.get_id() == std::this_thread::get_id(); }
 
  private:
   std::thread thread_;
 };
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::base

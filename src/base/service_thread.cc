@@ -1,4 +1,4 @@
-#include "src/bootstrap/monitor_thread.h"
+#include "src/base/service_thread.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -8,9 +8,9 @@
 
 #include "src/base/check.h"
 
-namespace tutti::bootstrap {
+namespace tutti::base {
 
-void MonitorThread::start(const char* name, std::function<void()> body) {
+void ServiceThread::start(const char* name, std::function<void()> body) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -18,19 +18,19 @@ void MonitorThread::start(const char* name, std::function<void()> body) {
     thread_ = std::thread(std::move(body));
   } catch (const std::system_error& error) {
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    base::failSyscall("pthread_create", error.code().value(), name);
+    failSyscall("pthread_create", error.code().value(), name);
   }
   ::pthread_setname_np(thread_.native_handle(), name);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void MonitorThread::startAlone(const char* name, std::function<void()> body) {
-  MonitorThread alone;
+void ServiceThread::startAlone(const char* name, std::function<void()> body) {
+  ServiceThread alone;
   alone.start(name, std::move(body));
   alone.thread_.detach();
 }
 
-void MonitorThread::finish() {
+void ServiceThread::finish() {
   if (!thread_.joinable()) return;
   if (thread_.get_id() == std::this_thread::get_id())
     thread_.detach();
@@ -38,4 +38,4 @@ void MonitorThread::finish() {
     thread_.join();
 }
 
-}  // namespace tutti::bootstrap
+}  // namespace tutti::base

@@ -28,7 +28,7 @@ if(WAY STREQUAL "pkgconfig")
   set(program ${FOLDER}/outside)
 else()
   run(${CMAKE_COMMAND} -S ${OUTSIDE} -B ${FOLDER}/build -G Ninja -D CMAKE_CXX_COMPILER=${CXX}
-      -D WAY=${WAY} -D TUTTI_SOURCE=${SOURCE} -D TUTTI_CUDA=OFF
+      -D CMAKE_BUILD_TYPE=Release -D WAY=${WAY} -D TUTTI_SOURCE=${SOURCE} -D TUTTI_CUDA=OFF
       -D CMAKE_PREFIX_PATH=${FOLDER}/prefix)
   run(${CMAKE_COMMAND} --build ${FOLDER}/build --target outside)
   set(program ${FOLDER}/build/outside)

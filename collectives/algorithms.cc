@@ -13,26 +13,22 @@ namespace tutti::collectives {
 
 namespace {
 
-constexpr int kRanksProved = 8;
-
-void proveOne(const AlgorithmInfo& info, const SpecRequest& request) {
-  const auto spec = info.spec(request);
-  if (!spec) return;
+void proveOne(const AlgorithmInfo& info, const PlanSpec& spec) {
   // Three rounds contain one and two: both ends of a channel agree on the messages of each round.
-  const plan::CheckResult result = plan::PlanChecker(*spec, info.build).check({3});
+  const plan::CheckResult result = plan::PlanChecker(spec, info.build).check({3});
   if (!result.ok())
-    base::fail(ErrorCode::Internal, "the plan ", spec->describe(),
+    base::fail(ErrorCode::Internal, "the plan ", spec.describe(),
                " is refused: ", result.error->message);
 }
 
 void prove(const AlgorithmInfo& info) {
   for (int c = 0; c < plan::kCollectiveCount; ++c)
     for (Protocol protocol : {Protocol::Simple, Protocol::Mapped})
-      for (int ranks = 1; ranks <= kRanksProved; ++ranks) {
+      for (int ranks = 1; ranks <= kRanksProvedAtStart; ++ranks) {
         const auto collective = static_cast<Collective>(c);
-        const bool rooted = collective == Collective::Broadcast || collective == Collective::Reduce;
-        for (int root = 0; root < (rooted ? ranks : 1); ++root)
-          proveOne(info, {collective, protocol, ranks, root, 1});
+        for (int root = 0; root < (plan::hasRoot(collective) ? ranks : 1); ++root)
+          if (const auto spec = info.spec({collective, protocol, ranks, root, 1}))
+            proveOne(info, *spec);
       }
 }
 
@@ -47,6 +43,20 @@ const AlgorithmInfo& Registry::find(Algorithm algorithm) const {
   for (const AlgorithmInfo& info : algorithms_)
     if (info.algorithm == algorithm) return info;
   base::fail(ErrorCode::Internal, "no algorithm ", plan::toString(algorithm), " is registered");
+}
+
+void Registry::proveOnce(const AlgorithmInfo& info, const PlanSpec& spec) const {
+  std::lock_guard lock(proved_->mutex);
+  if (proved_->specs.contains(spec.hash())) return;
+  proveOne(info, spec);
+  proved_->specs.insert(spec.hash());
+}
+
+Program Registry::build(const PlanSpec& spec, int rank) const {
+  TUTTI_ASSERT(rank >= 0 && rank < spec.ranks, "rank ", rank, " of ", spec.describe());
+  const AlgorithmInfo& info = find(spec.algorithm);
+  if (spec.ranks > kRanksProvedByTests && spec.ranks <= kRanksProvedInUse) proveOnce(info, spec);
+  return info.build(spec, rank);
 }
 
 const Registry& registry() {
@@ -72,9 +82,6 @@ bool exists(const std::string& name, Collective collective, int ranks) {
   });
 }
 
-Program build(const PlanSpec& spec, int rank) {
-  TUTTI_ASSERT(rank >= 0 && rank < spec.ranks, "rank ", rank, " of ", spec.describe());
-  return registry().find(spec.algorithm).build(spec, rank);
-}
+Program build(const PlanSpec& spec, int rank) { return registry().build(spec, rank); }
 
 }  // namespace tutti::collectives

@@ -1,12 +1,24 @@
 #pragma once
 
 // The list of algorithms, one file each. An algorithm is three pure functions; the registry admits
-// it only after PlanChecker has proved it for small rank counts (tests prove it for the rest).
+// it only after PlanChecker has proved its plans for small rank counts. Tests prove the plans of
+// all rank counts that the table below names, and the library proves what it is about to run for
+// the counts beyond:
+//
+//   ranks         every plan is proved
+//   1 to 8        when the library starts, and by tests
+//   9 to 128      by tests
+//   129 to 256    when it is first built in a process (up to a quarter of a second: the time grows
+//                 with the cube of the ranks); 256 also by tests
+//   more          not; a thousand ranks take the checker ten seconds
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "src/plan/plan.h"
@@ -18,6 +30,10 @@ using plan::Collective;
 using plan::PlanSpec;
 using plan::Program;
 using plan::Protocol;
+
+inline constexpr int kRanksProvedAtStart = 8;
+inline constexpr int kRanksProvedByTests = 128;
+inline constexpr int kRanksProvedInUse = 256;
 
 /// What an algorithm's header promises, in the units of its comment; the checker measures the same.
 struct Cost {
@@ -51,8 +67,18 @@ class Registry {
   void add(AlgorithmInfo info);
   std::span<const AlgorithmInfo> algorithms() const { return algorithms_; }
   const AlgorithmInfo& find(Algorithm algorithm) const;
+  /// One rank's program. Throws Internal, as add() does, when the plan is proved only now and the
+  /// checker refuses it. From any thread.
+  Program build(const PlanSpec& spec, int rank) const;
 
  private:
+  struct Proved {
+    std::mutex mutex;
+    std::unordered_set<uint64_t> specs;  // their hashes
+  };
+  void proveOnce(const AlgorithmInfo& info, const PlanSpec& spec) const;
+
+  std::unique_ptr<Proved> proved_ = std::make_unique<Proved>();
   std::vector<AlgorithmInfo> algorithms_;
 };
 

@@ -13,6 +13,7 @@ using plan::Buffer;
 using plan::channel;
 using plan::chunkOf;
 using plan::Fold;
+using plan::hasRoot;
 using plan::Lane;
 using plan::local;
 using plan::mapped;
@@ -24,10 +25,6 @@ using plan::Step;
 constexpr int wrap(int rank, int ranks) { return ((rank % ranks) + ranks) % ranks; }
 constexpr int floorLog2(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
 constexpr int ceilLog2(int n) { return n <= 1 ? 0 : floorLog2(n - 1) + 1; }
-
-constexpr bool hasRoot(Collective c) {
-  return c == Collective::Broadcast || c == Collective::Reduce;
-}
 
 /// The request's facts in a spec, everything else at its default.
 inline PlanSpec specOf(const SpecRequest& request, Algorithm algorithm) {

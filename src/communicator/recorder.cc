@@ -52,8 +52,7 @@ std::string CallFacts::describe() const {
   std::string text = plan::toString(collective);
   if (collective != Collective::Barrier) text += base::message(" of ", count, " ", toString(type));
   if (plan::isReduction(collective)) text += base::message(", ", toString(op));
-  if (collective == Collective::Broadcast || collective == Collective::Reduce)
-    text += base::message(", root ", root);
+  if (plan::hasRoot(collective)) text += base::message(", root ", root);
   text += base::message(", by ", plan::toString(algorithm));
   if (deterministic) text += ", deterministic";
   return text;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/integers.h"
 #include "src/numbers/convert.h"
 #include "src/numbers/integer_scale.h"
 
@@ -33,14 +34,6 @@ bool isUnsigned(DataType type) {
          type == DataType::UInt64;
 }
 
-/// splitmix64's finalizer: every bit of the result depends on every bit of the input.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
-
 /// The values of one pattern, as integers.
 class Values {
  public:
@@ -55,8 +48,8 @@ class Values {
   }
 
   int64_t value(int rank, size_t index) const {
-    const uint64_t place = mix(pattern_.seed ^ mix(index));
-    const uint64_t random = mix(place + static_cast<uint64_t>(rank) + 1);
+    const uint64_t place = base::mixBits(pattern_.seed ^ base::mixBits(index));
+    const uint64_t random = base::mixBits(place + static_cast<uint64_t>(rank) + 1);
     switch (pattern_.op) {
       case ReduceOp::Prod: return factor(rank, place, random);
       case ReduceOp::Min:

@@ -53,8 +53,7 @@ std::string PlanSpec::describe() const {
   std::string line =
       base::message(toString(collective), ' ', toString(algorithm), ' ', toString(protocol), ", ",
                     ranks, ranks == 1 ? " rank" : " ranks");
-  if (collective == Collective::Broadcast || collective == Collective::Reduce)
-    line += base::message(", root ", root);
+  if (hasRoot(collective)) line += base::message(", root ", root);
   line += base::message(", ", channels, channels == 1 ? " channel" : " channels", ", divisions ",
                         divisions, ", message chunks ", messageChunks, ", slots ", minSlots);
   if (scratchBlocks > 0) line += base::message(", scratch blocks ", scratchBlocks);

@@ -40,6 +40,11 @@ constexpr bool isReduction(Collective c) {
   return c == Collective::AllReduce || c == Collective::ReduceScatter || c == Collective::Reduce;
 }
 
+/// True where one rank gives to all or takes from all.
+constexpr bool hasRoot(Collective c) {
+  return c == Collective::Broadcast || c == Collective::Reduce;
+}
+
 /// One operand of a step: `chunks` chunks from `chunk` on.
 struct Port {
   enum class Kind : uint8_t {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/base/integers.h"
 #include "src/plan/plan.h"
 
 namespace tutti::plan {
@@ -8,7 +9,6 @@ namespace {
 
 constexpr uint64_t kAlignment = kChunkAlignment;
 
-uint64_t roundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t ceilDivide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -27,7 +27,7 @@ Shape::Shape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t s
   const uint64_t wanted = std::max<uint64_t>(1, ceilDivide(blockBytes_, divisions_));
   // Equal rounds: the last one is short by less than one alignment unit per chunk.
   rounds_ = static_cast<int64_t>(ceilDivide(wanted, largestChunk));
-  chunkBytes_ = roundUp(ceilDivide(wanted, static_cast<uint64_t>(rounds_)), kAlignment);
+  chunkBytes_ = base::roundUp(ceilDivide(wanted, static_cast<uint64_t>(rounds_)), kAlignment);
   roundBytes_ = chunkBytes_ * divisions_;
   rounds_ = std::max<int64_t>(1, static_cast<int64_t>(ceilDivide(blockBytes_, roundBytes_)));
   scratchBytes_ = spec.scratchBlocks * roundBytes_;

@@ -115,9 +115,7 @@ std::string faultOfSpec(const PlanSpec& spec) {
   if (spec.ranks < 1) return base::message(spec.ranks, " ranks");
   if (spec.root < 0 || spec.root >= spec.ranks)
     return base::message("root ", spec.root, " of ", spec.ranks, " ranks");
-  const bool rooted =
-      spec.collective == Collective::Broadcast || spec.collective == Collective::Reduce;
-  if (spec.root != 0 && !rooted)
+  if (spec.root != 0 && !hasRoot(spec.collective))
     return base::message(toString(spec.collective), " has a root other than 0");
   if (spec.channels < 1 || spec.divisions < 1 || spec.minSlots < 1)
     return "channels, divisions and slots begin at 1";

@@ -17,8 +17,6 @@ namespace {
   return line;
 }
 
-bool isRooted(Collective c) { return c == Collective::Broadcast || c == Collective::Reduce; }
-
 std::string timingText(const PerfTiming& t) {
   const std::string wrong = t.wrong < 0 ? "N/A" : std::to_string(t.wrong);
   return format("  %9.2f  %9.2f  %7.2f  %7.2f  %6s", t.medianUs, t.p99Us, t.algorithmGBps,
@@ -67,7 +65,7 @@ std::string perfLine(const PerfOptions& options, const PerfRow& row) {
   return format("%12llu  %12llu  %11s  %8s  %4d", static_cast<unsigned long long>(row.bytes),
                 static_cast<unsigned long long>(row.count), toString(options.type),
                 plan::isReduction(options.collective) ? toString(options.op) : "none",
-                isRooted(options.collective) ? options.root : -1) +
+                plan::hasRoot(options.collective) ? options.root : -1) +
          timingText(row.outOfPlace) + timingText(row.inPlace) + "\n";
 }
 

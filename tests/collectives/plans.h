@@ -10,7 +10,7 @@ namespace tutti::collectives::test {
 
 /// The roots to try: all up to 16 ranks, beyond that the ends and a few between.
 inline std::vector<int> rootsOf(Collective collective, int ranks) {
-  if (collective != Collective::Broadcast && collective != Collective::Reduce) return {0};
+  if (!plan::hasRoot(collective)) return {0};
   std::vector<int> roots;
   if (ranks <= 16) {
     for (int root = 0; root < ranks; ++root) roots.push_back(root);
@@ -27,6 +27,12 @@ inline std::vector<PlanSpec> specsOf(const AlgorithmInfo& info, int ranks, int c
         if (auto spec = info.spec({static_cast<Collective>(c), protocol, ranks, root, channels}))
           specs.push_back(*spec);
   return specs;
+}
+
+inline std::vector<Program> programsOf(const AlgorithmInfo& info, const PlanSpec& spec) {
+  std::vector<Program> programs;
+  for (int rank = 0; rank < spec.ranks; ++rank) programs.push_back(info.build(spec, rank));
+  return programs;
 }
 
 }  // namespace tutti::collectives::test

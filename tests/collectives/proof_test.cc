@@ -60,8 +60,6 @@ int main(int argc, char** argv) {
   const int first = argc > 1 ? std::atoi(argv[1]) : 1;
   const int last = argc > 2 ? std::atoi(argv[2]) : 8;
   if (argc > 3) tutti::collectives::channels = std::atoi(argv[3]);
-  for (int ranks = first; ranks <= last; ++ranks)
-    if (ranks <= 64 || ranks == 96 || ranks == 100 || ranks == 127 || ranks == 128 || ranks == 256)
-      tutti::collectives::rankCounts.push_back(ranks);
+  for (int ranks = first; ranks <= last; ++ranks) tutti::collectives::rankCounts.push_back(ranks);
   return RUN_ALL_TESTS();
 }

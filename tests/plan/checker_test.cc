@@ -6,18 +6,12 @@
 
 #include <stdexcept>
 
+#include "tests/plan/handmade.h"
+
 namespace tutti::plan {
 namespace {
 
-PlanSpec specOf(Collective collective, int ranks) {
-  PlanSpec spec;
-  spec.collective = collective;
-  spec.algorithm = Algorithm::OneShot;
-  spec.ranks = ranks;
-  spec.canonicalOrder = isReduction(collective);
-  spec.messageChunks = ranks > 1 ? 1 : 0;
-  return spec;
-}
+using namespace test;
 
 std::string refusal(const PlanSpec& spec, std::vector<Program> programs,
                     std::initializer_list<int> rounds = {1, 2, 3}) {
@@ -33,35 +27,20 @@ void expectRefusal(const std::string& text, std::initializer_list<const char*> p
 const Step kIn{.sources = {local(Buffer::In, 0)}, .targets = {local(Buffer::Scratch, 0)}};
 const Step kOut{.sources = {local(Buffer::Scratch, 0)}, .targets = {local(Buffer::Out, 0)}};
 
-Step after(Step step, uint32_t lane, uint32_t number) {
-  step.after.push_back({lane, number});
-  return step;
+TEST(Checker, DependenciesOrderLanes) {
+  for (const HandmadePlan& plan : {handover(), addAside()})
+    EXPECT_EQ(refusal(plan.spec, plan.programs), "");
 }
-
-/// Two lanes that hand over a scratch block by `after` alone, in both directions.
-std::vector<Program> handover() {
-  const Step again{.sources = {local(Buffer::In, 0)}, .targets = {local(Buffer::Scratch, 1)}};
-  return {{{{0, {kIn, after(again, 1, 0)}}, {0, {after(kOut, 0, 0)}}}}};
-}
-
-PlanSpec handoverSpec() {
-  PlanSpec spec = specOf(Collective::Broadcast, 1);
-  spec.scratchBlocks = 2;
-  return spec;
-}
-
-TEST(Checker, DependenciesOrderLanes) { EXPECT_EQ(refusal(handoverSpec(), handover()), ""); }
 
 TEST(Checker, ARemovedDependencyIsARace) {
-  std::vector<Program> programs = handover();
+  auto [spec, programs] = handover();
   programs[0].lanes[1].steps[0].after.clear();
-  expectRefusal(refusal(handoverSpec(), programs, {1}), {"lane 1, step 0", "scratch 0"});
+  expectRefusal(refusal(spec, programs, {1}), {"lane 1, step 0", "scratch 0"});
 }
 
 TEST(Checker, ScratchIsReusedByTheNextRound) {
-  std::vector<Program> programs = handover();
+  auto [spec, programs] = handover();
   programs[0].lanes[0].steps[1].after.clear();
-  PlanSpec spec = handoverSpec();
   spec.inPlaceSafe = false;  // lane 0 would still read the input that lane 1 writes
   EXPECT_EQ(refusal(spec, programs, {1}), "");
   expectRefusal(refusal(spec, programs, {2}),
@@ -69,20 +48,20 @@ TEST(Checker, ScratchIsReusedByTheNextRound) {
 }
 
 TEST(Checker, NamesACycleOfDependencies) {
-  std::vector<Program> programs = handover();
+  auto [spec, programs] = handover();
   programs[0].lanes[0].steps[0].after.push_back({1, 0});
-  expectRefusal(refusal(handoverSpec(), programs),
+  expectRefusal(refusal(spec, programs),
                 {"circular wait", "lane 0, step 0", "lane 1, step 0", "and so on"});
 }
 
 TEST(Checker, RefusesADependencyOnNothing) {
-  std::vector<Program> programs = handover();
+  auto [spec, programs] = handover();
   programs[0].lanes[1].steps[0].after = {{0, 2}};
-  expectRefusal(refusal(handoverSpec(), programs), {"lane 1, step 0", "step 2 of lane 0"});
+  expectRefusal(refusal(spec, programs), {"lane 1, step 0", "step 2 of lane 0"});
 }
 
 TEST(Checker, RefusesAShiftedCopyWithinOneBuffer) {
-  PlanSpec spec = specOf(Collective::Broadcast, 1);
+  PlanSpec spec = handmadeSpec(Collective::Broadcast, 1);
   spec.scratchBlocks = 3;
   const Step second{.sources = {local(Buffer::In, 0)}, .targets = {local(Buffer::Scratch, 1)}};
   const Step shift{.sources = {local(Buffer::Scratch, 0, 2)},
@@ -106,19 +85,19 @@ std::vector<Program> exchange() {
 }
 
 TEST(Checker, AdditionOfTwoIsCommutative) {
-  EXPECT_EQ(refusal(specOf(Collective::AllReduce, 2), exchange()), "");
+  EXPECT_EQ(refusal(handmadeSpec(Collective::AllReduce, 2), exchange()), "");
 }
 
 TEST(Checker, NamesACircularWaitForMessages) {
   std::vector<Program> programs = exchange();
   for (Program& program : programs) std::swap(program.lanes[0].steps[0], program.lanes[0].steps[1]);
-  expectRefusal(refusal(specOf(Collective::AllReduce, 2), programs),
+  expectRefusal(refusal(handmadeSpec(Collective::AllReduce, 2), programs),
                 {"circular wait", "rank 0, lane 0, step 0", "rank 1, lane 0, step 0",
                  "waits for a message from rank 1"});
 }
 
 TEST(Checker, NamesACircularWaitForSlots) {
-  PlanSpec spec = specOf(Collective::Barrier, 2);
+  PlanSpec spec = handmadeSpec(Collective::Barrier, 2);
   spec.canonicalOrder = false;
   spec.messageChunks = 0;
   const auto programs = [](int count) {
@@ -138,7 +117,7 @@ TEST(Checker, NamesACircularWaitForSlots) {
 }
 
 TEST(Checker, BothEndsAgreeOnEveryMessage) {
-  const PlanSpec spec = specOf(Collective::AllReduce, 2);
+  const PlanSpec spec = handmadeSpec(Collective::AllReduce, 2);
   std::vector<Program> programs = exchange();
   programs[1].lanes[0].steps.push_back(
       {.sources = {channel(0, 0)}, .targets = {local(Buffer::Out, 0)}});
@@ -173,7 +152,7 @@ std::vector<Program> allToAll(Fold odd) {
 }
 
 TEST(Checker, AllRanksAddInOneOrder) {
-  const PlanSpec spec = specOf(Collective::AllReduce, 3);
+  const PlanSpec spec = handmadeSpec(Collective::AllReduce, 3);
   EXPECT_EQ(refusal(spec, allToAll(Fold::Canonical)), "");
   // Both are (0+1)+2, but a step may round a list otherwise than a tree.
   expectRefusal(refusal(spec, allToAll(Fold::Listed)), {"rank 2", "rank 0 has added", "step 1"});
@@ -194,7 +173,7 @@ std::vector<Program> completeLater(std::vector<Program> programs, size_t rank) {
 }
 
 TEST(Checker, AStoredSumIsDividedOtherwiseThanOneBeingFolded) {
-  PlanSpec spec = specOf(Collective::AllReduce, 2);
+  PlanSpec spec = handmadeSpec(Collective::AllReduce, 2);
   spec.scratchBlocks = 1;
   // Rank 0 divides while it adds, rank 1 what it has rounded: 40000 and infinity in float16.
   expectRefusal(refusal(spec, completeLater(exchange(), 1)),
@@ -203,7 +182,7 @@ TEST(Checker, AStoredSumIsDividedOtherwiseThanOneBeingFolded) {
 }
 
 TEST(Checker, BuildsNothingFromAnUnsoundSpec) {
-  PlanSpec spec = specOf(Collective::Broadcast, 2);
+  PlanSpec spec = handmadeSpec(Collective::Broadcast, 2);
   spec.root = 2;
   const BuildFunction build = [](const PlanSpec&, int) -> Program {
     throw std::logic_error("built from an unsound spec");
@@ -217,7 +196,8 @@ TEST(Checker, ContributionsEnterOnce) {
   std::vector<Program> programs = allToAll(Fold::Canonical);
   programs[0].lanes[0].steps[1].sources[1] = local(Buffer::In, 0);
   programs[1].lanes[0].steps[0].targets.erase(programs[1].lanes[0].steps[0].targets.begin());
-  expectRefusal(refusal(specOf(Collective::AllReduce, 3), programs), {"rank 0", "step 1", "twice"});
+  expectRefusal(refusal(handmadeSpec(Collective::AllReduce, 3), programs),
+                {"rank 0", "step 1", "twice"});
 }
 
 /// A mapped broadcast from rank 0 to rank 1, and `signals` afterwards from `teller`.
@@ -237,7 +217,7 @@ std::vector<Program> mappedBroadcast(int teller, int signals) {
 }
 
 TEST(Checker, MappedBuffersStayUntilTheirReadersTell) {
-  PlanSpec spec = specOf(Collective::Broadcast, 2);
+  PlanSpec spec = handmadeSpec(Collective::Broadcast, 2);
   spec.protocol = Protocol::Mapped;
   spec.mapped.in = true;
   spec.messageChunks = 0;
@@ -251,7 +231,7 @@ TEST(Checker, MappedBuffersStayUntilTheirReadersTell) {
 }
 
 TEST(Checker, InPlaceIsNotClaimedWrongly) {
-  PlanSpec spec = specOf(Collective::AllReduce, 2);
+  PlanSpec spec = handmadeSpec(Collective::AllReduce, 2);
   spec.protocol = Protocol::Mapped;
   spec.mapped.in = true;
   spec.messageChunks = 0;
@@ -269,17 +249,17 @@ TEST(Checker, InPlaceIsNotClaimedWrongly) {
 }
 
 TEST(Checker, UsersBuffersAreTouchedOnlyWhereGiven) {
-  PlanSpec spec = specOf(Collective::Reduce, 2);
+  PlanSpec spec = handmadeSpec(Collective::Reduce, 2);
   std::vector<Program> programs = exchange();
   expectRefusal(refusal(spec, programs), {"rank 1", "step 1", "has no out buffer in reduce"});
   programs = exchange();
   programs[1].lanes[0].steps[1].targets = {local(Buffer::In, 0)};
-  expectRefusal(refusal(specOf(Collective::AllReduce, 2), programs),
+  expectRefusal(refusal(handmadeSpec(Collective::AllReduce, 2), programs),
                 {"rank 1", "step 1", "writes an input"});
 }
 
 TEST(Checker, ABarrierIsLeftAfterAllHaveEntered) {
-  PlanSpec spec = specOf(Collective::Barrier, 3);
+  PlanSpec spec = handmadeSpec(Collective::Barrier, 3);
   spec.canonicalOrder = false;
   spec.messageChunks = 0;
   std::vector<Program> programs;
@@ -291,7 +271,7 @@ TEST(Checker, ABarrierIsLeftAfterAllHaveEntered) {
 
 TEST(Checker, StepsThatMakeNoSense) {
   const auto wrong = [](Step step) {
-    PlanSpec spec = specOf(Collective::AllReduce, 2);
+    PlanSpec spec = handmadeSpec(Collective::AllReduce, 2);
     std::vector<Program> programs = exchange();
     programs[0].lanes[0].steps.push_back(std::move(step));
     return refusal(spec, programs);

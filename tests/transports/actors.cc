@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "src/base/check.h"
+#include "src/base/integers.h"
 
 namespace tutti::tests {
 namespace {
@@ -233,10 +234,7 @@ class Departing final : public Actor {
 }  // namespace
 
 uint64_t scramble(uint64_t seed, uint64_t index) {
-  uint64_t z = seed * 0xd1342543de82ef95 + (index + 1) * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
+  return base::mixBits(seed * 0xd1342543de82ef95 + index * base::kMixStep);
 }
 
 std::unique_ptr<Actor> sender(const Stream& stream) { return std::make_unique<Sender>(stream); }

@@ -7,6 +7,7 @@
 
 #include "src/base/check.h"
 #include "src/base/env.h"
+#include "src/base/integers.h"
 #include "transports/ring_layout.h"
 #include "transports/shm/endpoint.h"
 #include "transports/shm/segment.h"
@@ -22,8 +23,6 @@ constexpr uint64_t kInboxBudget = uint64_t{8} << 20;
 constexpr uint64_t kLeastSlot = 1024, kLargestSlot = 256 * 1024;
 constexpr uint64_t kLeastOfFour = 16 * 1024;
 
-uint64_t roundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
 uint64_t ringBytes(const RingLayout& layout) {
   return layout.slotCount * static_cast<uint64_t>(slotStride(layout.slotBytes));
 }
@@ -31,8 +30,8 @@ uint64_t ringBytes(const RingLayout& layout) {
 }  // namespace
 
 uint64_t blockBytes(const RingLayout& layout) {
-  return roundUp(static_cast<uint64_t>(layout.channels) * (kCreditStride + ringBytes(layout)),
-                 Segment::pageBytes());
+  return base::roundUp(static_cast<uint64_t>(layout.channels) * (kCreditStride + ringBytes(layout)),
+                       Segment::pageBytes());
 }
 
 uint64_t blockOffset(int owner, int peer, const RingLayout& layout) {
@@ -64,7 +63,8 @@ RingLayout chooseLayout(int size, int channels) {
   };
   layout.slotCount = fitting(4) >= kLeastOfFour ? 4 : 2;
   layout.slotBytes = std::clamp(fitting(layout.slotCount), kLeastSlot, kLargestSlot);
-  if (const size_t asked = base::env().slotBytes) layout.slotBytes = roundUp(asked, kLineBytes);
+  if (const size_t asked = base::env().slotBytes)
+    layout.slotBytes = base::roundUp(asked, kLineBytes);
   requireLayout(layout);
   return layout;
 }

@@ -5,18 +5,19 @@
 
 #include <cstdint>
 
+#include "src/base/integers.h"
+
 namespace tutti::transports::sim {
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators").
+/// SplitMix64.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
 
   uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
+    const uint64_t number = base::mixBits(state_);
+    state_ += base::kMixStep;
+    return number;
   }
   /// Uniform in [low, high]. (The bias of the remainder is below 2^-30 for the ranges used here.)
   int64_t between(int64_t low, int64_t high) {

@@ -8,7 +8,17 @@
 // they have ranks in common: calls on them may be made from different threads.
 //
 // Order. All ranks issue the same collectives on a communicator in the same order. Ranks that
-// disagree get an Error of code Mismatch that prints both sides; nothing is delivered.
+// disagree get an Error of code Mismatch that prints both sides. Nothing that a disagreeing rank
+// sent is delivered, on either side: a rank refuses its message before it reads it. Where a call
+// throws Mismatch, its recv holds what it held before, except that the blocks of AllGather and the
+// payload of Broadcast may have come from ranks that do agree. A rank whose part needs nothing
+// from the one that disagrees (the root of a Broadcast, the leaves of a Reduce) may return from
+// that call, with its own result right, and throws in a later one.
+//
+// Failure. An operation that fails, fails its communicator: every later call throws the same Error.
+// The contents of its recv buffers are undefined, the case above aside. Memory of allocate() may
+// still be written by ranks that have not heard of the failure, until the communicator was shrunk
+// or the memory is given back; other memory is never touched by another rank.
 //
 // Completion. With no stream (the default) a call returns when its buffers may be used again. With
 // a stream it returns at once, and the work runs in stream order; its failure is thrown by the
@@ -80,7 +90,7 @@ struct AllReduceArgs {
 };
 struct ReduceArgs {
   const void* send = nullptr;
-  void* recv = nullptr;  ///< read only at the root; may equal send
+  void* recv = nullptr;  ///< written only at the root, null elsewhere if you like; may equal send
   size_t count = 0;
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
@@ -129,6 +139,11 @@ class Communicator {
   /// it.
   bool deterministic() const;
 
+  // The collectives. Each throws InvalidArgument when its arguments cannot be right (null, overlap,
+  // root, a count beyond memory) and InvalidUsage after fork: then it was not made, and the
+  // communicator stays usable. It throws Mismatch, Timeout, PeerLost, Aborted, OutOfMemory or
+  // Internal when it failed, here or elsewhere; so does every call after it. With a stream
+  // or in a group these come out of synchronize() and end().
   void allReduce(const AllReduceArgs& args, StreamRef stream = {});
   void reduce(const ReduceArgs& args, StreamRef stream = {});
   void broadcast(const BroadcastArgs& args, StreamRef stream = {});
@@ -146,11 +161,20 @@ class Communicator {
   std::optional<Communicator> split(int color, int key);
 
   /// Collective over the survivors, also after a failure: a new communicator without the ranks that
-  /// the survivors agree are dead. Ranks keep their order.
+  /// the survivors agree are dead or have left this one. Ranks keep their order. Ends this rank's
+  /// operations on this communicator; when it returns, no survivor writes to anybody's memory on
+  /// its behalf any more.
+  ///
+  /// All survivors that return from the n-th shrink() of one communicator have agreed on the same
+  /// members. A rank that dies meanwhile may be among them: then the new communicator fails
+  /// with PeerLost wherever it was returned already, and calling shrink() on that one meets those
+  /// who are still in this call. Throws Timeout (the set-up deadline) naming a rank that is alive
+  /// and does not call shrink(); it may be called again, and goes on where it was.
   Communicator shrink();
 
-  /// Ends every operation of this communicator here, with Aborted, and tells the others. Always
-  /// returns, from any thread. Afterwards only shrink() and destruction are allowed.
+  /// Ends every operation of this communicator here, with Aborted, and tells the others, also when
+  /// it had failed before. Always returns, from any thread. Afterwards only shrink() and
+  /// destruction are allowed.
   void abort();
 
   /// The failure that made this communicator unusable, if one did.
@@ -169,17 +193,26 @@ class Communicator {
 
 /// Between construction and end() the collectives that this thread issues, on any communicators,
 /// are collected; end() starts them together, so that calls on several communicators of one thread
-/// cannot wait for each other. Groups nest: the outermost end() starts everything.
+/// cannot wait for each other. Groups nest: the outermost end() starts everything. Arguments are
+/// checked by the call itself; a call that throws is not part of the group. Buffers must last until
+/// the outermost end() has returned, or the stream has run it; a stream may be destroyed
+/// before. Groups of one thread are destroyed in the reverse order of their construction.
 class Group {
  public:
   Group();
-  /// Calls end() when it was not called, unless the stack is unwinding: then the calls are dropped.
+  /// Calls end() when it was not called. When an exception thrown since its construction unwinds
+  /// the stack, the calls collected since then, by it and by groups inside it, are dropped instead:
+  /// they were never made, and the communicators stay usable.
   ~Group() noexcept(false);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
+  /// Returns when the calls without a stream are complete, and throws the first failure among them
+  /// once all have ended. Throws InvalidUsage when called twice.
   void end();
 
  private:
+  size_t first_;    // calls that the thread had collected before
+  int exceptions_;  // in flight at construction
   bool open_ = true;
 };
 

@@ -22,11 +22,14 @@ class SteadyClock final : public Clock {
   }
 };
 
+/// Longer than anybody waits, and short enough that nanoseconds since boot cannot overflow.
+inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365 * 100);
+
 /// A point in time after which waiting ends.
 class Deadline {
  public:
   static Deadline after(std::chrono::milliseconds duration) {
-    return Deadline(std::chrono::steady_clock::now() + duration);
+    return Deadline(std::chrono::steady_clock::now() + std::min(duration, kLongestWait));
   }
   bool passed() const { return std::chrono::steady_clock::now() >= at_; }
   /// What is left, at least 0; fits poll()'s argument.

@@ -1,6 +1,7 @@
 #include "src/communicator/collective_work.h"
 
 #include <exception>
+#include <new>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
@@ -16,25 +17,79 @@ constexpr int64_t kDisputeNs = 2'000'000'000;
 
 }  // namespace
 
-CollectiveWork::CollectiveWork(std::shared_ptr<Communicator::Impl> communicator, uint64_t number,
-                               const executor::Launch& launch)
-    : communicator_(std::move(communicator)), number_(number), launch_(launch) {}
+CollectiveWork::CollectiveWork(std::shared_ptr<Communicator::Impl> communicator,
+                               const CallFacts& facts, const executor::Launch& launch)
+    : communicator_(std::move(communicator)), facts_(facts), launch_(launch) {}
+
+CollectiveWork::~CollectiveWork() {
+  if (!communicator_ || number_ == 0 || ended_) return;
+  if (communicator_->inForkedChild()) return;
+  try {
+    communicator_->fail(
+        Error(ErrorCode::Aborted, base::message(communicator_->self(), " dropped operation ",
+                                                number_, ", ", facts_.describe())),
+        true);
+  } catch (...) {  // no memory to tell why
+    communicator_->failed.store(true, std::memory_order_seq_cst);
+  }
+  end(Phase::Failed);
+}
+
+void CollectiveWork::takeNumber() {
+  auto& c = *communicator_;
+  number_ = c.issued.load(std::memory_order_relaxed) + 1;
+  launch_.operation = static_cast<uint32_t>(number_);
+  c.recorder.issued(number_, facts_);
+  c.issued.store(number_, std::memory_order_release);
+}
 
 bool CollectiveWork::sharesCores() const { return communicator_->topology.oversubscribed(); }
 
+// `active` is up before `failed` is looked at, and shrink() looks at them the other way round: an
+// operation either sees the failure or is waited for.
 void CollectiveWork::begin() {
+  auto& c = *communicator_;
   running_ = true;
-  startedNs_ = communicator_->clock.nowNs();
-  communicator_->recorder.running(number_, startedNs_);
-  communicator_->operation.begin(launch_);
+  c.active.store(true, std::memory_order_seq_cst);
+  if (c.failed.load(std::memory_order_seq_cst)) c.throwIfFailed();
+  startedNs_ = c.clock.nowNs();
+  c.recorder.running(number_, facts_, startedNs_);
+  c.operation.begin(launch_);
+}
+
+void CollectiveWork::end(Phase phase) {
+  auto& c = *communicator_;
+  ended_ = true;
+  c.recorder.finished(number_, phase);
+  if (running_) c.active.store(false, std::memory_order_release);
 }
 
 device::Work::Status CollectiveWork::poll() {
-  auto& c = *communicator_;
-  if (c.failed.load(std::memory_order_acquire)) {
-    c.recorder.finished(number_, Phase::Failed);
-    c.throwIfFailed();
+  try {
+    return step();
+  } catch (const Error& e) {
+    failedBy(e.code(), e.what());
+  } catch (const std::bad_alloc& e) {
+    failedBy(ErrorCode::OutOfMemory, e.what());
+  } catch (const std::exception& e) {
+    failedBy(ErrorCode::Internal, e.what());
   }
+}
+
+// Most often what was thrown is the failure itself.
+void CollectiveWork::failedBy(ErrorCode code, const char* what) {
+  auto& c = *communicator_;
+  if (!c.failed.load(std::memory_order_acquire))
+    c.fail(Error(code, base::message(c.self(), ": operation ", number_, ", ", facts_.describe(),
+                                     ": ", what)),
+           true);
+  end(Phase::Failed);
+  c.throwFailure();
+}
+
+device::Work::Status CollectiveWork::step() {
+  auto& c = *communicator_;
+  c.throwIfFailed();
   if (c.turn.load(std::memory_order_acquire) != number_) return Status::Idle;
   if (dispute_) return disputed(*dispute_);
   if (!running_) begin();
@@ -49,7 +104,7 @@ device::Work::Status CollectiveWork::poll() {
   }
   switch (result) {
     case executor::Poll::Done:
-      c.recorder.finished(number_, Phase::Done);
+      end(Phase::Done);
       c.turn.store(number_ + 1, std::memory_order_release);
       return Status::Done;
     case executor::Poll::Moved: idlePolls_ = 0; return Status::Moved;
@@ -72,11 +127,10 @@ void CollectiveWork::watch() {
 device::Work::Status CollectiveWork::disputed(const executor::MismatchSeen& seen) {
   auto& c = *communicator_;
   if (c.clock.nowNs() - disputedNs_ < kDisputeNs) return Status::Idle;
-  const auto mine = c.recorder.find(number_);
   c.fail(
       Error(ErrorCode::Mismatch,
             base::message("ranks disagree: ", c.self(), " is in operation ", number_, ": ",
-                          mine ? mine->facts.describe() : "?", "; ", c.name(seen.peer),
+                          facts_.describe(), "; ", c.name(seen.peer),
                           " sent a message of its operation ", seen.operation, " with fingerprint ",
                           seen.callHash, " instead of ", launch_.callHash)),
       true);

@@ -16,21 +16,13 @@ namespace tutti {
 
 using communicator::CallFacts;
 using communicator::Settings;
+using communicator::SharedWindows;
 using communicator::World;
 using plan::Collective;
 
 namespace {
 
 constexpr uint64_t kRootId = 1;
-
-uint64_t derivedId(uint64_t parent, uint64_t kind, uint64_t value) {
-  uint64_t hash = parent;
-  for (const uint64_t word : {kind, value}) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 29;
-  }
-  return hash | uint64_t{1} << 63;  // never kRootId nor the windows' channel
-}
 
 base::Deadline setupDeadline(const Settings& settings) {
   return base::Deadline::after(std::chrono::milliseconds(settings.setupTimeoutMs));
@@ -56,7 +48,7 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   const Settings settings = Settings::from(options);
   const base::Deadline deadline = setupDeadline(settings);
   const bootstrap::Identity identity = bootstrap::discover(options);
-  auto world = std::make_shared<World>(bootstrap::join(identity, deadline), false);
+  auto world = std::make_shared<World>(bootstrap::join(identity, deadline), nullptr);
   std::vector<int> members(identity.size);
   for (int r = 0; r < identity.size; ++r) members[r] = r;
   auto impl = std::make_shared<Impl>(
@@ -74,18 +66,29 @@ std::vector<Communicator> Communicator::createLocal(int size, const Communicator
 
 namespace communicator {
 
+uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words) {
+  uint64_t hash = parent;
+  for (const uint64_t word : words) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  }
+  return hash | uint64_t{1} << 63;  // never kRootId nor the windows' channel
+}
+
 std::vector<Communicator> makeLocal(
     int size, const CommunicatorOptions& options,
-    const std::function<std::unique_ptr<transports::Endpoint>(int rank)>& makeEndpoint) {
+    const std::function<std::unique_ptr<transports::Endpoint>(int rank)>& makeEndpoint,
+    std::vector<std::shared_ptr<bootstrap::ControlPlane>> planes) {
   TUTTI_REQUIRE(size >= 1 && size <= 16384, "a communicator has 1 to 16384 ranks, not ", size);
   const Settings settings = Settings::from(options);
   std::vector<int> members(size);
   for (int r = 0; r < size; ++r) members[r] = r;
   std::vector<std::shared_ptr<Communicator::Impl>> impls;
   std::vector<std::unique_ptr<transports::Endpoint>> endpoints;
-  auto planes = bootstrap::makeLocalControlPlanes(size);
+  if (planes.empty()) planes = bootstrap::makeLocalControlPlanes(size);
+  const auto windows = std::make_shared<SharedWindows>();
   for (int r = 0; r < size; ++r) {
-    auto world = std::make_shared<World>(std::move(planes[r]), true);
+    auto world = std::make_shared<World>(std::move(planes[r]), windows);
     impls.push_back(std::make_shared<Communicator::Impl>(
         Communicator::Impl::Membership{std::move(world), members, r, kRootId}, settings));
     if (size > 1) endpoints.push_back(makeEndpoint(r));
@@ -185,41 +188,18 @@ std::optional<Communicator> Communicator::split(int color, int key) {
     membership.members.push_back(impl_->who.members[chosen[i]]);
     if (chosen[i] == rank()) membership.rank = static_cast<int>(i);
   }
-  membership.id = derivedId(impl_->who.id, number, static_cast<uint64_t>(color));
+  membership.id = communicator::derivedId(
+      impl_->who.id, {communicator::kFromSplit, number, static_cast<uint64_t>(color)});
   auto impl = std::make_shared<Impl>(std::move(membership), impl_->settings);
   impl->connect(setupDeadline(impl_->settings));
   return Communicator(std::move(impl));
 }
 
-Communicator Communicator::shrink() {
-  if (impl_->inForkedChild()) throw impl_->usedAfterFork();
-  const base::Deadline deadline = setupDeadline(impl_->settings);
-  // This rank issues nothing more here. Others may still be in operations that it took part in;
-  // those that wait for later ones learn it from the first view.
-  impl_->fail(Error(ErrorCode::Aborted, impl_->self() + " shrinks the communicator"), false);
-  uint32_t round = 0;
-  std::set<int> dead;
-  while (true) {
-    const std::vector<int> survivors = impl_->agreeOnSurvivors(deadline, round, dead);
-    Impl::Membership membership{impl_->who.world, {}, 0, derivedId(impl_->who.id, 0, 0)};
-    for (size_t i = 0; i < survivors.size(); ++i) {
-      membership.members.push_back(impl_->who.members[survivors[i]]);
-      membership.id = derivedId(membership.id, 0, static_cast<uint64_t>(survivors[i]));
-      if (survivors[i] == rank()) membership.rank = static_cast<int>(i);
-    }
-    auto impl = std::make_shared<Impl>(std::move(membership), impl_->settings);
-    try {
-      impl->connect(deadline);
-      return Communicator(std::move(impl));
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::PeerLost) throw;  // otherwise: one more died; agree again
-    }
-  }
-}
-
 void Communicator::abort() {
   if (impl_->inForkedChild()) return;  // nothing runs here that could be ended
-  impl_->fail(Error(ErrorCode::Aborted, "abort() was called by " + impl_->self()), true);
+  const Error error(ErrorCode::Aborted, "abort() was called by " + impl_->self());
+  impl_->fail(error, false);
+  impl_->tellFailure(error);  // also when this rank had failed before: not every failure was told
 }
 
 std::optional<Error> Communicator::asyncError() const {

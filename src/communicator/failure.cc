@@ -63,13 +63,13 @@ void Communicator::Impl::fail(const Error& error, bool tellOthers) {
     std::lock_guard lock(mutex);
     if (failure) return;
     failure = error;
+    failed.store(true, std::memory_order_seq_cst);
   }
-  failed.store(true, std::memory_order_release);
   changed.notify_all();
+  if (tellOthers) tellFailure(error);
   if (error.code() != ErrorCode::Aborted)
     base::log(LogLevel::Error, self(), ": ", error.what(), "; recent operations:\n",
               recorder.describe(kRecordedLines));
-  if (tellOthers) tellFailure(error);
 }
 
 void Communicator::Impl::tellFailure(const Error& error) {
@@ -80,9 +80,13 @@ void Communicator::Impl::tellFailure(const Error& error) {
 }
 
 void Communicator::Impl::throwIfFailed() const {
-  if (!failed.load(std::memory_order_acquire)) return;
+  if (failed.load(std::memory_order_acquire)) throwFailure();
+}
+
+void Communicator::Impl::throwFailure() const {
   std::lock_guard lock(mutex);
-  throw Error(*failure);
+  if (failure) throw Error(*failure);
+  base::fail(ErrorCode::Aborted, self(), " dropped an operation");  // without memory to say more
 }
 
 Error Communicator::Impl::usedAfterFork() const {
@@ -141,7 +145,6 @@ void Communicator::Impl::onPeerLost(int worldRank, const std::string& how) {
     std::lock_guard lock(mutex);
     if (peers[peer].left || peers[peer].lost) return;
     peers[peer].lost = true;
-    peers[peer].how = how;
   }
   changed.notify_all();
   const uint64_t current = turn.load(std::memory_order_acquire);
@@ -162,6 +165,13 @@ void Communicator::Impl::onPeerLeft(int worldRank) {
     if (peers[peer].left) return;
   }
   onPeerLost(worldRank, "left the job without destroying the communicator");
+}
+
+static std::set<int> getRanks(base::ByteReader& in) {
+  std::set<int> ranks;
+  const auto count = in.get<uint32_t>("ranks");
+  for (uint32_t i = 0; i < count; ++i) ranks.insert(in.get<int32_t>("rank"));
+  return ranks;
 }
 
 static std::string describeStatus(uint64_t theirs, bool busy) {
@@ -188,14 +198,20 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
       }
       case Message::View: {
         const auto operations = in.get<uint64_t>("operations");
+        const auto vote = in.get<uint32_t>("vote");
         const auto round = in.get<uint32_t>("round");
-        const auto count = in.get<uint32_t>("dead ranks");
-        std::set<int> dead;
-        for (uint32_t i = 0; i < count; ++i) dead.insert(in.get<int32_t>("dead rank"));
+        std::set<int> dead = getRanks(in);
         std::lock_guard lock(mutex);
-        peers[peer].views[round] = std::move(dead);
+        peers[peer].views[{vote, round}] = std::move(dead);
         peers[peer].stoppedAfter = operations;
         someoneStopped.store(true, std::memory_order_release);
+        break;
+      }
+      case Message::Decision: {
+        const auto vote = in.get<uint32_t>("vote");
+        std::set<int> dead = getRanks(in);
+        std::lock_guard lock(mutex);
+        decisions.emplace(vote, std::move(dead));
         break;
       }
       case Message::Goodbye: {

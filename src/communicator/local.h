@@ -9,13 +9,16 @@
 
 #include <tutti/communicator.h>
 
+#include "src/bootstrap/control_plane.h"
 #include "transports/connection.h"
 
 namespace tutti::communicator {
 
-/// One communicator for each rank; `makeEndpoint` is called once per rank when size > 1.
+/// One communicator for each rank; `makeEndpoint` is called once per rank when size > 1. `planes`
+/// are the ranks' ends of one control plane; made here when there are none.
 std::vector<Communicator> makeLocal(
     int size, const CommunicatorOptions& options,
-    const std::function<std::unique_ptr<transports::Endpoint>(int rank)>& makeEndpoint);
+    const std::function<std::unique_ptr<transports::Endpoint>(int rank)>& makeEndpoint,
+    std::vector<std::shared_ptr<bootstrap::ControlPlane>> planes = {});
 
 }  // namespace tutti::communicator

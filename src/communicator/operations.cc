@@ -1,5 +1,6 @@
-// Issuing collectives: check the arguments, choose a plan, number the operation, and drive it here
-// or hand it to a stream or a group.
+// Issuing collectives: check the arguments, choose a plan, and then number the operation and drive
+// it here or hand it to a stream, or leave that to the group that is open. What can be refused is
+// refused before the operation has its number.
 
 #include <algorithm>
 #include <bit>
@@ -32,7 +33,8 @@ uint64_t multiply(uint64_t count, uint64_t blocks, DataType type) {
   uint64_t bytes = 0;
   TUTTI_REQUIRE(!__builtin_mul_overflow(count, blocks, &bytes) &&
                     !__builtin_mul_overflow(bytes, sizeOf(type), &bytes) && bytes <= INT64_MAX,
-                "count ", count, " of ", toString(type), " does not fit in memory");
+                "count ", count, " of ", toString(type), " for ", blocks,
+                blocks == 1 ? " rank" : " ranks", " does not fit in memory");
   return bytes;
 }
 
@@ -46,6 +48,7 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
   const bool inUsed = f.collective != Collective::Broadcast || atRoot;
   const bool outUsed = f.collective != Collective::Reduce || atRoot;
   const uint64_t ranks = static_cast<uint64_t>(self.size);
+  multiply(f.count, ranks, f.type);  // plans are laid out for a block of every rank
   const bool manyIn = f.collective == Collective::ReduceScatter;
   const bool manyOut = f.collective == Collective::AllGather;
   const Range in{call.in, inUsed ? multiply(f.count, manyIn ? ranks : 1, f.type) : 0};
@@ -109,9 +112,6 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
   const ReadyChoice& choice = choose(call.facts);
   call.facts.algorithm = choice.plan.spec.algorithm;
   call.facts.planHash = choice.hash;
-  const uint64_t number = issued.load(std::memory_order_relaxed) + 1;
-  recorder.issued(number, call.facts);
-  issued.store(number, std::memory_order_release);
   const executor::Launch launch{.rank = who.rank,
                                 .size = size,
                                 .plan = &choice.plan,
@@ -126,14 +126,16 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
                                 .scalar = call.scalar,
                                 .canonical = settings.deterministic,
                                 .callHash = call.facts.fingerprint(),
-                                .operation = static_cast<uint32_t>(number),
                                 .scratch = &scratch};
-  CollectiveWork work(shared_from_this(), number, launch);
+  CollectiveWork work(shared_from_this(), call.facts, launch);
   if (communicator::groupIsOpen()) {
     communicator::addToGroup(std::move(work), stream);
   } else if (stream) {
-    stream.get()->enqueue(std::make_unique<CollectiveWork>(std::move(work)));
+    auto queued = std::make_unique<CollectiveWork>(std::move(work));
+    queued->takeNumber();
+    stream.get()->enqueue(std::move(queued));
   } else {
+    work.takeNumber();
     communicator::drive(work, !topology.oversubscribed());
   }
 }

@@ -74,55 +74,44 @@ CallFacts CallFacts::read(base::ByteReader& in) {
 }
 
 void Recorder::issued(uint64_t number, const CallFacts& facts) {
-  Slot& s = slot(number);
-  s.number.store(0, std::memory_order_release);
-  s.packed.store(pack(facts), std::memory_order_relaxed);
-  s.count.store(facts.count, std::memory_order_relaxed);
-  s.planHash.store(facts.planHash, std::memory_order_relaxed);
-  s.root.store(facts.root, std::memory_order_relaxed);
-  s.bytesReceived.store(0, std::memory_order_relaxed);
-  s.waitingFor.store(-1, std::memory_order_relaxed);
-  s.runningSinceNs.store(0, std::memory_order_relaxed);
-  s.phase.store(Phase::Issued, std::memory_order_relaxed);
-  s.number.store(number, std::memory_order_release);
+  std::lock_guard lock(mutex_);
+  slot(number) = {.number = number, .facts = facts};
 }
 
-void Recorder::running(uint64_t number, int64_t nowNs) {
-  slot(number).runningSinceNs.store(nowNs, std::memory_order_relaxed);
-  slot(number).phase.store(Phase::Running, std::memory_order_release);
+void Recorder::running(uint64_t number, const CallFacts& facts, int64_t nowNs) {
+  std::lock_guard lock(mutex_);
+  running_ = {.number = number, .facts = facts, .phase = Phase::Running, .runningSinceNs = nowNs};
 }
 
 void Recorder::waiting(uint64_t number, int peer, uint64_t bytesReceived) {
-  slot(number).waitingFor.store(peer, std::memory_order_relaxed);
-  slot(number).bytesReceived.store(bytesReceived, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  if (running_.number != number) return;
+  running_.waitingFor = peer;
+  running_.bytesReceived = bytesReceived;
 }
 
 void Recorder::finished(uint64_t number, Phase phase) {
-  slot(number).phase.store(phase, std::memory_order_release);
+  std::lock_guard lock(mutex_);
+  if (running_.number == number) running_.phase = phase;
+  if (slot(number).number == number) slot(number).phase = phase;
 }
 
 std::optional<Recorder::Entry> Recorder::find(uint64_t number) const {
-  const Slot& s = slot(number);
-  if (number == 0 || s.number.load(std::memory_order_acquire) != number) return std::nullopt;
-  Entry e;
-  e.number = number;
-  unpack(s.packed.load(std::memory_order_relaxed), e.facts);
-  e.facts.count = s.count.load(std::memory_order_relaxed);
-  e.facts.planHash = s.planHash.load(std::memory_order_relaxed);
-  e.facts.root = s.root.load(std::memory_order_relaxed);
-  e.phase = s.phase.load(std::memory_order_acquire);
-  e.waitingFor = s.waitingFor.load(std::memory_order_relaxed);
-  e.bytesReceived = s.bytesReceived.load(std::memory_order_relaxed);
-  e.runningSinceNs = s.runningSinceNs.load(std::memory_order_acquire);
-  if (s.number.load(std::memory_order_acquire) != number) return std::nullopt;
-  return e;
+  std::lock_guard lock(mutex_);
+  if (number == 0) return std::nullopt;
+  if (running_.number == number) return running_;
+  const Entry& entry = slots_[number % kEntries];
+  return entry.number == number ? std::optional(entry) : std::nullopt;
 }
 
 std::vector<Recorder::Entry> Recorder::recent() const {
   std::vector<Entry> entries;
-  for (const Slot& s : slots_)
-    if (const auto entry = find(s.number.load(std::memory_order_acquire)))
-      entries.push_back(*entry);
+  {
+    std::lock_guard lock(mutex_);
+    if (running_.number > 0) entries.push_back(running_);
+    for (const Entry& entry : slots_)
+      if (entry.number > 0 && entry.number != running_.number) entries.push_back(entry);
+  }
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return a.number < b.number; });
   return entries;
@@ -130,10 +119,11 @@ std::vector<Recorder::Entry> Recorder::recent() const {
 
 std::string Recorder::describe(size_t limit) const {
   std::string text;
-  std::vector<Entry> entries = recent();
-  if (entries.size() > limit)
-    entries.erase(entries.begin(), entries.end() - static_cast<long>(limit));
-  for (const Entry& e : entries) {
+  const std::vector<Entry> entries = recent();
+  const size_t skipped = entries.size() > limit ? entries.size() - limit : 0;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& e = entries[i];
+    if (i < skipped && e.phase != Phase::Running) continue;
     text +=
         base::message("  operation ", e.number, " ", toString(e.phase), ": ", e.facts.describe());
     if (e.phase == Phase::Running && e.waitingFor >= 0)

@@ -1,11 +1,12 @@
 #pragma once
 
-// The flight recorder: the last operations of a communicator, always on, readable by the monitor's
-// thread at any moment and printed when something fails.
+// The flight recorder: the last operations of a communicator and the one that is running, always
+// on, readable by the monitor's thread at any moment and printed when something fails. Three short
+// locks an operation, which the monitor takes a few times a second.
 
 #include <array>
-#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,8 +47,11 @@ class Recorder {
     uint64_t bytesReceived = 0;
   };
 
+  static constexpr size_t kEntries = 64;
+
   void issued(uint64_t number, const CallFacts& facts);
-  void running(uint64_t number, int64_t nowNs);
+  /// One at a time. It is kept also when more than kEntries were issued after it.
+  void running(uint64_t number, const CallFacts& facts, int64_t nowNs);
   void waiting(uint64_t number, int peer, uint64_t bytesReceived);
   void finished(uint64_t number, Phase phase);
 
@@ -55,23 +59,15 @@ class Recorder {
   std::optional<Entry> find(uint64_t number) const;
   /// Oldest first.
   std::vector<Entry> recent() const;
-  /// The last `limit` operations, a line each, oldest first.
+  /// The running operation and the last `limit`, a line each, oldest first.
   std::string describe(size_t limit) const;
 
  private:
-  static constexpr size_t kEntries = 64;
-  // Every field is atomic, because the monitor reads while the operation's thread writes; `number`
-  // is zero while an entry changes, and is looked at before and after.
-  struct Slot {
-    std::atomic<uint64_t> number{0};
-    std::atomic<uint64_t> packed{0}, count{0}, planHash{0}, bytesReceived{0};
-    std::atomic<int64_t> runningSinceNs{0};
-    std::atomic<int32_t> root{0}, waitingFor{-1};
-    std::atomic<Phase> phase{Phase::Issued};
-  };
-  Slot& slot(uint64_t number) { return slots_[number % kEntries]; }
-  const Slot& slot(uint64_t number) const { return slots_[number % kEntries]; }
-  std::array<Slot, kEntries> slots_;
+  Entry& slot(uint64_t number) { return slots_[number % kEntries]; }
+
+  mutable std::mutex mutex_;
+  std::array<Entry, kEntries> slots_;
+  Entry running_;  // the last one that began; its slot is behind, or another's
 };
 
 }  // namespace tutti::communicator

@@ -1,7 +1,5 @@
 // Making a communicator: settings, the exchange of addresses over the control plane, and its end.
 
-#include <unordered_map>
-
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
@@ -13,10 +11,9 @@ namespace tutti {
 
 namespace communicator {
 
-World::World(std::shared_ptr<bootstrap::ControlPlane> plane, bool ranksShareProcess)
+World::World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared)
     : control(std::move(plane)),
-      windows(std::make_unique<WindowTable>(*control, ranksShareProcess)),
-      sameProcess(ranksShareProcess) {}
+      windows(std::make_unique<WindowTable>(*control, std::move(shared))) {}
 
 World::~World() {
   if (guard.inForkedChild()) {
@@ -33,7 +30,9 @@ Settings Settings::from(const CommunicatorOptions& options) {
                     options.straggler.count() >= 0,
                 "timeouts are not negative: timeout ", options.timeout.count(), " ms, set-up ",
                 options.setupTimeout.count(), " ms, straggler ", options.straggler.count(), " ms");
-  const auto choose = [](int64_t given, int64_t fallback) { return given ? given : fallback; };
+  const auto choose = [](int64_t given, int64_t fallback) {
+    return std::min<int64_t>(given ? given : fallback, base::kLongestWait.count());
+  };
   return {.setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
           .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
           .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
@@ -59,20 +58,19 @@ Communicator::Impl::Impl(Membership membership, const Settings& chosen)
 
 Communicator::Impl::~Impl() {
   if (inForkedChild()) return;  // nobody is told
+  if (!listening) return;       // nobody has heard of it
   std::optional<Error> reason;
   {
     std::lock_guard lock(mutex);
     reason = failure;
   }
   // A failure is repeated, so that nobody hears of this rank's leaving before he hears of its
-  // reason.
-  if (reason)
-    tellFailure(*reason);
-  else
-    for (int peer = 0; peer < size; ++peer)
-      if (peer != who.rank)
-        send(peer, Message::Goodbye,
-             base::ByteWriter().put(issued.load(std::memory_order_relaxed)).take());
+  // reason. The others need the goodbye too: who has left is not waited for when they shrink.
+  if (reason) tellFailure(*reason);
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != who.rank)
+      send(peer, Message::Goodbye,
+           base::ByteWriter().put(turn.load(std::memory_order_relaxed) - 1).take());
   who.world->control->ignore(who.id);
 }
 
@@ -87,6 +85,7 @@ void Communicator::Impl::connectLocal(
     ranks[i]->topology.slotBytes = endpoints[i]->layout().slotBytes;
     ranks[i]->endpoint = std::move(endpoints[i]);
     ranks[i]->who.world->control->listen(ranks[i]->who.id, ranks[i].get());
+    ranks[i]->listening = true;
   }
 }
 
@@ -117,6 +116,7 @@ struct Hello {
 
 void Communicator::Impl::connect(base::Deadline deadline) {
   who.world->control->listen(who.id, this);
+  listening = true;
   if (size == 1) return;
   for (const int member : who.members)
     topology.cores = std::min(topology.cores, who.world->control->peer(member).cores);

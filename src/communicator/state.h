@@ -31,8 +31,8 @@ struct World {
   const base::ProcessGuard guard;
   std::shared_ptr<bootstrap::ControlPlane> control;
   std::unique_ptr<WindowTable> windows;
-  bool sameProcess = false;
-  World(std::shared_ptr<bootstrap::ControlPlane> plane, bool ranksShareProcess);
+  /// `shared`: of ranks that share a process, one for all of them; else null.
+  World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared);
   ~World();  ///< leaves the job; a forked child's copy leaves everything as it is
 };
 
@@ -45,6 +45,11 @@ struct Settings {
   std::string algorithm;       ///< equal
   static Settings from(const CommunicatorOptions& options);
 };
+
+/// The channel of a communicator that is made from another: the same on all ranks that give the
+/// same words, and different from its parent's and the windows'.
+uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words);
+inline constexpr uint64_t kFromSplit = 1, kFromShrink = 2;  // first words
 
 /// Channel numbers that endpoints are made with: a double tree needs two.
 inline constexpr int kChannels = 2;
@@ -97,6 +102,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void fail(const Error& error, bool tellOthers);
   void tellFailure(const Error& error);
   void throwIfFailed() const;
+  [[noreturn]] void throwFailure() const;
   void requireUsable() const;  ///< not failed, not forked
   bool inForkedChild() const { return guard.inForkedChild(); }
   Error usedAfterFork() const;
@@ -106,8 +112,10 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::optional<Error> stoppedBefore(uint64_t operation) const;  ///< by a rank that left or shrinks
   void timeoutOperation(uint64_t operation);
 
-  // Shrinking (shrink.cc): the members that all survivors agree are alive, as ranks of this one.
-  std::vector<int> agreeOnSurvivors(base::Deadline deadline, uint32_t& round, std::set<int>& dead);
+  // Shrinking (shrink.cc). The communicator of those that the survivors agree on, not connected.
+  std::shared_ptr<Impl> shrunk(base::Deadline deadline);
+  void awaitQuiet(base::Deadline deadline) const;  ///< no operation runs on this rank any more
+  std::vector<int> agreeOnSurvivors(base::Deadline deadline);
 
   // executor::WindowResolver
   executor::WindowPlace locate(const void* data, uint64_t bytes) const override;
@@ -119,7 +127,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void onPeerLeft(int peer) override;
   void onTick() override;
 
-  enum class Message : uint32_t { Hello, Ready, Inquiry, Status, Failure, Goodbye, View };
+  enum class Message : uint32_t { Hello, Ready, Inquiry, Status, Failure, Goodbye, View, Decision };
   void send(int peer, Message type, base::Bytes payload,
             std::vector<base::FileDescriptor> descriptors = {});
   int rankOfWorld(int worldRank) const;
@@ -134,9 +142,10 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   base::SteadyClock clock;
 
   // Operations. `turn` is the number of the one that may run; only its thread touches `operation`
-  // and `scratch`.
+  // and `scratch`. `active` while it does.
   std::atomic<uint64_t> issued{0};
   std::atomic<uint64_t> turn{1};
+  std::atomic<bool> active{false};
   executor::HostOperation operation;
   std::vector<std::byte> scratch;
   communicator::Recorder recorder;
@@ -150,16 +159,27 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::optional<Error> failure;
   struct Peer {
     bool lost = false;
-    std::string how;
     bool left = false;
     std::optional<uint64_t> stoppedAfter;  // operations it issued before it left or shrank
     std::optional<bootstrap::ControlMessage> hello;
     bool ready = false;
-    std::string status;  // its last answer to an inquiry
-    std::map<uint32_t, std::set<int>> views;
+    std::string status;                                            // its last answer to an inquiry
+    std::map<std::pair<uint32_t, uint32_t>, std::set<int>> views;  // dead, by vote and round
   };
   std::vector<Peer> peers;
   std::atomic<bool> someoneStopped{false};
+  std::map<uint32_t, std::set<int>> decisions;  // dead, by vote
+  bool listening = false;                       // on the control plane's channel
+
+  // Shrinking, by the thread that calls it. What was proposed to a vote stays proposed: a call that
+  // timed out is taken up where it was by the next.
+  struct Voting {
+    uint32_t vote = 0;  // counts decisions
+    uint32_t round = 0;
+    std::optional<std::set<int>> proposed;  // in this round
+    std::set<int> dead;                     // known so far; only grows
+  };
+  Voting voting;
 
   // The monitor's own.
   uint64_t watchedOperation = 0;

@@ -14,15 +14,29 @@ using transports::shm::Segment;
 
 namespace {
 
-// In one process a place is an address, and one number stands for the whole address space.
-constexpr uint64_t kAddressSpace = 1;
 // How long allocate() waits for peers to map a window; without it the first operations are staged.
 constexpr std::chrono::milliseconds kAnnounceWait{2000};
 
 }  // namespace
 
-WindowTable::WindowTable(bootstrap::ControlPlane& control, bool sameProcess)
-    : control_(control), sameProcess_(sameProcess) {
+void SharedWindows::add(int rank, uint64_t id, std::weak_ptr<Segment> segment) {
+  std::lock_guard lock(mutex_);
+  segments_[{rank, id}] = std::move(segment);
+}
+
+void SharedWindows::remove(int rank, uint64_t id) {
+  std::lock_guard lock(mutex_);
+  segments_.erase({rank, id});
+}
+
+std::shared_ptr<Segment> SharedWindows::find(int rank, uint64_t id) const {
+  std::lock_guard lock(mutex_);
+  const auto it = segments_.find({rank, id});
+  return it == segments_.end() ? nullptr : it->second.lock();
+}
+
+WindowTable::WindowTable(bootstrap::ControlPlane& control, std::shared_ptr<SharedWindows> shared)
+    : control_(control), shared_(std::move(shared)) {
   control_.listen(kChannel, this);
 }
 
@@ -40,8 +54,9 @@ void WindowTable::tell(int peer, Message type, uint64_t id, uint64_t bytes,
 
 Memory WindowTable::allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive) {
   if (bytes == 0) return {};
-  Segment segment = Segment::create(bytes, "memory of Communicator::allocate");
-  std::byte* data = segment.data();
+  auto segment =
+      std::make_shared<Segment>(Segment::create(bytes, "memory of Communicator::allocate"));
+  std::byte* data = segment->data();
   {
     std::lock_guard lock(mutex_);
     own_.emplace(data, Own{++lastId_, std::move(segment), {}, {}});
@@ -50,21 +65,23 @@ Memory WindowTable::allocate(uint64_t bytes, const std::shared_ptr<void>& keepAl
   // outlives the memory: keepAlive owns it.
   Memory memory(data, bytes,
                 std::shared_ptr<void>(data, [this, keepAlive](void* p) { release(p); }));
-  if (!sameProcess_) announce(data);
+  announce(data);
   return memory;
 }
 
 void WindowTable::announce(const std::byte* data) {
   std::unique_lock lock(mutex_);
   Own& own = own_.at(data);
+  if (shared_) shared_->add(control_.rank(), own.id, own.segment);
   for (int peer = 0; peer < control_.size(); ++peer) {
     if (peer == control_.rank() || gone_.contains(peer)) continue;
-    tell(peer, Message::Announce, own.id, own.segment.bytes(), own.segment.duplicate());
+    tell(peer, Message::Announce, own.id, own.segment->bytes(),
+         shared_ ? base::FileDescriptor() : own.segment->duplicate());
     own.missing.insert(peer);  // its answer waits for the lock
   }
   if (!changed_.wait_for(lock, kAnnounceWait, [&] { return own.missing.empty(); }))
     base::log(LogLevel::Info, "rank ", *own.missing.begin(), " has not mapped ",
-              own.segment.bytes(), " bytes of rank ", control_.rank(),
+              own.segment->bytes(), " bytes of rank ", control_.rank(),
               " yet; collectives on them are staged until then");
 }
 
@@ -76,41 +93,42 @@ void WindowTable::release(void* data) {
   const Own own = std::move(it->second);
   own_.erase(it);
   lock.unlock();
-  if (sameProcess_) return;
+  if (shared_) shared_->remove(control_.rank(), own.id);
   for (int peer = 0; peer < control_.size(); ++peer)
     if (peer != control_.rank()) tell(peer, Message::Close, own.id, 0);
 }
 
 WindowPlace WindowTable::locate(const void* data, uint64_t bytes) const {
   const auto* first = static_cast<const std::byte*>(data);
-  if (sameProcess_) return {kAddressSpace, reinterpret_cast<uint64_t>(first)};
   std::lock_guard lock(mutex_);
   auto it = own_.upper_bound(first);
   if (it == own_.begin()) return {};
   --it;
   const uint64_t offset = static_cast<uint64_t>(first - it->first);
   const Own& own = it->second;
-  if (offset > own.segment.bytes() || bytes > own.segment.bytes() - offset || !own.usable())
+  if (offset > own.segment->bytes() || bytes > own.segment->bytes() - offset || !own.usable())
     return {};
   return {own.id, offset};
 }
 
 std::shared_ptr<std::byte> WindowTable::resolve(int peer, WindowPlace place) const {
-  if (sameProcess_)
-    return {std::shared_ptr<void>(), reinterpret_cast<std::byte*>(place.offset)};  // holds nothing
   std::lock_guard lock(mutex_);
   const auto it = peers_.find({peer, place.window});
-  TUTTI_ASSERT(it != peers_.end() && place.offset <= it->second->bytes(), "window ", place.window,
-               " of rank ", peer, " is not mapped here");
+  if (it == peers_.end()) return nullptr;
+  TUTTI_ASSERT(place.offset <= it->second->bytes(), "place ", place.offset, " of window ",
+               place.window, " of rank ", peer, ", which has ", it->second->bytes(), " bytes");
   return {it->second, it->second->data() + place.offset};
 }
 
 void WindowTable::map(int from, uint64_t id, uint64_t bytes,
                       std::vector<base::FileDescriptor> descriptors) {
   try {
-    if (descriptors.size() != 1)
+    if (descriptors.size() != (shared_ ? 0 : 1))
       base::fail(ErrorCode::Refused, "it comes with ", descriptors.size(), " descriptors");
-    auto segment = std::make_shared<Segment>(Segment::open(std::move(descriptors[0]), bytes));
+    auto segment = shared_
+                       ? shared_->find(from, id)
+                       : std::make_shared<Segment>(Segment::open(std::move(descriptors[0]), bytes));
+    if (!segment) return;  // given back already
     std::lock_guard lock(mutex_);
     peers_.insert_or_assign({from, id}, std::move(segment));
   } catch (const std::exception& e) {

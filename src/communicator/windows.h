@@ -3,7 +3,8 @@
 // Windows: memory of one rank that the other ranks of the host have mapped. A window is announced
 // when it is made, mapped by the peers' monitor threads, and used once all of them have
 // acknowledged it, so that all ranks always agree on whether an operation may run on mapped
-// buffers.
+// buffers. Only windows are ever touched by other ranks, also where ranks are threads of one
+// process: a window stays mapped for as long as anybody works on it, and nothing else would.
 
 #include <condition_variable>
 #include <cstdint>
@@ -22,12 +23,24 @@
 
 namespace tutti::communicator {
 
+/// Where ranks that share a process find each other's segments, which they need not map again.
+class SharedWindows {
+ public:
+  void add(int rank, uint64_t id, std::weak_ptr<transports::shm::Segment> segment);
+  void remove(int rank, uint64_t id);
+  std::shared_ptr<transports::shm::Segment> find(int rank, uint64_t id) const;  ///< or null
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<int, uint64_t>, std::weak_ptr<transports::shm::Segment>> segments_;
+};
+
 /// The windows of one rank and those it has mapped, in the rank numbers of the job.
 class WindowTable final : public bootstrap::ControlListener {
  public:
   static constexpr uint64_t kChannel = 0;
-  /// `sameProcess`: all ranks live in this process, where every address is everybody's.
-  WindowTable(bootstrap::ControlPlane& control, bool sameProcess);
+  /// `shared` by all ranks that live in this process; null: every rank is a process.
+  WindowTable(bootstrap::ControlPlane& control, std::shared_ptr<SharedWindows> shared);
   ~WindowTable() override;
 
   /// New window memory, zeroed. Waits a moment for the peers to map it; with one that cannot, it is
@@ -35,6 +48,7 @@ class WindowTable final : public bootstrap::ControlListener {
   Memory allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive);
 
   executor::WindowPlace locate(const void* data, uint64_t bytes) const;
+  /// Null when the peer has given it back.
   std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const;
 
   void onMessage(int from, bootstrap::ControlMessage message) override;
@@ -45,7 +59,7 @@ class WindowTable final : public bootstrap::ControlListener {
   enum class Message : uint32_t { Announce, Acknowledge, Refuse, Close };
   struct Own {
     uint64_t id;
-    transports::shm::Segment segment;
+    std::shared_ptr<transports::shm::Segment> segment;
     std::set<int> missing;  // ranks that have not answered
     std::set<int> refused;  // ranks that could not map it
     bool usable() const { return missing.empty() && refused.empty(); }
@@ -58,7 +72,7 @@ class WindowTable final : public bootstrap::ControlListener {
 
   const base::ProcessGuard guard_;
   bootstrap::ControlPlane& control_;
-  const bool sameProcess_;
+  const std::shared_ptr<SharedWindows> shared_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::set<int> gone_;  // ranks that died or left

@@ -153,11 +153,18 @@ bool HostOperation::enter() {
   return moved;
 }
 
-void HostOperation::startMapped() {
-  start(*launch_.mapped);
+// A rank gives a window back in the middle of an operation when the operation has failed there. The
+// failure is on its way to this rank, which waits for it.
+bool HostOperation::startMapped() {
+  bool found = true;
   const auto resolve = [&](int peer, WindowPlace place) -> std::shared_ptr<std::byte> {
     if (place.window == WindowPlace::kUnused || peer == launch_.rank) return nullptr;
-    return launch_.windows->resolve(peer, place);
+    auto data = launch_.windows->resolve(peer, place);
+    if (!data) {
+      waitingFor_ = peer;
+      found = false;
+    }
+    return data;
   };
   peerIn_.clear();
   peerOut_.clear();
@@ -165,16 +172,18 @@ void HostOperation::startMapped() {
     peerIn_.push_back(resolve(peer, entries_[peer].in));
     peerOut_.push_back(resolve(peer, entries_[peer].out));
   }
+  if (found) start(*launch_.mapped);
+  return found;
 }
 
 Poll HostOperation::poll() {
   if (!active_) {
     const bool moved = enter();
     if (entriesLeft_ > 0) return moved ? Poll::Moved : Poll::Idle;
-    if (allMapped(entries_))
-      startMapped();
-    else
+    if (!allMapped(entries_))
       start(*launch_.plan);
+    else if (!startMapped())
+      return Poll::Idle;
   }
   bool moved = false;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);

@@ -47,7 +47,7 @@ class WindowResolver {
   /// A published window of this rank holding all of [data, data + bytes), or kNone.
   virtual WindowPlace locate(const void* data, uint64_t bytes) const = 0;
   /// Where `peer`'s place lies in this process. It stays mapped for as long as the pointer is held,
-  /// also when the peer dies or gives it back. Throws Internal when it is not mapped.
+  /// also when the peer dies or gives it back. Null when the peer has given it back already.
   virtual std::shared_ptr<std::byte> resolve(int peer, WindowPlace place) const = 0;
 };
 
@@ -115,7 +115,7 @@ class HostOperation {
   bool enter();  // true when something moved
   void prepareEntry();
   void start(const ReadyPlan& plan);
-  void startMapped();
+  bool startMapped();         // false when a peer has given its window back
   bool runLane(size_t lane);  // one step or piece; false when it must wait
   bool dependenciesDone(const plan::Step& step, const LaneState& state) const;
   bool channelsReady(const plan::Lane& lane, const plan::Step& step, const LaneState& state);

@@ -250,43 +250,6 @@ TEST(Skipping, EndsAtTheDeadlineAndNamesTheAbsent) {
   EXPECT_TRUE(contains(out, "has finished operation 1")) << out;
 }
 
-TEST(Shrink, SurvivorsGoOn) {
-  RankProcesses ranks(5, [](const Context& context) {
-    Communicator c = context.join();
-    context.say("joined");
-    try {
-      sumForEver(c, 1000);
-    } catch (const Error&) {
-    }
-    Communicator rest = c.shrink();
-    int sum = rest.rank() + 1;
-    rest.allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
-    context.say("rank " + std::to_string(rest.rank()) + " of " + std::to_string(rest.size()) +
-                " sum " + std::to_string(sum));
-    return 0;
-  });
-  for (int r = 0; r < 5; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s));
-  ranks.signal(0, SIGKILL);  // the lowest rank has no special part after set-up
-  ranks.signal(3, SIGKILL);
-  for (const int r : {1, 2, 4}) ASSERT_EQ(ranks.wait(r, 20s), 0) << ranks.output(r);
-  EXPECT_TRUE(contains(ranks.output(1), "rank 0 of 3 sum 6")) << ranks.output(1);
-  EXPECT_TRUE(contains(ranks.output(2), "rank 1 of 3 sum 6"));
-  EXPECT_TRUE(contains(ranks.output(4), "rank 2 of 3 sum 6"));
-}
-
-TEST(Shrink, WithNobodyDeadKeepsAll) {
-  RankProcesses ranks(3, [](const Context& context) {
-    Communicator c = context.join();
-    c.barrier();
-    Communicator again = c.shrink();
-    again.barrier();
-    context.say("size " + std::to_string(again.size()));
-    return 0;
-  });
-  ASSERT_TRUE(ranks.allSucceed(20s));
-  EXPECT_TRUE(contains(ranks.output(0), "size 3"));
-}
-
 TEST(Fork, TheChildMayNotUseTheParentsCommunicator) {
   RankProcesses ranks(2, [](const Context& context) {
     Communicator c = context.join();

@@ -1,4 +1,4 @@
-// Streams, events, groups, several communicators at once, and split.
+// Streams, events, and split.
 
 #include <gtest/gtest.h>
 
@@ -74,59 +74,6 @@ TEST(Streams, FailuresComeOutOfSynchronizeOnce) {
   EXPECT_THROW(stream.synchronize(), Error);
   EXPECT_NO_THROW(stream.synchronize());
   EXPECT_EQ(ran, 1);
-}
-
-// Two communicators of the same ranks, entered in opposite orders by different ranks: only a group,
-// which starts both at once, can complete.
-TEST(Groups, SeveralCommunicatorsOfOneThread) {
-  auto a = Communicator::createLocal(kRanks), b = Communicator::createLocal(kRanks);
-  runRanks(a, [&](Communicator& first) {
-    Communicator& second = b[first.rank()];
-    std::vector<int> x(100000, 1), y(100000, 2);
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      Group group;
-      const auto one = [&] {
-        first.allReduce(
-            {.send = x.data(), .recv = x.data(), .count = x.size(), .type = DataType::Int32});
-      };
-      const auto two = [&] {
-        second.allReduce(
-            {.send = y.data(), .recv = y.data(), .count = y.size(), .type = DataType::Int32});
-      };
-      if (first.rank() % 2) {
-        one();
-        two();
-      } else {
-        two();
-        one();
-      }
-      group.end();
-    }
-    EXPECT_EQ(x[99999], 64);
-    EXPECT_EQ(y[99999], 128);
-  });
-}
-
-TEST(Groups, SeveralCallsOfOneCommunicatorAndStreams) {
-  auto ranks = Communicator::createLocal(kRanks);
-  runRanks(ranks, [](Communicator& c) {
-    Stream stream;
-    int x = 1, y = 2, z = 3;
-    {
-      Group outer;
-      c.allReduce({.send = &x, .recv = &x, .count = 1, .type = DataType::Int32});
-      {
-        Group inner;
-        c.allReduce({.send = &y, .recv = &y, .count = 1, .type = DataType::Int32}, stream);
-      }
-      c.allReduce({.send = &z, .recv = &z, .count = 1, .type = DataType::Int32});
-      EXPECT_EQ(x, 1) << "nothing runs before the outermost group ends";
-    }
-    stream.synchronize();
-    EXPECT_EQ(x, 4);
-    EXPECT_EQ(y, 8);
-    EXPECT_EQ(z, 12);
-  });
 }
 
 TEST(Split, ByColourAndKey) {

@@ -28,7 +28,7 @@ constexpr size_t kBytes = 100'000;
 /// Ranks of one process that map each other's windows as processes do.
 struct Ranks {
   explicit Ranks(int size) : planes(bootstrap::makeLocalControlPlanes(size)) {
-    for (auto& plane : planes) tables.push_back(std::make_unique<WindowTable>(*plane, false));
+    for (auto& plane : planes) tables.push_back(std::make_unique<WindowTable>(*plane, nullptr));
   }
   Memory allocate(int rank) { return tables[rank]->allocate(kBytes, nullptr); }
   bool usable(int rank, const Memory& memory) {
@@ -127,7 +127,7 @@ TEST(Windows, NothingIsLeftOfOneThatCannotBeAnnounced) {
 
 TEST(Windows, AreOrdinaryMemoryWhenAPeerCannotMapThem) {
   auto planes = bootstrap::makeLocalControlPlanes(3);
-  WindowTable first(*planes[0], false), second(*planes[1], false);
+  WindowTable first(*planes[0], nullptr), second(*planes[1], nullptr);
   RecordingListener poor;  // stands for a rank that cannot map
   planes[2]->listen(WindowTable::kChannel, &poor);
   std::thread refusing([&] {

@@ -1,0 +1,305 @@
+// Shrinking: who is in the new communicator, what becomes of operations that were running, and that
+// survivors never end up in different ones.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include <tutti/tutti.h>
+
+#include "src/bootstrap/local_control_plane.h"
+#include "src/communicator/local.h"
+#include "src/communicator/state.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/rank_processes.h"
+#include "transports/shm/endpoint.h"
+
+namespace tutti::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using Context = RankProcesses::Context;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+int sumOfRanks(Communicator& c) {
+  int sum = c.rank() + 1;
+  c.allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
+  return sum;
+}
+
+ErrorCode codeOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.code();
+  }
+  ADD_FAILURE() << "no error";
+  return ErrorCode::Internal;
+}
+
+TEST(Shrink, SurvivorsGoOn) {
+  RankProcesses ranks(5, [](const Context& context) {
+    Communicator c = context.join();
+    context.say("joined");
+    try {
+      std::vector<float> x(1000, 1.0f), y(1000);
+      while (true) c.allReduce({.send = x.data(), .recv = y.data(), .count = 1000});
+    } catch (const Error&) {
+    }
+    Communicator rest = c.shrink();
+    context.say("rank " + std::to_string(rest.rank()) + " of " + std::to_string(rest.size()) +
+                " sum " + std::to_string(sumOfRanks(rest)));
+    return 0;
+  });
+  for (int r = 0; r < 5; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s));
+  ranks.signal(0, SIGKILL);  // the lowest rank has no special part after set-up
+  ranks.signal(3, SIGKILL);
+  for (const int r : {1, 2, 4}) ASSERT_EQ(ranks.wait(r, 20s), 0) << ranks.output(r);
+  EXPECT_TRUE(contains(ranks.output(1), "rank 0 of 3 sum 6")) << ranks.output(1);
+  EXPECT_TRUE(contains(ranks.output(2), "rank 1 of 3 sum 6"));
+  EXPECT_TRUE(contains(ranks.output(4), "rank 2 of 3 sum 6"));
+}
+
+TEST(Shrink, WithNobodyDeadKeepsAll) {
+  RankProcesses ranks(3, [](const Context& context) {
+    Communicator c = context.join();
+    c.barrier();
+    Communicator again = c.shrink();
+    again.barrier();
+    context.say("size " + std::to_string(again.size()));
+    return 0;
+  });
+  ASSERT_TRUE(ranks.allSucceed(20s));
+  EXPECT_TRUE(contains(ranks.output(0), "size 3"));
+}
+
+// Windows of the survivors are used by operations that follow, at once: the dead are not waited
+// for.
+TEST(Shrink, MemoryAllocatedAfterwardsIsMapped) {
+  RankProcesses ranks(3, [](const Context& context) {
+    Communicator c = context.join();
+    context.say("joined");
+    try {
+      while (true) c.barrier();
+    } catch (const Error&) {
+    }
+    Communicator rest = c.shrink();
+    setLogSink([&](LogLevel, std::string_view line) { context.say("log " + std::string(line)); });
+    constexpr size_t kCount = 100000;
+    Memory x = rest.allocate(kCount * 4);
+    setLogSink({});
+    std::fill_n(x.as<int>(), kCount, rest.rank() + 1);
+    rest.allReduce({.send = x.data(), .recv = x.data(), .count = kCount, .type = DataType::Int32});
+    return x.as<int>()[kCount - 1] == 3 ? 0 : 1;
+  });
+  for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s));
+  ranks.signal(1, SIGKILL);
+  for (const int r : {0, 2}) {
+    ASSERT_EQ(ranks.wait(r, 20s), 0) << ranks.output(r);
+    EXPECT_FALSE(contains(ranks.output(r), "has not mapped")) << ranks.output(r);
+  }
+}
+
+TEST(Shrink, TwiceMakesTwoCommunicators) {
+  auto ranks = Communicator::createLocal(3, {.setupTimeout = 10s});
+  runRanks(ranks, [](Communicator& c) {
+    Communicator first = c.shrink();
+    Communicator second = c.shrink();
+    EXPECT_EQ(sumOfRanks(first), 6);
+    EXPECT_EQ(sumOfRanks(second), 6);
+    { Communicator gone = std::move(second); }
+    EXPECT_EQ(sumOfRanks(first), 6);
+    EXPECT_EQ(first.size(), c.shrink().size());
+  });
+}
+
+// Rank 0's operation 1 is queued on a stream when it shrinks, and ends there: rank 1, which is in
+// operation 1 too, must learn that it cannot complete, although rank 0 had issued it.
+TEST(Shrink, AnOperationThatItKilledDoesNotCountAsReached) {
+  auto ranks = Communicator::createLocal(3, {.setupTimeout = 20s, .timeout = 10s});
+  std::atomic<bool> failed{false};
+  runRanks(ranks, [&](Communicator& c) {
+    if (c.rank() == 0) {
+      Stream stream;
+      c.barrier(stream);
+      EXPECT_EQ(sumOfRanks(*std::make_unique<Communicator>(c.shrink())), 6);
+      EXPECT_EQ(codeOf([&] { stream.synchronize(); }), ErrorCode::Aborted);
+      return;
+    }
+    if (c.rank() == 1) {
+      EXPECT_EQ(codeOf([&] { c.barrier(); }), ErrorCode::Aborted);
+      failed = true;
+    }
+    while (!failed) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(sumOfRanks(*std::make_unique<Communicator>(c.shrink())), 6);
+  });
+}
+
+// When shrink() returns nobody's operation runs any more: memory that was being written to is its
+// owner's.
+TEST(Shrink, LeavesWindowsAlone) {
+  constexpr size_t kCount = 1 << 20;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    auto ranks = Communicator::createLocal(3, {.setupTimeout = 20s});
+    runRanks(ranks, [&](Communicator& c) {
+      Memory x = c.allocate(kCount * 4), y = c.allocate(kCount * 4);
+      std::fill_n(x.as<int>(), kCount, 1);
+      c.barrier();
+      Stream stream;
+      for (int i = 0; i < 100; ++i)
+        c.allReduce({.send = x.data(), .recv = y.data(), .count = kCount, .type = DataType::Int32},
+                    stream);
+      if (c.rank() == repeat % 3) std::this_thread::sleep_for(std::chrono::milliseconds(repeat));
+      Communicator rest = c.shrink();
+      std::fill_n(y.as<int>(), kCount, -7);
+      EXPECT_EQ(sumOfRanks(rest), 6);
+      EXPECT_TRUE(std::all_of(y.as<int>(), y.as<int>() + kCount, [](int v) { return v == -7; }));
+      EXPECT_THROW(stream.synchronize(), Error);
+      rest.barrier();
+    });
+  }
+}
+
+// A call that timed out is taken up by the next: what a rank proposed is still proposed.
+TEST(Shrink, MayBeCalledAgainAfterATimeout) {
+  auto ranks = Communicator::createLocal(3, {.setupTimeout = 2s});
+  std::atomic<int> timedOut{0};
+  runRanks(ranks, [&](Communicator& c) {
+    if (c.rank() < 2) {
+      try {
+        c.shrink();
+        ADD_FAILURE() << "rank 2 was not there";
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), ErrorCode::Timeout) << e.what();
+        EXPECT_TRUE(contains(e.what(), "waiting for rank 2")) << e.what();
+      }
+      ++timedOut;
+    }
+    while (timedOut < 2) std::this_thread::sleep_for(1ms);
+    Communicator rest = c.shrink();
+    EXPECT_EQ(sumOfRanks(rest), 6);
+  });
+}
+
+// A rank that destroys its failed communicator will not shrink it, and is not waited for.
+TEST(Shrink, GoesOnWithoutARankThatDestroyedItsOwn) {
+  auto ranks = Communicator::createLocal(3, {.setupTimeout = 20s});
+  runRanks(ranks, [](Communicator& c) {
+    auto part = c.split(0, c.rank());
+    part->barrier();
+    c.barrier();
+    if (c.rank() == 0) part->abort();
+    EXPECT_EQ(codeOf([&] {
+                while (true) part->barrier();
+              }),
+              ErrorCode::Aborted);
+    if (c.rank() == 2) {
+      part.reset();
+    } else {
+      Communicator rest = part->shrink();
+      EXPECT_EQ(rest.size(), 2);
+      EXPECT_EQ(sumOfRanks(rest), 3);
+    }
+    c.barrier();
+  });
+}
+
+// Rank 0 has done its part of operation 1 and then shrinks, in vain; its abort() must still reach
+// rank 1, which waits for rank 2.
+TEST(Abort, AfterAFailedShrinkIsTold) {
+  auto ranks = Communicator::createLocal(3, {.setupTimeout = 1s, .timeout = 20s});
+  std::atomic<bool> aborted{false};
+  runRanks(ranks, [&](Communicator& c) {
+    int x = 1, sum = 0;
+    const auto reduce = [&] {
+      c.reduce({.send = &x, .recv = &sum, .count = 1, .type = DataType::Int32, .root = 1});
+    };
+    if (c.rank() == 0) {
+      reduce();
+      EXPECT_EQ(codeOf([&] { c.shrink(); }), ErrorCode::Timeout);
+      c.abort();
+    } else if (c.rank() == 1) {
+      EXPECT_EQ(codeOf(reduce), ErrorCode::Aborted);
+      aborted = true;
+    } else {
+      while (!aborted) std::this_thread::sleep_for(1ms);
+    }
+  });
+}
+
+// Passes everything on until a rule says that the rank dies instead of sending a message.
+class MortalControlPlane final : public bootstrap::ControlPlane {
+ public:
+  using Rule = std::function<bool(int to, const bootstrap::ControlMessage&)>;
+  MortalControlPlane(std::shared_ptr<bootstrap::ControlPlane> plane, Rule diesBefore)
+      : plane_(std::move(plane)), diesBefore_(std::move(diesBefore)) {}
+  int rank() const override { return plane_->rank(); }
+  int size() const override { return plane_->size(); }
+  const bootstrap::PeerInfo& peer(int rank) const override { return plane_->peer(rank); }
+  void send(int to, bootstrap::ControlMessage message) override {
+    if (diesBefore_ && diesBefore_(to, message)) {
+      bootstrap::killLocalRank(*plane_, "died on purpose");
+      throw std::runtime_error("dead");
+    }
+    plane_->send(to, std::move(message));
+  }
+  void listen(uint64_t channel, bootstrap::ControlListener* listener) override {
+    plane_->listen(channel, listener);
+  }
+  void ignore(uint64_t channel) override { plane_->ignore(channel); }
+  void leave() override { plane_->leave(); }
+
+ private:
+  const std::shared_ptr<bootstrap::ControlPlane> plane_;
+  const Rule diesBefore_;
+};
+
+// The last rank dies in the middle of telling the others something: some have heard it and some
+// have not. Whatever it was, the survivors meet in one communicator without it.
+TEST(Shrink, ADeathInTheMiddleOfItDoesNotDivideTheSurvivors) {
+  using Message = Communicator::Impl::Message;
+  constexpr int kRanks = 4, kMortal = 3;
+  for (const Message last : {Message::View, Message::Decision, Message::Hello, Message::Ready})
+    for (int deaf = 0; deaf < kMortal; ++deaf) {
+      auto planes = bootstrap::makeLocalControlPlanes(kRanks);
+      planes[kMortal] = std::make_shared<MortalControlPlane>(
+          planes[kMortal], [=](int to, const bootstrap::ControlMessage& message) {
+            return to == deaf && message.type == static_cast<uint32_t>(last);
+          });
+      auto ranks = communicator::makeLocal(
+          kRanks, {.setupTimeout = 10s, .timeout = 10s},
+          [&](int rank) {
+            return transports::shm::makeShmEndpoint(
+                rank, kRanks, transports::shm::chooseLayout(kRanks, communicator::kChannels));
+          },
+          planes);
+      runRanks(ranks, [&](Communicator& c) {
+        if (c.rank() == kMortal) {
+          EXPECT_THROW(c.shrink(), std::exception);
+          return;
+        }
+        Communicator rest = c.shrink();
+        while (true) {
+          try {
+            EXPECT_EQ(sumOfRanks(rest), 6);
+            EXPECT_EQ(rest.size(), kRanks - 1);
+            rest.barrier();
+            break;
+          } catch (const Error& e) {
+            ASSERT_EQ(e.code(), ErrorCode::PeerLost) << e.what();
+          }
+          rest = rest.shrink();
+        }
+      });
+    }
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,5 +1,9 @@
 #include "src/tools/perf_check.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 #include "src/numbers/fill.h"
 
 namespace tutti::tools {
@@ -54,6 +58,30 @@ int64_t PerfPattern::countWrong(const std::byte* out) const {
     case Collective::Barrier: break;
   }
   return static_cast<int64_t>(wrong);
+}
+
+int64_t countEarlyLeaves(Communicator& c, const std::function<void()>& barrier) {
+  const auto nowNs = [] {
+    return static_cast<int64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                std::chrono::nanoseconds(1));
+  };
+  constexpr int kMostLate = 8;
+  const int step = std::max(1, c.size() / kMostLate);
+  int64_t early = 0;
+  for (int late = 0; late < c.size(); late += step) {
+    if (c.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    int64_t lastCame = nowNs();
+    barrier();
+    const int64_t left = nowNs();
+    c.allReduce({.send = &lastCame,
+                 .recv = &lastCame,
+                 .count = 1,
+                 .type = DataType::Int64,
+                 .op = ReduceOp::Max});
+    early += left < lastCame;
+  }
+  c.allReduce({.send = &early, .recv = &early, .count = 1, .type = DataType::Int64});
+  return early;
 }
 
 }  // namespace tutti::tools

@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+
+#include <tutti/communicator.h>
 
 #include "src/numbers/fill.h"
 #include "src/tools/perf_options.h"
@@ -33,5 +36,10 @@ struct PerfPattern {
  private:
   numbers::Pattern pattern() const;
 };
+
+/// Collective: calls `barrier` once for each of some ranks, which comes a millisecond after the
+/// others, and counts the ranks that were through before the last one had come. Clocks must be one:
+/// the ranks of one host.
+int64_t countEarlyLeaves(Communicator& c, const std::function<void()>& barrier);
 
 }  // namespace tutti::tools

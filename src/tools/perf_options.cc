@@ -1,10 +1,36 @@
 #include "src/tools/perf_options.h"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
+#include <optional>
 
 #include "src/base/check.h"
 
 namespace tutti::tools {
+namespace {
+
+std::optional<Collective> parseCollective(const std::string& name) {
+  for (int i = 0; i < plan::kCollectiveCount; ++i)
+    if (name == plan::toString(static_cast<Collective>(i))) return static_cast<Collective>(i);
+  return std::nullopt;
+}
+
+/// What was asked for can be measured, whoever takes part.
+void validate(const PerfOptions& o) {
+  TUTTI_REQUIRE(o.minBytes <= o.maxBytes, "-b ", o.minBytes, " is larger than -e ", o.maxBytes);
+  TUTTI_REQUIRE(o.root >= 0, "--root ", o.root, " is not a rank");
+  TUTTI_REQUIRE(o.ranks == 0 || o.root < o.ranks, "--root ", o.root, " is not a rank of 0..",
+                o.ranks - 1);
+  if (o.algorithm == "mapped") {
+    TUTTI_REQUIRE(o.windows, "--algo mapped works on memory from allocate: not with --memory ",
+                  "ordinary");
+    TUTTI_REQUIRE(!plan::isReduction(o.collective) || o.op != ReduceOp::PreMulSum,
+                  "--algo mapped does not exist for premulsum");
+  }
+  o.sizes();
+}
+
+}  // namespace
 
 uint64_t parseBytes(const std::string& flag, const std::string& text) {
   uint64_t value = 0;
@@ -30,17 +56,66 @@ uint64_t parseBytes(const std::string& flag, const std::string& text) {
 std::vector<uint64_t> PerfOptions::sizes() const {
   if (collective == Collective::Barrier) return {0};
   std::vector<uint64_t> all;
-  const uint64_t step = stepBytes ? stepBytes : uint64_t{1} << 20;
-  for (uint64_t s = minBytes; s <= maxBytes;) {
-    all.push_back(s);
-    if (factor > 1 && s > 0) {
-      if (s > UINT64_MAX / static_cast<uint64_t>(factor)) break;
-      s *= static_cast<uint64_t>(factor);
-    } else {
-      s += factor > 1 ? sizeOf(type) : step;
-    }
+  for (uint64_t size = minBytes;;) {
+    TUTTI_REQUIRE(all.size() < kMostSizes, "-b ", minBytes, " -e ", maxBytes, " -f ", factor,
+                  " -i ", stepBytes, " are more than ", kMostSizes, " sizes");
+    all.push_back(size);
+    uint64_t more = stepBytes ? stepBytes : uint64_t{1} << 20;
+    // Beyond 2^64 as little as beyond maxBytes.
+    if (factor > 1 && size > UINT64_MAX / static_cast<uint64_t>(factor)) break;
+    if (factor > 1) more = size > 0 ? size * static_cast<uint64_t>(factor - 1) : sizeOf(type);
+    if (more > maxBytes - size) break;
+    size += more;
   }
   return all;
+}
+
+std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
+  PerfOptions o;
+  std::string minBytes = "32M", maxBytes = "32M", step = "0", type = "float32", op = "sum";
+  std::string memory = "window";
+  CLI::App app{"Time and bandwidth of a collective, with nccl-tests' columns", "tutti perf"};
+  app.add_option("collective", o.collectiveName,
+                 "all_reduce, all_gather, reduce_scatter, broadcast, reduce or barrier")
+      ->required();
+  app.add_option("-n,--ranks", o.ranks, "local ranks to start; without it join the launcher's job")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("-b,--minbytes", minBytes, "smallest size, bytes (K, M, G)");
+  app.add_option("-e,--maxbytes", maxBytes, "largest size");
+  app.add_option("-f,--stepfactor", o.factor, "ratio of sizes")->check(CLI::Range(1, 1024));
+  app.add_option("-i,--stepbytes", step, "distance of sizes, with factor 1");
+  app.add_option("-t,--type", type, "element type");
+  app.add_option("-o,--op", op, "sum, prod, min, max, avg, premulsum");
+  app.add_option("-r,--root", o.root, "root rank");
+  app.add_option("--iters", o.iterations, "timed calls per size; 0 chooses")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("-w,--warmup", o.warmups, "calls before")->check(CLI::Range(0, 100000));
+  app.add_option("-c,--check", o.check, "1 checks every element, 0 does not");
+  app.add_option("--algo", o.algorithm, "force an algorithm");
+  app.add_option("--memory", memory, "window (from allocate) or ordinary")
+      ->check(CLI::IsMember({"window", "ordinary"}));
+  app.add_flag("--deterministic", o.deterministic, "deterministic mode");
+  app.add_option("--json", o.jsonFile, "also write a JSON line per size to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  const auto collective = parseCollective(o.collectiveName);
+  TUTTI_REQUIRE(collective, "there is no collective '", o.collectiveName, "'");
+  o.collective = *collective;
+  const auto parsedType = parseDataType(type);
+  TUTTI_REQUIRE(parsedType, "--type ", type, " is no element type");
+  o.type = *parsedType;
+  const auto parsedOp = parseReduceOp(op);
+  TUTTI_REQUIRE(parsedOp, "--op ", op, " is no reduction");
+  o.op = *parsedOp;
+  o.minBytes = parseBytes("-b", minBytes);
+  o.maxBytes = parseBytes("-e", maxBytes);
+  o.stepBytes = parseBytes("-i", step);
+  o.windows = memory == "window";
+  validate(o);
+  return o;
 }
 
 }  // namespace tutti::tools

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <tutti/types.h>
@@ -32,9 +33,16 @@ struct PerfOptions {
   std::string algorithm;
   std::string jsonFile;
 
-  /// Sizes to run, in bytes; never empty.
+  /// Sizes to run, in bytes; never empty. Throws InvalidArgument when there are more than
+  /// kMostSizes.
   std::vector<uint64_t> sizes() const;
+  static constexpr size_t kMostSizes = 10'000;
 };
+
+/// What the command line asks for (argv[0] is the sub-command's name), or the exit code where
+/// nothing is left to do: after --help, or what is no command line, which is then said on standard
+/// error. Throws InvalidArgument naming an option whose value makes no sense.
+std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv);
 
 /// "8", "64K", "1M", "2G": bytes. Throws InvalidArgument naming `flag`.
 uint64_t parseBytes(const std::string& flag, const std::string& text);

@@ -1,0 +1,28 @@
+#pragma once
+
+// One rank's part of `tutti perf`: measures and checks every size, and prints on rank 0.
+
+#include <cstdio>
+#include <functional>
+#include <ostream>
+
+#include <tutti/communicator.h>
+
+#include "src/tools/perf_options.h"
+
+namespace tutti::tools {
+
+struct PerfOutput {
+  std::FILE* table = stdout;
+  std::ostream* json = nullptr;  ///< a line per size, or none
+  /// For tests of the check itself: makes a checked call, or does not, and may change what it has
+  /// delivered. None: makes it.
+  std::function<void(const std::function<void()>& call, std::byte* result, size_t bytes)> seam = {};
+};
+
+/// Collective over `c`. Returns the exit code, the same on all ranks: 1 when a result was wrong.
+/// Throws InvalidArgument for options that do not fit the communicator, System when `json` does not
+/// take what is written.
+int runPerf(Communicator& c, const PerfOptions& options, const PerfOutput& output);
+
+}  // namespace tutti::tools

@@ -1,0 +1,162 @@
+// The `tutti` command as people run it: what `tutti perf` prints for every collective, and that
+// what it counts and what it returns agree.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/launch/run_tutti.h"
+
+namespace tutti::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> wordsOf(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+/// A file that is gone when the test ends.
+class TemporaryFile {
+ public:
+  TemporaryFile()
+      : path_(std::filesystem::temp_directory_path() /
+              ("tutti_perf_" + std::to_string(getpid()) + ".jsonl")) {}
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_; }
+  std::vector<Json> json() const {
+    std::vector<Json> all;
+    std::ifstream in(path_);
+    for (std::string line; std::getline(in, line);) all.push_back(Json::parse(line));
+    return all;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct Case {
+  const char* collective;
+  const char* op;    // as the table prints it
+  const char* root;  // the same
+  bool blocks;       // sizes are rounded down to whole blocks of all ranks
+  double factor(int ranks) const {
+    if (std::string(collective) == "all_reduce") return 2.0 * (ranks - 1) / ranks;
+    return blocks ? (ranks - 1.0) / ranks : 1.0;
+  }
+};
+constexpr Case kCases[] = {
+    {"all_reduce", "sum", "-1", false},    {"all_gather", "none", "-1", true},
+    {"reduce_scatter", "sum", "-1", true}, {"broadcast", "none", "0", false},
+    {"reduce", "sum", "0", false},         {"barrier", "none", "-1", false},
+};
+
+class Perf : public testing::TestWithParam<int> {};
+
+TEST_P(Perf, PrintsNcclTestsTable) {
+  const int ranks = GetParam();
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.collective);
+    TemporaryFile file;
+    const Result run =
+        runTutti({"perf", c.collective, "-n", std::to_string(ranks), "-b", "8", "-e", "64K", "-f",
+                  "4", "--iters", "5", "-w", "1", "--json", file.path()});
+    ASSERT_EQ(run.exitCode, 0) << run.err;
+    EXPECT_EQ(run.err, "");
+    const bool barrier = std::string(c.collective) == "barrier";
+    uint64_t bytes = barrier ? 0 : 8;
+    size_t rows = 0;
+    std::string footer;
+    const std::vector<Json> json = file.json();
+    for (const std::string& line : lines(run.out)) {
+      if (line.starts_with("#")) {
+        if (line.find("Out of bounds") != std::string::npos) footer = line;
+        continue;
+      }
+      const auto words = wordsOf(line);
+      ASSERT_EQ(words.size(), 15u) << line;
+      const uint64_t unit = 4 * (c.blocks ? static_cast<uint64_t>(ranks) : 1);
+      EXPECT_EQ(words[0], std::to_string(bytes / unit * unit)) << line;
+      EXPECT_EQ(words[1], std::to_string(bytes / unit)) << line;
+      EXPECT_EQ(words[2], "float32");
+      EXPECT_EQ(words[3], c.op);
+      EXPECT_EQ(words[4], c.root);
+      ASSERT_LT(rows, json.size());
+      const Json& row = json[rows++];
+      EXPECT_EQ(row["bytes"], bytes / unit * unit);
+      EXPECT_EQ(row["ranks"], ranks);
+      EXPECT_EQ(row["collective"], c.collective);
+      for (const auto& [name, first] : {std::pair("out_of_place", 5), std::pair("in_place", 10)}) {
+        const Json& timing = row[name];
+        const double us = timing["median_us"], p99 = timing["p99_us"];
+        EXPECT_GT(us, 0);
+        EXPECT_GE(p99, us);
+        EXPECT_NEAR(std::stod(words[first]), us, 0.0051) << line;
+        EXPECT_NEAR(std::stod(words[first + 1]), p99, 0.0051) << line;
+        const double algorithm = static_cast<double>(bytes / unit * unit) / us / 1e3;
+        EXPECT_NEAR(timing["algbw_GBps"], algorithm, 1e-9 * algorithm);
+        EXPECT_NEAR(timing["busbw_GBps"], algorithm * c.factor(ranks), 1e-9 * algorithm);
+        EXPECT_EQ(timing["wrong"], 0);
+        EXPECT_EQ(timing["iterations"], 5);
+        EXPECT_EQ(words[first + 4], "0") << line;
+      }
+      bytes *= 4;
+    }
+    EXPECT_EQ(rows, barrier ? 1u : 7u) << run.out;
+    EXPECT_EQ(json.size(), rows);
+    EXPECT_EQ(footer, "# Out of bounds values : 0 OK");
+    EXPECT_NE(run.out.find("# Avg bus bandwidth    : "), std::string::npos);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Perf, testing::Values(1, 2, 3, 5));
+
+TEST(PerfCommand, WithoutACheckSaysSo) {
+  const Result run =
+      runTutti({"perf", "all_reduce", "-n", "2", "-b", "8", "-e", "8", "-c", "0", "--iters", "1"});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_NE(run.out.find("NOT CHECKED"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("N/A"), std::string::npos) << run.out;
+}
+
+TEST(PerfCommand, RefusesWithExitCodeTwoAndTheReason) {
+  const Result run = runTutti({"perf", "all_reduce", "--root", "-1"});
+  EXPECT_EQ(run.exitCode, 2);
+  EXPECT_EQ(run.err, "tutti perf: --root -1 is not a rank\n");
+  EXPECT_EQ(runTutti({"perf"}).exitCode, 2);
+  EXPECT_EQ(runTutti({"perf", "--help"}).exitCode, 0);
+}
+
+TEST(PerfCommand, FailsBeforeItMeasuresWhenJsonCannotBeWritten) {
+  const Result run = runTutti(
+      {"perf", "all_reduce", "-n", "2", "-b", "8", "-e", "8", "--json", "/nowhere/at/all.jsonl"});
+  EXPECT_EQ(run.exitCode, 1);
+  EXPECT_NE(run.err.find("--json /nowhere/at/all.jsonl cannot be written"), std::string::npos)
+      << run.err;
+  EXPECT_EQ(run.out, "");
+  const Result full =
+      runTutti({"perf", "all_reduce", "-n", "2", "-b", "8", "-e", "8", "--json", "/dev/full"});
+  EXPECT_EQ(full.exitCode, 1);
+  EXPECT_NE(full.err.find("--json /dev/full did not take"), std::string::npos) << full.err;
+}
+
+}  // namespace
+}  // namespace tutti::launcher
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) {
+    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE\n", argv[0]);
+    return 2;
+  }
+  tutti::launcher::tuttiPath = argv[1];
+  return RUN_ALL_TESTS();
+}

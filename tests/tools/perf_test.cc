@@ -1,0 +1,279 @@
+// `tutti perf` in parts: its command line, sizes and table, and that its checks can fail.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include <tutti/tutti.h>
+
+#include "src/tools/perf_check.h"
+#include "src/tools/perf_report.h"
+#include "src/tools/perf_run.h"
+#include "tests/support/local_ranks.h"
+
+namespace tutti::tools {
+namespace {
+
+PerfOptions parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "perf");
+  return std::get<PerfOptions>(parsePerf(static_cast<int>(words.size()), words.data()));
+}
+
+std::string refusal(const std::vector<const char*>& words) {
+  try {
+    parse(words);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(PerfOptions, TakeNcclTestsFlags) {
+  const PerfOptions o = parse(
+      {"reduce", "-n",   "4",        "-b",       "8",   "-e",       "64K",      "-f",
+       "4",      "-t",   "bfloat16", "-o",       "max", "-r",       "3",        "-w",
+       "0",      "-c",   "0",        "--iters",  "7",   "--memory", "ordinary", "--deterministic",
+       "--algo", "ring", "--json",   "out.jsonl"});
+  EXPECT_EQ(o.collective, Collective::Reduce);
+  EXPECT_EQ(o.ranks, 4);
+  EXPECT_EQ(o.sizes(), (std::vector<uint64_t>{8, 32, 128, 512, 2048, 8192, 32768}));
+  EXPECT_EQ(o.type, DataType::BFloat16);
+  EXPECT_EQ(o.op, ReduceOp::Max);
+  EXPECT_EQ(o.root, 3);
+  EXPECT_EQ(o.warmups, 0);
+  EXPECT_FALSE(o.check || o.windows);
+  EXPECT_EQ(o.iterations, 7);
+  EXPECT_TRUE(o.deterministic);
+  EXPECT_EQ(o.algorithm, "ring");
+  EXPECT_EQ(o.jsonFile, "out.jsonl");
+}
+
+TEST(PerfOptions, AreRefusedByName) {
+  EXPECT_EQ(refusal({"all_produce"}), "there is no collective 'all_produce'");
+  EXPECT_EQ(refusal({"reduce", "--root", "-1"}), "--root -1 is not a rank");
+  EXPECT_EQ(refusal({"reduce", "-n", "2", "--root", "2"}), "--root 2 is not a rank of 0..1");
+  EXPECT_EQ(refusal({"reduce", "-b", "2", "-e", "1"}), "-b 2 is larger than -e 1");
+  EXPECT_EQ(refusal({"reduce", "-t", "int3"}), "--type int3 is no element type");
+  EXPECT_EQ(refusal({"reduce", "-o", "xor"}), "--op xor is no reduction");
+  EXPECT_EQ(refusal({"all_reduce", "-b", "1", "-e", "1000G", "-i", "1"}),
+            "-b 1 -e 1073741824000 -f 1 -i 1 are more than 10000 sizes");
+  EXPECT_NE(refusal({"all_reduce", "--algo", "mapped", "--memory", "ordinary"}).find("allocate"),
+            std::string::npos);
+  EXPECT_NE(refusal({"all_reduce", "--algo", "mapped", "-o", "premulsum"}).find("premulsum"),
+            std::string::npos);
+}
+
+TEST(PerfOptions, WhatIsNoCommandLineIsExitCodeTwo) {
+  const auto code = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "perf");
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const auto parsed = parsePerf(static_cast<int>(words.size()), words.data());
+    testing::internal::GetCapturedStdout();
+    testing::internal::GetCapturedStderr();
+    return std::get<int>(parsed);
+  };
+  EXPECT_EQ(code({"--help"}), 0);
+  EXPECT_EQ(code({}), 2);
+  EXPECT_EQ(code({"reduce", "--no-such-flag"}), 2);
+  EXPECT_EQ(code({"reduce", "-n", "0"}), 2);
+  EXPECT_EQ(code({"reduce", "--memory", "swap"}), 2);
+}
+
+TEST(PerfSizes, GoByFactorOrByStepAndEnd) {
+  using Sizes = std::vector<uint64_t>;
+  const auto sizes = [](uint64_t least, uint64_t most, int factor, uint64_t step) {
+    return PerfOptions{.minBytes = least, .maxBytes = most, .stepBytes = step, .factor = factor}
+        .sizes();
+  };
+  EXPECT_EQ(sizes(8, 8, 1, 0), Sizes{8});
+  EXPECT_EQ(sizes(8, 64, 2, 0), (Sizes{8, 16, 32, 64}));
+  EXPECT_EQ(sizes(8, 63, 2, 0), (Sizes{8, 16, 32}));
+  EXPECT_EQ(sizes(0, 16, 2, 0), (Sizes{0, 4, 8, 16}));
+  EXPECT_EQ(sizes(1, 10, 1, 4), (Sizes{1, 5, 9}));
+  EXPECT_EQ(sizes(0, 3u << 20, 1, 0), (Sizes{0, 1u << 20, 2u << 20, 3u << 20}));
+  EXPECT_EQ(sizes(UINT64_MAX - 3, UINT64_MAX, 1, 2), (Sizes{UINT64_MAX - 3, UINT64_MAX - 1}));
+  EXPECT_EQ(sizes(UINT64_MAX / 2, UINT64_MAX, 3, 0), Sizes{UINT64_MAX / 2});
+  EXPECT_EQ(sizes(1, 10'000, 1, 1).size(), PerfOptions::kMostSizes);
+  EXPECT_THROW(sizes(1, 10'001, 1, 1), Error);
+}
+
+TEST(PerfBytes, AreWholeNumbersWithASuffix) {
+  EXPECT_EQ(parseBytes("-b", "0"), 0u);
+  EXPECT_EQ(parseBytes("-b", "17"), 17u);
+  EXPECT_EQ(parseBytes("-b", "3k"), 3u << 10);
+  EXPECT_EQ(parseBytes("-b", "3M"), 3u << 20);
+  EXPECT_EQ(parseBytes("-b", "17179869183G"), 17179869183ull << 30);
+  for (const char* text :
+       {"", "G", "-1", "1.5M", "1T", "8 ", "1KB", "17179869184G", "18446744073709551616"})
+    EXPECT_THROW(parseBytes("-b", text), Error) << text;
+}
+
+TEST(PerfShape, RoundsDownToWholeBlocks) {
+  const PerfShape gather = perfShape(Collective::AllGather, 3, 10);
+  EXPECT_EQ(gather.count, 3u);
+  EXPECT_EQ(gather.inCount, 3u);
+  EXPECT_EQ(gather.outCount, 9u);
+  const PerfShape scatter = perfShape(Collective::ReduceScatter, 3, 10);
+  EXPECT_EQ(scatter.inCount, 9u);
+  EXPECT_EQ(scatter.outCount, 3u);
+  EXPECT_EQ(perfShape(Collective::Reduce, 3, 10).outCount, 10u);
+  EXPECT_EQ(perfShape(Collective::Barrier, 3, 10).inCount, 0u);
+}
+
+TEST(PerfReport, HasNcclTestsFactors) {
+  EXPECT_DOUBLE_EQ(busFactor(Collective::AllReduce, 4), 1.5);
+  EXPECT_DOUBLE_EQ(busFactor(Collective::AllGather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(busFactor(Collective::ReduceScatter, 4), 0.75);
+  EXPECT_DOUBLE_EQ(busFactor(Collective::Broadcast, 4), 1);
+  EXPECT_DOUBLE_EQ(busFactor(Collective::AllReduce, 1), 0);
+}
+
+TEST(PerfReport, FormatsRowsAndFooter) {
+  PerfOptions o{.collective = Collective::Reduce, .collectiveName = "reduce", .root = 1};
+  const PerfRow row{.bytes = 64,
+                    .count = 16,
+                    .outOfPlace = {.medianUs = 2,
+                                   .p99Us = 3,
+                                   .algorithmGBps = 4,
+                                   .busGBps = 5,
+                                   .wrong = 6,
+                                   .iterations = 7},
+                    .inPlace = {.medianUs = 1, .p99Us = 1, .algorithmGBps = 1, .busGBps = 7}};
+  std::istringstream words(perfLine(o, row));
+  std::vector<std::string> columns;
+  for (std::string word; words >> word;) columns.push_back(word);
+  EXPECT_EQ(columns,
+            (std::vector<std::string>{"64", "16", "float32", "sum", "1", "2.00", "3.00", "4.00",
+                                      "5.00", "6", "1.00", "1.00", "1.00", "7.00", "N/A"}));
+  EXPECT_EQ(perfFooter({row}, true),
+            "# Out of bounds values : 6 FAILED\n# Avg bus bandwidth    : 6\n#\n");
+  EXPECT_NE(perfFooter({}, true).find(": 0 OK"), std::string::npos);
+  EXPECT_NE(perfFooter({row}, false).find("NOT CHECKED"), std::string::npos);
+  o.collective = Collective::AllGather;
+  EXPECT_NE(perfLine(o, row).find("none    -1"), std::string::npos);
+}
+
+/// What runPerf() says, and what it returns on each rank.
+struct Outcome {
+  std::vector<int> codes;
+  std::string table, json;
+};
+using Seam = decltype(PerfOutput::seam);
+
+Outcome measure(int ranks, Collective collective, const std::function<Seam(int rank)>& seamOf) {
+  auto members = Communicator::createLocal(ranks);
+  Outcome outcome{std::vector<int>(static_cast<size_t>(ranks), -1), {}, {}};
+  const PerfOptions options{.collective = collective,
+                            .collectiveName = plan::toString(collective),
+                            .minBytes = 1200,
+                            .maxBytes = 1200,
+                            .root = 1,
+                            .iterations = 1,
+                            .warmups = 0};
+  std::FILE* table = std::tmpfile();
+  std::ostringstream json;
+  tests::runRanks(members, [&](Communicator& c) {
+    outcome.codes[static_cast<size_t>(c.rank())] = runPerf(
+        c, options,
+        {.table = table, .json = c.rank() == 0 ? &json : nullptr, .seam = seamOf(c.rank())});
+  });
+  std::rewind(table);
+  for (int c; (c = std::fgetc(table)) != EOF;) outcome.table += static_cast<char>(c);
+  std::fclose(table);
+  outcome.json = json.str();
+  return outcome;
+}
+
+constexpr Collective kWithData[] = {Collective::AllReduce, Collective::AllGather,
+                                    Collective::ReduceScatter, Collective::Broadcast,
+                                    Collective::Reduce};
+
+TEST(PerfCheck, PassesWhatIsRight) {
+  for (int i = 0; i < plan::kCollectiveCount; ++i) {
+    const Outcome right = measure(3, static_cast<Collective>(i), [](int) { return Seam(); });
+    EXPECT_EQ(right.codes, (std::vector<int>{0, 0, 0})) << right.table;
+    EXPECT_NE(right.table.find("values : 0 OK"), std::string::npos) << right.table;
+    EXPECT_EQ(right.table.find("N/A"), std::string::npos) << right.table;
+  }
+}
+
+TEST(PerfCheck, CountsOneWrongElementAndFailsOnAllRanks) {
+  for (const Collective collective : kWithData)
+    for (const int wrongCalls : {1, 2}) {  // out of place, or in place as well
+      int calls = 0;
+      const Outcome wrong = measure(3, collective, [&](int rank) -> Seam {
+        if (rank != 1) return {};
+        return [&](const std::function<void()>& call, std::byte* result, size_t bytes) {
+          call();
+          if (++calls <= wrongCalls) result[bytes / 2] ^= std::byte{0x10};
+        };
+      });
+      EXPECT_EQ(wrong.codes, (std::vector<int>{1, 1, 1})) << wrong.table;
+      EXPECT_NE(wrong.table.find("values : " + std::to_string(wrongCalls) + " FAILED"),
+                std::string::npos)
+          << wrong.table;
+      EXPECT_NE(wrong.json.find("\"wrong\":1"), std::string::npos) << wrong.json;
+    }
+}
+
+/// Nothing that lay in the buffers before may pass for a result: first a right call, out of place,
+/// then one in place that delivers nothing on any rank.
+TEST(PerfCheck, SeesACallInPlaceThatDeliversNothing) {
+  for (const Collective collective : kWithData) {
+    const Outcome wrong = measure(3, collective, [](int) -> Seam {
+      return [calls = 0](const std::function<void()>& call, std::byte*, size_t) mutable {
+        if (++calls == 1) call();
+      };
+    });
+    EXPECT_EQ(wrong.codes, (std::vector<int>{1, 1, 1})) << wrong.table;
+    EXPECT_EQ(wrong.table.find("values : 0"), std::string::npos) << wrong.table;
+  }
+}
+
+TEST(PerfCheck, SeesABarrierThatHoldsNobody) {
+  const Outcome wrong = measure(3, Collective::Barrier, [](int) -> Seam {
+    return [](const std::function<void()>&, std::byte*, size_t) {};
+  });
+  EXPECT_EQ(wrong.codes, (std::vector<int>{1, 1, 1})) << wrong.table;
+  EXPECT_NE(wrong.table.find("FAILED"), std::string::npos) << wrong.table;
+}
+
+TEST(PerfRun, RefusesWhatDoesNotFitTheRanks) {
+  auto alone = Communicator::createLocal(1), two = Communicator::createLocal(2);
+  const auto refusal = [](Communicator& c, const PerfOptions& o) {
+    try {
+      runPerf(c, o, {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal(alone[0], {.root = 1}), "--root 1 is not a rank of 0..0");
+  EXPECT_EQ(refusal(two[0], {.collective = Collective::AllGather,
+                             .collectiveName = "all_gather",
+                             .algorithm = "double_tree"}),
+            "--algo double_tree does not exist for all_gather on 2 ranks");
+  EXPECT_EQ(refusal(two[0], {.collective = Collective::Barrier,
+                             .collectiveName = "barrier",
+                             .algorithm = "mapped"}),
+            "--algo mapped does not exist for barrier on 2 ranks");
+}
+
+TEST(PerfRun, SaysWhenItsJsonIsNotTaken) {
+  auto alone = Communicator::createLocal(1);
+  const PerfOptions o{.collectiveName = "all_reduce",
+                      .minBytes = 8,
+                      .maxBytes = 8,
+                      .iterations = 1,
+                      .jsonFile = "/dev/full"};
+  std::ofstream full("/dev/full");
+  std::FILE* table = std::tmpfile();
+  EXPECT_THROW(runPerf(alone[0], o, {.table = table, .json = &full}), Error);
+  std::fclose(table);
+}
+
+}  // namespace
+}  // namespace tutti::tools

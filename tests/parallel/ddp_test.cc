@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/gpt.h"
-#include "parallel/store/gradient_tree.h"
 
 namespace tutti::parallel {
 namespace {
@@ -320,24 +318,6 @@ TEST(DataParallel, RefusesWhatCannotBeDeterministic) {
   EXPECT_EQ(reductionGroupsFor(16, true), 16);
   EXPECT_THROW(run({.deterministic = true, .groups = 6}), Error);
   EXPECT_THROW(run({.ranks = 2, .groups = 3}), Error);
-}
-
-// The merges of a binary counter leave one balanced tree at level 0.
-TEST(GradientTree, IsBalanced) {
-  for (int count : {1, 2, 4, 8, 16}) {
-    std::vector<std::string> levels(static_cast<size_t>(treeLevels(count)));
-    const std::function<std::string(int, int)> expected = [&](int begin, int size) {
-      if (size == 1) return std::to_string(begin);
-      return "(" + expected(begin, size / 2) + "+" + expected(begin + size / 2, size / 2) + ")";
-    };
-    for (int k = 0; k < count; ++k) {
-      const TreePlace place = treePlace(k);
-      auto at = levels.begin() + place.level;
-      *at = std::to_string(k);
-      for (int i = 0; i < place.merges; ++i, --at) *(at - 1) = "(" + *(at - 1) + "+" + *at + ")";
-    }
-    EXPECT_EQ(levels[0], expected(0, count));
-  }
 }
 
 }  // namespace

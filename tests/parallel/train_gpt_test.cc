@@ -2,7 +2,6 @@
 // process. TRAIN_GPT is the program's path, the first argument of this test.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,35 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/parallel/run_program.h"
+
+namespace tutti::parallel {
 namespace {
 
 std::string program;
 
-struct Output {
-  int exitCode = -1;
-  std::string text;  ///< standard output and error
-
-  int count(const std::string& part) const {
-    int found = 0;
-    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
-    return found;
-  }
-  /// Without its line end.
-  std::string lastLine() const {
-    const std::string whole = text.substr(0, text.find_last_not_of('\n') + 1);
-    return whole.substr(whole.rfind('\n') + 1);
-  }
-};
-
 Output run(const std::string& arguments, const std::string& variables = "") {
-  const std::string command = variables + " " + program + " " + arguments + " 2>&1";
-  Output output;
-  FILE* pipe = popen(command.c_str(), "r");
-  char buffer[4096];
-  for (size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.text.append(buffer, n);
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) output.exitCode = WEXITSTATUS(status);
-  return output;
+  return runProgram(variables + " " + program + " " + arguments);
 }
 
 /// The line of the validation loss up to its " after 3 s".
@@ -205,6 +184,7 @@ TEST_F(TrainGpt, RefusesThreeRanksToBeDeterministic) {
 }
 
 }  // namespace
+}  // namespace tutti::parallel
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
@@ -212,6 +192,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s TRAIN_GPT\n", argv[0]);
     return 2;
   }
-  program = argv[1];
+  tutti::parallel::program = argv[1];
   return RUN_ALL_TESTS();
 }

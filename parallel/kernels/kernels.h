@@ -7,7 +7,12 @@
 // Conventions. Tensors of one call have one floating type unless said otherwise. "Rows" are the
 // product of all dimensions but the last. `beta` is 0 or 1: overwrite the result, or add to it.
 // Every result is a function of the operands' values and shapes alone (not of addresses or earlier
-// calls), which the deterministic mode relies on. Shapes are checked and named when they disagree.
+// calls), which the deterministic mode relies on. Operands are contiguous, gemm's excepted.
+//
+// Errors. Throws InvalidArgument, naming the operands, when shapes or types disagree, when a tensor
+// that must be contiguous is not, and when a token id or a label is outside the vocabulary;
+// Unsupported for an element type that the device does not compute in; OutOfMemory when `scratch`
+// cannot grow. Results are then unspecified. NaN and infinity are data, not errors.
 
 #include <span>
 
@@ -34,12 +39,15 @@ struct LayerNormArgs {
   double epsilon = 1e-5;
 };
 struct LayerNormBackwardArgs {
-  Tensor dy, x, weight, mean, rstd;
-  Tensor residual;  ///< [rows, width] added to dx; no data: nothing is added
-  Tensor dx;        ///< may be `dy` or `residual`
+  Tensor dy, x;       ///< [rows, width]
+  Tensor weight;      ///< [width]
+  Tensor mean, rstd;  ///< [rows], of forward
+  Tensor residual;    ///< [rows, width] added to dx; no data: nothing is added
+  Tensor dx;          ///< [rows, width]; may be `dy` or `residual`
 };
 struct LayerNormWeightArgs {
-  Tensor dy, x, mean, rstd;
+  Tensor dy, x;           ///< [rows, width]
+  Tensor mean, rstd;      ///< [rows], of forward
   Tensor dWeight, dBias;  ///< [width]
   double betaWeight = 0, betaBias = 0;
 };
@@ -53,8 +61,11 @@ struct AttentionArgs {
   int64_t heads = 1;
 };
 struct AttentionBackwardArgs {
-  Tensor dOut, qkv, out, logSumExp;
-  Tensor dQkv;  ///< overwritten
+  Tensor dOut;       ///< [batch, context, width]
+  Tensor qkv;        ///< [batch, context, 3 width]
+  Tensor out;        ///< [batch, context, width], of forward
+  Tensor logSumExp;  ///< [batch, heads, context], of forward
+  Tensor dQkv;       ///< [batch, context, 3 width], overwritten
   int64_t heads = 1;
 };
 
@@ -66,8 +77,10 @@ struct EmbeddingArgs {
   Tensor x;          ///< [batch, context, width]
 };
 struct EmbeddingWeightArgs {
-  Tensor tokenIds, dx;
-  Tensor dTokens, dPositions;
+  Tensor tokenIds;    ///< int32 [batch, context]
+  Tensor dx;          ///< [batch, context, width]
+  Tensor dTokens;     ///< [vocabulary, width]
+  Tensor dPositions;  ///< [at least context, width]; rows beyond the context get beta * themselves
   double betaTokens = 0, betaPositions = 0;
 };
 
@@ -80,13 +93,15 @@ struct CrossEntropyArgs {
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter). The two corrections are 1 - beta^t.
 struct AdamWArgs {
-  Tensor weight, gradient, first, second;
-  double gradientScale = 1;  ///< clipping
+  Tensor weight, gradient;   ///< any one shape; weight is updated
+  Tensor first, second;      ///< that shape: running means of g and g^2, updated
+  double gradientScale = 1;  ///< clipping: g is gradient times this
   double learningRate = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0;
   double correction1 = 1, correction2 = 1;
 };
+/// weight -= learningRate * (gradientScale * gradient + weightDecay * weight).
 struct SgdArgs {
-  Tensor weight, gradient;
+  Tensor weight, gradient;  ///< any one shape; weight is updated
   double gradientScale = 1;
   double learningRate = 0, weightDecay = 0;
 };
@@ -97,12 +112,13 @@ class Kernels {
 
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void fillZero(const Tensor& x) = 0;
+  /// The two have one shape, of any rank.
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
   /// y [rows, n] += bias [n] in each row.
   virtual void addBias(const Tensor& bias, const Tensor& y) = 0;
   /// db [n] = column sums of dy [rows, n] + beta * db, rows in ascending order.
   virtual void biasGradient(const Tensor& dy, const Tensor& db, double beta) = 0;
-  /// to += from.
+  /// to += from, of one shape.
   virtual void add(const Tensor& from, const Tensor& to) = 0;
 
   virtual void layerNorm(const LayerNormArgs& args) = 0;

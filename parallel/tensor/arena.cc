@@ -37,7 +37,6 @@ void* Arena::take(size_t bytes) {
   next.offset += bytes;
   next.used += bytes;
   mark_ = next;
-  peakBytes_ = std::max(peakBytes_, mark_.used);
   return result;
 }
 

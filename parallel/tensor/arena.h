@@ -35,7 +35,6 @@ class Arena {
   Tensor retain(const Mark& mark, const Tensor& tensor);
 
   size_t usedBytes() const { return mark_.used; }  ///< allocated now, alignment included
-  size_t peakBytes() const { return peakBytes_; }  ///< the most that was ever allocated at once
   size_t heldBytes() const;                        ///< taken from the system
   size_t growths() const { return blocks_.size(); }
 
@@ -53,7 +52,6 @@ class Arena {
   size_t blockBytes_;
   std::vector<Block> blocks_;
   Mark mark_;
-  size_t peakBytes_ = 0;
 };
 
 /// Rewinds an arena to where it was: `ArenaScope scope(context.scratch);`

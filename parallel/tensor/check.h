@@ -1,7 +1,8 @@
 #pragma once
 
-// Checks for the training library. It sees only include/tutti, so it has its own: the caller is
-// wrong (require), this library is wrong (ensure). Both print their operands.
+// Checks for the training library: the caller is wrong (require), this library is wrong (ensure).
+// Both print their operands. They are its own because an installed Tutti exports its public
+// interface only, and this library is to need no more than any other user has.
 
 #include <sstream>
 #include <string>

@@ -63,15 +63,6 @@ Tensor Tensor::matrix() const {
   return view({last == 0 ? 0 : count() / last, last});
 }
 
-Tensor Tensor::columns(int64_t begin, int64_t extent) const {
-  require(shape.rank() >= 1 && begin >= 0 && extent >= 0 && begin + extent <= shape[-1], "columns ",
-          begin, " to ", begin + extent, " are outside ", describe());
-  Tensor result = *this;
-  result.shape[-1] = extent;
-  result.data = static_cast<char*>(data) + static_cast<size_t>(begin) * sizeOf(type);
-  return result;
-}
-
 Tensor Tensor::rows(int64_t begin, int64_t extent) const {
   require(shape.rank() >= 1 && begin >= 0 && extent >= 0 && begin + extent <= shape[0], "rows ",
           begin, " to ", begin + extent, " are outside ", describe());

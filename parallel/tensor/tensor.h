@@ -31,10 +31,6 @@ template <>
 struct TypeOf<int32_t> {
   static constexpr DType value = DType::Int32;
 };
-template <>
-struct TypeOf<int64_t> {
-  static constexpr DType value = DType::Int64;
-};
 
 /// Up to four extents. A scalar has rank 0 and one element.
 class Shape {
@@ -84,8 +80,6 @@ struct Tensor {
   Tensor view(const Shape& extents) const;
   /// All leading dimensions folded into one: [rows, last].
   Tensor matrix() const;
-  /// Elements [begin, begin + extent) of the last dimension, as a strided view.
-  Tensor columns(int64_t begin, int64_t extent) const;
   /// Elements [begin, begin + extent) of the first dimension.
   Tensor rows(int64_t begin, int64_t extent) const;
 

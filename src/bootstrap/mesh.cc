@@ -84,14 +84,14 @@ void Mesh::accept(SetupConnection connection, const Table& table) {
 }
 
 void Mesh::keep(int rank, SetupConnection connection, const Table& table) {
-  requireSameProcess(rank, connection.fd(), table);
+  noteProcess(rank, connection.fd(), table);
   sockets_[static_cast<size_t>(rank)] = connection.release();
   ++connected_;
 }
 
-/// The kernel and the table must agree who is at the other end, where the kernel can say (it gives
-/// 0 for a process of a pid namespace that is not visible here).
-void Mesh::requireSameProcess(int rank, int socket, const Table& table) const {
+/// Where the kernel can say who is at the other end, a pid other than the table's is only noted:
+/// another pid namespace counts differently, and the handshake has proved who it is.
+void Mesh::noteProcess(int rank, int socket, const Table& table) const {
   const PeerProcess process = peerProcess(socket);
   const PeerInfo& info = table.ranks[static_cast<size_t>(rank)].info;
   if (process.pid > 0 && process.pid != info.pid)

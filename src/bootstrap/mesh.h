@@ -25,7 +25,7 @@ class Mesh {
   void advance(const PollSet& set, const Table& table);
   void accept(SetupConnection connection, const Table& table);
   void keep(int rank, SetupConnection connection, const Table& table);
-  void requireSameProcess(int rank, int socket, const Table& table) const;
+  void noteProcess(int rank, int socket, const Table& table) const;
   std::string missing(const Table& table) const;
 
   Credentials credentials_;

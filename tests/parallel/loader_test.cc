@@ -107,15 +107,23 @@ TEST(Loader, LabelsAreTheNextTokens) {
 TEST(Loader, AnEpochIsEachWindowOnce) {
   const auto bytes = counting(1003);
   const Loader loader(bytes, 10, 4, 2);
+  std::set<int64_t> offsets;
+  std::set<std::vector<int64_t>> orders;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::set<int64_t> starts, remainders;
+    std::vector<int64_t> order;
     for (int64_t i = 0; i < 99; ++i) {
       starts.insert(loader.sampleStart(epoch * 99 + i));
       remainders.insert(loader.sampleStart(epoch * 99 + i) % 10);
+      order.push_back(loader.sampleStart(epoch * 99 + i) / 10);
     }
     EXPECT_EQ(starts.size(), 99u);
     EXPECT_EQ(remainders.size(), 1u);
+    offsets.insert(*remainders.begin());
+    orders.insert(order);
   }
+  EXPECT_EQ(orders.size(), 3u);   // each epoch has an order of its own
+  EXPECT_GE(offsets.size(), 2u);  // and, of ten, an offset
   EXPECT_NE(loader.sampleStart(0), Loader(bytes, 10, 4, 3).sampleStart(0));
 }
 

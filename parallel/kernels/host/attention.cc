@@ -27,7 +27,7 @@ struct Dims {
             " heads");
     require(out.shape.rank() == 3 && out.contiguous() && qkv.contiguous() &&
                 qkv.shape == Shape({batch, context, 3 * width}) &&
-                logSumExp.shape == Shape({batch, heads, context}),
+                logSumExp.shape == Shape({batch, heads, context}) && logSumExp.contiguous(),
             "attention over ", heads, " heads: qkv is ", qkv, ", out ", out, ", logSumExp ",
             logSumExp);
   }

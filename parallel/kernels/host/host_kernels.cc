@@ -1,6 +1,7 @@
 #include "parallel/kernels/host/host_kernels.h"
 
 #include <cstring>
+#include <initializer_list>
 
 #include "parallel/kernels/host/attention.h"
 #include "parallel/kernels/host/blas.h"
@@ -31,6 +32,11 @@ void requireVector(const char* operation, const Tensor& vector, int64_t count, D
 void requireIds(const char* operation, const Tensor& ids, int64_t count) {
   require(ids.count() == count && ids.type == DType::Int32 && ids.contiguous(), operation, ": ",
           count, " int32 ids are needed, not ", ids);
+}
+
+void requireContiguous(const char* operation, std::initializer_list<Tensor> tensors) {
+  for (const Tensor& x : tensors)
+    require(x.contiguous(), operation, ": ", x, " must be contiguous");
 }
 
 void requireId(const char* operation, int64_t id, int64_t lowest, int64_t end) {
@@ -72,7 +78,7 @@ void HostKernels::gemm(const GemmArgs& args) {
 }
 
 void HostKernels::fillZero(const Tensor& x) {
-  require(x.contiguous(), "only a contiguous tensor can be zeroed: ", x);
+  requireContiguous("fillZero", {x});
   if (x.bytes() > 0) std::memset(x.data, 0, x.bytes());
 }
 
@@ -83,6 +89,7 @@ void HostKernels::copy(const Tensor& from, const Tensor& to) {
 
 void HostKernels::addBias(const Tensor& bias, const Tensor& y) {
   requireVector("addBias", bias, width(y), y.type);
+  requireContiguous("addBias", {y});
   dispatch(y, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.addBias(y.as<T>(), bias.as<T>(), rows(y), width(y));
@@ -91,6 +98,7 @@ void HostKernels::addBias(const Tensor& bias, const Tensor& y) {
 
 void HostKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) {
   requireVector("biasGradient", db, width(dy), dy.type);
+  requireContiguous("biasGradient", {dy});
   dispatch(dy, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.columnSums(dy.as<T>(), rows(dy), width(dy), db.as<T>(), beta != 0);
@@ -122,6 +130,8 @@ void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
   requireSame("layerNormBackward", a.dy, a.x, a.dx);
   if (a.residual.data != nullptr) requireSame("layerNormBackward's residual", a.dy, a.residual);
   requireVector("layerNormBackward's weight", a.weight, width(a.x), a.x.type);
+  requireVector("layerNormBackward's mean", a.mean, rows(a.x), a.x.type);
+  requireVector("layerNormBackward's rstd", a.rstd, rows(a.x), a.x.type);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const T* residual = a.residual.data == nullptr ? nullptr : a.residual.as<T>();
@@ -132,6 +142,8 @@ void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
 
 void HostKernels::layerNormWeights(const LayerNormWeightArgs& a) {
   requireSame("layerNormWeights", a.dy, a.x);
+  requireVector("layerNormWeights' mean", a.mean, rows(a.x), a.x.type);
+  requireVector("layerNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
   requireVector("layerNormWeights' dWeight", a.dWeight, width(a.x), a.x.type);
   requireVector("layerNormWeights' dBias", a.dBias, width(a.x), a.x.type);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
@@ -170,6 +182,7 @@ void HostKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& sc
 void HostKernels::embedding(const EmbeddingArgs& a) {
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.tokens);
   requireIds("embedding", a.tokenIds, batch * context);
+  requireContiguous("embedding", {a.tokens, a.positions, a.x});
   require(a.x.shape == Shape({batch, context, w}) && width(a.positions) == w &&
               a.positions.shape[0] >= context,
           "embedding: ids ", a.tokenIds, ", tokens ", a.tokens, ", positions ", a.positions,
@@ -189,6 +202,7 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
 void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.dTokens);
   requireIds("embeddingWeights", a.tokenIds, batch * context);
+  requireContiguous("embeddingWeights", {a.dx, a.dTokens, a.dPositions});
   require(a.dx.shape == Shape({batch, context, w}) && width(a.dPositions) == w &&
               a.dPositions.shape[0] >= context,
           "embeddingWeights: ids ", a.tokenIds, ", dx ", a.dx);
@@ -208,7 +222,7 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
 
 double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
   requireIds("crossEntropy", a.labels, rows(a.logits));
-  require(a.logits.contiguous(), "crossEntropy: logits must be contiguous");
+  requireContiguous("crossEntropy", {a.logits});
   double total = 0;
   dispatch(a.logits, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
@@ -248,7 +262,7 @@ void HostKernels::sgd(const SgdArgs& a) {
 }
 
 void HostKernels::addSquares(const Tensor& x, ExactSum& sum) {
-  require(x.contiguous(), "addSquares: the tensor must be contiguous");
+  requireContiguous("addSquares", {x});
   dispatch(x, [&](const auto&, auto zero) {
     using T = decltype(zero);
     sum.addSquares(std::span<const T>(x.as<T>(), static_cast<size_t>(x.count())));

@@ -1,0 +1,160 @@
+// What the kernels refuse: every operand of the wrong shape or type, strided where it must be
+// contiguous, and ids outside the vocabulary. Their values are checked by gradcheck, the witness
+// and leaves_test.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "parallel/kernels/host/host_kernels.h"
+
+namespace tutti::parallel {
+namespace {
+
+constexpr int64_t kRows = 6, kWidth = 4, kVocabulary = 5;
+
+class Refusals : public testing::Test {
+ protected:
+  Tensor make(const Shape& shape, DType type = DType::Float32) {
+    const Tensor x = arena_.allocate(type, shape);
+    kernels_.fillZero(x);
+    return x;
+  }
+  /// `call(args)` works as `args` stand, and throws InvalidArgument after each spoiling of any one
+  /// of the operands.
+  template <class Args>
+  void expectAllChecked(Args args, const std::function<void(const Args&)>& call,
+                        const std::vector<Tensor Args::*>& operands) {
+    EXPECT_NO_THROW(call(args));
+    for (size_t i = 0; i < operands.size(); ++i) {
+      for (const Tensor& spoilt : spoil(args.*operands[i])) {
+        Args wrong = args;
+        wrong.*operands[i] = spoilt;
+        try {
+          call(wrong);
+          ADD_FAILURE() << "operand " << i << ": " << spoilt << " was taken";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::InvalidArgument) << error.what();
+        }
+      }
+    }
+  }
+
+  HostKernels kernels_;
+  Arena arena_{"operands"};
+
+ private:
+  /// One element more, another type, and gaps between rows.
+  std::vector<Tensor> spoil(const Tensor& right) {
+    Shape longer = right.shape;
+    longer[-1] += 1;
+    Tensor strided = right;
+    strided.strides[0] += 1;
+    return {make(longer, right.type),
+            make(right.shape, right.type == DType::Float32 ? DType::Float64 : DType::Float32),
+            strided};
+  }
+};
+
+TEST_F(Refusals, LayerNorm) {
+  const Tensor x = make({kRows, kWidth}), vector = make({kWidth}), rows = make({kRows});
+  using Forward = LayerNormArgs;
+  expectAllChecked<Forward>(
+      {.x = x, .weight = vector, .bias = vector, .y = x, .mean = rows, .rstd = rows},
+      [&](const Forward& a) { kernels_.layerNorm(a); },
+      {&Forward::x, &Forward::weight, &Forward::bias, &Forward::y, &Forward::mean, &Forward::rstd});
+  using Backward = LayerNormBackwardArgs;
+  expectAllChecked<Backward>(
+      {.dy = x, .x = x, .weight = vector, .mean = rows, .rstd = rows, .residual = x, .dx = x},
+      [&](const Backward& a) { kernels_.layerNormBackward(a); },
+      {&Backward::dy, &Backward::x, &Backward::weight, &Backward::mean, &Backward::rstd,
+       &Backward::residual, &Backward::dx});
+  using Weights = LayerNormWeightArgs;
+  expectAllChecked<Weights>(
+      {.dy = x, .x = x, .mean = rows, .rstd = rows, .dWeight = vector, .dBias = vector},
+      [&](const Weights& a) { kernels_.layerNormWeights(a); },
+      {&Weights::dy, &Weights::x, &Weights::mean, &Weights::rstd, &Weights::dWeight,
+       &Weights::dBias});
+}
+
+TEST_F(Refusals, Attention) {
+  const Tensor qkv = make({2, 3, 3 * kWidth}), out = make({2, 3, kWidth}), lse = make({2, 2, 3});
+  using Forward = AttentionArgs;
+  expectAllChecked<Forward>({qkv, out, lse, 2},
+                            [&](const Forward& a) { kernels_.attention(a, arena_); },
+                            {&Forward::qkv, &Forward::out, &Forward::logSumExp});
+  using Backward = AttentionBackwardArgs;
+  expectAllChecked<Backward>(
+      {out, qkv, out, lse, qkv, 2},
+      [&](const Backward& a) { kernels_.attentionBackward(a, arena_); },
+      {&Backward::dOut, &Backward::qkv, &Backward::out, &Backward::logSumExp, &Backward::dQkv});
+  for (int64_t heads : {-1, 0, 3})
+    EXPECT_THROW(kernels_.attention({qkv, out, lse, heads}, arena_), Error) << heads;
+}
+
+TEST_F(Refusals, Embedding) {
+  const Tensor ids = make({2, 3}, DType::Int32), table = make({kVocabulary, kWidth});
+  const Tensor x = make({2, 3, kWidth});
+  using Forward = EmbeddingArgs;
+  expectAllChecked<Forward>(
+      {ids, table, table, x}, [&](const Forward& a) { kernels_.embedding(a); },
+      {&Forward::tokenIds, &Forward::tokens, &Forward::positions, &Forward::x});
+  using Weights = EmbeddingWeightArgs;
+  expectAllChecked<Weights>(
+      {ids, x, table, table}, [&](const Weights& a) { kernels_.embeddingWeights(a); },
+      {&Weights::tokenIds, &Weights::dx, &Weights::dTokens, &Weights::dPositions});
+  EXPECT_THROW(kernels_.embedding({ids, table, make({2, kWidth}), x}), Error);  // 3 positions
+  for (int32_t id : {-1, static_cast<int32_t>(kVocabulary)}) {
+    ids.as<int32_t>()[5] = id;
+    EXPECT_THROW(kernels_.embedding({ids, table, table, x}), Error) << id;
+    EXPECT_THROW(kernels_.embeddingWeights({ids, x, table, table}), Error) << id;
+  }
+}
+
+TEST_F(Refusals, CrossEntropy) {
+  const Tensor logits = make({kRows, kVocabulary}), labels = make({kRows}, DType::Int32);
+  for (int32_t label : {-2, static_cast<int32_t>(kVocabulary)}) {
+    labels.as<int32_t>()[0] = label;
+    EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = labels}), Error) << label;
+  }
+  labels.as<int32_t>()[0] = -1;
+  EXPECT_NO_THROW(kernels_.crossEntropy({.logits = logits, .labels = labels}));
+  EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = make({kRows})}), Error);
+  EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = make({kRows + 1}, DType::Int32)}),
+               Error);
+}
+
+TEST_F(Refusals, Optimizers) {
+  const Tensor x = make({kRows, kWidth});
+  expectAllChecked<AdamWArgs>(
+      {.weight = x, .gradient = x, .first = x, .second = x},
+      [&](const AdamWArgs& a) { kernels_.adamW(a); },
+      {&AdamWArgs::weight, &AdamWArgs::gradient, &AdamWArgs::first, &AdamWArgs::second});
+  expectAllChecked<SgdArgs>({.weight = x, .gradient = x},
+                            [&](const SgdArgs& a) { kernels_.sgd(a); },
+                            {&SgdArgs::weight, &SgdArgs::gradient});
+}
+
+TEST_F(Refusals, Gemm) {
+  const Tensor a = make({2, 3}), b = make({3, 4}), c = make({2, 4});
+  EXPECT_NO_THROW(kernels_.gemm({.a = a, .b = b, .c = c}));
+  EXPECT_THROW(kernels_.gemm({.a = b, .b = a, .c = c}), Error);
+  EXPECT_THROW(kernels_.gemm({.a = a, .b = b, .c = c, .transposeA = true}), Error);
+  EXPECT_THROW(kernels_.gemm({.a = a, .b = b, .c = c, .transposeB = true}), Error);
+  EXPECT_THROW(kernels_.gemm({.a = a, .b = make({3, 4}, DType::Float64), .c = c}), Error);
+  EXPECT_THROW(kernels_.gemm({.a = a, .b = b, .c = make({8})}), Error);
+}
+
+TEST_F(Refusals, TypesWithoutArithmetic) {
+  const Tensor x = make({4}, DType::Int32);
+  try {
+    kernels_.add(x, x);
+    ADD_FAILURE() << "int32 was added";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::Unsupported) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -61,20 +61,23 @@ void Progress::shortText(int64_t windows) {
                static_cast<long long>(windows), static_cast<long long>(batch_));
 }
 
-void Progress::step(int64_t step, const StepReport& report) {
+void Progress::step(int64_t step, const StepReport& report, double learningRate) {
   if (!enabled_) return;
   const double elapsed = seconds(lastStep_);
   lastStep_ = Clock::now();
-  if (json_) writeJson(step, report, static_cast<double>(tokensPerStep_) / elapsed);
+  if (json_) writeJson(step, report, learningRate, elapsed);
   const bool due = seconds(lastShown_) >= (terminal_ ? kTerminalSeconds : kLogSeconds);
   if (due || step == 1 || step == steps_) show(step, report);
 }
 
-void Progress::writeJson(int64_t step, const StepReport& report, double tokensPerSecond) {
+void Progress::writeJson(int64_t step, const StepReport& report, double learningRate,
+                         double stepSeconds) {
   std::fprintf(json_.get(),
-               "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"tokens_per_second\": %s}\n",
+               "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
+               "\"tokens_per_second\": %s}\n",
                static_cast<long long>(step), number(report.loss).c_str(),
-               number(report.gradientNorm).c_str(), number(tokensPerSecond).c_str());
+               number(report.gradientNorm).c_str(), number(learningRate).c_str(),
+               number(static_cast<double>(tokensPerStep_) / stepSeconds).c_str());
   require(std::fflush(json_.get()) == 0, "--json ", jsonPath_,
           " cannot be written: ", std::strerror(errno));
 }

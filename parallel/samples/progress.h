@@ -21,7 +21,7 @@ class Progress {
   void begin(int64_t parameters, size_t tokens, int ranks);
   /// Says so when a step takes some of the text's `windows` more than once.
   void shortText(int64_t windows);
-  void step(int64_t step, const StepReport& report);
+  void step(int64_t step, const StepReport& report, double learningRate);
   void validation(double loss);
   void text(const std::string& prompt, const std::string& generated);
 
@@ -30,7 +30,7 @@ class Progress {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  void writeJson(int64_t step, const StepReport& report, double tokensPerSecond);
+  void writeJson(int64_t step, const StepReport& report, double learningRate, double stepSeconds);
   void show(int64_t step, const StepReport& report);
   double seconds(Clock::time_point since) const;
 

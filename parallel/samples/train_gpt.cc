@@ -47,8 +47,8 @@ void train(const TrainOptions& options, int ranks) {
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
   for (int64_t step = 0; step < options.steps; ++step) {
-    const StepReport report = engine.step(loader, step, *optimizer, schedule.at(step + 1));
-    progress.step(step + 1, report);
+    const double rate = schedule.at(step + 1);
+    progress.step(step + 1, engine.step(loader, step, *optimizer, rate), rate);
     if (options.checkReplicas) engine.store().checkReplicas();
   }
   const double validation = engine.evaluate(windows, options.batch);

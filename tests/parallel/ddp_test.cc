@@ -299,6 +299,27 @@ TEST(DataParallel, DeterministicPolicyNeedsADeterministicCommunicator) {
   for (const std::string& refusal : onRanks(2, true, outcome)) EXPECT_EQ(refusal, "");
 }
 
+// One bit of one weight of one rank: all ranks are told which parameter it is in.
+TEST(DataParallel, CheckReplicasSeesOneBit) {
+  const auto complaint = [](DeviceMesh mesh) -> std::string {
+    HostKernels kernels;
+    Gpt model(kModel);
+    Engine engine(mesh, kernels, model, {.seed = kSeed});
+    ParameterStore& store = engine.store();
+    store.checkReplicas();
+    const Parameter& parameter = store.parameter(store.parameterCount() / 2);
+    if (mesh.rank() == 1) static_cast<uint8_t*>(store.weight(parameter).data)[3] ^= 1;
+    try {
+      store.checkReplicas();
+      return "nothing";
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      return what.find(parameter.name) != std::string::npos ? "named" : what;
+    }
+  };
+  for (const std::string& said : onRanks(3, false, complaint)) EXPECT_EQ(said, "named");
+}
+
 TEST(DataParallel, RefusesEmptyMicroBatches) {
   const auto text = makeText();
   HostKernels kernels;

@@ -145,6 +145,37 @@ TEST_F(TrainGpt, LearnsAndWrites) {
   EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()) - 1);
 }
 
+// Linear warm-up to --lr, then half a cosine down to a tenth of it at the last step.
+TEST_F(TrainGpt, LearningRateFollowsItsSchedule) {
+  const std::string flags = "--generate 0 --steps 9 --lr 0.5 --warmup 2 --json ";
+  ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);
+  const auto rates = column("a.json", "learning_rate");
+  ASSERT_EQ(rates.size(), 9u);
+  EXPECT_DOUBLE_EQ(std::stod(rates[0]), 0.25);
+  EXPECT_DOUBLE_EQ(std::stod(rates[1]), 0.5);
+  for (size_t i = 2; i < 9; ++i) EXPECT_LT(std::stod(rates[i]), std::stod(rates[i - 1])) << i;
+  EXPECT_DOUBLE_EQ(std::stod(rates[8]), 0.05);
+}
+
+// Each flag of the training reaches it: the losses differ from those without it, which are the
+// same in every run.
+TEST_F(TrainGpt, FlagsAreNotIgnored) {
+  const auto losses = [&](const std::string& more) {
+    const std::string flags = "--generate 0 --steps 4 --json " + file("a.json") + " " + more;
+    EXPECT_EQ(run(small(flags)).exitCode, 0) << more;
+    return column("a.json", "loss");
+  };
+  const auto plain = losses("");
+  ASSERT_EQ(plain.size(), 4u);
+  EXPECT_EQ(losses(""), plain);
+  for (const std::string flag :
+       {"--seed 2", "--lr 0.01", "--warmup 3", "--weight-decay 0", "--optimizer sgd", "--batch 6"})
+    EXPECT_NE(losses(flag), plain) << flag;
+  EXPECT_NE(losses("--optimizer sgd --clip 0.01"), losses("--optimizer sgd --clip 0.02"));
+  EXPECT_NE(losses("--optimizer sgd --clip 0"), losses("--optimizer sgd --clip 0.01"));
+  EXPECT_NE(losses("--optimizer sgd --weight-decay 0.5"), losses("--optimizer sgd"));
+}
+
 TEST_F(TrainGpt, RanksAgreeOverTwentySteps) {
   const std::string flags = "--generate 0 --optimizer sgd --steps 20 --check-replicas --json ";
   ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);

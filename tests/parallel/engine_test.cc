@@ -1,0 +1,128 @@
+// The engine against numbers worked out by hand: what the loss, the gradient and the validation
+// loss are means over, and of what.
+
+#include "parallel/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "parallel/kernels/host/host_kernels.h"
+
+namespace tutti::parallel {
+namespace {
+
+constexpr int64_t kContext = 5, kVocabulary = 4;
+
+/// The model whose logits are one vector of weights, whatever it sees.
+class Unigram final : public Module {
+ public:
+  Tensor forward(ParallelContext& context, const Tensor& ids, Saved& saved) override {
+    saved.openUnit(0);
+    const Tensor weight = context.store.weight(logits_);
+    const Tensor y =
+        saved.untilWeights.allocate(weight.type, {ids.shape[0], ids.shape[1], kVocabulary});
+    for (int64_t row = 0; row < ids.count(); ++row)
+      std::memcpy(y.as<double>() + row * kVocabulary, weight.data, weight.bytes());
+    return y;
+  }
+  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
+    saved.work.push_back({[this, dy](ParallelContext& c, int microBatch) {
+      const GradientSlot slot = c.store.gradient(logits_, microBatch);
+      c.kernels.biasGradient(dy, slot.buffer, slot.beta);
+    }});
+    saved.closeUnit(context, {});
+    context.store.release(0, Phase::Backward);
+    return {};
+  }
+  void declare(ParameterStore& store) override { store.add(logits_); }
+  const Parameter& parameter() const { return logits_; }
+
+ private:
+  Parameter logits_{.name = "logits", .global = {kVocabulary}, .unit = 0};
+};
+
+/// An engine over a Unigram whose logits are 0, 1, 0, -1.
+struct Setting {
+  DeviceMesh mesh;
+  HostKernels kernels;
+  Unigram model;
+  Engine engine;
+  double logSum;
+
+  explicit Setting(int groups)
+      : engine(mesh, kernels, model, {.type = DType::Float64, .reductionGroups = groups}) {
+    double* w = engine.store().weight(model.parameter()).as<double>();
+    w[1] = 1;
+    w[3] = -1;
+    logSum = std::log(2 + std::exp(1.0) + std::exp(-1.0));
+  }
+  double lossOf(uint8_t token) const { return logSum - (token == 1) + (token == 3); }
+};
+
+std::vector<uint8_t> makeText(size_t size) {
+  std::vector<uint8_t> text(size);
+  for (size_t i = 0; i < size; ++i) text[i] = static_cast<uint8_t>(i * i % 7 % kVocabulary);
+  return text;
+}
+
+// float64 over at most 400 terms of about 1: 1e-13 is 400 roundings, 100 of them more than enough.
+constexpr double kTolerance = 1e-13;
+
+TEST(Engine, LossAndGradientAreMeansOverTheGlobalBatch) {
+  const auto text = makeText(400);
+  for (int groups : {1, 2, 4}) {
+    Setting s(groups);
+    Loader loader(text, kContext, 8, 3);
+    const double loss = s.engine.gradients(loader, 2);
+    const Batch whole = loader.next(2, {0, 1});
+    double expected = 0, counts[kVocabulary] = {};
+    for (int64_t i = 0; i < 8 * kContext; ++i) {
+      const int32_t label = whole.labels.as<int32_t>()[i];
+      expected += s.lossOf(static_cast<uint8_t>(label)) / (8 * kContext);
+      counts[label] += 1.0 / (8 * kContext);
+    }
+    EXPECT_NEAR(loss, expected, kTolerance) << groups << " micro-batches";
+    double squares = 0;
+    for (size_t v = 0; v < kVocabulary; ++v) {
+      const double slope = std::exp(-s.lossOf(static_cast<uint8_t>(v))) - counts[v];
+      const Tensor gradient = s.engine.store().finishedGradient(s.model.parameter());
+      EXPECT_NEAR(gradient.as<double>()[v], slope, kTolerance) << groups << ", token " << v;
+      squares += slope * slope;
+    }
+    EXPECT_NEAR(s.engine.store().clip(0), std::sqrt(squares), kTolerance);
+  }
+}
+
+// Every byte but the first counts once, however the windows are taken; 401 bytes leave no short
+// window, 398 leave one.
+TEST(Engine, ValidationLossIsTheMeanOverTheText) {
+  for (size_t size : {401u, 398u, 2u}) {
+    const auto text = makeText(size);
+    double expected = 0;
+    Setting s(1);
+    for (size_t i = 1; i < size; ++i) expected += s.lossOf(text[i]) / static_cast<double>(size - 1);
+    for (int64_t sequences : {1, 3, 1000}) {
+      Windows windows(text, kContext);
+      EXPECT_NEAR(s.engine.evaluate(windows, sequences), expected, kTolerance)
+          << size << " bytes, " << sequences << " at a time";
+    }
+  }
+}
+
+TEST(Engine, StepReportsTheLossBeforeTheUpdateAndDescends) {
+  const auto text = makeText(400);
+  Setting s(1);
+  Loader loader(text, kContext, 8, 3);
+  const auto sgd = makeSgd({});
+  const StepReport first = s.engine.step(loader, 0, *sgd, 0.5);
+  const StepReport again = s.engine.step(loader, 0, *sgd, 0.5);  // the same samples
+  EXPECT_LT(again.loss, first.loss);
+  Setting fresh(1);
+  EXPECT_EQ(fresh.engine.gradients(loader, 0), first.loss);
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -30,6 +30,12 @@ const char* toString(Algorithm value) { return name(kAlgorithms, value); }
 const char* toString(Protocol value) { return name(kProtocols, value); }
 const char* toString(Buffer value) { return name(kBuffers, value); }
 
+std::optional<Collective> parseCollective(const std::string& name) {
+  for (size_t i = 0; i < kCollectives.size(); ++i)
+    if (name == kCollectives[i]) return static_cast<Collective>(i);
+  return {};
+}
+
 uint64_t PlanSpec::hash() const {
   // Every field by value, widened: neither padding nor the order of bytes in a struct enters.
   const std::array<uint64_t, 14> fields{static_cast<uint64_t>(collective),

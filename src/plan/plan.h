@@ -14,6 +14,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ const char* toString(Collective);  ///< "all_reduce", ...
 const char* toString(Algorithm);   ///< "ring", "double_tree", "recursive", "one_shot", "two_shot"
 const char* toString(Protocol);    ///< "simple", "mapped"
 const char* toString(Buffer);      ///< "in", "out", "scratch"
+std::optional<Collective> parseCollective(const std::string& name);
 
 /// True where every rank contributes to a reduction.
 constexpr bool isReduction(Collective c) {

@@ -6,6 +6,7 @@
 
 #include "src/tools/perf.h"
 #include "src/tools/run.h"
+#include "src/tools/show_plan.h"
 
 namespace {
 
@@ -18,6 +19,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"run", "start a program as N ranks on this host", tutti::tools::runMain},
     {"perf", "measure and check a collective over a range of sizes", tutti::tools::perfMain},
+    {"plan", "show the plan of a collective, step by step", tutti::tools::planMain},
 };
 
 void printHelp(std::FILE* to) {

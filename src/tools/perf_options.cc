@@ -2,18 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <optional>
 
 #include "src/base/check.h"
 
 namespace tutti::tools {
 namespace {
-
-std::optional<Collective> parseCollective(const std::string& name) {
-  for (int i = 0; i < plan::kCollectiveCount; ++i)
-    if (name == plan::toString(static_cast<Collective>(i))) return static_cast<Collective>(i);
-  return std::nullopt;
-}
 
 /// What was asked for can be measured, whoever takes part.
 void validate(const PerfOptions& o) {
@@ -101,7 +94,7 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  const auto collective = parseCollective(o.collectiveName);
+  const auto collective = plan::parseCollective(o.collectiveName);
   TUTTI_REQUIRE(collective, "there is no collective '", o.collectiveName, "'");
   o.collective = *collective;
   const auto parsedType = parseDataType(type);

@@ -1,5 +1,5 @@
 // The `tutti` command as people run it: what `tutti perf` prints for every collective, and that
-// what it counts and what it returns agree.
+// what it counts and what it returns agree; the plans that `tutti plan` shows.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -146,6 +146,81 @@ TEST(PerfCommand, FailsBeforeItMeasuresWhenJsonCannotBeWritten) {
       runTutti({"perf", "all_reduce", "-n", "2", "-b", "8", "-e", "8", "--json", "/dev/full"});
   EXPECT_EQ(full.exitCode, 1);
   EXPECT_NE(full.err.find("--json /dev/full did not take"), std::string::npos) << full.err;
+}
+
+TEST(PlanCommand, ShowsStepsAndAPicture) {
+  const Result run = runTutti({"plan", "all_reduce", "-n", "2", "--algo", "ring"});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_EQ(
+      run.out,
+      R"(all_reduce ring simple, 2 ranks, 1 channel, divisions 2, message chunks 1, slots 2, in place, canonical order
+rank 0
+  lane 0, channel 0
+    0: in 0 -> channel 1 chunk 0
+    1: listed(channel 1 chunk 1, in 1) -> out 1, channel 1 chunk 1, completes
+    2: channel 1 chunk 0 -> out 0
+rank 1
+  lane 0, channel 0
+    0: in 1 -> channel 0 chunk 1
+    1: listed(channel 0 chunk 0, in 0) -> out 0, channel 0 chunk 0, completes
+    2: channel 0 chunk 1 -> out 1
+
+all_reduce ring simple, 2 ranks, 1 channel, divisions 2, message chunks 1, slots 2, in place, canonical order
+         0     1
+step 1   o----->   0
+         <-----o   1
+step 2   o----->   1
+         <-----o   0
+)");
+}
+
+TEST(PlanCommand, WithoutAnAlgorithmSaysWhatWouldBeChosenAndWhy) {
+  const Result run = runTutti({"plan", "all_reduce", "-n", "4", "-b", "4K", "--cores", "2"});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_EQ(lines(run.out)[0], "4 ranks on 1 host, 2 cores, slots of 65536 bytes, oversubscribed");
+  EXPECT_NE(run.out.find("all_reduce of 4096 uint8, sum: "), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find(" us  all_reduce ring simple, 4 ranks"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("\nrank 3\n"), std::string::npos) << run.out;
+}
+
+TEST(PlanCommand, WritesJsonAndSvg) {
+  for (const char* algorithm : {"recursive", "two_shot", "mapped"}) {
+    const Result run = runTutti(
+        {"plan", "reduce", "-n", "5", "--root", "3", "--algo", algorithm, "--format", "json"});
+    EXPECT_EQ(run.exitCode, 0) << run.err;
+    const Json json = Json::parse(run.out);
+    EXPECT_EQ(json["spec"]["root"], 3);
+    EXPECT_EQ(json["spec"]["protocol"], std::string(algorithm) == "mapped" ? "mapped" : "simple");
+    EXPECT_EQ(json["programs"].size(), 5u);
+  }
+  const Result svg = runTutti({"plan", "barrier", "-n", "3", "--format", "svg"});
+  EXPECT_EQ(svg.exitCode, 0) << svg.err;
+  EXPECT_TRUE(svg.out.starts_with("<svg")) << svg.out.substr(0, 80);
+  EXPECT_TRUE(svg.out.ends_with("</svg>\n"));
+}
+
+TEST(PlanCommand, RefusesByName) {
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "plan");
+    const Result run = runTutti(words);
+    EXPECT_EQ(run.exitCode, 2);
+    EXPECT_EQ(run.out, "");
+    return run.err;
+  };
+  EXPECT_EQ(refusal({"all_produce", "-n", "2"}),
+            "tutti plan: there is no collective 'all_produce'\n");
+  EXPECT_EQ(refusal({"reduce", "-n", "2", "--root", "2"}),
+            "tutti plan: --root 2 is not a rank of 0..1\n");
+  EXPECT_EQ(refusal({"barrier", "-n", "2", "--algo", "ring"}),
+            "tutti plan: --algo ring does not exist for barrier on 2 ranks\n");
+  EXPECT_EQ(refusal({"barrier", "-n", "2", "--algo", "mapped"}),
+            "tutti plan: --algo mapped does not exist for barrier on 2 ranks\n");
+  EXPECT_NE(refusal({"reduce", "-n", "2", "--algo", "rings"}).find("\"rings\" is none of"),
+            std::string::npos);
+  EXPECT_NE(refusal({"all_reduce", "-n", "4", "--algo", "ring", "--deterministic"})
+                .find("canonical order"),
+            std::string::npos);
+  EXPECT_NE(refusal({"reduce"}).find("--ranks"), std::string::npos);
 }
 
 }  // namespace

@@ -1,15 +1,16 @@
 #include "src/launch/guardian.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <utility>
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/pipe.h"
 
 namespace tutti::launcher {
 namespace {
@@ -45,13 +46,11 @@ namespace {
 }  // namespace
 
 Guardian::Guardian(int maxGroups) {
-  int ends[2];
-  TUTTI_SYSCALL(pipe2(ends, O_CLOEXEC));
-  base::FileDescriptor readEnd(ends[0]);
-  pipe_ = base::FileDescriptor(ends[1]);
+  base::Pipe pipe = base::makePipe();
+  pipe_ = std::move(pipe.writeEnd);
   std::vector<pid_t> groups(maxGroups);
   pid_ = TUTTI_SYSCALL(fork());
-  if (pid_ == 0) guard(readEnd.get(), groups.data(), maxGroups);
+  if (pid_ == 0) guard(pipe.readEnd.get(), groups.data(), maxGroups);
 }
 
 Guardian::~Guardian() {

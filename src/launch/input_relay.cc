@@ -1,20 +1,20 @@
 #include "src/launch/input_relay.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <unistd.h>
 
-#include "src/base/check.h"
+#include <utility>
+
+#include "src/base/pipe.h"
 
 namespace tutti::launcher {
 
 InputRelay::InputRelay() {
   if (!isatty(STDIN_FILENO)) return;
-  int ends[2];
-  TUTTI_SYSCALL(pipe2(ends, O_CLOEXEC));
-  readEnd_ = base::FileDescriptor(ends[0]);
-  writeEnd_ = base::FileDescriptor(ends[1]);
+  base::Pipe pipe = base::makePipe();
+  readEnd_ = std::move(pipe.readEnd);
+  writeEnd_ = std::move(pipe.writeEnd);
 }
 
 bool InputRelay::ready() const {

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "src/base/check.h"
+#include "src/base/pipe.h"
 #include "src/launch/environment.h"
 
 namespace tutti::launcher {
@@ -80,10 +81,9 @@ void Job::startRank(int rank) {
       theirs[which] = openFile(streamFile(options_.outputDirectory, rank, which),
                                O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
     } else if (options_.prefixOutput) {
-      int pipe[2];
-      TUTTI_SYSCALL(pipe2(pipe, O_CLOEXEC));
-      ends[which] = FileDescriptor(pipe[0]);
-      theirs[which] = FileDescriptor(pipe[1]);
+      base::Pipe pipe = base::makePipe();
+      ends[which] = std::move(pipe.readEnd);
+      theirs[which] = std::move(pipe.writeEnd);
     }
   }
   const Start start = {.path = path_,

@@ -14,7 +14,8 @@ namespace tutti {
 namespace {
 
 constexpr int kMaxRanks = 4096;
-constexpr int kDescriptorsPerRank = 3;  // two pipes and the process itself
+// Two pipes, the process itself, and its connection to the meeting point, which is here.
+constexpr int kDescriptorsPerRank = 4;
 constexpr int kOwnDescriptors = 64;
 
 void check(const LaunchOptions& options) {

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "src/base/check.h"
+#include "src/base/pipe.h"
 #include "src/launch/signals.h"
 
 namespace tutti::launcher {
@@ -72,6 +73,7 @@ int readReport(int fd) {
 }  // namespace
 
 std::string End::describe() const {
+  if (hidden) return "ended, but another thread of this process has reaped it, so nobody knows how";
   if (!killed) return base::message("exited with code ", status);
   const char* name = sigabbrev_np(status);
   return base::message("was killed by signal ", status, " (SIG", name ? name : "?", ")");
@@ -81,14 +83,12 @@ RankProcess::RankProcess(const Start& start, Guardian& guardian) : guardian_(gua
   const auto arguments = pointers(start.arguments), environment = pointers(start.environment);
   const auto input = copyAbove(start.input), output = copyAbove(start.output),
              error = copyAbove(start.error);
-  int ends[2];
-  TUTTI_SYSCALL(pipe2(ends, O_CLOEXEC));
-  base::FileDescriptor reportRead(ends[0]), reportWrite(ends[1]);
+  base::Pipe execReport = base::makePipe();
   const Prepared prepared = {start.path.c_str(),
                              const_cast<char**>(arguments.data()),
                              const_cast<char**>(environment.data()),
                              {input.get(), output.get(), error.get()},
-                             reportWrite.get(),
+                             execReport.writeEnd.get(),
                              getpid()};
   // All signals wait meanwhile: a handler of this process must not run in the child.
   sigset_t all, before;
@@ -106,10 +106,10 @@ RankProcess::RankProcess(const Start& start, Guardian& guardian) : guardian_(gua
   if (!pidfd_) {
     const int failure = errno;
     reap(true);
-    base::failSyscall("pidfd_open", failure, "watching a rank");
+    if (failure != ESRCH) base::failSyscall("pidfd_open", failure, "watching a rank");
   }
-  reportWrite.reset();
-  execError_ = readReport(reportRead.get());
+  execReport.writeEnd.reset();
+  execError_ = readReport(execReport.readEnd.get());
 }
 
 RankProcess::~RankProcess() {
@@ -131,12 +131,18 @@ void RankProcess::reap(bool wait) {
   do {
     result = waitid(P_PID, pid_, &info, WEXITED | WNOWAIT | (wait ? 0 : WNOHANG));
   } while (result < 0 && errno == EINTR);
-  if (result < 0 || (!wait && info.si_pid == 0)) return;
+  if (result == 0 && !wait && info.si_pid == 0) return;
+  if (result < 0) {  // another thread has reaped it: its number may be somebody else's now
+    guardian_.remove(pid_);
+    end_ = End{.hidden = true};
+    pidfd_.reset();
+    return;
+  }
   kill(-pid_, SIGKILL);  // what it started; its own entry still keeps the group's number taken
   guardian_.remove(pid_);
   while (waitid(P_PID, pid_, &info, WEXITED) < 0 && errno == EINTR) {
   }
-  end_ = End{info.si_code != CLD_EXITED, info.si_status};
+  end_ = End{false, info.si_code != CLD_EXITED, info.si_status};
   pidfd_.reset();
 }
 

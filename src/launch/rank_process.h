@@ -23,10 +23,11 @@ struct Start {
 
 /// How a process ended, as waitid() tells it.
 struct End {
+  bool hidden = false;  ///< somebody else in this process has reaped it: counts as exit code 1
   bool killed = false;  ///< by a signal
   int status = 0;       ///< exit code, or the signal
-  bool failed() const { return killed || status != 0; }
-  int exitCode() const { return killed ? 128 + status : status; }
+  bool failed() const { return hidden || killed || status != 0; }
+  int exitCode() const { return hidden ? 1 : killed ? 128 + status : status; }
   std::string describe() const;  ///< "exited with code 3", "was killed by signal 9 (SIGKILL)"
 };
 

@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "src/base/check.h"
+#include "src/base/pipe.h"
 
 namespace tutti::launcher {
 namespace {
@@ -26,10 +28,9 @@ void onSignal(int number) {
 }  // namespace
 
 SignalCollector::SignalCollector() {
-  int ends[2];
-  TUTTI_SYSCALL(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
-  readEnd_ = base::FileDescriptor(ends[0]);
-  writeEnd_ = base::FileDescriptor(ends[1]);
+  base::Pipe pipe = base::makePipe(O_NONBLOCK);
+  readEnd_ = std::move(pipe.readEnd);
+  writeEnd_ = std::move(pipe.writeEnd);
   int none = -1;
   if (!handlerPipe.compare_exchange_strong(none, writeEnd_.get()))
     base::fail(ErrorCode::InvalidUsage, "launch() is already running in this process");
@@ -41,12 +42,16 @@ SignalCollector::SignalCollector() {
     if (before_[i].sa_handler != SIG_IGN) sigaction(kPassedOn[i], &action, nullptr);
   }
   action.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &action, &before_.back());
+  sigaction(SIGPIPE, &action, &beforePipe_);
+  // Ignored, which exec hands on, or with a handler that reaps, it would cost the exit codes.
+  action.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &action, &beforeChild_);
 }
 
 SignalCollector::~SignalCollector() {
   for (size_t i = 0; i < kPassedOn.size(); ++i) sigaction(kPassedOn[i], &before_[i], nullptr);
-  sigaction(SIGPIPE, &before_.back(), nullptr);
+  sigaction(SIGPIPE, &beforePipe_, nullptr);
+  sigaction(SIGCHLD, &beforeChild_, nullptr);
   handlerPipe.store(-1, std::memory_order_release);
 }
 

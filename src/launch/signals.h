@@ -12,8 +12,9 @@ namespace tutti::launcher {
 
 constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
-/// While it lives, signals in kPassedOn are collected and SIGPIPE is ignored; then what was before
-/// holds again. One at a time in a process: throws InvalidUsage for a second one.
+/// While it lives, signals in kPassedOn are collected, SIGPIPE is ignored and SIGCHLD has its
+/// default; then what was before holds again. One at a time in a process: throws InvalidUsage for a
+/// second one.
 class SignalCollector {
  public:
   SignalCollector();
@@ -27,7 +28,9 @@ class SignalCollector {
 
  private:
   base::FileDescriptor readEnd_, writeEnd_;
-  std::array<struct sigaction, kPassedOn.size() + 1> before_{};
+  std::array<struct sigaction, kPassedOn.size()> before_{};
+  struct sigaction beforePipe_ {};
+  struct sigaction beforeChild_ {};
 };
 
 }  // namespace tutti::launcher

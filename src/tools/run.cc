@@ -37,7 +37,7 @@ class Arguments {
     ++next_;
     return true;
   }
-  /// The value of "--name V", "--name=V", "-a V" or "-aV", when the next word is that option.
+  /// The value of "--name V", "--name=V" or "-a V", when the next word is that option.
   std::optional<std::string> value(const std::string& name, const std::string& alias = {}) {
     if (done()) return std::nullopt;
     const std::string given = word();
@@ -47,8 +47,15 @@ class Arguments {
       return words_[next_++];
     }
     if (given.starts_with(name + "=")) return ++next_, given.substr(name.size() + 1);
-    if (!alias.empty() && given.starts_with(alias)) return ++next_, given.substr(alias.size());
     return std::nullopt;
+  }
+  /// The digits of "-n4". No other option is glued to its value: "-output x" is not "-o utput".
+  std::optional<std::string> gluedNumber(const std::string& alias) {
+    if (done() || !word().starts_with(alias)) return std::nullopt;
+    const std::string digits = word().substr(alias.size());
+    if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos)
+      return std::nullopt;
+    return ++next_, digits;
   }
   bool done() const { return next_ == words_.size(); }
   const std::string& word() const { return words_[next_]; }
@@ -92,6 +99,8 @@ std::variant<LaunchOptions, HelpWanted> parseRun(const std::vector<std::string>&
       options.prefixOutput = false;
     } else if (const auto ranks = arguments.value("--ranks", "-n")) {
       options.ranks = parseRanks(*ranks);
+    } else if (const auto glued = arguments.gluedNumber("-n")) {
+      options.ranks = parseRanks(*glued);
     } else if (const auto folder = arguments.value("--output", "-o")) {
       TUTTI_REQUIRE(!folder->empty(), "--output needs the name of a folder");
       options.outputDirectory = *folder;

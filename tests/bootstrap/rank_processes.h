@@ -1,9 +1,7 @@
 #pragma once
 
 // RankProcesses: one forked process for each rank of a test, with a page of shared memory in which
-// they leave what they have to say. The test's own process must have no threads when it forks.
-
-#include <sys/types.h>
+// they leave what they have to say.
 
 #include <atomic>
 #include <chrono>
@@ -12,6 +10,9 @@
 #include <vector>
 
 #include <tutti/communicator.h>
+
+#include "tests/support/child_processes.h"
+#include "tests/support/leftovers.h"
 
 namespace tutti::bootstrap {
 
@@ -39,12 +40,12 @@ class RankProcesses {
   using Body = std::function<std::string(int rank, Board& board)>;
 
   RankProcesses(int count, const Body& body);
-  ~RankProcesses();  ///< kills those that are left
+  ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   Board& board() { return *board_; }
-  void kill(int rank, int signal);
+  void kill(int rank, int number) { processes_.signal(rank, number); }
   /// False when patience ended.
   bool awaitStep(int rank, int step);
   /// Waits for the ends of all processes; "killed by signal 9" and the like for those that say
@@ -55,17 +56,14 @@ class RankProcesses {
 
  private:
   Board* board_ = nullptr;
-  std::vector<pid_t> pids_;
+  tests::ChildProcesses processes_;
 };
 
-/// Polls `condition` every millisecond; false when patience ended.
-bool eventually(const std::function<bool()>& condition);
+using tests::countDescriptors;
+using tests::countOurSockets;
+using tests::enterOwnNetwork;
+using tests::eventually;
+
 bool contains(const std::string& text, const std::string& part);
-/// Moves this process to a network namespace of its own with a loopback, so that the sockets
-/// counted there are the test's; false where that is not allowed. Before any thread is started.
-bool enterOwnNetwork();
-/// Abstract sockets of ours (@tutti-...) that exist in this network namespace.
-int countOurSockets();
-int countDescriptors();
 
 }  // namespace tutti::bootstrap

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "src/bootstrap/control_plane.h"
+#include "tests/support/leftovers.h"
 
 namespace tutti::bootstrap {
 
-/// Every wait of these tests ends after this long; nothing that works needs it.
-inline constexpr std::chrono::seconds kPatience{20};
+using tests::kPatience;
 
 class RecordingListener final : public ControlListener {
  public:

@@ -1,12 +1,10 @@
 // Kills at random moments of set-up: whatever the moment, the survivors end, and nothing is left:
-// no descriptor, no socket, no process. `--kills=N` says how many; the seed is
-// printed, and TUTTI_KILL_SEED replays its moments.
+// no descriptor, no socket, no process. TUTTI_TEST_KILLS is the number of kills; TUTTI_TEST_SEED
+// replays their moments.
 
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <random>
 #include <thread>
@@ -18,7 +16,6 @@
 namespace tutti::bootstrap {
 namespace {
 
-int kills = 50;
 constexpr int kRanks = 3;
 /// A rank that dies before it has arrived is nobody's loss; the others wait this long for it.
 constexpr std::chrono::milliseconds kSetupTime{2000};
@@ -40,10 +37,8 @@ std::string joinAndWatch(int rank, RankProcesses::Board& board) {
 TEST(Kills, DuringSetupLeaveNothing) {
   const bool own = enterOwnNetwork();
   if (!own) std::cout << "no own network namespace: other jobs' sockets count\n";
-  const char* given = std::getenv("TUTTI_KILL_SEED");
-  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::cout << "TUTTI_KILL_SEED=" << seed << "\n";
-  std::mt19937_64 random(seed);
+  const int kills = tests::testKills(50);
+  std::mt19937_64 random(tests::testSeed());
   ASSERT_EQ(countOurSockets(), 0);
   const int descriptors = countDescriptors();
   int duringSetup = 0;
@@ -76,10 +71,3 @@ TEST(Kills, DuringSetupLeaveNothing) {
 
 }  // namespace
 }  // namespace tutti::bootstrap
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i < argc; ++i)
-    if (std::strncmp(argv[i], "--kills=", 8) == 0) tutti::bootstrap::kills = std::atoi(argv[i] + 8);
-  return RUN_ALL_TESTS();
-}

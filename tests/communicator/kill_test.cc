@@ -1,17 +1,17 @@
 // SIGKILL of one of four ranks in a loop of AllReduce, again and again: every survivor names the
 // dead rank within a second, and nothing stays behind: no process, no socket, no shared memory.
-// TUTTI_TEST_KILLS is the number of kills.
+// TUTTI_TEST_KILLS is the number of kills, TUTTI_TEST_SEED replays their moments.
 
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <chrono>
-#include <fstream>
 #include <random>
 #include <thread>
 
 #include <tutti/tutti.h>
 
+#include "tests/support/leftovers.h"
 #include "tests/support/rank_processes.h"
 
 namespace tutti::tests {
@@ -21,22 +21,6 @@ using namespace std::chrono_literals;
 
 int64_t nowMs() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
-}
-
-long shmemKib() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("Shmem:", 0) == 0) return std::stol(line.substr(6));
-  return -1;
-}
-
-// Listening or connected Unix sockets whose abstract name is ours.
-int sockets() {
-  std::ifstream file("/proc/net/unix");
-  int count = 0;
-  for (std::string line; std::getline(file, line);)
-    count += line.find("@tutti") != std::string::npos;
-  return count;
 }
 
 int body(const RankProcesses::Context& context) {
@@ -58,13 +42,10 @@ int body(const RankProcesses::Context& context) {
 }
 
 TEST(Kill, EverySurvivorNamesTheDeadAndNothingRemains) {
-  const char* text = std::getenv("TUTTI_TEST_KILLS");
-  const int kills = text ? std::atoi(text) : 5;
-  const unsigned seed = std::random_device{}();
-  std::printf("%d kills, seed %u\n", kills, seed);
-  std::mt19937 random(seed);
-  const long before = shmemKib();
-  const int socketsBefore = sockets();
+  const int kills = testKills(5);
+  std::mt19937_64 random(testSeed());
+  const long before = sharedMemoryKib();
+  const int socketsBefore = countOurSockets();
   int64_t slowest = 0;
   for (int k = 0; k < kills; ++k) {
     RankProcesses ranks(4, body);
@@ -88,12 +69,12 @@ TEST(Kill, EverySurvivorNamesTheDeadAndNothingRemains) {
   std::printf("slowest notice: %lld ms\n", static_cast<long long>(slowest));
   // Freed pages reach the counter with a delay and other processes use shared memory too: one job's
   // share (4 ranks, more than 8 MiB) must not be left, let alone that of every kill.
-  long after = shmemKib();
-  for (int i = 0; i < 100 && (after > before + 4096 || sockets() > socketsBefore); ++i) {
+  long after = sharedMemoryKib();
+  for (int i = 0; i < 100 && (after > before + 4096 || countOurSockets() > socketsBefore); ++i) {
     std::this_thread::sleep_for(50ms);
-    after = shmemKib();
+    after = sharedMemoryKib();
   }
-  EXPECT_LE(sockets(), socketsBefore);
+  EXPECT_LE(countOurSockets(), socketsBefore);
   EXPECT_LE(after, before + 4096) << "KiB of shared memory before and after";
 }
 

@@ -7,9 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <thread>
 
@@ -22,6 +20,8 @@ namespace tutti::communicator {
 namespace {
 
 using bootstrap::RecordingListener;
+using tests::countDescriptors;
+using tests::eventually;
 
 constexpr size_t kBytes = 100'000;
 
@@ -55,15 +55,6 @@ int mappings() {
   return count;
 }
 
-int descriptors() {
-  return static_cast<int>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
-}
-
-bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 20'000 && !condition(); ++i) ::usleep(1000);
-  return condition();
-}
-
 TEST(Windows, AreSeenByAllAndEndWithTheMemory) {
   Ranks ranks(3);
   const int before = mappings();
@@ -95,7 +86,7 @@ TEST(Windows, WorkWithoutThoseThatAreGone) {
 
 TEST(Windows, NothingIsLeftOfOneThatCannotBeAnnounced) {
   Ranks ranks(3);
-  const int mapped = mappings(), open = descriptors();
+  const int mapped = mappings(), open = countDescriptors();
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   // Enough for the memory and for the copy that one peer gets, and not for the other's.
@@ -118,8 +109,8 @@ TEST(Windows, NothingIsLeftOfOneThatCannotBeAnnounced) {
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   }
   EXPECT_NE(error.find("ulimit -n"), std::string::npos) << error;
-  EXPECT_TRUE(eventually([&] { return mappings() == mapped && descriptors() == open; }))
-      << mappings() << " mappings instead of " << mapped << ", " << descriptors()
+  EXPECT_TRUE(eventually([&] { return mappings() == mapped && countDescriptors() == open; }))
+      << mappings() << " mappings instead of " << mapped << ", " << countDescriptors()
       << " descriptors instead of " << open;
   const Memory memory = ranks.allocate(0);
   EXPECT_TRUE(ranks.usable(0, memory));

@@ -53,6 +53,11 @@ TEST(RunOptions, NameWhatIsWrong) {
         std::string("-n ") + ranks + ": the number of ranks is a whole number from 1 to 4096");
   EXPECT_EQ(refusal({"-n", "2", "--bogus", "a"}), "unknown option --bogus");
   EXPECT_EQ(refusal({"-x", "a"}), "unknown option -x");
+  EXPECT_EQ(refusal({"-n", "2", "-output", "logs", "a"}), "unknown option -output");
+  EXPECT_EQ(refusal({"-n", "2", "-ologs", "a"}), "unknown option -ologs");
+  EXPECT_EQ(refusal({"-no-prefix", "-n", "2", "a"}), "unknown option -no-prefix");
+  EXPECT_EQ(refusal({"-n4x", "a"}), "unknown option -n4x");
+  EXPECT_EQ(refusal({"-n0", "a"}).substr(0, 6), "-n 0: ");
   EXPECT_EQ(refusal({"-n"}), "-n needs a value");
   EXPECT_EQ(refusal({"a"}), "how many ranks? -n N says it");
   EXPECT_EQ(refusal({}), "how many ranks? -n N says it");

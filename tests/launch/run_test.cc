@@ -1,7 +1,8 @@
 // `tutti run` from outside: what the ranks get, how the job ends, what is shown, what is left.
-// Argument: the tutti executable.
+// Arguments: the executables of tutti and of a rank that joins its job (joining_rank.cc).
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
+#include <thread>
+
+#include <tutti/launch.h>
 
 #include "src/launch/environment.h"
 #include "tests/launch/run_tutti.h"
@@ -20,6 +25,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+
+std::string joiningRankPath;  // set by main()
 
 std::multiset<std::string> sorted(const std::string& text) {
   const auto all = lines(text);
@@ -37,6 +44,18 @@ std::vector<pid_t> printedPids(const std::string& text) {
     if (const size_t at = line.find("pid "); at != std::string::npos)
       pids.push_back(std::atoi(line.c_str() + at + 4));
   return pids;
+}
+
+/// The child of `parent` that calls itself `name`; -1 when there is none.
+pid_t childNamed(pid_t parent, const std::string& name) {
+  const std::string id = std::to_string(parent);
+  std::ifstream children("/proc/" + id + "/task/" + id + "/children");
+  for (pid_t child = 0; children >> child;) {
+    std::string own;
+    std::getline(std::ifstream("/proc/" + std::to_string(child) + "/comm"), own);
+    if (own == name) return child;
+  }
+  return -1;
 }
 
 /// A folder that is removed again.
@@ -243,6 +262,25 @@ TEST(Run, PassesSignalsOn) {
   }
 }
 
+TEST(Run, PassesSignalsThatEndToWhatRanksHaveStarted) {
+  Running job({"run", "-n", "2", "sh", "-c",
+               "(trap 'echo helper got TERM; exit 0' TERM; echo ready; while :; do sleep 0.01; "
+               "done) & trap 'wait; exit 0' TERM; wait"});
+  ASSERT_TRUE(job.waitForOutput("[0] ready") && job.waitForOutput("[1] ready"));
+  job.signal(SIGTERM);
+  const Result result = job.wait();
+  for (const char* rank : {"[0]", "[1]"})
+    EXPECT_TRUE(contains(result.out, std::string(rank) + " helper got TERM")) << result.out;
+}
+
+TEST(Run, EndsARankThatIsStopped) {
+  const Result result =
+      runTutti({"run", "-n", "2", "--grace", "40", "sh", "-c",
+                "if [ $TUTTI_RANK = 0 ]; then sleep 0.3; exit 3; fi; kill -STOP $$"});
+  EXPECT_EQ(result.exitCode, 3);
+  EXPECT_FALSE(contains(result.err, "did not end within")) << result.err;
+}
+
 TEST(Run, EndsAsItsRanksDoWhenInterrupted) {
   Running job({"run", "-n", "3", "sh", "-c", "echo ready; exec sleep 50"});
   ASSERT_TRUE(job.waitForOutput("[2] ready") && job.waitForOutput("[1] ready") &&
@@ -287,6 +325,22 @@ TEST(Run, LeavesNobodyWhenTheLauncherIsKilled) {
   }
 }
 
+// The kernel's own signal is the second net, for the ranks themselves.
+TEST(Run, LeavesNoRankWhenLauncherAndGuardianAreKilled) {
+  Running job({"run", "-n", "3", "sh", "-c", "echo pid $$; echo ready; exec sleep 50"});
+  for (const char* rank : {"[0]", "[1]", "[2]"})
+    ASSERT_TRUE(job.waitForOutput(std::string(rank) + " ready"));
+  const auto pids = printedPids(job.outputSoFar());
+  ASSERT_EQ(pids.size(), 3u);
+  const pid_t guardian = childNamed(job.pid(), "tutti-guardian");
+  ASSERT_GT(guardian, 0);
+  kill(guardian, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return !alive(guardian); }, seconds(20)));
+  job.signal(SIGKILL);
+  job.wait();
+  for (pid_t pid : pids) EXPECT_TRUE(eventually([&] { return !alive(pid); }, seconds(2))) << pid;
+}
+
 TEST(Run, LeavesNobodyWhenTheLauncherIsKilledWhileItStarts) {
   const Folder folder;
   for (int i = 0; i < 40; ++i) {
@@ -306,6 +360,67 @@ TEST(Run, LeavesNobodyWhenTheLauncherIsKilledWhileItStarts) {
       seconds(2)));
 }
 
+// The smallest limit that is accepted is enough for ranks that join their job at once; a smaller
+// one is refused before anything starts.
+TEST(Run, KnowsHowManyDescriptorsItNeeds) {
+  const auto under = [](int limit) {
+    return runShell(1, "ulimit -n " + std::to_string(limit) + "; exec " + tuttiPath +
+                           " run -n 60 " + joiningRankPath);
+  };
+  constexpr int kLeast = 60 * 4 + 64;
+  const Result enough = under(kLeast);
+  EXPECT_EQ(enough.exitCode, 0) << enough.err;
+  const Result few = under(kLeast - 1);
+  EXPECT_EQ(few.exitCode, 2);
+  EXPECT_TRUE(contains(few.err, "60 ranks need 304 open files")) << few.err;
+}
+
+// Exec hands on that SIGCHLD is ignored, and the kernel then keeps no exit codes.
+TEST(Run, SeesExitCodesAlthoughItsParentIgnoredThem) {
+  const Result result =
+      runShell(1, "exec env --ignore-signal=CHLD " + tuttiPath +
+                      " run -n 3 -- sh -c '[ $TUTTI_RANK = 1 ] && exit 37; sleep 50'");
+  EXPECT_EQ(result.exitCode, 37) << result.err;
+}
+
+/// Runs `body` in a forked child, which is killed when it hangs, and returns what it does.
+int inChild(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(Launch, KeepsExitCodesFromTheProgramsSigchldHandler) {
+  const int code = inChild([] {
+    struct sigaction action = {}, after = {};
+    action.sa_handler = [](int) {
+      while (waitpid(-1, nullptr, WNOHANG) > 0) {
+      }
+    };
+    sigaction(SIGCHLD, &action, nullptr);
+    const int result = launch({.command = {"sh", "-c", "exit 37"}, .ranks = 8});
+    sigaction(SIGCHLD, nullptr, &after);
+    return after.sa_handler == action.sa_handler ? result : 1;
+  });
+  EXPECT_EQ(code, 37);
+}
+
+// How a rank ended is then lost, but not that it has: the job ends.
+TEST(Launch, EndsAlthoughAnotherThreadReapsTheRanks) {
+  const int code = inChild([] {
+    std::thread([] {
+      while (true) waitpid(-1, nullptr, 0);
+    }).detach();
+    return launch({.command = {"true"}, .ranks = 8});
+  });
+  EXPECT_LE(code, 1);  // 0 when the launcher was first with every one of them
+}
+
 TEST(Run, EndsWhenItsReaderHasGone) {
   const std::string command = tuttiPath + " run -n 2 sh -c 'yes' 2>&1 | head -n 1";
   std::FILE* pipe = popen(command.c_str(), "r");
@@ -320,10 +435,11 @@ TEST(Run, EndsWhenItsReaderHasGone) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE\n", argv[0]);
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE JOINING_RANK_EXECUTABLE\n", argv[0]);
     return 2;
   }
   tutti::launcher::tuttiPath = argv[1];
+  tutti::launcher::joiningRankPath = argv[2];
   return RUN_ALL_TESTS();
 }

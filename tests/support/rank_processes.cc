@@ -2,9 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,8 +42,9 @@ UniqueId exchangeId(int rank, int size, int idPipe[2]) {
   return id;
 }
 
-int runBody(const RankProcesses::Body& body, const RankProcesses::Context& context) {
+int runBody(const RankProcesses::Body& body, RankProcesses::Context& context, int idPipe[2]) {
   try {
+    context.id = exchangeId(context.rank, context.size, idPipe);
     return body(context);
   } catch (const std::exception& e) {
     context.say(std::string("exception: ") + e.what());
@@ -66,14 +64,10 @@ Communicator RankProcesses::Context::join(CommunicatorOptions options) const {
 RankProcesses::RankProcesses(int size, Body body) : ranks_(size) {
   int idPipe[2];
   TUTTI_SYSCALL(::pipe(idPipe));  // writes of an id are atomic: 128 bytes
-  std::fflush(nullptr);
   for (int r = 0; r < size; ++r) {
     int report[2];
     TUTTI_SYSCALL(::pipe2(report, O_CLOEXEC));
-    const pid_t pid = TUTTI_SYSCALL(::fork());
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::signal(SIGPIPE, SIG_IGN);
+    processes_.start([&] {
       for (const Rank& earlier : ranks_)
         if (earlier.readEnd >= 0) ::close(earlier.readEnd);
       ::close(report[0]);
@@ -82,18 +76,9 @@ RankProcesses::RankProcesses(int size, Body body) : ranks_(size) {
                         const std::string whole = line + "\n";
                         writeAll(out, whole.data(), whole.size());
                       }};
-      int code = 96;
-      try {
-        context.id = exchangeId(r, size, idPipe);
-        code = runBody(body, context);
-      } catch (const std::exception& e) {
-        context.say(std::string("exception: ") + e.what());
-      }
-      std::fflush(nullptr);
-      ::_exit(code);
-    }
+      return runBody(body, context, idPipe);
+    });
     ::close(report[1]);
-    ranks_[r].pid = pid;
     ranks_[r].readEnd = report[0];
     ::fcntl(report[0], F_SETFL, O_NONBLOCK);
   }
@@ -102,16 +87,9 @@ RankProcesses::RankProcesses(int size, Body body) : ranks_(size) {
 }
 
 RankProcesses::~RankProcesses() {
-  for (Rank& rank : ranks_) {
-    if (rank.status < 0) {
-      ::kill(rank.pid, SIGKILL);
-      ::waitpid(rank.pid, nullptr, 0);
-    }
+  for (const Rank& rank : ranks_)
     if (rank.readEnd >= 0) ::close(rank.readEnd);
-  }
 }
-
-void RankProcesses::signal(int rank, int number) const { ::kill(ranks_[rank].pid, number); }
 
 void RankProcesses::drain(Rank& rank) {
   char buffer[4096];
@@ -132,20 +110,9 @@ bool RankProcesses::awaitLine(int rank, const std::string& line, std::chrono::mi
 }
 
 int RankProcesses::wait(int rank, std::chrono::milliseconds within) {
-  Rank& r = ranks_[rank];
-  const auto deadline = base::Deadline::after(within);
-  while (r.status < 0) {
-    drain(r);
-    int status = 0;
-    if (::waitpid(r.pid, &status, WNOHANG) == r.pid)
-      r.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    else if (deadline.passed())
-      return -1;
-    else
-      ::usleep(2000);
-  }
-  drain(r);
-  return r.status;
+  const int status = processes_.wait(rank, within, [&] { drain(ranks_[rank]); });
+  drain(ranks_[rank]);
+  return status;
 }
 
 std::string RankProcesses::output(int rank) {

@@ -13,6 +13,8 @@
 
 #include <tutti/communicator.h>
 
+#include "tests/support/child_processes.h"
+
 namespace tutti::tests {
 
 class RankProcesses {
@@ -29,12 +31,12 @@ class RankProcesses {
   using Body = std::function<int(const Context&)>;
 
   RankProcesses(int size, Body body);
-  ~RankProcesses();  ///< kills and reaps whoever is left
+  ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  pid_t pid(int rank) const { return ranks_[rank].pid; }
-  void signal(int rank, int number) const;
+  pid_t pid(int rank) const { return processes_.pid(rank); }
+  void signal(int rank, int number) const { processes_.signal(rank, number); }
   /// True when `line` has been printed by `rank` within the time.
   bool awaitLine(int rank, const std::string& line, std::chrono::milliseconds within);
   /// Exit code, 128 + signal, or -1 when the rank is still running after `within`.
@@ -46,13 +48,12 @@ class RankProcesses {
 
  private:
   struct Rank {
-    pid_t pid = -1;
     int readEnd = -1;
     std::string text;
-    int status = -1;
   };
   void drain(Rank& rank);
   std::vector<Rank> ranks_;
+  ChildProcesses processes_;
 };
 
 }  // namespace tutti::tests

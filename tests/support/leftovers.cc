@@ -1,0 +1,73 @@
+#include "tests/support/leftovers.h"
+
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "src/base/file_descriptor.h"
+
+namespace tutti::tests {
+
+bool eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+bool enterOwnNetwork() {
+  if (::unshare(CLONE_NEWNET) != 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+  }
+  const base::FileDescriptor any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP;
+  return ::ioctl(any.get(), SIOCSIFFLAGS, &request) == 0;
+}
+
+int countOurSockets() {
+  std::ifstream file("/proc/net/unix");
+  int count = 0;
+  for (std::string line; std::getline(file, line);)
+    count += line.find("@tutti-") != std::string::npos;
+  return count;
+}
+
+int countDescriptors() {
+  return static_cast<int>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+long sharedMemoryKib() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("Shmem:", 0) == 0) return std::stol(line.substr(6));
+  return -1;
+}
+
+uint64_t testSeed() {
+  const char* given = std::getenv("TUTTI_TEST_SEED");
+  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  std::printf("seed %llu (TUTTI_TEST_SEED replays it)\n", static_cast<unsigned long long>(seed));
+  std::fflush(stdout);
+  return seed;
+}
+
+int testKills(int ordinary) {
+  const char* given = std::getenv("TUTTI_TEST_KILLS");
+  return given ? std::atoi(given) : ordinary;
+}
+
+}  // namespace tutti::tests

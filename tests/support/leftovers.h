@@ -1,0 +1,30 @@
+#pragma once
+
+// What a test may have left behind on the machine, the seeds that replay it, and patience.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+namespace tutti::tests {
+
+/// Every wait of a test ends after this long; nothing that works needs it.
+inline constexpr std::chrono::seconds kPatience{20};
+/// Polls `condition` every millisecond; false when patience ended.
+bool eventually(const std::function<bool()>& condition);
+
+/// Moves this process to a network namespace of its own with a loopback, so that the sockets
+/// counted there are the test's; false where that is not allowed. Before any thread is started.
+bool enterOwnNetwork();
+/// Abstract sockets of ours (@tutti-...), listening or connected, in this network namespace.
+int countOurSockets();
+int countDescriptors();
+/// Shared memory in use on the whole machine, KiB.
+long sharedMemoryKib();
+
+/// TUTTI_TEST_SEED, else a random one; printed, so that it can be replayed.
+uint64_t testSeed();
+/// TUTTI_TEST_KILLS, else `ordinary`.
+int testKills(int ordinary);
+
+}  // namespace tutti::tests

@@ -23,7 +23,8 @@ struct Choice {
   std::optional<PlanSpec>
       mapped;          ///< to run instead when every rank's buffers turn out to be mapped
   std::string reason;  ///< one sentence
-  std::vector<Candidate> candidates;  ///< everything considered, fastest first
+  std::vector<Candidate> candidates;  ///< everything considered: staged plans, fastest first, then
+                                      ///< mapped ones, fastest first
   std::string describe() const;
 };
 

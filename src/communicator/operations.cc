@@ -84,8 +84,8 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
   const bool forced = facts.collective == Collective::Barrier ||
                       collectives::exists(settings.algorithm, facts.collective, size);
   collectives::Choice choice = collectives::choose({.collective = facts.collective,
-                                                    .count = bucket,
-                                                    .type = DataType::UInt8,
+                                                    .count = bucket / sizeOf(facts.type),
+                                                    .type = facts.type,
                                                     .op = facts.op,
                                                     .root = facts.root,
                                                     .deterministic = settings.deterministic,
@@ -100,7 +100,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
         executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, who.rank)});
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
   }
-  base::log(LogLevel::Debug, self(), ": ", choice.reason);
+  base::log(LogLevel::Debug, self(), ": for blocks of up to ", bucket, " bytes: ", choice.reason);
   slot = std::move(ready);
   return *slot;
 }

@@ -220,28 +220,4 @@ Comparison compareWithInput(const Pattern& pattern, int rank, size_t first, size
   return comparePeriodic(pattern.type, period, count, actual);
 }
 
-double elementAt(DataType type, const void* data, size_t index) {
-  const size_t size = sizeOf(type);
-  const char* at = static_cast<const char*>(data) + index * size;
-  uint64_t bits = 0;
-  std::memcpy(&bits, at, size);
-  switch (type) {
-    case DataType::Int8: return static_cast<int8_t>(bits);
-    case DataType::Int16: return static_cast<int16_t>(bits);
-    case DataType::Int32: return static_cast<int32_t>(bits);
-    case DataType::Int64: return static_cast<double>(static_cast<int64_t>(bits));
-    case DataType::UInt8:
-    case DataType::UInt16:
-    case DataType::UInt32:
-    case DataType::UInt64: return static_cast<double>(bits);
-    case DataType::Float16: return fromFloat16(static_cast<uint16_t>(bits));
-    case DataType::BFloat16: return fromBFloat16(static_cast<uint16_t>(bits));
-    case DataType::Float32: return std::bit_cast<float>(static_cast<uint32_t>(bits));
-    case DataType::Float64: return std::bit_cast<double>(bits);
-    case DataType::Float8E4M3: return fromFloat8E4M3(static_cast<uint8_t>(bits));
-    case DataType::Float8E5M2: return fromFloat8E5M2(static_cast<uint8_t>(bits));
-  }
-  return 0;
-}
-
 }  // namespace tutti::numbers

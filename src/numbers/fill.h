@@ -48,7 +48,4 @@ Comparison compareWithExpected(const Pattern& pattern, size_t first, size_t coun
 Comparison compareWithInput(const Pattern& pattern, int rank, size_t first, size_t count,
                             const void* actual);
 
-/// One element as a number, for messages. 64-bit integers beyond 2^53 are rounded.
-double elementAt(DataType type, const void* data, size_t index);
-
 }  // namespace tutti::numbers

@@ -45,7 +45,8 @@ struct Kernels {
   void (*fence)();
 };
 
-/// Null where this build has no such variant.
+/// Each in its own file; where the compiler does not know an instruction set, its file is not part
+/// of the build and nobody may call it (variants.cc knows).
 const Kernels* baselineKernels();
 const Kernels* avx2Kernels();
 const Kernels* avx512Kernels();

@@ -31,33 +31,33 @@ void PerfPattern::fillInput(std::byte* in) const {
   numbers::fillInput(pattern(), rank, 0, shape.inCount, in);
 }
 
-int64_t PerfPattern::countWrong(const std::byte* out) const {
-  const size_t block = shape.count * sizeOf(type);
-  size_t wrong = 0;
+numbers::Comparison PerfPattern::compare(const std::byte* out) const {
   switch (collective) {
-    case Collective::AllReduce:
-      wrong = numbers::compareWithExpected(pattern(), 0, shape.count, out).wrong;
-      break;
+    case Collective::AllReduce: break;
     case Collective::Reduce:
-      if (rank == root) wrong = numbers::compareWithExpected(pattern(), 0, shape.count, out).wrong;
+      if (rank != root) return {};
       break;
     case Collective::ReduceScatter:
-      wrong = numbers::compareWithExpected(pattern(), shape.count * static_cast<size_t>(rank),
-                                           shape.count, out)
-                  .wrong;
-      break;
+      return numbers::compareWithExpected(pattern(), shape.count * static_cast<size_t>(rank),
+                                          shape.count, out);
     case Collective::Broadcast:
-      wrong = numbers::compareWithInput(pattern(), root, 0, shape.count, out).wrong;
-      break;
-    case Collective::AllGather:
-      for (int r = 0; r < ranks; ++r)
-        wrong += numbers::compareWithInput(pattern(), r, 0, shape.count,
-                                           out + block * static_cast<size_t>(r))
-                     .wrong;
-      break;
-    case Collective::Barrier: break;
+      return numbers::compareWithInput(pattern(), root, 0, shape.count, out);
+    case Collective::AllGather: return compareBlocks(out);
+    case Collective::Barrier: return {};
   }
-  return static_cast<int64_t>(wrong);
+  return numbers::compareWithExpected(pattern(), 0, shape.count, out);
+}
+
+numbers::Comparison PerfPattern::compareBlocks(const std::byte* out) const {
+  numbers::Comparison all;
+  for (int r = 0; r < ranks; ++r) {
+    const size_t first = shape.count * static_cast<size_t>(r);
+    const auto block =
+        numbers::compareWithInput(pattern(), r, 0, shape.count, out + first * sizeOf(type));
+    if (all.wrong == 0 && block.wrong > 0) all.firstWrong = first + block.firstWrong;
+    all.wrong += block.wrong;
+  }
+  return all;
 }
 
 int64_t countEarlyLeaves(Communicator& c, const std::function<void()>& barrier) {

@@ -30,11 +30,12 @@ struct PerfPattern {
 
   double scalar() const;  ///< of this rank, for premulsum
   void fillInput(std::byte* in) const;
-  /// Elements of this rank's result that differ from what they must be.
-  int64_t countWrong(const std::byte* out) const;
+  /// Elements of this rank's result that differ from what they must be, and the first of them.
+  numbers::Comparison compare(const std::byte* out) const;
 
  private:
   numbers::Pattern pattern() const;
+  numbers::Comparison compareBlocks(const std::byte* out) const;  // of AllGather
 };
 
 /// Collective: calls `barrier` once for each of some ranks, which comes a millisecond after the

@@ -99,7 +99,13 @@ class Measurement {
     out_.spoil();
     pattern_.fillInput(send);
     checkedCall();
-    int64_t wrong = pattern_.countWrong(recv);
+    const numbers::Comparison found = pattern_.compare(recv);
+    if (found.wrong > 0)
+      std::fprintf(stderr,
+                   "tutti perf: rank %d%s: %zu elements of %zu are wrong, the first is %zu\n",
+                   c_.rank(), inPlace ? ", in place" : "", found.wrong,
+                   static_cast<size_t>(shape_.outCount), found.firstWrong);
+    auto wrong = static_cast<int64_t>(found.wrong);
     c_.allReduce({.send = &wrong, .recv = &wrong, .count = 1, .type = DataType::Int64});
     return wrong;
   }

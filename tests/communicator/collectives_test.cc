@@ -1,13 +1,13 @@
-// Every collective, type and reduction, over threads of this process, against values computed
-// apart.
+// Every collective, type and reduction, over threads of this process, against results known
+// exactly.
 
 #include <gtest/gtest.h>
 
 #include <tutti/tutti.h>
 
 #include "collectives/algorithms.h"
+#include "src/numbers/fill.h"
 #include "tests/support/local_ranks.h"
-#include "tests/support/values.h"
 
 namespace tutti::tests {
 namespace {
@@ -54,15 +54,27 @@ std::string describe(const char* name, const Communicator& c, const Case& t) {
          std::to_string(t.misalign);
 }
 
-std::vector<std::byte> inputOf(const Case& t, int rank, size_t from, size_t count) {
-  return elements(t.type, count, [&](size_t i) { return inputValue(t.op, rank, from + i); });
+/// What the collectives of `t` are to work on: every rank's input differs from the others'.
+numbers::Pattern patternOf(const Communicator& c, const Case& t) {
+  return {.type = t.type, .op = t.op, .seed = t.count, .ranks = c.size()};
 }
-std::vector<std::byte> resultOf(const Case& t, int ranks, size_t from, size_t count) {
-  return elements(t.type, count, [&](size_t i) { return reducedValue(t.op, ranks, from + i); });
+std::vector<std::byte> inputOf(const Communicator& c, const Case& t, int rank, size_t count) {
+  std::vector<std::byte> bytes(count * sizeOf(t.type));
+  numbers::fillInput(patternOf(c, t), rank, 0, count, bytes.data());
+  return bytes;
+}
+/// Elements `from` on of the reduction.
+std::vector<std::byte> resultOf(const Communicator& c, const Case& t, size_t from = 0) {
+  std::vector<std::byte> bytes(t.count * sizeOf(t.type));
+  numbers::fillExpected(patternOf(c, t), from, t.count, bytes.data());
+  return bytes;
+}
+double scalarOf(const Communicator& c, const Case& t) {
+  return numbers::premulScalar(patternOf(c, t), c.rank());
 }
 
 void checkAllReduce(Communicator& c, const Case& t) {
-  Guarded in(inputOf(t, c.rank(), 0, t.count), t.misalign),
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign),
       out(t.count * sizeOf(t.type), t.misalign);
   std::byte* recv = t.inPlace ? in.data() : out.data();
   c.allReduce({.send = in.data(),
@@ -70,35 +82,33 @@ void checkAllReduce(Communicator& c, const Case& t) {
                .count = t.count,
                .type = t.type,
                .op = t.op,
-               .scalar = scalarOf(c.rank())});
-  EXPECT_TRUE((t.inPlace ? in : out).holds(resultOf(t, c.size(), 0, t.count)))
-      << describe("all_reduce", c, t);
+               .scalar = scalarOf(c, t)});
+  EXPECT_TRUE((t.inPlace ? in : out).holds(resultOf(c, t))) << describe("all_reduce", c, t);
   EXPECT_TRUE(in.intact() && out.intact()) << describe("all_reduce", c, t);
 }
 
 void checkReduce(Communicator& c, const Case& t) {
-  Guarded in(inputOf(t, c.rank(), 0, t.count), t.misalign),
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign),
       out(t.count * sizeOf(t.type), t.misalign);
   const bool atRoot = c.rank() == t.root;
   std::byte* recv = t.inPlace ? in.data() : atRoot ? out.data() : nullptr;
-  const auto before = inputOf(t, c.rank(), 0, t.count);
+  const auto before = inputOf(c, t, c.rank(), t.count);
   c.reduce({.send = in.data(),
             .recv = recv,
             .count = t.count,
             .type = t.type,
             .op = t.op,
-            .scalar = scalarOf(c.rank()),
+            .scalar = scalarOf(c, t),
             .root = t.root});
   if (atRoot)
-    EXPECT_TRUE((t.inPlace ? in : out).holds(resultOf(t, c.size(), 0, t.count)))
-        << describe("reduce", c, t);
+    EXPECT_TRUE((t.inPlace ? in : out).holds(resultOf(c, t))) << describe("reduce", c, t);
   else
     EXPECT_TRUE(in.holds(before)) << describe("reduce changed an input:", c, t);
   EXPECT_TRUE(in.intact() && out.intact()) << describe("reduce", c, t);
 }
 
 void checkBroadcast(Communicator& c, const Case& t) {
-  Guarded in(inputOf(t, c.rank(), 0, t.count), t.misalign),
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign),
       out(t.count * sizeOf(t.type), t.misalign);
   const bool atRoot = c.rank() == t.root;
   std::byte* recv = t.inPlace ? in.data() : out.data();
@@ -107,14 +117,14 @@ void checkBroadcast(Communicator& c, const Case& t) {
                .count = t.count,
                .type = t.type,
                .root = t.root});
-  EXPECT_TRUE((t.inPlace ? in : out).holds(inputOf(t, t.root, 0, t.count)))
+  EXPECT_TRUE((t.inPlace ? in : out).holds(inputOf(c, t, t.root, t.count)))
       << describe("broadcast", c, t);
   EXPECT_TRUE(in.intact() && out.intact()) << describe("broadcast", c, t);
 }
 
 void checkAllGather(Communicator& c, const Case& t) {
   const size_t block = t.count * sizeOf(t.type);
-  Guarded in(inputOf(t, c.rank(), 0, t.count), t.misalign), out(block * c.size(), t.misalign);
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign), out(block * c.size(), t.misalign);
   std::byte* send = in.data();
   if (t.inPlace) {
     send = out.data() + block * c.rank();
@@ -122,22 +132,22 @@ void checkAllGather(Communicator& c, const Case& t) {
   }
   c.allGather({.send = send, .recv = out.data(), .count = t.count, .type = t.type});
   for (int r = 0; r < c.size(); ++r)
-    EXPECT_TRUE(out.holds(inputOf(t, r, 0, t.count), block * r))
+    EXPECT_TRUE(out.holds(inputOf(c, t, r, t.count), block * r))
         << describe("all_gather", c, t) << " block " << r;
   EXPECT_TRUE(in.intact() && out.intact()) << describe("all_gather", c, t);
 }
 
 void checkReduceScatter(Communicator& c, const Case& t) {
   const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
-  Guarded in(inputOf(t, c.rank(), 0, all), t.misalign), out(block, t.misalign);
+  Guarded in(inputOf(c, t, c.rank(), all), t.misalign), out(block, t.misalign);
   std::byte* recv = t.inPlace ? in.data() + block * c.rank() : out.data();
   c.reduceScatter({.send = in.data(),
                    .recv = recv,
                    .count = t.count,
                    .type = t.type,
                    .op = t.op,
-                   .scalar = scalarOf(c.rank())});
-  const auto expected = resultOf(t, c.size(), t.count * c.rank(), t.count);
+                   .scalar = scalarOf(c, t)});
+  const auto expected = resultOf(c, t, t.count * c.rank());
   EXPECT_TRUE(t.inPlace ? in.holds(expected, block * c.rank()) : out.holds(expected))
       << describe("reduce_scatter", c, t);
   EXPECT_TRUE(in.intact() && out.intact()) << describe("reduce_scatter", c, t);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -74,6 +75,8 @@ class SimulatedRun {
     for (int r = 0; r < spec_.ranks; ++r) wrong += wrongOn(r);
     return wrong;
   }
+  /// Elements of rank `r`'s result that are not what they must be.
+  size_t wrongOn(int r) const;
   const Network& network() const { return *network_; }
   int waitingFor(int rank) const { return ranks_[rank].operation.waitingFor(); }
 
@@ -120,35 +123,46 @@ class SimulatedRun {
     return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.done; });
   }
 
-  size_t wrongOn(int r) const {
-    const std::byte* out = ranks_[r].out.data();
-    switch (spec_.collective) {
-      case Collective::AllReduce:
-        return numbers::compareWithExpected(pattern(), 0, count_, out).wrong;
-      case Collective::Reduce:
-        return r == spec_.root ? numbers::compareWithExpected(pattern(), 0, count_, out).wrong : 0;
-      case Collective::ReduceScatter:
-        return numbers::compareWithExpected(pattern(), count_ * r, count_, out).wrong;
-      case Collective::Broadcast:
-        return numbers::compareWithInput(pattern(), spec_.root, 0, count_, out).wrong;
-      case Collective::AllGather: {
-        size_t wrong = 0;
-        for (int from = 0; from < spec_.ranks; ++from)
-          wrong +=
-              numbers::compareWithInput(pattern(), from, 0, count_, out + from * count_ * 4).wrong;
-        return wrong;
-      }
-      case Collective::Barrier: return 0;
-    }
-    return 1;
-  }
-
   const plan::PlanSpec spec_;
   const uint64_t count_;
   std::mt19937_64 random_;
   std::shared_ptr<Network> network_;
   std::vector<Rank> ranks_;
 };
+
+size_t SimulatedRun::wrongOn(int r) const {
+  const std::byte* out = ranks_[r].out.data();
+  switch (spec_.collective) {
+    case Collective::AllReduce:
+      return numbers::compareWithExpected(pattern(), 0, count_, out).wrong;
+    case Collective::Reduce:
+      return r == spec_.root ? numbers::compareWithExpected(pattern(), 0, count_, out).wrong : 0;
+    case Collective::ReduceScatter:
+      return numbers::compareWithExpected(pattern(), count_ * r, count_, out).wrong;
+    case Collective::Broadcast:
+      return numbers::compareWithInput(pattern(), spec_.root, 0, count_, out).wrong;
+    case Collective::AllGather: {
+      size_t wrong = 0;
+      for (int from = 0; from < spec_.ranks; ++from)
+        wrong +=
+            numbers::compareWithInput(pattern(), from, 0, count_, out + from * count_ * 4).wrong;
+      return wrong;
+    }
+    case Collective::Barrier: return 0;
+  }
+  return 1;
+}
+
+/// Of the run: TUTTI_TEST_SEED, or a random one. Printed once.
+uint64_t chosenSeed() {
+  static const uint64_t chosen = [] {
+    const char* given = std::getenv("TUTTI_TEST_SEED");
+    const uint64_t value = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    std::printf("seed %llu (TUTTI_TEST_SEED replays it)\n", static_cast<unsigned long long>(value));
+    return value;
+  }();
+  return chosen;
+}
 
 SimOptions hostile(uint64_t seed) {
   return {.seed = seed,
@@ -173,7 +187,7 @@ std::vector<plan::PlanSpec> allPlans(int ranks) {
 class Simulated : public testing::TestWithParam<int> {};
 
 TEST_P(Simulated, EveryAlgorithmDeliversOverAHostileWire) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = chosenSeed();
   for (const auto& spec : allPlans(GetParam()))
     for (const uint64_t count : {1, 100, 9000}) {
       SimulatedRun run(spec, count, hostile(seed));
@@ -198,24 +212,51 @@ TEST(SimulatedSeed, ReplaysTheSameRun) {
   EXPECT_NE(trace(1), trace(2));
 }
 
-// A rank dies after a few packets: ranks that depend on it stay unfinished and say whom they wait
-// for; those that finish have the right result.
+// A rank dies, early or late: ranks that depend on it stay unfinished and say whom they wait for;
+// those that finish have the right result.
 TEST(SimulatedDeath, LeavesNobodyWrong) {
-  for (uint64_t seed = 1; seed <= 30; ++seed)
+  int finished = 0, unfinished = 0;
+  for (uint64_t run = 0; run < 40; ++run)
     for (const auto& spec : allPlans(4)) {
-      if (spec.collective != Collective::AllReduce) continue;
+      if (spec.collective == Collective::Barrier) continue;
+      const uint64_t seed = chosenSeed() + run;
       SimOptions options = hostile(seed);
-      options.deaths = {{.rank = 2, .afterPackets = static_cast<int64_t>(seed % 5)}};
-      SimulatedRun run(spec, 5000, options);
-      const auto done = run.run();
-      int unfinished = 0;
+      options.deaths = {{.rank = 2, .afterPackets = static_cast<int64_t>(run * run / 8)}};
+      SimulatedRun simulated(spec, 1500, options);
+      const auto done = simulated.run();
       for (int r = 0; r < 4; ++r) {
-        if (r == 2 || done[r]) continue;
-        ++unfinished;
-        EXPECT_GE(run.waitingFor(r), 0);
+        if (r == 2) continue;
+        const auto where = [&] {
+          return spec.describe() + ", rank " + std::to_string(r) + ", death after " +
+                 std::to_string(run * run / 8) + " packets, seed " + std::to_string(seed);
+        };
+        (done[r] ? finished : unfinished) += 1;
+        if (done[r])
+          EXPECT_EQ(simulated.wrongOn(r), 0u) << where();
+        else
+          EXPECT_GE(simulated.waitingFor(r), 0) << where();
       }
-      EXPECT_GT(unfinished, 0) << spec.describe() << " seed " << seed;
     }
+  EXPECT_GT(finished, 100);
+  EXPECT_GT(unfinished, 100);
+}
+
+// Everybody's sum has something of everybody: with a rank dead from the start nobody gets through.
+TEST(SimulatedDeath, LetsNobodyThroughAnAllReduce) {
+  for (const auto& spec : allPlans(4)) {
+    if (spec.collective != Collective::AllReduce) continue;
+    SimOptions options = hostile(chosenSeed());
+    options.deaths = {{.rank = 2, .afterPackets = 0}};
+    SimulatedRun run(spec, 1500, options);
+    const auto done = run.run();
+    EXPECT_EQ(std::count(done.begin(), done.end(), true), 0) << spec.describe();
+  }
+}
+
+TEST(SimulatedPlan, ForMoreSlotsThanTheChannelsHaveIsRefused) {
+  plan::PlanSpec spec = allPlans(2).front();
+  spec.minSlots = 3;  // of 2
+  EXPECT_THROW(SimulatedRun(spec, 10, hostile(1)), Error);
 }
 
 // What arrives with another fingerprint is refused before it is delivered.

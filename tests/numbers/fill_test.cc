@@ -12,6 +12,7 @@
 
 #include <tutti/error.h>
 #include "src/numbers/fold.h"
+#include "tests/numbers/reference.h"
 
 namespace tutti::numbers {
 namespace {
@@ -184,9 +185,9 @@ TEST_P(Fill, ExpectationIsTheReductionOfTheNumbers) {
     bool varied = false;
     for (size_t i = 0; i < kCount; ++i) {
       double sum = 0;
-      for (const Bytes& bytes : in) sum += elementAt(type_, bytes.data(), i);
-      ASSERT_EQ(elementAt(type_, sums.data(), i), sum);
-      varied = varied || sum != elementAt(type_, sums.data(), 0);
+      for (const Bytes& bytes : in) sum += reference::valueAt(type_, bytes.data(), i);
+      ASSERT_EQ(reference::valueAt(type_, sums.data(), i), sum);
+      varied = varied || sum != reference::valueAt(type_, sums.data(), 0);
     }
     EXPECT_TRUE(varied);
   }

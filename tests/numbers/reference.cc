@@ -222,6 +222,12 @@ uint64_t loadBits(DataType type, const void* data, size_t index) {
   return bits;
 }
 
+double valueAt(DataType type, const void* data, size_t index) {
+  const uint64_t bits = loadBits(type, data, index);
+  return integer(type) ? static_cast<double>(wrap(type, static_cast<Wide>(bits)))
+                       : decode(type, bits);
+}
+
 void storeBits(DataType type, void* data, size_t index, uint64_t bits) {
   const size_t size = sizeOf(type);
   std::memcpy(static_cast<char*>(data) + index * size, &bits, size);

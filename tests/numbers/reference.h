@@ -29,6 +29,8 @@ uint64_t fold(DataType type, ReduceOp op, FoldOrder order, const std::vector<uin
               const Scalars& scalars);
 
 uint64_t loadBits(DataType type, const void* data, size_t index);
+/// One element as a number. 64-bit integers beyond 2^53 are rounded.
+double valueAt(DataType type, const void* data, size_t index);
 void storeBits(DataType type, void* data, size_t index, uint64_t bits);
 
 }  // namespace tutti::numbers::reference

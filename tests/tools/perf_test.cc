@@ -204,13 +204,20 @@ TEST(PerfCheck, CountsOneWrongElementAndFailsOnAllRanks) {
   for (const Collective collective : kWithData)
     for (const int wrongCalls : {1, 2}) {  // out of place, or in place as well
       int calls = 0;
+      size_t element = 0;
+      testing::internal::CaptureStderr();
       const Outcome wrong = measure(3, collective, [&](int rank) -> Seam {
         if (rank != 1) return {};
         return [&](const std::function<void()>& call, std::byte* result, size_t bytes) {
           call();
+          element = bytes / 2 / sizeof(float);
           if (++calls <= wrongCalls) result[bytes / 2] ^= std::byte{0x10};
         };
       });
+      const std::string said = testing::internal::GetCapturedStderr();
+      EXPECT_NE(said.find("rank 1: 1 elements of "), std::string::npos) << said;
+      EXPECT_NE(said.find("the first is " + std::to_string(element) + "\n"), std::string::npos)
+          << said;
       EXPECT_EQ(wrong.codes, (std::vector<int>{1, 1, 1})) << wrong.table;
       EXPECT_NE(wrong.table.find("values : " + std::to_string(wrongCalls) + " FAILED"),
                 std::string::npos)

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include <tutti/tutti.h>
 
@@ -182,15 +184,18 @@ TEST(Groups, AStreamMayGoBeforeTheGroupEnds) {
 TEST(Groups, AFailureOfOneCommunicatorSparesTheOther) {
   auto good = Communicator::createLocal(2, {.timeout = 20s});
   auto bad = Communicator::createLocal(2, {.timeout = 20s});
+  std::atomic<bool> collected{false};
   runRanks(good, [&](Communicator& c) {
     int x = 1;
     if (c.rank() == 1) {
+      while (!collected) std::this_thread::sleep_for(1ms);
       bad[1].abort();
       sum(c, x);
     } else {
       Group group;
       bad[0].barrier();
       sum(c, x);
+      collected = true;
       EXPECT_THROW(group.end(), Error);
     }
     EXPECT_EQ(x, 2);

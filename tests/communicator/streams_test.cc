@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include <tutti/tutti.h>
 
 #include "tests/support/local_ranks.h"
+#include "tests/support/rank_processes.h"
 
 namespace tutti::tests {
 namespace {
@@ -76,25 +79,43 @@ TEST(Streams, FailuresComeOutOfSynchronizeOnce) {
   EXPECT_EQ(ran, 1);
 }
 
+// One of six ranks: even and odd ones, in reverse order; rank 5 stays out. Then the parts are split
+// again, and memory is shared within a part.
+void splitByColourAndKey(Communicator& c) {
+  auto part = c.split(c.rank() == 5 ? -1 : c.rank() % 2, -c.rank());
+  ASSERT_EQ(part.has_value(), c.rank() != 5);
+  if (part) {
+    const int members = c.rank() % 2 ? 2 : 3;
+    ASSERT_EQ(part->size(), members);
+    ASSERT_EQ(part->rank(), c.rank() % 2 ? (3 - c.rank()) / 2 : (4 - c.rank()) / 2);
+    const int expected = c.rank() % 2 ? 4 : 6;
+    int sum = c.rank();
+    part->allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
+    EXPECT_EQ(sum, expected);
+    auto again = part->split(0, part->rank());
+    ASSERT_TRUE(again);
+    constexpr size_t kCount = 100000;
+    Memory x = again->allocate(kCount * sizeof(int));
+    std::fill_n(x.as<int>(), kCount, c.rank());
+    again->allReduce(
+        {.send = x.data(), .recv = x.data(), .count = kCount, .type = DataType::Int32});
+    EXPECT_EQ(x.as<int>()[kCount - 1], expected);
+  }
+  c.barrier();
+}
+
 TEST(Split, ByColourAndKey) {
   auto ranks = Communicator::createLocal(6);
-  runRanks(ranks, [](Communicator& c) {
-    // Even and odd ranks, in reverse order; rank 5 stays out.
-    auto part = c.split(c.rank() == 5 ? -1 : c.rank() % 2, -c.rank());
-    ASSERT_EQ(part.has_value(), c.rank() != 5);
-    if (part) {
-      const int members = c.rank() % 2 ? 2 : 3;
-      ASSERT_EQ(part->size(), members);
-      ASSERT_EQ(part->rank(), c.rank() % 2 ? (3 - c.rank()) / 2 : (4 - c.rank()) / 2);
-      int sum = c.rank();
-      part->allReduce({.send = &sum, .recv = &sum, .count = 1, .type = DataType::Int32});
-      EXPECT_EQ(sum, c.rank() % 2 ? 4 : 6);
-      auto again = part->split(0, part->rank());
-      ASSERT_TRUE(again);
-      again->barrier();
-    }
-    c.barrier();
+  runRanks(ranks, splitByColourAndKey);
+}
+
+TEST(Split, ByColourAndKeyBetweenProcesses) {
+  RankProcesses ranks(6, [](const RankProcesses::Context& context) {
+    Communicator c = context.join();
+    splitByColourAndKey(c);
+    return testing::Test::HasFailure() ? 1 : 0;
   });
+  EXPECT_TRUE(ranks.allSucceed(std::chrono::seconds(30)));
 }
 
 }  // namespace

@@ -27,8 +27,9 @@ constexpr size_t kBytes = 100'000;
 
 /// Ranks of one process that map each other's windows as processes do.
 struct Ranks {
-  explicit Ranks(int size) : planes(bootstrap::makeLocalControlPlanes(size)) {
-    for (auto& plane : planes) tables.push_back(std::make_unique<WindowTable>(*plane, nullptr));
+  explicit Ranks(int size, std::shared_ptr<SharedWindows> shared = nullptr)
+      : planes(bootstrap::makeLocalControlPlanes(size)) {
+    for (auto& plane : planes) tables.push_back(std::make_unique<WindowTable>(*plane, shared));
   }
   Memory allocate(int rank) { return tables[rank]->allocate(kBytes, nullptr); }
   bool usable(int rank, const Memory& memory) {
@@ -67,6 +68,32 @@ TEST(Windows, AreSeenByAllAndEndWithTheMemory) {
     EXPECT_EQ(mappings(), before + 3);
   }
   EXPECT_TRUE(eventually([&] { return mappings() == before; }));
+}
+
+// Ranks that share a process see each other's windows where they are, and nothing but windows:
+// other memory may go at any moment, while a peer works on it.
+TEST(Windows, OfRanksInOneProcessAreTheMemoryItself) {
+  Ranks ranks(3, std::make_shared<SharedWindows>());
+  std::vector<std::byte> ordinary(kBytes);
+  EXPECT_EQ(ranks.tables[1]->locate(ordinary.data(), kBytes).window, 0u);
+  const int before = mappings(), open = countDescriptors();
+  std::shared_ptr<std::byte> held;
+  executor::WindowPlace place;
+  {
+    Memory memory = ranks.allocate(1);
+    ASSERT_TRUE(ranks.usable(1, memory));
+    EXPECT_EQ(ranks.tables[1]->locate(memory.as<std::byte>() + 1, kBytes).window, 0u);
+    place = ranks.tables[1]->locate(memory.as<std::byte>() + 5, 10);
+    held = ranks.tables[0]->resolve(1, place);
+    EXPECT_EQ(held.get(), memory.as<std::byte>() + 5);
+    EXPECT_EQ(ranks.tables[2]->resolve(1, place), held);
+    EXPECT_EQ(mappings(), before + 1);
+  }
+  *held = std::byte{42};  // given back, and held by an operation still
+  EXPECT_TRUE(eventually([&] { return !ranks.tables[0]->resolve(1, place); }));
+  EXPECT_EQ(mappings(), before + 1);
+  held.reset();
+  EXPECT_TRUE(eventually([&] { return mappings() == before && countDescriptors() == open; }));
 }
 
 TEST(Windows, WorkWithoutThoseThatAreGone) {

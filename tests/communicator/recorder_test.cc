@@ -1,0 +1,80 @@
+// The flight recorder by itself: it keeps the last operations and, whatever is issued after it, the
+// one that is running.
+
+#include "src/communicator/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace tutti::communicator {
+namespace {
+
+constexpr uint64_t kKept = Recorder::kEntries;
+
+CallFacts factsOf(uint64_t number) {
+  return {.collective = plan::Collective::AllReduce, .type = DataType::Int32, .count = number};
+}
+
+TEST(Recorder, KeepsTheLastOperations) {
+  Recorder recorder;
+  EXPECT_FALSE(recorder.find(0));
+  EXPECT_FALSE(recorder.find(1));
+  for (uint64_t n = 1; n <= 3 * kKept; ++n) {
+    recorder.issued(n, factsOf(n));
+    recorder.running(n, factsOf(n), 5);
+    recorder.finished(n, Phase::Done);
+  }
+  EXPECT_FALSE(recorder.find(2 * kKept));
+  ASSERT_TRUE(recorder.find(2 * kKept + 1));
+  EXPECT_EQ(recorder.find(2 * kKept + 1)->facts, factsOf(2 * kKept + 1));
+  EXPECT_EQ(recorder.recent().size(), kKept);
+  EXPECT_EQ(recorder.recent().front().number, 2 * kKept + 1);
+  for (const auto& entry : recorder.recent()) EXPECT_EQ(entry.phase, Phase::Done);
+}
+
+TEST(Recorder, KeepsTheRunningOneBehindAnyNumberOfOthers) {
+  Recorder recorder;
+  for (uint64_t n = 1; n <= 2 * kKept; ++n) recorder.issued(n, factsOf(n));
+  recorder.running(1, factsOf(1), 77);
+  recorder.waiting(1, 3, 4096);
+  const auto entry = recorder.find(1);
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(entry->facts, factsOf(1));
+  EXPECT_EQ(entry->phase, Phase::Running);
+  EXPECT_EQ(entry->runningSinceNs, 77);
+  EXPECT_EQ(entry->waitingFor, 3);
+  EXPECT_EQ(entry->bytesReceived, 4096u);
+  // The one whose place it shares is as it was.
+  ASSERT_TRUE(recorder.find(1 + kKept));
+  EXPECT_EQ(recorder.find(1 + kKept)->phase, Phase::Issued);
+  EXPECT_EQ(recorder.find(1 + kKept)->waitingFor, -1);
+  EXPECT_EQ(recorder.recent().front().number, 1u);
+  EXPECT_NE(recorder.describe(2).find("operation 1 is running: all_reduce of 1 int32"),
+            std::string::npos)
+      << recorder.describe(2);
+  recorder.finished(1, Phase::Done);
+  EXPECT_EQ(recorder.find(1)->phase, Phase::Done);
+  EXPECT_EQ(recorder.find(1 + kKept)->phase, Phase::Issued);
+}
+
+// A reader never sees the parts of two operations as one.
+TEST(Recorder, IsReadWhileItIsWritten) {
+  Recorder recorder;
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (uint64_t n = 1; !stop; ++n) {
+      recorder.issued(n, factsOf(n));
+      recorder.running(n, factsOf(n), static_cast<int64_t>(n));
+      recorder.finished(n, Phase::Done);
+    }
+  });
+  for (int i = 0; i < 20000; ++i)
+    for (const auto& entry : recorder.recent()) ASSERT_EQ(entry.facts.count, entry.number);
+  stop = true;
+  writer.join();
+}
+
+}  // namespace
+}  // namespace tutti::communicator

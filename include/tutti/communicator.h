@@ -58,7 +58,7 @@ struct UniqueId {
 
 struct CommunicatorOptions {
   /// Explicit membership. Without `id`, rank, size and meeting point come from the launcher's
-  /// environment (tutti run, torchrun, ...); see docs/architecture.md.
+  /// environment (tutti run, torchrun, ...); see docs/environment.md.
   std::optional<UniqueId> id;
   int rank = -1;
   int size = -1;

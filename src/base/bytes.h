@@ -18,6 +18,25 @@ namespace tutti::base {
 
 using Bytes = std::vector<std::byte>;
 
+/// A plain struct as it lies in memory, for messages of one layout on both sides.
+template <class T>
+Bytes bytesOf(const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Two lower-case digits for each byte.
+inline std::string hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) {
+    const auto value = std::to_integer<unsigned>(byte);
+    text += "0123456789abcdef"[value >> 4];
+    text += "0123456789abcdef"[value & 15];
+  }
+  return text;
+}
+
 class ByteWriter {
  public:
   template <class T>

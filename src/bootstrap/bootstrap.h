@@ -24,7 +24,7 @@ struct Identity {
       source;  ///< "explicit arguments", "tutti run", "torchrun", ...: logged at debug level
 };
 
-/// The first source that speaks, in the order of docs/architecture.md. With no launcher at all:
+/// The first source that speaks, in the order of docs/environment.md. With no launcher at all:
 /// rank 0 of 1. Throws InvalidArgument naming the variable that is malformed, missing or
 /// contradictory.
 Identity discover(const CommunicatorOptions& options);

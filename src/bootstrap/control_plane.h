@@ -43,8 +43,8 @@ class ControlListener {
  public:
   virtual ~ControlListener() = default;
   virtual void onMessage(int from, ControlMessage message) = 0;
-  /// `peer` is gone for ever. `how` is a clause for messages: "was killed (signal 9)", "closed its
-  /// connection". Messages that it sent before are delivered first.
+  /// `peer` is gone for ever. `how` is a clause for messages: "its process ended", "closed its
+  /// connection without leaving". Messages that it sent before are delivered first.
   virtual void onPeerLost(int peer, const std::string& how) = 0;
   /// `peer` called leave(): it is gone for ever too, but on purpose. Messages that it sent before
   /// are delivered first.

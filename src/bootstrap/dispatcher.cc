@@ -28,7 +28,10 @@ void Dispatcher::ignore(uint64_t channel) {
   entry.listener = nullptr;
   entry.current = false;
   entry.closed = true;
+  entry.closing = ++lastClosing_;
+  closings_.emplace_back(channel, lastClosing_);
   takeKept(entry);
+  forgetOldest();
   idle_.wait(lock, [&] { return !calling_ || callingChannel_ != channel; });
 }
 
@@ -97,15 +100,32 @@ void Dispatcher::handleMessage(Event event) {
     }
   }
   if (!fits)
-    return hooks_.overflow(peer, base::message("sent more than ", kMaxKeptBytes,
-                                               " bytes to channels that nobody listens on"));
+    return hooks_.overflow(
+        peer, base::message("sent more than ", kMaxKeptBytes,
+                            " bytes, or too many descriptors, to channels that nobody listens on"));
   call(name,
        [&](ControlListener& listener) { listener.onMessage(peer, std::move(event.message)); });
 }
 
+// A channel that was listened on again since then stays.
+void Dispatcher::forgetOldest() {
+  while (closings_.size() > kMaxClosedChannels) {
+    const auto [channel, closing] = closings_.front();
+    closings_.pop_front();
+    const auto found = channels_.find(channel);
+    if (found != channels_.end() && found->second.closed && found->second.closing == closing)
+      channels_.erase(found);
+  }
+}
+
+size_t Dispatcher::costOf(const Event& event) {
+  return sizeof(Event) + event.message.payload.size() +
+         event.message.descriptors.size() * kDescriptorCost;
+}
+
 bool Dispatcher::keep(Channel& channel, Event event) {
   size_t& bytes = keptBytes_[event.peer];
-  const size_t more = sizeof(Event) + event.message.payload.size();
+  const size_t more = costOf(event);
   if (bytes + more > kMaxKeptBytes) return false;
   bytes += more;
   event.order = order_;
@@ -114,8 +134,7 @@ bool Dispatcher::keep(Channel& channel, Event event) {
 }
 
 std::vector<Dispatcher::Event> Dispatcher::takeKept(Channel& channel) {
-  for (const Event& event : channel.kept)
-    keptBytes_[event.peer] -= sizeof(Event) + event.message.payload.size();
+  for (const Event& event : channel.kept) keptBytes_[event.peer] -= costOf(event);
   return std::exchange(channel.kept, {});
 }
 

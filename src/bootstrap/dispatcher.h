@@ -48,6 +48,11 @@ class Dispatcher {
 
   /// Most bytes of one peer's messages that wait for a listener.
   static constexpr size_t kMaxKeptBytes = size_t{64} << 20;
+  /// What a descriptor that waits counts as: no more than 1,024 of one peer can.
+  static constexpr size_t kDescriptorCost = size_t{64} << 10;
+  /// So many ignored channels are remembered, the latest: what arrives for an earlier one is kept
+  /// as for a channel that nobody has listened on yet.
+  static constexpr size_t kMaxClosedChannels = 4096;
 
  private:
   enum class Kind { Message, Lost, Left, Listen };
@@ -64,6 +69,7 @@ class Dispatcher {
     uint64_t generation = 0;  // of the last listen()
     bool current = false;     // has been told what it missed
     bool closed = false;      // ignored: messages are dropped
+    uint64_t closing = 0;     // which ignore() call
     std::vector<Event> kept;
   };
 
@@ -74,7 +80,9 @@ class Dispatcher {
   void handleGone(Event event);
   void handleListen(const Event& event);
   bool keep(Channel& channel, Event event);
+  static size_t costOf(const Event& event);
   std::vector<Event> takeKept(Channel& channel);
+  void forgetOldest();
   void report(uint64_t channel, const Event& gone);
   void call(uint64_t channel, const std::function<void(ControlListener&)>& callback);
   std::vector<uint64_t> currentChannels();
@@ -86,6 +94,8 @@ class Dispatcher {
   std::deque<Event> inbox_;
   std::map<uint64_t, Channel> channels_;
   uint64_t generations_ = 0;
+  std::deque<std::pair<uint64_t, uint64_t>> closings_;  // channel and ignore() call, oldest first
+  uint64_t lastClosing_ = 0;
   bool calling_ = false;
   uint64_t callingChannel_ = 0;
   std::thread::id caller_;

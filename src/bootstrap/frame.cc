@@ -9,11 +9,6 @@ constexpr size_t kKeptCapacity = size_t{1} << 20;  // of the buffer, between fra
 
 }  // namespace
 
-base::Bytes headerBytes(const FrameHeader& header) {
-  const auto bytes = std::as_bytes(std::span(&header, 1));
-  return {bytes.begin(), bytes.end()};
-}
-
 void FrameReader::feed(std::span<const std::byte> bytes) {
   if (taken_ > 0) {
     pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(taken_));

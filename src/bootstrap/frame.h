@@ -46,6 +46,4 @@ class FrameReader {
   std::deque<base::FileDescriptor> descriptors_;
 };
 
-base::Bytes headerBytes(const FrameHeader& header);
-
 }  // namespace tutti::bootstrap

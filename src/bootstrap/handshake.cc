@@ -30,11 +30,6 @@ struct Challenge {
 static_assert(sizeof(Hello) == 72 && sizeof(Challenge) == 80);
 
 template <class T>
-base::Bytes toBytes(const T& value) {
-  const auto bytes = std::as_bytes(std::span(&value, 1));
-  return {bytes.begin(), bytes.end()};
-}
-template <class T>
 T fromBytes(std::span<const std::byte> bytes) {
   T value;
   TUTTI_ASSERT(bytes.size() == sizeof value, bytes.size());
@@ -66,13 +61,13 @@ Handshake Handshake::accepting(const Credentials& credentials, Purpose purpose, 
 
 base::Bytes Handshake::start() const {
   if (state_ != State::Challenge) return {};
-  return toBytes(Hello{.magic = kHelloMagic,
-                       .version = claim_.version,
-                       .purpose = static_cast<uint32_t>(purpose_),
-                       .job = claim_.job,
-                       .rank = claim_.rank,
-                       .size = claim_.size,
-                       .nonce = connectingNonce_});
+  return base::bytesOf(Hello{.magic = kHelloMagic,
+                             .version = claim_.version,
+                             .purpose = static_cast<uint32_t>(purpose_),
+                             .job = claim_.job,
+                             .rank = claim_.rank,
+                             .size = claim_.size,
+                             .nonce = connectingNonce_});
 }
 
 size_t Handshake::wantedBytes() const {
@@ -103,11 +98,11 @@ base::Bytes Handshake::onHello(std::span<const std::byte> message) {
   claim_ = {.version = hello.version, .job = hello.job, .rank = hello.rank, .size = hello.size};
   connectingNonce_ = hello.nonce;
   state_ = State::Proof;
-  return toBytes(Challenge{.magic = kChallengeMagic,
-                           .version = acceptingVersion_,
-                           .rank = acceptingRank_,
-                           .nonce = acceptingNonce_,
-                           .mac = prove("accepting")});
+  return base::bytesOf(Challenge{.magic = kChallengeMagic,
+                                 .version = acceptingVersion_,
+                                 .rank = acceptingRank_,
+                                 .nonce = acceptingNonce_,
+                                 .mac = prove("accepting")});
 }
 
 base::Bytes Handshake::onChallenge(std::span<const std::byte> message) {
@@ -123,7 +118,7 @@ base::Bytes Handshake::onChallenge(std::span<const std::byte> message) {
     base::fail(ErrorCode::Refused, "what listens there does not know the secret of job ",
                brief(claim_.job), ": a wrong or old unique id, or another job");
   state_ = State::Done;
-  return toBytes(prove("connecting"));
+  return base::bytesOf(prove("connecting"));
 }
 
 void Handshake::onProof(std::span<const std::byte> message) {

@@ -1,11 +1,12 @@
 #include "src/bootstrap/host_facts.h"
 
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <fstream>
+
+#include "src/base/cores.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -27,20 +28,15 @@ std::string bootAndNamespace() {
   return base::message(boot.empty() ? "unknown" : boot, "/net:", net.st_ino);
 }
 
-int usableCores() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);  // more than CPU_SETSIZE processors
-  return online > 0 ? static_cast<int>(online) : 1;
-}
-
 }  // namespace
 
 std::string PeerInfo::describe() const { return base::message("pid ", pid, " on host ", host); }
 
 PeerInfo describeThisProcess() {
-  return {
-      .host = hostName(), .bootId = bootAndNamespace(), .pid = ::getpid(), .cores = usableCores()};
+  return {.host = hostName(),
+          .bootId = bootAndNamespace(),
+          .pid = ::getpid(),
+          .cores = base::usableCores()};
 }
 
 void write(base::ByteWriter& out, const PeerInfo& info) {

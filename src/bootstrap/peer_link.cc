@@ -51,7 +51,7 @@ bool PeerLink::queue(FrameKind kind, ControlMessage message) {
                            .payloadBytes = message.payload.size(),
                            .type = message.type,
                            .descriptors = static_cast<uint32_t>(message.descriptors.size())};
-  Outgoing out{.header = headerBytes(header), .message = std::move(message)};
+  Outgoing out{.header = base::bytesOf(header), .message = std::move(message)};
   std::lock_guard lock(mutex_);
   if (closed_) return true;  // dropped
   if (queuedBytes_ + out.bytes() > kMaxQueuedBytes) return false;

@@ -43,14 +43,6 @@ void digestInto(std::span<std::byte> out, std::string_view purpose,
   ::crypto_generichash(raw(out.data()), out.size(), raw(bytes.data()), bytes.size(), nullptr, 0);
 }
 
-std::string brief(const JobId& job) {
-  std::string text;
-  for (size_t i = 0; i < 4; ++i) {
-    const auto value = std::to_integer<unsigned>(job[i]);
-    text += "0123456789abcdef"[value >> 4];
-    text += "0123456789abcdef"[value & 15];
-  }
-  return text;
-}
+std::string brief(const JobId& job) { return base::hex(std::span(job).first(4)); }
 
 }  // namespace tutti::bootstrap

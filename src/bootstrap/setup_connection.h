@@ -42,7 +42,7 @@ class SetupConnection {
   int fd() const { return socket_.get(); }
   void watch(PollSet& set) const;
   /// Reads and writes what is possible without waiting. Throws Refused when the other end breaks
-  /// the protocol, and System when a connection could not be made.
+  /// the protocol; a connection that broke, or was never made, shows in ended().
   void advance(const PollSet& set);
   /// The other end will say no more. What it said before is still to be received.
   bool ended() const { return ended_; }

@@ -50,16 +50,7 @@ UniqueId UniqueId::create() {
   return bootstrap::encode(point);
 }
 
-std::string UniqueId::toHex() const {
-  std::string hex;
-  hex.reserve(2 * bytes.size());
-  for (std::byte byte : bytes) {
-    const auto value = std::to_integer<unsigned>(byte);
-    hex += "0123456789abcdef"[value >> 4];
-    hex += "0123456789abcdef"[value & 15];
-  }
-  return hex;
-}
+std::string UniqueId::toHex() const { return base::hex(bytes); }
 
 UniqueId UniqueId::fromHex(const std::string& hex) {
   UniqueId id;

@@ -1,6 +1,5 @@
 #include "src/launch/environment.h"
 
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,13 +47,6 @@ std::vector<std::string> rankEnvironment(int rank, int ranks, const std::string&
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(name + value);
   return result;
-}
-
-int availableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 Program findProgram(const std::string& name) {

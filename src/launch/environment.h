@@ -12,9 +12,6 @@ namespace tutti::launcher {
 std::vector<std::string> rankEnvironment(int rank, int ranks, const std::string& uniqueId,
                                          int cores);
 
-/// Cores that this process may run on, at least 1.
-int availableCores();
-
 struct Program {
   std::string path;  ///< to execute, when error is 0
   int error = 0;     ///< ENOENT, EACCES, ...

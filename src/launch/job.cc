@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "src/base/check.h"
+#include "src/base/cores.h"
 #include "src/base/pipe.h"
 #include "src/launch/environment.h"
 
@@ -50,7 +51,7 @@ Job::Job(const LaunchOptions& options, std::string path, std::string uniqueId)
     : options_(options),
       path_(std::move(path)),
       uniqueId_(std::move(uniqueId)),
-      cores_(availableCores()),
+      cores_(base::usableCores()),
       guardian_(options.ranks),
       outlets_(STDOUT_FILENO, STDERR_FILENO),
       tails_(options.ranks) {

@@ -82,6 +82,42 @@ TEST(LocalControlPlane, ThePlaneOfAPeerThatFloodsAnUnheardChannelIsLost) {
   planes[1]->ignore(1);
 }
 
+TEST(LocalControlPlane, APeerThatSendsDescriptorsToAnUnheardChannelIsLost) {
+  auto planes = makeLocalControlPlanes(2);
+  RecordingListener listener;
+  planes[1]->listen(1, &listener);
+  for (int i = 0; i < 129; ++i) {  // 1,032 descriptors
+    ControlMessage message = makeMessage(2, 0, "");
+    message.descriptors.resize(kMaxDescriptors);
+    planes[0]->send(1, std::move(message));
+  }
+  const auto events = listener.wait(1);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_NE(events[0].find("too many descriptors"), std::string::npos) << events[0];
+  planes[1]->ignore(1);
+}
+
+// What a rank remembers of channels that are over is bounded, whatever number of communicators its
+// job has made; those that ended lately still drop what comes late.
+TEST(LocalControlPlane, RemembersOnlyTheLatestOfManyIgnoredChannels) {
+  constexpr uint64_t kChannels = 5000;
+  auto planes = makeLocalControlPlanes(2);
+  RecordingListener passing, last, first;
+  for (uint64_t channel = 1; channel <= kChannels; ++channel) {
+    planes[1]->listen(channel, &passing);
+    planes[1]->ignore(channel);
+  }
+  for (const uint64_t channel : {kChannels, uint64_t{1}})
+    planes[0]->send(1, makeMessage(channel, 0, "late"));
+  planes[1]->listen(1, &first);
+  EXPECT_EQ(first.wait(1), std::vector<std::string>{"message 0 0 late"});
+  planes[1]->listen(kChannels, &last);
+  planes[0]->send(1, makeMessage(kChannels, 0, "new"));
+  EXPECT_EQ(last.wait(1), std::vector<std::string>{"message 0 0 new"});
+  planes[1]->ignore(1);
+  planes[1]->ignore(kChannels);
+}
+
 TEST(LocalControlPlane, IsInertInAForkedChild) {
   auto planes = makeLocalControlPlanes(2);
   RecordingListener listener;

@@ -193,7 +193,7 @@ TEST_F(Fuzz, Records) {
 TEST_F(Fuzz, Frames) {
   base::Bytes good;
   for (uint32_t i = 0; i < 3; ++i) {
-    base::Bytes frame = headerBytes({.channel = i, .payloadBytes = 20 * i, .type = i});
+    base::Bytes frame = base::bytesOf(FrameHeader{.channel = i, .payloadBytes = 20 * i, .type = i});
     frame.resize(frame.size() + 20 * i, std::byte{7});
     good.insert(good.end(), frame.begin(), frame.end());
   }

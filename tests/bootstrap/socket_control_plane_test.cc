@@ -89,7 +89,7 @@ TEST(SocketControlPlane, FramesMayComeByteByByte) {
   HalfPlane half;
   const std::string text = "slow";
   const FrameHeader header{.channel = 1, .payloadBytes = text.size(), .type = 3};
-  base::Bytes bytes = headerBytes(header);
+  base::Bytes bytes = base::bytesOf(header);
   for (char c : text) bytes.push_back(static_cast<std::byte>(c));
   for (std::byte byte : bytes) {
     half.write(&byte, 1);

@@ -17,7 +17,7 @@
 
 #include <tutti/launch.h>
 
-#include "src/launch/environment.h"
+#include "src/base/cores.h"
 #include "tests/launch/run_tutti.h"
 
 namespace tutti::launcher {
@@ -94,7 +94,7 @@ TEST(Run, GivesAllRanksOneIdAndEachJobItsOwn) {
 }
 
 TEST(Run, SharesTheCoresUnlessToldOtherwise) {
-  const std::string share = std::to_string(std::max(1, availableCores() / 2));
+  const std::string share = std::to_string(std::max(1, base::usableCores() / 2));
   const std::string script = "echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS";
   unsetenv("OMP_NUM_THREADS");
   unsetenv("OPENBLAS_NUM_THREADS");

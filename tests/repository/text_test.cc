@@ -1,9 +1,11 @@
 // What no file of the repository may contain: paths of somebody's machine, and words that mark
-// unfinished work. The words are put together here so that this file passes its own test.
+// unfinished work; and that one page names every environment variable. The words are put together
+// here so that this file passes its own test.
 
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <set>
 
 #include "tests/repository/source_tree.h"
 
@@ -30,6 +32,31 @@ TEST(Text, OfTheRepositoryIsFinishedAndAtHomeAnywhere) {
       if (const std::string why = objection(file.lines[i]); !why.empty())
         ADD_FAILURE() << file.path << ":" << i + 1 << ": " << why << ": " << file.lines[i];
   printf("%zu files read\n", files.size());
+}
+
+/// The environment variables of ours that a file names in quotes, as getenv() and its like do, or
+/// between backticks, as the page does.
+std::set<std::string> variables(const SourceFile& file, const std::string& quote) {
+  static const std::regex name("TUTTI_[A-Z0-9_]+");
+  std::set<std::string> found;
+  for (const std::string& line : file.lines)
+    for (std::sregex_iterator at(line.begin(), line.end(), name), end; at != end; ++at)
+      if (at->prefix().str().ends_with(quote) && at->suffix().str().starts_with(quote))
+        found.insert(at->str());
+  return found;
+}
+
+TEST(Text, NamesEveryVariableOnOnePage) {
+  std::set<std::string> page, code;
+  for (const SourceFile& file : readTree(sourceRoot)) {
+    if (file.path == "docs/environment.md") page = variables(file, "`");
+    const bool library = file.path.starts_with("src/") || file.path.starts_with("transports/") ||
+                         file.path.starts_with("collectives/") ||
+                         file.path.starts_with("parallel/") || file.path.starts_with("include/");
+    if (library && isCode(file.path)) code.merge(variables(file, "\""));
+  }
+  EXPECT_GE(code.size(), 10u);
+  EXPECT_EQ(page, code) << "docs/environment.md, and the names in the sources";
 }
 
 TEST(Text, IsRefusedWhenItShouldBe) {

@@ -18,8 +18,9 @@ namespace tutti::transports::shm {
 /// inbox cannot be had.
 std::unique_ptr<Endpoint> makeShmEndpoint(int rank, int size, const RingLayout& layout);
 
-/// Slots for `size` ranks, such that an inbox stays within 8 MiB as long as its slots would not
-/// shrink below 1 KiB. TUTTI_SLOT_BYTES overrides the size of a slot.
+/// Slots for `size` ranks, such that those of an inbox hold at most 8 MiB as long as they would not
+/// shrink below 1 KiB; headers, credits and whole pages come on top. TUTTI_SLOT_BYTES overrides the
+/// size of a slot.
 RingLayout chooseLayout(int size, int channels);
 
 /// Bytes of one rank's inbox.

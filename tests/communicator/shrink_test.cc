@@ -153,9 +153,13 @@ TEST(Shrink, LeavesWindowsAlone) {
       std::fill_n(x.as<int>(), kCount, 1);
       c.barrier();
       Stream stream;
-      for (int i = 0; i < 100; ++i)
-        c.allReduce({.send = x.data(), .recv = y.data(), .count = kCount, .type = DataType::Int32},
-                    stream);
+      try {
+        for (int i = 0; i < 100; ++i)
+          c.allReduce(
+              {.send = x.data(), .recv = y.data(), .count = kCount, .type = DataType::Int32},
+              stream);
+      } catch (const Error&) {  // another rank has shrunk it already
+      }
       if (c.rank() == repeat % 3) std::this_thread::sleep_for(std::chrono::milliseconds(repeat));
       Communicator rest = c.shrink();
       std::fill_n(y.as<int>(), kCount, -7);

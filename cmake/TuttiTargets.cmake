@@ -52,7 +52,7 @@ function(tutti_library name)
 endfunction()
 
 # tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [ARGS ...]): a
-# GoogleTest executable that ctest runs as one test.
+# GoogleTest executable that ctest runs as one test. Sanitizers get five times the time.
 function(tutti_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -61,6 +61,9 @@ function(tutti_test name)
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  if(TUTTI_SANITIZE)
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
   endif()
   if(name IN_LIST TUTTI_SANITIZER_SUBSET)
     list(APPEND ARG_LABELS sanitizer-subset)

@@ -1,4 +1,5 @@
-// 1,024 ranks as threads of this process, over the simulated wire.
+// 1,024 ranks as threads of this process, over the simulated wire. ThreadSanitizer, which remembers
+// for every lock what each thread knew, gets a quarter of them.
 
 #include <gtest/gtest.h>
 
@@ -12,8 +13,13 @@
 namespace tutti::tests {
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+constexpr int kRanks = 256;
+#else
+constexpr int kRanks = 1024;
+#endif
+
 TEST(ManyRanks, AThousandThreadsReduce) {
-  constexpr int kRanks = 1024;
   auto network = std::make_shared<transports::sim::Network>(
       kRanks, transports::sim::chooseLayout(kRanks, communicator::kChannels),
       transports::sim::SimOptions{.seed = 7});

@@ -91,6 +91,9 @@ void Communicator::Impl::connectLocal(
 
 namespace {
 
+// Within this time the death of a rank of this host is known to all.
+constexpr std::chrono::seconds kDeathIsKnown{1};
+
 // What must be equal on all ranks, beside the addresses.
 struct Hello {
   uint8_t deterministic;
@@ -170,7 +173,18 @@ void Communicator::Impl::connect(base::Deadline deadline) {
                    " for deterministic=", int{settings.deterministic}, " algorithm='",
                    settings.algorithm, "'");
       if (peer == 0) tuning = topology::Tuning::deserialize(hello.tuning);
-      endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
+      try {
+        endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
+      } catch (const Error&) {
+        // A rank that is gone cannot be connected to; the news of it may come a moment later.
+        std::unique_lock lock(mutex);
+        changed.wait_for(lock, kDeathIsKnown, [&] { return failure || peers[peer].left; });
+        if (failure) throw Error(*failure);
+        if (peers[peer].left)
+          base::fail(ErrorCode::PeerLost, name(peer), " left during set-up, before ", self(),
+                     " had connected to it");
+        throw;
+      }
     }
     choices.clear();  // made before the tuning table was known
     for (int peer = 0; peer < size; ++peer)

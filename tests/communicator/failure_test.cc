@@ -187,6 +187,7 @@ TEST(FlightRecorder, IsLoggedWithAFailure) {
     });
     Communicator c = context.join({.timeout = 700ms});
     auto part = c.split(0, c.rank());
+    c.barrier();  // everybody has it
     if (context.rank == 0) part->abort();
     for (int i = 0; i < 20; ++i) sum(c, 100 + i);
     if (context.rank == 0) {
@@ -204,8 +205,8 @@ TEST(FlightRecorder, IsLoggedWithAFailure) {
   EXPECT_EQ(out.find("log "), at) << "the abort was printed: " << out;
   const std::string report = out.substr(at);
   for (const char* part : {"recent operations:\n", "did not complete within 700 ms",
-                           "operation 21 is done: all_reduce of 119 float32, sum, by ",
-                           "operation 22 is running: barrier, by ", "; waits for rank 1 with "})
+                           "operation 22 is done: all_reduce of 119 float32, sum, by ",
+                           "operation 23 is running: barrier, by ", "; waits for rank 1 with "})
     EXPECT_TRUE(contains(report, part)) << part << "\n" << report;
   EXPECT_FALSE(contains(report, "operation 2 is")) << "it prints the last few, not all";
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <mutex>
 
 namespace tutti::numbers::reference {
 namespace {
@@ -33,10 +34,13 @@ bool signedInteger(DataType type) { return integer(type) && static_cast<int>(typ
 
 /// The finite non-negative values in ascending order, which is the order of their bit patterns.
 const std::vector<double>& table(DataType type) {
+  static std::mutex mutex;
   static std::map<DataType, std::vector<double>> tables;
+  std::lock_guard lock(mutex);
   std::vector<double>& values = tables[type];
-  for (uint64_t bits = 0; values.size() == bits && std::isfinite(decode(type, bits)); ++bits)
-    values.push_back(decode(type, bits));
+  if (values.empty())
+    for (uint64_t bits = 0; std::isfinite(decode(type, bits)); ++bits)
+      values.push_back(decode(type, bits));
   return values;
 }
 

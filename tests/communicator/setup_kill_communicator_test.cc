@@ -28,7 +28,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int kRanks = 3;
 constexpr size_t kCount = 1 << 18;
 /// A rank that dies before it has arrived is nobody's loss; the others wait this long for it.
-constexpr auto kSetupTime = 2000ms;
+/// Longer on a machine on which an undisturbed run takes long.
+std::chrono::milliseconds setupTime{15'000};
+constexpr std::chrono::milliseconds kLeastSetupTime{2000}, kMostSetupTime{15'000};
 
 const std::array<std::string, 3> kStages{"begins", "joined", "allocated"};
 
@@ -42,7 +44,7 @@ int body(const RankProcesses::Context& context) {
   };
   enter(0);
   try {
-    Communicator c = context.join({.setupTimeout = kSetupTime});
+    Communicator c = context.join({.setupTimeout = setupTime});
     enter(1);
     Memory window = c.allocate(kCount * sizeof(float));
     auto* x = window.as<float>();
@@ -80,12 +82,12 @@ void check(const std::string& said, int victim, Counts& counts) {
   const std::string name = "rank " + std::to_string(victim);
   const auto has = [&](const std::string& part) { return said.find(part) != std::string::npos; };
   if (said.ends_with("allocated\ndone\n")) return void(++counts.done);
-  // A rank that never arrived has no name yet. Who comes late finds the meeting point gone, with
-  // its process or because it has told the others already.
-  const bool named = has(name) || has("missing: " + std::to_string(victim)) ||
-                     has("nobody listens") || has("the meeting point");
-  EXPECT_TRUE(named && (has(": peer lost|") || has(": timeout|") || has(": refused|") ||
-                        has(": system error|")))
+  // In set-up the news may come second hand: the meeting point is gone, or a rank that has heard
+  // of the death first.
+  const bool inSetup = has(kStages[0] + ": ");
+  EXPECT_TRUE(has(name) || inSetup) << said;
+  EXPECT_TRUE(has(": peer lost|") ||
+              (inSetup && (has(": timeout|") || has(": refused|") || has(": system error|"))))
       << said;
   for (size_t s = 0; s < kStages.size(); ++s) counts.failed[s] += has(kStages[s] + ": ");
 }
@@ -95,6 +97,8 @@ TEST(SetupKill, OfACommunicatorLeavesNothing) {
   const int kills = testKills(30);
   std::mt19937_64 random(testSeed());
   const auto whole = undisturbed();
+  setupTime = std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(20 * whole),
+                         kLeastSetupTime, kMostSetupTime);
   std::printf("%d kills within %lld us\n", kills, static_cast<long long>(whole.count()));
   const int sockets = countOurSockets(), descriptors = countDescriptors();
   const long memory = sharedMemoryKib();
@@ -109,7 +113,7 @@ TEST(SetupKill, OfACommunicatorLeavesNothing) {
     SCOPED_TRACE("kill " + std::to_string(k) + " of rank " + std::to_string(victim) + " after " +
                  std::to_string(moment.count()) + " us of '" + stage + "'");
     RankProcesses ranks(kRanks, body);
-    ASSERT_TRUE(ranks.awaitLine(0, stage, kPatience));
+    ASSERT_TRUE(ranks.awaitLine(0, stage, kPatience)) << ranks.output(0);
     std::this_thread::sleep_for(moment);
     ranks.signal(victim, SIGKILL);
     for (int r = 0; r < kRanks; ++r) {

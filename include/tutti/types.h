@@ -39,6 +39,7 @@ enum class ReduceOp : uint8_t {
 };
 inline constexpr int kReduceOpCount = 6;
 
+// These throw InvalidArgument for a value that is none of its enumeration.
 size_t sizeOf(DataType type);         ///< bytes per element
 const char* toString(DataType type);  ///< "float32", "bfloat16", "float8_e4m3", ...
 const char* toString(ReduceOp op);    ///< "sum", "premulsum", ...

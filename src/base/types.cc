@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "src/base/check.h"
+
 namespace tutti {
 namespace {
 
@@ -28,11 +30,20 @@ constexpr std::array<TypeFacts, kDataTypeCount> kTypes{{
 constexpr std::array<const char*, kReduceOpCount> kOps{"sum", "prod", "min",
                                                        "max", "avg",  "premulsum"};
 
+// A number that was cast to an enumeration may be anything.
+template <class Table, class Enum>
+const auto& entry(const Table& table, const char* what, Enum value) {
+  const auto index = static_cast<size_t>(value);
+  TUTTI_REQUIRE(index < table.size(), "there is no ", what, " ", index, ": the last is ",
+                table.size() - 1);
+  return table[index];
+}
+
 }  // namespace
 
-size_t sizeOf(DataType type) { return kTypes.at(static_cast<size_t>(type)).bytes; }
-const char* toString(DataType type) { return kTypes.at(static_cast<size_t>(type)).name; }
-const char* toString(ReduceOp op) { return kOps.at(static_cast<size_t>(op)); }
+size_t sizeOf(DataType type) { return entry(kTypes, "data type", type).bytes; }
+const char* toString(DataType type) { return entry(kTypes, "data type", type).name; }
+const char* toString(ReduceOp op) { return entry(kOps, "reduction", op); }
 
 std::optional<DataType> parseDataType(std::string_view name) {
   for (int i = 0; i < kDataTypeCount; ++i)

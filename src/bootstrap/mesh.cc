@@ -42,6 +42,10 @@ void Mesh::startOutgoing(const Table& table) {
     const Arrival& peer = table.ranks[static_cast<size_t>(next_)];
     Connecting made = startConnecting(peer.listening);
     if (made.error == EAGAIN) return;  // its backlog is full
+    if (made.error == ECONNREFUSED)
+      base::fail(ErrorCode::PeerLost, "rank ", next_, " (", peer.info.describe(),
+                 ") ended during set-up, before rank ", rank_, " reached it at ",
+                 peer.listening.describe());
     if (made.error != 0)
       base::failSyscall("connect", made.error,
                         base::message("rank ", rank_, " to rank ", next_, " (",

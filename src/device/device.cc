@@ -56,6 +56,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
 }
 
 void Stream::enqueue(std::function<void()> work) {
+  TUTTI_REQUIRE(work, "an empty function was enqueued");
   stream_->enqueue(std::make_unique<FunctionWork>(std::move(work)));
 }
 void Stream::synchronize() { stream_->synchronize(); }

@@ -55,8 +55,10 @@ Job::Job(const LaunchOptions& options, std::string path, std::string uniqueId)
       guardian_(options.ranks),
       outlets_(STDOUT_FILENO, STDERR_FILENO),
       tails_(options.ranks) {
-  if (!options.outputDirectory.empty())
-    std::filesystem::create_directories(options.outputDirectory);
+  if (options.outputDirectory.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(options.outputDirectory, error);
+  if (error) base::failSyscall("mkdir", error.value(), options.outputDirectory);
 }
 
 int Job::run() {

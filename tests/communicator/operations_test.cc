@@ -53,6 +53,13 @@ TEST(Arguments, AreRefusedByName) {
   std::vector<float> x(16), y(16);
   expectRefused("overlap",
                 [&] { c.allReduce({.send = x.data(), .recv = x.data() + 1, .count = 8}); });
+  expectRefused("no data type 77", [&] {
+    c.allReduce({.send = x.data(), .recv = y.data(), .count = 8, .type = DataType{77}});
+  });
+  expectRefused("no reduction 77", [&] {
+    c.allReduce({.send = x.data(), .recv = y.data(), .count = 8, .op = ReduceOp{77}});
+  });
+  expectRefused("empty function", [] { Stream().enqueue({}); });
   expectRefused("send is null", [&] { c.allReduce({.recv = x.data(), .count = 8}); });
   expectRefused("recv is null", [&] { c.allReduce({.send = x.data(), .count = 8}); });
   expectRefused("root 1",

@@ -133,6 +133,13 @@ TEST(Run, SaysWhyAProgramCannotBeRun) {
   EXPECT_EQ(result.exitCode, 126);
 }
 
+TEST(Run, SaysWhyAFolderForOutputCannotBeMade) {
+  const Result result = runTutti({"run", "-n", "2", "-o", "/proc/none/of/this", "true"});
+  EXPECT_EQ(result.exitCode, 1);
+  EXPECT_TRUE(contains(result.err, "mkdir")) << result.err;
+  EXPECT_TRUE(contains(result.err, "/proc/none/of/this")) << result.err;
+}
+
 TEST(Run, SaysWhichRankCouldNotStart) {
   // An executable file that the kernel refuses only when it is asked to run it.
   const Folder folder;

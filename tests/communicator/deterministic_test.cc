@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -17,6 +16,7 @@
 #include "collectives/algorithms.h"
 #include "tests/numbers/reference.h"
 #include "tests/numbers/sample.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 
 namespace tutti::tests {
@@ -33,16 +33,6 @@ constexpr size_t kCount = 101;  // of one block: several partial vectors, odd di
 
 using Bytes = std::vector<std::byte>;
 
-uint64_t seed() {
-  static const uint64_t chosen = [] {
-    const char* given = std::getenv("TUTTI_TEST_SEED");
-    const uint64_t value = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("seed %llu (TUTTI_TEST_SEED replays it)\n", static_cast<unsigned long long>(value));
-    return value;
-  }();
-  return chosen;
-}
-
 /// Inexact, and different on all ranks, so that a premultiplied input needs rounding; one is 1.
 double scalarOf(int rank) { return rank == 3 ? 1.0 : 1.0 / (3 - 0.7 * rank); }
 
@@ -54,7 +44,7 @@ struct Problem {
   Bytes tree;  // of all blocks
 
   Problem(DataType t, ReduceOp o, int ranks) : type(t), op(o) {
-    numbers::sample::Random random(seed() + static_cast<uint64_t>(ranks));
+    numbers::sample::Random random(testSeed() + static_cast<uint64_t>(ranks));
     const size_t elements = kCount * static_cast<size_t>(ranks);
     inputs.assign(static_cast<size_t>(ranks), Bytes(elements * sizeOf(type)));
     tree.resize(elements * sizeOf(type));
@@ -130,7 +120,7 @@ std::string nameOf(const Problem& p, const std::string& algorithm, Collective co
                    int ranks) {
   return std::string(plan::toString(collective)) + " " + toString(p.type) + " " + toString(p.op) +
          " by '" + algorithm + "', rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
-         ", seed " + std::to_string(seed());
+         ", seed " + std::to_string(testSeed());
 }
 
 std::vector<Problem> problemsFor(int ranks) {
@@ -201,7 +191,7 @@ TEST(LargeBits, AreTheTreesInEveryRound) {
   for (const int ranks : {3, 8}) {
     std::vector<float> expected(kLarge);
     const auto value = [](int rank, size_t i) {
-      std::mt19937_64 random(seed() + i * 64 + static_cast<size_t>(rank));
+      std::mt19937_64 random(testSeed() + i * 64 + static_cast<size_t>(rank));
       return static_cast<float>(static_cast<int32_t>(random())) * 1.7e-7f;
     };
     for (size_t i = 0; i < kLarge; ++i) {
@@ -220,7 +210,7 @@ TEST(LargeBits, AreTheTreesInEveryRound) {
         c.allReduce({.send = at.send, .recv = at.recv, .count = kLarge});
         EXPECT_EQ(0, std::memcmp(at.recv, expected.data(), kLarge * sizeof(float)))
             << "all_reduce by '" << name << "', rank " << c.rank() << " of " << ranks << ", seed "
-            << seed();
+            << testSeed();
       });
     }
   }

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -14,6 +13,7 @@
 #include "src/base/check.h"
 #include "src/executor/host_operation.h"
 #include "src/numbers/fill.h"
+#include "tests/support/leftovers.h"
 #include "transports/sim/endpoint.h"
 
 namespace tutti::tests {
@@ -153,17 +153,6 @@ size_t SimulatedRun::wrongOn(int r) const {
   return 1;
 }
 
-/// Of the run: TUTTI_TEST_SEED, or a random one. Printed once.
-uint64_t chosenSeed() {
-  static const uint64_t chosen = [] {
-    const char* given = std::getenv("TUTTI_TEST_SEED");
-    const uint64_t value = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("seed %llu (TUTTI_TEST_SEED replays it)\n", static_cast<unsigned long long>(value));
-    return value;
-  }();
-  return chosen;
-}
-
 SimOptions hostile(uint64_t seed) {
   return {.seed = seed,
           .drive = transports::sim::Drive::Virtual,
@@ -187,7 +176,7 @@ std::vector<plan::PlanSpec> allPlans(int ranks) {
 class Simulated : public testing::TestWithParam<int> {};
 
 TEST_P(Simulated, EveryAlgorithmDeliversOverAHostileWire) {
-  const uint64_t seed = chosenSeed();
+  const uint64_t seed = testSeed();
   for (const auto& spec : allPlans(GetParam()))
     for (const uint64_t count : {1, 100, 9000}) {
       SimulatedRun run(spec, count, hostile(seed));
@@ -219,7 +208,7 @@ TEST(SimulatedDeath, LeavesNobodyWrong) {
   for (uint64_t run = 0; run < 40; ++run)
     for (const auto& spec : allPlans(4)) {
       if (spec.collective == Collective::Barrier) continue;
-      const uint64_t seed = chosenSeed() + run;
+      const uint64_t seed = testSeed() + run;
       SimOptions options = hostile(seed);
       options.deaths = {{.rank = 2, .afterPackets = static_cast<int64_t>(run * run / 8)}};
       SimulatedRun simulated(spec, 1500, options);
@@ -245,7 +234,7 @@ TEST(SimulatedDeath, LeavesNobodyWrong) {
 TEST(SimulatedDeath, LetsNobodyThroughAnAllReduce) {
   for (const auto& spec : allPlans(4)) {
     if (spec.collective != Collective::AllReduce) continue;
-    SimOptions options = hostile(chosenSeed());
+    SimOptions options = hostile(testSeed());
     options.deaths = {{.rank = 2, .afterPackets = 0}};
     SimulatedRun run(spec, 1500, options);
     const auto done = run.run();

@@ -235,10 +235,9 @@ TEST(Run, HoldsLittleOfAnEndlessLine) {
   long kilobytes = 0;
   ASSERT_EQ(std::sscanf(result.err.c_str(), "[0] VmHWM: %ld", &kilobytes), 1) << result.err;
   printf("peak memory of the launcher: %ld KiB\n", kilobytes);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's own memory hides the launcher's";
-#endif
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // theirs would hide it
   EXPECT_LT(kilobytes, 32 * 1024);
+#endif
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), 'x'), 64 << 20);
 }
 

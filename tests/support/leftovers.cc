@@ -58,10 +58,14 @@ long sharedMemoryKib() {
 }
 
 uint64_t testSeed() {
-  const char* given = std::getenv("TUTTI_TEST_SEED");
-  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::printf("seed %llu (TUTTI_TEST_SEED replays it)\n", static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
+  static const uint64_t seed = [] {
+    const char* given = std::getenv("TUTTI_TEST_SEED");
+    const uint64_t chosen = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    std::printf("seed %llu (TUTTI_TEST_SEED replays it)\n",
+                static_cast<unsigned long long>(chosen));
+    std::fflush(stdout);
+    return chosen;
+  }();
   return seed;
 }
 

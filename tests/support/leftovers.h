@@ -22,7 +22,7 @@ int countDescriptors();
 /// Shared memory in use on the whole machine, KiB.
 long sharedMemoryKib();
 
-/// TUTTI_TEST_SEED, else a random one; printed, so that it can be replayed.
+/// Of the run: TUTTI_TEST_SEED, else a random one; printed once, so that it can be replayed.
 uint64_t testSeed();
 /// TUTTI_TEST_KILLS, else `ordinary`.
 int testKills(int ordinary);

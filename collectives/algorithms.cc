@@ -55,7 +55,9 @@ void Registry::proveOnce(const AlgorithmInfo& info, const PlanSpec& spec) const 
 Program Registry::build(const PlanSpec& spec, int rank) const {
   TUTTI_ASSERT(rank >= 0 && rank < spec.ranks, "rank ", rank, " of ", spec.describe());
   const AlgorithmInfo& info = find(spec.algorithm);
-  if (spec.ranks > kRanksProvedByTests && spec.ranks <= kRanksProvedInUse) proveOnce(info, spec);
+  const int byTests =
+      plan::hasRoot(spec.collective) ? kRanksWithRootProvedByTests : kRanksProvedByTests;
+  if (spec.ranks > byTests && spec.ranks <= kRanksProvedInUse) proveOnce(info, spec);
   return info.build(spec, rank);
 }
 

@@ -7,7 +7,7 @@
 //
 //   ranks         every plan is proved
 //   1 to 8        when the library starts, and by tests
-//   9 to 128      by tests
+//   9 to 128      by tests; from 17 on those with a root, which are too many, when first built
 //   129 to 256    when it is first built in a process (up to a quarter of a second: the time grows
 //                 with the cube of the ranks); 256 also by tests
 //   more          not; a thousand ranks take the checker ten seconds
@@ -33,6 +33,7 @@ using plan::Protocol;
 
 inline constexpr int kRanksProvedAtStart = 8;
 inline constexpr int kRanksProvedByTests = 128;
+inline constexpr int kRanksWithRootProvedByTests = 16;
 inline constexpr int kRanksProvedInUse = 256;
 
 /// What an algorithm's header promises, in the units of its comment; the checker measures the same.

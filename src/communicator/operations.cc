@@ -44,7 +44,8 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
   const char* name = plan::toString(f.collective);
   TUTTI_REQUIRE(f.root >= 0 && f.root < self.size, name, ": root ", f.root, " is not a rank of 0..",
                 self.size - 1);
-  sizeOf(f.type), toString(f.op);  // throw when there is no such type or reduction
+  sizeOf(f.type);  // these two throw when there is no such type or reduction
+  toString(f.op);
   const bool atRoot = f.root == self.who.rank;
   const bool inUsed = f.collective != Collective::Broadcast || atRoot;
   const bool outUsed = f.collective != Collective::Reduce || atRoot;

@@ -8,11 +8,11 @@
 
 namespace tutti::collectives::test {
 
-/// The roots to try: all up to 16 ranks, beyond that the ends and a few between.
+/// The roots to try: all where tests are to prove all, beyond that the ends and a few between.
 inline std::vector<int> rootsOf(Collective collective, int ranks) {
   if (!plan::hasRoot(collective)) return {0};
   std::vector<int> roots;
-  if (ranks <= 16) {
+  if (ranks <= kRanksWithRootProvedByTests) {
     for (int root = 0; root < ranks; ++root) roots.push_back(root);
     return roots;
   }

@@ -35,41 +35,47 @@ TEST(Registry, RefusesABrokenPlanAndNamesTheStep) {
   EXPECT_TRUE(made.algorithms().empty());
 }
 
-TEST(Registry, ProvesALargePlanWhenItIsFirstBuilt) {
-  constexpr int kRanks = kRanksProvedByTests + 2;
+class RegistryInUse : public testing::TestWithParam<int> {};
+
+TEST_P(RegistryInUse, ProvesAPlanWhenItIsFirstBuilt) {
+  const int ranks = GetParam();
   static int builds = 0;
   AlgorithmInfo info = ring();
-  info.build = [good = info.build](const PlanSpec& spec, int rank) {
+  info.build = [good = info.build, ranks](const PlanSpec& spec, int rank) {
     Program program = good(spec, rank);
     ++builds;
-    if (spec.ranks == kRanks && spec.root == 7 && rank == 3)
+    if (spec.ranks == ranks && spec.root == 7 && rank == 3)
       program.lanes[0].steps[0].targets.pop_back();  // the chain ends here
     return program;
   };
   Registry made;
   made.add(info);
   builds = 0;
-  const auto spec = [&](int ranks, int root) {
-    return *info.spec({Collective::Broadcast, Protocol::Simple, ranks, root, 1});
+  const auto spec = [&](int size, int root) {
+    return *info.spec({Collective::Broadcast, Protocol::Simple, size, root, 1});
   };
-  made.build(spec(kRanks, 6), 0);
-  EXPECT_EQ(builds, kRanks + 1);
-  made.build(spec(kRanks, 6), 1);
-  EXPECT_EQ(builds, kRanks + 2) << "proved again";
+  made.build(spec(ranks, 6), 0);
+  EXPECT_EQ(builds, ranks + 1);
+  made.build(spec(ranks, 6), 1);
+  EXPECT_EQ(builds, ranks + 2) << "proved again";
   for (int again = 0; again < 2; ++again) try {
-      made.build(spec(kRanks, 7), 0);
+      made.build(spec(ranks, 7), 0);
       ADD_FAILURE() << "a broken plan was built";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::Internal);
-      EXPECT_NE(std::string(error.what()).find("130 ranks, root 7"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(std::to_string(ranks) + " ranks, root 7"),
+                std::string::npos);
       EXPECT_NE(std::string(error.what()).find("rank 4, lane 0, step 0"), std::string::npos)
           << error.what();
     }
   builds = 0;
-  made.build(spec(kRanksProvedByTests, 0), 0);
+  made.build(spec(kRanksWithRootProvedByTests, 0), 0);
   made.build(spec(kRanksProvedInUse + 1, 0), 0);
   EXPECT_EQ(builds, 2) << "proved where it is not promised";
 }
+
+INSTANTIATE_TEST_SUITE_P(Registry, RegistryInUse,
+                         testing::Values(kRanksWithRootProvedByTests + 1, kRanksProvedByTests + 2));
 
 TEST(Registry, RefusesASpecThatLiesAboutItself) {
   const auto lie = [](auto change) {

@@ -270,8 +270,8 @@ TEST(Run, PassesSignalsOn) {
 
 TEST(Run, PassesSignalsThatEndToWhatRanksHaveStarted) {
   Running job({"run", "-n", "2", "sh", "-c",
-               "(trap 'echo helper got TERM; exit 0' TERM; echo ready; while :; do sleep 0.01; "
-               "done) & trap 'wait; exit 0' TERM; wait"});
+               "trap 'wait; exit 0' TERM; (trap 'echo helper got TERM; exit 0' TERM; echo ready; "
+               "while :; do sleep 0.01; done) & wait"});
   ASSERT_TRUE(job.waitForOutput("[0] ready") && job.waitForOutput("[1] ready"));
   job.signal(SIGTERM);
   const Result result = job.wait();

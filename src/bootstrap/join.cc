@@ -66,7 +66,9 @@ std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline dead
               brief(point.credentials.job), " by ", identity.source);
     return plane;
   } catch (const Error& error) {
-    meeting.giveUp({.code = error.code(), .text = error.what()});
+    const auto first = meeting.giveUp({.code = error.code(), .text = error.what()});
+    // Of a loss the meeting point knows more: who died, and who merely gave up because of it.
+    if (first && error.code() == ErrorCode::PeerLost) throw *first;
     throw;
   }
 }

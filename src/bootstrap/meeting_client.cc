@@ -71,8 +71,19 @@ void MeetingClient::advance(const PollSet& set) {
   connection_->advance(set);
   while (std::optional<SetupMessage> message = connection_->receive()) take(*message);
   if (connection_->ended() && !complete_)
-    base::fail(ErrorCode::PeerLost, "rank ", rank_, ": the meeting point at ",
-               point_.address.describe(), " ended during set-up (", progress_, ")");
+    base::fail(ErrorCode::PeerLost, "rank ", rank_, ": ", describe(), " ended during set-up (",
+               progress_, ")");
+}
+
+/// With the rank whose process it is in, as far as this rank knows.
+std::string MeetingClient::describe() const {
+  const std::string at = base::message("the meeting point at ", point_.address.describe());
+  if (point_.openedByRankZero) return at + ", of rank 0,";
+  const pid_t pid = peerProcess(connection_->fd()).pid;
+  for (size_t rank = 0; table_ && rank < table_->ranks.size(); ++rank)
+    if (const PeerInfo& info = table_->ranks[rank].info; info.pid == pid)
+      return base::message(at, ", of rank ", rank, " (", info.describe(), "),");
+  return pid > 0 ? base::message(at, ", of pid ", pid, ",") : at;
 }
 
 void MeetingClient::take(const SetupMessage& message) {
@@ -105,21 +116,24 @@ void MeetingClient::checkDeadline(const std::string& waitingFor) const {
              point_.address.describe(), ": ", progress_);
 }
 
-void MeetingClient::giveUp(const Failure& failure) noexcept {
-  if (failed_ || connection_->ended()) return;  // it knows
+std::optional<Error> MeetingClient::giveUp(const Failure& failure) noexcept {
+  if (failed_ || connection_->ended()) return std::nullopt;  // it knows
   const auto end = base::Deadline::after(kGiveUpTime);
   try {
     connection_->send(failure);  // fits any socket buffer
     PollSet set;
-    while (!end.passed()) {  // until the meeting point repeats it, or ends
+    while (!end.passed()) {  // until the meeting point answers, or ends
       set.clear();
       watch(set);
       set.wait(end.remainingMs());
       advance(set);
     }
+  } catch (const Error& answer) {
+    return answer;
   } catch (const std::exception&) {
     // It has told the others.
   }
+  return std::nullopt;
 }
 
 }  // namespace tutti::bootstrap

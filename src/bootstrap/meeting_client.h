@@ -25,14 +25,17 @@ class MeetingClient {
   bool complete() const { return complete_; }
   /// Throws Timeout with `waitingFor` and what the meeting point knows.
   void checkDeadline(const std::string& waitingFor) const;
-  /// Says why this rank cannot go on, and makes sure that it is heard.
-  void giveUp(const Failure& failure) noexcept;
+  /// Says why this rank cannot go on, and makes sure that it is heard. Returns what the meeting
+  /// point answers, or its end: the first reason that it heard, which is often the better one,
+  /// because a rank that gives up looks like one that has died.
+  std::optional<Error> giveUp(const Failure& failure) noexcept;
 
  private:
   void connect();
   bool tryConnect();
   void take(const SetupMessage& message);
   [[noreturn]] void rethrow(const Failure& failure) const;
+  std::string describe() const;
 
   MeetingPoint point_;
   int rank_, size_;

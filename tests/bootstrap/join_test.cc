@@ -11,7 +11,8 @@
 #include <thread>
 
 #include "src/bootstrap/bootstrap.h"
-#include "src/bootstrap/meeting_point.h"
+#include "src/bootstrap/meeting_client.h"
+#include "src/bootstrap/meeting_server.h"
 #include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
 
@@ -272,6 +273,23 @@ TEST_F(Join, TheEndOfTheMeetingPointsProcessIsTold) {
   const auto results = processes.results();
   for (int rank : {1, 2})
     EXPECT_TRUE(contains(results[rank], "error peer lost: rank")) << results[rank];
+}
+
+/// Rank 1 gives up because it lost rank 0; rank 2 sees rank 1 go, and has not heard why.
+TEST_F(Join, ARankThatGaveUpIsNotTakenForTheDead) {
+  const MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, kPatience);
+  const auto end = base::Deadline::after(kPatience);
+  MeetingClient one(point, 1, 3, end), two(point, 2, 3, end);
+  for (MeetingClient* rank : {&one, &two})
+    rank->send(Arrival{.info = describeThisProcess(), .listening = randomUnixAddress()});
+  const auto first = one.giveUp({.code = ErrorCode::PeerLost, .text = "rank 0 ended"});
+  ASSERT_TRUE(first);
+  const auto second = two.giveUp({.code = ErrorCode::PeerLost, .text = "rank 1 ended"});
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->code(), ErrorCode::PeerLost);
+  EXPECT_TRUE(contains(second->what(), "rank 0 ended")) << second->what();
+  EXPECT_FALSE(contains(second->what(), "rank 1 ended")) << second->what();
 }
 
 TEST_F(Join, SixtyFourDescriptorsAreEnoughForFourRanksAndNotForSixty) {

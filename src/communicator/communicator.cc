@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/base/integers.h"
 #include "src/base/process.h"
 #include "src/bootstrap/bootstrap.h"
 #include "src/communicator/collective_work.h"
@@ -68,10 +69,7 @@ namespace communicator {
 
 uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words) {
   uint64_t hash = parent;
-  for (const uint64_t word : words) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 29;
-  }
+  for (const uint64_t word : words) hash = base::mixBits(hash ^ word);
   return hash | uint64_t{1} << 63;  // never kRootId nor the windows' channel
 }
 

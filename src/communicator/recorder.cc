@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/base/integers.h"
 
 namespace tutti::communicator {
 namespace {
@@ -40,10 +41,8 @@ bool valid(uint64_t packed) {
 
 uint32_t CallFacts::fingerprint() const {
   uint64_t hash = planHash;
-  for (const uint64_t word : {pack(*this), count, static_cast<uint64_t>(root)}) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 32;
-  }
+  for (const uint64_t word : {pack(*this), count, static_cast<uint64_t>(root)})
+    hash = base::mixBits(hash ^ word);
   return static_cast<uint32_t>(hash);
 }
 

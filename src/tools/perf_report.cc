@@ -92,7 +92,7 @@ std::string perfJson(const PerfOptions& options, int ranks, const PerfRow& row) 
                         {"type", toString(options.type)},
                         {"op", toString(options.op)},
                         {"root", options.root},
-                        {"algorithm", options.algorithm},
+                        {"algorithm", options.algorithm.empty() ? "automatic" : options.algorithm},
                         {"out_of_place", timingJson(row.outOfPlace)},
                         {"in_place", timingJson(row.inPlace)}}
              .dump() +

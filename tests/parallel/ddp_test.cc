@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <exception>
@@ -249,6 +250,41 @@ TEST(DataParallel, DeferredWeightsStartNoBucketEarly) {
     EXPECT_EQ(counters.allReduces, 3);
     EXPECT_EQ(counters.startedEarly, 0);
   }
+}
+
+/// Steps of two units with a bucket each, with longer and longer pauses between the backward of one
+/// and that of the other, until both ranks have seen the first bucket reduced in the pause. Returns
+/// whether that was so at last; the gradients must be right in any case.
+int reducedInThePause(DeviceMesh mesh) {
+  HostKernels kernels;
+  ParameterStore store(mesh, kernels, {.firstBucketBytes = 1, .bucketBytes = 1}, DType::Float32);
+  Parameter first{.name = "first", .global = {1000}, .init = {}, .layout = {}, .unit = 0};
+  Parameter second{.name = "second", .global = {1000}, .init = {}, .layout = {}, .unit = 1};
+  store.add(first);
+  store.add(second);
+  store.initialize(kSeed);
+  const auto fill = [&](const Parameter& parameter) {
+    auto* values = static_cast<float*>(store.gradient(parameter, 0).buffer.data);
+    std::fill_n(values, 1000, 1.0f);
+    store.weightsDone(parameter.unit, 0);
+    store.release(parameter.unit, Phase::Backward);
+  };
+  for (auto pause = std::chrono::milliseconds(1); pause.count() < 10'000; pause *= 2) {
+    store.beginStep(1);
+    fill(second);
+    std::this_thread::sleep_for(pause);
+    fill(first);
+    store.addLoss(store.counters().finishedEarly, 0);
+    const double seen = store.finishLoss();
+    for (const Parameter* parameter : {&first, &second})
+      EXPECT_EQ(static_cast<const float*>(store.finishedGradient(*parameter).data)[999], 2.0f);
+    if (seen == 2) return 1;
+  }
+  return 0;
+}
+
+TEST(DataParallel, ABucketIsReducedWhileBackwardGoesOn) {
+  for (const int reduced : onRanks(2, false, reducedInThePause)) EXPECT_EQ(reduced, 1);
 }
 
 // A text of 25 windows, taken 4 at a time: the ranks get 7 batches in all, the last of one window.

@@ -1,7 +1,9 @@
 #pragma once
 
-// FileDescriptor owns one descriptor.
+// FileDescriptor owns one descriptor, and never one of the three standard numbers: a program may
+// have been started with some of them closed, and what it then prints must not go into a socket.
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -11,7 +13,13 @@ namespace tutti::base {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
+  explicit FileDescriptor(int fd) : fd_(fd) {
+    if (fd < 0 || fd > STDERR_FILENO) return;
+    const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (moved < 0) return;  // no descriptor is left
+    ::close(fd);
+    fd_ = moved;
+  }
   ~FileDescriptor() { reset(); }
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {

@@ -69,7 +69,8 @@ int Job::run() {
   }
   drain();
   report();
-  return failure_ ? failure_->exitCode : 0;
+  if (failure_) return failure_->exitCode;
+  return outputIsLost() ? 1 : 0;
 }
 
 void Job::startRanks() {
@@ -228,6 +229,18 @@ void Job::report() {
   for (const std::string& line : lines)
     outlets_.add(1, message("[", failure_->rank, "] ", line, "\n"));
   outlets_.flush();
+}
+
+/// Says so where it can be said.
+bool Job::outputIsLost() {
+  bool lost = false;
+  for (int which = 0; which < 2; ++which) {
+    if (outlets_.error(which) == 0) continue;
+    lost = true;
+    say(message("what the ranks wrote to standard ", which == 0 ? "output" : "error",
+                " is lost in part: ", strerrordesc_np(outlets_.error(which))));
+  }
+  return lost;
 }
 
 int Job::runningRanks() const {

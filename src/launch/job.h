@@ -53,6 +53,7 @@ class Job {
   void drain();
   void say(const std::string& line);
   void report();
+  bool outputIsLost();
   std::vector<std::string> tailOf(int rank) const;
   int runningRanks() const;
   bool relaysOpen() const;

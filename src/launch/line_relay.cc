@@ -54,8 +54,10 @@ bool Outlets::flushSome(int which) {
   const ssize_t written = ::write(fds_[which], text.data(), pieceBytes(text));
   if (written < 0) {
     if (errno == EINTR || errno == EAGAIN) return false;
-    broken_[which] = true;  // no reader, or no space: the ranks are told by their own writes
+    broken_[which] = true;
     midLine_[which] = false;
+    // Ranks whose reader has gone are told by their own writes, as the launcher is.
+    if (errno != EPIPE && errno != EBADF) errors_[which] = errno;
     return false;
   }
   if (written == 0) return false;

@@ -37,8 +37,10 @@ class Outlets {
   void flush();
   bool full() const { return pendingBytes() >= kMaxPendingBytes; }
   size_t pendingBytes() const { return pending_[0].size() + pending_[1].size(); }
-  /// True once nobody reads this output any more; what is added to it is dropped.
+  /// True once this output takes no more; what is added to it is dropped.
   bool broken(int which) const { return broken_[which]; }
+  /// Why an output that somebody reads took no more (a full disk, say): its errno, or 0.
+  int error(int which) const { return errors_[which]; }
   /// The descriptors with something to write, for poll().
   int fd(int which) const { return fds_[which]; }
   bool wants(int which) const;
@@ -50,6 +52,7 @@ class Outlets {
   bool sameTarget_;  ///< both are one terminal, pipe or file: lines must not mix there either
   bool midLine_[2] = {false, false};
   bool broken_[2] = {false, false};
+  int errors_[2] = {0, 0};
   std::string pending_[2];
 };
 

@@ -56,8 +56,11 @@ struct Prepared {
   _exit(127);
 }
 
-/// A copy above 2, so that placing one stream cannot overwrite another one's source.
+/// A copy above 2, so that placing one stream cannot overwrite another one's source. Of a stream
+/// that this process was started without: nothing to read, and nowhere to write to.
 base::FileDescriptor copyAbove(int fd) {
+  if (fcntl(fd, F_GETFD) < 0)
+    return base::FileDescriptor(TUTTI_SYSCALL(open("/dev/null", O_RDWR | O_CLOEXEC)));
   return base::FileDescriptor(TUTTI_SYSCALL(fcntl(fd, F_DUPFD_CLOEXEC, 3)));
 }
 

@@ -1,5 +1,8 @@
 // The `tutti` command: finds the sub-command and hands over.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -41,11 +44,22 @@ int dispatch(int argc, char** argv) {
   return 2;
 }
 
+/// False, having said so, when what was printed is lost: a full disk shows here at the latest.
+/// Whoever has closed the output wanted none of it.
+bool printed() {
+  if (::fcntl(STDOUT_FILENO, F_GETFD) < 0) return true;
+  const bool lost = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) == 0 && !lost) return true;
+  std::fputs("tutti: standard output could not be written\n", stderr);
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return dispatch(argc, argv);
+    const int code = dispatch(argc, argv);
+    return code != 0 || printed() ? code : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tutti: %s\n", error.what());
     return 1;

@@ -23,6 +23,10 @@ std::string timingText(const PerfTiming& t) {
                 t.busGBps, wrong.c_str());
 }
 
+int shownRoot(const PerfOptions& options) {
+  return plan::hasRoot(options.collective) ? options.root : -1;
+}
+
 nlohmann::json timingJson(const PerfTiming& t) {
   return {{"median_us", t.medianUs}, {"p99_us", t.p99Us}, {"algbw_GBps", t.algorithmGBps},
           {"busbw_GBps", t.busGBps}, {"wrong", t.wrong},  {"iterations", t.iterations}};
@@ -44,10 +48,14 @@ double busFactor(Collective collective, int ranks) {
 }
 
 std::string perfHeader(const PerfOptions& options, int ranks, const std::string& hosts) {
-  std::string text = "# " + options.collectiveName + ": " + std::to_string(ranks) + " ranks, " +
-                     std::to_string(options.minBytes) + " to " + std::to_string(options.maxBytes) +
-                     " bytes, memory " + (options.windows ? "from allocate" : "ordinary") +
-                     ", check " + (options.check ? "on" : "off") + "\n" + hosts;
+  std::string text = "# " + options.collectiveName + ": " + std::to_string(ranks) + " ranks";
+  if (options.collective != Collective::Barrier)
+    text += ", " + std::to_string(options.minBytes) + " to " + std::to_string(options.maxBytes) +
+            " bytes, memory " + (options.windows ? "from allocate" : "ordinary");
+  text += std::string(", check ") + (options.check ? "on" : "off") + "\n" + hosts;
+  text +=
+      "# time is the median over the calls, p99 their 99th percentile; a call takes as long as on "
+      "its slowest rank\n";
   text +=
       "#                                                     out-of-place                          "
       "      "
@@ -65,7 +73,7 @@ std::string perfLine(const PerfOptions& options, const PerfRow& row) {
   return format("%12llu  %12llu  %11s  %8s  %4d", static_cast<unsigned long long>(row.bytes),
                 static_cast<unsigned long long>(row.count), toString(options.type),
                 plan::isReduction(options.collective) ? toString(options.op) : "none",
-                plan::hasRoot(options.collective) ? options.root : -1) +
+                shownRoot(options)) +
          timingText(row.outOfPlace) + timingText(row.inPlace) + "\n";
 }
 
@@ -91,7 +99,7 @@ std::string perfJson(const PerfOptions& options, int ranks, const PerfRow& row) 
                         {"count", row.count},
                         {"type", toString(options.type)},
                         {"op", toString(options.op)},
-                        {"root", options.root},
+                        {"root", shownRoot(options)},
                         {"algorithm", options.algorithm.empty() ? "automatic" : options.algorithm},
                         {"out_of_place", timingJson(row.outOfPlace)},
                         {"in_place", timingJson(row.inPlace)}}

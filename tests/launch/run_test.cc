@@ -436,6 +436,31 @@ TEST(Run, EndsWhenItsReaderHasGone) {
   pclose(pipe);  // returns: `yes` got SIGPIPE, and with it the job ended
 }
 
+/// What `tutti run -n 2` of a shell script comes to where a shell redirects its standard streams.
+Result redirected(const std::string& script, const std::string& redirection) {
+  const std::string command = tuttiPath + " run -n 2 sh -c '" + script + "' " + redirection;
+  return runShell(1, "( " + command + " ); echo code $?");
+}
+
+TEST(Run, WorksWithoutStandardStreams) {
+  Folder folder;
+  for (const char* closed : {"<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"}) {
+    const std::string file = folder.path + "/sum";
+    std::filesystem::remove(file);
+    const Result result = redirected("cat; echo out; echo err >&2; echo rank >>" + file, closed);
+    EXPECT_TRUE(contains(result.out, "code 0")) << closed << ": " << result.out << result.err;
+    EXPECT_EQ(folder.read("sum"), "rank\nrank\n") << closed;
+  }
+}
+
+TEST(Run, SaysThatOutputIsLost) {
+  const Result full = redirected("echo out", ">/dev/full");
+  EXPECT_TRUE(contains(full.out, "code 1")) << full.out;
+  EXPECT_TRUE(contains(full.err, "standard output is lost in part: No space left on device"))
+      << full.err;
+  EXPECT_TRUE(contains(redirected("exit 7", ">/dev/full").out, "code 7"));
+}
+
 }  // namespace
 }  // namespace tutti::launcher
 

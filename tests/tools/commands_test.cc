@@ -148,6 +148,13 @@ TEST(PerfCommand, FailsBeforeItMeasuresWhenJsonCannotBeWritten) {
   EXPECT_NE(full.err.find("--json /dev/full did not take"), std::string::npos) << full.err;
 }
 
+TEST(PlanCommand, FailsWhenItsOutputIsLost) {
+  const Result run = runTutti(
+      {"run", "-n", "1", "sh", "-c", tuttiPath + " plan all_reduce -n 2 >/dev/full; echo code $?"});
+  EXPECT_EQ(run.out, "[0] code 1\n");
+  EXPECT_EQ(run.err, "[0] tutti: standard output could not be written\n");
+}
+
 TEST(PlanCommand, ShowsStepsAndAPicture) {
   const Result run = runTutti({"plan", "all_reduce", "-n", "2", "--algo", "ring"});
   EXPECT_EQ(run.exitCode, 0) << run.err;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include <tutti/tutti.h>
@@ -202,7 +203,10 @@ TEST(PerfCheck, PassesWhatIsRight) {
 
 TEST(PerfCheck, CountsOneWrongElementAndFailsOnAllRanks) {
   for (const Collective collective : kWithData)
-    for (const int wrongCalls : {1, 2}) {  // out of place, or in place as well
+    // Each size is checked before and after it is timed, out of place and then in place; it has as
+    // many wrong elements as the worse of the two checks.
+    for (const auto& wrongCalls : std::vector<std::set<int>>{{1}, {2}, {1, 2}, {4}, {1, 3}}) {
+      const bool both = wrongCalls.contains(3);
       int calls = 0;
       size_t element = 0;
       testing::internal::CaptureStderr();
@@ -211,28 +215,29 @@ TEST(PerfCheck, CountsOneWrongElementAndFailsOnAllRanks) {
         return [&](const std::function<void()>& call, std::byte* result, size_t bytes) {
           call();
           element = bytes / 2 / sizeof(float);
-          if (++calls <= wrongCalls) result[bytes / 2] ^= std::byte{0x10};
+          if (wrongCalls.contains(++calls)) result[bytes / 2] ^= std::byte{0x10};
         };
       });
       const std::string said = testing::internal::GetCapturedStderr();
-      EXPECT_NE(said.find("rank 1: 1 elements of "), std::string::npos) << said;
+      const std::string where = *wrongCalls.begin() > 2 ? "rank 1, in place" : "rank 1";
+      EXPECT_NE(said.find(where + ": 1 elements of "), std::string::npos) << said;
       EXPECT_NE(said.find("the first is " + std::to_string(element) + "\n"), std::string::npos)
           << said;
       EXPECT_EQ(wrong.codes, (std::vector<int>{1, 1, 1})) << wrong.table;
-      EXPECT_NE(wrong.table.find("values : " + std::to_string(wrongCalls) + " FAILED"),
+      EXPECT_NE(wrong.table.find("values : " + std::to_string(both ? 2 : 1) + " FAILED"),
                 std::string::npos)
           << wrong.table;
       EXPECT_NE(wrong.json.find("\"wrong\":1"), std::string::npos) << wrong.json;
     }
 }
 
-/// Nothing that lay in the buffers before may pass for a result: first a right call, out of place,
-/// then one in place that delivers nothing on any rank.
+/// Nothing that lay in the buffers before may pass for a result: first right calls, out of place,
+/// then some in place that deliver nothing on any rank.
 TEST(PerfCheck, SeesACallInPlaceThatDeliversNothing) {
   for (const Collective collective : kWithData) {
     const Outcome wrong = measure(3, collective, [](int) -> Seam {
       return [calls = 0](const std::function<void()>& call, std::byte*, size_t) mutable {
-        if (++calls == 1) call();
+        if (++calls <= 2) call();
       };
     });
     EXPECT_EQ(wrong.codes, (std::vector<int>{1, 1, 1})) << wrong.table;

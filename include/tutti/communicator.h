@@ -169,7 +169,9 @@ class Communicator {
   /// members. A rank that dies meanwhile may be among them: then the new communicator fails
   /// with PeerLost wherever it was returned already, and calling shrink() on that one meets those
   /// who are still in this call. Throws Timeout (the set-up deadline) naming a rank that is alive
-  /// and does not call shrink(); it may be called again, and goes on where it was.
+  /// and does not call shrink(), or that cannot be reached although its process runs: nobody goes
+  /// on without it, because it might go on without them. It may be called again, and goes on where
+  /// it was.
   Communicator shrink();
 
   /// Ends every operation of this communicator here, with Aborted, and tells the others, also when

@@ -72,6 +72,9 @@ class ControlPlane {
   /// After it returns the listener is not called any more, and what still arrives on the channel is
   /// dropped, until somebody listens again. Not from inside a callback (InvalidUsage).
   virtual void ignore(uint64_t channel) = 0;
+  /// True when the process of another rank is known to run, also after that rank was lost: then
+  /// only the connection with it broke. From any thread.
+  virtual bool runs(int rank) const = 0;
   /// Tells the others that this rank leaves on purpose: its end is then not a death.
   virtual void leave() = 0;
 };

@@ -147,6 +147,7 @@ class LocalControlPlane final : public ControlPlane {
     guard_.requireOwner("ignore");
     hub_->dispatcher(rank_).ignore(channel);
   }
+  bool runs(int) const override { return false; }  // a thread has no process of its own
   void leave() override {
     guard_.requireOwner("leave");
     hub_->leave(rank_);

@@ -152,11 +152,12 @@ void PeerLink::takeDescriptors(msghdr& message) {
 
 bool PeerLink::processEnded() const { return process_ && ended(process_.get()); }
 
+bool PeerLink::processRuns() const { return process_ && !ended(process_.get()); }
+
 void PeerLink::close() {
   // Not only close: a forked child of this process may hold a copy of the descriptor.
   if (socket_) ::shutdown(socket_.get(), SHUT_RDWR);
   socket_.reset();
-  process_.reset();
   std::lock_guard lock(mutex_);
   closed_ = true;
   queue_.clear();

@@ -19,7 +19,7 @@ class PeerLink {
   explicit PeerLink(base::FileDescriptor socket);
 
   int socket() const { return socket_.get(); }
-  int process() const { return process_.get(); }  ///< -1: not watched
+  int process() const { return process_.get(); }  ///< -1: not watched. Outlasts close().
 
   /// Any thread. False when more than kMaxQueuedBytes would wait.
   bool queue(FrameKind kind, ControlMessage message);
@@ -32,6 +32,8 @@ class PeerLink {
   /// when the peer breaks the protocol, System when its descriptors could not be received.
   Flow read(size_t limitBytes, const std::function<void(Frame)>& take);
   bool processEnded() const;
+  /// Any thread. False also where nobody watches it.
+  bool processRuns() const;
   void close();
 
  private:

@@ -44,6 +44,9 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   Dispatcher& dispatcher() { return dispatcher_; }
   void send(int to, ControlMessage message);
   void leave();
+  bool runs(int rank) const {
+    return rank != rank_ && peers_[static_cast<size_t>(rank)]->link.processRuns();
+  }
 
  private:
   struct Peer {
@@ -316,6 +319,10 @@ class SocketControlPlane final : public ControlPlane {
   void ignore(uint64_t channel) override {
     guard_.requireOwner("ignore");
     monitor_->dispatcher().ignore(channel);
+  }
+  bool runs(int rank) const override {
+    requireMembership(rank, size());
+    return monitor_->runs(rank);
   }
   void leave() override {
     guard_.requireOwner("leave");

@@ -8,6 +8,10 @@
 // flooding consensus of "Introduction to Reliable and Secure Distributed Programming", with the
 // control plane's ordered messages and its news of deaths.)
 //
+// All this needs that a rank which one survivor has lost is dead for all. Where only a connection
+// broke, and the process at its other end still runs, both ends wait for each other's end; so they
+// time out, and nobody goes on without them.
+//
 // What was decided is never voted on again. When somebody dies while the new communicator is set
 // up, it exists on all survivors as a failed one, whether they were still in set-up or had returned
 // it, and it is that one which is shrunk next.
@@ -72,77 +76,131 @@ void Communicator::Impl::awaitQuiet(base::Deadline deadline) const {
   }
 }
 
-std::vector<int> Communicator::Impl::agreeOnSurvivors(base::Deadline deadline) {
-  auto& vote = voting.vote;
-  auto& round = voting.round;
-  auto& proposed = voting.proposed;
-  auto& dead = voting.dead;
-  const auto decided = [&] { return decisions.contains(vote); };
-  const auto collectDead = [&] {  // with the lock
-    for (int peer = 0; peer < size; ++peer)
-      if (peers[peer].lost || peers[peer].left) dead.insert(peer);
-  };
-  const auto tell = [&](Message type, base::Bytes payload) {
-    for (int peer = 0; peer < size; ++peer)
-      if (peer != who.rank && !dead.contains(peer)) send(peer, type, payload);
-  };
-  while (true) {
-    std::unique_lock lock(mutex);
-    if (!proposed && !decided()) {
-      collectDead();
-      proposed = dead;
-      lock.unlock();
-      base::ByteWriter view;
-      view.put(turn.load(std::memory_order_acquire) - 1).put(vote).put(round);
-      tell(Message::View, putRanks(view, dead).take());
-      lock.lock();
+/// One rank's part in a vote; it takes up what an earlier call has left in `voting`.
+class Communicator::Impl::Vote {
+ public:
+  Vote(Impl& impl, base::Deadline deadline)
+      : impl_(impl), deadline_(deadline), at_(impl.voting), lock_(impl.mutex) {}
+
+  std::vector<int> survivors() {
+    do propose();
+    while (!conclude());
+    std::vector<int> alive;
+    for (int peer = 0; peer < impl_.size; ++peer)
+      if (!at_.dead.contains(peer)) alive.push_back(peer);
+    return alive;
+  }
+
+ private:
+  bool decided() const { return impl_.decisions.contains(at_.vote); }
+
+  /// A rank that this one cannot reach although its process runs; -1: none. Nobody may take it for
+  /// dead, because it would go on with others who do not: it is waited for until it has ended.
+  int cutOff() const {
+    for (int peer = 0; peer < impl_.size; ++peer)
+      if (const Peer& p = impl_.peers[peer];
+          p.lost && !p.left && impl_.who.world->control->runs(impl_.who.members[peer]))
+        return peer;
+    return -1;
+  }
+
+  /// A rank whose proposal for this round has not come; -1: none.
+  int missing() const {
+    for (int peer = 0; peer < impl_.size; ++peer) {
+      const Peer& p = impl_.peers[peer];
+      if (peer == impl_.who.rank || at_.proposed->contains(peer) || p.lost || p.left) continue;
+      if (!p.views.contains({at_.vote, at_.round})) return peer;
     }
-    const auto missing = [&] {
-      for (int peer = 0; peer < size; ++peer) {
-        const Peer& p = peers[peer];
-        if (peer == who.rank || proposed->contains(peer) || p.lost || p.left) continue;
-        if (!p.views.contains({vote, round})) return peer;
-      }
-      return -1;
-    };
-    if (!changed.wait_for(lock, std::chrono::milliseconds(deadline.remainingMs()),
-                          [&] { return decided() || missing() < 0; })) {
-      const int absent = missing();
-      lock.unlock();
-      base::fail(ErrorCode::Timeout, self(), ": shrink timed out while waiting for ", name(absent),
-                 ", which is alive but has not called shrink");
+    return -1;
+  }
+
+  /// The end of a process that was lost before comes without notice, so it is looked for.
+  template <class Ready>
+  void await(const Ready& ready) {
+    constexpr int kLookMs = 50;
+    while (cutOff() >= 0 || !ready()) {
+      if (deadline_.passed()) giveUp();
+      impl_.changed.wait_for(lock_,
+                             std::chrono::milliseconds(std::min(kLookMs, deadline_.remainingMs())));
     }
-    bool equal = true;
-    if (decided()) {
-      dead = decisions[vote];
-    } else {
-      collectDead();
-      equal = dead == *proposed;
-      for (int peer = 0; peer < size; ++peer) {
-        if (peer == who.rank || proposed->contains(peer)) continue;
-        const auto view = peers[peer].views.find({vote, round});
-        if (view == peers[peer].views.end()) continue;  // lost before, so not equal
-        equal &= view->second == *proposed;
-        dead.insert(view->second.begin(), view->second.end());
-      }
-    }
-    lock.unlock();
-    if (dead.contains(who.rank))
-      base::fail(ErrorCode::PeerLost, self(), " is taken for dead by the other ranks");
-    proposed.reset();
-    if (!equal) {
-      ++round;
-      continue;
+  }
+
+  [[noreturn]] void giveUp() {
+    const int lost = cutOff(), peer = lost >= 0 ? lost : missing();
+    lock_.unlock();
+    base::fail(ErrorCode::Timeout, impl_.self(), ": shrink timed out while waiting for ",
+               impl_.name(peer),
+               lost >= 0 ? ", which cannot be reached and whose process has not ended"
+                         : ", which is alive but has not come to this shrink");
+  }
+
+  void collectDead() {
+    for (int peer = 0; peer < impl_.size; ++peer)
+      if (impl_.peers[peer].lost || impl_.peers[peer].left) at_.dead.insert(peer);
+  }
+
+  void tell(Message type, const base::Bytes& payload) {
+    lock_.unlock();
+    for (int peer = 0; peer < impl_.size; ++peer)
+      if (peer != impl_.who.rank && !at_.dead.contains(peer)) impl_.send(peer, type, payload);
+    lock_.lock();
+  }
+
+  void propose() {
+    await([] { return true; });
+    if (at_.proposed || decided()) return;
+    collectDead();
+    at_.proposed = at_.dead;
+    base::ByteWriter view;
+    view.put(impl_.turn.load(std::memory_order_acquire) - 1).put(at_.vote).put(at_.round);
+    tell(Message::View, putRanks(view, at_.dead).take());
+  }
+
+  /// True: decided, and told. False: another round.
+  bool conclude() {
+    await([&] { return decided() || missing() < 0; });
+    const bool agreed = decided() ? adopt() : compare();
+    if (at_.dead.contains(impl_.who.rank))
+      base::fail(ErrorCode::PeerLost, impl_.self(), " is taken for dead by the other ranks");
+    at_.proposed.reset();
+    if (!agreed) {
+      ++at_.round;
+      return false;
     }
     base::ByteWriter decision;
-    tell(Message::Decision, putRanks(decision.put(vote), dead).take());
-    ++vote;
-    round = 0;
-    std::vector<int> survivors;
-    for (int peer = 0; peer < size; ++peer)
-      if (!dead.contains(peer)) survivors.push_back(peer);
-    return survivors;
+    tell(Message::Decision, putRanks(decision.put(at_.vote), at_.dead).take());
+    ++at_.vote;
+    at_.round = 0;
+    return true;
   }
+
+  bool adopt() {
+    at_.dead = impl_.decisions[at_.vote];
+    return true;
+  }
+
+  /// Takes in what the others proposed; true when it is what this rank did.
+  bool compare() {
+    collectDead();
+    bool equal = at_.dead == *at_.proposed;
+    for (int peer = 0; peer < impl_.size; ++peer) {
+      if (peer == impl_.who.rank || at_.proposed->contains(peer)) continue;
+      const auto view = impl_.peers[peer].views.find({at_.vote, at_.round});
+      if (view == impl_.peers[peer].views.end()) continue;  // lost before, so not equal
+      equal &= view->second == *at_.proposed;
+      at_.dead.insert(view->second.begin(), view->second.end());
+    }
+    return equal;
+  }
+
+  Impl& impl_;
+  const base::Deadline deadline_;
+  Voting& at_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+std::vector<int> Communicator::Impl::agreeOnSurvivors(base::Deadline deadline) {
+  return Vote(*this, deadline).survivors();
 }
 
 }  // namespace tutti

@@ -116,6 +116,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::shared_ptr<Impl> shrunk(base::Deadline deadline);
   void awaitQuiet(base::Deadline deadline) const;  ///< no operation runs on this rank any more
   std::vector<int> agreeOnSurvivors(base::Deadline deadline);
+  class Vote;
 
   // executor::WindowResolver
   executor::WindowPlace locate(const void* data, uint64_t bytes) const override;

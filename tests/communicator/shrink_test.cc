@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
@@ -65,6 +68,61 @@ TEST(Shrink, SurvivorsGoOn) {
   EXPECT_TRUE(contains(ranks.output(1), "rank 0 of 3 sum 6")) << ranks.output(1);
   EXPECT_TRUE(contains(ranks.output(2), "rank 1 of 3 sum 6"));
   EXPECT_TRUE(contains(ranks.output(4), "rank 2 of 3 sum 6"));
+}
+
+/// Breaks this process's connections with process `pid`; returns how many.
+int cutConnections(pid_t pid) {
+  int cut = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid != pid) continue;
+    cut += ::shutdown(fd, SHUT_RDWR) == 0 ? 1 : 0;
+  }
+  return cut;
+}
+
+// Ranks 0 and 2 lose their connection, and both can still talk to rank 1. Whichever of them it went
+// on with, the other would go on as well. So nobody goes on until one of the two has ended.
+TEST(Shrink, ABrokenConnectionDoesNotDivideTheSurvivors) {
+  constexpr auto kWait = 1500ms;
+  std::array<int, 2> pids{};
+  ASSERT_EQ(::pipe(pids.data()), 0);
+  RankProcesses ranks(3, [&](const Context& context) {
+    Communicator c = context.join({.setupTimeout = kWait});
+    context.say("joined");
+    pid_t other = 0;
+    if (context.rank == 0) {
+      if (::read(pids[0], &other, sizeof other) != sizeof other || cutConnections(other) != 1)
+        return 1;
+    }
+    EXPECT_EQ(codeOf([&] {
+                while (true) c.barrier();
+              }),
+              ErrorCode::PeerLost);
+    try {
+      c.shrink();
+      context.say("went on");
+    } catch (const Error& e) {
+      context.say(std::string(toString(e.code())) + ": " + e.what());
+    }
+    if (context.rank == 2) return 0;  // ends, and with that is dead
+    context.say("rest of " + std::to_string(c.shrink().size()));
+    return 0;
+  });
+  for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s));
+  const pid_t second = ranks.pid(2);
+  ASSERT_EQ(::write(pids[1], &second, sizeof second), static_cast<ssize_t>(sizeof second));
+  ASSERT_TRUE(ranks.allSucceed(20s));
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_FALSE(contains(ranks.output(r), "went on")) << ranks.output(r);
+    EXPECT_TRUE(contains(ranks.output(r), "timeout: rank " + std::to_string(r))) << ranks.output(r);
+  }
+  EXPECT_TRUE(contains(ranks.output(0), "for rank 2 (pid " + std::to_string(second)));
+  EXPECT_TRUE(contains(ranks.output(0), "cannot be reached and whose process has not ended"));
+  for (const int r : {0, 1}) EXPECT_TRUE(contains(ranks.output(r), "rest of 2")) << ranks.output(r);
+  ::close(pids[0]);
+  ::close(pids[1]);
 }
 
 TEST(Shrink, WithNobodyDeadKeepsAll) {
@@ -258,6 +316,7 @@ class MortalControlPlane final : public bootstrap::ControlPlane {
     plane_->listen(channel, listener);
   }
   void ignore(uint64_t channel) override { plane_->ignore(channel); }
+  bool runs(int rank) const override { return plane_->runs(rank); }
   void leave() override { plane_->leave(); }
 
  private:

@@ -5,26 +5,26 @@
 #include <cstring>
 
 #include "src/base/check.h"
+#include "src/base/clock.h"
 
 namespace tutti::base {
 namespace {
 
-long parseNumber(const char* name, long fallback) {
+long parseNumber(const char* name, long fallback, long least, long most) {
   const char* text = std::getenv(name);
   if (!text || !*text) return fallback;
   long value = 0;
   const char* end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, value);
-  TUTTI_REQUIRE(error == std::errc() && rest == end && value >= 0, name, "=", text,
-                " is not a non-negative whole number");
+  TUTTI_REQUIRE(error == std::errc() && rest == end && value >= least && value <= most, name, "=",
+                text, " is not a whole number from ", least, " to ", most);
   return value;
 }
 
-bool parseFlag(const char* name) {
-  const long value = parseNumber(name, 0);
-  TUTTI_REQUIRE(value <= 1, name, "=", value, " is neither 0 nor 1");
-  return value == 1;
-}
+constexpr long kMostMs = kLongestWait.count();
+constexpr long kMostSlotBytes = 64L << 20;
+
+bool parseFlag(const char* name) { return parseNumber(name, 0, 0, 1) == 1; }
 
 std::optional<LogLevel> parseLevel(const char* name) {
   const char* text = std::getenv(name);
@@ -39,12 +39,12 @@ std::optional<LogLevel> parseLevel(const char* name) {
 Env readEnv() {
   Env e;
   e.log = parseLevel("TUTTI_LOG");
-  e.timeoutMs = parseNumber("TUTTI_TIMEOUT_MS", e.timeoutMs);
-  e.setupTimeoutMs = parseNumber("TUTTI_SETUP_TIMEOUT_MS", e.setupTimeoutMs);
-  e.stragglerMs = parseNumber("TUTTI_STRAGGLER_MS", e.stragglerMs);
+  e.timeoutMs = parseNumber("TUTTI_TIMEOUT_MS", e.timeoutMs, 1, kMostMs);
+  e.setupTimeoutMs = parseNumber("TUTTI_SETUP_TIMEOUT_MS", e.setupTimeoutMs, 1, kMostMs);
+  e.stragglerMs = parseNumber("TUTTI_STRAGGLER_MS", e.stragglerMs, 0, kMostMs);
   e.deterministic = parseFlag("TUTTI_DETERMINISTIC");
   if (const char* text = std::getenv("TUTTI_ALGORITHM")) e.algorithm = text;
-  e.slotBytes = static_cast<size_t>(parseNumber("TUTTI_SLOT_BYTES", 0));
+  e.slotBytes = static_cast<size_t>(parseNumber("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));
   return e;
 }
 

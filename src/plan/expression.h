@@ -27,7 +27,6 @@ class Expressions {
   /// and not by the one that folds it, so it has been rounded before.
   ExpressionId complete(ExpressionId sum, bool stored);
 
-  bool isLeaf(ExpressionId id) const { return nodes_[id].kind == Kind::Leaf; }
   bool isComplete(ExpressionId id) const {
     return nodes_[id].kind == Kind::Complete || nodes_[id].kind == Kind::CompleteStored;
   }

@@ -148,6 +148,23 @@ TEST(PerfCommand, FailsBeforeItMeasuresWhenJsonCannotBeWritten) {
   EXPECT_NE(full.err.find("--json /dev/full did not take"), std::string::npos) << full.err;
 }
 
+TEST(PerfCommand, NamesVariablesThatCannotBe) {
+  for (const char* variable :
+       {"TUTTI_TIMEOUT_MS=0", "TUTTI_TIMEOUT_MS=1s", "TUTTI_SETUP_TIMEOUT_MS=-1",
+        "TUTTI_STRAGGLER_MS=9223372036854775807", "TUTTI_DETERMINISTIC=2",
+        "TUTTI_SLOT_BYTES=1000000000000", "TUTTI_LOG=loud", "TUTTI_ALGORITHM=bush"}) {
+    const Result run = runTutti(
+        {"run", "-n", "1", "env", variable, tuttiPath, "perf", "all_reduce", "-b", "8", "-e", "8"});
+    EXPECT_EQ(run.exitCode, 1) << variable;
+    const std::string name(variable, std::string(variable).find('='));
+    const std::string value = std::string(variable).substr(name.size() + 1);
+    EXPECT_NE(run.err.find(value), std::string::npos) << run.err;
+    if (name != "TUTTI_ALGORITHM") {
+      EXPECT_NE(run.err.find(variable), std::string::npos) << run.err;
+    }
+  }
+}
+
 TEST(PlanCommand, FailsWhenItsOutputIsLost) {
   const Result run = runTutti(
       {"run", "-n", "1", "sh", "-c", tuttiPath + " plan all_reduce -n 2 >/dev/full; echo code $?"});

@@ -1,0 +1,34 @@
+// A training program of somebody else, who embeds the sources.
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+#include "parallel/engine/engine.h"
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/nn/gpt.h"
+
+using namespace tutti::parallel;
+
+int main() {
+  try {
+    std::vector<uint8_t> text(1000);
+    for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<uint8_t>('a' + i % 7);
+    DeviceMesh mesh;
+    HostKernels kernels;
+    Gpt model({.context = 16, .layers = 1, .width = 16, .heads = 2});
+    Engine engine(mesh, kernels, model, {});
+    Loader loader(text, 16, 4, 1);
+    const auto optimizer = makeAdamW({});
+    const double first = engine.step(loader, 0, *optimizer, 0.01).loss;
+    double last = first;
+    for (int64_t step = 1; step < 20; ++step)
+      last = engine.step(loader, step, *optimizer, 0.01).loss;
+    std::puts(last < first - 1 ? "the loss fell" : "the loss did not fall");
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

@@ -4,10 +4,12 @@
 TUTTI_CUDA ?= AUTO
 export TUTTI_CUDA
 JOBS := $(shell nproc)
+quoted = '$(subst ','\'',$(1))'
 RANKS ?= 4
-TEXT ?= build/jargon.txt
+JARGON := build/jargon.txt
+TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan long bench format packages clean
+.PHONY: help demo test build asan tsan long bench format packages configure clean
 
 help:
 	@echo 'make demo    train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
@@ -25,18 +27,24 @@ help:
 packages:
 	@cmake/install-packages.sh
 
-build/build.ninja: CMakePresets.json | packages
-	cmake --preset release -D TUTTI_CUDA=$(TUTTI_CUDA)
+# Where there is no configuration yet, an older one than the presets, or one for another TUTTI_CUDA.
+configure: packages
+	@if ! [ build/build.ninja -nt CMakePresets.json ] || \
+	  ! grep -qsxF 'TUTTI_CUDA:STRING=$(TUTTI_CUDA)' build/CMakeCache.txt; then \
+	  rm -f build/build.ninja && cmake --preset release -D TUTTI_CUDA=$(TUTTI_CUDA); fi
 
-demo: packages build/build.ninja
-	cmake --build build --target train_gpt -- -j $(JOBS)
-	@cmake/unpack-jargon.sh build/jargon.txt
-	build/bin/train_gpt --ranks $(RANKS) --text $(TEXT)
+# With it the command and the library, so that what the README does next works after a demo.
+demo: configure
+	cmake --build build --target train_gpt tutti tutti_shared -- -j $(JOBS)
+ifeq ($(TEXT),$(JARGON))
+	@cmake/unpack-jargon.sh $(JARGON)
+endif
+	build/bin/train_gpt --ranks $(RANKS) --text $(call quoted,$(TEXT))
 
 test: packages
 	@cmake/run-tests.sh
 
-build: packages build/build.ninja
+build: configure
 	cmake --build build -- -j $(JOBS)
 
 asan tsan: packages

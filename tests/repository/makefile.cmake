@@ -1,0 +1,97 @@
+# What the Makefile's targets call, with programs in place of cmake and train_gpt that only write down
+# how they were called. Run by ctest with -D SOURCE_DIR=... -D FOLDER=...
+
+find_program(make NAMES make gmake)
+if(NOT make)
+  message(STATUS "SKIPPED: no make is installed")
+  return()
+endif()
+
+function(write_program path text)
+  file(WRITE ${path} "#!/bin/sh\n${text}\n")
+  file(CHMOD ${path} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+endfunction()
+
+file(REMOVE_RECURSE ${FOLDER})
+configure_file(${SOURCE_DIR}/Makefile ${FOLDER}/Makefile COPYONLY)
+configure_file(${SOURCE_DIR}/CMakePresets.json ${FOLDER}/CMakePresets.json COPYONLY)
+write_program(${FOLDER}/cmake/install-packages.sh ":")
+write_program(${FOLDER}/cmake/unpack-jargon.sh "echo \"unpack $1\" >>calls")
+write_program(${FOLDER}/build/bin/train_gpt "printf 'train_gpt' >>calls
+printf ' <%s>' \"$@\" >>calls
+echo >>calls")
+# The cache keeps what it was told even when the configuration then fails, as CMake's does.
+write_program(${FOLDER}/bin/cmake "echo \"cmake $*\" >>calls
+case $1 in --preset)
+  echo \"TUTTI_CUDA:STRING=\${4#TUTTI_CUDA=}\" >build/CMakeCache.txt
+  [ ! -e refuse ] && touch build/build.ninja ;;
+esac")
+set(ENV{PATH} "${FOLDER}/bin:$ENV{PATH}")
+foreach(variable TUTTI_CUDA TEXT RANKS MAKEFLAGS MAKELEVEL)
+  unset(ENV{${variable}})
+endforeach()
+
+# Runs make and sets `calls` to what it called.
+function(run_make)
+  file(REMOVE ${FOLDER}/calls)
+  execute_process(COMMAND ${make} --no-print-directory ${ARGV} WORKING_DIRECTORY ${FOLDER}
+                  OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
+  if(NOT result EQUAL 0 AND NOT EXISTS ${FOLDER}/refuse)
+    message(SEND_ERROR "make ${ARGV}\n${output}")
+  endif()
+  set(calls "")
+  if(EXISTS ${FOLDER}/calls)
+    file(READ ${FOLDER}/calls calls)
+  endif()
+  set(call "make ${ARGV}" PARENT_SCOPE)
+  set(calls "${calls}" PARENT_SCOPE)
+endfunction()
+
+function(expect text)
+  string(FIND "${calls}" "${text}" at)
+  if(at EQUAL -1)
+    message(SEND_ERROR "${call} should call \"${text}\", not\n${calls}")
+  endif()
+endfunction()
+
+function(expect_not text)
+  string(FIND "${calls}" "${text}" at)
+  if(NOT at EQUAL -1)
+    message(SEND_ERROR "${call} should not call \"${text}\":\n${calls}")
+  endif()
+endfunction()
+
+# The demo also builds what the README does next: tutti, and the library for cmake --install.
+run_make(demo)
+expect("cmake --preset release -D TUTTI_CUDA=AUTO\n")
+expect("--target train_gpt tutti tutti_shared ")
+expect("unpack build/jargon.txt\n")
+expect("train_gpt <--ranks> <4> <--text> <build/jargon.txt>\n")
+
+# A text of one's own, whatever its name, needs no other.
+run_make(demo RANKS=2 "TEXT=it's my text.txt")
+expect_not("unpack")
+expect_not("--preset")
+expect("train_gpt <--ranks> <2> <--text> <it's my text.txt>\n")
+
+# TUTTI_CUDA has its effect on a folder that is configured, once.
+run_make(build TUTTI_CUDA=OFF)
+expect("cmake --preset release -D TUTTI_CUDA=OFF\n")
+run_make(build TUTTI_CUDA=OFF)
+expect_not("--preset")
+expect("cmake --build build")
+
+# A configuration that failed is not taken for one.
+file(TOUCH ${FOLDER}/refuse)
+run_make(build TUTTI_CUDA=ON)
+expect_not("--build")
+run_make(build TUTTI_CUDA=ON)
+expect("cmake --preset release -D TUTTI_CUDA=ON\n")
+expect_not("--build")
+file(REMOVE ${FOLDER}/refuse)
+
+# Nor is one that is older than the presets.
+run_make(build TUTTI_CUDA=ON)
+execute_process(COMMAND touch -d "1 minute" ${FOLDER}/CMakePresets.json)
+run_make(build TUTTI_CUDA=ON)
+expect("--preset")

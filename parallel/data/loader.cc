@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <memory>
+#include <system_error>
 
 #include "parallel/tensor/random.h"
 
@@ -30,21 +31,49 @@ Batch view(std::vector<int32_t>& ids, std::vector<int32_t>& labels, int64_t rows
           Tensor(labels.data(), DType::Int32, {rows * context})};
 }
 
+const char* kindOf(std::filesystem::file_type type) {
+  switch (type) {
+    case std::filesystem::file_type::directory: return "a directory";
+    case std::filesystem::file_type::character: return "a device";
+    case std::filesystem::file_type::block: return "a device";
+    case std::filesystem::file_type::fifo: return "a pipe";
+    case std::filesystem::file_type::socket: return "a socket";
+    default: return "no file";
+  }
+}
+
+/// A pipe or a device would give each rank something else, or block, or never end.
+void requireRegular(const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  require(!error, "the text ", path, " cannot be opened: ", error.message());
+  require(type == std::filesystem::file_type::regular, "the text ", path, " is ", kindOf(type),
+          ": every rank reads the text to its end, so it must be a regular file");
+}
+
+std::vector<uint8_t> readRegularFile(const std::string& path) {
+  requireRegular(path);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
+  require(file != nullptr, "the text ", path, " cannot be opened: ", std::strerror(errno));
+  std::vector<uint8_t> bytes, part(size_t{1} << 20);
+  while (const size_t n = std::fread(part.data(), 1, part.size(), file.get()))
+    bytes.insert(bytes.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(n));
+  require(!std::ferror(file.get()), "the text ", path, " cannot be read: ", std::strerror(errno));
+  return bytes;
+}
+
 }  // namespace
 
 TokenData readBytes(const std::string& path, int64_t context) {
-  std::error_code error;
-  require(!std::filesystem::is_directory(path, error), "the text ", path, " is a directory");
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), "the text ", path, " cannot be opened: ", std::strerror(errno));
-  std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-  require(!file.bad(), "the text ", path, " cannot be read: ", std::strerror(errno));
+  const std::vector<uint8_t> bytes = readRegularFile(path);
   require(!bytes.empty(), "the text ", path, " is empty");
+  const auto tokens = static_cast<uint64_t>(context);  // 20/19 of the largest context fit in it
   const auto split = bytes.end() - static_cast<int64_t>(bytes.size()) / 20;
   TokenData data{{bytes.begin(), split}, {split, bytes.end()}};
   require(static_cast<int64_t>(data.train.size()) > context && data.validation.size() > 1,
           "the text ", path, " has ", bytes.size(), " bytes, too few for a context of ", context,
-          ": at least ", std::max<int64_t>(40, context * 20 / 19 + 2), " are needed");
+          ": at least ", std::max<uint64_t>(40, tokens + tokens / 19 + 2), " are needed");
   return data;
 }
 
@@ -53,6 +82,7 @@ Loader::Loader(const std::vector<uint8_t>& tokens, int64_t context, int64_t glob
     : tokens_(tokens), context_(context), globalBatch_(globalBatch), seed_(seed), windows_(0) {
   require(context > 0 && globalBatch > 0, "a batch of ", globalBatch, " sequences of ", context,
           " tokens");
+  Shape({globalBatch, context}).count();  // so that a step's tokens can be counted
   const int64_t size = static_cast<int64_t>(tokens.size());
   require(size > context, "a text of ", size, " tokens has no window of ", context, " and a label");
   // Every window starts at offset + i * context with offset below context, and ends inside.
@@ -82,7 +112,9 @@ Batch Loader::next(int64_t step, MicroBatch part) {
   return view(ids_, labels_, rows, context_);
 }
 
-int64_t Windows::count() const { return (countedTokens() + context_ - 1) / context_; }
+int64_t Windows::count() const {
+  return countedTokens() / context_ + (countedTokens() % context_ > 0);
+}
 
 Batch Windows::read(int64_t begin, int64_t sequences) {
   const int64_t rows = std::min(sequences, count() - begin);

@@ -19,8 +19,8 @@ struct TokenData {
   std::vector<uint8_t> train, validation;
 };
 
-/// Reads all of `path`. Throws InvalidArgument naming the file when it cannot be read, is a
-/// directory, is empty, or is too short for one window of `context` in either part.
+/// Reads all of `path`. Throws InvalidArgument naming the file when it cannot be read, is not a
+/// regular file, is empty, or is too short for one window of `context` in either part.
 TokenData readBytes(const std::string& path, int64_t context);
 
 /// A micro-batch: views of the loader's memory, valid until its next call.

@@ -96,7 +96,7 @@ void ParameterStore::planBuckets() {
 }
 
 size_t ParameterStore::bucketBytes(const Bucket& bucket) const {
-  return static_cast<size_t>(bucket.elements) * sizeOf(type_);
+  return byteCount(type_, {bucket.elements});
 }
 
 ParameterStore::Entry& ParameterStore::entry(const Parameter& parameter) {

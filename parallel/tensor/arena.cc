@@ -41,7 +41,7 @@ void* Arena::take(size_t bytes) {
 }
 
 Tensor Arena::allocate(DType type, const Shape& shape) {
-  const size_t bytes = alignUp(static_cast<size_t>(shape.count()) * sizeOf(type));
+  const size_t bytes = alignUp(byteCount(type, shape));
   return Tensor(bytes == 0 ? nullptr : take(bytes), type, shape);
 }
 

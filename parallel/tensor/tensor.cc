@@ -11,10 +11,34 @@ Shape::Shape(std::initializer_list<int64_t> dims) {
   }
 }
 
+namespace {
+
+int64_t times(int64_t a, int64_t b, const Shape& shape) {
+  int64_t product = 0;
+  require(!__builtin_mul_overflow(a, b, &product), "a tensor cannot be as large as ", shape);
+  return product;
+}
+
+Shape rowMajorStrides(const Shape& shape) {
+  Shape strides = shape;
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[i] = step;
+    step = times(step, shape[i], shape);
+  }
+  return strides;
+}
+
+}  // namespace
+
 int64_t Shape::count() const {
   int64_t total = 1;
-  for (int i = 0; i < rank_; ++i) total *= (*this)[i];
+  for (int i = 0; i < rank_; ++i) total = times(total, (*this)[i], *this);
   return total;
+}
+
+size_t byteCount(DType type, const Shape& shape) {
+  return static_cast<size_t>(times(shape.count(), static_cast<int64_t>(sizeOf(type)), shape));
 }
 
 std::string Shape::describe() const { return message(*this); }
@@ -28,20 +52,6 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) {
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   return out << toString(tensor.type) << " " << tensor.shape;
 }
-
-namespace {
-
-Shape rowMajorStrides(const Shape& shape) {
-  Shape strides = shape;
-  int64_t step = 1;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    strides[i] = step;
-    step *= shape[i];
-  }
-  return strides;
-}
-
-}  // namespace
 
 Tensor::Tensor(void* memory, DType elementType, const Shape& extents)
     : data(memory), type(elementType), shape(extents), strides(rowMajorStrides(extents)) {}

@@ -41,7 +41,8 @@ class Shape {
   /// Extent of dimension `i`; negative counts from the last: shape[-1].
   int64_t operator[](int i) const { return dims_[index(i)]; }
   int64_t& operator[](int i) { return dims_[index(i)]; }
-  int64_t count() const;  ///< elements
+  /// Elements. Throws InvalidArgument naming the extents when they are more than 2^63 - 1.
+  int64_t count() const;
   bool operator==(const Shape&) const = default;
   std::string describe() const;  ///< "[4, 128]"
 
@@ -51,6 +52,9 @@ class Shape {
   int rank_ = 0;
 };
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// Bytes of so many elements. Throws as count() does.
+size_t byteCount(DType type, const Shape& shape);
 
 struct Tensor {
   void* data = nullptr;
@@ -64,7 +68,7 @@ struct Tensor {
   Tensor(void* memory, DType elementType, const Shape& extents);
 
   int64_t count() const { return shape.count(); }
-  size_t bytes() const { return static_cast<size_t>(count()) * sizeOf(type); }
+  size_t bytes() const { return byteCount(type, shape); }
   bool contiguous() const;
 
   /// The elements, after checking that T is this tensor's type.

@@ -1,11 +1,14 @@
 // Data: files are refused by name; samples depend on the seed and their number alone.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <set>
+#include <string>
 
 #include "parallel/data/loader.h"
 
@@ -59,6 +62,27 @@ TEST(ReadBytes, RefusalsNameTheFile) {
   EXPECT_NE(messageOf(tiny.path(), 8).find(tiny.path() + " has 5 bytes"), std::string::npos);
 }
 
+// Every rank reads the text: what can be read once, or never ends, is none.
+TEST(ReadBytes, TakesRegularFilesOnly) {
+  const std::string pipe = "/tmp/tutti-loader-pipe-" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(messageOf(pipe, 8).find("the text " + pipe + " is a pipe: every rank reads"), 0u);
+  std::remove(pipe.c_str());
+  EXPECT_EQ(messageOf("/dev/zero", 8).find("the text /dev/zero is a device: every rank reads"), 0u);
+}
+
+TEST(ReadBytes, AnErrorWhileReadingNamesTheFile) {
+  // Nothing is mapped where this file begins.
+  EXPECT_EQ(messageOf("/proc/self/mem", 8),
+            "the text /proc/self/mem cannot be read: Input/output error");
+}
+
+TEST(ReadBytes, TheLargestContextIsTooLargeAsAnyOther) {
+  const TemporaryFile file(std::string(1000, 'x'));
+  const std::string said = messageOf(file.path(), std::numeric_limits<int64_t>::max());
+  EXPECT_NE(said.find("at least 9708812670373448219 are needed"), std::string::npos) << said;
+}
+
 TEST(ReadBytes, TheSmallestTextThatIsNamedIsEnough) {
   for (int64_t context : {1, 8, 100}) {
     const size_t least = static_cast<size_t>(std::max<int64_t>(40, context * 20 / 19 + 2));
@@ -86,6 +110,12 @@ TEST(Loader, OrderDoesNotDependOnTheNumberOfPieces) {
       EXPECT_EQ(joined, ids) << count << " pieces, step " << step;
     }
   }
+}
+
+TEST(Loader, RefusesMoreTokensThanCanBeCounted) {
+  const auto bytes = counting(5000);
+  EXPECT_THROW(Loader(bytes, 16, int64_t{1} << 60, 7), Error);
+  EXPECT_EQ(Windows(bytes, std::numeric_limits<int64_t>::max()).count(), 1);
 }
 
 TEST(Loader, LabelsAreTheNextTokens) {

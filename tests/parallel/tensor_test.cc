@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "parallel/tensor/arena.h"
@@ -20,6 +23,33 @@ TEST(Shape, CountsAndPrints) {
   EXPECT_EQ(Shape({3, 4}).describe(), "[3, 4]");
   EXPECT_THROW(Shape({-1}), Error);
   EXPECT_THROW(Shape({1, 1, 1, 1, 1}), Error);
+}
+
+std::string messageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::InvalidArgument) << e.what();
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Shape, RefusesExtentsWhoseProductIsBeyond63Bits) {
+  const int64_t large = int64_t{1} << 32, most = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(Shape({most}).count(), most);
+  EXPECT_EQ(Shape({large - 1, large / 2}).count(), (large - 1) * (large / 2));
+  const std::string said = "a tensor cannot be as large as ", both = "[4294967296, 4294967296]";
+  EXPECT_EQ(messageOf([&] { Shape({large, large}).count(); }), said + both);
+  EXPECT_EQ(messageOf([&] {
+              Shape({2, 4, large, large}).count();
+            }),
+            said + "[2, 4, 4294967296, 4294967296]");
+  EXPECT_EQ(messageOf([&] { Tensor(nullptr, DType::Float32, {large, large}); }), said + both);
+  // As many elements as can be counted, but not their bytes.
+  const std::string half = said + "[4611686018427387904]";
+  EXPECT_EQ(messageOf([&] { Arena("test").allocate(DType::Float32, {most / 2 + 1}); }), half);
+  EXPECT_EQ(messageOf([&] { byteCount(DType::Int32, {most / 2 + 1}); }), half);
 }
 
 TEST(Tensor, ViewsShareElementsAndRefuseWhatTheyCannotBe) {

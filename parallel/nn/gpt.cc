@@ -1,6 +1,7 @@
 #include "parallel/nn/gpt.h"
 
 #include <cmath>
+#include <limits>
 
 namespace tutti::parallel {
 
@@ -16,9 +17,26 @@ void check(const GptOptions& o) {
   require(o.vocabulary > 0, "the vocabulary needs at least one token, not ", o.vocabulary);
   require(o.context > 0, "the context needs at least one token, not ", o.context);
   require(o.layers > 0, "a model needs at least one layer, not ", o.layers);
+  require(o.layers < std::numeric_limits<UnitId>::max(), o.layers, " layers are too many");
   require(o.width > 0, "the width must be positive, not ", o.width);
   require(o.heads > 0 && o.width % o.heads == 0, "a width of ", o.width, " does not split into ",
           o.heads, " heads");
+}
+
+double parameterCount(const GptOptions& o) {
+  const auto width = static_cast<double>(o.width);
+  // Of a block: four maps, of width to 3, 1, 4 and from 4 times the width, and two norms.
+  const double block = 12 * width * width + 13 * width;
+  return (static_cast<double>(o.vocabulary) + static_cast<double>(o.context) + 2) * width +
+         static_cast<double>(o.layers) * block;
+}
+
+double savedPerToken(const GptOptions& o) {
+  const auto width = static_cast<double>(o.width);
+  // Two norms with mean and deviation, qkv, attention with its logarithm for each head, projected,
+  // and the two inner vectors and the result of the MLP.
+  const double block = 16 * width + static_cast<double>(o.heads) + 4;
+  return static_cast<double>(o.layers) * block + 2 * width + 2 + static_cast<double>(o.vocabulary);
 }
 
 Gpt::Gpt(const GptOptions& o)

@@ -24,6 +24,11 @@ struct GptOptions {
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
 void check(const GptOptions& options);
 
+/// What a model would take: elements of its parameters, and elements that forward keeps for each
+/// token until backward. In float64, so that no option is too large to ask.
+double parameterCount(const GptOptions& options);
+double savedPerToken(const GptOptions& options);
+
 class Gpt final : public Module {
  public:
   explicit Gpt(const GptOptions& options);

@@ -22,6 +22,13 @@ std::string number(double value) {
 }
 }  // namespace
 
+void flushOutput() {
+  const bool written = std::fflush(stdout) == 0;
+  if (!written)
+    fail(ErrorCode::System, "standard output cannot be written: ", std::strerror(errno));
+  if (std::ferror(stdout)) fail(ErrorCode::System, "standard output cannot be written");
+}
+
 Progress::Progress(const TrainOptions& options, bool enabled)
     : enabled_(enabled),
       terminal_(isatty(STDOUT_FILENO) == 1),
@@ -50,7 +57,7 @@ void Progress::begin(int64_t parameters, size_t tokens, int ranks) {
       static_cast<double>(parameters) / 1e6, static_cast<double>(tokens) / 1e6, ranks,
       ranks == 1 ? "" : "s", static_cast<long long>(steps_),
       static_cast<long long>(tokensPerStep_));
-  std::fflush(stdout);
+  flushOutput();
 }
 
 void Progress::shortText(int64_t windows) {
@@ -78,33 +85,39 @@ void Progress::writeJson(int64_t step, const StepReport& report, double learning
                static_cast<long long>(step), number(report.loss).c_str(),
                number(report.gradientNorm).c_str(), number(learningRate).c_str(),
                number(static_cast<double>(tokensPerStep_) / stepSeconds).c_str());
-  require(std::fflush(json_.get()) == 0, "--json ", jsonPath_,
-          " cannot be written: ", std::strerror(errno));
+  const bool written = std::fflush(json_.get()) == 0;
+  if (!written)
+    fail(ErrorCode::System, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
 }
 
 void Progress::show(int64_t step, const StepReport& report) {
   lastShown_ = Clock::now();
   const double rate = static_cast<double>(step) / seconds(start_);
-  const double left = static_cast<double>(steps_ - step) / rate;
-  std::printf("%sstep %lld/%lld  loss %.4f  gradient norm %.3f  %.0f tokens/s  %d:%02d left%s",
+  const auto left = static_cast<long long>(static_cast<double>(steps_ - step) / rate);
+  std::printf("%sstep %lld/%lld  loss %.4f  gradient norm %.3f  %.0f tokens/s  %lld:%02lld left%s",
               terminal_ ? "\r" : "", static_cast<long long>(step), static_cast<long long>(steps_),
               report.loss, report.gradientNorm, rate * static_cast<double>(tokensPerStep_),
-              static_cast<int>(left) / 60, static_cast<int>(left) % 60,
-              terminal_ ? (step == steps_ ? "\n" : "   ") : "\n");
-  std::fflush(stdout);
+              left / 60, left % 60, terminal_ ? (step == steps_ ? "\n" : "   ") : "\n");
+  flushOutput();
+}
+
+void Progress::notFinite(const std::string& what) {
+  if (!enabled_) return;
+  std::fprintf(stderr, "train_gpt: %s: the training has diverged, a smaller --lr may help\n",
+               what.c_str());
 }
 
 void Progress::validation(double loss) {
   if (!enabled_) return;
   std::printf("validation loss %.4f nats a byte (%.3f bits) after %.0f s\n", loss,
               loss / std::log(2.0), seconds(start_));
-  std::fflush(stdout);
+  flushOutput();
 }
 
 void Progress::text(const std::string& prompt, const std::string& generated) {
   if (!enabled_) return;
   std::printf("\n%s%s\n", printable(prompt).c_str(), printable(generated).c_str());
-  std::fflush(stdout);
+  flushOutput();
 }
 
 }  // namespace tutti::parallel

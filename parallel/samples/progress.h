@@ -1,7 +1,8 @@
 #pragma once
 
 // What train_gpt shows: on a terminal one line that is rewritten, elsewhere a line now and then;
-// and one JSON line a step in a file when asked for. Only rank 0 writes.
+// and one JSON line a step in a file when asked for. Only rank 0 writes. What cannot be written, to
+// a full disk for one, throws Error(System): a training that nobody can see is not worth its time.
 
 #include <chrono>
 #include <cstdio>
@@ -22,6 +23,8 @@ class Progress {
   /// Says so when a step takes some of the text's `windows` more than once.
   void shortText(int64_t windows);
   void step(int64_t step, const StepReport& report, double learningRate);
+  /// Says on standard error that the training has ended without a result.
+  void notFinite(const std::string& what);
   void validation(double loss);
   void text(const std::string& prompt, const std::string& generated);
 
@@ -41,5 +44,9 @@ class Progress {
   std::unique_ptr<std::FILE, Close> json_;
   Clock::time_point start_, lastStep_, lastShown_;
 };
+
+/// Writes out what is buffered for standard output. Throws System when it, or anything before it,
+/// could not be written.
+void flushOutput();
 
 }  // namespace tutti::parallel

@@ -2,8 +2,10 @@
 // write. `train_gpt --text book.txt --ranks 4` starts four processes on this machine; under
 // `tutti run` (or another launcher) it joins the job that it finds itself in.
 
+#include <cmath>
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include <tutti/communicator.h>
 #include "parallel/engine/generate.h"
@@ -12,6 +14,7 @@
 #include "parallel/nn/gpt.h"
 #include "parallel/samples/progress.h"
 #include "parallel/samples/ranks.h"
+#include "parallel/samples/train_memory.h"
 #include "parallel/samples/train_options.h"
 
 namespace {
@@ -24,7 +27,17 @@ DeviceMesh joinMesh(const TrainOptions& options, int ranks) {
   return DeviceMesh(Communicator::create({.deterministic = options.deterministic}));
 }
 
-void train(const TrainOptions& options, int ranks) {
+/// Ends a training whose numbers are no longer finite; returns its exit code. All ranks see the
+/// same numbers and come here together. The first that leaves ends the others, so none does before
+/// rank 0 has said why.
+int diverged(DeviceMesh& mesh, Progress& progress, const std::string& what) {
+  progress.notFinite(what);
+  if (Communicator* all = mesh.communicator({Axis::Data})) all->barrier();
+  return 1;
+}
+
+/// Returns the exit code.
+int train(const TrainOptions& options, int ranks) {
   const TokenData text = readBytes(options.text, options.model.context);
   DeviceMesh mesh = joinMesh(options, ranks);
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
@@ -48,10 +61,18 @@ void train(const TrainOptions& options, int ranks) {
   progress.shortText(loader.windows());
   for (int64_t step = 0; step < options.steps; ++step) {
     const double rate = schedule.at(step + 1);
-    progress.step(step + 1, engine.step(loader, step, *optimizer, rate), rate);
+    const StepReport report = engine.step(loader, step, *optimizer, rate);
+    progress.step(step + 1, report, rate);
+    if (!std::isfinite(report.loss) || !std::isfinite(report.gradientNorm))
+      return diverged(mesh, progress,
+                      message("step ", step + 1, ": the loss is ", report.loss,
+                              ", the gradient norm ", report.gradientNorm));
     if (options.checkReplicas) engine.store().checkReplicas();
   }
   const double validation = engine.evaluate(windows, options.batch);
+  if (!std::isfinite(validation))
+    return diverged(mesh, progress,
+                    message("after the last step the validation loss is ", validation));
 
   if (mesh.rank() == 0 && options.generate > 0)
     progress.text(options.prompt, generate(engine, {.prompt = options.prompt,
@@ -59,22 +80,29 @@ void train(const TrainOptions& options, int ranks) {
                                                     .context = options.model.context,
                                                     .seed = options.seed}));
   progress.validation(validation);
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  TrainOptions options;
-  if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
   try {
+    TrainOptions options;
+    if (const auto exitCode = parse(argc, argv, options)) {
+      flushOutput();  // of --help
+      return *exitCode;
+    }
     const RankPlan plan = planRanks(options.ranks);
     checkSplit(options, plan.ranks);
+    checkMemory(options, {.ranks = plan.ranks,
+                          .ranksHere = plan.launch ? plan.ranks : 1,
+                          .bytes = machineMemoryBytes()});
+    checkNotTheText(options);
     if (plan.launch) {
       checkFiles(options);  // here, where the message is printed once
       return launchRanks(argc, argv, plan.ranks);
     }
-    train(options, plan.ranks);
-    return 0;
+    return train(options, plan.ranks);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "train_gpt: %s\n", e.what());
     return 1;

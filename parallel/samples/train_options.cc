@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 
@@ -13,9 +17,31 @@ namespace tutti::parallel {
 
 namespace {
 
+constexpr int kMost = 1'000'000'000;  // of any size: far above all use, and two multiply in 64 bits
+
+/// CLI11's own checks let NaN pass and print their bounds with 309 digits.
+CLI::Validator finite(bool orZero) {
+  const auto objection = [orZero](std::string& text) {
+    double value = 0;
+    const bool read = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+    if (read && (value > 0 || (orZero && value == 0))) return std::string();
+    return text + " is not a finite number " + (orZero ? "of at least 0" : "above 0");
+  };
+  return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
+}
+
+/// CLI11 itself would take -1 for 2^64 - 1, and so whatever is larger.
+std::string notUnsigned(std::string& text) {
+  char* end = nullptr;
+  errno = 0;
+  std::strtoull(text.c_str(), &end, 0);
+  const bool fits = errno == 0 && !text.empty() && *end == '\0' && text.find('-') == text.npos;
+  return fits ? "" : text + " is not a whole number from 0 to 18446744073709551615";
+}
+
 void declare(CLI::App& app, TrainOptions& o) {
-  const auto positive = CLI::PositiveNumber;
-  const auto notNegative = CLI::NonNegativeNumber;
+  const auto positive = CLI::Range(1, kMost, "POSITIVE");
+  const auto notNegative = CLI::Range(0, kMost, "NONNEGATIVE");
   app.add_option("--text", o.text, "text file to learn; the last 5% are for validation")
       ->required();
   app.add_option("--ranks", o.ranks, "processes to start on this machine")
@@ -44,15 +70,16 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
   app.add_option("--lr", o.learningRate, "peak learning rate; default 0.003 (adamw), 0.3 (sgd)")
-      ->check(positive);
+      ->check(finite(false));
   app.add_option("--warmup", o.warmup, "steps of linear warm-up; default: a twentieth of --steps")
       ->check(notNegative);
   app.add_option("--weight-decay", o.weightDecay, "of matrices; default 0.1 (adamw), 0 (sgd)")
-      ->check(notNegative);
+      ->check(finite(true));
   app.add_option("--clip", o.clip, "largest global gradient norm; 0: no clipping")
-      ->check(notNegative)
+      ->check(finite(true))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
+      ->check(CLI::Validator(notUnsigned, ""))
       ->capture_default_str();
   app.add_flag("--deterministic", o.deterministic,
                "the same bits on 1, 2, 4 and 8 ranks; on any power of two with the same "
@@ -96,6 +123,17 @@ void checkSplit(const TrainOptions& options, int ranks) {
   const int groups = checkReductionGroups(options.microBatches, ranks, options.deterministic);
   require(options.batch >= groups, "--batch ", options.batch, " cannot be cut into ", groups,
           " micro-batches: a larger --batch or a smaller --micro-batches is needed");
+}
+
+void checkNotTheText(const TrainOptions& options) {
+  if (options.json.empty()) return;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  bool same = fs::equivalent(options.json, options.text, error);
+  // Neither needs to exist; what cannot be resolved cannot be opened either.
+  const fs::path json = fs::weakly_canonical(options.json, error);
+  same = same || (!error && json == fs::weakly_canonical(options.text, error));
+  require(!same, "--json ", options.json, " is the text: it would be overwritten");
 }
 
 void checkFiles(const TrainOptions& options) {

@@ -36,6 +36,8 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);
+/// Throws InvalidArgument when `--json` would be written over the text, under whatever name.
+void checkNotTheText(const TrainOptions& options);
 /// Throws InvalidArgument naming the file when the text cannot be used or `--json` not be written.
 void checkFiles(const TrainOptions& options);
 

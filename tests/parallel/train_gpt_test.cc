@@ -2,11 +2,13 @@
 // process. TRAIN_GPT is the program's path, the first argument of this test.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -36,7 +38,7 @@ class TrainGpt : public testing::Test {
     std::ofstream empty(file("empty"));
   }
   void TearDown() override {
-    for (const std::string name : {"text", "empty", "a.json", "b.json"})
+    for (const std::string name : {"text", "empty", "a.json", "b.json", "pipe", "symlink", "link"})
       std::remove(file(name).c_str());
     rmdir(folder_.c_str());
   }
@@ -78,12 +80,106 @@ TEST_F(TrainGpt, NamesWrongFlags) {
   expectRefused("--help", 0, "--deterministic");
 }
 
+// A number that is none, has another sign, or fits no variable: named, and not with a range of 309
+// digits.
+TEST_F(TrainGpt, NamesNumbersThatCannotBe) {
+  const auto expectNamed = [&](const std::string& flag, const std::string& value) {
+    const std::string given = flag + "=" + value;
+    const Output output = run("--text x " + given);
+    EXPECT_EQ(output.exitCode, 2) << given << "\n" << output.text;
+    EXPECT_EQ(output.text.find(flag + ": "), 0u) << given << "\n" << output.text;
+    EXPECT_NE(output.text.find(value), std::string::npos) << given << "\n" << output.text;
+    EXPECT_LT(output.text.size(), 200u) << output.text;
+  };
+  for (const std::string flag : {"--lr", "--weight-decay", "--clip"})
+    for (const std::string value : {"nan", "inf", "-inf", "-1", "1e400", "none"})
+      expectNamed(flag, value);
+  expectNamed("--lr", "0");
+  for (const std::string value : {"-1", "18446744073709551616", "1e3", "seed"})
+    expectNamed("--seed", value);
+  for (const std::string flag : {"--steps", "--batch", "--micro-batches", "--context", "--layers",
+                                 "--width", "--heads", "--warmup", "--generate"})
+    for (const std::string value :
+         {"-1", "1000000001", "9223372036854775807", "99999999999999999999"})
+      expectNamed(flag, value);
+  EXPECT_EQ(run(small("--generate 0 --steps 1 --seed 18446744073709551615")).exitCode, 0);
+}
+
 TEST_F(TrainGpt, NamesBadFiles) {
   expectRefused("--text " + file("absent"), 1, file("absent"));
   expectRefused("--text " + file("empty"), 1, file("empty") + " is empty");
   expectRefused("--text " + folder_, 1, "directory");
   expectRefused(small("--steps 1 --json /no/such/folder/x"), 1, "/no/such/folder/x");
   expectRefused("--context 100000 --text " + file("text"), 1, "too few");
+  expectRefused("--context 1000000000 --text " + file("text"), 1, "too few");
+  expectRefused("--text /proc/self/mem", 1, "the text /proc/self/mem cannot be read: ");
+}
+
+// Each rank reads the text, so a pipe would give each a part of it.
+TEST_F(TrainGpt, TakesRegularFilesOnly) {
+  ASSERT_EQ(mkfifo(file("pipe").c_str(), 0600), 0);
+  for (const std::string ranks : {"1", "2"}) {
+    expectRefused("--text " + file("pipe") + " --ranks " + ranks, 1, "every rank reads the text");
+    expectRefused("--text /dev/zero --ranks " + ranks, 1, "the text /dev/zero is a device");
+    const Output piped =
+        runProgram("cat " + file("text") + " | " + program + " --text /dev/stdin --ranks " + ranks);
+    EXPECT_EQ(piped.exitCode, 1);
+    EXPECT_EQ(piped.text.find("train_gpt: the text /dev/stdin is a pipe"), 0u) << piped.text;
+  }
+}
+
+// One file, under whatever name, is either read or written.
+TEST_F(TrainGpt, DoesNotWriteOverItsText) {
+  const auto content = [&] {
+    std::ifstream text(file("text"));
+    return std::string(std::istreambuf_iterator<char>(text), {});
+  };
+  const std::string before = content();
+  ASSERT_EQ(symlink("text", file("symlink").c_str()), 0);
+  ASSERT_EQ(link(file("text").c_str(), file("link").c_str()), 0);
+  const std::string roundabout = "../" + folder_.substr(folder_.rfind('/') + 1) + "/text";
+  for (const std::string& name :
+       {std::string("text"), roundabout, std::string("symlink"), std::string("link")})
+    for (const std::string ranks : {"", " --ranks 2"}) {
+      const std::string json = file(name);
+      expectRefused(small("--steps 1 --json " + json + ranks), 1,
+                    "train_gpt: --json " + json + " is the text");
+    }
+  EXPECT_EQ(content(), before);
+  expectRefused("--text " + file("absent") + " --json " + file("./absent"), 1, "is the text");
+  EXPECT_NE(access(file("absent").c_str(), F_OK), 0);
+}
+
+TEST_F(TrainGpt, SaysThatADiskIsFull) {
+  const std::string noSpace = " cannot be written: No space left on device\n";
+  const auto expectSaid = [&](const std::string& flags) {
+    const Output output = runProgram("(" + program + " " + flags + " >/dev/full)");
+    EXPECT_EQ(output.exitCode, 1) << flags << "\n" << output.text;
+    EXPECT_EQ(output.count("train_gpt: standard output" + noSpace), 1) << output.text;
+  };
+  for (const std::string ranks : {"", " --ranks 2"}) {
+    const std::string flags = small("--generate 0 --steps 2" + ranks);
+    expectRefused(flags + " --json /dev/full", 1, "train_gpt: --json /dev/full" + noSpace);
+    expectSaid(flags);
+  }
+  expectSaid("--help");
+}
+
+// All ranks see that the loss is no number; one says so.
+TEST_F(TrainGpt, StopsWhenTheLossIsNotFinite) {
+  const std::string diverging = "--generate 0 --lr 1e30 --json " + file("a.json");
+  for (const std::string ranks : {"1", "2", "4"}) {
+    const Output output = run(small(diverging + " --steps 5 --ranks " + ranks));
+    EXPECT_EQ(output.exitCode, 1) << output.text;
+    EXPECT_EQ(output.count("train_gpt: step 2: the loss is "), 1) << output.text;
+    EXPECT_EQ(output.count("train_gpt: "), 1) << output.text;
+    EXPECT_EQ(column("a.json", "loss").size(), 2u);
+    EXPECT_EQ(column("a.json", "loss").back(), "null");
+    // The last step's loss is still that of the weights before it.
+    const Output one = run(small(diverging + " --steps 1 --ranks " + ranks));
+    EXPECT_EQ(one.exitCode, 1) << one.text;
+    EXPECT_EQ(one.count("train_gpt: after the last step the validation loss is "), 1) << one.text;
+  }
 }
 
 // What no rank could do is said once, before there are any.
@@ -100,6 +196,9 @@ TEST_F(TrainGpt, RefusesOnceBeforeItStartsRanks) {
   expectOnce(small("--steps 1 --json /no/such/folder/x"), "/no/such/folder/x");
   expectOnce(small("--steps 1 --batch 3"), "--batch 3");
   expectOnce(small("--steps 1 --micro-batches 6"), "6 micro-batches");
+  expectOnce("--text " + file("text") + " --width 1000000000", "--width 1000000000");
+  expectOnce("--text " + file("text") + " --layers 1000000000", "--layers 1000000000");
+  expectOnce("--text " + file("text") + " --batch 1000000000", "--batch 1000000000");
 }
 
 TEST_F(TrainGpt, RefusesEmptyMicroBatches) {

@@ -1,0 +1,113 @@
+// What train_gpt says of the memory that a training takes, against a model that is there; and the
+// flags that it names when the machine has less.
+
+#include "parallel/samples/train_memory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "parallel/engine/engine.h"
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/nn/gpt.h"
+
+namespace tutti::parallel {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+
+/// Small options with a text of 4,000 bytes.
+class TrainMemoryTest : public testing::Test {
+ protected:
+  TrainMemoryTest() {
+    options_.text = "/tmp/tutti-memory-" + std::to_string(getpid());
+    std::ofstream(options_.text) << std::string(4000, 'x');
+    options_.model = {.context = 48, .layers = 3, .width = 40, .heads = 5};
+    options_.batch = 10;
+  }
+  ~TrainMemoryTest() override { std::remove(options_.text.c_str()); }
+
+  std::string messageOf(const MachineMemory& machine) const {
+    try {
+      checkMemory(options_, machine);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::OutOfMemory) << e.what();
+      return e.what();
+    }
+    return "";
+  }
+
+  TrainOptions options_;
+};
+
+TEST_F(TrainMemoryTest, IsWhatAModelTakes) {
+  DeviceMesh mesh;
+  HostKernels kernels;
+  Gpt model(options_.model);
+  Engine engine(mesh, kernels, model, {});
+  EXPECT_EQ(parameterCount(options_.model), static_cast<double>(engine.store().elementCount()));
+
+  // The arenas round each tensor up to 64 bytes; there are fewer than 20 of a block.
+  std::vector<int32_t> ids(3 * 48);
+  engine.logits(Tensor(ids.data(), DType::Int32, {3, 48}));
+  const double used = static_cast<double>(engine.saved().untilBackward.usedBytes() +
+                                          engine.saved().untilWeights.usedBytes());
+  const double said = 3 * 48 * savedPerToken(options_.model) * sizeof(float);
+  EXPECT_GE(used, said);
+  EXPECT_LE(used, said + 4 * 20 * 64);
+  engine.saved().reset();
+
+  // Ten sequences in four micro-batches: at most three in one.
+  const TrainMemory memory = trainMemory(options_, 2);
+  EXPECT_EQ(memory.text, 4000);
+  EXPECT_EQ(memory.model, 16 * parameterCount(options_.model));
+  EXPECT_EQ(memory.passes, said);
+  options_.optimizer = "sgd";
+  EXPECT_EQ(trainMemory(options_, 2).model, 8 * parameterCount(options_.model));
+}
+
+TEST_F(TrainMemoryTest, IsThatOfAllRanksOfThisMachine) {
+  const double one = trainMemory(options_, 4).total();
+  EXPECT_EQ(messageOf({.ranks = 4, .ranksHere = 4, .bytes = 4 * one}), "");
+  EXPECT_NE(messageOf({.ranks = 4, .ranksHere = 4, .bytes = 4 * one - 1}), "");
+  EXPECT_EQ(messageOf({.ranks = 4, .ranksHere = 1, .bytes = one}), "");
+}
+
+TEST_F(TrainMemoryTest, NamesTheFlagsOfTheLargestPart) {
+  const auto expectNamed = [&](const std::string& part, const std::string& flag) {
+    const std::string said = messageOf({.bytes = 16 * kGigabyte});
+    EXPECT_NE(said.find(" GB of it for " + part), std::string::npos) << said;
+    EXPECT_NE(said.find(flag), std::string::npos) << said;
+    EXPECT_LT(said.size(), 300u);
+  };
+  const TrainOptions small = options_;
+  options_.model.width = 1'000'000'000;
+  expectNamed("the model", "--width 1000000000");
+  options_ = small;
+  options_.model.layers = 1'000'000'000;
+  expectNamed("", "--layers 1000000000");
+  options_ = small;
+  options_.batch = 1'000'000'000;
+  expectNamed("a micro-batch", "--batch 1000000000");
+  // A file with a hole: it has the size, and takes no room.
+  ASSERT_EQ(truncate(options_.text.c_str(), off_t{1} << 40), 0);
+  options_ = small;
+  expectNamed("the text", options_.text);
+  options_.model.context = 1'000'000'000;
+  expectNamed("a micro-batch", "--context 1000000000");
+}
+
+// A context that the text cannot fill is refused for that, when the text is read.
+TEST_F(TrainMemoryTest, LeavesALongContextToTheText) {
+  options_.model.context = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(messageOf({.bytes = 16 * kGigabyte}), "");
+}
+
+TEST(MachineMemory, IsThere) { EXPECT_GT(machineMemoryBytes(), kGigabyte / 16); }
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -201,18 +201,35 @@ TEST_P(Collectives, EveryTypeAndReduction) {
   });
 }
 
+// Addresses that are no multiple of the element's size, or for single bytes of nothing; the largest
+// size with one type only, for time.
 TEST_P(Collectives, EverySizeAndAlignment) {
+  struct Placement {
+    DataType type;
+    size_t misalign;
+    bool inPlace;
+  };
+  constexpr Placement kPlacements[] = {
+      {DataType::Float32, 0, false},    {DataType::Float32, 1, false},
+      {DataType::Float32, 4, true},     {DataType::Int16, 1, false},
+      {DataType::Int16, 3, true},       {DataType::Float64, 1, true},
+      {DataType::Float64, 4, false},    {DataType::Float8E4M3, 1, true},
+      {DataType::Float8E4M3, 7, false},
+  };
   auto ranks = Communicator::createLocal(GetParam());
-  runRanks(ranks, [](Communicator& c) {
+  runRanks(ranks, [&](Communicator& c) {
     Windows windows(c, 300001 * sizeof(float) * c.size() + 192);
     for (const size_t count : {0, 1, 2, 3, 7, 15, 16, 17, 255, 4096, 4097, 65536, 300001})
-      for (const size_t misalign : {0, 1, 4})
-        for (Windows* const where : {static_cast<Windows*>(nullptr), &windows})
-          checkAll(c, {.count = count,
+      for (const auto& [type, misalign, inPlace] : kPlacements)
+        for (Windows* const where : {static_cast<Windows*>(nullptr), &windows}) {
+          if (count > 65536 && type != DataType::Float32) continue;
+          checkAll(c, {.type = type,
+                       .count = count,
                        .root = static_cast<int>(count) % c.size(),
-                       .inPlace = misalign == 4,
+                       .inPlace = inPlace,
                        .misalign = misalign,
                        .windows = where});
+        }
   });
 }
 

@@ -13,7 +13,7 @@ namespace tutti::tests {
 
 class TransportTest : public ::testing::TestWithParam<FabricFactory> {
  protected:
-  TransportTest() : fabric_(GetParam()()) {}
+  TransportTest();
   /// Runs and expects that nothing went wrong.
   void run(const Scenario& scenario);
   std::unique_ptr<Fabric> fabric_;

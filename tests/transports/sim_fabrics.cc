@@ -4,6 +4,7 @@
 
 #include "src/base/check.h"
 #include "src/base/clock.h"
+#include "tests/support/leftovers.h"
 #include "transports/sim/endpoint.h"
 
 namespace tutti::tests {
@@ -17,7 +18,7 @@ using transports::sim::SimOptions;
 // Every packet has a chance of a bad fate, so that the protocol is at work in every test.
 SimOptions badWire(Drive drive) {
   SimOptions options;
-  options.seed = 20240607;
+  options.seed = testSeed();
   options.drive = drive;
   options.minLatencyNs = 500;
   options.maxLatencyNs = 3000;

@@ -68,10 +68,24 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   template <class T>
-  requires std::is_integral_v<T> || std::is_enum_v<T> T get(const char* field) {
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) T get(const char* field) {
     T value;
     std::memcpy(&value, take(sizeof value, field).data(), sizeof value);
     return value;
+  }
+  /// One of the enumerators from `first` to `last`, which leave no gap.
+  template <class T>
+  requires std::is_enum_v<T> T getEnum(const char* field, T first, T last) {
+    const auto value = get<std::underlying_type_t<T>>(field);
+    if (value < static_cast<std::underlying_type_t<T>>(first) ||
+        value > static_cast<std::underlying_type_t<T>>(last))
+      fail(ErrorCode::Refused, "message field ", field, " is ", +value, ", which it cannot be");
+    return static_cast<T>(value);
+  }
+  bool getFlag(const char* field) {
+    const auto value = get<uint8_t>(field);
+    if (value > 1) fail(ErrorCode::Refused, "message field ", field, " is ", +value, ", no flag");
+    return value == 1;
   }
   Bytes getBytes(const char* field, size_t limit = size_t{1} << 24) {
     const auto size = get<uint64_t>(field);
@@ -84,6 +98,10 @@ class ByteReader {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   bool atEnd() const { return rest_.empty(); }
+  void requireEnd() const {
+    if (!atEnd())
+      fail(ErrorCode::Refused, "message goes on after its end: ", rest_.size(), " bytes");
+  }
 
  private:
   std::span<const std::byte> take(uint64_t size, const char* field) {

@@ -155,7 +155,7 @@ void write(base::ByteWriter& out, const Address& address) {
 
 Address readAddress(base::ByteReader& in) {
   Address address;
-  address.family = in.get<Family>("address family");
+  address.family = in.getEnum("address family", Family::Unix, Family::Ipv6);
   address.port = in.get<uint16_t>("port");
   const base::Bytes ip = in.getBytes("IP address", address.ip.size());
   const base::Bytes name = in.getBytes("socket name", address.name.size());

@@ -43,10 +43,8 @@ Table readTable(base::ByteReader& in, size_t bytes) {
 
 Failure readFailure(base::ByteReader& in) {
   Failure failure;
-  failure.code = in.get<ErrorCode>("error code");
+  failure.code = in.getEnum("error code", ErrorCode::InvalidArgument, ErrorCode::Internal);
   failure.text = in.getString("error text", kMaxTextBytes);
-  if (failure.code < ErrorCode::InvalidArgument || failure.code > ErrorCode::Internal)
-    base::fail(ErrorCode::Refused, "error code ", static_cast<int>(failure.code), " is unknown");
   return failure;
 }
 
@@ -75,7 +73,7 @@ SetupMessage decodeSetupMessage(std::span<const std::byte> bytes) {
   base::ByteReader in(bytes);
   const auto kind = in.get<uint8_t>("message kind");
   SetupMessage message = readBody(kind, in, bytes.size());
-  if (!in.atEnd()) base::fail(ErrorCode::Refused, "a set-up message has bytes after its end");
+  in.requireEnd();
   return message;
 }
 

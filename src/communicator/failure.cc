@@ -1,6 +1,7 @@
 // What happens when something goes wrong, and how ranks find out: deaths and departures from the
 // control plane, inquiries after ranks that are waited for, disagreements, deadlines.
 
+#include <cctype>
 #include <fstream>
 
 #include "src/base/check.h"
@@ -21,6 +22,8 @@ constexpr int64_t kInquireAfterNs = 100'000'000;
 constexpr int64_t kInquireAgainNs = 1'000'000'000;
 // Operations that a failure prints; describe() has all that are kept.
 constexpr size_t kRecordedLines = 8;
+// Of a failure's text that is told to others.
+constexpr size_t kMaxToldBytes = 4096;
 
 // "stopped", "sleeping", ...: the kernel's view of a process of this host, or nothing.
 std::string processState(int64_t pid) {
@@ -28,6 +31,13 @@ std::string processState(int64_t pid) {
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("State:")) return line.substr(line.find_first_not_of(" \t", 6));
   return {};
+}
+
+// A peer's words as part of a line of ours: what() would end at a zero byte.
+std::string oneLine(std::string text) {
+  for (char& c : text)
+    if (std::iscntrl(static_cast<unsigned char>(c))) c = '?';
+  return text;
 }
 
 std::string operationText(uint64_t number, const std::optional<Recorder::Entry>& entry) {
@@ -76,7 +86,10 @@ void Communicator::Impl::tellFailure(const Error& error) {
   for (int peer = 0; peer < size; ++peer)
     if (peer != who.rank)
       send(peer, Message::Failure,
-           base::ByteWriter().put(error.code()).put(std::string(error.what())).take());
+           base::ByteWriter()
+               .put(error.code())
+               .put(std::string(error.what()).substr(0, kMaxToldBytes))
+               .take());
 }
 
 void Communicator::Impl::throwIfFailed() const {
@@ -167,11 +180,19 @@ void Communicator::Impl::onPeerLeft(int worldRank) {
   onPeerLost(worldRank, "left the job without destroying the communicator");
 }
 
-static std::set<int> getRanks(base::ByteReader& in) {
-  std::set<int> ranks;
-  const auto count = in.get<uint32_t>("ranks");
-  for (uint32_t i = 0; i < count; ++i) ranks.insert(in.get<int32_t>("rank"));
-  return ranks;
+// The dead, as a rank that is alive sends them: ranks of the communicator in ascending order.
+static std::set<int> getDead(base::ByteReader& in, int size, int sender) {
+  std::set<int> dead;
+  const auto count = in.get<uint32_t>("number of the dead");
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto rank = in.get<int32_t>("dead rank");
+    const int least = dead.empty() ? 0 : *dead.rbegin() + 1;
+    if (rank < least || rank >= size || rank == sender)
+      base::fail(ErrorCode::Refused, "dead rank ", rank, " of ", size,
+                 " is out of order or range, or the sender itself");
+    dead.insert(rank);
+  }
+  return dead;
 }
 
 static std::string describeStatus(uint64_t theirs, bool busy) {
@@ -186,12 +207,14 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
   try {
     base::ByteReader in(message.payload);
     switch (static_cast<Message>(message.type)) {
-      case Message::Hello: {
+      case Message::Hello: {  // connect() reads it
         std::lock_guard lock(mutex);
+        if (peers[peer].hello) base::fail(ErrorCode::Refused, "a second hello");
         peers[peer].hello = std::move(message);
         break;
       }
       case Message::Ready: {
+        in.requireEnd();
         std::lock_guard lock(mutex);
         peers[peer].ready = true;
         break;
@@ -200,39 +223,46 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         const auto operations = in.get<uint64_t>("operations");
         const auto vote = in.get<uint32_t>("vote");
         const auto round = in.get<uint32_t>("round");
-        std::set<int> dead = getRanks(in);
+        std::set<int> dead = getDead(in, size, peer);
+        in.requireEnd();
         std::lock_guard lock(mutex);
-        peers[peer].views[{vote, round}] = std::move(dead);
+        auto& views = peers[peer].views;
+        if (!views.empty() && views.rbegin()->first >= std::pair(vote, round))
+          base::fail(ErrorCode::Refused, "a view of vote ", vote, ", round ", round,
+                     " came after a later one");
+        views[{vote, round}] = std::move(dead);
         peers[peer].stoppedAfter = operations;
         someoneStopped.store(true, std::memory_order_release);
         break;
       }
       case Message::Decision: {
         const auto vote = in.get<uint32_t>("vote");
-        std::set<int> dead = getRanks(in);
+        std::set<int> dead = getDead(in, size, peer);
+        in.requireEnd();
         std::lock_guard lock(mutex);
         decisions.emplace(vote, std::move(dead));
         break;
       }
       case Message::Goodbye: {
+        const auto operations = in.get<uint64_t>("operations");
+        in.requireEnd();
         std::lock_guard lock(mutex);
         peers[peer].left = true;
-        peers[peer].stoppedAfter = in.get<uint64_t>("operations");
+        peers[peer].stoppedAfter = operations;
         someoneStopped.store(true, std::memory_order_release);
         break;
       }
       case Message::Failure: {
-        const auto code = in.get<ErrorCode>("code");
-        const std::string text = in.getString("text");
-        fail(Error(code, code == ErrorCode::Aborted
-                             ? text
-                             : text + base::message(" (reported by rank ", peer, ")")),
-             false);
+        const auto code = in.getEnum("code", ErrorCode::InvalidArgument, ErrorCode::Internal);
+        const std::string text = oneLine(in.getString("text", kMaxToldBytes));
+        in.requireEnd();
+        fail(Error(code, text + base::message(" (reported by rank ", peer, ")")), false);
         break;
       }
       case Message::Status: {
         const auto theirs = in.get<uint64_t>("operation");
-        const bool busy = in.get<uint8_t>("busy") != 0;
+        const bool busy = in.getFlag("busy");
+        in.requireEnd();
         std::lock_guard lock(mutex);
         peers[peer].status = describeStatus(theirs, busy);
         break;
@@ -240,6 +270,7 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
       case Message::Inquiry: {
         const auto number = in.get<uint64_t>("operation");
         const CallFacts theirs = CallFacts::read(in);
+        in.requireEnd();
         const auto mine = recorder.find(number);
         if (mine && !(mine->facts == theirs))
           return fail(Error(ErrorCode::Mismatch,

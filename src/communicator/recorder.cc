@@ -34,7 +34,8 @@ void unpack(uint64_t packed, CallFacts& f) {
 
 bool valid(uint64_t packed) {
   return (packed & 0xff) < plan::kCollectiveCount && (packed >> 8 & 0xff) < kDataTypeCount &&
-         (packed >> 16 & 0xff) < kReduceOpCount && (packed >> 32) < plan::kAlgorithmCount;
+         (packed >> 16 & 0xff) < kReduceOpCount && (packed >> 24 & 0xff) <= 1 &&
+         (packed >> 32) < plan::kAlgorithmCount;
 }
 
 }  // namespace

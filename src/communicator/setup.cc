@@ -94,9 +94,12 @@ namespace {
 // Within this time the death of a rank of this host is known to all.
 constexpr std::chrono::seconds kDeathIsKnown{1};
 
+// No algorithm has a longer name; what a peer sends goes into messages.
+constexpr size_t kMaxAlgorithmBytes = 64;
+
 // What must be equal on all ranks, beside the addresses.
 struct Hello {
-  uint8_t deterministic;
+  bool deterministic = false;
   std::string algorithm;
   base::Bytes tuning;  // rank 0's counts
   base::Bytes address;
@@ -107,10 +110,11 @@ struct Hello {
   static Hello read(const base::Bytes& bytes) {
     base::ByteReader in(bytes);
     Hello h;
-    h.deterministic = in.get<uint8_t>("deterministic");
-    h.algorithm = in.getString("algorithm");
+    h.deterministic = in.getFlag("deterministic");
+    h.algorithm = in.getString("algorithm", kMaxAlgorithmBytes);
     h.tuning = in.getBytes("tuning");
     h.address = in.getBytes("address");
+    in.requireEnd();
     return h;
   }
 };
@@ -165,17 +169,22 @@ void Communicator::Impl::connect(base::Deadline deadline) {
         std::lock_guard lock(mutex);
         message = std::move(*peers[peer].hello);
       }
-      Hello hello = Hello::read(message.payload);
+      Hello hello;
+      try {
+        hello = Hello::read(message.payload);
+        if (peer == 0) tuning = topology::Tuning::deserialize(hello.tuning);
+      } catch (const Error& e) {
+        base::fail(e.code(), name(peer), " sent a malformed hello: ", e.what());
+      }
       if (hello.deterministic != settings.deterministic || hello.algorithm != settings.algorithm)
         base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", name(peer),
                    " asks for deterministic=", int{hello.deterministic}, " algorithm='",
                    hello.algorithm, "'; ", self(),
                    " for deterministic=", int{settings.deterministic}, " algorithm='",
                    settings.algorithm, "'");
-      if (peer == 0) tuning = topology::Tuning::deserialize(hello.tuning);
       try {
         endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
-      } catch (const Error&) {
+      } catch (const Error& e) {
         // A rank that is gone cannot be connected to; the news of it may come a moment later.
         std::unique_lock lock(mutex);
         changed.wait_for(lock, kDeathIsKnown, [&] { return failure || peers[peer].left; });
@@ -183,7 +192,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
         if (peers[peer].left)
           base::fail(ErrorCode::PeerLost, name(peer), " left during set-up, before ", self(),
                      " had connected to it");
-        throw;
+        base::fail(e.code(), self(), " cannot connect to ", name(peer), ": ", e.what());
       }
     }
     choices.clear();  // made before the tuning table was known

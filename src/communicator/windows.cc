@@ -130,7 +130,8 @@ void WindowTable::map(int from, uint64_t id, uint64_t bytes,
                        : std::make_shared<Segment>(Segment::open(std::move(descriptors[0]), bytes));
     if (!segment) return;  // given back already
     std::lock_guard lock(mutex_);
-    peers_.insert_or_assign({from, id}, std::move(segment));
+    if (!peers_.try_emplace({from, id}, std::move(segment)).second)
+      base::fail(ErrorCode::Refused, "it was announced before");
   } catch (const std::exception& e) {
     base::log(LogLevel::Warning, "rank ", control_.rank(), " cannot map a window of rank ", from,
               ", so that collectives on it are staged: ", e.what());
@@ -151,6 +152,7 @@ void WindowTable::onMessage(int from, bootstrap::ControlMessage message) {
     base::ByteReader reader(message.payload);
     const auto id = reader.get<uint64_t>("window");
     const auto bytes = reader.get<uint64_t>("bytes");
+    reader.requireEnd();
     switch (static_cast<Message>(message.type)) {
       case Message::Announce: return map(from, id, bytes, std::move(message.descriptors));
       case Message::Acknowledge: return answer(from, id, true);

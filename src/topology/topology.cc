@@ -54,7 +54,7 @@ Tuning Tuning::deserialize(const base::Bytes& bytes) {
                  field.least, " and ", field.most);
     tuning.*field.value = value;
   }
-  if (!reader.atEnd()) base::fail(ErrorCode::Refused, "tuning table: bytes left at its end");
+  reader.requireEnd();
   return tuning;
 }
 

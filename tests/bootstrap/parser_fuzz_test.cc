@@ -1,49 +1,32 @@
 // Every parser of bytes that come from outside, fed with seeded mutations of good input and with
 // noise: it must accept, or refuse with an Error, and nothing else; the sanitizers see the rest.
-// TUTTI_FUZZ_SEED replays a seed, TUTTI_FUZZ_CASES changes the number of cases of each parser.
+// TUTTI_FUZZ_CASES changes the number of cases of each parser.
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <random>
 
 #include "src/bootstrap/frame.h"
 #include "src/bootstrap/handshake.h"
 #include "src/bootstrap/meeting_point.h"
 #include "src/bootstrap/record.h"
 #include "src/bootstrap/setup_message.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/mutator.h"
 
 namespace tutti::bootstrap {
 namespace {
 
-uint64_t setting(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 10) : otherwise;
-}
-
 class Fuzz : public testing::Test {
  protected:
   void SetUp() override {
-    seed_ = setting("TUTTI_FUZZ_SEED", std::random_device{}());
-    cases_ = setting("TUTTI_FUZZ_CASES", 20'000);
-    random_.seed(seed_);
-    std::cout << "TUTTI_FUZZ_SEED=" << seed_ << "\n";
+    const char* cases = std::getenv("TUTTI_FUZZ_CASES");
+    if (cases) cases_ = std::strtoull(cases, nullptr, 10);
   }
-  size_t below(size_t bound) {
-    return std::uniform_int_distribution<size_t>(0, bound - 1)(random_);
-  }
-
-  /// Flips, overwrites with edge values, cuts, repeats; now and then noise instead.
-  base::Bytes mutate(base::Bytes bytes) {
-    if (below(20) == 0) {
-      bytes.resize(below(300));
-      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
-    }
-    for (size_t i = below(4); i > 0 && !bytes.empty(); --i) change(bytes);
-    return bytes;
-  }
+  size_t below(size_t bound) { return mutator_.below(bound); }
+  base::Bytes mutate(base::Bytes bytes) { return mutator_.mutate(std::move(bytes)); }
 
   /// How often `parse` accepted and refused; anything else than an Error fails the test.
   template <class Parse>
@@ -62,35 +45,8 @@ class Fuzz : public testing::Test {
     std::cout << accepted << " accepted, " << refused << " refused\n";
   }
 
-  uint64_t seed_ = 0, cases_ = 0;
-  std::mt19937_64 random_;
-
- private:
-  void change(base::Bytes& bytes) {
-    const size_t at = below(bytes.size());
-    switch (below(5)) {
-      case 0: bytes[at] ^= static_cast<std::byte>(1u << below(8)); break;
-      case 1: bytes[at] = static_cast<std::byte>(random_()); break;
-      case 2: {
-        constexpr uint64_t kEdges[] = {0,
-                                       1,
-                                       0x7fffffff,
-                                       0x80000000,
-                                       0xffffffff,
-                                       ~uint64_t{0},
-                                       uint64_t{1} << 63,
-                                       1'000'000'000};
-        const uint64_t edge = kEdges[below(std::size(kEdges))];
-        std::memcpy(bytes.data() + at, &edge, std::min(sizeof edge, bytes.size() - at));
-        break;
-      }
-      case 3: bytes.resize(at); break;
-      default: {
-        const base::Bytes part(bytes.begin() + static_cast<ptrdiff_t>(at), bytes.end());
-        bytes.insert(bytes.end(), part.begin(), part.end());
-      }
-    }
-  }
+  uint64_t cases_ = 20'000;
+  tests::Mutator mutator_{tests::testSeed()};
 };
 
 Arrival someArrival() {

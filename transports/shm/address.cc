@@ -40,7 +40,7 @@ AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
     base::fail(ErrorCode::Refused, "message field token has ", token.size(), " bytes");
   std::copy(token.begin(), token.end(), blob.token.begin());
   blob.inbox = in.get<uint64_t>("inbox");
-  if (!in.atEnd()) base::fail(ErrorCode::Refused, "bytes after the end of a shared-memory address");
+  in.requireEnd();
   return blob;
 }
 

@@ -62,6 +62,7 @@ class Tapped final : public ControlPlane {
     plane_->listen(channel, listener);
   }
   void ignore(uint64_t channel) override { plane_->ignore(channel); }
+  bool runs(int rank) const override { return plane_->runs(rank); }
   void leave() override { plane_->leave(); }
 
  private:

@@ -99,8 +99,7 @@ class ByteReader {
   }
   bool atEnd() const { return rest_.empty(); }
   void requireEnd() const {
-    if (!atEnd())
-      fail(ErrorCode::Refused, "message goes on after its end: ", rest_.size(), " bytes");
+    if (!atEnd()) fail(ErrorCode::Refused, rest_.size(), " bytes are left after the message's end");
   }
 
  private:

@@ -85,15 +85,15 @@ int cutConnections(pid_t pid) {
 // Ranks 0 and 2 lose their connection, and both can still talk to rank 1. Whichever of them it went
 // on with, the other would go on as well. So nobody goes on until one of the two has ended.
 TEST(Shrink, ABrokenConnectionDoesNotDivideTheSurvivors) {
-  constexpr auto kWait = 1500ms;
-  std::array<int, 2> pids{};
-  ASSERT_EQ(::pipe(pids.data()), 0);
+  // Rank 0 reads whom it loses; rank 2 reads when to end.
+  std::array<int, 2> toFirst{}, toLast{};
+  ASSERT_TRUE(::pipe(toFirst.data()) == 0 && ::pipe(toLast.data()) == 0);
   RankProcesses ranks(3, [&](const Context& context) {
-    Communicator c = context.join({.setupTimeout = kWait});
+    Communicator c = context.join({.setupTimeout = 1500ms});
     context.say("joined");
-    pid_t other = 0;
+    pid_t last = 0;
     if (context.rank == 0) {
-      if (::read(pids[0], &other, sizeof other) != sizeof other || cutConnections(other) != 1)
+      if (::read(toFirst[0], &last, sizeof last) != sizeof last || cutConnections(last) != 1)
         return 1;
     }
     EXPECT_EQ(codeOf([&] {
@@ -106,23 +106,26 @@ TEST(Shrink, ABrokenConnectionDoesNotDivideTheSurvivors) {
     } catch (const Error& e) {
       context.say(std::string(toString(e.code())) + ": " + e.what());
     }
-    if (context.rank == 2) return 0;  // ends, and with that is dead
+    context.say("tried");
+    char end = 0;
+    if (context.rank == 2) return ::read(toLast[0], &end, 1) == 1 ? 0 : 1;
     context.say("rest of " + std::to_string(c.shrink().size()));
     return 0;
   });
   for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s));
-  const pid_t second = ranks.pid(2);
-  ASSERT_EQ(::write(pids[1], &second, sizeof second), static_cast<ssize_t>(sizeof second));
+  const pid_t last = ranks.pid(2);
+  ASSERT_EQ(::write(toFirst[1], &last, sizeof last), static_cast<ssize_t>(sizeof last));
+  for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "tried", 20s));
+  ASSERT_EQ(::write(toLast[1], "e", 1), 1);
   ASSERT_TRUE(ranks.allSucceed(20s));
   for (int r = 0; r < 3; ++r) {
     EXPECT_FALSE(contains(ranks.output(r), "went on")) << ranks.output(r);
     EXPECT_TRUE(contains(ranks.output(r), "timeout: rank " + std::to_string(r))) << ranks.output(r);
   }
-  EXPECT_TRUE(contains(ranks.output(0), "for rank 2 (pid " + std::to_string(second)));
+  EXPECT_TRUE(contains(ranks.output(0), "for rank 2 (pid " + std::to_string(last)));
   EXPECT_TRUE(contains(ranks.output(0), "cannot be reached and whose process has not ended"));
   for (const int r : {0, 1}) EXPECT_TRUE(contains(ranks.output(r), "rest of 2")) << ranks.output(r);
-  ::close(pids[0]);
-  ::close(pids[1]);
+  for (const int fd : {toFirst[0], toFirst[1], toLast[0], toLast[1]}) ::close(fd);
 }
 
 TEST(Shrink, WithNobodyDeadKeepsAll) {

@@ -124,6 +124,11 @@ class Cgroup {
   std::string folder_, why_;
 };
 
+// Not by memset: ThreadSanitizer would note it in four times as much memory, within the same limit.
+[[gnu::no_sanitize_thread]] void touchPages(volatile std::byte* data, uint64_t bytes) {
+  for (uint64_t at = 0; at < bytes; at += 4096) data[at] = std::byte{1};
+}
+
 // The kernel would answer with SIGKILL, which the child's end would show.
 TEST(MemoryCgroup, ALimitIsAnErrorThatNamesItAndNotADeath) {
   constexpr uint64_t kLimit = uint64_t{96} << 20, kPiece = uint64_t{8} << 20;
@@ -138,7 +143,7 @@ TEST(MemoryCgroup, ALimitIsAnErrorThatNamesItAndNotADeath) {
     try {
       while (pieces.size() < 2 * kLimit / kPiece) {
         pieces.push_back(Segment::create(kPiece, "a piece"));
-        std::memset(pieces.back().data(), 1, kPiece);
+        touchPages(pieces.back().data(), kPiece);
       }
       return 3;
     } catch (const Error& e) {

@@ -4,6 +4,7 @@
 
 #include "collectives/direct.h"
 #include "collectives/double_tree.h"
+#include "collectives/pairwise.h"
 #include "collectives/recursive.h"
 #include "collectives/ring.h"
 #include "src/base/check.h"
@@ -69,6 +70,7 @@ const Registry& registry() {
     made.add(recursive());
     made.add(oneShot());
     made.add(twoShot());
+    made.add(pairwise());
     return made;
   }();
   return all;

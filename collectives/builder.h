@@ -2,7 +2,9 @@
 
 // What the builders of all families share: small arithmetic on ranks, and the plan of one rank.
 
+#include <algorithm>
 #include <bit>
+#include <initializer_list>
 #include <utility>
 
 #include "collectives/algorithms.h"
@@ -25,6 +27,10 @@ using plan::Step;
 constexpr int wrap(int rank, int ranks) { return ((rank % ranks) + ranks) % ranks; }
 constexpr int floorLog2(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
 constexpr int ceilLog2(int n) { return n <= 1 ? 0 : floorLog2(n - 1) + 1; }
+
+inline bool isOneOf(Collective c, std::initializer_list<Collective> list) {
+  return std::ranges::find(list, c) != list.end();
+}
 
 /// The request's facts in a spec, everything else at its default.
 inline PlanSpec specOf(const SpecRequest& request, Algorithm algorithm) {
@@ -53,7 +59,7 @@ inline Program buildAlone(const PlanSpec& spec) {
   if (spec.collective == Collective::Barrier) return program;
   Step copy{.sources = {local(Buffer::In, 0, spec.divisions)},
             .targets = {local(Buffer::Out, 0, spec.divisions)},
-            .completes = plan::isReduction(spec.collective)};
+            .completes = plan::reducesAll(spec.collective)};
   program.lanes.push_back({0, {std::move(copy)}});
   return program;
 }

@@ -44,14 +44,10 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
 
 void checkName(const plan::CollectiveRequest& request) {
   if (request.algorithm.empty() || request.algorithm == "mapped") return;
-  std::string known;
-  for (int i = 0; i < plan::kAlgorithmCount; ++i) {
-    const char* name = plan::toString(static_cast<Algorithm>(i));
-    if (request.algorithm == name) return;
-    known += name + std::string(", ");
-  }
-  base::fail(ErrorCode::InvalidArgument, "algorithm \"", request.algorithm, "\" is none of ", known,
-             "mapped");
+  for (int i = 0; i < plan::kAlgorithmCount; ++i)
+    if (request.algorithm == plan::toString(static_cast<Algorithm>(i))) return;
+  base::fail(ErrorCode::InvalidArgument, "algorithm \"", request.algorithm, "\" is not ",
+             plan::algorithmNames());
 }
 
 [[noreturn]] void nothingFits(const plan::CollectiveRequest& request,

@@ -76,6 +76,62 @@ std::vector<Step> reduceOnce(const Place& at) {
   return {send(local(Buffer::In, at.lane), at.spec.root, at.lane)};
 }
 
+std::vector<Step> gatherOnce(const Place& at) {
+  const uint32_t own = at.block(at.rank);
+  const Port in = local(Buffer::In, at.lane);
+  if (!at.isRoot()) return {send(in, at.spec.root, own)};
+  std::vector<Step> steps{{.sources = {in}, .targets = {local(Buffer::Out, own)}}};
+  for (int k = 1; k < at.ranks(); ++k)
+    steps.push_back(receive(at.other(-k), at.block(at.other(-k))));
+  return steps;
+}
+
+std::vector<Step> scatterOnce(const Place& at) {
+  const uint32_t own = at.block(at.rank);
+  const Port out = local(Buffer::Out, at.lane);
+  if (!at.isRoot()) return {{.sources = {channel(at.spec.root, own)}, .targets = {out}}};
+  std::vector<Step> steps;
+  for (int k = 1; k < at.ranks(); ++k) {
+    const uint32_t chunk = at.block(at.other(k));
+    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
+  }
+  steps.push_back({.sources = {local(Buffer::In, own)}, .targets = {out}});
+  return steps;
+}
+
+/// Everything leaves before anything arrives: in place, nothing is overwritten too early. A message
+/// is named by its place in the sender's input.
+std::vector<Step> allToAllOnce(const Place& at) {
+  const uint32_t own = at.block(at.rank);
+  std::vector<Step> steps;
+  for (int k = 1; k < at.ranks(); ++k) {
+    const uint32_t chunk = at.block(at.other(k));
+    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
+  }
+  steps.push_back({.sources = {local(Buffer::In, own)}, .targets = {local(Buffer::Out, own)}});
+  for (int k = 1; k < at.ranks(); ++k) {
+    const int from = at.other(-k);
+    steps.push_back(
+        {.sources = {channel(from, own)}, .targets = {local(Buffer::Out, at.block(from))}});
+  }
+  return steps;
+}
+
+std::vector<Step> scanOnce(const Place& at) {
+  const Port in = local(Buffer::In, at.lane);
+  const Port out = local(Buffer::Out, at.lane);
+  Step give{.sources = {in}};
+  for (int q = at.rank + 1; q < at.ranks(); ++q) give.targets.push_back(channel(q, at.lane));
+  if (at.rank == 0) give.targets.push_back(out);
+  Step add{.targets = {out}, .fold = Fold::Canonical};
+  for (int q = 0; q < at.rank; ++q) add.sources.push_back(channel(q, at.lane));
+  add.sources.push_back(in);
+  std::vector<Step> steps;
+  if (!give.targets.empty()) steps.push_back(std::move(give));
+  if (at.rank > 0) steps.push_back(std::move(add));
+  return steps;
+}
+
 std::vector<Step> barrierOnce(const Place& at) {
   Step tell, hear;
   for (int k = 1; k < at.ranks(); ++k) {
@@ -149,6 +205,10 @@ std::vector<Step> stepsOnce(const Place& at) {
     case Collective::ReduceScatter: return reduceScatterOnce(at);
     case Collective::Broadcast: return broadcastOnce(at);
     case Collective::Reduce: return reduceOnce(at);
+    case Collective::Gather: return gatherOnce(at);
+    case Collective::Scatter: return scatterOnce(at);
+    case Collective::AllToAll: return allToAllOnce(at);
+    case Collective::Scan: return scanOnce(at);
     case Collective::Barrier: return barrierOnce(at);
   }
   return {};
@@ -173,7 +233,7 @@ std::optional<PlanSpec> specOnce(const SpecRequest& request) {
 std::optional<PlanSpec> specTwice(const SpecRequest& request) {
   if (request.protocol == Protocol::Mapped) return mappedSpec(request, Algorithm::TwoShot);
   const Collective c = request.collective;
-  if (c != Collective::AllReduce && !hasRoot(c)) return {};
+  if (!isOneOf(c, {Collective::AllReduce, Collective::Broadcast, Collective::Reduce})) return {};
   PlanSpec spec = specOf(request, Algorithm::TwoShot);
   spec.canonicalOrder = plan::isReduction(c);
   if (request.ranks == 1) return spec;
@@ -196,7 +256,7 @@ Cost costOnce(const PlanSpec& spec) {
   if (spec.ranks == 1) return {};
   if (spec.protocol == Protocol::Mapped) return mappedCost(spec);
   if (spec.collective == Collective::Barrier) return {1, 0, 0};
-  return {1, spec.collective == Collective::Reduce ? 1.0 : spec.ranks - 1.0, 1};
+  return {1, plan::onlyRootGets(spec.collective) ? 1.0 : spec.ranks - 1.0, 1};
 }
 
 Cost costTwice(const PlanSpec& spec) {

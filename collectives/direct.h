@@ -11,6 +11,10 @@
 //   ReduceScatter  steps 1, blocks per rank P-1, per link 1
 //   Broadcast      steps 1, blocks per rank P-1 (the root), per link 1
 //   Reduce         steps 1, blocks per rank 1, per link 1
+//   Gather         steps 1, blocks per rank 1, per link 1
+//   Scatter        steps 1, blocks per rank P-1 (the root), per link 1
+//   AllToAll       steps 1, blocks per rank P-1, per link 1
+//   Scan           steps 1, blocks per rank P-1 (rank 0), per link 1
 //   Barrier        steps 1: a signal to everybody, a signal from everybody
 //
 // Two shot. The block is cut into P divisions, rank r works on division r.
@@ -28,7 +32,12 @@
 // everybody has told it, so that no buffer is given back while another still touches it. Blocks
 // count what a rank reads from and writes to others.
 //   AllReduce, Broadcast, Reduce (two shot)     steps 1, blocks 2(P-1)/P, 1, 1
+//   Scan (two shot)                             steps 1, blocks 3(P-1)/P: on its division a rank
+//                                               adds input after input to the sum before
 //   AllGather, ReduceScatter (one shot)         steps 1, blocks P-1
+//   Gather, Scatter (one shot)                  steps 1, blocks 1
+//   AllToAll (one shot)                         steps 1, blocks P-1; not in place, where a peer
+//                                               would write what its owner has yet to read
 
 #include "collectives/algorithms.h"
 

@@ -20,7 +20,33 @@ void writeAll(const PlanSpec& spec, Step& step, int rank, uint32_t chunk) {
     step.targets.push_back(at(rank, wrap(rank + k, spec.ranks), Buffer::Out, chunk));
 }
 
-Step work(const PlanSpec& spec, int rank) {
+std::vector<Step> allToAll(const PlanSpec& spec, int rank) {
+  std::vector<Step> steps;
+  for (int k = 0; k < spec.ranks; ++k) {
+    const int to = wrap(rank + k, spec.ranks);
+    steps.push_back({.sources = {local(Buffer::In, static_cast<uint32_t>(to))},
+                     .targets = {at(rank, to, Buffer::Out, static_cast<uint32_t>(rank))}});
+  }
+  return steps;
+}
+
+/// Division `rank` of everybody's sums.
+std::vector<Step> scan(const PlanSpec& spec, int rank) {
+  const auto own = static_cast<uint32_t>(rank);
+  std::vector<Step> steps;
+  for (int q = 0; q < spec.ranks; ++q) {
+    Step step{.sources = {at(rank, q, Buffer::In, own)},
+              .targets = {at(rank, q, Buffer::Out, own)}};
+    if (q > 0) {
+      step.sources.insert(step.sources.begin(), at(rank, q - 1, Buffer::Out, own));
+      step.fold = Fold::Listed;
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+std::vector<Step> work(const PlanSpec& spec, int rank) {
   const auto own = static_cast<uint32_t>(rank);  // a division or a block: both have one chunk
   Step step;
   switch (spec.collective) {
@@ -44,14 +70,23 @@ Step work(const PlanSpec& spec, int rank) {
       readAll(spec, step, rank, own);
       step.targets = {at(rank, spec.root, Buffer::Out, own)};
       break;
-    case Collective::Barrier: break;
+    case Collective::Gather:
+      step.sources = {local(Buffer::In, 0)};
+      step.targets = {at(rank, spec.root, Buffer::Out, own)};
+      break;
+    case Collective::Scatter:
+      step.sources = {at(rank, spec.root, Buffer::In, own)};
+      step.targets = {local(Buffer::Out, 0)};
+      break;
+    case Collective::AllToAll: return allToAll(spec, rank);
+    case Collective::Scan: return scan(spec, rank);
+    case Collective::Barrier: return {};
   }
-  return step;
+  return {step};
 }
 
-bool inOneShot(Collective c) {
-  return c == Collective::AllGather || c == Collective::ReduceScatter;
-}
+/// With blocks for every rank somewhere, a rank works on its own; otherwise on its division.
+bool inOneShot(Collective c) { return plan::givesBlocks(c) || plan::getsBlocks(c); }
 
 }  // namespace
 
@@ -63,8 +98,11 @@ std::optional<PlanSpec> mappedSpec(const SpecRequest& request, Algorithm algorit
   spec.channels = 1;
   spec.divisions = inOneShot(c) ? 1 : static_cast<uint32_t>(request.ranks);
   spec.messageChunks = 0;
-  spec.mapped = {.in = c != Collective::AllGather, .out = c != Collective::ReduceScatter};
-  spec.canonicalOrder = plan::isReduction(c);
+  spec.mapped = {
+      .in = !isOneOf(c, {Collective::AllGather, Collective::Gather, Collective::AllToAll}),
+      .out = !isOneOf(c, {Collective::ReduceScatter, Collective::Scatter})};
+  spec.inPlaceSafe = c != Collective::AllToAll;
+  spec.canonicalOrder = plan::reducesAll(c) || (c == Collective::Scan && request.ranks <= 3);
   return spec;
 }
 
@@ -74,8 +112,11 @@ Program mappedProgram(const PlanSpec& spec, int rank) {
     tell.targets.push_back(signal(wrap(rank + k, spec.ranks)));
     hear.sources.push_back(signal(wrap(rank - k, spec.ranks)));
   }
+  std::vector<Step> steps = work(spec, rank);
+  steps.push_back(std::move(tell));
+  steps.push_back(std::move(hear));
   Program program;
-  program.lanes.push_back({0, {work(spec, rank), std::move(tell), std::move(hear)}});
+  program.lanes.push_back({0, std::move(steps)});
   return program;
 }
 
@@ -88,6 +129,9 @@ Cost mappedCost(const PlanSpec& spec) {
     // The root's buffer is read by each peer, and written by none but itself.
     case Collective::Broadcast:
     case Collective::Reduce: return {1, 1, 2 / ranks};
+    case Collective::Scan: return {1, 3 * others / ranks, 3 / ranks};
+    case Collective::Gather:
+    case Collective::Scatter: return {1, 1, 1};
     default: return {1, others, 1};
   }
 }

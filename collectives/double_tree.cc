@@ -112,7 +112,9 @@ Program barrier(const PlanSpec& spec, int rank) {
 std::optional<PlanSpec> makeSpec(const SpecRequest& request) {
   const Collective c = request.collective;
   if (request.protocol != Protocol::Simple) return {};
-  if (c == Collective::AllGather || c == Collective::ReduceScatter) return {};
+  if (!isOneOf(c, {Collective::AllReduce, Collective::Broadcast, Collective::Reduce,
+                   Collective::Barrier}))
+    return {};
   PlanSpec spec = specOf(request, Algorithm::DoubleTree);
   if (request.ranks == 1 || c == Collective::Barrier) return spec;
   // Each tree has channels of its own, an even number in all, because one rank's up may be

@@ -101,16 +101,19 @@ std::vector<Step> barrier(const PlanSpec& spec, int rank) {
 }
 
 std::optional<PlanSpec> makeSpec(const SpecRequest& request) {
+  const Collective c = request.collective;
   if (request.protocol != Protocol::Simple) return {};
+  if (isOneOf(c, {Collective::Gather, Collective::Scatter, Collective::AllToAll})) return {};
   PlanSpec spec = specOf(request, Algorithm::Recursive);
   if (request.ranks == 1) return spec;
-  const Collective c = request.collective;
   if (c == Collective::AllReduce) {
     const unsigned largest = std::bit_floor(static_cast<unsigned>(request.ranks));
     spec.divisions = static_cast<uint32_t>(request.channels) * largest;
     spec.messageChunks = largest / 2;
   }
-  if (c == Collective::AllReduce || c == Collective::Reduce) spec.canonicalOrder = true;
+  if (isOneOf(c, {Collective::AllReduce, Collective::Reduce, Collective::Scan}))
+    spec.canonicalOrder = true;
+  if (c == Collective::Scan) spec.scratchBlocks = scanScratchBlocks(request.ranks);
   if (c == Collective::AllGather || c == Collective::ReduceScatter) {
     spec.channels = 1;  // messages of several blocks need their chunks side by side
     spec.divisions = 1;
@@ -131,6 +134,9 @@ Program makeProgram(const PlanSpec& spec, int rank) {
       break;
     case Collective::AllGather: program.lanes.push_back({0, allGather(spec, rank)}); break;
     case Collective::ReduceScatter: program.lanes.push_back({0, reduceScatter(spec, rank)}); break;
+    case Collective::Scan:
+      for (int c = 0; c < spec.channels; ++c) program.lanes.push_back(scanLane(spec, rank, c));
+      break;
     case Collective::Barrier: program.lanes.push_back({0, barrier(spec, rank)}); break;
     default: return binomialProgram(spec, rank);
   }
@@ -144,6 +150,7 @@ Cost cost(const PlanSpec& spec) {
     case Collective::AllGather:
     case Collective::ReduceScatter:
       return {ceilLog2(spec.ranks), spec.ranks - 1.0, 1.0 * mostPhaseBlocks(spec.ranks)};
+    case Collective::Scan: return scanCost(spec);
     case Collective::Barrier: return {ceilLog2(spec.ranks), 0, 0};
     default: return binomialCost(spec);
   }

@@ -23,6 +23,10 @@
 //   ReduceScatter  the mirror of that: steps ceil(log2 P), blocks per rank P-1, in an order that
 //                  begins at the block's owner and is canonical only for two ranks
 //   Broadcast, Reduce   the aligned binary tree: binomial.h
+//   Scan           steps ceil(log2 P), blocks per rank ceil(log2 P) (rank 0), per link 1: partners
+//                  at distance 1, 2, 4, ... exchange the sums of their aligned groups, so that each
+//                  knows that of the group they make; the upper one adds the lower one's sum to its
+//                  own result. The order of additions is the canonical one.
 //   Barrier        steps ceil(log2 P): a signal to rank + 1, + 2, + 4, ... (dissemination)
 
 #include "collectives/algorithms.h"
@@ -34,5 +38,10 @@ AlgorithmInfo recursive();
 /// One lane of AllReduce (recursive_groups.cc): divisions `first` to `first + largest group`.
 plan::Lane groupsLane(const PlanSpec& spec, int rank, int channel);
 Cost groupsCost(const PlanSpec& spec);
+
+/// One lane of Scan (recursive_scan.cc).
+plan::Lane scanLane(const PlanSpec& spec, int rank, int channel);
+uint32_t scanScratchBlocks(int ranks);
+Cost scanCost(const PlanSpec& spec);
 
 }  // namespace tutti::collectives

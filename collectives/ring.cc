@@ -91,6 +91,17 @@ std::vector<Step> reduce(const Place& at) {
   return {{.sources = {local(Buffer::In, at.lane)}, .targets = {at.next(at.lane)}}};
 }
 
+/// The sum so far comes along the chain 0, 1, 2, ..., and goes on with this rank's input.
+std::vector<Step> scan(const Place& at) {
+  Step step{.sources = {local(Buffer::In, at.lane)}, .targets = {local(Buffer::Out, at.lane)}};
+  if (at.rank > 0) {
+    step.sources.insert(step.sources.begin(), at.previous(at.lane));
+    step.fold = Fold::Listed;
+  }
+  if (at.rank < at.ranks() - 1) step.targets.push_back(at.next(at.lane));
+  return {step};
+}
+
 std::vector<Step> stepsOf(const Place& at) {
   switch (at.spec.collective) {
     case Collective::AllReduce: return allReduce(at);
@@ -98,22 +109,26 @@ std::vector<Step> stepsOf(const Place& at) {
     case Collective::ReduceScatter: return reduceScatter(at);
     case Collective::Broadcast: return broadcast(at);
     case Collective::Reduce: return reduce(at);
-    case Collective::Barrier: break;
+    case Collective::Scan: return scan(at);
+    default: return {};
   }
-  return {};
 }
 
 std::optional<PlanSpec> makeSpec(const SpecRequest& request) {
-  if (request.protocol != Protocol::Simple || request.collective == Collective::Barrier) return {};
+  const Collective c = request.collective;
+  const bool chain = isOneOf(c, {Collective::Broadcast, Collective::Reduce, Collective::Scan});
+  const bool around =
+      isOneOf(c, {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter});
+  if (request.protocol != Protocol::Simple || !(chain || around)) return {};
   PlanSpec spec = specOf(request, Algorithm::Ring);
   if (request.ranks == 1) return spec;
-  if (request.collective == Collective::AllReduce)
+  if (c == Collective::AllReduce)
     spec.divisions = static_cast<uint32_t>(request.channels * request.ranks);
   // Everybody sends before anybody receives; with one slot all would wait for the next to do so.
-  spec.minSlots = hasRoot(request.collective) ? 1 : 2;
+  spec.minSlots = chain ? 1 : 2;
   // A chain 0, 1, 2 adds in the canonical order by accident of its length.
-  if (request.collective == Collective::Reduce && request.ranks == 3 && request.root == 2)
-    spec.canonicalOrder = true;
+  const bool from0To2 = c == Collective::Scan || (c == Collective::Reduce && request.root == 2);
+  if (request.ranks == 3 && from0To2) spec.canonicalOrder = true;
   return spec;
 }
 

@@ -15,6 +15,7 @@
 //   AllGather      steps P-1, blocks per rank P-1: block b starts at rank b
 //   Broadcast      steps P-1, blocks per rank 1: a chain from the root, pipelined by rounds
 //   Reduce         steps P-1, blocks per rank 1: a chain from root+1 to the root, pipelined
+//   Scan           steps P-1, blocks per rank 1: the chain 0, 1, ..., P-1, pipelined
 //
 // Bandwidth is best possible for large blocks; latency grows with P. The order of additions starts
 // at another rank for each division, so it is not the canonical one.

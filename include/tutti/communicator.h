@@ -71,8 +71,8 @@ struct CommunicatorOptions {
   /// Reductions evaluate the aligned binary tree over ranks, rounding at every node: the same bits
   /// for every transport and message split. Also TUTTI_DETERMINISTIC=1.
   bool deterministic = false;
-  /// Forces one algorithm ("ring", "double_tree", "recursive", "one_shot", "two_shot", "mapped")
-  /// where it exists for the collective. Also TUTTI_ALGORITHM. Must be the same on all ranks.
+  /// Forces one algorithm ("ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise",
+  /// "mapped") where it exists for the collective. Also TUTTI_ALGORITHM. Must be the same on all ranks.
   std::string algorithm;
 };
 
@@ -119,6 +119,36 @@ struct ReduceScatterArgs {
   double scalar = 1.0;
 };
 
+struct GatherArgs {
+  const void* send = nullptr;  ///< count elements
+  void* recv = nullptr;        ///< only at the root: size() * count elements, in order of rank;
+                               ///< in place there: send == recv + rank() * count
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  int root = 0;
+};
+struct ScatterArgs {
+  const void* send = nullptr;  ///< only at the root: size() * count elements, in order of rank
+  void* recv = nullptr;        ///< count elements; in place at the root: recv == send + rank() * count
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  int root = 0;
+};
+struct AllToAllArgs {
+  const void* send = nullptr;  ///< size() * count elements: block q is for rank q
+  void* recv = nullptr;        ///< size() * count elements: block q is from rank q; may equal send
+  size_t count = 0;            ///< of one block
+  DataType type = DataType::Float32;
+};
+struct ScanArgs {
+  const void* send = nullptr;
+  void* recv = nullptr;  ///< the reduction over ranks 0 to rank(); may equal send
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;  ///< any but Avg
+  double scalar = 1.0;
+};
+
 class Communicator {
  public:
   /// Joins a job. Collective over all its ranks. Throws Refused, Timeout, InvalidArgument or
@@ -149,6 +179,10 @@ class Communicator {
   void broadcast(const BroadcastArgs& args, StreamRef stream = {});
   void allGather(const AllGatherArgs& args, StreamRef stream = {});
   void reduceScatter(const ReduceScatterArgs& args, StreamRef stream = {});
+  void gather(const GatherArgs& args, StreamRef stream = {});
+  void scatter(const ScatterArgs& args, StreamRef stream = {});
+  void allToAll(const AllToAllArgs& args, StreamRef stream = {});
+  void scan(const ScanArgs& args, StreamRef stream = {});
   void barrier(StreamRef stream = {});
 
   /// Memory that the other ranks on this host can address. Not collective; released by ~Memory,

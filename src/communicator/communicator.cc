@@ -155,6 +155,42 @@ void Communicator::reduceScatter(const ReduceScatterArgs& a, StreamRef stream) {
                stream);
 }
 
+void Communicator::gather(const GatherArgs& a, StreamRef stream) {
+  impl_->issue({.facts = {.collective = Collective::Gather,
+                          .type = a.type,
+                          .root = a.root,
+                          .count = a.count},
+                .in = bytes(a.send),
+                .out = bytes(a.recv)},
+               stream);
+}
+
+void Communicator::scatter(const ScatterArgs& a, StreamRef stream) {
+  impl_->issue({.facts = {.collective = Collective::Scatter,
+                          .type = a.type,
+                          .root = a.root,
+                          .count = a.count},
+                .in = bytes(a.send),
+                .out = bytes(a.recv)},
+               stream);
+}
+
+void Communicator::allToAll(const AllToAllArgs& a, StreamRef stream) {
+  impl_->issue({.facts = {.collective = Collective::AllToAll, .type = a.type, .count = a.count},
+                .in = bytes(a.send),
+                .out = bytes(a.recv)},
+               stream);
+}
+
+void Communicator::scan(const ScanArgs& a, StreamRef stream) {
+  impl_->issue(
+      {.facts = {.collective = Collective::Scan, .type = a.type, .op = a.op, .count = a.count},
+       .in = bytes(a.send),
+       .out = bytes(a.recv),
+       .scalar = a.scalar},
+      stream);
+}
+
 void Communicator::barrier(StreamRef stream) {
   impl_->issue({.facts = {.collective = Collective::Barrier}}, stream);
 }

@@ -46,26 +46,27 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
                 self.size - 1);
   sizeOf(f.type);  // these two throw when there is no such type or reduction
   toString(f.op);
+  TUTTI_REQUIRE(f.collective != Collective::Scan || f.op != ReduceOp::Avg,
+                "scan: avg is not one of its reductions: ranks would divide by different numbers");
   const bool atRoot = f.root == self.who.rank;
-  const bool inUsed = f.collective != Collective::Broadcast || atRoot;
-  const bool outUsed = f.collective != Collective::Reduce || atRoot;
+  const bool inUsed = !plan::onlyRootGives(f.collective) || atRoot;
+  const bool outUsed = !plan::onlyRootGets(f.collective) || atRoot;
   const uint64_t ranks = static_cast<uint64_t>(self.size);
   multiply(f.count, ranks, f.type);  // plans are laid out for a block of every rank
-  const bool manyIn = f.collective == Collective::ReduceScatter;
-  const bool manyOut = f.collective == Collective::AllGather;
+  const bool manyIn = plan::givesBlocks(f.collective);
+  const bool manyOut = plan::getsBlocks(f.collective);
   const Range in{call.in, inUsed ? multiply(f.count, manyIn ? ranks : 1, f.type) : 0};
   const Range out{call.out, outUsed ? multiply(f.count, manyOut ? ranks : 1, f.type) : 0};
   TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
   TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
   if (!overlap(in, out)) return;
   const uint64_t block = f.count * sizeOf(f.type) * static_cast<uint64_t>(self.who.rank);
-  const bool inPlace = manyIn    ? out.begin == in.begin + block
-                       : manyOut ? in.begin == out.begin + block
-                                 : in.begin == out.begin;
+  const bool inPlace = in.begin + (manyIn && !manyOut ? block : 0) ==
+                       out.begin + (manyOut && !manyIn ? block : 0);
   TUTTI_REQUIRE(inPlace, name, ": send and recv overlap, but are not in place: send [",
                 static_cast<const void*>(in.begin), ", +", in.bytes, "), recv [",
                 static_cast<const void*>(out.begin), ", +", out.bytes, ")",
-                manyIn || manyOut ? "; in place means this rank's block of the larger buffer" : "");
+                manyIn != manyOut ? "; in place means this rank's block of the larger buffer" : "");
 }
 
 // Plans are chosen for sizes rounded up to powers of two, so that few are kept.

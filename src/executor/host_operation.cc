@@ -86,15 +86,14 @@ void HostOperation::prepareEntry() {
   entries_.assign(launch_.size, {});
   entriesLeft_ = 2 * (launch_.size - 1);  // one to send and one to receive for each peer
   const plan::PlanSpec& spec = launch_.mapped->spec;
-  const bool atRoot = launch_.rank == spec.root;
-  const bool inUsed = spec.mapped.in && (spec.collective != plan::Collective::Broadcast || atRoot);
-  const bool outUsed = spec.mapped.out && (spec.collective != plan::Collective::Reduce || atRoot);
-  const auto place = [&](bool used, const void* data, Buffer buffer) -> WindowPlace {
-    if (!used) return {WindowPlace::kUnused, 0};
+  const bool inPlace = launch_.in == launch_.out && launch_.count > 0;
+  const auto place = [&](bool touched, const void* data, Buffer buffer) -> WindowPlace {
+    if (inPlace && !spec.inPlaceSafe) return {WindowPlace::kNone, 0};
+    if (!touched || !plan::isGiven(spec, buffer, launch_.rank)) return {WindowPlace::kUnused, 0};
     return launch_.windows->locate(data, userBytes_ * plan::blocksOf(spec, buffer));
   };
-  entries_[launch_.rank] = {place(inUsed, launch_.in, Buffer::In),
-                            place(outUsed, launch_.out, Buffer::Out)};
+  entries_[launch_.rank] = {place(spec.mapped.in, launch_.in, Buffer::In),
+                            place(spec.mapped.out, launch_.out, Buffer::Out)};
 }
 
 void HostOperation::start(const ReadyPlan& plan) {

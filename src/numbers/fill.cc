@@ -40,6 +40,8 @@ class Values {
   explicit Values(const Pattern& pattern)
       : pattern_(pattern), ranks_(pattern.ranks), unsigned_(isUnsigned(pattern.type)) {
     TUTTI_REQUIRE(pattern.ranks >= 1, "a pattern of ", pattern.ranks, " ranks");
+    TUTTI_REQUIRE(pattern.addends >= 0 && pattern.addends <= pattern.ranks, pattern.addends,
+                  " addends of ", pattern.ranks, " ranks");
     // Premultiplied values are up to twice as large.
     const int64_t limit = largestExact(pattern.type) / (pattern.op == ReduceOp::PreMulSum ? 2 : 1);
     contributors_ = std::min<int64_t>(ranks_, limit);
@@ -60,7 +62,7 @@ class Values {
 
   int64_t reduced(size_t index) const {
     int64_t result = term(0, index);
-    for (int rank = 1; rank < ranks_; ++rank) {
+    for (int rank = 1; rank < (pattern_.addends > 0 ? pattern_.addends : ranks_); ++rank) {
       const int64_t next = term(rank, index);
       switch (pattern_.op) {
         case ReduceOp::Prod: result *= next; break;

@@ -23,7 +23,8 @@ struct Pattern {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   uint64_t seed = 0;
-  int ranks = 1;  ///< that contribute to the reduction
+  int ranks = 1;    ///< that contribute to the reduction
+  int addends = 0;  ///< of which the first so many enter the expected result; 0: all
 };
 
 /// The scalar that `rank` passes with PreMulSum; 1 with every other op.

@@ -42,14 +42,15 @@ ExpressionId Expressions::complete(ExpressionId sum, bool stored) {
   return intern({.kind = stored ? Kind::CompleteStored : Kind::Complete}, std::span(&sum, 1));
 }
 
-/// Two neighbouring aligned subtrees make a larger one when they are its two halves.
-std::pair<int, int> Expressions::join(std::pair<int, int> a, std::pair<int, int> b) const {
+/// Two neighbouring aligned subtrees make a larger one when they are its two halves. The right half
+/// may be cut short: then what they make is the left end of no larger one.
+std::pair<int, int> Expressions::join(std::pair<int, int> a, std::pair<int, int> b) {
   if (a.first > b.first) std::swap(a, b);
   if (a.first == a.second || b.first == b.second || a.second != b.first) return {};
   const int half = a.second - a.first;
   const bool aligned =
       std::has_single_bit(static_cast<unsigned>(half)) && a.first % (2 * half) == 0;
-  if (!aligned || b.second != std::min(a.first + 2 * half, ranks_)) return {};
+  if (!aligned || b.second > a.first + 2 * half) return {};
   return {a.first, b.second};
 }
 
@@ -121,14 +122,17 @@ void Expressions::countRanks(ExpressionId id, std::vector<uint32_t>& counts) con
   for (ExpressionId operand : operandsOf(node)) countRanks(operand, counts);
 }
 
-std::string Expressions::faultOfSum(ExpressionId id) const {
+std::string Expressions::faultOfSum(ExpressionId id, int addends) const {
   // Doubling a sum again and again makes a tree too large to walk, and a wrong one.
   if (nodes_[id].leaves > 4 * static_cast<uint32_t>(ranks_)) return "ranks enter many times";
   std::vector<uint32_t> counts(static_cast<size_t>(ranks_), 0);
   countRanks(id, counts);
-  for (size_t rank = 0; rank < counts.size(); ++rank)
-    if (counts[rank] != 1)
-      return base::message("rank ", rank, " enters ", counts[rank], " times, not once");
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    const bool enters = rank < static_cast<size_t>(addends);
+    if (counts[rank] != (enters ? 1 : 0))
+      return base::message("rank ", rank, " enters ", counts[rank], " times, not ",
+                           enters ? "once" : "at all");
+  }
   return {};
 }
 

@@ -34,12 +34,13 @@ class Expressions {
   bool sameElements(ExpressionId a, ExpressionId b) const {
     return nodes_[a].chunk == nodes_[b].chunk && nodes_[a].round == nodes_[b].round;
   }
-  /// The expression is the aligned binary tree over all ranks.
-  bool isCanonical(ExpressionId id) const {
-    return nodes_[id].first == 0 && nodes_[id].last == ranks_;
+  /// The expression is the aligned binary tree over the first `addends` ranks.
+  bool isCanonical(ExpressionId id, int addends) const {
+    return nodes_[id].first == 0 && nodes_[id].last == addends;
   }
-  /// What is wrong with `id` as a sum over all ranks; empty when each enters once.
-  std::string faultOfSum(ExpressionId id) const;
+  /// What is wrong with `id` as a sum over the first `addends` ranks; empty when each enters once
+  /// and no other does.
+  std::string faultOfSum(ExpressionId id, int addends) const;
   /// "((0+1)+2) of in 3" with the ranks as operands; long ones are cut.
   std::string print(ExpressionId id) const;
 
@@ -56,7 +57,7 @@ class Expressions {
 
   ExpressionId intern(Node node, std::span<const ExpressionId> operands);
   void setSpan(Node& node, std::span<const ExpressionId> operands) const;
-  std::pair<int, int> join(std::pair<int, int> a, std::pair<int, int> b) const;
+  static std::pair<int, int> join(std::pair<int, int> a, std::pair<int, int> b);
   std::pair<int, int> canonicalSpan(std::span<const ExpressionId> operands) const;
   void grow();
   uint64_t hashOf(const Node& node, std::span<const ExpressionId> operands) const;

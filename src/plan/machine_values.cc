@@ -2,7 +2,6 @@
 
 #include "src/base/check.h"
 #include "src/plan/machine.h"
-#include "src/plan/step_rules.h"
 #include "src/plan/text.h"
 
 namespace tutti::plan {
@@ -32,13 +31,10 @@ size_t Machine::placeOf(int rank, Buffer buffer, uint32_t chunk, int round) cons
     // One of In and Out is a block of the other, or they are the same block. A rank that is not
     // given both has nothing in place.
     const uint32_t own = static_cast<uint32_t>(rank) * spec_.divisions;
-    if (spec_.collective == Collective::ReduceScatter) {
-      if (buffer == Buffer::Out) chunk += own;
-      buffer = Buffer::In;
-    } else {
-      if (spec_.collective == Collective::AllGather && buffer == Buffer::In) chunk += own;
-      buffer = Buffer::Out;
-    }
+    const uint32_t inBlocks = blocksOf(spec_, Buffer::In), outBlocks = blocksOf(spec_, Buffer::Out);
+    const Buffer larger = inBlocks > outBlocks ? Buffer::In : Buffer::Out;
+    if (buffer != larger && inBlocks != outBlocks) chunk += own;
+    buffer = larger;
   }
   const size_t blockChunks = size_t{blocksOf(spec_, buffer)} * spec_.divisions;
   const size_t first = buffer == Buffer::Scratch ? 0 : static_cast<size_t>(round) * blockChunks;
@@ -95,7 +91,7 @@ void Machine::compute(uint32_t step) {
     if (!s.completes || error_) continue;
     if (expressions_.isComplete(results_.back())) {
       refuse(step, "completes what is complete");
-    } else if (const std::string fault = expressions_.faultOfSum(results_.back()); !fault.empty()) {
+    } else if (const std::string fault = expressions_.faultOfSum(results_.back(), spec_.ranks); !fault.empty()) {
       refuse(step, "completes " + expressions_.print(results_.back()) + ": " + fault);
     }
     results_.back() = expressions_.complete(results_.back(), column_.size() == 1);
@@ -166,24 +162,32 @@ void Machine::judgeChunk(int rank, uint32_t chunk, int round) {
     error_ = CheckError{rank, -1, -1, text + base::message("; no step of any rank writes it")};
   };
   if (place.value == kUninitialised) return wrong("nothing was written to it");
+  // Of inputs with a block for every rank, this rank's blocks count; of an output with a block for
+  // every rank, the block's rank gave it.
+  const uint32_t input =
+      chunk % spec_.divisions + (givesBlocks(spec_.collective) ? own : 0);
   if (!isReduction(spec_.collective)) {
-    const bool gather = spec_.collective == Collective::AllGather;
-    const int from = gather ? static_cast<int>(chunk / spec_.divisions) : spec_.root;
-    const ExpressionId expected =
-        expressions_.leaf(from, gather ? chunk % spec_.divisions : chunk, round);
+    const int from = getsBlocks(spec_.collective) ? static_cast<int>(chunk / spec_.divisions)
+                                                  : spec_.root;
+    const ExpressionId expected = expressions_.leaf(from, input, round);
     if (place.value != expected) wrong("not " + expressions_.print(expected));
     return;
   }
-  const uint32_t input = spec_.collective == Collective::ReduceScatter ? own + chunk : chunk;
-  if (!expressions_.isComplete(place.value)) return wrong("which no step completed");
   if (!expressions_.sameElements(place.value, expressions_.leaf(0, input, round)))
     return wrong(base::message("not the sum of in ", input));
+  if (spec_.collective == Collective::Scan) {
+    if (const std::string fault = expressions_.faultOfSum(place.value, rank + 1); !fault.empty())
+      return wrong(fault);
+  } else if (!expressions_.isComplete(place.value)) {
+    return wrong("which no step completed");
+  }
   if (spec_.collective == Collective::AllReduce) {
     const ExpressionId first = places_[placeOf(0, Buffer::Out, chunk, round)].value;
     if (place.value != first)
       wrong("but rank 0 has added in the order " + expressions_.print(first));
   }
-  const bool canonical = expressions_.isCanonical(place.value);
+  const int addends = spec_.collective == Collective::Scan ? rank + 1 : spec_.ranks;
+  const bool canonical = expressions_.isCanonical(place.value, addends);
   if (spec_.canonicalOrder && !canonical) wrong("not in the canonical order");
   measured_.canonicalOrder &= canonical;
   if (measured_.expression.empty()) measured_.expression = expressions_.print(place.value);

@@ -11,11 +11,20 @@ namespace tutti::plan {
 namespace {
 
 constexpr std::array<const char*, kCollectiveCount> kCollectives{
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier"};
-constexpr std::array<const char*, kAlgorithmCount> kAlgorithms{"ring", "double_tree", "recursive",
-                                                               "one_shot", "two_shot"};
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+    "gather",     "scatter",    "alltoall",       "scan",      "barrier"};
+constexpr std::array<const char*, kAlgorithmCount> kAlgorithms{
+    "ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise"};
 constexpr std::array<const char*, 2> kProtocols{"simple", "mapped"};
 constexpr std::array<const char*, 3> kBuffers{"in", "out", "scratch"};
+
+template <size_t N>
+std::string listOf(const std::array<const char*, N>& names, const std::string& last) {
+  std::string list;
+  for (const char* name : names)
+    if (name != last) list += list.empty() ? name : std::string(", ") + name;
+  return list + " or " + last;
+}
 
 template <size_t N, class T>
 const char* name(const std::array<const char*, N>& names, T value) {
@@ -35,6 +44,9 @@ std::optional<Collective> parseCollective(const std::string& name) {
     if (name == kCollectives[i]) return static_cast<Collective>(i);
   return {};
 }
+
+std::string collectiveNames() { return listOf(kCollectives, toString(Collective::Barrier)); }
+std::string algorithmNames() { return listOf(kAlgorithms, toString(Protocol::Mapped)); }
 
 uint64_t PlanSpec::hash() const {
   // Every field by value, widened: neither padding nor the order of bytes in a struct enters.

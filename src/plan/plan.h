@@ -22,29 +22,57 @@
 
 namespace tutti::plan {
 
-enum class Collective : uint8_t { AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Barrier };
-inline constexpr int kCollectiveCount = 6;
-enum class Algorithm : uint8_t { Ring, DoubleTree, Recursive, OneShot, TwoShot };
-inline constexpr int kAlgorithmCount = 5;
+enum class Collective : uint8_t {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  Broadcast,
+  Reduce,
+  Gather,
+  Scatter,
+  AllToAll,
+  Scan,
+  Barrier
+};
+inline constexpr int kCollectiveCount = 10;
+enum class Algorithm : uint8_t { Ring, DoubleTree, Recursive, OneShot, TwoShot, Pairwise };
+inline constexpr int kAlgorithmCount = 6;
 /// How bytes move: staged in slots, or straight into mapped buffers. (LL, LL128 and copy engines
 /// are the GPU executors' and join this list with them.)
 enum class Protocol : uint8_t { Simple, Mapped };
 enum class Buffer : uint8_t { In, Out, Scratch };
 
 const char* toString(Collective);  ///< "all_reduce", ...
-const char* toString(Algorithm);   ///< "ring", "double_tree", "recursive", "one_shot", "two_shot"
+const char* toString(Algorithm);   ///< "ring", "double_tree", "recursive", ...
 const char* toString(Protocol);    ///< "simple", "mapped"
 const char* toString(Buffer);      ///< "in", "out", "scratch"
 std::optional<Collective> parseCollective(const std::string& name);
+std::string collectiveNames();  ///< "all_reduce, all_gather, ... or barrier"
+std::string algorithmNames();   ///< "ring, double_tree, ... or mapped", which forces a protocol
 
-/// True where every rank contributes to a reduction.
-constexpr bool isReduction(Collective c) {
+/// True where results are sums over all ranks.
+constexpr bool reducesAll(Collective c) {
   return c == Collective::AllReduce || c == Collective::ReduceScatter || c == Collective::Reduce;
 }
+/// True where results are sums; a rank's Scan is over the ranks up to itself.
+constexpr bool isReduction(Collective c) { return reducesAll(c) || c == Collective::Scan; }
 
-/// True where one rank gives to all or takes from all.
-constexpr bool hasRoot(Collective c) {
-  return c == Collective::Broadcast || c == Collective::Reduce;
+/// True where the root alone has an input, and where the root alone has an output.
+constexpr bool onlyRootGives(Collective c) {
+  return c == Collective::Broadcast || c == Collective::Scatter;
+}
+constexpr bool onlyRootGets(Collective c) {
+  return c == Collective::Reduce || c == Collective::Gather;
+}
+constexpr bool hasRoot(Collective c) { return onlyRootGives(c) || onlyRootGets(c); }
+
+/// True where an input, and where an output, has a block for every rank. With one of both, in place
+/// means that the smaller buffer is the rank's own block of the larger one.
+constexpr bool givesBlocks(Collective c) {
+  return c == Collective::ReduceScatter || c == Collective::Scatter || c == Collective::AllToAll;
+}
+constexpr bool getsBlocks(Collective c) {
+  return c == Collective::AllGather || c == Collective::Gather || c == Collective::AllToAll;
 }
 
 /// One operand of a step: `chunks` chunks from `chunk` on.
@@ -124,7 +152,7 @@ struct PlanSpec {
   Algorithm algorithm = Algorithm::Ring;
   Protocol protocol = Protocol::Simple;
   int ranks = 1;
-  int root = 0;                ///< of Broadcast and Reduce, otherwise 0
+  int root = 0;                ///< otherwise 0
   int channels = 1;            ///< requested parallelism: channel numbers are 0..channels-1
   uint32_t divisions = 1;      ///< chunks per block; a block is `count` elements
   uint32_t scratchBlocks = 0;  ///< scratch memory of a rank, in blocks of one round
@@ -141,11 +169,19 @@ struct PlanSpec {
 /// Blocks of a user buffer: `count` elements each.
 constexpr uint32_t blocksOf(const PlanSpec& spec, Buffer buffer) {
   switch (buffer) {
-    case Buffer::In: return spec.collective == Collective::ReduceScatter ? spec.ranks : 1;
-    case Buffer::Out: return spec.collective == Collective::AllGather ? spec.ranks : 1;
+    case Buffer::In: return givesBlocks(spec.collective) ? spec.ranks : 1;
+    case Buffer::Out: return getsBlocks(spec.collective) ? spec.ranks : 1;
     case Buffer::Scratch: return spec.scratchBlocks;
   }
   return 0;
+}
+/// Users give In and Out only to the ranks that have a use for them.
+constexpr bool isGiven(const PlanSpec& spec, Buffer buffer, int rank) {
+  if (buffer == Buffer::Scratch) return true;
+  if (spec.collective == Collective::Barrier) return false;
+  const bool atRootOnly =
+      buffer == Buffer::In ? onlyRootGives(spec.collective) : onlyRootGets(spec.collective);
+  return !atRootOnly || rank == spec.root;
 }
 /// Chunk number of a block's division. In chunk numbers a block's divisions are neighbours.
 constexpr uint32_t chunkOf(const PlanSpec& spec, uint32_t block, uint32_t division) {

@@ -85,20 +85,14 @@ std::string faultOfFold(const PlanSpec& spec, const Step& step) {
   if (step.fold == Fold::None && sources > 1) return "several sources and no fold";
   if (step.fold != Fold::None && sources < 2) return "folds fewer than two sources";
   if (step.completes && sources == 0) return "completes nothing";
-  if ((step.completes || step.fold != Fold::None) && !isReduction(spec.collective))
+  if (step.fold != Fold::None && !isReduction(spec.collective))
     return base::message("reduces in ", toString(spec.collective));
+  if (step.completes && !reducesAll(spec.collective))
+    return base::message("completes a sum in ", toString(spec.collective));
   return {};
 }
 
 }  // namespace
-
-bool isGiven(const PlanSpec& spec, Buffer buffer, int rank) {
-  if (buffer == Buffer::Scratch) return true;
-  if (spec.collective == Collective::Barrier) return false;
-  if (spec.collective == Collective::Broadcast && buffer == Buffer::In) return rank == spec.root;
-  if (spec.collective == Collective::Reduce && buffer == Buffer::Out) return rank == spec.root;
-  return true;
-}
 
 std::string faultOfStep(const PlanSpec& spec, int rank, const Step& step) {
   for (const Port& port : step.sources)

@@ -12,7 +12,5 @@ namespace tutti::plan {
 std::string faultOfStep(const PlanSpec& spec, int rank, const Step& step);
 /// What is wrong with the spec by itself; empty when nothing is.
 std::string faultOfSpec(const PlanSpec& spec);
-/// Users give In and Out only to the ranks that have a use for them.
-bool isGiven(const PlanSpec& spec, Buffer buffer, int rank);
 
 }  // namespace tutti::plan

@@ -10,15 +10,10 @@ namespace tutti::tools {
 
 PerfShape perfShape(Collective collective, int ranks, uint64_t elements) {
   const uint64_t n = static_cast<uint64_t>(ranks);
-  switch (collective) {
-    case Collective::AllGather: return {elements / n, elements / n, elements / n * n};
-    case Collective::ReduceScatter: return {elements / n, elements / n * n, elements / n};
-    case Collective::Barrier: return {};
-    case Collective::AllReduce:
-    case Collective::Broadcast:
-    case Collective::Reduce: break;
-  }
-  return {elements, elements, elements};
+  if (collective == Collective::Barrier) return {};
+  const bool gives = plan::givesBlocks(collective), gets = plan::getsBlocks(collective);
+  const uint64_t count = gives || gets ? elements / n : elements;
+  return {count, gives ? count * n : count, gets ? count * n : count};
 }
 
 numbers::Pattern PerfPattern::pattern() const {
@@ -32,28 +27,34 @@ void PerfPattern::fillInput(std::byte* in) const {
 }
 
 numbers::Comparison PerfPattern::compare(const std::byte* out) const {
+  if (plan::onlyRootGets(collective) && rank != root) return {};
+  const size_t own = shape.count * static_cast<size_t>(rank);
+  numbers::Pattern upToHere = pattern();
+  upToHere.addends = rank + 1;
   switch (collective) {
-    case Collective::AllReduce: break;
-    case Collective::Reduce:
-      if (rank != root) return {};
-      break;
+    case Collective::AllReduce:
+    case Collective::Reduce: return numbers::compareWithExpected(pattern(), 0, shape.count, out);
     case Collective::ReduceScatter:
-      return numbers::compareWithExpected(pattern(), shape.count * static_cast<size_t>(rank),
-                                          shape.count, out);
+      return numbers::compareWithExpected(pattern(), own, shape.count, out);
+    case Collective::Scan: return numbers::compareWithExpected(upToHere, 0, shape.count, out);
     case Collective::Broadcast:
       return numbers::compareWithInput(pattern(), root, 0, shape.count, out);
-    case Collective::AllGather: return compareBlocks(out);
-    case Collective::Barrier: return {};
+    case Collective::Scatter:
+      return numbers::compareWithInput(pattern(), root, own, shape.count, out);
+    case Collective::AllGather:
+    case Collective::Gather: return compareBlocks(out, 0);
+    case Collective::AllToAll: return compareBlocks(out, own);
+    case Collective::Barrier: break;
   }
-  return numbers::compareWithExpected(pattern(), 0, shape.count, out);
+  return {};
 }
 
-numbers::Comparison PerfPattern::compareBlocks(const std::byte* out) const {
+numbers::Comparison PerfPattern::compareBlocks(const std::byte* out, size_t from) const {
   numbers::Comparison all;
   for (int r = 0; r < ranks; ++r) {
     const size_t first = shape.count * static_cast<size_t>(r);
     const auto block =
-        numbers::compareWithInput(pattern(), r, 0, shape.count, out + first * sizeOf(type));
+        numbers::compareWithInput(pattern(), r, from, shape.count, out + first * sizeOf(type));
     if (all.wrong == 0 && block.wrong > 0) all.firstWrong = first + block.firstWrong;
     all.wrong += block.wrong;
   }

@@ -35,7 +35,8 @@ struct PerfPattern {
 
  private:
   numbers::Pattern pattern() const;
-  numbers::Comparison compareBlocks(const std::byte* out) const;  // of AllGather
+  /// Elements `from` on of every rank's input, one after the other.
+  numbers::Comparison compareBlocks(const std::byte* out, size_t from) const;
 };
 
 /// Collective: calls `barrier` once for each of some ranks, which comes a millisecond after the

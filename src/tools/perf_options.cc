@@ -14,6 +14,8 @@ void validate(const PerfOptions& o) {
   TUTTI_REQUIRE(o.root >= 0, "--root ", o.root, " is not a rank");
   TUTTI_REQUIRE(o.ranks == 0 || o.root < o.ranks, "--root ", o.root, " is not a rank of 0..",
                 o.ranks - 1);
+  TUTTI_REQUIRE(o.collective != Collective::Scan || o.op != ReduceOp::Avg,
+                "-o avg is not for scan: ranks would divide by different numbers");
   if (o.algorithm == "mapped") {
     TUTTI_REQUIRE(o.windows, "--algo mapped works on memory from allocate: not with --memory ",
                   "ordinary");
@@ -68,9 +70,7 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
   std::string minBytes = "32M", maxBytes = "32M", step = "0", type = "float32", op = "sum";
   std::string memory = "window";
   CLI::App app{"Time and bandwidth of a collective, with nccl-tests' columns", "tutti perf"};
-  app.add_option("collective", o.collectiveName,
-                 "all_reduce, all_gather, reduce_scatter, broadcast, reduce or barrier")
-      ->required();
+  app.add_option("collective", o.collectiveName, plan::collectiveNames())->required();
   app.add_option("-n,--ranks", o.ranks, "local ranks to start; without it join the launcher's job")
       ->check(CLI::Range(1, 4096));
   app.add_option("-b,--minbytes", minBytes, "smallest size, bytes (K, M, G)");
@@ -84,7 +84,7 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
       ->check(CLI::Range(0, 1000000));
   app.add_option("-w,--warmup", o.warmups, "calls before")->check(CLI::Range(0, 100000));
   app.add_option("-c,--check", o.check, "1 checks every element, 0 does not");
-  app.add_option("--algo", o.algorithm, "force an algorithm");
+  app.add_option("--algo", o.algorithm, "force " + plan::algorithmNames());
   app.add_option("--memory", memory, "window (from allocate) or ordinary")
       ->check(CLI::IsMember({"window", "ordinary"}));
   app.add_flag("--deterministic", o.deterministic, "deterministic mode");

@@ -39,9 +39,13 @@ double busFactor(Collective collective, int ranks) {
   switch (collective) {
     case Collective::AllReduce: return 2 * (n - 1) / n;
     case Collective::AllGather:
-    case Collective::ReduceScatter: return (n - 1) / n;
+    case Collective::ReduceScatter:
+    case Collective::Gather:
+    case Collective::Scatter:
+    case Collective::AllToAll: return (n - 1) / n;
     case Collective::Broadcast:
     case Collective::Reduce:
+    case Collective::Scan:
     case Collective::Barrier: break;
   }
   return 1;

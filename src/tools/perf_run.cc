@@ -67,8 +67,8 @@ class Measurement {
   std::pair<std::byte*, std::byte*> buffers(bool inPlace) {
     if (!inPlace) return {in_.data(), out_.data()};
     const size_t block = shape_.count * sizeOf(o_.type) * static_cast<size_t>(c_.rank());
-    if (o_.collective == Collective::AllGather) return {out_.data() + block, out_.data()};
-    if (o_.collective == Collective::ReduceScatter) return {in_.data(), in_.data() + block};
+    if (shape_.inCount < shape_.outCount) return {out_.data() + block, out_.data()};
+    if (shape_.inCount > shape_.outCount) return {in_.data(), in_.data() + block};
     return {in_.data(), in_.data()};
   }
 
@@ -84,6 +84,11 @@ class Measurement {
       case Collective::Broadcast: return c_.broadcast({send, recv, n, o_.type, o_.root});
       case Collective::Reduce:
         return c_.reduce({send, recv, n, o_.type, o_.op, pattern_.scalar(), o_.root});
+      case Collective::Gather: return c_.gather({send, recv, n, o_.type, o_.root});
+      case Collective::Scatter: return c_.scatter({send, recv, n, o_.type, o_.root});
+      case Collective::AllToAll: return c_.allToAll({send, recv, n, o_.type});
+      case Collective::Scan:
+        return c_.scan({send, recv, n, o_.type, o_.op, pattern_.scalar()});
       case Collective::Barrier: return c_.barrier();
     }
   }

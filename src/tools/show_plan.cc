@@ -38,13 +38,10 @@ std::variant<PlanOptions, int> parsePlan(int argc, const char* const* argv) {
   PlanOptions o;
   std::string collective, bytes = "1M";
   CLI::App app{"The plan of a collective, step by step, without running it", "tutti plan"};
-  app.add_option("collective", collective,
-                 "all_reduce, all_gather, reduce_scatter, broadcast, reduce or barrier")
-      ->required();
+  app.add_option("collective", collective, plan::collectiveNames())->required();
   app.add_option("-n,--ranks", o.ranks, "how many ranks")->required()->check(CLI::Range(1, 256));
   app.add_option("--algo", o.request.algorithm,
-                 "ring, double_tree, recursive, one_shot, two_shot or mapped; without it what "
-                 "would be chosen, and why");
+                 plan::algorithmNames() + "; without it what would be chosen, and why");
   app.add_option("-b,--bytes", bytes, "of one block, for the choice (K, M, G)");
   app.add_option("-r,--root", o.request.root, "root rank");
   app.add_option("--cores", o.cores, "that the ranks share, for the choice; one each without it")

@@ -63,21 +63,30 @@ bool Interpreter::run() {
 }
 
 uint64_t Interpreter::expected(int rank, uint64_t index) const {
-  uint64_t sum = 0;
+  const auto root = static_cast<size_t>(spec_.root);
+  const uint64_t count = options_.count;
+  const uint64_t own = static_cast<uint64_t>(rank) * count;
+  const auto sum = [&](size_t ranks, uint64_t at) {
+    uint64_t all = 0;
+    for (size_t r = 0; r < ranks; ++r) all += original_[r][at];
+    return all;
+  };
   switch (spec_.collective) {
-    case Collective::Broadcast: return original_[static_cast<size_t>(spec_.root)][index];
-    case Collective::AllGather: return original_[index / options_.count][index % options_.count];
-    case Collective::ReduceScatter: index += static_cast<uint64_t>(rank) * options_.count; break;
-    default: break;
+    case Collective::AllReduce:
+    case Collective::Reduce: return sum(original_.size(), index);
+    case Collective::ReduceScatter: return sum(original_.size(), own + index);
+    case Collective::Scan: return sum(static_cast<size_t>(rank) + 1, index);
+    case Collective::Broadcast: return original_[root][index];
+    case Collective::Scatter: return original_[root][own + index];
+    case Collective::AllGather:
+    case Collective::Gather: return original_[index / count][index % count];
+    case Collective::AllToAll: return original_[index / count][own + index % count];
+    case Collective::Barrier: break;
   }
-  for (const Words& input : original_) sum += input[index];
-  return sum;
+  return 0;
 }
 
-bool Interpreter::hasOutput(int rank) const {
-  if (spec_.collective == Collective::Barrier) return false;
-  return spec_.collective != Collective::Reduce || rank == spec_.root;
-}
+bool Interpreter::hasOutput(int rank) const { return plan::isGiven(spec_, Buffer::Out, rank); }
 
 Words Interpreter::outputs() {
   Words all;
@@ -97,26 +106,26 @@ void Interpreter::fill(int rank) {
   out_.push_back(garbage(plan::blocksOf(spec_, Buffer::Out) * options_.count));
   scratch_.push_back(garbage(shape_.scratchBytes() / sizeof(uint64_t)));
   original_.push_back(in_.back());
-  if (aliased(rank) && spec_.collective != Collective::ReduceScatter)
+  if (aliased(rank) && !inputHoldsOutput())
     std::copy(in_.back().begin(), in_.back().end(), at(rank, Buffer::In));
 }
 
-/// In place the input of Broadcast and Reduce counts only where the user gives both.
+/// In place only ranks that have both buffers have them in one memory.
 bool Interpreter::aliased(int rank) const {
-  return options_.inPlace && hasOutput(rank) &&
-         (spec_.collective != Collective::Broadcast || rank == spec_.root);
+  return options_.inPlace && hasOutput(rank) && plan::isGiven(spec_, Buffer::In, rank);
 }
+
+/// In place, the memory is that of the larger buffer.
+bool Interpreter::inputHoldsOutput() const { return in_[0].size() > out_[0].size(); }
 
 uint64_t* Interpreter::at(int rank, Buffer buffer) {
   const auto r = static_cast<size_t>(rank);
   const uint64_t own = r * options_.count;
   if (buffer == Buffer::Scratch) return scratch_[r].data();
   if (!aliased(rank)) return buffer == Buffer::In ? in_[r].data() : out_[r].data();
-  if (spec_.collective == Collective::ReduceScatter)
-    return in_[r].data() + (buffer == Buffer::Out ? own : 0);
-  if (spec_.collective == Collective::AllGather && buffer == Buffer::In)
-    return out_[r].data() + own;
-  return out_[r].data();
+  if (inputHoldsOutput()) return in_[r].data() + (buffer == Buffer::Out ? own : 0);
+  const bool isBlock = in_[r].size() < out_[r].size() && buffer == Buffer::In;
+  return out_[r].data() + (isBlock ? own : 0);
 }
 
 bool Interpreter::finished(const Runner& runner) const {

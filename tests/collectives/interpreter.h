@@ -63,6 +63,7 @@ class Interpreter {
 
   void fill(int rank);
   bool aliased(int rank) const;
+  bool inputHoldsOutput() const;
   uint64_t* at(int rank, plan::Buffer buffer);
   std::deque<Words>& wire(int from, int to, int channel) { return wires_[{from, to, channel}]; }
   bool finished(const Runner& runner) const;

@@ -171,13 +171,93 @@ void checkReduceScatter(Communicator& c, const Case& t) {
   EXPECT_TRUE(in.intact() && out.intact()) << describe("reduce_scatter", c, t);
 }
 
+void checkGather(Communicator& c, const Case& t) {
+  const size_t block = t.count * sizeOf(t.type);
+  const bool atRoot = c.rank() == t.root;
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(block * c.size(), t.misalign, t.out());
+  std::byte* send = in.data();
+  if (t.inPlace && atRoot) {
+    send = out.data() + block * c.rank();
+    std::copy(in.data(), in.data() + block, send);
+  }
+  c.gather({.send = send,
+            .recv = atRoot ? out.data() : nullptr,
+            .count = t.count,
+            .type = t.type,
+            .root = t.root});
+  for (int r = 0; r < c.size() && atRoot; ++r)
+    EXPECT_TRUE(out.holds(inputOf(c, t, r, t.count), block * r))
+        << describe("gather", c, t) << " block " << r;
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("gather", c, t);
+}
+
+void checkScatter(Communicator& c, const Case& t) {
+  const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
+  const bool atRoot = c.rank() == t.root;
+  Guarded in(inputOf(c, t, c.rank(), all), t.misalign, t.in()), out(block, t.misalign, t.out());
+  const size_t place = t.inPlace && atRoot ? block * c.rank() : 0;
+  c.scatter({.send = atRoot ? in.data() : nullptr,
+             .recv = t.inPlace && atRoot ? in.data() + place : out.data(),
+             .count = t.count,
+             .type = t.type,
+             .root = t.root});
+  const auto given = inputOf(c, t, t.root, all);
+  const std::vector<std::byte> expected(given.begin() + block * c.rank(),
+                                        given.begin() + block * (c.rank() + 1));
+  EXPECT_TRUE(t.inPlace && atRoot ? in.holds(expected, place) : out.holds(expected))
+      << describe("scatter", c, t);
+  EXPECT_TRUE(!atRoot || in.holds(given)) << describe("scatter changed its input:", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("scatter", c, t);
+}
+
+void checkAllToAll(Communicator& c, const Case& t) {
+  const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
+  const auto input = inputOf(c, t, c.rank(), all);
+  Guarded in(input, t.misalign, t.in()), out(block * c.size(), t.misalign, t.out());
+  c.allToAll({.send = in.data(),
+              .recv = t.inPlace ? in.data() : out.data(),
+              .count = t.count,
+              .type = t.type});
+  for (int r = 0; r < c.size(); ++r) {
+    const auto given = inputOf(c, t, r, all);
+    const std::vector<std::byte> expected(given.begin() + block * c.rank(),
+                                          given.begin() + block * (c.rank() + 1));
+    EXPECT_TRUE((t.inPlace ? in : out).holds(expected, block * r))
+        << describe("alltoall", c, t) << " block " << r;
+  }
+  EXPECT_TRUE(t.inPlace || in.holds(input)) << describe("alltoall changed its input:", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("alltoall", c, t);
+}
+
+void checkScan(Communicator& c, const Case& t) {
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  c.scan({.send = in.data(),
+          .recv = t.inPlace ? in.data() : out.data(),
+          .count = t.count,
+          .type = t.type,
+          .op = t.op,
+          .scalar = scalarOf(c, t)});
+  numbers::Pattern upToHere = patternOf(c, t);
+  upToHere.addends = c.rank() + 1;
+  std::vector<std::byte> expected(t.count * sizeOf(t.type));
+  numbers::fillExpected(upToHere, 0, t.count, expected.data());
+  EXPECT_TRUE((t.inPlace ? in : out).holds(expected)) << describe("scan", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("scan", c, t);
+}
+
 void checkAll(Communicator& c, Case t) {
   checkAllReduce(c, t);
   checkReduceScatter(c, t);
   checkReduce(c, t);
+  if (t.op != ReduceOp::Avg) checkScan(c, t);
   if (t.op == ReduceOp::Sum) {
     checkAllGather(c, t);
     checkBroadcast(c, t);
+    checkGather(c, t);
+    checkScatter(c, t);
+    checkAllToAll(c, t);
   }
   c.barrier();
 }
@@ -236,12 +316,17 @@ TEST_P(Collectives, EverySizeAndAlignment) {
 TEST_P(Collectives, EveryRoot) {
   auto ranks = Communicator::createLocal(GetParam());
   runRanks(ranks, [](Communicator& c) {
-    Windows windows(c, 100000 * sizeof(float) + 192);
+    Windows windows(c, 100000 * sizeof(float) * c.size() + 192);
     for (int root = 0; root < c.size(); ++root)
       for (const size_t count : {1, 5000, 100000})
         for (Windows* const where : {static_cast<Windows*>(nullptr), &windows}) {
           checkBroadcast(c, {.count = count, .root = root, .windows = where});
           checkReduce(c, {.count = count, .root = root, .windows = where});
+          for (const bool inPlace : {false, true}) {
+            const Case t{.count = count, .root = root, .inPlace = inPlace, .windows = where};
+            checkGather(c, t);
+            checkScatter(c, t);
+          }
         }
   });
 }
@@ -273,13 +358,18 @@ TEST_P(Algorithms, Forced) {
         attempt(checkAllGather, plan::Collective::AllGather);
         attempt(checkBroadcast, plan::Collective::Broadcast);
         attempt(checkReduce, plan::Collective::Reduce);
+        attempt(checkGather, plan::Collective::Gather);
+        attempt(checkScatter, plan::Collective::Scatter);
+        attempt(checkAllToAll, plan::Collective::AllToAll);
+        attempt(checkScan, plan::Collective::Scan);
       }
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Forced, Algorithms,
                          testing::Combine(testing::Values("ring", "double_tree", "recursive",
-                                                          "one_shot", "two_shot", "mapped"),
+                                                          "one_shot", "two_shot", "pairwise",
+                                                          "mapped"),
                                           testing::Values(2, 3, 4, 5, 8)));
 
 }  // namespace

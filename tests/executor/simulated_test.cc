@@ -141,12 +141,23 @@ size_t SimulatedRun::wrongOn(int r) const {
       return numbers::compareWithExpected(pattern(), count_ * r, count_, out).wrong;
     case Collective::Broadcast:
       return numbers::compareWithInput(pattern(), spec_.root, 0, count_, out).wrong;
-    case Collective::AllGather: {
+    case Collective::Scatter:
+      return numbers::compareWithInput(pattern(), spec_.root, count_ * r, count_, out).wrong;
+    case Collective::Gather:
+    case Collective::AllGather:
+    case Collective::AllToAll: {
+      if (!plan::isGiven(spec_, plan::Buffer::Out, r)) return 0;
+      const size_t first = spec_.collective == Collective::AllToAll ? count_ * r : 0;
       size_t wrong = 0;
       for (int from = 0; from < spec_.ranks; ++from)
-        wrong +=
-            numbers::compareWithInput(pattern(), from, 0, count_, out + from * count_ * 4).wrong;
+        wrong += numbers::compareWithInput(pattern(), from, first, count_, out + from * count_ * 4)
+                     .wrong;
       return wrong;
+    }
+    case Collective::Scan: {
+      numbers::Pattern upToHere = pattern();
+      upToHere.addends = r + 1;
+      return numbers::compareWithExpected(upToHere, 0, count_, out).wrong;
     }
     case Collective::Barrier: return 0;
   }

@@ -188,9 +188,10 @@ Outcome measure(int ranks, Collective collective, const std::function<Seam(int r
   return outcome;
 }
 
-constexpr Collective kWithData[] = {Collective::AllReduce, Collective::AllGather,
-                                    Collective::ReduceScatter, Collective::Broadcast,
-                                    Collective::Reduce};
+constexpr Collective kWithData[] = {
+    Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter,
+    Collective::Broadcast, Collective::Reduce,    Collective::Gather,
+    Collective::Scatter,   Collective::AllToAll,  Collective::Scan};
 
 TEST(PerfCheck, PassesWhatIsRight) {
   for (int i = 0; i < plan::kCollectiveCount; ++i) {

@@ -72,7 +72,8 @@ struct CommunicatorOptions {
   /// for every transport and message split. Also TUTTI_DETERMINISTIC=1.
   bool deterministic = false;
   /// Forces one algorithm ("ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise",
-  /// "mapped") where it exists for the collective. Also TUTTI_ALGORITHM. Must be the same on all ranks.
+  /// "mapped") where it exists for the collective. Also TUTTI_ALGORITHM. Must be the same on all
+  /// ranks.
   std::string algorithm;
 };
 
@@ -129,7 +130,7 @@ struct GatherArgs {
 };
 struct ScatterArgs {
   const void* send = nullptr;  ///< only at the root: size() * count elements, in order of rank
-  void* recv = nullptr;        ///< count elements; in place at the root: recv == send + rank() * count
+  void* recv = nullptr;  ///< count elements; in place at the root: recv == send + rank() * count
   size_t count = 0;
   DataType type = DataType::Float32;
   int root = 0;

@@ -61,8 +61,8 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
   TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
   if (!overlap(in, out)) return;
   const uint64_t block = f.count * sizeOf(f.type) * static_cast<uint64_t>(self.who.rank);
-  const bool inPlace = in.begin + (manyIn && !manyOut ? block : 0) ==
-                       out.begin + (manyOut && !manyIn ? block : 0);
+  const bool inPlace =
+      in.begin + (manyIn && !manyOut ? block : 0) == out.begin + (manyOut && !manyIn ? block : 0);
   TUTTI_REQUIRE(inPlace, name, ": send and recv overlap, but are not in place: send [",
                 static_cast<const void*>(in.begin), ", +", in.bytes, "), recv [",
                 static_cast<const void*>(out.begin), ", +", out.bytes, ")",

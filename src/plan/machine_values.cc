@@ -91,7 +91,8 @@ void Machine::compute(uint32_t step) {
     if (!s.completes || error_) continue;
     if (expressions_.isComplete(results_.back())) {
       refuse(step, "completes what is complete");
-    } else if (const std::string fault = expressions_.faultOfSum(results_.back(), spec_.ranks); !fault.empty()) {
+    } else if (const std::string fault = expressions_.faultOfSum(results_.back(), spec_.ranks);
+               !fault.empty()) {
       refuse(step, "completes " + expressions_.print(results_.back()) + ": " + fault);
     }
     results_.back() = expressions_.complete(results_.back(), column_.size() == 1);
@@ -164,11 +165,10 @@ void Machine::judgeChunk(int rank, uint32_t chunk, int round) {
   if (place.value == kUninitialised) return wrong("nothing was written to it");
   // Of inputs with a block for every rank, this rank's blocks count; of an output with a block for
   // every rank, the block's rank gave it.
-  const uint32_t input =
-      chunk % spec_.divisions + (givesBlocks(spec_.collective) ? own : 0);
+  const uint32_t input = chunk % spec_.divisions + (givesBlocks(spec_.collective) ? own : 0);
   if (!isReduction(spec_.collective)) {
-    const int from = getsBlocks(spec_.collective) ? static_cast<int>(chunk / spec_.divisions)
-                                                  : spec_.root;
+    const int from =
+        getsBlocks(spec_.collective) ? static_cast<int>(chunk / spec_.divisions) : spec_.root;
     const ExpressionId expected = expressions_.leaf(from, input, round);
     if (place.value != expected) wrong("not " + expressions_.print(expected));
     return;

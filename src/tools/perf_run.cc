@@ -87,8 +87,7 @@ class Measurement {
       case Collective::Gather: return c_.gather({send, recv, n, o_.type, o_.root});
       case Collective::Scatter: return c_.scatter({send, recv, n, o_.type, o_.root});
       case Collective::AllToAll: return c_.allToAll({send, recv, n, o_.type});
-      case Collective::Scan:
-        return c_.scan({send, recv, n, o_.type, o_.op, pattern_.scalar()});
+      case Collective::Scan: return c_.scan({send, recv, n, o_.type, o_.op, pattern_.scalar()});
       case Collective::Barrier: return c_.barrier();
     }
   }

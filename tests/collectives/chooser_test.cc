@@ -43,7 +43,8 @@ TEST(Chooser, SaysWhy) {
 }
 
 TEST(Chooser, DeterministicMeansTheCanonicalOrder) {
-  for (Collective c : {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce})
+  for (Collective c :
+       {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce, Collective::Scan})
     for (int ranks = 1; ranks <= 16; ++ranks)
       for (uint64_t count : {1ULL, 1ULL << 22}) {
         const Choice choice = choose({.collective = c,
@@ -71,9 +72,10 @@ TEST(Chooser, ForcedAlgorithmsAreTakenOrRefused) {
     }
     return std::string("taken");
   };
-  EXPECT_EQ(refusal({.algorithm = "rings"}),
-            "algorithm \"rings\" is none of ring, double_tree, recursive, one_shot, two_shot, "
-            "mapped");
+  EXPECT_EQ(
+      refusal({.algorithm = "rings"}),
+      "algorithm \"rings\" is not ring, double_tree, recursive, one_shot, two_shot, pairwise or "
+      "mapped");
   EXPECT_EQ(refusal({.collective = Collective::AllGather, .algorithm = "double_tree"}),
             "algorithm double_tree does not exist for all_gather on 4 ranks");
   EXPECT_EQ(refusal({.deterministic = true, .algorithm = "ring"}),
@@ -94,12 +96,14 @@ TEST(Chooser, OffersMappedFormsForLargeBlocksOnly) {
     return choose4(request).mapped.has_value();
   };
   for (Collective c : {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter,
-                       Collective::Broadcast, Collective::Reduce}) {
+                       Collective::Broadcast, Collective::Reduce, Collective::Gather,
+                       Collective::Scatter, Collective::AllToAll, Collective::Scan}) {
     EXPECT_TRUE(offered({.collective = c, .count = 4096, .mappable = true}));
     EXPECT_FALSE(offered({.collective = c, .count = 4095, .mappable = true}));
     EXPECT_TRUE(offered({.collective = c, .count = 1, .mappable = true, .algorithm = "mapped"}));
     EXPECT_FALSE(offered({.collective = c, .count = 4096}));
-    EXPECT_FALSE(offered({.collective = c, .count = 4096, .mappable = true, .algorithm = "ring"}));
+    EXPECT_FALSE(
+        offered({.collective = c, .count = 4096, .mappable = true, .algorithm = "one_shot"}));
     EXPECT_FALSE(offered({.collective = c, .count = 1, .algorithm = "mapped"}));
   }
   EXPECT_FALSE(offered({.count = 4096, .op = ReduceOp::PreMulSum, .mappable = true}));

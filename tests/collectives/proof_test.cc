@@ -39,7 +39,8 @@ TEST(Proof, EveryPlanOfTheseRankCounts) {
 
 TEST(Proof, EachReductionHasACanonicalOrderForTheseRankCounts) {
   for (int ranks : rankCounts)
-    for (Collective c : {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce})
+    for (Collective c :
+         {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce, Collective::Scan})
       for (int root : test::rootsOf(c, ranks)) {
         const auto algorithms = registry().algorithms();
         EXPECT_TRUE(std::ranges::any_of(

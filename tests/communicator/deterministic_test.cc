@@ -41,13 +41,15 @@ struct Problem {
   DataType type;
   ReduceOp op;
   std::vector<Bytes> inputs;
-  Bytes tree;  // of all blocks
+  Bytes tree;                 // of all blocks
+  std::vector<Bytes> prefix;  // by rank, of the first block: the tree over the ranks up to it
 
   Problem(DataType t, ReduceOp o, int ranks) : type(t), op(o) {
     numbers::sample::Random random(testSeed() + static_cast<uint64_t>(ranks));
     const size_t elements = kCount * static_cast<size_t>(ranks);
     inputs.assign(static_cast<size_t>(ranks), Bytes(elements * sizeOf(type)));
     tree.resize(elements * sizeOf(type));
+    prefix.assign(static_cast<size_t>(ranks), Bytes(kCount * sizeOf(type)));
     numbers::reference::Scalars scalars;
     if (op == ReduceOp::Avg) scalars.divideBy = ranks;
     if (op == ReduceOp::PreMulSum)
@@ -62,6 +64,21 @@ struct Problem {
       numbers::reference::storeBits(
           type, tree.data(), i,
           numbers::reference::fold(type, op, FoldOrder::Canonical, bits, scalars));
+      if (i < kCount && op != ReduceOp::Avg) storePrefixes(i, bits, scalars);
+    }
+  }
+
+ private:
+  void storePrefixes(size_t i, const std::vector<uint64_t>& bits,
+                     const numbers::reference::Scalars& scalars) {
+    for (size_t r = 0; r < bits.size(); ++r) {
+      const auto upTo = static_cast<std::ptrdiff_t>(r) + 1;
+      numbers::reference::Scalars its = scalars;
+      if (!its.premultiply.empty()) its.premultiply.resize(r + 1);
+      numbers::reference::storeBits(
+          type, prefix[r].data(), i,
+          numbers::reference::fold(type, op, FoldOrder::Canonical,
+                                   {bits.begin(), bits.begin() + upTo}, its));
     }
   }
 };
@@ -98,6 +115,7 @@ Bytes resultOf(Communicator& c, Buffers& at, const Problem& p, Collective collec
     case Collective::ReduceScatter:
       c.reduceScatter({at.send, at.recv, kCount, p.type, p.op, scalar});
       break;
+    case Collective::Scan: c.scan({at.send, at.recv, kCount, p.type, p.op, scalar}); break;
     default:
       c.reduce({at.send, at.recv, kCount, p.type, p.op, scalar, root});
       if (c.rank() != root) return {};
@@ -161,6 +179,28 @@ TEST_P(Bits, InDeterministicModeAreTheTreesWhateverTheAlgorithm) {
   // The chooser's own choice and the five forced plans: recursive, one shot, two shot, mapped, for
   // AllReduce at least.
   EXPECT_GE(combinations, 5 + ranks);
+}
+
+TEST_P(Bits, OfAScanAreTheTreesOfItsRanks) {
+  const int ranks = GetParam();
+  const auto problems = problemsFor(ranks);
+  int combinations = 0;
+  for (const std::string name : kNames) {
+    if (!eligible(name, Collective::Scan, ranks, 0)) continue;
+    ++combinations;
+    auto members = Communicator::createLocal(ranks, {.deterministic = true, .algorithm = name});
+    runRanks(members, [&](Communicator& c) {
+      for (const Problem& p : problems) {
+        if (p.op == ReduceOp::Avg) continue;
+        Buffers at(c, p.inputs[0].size(), name == "mapped");
+        EXPECT_EQ(
+            resultOf(c, at, p, Collective::Scan, 0) == p.prefix[static_cast<size_t>(c.rank())],
+            true)
+            << nameOf(p, name, Collective::Scan, c.rank(), ranks);
+      }
+    });
+  }
+  EXPECT_GE(combinations, 3);  // the chooser's own, recursive and one shot
 }
 
 TEST_P(Bits, InDefaultModeAreTheSameOnAllRanks) {

@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -150,6 +151,30 @@ struct ScanArgs {
   double scalar = 1.0;
 };
 
+struct SendArgs {
+  const void* send = nullptr;
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  int peer = 0;  ///< to whom; itself only in a group that also receives from itself
+};
+struct ReceiveArgs {
+  void* recv = nullptr;
+  size_t count = 0;
+  DataType type = DataType::Float32;
+  int peer = 0;  ///< from whom
+};
+/// Every rank sends a block to each rank, itself included. What one sends, the other must expect:
+/// sendCounts[q] here is recvCounts[rank()] on rank q.
+struct AllToAllVArgs {
+  const void* send = nullptr;
+  std::span<const size_t> sendCounts;   ///< elements for each rank
+  std::span<const size_t> sendOffsets;  ///< where they begin, in elements; empty: one after another
+  void* recv = nullptr;
+  std::span<const size_t> recvCounts;   ///< elements from each rank
+  std::span<const size_t> recvOffsets;  ///< as sendOffsets
+  DataType type = DataType::Float32;
+};
+
 class Communicator {
  public:
   /// Joins a job. Collective over all its ranks. Throws Refused, Timeout, InvalidArgument or
@@ -185,6 +210,19 @@ class Communicator {
   void allToAll(const AllToAllArgs& args, StreamRef stream = {});
   void scan(const ScanArgs& args, StreamRef stream = {});
   void barrier(StreamRef stream = {});
+
+  // Sends and receives. Between two ranks they match in order, and nobody else takes part: only
+  // ranks that send to or receive from each other need to call. A call by itself returns when it is
+  // done (a send when its buffer may be used again, which may be before the other side has
+  // received); in a group all of them are under way at once, on one stream, after the group's
+  // collectives, so any pattern of them works. Between two ranks the order of collectives, sends
+  // and receives must be the same on both. Counts that differ are a Mismatch; buffers that are
+  // received into must not overlap others of the same call or group (InvalidArgument, from end()
+  // in a group). A rank that has left is noticed by those that still need it (PeerLost).
+  void send(const SendArgs& args, StreamRef stream = {});
+  void receive(const ReceiveArgs& args, StreamRef stream = {});
+  /// Collective: as many sends and receives as there are ranks.
+  void allToAllV(const AllToAllVArgs& args, StreamRef stream = {});
 
   /// Memory that the other ranks on this host can address. Not collective; released by ~Memory,
   /// which must come before the communicator is destroyed or after, in any order. Zero bytes give a
@@ -244,7 +282,8 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   /// Returns when the calls without a stream are complete, and throws the first failure among them
-  /// once all have ended. Throws InvalidUsage when called twice.
+  /// once all have ended. Throws InvalidUsage when called twice, and when its sends and receives
+  /// cannot be right: then none of its calls was made.
   void end();
 
  private:

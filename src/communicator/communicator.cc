@@ -8,8 +8,8 @@
 #include "src/base/integers.h"
 #include "src/base/process.h"
 #include "src/bootstrap/bootstrap.h"
-#include "src/communicator/collective_work.h"
 #include "src/communicator/local.h"
+#include "src/communicator/operation_work.h"
 #include "src/communicator/state.h"
 #include "transports/shm/endpoint.h"
 
@@ -193,6 +193,26 @@ void Communicator::scan(const ScanArgs& a, StreamRef stream) {
 
 void Communicator::barrier(StreamRef stream) {
   impl_->issue({.facts = {.collective = Collective::Barrier}}, stream);
+}
+
+void Communicator::send(const SendArgs& a, StreamRef stream) {
+  impl_->requireUsable();
+  impl_->issueExchange({.sends = {impl_->transfer("send", a.send, a.count, a.type, a.peer)}},
+                       stream);
+}
+
+void Communicator::receive(const ReceiveArgs& a, StreamRef stream) {
+  impl_->requireUsable();
+  impl_->issueExchange({.receives = {impl_->transfer("recv", a.recv, a.count, a.type, a.peer)}},
+                       stream);
+}
+
+void Communicator::allToAllV(const AllToAllVArgs& a, StreamRef stream) {
+  impl_->requireUsable();
+  impl_->issueExchange(
+      {.sends = impl_->blocks("send", a.send, a.sendCounts, a.sendOffsets, a.type),
+       .receives = impl_->blocks("recv", a.recv, a.recvCounts, a.recvOffsets, a.type)},
+      stream);
 }
 
 Memory Communicator::allocate(size_t size) {

@@ -40,9 +40,8 @@ std::string oneLine(std::string text) {
   return text;
 }
 
-std::string operationText(uint64_t number, const std::optional<Recorder::Entry>& entry) {
-  return entry ? base::message("operation ", number, ", ", entry->facts.describe())
-               : base::message("operation ", number);
+std::string textOf(const Recorder::Entry& entry) {
+  return base::message(entry.name(), ", ", entry.describe());
 }
 
 }  // namespace
@@ -113,32 +112,54 @@ void Communicator::Impl::requireUsable() const {
 
 // A rank that left or shrinks will not take part in operations after its last; those cannot
 // complete.
-std::optional<Error> Communicator::Impl::stoppedBefore(uint64_t number) const {
+std::optional<Error> Communicator::Impl::stoppedBefore(uint64_t sequence) const {
   std::lock_guard lock(mutex);
   for (int peer = 0; peer < size; ++peer) {
     const Peer& p = peers[peer];
-    if (!p.stoppedAfter || *p.stoppedAfter >= number) continue;
+    if (!p.stoppedAfter || *p.stoppedAfter >= sequence) continue;
+    const auto entry = recorder.findCollective(sequence);
     return Error(p.left ? ErrorCode::PeerLost : ErrorCode::Aborted,
                  base::message(name(peer), p.left ? " left" : " shrinks the communicator",
                                " after operation ", *p.stoppedAfter, "; ", self(), " is in ",
-                               operationText(number, recorder.find(number))));
+                               entry ? textOf(*entry) : base::message("operation ", sequence)));
   }
   return std::nullopt;
 }
 
+int Communicator::Impl::stoppedAmong(const std::function<bool(int)>& ranks) const {
+  std::lock_guard lock(mutex);
+  for (int peer = 0; peer < size; ++peer)
+    if (peers[peer].stoppedAfter && ranks(peer)) return peer;
+  return -1;
+}
+
+void Communicator::Impl::failByLeaver(int peer, const Recorder::Entry& entry) {
+  bool left;
+  {
+    std::lock_guard lock(mutex);
+    left = peers[peer].left;
+  }
+  fail(Error(left ? ErrorCode::PeerLost : ErrorCode::Aborted,
+             base::message(name(peer), left ? " left" : " shrinks the communicator", "; ", self(),
+                           " still needs it in ", textOf(entry))),
+       true);
+}
+
+// Of a collective all ranks know the number, and can compare what they call.
 void Communicator::Impl::inquire(int peer, uint64_t number) {
   const auto entry = recorder.find(number);
   if (!entry) return;
   base::ByteWriter out;
-  out.put(number);
-  entry->facts.write(out);
+  const CallFacts* facts = entry->collective();
+  out.put(facts ? entry->sequence : uint64_t{0});
+  (facts ? *facts : CallFacts()).write(out);
   send(peer, Message::Inquiry, out.take());
 }
 
 void Communicator::Impl::timeoutOperation(uint64_t number) {
   const auto entry = recorder.find(number);
   const int peer = entry ? entry->waitingFor : -1;
-  std::string text = base::message(self(), ": ", operationText(number, entry),
+  std::string text = base::message(self(), ": ", entry ? textOf(*entry) : "an operation",
                                    " did not complete within ", settings.timeoutMs, " ms");
   if (peer >= 0) {
     text += base::message("; it waits for ", name(peer), " with ", entry->bytesReceived,
@@ -162,9 +183,12 @@ void Communicator::Impl::onPeerLost(int worldRank, const std::string& how) {
   changed.notify_all();
   const uint64_t current = turn.load(std::memory_order_acquire);
   const uint64_t last = issued.load(std::memory_order_acquire);
-  const std::string where = current <= last
-                                ? "during " + operationText(current, recorder.find(current))
-                                : base::message("after operation ", last);
+  const auto entry = recorder.find(current);
+  const std::string where =
+      current > last
+          ? base::message("after operation ", collectivesDone.load(std::memory_order_acquire))
+      : entry ? "during " + textOf(*entry)
+              : "during an operation";
   fail(Error(ErrorCode::PeerLost,
              base::message(name(peer), " was lost: ", how, "; ", self(), " noticed ", where)),
        true);
@@ -195,8 +219,10 @@ static std::set<int> getDead(base::ByteReader& in, int size, int sender) {
   return dead;
 }
 
-static std::string describeStatus(uint64_t theirs, bool busy) {
+std::string Communicator::Impl::describeStatus(uint64_t theirs, Activity activity) {
+  if (activity == Activity::Exchange) return "sends and receives";
   if (theirs == 0) return "has not called any operation";
+  const bool busy = activity == Activity::Collective;
   return base::message(busy ? "is in operation " : "has finished operation ", theirs,
                        busy ? "" : " and not called the next");
 }
@@ -261,27 +287,28 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
       }
       case Message::Status: {
         const auto theirs = in.get<uint64_t>("operation");
-        const bool busy = in.getFlag("busy");
+        const auto activity = in.getEnum("activity", Activity::Nothing, Activity::Exchange);
         in.requireEnd();
         std::lock_guard lock(mutex);
-        peers[peer].status = describeStatus(theirs, busy);
+        peers[peer].status = describeStatus(theirs, activity);
         break;
       }
       case Message::Inquiry: {
-        const auto number = in.get<uint64_t>("operation");
+        const auto sequence = in.get<uint64_t>("operation");
         const CallFacts theirs = CallFacts::read(in);
         in.requireEnd();
-        const auto mine = recorder.find(number);
-        if (mine && !(mine->facts == theirs))
+        const auto mine = recorder.findCollective(sequence);
+        if (mine && !(*mine->collective() == theirs))
           return fail(Error(ErrorCode::Mismatch,
-                            base::message("ranks disagree about operation ", number, ": ",
+                            base::message("ranks disagree about operation ", sequence, ": ",
                                           name(peer), " calls ", theirs.describe(), "; ", self(),
-                                          " calls ", mine->facts.describe())),
+                                          " calls ", mine->describe())),
                       true);
-        const uint64_t last = issued.load(std::memory_order_acquire);
-        const bool busy = turn.load(std::memory_order_acquire) <= last;
         send(peer, Message::Status,
-             base::ByteWriter().put(last).put(static_cast<uint8_t>(busy)).take());
+             base::ByteWriter()
+                 .put(collectivesIssued.load(std::memory_order_acquire))
+                 .put(activity())
+                 .take());
         return;
       }
       default: base::fail(ErrorCode::Refused, "unknown message ", message.type);
@@ -294,13 +321,21 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
   changed.notify_all();
 }
 
+Communicator::Impl::Activity Communicator::Impl::activity() const {
+  const uint64_t current = turn.load(std::memory_order_acquire);
+  if (current > issued.load(std::memory_order_acquire)) return Activity::Nothing;
+  const auto entry = recorder.find(current);
+  return entry && !entry->collective() ? Activity::Exchange : Activity::Collective;
+}
+
 void Communicator::Impl::onTick() {
   if (failed.load(std::memory_order_acquire)) return;
   const uint64_t current = turn.load(std::memory_order_acquire);
   const auto entry = recorder.find(current);
   if (!entry || entry->phase != Phase::Running) return;
   if (someoneStopped.load(std::memory_order_acquire)) {
-    if (const auto error = stoppedBefore(current)) return fail(*error, true);
+    const auto error = entry->collective() ? stoppedBefore(entry->sequence) : std::nullopt;
+    if (error) return fail(*error, true);
   }
   const int64_t now = clock.nowNs();
   const int64_t waited = now - entry->runningSinceNs;
@@ -324,8 +359,8 @@ void Communicator::Impl::onTick() {
     }
     const std::string process =
         processState(who.world->control->peer(who.members[watchedPeer]).pid);
-    base::log(LogLevel::Warning, self(), ": ", operationText(current, entry), " has waited ",
-              waited / 1'000'000, " ms; straggler: ", name(watchedPeer),
+    base::log(LogLevel::Warning, self(), ": ", textOf(*entry), " has waited ", waited / 1'000'000,
+              " ms; straggler: ", name(watchedPeer),
               status.empty() ? ", which does not answer" : ", which " + status,
               process.empty() ? "" : "; its process is " + process);
   }

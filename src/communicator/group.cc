@@ -2,7 +2,9 @@
 // gets its number in the order of its communicator's operations when its group ends, so that one
 // that is dropped was never made.
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <utility>
@@ -10,16 +12,16 @@
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
-#include "src/communicator/collective_work.h"
+#include "src/communicator/operation_work.h"
 
 namespace tutti {
 
-using communicator::CollectiveWork;
+using communicator::OperationWork;
 
 namespace {
 
 struct Call {
-  CollectiveWork work;
+  OperationWork work;
   std::shared_ptr<device::HostStream> stream;  // held: its owner may let go before the group ends
 };
 
@@ -38,7 +40,7 @@ Collected& collected() {
 class GroupWork final : public device::Work {
  public:
   explicit GroupWork(std::shared_ptr<device::HostStream> stream) : stream_(std::move(stream)) {}
-  void add(CollectiveWork work) { works_.push_back(std::move(work)); }
+  void add(OperationWork work) { works_.push_back(std::move(work)); }
   Status poll() override {
     const bool moved = communicator::pollAll(works_, first_);
     if (!works_.empty()) return moved ? Status::Moved : Status::Idle;
@@ -48,9 +50,35 @@ class GroupWork final : public device::Work {
 
  private:
   std::shared_ptr<device::HostStream> stream_;
-  std::vector<CollectiveWork> works_;
+  std::vector<OperationWork> works_;
   std::exception_ptr first_;
 };
+
+// All sends and receives of a communicator become one exchange, after the collectives: its ranks
+// may have issued them in different orders among collectives.
+void gatherExchanges(std::vector<Call>& calls) {
+  std::vector<Call> collectives, exchanges;
+  for (Call& call : calls) {
+    if (!call.work.isExchange()) {
+      collectives.push_back(std::move(call));
+      continue;
+    }
+    const auto same = std::ranges::find_if(exchanges, [&](const Call& other) {
+      return other.work.communicator() == call.work.communicator();
+    });
+    if (same == exchanges.end()) {
+      exchanges.push_back(std::move(call));
+    } else {
+      if (same->stream != call.stream)
+        base::fail(ErrorCode::InvalidUsage,
+                   "the sends and receives of a group on one communicator name different streams");
+      same->work.absorb(std::move(call.work));
+    }
+  }
+  for (const Call& call : exchanges) call.work.requireComplete();
+  std::ranges::move(exchanges, std::back_inserter(collectives));
+  calls = std::move(collectives);
+}
 
 }  // namespace
 
@@ -58,7 +86,7 @@ namespace communicator {
 
 bool groupIsOpen() { return collected().depth > 0; }
 
-void addToGroup(CollectiveWork work, StreamRef stream) {
+void addToGroup(OperationWork work, StreamRef stream) {
   collected().calls.push_back(
       {std::move(work), stream ? stream.get()->shared_from_this() : nullptr});
 }
@@ -89,6 +117,7 @@ void Group::end() {
   std::map<device::HostStream*, std::unique_ptr<GroupWork>> streams;
   GroupWork here(nullptr);
   bool sharesCores = false;
+  gatherExchanges(calls);
   for (auto& [work, stream] : calls) {
     work.takeNumber();
     if (stream) {

@@ -8,13 +8,13 @@
 #include "src/base/check.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
-#include "src/communicator/collective_work.h"
+#include "src/communicator/operation_work.h"
 #include "src/communicator/state.h"
 
 namespace tutti {
 
 using communicator::CallFacts;
-using communicator::CollectiveWork;
+using communicator::OperationWork;
 using communicator::ReadyChoice;
 using plan::Collective;
 
@@ -130,11 +130,52 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
                                 .canonical = settings.deterministic,
                                 .callHash = call.facts.fingerprint(),
                                 .scratch = &scratch};
-  CollectiveWork work(shared_from_this(), call.facts, launch);
-  if (communicator::groupIsOpen()) {
-    communicator::addToGroup(std::move(work), stream);
-  } else if (stream) {
-    auto queued = std::make_unique<CollectiveWork>(std::move(work));
+  start(OperationWork(shared_from_this(), call.facts, launch), stream);
+}
+
+executor::Transfer Communicator::Impl::transfer(const char* what, const void* data, uint64_t count,
+                                                DataType type, int peer) const {
+  TUTTI_REQUIRE(peer >= 0 && peer < size, what, ": peer ", peer, " is not a rank of 0..", size - 1);
+  const uint64_t bytes = multiply(count, 1, type);
+  TUTTI_REQUIRE(bytes == 0 || data, what, " is null with count ", count);
+  // Only receives are written to.
+  return {peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes};
+}
+
+std::vector<executor::Transfer> Communicator::Impl::blocks(const char* what, const void* data,
+                                                           std::span<const size_t> counts,
+                                                           std::span<const size_t> offsets,
+                                                           DataType type) const {
+  const auto ranks = static_cast<size_t>(size);
+  TUTTI_REQUIRE(counts.size() == ranks, "alltoallv: ", counts.size(), ' ', what, " counts for ",
+                size, " ranks");
+  TUTTI_REQUIRE(offsets.empty() || offsets.size() == ranks, "alltoallv: ", offsets.size(), ' ',
+                what, " offsets for ", size, " ranks");
+  std::vector<executor::Transfer> all;
+  uint64_t next = 0;
+  for (size_t peer = 0; peer < ranks; ++peer) {
+    const uint64_t first = offsets.empty() ? next : offsets[peer];
+    TUTTI_REQUIRE(!__builtin_add_overflow(first, counts[peer], &next), what, " offset ", first,
+                  " and count ", counts[peer], " do not fit in memory");
+    multiply(next, 1, type);
+    all.push_back(transfer(what, data, counts[peer], type, static_cast<int>(peer)));
+    if (all.back().bytes > 0) all.back().data += multiply(first, 1, type);
+  }
+  return all;
+}
+
+void Communicator::Impl::issueExchange(executor::Exchange transfers, StreamRef stream) {
+  transfers.rank = who.rank;
+  transfers.size = size;
+  transfers.endpoint = endpoint.get();
+  start(OperationWork(shared_from_this(), std::move(transfers)), stream);
+}
+
+void Communicator::Impl::start(OperationWork work, StreamRef stream) {
+  if (communicator::groupIsOpen()) return communicator::addToGroup(std::move(work), stream);
+  work.requireComplete();
+  if (stream) {
+    auto queued = std::make_unique<OperationWork>(std::move(work));
     queued->takeNumber();
     stream.get()->enqueue(std::move(queued));
   } else {

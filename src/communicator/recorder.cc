@@ -4,6 +4,7 @@
 
 #include "src/base/check.h"
 #include "src/base/integers.h"
+#include "src/executor/operation.h"
 
 namespace tutti::communicator {
 namespace {
@@ -44,7 +45,7 @@ uint32_t CallFacts::fingerprint() const {
   uint64_t hash = planHash;
   for (const uint64_t word : {pack(*this), count, static_cast<uint64_t>(root)})
     hash = base::mixBits(hash ^ word);
-  return static_cast<uint32_t>(hash);
+  return static_cast<uint32_t>(hash) & ~executor::kExchangeBit;
 }
 
 std::string CallFacts::describe() const {
@@ -73,14 +74,31 @@ CallFacts CallFacts::read(base::ByteReader& in) {
   return f;
 }
 
-void Recorder::issued(uint64_t number, const CallFacts& facts) {
-  std::lock_guard lock(mutex_);
-  slot(number) = {.number = number, .facts = facts};
+std::string ExchangeFacts::describe() const {
+  const auto part = [](uint64_t n, const char* what, uint64_t bytes) {
+    return base::message(n, ' ', what, n == 1 ? " of " : "s of ", bytes, " bytes");
+  };
+  return part(sends, "send", bytesSent) + " and " + part(receives, "receive", bytesReceived);
 }
 
-void Recorder::running(uint64_t number, const CallFacts& facts, int64_t nowNs) {
+std::string Recorder::Entry::name() const {
+  return base::message(collective() ? "operation " : "exchange ", sequence);
+}
+
+std::string Recorder::Entry::describe() const {
+  return std::visit([](const auto& f) { return f.describe(); }, facts);
+}
+
+void Recorder::issued(const Entry& entry) {
   std::lock_guard lock(mutex_);
-  running_ = {.number = number, .facts = facts, .phase = Phase::Running, .runningSinceNs = nowNs};
+  slot(entry.number) = entry;
+}
+
+void Recorder::running(const Entry& entry, int64_t nowNs) {
+  std::lock_guard lock(mutex_);
+  running_ = entry;
+  running_.phase = Phase::Running;
+  running_.runningSinceNs = nowNs;
 }
 
 void Recorder::waiting(uint64_t number, int peer, uint64_t bytesReceived) {
@@ -104,6 +122,16 @@ std::optional<Recorder::Entry> Recorder::find(uint64_t number) const {
   return entry.number == number ? std::optional(entry) : std::nullopt;
 }
 
+std::optional<Recorder::Entry> Recorder::findCollective(uint64_t sequence) const {
+  std::lock_guard lock(mutex_);
+  const auto is = [&](const Entry& e) {
+    return e.number > 0 && e.collective() && e.sequence == sequence;
+  };
+  if (is(running_)) return running_;
+  const auto found = std::ranges::find_if(slots_, is);
+  return found == slots_.end() ? std::nullopt : std::optional(*found);
+}
+
 std::vector<Recorder::Entry> Recorder::recent() const {
   std::vector<Entry> entries;
   {
@@ -124,8 +152,7 @@ std::string Recorder::describe(size_t limit) const {
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& e = entries[i];
     if (i < skipped && e.phase != Phase::Running) continue;
-    text +=
-        base::message("  operation ", e.number, " ", toString(e.phase), ": ", e.facts.describe());
+    text += base::message("  ", e.name(), " ", toString(e.phase), ": ", e.describe());
     if (e.phase == Phase::Running && e.waitingFor >= 0)
       text += base::message("; waits for rank ", e.waitingFor, " with ", e.bytesReceived,
                             " bytes received");

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "src/base/bytes.h"
@@ -16,7 +17,7 @@
 
 namespace tutti::communicator {
 
-/// What ranks must agree on about one call.
+/// What ranks must agree on about one collective.
 struct CallFacts {
   plan::Collective collective = plan::Collective::Barrier;
   DataType type = DataType::UInt8;
@@ -34,29 +35,44 @@ struct CallFacts {
   static CallFacts read(base::ByteReader& in);
 };
 
+/// Sends and receives that one rank makes together. Ranks agree about each pair's transfers only.
+struct ExchangeFacts {
+  uint64_t sends = 0, receives = 0;
+  uint64_t bytesSent = 0, bytesReceived = 0;
+  bool operator==(const ExchangeFacts&) const = default;
+  std::string describe() const;  ///< "2 sends of 80 bytes and 1 receive of 40 bytes"
+};
+
 enum class Phase : uint8_t { Issued, Running, Done, Failed };
 
 class Recorder {
  public:
   struct Entry {
-    uint64_t number = 0;  ///< of the operation, from 1
-    CallFacts facts;
+    uint64_t number = 0;    ///< among this rank's operations, from 1
+    uint64_t sequence = 0;  ///< among its collectives, the same on all ranks, or its exchanges
+    std::variant<CallFacts, ExchangeFacts> facts;
     Phase phase = Phase::Issued;
     int waitingFor = -1;
     int64_t runningSinceNs = 0;
     uint64_t bytesReceived = 0;
+
+    const CallFacts* collective() const { return std::get_if<CallFacts>(&facts); }
+    std::string name() const;      ///< "operation 3", or "exchange 2"
+    std::string describe() const;  ///< of the facts
   };
 
   static constexpr size_t kEntries = 64;
 
-  void issued(uint64_t number, const CallFacts& facts);
+  /// With number, sequence and facts.
+  void issued(const Entry& entry);
   /// One at a time. It is kept also when more than kEntries were issued after it.
-  void running(uint64_t number, const CallFacts& facts, int64_t nowNs);
+  void running(const Entry& entry, int64_t nowNs);
   void waiting(uint64_t number, int peer, uint64_t bytesReceived);
   void finished(uint64_t number, Phase phase);
 
   /// Nothing when the operation was not issued yet or is too long ago.
   std::optional<Entry> find(uint64_t number) const;
+  std::optional<Entry> findCollective(uint64_t sequence) const;
   /// Oldest first.
   std::vector<Entry> recent() const;
   /// The running operation and the last `limit`, a line each, oldest first.

@@ -70,7 +70,7 @@ Communicator::Impl::~Impl() {
   for (int peer = 0; peer < size; ++peer)
     if (peer != who.rank)
       send(peer, Message::Goodbye,
-           base::ByteWriter().put(turn.load(std::memory_order_relaxed) - 1).take());
+           base::ByteWriter().put(collectivesDone.load(std::memory_order_relaxed)).take());
   who.world->control->ignore(who.id);
 }
 

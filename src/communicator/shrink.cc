@@ -152,7 +152,7 @@ class Communicator::Impl::Vote {
     collectDead();
     at_.proposed = at_.dead;
     base::ByteWriter view;
-    view.put(impl_.turn.load(std::memory_order_acquire) - 1).put(at_.vote).put(at_.round);
+    view.put(impl_.collectivesDone.load(std::memory_order_acquire)).put(at_.vote).put(at_.round);
     tell(Message::View, putRanks(view, at_.dead).take());
   }
 

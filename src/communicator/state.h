@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,10 +22,13 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/windows.h"
+#include "src/executor/exchange_operation.h"
 #include "src/executor/host_operation.h"
 #include "transports/connection.h"
 
 namespace tutti::communicator {
+
+class OperationWork;
 
 /// What all communicators of one rank of a job share.
 struct World {
@@ -96,6 +100,15 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     double scalar = 1.0;
   };
   void issue(Call call, StreamRef stream);
+  /// Given its sends and receives.
+  void issueExchange(executor::Exchange transfers, StreamRef stream);
+  void start(communicator::OperationWork work, StreamRef stream);
+  /// Checked arguments as transfers; `what` is "send" or "recv".
+  executor::Transfer transfer(const char* what, const void* data, uint64_t count, DataType type,
+                              int peer) const;
+  std::vector<executor::Transfer> blocks(const char* what, const void* data,
+                                         std::span<const size_t> counts,
+                                         std::span<const size_t> offsets, DataType type) const;
   const communicator::ReadyChoice& choose(const communicator::CallFacts& facts);
 
   // Failure (failure.cc).
@@ -109,7 +122,11 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"
   std::string self() const { return name(who.rank); }
   void inquire(int peer, uint64_t operation);
-  std::optional<Error> stoppedBefore(uint64_t operation) const;  ///< by a rank that left or shrinks
+  /// A rank that left or shrinks makes collective `sequence` impossible.
+  std::optional<Error> stoppedBefore(uint64_t sequence) const;
+  /// A rank of these that left or shrinks, or -1.
+  int stoppedAmong(const std::function<bool(int)>& ranks) const;
+  void failByLeaver(int peer, const communicator::Recorder::Entry& entry);
   void timeoutOperation(uint64_t operation);
 
   // Shrinking (shrink.cc). The communicator of those that the survivors agree on, not connected.
@@ -128,7 +145,11 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void onPeerLeft(int peer) override;
   void onTick() override;
 
+  /// What a rank that is inquired after is doing.
+  enum class Activity : uint8_t { Nothing, Collective, Exchange };
   enum class Message : uint32_t { Hello, Ready, Inquiry, Status, Failure, Goodbye, View, Decision };
+  static std::string describeStatus(uint64_t collectivesIssued, Activity activity);
+  Activity activity() const;
   void send(int peer, Message type, base::Bytes payload,
             std::vector<base::FileDescriptor> descriptors = {});
   int rankOfWorld(int worldRank) const;
@@ -142,12 +163,17 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::unique_ptr<transports::Endpoint> endpoint;  // null when alone
   base::SteadyClock clock;
 
-  // Operations. `turn` is the number of the one that may run; only its thread touches `operation`
-  // and `scratch`. `active` while it does.
+  // Operations: collectives, which all ranks number alike, and exchanges, which they do not. `turn`
+  // is the number among both of the one that may run; only its thread touches `operation`,
+  // `exchange` and `scratch`. `active` while it does.
   std::atomic<uint64_t> issued{0};
   std::atomic<uint64_t> turn{1};
+  std::atomic<uint64_t> collectivesIssued{0};
+  std::atomic<uint64_t> collectivesDone{0};
+  uint64_t exchangesIssued = 0;  // the issuing thread's
   std::atomic<bool> active{false};
   executor::HostOperation operation;
+  executor::ExchangeOperation exchange;
   std::vector<std::byte> scratch;
   communicator::Recorder recorder;
   std::unordered_map<uint64_t, std::unique_ptr<communicator::ReadyChoice>> choices;

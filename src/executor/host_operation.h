@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "src/executor/operation.h"
 #include "src/executor/streaming_tuner.h"
 #include "src/numbers/fold.h"
 #include "src/plan/plan.h"
@@ -66,34 +67,22 @@ struct Launch {
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
   bool canonical = false;  ///< deterministic mode: every fold rounds at each node
-  uint32_t callHash = 0;   ///< same on all ranks that make the same call
+  uint32_t callHash = 0;   ///< same on all ranks that make the same call; without kExchangeBit
   uint32_t operation = 0;  ///< the communicator's operation number
   std::vector<std::byte>* scratch = nullptr;  ///< grown when needed and kept
 };
 
-/// A message of another call arrived: the ranks disagree. The communicator finds out how.
-struct MismatchSeen {
-  int peer;
-  uint32_t callHash;
-  uint32_t operation;
-  uint64_t bytes;
-};
-
-enum class Poll { Done, Moved, Idle };
-
 /// One operation at a time; a communicator keeps one for all its calls.
-class HostOperation {
+class HostOperation final : public Operation {
  public:
   /// Starts over with a new launch; what was allocated before is kept. Not while one is in
   /// progress.
   void begin(const Launch& launch);
 
-  /// Does what can be done without waiting. Throws MismatchSeen. Moves a bounded number of bytes.
-  Poll poll();
-  /// The rank that the last idle poll found itself waiting for; -1 for none.
-  int waitingFor() const { return waitingFor_; }
-  /// Payload received through slots so far.
-  uint64_t bytesReceived() const { return bytesReceived_; }
+  /// Throws MismatchSeen, and Mismatch where a peer sends something that is of no collective.
+  Poll poll() override;
+  int waitingFor() const override { return waitingFor_; }
+  uint64_t bytesReceived() const override { return bytesReceived_; }
 
  private:
   struct LaneState {

@@ -16,19 +16,22 @@ constexpr uint64_t kKept = Recorder::kEntries;
 CallFacts factsOf(uint64_t number) {
   return {.collective = plan::Collective::AllReduce, .type = DataType::Int32, .count = number};
 }
+Recorder::Entry entryOf(uint64_t number) {
+  return {.number = number, .sequence = number, .facts = factsOf(number)};
+}
 
 TEST(Recorder, KeepsTheLastOperations) {
   Recorder recorder;
   EXPECT_FALSE(recorder.find(0));
   EXPECT_FALSE(recorder.find(1));
   for (uint64_t n = 1; n <= 3 * kKept; ++n) {
-    recorder.issued(n, factsOf(n));
-    recorder.running(n, factsOf(n), 5);
+    recorder.issued(entryOf(n));
+    recorder.running(entryOf(n), 5);
     recorder.finished(n, Phase::Done);
   }
   EXPECT_FALSE(recorder.find(2 * kKept));
   ASSERT_TRUE(recorder.find(2 * kKept + 1));
-  EXPECT_EQ(recorder.find(2 * kKept + 1)->facts, factsOf(2 * kKept + 1));
+  EXPECT_EQ(*recorder.find(2 * kKept + 1)->collective(), factsOf(2 * kKept + 1));
   EXPECT_EQ(recorder.recent().size(), kKept);
   EXPECT_EQ(recorder.recent().front().number, 2 * kKept + 1);
   for (const auto& entry : recorder.recent()) EXPECT_EQ(entry.phase, Phase::Done);
@@ -36,12 +39,12 @@ TEST(Recorder, KeepsTheLastOperations) {
 
 TEST(Recorder, KeepsTheRunningOneBehindAnyNumberOfOthers) {
   Recorder recorder;
-  for (uint64_t n = 1; n <= 2 * kKept; ++n) recorder.issued(n, factsOf(n));
-  recorder.running(1, factsOf(1), 77);
+  for (uint64_t n = 1; n <= 2 * kKept; ++n) recorder.issued(entryOf(n));
+  recorder.running(entryOf(1), 77);
   recorder.waiting(1, 3, 4096);
   const auto entry = recorder.find(1);
   ASSERT_TRUE(entry);
-  EXPECT_EQ(entry->facts, factsOf(1));
+  EXPECT_EQ(*entry->collective(), factsOf(1));
   EXPECT_EQ(entry->phase, Phase::Running);
   EXPECT_EQ(entry->runningSinceNs, 77);
   EXPECT_EQ(entry->waitingFor, 3);
@@ -59,19 +62,37 @@ TEST(Recorder, KeepsTheRunningOneBehindAnyNumberOfOthers) {
   EXPECT_EQ(recorder.find(1 + kKept)->phase, Phase::Issued);
 }
 
+// Exchanges have numbers of their own, and collectives are found by theirs.
+TEST(Recorder, FindsCollectivesAmongExchanges) {
+  Recorder recorder;
+  for (uint64_t n = 1; n <= 10; ++n) {
+    Recorder::Entry entry{.number = n, .sequence = (n + 1) / 2, .facts = factsOf((n + 1) / 2)};
+    if (n % 2 == 0) entry.facts = ExchangeFacts{.sends = 1, .bytesSent = n};
+    recorder.issued(entry);
+  }
+  EXPECT_FALSE(recorder.findCollective(0));
+  ASSERT_TRUE(recorder.findCollective(4));
+  EXPECT_EQ(recorder.findCollective(4)->number, 7u);
+  EXPECT_FALSE(recorder.findCollective(6));
+  EXPECT_EQ(recorder.find(8)->name(), "exchange 4");
+  EXPECT_EQ(recorder.find(8)->describe(), "1 send of 8 bytes and 0 receives of 0 bytes");
+  recorder.running({.number = 100, .sequence = 60, .facts = factsOf(60)}, 1);
+  EXPECT_EQ(recorder.findCollective(60)->number, 100u);
+}
+
 // A reader never sees the parts of two operations as one.
 TEST(Recorder, IsReadWhileItIsWritten) {
   Recorder recorder;
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     for (uint64_t n = 1; !stop; ++n) {
-      recorder.issued(n, factsOf(n));
-      recorder.running(n, factsOf(n), static_cast<int64_t>(n));
+      recorder.issued(entryOf(n));
+      recorder.running(entryOf(n), static_cast<int64_t>(n));
       recorder.finished(n, Phase::Done);
     }
   });
   for (int i = 0; i < 20000; ++i)
-    for (const auto& entry : recorder.recent()) ASSERT_EQ(entry.facts.count, entry.number);
+    for (const auto& entry : recorder.recent()) ASSERT_EQ(entry.collective()->count, entry.number);
   stop = true;
   writer.join();
 }

@@ -1,0 +1,222 @@
+#include "src/communicator/operation_work.h"
+
+#include <exception>
+#include <new>
+
+#include "src/base/backoff.h"
+#include "src/base/check.h"
+#include "src/communicator/state.h"
+
+namespace tutti::communicator {
+namespace {
+
+// Polls between two looks at the clock.
+constexpr uint32_t kWatchEvery = 128;
+// How long the two sides of a mismatch may take to exchange their descriptions.
+constexpr int64_t kDisputeNs = 2'000'000'000;
+// How long what a rank sent before it left may be under way.
+constexpr int64_t kLeaverNs = 200'000'000;
+
+}  // namespace
+
+OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
+                             const CallFacts& facts, const executor::Launch& launch)
+    : communicator_(std::move(communicator)), call_(launch), entry_{.facts = facts} {}
+
+OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
+                             executor::Exchange exchange)
+    : communicator_(std::move(communicator)), call_(std::move(exchange)) {
+  recordExchange();
+}
+
+OperationWork::~OperationWork() {
+  if (!communicator_ || entry_.number == 0 || ended_) return;
+  if (communicator_->inForkedChild()) return;
+  try {
+    communicator_->fail(
+        Error(ErrorCode::Aborted, base::message(communicator_->self(), " dropped ", entry_.name(),
+                                                ", ", entry_.describe())),
+        true);
+  } catch (...) {  // no memory to tell why
+    communicator_->failed.store(true, std::memory_order_seq_cst);
+  }
+  end(Phase::Failed);
+}
+
+void OperationWork::recordExchange() {
+  const auto& exchange = std::get<executor::Exchange>(call_);
+  ExchangeFacts facts{.sends = exchange.sends.size(), .receives = exchange.receives.size()};
+  for (const executor::Transfer& t : exchange.sends) facts.bytesSent += t.bytes;
+  for (const executor::Transfer& t : exchange.receives) facts.bytesReceived += t.bytes;
+  entry_.facts = facts;
+}
+
+void OperationWork::absorb(OperationWork later) {
+  auto& mine = std::get<executor::Exchange>(call_);
+  auto& its = std::get<executor::Exchange>(later.call_);
+  mine.sends.insert(mine.sends.end(), its.sends.begin(), its.sends.end());
+  mine.receives.insert(mine.receives.end(), its.receives.begin(), its.receives.end());
+  recordExchange();
+}
+
+void OperationWork::requireComplete() const {
+  if (!isExchange()) return;
+  const auto& exchange = std::get<executor::Exchange>(call_);
+  requireSelfMatches(exchange);
+  requireDisjoint(exchange);
+}
+
+void OperationWork::takeNumber() {
+  auto& c = *communicator_;
+  entry_.number = c.issued.load(std::memory_order_relaxed) + 1;
+  if (auto* launch = std::get_if<executor::Launch>(&call_)) {
+    entry_.sequence = c.collectivesIssued.load(std::memory_order_relaxed) + 1;
+    launch->operation = static_cast<uint32_t>(entry_.sequence);
+    c.collectivesIssued.store(entry_.sequence, std::memory_order_release);
+  } else {
+    entry_.sequence = ++c.exchangesIssued;
+  }
+  c.recorder.issued(entry_);
+  c.issued.store(entry_.number, std::memory_order_release);
+}
+
+bool OperationWork::sharesCores() const { return communicator_->topology.oversubscribed(); }
+
+// `active` is up before `failed` is looked at, and shrink() looks at them the other way round: an
+// operation either sees the failure or is waited for.
+void OperationWork::begin() {
+  auto& c = *communicator_;
+  running_ = true;
+  c.active.store(true, std::memory_order_seq_cst);
+  if (c.failed.load(std::memory_order_seq_cst)) c.throwIfFailed();
+  startedNs_ = c.clock.nowNs();
+  c.recorder.running(entry_, startedNs_);
+  if (const auto* launch = std::get_if<executor::Launch>(&call_)) {
+    c.operation.begin(*launch);
+    operation_ = &c.operation;
+  } else {
+    c.exchange.begin(std::move(std::get<executor::Exchange>(call_)));
+    operation_ = &c.exchange;
+  }
+}
+
+void OperationWork::end(Phase phase) {
+  auto& c = *communicator_;
+  ended_ = true;
+  c.recorder.finished(entry_.number, phase);
+  if (running_) c.active.store(false, std::memory_order_release);
+}
+
+device::Work::Status OperationWork::poll() {
+  try {
+    return step();
+  } catch (const Error& e) {
+    failedBy(e.code(), e.what());
+  } catch (const std::bad_alloc& e) {
+    failedBy(ErrorCode::OutOfMemory, e.what());
+  } catch (const std::exception& e) {
+    failedBy(ErrorCode::Internal, e.what());
+  }
+}
+
+// Most often what was thrown is the failure itself.
+void OperationWork::failedBy(ErrorCode code, const char* what) {
+  auto& c = *communicator_;
+  if (!c.failed.load(std::memory_order_acquire))
+    c.fail(Error(code,
+                 base::message(c.self(), ": ", entry_.name(), ", ", entry_.describe(), ": ", what)),
+           true);
+  end(Phase::Failed);
+  c.throwFailure();
+}
+
+device::Work::Status OperationWork::step() {
+  auto& c = *communicator_;
+  c.throwIfFailed();
+  if (c.turn.load(std::memory_order_acquire) != entry_.number) return Status::Idle;
+  if (dispute_) return disputed(*dispute_);
+  if (!running_) begin();
+  executor::Poll result;
+  try {
+    result = operation_->poll();
+  } catch (const executor::MismatchSeen& seen) {
+    c.inquire(seen.peer, entry_.number);
+    disputedNs_ = c.clock.nowNs();
+    dispute_ = seen;
+    return Status::Idle;
+  }
+  switch (result) {
+    case executor::Poll::Done:
+      end(Phase::Done);
+      if (!isExchange()) c.collectivesDone.store(entry_.sequence, std::memory_order_release);
+      c.turn.store(entry_.number + 1, std::memory_order_release);
+      return Status::Done;
+    case executor::Poll::Moved: idlePolls_ = 0; return Status::Moved;
+    case executor::Poll::Idle: break;
+  }
+  if (c.endpoint && c.endpoint->progress()) return Status::Moved;
+  if (++idlePolls_ % kWatchEvery == 0) watch();
+  return Status::Idle;
+}
+
+void OperationWork::watch() {
+  auto& c = *communicator_;
+  c.recorder.waiting(entry_.number, operation_->waitingFor(), operation_->bytesReceived());
+  if (isExchange() && c.someoneStopped.load(std::memory_order_acquire)) watchLeavers();
+  if (c.clock.nowNs() - startedNs_ > c.settings.timeoutMs * 1'000'000)
+    c.timeoutOperation(entry_.number);
+}
+
+// What a rank sent before it left still arrives; what has not after a while never will.
+void OperationWork::watchLeavers() {
+  auto& c = *communicator_;
+  const int leaver = c.stoppedAmong([&](int peer) { return c.exchange.needs(peer); });
+  if (leaver < 0) return;
+  const int64_t now = c.clock.nowNs();
+  if (leaverSinceNs_ == 0) leaverSinceNs_ = now;
+  if (now - leaverSinceNs_ > kLeaverNs) c.failByLeaver(leaver, entry_);
+}
+
+// A message of another call came from `seen.peer`. It has been asked for its side; its answer fails
+// the communicator with both descriptions. Without an answer the operation fails with what is
+// known.
+device::Work::Status OperationWork::disputed(const executor::MismatchSeen& seen) {
+  auto& c = *communicator_;
+  if (c.clock.nowNs() - disputedNs_ < kDisputeNs) return Status::Idle;
+  c.fail(Error(ErrorCode::Mismatch,
+               base::message("ranks disagree: ", c.self(), " is in ", entry_.name(), ": ",
+                             entry_.describe(), "; ", c.name(seen.peer),
+                             " sent a message of its operation ", seen.operation,
+                             " with fingerprint ", seen.callHash, " instead of ",
+                             std::get<executor::Launch>(call_).callHash)),
+         true);
+  return Status::Idle;
+}
+
+void drive(OperationWork& work, bool spinFirst) {
+  base::Backoff backoff(spinFirst);
+  while (true) {
+    switch (work.poll()) {
+      case device::Work::Status::Done: return;
+      case device::Work::Status::Moved: backoff.reset(); break;
+      case device::Work::Status::Idle: backoff.idle(); break;
+    }
+  }
+}
+
+bool pollAll(std::vector<OperationWork>& works, std::exception_ptr& first) {
+  bool moved = false;
+  std::erase_if(works, [&](OperationWork& work) {
+    try {
+      const auto status = work.poll();
+      moved |= status != device::Work::Status::Idle;
+      return status == device::Work::Status::Done;
+    } catch (...) {
+      if (!first) first = std::current_exception();
+      return true;
+    }
+  });
+  return moved;
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,80 @@
+#pragma once
+
+// A collective, or the sends and receives of a group, as resumable work, and the two ways to run
+// it: driven to its end by the caller, or polled by the progress engine. Once it has its number,
+// all later operations of the communicator wait for it; so it either ends or fails the
+// communicator, whatever becomes of it.
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include <tutti/communicator.h>
+
+#include "src/communicator/recorder.h"
+#include "src/device/host_stream.h"
+#include "src/executor/exchange_operation.h"
+#include "src/executor/host_operation.h"
+
+namespace tutti::communicator {
+
+class OperationWork final : public device::Work {
+ public:
+  OperationWork(std::shared_ptr<Communicator::Impl> communicator, const CallFacts& facts,
+                const executor::Launch& launch);
+  OperationWork(std::shared_ptr<Communicator::Impl> communicator, executor::Exchange exchange);
+  ~OperationWork() override;  ///< fails the communicator when it has a number and has not ended
+  OperationWork(OperationWork&&) noexcept = default;
+  OperationWork& operator=(OperationWork&&) noexcept = default;
+
+  /// Gives it the next number of its communicator. By the thread that issues, before poll().
+  void takeNumber();
+  /// Idle until it is this operation's turn. Whatever it throws is the communicator's failure, an
+  /// Error.
+  Status poll() override;
+  bool sharesCores() const;
+
+  // Exchanges of one communicator in one group are one. Before any has its number.
+  bool isExchange() const { return std::holds_alternative<executor::Exchange>(call_); }
+  const Communicator::Impl* communicator() const { return communicator_.get(); }
+  /// Adds the transfers of `later`, an exchange of the same communicator, after its own.
+  void absorb(OperationWork later);
+  /// Throws InvalidUsage or InvalidArgument when an exchange cannot be made.
+  void requireComplete() const;
+
+ private:
+  Status step();
+  void begin();
+  void watch();  // deadlines and departures, looked at now and then
+  void watchLeavers();
+  void recordExchange();
+  Status disputed(const executor::MismatchSeen& seen);
+  void end(Phase phase);
+  [[noreturn]] void failedBy(ErrorCode code, const char* what);
+
+  std::shared_ptr<Communicator::Impl> communicator_;
+  std::variant<executor::Launch, executor::Exchange> call_;
+  Recorder::Entry entry_;  // its number is 0 before it has one
+  executor::Operation* operation_ = nullptr;
+  bool running_ = false;
+  bool ended_ = false;
+  int64_t startedNs_ = 0;
+  int64_t disputedNs_ = 0;
+  std::optional<executor::MismatchSeen> dispute_;
+  uint32_t idlePolls_ = 0;
+  int64_t leaverSinceNs_ = 0;  // when a rank that this exchange needs was first seen to have left
+};
+
+/// Polls until the work is done; throws its failure.
+void drive(OperationWork& work, bool spinFirst);
+
+/// Polls each work once and removes those that are done or have thrown; the first failure goes to
+/// `first`. True when something moved.
+bool pollAll(std::vector<OperationWork>& works, std::exception_ptr& first);
+
+bool groupIsOpen();
+void addToGroup(OperationWork work, StreamRef stream);
+
+}  // namespace tutti::communicator

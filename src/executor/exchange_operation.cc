@@ -1,0 +1,187 @@
+#include "src/executor/exchange_operation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/check.h"
+
+namespace tutti::executor {
+
+using transports::SlotHeader;
+
+namespace {
+
+// Of a transfer to itself, at once.
+constexpr uint64_t kPieceBytes = 1 << 20;
+
+// The two words of a header that say how many bytes the whole transfer has.
+uint32_t highWord(uint64_t bytes) { return kExchangeBit | static_cast<uint32_t>(bytes >> 32); }
+uint32_t lowWord(uint64_t bytes) { return static_cast<uint32_t>(bytes); }
+uint64_t bytesOf(const SlotHeader& header) {
+  return static_cast<uint64_t>(header.callHash & ~kExchangeBit) << 32 | header.operation;
+}
+
+std::vector<Transfer> ofPeer(const std::vector<Transfer>& transfers, int peer) {
+  std::vector<Transfer> its;
+  std::ranges::copy_if(transfers, std::back_inserter(its),
+                       [&](const Transfer& t) { return t.peer == peer; });
+  return its;
+}
+
+}  // namespace
+
+void requireSelfMatches(const Exchange& exchange) {
+  const auto sends = ofPeer(exchange.sends, exchange.rank);
+  const auto receives = ofPeer(exchange.receives, exchange.rank);
+  if (sends.size() != receives.size())
+    base::fail(ErrorCode::InvalidUsage, "rank ", exchange.rank, " has ", sends.size(),
+               " sends to itself and ", receives.size(),
+               " receives from itself in one group; they match in order");
+  for (size_t i = 0; i < sends.size(); ++i)
+    if (sends[i].bytes != receives[i].bytes)
+      base::fail(ErrorCode::InvalidUsage, "rank ", exchange.rank, " sends ", sends[i].bytes,
+                 " bytes to itself and receives ", receives[i].bytes);
+}
+
+void requireDisjoint(const Exchange& exchange) {
+  struct Range {
+    const std::byte *begin, *end;
+    bool receives;
+    int peer;
+  };
+  std::vector<Range> ranges;
+  for (const auto* transfers : {&exchange.sends, &exchange.receives})
+    for (const Transfer& t : *transfers)
+      if (t.bytes > 0)
+        ranges.push_back({t.data, t.data + t.bytes, transfers == &exchange.receives, t.peer});
+  std::ranges::sort(ranges, {}, &Range::begin);
+  // The ranges so far that reach furthest, of all and of those received into.
+  const Range* furthest = nullptr;
+  const Range* furthestReceived = nullptr;
+  const auto further = [](const Range* a, const Range& b) { return !a || a->end < b.end; };
+  for (const Range& range : ranges) {
+    const Range* other = range.receives ? furthest : furthestReceived;
+    if (other && other->end > range.begin)
+      base::fail(ErrorCode::InvalidArgument, "rank ", exchange.rank,
+                 " has overlapping buffers: ", other->receives ? "received from" : "sent to",
+                 " rank ", other->peer, " and ", range.receives ? "received from" : "sent to",
+                 " rank ", range.peer);
+    if (further(furthest, range)) furthest = &range;
+    if (range.receives && further(furthestReceived, range)) furthestReceived = &range;
+  }
+}
+
+void ExchangeOperation::Edge::advance(uint64_t bytes) {
+  offset += bytes;
+  if (offset < transfers[next].bytes) return;
+  offset = 0;
+  ++next;
+}
+
+void ExchangeOperation::begin(Exchange exchange) {
+  exchange_ = std::move(exchange);
+  waitingFor_ = -1;
+  bytesReceived_ = 0;
+  sends_.clear();
+  receives_.clear();
+  toSelf_ = {exchange_.rank, ofPeer(exchange_.sends, exchange_.rank)};
+  fromSelf_ = {exchange_.rank, ofPeer(exchange_.receives, exchange_.rank)};
+  // Not all ranks begin with the same peer.
+  std::vector<Edge> to(static_cast<size_t>(exchange_.size)), from(to);
+  const auto turnOf = [&](int distance) {
+    return static_cast<size_t>((distance + exchange_.size) % exchange_.size);
+  };
+  for (const Transfer& t : exchange_.sends) {
+    Edge& edge = to[turnOf(t.peer - exchange_.rank)];
+    edge.peer = t.peer;
+    edge.transfers.push_back(t);
+  }
+  for (const Transfer& t : exchange_.receives) {
+    Edge& edge = from[turnOf(exchange_.rank - t.peer)];
+    edge.peer = t.peer;
+    edge.transfers.push_back(t);
+  }
+  for (size_t turn = 1; turn < to.size(); ++turn) {
+    if (!to[turn].finished()) sends_.push_back(std::move(to[turn]));
+    if (!from[turn].finished()) receives_.push_back(std::move(from[turn]));
+  }
+}
+
+Poll ExchangeOperation::poll() {
+  bool moved = moveToSelf();
+  for (Edge& edge : sends_) moved |= send(edge);
+  for (Edge& edge : receives_) moved |= receive(edge);
+  const auto finished = [](const Edge& edge) { return edge.finished(); };
+  if (std::ranges::all_of(sends_, finished) && std::ranges::all_of(receives_, finished) &&
+      fromSelf_.finished())
+    return Poll::Done;
+  return moved ? Poll::Moved : Poll::Idle;
+}
+
+bool ExchangeOperation::needs(int peer) const {
+  const auto needed = [&](const Edge& edge) { return edge.peer == peer && !edge.finished(); };
+  return std::ranges::any_of(sends_, needed) || std::ranges::any_of(receives_, needed);
+}
+
+bool ExchangeOperation::moveToSelf() {
+  if (toSelf_.finished()) return false;
+  const Transfer& from = toSelf_.transfers[toSelf_.next];
+  const uint64_t bytes = std::min(kPieceBytes, from.bytes - toSelf_.offset);
+  if (bytes > 0)
+    std::memcpy(fromSelf_.transfers[fromSelf_.next].data + fromSelf_.offset,
+                from.data + toSelf_.offset, bytes);
+  toSelf_.advance(bytes);
+  fromSelf_.advance(bytes);
+  return true;
+}
+
+bool ExchangeOperation::send(Edge& edge) {
+  if (edge.finished()) return false;
+  transports::SendRing& ring = exchange_.endpoint->sendRing(edge.peer, 0);
+  if (!ring.ready()) {
+    waitingFor_ = edge.peer;
+    return false;
+  }
+  const Transfer& t = edge.transfers[edge.next];
+  const uint64_t bytes =
+      std::min<uint64_t>(t.bytes - edge.offset, exchange_.endpoint->layout().slotBytes);
+  if (bytes > 0) std::memcpy(ring.payload(bytes), t.data + edge.offset, bytes);
+  ring.publish(highWord(t.bytes), lowWord(t.bytes), static_cast<uint32_t>(bytes));
+  edge.advance(bytes);
+  return true;
+}
+
+bool ExchangeOperation::receive(Edge& edge) {
+  if (edge.finished()) return false;
+  transports::ReceiveRing& ring = exchange_.endpoint->receiveRing(edge.peer, 0);
+  if (!ring.ready()) {
+    waitingFor_ = edge.peer;
+    return false;
+  }
+  const SlotHeader& header = *ring.slot();
+  checkHeader(edge, header);
+  const Transfer& t = edge.transfers[edge.next];
+  const uint64_t bytes = header.bytes;
+  if (bytes > 0) std::memcpy(t.data + edge.offset, ring.payload(), bytes);
+  ring.release();
+  bytesReceived_ += bytes;
+  edge.advance(bytes);
+  return true;
+}
+
+void ExchangeOperation::checkHeader(const Edge& edge, const SlotHeader& header) const {
+  const uint64_t expected = edge.transfers[edge.next].bytes;
+  if ((header.callHash & kExchangeBit) == 0)
+    base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", exchange_.rank, " receives ", expected,
+               " bytes from rank ", edge.peer, ", which is in a collective instead, its operation ",
+               header.operation);
+  if (bytesOf(header) != expected)
+    base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", exchange_.rank, " receives ", expected,
+               " bytes from rank ", edge.peer, ", which sends ", bytesOf(header));
+  const uint64_t part =
+      std::min<uint64_t>(expected - edge.offset, exchange_.endpoint->layout().slotBytes);
+  TUTTI_ASSERT(header.bytes == part, "rank ", edge.peer, " sent a message of ", header.bytes,
+               " bytes where ", part, " are next");
+}
+
+}  // namespace tutti::executor

@@ -11,9 +11,10 @@
 // disagree get an Error of code Mismatch that prints both sides. Nothing that a disagreeing rank
 // sent is delivered, on either side: a rank refuses its message before it reads it. Where the call
 // that they disagree about throws, its recv holds what it held before, except that blocks of
-// AllGather and the payload of Broadcast may have come from ranks that do agree. A rank whose part
-// needs nothing from the one that disagrees (the root of a Broadcast, the leaves of a Reduce) may
-// return from that call, with its own result right, and throws in a later one.
+// AllGather, Gather and AllToAll, the payload of Broadcast and Scatter, and sums of a Scan may have
+// come from ranks that do agree. A rank whose part needs nothing from the one that disagrees (the
+// root of a Broadcast, the leaves of a Reduce) may return from that call, with its own result
+// right, and throws in a later one.
 //
 // Failure. An operation that fails, fails its communicator: every later call throws the same Error.
 // The contents of its recv buffers are undefined, the case above aside. Memory of allocate() may

@@ -409,7 +409,7 @@ TEST(Exchange, RefusesWhatCannotBeRight) {
     refused(InvalidArgument, "send is null", [&] { c.send({.count = 1, .peer = other}); });
     refused(InvalidArgument, "does not fit in memory",
             [&] { c.receive({.recv = x.data(), .count = SIZE_MAX / 2, .peer = other}); });
-    refused(InvalidArgument, "no such",
+    refused(InvalidArgument, "there is no data type 77",
             [&] { c.send({.send = x.data(), .count = 1, .type = DataType{77}, .peer = other}); });
     refused(InvalidUsage, "1 sends to itself and 0 receives", [&] { give(c, x, me); });
     refused(InvalidUsage, "0 sends to itself and 1 receives", [&] {

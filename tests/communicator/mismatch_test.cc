@@ -33,11 +33,14 @@ struct Buffers {
   std::byte* recv;
 };
 
+constexpr int kSums = -2;
+
 struct Disagreement {
   const char* name;
   std::function<void(Communicator&, const Buffers&)> call;  // differs by rank
   std::vector<std::string> mentions;
-  /// What may be in recv although the call threw: whose byte, or -1 for nobody's.
+  /// What may be in recv although the call threw: whose byte, -1 for nobody's, kSums for sums of
+  /// ranks that agree.
   std::function<int(int rank, size_t at)> mayHold = [](int, size_t) { return -1; };
   /// Ranks that need nothing from rank 1.
   std::function<bool(int rank)> mayReturn = [](int) { return false; };
@@ -140,6 +143,41 @@ std::vector<Disagreement> disagreements() {
        {"1000", "1001"},
        [](int, size_t) { return -1; },
        [](int rank) { return rank != 0; }},
+      {"count of a gather to the root",
+       [](C& c, const B& b) {
+         c.gather({b.send, b.recv, odd<size_t>(c, 1001, 1000)});
+       },
+       {"1000", "1001"},
+       [](int rank, size_t at) { return rank == 0 ? blocksOf(1000)(0, at) : -1; },
+       [](int rank) { return rank != 0; }},
+      {"count of a scatter from the root",
+       [](C& c, const B& b) {
+         c.scatter({b.send, b.recv, odd<size_t>(c, 1001, 1000)});
+       },
+       {"1000", "1001"},
+       [](int rank, size_t at) { return rank != kOdd && at < 4000 ? 0 : -1; },
+       [](int rank) { return rank != kOdd; }},
+      {"alltoall count",
+       [](C& c, const B& b) {
+         c.allToAll({b.send, b.recv, odd<size_t>(c, 1001, 1000)});
+       },
+       {"1000", "1001"},
+       [](int rank, size_t at) { return blocksOf(rank == kOdd ? 1001 : 1000)(rank, at); }},
+      {"large alltoall count",
+       [](C& c, const B& b) {
+         c.allToAll({b.send, b.recv, odd(c, kLarge / 4, kLarge / 5)});
+       },
+       {"125000", "100000"},
+       [](int rank, size_t at) { return blocksOf(kLarge / (rank == kOdd ? 4 : 5))(rank, at); }},
+      {"scan count",
+       [](C& c, const B& b) {
+         c.scan({b.send, b.recv, odd<size_t>(c, 1001, 1000)});
+       },
+       {"1000", "1001"},
+       [](int rank, size_t at) { return rank == kOdd || at >= 4000 ? -1
+                                        : rank == 0                ? 0
+                                                                   : kSums; },
+       [](int rank) { return rank == 0; }},
   };
 }
 
@@ -173,7 +211,9 @@ int runRank(const RankProcesses::Context& context, const Disagreement& d, bool w
   }
   for (size_t i = 0; i < kBytes; ++i) {
     const int owner = d.mayHold(context.rank, i);
-    if (buffers.recv[i] == kCanary || (owner >= 0 && buffers.recv[i] == sentBy(owner))) continue;
+    if (owner == kSums || buffers.recv[i] == kCanary ||
+        (owner >= 0 && buffers.recv[i] == sentBy(owner)))
+      continue;
     context.say("byte " + std::to_string(i) + " of recv is " +
                 std::to_string(static_cast<int>(buffers.recv[i])));
     return 2;

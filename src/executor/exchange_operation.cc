@@ -84,26 +84,25 @@ void ExchangeOperation::begin(Exchange exchange) {
   bytesReceived_ = 0;
   sends_.clear();
   receives_.clear();
-  toSelf_ = {exchange_.rank, ofPeer(exchange_.sends, exchange_.rank)};
-  fromSelf_ = {exchange_.rank, ofPeer(exchange_.receives, exchange_.rank)};
-  // Not all ranks begin with the same peer.
-  std::vector<Edge> to(static_cast<size_t>(exchange_.size)), from(to);
-  const auto turnOf = [&](int distance) {
-    return static_cast<size_t>((distance + exchange_.size) % exchange_.size);
+  toSelf_ = {};
+  fromSelf_ = {};
+  addEdges(std::move(exchange_.sends), 1, sends_, toSelf_);
+  addEdges(std::move(exchange_.receives), -1, receives_, fromSelf_);
+}
+
+void ExchangeOperation::addEdges(std::vector<Transfer> transfers, int direction,
+                                 std::vector<Edge>& edges, Edge& self) const {
+  const auto distance = [&](const Transfer& t) {
+    return (direction * (t.peer - exchange_.rank) + exchange_.size) % exchange_.size;
   };
-  for (const Transfer& t : exchange_.sends) {
-    Edge& edge = to[turnOf(t.peer - exchange_.rank)];
-    edge.peer = t.peer;
-    edge.transfers.push_back(t);
-  }
-  for (const Transfer& t : exchange_.receives) {
-    Edge& edge = from[turnOf(exchange_.rank - t.peer)];
-    edge.peer = t.peer;
-    edge.transfers.push_back(t);
-  }
-  for (size_t turn = 1; turn < to.size(); ++turn) {
-    if (!to[turn].finished()) sends_.push_back(std::move(to[turn]));
-    if (!from[turn].finished()) receives_.push_back(std::move(from[turn]));
+  std::ranges::stable_sort(transfers, {}, distance);
+  for (const Transfer& t : transfers) {
+    if (t.peer == exchange_.rank) {
+      self.transfers.push_back(t);
+      continue;
+    }
+    if (edges.empty() || edges.back().peer != t.peer) edges.push_back({.peer = t.peer});
+    edges.back().transfers.push_back(t);
   }
 }
 

@@ -56,6 +56,9 @@ class ExchangeOperation final : public Operation {
     void advance(uint64_t bytes);
   };
 
+  /// Sorted by distance in `direction`, so that not all ranks begin with the same peer.
+  void addEdges(std::vector<Transfer> transfers, int direction, std::vector<Edge>& edges,
+                Edge& self) const;
   bool moveToSelf();
   bool send(Edge& edge);
   bool receive(Edge& edge);

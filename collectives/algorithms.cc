@@ -76,13 +76,14 @@ const Registry& registry() {
   return all;
 }
 
-bool exists(const std::string& name, Collective collective, int ranks) {
+bool exists(const std::string& name, Collective collective, int ranks, bool uneven) {
   const bool mapped = name == "mapped";
   const Protocol protocol = mapped ? Protocol::Mapped : Protocol::Simple;
   const auto algorithms = registry().algorithms();
   return std::any_of(algorithms.begin(), algorithms.end(), [&](const AlgorithmInfo& info) {
-    return (mapped || name == plan::toString(info.algorithm)) &&
-           info.spec({collective, protocol, ranks, 0, 1}).has_value();
+    if (!mapped && name != plan::toString(info.algorithm)) return false;
+    const auto spec = info.spec({collective, protocol, ranks, 0, 1});
+    return spec && (spec->unevenSafe || !uneven);
   });
 }
 

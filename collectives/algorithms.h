@@ -86,8 +86,9 @@ class Registry {
 /// All algorithms of this folder. Built and proved once, at the first call.
 const Registry& registry();
 
-/// True when algorithm `name` ("ring", ..., "mapped") exists for `collective` on `ranks` ranks.
-bool exists(const std::string& name, Collective collective, int ranks);
+/// True when algorithm `name` ("ring", ..., "mapped") exists for `collective` on `ranks` ranks, and
+/// for blocks that differ in size if asked.
+bool exists(const std::string& name, Collective collective, int ranks, bool uneven = false);
 
 /// One rank's program of a plan of the registry.
 Program build(const PlanSpec& spec, int rank);

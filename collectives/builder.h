@@ -44,6 +44,7 @@ inline PlanSpec specOf(const SpecRequest& request, Algorithm algorithm) {
   spec.divisions = static_cast<uint32_t>(request.channels);
   // Two operands have one order.
   spec.canonicalOrder = plan::isReduction(request.collective) && request.ranks <= 2;
+  spec.unevenSafe = plan::givesBlocks(request.collective) != plan::getsBlocks(request.collective);
   if (request.collective == Collective::Barrier) {
     spec.channels = 1;
     spec.divisions = 1;

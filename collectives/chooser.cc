@@ -23,6 +23,7 @@ bool forced(const plan::CollectiveRequest& request) {
 bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
               const topology::Topology& topology) {
   if (forced(request) && request.algorithm != plan::toString(spec.algorithm)) return false;
+  if (request.uneven && !spec.unevenSafe) return false;
   if (spec.messageChunks * plan::kChunkAlignment > topology.slotBytes) return false;
   return !request.deterministic || !plan::isReduction(spec.collective) || spec.canonicalOrder;
 }
@@ -54,7 +55,7 @@ void checkName(const plan::CollectiveRequest& request) {
                               const topology::Topology& topology) {
   base::fail(ErrorCode::InvalidArgument, "algorithm ", request.algorithm, " does not exist for ",
              request.deterministic ? "deterministic " : "", plan::toString(request.collective),
-             " on ", topology.ranks, " ranks",
+             request.uneven ? " of uneven blocks on " : " on ", topology.ranks, " ranks",
              request.deterministic ? ", or does not add in the canonical order" : "");
 }
 

@@ -120,8 +120,10 @@ std::optional<PlanSpec> makeSpec(const SpecRequest& request) {
     spec.messageChunks = static_cast<uint32_t>(mostPhaseBlocks(request.ranks));
     spec.minSlots = 2;  // a phase's blocks may come in two messages
   }
-  if (c == Collective::ReduceScatter && request.ranks > 2)
+  if (c == Collective::ReduceScatter && request.ranks > 2) {
     spec.scratchBlocks = 1U << (ceilLog2(request.ranks) - 1);
+    spec.unevenSafe = false;  // a place in scratch has several blocks, one after the other
+  }
   return spec;
 }
 

@@ -122,6 +122,26 @@ struct ReduceScatterArgs {
   double scalar = 1.0;
 };
 
+// Blocks that differ in size. The arguments about them must be the same on all ranks.
+struct AllGatherVArgs {
+  const void* send = nullptr;       ///< counts[rank()] elements
+  void* recv = nullptr;             ///< all blocks; in place: send == recv + offsets[rank()]
+  std::span<const size_t> counts;   ///< elements of each rank's block; may be 0
+  std::span<const size_t> offsets;  ///< where they begin in recv, in elements; empty: one after
+                                    ///< another. Blocks do not overlap.
+  DataType type = DataType::Float32;
+};
+struct ReduceScatterVArgs {
+  const void* send = nullptr;       ///< all blocks
+  void* recv = nullptr;             ///< counts[rank()] elements; in place: recv == send +
+                                    ///< offsets[rank()]
+  std::span<const size_t> counts;   ///< elements of each rank's block; may be 0
+  std::span<const size_t> offsets;  ///< where they begin in send, in elements; empty: one after
+                                    ///< another
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  double scalar = 1.0;
+};
 struct GatherArgs {
   const void* send = nullptr;  ///< count elements
   void* recv = nullptr;        ///< only at the root: size() * count elements, in order of rank;
@@ -206,6 +226,8 @@ class Communicator {
   void broadcast(const BroadcastArgs& args, StreamRef stream = {});
   void allGather(const AllGatherArgs& args, StreamRef stream = {});
   void reduceScatter(const ReduceScatterArgs& args, StreamRef stream = {});
+  void allGatherV(const AllGatherVArgs& args, StreamRef stream = {});
+  void reduceScatterV(const ReduceScatterVArgs& args, StreamRef stream = {});
   void gather(const GatherArgs& args, StreamRef stream = {});
   void scatter(const ScatterArgs& args, StreamRef stream = {});
   void allToAll(const AllToAllArgs& args, StreamRef stream = {});

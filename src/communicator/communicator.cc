@@ -155,6 +155,24 @@ void Communicator::reduceScatter(const ReduceScatterArgs& a, StreamRef stream) {
                stream);
 }
 
+void Communicator::allGatherV(const AllGatherVArgs& a, StreamRef stream) {
+  impl_->requireUsable();
+  impl_->issueUneven({.facts = {.collective = Collective::AllGather, .type = a.type},
+                      .in = bytes(a.send),
+                      .out = bytes(a.recv)},
+                     a.counts, a.offsets, stream);
+}
+
+void Communicator::reduceScatterV(const ReduceScatterVArgs& a, StreamRef stream) {
+  impl_->requireUsable();
+  impl_->issueUneven(
+      {.facts = {.collective = Collective::ReduceScatter, .type = a.type, .op = a.op},
+       .in = bytes(a.send),
+       .out = bytes(a.recv),
+       .scalar = a.scalar},
+      a.counts, a.offsets, stream);
+}
+
 void Communicator::gather(const GatherArgs& a, StreamRef stream) {
   impl_->issue({.facts = {.collective = Collective::Gather,
                           .type = a.type,

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "src/base/check.h"
+#include "src/base/integers.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/communicator/operation_work.h"
@@ -38,6 +39,29 @@ uint64_t multiply(uint64_t count, uint64_t blocks, DataType type) {
   return bytes;
 }
 
+/// This rank's block, and the bytes of a buffer with a block for every rank.
+struct Extents {
+  plan::Block own;
+  uint64_t all;
+};
+
+uint64_t endOf(const std::vector<plan::Block>& blocks) {
+  uint64_t end = 0;
+  for (const plan::Block& block : blocks)
+    if (block.bytes > 0) end = std::max(end, block.offset + block.bytes);
+  return end;
+}
+
+Extents extentsOf(const Communicator::Impl& self, const Communicator::Impl::Call& call) {
+  const auto rank = static_cast<size_t>(self.who.rank);
+  if (call.blocks) return {(*call.blocks)[rank], endOf(*call.blocks)};
+  const CallFacts& f = call.facts;
+  // Also where no buffer has so many: plans are laid out for a block of every rank.
+  const uint64_t all = multiply(f.count, static_cast<uint64_t>(self.size), f.type);
+  const uint64_t bytes = f.count * sizeOf(f.type);
+  return {{rank * bytes, bytes}, all};
+}
+
 // The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
 void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call& call) {
   const CallFacts& f = call.facts;
@@ -51,16 +75,15 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
   const bool atRoot = f.root == self.who.rank;
   const bool inUsed = !plan::onlyRootGives(f.collective) || atRoot;
   const bool outUsed = !plan::onlyRootGets(f.collective) || atRoot;
-  const uint64_t ranks = static_cast<uint64_t>(self.size);
-  multiply(f.count, ranks, f.type);  // plans are laid out for a block of every rank
+  const Extents extents = extentsOf(self, call);
   const bool manyIn = plan::givesBlocks(f.collective);
   const bool manyOut = plan::getsBlocks(f.collective);
-  const Range in{call.in, inUsed ? multiply(f.count, manyIn ? ranks : 1, f.type) : 0};
-  const Range out{call.out, outUsed ? multiply(f.count, manyOut ? ranks : 1, f.type) : 0};
+  const Range in{call.in, !inUsed ? 0 : manyIn ? extents.all : extents.own.bytes};
+  const Range out{call.out, !outUsed ? 0 : manyOut ? extents.all : extents.own.bytes};
   TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
   TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
   if (!overlap(in, out)) return;
-  const uint64_t block = f.count * sizeOf(f.type) * static_cast<uint64_t>(self.who.rank);
+  const uint64_t block = extents.own.offset;
   const bool inPlace =
       in.begin + (manyIn && !manyOut ? block : 0) == out.begin + (manyOut && !manyIn ? block : 0);
   TUTTI_REQUIRE(inPlace, name, ": send and recv overlap, but are not in place: send [",
@@ -72,12 +95,46 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
 // Plans are chosen for sizes rounded up to powers of two, so that few are kept.
 uint64_t sizeBucket(uint64_t bytes) { return bytes <= 8 ? 8 : std::bit_ceil(bytes); }
 
+/// Elements of a block; where they differ, of the mean one.
+uint64_t blockCount(const CallFacts& facts, int ranks) {
+  const auto n = static_cast<uint64_t>(ranks);
+  return facts.blocksHash == 0 ? facts.count : facts.count / n + (facts.count % n > 0 ? 1 : 0);
+}
+
+// Blocks of `counts` elements at `offsets`, or one after another.
+std::vector<plan::Block> placeBlocks(const char* name, std::span<const size_t> counts,
+                                     std::span<const size_t> offsets, DataType type, size_t ranks) {
+  TUTTI_REQUIRE(counts.size() == ranks, name, ": ", counts.size(), " counts for ", ranks, " ranks");
+  TUTTI_REQUIRE(offsets.empty() || offsets.size() == ranks, name, ": ", offsets.size(),
+                " offsets for ", ranks, " ranks");
+  std::vector<plan::Block> blocks;
+  uint64_t next = 0;
+  for (size_t r = 0; r < ranks; ++r) {
+    const uint64_t first = offsets.empty() ? next : offsets[r];
+    TUTTI_REQUIRE(!__builtin_add_overflow(first, counts[r], &next), name, ": offset ", first,
+                  " and count ", counts[r], " do not fit in memory");
+    multiply(next, 1, type);
+    blocks.push_back({multiply(first, 1, type), multiply(counts[r], 1, type)});
+  }
+  return blocks;
+}
+
+void requireDisjoint(const char* name, std::vector<plan::Block> blocks) {
+  std::erase_if(blocks, [](const plan::Block& block) { return block.bytes == 0; });
+  std::ranges::sort(blocks, {}, &plan::Block::offset);
+  for (size_t i = 1; i < blocks.size(); ++i)
+    TUTTI_REQUIRE(blocks[i - 1].offset + blocks[i - 1].bytes <= blocks[i].offset, name,
+                  ": blocks overlap at byte ", blocks[i].offset, " of recv");
+}
+
 }  // namespace
 
 const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
-  const uint64_t bucket = sizeBucket(facts.count * sizeOf(facts.type));
+  const bool uneven = facts.blocksHash != 0;
+  const uint64_t bucket = sizeBucket(blockCount(facts, size) * sizeOf(facts.type));
   const bool premultiplies = facts.op == ReduceOp::PreMulSum;
   const uint64_t key = static_cast<uint64_t>(facts.collective) | (premultiplies ? 1 : 0) << 4 |
+                       (uneven ? 1 : 0) << 5 |
                        static_cast<uint64_t>(std::countr_zero(bucket)) << 8 |
                        static_cast<uint64_t>(facts.root) << 16;
   auto& slot = choices[key];
@@ -85,13 +142,14 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
   // Where the forced algorithm does not exist, the choice is free; an unknown name is refused in
   // any case.
   const bool forced = facts.collective == Collective::Barrier ||
-                      collectives::exists(settings.algorithm, facts.collective, size);
+                      collectives::exists(settings.algorithm, facts.collective, size, uneven);
   collectives::Choice choice = collectives::choose({.collective = facts.collective,
                                                     .count = bucket / sizeOf(facts.type),
                                                     .type = facts.type,
                                                     .op = facts.op,
                                                     .root = facts.root,
                                                     .deterministic = settings.deterministic,
+                                                    .uneven = uneven,
                                                     .mappable = true,
                                                     .algorithm = forced ? settings.algorithm : ""},
                                                    topology, tuning);
@@ -123,7 +181,8 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
                                 .endpoint = endpoint.get(),
                                 .in = call.in,
                                 .out = call.out,
-                                .count = call.facts.count,
+                                .count = blockCount(call.facts, size),
+                                .blocks = std::move(call.blocks),
                                 .type = call.facts.type,
                                 .op = call.facts.op,
                                 .scalar = call.scalar,
@@ -131,6 +190,24 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
                                 .callHash = call.facts.fingerprint(),
                                 .scratch = &scratch};
   start(OperationWork(shared_from_this(), call.facts, launch), stream);
+}
+
+void Communicator::Impl::issueUneven(Call call, std::span<const size_t> counts,
+                                     std::span<const size_t> offsets, StreamRef stream) {
+  const char* name = plan::toString(call.facts.collective);
+  auto blocks = placeBlocks(name, counts, offsets, call.facts.type, static_cast<size_t>(size));
+  if (plan::getsBlocks(call.facts.collective)) requireDisjoint(name, blocks);
+  uint64_t hash = 0;
+  for (const plan::Block& block : blocks) {
+    TUTTI_REQUIRE(!__builtin_add_overflow(call.facts.count, block.bytes / sizeOf(call.facts.type),
+                                          &call.facts.count),
+                  name, ": counts do not fit in memory");
+    hash = base::mixBits(base::mixBits(hash ^ block.offset) ^ block.bytes);
+  }
+  multiply(call.facts.count, 1, call.facts.type);
+  call.facts.blocksHash = hash | 1;
+  call.blocks = std::make_shared<const std::vector<plan::Block>>(std::move(blocks));
+  issue(std::move(call), stream);
 }
 
 executor::Transfer Communicator::Impl::transfer(const char* what, const void* data, uint64_t count,
@@ -146,20 +223,12 @@ std::vector<executor::Transfer> Communicator::Impl::blocks(const char* what, con
                                                            std::span<const size_t> counts,
                                                            std::span<const size_t> offsets,
                                                            DataType type) const {
-  const auto ranks = static_cast<size_t>(size);
-  TUTTI_REQUIRE(counts.size() == ranks, "alltoallv: ", counts.size(), ' ', what, " counts for ",
-                size, " ranks");
-  TUTTI_REQUIRE(offsets.empty() || offsets.size() == ranks, "alltoallv: ", offsets.size(), ' ',
-                what, " offsets for ", size, " ranks");
+  const std::string name = std::string("alltoallv ") + what;
   std::vector<executor::Transfer> all;
-  uint64_t next = 0;
-  for (size_t peer = 0; peer < ranks; ++peer) {
-    const uint64_t first = offsets.empty() ? next : offsets[peer];
-    TUTTI_REQUIRE(!__builtin_add_overflow(first, counts[peer], &next), what, " offset ", first,
-                  " and count ", counts[peer], " do not fit in memory");
-    multiply(next, 1, type);
-    all.push_back(transfer(what, data, counts[peer], type, static_cast<int>(peer)));
-    if (all.back().bytes > 0) all.back().data += multiply(first, 1, type);
+  const auto places = placeBlocks(name.c_str(), counts, offsets, type, static_cast<size_t>(size));
+  for (size_t peer = 0; peer < places.size(); ++peer) {
+    all.push_back(transfer(name.c_str(), data, counts[peer], type, static_cast<int>(peer)));
+    if (places[peer].bytes > 0) all.back().data += places[peer].offset;
   }
   return all;
 }

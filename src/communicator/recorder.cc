@@ -43,7 +43,7 @@ bool valid(uint64_t packed) {
 
 uint32_t CallFacts::fingerprint() const {
   uint64_t hash = planHash;
-  for (const uint64_t word : {pack(*this), count, static_cast<uint64_t>(root)})
+  for (const uint64_t word : {pack(*this), count, blocksHash, static_cast<uint64_t>(root)})
     hash = base::mixBits(hash ^ word);
   return static_cast<uint32_t>(hash) & ~executor::kExchangeBit;
 }
@@ -52,6 +52,9 @@ std::string CallFacts::describe() const {
   using plan::Collective;
   std::string text = plan::toString(collective);
   if (collective != Collective::Barrier) text += base::message(" of ", count, " ", toString(type));
+  if (blocksHash != 0)
+    text += base::message(" in uneven blocks (fingerprint ", std::hex, blocksHash & 0xffffffff,
+                          std::dec, ")");
   if (plan::isReduction(collective)) text += base::message(", ", toString(op));
   if (plan::hasRoot(collective)) text += base::message(", root ", root);
   text += base::message(", by ", plan::toString(algorithm));
@@ -60,7 +63,7 @@ std::string CallFacts::describe() const {
 }
 
 void CallFacts::write(base::ByteWriter& out) const {
-  out.put(pack(*this)).put(root).put(count).put(planHash);
+  out.put(pack(*this)).put(root).put(count).put(blocksHash).put(planHash);
 }
 
 CallFacts CallFacts::read(base::ByteReader& in) {
@@ -70,6 +73,7 @@ CallFacts CallFacts::read(base::ByteReader& in) {
   unpack(packed, f);
   f.root = in.get<int32_t>("root");
   f.count = in.get<uint64_t>("count");
+  f.blocksHash = in.get<uint64_t>("blocks");
   f.planHash = in.get<uint64_t>("plan");
   return f;
 }

@@ -25,8 +25,9 @@ struct CallFacts {
   bool deterministic = false;
   plan::Algorithm algorithm = plan::Algorithm::Ring;
   int32_t root = 0;
-  uint64_t count = 0;
-  uint64_t planHash = 0;  ///< of the chosen plans
+  uint64_t count = 0;       ///< of all blocks where they differ
+  uint64_t blocksHash = 0;  ///< of their sizes and places; 0 where they are the same
+  uint64_t planHash = 0;    ///< of the chosen plans
 
   bool operator==(const CallFacts&) const = default;
   uint32_t fingerprint() const;

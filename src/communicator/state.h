@@ -98,8 +98,13 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
     double scalar = 1.0;
+    std::shared_ptr<const std::vector<plan::Block>> blocks = nullptr;  // where they differ
   };
   void issue(Call call, StreamRef stream);
+  /// A call whose blocks have sizes and places of their own, in elements; no places: one after
+  /// another.
+  void issueUneven(Call call, std::span<const size_t> counts, std::span<const size_t> offsets,
+                   StreamRef stream);
   /// Given its sends and receives.
   void issueExchange(executor::Exchange transfers, StreamRef stream);
   void start(communicator::OperationWork work, StreamRef stream);

@@ -80,6 +80,16 @@ transports::ReceiveRing& HostOperation::receiveRing(int peer, int channel) {
   return *ring;
 }
 
+uint64_t HostOperation::bufferBytes(Buffer buffer) const {
+  const plan::PlanSpec& spec = launch_.mapped->spec;
+  if (!launch_.blocks) return userBytes_ * plan::blocksOf(spec, buffer);
+  if (plan::blocksOf(spec, buffer) == 1) return (*launch_.blocks)[launch_.rank].bytes;
+  uint64_t end = 0;
+  for (const plan::Block& block : *launch_.blocks)
+    if (block.bytes > 0) end = std::max(end, block.offset + block.bytes);
+  return end;
+}
+
 void HostOperation::prepareEntry() {
   entrySent_.assign(launch_.size, false);
   entryReceived_.assign(launch_.size, false);
@@ -90,7 +100,7 @@ void HostOperation::prepareEntry() {
   const auto place = [&](bool touched, const void* data, Buffer buffer) -> WindowPlace {
     if (inPlace && !spec.inPlaceSafe) return {WindowPlace::kNone, 0};
     if (!touched || !plan::isGiven(spec, buffer, launch_.rank)) return {WindowPlace::kUnused, 0};
-    return launch_.windows->locate(data, userBytes_ * plan::blocksOf(spec, buffer));
+    return launch_.windows->locate(data, bufferBytes(buffer));
   };
   entries_[launch_.rank] = {place(spec.mapped.in, launch_.in, Buffer::In),
                             place(spec.mapped.out, launch_.out, Buffer::Out)};
@@ -105,8 +115,11 @@ void HostOperation::start(const ReadyPlan& plan) {
     TUTTI_ASSERT(plan.spec.minSlots <= slots, "a plan for channels of ", plan.spec.minSlots,
                  " slots on channels of ", slots);
   }
-  shape_.emplace(plan.spec, launch_.count, sizeOf(launch_.type),
-                 launch_.endpoint ? launch_.endpoint->layout().slotBytes : SIZE_MAX / 2);
+  const size_t slotBytes = launch_.endpoint ? launch_.endpoint->layout().slotBytes : SIZE_MAX / 2;
+  if (launch_.blocks)
+    shape_.emplace(plan.spec, *launch_.blocks, launch_.rank, slotBytes);
+  else
+    shape_.emplace(plan.spec, launch_.count, sizeOf(launch_.type), slotBytes);
   lanes_.assign(plan.program.lanes.size(), {});
   lanesLeft_ = 0;
   for (const Lane& lane : plan.program.lanes) {
@@ -234,7 +247,7 @@ bool HostOperation::channelsReady(const Lane& lane, const Step& step, const Lane
 
 uint64_t HostOperation::messageBytes(const Port& port, int64_t round) const {
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < port.chunks; ++i) bytes += shape_->chunkBytes(port.chunk + i, round);
+  for (uint32_t i = 0; i < port.chunks; ++i) bytes += shape_->chunkBytes(port, i, round);
   return bytes;
 }
 
@@ -315,7 +328,7 @@ bool HostOperation::foldData(const Lane& lane, const Step& step, LaneState& stat
   const uint64_t end = channels ? total : std::min(total, begin + kPieceBytes);
   uint64_t chunkStart = 0;
   for (uint32_t i = 0; i < port->chunks && chunkStart < end; ++i) {
-    const uint64_t chunkEnd = chunkStart + shape_->chunkBytes(port->chunk + i, state.round);
+    const uint64_t chunkEnd = chunkStart + shape_->chunkBytes(*port, i, state.round);
     const uint64_t from = std::max(begin, chunkStart), to = std::min(end, chunkEnd);
     if (from < to)
       foldPiece(lane, step,

@@ -63,6 +63,8 @@ struct Launch {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   uint64_t count = 0;
+  std::shared_ptr<const std::vector<plan::Block>>
+      blocks;  ///< where they differ; `count` is the mean
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
@@ -101,6 +103,7 @@ class HostOperation final : public Operation {
     uint64_t bytes;
   };
 
+  uint64_t bufferBytes(plan::Buffer buffer) const;
   bool enter();  // true when something moved
   void prepareEntry();
   void start(const ReadyPlan& plan);

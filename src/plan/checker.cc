@@ -10,6 +10,31 @@
 namespace tutti::plan {
 namespace {
 
+/// Which chunk of the buffer of all blocks a port begins with; kNone for scratch, which has none.
+uint32_t commonChunk(const PlanSpec& spec, const FlatPort& port) {
+  if (port.kind == Port::Kind::Channel) return port.chunk;
+  if (port.buffer == Buffer::Scratch) return kNone;
+  const bool many =
+      port.buffer == Buffer::In ? givesBlocks(spec.collective) : getsBlocks(spec.collective);
+  return port.chunk + (many ? 0 : static_cast<uint32_t>(port.rank) * spec.divisions);
+}
+
+/// Every step is about the same blocks in all its ports.
+bool isUnevenSafe(const PlanSpec& spec, const FlatPlan& flat) {
+  if (givesBlocks(spec.collective) == getsBlocks(spec.collective)) return false;
+  for (const FlatStep& step : flat.steps) {
+    std::optional<uint32_t> first;
+    for (const auto& ports : {flat.sources(step), flat.targets(step)})
+      for (const FlatPort& port : ports) {
+        if (port.chunks == 0) continue;
+        const uint32_t chunk = commonChunk(spec, port);
+        if (chunk == kNone || chunk != first.value_or(chunk)) return false;
+        first = chunk;
+      }
+  }
+  return true;
+}
+
 /// The facts that can be read off the steps: largest message, scratch, mapped buffers.
 std::string faultOfFacts(const PlanSpec& spec, const FlatPlan& flat) {
   uint32_t message = 0, scratch = 0;
@@ -29,6 +54,10 @@ std::string faultOfFacts(const PlanSpec& spec, const FlatPlan& flat) {
   if (blocks != spec.scratchBlocks)
     return base::message("scratch is used up to block ", blocks, " of ", spec.scratchBlocks);
   if (!(mapped == spec.mapped)) return "the spec maps buffers that no step maps";
+  if (isUnevenSafe(spec, flat) != spec.unevenSafe)
+    return base::message(
+        "steps are ", spec.unevenSafe ? "not " : "",
+        "each about the same blocks in all their ports, unlike what the spec says");
   return {};
 }
 

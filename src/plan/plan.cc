@@ -50,7 +50,7 @@ std::string algorithmNames() { return listOf(kAlgorithms, toString(Protocol::Map
 
 uint64_t PlanSpec::hash() const {
   // Every field by value, widened: neither padding nor the order of bytes in a struct enters.
-  const std::array<uint64_t, 14> fields{static_cast<uint64_t>(collective),
+  const std::array<uint64_t, 15> fields{static_cast<uint64_t>(collective),
                                         static_cast<uint64_t>(algorithm),
                                         static_cast<uint64_t>(protocol),
                                         static_cast<uint64_t>(ranks),
@@ -63,6 +63,7 @@ uint64_t PlanSpec::hash() const {
                                         mapped.in,
                                         mapped.out,
                                         inPlaceSafe,
+                                        unevenSafe,
                                         canonicalOrder};
   return XXH3_64bits(fields.data(), sizeof fields);
 }
@@ -78,6 +79,7 @@ std::string PlanSpec::describe() const {
   if (mapped.any())
     line += base::message(", maps", mapped.in ? " in" : "", mapped.out ? " out" : "");
   line += inPlaceSafe ? ", in place" : ", not in place";
+  if (unevenSafe) line += ", uneven blocks";
   if (canonicalOrder) line += ", canonical order";
   return line;
 }

@@ -15,6 +15,7 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -160,6 +161,8 @@ struct PlanSpec {
   int minSlots = 1;            ///< slots per channel with which no wait can be circular
   AccessSet mapped;            ///< not empty: all ranks have entered before any step runs
   bool inPlaceSafe = true;
+  bool unevenSafe = false;  ///< each step is about the same blocks in all its ports, so that blocks
+                            ///< may differ in size
   bool canonicalOrder = false;  ///< the expression is the aligned binary tree over ranks
   bool operator==(const PlanSpec&) const = default;
   uint64_t hash() const;
@@ -198,31 +201,53 @@ struct Extent {
 /// Chunks start at multiples of it within their block: a multiple of every element size.
 inline constexpr uint32_t kChunkAlignment = 64;
 
+/// Where one rank's block lies in a buffer that has a block for every rank.
+struct Block {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
 /// Binds a plan to a count and a type. Each block's `count` elements are cut into rounds, each
 /// round into `divisions` chunks whose starts are aligned within the block; late chunks
 /// may be short or empty. Extents depend on the chunk's division alone and are therefore the same
 /// at both ends of a message.
+///
+/// Where blocks differ in size, each is cut into as many rounds and divisions by itself, and a
+/// buffer of one block has the rank's own; extents depend on block and division.
 class Shape {
  public:
   /// `slotBytes` bounds what one message may carry; at least messageChunks * kChunkAlignment.
   Shape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t slotBytes);
+  /// As `rank` sees it, of a plan that is `unevenSafe`; `blocks` by rank.
+  Shape(const PlanSpec& spec, std::span<const Block> blocks, int rank, size_t slotBytes);
 
   int64_t rounds() const { return rounds_; }
   /// Where chunk `chunk` of round `round` lies in In, Out or Scratch (scratch is reused by rounds).
   Extent extent(Buffer buffer, uint32_t chunk, int64_t round) const;
-  /// Bytes of a chunk, wherever it lies.
-  uint64_t chunkBytes(uint32_t chunk, int64_t round) const { return division(chunk, round).bytes; }
+  /// Bytes of a chunk of a message.
+  uint64_t chunkBytes(uint32_t chunk, int64_t round) const;
+  /// Bytes of the `index`th chunk of a port.
+  uint64_t chunkBytes(const Port& port, uint32_t index, int64_t round) const;
   uint64_t scratchBytes() const { return scratchBytes_; }
 
  private:
-  Extent division(uint32_t chunk, int64_t round) const;  // relative to the block
+  /// How one block is cut.
+  struct Cut {
+    Block block;
+    uint64_t chunkBytes = 0;  // of a full chunk
+  };
+  void cut(const PlanSpec& spec, uint64_t largestBlock, size_t slotBytes);
+  Cut cutOf(Buffer buffer, uint32_t chunk) const;
+  Extent division(const Cut& cut, uint32_t chunk, int64_t round) const;  // relative to the block
 
   uint32_t divisions_;
-  uint64_t blockBytes_;  // count * elementBytes
-  uint64_t chunkBytes_;  // of a full chunk
-  uint64_t roundBytes_;  // of a full round of one block
-  int64_t rounds_;
-  uint64_t scratchBytes_;
+  uint64_t blockBytes_;      // of every block, or the largest
+  uint64_t chunkBytes_ = 0;  // of a full chunk of such a block
+  int64_t rounds_ = 1;
+  uint64_t scratchBytes_ = 0;
+  std::vector<Cut> cuts_;                // by block, where they differ
+  bool manyIn_ = true, manyOut_ = true;  // where they differ: the buffer has all blocks
+  uint32_t own_ = 0;
 };
 
 }  // namespace tutti::plan

@@ -16,6 +16,7 @@ struct CollectiveRequest {
   ReduceOp op = ReduceOp::Sum;
   int root = 0;
   bool deterministic = false;
+  bool uneven = false;    ///< blocks differ in size; `count` is their mean
   bool mappable = false;  ///< every pair of ranks can address each other's windows
   std::string algorithm;  ///< forced, or empty; "mapped" asks for the mapped form
 

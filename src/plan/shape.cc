@@ -17,7 +17,25 @@ Shape::Shape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t s
     : divisions_(spec.divisions) {
   TUTTI_REQUIRE(elementBytes == 0 || count <= UINT64_MAX / 2 / elementBytes / spec.ranks, "count ",
                 count, " times ", spec.ranks, " ranks does not fit in memory");
-  blockBytes_ = count * elementBytes;
+  cut(spec, count * elementBytes, slotBytes);
+}
+
+Shape::Shape(const PlanSpec& spec, std::span<const Block> blocks, int rank, size_t slotBytes)
+    : divisions_(spec.divisions),
+      manyIn_(givesBlocks(spec.collective)),
+      manyOut_(getsBlocks(spec.collective)),
+      own_(static_cast<uint32_t>(rank)) {
+  TUTTI_ASSERT(spec.unevenSafe && blocks.size() == static_cast<size_t>(spec.ranks), blocks.size(),
+               " uneven blocks for ", spec.describe());
+  cut(spec, std::ranges::max_element(blocks, {}, &Block::bytes)->bytes, slotBytes);
+  for (const Block& block : blocks)
+    cuts_.push_back({block, base::roundUp(ceilDivide(ceilDivide(block.bytes, divisions_),
+                                                     static_cast<uint64_t>(rounds_)),
+                                          kAlignment)});
+}
+
+void Shape::cut(const PlanSpec& spec, uint64_t largestBlock, size_t slotBytes) {
+  blockBytes_ = largestBlock;
   uint64_t largestChunk = UINT64_MAX / 2;
   if (spec.messageChunks > 0) {
     largestChunk = slotBytes / spec.messageChunks / kAlignment * kAlignment;
@@ -28,26 +46,44 @@ Shape::Shape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t s
   // Equal rounds: the last one is short by less than one alignment unit per chunk.
   rounds_ = static_cast<int64_t>(ceilDivide(wanted, largestChunk));
   chunkBytes_ = base::roundUp(ceilDivide(wanted, static_cast<uint64_t>(rounds_)), kAlignment);
-  roundBytes_ = chunkBytes_ * divisions_;
-  rounds_ = std::max<int64_t>(1, static_cast<int64_t>(ceilDivide(blockBytes_, roundBytes_)));
-  scratchBytes_ = spec.scratchBlocks * roundBytes_;
+  const uint64_t roundBytes = chunkBytes_ * divisions_;
+  rounds_ = std::max<int64_t>(1, static_cast<int64_t>(ceilDivide(blockBytes_, roundBytes)));
+  scratchBytes_ = spec.scratchBlocks * roundBytes;
 }
 
-Extent Shape::division(uint32_t chunk, int64_t round) const {
+Shape::Cut Shape::cutOf(Buffer buffer, uint32_t chunk) const {
+  const uint64_t block = chunk / divisions_;
+  if (cuts_.empty()) return {{block * blockBytes_, blockBytes_}, chunkBytes_};
+  if (buffer == Buffer::In ? manyIn_ : manyOut_) return cuts_[block];
+  return {{0, cuts_[own_].block.bytes}, cuts_[own_].chunkBytes};
+}
+
+Extent Shape::division(const Cut& cut, uint32_t chunk, int64_t round) const {
   const uint64_t begin =
-      static_cast<uint64_t>(round) * roundBytes_ + (chunk % divisions_) * chunkBytes_;
-  const uint64_t end = std::min(begin + chunkBytes_, blockBytes_);
-  return begin < end ? Extent{begin, end - begin} : Extent{std::min(begin, blockBytes_), 0};
+      (static_cast<uint64_t>(round) * divisions_ + chunk % divisions_) * cut.chunkBytes;
+  const uint64_t end = std::min(begin + cut.chunkBytes, cut.block.bytes);
+  return begin < end ? Extent{begin, end - begin} : Extent{std::min(begin, cut.block.bytes), 0};
 }
 
 Extent Shape::extent(Buffer buffer, uint32_t chunk, int64_t round) const {
-  Extent e = division(chunk, round);
-  const uint64_t block = chunk / divisions_;
+  const Cut cut = cutOf(buffer, chunk);
+  Extent e = division(cut, chunk, round);
   if (buffer == Buffer::Scratch)
-    e.offset = block * roundBytes_ + (chunk % divisions_) * chunkBytes_;
+    e.offset = chunk * chunkBytes_;
   else
-    e.offset += block * blockBytes_;
+    e.offset += cut.block.offset;
   return e;
+}
+
+uint64_t Shape::chunkBytes(uint32_t chunk, int64_t round) const {
+  // Messages name chunks as the buffer of all blocks does.
+  return division(cutOf(manyIn_ ? Buffer::In : Buffer::Out, chunk), chunk, round).bytes;
+}
+
+uint64_t Shape::chunkBytes(const Port& port, uint32_t index, int64_t round) const {
+  const uint32_t chunk = port.chunk + index;
+  if (port.kind == Port::Kind::Channel) return chunkBytes(chunk, round);
+  return division(cutOf(port.buffer, chunk), chunk, round).bytes;
 }
 
 }  // namespace tutti::plan

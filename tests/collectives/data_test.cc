@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/collectives/interpreter.h"
 #include "tests/collectives/plans.h"
 
@@ -14,10 +16,11 @@ using test::Interpreter;
 using test::programsOf;
 
 void expectRight(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t count, bool inPlace,
-                 uint64_t seed) {
+                 uint64_t seed, const std::vector<uint64_t>& uneven = {}) {
   const size_t slotBytes = std::max<uint32_t>(1, spec.messageChunks) * size_t{128};
   Interpreter run(spec, programsOf(info, spec),
                   {.count = count,
+                   .uneven = uneven,
                    .slotBytes = slotBytes,
                    .inPlace = inPlace,
                    .dataSeed = seed,
@@ -26,7 +29,7 @@ void expectRight(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t count
   EXPECT_FALSE(run.leftEarly()) << spec.describe() << ", seed " << seed;
   for (int rank = 0; rank < spec.ranks; ++rank) {
     if (!run.hasOutput(rank)) continue;
-    for (uint64_t i = 0; i < run.outputWords(); ++i)
+    for (uint64_t i = 0; i < run.outputWords(rank); ++i)
       ASSERT_EQ(run.output(rank)[i], run.expected(rank, i))
           << spec.describe() << ", rank " << rank << ", element " << i << " of " << count
           << (inPlace ? ", in place" : "") << ", seed " << seed;
@@ -48,6 +51,27 @@ TEST(Data, EveryPlanMovesWhatTheCheckerSaysItMoves) {
               if (HasFatalFailure()) return;
             }
         }
+}
+
+TEST(Data, BlocksMayDifferInSize) {
+  std::mt19937_64 random(20240608);
+  int plans = 0;
+  for (int ranks = 1; ranks <= 9; ++ranks)
+    for (int channels : {1, 2})
+      for (const AlgorithmInfo& info : registry().algorithms())
+        for (const PlanSpec& spec : test::specsOf(info, ranks, channels)) {
+          if (!spec.unevenSafe || (spec.root > 1 && spec.root < ranks - 1)) continue;
+          ++plans;
+          for (uint64_t most : {1ULL, 8ULL, 100ULL, 1000ULL}) {
+            std::vector<uint64_t> blocks(static_cast<size_t>(ranks));
+            for (uint64_t& words : blocks) words = random() % 3 == 0 ? 0 : random() % (most + 1);
+            for (bool inPlace : {false, true}) {
+              expectRight(info, spec, most, inPlace, random(), blocks);
+              if (HasFatalFailure()) return;
+            }
+          }
+        }
+  EXPECT_GT(plans, 100);
 }
 
 TEST(Data, TheInterpreterSeesWhatTheCheckerRefuses) {

@@ -37,10 +37,18 @@ Interpreter::Interpreter(const plan::PlanSpec& spec, std::vector<plan::Program> 
                          const RunOptions& options)
     : spec_(spec),
       options_(options),
-      shape_(spec, options.count, sizeof(uint64_t), options.slotBytes),
+      blocks_(options.uneven.empty() ? Words(static_cast<size_t>(spec.ranks), options.count)
+                                     : options.uneven),
       random_(options.dataSeed),
       programs_(std::move(programs)) {
+  std::vector<plan::Block> places;
+  for (size_t rank = 0; rank < blocks_.size(); ++rank)
+    places.push_back({offset(rank) * sizeof(uint64_t), blocks_[rank] * sizeof(uint64_t)});
   for (int rank = 0; rank < spec.ranks; ++rank) {
+    if (options.uneven.empty())
+      shapes_.emplace_back(spec, options.count, sizeof(uint64_t), options.slotBytes);
+    else
+      shapes_.emplace_back(spec, places, rank, options.slotBytes);
     fill(rank);
     firstRunner_.push_back(runners_.size());
     for (size_t lane = 0; lane < programs_[static_cast<size_t>(rank)].lanes.size(); ++lane)
@@ -62,10 +70,23 @@ bool Interpreter::run() {
   return std::ranges::all_of(runners_, [&](const Runner& runner) { return finished(runner); });
 }
 
+uint64_t Interpreter::offset(size_t rank) const {
+  uint64_t words = 0;
+  for (size_t r = 0; r < rank; ++r) words += blocks_[r];
+  return words;
+}
+
+uint64_t Interpreter::words(int rank, Buffer buffer) const {
+  if (plan::blocksOf(spec_, buffer) > 1) return offset(blocks_.size());
+  return plan::blocksOf(spec_, buffer) * blocks_[static_cast<size_t>(rank)];
+}
+
 uint64_t Interpreter::expected(int rank, uint64_t index) const {
   const auto root = static_cast<size_t>(spec_.root);
-  const uint64_t count = options_.count;
-  const uint64_t own = static_cast<uint64_t>(rank) * count;
+  const uint64_t own = offset(static_cast<size_t>(rank));
+  size_t block = 0;  // that `index` lies in, of all blocks
+  while (block + 1 < blocks_.size() && index >= offset(block + 1)) ++block;
+  const uint64_t within = index - offset(block);
   const auto sum = [&](size_t ranks, uint64_t at) {
     uint64_t all = 0;
     for (size_t r = 0; r < ranks; ++r) all += original_[r][at];
@@ -79,8 +100,8 @@ uint64_t Interpreter::expected(int rank, uint64_t index) const {
     case Collective::Broadcast: return original_[root][index];
     case Collective::Scatter: return original_[root][own + index];
     case Collective::AllGather:
-    case Collective::Gather: return original_[index / count][index % count];
-    case Collective::AllToAll: return original_[index / count][own + index % count];
+    case Collective::Gather: return original_[block][within];
+    case Collective::AllToAll: return original_[block][own + within];
     case Collective::Barrier: break;
   }
   return 0;
@@ -92,7 +113,7 @@ Words Interpreter::outputs() {
   Words all;
   if (spec_.collective == Collective::Barrier) all.push_back(leftEarly_);
   for (int rank = 0; rank < spec_.ranks; ++rank)
-    if (hasOutput(rank)) all.insert(all.end(), output(rank), output(rank) + outputWords());
+    if (hasOutput(rank)) all.insert(all.end(), output(rank), output(rank) + outputWords(rank));
   return all;
 }
 
@@ -102,9 +123,9 @@ void Interpreter::fill(int rank) {
     for (uint64_t& word : made) word = random_();
     return made;
   };
-  in_.push_back(garbage(plan::blocksOf(spec_, Buffer::In) * options_.count));
-  out_.push_back(garbage(plan::blocksOf(spec_, Buffer::Out) * options_.count));
-  scratch_.push_back(garbage(shape_.scratchBytes() / sizeof(uint64_t)));
+  in_.push_back(garbage(words(rank, Buffer::In)));
+  out_.push_back(garbage(words(rank, Buffer::Out)));
+  scratch_.push_back(garbage(shapes_[static_cast<size_t>(rank)].scratchBytes() / sizeof(uint64_t)));
   original_.push_back(in_.back());
   if (aliased(rank) && !inputHoldsOutput())
     std::copy(in_.back().begin(), in_.back().end(), at(rank, Buffer::In));
@@ -116,21 +137,24 @@ bool Interpreter::aliased(int rank) const {
 }
 
 /// In place, the memory is that of the larger buffer.
-bool Interpreter::inputHoldsOutput() const { return in_[0].size() > out_[0].size(); }
+bool Interpreter::inputHoldsOutput() const {
+  return plan::blocksOf(spec_, Buffer::In) > plan::blocksOf(spec_, Buffer::Out);
+}
 
 uint64_t* Interpreter::at(int rank, Buffer buffer) {
   const auto r = static_cast<size_t>(rank);
-  const uint64_t own = r * options_.count;
+  const uint64_t own = offset(r);
   if (buffer == Buffer::Scratch) return scratch_[r].data();
   if (!aliased(rank)) return buffer == Buffer::In ? in_[r].data() : out_[r].data();
   if (inputHoldsOutput()) return in_[r].data() + (buffer == Buffer::Out ? own : 0);
-  const bool isBlock = in_[r].size() < out_[r].size() && buffer == Buffer::In;
+  const bool isBlock = buffer == Buffer::In &&
+                       plan::blocksOf(spec_, Buffer::In) < plan::blocksOf(spec_, Buffer::Out);
   return out_[r].data() + (isBlock ? own : 0);
 }
 
 bool Interpreter::finished(const Runner& runner) const {
   const auto& lane = programs_[static_cast<size_t>(runner.rank)].lanes[runner.lane];
-  return lane.steps.empty() || runner.round == shape_.rounds();
+  return lane.steps.empty() || runner.round == shapes_[0].rounds();
 }
 
 bool Interpreter::ready(const Runner& runner) const {
@@ -225,9 +249,9 @@ uint64_t Interpreter::fold(const Step& step, const Words& column) const {
 Words Interpreter::load(const Port& p, int rank, int64_t round) {
   Words words;
   for (uint32_t i = 0; i < p.chunks; ++i) {
-    const Extent e = shape_.extent(p.buffer, p.chunk + i, round);
-    const uint64_t* from =
-        at(p.kind == Port::Kind::Mapped ? p.rank : rank, p.buffer) + e.offset / sizeof(uint64_t);
+    const int owner = p.kind == Port::Kind::Mapped ? p.rank : rank;
+    const Extent e = shapes_[static_cast<size_t>(owner)].extent(p.buffer, p.chunk + i, round);
+    const uint64_t* from = at(owner, p.buffer) + e.offset / sizeof(uint64_t);
     words.insert(words.end(), from, from + e.bytes / sizeof(uint64_t));
   }
   return words;
@@ -236,12 +260,12 @@ Words Interpreter::load(const Port& p, int rank, int64_t round) {
 void Interpreter::store(const Port& p, int rank, int64_t round, const Words& words) {
   size_t done = 0;
   for (uint32_t i = 0; i < p.chunks; ++i) {
-    const Extent e = shape_.extent(p.buffer, p.chunk + i, round);
+    const int owner = p.kind == Port::Kind::Mapped ? p.rank : rank;
+    const Extent e = shapes_[static_cast<size_t>(owner)].extent(p.buffer, p.chunk + i, round);
     const size_t n = e.bytes / sizeof(uint64_t);
     TUTTI_ASSERT(done + n <= words.size(), "a message of ", words.size(), " words for ", done + n);
-    std::copy_n(
-        words.begin() + static_cast<std::ptrdiff_t>(done), n,
-        at(p.kind == Port::Kind::Mapped ? p.rank : rank, p.buffer) + e.offset / sizeof(uint64_t));
+    std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(done), n,
+                at(owner, p.buffer) + e.offset / sizeof(uint64_t));
     done += n;
   }
   TUTTI_ASSERT(done == words.size(), "both ends must agree on the bytes: ", done, " of ",

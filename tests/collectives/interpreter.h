@@ -25,7 +25,8 @@ enum class Arithmetic {
 };
 
 struct RunOptions {
-  uint64_t count = 0;  ///< words of a block
+  uint64_t count = 0;            ///< words of a block
+  std::vector<uint64_t> uneven;  ///< words of each rank's block, where they differ
   size_t slotBytes = 128;
   bool inPlace = false;
   Arithmetic arithmetic = Arithmetic::Sum;
@@ -47,7 +48,7 @@ class Interpreter {
   uint64_t expected(int rank, uint64_t index) const;
   bool hasOutput(int rank) const;
   const uint64_t* output(int rank) { return at(rank, plan::Buffer::Out); }
-  uint64_t outputWords() const { return plan::blocksOf(spec_, plan::Buffer::Out) * options_.count; }
+  uint64_t outputWords(int rank) const { return words(rank, plan::Buffer::Out); }
   /// A barrier was left by some rank before another had made a step.
   bool leftEarly() const { return leftEarly_; }
   /// All that users see, one rank after the other; of a barrier, whether it was left early.
@@ -61,6 +62,9 @@ class Interpreter {
     int64_t round = 0;
   };
 
+  /// Where a rank's block begins in a buffer of all blocks, in words.
+  uint64_t offset(size_t rank) const;
+  uint64_t words(int rank, plan::Buffer buffer) const;
   void fill(int rank);
   bool aliased(int rank) const;
   bool inputHoldsOutput() const;
@@ -78,7 +82,8 @@ class Interpreter {
 
   const plan::PlanSpec spec_;
   const RunOptions options_;
-  const plan::Shape shape_;
+  std::vector<uint64_t> blocks_;     // words of each rank's
+  std::vector<plan::Shape> shapes_;  // by rank
   std::mt19937_64 random_;
   const std::vector<plan::Program> programs_;
   std::vector<Runner> runners_;

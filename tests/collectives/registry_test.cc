@@ -93,6 +93,7 @@ TEST(Registry, RefusesASpecThatLiesAboutItself) {
   lie([](PlanSpec& spec) { spec.messageChunks = 2; });
   lie([](PlanSpec& spec) { spec.scratchBlocks = 1; });
   lie([](PlanSpec& spec) { spec.mapped.in = true; });
+  lie([](PlanSpec& spec) { spec.unevenSafe = !spec.unevenSafe; });
   lie([](PlanSpec& spec) { spec.root = 4; });
 }
 

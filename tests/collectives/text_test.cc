@@ -65,7 +65,7 @@ TEST(Text, DrawsSignalsAndMappedBuffers) {
   const PlanSpec spec = specOf(Algorithm::OneShot, Collective::AllGather, 2, Protocol::Mapped);
   EXPECT_EQ(
       plan::drawText(spec, programsOf(spec)),
-      R"(all_gather one_shot mapped, 2 ranks, 1 channel, divisions 1, message chunks 0, slots 1, maps out, in place
+      R"(all_gather one_shot mapped, 2 ranks, 1 channel, divisions 1, message chunks 0, slots 1, maps out, in place, uneven blocks
          0     1
 step 1   o----->   mapped 0
          <-----o   mapped 1

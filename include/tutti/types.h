@@ -36,13 +36,23 @@ enum class ReduceOp : uint8_t {
   Max,
   Avg,        ///< Sum, then one division by the number of ranks (integers truncate toward zero)
   PreMulSum,  ///< Sum of each rank's input times its own scalar, rounded to the type
+  // Of integers only. The logical ones take zero for false and give 0 or 1; an input that enters
+  // alone (one rank, or rank 0 in a Scan) stays as it is.
+  BitAnd,
+  BitOr,
+  BitXor,
+  LogicalAnd,
+  LogicalOr,
+  LogicalXor,
 };
-inline constexpr int kReduceOpCount = 6;
+inline constexpr int kReduceOpCount = 12;
 
 // These throw InvalidArgument for a value that is none of its enumeration.
 size_t sizeOf(DataType type);         ///< bytes per element
 const char* toString(DataType type);  ///< "float32", "bfloat16", "float8_e4m3", ...
 const char* toString(ReduceOp op);    ///< "sum", "premulsum", ...
+/// True where values of `type` can be reduced by `op`.
+bool isDefined(ReduceOp op, DataType type);
 std::optional<DataType> parseDataType(std::string_view name);
 std::optional<ReduceOp> parseReduceOp(std::string_view name);
 

@@ -27,8 +27,9 @@ constexpr std::array<TypeFacts, kDataTypeCount> kTypes{{
     {"float8_e4m3", 1},
     {"float8_e5m2", 1},
 }};
-constexpr std::array<const char*, kReduceOpCount> kOps{"sum", "prod", "min",
-                                                       "max", "avg",  "premulsum"};
+constexpr std::array<const char*, kReduceOpCount> kOps{
+    "sum",     "prod",   "min",     "max",         "avg",        "premulsum",
+    "bit_and", "bit_or", "bit_xor", "logical_and", "logical_or", "logical_xor"};
 
 // A number that was cast to an enumeration may be anything.
 template <class Table, class Enum>
@@ -44,6 +45,12 @@ const auto& entry(const Table& table, const char* what, Enum value) {
 size_t sizeOf(DataType type) { return entry(kTypes, "data type", type).bytes; }
 const char* toString(DataType type) { return entry(kTypes, "data type", type).name; }
 const char* toString(ReduceOp op) { return entry(kOps, "reduction", op); }
+
+bool isDefined(ReduceOp op, DataType type) {
+  sizeOf(type);
+  toString(op);
+  return op < ReduceOp::BitAnd || type < DataType::Float16;
+}
 
 std::optional<DataType> parseDataType(std::string_view name) {
   for (int i = 0; i < kDataTypeCount; ++i)

@@ -68,8 +68,9 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
   const char* name = plan::toString(f.collective);
   TUTTI_REQUIRE(f.root >= 0 && f.root < self.size, name, ": root ", f.root, " is not a rank of 0..",
                 self.size - 1);
-  sizeOf(f.type);  // these two throw when there is no such type or reduction
-  toString(f.op);
+  // This throws when there is no such type or reduction.
+  TUTTI_REQUIRE(isDefined(f.op, f.type), name, ": ", toString(f.op), " is not defined for ",
+                toString(f.type));
   TUTTI_REQUIRE(f.collective != Collective::Scan || f.op != ReduceOp::Avg,
                 "scan: avg is not one of its reductions: ranks would divide by different numbers");
   const bool atRoot = f.root == self.who.rank;

@@ -186,3 +186,29 @@ struct Maximum {
     return a < b ? b : a;
   }
 };
+struct BitAnd {
+  template <class V>
+  static TUTTI_INLINE V apply(V a, V b) {
+    return a & b;
+  }
+};
+struct BitOr {
+  template <class V>
+  static TUTTI_INLINE V apply(V a, V b) {
+    return a | b;
+  }
+};
+struct BitXor {
+  template <class V>
+  static TUTTI_INLINE V apply(V a, V b) {
+    return a ^ b;
+  }
+};
+/// Comparisons give lanes of all ones or zeros, of which one bit is left.
+template <class Op>
+struct Logical {
+  template <class V>
+  static TUTTI_INLINE V apply(V a, V b) {
+    return bitsAs<V>(Op::apply(a != V{}, b != V{})) & (V{} + 1);
+  }
+};

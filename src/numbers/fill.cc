@@ -39,6 +39,8 @@ class Values {
  public:
   explicit Values(const Pattern& pattern)
       : pattern_(pattern), ranks_(pattern.ranks), unsigned_(isUnsigned(pattern.type)) {
+    TUTTI_REQUIRE(isDefined(pattern.op, pattern.type), toString(pattern.op), " is not defined for ",
+                  toString(pattern.type));
     TUTTI_REQUIRE(pattern.ranks >= 1, "a pattern of ", pattern.ranks, " ranks");
     TUTTI_REQUIRE(pattern.addends >= 0 && pattern.addends <= pattern.ranks, pattern.addends,
                   " addends of ", pattern.ranks, " ranks");
@@ -55,7 +57,15 @@ class Values {
     switch (pattern_.op) {
       case ReduceOp::Prod: return factor(rank, place, random);
       case ReduceOp::Min:
-      case ReduceOp::Max: return spread(random, most_);
+      case ReduceOp::Max:
+      case ReduceOp::BitAnd:
+      case ReduceOp::BitOr:
+      case ReduceOp::BitXor: return spread(random, most_);
+      case ReduceOp::LogicalAnd:
+        return truth(random, random % (2 * static_cast<uint64_t>(ranks_)) != 0);
+      case ReduceOp::LogicalOr:
+        return truth(random, random % (2 * static_cast<uint64_t>(ranks_)) == 0);
+      case ReduceOp::LogicalXor: return truth(random, random % 2 == 0);
       default: return contributes(rank, place) ? spread(random, magnitude_) : 0;
     }
   }
@@ -68,6 +78,12 @@ class Values {
         case ReduceOp::Prod: result *= next; break;
         case ReduceOp::Min: result = std::min(result, next); break;
         case ReduceOp::Max: result = std::max(result, next); break;
+        case ReduceOp::BitAnd: result &= next; break;
+        case ReduceOp::BitOr: result |= next; break;
+        case ReduceOp::BitXor: result ^= next; break;
+        case ReduceOp::LogicalAnd: result = result != 0 && next != 0; break;
+        case ReduceOp::LogicalOr: result = result != 0 || next != 0; break;
+        case ReduceOp::LogicalXor: result = (result != 0) != (next != 0); break;
         default: result += next;
       }
     }
@@ -81,6 +97,10 @@ class Values {
   int64_t spread(uint64_t random, int64_t most) const {
     if (unsigned_) return static_cast<int64_t>(random % static_cast<uint64_t>(most + 1));
     return static_cast<int64_t>(random % static_cast<uint64_t>(2 * most + 1)) - most;
+  }
+  /// A true value, which is not always 1, or 0.
+  static int64_t truth(uint64_t random, bool isTrue) {
+    return isTrue ? 1 + static_cast<int64_t>(random >> 32) % 127 : 0;
   }
   /// Of each element's ranks `contributors_` consecutive ones, from a rank that varies.
   bool contributes(int rank, uint64_t place) const {

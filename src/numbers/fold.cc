@@ -26,6 +26,12 @@ KernelOp kernelOp(ReduceOp op) {
     case ReduceOp::Prod: return kMultiply;
     case ReduceOp::Min: return kMinimum;
     case ReduceOp::Max: return kMaximum;
+    case ReduceOp::BitAnd: return kBitAnd;
+    case ReduceOp::BitOr: return kBitOr;
+    case ReduceOp::BitXor: return kBitXor;
+    case ReduceOp::LogicalAnd: return kLogicalAnd;
+    case ReduceOp::LogicalOr: return kLogicalOr;
+    case ReduceOp::LogicalXor: return kLogicalXor;
     default: return kAdd;
   }
 }
@@ -39,6 +45,8 @@ void validate(const FoldRequest& request) {
                 "fold has ", request.sources.size(), " sources and ", request.premultiply.size(),
                 " scalars");
   TUTTI_REQUIRE(request.divideBy >= 1, "fold divides by ", request.divideBy);
+  TUTTI_REQUIRE(isDefined(request.op, request.type), toString(request.op), " is not defined for ",
+                toString(request.type));
   const bool adds = kernelOp(request.op) == kAdd;
   TUTTI_REQUIRE(adds || (request.premultiply.empty() && request.divideBy == 1), "fold of ",
                 toString(request.op), " has scalars or a divisor");

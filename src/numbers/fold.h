@@ -27,6 +27,7 @@
 //                   sum; so folding in one step or in several gives the same bits. Overflow gives
 //                   infinity; float8_e4m3 has none and gives NaN.
 //   min, max        -0 is less than +0; NaN wins over everything.
+//   bitwise, logical   integers only; a logical fold of two or more gives 0 or 1.
 //
 // Every division is one IEEE division by the exact divisor rounded to the accumulation type.
 

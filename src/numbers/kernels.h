@@ -34,11 +34,23 @@ struct KernelCall {
 };
 using FoldKernel = void (*)(const KernelCall&);
 
-enum KernelOp { kAdd, kMultiply, kMinimum, kMaximum, kKernelOpCount };
+enum KernelOp {
+  kAdd,
+  kMultiply,
+  kMinimum,
+  kMaximum,
+  kBitAnd,  // from here on of integers only
+  kBitOr,
+  kBitXor,
+  kLogicalAnd,
+  kLogicalOr,
+  kLogicalXor,
+  kKernelOpCount
+};
 inline constexpr int kKernelTypeCount = 14;  ///< indexed by DataType
 
 struct Kernels {
-  FoldKernel fold[kKernelTypeCount][kKernelOpCount];
+  FoldKernel fold[kKernelTypeCount][kKernelOpCount];  ///< null where an operation is not defined
   /// memcpy past the caches; any alignment. The caller fences.
   void (*streamCopy)(void* target, const void* source, size_t bytes);
   /// Makes streaming stores ordered before every later store of this thread.

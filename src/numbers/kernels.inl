@@ -234,7 +234,10 @@ inline constexpr FoldKernel kFold = &Folder<Codec, Op>::run;
 #define TUTTI_INTEGER(Unsigned, Type)                                                           \
   {                                                                                             \
     kFold<Plain<Unsigned>, Add>, kFold<Plain<Unsigned>, Multiply>, kFold<Plain<Type>, Minimum>, \
-        kFold<Plain<Type>, Maximum>                                                             \
+        kFold<Plain<Type>, Maximum>, kFold<Plain<Unsigned>, BitAnd>,                            \
+        kFold<Plain<Unsigned>, BitOr>, kFold<Plain<Unsigned>, BitXor>,                          \
+        kFold<Plain<Unsigned>, Logical<BitAnd>>, kFold<Plain<Unsigned>, Logical<BitOr>>,        \
+        kFold<Plain<Unsigned>, Logical<BitXor>>                                                 \
   }
 #define TUTTI_FLOAT(Codec, Signed, Top, Nan)                                                    \
   {                                                                                             \

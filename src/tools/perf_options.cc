@@ -14,6 +14,8 @@ void validate(const PerfOptions& o) {
   TUTTI_REQUIRE(o.root >= 0, "--root ", o.root, " is not a rank");
   TUTTI_REQUIRE(o.ranks == 0 || o.root < o.ranks, "--root ", o.root, " is not a rank of 0..",
                 o.ranks - 1);
+  TUTTI_REQUIRE(!plan::isReduction(o.collective) || isDefined(o.op, o.type), "-o ", toString(o.op),
+                " is not defined for ", toString(o.type));
   TUTTI_REQUIRE(o.collective != Collective::Scan || o.op != ReduceOp::Avg,
                 "-o avg is not for scan: ranks would divide by different numbers");
   if (o.algorithm == "mapped") {
@@ -78,7 +80,9 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
   app.add_option("-f,--stepfactor", o.factor, "ratio of sizes")->check(CLI::Range(1, 1024));
   app.add_option("-i,--stepbytes", step, "distance of sizes, with factor 1");
   app.add_option("-t,--type", type, "element type");
-  app.add_option("-o,--op", op, "sum, prod, min, max, avg, premulsum");
+  app.add_option("-o,--op", op,
+                 "sum, prod, min, max, avg, premulsum; of integers also bit_and, bit_or, bit_xor, "
+                 "logical_and, logical_or, logical_xor");
   app.add_option("-r,--root", o.root, "root rank");
   app.add_option("--iters", o.iterations, "timed calls per size; 0 chooses")
       ->check(CLI::Range(0, 1000000));

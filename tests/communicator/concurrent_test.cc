@@ -54,7 +54,8 @@ void callAndCheck(Communicator& c, std::mt19937_64& dice) {
   constexpr DataType kTypes[] = {DataType::Int8, DataType::Int32, DataType::Float32,
                                  DataType::BFloat16, DataType::Float64};
   const DataType type = kTypes[below(std::size(kTypes))];
-  const ReduceOp op = static_cast<ReduceOp>(below(kReduceOpCount));
+  ReduceOp op = static_cast<ReduceOp>(below(kReduceOpCount));
+  if (!isDefined(op, type)) op = ReduceOp::Sum;
   const size_t count = below(2) ? below(100) : below(kMostElements);
   const int root = static_cast<int>(below(static_cast<size_t>(c.size())));
   const bool windows = below(2) == 1;

@@ -135,10 +135,11 @@ TEST_P(Uneven, EverySizeTypeReductionAndPlace) {
     for (int repeat = 0; repeat < 120; ++repeat) {
       const Blocks blocks(random, static_cast<size_t>(c.size()), uint64_t{1} << random() % 17,
                           random() % 2 == 0);
-      const Case t{.blocks = blocks,
-                   .type = static_cast<DataType>(random() % kDataTypeCount),
-                   .op = static_cast<ReduceOp>(random() % kReduceOpCount),
-                   .inPlace = random() % 2 == 0};
+      Case t{.blocks = blocks,
+             .type = static_cast<DataType>(random() % kDataTypeCount),
+             .op = static_cast<ReduceOp>(random() % kReduceOpCount),
+             .inPlace = random() % 2 == 0};
+      if (!isDefined(t.op, t.type)) t.op = ReduceOp::Sum;
       const bool window = random() % 2 == 0;
       checkAllGather(c, t, window);
       checkReduceScatter(c, t, window);

@@ -157,6 +157,12 @@ Wide combineIntegers(DataType type, ReduceOp op, Wide a, Wide b) {
       return wrap(type, static_cast<Wide>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)));
     case ReduceOp::Min: return a < b ? a : b;
     case ReduceOp::Max: return a < b ? b : a;
+    case ReduceOp::BitAnd: return a & b;
+    case ReduceOp::BitOr: return a | b;
+    case ReduceOp::BitXor: return a ^ b;
+    case ReduceOp::LogicalAnd: return a != 0 && b != 0;
+    case ReduceOp::LogicalOr: return a != 0 || b != 0;
+    case ReduceOp::LogicalXor: return (a != 0) != (b != 0);
     default: return wrap(type, a + b);
   }
 }

@@ -41,6 +41,7 @@
 
 #include <tutti/device.h>
 #include <tutti/error.h>
+#include <tutti/reduction.h>
 #include <tutti/types.h>
 
 namespace tutti {
@@ -89,7 +90,8 @@ struct AllReduceArgs {
   size_t count = 0;
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  double scalar = 1.0;  ///< of PreMulSum
+  double scalar = 1.0;       ///< of PreMulSum
+  Reduction reduction = {};  ///< instead of op and scalar, if given
 };
 struct ReduceArgs {
   const void* send = nullptr;
@@ -99,6 +101,7 @@ struct ReduceArgs {
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
   int root = 0;
+  Reduction reduction = {};
 };
 struct BroadcastArgs {
   const void* send = nullptr;  ///< read only at the root
@@ -120,6 +123,7 @@ struct ReduceScatterArgs {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
+  Reduction reduction = {};
 };
 
 // Blocks that differ in size. The arguments about them must be the same on all ranks.
@@ -141,6 +145,7 @@ struct ReduceScatterVArgs {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
+  Reduction reduction = {};
 };
 struct GatherArgs {
   const void* send = nullptr;  ///< count elements
@@ -170,6 +175,7 @@ struct ScanArgs {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;  ///< any but Avg
   double scalar = 1.0;
+  Reduction reduction = {};
 };
 
 struct SendArgs {

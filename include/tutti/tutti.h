@@ -7,4 +7,5 @@
 #include <tutti/error.h>
 #include <tutti/launch.h>
 #include <tutti/log.h>
+#include <tutti/reduction.h>
 #include <tutti/types.h>

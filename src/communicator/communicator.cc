@@ -111,7 +111,8 @@ void Communicator::allReduce(const AllReduceArgs& a, StreamRef stream) {
       {.facts = {.collective = Collective::AllReduce, .type = a.type, .op = a.op, .count = a.count},
        .in = bytes(a.send),
        .out = bytes(a.recv),
-       .scalar = a.scalar},
+       .scalar = a.scalar,
+       .reduction = a.reduction},
       stream);
 }
 
@@ -123,7 +124,8 @@ void Communicator::reduce(const ReduceArgs& a, StreamRef stream) {
                           .count = a.count},
                 .in = bytes(a.send),
                 .out = bytes(a.recv),
-                .scalar = a.scalar},
+                .scalar = a.scalar,
+                .reduction = a.reduction},
                stream);
 }
 
@@ -151,7 +153,8 @@ void Communicator::reduceScatter(const ReduceScatterArgs& a, StreamRef stream) {
                           .count = a.count},
                 .in = bytes(a.send),
                 .out = bytes(a.recv),
-                .scalar = a.scalar},
+                .scalar = a.scalar,
+                .reduction = a.reduction},
                stream);
 }
 
@@ -169,7 +172,8 @@ void Communicator::reduceScatterV(const ReduceScatterVArgs& a, StreamRef stream)
       {.facts = {.collective = Collective::ReduceScatter, .type = a.type, .op = a.op},
        .in = bytes(a.send),
        .out = bytes(a.recv),
-       .scalar = a.scalar},
+       .scalar = a.scalar,
+       .reduction = a.reduction},
       a.counts, a.offsets, stream);
 }
 
@@ -205,7 +209,8 @@ void Communicator::scan(const ScanArgs& a, StreamRef stream) {
       {.facts = {.collective = Collective::Scan, .type = a.type, .op = a.op, .count = a.count},
        .in = bytes(a.send),
        .out = bytes(a.recv),
-       .scalar = a.scalar},
+       .scalar = a.scalar,
+       .reduction = a.reduction},
       stream);
 }
 

@@ -71,6 +71,9 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
   // This throws when there is no such type or reduction.
   TUTTI_REQUIRE(isDefined(f.op, f.type), name, ": ", toString(f.op), " is not defined for ",
                 toString(f.type));
+  if (call.reduction)
+    TUTTI_REQUIRE(call.reduction.type() == f.type, name, ": the reduction ", call.reduction.name(),
+                  " is of ", toString(call.reduction.type()), ", not of ", toString(f.type));
   TUTTI_REQUIRE(f.collective != Collective::Scan || f.op != ReduceOp::Avg,
                 "scan: avg is not one of its reductions: ranks would divide by different numbers");
   const bool atRoot = f.root == self.who.rank;
@@ -169,6 +172,10 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
 
 void Communicator::Impl::issue(Call call, StreamRef stream) {
   requireUsable();
+  if (call.reduction) {
+    call.facts.op = ReduceOp::Sum;  // as far as plans are concerned
+    call.facts.reduction = communicator::nameWords(call.reduction.name());
+  }
   if (call.facts.collective != Collective::Barrier) checkBuffers(*this, call);
   call.facts.deterministic = settings.deterministic;
   const ReadyChoice& choice = choose(call.facts);
@@ -187,6 +194,7 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
                                 .type = call.facts.type,
                                 .op = call.facts.op,
                                 .scalar = call.scalar,
+                                .reduction = std::move(call.reduction),
                                 .canonical = settings.deterministic,
                                 .callHash = call.facts.fingerprint(),
                                 .scratch = &scratch};

@@ -1,7 +1,9 @@
 #include "src/communicator/recorder.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include <tutti/reduction.h>
 #include "src/base/check.h"
 #include "src/base/integers.h"
 #include "src/executor/operation.h"
@@ -33,6 +35,16 @@ void unpack(uint64_t packed, CallFacts& f) {
   f.algorithm = static_cast<plan::Algorithm>(packed >> 32 & 0xff);
 }
 
+// A peer's words may hold anything.
+std::string textOf(const std::array<uint64_t, 2>& words) {
+  std::string text(sizeof words, '\0');
+  std::memcpy(text.data(), words.data(), sizeof words);
+  text.resize(std::min(text.find('\0'), text.size()));
+  std::ranges::replace_if(
+      text, [](char c) { return c <= ' ' || c > '~'; }, '?');
+  return text;
+}
+
 bool valid(uint64_t packed) {
   return (packed & 0xff) < plan::kCollectiveCount && (packed >> 8 & 0xff) < kDataTypeCount &&
          (packed >> 16 & 0xff) < kReduceOpCount && (packed >> 24 & 0xff) <= 1 &&
@@ -41,9 +53,17 @@ bool valid(uint64_t packed) {
 
 }  // namespace
 
+std::array<uint64_t, 2> nameWords(const std::string& name) {
+  std::array<uint64_t, 2> words{};
+  static_assert(sizeof words == Reduction::kLongestName);
+  std::memcpy(words.data(), name.data(), std::min(sizeof words, name.size()));
+  return words;
+}
+
 uint32_t CallFacts::fingerprint() const {
   uint64_t hash = planHash;
-  for (const uint64_t word : {pack(*this), count, blocksHash, static_cast<uint64_t>(root)})
+  for (const uint64_t word :
+       {pack(*this), count, blocksHash, reduction[0], reduction[1], static_cast<uint64_t>(root)})
     hash = base::mixBits(hash ^ word);
   return static_cast<uint32_t>(hash) & ~executor::kExchangeBit;
 }
@@ -55,7 +75,9 @@ std::string CallFacts::describe() const {
   if (blocksHash != 0)
     text += base::message(" in uneven blocks (fingerprint ", std::hex, blocksHash & 0xffffffff,
                           std::dec, ")");
-  if (plan::isReduction(collective)) text += base::message(", ", toString(op));
+  const std::string name = textOf(reduction);
+  if (plan::isReduction(collective))
+    text += base::message(", ", name.empty() ? std::string(toString(op)) : "reduction " + name);
   if (plan::hasRoot(collective)) text += base::message(", root ", root);
   text += base::message(", by ", plan::toString(algorithm));
   if (deterministic) text += ", deterministic";
@@ -63,7 +85,13 @@ std::string CallFacts::describe() const {
 }
 
 void CallFacts::write(base::ByteWriter& out) const {
-  out.put(pack(*this)).put(root).put(count).put(blocksHash).put(planHash);
+  out.put(pack(*this))
+      .put(root)
+      .put(count)
+      .put(blocksHash)
+      .put(reduction[0])
+      .put(reduction[1])
+      .put(planHash);
 }
 
 CallFacts CallFacts::read(base::ByteReader& in) {
@@ -74,6 +102,7 @@ CallFacts CallFacts::read(base::ByteReader& in) {
   f.root = in.get<int32_t>("root");
   f.count = in.get<uint64_t>("count");
   f.blocksHash = in.get<uint64_t>("blocks");
+  for (uint64_t& word : f.reduction) word = in.get<uint64_t>("reduction");
   f.planHash = in.get<uint64_t>("plan");
   return f;
 }

@@ -25,9 +25,10 @@ struct CallFacts {
   bool deterministic = false;
   plan::Algorithm algorithm = plan::Algorithm::Ring;
   int32_t root = 0;
-  uint64_t count = 0;       ///< of all blocks where they differ
-  uint64_t blocksHash = 0;  ///< of their sizes and places; 0 where they are the same
-  uint64_t planHash = 0;    ///< of the chosen plans
+  uint64_t count = 0;                   ///< of all blocks where they differ
+  uint64_t blocksHash = 0;              ///< of their sizes and places; 0 where they are the same
+  std::array<uint64_t, 2> reduction{};  ///< the name of one of the caller's own, instead of `op`
+  uint64_t planHash = 0;                ///< of the chosen plans
 
   bool operator==(const CallFacts&) const = default;
   uint32_t fingerprint() const;
@@ -35,6 +36,9 @@ struct CallFacts {
   void write(base::ByteWriter& out) const;
   static CallFacts read(base::ByteReader& in);
 };
+
+/// A name of up to 16 characters in two words.
+std::array<uint64_t, 2> nameWords(const std::string& name);
 
 /// Sends and receives that one rank makes together. Ranks agree about each pair's transfers only.
 struct ExchangeFacts {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "src/base/check.h"
+#include "src/numbers/fold_by.h"
 
 namespace tutti::executor {
 
@@ -303,13 +304,19 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
     targets_.push_back(address(lane, port, piece, true));
     toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
   }
+  const uint64_t count = piece.bytes / sizeOf(launch_.type);
+  if (launch_.reduction && sources_.size() > 1) {
+    const bool tree = launch_.canonical && step.fold == Fold::Canonical;
+    return numbers::foldBy(launch_.reduction.function(), sizeOf(launch_.type), tree, sources_,
+                           targets_, count);
+  }
   const auto begin = toUser ? std::chrono::steady_clock::now() : Time();
   numbers::fold({.type = launch_.type,
                  .op = launch_.op,
                  .order = foldOrder(step, launch_.type, launch_.canonical),
                  .sources = sources_,
                  .targets = targets_,
-                 .count = piece.bytes / sizeOf(launch_.type),
+                 .count = count,
                  .premultiply = premultiply_,
                  .divideBy = step.completes && launch_.op == ReduceOp::Avg ? launch_.size : 1,
                  .streaming = toUser && streaming_});

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include <tutti/reduction.h>
 #include "src/executor/operation.h"
 #include "src/executor/streaming_tuner.h"
 #include "src/numbers/fold.h"
@@ -68,9 +69,10 @@ struct Launch {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
-  bool canonical = false;  ///< deterministic mode: every fold rounds at each node
-  uint32_t callHash = 0;   ///< same on all ranks that make the same call; without kExchangeBit
-  uint32_t operation = 0;  ///< the communicator's operation number
+  Reduction reduction = {};  ///< instead of op and scalar, if given
+  bool canonical = false;    ///< deterministic mode: every fold rounds at each node
+  uint32_t callHash = 0;     ///< same on all ranks that make the same call; without kExchangeBit
+  uint32_t operation = 0;    ///< the communicator's operation number
   std::vector<std::byte>* scratch = nullptr;  ///< grown when needed and kept
 };
 

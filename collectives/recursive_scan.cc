@@ -56,8 +56,10 @@ plan::Lane scanLane(const PlanSpec& spec, int rank, int channelNumber) {
       sums.add(aside, sums.whole, kept);
       sums.add(aside, sums.own, out);
     }
+    // In place this overwrites the input with its premultiplied value, so it is the last to read
+    // it.
+    if (rank == 0 && distance == 1) sums.steps.push_back({.sources = {in}, .targets = {out}});
   }
-  if (rank == 0) sums.steps.front().targets.push_back(out);
   return {channelNumber, std::move(sums.steps)};
 }
 

@@ -3,7 +3,9 @@
 // Where a launcher's ranks meet, and what they must prove:
 //   TUTTI_UNIQUE_ID              the id's address and secret
 //   TUTTI_JOB_KEY and an address TCP at that address of rank 0's host; the key
-//   an address alone, one host   a Unix socket whose name follows from it; the same user
+//   one host                     a Unix socket whose name follows from the address or, without one,
+//                                from what tells the launcher's jobs apart; the same user, and the
+//                                key if there is one
 //   an address alone, else       refused, unless TUTTI_ALLOW_UNAUTHENTICATED=1
 
 #include "src/bootstrap/discover.h"
@@ -33,6 +35,7 @@ UniqueId idFromHex(const std::string& hex) {
 
 /// What all ranks of a run have in common, and ranks of another run have not.
 std::string runSeed(const LaunchFacts& facts) {
+  if (!facts.host) return facts.launcher + ";" + facts.run;
   return base::message(*facts.host, ":", *facts.port, ";", facts.run);
 }
 
@@ -46,34 +49,36 @@ uint16_t meetingPort(const LaunchFacts& facts, const Lookup& lookup) {
 }
 
 MeetingPoint withKey(const LaunchFacts& facts, const Lookup& lookup, const std::string& key) {
-  TUTTI_REQUIRE(key.size() >= kLeastKeyBytes, "TUTTI_JOB_KEY has ", key.size(),
-                " characters; at least ", kLeastKeyBytes, " make a key");
   return {.address = resolve(*facts.host, meetingPort(facts, lookup)),
           .credentials = {.secret = digest<32>("job key", key),
                           .job = digest<16>("job", runSeed(facts))},
           .openedByRankZero = true};
 }
 
-MeetingPoint withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
+/// For ranks of one host and one user.
+MeetingPoint onThisHost(const LaunchFacts& facts, const std::optional<std::string>& key) {
   const std::string seed = runSeed(facts);
-  MeetingPoint point{
-      .credentials = {.secret = digest<32>("no key", seed), .job = digest<16>("job", seed)},
-      .openedByRankZero = true};
-  const bool oneHost =
-      facts.localSize ? *facts.localSize == facts.size : facts.launcher == "torchrun";
+  return {.address = derivedUnixAddress(seed),
+          .credentials = {.secret = key ? digest<32>("job key", *key) : digest<32>("no key", seed),
+                          .job = digest<16>("job", seed),
+                          .sameUser = true},
+          .openedByRankZero = true};
+}
+
+MeetingPoint withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
   if (value(lookup, "TUTTI_ALLOW_UNAUTHENTICATED") == "1") {
     base::log(LogLevel::Warning, "TUTTI_ALLOW_UNAUTHENTICATED=1: anybody who reaches ", *facts.host,
               " may join this job");
-    point.address = resolve(*facts.host, meetingPort(facts, lookup));
-    return point;
+    const std::string seed = runSeed(facts);
+    return {.address = resolve(*facts.host, meetingPort(facts, lookup)),
+            .credentials = {.secret = digest<32>("no key", seed), .job = digest<16>("job", seed)},
+            .openedByRankZero = true};
   }
-  if (!oneHost)
+  if (!facts.oneHost)
     base::fail(ErrorCode::Refused, facts.launcher, " started ", facts.size,
                " ranks that may be on several hosts, and nothing says who may join: set "
                "TUTTI_JOB_KEY to one secret on all ranks (or TUTTI_ALLOW_UNAUTHENTICATED=1)");
-  point.address = derivedUnixAddress(seed);
-  point.credentials.sameUser = true;
-  return point;
+  return onThisHost(facts, {});
 }
 
 Identity fromLauncher(const LaunchFacts& facts, const Lookup& lookup) {
@@ -81,11 +86,17 @@ Identity fromLauncher(const LaunchFacts& facts, const Lookup& lookup) {
   if (const auto hex = value(lookup, "TUTTI_UNIQUE_ID")) {
     identity.id = idFromHex(*hex);
   } else if (facts.size > 1) {
-    TUTTI_REQUIRE(facts.host, facts.launcher, " says rank ", facts.rank, " of ", facts.size,
-                  ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
-                  facts.addressVariables);
     const auto key = value(lookup, "TUTTI_JOB_KEY");
-    identity.id = encode(key ? withKey(facts, lookup, *key) : withoutKey(facts, lookup));
+    if (key)
+      TUTTI_REQUIRE(key->size() >= kLeastKeyBytes, "TUTTI_JOB_KEY has ", key->size(),
+                    " characters; at least ", kLeastKeyBytes, " make a key");
+    const bool known = facts.oneHost && !facts.run.empty();
+    TUTTI_REQUIRE(facts.host || known, facts.launcher, " says rank ", facts.rank, " of ",
+                  facts.size, ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
+                  facts.addressVariables);
+    identity.id = encode(!facts.host ? onThisHost(facts, key)
+                         : key       ? withKey(facts, lookup, *key)
+                                     : withoutKey(facts, lookup));
   }
   return identity;
 }

@@ -1,6 +1,9 @@
 #include "src/bootstrap/launchers.h"
 
+#include <sys/socket.h>
+
 #include <charconv>
+#include <climits>
 #include <cstdlib>
 #include <utility>
 
@@ -49,6 +52,26 @@ void readAddress(const Launcher& launcher, const Lookup& lookup, LaunchFacts& fa
   facts.port = parseVariable(port->name, port->value, 1, 65535);
 }
 
+bool onOneHost(const Launcher& launcher, int size, const Lookup& lookup) {
+  if (const auto local = first(launcher.localSize, lookup))
+    return parseVariable(local->name, local->value, 1, size) == size;
+  if (const auto nodes = first(launcher.nodes, lookup))
+    return parseVariable(nodes->name, nodes->value, 1, kMaxWorldSize) == 1;
+  return launcher.oneHost;
+}
+
+/// "PMI_FD=<pid 4711>;", or nothing where the descriptor is no local socket.
+std::string parentOf(const char* name, const Lookup& lookup) {
+  const auto text = lookup(name);
+  if (!text || text->empty()) return {};
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  const int descriptor = parseVariable(name, *text, 0, INT_MAX);
+  if (::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0)
+    return {};
+  return base::message(name, "=<pid ", peer.pid, ">;");
+}
+
 LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& lookup) {
   LaunchFacts facts{.launcher = launcher.name};
   const auto size = first(launcher.size, lookup);
@@ -58,10 +81,10 @@ LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& look
   facts.rank = parseVariable(rank.name, rank.value, 0, kMaxWorldSize - 1);
   TUTTI_REQUIRE(facts.rank < facts.size, rank.name, "=", rank.value, " is not below ", size->name,
                 "=", size->value);
-  if (const auto local = first(launcher.localSize, lookup))
-    facts.localSize = parseVariable(local->name, local->value, 1, facts.size);
+  facts.oneHost = onOneHost(launcher, facts.size, lookup);
   for (const char* name : launcher.run)
     if (const auto value = lookup(name)) facts.run += base::message(name, "=", *value, ";");
+  if (launcher.parent) facts.run += parentOf(launcher.parent, lookup);
   readAddress(launcher, lookup, facts);
   facts.addressVariables = "TUTTI_ADDRESS";
   if (!launcher.host.empty())
@@ -95,13 +118,15 @@ const std::vector<Launcher>& launchers() {
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
        .run = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
-       .localSize = {"LOCAL_WORLD_SIZE"}},
+       .localSize = {"LOCAL_WORLD_SIZE"},
+       .oneHost = true},
       {.name = "Slurm",
        .rank = {"SLURM_PROCID"},
        .size = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
        .run = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
+       .nodes = {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"},
        .step = {"SLURM_STEP_ID"}},
       {.name = "Open MPI",
        .rank = {"OMPI_COMM_WORLD_RANK"},
@@ -115,12 +140,17 @@ const std::vector<Launcher>& launchers() {
        .size = {"PMI_SIZE"},
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
-       .run = {},
-       .localSize = {"MPI_LOCALNRANKS"}},
+       .localSize = {"MPI_LOCALNRANKS"},
+       .parent = "PMI_FD"},
       {.name = "Kubernetes",
        .rank = {"JOB_COMPLETION_INDEX"},
        .size = {"TUTTI_WORLD_SIZE"},
        .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"}},
+      {.name = "LeaderWorkerSet",
+       .rank = {"LWS_WORKER_INDEX"},
+       .size = {"LWS_GROUP_SIZE"},
+       .host = {"LWS_LEADER_ADDRESS"},
        .port = {"MASTER_PORT"}},
   };
   return table;

@@ -23,6 +23,10 @@ struct Launcher {
   std::vector<const char*> port;
   std::vector<const char*> run;        ///< tell two jobs apart; all of them count
   std::vector<const char*> localSize;  ///< ranks on this host
+  std::vector<const char*> nodes;      ///< hosts
+  bool oneHost = false;                ///< where neither of these is set
+  /// A descriptor's number: the process at the other end of this socket tells two jobs apart.
+  const char* parent = nullptr;
   /// When not empty: without one of these the row does not count. A Slurm batch script has a rank
   /// and a size of its own, but no step: its ranks are started by srun, or by nobody.
   std::vector<const char*> step;
@@ -35,8 +39,8 @@ const std::vector<Launcher>& launchers();
 struct LaunchFacts {
   std::string launcher;
   int rank = -1, size = -1;
-  std::optional<int> localSize;
-  std::string run;  ///< values of Launcher::run
+  bool oneHost = false;  ///< all ranks share this host
+  std::string run;       ///< what tells jobs apart; empty when nothing does
   std::optional<std::string> host;
   std::optional<int> port;
   std::string addressVariables;  ///< for messages: "TUTTI_ADDRESS or MASTER_ADDR and MASTER_PORT"

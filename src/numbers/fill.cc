@@ -192,7 +192,7 @@ Comparison comparePeriodic(DataType type, const std::vector<char>& period, size_
 }  // namespace
 
 double premulScalar(const Pattern& pattern, int rank) {
-  return pattern.op == ReduceOp::PreMulSum ? 1 + rank % 2 : 1;
+  return pattern.op == ReduceOp::PreMulSum ? 2 - rank % 2 : 1;
 }
 
 void fillInput(const Pattern& pattern, int rank, size_t first, size_t count, void* out) {

@@ -12,6 +12,8 @@
 //     executors owe in turn: a step's result depends on its operands, its fold, and whether it
 //     completes; an input has one value wherever it is read (premultiplied, it is rounded); two
 //     operands give the same by either fold;
+//   - in place, no sum reads an input once it was overwritten, were it by itself: inputs are
+//     premultiplied where they are read, so it would be so twice;
 //   - nothing is read before it is written, and no step writes what another may at that time read
 //     or write: conflicting accesses are ordered by lanes, by `after`, or by a message. Free slots
 //     order nothing. A peer's buffer is touched only before the peer's program ends;

@@ -59,6 +59,9 @@ void Machine::readPlaces(const FlatPort& port, uint32_t lane, uint32_t step) {
     Place& place = places_[at];
     if (place.value == kUninitialised)
       refuse(step, "reads " + nameOfPlace(port, i) + ", which nothing was written to");
+    if (port.buffer == Buffer::In && place.writer != kNone && isReduction(spec_.collective))
+      refuse(step, "reads " + nameOfPlace(port, i) + " as an input after " + name(place.writer) +
+                       " wrote it, in place");
     if (place.readStamp >> 20 == stamp_) refuse(step, "reads " + nameOfPlace(port, i) + " twice");
     place.readStamp = stamp_ << 20 | i;
     operands_[source].push_back(place.value);

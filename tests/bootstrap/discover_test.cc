@@ -3,8 +3,11 @@
 #include "src/bootstrap/discover.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <map>
+#include <tuple>
 
 #include "src/bootstrap/meeting_point.h"
 
@@ -143,7 +146,7 @@ TEST_P(DiscoverLaunchers, WithAKeyAndAnAddress) {
   EXPECT_EQ(identity.rank, 2);
   EXPECT_EQ(identity.size, 6);
   EXPECT_EQ(decode(identity.id).address.describe(), "127.0.0.1:4321");
-  expectInvalid(with(GetParam().variables, {{"TUTTI_JOB_KEY", kKey}}), "TUTTI_ADDRESS or MASTER");
+  expectInvalid(with(GetParam().variables, {{"TUTTI_JOB_KEY", kKey}}), "TUTTI_ADDRESS or ");
   expectInvalid(with(GetParam().variables, {{"TUTTI_ADDRESS", "nowhere"}}), "TUTTI_ADDRESS");
   expectInvalid(with(GetParam().variables, {{"TUTTI_ADDRESS", "h:0"}}), "TUTTI_ADDRESS");
 }
@@ -154,7 +157,67 @@ INSTANTIATE_TEST_SUITE_P(
                         {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "0"}}},
                     Row{"Open MPI", {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "6"}}},
                     Row{"MPICH", {{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}}},
-                    Row{"Kubernetes", {{"JOB_COMPLETION_INDEX", "2"}, {"TUTTI_WORLD_SIZE", "6"}}}));
+                    Row{"Kubernetes", {{"JOB_COMPLETION_INDEX", "2"}, {"TUTTI_WORLD_SIZE", "6"}}},
+                    Row{"LeaderWorkerSet", {{"LWS_WORKER_INDEX", "2"}, {"LWS_GROUP_SIZE", "6"}}}));
+
+// On one host the launcher's name of the job is enough.
+TEST(Discover, ALaunchersJobOnOneHostNeedsNoAddress) {
+  const Variables slurm{{"SLURM_PROCID", "1"},
+                        {"SLURM_NTASKS", "2"},
+                        {"SLURM_JOB_ID", "17"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_STEP_NUM_NODES", "1"}};
+  const Variables openMpi{{"OMPI_COMM_WORLD_RANK", "1"},
+                          {"OMPI_COMM_WORLD_SIZE", "2"},
+                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                          {"PMIX_NAMESPACE", "1234"}};
+  for (const auto& [job, rank, another, hosts] :
+       std::vector<std::tuple<Variables, const char*, Variables, Variables>>{
+           {slurm, "SLURM_PROCID", {{"SLURM_STEP_ID", "1"}}, {{"SLURM_STEP_NUM_NODES", "2"}}},
+           {openMpi,
+            "OMPI_COMM_WORLD_RANK",
+            {{"PMIX_NAMESPACE", "1235"}},
+            {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}}}) {
+    const Identity one = find(job);
+    const MeetingPoint point = decode(one.id);
+    EXPECT_EQ(point.address.family, Family::Unix);
+    EXPECT_TRUE(point.credentials.sameUser);
+    EXPECT_EQ(find(with(job, {{rank, "0"}})).id, one.id);
+    EXPECT_NE(find(with(job, another)).id, one.id);
+    const Identity keyed = find(with(job, {{"TUTTI_JOB_KEY", kKey}}));
+    EXPECT_EQ(decode(keyed.id).address, point.address);
+    EXPECT_NE(decode(keyed.id).credentials.secret, point.credentials.secret);
+    expectInvalid(with(job, hosts), "nothing says where they meet");
+    expectError(with(job, with(hosts, {{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}})),
+                ErrorCode::Refused, "TUTTI_JOB_KEY");
+  }
+}
+
+// MPICH names no job; the process that started the ranks is at the other end of their PMI socket.
+TEST(Discover, MpichsJobIsItsProxy) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Variables job{{"PMI_RANK", "1"},
+                      {"PMI_SIZE", "2"},
+                      {"MPI_LOCALNRANKS", "2"},
+                      {"PMI_FD", std::to_string(ends[0])}};
+  const Identity one = find(job);
+  EXPECT_EQ(decode(one.id).address.family, Family::Unix);
+  EXPECT_EQ(find(with(job, {{"PMI_RANK", "0"}, {"PMI_FD", std::to_string(ends[1])}})).id, one.id);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  expectInvalid(job, "nothing says where they meet");
+  expectInvalid(with(job, {{"PMI_FD", "x"}}), "PMI_FD=x");
+}
+
+TEST(Discover, ALeaderWorkerSetIsNeverTakenForOneRank) {
+  const Variables worker{
+      {"LWS_WORKER_INDEX", "1"}, {"LWS_GROUP_SIZE", "2"}, {"LWS_LEADER_ADDRESS", "127.0.0.1"}};
+  expectInvalid(worker, "MASTER_PORT");
+  expectError(with(worker, {{"MASTER_PORT", "4000"}}), ErrorCode::Refused, "TUTTI_JOB_KEY");
+  const Identity identity = find(with(worker, {{"MASTER_PORT", "4000"}, {"TUTTI_JOB_KEY", kKey}}));
+  EXPECT_EQ(decode(identity.id).address.describe(), "127.0.0.1:4000");
+}
 
 TEST(Discover, MalformedAndContradictoryVariablesAreNamed) {
   for (const char* bad : {"-1", "x", "1e3", " 3", "3 ", "99999999999999999999", "4"})

@@ -116,6 +116,18 @@ TEST(Checker, NamesACircularWaitForSlots) {
   EXPECT_EQ(refusal(spec, programs(2)), "");
 }
 
+// The copy onto itself leaves the input's premultiplied value where the sum multiplies it again.
+TEST(Checker, NoSumReadsAnInputThatWasOverwrittenInPlace) {
+  PlanSpec spec = handmadeSpec(Collective::AllReduce, 2);
+  std::vector<Program> programs = exchange();
+  programs[0].lanes[0].steps[0].targets.push_back(local(Buffer::Out, 0));
+  expectRefusal(refusal(spec, programs),
+                {"rank 0, lane 0, step 1", "rank 0's in 0 as an input after rank 0, lane 0, step 0",
+                 "in place"});
+  spec.inPlaceSafe = false;
+  EXPECT_EQ(refusal(spec, programs), "");
+}
+
 TEST(Checker, BothEndsAgreeOnEveryMessage) {
   const PlanSpec spec = handmadeSpec(Collective::AllReduce, 2);
   std::vector<Program> programs = exchange();

@@ -51,7 +51,7 @@ inline HandmadePlan addAside() {
                    .fold = Fold::Listed,
                    .completes = true};
     const Step deliver{.sources = {local(Buffer::Scratch, 0)}, .targets = {local(Buffer::Out, 0)}};
-    const Step again{.sources = {local(Buffer::In, 0)}, .targets = {local(Buffer::Scratch, 1)}};
+    const Step again{.sources = {local(Buffer::Out, 0)}, .targets = {local(Buffer::Scratch, 1)}};
     programs.push_back({{{0, {send, after(deliver, 1, 0)}}, {0, {add, after(again, 0, 1)}}}});
   }
   return {spec, programs};

@@ -14,9 +14,9 @@ set(TUTTI_ARROWS
     "src/topology         : include/tutti src/base"
     "src/bootstrap        : include/tutti src/base"
     "collectives          : include/tutti src/base src/plan src/topology"
-    "transports           : include/tutti src/base src/device src/bootstrap"
-    "transports/shm       : include/tutti src/base src/device src/bootstrap transports"
-    "transports/sim       : include/tutti src/base src/device src/bootstrap transports"
+    "transports           : include/tutti src/base"
+    "transports/shm       : include/tutti src/base transports"
+    "transports/sim       : include/tutti src/base transports"
     "src/executor         : include/tutti src/base src/numbers src/device src/plan transports"
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/shm transports/sim src/executor"

@@ -11,10 +11,11 @@
 // disagree get an Error of code Mismatch that prints both sides. Nothing that a disagreeing rank
 // sent is delivered, on either side: a rank refuses its message before it reads it. Where the call
 // that they disagree about throws, its recv holds what it held before, except that blocks of
-// AllGather, Gather and AllToAll, the payload of Broadcast and Scatter, and sums of a Scan may have
-// come from ranks that do agree. A rank whose part needs nothing from the one that disagrees (the
-// root of a Broadcast, the leaves of a Reduce) may return from that call, with its own result
-// right, and throws in a later one.
+// AllGather, Gather, AllToAll and AllToAllV, the payload of Broadcast and Scatter, and sums of a
+// Scan may have come from ranks that do agree, and transfers of a group from before the one that
+// differs. A rank whose part needs nothing from the one that disagrees (the root of a Broadcast,
+// the leaves of a Reduce) may return from that call, with its own result right, and throws in a
+// later one.
 //
 // Failure. An operation that fails, fails its communicator: every later call throws the same Error.
 // The contents of its recv buffers are undefined, the case above aside. Memory of allocate() may
@@ -295,7 +296,7 @@ class Communicator {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Between construction and end() the collectives that this thread issues, on any communicators,
+/// Between construction and end() the calls that this thread issues, on any communicators,
 /// are collected; end() starts them together, so that calls on several communicators of one thread
 /// cannot wait for each other. Groups nest: the outermost end() starts everything. Arguments are
 /// checked by the call itself; a call that throws is not part of the group. Buffers must last until

@@ -60,7 +60,8 @@ class Stream {
   std::shared_ptr<device::HostStream> stream_;
 };
 
-/// A point in a stream that other streams and the host can wait for.
+/// A point in a stream that other streams and the host can wait for. Any thread may call it; moving
+/// and destroying it is for one thread that knows that no other does.
 class Event {
  public:
   Event();
@@ -78,7 +79,8 @@ class Event {
 };
 
 /// Owns memory. Memory of Communicator::allocate can be addressed by the other ranks of the host,
-/// so collectives on it move each byte once.
+/// so collectives on it move each byte once. As a unique_ptr: one thread at a time moves or
+/// destroys it.
 class Memory {
  public:
   Memory() = default;

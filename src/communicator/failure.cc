@@ -165,7 +165,7 @@ void Communicator::Impl::timeoutOperation(uint64_t number) {
     text += base::message("; it waits for ", name(peer), " with ", entry->bytesReceived,
                           " bytes received");
     std::lock_guard lock(mutex);
-    if (!peers[peer].status.empty()) text += base::message(", which ", peers[peer].status);
+    if (peers[peer].answers) text += base::message(", which ", peers[peer].status.describe());
   }
   fail(Error(ErrorCode::Timeout, text), true);
 }
@@ -219,12 +219,39 @@ static std::set<int> getDead(base::ByteReader& in, int size, int sender) {
   return dead;
 }
 
-std::string Communicator::Impl::describeStatus(uint64_t theirs, Activity activity) {
-  if (activity == Activity::Exchange) return "sends and receives";
-  if (theirs == 0) return "has not called any operation";
-  const bool busy = activity == Activity::Collective;
-  return base::message(busy ? "is in operation " : "has finished operation ", theirs,
-                       busy ? "" : " and not called the next");
+std::string Communicator::Impl::Status::describe() const {
+  switch (activity) {
+    case Activity::Exchange: return "sends and receives";
+    case Activity::Collective: return base::message("is in operation ", sequence);
+    case Activity::Nothing: break;
+  }
+  if (sequence == 0) return "has not called any collective";
+  return base::message("has finished operation ", sequence, " and not called the next");
+}
+
+// A rank in a collective and one in an exchange that wait for each other, and still do so an
+// inquiry later without a byte in between, are not in the same call: no message would tell them.
+void Communicator::Impl::compareWaits(int peer, const Status& theirs) {
+  const auto mine = recorder.find(turn.load(std::memory_order_acquire));
+  const bool waits = mine && mine->phase == Phase::Running && mine->waitingFor == peer;
+  const std::pair waited(waits ? mine->number : 0, waits ? mine->bytesReceived : 0);
+  const Activity other = waits && mine->collective() ? Activity::Exchange : Activity::Collective;
+  bool stuck;
+  {
+    std::lock_guard lock(mutex);
+    Peer& p = peers[peer];
+    stuck = waits && theirs.activity == other && theirs.waitingFor == who.rank && p.answers &&
+            p.status == theirs && p.waited == waited;
+    p.status = theirs;
+    p.answers = true;
+    p.waited = waited;
+  }
+  if (stuck)
+    fail(Error(ErrorCode::Mismatch,
+               base::message("ranks disagree: ", self(), " is in ", textOf(*mine),
+                             ", and waits for ", name(peer), ", which ", theirs.describe(),
+                             " and waits for rank ", who.rank)),
+         true);
 }
 
 void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) {
@@ -286,11 +313,13 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         break;
       }
       case Message::Status: {
-        const auto theirs = in.get<uint64_t>("operation");
-        const auto activity = in.getEnum("activity", Activity::Nothing, Activity::Exchange);
+        Status theirs{.sequence = in.get<uint64_t>("operation")};
+        theirs.activity = in.getEnum("activity", Activity::Nothing, Activity::Exchange);
+        theirs.waitingFor = in.get<int32_t>("awaited rank");
         in.requireEnd();
-        std::lock_guard lock(mutex);
-        peers[peer].status = describeStatus(theirs, activity);
+        if (theirs.waitingFor < -1 || theirs.waitingFor >= size)
+          base::fail(ErrorCode::Refused, "waits for rank ", theirs.waitingFor, " of ", size);
+        compareWaits(peer, theirs);
         break;
       }
       case Message::Inquiry: {
@@ -304,11 +333,9 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
                                           name(peer), " calls ", theirs.describe(), "; ", self(),
                                           " calls ", mine->describe())),
                       true);
+        const Status now = status();
         send(peer, Message::Status,
-             base::ByteWriter()
-                 .put(collectivesIssued.load(std::memory_order_acquire))
-                 .put(activity())
-                 .take());
+             base::ByteWriter().put(now.sequence).put(now.activity).put(now.waitingFor).take());
         return;
       }
       default: base::fail(ErrorCode::Refused, "unknown message ", message.type);
@@ -321,11 +348,15 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
   changed.notify_all();
 }
 
-Communicator::Impl::Activity Communicator::Impl::activity() const {
+Communicator::Impl::Status Communicator::Impl::status() const {
   const uint64_t current = turn.load(std::memory_order_acquire);
-  if (current > issued.load(std::memory_order_acquire)) return Activity::Nothing;
+  const uint64_t done = collectivesDone.load(std::memory_order_acquire);
+  if (current > issued.load(std::memory_order_acquire)) return {.sequence = done};
   const auto entry = recorder.find(current);
-  return entry && !entry->collective() ? Activity::Exchange : Activity::Collective;
+  if (!entry) return {.sequence = done + 1, .activity = Activity::Collective};
+  return {.sequence = entry->sequence,
+          .activity = entry->collective() ? Activity::Collective : Activity::Exchange,
+          .waitingFor = entry->phase == Phase::Running ? entry->waitingFor : -1};
 }
 
 void Communicator::Impl::onTick() {
@@ -352,16 +383,15 @@ void Communicator::Impl::onTick() {
   }
   if (!straggling && settings.stragglerMs > 0 && waited >= settings.stragglerMs * 1'000'000) {
     straggling = true;
-    std::string status;
+    std::string does = "does not answer";
     {
       std::lock_guard lock(mutex);
-      status = peers[watchedPeer].status;
+      if (peers[watchedPeer].answers) does = peers[watchedPeer].status.describe();
     }
     const std::string process =
         processState(who.world->control->peer(who.members[watchedPeer]).pid);
     base::log(LogLevel::Warning, self(), ": ", textOf(*entry), " has waited ", waited / 1'000'000,
-              " ms; straggler: ", name(watchedPeer),
-              status.empty() ? ", which does not answer" : ", which " + status,
+              " ms; straggler: ", name(watchedPeer), ", which ", does,
               process.empty() ? "" : "; its process is " + process);
   }
 }

@@ -25,9 +25,7 @@ OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
 
 OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
                              executor::Exchange exchange)
-    : communicator_(std::move(communicator)), call_(std::move(exchange)) {
-  recordExchange();
-}
+    : communicator_(std::move(communicator)), call_(std::move(exchange)) {}
 
 OperationWork::~OperationWork() {
   if (!communicator_ || entry_.number == 0 || ended_) return;
@@ -43,12 +41,11 @@ OperationWork::~OperationWork() {
   end(Phase::Failed);
 }
 
-void OperationWork::recordExchange() {
-  const auto& exchange = std::get<executor::Exchange>(call_);
+ExchangeFacts OperationWork::factsOf(const executor::Exchange& exchange) {
   ExchangeFacts facts{.sends = exchange.sends.size(), .receives = exchange.receives.size()};
   for (const executor::Transfer& t : exchange.sends) facts.bytesSent += t.bytes;
   for (const executor::Transfer& t : exchange.receives) facts.bytesReceived += t.bytes;
-  entry_.facts = facts;
+  return facts;
 }
 
 void OperationWork::absorb(OperationWork later) {
@@ -56,7 +53,6 @@ void OperationWork::absorb(OperationWork later) {
   auto& its = std::get<executor::Exchange>(later.call_);
   mine.sends.insert(mine.sends.end(), its.sends.begin(), its.sends.end());
   mine.receives.insert(mine.receives.end(), its.receives.begin(), its.receives.end());
-  recordExchange();
 }
 
 void OperationWork::requireComplete() const {
@@ -75,6 +71,7 @@ void OperationWork::takeNumber() {
     c.collectivesIssued.store(entry_.sequence, std::memory_order_release);
   } else {
     entry_.sequence = ++c.exchangesIssued;
+    entry_.facts = factsOf(std::get<executor::Exchange>(call_));
   }
   c.recorder.issued(entry_);
   c.issued.store(entry_.number, std::memory_order_release);
@@ -147,8 +144,9 @@ device::Work::Status OperationWork::step() {
   }
   switch (result) {
     case executor::Poll::Done:
-      end(Phase::Done);
+      // Before `active` is down: what shrink() then tells of this rank counts it.
       if (!isExchange()) c.collectivesDone.store(entry_.sequence, std::memory_order_release);
+      end(Phase::Done);
       c.turn.store(entry_.number + 1, std::memory_order_release);
       return Status::Done;
     case executor::Poll::Moved: idlePolls_ = 0; return Status::Moved;
@@ -171,10 +169,10 @@ void OperationWork::watch() {
 void OperationWork::watchLeavers() {
   auto& c = *communicator_;
   const int leaver = c.stoppedAmong([&](int peer) { return c.exchange.needs(peer); });
-  if (leaver < 0) return;
   const int64_t now = c.clock.nowNs();
-  if (leaverSinceNs_ == 0) leaverSinceNs_ = now;
-  if (now - leaverSinceNs_ > kLeaverNs) c.failByLeaver(leaver, entry_);
+  if (leaver != leaver_) leaverSinceNs_ = now;
+  leaver_ = leaver;
+  if (leaver >= 0 && now - leaverSinceNs_ > kLeaverNs) c.failByLeaver(leaver, entry_);
 }
 
 // A message of another call came from `seen.peer`. It has been asked for its side; its answer fails

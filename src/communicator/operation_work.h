@@ -49,7 +49,7 @@ class OperationWork final : public device::Work {
   void begin();
   void watch();  // deadlines and departures, looked at now and then
   void watchLeavers();
-  void recordExchange();
+  static ExchangeFacts factsOf(const executor::Exchange& exchange);
   Status disputed(const executor::MismatchSeen& seen);
   void end(Phase phase);
   [[noreturn]] void failedBy(ErrorCode code, const char* what);
@@ -64,7 +64,8 @@ class OperationWork final : public device::Work {
   int64_t disputedNs_ = 0;
   std::optional<executor::MismatchSeen> dispute_;
   uint32_t idlePolls_ = 0;
-  int64_t leaverSinceNs_ = 0;  // when a rank that this exchange needs was first seen to have left
+  int leaver_ = -1;  // a rank that has left, and that this exchange needs
+  int64_t leaverSinceNs_ = 0;
 };
 
 /// Polls until the work is done; throws its failure.

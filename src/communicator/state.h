@@ -154,8 +154,16 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   /// What a rank that is inquired after is doing.
   enum class Activity : uint8_t { Nothing, Collective, Exchange };
   enum class Message : uint32_t { Hello, Ready, Inquiry, Status, Failure, Goodbye, View, Decision };
-  static std::string describeStatus(uint64_t collectivesIssued, Activity activity);
-  Activity activity() const;
+  /// A rank's answer to an inquiry.
+  struct Status {
+    uint64_t sequence = 0;  ///< of the collective that it is in, or of the last that it has done
+    Activity activity = Activity::Nothing;
+    int32_t waitingFor = -1;
+    bool operator==(const Status&) const = default;
+    std::string describe() const;
+  };
+  Status status() const;
+  void compareWaits(int peer, const Status& theirs);
   void send(int peer, Message type, base::Bytes payload,
             std::vector<base::FileDescriptor> descriptors = {});
   int rankOfWorld(int worldRank) const;
@@ -196,7 +204,10 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     std::optional<uint64_t> stoppedAfter;  // operations it issued before it left or shrank
     std::optional<bootstrap::ControlMessage> hello;
     bool ready = false;
-    std::string status;                                            // its last answer to an inquiry
+    Status status;         // its last answer to an inquiry
+    bool answers = false;  // it has answered one
+    std::pair<uint64_t, uint64_t>
+        waited;  // in which operation, with how many bytes, at that answer
     std::map<std::pair<uint32_t, uint32_t>, std::set<int>> views;  // dead, by vote and round
   };
   std::vector<Peer> peers;

@@ -18,7 +18,7 @@ constexpr uint64_t kPieceBytes = 1 << 20;
 uint32_t highWord(uint64_t bytes) { return kExchangeBit | static_cast<uint32_t>(bytes >> 32); }
 uint32_t lowWord(uint64_t bytes) { return static_cast<uint32_t>(bytes); }
 uint64_t bytesOf(const SlotHeader& header) {
-  return static_cast<uint64_t>(header.callHash & ~kExchangeBit) << 32 | header.operation;
+  return exchangeBytes(header.callHash, header.operation);
 }
 
 std::vector<Transfer> ofPeer(const std::vector<Transfer>& transfers, int peer) {

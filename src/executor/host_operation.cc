@@ -255,8 +255,8 @@ uint64_t HostOperation::messageBytes(const Port& port, int64_t round) const {
 void HostOperation::checkHeader(int peer, const SlotHeader& header, uint64_t expectedBytes) const {
   if ((header.callHash & kExchangeBit) != 0)
     base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", launch_.rank,
-               " is in a collective, and rank ", peer, " sends ", header.bytes,
-               " bytes that are to be received");
+               " is in a collective, and rank ", peer, " sends ",
+               exchangeBytes(header.callHash, header.operation), " bytes that are to be received");
   if (header.callHash != launch_.callHash || header.operation != launch_.operation)
     throw MismatchSeen{peer, header.callHash, header.operation, header.bytes};
   TUTTI_ASSERT(header.bytes == expectedBytes, "rank ", launch_.rank, " got ", header.bytes,

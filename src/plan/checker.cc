@@ -10,12 +10,13 @@
 namespace tutti::plan {
 namespace {
 
-/// Which chunk of the buffer of all blocks a port begins with; kNone for scratch, which has none.
+/// Which chunk of the buffer of all blocks a port begins with; kNone where a Shape could not say.
 uint32_t commonChunk(const PlanSpec& spec, const FlatPort& port) {
   if (port.kind == Port::Kind::Channel) return port.chunk;
-  if (port.buffer == Buffer::Scratch) return kNone;
+  if (port.buffer == Buffer::Scratch) return kNone;  // has none
   const bool many =
       port.buffer == Buffer::In ? givesBlocks(spec.collective) : getsBlocks(spec.collective);
+  if (!many && port.kind == Port::Kind::Mapped) return kNone;  // another rank's only block
   return port.chunk + (many ? 0 : static_cast<uint32_t>(port.rank) * spec.divisions);
 }
 

@@ -315,6 +315,19 @@ TEST_P(Collectives, EverySizeAndAlignment) {
   });
 }
 
+// In place on some ranks only: they agree not to write to each other's memory.
+TEST_P(Collectives, AllToAllInPlaceOnSomeRanks) {
+  auto ranks = Communicator::createLocal(GetParam());
+  runRanks(ranks, [](Communicator& c) {
+    Windows windows(c, 50000 * sizeof(float) * c.size() + 192);
+    for (const size_t count : {1, 5000, 50000})
+      for (int inPlace = 0; inPlace < 1 << std::min(c.size(), 3); ++inPlace)
+        checkAllToAll(c, {.count = count,
+                          .inPlace = (inPlace >> std::min(c.rank(), 2) & 1) != 0,
+                          .windows = &windows});
+  });
+}
+
 TEST_P(Collectives, EveryRoot) {
   auto ranks = Communicator::createLocal(GetParam());
   runRanks(ranks, [](Communicator& c) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -14,6 +15,7 @@
 
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/rank_processes.h"
 
 namespace tutti::tests {
 namespace {
@@ -320,6 +322,83 @@ TEST(Exchange, ASendAgainstACollectiveIsAMismatch) {
   }
 }
 
+// No message flows at all: the root of the Reduce only receives, and so does the other.
+TEST(Exchange, AReceiveAgainstACollectiveThatWaitsIsAMismatch) {
+  auto ranks = Communicator::createLocal(2, {.timeout = 20s});
+  runRanks(ranks, [](Communicator& c) {
+    Bytes data(10), sum(10);
+    const Outcome outcome = outcomeOf([&] {
+      if (c.rank() == 0)
+        take(c, data, 1);
+      else
+        c.reduce({.send = data.data(),
+                  .recv = sum.data(),
+                  .count = 10,
+                  .type = DataType::UInt8,
+                  .root = 1});
+    });
+    EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, "and waits for rank ")) << outcome.text;
+  });
+}
+
+TEST(Exchange, EarlierTransfersOfAGroupMayArrive) {
+  auto ranks = Communicator::createLocal(2, {.timeout = 20s});
+  runRanks(ranks, [](Communicator& c) {
+    const Bytes first = content(1, 10), second = content(2, 30);
+    Bytes a(10), b(20, 0xa5);
+    const Outcome outcome = outcomeOf([&] {
+      Group group;
+      if (c.rank() == 0) {
+        give(c, first, 1);
+        give(c, second, 1);
+      } else {
+        take(c, a, 0);
+        take(c, b, 0);
+      }
+      group.end();
+      c.barrier();
+    });
+    EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
+    EXPECT_EQ(b, Bytes(20, 0xa5));
+  });
+}
+
+// abort(), shrink() and a death end an exchange that waits.
+TEST(Exchange, EndsWhenTheCommunicatorDoes) {
+  for (const bool shrinks : {false, true}) {
+    auto ranks = Communicator::createLocal(3, {.timeout = 30s});
+    std::atomic<int> waiting{0};
+    runRanks(ranks, [&](Communicator& c) {
+      if (c.rank() == 2) {
+        while (waiting < 2) std::this_thread::sleep_for(1ms);
+        std::this_thread::sleep_for(20ms);
+        if (!shrinks) c.abort();
+        EXPECT_EQ(c.shrink().size(), 3);
+        return;
+      }
+      Bytes data(10);
+      ++waiting;
+      const Outcome outcome = outcomeOf([&] { take(c, data, 2); });
+      EXPECT_EQ(outcome.code, ErrorCode::Aborted) << outcome.text;
+      EXPECT_EQ(c.shrink().size(), 3);
+    });
+  }
+}
+
+TEST(Exchange, ADeathEndsIt) {
+  RankProcesses ranks(3, [](const RankProcesses::Context& context) {
+    Communicator c = context.join({.timeout = 20s});
+    c.barrier();
+    if (context.rank == 2) ::raise(SIGKILL);
+    Bytes data(10);
+    const Outcome outcome = outcomeOf([&] { take(c, data, 1 - context.rank); });
+    context.say(outcome.text);
+    return outcome.code == ErrorCode::PeerLost && contains(outcome.text, "rank 2 (pid ") ? 0 : 1;
+  });
+  for (const int r : {0, 1}) EXPECT_EQ(ranks.wait(r, 15s), 0) << ranks.output(r);
+}
+
 // Ranks number their collectives alike, however many sends and receives some of them made between.
 TEST(Exchange, DoesNotDisturbTheNumbersOfCollectives) {
   auto ranks = Communicator::createLocal(3, {.timeout = 20s});
@@ -329,9 +408,10 @@ TEST(Exchange, DoesNotDisturbTheNumbersOfCollectives) {
       if (c.rank() == 0) give(c, data, 1);
       if (c.rank() == 1) take(c, data, 0);
     }
-    c.barrier();
     std::vector<float> x(100), y(300);
+    // The others may be in the second collective before this rank has left the first.
     const Outcome outcome = outcomeOf([&] {
+      c.barrier();
       if (c.rank() == 2)
         c.allReduce({.send = x.data(), .recv = x.data(), .count = 100});
       else
@@ -438,14 +518,14 @@ TEST(Exchange, RefusesWhatCannotBeRight) {
       group.end();
     });
     const std::vector<size_t> counts{10, 10}, one{10}, overlapping{0, 5}, far{0, SIZE_MAX - 3};
-    refused(InvalidArgument, "1 send counts for 2 ranks", [&] {
+    refused(InvalidArgument, "alltoallv send: 1 counts for 2 ranks", [&] {
       c.allToAllV({.send = x.data(),
                    .sendCounts = one,
                    .recv = y.data(),
                    .recvCounts = counts,
                    .type = DataType::UInt8});
     });
-    refused(InvalidArgument, "1 recv offsets for 2 ranks", [&] {
+    refused(InvalidArgument, "alltoallv recv: 1 offsets for 2 ranks", [&] {
       c.allToAllV({.send = x.data(),
                    .sendCounts = counts,
                    .recv = y.data(),

@@ -11,6 +11,7 @@
 
 #include <tutti/tutti.h>
 
+#include "src/base/integers.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 
@@ -32,12 +33,13 @@ const Reduction kGcd = reductionOf<int32_t>("gcd", DataType::Int32,
 
 /// Rank `rank`'s element `i`: with many common divisors.
 int32_t element(int rank, size_t i) {
-  std::mt19937_64 random(testSeed() + i);
-  int32_t value = 1;
+  static const uint64_t seed = testSeed();
+  const uint64_t random = base::mixBits(seed + i);
+  int32_t value = 1, bit = 0;
   for (const int32_t prime : {2, 3, 5, 7, 11})
-    if (random() % 2 == 0) value *= prime;
-  std::mt19937_64 own(testSeed() + i * 131 + static_cast<size_t>(rank));
-  return value * static_cast<int32_t>(1 + own() % 1000);
+    if (random >> bit++ & 1) value *= prime;
+  return value *
+         static_cast<int32_t>(1 + base::mixBits(random + static_cast<uint64_t>(rank) + 1) % 1000);
 }
 int32_t gcdOf(int ranks, size_t i) {
   int32_t all = 0;

@@ -101,6 +101,7 @@ void checkAllGather(Communicator& c, const Case& t, bool window) {
                 .offsets = t.blocks.given(),
                 .type = t.type});
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), b.data[1])) << nameOf(c, t);
+  EXPECT_TRUE(std::equal(mine.begin(), mine.end(), send)) << nameOf(c, t);
 }
 
 void checkReduceScatter(Communicator& c, const Case& t, bool window) {
@@ -154,20 +155,35 @@ class Forced : public testing::TestWithParam<std::tuple<const char*, int>> {};
 // Where an algorithm has no uneven form another is taken.
 TEST_P(Forced, EveryAlgorithm) {
   const auto [algorithm, size] = GetParam();
-  for (const bool deterministic : {false, true}) {
-    auto ranks = Communicator::createLocal(
-        size, {.deterministic = deterministic, .algorithm = deterministic ? "" : algorithm});
-    runRanks(ranks, [algorithm = algorithm](Communicator& c) {
-      std::mt19937_64 random(testSeed());
-      for (const uint64_t most : {1, 100, 5000, 70001})
-        for (const bool inPlace : {false, true}) {
-          const Blocks blocks(random, static_cast<size_t>(c.size()), most, inPlace);
-          const Case t{.blocks = blocks, .inPlace = inPlace};
-          checkAllGather(c, t, std::string(algorithm) == "mapped");
-          checkReduceScatter(c, t, std::string(algorithm) == "mapped");
-        }
-    });
-  }
+  auto ranks = Communicator::createLocal(size, {.algorithm = algorithm});
+  runRanks(ranks, [algorithm = algorithm](Communicator& c) {
+    std::mt19937_64 random(testSeed());
+    for (const uint64_t most : {1, 100, 5000, 70001})
+      for (const bool inPlace : {false, true}) {
+        const Blocks blocks(random, static_cast<size_t>(c.size()), most, inPlace);
+        const Case t{.blocks = blocks, .inPlace = inPlace};
+        checkAllGather(c, t, std::string(algorithm) == "mapped");
+        checkReduceScatter(c, t, std::string(algorithm) == "mapped");
+      }
+  });
+}
+
+TEST(UnevenBits, OfDeterministicModeAreThoseOfEvenBlocks) {
+  auto ranks = Communicator::createLocal(5, {.deterministic = true});
+  runRanks(ranks, [](Communicator& c) {
+    std::mt19937_64 random(testSeed() + static_cast<uint64_t>(c.rank()));
+    std::vector<float> x(5 * 1000), sum(5 * 1000), block(2000);
+    for (float& value : x) value = static_cast<float>(random() % 1000003) * 1.7e-3f;
+    c.allReduce({.send = x.data(), .recv = sum.data(), .count = x.size()});
+    const std::vector<size_t> counts{0, 2000, 1, 1999, 1000};
+    c.reduceScatterV({.send = x.data(), .recv = block.data(), .counts = counts});
+    size_t first = 0;
+    for (int r = 0; r < c.rank(); ++r) first += counts[static_cast<size_t>(r)];
+    EXPECT_TRUE(std::equal(
+        sum.begin() + static_cast<std::ptrdiff_t>(first),
+        sum.begin() + static_cast<std::ptrdiff_t>(first + counts[static_cast<size_t>(c.rank())]),
+        block.begin()));
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Forced, Forced,

@@ -60,6 +60,22 @@ TEST(ShmLayout, ImpossibleLayoutsAreRefused) {
   EXPECT_THROW(makeShmEndpoint(-1, 2, {}), Error);
 }
 
+// Each by itself would fit; the first already says that all of them do not.
+TEST(ShmEndpoint, MoreRanksThanTheMachineHoldsAreRefusedAtOnce) {
+  const RingLayout layout{.channels = 1, .slotCount = 2, .slotBytes = 64 << 10};
+  const int ranks = 16384;
+  ASSERT_LT(inboxBytes(ranks, layout), uint64_t{4} << 30);
+  try {
+    makeShmEndpoint(0, ranks, layout);
+    FAIL() << "this machine has terabytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::OutOfMemory);
+    EXPECT_NE(std::string(error.what()).find("16384 ranks of one host need "), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("use fewer ranks"), std::string::npos) << error.what();
+  }
+}
+
 TEST(ShmEndpoint, APeerOfTheSameProcessMayGoFirst) {
   auto all = connectedEndpoints(2, {});
   SendRing& ring = all[0]->sendRing(1, 0);

@@ -219,6 +219,9 @@ class MemoryRoomTest : public ::testing::Test {
     std::filesystem::create_directories(whole.parent_path());
     std::ofstream(whole) << text;
   }
+  std::optional<MemoryRoom> capacity() const {
+    return memoryCapacity({root_ + "/proc", root_ + "/cgroup"});
+  }
   std::optional<MemoryRoom> room() const {
     return memoryRoom({root_ + "/proc", root_ + "/cgroup"});
   }
@@ -255,6 +258,16 @@ TEST_F(MemoryRoomTest, Version1) {
   write("cgroup/memory/job/memory.usage_in_bytes", "1500\n");
   ASSERT_TRUE(room());
   EXPECT_EQ(room()->bytes, 0u);
+}
+
+TEST_F(MemoryRoomTest, CapacityIsWhatAnEmptyMachineHas) {
+  write("proc/meminfo", "MemTotal: 900 kB\nMemAvailable:   100 kB\nSwapTotal:  50 kB\n");
+  EXPECT_EQ(capacity()->bytes, 950u * 1024);
+  write("proc/self/cgroup", "0::/job\n");
+  write("cgroup/job/memory.max", "100000\n");
+  write("cgroup/job/memory.current", "90000\n");
+  EXPECT_EQ(capacity()->bytes, 100000u);
+  EXPECT_NE(capacity()->within.find("/job (limit 100000"), std::string::npos);
 }
 
 TEST_F(MemoryRoomTest, OddFilesAreNoLimit) {

@@ -6,17 +6,30 @@
 #include "transports/ring_layout.h"
 #include "transports/shm/address.h"
 #include "transports/shm/layout.h"
+#include "transports/shm/memory_limits.h"
 #include "transports/shm/process_inboxes.h"
 #include "transports/shm/segment.h"
 
 namespace tutti::transports::shm {
 namespace {
 
+/// All ranks of the host together: refused before the first of them has taken anything.
+void requireCapacity(int size, const RingLayout& layout) {
+  const auto capacity = memoryCapacity();
+  const uint64_t inbox = inboxBytes(size, layout);
+  const auto ranks = static_cast<uint64_t>(size);
+  if (capacity && inbox > capacity->bytes / ranks)
+    base::fail(ErrorCode::OutOfMemory, size, " ranks of one host need ", inbox,
+               " bytes of shared memory each, and ", capacity->within, " has ", capacity->bytes,
+               " for all of them: use fewer ranks, or a smaller TUTTI_SLOT_BYTES");
+}
+
 class ShmEndpoint final : public Endpoint {
  public:
   ShmEndpoint(int rank, int size, const RingLayout& layout)
       : rank_(rank), size_(size), layout_(layout), peers_(static_cast<size_t>(size)) {
     if (size == 1) return;
+    requireCapacity(size, layout);
     inbox_ = std::make_shared<Segment>(Segment::create(
         inboxBytes(size, layout), base::message("the inbox of rank ", rank, " of ", size, " (",
                                                 describe(layout), ", TUTTI_SLOT_BYTES)")));

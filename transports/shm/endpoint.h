@@ -15,7 +15,7 @@
 namespace tutti::transports::shm {
 
 /// Makes one rank's inbox. Throws InvalidArgument for an impossible layout, OutOfMemory when the
-/// inbox cannot be had.
+/// inbox cannot be had, or when the machine is too small for those of all ranks.
 std::unique_ptr<Endpoint> makeShmEndpoint(int rank, int size, const RingLayout& layout);
 
 /// Slots for `size` ranks, such that those of an inbox hold at most 8 MiB as long as they would not

@@ -53,25 +53,28 @@ void narrow(std::optional<MemoryRoom>& room, MemoryRoom other) {
 
 // The limit of a group and those of all groups around it hold together.
 void narrowByCgroup(std::optional<MemoryRoom>& room, const std::string& mount, std::string path,
-                    const Names& names) {
+                    const Names& names, bool whole) {
   while (true) {
     const std::string folder = mount + path + "/";
     const auto limit = readNumber(folder + names.limit);
     const auto used = readNumber(folder + names.usage);
-    if (limit && used && *limit < kUnlimited) {
+    const auto within = [&] {
+      return base::message("memory cgroup ", path.empty() ? "/" : path, " (limit ", *limit,
+                           " bytes)");
+    };
+    if (whole && limit && *limit < kUnlimited) narrow(room, {*limit, within()});
+    if (!whole && limit && used && *limit < kUnlimited) {
       const uint64_t cache = readField(folder + "memory.stat", names.activeFile) +
                              readField(folder + "memory.stat", names.inactiveFile);
       const uint64_t kept = *used - std::min(*used, cache);
-      narrow(room, {*limit - std::min(*limit, kept),
-                    base::message("memory cgroup ", path.empty() ? "/" : path, " (limit ", *limit,
-                                  " bytes)")});
+      narrow(room, {*limit - std::min(*limit, kept), within()});
     }
     if (path.empty()) return;
     path.resize(path.rfind('/'));
   }
 }
 
-void narrowByCgroups(std::optional<MemoryRoom>& room, const MemoryFiles& files) {
+void narrowByCgroups(std::optional<MemoryRoom>& room, const MemoryFiles& files, bool whole) {
   std::ifstream groups(files.proc + "/self/cgroup");
   std::string line;  // "0::/path" or "4:memory,other:/path"
   while (std::getline(groups, line)) {
@@ -84,21 +87,30 @@ void narrowByCgroups(std::optional<MemoryRoom>& room, const MemoryFiles& files) 
     if (path.empty() || path[0] != '/') continue;
     if (path == "/") path.clear();
     if (controllers == ",,")
-      narrowByCgroup(room, files.cgroup, path, kVersion2);
+      narrowByCgroup(room, files.cgroup, path, kVersion2, whole);
     else if (controllers.find(",memory,") != std::string::npos)
-      narrowByCgroup(room, files.cgroup + "/memory", path, kVersion1);
+      narrowByCgroup(room, files.cgroup + "/memory", path, kVersion1, whole);
   }
+}
+
+std::optional<MemoryRoom> limits(const MemoryFiles& files, const char* memory, const char* swap,
+                                 bool whole) {
+  std::optional<MemoryRoom> room;
+  const std::string meminfo = files.proc + "/meminfo";
+  const uint64_t kilobytes = readField(meminfo, memory) + readField(meminfo, swap);
+  if (kilobytes > 0) room = {kilobytes * 1024, "the machine"};
+  narrowByCgroups(room, files, whole);
+  return room;
 }
 
 }  // namespace
 
 std::optional<MemoryRoom> memoryRoom(const MemoryFiles& files) {
-  std::optional<MemoryRoom> room;
-  const std::string meminfo = files.proc + "/meminfo";
-  const uint64_t kilobytes = readField(meminfo, "MemAvailable:") + readField(meminfo, "SwapFree:");
-  if (kilobytes > 0) room = {kilobytes * 1024, "the machine"};
-  narrowByCgroups(room, files);
-  return room;
+  return limits(files, "MemAvailable:", "SwapFree:", false);
+}
+
+std::optional<MemoryRoom> memoryCapacity(const MemoryFiles& files) {
+  return limits(files, "MemTotal:", "SwapTotal:", true);
 }
 
 }  // namespace tutti::transports::shm

@@ -26,5 +26,7 @@ struct MemoryFiles {
 /// Nothing when no limit can be read. Understands cgroups of version 1 and 2; what the page cache
 /// could give back counts as free.
 std::optional<MemoryRoom> memoryRoom(const MemoryFiles& files = {});
+/// The same of an empty machine: the limits themselves, whatever is used.
+std::optional<MemoryRoom> memoryCapacity(const MemoryFiles& files = {});
 
 }  // namespace tutti::transports::shm

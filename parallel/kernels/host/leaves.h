@@ -1,7 +1,7 @@
 #pragma once
 
 // The host's leaf functions: loops over raw rows, compiled once for each instruction set of
-// leaves.inc and chosen when the process starts. They allocate nothing, check nothing and include
+// leaves.inl and chosen when the process starts. They allocate nothing, check nothing and include
 // nothing from the standard library (an inline function compiled for AVX-512 must not become the
 // one copy that the linker keeps for everybody).
 //

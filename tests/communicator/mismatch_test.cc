@@ -224,9 +224,10 @@ int runRank(const RankProcesses::Context& context, const Disagreement& d, bool w
     return d.mayReturn(context.rank) ? 0 : 1;
   }
   for (size_t i = 0; i < kBytes; ++i) {
+    if (buffers.recv[i] == kCanary) continue;
     const int owner = d.mayHold(context.rank, i);
     if (owner == kSums && isAgreedSum(buffers.recv, i, context.rank)) continue;
-    if (buffers.recv[i] == kCanary || (owner >= 0 && buffers.recv[i] == sentBy(owner))) continue;
+    if (owner >= 0 && buffers.recv[i] == sentBy(owner)) continue;
     context.say("byte " + std::to_string(i) + " of recv is " +
                 std::to_string(static_cast<int>(buffers.recv[i])));
     return 2;

@@ -389,10 +389,16 @@ TEST(Exchange, EndsWhenTheCommunicatorDoes) {
 TEST(Exchange, ADeathEndsIt) {
   RankProcesses ranks(3, [](const RankProcesses::Context& context) {
     Communicator c = context.join({.timeout = 20s});
-    c.barrier();
-    if (context.rank == 2) ::raise(SIGKILL);
     Bytes data(10);
-    const Outcome outcome = outcomeOf([&] { take(c, data, 1 - context.rank); });
+    // The others may hear of the death before they have left the barrier.
+    const Outcome outcome = outcomeOf([&] {
+      c.barrier();
+      if (context.rank == 2) {
+        std::this_thread::sleep_for(50ms);
+        ::raise(SIGKILL);
+      }
+      take(c, data, 1 - context.rank);
+    });
     context.say(outcome.text);
     return outcome.code == ErrorCode::PeerLost && contains(outcome.text, "rank 2 (pid ") ? 0 : 1;
   });

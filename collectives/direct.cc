@@ -38,6 +38,16 @@ Step receive(int from, uint32_t chunk) {
   return {.sources = {channel(from, chunk)}, .targets = {local(Buffer::Out, chunk)}};
 }
 
+/// Every other rank gets its block of this rank's input.
+std::vector<Step> sendBlocks(const Place& at) {
+  std::vector<Step> steps;
+  for (int k = 1; k < at.ranks(); ++k) {
+    const uint32_t chunk = at.block(at.other(k));
+    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
+  }
+  return steps;
+}
+
 std::vector<Step> allReduceOnce(const Place& at) {
   Step give{.sources = {local(Buffer::In, at.lane)}};
   at.sendToOthers(give, at.lane);
@@ -55,11 +65,7 @@ std::vector<Step> allGatherOnce(const Place& at) {
 }
 
 std::vector<Step> reduceScatterOnce(const Place& at) {
-  std::vector<Step> steps;
-  for (int k = 1; k < at.ranks(); ++k) {
-    const uint32_t chunk = at.block(at.other(k));
-    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
-  }
+  std::vector<Step> steps = sendBlocks(at);
   steps.push_back(at.foldAll(at.block(at.rank), at.lane));
   return steps;
 }
@@ -90,11 +96,7 @@ std::vector<Step> scatterOnce(const Place& at) {
   const uint32_t own = at.block(at.rank);
   const Port out = local(Buffer::Out, at.lane);
   if (!at.isRoot()) return {{.sources = {channel(at.spec.root, own)}, .targets = {out}}};
-  std::vector<Step> steps;
-  for (int k = 1; k < at.ranks(); ++k) {
-    const uint32_t chunk = at.block(at.other(k));
-    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
-  }
+  std::vector<Step> steps = sendBlocks(at);
   steps.push_back({.sources = {local(Buffer::In, own)}, .targets = {out}});
   return steps;
 }
@@ -103,11 +105,7 @@ std::vector<Step> scatterOnce(const Place& at) {
 /// is named by its place in the sender's input.
 std::vector<Step> allToAllOnce(const Place& at) {
   const uint32_t own = at.block(at.rank);
-  std::vector<Step> steps;
-  for (int k = 1; k < at.ranks(); ++k) {
-    const uint32_t chunk = at.block(at.other(k));
-    steps.push_back(send(local(Buffer::In, chunk), at.other(k), chunk));
-  }
+  std::vector<Step> steps = sendBlocks(at);
   steps.push_back({.sources = {local(Buffer::In, own)}, .targets = {local(Buffer::Out, own)}});
   for (int k = 1; k < at.ranks(); ++k) {
     const int from = at.other(-k);

@@ -15,6 +15,7 @@
 
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
 
 namespace tutti::tests {
@@ -41,18 +42,6 @@ void take(Communicator& c, Bytes& data, int peer, StreamRef stream = {}) {
             stream);
 }
 
-struct Outcome {
-  ErrorCode code = ErrorCode::Internal;
-  std::string text;
-};
-Outcome outcomeOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return {e.code(), e.what()};
-  }
-  return {ErrorCode::Internal, "nothing was thrown"};
-}
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

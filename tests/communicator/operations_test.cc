@@ -16,6 +16,7 @@
 #include "src/communicator/local.h"
 #include "src/communicator/state.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/outcome.h"
 #include "transports/shm/endpoint.h"
 
 namespace tutti::tests {
@@ -25,20 +26,6 @@ using namespace std::chrono_literals;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-struct Outcome {
-  ErrorCode code = ErrorCode::Unsupported;
-  std::string text = "no error";
-};
-
-Outcome outcomeOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return {e.code(), e.what()};
-  }
-  return {};
 }
 
 void expectRefused(const std::string& mention, const std::function<void()>& call) {

@@ -14,6 +14,7 @@
 #include "src/base/integers.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/outcome.h"
 
 namespace tutti::tests {
 namespace {
@@ -129,19 +130,6 @@ TEST(Reductions, InDeterministicModeAreTheTree) {
         EXPECT_EQ(own == theirs, true) << "scan, rank " << c.rank() << " of " << size;
       });
     }
-}
-
-struct Outcome {
-  ErrorCode code = ErrorCode::System;
-  std::string text = "nothing was thrown";
-};
-Outcome outcomeOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return {e.code(), e.what()};
-  }
-  return {};
 }
 
 TEST(Reductions, OfOtherNamesAreAMismatch) {

@@ -12,6 +12,7 @@
 #include "src/numbers/fill.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/outcome.h"
 
 namespace tutti::tests {
 namespace {
@@ -190,19 +191,6 @@ INSTANTIATE_TEST_SUITE_P(Forced, Forced,
                          testing::Combine(testing::Values("ring", "recursive", "one_shot",
                                                           "mapped"),
                                           testing::Values(2, 3, 5)));
-
-struct Outcome {
-  ErrorCode code = ErrorCode::Internal;
-  std::string text = "nothing was thrown";
-};
-Outcome outcomeOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return {e.code(), e.what()};
-  }
-  return {};
-}
 
 // The same sum of counts, other blocks: some ranks would get what is another's.
 TEST(UnevenMismatch, OfBlocksIsRefused) {

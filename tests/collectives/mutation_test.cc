@@ -186,9 +186,19 @@ void tryMutant(const Original& original, int rank, size_t lane, Mutant mutant, T
         << " was proved and makes a difference: " << original.spec().describe();
     return;
   }
-  const std::string& text = result.error->message;
-  EXPECT_GE(result.error->rank, 0) << mutant.kind << ": " << text;
+  const plan::CheckError& error = *result.error;
+  const std::string& text = error.message;
+  ASSERT_TRUE(error.rank >= 0 && error.rank < original.spec().ranks) << text;
   EXPECT_NE(text.find("step "), std::string::npos) << mutant.kind << ": " << text;
+  if (error.step < 0) return;  // a step that is missing
+  const auto& lanes = changed[static_cast<size_t>(error.rank)].lanes;
+  ASSERT_LT(static_cast<size_t>(error.lane), lanes.size()) << text;
+  ASSERT_LT(static_cast<size_t>(error.step), lanes[static_cast<size_t>(error.lane)].steps.size())
+      << text;
+  EXPECT_NE(text.find(base::message("rank ", error.rank, ", lane ", error.lane, ", step ",
+                                    error.step, " (")),
+            std::string::npos)
+      << mutant.kind << ": " << text;
 }
 
 void tryAll(const Original& original, Tally& tally) {

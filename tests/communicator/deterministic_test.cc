@@ -8,16 +8,21 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <random>
 
 #include <tutti/tutti.h>
 
 #include "collectives/algorithms.h"
+#include "src/communicator/local.h"
 #include "tests/numbers/reference.h"
 #include "tests/numbers/sample.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
+#include "transports/shm/endpoint.h"
+#include "transports/sim/endpoint.h"
 
 namespace tutti::tests {
 namespace {
@@ -226,9 +231,24 @@ TEST_P(Bits, InDefaultModeAreTheSameOnAllRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Bits, testing::Values(2, 3, 5, 8));
 
+using MakeEndpoint = std::function<std::unique_ptr<transports::Endpoint>(int rank)>;
+
+/// Transports and the cuts that they make of messages: large slots, small ones, a simulated wire.
+std::vector<std::pair<const char*, MakeEndpoint>> wires(int ranks) {
+  const auto shm = [ranks](const transports::RingLayout& layout) -> MakeEndpoint {
+    return [=](int rank) { return transports::shm::makeShmEndpoint(rank, ranks, layout); };
+  };
+  const auto network = std::make_shared<transports::sim::Network>(
+      ranks, transports::RingLayout{.channels = 2, .slotCount = 2, .slotBytes = 4096},
+      transports::sim::SimOptions{.seed = testSeed(), .reorder = 0.1, .loss = 0.01});
+  return {{"large slots", shm({.channels = 2, .slotCount = 4, .slotBytes = 256 << 10})},
+          {"small slots", shm({.channels = 2, .slotCount = 2, .slotBytes = 1024})},
+          {"sim", [network](int rank) { return transports::sim::makeSimEndpoint(network, rank); }}};
+}
+
 /// Over many rounds and pieces: float32 through staged slots and windows.
-TEST(LargeBits, AreTheTreesInEveryRound) {
-  constexpr size_t kLarge = 70001;
+TEST(LargeBits, AreTheTreesInEveryRoundOnEveryTransport) {
+  constexpr size_t kLarge = 20011;
   for (const int ranks : {3, 8}) {
     std::vector<float> expected(kLarge);
     const auto value = [](int rank, size_t i) {
@@ -243,16 +263,19 @@ TEST(LargeBits, AreTheTreesInEveryRound) {
     }
     for (const std::string name : kNames) {
       if (!eligible(name, Collective::AllReduce, ranks, 0)) continue;
-      auto members = Communicator::createLocal(ranks, {.deterministic = true, .algorithm = name});
-      runRanks(members, [&](Communicator& c) {
-        Buffers at(c, kLarge * sizeof(float), name == "mapped");
-        auto* send = reinterpret_cast<float*>(at.send);
-        for (size_t i = 0; i < kLarge; ++i) send[i] = value(c.rank(), i);
-        c.allReduce({.send = at.send, .recv = at.recv, .count = kLarge});
-        EXPECT_EQ(0, std::memcmp(at.recv, expected.data(), kLarge * sizeof(float)))
-            << "all_reduce by '" << name << "', rank " << c.rank() << " of " << ranks << ", seed "
-            << testSeed();
-      });
+      for (const auto& [wire, makeEndpoint] : wires(ranks)) {
+        auto members = communicator::makeLocal(ranks, {.deterministic = true, .algorithm = name},
+                                               makeEndpoint);
+        runRanks(members, [&, wire = wire](Communicator& c) {
+          Buffers at(c, kLarge * sizeof(float), name == "mapped");
+          auto* send = reinterpret_cast<float*>(at.send);
+          for (size_t i = 0; i < kLarge; ++i) send[i] = value(c.rank(), i);
+          c.allReduce({.send = at.send, .recv = at.recv, .count = kLarge});
+          EXPECT_EQ(0, std::memcmp(at.recv, expected.data(), kLarge * sizeof(float)))
+              << "all_reduce by '" << name << "' over " << wire << ", rank " << c.rank() << " of "
+              << ranks << ", seed " << testSeed();
+        });
+      }
     }
   }
 }

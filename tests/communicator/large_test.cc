@@ -53,5 +53,34 @@ TEST(Large, CountsBeyond32BitsThroughSlots) {
   });
 }
 
+// Elements of several bytes, and blocks of all ranks: counts times sizes, and offsets, are beyond
+// 32 bits where counts are not.
+TEST(Large, BlocksAndElementsOfSeveralBytes) {
+  constexpr size_t kCount = (size_t{1} << 31) + 3;
+  auto ranks = Communicator::createLocal(2);
+  runRanks(ranks, [](Communicator& c) {
+    {
+      std::vector<int8_t> all(2 * kCount);
+      int8_t* own = all.data() + static_cast<size_t>(c.rank()) * kCount;
+      for (size_t i = 0; i < kCount; ++i) own[i] = static_cast<int8_t>(pattern(i) + c.rank());
+      c.allGather({.send = own, .recv = all.data(), .count = kCount, .type = DataType::Int8});
+      size_t wrong = 0;
+      for (size_t i = 0; i < 2 * kCount; ++i)
+        wrong += all[i] != static_cast<int8_t>(pattern(i % kCount) + static_cast<int>(i / kCount));
+      EXPECT_EQ(wrong, 0u) << "all_gather";
+      c.reduceScatter({.send = all.data(), .recv = own, .count = kCount, .type = DataType::Int8});
+      for (size_t i = 0; i < kCount; ++i)
+        wrong += own[i] != static_cast<int8_t>(2 * (pattern(i) + c.rank()));
+      EXPECT_EQ(wrong, 0u) << "reduce_scatter";
+    }
+    std::vector<int16_t> x(kCount);
+    for (size_t i = 0; i < kCount; ++i) x[i] = static_cast<int16_t>(pattern(i) * 3);
+    c.reduce({.send = x.data(), .recv = x.data(), .count = kCount, .type = DataType::Int16});
+    size_t wrong = 0;
+    for (size_t i = 0; i < kCount && c.rank() == 0; ++i) wrong += x[i] != pattern(i) * 6;
+    EXPECT_EQ(wrong, 0u) << "reduce of int16";
+  });
+}
+
 }  // namespace
 }  // namespace tutti::tests

@@ -203,6 +203,27 @@ struct AllToAllVArgs {
   DataType type = DataType::Float32;
 };
 
+struct BarrierArgs {};
+
+/// A call whose arguments are checked and whose plan is chosen, to be made many times. The call's
+/// buffers must last as long as it does. One thread at a time, the communicator's. While it lasts
+/// this rank has not left the communicator, also when that is destroyed.
+class PreparedCall {
+ public:
+  ~PreparedCall();
+  PreparedCall(PreparedCall&&) noexcept;
+  PreparedCall& operator=(PreparedCall&&) noexcept;
+  /// Makes the call, as Communicator's method of the same arguments does: in order with the
+  /// communicator's other calls, on a stream, in a group.
+  void start(StreamRef stream = {});
+
+ private:
+  friend class Communicator;
+  struct Impl;
+  explicit PreparedCall(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
 class Communicator {
  public:
   /// Joins a job. Collective over all its ranks. Throws Refused, Timeout, InvalidArgument or
@@ -253,6 +274,24 @@ class Communicator {
   void receive(const ReceiveArgs& args, StreamRef stream = {});
   /// Collective: as many sends and receives as there are ranks.
   void allToAllV(const AllToAllVArgs& args, StreamRef stream = {});
+
+  // The calls above, for later: persistent operations. Not collective; throws InvalidArgument as
+  // the call would.
+  PreparedCall prepare(const AllReduceArgs& args);
+  PreparedCall prepare(const ReduceArgs& args);
+  PreparedCall prepare(const BroadcastArgs& args);
+  PreparedCall prepare(const AllGatherArgs& args);
+  PreparedCall prepare(const ReduceScatterArgs& args);
+  PreparedCall prepare(const AllGatherVArgs& args);
+  PreparedCall prepare(const ReduceScatterVArgs& args);
+  PreparedCall prepare(const GatherArgs& args);
+  PreparedCall prepare(const ScatterArgs& args);
+  PreparedCall prepare(const AllToAllArgs& args);
+  PreparedCall prepare(const ScanArgs& args);
+  PreparedCall prepare(const BarrierArgs& args);
+  PreparedCall prepare(const SendArgs& args);
+  PreparedCall prepare(const ReceiveArgs& args);
+  PreparedCall prepare(const AllToAllVArgs& args);
 
   /// Memory that the other ranks on this host can address. Not collective; released by ~Memory,
   /// which must come before the communicator is destroyed or after, in any order. Zero bytes give a

@@ -1,4 +1,4 @@
-// The public class: arguments become calls, and life and death of a communicator.
+// The public class: life and death of a communicator, and what it is made of.
 
 #include <tutti/communicator.h>
 
@@ -28,9 +28,6 @@ constexpr uint64_t kRootId = 1;
 base::Deadline setupDeadline(const Settings& settings) {
   return base::Deadline::after(std::chrono::milliseconds(settings.setupTimeoutMs));
 }
-
-const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
-std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
 
 }  // namespace
 
@@ -105,138 +102,6 @@ std::vector<Communicator> makeLocal(
 int Communicator::rank() const { return impl_->who.rank; }
 int Communicator::size() const { return impl_->size; }
 bool Communicator::deterministic() const { return impl_->settings.deterministic; }
-
-void Communicator::allReduce(const AllReduceArgs& a, StreamRef stream) {
-  impl_->issue(
-      {.facts = {.collective = Collective::AllReduce, .type = a.type, .op = a.op, .count = a.count},
-       .in = bytes(a.send),
-       .out = bytes(a.recv),
-       .scalar = a.scalar,
-       .reduction = a.reduction},
-      stream);
-}
-
-void Communicator::reduce(const ReduceArgs& a, StreamRef stream) {
-  impl_->issue({.facts = {.collective = Collective::Reduce,
-                          .type = a.type,
-                          .op = a.op,
-                          .root = a.root,
-                          .count = a.count},
-                .in = bytes(a.send),
-                .out = bytes(a.recv),
-                .scalar = a.scalar,
-                .reduction = a.reduction},
-               stream);
-}
-
-void Communicator::broadcast(const BroadcastArgs& a, StreamRef stream) {
-  impl_->issue({.facts = {.collective = Collective::Broadcast,
-                          .type = a.type,
-                          .root = a.root,
-                          .count = a.count},
-                .in = bytes(a.send),
-                .out = bytes(a.recv)},
-               stream);
-}
-
-void Communicator::allGather(const AllGatherArgs& a, StreamRef stream) {
-  impl_->issue({.facts = {.collective = Collective::AllGather, .type = a.type, .count = a.count},
-                .in = bytes(a.send),
-                .out = bytes(a.recv)},
-               stream);
-}
-
-void Communicator::reduceScatter(const ReduceScatterArgs& a, StreamRef stream) {
-  impl_->issue({.facts = {.collective = Collective::ReduceScatter,
-                          .type = a.type,
-                          .op = a.op,
-                          .count = a.count},
-                .in = bytes(a.send),
-                .out = bytes(a.recv),
-                .scalar = a.scalar,
-                .reduction = a.reduction},
-               stream);
-}
-
-void Communicator::allGatherV(const AllGatherVArgs& a, StreamRef stream) {
-  impl_->requireUsable();
-  impl_->issueUneven({.facts = {.collective = Collective::AllGather, .type = a.type},
-                      .in = bytes(a.send),
-                      .out = bytes(a.recv)},
-                     a.counts, a.offsets, stream);
-}
-
-void Communicator::reduceScatterV(const ReduceScatterVArgs& a, StreamRef stream) {
-  impl_->requireUsable();
-  impl_->issueUneven(
-      {.facts = {.collective = Collective::ReduceScatter, .type = a.type, .op = a.op},
-       .in = bytes(a.send),
-       .out = bytes(a.recv),
-       .scalar = a.scalar,
-       .reduction = a.reduction},
-      a.counts, a.offsets, stream);
-}
-
-void Communicator::gather(const GatherArgs& a, StreamRef stream) {
-  impl_->issue({.facts = {.collective = Collective::Gather,
-                          .type = a.type,
-                          .root = a.root,
-                          .count = a.count},
-                .in = bytes(a.send),
-                .out = bytes(a.recv)},
-               stream);
-}
-
-void Communicator::scatter(const ScatterArgs& a, StreamRef stream) {
-  impl_->issue({.facts = {.collective = Collective::Scatter,
-                          .type = a.type,
-                          .root = a.root,
-                          .count = a.count},
-                .in = bytes(a.send),
-                .out = bytes(a.recv)},
-               stream);
-}
-
-void Communicator::allToAll(const AllToAllArgs& a, StreamRef stream) {
-  impl_->issue({.facts = {.collective = Collective::AllToAll, .type = a.type, .count = a.count},
-                .in = bytes(a.send),
-                .out = bytes(a.recv)},
-               stream);
-}
-
-void Communicator::scan(const ScanArgs& a, StreamRef stream) {
-  impl_->issue(
-      {.facts = {.collective = Collective::Scan, .type = a.type, .op = a.op, .count = a.count},
-       .in = bytes(a.send),
-       .out = bytes(a.recv),
-       .scalar = a.scalar,
-       .reduction = a.reduction},
-      stream);
-}
-
-void Communicator::barrier(StreamRef stream) {
-  impl_->issue({.facts = {.collective = Collective::Barrier}}, stream);
-}
-
-void Communicator::send(const SendArgs& a, StreamRef stream) {
-  impl_->requireUsable();
-  impl_->issueExchange({.sends = {impl_->transfer("send", a.send, a.count, a.type, a.peer)}},
-                       stream);
-}
-
-void Communicator::receive(const ReceiveArgs& a, StreamRef stream) {
-  impl_->requireUsable();
-  impl_->issueExchange({.receives = {impl_->transfer("recv", a.recv, a.count, a.type, a.peer)}},
-                       stream);
-}
-
-void Communicator::allToAllV(const AllToAllVArgs& a, StreamRef stream) {
-  impl_->requireUsable();
-  impl_->issueExchange(
-      {.sends = impl_->blocks("send", a.send, a.sendCounts, a.sendOffsets, a.type),
-       .receives = impl_->blocks("recv", a.recv, a.recvCounts, a.recvOffsets, a.type)},
-      stream);
-}
 
 Memory Communicator::allocate(size_t size) {
   impl_->requireUsable();

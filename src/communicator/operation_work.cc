@@ -27,6 +27,12 @@ OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
                              executor::Exchange exchange)
     : communicator_(std::move(communicator)), call_(std::move(exchange)) {}
 
+OperationWork OperationWork::copy() const {
+  if (const auto* exchange = std::get_if<executor::Exchange>(&call_))
+    return OperationWork(communicator_, *exchange);
+  return OperationWork(communicator_, *entry_.collective(), std::get<executor::Launch>(call_));
+}
+
 OperationWork::~OperationWork() {
   if (!communicator_ || entry_.number == 0 || ended_) return;
   if (communicator_->inForkedChild()) return;

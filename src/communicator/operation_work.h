@@ -26,6 +26,8 @@ class OperationWork final : public device::Work {
                 const executor::Launch& launch);
   OperationWork(std::shared_ptr<Communicator::Impl> communicator, executor::Exchange exchange);
   ~OperationWork() override;  ///< fails the communicator when it has a number and has not ended
+  /// Of one without a number: the same call once more.
+  OperationWork copy() const;
   OperationWork(OperationWork&&) noexcept = default;
   OperationWork& operator=(OperationWork&&) noexcept = default;
 
@@ -38,7 +40,7 @@ class OperationWork final : public device::Work {
 
   // Exchanges of one communicator in one group are one. Before any has its number.
   bool isExchange() const { return std::holds_alternative<executor::Exchange>(call_); }
-  const Communicator::Impl* communicator() const { return communicator_.get(); }
+  Communicator::Impl* communicator() const { return communicator_.get(); }
   /// Adds the transfers of `later`, an exchange of the same communicator, after its own.
   void absorb(OperationWork later);
   /// Throws InvalidUsage or InvalidArgument when an exchange cannot be made.

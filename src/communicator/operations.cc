@@ -1,6 +1,6 @@
-// Issuing collectives: check the arguments, choose a plan, and then number the operation and drive
-// it here or hand it to a stream, or leave that to the group that is open. What can be refused is
-// refused before the operation has its number.
+// Making and starting operations: check the arguments, choose a plan, and then number the operation
+// and drive it here or hand it to a stream, or leave that to the group that is open. What can be
+// refused is refused before the operation has its number.
 
 #include <algorithm>
 #include <bit>
@@ -170,8 +170,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
   return *slot;
 }
 
-void Communicator::Impl::issue(Call call, StreamRef stream) {
-  requireUsable();
+OperationWork Communicator::Impl::makeCollective(Call call) {
   if (call.reduction) {
     call.facts.op = ReduceOp::Sum;  // as far as plans are concerned
     call.facts.reduction = communicator::nameWords(call.reduction.name());
@@ -198,11 +197,11 @@ void Communicator::Impl::issue(Call call, StreamRef stream) {
                                 .canonical = settings.deterministic,
                                 .callHash = call.facts.fingerprint(),
                                 .scratch = &scratch};
-  start(OperationWork(shared_from_this(), call.facts, launch), stream);
+  return OperationWork(shared_from_this(), call.facts, launch);
 }
 
-void Communicator::Impl::issueUneven(Call call, std::span<const size_t> counts,
-                                     std::span<const size_t> offsets, StreamRef stream) {
+OperationWork Communicator::Impl::makeUneven(Call call, std::span<const size_t> counts,
+                                             std::span<const size_t> offsets) {
   const char* name = plan::toString(call.facts.collective);
   auto blocks = placeBlocks(name, counts, offsets, call.facts.type, static_cast<size_t>(size));
   if (plan::getsBlocks(call.facts.collective)) requireDisjoint(name, blocks);
@@ -216,7 +215,7 @@ void Communicator::Impl::issueUneven(Call call, std::span<const size_t> counts,
   multiply(call.facts.count, 1, call.facts.type);
   call.facts.blocksHash = hash | 1;
   call.blocks = std::make_shared<const std::vector<plan::Block>>(std::move(blocks));
-  issue(std::move(call), stream);
+  return makeCollective(std::move(call));
 }
 
 executor::Transfer Communicator::Impl::transfer(const char* what, const void* data, uint64_t count,
@@ -242,14 +241,15 @@ std::vector<executor::Transfer> Communicator::Impl::blocks(const char* what, con
   return all;
 }
 
-void Communicator::Impl::issueExchange(executor::Exchange transfers, StreamRef stream) {
+OperationWork Communicator::Impl::makeExchange(executor::Exchange transfers) {
   transfers.rank = who.rank;
   transfers.size = size;
   transfers.endpoint = endpoint.get();
-  start(OperationWork(shared_from_this(), std::move(transfers)), stream);
+  return OperationWork(shared_from_this(), std::move(transfers));
 }
 
 void Communicator::Impl::start(OperationWork work, StreamRef stream) {
+  requireUsable();
   if (communicator::groupIsOpen()) return communicator::addToGroup(std::move(work), stream);
   work.requireComplete();
   if (stream) {

@@ -101,13 +101,16 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     Reduction reduction = {};                                          // instead of facts.op
     std::shared_ptr<const std::vector<plan::Block>> blocks = nullptr;  // where they differ
   };
-  void issue(Call call, StreamRef stream);
+  // Each throws InvalidArgument when the call cannot be right.
+  communicator::OperationWork makeCollective(Call call);
   /// A call whose blocks have sizes and places of their own, in elements; no places: one after
   /// another.
-  void issueUneven(Call call, std::span<const size_t> counts, std::span<const size_t> offsets,
-                   StreamRef stream);
+  communicator::OperationWork makeUneven(Call call, std::span<const size_t> counts,
+                                         std::span<const size_t> offsets);
   /// Given its sends and receives.
-  void issueExchange(executor::Exchange transfers, StreamRef stream);
+  communicator::OperationWork makeExchange(executor::Exchange transfers);
+  /// Numbers it and drives it here or hands it to a stream, or leaves that to the group that is
+  /// open.
   void start(communicator::OperationWork work, StreamRef stream);
   /// Checked arguments as transfers; `what` is "send" or "recv".
   executor::Transfer transfer(const char* what, const void* data, uint64_t count, DataType type,

@@ -1,0 +1,134 @@
+// The public class's calls: arguments become work, which is started at once or kept for later.
+
+#include <tutti/communicator.h>
+
+#include "src/communicator/operation_work.h"
+#include "src/communicator/state.h"
+
+namespace tutti {
+
+using communicator::OperationWork;
+using plan::Collective;
+using Call = Communicator::Impl::Call;
+
+namespace {
+
+const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
+std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
+
+/// What all arguments have; the caller adds what is special.
+template <class Args>
+Call callOf(Collective collective, const Args& a) {
+  Call call{.facts = {.collective = collective, .type = a.type},
+            .in = bytes(a.send),
+            .out = bytes(a.recv)};
+  if constexpr (requires { a.count; }) call.facts.count = a.count;
+  if constexpr (requires { a.root; }) call.facts.root = a.root;
+  if constexpr (requires { a.op; }) {
+    call.facts.op = a.op;
+    call.scalar = a.scalar;
+    call.reduction = a.reduction;
+  }
+  return call;
+}
+
+OperationWork make(Communicator::Impl& c, const AllReduceArgs& a) {
+  return c.makeCollective(callOf(Collective::AllReduce, a));
+}
+OperationWork make(Communicator::Impl& c, const ReduceArgs& a) {
+  return c.makeCollective(callOf(Collective::Reduce, a));
+}
+OperationWork make(Communicator::Impl& c, const BroadcastArgs& a) {
+  return c.makeCollective(callOf(Collective::Broadcast, a));
+}
+OperationWork make(Communicator::Impl& c, const AllGatherArgs& a) {
+  return c.makeCollective(callOf(Collective::AllGather, a));
+}
+OperationWork make(Communicator::Impl& c, const ReduceScatterArgs& a) {
+  return c.makeCollective(callOf(Collective::ReduceScatter, a));
+}
+OperationWork make(Communicator::Impl& c, const AllGatherVArgs& a) {
+  return c.makeUneven(callOf(Collective::AllGather, a), a.counts, a.offsets);
+}
+OperationWork make(Communicator::Impl& c, const ReduceScatterVArgs& a) {
+  return c.makeUneven(callOf(Collective::ReduceScatter, a), a.counts, a.offsets);
+}
+OperationWork make(Communicator::Impl& c, const GatherArgs& a) {
+  return c.makeCollective(callOf(Collective::Gather, a));
+}
+OperationWork make(Communicator::Impl& c, const ScatterArgs& a) {
+  return c.makeCollective(callOf(Collective::Scatter, a));
+}
+OperationWork make(Communicator::Impl& c, const AllToAllArgs& a) {
+  return c.makeCollective(callOf(Collective::AllToAll, a));
+}
+OperationWork make(Communicator::Impl& c, const ScanArgs& a) {
+  return c.makeCollective(callOf(Collective::Scan, a));
+}
+OperationWork make(Communicator::Impl& c, const BarrierArgs&) {
+  return c.makeCollective({.facts = {.collective = Collective::Barrier}});
+}
+OperationWork make(Communicator::Impl& c, const SendArgs& a) {
+  return c.makeExchange({.sends = {c.transfer("send", a.send, a.count, a.type, a.peer)}});
+}
+OperationWork make(Communicator::Impl& c, const ReceiveArgs& a) {
+  return c.makeExchange({.receives = {c.transfer("recv", a.recv, a.count, a.type, a.peer)}});
+}
+OperationWork make(Communicator::Impl& c, const AllToAllVArgs& a) {
+  return c.makeExchange(
+      {.sends = c.blocks("send", a.send, a.sendCounts, a.sendOffsets, a.type),
+       .receives = c.blocks("recv", a.recv, a.recvCounts, a.recvOffsets, a.type)});
+}
+
+}  // namespace
+
+struct PreparedCall::Impl {
+  OperationWork work;  // without a number; each start makes a copy
+};
+
+PreparedCall::PreparedCall(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PreparedCall::~PreparedCall() = default;
+PreparedCall::PreparedCall(PreparedCall&&) noexcept = default;
+PreparedCall& PreparedCall::operator=(PreparedCall&&) noexcept = default;
+
+void PreparedCall::start(StreamRef stream) {
+  impl_->work.communicator()->start(impl_->work.copy(), stream);
+}
+
+#define TUTTI_CALL(method, Args)                                                       \
+  void Communicator::method(const Args& args, StreamRef stream) {                      \
+    impl_->requireUsable();                                                            \
+    impl_->start(make(*impl_, args), stream);                                          \
+  }                                                                                    \
+  PreparedCall Communicator::prepare(const Args& args) {                               \
+    impl_->requireUsable();                                                            \
+    return PreparedCall(                                                               \
+        std::make_unique<PreparedCall::Impl>(PreparedCall::Impl{make(*impl_, args)})); \
+  }
+TUTTI_CALL(allReduce, AllReduceArgs)
+TUTTI_CALL(reduce, ReduceArgs)
+TUTTI_CALL(broadcast, BroadcastArgs)
+TUTTI_CALL(allGather, AllGatherArgs)
+TUTTI_CALL(reduceScatter, ReduceScatterArgs)
+TUTTI_CALL(allGatherV, AllGatherVArgs)
+TUTTI_CALL(reduceScatterV, ReduceScatterVArgs)
+TUTTI_CALL(gather, GatherArgs)
+TUTTI_CALL(scatter, ScatterArgs)
+TUTTI_CALL(allToAll, AllToAllArgs)
+TUTTI_CALL(scan, ScanArgs)
+TUTTI_CALL(send, SendArgs)
+TUTTI_CALL(receive, ReceiveArgs)
+TUTTI_CALL(allToAllV, AllToAllVArgs)
+#undef TUTTI_CALL
+
+void Communicator::barrier(StreamRef stream) {
+  impl_->requireUsable();
+  impl_->start(make(*impl_, BarrierArgs{}), stream);
+}
+
+PreparedCall Communicator::prepare(const BarrierArgs& args) {
+  impl_->requireUsable();
+  return PreparedCall(std::make_unique<PreparedCall::Impl>(PreparedCall::Impl{make(*impl_, args)}));
+}
+
+}  // namespace tutti

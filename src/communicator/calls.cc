@@ -92,7 +92,9 @@ PreparedCall::PreparedCall(PreparedCall&&) noexcept = default;
 PreparedCall& PreparedCall::operator=(PreparedCall&&) noexcept = default;
 
 void PreparedCall::start(StreamRef stream) {
-  impl_->work.communicator()->start(impl_->work.copy(), stream);
+  auto& communicator = *impl_->work.communicator();
+  communicator.requireUsable();
+  communicator.start(impl_->work.copy(), stream);
 }
 
 #define TUTTI_CALL(method, Args)                                                       \

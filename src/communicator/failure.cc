@@ -369,7 +369,7 @@ void Communicator::Impl::onTick() {
     if (error) return fail(*error, true);
   }
   const int64_t now = clock.nowNs();
-  const int64_t waited = now - entry->runningSinceNs;
+  const int64_t waited = now - entry->waitingSinceNs;
   if (watchedOperation != current || watchedPeer != entry->waitingFor) {
     straggling &= watchedOperation == current;
     watchedOperation = current;

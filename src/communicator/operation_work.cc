@@ -20,8 +20,8 @@ constexpr int64_t kLeaverNs = 200'000'000;
 }  // namespace
 
 OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
-                             const CallFacts& facts, const executor::Launch& launch)
-    : communicator_(std::move(communicator)), call_(launch), entry_{.facts = facts} {}
+                             const CallFacts& facts, executor::Launch launch)
+    : communicator_(std::move(communicator)), call_(std::move(launch)), entry_{.facts = facts} {}
 
 OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
                              executor::Exchange exchange)
@@ -92,10 +92,9 @@ void OperationWork::begin() {
   running_ = true;
   c.active.store(true, std::memory_order_seq_cst);
   if (c.failed.load(std::memory_order_seq_cst)) c.throwIfFailed();
-  startedNs_ = c.clock.nowNs();
-  c.recorder.running(entry_, startedNs_);
-  if (const auto* launch = std::get_if<executor::Launch>(&call_)) {
-    c.operation.begin(*launch);
+  c.recorder.running(entry_);
+  if (auto* launch = std::get_if<executor::Launch>(&call_)) {
+    c.operation.begin(std::move(*launch));
     operation_ = &c.operation;
   } else {
     c.exchange.begin(std::move(std::get<executor::Exchange>(call_)));
@@ -165,10 +164,12 @@ device::Work::Status OperationWork::step() {
 
 void OperationWork::watch() {
   auto& c = *communicator_;
-  c.recorder.waiting(entry_.number, operation_->waitingFor(), operation_->bytesReceived());
+  const int64_t now = c.clock.nowNs();
+  if (waitingSinceNs_ == 0) waitingSinceNs_ = now;
+  c.recorder.waiting(entry_.number, operation_->waitingFor(), operation_->bytesReceived(),
+                     waitingSinceNs_);
   if (isExchange() && c.someoneStopped.load(std::memory_order_acquire)) watchLeavers();
-  if (c.clock.nowNs() - startedNs_ > c.settings.timeoutMs * 1'000'000)
-    c.timeoutOperation(entry_.number);
+  if (now - waitingSinceNs_ > c.settings.timeoutMs * 1'000'000) c.timeoutOperation(entry_.number);
 }
 
 // What a rank sent before it left still arrives; what has not after a while never will.
@@ -187,13 +188,13 @@ void OperationWork::watchLeavers() {
 device::Work::Status OperationWork::disputed(const executor::MismatchSeen& seen) {
   auto& c = *communicator_;
   if (c.clock.nowNs() - disputedNs_ < kDisputeNs) return Status::Idle;
-  c.fail(Error(ErrorCode::Mismatch,
-               base::message("ranks disagree: ", c.self(), " is in ", entry_.name(), ": ",
-                             entry_.describe(), "; ", c.name(seen.peer),
-                             " sent a message of its operation ", seen.operation,
-                             " with fingerprint ", seen.callHash, " instead of ",
-                             std::get<executor::Launch>(call_).callHash)),
-         true);
+  c.fail(
+      Error(ErrorCode::Mismatch,
+            base::message("ranks disagree: ", c.self(), " is in ", entry_.name(), ": ",
+                          entry_.describe(), "; ", c.name(seen.peer),
+                          " sent a message of its operation ", seen.operation, " with fingerprint ",
+                          seen.callHash, " instead of ", entry_.collective()->fingerprint())),
+      true);
   return Status::Idle;
 }
 

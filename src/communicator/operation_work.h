@@ -23,7 +23,7 @@ namespace tutti::communicator {
 class OperationWork final : public device::Work {
  public:
   OperationWork(std::shared_ptr<Communicator::Impl> communicator, const CallFacts& facts,
-                const executor::Launch& launch);
+                executor::Launch launch);
   OperationWork(std::shared_ptr<Communicator::Impl> communicator, executor::Exchange exchange);
   ~OperationWork() override;  ///< fails the communicator when it has a number and has not ended
   /// Of one without a number: the same call once more.
@@ -62,7 +62,7 @@ class OperationWork final : public device::Work {
   executor::Operation* operation_ = nullptr;
   bool running_ = false;
   bool ended_ = false;
-  int64_t startedNs_ = 0;
+  int64_t waitingSinceNs_ = 0;  // the clock is not read before it has to wait
   int64_t disputedNs_ = 0;
   std::optional<executor::MismatchSeen> dispute_;
   uint32_t idlePolls_ = 0;

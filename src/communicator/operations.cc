@@ -45,16 +45,9 @@ struct Extents {
   uint64_t all;
 };
 
-uint64_t endOf(const std::vector<plan::Block>& blocks) {
-  uint64_t end = 0;
-  for (const plan::Block& block : blocks)
-    if (block.bytes > 0) end = std::max(end, block.offset + block.bytes);
-  return end;
-}
-
 Extents extentsOf(const Communicator::Impl& self, const Communicator::Impl::Call& call) {
   const auto rank = static_cast<size_t>(self.who.rank);
-  if (call.blocks) return {(*call.blocks)[rank], endOf(*call.blocks)};
+  if (call.blocks) return {(*call.blocks)[rank], plan::endOf(*call.blocks)};
   const CallFacts& f = call.facts;
   // Also where no buffer has so many: plans are laid out for a block of every rank.
   const uint64_t all = multiply(f.count, static_cast<uint64_t>(self.size), f.type);
@@ -180,24 +173,24 @@ OperationWork Communicator::Impl::makeCollective(Call call) {
   const ReadyChoice& choice = choose(call.facts);
   call.facts.algorithm = choice.plan.spec.algorithm;
   call.facts.planHash = choice.hash;
-  const executor::Launch launch{.rank = who.rank,
-                                .size = size,
-                                .plan = &choice.plan,
-                                .mapped = choice.mapped.get(),
-                                .windows = this,
-                                .endpoint = endpoint.get(),
-                                .in = call.in,
-                                .out = call.out,
-                                .count = blockCount(call.facts, size),
-                                .blocks = std::move(call.blocks),
-                                .type = call.facts.type,
-                                .op = call.facts.op,
-                                .scalar = call.scalar,
-                                .reduction = std::move(call.reduction),
-                                .canonical = settings.deterministic,
-                                .callHash = call.facts.fingerprint(),
-                                .scratch = &scratch};
-  return OperationWork(shared_from_this(), call.facts, launch);
+  executor::Launch launch{.rank = who.rank,
+                          .size = size,
+                          .plan = &choice.plan,
+                          .mapped = choice.mapped.get(),
+                          .windows = this,
+                          .endpoint = endpoint.get(),
+                          .in = call.in,
+                          .out = call.out,
+                          .count = blockCount(call.facts, size),
+                          .blocks = std::move(call.blocks),
+                          .type = call.facts.type,
+                          .op = call.facts.op,
+                          .scalar = call.scalar,
+                          .reduction = std::move(call.reduction),
+                          .canonical = settings.deterministic,
+                          .callHash = call.facts.fingerprint(),
+                          .scratch = &scratch};
+  return OperationWork(shared_from_this(), call.facts, std::move(launch));
 }
 
 OperationWork Communicator::Impl::makeUneven(Call call, std::span<const size_t> counts,
@@ -249,7 +242,6 @@ OperationWork Communicator::Impl::makeExchange(executor::Exchange transfers) {
 }
 
 void Communicator::Impl::start(OperationWork work, StreamRef stream) {
-  requireUsable();
   if (communicator::groupIsOpen()) return communicator::addToGroup(std::move(work), stream);
   work.requireComplete();
   if (stream) {

@@ -61,11 +61,13 @@ std::array<uint64_t, 2> nameWords(const std::string& name) {
 }
 
 uint32_t CallFacts::fingerprint() const {
+  // Each word is mixed apart from the others, and differently: a processor does that at once.
   uint64_t hash = planHash;
+  uint64_t place = 0;
   for (const uint64_t word :
        {pack(*this), count, blocksHash, reduction[0], reduction[1], static_cast<uint64_t>(root)})
-    hash = base::mixBits(hash ^ word);
-  return static_cast<uint32_t>(hash) & ~executor::kExchangeBit;
+    hash ^= base::mixBits(word + (place += base::kMixStep));
+  return static_cast<uint32_t>(base::mixBits(hash)) & ~executor::kExchangeBit;
 }
 
 std::string CallFacts::describe() const {
@@ -127,18 +129,18 @@ void Recorder::issued(const Entry& entry) {
   slot(entry.number) = entry;
 }
 
-void Recorder::running(const Entry& entry, int64_t nowNs) {
+void Recorder::running(const Entry& entry) {
   std::lock_guard lock(mutex_);
   running_ = entry;
   running_.phase = Phase::Running;
-  running_.runningSinceNs = nowNs;
 }
 
-void Recorder::waiting(uint64_t number, int peer, uint64_t bytesReceived) {
+void Recorder::waiting(uint64_t number, int peer, uint64_t bytesReceived, int64_t sinceNs) {
   std::lock_guard lock(mutex_);
   if (running_.number != number) return;
   running_.waitingFor = peer;
   running_.bytesReceived = bytesReceived;
+  running_.waitingSinceNs = sinceNs;
 }
 
 void Recorder::finished(uint64_t number, Phase phase) {

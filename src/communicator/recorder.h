@@ -58,7 +58,7 @@ class Recorder {
     std::variant<CallFacts, ExchangeFacts> facts;
     Phase phase = Phase::Issued;
     int waitingFor = -1;
-    int64_t runningSinceNs = 0;
+    int64_t waitingSinceNs = 0;  ///< for the first of those that it has waited for
     uint64_t bytesReceived = 0;
 
     const CallFacts* collective() const { return std::get_if<CallFacts>(&facts); }
@@ -71,8 +71,8 @@ class Recorder {
   /// With number, sequence and facts.
   void issued(const Entry& entry);
   /// One at a time. It is kept also when more than kEntries were issued after it.
-  void running(const Entry& entry, int64_t nowNs);
-  void waiting(uint64_t number, int peer, uint64_t bytesReceived);
+  void running(const Entry& entry);
+  void waiting(uint64_t number, int peer, uint64_t bytesReceived, int64_t sinceNs);
   void finished(uint64_t number, Phase phase);
 
   /// Nothing when the operation was not issued yet or is too long ago.

@@ -52,9 +52,9 @@ bool allMapped(const std::vector<EntryRecord>& entries) {
 
 }  // namespace
 
-void HostOperation::begin(const Launch& launch) {
-  launch_ = launch;
-  userBytes_ = launch.count * sizeOf(launch.type);
+void HostOperation::begin(Launch launch) {
+  launch_ = std::move(launch);
+  userBytes_ = launch_.count * sizeOf(launch_.type);
   active_ = nullptr;
   waitingFor_ = -1;
   bytesReceived_ = 0;
@@ -85,10 +85,7 @@ uint64_t HostOperation::bufferBytes(Buffer buffer) const {
   const plan::PlanSpec& spec = launch_.mapped->spec;
   if (!launch_.blocks) return userBytes_ * plan::blocksOf(spec, buffer);
   if (plan::blocksOf(spec, buffer) == 1) return (*launch_.blocks)[launch_.rank].bytes;
-  uint64_t end = 0;
-  for (const plan::Block& block : *launch_.blocks)
-    if (block.bytes > 0) end = std::max(end, block.offset + block.bytes);
-  return end;
+  return plan::endOf(*launch_.blocks);
 }
 
 void HostOperation::prepareEntry() {

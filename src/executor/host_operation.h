@@ -81,7 +81,7 @@ class HostOperation final : public Operation {
  public:
   /// Starts over with a new launch; what was allocated before is kept. Not while one is in
   /// progress.
-  void begin(const Launch& launch);
+  void begin(Launch launch);
 
   /// Throws MismatchSeen, and Mismatch where a peer sends something that is of no collective.
   Poll poll() override;

@@ -206,6 +206,8 @@ struct Block {
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
+/// Bytes of a buffer with these blocks, up to the end of the last that is not empty.
+uint64_t endOf(std::span<const Block> blocks);
 
 /// Binds a plan to a count and a type. Each block's `count` elements are cut into rounds, each
 /// round into `divisions` chunks whose starts are aligned within the block; late chunks

@@ -13,6 +13,13 @@ uint64_t ceilDivide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
+uint64_t endOf(std::span<const Block> blocks) {
+  uint64_t end = 0;
+  for (const Block& block : blocks)
+    if (block.bytes > 0) end = std::max(end, block.offset + block.bytes);
+  return end;
+}
+
 Shape::Shape(const PlanSpec& spec, uint64_t count, size_t elementBytes, size_t slotBytes)
     : divisions_(spec.divisions) {
   TUTTI_REQUIRE(elementBytes == 0 || count <= UINT64_MAX / 2 / elementBytes / spec.ranks, "count ",
@@ -43,22 +50,23 @@ void Shape::cut(const PlanSpec& spec, uint64_t largestBlock, size_t slotBytes) {
                  spec.messageChunks, " chunks");
   }
   const uint64_t wanted = std::max<uint64_t>(1, ceilDivide(blockBytes_, divisions_));
-  // Equal rounds: the last one is short by less than one alignment unit per chunk.
-  rounds_ = static_cast<int64_t>(ceilDivide(wanted, largestChunk));
-  chunkBytes_ = base::roundUp(ceilDivide(wanted, static_cast<uint64_t>(rounds_)), kAlignment);
-  const uint64_t roundBytes = chunkBytes_ * divisions_;
-  rounds_ = std::max<int64_t>(1, static_cast<int64_t>(ceilDivide(blockBytes_, roundBytes)));
-  scratchBytes_ = spec.scratchBlocks * roundBytes;
+  chunkBytes_ = base::roundUp(wanted, kAlignment);
+  if (wanted > largestChunk) {
+    // Equal rounds: the last one is short by less than one alignment unit per chunk.
+    chunkBytes_ = base::roundUp(ceilDivide(wanted, ceilDivide(wanted, largestChunk)), kAlignment);
+    rounds_ = static_cast<int64_t>(ceilDivide(blockBytes_, chunkBytes_ * divisions_));
+  }
+  scratchBytes_ = spec.scratchBlocks * chunkBytes_ * divisions_;
 }
 
-Shape::Cut Shape::cutOf(Buffer buffer, uint32_t chunk) const {
+inline Shape::Cut Shape::cutOf(Buffer buffer, uint32_t chunk) const {
   const uint64_t block = chunk / divisions_;
   if (cuts_.empty()) return {{block * blockBytes_, blockBytes_}, chunkBytes_};
   if (buffer == Buffer::In ? manyIn_ : manyOut_) return cuts_[block];
   return {{0, cuts_[own_].block.bytes}, cuts_[own_].chunkBytes};
 }
 
-Extent Shape::division(const Cut& cut, uint32_t chunk, int64_t round) const {
+inline Extent Shape::division(const Cut& cut, uint32_t chunk, int64_t round) const {
   const uint64_t begin =
       (static_cast<uint64_t>(round) * divisions_ + chunk % divisions_) * cut.chunkBytes;
   const uint64_t end = std::min(begin + cut.chunkBytes, cut.block.bytes);

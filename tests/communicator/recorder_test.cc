@@ -26,7 +26,7 @@ TEST(Recorder, KeepsTheLastOperations) {
   EXPECT_FALSE(recorder.find(1));
   for (uint64_t n = 1; n <= 3 * kKept; ++n) {
     recorder.issued(entryOf(n));
-    recorder.running(entryOf(n), 5);
+    recorder.running(entryOf(n));
     recorder.finished(n, Phase::Done);
   }
   EXPECT_FALSE(recorder.find(2 * kKept));
@@ -40,13 +40,13 @@ TEST(Recorder, KeepsTheLastOperations) {
 TEST(Recorder, KeepsTheRunningOneBehindAnyNumberOfOthers) {
   Recorder recorder;
   for (uint64_t n = 1; n <= 2 * kKept; ++n) recorder.issued(entryOf(n));
-  recorder.running(entryOf(1), 77);
-  recorder.waiting(1, 3, 4096);
+  recorder.running(entryOf(1));
+  recorder.waiting(1, 3, 4096, 77);
   const auto entry = recorder.find(1);
   ASSERT_TRUE(entry);
   EXPECT_EQ(*entry->collective(), factsOf(1));
   EXPECT_EQ(entry->phase, Phase::Running);
-  EXPECT_EQ(entry->runningSinceNs, 77);
+  EXPECT_EQ(entry->waitingSinceNs, 77);
   EXPECT_EQ(entry->waitingFor, 3);
   EXPECT_EQ(entry->bytesReceived, 4096u);
   // The one whose place it shares is as it was.
@@ -76,7 +76,7 @@ TEST(Recorder, FindsCollectivesAmongExchanges) {
   EXPECT_FALSE(recorder.findCollective(6));
   EXPECT_EQ(recorder.find(8)->name(), "exchange 4");
   EXPECT_EQ(recorder.find(8)->describe(), "1 send of 8 bytes and 0 receives of 0 bytes");
-  recorder.running({.number = 100, .sequence = 60, .facts = factsOf(60)}, 1);
+  recorder.running({.number = 100, .sequence = 60, .facts = factsOf(60)});
   EXPECT_EQ(recorder.findCollective(60)->number, 100u);
 }
 
@@ -87,7 +87,7 @@ TEST(Recorder, IsReadWhileItIsWritten) {
   std::thread writer([&] {
     for (uint64_t n = 1; !stop; ++n) {
       recorder.issued(entryOf(n));
-      recorder.running(entryOf(n), static_cast<int64_t>(n));
+      recorder.running(entryOf(n));
       recorder.finished(n, Phase::Done);
     }
   });

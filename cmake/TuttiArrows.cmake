@@ -17,6 +17,7 @@ set(TUTTI_ARROWS
     "transports           : include/tutti src/base"
     "transports/shm       : include/tutti src/base transports"
     "transports/sim       : include/tutti src/base transports"
+    "transports/ucx       : include/tutti src/base transports"
     "src/executor         : include/tutti src/base src/numbers src/device src/plan transports"
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/shm transports/sim src/executor"

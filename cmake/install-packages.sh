@@ -6,7 +6,7 @@ set -eu
 packages='
   g++ cmake ninja-build ccache pkg-config
   libgtest-dev libbenchmark-dev
-  libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev
+  libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libucx-dev
   clang-format-14 jargon-text
 '
 

@@ -129,7 +129,7 @@ struct Address {
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
-  virtual const char* name() const = 0;  ///< "shm", "sim"
+  virtual const char* name() const = 0;  ///< "shm", "sim", "ucx"
   virtual const RingLayout& layout() const = 0;
   virtual Address address(int peer) = 0;
   /// Throws Refused when the address is malformed or its layout differs from ours.
@@ -137,8 +137,12 @@ class Endpoint {
   virtual SendRing& sendRing(int peer, int channel) = 0;
   virtual ReceiveRing& receiveRing(int peer, int channel) = 0;
   /// Moves what the transport moves by itself; called whenever a poll found nothing to do. True
-  /// when something moved.
+  /// when something moved. Throws PeerLost when the transport sees that a peer is gone, and Refused
+  /// when one sent what cannot be.
   virtual bool progress() = 0;
+  /// False while something that this side has published or given back waits for its progress().
+  /// Until it is true nobody may stop calling that: others would wait for what has not left.
+  virtual bool flushed() = 0;
 };
 
 }  // namespace tutti::transports

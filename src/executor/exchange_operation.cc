@@ -112,8 +112,10 @@ Poll ExchangeOperation::poll() {
   for (Edge& edge : receives_) moved |= receive(edge);
   const auto finished = [](const Edge& edge) { return edge.finished(); };
   if (std::ranges::all_of(sends_, finished) && std::ranges::all_of(receives_, finished) &&
-      fromSelf_.finished())
-    return Poll::Done;
+      fromSelf_.finished()) {
+    waitingFor_ = -1;
+    return !exchange_.endpoint || exchange_.endpoint->flushed() ? Poll::Done : Poll::Idle;
+  }
   return moved ? Poll::Moved : Poll::Idle;
 }
 

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include <tutti/error.h>
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/clock.h"
@@ -17,22 +18,41 @@ void connectAll(std::vector<std::unique_ptr<Endpoint>>& endpoints) {
                                                    endpoints[static_cast<size_t>(j)]->address(i));
 }
 
-std::string drive(Endpoint& endpoint, Actors actors, std::chrono::seconds within) {
-  const auto deadline = base::Deadline::after(within);
-  base::Backoff backoff(false);
+namespace {
+
+// The death of the rank that vanishes may be reported, that of no other.
+bool progress(Endpoint& endpoint, const std::optional<int>& departs) {
   try {
-    while (!actors.empty()) {
+    return endpoint.progress();
+  } catch (const Error& e) {
+    const bool expected =
+        departs && e.code() == ErrorCode::PeerLost &&
+        std::string(e.what()).find(base::message("with rank ", *departs, ":")) != std::string::npos;
+    if (!expected) throw;
+    return true;
+  }
+}
+
+}  // namespace
+
+std::string drive(Endpoint& endpoint, int rank, const Scenario& scenario) {
+  const auto deadline = base::Deadline::after(scenario.within);
+  base::Backoff backoff(false);
+  Actors actors = scenario.actors(rank);
+  try {
+    while (!actors.empty() || !endpoint.flushed()) {
       bool moved = false;
       std::erase_if(actors, [&](const auto& actor) {
         const Poll poll = actor->poll(endpoint);
         moved |= poll != Poll::Idle;
         return poll == Poll::Done;
       });
-      if (moved || endpoint.progress()) {
+      if (moved || progress(endpoint, scenario.departs)) {
         backoff.reset();
         if (!deadline.passed()) continue;
       }
-      if (deadline.passed()) return "timed out while " + actors.front()->describe();
+      if (deadline.passed())
+        return "timed out while " + (actors.empty() ? "flushing" : actors.front()->describe());
       backoff.idle();
     }
   } catch (const std::exception& e) {
@@ -50,7 +70,7 @@ std::vector<std::string> driveThreads(const Scenario& scenario,
     threads.emplace_back([&, r] {
       const int rank = static_cast<int>(r);
       try {
-        problems[r] = drive(*endpoints[r], scenario.actors(rank), scenario.within);
+        problems[r] = drive(*endpoints[r], rank, scenario);
       } catch (const Departure&) {
         depart(rank);
         endpoints[r].reset();

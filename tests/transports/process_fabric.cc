@@ -85,8 +85,9 @@ using MakeEndpoint = std::function<std::unique_ptr<Endpoint>(int rank)>;
 
 std::string runRank(int rank, const Scenario& scenario, const MakeEndpoint& make,
                     const Mesh& mesh) {
+  std::unique_ptr<Endpoint> endpoint;  // a rank that vanishes does not say so
   try {
-    auto endpoint = make(rank);
+    endpoint = make(rank);
     for (int peer = 0; peer < scenario.size; ++peer)
       if (peer != rank) sendAddress(mesh.at(rank, peer), endpoint->address(peer));
     for (int peer = 0; peer < scenario.size; ++peer)

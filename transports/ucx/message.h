@@ -7,8 +7,8 @@
 
 namespace tutti::transports::ucx {
 
-/// Ids of active messages.
-enum class Kind : unsigned { Data = 1, Notice = 2 };
+/// Ids of active messages, from 0 without a gap: UCX 1.13 calls what it finds in a gap.
+enum class Kind : unsigned { Data = 0, Notice = 1 };
 
 /// Header of a ring's message. Its data are the payload.
 struct DataHeader {

@@ -44,6 +44,9 @@ class Victim {
     endpoint_->connect(1, peer_->address(0));
     auto& ring = endpoint_->sendRing(1, 0);
     ring.publish(1, 1, 0);
+    // The handshake, which UCX 1.13 does not survive when it breaks.
+    send(NoticeHeader{door(), 0, 0}, {});
+    progressUntil([&] { return raw_.idle() && endpoint_->flushed() && peer_->flushed(); });
   }
 
   Endpoint& endpoint() { return *endpoint_; }

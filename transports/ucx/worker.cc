@@ -149,8 +149,12 @@ Worker::~Worker() {
 }
 
 // Connections are closed by force: the orderly way waits for the peers. What was sent has been
-// given to the network before, unless a peer does not take it.
+// given to the network before, unless a peer does not take it; and that the first message has left
+// means that the peer has answered UCX's handshake. (UCX 1.13 ends the process of a peer whose
+// answer is still under way when a connection breaks. So a worker that has no connection looks at
+// nobody's.)
 void Worker::leave() {
+  if (connections_.empty()) return;
   await(base::Deadline::after(kFarewell), [&] {
     progress();
     return underWay_ == 0;

@@ -15,14 +15,18 @@ set(TUTTI_ARROWS
     "src/bootstrap        : include/tutti src/base"
     "collectives          : include/tutti src/base src/plan src/topology"
     "transports           : include/tutti src/base"
+    "transports/joined    : include/tutti src/base transports"
     "transports/shm       : include/tutti src/base transports"
     "transports/sim       : include/tutti src/base transports"
+    "transports/ucx       : include/tutti src/base transports"
     "src/executor         : include/tutti src/base src/numbers src/device src/plan transports"
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
-src/bootstrap collectives transports transports/shm transports/sim src/executor"
+src/bootstrap collectives transports transports/joined transports/shm transports/sim transports/ucx \
+src/executor"
     "src/launch           : include/tutti src/base src/bootstrap"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
-src/bootstrap collectives transports transports/shm transports/sim src/executor src/communicator \
+src/bootstrap collectives transports transports/joined transports/shm transports/sim transports/ucx \
+src/executor src/communicator \
 src/launch src/tools/plan"
     "src/tools/plan       : include/tutti src/base src/plan"
     "parallel/tensor      : include/tutti"

@@ -6,8 +6,8 @@ set -eu
 packages='
   g++ cmake ninja-build ccache pkg-config
   libgtest-dev libbenchmark-dev
-  libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev
-  clang-format-14 jargon-text
+  libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libucx-dev
+  clang-format-14 jargon-text iproute2
 '
 
 installed() {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/error.h>
 #include "src/base/bytes.h"
 #include "src/base/file_descriptor.h"
 
@@ -123,13 +124,29 @@ struct Address {
   std::vector<base::FileDescriptor> descriptors;
 };
 
+/// What progress() throws when the transport sees that a peer is gone.
+class ConnectionLost : public Error {
+ public:
+  /// `how` is a clause: "its connection broke: ...".
+  ConnectionLost(int peer, const std::string& how)
+      : Error(ErrorCode::PeerLost, "rank " + std::to_string(peer) + " was lost: " + how),
+        peer_(peer),
+        how_(how) {}
+  int peer() const { return peer_; }
+  const std::string& how() const { return how_; }
+
+ private:
+  int peer_;
+  std::string how_;
+};
+
 /// One rank's end of a transport, for one communicator. Set-up: every rank makes its endpoint,
 /// hands address(p) to each peer p, and calls connect(p, address from p). After that the rings to p
 /// may be used.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
-  virtual const char* name() const = 0;  ///< "shm", "sim"
+  virtual const char* name(int peer) const = 0;  ///< by which transport: "shm", "sim", "ucx"
   virtual const RingLayout& layout() const = 0;
   virtual Address address(int peer) = 0;
   /// Throws Refused when the address is malformed or its layout differs from ours.
@@ -137,8 +154,12 @@ class Endpoint {
   virtual SendRing& sendRing(int peer, int channel) = 0;
   virtual ReceiveRing& receiveRing(int peer, int channel) = 0;
   /// Moves what the transport moves by itself; called whenever a poll found nothing to do. True
-  /// when something moved.
+  /// when something moved. Throws ConnectionLost, once for each peer that is gone, and Refused
+  /// when one sent what cannot be.
   virtual bool progress() = 0;
+  /// Hands over what this side has published and given back so far: it gets to the others without
+  /// further calls of progress(), for nobody may keep them waiting by going away to compute.
+  virtual void flush() = 0;
 };
 
 }  // namespace tutti::transports

@@ -34,4 +34,12 @@ inline std::string describe(const RingLayout& layout) {
                        layout.channels, " channels");
 }
 
+/// Throws Refused when the two ends of a connection differ.
+inline void requireSameLayout(int peer, const RingLayout& theirs, int rank,
+                              const RingLayout& ours) {
+  if (theirs != ours)
+    base::fail(ErrorCode::Refused, "ranks disagree about their rings (TUTTI_SLOT_BYTES?): rank ",
+               peer, " has ", describe(theirs), ", rank ", rank, " has ", describe(ours));
+}
+
 }  // namespace tutti::transports

@@ -52,8 +52,12 @@ namespace tutti {
 struct UniqueId {
   std::array<std::byte, 128> bytes{};
 
-  /// Makes an id and starts listening for its job in this process, for as long as set-up may last.
-  static UniqueId create();
+  /// Who can join with the id: ranks of this host, or of other hosts too.
+  enum class Reach { Host, Network };
+  /// Makes an id and starts listening for its job in this process, for as long as set-up may last:
+  /// at a Unix socket and, for Network, on the interface that TUTTI_INTERFACE names or that leads to
+  /// other hosts. On a host without one, Network is as Host.
+  static UniqueId create(Reach reach = Reach::Network);
   std::string toHex() const;
   /// Throws InvalidArgument when `hex` is not 256 hexadecimal digits or not an id of this version.
   static UniqueId fromHex(const std::string& hex);
@@ -79,6 +83,9 @@ struct CommunicatorOptions {
   /// "mapped") where it exists for the collective. Also TUTTI_ALGORITHM. Must be the same on all
   /// ranks.
   std::string algorithm;
+  /// "shm" or "ucx": how ranks are joined. Empty: by shared memory on one host, by UCX between
+  /// hosts. Also TUTTI_TRANSPORT. Must be the same on all ranks.
+  std::string transport;
 };
 
 // Arguments. Counts are elements, never bytes; buffers hold `count` elements of `type` unless said

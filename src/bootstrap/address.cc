@@ -63,8 +63,9 @@ base::FileDescriptor makeSocket(const Address& address) {
   base::FileDescriptor made(::socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made) base::failSyscall("socket", errno, "for " + address.describe());
   if (address.family != Family::Unix) {
-    const int on = 1;
+    const int on = 1, attempts = 3;  // to connect: 15 seconds
     ::setsockopt(made.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    ::setsockopt(made.get(), IPPROTO_TCP, TCP_SYNCNT, &attempts, sizeof attempts);
   }
   return made;
 }
@@ -101,10 +102,14 @@ const char* explain(int error) {
 
 std::string Address::describe() const {
   if (family == Family::Unix) return "Unix socket @" + std::string(name.data(), nameLength(*this));
+  return family == Family::Ipv4 ? base::message(describeIp(), ":", port)
+                                : base::message("[", describeIp(), "]:", port);
+}
+
+std::string Address::describeIp() const {
   char text[INET6_ADDRSTRLEN] = "?";
   ::inet_ntop(family == Family::Ipv4 ? AF_INET : AF_INET6, ip.data(), text, sizeof text);
-  return family == Family::Ipv4 ? base::message(text, ":", port)
-                                : base::message("[", text, "]:", port);
+  return text;
 }
 
 Address randomUnixAddress() { return named("tutti-" + letters(randomBytes<16>())); }
@@ -120,21 +125,39 @@ Address resolve(const std::string& host, uint16_t port) {
   const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
   TUTTI_REQUIRE(error == 0, "host ", host, " cannot be resolved: ", ::gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, ::freeaddrinfo);
-  Address address{.family = Family::Ipv4, .port = port};
-  for (const addrinfo* entry = found; entry; entry = entry->ai_next) {
-    if (entry->ai_family == AF_INET) {
-      const auto& in = *reinterpret_cast<const sockaddr_in*>(entry->ai_addr);
-      std::memcpy(address.ip.data(), &in.sin_addr, sizeof in.sin_addr);
-      return address;
+  for (const addrinfo* entry = found; entry; entry = entry->ai_next)
+    if (auto address = addressOf(*entry->ai_addr)) {
+      address->port = port;
+      return *address;
     }
-    if (entry->ai_family == AF_INET6) {
-      address.family = Family::Ipv6;
-      const auto& in = *reinterpret_cast<const sockaddr_in6*>(entry->ai_addr);
-      std::memcpy(address.ip.data(), &in.sin6_addr, sizeof in.sin6_addr);
-      return address;
-    }
-  }
   base::fail(ErrorCode::InvalidArgument, "host ", host, " has no IP address");
+}
+
+std::optional<Address> addressOf(const sockaddr& address) {
+  Address ip;
+  if (address.sa_family == AF_INET) {
+    const auto& in = reinterpret_cast<const sockaddr_in&>(address);
+    ip.family = Family::Ipv4;
+    ip.port = ntohs(in.sin_port);
+    std::memcpy(ip.ip.data(), &in.sin_addr, sizeof in.sin_addr);
+    return ip;
+  }
+  if (address.sa_family == AF_INET6) {
+    const auto& in = reinterpret_cast<const sockaddr_in6&>(address);
+    ip.family = Family::Ipv6;
+    ip.port = ntohs(in.sin6_port);
+    std::memcpy(ip.ip.data(), &in.sin6_addr, sizeof in.sin6_addr);
+    return ip;
+  }
+  return std::nullopt;
+}
+
+std::optional<Address> localAddress(int socket) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  if (::getsockname(socket, address, &length) != 0) return std::nullopt;
+  return addressOf(*address);
 }
 
 bool valid(const Address& address) {
@@ -192,6 +215,18 @@ Connecting startConnecting(const Address& address) {
   result.error = errno;
   result.socket.reset();
   return result;
+}
+
+void noticeDeadHost(int socket) {
+  if (!localAddress(socket)) return;
+  const auto set = [&](int level, int option, int value) {
+    TUTTI_SYSCALL(::setsockopt(socket, level, option, &value, sizeof value));
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);   // seconds
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);  // seconds
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 3500);  // milliseconds, where data is under way
 }
 
 PeerProcess peerProcess(int socket) {

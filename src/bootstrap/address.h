@@ -7,10 +7,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "src/base/bytes.h"
 #include "src/base/file_descriptor.h"
+
+struct sockaddr;
 
 namespace tutti::bootstrap {
 
@@ -25,6 +28,7 @@ struct Address {
   std::array<char, kNameBytes> name{};  ///< of Unix, without the leading zero byte, zero-padded
 
   std::string describe() const;
+  std::string describeIp() const;  ///< without the port; of IP families
   bool operator==(const Address&) const = default;
 };
 
@@ -41,7 +45,13 @@ Address readAddress(base::ByteReader& in);
 /// Whether the fields make sense together.
 bool valid(const Address& address);
 
-/// Throws System; the message says what an address in use, or not of this host, means.
+/// An IP address with its port; nothing for other families.
+std::optional<Address> addressOf(const sockaddr& address);
+/// Where an IP socket is bound.
+std::optional<Address> localAddress(int socket);
+
+/// Port 0 lets the kernel choose one: localAddress() tells which. Throws System; the message says
+/// what an address in use, or not of this host, means.
 base::FileDescriptor listenOn(const Address& address, int backlog);
 
 struct Connecting {
@@ -49,6 +59,11 @@ struct Connecting {
   int error = 0;                ///< errno; a connection in progress is not an error
 };
 Connecting startConnecting(const Address& address);
+
+/// Has the kernel ask whether the other host is still there, every second; a connection whose host
+/// has not answered for about 4 s ends with ETIMEDOUT. Kernels answer, so a stopped process counts
+/// as there. Nothing for Unix sockets.
+void noticeDeadHost(int socket);
 
 /// Who is at the other end of a Unix socket; pid 0 when the kernel does not say.
 struct PeerProcess {

@@ -31,20 +31,22 @@ size_t freeDescriptors() {
   return limit.rlim_cur > open ? limit.rlim_cur - open : 0;
 }
 
-Doorway::Doorway(base::FileDescriptor listener, const Credentials& credentials, Purpose purpose,
-                 int ownRank)
-    : listener_(std::move(listener)),
+Doorway::Doorway(std::vector<base::FileDescriptor> listeners, const Credentials& credentials,
+                 Purpose purpose, int ownRank)
+    : listeners_(std::move(listeners)),
       credentials_(credentials),
       purpose_(purpose),
       ownRank_(ownRank),
       limit_(std::clamp<size_t>(freeDescriptors() / 4, 4, 256)) {}
 
 Doorway::~Doorway() {
-  if (listener_) ::shutdown(listener_.get(), SHUT_RDWR);  // also for copies in forked children
+  for (const base::FileDescriptor& listener : listeners_)
+    if (listener) ::shutdown(listener.get(), SHUT_RDWR);  // also for copies in forked children
 }
 
 void Doorway::watch(PollSet& set) const {
-  if (!full_) set.add(listener_.get(), POLLIN);
+  if (!full_)
+    for (const base::FileDescriptor& listener : listeners_) set.add(listener.get(), POLLIN);
   for (const SetupConnection& stranger : strangers_) stranger.watch(set);
 }
 
@@ -71,24 +73,26 @@ void Doorway::advance(const PollSet& set) {
       drop(error.what(), stranger);
     }
   }
-  if (full_ || set.happened(listener_.get())) admit();
+  const bool knocked = std::ranges::any_of(
+      listeners_, [&](const base::FileDescriptor& l) { return set.happened(l.get()) != 0; });
+  if (full_ || knocked) admit();
 }
 
 void Doorway::admit() {
   full_ = false;
-  while (!full_) {
+  for (size_t next = 0; !full_ && next < listeners_.size();) {
     if (strangers_.size() >= limit_) {
       full_ = Time::now() - strangers_.front().since() < kHonestTime;
       if (full_) return;
       drop("too many had not proved who they are", strangers_.begin());
     }
-    if (!admitOne()) return;
+    if (!admitOne(listeners_[next].get())) ++next;
   }
 }
 
-bool Doorway::admitOne() {
+bool Doorway::admitOne(int listener) {
   base::FileDescriptor socket(
-      ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {
     // No descriptor is left: as full as by count. Another error is of that one connection.
     if (errno == EMFILE || errno == ENFILE) {

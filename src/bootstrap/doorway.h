@@ -1,6 +1,6 @@
 #pragma once
 
-// Doorway: the listening socket of a job's set-up. Whoever connects must finish the handshake in
+// Doorway: the listening sockets of a job's set-up. Whoever connects must finish the handshake in
 // time; a silent, slow or babbling connection is dropped and never delays another. The number of
 // strangers inside is bounded: when it is reached the oldest must go, after a moment in which an
 // honest one would have been done.
@@ -14,8 +14,8 @@ namespace tutti::bootstrap {
 
 class Doorway {
  public:
-  Doorway(base::FileDescriptor listener, const Credentials& credentials, Purpose purpose,
-          int ownRank);
+  Doorway(std::vector<base::FileDescriptor> listeners, const Credentials& credentials,
+          Purpose purpose, int ownRank);
   ~Doorway();
 
   void watch(PollSet& set) const;
@@ -30,10 +30,10 @@ class Doorway {
 
  private:
   void admit();
-  bool admitOne();
+  bool admitOne(int listener);
   void drop(const std::string& why, std::list<SetupConnection>::iterator stranger);
 
-  base::FileDescriptor listener_;
+  std::vector<base::FileDescriptor> listeners_;
   Credentials credentials_;
   Purpose purpose_;
   int ownRank_;

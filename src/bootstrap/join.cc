@@ -34,11 +34,18 @@ void waitFor(MeetingClient& meeting, const std::function<bool()>& condition,
   }
 }
 
+/// Nothing where all ranks are on this host: the meeting point cannot be reached from another.
+std::optional<NetworkInterface> towardsOtherHosts(const MeetingClient& meeting,
+                                                  const MeetingPoint& point) {
+  const bool many = point.network || point.address.family != Family::Unix;
+  return many ? networkInterface(meeting.ownAddress()) : std::nullopt;
+}
+
 std::shared_ptr<ControlPlane> arrive(MeetingClient& meeting, const Identity& identity,
-                                     const Credentials& credentials) {
+                                     const MeetingPoint& point) {
   requireDescriptors(identity.size);
-  Mesh mesh(credentials, identity.rank, identity.size);
-  meeting.send(Arrival{.info = describeThisProcess(), .listening = mesh.listening()});
+  Mesh mesh(point.credentials, identity.rank, identity.size, towardsOtherHosts(meeting, point));
+  meeting.send(mesh.arrival());
   waitFor(
       meeting, [&] { return meeting.hasTable(); }, "all ranks to arrive");
   std::vector<base::FileDescriptor> sockets = mesh.connect(meeting);
@@ -61,7 +68,7 @@ std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline dead
     opened.emplace(point, std::chrono::milliseconds(deadline.remainingMs()));
   MeetingClient meeting(point, identity.rank, identity.size, deadline);
   try {
-    auto plane = arrive(meeting, identity, point.credentials);
+    auto plane = arrive(meeting, identity, point);
     base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, " joined job ",
               brief(point.credentials.job), " by ", identity.source);
     return plane;

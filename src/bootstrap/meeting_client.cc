@@ -31,16 +31,13 @@ void MeetingClient::connect() {
 
 /// False: try again.
 bool MeetingClient::tryConnect() {
+  const auto absent = [](int error) { return error == ECONNREFUSED || error == ENOENT; };
   Connecting made = startConnecting(point_.address);
+  if (absent(made.error) && point_.network) made = startConnecting(*point_.network);
   if (made.error != 0) {
-    const bool absent = made.error == ECONNREFUSED || made.error == ENOENT;
-    if (made.error == EAGAIN || (absent && point_.openedByRankZero)) return false;
-    if (absent)
-      base::fail(ErrorCode::Refused, "rank ", rank_, ": nobody listens at ",
-                 point_.address.describe(),
-                 ": the unique id has expired or was used, the process that made it has ended, or "
-                 "it is of another host");
-    base::failSyscall("connect", made.error, point_.address.describe());
+    if (made.error == EAGAIN || (absent(made.error) && point_.openedByRankZero)) return false;
+    if (absent(made.error)) nobodyListens();
+    base::failSyscall("connect", made.error, describeAddresses(point_));
   }
   if (point_.credentials.sameUser && peerProcess(made.socket.get()).uid != ::geteuid())
     base::fail(ErrorCode::Refused, "user ", peerProcess(made.socket.get()).uid, " listens at ",
@@ -60,11 +57,18 @@ bool MeetingClient::tryConnect() {
     try {
       connection_->advance(set);
     } catch (const Error& error) {
-      base::fail(error.code(), "rank ", rank_, " at ", point_.address.describe(), ": ",
+      base::fail(error.code(), "rank ", rank_, " at ", describeAddresses(point_), ": ",
                  error.what());
     }
   }
+  if (absent(connection_->error()) && !point_.openedByRankZero) nobodyListens();
   return connection_->authenticated();
+}
+
+void MeetingClient::nobodyListens() const {
+  base::fail(ErrorCode::Refused, "rank ", rank_, ": nobody listens at ", describeAddresses(point_),
+             ": the unique id has expired or was used, the process that made it has ended, or ",
+             point_.network ? "another program has that port" : "it is of another host");
 }
 
 void MeetingClient::advance(const PollSet& set) {
@@ -77,7 +81,7 @@ void MeetingClient::advance(const PollSet& set) {
 
 /// With the rank whose process it is in, as far as this rank knows.
 std::string MeetingClient::describe() const {
-  const std::string at = base::message("the meeting point at ", point_.address.describe());
+  const std::string at = base::message("the meeting point at ", describeAddresses(point_));
   if (point_.openedByRankZero) return at + ", of rank 0,";
   const pid_t pid = peerProcess(connection_->fd()).pid;
   for (size_t rank = 0; table_ && rank < table_->ranks.size(); ++rank)
@@ -113,7 +117,7 @@ void MeetingClient::checkDeadline(const std::string& waitingFor) const {
   if (!deadline_.passed()) return;
   base::fail(ErrorCode::Timeout, "set-up of rank ", rank_, " of ", size_,
              " was not complete within its deadline, waiting for ", waitingFor, " at ",
-             point_.address.describe(), ": ", progress_);
+             describeAddresses(point_), ": ", progress_);
 }
 
 std::optional<Error> MeetingClient::giveUp(const Failure& failure) noexcept {

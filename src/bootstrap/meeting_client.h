@@ -20,6 +20,8 @@ class MeetingClient {
   /// Moves bytes and takes in Progress. Throws what a Failure says, and PeerLost when the meeting
   /// point is gone.
   void advance(const PollSet& set);
+  /// This rank's address towards the meeting point; nothing where that is on this host.
+  std::optional<Address> ownAddress() const { return localAddress(connection_->fd()); }
   bool hasTable() const { return table_.has_value(); }
   const Table& table() const { return *table_; }
   bool complete() const { return complete_; }
@@ -33,6 +35,7 @@ class MeetingClient {
  private:
   void connect();
   bool tryConnect();
+  [[noreturn]] void nobodyListens() const;
   void take(const SetupMessage& message);
   [[noreturn]] void rethrow(const Failure& failure) const;
   std::string describe() const;

@@ -7,7 +7,7 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'T', 'U', 'T', 'T', 'I', 'I', 'D', '\0'};
-constexpr uint8_t kSameUser = 1, kOpenedByRankZero = 2;
+constexpr uint8_t kSameUser = 1, kOpenedByRankZero = 2, kNetworkIsIpv6 = 4;
 
 struct Layout {
   std::array<char, 8> magic;
@@ -37,14 +37,15 @@ UniqueId encode(const MeetingPoint& point) {
                 .version = kProtocolVersion,
                 .family = static_cast<uint8_t>(at.family),
                 .flags = 0,
-                .port = at.port,
-                .ip = at.ip,
+                .port = point.network ? point.network->port : at.port,
+                .ip = point.network ? point.network->ip : at.ip,
                 .name = at.name,
                 .job = point.credentials.job,
                 .secret = point.credentials.secret,
                 .checksum = {}};
   if (point.credentials.sameUser) layout.flags |= kSameUser;
   if (point.openedByRankZero) layout.flags |= kOpenedByRankZero;
+  if (point.network && point.network->family == Family::Ipv6) layout.flags |= kNetworkIsIpv6;
   layout.checksum = checksumOf(layout);
   UniqueId id;
   std::memcpy(id.bytes.data(), &layout, sizeof layout);
@@ -68,7 +69,15 @@ MeetingPoint decode(const UniqueId& id) {
                                      .job = layout.job,
                                      .sameUser = (layout.flags & kSameUser) != 0},
                      .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0};
-  TUTTI_REQUIRE(valid(point.address) && layout.flags <= (kSameUser | kOpenedByRankZero),
+  if (point.address.family == Family::Unix && layout.port != 0) {
+    const bool six = (layout.flags & kNetworkIsIpv6) != 0;
+    point.network = Address{
+        .family = six ? Family::Ipv6 : Family::Ipv4, .port = layout.port, .ip = layout.ip};
+    point.address.port = 0;
+    point.address.ip = {};
+  }
+  TUTTI_REQUIRE(valid(point.address) && (!point.network || valid(*point.network)) &&
+                    layout.flags <= (kSameUser | kOpenedByRankZero | kNetworkIsIpv6),
                 "the unique id holds no address");
   return point;
 }
@@ -76,6 +85,11 @@ MeetingPoint decode(const UniqueId& id) {
 MeetingPoint randomMeetingPoint() {
   return {.address = randomUnixAddress(),
           .credentials = {.secret = randomBytes<32>(), .job = randomBytes<16>()}};
+}
+
+std::string describeAddresses(const MeetingPoint& point) {
+  if (!point.network) return point.address.describe();
+  return base::message(point.address.describe(), " and ", point.network->describe());
 }
 
 }  // namespace tutti::bootstrap

@@ -3,7 +3,7 @@
 // MeetingPoint: what a UniqueId holds, as fields. The 128 bytes are
 //   0 magic, 8 version, 12 family, 13 flags, 14 port, 16 IP, 32 socket name, 64 job, 80 secret,
 //   112 checksum (BLAKE2b-128 of all before)
-// in little-endian order.
+// in little-endian order. With a socket name, port and IP are those of `network`, or zero.
 
 #include <tutti/communicator.h>
 
@@ -13,10 +13,11 @@
 namespace tutti::bootstrap {
 
 /// Of the protocols of set-up; both ends must have the same.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 struct MeetingPoint {
   Address address;
+  std::optional<Address> network = {};  ///< of the same meeting point, where `address` is of Unix
   Credentials credentials;
   /// The meeting point is opened by rank 0 when it joins, not by whoever made the id: others wait
   /// for it to appear. So with ids that are derived from a launcher's variables.
@@ -29,5 +30,7 @@ MeetingPoint decode(const UniqueId& id);
 
 /// A new secret and job at a new Unix address of this host.
 MeetingPoint randomMeetingPoint();
+/// One line for messages.
+std::string describeAddresses(const MeetingPoint& point);
 
 }  // namespace tutti::bootstrap

@@ -22,12 +22,19 @@ constexpr std::chrono::milliseconds kProgressEvery{200};
 }  // namespace
 
 struct MeetingServer::State {
-  State(const MeetingPoint& point, std::chrono::milliseconds least)
-      : door(std::in_place, listenOn(point.address, kBacklog), point.credentials, Purpose::Meeting,
-             -1),
+  State(const MeetingPoint& wanted, std::chrono::milliseconds least)
+      : point(wanted),
         roster(point.credentials.job),
         lifetime(least),
-        end(Time::now() + least) {}
+        end(Time::now() + least) {
+    std::vector<base::FileDescriptor> listeners;
+    listeners.push_back(listenOn(point.address, kBacklog));
+    if (point.network) {
+      listeners.push_back(listenOn(*point.network, kBacklog));
+      point.network = localAddress(listeners.back().get());
+    }
+    door.emplace(std::move(listeners), point.credentials, Purpose::Meeting, -1);
+  }
 
   struct Guest {
     SetupConnection connection;
@@ -49,6 +56,7 @@ struct MeetingServer::State {
   void tellProgress();
   void sweep();
 
+  MeetingPoint point;
   std::optional<Doorway> door;
   Roster roster;
   std::vector<Guest> guests;
@@ -212,6 +220,8 @@ MeetingServer::~MeetingServer() {
   std::unique_lock lock(state_->mutex);
   state_->ended.wait(lock, [&] { return state_->finished; });
 }
+
+const MeetingPoint& MeetingServer::point() const { return state_->point; }
 
 bool MeetingServer::finished() const {
   std::lock_guard lock(state_->mutex);

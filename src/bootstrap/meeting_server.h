@@ -22,7 +22,7 @@ namespace tutti::bootstrap {
 class MeetingServer {
  public:
   /// Listens, and serves until set-up is complete, failed, or `lifetime` has passed. Throws System
-  /// when the address cannot be listened at.
+  /// when an address cannot be listened at.
   MeetingServer(const MeetingPoint& point, std::chrono::milliseconds lifetime);
   /// Ends the server. Ranks that are still in set-up are told so. In a forked child: nothing.
   ~MeetingServer();
@@ -30,6 +30,8 @@ class MeetingServer {
   MeetingServer& operator=(const MeetingServer&) = delete;
 
   bool finished() const;
+  /// As given, with the port of `network` where the kernel has chosen it.
+  const MeetingPoint& point() const;
 
   static constexpr std::chrono::milliseconds kLinger{2000};
 

@@ -1,6 +1,7 @@
 #include "src/bootstrap/mesh.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/base/log.h"
 
@@ -11,13 +12,25 @@ constexpr size_t kOutgoingAtOnce = 64;
 
 }  // namespace
 
-Mesh::Mesh(const Credentials& credentials, int rank, int size)
+Mesh::Mesh(const Credentials& credentials, int rank, int size,
+           const std::optional<NetworkInterface>& network)
     : credentials_(credentials),
       rank_(rank),
       size_(size),
-      address_(randomUnixAddress()),
-      door_(listenOn(address_, std::clamp(size, 16, 4096)), credentials, Purpose::Mesh, rank),
+      arrival_{.info = describeThisProcess(), .listening = randomUnixAddress()},
+      door_(listen(network), credentials, Purpose::Mesh, rank),
       sockets_(static_cast<size_t>(size)) {}
+
+std::vector<base::FileDescriptor> Mesh::listen(const std::optional<NetworkInterface>& network) {
+  const int backlog = std::clamp(size_, 16, 4096);
+  std::vector<base::FileDescriptor> listeners;
+  listeners.push_back(listenOn(arrival_.listening, backlog));
+  if (!network) return listeners;
+  listeners.push_back(listenOn(network->address, backlog));
+  arrival_.network = localAddress(listeners.back().get());
+  arrival_.interface = network->name;
+  return listeners;
+}
 
 std::vector<base::FileDescriptor> Mesh::connect(MeetingClient& meeting) {
   const Table& table = meeting.table();
@@ -40,16 +53,14 @@ std::vector<base::FileDescriptor> Mesh::connect(MeetingClient& meeting) {
 void Mesh::startOutgoing(const Table& table) {
   for (; next_ < rank_ && outgoing_.size() < kOutgoingAtOnce; ++next_) {
     const Arrival& peer = table.ranks[static_cast<size_t>(next_)];
-    Connecting made = startConnecting(peer.listening);
+    Connecting made = startConnecting(onThisHost(peer) ? peer.listening : *peer.network);
     if (made.error == EAGAIN) return;  // its backlog is full
     if (made.error == ECONNREFUSED)
-      base::fail(ErrorCode::PeerLost, "rank ", next_, " (", peer.info.describe(),
-                 ") ended during set-up, before rank ", rank_, " reached it at ",
-                 peer.listening.describe());
+      base::fail(ErrorCode::PeerLost, describe(next_, table), " ended during set-up, before rank ",
+                 rank_, " reached it");
     if (made.error != 0)
       base::failSyscall("connect", made.error,
-                        base::message("rank ", rank_, " to rank ", next_, " (",
-                                      peer.info.describe(), ") at ", peer.listening.describe()));
+                        base::message("rank ", rank_, " to ", describe(next_, table)));
     const Claim own{
         .version = kProtocolVersion, .job = credentials_.job, .rank = rank_, .size = size_};
     outgoing_.emplace(
@@ -67,9 +78,13 @@ void Mesh::advance(const PollSet& set, const Table& table) {
       keep(entry->first, std::move(entry->second), table);
       outgoing_.erase(entry);
     } else if (entry->second.ended()) {
-      base::fail(ErrorCode::PeerLost, "rank ", entry->first, " (",
-                 table.ranks[static_cast<size_t>(entry->first)].info.describe(),
-                 ") closed its connection with rank ", rank_, " during set-up");
+      const int error = entry->second.error();
+      if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
+        base::fail(ErrorCode::System, "rank ", rank_, " (", arrival_.info.describe(),
+                   ") cannot reach ", describe(entry->first, table), ": ", std::strerror(error),
+                   "; TUTTI_INTERFACE, set there, names another interface");
+      base::fail(ErrorCode::PeerLost, describe(entry->first, table),
+                 " closed its connection with rank ", rank_, " during set-up");
     }
   }
   door_.advance(set);
@@ -89,6 +104,7 @@ void Mesh::accept(SetupConnection connection, const Table& table) {
 
 void Mesh::keep(int rank, SetupConnection connection, const Table& table) {
   noteProcess(rank, connection.fd(), table);
+  noticeDeadHost(connection.fd());
   sockets_[static_cast<size_t>(rank)] = connection.release();
   ++connected_;
 }
@@ -106,9 +122,16 @@ void Mesh::noteProcess(int rank, int socket, const Table& table) const {
 std::string Mesh::missing(const Table& table) const {
   for (int rank = 0; rank < size_; ++rank)
     if (rank != rank_ && !sockets_[static_cast<size_t>(rank)])
-      return base::message("the connection with rank ", rank, " (",
-                           table.ranks[static_cast<size_t>(rank)].info.describe(), ")");
+      return "the connection with " + describe(rank, table);
   return "nothing";
+}
+
+std::string Mesh::describe(int rank, const Table& table) const {
+  const Arrival& peer = table.ranks[static_cast<size_t>(rank)];
+  const std::string who = base::message("rank ", rank, " (", peer.info.describe(), ")");
+  return onThisHost(peer) ? base::message(who, " at ", peer.listening.describe())
+                          : base::message(who, " at ", peer.network->describe(), " (interface ",
+                                          peer.interface, ")");
 }
 
 }  // namespace tutti::bootstrap

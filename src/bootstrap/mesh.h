@@ -1,20 +1,24 @@
 #pragma once
 
-// The mesh: a socket between every two ranks. Each rank listens, connects to all ranks below its
-// own, and is connected to by all above; every connection passes the handshake.
+// The mesh: a socket between every two ranks, of Unix on one host and TCP between hosts. Each rank
+// listens, connects to all ranks below its own, and is connected to by all above; every connection
+// passes the handshake.
 
 #include <map>
 
 #include "src/bootstrap/doorway.h"
 #include "src/bootstrap/meeting_client.h"
+#include "src/bootstrap/network_interface.h"
 
 namespace tutti::bootstrap {
 
 class Mesh {
  public:
-  /// Starts to listen, at an address of its own.
-  Mesh(const Credentials& credentials, int rank, int size);
-  const Address& listening() const { return address_; }
+  /// Starts to listen, at an address of its own, and on the interface for other hosts if there is
+  /// one.
+  Mesh(const Credentials& credentials, int rank, int size,
+       const std::optional<NetworkInterface>& network);
+  Arrival arrival() const { return arrival_; }
 
   /// Connects as the meeting point's table says. The sockets by rank; the own one is empty. Throws
   /// what the meeting point reports meanwhile, Timeout, Refused, or System.
@@ -26,11 +30,14 @@ class Mesh {
   void accept(SetupConnection connection, const Table& table);
   void keep(int rank, SetupConnection connection, const Table& table);
   void noteProcess(int rank, int socket, const Table& table) const;
+  bool onThisHost(const Arrival& peer) const { return peer.info.bootId == arrival_.info.bootId; }
+  std::string describe(int rank, const Table& table) const;
+  std::vector<base::FileDescriptor> listen(const std::optional<NetworkInterface>& network);
   std::string missing(const Table& table) const;
 
   Credentials credentials_;
   int rank_, size_;
-  Address address_;
+  Arrival arrival_;  // this rank's own
   Doorway door_;
   int next_ = 0;  // the lowest rank that has not been connected to
   std::map<int, SetupConnection> outgoing_;

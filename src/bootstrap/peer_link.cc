@@ -74,7 +74,7 @@ PeerLink::Flow PeerLink::flush() {
       if (errno == EINTR) continue;
       // ETOOMANYREFS: too many descriptors are under way; some will arrive.
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ETOOMANYREFS) return Flow::Open;
-      return Flow::Ended;
+      return endedBy(errno);
     }
     out.sent += static_cast<size_t>(count);
     out.message.descriptors.clear();  // they went with the first byte
@@ -83,6 +83,17 @@ PeerLink::Flow PeerLink::flush() {
     queue_.pop_front();
   }
   return Flow::Open;
+}
+
+PeerLink::Flow PeerLink::endedBy(int error) {
+  if (error_ == 0) error_ = error;
+  return Flow::Ended;
+}
+
+std::string PeerLink::reason() const {
+  const bool silent = error_ == ETIMEDOUT || error_ == EHOSTUNREACH || error_ == ENETUNREACH;
+  if (silent) return base::message("its host does not answer (", std::strerror(error_), ")");
+  return "closed its connection without leaving";
 }
 
 ssize_t PeerLink::sendSome(Outgoing& out) {
@@ -123,7 +134,7 @@ PeerLink::Flow PeerLink::read(size_t limitBytes, const std::function<void(Frame)
     const ssize_t count = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Flow::Open;
-    if (count <= 0) return Flow::Ended;
+    if (count <= 0) return endedBy(count < 0 ? errno : 0);
     takeDescriptors(message);
     reader_.feed(std::span(buffer).first(static_cast<size_t>(count)));
     while (std::optional<Frame> frame = reader_.next()) take(std::move(*frame));

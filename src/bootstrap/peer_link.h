@@ -26,6 +26,8 @@ class PeerLink {
   bool sendsWaiting();
 
   enum class Flow { Open, Ended };
+  /// Why a flow has ended, as a clause.
+  std::string reason() const;
   /// Sends what the socket takes.
   Flow flush();
   /// Reads at most about `limitBytes` and hands over the frames that became whole. Throws Refused
@@ -44,6 +46,7 @@ class PeerLink {
     size_t bytes() const { return header.size() + message.payload.size(); }
   };
   ssize_t sendSome(Outgoing& out);
+  Flow endedBy(int error);
   void takeDescriptors(msghdr& message);
 
   base::FileDescriptor socket_;
@@ -53,6 +56,7 @@ class PeerLink {
   std::deque<Outgoing> queue_;
   size_t queuedBytes_ = 0;
   bool closed_ = false;
+  int error_ = 0;  // errno of the first error of the connection; the kernel tells it once
 };
 
 }  // namespace tutti::bootstrap

@@ -39,12 +39,14 @@ Roster::Decision Roster::admit(const Claim& claim, const Arrival& arrival) {
     if (remarks_.size() < kMaxRemarkBytes) remarks_ += "; " + decision.why.text;
     return decision;
   }
-  if (!arrived_.empty() && arrived_.begin()->second.info.bootId != arrival.info.bootId)
-    return refuse(RefuseAll, ErrorCode::Unsupported, who, " is on another host (",
-                  arrival.info.host, ", ", arrival.info.bootId, ") than ",
-                  describe(arrived_.begin()->first), " (", arrived_.begin()->second.info.host, ", ",
-                  arrived_.begin()->second.info.bootId,
-                  "): this build connects ranks of one host and network namespace only");
+  for (const auto& [rank, other] : arrived_) {
+    if (other.info.bootId == arrival.info.bootId || (other.network && arrival.network)) continue;
+    return refuse(RefuseAll, ErrorCode::Refused, who, " is on another host than ", describe(rank),
+                  " (", arrival.info.bootId, " and ", other.info.bootId, "), and ",
+                  arrival.network ? describe(rank) : who,
+                  " has no address that other hosts reach: the job meets on one host, or none of "
+                  "its network interfaces is up (TUTTI_INTERFACE names one)");
+  }
   size_ = claim.size;
   arrived_.emplace(claim.rank, arrival);
   return {};

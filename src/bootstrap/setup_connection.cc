@@ -96,6 +96,7 @@ size_t SetupConnection::readSome(std::span<std::byte> into) {
   } while (count < 0 && errno == EINTR);
   if (count > 0) return static_cast<size_t>(count);
   if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+  if (count < 0 && error_ == 0) error_ = errno;
   ended_ = true;  // closed, reset, or never connected
   return 0;
 }
@@ -106,6 +107,7 @@ void SetupConnection::flush() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) return;
     if (count < 0) {
+      error_ = errno;  // the kernel tells it once
       out_.clear();  // nobody reads it; reading says that the other end is gone
       return;
     }

@@ -46,6 +46,8 @@ class SetupConnection {
   void advance(const PollSet& set);
   /// The other end will say no more. What it said before is still to be received.
   bool ended() const { return ended_; }
+  /// Of an end that was an error: its errno. Else 0.
+  int error() const { return error_; }
   bool authenticated() const { return handshake_.done(); }
   const Handshake& handshake() const { return handshake_; }
   bool flushed() const { return out_.empty(); }
@@ -70,6 +72,7 @@ class SetupConnection {
   Handshake handshake_;
   Side side_;
   bool ended_ = false;
+  int error_ = 0;
   base::Bytes in_, out_;  // in_: of the handshake's next message
   std::optional<RecordWriter> writer_;
   std::optional<RecordReader> reader_;

@@ -12,7 +12,9 @@ namespace tutti::bootstrap {
 /// A rank is there, and this is where the others reach it.
 struct Arrival {
   PeerInfo info;
-  Address listening;
+  Address listening;                 ///< for ranks of its host
+  std::optional<Address> network{};  ///< for those of other hosts; else they cannot
+  std::string interface{};           ///< that has the latter, for messages
 };
 /// Meeting point: all ranks, by rank.
 struct Table {

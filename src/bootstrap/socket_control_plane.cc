@@ -200,7 +200,7 @@ void Monitor::onEnd(int rank) {
   Peer& other = peer(rank);
   if (other.closed) return;
   if (other.gone.load()) return close(rank);
-  if (other.link.process() < 0) return lose(rank, "closed its connection without leaving");
+  if (other.link.process() < 0) return lose(rank, other.link.reason());
   if (other.link.processEnded()) return lose(rank, "its process ended");
   other.ended = Time::now();  // tick() or the process's end says the rest
   watch(other.link.socket(), 0, socketTag(rank), EPOLL_CTL_DEL);

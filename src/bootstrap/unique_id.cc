@@ -7,6 +7,7 @@
 
 #include "src/base/env.h"
 #include "src/bootstrap/meeting_server.h"
+#include "src/bootstrap/network_interface.h"
 
 namespace tutti {
 namespace {
@@ -42,12 +43,16 @@ int digitValue(char digit) {
 
 }  // namespace
 
-UniqueId UniqueId::create() {
-  const bootstrap::MeetingPoint point = bootstrap::randomMeetingPoint();
+UniqueId UniqueId::create(Reach reach) {
+  bootstrap::MeetingPoint point = bootstrap::randomMeetingPoint();
+  if (reach == Reach::Network)
+    if (const auto interface = bootstrap::networkInterface()) point.network = interface->address;
   const std::chrono::milliseconds lifetime(base::env().setupTimeoutMs);
   OpenMeetings& meetings = openMeetings();  // before the server's thread logs anything
-  meetings.add(std::make_unique<MeetingServer>(point, lifetime));
-  return bootstrap::encode(point);
+  auto server = std::make_unique<MeetingServer>(point, lifetime);
+  const UniqueId id = bootstrap::encode(server->point());
+  meetings.add(std::move(server));
+  return id;
 }
 
 std::string UniqueId::toHex() const { return base::hex(bytes); }

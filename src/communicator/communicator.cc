@@ -11,7 +11,6 @@
 #include "src/communicator/local.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/state.h"
-#include "transports/shm/endpoint.h"
 
 namespace tutti {
 
@@ -56,9 +55,12 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
 }
 
 std::vector<Communicator> Communicator::createLocal(int size, const CommunicatorOptions& options) {
-  return communicator::makeLocal(size, options, [size](int rank) {
-    return transports::shm::makeShmEndpoint(
-        rank, size, transports::shm::chooseLayout(size, communicator::kChannels));
+  const std::string transport = Settings::from(options).transport;
+  const topology::Topology oneHost{.ranks = size};
+  return communicator::makeLocal(size, options, [&](int rank) {
+    const bool networked = communicator::needsNetwork(oneHost, transport);
+    return communicator::makeEndpoint(rank, oneHost, transport,
+                                      networked ? transports::ucx::makeWorker() : nullptr);
   });
 }
 
@@ -156,7 +158,7 @@ std::string Communicator::describe() const {
                                    rank(), " of ", size(), "\n");
   for (int r = 0; r < size(); ++r) {
     text += base::message("  ", impl_->name(r));
-    if (r != rank()) text += base::message(" by ", impl_->endpoint->name());
+    if (r != rank()) text += base::message(" by ", impl_->endpoint->name(r));
     text += "\n";
   }
   return text + impl_->recorder.describe(SIZE_MAX);

@@ -388,8 +388,9 @@ void Communicator::Impl::onTick() {
       std::lock_guard lock(mutex);
       if (peers[watchedPeer].answers) does = peers[watchedPeer].status.describe();
     }
+    const bool near = topology.hostOf[watchedPeer] == topology.hostOf[who.rank];
     const std::string process =
-        processState(who.world->control->peer(who.members[watchedPeer]).pid);
+        near ? processState(who.world->control->peer(who.members[watchedPeer]).pid) : "";
     base::log(LogLevel::Warning, self(), ": ", textOf(*entry), " has waited ", waited / 1'000'000,
               " ms; straggler: ", name(watchedPeer), ", which ", does,
               process.empty() ? "" : "; its process is " + process);

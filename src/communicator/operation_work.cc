@@ -16,6 +16,9 @@ constexpr uint32_t kWatchEvery = 128;
 constexpr int64_t kDisputeNs = 2'000'000'000;
 // How long what a rank sent before it left may be under way.
 constexpr int64_t kLeaverNs = 200'000'000;
+// How long after a transport's connection the control plane may take to say what became of the
+// peer.
+constexpr int64_t kBreakNs = 250'000'000;
 
 }  // namespace
 
@@ -137,6 +140,7 @@ device::Work::Status OperationWork::step() {
   c.throwIfFailed();
   if (c.turn.load(std::memory_order_acquire) != entry_.number) return Status::Idle;
   if (dispute_) return disputed(*dispute_);
+  if (break_) return broken(*break_);
   if (!running_) begin();
   executor::Poll result;
   try {
@@ -157,7 +161,12 @@ device::Work::Status OperationWork::step() {
     case executor::Poll::Moved: idlePolls_ = 0; return Status::Moved;
     case executor::Poll::Idle: break;
   }
-  if (c.endpoint && c.endpoint->progress()) return Status::Moved;
+  try {
+    if (c.endpoint && c.endpoint->progress()) return Status::Moved;
+  } catch (const transports::ConnectionLost& lost) {
+    brokenNs_ = c.clock.nowNs();
+    break_ = lost;
+  }
   if (++idlePolls_ % kWatchEvery == 0) watch();
   return Status::Idle;
 }
@@ -195,6 +204,18 @@ device::Work::Status OperationWork::disputed(const executor::MismatchSeen& seen)
                           " sent a message of its operation ", seen.operation, " with fingerprint ",
                           seen.callHash, " instead of ", entry_.collective()->fingerprint())),
       true);
+  return Status::Idle;
+}
+
+// A transport has lost its connection with a peer. Most often the control plane says in a moment
+// what has become of that one; without that it is what is known.
+device::Work::Status OperationWork::broken(const transports::ConnectionLost& lost) {
+  auto& c = *communicator_;
+  if (c.clock.nowNs() - brokenNs_ >= kBreakNs)
+    c.fail(Error(ErrorCode::PeerLost,
+                 base::message(c.name(lost.peer()), " was lost: ", lost.how(), "; ", c.self(),
+                               " noticed during ", entry_.name(), ", ", entry_.describe())),
+           true);
   return Status::Idle;
 }
 

@@ -53,6 +53,7 @@ class OperationWork final : public device::Work {
   void watchLeavers();
   static ExchangeFacts factsOf(const executor::Exchange& exchange);
   Status disputed(const executor::MismatchSeen& seen);
+  Status broken(const transports::ConnectionLost& lost);
   void end(Phase phase);
   [[noreturn]] void failedBy(ErrorCode code, const char* what);
 
@@ -65,6 +66,8 @@ class OperationWork final : public device::Work {
   int64_t waitingSinceNs_ = 0;  // the clock is not read before it has to wait
   int64_t disputedNs_ = 0;
   std::optional<executor::MismatchSeen> dispute_;
+  int64_t brokenNs_ = 0;
+  std::optional<transports::ConnectionLost> break_;
   uint32_t idlePolls_ = 0;
   int leaver_ = -1;  // a rank that has left, and that this exchange needs
   int64_t leaverSinceNs_ = 0;

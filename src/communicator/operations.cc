@@ -147,7 +147,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
                                                     .root = facts.root,
                                                     .deterministic = settings.deterministic,
                                                     .uneven = uneven,
-                                                    .mappable = true,
+                                                    .mappable = topology.hosts() == 1,
                                                     .algorithm = forced ? settings.algorithm : ""},
                                                    topology, tuning);
   auto ready = std::make_unique<ReadyChoice>();

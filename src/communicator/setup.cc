@@ -5,7 +5,6 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/communicator/state.h"
-#include "transports/shm/endpoint.h"
 
 namespace tutti {
 
@@ -24,6 +23,12 @@ World::~World() {
   windows.reset();
 }
 
+std::shared_ptr<transports::ucx::Worker> World::network() {
+  std::lock_guard lock(mutex_);
+  if (!network_) network_ = transports::ucx::makeWorker();
+  return network_;
+}
+
 Settings Settings::from(const CommunicatorOptions& options) {
   const base::Env& env = base::env();
   TUTTI_REQUIRE(options.timeout.count() >= 0 && options.setupTimeout.count() >= 0 &&
@@ -33,11 +38,14 @@ Settings Settings::from(const CommunicatorOptions& options) {
   const auto choose = [](int64_t given, int64_t fallback) {
     return std::min<int64_t>(given ? given : fallback, base::kLongestWait.count());
   };
+  const std::string& transport = options.transport.empty() ? env.transport : options.transport;
+  requireTransport(transport);
   return {.setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
           .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
           .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
           .deterministic = options.deterministic || env.deterministic,
-          .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm};
+          .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm,
+          .transport = transport};
 }
 
 }  // namespace communicator
@@ -51,7 +59,12 @@ Communicator::Impl::Impl(Membership membership, const Settings& chosen)
       peers(who.members.size()) {
   topology.ranks = size;
   topology.cores = who.world->control->peer(who.members[who.rank]).cores;
-  topology.hostOf.assign(size, 0);
+  std::map<std::string, int> hosts;
+  for (const int member : who.members) {
+    const std::string& host = who.world->control->peer(member).bootId;
+    topology.hostOf.push_back(
+        hosts.try_emplace(host, static_cast<int>(hosts.size())).first->second);
+  }
   // Unknown algorithms are refused now, not at the first call.
   choose({.collective = plan::Collective::Barrier});
 }
@@ -94,24 +107,39 @@ namespace {
 // Within this time the death of a rank of this host is known to all.
 constexpr std::chrono::seconds kDeathIsKnown{1};
 
-// No algorithm has a longer name; what a peer sends goes into messages.
-constexpr size_t kMaxAlgorithmBytes = 64;
+// No algorithm or transport has a longer name; what a peer sends goes into messages.
+constexpr size_t kMaxNameBytes = 64;
 
 // What must be equal on all ranks, beside the addresses.
 struct Hello {
   bool deterministic = false;
   std::string algorithm;
+  std::string transport;
   base::Bytes tuning;  // rank 0's counts
   base::Bytes address;
 
   base::Bytes write() const {
-    return base::ByteWriter().put(deterministic).put(algorithm).put(tuning).put(address).take();
+    return base::ByteWriter()
+        .put(deterministic)
+        .put(algorithm)
+        .put(transport)
+        .put(tuning)
+        .put(address)
+        .take();
+  }
+  static Hello of(const communicator::Settings& settings) {
+    return {settings.deterministic, settings.algorithm, settings.transport, {}, {}};
+  }
+  std::string wishes() const {
+    return base::message("deterministic=", int{deterministic}, " algorithm='", algorithm,
+                         "' transport='", transport, "'");
   }
   static Hello read(const base::Bytes& bytes) {
     base::ByteReader in(bytes);
     Hello h;
     h.deterministic = in.getFlag("deterministic");
-    h.algorithm = in.getString("algorithm", kMaxAlgorithmBytes);
+    h.algorithm = in.getString("algorithm", kMaxNameBytes);
+    h.transport = in.getString("transport", kMaxNameBytes);
     h.tuning = in.getBytes("tuning");
     h.address = in.getBytes("address");
     in.requireEnd();
@@ -151,14 +179,16 @@ void Communicator::Impl::connect(base::Deadline deadline) {
                  " of ", name(missing()));
   };
   try {
-    endpoint = transports::shm::makeShmEndpoint(
-        who.rank, size, transports::shm::chooseLayout(size, communicator::kChannels));
+    const bool networked = communicator::needsNetwork(topology, settings.transport);
+    endpoint = communicator::makeEndpoint(who.rank, topology, settings.transport,
+                                          networked ? who.world->network() : nullptr);
     topology.slotBytes = endpoint->layout().slotBytes;
     for (int peer = 0; peer < size; ++peer) {
       if (peer == who.rank) continue;
       Address address = endpoint->address(peer);
-      const Hello hello{settings.deterministic, settings.algorithm, tuning.serialize(),
-                        std::move(address.blob)};
+      Hello hello = Hello::of(settings);
+      hello.tuning = tuning.serialize();
+      hello.address = std::move(address.blob);
       send(peer, Message::Hello, hello.write(), std::move(address.descriptors));
     }
     await("address", [](const Peer& p) { return p.hello.has_value(); });
@@ -176,12 +206,10 @@ void Communicator::Impl::connect(base::Deadline deadline) {
       } catch (const Error& e) {
         base::fail(e.code(), name(peer), " sent a malformed hello: ", e.what());
       }
-      if (hello.deterministic != settings.deterministic || hello.algorithm != settings.algorithm)
+      if (hello.wishes() != Hello::of(settings).wishes())
         base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", name(peer),
-                   " asks for deterministic=", int{hello.deterministic}, " algorithm='",
-                   hello.algorithm, "'; ", self(),
-                   " for deterministic=", int{settings.deterministic}, " algorithm='",
-                   settings.algorithm, "'");
+                   " asks for ", hello.wishes(), "; ", self(), " for ",
+                   Hello::of(settings).wishes());
       try {
         endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
       } catch (const Error& e) {

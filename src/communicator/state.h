@@ -20,6 +20,7 @@
 #include "src/base/clock.h"
 #include "src/base/process.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/communicator/endpoints.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/windows.h"
 #include "src/executor/exchange_operation.h"
@@ -35,9 +36,16 @@ struct World {
   const base::ProcessGuard guard;
   std::shared_ptr<bootstrap::ControlPlane> control;
   std::unique_ptr<WindowTable> windows;
+  /// Made by the first communicator that needs the network. Collective calls make communicators, so
+  /// threads may come at once.
+  std::shared_ptr<transports::ucx::Worker> network();
   /// `shared`: of ranks that share a process, one for all of them; else null.
   World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared);
   ~World();  ///< leaves the job; a forked child's copy leaves everything as it is
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<transports::ucx::Worker> network_;
 };
 
 /// Settings after defaults and environment are applied. Equal on all ranks where marked.
@@ -47,6 +55,7 @@ struct Settings {
   int64_t stragglerMs = 0;
   bool deterministic = false;  ///< equal
   std::string algorithm;       ///< equal
+  std::string transport;       ///< equal
   static Settings from(const CommunicatorOptions& options);
 };
 

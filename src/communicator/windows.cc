@@ -52,6 +52,11 @@ void WindowTable::tell(int peer, Message type, uint64_t id, uint64_t bytes,
   control_.send(peer, std::move(message));
 }
 
+bool WindowTable::neighbour(int peer) const {
+  return peer != control_.rank() &&
+         control_.peer(peer).bootId == control_.peer(control_.rank()).bootId;
+}
+
 Memory WindowTable::allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive) {
   if (bytes == 0) return {};
   auto segment =
@@ -74,7 +79,7 @@ void WindowTable::announce(const std::byte* data) {
   Own& own = own_.at(data);
   if (shared_) shared_->add(control_.rank(), own.id, own.segment);
   for (int peer = 0; peer < control_.size(); ++peer) {
-    if (peer == control_.rank() || gone_.contains(peer)) continue;
+    if (!neighbour(peer) || gone_.contains(peer)) continue;
     tell(peer, Message::Announce, own.id, own.segment->bytes(),
          shared_ ? base::FileDescriptor() : own.segment->duplicate());
     own.missing.insert(peer);  // its answer waits for the lock
@@ -95,7 +100,7 @@ void WindowTable::release(void* data) {
   lock.unlock();
   if (shared_) shared_->remove(control_.rank(), own.id);
   for (int peer = 0; peer < control_.size(); ++peer)
-    if (peer != control_.rank()) tell(peer, Message::Close, own.id, 0);
+    if (neighbour(peer)) tell(peer, Message::Close, own.id, 0);
 }
 
 WindowPlace WindowTable::locate(const void* data, uint64_t bytes) const {

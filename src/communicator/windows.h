@@ -1,6 +1,6 @@
 #pragma once
 
-// Windows: memory of one rank that the other ranks of the host have mapped. A window is announced
+// Windows: memory of one rank that the other ranks of its host have mapped. A window is announced
 // when it is made, mapped by the peers' monitor threads, and used once all of them have
 // acknowledged it, so that all ranks always agree on whether an operation may run on mapped
 // buffers. Only windows are ever touched by other ranks, also where ranks are threads of one
@@ -64,6 +64,7 @@ class WindowTable final : public bootstrap::ControlListener {
     std::set<int> refused;  // ranks that could not map it
     bool usable() const { return missing.empty() && refused.empty(); }
   };
+  bool neighbour(int peer) const;  // another rank of this host
   void announce(const std::byte* data);
   void release(void* data);
   void tell(int peer, Message type, uint64_t id, uint64_t bytes, base::FileDescriptor fd = {});

@@ -112,8 +112,10 @@ Poll ExchangeOperation::poll() {
   for (Edge& edge : receives_) moved |= receive(edge);
   const auto finished = [](const Edge& edge) { return edge.finished(); };
   if (std::ranges::all_of(sends_, finished) && std::ranges::all_of(receives_, finished) &&
-      fromSelf_.finished())
+      fromSelf_.finished()) {
+    if (exchange_.endpoint) exchange_.endpoint->flush();
     return Poll::Done;
+  }
   return moved ? Poll::Moved : Poll::Idle;
 }
 

@@ -198,6 +198,7 @@ Poll HostOperation::poll() {
   bool moved = false;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
   if (lanesLeft_ == 0) {
+    if (launch_.endpoint) launch_.endpoint->flush();
     tuner_.report(storeNs_);
     peerIn_.clear();
     peerOut_.clear();

@@ -43,7 +43,7 @@ int launch(const LaunchOptions& options) {
                  strerrordesc_np(program.error));
     return program.error == ENOENT || program.error == ENOTDIR ? 127 : 126;
   }
-  const std::string id = options.uniqueId.empty() ? UniqueId::create().toHex() : options.uniqueId;
+  const std::string id = options.uniqueId.empty() ? UniqueId::create(UniqueId::Reach::Host).toHex() : options.uniqueId;
   return launcher::Job(options, program.path, id).run();
 }
 

@@ -22,8 +22,9 @@ int runRank(const PerfOptions& options) {
     json.open(options.jsonFile);
     TUTTI_REQUIRE(json.good(), "--json ", options.jsonFile, " cannot be written");
   }
-  Communicator c = Communicator::create(
-      {.deterministic = options.deterministic, .algorithm = options.algorithm});
+  Communicator c = Communicator::create({.deterministic = options.deterministic,
+                                         .algorithm = options.algorithm,
+                                         .transport = options.transport});
   return runPerf(c, options, {.json = json.is_open() ? &json : nullptr});
 }
 

@@ -8,16 +8,29 @@
 
 namespace tutti::tools {
 
-PerfShape perfShape(Collective collective, int ranks, uint64_t elements) {
+std::vector<size_t> unevenCounts(int rank, int ranks, uint64_t unit) {
+  std::vector<size_t> counts;
+  for (int peer = 0; peer < ranks; ++peer) counts.push_back(unevenCount(rank, peer, unit));
+  return counts;
+}
+
+PerfShape perfShape(const PerfOptions& options, int rank, int ranks, uint64_t elements) {
   const uint64_t n = static_cast<uint64_t>(ranks);
-  if (collective == Collective::Barrier) return {};
-  const bool gives = plan::givesBlocks(collective), gets = plan::getsBlocks(collective);
+  if (options.collective == Collective::Barrier) return {};
+  if (options.exchange == Exchange::AllToAllV) {
+    const uint64_t unit = elements / (3 * n);
+    uint64_t all = 0;
+    for (const size_t count : unevenCounts(rank, ranks, unit)) all += count;
+    return {unit, all, all, unit};
+  }
+  const bool gives = plan::givesBlocks(options.collective);
+  const bool gets = plan::getsBlocks(options.collective);
   const uint64_t count = gives || gets ? elements / n : elements;
-  return {count, gives ? count * n : count, gets ? count * n : count};
+  return {count, gives ? count * n : count, gets ? count * n : count, count};
 }
 
 numbers::Pattern PerfPattern::pattern() const {
-  return {.type = type, .op = op, .seed = shape.inCount, .ranks = ranks};
+  return {.type = type, .op = op, .seed = shape.seed, .ranks = ranks};
 }
 
 double PerfPattern::scalar() const { return numbers::premulScalar(pattern(), rank); }
@@ -27,6 +40,9 @@ void PerfPattern::fillInput(std::byte* in) const {
 }
 
 numbers::Comparison PerfPattern::compare(const std::byte* out) const {
+  if (exchange == Exchange::AllToAllV) return compareUneven(out);
+  if (exchange == Exchange::SendReceive)
+    return numbers::compareWithInput(pattern(), (rank + ranks - 1) % ranks, 0, shape.count, out);
   if (plan::onlyRootGets(collective) && rank != root) return {};
   const size_t own = shape.count * static_cast<size_t>(rank);
   numbers::Pattern upToHere = pattern();
@@ -57,6 +73,22 @@ numbers::Comparison PerfPattern::compareBlocks(const std::byte* out, size_t from
         numbers::compareWithInput(pattern(), r, from, shape.count, out + first * sizeOf(type));
     if (all.wrong == 0 && block.wrong > 0) all.firstWrong = first + block.firstWrong;
     all.wrong += block.wrong;
+  }
+  return all;
+}
+
+numbers::Comparison PerfPattern::compareUneven(const std::byte* out) const {
+  numbers::Comparison all;
+  size_t first = 0;
+  for (int r = 0; r < ranks; ++r) {
+    size_t from = 0;  // where our block begins in what `r` sends
+    for (int before = 0; before < rank; ++before) from += unevenCount(r, before, shape.count);
+    const size_t count = unevenCount(r, rank, shape.count);
+    const auto block =
+        numbers::compareWithInput(pattern(), r, from, count, out + first * sizeOf(type));
+    if (all.wrong == 0 && block.wrong > 0) all.firstWrong = first + block.firstWrong;
+    all.wrong += block.wrong;
+    first += count;
   }
   return all;
 }

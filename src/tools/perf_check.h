@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include <tutti/communicator.h>
 
@@ -17,12 +18,21 @@ namespace tutti::tools {
 /// Elements of one call. `count` is what the call is given.
 struct PerfShape {
   uint64_t count = 0, inCount = 0, outCount = 0;
+  uint64_t seed = 0;  ///< of the data; the same on all ranks
 };
 /// `elements` is the size asked for: of the larger buffer. It is rounded down to whole blocks.
-PerfShape perfShape(Collective collective, int ranks, uint64_t elements);
+PerfShape perfShape(const PerfOptions& options, int rank, int ranks, uint64_t elements);
+
+/// Elements of alltoallv's block between two ranks, in both directions: `unit` to 3 * `unit`.
+inline uint64_t unevenCount(int rank, int peer, uint64_t unit) {
+  return unit * static_cast<uint64_t>(1 + (rank + peer) % 3);
+}
+/// By peer.
+std::vector<size_t> unevenCounts(int rank, int ranks, uint64_t unit);
 
 struct PerfPattern {
   Collective collective;
+  std::optional<Exchange> exchange;
   DataType type;
   ReduceOp op;
   int rank, ranks, root;
@@ -37,6 +47,7 @@ struct PerfPattern {
   numbers::Pattern pattern() const;
   /// Elements `from` on of every rank's input, one after the other.
   numbers::Comparison compareBlocks(const std::byte* out, size_t from) const;
+  numbers::Comparison compareUneven(const std::byte* out) const;
 };
 
 /// Collective: calls `barrier` once for each of some ranks, which comes a millisecond after the

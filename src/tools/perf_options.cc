@@ -8,6 +8,35 @@
 namespace tutti::tools {
 namespace {
 
+struct NamedExchange {
+  const char* name;
+  Exchange exchange;
+  Collective like;
+};
+constexpr NamedExchange kExchanges[] = {
+    {"sendrecv", Exchange::SendReceive, Collective::Broadcast},
+    {"alltoallv", Exchange::AllToAllV, Collective::AllToAll},
+    {"hypercube", Exchange::HyperCube, Collective::AllGather},
+};
+
+std::string measurableNames() {
+  std::string names = plan::collectiveNames();
+  for (const NamedExchange& e : kExchanges) names += std::string(", ") + e.name;
+  return names;
+}
+
+void setCollective(PerfOptions& o) {
+  for (const NamedExchange& e : kExchanges)
+    if (o.collectiveName == e.name) {
+      o.collective = e.like;
+      o.exchange = e.exchange;
+      return;
+    }
+  const auto collective = plan::parseCollective(o.collectiveName);
+  TUTTI_REQUIRE(collective, "there is no collective '", o.collectiveName, "': ", measurableNames());
+  o.collective = *collective;
+}
+
 /// What was asked for can be measured, whoever takes part.
 void validate(const PerfOptions& o) {
   TUTTI_REQUIRE(o.minBytes <= o.maxBytes, "-b ", o.minBytes, " is larger than -e ", o.maxBytes);
@@ -18,12 +47,18 @@ void validate(const PerfOptions& o) {
                 " is not defined for ", toString(o.type));
   TUTTI_REQUIRE(o.collective != Collective::Scan || o.op != ReduceOp::Avg,
                 "-o avg is not for scan: ranks would divide by different numbers");
+  TUTTI_REQUIRE(!o.exchange || o.algorithm.empty(), "--algo ", o.algorithm,
+                " is of collectives: ", o.collectiveName, " is made of sends and receives");
+  TUTTI_REQUIRE(o.exchange != Exchange::HyperCube || (o.ranks & (o.ranks - 1)) == 0,
+                "hypercube needs a power of two of ranks, not ", o.ranks);
   if (o.algorithm == "mapped") {
     TUTTI_REQUIRE(o.windows, "--algo mapped works on memory from allocate: not with --memory ",
                   "ordinary");
     TUTTI_REQUIRE(!plan::isReduction(o.collective) || o.op != ReduceOp::PreMulSum,
                   "--algo mapped does not exist for premulsum");
   }
+  TUTTI_REQUIRE(o.plotFile.empty() || o.collective != Collective::Barrier,
+                "--plot draws times over sizes, and a barrier has none");
   o.sizes();
 }
 
@@ -72,7 +107,7 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
   std::string minBytes = "32M", maxBytes = "32M", step = "0", type = "float32", op = "sum";
   std::string memory = "window";
   CLI::App app{"Time and bandwidth of a collective, with nccl-tests' columns", "tutti perf"};
-  app.add_option("collective", o.collectiveName, plan::collectiveNames())->required();
+  app.add_option("collective", o.collectiveName, measurableNames())->required();
   app.add_option("-n,--ranks", o.ranks, "local ranks to start; without it join the launcher's job")
       ->check(CLI::Range(1, 4096));
   app.add_option("-b,--minbytes", minBytes, "smallest size, bytes (K, M, G)");
@@ -89,18 +124,19 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
   app.add_option("-w,--warmup", o.warmups, "calls before")->check(CLI::Range(0, 100000));
   app.add_option("-c,--check", o.check, "1 checks every element, 0 does not");
   app.add_option("--algo", o.algorithm, "force " + plan::algorithmNames());
+  app.add_option("--transport", o.transport, "shm or ucx, between all ranks")
+      ->check(CLI::IsMember({"shm", "ucx"}));
   app.add_option("--memory", memory, "window (from allocate) or ordinary")
       ->check(CLI::IsMember({"window", "ordinary"}));
   app.add_flag("--deterministic", o.deterministic, "deterministic mode");
   app.add_option("--json", o.jsonFile, "also write a JSON line per size to this file");
+  app.add_option("--plot", o.plotFile, "also draw the table into this SVG file; needs gnuplot");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  const auto collective = plan::parseCollective(o.collectiveName);
-  TUTTI_REQUIRE(collective, "there is no collective '", o.collectiveName, "'");
-  o.collective = *collective;
+  setCollective(o);
   const auto parsedType = parseDataType(type);
   TUTTI_REQUIRE(parsedType, "--type ", type, " is no element type");
   o.type = *parsedType;

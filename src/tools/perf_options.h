@@ -3,6 +3,7 @@
 // What `tutti perf` was asked to measure.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,8 +16,17 @@ namespace tutti::tools {
 
 using plan::Collective;
 
+/// What is measured beside collectives, made of sends and receives.
+enum class Exchange : uint8_t {
+  SendReceive,  ///< "sendrecv": to the next rank, from the one before
+  AllToAllV,    ///< "alltoallv": blocks of three sizes
+  HyperCube,    ///< "hypercube": an AllGather in log2(ranks) exchanges
+};
+
 struct PerfOptions {
+  /// Of an exchange: the collective with such buffers.
   Collective collective = Collective::AllReduce;
+  std::optional<Exchange> exchange;
   std::string collectiveName;
   int ranks = 0;  ///< 0: join the launcher's job, or one rank
   uint64_t minBytes = 32u << 20, maxBytes = 32u << 20;
@@ -31,7 +41,13 @@ struct PerfOptions {
   bool windows = true;  ///< buffers from Communicator::allocate, otherwise ordinary memory
   bool deterministic = false;
   std::string algorithm;
+  std::string transport;
   std::string jsonFile;
+  std::string plotFile;
+
+  /// Whether the same memory can be sent from and received into.
+  bool inPlace() const { return !exchange || exchange == Exchange::HyperCube; }
+  bool hasRoot() const { return !exchange && plan::hasRoot(collective); }
 
   /// Sizes to run, in bytes; never empty. Throws InvalidArgument when there are more than
   /// kMostSizes.

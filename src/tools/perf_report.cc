@@ -17,17 +17,19 @@ namespace {
   return line;
 }
 
-std::string timingText(const PerfTiming& t) {
+std::string timingText(const std::optional<PerfTiming>& timing) {
+  if (!timing) return format("  %9s  %9s  %7s  %7s  %6s", "N/A", "N/A", "N/A", "N/A", "N/A");
+  const PerfTiming& t = *timing;
   const std::string wrong = t.wrong < 0 ? "N/A" : std::to_string(t.wrong);
   return format("  %9.2f  %9.2f  %7.2f  %7.2f  %6s", t.medianUs, t.p99Us, t.algorithmGBps,
                 t.busGBps, wrong.c_str());
 }
 
-int shownRoot(const PerfOptions& options) {
-  return plan::hasRoot(options.collective) ? options.root : -1;
-}
+int shownRoot(const PerfOptions& options) { return options.hasRoot() ? options.root : -1; }
 
-nlohmann::json timingJson(const PerfTiming& t) {
+nlohmann::json timingJson(const std::optional<PerfTiming>& timing) {
+  if (!timing) return nullptr;
+  const PerfTiming& t = *timing;
   return {{"median_us", t.medianUs}, {"p99_us", t.p99Us}, {"algbw_GBps", t.algorithmGBps},
           {"busbw_GBps", t.busGBps}, {"wrong", t.wrong},  {"iterations", t.iterations}};
 }
@@ -84,11 +86,17 @@ std::string perfLine(const PerfOptions& options, const PerfRow& row) {
 std::string perfFooter(const std::vector<PerfRow>& rows, bool checked) {
   int64_t wrong = 0;
   double bus = 0;
+  int timings = 0;
+  const auto add = [&](const PerfTiming& t) {
+    wrong += std::max<int64_t>(0, t.wrong);
+    bus += t.busGBps;
+    ++timings;
+  };
   for (const PerfRow& row : rows) {
-    wrong += std::max<int64_t>(0, row.outOfPlace.wrong) + std::max<int64_t>(0, row.inPlace.wrong);
-    bus += row.outOfPlace.busGBps + row.inPlace.busGBps;
+    add(row.outOfPlace);
+    if (row.inPlace) add(*row.inPlace);
   }
-  const double average = rows.empty() ? 0 : bus / (2 * static_cast<double>(rows.size()));
+  const double average = timings == 0 ? 0 : bus / timings;
   return format("# Out of bounds values : %lld %s\n", static_cast<long long>(wrong),
                 !checked     ? "NOT CHECKED"
                 : wrong == 0 ? "OK"

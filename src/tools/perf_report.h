@@ -3,6 +3,7 @@
 // The table that `tutti perf` prints, and the same as JSON lines.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct PerfTiming {
 
 struct PerfRow {
   uint64_t bytes = 0, count = 0;
-  PerfTiming outOfPlace, inPlace;
+  PerfTiming outOfPlace;
+  std::optional<PerfTiming> inPlace;  ///< where that is possible
 };
 
 /// By what nccl-tests multiplies algorithm bandwidth so that it compares with the hardware's.

@@ -10,6 +10,7 @@
 #include "collectives/algorithms.h"
 #include "src/base/check.h"
 #include "src/tools/perf_check.h"
+#include "src/tools/perf_plot.h"
 #include "src/tools/perf_report.h"
 
 namespace tutti::tools {
@@ -49,8 +50,9 @@ class Measurement {
       : c_(c),
         o_(o),
         output_(output),
-        shape_(perfShape(o.collective, c.size(), bytes / sizeOf(o.type))),
-        pattern_{o.collective, o.type, o.op, c.rank(), c.size(), o.root, shape_},
+        shape_(perfShape(o, c.rank(), c.size(), bytes / sizeOf(o.type))),
+        pattern_{o.collective, o.exchange, o.type, o.op, c.rank(), c.size(), o.root, shape_},
+        uneven_(unevenCounts(c.rank(), c.size(), shape_.count)),
         in_(c, shape_.inCount * sizeOf(o.type), o.windows),
         out_(c, shape_.outCount * sizeOf(o.type), o.windows) {}
 
@@ -58,7 +60,7 @@ class Measurement {
     PerfRow row{.bytes = std::max(shape_.inCount, shape_.outCount) * sizeOf(o_.type),
                 .count = shape_.count};
     row.outOfPlace = time(row.bytes, false);
-    row.inPlace = time(row.bytes, true);
+    if (o_.inPlace()) row.inPlace = time(row.bytes, true);
     return row;
   }
 
@@ -75,6 +77,7 @@ class Measurement {
   void call(bool inPlace) {
     const auto [send, recv] = buffers(inPlace);
     const size_t n = shape_.count;
+    if (o_.exchange) return exchange(send, recv);
     switch (o_.collective) {
       case Collective::AllReduce:
         return c_.allReduce({send, recv, n, o_.type, o_.op, pattern_.scalar()});
@@ -89,6 +92,42 @@ class Measurement {
       case Collective::AllToAll: return c_.allToAll({send, recv, n, o_.type});
       case Collective::Scan: return c_.scan({send, recv, n, o_.type, o_.op, pattern_.scalar()});
       case Collective::Barrier: return c_.barrier();
+    }
+  }
+
+  void exchange(const std::byte* send, std::byte* recv) {
+    switch (*o_.exchange) {
+      case Exchange::SendReceive: return sendToNext(send, recv);
+      case Exchange::AllToAllV:
+        return c_.allToAllV({.send = send,
+                             .sendCounts = uneven_,
+                             .recv = recv,
+                             .recvCounts = uneven_,
+                             .type = o_.type});
+      case Exchange::HyperCube: return hyperCube(send, recv);
+    }
+  }
+
+  void sendToNext(const std::byte* send, std::byte* recv) {
+    const int n = c_.size(), next = (c_.rank() + 1) % n, before = (c_.rank() + n - 1) % n;
+    Group group;
+    c_.send({.send = send, .count = shape_.count, .type = o_.type, .peer = next});
+    c_.receive({.recv = recv, .count = shape_.count, .type = o_.type, .peer = before});
+    group.end();
+  }
+
+  // Ranks that differ in one bit exchange all blocks that they have.
+  void hyperCube(const std::byte* send, std::byte* recv) {
+    const size_t block = shape_.count * sizeOf(o_.type);
+    const auto rank = static_cast<size_t>(c_.rank());
+    if (block > 0 && send != recv + rank * block) std::memcpy(recv + rank * block, send, block);
+    for (size_t bit = 1; bit < static_cast<size_t>(c_.size()); bit *= 2) {
+      const size_t own = rank & ~(bit - 1), theirs = own ^ bit;
+      const int peer = static_cast<int>(rank ^ bit);
+      Group group;
+      c_.send({recv + own * block, bit * shape_.count, o_.type, peer});
+      c_.receive({recv + theirs * block, bit * shape_.count, o_.type, peer});
+      group.end();
     }
   }
 
@@ -156,6 +195,7 @@ class Measurement {
   const PerfOutput& output_;
   const PerfShape shape_;
   const PerfPattern pattern_;
+  const std::vector<size_t> uneven_;  // of alltoallv, by peer
   Buffer in_, out_;
 };
 
@@ -168,6 +208,8 @@ std::string commented(const std::string& text) {
 }
 
 void requireFit(const PerfOptions& options, int ranks) {
+  TUTTI_REQUIRE(options.exchange != Exchange::HyperCube || (ranks & (ranks - 1)) == 0,
+                "hypercube needs a power of two of ranks, not ", ranks);
   TUTTI_REQUIRE(options.root < ranks, "--root ", options.root, " is not a rank of 0..", ranks - 1);
   TUTTI_REQUIRE(options.algorithm.empty() || ranks == 1 ||
                     collectives::exists(options.algorithm, options.collective, ranks),
@@ -193,10 +235,13 @@ int runPerf(Communicator& c, const PerfOptions& options, const PerfOutput& outpu
     if (output.json) *output.json << perfJson(options, c.size(), rows.back());
   }
   if (prints) print(perfFooter(rows, options.check));
+  if (prints && !options.plotFile.empty())
+    writePlot(options.plotFile, plotScript(options, c.size(), rows));
   if (prints && output.json && !output.json->flush())
     base::fail(ErrorCode::System, "--json ", options.jsonFile, " did not take what was measured");
-  return std::ranges::any_of(
-      rows, [](const PerfRow& r) { return r.outOfPlace.wrong > 0 || r.inPlace.wrong > 0; });
+  return std::ranges::any_of(rows, [](const PerfRow& r) {
+    return r.outOfPlace.wrong > 0 || (r.inPlace && r.inPlace->wrong > 0);
+  });
 }
 
 }  // namespace tutti::tools

@@ -26,13 +26,18 @@ constexpr std::array kFields{
     Field{"mappedFromBytes", &Tuning::mappedFromBytes, 0, 1e18},
 };
 
-int hosts(const Topology& topology) {
-  int most = 0;
-  for (int host : topology.hostOf) most = std::max(most, host);
-  return most + 1;
+}  // namespace
+
+int Topology::hosts() const {
+  return hostOf.empty() ? 1 : std::ranges::max(hostOf) + 1;
 }
 
-}  // namespace
+int Topology::largestHost() const {
+  if (hostOf.empty()) return ranks;
+  std::vector<int> count(static_cast<size_t>(hosts()));
+  for (const int host : hostOf) ++count[static_cast<size_t>(host)];
+  return std::ranges::max(count);
+}
 
 base::Bytes Tuning::serialize() const {
   base::ByteWriter writer;
@@ -59,12 +64,12 @@ Tuning Tuning::deserialize(const base::Bytes& bytes) {
 }
 
 std::string Topology::describe() const {
-  std::string text = base::message(ranks, ranks == 1 ? " rank on " : " ranks on ", hosts(*this),
-                                   hosts(*this) == 1 ? " host, " : " hosts, ", cores,
+  std::string text = base::message(ranks, ranks == 1 ? " rank on " : " ranks on ", hosts(),
+                                   hosts() == 1 ? " host, " : " hosts, ", cores,
                                    cores == 1 ? " core" : " cores");
   text += base::message(", slots of ", slotBytes, " bytes");
   if (oversubscribed()) text += ", oversubscribed";
-  if (hosts(*this) == 1) return text;
+  if (hosts() == 1) return text;
   for (size_t rank = 0; rank < hostOf.size(); ++rank)
     text += base::message(rank == 0 ? "; host of each rank: " : " ", hostOf[rank]);
   return text;

@@ -33,10 +33,12 @@ struct Tuning {
 
 struct Topology {
   int ranks = 1;
-  int cores = 1;             ///< of the host; ranks beyond it share
+  int cores = 1;             ///< of each host; ranks beyond it share
   std::vector<int> hostOf;   ///< host number of each rank, from 0
   size_t slotBytes = 65536;  ///< what one message between two ranks can carry
-  bool oversubscribed() const { return ranks > cores; }
+  int hosts() const;
+  int largestHost() const;  ///< ranks of the host that has most
+  bool oversubscribed() const { return largestHost() > cores; }
   std::string describe() const;
   bool operator==(const Topology&) const = default;
 };

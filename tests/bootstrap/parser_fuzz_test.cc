@@ -51,11 +51,19 @@ class Fuzz : public testing::Test {
 
 Arrival someArrival() {
   return {.info = {.host = "host", .bootId = "boot/net:1", .pid = 42, .cores = 8},
-          .listening = randomUnixAddress()};
+          .listening = randomUnixAddress(),
+          .network = resolve("10.0.0.1", 4711),
+          .interface = "eth0"};
+}
+
+UniqueId someId() {
+  MeetingPoint point = randomMeetingPoint();
+  point.network = resolve("10.0.0.1", 4711);
+  return encode(point);
 }
 
 TEST_F(Fuzz, UniqueIds) {
-  const UniqueId good = encode(randomMeetingPoint());
+  const UniqueId good = someId();
   run([&] {
     const base::Bytes bytes = mutate({good.bytes.begin(), good.bytes.end()});
     UniqueId id;
@@ -67,7 +75,7 @@ TEST_F(Fuzz, UniqueIds) {
 }
 
 TEST_F(Fuzz, HexadecimalIds) {
-  const std::string good = encode(randomMeetingPoint()).toHex();
+  const std::string good = someId().toHex();
   run([&] {
     const auto text = std::as_bytes(std::span(good));
     const base::Bytes bytes = mutate({text.begin(), text.end()});

@@ -177,7 +177,7 @@ TEST(Liars, AnotherVersionIsNamedToBothSides) {
   }
 }
 
-TEST(Liars, AnotherHostIsUnsupportedAndBothAreNamed) {
+TEST(Liars, AnotherHostThatNobodyReachesIsRefusedAndBothAreNamed) {
   const MeetingPoint point = randomMeetingPoint();
   MeetingServer server(point, std::chrono::seconds(60));
   Liar here(point, claimOf(point, 0, 2));
@@ -186,9 +186,10 @@ TEST(Liars, AnotherHostIsUnsupportedAndBothAreNamed) {
   there.say(arrivalOf("elsewhere/net:1"));
   for (Liar* rank : {&here, &there}) {
     const Failure why = rank->hear();
-    EXPECT_EQ(why.code, ErrorCode::Unsupported);
+    EXPECT_EQ(why.code, ErrorCode::Refused);
     EXPECT_TRUE(contains(why.text, "elsewhere/net:1") &&
-                contains(why.text, describeThisProcess().bootId))
+                contains(why.text, describeThisProcess().bootId) &&
+                contains(why.text, "TUTTI_INTERFACE"))
         << why.text;
   }
 }

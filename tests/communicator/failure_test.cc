@@ -11,6 +11,7 @@
 
 #include <tutti/tutti.h>
 
+#include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/rank_processes.h"
 
@@ -24,8 +25,10 @@ int64_t nowMs() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
 }
 
-void sumForEver(Communicator& c, size_t count) {
+void sumForEver(
+    Communicator& c, size_t count, const std::function<void()>& ready = [] {}) {
   std::vector<float> x(count, 1.0f), y(count);
+  ready();
   while (true) c.allReduce({.send = x.data(), .recv = y.data(), .count = count});
 }
 
@@ -55,8 +58,11 @@ TEST(Death, EverySurvivorNamesTheDeadRankWithinASecond) {
   for (const size_t count : {1, 3000, 2000000}) {
     RankProcesses ranks(4, [count](const Context& context) {
       Communicator c = context.join();
-      context.say("joined");
-      reportFailure(context, [&] { sumForEver(c, count); });
+      const auto ready = [&] {
+        c.barrier();
+        context.say("joined");
+      };
+      reportFailure(context, [&] { sumForEver(c, count, ready); });
       return 0;
     });
     for (int r = 0; r < 4; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 20s)) << ranks.output(r);
@@ -69,7 +75,7 @@ TEST(Death, EverySurvivorNamesTheDeadRankWithinASecond) {
       EXPECT_TRUE(contains(out, "peer lost|rank 2 (pid " + std::to_string(ranks.pid(2)))) << out;
       const auto at = out.find("failed-at ");
       ASSERT_NE(at, std::string::npos) << out;
-      EXPECT_LE(std::stoll(out.substr(at + 10)) - killed, 1000) << out;
+      EXPECT_LE(std::stoll(out.substr(at + 10)) - killed, kDeathNoticedMs) << out;
     }
   }
 }

@@ -63,7 +63,7 @@ TEST(Kill, EverySurvivorNamesTheDeadAndNothingRemains) {
           << "kill " << k << " of rank " << victim << ", rank " << r << ": " << out;
       const int64_t took = std::stoll(out.substr(at)) - killed;
       slowest = std::max(slowest, took);
-      EXPECT_LE(took, 1000) << "kill " << k << ": " << out;
+      EXPECT_LE(took, kDeathNoticedMs) << "kill " << k << ": " << out;
     }
   }
   std::printf("slowest notice: %lld ms\n", static_cast<long long>(slowest));

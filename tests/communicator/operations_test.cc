@@ -148,7 +148,7 @@ class FaultyEndpoint final : public transports::Endpoint {
  public:
   FaultyEndpoint(std::unique_ptr<transports::Endpoint> endpoint, std::function<void()> fault)
       : endpoint_(std::move(endpoint)), fault_(std::move(fault)) {}
-  const char* name() const override { return endpoint_->name(); }
+  const char* name(int peer) const override { return endpoint_->name(peer); }
   const transports::RingLayout& layout() const override { return endpoint_->layout(); }
   transports::Address address(int peer) override { return endpoint_->address(peer); }
   void connect(int peer, transports::Address address) override {

@@ -42,8 +42,10 @@ UniqueId exchangeId(int rank, int size, int idPipe[2]) {
   return id;
 }
 
-int runBody(const RankProcesses::Body& body, RankProcesses::Context& context, int idPipe[2]) {
+int runBody(const RankProcesses::Body& body, const std::function<void(int)>& prepare,
+            RankProcesses::Context& context, int idPipe[2]) {
   try {
+    if (prepare) prepare(context.rank);
     context.id = exchangeId(context.rank, context.size, idPipe);
     return body(context);
   } catch (const std::exception& e) {
@@ -61,7 +63,8 @@ Communicator RankProcesses::Context::join(CommunicatorOptions options) const {
   return Communicator::create(options);
 }
 
-RankProcesses::RankProcesses(int size, Body body) : ranks_(size) {
+RankProcesses::RankProcesses(int size, Body body, std::function<void(int rank)> prepare)
+    : ranks_(size) {
   int idPipe[2];
   TUTTI_SYSCALL(::pipe(idPipe));  // writes of an id are atomic: 128 bytes
   for (int r = 0; r < size; ++r) {
@@ -76,7 +79,7 @@ RankProcesses::RankProcesses(int size, Body body) : ranks_(size) {
                         const std::string whole = line + "\n";
                         writeAll(out, whole.data(), whole.size());
                       }};
-      return runBody(body, context, idPipe);
+      return runBody(body, prepare, context, idPipe);
     });
     ::close(report[1]);
     ranks_[r].readEnd = report[0];

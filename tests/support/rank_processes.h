@@ -30,7 +30,8 @@ class RankProcesses {
   };
   using Body = std::function<int(const Context&)>;
 
-  RankProcesses(int size, Body body);
+  /// `prepare` comes first in each child, before it has the id: it may move it to another host.
+  RankProcesses(int size, Body body, std::function<void(int rank)> prepare = {});
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include <tutti/error.h>
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/clock.h"
@@ -17,9 +18,24 @@ void connectAll(std::vector<std::unique_ptr<Endpoint>>& endpoints) {
                                                    endpoints[static_cast<size_t>(j)]->address(i));
 }
 
-std::string drive(Endpoint& endpoint, Actors actors, std::chrono::seconds within) {
-  const auto deadline = base::Deadline::after(within);
+namespace {
+
+// The death of the rank that vanishes may be reported, that of no other.
+bool progress(Endpoint& endpoint, const std::optional<int>& departs) {
+  try {
+    return endpoint.progress();
+  } catch (const transports::ConnectionLost& lost) {
+    if (lost.peer() != departs) throw;
+    return true;
+  }
+}
+
+}  // namespace
+
+std::string drive(Endpoint& endpoint, int rank, const Scenario& scenario) {
+  const auto deadline = base::Deadline::after(scenario.within);
   base::Backoff backoff(false);
+  Actors actors = scenario.actors(rank);
   try {
     while (!actors.empty()) {
       bool moved = false;
@@ -28,13 +44,14 @@ std::string drive(Endpoint& endpoint, Actors actors, std::chrono::seconds within
         moved |= poll != Poll::Idle;
         return poll == Poll::Done;
       });
-      if (moved || endpoint.progress()) {
+      if (moved || progress(endpoint, scenario.departs)) {
         backoff.reset();
         if (!deadline.passed()) continue;
       }
       if (deadline.passed()) return "timed out while " + actors.front()->describe();
       backoff.idle();
     }
+    endpoint.flush();
   } catch (const std::exception& e) {
     return e.what();
   }
@@ -50,7 +67,7 @@ std::vector<std::string> driveThreads(const Scenario& scenario,
     threads.emplace_back([&, r] {
       const int rank = static_cast<int>(r);
       try {
-        problems[r] = drive(*endpoints[r], scenario.actors(rank), scenario.within);
+        problems[r] = drive(*endpoints[r], rank, scenario);
       } catch (const Departure&) {
         depart(rank);
         endpoints[r].reset();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct Scenario {
   transports::RingLayout layout{.channels = 1, .slotCount = 4, .slotBytes = 4096};
   std::function<Actors(int rank)> actors;
   std::chrono::seconds within{100};
+  /// A rank that vanishes. A transport that notices says so, once, and serves the others.
+  std::optional<int> departs = std::nullopt;
 };
 
 class Fabric {
@@ -44,8 +47,9 @@ using FabricFactory = std::unique_ptr<Fabric> (*)();
 /// Connects endpoints of this process, all with all.
 void connectAll(std::vector<std::unique_ptr<Endpoint>>& endpoints);
 
-/// Runs one rank's actors to their end. Returns what is wrong; throws Departure.
-std::string drive(Endpoint& endpoint, Actors actors, std::chrono::seconds within);
+/// Runs one rank's actors to their end, and until all that they published has left. Returns what is
+/// wrong; throws Departure.
+std::string drive(Endpoint& endpoint, int rank, const Scenario& scenario);
 
 /// Runs each rank in a thread of its own. `depart` is called when a rank vanishes, before its
 /// endpoint is destroyed.

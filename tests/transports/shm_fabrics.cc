@@ -1,25 +1,11 @@
 #include "tests/transports/shm_fabrics.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstring>
-
-#include "src/base/check.h"
-#include "src/base/clock.h"
+#include "tests/transports/process_fabric.h"
 #include "transports/shm/endpoint.h"
 
 namespace tutti::tests {
 namespace {
 
-using base::FileDescriptor;
-using transports::Address;
 using transports::RingLayout;
 
 class ShmThreads : public Fabric {
@@ -38,133 +24,13 @@ class ShmThreads : public Fabric {
   void settle(const std::vector<std::unique_ptr<Endpoint>>&) override {}
 };
 
-void sendAddress(int socket, const Address& address) {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  iovec data{const_cast<std::byte*>(address.blob.data()), address.blob.size()};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = address.descriptors.at(0).get();
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  TUTTI_SYSCALL(::sendmsg(socket, &message, MSG_NOSIGNAL));
-}
-
-Address receiveAddress(int socket) {
-  pollfd waiting{socket, POLLIN, 0};
-  if (::poll(&waiting, 1, 30'000) != 1) throw std::runtime_error("no address came within 30 s");
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  Address address;
-  address.blob.resize(4096);
-  iovec data{address.blob.data(), address.blob.size()};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  address.blob.resize(
-      static_cast<size_t>(TUTTI_SYSCALL(::recvmsg(socket, &message, MSG_CMSG_CLOEXEC))));
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (!header) throw std::runtime_error("an address came without its descriptor");
-  int fd;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  address.descriptors.emplace_back(fd);
-  return address;
-}
-
-// Sockets between all pairs: at(i, j) is rank i's end towards rank j.
-class Mesh {
- public:
-  explicit Mesh(int size) : size_(size), ends_(static_cast<size_t>(size * size)) {
-    for (int i = 0; i < size; ++i)
-      for (int j = i + 1; j < size; ++j) {
-        int pair[2];
-        TUTTI_SYSCALL(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
-        ends_[static_cast<size_t>(i * size + j)] = FileDescriptor(pair[0]);
-        ends_[static_cast<size_t>(j * size + i)] = FileDescriptor(pair[1]);
-      }
-  }
-  int at(int i, int j) const { return ends_[static_cast<size_t>(i * size_ + j)].get(); }
-
- private:
-  const int size_;
-  std::vector<FileDescriptor> ends_;
-};
-
-std::string runRank(int rank, const Scenario& scenario, const Mesh& mesh) {
-  try {
-    auto endpoint = transports::shm::makeShmEndpoint(rank, scenario.size, scenario.layout);
-    for (int peer = 0; peer < scenario.size; ++peer)
-      if (peer != rank) sendAddress(mesh.at(rank, peer), endpoint->address(peer));
-    for (int peer = 0; peer < scenario.size; ++peer)
-      if (peer != rank) endpoint->connect(peer, receiveAddress(mesh.at(rank, peer)));
-    return drive(*endpoint, scenario.actors(rank), scenario.within);
-  } catch (const Departure&) {
-    ::raise(SIGKILL);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return {};
-}
-
 class ShmProcesses final : public ShmThreads {
  public:
   std::string name() const override { return "shm_processes"; }
   std::vector<std::string> run(const Scenario& scenario) override {
-    const auto deadline = base::Deadline::after(scenario.within + std::chrono::seconds(30));
-    std::vector<Child> children;
-    {
-      const Mesh mesh(scenario.size);
-      for (int r = 0; r < scenario.size; ++r) children.push_back(start(r, scenario, mesh));
-    }
-    std::vector<std::string> problems;
-    for (Child& child : children) problems.push_back(finish(child, deadline));
-    return problems;
-  }
-
- private:
-  struct Child {
-    pid_t pid;
-    FileDescriptor report;
-  };
-
-  static Child start(int rank, const Scenario& scenario, const Mesh& mesh) {
-    int report[2];
-    TUTTI_SYSCALL(::pipe2(report, O_CLOEXEC));
-    const pid_t pid = TUTTI_SYSCALL(::fork());
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const std::string problem = runRank(rank, scenario, mesh);
-      const ssize_t written = ::write(report[1], problem.data(), problem.size());
-      ::_exit(problem.empty() && written == 0 ? 0 : 1);
-    }
-    ::close(report[1]);
-    return {pid, FileDescriptor(report[0])};
-  }
-
-  static std::string finish(const Child& child, const base::Deadline& deadline) {
-    int status = 0;
-    pid_t ended = 0;
-    while ((ended = ::waitpid(child.pid, &status, WNOHANG)) == 0 && !deadline.passed())
-      ::usleep(1000);
-    if (ended == 0) {
-      ::kill(child.pid, SIGKILL);
-      ::waitpid(child.pid, &status, 0);
-      return "hung, and was killed";
-    }
-    if (WIFSIGNALED(status))
-      return WTERMSIG(status) == SIGKILL ? std::string()  // it vanished on purpose
-                                         : base::message("ended by signal ", WTERMSIG(status));
-    char text[4096];
-    const ssize_t n = ::read(child.report.get(), text, sizeof text);
-    if (n > 0) return std::string(text, static_cast<size_t>(n));
-    return WEXITSTATUS(status) == 0 ? std::string()
-                                    : base::message("exited with ", WEXITSTATUS(status));
+    return driveProcesses(scenario, [&](int rank) {
+      return transports::shm::makeShmEndpoint(rank, scenario.size, scenario.layout);
+    });
   }
 };
 

@@ -28,7 +28,7 @@ SimOptions badWire(Drive drive) {
   return options;
 }
 
-class Sim final : public Fabric {
+class Sim final : public SimFabric {
  public:
   Sim(std::string name, const SimOptions& options) : name_(std::move(name)), options_(options) {}
   std::string name() const override { return name_; }
@@ -44,7 +44,7 @@ class Sim final : public Fabric {
     auto all = endpoints(scenario.size, scenario.layout);
     connectAll(all);
     if (options_.drive == Drive::Virtual) return driveVirtual(*network_, scenario, all);
-    return driveThreads(scenario, std::move(all), [&](int rank) { network_->kill(rank); });
+    return driveThreads(scenario, std::move(all), [&](int rank) { kill(rank); });
   }
 
   void settle(const std::vector<std::unique_ptr<Endpoint>>& all) override {
@@ -59,6 +59,8 @@ class Sim final : public Fabric {
         if (endpoint) endpoint->progress();
     } while (network_->pendingEvents() > 0 && !deadline.passed());
   }
+
+  void kill(int rank) override { network_->kill(rank); }
 
   std::string describe() const override { return network_ ? network_->describe() : ""; }
 
@@ -117,9 +119,10 @@ std::vector<std::string> driveVirtual(Network& network, const Scenario& scenario
 std::unique_ptr<Fabric> simVirtual() {
   return std::make_unique<Sim>("sim_virtual", badWire(Drive::Virtual));
 }
-std::unique_ptr<Fabric> simThreads() {
+std::unique_ptr<SimFabric> makeSimThreads() {
   return std::make_unique<Sim>("sim_threads", badWire(Drive::Threads));
 }
+std::unique_ptr<Fabric> simThreads() { return makeSimThreads(); }
 std::unique_ptr<Fabric> simWrapped() {
   SimOptions options = badWire(Drive::Virtual);
   options.firstNumber = UINT32_MAX - 20;

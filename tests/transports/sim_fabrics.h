@@ -5,8 +5,15 @@
 
 namespace tutti::tests {
 
+class SimFabric : public Fabric {
+ public:
+  /// Of those that endpoints() made last.
+  virtual void kill(int rank) = 0;
+};
+std::unique_ptr<SimFabric> makeSimThreads();  ///< threads, real time, an unreliable wire
+
 std::unique_ptr<Fabric> simVirtual();  ///< one thread, virtual time, an unreliable wire
-std::unique_ptr<Fabric> simThreads();  ///< threads, real time, an unreliable wire
+std::unique_ptr<Fabric> simThreads();  ///< makeSimThreads()
 std::unique_ptr<Fabric> simWrapped();  ///< as simVirtual, with numbers that wrap around soon
 
 /// Drives all ranks of a network on virtual time from this thread.

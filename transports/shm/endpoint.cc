@@ -36,7 +36,7 @@ class ShmEndpoint final : public Endpoint {
     number_ = registerInbox(inbox_, rank);
   }
 
-  const char* name() const override { return "shm"; }
+  const char* name(int) const override { return "shm"; }
   const RingLayout& layout() const override { return layout_; }
 
   Address address(int peer) override {
@@ -70,6 +70,7 @@ class ShmEndpoint final : public Endpoint {
   SendRing& sendRing(int peer, int channel) override { return rings(peer, channel).send; }
   ReceiveRing& receiveRing(int peer, int channel) override { return rings(peer, channel).receive; }
   bool progress() override { return false; }  // stores move everything
+  void flush() override {}
 
  private:
   struct Rings {
@@ -102,10 +103,7 @@ class ShmEndpoint final : public Endpoint {
       base::fail(ErrorCode::Refused, "an address from rank ", blob.from, " for rank ", blob.to,
                  " of ", blob.size, " came as that of rank ", peer, " for rank ", rank_, " of ",
                  size_);
-    if (blob.layout != layout_)
-      base::fail(ErrorCode::Refused, "ranks disagree about their rings (TUTTI_SLOT_BYTES?): rank ",
-                 peer, " has ", describe(blob.layout), ", rank ", rank_, " has ",
-                 describe(layout_));
+    requireSameLayout(peer, blob.layout, rank_, layout_);
   }
 
   Segment openBlock(int peer, std::vector<base::FileDescriptor> descriptors) const {

@@ -10,12 +10,12 @@
 // and published when those before it have come. Credits are one growing number, told again until
 // it is confirmed.
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "transports/connection.h"
+#include "transports/ring_storage.h"
 #include "transports/sim/trace.h"
 
 namespace tutti::transports::sim {
@@ -64,7 +64,7 @@ struct Link {
 
   const int from, to, channel;
   const RingLayout layout;
-  RingMemory senderMemory, receiverMemory;
+  RingStorage sender, receiver;
 
   // Messages sent at least once, and those of them known to have arrived.
   uint32_t sent, confirmed;
@@ -78,16 +78,6 @@ struct Link {
   bool dead = false;
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  using Slots = std::unique_ptr<std::byte, Free>;
-  static Slots makeSlots(const RingLayout& layout, uint32_t firstNumber);
-  SlotHeader* slot(const RingMemory& memory, uint32_t message) const;
-
-  Slots senderSlots_, receiverSlots_;
-  alignas(2 * kLineBytes) std::atomic<uint32_t> senderCredit_;
-  alignas(2 * kLineBytes) std::atomic<uint32_t> receiverCredit_;
   std::vector<bool> early_;  // by slot: arrived, not yet published
 };
 

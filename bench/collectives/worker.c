@@ -43,9 +43,12 @@ static int write_all(int fd, const void* data, size_t size) {
   return 1;
 }
 
-/* Input element i of a rank in a repetition; a sum over two ranks is exact. */
+/* Input element i of a rank in a repetition; sums over all ranks are exact. */
 static float value(int rank, uint32_t repetition, size_t i) {
   return (float)((i + repetition * 7u) % 1021u + (size_t)rank);
+}
+static float sum(int size, uint32_t repetition, size_t i) {
+  return (float)size * value(0, repetition, i) + (float)(size * (size - 1) / 2);
 }
 
 static int run(const struct worker_library* lib, const struct worker_command* command, float* send,
@@ -58,7 +61,7 @@ static int run(const struct worker_library* lib, const struct worker_command* co
     lib->all_reduce(lib->context, send, recv, count);
     const double end = now_ns();
     int right = 1;
-    for (size_t i = 0; i < count; ++i) right &= recv[i] == value(0, k, i) + value(1, k, i);
+    for (size_t i = 0; i < count; ++i) right &= recv[i] == sum(lib->size, k, i);
     if (k >= command->warmups) times[k - command->warmups] = right ? end - begin : NAN;
   }
   return 1;

@@ -13,7 +13,7 @@ extern "C" {
 
 struct worker_library {
   void* context;
-  int rank;
+  int rank, size;
   void* (*allocate)(void* context, size_t bytes);
   void (*release)(void* context, void* memory);
   void (*all_reduce)(void* context, const float* send, float* recv, size_t count);

@@ -9,13 +9,8 @@
 //
 //   host_collectives [--min 64K] [--max 64M] [--blocks 15] [--calls 20] [--bin DIRECTORY]
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -24,109 +19,22 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "job.h"
 #include "src/tools/perf_options.h"
-#include "worker.h"
 
 namespace {
 
+using tutti::bench::Interval;
+using tutti::bench::Job;
+using tutti::bench::medianInterval;
+
 constexpr int kRanks = 2;
-constexpr int kPatienceMs = 20'000;
-
-class Job {
- public:
-  Job(std::string name, std::vector<std::string> command, std::filesystem::path directory)
-      : name_(std::move(name)), directory_(std::move(directory)) {
-    std::filesystem::create_directories(directory_);
-    for (int r = 0; r < kRanks; ++r)
-      for (const char* kind : {"command", "answer"}) makeFifo(fifo(kind, r));
-    command.push_back(directory_.string());
-    start(command);
-    // Opened for both directions, so that neither open nor read sees a missing partner as an end.
-    for (int r = 0; r < kRanks; ++r) {
-      commands_[r] = ::open(fifo("command", r).c_str(), O_RDWR | O_CLOEXEC);
-      answers_[r] = ::open(fifo("answer", r).c_str(), O_RDWR | O_CLOEXEC);
-    }
-  }
-  ~Job() {
-    const worker_command end{0, 0, 0};
-    for (int r = 0; r < kRanks; ++r) {
-      if (::write(commands_[r], &end, sizeof end) < 0) std::perror("benchmark: end");
-    }
-    for (int i = 0; i < 500 && ::waitpid(pid_, nullptr, WNOHANG) == 0; ++i) ::usleep(10'000);
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    std::filesystem::remove_all(directory_);
-  }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-
-  const std::string& name() const { return name_; }
-
-  /// Median over calls of the slower rank's nanoseconds.
-  double run(const worker_command& command) {
-    for (int r = 0; r < kRanks; ++r)
-      if (::write(commands_[r], &command, sizeof command) != sizeof command)
-        throw std::runtime_error(name_ + " takes no commands");
-    std::vector<double> slower(command.iterations, 0), times(command.iterations);
-    for (int r = 0; r < kRanks; ++r) {
-      readAll(answers_[r], times.data(), times.size() * sizeof(double));
-      for (size_t i = 0; i < times.size(); ++i) {
-        if (std::isnan(times[i])) throw std::runtime_error(name_ + " gave a wrong result");
-        slower[i] = std::max(slower[i], times[i]);
-      }
-    }
-    std::nth_element(slower.begin(), slower.begin() + slower.size() / 2, slower.end());
-    return slower[slower.size() / 2];
-  }
-
- private:
-  std::string fifo(const char* kind, int rank) const {
-    return (directory_ / (std::string(kind) + "." + std::to_string(rank))).string();
-  }
-  static void makeFifo(const std::string& path) {
-    if (::mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("mkfifo " + path);
-  }
-  void start(const std::vector<std::string>& command) {
-    std::vector<char*> argv;
-    for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::setenv("GLIBC_TUNABLES",
-               "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296", 1);
-      ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-      ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-      ::execvp(argv[0], argv.data());
-      std::perror(argv[0]);
-      ::_exit(127);
-    }
-  }
-  void readAll(int fd, void* data, size_t size) {
-    char* at = static_cast<char*>(data);
-    while (size > 0) {
-      pollfd waiting{fd, POLLIN, 0};
-      if (::poll(&waiting, 1, kPatienceMs) <= 0 || ::waitpid(pid_, nullptr, WNOHANG) == pid_)
-        throw std::runtime_error(name_ + " does not answer");
-      const ssize_t n = ::read(fd, at, size);
-      if (n <= 0) throw std::runtime_error(name_ + " ended");
-      at += n;
-      size -= static_cast<size_t>(n);
-    }
-  }
-
-  std::string name_;
-  std::filesystem::path directory_;
-  pid_t pid_ = -1;
-  int commands_[kRanks] = {}, answers_[kRanks] = {};
-};
-
 // Nanoseconds that a flag takes from one thread to another: the best of a few thousand round trips
 // a turn, so that a turn in which the two shared a core does not count.
 double flagLatencyNs() {
@@ -157,25 +65,12 @@ double flagLatencyNs() {
   return best;
 }
 
-struct Interval {
-  double low, median, high;
-};
-
-// The median of n values and the order statistics that enclose it with at least 95% (binomial).
-Interval medianInterval(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  const int n = static_cast<int>(x.size());
-  double tail = std::pow(0.5, n);  // P(at most k of n below the median)
-  double term = tail;
-  int k = 0;
-  while (true) {
-    const double next = term * (n - k) / (k + 1);
-    if (tail + next > 0.025) break;
-    tail += next;
-    term = next;
-    ++k;
-  }
-  return {x[k], x[n / 2], x[n - 1 - k]};
+// The opponents' temporaries stay resident; and Open MPI agrees to run as root.
+void keepTemporaries() {
+  ::setenv("GLIBC_TUNABLES",
+           "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296", 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 }
 
 }  // namespace
@@ -200,7 +95,9 @@ int main(int argc, char** argv) {
     const auto exists = [&](const char* name) { return std::filesystem::exists(bin + "/" + name); };
     std::vector<std::unique_ptr<Job>> jobs;
     const auto add = [&](const std::string& name, std::vector<std::string> command) {
-      auto job = std::make_unique<Job>(name, std::move(command), root / name);
+      auto job = std::make_unique<Job>(
+          name, std::vector{tutti::bench::Process{std::move(command), keepTemporaries}}, kRanks,
+          root / name);
       try {
         job->run({least, 1, 1});
       } catch (const std::exception&) {

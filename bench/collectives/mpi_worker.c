@@ -23,8 +23,9 @@ static void barrier(void* context) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  struct worker_library library = {NULL, 0, allocate, release, all_reduce, barrier};
+  struct worker_library library = {NULL, 0, 1, allocate, release, all_reduce, barrier};
   MPI_Comm_rank(MPI_COMM_WORLD, &library.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &library.size);
   const int code = argc == 2 ? worker_main(&library, argv[1]) : 2;
   MPI_Finalize();
   return code;

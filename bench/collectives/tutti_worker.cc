@@ -34,8 +34,9 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   try {
     Job job{tutti::Communicator::create(), {}};
-    const worker_library library{&job,   job.communicator.rank(), allocate, release, allReduce,
-                                 barrier};
+    const worker_library library{
+        &job,   job.communicator.rank(), job.communicator.size(), allocate, release, allReduce,
+        barrier};
     return worker_main(&library, argv[1]);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -1,0 +1,53 @@
+#pragma once
+
+// A benchmark job: the processes of one library, obeying commands (worker.h). It is started once
+// and waits, blocked, while others are measured.
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "worker.h"
+
+namespace tutti::bench {
+
+/// One process: the ranks of a launcher's job, or one rank.
+struct Process {
+  std::vector<std::string> command;       ///< gets the job's directory as its last argument
+  std::function<void()> prepare = [] {};  ///< first thing in the process
+};
+
+class Job {
+ public:
+  Job(std::string name, const std::vector<Process>& processes, int ranks,
+      std::filesystem::path directory);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const std::string& name() const { return name_; }
+  /// Median over calls of the slowest rank's nanoseconds. Throws std::runtime_error when a rank
+  /// ends, does not answer for 60 s, or had a wrong result.
+  double run(const worker_command& command);
+
+ private:
+  std::string fifo(const char* kind, int rank) const;
+  void start(const Process& process);
+  void readAll(int fd, void* data, size_t size);
+
+  std::string name_;
+  std::filesystem::path directory_;
+  std::vector<pid_t> processes_;
+  std::vector<int> commands_, answers_;  // by rank
+};
+
+struct Interval {
+  double low, median, high;
+};
+/// The median of values and the order statistics that enclose it with at least 95% (binomial).
+Interval medianInterval(std::vector<double> values);
+
+}  // namespace tutti::bench

@@ -1,0 +1,117 @@
+// AllReduce of float32 between hosts, against Gloo where it is installed. Hosts are network
+// namespaces of this machine, one rank each, on one switch; what each sends passes a token bucket.
+// Libraries take turns, block by block; a block is the median of its calls' times, each the slowest
+// rank's. Printed: medians, the opponent's paired ratio with its 95% interval, and the share of the
+// bound that each reaches: 2 (n-1)/n of the message over every host's link, at the link's rate.
+//
+//   network_collectives [--ranks 4] [--rate 1gbit] [--mtu 9000] [--min 1M] [--max 64M] [--blocks 7]
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "job.h"
+#include "src/tools/perf_options.h"
+#include "tests/support/network_hosts.h"
+
+namespace {
+
+using tutti::bench::Interval;
+using tutti::bench::Job;
+using tutti::bench::medianInterval;
+using tutti::tests::NetworkHosts;
+
+/// "1gbit" and "200mbit" as bytes a second.
+double bytesPerSecond(const std::string& rate) {
+  size_t end = 0;
+  const double value = std::stod(rate, &end);
+  const std::string unit = rate.substr(end);
+  if (unit == "gbit") return value * 1e9 / 8;
+  if (unit == "mbit") return value * 1e6 / 8;
+  throw std::runtime_error("--rate " + rate + " is not like 1gbit or 200mbit");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int ranks = 4, blocks = 7, calls = 3, mtu = 9000;
+  std::string rate = "1gbit", minText = "1M", maxText = "64M";
+  std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
+  CLI::App app{"AllReduce between hosts, against Gloo"};
+  app.add_option("--ranks", ranks, "hosts, with a rank each")->check(CLI::Range(2, 64));
+  app.add_option("--rate", rate, "of each host's link, as tc writes it");
+  app.add_option("--mtu", mtu, "of each host's link")->check(CLI::Range(1280, 65535));
+  app.add_option("--min", minText, "smallest message, bytes");
+  app.add_option("--max", maxText, "largest message, bytes");
+  app.add_option("--blocks", blocks, "turns of each library per size")->check(CLI::Range(6, 1000));
+  app.add_option("--calls", calls, "timed calls per turn")->check(CLI::Range(1, 10000));
+  app.add_option("--bin", bin, "where the workers are");
+  CLI11_PARSE(app, argc, argv);
+  ::signal(SIGPIPE, SIG_IGN);
+  try {
+    const double linkRate = bytesPerSecond(rate);
+    if (const auto reason = NetworkHosts::unavailable()) throw std::runtime_error(*reason);
+    const NetworkHosts hosts(ranks, {.rate = rate, .mtu = mtu});
+    const auto root = std::filesystem::temp_directory_path() /
+                      ("tutti-network-bench-" + std::to_string(::getpid()));
+    std::vector<std::unique_ptr<Job>> jobs;
+    for (const std::string name : {"tutti", "gloo"}) {
+      const std::string worker = bin + "/" + name + "_worker";
+      if (!std::filesystem::exists(worker)) continue;
+      std::vector<tutti::bench::Process> processes;
+      for (int rank = 0; rank < ranks; ++rank)
+        processes.push_back({{worker}, [&hosts, rank, ranks] {
+                               hosts.enter(rank);
+                               ::setenv("TUTTI_RANK", std::to_string(rank).c_str(), 1);
+                               ::setenv("TUTTI_WORLD_SIZE", std::to_string(ranks).c_str(), 1);
+                               ::setenv("TUTTI_ADDRESS", (hosts.address(0) + ":29530").c_str(), 1);
+                               ::setenv("TUTTI_JOB_KEY", "of this benchmark alone", 1);
+                             }});
+      jobs.push_back(std::make_unique<Job>(name, processes, ranks, root / name));
+    }
+    std::printf("# AllReduce float32, %d hosts at %s, MTU %d, %d blocks of %d calls\n", ranks,
+                rate.c_str(), mtu, blocks, calls);
+    std::printf("#%11s", "bytes");
+    for (const auto& job : jobs)
+      std::printf(" %12s %9s", (job->name() + " ms").c_str(), "of bound");
+    for (size_t j = 1; j < jobs.size(); ++j)
+      std::printf(" %28s", (jobs[j]->name() + " ratio [95%]").c_str());
+    std::printf("\n");
+    const uint64_t least = tutti::tools::parseBytes("--min", minText);
+    const uint64_t most = tutti::tools::parseBytes("--max", maxText);
+    for (uint64_t bytes = least; bytes <= most; bytes *= 2) {
+      const double bound = 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes) / linkRate * 1e9;
+      std::vector<std::vector<double>> times(jobs.size());
+      for (int block = 0; block < blocks; ++block)
+        for (size_t j = 0; j < jobs.size(); ++j)
+          times[j].push_back(jobs[j]->run({bytes, static_cast<uint32_t>(calls), 1}));
+      std::printf("%12llu", static_cast<unsigned long long>(bytes));
+      for (const auto& t : times) {
+        const double median = medianInterval(t).median;
+        std::printf(" %12.3f %8.1f%%", median / 1e6, 100 * bound / median);
+      }
+      for (size_t j = 1; j < jobs.size(); ++j) {
+        std::vector<double> ratios;
+        for (size_t block = 0; block < times[0].size(); ++block)
+          ratios.push_back(times[j][block] / times[0][block]);
+        const Interval i = medianInterval(ratios);
+        std::printf("      %6.2f [%6.2f, %6.2f]", i.median, i.low, i.high);
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+    jobs.clear();
+    std::filesystem::remove_all(root);
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "network_collectives: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,48 @@
+#include "src/communicator/endpoints.h"
+
+#include <algorithm>
+
+#include "src/base/check.h"
+#include "src/communicator/state.h"
+#include "transports/joined/endpoint.h"
+#include "transports/shm/endpoint.h"
+
+namespace tutti::communicator {
+
+using topology::Topology;
+
+void requireTransport(const std::string& name) {
+  TUTTI_REQUIRE(std::ranges::find(kTransports, name) != std::end(kTransports), "transport \"", name,
+                "\" is not shm or ucx");
+}
+
+bool needsNetwork(const Topology& topology, const std::string& transport) {
+  return topology.ranks > 1 && (transport == "ucx" || topology.hosts() > 1);
+}
+
+std::unique_ptr<transports::Endpoint> makeEndpoint(
+    int rank, const Topology& topology, const std::string& transport,
+    std::shared_ptr<transports::ucx::Worker> worker) {
+  const int size = topology.ranks;
+  const auto layoutFor = [](int ranks) { return transports::shm::chooseLayout(ranks, kChannels); };
+  if (!needsNetwork(topology, transport))
+    return transports::shm::makeShmEndpoint(rank, size, layoutFor(size));
+  if (transport == "shm")
+    base::fail(ErrorCode::Unsupported, "transport shm joins ranks of one host, and these ", size,
+               " are on ", topology.hosts());
+  // Rings of the network are made when they are used first, so they may be large.
+  if (transport == "ucx" || topology.largestHost() == 1)
+    return transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layoutFor(2));
+  const transports::RingLayout layout = layoutFor(topology.largestHost());
+  auto far = transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layout);
+  std::vector<int> numbers(static_cast<size_t>(size), transports::joined::kFar);
+  const int own = topology.hostOf[static_cast<size_t>(rank)];
+  int next = 0;
+  for (size_t r = 0; r < numbers.size(); ++r)
+    if (topology.hostOf[r] == own) numbers[r] = next++;
+  auto near = transports::shm::makeShmEndpoint(numbers[static_cast<size_t>(rank)], next, layout);
+  return transports::joined::makeJoinedEndpoint(std::move(near), std::move(numbers),
+                                                std::move(far));
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,29 @@
+#pragma once
+
+// Which transport joins two ranks: shared memory on one host, UCX between hosts, or UCX everywhere
+// when it is asked for.
+
+#include <memory>
+#include <string>
+
+#include "src/topology/topology.h"
+#include "transports/connection.h"
+#include "transports/ucx/endpoint.h"
+
+namespace tutti::communicator {
+
+/// Of the option and TUTTI_TRANSPORT. Empty: shared memory where it can be, else UCX.
+inline constexpr const char* kTransports[] = {"", "shm", "ucx"};
+/// Throws InvalidArgument for another name.
+void requireTransport(const std::string& name);
+
+/// Whether ranks so placed need the network.
+bool needsNetwork(const topology::Topology& topology, const std::string& transport);
+
+/// The endpoint of `rank`; `worker` is null where nobody needs the network. Throws Unsupported when
+/// `transport` is "shm" and the ranks are on several hosts.
+std::unique_ptr<transports::Endpoint> makeEndpoint(int rank, const topology::Topology& topology,
+                                                   const std::string& transport,
+                                                   std::shared_ptr<transports::ucx::Worker> worker);
+
+}  // namespace tutti::communicator

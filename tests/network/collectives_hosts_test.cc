@@ -1,0 +1,327 @@
+// Communicators over several hosts: every collective, and what goes wrong between hosts. Ranks are
+// processes, hosts are namespaces of this machine on one switch.
+
+#include <signal.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include <tutti/tutti.h>
+
+#include "tests/support/collective_checks.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/network_hosts.h"
+#include "tests/support/outcome.h"
+#include "tests/support/rank_processes.h"
+
+namespace tutti::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using Context = RankProcesses::Context;
+using Placement = std::vector<int>;  // the host of each rank
+
+int64_t nowMs() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
+}
+
+class Hosts : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { reason_ = NetworkHosts::unavailable(); }
+  void SetUp() override {
+    if (reason_) GTEST_SKIP() << *reason_;
+  }
+  static std::optional<std::string> reason_;
+};
+std::optional<std::string> Hosts::reason_;
+
+/// The body on every rank; what it expects in vain fails here.
+void runOn(const Placement& placement, const CommunicatorOptions& options,
+           const std::function<void(Communicator&)>& body) {
+  const NetworkHosts hosts(*std::max_element(placement.begin(), placement.end()) + 1);
+  RankProcesses ranks(
+      static_cast<int>(placement.size()),
+      [&](const Context& context) {
+        Communicator c = context.join(options);
+        body(c);
+        return testing::Test::HasFailure() ? 1 : 0;
+      },
+      [&](int rank) { hosts.enter(placement[static_cast<size_t>(rank)]); });
+  EXPECT_TRUE(ranks.allSucceed(100s));
+}
+
+const Placement kPlacements[] = {{0, 1}, {0, 1, 2, 3}, {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 2, 2}};
+
+TEST_F(Hosts, EveryCollective) {
+  for (const Placement& placement : kPlacements)
+    runOn(placement, {.timeout = 30s}, [](Communicator& c) {
+      Windows windows(c, 70001 * sizeof(double) * c.size() + 192);
+      for (const size_t count : {0, 1, 777, 70001})
+        for (const bool inPlace : {false, true})
+          for (Windows* const where : {static_cast<Windows*>(nullptr), &windows})
+            checkAll(c, {.type = count % 2 ? DataType::Float32 : DataType::Int64,
+                         .count = count,
+                         .root = static_cast<int>(count) % c.size(),
+                         .inPlace = inPlace,
+                         .misalign = inPlace ? size_t{1} : size_t{0},
+                         .windows = where});
+      for (const auto& [type, op] : {std::pair{DataType::BFloat16, ReduceOp::Avg},
+                                     {DataType::Float16, ReduceOp::Max},
+                                     {DataType::Float64, ReduceOp::PreMulSum},
+                                     {DataType::UInt32, ReduceOp::BitXor}})
+        checkAll(c, {.type = type, .op = op, .count = 999});
+    });
+}
+
+TEST_F(Hosts, EveryAlgorithm) {
+  for (const char* algorithm :
+       {"ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "mapped"})
+    runOn({0, 0, 1, 1}, {.timeout = 30s, .algorithm = algorithm}, [](Communicator& c) {
+      for (const size_t count : {1, 5000, 70001})
+        checkAll(c, {.count = count, .root = static_cast<int>(count) % c.size()});
+    });
+}
+
+TEST_F(Hosts, SendsAndUnevenBlocks) {
+  for (const Placement& placement : kPlacements)
+    runOn(placement, {.timeout = 30s}, [](Communicator& c) {
+      const auto n = static_cast<size_t>(c.size()), me = static_cast<size_t>(c.rank());
+      // Block (from, to) has 1000 * from + to elements, all of that value.
+      std::vector<size_t> sends(n), receives(n);
+      size_t out = 0, in = 0;
+      for (size_t peer = 0; peer < n; ++peer) {
+        out += sends[peer] = 1000 * me + peer;
+        in += receives[peer] = 1000 * peer + me;
+      }
+      std::vector<int> data(out), got(in, -1);
+      for (size_t peer = 0, at = 0; peer < n; at += sends[peer++])
+        std::fill_n(data.begin() + static_cast<ptrdiff_t>(at), sends[peer],
+                    static_cast<int>(sends[peer]));
+      c.allToAllV({.send = data.data(),
+                   .sendCounts = sends,
+                   .recv = got.data(),
+                   .recvCounts = receives,
+                   .type = DataType::Int32});
+      for (size_t peer = 0, at = 0; peer < n; at += receives[peer++])
+        for (size_t i = 0; i < receives[peer]; ++i)
+          ASSERT_EQ(got[at + i], static_cast<int>(receives[peer])) << "from " << peer;
+      // Everybody's block to everybody, by its rank's size.
+      std::vector<size_t> counts(n);
+      size_t all = 0;
+      for (size_t r = 0; r < n; ++r) all += counts[r] = 777 * r;
+      const std::vector<int> own(counts[me], c.rank());
+      std::vector<int> gathered(all, -1);
+      c.allGatherV(
+          {.send = own.data(), .recv = gathered.data(), .counts = counts, .type = DataType::Int32});
+      for (size_t r = 0, at = 0; r < n; at += counts[r++])
+        for (size_t i = 0; i < counts[r]; ++i)
+          ASSERT_EQ(gathered[at + i], static_cast<int>(r)) << "block " << r;
+      // A ring of sends and receives.
+      int token = c.rank(), received = -1;
+      {
+        Group group;
+        c.send({.send = &token,
+                .count = 1,
+                .type = DataType::Int32,
+                .peer = (c.rank() + 1) % c.size()});
+        c.receive({.recv = &received,
+                   .count = 1,
+                   .type = DataType::Int32,
+                   .peer = (c.rank() + c.size() - 1) % c.size()});
+        group.end();
+      }
+      EXPECT_EQ(received, (c.rank() + c.size() - 1) % c.size());
+    });
+}
+
+// A rank that computes after its last call does not hold the others up: what it has sent is gone.
+TEST_F(Hosts, ARankThatIsBusyElsewhereHoldsNobodyUp) {
+  runOn({0, 1, 1}, {.timeout = 30s}, [](Communicator& c) {
+    std::vector<int> x(300000, c.rank() + 1);
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      c.barrier();
+      const int64_t begin = nowMs();
+      c.broadcast({.send = x.data(), .recv = x.data(), .count = x.size(), .type = DataType::Int32});
+      if (c.rank() == 0)
+        std::this_thread::sleep_for(3s);
+      else
+        EXPECT_LT(nowMs() - begin, 2500);
+    }
+  });
+}
+
+TEST_F(Hosts, PartsOfACommunicator) {
+  runOn({0, 0, 1, 1}, {.timeout = 30s}, [](Communicator& c) {
+    auto near = c.split(c.rank() / 2, 0);
+    auto across = c.split(c.rank() % 2, 0);
+    Windows windows(*near, 4096 * sizeof(float) * near->size() + 192);
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      checkAll(*near, {.count = 4096, .windows = &windows});
+      checkAll(*across, {.count = 4096});
+    }
+    EXPECT_NE(near->describe().find("by shm\n"), std::string::npos) << near->describe();
+    EXPECT_NE(across->describe().find("by ucx\n"), std::string::npos) << across->describe();
+  });
+}
+
+TEST_F(Hosts, DeterministicBitsDoNotDependOnPlacement) {
+  std::vector<std::string> seen;
+  for (const Placement& placement : {Placement{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 2, 3}}) {
+    const NetworkHosts hosts(4);
+    RankProcesses ranks(
+        4,
+        [&](const Context& context) {
+          Communicator c = context.join({.timeout = 30s, .deterministic = true});
+          std::vector<float> x(50001);
+          for (size_t i = 0; i < x.size(); ++i)
+            x[i] = 1.0f /
+                   static_cast<float>(1 + (i * 37 + static_cast<size_t>(c.rank()) * 911) % 1013);
+          c.allReduce({.send = x.data(), .recv = x.data(), .count = x.size()});
+          uint64_t hash = 0;
+          for (const float value : x) hash = hash * 31 + std::bit_cast<uint32_t>(value);
+          context.say(std::to_string(hash));
+          return 0;
+        },
+        [&](int rank) { hosts.enter(placement[static_cast<size_t>(rank)]); });
+    ASSERT_TRUE(ranks.allSucceed(60s));
+    for (int rank = 0; rank < 4; ++rank) seen.push_back(ranks.output(rank));
+  }
+  for (const std::string& hash : seen) EXPECT_EQ(hash, seen[0]);
+}
+
+TEST_F(Hosts, DifferentCountsAreRefusedOnBothSides) {
+  runOn({0, 1}, {.timeout = 30s}, [](Communicator& c) {
+    std::vector<float> x(100);
+    const Outcome outcome = outcomeOf([&] {
+      c.allReduce({.send = x.data(), .recv = x.data(), .count = c.rank() == 0 ? 64u : 65u});
+    });
+    EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
+    EXPECT_NE(outcome.text.find("of 64 float32"), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("of 65 float32"), std::string::npos) << outcome.text;
+  });
+}
+
+TEST_F(Hosts, SharedMemoryAloneIsRefused) {
+  const NetworkHosts hosts(2);
+  RankProcesses ranks(
+      2,
+      [&](const Context& context) {
+        const Outcome outcome = outcomeOf([&] { context.join({.transport = "shm"}); });
+        context.say(std::string(toString(outcome.code)) + ": " + outcome.text);
+        return 0;
+      },
+      [&](int rank) { hosts.enter(rank); });
+  ASSERT_TRUE(ranks.allSucceed(30s));
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_NE(ranks.output(rank).find("unsupported"), std::string::npos) << ranks.output(rank);
+    EXPECT_NE(ranks.output(rank).find("2 are on 2"), std::string::npos) << ranks.output(rank);
+  }
+}
+
+/// AllReduce for ever; says when and how that ended, and what was left of it.
+int loop(const Context& context, bool goOn) {
+  Communicator c = context.join({.timeout = 60s, .straggler = 500ms});
+  std::vector<float> x(1 << 14, 1.0f), y(x.size());
+  context.say("joined");
+  try {
+    while (true) c.allReduce({.send = x.data(), .recv = y.data(), .count = x.size()});
+  } catch (const Error& e) {
+    context.say("ended " + std::to_string(nowMs()) + " " + toString(e.code()) + "|" + e.what());
+  }
+  if (!goOn) return 0;
+  Communicator rest = c.shrink();
+  rest.allReduce({.send = x.data(), .recv = y.data(), .count = x.size()});
+  context.say("goes on with " + std::to_string(static_cast<int>(y[0])));
+  return 0;
+}
+
+/// When a rank said that its loop had ended.
+int64_t endOf(const std::string& output) {
+  const size_t at = output.find("ended ");
+  return at == std::string::npos ? INT64_MAX : std::stoll(output.substr(at + 6));
+}
+
+// Row 1, across hosts.
+TEST_F(Hosts, AKilledRankIsNamedByAll) {
+  const NetworkHosts hosts(2);
+  for (const int victim : {0, 3}) {
+    RankProcesses ranks(
+        4, [](const Context& context) { return loop(context, true); },
+        [&](int rank) { hosts.enter(rank / 2); });
+    for (int r = 0; r < 4; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
+    std::this_thread::sleep_for(100ms);
+    const int64_t killed = nowMs();
+    ranks.signal(victim, SIGKILL);
+    for (int r = 0; r < 4; ++r) {
+      if (r == victim) continue;
+      EXPECT_EQ(ranks.wait(r, 30s), 0) << ranks.output(r);
+      const std::string out = ranks.output(r);
+      EXPECT_NE(out.find("peer lost|"), std::string::npos) << out;
+      EXPECT_NE(out.find("rank " + std::to_string(victim) + " (pid "), std::string::npos) << out;
+      EXPECT_LE(endOf(out) - killed, kHostLossNoticedMs) << out;
+      EXPECT_NE(out.find("goes on with 3"), std::string::npos) << out;
+    }
+  }
+}
+
+// Row 11.
+TEST_F(Hosts, APartitionIsNamedOnBothSides) {
+  const NetworkHosts hosts(2);
+  RankProcesses ranks(
+      4, [](const Context& context) { return loop(context, true); },
+      [&](int rank) { hosts.enter(rank / 2); });
+  for (int r = 0; r < 4; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
+  std::this_thread::sleep_for(100ms);
+  const int64_t cut = nowMs();
+  hosts.unplug(1);
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_EQ(ranks.wait(r, 40s), 0) << ranks.output(r);
+    const std::string out = ranks.output(r);
+    EXPECT_NE(out.find("peer lost|"), std::string::npos) << out;
+    EXPECT_NE(out.find(r < 2 ? "on host n1" : "on host n0"), std::string::npos) << out;
+    EXPECT_LE(endOf(out) - cut, kHostLossNoticedMs) << out;
+    EXPECT_NE(out.find("goes on with 2"), std::string::npos) << out;
+  }
+}
+
+// Row 3, across hosts: a stopped process is slow, however long it takes.
+TEST_F(Hosts, AStoppedRankIsWaitedFor) {
+  const NetworkHosts hosts(2);
+  RankProcesses ranks(
+      2,
+      [](const Context& context) {
+        Communicator c = context.join({.timeout = 60s, .straggler = 500ms});
+        std::vector<std::string> warnings;
+        std::mutex mutex;
+        setLogSink([&](LogLevel, std::string_view line) {
+          std::lock_guard lock(mutex);
+          warnings.emplace_back(line);
+        });
+        int x = 1;
+        c.barrier();
+        context.say("joined");
+        for (int i = 0; i < 80; ++i) {
+          c.allReduce(
+              {.send = &x, .recv = &x, .count = 1, .type = DataType::Int32, .op = ReduceOp::Max});
+          std::this_thread::sleep_for(20ms);
+        }
+        setLogSink([](LogLevel, std::string_view) {});
+        for (const std::string& line : warnings) context.say(line);
+        return x == 1 ? 0 : 1;
+      },
+      [&](int rank) { hosts.enter(rank); });
+  for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
+  ranks.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(7s);
+  ranks.signal(1, SIGCONT);
+  ASSERT_TRUE(ranks.allSucceed(60s));
+  EXPECT_NE(ranks.output(0).find("straggler: rank 1"), std::string::npos) << ranks.output(0);
+}
+
+}  // namespace
+}  // namespace tutti::tests

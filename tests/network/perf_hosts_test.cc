@@ -1,0 +1,78 @@
+// `tutti perf` over several hosts, as a launcher starts it there. The first argument is the tutti
+// command.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <tutti/communicator.h>
+
+#include "src/base/check.h"
+#include "tests/support/network_hosts.h"
+
+namespace tutti::tests {
+namespace {
+
+std::string tuttiPath;
+
+/// What rank 0 has printed; the ranks are on hosts of their own.
+std::string perfOnHosts(const NetworkHosts& hosts, int ranks, std::vector<std::string> words) {
+  const auto file = std::filesystem::temp_directory_path() /
+                    base::message("tutti_perf_hosts_", ::getpid(), ".txt");
+  ChildProcesses processes;
+  for (int rank = 0; rank < ranks; ++rank)
+    processes.start([&] {
+      hosts.enter(rank);
+      const int out =
+          ::open(rank == 0 ? file.c_str() : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      ::dup2(out, 1);
+      ::dup2(out, 2);
+      ::setenv("TUTTI_RANK", std::to_string(rank).c_str(), 1);
+      ::setenv("TUTTI_WORLD_SIZE", std::to_string(ranks).c_str(), 1);
+      ::setenv("TUTTI_ADDRESS", (hosts.address(0) + ":29520").c_str(), 1);
+      ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+      std::vector<char*> argv;
+      for (std::string& word : words) argv.push_back(word.data());
+      argv.push_back(nullptr);
+      ::execv(tuttiPath.c_str(), argv.data());
+      return 127;
+    });
+  std::string problems;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (const int code = processes.wait(rank, std::chrono::seconds(60)); code != 0)
+      problems += base::message("rank ", rank, " ended with ", code, "\n");
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  std::filesystem::remove(file);
+  return problems + text.str();
+}
+
+TEST(PerfHosts, EverythingIsRightOnFourHosts) {
+  if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
+  const NetworkHosts hosts(4);
+  for (const char* what :
+       {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
+        "alltoall", "scan", "barrier", "sendrecv", "alltoallv", "hypercube"}) {
+    const std::string out = perfOnHosts(
+        hosts, 4, {"tutti", "perf", what, "-b", "8", "-e", "2M", "-f", "8", "--iters", "5"});
+    EXPECT_NE(out.find("# Out of bounds values : 0 OK"), std::string::npos) << what << ":\n" << out;
+    EXPECT_EQ(out.find("ended with"), std::string::npos) << what << ":\n" << out;
+    EXPECT_NE(out.find("on host n3"), std::string::npos) << what << ":\n" << out;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::tests
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) return 2;
+  tutti::tests::tuttiPath = argv[1];
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,245 @@
+#include "tests/support/collective_checks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "src/numbers/fill.h"
+
+namespace tutti::tests {
+namespace {
+
+constexpr std::byte kCanary{0xa5};
+
+// A buffer at an odd address with canaries around it, in a window or in ordinary memory.
+class Guarded {
+ public:
+  explicit Guarded(size_t bytes, size_t misalign = 0, Memory* window = nullptr)
+      : bytes_(bytes), offset_(64 + misalign), own_(window ? 0 : bytes + 192) {
+    storage_ = window ? std::span(window->as<std::byte>(), bytes + 192) : std::span(own_);
+    if (window && window->bytes() < bytes + 192) throw std::length_error("a window is too small");
+    std::fill(storage_.begin(), storage_.end(), kCanary);
+  }
+  Guarded(const std::vector<std::byte>& content, size_t misalign, Memory* window = nullptr)
+      : Guarded(content.size(), misalign, window) {
+    std::copy(content.begin(), content.end(), data());
+  }
+  std::byte* data() { return storage_.data() + offset_; }
+  bool holds(const std::vector<std::byte>& expected, size_t at = 0) {
+    return std::equal(expected.begin(), expected.end(), data() + at);
+  }
+  bool intact() const {
+    for (size_t i = 0; i < storage_.size(); ++i)
+      if ((i < offset_ || i >= offset_ + bytes_) && storage_[i] != kCanary) return false;
+    return true;
+  }
+
+ private:
+  size_t bytes_, offset_;
+  std::vector<std::byte> own_;
+  std::span<std::byte> storage_;
+};
+
+std::string describe(const char* name, const Communicator& c, const Case& t) {
+  return std::string(name) + " rank " + std::to_string(c.rank()) + "/" + std::to_string(c.size()) +
+         " " + toString(t.type) + " " + toString(t.op) + " count " + std::to_string(t.count) +
+         " root " + std::to_string(t.root) + (t.inPlace ? " in place" : "") + " misaligned by " +
+         std::to_string(t.misalign) + (t.windows ? " in windows" : "");
+}
+
+/// What the collectives of `t` are to work on: every rank's input differs from the others'.
+numbers::Pattern patternOf(const Communicator& c, const Case& t) {
+  return {.type = t.type, .op = t.op, .seed = t.count, .ranks = c.size()};
+}
+std::vector<std::byte> inputOf(const Communicator& c, const Case& t, int rank, size_t count,
+                               size_t from = 0) {
+  std::vector<std::byte> bytes(count * sizeOf(t.type));
+  numbers::fillInput(patternOf(c, t), rank, from, count, bytes.data());
+  return bytes;
+}
+/// Elements `from` on of the reduction.
+std::vector<std::byte> resultOf(const Communicator& c, const Case& t, size_t from = 0) {
+  std::vector<std::byte> bytes(t.count * sizeOf(t.type));
+  numbers::fillExpected(patternOf(c, t), from, t.count, bytes.data());
+  return bytes;
+}
+double scalarOf(const Communicator& c, const Case& t) {
+  return numbers::premulScalar(patternOf(c, t), c.rank());
+}
+
+}  // namespace
+
+void checkAllReduce(Communicator& c, const Case& t) {
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  std::byte* recv = t.inPlace ? in.data() : out.data();
+  c.allReduce({.send = in.data(),
+               .recv = recv,
+               .count = t.count,
+               .type = t.type,
+               .op = t.op,
+               .scalar = scalarOf(c, t)});
+  EXPECT_TRUE((t.inPlace ? in : out).holds(resultOf(c, t))) << describe("all_reduce", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("all_reduce", c, t);
+}
+
+void checkReduce(Communicator& c, const Case& t) {
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  const bool atRoot = c.rank() == t.root;
+  std::byte* recv = t.inPlace ? in.data() : atRoot ? out.data() : nullptr;
+  const auto before = inputOf(c, t, c.rank(), t.count);
+  c.reduce({.send = in.data(),
+            .recv = recv,
+            .count = t.count,
+            .type = t.type,
+            .op = t.op,
+            .scalar = scalarOf(c, t),
+            .root = t.root});
+  if (atRoot)
+    EXPECT_TRUE((t.inPlace ? in : out).holds(resultOf(c, t))) << describe("reduce", c, t);
+  else
+    EXPECT_TRUE(in.holds(before)) << describe("reduce changed an input:", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("reduce", c, t);
+}
+
+void checkBroadcast(Communicator& c, const Case& t) {
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  const bool atRoot = c.rank() == t.root;
+  std::byte* recv = t.inPlace ? in.data() : out.data();
+  c.broadcast({.send = atRoot ? in.data() : nullptr,
+               .recv = recv,
+               .count = t.count,
+               .type = t.type,
+               .root = t.root});
+  EXPECT_TRUE((t.inPlace ? in : out).holds(inputOf(c, t, t.root, t.count)))
+      << describe("broadcast", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("broadcast", c, t);
+}
+
+void checkAllGather(Communicator& c, const Case& t) {
+  const size_t block = t.count * sizeOf(t.type);
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(block * c.size(), t.misalign, t.out());
+  std::byte* send = in.data();
+  if (t.inPlace) {
+    send = out.data() + block * c.rank();
+    std::copy(in.data(), in.data() + block, send);
+  }
+  c.allGather({.send = send, .recv = out.data(), .count = t.count, .type = t.type});
+  for (int r = 0; r < c.size(); ++r)
+    EXPECT_TRUE(out.holds(inputOf(c, t, r, t.count), block * r))
+        << describe("all_gather", c, t) << " block " << r;
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("all_gather", c, t);
+}
+
+void checkReduceScatter(Communicator& c, const Case& t) {
+  const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
+  Guarded in(inputOf(c, t, c.rank(), all), t.misalign, t.in()), out(block, t.misalign, t.out());
+  std::byte* recv = t.inPlace ? in.data() + block * c.rank() : out.data();
+  c.reduceScatter({.send = in.data(),
+                   .recv = recv,
+                   .count = t.count,
+                   .type = t.type,
+                   .op = t.op,
+                   .scalar = scalarOf(c, t)});
+  const auto expected = resultOf(c, t, t.count * c.rank());
+  EXPECT_TRUE(t.inPlace ? in.holds(expected, block * c.rank()) : out.holds(expected))
+      << describe("reduce_scatter", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("reduce_scatter", c, t);
+}
+
+void checkGather(Communicator& c, const Case& t) {
+  const size_t block = t.count * sizeOf(t.type);
+  const bool atRoot = c.rank() == t.root;
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(block * c.size(), t.misalign, t.out());
+  std::byte* send = in.data();
+  if (t.inPlace && atRoot) {
+    send = out.data() + block * c.rank();
+    std::copy(in.data(), in.data() + block, send);
+  }
+  c.gather({.send = send,
+            .recv = atRoot ? out.data() : nullptr,
+            .count = t.count,
+            .type = t.type,
+            .root = t.root});
+  for (int r = 0; r < c.size() && atRoot; ++r)
+    EXPECT_TRUE(out.holds(inputOf(c, t, r, t.count), block * r))
+        << describe("gather", c, t) << " block " << r;
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("gather", c, t);
+}
+
+void checkScatter(Communicator& c, const Case& t) {
+  const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
+  const bool atRoot = c.rank() == t.root;
+  const auto input = inputOf(c, t, c.rank(), atRoot ? all : 0);
+  Guarded in(input, t.misalign, t.in()), out(block, t.misalign, t.out());
+  const size_t place = t.inPlace && atRoot ? block * c.rank() : 0;
+  c.scatter({.send = atRoot ? in.data() : nullptr,
+             .recv = t.inPlace && atRoot ? in.data() + place : out.data(),
+             .count = t.count,
+             .type = t.type,
+             .root = t.root});
+  const auto expected = inputOf(c, t, t.root, t.count, t.count * c.rank());
+  EXPECT_TRUE(t.inPlace && atRoot ? in.holds(expected, place) : out.holds(expected))
+      << describe("scatter", c, t);
+  EXPECT_TRUE(!atRoot || in.holds(input)) << describe("scatter changed its input:", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("scatter", c, t);
+}
+
+void checkAllToAll(Communicator& c, const Case& t) {
+  const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
+  const auto input = inputOf(c, t, c.rank(), all);
+  Guarded in(input, t.misalign, t.in()), out(block * c.size(), t.misalign, t.out());
+  c.allToAll({.send = in.data(),
+              .recv = t.inPlace ? in.data() : out.data(),
+              .count = t.count,
+              .type = t.type});
+  for (int r = 0; r < c.size(); ++r) {
+    const auto expected = inputOf(c, t, r, t.count, t.count * c.rank());
+    EXPECT_TRUE((t.inPlace ? in : out).holds(expected, block * r))
+        << describe("alltoall", c, t) << " block " << r;
+  }
+  EXPECT_TRUE(t.inPlace || in.holds(input)) << describe("alltoall changed its input:", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("alltoall", c, t);
+}
+
+void checkScan(Communicator& c, const Case& t) {
+  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  c.scan({.send = in.data(),
+          .recv = t.inPlace ? in.data() : out.data(),
+          .count = t.count,
+          .type = t.type,
+          .op = t.op,
+          .scalar = scalarOf(c, t)});
+  numbers::Pattern upToHere = patternOf(c, t);
+  upToHere.addends = c.rank() + 1;
+  std::vector<std::byte> expected(t.count * sizeOf(t.type));
+  numbers::fillExpected(upToHere, 0, t.count, expected.data());
+  EXPECT_TRUE((t.inPlace ? in : out).holds(expected)) << describe("scan", c, t);
+  EXPECT_TRUE(in.intact() && out.intact()) << describe("scan", c, t);
+}
+
+void checkAll(Communicator& c, const Case& t) {
+  checkAllReduce(c, t);
+  checkReduceScatter(c, t);
+  checkReduce(c, t);
+  if (t.op != ReduceOp::Avg) checkScan(c, t);
+  if (t.op == ReduceOp::Sum) {
+    checkAllGather(c, t);
+    checkBroadcast(c, t);
+    checkGather(c, t);
+    checkScatter(c, t);
+    checkAllToAll(c, t);
+  }
+  c.barrier();
+}
+
+}  // namespace tutti::tests

@@ -1,0 +1,41 @@
+#pragma once
+
+// The collectives with one number and no counts, each called on this rank and its result compared
+// with what is known exactly; canaries lie around every buffer. Collective: every rank calls the
+// same with equal cases, `inPlace` of AllToAll aside.
+
+#include <tutti/tutti.h>
+
+namespace tutti::tests {
+
+/// Memory of Communicator::allocate that the buffers of a rank's cases lie in, one after the other.
+struct Windows {
+  Windows(Communicator& c, size_t bytes) : in(c.allocate(bytes)), out(c.allocate(bytes)) {}
+  Memory in, out;
+};
+
+struct Case {
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  size_t count = 1000;
+  int root = 0;
+  bool inPlace = false;
+  size_t misalign = 0;
+  Windows* windows = nullptr;
+  Memory* in() const { return windows ? &windows->in : nullptr; }
+  Memory* out() const { return windows ? &windows->out : nullptr; }
+};
+
+void checkAllReduce(Communicator& c, const Case& t);
+void checkReduce(Communicator& c, const Case& t);
+void checkBroadcast(Communicator& c, const Case& t);
+void checkAllGather(Communicator& c, const Case& t);
+void checkReduceScatter(Communicator& c, const Case& t);
+void checkGather(Communicator& c, const Case& t);
+void checkScatter(Communicator& c, const Case& t);
+void checkAllToAll(Communicator& c, const Case& t);
+void checkScan(Communicator& c, const Case& t);
+/// All of those that the reduction allows, and a barrier.
+void checkAll(Communicator& c, const Case& t);
+
+}  // namespace tutti::tests

@@ -1,0 +1,51 @@
+#pragma once
+
+// Hosts of a test: network namespaces with a name and an address each, all plugged into one switch.
+// They are held by processes, so that nothing is left behind however the test ends. Needs root (or
+// CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/support/child_processes.h"
+
+namespace tutti::tests {
+
+class NetworkHosts {
+ public:
+  /// Why there can be none here; nothing when there can. Tests skip with it.
+  static std::optional<std::string> unavailable();
+
+  /// Of each host's link.
+  struct Link {
+    std::string rate =
+        {};  ///< limits what the host sends, as tc writes it: "1gbit"; empty: nothing
+    int mtu = 1500;
+  };
+  /// Throws Error naming the command that failed.
+  NetworkHosts(int hosts, const Link& link);
+  explicit NetworkHosts(int hosts) : NetworkHosts(hosts, Link{}) {}
+
+  /// Moves this process there; before it has threads.
+  void enter(int host) const;
+  std::string address(int host) const;  ///< "10.77.0.1" for host 0
+  std::string name(int host) const;     ///< "n0" for host 0
+  /// Takes the cable out, and puts it back.
+  void unplug(int host) const;
+  void plug(int host) const;
+  /// A command on a host.
+  void run(int host, const std::vector<std::string>& command) const;
+
+  static constexpr const char* kInterface = "eth0";  ///< of every host
+
+ private:
+  std::string port(int host) const;  // of the switch
+  void runIn(int process, const std::vector<std::string>& command) const;
+  void startHolder(const std::string& name);
+
+  ChildProcesses holders_;  // of the hosts, and last of the switch
+  int hosts_;
+};
+
+}  // namespace tutti::tests

@@ -1,0 +1,157 @@
+#include "tests/transports/process_fabric.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "src/base/check.h"
+#include "src/base/clock.h"
+
+namespace tutti::tests {
+namespace {
+
+using base::FileDescriptor;
+using transports::Address;
+
+// With at most one descriptor.
+void sendAddress(int socket, const Address& address) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  iovec data{const_cast<std::byte*>(address.blob.data()), address.blob.size()};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (!address.descriptors.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = address.descriptors.at(0).get();
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  }
+  TUTTI_SYSCALL(::sendmsg(socket, &message, MSG_NOSIGNAL));
+}
+
+Address receiveAddress(int socket) {
+  pollfd waiting{socket, POLLIN, 0};
+  if (::poll(&waiting, 1, 30'000) != 1) throw std::runtime_error("no address came within 30 s");
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  Address address;
+  address.blob.resize(16384);
+  iovec data{address.blob.data(), address.blob.size()};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  address.blob.resize(
+      static_cast<size_t>(TUTTI_SYSCALL(::recvmsg(socket, &message, MSG_CMSG_CLOEXEC))));
+  if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    address.descriptors.emplace_back(fd);
+  }
+  return address;
+}
+
+// Sockets between all pairs: at(i, j) is rank i's end towards rank j.
+class Mesh {
+ public:
+  explicit Mesh(int size) : size_(size), ends_(static_cast<size_t>(size * size)) {
+    for (int i = 0; i < size; ++i)
+      for (int j = i + 1; j < size; ++j) {
+        int pair[2];
+        TUTTI_SYSCALL(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+        ends_[static_cast<size_t>(i * size + j)] = FileDescriptor(pair[0]);
+        ends_[static_cast<size_t>(j * size + i)] = FileDescriptor(pair[1]);
+      }
+  }
+  int at(int i, int j) const { return ends_[static_cast<size_t>(i * size_ + j)].get(); }
+
+ private:
+  const int size_;
+  std::vector<FileDescriptor> ends_;
+};
+
+using MakeEndpoint = std::function<std::unique_ptr<Endpoint>(int rank)>;
+
+std::string runRank(int rank, const Scenario& scenario, const MakeEndpoint& make,
+                    const Mesh& mesh) {
+  std::unique_ptr<Endpoint> endpoint;  // a rank that vanishes does not say so
+  try {
+    endpoint = make(rank);
+    for (int peer = 0; peer < scenario.size; ++peer)
+      if (peer != rank) sendAddress(mesh.at(rank, peer), endpoint->address(peer));
+    for (int peer = 0; peer < scenario.size; ++peer)
+      if (peer != rank) endpoint->connect(peer, receiveAddress(mesh.at(rank, peer)));
+    return drive(*endpoint, rank, scenario);
+  } catch (const Departure&) {
+    ::raise(SIGKILL);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return {};
+}
+
+struct Child {
+  pid_t pid;
+  FileDescriptor report;
+};
+
+Child start(int rank, const Scenario& scenario, const MakeEndpoint& make, const Mesh& mesh) {
+  int report[2];
+  TUTTI_SYSCALL(::pipe2(report, O_CLOEXEC));
+  const pid_t pid = TUTTI_SYSCALL(::fork());
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const std::string problem = runRank(rank, scenario, make, mesh);
+    const ssize_t written = ::write(report[1], problem.data(), problem.size());
+    ::_exit(problem.empty() && written == 0 ? 0 : 1);
+  }
+  ::close(report[1]);
+  return {pid, FileDescriptor(report[0])};
+}
+
+std::string finish(const Child& child, const base::Deadline& deadline) {
+  int status = 0;
+  pid_t ended = 0;
+  while ((ended = ::waitpid(child.pid, &status, WNOHANG)) == 0 && !deadline.passed())
+    ::usleep(1000);
+  if (ended == 0) {
+    ::kill(child.pid, SIGKILL);
+    ::waitpid(child.pid, &status, 0);
+    return "hung, and was killed";
+  }
+  if (WIFSIGNALED(status))
+    return WTERMSIG(status) == SIGKILL ? std::string()  // it vanished on purpose
+                                       : base::message("ended by signal ", WTERMSIG(status));
+  char text[4096];
+  const ssize_t n = ::read(child.report.get(), text, sizeof text);
+  if (n > 0) return std::string(text, static_cast<size_t>(n));
+  return WEXITSTATUS(status) == 0 ? std::string()
+                                  : base::message("exited with ", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+std::vector<std::string> driveProcesses(const Scenario& scenario, const MakeEndpoint& make) {
+  const auto deadline = base::Deadline::after(scenario.within + std::chrono::seconds(30));
+  std::vector<Child> children;
+  {
+    const Mesh mesh(scenario.size);
+    for (int r = 0; r < scenario.size; ++r) children.push_back(start(r, scenario, make, mesh));
+  }
+  std::vector<std::string> problems;
+  for (Child& child : children) problems.push_back(finish(child, deadline));
+  return problems;
+}
+
+}  // namespace tutti::tests

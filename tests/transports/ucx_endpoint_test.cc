@@ -1,0 +1,278 @@
+// What is particular to endpoints over UCX; what every transport must do is tested by the
+// conformance suite.
+
+#include "transports/ucx/endpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include <tutti/error.h>
+#include "src/base/clock.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/outcome.h"
+#include "tests/transports/ucx_fabrics.h"
+#include "transports/ucx/address.h"
+
+namespace tutti::tests {
+namespace {
+
+using transports::Address;
+using transports::ReceiveRing;
+using transports::RingLayout;
+using transports::SendRing;
+using transports::ucx::AddressBlob;
+using transports::ucx::makeUcxEndpoint;
+using transports::ucx::makeWorker;
+
+using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
+using Workers = std::vector<std::shared_ptr<transports::ucx::Worker>>;
+
+Workers makeWorkers(int count) {
+  Workers workers;
+  for (int i = 0; i < count; ++i) workers.push_back(makeWorker(overTcp()));
+  return workers;
+}
+
+Endpoints makeEndpoints(const Workers& workers, const RingLayout& layout) {
+  Endpoints all;
+  for (size_t r = 0; r < workers.size(); ++r)
+    all.push_back(
+        makeUcxEndpoint(workers[r], static_cast<int>(r), static_cast<int>(workers.size()), layout));
+  return all;
+}
+
+void publish(SendRing& ring, uint32_t bytes, uint64_t key) {
+  std::memset(ring.payload(bytes), static_cast<int>(key % 251), bytes);
+  ring.publish(static_cast<uint32_t>(key), 1, bytes);
+}
+
+bool holds(const ReceiveRing& ring, uint32_t bytes, uint64_t key) {
+  const auto* payload = reinterpret_cast<const unsigned char*>(ring.payload());
+  return ring.slot()->bytes == bytes && ring.slot()->callHash == key &&
+         std::all_of(payload, payload + bytes, [&](unsigned char c) { return c == key % 251; });
+}
+
+// Until `condition`, or for a long time; progress() of all.
+bool progressUntil(const Endpoints& all, const std::function<bool()>& condition) {
+  const auto deadline = base::Deadline::after(kPatience);
+  while (!condition()) {
+    for (const auto& endpoint : all)
+      if (endpoint) endpoint->progress();
+    if (deadline.passed()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// ---- set-up
+
+TEST(UcxAddress, SaysWhyItIsRefused) {
+  const auto workers = makeWorkers(2);
+  const auto refusal = [&](const std::function<void(AddressBlob&)>& change) {
+    auto all = makeEndpoints(workers, {});
+    AddressBlob blob = AddressBlob::read(all[1]->address(0).blob);
+    change(blob);
+    const auto outcome = outcomeOf([&] { all[0]->connect(1, {blob.write(), {}}); });
+    EXPECT_EQ(outcome.code, ErrorCode::Refused) << outcome.text;
+    return outcome.text;
+  };
+  EXPECT_EQ(refusal([](AddressBlob& b) { b.size = 3; }),
+            "an address from rank 1 for rank 0 of 3 came as that of rank 1 for rank 0 of 2");
+  EXPECT_EQ(refusal([](AddressBlob& b) { b.from = 0; }),
+            "an address from rank 0 for rank 0 of 2 came as that of rank 1 for rank 0 of 2");
+  EXPECT_NE(refusal([](AddressBlob& b) { b.layout.slotCount = 64; }).find("64 slots of"),
+            std::string::npos);
+  auto all = makeEndpoints(workers, {});
+  Address garbled = all[1]->address(0);
+  garbled.blob[garbled.blob.size() / 2] ^= std::byte{1};
+  EXPECT_EQ(outcomeOf([&] { all[0]->connect(1, std::move(garbled)); }).text,
+            "a UCX address came garbled: its digest is wrong");
+}
+
+TEST(UcxEndpoint, ImpossibleRanksAndLayoutsAreRefused) {
+  const auto worker = makeWorker(overTcp());
+  const auto code = [&](int rank, int size, const RingLayout& layout) {
+    return outcomeOf([&] { makeUcxEndpoint(worker, rank, size, layout); }).code;
+  };
+  EXPECT_EQ(code(2, 2, {}), ErrorCode::InvalidArgument);
+  EXPECT_EQ(code(-1, 2, {}), ErrorCode::InvalidArgument);
+  EXPECT_EQ(code(0, 0, {}), ErrorCode::InvalidArgument);
+  EXPECT_EQ(code(0, 2, {.slotCount = 3}), ErrorCode::InvalidArgument);
+}
+
+TEST(UcxWorker, WithoutADeviceTheErrorSaysSo) {
+  const auto outcome = outcomeOf([] { makeWorker({.devices = "no_such_device", .tls = "tcp"}); });
+  EXPECT_EQ(outcome.code, ErrorCode::System);
+  for (const char* part : {"UCX cannot ", "No such device", "TUTTI_LOG=info"})
+    EXPECT_NE(outcome.text.find(part), std::string::npos) << part << " in: " << outcome.text;
+}
+
+// The faster peer fills its ring before the slower has been told where it is.
+TEST(UcxEndpoint, MessagesThatComeBeforeTheirAddressAreKept) {
+  const RingLayout layout{.channels = 2, .slotCount = 8, .slotBytes = 16384};
+  auto all = makeEndpoints(makeWorkers(2), layout);
+  all[0]->connect(1, all[1]->address(0));
+  const Address late = all[0]->address(1);
+  for (int c = 0; c < 2; ++c)
+    for (uint32_t i = 0; i < 8; ++i) publish(all[0]->sendRing(1, c), i * 2340, 100 * c + i);
+  all[0]->flush();
+  settleUcx(all);
+  EXPECT_FALSE(all[0]->sendRing(1, 0).ready());
+  all[1]->connect(0, {late.blob, {}});
+  for (int c = 0; c < 2; ++c) {
+    ReceiveRing& ring = all[1]->receiveRing(0, c);
+    for (uint32_t i = 0; i < 8; ++i) {
+      ASSERT_TRUE(ring.ready()) << i;
+      EXPECT_TRUE(holds(ring, i * 2340, 100 * static_cast<uint64_t>(c) + i)) << i;
+      ring.release();
+    }
+  }
+  EXPECT_TRUE(progressUntil(all, [&] { return all[0]->sendRing(1, 0).inFlight() == 0; }));
+}
+
+TEST(UcxEndpoint, RanksMayShareAWorker) {
+  const auto worker = makeWorker(overTcp());
+  auto all = makeEndpoints({worker, worker, worker}, {.slotBytes = 1024});
+  connectAll(all);
+  for (uint32_t i = 0; i < 100; ++i)
+    for (int from = 0; from < 3; ++from) {
+      const int to = (from + 1) % 3;
+      ReceiveRing& ring = all[static_cast<size_t>(to)]->receiveRing(from, 0);
+      publish(all[static_cast<size_t>(from)]->sendRing(to, 0), i * 10, i);
+      ASSERT_TRUE(progressUntil(all, [&] { return ring.ready(); }));
+      ASSERT_TRUE(holds(ring, i * 10, i));
+      ring.release();
+    }
+}
+
+// ---- flush()
+
+// Nobody calls progress() of the sender again, nor of the receiver until all is there: connections
+// are made, long messages fetched, and credits told. More is under way than sockets hold.
+TEST(UcxFlush, WhatIsHandedOverArrivesWithoutTheSender) {
+  for (const auto& [slotBytes, bytes] : {std::pair<size_t, uint32_t>{4096, 4096},
+                                         {4096, 3001},
+                                         {65536, 65536},
+                                         {4096, 40},
+                                         {1 << 20, 1 << 20}}) {
+    const uint32_t slots = slotBytes > 65536 ? 16U : slotBytes > 4096 ? 512U : 8192U;
+    auto all =
+        makeEndpoints(makeWorkers(2), {.channels = 1, .slotCount = slots, .slotBytes = slotBytes});
+    connectAll(all);
+    SendRing& send = all[0]->sendRing(1, 0);
+    ReceiveRing& receive = all[1]->receiveRing(0, 0);
+    for (uint32_t i = 0; i < slots; ++i) publish(send, bytes, i);
+    EXPECT_FALSE(send.ready());
+    all[0]->flush();
+    for (uint32_t i = 0; i < slots; ++i) {
+      ASSERT_TRUE(eventually([&] { return receive.ready(); }))
+          << i << " of " << slots << " messages of " << bytes << " bytes";
+      ASSERT_TRUE(holds(receive, bytes, i));
+      receive.release();
+    }
+    all[1]->flush();
+    EXPECT_TRUE(eventually([&] { return send.inFlight() == 0; })) << send.inFlight();
+  }
+}
+
+// What was published after it is not.
+TEST(UcxFlush, IsNeededForEachMessage) {
+  auto all = makeEndpoints(makeWorkers(2), {});
+  connectAll(all);
+  ReceiveRing& receive = all[1]->receiveRing(0, 0);
+  publish(all[0]->sendRing(1, 0), 100, 1);
+  all[0]->flush();
+  publish(all[0]->sendRing(1, 0), 100, 2);
+  ASSERT_TRUE(eventually([&] { return receive.ready(); }));
+  receive.release();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(receive.ready());
+  all[0]->flush();
+  EXPECT_TRUE(eventually([&] { return receive.ready(); }));
+}
+
+// ---- ends
+
+// Whatever is under way, an endpoint goes at once; its worker serves others, and what comes for it
+// later is dropped.
+TEST(UcxEndpoint, GoesAtAnyMoment) {
+  std::mt19937_64 random(testSeed());
+  const auto workers = makeWorkers(2);
+  const RingLayout layout{.channels = 2, .slotCount = 4, .slotBytes = 256 << 10};
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < 60; ++round) {
+    auto all = makeEndpoints(workers, layout);
+    connectAll(all);
+    for (int message = 0; message < 8; ++message) {
+      const size_t from = random() % 2;
+      SendRing& ring =
+          all[from]->sendRing(1 - static_cast<int>(from), static_cast<int>(random() % 2));
+      if (ring.ready())
+        publish(ring, static_cast<uint32_t>(random() % (layout.slotBytes + 1)), random());
+      for (uint64_t polls = random() % 4; polls > 0; --polls) all[random() % 2]->progress();
+    }
+    const size_t first = random() % 2;
+    all[first].reset();
+    for (uint64_t polls = random() % 20; polls > 0; --polls) all[1 - first]->progress();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+  auto all = makeEndpoints(workers, layout);
+  connectAll(all);
+  publish(all[0]->sendRing(1, 0), 100'000, 5);
+  ASSERT_TRUE(progressUntil(all, [&] { return all[1]->receiveRing(0, 0).ready(); }));
+  EXPECT_TRUE(holds(all[1]->receiveRing(0, 0), 100'000, 5));
+}
+
+// A rank that leaves has said so: nobody takes it for lost, and what it had published arrives.
+TEST(UcxEndpoint, APeerThatLeavesIsNotLost) {
+  auto workers = makeWorkers(3);
+  auto all = makeEndpoints(workers, {});
+  connectAll(all);
+  for (const int to : {1, 2}) publish(all[0]->sendRing(to, 0), 500, 9);
+  ReceiveRing& waiting = all[2]->receiveRing(0, 0);
+  ReceiveRing& ring = all[1]->receiveRing(0, 0);
+  ASSERT_TRUE(progressUntil(all, [&] { return waiting.ready(); }));
+  all[0].reset();
+  workers[0].reset();
+  ASSERT_TRUE(progressUntil(all, [&] { return ring.ready(); }));
+  EXPECT_TRUE(holds(ring, 500, 9));
+  for (int i = 0; i < 2000; ++i) EXPECT_NO_THROW(all[1 + i % 2]->progress());
+  publish(all[1]->sendRing(0, 0), 10, 1);  // vanishes
+  all[1]->flush();
+}
+
+// Two endpoints of each of four communicators, a thread each, on two workers.
+TEST(UcxWorker, ServesManyThreadsAtOnce) {
+  const auto fabric = ucxThreads();
+  std::vector<std::thread> communicators;
+  std::vector<std::vector<std::string>> problems(4);
+  std::vector<Endpoints> all;
+  Scenario scenario;
+  scenario.layout = {.channels = 1, .slotCount = 4, .slotBytes = 16384};
+  scenario.actors = [&](int rank) {
+    Actors actors;
+    for (const int from : {0, 1}) {
+      const Stream stream{1 - rank, 0, 2'000, oddSizes(testSeed(), 16384),
+                          testSeed() + uint64_t(from)};
+      actors.push_back(from == rank ? sender(stream) : receiver(stream));
+    }
+    return actors;
+  };
+  for (size_t c = 0; c < problems.size(); ++c) {
+    all.push_back(fabric->endpoints(2, scenario.layout));
+    connectAll(all.back());
+  }
+  for (size_t c = 0; c < problems.size(); ++c)
+    communicators.emplace_back(
+        [&, c] { problems[c] = driveThreads(scenario, std::move(all[c]), [](int) {}); });
+  for (std::thread& t : communicators) t.join();
+  for (const auto& each : problems)
+    for (const std::string& problem : each) EXPECT_EQ(problem, "");
+}
+
+}  // namespace
+}  // namespace tutti::tests

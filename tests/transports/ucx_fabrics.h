@@ -1,0 +1,18 @@
+#pragma once
+
+#include "tests/transports/fabric.h"
+#include "transports/ucx/endpoint.h"
+
+namespace tutti::tests {
+
+/// Over loopback, whatever devices the machine has.
+transports::ucx::WorkerOptions overTcp();
+
+std::unique_ptr<Fabric> ucxThreads();     ///< ranks are threads, each with its worker, over TCP
+std::unique_ptr<Fabric> ucxEverything();  ///< the same over all that UCX finds
+std::unique_ptr<Fabric> ucxProcesses();   ///< ranks are forked processes, over TCP
+
+/// Lets the endpoints of one process exchange what they have, until nothing is left.
+void settleUcx(const std::vector<std::unique_ptr<Endpoint>>& endpoints);
+
+}  // namespace tutti::tests

@@ -1,0 +1,57 @@
+#pragma once
+
+// One end of a ring in memory of its own, for transports that copy from the sender's memory to the
+// receiver's: slots, and the credit word that the ring of this end uses.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "transports/connection.h"
+
+namespace tutti::transports {
+
+class RingStorage {
+ public:
+  /// `firstNumber`: of the last message before the first.
+  explicit RingStorage(const RingLayout& layout, uint32_t firstNumber = 0)
+      : slotCount_(layout.slotCount),
+        stride_(slotStride(layout.slotBytes)),
+        slots_(static_cast<std::byte*>(
+            ::operator new (stride_* slotCount_, std::align_val_t{kLineBytes}))),
+        credit_(firstNumber) {
+    for (uint32_t i = 0; i < slotCount_; ++i) {
+      auto* header = new (slots_.get() + i * stride_) SlotHeader{};
+      // Any number that no coming message of this slot has.
+      header->sequence.store(firstNumber, std::memory_order_relaxed);
+    }
+  }
+  RingStorage(const RingStorage&) = delete;
+  RingStorage& operator=(const RingStorage&) = delete;
+
+  /// Lives as long as this does.
+  RingMemory memory() { return {slots_.get(), &credit_, slotCount_, stride_}; }
+  std::atomic<uint32_t>& credit() { return credit_; }
+  const std::atomic<uint32_t>& credit() const { return credit_; }
+  uint32_t slotCount() const { return slotCount_; }
+  /// Which slot a message has, counted from 0.
+  uint32_t index(uint32_t message) const { return (message - 1) & (slotCount_ - 1); }
+  SlotHeader* slot(uint32_t message) const {
+    return reinterpret_cast<SlotHeader*>(slots_.get() + index(message) * stride_);
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kLineBytes}); }
+  };
+  const uint32_t slotCount_;
+  const size_t stride_;
+  const std::unique_ptr<std::byte, Free> slots_;
+  alignas(2 * kLineBytes) std::atomic<uint32_t> credit_;
+};
+
+/// Message numbers wrap: a is later than b when it is less than half the circle ahead.
+inline bool laterMessage(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
+
+}  // namespace tutti::transports

@@ -1,0 +1,57 @@
+#define XXH_INLINE_ALL
+#include "transports/ucx/address.h"
+
+#include <xxhash.h>
+
+#include "src/base/check.h"
+
+namespace tutti::transports::ucx {
+namespace {
+
+constexpr uint32_t kMagic = 0x78637574;  // "tucx"
+constexpr uint32_t kVersion = 1;
+// A machine with dozens of devices has a few kilobytes.
+constexpr size_t kLongestWorkerAddress = 65536;
+
+uint64_t digest(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+base::Bytes AddressBlob::write() const {
+  base::ByteWriter out;
+  out.put(kMagic).put(kVersion).put(from).put(to).put(size);
+  out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
+  out.put(static_cast<uint64_t>(layout.slotBytes)).put(door);
+  out.put(std::span<const std::byte>(worker));
+  base::Bytes bytes = out.take();
+  const base::Bytes sum = base::bytesOf(digest(bytes));
+  bytes.insert(bytes.end(), sum.begin(), sum.end());
+  return bytes;
+}
+
+AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
+  base::ByteReader in(bytes);
+  const auto magic = in.get<uint32_t>("magic");
+  const auto version = in.get<uint32_t>("version");
+  if (magic != kMagic || version != kVersion)
+    base::fail(ErrorCode::Refused, "not a UCX address of version ", kVersion, ": magic ", magic,
+               ", version ", version);
+  AddressBlob blob;
+  blob.from = in.get<int32_t>("from");
+  blob.to = in.get<int32_t>("to");
+  blob.size = in.get<int32_t>("size");
+  blob.layout.channels = in.get<int32_t>("channels");
+  blob.layout.slotCount = in.get<uint32_t>("slotCount");
+  blob.layout.slotBytes = in.get<uint64_t>("slotBytes");
+  blob.door = in.get<uint64_t>("door");
+  blob.worker = in.getBytes("worker", kLongestWorkerAddress);
+  const auto sum = in.get<uint64_t>("digest");
+  in.requireEnd();
+  if (sum != digest(bytes.first(bytes.size() - sizeof sum)))
+    base::fail(ErrorCode::Refused, "a UCX address came garbled: its digest is wrong");
+  return blob;
+}
+
+}  // namespace tutti::transports::ucx

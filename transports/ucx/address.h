@@ -1,0 +1,24 @@
+#pragma once
+
+// What one rank's endpoint tells a peer's. It comes over the control plane, which has made sure of
+// who sent it; the digest finds what was garbled, before UCX, which checks little, sees any of it.
+
+#include <cstdint>
+#include <span>
+
+#include "transports/connection.h"
+
+namespace tutti::transports::ucx {
+
+struct AddressBlob {
+  int32_t from = 0, to = 0, size = 0;
+  RingLayout layout;
+  uint64_t door = 0;   ///< where `to` sends what it has for `from`
+  base::Bytes worker;  ///< UCP's address of the worker that serves `from`
+
+  base::Bytes write() const;
+  /// Throws Refused when it is malformed or of another version.
+  static AddressBlob read(std::span<const std::byte> bytes);
+};
+
+}  // namespace tutti::transports::ucx

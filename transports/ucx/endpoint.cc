@@ -1,0 +1,132 @@
+#include "transports/ucx/endpoint.h"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "src/base/check.h"
+#include "transports/ring_layout.h"
+#include "transports/ucx/address.h"
+#include "transports/ucx/peer.h"
+#include "transports/ucx/worker.h"
+
+namespace tutti::transports::ucx {
+namespace {
+
+class UcxEndpoint final : public Endpoint {
+ public:
+  UcxEndpoint(std::shared_ptr<Worker> worker, int rank, int size, const RingLayout& layout)
+      : worker_(std::move(worker)),
+        rank_(rank),
+        size_(size),
+        layout_(layout),
+        peers_(static_cast<size_t>(size)) {
+    used_.reserve(peers_.size());
+  }
+
+  ~UcxEndpoint() override {
+    if (worker_->inForkedChild()) {
+      for (auto& peer : peers_) static_cast<void>(peer.release());
+      return;
+    }
+    const auto lock = worker_->lock();
+    peers_.clear();
+  }
+
+  const char* name(int) const override { return "ucx"; }
+  const RingLayout& layout() const override { return layout_; }
+
+  Address address(int peer) override {
+    requirePeer(peer);
+    const auto lock = worker_->lock();
+    const AddressBlob blob{rank_, peer, size_, layout_, at(peer).door(), worker_->address()};
+    return {blob.write(), {}};
+  }
+
+  void connect(int peer, Address address) override {
+    requirePeer(peer);
+    const auto lock = worker_->lock();
+    if (at(peer).addressed())
+      base::fail(ErrorCode::InvalidUsage, "rank ", rank_, " is connected to rank ", peer);
+    AddressBlob blob = AddressBlob::read(address.blob);
+    check(peer, blob);
+    at(peer).setAddress(std::move(blob));
+  }
+
+  SendRing& sendRing(int peer, int channel) override {
+    const auto lock = worker_->lock();
+    return connected(peer, channel).sendRing(channel);
+  }
+
+  ReceiveRing& receiveRing(int peer, int channel) override {
+    const auto lock = worker_->lock();
+    return connected(peer, channel).receiveRing(channel);
+  }
+
+  // Credits travel with messages where they can: those that are left go when nothing else does.
+  bool progress() override {
+    const auto lock = worker_->lock();
+    bool moved = post(false);
+    moved |= worker_->progress();
+    if (!moved) moved = post(true);
+    for (size_t i = 0; i < used_.size(); ++i) used_[i]->throwFailure();
+    return moved;
+  }
+
+  // The worker's own thread sees to the rest.
+  void flush() override {
+    const auto lock = worker_->lock();
+    post(true);
+  }
+
+ private:
+  bool post(bool idle) {
+    bool any = false;
+    for (size_t i = 0; i < used_.size(); ++i) any |= used_[i]->post(idle);
+    return any;
+  }
+
+  void requirePeer(int peer) const {
+    TUTTI_REQUIRE(peer >= 0 && peer < size_ && peer != rank_, "rank ", rank_, " of ", size_,
+                  " has no peer ", peer);
+  }
+
+  Peer& at(int peer) {
+    auto& place = peers_[static_cast<size_t>(peer)];
+    if (!place) place = std::make_unique<Peer>(*worker_, rank_, peer, layout_, used_);
+    return *place;
+  }
+
+  Peer& connected(int peer, int channel) {
+    TUTTI_ASSERT(peer >= 0 && peer < size_ && peers_[static_cast<size_t>(peer)] &&
+                     at(peer).addressed() && channel >= 0 && channel < layout_.channels,
+                 "rank ", rank_, " has no ring for peer ", peer, " and channel ", channel,
+                 "; is it connected?");
+    return at(peer);
+  }
+
+  void check(int peer, const AddressBlob& blob) const {
+    if (blob.from != peer || blob.to != rank_ || blob.size != size_)
+      base::fail(ErrorCode::Refused, "an address from rank ", blob.from, " for rank ", blob.to,
+                 " of ", blob.size, " came as that of rank ", peer, " for rank ", rank_, " of ",
+                 size_);
+    requireSameLayout(peer, blob.layout, rank_, layout_);
+  }
+
+  const std::shared_ptr<Worker> worker_;
+  const int rank_, size_;
+  const RingLayout layout_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; made when its address is made or known
+  std::vector<Peer*> used_;                   // those with which something is exchanged
+};
+
+}  // namespace
+
+std::unique_ptr<Endpoint> makeUcxEndpoint(std::shared_ptr<Worker> worker, int rank, int size,
+                                          const RingLayout& layout) {
+  TUTTI_REQUIRE(size >= 1 && rank >= 0 && rank < size, "rank ", rank, " of ", size);
+  requireLayout(layout);
+  return std::make_unique<UcxEndpoint>(std::move(worker), rank, size, layout);
+}
+
+}  // namespace tutti::transports::ucx

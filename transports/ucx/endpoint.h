@@ -1,0 +1,32 @@
+#pragma once
+
+// Rings between ranks whose hosts a network joins: over whatever UCX finds, InfiniBand and RoCE as
+// well as TCP. Each published message is one UCP active message from the sender's slot to the
+// receiver's. One worker serves all endpoints of a process.
+
+#include <memory>
+#include <string>
+
+#include "transports/connection.h"
+
+namespace tutti::transports::ucx {
+
+class Worker;
+
+struct WorkerOptions {
+  std::string devices;  ///< as UCX_NET_DEVICES has them, "mlx5_0:1,eth0"; empty: UCX chooses
+  std::string tls;      ///< as UCX_TLS has them, "tcp,self"; empty: UCX chooses
+};
+
+/// One UCP worker, which may be used by several threads. It keeps one connection for each worker
+/// that its endpoints exchange messages with, made when the first ring between the two is used.
+/// Throws Unsupported when libucp cannot be loaded, System naming what UCX reports.
+std::shared_ptr<Worker> makeWorker(const WorkerOptions& options = {});
+
+/// One rank's end. Its progress() moves what all endpoints of the worker have sent, and throws
+/// PeerLost, once for each peer, when the connection with a peer whose rings are used was lost, and
+/// Refused when a peer sent what cannot be. Throws InvalidArgument for an impossible layout.
+std::unique_ptr<Endpoint> makeUcxEndpoint(std::shared_ptr<Worker> worker, int rank, int size,
+                                          const RingLayout& layout);
+
+}  // namespace tutti::transports::ucx

@@ -1,0 +1,79 @@
+#pragma once
+
+// The two ends of one ring over UCX. The sender's posts its published slots as active messages; the
+// receiver's copies what comes into the slots of the same numbers, or lets UCX fetch it to there,
+// and publishes each by itself, so that messages may overtake each other on the way. All of it
+// under the worker's lock; only slots and credit words are shared with the ring's user.
+
+#include <cstdint>
+#include <vector>
+
+#include "transports/ring_storage.h"
+#include "transports/ucx/worker.h"
+
+namespace tutti::transports::ucx {
+
+class SendLink final : public Link {
+ public:
+  SendLink(const RingLayout& layout, int channel);
+
+  SendRing& ring() { return ring_; }
+  /// A message was published that is not posted yet.
+  bool published() const;
+  /// Posts it. `credit`: messages taken from the ring that leads back.
+  void post(Worker& worker, Connection& connection, uint64_t door, uint32_t credit);
+  /// The receiver has taken so many. False when it cannot have.
+  bool onCredit(uint32_t messages);
+
+ private:
+  struct Sending final : Operation {
+    void done(ucs_status_t status) noexcept override;
+    SendLink* link = nullptr;
+    DataHeader header{};
+    bool complete = false;
+  };
+  void giveBack();
+
+  const int channel_;
+  RingStorage storage_;
+  SendRing ring_;
+  std::vector<Sending> sendings_;  // by slot
+  uint32_t posted_ = 0;            // messages given to UCX
+  uint32_t complete_ = 0;  // messages whose slots UCX needs no more, up to the first it does
+  uint32_t taken_ = 0;     // by the receiver, as it says
+};
+
+class ReceiveLink final : public Link {
+ public:
+  explicit ReceiveLink(const RingLayout& layout);
+
+  ReceiveRing& ring() { return ring_; }
+  /// False when a correct sender would not have sent it.
+  bool onData(Worker& worker, const DataHeader& header, const Arrived& data);
+  /// UCX could not fetch a message.
+  ucs_status_t failure() const { return failure_; }
+
+  /// Messages whose slots were given back, and of which the sender was not told.
+  uint32_t owed() const { return taken() - told_; }
+  /// The number to tell it; from now on it counts as told.
+  uint32_t tell() { return told_ = taken(); }
+
+ private:
+  struct Fetching final : Operation {
+    void done(ucs_status_t status) noexcept override;
+    ReceiveLink* link = nullptr;
+    uint32_t number = 0;
+    bool underWay = false;
+  };
+  // Acquire: the receiver has finished reading the slots.
+  uint32_t taken() const { return storage_.credit().load(std::memory_order_acquire); }
+
+  const size_t slotBytes_;
+  RingStorage storage_;
+  ReceiveRing ring_;
+  std::vector<Fetching> fetchings_;  // by slot
+  uint32_t told_ = 0;
+  ucs_status_t failure_ = UCS_OK;
+};
+
+}  // namespace tutti::transports::ucx

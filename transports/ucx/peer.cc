@@ -1,0 +1,185 @@
+#include "transports/ucx/peer.h"
+
+#include <algorithm>
+#include <new>
+
+#include "src/base/check.h"
+#include "transports/ucx/library.h"
+
+namespace tutti::transports::ucx {
+
+/// On its way until it is done, whatever becomes of the peer.
+class Peer::Notice final : public Operation {
+ public:
+  Notice(const NoticeHeader& head, std::vector<CreditEntry> entries)
+      : header(head), credits(std::move(entries)) {}
+  void done(ucs_status_t) noexcept override { delete this; }
+  const NoticeHeader header;
+  const std::vector<CreditEntry> credits;
+};
+
+Peer::Peer(Worker& worker, int rank, int peer, const RingLayout& layout, std::vector<Peer*>& used)
+    : worker_(worker),
+      rank_(rank),
+      peer_(peer),
+      layout_(layout),
+      door_(worker.addDoor(this)),
+      sends_(static_cast<size_t>(layout.channels)),
+      receives_(static_cast<size_t>(layout.channels)),
+      usedPeers_(used) {}
+
+// Also a peer that was not used from here is told, when it uses us: what it then sees of this
+// worker's end is no loss.
+Peer::~Peer() {
+  worker_.removeDoor(door_);
+  try {
+    if (used_ && addressed() && !left_) {
+      post(true);
+      connect();
+      sendNotice({}, true);
+    }
+  } catch (const std::exception&) {  // it is left without a word
+  }
+  for (auto& link : sends_)
+    if (link) worker_.keep(std::move(link));
+  for (auto& link : receives_)
+    if (link) worker_.keep(std::move(link));
+}
+
+// ---- rings
+
+void Peer::use() {
+  if (used_) return;
+  used_ = true;
+  usedPeers_.push_back(this);
+}
+
+void Peer::connect() {
+  if (!connection_)
+    connection_ = &worker_.connection(theirs_->worker,
+                                      base::message("rank ", rank_, " cannot reach rank ", peer_));
+}
+
+// The notice tells the peer that it is used, and makes UCX connect: so the loss of a peer is seen
+// that has sent nothing yet.
+void Peer::open() {
+  use();
+  if (connection_) return;
+  connect();
+  sendNotice({}, false);
+}
+
+SendRing& Peer::sendRing(int channel) {
+  open();
+  auto& link = sends_[static_cast<size_t>(channel)];
+  if (!link) link = std::make_unique<SendLink>(layout_, channel);
+  return link->ring();
+}
+
+ReceiveRing& Peer::receiveRing(int channel) {
+  open();
+  return receiveLink(channel).ring();
+}
+
+ReceiveLink& Peer::receiveLink(int channel) {
+  auto& link = receives_[static_cast<size_t>(channel)];
+  if (!link) link = std::make_unique<ReceiveLink>(layout_);
+  return *link;
+}
+
+// ---- sending
+
+bool Peer::post(bool idle) {
+  if (!reachable()) return false;
+  const bool data = postData();
+  const bool credits = postCredits(idle);
+  return data || credits;
+}
+
+bool Peer::postData() {
+  bool any = false;
+  for (size_t c = 0; c < sends_.size(); ++c)
+    while (sends_[c] && reachable() && sends_[c]->published()) {
+      sends_[c]->post(worker_, *connection_, theirs_->door,
+                      receives_[c] ? receives_[c]->tell() : 0);
+      any = true;
+    }
+  return any;
+}
+
+bool Peer::postCredits(bool all) {
+  std::vector<CreditEntry> credits;
+  const uint32_t least = all ? 1 : layout_.slotCount / 2;
+  for (size_t c = 0; c < receives_.size(); ++c)
+    if (receives_[c] && receives_[c]->owed() >= least)
+      credits.push_back({static_cast<uint32_t>(c), receives_[c]->tell()});
+  if (credits.empty() || !reachable()) return false;
+  sendNotice(std::move(credits), false);
+  return true;
+}
+
+void Peer::sendNotice(std::vector<CreditEntry> credits, bool goodbye) {
+  const NoticeHeader header{theirs_->door, static_cast<uint32_t>(credits.size()), goodbye ? 1U : 0};
+  auto* const notice = new Notice(header, std::move(credits));
+  worker_.sendNotice(*connection_, notice->header, notice->credits, *notice);
+}
+
+// ---- receiving
+
+void Peer::onData(const DataHeader& header, const Arrived& data) noexcept {
+  use();
+  try {
+    if (!failure_ && !accept(header, data)) failure_ = ErrorCode::Refused;
+  } catch (const std::bad_alloc&) {
+    failure_ = ErrorCode::OutOfMemory;
+  }
+}
+
+void Peer::onNotice(const NoticeHeader& header, std::span<const CreditEntry> credits) noexcept {
+  use();
+  if (!accept(header, credits)) failure_ = ErrorCode::Refused;
+}
+
+bool Peer::accept(const DataHeader& header, const Arrived& data) {
+  return header.channel < receives_.size() && acceptCredit(header.channel, header.credit) &&
+         receiveLink(static_cast<int>(header.channel)).onData(worker_, header, data);
+}
+
+bool Peer::accept(const NoticeHeader& header, std::span<const CreditEntry> credits) {
+  if (header.goodbye > 1) return false;
+  left_ |= header.goodbye == 1;
+  return std::ranges::all_of(credits, [&](const CreditEntry& entry) {
+    return entry.channel < sends_.size() && acceptCredit(entry.channel, entry.messages);
+  });
+}
+
+// Nothing was sent on a ring that was not made.
+bool Peer::acceptCredit(uint32_t channel, uint32_t messages) {
+  return sends_[channel] ? sends_[channel]->onCredit(messages) : messages == 0;
+}
+
+// ---- failure
+
+std::optional<ucs_status_t> Peer::loss() const {
+  if (connection_ && connection_->lost()) return connection_->status();
+  for (const auto& link : receives_)
+    if (link && link->failure() != UCS_OK) return link->failure();
+  return std::nullopt;
+}
+
+void Peer::throwFailure() {
+  if (failure_ == ErrorCode::Refused)
+    base::fail(*failure_, "rank ", rank_, " got a message from rank ", peer_,
+               " over UCX that no correct rank sends");
+  if (failure_)
+    base::fail(*failure_, "rank ", rank_, " has no memory for ", layout_.slotCount, " slots of ",
+               layout_.slotBytes, " bytes, for messages of rank ", peer_);
+  if (left_ || reported_) return;
+  const auto lost = loss();
+  if (!lost) return;
+  reported_ = true;
+  throw ConnectionLost(peer_, base::message("its connection broke: UCX reports \"",
+                                            library().statusString(*lost), "\""));
+}
+
+}  // namespace tutti::transports::ucx

@@ -1,0 +1,76 @@
+#pragma once
+
+// One peer as an endpoint sees it: the rings between the two, by channel, and the connection that
+// they share. Everything under the worker's lock.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/error.h>
+#include "transports/ucx/address.h"
+#include "transports/ucx/link.h"
+#include "transports/ucx/worker.h"
+
+namespace tutti::transports::ucx {
+
+class Peer final : public Door {
+ public:
+  /// `rank` is our own. It joins `used`, which has room, when a ring is asked for or a message
+  /// comes.
+  Peer(Worker& worker, int rank, int peer, const RingLayout& layout, std::vector<Peer*>& used);
+  ~Peer();  ///< posts what was published, and says goodbye
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  uint64_t door() const { return door_; }
+  bool addressed() const { return theirs_.has_value(); }
+  void setAddress(AddressBlob theirs) { theirs_ = std::move(theirs); }
+  /// Rings are made, and the connection with them, when they are first asked for.
+  SendRing& sendRing(int channel);
+  ReceiveRing& receiveRing(int channel);
+
+  /// Posts what was published, and tells of slots that were given back: those of half a ring at
+  /// once, others when the messages that are posted carry them, or when `idle`. True when it posted
+  /// something.
+  bool post(bool idle);
+  /// Throws Refused when the peer sent what cannot be, OutOfMemory when there was none for what it
+  /// sent, and PeerLost, once, when it was lost.
+  void throwFailure();
+
+  void onData(const DataHeader& header, const Arrived& data) noexcept override;
+  void onNotice(const NoticeHeader& header, std::span<const CreditEntry> credits) noexcept override;
+  void onGarbage() noexcept override { failure_ = ErrorCode::Refused; }
+
+ private:
+  class Notice;
+  void use();
+  void connect();
+  void open();
+  bool reachable() const { return connection_ && !connection_->lost() && !left_; }
+  bool postData();
+  bool postCredits(bool all);
+  void sendNotice(std::vector<CreditEntry> credits, bool goodbye);
+  bool accept(const DataHeader& header, const Arrived& data);
+  bool accept(const NoticeHeader& header, std::span<const CreditEntry> credits);
+  bool acceptCredit(uint32_t channel, uint32_t messages);
+  ReceiveLink& receiveLink(int channel);
+  std::optional<ucs_status_t> loss() const;
+
+  Worker& worker_;
+  const int rank_, peer_;
+  const RingLayout layout_;
+  const uint64_t door_;
+  std::optional<AddressBlob> theirs_;
+  Connection* connection_ = nullptr;
+  std::vector<std::unique_ptr<SendLink>> sends_;        // by channel, null until used
+  std::vector<std::unique_ptr<ReceiveLink>> receives_;  // likewise
+  std::vector<Peer*>& usedPeers_;
+  bool used_ = false;
+  bool left_ = false;      // it said goodbye
+  bool reported_ = false;  // as lost
+  std::optional<ErrorCode> failure_;
+};
+
+}  // namespace tutti::transports::ucx

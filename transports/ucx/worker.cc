@@ -1,0 +1,402 @@
+#include "transports/ucx/worker.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "src/base/backoff.h"
+#include "src/base/check.h"
+#include "src/base/clock.h"
+#include "transports/ring_layout.h"
+#include "transports/ucx/library.h"
+
+namespace tutti::transports::ucx {
+namespace {
+
+// While somebody calls progress(), the worker's own thread looks only so often whether he still
+// does.
+constexpr int kAttendedMs = 1;
+// UCX's timers, keep-alive among them, want progress also when nothing comes.
+constexpr int kPatrolMs = 100;
+// How long the destructor gives to what was sent, and then to the closing of connections.
+constexpr std::chrono::milliseconds kFarewell{1000};
+// A connection over TCP has one descriptor, and a few more while it is made.
+constexpr uint64_t kConnectionDescriptors = 8;
+
+// So that a peer's death is noticed within 5 s where UCX looks for it. What the user has set in the
+// environment stays.
+struct Setting {
+  const char *variable, *name, *value;
+};
+constexpr std::array<Setting, 4> kSettings{{{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
+                                            {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s"},
+                                            {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},
+                                            {"UCX_TCP_KEEPCNT", "KEEPCNT", "3"}}};
+
+struct Descriptors {
+  uint64_t open = 0, limit = 0;
+};
+
+Descriptors descriptors() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  std::error_code ignored;
+  const auto open =
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd", ignored), {});
+  return {static_cast<uint64_t>(open), limit.rlim_cur};
+}
+
+std::string describe(const Descriptors& d) {
+  return base::message("this process has ", d.open, " descriptors of at most ", d.limit,
+                       " (ulimit -n)");
+}
+
+void require(ucs_status_t status, const char* what) {
+  if (status != UCS_OK)
+    base::fail(ErrorCode::System, "UCX cannot ", what, ": ", library().statusString(status), "; ",
+               describe(descriptors()), "; TUTTI_LOG=info shows what UCX says itself");
+}
+
+struct ReleaseConfig {
+  void operator()(ucp_config_t* config) const { library().configRelease(config); }
+};
+using Config = std::unique_ptr<ucp_config_t, ReleaseConfig>;
+
+void set(const Config& config, const char* name, const std::string& value) {
+  if (library().configModify(config.get(), name, value.c_str()) != UCS_OK)
+    base::fail(ErrorCode::System, "UCX does not accept UCX_", name, "=", value);
+}
+
+Config readConfig(const WorkerOptions& options) {
+  ucp_config_t* read = nullptr;
+  require(library().configRead(nullptr, nullptr, &read), "read its configuration");
+  Config config(read);
+  for (const auto& [variable, name, value] : kSettings)
+    if (!std::getenv(variable)) library().configModify(config.get(), name, value);
+  if (!options.devices.empty()) set(config, "NET_DEVICES", options.devices);
+  if (!options.tls.empty()) set(config, "TLS", options.tls);
+  return config;
+}
+
+template <class Header>
+std::span<const std::byte> bytesOf(const Header& header) {
+  return std::as_bytes(std::span(&header, 1));
+}
+
+template <class Condition>
+void await(const base::Deadline& deadline, const Condition& holds) {
+  base::Backoff backoff(false);
+  while (!holds() && !deadline.passed()) backoff.idle();
+}
+
+}  // namespace
+
+std::shared_ptr<Worker> makeWorker(const WorkerOptions& options) {
+  return std::make_shared<Worker>(options);
+}
+
+// ---- the worker's life
+
+Worker::Worker(const WorkerOptions& options) {
+  try {
+    initialise(options);
+  } catch (...) {
+    if (worker_) library().workerDestroy(worker_);
+    if (context_) library().cleanup(context_);
+    throw;
+  }
+}
+
+void Worker::initialise(const WorkerOptions& options) {
+  const Library& ucp = library();
+  const Config config = readConfig(options);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.name = "tutti";
+  require(ucp.initVersion(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
+          "be initialised");
+  ucp_worker_params_t workerParams{};
+  workerParams.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  workerParams.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  require(ucp.workerCreate(context_, &workerParams, &worker_), "make a worker");
+  listen(Kind::Data, &Worker::onData);
+  listen(Kind::Notice, &Worker::onNotice);
+  ucp_address_t* address = nullptr;
+  size_t bytes = 0;
+  require(ucp.workerGetAddress(worker_, &address, &bytes), "tell its address");
+  const auto* begin = reinterpret_cast<const std::byte*>(address);
+  address_.assign(begin, begin + bytes);
+  ucp.workerReleaseAddress(worker_, address);
+  require(ucp.workerGetEfd(worker_, &events_), "tell when something comes");
+  stop_ = base::FileDescriptor(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+  thread_.start("tutti-ucx", [this] { serve(); });
+}
+
+void Worker::listen(Kind kind, ucp_am_recv_callback_t callback) {
+  ucp_am_handler_param_t params{};
+  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  params.id = static_cast<unsigned>(kind);
+  params.flags = UCP_AM_FLAG_WHOLE_MSG;
+  params.cb = callback;
+  params.arg = this;
+  require(library().workerSetAmRecvHandler(worker_, &params), "take in active messages");
+}
+
+// UCX 1.13 ends the process when a worker goes whose connections are half made. Such a worker
+// stays, without its thread.
+Worker::~Worker() {
+  if (inForkedChild()) return;
+  stopping_.store(true);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t told = ::write(stop_.get(), &one, sizeof one);
+  thread_.finish();
+  if (!leave()) return;
+  library().workerDestroy(worker_);
+  library().cleanup(context_);
+}
+
+// Connections are closed by force: the orderly way waits for the peers. What was sent has been
+// given to the network before, unless a peer does not take it; and when the first message to a peer
+// has left, the connection is made. False when that does not come to an end.
+bool Worker::leave() {
+  if (connections_.empty()) return true;
+  const auto wait = [&](const auto& condition) {
+    await(base::Deadline::after(kFarewell), [&] {
+      advance();
+      return condition();
+    });
+    return condition();
+  };
+  if (!wait([&] { return underWay_ == 0; })) return false;
+  for (const auto& entry : connections_) close(*entry.second);
+  return wait([&] { return closed(); });
+}
+
+// ---- connections
+
+void Connection::onError(void* connection, ucp_ep_h, ucs_status_t status) {
+  auto* const self = static_cast<Connection*>(connection);
+  self->worker_.lose(*self, status);
+}
+
+Connection& Worker::connection(const base::Bytes& address, const std::string& who) {
+  const std::string key(reinterpret_cast<const char*>(address.data()), address.size());
+  if (const auto found = connections_.find(key); found != connections_.end()) return *found->second;
+  const Descriptors d = descriptors();
+  if (d.open + kConnectionDescriptors > d.limit)
+    base::fail(ErrorCode::System, who, ": a connection needs up to ", kConnectionDescriptors,
+               " descriptors, and ", describe(d));
+  auto made = std::make_unique<Connection>(*this);
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {&Connection::onError, made.get()};
+  const ucs_status_t status = library().epCreate(worker_, &params, &made->endpoint_);
+  if (status != UCS_OK)
+    base::fail(ErrorCode::System, who, ": UCX reports \"", library().statusString(status), "\"; ",
+               describe(d));
+  return *connections_.emplace(key, std::move(made)).first->second;
+}
+
+void Worker::lose(Connection& connection, ucs_status_t status) {
+  if (connection.lost()) return;
+  connection.status_ = status;
+  lost_.push_back(&connection);
+}
+
+// Not within UCX's callbacks.
+void Worker::closeLost() {
+  for (Connection* connection : std::exchange(lost_, {})) close(*connection);
+}
+
+void Worker::close(Connection& connection) {
+  if (!connection.endpoint_) return;
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  void* const request = library().epCloseNbx(std::exchange(connection.endpoint_, nullptr), &params);
+  if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
+}
+
+bool Worker::closed() {
+  std::erase_if(closing_, [](void* request) {
+    if (library().requestCheckStatus(request) == UCS_INPROGRESS) return false;
+    library().requestFree(request);
+    return true;
+  });
+  return closing_.empty();
+}
+
+// ---- sending
+
+void Worker::sendData(Connection& connection, const DataHeader& header, const void* payload,
+                      Operation& operation) {
+  send(connection, Kind::Data, bytesOf(header),
+       {static_cast<const std::byte*>(payload), header.bytes}, 0, operation);
+}
+
+void Worker::sendNotice(Connection& connection, const NoticeHeader& header,
+                        std::span<const CreditEntry> credits, Operation& operation) {
+  send(connection, Kind::Notice, bytesOf(header), std::as_bytes(credits), UCP_AM_SEND_FLAG_EAGER,
+       operation);
+}
+
+void Worker::send(Connection& connection, Kind kind, std::span<const std::byte> header,
+                  std::span<const std::byte> data, unsigned flags, Operation& operation) {
+  ucp_request_param_t params = paramsFor(operation);
+  params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+  params.flags = flags;
+  ++underWay_;
+  if (connection.lost()) return finish(operation, connection.status());
+  const ucs_status_ptr_t result =
+      library().amSendNbx(connection.endpoint_, static_cast<unsigned>(kind), header.data(),
+                          header.size(), data.data(), data.size(), &params);
+  if (UCS_PTR_IS_ERR(result)) lose(connection, UCS_PTR_STATUS(result));
+  settle(result, operation);
+}
+
+void Worker::fetch(const Arrived& data, void* to, Operation& operation) {
+  ucp_request_param_t params = paramsFor(operation);
+  params.cb.recv_am = &Worker::onFetched;
+  ++underWay_;
+  settle(library().amRecvDataNbx(worker_, data.data, to, data.bytes, &params), operation);
+}
+
+ucp_request_param_t Worker::paramsFor(Operation& operation) {
+  operation.worker_ = this;
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.send = &Worker::onSent;
+  params.user_data = &operation;
+  return params;
+}
+
+// What UCX returned for an operation: it may be over already, and then nobody is called.
+void Worker::settle(ucs_status_ptr_t result, Operation& operation) {
+  if (result == nullptr)
+    finish(operation, UCS_OK);
+  else if (UCS_PTR_IS_ERR(result))
+    finish(operation, UCS_PTR_STATUS(result));
+}
+
+void Worker::onSent(void* request, ucs_status_t status, void* operation) {
+  library().requestFree(request);
+  auto* const self = static_cast<Operation*>(operation);
+  self->worker_->finish(*self, status);
+}
+
+void Worker::onFetched(void* request, ucs_status_t status, size_t, void* operation) {
+  onSent(request, status, operation);
+}
+
+void Worker::finish(Operation& operation, ucs_status_t status) {
+  --underWay_;
+  operation.done(status);
+}
+
+void Worker::keep(std::unique_ptr<Link> link) {
+  if (link->busy()) kept_.push_back(std::move(link));
+}
+
+bool Worker::progress() {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  return advance();
+}
+
+void Worker::serve() {
+  for (uint64_t seen = 0; !stopping_.load();) {
+    const uint64_t now = calls_.load(std::memory_order_relaxed);
+    const bool attended = std::exchange(seen, now) != now;
+    if (attended)
+      rest(false, kAttendedMs);
+    else if (!serveOnce())
+      rest(true, kPatrolMs);
+  }
+}
+
+// True when more may be there at once.
+bool Worker::serveOnce() {
+  const auto held = lock();
+  return advance() || library().workerArm(worker_) == UCS_ERR_BUSY;
+}
+
+void Worker::rest(bool forEvents, int forMs) {
+  std::array<pollfd, 2> waiting{pollfd{stop_.get(), POLLIN, 0}, pollfd{events_, POLLIN, 0}};
+  ::poll(waiting.data(), forEvents ? 2 : 1, forMs);
+}
+
+bool Worker::advance() {
+  const bool moved = library().workerProgress(worker_) > 0;
+  if (!lost_.empty()) closeLost();
+  if (!closing_.empty()) closed();
+  if (!kept_.empty()) std::erase_if(kept_, [](const auto& link) { return !link->busy(); });
+  return moved;
+}
+
+// ---- receiving
+
+uint64_t Worker::addDoor(Door* door) {
+  uint64_t number = 0;
+  do {
+    TUTTI_SYSCALL(::getrandom(&number, sizeof number, 0));
+  } while (!doors_.emplace(number, door).second);
+  return number;
+}
+
+void Worker::removeDoor(uint64_t number) { doors_.erase(number); }
+
+// Both headers begin with the door. What is for nobody is dropped: its endpoint is gone, or it
+// comes from a stranger.
+Door* Worker::doorOf(const void* header, size_t headerBytes) {
+  uint64_t number = 0;
+  if (headerBytes < sizeof number) return nullptr;
+  std::memcpy(&number, header, sizeof number);
+  const auto found = doors_.find(number);
+  return found == doors_.end() ? nullptr : found->second;
+}
+
+ucs_status_t Worker::onData(void* worker, const void* header, size_t headerBytes, void* data,
+                            size_t bytes, const ucp_am_recv_param_t* param) {
+  Door* const door = static_cast<Worker*>(worker)->doorOf(header, headerBytes);
+  if (!door) return UCS_OK;
+  DataHeader own;
+  if (headerBytes != sizeof own) {
+    door->onGarbage();
+    return UCS_OK;
+  }
+  std::memcpy(&own, header, sizeof own);
+  door->onData(own, {data, bytes, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0});
+  return UCS_OK;
+}
+
+ucs_status_t Worker::onNotice(void* worker, const void* header, size_t headerBytes, void* data,
+                              size_t bytes, const ucp_am_recv_param_t* param) {
+  Door* const door = static_cast<Worker*>(worker)->doorOf(header, headerBytes);
+  if (!door) return UCS_OK;
+  NoticeHeader own;
+  std::array<CreditEntry, kMaxChannels> credits;
+  const bool fetchable = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+  if (headerBytes == sizeof own) std::memcpy(&own, header, sizeof own);
+  if (headerBytes != sizeof own || fetchable || own.credits > credits.size() ||
+      bytes != own.credits * sizeof(CreditEntry)) {
+    door->onGarbage();
+    return UCS_OK;
+  }
+  if (bytes > 0) std::memcpy(credits.data(), data, bytes);
+  door->onNotice(own, std::span(credits).first(own.credits));
+  return UCS_OK;
+}
+
+}  // namespace tutti::transports::ucx

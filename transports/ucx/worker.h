@@ -1,0 +1,162 @@
+#pragma once
+
+// One UCP worker with its connections: the only place that calls UCX. Endpoints register doors, at
+// which their peers' messages come in. All calls but the constructor's need the worker's lock; with
+// it held, messages and completions come back, on the caller's thread or on the worker's own.
+// Nothing here waits, the destructor aside.
+
+#include <ucp/api/ucp.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/file_descriptor.h"
+#include "src/base/process.h"
+#include "src/base/service_thread.h"
+#include "transports/ucx/endpoint.h"
+#include "transports/ucx/message.h"
+
+namespace tutti::transports::ucx {
+
+class Connection;
+
+/// Something that UCX does for us. It must stay where it is until it is done.
+class Operation {
+ public:
+  /// Called once. `status` is UCS_OK, or why it failed. Must not throw.
+  virtual void done(ucs_status_t status) noexcept = 0;
+
+ protected:
+  ~Operation() = default;
+
+ private:
+  friend class Worker;
+  Worker* worker_ = nullptr;
+};
+
+/// Where the messages of one peer of one endpoint come in.
+class Door {
+ public:
+  virtual void onData(const DataHeader& header, const Arrived& data) noexcept = 0;
+  virtual void onNotice(const NoticeHeader& header,
+                        std::span<const CreditEntry> credits) noexcept = 0;
+  /// A message that is none of these.
+  virtual void onGarbage() noexcept = 0;
+
+ protected:
+  ~Door() = default;
+};
+
+/// Memory that UCX may still read or write after its endpoint is gone.
+class Link {
+ public:
+  virtual ~Link() = default;
+  bool busy() const { return underWay_ > 0; }
+
+ protected:
+  uint32_t underWay_ = 0;
+};
+
+/// A UCP endpoint; lives as long as its worker.
+class Connection {
+ public:
+  explicit Connection(Worker& worker) : worker_(worker) {}
+  bool lost() const { return status_ != UCS_OK; }
+  ucs_status_t status() const { return status_; }  ///< why it was lost
+
+ private:
+  friend class Worker;
+  static void onError(void* connection, ucp_ep_h endpoint, ucs_status_t status);
+
+  Worker& worker_;
+  ucp_ep_h endpoint_ = nullptr;  // null when it was closed
+  ucs_status_t status_ = UCS_OK;
+};
+
+class Worker {
+ public:
+  explicit Worker(const WorkerOptions& options);
+  /// Gives what was sent a moment to leave.
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  /// After a fork the parent's worker is nobody's.
+  bool inForkedChild() const { return guard_.inForkedChild(); }
+  const base::Bytes& address() const { return address_; }
+
+  /// A random number, so that whoever was not told it cannot send to this door.
+  uint64_t addDoor(Door* door);
+  void removeDoor(uint64_t number);
+
+  /// The connection with the worker of that address; made if need be. Throws System when it cannot
+  /// be; `who` begins the message: "rank 0 cannot reach rank 1".
+  Connection& connection(const base::Bytes& address, const std::string& who);
+  /// Header and data stay until `operation` is done, which may be before this returns.
+  void sendData(Connection& connection, const DataHeader& header, const void* payload,
+                Operation& operation);
+  void sendNotice(Connection& connection, const NoticeHeader& header,
+                  std::span<const CreditEntry> credits, Operation& operation);
+  /// Fetches the data of a message with rendezvous. Within Door::onData() only.
+  void fetch(const Arrived& data, void* to, Operation& operation);
+  /// Keeps `link` until UCX is through with it.
+  void keep(std::unique_ptr<Link> link);
+  /// True when something moved. While nobody calls it, the worker's own thread sees to what comes
+  /// and to what is still under way: connections are made and long messages fetched while this
+  /// process computes.
+  bool progress();
+
+ private:
+  friend class Connection;
+  void initialise(const WorkerOptions& options);
+  void listen(Kind kind, ucp_am_recv_callback_t callback);
+  void send(Connection& connection, Kind kind, std::span<const std::byte> header,
+            std::span<const std::byte> data, unsigned flags, Operation& operation);
+  void settle(ucs_status_ptr_t result, Operation& operation);
+  static void onSent(void* request, ucs_status_t status, void* operation);
+  static void onFetched(void* request, ucs_status_t status, size_t bytes, void* operation);
+  void finish(Operation& operation, ucs_status_t status);
+  void lose(Connection& connection, ucs_status_t status);
+  void closeLost();
+  void close(Connection& connection);
+  bool closed();  // all that close() began
+  bool leave();
+  ucp_request_param_t paramsFor(Operation& operation);
+  static ucs_status_t onData(void* worker, const void* header, size_t headerBytes, void* data,
+                             size_t bytes, const ucp_am_recv_param_t* param);
+  static ucs_status_t onNotice(void* worker, const void* header, size_t headerBytes, void* data,
+                               size_t bytes, const ucp_am_recv_param_t* param);
+  Door* doorOf(const void* header, size_t headerBytes);
+
+  bool advance();
+  // The worker's own thread.
+  void serve();
+  bool serveOnce();
+  void rest(bool forEvents, int forMs);
+
+  const base::ProcessGuard guard_;
+  std::mutex mutex_;
+  std::atomic<uint64_t> calls_{0};  // of progress()
+  std::atomic<bool> stopping_{false};
+  base::FileDescriptor stop_;  // readable when the thread shall end
+  int events_ = -1;            // UCX's descriptor: readable when something comes
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  base::Bytes address_;
+  std::unordered_map<uint64_t, Door*> doors_;
+  std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
+  uint64_t underWay_ = 0;                                                     // operations
+  std::vector<Connection*> lost_;                                             // to be closed
+  std::vector<void*> closing_;                                                // UCX's requests
+  std::vector<std::unique_ptr<Link>> kept_;
+  base::ServiceThread thread_;
+};
+
+}  // namespace tutti::transports::ucx

@@ -11,6 +11,9 @@
 //   129 to 256    when it is first built in a process (up to a quarter of a second: the time grows
 //                 with the cube of the ranks); 256 also by tests
 //   more          not; a thousand ranks take the checker ten seconds
+//
+// Plans that depend on the hosts of the ranks are more than can be listed: up to 256 ranks each is
+// proved when it is first built, and by tests for many placements.
 
 #include <functional>
 #include <memory>
@@ -42,6 +45,9 @@ struct Cost {
   double blocksSent = 0;  ///< most that one rank moves to or from others, in blocks of `count`
                           ///< elements: it sends messages, and reads and writes mapped buffers
   double linkBlocks = 0;  ///< most that flows from one rank to one other, in blocks
+  // Of plans that depend on the hosts of the ranks; otherwise 0.
+  double hostBlocks = 0;  ///< most that leaves a host or comes to it, in blocks
+  int hostSteps = 0;      ///< of `steps`, messages between hosts
 };
 
 struct SpecRequest {
@@ -50,6 +56,7 @@ struct SpecRequest {
   int ranks;
   int root;
   int channels;
+  std::vector<int> hosts = {};  ///< of each rank, in a plan's form (src/plan/hosts.h)
   bool operator==(const SpecRequest&) const = default;
 };
 
@@ -86,9 +93,10 @@ class Registry {
 /// All algorithms of this folder. Built and proved once, at the first call.
 const Registry& registry();
 
-/// True when algorithm `name` ("ring", ..., "mapped") exists for `collective` on `ranks` ranks, and
-/// for blocks that differ in size if asked.
-bool exists(const std::string& name, Collective collective, int ranks, bool uneven = false);
+/// True when algorithm `name` ("ring", ..., "mapped") exists for `collective` on `ranks` ranks of
+/// these hosts (src/plan/hosts.h), and for blocks that differ in size if asked.
+bool exists(const std::string& name, Collective collective, int ranks,
+            const std::vector<int>& hosts = {}, bool uneven = false);
 
 /// One rank's program of a plan of the registry.
 Program build(const PlanSpec& spec, int rank);

@@ -8,7 +8,7 @@
 namespace tutti::topology {
 namespace {
 
-constexpr uint32_t kTuningVersion = 1;
+constexpr uint32_t kTuningVersion = 2;
 
 struct Field {
   const char* name;
@@ -24,13 +24,9 @@ constexpr std::array kFields{
     Field{"entryMicroseconds", &Tuning::entryMicroseconds, 0, 1e6},
     Field{"yieldMicroseconds", &Tuning::yieldMicroseconds, 0, 1e6},
     Field{"mappedFromBytes", &Tuning::mappedFromBytes, 0, 1e18},
+    Field{"networkMicroseconds", &Tuning::networkMicroseconds, 0, 1e6},
+    Field{"networkGigabytesPerSecond", &Tuning::networkGigabytesPerSecond, 1e-6, 1e6},
 };
-
-int hosts(const Topology& topology) {
-  int most = 0;
-  for (int host : topology.hostOf) most = std::max(most, host);
-  return most + 1;
-}
 
 }  // namespace
 
@@ -58,13 +54,22 @@ Tuning Tuning::deserialize(const base::Bytes& bytes) {
   return tuning;
 }
 
+int Topology::hosts() const { return hostOf.empty() ? 1 : 1 + std::ranges::max(hostOf); }
+
+int Topology::ranksPerHost() const {
+  if (hostOf.empty()) return ranks;
+  std::vector<int> count(static_cast<size_t>(hosts()), 0);
+  for (int host : hostOf) ++count[static_cast<size_t>(host)];
+  return std::ranges::max(count);
+}
+
 std::string Topology::describe() const {
-  std::string text = base::message(ranks, ranks == 1 ? " rank on " : " ranks on ", hosts(*this),
-                                   hosts(*this) == 1 ? " host, " : " hosts, ", cores,
-                                   cores == 1 ? " core" : " cores");
+  std::string text = base::message(ranks, ranks == 1 ? " rank on " : " ranks on ", hosts(),
+                                   hosts() == 1 ? " host, " : " hosts, ", cores,
+                                   cores == 1 ? " core" : " cores", hosts() == 1 ? "" : " each");
   text += base::message(", slots of ", slotBytes, " bytes");
   if (oversubscribed()) text += ", oversubscribed";
-  if (hosts(*this) == 1) return text;
+  if (hosts() == 1) return text;
   for (size_t rank = 0; rank < hostOf.size(); ++rank)
     text += base::message(rank == 0 ? "; host of each rank: " : " ", hostOf[rank]);
   return text;

@@ -45,6 +45,13 @@ void prove(const AlgorithmInfo& info) {
         }
 }
 
+bool isProvedInUse(const PlanSpec& spec) {
+  if (!spec.hosts.empty()) return spec.ranks <= kRanksOnHostsProvedInUse;
+  const int byTests =
+      plan::hasRoot(spec.collective) ? kRanksWithRootProvedByTests : kRanksProvedByTests;
+  return spec.ranks > byTests && spec.ranks <= kRanksProvedInUse;
+}
+
 }  // namespace
 
 void Registry::add(AlgorithmInfo info) {
@@ -68,10 +75,7 @@ void Registry::proveOnce(const AlgorithmInfo& info, const PlanSpec& spec) const 
 Program Registry::build(const PlanSpec& spec, int rank) const {
   TUTTI_ASSERT(rank >= 0 && rank < spec.ranks, "rank ", rank, " of ", spec.describe());
   const AlgorithmInfo& info = find(spec.algorithm);
-  const int byTests =
-      plan::hasRoot(spec.collective) ? kRanksWithRootProvedByTests : kRanksProvedByTests;
-  const bool proved = spec.ranks <= byTests && spec.hosts.empty();
-  if (!proved && spec.ranks <= kRanksProvedInUse) proveOnce(info, spec);
+  if (isProvedInUse(spec)) proveOnce(info, spec);
   return info.build(spec, rank);
 }
 

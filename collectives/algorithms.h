@@ -12,8 +12,9 @@
 //                 with the cube of the ranks); 256 also by tests
 //   more          not; a thousand ranks take the checker ten seconds
 //
-// Plans that depend on the hosts of the ranks are more than can be listed: up to 256 ranks each is
-// proved when it is first built, and by tests for many placements.
+// Plans that depend on the hosts of the ranks are more than tests can list: each of up to 128 ranks
+// is proved when it is first built (in as long), and tests prove those of many placements of up to
+// 64 ranks and of a few of up to 256.
 
 #include <functional>
 #include <memory>
@@ -38,6 +39,7 @@ inline constexpr int kRanksProvedAtStart = 8;
 inline constexpr int kRanksProvedByTests = 128;
 inline constexpr int kRanksWithRootProvedByTests = 16;
 inline constexpr int kRanksProvedInUse = 256;
+inline constexpr int kRanksOnHostsProvedInUse = 128;
 
 /// What an algorithm's header promises, in the units of its comment; the checker measures the same.
 struct Cost {

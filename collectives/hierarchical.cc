@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collectives/builder.h"
+#include "src/base/check.h"
 #include "src/plan/hosts.h"
 
 namespace tutti::collectives {
@@ -26,6 +27,8 @@ std::optional<PlanSpec> makeSpec(const SpecRequest& request) {
   if (!isOneOf(c, {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter,
                    Collective::Broadcast, Collective::Reduce, Collective::Barrier}))
     return {};
+  TUTTI_ASSERT(request.hosts.size() == static_cast<size_t>(request.ranks), "hosts of ",
+               request.hosts.size(), " ranks for ", request.ranks);
   PlanSpec spec = specOf(request, Algorithm::Hierarchical);
   spec.hosts = request.hosts;
   const HostPlace at(spec, spec.root);

@@ -14,16 +14,16 @@
 // owner, who adds those; and the whole piece goes back the same way: to the carriers, and from each
 // to its host.
 //
-//   two hosts, {0, 1} and {2, 3}; ranks own pieces A, B, C, D
-//     inside    0 -B-> 1, 0 -D-> 1, 1 -A-> 0, 1 -C-> 0;  2 -B-> 3, 2 -D-> 3, 3 -A-> 2, 3 -C-> 2
-//     across    0 -C-> 2, 1 -D-> 3, 2 -A-> 0, 3 -B-> 1;  whole: 0 -A-> 2, 1 -B-> 3, 2 -C-> 0, 3
-//     -D-> 1 inside    0 -A-> 1, 0 -C-> 1, 1 -B-> 0, 1 -D-> 0;  2 -A-> 3, 2 -C-> 3, 3 -B-> 2, 3
-//     -D-> 2
+//   two hosts, {0, 1} and {2, 3}; ranks 0 to 3 own pieces A to D
+//     inside   0 -B,D-> 1    1 -A,C-> 0    2 -B,D-> 3    3 -A,C-> 2
+//     across   0 --C--> 2    1 --D--> 3    2 --A--> 0    3 --B--> 1
+//     whole    0 --A--> 2    1 --B--> 3    2 --C--> 0    3 --D--> 1
+//     inside   0 -A,C-> 1    1 -B,D-> 0    2 -A,C-> 3    3 -B,D-> 2
 //
 //   steps 4, 2 of them between hosts; blocks per rank (m+n-2)/m + 2(h-1)/(hm), which is 2(P-1)/P
 //   with hosts of one size; per link 2/m (m = 1: 1); per host 2(h-1)/h, the least possible. On
-//   hosts of different sizes the first m ranks of the larger ones do all the adding there: that
-//   costs less than the network as long as n/m folds are faster than it.
+//   hosts of different sizes all adding on a larger one of s ranks is done by its first m, so that
+//   these add s/m blocks each instead of one.
 //
 // AllGather. The second half of that, where pieces are the ranks' blocks. Block k of a host is
 // carried by rank k of each other host, k modulo that host's size.
@@ -47,7 +47,8 @@
 // Across, everybody talks to all others directly: a ring or halving would move the same bytes in
 // 2(h-1) or 2 log2 h steps, and a step between hosts is the dearest thing here; and so the order of
 // additions is canonical wherever the hosts, in order, are aligned subtrees of the tree over ranks:
-// neighbouring ranks, a power of two on each, the last with as many or fewer.
+// neighbouring ranks, a power of two on each, the last with as many or fewer. (That of Reduce,
+// whose hosts are a chain, with two of them; with more by chance.)
 
 #include "collectives/algorithms.h"
 

@@ -99,6 +99,11 @@ TEST(Hierarchical, IsProvedWhenAPlanIsFirstBuilt) {
   EXPECT_EQ(builds, 6);
   made.build(spec(Collective::AllGather), 1);
   EXPECT_EQ(builds, 7) << "proved again";
+  builds = 0;
+  std::vector<int> many(kRanksOnHostsProvedInUse + 1, 0);
+  many.back() = 1;
+  made.build(*specFor(Collective::Barrier, many), 0);
+  EXPECT_EQ(builds, 1) << "proved where it is not promised";
   try {
     made.build(spec(Collective::AllReduce), 0);
     FAIL() << "a broken plan was built";

@@ -61,6 +61,25 @@ step 2   o----->     |   0
 )");
 }
 
+// Results wait for sums in another lane: they are drawn after them.
+TEST(Text, DrawsAHierarchicalAllReduce) {
+  const PlanSpec spec = *registry()
+                             .find(Algorithm::Hierarchical)
+                             .spec({Collective::AllReduce, Protocol::Simple, 3, 0, 1, {0, 0, 1}});
+  const std::string text = plan::drawText(spec, programsOf(spec));
+  EXPECT_EQ(text.substr(text.find('\n') + 1),
+            R"(         0     1     2
+step 1   <-----o     |   0
+         <-----o     |   1
+         <-----------o   0
+step 2   o----->     |   0
+         o----------->   1
+         o----------->   0
+step 3   <-----------o   1
+step 4   o----->     |   1
+)");
+}
+
 TEST(Text, DrawsSignalsAndMappedBuffers) {
   const PlanSpec spec = specOf(Algorithm::OneShot, Collective::AllGather, 2, Protocol::Mapped);
   EXPECT_EQ(

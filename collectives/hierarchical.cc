@@ -10,15 +10,15 @@ namespace tutti::collectives {
 namespace {
 
 /// Steps with many operands fold the sums of the hosts as the tree over hosts.
-std::optional<Subtree> subtreeOfHosts(std::span<const std::vector<int>> hosts) {
-  if (hosts.size() == 1) return subtreeOf(hosts[0]);
+std::optional<TreeRange> rangeOfHosts(std::span<const std::vector<int>> hosts) {
+  if (hosts.size() == 1) return rangeOf(hosts[0]);
   const size_t left = std::bit_ceil(hosts.size()) / 2;
-  return join(subtreeOfHosts(hosts.first(left)), subtreeOfHosts(hosts.subspan(left)));
+  return join(rangeOfHosts(hosts.first(left)), rangeOfHosts(hosts.subspan(left)));
 }
 
 bool isCanonical(const HostPlace& at) {
   if (at.spec.collective == Collective::Reduce) return hostChainIsCanonical(at);
-  return plan::reducesAll(at.spec.collective) && subtreeOfHosts(at.hosts).has_value();
+  return plan::reducesAll(at.spec.collective) && rangeOfHosts(at.hosts).has_value();
 }
 
 std::optional<PlanSpec> makeSpec(const SpecRequest& request) {
@@ -84,22 +84,18 @@ int HostPlace::largestHost() const {
 std::vector<int> HostPlace::otherMates() const { return othersThan(index, size()); }
 std::vector<int> HostPlace::otherHosts() const { return othersThan(host, hostCount()); }
 
-std::optional<Subtree> subtreeOf(const std::vector<int>& mates) {
-  const int first = mates.front(), last = mates.back() + 1;
-  const auto size = static_cast<int>(mates.size());
-  if (last - first != size) return {};
-  if (first % static_cast<int>(std::bit_ceil(mates.size())) != 0) return {};
-  return Subtree{first, last};
+std::optional<TreeRange> rangeOf(const std::vector<int>& mates) {
+  const TreeRange range{mates.front(), mates.back() + 1};
+  if (range.last - range.first != static_cast<int>(mates.size())) return {};
+  return range;
 }
 
-std::optional<Subtree> join(std::optional<Subtree> a, std::optional<Subtree> b) {
+std::optional<TreeRange> join(std::optional<TreeRange> a, std::optional<TreeRange> b) {
   if (!a || !b) return {};
   if (b->first < a->first) std::swap(a, b);
   const auto whole = static_cast<int>(std::bit_ceil(static_cast<unsigned>(b->last - a->first)));
-  const bool halves =
-      a->last == b->first && a->first % whole == 0 && a->last - a->first == whole / 2;
-  if (!halves) return {};
-  return Subtree{a->first, b->last};
+  if (a->last != b->first || a->last - a->first != whole / 2) return {};
+  return TreeRange{a->first, b->last};
 }
 
 AlgorithmInfo hierarchical() { return {Algorithm::Hierarchical, makeSpec, makeProgram, cost}; }

@@ -93,13 +93,15 @@ Cost hostBarrierCost(const PlanSpec& spec);
 /// The sums along the chain of hosts to the root are in the canonical order.
 bool hostChainIsCanonical(const HostPlace& root);
 
-/// The ranks [first, last) of a subtree of the canonical tree.
-struct Subtree {
+/// Neighbouring ranks [first, last) whose sum is made as the canonical tree makes one of so many:
+/// the left half is a power of two, the right one not larger. Where all ranks are one such range,
+/// every part of it is at its place in the tree.
+struct TreeRange {
   int first, last;
 };
-/// That of a host's ranks, or nothing where they are none.
-std::optional<Subtree> subtreeOf(const std::vector<int>& mates);
-/// That of which `a` and `b` are the halves.
-std::optional<Subtree> join(std::optional<Subtree> a, std::optional<Subtree> b);
+/// A host's ranks, if they are neighbours.
+std::optional<TreeRange> rangeOf(const std::vector<int>& mates);
+/// Both, if they are the halves of one.
+std::optional<TreeRange> join(std::optional<TreeRange> a, std::optional<TreeRange> b);
 
 }  // namespace tutti::collectives

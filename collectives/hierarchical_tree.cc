@@ -45,9 +45,9 @@ Cost hostTreeCost(const PlanSpec& spec) {
 }
 
 bool hostChainIsCanonical(const HostPlace& root) {
-  const auto sumOf = [&](int host) { return subtreeOf(root.hosts[static_cast<size_t>(host)]); };
+  const auto sumOf = [&](int host) { return rangeOf(root.hosts[static_cast<size_t>(host)]); };
   const int count = root.hostCount();
-  std::optional<Subtree> sum = sumOf(wrap(root.host - 1, count));
+  std::optional<TreeRange> sum = sumOf(wrap(root.host - 1, count));
   for (int k = count - 2; k >= 0; --k) sum = join(sum, sumOf(wrap(root.host + k, count)));
   return sum.has_value();
 }

@@ -67,10 +67,12 @@ class Builder {
   }
 
   void reduceFor(int host, Lane& give, Lane& carry) const {
-    for (int carrier : at_.otherMates())
-      for (int k = carrier; k < piecesOf(host); k += at_.size())
-        give.steps.push_back({.sources = {local(Buffer::In, chunk(host, k))},
-                              .targets = {mate(carrier, chunk(host, k))}});
+    // One piece for each carrier, then the next: nobody has to wait with another's before it.
+    for (int first = 0; first < piecesOf(host); first += at_.size())
+      for (int carrier : at_.otherMates())
+        if (const int k = first + carrier; k < piecesOf(host))
+          give.steps.push_back({.sources = {local(Buffer::In, chunk(host, k))},
+                                .targets = {mate(carrier, chunk(host, k))}});
     if (host == at_.host && at_.size() == 1) return;  // its input is all that its host has
     for (int k = at_.index; k < piecesOf(host); k += at_.size()) {
       carry.steps.push_back(addInside(chunk(host, k)));

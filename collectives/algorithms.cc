@@ -4,11 +4,13 @@
 
 #include "collectives/direct.h"
 #include "collectives/double_tree.h"
+#include "collectives/hierarchical.h"
 #include "collectives/pairwise.h"
 #include "collectives/recursive.h"
 #include "collectives/ring.h"
 #include "src/base/check.h"
 #include "src/plan/checker.h"
+#include "src/plan/hosts.h"
 
 namespace tutti::collectives {
 
@@ -22,15 +24,32 @@ void proveOne(const AlgorithmInfo& info, const PlanSpec& spec) {
                " is refused: ", result.error->message);
 }
 
+/// All on one host, and where there are two halves of a host each.
+std::vector<std::vector<int>> placementsProvedAtStart(int ranks) {
+  std::vector<int> halves(static_cast<size_t>(ranks), 0);
+  for (int rank = ranks / 2; rank < ranks; ++rank) halves[static_cast<size_t>(rank)] = 1;
+  return {{}, plan::hostsInOrder(halves)};
+}
+
 void prove(const AlgorithmInfo& info) {
   for (int c = 0; c < plan::kCollectiveCount; ++c)
     for (Protocol protocol : {Protocol::Simple, Protocol::Mapped})
-      for (int ranks = 1; ranks <= kRanksProvedAtStart; ++ranks) {
-        const auto collective = static_cast<Collective>(c);
-        for (int root = 0; root < (plan::hasRoot(collective) ? ranks : 1); ++root)
-          if (const auto spec = info.spec({collective, protocol, ranks, root, 1}))
-            proveOne(info, *spec);
-      }
+      for (int ranks = 1; ranks <= kRanksProvedAtStart; ++ranks)
+        for (const std::vector<int>& hosts : placementsProvedAtStart(ranks)) {
+          const auto collective = static_cast<Collective>(c);
+          for (int root = 0; root < (plan::hasRoot(collective) ? ranks : 1); ++root)
+            // What does not depend on the hosts comes again with each placement.
+            if (const auto spec = info.spec({collective, protocol, ranks, root, 1, hosts});
+                spec && spec->hosts == hosts)
+              proveOne(info, *spec);
+        }
+}
+
+bool isProvedInUse(const PlanSpec& spec) {
+  if (!spec.hosts.empty()) return spec.ranks <= kRanksOnHostsProvedInUse;
+  const int byTests =
+      plan::hasRoot(spec.collective) ? kRanksWithRootProvedByTests : kRanksProvedByTests;
+  return spec.ranks > byTests && spec.ranks <= kRanksProvedInUse;
 }
 
 }  // namespace
@@ -56,9 +75,7 @@ void Registry::proveOnce(const AlgorithmInfo& info, const PlanSpec& spec) const 
 Program Registry::build(const PlanSpec& spec, int rank) const {
   TUTTI_ASSERT(rank >= 0 && rank < spec.ranks, "rank ", rank, " of ", spec.describe());
   const AlgorithmInfo& info = find(spec.algorithm);
-  const int byTests =
-      plan::hasRoot(spec.collective) ? kRanksWithRootProvedByTests : kRanksProvedByTests;
-  if (spec.ranks > byTests && spec.ranks <= kRanksProvedInUse) proveOnce(info, spec);
+  if (isProvedInUse(spec)) proveOnce(info, spec);
   return info.build(spec, rank);
 }
 
@@ -71,18 +88,21 @@ const Registry& registry() {
     made.add(oneShot());
     made.add(twoShot());
     made.add(pairwise());
+    made.add(hierarchical());
     return made;
   }();
   return all;
 }
 
-bool exists(const std::string& name, Collective collective, int ranks, bool uneven) {
+bool exists(const std::string& name, Collective collective, int ranks,
+            const std::vector<int>& hosts, bool uneven) {
   const bool mapped = name == "mapped";
+  if (mapped && !hosts.empty()) return false;
   const Protocol protocol = mapped ? Protocol::Mapped : Protocol::Simple;
   const auto algorithms = registry().algorithms();
   return std::any_of(algorithms.begin(), algorithms.end(), [&](const AlgorithmInfo& info) {
     if (!mapped && name != plan::toString(info.algorithm)) return false;
-    const auto spec = info.spec({collective, protocol, ranks, 0, 1});
+    const auto spec = info.spec({collective, protocol, ranks, 0, 1, hosts});
     return spec && (spec->unevenSafe || !uneven);
   });
 }

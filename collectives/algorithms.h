@@ -11,6 +11,10 @@
 //   129 to 256    when it is first built in a process (up to a quarter of a second: the time grows
 //                 with the cube of the ranks); 256 also by tests
 //   more          not; a thousand ranks take the checker ten seconds
+//
+// Plans that depend on the hosts of the ranks are more than tests can list: each of up to 128 ranks
+// is proved when it is first built (in as long), and tests prove those of many placements of up to
+// 64 ranks and of a few of up to 256.
 
 #include <functional>
 #include <memory>
@@ -35,6 +39,7 @@ inline constexpr int kRanksProvedAtStart = 8;
 inline constexpr int kRanksProvedByTests = 128;
 inline constexpr int kRanksWithRootProvedByTests = 16;
 inline constexpr int kRanksProvedInUse = 256;
+inline constexpr int kRanksOnHostsProvedInUse = 128;
 
 /// What an algorithm's header promises, in the units of its comment; the checker measures the same.
 struct Cost {
@@ -42,6 +47,9 @@ struct Cost {
   double blocksSent = 0;  ///< most that one rank moves to or from others, in blocks of `count`
                           ///< elements: it sends messages, and reads and writes mapped buffers
   double linkBlocks = 0;  ///< most that flows from one rank to one other, in blocks
+  // Of plans that depend on the hosts of the ranks; otherwise 0.
+  double hostBlocks = 0;  ///< most that leaves a host or comes to it, in blocks
+  int hostSteps = 0;      ///< of `steps`, messages between hosts
 };
 
 struct SpecRequest {
@@ -50,6 +58,7 @@ struct SpecRequest {
   int ranks;
   int root;
   int channels;
+  std::vector<int> hosts = {};  ///< of each rank, in a plan's form (src/plan/hosts.h)
   bool operator==(const SpecRequest&) const = default;
 };
 
@@ -86,9 +95,10 @@ class Registry {
 /// All algorithms of this folder. Built and proved once, at the first call.
 const Registry& registry();
 
-/// True when algorithm `name` ("ring", ..., "mapped") exists for `collective` on `ranks` ranks, and
-/// for blocks that differ in size if asked.
-bool exists(const std::string& name, Collective collective, int ranks, bool uneven = false);
+/// True when algorithm `name` ("ring", ..., "mapped") exists for `collective` on `ranks` ranks of
+/// these hosts (src/plan/hosts.h), and for blocks that differ in size if asked.
+bool exists(const std::string& name, Collective collective, int ranks,
+            const std::vector<int>& hosts = {}, bool uneven = false);
 
 /// One rank's program of a plan of the registry.
 Program build(const PlanSpec& spec, int rank);

@@ -18,6 +18,20 @@
 
 namespace tutti::collectives {
 
+/// A rank's neighbours in a tree that hangs on the root.
+struct TreePlace {
+  int parent = -1;            ///< -1: the root
+  std::vector<int> children;  ///< in the order in which their sums are added; they are sent to in
+                              ///< the reverse order
+};
+
+/// Among ranks 0 to `ranks` - 1.
+TreePlace binomialPlace(int rank, int ranks, int root);
+
+/// Broadcast and Reduce along any tree.
+Program treeProgram(const PlanSpec& spec, const TreePlace& place);
+Cost treeCost(const PlanSpec& spec, const std::vector<TreePlace>& places);
+
 Program binomialProgram(const PlanSpec& spec, int rank);
 Cost binomialCost(const PlanSpec& spec);
 

@@ -5,6 +5,7 @@
 
 #include "collectives/cost_walk.h"
 #include "src/base/check.h"
+#include "src/plan/hosts.h"
 
 namespace tutti::collectives {
 namespace {
@@ -31,8 +32,12 @@ bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
 std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest& request,
                                const topology::Topology& topology, const topology::Tuning& tuning) {
   std::vector<Candidate> found;
+  const std::vector<int> hosts = plan::hostsInOrder(topology.hostOf);
+  // Buffers are addressed by ranks of the same host alone.
+  if (protocol == Protocol::Mapped && !hosts.empty()) return found;
   for (const AlgorithmInfo& info : registry().algorithms()) {
-    const auto spec = info.spec({request.collective, protocol, topology.ranks, request.root, 1});
+    const auto spec =
+        info.spec({request.collective, protocol, topology.ranks, request.root, 1, hosts});
     if (spec && eligible(*spec, request, topology))
       found.push_back(
           {*spec, predictMicroseconds(info, *spec, request.blockBytes(), topology, tuning)});
@@ -51,11 +56,21 @@ void checkName(const plan::CollectiveRequest& request) {
              plan::algorithmNames());
 }
 
+/// Hosts are named where they matter.
+std::string ranksOf(const plan::CollectiveRequest& request, const topology::Topology& topology) {
+  std::string text = base::message(topology.ranks, " ranks");
+  if (topology.hosts() > 1)
+    text += base::message(" of ", topology.hosts(), " hosts");
+  else if (request.algorithm == plan::toString(Algorithm::Hierarchical))
+    text += " of one host";
+  return text;
+}
+
 [[noreturn]] void nothingFits(const plan::CollectiveRequest& request,
                               const topology::Topology& topology) {
   base::fail(ErrorCode::InvalidArgument, "algorithm ", request.algorithm, " does not exist for ",
              request.deterministic ? "deterministic " : "", plan::toString(request.collective),
-             request.uneven ? " of uneven blocks on " : " on ", topology.ranks, " ranks",
+             request.uneven ? " of uneven blocks on " : " on ", ranksOf(request, topology),
              request.deterministic ? ", or does not add in the canonical order" : "");
 }
 

@@ -31,9 +31,9 @@ std::unique_ptr<transports::Endpoint> makeEndpoint(
     base::fail(ErrorCode::Unsupported, "transport shm joins ranks of one host, and these ", size,
                " are on ", topology.hosts());
   // Rings of the network are made when they are used first, so they may be large.
-  if (transport == "ucx" || topology.largestHost() == 1)
+  if (transport == "ucx" || topology.ranksPerHost() == 1)
     return transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layoutFor(2));
-  const transports::RingLayout layout = layoutFor(topology.largestHost());
+  const transports::RingLayout layout = layoutFor(topology.ranksPerHost());
   auto far = transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layout);
   std::vector<int> numbers(static_cast<size_t>(size), transports::joined::kFar);
   const int own = topology.hostOf[static_cast<size_t>(rank)];

@@ -11,6 +11,7 @@
 #include "src/base/process.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/state.h"
+#include "src/plan/hosts.h"
 
 namespace tutti {
 
@@ -139,7 +140,8 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
   // Where the forced algorithm does not exist, the choice is free; an unknown name is refused in
   // any case.
   const bool forced = facts.collective == Collective::Barrier ||
-                      collectives::exists(settings.algorithm, facts.collective, size, uneven);
+                      collectives::exists(settings.algorithm, facts.collective, size,
+                                          plan::hostsInOrder(topology.hostOf), uneven);
   collectives::Choice choice = collectives::choose({.collective = facts.collective,
                                                     .count = bucket / sizeOf(facts.type),
                                                     .type = facts.type,
@@ -147,7 +149,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
                                                     .root = facts.root,
                                                     .deterministic = settings.deterministic,
                                                     .uneven = uneven,
-                                                    .mappable = topology.hosts() == 1,
+                                                    .mappable = true,
                                                     .algorithm = forced ? settings.algorithm : ""},
                                                    topology, tuning);
   auto ready = std::make_unique<ReadyChoice>();

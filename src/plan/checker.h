@@ -47,6 +47,7 @@ struct Measured {
   int steps = 0;          ///< messages on the longest chain of one round
   double blocksSent = 0;  ///< most that one rank moves to or from others, in blocks
   double linkBlocks = 0;  ///< most that flows from one rank to one other, in blocks
+  double hostBlocks = 0;  ///< most that leaves one of the spec's hosts or comes to it, in blocks
   bool canonicalOrder = false;
   std::string expression;  ///< of the first output chunk of a reduction, "((0+1)+2)"
 };

@@ -21,6 +21,7 @@ class Tracer {
       : flat_(flat),
         next_(flat.lanes.size(), 0),
         depth_(flat.lanes.size(), 0),
+        stepDepth_(flat.steps.size(), 0),
         arrived_(flat.edges.size()),
         taken_(flat.edges.size(), 0) {}
 
@@ -38,9 +39,12 @@ class Tracer {
 
  private:
   bool fire(uint32_t lane) {
-    const FlatStep& s = flat_.steps[flat_.lanes[lane].firstStep + next_[lane]];
+    const uint32_t number = flat_.lanes[lane].firstStep + next_[lane];
+    const FlatStep& s = flat_.steps[number];
     if (!ready(s)) return false;
     int depth = depth_[lane];
+    for (uint32_t i = 0; i < s.afterCount; ++i)
+      depth = std::max(depth, stepDepth_[flat_.afterSteps[s.after + i]]);
     for (const FlatPort& port : flat_.sources(s)) {
       if (port.kind == Port::Kind::Channel)
         depth = std::max(depth, arrived_[port.edge][taken_[port.edge]++]);
@@ -59,6 +63,7 @@ class Tracer {
       if (!isMapped) arrived_[port.edge].push_back(depth + 1);
     }
     depth_[lane] = depth;
+    stepDepth_[number] = depth;
     ++next_[lane];
     return true;
   }
@@ -81,7 +86,7 @@ class Tracer {
 
   const FlatPlan& flat_;
   std::vector<uint32_t> next_;
-  std::vector<int> depth_;
+  std::vector<int> depth_, stepDepth_;
   std::vector<std::vector<int>> arrived_;  // depths
   std::vector<size_t> taken_;
   std::vector<Movement> movements_;

@@ -223,6 +223,16 @@ void Machine::measure() {
   const double divisions = spec_.divisions;
   measured_.blocksSent = static_cast<double>(*std::ranges::max_element(sent)) / divisions;
   measured_.linkBlocks = static_cast<double>(*std::ranges::max_element(flow)) / divisions;
+  if (spec_.hosts.empty()) return;
+  std::vector<uint64_t> leaves(ranks, 0), comes(ranks, 0);  // by host, of which there are fewer
+  for (size_t from = 0; from < ranks; ++from)
+    for (size_t to = 0; to < ranks; ++to) {
+      if (spec_.hosts[from] == spec_.hosts[to]) continue;
+      leaves[static_cast<size_t>(spec_.hosts[from])] += flow[from * ranks + to];
+      comes[static_cast<size_t>(spec_.hosts[to])] += flow[from * ranks + to];
+    }
+  const uint64_t most = std::max(std::ranges::max(leaves), std::ranges::max(comes));
+  measured_.hostBlocks = static_cast<double>(most) / divisions;
 }
 
 std::string Machine::name(uint32_t step) const {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "src/base/check.h"
+#include "src/plan/hosts.h"
 
 namespace tutti::plan {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::array<const char*, kCollectiveCount> kCollectives{
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
     "gather",     "scatter",    "alltoall",       "scan",      "barrier"};
 constexpr std::array<const char*, kAlgorithmCount> kAlgorithms{
-    "ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise"};
+    "ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical"};
 constexpr std::array<const char*, 2> kProtocols{"simple", "mapped"};
 constexpr std::array<const char*, 3> kBuffers{"in", "out", "scratch"};
 
@@ -50,22 +51,23 @@ std::string algorithmNames() { return listOf(kAlgorithms, toString(Protocol::Map
 
 uint64_t PlanSpec::hash() const {
   // Every field by value, widened: neither padding nor the order of bytes in a struct enters.
-  const std::array<uint64_t, 15> fields{static_cast<uint64_t>(collective),
-                                        static_cast<uint64_t>(algorithm),
-                                        static_cast<uint64_t>(protocol),
-                                        static_cast<uint64_t>(ranks),
-                                        static_cast<uint64_t>(root),
-                                        static_cast<uint64_t>(channels),
-                                        divisions,
-                                        scratchBlocks,
-                                        messageChunks,
-                                        static_cast<uint64_t>(minSlots),
-                                        mapped.in,
-                                        mapped.out,
-                                        inPlaceSafe,
-                                        unevenSafe,
-                                        canonicalOrder};
-  return XXH3_64bits(fields.data(), sizeof fields);
+  std::vector<uint64_t> fields{static_cast<uint64_t>(collective),
+                               static_cast<uint64_t>(algorithm),
+                               static_cast<uint64_t>(protocol),
+                               static_cast<uint64_t>(ranks),
+                               static_cast<uint64_t>(root),
+                               static_cast<uint64_t>(channels),
+                               divisions,
+                               scratchBlocks,
+                               messageChunks,
+                               static_cast<uint64_t>(minSlots),
+                               mapped.in,
+                               mapped.out,
+                               inPlaceSafe,
+                               unevenSafe,
+                               canonicalOrder};
+  fields.insert(fields.end(), hosts.begin(), hosts.end());
+  return XXH3_64bits(fields.data(), fields.size() * sizeof fields[0]);
 }
 
 std::string PlanSpec::describe() const {
@@ -73,6 +75,7 @@ std::string PlanSpec::describe() const {
       base::message(toString(collective), ' ', toString(algorithm), ' ', toString(protocol), ", ",
                     ranks, ranks == 1 ? " rank" : " ranks");
   if (hasRoot(collective)) line += base::message(", root ", root);
+  if (!hosts.empty()) line += base::message(", hosts ", hostsToText(hosts));
   line += base::message(", ", channels, channels == 1 ? " channel" : " channels", ", divisions ",
                         divisions, ", message chunks ", messageChunks, ", slots ", minSlots);
   if (scratchBlocks > 0) line += base::message(", scratch blocks ", scratchBlocks);

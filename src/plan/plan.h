@@ -36,8 +36,16 @@ enum class Collective : uint8_t {
   Barrier
 };
 inline constexpr int kCollectiveCount = 10;
-enum class Algorithm : uint8_t { Ring, DoubleTree, Recursive, OneShot, TwoShot, Pairwise };
-inline constexpr int kAlgorithmCount = 6;
+enum class Algorithm : uint8_t {
+  Ring,
+  DoubleTree,
+  Recursive,
+  OneShot,
+  TwoShot,
+  Pairwise,
+  Hierarchical
+};
+inline constexpr int kAlgorithmCount = 7;
 /// How bytes move: staged in slots, or straight into mapped buffers. (LL, LL128 and copy engines
 /// are the GPU executors' and join this list with them.)
 enum class Protocol : uint8_t { Simple, Mapped };
@@ -146,14 +154,15 @@ struct AccessSet {
   bool operator==(const AccessSet&) const = default;
 };
 
-/// What all ranks agree on: chosen, printed, hashed, compared. Facts below `root` follow from those
-/// above; the checker verifies each of them.
+/// What all ranks agree on: chosen, printed, hashed, compared. Facts below `hosts` follow from
+/// those above; the checker verifies each of them.
 struct PlanSpec {
   Collective collective = Collective::AllReduce;
   Algorithm algorithm = Algorithm::Ring;
   Protocol protocol = Protocol::Simple;
   int ranks = 1;
   int root = 0;                ///< otherwise 0
+  std::vector<int> hosts;      ///< of each rank, as in hosts.h, where the plan depends on them
   int channels = 1;            ///< requested parallelism: channel numbers are 0..channels-1
   uint32_t divisions = 1;      ///< chunks per block; a block is `count` elements
   uint32_t scratchBlocks = 0;  ///< scratch memory of a rank, in blocks of one round

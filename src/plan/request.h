@@ -17,7 +17,7 @@ struct CollectiveRequest {
   int root = 0;
   bool deterministic = false;
   bool uneven = false;    ///< blocks differ in size; `count` is their mean
-  bool mappable = false;  ///< every pair of ranks can address each other's windows
+  bool mappable = false;  ///< ranks of one host can address each other's windows
   std::string algorithm;  ///< forced, or empty; "mapped" asks for the mapped form
 
   uint64_t blockBytes() const { return count * sizeOf(type); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/plan/hosts.h"
 
 namespace tutti::plan {
 namespace {
@@ -115,6 +116,11 @@ std::string faultOfSpec(const PlanSpec& spec) {
     return "channels, divisions and slots begin at 1";
   if ((spec.protocol == Protocol::Mapped) != spec.mapped.any())
     return "the mapped protocol and mapped buffers go together";
+  if (spec.hosts.empty()) return {};
+  if (spec.hosts.size() != static_cast<size_t>(spec.ranks))
+    return base::message("hosts of ", spec.hosts.size(), " ranks for ", spec.ranks, " ranks");
+  if (spec.hosts != hostsInOrder(spec.hosts))
+    return "hosts are two or more, numbered in the order of their first ranks";
   return {};
 }
 

@@ -1,11 +1,13 @@
 #include "src/tools/show_plan.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
 #include "src/plan/drawing.h"
+#include "src/plan/hosts.h"
 #include "src/plan/text.h"
 #include "src/tools/perf_options.h"
 #include "src/tools/plan/json.h"
@@ -26,17 +28,45 @@ std::string reasonOf(const PlanOptions& o, const collectives::Choice& choice,
 
 PlanSpec specOf(const PlanOptions& o, const collectives::Choice& choice) {
   const std::string& name = o.request.algorithm;
-  TUTTI_REQUIRE(name.empty() || collectives::exists(name, o.request.collective, o.ranks), "--algo ",
-                name, " does not exist for ", plan::toString(o.request.collective), " on ", o.ranks,
-                " ranks");
+  const std::vector<int> hosts = plan::hostsInOrder(o.hostOf);
+  TUTTI_REQUIRE(name.empty() || collectives::exists(name, o.request.collective, o.ranks, hosts),
+                "--algo ", name, " does not exist for ", plan::toString(o.request.collective),
+                " on ", o.ranks, " ranks", hosts.empty() ? "" : " of several hosts");
   return name == "mapped" ? choice.mapped.value() : choice.spec;
+}
+
+/// The host of each rank: "2x4" is two hosts of four ranks each, "3,1,4" three of so many.
+std::vector<int> parseHosts(const std::string& text, int ranks) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&] {
+    int value = 0;
+    const auto [rest, error] = std::from_chars(at, end, value);
+    TUTTI_REQUIRE(error == std::errc() && value > 0 && value <= ranks, "--hosts ", text,
+                  " is neither like 2x4 nor like 3,1,4, with numbers from 1 to the ", ranks,
+                  " ranks");
+    at = rest;
+    return value;
+  };
+  std::vector<int> sizes{number()};
+  if (at != end && *at == 'x') {
+    ++at;
+    sizes.assign(static_cast<size_t>(sizes[0]), number());
+  }
+  for (; at != end && *at == ','; sizes.push_back(number())) ++at;
+  std::vector<int> hostOf;
+  for (size_t host = 0; host < sizes.size(); ++host)
+    hostOf.insert(hostOf.end(), static_cast<size_t>(sizes[host]), static_cast<int>(host));
+  TUTTI_REQUIRE(at == end && hostOf.size() == static_cast<size_t>(ranks), "--hosts ", text,
+                " does not place ", ranks, " ranks");
+  return hostOf;
 }
 
 }  // namespace
 
 std::variant<PlanOptions, int> parsePlan(int argc, const char* const* argv) {
   PlanOptions o;
-  std::string collective, bytes = "1M";
+  std::string collective, bytes = "1M", hosts;
   CLI::App app{"The plan of a collective, step by step, without running it", "tutti plan"};
   app.add_option("collective", collective, plan::collectiveNames())->required();
   app.add_option("-n,--ranks", o.ranks, "how many ranks")->required()->check(CLI::Range(1, 256));
@@ -44,7 +74,11 @@ std::variant<PlanOptions, int> parsePlan(int argc, const char* const* argv) {
                  plan::algorithmNames() + "; without it what would be chosen, and why");
   app.add_option("-b,--bytes", bytes, "of one block, for the choice (K, M, G)");
   app.add_option("-r,--root", o.request.root, "root rank");
-  app.add_option("--cores", o.cores, "that the ranks share, for the choice; one each without it")
+  app.add_option("--hosts", hosts,
+                 "that the ranks are on, in order: 2x4 (two hosts of four ranks) or 3,1,4; one "
+                 "without it");
+  app.add_option("--cores", o.cores,
+                 "that the ranks of a host share, for the choice; one each without it")
       ->check(CLI::Range(1, 4096));
   app.add_flag("--deterministic", o.request.deterministic, "only what adds in the canonical order");
   app.add_option("--format", o.format, "text (steps and a picture), json or svg")
@@ -60,13 +94,15 @@ std::variant<PlanOptions, int> parsePlan(int argc, const char* const* argv) {
   o.request.count = parseBytes("-b", bytes);
   o.request.type = DataType::UInt8;
   o.request.mappable = true;
+  if (!hosts.empty()) o.hostOf = parseHosts(hosts, o.ranks);
   TUTTI_REQUIRE(o.request.root >= 0 && o.request.root < o.ranks, "--root ", o.request.root,
                 " is not a rank of 0..", o.ranks - 1);
   return o;
 }
 
 std::string showPlan(const PlanOptions& o) {
-  const topology::Topology topology{.ranks = o.ranks, .cores = o.cores > 0 ? o.cores : o.ranks};
+  topology::Topology topology{.ranks = o.ranks, .cores = o.cores, .hostOf = o.hostOf};
+  if (o.cores == 0) topology.cores = topology.ranksPerHost();
   const collectives::Choice choice = collectives::choose(o.request, topology, {});
   const PlanSpec spec = specOf(o, choice);
   std::vector<Program> programs;

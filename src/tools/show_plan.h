@@ -5,6 +5,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "src/plan/request.h"
 
@@ -13,7 +14,8 @@ namespace tutti::tools {
 struct PlanOptions {
   plan::CollectiveRequest request;
   int ranks = 0;
-  int cores = 0;                ///< that the ranks share; 0: one each
+  std::vector<int> hostOf;      ///< of each rank; empty: all on one
+  int cores = 0;                ///< that the ranks of a host share; 0: one each
   std::string format = "text";  ///< "text", "json" or "svg"
 };
 

@@ -8,7 +8,7 @@
 namespace tutti::topology {
 namespace {
 
-constexpr uint32_t kTuningVersion = 1;
+constexpr uint32_t kTuningVersion = 2;
 
 struct Field {
   const char* name;
@@ -24,20 +24,11 @@ constexpr std::array kFields{
     Field{"entryMicroseconds", &Tuning::entryMicroseconds, 0, 1e6},
     Field{"yieldMicroseconds", &Tuning::yieldMicroseconds, 0, 1e6},
     Field{"mappedFromBytes", &Tuning::mappedFromBytes, 0, 1e18},
+    Field{"networkMicroseconds", &Tuning::networkMicroseconds, 0, 1e6},
+    Field{"networkGigabytesPerSecond", &Tuning::networkGigabytesPerSecond, 1e-6, 1e6},
 };
 
 }  // namespace
-
-int Topology::hosts() const {
-  return hostOf.empty() ? 1 : std::ranges::max(hostOf) + 1;
-}
-
-int Topology::largestHost() const {
-  if (hostOf.empty()) return ranks;
-  std::vector<int> count(static_cast<size_t>(hosts()));
-  for (const int host : hostOf) ++count[static_cast<size_t>(host)];
-  return std::ranges::max(count);
-}
 
 base::Bytes Tuning::serialize() const {
   base::ByteWriter writer;
@@ -63,10 +54,19 @@ Tuning Tuning::deserialize(const base::Bytes& bytes) {
   return tuning;
 }
 
+int Topology::hosts() const { return hostOf.empty() ? 1 : 1 + std::ranges::max(hostOf); }
+
+int Topology::ranksPerHost() const {
+  if (hostOf.empty()) return ranks;
+  std::vector<int> count(static_cast<size_t>(hosts()), 0);
+  for (int host : hostOf) ++count[static_cast<size_t>(host)];
+  return std::ranges::max(count);
+}
+
 std::string Topology::describe() const {
   std::string text = base::message(ranks, ranks == 1 ? " rank on " : " ranks on ", hosts(),
                                    hosts() == 1 ? " host, " : " hosts, ", cores,
-                                   cores == 1 ? " core" : " cores");
+                                   cores == 1 ? " core" : " cores", hosts() == 1 ? "" : " each");
   text += base::message(", slots of ", slotBytes, " bytes");
   if (oversubscribed()) text += ", oversubscribed";
   if (hosts() == 1) return text;

@@ -12,7 +12,7 @@
 
 namespace tutti::topology {
 
-/// Constants of the cost model, for ranks of one host.
+/// Constants of the cost model.
 struct Tuning {
   double messageMicroseconds = 0.25;    ///< one message, from ready to seen, without data
   double stepMicroseconds = 0.05;       ///< the executor's own cost of one step
@@ -24,6 +24,10 @@ struct Tuning {
   double yieldMicroseconds = 2.5;  ///< handing a core to the next rank, when ranks outnumber cores
   double mappedFromBytes =
       16384;  ///< blocks this large are worth asking whether buffers are mapped
+  // Between hosts; the defaults are those of TCP over Ethernet of 10 Gbit/s.
+  double networkMicroseconds = 25;          ///< one message, from ready to seen, without data
+  double networkGigabytesPerSecond = 1.15;  ///< of a host's link in each direction, which all ranks
+                                            ///< of the host share
 
   base::Bytes serialize() const;
   /// Throws Refused naming the field that is missing, no number, or none that a machine can have.
@@ -34,11 +38,11 @@ struct Tuning {
 struct Topology {
   int ranks = 1;
   int cores = 1;             ///< of each host; ranks beyond it share
-  std::vector<int> hostOf;   ///< host number of each rank, from 0
+  std::vector<int> hostOf;   ///< host number of each rank, from 0; empty: all on one
   size_t slotBytes = 65536;  ///< what one message between two ranks can carry
-  int hosts() const;
-  int largestHost() const;  ///< ranks of the host that has most
-  bool oversubscribed() const { return largestHost() > cores; }
+  int hosts() const;         ///< how many there are
+  int ranksPerHost() const;  ///< on the host with the most
+  bool oversubscribed() const { return ranksPerHost() > cores; }
   std::string describe() const;
   bool operator==(const Topology&) const = default;
 };

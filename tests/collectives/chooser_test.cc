@@ -74,10 +74,12 @@ TEST(Chooser, ForcedAlgorithmsAreTakenOrRefused) {
   };
   EXPECT_EQ(
       refusal({.algorithm = "rings"}),
-      "algorithm \"rings\" is not ring, double_tree, recursive, one_shot, two_shot, pairwise or "
-      "mapped");
+      "algorithm \"rings\" is not ring, double_tree, recursive, one_shot, two_shot, pairwise, "
+      "hierarchical or mapped");
   EXPECT_EQ(refusal({.collective = Collective::AllGather, .algorithm = "double_tree"}),
             "algorithm double_tree does not exist for all_gather on 4 ranks");
+  EXPECT_EQ(refusal({.algorithm = "hierarchical"}),
+            "algorithm hierarchical does not exist for all_reduce on 4 ranks of one host");
   EXPECT_EQ(refusal({.deterministic = true, .algorithm = "ring"}),
             "algorithm ring does not exist for deterministic all_reduce on 4 ranks, or does not "
             "add in the canonical order");
@@ -128,6 +130,80 @@ TEST(Chooser, LatencyFavoursFewMessagesAndBandwidthFewBytes) {
             Algorithm::OneShot);
   const Choice large = choose({.count = 1 << 24}, topology, {});
   EXPECT_NE(large.spec.algorithm, Algorithm::OneShot);
+}
+
+/// Two hosts of four ranks, each with a core of its own, on the default network.
+Topology twoHosts() { return {.ranks = 8, .cores = 4, .hostOf = {0, 0, 0, 0, 1, 1, 1, 1}}; }
+
+TEST(ChooserOfHosts, TakesHierarchicalForLargeBlocks) {
+  for (Collective c : {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter}) {
+    const Choice choice = choose({.collective = c, .count = 1 << 24}, twoHosts(), {});
+    EXPECT_EQ(choice.spec.algorithm, Algorithm::Hierarchical) << choice.describe();
+    EXPECT_EQ(choice.spec.hosts, twoHosts().hostOf);
+  }
+  const Choice barrier =
+      choose({.collective = Collective::Barrier, .algorithm = "hierarchical"}, twoHosts(), {});
+  EXPECT_EQ(barrier.spec.algorithm, Algorithm::Hierarchical);
+}
+
+TEST(ChooserOfHosts, IsAPureFunction) {
+  for (int c = 0; c < plan::kCollectiveCount; ++c)
+    for (uint64_t count : {1ULL, 1ULL << 20}) {
+      const CollectiveRequest request{.collective = static_cast<Collective>(c), .count = count};
+      EXPECT_EQ(choose(request, twoHosts(), {}).describe(),
+                choose(request, twoHosts(), {}).describe());
+    }
+}
+
+TEST(ChooserOfHosts, DoesNotConsiderHierarchicalOnOne) {
+  Topology one = twoHosts();
+  for (const std::vector<int>& hostOf : {std::vector<int>{}, std::vector<int>(8, 0)}) {
+    one.hostOf = hostOf;
+    for (int c = 0; c < plan::kCollectiveCount; ++c)
+      for (uint64_t count : {1ULL, 1ULL << 24})
+        for (const Candidate& candidate :
+             choose({.collective = static_cast<Collective>(c), .count = count}, one, {}).candidates)
+          EXPECT_NE(candidate.spec.algorithm, Algorithm::Hierarchical);
+  }
+}
+
+TEST(ChooserOfHosts, MapsNothingAcrossHosts) {
+  for (int c = 0; c < plan::kCollectiveCount; ++c) {
+    const Choice choice =
+        choose({.collective = static_cast<Collective>(c), .count = 1 << 20, .mappable = true},
+               twoHosts(), {});
+    EXPECT_FALSE(choice.mapped);
+    for (const Candidate& candidate : choice.candidates)
+      EXPECT_EQ(candidate.spec.protocol, Protocol::Simple);
+  }
+  EXPECT_TRUE(exists("mapped", Collective::AllReduce, 8));
+  EXPECT_FALSE(exists("mapped", Collective::AllReduce, 8, twoHosts().hostOf));
+}
+
+TEST(ChooserOfHosts, ForcedAlgorithmsAreTakenOrRefused) {
+  const CollectiveRequest request{.count = 1, .algorithm = "hierarchical"};
+  EXPECT_EQ(choose(request, twoHosts(), {}).spec.algorithm, Algorithm::Hierarchical);
+  EXPECT_TRUE(exists("hierarchical", Collective::AllReduce, 8, twoHosts().hostOf));
+  EXPECT_TRUE(exists("hierarchical", Collective::AllGather, 8, twoHosts().hostOf, true));
+  EXPECT_FALSE(exists("hierarchical", Collective::AllReduce, 8));
+  EXPECT_FALSE(exists("hierarchical", Collective::Scan, 8, twoHosts().hostOf));
+  try {
+    choose({.collective = Collective::Scan, .algorithm = "hierarchical"}, twoHosts(), {});
+    FAIL() << "taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "algorithm hierarchical does not exist for scan on 8 ranks of 2 hosts");
+  }
+}
+
+// A ring passes every link once around; where neighbours are on different hosts, every step does.
+TEST(ChooserOfHosts, KnowsWhatTheOrderOfRanksCosts) {
+  Topology apart = twoHosts();
+  apart.hostOf = {0, 1, 0, 1, 0, 1, 0, 1};
+  const CollectiveRequest ring{.count = 1 << 24, .algorithm = "ring"};
+  const double neighbours = choose(ring, twoHosts(), {}).candidates[0].microseconds;
+  EXPECT_GT(choose(ring, apart, {}).candidates[0].microseconds, 3 * neighbours);
+  EXPECT_EQ(choose({.count = 1 << 24}, apart, {}).spec.algorithm, Algorithm::Hierarchical);
 }
 
 }  // namespace

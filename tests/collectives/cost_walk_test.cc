@@ -20,7 +20,7 @@ Tuning latencyOnly() {
 TEST(CostWalk, WithoutDataItIsTheLongestChainOfMessages) {
   for (int ranks = 1; ranks <= 9; ++ranks)
     for (const AlgorithmInfo& info : registry().algorithms())
-      for (const PlanSpec& spec : test::specsOf(info, ranks, 1)) {
+      for (const PlanSpec& spec : test::specsOf(info, ranks, 1, test::manyPlacements(ranks))) {
         const double time =
             predictMicroseconds(info, spec, 0, {.ranks = ranks, .cores = ranks}, latencyOnly());
         EXPECT_DOUBLE_EQ(time, info.cost(spec).steps) << spec.describe();
@@ -82,7 +82,7 @@ TEST(CostWalk, ManyRanksAreEstimatedNearTheWalk) {
   // coarseness, or choices would jump. Powers of two are special for Recursive, hence the room.
   for (const AlgorithmInfo& info : registry().algorithms())
     for (const PlanSpec& walked : test::specsOf(info, 16, 1)) {
-      if (walked.root > 0) continue;
+      if (walked.root > 0 || !walked.hosts.empty()) continue;
       const auto estimated = info.spec({walked.collective, walked.protocol, 17, 0, 1});
       for (uint64_t bytes : {64ULL, 1ULL << 16, 1ULL << 24}) {
         const double a = predictMicroseconds(info, walked, bytes, {.ranks = 16, .cores = 64}, {});
@@ -107,6 +107,105 @@ TEST(CostWalk, GrowsWithTheBlock) {
           before = now;
         }
       }
+}
+
+Topology twoHosts(int each) {
+  Topology topology{.ranks = 2 * each, .cores = each};
+  for (int rank = 0; rank < 2 * each; ++rank) topology.hostOf.push_back(rank / each);
+  return topology;
+}
+
+/// Only what is between hosts takes time: nothing, or a microsecond for a thousand bytes.
+Tuning networkOnly(double microseconds) {
+  return {.messageMicroseconds = 0,
+          .stepMicroseconds = 0,
+          .copyGigabytesPerSecond = 1e6,
+          .reduceGigabytesPerSecond = 1e6,
+          .networkMicroseconds = microseconds,
+          .networkGigabytesPerSecond = 1};
+}
+
+PlanSpec specOn(const Topology& topology, Algorithm algorithm, Collective collective) {
+  return *registry().find(algorithm).spec(
+      {collective, Protocol::Simple, topology.ranks, 0, 1, plan::hostsInOrder(topology.hostOf)});
+}
+
+double timeOf(const Topology& topology, Algorithm algorithm, Collective collective, uint64_t bytes,
+              const Tuning& tuning) {
+  return predictMicroseconds(registry().find(algorithm), specOn(topology, algorithm, collective),
+                             bytes, topology, tuning);
+}
+
+TEST(CostWalkOfHosts, WithoutDataItIsTheMessagesBetweenHostsOnTheChain) {
+  const Topology topology = twoHosts(4);
+  for (const AlgorithmInfo& info : registry().algorithms())
+    for (const PlanSpec& spec : test::specsOf(info, 8, 1, {topology.hostOf})) {
+      const double time = predictMicroseconds(info, spec, 0, topology, networkOnly(1));
+      EXPECT_DOUBLE_EQ(time, info.cost(spec).hostSteps) << spec.describe();
+    }
+  // Twice around the ring less two messages, and of eight two cross: 0-3 and 4-7 are the hosts.
+  EXPECT_DOUBLE_EQ(timeOf(topology, Algorithm::Ring, Collective::AllReduce, 0, networkOnly(1)), 4);
+  // Distances 1 and 2 stay inside, 4 crosses, on both ways.
+  EXPECT_DOUBLE_EQ(timeOf(topology, Algorithm::Recursive, Collective::AllReduce, 0, networkOnly(1)),
+                   2);
+}
+
+TEST(CostWalkOfHosts, RanksOfAHostShareItsLink) {
+  // One shot: each of the four ranks of a host sends its block to the four others over one link.
+  // What goes the other way does not matter.
+  const uint64_t bytes = 4096;
+  EXPECT_NEAR(timeOf(twoHosts(4), Algorithm::OneShot, Collective::AllReduce, bytes, networkOnly(0)),
+              16 * bytes / 1e3, 0.5);
+  // Broadcast sends half as many blocks over it, from one rank.
+  EXPECT_NEAR(timeOf(twoHosts(4), Algorithm::OneShot, Collective::Broadcast, bytes, networkOnly(0)),
+              4 * bytes / 1e3, 0.5);
+}
+
+TEST(CostWalkOfHosts, BothLinksOfAMessageAreUsedAtOnce) {
+  // Two messages of four kilobytes, one after another, pass the second link while they leave.
+  const Topology topology{.ranks = 3, .cores = 3, .hostOf = {0, 1, 1}};
+  EXPECT_NEAR(timeOf(topology, Algorithm::OneShot, Collective::Broadcast, 4096, networkOnly(0)),
+              2 * 4.096, 0.1);
+  // To a host each: the first link is what takes time.
+  const Topology apart{.ranks = 3, .cores = 3, .hostOf = {0, 1, 2}};
+  EXPECT_NEAR(timeOf(apart, Algorithm::OneShot, Collective::Broadcast, 4096, networkOnly(0)),
+              2 * 4.096, 0.1);
+  // From a host each: the last.
+  EXPECT_NEAR(timeOf(apart, Algorithm::OneShot, Collective::Reduce, 4096, networkOnly(0)),
+              2 * 4.096, 0.1);
+}
+
+TEST(CostWalkOfHosts, AHierarchicalAllReduceNeedsNoMoreThanItsLinks) {
+  // Twice half of the block crosses each link: with rounds enough all else hides behind it.
+  const uint64_t bytes = 1 << 26;
+  const double least = bytes / (Tuning{}.networkGigabytesPerSecond * 1e3);
+  const double time =
+      timeOf(twoHosts(4), Algorithm::Hierarchical, Collective::AllReduce, bytes, {});
+  EXPECT_GE(time, least);
+  EXPECT_LE(time, 1.02 * least);
+}
+
+TEST(CostWalkOfHosts, ManyRanksAreEstimatedNearTheWalk) {
+  // 64 ranks are walked, 72 estimated: eight and nine hosts of eight. How much of a tree's longest
+  // chain is between hosts is a guess, hence the room.
+  const auto hosts = [](int count) {
+    Topology topology{.ranks = 8 * count, .cores = 8};
+    for (int rank = 0; rank < 8 * count; ++rank) topology.hostOf.push_back(rank / 8);
+    return topology;
+  };
+  const Topology walked = hosts(8), estimated = hosts(9);
+  for (const AlgorithmInfo& info : registry().algorithms())
+    for (int c = 0; c < plan::kCollectiveCount; ++c) {
+      const auto collective = static_cast<Collective>(c);
+      if (!info.spec({collective, Protocol::Simple, 64, 0, 1, walked.hostOf})) continue;
+      for (uint64_t bytes : {64ULL, 1ULL << 16, 1ULL << 24}) {
+        const double a = timeOf(walked, info.algorithm, collective, bytes, {});
+        const double b = timeOf(estimated, info.algorithm, collective, bytes, {});
+        const std::string where = specOn(walked, info.algorithm, collective).describe();
+        EXPECT_LT(b, 4 * a) << where << ", " << bytes;
+        EXPECT_GT(b, a / 4) << where << ", " << bytes;
+      }
+    }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Every plan of every algorithm is proved, and its measured cost is what its header states. Which
-// rank counts: the arguments `first last [channels]`, so that ctest runs shards side by side.
+// Every plan of every algorithm is proved, and its measured cost is what its header states: for
+// many placements of up to 64 ranks on hosts, for a few of some larger numbers. Which rank counts:
+// the arguments `first last [channels]`, so that ctest runs shards side by side.
 
 #include <gtest/gtest.h>
 
@@ -22,13 +23,21 @@ void prove(const AlgorithmInfo& info, const PlanSpec& spec) {
   EXPECT_EQ(result.measured.steps, cost.steps) << spec.describe();
   EXPECT_DOUBLE_EQ(result.measured.blocksSent, cost.blocksSent) << spec.describe();
   EXPECT_DOUBLE_EQ(result.measured.linkBlocks, cost.linkBlocks) << spec.describe();
+  EXPECT_DOUBLE_EQ(result.measured.hostBlocks, cost.hostBlocks) << spec.describe();
+}
+
+test::Placements placementsOf(int ranks) {
+  if (ranks <= 64) return test::manyPlacements(ranks);
+  for (int some : {96, 100, 127, 128, 256})
+    if (ranks == some) return test::fewPlacements(ranks);
+  return {{}};
 }
 
 TEST(Proof, EveryPlanOfTheseRankCounts) {
   int plans = 0;
   for (int ranks : rankCounts)
     for (const AlgorithmInfo& info : registry().algorithms())
-      for (const PlanSpec& spec : test::specsOf(info, ranks, channels)) {
+      for (const PlanSpec& spec : test::specsOf(info, ranks, channels, placementsOf(ranks))) {
         ++plans;
         prove(info, spec);
         if (HasFatalFailure()) return;

@@ -61,6 +61,25 @@ step 2   o----->     |   0
 )");
 }
 
+// Results wait for sums in another lane: they are drawn after them.
+TEST(Text, DrawsAHierarchicalAllReduce) {
+  const PlanSpec spec = *registry()
+                             .find(Algorithm::Hierarchical)
+                             .spec({Collective::AllReduce, Protocol::Simple, 3, 0, 1, {0, 0, 1}});
+  const std::string text = plan::drawText(spec, programsOf(spec));
+  EXPECT_EQ(text.substr(text.find('\n') + 1),
+            R"(         0     1     2
+step 1   <-----o     |   0
+         <-----o     |   1
+         <-----------o   0
+step 2   o----->     |   0
+         o----------->   1
+         o----------->   0
+step 3   <-----------o   1
+step 4   o----->     |   1
+)");
+}
+
 TEST(Text, DrawsSignalsAndMappedBuffers) {
   const PlanSpec spec = specOf(Algorithm::OneShot, Collective::AllGather, 2, Protocol::Mapped);
   EXPECT_EQ(
@@ -88,6 +107,24 @@ TEST(Text, SvgHasAnArrowForEachMessageAndALineForEachRank) {
   EXPECT_EQ(svg.rfind("</svg>\n"), svg.size() - 7);
 }
 
+TEST(Text, HostsAreInWordsAndInJson) {
+  const PlanSpec spec =
+      *registry()
+           .find(Algorithm::Hierarchical)
+           .spec({Collective::AllReduce, Protocol::Simple, 4, 0, 1, {0, 0, 0, 1}});
+  const std::vector<Program> programs = programsOf(spec);
+  EXPECT_EQ(
+      spec.describe(),
+      "all_reduce hierarchical simple, 4 ranks, hosts 3,1, 2 channels, divisions 2, message chunks "
+      "1, slots 1, in place");
+  const auto json = nlohmann::json::parse(plan::toJson(spec, programs));
+  EXPECT_EQ(json["spec"]["hosts"], (std::vector<int>{0, 0, 0, 1}));
+  // Rank 0 owns a piece: it gives the other host's and results when its lane of sums is through.
+  const auto& give = json["programs"][0]["lanes"][1]["steps"];
+  EXPECT_EQ(give[0]["after"][0]["lane"], 0);
+  EXPECT_EQ(give[0]["after"][0]["step"], json["programs"][0]["lanes"][0]["steps"].size() - 1);
+}
+
 TEST(Text, JsonHasEveryStep) {
   const PlanSpec spec = specOf(Algorithm::Ring, Collective::AllReduce, 4);
   const std::vector<Program> programs = programsOf(spec);
@@ -107,7 +144,7 @@ TEST(Text, JsonHasEveryStep) {
 TEST(Text, HashesDifferAndDescribeDoes) {
   const PlanSpec spec = specOf(Algorithm::Ring, Collective::AllReduce, 4);
   EXPECT_EQ(spec.hash(), PlanSpec(spec).hash());
-  std::vector<PlanSpec> others(12, spec);
+  std::vector<PlanSpec> others(15, spec);
   others[0].collective = Collective::Reduce;
   others[1].algorithm = Algorithm::OneShot;
   others[2].protocol = Protocol::Mapped;
@@ -120,7 +157,13 @@ TEST(Text, HashesDifferAndDescribeDoes) {
   others[9].minSlots = 3;
   others[10].mapped.in = true;
   others[11].inPlaceSafe = false;
-  for (size_t i = 0; i < others.size(); ++i) EXPECT_NE(others[i].hash(), spec.hash()) << i;
+  others[12].hosts = {0, 0, 1, 1};
+  others[13].hosts = {0, 1, 0, 1};
+  others[14].hosts = {0, 1, 2, 0};
+  for (size_t i = 0; i < others.size(); ++i) {
+    EXPECT_NE(others[i].hash(), spec.hash()) << i;
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(others[i].hash(), others[j].hash()) << i << j;
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "src/base/check.h"
 #include "src/executor/host_operation.h"
 #include "src/numbers/fill.h"
+#include "src/plan/hosts.h"
 #include "tests/support/leftovers.h"
 #include "transports/sim/endpoint.h"
 
@@ -200,6 +201,36 @@ TEST_P(Simulated, EveryAlgorithmDeliversOverAHostileWire) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Simulated, testing::Values(2, 3, 4, 5, 7, 8));
+
+class SimulatedHosts : public testing::TestWithParam<std::vector<int>> {};
+
+TEST_P(SimulatedHosts, HierarchicalPlansDeliverOverAHostileWire) {
+  const std::vector<int> hosts = plan::hostsInOrder(GetParam());
+  const auto ranks = static_cast<int>(hosts.size());
+  const auto& info = collectives::registry().find(plan::Algorithm::Hierarchical);
+  int plans = 0;
+  for (int c = 0; c < plan::kCollectiveCount; ++c) {
+    const auto spec =
+        info.spec({static_cast<Collective>(c), plan::Protocol::Simple, ranks, ranks - 1, 1, hosts});
+    if (!spec) continue;
+    ++plans;
+    for (const uint64_t count : {1, 100, 9000}) {
+      SimulatedRun run(*spec, count, hostile(testSeed()));
+      for (const bool done : run.run())
+        ASSERT_TRUE(done) << spec->describe() << " count " << count << "\n"
+                          << run.network().describe();
+      ASSERT_EQ(run.wrong(), 0u) << spec->describe() << " count " << count << "\n"
+                                 << run.network().describe();
+    }
+  }
+  EXPECT_EQ(plans, 6);
+}
+
+using Hosts = std::vector<int>;
+INSTANTIATE_TEST_SUITE_P(Placements, SimulatedHosts,
+                         testing::Values(Hosts{0, 0, 1}, Hosts{0, 0, 1, 1}, Hosts{0, 1, 0, 1},
+                                         Hosts{0, 0, 0, 1, 2, 2, 2, 2},
+                                         Hosts{2, 0, 1, 1, 0, 2, 1, 0, 2}));
 
 TEST(SimulatedSeed, ReplaysTheSameRun) {
   const auto spec = allPlans(5).front();

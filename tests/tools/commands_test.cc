@@ -223,6 +223,25 @@ TEST(PlanCommand, WritesJsonAndSvg) {
   EXPECT_TRUE(svg.out.ends_with("</svg>\n"));
 }
 
+TEST(PlanCommand, PlacesRanksOnHosts) {
+  const Result chosen = runTutti({"plan", "all_reduce", "-n", "8", "--hosts", "2x4", "-b", "1M"});
+  EXPECT_EQ(chosen.exitCode, 0) << chosen.err;
+  EXPECT_EQ(lines(chosen.out)[0],
+            "8 ranks on 2 hosts, 4 cores each, slots of 65536 bytes; host of each rank: 0 0 0 0 1 "
+            "1 1 1");
+  EXPECT_TRUE(lines(chosen.out)[1].starts_with("all_reduce of 1048576 uint8, sum: hierarchical"))
+      << lines(chosen.out)[1];
+  EXPECT_NE(chosen.out.find("\nrank 7\n"), std::string::npos);
+  EXPECT_NE(chosen.out.find("\nstep 4 "), std::string::npos);
+  const Result uneven = runTutti({"plan", "all_gather", "-n", "8", "--hosts", "3,1,4", "--algo",
+                                  "hierarchical", "--format", "json"});
+  EXPECT_EQ(uneven.exitCode, 0) << uneven.err;
+  EXPECT_EQ(Json::parse(uneven.out)["spec"]["hosts"], (std::vector<int>{0, 0, 0, 1, 2, 2, 2, 2}));
+  const Result one = runTutti({"plan", "all_reduce", "-n", "2", "--hosts", "2", "-b", "1K"});
+  EXPECT_EQ(one.exitCode, 0) << one.err;
+  EXPECT_EQ(lines(one.out)[0], "2 ranks on 1 host, 2 cores, slots of 65536 bytes");
+}
+
 TEST(PlanCommand, RefusesByName) {
   const auto refusal = [](std::vector<std::string> words) {
     words.insert(words.begin(), "plan");
@@ -245,6 +264,17 @@ TEST(PlanCommand, RefusesByName) {
                 .find("canonical order"),
             std::string::npos);
   EXPECT_NE(refusal({"reduce"}).find("--ranks"), std::string::npos);
+  EXPECT_EQ(refusal({"all_reduce", "-n", "4", "--algo", "hierarchical"}),
+            "tutti plan: algorithm hierarchical does not exist for all_reduce on 4 ranks of one "
+            "host\n");
+  EXPECT_EQ(refusal({"all_reduce", "-n", "4", "--hosts", "2x2", "--algo", "mapped"}),
+            "tutti plan: --algo mapped does not exist for all_reduce on 4 ranks of several "
+            "hosts\n");
+  for (const std::string hosts : {"2x4", "3,1,4", "2x", "2,", ",2", "x4", "4x0", "0", "2x2x", "2 2",
+                                  "99999999999999999999", "4,4294967296"})
+    EXPECT_TRUE(refusal({"all_reduce", "-n", "4", "--hosts", hosts})
+                    .starts_with("tutti plan: --hosts " + hosts + " "))
+        << hosts;
 }
 
 }  // namespace

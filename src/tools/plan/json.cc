@@ -13,6 +13,7 @@ Json jsonOf(const PlanSpec& s) {
           {"protocol", toString(s.protocol)},
           {"ranks", s.ranks},
           {"root", s.root},
+          {"hosts", s.hosts},
           {"channels", s.channels},
           {"divisions", s.divisions},
           {"scratch_blocks", s.scratchBlocks},

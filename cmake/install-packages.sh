@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs the Debian packages that building, testing and the demo need; the one list of them. Does
-# nothing at all when they are there. As root or through sudo.
+# Installs the Debian packages that building, testing and the demo need; the one list of them. The
+# last line of it has launchers, for the tests of label launchers. Does nothing at all when they are
+# there. As root or through sudo.
 set -eu
 
 packages='
@@ -8,6 +9,7 @@ packages='
   libgtest-dev libbenchmark-dev
   libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libucx-dev
   clang-format-14 jargon-text iproute2
+  openmpi-bin mpich slurm-wlm munge
 '
 
 installed() {

@@ -28,19 +28,28 @@ struct LaunchOptions {
   /// Between asking the ranks to end (SIGTERM) and ending them (SIGKILL).
   std::chrono::milliseconds gracePeriod{10'000};
 
-  /// The job's UniqueId in hexadecimal. Empty: this process makes one and serves it.
+  /// How many times a job that failed is started again, 0 to 1000: all of its ranks are ended, and
+  /// new ones meet under a new id. Their output goes to the folder restart-1, restart-2, ... inside
+  /// outputDirectory, if there is one.
+  int restarts = 0;
+
+  /// The job's UniqueId in hexadecimal. Empty, as it must be with restarts: this process makes one
+  /// and serves it.
   std::string uniqueId;
 };
 
 /// Runs the job and returns the exit code to use: 0 when every rank returned 0, otherwise that of
 /// the rank that failed first, or 128 + the signal that killed it; 127 when the program does not
 /// exist and 126 when it cannot be executed. What went wrong is written to standard error, with
-/// the last lines of the rank that failed first.
+/// the last lines of the rank that failed first. With restarts, the code is that of the last
+/// attempt; a job is not started again when one of the signals below was to end it, when its
+/// program cannot be executed, or when nobody reads what it writes any more.
 ///
-/// Each rank gets TUTTI_RANK, TUTTI_WORLD_SIZE, TUTTI_LOCAL_RANK and TUTTI_UNIQUE_ID, and, unless
-/// they are set, OMP_NUM_THREADS and OPENBLAS_NUM_THREADS of its share of the cores. Rank 0 reads
-/// this process's standard input, the others nothing. Each is a process group of its own: what it
-/// started ends with it, and every rank ends when this process does, however it ends.
+/// Each rank gets TUTTI_RANK, TUTTI_WORLD_SIZE, TUTTI_LOCAL_RANK, TUTTI_UNIQUE_ID and TUTTI_RESTART
+/// (how many times the job was started before), and, unless they are set, OMP_NUM_THREADS and
+/// OPENBLAS_NUM_THREADS of its share of the cores. Rank 0 reads this process's standard input, the
+/// others nothing. Each is a process group of its own: what it started ends with it, and every rank
+/// ends when this process does, however it ends.
 ///
 /// While it runs, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 to this process are passed on to
 /// every rank; the first three also reach what the ranks have started, as a terminal's would, and

@@ -83,6 +83,9 @@ MeetingPoint withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
 
 Identity fromLauncher(const LaunchFacts& facts, const Lookup& lookup) {
   Identity identity{.rank = facts.rank, .size = facts.size, .source = facts.launcher};
+  if (!facts.contradiction.empty())
+    base::log(LogLevel::Warning, facts.launcher, " says that this process is alone, and ",
+              facts.contradiction, ": it is taken to be alone");
   if (const auto hex = value(lookup, "TUTTI_UNIQUE_ID")) {
     identity.id = idFromHex(*hex);
   } else if (facts.size > 1) {

@@ -72,6 +72,21 @@ std::string parentOf(const char* name, const Lookup& lookup) {
   return base::message(name, "=<pid ", peer.pid, ">;");
 }
 
+bool speaks(const Launcher& launcher, const Lookup& lookup) {
+  return first(launcher.rank, lookup) && (launcher.needs.empty() || first(launcher.needs, lookup));
+}
+
+/// What launchers asked after the one that counts say of a larger world; never fails.
+std::string largerWorld(const Launcher& counts, const Lookup& lookup) {
+  for (const Launcher* other = &counts + 1; other <= &launchers().back(); ++other) {
+    const auto size = first(other->size, lookup);
+    if (!speaks(*other, lookup) || !size || size->value == "1") continue;
+    return base::message(other->name, " says rank ", first(other->rank, lookup)->value, " of ",
+                         size->value);
+  }
+  return {};
+}
+
 LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& lookup) {
   LaunchFacts facts{.launcher = launcher.name};
   const auto size = first(launcher.size, lookup);
@@ -90,6 +105,7 @@ LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& look
   if (!launcher.host.empty())
     facts.addressVariables +=
         " or " + join(launcher.host, " or ") + " and " + join(launcher.port, " or ");
+  if (facts.size == 1) facts.contradiction = largerWorld(launcher, lookup);
   return facts;
 }
 
@@ -120,20 +136,13 @@ const std::vector<Launcher>& launchers() {
        .run = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
        .localSize = {"LOCAL_WORLD_SIZE"},
        .oneHost = true},
-      {.name = "Slurm",
-       .rank = {"SLURM_PROCID"},
-       .size = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
-       .host = {"MASTER_ADDR"},
-       .port = {"MASTER_PORT"},
-       .run = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
-       .nodes = {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"},
-       .step = {"SLURM_STEP_ID"}},
       {.name = "Open MPI",
        .rank = {"OMPI_COMM_WORLD_RANK"},
        .size = {"OMPI_COMM_WORLD_SIZE"},
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
-       .run = {"PMIX_NAMESPACE"},
+       // Up to version 4 a namespace is 16 bits of a hash; the other is a random number of the job.
+       .run = {"PMIX_NAMESPACE", "OMPI_MCA_orte_precondition_transports"},
        .localSize = {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
       {.name = "MPICH",
        .rank = {"PMI_RANK"},
@@ -141,7 +150,29 @@ const std::vector<Launcher>& launchers() {
        .host = {"MASTER_ADDR"},
        .port = {"MASTER_PORT"},
        .localSize = {"MPI_LOCALNRANKS"},
-       .parent = "PMI_FD"},
+       .parent = "PMI_FD",
+       .needs = {"MPI_LOCALNRANKS"}},  // Slurm's PMI sets all but this
+      {.name = "Slurm",
+       .rank = {"SLURM_PROCID"},
+       .size = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+       .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"},
+       .run = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
+       .nodes = {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"},
+       .needs = {"SLURM_STEP_ID"}},
+      {.name = "PMI",
+       .rank = {"PMI_RANK"},
+       .size = {"PMI_SIZE"},
+       .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"},
+       .run = {"PMI_JOBID"}},
+      // Its size is in the server's store alone, which only a PMIx library can ask.
+      {.name = "PMIx",
+       .rank = {"PMIX_RANK"},
+       .size = {"TUTTI_WORLD_SIZE"},
+       .host = {"MASTER_ADDR"},
+       .port = {"MASTER_PORT"},
+       .run = {"PMIX_NAMESPACE"}},
       {.name = "Kubernetes",
        .rank = {"JOB_COMPLETION_INDEX"},
        .size = {"TUTTI_WORLD_SIZE"},
@@ -157,11 +188,8 @@ const std::vector<Launcher>& launchers() {
 }
 
 std::optional<LaunchFacts> readLaunchFacts(const Lookup& lookup) {
-  for (const Launcher& launcher : launchers()) {
-    const auto rank = first(launcher.rank, lookup);
-    if (rank && (launcher.step.empty() || first(launcher.step, lookup)))
-      return read(launcher, *rank, lookup);
-  }
+  for (const Launcher& launcher : launchers())
+    if (speaks(launcher, lookup)) return read(launcher, *first(launcher.rank, lookup), lookup);
   return std::nullopt;
 }
 

@@ -1,6 +1,10 @@
 #pragma once
 
 // The launchers whose variables tell a rank who it is, as a table. A new launcher is a new row.
+//
+// One launcher may run inside another, and its ranks then have the variables of both: mpirun and
+// mpiexec start their ranks, or the daemons that start them, as one step of a Slurm job; torchrun
+// and tutti run are started by any of the others. So the inner ones are asked first.
 
 #include <functional>
 #include <optional>
@@ -29,10 +33,10 @@ struct Launcher {
   const char* parent = nullptr;
   /// When not empty: without one of these the row does not count. A Slurm batch script has a rank
   /// and a size of its own, but no step: its ranks are started by srun, or by nobody.
-  std::vector<const char*> step;
+  std::vector<const char*> needs;
 };
 
-/// In the order in which they are asked.
+/// In the order in which they are asked: the first that speaks counts.
 const std::vector<Launcher>& launchers();
 
 /// What a launcher said.
@@ -44,6 +48,9 @@ struct LaunchFacts {
   std::optional<std::string> host;
   std::optional<int> port;
   std::string addressVariables;  ///< for messages: "TUTTI_ADDRESS or MASTER_ADDR and MASTER_PORT"
+  /// "Slurm says rank 2 of 3", where this launcher says that the process is alone: it may be so, or
+  /// a variable has stayed in the environment, and each of the three computes by itself.
+  std::string contradiction;
 };
 
 /// Nothing when no launcher speaks. Throws InvalidArgument naming the variable that is malformed or

@@ -23,8 +23,7 @@ int executableError(const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> rankEnvironment(int rank, int ranks, const std::string& uniqueId,
-                                         int cores) {
+std::vector<std::string> rankEnvironment(const RankFacts& facts) {
   std::map<std::string, std::string> variables;
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;
@@ -34,12 +33,13 @@ std::vector<std::string> rankEnvironment(int rank, int ranks, const std::string&
   const auto set = [&](const char* name, const std::string& value) {
     variables[name] = "=" + value;
   };
-  set("TUTTI_RANK", std::to_string(rank));
-  set("TUTTI_LOCAL_RANK", std::to_string(rank));
-  set("TUTTI_WORLD_SIZE", std::to_string(ranks));
-  set("TUTTI_UNIQUE_ID", uniqueId);
+  set("TUTTI_RANK", std::to_string(facts.rank));
+  set("TUTTI_LOCAL_RANK", std::to_string(facts.rank));
+  set("TUTTI_WORLD_SIZE", std::to_string(facts.ranks));
+  set("TUTTI_UNIQUE_ID", facts.uniqueId);
+  set("TUTTI_RESTART", std::to_string(facts.restart));
   // OpenBLAS falls back to OpenMP's variable, so one that a person has set holds for both.
-  const std::string threads = std::to_string(std::max(1, cores / ranks));
+  const std::string threads = std::to_string(std::max(1, facts.cores / facts.ranks));
   if (!variables.contains("OPENBLAS_NUM_THREADS") && !variables.contains("OMP_NUM_THREADS"))
     set("OPENBLAS_NUM_THREADS", threads);
   if (!variables.contains("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", threads);

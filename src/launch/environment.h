@@ -7,10 +7,15 @@
 
 namespace tutti::launcher {
 
-/// This process's variables with those of a rank, which replace older ones. `cores` is how many
-/// this process may use.
-std::vector<std::string> rankEnvironment(int rank, int ranks, const std::string& uniqueId,
-                                         int cores);
+/// Who a rank is, for rankEnvironment().
+struct RankFacts {
+  int rank = 0, ranks = 1;
+  std::string uniqueId;
+  int restart = 0;  ///< how many times its job was started before
+  int cores = 1;    ///< that this process may use
+};
+/// This process's variables with those of a rank, which replace older ones.
+std::vector<std::string> rankEnvironment(const RankFacts& facts);
 
 struct Program {
   std::string path;  ///< to execute, when error is 0

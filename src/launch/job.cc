@@ -32,6 +32,12 @@ FileDescriptor openFile(const std::string& path, int flags) {
   return FileDescriptor(fd);
 }
 
+/// Each attempt has its own, so that none overwrites what an earlier one has said.
+std::string outputFolder(const LaunchOptions& options, int restart) {
+  if (options.outputDirectory.empty() || restart == 0) return options.outputDirectory;
+  return message(options.outputDirectory, "/restart-", restart);
+}
+
 std::string streamFile(const std::string& folder, int rank, int which) {
   return message(folder, "/", rank, which == 0 ? ".out" : ".err");
 }
@@ -47,21 +53,25 @@ void addTail(const std::string& path, Tail& tail) {
 
 }  // namespace
 
-Job::Job(const LaunchOptions& options, std::string path, std::string uniqueId)
+Job::Job(const LaunchOptions& options, std::string path, std::string uniqueId, int restart,
+         SignalCollector& signals)
     : options_(options),
       path_(std::move(path)),
       uniqueId_(std::move(uniqueId)),
+      restart_(restart),
+      outputFolder_(outputFolder(options, restart)),
       cores_(base::usableCores()),
+      signals_(signals),
       guardian_(options.ranks),
       outlets_(STDOUT_FILENO, STDERR_FILENO),
       tails_(options.ranks) {
-  if (options.outputDirectory.empty()) return;
+  if (outputFolder_.empty()) return;
   std::error_code error;
-  std::filesystem::create_directories(options.outputDirectory, error);
-  if (error) base::failSyscall("mkdir", error.value(), options.outputDirectory);
+  std::filesystem::create_directories(outputFolder_, error);
+  if (error) base::failSyscall("mkdir", error.value(), outputFolder_);
 }
 
-int Job::run() {
+Job::Outcome Job::run() {
   startRanks();
   while (runningRanks() > 0) {
     pollOnce();
@@ -69,8 +79,8 @@ int Job::run() {
   }
   drain();
   report();
-  if (failure_) return failure_->exitCode;
-  return outputIsLost() ? 1 : 0;
+  if (failure_) return {.exitCode = failure_->exitCode, .again = decideOnAnother()};
+  return {.exitCode = outputIsLost() ? 1 : 0};
 }
 
 void Job::startRanks() {
@@ -81,9 +91,9 @@ void Job::startRank(int rank) {
   const FileDescriptor nothing = openFile("/dev/null", O_RDONLY);
   FileDescriptor ends[2], theirs[2];
   for (int which = 0; which < 2; ++which) {
-    if (!options_.outputDirectory.empty()) {
-      theirs[which] = openFile(streamFile(options_.outputDirectory, rank, which),
-                               O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
+    if (!outputFolder_.empty()) {
+      theirs[which] =
+          openFile(streamFile(outputFolder_, rank, which), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
     } else if (options_.prefixOutput) {
       base::Pipe pipe = base::makePipe();
       ends[which] = std::move(pipe.readEnd);
@@ -92,7 +102,11 @@ void Job::startRank(int rank) {
   }
   const Start start = {.path = path_,
                        .arguments = options_.command,
-                       .environment = rankEnvironment(rank, options_.ranks, uniqueId_, cores_),
+                       .environment = rankEnvironment({.rank = rank,
+                                                       .ranks = options_.ranks,
+                                                       .uniqueId = uniqueId_,
+                                                       .restart = restart_,
+                                                       .cores = cores_}),
                        .input = rank == 0 ? input_.rankEnd() : nothing.get(),
                        .output = theirs[0] ? theirs[0].get() : STDOUT_FILENO,
                        .error = theirs[1] ? theirs[1].get() : STDERR_FILENO};
@@ -103,8 +117,10 @@ void Job::startRank(int rank) {
       relays_.push_back(
           std::make_unique<LineRelay>(std::move(ends[which]), rank, which, outlets_, tails_[rank]));
   if (const int error = ranks_.back()->execError(); error != 0)
-    fail(rank, message("could not execute ", path_, ": ", strerrordesc_np(error)),
-         error == ENOENT ? 127 : 126);
+    fail({.rank = rank,
+          .how = message("could not execute ", path_, ": ", strerrordesc_np(error)),
+          .exitCode = error == ENOENT ? 127 : 126,
+          .notStarted = true});
 }
 
 void Job::pollOnce() {
@@ -137,7 +153,7 @@ void Job::pollOnce() {
 }
 
 void Job::passOn(int signal) {
-  const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+  const bool ends = endsJob(signal);
   for (const auto& rank : ranks_) ends ? rank->signal(signal) : rank->signalAlone(signal);
   if (!ends) return;
   if (interruptedBy_ == 0) interruptedBy_ = signal;
@@ -158,13 +174,14 @@ void Job::noteEnds() {
   }
   if (worst < 0) return;
   const End& end = *ranks_[worst]->end();
-  fail(worst, end.describe(), end.exitCode());
+  fail({.rank = worst, .how = end.describe(), .exitCode = end.exitCode()});
 }
 
-void Job::fail(int rank, const std::string& how, int exitCode) {
+void Job::fail(Failure failure) {
   if (failure_) return;
-  const std::chrono::duration<double> elapsed = Clock::now() - start_;
-  failure_ = Failure{rank, ranks_[rank]->pid(), how, exitCode, elapsed.count()};
+  failure.pid = ranks_[failure.rank]->pid();
+  failure.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  failure_ = std::move(failure);
   beginEnding();
 }
 
@@ -206,9 +223,9 @@ void Job::say(const std::string& line) {
 
 std::vector<std::string> Job::tailOf(int rank) const {
   Tail tail = tails_[rank];
-  if (!options_.outputDirectory.empty()) {
-    addTail(streamFile(options_.outputDirectory, rank, 1), tail);
-    if (tail.lines().empty()) addTail(streamFile(options_.outputDirectory, rank, 0), tail);
+  if (!outputFolder_.empty()) {
+    addTail(streamFile(outputFolder_, rank, 1), tail);
+    if (tail.lines().empty()) addTail(streamFile(outputFolder_, rank, 0), tail);
   }
   return {tail.lines().begin(), tail.lines().end()};
 }
@@ -223,12 +240,30 @@ void Job::report() {
   say(message("rank ", failure_->rank, " (pid ", failure_->pid, ") failed first, ", seconds,
               " s after the start: it ", failure_->how));
   const auto lines = tailOf(failure_->rank);
-  const bool kept = options_.prefixOutput || !options_.outputDirectory.empty();
+  const bool kept = options_.prefixOutput || !outputFolder_.empty();
   if (kept && lines.empty()) say("it wrote nothing");
   if (!lines.empty()) say("its last lines:");
   for (const std::string& line : lines)
     outlets_.add(1, message("[", failure_->rank, "] ", line, "\n"));
   outlets_.flush();
+}
+
+/// After a failure. Says what comes next, where restarts were asked for.
+bool Job::decideOnAnother() {
+  if (options_.restarts == 0) return false;
+  const char* obstacle = nullptr;
+  if (interruptedBy_ != 0)
+    obstacle = "was told to end";
+  else if (failure_->notStarted)
+    obstacle = "cannot start";
+  else if (outlets_.readerGone())
+    obstacle = "has no reader left";
+  else if (restart_ == options_.restarts)
+    obstacle = "has no attempt left";
+  const std::string attempt =
+      message("attempt ", restart_ + 1, " of ", options_.restarts + 1, " failed: the job ");
+  say(attempt + (obstacle ? obstacle : "starts again"));
+  return !obstacle;
 }
 
 /// Says so where it can be said.

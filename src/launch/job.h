@@ -1,7 +1,7 @@
 #pragma once
 
-// A job while it runs: its ranks, their output, the signals passed on, and its end. One thread, one
-// poll().
+// One attempt at a job while it runs: its ranks, their output, the signals passed on, and its end.
+// One thread, one poll().
 //
 //   running --a rank fails, or SIGINT, SIGTERM, SIGHUP--> ending --grace period--> killing --> done
 //       \----------------------------- all have ended ------------------------------------------/
@@ -26,10 +26,17 @@ namespace tutti::launcher {
 
 class Job {
  public:
-  /// `path` is the file to execute.
-  Job(const LaunchOptions& options, std::string path, std::string uniqueId);
-  /// Returns the exit code. Nothing of the job is left when it returns or throws.
-  int run();
+  /// `path` is the file to execute; `restart` counts the attempts before this one. The references
+  /// must outlive the job.
+  Job(const LaunchOptions& options, std::string path, std::string uniqueId, int restart,
+      SignalCollector& signals);
+
+  struct Outcome {
+    int exitCode = 0;
+    bool again = false;  ///< it failed, and is to be started once more
+  };
+  /// Nothing of the job is left when it returns or throws.
+  Outcome run();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -39,7 +46,8 @@ class Job {
     pid_t pid = 0;
     std::string how;
     int exitCode = 1;
-    double seconds = 0;  ///< since the start of the job
+    bool notStarted = false;  ///< the program could not be executed
+    double seconds = 0;       ///< since the start of the job
   };
 
   void startRanks();
@@ -47,12 +55,13 @@ class Job {
   void pollOnce();
   void passOn(int signal);
   void noteEnds();
-  void fail(int rank, const std::string& how, int exitCode);
+  void fail(Failure failure);
   void beginEnding();
   void killWhenOverdue();
   void drain();
   void say(const std::string& line);
   void report();
+  bool decideOnAnother();
   bool outputIsLost();
   std::vector<std::string> tailOf(int rank) const;
   int runningRanks() const;
@@ -60,9 +69,11 @@ class Job {
 
   const LaunchOptions& options_;
   std::string path_, uniqueId_;
+  int restart_;
+  std::string outputFolder_;  ///< of this attempt; empty for none
   int cores_;
   Clock::time_point start_ = Clock::now();
-  SignalCollector signals_;
+  SignalCollector& signals_;
   Guardian guardian_;
   InputRelay input_;
   Outlets outlets_;

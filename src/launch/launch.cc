@@ -3,17 +3,25 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "src/base/check.h"
+#include "src/base/env.h"
+#include "src/bootstrap/meeting_server.h"
 #include "src/launch/environment.h"
 #include "src/launch/job.h"
 
 namespace tutti {
 namespace {
 
+using launcher::Job;
+using launcher::Program;
+using launcher::SignalCollector;
+
 constexpr int kMaxRanks = 4096;
+constexpr int kMaxRestarts = 1000;
 // Two pipes, the process itself, and its connection to the meeting point, which is here.
 constexpr int kDescriptorsPerRank = 4;
 constexpr int kOwnDescriptors = 64;
@@ -25,6 +33,11 @@ void check(const LaunchOptions& options) {
                 options.ranks, " ranks; it starts 1 to ", kMaxRanks, " on one host");
   TUTTI_REQUIRE(options.gracePeriod.count() >= 0,
                 "the grace period is negative: ", options.gracePeriod.count(), " ms");
+  TUTTI_REQUIRE(options.restarts >= 0 && options.restarts <= kMaxRestarts,
+                "launch() was asked for ", options.restarts, " restarts; it makes 0 to ",
+                kMaxRestarts);
+  TUTTI_REQUIRE(options.restarts == 0 || options.uniqueId.empty(),
+                "every attempt of a job with restarts has an id of its own, and one was given");
   rlimit limit = {};
   TUTTI_SYSCALL(getrlimit(RLIMIT_NOFILE, &limit));
   const rlim_t needed = static_cast<rlim_t>(options.ranks) * kDescriptorsPerRank + kOwnDescriptors;
@@ -33,18 +46,38 @@ void check(const LaunchOptions& options) {
                 " open files in the launcher, but the limit (ulimit -n) is ", limit.rlim_cur);
 }
 
+/// One attempt. The meeting point, if it is ours, ends with it: ranks that died before all had met
+/// would leave it waiting for the others.
+Job::Outcome runOnce(const LaunchOptions& options, const std::string& path, int restart,
+                     SignalCollector& signals) {
+  if (!options.uniqueId.empty())
+    return Job(options, path, options.uniqueId, restart, signals).run();
+  const bootstrap::MeetingPoint point = bootstrap::randomMeetingPoint();
+  const bootstrap::MeetingServer server(point,
+                                        std::chrono::milliseconds(base::env().setupTimeoutMs));
+  return Job(options, path, bootstrap::encode(point).toHex(), restart, signals).run();
+}
+
 }  // namespace
 
 int launch(const LaunchOptions& options) {
   check(options);
-  const launcher::Program program = launcher::findProgram(options.command[0]);
+  const Program program = launcher::findProgram(options.command[0]);
   if (program.error != 0) {
     std::fprintf(stderr, "tutti run: cannot execute %s: %s\n", options.command[0].c_str(),
                  strerrordesc_np(program.error));
     return program.error == ENOENT || program.error == ENOTDIR ? 127 : 126;
   }
-  const std::string id = options.uniqueId.empty() ? UniqueId::create(UniqueId::Reach::Host).toHex() : options.uniqueId;
-  return launcher::Job(options, program.path, id).run();
+  SignalCollector signals;  // for all attempts: a signal between two of them counts
+  for (int restart = 0;; ++restart) {
+    const Job::Outcome outcome = runOnce(options, program.path, restart, signals);
+    if (!outcome.again) return outcome.exitCode;
+    const std::vector<int> meanwhile = signals.take();
+    if (std::any_of(meanwhile.begin(), meanwhile.end(), launcher::endsJob)) {
+      std::fputs("tutti run: it does not: this process was told to end\n", stderr);
+      return outcome.exitCode;
+    }
+  }
 }
 
 }  // namespace tutti

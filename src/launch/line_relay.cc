@@ -56,6 +56,7 @@ bool Outlets::flushSome(int which) {
     if (errno == EINTR || errno == EAGAIN) return false;
     broken_[which] = true;
     midLine_[which] = false;
+    readerGone_ = readerGone_ || errno == EPIPE;
     // Ranks whose reader has gone are told by their own writes, as the launcher is.
     if (errno != EPIPE && errno != EBADF) errors_[which] = errno;
     return false;

@@ -41,6 +41,8 @@ class Outlets {
   bool broken(int which) const { return broken_[which]; }
   /// Why an output that somebody reads took no more (a full disk, say): its errno, or 0.
   int error(int which) const { return errors_[which]; }
+  /// True once somebody who read one of them has stopped for good.
+  bool readerGone() const { return readerGone_; }
   /// The descriptors with something to write, for poll().
   int fd(int which) const { return fds_[which]; }
   bool wants(int which) const;
@@ -53,6 +55,7 @@ class Outlets {
   bool midLine_[2] = {false, false};
   bool broken_[2] = {false, false};
   int errors_[2] = {0, 0};
+  bool readerGone_ = false;
   std::string pending_[2];
 };
 

@@ -12,6 +12,11 @@ namespace tutti::launcher {
 
 constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
+/// Whether a signal asks the job to end; the others only tell its ranks something.
+constexpr bool endsJob(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
 /// While it lives, signals in kPassedOn are collected, SIGPIPE is ignored and SIGCHLD has its
 /// default; then what was before holds again. One at a time in a process: throws InvalidUsage for a
 /// second one.

@@ -13,17 +13,22 @@ namespace {
 constexpr const char* kUsage =
     R"(usage: tutti run -n N [options] [--] PROGRAM [ARGUMENTS...]
 
-Starts N ranks of PROGRAM on this host. Each gets TUTTI_RANK, TUTTI_LOCAL_RANK, TUTTI_WORLD_SIZE and
-TUTTI_UNIQUE_ID; the first that fails ends the others, and its exit code is that of tutti run.
+Starts N ranks of PROGRAM on this host. Each gets TUTTI_RANK, TUTTI_LOCAL_RANK, TUTTI_WORLD_SIZE,
+TUTTI_UNIQUE_ID and TUTTI_RESTART; the first that fails ends the others, and its exit code is that of
+tutti run.
 
   -n, --ranks N     how many ranks: 1 to 4096
       --prefix      begin each line of output with its rank (the default)
       --no-prefix   let the ranks write to this terminal or file themselves
   -o, --output DIR  write each rank's output to DIR/RANK.out and DIR/RANK.err
+      --restarts K  start a job that failed again, at most K times (default 0); TUTTI_RESTART
+                    says how many times it was started before, and output files of later attempts
+                    are in DIR/restart-1, DIR/restart-2, ...
       --grace S     seconds between asking the other ranks to end and killing them (default 10)
   -h, --help        this text
 
-SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all ranks.
+SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all ranks; after the first three a job
+is not started again.
 )";
 
 /// The options of one command line, taken from the front.
@@ -66,14 +71,17 @@ class Arguments {
   size_t next_ = 0;
 };
 
-int parseRanks(const std::string& text) {
-  int ranks = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+/// The number in `text`, a value of `option`, which says how many `things`.
+int parseCount(const char* option, const char* things, const std::string& text, int low, int high) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   TUTTI_REQUIRE(
-      error == std::errc() && end == text.data() + text.size() && ranks >= 1 && ranks <= 4096,
-      "-n ", text, ": the number of ranks is a whole number from 1 to 4096");
-  return ranks;
+      error == std::errc() && end == text.data() + text.size() && count >= low && count <= high,
+      option, " ", text, ": the number of ", things, " is a whole number from ", low, " to ", high);
+  return count;
 }
+
+int parseRanks(const std::string& text) { return parseCount("-n", "ranks", text, 1, 4096); }
 
 std::chrono::milliseconds parseGrace(const std::string& text) {
   double seconds = 0;
@@ -104,6 +112,8 @@ std::variant<LaunchOptions, HelpWanted> parseRun(const std::vector<std::string>&
     } else if (const auto folder = arguments.value("--output", "-o")) {
       TUTTI_REQUIRE(!folder->empty(), "--output needs the name of a folder");
       options.outputDirectory = *folder;
+    } else if (const auto restarts = arguments.value("--restarts")) {
+      options.restarts = parseCount("--restarts", "restarts", *restarts, 0, 1000);
     } else if (const auto grace = arguments.value("--grace")) {
       options.gracePeriod = parseGrace(*grace);
     } else {

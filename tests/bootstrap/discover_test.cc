@@ -9,6 +9,8 @@
 #include <map>
 #include <tuple>
 
+#include <tutti/log.h>
+
 #include "src/bootstrap/meeting_point.h"
 
 namespace tutti::bootstrap {
@@ -41,6 +43,8 @@ Variables with(Variables variables, const Variables& more) {
   for (const auto& [name, value] : more) variables[name] = value;
   return variables;
 }
+
+std::string anId() { return encode(randomMeetingPoint()).toHex(); }
 
 const Variables kTorch{{"RANK", "3"},
                        {"WORLD_SIZE", "4"},
@@ -156,7 +160,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Row{"Slurm",
                         {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "6"}, {"SLURM_STEP_ID", "0"}}},
                     Row{"Open MPI", {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "6"}}},
-                    Row{"MPICH", {{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}}},
+                    Row{"MPICH", {{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}, {"MPI_LOCALNRANKS", "3"}}},
+                    Row{"PMI", {{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}}},
+                    Row{"PMIx", {{"PMIX_RANK", "2"}, {"TUTTI_WORLD_SIZE", "6"}}},
                     Row{"Kubernetes", {{"JOB_COMPLETION_INDEX", "2"}, {"TUTTI_WORLD_SIZE", "6"}}},
                     Row{"LeaderWorkerSet", {{"LWS_WORKER_INDEX", "2"}, {"LWS_GROUP_SIZE", "6"}}}));
 
@@ -170,13 +176,18 @@ TEST(Discover, ALaunchersJobOnOneHostNeedsNoAddress) {
   const Variables openMpi{{"OMPI_COMM_WORLD_RANK", "1"},
                           {"OMPI_COMM_WORLD_SIZE", "2"},
                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                          {"PMIX_NAMESPACE", "1234"}};
+                          {"PMIX_NAMESPACE", "1234"},
+                          {"OMPI_MCA_orte_precondition_transports", "0123-4567"}};
   for (const auto& [job, rank, another, hosts] :
        std::vector<std::tuple<Variables, const char*, Variables, Variables>>{
            {slurm, "SLURM_PROCID", {{"SLURM_STEP_ID", "1"}}, {{"SLURM_STEP_NUM_NODES", "2"}}},
            {openMpi,
             "OMPI_COMM_WORLD_RANK",
             {{"PMIX_NAMESPACE", "1235"}},
+            {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}},
+           {openMpi,
+            "OMPI_COMM_WORLD_RANK",
+            {{"OMPI_MCA_orte_precondition_transports", "0123-4568"}},
             {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}}}) {
     const Identity one = find(job);
     const MeetingPoint point = decode(one.id);
@@ -208,6 +219,51 @@ TEST(Discover, MpichsJobIsItsProxy) {
   ::close(ends[1]);
   expectInvalid(job, "nothing says where they meet");
   expectInvalid(with(job, {{"PMI_FD", "x"}}), "PMI_FD=x");
+}
+
+// mpirun and mpiexec inside a Slurm job start their ranks as, or below, one task of one step.
+TEST(Discover, TheInnerLauncherCounts) {
+  const Variables task{{"SLURM_PROCID", "0"},         {"SLURM_STEP_NUM_TASKS", "1"},
+                       {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_JOB_ID", "17"},
+                       {"SLURM_STEP_ID", "0"},        {"TUTTI_UNIQUE_ID", anId()}};
+  for (const auto& [name, variables] : std::vector<std::pair<std::string, Variables>>{
+           {"Open MPI", {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}}},
+           {"MPICH", {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALNRANKS", "3"}}},
+           {"torchrun", {{"RANK", "1"}, {"WORLD_SIZE", "3"}}},
+           {"tutti run", {{"TUTTI_RANK", "1"}, {"TUTTI_WORLD_SIZE", "3"}}}}) {
+    const Identity identity = find(with(task, variables));
+    EXPECT_EQ(identity.source, name);
+    EXPECT_EQ(identity.rank, 1);
+    EXPECT_EQ(identity.size, 3);
+  }
+  // srun --mpi=pmi2 and --mpi=pmix
+  for (const Variables& store :
+       {Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"PMI_FD", "99"}, {"PMI_JOBID", "17.0"}},
+        Variables{{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.17.0"}}})
+    EXPECT_EQ(find(with(task, store)).source, "Slurm");
+}
+
+TEST(Discover, PmixAloneNeedsASizeFromElsewhere) {
+  expectInvalid({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-n1-7@1"}}, "TUTTI_WORLD_SIZE");
+}
+
+TEST(Discover, AVariableThatHasStayedIsPointedOut) {
+  std::vector<std::string> log;
+  setLogSink([&](LogLevel level, std::string_view line) {
+    if (level == LogLevel::Warning) log.emplace_back(line);
+  });
+  const Variables slurm{
+      {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_ID", "0"}};
+  const Variables alone{{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  find(alone);
+  find(with(alone, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "0"}}));
+  find(with(alone, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "3"}}));  // a batch script
+  EXPECT_EQ(log, std::vector<std::string>{});
+  find(with(alone, slurm));
+  setLogSink({});
+  EXPECT_EQ(log, std::vector<std::string>{
+                     "torchrun says that this process is alone, and Slurm says rank 2 of 3: it is "
+                     "taken to be alone"});
 }
 
 TEST(Discover, ALeaderWorkerSetIsNeverTakenForOneRank) {

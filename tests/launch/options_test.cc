@@ -33,11 +33,13 @@ TEST(RunOptions, TakeEachForm) {
     EXPECT_EQ(options.command, (std::vector<std::string>{"a", "b"}));
     EXPECT_TRUE(options.prefixOutput);
   }
-  const LaunchOptions options =
-      parse({"--no-prefix", "--output=logs", "--grace", "0.25", "-n", "1", "program"});
+  const LaunchOptions options = parse(
+      {"--no-prefix", "--output=logs", "--grace", "0.25", "--restarts=3", "-n", "1", "program"});
   EXPECT_FALSE(options.prefixOutput);
   EXPECT_EQ(options.outputDirectory, "logs");
   EXPECT_EQ(options.gracePeriod.count(), 250);
+  EXPECT_EQ(options.restarts, 3);
+  EXPECT_EQ(parse({"-n", "1", "--restarts", "0", "program"}).restarts, 0);
 }
 
 TEST(RunOptions, LeaveTheProgramItsOwn) {
@@ -63,6 +65,10 @@ TEST(RunOptions, NameWhatIsWrong) {
   EXPECT_EQ(refusal({}), "how many ranks? -n N says it");
   EXPECT_EQ(refusal({"-n", "2"}), "no program to run");
   EXPECT_EQ(refusal({"-n", "2", "--"}), "no program to run");
+  for (const char* restarts : {"-1", "1001", "two", ""})
+    EXPECT_EQ(refusal({"-n", "2", "--restarts", restarts, "a"}),
+              std::string("--restarts ") + restarts +
+                  ": the number of restarts is a whole number from 0 to 1000");
   for (const char* grace : {"-1", "nan", "soon", "", "1e9"})
     EXPECT_NE(refusal({"-n", "2", "--grace", grace, "a"}).find("seconds from 0"), std::string::npos)
         << grace;

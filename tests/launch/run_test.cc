@@ -33,10 +33,6 @@ std::multiset<std::string> sorted(const std::string& text) {
   return {all.begin(), all.end()};
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// The process ids that ranks printed as "pid N".
 std::vector<pid_t> printedPids(const std::string& text) {
   std::vector<pid_t> pids;
@@ -57,20 +53,6 @@ pid_t childNamed(pid_t parent, const std::string& name) {
   }
   return -1;
 }
-
-/// A folder that is removed again.
-struct Folder {
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tutti_run_XXXXXX").string();
-    path = mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string read(const std::string& name) const {
-    std::ifstream in(path + "/" + name);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  std::string path;
-};
 
 TEST(Run, TellsEachRankWhoItIs) {
   const Result result =

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -27,11 +30,13 @@ std::string contents(int file) {
 
 std::string tuttiPath;
 
-Running::Running(std::vector<std::string> arguments, const std::string& inputText)
-    : outFile_(memfd_create("out", MFD_CLOEXEC)), errFile_(memfd_create("err", MFD_CLOEXEC)) {
-  arguments.insert(arguments.begin(), tuttiPath);
+Command::Command(std::vector<std::string> words, const std::string& inputText,
+                 const std::vector<std::string>& variables)
+    : name_(words[0]),
+      outFile_(memfd_create("out", MFD_CLOEXEC)),
+      errFile_(memfd_create("err", MFD_CLOEXEC)) {
   std::vector<char*> argv;
-  for (std::string& word : arguments) argv.push_back(word.data());
+  for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   const int input = memfd_create("in", MFD_CLOEXEC);
   EXPECT_EQ(write(input, inputText.data(), inputText.size()),
@@ -40,18 +45,22 @@ Running::Running(std::vector<std::string> arguments, const std::string& inputTex
   // Opened again in the child's place: appending keeps several writers from overwriting each other.
   fcntl(outFile_, F_SETFL, O_APPEND);
   fcntl(errFile_, F_SETFL, O_APPEND);
+  const pid_t test = getpid();
   pid_ = fork();
   if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != test) _exit(99);
+    for (const std::string& variable : variables) putenv(const_cast<char*>(variable.c_str()));
     dup2(input, 0);
     dup2(outFile_, 1);
     dup2(errFile_, 2);
-    execv(argv[0], argv.data());
+    execvp(argv[0], argv.data());
     _exit(99);
   }
   close(input);
 }
 
-Running::~Running() {
+Command::~Command() {
   if (!waited_) {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
@@ -60,18 +69,18 @@ Running::~Running() {
   close(errFile_);
 }
 
-void Running::signal(int number) const { kill(pid_, number); }
+void Command::signal(int number) const { kill(pid_, number); }
 
-std::string Running::outputSoFar() const { return contents(outFile_); }
+std::string Command::outputSoFar() const { return contents(outFile_); }
 
-bool Running::waitForOutput(const std::string& text) const {
+bool Command::waitForOutput(const std::string& text) const {
   return eventually([&] { return outputSoFar().find(text) != std::string::npos; }, kPatience);
 }
 
-Result Running::wait() {
+Result Command::wait() {
   int status = 0;
   const bool ended = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, kPatience);
-  EXPECT_TRUE(ended) << "tutti run did not end";
+  EXPECT_TRUE(ended) << name_ << " did not end";
   Result result;
   if (ended) {
     waited_ = true;
@@ -81,6 +90,9 @@ Result Running::wait() {
   result.err = contents(errFile_);
   return result;
 }
+
+Running::Running(std::vector<std::string> arguments, const std::string& inputText)
+    : Command((arguments.insert(arguments.begin(), tuttiPath), std::move(arguments)), inputText) {}
 
 Result runTutti(std::vector<std::string> arguments, const std::string& inputText) {
   return Running(std::move(arguments), inputText).wait();
@@ -112,6 +124,22 @@ std::vector<std::string> lines(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) result.push_back(line);
   return result;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Folder::Folder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "tutti_run_XXXXXX").string();
+  path = mkdtemp(pattern.data());
+}
+
+Folder::~Folder() { std::filesystem::remove_all(path); }
+
+std::string Folder::read(const std::string& name) const {
+  std::ifstream in(path + "/" + name);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 }  // namespace tutti::launcher

@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs the `tutti` command as a person would, and says what came of it.
+// Runs the `tutti` command, or another one, as a person would, and says what came of it.
 
 #include <sys/types.h>
 
@@ -18,14 +18,17 @@ struct Result {
   std::string out, err;
 };
 
-/// A started command. Kills it, and fails the test, when it has not ended in time.
-class Running {
+/// A started command, which dies with the test. Kills it, and fails the test, when it has not ended
+/// in time.
+class Command {
  public:
-  /// `arguments` of `tutti`. Standard input is `inputText`.
-  explicit Running(std::vector<std::string> arguments, const std::string& inputText = {});
-  ~Running();
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
+  /// Program, looked for on PATH, and arguments. Standard input is `inputText`; `variables` are
+  /// "NAME=value", beside the test's own.
+  explicit Command(std::vector<std::string> words, const std::string& inputText = {},
+                   const std::vector<std::string>& variables = {});
+  ~Command();
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
@@ -36,9 +39,16 @@ class Running {
   Result wait();
 
  private:
+  std::string name_;
   int outFile_ = -1, errFile_ = -1;
   pid_t pid_ = -1;
   bool waited_ = false;
+};
+
+/// `tutti` with these arguments.
+class Running : public Command {
+ public:
+  explicit Running(std::vector<std::string> arguments, const std::string& inputText = {});
 };
 
 Result runTutti(std::vector<std::string> arguments, const std::string& inputText = {});
@@ -52,5 +62,17 @@ bool eventually(const std::function<bool()>& condition, std::chrono::millisecond
 bool alive(pid_t pid);
 
 std::vector<std::string> lines(const std::string& text);
+bool contains(const std::string& text, const std::string& part);
+
+/// A folder that is removed again.
+struct Folder {
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  /// What is in its file `name`; empty when there is none.
+  std::string read(const std::string& name) const;
+  std::string path;
+};
 
 }  // namespace tutti::launcher

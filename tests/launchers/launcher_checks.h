@@ -1,0 +1,52 @@
+#pragma once
+
+// What must hold under every launcher, checked with the real `tutti perf` and with
+// launched_rank.cc.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/launch/run_tutti.h"
+
+namespace tutti::launchers {
+
+using launcher::contains;
+using launcher::Result;
+using Words = std::vector<std::string>;
+
+/// The programs that the tests start; set by mainOf().
+extern std::string tuttiPath, rankPath, startRanksPath;
+
+struct Launcher {
+  std::string name;  ///< as launchedRank() says it
+  /// The command that starts so many ranks of a program.
+  std::function<Words(int ranks, const Words& program)> command;
+};
+
+/// main() of a test of launchers: `argv` names the three programs. Runs everything below a keeper
+/// (kept.h), and without the variables of a launcher that may have started the test itself.
+int mainOf(int argc, char** argv);
+
+/// The program's file as a shell would find it; empty when there is none.
+std::string find(const std::string& program);
+
+/// Runs a command to its end.
+Result run(const Words& words);
+/// A word that no other job has.
+std::string newWord();
+
+/// `tutti perf all_reduce` on one world of so many ranks is right.
+void runsPerf(const Launcher& launcher, int ranks);
+/// `result` is of `launched_rank meet` on so many ranks, and they met.
+void expectMet(const Result& result, const std::string& launcher, int ranks);
+/// Two jobs that run at once do not meet.
+void twoJobsStayApart(const Launcher& launcher);
+/// `late` comes after the others.
+void waitsForALateRank(const Launcher& launcher, int late);
+/// Rank 1 ends as `how` says ("exit": with code 3, or "kill"): the launcher fails, soon.
+void failsWithARank(const Launcher& launcher, const std::string& how);
+/// The same with ranks that the launcher cannot end: each other one names rank 1.
+void survivorsNameTheLostRank(const Launcher& launcher, const std::string& how);
+
+}  // namespace tutti::launchers

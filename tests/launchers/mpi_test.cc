@@ -1,0 +1,90 @@
+// The real mpirun of Open MPI and mpiexec of MPICH.
+// Arguments: the executables of tutti and of launched_rank.cc, and start_ranks.sh.
+
+#include <gtest/gtest.h>
+
+#include "tests/launchers/launcher_checks.h"
+
+namespace tutti::launchers {
+namespace {
+
+struct Mpi {
+  const char* name;
+  Words programs;  ///< the first that exists is taken
+  const char* versionHas;
+  Words options;
+};
+void PrintTo(const Mpi& mpi, std::ostream* out) { *out << mpi.name; }
+
+class MpiLauncher : public testing::TestWithParam<Mpi> {
+ protected:
+  void SetUp() override {
+    const Mpi& mpi = GetParam();
+    for (const std::string& program : mpi.programs)
+      if (!find(program).empty() && contains(run({program, "--version"}).out, mpi.versionHas)) {
+        program_ = program;
+        break;
+      }
+    if (program_.empty()) GTEST_SKIP() << mpi.name << " is not installed: no " << mpi.programs[0];
+  }
+  Launcher launcher() const {
+    return {.name = GetParam().name, .command = [this](int ranks, const Words& program) {
+              Words words{program_};
+              words.insert(words.end(), GetParam().options.begin(), GetParam().options.end());
+              words.insert(words.end(), {"-n", std::to_string(ranks)});
+              words.insert(words.end(), program.begin(), program.end());
+              return words;
+            }};
+  }
+
+ private:
+  std::string program_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MpiLauncher,
+    testing::Values(Mpi{"Open MPI", {"mpirun.openmpi", "mpirun"}, "Open MPI", {"--oversubscribe"}},
+                    Mpi{"MPICH", {"mpiexec.mpich", "mpiexec.hydra", "mpiexec"}, "HYDRA", {}}),
+    [](const auto& suite) { return std::string(suite.index == 0 ? "OpenMpi" : "Mpich"); });
+
+TEST_P(MpiLauncher, RunsPerf) {
+  runsPerf(launcher(), 1);
+  runsPerf(launcher(), 3);
+}
+
+TEST_P(MpiLauncher, RunsMoreRanksThanCores) { runsPerf(launcher(), 8); }
+
+TEST_P(MpiLauncher, FailsWithARankThatExits) { failsWithARank(launcher(), "exit"); }
+TEST_P(MpiLauncher, FailsWithARankThatIsKilled) { failsWithARank(launcher(), "kill"); }
+TEST_P(MpiLauncher, SurvivorsNameARankThatExits) { survivorsNameTheLostRank(launcher(), "exit"); }
+TEST_P(MpiLauncher, SurvivorsNameARankThatIsKilled) {
+  survivorsNameTheLostRank(launcher(), "kill");
+}
+TEST_P(MpiLauncher, KeepsTwoJobsApart) { twoJobsStayApart(launcher()); }
+TEST_P(MpiLauncher, WaitsForRankZero) { waitsForALateRank(launcher(), 0); }
+TEST_P(MpiLauncher, WaitsForAnotherRank) { waitsForALateRank(launcher(), 2); }
+
+// A person in a shell of a Slurm job, or the daemons between mpirun and its ranks.
+TEST_P(MpiLauncher, CountsInsideASlurmStep) {
+  const Words step{"env",
+                   "SLURM_JOB_ID=7",
+                   "SLURM_STEP_ID=0",
+                   "SLURM_PROCID=0",
+                   "SLURM_STEP_NUM_TASKS=1",
+                   "SLURM_STEP_NUM_NODES=1"};
+  // Set for the ranks alone: mpirun itself would ask Slurm for its hosts.
+  Words rank = step;
+  rank.insert(rank.end(), {rankPath, "meet", newWord()});
+  expectMet(run(launcher().command(3, rank)), GetParam().name, 3);
+}
+
+TEST_P(MpiLauncher, StartsATuttiRun) {
+  const Result result = run(launcher().command(
+      1, {tuttiPath, "run", "-n", "3", "--no-prefix", rankPath, "meet", newWord()}));
+  expectMet(result, "tutti run", 3);
+}
+
+}  // namespace
+}  // namespace tutti::launchers
+
+int main(int argc, char** argv) { return tutti::launchers::mainOf(argc, argv); }

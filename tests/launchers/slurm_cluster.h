@@ -1,0 +1,37 @@
+#pragma once
+
+// A Slurm of one machine for a test: munged, slurmctld and slurmd of the test's own user, with a
+// key, a configuration and state in a temporary folder, at ports of the loopback that were free.
+
+#include <memory>
+#include <string>
+
+#include "tests/launch/run_tutti.h"
+
+namespace tutti::launchers {
+
+/// The first of the programs that is not installed; empty when all are.
+std::string missingSlurmProgram();
+
+class SlurmCluster {
+ public:
+  /// Starts it and points SLURM_CONF at it; ready() when its node takes jobs.
+  SlurmCluster();
+  ~SlurmCluster();
+  SlurmCluster(const SlurmCluster&) = delete;
+  SlurmCluster& operator=(const SlurmCluster&) = delete;
+
+  bool ready() const { return ready_; }
+  /// What the daemons said, for a failure's message. Ends them.
+  std::string log();
+
+ private:
+  void writeFiles() const;
+  std::string path(const std::string& name) const { return folder_.path + "/" + name; }
+
+  launcher::Folder folder_;
+  std::unique_ptr<launcher::Command> munged_, controller_, node_;
+  bool ready_ = false;
+};
+
+}  // namespace tutti::launchers

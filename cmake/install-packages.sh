@@ -7,6 +7,7 @@ packages='
   g++ cmake ninja-build ccache pkg-config
   libgtest-dev libbenchmark-dev
   libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev
+  libhwloc-dev libibverbs-dev
   clang-format-14 jargon-text
 '
 

@@ -44,6 +44,7 @@ Env readEnv() {
   e.stragglerMs = parseNumber("TUTTI_STRAGGLER_MS", e.stragglerMs, 0, kMostMs);
   e.deterministic = parseFlag("TUTTI_DETERMINISTIC");
   if (const char* text = std::getenv("TUTTI_ALGORITHM")) e.algorithm = text;
+  if (const char* text = std::getenv("TUTTI_INTERFACE")) e.interface = text;
   e.slotBytes = static_cast<size_t>(parseNumber("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));
   return e;
 }

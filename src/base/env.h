@@ -28,6 +28,8 @@ struct Env {
   bool deterministic = false;
   /// TUTTI_ALGORITHM: forces one algorithm where it exists; must be the same on all ranks.
   std::string algorithm;
+  /// TUTTI_INTERFACE: name or address of the network interface by which other hosts reach this one.
+  std::string interface;
   /// TUTTI_SLOT_BYTES: size of one staging slot between two local ranks, bytes; 0 chooses. At most
   /// 64 MiB.
   size_t slotBytes = 0;

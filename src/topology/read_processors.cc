@@ -136,6 +136,11 @@ std::vector<int> nodesOf(hwloc_topology_t topology, hwloc_obj_t device) {
   return near;
 }
 
+std::string interfaceVersion() {
+  const unsigned version = hwloc_get_api_version();
+  return base::message(version >> 16, ".", version >> 8 & 255, ".", version & 255);
+}
+
 void readPciDevices(Machine& machine, hwloc_topology_t topology) {
   forEach(topology, HWLOC_OBJ_PCI_DEVICE, [&](hwloc_obj_t o) {
     const auto& pci = o->attr->pcidev;
@@ -151,17 +156,18 @@ void readPciDevices(Machine& machine, hwloc_topology_t topology) {
 }  // namespace
 
 void readProcessors(Machine& machine, const HwlocSource& source) {
-  const unsigned version = hwloc_get_api_version();
-  machine.libraries.push_back(
-      {.name = "hwloc",
-       .version = base::message(version >> 16, ".", version >> 8 & 255, ".", version & 255)});
   std::string why;
   const Topology topology = load(source, why);
   if (!topology) {
+    machine.libraries.push_back({.name = "hwloc", .version = interfaceVersion()});
     machine.problems.push_back(why);
     return;
   }
   hwloc_topology_t t = topology.get();
+  // The library notes its version there; otherwise the interface's is known.
+  std::string version = infoOf(hwloc_get_root_obj(t), "hwlocVersion");
+  if (version.empty()) version = interfaceVersion();
+  machine.libraries.push_back({.name = "hwloc", .version = version});
   forEach(t, HWLOC_OBJ_PACKAGE, [&](hwloc_obj_t o) {
     machine.packages.push_back({.model = infoOf(o, "CPUModel"), .cpus = cpusOf(o->cpuset)});
   });

@@ -88,10 +88,12 @@ void draw(Svg& svg, const Box& box, int x, int y) {
   }
 }
 
-/// So many in a row that a part of the machine is about four times as wide as it is high.
+/// So many in a row that the whole is wider than high, in equal rows where that can be.
 size_t perRow(size_t count) {
   size_t rows = 1;
-  while (count > 8 * rows * rows) ++rows;
+  while (2 * (rows + 1) * (rows + 1) <= count) ++rows;
+  for (size_t equal = rows; equal * equal <= count; ++equal)
+    if (count % equal == 0) return count / equal;
   return (count + rows - 1) / rows;
 }
 

@@ -14,7 +14,7 @@ function(tutti_install)
   endforeach()
   add_library(tutti_shared SHARED ${objects})
   set(exports ${PROJECT_SOURCE_DIR}/cmake/tutti.map)
-  target_link_libraries(tutti_shared PUBLIC Threads::Threads PRIVATE PkgConfig::sodium)
+  target_link_libraries(tutti_shared PUBLIC Threads::Threads PRIVATE PkgConfig::sodium PkgConfig::hwloc)
   target_link_options(tutti_shared PRIVATE LINKER:--version-script=${exports}
                       $<$<STREQUAL:${TUTTI_SANITIZE},>:LINKER:-z,defs>)
   target_include_directories(tutti_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

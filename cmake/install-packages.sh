@@ -8,6 +8,7 @@ packages='
   g++ cmake ninja-build ccache pkg-config
   libgtest-dev libbenchmark-dev
   libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libucx-dev
+  libhwloc-dev libibverbs-dev
   clang-format-14 jargon-text iproute2
   openmpi-bin mpich slurm-wlm munge
 '

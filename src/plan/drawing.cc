@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "src/base/check.h"
+#include "src/base/svg.h"
 #include "src/plan/flat_plan.h"
 
 namespace tutti::plan {
@@ -13,6 +14,7 @@ constexpr int kColumn = 6;  // characters between ranks
 constexpr int kMargin = 9;  // characters before rank 0
 constexpr int kColumnPixels = 90;
 constexpr int kRowPixels = 70;
+constexpr const char* kArrowColour = "#205080";
 
 /// Runs one round with unlimited slots, noting depths.
 class Tracer {
@@ -112,14 +114,12 @@ std::string arrowLine(int ranks, const Movement& m) {
   return line + "   " + labelOf(m);
 }
 
-std::string svgArrow(const Movement& m) {
+void drawArrow(base::Svg& svg, const Movement& m) {
   const int x1 = kColumnPixels * (m.from + 1), x2 = kColumnPixels * (m.to + 1);
   const int y1 = kRowPixels * m.depth, y2 = y1 + kRowPixels * 4 / 5;
   const char* dash = m.kind == Movement::Kind::Message ? "" : " stroke-dasharray=\"4 3\"";
-  return base::message("<line x1=\"", x1, "\" y1=\"", y1, "\" x2=\"", x2, "\" y2=\"", y2,
-                       "\" stroke=\"#205080\" marker-end=\"url(#head)\"", dash, "/>\n<text x=\"",
-                       (2 * x1 + x2) / 3, "\" y=\"", (2 * y1 + y2) / 3 - 3, "\">", labelOf(m),
-                       "</text>\n");
+  svg.line({x1, y1, x2, y2, kArrowColour, base::message(base::Svg::arrowEnd, dash)});
+  svg.text((2 * x1 + x2) / 3, (2 * y1 + y2) / 3 - 3, labelOf(m));
 }
 
 }  // namespace
@@ -157,21 +157,15 @@ std::string drawSvg(const PlanSpec& spec, std::span<const Program> programs) {
   int depth = 1;
   for (const Movement& m : movements) depth = std::max(depth, m.depth);
   const int width = kColumnPixels * (spec.ranks + 1), height = kRowPixels * (depth + 2);
-  std::string text = base::message(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height,
-      "\" font-family=\"sans-serif\" font-size=\"12\">\n<title>", spec.describe(),
-      "</title>\n<defs><marker id=\"head\" markerWidth=\"8\" markerHeight=\"8\" refX=\"7\" "
-      "refY=\"4\" orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\" fill=\"#205080\"/></marker></defs>"
-      "\n");
+  base::Svg svg(width, height, spec.describe());
+  svg.defineArrow(kArrowColour);
   for (int rank = 0; rank < spec.ranks; ++rank) {
     const int x = kColumnPixels * (rank + 1);
-    text +=
-        base::message("<text x=\"", x, "\" y=\"", kRowPixels / 2, "\" text-anchor=\"middle\">rank ",
-                      rank, "</text>\n<line x1=\"", x, "\" y1=\"", kRowPixels * 3 / 5, "\" x2=\"",
-                      x, "\" y2=\"", height - kRowPixels / 2, "\" stroke=\"#b0b0b0\"/>\n");
+    svg.text(x, kRowPixels / 2, base::message("rank ", rank), "text-anchor=\"middle\"");
+    svg.line({x, kRowPixels * 3 / 5, x, height - kRowPixels / 2, "#b0b0b0"});
   }
-  for (const Movement& m : movements) text += svgArrow(m);
-  return text + "</svg>\n";
+  for (const Movement& m : movements) drawArrow(svg, m);
+  return std::move(svg).finish();
 }
 
 }  // namespace tutti::plan

@@ -7,9 +7,11 @@
 #include <cstring>
 #include <exception>
 
+#include "src/tools/doctor.h"
 #include "src/tools/perf.h"
 #include "src/tools/run.h"
 #include "src/tools/show_plan.h"
+#include "src/tools/topo.h"
 
 namespace {
 
@@ -23,6 +25,10 @@ constexpr Command kCommands[] = {
     {"run", "start a program as N ranks on this host", tutti::tools::runMain},
     {"perf", "measure and check a collective over a range of sizes", tutti::tools::perfMain},
     {"plan", "show the plan of a collective, step by step", tutti::tools::planMain},
+    {"topo", "show what this machine has and which transports join its ranks",
+     tutti::tools::topoMain},
+    {"doctor", "say what is wrong or slow on this machine, and what mends it",
+     tutti::tools::doctorMain},
 };
 
 void printHelp(std::FILE* to) {

@@ -1,0 +1,172 @@
+#include "src/tools/doctor_facts.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "src/base/check.h"
+#include "src/base/env.h"
+#include "src/base/file_descriptor.h"
+#include "src/bootstrap/address.h"
+#include "src/bootstrap/socket_control_plane.h"
+#include "src/communicator/state.h"
+#include "src/topology/read_machine.h"
+#include "transports/shm/endpoint.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+namespace tutti::tools {
+namespace {
+
+// Windows, files and sockets of the program itself.
+constexpr uint64_t kOwnDescriptors = 64;
+// Code, stacks and heaps of a small program.
+constexpr uint64_t kOwnBytes = uint64_t{1} << 30;
+
+Outcome outcome(bool good) { return good ? "" : std::strerror(errno); }
+
+Limit limitOf(int resource) {
+  rlimit limit{};
+  if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return {};
+  const auto value = [](rlim_t l) { return l == RLIM_INFINITY ? kUnlimited : uint64_t{l}; };
+  return {value(limit.rlim_cur), value(limit.rlim_max)};
+}
+
+std::string firstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// The word between brackets: "always [never]".
+std::string chosenWord(const std::string& line) {
+  const size_t from = line.find('['), to = line.find(']', from);
+  return to == std::string::npos ? "" : line.substr(from + 1, to - from - 1);
+}
+
+Outcome trySealedMemory() {
+  const base::FileDescriptor file(::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  return outcome(file && ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+}
+
+Outcome tryProcessDescriptors() {
+  const base::FileDescriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  return outcome(static_cast<bool>(self));
+}
+
+Outcome tryPeerDescriptors() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return outcome(false);
+  const base::FileDescriptor one(ends[0]), other(ends[1]);
+  int fd = -1;
+  socklen_t size = sizeof fd;
+  if (::getsockopt(one.get(), SOL_SOCKET, SO_PEERPIDFD, &fd, &size) != 0) return outcome(false);
+  const base::FileDescriptor peer(fd);
+  return {};
+}
+
+/// This host's address towards the rest of the world. Nothing is sent.
+std::string towardsOthers() {
+  const base::FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in far{};
+  far.sin_family = AF_INET;
+  far.sin_port = htons(9);
+  far.sin_addr.s_addr = htonl(0xc0000201);  // 192.0.2.1, of nobody (RFC 5737)
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  std::array<char, INET_ADDRSTRLEN> text{};
+  if (!socket || ::connect(socket.get(), reinterpret_cast<sockaddr*>(&far), sizeof far) != 0 ||
+      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
+    return {};
+  return ::inet_ntop(AF_INET, &own.sin_addr, text.data(), text.size());
+}
+
+Outcome tryListening(const topology::NetworkInterface* interface) {
+  if (!interface) return {};
+  try {
+    bootstrap::listenOn(bootstrap::resolve(interface->addresses[0], 0), 1);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::vector<std::string> readGovernors(const topology::CpuSet& cpus) {
+  std::vector<std::string> governors;
+  for (const int cpu : cpus) {
+    std::string word =
+        firstLine(base::message("/sys/devices/system/cpu/cpu", cpu, "/cpufreq/scaling_governor"));
+    if (!word.empty()) governors.push_back(std::move(word));
+  }
+  return governors;
+}
+
+void readNeeds(DoctorFacts& f) {
+  const auto layout = transports::shm::chooseLayout(f.ranks, communicator::kChannels);
+  f.inboxBytes = transports::shm::inboxBytes(f.ranks, layout);
+  f.mappedBytes = 2 * f.inboxBytes + kOwnBytes;  // its own, and a block of each other's
+  f.descriptors = bootstrap::socketControlPlaneDescriptors(f.ranks) + kOwnDescriptors;
+}
+
+}  // namespace
+
+DoctorFacts readDoctorFacts(int ranks) {
+  DoctorFacts f;
+  f.machine = topology::readMachine();
+  f.ranks = ranks > 0 ? ranks : std::max(1, f.machine.usableCores());
+  readNeeds(f);
+  f.memory = transports::shm::memoryRoom();
+  f.fileSize = limitOf(RLIMIT_FSIZE);
+  f.lockedMemory = limitOf(RLIMIT_MEMLOCK);
+  f.openFiles = limitOf(RLIMIT_NOFILE);
+  f.addressSpace = limitOf(RLIMIT_AS);
+  utsname name{};
+  if (::uname(&name) == 0) f.kernel = name.release;
+  f.sealedMemory = trySealedMemory();
+  f.processDescriptors = tryProcessDescriptors();
+  f.peerDescriptors = tryPeerDescriptors();
+  const std::string clock = "/sys/devices/system/clocksource/clocksource0/";
+  f.clockSource = firstLine(clock + "current_clocksource");
+  f.availableClockSources = firstLine(clock + "available_clocksource");
+  f.sharedHugePages = chosenWord(firstLine("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+  f.governors = readGovernors(f.machine.usable);
+  f.wantedInterface = base::env().interface;
+  f.routeAddress = towardsOthers();
+  f.listening = tryListening(chosenInterface(f));
+  return f;
+}
+
+const topology::NetworkInterface* chosenInterface(const DoctorFacts& f) {
+  using topology::NetworkInterface;
+  const auto find = [&](const auto& condition) -> const NetworkInterface* {
+    for (const NetworkInterface& i : f.machine.interfaces)
+      if (i.up && !i.addresses.empty() && condition(i)) return &i;
+    return nullptr;
+  };
+  const auto has = [](const NetworkInterface& i, const std::string& address) {
+    return std::ranges::count(i.addresses, address) > 0;
+  };
+  if (!f.wantedInterface.empty())
+    return find(
+        [&](const auto& i) { return i.name == f.wantedInterface || has(i, f.wantedInterface); });
+  if (const auto* routed = find([&](const auto& i) { return has(i, f.routeAddress); }))
+    return routed;
+  return find([](const auto& i) { return !i.loopback; });
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,61 @@
+#pragma once
+
+// What `tutti doctor` measures, as plain data: its checks need no machine.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/topology/machine.h"
+#include "transports/shm/memory_limits.h"
+
+namespace tutti::tools {
+
+inline constexpr uint64_t kUnlimited = UINT64_MAX;
+
+/// A limit of this process (getrlimit).
+struct Limit {
+  uint64_t soft = kUnlimited;  ///< that holds
+  uint64_t hard = kUnlimited;  ///< up to which the process may raise it
+};
+
+/// Whether something could be done: empty, or the error in words.
+using Outcome = std::string;
+
+struct DoctorFacts {
+  int ranks = 1;
+  topology::Machine machine;
+
+  // What the ranks need.
+  uint64_t inboxBytes = 0;   ///< shared memory of one rank
+  uint64_t mappedBytes = 0;  ///< of address space, by one rank
+  uint64_t descriptors = 0;  ///< open files of one rank
+
+  // What the machine gives.
+  std::optional<transports::shm::MemoryRoom> memory;  ///< nothing when no limit can be read
+  Limit fileSize, lockedMemory, openFiles, addressSpace;
+
+  // The kernel.
+  std::string kernel;  ///< "6.1.0-18-amd64"
+  Outcome sealedMemory, processDescriptors, peerDescriptors;
+  std::string clockSource, availableClockSources;  ///< empty when not shown
+  std::string sharedHugePages;                     ///< "always", "never", ...; empty when not shown
+  /// Of the cores that this process may use, one for each that shows it.
+  std::vector<std::string> governors;
+
+  // The network.
+  std::string wantedInterface;  ///< TUTTI_INTERFACE
+  std::string routeAddress;     ///< of this host, towards others; empty without a route
+  Outcome listening;            ///< on the interface that would be chosen
+};
+
+/// Of this machine, for `ranks` ranks; 0: one for each core that this process may use.
+DoctorFacts readDoctorFacts(int ranks);
+
+/// The interface by which other hosts reach this one: what TUTTI_INTERFACE names; else the one of
+/// the default route; else the first that is up, has an address and is not the loopback. Null when
+/// there is none.
+const topology::NetworkInterface* chosenInterface(const DoctorFacts& facts);
+
+}  // namespace tutti::tools

@@ -1,0 +1,45 @@
+#include "src/tools/units.h"
+
+#include <array>
+#include <iomanip>
+#include <sstream>
+
+#include "src/base/check.h"
+
+namespace tutti::tools {
+namespace {
+
+std::string threeDigits(double value) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(value < 9.995 ? 2 : value < 99.95 ? 1 : 0) << value;
+  std::string text = std::move(out).str();
+  if (text.find('.') == std::string::npos) return text;
+  text.resize(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string bytesText(uint64_t bytes) {
+  constexpr std::array kUnits{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return countText(bytes, "byte");
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1023.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return base::message(threeDigits(value), " ", kUnits[unit]);
+}
+
+std::string rateText(double gigabitsPerSecond) {
+  return base::message(gigabitsPerSecond, " Gbit/s");
+}
+
+std::string countText(uint64_t count, const std::string& thing) {
+  return base::message(count, " ", thing, count == 1 ? "" : "s");
+}
+
+std::string numbersText(const std::string& thing, const topology::CpuSet& numbers) {
+  return base::message(thing, numbers.size() == 1 ? " " : "s ", topology::toString(numbers));
+}
+
+}  // namespace tutti::tools

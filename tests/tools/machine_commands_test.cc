@@ -1,0 +1,139 @@
+// `tutti topo` and `tutti doctor` as people run them, on whatever machine this is.
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "src/base/check.h"
+#include "tests/launch/run_tutti.h"
+
+namespace tutti::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Runs `tutti command...` under `prefix`, a part of a shell's command line.
+Result underShell(const std::string& prefix, const std::string& command) {
+  return runTutti({"run", "-n", "1", "--no-prefix", "--", "sh", "-c",
+                   prefix + " " + tuttiPath + " " + command});
+}
+
+TEST(TopoCommand, ShowsThisMachine) {
+  const Result run = runTutti({"topo", "--ranks", "3"});
+  ASSERT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  for (const char* part :
+       {"\nNetwork\n", "\nlibraries     hwloc ", "\nTransports for 3 ranks on this host\n",
+        "\nshm           the 3 ranks of this host (3 pairs), by shared memory\n", "\np2p ",
+        "\nucx ", "\nrank 2  "})
+    EXPECT_NE(run.out.find(part), std::string::npos) << part << run.out;
+}
+
+TEST(TopoCommand, AgreesWithTheScheduler) {
+  const Result run = runTutti({"topo", "--json"});
+  ASSERT_EQ(run.exitCode, 0) << run.err;
+  const Json json = Json::parse(run.out);
+  cpu_set_t bound;
+  ASSERT_EQ(sched_getaffinity(0, sizeof bound, &bound), 0);
+  EXPECT_EQ(json["usable_pus"].size(), static_cast<size_t>(CPU_COUNT(&bound)));
+  EXPECT_EQ(json["ranks"].size(), json["usable_cores"]);
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  EXPECT_EQ(json["host"], name);
+}
+
+TEST(TopoCommand, DrawsIntoAFileOrSaysWhyNot) {
+  const auto file =
+      std::filesystem::temp_directory_path() / base::message("tutti_topo_", getpid(), ".svg");
+  const Result run = runTutti({"topo", "--json", "--svg", file});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_TRUE(Json::accept(run.out));
+  std::ostringstream svg;
+  svg << std::ifstream(file).rdbuf();
+  std::filesystem::remove(file);
+  EXPECT_TRUE(svg.str().starts_with("<svg")) << svg.str().substr(0, 80);
+  EXPECT_TRUE(svg.str().ends_with("</svg>\n"));
+  for (const char* wrong : {"/nowhere/at/all.svg", "/dev/full"}) {
+    const Result lost = runTutti({"topo", "--svg", wrong});
+    EXPECT_EQ(lost.exitCode, 1);
+    EXPECT_EQ(lost.out, "");
+    EXPECT_EQ(lost.err, base::message("tutti topo: --svg ", wrong, " cannot be written\n"));
+  }
+}
+
+TEST(DoctorCommand, ItsExitCodeSaysWhetherThereAreProblems) {
+  const Result run = runTutti({"doctor", "--json", "--ranks", "1"});
+  ASSERT_TRUE(Json::accept(run.out)) << run.out << run.err;
+  const Json json = Json::parse(run.out);
+  int problems = 0;
+  for (const Json& f : json["findings"]) problems += f["state"] == "slow" || f["state"] == "wrong";
+  EXPECT_EQ(json["problems"], problems);
+  EXPECT_EQ(run.exitCode, problems == 0 ? 0 : 1);
+  const Result text = runTutti({"doctor", "--ranks", "1"});
+  EXPECT_EQ(text.exitCode, run.exitCode);
+  EXPECT_NE(text.out.find("For 1 rank on this host: "), std::string::npos) << text.out;
+}
+
+TEST(DoctorCommand, SeesALimitAndHowToMendIt) {
+  const Result files = underShell("ulimit -Sn 64;", "doctor -n 100");
+  EXPECT_EQ(files.exitCode, 1);
+  EXPECT_NE(files.out.find("wrong  open files      limit 64, "), std::string::npos) << files.out;
+  EXPECT_NE(files.out.find("mend: ulimit -n "), std::string::npos) << files.out;
+  const Result size = underShell("ulimit -Sf 1;", "doctor -n 4");
+  EXPECT_NE(size.out.find("wrong  file size       limit "), std::string::npos) << size.out;
+}
+
+TEST(DoctorCommand, SeesMoreRanksThanCores) {
+  const Result run = runTutti({"doctor", "--ranks", "4096"});
+  EXPECT_EQ(run.exitCode, 1);
+  EXPECT_NE(run.out.find("slow   cores "), std::string::npos) << run.out;
+}
+
+TEST(DoctorCommand, SeesAnInterfaceThatIsNone) {
+  const Result run = underShell("TUTTI_INTERFACE=nosuch0", "doctor -n 1");
+  EXPECT_EQ(run.exitCode, 1);
+  EXPECT_NE(run.out.find("wrong  interface       TUTTI_INTERFACE=nosuch0 is none that is up"),
+            std::string::npos)
+      << run.out;
+  EXPECT_EQ(underShell("TUTTI_SLOT_BYTES=many", "doctor").exitCode, 1);
+}
+
+TEST(MachineCommands, RefuseWrongFlagsWithCodeTwoAndAMessage) {
+  for (const char* command : {"topo", "doctor"})
+    for (const char* wrong : {"--no-such-flag", "--ranks=0", "--ranks=x", "extra"}) {
+      const Result run = runTutti({command, wrong});
+      EXPECT_EQ(run.exitCode, 2) << command << " " << wrong;
+      EXPECT_EQ(run.out, "") << command << " " << wrong;
+      EXPECT_NE(run.err, "") << command << " " << wrong;
+    }
+}
+
+TEST(MachineCommands, AreInTheHelp) {
+  const Result help = runTutti({"help"});
+  EXPECT_NE(help.out.find("\n  topo "), std::string::npos) << help.out;
+  EXPECT_NE(help.out.find("\n  doctor "), std::string::npos) << help.out;
+  for (const char* command : {"topo", "doctor"}) {
+    const Result run = runTutti({command, "--help"});
+    EXPECT_EQ(run.exitCode, 0);
+    EXPECT_NE(run.out.find("--json"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("--ranks"), std::string::npos) << run.out;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::launcher
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) {
+    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE\n", argv[0]);
+    return 2;
+  }
+  tutti::launcher::tuttiPath = argv[1];
+  return RUN_ALL_TESTS();
+}

@@ -7,6 +7,7 @@
 
 set(TUTTI_ARROWS
     "include/tutti        :"
+    "include/tutti-nccl   :"
     "src/base             : include/tutti"
     "src/numbers          : include/tutti src/base"
     "src/device           : include/tutti src/base"
@@ -20,6 +21,7 @@ set(TUTTI_ARROWS
     "src/executor         : include/tutti src/base src/numbers src/device src/plan transports"
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/shm transports/sim src/executor"
+    "src/nccl             : include/tutti include/tutti-nccl src/base src/numbers src/communicator"
     "src/launch           : include/tutti src/base src/bootstrap"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/shm transports/sim src/executor src/communicator \

@@ -7,6 +7,7 @@
 
 set(TUTTI_ARROWS
     "include/tutti        :"
+    "include/tutti-nccl   :"
     "src/base             : include/tutti"
     "src/numbers          : include/tutti src/base"
     "src/device           : include/tutti src/base"
@@ -23,6 +24,7 @@ set(TUTTI_ARROWS
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/joined transports/shm transports/sim transports/ucx \
 src/executor"
+    "src/nccl             : include/tutti include/tutti-nccl src/base src/numbers src/communicator"
     "src/launch           : include/tutti src/base src/bootstrap"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/joined transports/shm transports/sim transports/ucx \

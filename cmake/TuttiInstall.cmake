@@ -1,34 +1,55 @@
 # What `cmake --install` puts into a prefix: one shared library of all folders below parallel/, the
 # public headers, the tutti command, a CMake package (tutti::tutti) and a pkg-config file. Only the
-# public interface is exported from the library.
+# public interface is exported from the library. And libnccl.so.2, which has all of that inside and
+# exports NCCL's C API alone, with its header in a folder of its own (tutti::nccl).
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# A shared library of folders' objects that shows what cmake/NAME.map names.
+function(tutti_shared_library target name)
+  set(objects)
+  foreach(folder IN LISTS ARGN)
+    list(APPEND objects $<TARGET_OBJECTS:${folder}>)
+  endforeach()
+  add_library(${target} SHARED ${objects})
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/${name}.map)
+  target_link_libraries(${target} PUBLIC Threads::Threads PRIVATE PkgConfig::sodium
+                        PkgConfig::hwloc)
+  target_link_options(${target} PRIVATE LINKER:--version-script=${exports}
+                      $<$<STREQUAL:${TUTTI_SANITIZE},>:LINKER:-z,defs>)
+  set_target_properties(
+    ${target} PROPERTIES
+    LINKER_LANGUAGE CXX OUTPUT_NAME ${name} EXPORT_NAME ${name} LINK_DEPENDS ${exports}
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+endfunction()
+
 # To be called after the last tutti_library().
 function(tutti_install)
   get_property(folders GLOBAL PROPERTY TUTTI_UMBRELLA)
-  set(objects)
-  foreach(folder IN LISTS folders)
-    list(APPEND objects $<TARGET_OBJECTS:${folder}>)
-  endforeach()
-  add_library(tutti_shared SHARED ${objects})
-  set(exports ${PROJECT_SOURCE_DIR}/cmake/tutti.map)
-  target_link_libraries(tutti_shared PUBLIC Threads::Threads PRIVATE PkgConfig::sodium PkgConfig::hwloc)
-  target_link_options(tutti_shared PRIVATE LINKER:--version-script=${exports}
-                      $<$<STREQUAL:${TUTTI_SANITIZE},>:LINKER:-z,defs>)
+  tutti_shared_library(tutti_shared tutti ${folders})
   target_include_directories(tutti_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(tutti_shared INTERFACE cxx_std_20)
   set_target_properties(
     tutti_shared PROPERTIES
-    LINKER_LANGUAGE CXX OUTPUT_NAME tutti EXPORT_NAME tutti LINK_DEPENDS ${exports}
-    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+
+  # Its threads may outlast whoever unloads it, so it stays loaded.
+  tutti_shared_library(tutti_nccl_shared nccl ${folders} tutti_nccl)
+  target_link_options(tutti_nccl_shared PRIVATE LINKER:-z,nodelete)
+  target_include_directories(
+    tutti_nccl_shared INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/tutti-nccl>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tutti-nccl>)
+  set_target_properties(tutti_nccl_shared PROPERTIES VERSION 2.28.9 SOVERSION 2)
+  add_library(tutti::nccl ALIAS tutti_nccl_shared)
 
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
-  install(TARGETS tutti_shared EXPORT tutti LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS tutti_shared tutti_nccl_shared EXPORT tutti
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(TARGETS tutti RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tutti ${PROJECT_SOURCE_DIR}/include/tutti-nccl
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT tutti NAMESPACE tutti:: DESTINATION ${package} FILE tuttiTargets.cmake)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tuttiConfig.cmake CONTENT
 "include(CMakeFindDependencyMacro)
@@ -39,6 +60,9 @@ include(\${CMAKE_CURRENT_LIST_DIR}/tuttiTargets.cmake)
                                    COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/tuttiConfig.cmake
                 ${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake DESTINATION ${package})
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/tutti.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  foreach(file tutti tutti-nccl)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.pc.in ${PROJECT_BINARY_DIR}/${file}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${file}.pc
+            DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  endforeach()
 endfunction()

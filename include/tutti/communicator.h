@@ -37,6 +37,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,10 @@ struct UniqueId {
   /// at a Unix socket and, for Network, on the interface that TUTTI_INTERFACE names or that leads to
   /// other hosts. On a host without one, Network is as Host.
   static UniqueId create(Reach reach = Reach::Network);
+  /// The id that everybody makes of `address`, "host:port": rank 0 listens there when it joins. By
+  /// TCP with TUTTI_JOB_KEY; without it, for ranks of this host and user only. Throws
+  /// InvalidArgument.
+  static UniqueId at(const std::string& address);
   std::string toHex() const;
   /// Throws InvalidArgument when `hex` is not 256 hexadecimal digits or not an id of this version.
   static UniqueId fromHex(const std::string& hex);
@@ -86,6 +91,8 @@ struct CommunicatorOptions {
   /// "shm" or "ucx": how ranks are joined. Empty: by shared memory on one host, by UCX between
   /// hosts. Also TUTTI_TRANSPORT. Must be the same on all ranks.
   std::string transport;
+  /// A request to stop ends create() with Aborted, in a moment, and everybody's who waits for it.
+  std::stop_token stop;
 };
 
 // Arguments. Counts are elements, never bytes; buffers hold `count` elements of `type` unless said
@@ -305,9 +312,20 @@ class Communicator {
   /// Memory with a null pointer. Throws OutOfMemory naming the bytes.
   Memory allocate(size_t bytes);
 
+  /// The same for memory of allocateShareable(), on as many communicators as you like: for as long
+  /// as the result lives, which is the same memory and keeps it. Throws InvalidArgument for memory
+  /// of another kind.
+  Memory share(const Memory& memory);
+
   /// Collective. Ranks of equal `color` form a new communicator, ordered by (key, rank). A negative
   /// color joins none and gets nullopt.
   std::optional<Communicator> split(int color, int key);
+
+  /// Collective over `ranks` alone, which are in ascending order and have this one among them: a
+  /// new communicator of them. The other ranks do not call. Also after a failure or abort(), when
+  /// nothing of this communicator runs any more on any of `ranks` once it returns; it does not look
+  /// for the dead, as shrink() does, but throws PeerLost when one of `ranks` is.
+  Communicator subset(std::span<const int> ranks);
 
   /// Collective over the survivors, also after a failure: a new communicator without the ranks that
   /// the survivors agree are dead or have left this one. Ranks keep their order. Ends this rank's
@@ -324,8 +342,8 @@ class Communicator {
   Communicator shrink();
 
   /// Ends every operation of this communicator here, with Aborted, and tells the others, also when
-  /// it had failed before. Always returns, from any thread. Afterwards only shrink() and
-  /// destruction are allowed.
+  /// it had failed before. Always returns, from any thread. Afterwards only shrink(),
+  /// subset() and destruction are allowed.
   void abort();
 
   /// The failure that made this communicator unusable, if one did.
@@ -341,6 +359,10 @@ class Communicator {
   friend class Group;
   std::shared_ptr<Impl> impl_;
 };
+
+/// Memory that belongs to no communicator, zeroed and aligned to pages. Zero bytes give a Memory
+/// with a null pointer. Throws OutOfMemory naming the bytes.
+Memory allocateShareable(size_t bytes);
 
 /// Between construction and end() the calls that this thread issues, on any communicators,
 /// are collected; end() starts them together, so that calls on several communicators of one thread
@@ -361,6 +383,10 @@ class Group {
   /// once all have ended. Throws InvalidUsage when called twice, and when its sends and receives
   /// cannot be right: then none of its calls was made.
   void end();
+  /// Instead of end(): the calls are dropped, as if they had never been made. How long they would
+  /// take, as the chooser predicts it; of an inner group nothing, and its calls stay with the outer
+  /// one. Throws InvalidUsage as end() does.
+  std::chrono::duration<double, std::micro> predict();
 
  private:
   size_t first_;    // calls that the thread had collected before

@@ -79,8 +79,8 @@ class Event {
 };
 
 /// Owns memory. Memory of Communicator::allocate can be addressed by the other ranks of the host,
-/// so collectives on it move each byte once. As a unique_ptr: one thread at a time moves or
-/// destroys it.
+/// so collectives on it move each byte once; that of allocateShareable() can be, where a
+/// communicator shares it. As a unique_ptr: one thread at a time moves or destroys it.
 class Memory {
  public:
   Memory() = default;
@@ -96,8 +96,9 @@ class Memory {
   size_t bytes() const { return bytes_; }
   explicit operator bool() const { return data_ != nullptr; }
 
-  /// For the library: memory whose release is `owner`'s destructor.
-  Memory(void* data, size_t bytes, std::shared_ptr<void> owner);
+  // For the library.
+  Memory(void* data, size_t bytes, std::shared_ptr<void> owner);  ///< ~owner releases it
+  const std::shared_ptr<void>& owner() const { return owner_; }
 
  private:
   void* data_ = nullptr;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include <tutti/communicator.h>
@@ -30,8 +31,9 @@ struct Identity {
 Identity discover(const CommunicatorOptions& options);
 
 /// Joins the job: meets at the identity's address, authenticates both ways, exchanges addresses,
-/// and connects to every other rank. Throws Refused, Timeout or System within the deadline; nothing
-/// is left behind.
-std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline);
+/// and connects to every other rank. Throws Refused, Timeout or System within the deadline, and
+/// Aborted soon after a request to stop; nothing is left behind.
+std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline,
+                                   const std::stop_token& stop = {});
 
 }  // namespace tutti::bootstrap

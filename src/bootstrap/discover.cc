@@ -25,6 +25,14 @@ std::optional<std::string> value(const Lookup& lookup, const char* name) {
   return found;
 }
 
+std::optional<std::string> jobKey(const Lookup& lookup) {
+  auto key = value(lookup, "TUTTI_JOB_KEY");
+  if (key)
+    TUTTI_REQUIRE(key->size() >= kLeastKeyBytes, "TUTTI_JOB_KEY has ", key->size(),
+                  " characters; at least ", kLeastKeyBytes, " make a key");
+  return key;
+}
+
 UniqueId idFromHex(const std::string& hex) {
   try {
     return UniqueId::fromHex(hex);
@@ -48,8 +56,8 @@ uint16_t meetingPort(const LaunchFacts& facts, const Lookup& lookup) {
   return static_cast<uint16_t>(*facts.port + (taken ? 1 : 0));
 }
 
-MeetingPoint withKey(const LaunchFacts& facts, const Lookup& lookup, const std::string& key) {
-  return {.address = resolve(*facts.host, meetingPort(facts, lookup)),
+MeetingPoint withKey(const LaunchFacts& facts, uint16_t port, const std::string& key) {
+  return {.address = resolve(*facts.host, port),
           .credentials = {.secret = digest<32>("job key", key),
                           .job = digest<16>("job", runSeed(facts))},
           .openedByRankZero = true};
@@ -89,16 +97,13 @@ Identity fromLauncher(const LaunchFacts& facts, const Lookup& lookup) {
   if (const auto hex = value(lookup, "TUTTI_UNIQUE_ID")) {
     identity.id = idFromHex(*hex);
   } else if (facts.size > 1) {
-    const auto key = value(lookup, "TUTTI_JOB_KEY");
-    if (key)
-      TUTTI_REQUIRE(key->size() >= kLeastKeyBytes, "TUTTI_JOB_KEY has ", key->size(),
-                    " characters; at least ", kLeastKeyBytes, " make a key");
+    const auto key = jobKey(lookup);
     const bool known = facts.oneHost && !facts.run.empty();
     TUTTI_REQUIRE(facts.host || known, facts.launcher, " says rank ", facts.rank, " of ",
                   facts.size, ", and nothing says where they meet: set TUTTI_UNIQUE_ID or ",
                   facts.addressVariables);
     identity.id = encode(!facts.host ? onThisHost(facts, key)
-                         : key       ? withKey(facts, lookup, *key)
+                         : key       ? withKey(facts, meetingPort(facts, lookup), *key)
                                      : withoutKey(facts, lookup));
   }
   return identity;
@@ -121,6 +126,18 @@ Identity discover(const CommunicatorOptions& options, const Lookup& lookup) {
   return {.rank = 0, .size = 1, .source = "no launcher"};
 }
 
+UniqueId idAt(const std::string& address, const Lookup& lookup) {
+  const size_t colon = address.rfind(':');
+  TUTTI_REQUIRE(colon != std::string::npos && colon > 0, "\"", address, "\" is not host:port");
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const LaunchFacts facts{.host = host,
+                          .port = parseVariable("the port", address.substr(colon + 1), 1, 65535)};
+  const auto key = jobKey(lookup);
+  return encode(key ? withKey(facts, static_cast<uint16_t>(*facts.port), *key)
+                    : onThisHost(facts, {}));
+}
+
 Identity discover(const CommunicatorOptions& options) {
   Identity identity = discover(options, processVariable);
   base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, ", says ",
@@ -129,3 +146,11 @@ Identity discover(const CommunicatorOptions& options) {
 }
 
 }  // namespace tutti::bootstrap
+
+namespace tutti {
+
+UniqueId UniqueId::at(const std::string& address) {
+  return bootstrap::idAt(address, bootstrap::processVariable);
+}
+
+}  // namespace tutti

@@ -9,4 +9,7 @@ namespace tutti::bootstrap {
 
 Identity discover(const CommunicatorOptions& options, const Lookup& lookup);
 
+/// UniqueId::at().
+UniqueId idAt(const std::string& address, const Lookup& lookup);
+
 }  // namespace tutti::bootstrap

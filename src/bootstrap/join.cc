@@ -59,14 +59,15 @@ std::shared_ptr<ControlPlane> arrive(MeetingClient& meeting, const Identity& ide
 
 }  // namespace
 
-std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline) {
+std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline,
+                                   const std::stop_token& stop) {
   requireMembership(identity.rank, identity.size);
   if (identity.size == 1 && identity.id == UniqueId{}) return makeLocalControlPlanes(1).front();
   const MeetingPoint point = decode(identity.id);
   std::optional<MeetingServer> opened;
   if (point.openedByRankZero && identity.rank == 0)
     opened.emplace(point, std::chrono::milliseconds(deadline.remainingMs()));
-  MeetingClient meeting(point, identity.rank, identity.size, deadline);
+  MeetingClient meeting(point, identity.rank, identity.size, deadline, stop);
   try {
     auto plane = arrive(meeting, identity, point);
     base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, " joined job ",

@@ -15,8 +15,9 @@ constexpr std::chrono::milliseconds kFirstPause{5}, kLongestPause{100};
 
 }  // namespace
 
-MeetingClient::MeetingClient(const MeetingPoint& point, int rank, int size, base::Deadline deadline)
-    : point_(point), rank_(rank), size_(size), deadline_(deadline) {
+MeetingClient::MeetingClient(const MeetingPoint& point, int rank, int size, base::Deadline deadline,
+                             std::stop_token stop)
+    : point_(point), rank_(rank), size_(size), deadline_(deadline), stop_(std::move(stop)) {
   connect();
 }
 
@@ -114,6 +115,8 @@ void MeetingClient::rethrow(const Failure& failure) const {
 }
 
 void MeetingClient::checkDeadline(const std::string& waitingFor) const {
+  if (stop_.stop_requested())
+    base::fail(ErrorCode::Aborted, "set-up of rank ", rank_, " of ", size_, " was stopped");
   if (!deadline_.passed()) return;
   base::fail(ErrorCode::Timeout, "set-up of rank ", rank_, " of ", size_,
              " was not complete within its deadline, waiting for ", waitingFor, " at ",

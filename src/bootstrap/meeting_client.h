@@ -2,6 +2,8 @@
 
 // MeetingClient: one rank's end of its connection with the meeting point.
 
+#include <stop_token>
+
 #include "src/base/clock.h"
 #include "src/bootstrap/meeting_point.h"
 #include "src/bootstrap/setup_connection.h"
@@ -11,8 +13,9 @@ namespace tutti::bootstrap {
 class MeetingClient {
  public:
   /// Connects and authenticates; tries again when nothing listens yet and rank 0 is to open the
-  /// meeting point. Throws Refused or Timeout.
-  MeetingClient(const MeetingPoint& point, int rank, int size, base::Deadline deadline);
+  /// meeting point. Throws Refused, Timeout or Aborted.
+  MeetingClient(const MeetingPoint& point, int rank, int size, base::Deadline deadline,
+                std::stop_token stop = {});
 
   void send(const SetupMessage& message) { connection_->send(message); }
   /// For loops that wait for other things too.
@@ -25,7 +28,8 @@ class MeetingClient {
   bool hasTable() const { return table_.has_value(); }
   const Table& table() const { return *table_; }
   bool complete() const { return complete_; }
-  /// Throws Timeout with `waitingFor` and what the meeting point knows.
+  /// Throws Timeout with `waitingFor` and what the meeting point knows, and Aborted after a request
+  /// to stop.
   void checkDeadline(const std::string& waitingFor) const;
   /// Says why this rank cannot go on, and makes sure that it is heard. Returns what the meeting
   /// point answers, or its end: the first reason that it heard, which is often the better one,
@@ -43,6 +47,7 @@ class MeetingClient {
   MeetingPoint point_;
   int rank_, size_;
   base::Deadline deadline_;
+  std::stop_token stop_;
   std::optional<SetupConnection> connection_;
   std::optional<Table> table_;
   bool complete_ = false;

@@ -45,11 +45,14 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   const Settings settings = Settings::from(options);
   const base::Deadline deadline = setupDeadline(settings);
   const bootstrap::Identity identity = bootstrap::discover(options);
-  auto world = std::make_shared<World>(bootstrap::join(identity, deadline), nullptr);
+  auto world = std::make_shared<World>(bootstrap::join(identity, deadline, options.stop), nullptr);
   std::vector<int> members(identity.size);
   for (int r = 0; r < identity.size; ++r) members[r] = r;
   auto impl = std::make_shared<Impl>(
       Impl::Membership{std::move(world), std::move(members), identity.rank, kRootId}, settings);
+  const std::stop_callback stopped(options.stop, [&impl] {
+    impl->fail(Error(ErrorCode::Aborted, "set-up of " + impl->self() + " was stopped"), true);
+  });
   impl->connect(deadline);
   return Communicator(std::move(impl));
 }
@@ -110,6 +113,32 @@ Memory Communicator::allocate(size_t size) {
   return impl_->who.world->windows->allocate(size, impl_->who.world);
 }
 
+namespace {
+
+/// Marks memory whose owner is a segment.
+struct DeleteSegment {
+  void operator()(transports::shm::Segment* segment) const { delete segment; }
+};
+
+}  // namespace
+
+Memory allocateShareable(size_t bytes) {
+  if (bytes == 0) return {};
+  using transports::shm::Segment;
+  const std::shared_ptr<Segment> segment(
+      new Segment(Segment::create(bytes, "memory of allocateShareable")), DeleteSegment());
+  return {segment->data(), bytes, segment};
+}
+
+Memory Communicator::share(const Memory& memory) {
+  impl_->requireUsable();
+  TUTTI_REQUIRE(std::get_deleter<DeleteSegment>(memory.owner()),
+                "share() wants memory of allocateShareable()");
+  return impl_->who.world->windows->share(
+      std::static_pointer_cast<transports::shm::Segment>(memory.owner()), memory.bytes(),
+      impl_->who.world);
+}
+
 std::optional<Communicator> Communicator::split(int color, int key) {
   struct Vote {
     int64_t color, key;
@@ -136,6 +165,30 @@ std::optional<Communicator> Communicator::split(int color, int key) {
       impl_->who.id, {communicator::kFromSplit, number, static_cast<uint64_t>(color)});
   auto impl = std::make_shared<Impl>(std::move(membership), impl_->settings);
   impl->connect(setupDeadline(impl_->settings));
+  return Communicator(std::move(impl));
+}
+
+Communicator Communicator::subset(std::span<const int> ranks) {
+  if (impl_->inForkedChild()) throw impl_->usedAfterFork();
+  if (communicator::groupIsOpen())
+    base::fail(ErrorCode::InvalidUsage, "subset() cannot be part of a group");
+  Impl::Membership membership{impl_->who.world, {}, -1, 0};
+  int last = -1;
+  for (const int member : ranks) {
+    TUTTI_REQUIRE(member > last && member < size(), "subset: rank ", member, " after ", last,
+                  " is not in ascending order, or not a rank of 0..", size() - 1);
+    if (member == rank()) membership.rank = static_cast<int>(membership.members.size());
+    membership.members.push_back(impl_->who.members[member]);
+    last = member;
+  }
+  TUTTI_REQUIRE(membership.rank >= 0, "subset: rank ", rank(), " calls and is not in it");
+  const base::Deadline deadline = setupDeadline(impl_->settings);
+  if (asyncError()) impl_->awaitQuiet(deadline);
+  std::vector<uint64_t> words{communicator::kFromSubset, ++impl_->subsets[membership.members]};
+  words.insert(words.end(), membership.members.begin(), membership.members.end());
+  membership.id = communicator::derivedId(impl_->who.id, words);
+  auto impl = std::make_shared<Impl>(std::move(membership), impl_->settings);
+  impl->connect(deadline);
   return Communicator(std::move(impl));
 }
 

@@ -135,4 +135,19 @@ void Group::end() {
     status == device::Work::Status::Moved ? backoff.reset() : backoff.idle();
 }
 
+// Of one communicator the calls run one after the other, those of several at the same time.
+std::chrono::duration<double, std::micro> Group::predict() {
+  if (!open_) base::fail(ErrorCode::InvalidUsage, "Group::predict() was called after its end");
+  open_ = false;
+  if (--collected().depth > 0) return {};
+  auto calls = std::exchange(collected().calls, {});
+  gatherExchanges(calls);
+  std::map<Communicator::Impl*, double> times;
+  for (const Call& call : calls)
+    times[call.work.communicator()] += call.work.predictedMicroseconds();
+  double longest = 0;
+  for (const auto& [communicator, time] : times) longest = std::max(longest, time);
+  return std::chrono::duration<double, std::micro>(longest);
+}
+
 }  // namespace tutti

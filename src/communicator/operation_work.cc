@@ -1,5 +1,6 @@
 #include "src/communicator/operation_work.h"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 
@@ -87,6 +88,17 @@ void OperationWork::takeNumber() {
 }
 
 bool OperationWork::sharesCores() const { return communicator_->topology.oversubscribed(); }
+
+double OperationWork::predictedMicroseconds() const {
+  auto& c = *communicator_;
+  if (!isExchange()) return c.choose(*entry_.collective()).microseconds;
+  const ExchangeFacts facts = factsOf(std::get<executor::Exchange>(call_));
+  const auto most = [](uint64_t a, uint64_t b) { return static_cast<double>(std::max(a, b)); };
+  constexpr double kBytesPerMicrosecond = 1000;  // of a gigabyte per second
+  return most(facts.sends, facts.receives) * c.tuning.messageMicroseconds +
+         most(facts.bytesSent, facts.bytesReceived) /
+             (c.tuning.copyGigabytesPerSecond * kBytesPerMicrosecond);
+}
 
 // `active` is up before `failed` is looked at, and shrink() looks at them the other way round: an
 // operation either sees the failure or is waited for.

@@ -37,6 +37,8 @@ class OperationWork final : public device::Work {
   /// Error.
   Status poll() override;
   bool sharesCores() const;
+  /// Of one without a number.
+  double predictedMicroseconds() const;
 
   // Exchanges of one communicator in one group are one. Before any has its number.
   bool isExchange() const { return std::holds_alternative<executor::Exchange>(call_); }

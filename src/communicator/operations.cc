@@ -155,6 +155,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
   auto ready = std::make_unique<ReadyChoice>();
   ready->plan = {choice.spec, collectives::build(choice.spec, who.rank)};
   ready->hash = choice.spec.hash();
+  ready->microseconds = choice.candidates.front().microseconds;
   if (choice.mapped && size > 1) {
     ready->mapped = std::make_unique<executor::ReadyPlan>(
         executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, who.rank)});

@@ -70,7 +70,7 @@ void Communicator::Impl::awaitQuiet(base::Deadline deadline) const {
   base::Backoff backoff(false);
   while (active.load(std::memory_order_seq_cst)) {
     if (deadline.passed())
-      base::fail(ErrorCode::Timeout, self(), ": shrink timed out while operation ",
+      base::fail(ErrorCode::Timeout, self(), ": timed out while operation ",
                  turn.load(std::memory_order_acquire), " was still running here");
     backoff.idle();
   }

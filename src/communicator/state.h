@@ -62,7 +62,7 @@ struct Settings {
 /// The channel of a communicator that is made from another: the same on all ranks that give the
 /// same words, and different from its parent's and the windows'.
 uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words);
-inline constexpr uint64_t kFromSplit = 1, kFromShrink = 2;  // first words
+inline constexpr uint64_t kFromSplit = 1, kFromShrink = 2, kFromSubset = 3;  // first words
 
 /// Channel numbers that endpoints are made with: a double tree needs two.
 inline constexpr int kChannels = 2;
@@ -72,6 +72,7 @@ struct ReadyChoice {
   executor::ReadyPlan plan;
   std::unique_ptr<executor::ReadyPlan> mapped;
   uint64_t hash = 0;
+  double microseconds = 0;  ///< predicted, staged
 };
 
 }  // namespace tutti::communicator
@@ -149,7 +150,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
 
   // Shrinking (shrink.cc). The communicator of those that the survivors agree on, not connected.
   std::shared_ptr<Impl> shrunk(base::Deadline deadline);
-  void awaitQuiet(base::Deadline deadline) const;  ///< no operation runs on this rank any more
+  /// Until no operation runs on this rank any more. Throws Timeout.
+  void awaitQuiet(base::Deadline deadline) const;
   std::vector<int> agreeOnSurvivors(base::Deadline deadline);
   class Vote;
 
@@ -204,6 +206,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   communicator::Recorder recorder;
   std::unordered_map<uint64_t, std::unique_ptr<communicator::ReadyChoice>> choices;
   uint32_t splits = 0;
+  std::map<std::vector<int>, uint64_t>
+      subsets;  // how many of each were made, by ranks of the world
 
   // Failure and set-up state, shared with the monitor's thread.
   std::atomic<bool> failed{false};

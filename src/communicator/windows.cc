@@ -59,18 +59,26 @@ bool WindowTable::neighbour(int peer) const {
 
 Memory WindowTable::allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive) {
   if (bytes == 0) return {};
-  auto segment =
-      std::make_shared<Segment>(Segment::create(bytes, "memory of Communicator::allocate"));
+  return share(
+      std::make_shared<Segment>(Segment::create(bytes, "memory of Communicator::allocate")), bytes,
+      keepAlive);
+}
+
+Memory WindowTable::share(const std::shared_ptr<Segment>& segment, uint64_t bytes,
+                          const std::shared_ptr<void>& keepAlive) {
   std::byte* data = segment->data();
+  bool first;
   {
     std::lock_guard lock(mutex_);
-    own_.emplace(data, Own{++lastId_, std::move(segment), {}, {}});
+    Own& own = own_.try_emplace(data, Own{.id = lastId_ + 1, .segment = segment}).first->second;
+    first = ++own.shares == 1;
+    if (first) ++lastId_;
   }
   // From here on its end takes everything back, an announcement that fails halfway too. The table
   // outlives the memory: keepAlive owns it.
   Memory memory(data, bytes,
                 std::shared_ptr<void>(data, [this, keepAlive](void* p) { release(p); }));
-  announce(data);
+  if (first) announce(data);
   return memory;
 }
 
@@ -95,6 +103,7 @@ void WindowTable::release(void* data) {
   std::unique_lock lock(mutex_);
   const auto it = own_.find(static_cast<const std::byte*>(data));
   TUTTI_ASSERT(it != own_.end(), "a window is released that is not there");
+  if (--it->second.shares > 0) return;
   const Own own = std::move(it->second);
   own_.erase(it);
   lock.unlock();

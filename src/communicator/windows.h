@@ -46,6 +46,9 @@ class WindowTable final : public bootstrap::ControlListener {
   /// New window memory, zeroed. Waits a moment for the peers to map it; with one that cannot, it is
   /// ordinary memory. Throws OutOfMemory when memory or a descriptor cannot be had.
   Memory allocate(uint64_t bytes, const std::shared_ptr<void>& keepAlive);
+  /// Makes a window of a segment, or once more the one that it is. The result keeps both.
+  Memory share(const std::shared_ptr<transports::shm::Segment>& segment, uint64_t bytes,
+               const std::shared_ptr<void>& keepAlive);
 
   executor::WindowPlace locate(const void* data, uint64_t bytes) const;
   /// Null when the peer has given it back.
@@ -62,6 +65,7 @@ class WindowTable final : public bootstrap::ControlListener {
     std::shared_ptr<transports::shm::Segment> segment;
     std::set<int> missing;  // ranks that have not answered
     std::set<int> refused;  // ranks that could not map it
+    int shares = 0;         // until it is given back
     bool usable() const { return missing.empty() && refused.empty(); }
   };
   bool neighbour(int peer) const;  // another rank of this host

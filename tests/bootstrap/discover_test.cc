@@ -292,6 +292,35 @@ TEST(Discover, AWorldOfOneNeedsNoMeetingPoint) {
   EXPECT_EQ(find({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).id, UniqueId{});
 }
 
+TEST(Discover, AnAddressMakesTheSameIdForEverybody) {
+  const auto at = [](const std::string& address, const Variables& variables = {}) {
+    return idAt(address, [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  const UniqueId id = at("127.0.0.1:4000");
+  EXPECT_EQ(at("127.0.0.1:4000"), id);
+  EXPECT_NE(at("127.0.0.1:4001"), id);
+  const MeetingPoint point = decode(id);
+  EXPECT_EQ(point.address.family, Family::Unix);
+  EXPECT_TRUE(point.credentials.sameUser && point.openedByRankZero);
+  const MeetingPoint keyed = decode(at("127.0.0.1:4000", {{"TUTTI_JOB_KEY", kKey}}));
+  EXPECT_EQ(keyed.address.describe(), "127.0.0.1:4000");
+  EXPECT_FALSE(keyed.credentials.sameUser);
+  EXPECT_NE(keyed.credentials.secret,
+            decode(at("127.0.0.1:4000", {{"TUTTI_JOB_KEY", kKey + "x"}})).credentials.secret);
+  EXPECT_EQ(decode(at("[::1]:4000", {{"TUTTI_JOB_KEY", kKey}})).address.describe(), "[::1]:4000");
+  // The launcher's own store has nothing to do with it.
+  EXPECT_EQ(decode(at("127.0.0.1:4000", with(kTorch, {{"TUTTI_JOB_KEY", kKey},
+                                                      {"TORCHELASTIC_USE_AGENT_STORE", "True"}})))
+                .address.describe(),
+            "127.0.0.1:4000");
+  for (const char* bad : {"", "host", ":1", "host:", "host:0", "host:65536", "host:x", "host:-1"})
+    EXPECT_THROW(at(bad), Error) << bad;
+  EXPECT_THROW(at("h:1", {{"TUTTI_JOB_KEY", "short"}}), Error);
+}
+
 // A batch script has SLURM_PROCID=0 and SLURM_NTASKS, and nobody has started the other ranks.
 TEST(Discover, ASlurmAllocationIsNoLauncherWithoutAStep) {
   const Variables script{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "8"}};

@@ -67,13 +67,18 @@ void use(Things& things) {
 /// 0, or the number of the call that was not refused.
 int callEverything(Things& things) {
   Communicator& c = *things.communicator;
+  const int self = 0;
   int number = 0;
   for (const auto& call : std::vector<std::function<void()>>{
            [&] { c.barrier(); }, [&] { c.barrier(things.stream); }, [&] { c.allocate(10); },
-           [&] { c.split(0, 0); }, [&] { c.shrink(); }, [&] { c.describe(); },
-           [&] { things.stream.synchronize(); }, [&] { things.stream.query(); },
-           [&] { things.stream.enqueue([] {}); }, [&] { things.event.synchronize(); },
-           [&] { things.event.query(); }, [&] { things.event.record(things.stream); }}) {
+           [&] { c.split(0, 0); }, [&] { c.shrink(); },
+           [&] {
+             c.subset({&self, 1});
+           },
+           [&] { c.describe(); }, [&] { things.stream.synchronize(); },
+           [&] { things.stream.query(); }, [&] { things.stream.enqueue([] {}); },
+           [&] { things.event.synchronize(); }, [&] { things.event.query(); },
+           [&] { things.event.record(things.stream); }}) {
     ++number;
     if (!refused(call)) return number;
   }

@@ -203,5 +203,42 @@ TEST(Groups, AFailureOfOneCommunicatorSparesTheOther) {
   });
 }
 
+// The order of calls is not disturbed by calls that were only predicted.
+TEST(Groups, ArePredictedAndNotMade) {
+  auto ranks = Communicator::createLocal(kRanks, {.timeout = 20s});
+  std::vector<std::byte> data(1 << 22), other(1 << 22);
+  const auto timeOf = [&](size_t count, int calls, int communicators, bool exchange = false) {
+    Group group;
+    for (int i = 0; i < calls; ++i)
+      for (int r = 0; r < communicators; ++r)
+        exchange ? ranks[r].send({.send = data.data(), .count = count, .peer = (r + 1) % kRanks})
+                 : ranks[r].allReduce({.send = data.data(), .recv = other.data(), .count = count});
+    return group.predict().count();
+  };
+  const double small = timeOf(2, 1, 1), large = timeOf(1 << 20, 1, 1);
+  EXPECT_GT(small, 0);
+  EXPECT_GT(large, 10 * small);
+  EXPECT_DOUBLE_EQ(timeOf(1 << 20, 3, 1), 3 * large);
+  EXPECT_DOUBLE_EQ(timeOf(1 << 20, 1, kRanks), large);
+  EXPECT_GT(timeOf(2, 1, 1, true), 0);
+  EXPECT_GT(timeOf(1 << 20, 1, 1, true), 10 * timeOf(2, 1, 1, true));
+  {
+    Group outer;
+    {
+      Group inner;
+      ranks[0].allReduce({.send = data.data(), .recv = other.data(), .count = 2});
+      EXPECT_EQ(inner.predict().count(), 0);
+      EXPECT_THROW(inner.end(), Error);
+    }
+    EXPECT_DOUBLE_EQ(outer.predict().count(), small);
+    EXPECT_THROW(outer.predict(), Error);
+  }
+  runRanks(ranks, [](Communicator& c) {
+    int x = 1;
+    sum(c, x);
+    EXPECT_EQ(x, kRanks);
+  });
+}
+
 }  // namespace
 }  // namespace tutti::tests

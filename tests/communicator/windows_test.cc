@@ -9,6 +9,7 @@
 
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <tutti/error.h>
@@ -94,6 +95,31 @@ TEST(Windows, OfRanksInOneProcessAreTheMemoryItself) {
   EXPECT_EQ(mappings(), before + 1);
   held.reset();
   EXPECT_TRUE(eventually([&] { return mappings() == before && countDescriptors() == open; }));
+}
+
+// Two communicators of one rank may share the same memory: it is one window until both have let go.
+TEST(Windows, OfOneSegmentAreOneWhoeverSharesIt) {
+  Ranks ranks(2);
+  auto segment = std::make_shared<transports::shm::Segment>(
+      transports::shm::Segment::create(kBytes, "a test"));
+  const int before = mappings();
+  std::optional<Memory> first(ranks.tables[0]->share(segment, kBytes, nullptr));
+  const auto place = ranks.tables[0]->locate(first->data(), kBytes);
+  ASSERT_NE(place.window, 0u);
+  std::optional<Memory> second(ranks.tables[0]->share(segment, kBytes, nullptr));
+  EXPECT_EQ(second->data(), first->data());
+  EXPECT_EQ(ranks.tables[0]->locate(second->data(), kBytes).window, place.window);
+  EXPECT_EQ(mappings(), before + 1);
+  first.reset();
+  EXPECT_NE(ranks.tables[1]->resolve(0, place), nullptr);
+  EXPECT_TRUE(ranks.usable(0, *second));
+  second.reset();
+  EXPECT_TRUE(eventually([&] { return !ranks.tables[1]->resolve(0, place); }));
+  EXPECT_EQ(ranks.tables[0]->locate(segment->data(), kBytes).window, 0u);
+  EXPECT_TRUE(eventually([&] { return mappings() == before; }));
+  // And it may become one again, which is another one.
+  const Memory third = ranks.tables[0]->share(segment, kBytes, nullptr);
+  EXPECT_GT(ranks.tables[0]->locate(third.data(), kBytes).window, place.window);
 }
 
 TEST(Windows, WorkWithoutThoseThatAreGone) {

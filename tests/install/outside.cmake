@@ -19,6 +19,11 @@ if(NOT WAY STREQUAL "embedded")
   set(command ${FOLDER}/prefix/bin/tutti)
 endif()
 
+# NCCL's header is for those who ask for it alone.
+if(NOT WAY STREQUAL "embedded" AND EXISTS ${FOLDER}/prefix/include/nccl.h)
+  message(FATAL_ERROR "nccl.h lies where everybody sees it")
+endif()
+
 # Every free function and every class of the public headers is in the library.
 if(WAY STREQUAL "package")
   run(nm -DC --defined-only ${FOLDER}/prefix/${LIBDIR}/libtutti.so)
@@ -48,16 +53,23 @@ if(WAY STREQUAL "pkgconfig")
   run(${CXX} -std=c++20 -Wall -Werror ${OUTSIDE}/main.cc -o ${FOLDER}/outside ${output}
       -Wl,-rpath,${FOLDER}/prefix/${LIBDIR})
   set(program ${FOLDER}/outside)
+  run(pkg-config --cflags --libs tutti-nccl)
+  separate_arguments(output UNIX_COMMAND "${output}")
+  run(${CC} ${OUTSIDE}/nccl.c -o ${FOLDER}/outside_nccl ${output})
+  # Found at run time as somebody who replaces NVIDIA's library does it.
+  set(ncclProgram ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${FOLDER}/prefix/${LIBDIR}
+      ${FOLDER}/outside_nccl)
 else()
   run(${CMAKE_COMMAND} -S ${OUTSIDE} -B ${FOLDER}/build -G Ninja -D CMAKE_CXX_COMPILER=${CXX}
       -D CMAKE_BUILD_TYPE=Release -D WAY=${WAY} -D TUTTI_SOURCE=${SOURCE} -D TUTTI_CUDA=OFF
       -D CMAKE_PREFIX_PATH=${FOLDER}/prefix)
-  set(targets outside)
+  set(targets outside outside_nccl)
   if(WAY STREQUAL "embedded")
     list(APPEND targets outside_training)
   endif()
   run(${CMAKE_COMMAND} --build ${FOLDER}/build --target ${targets})
   set(program ${FOLDER}/build/outside)
+  set(ncclProgram ${FOLDER}/build/outside_nccl)
 endif()
 
 run(${command} run -n 3 -- ${program})
@@ -65,6 +77,11 @@ string(REGEX MATCHALL "sum 6 of 3 ranks, float32" sums "${output}")
 list(LENGTH sums count)
 if(NOT count EQUAL 3)
   message(FATAL_ERROR "three ranks should say that the sum is 6:\n${output}")
+endif()
+
+run(${ncclProgram})
+if(NOT output STREQUAL "NCCL 22809: sum 6\n")
+  message(FATAL_ERROR "the NCCL program should say that the sum is 6:\n${output}")
 endif()
 
 if(WAY STREQUAL "embedded")

@@ -39,7 +39,7 @@ std::optional<std::string> includedFile(const std::string& line, const std::stri
   if (!std::regex_search(line, match, pattern)) return std::nullopt;
   const std::string name = match[1];
   if (name.find("..") != std::string::npos) return name;
-  if (name.starts_with("tutti/")) return "include/" + name;
+  if (name.starts_with("tutti/") || name.starts_with("tutti-nccl/")) return "include/" + name;
   // Not found: a header that does not exist (yet) still shows its folder.
   if (isLayered(name) || name.starts_with("tests/") || name.starts_with("bench/")) return name;
   const std::string beside = parent(from) + "/" + name;

@@ -1,0 +1,243 @@
+// The collectives, sends and receives, and reductions of the program's own.
+
+#include <type_traits>
+
+#include "src/base/check.h"
+#include "src/nccl/debug_log.h"
+#include "src/nccl/device_pointers.h"
+#include "src/nccl/entry.h"
+#include "src/nccl/group.h"
+#include "src/nccl/handles.h"
+#include "src/nccl/reductions.h"
+
+using namespace tutti::nccl;
+using namespace tutti;
+
+namespace {
+
+// A call of Tutti's, by the type of its arguments.
+#define TUTTI_NCCL_START(Args, method)                                     \
+  void start(Communicator& communicator, const Args& args, StreamRef to) { \
+    communicator.method(args, to);                                         \
+  }
+TUTTI_NCCL_START(AllReduceArgs, allReduce)
+TUTTI_NCCL_START(ReduceArgs, reduce)
+TUTTI_NCCL_START(BroadcastArgs, broadcast)
+TUTTI_NCCL_START(AllGatherArgs, allGather)
+TUTTI_NCCL_START(ReduceScatterArgs, reduceScatter)
+TUTTI_NCCL_START(AllToAllArgs, allToAll)
+TUTTI_NCCL_START(GatherArgs, gather)
+TUTTI_NCCL_START(ScatterArgs, scatter)
+TUTTI_NCCL_START(SendArgs, send)
+TUTTI_NCCL_START(ReceiveArgs, receive)
+#undef TUTTI_NCCL_START
+
+template <class Args>
+constexpr bool kExchange = std::is_same_v<Args, SendArgs> || std::is_same_v<Args, ReceiveArgs>;
+
+/// One call, from what all of them have in common.
+class Call {
+ public:
+  /// Throws InvalidArgument for what cannot be right of that.
+  Call(const char* name, ncclComm_t handle, cudaStream_t stream, const void* send, const void* recv,
+       ncclDataType_t type)
+      : name_(name),
+        handle_(handle),
+        comm_(Handles::ofProcess().find(handle)),
+        ncclType_(type),
+        type_(dataTypeOf(type)) {
+    requireNoStream(stream);
+    requireHostMemory({send, recv});
+  }
+
+  DataType type() const { return type_; }
+
+  /// `args` with the reduction that `op` stands for.
+  template <class Args>
+  Args reducing(ncclRedOp_t op, Args args) const {
+    const auto [known, scalar] = comm_->reductions().find(op, ncclType_);
+    args.op = known;
+    args.scalar = scalar;
+    return args;
+  }
+
+  /// Now, or at the end of the group. A collective of nothing is nothing.
+  template <class Args>
+  ncclResult_t make(const Args& args) const {
+    const Comm::Use use(comm_);
+    check(args, use.communicator());
+    log(args);
+    if (!kExchange<Args> && args.count == 0) return ncclSuccess;
+    nccl::Group& group = nccl::Group::ofThread();
+    if (group.open()) {
+      group.add(comm_, use.communicator().prepare(args));
+      return ncclSuccess;
+    }
+    return Comm::make({&use, 1}, [&] { start(use.communicator(), args, use.stream()); });
+  }
+
+ private:
+  /// Tutti checks this too, but not of nothing.
+  template <class Args>
+  void check(const Args& args, const Communicator& communicator) const {
+    if constexpr (requires { args.root; })
+      TUTTI_REQUIRE(args.root >= 0 && args.root < communicator.size(), "root ", args.root,
+                    " is not a rank of 0..", communicator.size() - 1);
+  }
+
+  template <class Args>
+  void log(const Args& args) const {
+    DebugLog& to = DebugLog::ofProcess();
+    const Subsystem about = kExchange<Args> ? Subsystem::P2p : Subsystem::Coll;
+    if (!to.shows(about)) return;
+    std::string text = base::message(name_, ": comm ", handle_, " count ", args.count, " datatype ",
+                                     toString(type_));
+    if constexpr (requires { args.send; }) text += base::message(" sendbuff ", args.send);
+    if constexpr (requires { args.recv; }) text += base::message(" recvbuff ", args.recv);
+    if constexpr (requires { args.op; }) text += base::message(" op ", toString(args.op));
+    if constexpr (requires { args.root; }) text += base::message(" root ", args.root);
+    if constexpr (requires { args.peer; }) text += base::message(" peer ", args.peer);
+    to.info(about, text);
+  }
+
+  const char* name_;
+  ncclComm_t handle_;
+  std::shared_ptr<Comm> comm_;
+  ncclDataType_t ncclType_;
+  DataType type_;
+};
+
+}  // namespace
+
+ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
+                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                            cudaStream_t stream) {
+  return guardInGroup("ncclAllReduce", [&] {
+    const Call call("AllReduce", comm, stream, sendbuff, recvbuff, datatype);
+    return call.make(call.reducing(
+        op,
+        AllReduceArgs{.send = sendbuff, .recv = recvbuff, .count = count, .type = call.type()}));
+  });
+}
+TUTTI_NCCL_NAME(ncclAllReduce);
+
+ncclResult_t pncclReduce(const void* sendbuff, void* recvbuff, size_t count,
+                         ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
+                         cudaStream_t stream) {
+  return guardInGroup("ncclReduce", [&] {
+    const Call call("Reduce", comm, stream, sendbuff, recvbuff, datatype);
+    return call.make(call.reducing(op, ReduceArgs{.send = sendbuff,
+                                                  .recv = recvbuff,
+                                                  .count = count,
+                                                  .type = call.type(),
+                                                  .root = root}));
+  });
+}
+TUTTI_NCCL_NAME(ncclReduce);
+
+ncclResult_t pncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                cudaStream_t stream) {
+  return guardInGroup("ncclReduceScatter", [&] {
+    const Call call("ReduceScatter", comm, stream, sendbuff, recvbuff, datatype);
+    return call.make(call.reducing(
+        op, ReduceScatterArgs{
+                .send = sendbuff, .recv = recvbuff, .count = recvcount, .type = call.type()}));
+  });
+}
+TUTTI_NCCL_NAME(ncclReduceScatter);
+
+ncclResult_t pncclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
+                            ncclDataType_t datatype, int root, ncclComm_t comm,
+                            cudaStream_t stream) {
+  return guardInGroup("ncclBroadcast", [&] {
+    const Call call("Broadcast", comm, stream, sendbuff, recvbuff, datatype);
+    return call.make(BroadcastArgs{
+        .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
+  });
+}
+TUTTI_NCCL_NAME(ncclBroadcast);
+
+ncclResult_t pncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  return pncclBroadcast(buff, buff, count, datatype, root, comm, stream);
+}
+TUTTI_NCCL_NAME(ncclBcast);
+
+ncclResult_t pncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+  return guardInGroup("ncclAllGather", [&] {
+    const Call call("AllGather", comm, stream, sendbuff, recvbuff, datatype);
+    return call.make(
+        AllGatherArgs{.send = sendbuff, .recv = recvbuff, .count = sendcount, .type = call.type()});
+  });
+}
+TUTTI_NCCL_NAME(ncclAllGather);
+
+ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
+                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+  return guardInGroup("ncclAlltoAll", [&] {
+    const Call call("AlltoAll", comm, stream, sendbuff, recvbuff, datatype);
+    return call.make(
+        AllToAllArgs{.send = sendbuff, .recv = recvbuff, .count = count, .type = call.type()});
+  });
+}
+TUTTI_NCCL_NAME(ncclAlltoAll);
+
+ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count,
+                         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return guardInGroup("ncclGather", [&] {
+    const Call call("Gather", comm, stream, sendbuff, recvbuff, datatype);
+    return call.make(GatherArgs{
+        .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
+  });
+}
+TUTTI_NCCL_NAME(ncclGather);
+
+ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count,
+                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return guardInGroup("ncclScatter", [&] {
+    const Call call("Scatter", comm, stream, sendbuff, recvbuff, datatype);
+    return call.make(ScatterArgs{
+        .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
+  });
+}
+TUTTI_NCCL_NAME(ncclScatter);
+
+ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                       ncclComm_t comm, cudaStream_t stream) {
+  return guardInGroup("ncclSend", [&] {
+    const Call call("Send", comm, stream, sendbuff, nullptr, datatype);
+    return call.make(SendArgs{.send = sendbuff, .count = count, .type = call.type(), .peer = peer});
+  });
+}
+TUTTI_NCCL_NAME(ncclSend);
+
+ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                       ncclComm_t comm, cudaStream_t stream) {
+  return guardInGroup("ncclRecv", [&] {
+    const Call call("Recv", comm, stream, nullptr, recvbuff, datatype);
+    return call.make(
+        ReceiveArgs{.recv = recvbuff, .count = count, .type = call.type(), .peer = peer});
+  });
+}
+TUTTI_NCCL_NAME(ncclRecv);
+
+ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t datatype,
+                                       ncclScalarResidence_t residence, ncclComm_t comm) {
+  return guard("ncclRedOpCreatePreMulSum", [&] {
+    TUTTI_REQUIRE(op, "op is null");
+    requireHostMemory({scalar});
+    *op = Handles::ofProcess().find(comm)->reductions().addPreMulSum(scalar, datatype, residence);
+    return ncclSuccess;
+  });
+}
+TUTTI_NCCL_NAME(ncclRedOpCreatePreMulSum);
+
+ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+  return guard("ncclRedOpDestroy", [&] {
+    Handles::ofProcess().find(comm)->reductions().remove(op);
+    return ncclSuccess;
+  });
+}
+TUTTI_NCCL_NAME(ncclRedOpDestroy);

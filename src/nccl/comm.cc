@@ -1,0 +1,187 @@
+#include "src/nccl/comm.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "src/base/check.h"
+#include "src/nccl/entry.h"
+
+namespace tutti::nccl {
+namespace {
+
+// After abort() a call ends at its next look. One in a group with calls on other communicators
+// waits for those too, and is not waited for.
+constexpr std::chrono::seconds kLongestEnd{2};
+
+}  // namespace
+
+Comm::Comm(Facts facts) : facts_(std::move(facts)) {}
+Comm::~Comm() = default;
+
+void Comm::ready(Communicator communicator) {
+  std::lock_guard lock(mutex_);
+  if (!facts_.config.blocking) stream_.emplace();
+  communicator_.emplace(std::move(communicator));
+  if (aborted_) communicator_->abort();
+  --making_;
+  changed_.notify_all();
+}
+
+const Communicator& Comm::made() const {
+  std::lock_guard lock(mutex_);
+  if (failure_) throw Error(*failure_);
+  TUTTI_REQUIRE(communicator_, "the communicator is still being made");
+  return *communicator_;
+}
+
+int Comm::rank() const { return made().rank(); }
+int Comm::size() const { return made().size(); }
+
+void Comm::failed(const Error& error) {
+  std::lock_guard lock(mutex_);
+  failure_ = error;
+  --making_;
+  changed_.notify_all();
+}
+
+// These are called with the lock.
+
+void Comm::requireMade() const {
+  TUTTI_REQUIRE(making_ == 0,
+                "the communicator, or one from it, is still being made: "
+                "ncclCommGetAsyncError says when it is not");
+  if (failure_) throw Error(*failure_);
+  if (aborted_) base::fail(ErrorCode::InvalidUsage, "the communicator was aborted");
+  if (finalized_) base::fail(ErrorCode::InvalidUsage, "the communicator was finalized");
+}
+
+void Comm::requireIdle() {
+  requireMade();
+  TUTTI_REQUIRE(!streamBusy(),
+                "an earlier call on this communicator is still under way: "
+                "ncclCommGetAsyncError says when it is not");
+}
+
+Comm::Use::Use(std::shared_ptr<Comm> comm) : comm_(std::move(comm)) {
+  std::lock_guard lock(comm_->mutex_);
+  comm_->requireIdle();
+  if (comm_->revoked_) base::fail(ErrorCode::InvalidUsage, "the communicator was revoked");
+  ++comm_->uses_;
+}
+
+Comm::Use::~Use() {
+  if (!comm_) return;
+  std::lock_guard lock(comm_->mutex_);
+  --comm_->uses_;
+  comm_->changed_.notify_all();
+}
+
+StreamRef Comm::Use::stream() const {
+  return comm_->stream_ ? StreamRef(*comm_->stream_) : StreamRef();
+}
+
+void Comm::rethrow(std::span<const Use> uses, const Error& error) {
+  for (const Use& use : uses) {
+    if (error.code() != ErrorCode::Aborted) break;
+    std::lock_guard lock(use.comm_->mutex_);
+    if (use.comm_->aborted_ || use.comm_->revoked_)
+      base::fail(ErrorCode::InvalidUsage, "ended by ",
+                 use.comm_->aborted_ ? "ncclCommAbort" : "ncclCommRevoke", " on this rank");
+  }
+  throw Error(error);
+}
+
+bool Comm::blocking(std::span<const Use> uses) {
+  return std::ranges::all_of(uses,
+                             [](const Use& use) { return use.comm_->facts_.config.blocking; });
+}
+
+Comm::Parenthood::Parenthood(std::shared_ptr<Comm> comm, Operations operations)
+    : comm_(std::move(comm)) {
+  std::lock_guard lock(comm_->mutex_);
+  if (operations == Operations::WillEnd) {
+    comm_->requireMade();
+  } else {
+    comm_->requireIdle();
+    const auto error = comm_->communicator_->asyncError();
+    if (error && !comm_->revoked_) throw Error(*error);
+  }
+  ++comm_->making_;
+}
+
+Comm::Parenthood::~Parenthood() {
+  std::lock_guard lock(comm_->mutex_);
+  --comm_->making_;
+  comm_->changed_.notify_all();
+}
+
+bool Comm::Parenthood::revoked() const {
+  std::lock_guard lock(comm_->mutex_);
+  return comm_->revoked_;
+}
+
+void Comm::finalize() {
+  std::lock_guard lock(mutex_);
+  TUTTI_REQUIRE(!finalized_, "the communicator was finalized before");
+  requireMade();
+  if (revoked_) base::fail(ErrorCode::InvalidUsage, "the communicator was revoked");
+  finalized_ = true;
+}
+
+void Comm::drain() {
+  std::unique_lock lock(mutex_);
+  TUTTI_REQUIRE(making_ == 0,
+                "the communicator, or one from it, is still being made: wait for it, "
+                "or abort");
+  if (!stream_) return;
+  lock.unlock();
+  try {
+    stream_->synchronize();
+  } catch (const Error&) {
+    // Asked for before, or not wanted.
+  }
+}
+
+// Nothing of the caller's is touched any more when it returns.
+void Comm::stop(std::unique_lock<std::mutex>& lock) {
+  stop_.request_stop();
+  if (communicator_) communicator_->abort();
+  changed_.wait_for(lock, kLongestEnd, [&] { return uses_ == 0; });
+  const auto end = std::chrono::steady_clock::now() + kLongestEnd;
+  while (streamBusy() && std::chrono::steady_clock::now() < end)
+    changed_.wait_for(lock, std::chrono::milliseconds(1));
+}
+
+void Comm::abort() {
+  std::unique_lock lock(mutex_);
+  aborted_ = true;
+  stop(lock);
+}
+
+void Comm::revoke() {
+  std::unique_lock lock(mutex_);
+  requireMade();
+  if (revoked_) base::fail(ErrorCode::InvalidUsage, "the communicator was revoked before");
+  revoked_ = true;
+  stop(lock);
+}
+
+/// A failure that a stream has is the communicator's too.
+bool Comm::streamBusy() {
+  try {
+    return stream_ && !stream_->query();
+  } catch (const Error&) {
+    return streamBusy();  // it is said once
+  }
+}
+
+ncclResult_t Comm::asyncResult() {
+  std::lock_guard lock(mutex_);
+  if (making_ > 0 || streamBusy()) return ncclInProgress;
+  if (failure_) return resultOf(failure_->code());
+  if (revoked_) return uses_ > 0 ? ncclInProgress : ncclSuccess;
+  const auto error = communicator_->asyncError();
+  return error ? resultOf(error->code()) : ncclSuccess;
+}
+
+}  // namespace tutti::nccl

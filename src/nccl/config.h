@@ -1,0 +1,21 @@
+#pragma once
+
+// ncclConfig_t of any version of NCCL, checked, as the few settings that have a meaning here.
+
+#include <string>
+
+#include <tutti-nccl/nccl.h>
+
+namespace tutti::nccl {
+
+struct Config {
+  bool blocking = true;
+  std::string name;  ///< for log lines; may be empty
+};
+
+/// `given` may be null or leave fields undefined: then `inherited` holds; NCCL_COMM_BLOCKING goes
+/// before both. Throws InvalidArgument naming the field that is none of its values, and for a
+/// struct that was not begun with NCCL_CONFIG_INITIALIZER.
+Config readConfig(const ncclConfig_t* given, const Config& inherited = {});
+
+}  // namespace tutti::nccl

@@ -1,0 +1,155 @@
+#include "src/nccl/debug_log.h"
+
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include <tutti/log.h>
+
+#include "src/base/process.h"
+
+namespace tutti::nccl {
+namespace {
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? text : "";
+}
+
+DebugLevel parseLevel(const std::string& word) {
+  static constexpr std::array kWords{"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
+  for (size_t i = 0; i < kWords.size(); ++i)
+    if (::strcasecmp(word.c_str(), kWords[i]) == 0) return static_cast<DebugLevel>(i);
+  return DebugLevel::None;
+}
+
+struct Word {
+  const char* name;
+  Subsystem subsystem;
+};
+constexpr std::array kSubsystems{Word{"INIT", Subsystem::Init},   Word{"COLL", Subsystem::Coll},
+                                 Word{"P2P", Subsystem::P2p},     Word{"ENV", Subsystem::Env},
+                                 Word{"ALLOC", Subsystem::Alloc}, Word{"REG", Subsystem::Reg}};
+
+uint32_t bitsOf(std::string_view word) {
+  if (::strncasecmp(word.data(), "ALL", std::max<size_t>(word.size(), 3)) == 0) return ~0u;
+  for (const auto& [name, subsystem] : kSubsystems)
+    if (word.size() == std::string_view(name).size() &&
+        ::strncasecmp(word.data(), name, word.size()) == 0)
+      return static_cast<uint32_t>(subsystem);
+  return 0;  // one of NCCL's that has no lines here
+}
+
+/// "INIT,COLL", or "^INIT,COLL" for all but these.
+uint32_t parseSubsystems(const std::string& text) {
+  if (text.empty())
+    return static_cast<uint32_t>(Subsystem::Init) | static_cast<uint32_t>(Subsystem::Env);
+  std::string_view rest = text;
+  const bool inverted = rest.starts_with('^');
+  if (inverted) rest.remove_prefix(1);
+  uint32_t bits = 0;
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    bits |= bitsOf(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return inverted ? ~bits : bits;
+}
+
+/// Up to the first dot, as NCCL's lines have it.
+std::string hostName() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
+  const std::string whole = name.data();
+  return whole.substr(0, whole.find('.'));
+}
+
+/// %h is the host, %p the process, %% a percent sign.
+std::string expand(const std::string& pattern) {
+  std::string path;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (pattern[i] != '%' || (next != 'h' && next != 'p' && next != '%')) {
+      path += pattern[i];
+      continue;
+    }
+    path += next == 'h' ? hostName() : next == 'p' ? std::to_string(::getpid()) : "%";
+    ++i;
+  }
+  return path;
+}
+
+}  // namespace
+
+DebugLog& DebugLog::ofProcess() {
+  static auto* const instance = new DebugLog;  // threads may log until the very end
+  return *instance;
+}
+
+DebugLog::DebugLog() {
+  base::freeInForkedChildren(mutex_);
+  reset();
+}
+
+void DebugLog::reset() {
+  const std::string pattern = variable("NCCL_DEBUG_FILE");
+  {
+    std::lock_guard lock(mutex_);
+    if (file_ != stdout) std::fclose(file_);
+    file_ = stdout;
+    level_ = parseLevel(variable("NCCL_DEBUG"));
+    subsystems_ = parseSubsystems(variable("NCCL_DEBUG_SUBSYS"));
+    if (level_.load() > DebugLevel::Version && !pattern.empty())
+      if (std::FILE* opened = std::fopen(expand(pattern).c_str(), "we")) file_ = opened;
+  }
+  takeOverLibraryLog();
+}
+
+// Who asks for NCCL's lines gets everything in them; who does not, what TUTTI_LOG says.
+void DebugLog::takeOverLibraryLog() {
+  if (!shows(DebugLevel::Warn)) return setLogSink({});
+  setLogSink([this](LogLevel level, std::string_view line) {
+    if (level >= LogLevel::Warning)
+      warn(std::string(line));
+    else if (level == LogLevel::Info)
+      info(Subsystem::Init, line);
+    else if (shows(DebugLevel::Trace))
+      write("NCCL TRACE " + std::string(line));
+  });
+}
+
+void DebugLog::write(const std::string& text) {
+  static const std::string host = hostName();
+  // There is one device, the host.
+  const std::string line =
+      base::message(host, ":", ::getpid(), ":", ::gettid(), " [0] ", text, "\n");
+  std::lock_guard lock(mutex_);
+  std::fwrite(line.data(), 1, line.size(), file_);
+  std::fflush(file_);
+}
+
+void DebugLog::version(const std::string& text) {
+  if (!shows(DebugLevel::Version)) return;
+  std::lock_guard lock(mutex_);
+  std::fprintf(file_, "%s\n", text.c_str());
+  std::fflush(file_);
+}
+
+void DebugLog::failure(const std::string& text) {
+  {
+    std::lock_guard lock(mutex_);
+    lastFailure_ = text;
+  }
+  warn(text);
+}
+
+std::string DebugLog::lastFailure() const {
+  std::lock_guard lock(mutex_);
+  return lastFailure_;
+}
+
+}  // namespace tutti::nccl

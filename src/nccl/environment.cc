@@ -1,0 +1,85 @@
+#include "src/nccl/environment.h"
+
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include <tutti-nccl/nccl.h>
+
+#include "src/nccl/debug_log.h"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr std::array<std::string_view, 6> kHonoured{"NCCL_ALGO",       "NCCL_COMM_BLOCKING",
+                                                    "NCCL_COMM_ID",    "NCCL_DEBUG",
+                                                    "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"};
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? text : "";
+}
+
+/// A list, a function's name or an exclusion is for algorithms that this library does not have.
+std::string algorithmOf(const std::string& text) {
+  if (::strcasecmp(text.c_str(), "Ring") == 0) return "ring";
+  if (::strcasecmp(text.c_str(), "Tree") == 0) return "double_tree";
+  return "";
+}
+
+Environment read() {
+  Environment e;
+  const std::string blocking = variable("NCCL_COMM_BLOCKING");
+  if (blocking == "0" || blocking == "1") e.blocking = blocking == "1";
+  e.meetingAddress = variable("NCCL_COMM_ID");
+  if (variable("TUTTI_ALGORITHM").empty()) e.algorithm = algorithmOf(variable("NCCL_ALGO"));
+  return e;
+}
+
+/// Set, and of a name that is not honoured or with a value that cannot be.
+bool ignored(std::string_view name, std::string_view value) {
+  if (std::ranges::find(kHonoured, name) == kHonoured.end()) return true;
+  if (name == "NCCL_ALGO") return environment().algorithm.empty();
+  return name == "NCCL_COMM_BLOCKING" && !environment().blocking && !value.empty();
+}
+
+void report() {
+  DebugLog& log = DebugLog::ofProcess();
+  log.version(base::message("NCCL version ", NCCL_MAJOR, ".", NCCL_MINOR, ".", NCCL_PATCH, "+tutti",
+                            TUTTI_VERSION));
+  std::vector<std::string> names;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view line = *entry;
+    const std::string_view name = line.substr(0, line.find('='));
+    if (!name.starts_with("NCCL_") || name.size() == line.size()) continue;
+    if (ignored(name, line.substr(name.size() + 1)))
+      names.emplace_back(name);
+    else
+      log.info(Subsystem::Env, name, " set by environment to ", line.substr(name.size() + 1));
+  }
+  if (names.empty()) return;
+  std::ranges::sort(names);
+  std::string text = "variables without a meaning here, ignored:";
+  for (const std::string& name : names) text += " " + name;
+  log.warn(text);
+}
+
+}  // namespace
+
+const Environment& environment() {
+  static const auto* const instance = new Environment(read());
+  return *instance;
+}
+
+void announce() {
+  static std::once_flag once;
+  std::call_once(once, report);
+}
+
+}  // namespace tutti::nccl

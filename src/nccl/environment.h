@@ -1,0 +1,28 @@
+#pragma once
+
+// NCCL's environment variables, other than those about logging (debug_log.h). docs/nccl.md has the
+// table.
+
+#include <optional>
+#include <string>
+
+namespace tutti::nccl {
+
+struct Environment {
+  /// NCCL_COMM_BLOCKING: 0 or 1, instead of what a config says.
+  std::optional<bool> blocking;
+  /// NCCL_COMM_ID: host:port where rank 0 listens, instead of an id of ncclGetUniqueId()'s own.
+  std::string meetingAddress;
+  /// NCCL_ALGO, where it names one algorithm that Tutti has too, in Tutti's words. TUTTI_ALGORITHM
+  /// goes before it.
+  std::string algorithm;
+};
+
+/// Read at the first call.
+const Environment& environment();
+
+/// Once in a process, when its first communicator is made: the version, and which variables have a
+/// meaning here and which have none.
+void announce();
+
+}  // namespace tutti::nccl

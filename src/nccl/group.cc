@@ -1,0 +1,94 @@
+#include "src/nccl/group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/check.h"
+
+namespace tutti::nccl {
+namespace {
+
+void requireOneKind(bool othersAbsent) {
+  if (!othersAbsent)
+    base::fail(ErrorCode::InvalidUsage,
+               "a group has either communicators to make or calls on communicators, not both");
+}
+
+}  // namespace
+
+Group& Group::ofThread() {
+  thread_local Group instance;
+  return instance;
+}
+
+void Group::add(std::shared_ptr<Comm> comm, PreparedCall call) {
+  requireOneKind(collected_.makings.empty());
+  collected_.calls.push_back({std::move(comm), std::move(call)});
+}
+
+void Group::add(Making making) {
+  try {
+    requireOneKind(collected_.calls.empty());
+  } catch (...) {
+    takeBack(making);
+    throw;
+  }
+  collected_.makings.push_back(std::move(making));
+}
+
+void Group::spoil(ncclResult_t result) {
+  if (open() && collected_.failure == ncclSuccess) collected_.failure = result;
+}
+
+std::optional<Group::Collected> Group::close() {
+  if (!open()) base::fail(ErrorCode::InvalidUsage, "no group is open on this thread");
+  if (--depth_ > 0) return std::nullopt;
+  return std::exchange(collected_, {});
+}
+
+ncclResult_t Group::end() {
+  auto collected = close();
+  if (!collected) return ncclSuccess;
+  if (collected->failure != ncclSuccess) {
+    for (const Making& making : collected->makings) takeBack(making);
+    return collected->failure;
+  }
+  if (!collected->makings.empty()) return run(std::move(collected->makings));
+  return make(std::move(collected->calls));
+}
+
+// A call is started under the eyes of abort() and revoke(); those of communicators with blocking =
+// 0 only until they are on their stream.
+ncclResult_t Group::make(std::vector<Call> calls) {
+  std::vector<Comm*> seen;
+  std::vector<Comm::Use> uses;
+  for (const Call& call : calls)
+    if (std::ranges::find(seen, call.comm.get()) == seen.end()) {
+      seen.push_back(call.comm.get());
+      uses.emplace_back(call.comm);
+    }
+  const auto useOf = [&](const Call& call) -> const Comm::Use& {
+    return uses[static_cast<size_t>(std::ranges::find(seen, call.comm.get()) - seen.begin())];
+  };
+  return Comm::make(uses, [&] {
+    tutti::Group group;
+    for (Call& call : calls) call.call.start(useOf(call).stream());
+    group.end();
+  });
+}
+
+std::optional<double> Group::simulateEnd() {
+  auto collected = close();
+  if (!collected) return std::nullopt;
+  for (const Making& making : collected->makings) takeBack(making);
+  if (!collected->makings.empty())
+    base::fail(ErrorCode::InvalidUsage, "making communicators cannot be simulated");
+  if (collected->failure != ncclSuccess)
+    base::fail(ErrorCode::InvalidUsage,
+               "a call of the group has failed: ", ncclGetErrorString(collected->failure));
+  tutti::Group group;
+  for (Call& call : collected->calls) call.call.start();
+  return group.predict().count();
+}
+
+}  // namespace tutti::nccl

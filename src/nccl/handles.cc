@@ -1,0 +1,45 @@
+#include "src/nccl/handles.h"
+
+#include "src/base/check.h"
+#include "src/base/process.h"
+
+/// Nobody looks inside: its address is the handle.
+struct ncclComm {};
+
+namespace tutti::nccl {
+
+Handles& Handles::ofProcess() {
+  static auto* const instance = new Handles;  // communicators may outlive main()
+  return *instance;
+}
+
+Handles::Handles() { base::freeInForkedChildren(mutex_); }
+
+ncclComm_t Handles::add(std::shared_ptr<Comm> comm) {
+  auto handle = std::make_unique<ncclComm>();
+  std::lock_guard lock(mutex_);
+  comms_.emplace(handle.get(), std::move(comm));
+  return handle.release();
+}
+
+std::shared_ptr<Comm> Handles::find(ncclComm_t handle) const {
+  TUTTI_REQUIRE(handle, "the communicator is null");
+  std::lock_guard lock(mutex_);
+  const auto found = comms_.find(handle);
+  TUTTI_REQUIRE(found != comms_.end(), handle,
+                " is no communicator of this process, or was destroyed");
+  return found->second;
+}
+
+// The communicator's farewell is said without the lock.
+void Handles::remove(ncclComm_t handle) {
+  std::shared_ptr<Comm> last;
+  std::lock_guard lock(mutex_);
+  const auto found = comms_.find(handle);
+  if (found == comms_.end()) return;
+  last = std::move(found->second);
+  comms_.erase(found);
+  delete handle;
+}
+
+}  // namespace tutti::nccl

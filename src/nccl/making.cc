@@ -1,0 +1,244 @@
+#include "src/nccl/making.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <set>
+
+#include "src/base/check.h"
+#include "src/base/service_thread.h"
+#include "src/nccl/debug_log.h"
+#include "src/nccl/device_pointers.h"
+#include "src/nccl/entry.h"
+#include "src/nccl/environment.h"
+#include "src/nccl/handles.h"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr const char* kThread = "tutti-nccl";
+
+/// The handle of a communicator that is going to be there.
+void giveHandle(Making& making) {
+  *making.out = making.handle = making.comm ? Handles::ofProcess().add(making.comm) : nullptr;
+}
+
+void logMade(const Making& making) {
+  const auto& [device, config] = making.comm->facts();
+  DebugLog::ofProcess().info(Subsystem::Init, making.function, " comm ", making.handle, " rank ",
+                             making.comm->rank(), " nranks ", making.comm->size(), " cudaDev ",
+                             device, config.name.empty() ? "" : " commName ", config.name,
+                             " - Init COMPLETE");
+}
+
+/// What was thrown while a communicator was made, for whoever asks for it later.
+Error asError(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& e) {
+    return e;
+  } catch (const std::bad_alloc&) {
+    return {ErrorCode::OutOfMemory, "no memory for a communicator"};
+  } catch (const std::exception& e) {
+    return {ErrorCode::Internal, e.what()};
+  }
+}
+
+/// The parent is free again before anybody hears of the child's end.
+void makeOne(Making& making) {
+  const auto comm = making.comm;
+  try {
+    auto communicator = making.make();
+    making.parent.reset();
+    making.make = nullptr;
+    if (!comm) return;
+    comm->ready(std::move(*communicator));
+    logMade(making);
+  } catch (...) {
+    making.parent.reset();
+    if (comm) comm->failed(asError(std::current_exception()));
+    throw;
+  }
+}
+
+/// By a thread that nobody waits for. The caller's `out` is not touched from there.
+void makeAlone(Making making) {
+  auto kept = std::make_shared<Making>(std::move(making));
+  base::ServiceThread::startAlone(kThread, [kept] {
+    guard(kept->function, [&] {
+      makeOne(*kept);
+      return ncclSuccess;
+    });
+  });
+}
+
+/// Without a thread it has failed; the others of its group wait for it until their deadline.
+void startThread(base::ServiceThread& thread, Making& making, std::exception_ptr& failure,
+                 std::function<void()> body) {
+  try {
+    thread.start(kThread, std::move(body));
+  } catch (...) {
+    failure = std::current_exception();
+    if (making.comm) making.comm->failed(asError(failure));
+  }
+}
+
+/// The ranks of `size` less the excluded ones.
+std::vector<int> survivorsOf(const int* excluded, int count, int size, int self) {
+  TUTTI_REQUIRE(count > 0 && count < size, "excludeRanksCount is ", count, " of ", size, " ranks");
+  TUTTI_REQUIRE(excluded, "excludeRanksList is null");
+  std::set<int> out;
+  for (int i = 0; i < count; ++i) {
+    TUTTI_REQUIRE(excluded[i] >= 0 && excluded[i] < size, "excluded rank ", excluded[i],
+                  " is not one of 0..", size - 1);
+    TUTTI_REQUIRE(out.insert(excluded[i]).second, "rank ", excluded[i], " is excluded twice");
+  }
+  TUTTI_REQUIRE(!out.contains(self), "rank ", self, " excludes itself: excluded ranks do not call");
+  std::vector<int> survivors;
+  for (int r = 0; r < size; ++r)
+    if (!out.contains(r)) survivors.push_back(r);
+  return survivors;
+}
+
+/// A revoked communicator has been aborted: what its ranks have to tell each other they tell on
+/// another one of the same ranks.
+std::optional<Communicator> split(Communicator& parent, bool revoked, int color, int key) {
+  if (!revoked) return parent.split(color, key);
+  std::vector<int> all;
+  for (int r = 0; r < parent.size(); ++r) all.push_back(r);
+  return parent.subset(all).split(color, key);
+}
+
+}  // namespace
+
+void takeBack(const Making& making) {
+  if (!making.handle) return;
+  Handles::ofProcess().remove(making.handle);
+  *making.out = nullptr;
+}
+
+Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqueId& id, int rank,
+                const ncclConfig_t* config) {
+  findDriver();
+  announce();
+  TUTTI_REQUIRE(out, "comm is null");
+  TUTTI_REQUIRE(size >= 1 && rank >= 0 && rank < size, "rank ", rank, " of ", size, " ranks");
+  const Config settings = readConfig(config);
+  Making making{.function = function,
+                .comm = std::make_shared<Comm>(Comm::Facts{.config = settings}),
+                .out = out,
+                .blocking = settings.blocking};
+  CommunicatorOptions options{.id = UniqueId{},
+                              .rank = rank,
+                              .size = size,
+                              .algorithm = environment().algorithm,
+                              .stop = making.comm->stopToken()};
+  static_assert(sizeof id == sizeof options.id->bytes);
+  std::memcpy(options.id->bytes.data(), &id, sizeof id);
+  making.make = [options] { return Communicator::create(options); };
+  giveHandle(making);
+  return making;
+}
+
+Making makeBySplit(ncclComm_t parent, int color, int key, ncclComm_t* out,
+                   const ncclConfig_t* config) {
+  TUTTI_REQUIRE(out, "newcomm is null");
+  TUTTI_REQUIRE(color >= 0 || color == NCCL_SPLIT_NOCOLOR, "color ", color,
+                " is neither 0 or more nor NCCL_SPLIT_NOCOLOR");
+  const auto above = Handles::ofProcess().find(parent);
+  const Config settings = readConfig(config, above->facts().config);
+  Making making{.function = "ncclCommSplit", .out = out, .blocking = settings.blocking};
+  making.parent = std::make_shared<Comm::Parenthood>(above, Comm::Operations::Remain);
+  if (color >= 0)
+    making.comm =
+        std::make_shared<Comm>(Comm::Facts{.device = above->facts().device, .config = settings});
+  else
+    making.blocking = above->facts().config.blocking;
+  making.make = [revoked = making.parent->revoked(), color, key,
+                 parenthood = std::weak_ptr(making.parent)] {
+    return split(parenthood.lock()->communicator(), revoked, color, key);
+  };
+  giveHandle(making);
+  return making;
+}
+
+Making makeByShrink(ncclComm_t parent, const int* excluded, int excludedCount, ncclComm_t* out,
+                    const ncclConfig_t* config, int flags) {
+  TUTTI_REQUIRE(out, "newcomm is null");
+  TUTTI_REQUIRE(flags == NCCL_SHRINK_DEFAULT || flags == NCCL_SHRINK_ABORT, "shrinkFlags is ",
+                flags);
+  const auto above = Handles::ofProcess().find(parent);
+  const Config settings = readConfig(config, above->facts().config);
+  Making making{.function = "ncclCommShrink", .out = out, .blocking = settings.blocking};
+  making.parent = std::make_shared<Comm::Parenthood>(
+      above, flags == NCCL_SHRINK_ABORT ? Comm::Operations::WillEnd : Comm::Operations::Remain);
+  const Communicator& old = making.parent->communicator();
+  auto survivors = survivorsOf(excluded, excludedCount, old.size(), old.rank());
+  making.comm =
+      std::make_shared<Comm>(Comm::Facts{.device = above->facts().device, .config = settings});
+  making.make = [survivors = std::move(survivors), flags,
+                 parenthood = std::weak_ptr(making.parent)] {
+    Communicator& from = parenthood.lock()->communicator();
+    if (flags == NCCL_SHRINK_ABORT) from.abort();
+    return from.subset(survivors);
+  };
+  giveHandle(making);
+  return making;
+}
+
+void makeAll(ncclComm_t* out, const std::vector<int>& devices) {
+  findDriver();
+  announce();
+  const int size = static_cast<int>(devices.size());
+  const Config settings = readConfig(nullptr);
+  CommunicatorOptions o;
+  o.algorithm = environment().algorithm;
+  auto communicators = Communicator::createLocal(size, o);
+  for (int r = 0; r < size; ++r) {
+    const size_t place = static_cast<size_t>(r);
+    Making making{
+        .function = "ncclCommInitAll",
+        .comm = std::make_shared<Comm>(Comm::Facts{.device = devices[place], .config = settings}),
+        .out = out + r};
+    making.comm->ready(std::move(communicators[place]));
+    giveHandle(making);
+    logMade(making);
+  }
+}
+
+ncclResult_t run(std::vector<Making> makings) {
+  bool waitForAll = true;
+  std::vector<std::exception_ptr> failures(makings.size());
+  const auto make = [&](size_t i) {
+    try {
+      makeOne(makings[i]);
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  };
+  if (makings.size() == 1 && makings[0].blocking) {
+    make(0);
+  } else {
+    std::deque<base::ServiceThread> threads;  // joined at their end
+    for (size_t i = 0; i < makings.size(); ++i) {
+      if (makings[i].blocking) {
+        startThread(threads.emplace_back(), makings[i], failures[i], [&make, i] { make(i); });
+      } else {
+        waitForAll = false;
+        makeAlone(std::move(makings[i]));
+        makings[i].handle = nullptr;
+      }
+    }
+  }
+  std::exception_ptr first;
+  for (size_t i = 0; i < makings.size(); ++i) {
+    if (!failures[i]) continue;
+    takeBack(makings[i]);
+    if (!first) first = failures[i];
+  }
+  if (first) std::rethrow_exception(first);
+  return waitForAll ? ncclSuccess : ncclInProgress;
+}
+
+}  // namespace tutti::nccl

@@ -1,0 +1,106 @@
+#include "src/nccl/reductions.h"
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "src/base/check.h"
+#include "src/numbers/convert.h"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr std::array<DataType, ncclNumTypes> kTypes{
+    DataType::Int8,    DataType::UInt8,    DataType::Int32,      DataType::UInt32,
+    DataType::Int64,   DataType::UInt64,   DataType::Float16,    DataType::Float32,
+    DataType::Float64, DataType::BFloat16, DataType::Float8E4M3, DataType::Float8E5M2};
+constexpr std::array<ReduceOp, ncclNumOps> kOps{ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max,
+                                                ReduceOp::Min, ReduceOp::Avg};
+
+template <class T>
+T load(const void* data) {
+  T value;
+  std::memcpy(&value, data, sizeof value);
+  return value;
+}
+
+/// Beyond 2^53 not every integer is a double.
+template <class T>
+double exactly(T value) {
+  const double scalar = static_cast<double>(value);
+  constexpr int kBits = std::numeric_limits<T>::digits;
+  TUTTI_REQUIRE(scalar < std::ldexp(1.0, kBits) && static_cast<T>(scalar) == value, "the scalar ",
+                value, " has more than 53 significant bits, which is not supported");
+  return scalar;
+}
+
+double scalarAt(const void* data, ncclDataType_t type) {
+  switch (dataTypeOf(type)) {
+    case DataType::Int8: return load<int8_t>(data);
+    case DataType::UInt8: return load<uint8_t>(data);
+    case DataType::Int32: return load<int32_t>(data);
+    case DataType::UInt32: return load<uint32_t>(data);
+    case DataType::Int64: return exactly(load<int64_t>(data));
+    case DataType::UInt64: return exactly(load<uint64_t>(data));
+    case DataType::Float16: return numbers::fromFloat16(load<uint16_t>(data));
+    case DataType::BFloat16: return numbers::fromBFloat16(load<uint16_t>(data));
+    case DataType::Float8E4M3: return numbers::fromFloat8E4M3(load<uint8_t>(data));
+    case DataType::Float8E5M2: return numbers::fromFloat8E5M2(load<uint8_t>(data));
+    case DataType::Float32: return load<float>(data);
+    default: return load<double>(data);
+  }
+}
+
+bool builtIn(int op) { return op >= 0 && op < ncclNumOps; }
+
+}  // namespace
+
+DataType dataTypeOf(ncclDataType_t type) {
+  const int number = type;
+  TUTTI_REQUIRE(number >= 0 && number < ncclNumTypes, "datatype ", number, " is not one of 0..",
+                ncclNumTypes - 1);
+  return kTypes[static_cast<size_t>(number)];
+}
+
+ncclRedOp_t Reductions::addPreMulSum(const void* scalar, ncclDataType_t type,
+                                     ncclScalarResidence_t where) {
+  static std::atomic<int> next{ncclNumOps};
+  dataTypeOf(type);
+  TUTTI_REQUIRE(scalar, "the scalar is null");
+  TUTTI_REQUIRE(where == ncclScalarDevice || where == ncclScalarHostImmediate, "residence ",
+                int{where}, " is neither ncclScalarDevice nor ncclScalarHostImmediate");
+  const PreMulSum made = where == ncclScalarDevice
+                             ? PreMulSum{type, 1.0, scalar}
+                             : PreMulSum{type, scalarAt(scalar, type), nullptr};
+  int handle = next.load();
+  do {
+    if (handle == ncclMaxRedOp)
+      base::fail(ErrorCode::InvalidUsage, "this process has made ", handle, " reductions: no more");
+  } while (!next.compare_exchange_weak(handle, handle + 1));
+  std::lock_guard lock(mutex_);
+  made_.emplace(handle, made);
+  return static_cast<ncclRedOp_t>(handle);
+}
+
+void Reductions::remove(ncclRedOp_t op) {
+  TUTTI_REQUIRE(!builtIn(op), "reduction ", int{op}, " is built in");
+  std::lock_guard lock(mutex_);
+  TUTTI_REQUIRE(made_.erase(op) == 1, "reduction ", int{op}, " was not made for this communicator");
+}
+
+ReductionFacts Reductions::find(ncclRedOp_t op, ncclDataType_t type) const {
+  if (builtIn(op)) return {.op = kOps[static_cast<size_t>(op)]};
+  std::lock_guard lock(mutex_);
+  const auto found = made_.find(op);
+  TUTTI_REQUIRE(found != made_.end(), "reduction ", int{op},
+                " is neither built in nor made for this communicator");
+  const PreMulSum& made = found->second;
+  TUTTI_REQUIRE(made.type == type, "reduction ", int{op}, " was made for datatype ", int{made.type},
+                ", and the call's is ", int{type});
+  return {.op = ReduceOp::PreMulSum,
+          .scalar = made.location ? scalarAt(made.location, type) : made.scalar};
+}
+
+}  // namespace tutti::nccl

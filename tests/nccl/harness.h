@@ -1,0 +1,85 @@
+#ifndef TUTTI_TESTS_NCCL_HARNESS_H
+#define TUTTI_TESTS_NCCL_HARNESS_H
+
+/* What the C tests of nccl.h have in common: checks that end the process with a sentence, and ranks
+ * as processes or as threads. A case runs in a process of its own that has no thread yet, under an
+ * alarm. */
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nccl.h>
+
+#define CHECK(condition)                                                                      \
+  do {                                                                                        \
+    if (!(condition)) {                                                                       \
+      fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, \
+              ncclGetLastError(NULL));                                                        \
+      _Exit(1);                                                                               \
+    }                                                                                         \
+  } while (0)
+
+#define CHECK_EQ(left, right)                                                                     \
+  do {                                                                                            \
+    const long long left_ = (long long)(left), right_ = (long long)(right);                       \
+    if (left_ != right_) {                                                                        \
+      fprintf(stderr, "%s:%d: %s is %lld, and %s is %lld (last error: %s)\n", __FILE__, __LINE__, \
+              #left, left_, #right, right_, ncclGetLastError(NULL));                              \
+      _Exit(1);                                                                                   \
+    }                                                                                             \
+  } while (0)
+
+#define OK(call) CHECK_EQ(call, ncclSuccess)
+
+/* The call fails with `result`, and the last error names the function and has `words` in it. */
+#define FAILS(call, result, words)                                            \
+  do {                                                                        \
+    CHECK_EQ(call, result);                                                   \
+    if (!strstr(ncclGetLastError(NULL), words)) {                             \
+      fprintf(stderr, "%s:%d: no \"%s\" in: %s\n", __FILE__, __LINE__, words, \
+              ncclGetLastError(NULL));                                        \
+      _Exit(1);                                                               \
+    }                                                                         \
+  } while (0)
+
+/* Memory that the ranks of a case share. */
+typedef struct {
+  ncclUniqueId id;
+  ncclUniqueId second_id;
+  atomic_int ids_ready;
+  atomic_int flags[16];
+} Shared;
+
+typedef struct {
+  int rank, size;
+  ncclUniqueId id;
+  Shared* shared;
+} Rank;
+
+typedef void (*RankBody)(const Rank* rank);
+
+/* One process for each rank; fails unless all end well. `killed` is a rank that is expected to die
+ * of SIGKILL, or -1. */
+void run_processes(int size, RankBody body, int killed);
+/* One thread for each rank. */
+void run_threads(int size, RankBody body);
+
+ncclComm_t join(const Rank* rank);
+
+/* Raises a flag of the case, and waits for as many. */
+void raise_flag(Shared* shared, int flag);
+void await_flag(Shared* shared, int flag, int count);
+void nap(int milliseconds);
+/* Asks until the communicator is not in progress any more, and returns what it says then. */
+ncclResult_t settle(ncclComm_t comm);
+
+/* The cases, by file. */
+typedef struct {
+  const char* name;
+  void (*run)(void);
+} Case;
+extern const Case library_cases[], life_cases[], collective_cases[], group_cases[], failure_cases[];
+
+#endif

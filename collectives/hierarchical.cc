@@ -76,10 +76,10 @@ HostPlace::HostPlace(const PlanSpec& s, int rank)
       index(static_cast<int>(std::ranges::find(mates(), rank) - mates().begin())) {}
 
 int HostPlace::smallestHost() const {
-  return static_cast<int>(std::ranges::min(hosts, {}, &std::vector<int>::size).size());
+  return static_cast<int>(std::ranges::min_element(hosts, {}, &std::vector<int>::size)->size());
 }
 int HostPlace::largestHost() const {
-  return static_cast<int>(std::ranges::max(hosts, {}, &std::vector<int>::size).size());
+  return static_cast<int>(std::ranges::max_element(hosts, {}, &std::vector<int>::size)->size());
 }
 std::vector<int> HostPlace::otherMates() const { return othersThan(index, size()); }
 std::vector<int> HostPlace::otherHosts() const { return othersThan(host, hostCount()); }

@@ -19,7 +19,9 @@ namespace {
 class Builder {
  public:
   Builder(const HostPlace& at, uint32_t part)
-      : at_(at), part_(part), cut_(at.spec.collective == Collective::AllReduce) {}
+      : at_(at),
+        part_(part),
+        cut_(at.spec.collective == Collective::AllReduce ? at.smallestHost() : 0) {}
 
   /// Sums of the pieces that this rank owns.
   void reduce(int channelNumber, Program& program) const {
@@ -41,7 +43,7 @@ class Builder {
     }
     gatherFrom(at_.host, carry, get);
     std::vector<int> others = at_.otherHosts();
-    std::ranges::reverse(others);  // who sends to this host first is the one before
+    std::ranges::reverse(others);  // everybody sends to the next host first
     for (int host : others) gatherFrom(host, carry, get);
     add(carry, program);
     add(get, program);
@@ -49,33 +51,33 @@ class Builder {
 
  private:
   bool owns() const { return at_.index < piecesOf(at_.host); }
-  int piecesOf(int host) const { return cut_ ? at_.smallestHost() : at_.sizeOf(host); }
+  int piecesOf(int host) const { return cut_ > 0 ? cut_ : at_.sizeOf(host); }
   /// Piece `k` of `host` in the buffer that has all of them.
   uint32_t chunk(int host, int k) const {
-    if (!cut_) return chunkOf(at_.spec, static_cast<uint32_t>(at_.rankOf(host, k)), part_);
+    if (cut_ == 0) return chunkOf(at_.spec, static_cast<uint32_t>(at_.rankOf(host, k)), part_);
     const auto hosts = static_cast<uint32_t>(at_.hostCount());
-    return (part_ * hosts + static_cast<uint32_t>(host)) * static_cast<uint32_t>(piecesOf(host)) +
+    return (part_ * hosts + static_cast<uint32_t>(host)) * static_cast<uint32_t>(cut_) +
            static_cast<uint32_t>(k);
   }
   uint32_t ownChunk() const { return chunk(at_.host, at_.index); }
   /// This rank's piece where it is alone in a buffer, or that of an AllReduce.
-  Port own(Buffer buffer) const { return local(buffer, cut_ ? ownChunk() : part_); }
+  Port own(Buffer buffer) const { return local(buffer, cut_ > 0 ? ownChunk() : part_); }
   Port mate(int number, uint32_t chunk) const {
     return channel(at_.rankOf(at_.host, number), chunk);
   }
 
   void reduceFor(int host, Lane& give, Lane& carry) const {
-    for (int k = 0; k < piecesOf(host); ++k) {
-      const int carrier = k % at_.size();
-      const uint32_t piece = chunk(host, k);
-      if (carrier != at_.index) {
-        give.steps.push_back(
-            {.sources = {local(Buffer::In, piece)}, .targets = {mate(carrier, piece)}});
-      } else if (host != at_.host || at_.size() > 1) {
-        carry.steps.push_back(addInside(piece));
-        carry.steps.back().targets = {host == at_.host ? own(Buffer::Out)
-                                                       : channel(at_.rankOf(host, k), piece)};
-      }
+    // One piece for each carrier, then the next: nobody has to wait with another's before it.
+    for (int first = 0; first < piecesOf(host); first += at_.size())
+      for (int carrier : at_.otherMates())
+        if (const int k = first + carrier; k < piecesOf(host))
+          give.steps.push_back({.sources = {local(Buffer::In, chunk(host, k))},
+                                .targets = {mate(carrier, chunk(host, k))}});
+    if (host == at_.host && at_.size() == 1) return;  // its input is all that its host has
+    for (int k = at_.index; k < piecesOf(host); k += at_.size()) {
+      carry.steps.push_back(addInside(chunk(host, k)));
+      carry.steps.back().targets = {
+          host == at_.host ? own(Buffer::Out) : channel(at_.rankOf(host, k), chunk(host, k))};
     }
   }
 
@@ -99,25 +101,29 @@ class Builder {
 
   Step giveOwn() const {
     const uint32_t piece = ownChunk();
-    Step step{.sources = {own(cut_ ? Buffer::Out : Buffer::In)}};
-    if (!cut_) step.targets.push_back(local(Buffer::Out, piece));
+    Step step{.sources = {own(cut_ > 0 ? Buffer::Out : Buffer::In)}};
+    if (cut_ == 0) step.targets.push_back(local(Buffer::Out, piece));
     for (int host : at_.otherHosts())
       step.targets.push_back(channel(at_.rankOf(host, at_.index), piece));
     giveMates(step, piece);
     return step;
   }
 
+  /// In the order of ranks: they share the link that most of it comes by.
   void gatherFrom(int host, Lane& carry, Lane& get) const {
     for (int k = 0; k < piecesOf(host); ++k) {
       const int carrier = k % at_.size();
-      const uint32_t piece = chunk(host, k);
-      const bool carries = carrier == at_.index;
-      if (carries && host == at_.host) continue;  // its own
-      Step step{.sources = {carries ? channel(at_.rankOf(host, k), piece) : mate(carrier, piece)},
-                .targets = {local(Buffer::Out, piece)}};
-      if (carries) giveMates(step, piece);
-      (carries ? carry : get).steps.push_back(std::move(step));
+      if (carrier != at_.index) {
+        get.steps.push_back(keep(mate(carrier, chunk(host, k))));
+      } else if (host != at_.host) {
+        carry.steps.push_back(keep(channel(at_.rankOf(host, k), chunk(host, k))));
+        giveMates(carry.steps.back(), chunk(host, k));
+      }
     }
+  }
+
+  static Step keep(const Port& message) {
+    return {.sources = {message}, .targets = {local(Buffer::Out, message.chunk)}};
   }
 
   void giveMates(Step& step, uint32_t piece) const {
@@ -130,7 +136,7 @@ class Builder {
 
   const HostPlace& at_;
   const uint32_t part_;
-  const bool cut_;  // pieces are those of one block
+  const int cut_;  // how many pieces of the one block belong to each host; 0: all blocks are pieces
 };
 
 }  // namespace

@@ -254,6 +254,8 @@ class Communicator {
 
   int rank() const;
   int size() const;
+  /// The host of each rank, numbered from 0 in order of appearance.
+  const std::vector<int>& hosts() const;
   /// Reductions evaluate the binary tree over ranks: the option or TUTTI_DETERMINISTIC asked for
   /// it.
   bool deterministic() const;

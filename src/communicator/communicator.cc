@@ -106,6 +106,7 @@ std::vector<Communicator> makeLocal(
 
 int Communicator::rank() const { return impl_->who.rank; }
 int Communicator::size() const { return impl_->size; }
+const std::vector<int>& Communicator::hosts() const { return impl_->topology.hostOf; }
 bool Communicator::deterministic() const { return impl_->settings.deterministic; }
 
 Memory Communicator::allocate(size_t size) {

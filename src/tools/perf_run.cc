@@ -9,6 +9,7 @@
 
 #include "collectives/algorithms.h"
 #include "src/base/check.h"
+#include "src/plan/hosts.h"
 #include "src/tools/perf_check.h"
 #include "src/tools/perf_plot.h"
 #include "src/tools/perf_report.h"
@@ -207,20 +208,23 @@ std::string commented(const std::string& text) {
   return out;
 }
 
-void requireFit(const PerfOptions& options, int ranks) {
+void requireFit(const PerfOptions& options, const Communicator& c) {
+  const int ranks = c.size();
   TUTTI_REQUIRE(options.exchange != Exchange::HyperCube || (ranks & (ranks - 1)) == 0,
                 "hypercube needs a power of two of ranks, not ", ranks);
   TUTTI_REQUIRE(options.root < ranks, "--root ", options.root, " is not a rank of 0..", ranks - 1);
   TUTTI_REQUIRE(options.algorithm.empty() || ranks == 1 ||
-                    collectives::exists(options.algorithm, options.collective, ranks),
+                    collectives::exists(options.algorithm, options.collective, ranks,
+                                        plan::hostsInOrder(c.hosts())),
                 "--algo ", options.algorithm, " does not exist for ", options.collectiveName,
-                " on ", ranks, " ranks");
+                " on ", ranks, " ranks of ", 1 + std::ranges::max(c.hosts()), " host",
+                std::ranges::max(c.hosts()) == 0 ? "" : "s");
 }
 
 }  // namespace
 
 int runPerf(Communicator& c, const PerfOptions& options, const PerfOutput& output) {
-  requireFit(options, c.size());
+  requireFit(options, c);
   const bool prints = c.rank() == 0;
   const auto print = [&](const std::string& text) {
     std::fputs(text.c_str(), output.table);

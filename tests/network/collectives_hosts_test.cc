@@ -79,8 +79,8 @@ TEST_F(Hosts, EveryCollective) {
 }
 
 TEST_F(Hosts, EveryAlgorithm) {
-  for (const char* algorithm :
-       {"ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "mapped"})
+  for (const char* algorithm : {"ring", "double_tree", "recursive", "one_shot", "two_shot",
+                                "pairwise", "hierarchical", "mapped"})
     runOn({0, 0, 1, 1}, {.timeout = 30s, .algorithm = algorithm}, [](Communicator& c) {
       for (const size_t count : {1, 5000, 70001})
         checkAll(c, {.count = count, .root = static_cast<int>(count) % c.size()});

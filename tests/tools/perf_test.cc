@@ -301,11 +301,11 @@ TEST(PerfRun, RefusesWhatDoesNotFitTheRanks) {
   EXPECT_EQ(refusal(two[0], {.collective = Collective::AllGather,
                              .collectiveName = "all_gather",
                              .algorithm = "double_tree"}),
-            "--algo double_tree does not exist for all_gather on 2 ranks");
+            "--algo double_tree does not exist for all_gather on 2 ranks of 1 host");
   EXPECT_EQ(refusal(two[0], {.collective = Collective::Barrier,
                              .collectiveName = "barrier",
                              .algorithm = "mapped"}),
-            "--algo mapped does not exist for barrier on 2 ranks");
+            "--algo mapped does not exist for barrier on 2 ranks of 1 host");
 }
 
 TEST(PerfRun, SaysWhenItsJsonIsNotTaken) {

@@ -18,8 +18,9 @@ namespace {
 
 using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
 
-// hwloc's own ways to GPUs: they would load drivers, which only readGpus may.
-constexpr std::array kNotWanted{"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero"};
+// hwloc's own ways to GPUs would load drivers, which only readGpus may; its way to PCI devices by
+// libpciaccess leaks, and adds to what it reads from sysfs no more than names.
+constexpr std::array kNotWanted{"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci"};
 
 /// Null, with the reason, when hwloc fails.
 Topology load(const HwlocSource& source, std::string& why) {

@@ -286,6 +286,15 @@ For 8 ranks on this host: 1 problem
             std::string::npos);
 }
 
+TEST(Doctor, CountsWhatIsSlowAsAProblemAndANoteAsNone) {
+  for (const State state : {State::Good, State::Note, State::Slow, State::Wrong}) {
+    const Finding found{.state = state};
+    EXPECT_EQ(found.problem(), state == State::Slow || state == State::Wrong) << toString(state);
+    EXPECT_EQ(nlohmann::json::parse(doctorJson({&found, 1}, 1))["problems"],
+              found.problem() ? 1 : 0);
+  }
+}
+
 TEST(Doctor, ReadsThisMachine) {
   const DoctorFacts f = readDoctorFacts(3);
   EXPECT_EQ(f.ranks, 3);

@@ -306,6 +306,16 @@ int codeOf(std::vector<const char*> words) {
   return code ? *code : -1;
 }
 
+TEST(Pages, FillAHundredColumns) {
+  const auto linesWith = [](size_t characters) {
+    Page page(6);
+    page.line("label", std::string(characters - 2, 'a') + " b");
+    return linesOf(std::move(page).take()).size();
+  };
+  EXPECT_EQ(linesWith(94), 1u);
+  EXPECT_EQ(linesWith(95), 2u);
+}
+
 TEST(TopoOptions, AreReadOrRefused) {
   const std::vector<const char*> words{"topo", "--json", "--svg", "x.svg", "--ranks", "5"};
   const auto o = std::get<TopoOptions>(parseTopo(static_cast<int>(words.size()), words.data()));

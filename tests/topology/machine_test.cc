@@ -147,6 +147,18 @@ TEST(Distances, AreNcclsAtEveryLevel) {
   EXPECT_EQ(distance(m, placeOf(m, m.gpus[4].pci), eth), Distance::Sys);
 }
 
+TEST(Distances, CountThePortsBelowTheCommonOne) {
+  const auto between = [](std::vector<int> a, std::vector<int> b) {
+    return distance({}, {.bridges = std::move(a)}, {.bridges = std::move(b)});
+  };
+  EXPECT_EQ(between({0, 1}, {0, 1}), Distance::Pix);  // two functions of a card
+  EXPECT_EQ(between({0, 1, 2}, {0, 1, 2, 3}), Distance::Pix);
+  EXPECT_EQ(between({0, 1, 2, 3}, {0, 1, 2, 4}), Distance::Pix);
+  EXPECT_EQ(between({0, 1, 2, 3}, {0, 1, 2, 4, 5}), Distance::Pxb);  // a card with a bridge
+  EXPECT_EQ(between({0, 1, 2, 3}, {0, 4}), Distance::Phb);
+  EXPECT_EQ(between({0, 1}, {2, 1}), Distance::Unknown);  // other host bridges, of no known node
+}
+
 TEST(Distances, OfProcessorsCountTheFarthestNode) {
   const Machine m = bigMachine();
   const Place near = placeOf(m, m.nics[0].pci);

@@ -213,8 +213,8 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommInitRankScalable,
                     (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
                      ncclConfig_t* config));
 
-/* `ndev` ranks of this process. `devlist` has their device numbers, all different; null: 0, 1, ...
- */
+/* `ndev` ranks of this process, with the device numbers of `devlist`, all different; null: 0, 1,
+ * and so on. */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommInitAll,
                     (ncclComm_t * comm, int ndev, const int* devlist));
 

@@ -51,37 +51,37 @@ void makeOne(Making& making) {
   try {
     auto communicator = making.make();
     making.parent.reset();
-    making.make = nullptr;
     if (!comm) return;
     comm->ready(std::move(*communicator));
-    logMade(making);
   } catch (...) {
     making.parent.reset();
     if (comm) comm->failed(asError(std::current_exception()));
     throw;
   }
-}
-
-/// By a thread that nobody waits for. The caller's `out` is not touched from there.
-void makeAlone(Making making) {
-  auto kept = std::make_shared<Making>(std::move(making));
-  base::ServiceThread::startAlone(kThread, [kept] {
-    guard(kept->function, [&] {
-      makeOne(*kept);
-      return ncclSuccess;
-    });
-  });
+  logMade(making);
 }
 
 /// Without a thread it has failed; the others of its group wait for it until their deadline.
-void startThread(base::ServiceThread& thread, Making& making, std::exception_ptr& failure,
-                 std::function<void()> body) {
+void starting(const Making& making, std::exception_ptr& failure,
+              const std::function<void()>& startThread) {
   try {
-    thread.start(kThread, std::move(body));
+    startThread();
   } catch (...) {
     failure = std::current_exception();
     if (making.comm) making.comm->failed(asError(failure));
   }
+}
+
+/// By a thread that nobody waits for. The caller's `out` is not touched from there.
+void makeAlone(Making& making) {
+  auto own = std::make_shared<Making>(making);
+  base::ServiceThread::startAlone(kThread, [own] {
+    guard(own->function, [&] {
+      makeOne(*own);
+      return ncclSuccess;
+    });
+  });
+  making.parent.reset();
 }
 
 /// The ranks of `size` less the excluded ones.
@@ -222,13 +222,14 @@ ncclResult_t run(std::vector<Making> makings) {
   } else {
     std::deque<base::ServiceThread> threads;  // joined at their end
     for (size_t i = 0; i < makings.size(); ++i) {
-      if (makings[i].blocking) {
-        startThread(threads.emplace_back(), makings[i], failures[i], [&make, i] { make(i); });
-      } else {
-        waitForAll = false;
-        makeAlone(std::move(makings[i]));
-        makings[i].handle = nullptr;
-      }
+      Making& making = makings[i];
+      waitForAll &= making.blocking;
+      starting(making, failures[i], [&] {
+        if (making.blocking)
+          threads.emplace_back().start(kThread, [&make, i] { make(i); });
+        else
+          makeAlone(making);
+      });
     }
   }
   std::exception_ptr first;

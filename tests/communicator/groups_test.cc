@@ -11,6 +11,7 @@
 #include <tutti/tutti.h>
 
 #include "tests/support/local_ranks.h"
+#include "tests/support/outcome.h"
 
 namespace tutti::tests {
 namespace {
@@ -222,6 +223,11 @@ TEST(Groups, ArePredictedAndNotMade) {
   EXPECT_DOUBLE_EQ(timeOf(1 << 20, 1, kRanks), large);
   EXPECT_GT(timeOf(2, 1, 1, true), 0);
   EXPECT_GT(timeOf(1 << 20, 1, 1, true), 10 * timeOf(2, 1, 1, true));
+  {
+    Group wrong;
+    ranks[0].send({.send = data.data(), .count = 1, .peer = 0});  // to itself, and not received
+    EXPECT_EQ(outcomeOf([&] { wrong.predict(); }).code, ErrorCode::InvalidUsage);
+  }
   {
     Group outer;
     {

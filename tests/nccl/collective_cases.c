@@ -189,12 +189,12 @@ static void of_nothing(const Rank* rank) {
   if (rank->rank == 0) {
     OK(ncclSend(NULL, 0, type, 1, comm, NULL));
     OK(ncclRecv(NULL, 0, type, 1, comm, NULL));
+    CHECK_EQ(atomic_load(&rank->shared->flags[0]), 1);
   } else {
     OK(ncclRecv(NULL, 0, type, 0, comm, NULL));
-    raise_flag(rank->shared, 0);
     nap(50);
+    raise_flag(rank->shared, 0);
     OK(ncclSend(NULL, 0, type, 0, comm, NULL));
-    atomic_store(&rank->shared->flags[1], 1);
   }
   int x = 1;
   OK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comm, NULL));
@@ -281,6 +281,17 @@ static void made_reductions(void) {
   for (int r = 0; r < 2; ++r) OK(ncclCommDestroy(comms[r]));
 }
 
+/* Shared memory of ours that this process has mapped. */
+static int mappings(void) {
+  FILE* maps = fopen("/proc/self/maps", "r");
+  char line[512];
+  int count = 0;
+  CHECK(maps);
+  while (fgets(line, sizeof line, maps)) count += strstr(line, "memfd:tutti") != NULL;
+  fclose(maps);
+  return count;
+}
+
 /* Registered memory of ncclMemAlloc() gives the same results, here large enough that it matters;
  * so does other memory. */
 static void registered(const Rank* rank) {
@@ -292,8 +303,16 @@ static void registered(const Rank* rank) {
   OK(ncclMemAlloc((void**)&out, kLarge * sizeof *out));
   void *handle = NULL, *again = NULL, *ownHandle = NULL;
   ncclWindow_t window = NULL;
+  const int before = mappings();
+  raise_flag(rank->shared, 0);
+  await_flag(rank->shared, 0, rank->size);
   OK(ncclCommRegister(comm, in, kLarge * sizeof *in, &handle));
   OK(ncclCommRegister(part, in, kLarge * sizeof *in, &again));
+  raise_flag(rank->shared, 1);
+  await_flag(rank->shared, 1, rank->size);
+  CHECK_EQ(mappings(), before + rank->size - 1); /* the other ranks', each once */
+  raise_flag(rank->shared, 2);
+  await_flag(rank->shared, 2, rank->size);
   OK(ncclCommRegister(comm, own, kLarge * sizeof *own, &ownHandle));
   OK(ncclCommWindowRegister(comm, out, kLarge * sizeof *out, &window, NCCL_WIN_COLL_SYMMETRIC));
   CHECK(handle && again && ownHandle && window);

@@ -7,12 +7,6 @@
 
 #include "harness.h"
 
-static ncclConfig_t nonblocking(void) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
-
 /* Until set-up has ended for every rank: who aborts before ends that of the others. */
 static void await_all(const Rank* rank) {
   enum { kFlag = 15 };

@@ -37,6 +37,12 @@ ncclResult_t settle(ncclComm_t comm) {
   }
 }
 
+ncclConfig_t nonblocking(void) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
 /* Rank 0 makes the ids: the process that does listens for the others. */
 static Rank enter(int rank, int size, Shared* shared) {
   if (rank == 0) {

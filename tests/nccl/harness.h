@@ -67,6 +67,8 @@ void run_processes(int size, RankBody body, int killed);
 void run_threads(int size, RankBody body);
 
 ncclComm_t join(const Rank* rank);
+/* Settings with blocking = 0. */
+ncclConfig_t nonblocking(void);
 
 /* Raises a flag of the case, and waits for as many. */
 void raise_flag(Shared* shared, int flag);

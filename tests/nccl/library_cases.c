@@ -154,6 +154,20 @@ static void configs_of_other_versions(void) {
   c.version = 22705; /* 2.27: in 2.28's size, but without its fields */
   c.nChannelsPerNetPeer = 1000;
   OK(init_with(&c));
+  c = fresh;
+  c.version = 22605; /* 2.26, the same */
+  c.collnetEnable = c.CTAPolicy = c.shrinkShare = c.nvlsCTAs = 1000;
+  c.commName = (const char*)1;
+  OK(init_with(&c));
+  c = fresh;
+  c.version = 21602;
+  c.cgaClusterSize = c.minCTAs = c.maxCTAs = c.splitShare = -9;
+  c.netName = (const char*)1;
+  OK(init_with(&c));
+  c.version = 21704; /* 2.17 has three of them */
+  FAILS(init_with(&c), ncclInvalidArgument, "cgaClusterSize is -9");
+  c.cgaClusterSize = c.minCTAs = c.maxCTAs = 1;
+  OK(init_with(&c));
   struct {
     ncclConfig_t known;
     int later[8];

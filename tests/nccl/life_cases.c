@@ -143,12 +143,6 @@ static void shrink(const Rank* rank) {
 }
 static void shrinks(void) { run_processes(4, shrink, -1); }
 
-static ncclConfig_t nonblocking(void) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
-
 static void unblocked(const Rank* rank) {
   ncclConfig_t config = nonblocking();
   ncclComm_t comm = NULL, part = NULL, fewer = NULL;

@@ -95,7 +95,9 @@ double pingPong(Endpoint& endpoint, int rank) {
     receiveOne(endpoint, 1 - rank, 0, &value);
     if (rank == 1) sendOne(endpoint, 0, 0, &value, sizeof value);
   }
-  return (nowNs() - start) / kPingPongs / 2;
+  const double halfTrip = (nowNs() - start) / kPingPongs / 2;
+  await(endpoint, [&] { return endpoint.flushed(); });
+  return halfTrip;
 }
 
 double stream(Endpoint& endpoint, int rank, std::vector<char>& buffer, size_t bytes) {

@@ -175,18 +175,22 @@ int connectUntilRefused() {
 
 TEST(UcxLimits, WithoutDescriptorsTheErrorNamesThem) { EXPECT_EQ(inChild(connectUntilRefused), 0); }
 
-TEST(UcxLimits, AWorkerWithoutDescriptorsIsNamed) {
-  EXPECT_EQ(inChild([] {
-              exchange(overTcp());  // UCX is loaded
-              const auto limit = static_cast<rlim_t>(countDescriptors() + 4);
-              const Outcome outcome =
-                  underLimit(RLIMIT_NOFILE, limit, [] { makeWorker(overTcp()); });
-              if (outcome.text.find("ulimit -n") != std::string::npos) return 0;
-              std::fprintf(stderr, "%s\n", outcome.text.c_str());
-              return 1;
-            }),
-            0);
+// With how few descriptors UCX cannot make a worker is its own affair.
+int workerWithout() {
+  exchange(overTcp());  // UCX is loaded
+  for (int spare = 8; spare > 2; --spare) {
+    const Outcome outcome =
+        underLimit(RLIMIT_NOFILE, static_cast<rlim_t>(countDescriptors() + spare),
+                   [] { makeWorker(overTcp()); });
+    if (outcome.text == Outcome{}.text) continue;
+    if (outcome.text.find("ulimit -n") != std::string::npos) return 0;
+    std::fprintf(stderr, "%s\n", outcome.text.c_str());
+    return 1;
+  }
+  return 2;
 }
+
+TEST(UcxLimits, AWorkerWithoutDescriptorsIsNamed) { EXPECT_EQ(inChild(workerWithout), 0); }
 
 // ---- what UCX may not do; each in a process that has not loaded it yet
 

@@ -34,7 +34,7 @@ class DocumentedLauncher : public testing::TestWithParam<Documented> {
   }
 };
 
-// torchrun --standalone; its store listens at MASTER_PORT, so a keyed job takes the port after it.
+// With torchrun's own store at MASTER_PORT, so that a job with a key takes the port after it.
 Words torchrun(const std::string& ranks, const std::string& port) {
   return {"RANK={}",
           "LOCAL_RANK={}",
@@ -113,8 +113,8 @@ TEST(Torchrun, RunsPerfAndKeepsTwoJobsApart) {
   if (find("torchrun").empty() || run({"torchrun", "--help"}).exitCode != 0)
     GTEST_SKIP() << "there is no torchrun that works, so no PyTorch";
   const Launcher torchrun{.name = "torchrun", .command = [](int ranks, const Words& program) {
-                            Words words{"torchrun", "--standalone", "--no-python",
-                                        "--nproc-per-node=" + std::to_string(ranks)};
+                            Words words{"torchrun", "--standalone", "--no_python",
+                                        "--nproc_per_node=" + std::to_string(ranks)};
                             words.insert(words.end(), program.begin(), program.end());
                             return words;
                           }};

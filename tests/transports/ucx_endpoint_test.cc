@@ -202,6 +202,32 @@ TEST(UcxFlushed, WhatHasLeftArrivesWithoutTheSender) {
   }
 }
 
+// To a peer that reads nothing, until the socket is full: what was said to have left before arrives
+// without the sender, also the message of which the socket took a part only.
+TEST(UcxFlushed, AMessageThatTheSocketHasNotTakenWholeHasNotLeft) {
+  constexpr uint32_t kBytes = 3001;
+  const RingLayout layout{.channels = 1, .slotCount = 8192, .slotBytes = 4096};
+  auto all = makeEndpoints(makeWorkers(2), layout);
+  connectAll(all);
+  SendRing& send = all[0]->sendRing(1, 0);
+  ReceiveRing& receive = all[1]->receiveRing(0, 0);
+  uint32_t left = 0;
+  publish(send, kBytes, left);
+  ASSERT_TRUE(progressUntil(
+      all, [&] { return receive.ready() && all[0]->flushed() && all[1]->flushed(); }));
+  do {
+    ASSERT_TRUE(send.ready()) << "the socket takes everything";
+    publish(send, kBytes, ++left);
+    all[0]->progress();
+  } while (all[0]->flushed());
+  for (uint32_t i = 0; i < left; ++i) {
+    ASSERT_TRUE(eventually([&] { return receive.ready() || (all[1]->progress(), false); }))
+        << i << " of " << left;
+    ASSERT_TRUE(holds(receive, kBytes, i));
+    receive.release();
+  }
+}
+
 // ---- ends
 
 // Whatever is under way, an endpoint goes at once; its worker serves others, and what comes for it

@@ -164,6 +164,7 @@ class FaultyEndpoint final : public transports::Endpoint {
     fault_();
     return endpoint_->progress();
   }
+  void flush() override { endpoint_->flush(); }
 
  private:
   const std::unique_ptr<transports::Endpoint> endpoint_;

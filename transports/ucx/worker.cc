@@ -31,15 +31,18 @@ constexpr std::chrono::milliseconds kFarewell{1000};
 // A connection over TCP has one descriptor, and a few more while it is made.
 constexpr uint64_t kConnectionDescriptors = 8;
 
-// So that a peer's death is noticed within 5 s where UCX looks for it. What the user has set in the
-// environment stays.
+// So that a peer's death is noticed within 5 s where UCX looks for it, unreliable datagrams aside:
+// UCX 1.13 aborts the process when it loses patience with one to whom it has not got through yet,
+// and reliable connections are made by these. So it may not; the control plane and the deadlines of
+// operations do that. What the user has set in the environment stays.
 struct Setting {
   const char *variable, *name, *value;
 };
-constexpr std::array<Setting, 4> kSettings{{{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
+constexpr std::array<Setting, 5> kSettings{{{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
                                             {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s"},
                                             {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},
-                                            {"UCX_TCP_KEEPCNT", "KEEPCNT", "3"}}};
+                                            {"UCX_TCP_KEEPCNT", "KEEPCNT", "3"},
+                                            {"UCX_UD_TIMEOUT", "UD_TIMEOUT", "3600s"}}};
 
 struct Descriptors {
   uint64_t open = 0, limit = 0;
@@ -160,26 +163,39 @@ Worker::~Worker() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t told = ::write(stop_.get(), &one, sizeof one);
   thread_.finish();
-  if (!leave()) return;
+  if (!leave()) {
+    for (auto& link : kept_) static_cast<void>(link.release());
+    return;
+  }
   library().workerDestroy(worker_);
   library().cleanup(context_);
 }
 
 // Connections are closed by force: the orderly way waits for the peers. What was sent has been
-// given to the network before, unless a peer does not take it; and when the first message to a peer
-// has left, the connection is made. False when that does not come to an end.
+// given to the network before, unless a peer does not take it.
+//
+// False when UCX must be left as it is, with what it may still read and write. UCX 1.13 aborts the
+// process when a connection over InfiniBand or RoCE is closed whose peer has died before it
+// answered the first request; it does the same when the worker is destroyed.
 bool Worker::leave() {
   if (connections_.empty()) return true;
-  const auto wait = [&](const auto& condition) {
-    await(base::Deadline::after(kFarewell), [&] {
-      advance();
-      return condition();
-    });
-    return condition();
-  };
-  if (!wait([&] { return underWay_ == 0; })) return false;
-  for (const auto& entry : connections_) close(*entry.second);
-  return wait([&] { return closed(); });
+  await(base::Deadline::after(kFarewell), [&] {
+    advance();
+    return underWay_ == 0;
+  });
+  bool all = true;
+  for (const auto& entry : connections_) {
+    Connection& connection = *entry.second;
+    if (connection.made_ || connection.lost())
+      close(connection);
+    else
+      all = false;
+  }
+  await(base::Deadline::after(kFarewell), [&] {
+    advance();
+    return closed();
+  });
+  return all && closed();
 }
 
 // ---- connections
@@ -255,7 +271,7 @@ void Worker::sendNotice(Connection& connection, const NoticeHeader& header,
 
 void Worker::send(Connection& connection, Kind kind, std::span<const std::byte> header,
                   std::span<const std::byte> data, unsigned flags, Operation& operation) {
-  ucp_request_param_t params = paramsFor(operation);
+  ucp_request_param_t params = paramsFor(operation, &connection);
   params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = flags;
   ++underWay_;
@@ -268,14 +284,15 @@ void Worker::send(Connection& connection, Kind kind, std::span<const std::byte> 
 }
 
 void Worker::fetch(const Arrived& data, void* to, Operation& operation) {
-  ucp_request_param_t params = paramsFor(operation);
+  ucp_request_param_t params = paramsFor(operation, nullptr);
   params.cb.recv_am = &Worker::onFetched;
   ++underWay_;
   settle(library().amRecvDataNbx(worker_, data.data, to, data.bytes, &params), operation);
 }
 
-ucp_request_param_t Worker::paramsFor(Operation& operation) {
+ucp_request_param_t Worker::paramsFor(Operation& operation, Connection* connection) {
   operation.worker_ = this;
+  operation.connection_ = connection;
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   params.cb.send = &Worker::onSent;
@@ -303,6 +320,7 @@ void Worker::onFetched(void* request, ucs_status_t status, size_t, void* operati
 
 void Worker::finish(Operation& operation, ucs_status_t status) {
   --underWay_;
+  if (operation.connection_ && status == UCS_OK) operation.connection_->made_ = true;
   operation.done(status);
 }
 

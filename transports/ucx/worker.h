@@ -38,6 +38,7 @@ class Operation {
  private:
   friend class Worker;
   Worker* worker_ = nullptr;
+  Connection* connection_ = nullptr;  // of what is sent
 };
 
 /// Where the messages of one peer of one endpoint come in.
@@ -77,6 +78,7 @@ class Connection {
   Worker& worker_;
   ucp_ep_h endpoint_ = nullptr;  // null when it was closed
   ucs_status_t status_ = UCS_OK;
+  bool made_ = false;  // something was sent, so UCX has got through to the peer
 };
 
 class Worker {
@@ -128,7 +130,7 @@ class Worker {
   void close(Connection& connection);
   bool closed();  // all that close() began
   bool leave();
-  ucp_request_param_t paramsFor(Operation& operation);
+  ucp_request_param_t paramsFor(Operation& operation, Connection* connection);
   static ucs_status_t onData(void* worker, const void* header, size_t headerBytes, void* data,
                              size_t bytes, const ucp_am_recv_param_t* param);
   static ucs_status_t onNotice(void* worker, const void* header, size_t headerBytes, void* data,

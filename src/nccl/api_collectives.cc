@@ -40,7 +40,7 @@ class Call {
  public:
   /// Throws InvalidArgument for what cannot be right of that.
   Call(const char* name, ncclComm_t handle, cudaStream_t stream, const void* send, const void* recv,
-       ncclDataType_t type)
+       int type)
       : name_(name),
         handle_(handle),
         comm_(Handles::ofProcess().find(handle)),
@@ -54,7 +54,7 @@ class Call {
 
   /// `args` with the reduction that `op` stands for.
   template <class Args>
-  Args reducing(ncclRedOp_t op, Args args) const {
+  Args reducing(int op, Args args) const {
     const auto [known, scalar] = comm_->reductions().find(op, ncclType_);
     args.op = known;
     args.scalar = scalar;
@@ -103,7 +103,7 @@ class Call {
   const char* name_;
   ncclComm_t handle_;
   std::shared_ptr<Comm> comm_;
-  ncclDataType_t ncclType_;
+  int ncclType_;
   DataType type_;
 };
 
@@ -113,9 +113,9 @@ ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                             ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                             cudaStream_t stream) {
   return guardInGroup("ncclAllReduce", [&] {
-    const Call call("AllReduce", comm, stream, sendbuff, recvbuff, datatype);
+    const Call call("AllReduce", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(call.reducing(
-        op,
+        numberOf(op),
         AllReduceArgs{.send = sendbuff, .recv = recvbuff, .count = count, .type = call.type()}));
   });
 }
@@ -125,12 +125,12 @@ ncclResult_t pncclReduce(const void* sendbuff, void* recvbuff, size_t count,
                          ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
                          cudaStream_t stream) {
   return guardInGroup("ncclReduce", [&] {
-    const Call call("Reduce", comm, stream, sendbuff, recvbuff, datatype);
-    return call.make(call.reducing(op, ReduceArgs{.send = sendbuff,
-                                                  .recv = recvbuff,
-                                                  .count = count,
-                                                  .type = call.type(),
-                                                  .root = root}));
+    const Call call("Reduce", comm, stream, sendbuff, recvbuff, numberOf(datatype));
+    return call.make(call.reducing(numberOf(op), ReduceArgs{.send = sendbuff,
+                                                            .recv = recvbuff,
+                                                            .count = count,
+                                                            .type = call.type(),
+                                                            .root = root}));
   });
 }
 TUTTI_NCCL_NAME(ncclReduce);
@@ -139,10 +139,11 @@ ncclResult_t pncclReduceScatter(const void* sendbuff, void* recvbuff, size_t rec
                                 ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                 cudaStream_t stream) {
   return guardInGroup("ncclReduceScatter", [&] {
-    const Call call("ReduceScatter", comm, stream, sendbuff, recvbuff, datatype);
+    const Call call("ReduceScatter", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(call.reducing(
-        op, ReduceScatterArgs{
-                .send = sendbuff, .recv = recvbuff, .count = recvcount, .type = call.type()}));
+        numberOf(op),
+        ReduceScatterArgs{
+            .send = sendbuff, .recv = recvbuff, .count = recvcount, .type = call.type()}));
   });
 }
 TUTTI_NCCL_NAME(ncclReduceScatter);
@@ -151,7 +152,7 @@ ncclResult_t pncclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                             ncclDataType_t datatype, int root, ncclComm_t comm,
                             cudaStream_t stream) {
   return guardInGroup("ncclBroadcast", [&] {
-    const Call call("Broadcast", comm, stream, sendbuff, recvbuff, datatype);
+    const Call call("Broadcast", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(BroadcastArgs{
         .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
   });
@@ -167,7 +168,7 @@ TUTTI_NCCL_NAME(ncclBcast);
 ncclResult_t pncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                             ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclAllGather", [&] {
-    const Call call("AllGather", comm, stream, sendbuff, recvbuff, datatype);
+    const Call call("AllGather", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(
         AllGatherArgs{.send = sendbuff, .recv = recvbuff, .count = sendcount, .type = call.type()});
   });
@@ -177,7 +178,7 @@ TUTTI_NCCL_NAME(ncclAllGather);
 ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclAlltoAll", [&] {
-    const Call call("AlltoAll", comm, stream, sendbuff, recvbuff, datatype);
+    const Call call("AlltoAll", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(
         AllToAllArgs{.send = sendbuff, .recv = recvbuff, .count = count, .type = call.type()});
   });
@@ -187,7 +188,7 @@ TUTTI_NCCL_NAME(ncclAlltoAll);
 ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count,
                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclGather", [&] {
-    const Call call("Gather", comm, stream, sendbuff, recvbuff, datatype);
+    const Call call("Gather", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(GatherArgs{
         .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
   });
@@ -197,7 +198,7 @@ TUTTI_NCCL_NAME(ncclGather);
 ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count,
                           ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclScatter", [&] {
-    const Call call("Scatter", comm, stream, sendbuff, recvbuff, datatype);
+    const Call call("Scatter", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(ScatterArgs{
         .send = sendbuff, .recv = recvbuff, .count = count, .type = call.type(), .root = root});
   });
@@ -207,7 +208,7 @@ TUTTI_NCCL_NAME(ncclScatter);
 ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
                        ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclSend", [&] {
-    const Call call("Send", comm, stream, sendbuff, nullptr, datatype);
+    const Call call("Send", comm, stream, sendbuff, nullptr, numberOf(datatype));
     return call.make(SendArgs{.send = sendbuff, .count = count, .type = call.type(), .peer = peer});
   });
 }
@@ -216,7 +217,7 @@ TUTTI_NCCL_NAME(ncclSend);
 ncclResult_t pncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
                        ncclComm_t comm, cudaStream_t stream) {
   return guardInGroup("ncclRecv", [&] {
-    const Call call("Recv", comm, stream, nullptr, recvbuff, datatype);
+    const Call call("Recv", comm, stream, nullptr, recvbuff, numberOf(datatype));
     return call.make(
         ReceiveArgs{.recv = recvbuff, .count = count, .type = call.type(), .peer = peer});
   });
@@ -228,7 +229,8 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
   return guard("ncclRedOpCreatePreMulSum", [&] {
     TUTTI_REQUIRE(op, "op is null");
     requireHostMemory({scalar});
-    *op = Handles::ofProcess().find(comm)->reductions().addPreMulSum(scalar, datatype, residence);
+    *op = Handles::ofProcess().find(comm)->reductions().addPreMulSum(scalar, numberOf(datatype),
+                                                                     numberOf(residence));
     return ncclSuccess;
   });
 }
@@ -236,7 +238,7 @@ TUTTI_NCCL_NAME(ncclRedOpCreatePreMulSum);
 
 ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return guard("ncclRedOpDestroy", [&] {
-    Handles::ofProcess().find(comm)->reductions().remove(op);
+    Handles::ofProcess().find(comm)->reductions().remove(numberOf(op));
     return ncclSuccess;
   });
 }

@@ -9,6 +9,7 @@
 #include "src/nccl/debug_log.h"
 #include "src/nccl/entry.h"
 #include "src/nccl/environment.h"
+#include "src/nccl/reductions.h"
 
 using namespace tutti::nccl;
 
@@ -41,7 +42,7 @@ TUTTI_NCCL_NAME(ncclGetUniqueId);
 
 // Programs and their users look for these sentences.
 const char* pncclGetErrorString(ncclResult_t result) {
-  switch (static_cast<int>(result)) {
+  switch (numberOf(result)) {
     case ncclSuccess: return "no error";
     case ncclUnhandledCudaError:
       return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";

@@ -36,7 +36,7 @@ double exactly(T value) {
   return scalar;
 }
 
-double scalarAt(const void* data, ncclDataType_t type) {
+double scalarAt(const void* data, int type) {
   switch (dataTypeOf(type)) {
     case DataType::Int8: return load<int8_t>(data);
     case DataType::UInt8: return load<uint8_t>(data);
@@ -57,21 +57,19 @@ bool builtIn(int op) { return op >= 0 && op < ncclNumOps; }
 
 }  // namespace
 
-DataType dataTypeOf(ncclDataType_t type) {
-  const int number = type;
-  TUTTI_REQUIRE(number >= 0 && number < ncclNumTypes, "datatype ", number, " is not one of 0..",
+DataType dataTypeOf(int type) {
+  TUTTI_REQUIRE(type >= 0 && type < ncclNumTypes, "datatype ", type, " is not one of 0..",
                 ncclNumTypes - 1);
-  return kTypes[static_cast<size_t>(number)];
+  return kTypes[static_cast<size_t>(type)];
 }
 
-ncclRedOp_t Reductions::addPreMulSum(const void* scalar, ncclDataType_t type,
-                                     ncclScalarResidence_t where) {
+ncclRedOp_t Reductions::addPreMulSum(const void* scalar, int type, int residence) {
   static std::atomic<int> next{ncclNumOps};
   dataTypeOf(type);
   TUTTI_REQUIRE(scalar, "the scalar is null");
-  TUTTI_REQUIRE(where == ncclScalarDevice || where == ncclScalarHostImmediate, "residence ",
-                int{where}, " is neither ncclScalarDevice nor ncclScalarHostImmediate");
-  const PreMulSum made = where == ncclScalarDevice
+  TUTTI_REQUIRE(residence == ncclScalarDevice || residence == ncclScalarHostImmediate, "residence ",
+                residence, " is neither ncclScalarDevice nor ncclScalarHostImmediate");
+  const PreMulSum made = residence == ncclScalarDevice
                              ? PreMulSum{type, 1.0, scalar}
                              : PreMulSum{type, scalarAt(scalar, type), nullptr};
   int handle = next.load();
@@ -84,21 +82,21 @@ ncclRedOp_t Reductions::addPreMulSum(const void* scalar, ncclDataType_t type,
   return static_cast<ncclRedOp_t>(handle);
 }
 
-void Reductions::remove(ncclRedOp_t op) {
-  TUTTI_REQUIRE(!builtIn(op), "reduction ", int{op}, " is built in");
+void Reductions::remove(int op) {
+  TUTTI_REQUIRE(!builtIn(op), "reduction ", op, " is built in");
   std::lock_guard lock(mutex_);
-  TUTTI_REQUIRE(made_.erase(op) == 1, "reduction ", int{op}, " was not made for this communicator");
+  TUTTI_REQUIRE(made_.erase(op) == 1, "reduction ", op, " was not made for this communicator");
 }
 
-ReductionFacts Reductions::find(ncclRedOp_t op, ncclDataType_t type) const {
+ReductionFacts Reductions::find(int op, int type) const {
   if (builtIn(op)) return {.op = kOps[static_cast<size_t>(op)]};
   std::lock_guard lock(mutex_);
   const auto found = made_.find(op);
-  TUTTI_REQUIRE(found != made_.end(), "reduction ", int{op},
+  TUTTI_REQUIRE(found != made_.end(), "reduction ", op,
                 " is neither built in nor made for this communicator");
   const PreMulSum& made = found->second;
-  TUTTI_REQUIRE(made.type == type, "reduction ", int{op}, " was made for datatype ", int{made.type},
-                ", and the call's is ", int{type});
+  TUTTI_REQUIRE(made.type == type, "reduction ", op, " was made for datatype ", made.type,
+                ", and the call's is ", type);
   return {.op = ReduceOp::PreMulSum,
           .scalar = made.location ? scalarAt(made.location, type) : made.scalar};
 }

@@ -2,6 +2,7 @@
 
 // ncclDataType_t and ncclRedOp_t in Tutti's terms, and the reductions that a program has made.
 
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -11,8 +12,18 @@
 
 namespace tutti::nccl {
 
+/// What a C program has passed as an enumerator. It may be any number, and C++ has no meaning for
+/// an enumeration with another value.
+template <class Enum>
+int numberOf(const Enum& enumerator) {
+  int number = 0;
+  static_assert(sizeof number == sizeof enumerator);
+  std::memcpy(&number, &enumerator, sizeof number);
+  return number;
+}
+
 /// Throws InvalidArgument for a number that is no type.
-DataType dataTypeOf(ncclDataType_t type);
+DataType dataTypeOf(int type);
 
 struct ReductionFacts {
   ReduceOp op = ReduceOp::Sum;
@@ -24,16 +35,16 @@ class Reductions {
  public:
   /// A new handle, which no other communicator of the process has. Throws InvalidArgument for a
   /// 64-bit integer that a double cannot hold.
-  ncclRedOp_t addPreMulSum(const void* scalar, ncclDataType_t type, ncclScalarResidence_t where);
+  ncclRedOp_t addPreMulSum(const void* scalar, int type, int residence);
   /// Throws InvalidArgument when it is built in or was not made here.
-  void remove(ncclRedOp_t op);
+  void remove(int op);
   /// For a call on elements of `type`; reads a scalar in device memory now. Throws InvalidArgument
   /// for one that is neither built in nor made here for this type.
-  ReductionFacts find(ncclRedOp_t op, ncclDataType_t type) const;
+  ReductionFacts find(int op, int type) const;
 
  private:
   struct PreMulSum {
-    ncclDataType_t type;
+    int type;
     double scalar;         // when it was read already
     const void* location;  // else null
   };

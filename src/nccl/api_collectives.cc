@@ -115,7 +115,7 @@ ncclResult_t pncclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
   return guardInGroup("ncclAllReduce", [&] {
     const Call call("AllReduce", comm, stream, sendbuff, recvbuff, numberOf(datatype));
     return call.make(call.reducing(
-        op,
+        numberOf(op),
         AllReduceArgs{.send = sendbuff, .recv = recvbuff, .count = count, .type = call.type()}));
   });
 }

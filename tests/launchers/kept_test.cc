@@ -34,6 +34,11 @@ void startDaemon(const std::string& file) {
 /// A program that is kept: it leaves a daemon and a note of its TMPDIR, and then does `rest`.
 class Kept : public testing::Test {
  protected:
+  ~Kept() override {  // what a keeper that fails has left
+    for (const char* name : {"daemon", "ready"})
+      if (const pid_t pid = std::atoi(folder_.read(name).c_str()); pid > 0 && alive(pid))
+        kill(pid, SIGKILL);
+  }
   void start(const std::function<int()>& rest) {
     program_ = fork();
     if (program_ != 0) return;

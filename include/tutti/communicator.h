@@ -56,8 +56,8 @@ struct UniqueId {
   /// Who can join with the id: ranks of this host, or of other hosts too.
   enum class Reach { Host, Network };
   /// Makes an id and starts listening for its job in this process, for as long as set-up may last:
-  /// at a Unix socket and, for Network, on the interface that TUTTI_INTERFACE names or that leads to
-  /// other hosts. On a host without one, Network is as Host.
+  /// at a Unix socket and, for Network, on the interface that TUTTI_INTERFACE names or that leads
+  /// to other hosts. On a host without one, Network is as Host.
   static UniqueId create(Reach reach = Reach::Network);
   /// The id that everybody makes of `address`, "host:port": rank 0 listens there when it joins. By
   /// TCP with TUTTI_JOB_KEY; without it, for ranks of this host and user only. Throws

@@ -91,8 +91,7 @@ void Doorway::admit() {
 }
 
 bool Doorway::admitOne(int listener) {
-  base::FileDescriptor socket(
-      ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  base::FileDescriptor socket(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {
     // No descriptor is left: as full as by count. Another error is of that one connection.
     if (errno == EMFILE || errno == ENFILE) {

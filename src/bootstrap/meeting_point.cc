@@ -71,8 +71,8 @@ MeetingPoint decode(const UniqueId& id) {
                      .openedByRankZero = (layout.flags & kOpenedByRankZero) != 0};
   if (point.address.family == Family::Unix && layout.port != 0) {
     const bool six = (layout.flags & kNetworkIsIpv6) != 0;
-    point.network = Address{
-        .family = six ? Family::Ipv6 : Family::Ipv4, .port = layout.port, .ip = layout.ip};
+    point.network =
+        Address{.family = six ? Family::Ipv6 : Family::Ipv4, .port = layout.port, .ip = layout.ip};
     point.address.port = 0;
     point.address.ip = {};
   }

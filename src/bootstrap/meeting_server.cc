@@ -23,10 +23,7 @@ constexpr std::chrono::milliseconds kProgressEvery{200};
 
 struct MeetingServer::State {
   State(const MeetingPoint& wanted, std::chrono::milliseconds least)
-      : point(wanted),
-        roster(point.credentials.job),
-        lifetime(least),
-        end(Time::now() + least) {
+      : point(wanted), roster(point.credentials.job), lifetime(least), end(Time::now() + least) {
     std::vector<base::FileDescriptor> listeners;
     listeners.push_back(listenOn(point.address, kBacklog));
     if (point.network) {

@@ -26,8 +26,8 @@ struct Entry {
   bool loopback = false;
 };
 
-/// Those that are up, IPv4 before IPv6, in the kernel's order. Link-local addresses of IPv6 are left
-/// out: they mean nothing without the interface that they are seen through.
+/// Those that are up, IPv4 before IPv6, in the kernel's order. Link-local addresses of IPv6 are
+/// left out: they mean nothing without the interface that they are seen through.
 std::vector<Entry> interfacesUp() {
   ifaddrs* list = nullptr;
   TUTTI_SYSCALL(::getifaddrs(&list));
@@ -81,8 +81,8 @@ std::optional<NetworkInterface> networkInterface(const std::optional<Address>& u
     const auto named = findFirst([&](const Entry& e) {
       return e.interface.name == wanted || e.interface.address.describeIp() == wanted;
     });
-    TUTTI_REQUIRE(named, "TUTTI_INTERFACE=", wanted, " is no interface of this host that is up: ",
-                  namesOf(all));
+    TUTTI_REQUIRE(named, "TUTTI_INTERFACE=", wanted,
+                  " is no interface of this host that is up: ", namesOf(all));
     return named;
   }
   if (const auto found = with(used)) return found;

@@ -108,7 +108,7 @@ void SetupConnection::flush() {
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) return;
     if (count < 0) {
       error_ = errno;  // the kernel tells it once
-      out_.clear();  // nobody reads it; reading says that the other end is gone
+      out_.clear();    // nobody reads it; reading says that the other end is gone
       return;
     }
     out_.erase(out_.begin(), out_.begin() + count);

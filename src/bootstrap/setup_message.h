@@ -14,7 +14,7 @@ struct Arrival {
   PeerInfo info;
   Address listening;                 ///< for ranks of its host
   std::optional<Address> network{};  ///< for those of other hosts; else they cannot
-  std::string interface{};           ///< that has the latter, for messages
+  std::string interface;             ///< that has the latter, for messages
 };
 /// Meeting point: all ranks, by rank.
 struct Table {

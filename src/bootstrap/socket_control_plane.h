@@ -2,8 +2,8 @@
 
 // The control plane between processes: a Unix or TCP socket to every other rank and one monitor
 // thread, which sends, receives, calls listeners and watches the processes of this host by pidfd. A
-// peer that ends has what it sent before delivered first, then it is lost; so is one whose host does
-// not answer.
+// peer that ends has what it sent before delivered first, then it is lost; so is one whose host
+// does not answer.
 
 #include "src/bootstrap/control_plane.h"
 

@@ -10,8 +10,8 @@
 
 namespace tutti::transports::joined {
 
-/// `nearNumbers` by rank: the peer's number in `near`, or kFar where only `far` reaches it. In `far`
-/// ranks have their own numbers. Both must have the same layout (InvalidArgument).
+/// `nearNumbers` by rank: the peer's number in `near`, or kFar where only `far` reaches it. In
+/// `far` ranks have their own numbers. Both must have the same layout (InvalidArgument).
 inline constexpr int kFar = -1;
 std::unique_ptr<Endpoint> makeJoinedEndpoint(std::unique_ptr<Endpoint> near,
                                              std::vector<int> nearNumbers,

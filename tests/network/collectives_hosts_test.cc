@@ -13,6 +13,7 @@
 
 #include <tutti/tutti.h>
 
+#include "tests/support/all_reduce_loop.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/network_hosts.h"
@@ -25,10 +26,6 @@ namespace {
 using namespace std::chrono_literals;
 using Context = RankProcesses::Context;
 using Placement = std::vector<int>;  // the host of each rank
-
-int64_t nowMs() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
-}
 
 class Hosts : public testing::Test {
  protected:
@@ -223,35 +220,12 @@ TEST_F(Hosts, SharedMemoryAloneIsRefused) {
   }
 }
 
-/// AllReduce for ever; says when and how that ended, and what was left of it.
-int loop(const Context& context, bool goOn) {
-  Communicator c = context.join({.timeout = 60s, .straggler = 500ms});
-  std::vector<float> x(1 << 14, 1.0f), y(x.size());
-  context.say("joined");
-  try {
-    while (true) c.allReduce({.send = x.data(), .recv = y.data(), .count = x.size()});
-  } catch (const Error& e) {
-    context.say("ended " + std::to_string(nowMs()) + " " + toString(e.code()) + "|" + e.what());
-  }
-  if (!goOn) return 0;
-  Communicator rest = c.shrink();
-  rest.allReduce({.send = x.data(), .recv = y.data(), .count = x.size()});
-  context.say("goes on with " + std::to_string(static_cast<int>(y[0])));
-  return 0;
-}
-
-/// When a rank said that its loop had ended.
-int64_t endOf(const std::string& output) {
-  const size_t at = output.find("ended ");
-  return at == std::string::npos ? INT64_MAX : std::stoll(output.substr(at + 6));
-}
-
 // Row 1, across hosts.
 TEST_F(Hosts, AKilledRankIsNamedByAll) {
   const NetworkHosts hosts(2);
   for (const int victim : {0, 3}) {
     RankProcesses ranks(
-        4, [](const Context& context) { return loop(context, true); },
+        4, [](const Context& context) { return loopAllReduce(context, true); },
         [&](int rank) { hosts.enter(rank / 2); });
     for (int r = 0; r < 4; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
     std::this_thread::sleep_for(100ms);
@@ -263,7 +237,7 @@ TEST_F(Hosts, AKilledRankIsNamedByAll) {
       const std::string out = ranks.output(r);
       EXPECT_NE(out.find("peer lost|"), std::string::npos) << out;
       EXPECT_NE(out.find("rank " + std::to_string(victim) + " (pid "), std::string::npos) << out;
-      EXPECT_LE(endOf(out) - killed, kHostLossNoticedMs) << out;
+      EXPECT_LE(endOfLoop(out) - killed, kHostLossNoticedMs) << out;
       EXPECT_NE(out.find("goes on with 3"), std::string::npos) << out;
     }
   }
@@ -273,7 +247,7 @@ TEST_F(Hosts, AKilledRankIsNamedByAll) {
 TEST_F(Hosts, APartitionIsNamedOnBothSides) {
   const NetworkHosts hosts(2);
   RankProcesses ranks(
-      4, [](const Context& context) { return loop(context, true); },
+      4, [](const Context& context) { return loopAllReduce(context, true); },
       [&](int rank) { hosts.enter(rank / 2); });
   for (int r = 0; r < 4; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
   std::this_thread::sleep_for(100ms);
@@ -284,7 +258,7 @@ TEST_F(Hosts, APartitionIsNamedOnBothSides) {
     const std::string out = ranks.output(r);
     EXPECT_NE(out.find("peer lost|"), std::string::npos) << out;
     EXPECT_NE(out.find(r < 2 ? "on host n1" : "on host n0"), std::string::npos) << out;
-    EXPECT_LE(endOf(out) - cut, kHostLossNoticedMs) << out;
+    EXPECT_LE(endOfLoop(out) - cut, kHostLossNoticedMs) << out;
     EXPECT_NE(out.find("goes on with 2"), std::string::npos) << out;
   }
 }

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -72,6 +73,12 @@ uint64_t testSeed() {
 int testKills(int ordinary) {
   const char* given = std::getenv("TUTTI_TEST_KILLS");
   return given ? std::atoi(given) : ordinary;
+}
+
+uint64_t testMessages(uint64_t ordinary) {
+  const char* given = std::getenv("TUTTI_TEST_SLOWNESS");
+  const uint64_t slowness = given ? std::strtoull(given, nullptr, 10) : 1;
+  return std::max<uint64_t>(1, ordinary / std::max<uint64_t>(1, slowness));
 }
 
 }  // namespace tutti::tests

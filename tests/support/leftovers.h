@@ -33,5 +33,8 @@ long sharedMemoryKib();
 uint64_t testSeed();
 /// TUTTI_TEST_KILLS, else `ordinary`.
 int testKills(int ordinary);
+/// How many messages to send: `ordinary`, or on a machine that is TUTTI_TEST_SLOWNESS times as slow
+/// as others, an emulated one, so many times fewer; at least one.
+uint64_t testMessages(uint64_t ordinary);
 
 }  // namespace tutti::tests

@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <string_view>
 
 #include "src/base/check.h"
 #include "src/base/file_descriptor.h"
@@ -11,9 +14,12 @@
 namespace tutti::tests {
 namespace {
 
+// With a /sys of its own: UCX looks there for the interfaces that a host has.
+constexpr int kNamespaces = CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS;
+
 /// Of a process that holds a host or the switch.
 void enterNamespaces(pid_t holder) {
-  for (const char* kind : {"net", "uts"}) {
+  for (const char* kind : {"net", "uts", "mnt"}) {
     const std::string path = base::message("/proc/", holder, "/ns/", kind);
     const base::FileDescriptor space(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!space) base::failSyscall("open", errno, path);
@@ -56,13 +62,23 @@ std::pair<int, std::string> execute(const std::vector<std::string>& command, pid
 std::optional<std::string> NetworkHosts::unavailable() {
   if (execute({"ip", "-V"}, 0).first != 0) return "there is no ip command (package iproute2)";
   ChildProcesses tried;
-  tried.start([] { return ::unshare(CLONE_NEWNET | CLONE_NEWUTS) == 0 ? 0 : 1; });
+  tried.start([] { return ::unshare(kNamespaces) == 0 ? 0 : 1; });
   if (tried.wait(0, std::chrono::seconds(10)) != 0)
     return "this process may not make network namespaces (root may)";
   try {
     NetworkHosts two(2);
   } catch (const Error& error) {
     return error.what();  // no bridge or veth in this kernel
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> NetworkHosts::netemUnavailable() {
+  if (auto reason = unavailable()) return reason;
+  try {
+    NetworkHosts(1).disturb(0, {"loss", "1%"});
+  } catch (const Error& error) {
+    return error.what();
   }
   return std::nullopt;
 }
@@ -90,8 +106,10 @@ void NetworkHosts::startHolder(const std::string& name) {
   int ready[2];
   TUTTI_SYSCALL(::pipe2(ready, O_CLOEXEC));
   holders_.start([&] {
-    const bool made =
-        ::unshare(CLONE_NEWNET | CLONE_NEWUTS) == 0 && ::sethostname(name.data(), name.size()) == 0;
+    const bool made = ::unshare(kNamespaces) == 0 &&
+                      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                      ::mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0 &&
+                      ::sethostname(name.data(), name.size()) == 0;
     [[maybe_unused]] const ssize_t told = ::write(ready[1], made ? "y" : "n", 1);
     while (true) ::pause();
     return 0;
@@ -114,13 +132,28 @@ void NetworkHosts::unplug(int host) const {
 }
 void NetworkHosts::plug(int host) const { runIn(hosts_, {"ip", "link", "set", port(host), "up"}); }
 
+void NetworkHosts::disturb(int host, const std::vector<std::string>& netem) const {
+  std::vector<std::string> command = {"tc",   "qdisc", "replace", "dev",   kInterface,
+                                      "root", "netem", "limit",   "100000"};
+  command.insert(command.end(), netem.begin(), netem.end());
+  runIn(host, command);
+}
+
+int64_t NetworkHosts::lostPackets(int host) const {
+  const std::string text = runIn(host, {"tc", "-s", "qdisc", "show", "dev", kInterface});
+  constexpr std::string_view kBefore = "(dropped ";
+  const size_t at = text.find(kBefore);
+  if (at == std::string::npos) base::fail(ErrorCode::System, "tc tells of no losses: ", text);
+  return std::stoll(text.substr(at + kBefore.size()));
+}
+
 void NetworkHosts::run(int host, const std::vector<std::string>& command) const {
   runIn(host, command);
 }
 
-void NetworkHosts::runIn(int process, const std::vector<std::string>& command) const {
+std::string NetworkHosts::runIn(int process, const std::vector<std::string>& command) const {
   const auto [code, text] = execute(command, holders_.pid(process));
-  if (code == 0) return;
+  if (code == 0) return text;
   std::string line;
   for (const std::string& word : command) line += word + " ";
   base::fail(ErrorCode::System, line, "ended with ", code, ": ", text);

@@ -4,6 +4,7 @@
 // They are held by processes, so that nothing is left behind however the test ends. Needs root (or
 // CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ class NetworkHosts {
  public:
   /// Why there can be none here; nothing when there can. Tests skip with it.
   static std::optional<std::string> unavailable();
+  /// Also why nothing can be disturbed: netem is no part of every kernel.
+  static std::optional<std::string> netemUnavailable();
 
   /// Of each host's link.
   struct Link {
@@ -27,13 +30,17 @@ class NetworkHosts {
   NetworkHosts(int hosts, const Link& link);
   explicit NetworkHosts(int hosts) : NetworkHosts(hosts, Link{}) {}
 
-  /// Moves this process there; before it has threads.
+  /// Moves this process there, and to the folder "/"; before it has threads.
   void enter(int host) const;
   std::string address(int host) const;  ///< "10.77.0.1" for host 0
   std::string name(int host) const;     ///< "n0" for host 0
   /// Takes the cable out, and puts it back.
   void unplug(int host) const;
   void plug(int host) const;
+  /// Disturbs what the host sends, as tc's netem writes it: {"loss", "1%"}. Instead of its rate.
+  void disturb(int host, const std::vector<std::string>& netem) const;
+  /// How many packets were lost so far to what disturbs the host.
+  int64_t lostPackets(int host) const;
   /// A command on a host.
   void run(int host, const std::vector<std::string>& command) const;
 
@@ -41,7 +48,7 @@ class NetworkHosts {
 
  private:
   std::string port(int host) const;  // of the switch
-  void runIn(int process, const std::vector<std::string>& command) const;
+  std::string runIn(int process, const std::vector<std::string>& command) const;
   void startHolder(const std::string& name);
 
   ChildProcesses holders_;  // of the hosts, and last of the switch

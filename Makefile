@@ -9,13 +9,14 @@ RANKS ?= 4
 JARGON := build/jargon.txt
 TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan long bench format packages configure clean
+.PHONY: help demo test build asan tsan long rdma bench format packages configure clean
 
 help:
 	@echo 'make demo    train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
 	@echo 'make test    all tests but the long ones, and a subset under the sanitizers'
 	@echo 'make build   the library, the programs and the tests, in build/'
 	@echo 'make long    the tests that take minutes each'
+	@echo 'make rdma    the tests of RDMA and of bad links, in virtual machines; several minutes'
 	@echo 'make asan    every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan    the same under ThreadSanitizer'
 	@echo 'make bench   the benchmarks'
@@ -54,6 +55,10 @@ asan tsan: packages
 
 long: build
 	ctest --test-dir build -L long --output-on-failure --no-tests=error
+
+rdma: build
+	@cmake/install-packages.sh rdma
+	ctest --test-dir build -L rdma --output-on-failure --no-tests=error
 
 bench: build
 	@set -e; for program in build/bin/*_bench build/bin/host_collectives; do \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that building, testing and the demo need; the one list of them. The
-# last line of it has launchers, for the tests of label launchers. Does nothing at all when they are
-# there. As root or through sudo.
+# last line of it has launchers, for the tests of label launchers. With `rdma` also those that the
+# guests of `make rdma` need. Does nothing at all when they are there. As root or through sudo.
 set -eu
 
 packages='
@@ -12,6 +12,10 @@ packages='
   clang-format-14 jargon-text iproute2
   openmpi-bin mpich slurm-wlm munge
 '
+
+if [ "${1:-}" = rdma ]; then
+  packages="$packages qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers"
+fi
 
 installed() {
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

@@ -47,8 +47,8 @@ Actors fullMesh(int rank, const Scenario& s, uint64_t messages) {
 TEST_P(TransportTest, HundredThousandMessagesOfOddSizesInOrder) {
   Scenario s;
   s.actors = [&](int rank) {
-    const auto stream =
-        streamBetween(rank, 0, 1, 0, 100'000, oddSizes(testSeed(), s.layout.slotBytes));
+    const auto stream = streamBetween(rank, 0, 1, 0, testMessages(100'000),
+                                      oddSizes(testSeed(), s.layout.slotBytes));
     Actors actors;
     actors.push_back(rank == 0 ? sender(stream) : receiver(stream));
     return actors;
@@ -58,14 +58,14 @@ TEST_P(TransportTest, HundredThousandMessagesOfOddSizesInOrder) {
 
 TEST_P(TransportTest, BothDirectionsAtOnce) {
   Scenario s;
-  s.actors = [&](int rank) { return fullMesh(rank, s, 5'000); };
+  s.actors = [&](int rank) { return fullMesh(rank, s, testMessages(5'000)); };
   run(s);
 }
 
 TEST_P(TransportTest, NothingButEmptyMessages) {
   Scenario s;
   s.actors = [&](int rank) {
-    const auto stream = streamBetween(rank, 1, 0, 0, 10'000, always(0));
+    const auto stream = streamBetween(rank, 1, 0, 0, testMessages(10'000), always(0));
     Actors actors;
     actors.push_back(rank == 1 ? sender(stream) : receiver(stream));
     return actors;
@@ -91,7 +91,7 @@ TEST_P(TransportTest, ManyChannelsAtOnce) {
   Scenario s;
   s.layout.channels = 16;
   s.layout.slotBytes = 512;
-  s.actors = [&](int rank) { return fullMesh(rank, s, 500); };
+  s.actors = [&](int rank) { return fullMesh(rank, s, testMessages(500)); };
   run(s);
 }
 
@@ -100,14 +100,14 @@ TEST_P(TransportTest, FullMeshOfEightRanks) {
   s.size = 8;
   s.layout.channels = 2;
   s.layout.slotBytes = 1024;
-  s.actors = [&](int rank) { return fullMesh(rank, s, 200); };
+  s.actors = [&](int rank) { return fullMesh(rank, s, testMessages(200)); };
   run(s);
 }
 
 TEST_P(TransportTest, SmallestSlots) {
   Scenario s;
   s.layout = {.channels = 1, .slotCount = 2, .slotBytes = 64};
-  s.actors = [&](int rank) { return fullMesh(rank, s, 2'000); };
+  s.actors = [&](int rank) { return fullMesh(rank, s, testMessages(2'000)); };
   run(s);
 }
 
@@ -128,8 +128,8 @@ TEST_P(TransportTest, APeerDiesAndTheOthersGoOn) {
     // Credits of the last messages may be lost with the dead rank.
     if (rank == 0) actors.push_back(flood(1, 0, s.layout.slotCount, kTaken + s.layout.slotCount));
     const auto sizes = oddSizes(testSeed(), s.layout.slotBytes);
-    actors.push_back(sender(streamBetween(rank, rank, 2 - rank, 0, 5'000, sizes)));
-    actors.push_back(receiver(streamBetween(rank, 2 - rank, rank, 0, 5'000, sizes)));
+    actors.push_back(sender(streamBetween(rank, rank, 2 - rank, 0, testMessages(5'000), sizes)));
+    actors.push_back(receiver(streamBetween(rank, 2 - rank, rank, 0, testMessages(5'000), sizes)));
     return actors;
   };
   run(s);
@@ -142,7 +142,7 @@ TEST_P(TransportTest, APeerThatNeverReadsStopsOnlyItsOwnRing) {
     Actors actors;
     if (rank == 0) actors.push_back(flood(1, 1, s.layout.slotCount, s.layout.slotCount));
     const auto stream =
-        streamBetween(rank, 0, 1, 0, 5'000, oddSizes(testSeed(), s.layout.slotBytes));
+        streamBetween(rank, 0, 1, 0, testMessages(5'000), oddSizes(testSeed(), s.layout.slotBytes));
     actors.push_back(rank == 0 ? sender(stream) : receiver(stream));
     return actors;
   };

@@ -35,6 +35,9 @@ class UcxThreads : public Fabric {
   }
   void settle(const std::vector<std::unique_ptr<Endpoint>>& all) override { settleUcx(all); }
 
+ protected:
+  const WorkerOptions& options() const { return options_; }
+
  private:
   const std::string name_;
   const WorkerOptions options_;
@@ -44,10 +47,10 @@ class UcxThreads : public Fabric {
 // UCX has a thread of its own while there is a worker, so none is there when ranks are forked.
 class UcxProcesses final : public UcxThreads {
  public:
-  UcxProcesses() : UcxThreads("ucx_processes", overTcp()) {}
+  using UcxThreads::UcxThreads;
   std::vector<std::string> run(const Scenario& scenario) override {
     return driveProcesses(scenario, [&](int rank) {
-      return transports::ucx::makeUcxEndpoint(transports::ucx::makeWorker(overTcp()), rank,
+      return transports::ucx::makeUcxEndpoint(transports::ucx::makeWorker(options()), rank,
                                               scenario.size, scenario.layout);
     });
   }
@@ -74,6 +77,11 @@ std::unique_ptr<Fabric> ucxThreads() {
 std::unique_ptr<Fabric> ucxEverything() {
   return std::make_unique<UcxThreads>("ucx_everything", WorkerOptions{});
 }
-std::unique_ptr<Fabric> ucxProcesses() { return std::make_unique<UcxProcesses>(); }
+std::unique_ptr<Fabric> ucxProcesses() {
+  return std::make_unique<UcxProcesses>("ucx_processes", overTcp());
+}
+std::unique_ptr<Fabric> ucxEverythingProcesses() {
+  return std::make_unique<UcxProcesses>("ucx_everything_processes", WorkerOptions{});
+}
 
 }  // namespace tutti::tests

@@ -11,6 +11,9 @@ transports::ucx::WorkerOptions overTcp();
 std::unique_ptr<Fabric> ucxThreads();     ///< ranks are threads, each with its worker, over TCP
 std::unique_ptr<Fabric> ucxEverything();  ///< the same over all that UCX finds
 std::unique_ptr<Fabric> ucxProcesses();   ///< ranks are forked processes, over TCP
+/// Forked processes over all that UCX finds. Where that is shared memory, a killed rank may leave
+/// some of it behind.
+std::unique_ptr<Fabric> ucxEverythingProcesses();
 
 /// Lets the endpoints of one process exchange what they have, until nothing is left.
 void settleUcx(const std::vector<std::unique_ptr<Endpoint>>& endpoints);

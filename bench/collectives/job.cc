@@ -44,7 +44,10 @@ Job::~Job() {
     if (::write(fd, &end, sizeof end) < 0) std::perror("benchmark: end");
   }
   for (const pid_t pid : processes_) {
-    for (int i = 0; i < 500 && ::waitpid(pid, nullptr, WNOHANG) == 0; ++i) ::usleep(10'000);
+    pid_t ended = 0;
+    for (int i = 0; i < 500 && (ended = ::waitpid(pid, nullptr, WNOHANG)) == 0; ++i)
+      ::usleep(10'000);
+    if (ended != 0) continue;  // also where it was waited for already
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   }

@@ -50,8 +50,8 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   for (int r = 0; r < identity.size; ++r) members[r] = r;
   auto impl = std::make_shared<Impl>(
       Impl::Membership{std::move(world), std::move(members), identity.rank, kRootId}, settings);
-  const std::stop_callback stopped(options.stop, [&impl] {
-    impl->fail(Error(ErrorCode::Aborted, "set-up of " + impl->self() + " was stopped"), true);
+  const std::stop_callback stopped(options.stop, [&made = *impl] {  // which the result owns
+    made.fail(Error(ErrorCode::Aborted, "set-up of " + made.self() + " was stopped"), true);
   });
   impl->connect(deadline);
   return Communicator(std::move(impl));

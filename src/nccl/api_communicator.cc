@@ -44,7 +44,7 @@ ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId 
 }
 TUTTI_NCCL_NAME(ncclCommInitRankConfig);
 
-// Meeting by one id is fast enough for the ranks of a host; the others are not used.
+// Ranks meet by the first id; the others are not used.
 ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
                                        ncclUniqueId* commIds, ncclConfig_t* config) {
   return guardInGroup("ncclCommInitRankScalable", [&] {

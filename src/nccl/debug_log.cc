@@ -123,10 +123,11 @@ void DebugLog::takeOverLibraryLog() {
 }
 
 void DebugLog::write(const std::string& text) {
-  static const std::string host = hostName();
+  static const auto* const host =
+      new std::string(hostName());  // threads may log until the very end
   // There is one device, the host.
   const std::string line =
-      base::message(host, ":", ::getpid(), ":", ::gettid(), " [0] ", text, "\n");
+      base::message(*host, ":", ::getpid(), ":", ::gettid(), " [0] ", text, "\n");
   std::lock_guard lock(mutex_);
   std::fwrite(line.data(), 1, line.size(), file_);
   std::fflush(file_);

@@ -16,10 +16,10 @@ Handles& Handles::ofProcess() {
 Handles::Handles() { base::freeInForkedChildren(mutex_); }
 
 ncclComm_t Handles::add(std::shared_ptr<Comm> comm) {
-  auto handle = std::make_unique<ncclComm>();
   std::lock_guard lock(mutex_);
-  comms_.emplace(handle.get(), std::move(comm));
-  return handle.release();
+  given_.push_back(std::make_unique<ncclComm>());
+  comms_.emplace(given_.back().get(), std::move(comm));
+  return given_.back().get();
 }
 
 std::shared_ptr<Comm> Handles::find(ncclComm_t handle) const {
@@ -39,7 +39,6 @@ void Handles::remove(ncclComm_t handle) {
   if (found == comms_.end()) return;
   last = std::move(found->second);
   comms_.erase(found);
-  delete handle;
 }
 
 }  // namespace tutti::nccl

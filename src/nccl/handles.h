@@ -1,11 +1,12 @@
 #pragma once
 
 // The handles that the process has given out. A pointer that is none of them is refused and never
-// followed.
+// followed; one whose communicator is gone is never given out again.
 
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "src/nccl/comm.h"
 
@@ -22,8 +23,10 @@ class Handles {
 
  private:
   Handles();
+  ~Handles() = delete;
   mutable std::mutex mutex_;
   std::map<ncclComm_t, std::shared_ptr<Comm>> comms_;
+  std::vector<std::unique_ptr<ncclComm>> given_;
 };
 
 }  // namespace tutti::nccl

@@ -195,16 +195,23 @@ void makeAll(ncclComm_t* out, const std::vector<int>& devices) {
   CommunicatorOptions o;
   o.algorithm = environment().algorithm;
   auto communicators = Communicator::createLocal(size, o);
+  std::vector<Making> made;
   for (int r = 0; r < size; ++r) {
     const size_t place = static_cast<size_t>(r);
     Making making{
         .function = "ncclCommInitAll",
         .comm = std::make_shared<Comm>(Comm::Facts{.device = devices[place], .config = settings}),
         .out = out + r};
-    making.comm->ready(std::move(communicators[place]));
-    giveHandle(making);
-    logMade(making);
+    try {
+      making.comm->ready(std::move(communicators[place]));
+      giveHandle(making);
+    } catch (...) {
+      for (const Making& earlier : made) takeBack(earlier);
+      throw;
+    }
+    made.push_back(making);
   }
+  for (const Making& making : made) logMade(making);
 }
 
 ncclResult_t run(std::vector<Making> makings) {

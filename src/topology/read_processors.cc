@@ -176,6 +176,9 @@ void readProcessors(Machine& machine, const HwlocSource& source) {
   readCaches(machine, t);
   forEach(t, HWLOC_OBJ_CORE,
           [&](hwloc_obj_t o) { machine.cores.push_back({.cpus = cpusOf(o->cpuset)}); });
+  if (machine.cores.empty())  // without /sys hwloc knows processors alone
+    forEach(t, HWLOC_OBJ_PU,
+            [&](hwloc_obj_t o) { machine.cores.push_back({.cpus = cpusOf(o->cpuset)}); });
   machine.usable = usableOf(t);
   readPciDevices(machine, t);
 }

@@ -105,6 +105,7 @@ bool Doorway::admitOne(int listener) {
               peerProcess(socket.get()).uid, ": without TUTTI_JOB_KEY only this user's may join");
     return true;
   }
+  noticeDeadHost(socket.get());
   strangers_.emplace_back(std::move(socket), Handshake::accepting(credentials_, purpose_, ownRank_),
                           SetupConnection::Side::Accepting);
   return true;

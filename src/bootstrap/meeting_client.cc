@@ -44,6 +44,7 @@ bool MeetingClient::tryConnect() {
     base::fail(ErrorCode::Refused, "user ", peerProcess(made.socket.get()).uid, " listens at ",
                point_.address.describe(), ", and without TUTTI_JOB_KEY it must be user ",
                ::geteuid());
+  noticeDeadHost(made.socket.get());
   const Claim own{
       .version = kProtocolVersion, .job = point_.credentials.job, .rank = rank_, .size = size_};
   connection_.emplace(std::move(made.socket),

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "src/base/env.h"
+#include "src/base/log.h"
 #include "src/bootstrap/meeting_server.h"
 #include "src/bootstrap/network_interface.h"
 
@@ -49,7 +50,15 @@ UniqueId UniqueId::create(Reach reach) {
     if (const auto interface = bootstrap::networkInterface()) point.network = interface->address;
   const std::chrono::milliseconds lifetime(base::env().setupTimeoutMs);
   OpenMeetings& meetings = openMeetings();  // before the server's thread logs anything
-  auto server = std::make_unique<MeetingServer>(point, lifetime);
+  std::unique_ptr<MeetingServer> server;
+  try {
+    server = std::make_unique<MeetingServer>(point, lifetime);
+  } catch (const Error& error) {
+    if (!point.network || !base::env().interface.empty()) throw;
+    base::log(LogLevel::Info, "this id is good on this host only: ", error.what());
+    point.network.reset();
+    server = std::make_unique<MeetingServer>(point, lifetime);
+  }
   const UniqueId id = bootstrap::encode(server->point());
   meetings.add(std::move(server));
   return id;

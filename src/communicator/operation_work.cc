@@ -173,14 +173,15 @@ device::Work::Status OperationWork::step() {
     case executor::Poll::Moved: idlePolls_ = 0; return Status::Moved;
     case executor::Poll::Idle: break;
   }
+  bool moved = false;  // also for other communicators
   try {
-    if (c.endpoint && c.endpoint->progress()) return Status::Moved;
+    moved = c.endpoint && c.endpoint->progress();
   } catch (const transports::ConnectionLost& lost) {
     brokenNs_ = c.clock.nowNs();
     break_ = lost;
   }
   if (++idlePolls_ % kWatchEvery == 0) watch();
-  return Status::Idle;
+  return moved ? Status::Moved : Status::Idle;
 }
 
 void OperationWork::watch() {

@@ -165,6 +165,7 @@ class FaultyEndpoint final : public transports::Endpoint {
     return endpoint_->progress();
   }
   void flush() override { endpoint_->flush(); }
+  void drain() override { endpoint_->drain(); }
 
  private:
   const std::unique_ptr<transports::Endpoint> endpoint_;

@@ -152,6 +152,24 @@ TEST_F(Hosts, ARankThatIsBusyElsewhereHoldsNobodyUp) {
   });
 }
 
+// Over a slow link, so that most of it is under way when the root has no communicator any more.
+TEST_F(Hosts, ARankThatLeavesAtOnceHasSentEverything) {
+  const NetworkHosts hosts(3, {.rate = "2mbit"});
+  for (const size_t count : {100, 250'000}) {
+    RankProcesses ranks(
+        3,
+        [&](const Context& context) {
+          Communicator c = context.join({.timeout = 30s});
+          std::vector<int> x(count, context.rank == 0 ? 7 : 0);
+          c.broadcast(
+              {.send = x.data(), .recv = x.data(), .count = count, .type = DataType::Int32});
+          return x == std::vector<int>(count, 7) ? 0 : 1;
+        },
+        [&](int rank) { hosts.enter(rank); });
+    EXPECT_TRUE(ranks.allSucceed(60s)) << count;
+  }
+}
+
 TEST_F(Hosts, PartsOfACommunicator) {
   runOn({0, 0, 1, 1}, {.timeout = 30s}, [](Communicator& c) {
     auto near = c.split(c.rank() / 2, 0);

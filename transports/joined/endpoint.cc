@@ -48,6 +48,10 @@ class JoinedEndpoint final : public Endpoint {
     near_->flush();
     far_->flush();
   }
+  void drain() override {
+    near_->drain();
+    far_->drain();
+  }
 
  private:
   struct Way {

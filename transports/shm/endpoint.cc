@@ -71,6 +71,7 @@ class ShmEndpoint final : public Endpoint {
   ReceiveRing& receiveRing(int peer, int channel) override { return rings(peer, channel).receive; }
   bool progress() override { return false; }  // stores move everything
   void flush() override {}
+  void drain() override {}
 
  private:
   struct Rings {

@@ -79,6 +79,20 @@ class UcxEndpoint final : public Endpoint {
     post(true);
   }
 
+  void drain() override {
+    const auto sent = [&] {
+      post(true);
+      return std::ranges::all_of(used_, [](const Peer* peer) { return peer->sent(); });
+    };
+    if (!worker_->awaitWhileMoving(sent)) return;
+    const auto left = std::make_shared<size_t>(0);
+    {
+      const auto lock = worker_->lock();
+      for (Peer* peer : used_) peer->flush(left);
+    }
+    worker_->awaitWhileMoving([&] { return *left == 0; });
+  }
+
  private:
   bool post(bool idle) {
     bool any = false;

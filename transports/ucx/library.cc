@@ -108,6 +108,7 @@ Library load() {
   find(handle, "ucp_worker_arm", l.workerArm);
   find(handle, "ucp_ep_create", l.epCreate);
   find(handle, "ucp_ep_close_nbx", l.epCloseNbx);
+  find(handle, "ucp_ep_flush_nbx", l.epFlushNbx);
   find(handle, "ucp_am_send_nbx", l.amSendNbx);
   find(handle, "ucp_am_recv_data_nbx", l.amRecvDataNbx);
   find(handle, "ucp_request_check_status", l.requestCheckStatus);

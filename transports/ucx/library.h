@@ -27,6 +27,7 @@ struct Library {
   decltype(&ucp_worker_arm) workerArm;
   decltype(&ucp_ep_create) epCreate;
   decltype(&ucp_ep_close_nbx) epCloseNbx;
+  decltype(&ucp_ep_flush_nbx) epFlushNbx;
   decltype(&ucp_am_send_nbx) amSendNbx;
   decltype(&ucp_am_recv_data_nbx) amRecvDataNbx;
   decltype(&ucp_request_check_status) requestCheckStatus;

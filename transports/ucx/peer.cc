@@ -124,6 +124,33 @@ void Peer::sendNotice(std::vector<CreditEntry> credits, bool goodbye) {
   worker_.sendNotice(*connection_, notice->header, notice->credits, *notice);
 }
 
+bool Peer::sent() const {
+  if (!reachable()) return true;
+  return std::ranges::none_of(
+      sends_, [](const auto& link) { return link && (link->published() || link->busy()); });
+}
+
+namespace {
+
+/// Lives until it is done, whatever becomes of who waits for it.
+class Flushing final : public Operation {
+ public:
+  explicit Flushing(std::shared_ptr<size_t> left) : left_(std::move(left)) { ++*left_; }
+  void done(ucs_status_t) noexcept override {
+    --*left_;
+    delete this;
+  }
+
+ private:
+  const std::shared_ptr<size_t> left_;
+};
+
+}  // namespace
+
+void Peer::flush(const std::shared_ptr<size_t>& left) {
+  if (reachable()) worker_.flush(*connection_, *new Flushing(left));
+}
+
 // ---- receiving
 
 void Peer::onData(const DataHeader& header, const Arrived& data) noexcept {

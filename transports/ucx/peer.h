@@ -35,6 +35,10 @@ class Peer final : public Door {
   /// once, others when the messages that are posted carry them, or when `idle`. True when it posted
   /// something.
   bool post(bool idle);
+  /// UCX needs no slot of ours any more, or nobody is there to get it.
+  bool sent() const;
+  /// Counts `left` down again when all that was sent to the peer has reached its host.
+  void flush(const std::shared_ptr<size_t>& left);
   /// Throws Refused when the peer sent what cannot be, OutOfMemory when there was none for what it
   /// sent, and PeerLost, once, when it was lost.
   void throwFailure();

@@ -26,6 +26,8 @@ namespace {
 constexpr int kAttendedMs = 1;
 // UCX's timers, keep-alive among them, want progress also when nothing comes.
 constexpr int kPatrolMs = 100;
+// How long a rank that leaves waits for a peer that takes nothing, and at most.
+constexpr std::chrono::seconds kStuck{5}, kLongestDrain{60};
 // How long the destructor gives to what was sent, and then to the closing of connections.
 constexpr std::chrono::milliseconds kFarewell{1000};
 // A connection over TCP has one descriptor, and a few more while it is made.
@@ -207,7 +209,11 @@ void Connection::onError(void* connection, ucp_ep_h, ucs_status_t status) {
 
 Connection& Worker::connection(const base::Bytes& address, const std::string& who) {
   const std::string key(reinterpret_cast<const char*>(address.data()), address.size());
-  if (const auto found = connections_.find(key); found != connections_.end()) return *found->second;
+  if (const auto found = connections_.find(key); found != connections_.end()) {
+    if (!found->second->lost()) return *found->second;
+    replaced_.push_back(std::move(found->second));  // peers know it
+    connections_.erase(found);
+  }
   const Descriptors d = descriptors();
   if (d.open + kConnectionDescriptors > d.limit)
     base::fail(ErrorCode::System, who, ": a connection needs up to ", kConnectionDescriptors,
@@ -281,6 +287,33 @@ void Worker::send(Connection& connection, Kind kind, std::span<const std::byte> 
                           header.size(), data.data(), data.size(), &params);
   if (UCS_PTR_IS_ERR(result)) lose(connection, UCS_PTR_STATUS(result));
   settle(result, operation);
+}
+
+void Worker::flush(Connection& connection, Operation& operation) {
+  const ucp_request_param_t params = paramsFor(operation, nullptr);
+  ++underWay_;
+  if (connection.lost()) return finish(operation, connection.status());
+  settle(library().epFlushNbx(connection.endpoint_, &params), operation);
+}
+
+bool Worker::awaitWhileMoving(const std::function<bool()>& condition) {
+  base::Backoff backoff(false);
+  const auto end = base::Deadline::after(kLongestDrain);
+  for (auto stuck = base::Deadline::after(kStuck); !stuck.passed() && !end.passed();) {
+    bool moved = false;
+    {
+      const auto held = lock();
+      moved = progress();
+      if (condition()) return true;
+    }
+    if (moved) {
+      stuck = base::Deadline::after(kStuck);
+      backoff.reset();
+    } else {
+      backoff.idle();
+    }
+  }
+  return false;
 }
 
 void Worker::fetch(const Arrived& data, void* to, Operation& operation) {

@@ -8,6 +8,7 @@
 #include <ucp/api/ucp.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -106,6 +107,11 @@ class Worker {
                 Operation& operation);
   void sendNotice(Connection& connection, const NoticeHeader& header,
                   std::span<const CreditEntry> credits, Operation& operation);
+  /// `operation` is done when all that was sent before has reached the peer's host.
+  void flush(Connection& connection, Operation& operation);
+  /// Without the lock: until `condition` holds, which is looked at with it, for as long as
+  /// something moves. False when nothing did.
+  bool awaitWhileMoving(const std::function<bool()>& condition);
   /// Fetches the data of a message with rendezvous. Within Door::onData() only.
   void fetch(const Arrived& data, void* to, Operation& operation);
   /// Keeps `link` until UCX is through with it.
@@ -154,9 +160,10 @@ class Worker {
   base::Bytes address_;
   std::unordered_map<uint64_t, Door*> doors_;
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
-  uint64_t underWay_ = 0;                                                     // operations
-  std::vector<Connection*> lost_;                                             // to be closed
-  std::vector<void*> closing_;                                                // UCX's requests
+  std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again
+  uint64_t underWay_ = 0;                              // operations
+  std::vector<Connection*> lost_;                      // to be closed
+  std::vector<void*> closing_;                         // UCX's requests
   std::vector<std::unique_ptr<Link>> kept_;
   base::ServiceThread thread_;
 };

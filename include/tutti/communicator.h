@@ -340,7 +340,8 @@ class Communicator {
   /// who are still in this call. Throws Timeout (the set-up deadline) naming a rank that is alive
   /// and does not call shrink(), or that cannot be reached although its process runs: nobody goes
   /// on without it, because it might go on without them. It may be called again, and goes on where
-  /// it was.
+  /// it was. Of ranks on other hosts only the connection is known: one that breaks counts as a
+  /// death, so after a partition each side may go on by itself.
   Communicator shrink();
 
   /// Ends every operation of this communicator here, with Aborted, and tells the others, also when

@@ -23,7 +23,7 @@ class MeetingClient {
   /// Moves bytes and takes in Progress. Throws what a Failure says, and PeerLost when the meeting
   /// point is gone.
   void advance(const PollSet& set);
-  /// This rank's address towards the meeting point; nothing where that is on this host.
+  /// This rank's address towards the meeting point; nothing where they meet at a Unix socket.
   std::optional<Address> ownAddress() const { return localAddress(connection_->fd()); }
   bool hasTable() const { return table_.has_value(); }
   const Table& table() const { return *table_; }

@@ -130,7 +130,6 @@ std::string NetworkHosts::port(int host) const { return base::message("port", ho
 void NetworkHosts::unplug(int host) const {
   runIn(hosts_, {"ip", "link", "set", port(host), "down"});
 }
-void NetworkHosts::plug(int host) const { runIn(hosts_, {"ip", "link", "set", port(host), "up"}); }
 
 void NetworkHosts::disturb(int host, const std::vector<std::string>& netem) const {
   std::vector<std::string> command = {"tc",   "qdisc", "replace", "dev",   kInterface,

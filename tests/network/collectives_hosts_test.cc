@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -167,6 +168,26 @@ TEST_F(Hosts, ARankThatLeavesAtOnceHasSentEverything) {
         },
         [&](int rank) { hosts.enter(rank); });
     EXPECT_TRUE(ranks.allSucceed(60s)) << count;
+  }
+}
+
+// UCX's library is being taken down while the others close their connections.
+TEST_F(Hosts, AProgramMayEndWithoutDestroyingItsCommunicator) {
+  const NetworkHosts hosts(2);
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    RankProcesses ranks(
+        2,
+        [](const Context& context) {
+          auto* const c = new Communicator(context.join({.timeout = 30s}));
+          std::vector<int> x(1000, 1);
+          c->allReduce(
+              {.send = x.data(), .recv = x.data(), .count = x.size(), .type = DataType::Int32});
+          outcomeOf([&] { c->barrier(); });  // the other rank's end may be noticed here
+          std::exit(x[999] == 2 ? 0 : 1);
+          return 1;
+        },
+        [&](int rank) { hosts.enter(rank); });
+    EXPECT_TRUE(ranks.allSucceed(30s));
   }
 }
 

@@ -34,7 +34,7 @@ class NetworkHosts {
   void enter(int host) const;
   std::string address(int host) const;  ///< "10.77.0.1" for host 0
   std::string name(int host) const;     ///< "n0" for host 0
-  void unplug(int host) const;  ///< takes the cable out
+  void unplug(int host) const;          ///< takes the cable out
   /// Disturbs what the host sends, as tc's netem writes it: {"loss", "1%"}. Instead of its rate.
   void disturb(int host, const std::vector<std::string>& netem) const;
   /// How many packets were lost so far to what disturbs the host.

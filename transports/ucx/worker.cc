@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
@@ -110,6 +112,28 @@ std::shared_ptr<Worker> makeWorker(const WorkerOptions& options) {
 
 // ---- the worker's life
 
+// A program may end with communicators that it never destroyed: their threads end before what UCX
+// does at the exit.
+struct LiveWorkers {
+  std::mutex mutex;
+  std::set<Worker*> workers;
+
+  static LiveWorkers& all() {
+    static auto* const instance = new LiveWorkers;
+    return *instance;
+  }
+
+ private:
+  LiveWorkers() {
+    base::freeInForkedChildren(mutex);
+    std::atexit([] {
+      const std::lock_guard held(all().mutex);
+      for (Worker* worker : all().workers)
+        if (!worker->inForkedChild()) worker->stopThread();
+    });
+  }
+};
+
 Worker::Worker(const WorkerOptions& options) {
   try {
     initialise(options);
@@ -143,7 +167,9 @@ void Worker::initialise(const WorkerOptions& options) {
   ucp.workerReleaseAddress(worker_, address);
   require(ucp.workerGetEfd(worker_, &events_), "tell when something comes");
   stop_ = base::FileDescriptor(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+  const std::lock_guard held(LiveWorkers::all().mutex);
   thread_.start("tutti-ucx", [this] { serve(); });
+  LiveWorkers::all().workers.insert(this);
 }
 
 void Worker::listen(Kind kind, ucp_am_recv_callback_t callback) {
@@ -161,16 +187,24 @@ void Worker::listen(Kind kind, ucp_am_recv_callback_t callback) {
 // stays, without its thread.
 Worker::~Worker() {
   if (inForkedChild()) return;
-  stopping_.store(true);
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t told = ::write(stop_.get(), &one, sizeof one);
-  thread_.finish();
+  {
+    const std::lock_guard held(LiveWorkers::all().mutex);
+    LiveWorkers::all().workers.erase(this);
+  }
+  stopThread();
   if (!leave()) {
     for (auto& link : kept_) static_cast<void>(link.release());
     return;
   }
   library().workerDestroy(worker_);
   library().cleanup(context_);
+}
+
+void Worker::stopThread() {
+  stopping_.store(true);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t told = ::write(stop_.get(), &one, sizeof one);
+  thread_.finish();
 }
 
 // Connections are closed by force: the orderly way waits for the peers. What was sent has been

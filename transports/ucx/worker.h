@@ -145,6 +145,8 @@ class Worker {
 
   bool advance();
   // The worker's own thread.
+  friend struct LiveWorkers;
+  void stopThread();
   void serve();
   bool serveOnce();
   void rest(bool forEvents, int forMs);

@@ -58,7 +58,8 @@ class UcxProcesses final : public UcxThreads {
 
 }  // namespace
 
-WorkerOptions overTcp() { return {.devices = "lo", .tls = "tcp,self"}; }
+// Large messages are fetched, as over RDMA.
+WorkerOptions overTcp() { return {.devices = "lo", .tls = "tcp,self", .rendezvous = "16384"}; }
 
 void settleUcx(const std::vector<std::unique_ptr<Endpoint>>& all) {
   // What has left one end may still be on its way to the other.

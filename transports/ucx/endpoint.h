@@ -16,6 +16,10 @@ class Worker;
 struct WorkerOptions {
   std::string devices;  ///< as UCX_NET_DEVICES has them, "mlx5_0:1,eth0"; empty: UCX chooses
   std::string tls;      ///< as UCX_TLS has them, "tcp,self"; empty: UCX chooses
+  /// As UCX_RNDV_THRESH has it: bytes from which the receiver fetches a message. Empty: UCX chooses
+  /// where there is RDMA; over TCP nobody fetches, which costs a round trip more and a third of the
+  /// bandwidth of a link of 1 Gbit/s.
+  std::string rendezvous = {};
 };
 
 /// One UCP worker, which may be used by several threads. It keeps one connection for each worker

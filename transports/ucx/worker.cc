@@ -88,6 +88,12 @@ Config readConfig(const WorkerOptions& options) {
   Config config(read);
   for (const auto& [variable, name, value] : kSettings)
     if (!std::getenv(variable)) library().configModify(config.get(), name, value);
+  const bool rdma = std::filesystem::exists("/sys/class/infiniband") &&
+                    !std::filesystem::is_empty("/sys/class/infiniband");
+  if (!options.rendezvous.empty())
+    set(config, "RNDV_THRESH", options.rendezvous);
+  else if (!rdma && !std::getenv("UCX_RNDV_THRESH"))
+    set(config, "RNDV_THRESH", "inf");
   if (!options.devices.empty()) set(config, "NET_DEVICES", options.devices);
   if (!options.tls.empty()) set(config, "TLS", options.tls);
   return config;

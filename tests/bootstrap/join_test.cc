@@ -33,18 +33,6 @@ UniqueId makeOrAwaitId(int rank, Board& board) {
   return board.awaitId();
 }
 
-/// Everybody sends to everybody, and says what it heard.
-std::string greet(ControlPlane& plane) {
-  RecordingListener listener;
-  plane.listen(1, &listener);
-  for (int to = 0; to < plane.size(); ++to)
-    plane.send(to, makeMessage(1, static_cast<uint32_t>(plane.rank()), "hello"));
-  const size_t heard = listener.waitMessages(static_cast<size_t>(plane.size()));
-  plane.leave();
-  plane.ignore(1);
-  return base::message("heard ", heard);
-}
-
 void expectAll(const std::vector<std::string>& results, const std::string& part) {
   for (size_t rank = 0; rank < results.size(); ++rank)
     EXPECT_TRUE(contains(results[rank], part)) << "rank " << rank << ": " << results[rank];

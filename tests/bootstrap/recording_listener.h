@@ -84,4 +84,16 @@ inline ControlMessage makeMessage(uint64_t channel, uint32_t type, const std::st
   return message;
 }
 
+/// Everybody sends to everybody, and says what it heard.
+inline std::string greet(ControlPlane& plane) {
+  RecordingListener listener;
+  plane.listen(1, &listener);
+  for (int to = 0; to < plane.size(); ++to)
+    plane.send(to, makeMessage(1, static_cast<uint32_t>(plane.rank()), "hello"));
+  const size_t heard = listener.waitMessages(static_cast<size_t>(plane.size()));
+  plane.leave();
+  plane.ignore(1);
+  return base::message("heard ", heard);
+}
+
 }  // namespace tutti::bootstrap

@@ -26,18 +26,6 @@ std::shared_ptr<ControlPlane> joinAs(int rank, int size, const UniqueId& id,
               base::Deadline::after(time));
 }
 
-/// Everybody sends to everybody, and says what it heard.
-std::string greet(ControlPlane& plane) {
-  RecordingListener listener;
-  plane.listen(1, &listener);
-  for (int to = 0; to < plane.size(); ++to)
-    plane.send(to, makeMessage(1, static_cast<uint32_t>(plane.rank()), "hello"));
-  const size_t heard = listener.waitMessages(static_cast<size_t>(plane.size()));
-  plane.leave();
-  plane.ignore(1);
-  return base::message("heard ", heard);
-}
-
 class JoinHosts : public testing::Test {
  protected:
   static void SetUpTestSuite() { reason_ = NetworkHosts::unavailable(); }

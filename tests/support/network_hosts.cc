@@ -57,20 +57,31 @@ std::pair<int, std::string> execute(const std::vector<std::string>& command, pid
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
 }
 
+/// For this process: a network of its own and what sysfs shows of it, and a host name.
+bool makeNamespaces() {
+  return ::unshare(kNamespaces) == 0 &&
+         ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0;
+}
+
 }  // namespace
 
 std::optional<std::string> NetworkHosts::unavailable() {
   if (execute({"ip", "-V"}, 0).first != 0) return "there is no ip command (package iproute2)";
   ChildProcesses tried;
-  tried.start([] { return ::unshare(kNamespaces) == 0 ? 0 : 1; });
-  if (tried.wait(0, std::chrono::seconds(10)) != 0)
-    return "this process may not make network namespaces (root may)";
-  try {
-    NetworkHosts two(2);
-  } catch (const Error& error) {
-    return error.what();  // no bridge or veth in this kernel
+  tried.start([] {
+    if (!makeNamespaces()) return 1;
+    const bool links =
+        execute({"ip", "link", "add", "bridge", "type", "bridge"}, 0).first == 0 &&
+        execute({"ip", "link", "add", "end0", "type", "veth", "peer", "name", "end1"}, 0).first ==
+            0;
+    return links ? 0 : 2;
+  });
+  switch (tried.wait(0, std::chrono::seconds(10))) {
+    case 0: return std::nullopt;
+    case 1: return "this process may not make network namespaces (root may)";
+    default: return "this kernel has no bridges or no veth";
   }
-  return std::nullopt;
 }
 
 std::optional<std::string> NetworkHosts::netemUnavailable() {
@@ -106,10 +117,7 @@ void NetworkHosts::startHolder(const std::string& name) {
   int ready[2];
   TUTTI_SYSCALL(::pipe2(ready, O_CLOEXEC));
   holders_.start([&] {
-    const bool made = ::unshare(kNamespaces) == 0 &&
-                      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                      ::mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0 &&
-                      ::sethostname(name.data(), name.size()) == 0;
+    const bool made = makeNamespaces() && ::sethostname(name.data(), name.size()) == 0;
     [[maybe_unused]] const ssize_t told = ::write(ready[1], made ? "y" : "n", 1);
     while (true) ::pause();
     return 0;

@@ -21,29 +21,32 @@ bool isLinkLocal(const Address& address) {
          (address.ip[1] & std::byte{0xc0}) == std::byte{0x80};
 }
 
-struct Entry {
-  NetworkInterface interface;
-  bool loopback = false;
-};
-
-/// Those that are up, IPv4 before IPv6, in the kernel's order. Link-local addresses of IPv6 are
+/// Those that are up, in the kernel's order. Link-local addresses of IPv6 are
 /// left out: they mean nothing without the interface that they are seen through.
-std::vector<Entry> interfacesUp() {
+std::vector<InterfaceEntry> interfacesUp() {
   ifaddrs* list = nullptr;
   TUTTI_SYSCALL(::getifaddrs(&list));
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
-  std::vector<Entry> found;
+  std::vector<InterfaceEntry> found;
   for (const ifaddrs* i = list; i; i = i->ifa_next) {
     if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
     const auto address = addressOf(*i->ifa_addr);
     if (address && !isLinkLocal(*address))
       found.push_back({{i->ifa_name, *address}, (i->ifa_flags & IFF_LOOPBACK) != 0});
   }
-  std::ranges::stable_sort(found, {}, [](const Entry& e) { return e.interface.address.family; });
   return found;
 }
 
-/// This host's address towards the rest of the world. Nothing is sent.
+std::string namesOf(const std::vector<InterfaceEntry>& entries) {
+  std::string text;
+  for (const InterfaceEntry& e : entries)
+    text += base::message(text.empty() ? "" : ", ", e.interface.name, " (",
+                          e.interface.address.describeIp(), ")");
+  return text.empty() ? "none is up" : text;
+}
+
+}  // namespace
+
 std::optional<Address> towardsDefaultRoute() {
   const base::FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in far{};
@@ -55,39 +58,39 @@ std::optional<Address> towardsDefaultRoute() {
   return localAddress(socket.get());
 }
 
-std::string namesOf(const std::vector<Entry>& entries) {
-  std::string text;
-  for (const Entry& e : entries)
-    text += base::message(text.empty() ? "" : ", ", e.interface.name, " (",
-                          e.interface.address.describeIp(), ")");
-  return text.empty() ? "none is up" : text;
-}
-
-}  // namespace
-
-std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used) {
-  const std::vector<Entry> all = interfacesUp();
+std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
+                                                const std::string& wanted,
+                                                const std::optional<Address>& used,
+                                                const std::optional<Address>& route) {
+  // IPv4 before IPv6.
+  std::ranges::stable_sort(up, {},
+                           [](const InterfaceEntry& e) { return e.interface.address.family; });
   const auto findFirst = [&](const auto& condition) -> std::optional<NetworkInterface> {
-    const auto it = std::ranges::find_if(all, condition);
-    return it == all.end() ? std::nullopt : std::optional(it->interface);
+    const auto it = std::ranges::find_if(up, condition);
+    return it == up.end() ? std::nullopt : std::optional(it->interface);
   };
   const auto with = [&](const std::optional<Address>& address) {
-    return findFirst([&](const Entry& e) {
+    return findFirst([&](const InterfaceEntry& e) {
       return address && e.interface.address.family == address->family &&
              e.interface.address.ip == address->ip;
     });
   };
-  if (const std::string& wanted = base::env().interface; !wanted.empty()) {
-    const auto named = findFirst([&](const Entry& e) {
+  if (!wanted.empty())
+    return findFirst([&](const InterfaceEntry& e) {
       return e.interface.name == wanted || e.interface.address.describeIp() == wanted;
     });
-    TUTTI_REQUIRE(named, "TUTTI_INTERFACE=", wanted,
-                  " is no interface of this host that is up: ", namesOf(all));
-    return named;
-  }
   if (const auto found = with(used)) return found;
-  if (const auto found = with(towardsDefaultRoute())) return found;
-  return findFirst([](const Entry& e) { return !e.loopback; });
+  if (const auto found = with(route)) return found;
+  return findFirst([](const InterfaceEntry& e) { return !e.loopback; });
+}
+
+std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used) {
+  const std::vector<InterfaceEntry> up = interfacesUp();
+  const std::string& wanted = base::env().interface;
+  const auto chosen = chooseInterface(up, wanted, used, towardsDefaultRoute());
+  TUTTI_REQUIRE(chosen || wanted.empty(), "TUTTI_INTERFACE=", wanted,
+                " is no interface of this host that is up: ", namesOf(up));
+  return chosen;
 }
 
 }  // namespace tutti::bootstrap

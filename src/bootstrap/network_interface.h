@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/bootstrap/address.h"
 
@@ -18,5 +19,18 @@ struct NetworkInterface {
 /// the one of the default route; else the first that is up and is not the loopback. Nothing when
 /// there is none. Throws InvalidArgument when TUTTI_INTERFACE names none that is up.
 std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used = {});
+
+/// An address that is up.
+struct InterfaceEntry {
+  NetworkInterface interface;
+  bool loopback = false;
+};
+/// The same choice among `up`: `wanted` is a name or an address, or empty; `route` leads to others.
+std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
+                                                const std::string& wanted,
+                                                const std::optional<Address>& used,
+                                                const std::optional<Address>& route);
+/// This host's address towards the rest of the world. Nothing is sent.
+std::optional<Address> towardsDefaultRoute();
 
 }  // namespace tutti::bootstrap

@@ -1,8 +1,6 @@
 #include "src/tools/doctor_facts.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -20,6 +18,7 @@
 #include "src/base/env.h"
 #include "src/base/file_descriptor.h"
 #include "src/bootstrap/address.h"
+#include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/socket_control_plane.h"
 #include "src/communicator/state.h"
 #include "src/topology/read_machine.h"
@@ -80,22 +79,6 @@ Outcome tryPeerDescriptors() {
   return {};
 }
 
-/// This host's address towards the rest of the world. Nothing is sent.
-std::string towardsOthers() {
-  const base::FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_in far{};
-  far.sin_family = AF_INET;
-  far.sin_port = htons(9);
-  far.sin_addr.s_addr = htonl(0xc0000201);  // 192.0.2.1, of nobody (RFC 5737)
-  sockaddr_in own{};
-  socklen_t size = sizeof own;
-  std::array<char, INET_ADDRSTRLEN> text{};
-  if (!socket || ::connect(socket.get(), reinterpret_cast<sockaddr*>(&far), sizeof far) != 0 ||
-      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
-    return {};
-  return ::inet_ntop(AF_INET, &own.sin_addr, text.data(), text.size());
-}
-
 Outcome tryListening(const topology::NetworkInterface* interface) {
   if (!interface) return {};
   try {
@@ -146,27 +129,22 @@ DoctorFacts readDoctorFacts(int ranks) {
   f.sharedHugePages = chosenWord(firstLine("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
   f.governors = readGovernors(f.machine.usable);
   f.wantedInterface = base::env().interface;
-  f.routeAddress = towardsOthers();
+  if (const auto route = bootstrap::towardsDefaultRoute()) f.routeAddress = route->describeIp();
   f.listening = tryListening(chosenInterface(f));
   return f;
 }
 
 const topology::NetworkInterface* chosenInterface(const DoctorFacts& f) {
-  using topology::NetworkInterface;
-  const auto find = [&](const auto& condition) -> const NetworkInterface* {
-    for (const NetworkInterface& i : f.machine.interfaces)
-      if (i.up && !i.addresses.empty() && condition(i)) return &i;
-    return nullptr;
-  };
-  const auto has = [](const NetworkInterface& i, const std::string& address) {
-    return std::ranges::count(i.addresses, address) > 0;
-  };
-  if (!f.wantedInterface.empty())
-    return find(
-        [&](const auto& i) { return i.name == f.wantedInterface || has(i, f.wantedInterface); });
-  if (const auto* routed = find([&](const auto& i) { return has(i, f.routeAddress); }))
-    return routed;
-  return find([](const auto& i) { return !i.loopback; });
+  std::vector<bootstrap::InterfaceEntry> up;
+  for (const topology::NetworkInterface& i : f.machine.interfaces)
+    for (const std::string& address : i.addresses)
+      if (i.up && !address.starts_with("fe80:"))
+        up.push_back({{i.name, bootstrap::resolve(address, 0)}, i.loopback});
+  std::optional<bootstrap::Address> route;
+  if (!f.routeAddress.empty()) route = bootstrap::resolve(f.routeAddress, 0);
+  const auto chosen = bootstrap::chooseInterface(std::move(up), f.wantedInterface, {}, route);
+  if (!chosen) return nullptr;
+  return &*std::ranges::find(f.machine.interfaces, chosen->name, &topology::NetworkInterface::name);
 }
 
 }  // namespace tutti::tools

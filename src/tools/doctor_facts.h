@@ -53,8 +53,7 @@ struct DoctorFacts {
 /// Of this machine, for `ranks` ranks; 0: one for each core that this process may use.
 DoctorFacts readDoctorFacts(int ranks);
 
-/// The interface by which other hosts reach this one: what TUTTI_INTERFACE names; else the one of
-/// the default route; else the first that is up, has an address and is not the loopback. Null when
+/// The interface by which other hosts reach this one (bootstrap::networkInterface()); null when
 /// there is none.
 const topology::NetworkInterface* chosenInterface(const DoctorFacts& facts);
 

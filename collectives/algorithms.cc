@@ -45,8 +45,11 @@ void prove(const AlgorithmInfo& info) {
         }
 }
 
-bool isProvedInUse(const PlanSpec& spec) {
+bool isProvedInUse(const AlgorithmInfo& info, const PlanSpec& spec) {
   if (!spec.hosts.empty()) return spec.ranks <= kRanksOnHostsProvedInUse;
+  const auto simplest =
+      info.spec({spec.collective, spec.protocol, spec.ranks, spec.root, 1, spec.hosts});
+  if (spec != simplest) return spec.ranks <= kRanksProvedInUse;
   const int byTests =
       plan::hasRoot(spec.collective) ? kRanksWithRootProvedByTests : kRanksProvedByTests;
   return spec.ranks > byTests && spec.ranks <= kRanksProvedInUse;
@@ -75,7 +78,7 @@ void Registry::proveOnce(const AlgorithmInfo& info, const PlanSpec& spec) const 
 Program Registry::build(const PlanSpec& spec, int rank) const {
   TUTTI_ASSERT(rank >= 0 && rank < spec.ranks, "rank ", rank, " of ", spec.describe());
   const AlgorithmInfo& info = find(spec.algorithm);
-  if (isProvedInUse(spec)) proveOnce(info, spec);
+  if (isProvedInUse(info, spec)) proveOnce(info, spec);
   return info.build(spec, rank);
 }
 

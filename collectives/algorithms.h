@@ -12,6 +12,9 @@
 //                 with the cube of the ranks); 256 also by tests
 //   more          not; a thousand ranks take the checker ten seconds
 //
+// That is about plans of one requested channel; others are proved when they are first built, for up
+// to 256 ranks.
+//
 // Plans that depend on the hosts of the ranks are more than tests can list: each of up to 128 ranks
 // is proved when it is first built (in as long), and tests prove those of many placements of up to
 // 64 ranks and of a few of up to 256.

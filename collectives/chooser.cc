@@ -1,7 +1,9 @@
 #include "collectives/chooser.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
+#include <tuple>
 
 #include "collectives/cost_walk.h"
 #include "src/base/check.h"
@@ -26,7 +28,20 @@ bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
   if (forced(request) && request.algorithm != plan::toString(spec.algorithm)) return false;
   if (request.uneven && !spec.unevenSafe) return false;
   if (spec.messageChunks * plan::kChunkAlignment > topology.slotBytes) return false;
+  if (spec.channels > topology.channels) return false;
   return !request.deterministic || !plan::isReduction(spec.collective) || spec.canonicalOrder;
+}
+
+/// Predictions that agree to about a hundredth are taken for equal: where a link is the limit, those
+/// of many plans are. Then the hierarchical one, which sends least between hosts, or the algorithm
+/// that is listed first; and the most lanes, for they fill the gaps that no prediction knows of.
+bool faster(const Candidate& a, const Candidate& b) {
+  const auto key = [](const Candidate& c) {
+    const uint64_t rough = std::bit_cast<uint64_t>(c.microseconds) >> 46;  // 6 bits of the mantissa
+    return std::tuple(rough, c.spec.algorithm != Algorithm::Hierarchical, c.spec.algorithm,
+                      -c.spec.channels);
+  };
+  return key(a) < key(b);
 }
 
 std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest& request,
@@ -35,16 +50,20 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
   const std::vector<int> hosts = plan::hostsInOrder(topology.hostOf);
   // Buffers are addressed by ranks of the same host alone.
   if (protocol == Protocol::Mapped && !hosts.empty()) return found;
-  for (const AlgorithmInfo& info : registry().algorithms()) {
-    const auto spec =
-        info.spec({request.collective, protocol, topology.ranks, request.root, 1, hosts});
-    if (spec && eligible(*spec, request, topology))
-      found.push_back(
-          {*spec, predictMicroseconds(info, *spec, request.blockBytes(), topology, tuning)});
-  }
-  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-    return a.microseconds < b.microseconds;
-  });
+  // On one host a rank's lanes only take turns; a link can carry one lane's message while another's
+  // is awaited.
+  const int most = hosts.empty() ? 1 : topology.channels;
+  for (const AlgorithmInfo& info : registry().algorithms())
+    for (int channels = 1; channels <= most; channels *= 2) {
+      const auto spec =
+          info.spec({request.collective, protocol, topology.ranks, request.root, channels, hosts});
+      if (!spec || !eligible(*spec, request, topology)) continue;
+      const auto same = [&](const Candidate& other) { return other.spec == *spec; };
+      if (std::ranges::none_of(found, same))
+        found.push_back(
+            {*spec, predictMicroseconds(info, *spec, request.blockBytes(), topology, tuning)});
+    }
+  std::stable_sort(found.begin(), found.end(), faster);
   return found;
 }
 

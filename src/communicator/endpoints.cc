@@ -24,12 +24,15 @@ std::unique_ptr<transports::Endpoint> makeEndpoint(
     int rank, const Topology& topology, const std::string& transport,
     std::shared_ptr<transports::ucx::Worker> worker) {
   const int size = topology.ranks;
-  const auto layoutFor = [](int ranks) { return transports::shm::chooseLayout(ranks, kChannels); };
   if (!needsNetwork(topology, transport))
-    return transports::shm::makeShmEndpoint(rank, size, layoutFor(size));
+    return transports::shm::makeShmEndpoint(rank, size,
+                                            transports::shm::chooseLayout(size, kChannels));
   if (transport == "shm")
     base::fail(ErrorCode::Unsupported, "transport shm joins ranks of one host, and these ", size,
                " are on ", topology.hosts());
+  const auto layoutFor = [](int ranks) {
+    return transports::shm::chooseLayout(ranks, kNetworkChannels);
+  };
   // Rings of the network are made when they are used first, so they may be large.
   if (transport == "ucx" || topology.ranksPerHost() == 1)
     return transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layoutFor(2));

@@ -99,6 +99,7 @@ void Communicator::Impl::connectLocal(
       if (i != j) endpoints[i]->connect(j, endpoints[j]->address(i));
   for (int i = 0; i < size; ++i) {
     ranks[i]->topology.slotBytes = endpoints[i]->layout().slotBytes;
+    ranks[i]->topology.channels = endpoints[i]->layout().channels;
     ranks[i]->endpoint = std::move(endpoints[i]);
     ranks[i]->who.world->control->listen(ranks[i]->who.id, ranks[i].get());
     ranks[i]->listening = true;
@@ -186,6 +187,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
     endpoint = communicator::makeEndpoint(who.rank, topology, settings.transport,
                                           networked ? who.world->network() : nullptr);
     topology.slotBytes = endpoint->layout().slotBytes;
+    topology.channels = endpoint->layout().channels;
     for (int peer = 0; peer < size; ++peer) {
       if (peer == who.rank) continue;
       Address address = endpoint->address(peer);

@@ -64,8 +64,9 @@ struct Settings {
 uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words);
 inline constexpr uint64_t kFromSplit = 1, kFromShrink = 2, kFromSubset = 3;  // first words
 
-/// Channel numbers that endpoints are made with: a double tree needs two.
-inline constexpr int kChannels = 2;
+/// Channels that endpoints are made with: a double tree needs two. Between hosts a link that waits
+/// for what is yet to be worked on is idle, so that plans of several lanes are worth it.
+inline constexpr int kChannels = 2, kNetworkChannels = 4;
 
 /// A choice with this rank's programs, cached.
 struct ReadyChoice {

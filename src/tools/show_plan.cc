@@ -6,6 +6,7 @@
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
+#include "src/communicator/state.h"
 #include "src/plan/drawing.h"
 #include "src/plan/hosts.h"
 #include "src/plan/text.h"
@@ -102,6 +103,7 @@ std::variant<PlanOptions, int> parsePlan(int argc, const char* const* argv) {
 
 std::string showPlan(const PlanOptions& o) {
   topology::Topology topology{.ranks = o.ranks, .cores = o.cores, .hostOf = o.hostOf};
+  if (topology.hosts() > 1) topology.channels = communicator::kNetworkChannels;
   if (o.cores == 0) topology.cores = topology.ranksPerHost();
   const collectives::Choice choice = collectives::choose(o.request, topology, {});
   const PlanSpec spec = specOf(o, choice);

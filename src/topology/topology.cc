@@ -68,6 +68,7 @@ std::string Topology::describe() const {
                                    hosts() == 1 ? " host, " : " hosts, ", cores,
                                    cores == 1 ? " core" : " cores", hosts() == 1 ? "" : " each");
   text += base::message(", slots of ", slotBytes, " bytes");
+  if (hosts() > 1) text += base::message(" in ", channels, " channels");
   if (oversubscribed()) text += ", oversubscribed";
   if (hosts() == 1) return text;
   for (size_t rank = 0; rank < hostOf.size(); ++rank)

@@ -40,6 +40,7 @@ struct Topology {
   int cores = 1;             ///< of each host; ranks beyond it share
   std::vector<int> hostOf;   ///< host number of each rank, from 0; empty: all on one
   size_t slotBytes = 65536;  ///< what one message between two ranks can carry
+  int channels = 2;          ///< rings between two ranks, in each direction
   int hosts() const;         ///< how many there are
   int ranksPerHost() const;  ///< on the host with the most
   bool oversubscribed() const { return ranksPerHost() > cores; }

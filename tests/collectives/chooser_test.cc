@@ -25,7 +25,8 @@ TEST(Chooser, IsAPureFunction) {
         EXPECT_EQ(first.describe(), second.describe());
         for (size_t i = 1; i < first.candidates.size(); ++i)
           if (first.candidates[i].spec.protocol == first.candidates[i - 1].spec.protocol) {
-            EXPECT_LE(first.candidates[i - 1].microseconds, first.candidates[i].microseconds);
+            EXPECT_LE(first.candidates[i - 1].microseconds,
+                      1.02 * first.candidates[i].microseconds);
           }
       }
 }
@@ -122,6 +123,22 @@ TEST(Chooser, TakesNoPlanWhoseMessagesDoNotFitTheSlots) {
     for (const Candidate& candidate : choice.candidates)
       EXPECT_LE(candidate.spec.messageChunks * plan::kChunkAlignment, 512U);
   }
+}
+
+// Between hosts one lane's message can travel while another's is awaited.
+TEST(ChooserOfHosts, TakesPlansOfSeveralLanesWhereTheyFillTheLinks) {
+  Topology topology{.ranks = 4, .cores = 2, .hostOf = {0, 1, 2, 3}};
+  for (const int channels : {2, 4}) {
+    topology.channels = channels;
+    const Choice large = choose({.count = 1 << 20}, topology, {});
+    EXPECT_EQ(large.spec.algorithm, Algorithm::Ring) << large.reason;
+    EXPECT_EQ(large.spec.channels, channels);
+    for (const Candidate& candidate : large.candidates)
+      EXPECT_LE(candidate.spec.channels, channels) << candidate.spec.describe();
+  }
+  topology.hostOf.clear();
+  for (const Candidate& candidate : choose({.count = 1 << 20}, topology, {}).candidates)
+    EXPECT_LE(candidate.spec.channels, 2) << candidate.spec.describe();
 }
 
 TEST(Chooser, LatencyFavoursFewMessagesAndBandwidthFewBytes) {

@@ -77,6 +77,23 @@ TEST_P(RegistryInUse, ProvesAPlanWhenItIsFirstBuilt) {
 INSTANTIATE_TEST_SUITE_P(Registry, RegistryInUse,
                          testing::Values(kRanksWithRootProvedByTests + 1, kRanksProvedByTests + 2));
 
+// Tests prove plans of one channel.
+TEST(Registry, ProvesPlansOfSeveralChannelsWhenTheyAreFirstBuilt) {
+  static int builds = 0;
+  AlgorithmInfo info = ring();
+  info.build = [good = info.build](const PlanSpec& spec, int rank) {
+    ++builds;
+    return good(spec, rank);
+  };
+  Registry made;
+  made.add(info);
+  for (const int channels : {1, 4}) {
+    builds = 0;
+    made.build(*info.spec({Collective::AllReduce, Protocol::Simple, 5, 0, channels}), 0);
+    EXPECT_EQ(builds, channels == 1 ? 1 : 6);
+  }
+}
+
 TEST(Registry, RefusesASpecThatLiesAboutItself) {
   const auto lie = [](auto change) {
     AlgorithmInfo info = ring();

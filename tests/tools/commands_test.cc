@@ -224,12 +224,12 @@ TEST(PlanCommand, WritesJsonAndSvg) {
 }
 
 TEST(PlanCommand, PlacesRanksOnHosts) {
-  const Result chosen = runTutti({"plan", "all_reduce", "-n", "8", "--hosts", "2x4", "-b", "1M"});
+  const Result chosen = runTutti({"plan", "all_reduce", "-n", "8", "--hosts", "2x4", "-b", "64M"});
   EXPECT_EQ(chosen.exitCode, 0) << chosen.err;
   EXPECT_EQ(lines(chosen.out)[0],
-            "8 ranks on 2 hosts, 4 cores each, slots of 65536 bytes; host of each rank: 0 0 0 0 1 "
-            "1 1 1");
-  EXPECT_TRUE(lines(chosen.out)[1].starts_with("all_reduce of 1048576 uint8, sum: hierarchical"))
+            "8 ranks on 2 hosts, 4 cores each, slots of 65536 bytes in 4 channels; host of each "
+            "rank: 0 0 0 0 1 1 1 1");
+  EXPECT_TRUE(lines(chosen.out)[1].starts_with("all_reduce of 67108864 uint8, sum: hierarchical"))
       << lines(chosen.out)[1];
   EXPECT_NE(chosen.out.find("\nrank 7\n"), std::string::npos);
   EXPECT_NE(chosen.out.find("\nstep 4 "), std::string::npos);

@@ -69,9 +69,10 @@ TEST(Tuning, RefusesAnotherVersion) {
 TEST(Topology, DescribesItself) {
   EXPECT_EQ((Topology{.ranks = 2, .cores = 2, .hostOf = {0, 0}}.describe()),
             "2 ranks on 1 host, 2 cores, slots of 65536 bytes");
-  EXPECT_EQ((Topology{.ranks = 3, .cores = 1, .hostOf = {0, 1, 0}, .slotBytes = 512}.describe()),
-            "3 ranks on 2 hosts, 1 core each, slots of 512 bytes, oversubscribed; host of each "
-            "rank: 0 1 0");
+  EXPECT_EQ(
+      (Topology{.ranks = 3, .cores = 1, .hostOf = {0, 1, 0}, .slotBytes = 512}.describe()),
+      "3 ranks on 2 hosts, 1 core each, slots of 512 bytes in 2 channels, oversubscribed; host "
+      "of each rank: 0 1 0");
 }
 
 TEST(Topology, CountsHostsAndTheRanksOfTheLargest) {

@@ -49,6 +49,9 @@ struct RingMemory {
   std::atomic<uint32_t>* credit = nullptr;  ///< messages taken so far, wrapping; zeroed
   uint32_t slotCount = 0;                   ///< a power of two
   size_t strideBytes = 0;
+  // Of a sender whose transport can send payloads that lie outside the slots:
+  const std::byte** lent = nullptr;                 ///< by slot, null for one in the slot
+  const std::atomic<uint32_t>* returned = nullptr;  ///< messages whose payloads are read no more
 };
 
 /// The sender's end. One thread at a time.
@@ -69,7 +72,23 @@ class SendRing {
     s->callHash = callHash;
     s->operation = operation;
     s->bytes = bytes;
+    if (memory_.lent) memory_.lent[sent_ & (memory_.slotCount - 1)] = nullptr;
     s->sequence.store(++sent_, std::memory_order_release);
+  }
+  /// True where payloads may be lent.
+  bool canLend() const { return memory_.lent != nullptr; }
+  /// As publish(), of the payload at `data`, which nobody may write before it is returned.
+  void lend(const std::byte* data, uint32_t callHash, uint32_t operation, uint32_t bytes) {
+    SlotHeader* s = slot();
+    s->callHash = callHash;
+    s->operation = operation;
+    s->bytes = bytes;
+    memory_.lent[sent_ & (memory_.slotCount - 1)] = data;
+    s->sequence.store(++sent_, std::memory_order_release);
+  }
+  /// True when the payloads of messages up to `message` are read no more.
+  bool returned(uint32_t message) const {
+    return static_cast<int32_t>(memory_.returned->load(std::memory_order_acquire) - message) >= 0;
   }
   uint32_t sent() const { return sent_; }
   /// Messages that the receiver has not taken yet.
@@ -163,6 +182,10 @@ class Endpoint {
   /// Waits until what was handed over has reached the others, for as long as something moves, and a
   /// minute at most. To be called before this rank leaves: what is under way then may be lost.
   virtual void drain() = 0;
+  /// Takes back what was lent to it: sends none of it any more, and returns when it reads none. A
+  /// peer that does not take what is on its way to it may lose its connection for that. Nothing may
+  /// be sent after it. What an operation that fails has lent is the caller's memory.
+  virtual void recall() = 0;
 };
 
 }  // namespace tutti::transports

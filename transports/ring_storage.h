@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "transports/connection.h"
 
@@ -20,7 +21,9 @@ class RingStorage {
         stride_(slotStride(layout.slotBytes)),
         slots_(static_cast<std::byte*>(
             ::operator new (stride_* slotCount_, std::align_val_t{kLineBytes}))),
-        credit_(firstNumber) {
+        lent_(slotCount_, nullptr),
+        credit_(firstNumber),
+        returned_(firstNumber) {
     for (uint32_t i = 0; i < slotCount_; ++i) {
       auto* header = new (slots_.get() + i * stride_) SlotHeader{};
       // Any number that no coming message of this slot has.
@@ -31,14 +34,23 @@ class RingStorage {
   RingStorage& operator=(const RingStorage&) = delete;
 
   /// Lives as long as this does.
-  RingMemory memory() { return {slots_.get(), &credit_, slotCount_, stride_}; }
+  RingMemory memory() {
+    return {slots_.get(), &credit_, slotCount_, stride_, lent_.data(), &returned_};
+  }
   std::atomic<uint32_t>& credit() { return credit_; }
   const std::atomic<uint32_t>& credit() const { return credit_; }
+  std::atomic<uint32_t>& returned() { return returned_; }
   uint32_t slotCount() const { return slotCount_; }
   /// Which slot a message has, counted from 0.
   uint32_t index(uint32_t message) const { return (message - 1) & (slotCount_ - 1); }
   SlotHeader* slot(uint32_t message) const {
     return reinterpret_cast<SlotHeader*>(slots_.get() + index(message) * stride_);
+  }
+  /// The payload of a message was lent: it lies outside its slot.
+  bool isLent(uint32_t message) const { return lent_[index(message)] != nullptr; }
+  const std::byte* payload(uint32_t message) const {
+    SlotHeader* const s = slot(message);
+    return isLent(message) ? lent_[index(message)] : payloadOf(s, s->bytes);
   }
 
  private:
@@ -48,7 +60,9 @@ class RingStorage {
   const uint32_t slotCount_;
   const size_t stride_;
   const std::unique_ptr<std::byte, Free> slots_;
+  std::vector<const std::byte*> lent_;  // by slot
   alignas(2 * kLineBytes) std::atomic<uint32_t> credit_;
+  std::atomic<uint32_t> returned_;
 };
 
 /// Message numbers wrap: a is later than b when it is less than half the circle ahead.

@@ -121,6 +121,7 @@ void OperationWork::end(Phase phase) {
   auto& c = *communicator_;
   ended_ = true;
   c.recorder.finished(entry_.number, phase);
+  if (phase == Phase::Failed && running_ && c.endpoint) c.endpoint->recall();
   if (running_) c.active.store(false, std::memory_order_release);
 }
 

@@ -153,7 +153,8 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
                                                     .algorithm = forced ? settings.algorithm : ""},
                                                    topology, tuning);
   auto ready = std::make_unique<ReadyChoice>();
-  ready->plan = {choice.spec, collectives::build(choice.spec, who.rank)};
+  ready->plan =
+      executor::lendingPlan(choice.spec, collectives::build(choice.spec, who.rank), who.rank);
   ready->hash = choice.spec.hash();
   ready->microseconds = choice.candidates.front().microseconds;
   if (choice.mapped && size > 1) {

@@ -86,6 +86,7 @@ void ExchangeOperation::begin(Exchange exchange) {
   receives_.clear();
   toSelf_ = {};
   fromSelf_ = {};
+  lending_.forget();
   addEdges(std::move(exchange_.sends), 1, sends_, toSelf_);
   addEdges(std::move(exchange_.receives), -1, receives_, fromSelf_);
 }
@@ -114,7 +115,8 @@ Poll ExchangeOperation::poll() {
   if (std::ranges::all_of(sends_, finished) && std::ranges::all_of(receives_, finished) &&
       fromSelf_.finished()) {
     if (exchange_.endpoint) exchange_.endpoint->flush();
-    return Poll::Done;
+    if (lending_.returned()) return Poll::Done;
+    waitingFor_ = lending_.peer();
   }
   return moved ? Poll::Moved : Poll::Idle;
 }
@@ -146,8 +148,13 @@ bool ExchangeOperation::send(Edge& edge) {
   const Transfer& t = edge.transfers[edge.next];
   const uint64_t bytes =
       std::min<uint64_t>(t.bytes - edge.offset, exchange_.endpoint->layout().slotBytes);
-  if (bytes > 0) std::memcpy(ring.payload(bytes), t.data + edge.offset, bytes);
-  ring.publish(highWord(t.bytes), lowWord(t.bytes), static_cast<uint32_t>(bytes));
+  if (ring.canLend() && bytes >= Lending::kLeastBytes) {
+    lending_.lend(edge.peer, ring, t.data + edge.offset, highWord(t.bytes), lowWord(t.bytes),
+                  static_cast<uint32_t>(bytes));
+  } else {
+    if (bytes > 0) std::memcpy(ring.payload(bytes), t.data + edge.offset, bytes);
+    ring.publish(highWord(t.bytes), lowWord(t.bytes), static_cast<uint32_t>(bytes));
+  }
   edge.advance(bytes);
   return true;
 }

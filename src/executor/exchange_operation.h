@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "src/executor/lending.h"
 #include "src/executor/operation.h"
 #include "transports/connection.h"
 
@@ -67,6 +68,7 @@ class ExchangeOperation final : public Operation {
   Exchange exchange_;
   std::vector<Edge> sends_, receives_;
   Edge toSelf_, fromSelf_;
+  Lending lending_;
   int waitingFor_ = -1;
   uint64_t bytesReceived_ = 0;
 };

@@ -52,6 +52,13 @@ bool allMapped(const std::vector<EntryRecord>& entries) {
 
 }  // namespace
 
+ReadyPlan lendingPlan(const plan::PlanSpec& spec, plan::Program program, int rank) {
+  ReadyPlan plan{spec, std::move(program)};
+  plan.holders = plan::holdersOf(spec, plan.program, rank, false);
+  plan.holdersInPlace = plan::holdersOf(spec, plan.program, rank, true);
+  return plan;
+}
+
 void HostOperation::begin(Launch launch) {
   launch_ = std::move(launch);
   userBytes_ = launch_.count * sizeOf(launch_.type);
@@ -81,11 +88,16 @@ transports::ReceiveRing& HostOperation::receiveRing(int peer, int channel) {
   return *ring;
 }
 
-uint64_t HostOperation::bufferBytes(Buffer buffer) const {
-  const plan::PlanSpec& spec = launch_.mapped->spec;
+uint64_t HostOperation::bufferBytes(const plan::PlanSpec& spec, Buffer buffer) const {
   if (!launch_.blocks) return userBytes_ * plan::blocksOf(spec, buffer);
   if (plan::blocksOf(spec, buffer) == 1) return (*launch_.blocks)[launch_.rank].bytes;
   return plan::endOf(*launch_.blocks);
+}
+
+// One buffer may be a block of the other.
+bool HostOperation::isInPlace(const plan::PlanSpec& spec) const {
+  return launch_.in < launch_.out + bufferBytes(spec, Buffer::Out) &&
+         launch_.out < launch_.in + bufferBytes(spec, Buffer::In);
 }
 
 void HostOperation::prepareEntry() {
@@ -98,7 +110,7 @@ void HostOperation::prepareEntry() {
   const auto place = [&](bool touched, const void* data, Buffer buffer) -> WindowPlace {
     if (inPlace && !spec.inPlaceSafe) return {WindowPlace::kNone, 0};
     if (!touched || !plan::isGiven(spec, buffer, launch_.rank)) return {WindowPlace::kUnused, 0};
-    return launch_.windows->locate(data, bufferBytes(buffer));
+    return launch_.windows->locate(data, bufferBytes(spec, buffer));
   };
   entries_[launch_.rank] = {place(spec.mapped.in, launch_.in, Buffer::In),
                             place(spec.mapped.out, launch_.out, Buffer::Out)};
@@ -108,6 +120,10 @@ void HostOperation::start(const ReadyPlan& plan) {
   active_ = &plan;
   streaming_ = tuner_.choose(userBytes_, launch_.mapped == &plan);
   storeNs_ = 0;
+  holders_ = nullptr;
+  if (!plan.holders.empty() && userBytes_ >= Lending::kLeastBytes)
+    holders_ = isInPlace(plan.spec) ? &plan.holdersInPlace : &plan.holders;
+  lending_.forget();
   if (launch_.endpoint) {
     const auto slots = static_cast<int>(launch_.endpoint->layout().slotCount);
     TUTTI_ASSERT(plan.spec.minSlots <= slots, "a plan for channels of ", plan.spec.minSlots,
@@ -199,6 +215,10 @@ Poll HostOperation::poll() {
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
   if (lanesLeft_ == 0) {
     if (launch_.endpoint) launch_.endpoint->flush();
+    if (!lending_.returned()) {
+      waitingFor_ = lending_.peer();
+      return moved ? Poll::Moved : Poll::Idle;
+    }
     tuner_.report(storeNs_);
     peerIn_.clear();
     peerOut_.clear();
@@ -213,6 +233,7 @@ bool HostOperation::runLane(size_t index) {
   if (state.step == lane.steps.size()) return false;  // done, or empty
   const Step& step = lane.steps[state.step];
   if (!dependenciesDone(step, state) || !channelsReady(lane, step, state)) return false;
+  holder_ = holders_ ? holderOf(step, index, state) : nullptr;
   if (execute(lane, step, state)) advance(lane, state);
   return true;
 }
@@ -242,6 +263,31 @@ bool HostOperation::channelsReady(const Lane& lane, const Step& step, const Lane
     }
   }
   return true;
+}
+
+// Where the step's message lies in one piece in the user's memory, or will when the step is done;
+// null where it has to be put into slots.
+const std::byte* HostOperation::holderOf(const Step& step, size_t lane,
+                                         const LaneState& state) const {
+  const auto& port = (*holders_)[lane][state.step];
+  if (!port || messageBytes(*port, state.round) < Lending::kLeastBytes) return nullptr;
+  const bool isSource = std::ranges::find(step.targets, *port) == step.targets.end();
+  const bool scaled =
+      launch_.op == ReduceOp::PreMulSum && plan::isReduction(active_->spec.collective);
+  if (isSource && scaled) return nullptr;
+  const plan::Extent first = shape_->extent(port->buffer, port->chunk, state.round);
+  uint64_t end = first.offset + first.bytes;
+  for (uint32_t i = 1; i < port->chunks; ++i) {
+    const plan::Extent extent = shape_->extent(port->buffer, port->chunk + i, state.round);
+    if (extent.bytes > 0 && extent.offset != end) return nullptr;
+    end += extent.bytes;
+  }
+  return base(*port) + first.offset;
+}
+
+bool HostOperation::lends(const Lane& lane, const Port& port) {
+  return holder_ && port.kind == Port::Kind::Channel && port.chunks > 0 &&
+         sendRing(port.rank, lane.channel).canLend();
 }
 
 uint64_t HostOperation::messageBytes(const Port& port, int64_t round) const {
@@ -299,9 +345,10 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
   }
   for (const Port& port : step.targets) {
     if (port.chunks == 0) continue;
-    targets_.push_back(address(lane, port, piece, true));
+    if (!lends(lane, port)) targets_.push_back(address(lane, port, piece, true));
     toUser &= port.kind != Port::Kind::Channel && port.buffer == Buffer::Out;
   }
+  if (targets_.empty()) return;
   const uint64_t count = piece.bytes / sizeOf(launch_.type);
   if (launch_.reduction && sources_.size() > 1) {
     const bool tree = launch_.canonical && step.fold == Fold::Canonical;
@@ -351,11 +398,15 @@ bool HostOperation::foldData(const Lane& lane, const Step& step, LaneState& stat
 
 bool HostOperation::execute(const Lane& lane, const Step& step, LaneState& state) {
   if (!foldData(lane, step, state)) return false;
-  for (const Port& port : step.targets)
-    if (port.kind == Port::Kind::Channel)
-      sendRing(port.rank, lane.channel)
-          .publish(launch_.callHash, launch_.operation,
-                   static_cast<uint32_t>(messageBytes(port, state.round)));
+  for (const Port& port : step.targets) {
+    if (port.kind != Port::Kind::Channel) continue;
+    const auto bytes = static_cast<uint32_t>(messageBytes(port, state.round));
+    auto& ring = sendRing(port.rank, lane.channel);
+    if (lends(lane, port))
+      lending_.lend(port.rank, ring, holder_, launch_.callHash, launch_.operation, bytes);
+    else
+      ring.publish(launch_.callHash, launch_.operation, bytes);
+  }
   for (const Port& port : step.sources) {
     if (port.kind != Port::Kind::Channel) continue;
     auto& ring = receiveRing(port.rank, lane.channel);

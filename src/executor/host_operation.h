@@ -14,9 +14,11 @@
 #include <vector>
 
 #include <tutti/reduction.h>
+#include "src/executor/lending.h"
 #include "src/executor/operation.h"
 #include "src/executor/streaming_tuner.h"
 #include "src/numbers/fold.h"
+#include "src/plan/holders.h"
 #include "src/plan/plan.h"
 #include "transports/connection.h"
 
@@ -26,7 +28,11 @@ namespace tutti::executor {
 struct ReadyPlan {
   plan::PlanSpec spec;
   plan::Program program;
+  /// What can be sent from the user's buffers, out of place and in place; empty: nothing is.
+  plan::Holders holders = {}, holdersInPlace = {};
 };
+/// One that sends from the user's buffers what it can.
+ReadyPlan lendingPlan(const plan::PlanSpec& spec, plan::Program program, int rank);
 
 /// A place in memory that all ranks of the host can name.
 struct WindowPlace {
@@ -105,7 +111,8 @@ class HostOperation final : public Operation {
     uint64_t bytes;
   };
 
-  uint64_t bufferBytes(plan::Buffer buffer) const;
+  uint64_t bufferBytes(const plan::PlanSpec& spec, plan::Buffer buffer) const;
+  bool isInPlace(const plan::PlanSpec& spec) const;
   bool enter();  // true when something moved
   void prepareEntry();
   void start(const ReadyPlan& plan);
@@ -114,6 +121,8 @@ class HostOperation final : public Operation {
   bool dependenciesDone(const plan::Step& step, const LaneState& state) const;
   bool channelsReady(const plan::Lane& lane, const plan::Step& step, const LaneState& state);
   bool execute(const plan::Lane& lane, const plan::Step& step, LaneState& state);
+  const std::byte* holderOf(const plan::Step& step, size_t lane, const LaneState& state) const;
+  bool lends(const plan::Lane& lane, const plan::Port& port);
   uint64_t messageBytes(const plan::Port& port, int64_t round) const;
   void checkHeader(int peer, const transports::SlotHeader& header, uint64_t expectedBytes) const;
   std::byte* address(const plan::Lane& lane, const plan::Port& port, const Piece& piece,
@@ -139,7 +148,10 @@ class HostOperation final : public Operation {
   uint64_t userBytes_ = 0;  // of one block
   StreamingTuner tuner_;
   bool streaming_ = false;
-  uint64_t storeNs_ = 0;  // spent storing to user memory
+  uint64_t storeNs_ = 0;                    // spent storing to user memory
+  const plan::Holders* holders_ = nullptr;  // where something may be lent
+  const std::byte* holder_ = nullptr;  // of the message of the step that is executed, if in memory
+  Lending lending_;
 
   // Entry exchange.
   std::vector<bool> entrySent_, entryReceived_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/plan/holders.h"
 #include "src/plan/machine.h"
 #include "src/plan/text.h"
 
@@ -28,13 +29,10 @@ void Machine::layOut() {
 
 size_t Machine::placeOf(int rank, Buffer buffer, uint32_t chunk, int round) const {
   if (inPlace_ && buffer != Buffer::Scratch) {
-    // One of In and Out is a block of the other, or they are the same block. A rank that is not
-    // given both has nothing in place.
-    const uint32_t own = static_cast<uint32_t>(rank) * spec_.divisions;
-    const uint32_t inBlocks = blocksOf(spec_, Buffer::In), outBlocks = blocksOf(spec_, Buffer::Out);
-    const Buffer larger = inBlocks > outBlocks ? Buffer::In : Buffer::Out;
-    if (buffer != larger && inBlocks != outBlocks) chunk += own;
-    buffer = larger;
+    // A rank that is not given both has nothing in place.
+    const SharedChunk shared = sharedChunk(spec_, rank, buffer, chunk);
+    buffer = shared.buffer;
+    chunk = shared.chunk;
   }
   const size_t blockChunks = size_t{blocksOf(spec_, buffer)} * spec_.divisions;
   const size_t first = buffer == Buffer::Scratch ? 0 : static_cast<size_t>(round) * blockChunks;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -66,7 +67,7 @@ std::string allReduce(const plan::PlanSpec& spec, int rank, transports::Endpoint
       .type = DataType::Float32, .op = ReduceOp::Sum, .seed = 5, .ranks = kRanks};
   std::vector<std::byte> in(count * 4), out(count * 4, std::byte{0x5a}), scratch;
   numbers::fillInput(pattern, rank, 0, count, in.data());
-  const executor::ReadyPlan plan{spec, collectives::build(spec, rank)};
+  const auto plan = executor::lendingPlan(spec, collectives::build(spec, rank), rank);
   HostOperation operation;
   operation.begin({.rank = rank,
                    .size = kRanks,
@@ -80,7 +81,10 @@ std::string allReduce(const plan::PlanSpec& spec, int rank, transports::Endpoint
                    .scratch = &scratch});
   const std::string problem = drive(operation, endpoint);
   if (!problem.empty()) return spec.describe() + ": " + problem;
-  const size_t wrong = numbers::compareWithExpected(pattern, 0, count, out.data()).wrong;
+  const std::vector<std::byte> result = out;
+  std::ranges::fill(in, std::byte{0xee});  // nobody reads them any more
+  std::ranges::fill(out, std::byte{0xee});
+  const size_t wrong = numbers::compareWithExpected(pattern, 0, count, result.data()).wrong;
   return wrong == 0 ? std::string() : base::message(spec.describe(), ": ", wrong, " wrong");
 }
 
@@ -110,6 +114,7 @@ TEST(OverUcx, AnExchangeIsDoneWhenItsMessagesHaveLeft) {
                      .receives = {{from, in.data(), kBytes}}});
     const std::string problem = drive(operation, endpoint);
     if (!problem.empty()) return problem;
+    std::ranges::fill(out, std::byte{0xee});  // nobody reads it any more
     const std::vector<std::byte> expected(kBytes, static_cast<std::byte>(from));
     return in == expected ? "" : "wrong bytes";
   });

@@ -80,6 +80,50 @@ class Sender final : public Actor {
   uint64_t next_ = 0;
 };
 
+class Lender final : public Actor {
+ public:
+  explicit Lender(const Stream& stream) : stream_(stream), plain_(sender(stream)) {}
+  Poll poll(Endpoint& endpoint) override {
+    SendRing& ring = endpoint.sendRing(stream_.peer, stream_.channel);
+    if (!ring.canLend()) return plain_->poll(endpoint);
+    for (Buffer& buffer : buffers_)
+      if (buffer.lent && ring.returned(buffer.message)) {
+        std::ranges::fill(buffer.data, std::byte{0xee});
+        buffer.lent = false;
+        --lent_;
+      }
+    const auto free = std::ranges::find(buffers_, false, &Buffer::lent);
+    if (next_ == stream_.messages) return lent_ == 0 ? Poll::Done : Poll::Idle;
+    if (!ring.ready() || free == buffers_.end()) return Poll::Idle;
+    const uint32_t bytes = stream_.bytes(next_);
+    const uint64_t key = scramble(stream_.seed, next_);
+    free->data.resize(std::max<size_t>(bytes, 1));
+    fill(free->data.data(), bytes, key);
+    ring.lend(free->data.data(), static_cast<uint32_t>(key), static_cast<uint32_t>(next_), bytes);
+    free->message = ring.sent();
+    free->lent = true;
+    ++lent_;
+    ++next_;
+    return Poll::Moved;
+  }
+  std::string describe() const override {
+    return base::message("lending message ", next_, " of ", stream_.messages, " to rank ",
+                         stream_.peer, " with ", lent_, " not returned");
+  }
+
+ private:
+  struct Buffer {
+    std::vector<std::byte> data;
+    uint32_t message = 0;
+    bool lent = false;
+  };
+  const Stream stream_;
+  const std::unique_ptr<Actor> plain_;
+  std::array<Buffer, 3> buffers_;
+  uint64_t next_ = 0;
+  int lent_ = 0;
+};
+
 class Receiver final : public Actor {
  public:
   explicit Receiver(const Stream& stream) : stream_(stream) {}
@@ -239,6 +283,7 @@ uint64_t scramble(uint64_t seed, uint64_t index) {
 
 std::unique_ptr<Actor> sender(const Stream& stream) { return std::make_unique<Sender>(stream); }
 std::unique_ptr<Actor> receiver(const Stream& stream) { return std::make_unique<Receiver>(stream); }
+std::unique_ptr<Actor> lender(const Stream& stream) { return std::make_unique<Lender>(stream); }
 std::unique_ptr<Actor> fragmentSender(int peer, uint64_t bytes, uint64_t seed) {
   return std::make_unique<FragmentSender>(peer, bytes, seed);
 }

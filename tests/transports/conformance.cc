@@ -62,6 +62,20 @@ TEST_P(TransportTest, BothDirectionsAtOnce) {
   run(s);
 }
 
+TEST_P(TransportTest, WhatIsLentIsReadNoMoreWhenItIsReturned) {
+  Scenario s;
+  s.actors = [&](int rank) {
+    const auto stream = streamBetween(rank, 0, 1, 0, testMessages(20'000),
+                                      oddSizes(testSeed(), s.layout.slotBytes));
+    const auto back = streamBetween(rank, 1, 0, 0, testMessages(20'000), always(4096));
+    Actors actors;
+    actors.push_back(rank == 0 ? lender(stream) : receiver(stream));
+    actors.push_back(rank == 1 ? lender(back) : receiver(back));
+    return actors;
+  };
+  run(s);
+}
+
 TEST_P(TransportTest, NothingButEmptyMessages) {
   Scenario s;
   s.actors = [&](int rank) {

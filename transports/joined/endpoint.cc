@@ -52,6 +52,10 @@ class JoinedEndpoint final : public Endpoint {
     near_->drain();
     far_->drain();
   }
+  void recall() override {
+    near_->recall();
+    far_->recall();
+  }
 
  private:
   struct Way {

@@ -72,6 +72,7 @@ class ShmEndpoint final : public Endpoint {
   bool progress() override { return false; }  // stores move everything
   void flush() override {}
   void drain() override {}
+  void recall() override {}
 
  private:
   struct Rings {

@@ -35,7 +35,7 @@ Packet Link::again(uint32_t message) {
                " from rank ", from, " to rank ", to, " is repeated after its slot was used again");
   TUTTI_ASSERT(s->bytes <= layout.slotBytes, "rank ", from, " sent ", s->bytes,
                " bytes in a slot of ", layout.slotBytes, " to rank ", to);
-  const std::byte* payload = payloadOf(s, s->bytes);
+  const std::byte* payload = sender.payload(message);
   return {this,
           PacketKind::Data,
           message,
@@ -45,9 +45,19 @@ Packet Link::again(uint32_t message) {
           std::make_shared<const std::vector<std::byte>>(payload, payload + s->bytes)};
 }
 
+// Also of those that were published and not sent yet.
+bool Link::lending() const {
+  for (uint32_t message = confirmed + 1; message - confirmed <= layout.slotCount; ++message) {
+    if (sender.slot(message)->sequence.load(std::memory_order_acquire) != message) return false;
+    if (sender.isLent(message)) return true;
+  }
+  return false;
+}
+
 bool Link::onAck(uint32_t messages) {
   if (!laterMessage(messages, confirmed) || laterMessage(messages, sent)) return false;
   confirmed = messages;
+  sender.returned().store(messages, std::memory_order_release);
   return true;
 }
 

@@ -51,6 +51,8 @@ struct Link {
   /// A message that was sent before and is not confirmed.
   Packet again(uint32_t message);
   bool allConfirmed() const { return confirmed == sent; }
+  /// The payload of a message that is not confirmed was lent.
+  bool lending() const;
   /// True when it was news.
   bool onAck(uint32_t messages);
   bool onCredit(uint32_t messages);

@@ -248,6 +248,12 @@ void Network::die(int rank) {
   deaths_.push_back(rank);
 }
 
+void Network::recall(int rank) {
+  std::lock_guard lock(mutex_);
+  for (Link* link : ranks_[static_cast<size_t>(rank)].links)
+    if (link->from == rank && link->lending()) link->dead = true;
+}
+
 void Network::reportDeaths() {
   std::vector<int> deaths;
   {

@@ -66,6 +66,8 @@ class Network {
   /// arrives.
   void kill(int rank);
   bool alive(int rank) const;
+  /// Links on which `rank` has lent something that is not confirmed are cut.
+  void recall(int rank);
   /// Called once for each death, in their order, by whoever moves the network, without its lock.
   /// Set before the network is used.
   void onDeath(std::function<void(int rank)> callback) { deathCallback_ = std::move(callback); }

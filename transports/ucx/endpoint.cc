@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/clock.h"
 #include "transports/ring_layout.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/peer.h"
@@ -12,6 +13,10 @@
 
 namespace tutti::transports::ucx {
 namespace {
+
+// How long peers have to take what was lent and is on its way, before their connections are closed;
+// and how long that may take.
+constexpr std::chrono::milliseconds kRecall{200}, kBreak{1000};
 
 class UcxEndpoint final : public Endpoint {
  public:
@@ -91,6 +96,25 @@ class UcxEndpoint final : public Endpoint {
       for (Peer* peer : used_) peer->flush(left);
     }
     worker_->awaitWhileMoving([&] { return *left == 0; });
+  }
+
+  void recall() override {
+    const auto lending = [&] {
+      return std::ranges::any_of(used_, [](const Peer* peer) { return peer->lending(); });
+    };
+    {
+      const auto lock = worker_->lock();
+      for (Peer* peer : used_) peer->stop();
+      if (!lending()) return;
+    }
+    const auto over = [&](bool) { return !lending(); };
+    if (worker_->awaitUntil(base::Deadline::after(kRecall), over)) return;
+    {
+      const auto lock = worker_->lock();
+      for (Peer* peer : used_)
+        if (peer->lending()) peer->disconnect();
+    }
+    worker_->awaitUntil(base::Deadline::after(kBreak), over);
   }
 
  private:

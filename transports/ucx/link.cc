@@ -13,7 +13,8 @@ SendLink::SendLink(const RingLayout& layout, int channel)
 
 bool SendLink::published() const {
   const uint32_t next = posted_ + 1;
-  return posted_ - storage_.credit().load(std::memory_order_relaxed) < storage_.slotCount() &&
+  return !stopped_ &&
+         posted_ - storage_.credit().load(std::memory_order_relaxed) < storage_.slotCount() &&
          storage_.slot(next)->sequence.load(std::memory_order_acquire) == next;
 }
 
@@ -22,7 +23,8 @@ void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint3
   const SlotHeader* const slot = storage_.slot(number);
   Sending& sending = sendings_[storage_.index(number)];
   sending.link = this;
-  sending.complete = false;
+  sending.lent = storage_.isLent(number);
+  sending.over = false;
   sending.header = {.door = door,
                     .number = number,
                     .callHash = slot->callHash,
@@ -31,15 +33,15 @@ void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint3
                     .credit = credit,
                     .channel = static_cast<uint32_t>(channel_)};
   ++underWay_;
-  worker.sendData(connection, sending.header, payloadOf(storage_.slot(number), slot->bytes),
-                  sending);
+  lentUnderWay_ += sending.lent;
+  worker.sendData(connection, sending.header, storage_.payload(number), sending);
 }
 
-// What failed keeps its slot for ever: the connection is lost.
 void SendLink::Sending::done(ucs_status_t status) noexcept {
   --link->underWay_;
-  if (status != UCS_OK) return;
-  complete = true;
+  link->lentUnderWay_ -= lent;
+  link->failed_ |= status != UCS_OK;
+  over = true;
   link->giveBack();
 }
 
@@ -51,11 +53,13 @@ bool SendLink::onCredit(uint32_t messages) {
   return true;
 }
 
-// A slot may be written again when both ends are through with it.
+// A slot may be written again when both ends are through with it; none where something failed, for
+// the connection is lost.
 void SendLink::giveBack() {
-  while (complete_ != posted_ && sendings_[storage_.index(complete_ + 1)].complete) ++complete_;
-  const uint32_t both = laterMessage(taken_, complete_) ? complete_ : taken_;
-  storage_.credit().store(both, std::memory_order_release);
+  while (over_ != posted_ && sendings_[storage_.index(over_ + 1)].over) ++over_;
+  storage_.returned().store(over_, std::memory_order_release);
+  const uint32_t both = laterMessage(taken_, over_) ? over_ : taken_;
+  if (!failed_) storage_.credit().store(both, std::memory_order_release);
 }
 
 // ---- receiving

@@ -24,13 +24,18 @@ class SendLink final : public Link {
   void post(Worker& worker, Connection& connection, uint64_t door, uint32_t credit);
   /// The receiver has taken so many. False when it cannot have.
   bool onCredit(uint32_t messages);
+  /// From now on nothing is posted.
+  void stop() { stopped_ = true; }
+  /// UCX may read a payload that was lent.
+  bool lending() const { return lentUnderWay_ > 0; }
 
  private:
   struct Sending final : Operation {
     void done(ucs_status_t status) noexcept override;
     SendLink* link = nullptr;
     DataHeader header{};
-    bool complete = false;
+    bool lent = false;
+    bool over = false;
   };
   void giveBack();
 
@@ -39,8 +44,11 @@ class SendLink final : public Link {
   SendRing ring_;
   std::vector<Sending> sendings_;  // by slot
   uint32_t posted_ = 0;            // messages given to UCX
-  uint32_t complete_ = 0;  // messages whose slots UCX needs no more, up to the first it does
-  uint32_t taken_ = 0;     // by the receiver, as it says
+  uint32_t over_ = 0;   // messages whose payloads UCX needs no more, up to the first it does
+  uint32_t taken_ = 0;  // by the receiver, as it says
+  uint32_t lentUnderWay_ = 0;
+  bool failed_ = false;
+  bool stopped_ = false;
 };
 
 class ReceiveLink final : public Link {

@@ -130,6 +130,19 @@ bool Peer::sent() const {
       sends_, [](const auto& link) { return link && (link->published() || link->busy()); });
 }
 
+void Peer::stop() {
+  for (auto& link : sends_)
+    if (link) link->stop();
+}
+
+bool Peer::lending() const {
+  return std::ranges::any_of(sends_, [](const auto& link) { return link && link->lending(); });
+}
+
+void Peer::disconnect() {
+  if (connection_) worker_.disconnect(*connection_);
+}
+
 namespace {
 
 /// Lives until it is done, whatever becomes of who waits for it.

@@ -37,6 +37,12 @@ class Peer final : public Door {
   bool post(bool idle);
   /// UCX needs no slot of ours any more, or nobody is there to get it.
   bool sent() const;
+  /// Nothing more is sent to the peer.
+  void stop();
+  /// UCX may read what was lent.
+  bool lending() const;
+  /// Gives the connection up, for all that use it.
+  void disconnect();
   /// Counts `left` down again when all that was sent to the peer has reached its host.
   void flush(const std::shared_ptr<size_t>& left);
   /// Throws Refused when the peer sent what cannot be, OutOfMemory when there was none for what it

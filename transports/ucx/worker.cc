@@ -337,22 +337,30 @@ void Worker::flush(Connection& connection, Operation& operation) {
 }
 
 bool Worker::awaitWhileMoving(const std::function<bool()>& condition) {
+  auto stuck = base::Deadline::after(kStuck);
+  bool holds = false;
+  awaitUntil(base::Deadline::after(kLongestDrain), [&](bool moved) {
+    if (moved) stuck = base::Deadline::after(kStuck);
+    holds = condition();
+    return holds || stuck.passed();
+  });
+  return holds;
+}
+
+bool Worker::awaitUntil(const base::Deadline& end, const std::function<bool(bool)>& over) {
   base::Backoff backoff(false);
-  const auto end = base::Deadline::after(kLongestDrain);
-  for (auto stuck = base::Deadline::after(kStuck); !stuck.passed() && !end.passed();) {
+  do {
     bool moved = false;
     {
       const auto held = lock();
       moved = progress();
-      if (condition()) return true;
+      if (over(moved)) return true;
     }
-    if (moved) {
-      stuck = base::Deadline::after(kStuck);
+    if (moved)
       backoff.reset();
-    } else {
+    else
       backoff.idle();
-    }
-  }
+  } while (!end.passed());
   return false;
 }
 

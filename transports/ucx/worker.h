@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "src/base/clock.h"
 #include "src/base/file_descriptor.h"
 #include "src/base/process.h"
 #include "src/base/service_thread.h"
@@ -109,9 +110,13 @@ class Worker {
                   std::span<const CreditEntry> credits, Operation& operation);
   /// `operation` is done when all that was sent before has reached the peer's host.
   void flush(Connection& connection, Operation& operation);
+  /// Everything that is under way to the peer ends, and who uses the connection hears of its loss.
+  void disconnect(Connection& connection) { lose(connection, UCS_ERR_CANCELED); }
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as
-  /// something moves. False when nothing did.
+  /// something moves, and a minute at most. False when it does not hold.
   bool awaitWhileMoving(const std::function<bool()>& condition);
+  /// The same until a time; `over` hears whether something moved.
+  bool awaitUntil(const base::Deadline& end, const std::function<bool(bool moved)>& over);
   /// Fetches the data of a message with rendezvous. Within Door::onData() only.
   void fetch(const Arrived& data, void* to, Operation& operation);
   /// Keeps `link` until UCX is through with it.

@@ -25,18 +25,6 @@ std::string measurableNames() {
   return names;
 }
 
-void setCollective(PerfOptions& o) {
-  for (const NamedExchange& e : kExchanges)
-    if (o.collectiveName == e.name) {
-      o.collective = e.like;
-      o.exchange = e.exchange;
-      return;
-    }
-  const auto collective = plan::parseCollective(o.collectiveName);
-  TUTTI_REQUIRE(collective, "there is no collective '", o.collectiveName, "': ", measurableNames());
-  o.collective = *collective;
-}
-
 /// What was asked for can be measured, whoever takes part.
 void validate(const PerfOptions& o) {
   TUTTI_REQUIRE(o.minBytes <= o.maxBytes, "-b ", o.minBytes, " is larger than -e ", o.maxBytes);
@@ -63,6 +51,18 @@ void validate(const PerfOptions& o) {
 }
 
 }  // namespace
+
+void setCollective(PerfOptions& o) {
+  for (const NamedExchange& e : kExchanges)
+    if (o.collectiveName == e.name) {
+      o.collective = e.like;
+      o.exchange = e.exchange;
+      return;
+    }
+  const auto collective = plan::parseCollective(o.collectiveName);
+  TUTTI_REQUIRE(collective, "there is no collective '", o.collectiveName, "': ", measurableNames());
+  o.collective = *collective;
+}
 
 uint64_t parseBytes(const std::string& flag, const std::string& text) {
   uint64_t value = 0;

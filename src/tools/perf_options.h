@@ -55,6 +55,9 @@ struct PerfOptions {
   static constexpr size_t kMostSizes = 10'000;
 };
 
+/// What `options.collectiveName` says. Throws InvalidArgument listing the names there are.
+void setCollective(PerfOptions& options);
+
 /// What the command line asks for (argv[0] is the sub-command's name), or the exit code where
 /// nothing is left to do: after --help, or what is no command line, which is then said on standard
 /// error. Throws InvalidArgument naming an option whose value makes no sense.

@@ -31,7 +31,7 @@ void writeData(std::ostream& out, const char* name, const std::vector<PerfRow>& 
   out << name << " << EOD\n";
   for (const PerfRow& row : rows)
     if (const PerfTiming& t = inPlace ? *row.inPlace : row.outOfPlace; row.bytes > 0)
-      out << row.bytes << ' ' << t.medianUs << ' ' << t.p99Us << ' ' << t.busGBps << '\n';
+      out << row.bytes << ' ' << t.timeUs << ' ' << t.p99Us << ' ' << t.busGBps << '\n';
   out << "EOD\n";
 }
 

@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace tutti::tools {
 namespace {
@@ -21,8 +22,8 @@ std::string timingText(const std::optional<PerfTiming>& timing) {
   if (!timing) return format("  %9s  %9s  %7s  %7s  %6s", "N/A", "N/A", "N/A", "N/A", "N/A");
   const PerfTiming& t = *timing;
   const std::string wrong = t.wrong < 0 ? "N/A" : std::to_string(t.wrong);
-  return format("  %9.2f  %9.2f  %7.2f  %7.2f  %6s", t.medianUs, t.p99Us, t.algorithmGBps,
-                t.busGBps, wrong.c_str());
+  return format("  %9.2f  %9.2f  %7.2f  %7.2f  %6s", t.timeUs, t.p99Us, t.algorithmGBps, t.busGBps,
+                wrong.c_str());
 }
 
 int shownRoot(const PerfOptions& options) { return options.hasRoot() ? options.root : -1; }
@@ -30,7 +31,7 @@ int shownRoot(const PerfOptions& options) { return options.hasRoot() ? options.r
 nlohmann::json timingJson(const std::optional<PerfTiming>& timing) {
   if (!timing) return nullptr;
   const PerfTiming& t = *timing;
-  return {{"median_us", t.medianUs}, {"p99_us", t.p99Us}, {"algbw_GBps", t.algorithmGBps},
+  return {{"median_us", t.timeUs},   {"p99_us", t.p99Us}, {"algbw_GBps", t.algorithmGBps},
           {"busbw_GBps", t.busGBps}, {"wrong", t.wrong},  {"iterations", t.iterations}};
 }
 
@@ -51,6 +52,13 @@ double busFactor(Collective collective, int ranks) {
     case Collective::Barrier: break;
   }
   return 1;
+}
+
+std::string commented(const std::string& text) {
+  std::istringstream lines(text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) out += "# " + line + "\n";
+  return out;
 }
 
 std::string perfHeader(const PerfOptions& options, int ranks, const std::string& hosts) {
@@ -83,25 +91,28 @@ std::string perfLine(const PerfOptions& options, const PerfRow& row) {
          timingText(row.outOfPlace) + timingText(row.inPlace) + "\n";
 }
 
-std::string perfFooter(const std::vector<PerfRow>& rows, bool checked) {
-  int64_t wrong = 0;
-  double bus = 0;
-  int timings = 0;
-  const auto add = [&](const PerfTiming& t) {
-    wrong += std::max<int64_t>(0, t.wrong);
-    bus += t.busGBps;
-    ++timings;
-  };
-  for (const PerfRow& row : rows) {
-    add(row.outOfPlace);
-    if (row.inPlace) add(*row.inPlace);
-  }
-  const double average = timings == 0 ? 0 : bus / timings;
-  return format("# Out of bounds values : %lld %s\n", static_cast<long long>(wrong),
-                !checked     ? "NOT CHECKED"
-                : wrong == 0 ? "OK"
-                             : "FAILED") +
-         format("# Avg bus bandwidth    : %g\n#\n", average);
+void PerfTiming::setBandwidths(uint64_t bytes, double us, double factor) {
+  algorithmGBps = static_cast<double>(bytes) / us / 1e3;
+  busGBps = algorithmGBps * factor;
+}
+
+void PerfTotals::add(const PerfTiming& timing) {
+  wrong_ += std::max<int64_t>(0, timing.wrong);
+  busGBps_ += timing.busGBps;
+  ++timings_;
+}
+
+void PerfTotals::add(const PerfRow& row) {
+  add(row.outOfPlace);
+  if (row.inPlace) add(*row.inPlace);
+}
+
+std::string perfFooter(const PerfTotals& totals, bool checked) {
+  return format("# Out of bounds values : %lld %s\n", static_cast<long long>(totals.wrong()),
+                !checked              ? "NOT CHECKED"
+                : totals.wrong() == 0 ? "OK"
+                                      : "FAILED") +
+         format("# Avg bus bandwidth    : %g\n#\n", totals.averageBusGBps());
 }
 
 std::string perfJson(const PerfOptions& options, int ranks, const PerfRow& row) {

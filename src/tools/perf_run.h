@@ -3,11 +3,11 @@
 // One rank's part of `tutti perf`: measures and checks every size, and prints on rank 0.
 
 #include <cstdio>
-#include <functional>
 #include <ostream>
 
 #include <tutti/communicator.h>
 
+#include "src/tools/perf_call.h"
 #include "src/tools/perf_options.h"
 
 namespace tutti::tools {
@@ -15,9 +15,7 @@ namespace tutti::tools {
 struct PerfOutput {
   std::FILE* table = stdout;
   std::ostream* json = nullptr;  ///< a line per size, or none
-  /// For tests of the check itself: makes a checked call, or does not, and may change what it has
-  /// delivered. None: makes it.
-  std::function<void(const std::function<void()>& call, std::byte* result, size_t bytes)> seam = {};
+  PerfSeam seam = {};
 };
 
 /// Collective over `c`. Returns the exit code, the same on all ranks: 1 when a result was wrong.

@@ -151,30 +151,28 @@ TEST(PerfReport, FormatsRowsAndFooter) {
   const PerfRow row{
       .bytes = 64,
       .count = 16,
-      .outOfPlace = {.medianUs = 2,
-                     .p99Us = 3,
-                     .algorithmGBps = 4,
-                     .busGBps = 5,
-                     .wrong = 6,
-                     .iterations = 7},
-      .inPlace = PerfTiming{.medianUs = 1, .p99Us = 1, .algorithmGBps = 1, .busGBps = 7}};
+      .outOfPlace =
+          {.timeUs = 2, .p99Us = 3, .algorithmGBps = 4, .busGBps = 5, .wrong = 6, .iterations = 7},
+      .inPlace = PerfTiming{.timeUs = 1, .p99Us = 1, .algorithmGBps = 1, .busGBps = 7}};
   std::istringstream words(perfLine(o, row));
   std::vector<std::string> columns;
   for (std::string word; words >> word;) columns.push_back(word);
   EXPECT_EQ(columns,
             (std::vector<std::string>{"64", "16", "float32", "sum", "1", "2.00", "3.00", "4.00",
                                       "5.00", "6", "1.00", "1.00", "1.00", "7.00", "N/A"}));
-  EXPECT_EQ(perfFooter({row}, true),
+  PerfTotals totals;
+  totals.add(row);
+  EXPECT_EQ(perfFooter(totals, true),
             "# Out of bounds values : 6 FAILED\n# Avg bus bandwidth    : 6\n#\n");
   EXPECT_NE(perfFooter({}, true).find(": 0 OK"), std::string::npos);
-  EXPECT_NE(perfFooter({row}, false).find("NOT CHECKED"), std::string::npos);
+  EXPECT_NE(perfFooter(totals, false).find("NOT CHECKED"), std::string::npos);
   o.collective = Collective::AllGather;
   EXPECT_NE(perfLine(o, row).find("none    -1"), std::string::npos);
 }
 
 TEST(PerfPlot, SaysWhatToDrawAndWhatIsMissing) {
   PerfOptions o = parse({"all_gather"});
-  const PerfTiming timing{.medianUs = 2, .p99Us = 3, .algorithmGBps = 4, .busGBps = 5};
+  const PerfTiming timing{.timeUs = 2, .p99Us = 3, .algorithmGBps = 4, .busGBps = 5};
   const std::vector<PerfRow> rows{{.bytes = 0, .outOfPlace = timing, .inPlace = timing},
                                   {.bytes = 64, .outOfPlace = timing, .inPlace = timing}};
   const std::string script = plotScript(o, 4, rows);

@@ -1,0 +1,183 @@
+#include "src/tools/perf_call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "collectives/algorithms.h"
+#include "src/base/check.h"
+#include "src/plan/hosts.h"
+
+namespace tutti::tools {
+namespace {
+
+PerfPattern patternOf(const Communicator& c, const PerfOptions& o, uint64_t bytes) {
+  return {
+      o.collective, o.exchange, o.type, o.op,
+      c.rank(),     c.size(),   o.root, perfShape(o, c.rank(), c.size(), bytes / sizeOf(o.type))};
+}
+
+}  // namespace
+
+double nowUs() {
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+PerfBuffer::PerfBuffer(Communicator& c, uint64_t bytes, bool window) : bytes_(bytes) {
+  if (window)
+    memory_ = c.allocate(bytes);
+  else
+    ordinary_.resize(bytes);
+}
+
+void PerfBuffer::spoil() {
+  if (bytes_ > 0) std::memset(data(), 0xA5, bytes_);
+}
+
+PerfCall::PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& seam,
+                   uint64_t bytes, Stream* stream)
+    : c_(c),
+      o_(options),
+      seam_(seam),
+      stream_(stream),
+      ref_(stream ? StreamRef(*stream) : StreamRef()),
+      pattern_(patternOf(c, options, bytes)),
+      seed_(pattern_.shape.seed),
+      uneven_(unevenCounts(c.rank(), c.size(), pattern_.shape.count)),
+      in_(c, pattern_.shape.inCount * sizeOf(options.type), options.windows),
+      out_(c, pattern_.shape.outCount * sizeOf(options.type), options.windows) {}
+
+uint64_t PerfCall::bytes() const {
+  return std::max(pattern_.shape.inCount, pattern_.shape.outCount) * sizeOf(o_.type);
+}
+
+void PerfCall::start(bool inPlace) {
+  const auto [send, recv] = buffers(inPlace);
+  if (o_.exchange)
+    exchange(send, recv);
+  else
+    collective(send, recv);
+}
+
+void PerfCall::finish() {
+  if (stream_) stream_->synchronize();
+}
+
+// In place, the smaller buffer is this rank's block of the larger one.
+std::pair<std::byte*, std::byte*> PerfCall::buffers(bool inPlace) {
+  if (!inPlace) return {in_.data(), out_.data()};
+  const PerfShape& shape = pattern_.shape;
+  const size_t block = shape.count * sizeOf(o_.type) * static_cast<size_t>(c_.rank());
+  if (shape.inCount < shape.outCount) return {out_.data() + block, out_.data()};
+  if (shape.inCount > shape.outCount) return {in_.data(), in_.data() + block};
+  return {in_.data(), in_.data()};
+}
+
+void PerfCall::collective(const std::byte* send, std::byte* recv) {
+  const size_t n = pattern_.shape.count;
+  const double scalar = pattern_.scalar();
+  switch (o_.collective) {
+    case Collective::AllReduce: return c_.allReduce({send, recv, n, o_.type, o_.op, scalar}, ref_);
+    case Collective::AllGather: return c_.allGather({send, recv, n, o_.type}, ref_);
+    case Collective::ReduceScatter:
+      return c_.reduceScatter({send, recv, n, o_.type, o_.op, scalar}, ref_);
+    case Collective::Broadcast: return c_.broadcast({send, recv, n, o_.type, o_.root}, ref_);
+    case Collective::Reduce:
+      return c_.reduce({send, recv, n, o_.type, o_.op, scalar, o_.root}, ref_);
+    case Collective::Gather: return c_.gather({send, recv, n, o_.type, o_.root}, ref_);
+    case Collective::Scatter: return c_.scatter({send, recv, n, o_.type, o_.root}, ref_);
+    case Collective::AllToAll: return c_.allToAll({send, recv, n, o_.type}, ref_);
+    case Collective::Scan: return c_.scan({send, recv, n, o_.type, o_.op, scalar}, ref_);
+    case Collective::Barrier: return c_.barrier(ref_);
+  }
+}
+
+void PerfCall::exchange(const std::byte* send, std::byte* recv) {
+  switch (*o_.exchange) {
+    case Exchange::SendReceive: return sendToNext(send, recv);
+    case Exchange::AllToAllV:
+      return c_.allToAllV({.send = send,
+                           .sendCounts = uneven_,
+                           .recv = recv,
+                           .recvCounts = uneven_,
+                           .type = o_.type},
+                          ref_);
+    case Exchange::HyperCube: return hyperCube(send, recv);
+  }
+}
+
+void PerfCall::sendToNext(const std::byte* send, std::byte* recv) {
+  const int n = c_.size(), next = (c_.rank() + 1) % n, before = (c_.rank() + n - 1) % n;
+  const size_t count = pattern_.shape.count;
+  Group group;
+  c_.send({.send = send, .count = count, .type = o_.type, .peer = next}, ref_);
+  c_.receive({.recv = recv, .count = count, .type = o_.type, .peer = before}, ref_);
+  group.end();
+}
+
+// Ranks that differ in one bit exchange all blocks that they have; with the first exchange each
+// rank's own block goes to its place.
+void PerfCall::hyperCube(const std::byte* send, std::byte* recv) {
+  const size_t count = pattern_.shape.count, block = count * sizeOf(o_.type);
+  const auto rank = static_cast<size_t>(c_.rank()), ranks = static_cast<size_t>(c_.size());
+  size_t bit = 1;
+  do {
+    const size_t own = rank & ~(bit - 1), theirs = own ^ bit;
+    Group group;
+    if (bit == 1 && send != recv + rank * block) {
+      c_.send({send, count, o_.type, c_.rank()}, ref_);
+      c_.receive({recv + rank * block, count, o_.type, c_.rank()}, ref_);
+    }
+    if (bit < ranks) {
+      const auto peer = static_cast<int>(rank ^ bit);
+      c_.send({bit == 1 ? send : recv + own * block, bit * count, o_.type, peer}, ref_);
+      c_.receive({recv + theirs * block, bit * count, o_.type, peer}, ref_);
+    }
+    group.end();
+    bit *= 2;
+  } while (bit < ranks);
+}
+
+int64_t PerfCall::countWrong(bool inPlace, uint64_t repetition) {
+  pattern_.shape.seed = seed_ + repetition;
+  const auto [send, recv] = buffers(inPlace);
+  const auto call = [&] {
+    start(inPlace);
+    finish();
+  };
+  const auto checkedCall = [&, result = recv] {
+    if (!seam_) return call();
+    seam_(call, result, pattern_.shape.outCount * sizeOf(o_.type));
+  };
+  if (o_.collective == Collective::Barrier) return countEarlyLeaves(c_, checkedCall);
+  in_.spoil();
+  out_.spoil();
+  pattern_.fillInput(send);
+  checkedCall();
+  const numbers::Comparison found = pattern_.compare(recv);
+  if (found.wrong > 0)
+    std::fprintf(stderr, "%s: rank %d%s: %zu elements of %zu are wrong, the first is %zu\n",
+                 o_.collectiveName.c_str(), c_.rank(), inPlace ? ", in place" : "", found.wrong,
+                 static_cast<size_t>(pattern_.shape.outCount), found.firstWrong);
+  auto wrong = static_cast<int64_t>(found.wrong);
+  c_.allReduce({.send = &wrong, .recv = &wrong, .count = 1, .type = DataType::Int64});
+  return wrong;
+}
+
+void requireFit(const PerfOptions& options, const Communicator& c) {
+  const int ranks = c.size();
+  TUTTI_REQUIRE(options.exchange != Exchange::HyperCube || (ranks & (ranks - 1)) == 0,
+                "hypercube needs a power of two of ranks, not ", ranks);
+  TUTTI_REQUIRE(options.root < ranks, "--root ", options.root, " is not a rank of 0..", ranks - 1);
+  TUTTI_REQUIRE(options.algorithm.empty() || ranks == 1 ||
+                    collectives::exists(options.algorithm, options.collective, ranks,
+                                        plan::hostsInOrder(c.hosts())),
+                "--algo ", options.algorithm, " does not exist for ", options.collectiveName,
+                " on ", ranks, " ranks of ", 1 + std::ranges::max(c.hosts()), " host",
+                std::ranges::max(c.hosts()) == 0 ? "" : "s");
+}
+
+}  // namespace tutti::tools

@@ -1,4 +1,5 @@
-// The `tutti` command: finds the sub-command and hands over.
+// The `tutti` command: finds the sub-command and hands over. By one of nccl-tests' names it is that
+// program.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <exception>
 
 #include "src/tools/doctor.h"
+#include "src/tools/nccl_perf.h"
 #include "src/tools/perf.h"
 #include "src/tools/run.h"
 #include "src/tools/show_plan.h"
@@ -39,6 +41,7 @@ void printHelp(std::FILE* to) {
 }
 
 int dispatch(int argc, char** argv) {
+  if (argc > 0 && tutti::tools::isNcclPerf(argv[0])) return tutti::tools::ncclPerfMain(argc, argv);
   const char* name = argc > 1 ? argv[1] : "";
   for (const char* word : {"help", "--help", "-h"})
     if (std::strcmp(name, word) == 0) return printHelp(stdout), 0;

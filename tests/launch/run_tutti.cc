@@ -94,6 +94,15 @@ Result Command::wait() {
 Running::Running(std::vector<std::string> arguments, const std::string& inputText)
     : Command((arguments.insert(arguments.begin(), tuttiPath), std::move(arguments)), inputText) {}
 
+const std::vector<std::string> ncclPerfPrograms{
+    "all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "broadcast_perf",
+    "reduce_perf",     "alltoall_perf",   "gather_perf",         "scatter_perf",
+    "sendrecv_perf",   "hypercube_perf",  "alltoallv_perf"};
+
+std::string besideTutti(const std::string& program) {
+  return std::filesystem::path(tuttiPath).replace_filename(program);
+}
+
 Result runTutti(std::vector<std::string> arguments, const std::string& inputText) {
   return Running(std::move(arguments), inputText).wait();
 }

@@ -51,6 +51,10 @@ class Running : public Command {
   explicit Running(std::vector<std::string> arguments, const std::string& inputText = {});
 };
 
+/// Names of the programs with nccl-tests' names, and where one is: beside `tutti`.
+extern const std::vector<std::string> ncclPerfPrograms;
+std::string besideTutti(const std::string& program);
+
 Result runTutti(std::vector<std::string> arguments, const std::string& inputText = {});
 /// `tutti run -n ranks -- sh -c script`.
 Result runShell(int ranks, const std::string& script);

@@ -50,7 +50,7 @@ size_t occurrences(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-std::string tuttiPath, rankPath, startRanksPath;
+std::string rankPath, startRanksPath;
 
 int mainOf(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
@@ -89,6 +89,18 @@ void runsPerf(const Launcher& launcher, int ranks) {
   EXPECT_EQ(occurrences(result.out, "# Out of bounds values : 0 OK"), 1u) << result.out;
   EXPECT_EQ(occurrences(result.out, "# all_reduce: " + std::to_string(ranks) + " ranks, "), 1u)
       << result.out;
+}
+
+void runsNcclPerf(const Launcher& launcher) {
+  for (const std::string& program : launcher::ncclPerfPrograms) {
+    const std::string path = launcher::besideTutti(program);
+    const Result result = run(launcher.command(
+        2, {path, "-b", "8", "-e", "4K", "-f", "16", "-n", "3", "-w", "1", "-g", "2"}));
+    EXPECT_EQ(result.exitCode, 0) << program << result.out << result.err;
+    EXPECT_EQ(occurrences(result.out, "# Out of bounds values : 0 OK"), 1u)
+        << program << result.out;
+    EXPECT_EQ(occurrences(result.out, ": rank 0 of 4\n"), 1u) << program << result.out;
+  }
 }
 
 void expectMet(const Result& result, const std::string& launcher, int ranks) {

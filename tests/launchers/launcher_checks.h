@@ -13,10 +13,11 @@ namespace tutti::launchers {
 
 using launcher::contains;
 using launcher::Result;
+using launcher::tuttiPath;
 using Words = std::vector<std::string>;
 
-/// The programs that the tests start; set by mainOf().
-extern std::string tuttiPath, rankPath, startRanksPath;
+/// The programs that the tests start, beside `tutti`; set by mainOf().
+extern std::string rankPath, startRanksPath;
 
 struct Launcher {
   std::string name;  ///< as launchedRank() says it
@@ -38,6 +39,8 @@ std::string newWord();
 
 /// `tutti perf all_reduce` on one world of so many ranks is right.
 void runsPerf(const Launcher& launcher, int ranks);
+/// The programs with nccl-tests' names are right on two processes, of two ranks each.
+void runsNcclPerf(const Launcher& launcher);
 /// `result` is of `launched_rank meet` on so many ranks, and they met.
 void expectMet(const Result& result, const std::string& launcher, int ranks);
 /// Two jobs that run at once do not meet.

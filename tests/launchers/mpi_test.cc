@@ -52,6 +52,8 @@ TEST_P(MpiLauncher, RunsPerf) {
   runsPerf(launcher(), 3);
 }
 
+TEST_P(MpiLauncher, RunsNcclTestsPrograms) { runsNcclPerf(launcher()); }
+
 TEST_P(MpiLauncher, RunsMoreRanksThanCores) { runsPerf(launcher(), 8); }
 
 TEST_P(MpiLauncher, FailsWithARankThatExits) { failsWithARank(launcher(), "exit"); }

@@ -44,6 +44,7 @@ TEST_F(Slurm, RunsPerf) {
   runsPerf(srun(), 1);
   runsPerf(srun(), 3);
 }
+TEST_F(Slurm, RunsNcclTestsPrograms) { runsNcclPerf(srun()); }
 TEST_F(Slurm, FailsWithARankThatExits) { failsWithARank(srun(), "exit"); }
 TEST_F(Slurm, FailsWithARankThatIsKilled) { failsWithARank(srun(), "kill"); }
 TEST_F(Slurm, SurvivorsNameARankThatExits) { survivorsNameTheLostRank(srun(), "exit"); }

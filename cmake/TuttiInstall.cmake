@@ -1,7 +1,8 @@
 # What `cmake --install` puts into a prefix: one shared library of all folders below parallel/, the
-# public headers, the tutti command, a CMake package (tutti::tutti) and a pkg-config file. Only the
-# public interface is exported from the library. And libnccl.so.2, which has all of that inside and
-# exports NCCL's C API alone, with its header in a folder of its own (tutti::nccl).
+# public headers, the tutti command with its other names and manual pages, a CMake package
+# (tutti::tutti) and a pkg-config file. Only the public interface is exported from the library. And
+# libnccl.so.2, which has all of that inside and exports NCCL's C API alone, with its header in a
+# folder of its own (tutti::nccl).
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -22,6 +23,21 @@ function(tutti_shared_library target name)
     ${target} PROPERTIES
     LINKER_LANGUAGE CXX OUTPUT_NAME ${name} EXPORT_NAME ${name} LINK_DEPENDS ${exports}
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+endfunction()
+
+# The manual pages, from what the commands say of themselves: a new command has one by itself.
+function(tutti_man_pages)
+  set(folder ${PROJECT_BINARY_DIR}/man)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/man/*
+       ${PROJECT_SOURCE_DIR}/docs/man/*)
+  add_custom_command(
+    OUTPUT ${folder}/made VERBATIM
+    DEPENDS tutti ${sources} ${PROJECT_SOURCE_DIR}/docs/environment.md
+    COMMAND ${PROJECT_SOURCE_DIR}/cmake/man/make.sh $<TARGET_FILE:tutti> ${PROJECT_SOURCE_DIR}
+            ${folder} ${PROJECT_VERSION} ${TUTTI_NCCL_PERF_PROGRAMS}
+    COMMAND ${CMAKE_COMMAND} -E touch ${folder}/made)
+  add_custom_target(man_pages ALL DEPENDS ${folder}/made)
+  install(DIRECTORY ${folder}/man1 ${folder}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR})
 endfunction()
 
 # To be called after the last tutti_library().
@@ -48,6 +64,10 @@ function(tutti_install)
   install(TARGETS tutti_shared tutti_nccl_shared EXPORT tutti
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(TARGETS tutti RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  foreach(program IN LISTS TUTTI_NCCL_PERF_PROGRAMS)
+    install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program} DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endforeach()
+  tutti_man_pages()
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tutti ${PROJECT_SOURCE_DIR}/include/tutti-nccl
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT tutti NAMESPACE tutti:: DESTINATION ${package} FILE tuttiTargets.cmake)

@@ -9,7 +9,7 @@ packages='
   libgtest-dev libbenchmark-dev
   libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libucx-dev
   libhwloc-dev libibverbs-dev
-  clang-format-14 jargon-text iproute2
+  clang-format-14 jargon-text iproute2 groff-base
   openmpi-bin mpich slurm-wlm munge
 '
 

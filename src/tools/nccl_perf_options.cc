@@ -193,10 +193,11 @@ std::variant<NcclPerfOptions, int> parseNcclPerf(int argc, const char* const* ar
   setCollective(o.perf);
   Words words;
   GpuFlags gpu;
-  CLI::App app{"Time and bandwidth of " + *collective +
-                   " on host memory, with nccl-tests' flags and table. Started by mpirun,\nsrun, "
-                   "torchrun or tutti run, each process joins that job; without one it is alone",
-               o.program};
+  CLI::App app{
+      "Time and bandwidth of a collective on host memory, with nccl-tests' flags and table.\n"
+      "Started by mpirun, srun, torchrun or tutti run, each process joins that job; without\n"
+      "one it is alone",
+      o.program};
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as getopt()
   addOptions(app, o, words, gpu);
   try {

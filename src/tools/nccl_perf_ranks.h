@@ -3,6 +3,7 @@
 // The ranks of a program with one of nccl-tests' names: threads of one process, or of every process
 // that a launcher has started.
 
+#include <chrono>
 #include <functional>
 
 #include <tutti/communicator.h>

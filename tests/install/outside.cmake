@@ -24,6 +24,23 @@ if(NOT WAY STREQUAL "embedded" AND EXISTS ${FOLDER}/prefix/include/nccl.h)
   message(FATAL_ERROR "nccl.h lies where everybody sees it")
 endif()
 
+# The programs with nccl-tests' names, and a page for each program and for the variables.
+if(NOT WAY STREQUAL "embedded")
+  foreach(program IN LISTS PROGRAMS)
+    run(${FOLDER}/prefix/bin/${program} -b 8 -e 64 -f 2 -n 1 -g 2)
+    if(NOT output MATCHES "# Out of bounds values : 0 OK")
+      message(FATAL_ERROR "${program} should say that all is right:\n${output}")
+    endif()
+  endforeach()
+  file(GLOB pages RELATIVE ${BUILD}/man ${BUILD}/man/man1/*.1 ${BUILD}/man/man7/*.7)
+  list(LENGTH pages count)
+  foreach(page IN LISTS pages ITEMS man1/tutti.1 man1/tutti-run.1 man7/tutti-environment.7)
+    if(count LESS 18 OR NOT EXISTS ${FOLDER}/prefix/${MANDIR}/${page})
+      message(FATAL_ERROR "of ${count} manual pages ${page} is not installed")
+    endif()
+  endforeach()
+endif()
+
 # Every free function and every class of the public headers is in the library.
 if(WAY STREQUAL "package")
   run(nm -DC --defined-only ${FOLDER}/prefix/${LIBDIR}/libtutti.so)

@@ -13,8 +13,16 @@ namespace {
 constexpr int kColumn = 6;  // characters between ranks
 constexpr int kMargin = 9;  // characters before rank 0
 constexpr int kColumnPixels = 90;
-constexpr int kRowPixels = 70;
+constexpr int kLinePixels = 24;    // between arrows of one step
+constexpr int kMarginPixels = 12;  // above and below them
+constexpr int kHeadPixels = 62;    // before the first step
+constexpr int kTailPixels = 7;     // between a rank and its arrow, so that two do not look like one
 constexpr const char* kArrowColour = "#205080";
+constexpr const char* kRankColour = "#b8b8b8";
+constexpr const char* kBandColour = "#eef2f6";  // of every other step
+// Readable where something passes behind it.
+constexpr const char* kOverLines =
+    "text-anchor=\"middle\" stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\"";
 
 /// Runs one round with unlimited slots, noting depths.
 class Tracer {
@@ -114,12 +122,79 @@ std::string arrowLine(int ranks, const Movement& m) {
   return line + "   " + labelOf(m);
 }
 
-void drawArrow(base::Svg& svg, const Movement& m) {
-  const int x1 = kColumnPixels * (m.from + 1), x2 = kColumnPixels * (m.to + 1);
-  const int y1 = kRowPixels * m.depth, y2 = y1 + kRowPixels * 4 / 5;
+int centerOf(int rank) { return kColumnPixels * (rank + 1) + kColumnPixels / 4; }
+
+/// The lines of one step: arrows that share one lie beside each other.
+class StepLines {
+ public:
+  /// The first line on which nothing lies between the two ranks, which from now on this does.
+  int place(int from, int to) {
+    const auto first = static_cast<size_t>(std::min(from, to));
+    const auto last = static_cast<size_t>(std::max(from, to));
+    size_t line = 0;
+    while (line < taken_.size() && anyTaken(taken_[line], first, last)) ++line;
+    if (line == taken_.size()) taken_.emplace_back();
+    taken_[line].resize(std::max(taken_[line].size(), last));
+    std::fill(taken_[line].begin() + static_cast<std::ptrdiff_t>(first),
+              taken_[line].begin() + static_cast<std::ptrdiff_t>(last), true);
+    return static_cast<int>(line);
+  }
+  int count() const { return static_cast<int>(taken_.size()); }
+
+ private:
+  /// Of the gaps between neighbours.
+  static bool anyTaken(const std::vector<bool>& gaps, size_t first, size_t last) {
+    for (size_t gap = first; gap < std::min(last, gaps.size()); ++gap)
+      if (gaps[gap]) return true;
+    return false;
+  }
+  std::vector<std::vector<bool>> taken_;
+};
+
+struct PlacedArrow {
+  Movement movement;
+  int y;
+};
+struct Band {
+  int depth, y, height;
+};
+/// Where everything is: steps are bands, one below the other.
+struct Picture {
+  std::vector<PlacedArrow> arrows;
+  std::vector<Band> steps;
+  int end = kHeadPixels;
+};
+
+Picture arrange(const std::vector<Movement>& movements) {
+  Picture picture;
+  for (auto begin = movements.begin(); begin != movements.end();) {
+    const auto end = std::find_if(begin, movements.end(),
+                                  [&](const Movement& m) { return m.depth != begin->depth; });
+    const int depth = begin->depth;
+    StepLines lines;
+    for (; begin != end; ++begin) {
+      const int line = lines.place(begin->from, begin->to);
+      picture.arrows.push_back({*begin, picture.end + kMarginPixels + kLinePixels * (line + 1)});
+    }
+    const int height = kLinePixels * lines.count() + 2 * kMarginPixels;
+    picture.steps.push_back({depth, picture.end, height});
+    picture.end += height;
+  }
+  return picture;
+}
+
+void drawArrow(base::Svg& svg, const Movement& m, int y) {
   const char* dash = m.kind == Movement::Kind::Message ? "" : " stroke-dasharray=\"4 3\"";
-  svg.line({x1, y1, x2, y2, kArrowColour, base::message(base::Svg::arrowEnd, dash)});
-  svg.text((2 * x1 + x2) / 3, (2 * y1 + y2) / 3 - 3, labelOf(m));
+  const int tail = m.from < m.to ? kTailPixels : -kTailPixels;
+  svg.line({centerOf(m.from) + tail, y, centerOf(m.to), y, kArrowColour,
+            base::message(base::Svg::arrowEnd, dash)});
+  svg.text((centerOf(m.from) + centerOf(m.to)) / 2, y - 5, labelOf(m), kOverLines);
+}
+
+/// "all_reduce ring simple, 4 ranks"; the rest is in the document's title.
+std::string headingOf(const PlanSpec& spec) {
+  const std::string all = spec.describe();
+  return all.substr(0, all.find(',', all.find(',') + 1));
 }
 
 }  // namespace
@@ -153,18 +228,23 @@ std::string drawText(const PlanSpec& spec, std::span<const Program> programs) {
 }
 
 std::string drawSvg(const PlanSpec& spec, std::span<const Program> programs) {
-  const std::vector<Movement> movements = movementsOf(spec, programs);
-  int depth = 1;
-  for (const Movement& m : movements) depth = std::max(depth, m.depth);
-  const int width = kColumnPixels * (spec.ranks + 1), height = kRowPixels * (depth + 2);
-  base::Svg svg(width, height, spec.describe());
+  const Picture picture = arrange(movementsOf(spec, programs));
+  const int width = std::max(centerOf(spec.ranks) - kColumnPixels / 4, 300);
+  base::Svg svg(width, picture.end + kLinePixels, spec.describe());
   svg.defineArrow(kArrowColour);
-  for (int rank = 0; rank < spec.ranks; ++rank) {
-    const int x = kColumnPixels * (rank + 1);
-    svg.text(x, kRowPixels / 2, base::message("rank ", rank), "text-anchor=\"middle\"");
-    svg.line({x, kRowPixels * 3 / 5, x, height - kRowPixels / 2, "#b0b0b0"});
+  svg.rectangle({0, 0, width, picture.end + kLinePixels, "white"});
+  svg.text(kMarginPixels, 20, headingOf(spec), "font-weight=\"bold\"");
+  for (const Band& step : picture.steps) {
+    if (step.depth % 2 == 1) svg.rectangle({0, step.y, width, step.height, kBandColour});
+    svg.text(kMarginPixels, step.y + kLinePixels, base::message("step ", step.depth));
   }
-  for (const Movement& m : movements) drawArrow(svg, m);
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    svg.text(centerOf(rank), kHeadPixels - 16, base::message("rank ", rank),
+             "text-anchor=\"middle\"");
+    svg.line({centerOf(rank), kHeadPixels - 10, centerOf(rank), picture.end, kRankColour});
+  }
+  for (const PlacedArrow& arrow : picture.arrows) drawArrow(svg, arrow.movement, arrow.y);
+  svg.text(kMarginPixels, picture.end + 17, "numbers: the blocks that move");
   return std::move(svg).finish();
 }
 

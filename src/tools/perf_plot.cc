@@ -20,6 +20,7 @@ set logscale x 2
 set format x "%.0b%B"
 set grid linecolor rgb "#dddddd"
 set key top left
+set lmargin 11
 set style data linespoints
 )";
 constexpr const char* kFirst = "linecolor rgb \"#1b6ca8\" pointtype 7 pointsize 0.5";

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "collectives/algorithms.h"
 #include "src/plan/drawing.h"
@@ -105,6 +108,44 @@ TEST(Text, SvgHasAnArrowForEachMessageAndALineForEachRank) {
   EXPECT_EQ(count("<line"), 24U + 4U);
   EXPECT_EQ(count("<text"), count("</text>"));
   EXPECT_EQ(svg.rfind("</svg>\n"), svg.size() - 7);
+}
+
+/// Ends of an arrow, from left to right, by the height at which it lies.
+using Arrows = std::map<int, std::vector<std::pair<int, int>>>;
+
+Arrows arrowsOf(const std::string& svg) {
+  const std::regex arrow(
+      "<line x1=\"(\\d+)\" y1=\"(\\d+)\" x2=\"(\\d+)\" y2=\"(\\d+)\"[^>]*marker-end");
+  Arrows arrows;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), arrow), end; at != end; ++at) {
+    EXPECT_EQ((*at)[2], (*at)[4]) << "not level: " << at->str();
+    const int x1 = std::stoi((*at)[1]), x2 = std::stoi((*at)[3]);
+    EXPECT_NE(x1, x2);
+    arrows[std::stoi((*at)[2])].emplace_back(std::min(x1, x2), std::max(x1, x2));
+  }
+  return arrows;
+}
+
+TEST(Text, SvgHasNoArrowUponAnother) {
+  for (const Algorithm algorithm : {Algorithm::Ring, Algorithm::TwoShot, Algorithm::DoubleTree}) {
+    const PlanSpec spec = specOf(algorithm, Collective::AllReduce, 6);
+    const auto programs = programsOf(spec);
+    const std::string svg = plan::drawSvg(spec, programs);
+    Arrows arrows = arrowsOf(svg);
+    size_t count = 0, shared = 0;
+    for (auto& [y, line] : arrows) {
+      count += line.size();
+      shared += line.size() > 1;
+      std::ranges::sort(line);
+      for (size_t i = 1; i < line.size(); ++i) EXPECT_LE(line[i - 1].second, line[i].first) << y;
+    }
+    EXPECT_EQ(count, plan::movementsOf(spec, programs).size());
+    EXPECT_GT(shared, 0u) << "arrows beside each other share a line";
+    EXPECT_EQ(svg.find(">step 0<"), std::string::npos);
+    const int steps = plan::movementsOf(spec, programs).back().depth;
+    for (int step = 1; step <= steps; ++step)
+      EXPECT_NE(svg.find(">step " + std::to_string(step) + "<"), std::string::npos) << step;
+  }
 }
 
 TEST(Text, HostsAreInWordsAndInJson) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The list of algorithms, one file each. An algorithm is three pure functions; the registry admits
+// The list of algorithms, one file each. An algorithm is four pure functions; the registry admits
 // it only after PlanChecker has proved its plans for small rank counts. Tests prove the plans of
 // all rank counts that the table below names, and the library proves what it is about to run for
 // the counts beyond:
@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "src/plan/plan.h"
+#include "src/plan/symmetry.h"
 
 namespace tutti::collectives {
 
@@ -71,6 +72,9 @@ struct AlgorithmInfo {
   std::function<std::optional<PlanSpec>(const SpecRequest&)> spec;
   std::function<Program(const PlanSpec&, int rank)> build;
   std::function<Cost(const PlanSpec&)> cost;
+  /// Which of its ranks are alike. None is always true; plans whose ranks have many steps each have
+  /// more to say, and can be simulated on more ranks (simulate.h).
+  std::function<plan::Symmetry(const PlanSpec&)> symmetry;
 };
 
 class Registry {

@@ -54,6 +54,9 @@ inline PlanSpec specOf(const SpecRequest& request, Algorithm algorithm) {
   return spec;
 }
 
+/// The symmetry of a plan whose ranks all have parts of their own.
+inline plan::Symmetry unlike(const PlanSpec& spec) { return plan::Symmetry::none(spec.ranks); }
+
 /// The one rank's program of any plan of one rank: a copy, and nothing for a barrier.
 inline Program buildAlone(const PlanSpec& spec) {
   Program program;

@@ -266,18 +266,29 @@ Cost costTwice(const PlanSpec& spec) {
   return {steps, spec.collective == Collective::Reduce ? 1.0 : link * (spec.ranks - 1), link};
 }
 
+plan::Symmetry symmetryOnce(const PlanSpec& spec) {
+  const bool alike = spec.protocol == Protocol::Simple && !hasRoot(spec.collective) &&
+                     spec.collective != Collective::Scan;
+  return alike ? plan::Symmetry::shift(spec.ranks, 1) : unlike(spec);
+}
+
+plan::Symmetry symmetryTwice(const PlanSpec& spec) {
+  const bool alike = spec.protocol == Protocol::Simple && spec.collective == Collective::AllReduce;
+  return alike ? plan::Symmetry::shift(spec.ranks, 1) : unlike(spec);
+}
+
 }  // namespace
 
 AlgorithmInfo oneShot() {
   return {Algorithm::OneShot, specOnce,
           [](const PlanSpec& spec, int rank) { return buildLanes(spec, rank, stepsOnce); },
-          costOnce};
+          costOnce, symmetryOnce};
 }
 
 AlgorithmInfo twoShot() {
   return {Algorithm::TwoShot, specTwice,
           [](const PlanSpec& spec, int rank) { return buildLanes(spec, rank, stepsTwice); },
-          costTwice};
+          costTwice, symmetryTwice};
 }
 
 }  // namespace tutti::collectives

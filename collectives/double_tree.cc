@@ -166,6 +166,6 @@ Cost cost(const PlanSpec& spec) {
 
 }  // namespace
 
-AlgorithmInfo doubleTree() { return {Algorithm::DoubleTree, makeSpec, makeProgram, cost}; }
+AlgorithmInfo doubleTree() { return {Algorithm::DoubleTree, makeSpec, makeProgram, cost, unlike}; }
 
 }  // namespace tutti::collectives

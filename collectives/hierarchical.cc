@@ -60,6 +60,14 @@ Cost cost(const PlanSpec& spec) {
   }
 }
 
+/// Hosts trade places, where they have equally many ranks, neighbours all.
+plan::Symmetry symmetry(const PlanSpec& spec) {
+  const HostPlace at(spec, 0);
+  const bool alike = !plan::hasRoot(spec.collective) && std::ranges::is_sorted(spec.hosts) &&
+                     at.smallestHost() == at.largestHost();
+  return alike ? plan::Symmetry::shift(spec.ranks, at.size()) : unlike(spec);
+}
+
 /// 0 to `count` - 1 without `self`, beginning with the one after it.
 std::vector<int> othersThan(int self, int count) {
   std::vector<int> others;
@@ -98,6 +106,8 @@ std::optional<TreeRange> join(std::optional<TreeRange> a, std::optional<TreeRang
   return TreeRange{a->first, b->last};
 }
 
-AlgorithmInfo hierarchical() { return {Algorithm::Hierarchical, makeSpec, makeProgram, cost}; }
+AlgorithmInfo hierarchical() {
+  return {Algorithm::Hierarchical, makeSpec, makeProgram, cost, symmetry};
+}
 
 }  // namespace tutti::collectives

@@ -53,6 +53,6 @@ Cost cost(const PlanSpec& spec) {
 
 }  // namespace
 
-AlgorithmInfo pairwise() { return {Algorithm::Pairwise, makeSpec, makeProgram, cost}; }
+AlgorithmInfo pairwise() { return {Algorithm::Pairwise, makeSpec, makeProgram, cost, unlike}; }
 
 }  // namespace tutti::collectives

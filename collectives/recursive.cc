@@ -158,8 +158,17 @@ Cost cost(const PlanSpec& spec) {
   }
 }
 
+/// AllReduce: members of the smallest group trade places, and with them those of all larger groups.
+/// Other blocks than those of AllReduce begin at rank 0, so that some messages of Bruck's exchanges
+/// are cut in two.
+plan::Symmetry symmetry(const PlanSpec& spec) {
+  if (spec.collective == Collective::Barrier) return plan::Symmetry::shift(spec.ranks, 1);
+  if (spec.collective != Collective::AllReduce) return unlike(spec);
+  return plan::Symmetry::flip(spec.ranks, 1, spec.ranks & -spec.ranks);
+}
+
 }  // namespace
 
-AlgorithmInfo recursive() { return {Algorithm::Recursive, makeSpec, makeProgram, cost}; }
+AlgorithmInfo recursive() { return {Algorithm::Recursive, makeSpec, makeProgram, cost, symmetry}; }
 
 }  // namespace tutti::collectives

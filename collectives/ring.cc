@@ -153,8 +153,15 @@ Cost cost(const PlanSpec& spec) {
   }
 }
 
+/// All the same, except along a chain.
+plan::Symmetry symmetry(const PlanSpec& spec) {
+  const bool around = isOneOf(
+      spec.collective, {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter});
+  return around ? plan::Symmetry::shift(spec.ranks, 1) : unlike(spec);
+}
+
 }  // namespace
 
-AlgorithmInfo ring() { return {Algorithm::Ring, makeSpec, makeProgram, cost}; }
+AlgorithmInfo ring() { return {Algorithm::Ring, makeSpec, makeProgram, cost, symmetry}; }
 
 }  // namespace tutti::collectives

@@ -18,14 +18,19 @@ struct End {
 
 class Flattener {
  public:
-  Flattener(const PlanSpec& spec, const std::vector<Program>& programs, FlatPlan& flat)
-      : spec_(spec), programs_(programs), flat_(flat) {}
+  Flattener(const PlanSpec& spec, const Symmetry& symmetry, const std::vector<Program>& programs,
+            FlatPlan& flat)
+      : spec_(spec),
+        symmetry_(symmetry),
+        ranks_(symmetry.representatives()),
+        programs_(programs),
+        flat_(flat) {}
 
   std::optional<CheckError> run() {
-    if (static_cast<int>(programs_.size()) != spec_.ranks)
+    if (programs_.size() != ranks_.size())
       return CheckError{
-          .message = base::message(programs_.size(), " programs for ", spec_.ranks, " ranks")};
-    for (int rank = 0; rank < spec_.ranks; ++rank) {
+          .message = base::message(programs_.size(), " programs for ", ranks_.size(), " ranks")};
+    for (int rank : ranks_) {
       flat_.firstLane.push_back(static_cast<uint32_t>(flat_.lanes.size()));
       addRank(rank);
       if (error_) return error_;
@@ -40,12 +45,17 @@ class Flattener {
   void refuse(uint32_t step, const std::string& what) {
     if (error_) return;
     const FlatLane& lane = flat_.lanes[flat_.steps[step].lane];
-    error_ =
-        errorAt(programs_, lane.rank, lane.number, static_cast<int>(step - lane.firstStep), what);
+    error_ = errorAt(programOf(lane.rank), lane.rank, lane.number,
+                     static_cast<int>(step - lane.firstStep), what);
   }
 
+  size_t indexOf(int rank) const {
+    return static_cast<size_t>(std::ranges::lower_bound(ranks_, rank) - ranks_.begin());
+  }
+  const Program& programOf(int rank) const { return programs_[indexOf(rank)]; }
+
   void addRank(int rank) {
-    const Program& program = programs_[static_cast<size_t>(rank)];
+    const Program& program = programOf(rank);
     for (size_t number = 0; number < program.lanes.size() && !error_; ++number)
       addLane(rank, static_cast<int>(number), program.lanes[number]);
   }
@@ -87,6 +97,9 @@ class Flattener {
   }
 
   uint32_t edgeOf(int from, int to, int channelNumber) {
+    const int move = symmetry_.moveOf(to);
+    from = symmetry_.moved(from, move);
+    to = symmetry_.moved(to, move);
     const uint64_t key = (static_cast<uint64_t>(from) * static_cast<uint64_t>(spec_.ranks) +
                           static_cast<uint64_t>(to)) *
                              static_cast<uint64_t>(spec_.channels) +
@@ -120,7 +133,7 @@ class Flattener {
       step.after = static_cast<uint32_t>(flat_.afterSteps.size());
       if (step.afterCount == 0) continue;
       const FlatLane& lane = flat_.lanes[step.lane];
-      const Step& original = programs_[static_cast<size_t>(lane.rank)]
+      const Step& original = programOf(lane.rank)
                                  .lanes[static_cast<size_t>(lane.number)]
                                  .steps[number - lane.firstStep];
       for (const Dependency& d : original.after) tieDependency(number, lane.rank, d);
@@ -128,8 +141,9 @@ class Flattener {
   }
 
   void tieDependency(uint32_t number, int rank, const Dependency& d) {
-    const uint32_t first = flat_.firstLane[static_cast<size_t>(rank)];
-    const uint32_t lanes = flat_.firstLane[static_cast<size_t>(rank) + 1] - first;
+    const size_t index = indexOf(rank);
+    const uint32_t first = flat_.firstLane[index];
+    const uint32_t lanes = flat_.firstLane[index + 1] - first;
     if (d.lane >= lanes || d.step >= flat_.lanes[first + d.lane].stepCount)
       return refuse(number, base::message("comes after step ", d.step, " of lane ", d.lane,
                                           ", which does not exist"));
@@ -145,7 +159,8 @@ class Flattener {
     const std::vector<End>& receives = receives_[number];
     const size_t both = std::min(sends.size(), receives.size());
     for (size_t k = 0; k < both; ++k)
-      if (sends[k].chunk != receives[k].chunk || sends[k].chunks != receives[k].chunks)
+      if (sends[k].chunks != receives[k].chunks ||
+          (symmetry_.kind == Symmetry::Kind::None && sends[k].chunk != receives[k].chunk))
         return refuse(
             receives[k].step,
             base::message("expects other chunks in message ", k, " on channel ", edge.channel,
@@ -161,11 +176,14 @@ class Flattener {
 
   std::string nameOf(uint32_t step) const {
     const FlatLane& lane = flat_.lanes[flat_.steps[step].lane];
-    return errorAt(programs_, lane.rank, lane.number, static_cast<int>(step - lane.firstStep), "")
+    return errorAt(programOf(lane.rank), lane.rank, lane.number,
+                   static_cast<int>(step - lane.firstStep), "")
         .message;
   }
 
   const PlanSpec& spec_;
+  const Symmetry& symmetry_;
+  const std::vector<int> ranks_;  // of the programs
   const std::vector<Program>& programs_;
   FlatPlan& flat_;
   std::unordered_map<uint64_t, uint32_t> edgeNumbers_;
@@ -175,11 +193,8 @@ class Flattener {
 
 }  // namespace
 
-CheckError errorAt(const std::vector<Program>& programs, int rank, int lane, int step,
-                   const std::string& what) {
-  const Step& s = programs[static_cast<size_t>(rank)]
-                      .lanes[static_cast<size_t>(lane)]
-                      .steps[static_cast<size_t>(step)];
+CheckError errorAt(const Program& program, int rank, int lane, int step, const std::string& what) {
+  const Step& s = program.lanes[static_cast<size_t>(lane)].steps[static_cast<size_t>(step)];
   return {rank, lane, step,
           base::message("rank ", rank, ", lane ", lane, ", step ", step, " (", toText(s), ")",
                         what.empty() ? "" : ": ", what)};
@@ -187,7 +202,12 @@ CheckError errorAt(const std::vector<Program>& programs, int rank, int lane, int
 
 std::optional<CheckError> flatten(const PlanSpec& spec, const std::vector<Program>& programs,
                                   FlatPlan& flat) {
-  return Flattener(spec, programs, flat).run();
+  return flatten(spec, Symmetry::none(spec.ranks), programs, flat);
+}
+
+std::optional<CheckError> flatten(const PlanSpec& spec, const Symmetry& symmetry,
+                                  const std::vector<Program>& programs, FlatPlan& flat) {
+  return Flattener(spec, symmetry, programs, flat).run();
 }
 
 }  // namespace tutti::plan

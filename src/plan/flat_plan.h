@@ -4,6 +4,10 @@
 // edge that knows its sending and its receiving lane. Tying finds what is wrong without running:
 // numbers out of range, steps that make no sense, ends that disagree. Used by the checker and by
 // the cost walk.
+//
+// Of a plan with ranks that are alike the representatives' programs are enough. A message to
+// another rank is then one to its representative: that from the rank which the same relabelling
+// makes of the sender.
 
 #include <optional>
 #include <span>
@@ -12,6 +16,7 @@
 
 #include "src/plan/checker.h"
 #include "src/plan/plan.h"
+#include "src/plan/symmetry.h"
 
 namespace tutti::plan {
 
@@ -41,7 +46,7 @@ struct FlatLane {
 };
 
 struct Edge {
-  int from, to, channel;
+  int from, to, channel;                      // relabelled so that `to` is a representative
   uint32_t sender = kNone, receiver = kNone;  // lanes
 };
 
@@ -51,7 +56,7 @@ struct FlatPlan {
   std::vector<FlatPort> ports;
   std::vector<uint32_t> afterSteps;
   std::vector<Edge> edges;
-  std::vector<uint32_t> firstLane;  // of each rank, and one more
+  std::vector<uint32_t> firstLane;  // of each program, and one more
 
   std::span<const FlatPort> sources(const FlatStep& s) const {
     return {ports.data() + s.ports, s.sources};
@@ -64,9 +69,12 @@ struct FlatPlan {
 /// Ties the programs into `flat`, or says what is wrong.
 std::optional<CheckError> flatten(const PlanSpec& spec, const std::vector<Program>& programs,
                                   FlatPlan& flat);
+/// The same of `symmetry`'s representatives alone. That relabelled messages carry the same number
+/// of chunks is checked, that they carry the same chunks cannot be.
+std::optional<CheckError> flatten(const PlanSpec& spec, const Symmetry& symmetry,
+                                  const std::vector<Program>& programs, FlatPlan& flat);
 
 /// An error at a step, its message beginning with "rank 1, lane 0, step 2 (...)".
-CheckError errorAt(const std::vector<Program>& programs, int rank, int lane, int step,
-                   const std::string& what);
+CheckError errorAt(const Program& program, int rank, int lane, int step, const std::string& what);
 
 }  // namespace tutti::plan

@@ -237,15 +237,16 @@ void Machine::measure() {
 
 std::string Machine::name(uint32_t step) const {
   const FlatLane& lane = flat_.lanes[flat_.steps[step].lane];
-  return errorAt(programs_, lane.rank, lane.number, static_cast<int>(step - lane.firstStep), "")
+  return errorAt(programs_[static_cast<size_t>(lane.rank)], lane.rank, lane.number,
+                 static_cast<int>(step - lane.firstStep), "")
       .message;
 }
 
 void Machine::refuse(uint32_t step, const std::string& what) {
   if (error_) return;
   const FlatLane& lane = flat_.lanes[flat_.steps[step].lane];
-  error_ =
-      errorAt(programs_, lane.rank, lane.number, static_cast<int>(step - lane.firstStep), what);
+  error_ = errorAt(programs_[static_cast<size_t>(lane.rank)], lane.rank, lane.number,
+                   static_cast<int>(step - lane.firstStep), what);
 }
 
 }  // namespace tutti::plan

@@ -52,12 +52,12 @@ std::string faultOfPort(const PlanSpec& spec, int rank, const Port& port, bool t
 }
 
 bool twiceTheSameChannel(const std::vector<Port>& ports) {
-  for (size_t i = 0; i < ports.size(); ++i)
-    for (size_t j = i + 1; j < ports.size(); ++j)
-      if (ports[i].kind == Port::Kind::Channel && ports[j].kind == Port::Kind::Channel &&
-          ports[i].rank == ports[j].rank)
-        return true;
-  return false;
+  if (ports.size() < 2) return false;
+  std::vector<int> peers;
+  for (const Port& port : ports)
+    if (port.kind == Port::Kind::Channel) peers.push_back(port.rank);
+  std::ranges::sort(peers);
+  return std::ranges::adjacent_find(peers) != peers.end();
 }
 
 /// Ports with chunks have equally many, at the same place within their blocks.

@@ -1,0 +1,57 @@
+#pragma once
+
+// How long a plan takes on a cluster of as many ranks as one likes.
+//
+// Where an algorithm says that ranks are alike (AlgorithmInfo::symmetry), the walk is that of their
+// representatives: those of one host, or of one pod where pods share links, because ranks that
+// share links are not alike. A message to any other rank is then one to its representative, and
+// comes when that rank's message comes here. As links serve messages that come at the same time in
+// an order that is the same for all who are alike, this is the walk of all ranks, and not an
+// approximation: tests compare the two.
+//
+// Plans without such a symmetry are walked in full as long as they have no more operands than
+// memory and patience allow. That is enough for a hundred thousand ranks in trees, where a rank has
+// few steps.
+
+#include <optional>
+#include <string>
+
+#include "collectives/algorithms.h"
+#include "collectives/walk.h"
+#include "src/topology/cluster.h"
+
+namespace tutti::collectives {
+
+/// Operands (ports of all steps) that are walked at most: some five GiB.
+inline constexpr uint64_t kMostOperands = 30'000'000;
+
+/// One plan on one cluster, for any size. Throws Internal when the programs do not fit together,
+/// which an algorithm's wrong symmetry brings about.
+class Simulation {
+ public:
+  enum class Walked { Classes, AllRanks };
+  Simulation(const AlgorithmInfo& info, const PlanSpec& spec, const topology::Cluster& cluster,
+             Walked walked = Walked::Classes);
+
+  /// Why there is nothing to simulate; empty otherwise.
+  const std::string& refusal() const { return refusal_; }
+  /// How many ranks are walked for all.
+  size_t ranksWalked() const { return ranksWalked_; }
+  /// For blocks of `blockBytes`. Only where nothing is refused.
+  double microseconds(uint64_t blockBytes) const;
+
+ private:
+  bool buildPrograms(const AlgorithmInfo& info, const plan::Symmetry& symmetry);
+
+  const PlanSpec spec_;
+  const topology::Cluster cluster_;
+  plan::FlatPlan flat_;
+  size_t ranksWalked_ = 0;
+  std::string refusal_;
+};
+
+/// The spec of `info`'s plan for this many ranks of the cluster, or nothing where there is none.
+std::optional<PlanSpec> specOn(const topology::Cluster& cluster, const AlgorithmInfo& info,
+                               Collective collective, int ranks, int channels);
+
+}  // namespace tutti::collectives

@@ -1,0 +1,307 @@
+#include "collectives/walk.h"
+
+#include <optional>
+#include <queue>
+
+namespace tutti::collectives {
+namespace {
+
+using plan::FlatPlan;
+using plan::FlatPort;
+using plan::FlatStep;
+using plan::kNone;
+using plan::Port;
+
+constexpr int64_t kRoundsWalked = 4;
+
+/// Which steps take the messages of each edge, in one round.
+class Receipts {
+ public:
+  explicit Receipts(const FlatPlan& flat) : first_(flat.edges.size() + 1, 0) {
+    eachReceipt(flat, [&](uint32_t edge, uint32_t) { ++first_[edge + 1]; });
+    for (size_t edge = 1; edge < first_.size(); ++edge) first_[edge] += first_[edge - 1];
+    steps_.resize(first_.back());
+    std::vector<uint32_t> next(first_.begin(), first_.end() - 1);
+    eachReceipt(flat, [&](uint32_t edge, uint32_t step) { steps_[next[edge]++] = step; });
+  }
+  /// By the `number`th message of the edge, counted over all rounds.
+  uint32_t stepFor(uint32_t edge, uint32_t number) const {
+    return steps_[first_[edge] + number % (first_[edge + 1] - first_[edge])];
+  }
+
+ private:
+  template <class Visit>
+  static void eachReceipt(const FlatPlan& flat, Visit visit) {
+    for (uint32_t step = 0; step < flat.steps.size(); ++step)
+      for (const FlatPort& port : flat.sources(flat.steps[step]))
+        if (port.kind == Port::Kind::Channel) visit(port.edge, step);
+  }
+
+  std::vector<uint32_t> first_, steps_;
+};
+
+/// The path of each edge: the links that the senders and the receivers among the flat plan's ranks
+/// have. Other ranks' links are like those of the ranks that stand for them.
+std::vector<Links::Path> pathsOf(const FlatPlan& flat, const Links& links) {
+  std::vector<Links::Path> paths(flat.edges.size());
+  for (uint32_t number = 0; number < flat.steps.size(); ++number) {
+    const int rank = flat.lanes[flat.steps[number].lane].rank;
+    for (const FlatPort& port : flat.targets(flat.steps[number])) {
+      if (port.kind != Port::Kind::Channel) continue;
+      const plan::Edge& edge = flat.edges[port.edge];
+      Links::Path& path = paths[port.edge];
+      path = links.path(edge.from, edge.to);
+      const Links::Path leaving = links.path(rank, port.rank);
+      std::copy_n(leaving.links.begin(), path.ofSender, path.links.begin());
+    }
+  }
+  return paths;
+}
+
+/// Walks the rounds of one plan.
+class Walk {
+ public:
+  Walk(const FlatPlan& flat, const StepRates& rates, const Links& links,
+       const std::vector<Links::Path>& paths, double chunkBytes, int rounds)
+      : flat_(flat),
+        rates_(rates),
+        links_(links),
+        paths_(paths),
+        chunkBytes_(chunkBytes),
+        rounds_(rounds),
+        lanes_(flat.lanes.size()),
+        wires_(flat.edges.size()),
+        linkFree_(links.count(), 0),
+        roundEnd_(static_cast<size_t>(rounds), 0) {
+    int ranks = 0;
+    for (const plan::FlatLane& lane : flat.lanes) ranks = std::max(ranks, lane.rank + 1);
+    rankFree_.resize(static_cast<size_t>(ranks), 0);
+    for (const FlatStep& step : flat.steps)
+      if (step.awaited) lanes_[step.lane].awaited = true;
+    if (links.servesByReceipt()) receipts_.emplace(flat);
+  }
+
+  /// When each round was done everywhere.
+  const std::vector<double>& run() {
+    for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
+      if (flat_.lanes[lane].stepCount > 0) consider(lane);
+    while (!queue_.empty() || !crossing_.empty()) {
+      if (!crossing_.empty() && (queue_.empty() || crossing_.top().time <= queue_.top().time)) {
+        const Crossing message = crossing_.top();
+        crossing_.pop();
+        cross(message);
+        continue;
+      }
+      const auto [time, round, lane] = queue_.top();
+      queue_.pop();
+      double& free = rankFree_[static_cast<size_t>(flat_.lanes[lane].rank)];
+      if (free > time) {
+        queue_.push({free, round, lane});  // the rank is busy with another lane until then
+        continue;
+      }
+      free = fire(lane, time);
+    }
+    return roundEnd_;
+  }
+
+ private:
+  struct LaneState {
+    int round = 0;
+    uint32_t next = 0;
+    double ready = 0;
+    uint32_t aftersSeen = 0, sourcesSeen = 0;  // of the next step; `time` is when these were there
+    double time = 0;
+    bool queued = false;
+    bool awaited = false;  // one of its steps
+    std::vector<uint32_t> waiting;
+    std::vector<double> ends;  // of an awaited lane's steps, round after round
+  };
+  struct Wire {
+    std::vector<double> arrivals;
+    size_t taken = 0;
+    uint32_t left = 0;  // messages that are on the receiver's side, or were
+    uint32_t waiting = kNone;
+  };
+  struct Entry {
+    double time;
+    int round;  // the lanes of a busy rank take turns
+    uint32_t lane;
+    auto operator<=>(const Entry&) const = default;
+  };
+
+  /// A message that waits for a link; first come, first served. Of those that come at the same time
+  /// all go on to the receivers' side before any is served there.
+  struct Crossing {
+    double time;
+    bool hasLeft = false;
+    uint32_t receipt = 0;  // on the receiver's side, where links ask for it: the step that takes it
+    double ahead = 0;      // and less the time that it has yet to go behind the links
+    uint64_t number;       // of those that come at the same time
+    uint32_t edge;
+    uint32_t hop = 0;
+    double bytes;
+    double passed = 0;  // when its last byte had passed the links before
+    auto operator<=>(const Crossing&) const = default;
+  };
+
+  /// Queues the lane's next step for when all that it needs is there, or notes what it waits for.
+  void consider(uint32_t lane) {
+    LaneState& state = lanes_[lane];
+    if (state.queued || state.round == rounds_) return;
+    const FlatStep& s = flat_.steps[flat_.lanes[lane].firstStep + state.next];
+    state.time = std::max(state.time, state.ready);
+    for (; state.aftersSeen < s.afterCount; ++state.aftersSeen) {
+      const uint32_t awaited = flat_.afterSteps[s.after + state.aftersSeen];
+      const plan::FlatLane& other = flat_.lanes[flat_.steps[awaited].lane];
+      LaneState& its = lanes_[flat_.steps[awaited].lane];
+      const size_t index =
+          static_cast<size_t>(state.round) * other.stepCount + awaited - other.firstStep;
+      if (index >= its.ends.size()) {
+        its.waiting.push_back(lane);
+        return;
+      }
+      state.time = std::max(state.time, its.ends[index]);
+    }
+    for (; state.sourcesSeen < s.sources; ++state.sourcesSeen) {
+      const FlatPort& port = flat_.sources(s)[state.sourcesSeen];
+      if (port.kind != Port::Kind::Channel) continue;
+      Wire& wire = wires_[port.edge];
+      if (wire.taken == wire.arrivals.size()) {
+        wire.waiting = lane;
+        return;
+      }
+      state.time = std::max(state.time, wire.arrivals[wire.taken]);
+    }
+    state.queued = true;
+    queue_.push({state.time, state.round, lane});
+  }
+
+  double fire(uint32_t lane, double start) {
+    const plan::FlatLane& l = flat_.lanes[lane];
+    const FlatStep& s = flat_.steps[l.firstStep + lanes_[lane].next];
+    const double end = start + durationOf(flat_.sources(s), flat_.targets(s), rates_, chunkBytes_);
+    for (const FlatPort& port : flat_.sources(s))
+      if (port.kind == Port::Kind::Channel) take(wires_[port.edge]);
+    finish(lanes_[lane], l.stepCount, end);
+    for (const FlatPort& port : flat_.targets(s))
+      if (port.kind == Port::Kind::Channel) send(port, end);
+    consider(lane);
+    std::vector<uint32_t> waiting;
+    waiting.swap(lanes_[lane].waiting);
+    for (uint32_t other : waiting) consider(other);
+    return end;
+  }
+
+  void finish(LaneState& state, uint32_t stepCount, double end) {
+    double& roundEnd = roundEnd_[static_cast<size_t>(state.round)];
+    roundEnd = std::max(roundEnd, end);
+    state.ready = end;
+    if (state.awaited) state.ends.push_back(end);
+    state.queued = false;
+    state.aftersSeen = state.sourcesSeen = 0;
+    state.time = 0;
+    if (++state.next < stepCount) return;
+    state.next = 0;
+    ++state.round;
+  }
+
+  static void take(Wire& wire) {
+    if (++wire.taken < wire.arrivals.size()) return;
+    wire.arrivals.clear();
+    wire.taken = 0;
+  }
+
+  void send(const FlatPort& port, double time) {
+    const Links::Path& path = paths_[port.edge];
+    if (path.count == 0) return arrive(port.edge, time + path.microseconds);
+    pass({.time = time,
+          .number = crossings_++,
+          .edge = port.edge,
+          .bytes = port.chunks * chunkBytes_});
+  }
+
+  /// To the link of its next hop.
+  void pass(Crossing message) {
+    const Links::Path& path = paths_[message.edge];
+    message.hasLeft = message.hop >= path.ofSender;
+    if (receipts_ && message.hop == path.ofSender) {
+      message.receipt = receipts_->stepFor(message.edge, wires_[message.edge].left++);
+      message.ahead = -path.microseconds;
+    }
+    crossing_.push(message);
+  }
+
+  /// The next link may begin as soon as this one does.
+  void cross(Crossing message) {
+    const Links::Path& path = paths_[message.edge];
+    const uint32_t link = path.links[message.hop];
+    const double needed = message.bytes * links_.microsecondsPerByte(link);
+    double& free = linkFree_[link];
+    free = std::max(free, message.time) + needed;
+    message.passed = std::max(message.passed, free);
+    if (++message.hop == path.count)
+      return arrive(message.edge, message.passed + path.microseconds);
+    message.time = free - needed;
+    pass(message);
+  }
+
+  void arrive(uint32_t edge, double time) {
+    Wire& wire = wires_[edge];
+    wire.arrivals.push_back(time);
+    const uint32_t lane = wire.waiting;
+    wire.waiting = kNone;
+    if (lane != kNone) consider(lane);
+  }
+
+  const FlatPlan& flat_;
+  const StepRates& rates_;
+  const Links& links_;
+  const std::vector<Links::Path>& paths_;
+  const double chunkBytes_;
+  const int rounds_;
+  std::vector<LaneState> lanes_;
+  std::vector<Wire> wires_;
+  std::vector<double> rankFree_, linkFree_;  // free from then on
+  std::vector<double> roundEnd_;
+  std::optional<Receipts> receipts_;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+  std::priority_queue<Crossing, std::vector<Crossing>, std::greater<>> crossing_;
+  uint64_t crossings_ = 0;
+};
+
+/// What the busiest rank works in one round and how long the busiest link is in use, however well
+/// the others overlap.
+double busiest(const FlatPlan& flat, const StepRates& rates, const Links& links,
+               const std::vector<Links::Path>& paths, double chunkBytes) {
+  double most = 0, work = 0;
+  int worker = -1;
+  LinkUse use(links);
+  for (const FlatStep& s : flat.steps) {
+    const int rank = flat.lanes[s.lane].rank;
+    if (rank != worker) work = 0;
+    worker = rank;
+    work += durationOf(flat.sources(s), flat.targets(s), rates, chunkBytes);
+    most = std::max(most, work);
+    for (const FlatPort& port : flat.targets(s))
+      if (port.kind == Port::Kind::Channel) use.add(paths[port.edge], port.chunks * chunkBytes);
+  }
+  return std::max(most, use.most());
+}
+
+}  // namespace
+
+double LinkUse::most() const { return used_.empty() ? 0 : std::ranges::max(used_); }
+
+double walkMicroseconds(const FlatPlan& flat, const StepRates& rates, const Links& links,
+                        double chunkBytes, int64_t rounds) {
+  const int64_t walked = std::min(rounds, kRoundsWalked);
+  const std::vector<Links::Path> paths = pathsOf(flat, links);
+  const std::vector<double> ends =
+      Walk(flat, rates, links, paths, chunkBytes, static_cast<int>(walked)).run();
+  const double last = ends.back();
+  const double perRound = std::max(walked > 1 ? last - ends[ends.size() - 2] : last,
+                                   busiest(flat, rates, links, paths, chunkBytes));
+  return last + perRound * static_cast<double>(rounds - walked);
+}
+
+}  // namespace tutti::collectives

@@ -82,38 +82,53 @@ Simulation::Simulation(const AlgorithmInfo& info, const PlanSpec& spec, const Cl
     : spec_(spec), cluster_(cluster) {
   if (const uint64_t least = uint64_t{spec.messageChunks} * plan::kChunkAlignment;
       least > cluster.messageBytes) {
-    refusal_ = base::message("a message has ", spec.messageChunks, " chunks, which need ", least,
-                             " bytes, and carries ", cluster.messageBytes);
+    refusal_ = base::message("a message of ", spec.messageChunks, " chunks needs ", least,
+                             " bytes and has ", cluster.messageBytes, " at most");
     return;
   }
   plan::Symmetry symmetry = plan::Symmetry::none(spec.ranks);
   if (walked == Walked::Classes) symmetry = info.symmetry(spec).ofGroups(cluster.ranksTogether());
-  if (buildPrograms(info, symmetry)) return;
-  refusal_ = base::message("more than ", kMostOperands / 1'000'000, " million operands");
-  if (info.symmetry(spec).kind == plan::Symmetry::Kind::None)
-    refusal_ += ", and no two ranks are alike";
-  else if (symmetry.kind == plan::Symmetry::Kind::None)
-    refusal_ += base::message(", and no two ranks are alike: ", spec.ranks,
-                              " is no multiple, twice or more, of the ", cluster.ranksTogether(),
-                              " ranks that share links");
+  refusal_ = build(info, symmetry);
+  if (refusal_.empty() || symmetry.kind != plan::Symmetry::Kind::None) return;
+  refusal_ += ", and no two ranks are alike";
+  if (info.symmetry(spec).kind != plan::Symmetry::Kind::None)
+    refusal_ += base::message(" where ", cluster.ranksTogether(), " share links");
 }
 
-bool Simulation::buildPrograms(const AlgorithmInfo& info, const plan::Symmetry& symmetry) {
+/// Returns why not.
+std::string Simulation::build(const AlgorithmInfo& info, const plan::Symmetry& symmetry) {
+  const std::vector<int> ranks = symmetry.representatives();
+  if (!spec_.hosts.empty() && ranks.size() > kMostRanksBuiltFromHosts)
+    return base::message(ranks.size(), " programs that each follow from all hosts");
   std::vector<Program> programs;
   uint64_t operands = 0;
-  for (const int rank : symmetry.representatives()) {
+  for (const int rank : ranks) {
     programs.push_back(info.build(spec_, rank));
     operands += operandsOf(programs.back());
-    if (operands > kMostOperands) return false;
+    if (operands > kMostOperands)
+      return base::message("more than ", kMostOperands / 1'000'000, " million operands");
   }
   const auto error = plan::flatten(spec_, symmetry, programs, flat_);
   TUTTI_ASSERT(!error, error->message);
   ranksWalked_ = programs.size();
-  return true;
+  return {};
+}
+
+plan::Shape Simulation::shapeOf(uint64_t blockBytes) const {
+  return {spec_, blockBytes, 1, cluster_.messageBytes};
+}
+
+std::string Simulation::refusal(uint64_t blockBytes) const {
+  if (!refusal_.empty()) return refusal_;
+  const uint64_t events =
+      walkEvents(flat_, ClusterLinks(cluster_, spec_.ranks), shapeOf(blockBytes).rounds());
+  if (events <= kMostEvents) return {};
+  return base::message("more than ", kMostEvents / 1'000'000, " million events: steps of ",
+                       ranksWalked_, " ranks, and their messages over links");
 }
 
 double Simulation::microseconds(uint64_t blockBytes) const {
-  const plan::Shape shape(spec_, blockBytes, 1, cluster_.messageBytes);
+  const plan::Shape shape = shapeOf(blockBytes);
   const StepRates rates{.step = cluster_.work.stepMicroseconds,
                         .copy = perByte(cluster_.work.copyGigabytesPerSecond),
                         .reduce = perByte(cluster_.work.reduceGigabytesPerSecond),

@@ -22,8 +22,13 @@
 
 namespace tutti::collectives {
 
-/// Operands (ports of all steps) that are walked at most: some five GiB.
+/// Operands (ports of all steps) of the programs that are built at most: some five GiB.
 inline constexpr uint64_t kMostOperands = 30'000'000;
+/// Steps, and messages over links, that are walked at most: a minute.
+inline constexpr uint64_t kMostEvents = 40'000'000;
+/// Where a plan depends on the hosts and no two ranks are alike, each program is built from the
+/// list of all hosts, and all together in a time that grows with the square.
+inline constexpr int kMostRanksBuiltFromHosts = 20'000;
 
 /// One plan on one cluster, for any size. Throws Internal when the programs do not fit together,
 /// which an algorithm's wrong symmetry brings about.
@@ -33,15 +38,16 @@ class Simulation {
   Simulation(const AlgorithmInfo& info, const PlanSpec& spec, const topology::Cluster& cluster,
              Walked walked = Walked::Classes);
 
-  /// Why there is nothing to simulate; empty otherwise.
-  const std::string& refusal() const { return refusal_; }
-  /// How many ranks are walked for all.
+  /// Why nothing can be simulated, or not for blocks of `blockBytes`; empty where it can.
+  std::string refusal(uint64_t blockBytes) const;
+  /// How many ranks are walked for all; 0 where nothing can be simulated.
   size_t ranksWalked() const { return ranksWalked_; }
-  /// For blocks of `blockBytes`. Only where nothing is refused.
+  /// For blocks of `blockBytes`, where they are not refused.
   double microseconds(uint64_t blockBytes) const;
 
  private:
-  bool buildPrograms(const AlgorithmInfo& info, const plan::Symmetry& symmetry);
+  std::string build(const AlgorithmInfo& info, const plan::Symmetry& symmetry);
+  plan::Shape shapeOf(uint64_t blockBytes) const;
 
   const PlanSpec spec_;
   const topology::Cluster cluster_;

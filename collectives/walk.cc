@@ -304,4 +304,13 @@ double walkMicroseconds(const FlatPlan& flat, const StepRates& rates, const Link
   return last + perRound * static_cast<double>(rounds - walked);
 }
 
+uint64_t walkEvents(const FlatPlan& flat, const Links& links, int64_t rounds) {
+  uint64_t events = flat.steps.size();
+  for (const FlatStep& s : flat.steps)
+    for (const FlatPort& port : flat.targets(s))
+      if (port.kind == Port::Kind::Channel)
+        events += links.path(flat.lanes[s.lane].rank, port.rank).count;
+  return events * static_cast<uint64_t>(std::min(rounds, kRoundsWalked));
+}
+
 }  // namespace tutti::collectives

@@ -89,4 +89,7 @@ double durationOf(const Ports& from, const Ports& to, const StepRates& rates, do
 double walkMicroseconds(const plan::FlatPlan& flat, const StepRates& rates, const Links& links,
                         double chunkBytes, int64_t rounds);
 
+/// What such a walk takes: steps, and messages over links, in all rounds that are walked.
+uint64_t walkEvents(const plan::FlatPlan& flat, const Links& links, int64_t rounds);
+
 }  // namespace tutti::collectives

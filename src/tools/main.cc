@@ -13,6 +13,7 @@
 #include "src/tools/perf.h"
 #include "src/tools/run.h"
 #include "src/tools/show_plan.h"
+#include "src/tools/simulate.h"
 #include "src/tools/topo.h"
 
 namespace {
@@ -27,6 +28,8 @@ constexpr Command kCommands[] = {
     {"run", "start a program as N ranks on this host", tutti::tools::runMain},
     {"perf", "measure and check a collective over a range of sizes", tutti::tools::perfMain},
     {"plan", "show the plan of a collective, step by step", tutti::tools::planMain},
+    {"simulate", "predict a collective on clusters of up to a million ranks",
+     tutti::tools::simulateMain},
     {"topo", "show what this machine has and which transports join its ranks",
      tutti::tools::topoMain},
     {"doctor", "say what is wrong or slow on this machine, and what mends it",
@@ -36,7 +39,7 @@ constexpr Command kCommands[] = {
 void printHelp(std::FILE* to) {
   std::fputs("usage: tutti COMMAND [ARGUMENTS...]\n\n", to);
   for (const Command& command : kCommands)
-    std::fprintf(to, "  %-8s %s\n", command.name, command.summary);
+    std::fprintf(to, "  %-9s %s\n", command.name, command.summary);
   std::fputs("\ntutti COMMAND --help tells more; tutti --version prints the version.\n", to);
 }
 

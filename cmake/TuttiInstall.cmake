@@ -1,5 +1,5 @@
 # What `cmake --install` puts into a prefix: one shared library of all folders below parallel/, the
-# public headers, the tutti command with its other names and manual pages, a CMake package
+# public headers, the tutti command with its other names and manual pages (and its topologies: src/tools), a CMake package
 # (tutti::tutti) and a pkg-config file. Only the public interface is exported from the library. And
 # libnccl.so.2, which has all of that inside and exports NCCL's C API alone, with its header in a
 # folder of its own (tutti::nccl).

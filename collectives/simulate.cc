@@ -78,8 +78,8 @@ uint64_t operandsOf(const Program& program) {
 }  // namespace
 
 Simulation::Simulation(const AlgorithmInfo& info, const PlanSpec& spec, const Cluster& cluster,
-                       Walked walked)
-    : spec_(spec), cluster_(cluster) {
+                       Walked walked, const SimulationLimits& limits)
+    : spec_(spec), cluster_(cluster), limits_(limits) {
   if (const uint64_t least = uint64_t{spec.messageChunks} * plan::kChunkAlignment;
       least > cluster.messageBytes) {
     refusal_ = base::message("a message of ", spec.messageChunks, " chunks needs ", least,
@@ -98,15 +98,15 @@ Simulation::Simulation(const AlgorithmInfo& info, const PlanSpec& spec, const Cl
 /// Returns why not.
 std::string Simulation::build(const AlgorithmInfo& info, const plan::Symmetry& symmetry) {
   const std::vector<int> ranks = symmetry.representatives();
-  if (!spec_.hosts.empty() && ranks.size() > kMostRanksBuiltFromHosts)
+  if (!spec_.hosts.empty() && ranks.size() > limits_.ranksBuiltFromHosts)
     return base::message(ranks.size(), " programs that each follow from all hosts");
   std::vector<Program> programs;
   uint64_t operands = 0;
   for (const int rank : ranks) {
     programs.push_back(info.build(spec_, rank));
     operands += operandsOf(programs.back());
-    if (operands > kMostOperands)
-      return base::message("more than ", kMostOperands / 1'000'000, " million operands");
+    if (operands > limits_.operands)
+      return base::message("more than ", limits_.operands, " operands of steps");
   }
   const auto error = plan::flatten(spec_, symmetry, programs, flat_);
   TUTTI_ASSERT(!error, error->message);
@@ -122,9 +122,9 @@ std::string Simulation::refusal(uint64_t blockBytes) const {
   if (!refusal_.empty()) return refusal_;
   const uint64_t events =
       walkEvents(flat_, ClusterLinks(cluster_, spec_.ranks), shapeOf(blockBytes).rounds());
-  if (events <= kMostEvents) return {};
-  return base::message("more than ", kMostEvents / 1'000'000, " million events: steps of ",
-                       ranksWalked_, " ranks, and their messages over links");
+  if (events <= limits_.events) return {};
+  return base::message("more than ", limits_.events, " steps of ", ranksWalked_,
+                       " ranks and messages over links");
 }
 
 double Simulation::microseconds(uint64_t blockBytes) const {

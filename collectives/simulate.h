@@ -22,13 +22,14 @@
 
 namespace tutti::collectives {
 
-/// Operands (ports of all steps) of the programs that are built at most: some five GiB.
-inline constexpr uint64_t kMostOperands = 30'000'000;
-/// Steps, and messages over links, that are walked at most: a minute.
-inline constexpr uint64_t kMostEvents = 40'000'000;
-/// Where a plan depends on the hosts and no two ranks are alike, each program is built from the
-/// list of all hosts, and all together in a time that grows with the square.
-inline constexpr int kMostRanksBuiltFromHosts = 20'000;
+/// How much is simulated at most: some five GiB, and a minute or two.
+struct SimulationLimits {
+  uint64_t operands = 30'000'000;  ///< ports of all steps of the programs that are built
+  uint64_t events = 40'000'000;    ///< steps, and messages over links, in all rounds walked
+  /// Where a plan depends on the hosts and no two ranks are alike: each program is built from the
+  /// list of all hosts, and all together in a time that grows with the square.
+  size_t ranksBuiltFromHosts = 20'000;
+};
 
 /// One plan on one cluster, for any size. Throws Internal when the programs do not fit together,
 /// which an algorithm's wrong symmetry brings about.
@@ -36,7 +37,7 @@ class Simulation {
  public:
   enum class Walked { Classes, AllRanks };
   Simulation(const AlgorithmInfo& info, const PlanSpec& spec, const topology::Cluster& cluster,
-             Walked walked = Walked::Classes);
+             Walked walked = Walked::Classes, const SimulationLimits& limits = {});
 
   /// Why nothing can be simulated, or not for blocks of `blockBytes`; empty where it can.
   std::string refusal(uint64_t blockBytes) const;
@@ -51,6 +52,7 @@ class Simulation {
 
   const PlanSpec spec_;
   const topology::Cluster cluster_;
+  const SimulationLimits limits_;
   plan::FlatPlan flat_;
   size_t ranksWalked_ = 0;
   std::string refusal_;

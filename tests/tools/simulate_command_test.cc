@@ -1,0 +1,167 @@
+// `tutti simulate` as people run it.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/launch/run_tutti.h"
+
+namespace tutti::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> all;
+  for (std::string word; in >> word;) all.push_back(word);
+  return all;
+}
+
+Result simulate(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "simulate");
+  return runTutti(arguments);
+}
+
+std::vector<Json> jsonLines(const std::string& text) {
+  std::vector<Json> all;
+  for (const std::string& line : lines(text)) all.push_back(Json::parse(line));
+  return all;
+}
+
+TEST(SimulateCommand, PrintsARowForEachAlgorithm) {
+  const Folder folder;
+  const Result run = simulate({"all_reduce", "--size", "1001,1M", "--ranks", "8,20,64",
+                               "--topology", "h100-8", "--json", folder.path + "/rows"});
+  ASSERT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  const std::vector<Json> rows = jsonLines(folder.read("rows"));
+  // Hierarchical needs several hosts.
+  ASSERT_EQ(rows.size(), 2U * (5 + 6 + 6));
+  std::map<std::pair<int, uint64_t>, double> fastest;
+  for (const Json& row : rows) {
+    auto& time = fastest.try_emplace({row["ranks"], row["bytes"]}, 1e300).first->second;
+    time = std::min<double>(time, row["us"]);
+  }
+  EXPECT_EQ(fastest.size(), 6U);
+  size_t next = 0;
+  for (const std::string& line : lines(run.out)) {
+    if (line.starts_with("#")) continue;
+    ASSERT_LT(next, rows.size());
+    const Json& row = rows[next++];
+    SCOPED_TRACE(line);
+    const bool best = row["us"] == (fastest[{row["ranks"], row["bytes"]}]);
+    EXPECT_EQ(row["fastest"], best);
+    const std::vector<std::string> shown = words(line);
+    ASSERT_EQ(shown.size(), 10U);
+    EXPECT_EQ(shown[0], row["ranks"].dump());
+    EXPECT_EQ(shown[1], row["bytes"].dump());
+    EXPECT_EQ(shown[2], (best ? "*" : "") + row["algorithm"].get<std::string>());
+    const double us = row["us"], bytes = row["bytes"], ranks = row["ranks"];
+    EXPECT_NEAR(std::stod(shown[3]), us, 0.01);
+    EXPECT_NEAR(std::stod(shown[4]), bytes / us / 1e3, 1e-3);
+    EXPECT_NEAR(std::stod(shown[5]), bytes / us / 1e3 * 2 * (ranks - 1) / ranks, 1e-3);
+    const double latency = row["latency_bound_us"], bandwidth = row["bandwidth_bound_us"];
+    EXPECT_NEAR(std::stod(shown[6]), latency, 0.01);
+    EXPECT_NEAR(std::stod(shown[7]), bandwidth, 0.01);
+    EXPECT_NEAR(std::stod(shown[8]), us / std::max(latency, bandwidth), 0.01);
+    EXPECT_GE(std::stod(shown[8]), 1);
+    EXPECT_EQ(shown[9], row["ranks_walked"].dump());
+  }
+  EXPECT_EQ(next, rows.size());
+  EXPECT_EQ(rows[0]["bytes"], 1000);
+  EXPECT_EQ(rows.back()["bytes"], 1 << 20);
+  EXPECT_EQ(rows.back()["algorithm"], "hierarchical");
+  EXPECT_EQ(rows.back()["ranks_walked"], 8);
+}
+
+TEST(SimulateCommand, CountsSizesAsPerfDoes) {
+  const Folder folder;
+  for (const std::string collective : {"all_gather", "reduce_scatter", "alltoall", "gather"}) {
+    const Result run = simulate({collective, "--size", "1001", "-n", "9", "--type", "float64",
+                                 "--topology", "a100-8", "--json", folder.path + "/rows"});
+    ASSERT_EQ(run.exitCode, 0) << run.err;
+    // 13 elements to a block.
+    EXPECT_EQ(jsonLines(folder.read("rows"))[0]["bytes"], 9 * 13 * 8) << collective;
+  }
+  const Result barrier = simulate({"barrier", "-n", "16", "--topology", "a100-8"});
+  EXPECT_EQ(barrier.exitCode, 0) << barrier.err;
+  EXPECT_EQ(lines(barrier.out).size(), 5U + 4);
+}
+
+TEST(SimulateCommand, SaysWhatItSkips) {
+  const Folder folder;
+  const Result run = simulate({"alltoall", "--size", "1G", "-n", "16384", "--topology", "h100-8",
+                               "--algo", "pairwise", "--json", folder.path + "/rows"});
+  ASSERT_EQ(run.exitCode, 0) << run.err;
+  const std::string reason = "more than 30000000 operands of steps, and no two ranks are alike";
+  EXPECT_NE(run.out.find(" pairwise       skipped: " + reason + "\n"), std::string::npos)
+      << run.out;
+  const std::vector<Json> rows = jsonLines(folder.read("rows"));
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0]["skipped"], reason);
+  EXPECT_FALSE(rows[0].contains("us"));
+}
+
+TEST(SimulateCommand, RefusesByName) {
+  const Folder folder;
+  std::ofstream(folder.path + "/wrong.json") << "{\"ranks_per_host\": 8}";
+  const auto refusal = [](std::vector<std::string> arguments, int exitCode = 2) {
+    const Result run = simulate(std::move(arguments));
+    EXPECT_EQ(run.exitCode, exitCode);
+    EXPECT_EQ(run.out, "");
+    return run.err;
+  };
+  EXPECT_EQ(refusal({"scan", "-n", "8", "--topology", folder.path + "/wrong.json"}),
+            "tutti simulate: wrong: there is no inside\n");
+  EXPECT_TRUE(contains(refusal({"scan", "-n", "8", "--topology", "b100-8"}),
+                       "/share/tutti/topologies: a100-8, h100-8, h100-8-one-nic, h100-8-pods\n"));
+  EXPECT_EQ(refusal({"all_reduce", "-n", "16,8", "--topology", "h100-8", "--algo", "hierarchical"}),
+            "tutti simulate: --algo hierarchical does not exist for all_reduce on 8 ranks of one "
+            "host\n");
+  EXPECT_EQ(refusal({"scan", "-n", "8", "--topology", "h100-8", "--json", folder.path}, 1),
+            "tutti simulate: --json " + folder.path + " cannot be written\n");
+  EXPECT_TRUE(contains(refusal({"scan", "--topology", "h100-8"}), "--ranks"));
+}
+
+TEST(SimulateCommand, HasRoomForAHundredThousandRanks) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // Sanitizers take more memory than any limit that would say something, and ten times as long.
+  const std::string ranks = "8000", limit;
+#else
+  const std::string ranks = "100000", limit = "ulimit -v 8388608 && ";
+#endif
+  const Folder folder;
+  const std::string file = folder.path + "/rows";
+  Command run({"sh", "-c",
+               limit + "exec '" + tuttiPath + "' simulate all_reduce --size 1G --ranks " + ranks +
+                   " --topology h100-8 --json '" + file + "'"});
+  const Result result = run.wait();
+  ASSERT_EQ(result.exitCode, 0) << result.err;
+  std::map<std::string, Json> rows;
+  for (const Json& row : jsonLines(folder.read("rows"))) rows[row["algorithm"]] = row;
+  for (const char* algorithm :
+       {"ring", "double_tree", "recursive", "one_shot", "two_shot", "hierarchical"}) {
+    ASSERT_TRUE(rows.contains(algorithm)) << result.out;
+    EXPECT_GT(rows[algorithm].value("us", 0.0), rows[algorithm]["bandwidth_bound_us"]) << algorithm;
+  }
+  for (const char* algorithm : {"ring", "one_shot", "two_shot", "hierarchical"})
+    EXPECT_EQ(rows[algorithm]["ranks_walked"], 8) << algorithm;
+}
+
+}  // namespace
+}  // namespace tutti::launcher
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) {
+    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE\n", argv[0]);
+    return 2;
+  }
+  tutti::launcher::tuttiPath = argv[1];
+  return RUN_ALL_TESTS();
+}

@@ -3,6 +3,8 @@
 #include <optional>
 #include <queue>
 
+#include "src/base/check.h"
+
 namespace tutti::collectives {
 namespace {
 
@@ -101,6 +103,9 @@ class Walk {
       }
       free = fire(lane, time);
     }
+    for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
+      TUTTI_ASSERT(flat_.lanes[lane].stepCount == 0 || lanes_[lane].round == rounds_, "rank ",
+                   flat_.lanes[lane].rank, " waits in round ", lanes_[lane].round, " of ", rounds_);
     return roundEnd_;
   }
 
@@ -129,14 +134,14 @@ class Walk {
     auto operator<=>(const Entry&) const = default;
   };
 
-  /// A message that waits for a link; first come, first served. Of those that come at the same time
-  /// all go on to the receivers' side before any is served there.
+  /// A message that waits for a link; first come, first served. Where links ask for receipts, of
+  /// those that come at the same time all go on to the receivers' side before any is served there.
   struct Crossing {
     double time;
-    bool hasLeft = false;
-    uint32_t receipt = 0;  // on the receiver's side, where links ask for it: the step that takes it
-    double ahead = 0;      // and less the time that it has yet to go behind the links
-    uint64_t number;       // of those that come at the same time
+    uint32_t turn =
+        0;             // on the receiver's side, where links ask for it: by the step that takes it,
+    double ahead = 0;  // and less the time that it has yet to go behind the links
+    uint64_t number;   // of those that come at the same time
     uint32_t edge;
     uint32_t hop = 0;
     double bytes;
@@ -176,6 +181,7 @@ class Walk {
     queue_.push({state.time, state.round, lane});
   }
 
+  /// Returns when the rank is free again.
   double fire(uint32_t lane, double start) {
     const plan::FlatLane& l = flat_.lanes[lane];
     const FlatStep& s = flat_.steps[l.firstStep + lanes_[lane].next];
@@ -223,9 +229,8 @@ class Walk {
   /// To the link of its next hop.
   void pass(Crossing message) {
     const Links::Path& path = paths_[message.edge];
-    message.hasLeft = message.hop >= path.ofSender;
     if (receipts_ && message.hop == path.ofSender) {
-      message.receipt = receipts_->stepFor(message.edge, wires_[message.edge].left++);
+      message.turn = 1 + receipts_->stepFor(message.edge, wires_[message.edge].left++);
       message.ahead = -path.microseconds;
     }
     crossing_.push(message);
@@ -237,11 +242,12 @@ class Walk {
     const uint32_t link = path.links[message.hop];
     const double needed = message.bytes * links_.microsecondsPerByte(link);
     double& free = linkFree_[link];
-    free = std::max(free, message.time) + needed;
+    const double begin = std::max(free, message.time);
+    free = begin + needed;
     message.passed = std::max(message.passed, free);
     if (++message.hop == path.count)
       return arrive(message.edge, message.passed + path.microseconds);
-    message.time = free - needed;
+    message.time = begin;
     pass(message);
   }
 

@@ -211,6 +211,14 @@ TEST(Simulation, LinksTakeTheirTime) {
   EXPECT_NEAR(oneShot(pods, Collective::AllReduce, 16), 64 * 4.096, 1e-3);
   // From one rank to twelve on other hosts: its NIC is no wider than the uplink.
   EXPECT_NEAR(oneShot(pods, Collective::Broadcast, 16), 12 * 4.096, 1e-3);
+  // Out of a pod and into it, from two others: half as wide, for sixteen messages. The root's first
+  // four go to the other host of its pod.
+  pods.pods.oversubscription = 8;
+  EXPECT_NEAR(oneShot(pods, Collective::Broadcast, 24), (4 + 2 * 16) * 4.096, 1e-3);
+  EXPECT_NEAR(oneShot(pods, Collective::Reduce, 24), 2 * 16 * 4.096, 1e-3);
+  // A chain: fourteen links as wide as a NIC and an uplink, whose NICs behind it are wider.
+  EXPECT_NEAR(timeOf(pods, Algorithm::Ring, Collective::Broadcast, 16, 4096), (14 + 2) * 4.096,
+              1e-3);
 }
 
 TEST(Simulation, LatencyIsThatOfTheMessagesOnTheChain) {
@@ -241,6 +249,52 @@ TEST(Simulation, RefusesASymmetryThatDoesNotHold) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::Internal);
     }
+  }
+}
+
+/// In each pod of podCluster() the first rank of host 3 takes two messages, which meet at its NIC
+/// at the same time: one from host 2, and one from host 1 of the next pod, which is later by the
+/// way between pods. In one step, or the one from near by first.
+AlgorithmInfo twoThatMeet(bool inOneStep) {
+  AlgorithmInfo info = registry().find(Algorithm::Ring);
+  info.build = [inOneStep](const PlanSpec& spec, int rank) {
+    const auto at = [&](int host) { return (rank / 32 * 32 + 8 * host + spec.ranks) % spec.ranks; };
+    const plan::Step send{.sources = {plan::local(plan::Buffer::In, 0)}};
+    plan::Lane lane;
+    const auto sendTo = [&](int to) {
+      lane.steps.push_back(send);
+      lane.steps.back().targets = {plan::channel(to, 0)};
+    };
+    const auto take = [&](std::vector<Port> from) {
+      lane.steps.push_back({.sources = from, .targets = {plan::local(plan::Buffer::Out, 0)}});
+      if (from.size() > 1) lane.steps.back().fold = plan::Fold::Listed;
+    };
+    const Port nearBy = plan::channel(at(2), 0), farAway = plan::channel(at(5), 0);
+    if (rank == at(2)) sendTo(at(3));
+    if (rank == at(1)) sendTo(at(-1));
+    if (rank == at(3) && inOneStep) take({nearBy, farAway});
+    if (rank == at(3) && !inOneStep) take({nearBy}), take({farAway});
+    return Program{{lane}};
+  };
+  info.symmetry = [](const PlanSpec& spec) { return Symmetry::shift(spec.ranks, 32); };
+  return info;
+}
+
+TEST(Simulation, ServesMessagesThatMeetAlikeEverywhere) {
+  const Cluster cluster = test::podCluster();
+  const double bytes = 1 << 20, onNic = bytes / 45e3;
+  const auto time = [&](bool inOneStep, Simulation::Walked walked) {
+    const AlgorithmInfo info = twoThatMeet(inOneStep);
+    PlanSpec spec = *specOn(cluster, info, Collective::AllReduce, 128, 1);
+    spec.divisions = 1;
+    return Simulation(info, spec, cluster, walked).microseconds(1 << 20);
+  };
+  const double sent = 0.3 + bytes / 1300e3, copied = sent, added = 2 * 0.3 + 2 * bytes / 1900e3;
+  for (const auto walked : {Simulation::Walked::Classes, Simulation::Walked::AllRanks}) {
+    // The one with the longer way goes first, and both are there at the same time or so.
+    EXPECT_NEAR(time(true, walked), sent + std::max(onNic + 4 + 1.25, 2 * onNic + 4) + added, 1e-6);
+    // The one that is taken first goes first.
+    EXPECT_NEAR(time(false, walked), sent + 2 * onNic + 4 + 1.25 + copied, 1e-6);
   }
 }
 

@@ -5,11 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <random>
+
 #include <tutti/error.h>
 
 #include "collectives/bounds.h"
 #include "tests/collectives/clusters.h"
 #include "tests/collectives/plans.h"
+#include "tests/support/leftovers.h"
 
 namespace tutti::collectives {
 namespace {
@@ -165,6 +169,43 @@ TEST(Simulation, OfClassesIsThatOfAllRanksWithManyRounds) {
   Cluster cluster = test::sharedCluster();
   cluster.messageBytes = 65536;
   for (int ranks : {32, 96}) compareWalks(cluster, ranks, 1, {1 << 24, 1 << 30});
+}
+
+Cluster anyCluster(std::mt19937_64& random) {
+  const auto oneOf = [&](std::initializer_list<int> list) {
+    return *(list.begin() + random() % list.size());
+  };
+  const auto between = [&](double least, double most) {
+    return std::uniform_real_distribution(least, most)(random);
+  };
+  Cluster cluster{.name = "any", .ranksPerHost = oneOf({1, 2, 3, 4, 8})};
+  cluster.inside = {.microseconds = between(0.1, 5), .gigabytesPerSecond = between(1, 500)};
+  if (oneOf({0, 0, 1}) == 1) cluster.inside.sharedGigabytesPerSecond = between(1, 600);
+  cluster.nics = {.count = oneOf({1, cluster.ranksPerHost}),
+                  .microseconds = between(0.1, 10),
+                  .gigabytesPerSecond = between(1, 60)};
+  if (oneOf({0, 1}) == 1)
+    cluster.pods = {.hosts = oneOf({1, 2, 4}),
+                    .microseconds = between(0, 3),
+                    .oversubscription = between(0.3, 6)};
+  cluster.work = {.stepMicroseconds = between(0.01, 1),
+                  .copyGigabytesPerSecond = between(1, 2000),
+                  .reduceGigabytesPerSecond = between(1, 2000)};
+  cluster.messageBytes = uint64_t{65536} << oneOf({0, 2, 4, 6});
+  return cluster;
+}
+
+TEST(Simulation, OfClassesIsThatOfAllRanksOnAnyCluster) {
+  std::mt19937_64 random(tests::testSeed());
+  int folded = 0;
+  for (int k = 0; k < 40; ++k) {
+    const Cluster cluster = anyCluster(random);
+    const int ranks = cluster.ranksTogether() * static_cast<int>(2 + random() % 5);
+    if (ranks > 72) continue;
+    folded += compareWalks(cluster, ranks, static_cast<int>(1 + random() % 3),
+                           {uint64_t{1} << random() % 24});
+  }
+  EXPECT_GE(folded, 100);
 }
 
 /// What a rank does itself takes no time, and a message none but on links: a microsecond for a

@@ -26,10 +26,7 @@ class Keys {
  public:
   /// `path`: "inside." for what is in "inside".
   Keys(const std::string& file, const std::string& path, const Json& object)
-      : file_(file), path_(path), object_(object) {
-    TUTTI_REQUIRE(object.is_object(), file, ": ", path.empty() ? "this" : path,
-                  " is no object with keys");
-  }
+      : file_(file), path_(path), object_(object) {}
 
   bool has(const char* key) const { return object_.contains(key); }
   const Json& take(const char* key) {
@@ -37,7 +34,10 @@ class Keys {
     taken_.insert(key);
     return object_[key];
   }
-  Keys object(const char* key) { return {file_, path_ + key + ".", take(key)}; }
+  Keys object(const char* key) {
+    TUTTI_REQUIRE(take(key).is_object(), file_, ": ", path_, key, " is no object");
+    return {file_, path_ + key + ".", object_[key]};
+  }
   double number(const char* key, double least, double most) {
     const Json& value = take(key);
     TUTTI_REQUIRE(value.is_number(), file_, ": ", path_, key, " is no number");
@@ -115,6 +115,7 @@ std::vector<std::string> namesIn(const std::filesystem::path& folder) {
 
 Cluster parseCluster(const std::string& name, const std::string& text) {
   const Json json = parseStrictly(name, text);
+  TUTTI_REQUIRE(json.is_object(), name, " is no JSON object");
   Keys keys(name, "", json);
   Cluster cluster{.name = name};
   keys.comment();

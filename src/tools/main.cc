@@ -28,7 +28,7 @@ constexpr Command kCommands[] = {
     {"run", "start a program as N ranks on this host", tutti::tools::runMain},
     {"perf", "measure and check a collective over a range of sizes", tutti::tools::perfMain},
     {"plan", "show the plan of a collective, step by step", tutti::tools::planMain},
-    {"simulate", "predict a collective on clusters of up to a million ranks",
+    {"simulate", "say how long a collective would take on a cluster that need not exist",
      tutti::tools::simulateMain},
     {"topo", "show what this machine has and which transports join its ranks",
      tutti::tools::topoMain},

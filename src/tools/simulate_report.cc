@@ -9,6 +9,11 @@
 
 namespace tutti::tools {
 
+double SimulateRow::algorithmGBps() const {
+  // A barrier of one rank has neither bytes nor time.
+  return bytes > 0 ? static_cast<double>(bytes) / microseconds.value() / 1e3 : 0;
+}
+
 double SimulateRow::timesBound() const {
   const double bound = bounds.microseconds();
   return bound > 0 ? microseconds.value() / bound : 1;

@@ -23,7 +23,7 @@ struct SimulateRow {
   bool fastest = false;    ///< of those for this size and number of ranks
   collectives::Bounds bounds;
 
-  double algorithmGBps() const { return static_cast<double>(bytes) / microseconds.value() / 1e3; }
+  double algorithmGBps() const;
   /// How many times the larger bound it takes; 1 where both are 0.
   double timesBound() const;
 };

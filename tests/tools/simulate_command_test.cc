@@ -91,6 +91,9 @@ TEST(SimulateCommand, CountsSizesAsPerfDoes) {
   const Result barrier = simulate({"barrier", "-n", "16", "--topology", "a100-8"});
   EXPECT_EQ(barrier.exitCode, 0) << barrier.err;
   EXPECT_EQ(lines(barrier.out).size(), 5U + 4);
+  const Result alone = simulate({"barrier", "-n", "1", "--topology", "a100-8"});
+  EXPECT_EQ(alone.exitCode, 0) << alone.err;
+  EXPECT_FALSE(contains(alone.out, "nan")) << alone.out;
 }
 
 TEST(SimulateCommand, SaysWhatItSkips) {

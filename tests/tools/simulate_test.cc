@@ -179,7 +179,7 @@ TEST(ClusterFile, IsRefusedWithValuesThatNobodyHas) {
   EXPECT_EQ(refusal("/inside/microseconds", 0),
             "f: inside.microseconds 0 is not between 0.001 and 1e+06");
   EXPECT_EQ(refusal("/inside/shared_GBps", nullptr), "f: inside.shared_GBps is no number");
-  EXPECT_EQ(refusal("/inside", 4), "f: inside. is no object with keys");
+  EXPECT_EQ(refusal("/inside", 4), "f: inside is no object");
   EXPECT_EQ(refusal("/pods/hosts", 0), "f: pods.hosts 0 is not between 1 and 4096");
   EXPECT_EQ(refusal("/pods/oversubscription", 0),
             "f: pods.oversubscription 0 is not between 0.001 and 1000");
@@ -198,7 +198,7 @@ TEST(ClusterFile, IsRefusedWhereItIsNoJson) {
   EXPECT_TRUE(refusal("{\"nics\": {").starts_with("f is no JSON: "));
   EXPECT_TRUE(refusal(whole().dump() + "}").starts_with("f is no JSON: "));
   EXPECT_TRUE(refusal("{\"nics\": NaN}").starts_with("f is no JSON: "));
-  EXPECT_EQ(refusal("[]"), "f: this is no object with keys");
+  EXPECT_EQ(refusal("[]"), "f is no JSON object");
   EXPECT_EQ(refusal("{\"ranks_per_host\": 4, \"ranks_per_host\": 8}"),
             "f: ranks_per_host is there twice");
   EXPECT_EQ(refusal("{\"nics\": {\"count\": 4, \"count\": 8}}"), "f: count is there twice");

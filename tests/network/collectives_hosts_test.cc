@@ -2,6 +2,7 @@
 // processes, hosts are namespaces of this machine on one switch.
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include <bit>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -334,6 +336,58 @@ TEST_F(Hosts, AStoppedRankIsWaitedFor) {
   ranks.signal(1, SIGCONT);
   ASSERT_TRUE(ranks.allSucceed(60s));
   EXPECT_NE(ranks.output(0).find("straggler: rank 1"), std::string::npos) << ranks.output(0);
+}
+
+int64_t residentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  statm >> size >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+// Row 12: what a stopped receiver does not take waits in the sender's own buffers, not in copies.
+TEST_F(Hosts, ASlowReaderCostsItsSenderNoMemory) {
+  constexpr size_t kBytes = 16 << 20;
+  constexpr int kMessages = 32;
+  const NetworkHosts hosts(2);
+  RankProcesses ranks(
+      2,
+      [](const Context& context) {
+        Communicator c = context.join({.timeout = 60s});
+        std::vector<std::byte> data(kBytes, std::byte{7});
+        const auto transfer = [&](StreamRef stream = {}) {
+          if (c.rank() == 0)
+            c.send({.send = data.data(), .count = kBytes, .type = DataType::UInt8, .peer = 1},
+                   stream);
+          else
+            c.receive({.recv = data.data(), .count = kBytes, .type = DataType::UInt8, .peer = 0},
+                      stream);
+        };
+        transfer();  // makes the connection and its rings
+        c.barrier();
+        const int64_t before = residentBytes();
+        context.say("joined");
+        if (c.rank() == 1) std::this_thread::sleep_for(500ms);  // is stopped meanwhile
+        Stream stream;
+        for (int i = 0; i < kMessages; ++i) transfer(stream);
+        int64_t most = 0;
+        for (int i = 0; i < 25; ++i) {
+          std::this_thread::sleep_for(100ms);
+          most = std::max(most, residentBytes());
+        }
+        stream.synchronize();
+        context.say("grew by " + std::to_string((most - before) >> 20) + " MiB");
+        return most - before < 2 * static_cast<int64_t>(kBytes) &&
+                       std::ranges::count(data, std::byte{7}) == kBytes
+                   ? 0
+                   : 1;
+      },
+      [&](int rank) { hosts.enter(rank); });
+  for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
+  ranks.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(3s);
+  ranks.signal(1, SIGCONT);
+  EXPECT_TRUE(ranks.allSucceed(60s)) << ranks.output(0) << ranks.output(1);
 }
 
 }  // namespace

@@ -32,9 +32,10 @@ bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
   return !request.deterministic || !plan::isReduction(spec.collective) || spec.canonicalOrder;
 }
 
-/// Predictions that agree to about a hundredth are taken for equal: where a link is the limit, those
-/// of many plans are. Then the hierarchical one, which sends least between hosts, or the algorithm
-/// that is listed first; and the most lanes, for they fill the gaps that no prediction knows of.
+/// Predictions that agree to about a hundredth are taken for equal: where a link is the limit,
+/// those of many plans are. Then the hierarchical one, which sends least between hosts, or the
+/// algorithm that is listed first; and the most lanes, for they fill the gaps that no prediction
+/// knows of.
 bool faster(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
     const uint64_t rough = std::bit_cast<uint64_t>(c.microseconds) >> 46;  // 6 bits of the mantissa
@@ -67,12 +68,35 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
   return found;
 }
 
-void checkName(const plan::CollectiveRequest& request) {
-  if (request.algorithm.empty() || request.algorithm == "mapped") return;
+void checkName(const std::string& algorithm) {
+  if (algorithm == "mapped") return;
   for (int i = 0; i < plan::kAlgorithmCount; ++i)
-    if (request.algorithm == plan::toString(static_cast<Algorithm>(i))) return;
-  base::fail(ErrorCode::InvalidArgument, "algorithm \"", request.algorithm, "\" is not ",
+    if (algorithm == plan::toString(static_cast<Algorithm>(i))) return;
+  base::fail(ErrorCode::InvalidArgument, "algorithm \"", algorithm, "\" is not ",
              plan::algorithmNames());
+}
+
+/// What the tuning table prefers for such a call, or null.
+const std::string* preferred(const plan::CollectiveRequest& request,
+                             const topology::Topology& topology, const topology::Tuning& tuning) {
+  if (!request.algorithm.empty() || tuning.preferences.empty()) return nullptr;
+  const std::string name = plan::toString(request.collective);
+  const uint64_t bytes = std::bit_ceil(std::max<uint64_t>(request.blockBytes(), 8));
+  for (const topology::Preference& p : tuning.preferences)
+    if (p.collective == name && p.ranks == topology.ranks && p.hosts == topology.hosts() &&
+        p.blockBytes == bytes)
+      return &p.algorithm;
+  return nullptr;
+}
+
+/// Puts the algorithm's fastest plan first, if there is one.
+bool putFirst(const std::string& algorithm, std::vector<Candidate>& candidates) {
+  const auto found = std::ranges::find_if(candidates, [&](const Candidate& c) {
+    return algorithm == plan::toString(c.spec.algorithm);
+  });
+  if (found == candidates.end()) return false;
+  std::rotate(candidates.begin(), found, found + 1);
+  return true;
 }
 
 /// Hosts are named where they matter.
@@ -93,14 +117,18 @@ std::string ranksOf(const plan::CollectiveRequest& request, const topology::Topo
              request.deterministic ? ", or does not add in the canonical order" : "");
 }
 
-std::optional<PlanSpec> mappedForm(const plan::CollectiveRequest& request,
-                                   const std::vector<Candidate>& candidates,
+/// Asking adds to calls whose buffers turn out not to be mapped, by this share at most.
+constexpr double kMostToAsk = 0.36;
+
+std::optional<PlanSpec> mappedForm(const plan::CollectiveRequest& request, const Candidate& staged,
+                                   const std::vector<Candidate>& mapped,
+                                   const topology::Topology& topology,
                                    const topology::Tuning& tuning) {
-  const bool asked = request.algorithm == "mapped";
-  if (!request.mappable || request.op == ReduceOp::PreMulSum || candidates.empty()) return {};
-  const bool large = static_cast<double>(request.blockBytes()) >= tuning.mappedFromBytes;
-  if (!asked && (forced(request) || !large)) return {};
-  return candidates.front().spec;
+  if (!request.mappable || request.op == ReduceOp::PreMulSum || mapped.empty()) return {};
+  const bool pays = mapped.front().microseconds < staged.microseconds &&
+                    predictEntryMicroseconds(topology, tuning) <= kMostToAsk * staged.microseconds;
+  if (request.algorithm != "mapped" && (forced(request) || !pays)) return {};
+  return mapped.front().spec;
 }
 
 std::string reasonOf(const plan::CollectiveRequest& request, const Choice& choice,
@@ -131,9 +159,17 @@ std::string Choice::describe() const {
   return text;
 }
 
+void requirePreferences(const topology::Tuning& tuning) {
+  for (const topology::Preference& p : tuning.preferences) {
+    TUTTI_REQUIRE(plan::parseCollective(p.collective), "tuning table: there is no collective '",
+                  p.collective, "': ", plan::collectiveNames());
+    checkName(p.algorithm);
+  }
+}
+
 Choice choose(const plan::CollectiveRequest& request, const topology::Topology& topology,
               const topology::Tuning& tuning) {
-  checkName(request);
+  if (!request.algorithm.empty()) checkName(request.algorithm);
   Choice choice;
   choice.candidates = collect(Protocol::Simple, request, topology, tuning);
   if (choice.candidates.empty() && forced(request) && request.collective == Collective::Barrier) {
@@ -142,10 +178,18 @@ Choice choose(const plan::CollectiveRequest& request, const topology::Topology& 
     return choose(any, topology, tuning);
   }
   if (choice.candidates.empty()) nothingFits(request, topology);
+  const std::vector<Candidate> mappedOnes = collect(Protocol::Mapped, request, topology, tuning);
+  choice.mapped = mappedForm(request, choice.candidates.front(), mappedOnes, topology, tuning);
+  const std::string* const preference = preferred(request, topology, tuning);
+  if (preference && *preference == "mapped") {
+    plan::CollectiveRequest asked = request;
+    asked.algorithm = "mapped";
+    choice.mapped = mappedForm(asked, choice.candidates.front(), mappedOnes, topology, tuning);
+  } else if (preference && putFirst(*preference, choice.candidates)) {
+    choice.mapped.reset();
+  }
   choice.spec = choice.candidates.front().spec;
   const size_t simpleOnes = choice.candidates.size();
-  const std::vector<Candidate> mappedOnes = collect(Protocol::Mapped, request, topology, tuning);
-  choice.mapped = mappedForm(request, mappedOnes, tuning);
   choice.candidates.insert(choice.candidates.end(), mappedOnes.begin(), mappedOnes.end());
   choice.reason = reasonOf(request, choice, simpleOnes);
   return choice;

@@ -28,6 +28,9 @@ struct Choice {
   std::string describe() const;
 };
 
+/// Throws InvalidArgument naming a preference whose collective or algorithm does not exist at all.
+void requirePreferences(const topology::Tuning& tuning);
+
 /// Throws InvalidArgument when `request.algorithm` names no algorithm, or one that does not exist
 /// for this collective (Barrier excepted: it takes what there is), and in deterministic mode one
 /// whose expression is not the aligned tree.

@@ -48,6 +48,10 @@
 
 namespace tutti {
 
+namespace communicator {
+struct Inspection;  // the library's own
+}
+
 /// Names one job: address, port, job id and a secret. As opaque and as large as NCCL's.
 /// Whoever holds it may join, so pass it on private channels only.
 struct UniqueId {
@@ -360,6 +364,7 @@ class Communicator {
 
  private:
   friend class Group;
+  friend struct communicator::Inspection;
   std::shared_ptr<Impl> impl_;
 };
 

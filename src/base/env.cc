@@ -46,6 +46,7 @@ Env readEnv() {
   if (const char* text = std::getenv("TUTTI_ALGORITHM")) e.algorithm = text;
   if (const char* text = std::getenv("TUTTI_INTERFACE")) e.interface = text;
   if (const char* text = std::getenv("TUTTI_TRANSPORT")) e.transport = text;
+  if (const char* text = std::getenv("TUTTI_TUNING")) e.tuning = text;
   e.slotBytes = static_cast<size_t>(parseNumber("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));
   return e;
 }

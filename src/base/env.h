@@ -32,6 +32,9 @@ struct Env {
   std::string interface;
   /// TUTTI_TRANSPORT: shm or ucx for all pairs of ranks; must be the same on all ranks.
   std::string transport;
+  /// TUTTI_TUNING: file with the constants of the chooser, as `tutti tune` writes it; rank 0's
+  /// counts.
+  std::string tuning;
   /// TUTTI_SLOT_BYTES: size of one staging slot between two local ranks, bytes; 0 chooses. At most
   /// 64 MiB.
   size_t slotBytes = 0;

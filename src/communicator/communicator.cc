@@ -8,6 +8,7 @@
 #include "src/base/integers.h"
 #include "src/base/process.h"
 #include "src/bootstrap/bootstrap.h"
+#include "src/communicator/inspection.h"
 #include "src/communicator/local.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/state.h"
@@ -42,9 +43,10 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 }
 
 Communicator Communicator::create(const CommunicatorOptions& options) {
-  const Settings settings = Settings::from(options);
+  Settings settings = Settings::from(options);
   const base::Deadline deadline = setupDeadline(settings);
   const bootstrap::Identity identity = bootstrap::discover(options);
+  if (identity.rank == 0) settings.tuning = communicator::ownTuning();
   auto world = std::make_shared<World>(bootstrap::join(identity, deadline, options.stop), nullptr);
   std::vector<int> members(identity.size);
   for (int r = 0; r < identity.size; ++r) members[r] = r;
@@ -80,7 +82,8 @@ std::vector<Communicator> makeLocal(
     const std::function<std::unique_ptr<transports::Endpoint>(int rank)>& makeEndpoint,
     std::vector<std::shared_ptr<bootstrap::ControlPlane>> planes) {
   TUTTI_REQUIRE(size >= 1 && size <= 16384, "a communicator has 1 to 16384 ranks, not ", size);
-  const Settings settings = Settings::from(options);
+  Settings settings = Settings::from(options);
+  settings.tuning = communicator::ownTuning();
   std::vector<int> members(size);
   for (int r = 0; r < size; ++r) members[r] = r;
   std::vector<std::shared_ptr<Communicator::Impl>> impls;
@@ -103,6 +106,13 @@ std::vector<Communicator> makeLocal(
 }
 
 }  // namespace communicator
+
+const topology::Topology& communicator::Inspection::topology(const Communicator& c) {
+  return c.impl_->topology;
+}
+const topology::Tuning& communicator::Inspection::tuning(const Communicator& c) {
+  return c.impl_->settings.tuning;
+}
 
 int Communicator::rank() const { return impl_->who.rank; }
 int Communicator::size() const { return impl_->size; }

@@ -20,24 +20,26 @@ bool needsNetwork(const Topology& topology, const std::string& transport) {
   return topology.ranks > 1 && (transport == "ucx" || topology.hosts() > 1);
 }
 
+// Rings of the network are made when they are used first, so they may be large.
+transports::RingLayout layoutFor(const Topology& topology, const std::string& transport) {
+  using transports::shm::chooseLayout;
+  if (!needsNetwork(topology, transport)) return chooseLayout(topology.ranks, kChannels);
+  const bool alone = transport == "ucx" || topology.ranksPerHost() == 1;
+  return chooseLayout(alone ? 2 : topology.ranksPerHost(), kNetworkChannels);
+}
+
 std::unique_ptr<transports::Endpoint> makeEndpoint(
     int rank, const Topology& topology, const std::string& transport,
     std::shared_ptr<transports::ucx::Worker> worker) {
   const int size = topology.ranks;
+  const transports::RingLayout layout = layoutFor(topology, transport);
   if (!needsNetwork(topology, transport))
-    return transports::shm::makeShmEndpoint(rank, size,
-                                            transports::shm::chooseLayout(size, kChannels));
+    return transports::shm::makeShmEndpoint(rank, size, layout);
   if (transport == "shm")
     base::fail(ErrorCode::Unsupported, "transport shm joins ranks of one host, and these ", size,
                " are on ", topology.hosts());
-  const auto layoutFor = [](int ranks) {
-    return transports::shm::chooseLayout(ranks, kNetworkChannels);
-  };
-  // Rings of the network are made when they are used first, so they may be large.
-  if (transport == "ucx" || topology.ranksPerHost() == 1)
-    return transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layoutFor(2));
-  const transports::RingLayout layout = layoutFor(topology.ranksPerHost());
   auto far = transports::ucx::makeUcxEndpoint(std::move(worker), rank, size, layout);
+  if (transport == "ucx" || topology.ranksPerHost() == 1) return far;
   std::vector<int> numbers(static_cast<size_t>(size), transports::joined::kFar);
   const int own = topology.hostOf[static_cast<size_t>(rank)];
   int next = 0;

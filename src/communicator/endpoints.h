@@ -20,6 +20,9 @@ void requireTransport(const std::string& name);
 /// Whether ranks so placed need the network.
 bool needsNetwork(const topology::Topology& topology, const std::string& transport);
 
+/// The rings of a communicator of more than one rank so placed.
+transports::RingLayout layoutFor(const topology::Topology& topology, const std::string& transport);
+
 /// The endpoint of `rank`; `worker` is null where nobody needs the network. Throws Unsupported when
 /// `transport` is "shm" and the ranks are on several hosts.
 std::unique_ptr<transports::Endpoint> makeEndpoint(int rank, const topology::Topology& topology,

@@ -95,9 +95,9 @@ double OperationWork::predictedMicroseconds() const {
   const ExchangeFacts facts = factsOf(std::get<executor::Exchange>(call_));
   const auto most = [](uint64_t a, uint64_t b) { return static_cast<double>(std::max(a, b)); };
   constexpr double kBytesPerMicrosecond = 1000;  // of a gigabyte per second
-  return most(facts.sends, facts.receives) * c.tuning.messageMicroseconds +
+  return most(facts.sends, facts.receives) * c.settings.tuning.messageMicroseconds +
          most(facts.bytesSent, facts.bytesReceived) /
-             (c.tuning.copyGigabytesPerSecond * kBytesPerMicrosecond);
+             (c.settings.tuning.copyGigabytesPerSecond * kBytesPerMicrosecond);
 }
 
 // `active` is up before `failed` is looked at, and shrink() looks at them the other way round: an

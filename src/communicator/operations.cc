@@ -151,7 +151,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
                                                     .uneven = uneven,
                                                     .mappable = true,
                                                     .algorithm = forced ? settings.algorithm : ""},
-                                                   topology, tuning);
+                                                   topology, settings.tuning);
   auto ready = std::make_unique<ReadyChoice>();
   ready->plan =
       executor::lendingPlan(choice.spec, collectives::build(choice.spec, who.rank), who.rank);

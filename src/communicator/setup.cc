@@ -1,5 +1,6 @@
 // Making a communicator: settings, the exchange of addresses over the control plane, and its end.
 
+#include "collectives/chooser.h"
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
@@ -27,6 +28,14 @@ std::shared_ptr<transports::ucx::Worker> World::network() {
   std::lock_guard lock(mutex_);
   if (!network_) network_ = transports::ucx::makeWorker();
   return network_;
+}
+
+topology::Tuning ownTuning() {
+  const std::string& file = base::env().tuning;
+  if (file.empty()) return {};
+  topology::Tuning tuning = topology::Tuning::read(file);
+  collectives::requirePreferences(tuning);
+  return tuning;
 }
 
 Settings Settings::from(const CommunicatorOptions& options) {
@@ -192,7 +201,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
       if (peer == who.rank) continue;
       Address address = endpoint->address(peer);
       Hello hello = Hello::of(settings);
-      hello.tuning = tuning.serialize();
+      hello.tuning = settings.tuning.serialize();
       hello.address = std::move(address.blob);
       send(peer, Message::Hello, hello.write(), std::move(address.descriptors));
     }
@@ -207,7 +216,10 @@ void Communicator::Impl::connect(base::Deadline deadline) {
       Hello hello;
       try {
         hello = Hello::read(message.payload);
-        if (peer == 0) tuning = topology::Tuning::deserialize(hello.tuning);
+        if (peer == 0) {
+          settings.tuning = topology::Tuning::deserialize(hello.tuning);
+          collectives::requirePreferences(settings.tuning);
+        }
       } catch (const Error& e) {
         base::fail(e.code(), name(peer), " sent a malformed hello: ", e.what());
       }

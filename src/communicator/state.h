@@ -56,8 +56,12 @@ struct Settings {
   bool deterministic = false;  ///< equal
   std::string algorithm;       ///< equal
   std::string transport;       ///< equal
+  topology::Tuning tuning;     ///< rank 0's counts
   static Settings from(const CommunicatorOptions& options);
 };
+
+/// The constants that TUTTI_TUNING names, or the defaults.
+topology::Tuning ownTuning();
 
 /// The channel of a communicator that is made from another: the same on all ranks that give the
 /// same words, and different from its parent's and the windows'.
@@ -184,11 +188,10 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   int rankOfWorld(int worldRank) const;
 
   const Membership who;
-  const Settings settings;
+  Settings settings;  // constant once connected
   const int size;
   const base::ProcessGuard guard;
   topology::Topology topology;
-  topology::Tuning tuning;
   std::unique_ptr<transports::Endpoint> endpoint;  // null when alone
   base::SteadyClock clock;
 

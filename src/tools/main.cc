@@ -9,12 +9,14 @@
 #include <exception>
 
 #include "src/tools/doctor.h"
+#include "src/tools/explain.h"
 #include "src/tools/nccl_perf.h"
 #include "src/tools/perf.h"
 #include "src/tools/run.h"
 #include "src/tools/show_plan.h"
 #include "src/tools/simulate.h"
 #include "src/tools/topo.h"
+#include "src/tools/tune.h"
 
 namespace {
 
@@ -28,10 +30,13 @@ constexpr Command kCommands[] = {
     {"run", "start a program as N ranks on this host", tutti::tools::runMain},
     {"perf", "measure and check a collective over a range of sizes", tutti::tools::perfMain},
     {"plan", "show the plan of a collective, step by step", tutti::tools::planMain},
+    {"explain", "say which algorithm a call would take, and why", tutti::tools::explainMain},
     {"simulate", "say how long a collective would take on a cluster that need not exist",
      tutti::tools::simulateMain},
     {"topo", "show what this machine has and which transports join its ranks",
      tutti::tools::topoMain},
+    {"tune", "measure the algorithms here, and fit the chooser's constants to them",
+     tutti::tools::tuneMain},
     {"doctor", "say what is wrong or slow on this machine, and what mends it",
      tutti::tools::doctorMain},
 };

@@ -9,6 +9,8 @@
 
 #include <tutti/launch.h>
 
+#include "src/tools/common_id.h"
+
 namespace tutti::tools {
 namespace {
 
@@ -60,20 +62,6 @@ void onThreads(int count, Outcome& outcome, const std::function<void(int)>& body
       }
     });
   }
-}
-
-/// An id that rank 0 of `processes` has made, for more ranks.
-UniqueId commonId(Communicator& processes) {
-  UniqueId id;
-  if (processes.rank() == 0) {
-    const bool oneHost = std::ranges::max(processes.hosts()) == 0;
-    id = UniqueId::create(oneHost ? UniqueId::Reach::Host : UniqueId::Reach::Network);
-  }
-  processes.broadcast({.send = id.bytes.data(),
-                       .recv = id.bytes.data(),
-                       .count = id.bytes.size(),
-                       .type = DataType::UInt8});
-  return id;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <tutti/tutti.h>
 
 #include "src/base/check.h"
+#include "src/tools/launch_ranks.h"
 #include "src/tools/perf_options.h"
 #include "src/tools/perf_run.h"
 
@@ -28,19 +29,6 @@ int runRank(const PerfOptions& options) {
   return runPerf(c, options, {.json = json.is_open() ? &json : nullptr});
 }
 
-/// The ranks are this program again, without -n: they join the job that the launcher describes.
-int launchRanks(const PerfOptions& options, int argc, char** argv) {
-  std::vector<std::string> command{"/proc/self/exe", "perf"};
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "-n" || word == "--ranks")
-      ++i;
-    else if (word.rfind("--ranks=", 0) != 0 && !(word.size() > 2 && word.rfind("-n", 0) == 0))
-      command.push_back(word);
-  }
-  return launch({.command = std::move(command), .ranks = options.ranks, .prefixOutput = false});
-}
-
 }  // namespace
 
 int perfMain(int argc, char** argv) {
@@ -54,7 +42,7 @@ int perfMain(int argc, char** argv) {
     return 2;
   }
   try {
-    return options.ranks == 0 ? runRank(options) : launchRanks(options, argc, argv);
+    return options.ranks == 0 ? runRank(options) : launchRanks("perf", options.ranks, argc, argv);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "tutti perf: %s\n", e.what());
     return 1;

@@ -33,7 +33,7 @@ TEST(Chooser, IsAPureFunction) {
 
 TEST(Chooser, SaysWhy) {
   EXPECT_EQ(choose4({.count = 1}).reason,
-            "all_reduce of 1 float32, sum: one_shot, predicted 0.55 us; next is two_shot, 1.11 us");
+            "all_reduce of 1 float32, sum: one_shot, predicted 0.42 us; next is two_shot, 0.84 us");
   EXPECT_EQ(choose4({.count = 1, .algorithm = "ring"}).reason,
             "all_reduce of 1 float32, sum, algorithm ring: ring, as asked");
   EXPECT_EQ(choose4({.count = 65536, .mappable = true, .algorithm = "mapped"}).mapped->algorithm,
@@ -94,25 +94,72 @@ TEST(Chooser, BarrierTakesWhatThereIs) {
   EXPECT_EQ(barrier("ring"), barrier(""));
 }
 
-TEST(Chooser, OffersMappedFormsForLargeBlocksOnly) {
+TEST(Chooser, OffersMappedFormsWhereThatPaysAndAskingCostsLittle) {
   const auto offered = [](CollectiveRequest request) {
     return choose4(request).mapped.has_value();
   };
   for (Collective c : {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter,
                        Collective::Broadcast, Collective::Reduce, Collective::Gather,
                        Collective::Scatter, Collective::AllToAll, Collective::Scan}) {
-    EXPECT_TRUE(offered({.collective = c, .count = 4096, .mappable = true}));
-    EXPECT_FALSE(offered({.collective = c, .count = 4095, .mappable = true}));
+    EXPECT_TRUE(offered({.collective = c, .count = 16384, .mappable = true}));
+    EXPECT_FALSE(offered({.collective = c, .count = 2, .mappable = true}));
     EXPECT_TRUE(offered({.collective = c, .count = 1, .mappable = true, .algorithm = "mapped"}));
-    EXPECT_FALSE(offered({.collective = c, .count = 4096}));
+    EXPECT_FALSE(offered({.collective = c, .count = 16384}));
     EXPECT_FALSE(
-        offered({.collective = c, .count = 4096, .mappable = true, .algorithm = "one_shot"}));
+        offered({.collective = c, .count = 16384, .mappable = true, .algorithm = "one_shot"}));
     EXPECT_FALSE(offered({.collective = c, .count = 1, .algorithm = "mapped"}));
   }
-  EXPECT_FALSE(offered({.count = 4096, .op = ReduceOp::PreMulSum, .mappable = true}));
+  EXPECT_FALSE(offered({.count = 16384, .op = ReduceOp::PreMulSum, .mappable = true}));
   EXPECT_FALSE(
       offered({.collective = Collective::Barrier, .mappable = true, .algorithm = "mapped"}));
-  EXPECT_FALSE(choose({.count = 4096, .mappable = true}, {.ranks = 1, .cores = 2}, {}).mapped);
+  EXPECT_FALSE(choose({.count = 16384, .mappable = true}, {.ranks = 1, .cores = 2}, {}).mapped);
+  // Also where it would pay: who has not mapped his buffers pays for being asked.
+  Tuning tuning;
+  tuning.entryMicroseconds = 1e5;
+  tuning.mappedGigabytesPerSecond = 1e6;
+  const CollectiveRequest huge{.count = 1 << 28, .mappable = true};
+  const Choice choice = choose(huge, {.ranks = 4, .cores = 4}, tuning);
+  EXPECT_LT(choice.candidates.back().microseconds, choice.candidates.front().microseconds);
+  EXPECT_FALSE(choice.mapped);
+}
+
+TEST(Chooser, TakesWhatTheTuningTablePrefers) {
+  const Topology topology{.ranks = 4, .cores = 4};
+  const CollectiveRequest request{.count = 1000, .mappable = true};
+  const Choice free = choose(request, topology, {});
+  ASSERT_NE(free.spec.algorithm, Algorithm::DoubleTree);
+  Tuning tuning;
+  tuning.preferences = {{"all_reduce", 4, 1, 4096, "double_tree"}};
+  const Choice preferred = choose(request, topology, tuning);
+  EXPECT_EQ(preferred.spec.algorithm, Algorithm::DoubleTree);
+  EXPECT_EQ(preferred.candidates.size(), free.candidates.size());
+  EXPECT_FALSE(preferred.mapped);
+  // It is about such calls alone.
+  const auto unchanged = [&](CollectiveRequest other, const Topology& where) {
+    EXPECT_EQ(choose(other, where, tuning).spec, choose(other, where, {}).spec);
+  };
+  unchanged({.count = 1025}, topology);
+  unchanged({.count = 512}, topology);
+  unchanged({.collective = Collective::Reduce, .count = 1000}, topology);
+  unchanged({.count = 1000, .algorithm = "ring"}, topology);
+  unchanged({.count = 1000, .deterministic = true}, topology);
+  unchanged({.count = 1000}, {.ranks = 5, .cores = 5});
+  unchanged({.count = 1000}, {.ranks = 4, .cores = 2, .hostOf = {0, 0, 1, 1}});
+  tuning.preferences[0].algorithm = "mapped";
+  tuning.entryMicroseconds = 1e5;  // nobody would ask
+  EXPECT_TRUE(choose(request, topology, tuning).mapped);
+  EXPECT_FALSE(choose({.count = 1000}, topology, tuning).mapped);
+}
+
+TEST(Chooser, RefusesPreferencesForWhatDoesNotExist) {
+  Tuning tuning;
+  tuning.preferences = {{"all_reduce", 4, 1, 4096, "mapped"}};
+  EXPECT_NO_THROW(requirePreferences(tuning));
+  for (const auto& [collective, algorithm] :
+       {std::pair{"all_produce", "ring"}, std::pair{"all_reduce", "rings"}}) {
+    tuning.preferences = {{collective, 4, 1, 4096, algorithm}};
+    EXPECT_THROW(requirePreferences(tuning), Error) << collective << " " << algorithm;
+  }
 }
 
 TEST(Chooser, TakesNoPlanWhoseMessagesDoNotFitTheSlots) {

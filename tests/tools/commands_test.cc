@@ -173,7 +173,7 @@ TEST(PlanCommand, FailsWhenItsOutputIsLost) {
 }
 
 TEST(PlanCommand, ShowsStepsAndAPicture) {
-  const Result run = runTutti({"plan", "all_reduce", "-n", "2", "--algo", "ring"});
+  const Result run = runTutti({"plan", "ring", "all_reduce", "-n", "2"});
   EXPECT_EQ(run.exitCode, 0) << run.err;
   EXPECT_EQ(
       run.out,
@@ -201,7 +201,7 @@ step 2   o----->   1
 TEST(PlanCommand, WithoutAnAlgorithmSaysWhatWouldBeChosenAndWhy) {
   const Result run = runTutti({"plan", "all_reduce", "-n", "4", "-b", "4K", "--cores", "2"});
   EXPECT_EQ(run.exitCode, 0) << run.err;
-  EXPECT_EQ(lines(run.out)[0], "4 ranks on 1 host, 2 cores, slots of 65536 bytes, oversubscribed");
+  EXPECT_EQ(lines(run.out)[0], "4 ranks on 1 host, 2 cores, slots of 262144 bytes, oversubscribed");
   EXPECT_NE(run.out.find("all_reduce of 4096 uint8, sum: "), std::string::npos) << run.out;
   EXPECT_NE(run.out.find(" us  all_reduce ring simple, 4 ranks"), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("\nrank 3\n"), std::string::npos) << run.out;
@@ -209,37 +209,43 @@ TEST(PlanCommand, WithoutAnAlgorithmSaysWhatWouldBeChosenAndWhy) {
 
 TEST(PlanCommand, WritesJsonAndSvg) {
   for (const char* algorithm : {"recursive", "two_shot", "mapped"}) {
-    const Result run = runTutti(
-        {"plan", "reduce", "-n", "5", "--root", "3", "--algo", algorithm, "--format", "json"});
+    const Result run = runTutti({"plan", algorithm, "reduce", "-n", "5", "--root", "3", "--json"});
     EXPECT_EQ(run.exitCode, 0) << run.err;
     const Json json = Json::parse(run.out);
     EXPECT_EQ(json["spec"]["root"], 3);
     EXPECT_EQ(json["spec"]["protocol"], std::string(algorithm) == "mapped" ? "mapped" : "simple");
     EXPECT_EQ(json["programs"].size(), 5u);
   }
-  const Result svg = runTutti({"plan", "barrier", "-n", "3", "--format", "svg"});
-  EXPECT_EQ(svg.exitCode, 0) << svg.err;
-  EXPECT_TRUE(svg.out.starts_with("<svg")) << svg.out.substr(0, 80);
-  EXPECT_TRUE(svg.out.ends_with("</svg>\n"));
+  const Folder folder;
+  const std::string file = folder.path + "/plan.svg";
+  const Result picture = runTutti({"plan", "barrier", "-n", "3", "--svg", file});
+  EXPECT_EQ(picture.exitCode, 0) << picture.err;
+  EXPECT_NE(picture.out.find("\nrank 2\n"), std::string::npos) << picture.out;
+  const std::string svg = folder.read("plan.svg");
+  EXPECT_TRUE(svg.starts_with("<svg")) << svg.substr(0, 80);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  const Result lost = runTutti({"plan", "barrier", "-n", "3", "--svg", "/dev/full"});
+  EXPECT_EQ(lost.exitCode, 2);
+  EXPECT_EQ(lost.err, "tutti plan: --svg /dev/full cannot be written\n");
 }
 
 TEST(PlanCommand, PlacesRanksOnHosts) {
   const Result chosen = runTutti({"plan", "all_reduce", "-n", "8", "--hosts", "2x4", "-b", "64M"});
   EXPECT_EQ(chosen.exitCode, 0) << chosen.err;
   EXPECT_EQ(lines(chosen.out)[0],
-            "8 ranks on 2 hosts, 4 cores each, slots of 65536 bytes in 4 channels; host of each "
+            "8 ranks on 2 hosts, 4 cores each, slots of 131072 bytes in 4 channels; host of each "
             "rank: 0 0 0 0 1 1 1 1");
   EXPECT_TRUE(lines(chosen.out)[1].starts_with("all_reduce of 67108864 uint8, sum: hierarchical"))
       << lines(chosen.out)[1];
   EXPECT_NE(chosen.out.find("\nrank 7\n"), std::string::npos);
   EXPECT_NE(chosen.out.find("\nstep 4 "), std::string::npos);
-  const Result uneven = runTutti({"plan", "all_gather", "-n", "8", "--hosts", "3,1,4", "--algo",
-                                  "hierarchical", "--format", "json"});
+  const Result uneven =
+      runTutti({"plan", "hierarchical", "all_gather", "-n", "8", "--hosts", "3,1,4", "--json"});
   EXPECT_EQ(uneven.exitCode, 0) << uneven.err;
   EXPECT_EQ(Json::parse(uneven.out)["spec"]["hosts"], (std::vector<int>{0, 0, 0, 1, 2, 2, 2, 2}));
   const Result one = runTutti({"plan", "all_reduce", "-n", "2", "--hosts", "2", "-b", "1K"});
   EXPECT_EQ(one.exitCode, 0) << one.err;
-  EXPECT_EQ(lines(one.out)[0], "2 ranks on 1 host, 2 cores, slots of 65536 bytes");
+  EXPECT_EQ(lines(one.out)[0], "2 ranks on 1 host, 2 cores, slots of 262144 bytes");
 }
 
 TEST(PlanCommand, RefusesByName) {
@@ -254,21 +260,20 @@ TEST(PlanCommand, RefusesByName) {
             "tutti plan: there is no collective 'all_produce'\n");
   EXPECT_EQ(refusal({"reduce", "-n", "2", "--root", "2"}),
             "tutti plan: --root 2 is not a rank of 0..1\n");
-  EXPECT_EQ(refusal({"barrier", "-n", "2", "--algo", "ring"}),
-            "tutti plan: --algo ring does not exist for barrier on 2 ranks\n");
-  EXPECT_EQ(refusal({"barrier", "-n", "2", "--algo", "mapped"}),
-            "tutti plan: --algo mapped does not exist for barrier on 2 ranks\n");
-  EXPECT_NE(refusal({"reduce", "-n", "2", "--algo", "rings"}).find("\"rings\" is not ring"),
+  EXPECT_EQ(refusal({"ring", "barrier", "-n", "2"}),
+            "tutti plan: algorithm ring does not exist for barrier on 2 ranks\n");
+  EXPECT_EQ(refusal({"mapped", "barrier", "-n", "2"}),
+            "tutti plan: algorithm mapped does not exist for barrier on 2 ranks\n");
+  EXPECT_NE(refusal({"rings", "reduce", "-n", "2"}).find("\"rings\" is not ring"),
             std::string::npos);
-  EXPECT_NE(refusal({"all_reduce", "-n", "4", "--algo", "ring", "--deterministic"})
-                .find("canonical order"),
+  EXPECT_NE(refusal({"ring", "all_reduce", "-n", "4", "--deterministic"}).find("canonical order"),
             std::string::npos);
   EXPECT_NE(refusal({"reduce"}).find("--ranks"), std::string::npos);
-  EXPECT_EQ(refusal({"all_reduce", "-n", "4", "--algo", "hierarchical"}),
+  EXPECT_EQ(refusal({"hierarchical", "all_reduce", "-n", "4"}),
             "tutti plan: algorithm hierarchical does not exist for all_reduce on 4 ranks of one "
             "host\n");
-  EXPECT_EQ(refusal({"all_reduce", "-n", "4", "--hosts", "2x2", "--algo", "mapped"}),
-            "tutti plan: --algo mapped does not exist for all_reduce on 4 ranks of several "
+  EXPECT_EQ(refusal({"mapped", "all_reduce", "-n", "4", "--hosts", "2x2"}),
+            "tutti plan: algorithm mapped does not exist for all_reduce on 4 ranks of several "
             "hosts\n");
   for (const std::string hosts : {"2x4", "3,1,4", "2x", "2,", ",2", "x4", "4x0", "0", "2x2x", "2 2",
                                   "99999999999999999999", "4,4294967296"})

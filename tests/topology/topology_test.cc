@@ -2,69 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <limits>
-
-#include <tutti/error.h>
-
 namespace tutti::topology {
 namespace {
-
-TEST(Tuning, ComesBackAsItWas) {
-  Tuning tuning;
-  tuning.messageMicroseconds = 0.125;
-  tuning.mappedFromBytes = 0;
-  tuning.networkMicroseconds = 3;
-  tuning.networkGigabytesPerSecond = 12.5;
-  EXPECT_EQ(Tuning::deserialize(tuning.serialize()), tuning);
-  EXPECT_NE(Tuning::deserialize(Tuning{}.serialize()), tuning);
-}
-
-void expectRefused(const base::Bytes& bytes, const char* part) {
-  try {
-    Tuning::deserialize(bytes);
-    FAIL() << "taken: " << bytes.size() << " bytes";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::Refused);
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
-
-TEST(Tuning, RefusesATableCutAnywhere) {
-  const base::Bytes whole = Tuning{}.serialize();
-  for (size_t size = 0; size < whole.size(); ++size)
-    expectRefused({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}, "ends");
-  base::Bytes longer = whole;
-  longer.push_back(std::byte{0});
-  expectRefused(longer, "left");
-}
-
-TEST(Tuning, RefusesWhatNoMachineHas) {
-  for (double value : {-1.0, std::numeric_limits<double>::quiet_NaN(),
-                       std::numeric_limits<double>::infinity(), 1e30}) {
-    Tuning tuning;
-    tuning.stepMicroseconds = value;
-    expectRefused(tuning.serialize(), "stepMicroseconds");
-    tuning = {};
-    tuning.copyGigabytesPerSecond = value;
-    expectRefused(tuning.serialize(), "copyGigabytesPerSecond");
-    tuning = {};
-    tuning.networkMicroseconds = value;
-    expectRefused(tuning.serialize(), "networkMicroseconds");
-    tuning = {};
-    tuning.networkGigabytesPerSecond = value;
-    expectRefused(tuning.serialize(), "networkGigabytesPerSecond");
-  }
-  Tuning tuning;
-  tuning.reduceGigabytesPerSecond = 0;  // would be divided by
-  expectRefused(tuning.serialize(), "reduceGigabytesPerSecond");
-}
-
-TEST(Tuning, RefusesAnotherVersion) {
-  base::Bytes bytes = Tuning{}.serialize();
-  bytes[0] = std::byte{99};
-  expectRefused(bytes, "version 99");
-}
 
 TEST(Topology, DescribesItself) {
   EXPECT_EQ((Topology{.ranks = 2, .cores = 2, .hostOf = {0, 0}}.describe()),

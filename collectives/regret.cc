@@ -1,0 +1,180 @@
+#include "collectives/regret.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "collectives/chooser.h"
+#include "src/base/check.h"
+
+namespace tutti::collectives {
+namespace {
+
+using topology::Tuning;
+
+std::string nameOf(const Choice& choice) {
+  return choice.mapped ? "mapped" : plan::toString(choice.spec.algorithm);
+}
+
+double bestOf(const MeasuredCall& call) {
+  double best = HUGE_VAL;
+  for (const auto& entry : call.microseconds) best = std::min(best, entry.second);
+  return best;
+}
+
+double timeOf(const MeasuredCall& call, const std::string& name) {
+  const auto found = call.microseconds.find(name);
+  TUTTI_REQUIRE(found != call.microseconds.end(), call.request.describe(), " on ",
+                call.topology.ranks, " ranks: ", name, " is chosen, and was not measured");
+  return found->second;
+}
+
+/// The factor between prediction and measurement, whichever is larger, as a logarithm: the mean
+/// over the algorithms.
+double distance(const MeasuredCall& call, const Choice& choice) {
+  double sum = 0;
+  int count = 0;
+  std::map<std::string, bool> seen;  // several plans of one algorithm: the first is the fastest
+  for (const Candidate& candidate : choice.candidates) {
+    const bool mapped = candidate.spec.protocol == plan::Protocol::Mapped;
+    const std::string name = mapped ? "mapped" : plan::toString(candidate.spec.algorithm);
+    const auto found = call.microseconds.find(name);
+    if (found == call.microseconds.end() || std::exchange(seen[name], true)) continue;
+    sum += std::abs(std::log(candidate.microseconds / found->second));
+    ++count;
+  }
+  return count == 0 ? 0 : sum / count;
+}
+
+/// What fit() makes small.
+double loss(std::span<const MeasuredCall> calls, const Tuning& tuning) {
+  double sum = 0, worst = 0, far = 0;
+  for (const MeasuredCall& call : calls) {
+    const Choice choice = choose(call.request, call.topology, tuning);
+    const double logRegret = std::log(timeOf(call, nameOf(choice)) / bestOf(call));
+    sum += logRegret;
+    worst = std::max(worst, logRegret);
+    far += distance(call, choice);
+  }
+  const auto count = static_cast<double>(std::max<size_t>(calls.size(), 1));
+  return worst + sum / count + 0.02 * far / count;
+}
+
+// From which regret on what is best is written down.
+constexpr double kBadlyChosen = 1.1;
+
+/// What constants choose badly for is preferred by name.
+void prefer(std::span<const MeasuredCall> calls, Tuning& tuning) {
+  for (const MeasuredCall& call : calls) {
+    if (regret(call, tuning) <= kBadlyChosen) continue;
+    const auto best = std::ranges::min_element(call.microseconds, {},
+                                               [](const auto& entry) { return entry.second; });
+    tuning.preferences.push_back({.collective = plan::toString(call.request.collective),
+                                  .ranks = call.topology.ranks,
+                                  .hosts = call.topology.hosts(),
+                                  .blockBytes = std::bit_ceil(call.request.blockBytes()),
+                                  .algorithm = best->first});
+  }
+}
+
+/// Goes from constants to better ones.
+class Search {
+ public:
+  Search(std::span<const MeasuredCall> calls, const Tuning& start)
+      : calls_(calls), best_(start), least_(0) {
+    best_.preferences.clear();  // they would hide what the constants choose
+    least_ = loss(calls, best_);
+  }
+
+  void oneByOne() {
+    bool better = true;
+    for (int sweep = 0; sweep < 8 && std::exchange(better, false); ++sweep)
+      for (const topology::Constant& constant : topology::constants())
+        for (const double factor : {0.25, 0.5, 0.7, 0.85, 0.93, 1.08, 1.2, 1.4, 2.0, 4.0}) {
+          Tuning changed = best_;
+          scale(changed, constant, factor);
+          better |= take(changed);
+        }
+  }
+
+  /// Several at a time, for what no single change makes better.
+  void together() {
+    constexpr int kTrials = 1500;
+    std::mt19937_64 random(1);
+    for (int i = 0; i < kTrials; ++i) {
+      const double reach = 0.05 * std::pow(2.0, i % 5);  // of a logarithm
+      Tuning changed = best_;
+      for (const topology::Constant& constant : topology::constants()) {
+        const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
+        if (random() % 2 == 0) scale(changed, constant, std::exp(reach * (2 * uniform - 1)));
+      }
+      take(changed);
+    }
+  }
+
+  /// What the calls do not tell.
+  void restore(const Tuning& start) {
+    for (const topology::Constant& constant : topology::constants()) {
+      Tuning changed = best_;
+      changed.*constant.value = start.*constant.value;
+      if (loss(calls_, changed) <= least_ + 1e-9) best_ = changed;
+    }
+  }
+
+  const Tuning& best() const { return best_; }
+
+ private:
+  static void scale(Tuning& tuning, const topology::Constant& constant, double factor) {
+    double& value = tuning.*constant.value;
+    value = std::clamp(value * factor, constant.least, constant.most);
+  }
+  bool take(const Tuning& changed) {
+    const double itsLoss = loss(calls_, changed);
+    if (itsLoss >= least_ - 1e-6) return false;
+    least_ = itsLoss;
+    best_ = changed;
+    return true;
+  }
+
+  const std::span<const MeasuredCall> calls_;
+  Tuning best_;
+  double least_;
+};
+
+}  // namespace
+
+std::string chosenName(const plan::CollectiveRequest& request, const topology::Topology& topology,
+                       const Tuning& tuning) {
+  return nameOf(choose(request, topology, tuning));
+}
+
+double regret(const MeasuredCall& call, const Tuning& tuning) {
+  return timeOf(call, chosenName(call.request, call.topology, tuning)) / bestOf(call);
+}
+
+Regrets regrets(std::span<const MeasuredCall> calls, const Tuning& tuning) {
+  Regrets all;
+  double sum = 0;
+  for (const MeasuredCall& call : calls) {
+    const double one = regret(call, tuning);
+    sum += one;
+    all.worst = std::max(all.worst, one);
+  }
+  if (!calls.empty()) all.mean = sum / static_cast<double>(calls.size());
+  return all;
+}
+
+Tuning fit(std::span<const MeasuredCall> calls, const Tuning& start) {
+  Search search(calls, start);
+  search.oneByOne();
+  search.together();
+  search.oneByOne();
+  search.restore(start);
+  Tuning found = search.best();
+  prefer(calls, found);
+  return found;
+}
+
+}  // namespace tutti::collectives

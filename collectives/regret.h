@@ -1,0 +1,42 @@
+#pragma once
+
+// How good choices are, judged by what the algorithms were measured to take; and the constants with
+// which they are best.
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "src/plan/request.h"
+#include "src/topology/topology.h"
+
+namespace tutti::collectives {
+
+/// One call, and what it took by each algorithm that exists for it.
+struct MeasuredCall {
+  plan::CollectiveRequest request;  ///< without an algorithm; mappable: buffers are in windows
+  topology::Topology topology;
+  std::map<std::string, double> microseconds;  ///< by name; "mapped" is one of them
+};
+
+/// The name of what the chooser takes.
+std::string chosenName(const plan::CollectiveRequest& request, const topology::Topology& topology,
+                       const topology::Tuning& tuning);
+
+/// How many times as long the chosen algorithm took as the best one. Throws InvalidArgument when
+/// the chosen one was not measured.
+double regret(const MeasuredCall& call, const topology::Tuning& tuning);
+
+/// The mean and the worst regret.
+struct Regrets {
+  double mean = 1, worst = 1;
+};
+Regrets regrets(std::span<const MeasuredCall> calls, const topology::Tuning& tuning);
+
+/// Constants found by changing those of `start` for as long as regrets get less: the worst, the
+/// mean, and, where those do not tell, the distance of predictions from what was measured. Where
+/// they still choose badly, what is best becomes a preference; those of `start` are forgotten. A
+/// pure function; some ten seconds for some hundred calls.
+topology::Tuning fit(std::span<const MeasuredCall> calls, const topology::Tuning& start);
+
+}  // namespace tutti::collectives

@@ -1,0 +1,46 @@
+#pragma once
+
+// What the algorithms take for the same call, measured side by side: their turns are interleaved,
+// so that whatever else the machine does meets all of them.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tutti/communicator.h>
+
+#include "src/tools/perf_options.h"
+
+namespace tutti::tools {
+
+/// Of what is chosen where nothing is forced.
+inline constexpr const char* kChosen = "chosen";
+
+/// Microseconds of a call on its slowest rank, one median for each turn.
+struct AlgorithmTime {
+  std::vector<double> turns;
+  double median() const;
+};
+
+class AlgorithmTimes {
+ public:
+  /// Collective: makes communicators of the same ranks, one for each algorithm.
+  explicit AlgorithmTimes(Communicator& c);
+  ~AlgorithmTimes();
+
+  /// Collective: the times of calls of blocks of `blockBytes`, by algorithm, of those that exist
+  /// for it, and under kChosen; the same on all ranks. Takes `options`' collective, type,
+  /// reduction, root, memory and iterations.
+  std::map<std::string, AlgorithmTime> measure(const PerfOptions& options, uint64_t blockBytes,
+                                               int turns);
+
+ private:
+  Communicator& c_;
+  std::map<std::string, Communicator> forced_;  // by algorithm
+};
+
+/// Bytes of the larger buffer of a collective with such blocks.
+uint64_t bufferBytes(plan::Collective collective, int ranks, uint64_t blockBytes);
+
+}  // namespace tutti::tools

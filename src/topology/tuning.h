@@ -1,0 +1,67 @@
+#pragma once
+
+// The tuning table: the constants of the cost model, and the calls for which they are not enough.
+// What `tutti tune` measures, and a file keeps. Rank 0 hands out its own, so that all ranks choose
+// the same. The defaults are a virtual machine's of 2 cores; of
+// the calls that tests/tools/choice.jsonl records there, what they choose takes 1.02 times the best
+// in the mean (tests/tools/choice_test.cc).
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/bytes.h"
+
+namespace tutti::topology {
+
+/// A call for which the constants choose badly, and what was measured to be best for it.
+struct Preference {
+  std::string collective;
+  int ranks = 0, hosts = 1;
+  uint64_t blockBytes = 0;  ///< of the largest block that it is about: a power of two, from 8 on
+  std::string algorithm;
+  bool operator==(const Preference&) const = default;
+};
+
+struct Tuning {
+  double messageMicroseconds = 0.3;      ///< one message, from ready to seen, without data
+  double stepMicroseconds = 0.02;        ///< the executor's own cost of one step
+  double copyGigabytesPerSecond = 11;    ///< one rank copying through a slot, in and out
+  double reduceGigabytesPerSecond = 36;  ///< one rank folding, per byte of one source
+  double mappedGigabytesPerSecond =
+      70;                           ///< one rank reading or writing mapped memory, per byte touched
+  double entryMicroseconds = 0.15;  ///< exchanging entry records between two ranks
+  double yieldMicroseconds = 2.5;   ///< handing a core to the next rank, when ranks outnumber cores
+  // Between hosts; the defaults are those of TCP over Ethernet of 10 Gbit/s.
+  double networkMicroseconds = 25;          ///< one message, from ready to seen, without data
+  double networkGigabytesPerSecond = 1.15;  ///< of a host's link in each direction, which all ranks
+                                            ///< of the host share
+  std::vector<Preference> preferences;      ///< at most kMostPreferences
+  static constexpr size_t kMostPreferences = 4096;
+
+  base::Bytes serialize() const;
+  /// Throws Refused naming the constant that is missing, no number, or none that a machine can
+  /// have.
+  static Tuning deserialize(const base::Bytes& bytes);
+
+  /// What a tuning file says: a line "name = value" for each constant, and a line "prefer =
+  /// COLLECTIVE RANKS HOSTS BYTES ALGORITHM" for each preference.
+  std::string text() const;
+  /// Constants that are not there keep their defaults; "#" begins a comment. Throws InvalidArgument
+  /// naming `where` and the line of what is no such text.
+  static Tuning parse(const std::string& text, const std::string& where);
+  /// The file's. Throws InvalidArgument when it cannot be read.
+  static Tuning read(const std::string& path);
+  bool operator==(const Tuning&) const = default;
+};
+
+/// One of the constants: its name in files and messages, and what a machine can plausibly have.
+struct Constant {
+  const char* name;
+  double Tuning::*value;
+  double least, most;
+};
+std::span<const Constant> constants();
+
+}  // namespace tutti::topology

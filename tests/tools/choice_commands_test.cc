@@ -1,0 +1,181 @@
+// `tutti explain` and `tutti tune` as people run them, and that a tuning file reaches the ranks.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "src/topology/tuning.h"
+#include "tests/launch/run_tutti.h"
+
+namespace tutti::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+/// What stands before an algorithm's name in the table: the mark and the numbers.
+std::vector<std::string> rowOf(const std::string& out, const std::string& algorithm) {
+  for (const std::string& line : lines(out))
+    if (line.ends_with("  " + algorithm)) {
+      std::istringstream in(line.substr(0, line.size() - algorithm.size()));
+      std::vector<std::string> words;
+      for (std::string word; in >> word;) words.push_back(word);
+      return words;
+    }
+  ADD_FAILURE() << "no line of " << algorithm << " in\n" << out;
+  return {};
+}
+
+TEST(ExplainCommand, ShowsPredictionsTheChoiceAndItsLimits) {
+  const Result run = runTutti(
+      {"explain", "all_reduce", "--count", "1M", "--type", "float32", "-n", "8", "--cores", "2"});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_TRUE(contains(lines(run.out)[0], "8 ranks on 1 host, 2 cores")) << run.out;
+  EXPECT_TRUE(lines(run.out)[1].starts_with("all_reduce of 1048576 float32, sum: ")) << run.out;
+  double least = 1e30, chosen = 0;
+  for (const std::string name : {"ring", "recursive", "one_shot", "two_shot"}) {
+    const auto row = rowOf(run.out, name + ", 1 channel");
+    const bool marked = row.at(0) == "*";
+    ASSERT_EQ(row.size(), marked ? 6U : 5U) << run.out;
+    const double predicted = std::stod(row[marked ? 1 : 0]);
+    if (marked) chosen = predicted;
+    least = std::min(least, predicted);
+  }
+  EXPECT_GT(chosen, 0) << run.out;
+  EXPECT_LE(chosen, 1.02 * least) << run.out;
+  // A ring of 8 sends 14 messages one after another, and 7/4 of a block from each rank.
+  const auto ring = rowOf(run.out, "ring, 1 channel");
+  EXPECT_EQ(ring.at(ring.size() - 3), "14");
+  EXPECT_EQ(ring.at(ring.size() - 2) + ring.back(), "7MiB");
+  EXPECT_TRUE(contains(run.out, "\nBlocks of\n  up to ")) << run.out;
+  EXPECT_TRUE(contains(run.out, "\n  beyond ")) << run.out;
+}
+
+TEST(ExplainCommand, TakesTheConstantsThatItIsGiven) {
+  const Folder folder;
+  const std::string file = folder.path + "/tuning";
+  std::ofstream(file) << "messageMicroseconds = 1000\n";
+  const std::vector<std::string> words{"explain", "all_reduce", "--count", "1", "-n", "2"};
+  const auto predicted = [&](const Result& run) {
+    EXPECT_EQ(run.exitCode, 0) << run.err;
+    std::smatch found;
+    const std::string text = run.out;
+    EXPECT_TRUE(std::regex_search(text, found, std::regex("predicted ([0-9.]+) us"))) << text;
+    return found.size() > 1 ? std::stod(found[1]) : 0;
+  };
+  EXPECT_LT(predicted(runTutti(words)), 1000);
+  auto given = words;
+  given.insert(given.end(), {"--tuning", file});
+  EXPECT_GE(predicted(runTutti(given)), 1000);
+  std::vector<std::string> command{tuttiPath};
+  command.insert(command.end(), words.begin(), words.end());
+  EXPECT_GE(predicted(Command(command, {}, {"TUTTI_TUNING=" + file}).wait()), 1000);
+}
+
+TEST(ExplainCommand, MeasuresWhatItPredicts) {
+  const Result run = runTutti({"explain", "broadcast", "--count", "1K", "-n", "2", "--measure"});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  for (const std::string name : {"ring", "recursive", "one_shot"}) {
+    auto row = rowOf(run.out, name + ", 1 channel");
+    if (row.at(0) == "*") row.erase(row.begin());
+    ASSERT_GE(row.size(), 6U) << run.out;
+    EXPECT_GT(std::stod(row[2]), 0) << run.out;
+  }
+  EXPECT_TRUE(contains(run.out, "As it is called, without forcing anything: ")) << run.out;
+}
+
+TEST(ExplainCommand, RefusesByName) {
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "explain");
+    const Result run = runTutti(words);
+    EXPECT_EQ(run.exitCode, 2);
+    EXPECT_EQ(run.out, "");
+    return run.err;
+  };
+  EXPECT_TRUE(
+      contains(refusal({"all_produce", "-n", "2"}), "there is no collective 'all_produce'"));
+  EXPECT_TRUE(contains(refusal({"all_reduce"}), "--ranks"));
+  EXPECT_TRUE(contains(refusal({"all_reduce", "-n", "2", "--count", "many"}), "--count many"));
+  EXPECT_TRUE(contains(refusal({"all_reduce", "-n", "2", "--count", "9999G"}), "--count 9999G"));
+  EXPECT_TRUE(contains(refusal({"all_reduce", "-n", "2", "--type", "int3"}), "--type int3"));
+  EXPECT_TRUE(contains(refusal({"all_reduce", "-n", "2", "--op", "bit_and"}), "--op bit_and"));
+  EXPECT_TRUE(contains(refusal({"reduce", "-n", "2", "--root", "2"}), "--root 2"));
+  EXPECT_TRUE(contains(refusal({"all_reduce", "-n", "4", "--hosts", "2x4"}), "--hosts 2x4"));
+  EXPECT_TRUE(
+      contains(refusal({"all_reduce", "-n", "4", "--hosts", "2x2", "--measure"}), "--hosts"));
+  EXPECT_TRUE(contains(refusal({"barrier", "-n", "4", "--measure"}), "--measure"));
+  const Result missing =
+      runTutti({"explain", "all_reduce", "-n", "2", "--tuning", "/nowhere/tuning"});
+  EXPECT_EQ(missing.exitCode, 1);
+  EXPECT_TRUE(contains(missing.err, "/nowhere/tuning cannot be opened")) << missing.err;
+}
+
+TEST(TuneCommand, WritesConstantsAndMeasurements) {
+  const Folder folder;
+  const std::string file = folder.path + "/tuning", record = folder.path + "/record";
+  const Result run = runTutti({"tune", "-n", "3", "--turns", "1", "-o", file, "--record", record});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_EQ(run.out, "");
+  EXPECT_NO_THROW(topology::Tuning::read(file));
+  int calls = 0, ofTwo = 0;
+  for (const std::string& line : lines(folder.read("record"))) {
+    const Json call = Json::parse(line);
+    ++calls;
+    ofTwo += call["ranks"] == 2;
+    ASSERT_GE(call["microseconds"].size(), 2U) << line;
+    for (const auto& entry : call["microseconds"].items()) EXPECT_GT(entry.value(), 0.0) << line;
+    EXPECT_LE(call["ratio_low"], call["ratio"]) << line;
+  }
+  EXPECT_EQ(calls, 2 * 9 * 8);  // numbers of ranks, collectives, sizes
+  EXPECT_EQ(ofTwo, calls / 2);
+}
+
+// Also those of parts of the job.
+TEST(TuneCommand, StartsFromTheConstantsOfRankZero) {
+  const Folder folder;
+  const std::string file = folder.path + "/tuning";
+  std::ofstream(file) << "messageMicroseconds = 123000\n";
+  const Result run =
+      runShell(3, "export TUTTI_LOG=debug; [ $TUTTI_RANK = 0 ] && export TUTTI_TUNING=" + file +
+                      "; exec " + tuttiPath + " tune --check --turns 1");
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  const std::regex prediction("^\\[([0-9])\\].*predicted ([0-9.]+) us.*");
+  int seen[3] = {};
+  std::smatch found;
+  for (const std::string& line : lines(run.err)) {
+    if (!std::regex_match(line, found, prediction) || contains(line, ": barrier:")) continue;
+    ++seen[std::stoi(found[1])];
+    EXPECT_GE(std::stod(found[2]), 123000) << line;
+  }
+  for (const int count : seen) EXPECT_GT(count, 20);
+}
+
+TEST(TuneCommand, RefusesByName) {
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "tune");
+    const Result run = runTutti(words);
+    EXPECT_NE(run.exitCode, 0);
+    return run.err;
+  };
+  EXPECT_TRUE(contains(refusal({"-n", "1"}), "--ranks"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--turns", "0"}), "--turns"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--check", "-o", "x"}), "--check"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--memory", "both"}), "--memory"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--turns", "1", "--record", "/nowhere/x"}),
+                       "--record /nowhere/x cannot be written"));
+  EXPECT_TRUE(contains(refusal({}), "-n N starts several"));
+}
+
+}  // namespace
+}  // namespace tutti::launcher
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) {
+    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE\n", argv[0]);
+    return 2;
+  }
+  tutti::launcher::tuttiPath = argv[1];
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,147 @@
+#include "src/topology/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+
+#include <tutti/error.h>
+#include "tests/support/outcome.h"
+
+namespace tutti::topology {
+namespace {
+
+TEST(Tuning, ComesBackAsItWas) {
+  Tuning tuning;
+  tuning.messageMicroseconds = 0.125;
+  tuning.networkMicroseconds = 3;
+  tuning.networkGigabytesPerSecond = 12.5;
+  tuning.preferences = {{"all_reduce", 4, 1, 4096, "ring"}, {"scan", 2, 2, 8, "mapped"}};
+  EXPECT_EQ(Tuning::deserialize(tuning.serialize()), tuning);
+  EXPECT_NE(Tuning::deserialize(Tuning{}.serialize()), tuning);
+}
+
+void expectRefused(const base::Bytes& bytes, const char* part) {
+  try {
+    Tuning::deserialize(bytes);
+    FAIL() << "taken: " << bytes.size() << " bytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::Refused);
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(Tuning, RefusesATableCutAnywhere) {
+  const base::Bytes whole = Tuning{}.serialize();
+  for (size_t size = 0; size < whole.size(); ++size)
+    expectRefused({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}, "ends");
+  base::Bytes longer = whole;
+  longer.push_back(std::byte{0});
+  expectRefused(longer, "left");
+}
+
+TEST(Tuning, RefusesWhatNoMachineHas) {
+  for (double value : {-1.0, std::numeric_limits<double>::quiet_NaN(),
+                       std::numeric_limits<double>::infinity(), 1e30}) {
+    Tuning tuning;
+    tuning.stepMicroseconds = value;
+    expectRefused(tuning.serialize(), "stepMicroseconds");
+    tuning = {};
+    tuning.copyGigabytesPerSecond = value;
+    expectRefused(tuning.serialize(), "copyGigabytesPerSecond");
+    tuning = {};
+    tuning.networkMicroseconds = value;
+    expectRefused(tuning.serialize(), "networkMicroseconds");
+    tuning = {};
+    tuning.networkGigabytesPerSecond = value;
+    expectRefused(tuning.serialize(), "networkGigabytesPerSecond");
+  }
+  Tuning tuning;
+  tuning.reduceGigabytesPerSecond = 0;  // would be divided by
+  expectRefused(tuning.serialize(), "reduceGigabytesPerSecond");
+}
+
+TEST(Tuning, RefusesPreferencesThatCannotBe) {
+  const Preference good{"all_reduce", 4, 1, 4096, "ring"};
+  const auto refused = [&](void (*change)(Preference&)) {
+    Tuning tuning;
+    tuning.preferences = {good, good};
+    change(tuning.preferences[1]);
+    expectRefused(tuning.serialize(), "preference 1");
+  };
+  refused([](Preference& p) { p.collective.clear(); });
+  refused([](Preference& p) { p.algorithm.clear(); });
+  refused([](Preference& p) { p.ranks = 1; });
+  refused([](Preference& p) { p.hosts = 0; });
+  refused([](Preference& p) { p.hosts = 5; });
+  refused([](Preference& p) { p.blockBytes = 4; });
+  refused([](Preference& p) { p.blockBytes = 4097; });
+  Tuning many;
+  many.preferences.assign(Tuning::kMostPreferences + 1, good);
+  expectRefused(many.serialize(), "4097 preferences");
+}
+
+TEST(Tuning, RefusesAnotherVersion) {
+  base::Bytes bytes = Tuning{}.serialize();
+  bytes[0] = std::byte{99};
+  expectRefused(bytes, "version 99");
+}
+
+// ---- as a file
+
+TEST(TuningText, ComesBackAsItWas) {
+  Tuning tuning;
+  double value = 0.1;
+  for (const Constant& constant : constants()) tuning.*constant.value = value *= 1.7;
+  tuning.preferences = {{"all_reduce", 4, 1, 4096, "ring"}, {"scan", 2, 2, 8, "mapped"}};
+  EXPECT_EQ(Tuning::parse(tuning.text(), "there"), tuning);
+  EXPECT_EQ(Tuning::parse("", "there"), Tuning{});
+  Tuning some;
+  some.stepMicroseconds = 3.5;
+  EXPECT_EQ(Tuning::parse("# measured\n\n  stepMicroseconds =3.5  # each\r\n", "there"), some);
+}
+
+TEST(TuningText, SaysWhatItRefusesAndWhere) {
+  const auto refusal = [](const std::string& text) {
+    const auto outcome = tests::outcomeOf([&] { Tuning::parse(text, "a.txt"); });
+    EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << text.substr(0, 80);
+    return outcome.text;
+  };
+  EXPECT_NE(refusal("stepMicroseconds = 1\nnonsense\n").find("a.txt, line 2: \"nonsense\""),
+            std::string::npos);
+  EXPECT_NE(refusal("\nstep = 1").find("line 2: \"step\" is none of messageMicroseconds, "),
+            std::string::npos);
+  EXPECT_NE(refusal("stepMicroseconds = 1\nstepMicroseconds = 1").find("was given before"),
+            std::string::npos);
+  for (const char* value : {"", "all_reduce", "all_reduce 4 1 4096", "all_reduce 4 1 4096 ring x",
+                            "all_reduce four 1 4096 ring", "all_reduce 1 1 4096 ring",
+                            "all_reduce 4 1 4095 ring", "all_reduce 4 5 4096 ring"})
+    EXPECT_NE(refusal(std::string("prefer = ") + value).find("is not like \"COLLECTIVE RANKS"),
+              std::string::npos)
+        << value;
+  for (const char* value : {"", "fast", "1 2", "nan", "inf", "-1", "1e99", "0x10", "1e999"})
+    EXPECT_NE(refusal(std::string("stepMicroseconds = ") + value).find("not a number from 0 to"),
+              std::string::npos)
+        << value;
+  EXPECT_NE(refusal("copyGigabytesPerSecond = 0").find("copyGigabytesPerSecond"),
+            std::string::npos);
+  EXPECT_NE(refusal(std::string(600'000, '#')).find("600000 bytes"), std::string::npos);
+}
+
+TEST(TuningFile, IsReadOrNamed) {
+  const std::string path = testing::TempDir() + "tutti-tuning-test.txt";
+  Tuning tuning;
+  tuning.networkMicroseconds = 7;
+  std::ofstream(path) << tuning.text();
+  EXPECT_EQ(Tuning::read(path), tuning);
+  std::ofstream(path) << std::string(600'000, '#');
+  for (const std::string& wrong : {path, path + ".missing", testing::TempDir()}) {
+    const auto outcome = tests::outcomeOf([&] { Tuning::read(wrong); });
+    EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << wrong;
+    EXPECT_NE(outcome.text.find(wrong), std::string::npos) << outcome.text;
+  }
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace tutti::topology

@@ -81,7 +81,7 @@ const std::string* preferred(const plan::CollectiveRequest& request,
                              const topology::Topology& topology, const topology::Tuning& tuning) {
   if (!request.algorithm.empty() || tuning.preferences.empty()) return nullptr;
   const std::string name = plan::toString(request.collective);
-  const uint64_t bytes = std::bit_ceil(std::max<uint64_t>(request.blockBytes(), 8));
+  const uint64_t bytes = preferenceBytes(request);
   for (const topology::Preference& p : tuning.preferences)
     if (p.collective == name && p.ranks == topology.ranks && p.hosts == topology.hosts() &&
         p.blockBytes == bytes)
@@ -157,6 +157,10 @@ std::string Choice::describe() const {
   for (const Candidate& candidate : candidates)
     text += "  " + duration(candidate.microseconds) + "  " + candidate.spec.describe() + "\n";
   return text;
+}
+
+uint64_t preferenceBytes(const plan::CollectiveRequest& request) {
+  return std::bit_ceil(std::max<uint64_t>(request.blockBytes(), 8));
 }
 
 void requirePreferences(const topology::Tuning& tuning) {

@@ -28,6 +28,9 @@ struct Choice {
   std::string describe() const;
 };
 
+/// The block size by which a preference knows such a call: a power of two.
+uint64_t preferenceBytes(const plan::CollectiveRequest& request);
+
 /// Throws InvalidArgument naming a preference whose collective or algorithm does not exist at all.
 void requirePreferences(const topology::Tuning& tuning);
 

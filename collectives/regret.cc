@@ -69,12 +69,13 @@ constexpr double kBadlyChosen = 1.1;
 void prefer(std::span<const MeasuredCall> calls, Tuning& tuning) {
   for (const MeasuredCall& call : calls) {
     if (regret(call, tuning) <= kBadlyChosen) continue;
+    if (tuning.preferences.size() == Tuning::kMostPreferences) return;
     const auto best = std::ranges::min_element(call.microseconds, {},
                                                [](const auto& entry) { return entry.second; });
     tuning.preferences.push_back({.collective = plan::toString(call.request.collective),
                                   .ranks = call.topology.ranks,
                                   .hosts = call.topology.hosts(),
-                                  .blockBytes = std::bit_ceil(call.request.blockBytes()),
+                                  .blockBytes = preferenceBytes(call.request),
                                   .algorithm = best->first});
   }
 }

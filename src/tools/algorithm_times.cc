@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "collectives/algorithms.h"
+#include "collectives/chooser.h"
 #include "src/base/cores.h"
+#include "src/communicator/inspection.h"
 #include "src/plan/hosts.h"
 #include "src/tools/common_id.h"
 #include "src/tools/perf_call.h"
@@ -35,6 +37,26 @@ int placeOnHost(const Communicator& c) {
   const auto& hosts = c.hosts();
   const auto own = hosts.begin() + c.rank();
   return static_cast<int>(std::count(hosts.begin(), own, *own));
+}
+
+/// Whether the algorithm is one that such a call can take, and that forcing it would take.
+bool runs(const std::string& name, const Communicator& c, const PerfOptions& o) {
+  if (name == "mapped" && !o.windows) return false;
+  try {
+    const collectives::Choice choice = collectives::choose({.collective = o.collective,
+                                                            .count = 1,
+                                                            .type = o.type,
+                                                            .op = o.op,
+                                                            .root = o.root,
+                                                            .deterministic = c.deterministic(),
+                                                            .mappable = true,
+                                                            .algorithm = name},
+                                                           communicator::Inspection::topology(c),
+                                                           communicator::Inspection::tuning(c));
+    return name != "mapped" || choice.mapped;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 /// The calls of one algorithm.
@@ -112,12 +134,10 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
                                                              uint64_t blockBytes, int turns) {
   const base::KeptToCore core(placeOnHost(c_));
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), blockBytes);
-  const auto hosts = plan::hostsInOrder(c_.hosts());
   std::map<std::string, std::unique_ptr<Contestant>> contestants;
   contestants[kChosen] = std::make_unique<Contestant>(c_, options, bytes);
   for (auto& [name, communicator] : forced_)
-    if ((name != "mapped" || options.windows) &&
-        collectives::exists(name, options.collective, c_.size(), hosts))
+    if (runs(name, c_, options))
       contestants[name] = std::make_unique<Contestant>(communicator, options, bytes);
   for (auto& entry : contestants) entry.second->warmUp();
   std::map<std::string, AlgorithmTime> times;

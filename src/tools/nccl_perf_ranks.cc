@@ -53,14 +53,17 @@ void runRank(Communicator& c, const std::function<int(Communicator&)>& body, Out
 /// One thread for each index below `count`, and waits for them.
 void onThreads(int count, Outcome& outcome, const std::function<void(int)>& body) {
   std::vector<std::jthread> threads;
-  for (int i = 0; i < count; ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        body(i);
-      } catch (...) {
-        outcome.failed();
-      }
-    });
+  try {
+    for (int i = 0; i < count; ++i)
+      threads.emplace_back([&, i] {
+        try {
+          body(i);
+        } catch (...) {
+          outcome.failed();
+        }
+      });
+  } catch (...) {  // no more threads: those that there are wait for the others
+    outcome.failed();
   }
 }
 

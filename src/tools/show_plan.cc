@@ -97,6 +97,9 @@ int planMain(int argc, char** argv) {
   } catch (const Error& e) {
     std::fprintf(stderr, "tutti plan: %s\n", e.what());
     return 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tutti plan: %s\n", e.what());
+    return 1;
   }
 }
 

@@ -175,6 +175,9 @@ int simulateMain(int argc, char** argv) {
   } catch (const Error& e) {
     std::fprintf(stderr, "tutti simulate: %s\n", e.what());
     return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tutti simulate: %s\n", e.what());
+    return 1;
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "collectives/regret.h"
 #include "src/base/check.h"
+#include "src/base/env.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/state.h"
 #include "src/tools/algorithm_times.h"
@@ -171,6 +172,8 @@ int runRank(const TuneOptions& o) {
     record.open(o.record);
     TUTTI_REQUIRE(record.good(), "--record ", o.record, " cannot be written");
   }
+  TUTTI_REQUIRE(base::env().algorithm.empty(), "TUTTI_ALGORITHM=", base::env().algorithm,
+                " forces what is to be chosen: unset it");
   Communicator c = Communicator::create();
   TUTTI_REQUIRE(c.size() > 1, "there is nothing to choose for one rank: -n N starts several");
   const auto verdicts = Tuner(c, o, record.is_open() ? &record : nullptr).run();
@@ -187,6 +190,7 @@ int fitRecords(const TuneOptions& o) {
     TUTTI_REQUIRE(file.is_open(), "--from ", name, " cannot be opened");
     for (Verdict& v : readRecord(file, name)) verdicts.push_back(std::move(v));
   }
+  TUTTI_REQUIRE(!verdicts.empty(), "--from: nothing was recorded in ", o.from.front());
   const Tuning own = communicator::ownTuning();
   for (Verdict& v : verdicts) v.ratio = collectives::regret(v.call, own);
   report(verdicts);

@@ -85,6 +85,14 @@ TEST(ExplainCommand, MeasuresWhatItPredicts) {
   EXPECT_TRUE(contains(run.out, "As it is called, without forcing anything: ")) << run.out;
 }
 
+TEST(ExplainCommand, MeasuresWhatDeterministicModeMayTake) {
+  const Result run = runTutti({"explain", "all_reduce", "--count", "1K", "-n", "3", "--measure",
+                               "--deterministic", "--op", "premulsum"});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  rowOf(run.out, "one_shot, 1 channel");
+  EXPECT_FALSE(contains(run.out, "ring, ")) << run.out;
+}
+
 TEST(ExplainCommand, RefusesByName) {
   const auto refusal = [](std::vector<std::string> words) {
     words.insert(words.begin(), "explain");
@@ -165,6 +173,10 @@ TEST(TuneCommand, RefusesByName) {
   EXPECT_TRUE(contains(refusal({"-n", "2", "--turns", "1", "--record", "/nowhere/x"}),
                        "--record /nowhere/x cannot be written"));
   EXPECT_TRUE(contains(refusal({}), "-n N starts several"));
+  EXPECT_TRUE(contains(refusal({"--from", "/dev/null"}), "nothing was recorded in /dev/null"));
+  const Result forced = runShell(2, "TUTTI_ALGORITHM=ring exec " + tuttiPath + " tune");
+  EXPECT_NE(forced.exitCode, 0);
+  EXPECT_TRUE(contains(forced.err, "TUTTI_ALGORITHM=ring forces")) << forced.err;
 }
 
 }  // namespace

@@ -182,10 +182,11 @@ class Endpoint {
   /// Waits until what was handed over has reached the others, for as long as something moves, and a
   /// minute at most. To be called before this rank leaves: what is under way then may be lost.
   virtual void drain() = 0;
-  /// Takes back what was lent to it: sends none of it any more, and returns when it reads none. A
-  /// peer that does not take what is on its way to it may lose its connection for that. Nothing may
-  /// be sent after it. What an operation that fails has lent is the caller's memory.
-  virtual void recall() = 0;
+  /// Takes back what was lent to it, for the caller's memory is his again when an operation has
+  /// failed: sends none of it any more, and nothing else. True when it reads none; until then to be
+  /// called again. Does not wait. A peer that takes nothing of what is on its way to it loses its
+  /// connection, also for others who use it.
+  virtual bool recall() = 0;
 };
 
 }  // namespace tutti::transports

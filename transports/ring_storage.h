@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
@@ -48,6 +49,12 @@ class RingStorage {
   }
   /// The payload of a message was lent: it lies outside its slot.
   bool isLent(uint32_t message) const { return lent_[index(message)] != nullptr; }
+  /// Copies a payload that was lent into its slot: it is lent no more.
+  void keep(uint32_t message) {
+    SlotHeader* const s = slot(message);
+    std::memcpy(payloadOf(s, s->bytes), lent_[index(message)], s->bytes);
+    lent_[index(message)] = nullptr;
+  }
   const std::byte* payload(uint32_t message) const {
     SlotHeader* const s = slot(message);
     return isLent(message) ? lent_[index(message)] : payloadOf(s, s->bytes);

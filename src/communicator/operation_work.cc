@@ -48,6 +48,8 @@ OperationWork::~OperationWork() {
   } catch (...) {  // no memory to tell why
     communicator_->failed.store(true, std::memory_order_seq_cst);
   }
+  base::Backoff backoff(false);
+  while (running_ && communicator_->endpoint && !communicator_->endpoint->recall()) backoff.idle();
   end(Phase::Failed);
 }
 
@@ -121,11 +123,11 @@ void OperationWork::end(Phase phase) {
   auto& c = *communicator_;
   ended_ = true;
   c.recorder.finished(entry_.number, phase);
-  if (phase == Phase::Failed && running_ && c.endpoint) c.endpoint->recall();
   if (running_) c.active.store(false, std::memory_order_release);
 }
 
 device::Work::Status OperationWork::poll() {
+  if (leaving_) return leave();
   try {
     return step();
   } catch (const Error& e) {
@@ -135,6 +137,7 @@ device::Work::Status OperationWork::poll() {
   } catch (const std::exception& e) {
     failedBy(ErrorCode::Internal, e.what());
   }
+  return leave();
 }
 
 // Most often what was thrown is the failure itself.
@@ -144,6 +147,13 @@ void OperationWork::failedBy(ErrorCode code, const char* what) {
     c.fail(Error(code,
                  base::message(c.self(), ": ", entry_.name(), ", ", entry_.describe(), ": ", what)),
            true);
+  leaving_ = true;
+}
+
+// The caller gets his memory back when nobody reads it any more.
+device::Work::Status OperationWork::leave() {
+  auto& c = *communicator_;
+  if (running_ && c.endpoint && !c.endpoint->recall()) return Status::Idle;
   end(Phase::Failed);
   c.throwFailure();
 }

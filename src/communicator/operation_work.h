@@ -57,7 +57,8 @@ class OperationWork final : public device::Work {
   Status disputed(const executor::MismatchSeen& seen);
   Status broken(const transports::ConnectionLost& lost);
   void end(Phase phase);
-  [[noreturn]] void failedBy(ErrorCode code, const char* what);
+  void failedBy(ErrorCode code, const char* what);
+  Status leave();
 
   std::shared_ptr<Communicator::Impl> communicator_;
   std::variant<executor::Launch, executor::Exchange> call_;
@@ -65,6 +66,7 @@ class OperationWork final : public device::Work {
   executor::Operation* operation_ = nullptr;
   bool running_ = false;
   bool ended_ = false;
+  bool leaving_ = false;        // it has failed, and waits for what it lent
   int64_t waitingSinceNs_ = 0;  // the clock is not read before it has to wait
   int64_t disputedNs_ = 0;
   std::optional<executor::MismatchSeen> dispute_;

@@ -166,7 +166,7 @@ class FaultyEndpoint final : public transports::Endpoint {
   }
   void flush() override { endpoint_->flush(); }
   void drain() override { endpoint_->drain(); }
-  void recall() override { endpoint_->recall(); }
+  bool recall() override { return endpoint_->recall(); }
 
  private:
   const std::unique_ptr<transports::Endpoint> endpoint_;

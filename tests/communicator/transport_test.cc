@@ -1,6 +1,10 @@
 // Which transport joins the ranks, where the caller chooses.
 
+#include <sys/mman.h>
+
 #include <gtest/gtest.h>
+
+#include <thread>
 
 #include <tutti/tutti.h>
 
@@ -56,6 +60,47 @@ TEST(Transport, AnUnknownOneIsRefused) {
   const Outcome outcome = outcomeOf([] { Communicator::createLocal(2, {.transport = "pigeon"}); });
   EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
   EXPECT_NE(outcome.text.find("\"pigeon\" is not shm or ucx"), std::string::npos) << outcome.text;
+}
+
+/// Memory whose use after the end ends the process.
+class Pages {
+ public:
+  explicit Pages(size_t bytes)
+      : bytes_(bytes),
+        data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Pages() { ::munmap(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  float* data() const { return static_cast<float*>(data_); }
+
+ private:
+  const size_t bytes_;
+  void* const data_;
+};
+
+// What a failed call has lent to UCX is not read after it has thrown, and other communicators of
+// the same ranks go on.
+TEST(Transport, AFailedCallHasItsMemoryBackAndHarmsNoOther) {
+  constexpr size_t kCount = 8 << 20;
+  RankProcesses ranks(2, [](const RankProcesses::Context& context) {
+    Communicator c = context.join({.timeout = 30s, .transport = "ucx"});
+    checkSome(c);
+    for (int round = 0; round < 3; ++round) {
+      auto part = c.split(0, 0);
+      const Outcome outcome = outcomeOf([&] {
+        const Pages in(kCount * sizeof(float)), out(kCount * sizeof(float));
+        if (c.rank() == 1) {
+          std::this_thread::sleep_for(50ms);
+          part->abort();
+        }
+        part->allReduce({.send = in.data(), .recv = out.data(), .count = kCount});
+      });
+      EXPECT_EQ(outcome.code, ErrorCode::Aborted) << outcome.text;
+      checkSome(c);
+    }
+    return testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_TRUE(ranks.allSucceed(90s));
 }
 
 }  // namespace

@@ -277,6 +277,14 @@ TEST(UcxWorker, ServesManyThreadsAtOnce) {
 
 // ---- loans
 
+void recall(Endpoint& endpoint) {
+  const auto deadline = base::Deadline::after(kPatience);
+  while (!endpoint.recall()) {
+    ASSERT_FALSE(deadline.passed());
+    std::this_thread::yield();
+  }
+}
+
 // To a peer that stops now and then, so that what is sent waits for the socket. What was returned
 // is spoilt at once.
 TEST(UcxLoan, IsReturnedWhenItIsReadNoMore) {
@@ -325,7 +333,7 @@ TEST(UcxLoan, IsRecalledFromAPeerThatTakesNothing) {
     while (ring.sent() < 64) ring.lend(memory.data(), 1, 1, kBytes);
     for (int i = 0; i < 100; ++i) all[0]->progress();
     ASSERT_FALSE(ring.returned(64)) << "the network holds 63 MiB";
-    all[0]->recall();
+    recall(*all[0]);
     std::ranges::fill(memory, std::byte{2});
   }
   const auto outcome = outcomeOf([&] { progressUntil(all, [] { return false; }); });
@@ -347,7 +355,7 @@ TEST(UcxLoan, IsNotSentAfterItWasRecalled) {
   ring.lend(memory.data(), 1, 1, 65536);
   ASSERT_TRUE(progressUntil(all, [&] { return other.ready() && ring.returned(1); }));
   ring.lend(memory.data(), 1, 1, 65536);
-  all[0]->recall();
+  recall(*all[0]);
   memory = {};
   other.release();
   all[0]->drain();

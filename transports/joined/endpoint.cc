@@ -52,9 +52,9 @@ class JoinedEndpoint final : public Endpoint {
     near_->drain();
     far_->drain();
   }
-  void recall() override {
-    near_->recall();
-    far_->recall();
+  bool recall() override {
+    const bool nearHas = near_->recall();
+    return far_->recall() && nearHas;
   }
 
  private:

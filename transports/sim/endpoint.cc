@@ -64,7 +64,10 @@ class SimEndpoint final : public Endpoint {
   // The network looks into all rings itself, and whoever waits for a message moves it.
   void flush() override {}
   void drain() override {}
-  void recall() override { network_->recall(rank_); }
+  bool recall() override {
+    network_->recall(rank_);
+    return true;
+  }
 
  private:
   void requirePeer(int peer) const {

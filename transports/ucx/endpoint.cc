@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "src/base/check.h"
 #include "src/base/clock.h"
+#include "src/base/log.h"
 #include "transports/ring_layout.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/peer.h"
@@ -14,9 +16,9 @@
 namespace tutti::transports::ucx {
 namespace {
 
-// How long peers have to take what was lent and is on its way, before their connections are closed;
-// and how long that may take.
-constexpr std::chrono::milliseconds kRecall{200}, kBreak{1000};
+// How long nobody may take anything of what was lent and is on its way; and how long UCX has to let
+// go of it when its connection was given up.
+constexpr std::chrono::milliseconds kPatience{500}, kHope{5000};
 
 class UcxEndpoint final : public Endpoint {
  public:
@@ -98,23 +100,27 @@ class UcxEndpoint final : public Endpoint {
     worker_->awaitWhileMoving([&] { return *left == 0; });
   }
 
-  void recall() override {
-    const auto lending = [&] {
-      return std::ranges::any_of(used_, [](const Peer* peer) { return peer->lending(); });
-    };
-    {
-      const auto lock = worker_->lock();
-      for (Peer* peer : used_) peer->stop();
-      if (!lending()) return;
-    }
-    const auto over = [&](bool) { return !lending(); };
-    if (worker_->awaitUntil(base::Deadline::after(kRecall), over)) return;
-    {
-      const auto lock = worker_->lock();
+  // As long as something is taken there is no haste; what is not taken would be read for ever.
+  bool recall() override {
+    const auto lock = worker_->lock();
+    for (Peer* peer : used_) peer->stop();
+    worker_->progress();
+    size_t left = 0;
+    for (const Peer* peer : used_) left += peer->lent();
+    if (left == 0) return true;
+    if (left != recalled_) {
+      recalled_ = left;
+      patience_ = base::Deadline::after(kPatience);
+      hope_ = base::Deadline::after(kHope);
+    } else if (hope_->passed()) {
+      base::log(LogLevel::Error, "rank ", rank_, ": UCX still reads ", left,
+                " messages of an operation that has failed");
+      return true;
+    } else if (patience_->passed()) {
       for (Peer* peer : used_)
-        if (peer->lending()) peer->disconnect();
+        if (peer->lent() > 0) peer->disconnect();
     }
-    worker_->awaitUntil(base::Deadline::after(kBreak), over);
+    return false;
   }
 
  private:
@@ -156,6 +162,8 @@ class UcxEndpoint final : public Endpoint {
   const RingLayout layout_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; made when its address is made or known
   std::vector<Peer*> used_;                   // those with which something is exchanged
+  size_t recalled_ = 0;                       // messages that were being read at the last recall
+  std::optional<base::Deadline> patience_, hope_;
 };
 
 }  // namespace

@@ -23,6 +23,8 @@ void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint3
   const SlotHeader* const slot = storage_.slot(number);
   Sending& sending = sendings_[storage_.index(number)];
   sending.link = this;
+  // What has not got through to the peer yet cannot be taken back (Worker::leave): it is copied.
+  if (storage_.isLent(number) && !connection.made()) storage_.keep(number);
   sending.lent = storage_.isLent(number);
   sending.over = false;
   sending.header = {.door = door,

@@ -26,8 +26,8 @@ class SendLink final : public Link {
   bool onCredit(uint32_t messages);
   /// From now on nothing is posted.
   void stop() { stopped_ = true; }
-  /// UCX may read a payload that was lent.
-  bool lending() const { return lentUnderWay_ > 0; }
+  /// Messages whose payloads were lent and which UCX may read.
+  uint32_t lent() const { return lentUnderWay_; }
 
  private:
   struct Sending final : Operation {

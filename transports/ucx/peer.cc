@@ -135,8 +135,11 @@ void Peer::stop() {
     if (link) link->stop();
 }
 
-bool Peer::lending() const {
-  return std::ranges::any_of(sends_, [](const auto& link) { return link && link->lending(); });
+size_t Peer::lent() const {
+  size_t messages = 0;
+  for (const auto& link : sends_)
+    if (link) messages += link->lent();
+  return messages;
 }
 
 void Peer::disconnect() {

@@ -39,8 +39,8 @@ class Peer final : public Door {
   bool sent() const;
   /// Nothing more is sent to the peer.
   void stop();
-  /// UCX may read what was lent.
-  bool lending() const;
+  /// Messages whose payloads were lent and which UCX may read.
+  size_t lent() const;
   /// Gives the connection up, for all that use it.
   void disconnect();
   /// Counts `left` down again when all that was sent to the peer has reached its host.

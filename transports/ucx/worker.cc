@@ -337,30 +337,22 @@ void Worker::flush(Connection& connection, Operation& operation) {
 }
 
 bool Worker::awaitWhileMoving(const std::function<bool()>& condition) {
-  auto stuck = base::Deadline::after(kStuck);
-  bool holds = false;
-  awaitUntil(base::Deadline::after(kLongestDrain), [&](bool moved) {
-    if (moved) stuck = base::Deadline::after(kStuck);
-    holds = condition();
-    return holds || stuck.passed();
-  });
-  return holds;
-}
-
-bool Worker::awaitUntil(const base::Deadline& end, const std::function<bool(bool)>& over) {
   base::Backoff backoff(false);
-  do {
+  const auto end = base::Deadline::after(kLongestDrain);
+  for (auto stuck = base::Deadline::after(kStuck); !stuck.passed() && !end.passed();) {
     bool moved = false;
     {
       const auto held = lock();
       moved = progress();
-      if (over(moved)) return true;
+      if (condition()) return true;
     }
-    if (moved)
+    if (moved) {
+      stuck = base::Deadline::after(kStuck);
       backoff.reset();
-    else
+    } else {
       backoff.idle();
-  } while (!end.passed());
+    }
+  }
   return false;
 }
 

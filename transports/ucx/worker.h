@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "src/base/bytes.h"
-#include "src/base/clock.h"
 #include "src/base/file_descriptor.h"
 #include "src/base/process.h"
 #include "src/base/service_thread.h"
@@ -71,6 +70,7 @@ class Connection {
  public:
   explicit Connection(Worker& worker) : worker_(worker) {}
   bool lost() const { return status_ != UCS_OK; }
+  bool made() const { return made_; }              ///< UCX has got through to the peer
   ucs_status_t status() const { return status_; }  ///< why it was lost
 
  private:
@@ -80,7 +80,7 @@ class Connection {
   Worker& worker_;
   ucp_ep_h endpoint_ = nullptr;  // null when it was closed
   ucs_status_t status_ = UCS_OK;
-  bool made_ = false;  // something was sent, so UCX has got through to the peer
+  bool made_ = false;  // something was sent
 };
 
 class Worker {
@@ -115,8 +115,6 @@ class Worker {
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as
   /// something moves, and a minute at most. False when it does not hold.
   bool awaitWhileMoving(const std::function<bool()>& condition);
-  /// The same until a time; `over` hears whether something moved.
-  bool awaitUntil(const base::Deadline& end, const std::function<bool(bool moved)>& over);
   /// Fetches the data of a message with rendezvous. Within Door::onData() only.
   void fetch(const Arrived& data, void* to, Operation& operation);
   /// Keeps `link` until UCX is through with it.

@@ -1,11 +1,17 @@
 // Making a communicator: settings, the exchange of addresses over the control plane, and its end.
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
 #include "collectives/chooser.h"
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/communicator/state.h"
+#include "src/topology/distance.h"
+#include "src/topology/read_machine.h"
 
 namespace tutti {
 
@@ -24,9 +30,25 @@ World::~World() {
   windows.reset();
 }
 
-std::shared_ptr<transports::ucx::Worker> World::network() {
+namespace {
+
+/// What the user asks UCX for counts; else what is near. Empty: UCX chooses.
+std::string devicesFor(int place, int ranks) {
+  std::error_code none;
+  const auto nics =
+      std::distance(std::filesystem::directory_iterator("/sys/class/infiniband", none), {});
+  if (nics < 2 || std::getenv("UCX_NET_DEVICES")) return {};
+  std::string device = topology::nearDevice(topology::readMachine(), place, ranks);
+  if (!device.empty())
+    base::log(LogLevel::Debug, "rank ", place, " of this host's ", ranks, " uses ", device);
+  return device;
+}
+
+}  // namespace
+
+std::shared_ptr<transports::ucx::Worker> World::network(int place, int ranks) {
   std::lock_guard lock(mutex_);
-  if (!network_) network_ = transports::ucx::makeWorker();
+  if (!network_) network_ = transports::ucx::makeWorker({.devices = devicesFor(place, ranks)});
   return network_;
 }
 
@@ -193,8 +215,12 @@ void Communicator::Impl::connect(base::Deadline deadline) {
   };
   try {
     const bool networked = communicator::needsNetwork(topology, settings.transport);
+    const auto& hosts = topology.hostOf;
+    const auto own = hosts.begin() + who.rank;
+    const auto place = static_cast<int>(std::count(hosts.begin(), own, *own));
+    const auto near = static_cast<int>(std::ranges::count(hosts, *own));
     endpoint = communicator::makeEndpoint(who.rank, topology, settings.transport,
-                                          networked ? who.world->network() : nullptr);
+                                          networked ? who.world->network(place, near) : nullptr);
     topology.slotBytes = endpoint->layout().slotBytes;
     topology.channels = endpoint->layout().channels;
     for (int peer = 0; peer < size; ++peer) {

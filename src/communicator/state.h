@@ -38,7 +38,8 @@ struct World {
   std::unique_ptr<WindowTable> windows;
   /// Made by the first communicator that needs the network. Collective calls make communicators, so
   /// threads may come at once.
-  std::shared_ptr<transports::ucx::Worker> network();
+  /// By the NIC near the `place`th of this host's `ranks`, where there are several.
+  std::shared_ptr<transports::ucx::Worker> network(int place, int ranks);
   /// `shared`: of ranks that share a process, one for all of them; else null.
   World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared);
   ~World();  ///< leaves the job; a forked child's copy leaves everything as it is

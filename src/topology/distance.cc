@@ -162,4 +162,17 @@ std::vector<Binding> bindInBlocks(const Machine& machine, int ranks) {
   return bindings;
 }
 
+std::string nearDevice(const Machine& machine, int rank, int ranks) {
+  TUTTI_REQUIRE(rank >= 0 && rank < ranks, "rank ", rank, " of ", ranks);
+  const std::vector<NetworkDevice> devices = networkDevices(machine);
+  const std::vector<int> usable = candidates(devices);
+  if (usable.size() < 2 || !devices[usable.front()].rdma) return {};
+  size_t cpus = 0;
+  for (const Core& core : machine.cores) cpus += core.cpus.size();
+  const bool bound = machine.usable.size() < cpus;
+  const auto bindings = bound ? std::vector<Binding>(rank + 1, Binding{.cpus = machine.usable})
+                              : bindInBlocks(machine, ranks);
+  return devices[nearNics(machine, bindings)[rank].device].name;
+}
+
 }  // namespace tutti::topology

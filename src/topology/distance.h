@@ -4,6 +4,7 @@
 // Machine.
 
 #include <span>
+#include <string>
 
 #include "src/topology/machine.h"
 
@@ -54,5 +55,10 @@ std::vector<NearNic> nearNics(const Machine& machine, std::span<const Binding> r
 /// How `ranks` would be bound: the usable cores in equal consecutive parts, as mpirun and srun do;
 /// where there are GPUs, rank r has GPU r mod their number, and the cores near it.
 std::vector<Binding> bindInBlocks(const Machine& machine, int ranks);
+
+/// The RDMA port for the `rank`th of this host's `ranks`, as UCX_NET_DEVICES names it: "mlx5_3:1".
+/// Empty where there are not several to choose among. Ranks are where bindInBlocks() has them; a
+/// process that may use a part of the machine only is there, and so may be those before it.
+std::string nearDevice(const Machine& machine, int rank, int ranks);
 
 }  // namespace tutti::topology

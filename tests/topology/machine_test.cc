@@ -227,6 +227,33 @@ TEST(NearNics, AreNeverDownNorSlowNorEthernetBesideRdma) {
   EXPECT_EQ(nearNics(m, bindInBlocks(m, 1))[0], NearNic{});
 }
 
+TEST(NearDevice, IsNamedAsUcxNamesIt) {
+  Machine m = bigMachine();
+  for (int rank = 0; rank < 8; ++rank)
+    EXPECT_EQ(nearDevice(m, rank, 8), "mlx5_" + std::to_string(rank) + ":1");
+  m.gpus.clear();
+  EXPECT_EQ(nearDevice(m, 3, 4), "mlx5_5:1");
+  // A launcher has bound this process to the second package.
+  CpuSet second;
+  for (const int cpu : m.usable)
+    if (cpu >= 8) second.push_back(cpu);
+  m.usable = second;
+  EXPECT_EQ(nearDevice(m, 0, 8), "mlx5_4:1");
+  EXPECT_EQ(nearDevice(m, 5, 8), "mlx5_5:1");
+}
+
+TEST(NearDevice, IsNoneWhereThereAreNotSeveral) {
+  Machine m = bigMachine();
+  m.nics.resize(1);
+  EXPECT_EQ(nearDevice(m, 0, 2), "");
+  m.nics.clear();
+  EXPECT_EQ(nearDevice(m, 0, 2), "");
+  m = bigMachine();
+  for (size_t i = 1; i < m.nics.size(); ++i) m.nics[i].ports[0].state = "down";
+  EXPECT_EQ(nearDevice(m, 1, 2), "");
+  EXPECT_THROW(nearDevice(m, 2, 2), Error);
+}
+
 TEST(NearNics, HalfAsFastIsFastEnough) {
   Machine m = bigMachine();
   m.nics[0].ports[0].gigabitsPerSecond = 200;

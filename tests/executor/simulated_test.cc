@@ -50,7 +50,9 @@ class SimulatedRun {
         inPlace_(inPlace),
         random_(options.seed),
         network_(std::make_shared<Network>(
-            spec.ranks, transports::RingLayout{.channels = 2, .slotCount = 2, .slotBytes = 4096},
+            spec.ranks,
+            transports::RingLayout{
+                .channels = std::max(2, spec.channels), .slotCount = 2, .slotBytes = 4096},
             options)) {
     ranks_.resize(spec.ranks);
     auto endpoints = connectedEndpoints(network_);
@@ -202,13 +204,21 @@ SimOptions hostile(uint64_t seed) {
           .duplicate = 0.1};
 }
 
-std::vector<plan::PlanSpec> allPlans(int ranks) {
+std::vector<plan::PlanSpec> allPlans(int ranks, int channels = 1) {
   std::vector<plan::PlanSpec> plans;
   for (const auto& info : collectives::registry().algorithms())
     for (int c = 0; c < plan::kCollectiveCount; ++c)
-      if (const auto spec =
-              info.spec({static_cast<Collective>(c), plan::Protocol::Simple, ranks, ranks - 1, 1}))
+      if (const auto spec = info.spec(
+              {static_cast<Collective>(c), plan::Protocol::Simple, ranks, ranks - 1, channels}))
         plans.push_back(*spec);
+  return plans;
+}
+
+/// As between hosts: those of one channel, and of four.
+std::vector<plan::PlanSpec> allPlansOfFewAndManyLanes(int ranks) {
+  auto plans = allPlans(ranks);
+  const auto more = allPlans(ranks, 4);
+  plans.insert(plans.end(), more.begin(), more.end());
   return plans;
 }
 
@@ -216,7 +226,7 @@ class Simulated : public testing::TestWithParam<int> {};
 
 TEST_P(Simulated, EveryAlgorithmDeliversOverAHostileWire) {
   const uint64_t seed = testSeed();
-  for (const auto& spec : allPlans(GetParam()))
+  for (const auto& spec : allPlansOfFewAndManyLanes(GetParam()))
     for (const uint64_t count : {1, 100, 9000})
       for (const bool inPlace : {false, true}) {
         SimulatedRun run(spec, count, hostile(seed), inPlace);
@@ -239,20 +249,22 @@ TEST_P(SimulatedHosts, HierarchicalPlansDeliverOverAHostileWire) {
   const auto& info = collectives::registry().find(plan::Algorithm::Hierarchical);
   int plans = 0;
   for (int c = 0; c < plan::kCollectiveCount; ++c) {
-    const auto spec =
-        info.spec({static_cast<Collective>(c), plan::Protocol::Simple, ranks, ranks - 1, 1, hosts});
-    if (!spec) continue;
-    ++plans;
-    for (const uint64_t count : {1, 100, 9000}) {
-      SimulatedRun run(*spec, count, hostile(testSeed()));
-      for (const bool done : run.run())
-        ASSERT_TRUE(done) << spec->describe() << " count " << count << "\n"
-                          << run.network().describe();
-      ASSERT_EQ(run.wrong(), 0u) << spec->describe() << " count " << count << "\n"
-                                 << run.network().describe();
+    for (const int channels : {1, 4}) {
+      const auto spec = info.spec(
+          {static_cast<Collective>(c), plan::Protocol::Simple, ranks, ranks - 1, channels, hosts});
+      if (!spec) continue;
+      ++plans;
+      for (const uint64_t count : {1, 100, 9000}) {
+        SimulatedRun run(*spec, count, hostile(testSeed()));
+        for (const bool done : run.run())
+          ASSERT_TRUE(done) << spec->describe() << " count " << count << "\n"
+                            << run.network().describe();
+        ASSERT_EQ(run.wrong(), 0u) << spec->describe() << " count " << count << "\n"
+                                   << run.network().describe();
+      }
     }
   }
-  EXPECT_EQ(plans, 6);
+  EXPECT_EQ(plans, 12);
 }
 
 using Hosts = std::vector<int>;

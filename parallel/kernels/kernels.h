@@ -4,10 +4,13 @@
 // call nothing else, so a device is added by implementing this, and a dry run is an implementation
 // that only counts.
 //
-// Conventions. Tensors of one call have one floating type unless said otherwise. "Rows" are the
-// product of all dimensions but the last. `beta` is 0 or 1: overwrite the result, or add to it.
-// Every result is a function of the operands' values and shapes alone (not of addresses or earlier
-// calls), which the deterministic mode relies on. Operands are contiguous, gemm's excepted.
+// Conventions. Tensors of one call have one floating type, except that in a call with bfloat16 any
+// of them may be float32: what is summed over many rows (gradients of weights) or kept for backward
+// (means, deviations, logarithms of sums) should be. Sums of bfloat16 are accumulated in float32
+// and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or 1:
+// overwrite the result, or add to it. Every result is a function of the operands' values and shapes
+// alone (not of addresses or earlier calls), which the deterministic mode relies on. Operands are
+// contiguous, gemm's excepted.
 //
 // Errors. Throws InvalidArgument, naming the operands, when shapes or types disagree, when a tensor
 // that must be contiguous is not, and when a token id or a label is outside the vocabulary;
@@ -52,35 +55,69 @@ struct LayerNormWeightArgs {
   double betaWeight = 0, betaBias = 0;
 };
 
-/// Causal self-attention. Heads split the width evenly; scores are scaled by 1 / sqrt(head width).
-/// The scores are never kept: backward computes them again from the row's log-sum-exp.
+/// y = x / sqrt(mean(x^2) + epsilon) * weight, row by row (Zhang and Sennrich).
+struct RmsNormArgs {
+  Tensor x;       ///< [rows, width]
+  Tensor weight;  ///< [width]
+  Tensor y;       ///< [rows, width]
+  Tensor rstd;    ///< [rows], written by forward, read by backward
+  double epsilon = 1e-5;
+};
+struct RmsNormBackwardArgs {
+  Tensor dy, x;     ///< [rows, width]
+  Tensor weight;    ///< [width]
+  Tensor rstd;      ///< [rows], of forward
+  Tensor residual;  ///< [rows, width] added to dx; no data: nothing is added
+  Tensor dx;        ///< [rows, width]; may be `dy` or `residual`
+};
+struct RmsNormWeightArgs {
+  Tensor dy, x;    ///< [rows, width]
+  Tensor rstd;     ///< [rows], of forward
+  Tensor dWeight;  ///< [width]
+  double beta = 0;
+};
+
+/// Rotary positions (Su et al.): in each head, element i and element i + headWidth / 2 of position
+/// t are turned together by an angle of t. The arrangement is that of Hugging Face's Llama.
+struct RotaryArgs {
+  Tensor x;             ///< [batch, context, columns]; its first `heads` heads are turned in place
+  Tensor cosine, sine;  ///< [at least context, headWidth / 2], of the angles
+  int64_t heads = 1, headWidth = 0;
+  bool back = false;  ///< the other way around, as gradients go
+};
+
+/// Causal self-attention; scores are scaled by 1 / sqrt(head width). Keys and values may have fewer
+/// heads than queries, each of which then serves heads / kvHeads neighbouring heads (Ainslie et
+/// al.). A row of qkv has the queries' heads, then those of the keys, then those of the values. The
+/// scores are never kept: backward computes them again from the row's log-sum-exp.
 struct AttentionArgs {
-  Tensor qkv;        ///< [batch, context, 3 width]: queries, keys, values
-  Tensor out;        ///< [batch, context, width]
+  Tensor qkv;        ///< [batch, context, (heads + 2 kvHeads) * head width]
+  Tensor out;        ///< [batch, context, heads * head width]
   Tensor logSumExp;  ///< [batch, heads, context]
-  int64_t heads = 1;
+  int64_t heads = 1, kvHeads = 1;
 };
 struct AttentionBackwardArgs {
-  Tensor dOut;       ///< [batch, context, width]
-  Tensor qkv;        ///< [batch, context, 3 width]
-  Tensor out;        ///< [batch, context, width], of forward
+  Tensor dOut;       ///< [batch, context, heads * head width]
+  Tensor qkv;        ///< [batch, context, (heads + 2 kvHeads) * head width]
+  Tensor out;        ///< [batch, context, heads * head width], of forward
   Tensor logSumExp;  ///< [batch, heads, context], of forward
-  Tensor dQkv;       ///< [batch, context, 3 width], overwritten
-  int64_t heads = 1;
+  Tensor dQkv;       ///< as qkv, overwritten
+  int64_t heads = 1, kvHeads = 1;
 };
 
 /// x[b, t] = tokens[tokenIds[b, t]] + positions[t].
 struct EmbeddingArgs {
   Tensor tokenIds;   ///< int32 [batch, context]
   Tensor tokens;     ///< [vocabulary, width]
-  Tensor positions;  ///< [at least context, width]
+  Tensor positions;  ///< [at least context, width]; no data: nothing is added
   Tensor x;          ///< [batch, context, width]
 };
 struct EmbeddingWeightArgs {
   Tensor tokenIds;    ///< int32 [batch, context]
   Tensor dx;          ///< [batch, context, width]
   Tensor dTokens;     ///< [vocabulary, width]
-  Tensor dPositions;  ///< [at least context, width]; rows beyond the context get beta * themselves
+  Tensor dPositions;  ///< [at least context, width]; rows beyond the context get beta * themselves;
+                      ///< no data: there are no positions
   double betaTokens = 0, betaPositions = 0;
 };
 
@@ -106,13 +143,18 @@ struct SgdArgs {
   double learningRate = 0, weightDecay = 0;
 };
 
+/// The type of what kernels keep of tensors of `type`: statistics of rows, and sums over them.
+constexpr DType statisticsType(DType type) {
+  return type == DType::BFloat16 ? DType::Float32 : type;
+}
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
 
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void fillZero(const Tensor& x) = 0;
-  /// The two have one shape, of any rank.
+  /// The two have one shape, of any rank; where types differ each element is rounded to nearest.
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
   /// y [rows, n] += bias [n] in each row.
   virtual void addBias(const Tensor& bias, const Tensor& y) = 0;
@@ -129,6 +171,17 @@ class Kernels {
   virtual void gelu(const Tensor& x, const Tensor& y) = 0;
   /// dx may be dy.
   virtual void geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) = 0;
+
+  virtual void rmsNorm(const RmsNormArgs& args) = 0;
+  virtual void rmsNormBackward(const RmsNormBackwardArgs& args) = 0;
+  virtual void rmsNormWeights(const RmsNormWeightArgs& args) = 0;
+
+  virtual void rotary(const RotaryArgs& args) = 0;
+
+  /// y [rows, n] = g / (1 + exp(-g)) * u, where a row of x [rows, 2 n] is g and then u (Shazeer).
+  virtual void swiGlu(const Tensor& x, const Tensor& y) = 0;
+  /// dx [rows, 2 n] may be x.
+  virtual void swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) = 0;
 
   virtual void attention(const AttentionArgs& args, Arena& scratch) = 0;
   virtual void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) = 0;

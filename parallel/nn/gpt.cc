@@ -39,116 +39,31 @@ double savedPerToken(const GptOptions& o) {
   return static_cast<double>(o.layers) * block + 2 * width + 2 + static_cast<double>(o.vocabulary);
 }
 
-Gpt::Gpt(const GptOptions& o)
-    : options_(o),
-      tokens_{.name = "tokens",
-              .global = {o.vocabulary, o.width},
-              .init = {Init::Normal, kEmbeddingDeviation},
-              .unit = 0},
-      positions_{.name = "positions",
-                 .global = {o.context, o.width},
-                 .init = {Init::Normal, kEmbeddingDeviation},
-                 .unit = 0},
-      finalNorm_({"finalNorm", static_cast<UnitId>(o.layers) + 1, o.width}) {
+namespace {
+
+LanguageModel::Parts partsOf(const GptOptions& o) {
   check(o);
+  LanguageModel::Parts parts{.vocabulary = o.vocabulary,
+                             .context = o.context,
+                             .width = o.width,
+                             .embeddingDeviation = kEmbeddingDeviation,
+                             .learnedPositions = true,
+                             .tied = true,
+                             .finalNorm = std::make_unique<LayerNorm>(NormOptions{
+                                 "finalNorm", static_cast<UnitId>(o.layers) + 1, o.width})};
   for (int64_t i = 0; i < o.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(BlockOptions{
+    parts.blocks.push_back(std::make_unique<GptBlock>(BlockOptions{
         .name = "blocks." + std::to_string(i),
         .unit = static_cast<UnitId>(i) + 1,
         .width = o.width,
         .heads = o.heads,
         .deviation = kDeviation,
         .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers))}));
+  return parts;
 }
 
-void Gpt::declare(ParameterStore& store) {
-  store.add(tokens_);
-  store.add(positions_);
-  for (const auto& block : blocks_) block->declare(store);
-  finalNorm_.declare(store);
-}
+}  // namespace
 
-Tensor Gpt::forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) {
-  ParameterStore& store = context.store;
-  saved.openUnit(0);
-  store.acquire(0, Phase::Forward);
-  const Tensor tokens = store.weight(tokens_);
-  Tensor x = saved.untilWeights.allocate(tokens.type,
-                                         {tokenIds.shape[0], tokenIds.shape[1], options_.width});
-  context.kernels.embedding({tokenIds, tokens, store.weight(positions_), x});
-  saved.push(tokenIds);
-  for (UnitId unit = 1; const auto& block : blocks_) {
-    saved.openUnit(unit);
-    store.acquire(unit, Phase::Forward);
-    x = block->forward(context, x, saved);
-    store.release(unit++, Phase::Forward);
-  }
-  return head(context, x, saved);
-}
-
-Tensor Gpt::head(ParallelContext& context, const Tensor& x, Saved& saved) {
-  saved.openUnit(headUnit());
-  context.store.acquire(headUnit(), Phase::Forward);
-  const Tensor normal = finalNorm_.forward(context, x, saved);
-  const Tensor logits =
-      saved.untilWeights.allocate(x.type, {x.shape[0], x.shape[1], options_.vocabulary});
-  context.kernels.gemm({.a = normal.matrix(),
-                        .b = context.store.weight(tokens_),
-                        .c = logits.matrix(),
-                        .transposeB = true});
-  saved.push(normal);
-  context.store.release(headUnit(), Phase::Forward);
-  context.store.release(0, Phase::Forward);
-  return logits;
-}
-
-Tensor Gpt::headBackward(ParallelContext& context, const Tensor& dLogits, Saved& saved) {
-  const Tensor normal = saved.pop();
-  const Tensor dNormal = saved.untilWeights.allocate(normal.type, normal.shape);
-  context.kernels.gemm(
-      {.a = dLogits.matrix(), .b = context.store.weight(tokens_), .c = dNormal.matrix()});
-  saved.work.push_back({[this, normal, dLogits](ParallelContext& c, int microBatch) {
-    const GradientSlot tokens = c.store.gradient(tokens_, microBatch);
-    c.kernels.gemm({.a = dLogits.matrix(),
-                    .b = normal.matrix(),
-                    .c = tokens.buffer,
-                    .transposeA = true,
-                    .beta = tokens.beta});
-  }});
-  return finalNorm_.backward(context, dNormal, saved);
-}
-
-Tensor Gpt::backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) {
-  ParameterStore& store = context.store;
-  store.acquire(0, Phase::Backward);
-  store.acquire(headUnit(), Phase::Backward);
-  Tensor dx = saved.closeUnit(context, headBackward(context, dLogits, saved));
-  store.release(headUnit(), Phase::Backward);
-  for (UnitId unit = headUnit() - 1; unit >= 1; --unit) {
-    store.acquire(unit, Phase::Backward);
-    dx = blocks_[static_cast<size_t>(unit) - 1]->backward(context, dx, saved);
-    dx = saved.closeUnit(context, dx);
-    store.release(unit, Phase::Backward);
-  }
-  embeddingBackward(dx, saved);
-  saved.closeUnit(context, {});
-  store.release(0, Phase::Backward);
-  return {};
-}
-
-void Gpt::embeddingBackward(const Tensor& dx, Saved& saved) {
-  const Tensor tokenIds = saved.pop();
-  saved.work.push_back({[this, tokenIds, dx](ParallelContext& c, int microBatch) {
-    // The output map has written this micro-batch's first part already: the store answers beta 1.
-    const GradientSlot tokens = c.store.gradient(tokens_, microBatch);
-    const GradientSlot positions = c.store.gradient(positions_, microBatch);
-    c.kernels.embeddingWeights({.tokenIds = tokenIds,
-                                .dx = dx,
-                                .dTokens = tokens.buffer,
-                                .dPositions = positions.buffer,
-                                .betaTokens = tokens.beta,
-                                .betaPositions = positions.beta});
-  }});
-}
+Gpt::Gpt(const GptOptions& o) : LanguageModel(partsOf(o)), options_(o) {}
 
 }  // namespace tutti::parallel

@@ -38,8 +38,9 @@ void Attention::declare(ParameterStore& store) {
 Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor qkv = qkv_.forward(context, x, saved);
   const Tensor out = saved.untilWeights.allocate(x.type, x.shape);
-  const Tensor logSumExp = saved.untilBackward.allocate(x.type, {x.shape[0], heads_, x.shape[1]});
-  context.kernels.attention({qkv, out, logSumExp, heads_}, context.scratch);
+  const Tensor logSumExp =
+      saved.untilBackward.allocate(statisticsType(x.type), {x.shape[0], heads_, x.shape[1]});
+  context.kernels.attention({qkv, out, logSumExp, heads_, heads_}, context.scratch);
   saved.push(qkv);
   saved.push(out);
   saved.push(logSumExp);
@@ -50,36 +51,41 @@ Tensor Attention::backward(ParallelContext& context, const Tensor& dy, Saved& sa
   const Tensor dOut = project_.backward(context, dy, saved);
   const Tensor logSumExp = saved.pop(), out = saved.pop(), qkv = saved.pop();
   const Tensor dQkv = saved.untilWeights.allocate(qkv.type, qkv.shape);
-  context.kernels.attentionBackward({dOut, qkv, out, logSumExp, dQkv, heads_}, context.scratch);
+  context.kernels.attentionBackward({dOut, qkv, out, logSumExp, dQkv, heads_, heads_},
+                                    context.scratch);
   return qkv_.backward(context, dQkv, saved);
 }
 
-Block::Block(const BlockOptions& o)
-    : beforeAttention_({o.name + ".beforeAttention", o.unit, o.width}),
-      attention_(o),
-      beforeMlp_({o.name + ".beforeMlp", o.unit, o.width}),
-      mlp_(o) {}
+GptBlock::GptBlock(const BlockOptions& o)
+    : Block({.beforeAttention = std::make_unique<LayerNorm>(
+                 NormOptions{o.name + ".beforeAttention", o.unit, o.width}),
+             .attention = std::make_unique<Attention>(o),
+             .beforeMlp =
+                 std::make_unique<LayerNorm>(NormOptions{o.name + ".beforeMlp", o.unit, o.width}),
+             .mlp = std::make_unique<Mlp>(o)}) {}
 
 void Block::declare(ParameterStore& store) {
-  beforeAttention_.declare(store);
-  attention_.declare(store);
-  beforeMlp_.declare(store);
-  mlp_.declare(store);
+  parts_.beforeAttention->declare(store);
+  parts_.attention->declare(store);
+  parts_.beforeMlp->declare(store);
+  parts_.mlp->declare(store);
 }
 
 Tensor Block::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor middle =
-      attention_.forward(context, beforeAttention_.forward(context, x, saved), saved);
+      parts_.attention->forward(context, parts_.beforeAttention->forward(context, x, saved), saved);
   context.kernels.add(x, middle);
-  const Tensor y = mlp_.forward(context, beforeMlp_.forward(context, middle, saved), saved);
+  const Tensor y =
+      parts_.mlp->forward(context, parts_.beforeMlp->forward(context, middle, saved), saved);
   context.kernels.add(middle, y);
   return y;
 }
 
 Tensor Block::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor dMiddle = beforeMlp_.backward(context, mlp_.backward(context, dy, saved), dy, saved);
-  return beforeAttention_.backward(context, attention_.backward(context, dMiddle, saved), dMiddle,
-                                   saved);
+  const Tensor dMiddle =
+      parts_.beforeMlp->backward(context, parts_.mlp->backward(context, dy, saved), dy, saved);
+  return parts_.beforeAttention->backward(
+      context, parts_.attention->backward(context, dMiddle, saved), dMiddle, saved);
 }
 
 }  // namespace tutti::parallel

@@ -2,8 +2,13 @@
 
 // The parts of a pre-norm transformer block.
 //
-//   x --+-- LayerNorm -- Attention -- + --+-- LayerNorm -- MLP -- + --> y
-//       +---------------------------- + --+---------------------- +
+//   x --+-- norm -- attention -- + --+-- norm -- MLP -- + --> y
+//       +----------------------- + --+----------------- +
+//
+// GPT-2's are here; nn/llama.h has Llama's.
+
+#include <memory>
+#include <utility>
 
 #include "parallel/nn/layers.h"
 
@@ -43,18 +48,28 @@ class Attention final : public Module {
   Linear qkv_, project_;
 };
 
-class Block final : public Module {
+/// Two branches around the residual stream, each behind a norm of its own.
+class Block : public Module {
  public:
-  explicit Block(const BlockOptions& options);
+  struct Parts {
+    std::unique_ptr<Norm> beforeAttention;
+    std::unique_ptr<Module> attention;
+    std::unique_ptr<Norm> beforeMlp;
+    std::unique_ptr<Module> mlp;
+  };
+  explicit Block(Parts parts) : parts_(std::move(parts)) {}
   Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
   void declare(ParameterStore& store) override;
 
  private:
-  LayerNorm beforeAttention_;
-  Attention attention_;
-  LayerNorm beforeMlp_;
-  Mlp mlp_;
+  Parts parts_;
+};
+
+/// A block of GPT-2: LayerNorm, Attention, Mlp.
+class GptBlock final : public Block {
+ public:
+  explicit GptBlock(const BlockOptions& options);
 };
 
 }  // namespace tutti::parallel

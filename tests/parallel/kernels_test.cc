@@ -81,16 +81,74 @@ TEST_F(Refusals, LayerNorm) {
 TEST_F(Refusals, Attention) {
   const Tensor qkv = make({2, 3, 3 * kWidth}), out = make({2, 3, kWidth}), lse = make({2, 2, 3});
   using Forward = AttentionArgs;
-  expectAllChecked<Forward>({qkv, out, lse, 2},
+  expectAllChecked<Forward>({qkv, out, lse, 2, 2},
                             [&](const Forward& a) { kernels_.attention(a, arena_); },
                             {&Forward::qkv, &Forward::out, &Forward::logSumExp});
   using Backward = AttentionBackwardArgs;
   expectAllChecked<Backward>(
-      {out, qkv, out, lse, qkv, 2},
+      {out, qkv, out, lse, qkv, 2, 2},
       [&](const Backward& a) { kernels_.attentionBackward(a, arena_); },
       {&Backward::dOut, &Backward::qkv, &Backward::out, &Backward::logSumExp, &Backward::dQkv});
   for (int64_t heads : {-1, 0, 3})
-    EXPECT_THROW(kernels_.attention({qkv, out, lse, heads}, arena_), Error) << heads;
+    EXPECT_THROW(kernels_.attention({qkv, out, lse, heads, heads}, arena_), Error) << heads;
+  for (int64_t kvHeads : {-1, 0, 1, 3, 4})
+    EXPECT_THROW(kernels_.attention({qkv, out, lse, 2, kvHeads}, arena_), Error) << kvHeads;
+  const Tensor shared = make({2, 3, 2 * kWidth});
+  EXPECT_NO_THROW(kernels_.attention({shared, out, lse, 2, 1}, arena_));
+}
+
+TEST_F(Refusals, RmsNorm) {
+  const Tensor x = make({kRows, kWidth}), vector = make({kWidth}), rows = make({kRows});
+  using Forward = RmsNormArgs;
+  expectAllChecked<Forward>({.x = x, .weight = vector, .y = x, .rstd = rows},
+                            [&](const Forward& a) { kernels_.rmsNorm(a); },
+                            {&Forward::x, &Forward::weight, &Forward::y, &Forward::rstd});
+  using Backward = RmsNormBackwardArgs;
+  expectAllChecked<Backward>(
+      {.dy = x, .x = x, .weight = vector, .rstd = rows, .residual = x, .dx = x},
+      [&](const Backward& a) { kernels_.rmsNormBackward(a); },
+      {&Backward::dy, &Backward::x, &Backward::weight, &Backward::rstd, &Backward::residual,
+       &Backward::dx});
+  using Weights = RmsNormWeightArgs;
+  expectAllChecked<Weights>({.dy = x, .x = x, .rstd = rows, .dWeight = vector},
+                            [&](const Weights& a) { kernels_.rmsNormWeights(a); },
+                            {&Weights::dy, &Weights::x, &Weights::rstd, &Weights::dWeight});
+}
+
+TEST_F(Refusals, Rotary) {
+  const Tensor x = make({2, 3, 3 * kWidth}), table = make({3, kWidth / 2});
+  using Args = RotaryArgs;
+  const Args right{.x = x, .cosine = table, .sine = table, .heads = 3, .headWidth = kWidth};
+  expectAllChecked<Args>(right, [&](const Args& a) { kernels_.rotary(a); },
+                         {&Args::cosine, &Args::sine});
+  const auto refused = [&](void (*change)(Args&)) {
+    Args wrong = right;
+    change(wrong);
+    EXPECT_THROW(kernels_.rotary(wrong), Error);
+  };
+  refused([](Args& a) { a.heads = 4; });
+  refused([](Args& a) { a.heads = 0; });
+  refused([](Args& a) { a.headWidth = 3; });
+  refused([](Args& a) { a.headWidth = 0; });
+  refused([](Args& a) { a.x.strides[0] += 1; });
+  refused([](Args& a) { a.x = a.x.matrix(); });
+  Args longer = right;
+  longer.x = make({2, 4, 3 * kWidth});  // than there are positions
+  EXPECT_THROW(kernels_.rotary(longer), Error);
+}
+
+TEST_F(Refusals, SwiGlu) {
+  const Tensor x = make({kRows, 2 * kWidth}), y = make({kRows, kWidth});
+  EXPECT_NO_THROW(kernels_.swiGlu(x, y));
+  EXPECT_NO_THROW(kernels_.swiGluBackward(y, x, x));
+  const Tensor doubles = make({kRows, kWidth}, DType::Float64), wide = make({kRows, kWidth + 1});
+  Tensor strided = y;
+  strided.strides[0] += 1;
+  for (const Tensor& wrong : {x, doubles, wide, strided}) {
+    EXPECT_THROW(kernels_.swiGlu(x, wrong), Error) << wrong;
+    EXPECT_THROW(kernels_.swiGluBackward(wrong, x, x), Error) << wrong;
+  }
+  EXPECT_THROW(kernels_.swiGluBackward(y, x, y), Error);
 }
 
 TEST_F(Refusals, Embedding) {
@@ -105,6 +163,8 @@ TEST_F(Refusals, Embedding) {
       {ids, x, table, table}, [&](const Weights& a) { kernels_.embeddingWeights(a); },
       {&Weights::tokenIds, &Weights::dx, &Weights::dTokens, &Weights::dPositions});
   EXPECT_THROW(kernels_.embedding({ids, table, make({2, kWidth}), x}), Error);  // 3 positions
+  EXPECT_NO_THROW(kernels_.embedding({ids, table, {}, x}));
+  EXPECT_NO_THROW(kernels_.embeddingWeights({ids, x, table, {}}));
   for (int32_t id : {-1, static_cast<int32_t>(kVocabulary)}) {
     ids.as<int32_t>()[5] = id;
     EXPECT_THROW(kernels_.embedding({ids, table, table, x}), Error) << id;

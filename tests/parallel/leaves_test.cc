@@ -55,6 +55,20 @@ std::vector<T> everything(const Leaves<T>& leaves, int64_t rows, int64_t width) 
   leaves.layerNormWeights(dy.data(), x.data(), mean.data(), rstd.data(), dw.data(), db.data(), rows,
                           width, true, false);
   take(dw), take(db);
+  leaves.rmsNorm(x.data(), weight.data(), y.data(), rstd.data(), rows, width, T(1e-5));
+  take(y), take(rstd);
+  leaves.rmsNormBackward(dy.data(), x.data(), weight.data(), rstd.data(), x.data(), y.data(), rows,
+                         width);
+  take(y);
+  leaves.rmsNormWeights(dy.data(), x.data(), rstd.data(), dw.data(), rows, width, true);
+  take(dw);
+  auto first = x, second = dy;
+  leaves.rotate(first.data(), second.data(), weight.data(), bias.data(), width, T(-1));
+  take(first), take(second);
+  leaves.swiGlu(x.data(), dy.data(), y.data(), n);
+  take(y);
+  leaves.swiGluBackward(y.data(), x.data(), dy.data(), first.data(), second.data(), n);
+  take(first), take(second);
   leaves.gelu(x.data(), y.data(), n);
   take(y);
   leaves.geluBackward(dy.data(), x.data(), y.data(), n);
@@ -160,6 +174,47 @@ TEST(Leaves, GeluWithinItsBound) {
   std::printf("gelu: worst %.2f ulp; its derivative: worst %.2g\n", worst, worstSlope);
   EXPECT_LT(worst, 92);
   EXPECT_LT(worstSlope, 2 * 92 * 0x1p-24 * 1.2);  // two such factors, of a value below 1.2
+}
+
+// g / (1 + t) * u with t = exp(-g): t is off by exp's 2.5 ulp (at most 5 times 2^-24), of which
+// t / (1 + t) <= 1 reaches the result; an addition, a division and a multiplication add one each.
+TEST(Leaves, SwiGluWithinItsBound) {
+  const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
+  double worst = 0, worstSlope = 0;
+  for (float g = -20; g <= 20; g += 0.00171f) {
+    const double d = g, s = 1 / (1 + std::exp(-d));
+    const float up = 3, one = 1;
+    float y = 0, dGate = 0, dUp = 0;
+    leaves.swiGlu(&g, &up, &y, 1);
+    leaves.swiGluBackward(&one, &g, &up, &dGate, &dUp, 1);
+    if (g != 0) worst = std::max(worst, ulps(y, d * s * 3));
+    worstSlope = std::max(worstSlope, std::fabs(dGate - 3 * s * (1 + d * (1 - s))));
+    EXPECT_LE(std::fabs(dUp - d * s), 8 * 0x1p-24 * std::fabs(d * s)) << g;
+  }
+  std::printf("swiglu: worst %.2f ulp; its derivative: worst %.2g\n", worst, worstSlope);
+  EXPECT_LT(worst, 8);
+  EXPECT_LT(worstSlope, 3 * 1.1 * 20 * 0x1p-24);  // of a value below 3.3
+}
+
+TEST(Leaves, RotatingBackUndoesIt) {
+  const Leaves<double>& leaves = availableLeaves().sets[0]->doubles;
+  std::vector<double> cosine, sine;
+  for (int i = 0; i < 21; ++i) {
+    cosine.push_back(std::cos(0.3 * i));
+    sine.push_back(std::sin(0.3 * i));
+  }
+  const auto a = values<double>(21, 1, 7), b = values<double>(21, 1, 8);
+  auto x = a, y = b;
+  leaves.rotate(x.data(), y.data(), cosine.data(), sine.data(), 21, 1);
+  for (size_t i = 0; i < 21; ++i) {
+    EXPECT_NEAR(x[i], a[i] * cosine[i] - b[i] * sine[i], 1e-15);
+    EXPECT_NEAR(y[i], b[i] * cosine[i] + a[i] * sine[i], 1e-15);
+  }
+  leaves.rotate(x.data(), y.data(), cosine.data(), sine.data(), 21, -1);
+  for (size_t i = 0; i < 21; ++i) {
+    EXPECT_NEAR(x[i], a[i], 1e-14);
+    EXPECT_NEAR(y[i], b[i], 1e-14);
+  }
 }
 
 TEST(Leaves, NaNIsNotHidden) {

@@ -1,5 +1,5 @@
-// The whole model's loss and gradients against an outside witness: witness/gpt_witness.py, which
-// knows only the definition of the model, and differentiates by complex steps.
+// Whole models' losses and gradients against an outside witness: witness/model_witness.py, which
+// knows only the definitions of the models, and differentiates by complex steps.
 
 #include <gtest/gtest.h>
 
@@ -12,11 +12,20 @@
 
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/gpt.h"
+#include "parallel/nn/llama.h"
 
 namespace tutti::parallel {
 namespace {
 
-constexpr GptOptions kModel{.vocabulary = 11, .context = 6, .layers = 2, .width = 8, .heads = 2};
+constexpr GptOptions kGpt{.vocabulary = 11, .context = 6, .layers = 2, .width = 8, .heads = 2};
+constexpr LlamaOptions kLlama{.vocabulary = 11,
+                              .context = 6,
+                              .layers = 2,
+                              .width = 16,
+                              .heads = 4,
+                              .kvHeads = 2,
+                              .inner = 10,
+                              .ropeBase = 100};
 constexpr int kBatch = 2;
 
 struct Witness {
@@ -53,13 +62,14 @@ struct Run {
   DeviceMesh mesh;
   HostKernels kernels;
   Arena scratch{"scratch"};
-  Gpt model{kModel};
+  Module& model;
   ParameterStore store;
   Saved saved;
   ParallelContext context{mesh, kernels, store, scratch};
   double loss = 0;
 
-  explicit Run(bool deferWeights) : store(mesh, kernels, {}, DType::Float64) {
+  Run(Module& itsModel, bool deferWeights)
+      : model(itsModel), store(mesh, kernels, {}, DType::Float64) {
     saved.deferWeights = deferWeights;
     model.declare(store);
     store.initialize(0);
@@ -99,9 +109,9 @@ struct Run {
   }
 };
 
-void expectWitness(bool deferWeights) {
-  const Witness witness = readWitness(TUTTI_WITNESS);
-  Run run(deferWeights);
+void expectWitness(Module& model, const std::string& file, bool deferWeights) {
+  const Witness witness = readWitness(TUTTI_WITNESSES "/" + file);
+  Run run(model, deferWeights);
   EXPECT_NEAR(run.loss, witness.loss, 1e-13 * witness.loss);
   ASSERT_EQ(run.store.parameterCount(), witness.gradients.size());
   double worst = 0;
@@ -122,8 +132,18 @@ void expectWitness(bool deferWeights) {
   std::printf("worst relative difference %.2g, %s\n", worst, where.c_str());
 }
 
-TEST(Witness, LossAndGradients) { expectWitness(false); }
-TEST(Witness, DeferredWeightGradients) { expectWitness(true); }
+class Witnessed : public testing::TestWithParam<bool> {};  // weight gradients are deferred
+
+TEST_P(Witnessed, Gpt) {
+  Gpt model(kGpt);
+  expectWitness(model, "gpt_witness.txt", GetParam());
+}
+TEST_P(Witnessed, Llama) {
+  Llama model(kLlama);
+  expectWitness(model, "llama_witness.txt", GetParam());
+}
+INSTANTIATE_TEST_SUITE_P(WeightGradients, Witnessed, testing::Bool(),
+                         [](const auto& test) { return test.param ? "Deferred" : "AtOnce"; });
 
 }  // namespace
 }  // namespace tutti::parallel

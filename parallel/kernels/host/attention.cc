@@ -15,37 +15,47 @@ constexpr int64_t kQueryRows = 64;
 constexpr int64_t kBackwardRows = 32;
 
 struct Dims {
-  int64_t batch, context, heads, headWidth, width;
+  int64_t batch, context, heads, kvHeads, headWidth;
+  int64_t width;    // of a row of out
+  int64_t columns;  // of a row of qkv
 
-  Dims(const Tensor& qkv, const Tensor& out, const Tensor& logSumExp, int64_t headCount)
+  Dims(const Tensor& qkv, const Tensor& out, const Tensor& logSumExp, int64_t headCount,
+       int64_t kvHeadCount)
       : batch(out.shape[0]),
         context(out.shape[1]),
         heads(headCount),
+        kvHeads(kvHeadCount),
         headWidth(headCount > 0 ? out.shape[2] / headCount : 0),
-        width(out.shape[2]) {
+        width(out.shape[2]),
+        columns((headCount + 2 * kvHeadCount) * headWidth) {
     require(heads > 0 && width % heads == 0, "a width of ", width, " does not split into ", heads,
             " heads");
+    require(kvHeads > 0 && heads % kvHeads == 0, heads, " heads do not share ", kvHeads,
+            " heads of keys and values evenly");
     require(out.shape.rank() == 3 && out.contiguous() && qkv.contiguous() &&
-                qkv.shape == Shape({batch, context, 3 * width}) &&
+                qkv.shape == Shape({batch, context, columns}) &&
                 logSumExp.shape == Shape({batch, heads, context}) && logSumExp.contiguous(),
             "attention over ", heads, " heads: qkv is ", qkv, ", out ", out, ", logSumExp ",
             logSumExp);
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(headWidth)); }
   int64_t blockRows() const { return std::min(kQueryRows, context); }
+  int64_t headsPerKv() const { return heads / kvHeads; }
 };
 
-/// One head's queries, keys and values: [context, headWidth] each, rows 3 * width apart.
+/// One head's queries, and the keys and values that serve it: [context, headWidth] each, rows
+/// `columns` apart.
 template <class T>
 struct Head {
   T *q, *k, *v;
   int64_t stride;
 
   Head(const Tensor& qkv, const Dims& dims, int64_t batch, int64_t head)
-      : q(qkv.as<T>() + batch * dims.context * 3 * dims.width + head * dims.headWidth),
-        k(q + dims.width),
-        v(k + dims.width),
-        stride(3 * dims.width) {}
+      : q(qkv.as<T>() + batch * dims.context * dims.columns + head * dims.headWidth),
+        k(qkv.as<T>() + batch * dims.context * dims.columns +
+          (dims.heads + head / dims.headsPerKv()) * dims.headWidth),
+        v(k + dims.kvHeads * dims.headWidth),
+        stride(dims.columns) {}
 };
 
 template <class T>
@@ -75,16 +85,17 @@ struct BackwardRows {
   T* dots;    ///< scratch, [block rows]
 };
 
+/// `first`: of those whose keys and values these are; the others add to their gradients.
 template <class T>
 void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, const Dims& dims,
-                  const Leaves<T>& leaves) {
+                  bool first, const Leaves<T>& leaves) {
   const T scale = static_cast<T>(dims.scale());
   const int64_t w = dims.headWidth;
   const int64_t last = (dims.context - 1) / kBackwardRows * kBackwardRows;
   // The last block sees all keys, so it can overwrite dK and dV and the others add to them.
   for (int64_t begin = last; begin >= 0; begin -= kBackwardRows) {
     const int64_t rows = std::min(kBackwardRows, dims.context - begin), keys = begin + rows;
-    const double beta = begin == last ? 0 : 1;
+    const double beta = first && begin == last ? 0 : 1;
     const Matrix<const T> q{h.q + begin * h.stride, h.stride};
     const Matrix<const T> dOut{x.dOut + begin * dims.width, dims.width};
     gemm<T>({keys, rows, w, false, true}, {h.k, h.stride}, q, 0, {x.p, rows});
@@ -105,7 +116,7 @@ void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, 
 
 template <class T>
 void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch) {
-  const Dims dims(args.qkv, args.out, args.logSumExp, args.heads);
+  const Dims dims(args.qkv, args.out, args.logSumExp, args.heads, args.kvHeads);
   const ArenaScope scope(scratch);
   T* scores = scratch.allocate(TypeOf<T>::value, {dims.blockRows(), dims.context}).template as<T>();
   T* logSumExp = args.logSumExp.as<T>();
@@ -117,7 +128,7 @@ void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratc
 
 template <class T>
 void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leaves, Arena& scratch) {
-  const Dims dims(args.qkv, args.out, args.logSumExp, args.heads);
+  const Dims dims(args.qkv, args.out, args.logSumExp, args.heads, args.kvHeads);
   require(args.dOut.shape == args.out.shape && args.dOut.contiguous() &&
               args.dQkv.shape == args.qkv.shape && args.dQkv.contiguous(),
           "attention backward: dOut is ", args.dOut, ", dQkv ", args.dQkv);
@@ -133,7 +144,7 @@ void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leave
       rows.dOut = headOf<T>(args.dOut, dims, b, h);
       rows.out = headOf<T>(args.out, dims, b, h);
       headBackward<T>(Head<T>(args.qkv, dims, b, h), Head<T>(args.dQkv, dims, b, h), rows, dims,
-                      leaves);
+                      h % dims.headsPerKv() == 0, leaves);
     }
 }
 

@@ -1,12 +1,16 @@
 #include "parallel/kernels/host/host_kernels.h"
 
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 
 #include "parallel/kernels/host/attention.h"
 #include "parallel/kernels/host/blas.h"
+#include "parallel/kernels/host/staging.h"
 
 namespace tutti::parallel {
+
+using host::Staging;
 
 namespace {
 
@@ -54,12 +58,19 @@ void HostKernels::dispatch(const Tensor& x, Body body) const {
     case DType::Float32: return body(leaves_.floats, float{});
     case DType::Float64: return body(leaves_.doubles, double{});
     default:
-      fail(ErrorCode::Unsupported, "the host kernels compute in float32 and float64, not in ",
-           toString(x.type));
+      fail(ErrorCode::Unsupported,
+           "the host kernels compute in float64, float32 and bfloat16, not in ", toString(x.type));
   }
 }
 
 void HostKernels::gemm(const GemmArgs& args) {
+  if (Staging s; Staging::needed({args.a, args.b, args.c})) {
+    GemmArgs wide = args;
+    s.in(wide.a);
+    s.in(wide.b);
+    s.result(wide.c, args.beta);
+    return gemm(wide);
+  }
   const Tensor &a = args.a, &b = args.b, &c = args.c;
   require(a.shape.rank() == 2 && b.shape.rank() == 2 && c.shape.rank() == 2, "gemm of ", a, " and ",
           b, " into ", c);
@@ -83,11 +94,35 @@ void HostKernels::fillZero(const Tensor& x) {
 }
 
 void HostKernels::copy(const Tensor& from, const Tensor& to) {
-  requireSame("copy", from, to);
-  if (to.bytes() > 0) std::memcpy(to.data, from.data, to.bytes());
+  requireContiguous("copy", {from, to});
+  require(from.shape == to.shape, "copy of ", from, " to ", to);
+  if (from.type == to.type) {
+    if (to.bytes() > 0) std::memcpy(to.data, from.data, to.bytes());
+    return;
+  }
+  if (Staging s; Staging::needed({from, to})) {
+    Tensor wideFrom = from, wideTo = to;
+    s.in(wideFrom);
+    s.out(wideTo);
+    return copy(wideFrom, wideTo);
+  }
+  dispatch(from, [&](const auto&, auto source) {
+    dispatch(to, [&](const auto&, auto target) {
+      using From = decltype(source);
+      using To = decltype(target);
+      std::transform(from.as<From>(), from.as<From>() + from.count(), to.as<To>(),
+                     [](From value) { return static_cast<To>(value); });
+    });
+  });
 }
 
 void HostKernels::addBias(const Tensor& bias, const Tensor& y) {
+  if (Staging s; Staging::needed({bias, y})) {
+    Tensor wideBias = bias, wideY = y;
+    s.in(wideBias);
+    s.inOut(wideY);
+    return addBias(wideBias, wideY);
+  }
   requireVector("addBias", bias, width(y), y.type);
   requireContiguous("addBias", {y});
   dispatch(y, [&](const auto& leaves, auto zero) {
@@ -97,6 +132,12 @@ void HostKernels::addBias(const Tensor& bias, const Tensor& y) {
 }
 
 void HostKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) {
+  if (Staging s; Staging::needed({dy, db})) {
+    Tensor wideDy = dy, wideDb = db;
+    s.in(wideDy);
+    s.result(wideDb, beta);
+    return biasGradient(wideDy, wideDb, beta);
+  }
   requireVector("biasGradient", db, width(dy), dy.type);
   requireContiguous("biasGradient", {dy});
   dispatch(dy, [&](const auto& leaves, auto zero) {
@@ -106,6 +147,12 @@ void HostKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) 
 }
 
 void HostKernels::add(const Tensor& from, const Tensor& to) {
+  if (Staging s; Staging::needed({from, to})) {
+    Tensor wideFrom = from, wideTo = to;
+    s.in(wideFrom);
+    s.inOut(wideTo);
+    return add(wideFrom, wideTo);
+  }
   requireSame("add", from, to);
   dispatch(to, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
@@ -114,6 +161,16 @@ void HostKernels::add(const Tensor& from, const Tensor& to) {
 }
 
 void HostKernels::layerNorm(const LayerNormArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.weight, a.y})) {
+    auto wide = a;
+    s.in(wide.x);
+    s.in(wide.weight);
+    s.in(wide.bias);
+    s.out(wide.y);
+    s.out(wide.mean);
+    s.out(wide.rstd);
+    return layerNorm(wide);
+  }
   requireSame("layerNorm", a.x, a.y);
   requireVector("layerNorm's weight", a.weight, width(a.x), a.x.type);
   requireVector("layerNorm's bias", a.bias, width(a.x), a.x.type);
@@ -127,6 +184,17 @@ void HostKernels::layerNorm(const LayerNormArgs& a) {
 }
 
 void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
+  if (Staging s; Staging::needed({a.dy, a.x, a.weight, a.dx})) {
+    auto wide = a;
+    s.in(wide.dy);
+    s.in(wide.x);
+    s.in(wide.weight);
+    s.in(wide.mean);
+    s.in(wide.rstd);
+    s.in(wide.residual);
+    s.out(wide.dx);
+    return layerNormBackward(wide);
+  }
   requireSame("layerNormBackward", a.dy, a.x, a.dx);
   if (a.residual.data != nullptr) requireSame("layerNormBackward's residual", a.dy, a.residual);
   requireVector("layerNormBackward's weight", a.weight, width(a.x), a.x.type);
@@ -141,6 +209,16 @@ void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
 }
 
 void HostKernels::layerNormWeights(const LayerNormWeightArgs& a) {
+  if (Staging s; Staging::needed({a.dy, a.x, a.dWeight, a.dBias})) {
+    auto wide = a;
+    s.in(wide.dy);
+    s.in(wide.x);
+    s.in(wide.mean);
+    s.in(wide.rstd);
+    s.result(wide.dWeight, a.betaWeight);
+    s.result(wide.dBias, a.betaBias);
+    return layerNormWeights(wide);
+  }
   requireSame("layerNormWeights", a.dy, a.x);
   requireVector("layerNormWeights' mean", a.mean, rows(a.x), a.x.type);
   requireVector("layerNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
@@ -155,6 +233,12 @@ void HostKernels::layerNormWeights(const LayerNormWeightArgs& a) {
 }
 
 void HostKernels::gelu(const Tensor& x, const Tensor& y) {
+  if (Staging s; Staging::needed({x, y})) {
+    Tensor wideX = x, wideY = y;
+    s.in(wideX);
+    s.out(wideY);
+    return gelu(wideX, wideY);
+  }
   requireSame("gelu", x, y);
   dispatch(x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
@@ -163,6 +247,13 @@ void HostKernels::gelu(const Tensor& x, const Tensor& y) {
 }
 
 void HostKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  if (Staging s; Staging::needed({dy, x, dx})) {
+    Tensor wideDy = dy, wideX = x, wideDx = dx;
+    s.in(wideDy);
+    s.in(wideX);
+    s.out(wideDx);
+    return geluBackward(wideDy, wideX, wideDx);
+  }
   requireSame("geluBackward", dy, x, dx);
   dispatch(x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
@@ -170,21 +261,179 @@ void HostKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& 
   });
 }
 
+void HostKernels::rmsNorm(const RmsNormArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.weight, a.y})) {
+    auto wide = a;
+    s.in(wide.x);
+    s.in(wide.weight);
+    s.out(wide.y);
+    s.out(wide.rstd);
+    return rmsNorm(wide);
+  }
+  requireSame("rmsNorm", a.x, a.y);
+  requireVector("rmsNorm's weight", a.weight, width(a.x), a.x.type);
+  requireVector("rmsNorm's rstd", a.rstd, rows(a.x), a.x.type);
+  dispatch(a.x, [&](const auto& leaves, auto zero) {
+    using T = decltype(zero);
+    leaves.rmsNorm(a.x.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<T>(), rows(a.x),
+                   width(a.x), static_cast<T>(a.epsilon));
+  });
+}
+
+void HostKernels::rmsNormBackward(const RmsNormBackwardArgs& a) {
+  if (Staging s; Staging::needed({a.dy, a.x, a.weight, a.dx})) {
+    auto wide = a;
+    s.in(wide.dy);
+    s.in(wide.x);
+    s.in(wide.weight);
+    s.in(wide.rstd);
+    s.in(wide.residual);
+    s.out(wide.dx);
+    return rmsNormBackward(wide);
+  }
+  requireSame("rmsNormBackward", a.dy, a.x, a.dx);
+  if (a.residual.data != nullptr) requireSame("rmsNormBackward's residual", a.dy, a.residual);
+  requireVector("rmsNormBackward's weight", a.weight, width(a.x), a.x.type);
+  requireVector("rmsNormBackward's rstd", a.rstd, rows(a.x), a.x.type);
+  dispatch(a.x, [&](const auto& leaves, auto zero) {
+    using T = decltype(zero);
+    const T* residual = a.residual.data == nullptr ? nullptr : a.residual.as<T>();
+    leaves.rmsNormBackward(a.dy.as<T>(), a.x.as<T>(), a.weight.as<T>(), a.rstd.as<T>(), residual,
+                           a.dx.as<T>(), rows(a.x), width(a.x));
+  });
+}
+
+void HostKernels::rmsNormWeights(const RmsNormWeightArgs& a) {
+  if (Staging s; Staging::needed({a.dy, a.x, a.dWeight})) {
+    auto wide = a;
+    s.in(wide.dy);
+    s.in(wide.x);
+    s.in(wide.rstd);
+    s.result(wide.dWeight, a.beta);
+    return rmsNormWeights(wide);
+  }
+  requireSame("rmsNormWeights", a.dy, a.x);
+  requireVector("rmsNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
+  requireVector("rmsNormWeights' dWeight", a.dWeight, width(a.x), a.x.type);
+  dispatch(a.x, [&](const auto& leaves, auto zero) {
+    using T = decltype(zero);
+    leaves.rmsNormWeights(a.dy.as<T>(), a.x.as<T>(), a.rstd.as<T>(), a.dWeight.as<T>(), rows(a.x),
+                          width(a.x), a.beta != 0);
+  });
+}
+
+void HostKernels::rotary(const RotaryArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.cosine, a.sine})) {
+    auto wide = a;
+    s.in(wide.cosine);
+    s.in(wide.sine);
+    s.inOut(wide.x);
+    return rotary(wide);
+  }
+  require(a.x.shape.rank() == 3 && a.x.contiguous() && a.headWidth > 0 && a.headWidth % 2 == 0 &&
+              a.heads > 0 && a.heads * a.headWidth <= width(a.x),
+          "rotary: ", a.heads, " heads of ", a.headWidth, " in ", a.x);
+  const int64_t half = a.headWidth / 2, context = a.x.shape[1], columns = width(a.x);
+  for (const Tensor& table : {a.cosine, a.sine})
+    require(table.shape.rank() == 2 && table.contiguous() && table.type == a.x.type &&
+                table.shape[0] >= context && table.shape[1] == half,
+            "rotary: ", context, " positions of ", half, " angles are needed, not ", table);
+  dispatch(a.x, [&](const auto& leaves, auto zero) {
+    using T = decltype(zero);
+    T* row = a.x.as<T>();
+    for (int64_t r = 0; r < rows(a.x); ++r, row += columns) {
+      const T* cosine = a.cosine.as<T>() + r % context * half;
+      const T* sine = a.sine.as<T>() + r % context * half;
+      for (int64_t h = 0; h < a.heads; ++h) {
+        T* const head = row + h * a.headWidth;
+        leaves.rotate(head, head + half, cosine, sine, half, a.back ? T(-1) : T(1));
+      }
+    }
+  });
+}
+
+void HostKernels::swiGlu(const Tensor& x, const Tensor& y) {
+  if (Staging s; Staging::needed({x, y})) {
+    Tensor wideX = x, wideY = y;
+    s.in(wideX);
+    s.out(wideY);
+    return swiGlu(wideX, wideY);
+  }
+  requireContiguous("swiGlu", {x, y});
+  require(x.type == y.type && rows(x) == rows(y) && width(x) == 2 * width(y), "swiGlu of ", x,
+          " into ", y);
+  dispatch(x, [&](const auto& leaves, auto zero) {
+    using T = decltype(zero);
+    const int64_t n = width(y);
+    for (int64_t r = 0; r < rows(y); ++r) {
+      const T* const gate = x.as<T>() + r * 2 * n;
+      leaves.swiGlu(gate, gate + n, y.as<T>() + r * n, n);
+    }
+  });
+}
+
+void HostKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  if (Staging s; Staging::needed({dy, x, dx})) {
+    Tensor wideDy = dy, wideX = x, wideDx = dx;
+    s.in(wideDy);
+    s.in(wideX);
+    s.out(wideDx);
+    return swiGluBackward(wideDy, wideX, wideDx);
+  }
+  requireSame("swiGluBackward", x, dx);
+  requireContiguous("swiGluBackward", {dy});
+  require(x.type == dy.type && rows(x) == rows(dy) && width(x) == 2 * width(dy),
+          "swiGluBackward of ", dy, " through ", x);
+  dispatch(x, [&](const auto& leaves, auto zero) {
+    using T = decltype(zero);
+    const int64_t n = width(dy);
+    for (int64_t r = 0; r < rows(dy); ++r) {
+      const T* const gate = x.as<T>() + r * 2 * n;
+      T* const dGate = dx.as<T>() + r * 2 * n;
+      leaves.swiGluBackward(dy.as<T>() + r * n, gate, gate + n, dGate, dGate + n, n);
+    }
+  });
+}
+
 void HostKernels::attention(const AttentionArgs& args, Arena& scratch) {
+  if (Staging s; Staging::needed({args.qkv, args.out})) {
+    AttentionArgs wide = args;
+    s.in(wide.qkv);
+    s.out(wide.out);
+    s.out(wide.logSumExp);
+    return attention(wide, scratch);
+  }
   dispatch(args.out, [&](const auto& leaves, auto) { host::attention(args, leaves, scratch); });
 }
 
 void HostKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
+  if (Staging s; Staging::needed({args.dOut, args.qkv, args.out, args.dQkv})) {
+    AttentionBackwardArgs wide = args;
+    s.in(wide.dOut);
+    s.in(wide.qkv);
+    s.in(wide.out);
+    s.in(wide.logSumExp);
+    s.out(wide.dQkv);
+    return attentionBackward(wide, scratch);
+  }
   dispatch(args.out,
            [&](const auto& leaves, auto) { host::attentionBackward(args, leaves, scratch); });
 }
 
 void HostKernels::embedding(const EmbeddingArgs& a) {
+  if (Staging s; Staging::needed({a.tokens, a.positions, a.x})) {
+    auto wide = a;
+    s.in(wide.tokens);
+    s.in(wide.positions);
+    s.out(wide.x);
+    return embedding(wide);
+  }
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.tokens);
   requireIds("embedding", a.tokenIds, batch * context);
   requireContiguous("embedding", {a.tokens, a.positions, a.x});
-  require(a.x.shape == Shape({batch, context, w}) && width(a.positions) == w &&
-              a.positions.shape[0] >= context,
+  const bool positions = a.positions.data != nullptr;
+  require(a.x.shape == Shape({batch, context, w}) &&
+              (!positions || (width(a.positions) == w && a.positions.shape[0] >= context)),
           "embedding: ids ", a.tokenIds, ", tokens ", a.tokens, ", positions ", a.positions,
           ", result ", a.x);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
@@ -194,20 +443,28 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
     for (int64_t i = 0; i < batch * context; ++i, x += w) {
       requireId("embedding", ids[i], 0, a.tokens.shape[0]);
       std::memcpy(x, a.tokens.as<T>() + ids[i] * w, static_cast<size_t>(w) * sizeof(T));
-      leaves.add(x, a.positions.as<T>() + i % context * w, w);
+      if (positions) leaves.add(x, a.positions.as<T>() + i % context * w, w);
     }
   });
 }
 
 void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
+  if (Staging s; Staging::needed({a.dx, a.dTokens, a.dPositions})) {
+    auto wide = a;
+    s.in(wide.dx);
+    s.result(wide.dTokens, a.betaTokens);
+    s.result(wide.dPositions, a.betaPositions);
+    return embeddingWeights(wide);
+  }
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.dTokens);
   requireIds("embeddingWeights", a.tokenIds, batch * context);
   requireContiguous("embeddingWeights", {a.dx, a.dTokens, a.dPositions});
-  require(a.dx.shape == Shape({batch, context, w}) && width(a.dPositions) == w &&
-              a.dPositions.shape[0] >= context,
+  const bool positions = a.dPositions.data != nullptr;
+  require(a.dx.shape == Shape({batch, context, w}) &&
+              (!positions || (width(a.dPositions) == w && a.dPositions.shape[0] >= context)),
           "embeddingWeights: ids ", a.tokenIds, ", dx ", a.dx);
   if (a.betaTokens == 0) fillZero(a.dTokens);
-  if (a.betaPositions == 0) fillZero(a.dPositions);
+  if (positions && a.betaPositions == 0) fillZero(a.dPositions);
   dispatch(a.dx, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int32_t* ids = a.tokenIds.as<int32_t>();
@@ -215,12 +472,17 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
     for (int64_t i = 0; i < batch * context; ++i, dx += w) {
       requireId("embeddingWeights", ids[i], 0, a.dTokens.shape[0]);
       leaves.add(a.dTokens.as<T>() + ids[i] * w, dx, w);
-      leaves.add(a.dPositions.as<T>() + i % context * w, dx, w);
+      if (positions) leaves.add(a.dPositions.as<T>() + i % context * w, dx, w);
     }
   });
 }
 
 double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
+  if (Staging s; Staging::needed({a.logits})) {
+    auto wide = a;
+    s.inOut(wide.logits);
+    return crossEntropy(wide);
+  }
   requireIds("crossEntropy", a.labels, rows(a.logits));
   requireContiguous("crossEntropy", {a.logits});
   double total = 0;
@@ -241,6 +503,14 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
 }
 
 void HostKernels::adamW(const AdamWArgs& a) {
+  if (Staging s; Staging::needed({a.weight, a.gradient, a.first, a.second})) {
+    auto wide = a;
+    s.inOut(wide.weight);
+    s.in(wide.gradient);
+    s.inOut(wide.first);
+    s.inOut(wide.second);
+    return adamW(wide);
+  }
   requireSame("adamW", a.weight, a.gradient, a.first, a.second);
   dispatch(a.weight, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
@@ -253,6 +523,12 @@ void HostKernels::adamW(const AdamWArgs& a) {
 }
 
 void HostKernels::sgd(const SgdArgs& a) {
+  if (Staging s; Staging::needed({a.weight, a.gradient})) {
+    auto wide = a;
+    s.inOut(wide.weight);
+    s.in(wide.gradient);
+    return sgd(wide);
+  }
   requireSame("sgd", a.weight, a.gradient);
   dispatch(a.weight, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
@@ -262,6 +538,11 @@ void HostKernels::sgd(const SgdArgs& a) {
 }
 
 void HostKernels::addSquares(const Tensor& x, ExactSum& sum) {
+  if (Staging s; Staging::needed({x})) {
+    Tensor wide = x;
+    s.in(wide);
+    return addSquares(wide, sum);
+  }
   requireContiguous("addSquares", {x});
   dispatch(x, [&](const auto&, auto zero) {
     using T = decltype(zero);

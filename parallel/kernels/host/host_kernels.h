@@ -1,8 +1,9 @@
 #pragma once
 
-// Kernels on the CPU, in float32 and float64: GEMM by BLAS, everything else by leaf functions
-// compiled for this processor's instruction set. Tensors other than GEMM's operands must be
-// contiguous. One object may be used by several ranks' threads at once; it keeps no state.
+// Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16: GEMM by BLAS,
+// everything else by leaf functions compiled for this processor's instruction set. Tensors other
+// than GEMM's operands must be contiguous. One object may be used by several ranks' threads at
+// once; it keeps no state.
 
 #include "parallel/kernels/host/leaves.h"
 #include "parallel/kernels/kernels.h"
@@ -26,6 +27,12 @@ class HostKernels final : public Kernels {
   void layerNormWeights(const LayerNormWeightArgs& args) override;
   void gelu(const Tensor& x, const Tensor& y) override;
   void geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) override;
+  void rmsNorm(const RmsNormArgs& args) override;
+  void rmsNormBackward(const RmsNormBackwardArgs& args) override;
+  void rmsNormWeights(const RmsNormWeightArgs& args) override;
+  void rotary(const RotaryArgs& args) override;
+  void swiGlu(const Tensor& x, const Tensor& y) override;
+  void swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) override;
   void attention(const AttentionArgs& args, Arena& scratch) override;
   void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) override;
   void embedding(const EmbeddingArgs& args) override;

@@ -34,6 +34,22 @@ struct Leaves {
   void (*layerNormWeights)(const T* dy, const T* x, const T* mean, const T* rstd, T* dWeight,
                            T* dBias, int64_t rows, int64_t width, bool addWeight, bool addBias);
 
+  void (*rmsNorm)(const T* x, const T* weight, T* y, T* rstd, int64_t rows, int64_t width,
+                  T epsilon);
+  /// `residual` may be null.
+  void (*rmsNormBackward)(const T* dy, const T* x, const T* weight, const T* rstd,
+                          const T* residual, T* dx, int64_t rows, int64_t width);
+  void (*rmsNormWeights)(const T* dy, const T* x, const T* rstd, T* dWeight, int64_t rows,
+                         int64_t width, bool addWeight);
+
+  /// Turns the points (first[i], second[i]) by the angles of cosine[i] and turn * sine[i], where
+  /// `turn` is 1 or -1.
+  void (*rotate)(T* first, T* second, const T* cosine, const T* sine, int64_t count, T turn);
+  /// Of one row: gate and up have `count` elements each.
+  void (*swiGlu)(const T* gate, const T* up, T* y, int64_t count);
+  /// dGate may be gate and dUp may be up.
+  void (*swiGluBackward)(const T* dy, const T* gate, const T* up, T* dGate, T* dUp, int64_t count);
+
   void (*gelu)(const T* x, T* y, int64_t count);
   void (*geluBackward)(const T* dy, const T* x, T* dx, int64_t count);
 

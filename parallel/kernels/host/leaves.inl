@@ -207,6 +207,86 @@ void layerNormWeights(const T* dy, const T* x, const T* mean, const T* rstd, T* 
   columnSums<T>(dy, rows, width, dBias, addBiasToo);
 }
 
+template <class T>
+void rmsNorm(const T* x, const T* weight, T* y, T* rstd, int64_t rows, int64_t width, T epsilon) {
+  constexpr int64_t lanes = Vec<T>::lanes;
+  for (int64_t r = 0; r < rows; ++r, x += width, y += width) {
+    V<T> squares{};
+    for (int64_t j = 0; j < width; j += lanes) {
+      const V<T> in = load<T>(x + j, width - j);
+      squares += in * in;
+    }
+    const T mean = sumLanes<T>(squares) / T(width);
+    const T s = T(1) / T(__builtin_sqrt(double(mean + epsilon)));
+    for (int64_t j = 0; j < width; j += lanes)
+      store<T>(y + j, load<T>(x + j, width - j) * s * load<T>(weight + j, width - j), width - j);
+    rstd[r] = s;
+  }
+}
+
+template <class T>
+void rmsNormBackward(const T* dy, const T* x, const T* weight, const T* rstd, const T* residual,
+                     T* dx, int64_t rows, int64_t width) {
+  constexpr int64_t lanes = Vec<T>::lanes;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = r * width;
+    V<T> along{};  // sum of d * normal, where d = dy * weight
+    for (int64_t j = 0; j < width; j += lanes) {
+      const V<T> d = load<T>(dy + at + j, width - j) * load<T>(weight + j, width - j);
+      along += d * (load<T>(x + at + j, width - j) * rstd[r]);
+    }
+    const T meanAlong = sumLanes<T>(along) / T(width);
+    for (int64_t j = 0; j < width; j += lanes) {
+      const V<T> d = load<T>(dy + at + j, width - j) * load<T>(weight + j, width - j);
+      const V<T> normal = load<T>(x + at + j, width - j) * rstd[r];
+      V<T> result = (d - normal * meanAlong) * rstd[r];
+      if (residual != nullptr) result += load<T>(residual + at + j, width - j);
+      store<T>(dx + at + j, result, width - j);
+    }
+  }
+}
+
+template <class T>
+void rmsNormWeights(const T* dy, const T* x, const T* rstd, T* dWeight, int64_t rows, int64_t width,
+                    bool addWeight) {
+  sumColumns<T>(rows, width, dWeight, addWeight, [=](int64_t r, int64_t j, int64_t left) {
+    return load<T>(dy + r * width + j, left) * (load<T>(x + r * width + j, left) * rstd[r]);
+  });
+}
+
+template <class T>
+void rotate(T* first, T* second, const T* cosine, const T* sine, int64_t count, T turn) {
+  for (int64_t i = 0; i < count; i += Vec<T>::lanes) {
+    const int64_t left = count - i;
+    const V<T> a = load<T>(first + i, left), b = load<T>(second + i, left);
+    const V<T> c = load<T>(cosine + i, left), s = load<T>(sine + i, left) * turn;
+    store<T>(first + i, a * c - b * s, left);
+    store<T>(second + i, b * c + a * s, left);
+  }
+}
+
+template <class T>
+void swiGlu(const T* gate, const T* up, T* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += Vec<T>::lanes) {
+    const int64_t left = count - i;
+    const V<T> g = load<T>(gate + i, left);
+    store<T>(y + i, g / (expLanes(-g) + T(1)) * load<T>(up + i, left), left);
+  }
+}
+
+template <class T>
+void swiGluBackward(const T* dy, const T* gate, const T* up, T* dGate, T* dUp, int64_t count) {
+  for (int64_t i = 0; i < count; i += Vec<T>::lanes) {
+    const int64_t left = count - i;
+    const V<T> g = load<T>(gate + i, left), u = load<T>(up + i, left), d = load<T>(dy + i, left);
+    const V<T> t = expLanes(-g);
+    const V<T> s = splat<T>(1) / (t + T(1));
+    // s + g s (1 - s); t s first: both t and 1 / s may be as large as 2^127.
+    store<T>(dGate + i, d * u * (s + g * (t * s) * s), left);
+    store<T>(dUp + i, d * (g * s), left);
+  }
+}
+
 // GELU's tanh form is x * sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3): with t = exp(-2 u)
 // it needs no tanh, and 1 - sigmoid = t / (1 + t) is had without cancellation.
 template <class T>
@@ -361,6 +441,12 @@ constexpr Leaves<T> table() {
           .layerNorm = layerNorm<T>,
           .layerNormBackward = layerNormBackward<T>,
           .layerNormWeights = layerNormWeights<T>,
+          .rmsNorm = rmsNorm<T>,
+          .rmsNormBackward = rmsNormBackward<T>,
+          .rmsNormWeights = rmsNormWeights<T>,
+          .rotate = rotate<T>,
+          .swiGlu = swiGlu<T>,
+          .swiGluBackward = swiGluBackward<T>,
           .gelu = gelu<T>,
           .geluBackward = geluBackward<T>,
           .softmax = softmax<T>,

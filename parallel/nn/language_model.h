@@ -1,0 +1,48 @@
+#pragma once
+
+// LanguageModel: what all decoder-only transformers have in common: token embeddings, blocks, a
+// final norm, and an output map to logits. Models differ in their blocks and norms, and in whether
+// positions are learned and the output map is the token embedding itself (tied).
+//
+// Units, for the ParameterStore: 0 the embeddings, 1 to layers the blocks, layers + 1 the final
+// norm and, where it is not tied, the output map.
+
+#include <memory>
+#include <vector>
+
+#include "parallel/nn/layers.h"
+
+namespace tutti::parallel {
+
+class LanguageModel : public Module {
+ public:
+  struct Parts {
+    int64_t vocabulary = 0, context = 0, width = 0;
+    double embeddingDeviation = 0.02;  ///< of the first values, positions' too
+    double outputDeviation = 0.02;
+    bool learnedPositions = false, tied = false;
+    std::vector<std::unique_ptr<Module>> blocks;
+    std::unique_ptr<Norm> finalNorm;
+  };
+  explicit LanguageModel(Parts parts);
+
+  /// int32 token ids [batch, at most context] to logits [batch, context, vocabulary].
+  Tensor forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) override;
+  /// The gradient of the logits; returns an empty tensor, as token ids have no gradient.
+  Tensor backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) override;
+  void declare(ParameterStore& store) override;
+
+ private:
+  Tensor head(ParallelContext& context, const Tensor& x, Saved& saved);
+  Tensor headBackward(ParallelContext& context, const Tensor& dLogits, Saved& saved);
+  void embeddingBackward(const Tensor& dx, Saved& saved);
+  UnitId headUnit() const { return static_cast<UnitId>(blocks_.size()) + 1; }
+  const Parameter& outputMap() const { return tied_ ? tokens_ : output_; }
+
+  const bool learnedPositions_, tied_;
+  Parameter tokens_, positions_, output_;
+  std::vector<std::unique_ptr<Module>> blocks_;
+  std::unique_ptr<Norm> finalNorm_;
+};
+
+}  // namespace tutti::parallel

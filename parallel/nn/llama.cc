@@ -1,0 +1,195 @@
+#include "parallel/nn/llama.h"
+
+#include <cmath>
+#include <limits>
+
+namespace tutti::parallel {
+
+namespace {
+constexpr double kDeviation = 0.02;
+}  // namespace
+
+void check(const LlamaOptions& o) {
+  require(o.vocabulary > 0, "the vocabulary needs at least one token, not ", o.vocabulary);
+  require(o.context > 0, "the context needs at least one token, not ", o.context);
+  require(o.layers > 0, "a model needs at least one layer, not ", o.layers);
+  require(o.layers < std::numeric_limits<UnitId>::max() - 1, o.layers, " layers are too many");
+  require(o.width > 0, "the width must be positive, not ", o.width);
+  require(o.heads > 0 && o.width % o.heads == 0 && o.width / o.heads % 2 == 0, "a width of ",
+          o.width, " does not split into ", o.heads, " heads of an even width");
+  require(o.kvHeads > 0 && o.heads % o.kvHeads == 0, o.heads, " heads do not share ", o.kvHeads,
+          " heads of keys and values evenly");
+  require(o.inner > 0, "the inner width must be positive, not ", o.inner);
+  require(o.ropeBase > 0, "the base of the rotary positions must be positive, not ", o.ropeBase);
+  require(o.epsilon > 0, "the norms' epsilon must be positive, not ", o.epsilon);
+}
+
+double parameterCount(const LlamaOptions& o) {
+  const auto width = static_cast<double>(o.width), inner = static_cast<double>(o.inner);
+  const double headWidth = width / static_cast<double>(o.heads);
+  const double kvWidth = headWidth * static_cast<double>(o.kvHeads);
+  // Queries, keys and values, and the map back; gate, up and down; two norms.
+  const double block = width * (2 * width + 2 * kvWidth) + 3 * width * inner + 2 * width;
+  const double maps = o.tied ? 1 : 2;
+  return maps * static_cast<double>(o.vocabulary) * width + width +
+         static_cast<double>(o.layers) * block;
+}
+
+RotaryTable::RotaryTable(int64_t context, int64_t headWidth, double base)
+    : shape_{context, headWidth / 2} {
+  for (int64_t t = 0; t < shape_[0]; ++t)
+    for (int64_t i = 0; i < shape_[1]; ++i) {
+      const double power = -2.0 * static_cast<double>(i) / static_cast<double>(headWidth);
+      const double angle = static_cast<double>(t) * std::pow(base, power);
+      cosine_.doubles.push_back(std::cos(angle));
+      sine_.doubles.push_back(std::sin(angle));
+    }
+  cosine_.floats.assign(cosine_.doubles.begin(), cosine_.doubles.end());
+  sine_.floats.assign(sine_.doubles.begin(), sine_.doubles.end());
+}
+
+Tensor RotaryTable::table(Table& table, DType type) const {
+  switch (type) {
+    case DType::BFloat16:
+    case DType::Float32: return Tensor(table.floats.data(), DType::Float32, shape_);
+    case DType::Float64: return Tensor(table.doubles.data(), type, shape_);
+    default: fail(ErrorCode::Unsupported, "no rotary positions in ", toString(type));
+  }
+}
+
+SwiGluMlp::SwiGluMlp(const LlamaBlockOptions& o)
+    : inner_(o.inner),
+      gateUp_({.name = o.name + ".mlp.gateUp",
+               .unit = o.unit,
+               .inputs = o.width,
+               .outputs = 2 * o.inner,
+               .deviation = o.deviation,
+               .bias = false}),
+      down_({.name = o.name + ".mlp.down",
+             .unit = o.unit,
+             .inputs = o.inner,
+             .outputs = o.width,
+             .deviation = o.residualDeviation,
+             .bias = false}) {}
+
+void SwiGluMlp::declare(ParameterStore& store) {
+  gateUp_.declare(store);
+  down_.declare(store);
+}
+
+Tensor SwiGluMlp::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+  const Tensor gateUp = gateUp_.forward(context, x, saved);
+  Shape shape = gateUp.shape;
+  shape[-1] = inner_;
+  const Tensor active = saved.untilWeights.allocate(gateUp.type, shape);
+  context.kernels.swiGlu(gateUp, active);
+  saved.push(gateUp);
+  return down_.forward(context, active, saved);
+}
+
+Tensor SwiGluMlp::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+  const Tensor dActive = down_.backward(context, dy, saved);
+  const Tensor gateUp = saved.pop();
+  const Tensor dGateUp = saved.untilWeights.allocate(gateUp.type, gateUp.shape);
+  context.kernels.swiGluBackward(dActive, gateUp, dGateUp);
+  return gateUp_.backward(context, dGateUp, saved);
+}
+
+RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)
+    : heads_(o.heads),
+      kvHeads_(o.kvHeads),
+      headWidth_(o.width / o.heads),
+      qkv_({.name = o.name + ".attention.qkv",
+            .unit = o.unit,
+            .inputs = o.width,
+            .outputs = (o.heads + 2 * o.kvHeads) * headWidth_,
+            .deviation = o.deviation,
+            .bias = false}),
+      project_({.name = o.name + ".attention.project",
+                .unit = o.unit,
+                .inputs = o.width,
+                .outputs = o.width,
+                .deviation = o.residualDeviation,
+                .bias = false}),
+      table_(o.context, headWidth_, o.ropeBase) {}
+
+void RotaryAttention::declare(ParameterStore& store) {
+  qkv_.declare(store);
+  project_.declare(store);
+}
+
+/// Queries and keys, which are neighbours in a row.
+void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, bool back) {
+  context.kernels.rotary({.x = qkv,
+                          .cosine = table_.cosine(qkv.type),
+                          .sine = table_.sine(qkv.type),
+                          .heads = heads_ + kvHeads_,
+                          .headWidth = headWidth_,
+                          .back = back});
+}
+
+Tensor RotaryAttention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+  const Tensor qkv = qkv_.forward(context, x, saved);
+  turn(context, qkv, false);
+  const Tensor out = saved.untilWeights.allocate(x.type, x.shape);
+  const Tensor logSumExp =
+      saved.untilBackward.allocate(statisticsType(x.type), {x.shape[0], heads_, x.shape[1]});
+  context.kernels.attention({qkv, out, logSumExp, heads_, kvHeads_}, context.scratch);
+  saved.push(qkv);
+  saved.push(out);
+  saved.push(logSumExp);
+  return project_.forward(context, out, saved);
+}
+
+Tensor RotaryAttention::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+  const Tensor dOut = project_.backward(context, dy, saved);
+  const Tensor logSumExp = saved.pop(), out = saved.pop(), qkv = saved.pop();
+  const Tensor dQkv = saved.untilWeights.allocate(qkv.type, qkv.shape);
+  context.kernels.attentionBackward({dOut, qkv, out, logSumExp, dQkv, heads_, kvHeads_},
+                                    context.scratch);
+  turn(context, dQkv, true);
+  return qkv_.backward(context, dQkv, saved);
+}
+
+LlamaBlock::LlamaBlock(const LlamaBlockOptions& o)
+    : Block({.beforeAttention = std::make_unique<RmsNorm>(
+                 NormOptions{o.name + ".beforeAttention", o.unit, o.width, o.epsilon}),
+             .attention = std::make_unique<RotaryAttention>(o),
+             .beforeMlp = std::make_unique<RmsNorm>(
+                 NormOptions{o.name + ".beforeMlp", o.unit, o.width, o.epsilon}),
+             .mlp = std::make_unique<SwiGluMlp>(o)}) {}
+
+namespace {
+
+LanguageModel::Parts partsOf(const LlamaOptions& o) {
+  check(o);
+  LanguageModel::Parts parts{
+      .vocabulary = o.vocabulary,
+      .context = o.context,
+      .width = o.width,
+      .embeddingDeviation = kDeviation,
+      .outputDeviation = kDeviation,
+      .tied = o.tied,
+      .finalNorm = std::make_unique<RmsNorm>(
+          NormOptions{"finalNorm", static_cast<UnitId>(o.layers) + 1, o.width, o.epsilon})};
+  for (int64_t i = 0; i < o.layers; ++i)
+    parts.blocks.push_back(std::make_unique<LlamaBlock>(LlamaBlockOptions{
+        .name = "blocks." + std::to_string(i),
+        .unit = static_cast<UnitId>(i) + 1,
+        .context = o.context,
+        .width = o.width,
+        .heads = o.heads,
+        .kvHeads = o.kvHeads,
+        .inner = o.inner,
+        .ropeBase = o.ropeBase,
+        .epsilon = o.epsilon,
+        .deviation = kDeviation,
+        .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers))}));
+  return parts;
+}
+
+}  // namespace
+
+Llama::Llama(const LlamaOptions& o) : LanguageModel(partsOf(o)), options_(o) {}
+
+}  // namespace tutti::parallel

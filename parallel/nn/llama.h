@@ -1,0 +1,103 @@
+#pragma once
+
+// Llama: a language model in the style of Llama (Touvron et al.): RMSNorm, rotary positions,
+// grouped queries, SwiGLU, no biases. Names of parameters are ours; checkpoints of Hugging Face are
+// mapped where they are read.
+
+#include <vector>
+
+#include "parallel/nn/language_model.h"
+#include "parallel/nn/transformer.h"
+
+namespace tutti::parallel {
+
+struct LlamaOptions {
+  int64_t vocabulary = 256;
+  int64_t context = 128;  ///< most tokens of one sequence
+  int64_t layers = 4;
+  int64_t width = 128;
+  int64_t heads = 4;
+  int64_t kvHeads = 4;       ///< of keys and values; divides heads
+  int64_t inner = 352;       ///< of the MLP
+  double ropeBase = 10'000;  ///< the longest wave of the rotary positions is 2 pi times it
+  double epsilon = 1e-5;     ///< of the norms
+  bool tied = false;         ///< the output map is the token embedding
+};
+
+/// Throws InvalidArgument, naming the option, when the model cannot be built.
+void check(const LlamaOptions& options);
+/// Elements of its parameters. In float64, so that no option is too large to ask.
+double parameterCount(const LlamaOptions& options);
+
+/// cos and sin of t * base^(-2 i / headWidth), for positions t and i below headWidth / 2, computed
+/// in float64.
+class RotaryTable {
+ public:
+  RotaryTable(int64_t context, int64_t headWidth, double base);
+  /// [context, headWidth / 2], for tensors of that type: float32, also for bfloat16, or float64;
+  /// throws Unsupported for another one.
+  Tensor cosine(DType type) { return table(cosine_, type); }
+  Tensor sine(DType type) { return table(sine_, type); }
+
+ private:
+  struct Table {
+    std::vector<float> floats;
+    std::vector<double> doubles;
+  };
+  Tensor table(Table& table, DType type) const;
+  const Shape shape_;
+  Table cosine_, sine_;
+};
+
+struct LlamaBlockOptions {
+  std::string name;
+  UnitId unit = 0;
+  int64_t context = 0, width = 0, heads = 0, kvHeads = 0, inner = 0;
+  double ropeBase = 10'000, epsilon = 1e-5;
+  double deviation = 0.02;          ///< first values of the weights
+  double residualDeviation = 0.02;  ///< of the two that write to the residual stream
+};
+
+/// Two linear maps as one, gate and up, SwiGLU, and one back.
+class SwiGluMlp final : public Module {
+ public:
+  explicit SwiGluMlp(const LlamaBlockOptions& options);
+  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+  void declare(ParameterStore& store) override;
+
+ private:
+  const int64_t inner_;
+  Linear gateUp_, down_;
+};
+
+/// Causal self-attention over x [batch, context, width] with rotary positions and grouped queries.
+class RotaryAttention final : public Module {
+ public:
+  explicit RotaryAttention(const LlamaBlockOptions& options);
+  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+  void declare(ParameterStore& store) override;
+
+ private:
+  void turn(ParallelContext& context, const Tensor& qkv, bool back);
+  const int64_t heads_, kvHeads_, headWidth_;
+  Linear qkv_, project_;
+  RotaryTable table_;
+};
+
+class LlamaBlock final : public Block {
+ public:
+  explicit LlamaBlock(const LlamaBlockOptions& options);
+};
+
+class Llama final : public LanguageModel {
+ public:
+  explicit Llama(const LlamaOptions& options);
+  const LlamaOptions& options() const { return options_; }
+
+ private:
+  LlamaOptions options_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,245 @@
+// Kernels in bfloat16: every result is that of float32 on the same operands, rounded once.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/kernels/host/staging.h"
+#include "parallel/nn/gpt.h"
+#include "parallel/nn/llama.h"
+#include "parallel/tensor/random.h"
+
+namespace tutti::parallel {
+namespace {
+
+float widened(uint16_t value) {
+  float result = 0;
+  host::widen(&value, &result, 1);
+  return result;
+}
+uint16_t narrowed(float value) {
+  uint16_t result = 0;
+  host::narrow(&value, &result, 1);
+  return result;
+}
+
+TEST(BFloat16, ComesBackAsItWas) {
+  for (uint32_t i = 0; i < 0x10000; ++i) {
+    const auto bits = static_cast<uint16_t>(i);
+    const float wide = widened(bits);
+    if (std::isnan(wide))
+      EXPECT_TRUE(std::isnan(widened(narrowed(wide)))) << i;
+    else
+      EXPECT_EQ(narrowed(wide), bits) << i;
+  }
+}
+
+// Of the two neighbours the nearer one, and of two as near the even one.
+TEST(BFloat16, IsRoundedToNearestEven) {
+  const Random random(3, "floats");
+  for (uint64_t i = 0; i < 200'000; ++i) {
+    auto bits = static_cast<uint32_t>(random.bits(i));
+    if (i % 4 == 0) bits = (bits & 0xffff0000u) | 0x8000u;  // half way
+    const float value = std::bit_cast<float>(bits);
+    if (!std::isfinite(value)) continue;
+    const uint16_t below = static_cast<uint16_t>(bits >> 16),
+                   above = static_cast<uint16_t>(below + 1);
+    const double toBelow = std::fabs(static_cast<double>(value) - widened(below));
+    // Beyond the largest value the next one would be 2^128.
+    const double next = std::isinf(widened(above)) ? std::copysign(0x1p128, value) : widened(above);
+    const double toAbove = std::fabs(next - static_cast<double>(value));
+    const bool up = toAbove < toBelow || (toAbove == toBelow && below % 2 == 1);
+    EXPECT_EQ(narrowed(value), up ? above : below) << value;
+  }
+  EXPECT_TRUE(std::isnan(widened(narrowed(std::bit_cast<float>(0x7f800001u)))));
+  EXPECT_TRUE(std::isinf(widened(narrowed(std::numeric_limits<float>::max()))));
+}
+
+/// Operands in both types: what is made for one is made, with the same values, for the other.
+class Twins : public testing::Test {
+ protected:
+  struct Twin {
+    Tensor narrow, wide;
+  };
+  Twin make(const Shape& shape, double size = 1) {
+    Twin twin{arena_.allocate(DType::BFloat16, shape), arena_.allocate(DType::Float32, shape)};
+    const Random random(7, "operand " + std::to_string(made_++));
+    for (int64_t i = 0; i < shape.count(); ++i) {
+      const float value = static_cast<float>(size * random.normal(static_cast<uint64_t>(i)));
+      static_cast<uint16_t*>(twin.narrow.data)[i] = narrowed(value);
+      twin.wide.as<float>()[i] = widened(narrowed(value));
+    }
+    return twin;
+  }
+  static void expectSame(const Twin& twin, const char* what) {
+    for (int64_t i = 0; i < twin.wide.count(); ++i)
+      ASSERT_EQ(static_cast<uint16_t*>(twin.narrow.data)[i], narrowed(twin.wide.as<float>()[i]))
+          << what << ", element " << i;
+  }
+  static void expectSameBits(const Tensor& a, const Tensor& b, const char* what) {
+    ASSERT_EQ(a.type, b.type);
+    EXPECT_EQ(std::memcmp(a.data, b.data, a.bytes()), 0) << what;
+  }
+
+  HostKernels kernels_;
+  Arena arena_{"operands"};
+  int made_ = 0;
+};
+
+TEST_F(Twins, Gemm) {
+  const Twin a = make({5, 7}), b = make({9, 7}), c = make({5, 9});
+  for (const double beta : {0.0, 1.0}) {
+    kernels_.gemm({.a = a.narrow, .b = b.narrow, .c = c.narrow, .transposeB = true, .beta = beta});
+    kernels_.gemm({.a = a.wide, .b = b.wide, .c = c.wide, .transposeB = true, .beta = beta});
+    expectSame(c, "c");
+    // What was rounded is what both add to next.
+    for (int64_t i = 0; i < c.wide.count(); ++i)
+      c.wide.as<float>()[i] = widened(static_cast<uint16_t*>(c.narrow.data)[i]);
+  }
+  // A gradient in float32 of operands in bfloat16.
+  const Tensor sum = arena_.allocate(DType::Float32, {5, 9});
+  kernels_.gemm({.a = a.narrow, .b = b.narrow, .c = sum, .transposeB = true});
+  kernels_.gemm({.a = a.wide, .b = b.wide, .c = c.wide, .transposeB = true});
+  expectSameBits(sum, c.wide, "sum");
+}
+
+TEST_F(Twins, GemmOfStridedRows) {
+  const Twin whole = make({6, 10}), b = make({4, 3}), c = make({6, 3});
+  const auto part = [](Tensor x) {
+    x.shape = Shape{6, 4};  // the first four columns
+    return x;
+  };
+  kernels_.gemm({.a = part(whole.narrow), .b = b.narrow, .c = c.narrow});
+  kernels_.gemm({.a = part(whole.wide), .b = b.wide, .c = c.wide});
+  expectSame(c, "c");
+}
+
+TEST_F(Twins, Norms) {
+  const Twin x = make({5, 12}), dy = make({5, 12}), weight = make({12}), bias = make({12});
+  const Twin y = make({5, 12}), dx = make({5, 12});
+  Tensor mean[2], rstd[2], dWeight[2];
+  for (int i = 0; i < 2; ++i) {
+    mean[i] = arena_.allocate(DType::Float32, {5});
+    rstd[i] = arena_.allocate(DType::Float32, {5});
+    dWeight[i] = arena_.allocate(DType::Float32, {12});
+    kernels_.fillZero(dWeight[i]);
+  }
+  const auto pick = [](const Twin& t, int i) { return i == 0 ? t.narrow : t.wide; };
+  for (int i = 0; i < 2; ++i) {
+    kernels_.layerNorm({.x = pick(x, i),
+                        .weight = pick(weight, i),
+                        .bias = pick(bias, i),
+                        .y = pick(y, i),
+                        .mean = mean[i],
+                        .rstd = rstd[i]});
+    kernels_.layerNormBackward({.dy = pick(dy, i),
+                                .x = pick(x, i),
+                                .weight = pick(weight, i),
+                                .mean = mean[i],
+                                .rstd = rstd[i],
+                                .residual = pick(dy, i),
+                                .dx = pick(dx, i)});
+  }
+  expectSame(y, "layerNorm");
+  expectSame(dx, "layerNormBackward");
+  expectSameBits(mean[0], mean[1], "mean");
+  expectSameBits(rstd[0], rstd[1], "rstd");
+  for (int i = 0; i < 2; ++i) {
+    kernels_.rmsNorm(
+        {.x = pick(x, i), .weight = pick(weight, i), .y = pick(y, i), .rstd = rstd[i]});
+    kernels_.rmsNormBackward({.dy = pick(dy, i),
+                              .x = pick(x, i),
+                              .weight = pick(weight, i),
+                              .rstd = rstd[i],
+                              .residual = {},
+                              .dx = pick(dx, i)});
+    kernels_.rmsNormWeights(
+        {.dy = pick(dy, i), .x = pick(x, i), .rstd = rstd[i], .dWeight = dWeight[i], .beta = 1});
+  }
+  expectSame(y, "rmsNorm");
+  expectSame(dx, "rmsNormBackward");
+  expectSameBits(dWeight[0], dWeight[1], "rmsNormWeights");
+}
+
+TEST_F(Twins, Attention) {
+  const Twin qkv = make({2, 5, 16}), out = make({2, 5, 8}), dOut = make({2, 5, 8});
+  const Twin dQkv = make({2, 5, 16});
+  Tensor logSumExp[2];
+  for (Tensor& t : logSumExp) t = arena_.allocate(DType::Float32, {2, 2, 5});
+  kernels_.attention({qkv.narrow, out.narrow, logSumExp[0], 2, 1}, arena_);
+  kernels_.attention({qkv.wide, out.wide, logSumExp[1], 2, 1}, arena_);
+  expectSame(out, "out");
+  expectSameBits(logSumExp[0], logSumExp[1], "logSumExp");
+  for (int64_t i = 0; i < out.wide.count(); ++i)
+    out.wide.as<float>()[i] = widened(static_cast<uint16_t*>(out.narrow.data)[i]);
+  kernels_.attentionBackward({dOut.narrow, qkv.narrow, out.narrow, logSumExp[0], dQkv.narrow, 2, 1},
+                             arena_);
+  kernels_.attentionBackward({dOut.wide, qkv.wide, out.wide, logSumExp[1], dQkv.wide, 2, 1},
+                             arena_);
+  expectSame(dQkv, "dQkv");
+}
+
+TEST_F(Twins, ElementwiseAndLosses) {
+  const Twin x = make({3, 8}), y = make({3, 4}), dx = make({3, 8}), dy = make({3, 4});
+  kernels_.swiGlu(x.narrow, y.narrow);
+  kernels_.swiGlu(x.wide, y.wide);
+  expectSame(y, "swiGlu");
+  kernels_.swiGluBackward(dy.narrow, x.narrow, dx.narrow);
+  kernels_.swiGluBackward(dy.wide, x.wide, dx.wide);
+  expectSame(dx, "swiGluBackward");
+  kernels_.gelu(x.narrow, dx.narrow);
+  kernels_.gelu(x.wide, dx.wide);
+  expectSame(dx, "gelu");
+  const Twin sum = make({3, 8});
+  kernels_.add(x.narrow, sum.narrow);
+  kernels_.add(x.wide, sum.wide);
+  expectSame(sum, "add");
+  int32_t labels[3] = {1, -1, 7};
+  const Tensor labelTensor(labels, DType::Int32, {3});
+  const Twin logits = make({3, 8}, 3);
+  const double narrow = kernels_.crossEntropy({.logits = logits.narrow, .labels = labelTensor});
+  const double wide = kernels_.crossEntropy({.logits = logits.wide, .labels = labelTensor});
+  EXPECT_EQ(narrow, wide);
+  expectSame(logits, "crossEntropy");
+  ExactSum a, b;
+  kernels_.addSquares(y.narrow, a);
+  for (int64_t i = 0; i < y.wide.count(); ++i)
+    y.wide.as<float>()[i] = widened(static_cast<uint16_t*>(y.narrow.data)[i]);
+  kernels_.addSquares(y.wide, b);
+  EXPECT_EQ(a.value(), b.value());
+}
+
+// Master weights in float32, gradients in bfloat16, and the rounded copy that computes.
+TEST_F(Twins, AdamWOnMasterWeights) {
+  const Twin gradient = make({40});
+  Tensor weight[2], first[2], second[2];
+  for (int i = 0; i < 2; ++i) {
+    for (Tensor* t : {&weight[i], &first[i], &second[i]}) {
+      *t = arena_.allocate(DType::Float32, {40});
+      kernels_.fillZero(*t);
+    }
+    kernels_.adamW({.weight = weight[i],
+                    .gradient = i == 0 ? gradient.narrow : gradient.wide,
+                    .first = first[i],
+                    .second = second[i],
+                    .learningRate = 0.1});
+  }
+  expectSameBits(weight[0], weight[1], "weight");
+  expectSameBits(second[0], second[1], "second");
+  const Tensor copy = arena_.allocate(DType::BFloat16, {40});
+  kernels_.copy(weight[0], copy);
+  expectSame({copy, weight[0]}, "copy");
+  const Tensor doubles = arena_.allocate(DType::Float64, {40});
+  kernels_.copy(copy, doubles);
+  for (int64_t i = 0; i < 40; ++i)
+    EXPECT_EQ(doubles.as<double>()[i], widened(static_cast<uint16_t*>(copy.data)[i]));
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -106,7 +106,7 @@ TEST(Death, IsReportedByTheTransportItself) {
     const auto endpoint = connect(0, ends[0].get());
     const std::string said = exchange(*endpoint, 1, [](int) {});
     printf("%s\n", said.c_str());
-    return said.find("the connection with rank 1: ") != std::string::npos ? 0 : 1;
+    return said.find("rank 1 was lost: its connection broke: ") != std::string::npos ? 0 : 1;
   });
   processes.start([&] {
     const auto endpoint = connect(1, ends[1].get());

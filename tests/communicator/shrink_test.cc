@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -210,13 +211,15 @@ TEST(Shrink, LeavesWindowsAlone) {
   constexpr size_t kCount = 1 << 20;
   for (int repeat = 0; repeat < 5; ++repeat) {
     auto ranks = Communicator::createLocal(3, {.setupTimeout = 20s});
+    std::barrier allocated(3);  // not the communicator's, which a rank leaves before the others
     runRanks(ranks, [&](Communicator& c) {
       Memory x = c.allocate(kCount * 4), y = c.allocate(kCount * 4);
       std::fill_n(x.as<int>(), kCount, 1);
-      c.barrier();
+      allocated.arrive_and_wait();
       Stream stream;
+      int begun = 0;
       try {
-        for (int i = 0; i < 100; ++i)
+        for (; begun < 100; ++begun)
           c.allReduce(
               {.send = x.data(), .recv = y.data(), .count = kCount, .type = DataType::Int32},
               stream);
@@ -227,7 +230,9 @@ TEST(Shrink, LeavesWindowsAlone) {
       std::fill_n(y.as<int>(), kCount, -7);
       EXPECT_EQ(sumOfRanks(rest), 6);
       EXPECT_TRUE(std::all_of(y.as<int>(), y.as<int>() + kCount, [](int v) { return v == -7; }));
-      EXPECT_THROW(stream.synchronize(), Error);
+      if (begun > 0) {
+        EXPECT_THROW(stream.synchronize(), Error);
+      }
       rest.barrier();
     });
   }

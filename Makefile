@@ -16,7 +16,7 @@ help:
 	@echo 'make test    all tests but the long ones, and a subset under the sanitizers'
 	@echo 'make build   the library, the programs and the tests, in build/'
 	@echo 'make long    the tests that take minutes each'
-	@echo 'make rdma    the tests of RDMA and of bad links, in virtual machines; several minutes'
+	@echo 'make rdma    of the tests only those of RDMA and of bad links, in virtual machines'
 	@echo 'make asan    every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan    the same under ThreadSanitizer'
 	@echo 'make bench   the benchmarks'
@@ -57,8 +57,7 @@ long: build
 	ctest --test-dir build -L long --output-on-failure --no-tests=error
 
 rdma: build
-	@cmake/install-packages.sh rdma
-	ctest --test-dir build -L rdma --output-on-failure --no-tests=error
+	ctest --test-dir build -j $(JOBS) -L rdma --output-on-failure --no-tests=error
 
 bench: build
 	@set -e; for program in build/bin/*_bench build/bin/host_collectives; do \

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the Debian packages that building, testing and the demo need; the one list of them. The
-# last line of it has launchers, for the tests of label launchers. With `rdma` also those that the
-# guests of `make rdma` need. Does nothing at all when they are there. As root or through sudo.
+# Installs the Debian packages that building, testing and the demo need; the one list of them. Its
+# last lines are launchers, for the tests of label launchers, and what the guests of label rdma are
+# made with. Does nothing at all when they are there. As root or through sudo.
 set -eu
 
 packages='
@@ -11,11 +11,8 @@ packages='
   libhwloc-dev libibverbs-dev
   clang-format-14 jargon-text iproute2 groff-base
   openmpi-bin mpich slurm-wlm munge libpmix-dev
+  qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers
 '
-
-if [ "${1:-}" = rdma ]; then
-  packages="$packages qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers"
-fi
 
 installed() {
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

@@ -36,7 +36,7 @@ run() {
     tee "$folder/test.log" || status=1
 }
 
-run release all -LE 'long|rdma'
+run release all -LE long
 run asan sanitizer_subset -L sanitizer-subset
 run tsan sanitizer_subset -L sanitizer-subset
 

@@ -17,7 +17,7 @@
 namespace tutti::launcher {
 namespace {
 
-constexpr std::chrono::seconds kPatience(60);
+constexpr std::chrono::seconds kPatience(150);
 
 std::string contents(int file) {
   std::string text(lseek(file, 0, SEEK_END), '\0');

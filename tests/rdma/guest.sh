@@ -74,7 +74,7 @@ start() {
   fi
   # It ends with this script, however that ends. The processor is emulated: in a machine that is
   # itself virtual /dev/kvm may be there and hang.
-  setpriv --pdeathsig KILL qemu-system-x86_64 -accel tcg,thread=multi -cpu max -M q35 -smp 2 \
+  setpriv --pdeathsig KILL qemu-system-x86_64 -accel tcg,thread=multi -cpu max -M q35 -smp 1 \
     -m "$megabytes" -nodefaults -no-user-config -display none -no-reboot \
     -serial "file:$run/console$guest" -serial "file:$run/status$guest" \
     -kernel "$folder/vmlinux" -initrd "$run/initramfs.gz" \

@@ -1,8 +1,8 @@
 #pragma once
 
-// The collectives with one number and no counts, each called on this rank and its result compared
-// with what is known exactly; canaries lie around every buffer. Collective: every rank calls the
-// same with equal cases, `inPlace` of AllToAll aside.
+// The collectives, each called on this rank and its result compared with what is known exactly;
+// canaries lie around the buffers of those with one number and no counts. Collective: every rank
+// calls the same with equal cases, `inPlace` of AllToAll aside.
 
 #include <tutti/tutti.h>
 
@@ -37,5 +37,9 @@ void checkAllToAll(Communicator& c, const Case& t);
 void checkScan(Communicator& c, const Case& t);
 /// All of those that the reduction allows, and a barrier.
 void checkAll(Communicator& c, const Case& t);
+
+/// AllToAllV and AllGatherV with blocks of different sizes, and a ring of grouped sends and
+/// receives.
+void checkExchanges(Communicator& c);
 
 }  // namespace tutti::tests

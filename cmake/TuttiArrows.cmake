@@ -29,22 +29,24 @@ src/executor"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/joined transports/shm transports/sim transports/ucx \
 src/executor src/communicator \
-src/launch src/tools/plan"
+src/launch src/tools/plan parallel/tensor parallel/sharding"
     "src/tools/plan       : include/tutti src/base src/plan"
     "parallel/tensor      : include/tutti"
     "parallel/kernels     : include/tutti parallel/tensor"
     "parallel/kernels/host : include/tutti parallel/tensor parallel/kernels"
-    "parallel/mesh        : include/tutti parallel/tensor"
+    "parallel/sharding    : include/tutti parallel/tensor"
+    "parallel/mesh        : include/tutti parallel/tensor parallel/sharding"
     "parallel/optim       : include/tutti parallel/tensor parallel/kernels"
-    "parallel/store       : include/tutti parallel/tensor parallel/kernels parallel/mesh \
-parallel/optim"
-    "parallel/nn          : include/tutti parallel/tensor parallel/kernels parallel/mesh \
-parallel/optim parallel/store"
+    "parallel/store       : include/tutti parallel/tensor parallel/kernels parallel/sharding \
+parallel/mesh parallel/optim"
+    "parallel/nn          : include/tutti parallel/tensor parallel/kernels parallel/sharding \
+parallel/mesh parallel/optim parallel/store"
     "parallel/data        : include/tutti parallel/tensor"
-    "parallel/engine      : include/tutti parallel/tensor parallel/kernels parallel/mesh \
-parallel/optim parallel/store parallel/nn parallel/data"
+    "parallel/engine      : include/tutti parallel/tensor parallel/kernels parallel/sharding \
+parallel/mesh parallel/optim parallel/store parallel/nn parallel/data"
     "parallel/samples     : include/tutti parallel/tensor parallel/kernels parallel/kernels/host \
-parallel/mesh parallel/optim parallel/store parallel/nn parallel/data parallel/engine")
+parallel/sharding parallel/mesh parallel/optim parallel/store parallel/nn parallel/data \
+parallel/engine")
 
 # Sets `out` to the line of the table that holds for `folder`: its own, or its closest parent's.
 function(tutti_arrow_line folder out)

@@ -16,28 +16,52 @@ Memory allocatePrivate(size_t bytes) {
                 std::shared_ptr<void>(memory, [](void* p) { ::operator delete(p, alignment); }));
 }
 
+MeshShape alongData(int ranks) {
+  MeshShape shape;
+  shape[Axis::Data] = ranks;
+  return shape;
+}
+
 }  // namespace
 
 DeviceMesh::DeviceMesh(Communicator world) : world_(std::move(world)) {
-  extents_[static_cast<size_t>(Axis::Data)] = world_->size();
-  indices_[static_cast<size_t>(Axis::Data)] = world_->rank();
+  shape_ = alongData(world_->size());
+  place_ = placeOf(shape_, world_->rank());
 }
 
-int DeviceMesh::extent(AxisSet axes) const {
-  int product = 1;
+DeviceMesh::DeviceMesh(Communicator world, const MeshShape& shape)
+    : shape_(shape), world_(std::move(world)) {
+  const int ranks = shape.ranks();
+  require(ranks == world_->size(), "a mesh of ", shape.describe(), " has ", ranks,
+          ranks == 1 ? " rank" : " ranks", ", and the job has ", world_->size());
+  place_ = placeOf(shape, world_->rank());
+}
+
+AxisSet DeviceMesh::longAxes(AxisSet axes) const {
   for (int i = 0; i < kAxisCount; ++i)
-    if (axes.contains(static_cast<Axis>(i))) product *= extents_[static_cast<size_t>(i)];
-  return product;
+    if (extent(static_cast<Axis>(i)) == 1) axes.remove(static_cast<Axis>(i));
+  return axes;
 }
 
-int DeviceMesh::ranks() const { return world_ ? world_->size() : 1; }
-int DeviceMesh::rank() const { return world_ ? world_->rank() : 0; }
+std::vector<int> DeviceMesh::ranksAlong(AxisSet axes) const {
+  std::vector<int> members;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    MeshPlace place = placeOf(shape_, rank);
+    for (int i = 0; i < kAxisCount; ++i)
+      if (axes.contains(static_cast<Axis>(i)))
+        place[static_cast<size_t>(i)] = index(static_cast<Axis>(i));
+    if (place == place_) members.push_back(rank);
+  }
+  return members;
+}
 
 Communicator* DeviceMesh::communicator(AxisSet axes) {
-  if (extent(axes) == 1) return nullptr;
-  ensure(extent(axes) == ranks(), "the axes ", axes.describe(), " span ", extent(axes), " of ",
-         ranks(), " ranks, and only one axis can be split");
-  return &*world_;
+  const AxisSet along = longAxes(axes);
+  if (along.empty()) return nullptr;
+  if (shape_.ranks(along) == ranks()) return &*world_;
+  const auto found = groups_.find(along);
+  if (found != groups_.end()) return &found->second;
+  return &groups_.emplace(along, world_->subset(ranksAlong(along))).first->second;
 }
 
 Memory DeviceMesh::allocate(AxisSet axes, size_t bytes) {

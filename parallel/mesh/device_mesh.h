@@ -1,15 +1,12 @@
 #pragma once
 
-// DeviceMesh: the ranks of a job arranged along named axes, and the communicators along them. The
-// product of the extents is the number of ranks; Tensor is the innermost axis, so that its ranks
-// are nearest neighbours. Data is the one axis that may be longer than 1 so far; any other is
-// refused by name.
+// DeviceMesh: the ranks of a job arranged along named axes, and the communicators along them.
 
-#include <array>
+#include <map>
 #include <optional>
 
 #include <tutti/communicator.h>
-#include "parallel/tensor/layout.h"
+#include "parallel/sharding/mesh_shape.h"
 
 namespace tutti::parallel {
 
@@ -19,25 +16,36 @@ class DeviceMesh {
   DeviceMesh() = default;
   /// All ranks of `world` along Data. Owns the communicator.
   explicit DeviceMesh(Communicator world);
+  /// Throws InvalidArgument when the shape has another number of ranks than `world`.
+  DeviceMesh(Communicator world, const MeshShape& shape);
 
-  int extent(Axis axis) const { return extents_[static_cast<size_t>(axis)]; }
-  int index(Axis axis) const { return indices_[static_cast<size_t>(axis)]; }  ///< of this rank
-  int extent(AxisSet axes) const;  ///< product over `axes`
-  int ranks() const;
-  int rank() const;  ///< in the whole job
+  const MeshShape& shape() const { return shape_; }
+  int extent(Axis axis) const { return shape_[axis]; }
+  int index(Axis axis) const { return place_[static_cast<size_t>(axis)]; }  ///< of this rank
+  const MeshPlace& place() const { return place_; }
+  int ranks() const { return shape_.ranks(); }
+  int rank() const { return rankAt(shape_, place_); }  ///< in the whole job
 
-  /// The ranks that differ from this one only along `axes`, ordered along them; null when there is
-  /// no other such rank.
+  /// The ranks that differ from this one only along `axes`, in the order of their ranks in the job;
+  /// null when there is no other such rank. Made when first asked for, which is then collective
+  /// over those ranks, and kept; it has the options of the job's communicator. Throws as
+  /// Communicator::subset() does.
   Communicator* communicator(AxisSet axes);
 
   /// Memory for tensors that collectives over `axes` read and write: addressable by the other ranks
-  /// of this host where possible. With a single rank it is ordinary memory.
+  /// of this host where possible. With a single rank it is ordinary memory. Like communicator() it
+  /// is collective over those ranks when it is the first to ask for them.
   Memory allocate(AxisSet axes, size_t bytes);
 
  private:
-  std::array<int, kAxisCount> extents_ = {1, 1, 1, 1, 1, 1};
-  std::array<int, kAxisCount> indices_ = {};
+  /// Those of `axes` along which there are other ranks.
+  AxisSet longAxes(AxisSet axes) const;
+  std::vector<int> ranksAlong(AxisSet axes) const;
+
+  MeshShape shape_;
+  MeshPlace place_{};
   std::optional<Communicator> world_;
+  std::map<AxisSet, Communicator> groups_;  // along axes that are long, but not all of them
 };
 
 }  // namespace tutti::parallel

@@ -1,5 +1,7 @@
 #include "parallel/tensor/layout.h"
 
+#include <algorithm>
+
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
@@ -28,9 +30,27 @@ std::string AxisSet::describe() const {
 }
 
 AxisList::AxisList(std::initializer_list<Axis> axes) {
-  require(axes.size() <= axes_.size(), "a dimension can be split by at most ", axes_.size(),
-          " axes, not ", axes.size());
-  for (Axis axis : axes) axes_[size_++] = axis;
+  for (Axis axis : axes) append(axis);
+}
+
+void AxisList::insert(int place, Axis axis) {
+  require(size_ < axes_.size(), "a dimension can be split by at most ", axes_.size(), " axes");
+  ensure(place >= 0 && place <= size_, "place ", place, " of ", int{size_}, " axes");
+  std::copy_backward(axes_.begin() + place, axes_.begin() + size_, axes_.begin() + size_ + 1);
+  axes_[static_cast<size_t>(place)] = axis;
+  ++size_;
+}
+
+void AxisList::removeInnermost() {
+  ensure(size_ > 0, "no axis to remove");
+  axes_[--size_] = Axis{};
+}
+
+AxisSet Layout::axes() const {
+  AxisSet named = partial;
+  for (const AxisList& list : dims)
+    for (const Axis axis : list) named.insert(axis);
+  return named;
 }
 
 std::string Layout::describe(int rank) const {

@@ -6,6 +6,7 @@
 // {{}, {x}}, partial = {y}}.
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -27,10 +28,11 @@ class AxisSet {
     for (Axis axis : axes) insert(axis);
   }
   constexpr void insert(Axis axis) { bits_ |= bit(axis); }
+  constexpr void remove(Axis axis) { bits_ = uint8_t(bits_ & ~bit(axis)); }
   constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
-  constexpr bool operator==(const AxisSet&) const = default;
-  std::string describe() const;  ///< "{dp,tp}"
+  constexpr auto operator<=>(const AxisSet&) const = default;  ///< an order, of no meaning
+  std::string describe() const;                                ///< "{dp,tp}"
 
  private:
   static constexpr uint8_t bit(Axis axis) { return uint8_t(1u << static_cast<int>(axis)); }
@@ -40,14 +42,24 @@ class AxisSet {
 /// An ordered list of at most four axes that split one dimension.
 class AxisList {
  public:
+  static constexpr int kMostAxes = 4;
   constexpr AxisList() = default;
   AxisList(std::initializer_list<Axis> axes);
   constexpr int size() const { return size_; }
   constexpr Axis operator[](int i) const { return axes_[static_cast<size_t>(i)]; }
-  bool operator==(const AxisList&) const = default;
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr Axis innermost() const { return axes_[size_ - 1U]; }  ///< of a list that is not empty
+  constexpr const Axis* begin() const { return axes_.data(); }
+  constexpr const Axis* end() const { return axes_.data() + size_; }
+  /// Before the axis that is at `place` now, so that insert(size(), axis) makes it the innermost.
+  /// Throws InvalidArgument beyond four axes.
+  void insert(int place, Axis axis);
+  void append(Axis axis) { insert(size_, axis); }  ///< as the innermost
+  void removeInnermost();                          ///< of a list that is not empty
+  auto operator<=>(const AxisList&) const = default;
 
  private:
-  std::array<Axis, 4> axes_{};
+  std::array<Axis, kMostAxes> axes_{};  // those beyond size_ are Axis{}
   uint8_t size_ = 0;
 };
 
@@ -58,7 +70,9 @@ struct Layout {
   AxisSet partial;
 
   bool replicated() const { return *this == Layout{}; }
-  bool operator==(const Layout&) const = default;
+  /// All axes that are named.
+  AxisSet axes() const;
+  auto operator<=>(const Layout&) const = default;
   std::string describe(int rank) const;  ///< "[_, tp] {dp}" for a tensor of `rank` dimensions
 };
 

@@ -2,7 +2,7 @@
 
 namespace tutti::parallel {
 
-Shape::Shape(std::initializer_list<int64_t> dims) {
+Shape::Shape(std::span<const int64_t> dims) {
   require(dims.size() <= dims_.size(), "a tensor has at most ", kMaxDims, " dimensions, not ",
           dims.size());
   for (int64_t extent : dims) {
@@ -73,14 +73,18 @@ Tensor Tensor::matrix() const {
   return view({last == 0 ? 0 : count() / last, last});
 }
 
-Tensor Tensor::rows(int64_t begin, int64_t extent) const {
-  require(shape.rank() >= 1 && begin >= 0 && extent >= 0 && begin + extent <= shape[0], "rows ",
-          begin, " to ", begin + extent, " are outside ", describe());
+Tensor Tensor::part(int dimension, int64_t begin, int64_t extent) const {
+  require(dimension >= 0 && dimension < shape.rank(), *this, " has no dimension ", dimension);
+  require(begin >= 0 && extent >= 0 && extent <= shape[dimension] - begin, "elements ", begin,
+          " to ", begin + extent, " of dimension ", dimension, " are outside ", *this);
   Tensor result = *this;
-  result.shape[0] = extent;
-  result.data = static_cast<char*>(data) + static_cast<size_t>(begin * strides[0]) * sizeOf(type);
+  result.shape[dimension] = extent;
+  result.data =
+      static_cast<char*>(data) + static_cast<size_t>(begin * strides[dimension]) * sizeOf(type);
   return result;
 }
+
+Tensor Tensor::rows(int64_t begin, int64_t extent) const { return part(0, begin, extent); }
 
 std::string Tensor::describe() const { return message(*this); }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 #include <tutti/types.h>
@@ -36,7 +37,9 @@ struct TypeOf<int32_t> {
 class Shape {
  public:
   Shape() = default;
-  Shape(std::initializer_list<int64_t> dims);
+  Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+  /// Throws InvalidArgument for more than four extents, and a negative one.
+  explicit Shape(std::span<const int64_t> dims);
   int rank() const { return rank_; }
   /// Extent of dimension `i`; negative counts from the last: shape[-1].
   int64_t operator[](int i) const { return dims_[index(i)]; }
@@ -84,7 +87,9 @@ struct Tensor {
   Tensor view(const Shape& extents) const;
   /// All leading dimensions folded into one: [rows, last].
   Tensor matrix() const;
-  /// Elements [begin, begin + extent) of the first dimension.
+  /// Elements [begin, begin + extent) of a dimension.
+  Tensor part(int dimension, int64_t begin, int64_t extent) const;
+  /// The same of the first dimension.
   Tensor rows(int64_t begin, int64_t extent) const;
 
   std::string describe() const;  ///< "float32 [4, 128]"

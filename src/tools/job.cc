@@ -59,6 +59,12 @@ JobOptions::JobOptions(CLI::App& app, int most) {
   app.add_option("-n,--ranks", job_.ranks, "how many ranks")
       ->required()
       ->check(CLI::Range(1, most));
+  addPlaces(app);
+}
+
+JobOptions::JobOptions(CLI::App& app) { addPlaces(app); }
+
+void JobOptions::addPlaces(CLI::App& app) {
   app.add_option("--hosts", hosts_,
                  "that the ranks are on, in order: 2x4 (two hosts of four ranks) or 3,1,4; one "
                  "without it");
@@ -69,8 +75,9 @@ JobOptions::JobOptions(CLI::App& app, int most) {
                  "file with the chooser's constants, instead of the one that TUTTI_TUNING names");
 }
 
-Job JobOptions::parsed() const {
+Job JobOptions::parsed(int ranks) const {
   Job job = job_;
+  job.ranks = ranks;
   if (!hosts_.empty()) job.hostOf = parseHosts(hosts_, job.ranks);
   return job;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 // A job that is only described: how many ranks, on which hosts, with how many cores. What `tutti
-// plan` and `tutti explain` choose for.
+// plan`, `tutti explain` and `tutti shard` choose for.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -23,14 +23,20 @@ struct Job {
   topology::Tuning tuning() const;
 };
 
-/// The options that describe a job of at most `most` ranks.
+/// The options that describe a job.
 class JobOptions {
  public:
+  /// Of at most `most` ranks.
   JobOptions(CLI::App& app, int most);
+  /// All but their number.
+  explicit JobOptions(CLI::App& app);
   /// Throws InvalidArgument naming an option whose value makes no sense.
-  Job parsed() const;
+  Job parsed() const { return parsed(job_.ranks); }
+  Job parsed(int ranks) const;  ///< of so many, whatever the options say
 
  private:
+  void addPlaces(CLI::App& app);
+
   Job job_;
   std::string hosts_;
 };

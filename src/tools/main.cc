@@ -13,6 +13,7 @@
 #include "src/tools/nccl_perf.h"
 #include "src/tools/perf.h"
 #include "src/tools/run.h"
+#include "src/tools/shard.h"
 #include "src/tools/show_plan.h"
 #include "src/tools/simulate.h"
 #include "src/tools/topo.h"
@@ -33,6 +34,8 @@ constexpr Command kCommands[] = {
     {"explain", "say which algorithm a call would take, and why", tutti::tools::explainMain},
     {"simulate", "say how long a collective would take on a cluster that need not exist",
      tutti::tools::simulateMain},
+    {"shard", "say what ranks send and compute for a product of sharded tensors",
+     tutti::tools::shardMain},
     {"topo", "show what this machine has and which transports join its ranks",
      tutti::tools::topoMain},
     {"tune", "measure the algorithms here, and fit the chooser's constants to them",

@@ -19,15 +19,30 @@ std::string threeDigits(double value) {
   return text;
 }
 
+/// In the first unit, each of which has `step` of the one before, of which there are few enough.
+template <size_t count>
+std::string inUnits(double value, double step, const std::array<const char*, count>& units) {
+  size_t unit = 0;
+  for (; value >= step - 0.5 && unit + 1 < units.size(); ++unit) value /= step;
+  return base::message(threeDigits(value), " ", units[unit]);
+}
+
 }  // namespace
 
 std::string bytesText(uint64_t bytes) {
   constexpr std::array kUnits{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes < 1024) return countText(bytes, "byte");
-  double value = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  for (; value >= 1023.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return base::message(threeDigits(value), " ", kUnits[unit]);
+  return inUnits(static_cast<double>(bytes) / 1024, 1024, kUnits);
+}
+
+std::string timeText(double microseconds) {
+  constexpr std::array kUnits{"us", "ms", "s"};
+  return inUnits(microseconds, 1000, kUnits);
+}
+
+std::string flopText(double operations) {
+  constexpr std::array kUnits{"FLOP", "KFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
+  return inUnits(operations, 1000, kUnits);
 }
 
 std::string rateText(double gigabitsPerSecond) {

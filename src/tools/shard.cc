@@ -1,0 +1,98 @@
+#include "src/tools/shard.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "parallel/sharding/named_numbers.h"
+#include "src/base/check.h"
+#include "src/tools/shard_report.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr int kMostRanks = 4096;
+constexpr int64_t kLargestSize = int64_t{1} << 40;
+
+/// "x=4,y=2": letters and extents, outermost first.
+void setMesh(ShardOptions& o, const std::string& text) {
+  const auto numbers = parallel::parseNamedNumbers("--mesh", text, kMostRanks);
+  std::string letters;
+  int64_t ranks = 1;
+  for (const auto& [name, extent] : numbers) {
+    TUTTI_REQUIRE(name.size() == 1, "--mesh \"", text, "\": ", name,
+                  " is no axis, which is a small letter");
+    letters += name;
+    ranks *= extent;
+    TUTTI_REQUIRE(ranks <= kMostRanks, "--mesh \"", text, "\" has more than ", kMostRanks,
+                  " ranks");
+  }
+  o.letters = parallel::AxisLetters(letters);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    o.mesh.extents[i] = static_cast<int>(numbers[i].second);
+}
+
+void setSizes(ShardOptions& o, const std::string& text) {
+  const std::string used = o.product.a.indices + o.product.b.indices;
+  for (const auto& [name, size] : parallel::parseNamedNumbers("--sizes", text, kLargestSize)) {
+    TUTTI_REQUIRE(name.size() == 1 && used.find(name) != std::string::npos, "--sizes \"", text,
+                  "\": ", name, " is no index of the product");
+    o.sizes[name[0]] = size;
+  }
+  for (const char index : used)
+    TUTTI_REQUIRE(o.sizes.contains(index), "--sizes \"", text, "\": the size of ", index,
+                  " is missing");
+}
+
+}  // namespace
+
+std::variant<ShardOptions, int> parseShard(int argc, const char* const* argv) {
+  ShardOptions o;
+  std::string product, mesh, sizes, type = "float32";
+  CLI::App app{
+      "How ranks compute a product of tensors of which each has a part: what they send, how long\n"
+      "that takes, and what each of them computes",
+      "tutti shard"};
+  app.add_option("product", product,
+                 "like \"A[I,Jx] B[Jx,K] -> C[I,K]\": capital letters are indices, small ones the "
+                 "axes of the mesh that split them, {Ux} behind a tensor that it is a sum over x")
+      ->required();
+  app.add_option("--mesh", mesh,
+                 "the axes and how many ranks are along each, outermost first: x=4,y=2")
+      ->required();
+  app.add_option("--sizes", sizes, "of all indices: I=4096,J=4096,K=4096")->required();
+  app.add_option("-t,--type", type, "element type")->capture_default_str();
+  const JobOptions job(app);
+  app.add_flag("--json", o.json, "one line for programs");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  setMesh(o, mesh);
+  o.product = parallel::parseProduct(product, o.letters);
+  setSizes(o, sizes);
+  const auto parsedType = parseDataType(type);
+  TUTTI_REQUIRE(parsedType, "--type ", type, " is no element type");
+  o.type = *parsedType;
+  o.job = job.parsed(o.mesh.ranks());
+  return o;
+}
+
+int shardMain(int argc, char** argv) {
+  try {
+    const auto parsed = parseShard(argc, argv);
+    if (const int* code = std::get_if<int>(&parsed)) return *code;
+    const auto& options = std::get<ShardOptions>(parsed);
+    const ShardReport report = shardReport(options);
+    std::fputs((options.json ? shardJson(report) : shardText(report)).c_str(), stdout);
+    return 0;
+  } catch (const Error& e) {
+    std::fprintf(stderr, "tutti shard: %s\n", e.what());
+    return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tutti shard: %s\n", e.what());
+    return 1;
+  }
+}
+
+}  // namespace tutti::tools

@@ -19,6 +19,8 @@ constexpr int kNamespaces = CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS;
 
 /// Of a process that holds a host or the switch.
 void enterNamespaces(pid_t holder) {
+  // ThreadSanitizer's own thread shares what a mount namespace replaces.
+  TUTTI_SYSCALL(::unshare(CLONE_FS));
   for (const char* kind : {"net", "uts", "mnt"}) {
     const std::string path = base::message("/proc/", holder, "/ns/", kind);
     const base::FileDescriptor space(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

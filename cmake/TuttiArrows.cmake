@@ -32,6 +32,7 @@ src/executor src/communicator \
 src/launch src/tools/plan parallel/tensor parallel/sharding"
     "src/tools/plan       : include/tutti src/base src/plan"
     "parallel/tensor      : include/tutti"
+    "parallel/checkpoint  : include/tutti parallel/tensor"
     "parallel/kernels     : include/tutti parallel/tensor"
     "parallel/kernels/host : include/tutti parallel/tensor parallel/kernels"
     "parallel/sharding    : include/tutti parallel/tensor"

@@ -25,10 +25,10 @@ void requireSound(const Layout& layout, int dimensions) {
   }
 }
 
-std::vector<Range> boxOf(const Shape& global, const Layout& layout, const MeshShape& mesh,
-                         const MeshPlace& place) {
+Box boxOf(const Shape& global, const Layout& layout, const MeshShape& mesh,
+          const MeshPlace& place) {
   requireSound(layout, global.rank());
-  std::vector<Range> box;
+  Box box;
   for (int d = 0; d < global.rank(); ++d) {
     Range range{0, global[d]};
     for (const Axis axis : layout.dims[static_cast<size_t>(d)]) {
@@ -43,7 +43,7 @@ std::vector<Range> boxOf(const Shape& global, const Layout& layout, const MeshSh
 Shape localShape(const Shape& global, const Layout& layout, const MeshShape& mesh,
                  const MeshPlace& place) {
   Shape shape = global;
-  const std::vector<Range> box = boxOf(global, layout, mesh, place);
+  const Box box = boxOf(global, layout, mesh, place);
   for (int d = 0; d < global.rank(); ++d) shape[d] = box[static_cast<size_t>(d)].count();
   return shape;
 }

@@ -43,9 +43,11 @@ parallel/mesh parallel/optim"
     "parallel/nn          : include/tutti parallel/tensor parallel/kernels parallel/sharding \
 parallel/mesh parallel/optim parallel/store"
     "parallel/data        : include/tutti parallel/tensor"
-    "parallel/engine      : include/tutti parallel/tensor parallel/kernels parallel/sharding \
+    "parallel/engine      : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
+parallel/sharding \
 parallel/mesh parallel/optim parallel/store parallel/nn parallel/data"
-    "parallel/samples     : include/tutti parallel/tensor parallel/kernels parallel/kernels/host \
+    "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
+parallel/kernels/host \
 parallel/sharding parallel/mesh parallel/optim parallel/store parallel/nn parallel/data \
 parallel/engine")
 

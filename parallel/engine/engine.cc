@@ -29,23 +29,26 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOp
       kernels_(kernels),
       model_(model),
       options_(options),
-      groups_(checkReductionGroups(options.reductionGroups, mesh.extent(Axis::Data),
+      data_(options.policy.data()),
+      groups_(checkReductionGroups(options.reductionGroups, mesh.extent(data_),
                                    options.policy.deterministic)),
-      store_(mesh, kernels, options.policy, options.type),
+      store_(mesh, kernels, options.policy, options.types),
       context_{mesh_, kernels_, store_, scratch_} {
   model.declare(store_);
   store_.initialize(options.seed);
 }
 
 double Engine::gradients(Loader& loader, int64_t step) {
-  require(loader.globalBatch() >= groups_, "a batch of ", loader.globalBatch(),
-          " sequences cannot be cut into ", groups_, " micro-batches");
-  const int local = groups_ / mesh_.extent(Axis::Data);
-  const int first = mesh_.index(Axis::Data) * local;
+  const int all = groups_ * options_.rounds;
+  require(loader.globalBatch() >= all, "a batch of ", loader.globalBatch(),
+          " sequences cannot be cut into ", all, " micro-batches");
+  const int local = groups_ / mesh_.extent(data_);
+  const int first = mesh_.index(data_) * local;
   const double perToken = 1.0 / static_cast<double>(loader.countedTokens());
-  store_.beginStep(local);
-  for (int m = 0; m < local; ++m) {
-    const Batch batch = loader.next(step, {first + m, groups_});
+  store_.beginStep(local, options_.rounds);
+  for (int m = 0; m < local * options_.rounds; ++m) {
+    const int round = m / local;
+    const Batch batch = loader.next(step, {round * groups_ + first + m % local, all});
     saved_.microBatch = m;
     const Tensor logits = model_.forward(context_, batch.tokenIds, saved_);
     store_.addLoss(
@@ -67,16 +70,21 @@ StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, doub
 }
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {
-  const int ranks = mesh_.extent(Axis::Data), rank = mesh_.index(Axis::Data);
+  const int ranks = mesh_.extent(data_), rank = mesh_.index(data_);
   ExactSum sum;
-  for (int64_t begin = rank * sequences; begin < windows.count(); begin += ranks * sequences) {
-    const Batch batch = windows.read(begin, sequences);
-    sum.add(kernels_.crossEntropy(
-        {.logits = logits(batch.tokenIds), .labels = batch.labels, .gradient = false}));
+  for (int64_t all = 0; all < windows.count(); all += ranks * sequences) {
+    const int64_t begin = all + rank * sequences;
+    const bool mine = begin < windows.count();
+    // All ranks take part where weights have to be gathered.
+    if (!mine && !store_.policy().optimizer) break;
+    const Batch batch = windows.read(mine ? begin : 0, sequences);
+    const double loss = kernels_.crossEntropy(
+        {.logits = logits(batch.tokenIds), .labels = batch.labels, .gradient = false});
+    if (mine) sum.add(loss);
   }
   saved_.reset();
   auto limbs = sum.limbs();
-  if (Communicator* group = mesh_.communicator({Axis::Data}))
+  if (Communicator* group = mesh_.communicator(data_))
     group->allReduce(
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
   return ExactSum::fromLimbs(limbs).value() / static_cast<double>(windows.countedTokens());

@@ -1,11 +1,14 @@
 #pragma once
 
-// Engine: one rank's training loop over a model. A step is one gradient round: the global batch is
-// cut into `reductionGroups` micro-batches, consecutive ones on each data-parallel rank, so that
-// the shape of the computation does not depend on the number of ranks.
+// Engine: one rank's training loop over a model. A step is one gradient round or several: the
+// global batch is cut into `rounds` times `reductionGroups` micro-batches; of each round's, every
+// data-parallel rank takes consecutive ones, so that the shape of the computation does not depend
+// on the number of ranks.
 
+#include <filesystem>
 #include <memory>
 
+#include "parallel/checkpoint/manifest.h"
 #include "parallel/data/loader.h"
 #include "parallel/nn/module.h"
 
@@ -13,10 +16,10 @@ namespace tutti::parallel {
 
 struct EngineOptions {
   ShardPolicy policy;
-  DType type = DType::Float32;
-  int reductionGroups =
-      0;                ///< micro-batches of the global batch; 0: chosen by reductionGroupsFor()
-  double clipNorm = 1;  ///< 0: no clipping
+  StoreTypes types = {};
+  int reductionGroups = 0;  ///< micro-batches of a round; 0: chosen by reductionGroupsFor()
+  int rounds = 1;           ///< of a step: how often gradients are added over the ranks
+  double clipNorm = 1;      ///< 0: no clipping
   uint64_t seed = 1;
 };
 
@@ -55,6 +58,19 @@ class Engine {
   /// Logits [batch, context, vocabulary], valid until the next call of anything.
   Tensor logits(const Tensor& tokenIds);
 
+  /// Saves weights and the optimizer's state below `root`, as the checkpoint of `step`, the first
+  /// step that is still to come: each part by the first of the ranks that hold it. `keep` newest
+  /// stay; 0: all. `metadata` are the caller's own. Collective; when one rank cannot, all throw
+  /// what it threw, and nothing is lost of the checkpoints before.
+  void save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
+            int keep = 0, const Metadata& metadata = {});
+  /// Takes weights and state from a checkpoint, whatever the policy, the mesh and the number of
+  /// ranks it was saved under, and returns the step to go on with. In deterministic mode what
+  /// follows is then what would have followed. Collective; throws InvalidArgument on all ranks,
+  /// naming file and tensor, when it is not of this model and optimizer, or damaged; weights and
+  /// state are then undefined.
+  int64_t load(const std::filesystem::path& folder, const Optimizer& optimizer);
+
   ParameterStore& store() { return store_; }
   Saved& saved() { return saved_; }
   Arena& scratch() { return scratch_; }
@@ -65,6 +81,7 @@ class Engine {
   Kernels& kernels_;
   Module& model_;
   EngineOptions options_;
+  const AxisSet data_;  // axes of the data-parallel ranks
   int groups_;
   Arena scratch_{"scratch"};
   ParameterStore store_;

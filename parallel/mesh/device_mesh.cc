@@ -55,6 +55,14 @@ std::vector<int> DeviceMesh::ranksAlong(AxisSet axes) const {
   return members;
 }
 
+int DeviceMesh::index(AxisSet axes) const {
+  int result = 0;
+  for (int i = 0; i < kAxisCount; ++i)
+    if (const auto axis = static_cast<Axis>(i); axes.contains(axis))
+      result = result * extent(axis) + index(axis);
+  return result;
+}
+
 Communicator* DeviceMesh::communicator(AxisSet axes) {
   const AxisSet along = longAxes(axes);
   if (along.empty()) return nullptr;

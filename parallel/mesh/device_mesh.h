@@ -22,6 +22,9 @@ class DeviceMesh {
   const MeshShape& shape() const { return shape_; }
   int extent(Axis axis) const { return shape_[axis]; }
   int index(Axis axis) const { return place_[static_cast<size_t>(axis)]; }  ///< of this rank
+  int extent(AxisSet axes) const { return shape_.ranks(axes); }             ///< product over `axes`
+  /// Of this rank among those that differ from it only along `axes`: its rank in communicator().
+  int index(AxisSet axes) const;
   const MeshPlace& place() const { return place_; }
   int ranks() const { return shape_.ranks(); }
   int rank() const { return rankAt(shape_, place_); }  ///< in the whole job

@@ -8,10 +8,12 @@ namespace tutti::parallel {
 
 namespace {
 
+const std::string kMoments[] = {"exp_avg", "exp_avg_sq"};  // PyTorch's names
+
 class AdamW final : public Optimizer {
  public:
   explicit AdamW(const AdamWOptions& options) : options_(options) {}
-  int stateCount() const override { return 2; }
+  std::span<const std::string> stateNames() const override { return kMoments; }
 
   void beginStep(int64_t step, double learningRate) override {
     learningRate_ = learningRate;
@@ -42,7 +44,7 @@ class AdamW final : public Optimizer {
 class Sgd final : public Optimizer {
  public:
   explicit Sgd(const SgdOptions& options) : options_(options) {}
-  int stateCount() const override { return 0; }
+  std::span<const std::string> stateNames() const override { return {}; }
   void beginStep(int64_t, double learningRate) override { learningRate_ = learningRate; }
 
   void update(const UpdateArgs& args, Kernels& kernels) override {

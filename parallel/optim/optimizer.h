@@ -14,7 +14,7 @@ namespace tutti::parallel {
 /// What one update sees. All tensors have the same shape and type.
 struct UpdateArgs {
   Tensor weight, gradient;
-  std::span<Tensor> state;   ///< stateCount() tensors, zero before the first update
+  std::span<Tensor> state;   ///< one for each of stateNames(), zero before the first update
   double gradientScale = 1;  ///< from clipping; the update applies it
   bool decay = true;         ///< weight decay applies: matrices yes, biases and norms no
 };
@@ -22,7 +22,9 @@ struct UpdateArgs {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  virtual int stateCount() const = 0;
+  /// Of the tensors that it keeps for each parameter; checkpoints have them under these names.
+  virtual std::span<const std::string> stateNames() const = 0;
+  int stateCount() const { return static_cast<int>(stateNames().size()); }
   /// Once before the updates of a step; steps count from 1.
   virtual void beginStep(int64_t step, double learningRate) = 0;
   virtual void update(const UpdateArgs& args, Kernels& kernels) = 0;

@@ -1,6 +1,6 @@
-// train_gpt: trains a small byte-level GPT on any text file, data-parallel over ranks, and lets it
-// write. `train_gpt --text book.txt --ranks 4` starts four processes on this machine; under
-// `tutti run` (or another launcher) it joins the job that it finds itself in.
+// train_gpt: trains a small byte-level GPT on any text file over ranks, data-parallel, ZeRO or
+// FSDP, and lets it write. `train_gpt --text book.txt --ranks 4` starts four processes on this
+// machine; under `tutti run` (or another launcher) it joins the job that it finds itself in.
 
 #include <cmath>
 #include <cstdio>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include <tutti/communicator.h>
+#include "parallel/checkpoint/names.h"
 #include "parallel/engine/generate.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
@@ -24,7 +25,8 @@ using namespace tutti::parallel;
 
 DeviceMesh joinMesh(const TrainOptions& options, int ranks) {
   if (ranks == 1) return DeviceMesh();
-  return DeviceMesh(Communicator::create({.deterministic = options.deterministic}));
+  return DeviceMesh(Communicator::create({.deterministic = options.deterministic}),
+                    meshOf(options, ranks));
 }
 
 /// Ends a training whose numbers are no longer finite; returns its exit code. All ranks see the
@@ -32,8 +34,15 @@ DeviceMesh joinMesh(const TrainOptions& options, int ranks) {
 /// rank 0 has said why.
 int diverged(DeviceMesh& mesh, Progress& progress, const std::string& what) {
   progress.notFinite(what);
-  if (Communicator* all = mesh.communicator({Axis::Data})) all->barrier();
+  if (Communicator* all = mesh.communicator({Axis::Data, Axis::Fsdp})) all->barrier();
   return 1;
+}
+
+/// 0, or where the newest checkpoint ends.
+int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& optimizer) {
+  if (!options.resume) return 0;
+  const auto newest = latestCheckpoint(options.checkpoints);
+  return newest ? engine.load(*newest, optimizer) : 0;
 }
 
 /// Returns the exit code.
@@ -44,8 +53,9 @@ int train(const TrainOptions& options, int ranks) {
   HostKernels kernels;
   Gpt model(options.model);
   Engine engine(mesh, kernels, model,
-                {.policy = {.deterministic = options.deterministic},
+                {.policy = policyOf(options),
                  .reductionGroups = options.microBatches,
+                 .rounds = options.rounds,
                  .clipNorm = options.clip,
                  .seed = options.seed});
   Loader loader(text.train, options.model.context, options.batch, options.seed);
@@ -59,7 +69,7 @@ int train(const TrainOptions& options, int ranks) {
   Progress progress(options, mesh.rank() == 0);
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
-  for (int64_t step = 0; step < options.steps; ++step) {
+  for (int64_t step = firstStep(engine, options, *optimizer); step < options.steps; ++step) {
     const double rate = schedule.at(step + 1);
     const StepReport report = engine.step(loader, step, *optimizer, rate);
     progress.step(step + 1, report, rate);
@@ -68,13 +78,18 @@ int train(const TrainOptions& options, int ranks) {
                       message("step ", step + 1, ": the loss is ", report.loss,
                               ", the gradient norm ", report.gradientNorm));
     if (options.checkReplicas) engine.store().checkReplicas();
+    const bool last = step + 1 == options.steps;
+    if (!options.checkpoints.empty() &&
+        (last || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0)))
+      engine.save(options.checkpoints, step + 1, *optimizer, options.keep);
   }
   const double validation = engine.evaluate(windows, options.batch);
   if (!std::isfinite(validation))
     return diverged(mesh, progress,
                     message("after the last step the validation loss is ", validation));
 
-  if (mesh.rank() == 0 && options.generate > 0)
+  // Where weights are shared out, all ranks have to give theirs.
+  if (options.generate > 0 && (mesh.rank() == 0 || engine.store().policy().optimizer))
     progress.text(options.prompt, generate(engine, {.prompt = options.prompt,
                                                     .bytes = options.generate,
                                                     .context = options.model.context,
@@ -92,7 +107,8 @@ int main(int argc, char** argv) {
       flushOutput();  // of --help
       return *exitCode;
     }
-    const RankPlan plan = planRanks(options.ranks);
+    const RankPlan plan = planRanks(askedRanks(options));
+    meshOf(options, plan.ranks);
     checkSplit(options, plan.ranks);
     checkMemory(options, {.ranks = plan.ranks,
                           .ranksHere = plan.launch ? plan.ranks : 1,

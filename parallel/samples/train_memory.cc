@@ -56,7 +56,11 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const int groups = checkReductionGroups(options.microBatches, ranks, options.deterministic);
   const int64_t sequences = (options.batch + groups - 1) / groups;
   const double tokens = static_cast<double>(sequences) * static_cast<double>(model.context);
-  const double copies = options.optimizer == "sgd" ? 2 : 4;  // AdamW has two moments
+  const ShardPolicy policy = policyOf(options);
+  const double shared = 1.0 / meshOf(options, ranks)[Axis::Fsdp];
+  const double moments = options.optimizer == "sgd" ? 0 : 2;
+  const double copies = (policy.parameters ? shared : 1) + (policy.gradients ? shared : 1) +
+                        moments * (policy.optimizer ? shared : 1);
   memory.model = parameterCount(model) * copies * sizeof(float);
   memory.passes = tokens * savedPerToken(model) * sizeof(float);
   return memory;

@@ -46,14 +46,32 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->required();
   app.add_option("--ranks", o.ranks, "processes to start on this machine")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--dp", o.dp,
+                 "ranks that hold all of what --zero does not share out, each for "
+                 "another part of the batch")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--fsdp", o.fsdp,
+                 "ranks that share out the training state, for other parts of "
+                 "the batch too")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--zero", o.zero,
+                 "what they share out: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 "
+                 "weights too; default: 3 with --fsdp, else 0")
+      ->check(CLI::Range(0, 3));
   app.add_option("--steps", o.steps, "optimizer steps")->check(positive)->capture_default_str();
   app.add_option("--batch", o.batch, "sequences of one step, over all ranks")
       ->check(positive)
       ->capture_default_str();
   app.add_option("--micro-batches", o.microBatches,
-                 "pieces of the batch; default: the least multiple of the ranks from 4 on, or from "
+                 "pieces of the batch in each round; default: the least multiple of the ranks from "
+                 "4 on, or from "
                  "8 with --deterministic")
       ->check(positive);
+  app.add_option("--rounds", o.rounds,
+                 "times that a step adds its gradients over the ranks, each after that many "
+                 "micro-batches")
+      ->check(positive)
+      ->capture_default_str();
   app.add_option("--context", o.model.context, "bytes that the model sees at once")
       ->check(positive)
       ->capture_default_str();
@@ -87,6 +105,18 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_flag("--check-replicas", o.checkReplicas,
                "after each step, fail unless all ranks' weights are equal to the bit");
   app.add_option("--json", o.json, "write one JSON line a step to this file");
+  CLI::Option* folder =
+      app.add_option("--checkpoints", o.checkpoints, "folder for a checkpoint at the end");
+  app.add_option("--save-every", o.saveEvery, "steps after which there is another")
+      ->check(positive)
+      ->needs(folder);
+  app.add_option("--keep", o.keep, "so many of the newest stay; 0: all")
+      ->check(CLI::Range(0, kMost, "NONNEGATIVE"))
+      ->capture_default_str();
+  app.add_flag("--resume", o.resume,
+               "go on from the newest checkpoint, saved on any number of ranks; from the beginning "
+               "if there is none")
+      ->needs(folder);
   app.add_option("--generate", o.generate, "bytes of text to write at the end")
       ->check(notNegative)
       ->capture_default_str();
@@ -119,10 +149,37 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
   }
 }
 
+int askedRanks(const TrainOptions& o) {
+  if (o.dp == 0 || o.fsdp == 0) return std::max({o.ranks, o.dp, o.fsdp});
+  require(o.ranks == 0 || o.ranks == o.dp * o.fsdp, "--ranks ", o.ranks, ", but --dp ", o.dp,
+          " and --fsdp ", o.fsdp, " are ", o.dp * o.fsdp);
+  return o.dp * o.fsdp;
+}
+
+MeshShape meshOf(const TrainOptions& o, int ranks) {
+  require(o.dp == 0 || ranks % o.dp == 0, "--dp ", o.dp, " does not divide ", ranks, " ranks");
+  require(o.fsdp == 0 || ranks % o.fsdp == 0, "--fsdp ", o.fsdp, " does not divide ", ranks,
+          " ranks");
+  require(o.dp == 0 || o.fsdp == 0 || o.dp * o.fsdp == ranks, "--dp ", o.dp, " and --fsdp ", o.fsdp,
+          " are not ", ranks, " ranks");
+  MeshShape shape;
+  shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? ranks / o.dp : o.zero > 0 ? ranks : 1;
+  shape[Axis::Data] = ranks / shape[Axis::Fsdp];
+  return shape;
+}
+
+ShardPolicy policyOf(const TrainOptions& o) {
+  ShardPolicy policy = ShardPolicy::zero(o.zero >= 0 ? o.zero : o.fsdp > 0 ? 3 : 0);
+  policy.deterministic = o.deterministic;
+  return policy;
+}
+
 void checkSplit(const TrainOptions& options, int ranks) {
   const int groups = checkReductionGroups(options.microBatches, ranks, options.deterministic);
-  require(options.batch >= groups, "--batch ", options.batch, " cannot be cut into ", groups,
-          " micro-batches: a larger --batch or a smaller --micro-batches is needed");
+  const int64_t pieces = int64_t{groups} * options.rounds;
+  require(options.batch >= pieces, "--batch ", options.batch, " cannot be cut into ", pieces,
+          " micro-batches: a larger --batch", options.rounds > 1 ? ", fewer --rounds" : "",
+          " or a smaller --micro-batches is needed");
 }
 
 void checkNotTheText(const TrainOptions& options) {

@@ -7,12 +7,17 @@
 #include <string>
 
 #include "parallel/nn/gpt.h"
+#include "parallel/sharding/mesh_shape.h"
+#include "parallel/store/shard_policy.h"
 
 namespace tutti::parallel {
 
 struct TrainOptions {
   std::string text;
-  int ranks = 0;  ///< 0: not given
+  int ranks = 0;         ///< 0: not given
+  int dp = 0, fsdp = 0;  ///< ranks along these axes; 0: not given
+  int zero = -1;         ///< negative: not given
+  int rounds = 1;
   GptOptions model;
   int64_t steps = 586;  ///< 1.2 million tokens of the default batch
   int64_t batch = 16;   ///< sequences of one step, over all ranks
@@ -26,6 +31,10 @@ struct TrainOptions {
   bool deterministic = false;
   bool checkReplicas = false;
   std::string json;
+  std::string checkpoints;  ///< a folder; empty: none are saved
+  int64_t saveEvery = 0;    ///< steps; 0: at the end only
+  int keep = 2;
+  bool resume = false;
   int64_t generate = 400;
   std::string prompt;
 };
@@ -33,6 +42,15 @@ struct TrainOptions {
 /// Fills `options`. Returns an exit code when there is nothing more to do: 0 after --help, 2 after
 /// an error that has been printed and that names the flag.
 std::optional<int> parse(int argc, char** argv, TrainOptions& options);
+
+/// How many ranks the flags ask for; 0: they do not say. Throws InvalidArgument when they
+/// contradict each other.
+int askedRanks(const TrainOptions& options);
+/// How so many ranks lie along the axes: what is not said goes to dp, or with --zero to fsdp.
+/// Throws InvalidArgument when --dp or --fsdp does not divide the ranks.
+MeshShape meshOf(const TrainOptions& options, int ranks);
+/// What the ranks along fsdp share out: everything, unless --zero says otherwise.
+ShardPolicy policyOf(const TrainOptions& options);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);

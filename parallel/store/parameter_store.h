@@ -1,19 +1,12 @@
 #pragma once
 
 // ParameterStore: owns weights, gradients and optimizer state, decides where each lives, and issues
-// every collective about them. This is its data-parallel (DDP) preset: everything is replicated,
-// and gradients are added over the data axis.
+// every collective about them. Which of them are shared out is its ShardPolicy's to say; DDP,
+// ZeRO-1, 2, 3, FSDP and hybrid sharding are policies. Modules see none of it: they acquire a unit,
+// compute with its weights, and write its gradients.
 //
-// Units go into buckets in the reverse of their order of declaration, which is the order in which
-// backward finishes them; the first bucket is small, so that communication starts early. As soon as
-// the last micro-batch of a round has produced all gradients of a bucket, its AllReduce starts on
-// the store's stream, while backward goes on.
-//
-//   backward   |block 3|block 2|block 1|block 0|embed|
-//   stream             |AllReduce 0|AllReduce 1   |AllReduce 2|
-//   host                                             |wait|clip|step|
-//
-// Cost: one AllReduce of the gradient's bytes per step, in buckets. Not thread safe.
+// Not thread safe. What it allocates and the collectives that it starts come in the same order on
+// all ranks, as long as these acquire and release units in the same order.
 
 #include <memory>
 #include <string>
@@ -23,115 +16,123 @@
 #include "parallel/kernels/kernels.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/optim/optimizer.h"
-#include "parallel/store/bucket.h"
+#include "parallel/store/gradients.h"
 #include "parallel/store/parameter.h"
+#include "parallel/store/weights.h"
 
 namespace tutti::parallel {
 
-/// Where a module writes a gradient: with beta 0 it overwrites, with beta 1 it adds.
-struct GradientSlot {
-  Tensor buffer;
-  double beta = 0;
-};
+/// Bytes on this rank, by what they are for. A rank holds the most that it needed so far.
+struct StoreMemory {
+  size_t weights = 0;         ///< what modules compute with
+  size_t masters = 0;         ///< where they are other than those
+  size_t gradients = 0;       ///< as modules write them, and partial sums of the tree
+  size_t gradientShards = 0;  ///< added over the ranks; of a replicated policy it is the gradients
+  size_t optimizer = 0;
+  size_t staging = 0;  ///< what collectives send and receive
 
-/// Which phase a unit's weights are needed for.
-enum class Phase { Forward, Backward };
-
-struct ShardPolicy {
-  bool optimizer = false, gradients = false, parameters = false;  ///< DDP: none is sharded
-  AxisSet replicate = {Axis::Data};
-  bool deterministic = false;  ///< the balanced tree over micro-batches; see gradient_tree.h
-  size_t firstBucketBytes = size_t{256} << 10;
-  size_t bucketBytes = size_t{1} << 20;
-};
-
-/// What the store did in one step, for tests and reports.
-struct StoreCounters {
-  int allReduces = 0;
-  size_t allReduceBytes = 0;
-  int startedEarly = 0;   ///< AllReduces that began before the next unit's backward had ended
-  int finishedEarly = 0;  ///< of all but the last, those that had ended when the last began
+  size_t total() const {
+    return weights + masters + gradients + gradientShards + optimizer + staging;
+  }
 };
 
 class ParameterStore {
  public:
-  ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy, DType type);
+  /// Throws InvalidArgument as ShardPolicy::check(), and when a deterministic policy meets a
+  /// communicator that is not deterministic.
+  ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
+                 const StoreTypes& types);
   ~ParameterStore();
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
 
   /// Declares `parameter`, which must stay where it is; units come in ascending order. Sets its id.
   void add(Parameter& parameter);
-  /// Ends the declarations: takes memory and gives every element its first value.
+  /// Ends the declarations: takes memory and gives every element its first value. Collective.
   void initialize(uint64_t seed);
 
+  const ShardPolicy& policy() const { return policy_; }
   size_t parameterCount() const { return parameters_.size(); }
   const Parameter& parameter(size_t i) const { return *parameters_[i]; }
   int64_t elementCount() const;
 
-  /// Makes a unit's weights usable, and says when they no longer need be. Replicated weights always
-  /// are, so under DDP this only counts the units whose backward has ended.
+  /// Makes a unit's weights usable, and says when they no longer need be. Collective over the
+  /// sharding axes where the policy shares out anything.
   void acquire(UnitId unit, Phase phase);
   void release(UnitId unit, Phase phase);
 
-  /// The weight as modules compute with it.
+  /// The weight as modules compute with it, while its unit is acquired.
   Tensor weight(const Parameter& parameter);
 
-  /// A step is one gradient round: `microBatches` on this rank.
-  void beginStep(int microBatches);
-  /// The slot for this micro-batch's contribution. A parameter used twice gets beta 1 the second
-  /// time.
+  /// A step is `rounds` gradient rounds of `microBatches` each, on this rank. Gradients are added
+  /// over the ranks once a round.
+  void beginStep(int microBatches, int rounds = 1);
+  /// The slot for this micro-batch's contribution; they are numbered through all rounds. A
+  /// parameter used twice gets beta 1 the second time.
   GradientSlot gradient(const Parameter& parameter, int microBatch);
   /// All gradients of `unit` for this micro-batch are written. Ascending in `microBatch` per unit.
   void weightsDone(UnitId unit, int microBatch);
 
   /// Adds `value` over micro-batches and ranks in the gradients' order. The last micro-batch's call
-  /// starts the AllReduce; finishLoss() waits for it and for the gradients, and returns the total.
+  /// of a round starts an AllReduce; finishLoss() waits for the last and for the gradients, and
+  /// returns the total.
   void addLoss(double value, int microBatch);
   double finishLoss();
 
-  /// The gradient that is summed over micro-batches and ranks; waits for it.
+  /// Which part of the parameter this rank stores. It is its own to update and to save.
+  const Box& box(const Parameter& parameter) const;
+  /// That part of the gradient, summed over micro-batches, rounds and ranks; waits for it.
   Tensor finishedGradient(const Parameter& parameter);
+  /// That part of the weight that the optimizer updates.
+  Tensor master(const Parameter& parameter);
+
+  /// What the optimizer keeps of that part. Zero before the first step, made here if need be.
+  std::span<Tensor> state(const Parameter& parameter, const Optimizer& optimizer);
+  /// Whether this rank is the first of those that store the same part: who writes it to a file.
+  bool isFirstReplica(const Parameter& parameter) const;
+  int64_t steps() const { return steps_; }
+  /// Masters and state were given other values, those after so many steps.
+  void restored(int64_t steps);
+
   /// The global norm of the gradient, before clipping, by an exact sum. step() will scale the
-  /// gradient so that its norm is at most `maxNorm`; 0 or less: no clipping.
+  /// gradient so that its norm is at most `maxNorm`; 0 or less: no clipping. Collective.
   double clip(double maxNorm);
   void step(Optimizer& optimizer, double learningRate);
 
   const StoreCounters& counters() const { return counters_; }
+  StoreMemory memory() const;
 
-  /// Throws Internal, on all ranks, unless the weights of all ranks are equal to the bit.
-  /// Collective.
+  /// Throws Internal, on all ranks, unless what several ranks hold of the weights is equal to the
+  /// bit. Collective.
   void checkReplicas();
 
  private:
-  struct Entry;
-  struct UnitRange;
-  void planBuckets();
-  size_t bucketBytes(const Bucket& bucket) const;
-  Entry& entry(const Parameter& parameter);
-  UnitRange& unitRange(UnitId unit);
-  void startAllReduce(Bucket& bucket, UnitId completedBy);
+  const Piece& piece(const Parameter& parameter) const;
   bool backwardContinues(UnitId unit) const;
-  void finishGradients();
+  void closeLossRound();
+  bool isFirst(const Piece& piece, AxisSet axes) const;
 
   DeviceMesh& mesh_;
   Kernels& kernels_;
-  ShardPolicy policy_;
-  DType type_;
-  std::unique_ptr<Arena> state_;  // weights, optimizer state, levels of the gradient tree
+  const ShardPolicy policy_;
+  const StoreTypes types_;
   std::vector<Parameter*> parameters_;
-  std::vector<Entry> entries_;    // by parameter id
-  std::vector<UnitRange> units_;  // by unit id
-  std::vector<Bucket> buckets_;   // in the order in which backward fills them
+  Cut cut_;
+  std::vector<std::vector<Tensor>> state_;  // by parameter id: of the optimizer
+  Arena optimizer_;
+  std::vector<int> backwards_;  // by unit: micro-batches whose backward has ended
   std::vector<double> lossLevels_;
-  Memory lossMemory_;
-  int microBatches_ = 0;
-  int bucketsStarted_ = 0;
+  Memory lossMemory_;  // of the round, on all ranks
+  Event lossAdded_;
+  double loss_ = 0;  // of the rounds before
+  bool lossRunning_ = false;
+  int microBatches_ = 0, rounds_ = 0;
   int64_t steps_ = 0;
   double gradientScale_ = 1;
-  bool gradientsFinished_ = false;
   StoreCounters counters_;
-  Stream stream_;  // last, so that it is drained while the memory above is still there
+  Stream stream_;  // behind it what it may still use; ended first by the destructor
+  std::unique_ptr<Weights> weights_;
+  std::unique_ptr<Gradients> gradients_;
 };
 
 }  // namespace tutti::parallel

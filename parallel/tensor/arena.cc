@@ -1,6 +1,12 @@
 #include "parallel/tensor/arena.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -12,11 +18,44 @@ size_t alignUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 }  // namespace
 
 void Arena::Free::operator()(std::byte* memory) const {
-  ::operator delete (memory, std::align_val_t{kAlignment});
+  if (mapped > 0) {
+    ::munmap(memory, mapped);
+  } else {
+    ::operator delete (memory, std::align_val_t{kAlignment});
+  }
 }
 
-Arena::Arena(std::string name, size_t blockBytes)
-    : name_(std::move(name)), blockBytes_(alignUp(blockBytes)) {}
+Arena::Arena(std::string name, size_t blockBytes, std::string folder)
+    : name_(std::move(name)), blockBytes_(alignUp(blockBytes)), folder_(std::move(folder)) {}
+
+Arena::Block Arena::grow(size_t bytes) const {
+  if (!folder_.empty()) return growFile(bytes);
+  auto* memory =
+      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment}, std::nothrow));
+  if (memory == nullptr)
+    fail(ErrorCode::OutOfMemory, "the ", name_, " arena could not grow by ", bytes,
+         " bytes; it holds ", heldBytes());
+  return {std::unique_ptr<std::byte, Free>(memory, Free{0}), bytes};
+}
+
+Arena::Block Arena::growFile(size_t bytes) const {
+  std::string path = folder_ + "/tutti-XXXXXX";
+  const int file = ::mkostemp(path.data(), O_CLOEXEC);
+  if (file < 0)
+    fail(ErrorCode::System, "the ", name_, " arena has no file in ", folder_, ": ",
+         std::strerror(errno));
+  ::unlink(path.c_str());
+  // Room for all of it now: a disk that is full later would end the process.
+  const int error = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  void* memory =
+      error == 0 ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  const int reason = error != 0 ? error : errno;
+  ::close(file);
+  if (memory == MAP_FAILED)
+    fail(ErrorCode::OutOfMemory, "the ", name_, " arena could not grow by ", bytes, " bytes in ",
+         folder_, ": ", std::strerror(reason));
+  return {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(memory), Free{bytes}), bytes};
+}
 
 void* Arena::take(size_t bytes) {
   Mark next = mark_;
@@ -24,15 +63,7 @@ void* Arena::take(size_t bytes) {
     ++next.block;
     next.offset = 0;
   }
-  if (next.block == blocks_.size()) {
-    const size_t blockBytes = std::max(bytes, blockBytes_);
-    auto* memory = static_cast<std::byte*>(
-        ::operator new (blockBytes, std::align_val_t{kAlignment}, std::nothrow));
-    if (memory == nullptr)
-      fail(ErrorCode::OutOfMemory, "the ", name_, " arena could not grow by ", blockBytes,
-           " bytes; it holds ", heldBytes());
-    blocks_.push_back({std::unique_ptr<std::byte, Free>(memory), blockBytes});
-  }
+  if (next.block == blocks_.size()) blocks_.push_back(grow(std::max(bytes, blockBytes_)));
   void* result = blocks_[next.block].memory.get() + next.offset;
   next.offset += bytes;
   next.used += bytes;

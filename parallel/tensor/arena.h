@@ -23,9 +23,12 @@ class Arena {
   };
 
   /// `name` appears in errors. `blockBytes` is the least that one growth takes from the system.
-  explicit Arena(std::string name, size_t blockBytes = size_t{1} << 22);
+  /// With a `folder`, blocks are files there that nobody else sees and that end with the arena:
+  /// their pages leave main memory when it is needed for something else.
+  explicit Arena(std::string name, size_t blockBytes = size_t{1} << 22, std::string folder = "");
 
-  /// Uninitialized memory, aligned to 64 bytes. Throws OutOfMemory naming the arena and the bytes.
+  /// Uninitialized memory, aligned to 64 bytes. Throws OutOfMemory naming the arena and the bytes,
+  /// and the folder, which has no room for them; System when no file can be made there.
   Tensor allocate(DType type, const Shape& shape);
 
   Mark mark() const { return mark_; }
@@ -40,6 +43,7 @@ class Arena {
 
  private:
   struct Free {
+    size_t mapped = 0;  ///< bytes of a file; 0: memory of the heap
     void operator()(std::byte* memory) const;
   };
   struct Block {
@@ -47,9 +51,12 @@ class Arena {
     size_t bytes = 0;
   };
   void* take(size_t bytes);
+  Block grow(size_t bytes) const;
+  Block growFile(size_t bytes) const;
 
   std::string name_;
   size_t blockBytes_;
+  std::string folder_;
   std::vector<Block> blocks_;
   Mark mark_;
 };

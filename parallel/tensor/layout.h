@@ -31,6 +31,15 @@ class AxisSet {
   constexpr void remove(Axis axis) { bits_ = uint8_t(bits_ & ~bit(axis)); }
   constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
+  static constexpr AxisSet all() {
+    AxisSet axes;
+    for (int i = 0; i < kAxisCount; ++i) axes.insert(static_cast<Axis>(i));
+    return axes;
+  }
+  friend constexpr AxisSet operator|(AxisSet a, AxisSet b) {
+    a.bits_ |= b.bits_;
+    return a;
+  }
   constexpr auto operator<=>(const AxisSet&) const = default;  ///< an order, of no meaning
   std::string describe() const;                                ///< "{dp,tp}"
 

@@ -21,14 +21,17 @@ class Unigram final : public Module {
  public:
   Tensor forward(ParallelContext& context, const Tensor& ids, Saved& saved) override {
     saved.openUnit(0);
+    context.store.acquire(0, Phase::Forward);
     const Tensor weight = context.store.weight(logits_);
     const Tensor y =
         saved.untilWeights.allocate(weight.type, {ids.shape[0], ids.shape[1], kVocabulary});
     for (int64_t row = 0; row < ids.count(); ++row)
       std::memcpy(y.as<double>() + row * kVocabulary, weight.data, weight.bytes());
+    context.store.release(0, Phase::Forward);
     return y;
   }
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
+    context.store.acquire(0, Phase::Backward);
     saved.work.push_back({[this, dy](ParallelContext& c, int microBatch) {
       const GradientSlot slot = c.store.gradient(logits_, microBatch);
       c.kernels.biasGradient(dy, slot.buffer, slot.beta);
@@ -53,7 +56,7 @@ struct Setting {
   double logSum;
 
   explicit Setting(int groups)
-      : engine(mesh, kernels, model, {.type = DType::Float64, .reductionGroups = groups}) {
+      : engine(mesh, kernels, model, {.types = DType::Float64, .reductionGroups = groups}) {
     double* w = engine.store().weight(model.parameter()).as<double>();
     w[1] = 1;
     w[3] = -1;

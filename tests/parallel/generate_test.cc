@@ -43,7 +43,7 @@ std::string write(DType type, double odds, const GenerateOptions& options) {
   DeviceMesh mesh;
   HostKernels kernels;
   Successor model(odds);
-  Engine engine(mesh, kernels, model, {.type = type});
+  Engine engine(mesh, kernels, model, {.types = type});
   return generate(engine, options);
 }
 

@@ -76,19 +76,16 @@ TEST_F(FirstValues, HaveTheirSizes) {
 TEST(ParameterStore, RefusesWhatItCannotHold) {
   DeviceMesh mesh;
   HostKernels kernels;
-  EXPECT_THROW(ParameterStore(mesh, kernels, {.optimizer = true}, DType::Float32), Error);
   EXPECT_THROW(ParameterStore(mesh, kernels, {.gradients = true}, DType::Float32), Error);
-  EXPECT_THROW(ParameterStore(mesh, kernels, {.parameters = true}, DType::Float32), Error);
 
   ParameterStore store(mesh, kernels, {}, DType::Float32);
   EXPECT_THROW(store.initialize(1), Error);  // nothing was added
-  Parameter first{.name = "first", .global = {2}, .unit = 0}, second = first, split = first,
-                                                              skips = first;
+  EXPECT_THROW(store.acquire(0, Phase::Forward), Error);
+  EXPECT_THROW(store.beginStep(1), Error);
+  Parameter first{.name = "first", .global = {2}, .unit = 0}, second = first, skips = first;
   second.unit = 1;
   skips.unit = 3;
-  split.layout.dims[0] = {Axis::Tensor};
   store.add(first);
-  EXPECT_THROW(store.add(split), Error);
   EXPECT_THROW(store.add(skips), Error);
   store.add(second);
   EXPECT_THROW(store.add(first), Error);  // units ascend

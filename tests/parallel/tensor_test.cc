@@ -1,9 +1,14 @@
 // Tensors, arenas and counter-based random numbers.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <set>
@@ -25,11 +30,12 @@ TEST(Shape, CountsAndPrints) {
   EXPECT_THROW(Shape({1, 1, 1, 1, 1}), Error);
 }
 
-std::string messageOf(const std::function<void()>& call) {
+std::string messageOf(const std::function<void()>& call,
+                      ErrorCode code = ErrorCode::InvalidArgument) {
   try {
     call();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::InvalidArgument) << e.what();
+    EXPECT_EQ(e.code(), code) << e.what();
     return e.what();
   }
   return "nothing was thrown";
@@ -110,6 +116,60 @@ TEST(Arena, RefusesToRewindForward) {
   const Arena::Mark later = arena.mark();
   arena.rewind({});
   EXPECT_THROW(arena.rewind(later), Error);
+}
+
+// A folder's files have no names, and last as long as the arena.
+TEST(Arena, MayBeAFile) {
+  char folder[] = "/tmp/tutti-arena-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(folder), {}); };
+  const auto mappings = [&] {
+    std::ifstream maps("/proc/self/maps");
+    int count = 0;
+    for (std::string line; std::getline(maps, line);) count += line.find(folder) != line.npos;
+    return count;
+  };
+  {
+    Arena arena("test", 4096, folder);
+    const Tensor first = arena.allocate(DType::Float64, {512}),
+                 second = arena.allocate(DType::Int32, {3});
+    EXPECT_EQ(mappings(), 2);
+    EXPECT_EQ(first.as<double>()[511], 0);
+    first.as<double>()[511] = 5;
+    second.as<int32_t>()[2] = 7;
+    EXPECT_EQ(first.as<double>()[511], 5);
+    EXPECT_EQ(arena.growths(), 2u);
+    EXPECT_EQ(files(), 0);
+    arena.rewind({});
+    EXPECT_EQ(arena.allocate(DType::Float64, {512}).data, first.data);
+  }
+  EXPECT_EQ(mappings(), 0);
+  EXPECT_EQ(rmdir(folder), 0);
+  EXPECT_NE(
+      messageOf([&] { Arena("test", 4096, folder).allocate(DType::Int32, {1}); }, ErrorCode::System)
+          .find(std::string("the test arena has no file in ") + folder),
+      std::string::npos);
+}
+
+// A disk without room is said before anything is written to it.
+TEST(Arena, NamesTheFolderThatIsFull) {
+  const rlimit before = [] {
+    rlimit limit{};
+    getrlimit(RLIMIT_FSIZE, &limit);
+    return limit;
+  }();
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1 << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  Arena arena("test", 4096, "/tmp");
+  EXPECT_NO_THROW(arena.allocate(DType::UInt8, {1 << 20}));
+  const std::string said =
+      messageOf([&] { arena.allocate(DType::UInt8, {(1 << 20) + 64}); }, ErrorCode::OutOfMemory);
+  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(said.find("the test arena could not grow by 1048640 bytes in /tmp: "),
+            std::string::npos)
+      << said;
 }
 
 // The known answers that Random123, the generator's own library, publishes for 10 rounds.

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -76,6 +77,10 @@ TEST_F(TrainGpt, NamesWrongFlags) {
   expectRefused("--text x --steps 0", 2, "--steps");
   expectRefused("--text x --optimizer adagrad", 2, "--optimizer");
   expectRefused("--text x --ranks 0", 2, "--ranks");
+  expectRefused("--text x --dp 0", 2, "--dp");
+  expectRefused("--text x --fsdp 2000", 2, "--fsdp");
+  expectRefused("--text x --zero 4", 2, "--zero");
+  expectRefused("--text x --rounds 0", 2, "--rounds");
   expectRefused("--text x --width 100 --heads 3", 2, "3 heads");
   expectRefused("--help", 0, "--deterministic");
 }
@@ -307,6 +312,61 @@ TEST_F(TrainGpt, DeterministicRanksGiveTheSameBits) {
       EXPECT_EQ(untilTime(output.lastLine()), untilTime(one.lastLine())) << ranks << optimizer;
     }
   }
+}
+
+// What is shared out changes no bit, and all ranks write the text together.
+TEST_F(TrainGpt, ShardedRanksGiveTheSameBits) {
+  const std::string flags = "--generate 20 --deterministic --steps 5 --check-replicas --json ";
+  const Output one = run(small(flags + file("a.json")));
+  ASSERT_EQ(one.exitCode, 0) << one.text;
+  ASSERT_EQ(column("a.json", "loss").size(), 5u);
+  const auto untilText = [](const Output& output) {
+    return output.text.substr(output.text.rfind("\n\n"), 22);
+  };
+  for (const std::string ranks :
+       {"--zero 1 --ranks 2", "--zero 2 --fsdp 4", "--fsdp 2", "--dp 2 --fsdp 2",
+        "--dp 2 --fsdp 2 --zero 0", "--ranks 4 --dp 2", "--ranks 4 --fsdp 2 --zero 1"}) {
+    const Output output = run(small(flags + file("b.json") + " " + ranks));
+    ASSERT_EQ(output.exitCode, 0) << ranks << "\n" << output.text;
+    EXPECT_EQ(column("b.json", "loss"), column("a.json", "loss")) << ranks;
+    EXPECT_EQ(column("b.json", "grad_norm"), column("a.json", "grad_norm")) << ranks;
+    EXPECT_EQ(untilText(output), untilText(one)) << ranks;
+  }
+  const Output rounds = run(small(flags + file("b.json") + " --fsdp 2 --batch 16 --rounds 2"));
+  EXPECT_EQ(rounds.exitCode, 0) << rounds.text;
+}
+
+// Stopped after 4 steps on two ranks, gone on with on four, of which two share weights out.
+TEST_F(TrainGpt, ResumesOnOtherRanks) {
+  const std::string flags = "--generate 0 --deterministic --steps 8 --lr 0.01 --warmup 1 ";
+  const std::string whole = flags + "--json " + file("a.json");
+  ASSERT_EQ(run(small(whole)).exitCode, 0);
+  const auto losses = column("a.json", "loss");
+  const std::string folder = "--checkpoints " + file("checkpoints");
+  const auto resumed = [&](const std::string& more) {
+    const Output output = run(small(flags + folder + " --resume --json " + file("b.json") + more));
+    EXPECT_EQ(output.exitCode, 0) << output.text;
+    return column("b.json", "loss");
+  };
+  EXPECT_EQ(resumed(" --zero 1 --ranks 2 --save-every 3"), losses);  // there is none to go on from
+  EXPECT_TRUE(std::filesystem::exists(file("checkpoints/step-000006/manifest.json")));
+  EXPECT_FALSE(std::filesystem::exists(file("checkpoints/step-000003")));  // two are kept
+  std::filesystem::remove_all(file("checkpoints/step-000008"));
+  EXPECT_EQ(resumed(" --dp 2 --fsdp 2"),
+            std::vector<std::string>(losses.begin() + 6, losses.end()));
+  EXPECT_TRUE(resumed("").empty());  // it has ended
+  expectRefused(small("--steps 1 --resume"), 2, "--checkpoints");
+  expectRefused(small("--steps 1 --save-every 1"), 2, "--checkpoints");
+  expectRefused(small("--resume --steps 9 --optimizer sgd " + folder), 1, "nobody expects");
+  expectRefused(small("--steps 1 " + folder), 1, "step");  // steps ascend
+  std::filesystem::remove_all(file("checkpoints"));
+}
+
+TEST_F(TrainGpt, RefusesRanksThatDoNotLieAlongItsAxes) {
+  expectRefused(small("--steps 1 --ranks 3 --dp 2 --fsdp 2"), 1, "--ranks 3");
+  expectRefused(small("--steps 1 --ranks 3 --fsdp 2"), 1, "--fsdp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --dp 2"), 1, "--dp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --rounds 3"), 1, "fewer --rounds");
 }
 
 TEST_F(TrainGpt, RefusesThreeRanksToBeDeterministic) {

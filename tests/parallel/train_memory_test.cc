@@ -10,6 +10,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "parallel/engine/engine.h"
 #include "parallel/kernels/host/blas.h"
@@ -68,6 +69,13 @@ TEST_F(TrainMemoryTest, IsWhatAModelTakes) {
   EXPECT_EQ(memory.text, 4000);
   EXPECT_EQ(memory.model, 16 * parameterCount(options_.model));
   EXPECT_EQ(memory.passes, said);
+  // Shared out by two ranks: moments, then gradients, then weights.
+  const double bytes = parameterCount(options_.model) * sizeof(float);
+  for (const auto& [stage, copies] : {std::pair{0, 4.0}, {1, 3.0}, {2, 2.5}, {3, 2.0}}) {
+    options_.zero = stage;
+    EXPECT_EQ(trainMemory(options_, 2).model, copies * bytes) << stage;
+  }
+  options_.zero = -1;
   options_.optimizer = "sgd";
   EXPECT_EQ(trainMemory(options_, 2).model, 8 * parameterCount(options_.model));
 }

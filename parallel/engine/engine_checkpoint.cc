@@ -1,0 +1,87 @@
+#include <optional>
+
+#include "parallel/checkpoint/checkpoint_reader.h"
+#include "parallel/checkpoint/checkpoint_writer.h"
+#include "parallel/checkpoint/names.h"
+#include "parallel/engine/agreement.h"
+#include "parallel/engine/engine.h"
+
+namespace tutti::parallel {
+
+namespace {
+
+constexpr const char* kSteps = "optimizer steps";
+
+/// One tensor of the training state, and this rank's part of it.
+struct StatePart {
+  std::string name;
+  const Parameter* parameter;
+  Tensor data;
+};
+
+/// Weights under their own names, the optimizer's state behind the name of what it is.
+std::vector<StatePart> stateParts(ParameterStore& store, const Optimizer& optimizer) {
+  std::vector<StatePart> parts;
+  for (size_t i = 0; i < store.parameterCount(); ++i) {
+    const Parameter& parameter = store.parameter(i);
+    parts.push_back({parameter.name, &parameter, store.master(parameter)});
+    const std::span<Tensor> state = store.state(parameter, optimizer);
+    for (size_t s = 0; s < state.size(); ++s)
+      parts.push_back({message("optimizer.", optimizer.stateNames()[s], ".", parameter.name),
+                       &parameter, state[s]});
+  }
+  return parts;
+}
+
+}  // namespace
+
+void Engine::save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
+                  int keep, const Metadata& metadata) {
+  Communicator* all = mesh_.communicator(AxisSet::all());
+  std::optional<CheckpointWriter> writer;
+  together(all, [&] {
+    if (mesh_.rank() == 0) writer.emplace(root, step);
+  });
+  std::vector<TensorBox> pieces;
+  for (const StatePart& part : stateParts(store_, optimizer))
+    if (part.data.count() > 0 && store_.isFirstReplica(*part.parameter))
+      pieces.push_back({part.name, part.parameter->global, store_.box(*part.parameter), part.data});
+  const ShardDescription mine = tryWriteShard(partialPath(root, step), mesh_.rank(), pieces);
+  const std::vector<std::string> texts = exchangeTexts(all, mine.serialize());
+  together(all, [&] {
+    if (!writer) return;
+    std::vector<ShardDescription> shards;
+    for (const std::string& text : texts) shards.push_back(ShardDescription::parse(text));
+    Metadata facts = metadata;
+    facts[kSteps] = store_.steps();
+    writer->commit({.shards = shards, .metadata = facts, .keep = keep});
+  });
+}
+
+int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optimizer) {
+  int64_t step = 0, steps = 0;
+  together(mesh_.communicator(AxisSet::all()), [&] {
+    CheckpointReader reader(folder);
+    const std::vector<StatePart> parts = stateParts(store_, optimizer);
+    std::vector<std::string> names;
+    for (const StatePart& part : parts) names.push_back(part.name);
+    reader.requireNames(names);
+    for (const StatePart& part : parts) {
+      const StoredTensor& stored = reader.tensor(part.name);
+      require(stored.shape == part.parameter->global, folder.string(), ": tensor \"", part.name,
+              "\": shape: it is ", stored.shape, ", not ", part.parameter->global);
+      reader.read(part.name, store_.box(*part.parameter), part.data);
+    }
+    const auto found = reader.metadata().find(kSteps);
+    const auto* count =
+        found == reader.metadata().end() ? nullptr : std::get_if<int64_t>(&found->second);
+    require(count != nullptr && *count >= 0, folder.string(), ": metadata: ", kSteps,
+            ": it is no whole number");
+    step = reader.step();
+    steps = *count;
+  });
+  store_.restored(steps);
+  return step;
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,32 @@
+#include "parallel/store/buffer_pool.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::parallel {
+
+Tensor BufferPool::take(DType type, int64_t elements) {
+  const size_t bytes = byteCount(type, {elements});
+  Buffer* best = nullptr;
+  for (Buffer& buffer : buffers_)
+    if (!buffer.taken && buffer.bytes.bytes() >= bytes &&
+        (best == nullptr || buffer.bytes.bytes() < best->bytes.bytes()))
+      best = &buffer;
+  if (best == nullptr) {
+    const Tensor made = memory_.allocate(DType::UInt8, {static_cast<int64_t>(bytes)});
+    if (bytes > 0) std::memset(made.data, 0, bytes);
+    best = &buffers_.emplace_back(Buffer{made});
+  }
+  best->taken = true;
+  return Tensor(best->bytes.data, type, {elements});
+}
+
+void BufferPool::give(const Tensor& tensor) {
+  const auto found = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) {
+    return b.taken && b.bytes.data == tensor.data;
+  });
+  ensure(found != buffers_.end(), "a buffer was given back that the pool has not lent");
+  found->taken = false;
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,96 @@
+#include "parallel/store/cut.h"
+
+#include <algorithm>
+
+namespace tutti::parallel {
+
+namespace {
+
+constexpr int64_t kLine = 32;  // elements: a cache line or more of any type that weights have
+
+int64_t lines(int64_t elements) { return (elements + kLine - 1) / kLine * kLine; }
+
+/// The places of the ranks that differ from this one along `axes` only, in their order.
+std::vector<MeshPlace> placesAlong(const DeviceMesh& mesh, AxisSet axes) {
+  std::vector<MeshPlace> places{mesh.place()};
+  for (int i = kAxisCount - 1; i >= 0; --i) {
+    if (!axes.contains(static_cast<Axis>(i))) continue;
+    std::vector<MeshPlace> more;
+    for (int at = 0; at < mesh.extent(static_cast<Axis>(i)); ++at)
+      for (MeshPlace place : places) {
+        place[static_cast<size_t>(i)] = at;
+        more.push_back(place);
+      }
+    places = std::move(more);
+  }
+  return places;
+}
+
+Layout withShards(const Parameter& parameter, AxisSet data, AxisSet shard) {
+  Layout layout = parameter.layout;
+  require(layout.partial.empty(), parameter.name, " has layout ",
+          layout.describe(parameter.global.rank()), ": a weight is not a partial sum");
+  requireSound(layout, parameter.global.rank());
+  for (int i = 0; i < kAxisCount; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (data.contains(axis) && layout.axes().contains(axis))
+      fail(ErrorCode::InvalidArgument, parameter.name, " has layout ",
+           layout.describe(parameter.global.rank()), ", and the store's policy uses ",
+           toString(axis));
+    if (shard.contains(axis)) layout.dims[0].append(axis);
+  }
+  return layout;
+}
+
+Piece cutPiece(const Parameter& parameter, const DeviceMesh& mesh, AxisSet data, AxisSet shard) {
+  require(parameter.global.rank() >= 1, parameter.name, " has no dimension");
+  Piece piece{.parameter = &parameter, .layout = withShards(parameter, data, shard)};
+  const auto whole = boxOf(parameter.global, parameter.layout, mesh.shape(), mesh.place());
+  piece.local = localShape(parameter.global, parameter.layout, mesh.shape(), mesh.place());
+  for (int d = 1; d < piece.local.rank(); ++d) piece.rowElements *= piece.local[d];
+  for (const MeshPlace& place : placesAlong(mesh, shard)) {
+    const Range rows = boxOf(parameter.global, piece.layout, mesh.shape(), place)[0];
+    piece.rows.push_back({rows.begin - whole[0].begin, rows.end - whole[0].begin});
+  }
+  piece.box = boxOf(parameter.global, piece.layout, mesh.shape(), mesh.place());
+  return piece;
+}
+
+}  // namespace
+
+Shape Piece::shape(const Range& range) const {
+  Shape result = local;
+  result[0] = range.count();
+  return result;
+}
+
+AxisSet Cut::axes() const {
+  AxisSet all;
+  for (const Piece& piece : pieces) all = all | piece.layout.axes();
+  return all;
+}
+
+Cut cutParameters(const std::vector<Parameter*>& parameters, const DeviceMesh& mesh,
+                  const ShardPolicy& policy) {
+  Cut cut;
+  const AxisSet shard = policy.optimizer ? policy.shard : AxisSet{};
+  cut.shards = mesh.extent(shard);
+  cut.shard = mesh.index(shard);
+  for (const Parameter* parameter : parameters) {
+    if (static_cast<size_t>(parameter->unit) == cut.units.size())
+      cut.units.push_back({.begin = static_cast<int>(cut.pieces.size())});
+    UnitCut& unit = cut.units.back();
+    Piece piece = cutPiece(*parameter, mesh, policy.data(), shard);
+    int64_t most = 0;
+    for (const Range& rows : piece.rows) most = std::max(most, rows.count());
+    piece.full = unit.full;
+    piece.block = unit.block;
+    unit.full += lines(piece.local.count());
+    unit.block += lines(most * piece.rowElements);
+    cut.pieces.push_back(std::move(piece));
+    unit.end = static_cast<int>(cut.pieces.size());
+  }
+  return cut;
+}
+
+}  // namespace tutti::parallel

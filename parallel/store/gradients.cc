@@ -1,0 +1,280 @@
+#include "parallel/store/gradients.h"
+
+#include <algorithm>
+
+#include "parallel/store/gradient_tree.h"
+#include "parallel/store/reached.h"
+
+namespace tutti::parallel {
+
+Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy, DType type,
+                     const Cut& cut, Stream& stream, StoreCounters& counters)
+    : mesh_(mesh),
+      kernels_(kernels),
+      policy_(policy),
+      type_(type),
+      cut_(cut),
+      stream_(stream),
+      counters_(counters),
+      elsewhere_(sharded() && policy.offload.gradients != Place::Device),
+      totals_("gradients of rounds", size_t{1} << 22,
+              policy.offload.folderOf(policy.offload.gradients)),
+      units_(cut.units.size()),
+      written_(cut.pieces.size(), -1) {
+  planBuckets();
+  const AxisSet adding = !sharded()                          ? policy.data()
+                         : mesh.extent(policy.replicate) > 1 ? policy.replicate
+                                                             : policy.shard;
+  const auto flat = [&](const Memory& memory, int64_t elements) {
+    const Tensor tensor(memory.data(), type, {elements});
+    kernels_.fillZero(tensor);  // what lies between gradients is never written
+    return tensor;
+  };
+  int64_t most = 0;
+  for (Bucket& bucket : buckets_) {
+    most = std::max(most, bucket.block);
+    if (elsewhere_) continue;
+    const int64_t elements = sharded() ? bucket.block : bucket.full;
+    bucket.memory = mesh.allocate(adding, byteCount(type, {elements}));
+    bucket.reduced = flat(bucket.memory, elements);
+  }
+  if (!sharded()) return;
+  for (Staging& staging : staging_) {
+    const int64_t blocks = most * cut.shards;
+    staging.memory = mesh.allocate(policy.shard, byteCount(type, {blocks}));
+    flat(staging.memory, blocks);
+    if (!elsewhere_) continue;
+    staging.sums = mesh.allocate(adding, byteCount(type, {most}));
+    flat(staging.sums, most);
+  }
+}
+
+// Units from last to first; a bucket closes when it is full.
+void Gradients::planBuckets() {
+  const bool unitByUnit = sharded() && policy_.parameters;
+  for (int id = static_cast<int>(units_.size()) - 1; id >= 0; --id) {
+    const size_t limit = unitByUnit             ? 0
+                         : buckets_.size() <= 1 ? policy_.firstBucketBytes
+                                                : policy_.bucketBytes;
+    if (buckets_.empty() || byteCount(type_, {buckets_.back().full}) >= limit)
+      buckets_.emplace_back();
+    Bucket& bucket = buckets_.back();
+    const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
+    unit(id) = {.bucket = static_cast<int>(buckets_.size()) - 1,
+                .full = bucket.full,
+                .block = bucket.block,
+                .begin = cut.begin,
+                .end = cut.end};
+    bucket.full += cut.full;
+    bucket.block += cut.block;
+    ++bucket.units;
+  }
+}
+
+Gradients::Unit& Gradients::unit(UnitId id) {
+  ensure(id >= 0 && static_cast<size_t>(id) < units_.size(), "there is no unit ", id);
+  return units_[static_cast<size_t>(id)];
+}
+
+size_t Gradients::shardBytes() const {
+  size_t total = totals_.usedBytes();
+  for (const Bucket& bucket : buckets_) total += bucket.memory.bytes();
+  return total;
+}
+
+size_t Gradients::stagingBytes() const {
+  size_t total = 0;
+  for (const Staging& staging : staging_) total += staging.memory.bytes() + staging.sums.bytes();
+  return total;
+}
+
+void Gradients::beginStep(int microBatches, int rounds) {
+  require(microBatches > 0 && rounds > 0,
+          "a step needs at least one micro-batch and one round, not ", microBatches, " and ",
+          rounds);
+  require(!policy_.deterministic || std::has_single_bit(static_cast<unsigned>(microBatches)),
+          "deterministic mode adds up a power of two of micro-batches, not ", microBatches);
+  microBatches_ = microBatches;
+  rounds_ = rounds;
+  reductions_ = 0;
+  finished_ = false;
+  for (Bucket& bucket : buckets_) {
+    bucket.done.synchronize();  // of a step that came to no end
+    bucket.round = -1;
+    bucket.unitsDone = 0;
+    giveBack(bucket);
+  }
+  for (Staging& staging : staging_) staging.of = nullptr;
+  for (Unit& u : units_) u.written = 0;
+  std::fill(written_.begin(), written_.end(), -1);
+}
+
+void Gradients::beginRound(Bucket& bucket, int round) {
+  if (round > 0) addRound(bucket);
+  bucket.round = round;
+  bucket.added = false;
+  const auto levels = static_cast<size_t>(policy_.deterministic ? treeLevels(microBatches_) : 1);
+  if (!sharded() && bucket.levels.empty()) bucket.levels.push_back(bucket.reduced);
+  while (bucket.levels.size() < levels) {
+    if (sharded() && policy_.gradients) {
+      bucket.levels.push_back(lent_.take(type_, bucket.full));
+    } else {
+      bucket.levels.push_back(kept_.allocate(type_, {bucket.full}));
+      kernels_.fillZero(bucket.levels.back());
+    }
+  }
+}
+
+/// The full buffers, where they are not kept.
+void Gradients::giveBack(Bucket& bucket) {
+  if (!sharded() || !policy_.gradients) return;
+  for (const Tensor& level : bucket.levels) lent_.give(level);
+  bucket.levels.clear();
+}
+
+/// Adds the round that is reduced, or about to be, to those before.
+void Gradients::addRound(Bucket& bucket) {
+  if (bucket.added) return;
+  waitUntilReached(bucket.done, stream_);
+  const Tensor& round = bucket.reduced;
+  if (bucket.total.data == nullptr) bucket.total = totals_.allocate(type_, round.shape);
+  if (bucket.round == 0) {
+    kernels_.copy(round, bucket.total);
+  } else {
+    kernels_.add(round, bucket.total);
+  }
+  bucket.added = true;
+  for (Staging& staging : staging_)
+    if (staging.of == &bucket) staging.of = nullptr;
+}
+
+GradientSlot Gradients::slot(const Piece& piece, int microBatch) {
+  int& written = written_[static_cast<size_t>(piece.parameter->id)];
+  ensure(microBatch >= written && microBatch < microBatches_ * rounds_, piece.parameter->name,
+         ": micro-batch ", microBatch, " of ", microBatches_ * rounds_, " after ", written);
+  const bool again = written == microBatch;
+  written = microBatch;
+  const Unit& of = unit(piece.parameter->unit);
+  Bucket& bucket = buckets_[static_cast<size_t>(of.bucket)];
+  const int round = microBatch / microBatches_, inRound = microBatch % microBatches_;
+  if (bucket.round != round) beginRound(bucket, round);
+  const bool tree = policy_.deterministic;
+  const Tensor& level = bucket.levels[static_cast<size_t>(tree ? treePlace(inRound).level : 0)];
+  return {level.rows(of.full + piece.full, piece.local.count()).view(piece.local),
+          again || (!tree && inRound > 0) ? 1.0 : 0.0};
+}
+
+void Gradients::unitDone(UnitId id, int microBatch, bool early) {
+  Unit& u = unit(id);
+  ensure(u.written == microBatch && microBatch < microBatches_ * rounds_, "unit ", id,
+         ": micro-batch ", microBatch, " came when ", u.written, " of ", microBatches_ * rounds_,
+         " were done");
+  ++u.written;
+  Bucket& bucket = buckets_[static_cast<size_t>(u.bucket)];
+  const int round = microBatch / microBatches_, inRound = microBatch % microBatches_;
+  if (bucket.round != round) beginRound(bucket, round);
+  if (policy_.deterministic) {
+    const int64_t elements = cut_.units[static_cast<size_t>(id)].full;
+    const TreePlace place = treePlace(inRound);
+    for (int level = place.level; level > place.level - place.merges; --level)
+      kernels_.add(bucket.levels[static_cast<size_t>(level)].rows(u.full, elements),
+                   bucket.levels[static_cast<size_t>(level) - 1].rows(u.full, elements));
+  }
+  if (inRound + 1 < microBatches_ || ++bucket.unitsDone < bucket.units) return;
+  bucket.unitsDone = 0;
+  reduce(bucket, early);
+}
+
+void Gradients::reduce(Bucket& bucket, bool early) {
+  ++reductions_;
+  Communicator* all = mesh_.communicator(policy_.data());
+  if (all == nullptr) return;
+  counters_.startedEarly += early;
+  if (reductions_ == rounds_ * static_cast<int>(buckets_.size()))
+    for (const Bucket& other : buckets_)
+      counters_.finishedEarly += &other != &bucket && other.done.query();
+  if (sharded()) {
+    scatter(bucket);
+  } else {
+    const Tensor& sum = bucket.reduced;
+    all->allReduce({.send = sum.data,
+                    .recv = sum.data,
+                    .count = static_cast<size_t>(sum.count()),
+                    .type = type_},
+                   stream_);
+    counters_.allReduce.add(sum.bytes());
+  }
+  bucket.done.record(stream_);
+}
+
+/// Puts the rows of each rank together.
+void Gradients::fillBlocks(const Bucket& bucket, const Tensor& blocks) {
+  for (const Unit& u : units_) {
+    if (&buckets_[static_cast<size_t>(u.bucket)] != &bucket) continue;
+    for (int i = u.begin; i < u.end; ++i) {
+      const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
+      const Tensor whole =
+          bucket.levels[0].rows(u.full + piece.full, piece.local.count()).view(piece.local);
+      for (int shard = 0; shard < cut_.shards; ++shard) {
+        const Range rows = piece.rows[static_cast<size_t>(shard)];
+        const Shape shape = piece.shape(rows);
+        kernels_.copy(
+            whole.rows(rows.begin, rows.count()),
+            blocks.rows(shard * bucket.block + u.block + piece.block, shape.count()).view(shape));
+      }
+    }
+  }
+}
+
+void Gradients::scatter(Bucket& bucket) {
+  Staging& staging = staging_[static_cast<size_t>(reductions_) % staging_.size()];
+  waitUntilReached(staging.sent, stream_);
+  if (elsewhere_) {
+    if (staging.of != nullptr) addRound(*staging.of);
+    staging.of = &bucket;
+    bucket.reduced = Tensor(staging.sums.data(), type_, {bucket.block});
+  }
+  const Tensor blocks(staging.memory.data(), type_, {bucket.block * cut_.shards});
+  fillBlocks(bucket, blocks);
+  giveBack(bucket);
+  const Tensor& sum = bucket.reduced;
+  mesh_.communicator(policy_.shard)
+      ->reduceScatter({.send = blocks.data,
+                       .recv = sum.data,
+                       .count = static_cast<size_t>(bucket.block),
+                       .type = type_},
+                      stream_);
+  counters_.reduceScatter.add(blocks.bytes());
+  staging.sent.record(stream_);
+  if (Communicator* replicas = mesh_.communicator(policy_.replicate)) {
+    replicas->allReduce({.send = sum.data,
+                         .recv = sum.data,
+                         .count = static_cast<size_t>(bucket.block),
+                         .type = type_},
+                        stream_);
+    counters_.allReduce.add(sum.bytes());
+  }
+}
+
+void Gradients::finish() {
+  if (finished_) return;
+  ensure(reductions_ == rounds_ * static_cast<int>(buckets_.size()), "only ", reductions_, " of ",
+         rounds_ * static_cast<int>(buckets_.size()), " buckets have all their gradients");
+  for (Bucket& bucket : buckets_) {
+    waitUntilReached(bucket.done, stream_);
+    if (keepsTotals()) addRound(bucket);
+  }
+  finished_ = true;
+}
+
+Tensor Gradients::sum(const Piece& piece) const {
+  ensure(finished_ && rounds_ > 0, "the gradient of ", piece.parameter->name, " is not complete");
+  const Unit& of = units_[static_cast<size_t>(piece.parameter->unit)];
+  const Bucket& bucket = buckets_[static_cast<size_t>(of.bucket)];
+  const Tensor& all = keepsTotals() ? bucket.total : bucket.reduced;
+  const Range rows = piece.rows[static_cast<size_t>(cut_.shard)];
+  const int64_t begin = sharded() ? of.block + piece.block : of.full + piece.full;
+  return all.rows(begin, rows.count() * piece.rowElements).view(piece.shape(rows));
+}
+
+}  // namespace tutti::parallel

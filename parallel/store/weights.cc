@@ -1,0 +1,201 @@
+#include "parallel/store/weights.h"
+
+#include <algorithm>
+
+#include "parallel/store/initial_values.h"
+#include "parallel/store/reached.h"
+
+namespace tutti::parallel {
+
+namespace {
+
+/// Masters are parameters, and those that are no weights are state of the optimizer too.
+std::string folderOfMasters(const Offload& offload, const StoreTypes& types) {
+  const bool state = types.weights != types.master && offload.optimizer == Place::File;
+  return state ? offload.folder : offload.folderOf(offload.parameters);
+}
+
+ShardPolicy effective(ShardPolicy policy, const Cut& cut) {
+  if (cut.shards == 1) policy.parameters = false;  // there is nobody to share them with
+  return policy;
+}
+
+}  // namespace
+
+Weights::Weights(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
+                 const StoreTypes& types, const Cut& cut, Stream& stream, StoreCounters& counters)
+    : mesh_(mesh),
+      kernels_(kernels),
+      policy_(effective(policy, cut)),
+      types_(types),
+      cut_(cut),
+      stream_(stream),
+      counters_(counters),
+      masters_("master weights", size_t{1} << 22, folderOfMasters(policy.offload, types)),
+      units_(cut.units.size()) {
+  int64_t most = 0;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (!mastersWithin()) units_[i].masters = masters_.allocate(types.master, {cut.units[i].block});
+    if (!policy_.parameters) units_[i].full = kept_.allocate(types.weights, {cut.units[i].full});
+    most = std::max(most, cut.units[i].block);
+  }
+  if (cut.shards == 1) return;
+  for (Slot& slot : slots_) {
+    const Shape blocks{most * cut.shards};
+    slot.memory = mesh.allocate(policy.shard, byteCount(types.weights, blocks));
+    kernels_.fillZero(Tensor(slot.memory.data(), types.weights, blocks));
+  }
+}
+
+Weights::Unit& Weights::unit(UnitId id) {
+  ensure(id >= 0 && static_cast<size_t>(id) < units_.size(), "there is no unit ", id);
+  return units_[static_cast<size_t>(id)];
+}
+
+size_t Weights::stagingBytes() const { return slots_[0].memory.bytes() + slots_[1].memory.bytes(); }
+
+Tensor Weights::full(const Piece& piece) const {
+  const auto id = static_cast<size_t>(piece.parameter->unit);
+  ensure(units_[id].current, "the weights of ", piece.parameter->name, " were used while unit ", id,
+         " was not acquired");
+  return units_[id].full.rows(piece.full, piece.local.count()).view(piece.local);
+}
+
+Tensor Weights::master(const Piece& piece) const {
+  const Unit& of = units_[static_cast<size_t>(piece.parameter->unit)];
+  const Range rows = piece.rows[static_cast<size_t>(cut_.shard)];
+  const int64_t count = rows.count() * piece.rowElements;
+  const int64_t within = piece.full + rows.begin * piece.rowElements;
+  return (mastersWithin() ? of.full.rows(within, count) : of.masters.rows(piece.block, count))
+      .view(piece.shape(rows));
+}
+
+void Weights::fill(uint64_t seed) {
+  Arena narrow("first values");
+  for (const Piece& piece : cut_.pieces) {
+    const Tensor values = master(piece);
+    if (values.type == DType::BFloat16) {
+      const ArenaScope scope(narrow);
+      const Tensor wide = narrow.allocate(DType::Float32, values.shape);
+      fillInitial(*piece.parameter, seed, piece.box, wide);
+      kernels_.copy(wide, values);
+    } else {
+      fillInitial(*piece.parameter, seed, piece.box, values);
+    }
+  }
+  changed();
+}
+
+void Weights::changed() {
+  for (Unit& u : units_) {
+    ensure(u.held == 0, "weights changed while a unit was acquired");
+    discard(u);
+    giveBack(u);
+    u.current = cut_.shards == 1 && mastersWithin();
+  }
+}
+
+/// Forgets what was gathered ahead.
+void Weights::discard(Unit& u) {
+  if (u.slot < 0) return;
+  Slot& slot = slots_[static_cast<size_t>(u.slot)];
+  slot.gathered.synchronize();
+  slot.taken = false;
+  u.slot = -1;
+}
+
+void Weights::giveBack(Unit& u) {
+  u.backwards = 0;
+  if (!policy_.parameters) return;
+  if (u.full.data != nullptr) gathered_.give(u.full);
+  u.full = {};
+  u.current = false;
+}
+
+void Weights::acquire(UnitId id, Phase phase) {
+  Unit& u = unit(id);
+  makeCurrent(id);
+  ++u.held;
+  const UnitId next = phase == Phase::Forward ? id + 1 : id - 1;
+  if (cut_.shards == 1 || next < 0 || static_cast<size_t>(next) == units_.size()) return;
+  if (!unit(next).current && unit(next).slot < 0) counters_.prefetched += startGather(next);
+}
+
+void Weights::release(UnitId id, Phase phase) {
+  Unit& u = unit(id);
+  ensure(u.held > 0, "unit ", id, " was released and not acquired");
+  --u.held;
+  if (phase == Phase::Backward) ++u.backwards;
+  if (u.held > 0 || policy_.reshard.when == Reshard::Never) return;
+  if (policy_.reshard.when == Reshard::AfterForward || u.backwards >= policy_.reshard.backwards)
+    giveBack(u);
+}
+
+void Weights::makeCurrent(UnitId id) {
+  Unit& u = unit(id);
+  if (u.current) return;
+  if (cut_.shards > 1) {
+    if (u.slot < 0 && !startGather(id)) {  // both hold weights that were not asked for after all
+      for (Unit& other : units_) discard(other);
+      startGather(id);
+    }
+    unpack(id);
+  } else {
+    u.current = true;  // for full(): from here on what it names is valid
+    const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
+    for (int i = cut.begin; i < cut.end; ++i) {
+      const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
+      kernels_.copy(master(piece), full(piece));
+    }
+  }
+}
+
+/// Whether there was a staging buffer for it.
+bool Weights::startGather(UnitId id) {
+  const auto free =
+      std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
+  if (free == slots_.end()) return false;
+  const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
+  const Shape blocks{cut.block * cut_.shards};
+  const Tensor staging(free->memory.data(), types_.weights, blocks);
+  const Tensor mine = staging.rows(cut.block * cut_.shard, cut.block);
+  for (int i = cut.begin; i < cut.end; ++i) {
+    const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
+    const Tensor rows = master(piece);
+    kernels_.copy(rows, mine.rows(piece.block, rows.count()).view(rows.shape));
+  }
+  mesh_.communicator(policy_.shard)
+      ->allGather({.send = mine.data,
+                   .recv = staging.data,
+                   .count = static_cast<size_t>(cut.block),
+                   .type = types_.weights},
+                  stream_);
+  free->gathered.record(stream_);
+  free->taken = true;
+  unit(id).slot = static_cast<int>(free - slots_.begin());
+  counters_.allGather.add(staging.bytes());
+  return true;
+}
+
+void Weights::unpack(UnitId id) {
+  Unit& u = unit(id);
+  Slot& slot = slots_[static_cast<size_t>(u.slot)];
+  waitUntilReached(slot.gathered, stream_);
+  const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
+  if (u.full.data == nullptr) u.full = gathered_.take(types_.weights, cut.full);
+  u.current = true;
+  const Tensor staging(slot.memory.data(), types_.weights, {cut.block * cut_.shards});
+  for (int i = cut.begin; i < cut.end; ++i) {
+    const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
+    for (int shard = 0; shard < cut_.shards; ++shard) {
+      const Range rows = piece.rows[static_cast<size_t>(shard)];
+      const Shape shape = piece.shape(rows);
+      kernels_.copy(staging.rows(shard * cut.block + piece.block, shape.count()).view(shape),
+                    full(piece).rows(rows.begin, rows.count()));
+    }
+  }
+  slot.taken = false;
+  u.slot = -1;
+}
+
+}  // namespace tutti::parallel

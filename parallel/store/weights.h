@@ -1,0 +1,89 @@
+#pragma once
+
+// Weights: the master copy that the optimizer updates, which may be this rank's rows only, and what
+// modules compute with, which is made from all ranks' masters when a unit is asked for.
+//
+// The next unit in the order of the pass is gathered ahead, on the store's stream, while modules
+// compute with this one:
+//
+//   forward      |unit 0      |unit 1      |unit 2
+//   stream   |0  |1    |       |2    |      |3    |
+//
+// A gathered unit is put in order from a staging buffer, of which there are two: one that is being
+// unpacked and one that the next AllGather fills.
+
+#include <array>
+#include <vector>
+
+#include <tutti/device.h>
+#include "parallel/kernels/kernels.h"
+#include "parallel/store/buffer_pool.h"
+#include "parallel/store/counters.h"
+#include "parallel/store/cut.h"
+
+namespace tutti::parallel {
+
+/// Which phase a unit's weights are needed for.
+enum class Phase { Forward, Backward };
+
+class Weights {
+ public:
+  /// `cut` and the others must outlive it. Collective: staging is memory of the mesh.
+  Weights(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy, const StoreTypes& types,
+          const Cut& cut, Stream& stream, StoreCounters& counters);
+
+  void fill(uint64_t seed);
+
+  void acquire(UnitId unit, Phase phase);
+  void release(UnitId unit, Phase phase);
+  /// What modules compute with. Throws Internal unless the unit is acquired, or its weights need
+  /// not be gathered.
+  Tensor full(const Piece& piece) const;
+  /// This rank's rows, of piece.box.
+  Tensor master(const Piece& piece) const;
+  /// The masters are other values now: what was gathered is no longer true.
+  void changed();
+
+  size_t masterBytes() const { return masters_.usedBytes(); }
+  /// Of the weights that are kept, and the most that were gathered at one time.
+  size_t fullBytes() const { return kept_.usedBytes() + gathered_.heldBytes(); }
+  size_t stagingBytes() const;
+
+ private:
+  struct Unit {
+    Tensor full;     // flat; no data while it is given back
+    Tensor masters;  // one block
+    int slot = -1;   // of the staging, while gathered and not unpacked
+    int held = 0;    // acquired and not released
+    int backwards = 0;
+    bool current = false;  // `full` has the masters' values
+  };
+  struct Slot {
+    Memory memory;
+    Event gathered;
+    bool taken = false;
+  };
+
+  /// The masters are rows of `full` itself.
+  bool mastersWithin() const { return !policy_.parameters && types_.weights == types_.master; }
+  Unit& unit(UnitId id);
+  void makeCurrent(UnitId id);
+  bool startGather(UnitId id);
+  void unpack(UnitId id);
+  void discard(Unit& unit);
+  void giveBack(Unit& unit);
+
+  DeviceMesh& mesh_;
+  Kernels& kernels_;
+  const ShardPolicy policy_;
+  const StoreTypes types_;
+  const Cut& cut_;
+  Stream& stream_;
+  StoreCounters& counters_;
+  Arena masters_, kept_{"weights"};
+  BufferPool gathered_{"gathered weights"};
+  std::vector<Unit> units_;
+  std::array<Slot, 2> slots_;
+};
+
+}  // namespace tutti::parallel

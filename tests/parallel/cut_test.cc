@@ -1,0 +1,98 @@
+// Where parameters and their shards lie, also of weights that tensor parallelism has cut before.
+
+#include "parallel/store/cut.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "tests/parallel/on_mesh.h"
+
+namespace tutti::parallel {
+namespace {
+
+MeshShape shapeOf(const std::string& text) { return MeshShape::parse(text); }
+
+TEST(Cut, RowsAreSharedOutAsEvenlyAsTheyGo) {
+  onMesh(shapeOf("fsdp=3"), [](DeviceMesh& mesh) {
+    Parameter weight{.name = "weight", .global = {7, 5}, .unit = 0};
+    Parameter bias{.name = "bias", .global = {2}, .unit = 0};
+    Parameter next{.name = "next", .global = {40}, .unit = 1};
+    const Cut cut = cutParameters({&weight, &bias, &next}, mesh, ShardPolicy::fsdp());
+    EXPECT_EQ(cut.shards, 3);
+    EXPECT_EQ(cut.shard, mesh.rank());
+    ASSERT_EQ(cut.units.size(), 2u);
+    ASSERT_EQ(cut.pieces.size(), 3u);
+    EXPECT_EQ(cut.pieces[0].rows, (std::vector<Range>{{0, 3}, {3, 5}, {5, 7}}));
+    EXPECT_EQ(cut.pieces[1].rows, (std::vector<Range>{{0, 1}, {1, 2}, {2, 2}}));
+    const Range mine = cut.pieces[0].rows[static_cast<size_t>(mesh.rank())];
+    EXPECT_EQ(cut.pieces[0].box, (std::vector<Range>{mine, {0, 5}}));
+    EXPECT_EQ(cut.pieces[0].shape(mine), (Shape{mine.count(), 5}));
+    // 35 elements take 64 places, 15 in a block 32; the bias begins behind them.
+    EXPECT_EQ(cut.pieces[1].full, 64);
+    EXPECT_EQ(cut.pieces[1].block, 32);
+    EXPECT_EQ(cut.units[0].full, 96);
+    EXPECT_EQ(cut.units[0].block, 64);
+    EXPECT_EQ(cut.units[1].full, 64);
+    EXPECT_EQ(cut.units[1].block, 32);
+    EXPECT_EQ(cut.units[1].begin, 2);
+    EXPECT_EQ(cut.axes(), (AxisSet{Axis::Fsdp}));
+  });
+}
+
+// Without sharding an axis of the policy cuts nothing.
+TEST(Cut, ReplicatedPoliciesCutNothing) {
+  onMesh(shapeOf("dp=2,fsdp=2"), [](DeviceMesh& mesh) {
+    Parameter weight{.name = "weight", .global = {7, 5}, .unit = 0};
+    const Cut cut = cutParameters({&weight}, mesh, ShardPolicy::ddp());
+    EXPECT_EQ(cut.shards, 1);
+    EXPECT_EQ(cut.pieces[0].box, (std::vector<Range>{{0, 7}, {0, 5}}));
+    EXPECT_TRUE(cut.axes().empty());
+  });
+}
+
+// FSDP over tensor parallelism on the same dimension: tensor cuts first. Every element is held by
+// exactly one rank.
+TEST(Cut, SharesOutWhatTensorParallelismLeaves) {
+  std::mutex mutex;
+  std::map<int64_t, int> held;
+  onMesh(shapeOf("fsdp=2,tp=2"), [&](DeviceMesh& mesh) {
+    Parameter weight{.name = "weight", .global = {7, 3}, .unit = 0};
+    weight.layout.dims[0] = {Axis::Tensor};
+    Parameter inner{.name = "inner", .global = {5, 6}, .unit = 0};
+    inner.layout.dims[1] = {Axis::Tensor};
+    const Cut cut = cutParameters({&weight, &inner}, mesh, ShardPolicy::fsdp());
+    const bool first = mesh.index(Axis::Tensor) == 0;
+    EXPECT_EQ(cut.pieces[0].local, (Shape{first ? 4 : 3, 3}));
+    EXPECT_EQ(cut.pieces[0].rows,
+              (first ? std::vector<Range>{{0, 2}, {2, 4}} : std::vector<Range>{{0, 2}, {2, 3}}));
+    EXPECT_EQ(cut.pieces[1].local, (Shape{5, 3}));
+    EXPECT_EQ(cut.pieces[1].rowElements, 3);
+    EXPECT_EQ(cut.axes(), (AxisSet{Axis::Fsdp, Axis::Tensor}));
+    const std::lock_guard lock(mutex);
+    for (size_t p = 0; p < 2; ++p) {
+      const auto& box = cut.pieces[p].box;
+      for (int64_t r = box[0].begin; r < box[0].end; ++r)
+        for (int64_t c = box[1].begin; c < box[1].end; ++c)
+          ++held[static_cast<int64_t>(p) * 1000 + r * 10 + c];
+    }
+  });
+  EXPECT_EQ(held.size(), 7u * 3 + 5 * 6);
+  for (const auto& [element, times] : held) EXPECT_EQ(times, 1) << element;
+}
+
+TEST(Cut, RefusesLayoutsThatThePolicyUses) {
+  DeviceMesh mesh;
+  Parameter weight{.name = "weight", .global = {4}, .unit = 0};
+  weight.layout.dims[0] = {Axis::Fsdp};
+  EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);
+  weight.layout = {};
+  weight.layout.partial = {Axis::Tensor};
+  EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);
+  Parameter scalar{.name = "scalar", .global = {}, .unit = 0};
+  EXPECT_THROW(cutParameters({&scalar}, mesh, ShardPolicy::ddp()), Error);
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -1,0 +1,166 @@
+// Rung 5: what is saved under one layout and loaded under another is equal to the bit, weights and
+// moments, and the training goes on with the sample that comes next as if it had never stopped.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "parallel/checkpoint/checkpoint_reader.h"
+#include "parallel/checkpoint/names.h"
+#include "parallel/kernels/host/host_kernels.h"
+#include "tests/parallel/runs.h"
+#include "tests/parallel/temporary_folder.h"
+
+namespace tutti::parallel {
+namespace {
+
+using tests::TemporaryFolder;
+
+struct Arrangement {
+  std::string name;
+  MeshShape mesh;
+  ShardPolicy policy;
+};
+
+Arrangement layout(const std::string& mesh, int stage) {
+  Arrangement made{message(mesh, " zero ", stage),
+                   mesh.empty() ? MeshShape{} : MeshShape::parse(mesh),
+                   RunOptions::smallBuckets(ShardPolicy::zero(stage))};
+  made.policy.deterministic = true;
+  return made;
+}
+
+std::vector<Arrangement> layouts() {
+  return {layout("", 0),       layout("dp=2", 0),        layout("fsdp=4", 1), layout("fsdp=2", 2),
+          layout("fsdp=4", 3), layout("dp=2,fsdp=2", 3), layout("fsdp=8", 3)};
+}
+
+RunOptions under(const Arrangement& layout, int steps) {
+  return {.mesh = layout.mesh, .policy = layout.policy, .groups = 8, .steps = steps, .adam = true};
+}
+
+/// Every tensor of a checkpoint, whole.
+std::map<std::string, std::vector<char>> contents(const std::string& root) {
+  CheckpointReader reader(*latestCheckpoint(root));
+  std::map<std::string, std::vector<char>> all;
+  for (const std::string& name : reader.names()) {
+    const StoredTensor& stored = reader.tensor(name);
+    std::vector<char>& bytes = all[name];
+    bytes.resize(byteCount(stored.type, stored.shape));
+    reader.read(name, wholeOf(stored.shape), Tensor(bytes.data(), stored.type, stored.shape));
+  }
+  return all;
+}
+
+TEST(Resume, AnyLayoutGoesOnWhereAnotherStopped) {
+  const RunResult whole = run(under(layouts()[0], 5))[0];
+  for (const Arrangement& from : layouts()) {
+    const TemporaryFolder folder;
+    RunOptions first = under(from, 3);
+    first.saveTo = folder.path() / "first";
+    run(first);
+    const auto saved = contents(first.saveTo);
+    EXPECT_GT(saved.size(), 3u);
+    EXPECT_EQ(checkpointSteps(first.saveTo), std::vector<int64_t>{3});
+    for (const Arrangement& to : layouts()) {
+      RunOptions again = under(to, 0);
+      again.loadFrom = latestCheckpoint(first.saveTo)->string();
+      again.saveTo = folder.path() / message("again ", to.name);
+      run(again);
+      EXPECT_EQ(contents(again.saveTo), saved) << from.name << " to " << to.name;
+
+      RunOptions second = under(to, 2);
+      second.loadFrom = again.loadFrom;
+      const RunResult rest = run(second)[0];
+      const std::string what = from.name + " to " + to.name;
+      EXPECT_EQ(rest.losses, std::vector<double>(whole.losses.begin() + 3, whole.losses.end()))
+          << what;
+      EXPECT_EQ(rest.norms, std::vector<double>(whole.norms.begin() + 3, whole.norms.end()))
+          << what;
+      EXPECT_EQ(rest.weights, whole.weights) << what;
+      EXPECT_EQ(rest.validation, whole.validation) << what;
+    }
+  }
+}
+
+/// What all ranks throw, each its own, when they load `root`'s latest.
+std::vector<std::string> refusals(const std::string& root, const GptOptions& model,
+                                  const StoreTypes& types, bool adam) {
+  return onRanks(MeshShape::parse("fsdp=2"), false, [&](DeviceMesh mesh) -> std::string {
+    HostKernels kernels;
+    Gpt gpt(model);
+    Engine engine(mesh, kernels, gpt, {.policy = ShardPolicy::fsdp(), .types = types});
+    const auto optimizer = adam ? makeAdamW({}) : makeSgd({});
+    try {
+      engine.load(*latestCheckpoint(root), *optimizer);
+      return "loaded";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  });
+}
+
+TEST(Resume, RefusesWhatIsNotOfThisTrainingOnAllRanks) {
+  const TemporaryFolder folder;
+  RunOptions options = under(layout("fsdp=4", 3), 1);
+  options.saveTo = folder.path();
+  run(options);
+  const auto expect = [&](const std::vector<std::string>& said, const std::string& named) {
+    ASSERT_EQ(said.size(), 2u);
+    for (const std::string& what : said) EXPECT_NE(what.find(named), std::string::npos) << what;
+  };
+  expect(refusals(options.saveTo, kSmallGpt, DType::Float32, true), "loaded");
+  expect(refusals(options.saveTo, kSmallGpt, DType::Float32, false),
+         "nobody expects tensor \"optimizer.exp_avg.");
+  expect(refusals(options.saveTo, kSmallGpt, DType::Float64, true), "it is float32, not float64");
+  GptOptions other = kSmallGpt;
+  other.layers = 3;
+  expect(refusals(options.saveTo, other, DType::Float32, true), "there is no tensor \"blocks.2.");
+  other = kSmallGpt;
+  other.context = 25;
+  expect(refusals(options.saveTo, other, DType::Float32, true),
+         "tensor \"positions\": shape: it is [24, 32], not [25, 32]");
+  // Only the second of the two reads the second half of the file of rank 3.
+  const auto file = *latestCheckpoint(options.saveTo) / shardName(3);
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekp(-1, std::ios::end);
+  bytes.put('\x55');
+  bytes.close();
+  const auto damaged = refusals(options.saveTo, kSmallGpt, DType::Float32, true);
+  expect(damaged, "its data has changed");
+  expect(damaged, shardName(3));
+  EXPECT_EQ(damaged[0].find("rank 1: "), 0u) << damaged[0];
+  EXPECT_EQ(damaged[1].find("rank 1: "), std::string::npos) << damaged[1];
+}
+
+// Saving fails on all ranks when it cannot be on one, and leaves what there was.
+TEST(Resume, SavingFailsTogether) {
+  const TemporaryFolder folder;
+  RunOptions options = under(layout("fsdp=2", 2), 1);
+  options.saveTo = folder.path();
+  run(options);
+  const auto before = contents(options.saveTo);
+  const auto said = onRanks(options.mesh, true, [&](DeviceMesh mesh) -> std::string {
+    HostKernels kernels;
+    Gpt model(kSmallGpt);
+    Engine engine(mesh, kernels, model, {.policy = options.policy});
+    const auto sgd = makeSgd({});
+    try {
+      engine.save(options.saveTo, 1, *sgd);  // there is one of this step
+      return "saved";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidUsage);
+      return error.what();
+    }
+  });
+  EXPECT_NE(said[0], "saved");
+  EXPECT_EQ(said[1], "rank 0: " + said[0]);
+  EXPECT_EQ(contents(options.saveTo), before);
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -87,6 +87,34 @@ TEST(Resume, AnyLayoutGoesOnWhereAnotherStopped) {
   }
 }
 
+// Also when the weights that were gathered before are other ones.
+TEST(Resume, GoingBackForgetsWhatWasGathered) {
+  for (const int stage : {0, 1, 3}) {
+    const TemporaryFolder folder;
+    const auto losses = [&](DeviceMesh mesh) -> std::vector<double> {
+      HostKernels kernels;
+      Gpt model(kSmallGpt);
+      Engine engine(mesh, kernels, model,
+                    {.policy = ShardPolicy::zero(stage), .types = DType::BFloat16});
+      const auto adam = makeAdamW({});
+      const auto text = makeText();
+      Loader loader(text, kSmallGpt.context, kSmallBatch, kRunSeed);
+      Windows windows(text, kSmallGpt.context);
+      engine.step(loader, 0, *adam, 0.01);
+      engine.save(folder.path(), 1, *adam);
+      const double saved = engine.evaluate(windows, 16);
+      engine.step(loader, 1, *adam, 0.01);
+      const double later = engine.evaluate(windows, 16);
+      EXPECT_EQ(engine.load(*latestCheckpoint(folder.path()), *adam), 1);
+      return {saved, later, engine.evaluate(windows, 16)};
+    };
+    for (const auto& loss : onRanks(MeshShape::parse("fsdp=2"), false, losses)) {
+      EXPECT_NE(loss[1], loss[0]) << stage;
+      EXPECT_EQ(loss[2], loss[0]) << stage;
+    }
+  }
+}
+
 /// What all ranks throw, each its own, when they load `root`'s latest.
 std::vector<std::string> refusals(const std::string& root, const GptOptions& model,
                                   const StoreTypes& types, bool adam) {

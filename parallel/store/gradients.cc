@@ -62,9 +62,7 @@ void Gradients::planBuckets() {
     const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
     unit(id) = {.bucket = static_cast<int>(buckets_.size()) - 1,
                 .full = bucket.full,
-                .block = bucket.block,
-                .begin = cut.begin,
-                .end = cut.end};
+                .block = bucket.block};
     bucket.full += cut.full;
     bucket.block += cut.block;
     ++bucket.units;
@@ -209,9 +207,10 @@ void Gradients::reduce(Bucket& bucket, bool early) {
 
 /// Puts the rows of each rank together.
 void Gradients::fillBlocks(const Bucket& bucket, const Tensor& blocks) {
-  for (const Unit& u : units_) {
+  for (size_t id = 0; id < units_.size(); ++id) {
+    const Unit& u = units_[id];
     if (&buckets_[static_cast<size_t>(u.bucket)] != &bucket) continue;
-    for (int i = u.begin; i < u.end; ++i) {
+    for (int i = cut_.units[id].begin; i < cut_.units[id].end; ++i) {
       const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
       const Tensor whole =
           bucket.levels[0].rows(u.full + piece.full, piece.local.count()).view(piece.local);

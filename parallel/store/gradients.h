@@ -69,7 +69,6 @@ class Gradients {
   struct Unit {
     int bucket = 0;
     int64_t full = 0, block = 0;  // where it begins in the bucket's
-    int begin = 0, end = 0;       // pieces
     int written = 0;              // micro-batches
   };
   struct Staging {

@@ -60,16 +60,17 @@ class Engine {
 
   /// Saves weights and the optimizer's state below `root`, as the checkpoint of `step`, the first
   /// step that is still to come: each part by the first of the ranks that hold it. `keep` newest
-  /// stay; 0: all. `metadata` are the caller's own. Collective; when one rank cannot, all throw
-  /// what it threw, and nothing is lost of the checkpoints before.
+  /// stay; 0: all. `metadata` are what load() is to ask for. Collective; when one rank cannot, all
+  /// throw what it threw, and nothing is lost of the checkpoints before.
   void save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
             int keep = 0, const Metadata& metadata = {});
   /// Takes weights and state from a checkpoint, whatever the policy, the mesh and the number of
   /// ranks it was saved under, and returns the step to go on with. In deterministic mode what
   /// follows is then what would have followed. Collective; throws InvalidArgument on all ranks,
-  /// naming file and tensor, when it is not of this model and optimizer, or damaged; weights and
-  /// state are then undefined.
-  int64_t load(const std::filesystem::path& folder, const Optimizer& optimizer);
+  /// naming file and tensor, when it is not of this model and optimizer, was not saved with this
+  /// metadata, or is damaged; weights and state are then undefined.
+  int64_t load(const std::filesystem::path& folder, const Optimizer& optimizer,
+               const Metadata& metadata = {});
 
   ParameterStore& store() { return store_; }
   Saved& saved() { return saved_; }

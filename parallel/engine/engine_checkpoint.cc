@@ -33,6 +33,18 @@ std::vector<StatePart> stateParts(ParameterStore& store, const Optimizer& optimi
   return parts;
 }
 
+std::string textOf(const MetadataValue& value) {
+  return std::visit([](const auto& v) { return message(v); }, value);
+}
+
+void requireSaved(const CheckpointReader& reader, const std::string& folder, const std::string& key,
+                  const MetadataValue& value) {
+  const auto found = reader.metadata().find(key);
+  require(found != reader.metadata().end(), folder, ": metadata: there is no ", key);
+  require(found->second == value, folder, ": metadata: ", key, ": it was saved with ",
+          textOf(found->second), ", not ", textOf(value));
+}
+
 }  // namespace
 
 void Engine::save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
@@ -58,10 +70,12 @@ void Engine::save(const std::filesystem::path& root, int64_t step, const Optimiz
   });
 }
 
-int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optimizer) {
+int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optimizer,
+                     const Metadata& metadata) {
   int64_t step = 0, steps = 0;
   together(mesh_.communicator(AxisSet::all()), [&] {
     CheckpointReader reader(folder);
+    for (const auto& [key, value] : metadata) requireSaved(reader, folder.string(), key, value);
     const std::vector<StatePart> parts = stateParts(store_, optimizer);
     std::vector<std::string> names;
     for (const StatePart& part : parts) names.push_back(part.name);

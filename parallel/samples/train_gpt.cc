@@ -38,11 +38,16 @@ int diverged(DeviceMesh& mesh, Progress& progress, const std::string& what) {
   return 1;
 }
 
+/// What decides which samples come next: to go on with others is no resuming.
+Metadata sampleOrder(const TrainOptions& options) {
+  return {{"--seed", std::to_string(options.seed)}, {"--batch", options.batch}};
+}
+
 /// 0, or where the newest checkpoint ends.
 int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& optimizer) {
   if (!options.resume) return 0;
   const auto newest = latestCheckpoint(options.checkpoints);
-  return newest ? engine.load(*newest, optimizer) : 0;
+  return newest ? engine.load(*newest, optimizer, sampleOrder(options)) : 0;
 }
 
 /// Returns the exit code.
@@ -81,7 +86,7 @@ int train(const TrainOptions& options, int ranks) {
     const bool last = step + 1 == options.steps;
     if (!options.checkpoints.empty() &&
         (last || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0)))
-      engine.save(options.checkpoints, step + 1, *optimizer, options.keep);
+      engine.save(options.checkpoints, step + 1, *optimizer, options.keep, sampleOrder(options));
   }
   const double validation = engine.evaluate(windows, options.batch);
   if (!std::isfinite(validation))

@@ -358,6 +358,10 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
   expectRefused(small("--steps 1 --resume"), 2, "--checkpoints");
   expectRefused(small("--steps 1 --save-every 1"), 2, "--checkpoints");
   expectRefused(small("--resume --steps 9 --optimizer sgd " + folder), 1, "nobody expects");
+  expectRefused(small("--resume --steps 9 --seed 7 " + folder), 1,
+                "--seed: it was saved with 1, not 7");
+  expectRefused(small("--resume --steps 9 --batch 16 " + folder), 1,
+                "--batch: it was saved with 8, not 16");
   expectRefused(small("--steps 1 " + folder), 1, "step");  // steps ascend
   std::filesystem::remove_all(file("checkpoints"));
 }

@@ -44,6 +44,8 @@ echo
 for log in "${logs[@]}"; do
   echo "== $(dirname "$log")"
   sed -n '/tests passed/,$p' "$log"
+  # The line after "FILE:LINE: Skipped" is why.
+  sed -n '/: Skipped$/{n;s/^/Skipped: /p;}' "$(dirname "$log")/Testing/Temporary/LastTest.log" | sort | uniq -c
 done
 [ $status = 0 ] && echo "make test: all passed" || echo "make test: FAILED"
 exit $status

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string_view>
 
 #include "src/base/check.h"
@@ -17,16 +18,36 @@ namespace {
 // With a /sys of its own: UCX looks there for the interfaces that a host has.
 constexpr int kNamespaces = CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS;
 
+base::FileDescriptor open(const std::string& path, int flags) {
+  base::FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+  if (!file) base::failSyscall("open", errno, path);
+  return file;
+}
+
+/// To have the powers there that whoever made it has: a step for those only who are not in it.
+void enterUserNamespace(pid_t holder) {
+  const std::string there = base::message("/proc/", holder, "/ns/user");
+  if (std::filesystem::equivalent(there, "/proc/self/ns/user")) return;
+  TUTTI_SYSCALL(::setns(open(there, O_RDONLY).get(), CLONE_NEWUSER));
+}
+
+/// Makes it "/" again: a process that comes to a namespace of mounts has that one's, which is not
+/// the chroot's where there is one.
+void makeRoot(const base::FileDescriptor& folder) {
+  TUTTI_SYSCALL(::fchdir(folder.get()));
+  TUTTI_SYSCALL(::chroot("."));
+}
+
 /// Of a process that holds a host or the switch.
 void enterNamespaces(pid_t holder) {
+  const std::string process = base::message("/proc/", holder);
+  enterUserNamespace(holder);
+  const base::FileDescriptor root = open(process + "/root", O_PATH | O_DIRECTORY);
   // ThreadSanitizer's own thread shares what a mount namespace replaces.
   TUTTI_SYSCALL(::unshare(CLONE_FS));
-  for (const char* kind : {"net", "uts", "mnt"}) {
-    const std::string path = base::message("/proc/", holder, "/ns/", kind);
-    const base::FileDescriptor space(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!space) base::failSyscall("open", errno, path);
-    TUTTI_SYSCALL(::setns(space.get(), 0));
-  }
+  for (const char* kind : {"net", "uts", "mnt"})
+    TUTTI_SYSCALL(::setns(open(process + "/ns/" + kind, O_RDONLY).get(), 0));
+  makeRoot(root);
 }
 
 /// Exit code, and what the command printed.
@@ -59,11 +80,37 @@ std::pair<int, std::string> execute(const std::vector<std::string>& command, pid
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
 }
 
+void writeTo(const char* path, const std::string& text) {
+  const base::FileDescriptor file = open(path, O_WRONLY);
+  TUTTI_SYSCALL(::write(file.get(), text.data(), text.size()));
+}
+
+/// An ordinary user may have a namespace of users too, and is root in it.
+void unshareAll() {
+  const std::string user = base::message("0 ", ::geteuid(), " 1");
+  const std::string group = base::message("0 ", ::getegid(), " 1");
+  if (::unshare(kNamespaces) == 0) return;
+  if (errno != EPERM) base::failSyscall("unshare", errno);
+  TUTTI_SYSCALL(::unshare(CLONE_NEWUSER | kNamespaces));
+  writeTo("/proc/self/setgroups", "deny");
+  writeTo("/proc/self/uid_map", user);
+  writeTo("/proc/self/gid_map", group);
+}
+
+/// Nothing that is mounted from now on is seen outside. In a chroot "/" need be no mount point:
+/// what it lies in is reached from outside of it.
+void keepMountsPrivate() {
+  const base::FileDescriptor root = open("/", O_PATH | O_DIRECTORY);
+  TUTTI_SYSCALL(::setns(open("/proc/self/ns/mnt", O_RDONLY).get(), CLONE_NEWNS));
+  TUTTI_SYSCALL(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
+  makeRoot(root);
+}
+
 /// For this process: a network of its own and what sysfs shows of it, and a host name.
-bool makeNamespaces() {
-  return ::unshare(kNamespaces) == 0 &&
-         ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-         ::mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0;
+void makeNamespaces() {
+  unshareAll();
+  keepMountsPrivate();
+  TUTTI_SYSCALL(::mount("sysfs", "/sys", "sysfs", 0, nullptr));
 }
 
 }  // namespace
@@ -72,7 +119,11 @@ std::optional<std::string> NetworkHosts::unavailable() {
   if (execute({"ip", "-V"}, 0).first != 0) return "there is no ip command (package iproute2)";
   ChildProcesses tried;
   tried.start([] {
-    if (!makeNamespaces()) return 1;
+    try {
+      makeNamespaces();
+    } catch (const Error&) {
+      return 1;
+    }
     const bool links =
         execute({"ip", "link", "add", "bridge", "type", "bridge"}, 0).first == 0 &&
         execute({"ip", "link", "add", "end0", "type", "veth", "peer", "name", "end1"}, 0).first ==
@@ -81,7 +132,7 @@ std::optional<std::string> NetworkHosts::unavailable() {
   });
   switch (tried.wait(0, std::chrono::seconds(10))) {
     case 0: return std::nullopt;
-    case 1: return "this process may not make network namespaces (root may)";
+    case 1: return "this process may make network namespaces neither by itself nor in one of users";
     default: return "this kernel has no bridges or no veth";
   }
 }
@@ -119,16 +170,25 @@ void NetworkHosts::startHolder(const std::string& name) {
   int ready[2];
   TUTTI_SYSCALL(::pipe2(ready, O_CLOEXEC));
   holders_.start([&] {
-    const bool made = makeNamespaces() && ::sethostname(name.data(), name.size()) == 0;
-    [[maybe_unused]] const ssize_t told = ::write(ready[1], made ? "y" : "n", 1);
+    std::string problem;
+    try {
+      // All in the first one's, so that each may plug cables into the others.
+      if (holders_.count() > 0) enterUserNamespace(holders_.pid(0));
+      makeNamespaces();
+      TUTTI_SYSCALL(::sethostname(name.data(), name.size()));
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+    [[maybe_unused]] const ssize_t told = ::write(ready[1], problem.c_str(), problem.size() + 1);
     while (true) ::pause();
     return 0;
   });
   ::close(ready[1]);
   const base::FileDescriptor readEnd(ready[0]);
-  char made = 'n';
-  if (::read(readEnd.get(), &made, 1) != 1 || made != 'y')
-    base::fail(ErrorCode::System, "the namespaces of ", name, " cannot be made");
+  char problem[1024] = "its process has ended";
+  const ssize_t told = ::read(readEnd.get(), problem, sizeof problem - 1);
+  if (told != 1)
+    base::fail(ErrorCode::System, "the namespaces of ", name, " cannot be made: ", problem);
 }
 
 void NetworkHosts::enter(int host) const { enterNamespaces(holders_.pid(host)); }

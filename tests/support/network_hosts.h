@@ -1,8 +1,9 @@
 #pragma once
 
 // Hosts of a test: network namespaces with a name and an address each, all plugged into one switch.
-// They are held by processes, so that nothing is left behind however the test ends. Needs root (or
-// CAP_SYS_ADMIN and CAP_NET_ADMIN) and iproute2.
+// They are held by processes, so that nothing is left behind however the test ends. Needs iproute2,
+// and root (or CAP_SYS_ADMIN and CAP_NET_ADMIN, and in a chroot CAP_SYS_CHROOT) or a kernel that
+// lets its users have namespaces of users, which none does in a chroot.
 
 #include <cstdint>
 #include <optional>

@@ -1,0 +1,112 @@
+// The hosts that the tests of this folder run on, for whom and where they can be made.
+
+#include "tests/support/network_hosts.h"
+
+#include <arpa/inet.h>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+
+#include "src/base/check.h"
+#include "src/base/file_descriptor.h"
+
+namespace tutti::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Nobody listens there: a host that is reached refuses.
+bool reached(const std::string& address) {
+  const base::FileDescriptor socket(
+      TUTTI_SYSCALL(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(9)};
+  ::inet_pton(AF_INET, address.c_str(), &to.sin_addr);
+  return ::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0 &&
+         errno == ECONNREFUSED;
+}
+
+/// Two hosts reach each other and have names and interfaces of their own. Nothing when so.
+std::string problemOfTwoHosts() {
+  if (const auto reason = NetworkHosts::unavailable()) return *reason;
+  const NetworkHosts hosts(2);
+  ChildProcesses visitor;
+  visitor.start([&] {
+    hosts.enter(1);
+    char name[8] = {};
+    TUTTI_SYSCALL(::gethostname(name, sizeof name - 1));
+    if (hosts.name(1) != name) return 2;
+    if (fs::current_path() != "/") return 3;
+    if (!fs::exists(base::message("/sys/class/net/", NetworkHosts::kInterface))) return 4;
+    return reached(hosts.address(0)) ? 0 : 5;
+  });
+  if (const int code = visitor.wait(0, std::chrono::seconds(20)); code != 0)
+    return base::message("a visitor of n1 ended with ", code);
+  return {};
+}
+
+/// In a process of its own, after `prepare`.
+void expectTwoHostsAfter(const std::function<void()>& prepare) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become what this test is about";
+  if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
+  ChildProcesses process;
+  process.start([&] {
+    try {
+      prepare();
+      const std::string problem = problemOfTwoHosts();
+      std::fputs(problem.c_str(), stderr);
+      return problem.empty() ? 0 : 1;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return 1;
+    }
+  });
+  EXPECT_EQ(process.wait(0, std::chrono::seconds(60)), 0);
+}
+
+void becomeAnOrdinaryUser() {
+  constexpr id_t kNobody = 65534;
+  TUTTI_SYSCALL(::setgroups(0, nullptr));
+  TUTTI_SYSCALL(::setresgid(kNobody, kNobody, kNobody));
+  TUTTI_SYSCALL(::setresuid(kNobody, kNobody, kNobody));
+  // As after exec: what /proc has of this process is the user's again.
+  TUTTI_SYSCALL(::prctl(PR_SET_DUMPABLE, 1));
+}
+
+/// "/" of this process becomes a folder that is no mount point, and has what programs need.
+void enterChroot(const fs::path& folder) {
+  TUTTI_SYSCALL(::unshare(CLONE_NEWNS));
+  TUTTI_SYSCALL(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
+  for (const char* name : {"bin", "sbin", "lib", "lib64", "usr", "etc", "proc", "sys", "dev"}) {
+    const fs::path from = fs::path("/") / name, to = folder / name;
+    if (fs::is_symlink(from)) {
+      fs::copy_symlink(from, to);
+    } else if (fs::is_directory(from)) {
+      fs::create_directory(to);
+      TUTTI_SYSCALL(::mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr));
+    }
+  }
+  TUTTI_SYSCALL(::chroot(folder.c_str()));
+  TUTTI_SYSCALL(::chdir("/"));
+}
+
+TEST(NetworkHosts, AreMadeByAnOrdinaryUser) { expectTwoHostsAfter(becomeAnOrdinaryUser); }
+
+TEST(NetworkHosts, AreMadeInAChroot) {
+  std::string pattern = (fs::temp_directory_path() / "tutti_chroot_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(pattern.data());
+  expectTwoHostsAfter([&] { enterChroot(folder); });
+  // Links and empty folders: what was mounted there went with the process.
+  for (const auto& entry : fs::directory_iterator(folder)) fs::remove(entry);
+  fs::remove(folder);
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -37,13 +38,17 @@ bool reached(const std::string& address) {
 std::string problemOfTwoHosts() {
   if (const auto reason = NetworkHosts::unavailable()) return *reason;
   const NetworkHosts hosts(2);
+  struct stat here {};
+  TUTTI_SYSCALL(::stat("/", &here));
   ChildProcesses visitor;
   visitor.start([&] {
     hosts.enter(1);
     char name[8] = {};
     TUTTI_SYSCALL(::gethostname(name, sizeof name - 1));
     if (hosts.name(1) != name) return 2;
-    if (fs::current_path() != "/") return 3;
+    struct stat there {};
+    TUTTI_SYSCALL(::stat(".", &there));
+    if (here.st_dev != there.st_dev || here.st_ino != there.st_ino) return 3;
     if (!fs::exists(base::message("/sys/class/net/", NetworkHosts::kInterface))) return 4;
     return reached(hosts.address(0)) ? 0 : 5;
   });
@@ -52,15 +57,12 @@ std::string problemOfTwoHosts() {
   return {};
 }
 
-/// In a process of its own, after `prepare`.
-void expectTwoHostsAfter(const std::function<void()>& prepare) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become what this test is about";
-  if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
+/// Whether a process of its own did `body` without an error, and nothing was left to say.
+bool succeeds(const std::function<std::string()>& body) {
   ChildProcesses process;
   process.start([&] {
     try {
-      prepare();
-      const std::string problem = problemOfTwoHosts();
+      const std::string problem = body();
       std::fputs(problem.c_str(), stderr);
       return problem.empty() ? 0 : 1;
     } catch (const std::exception& error) {
@@ -68,7 +70,7 @@ void expectTwoHostsAfter(const std::function<void()>& prepare) {
       return 1;
     }
   });
-  EXPECT_EQ(process.wait(0, std::chrono::seconds(60)), 0);
+  return process.wait(0, std::chrono::seconds(60)) == 0;
 }
 
 void becomeAnOrdinaryUser() {
@@ -80,10 +82,15 @@ void becomeAnOrdinaryUser() {
   TUTTI_SYSCALL(::prctl(PR_SET_DUMPABLE, 1));
 }
 
-/// "/" of this process becomes a folder that is no mount point, and has what programs need.
-void enterChroot(const fs::path& folder) {
+/// Of this process: nothing that it mounts is seen by others.
+void makeMountsPrivate() {
   TUTTI_SYSCALL(::unshare(CLONE_NEWNS));
   TUTTI_SYSCALL(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
+}
+
+/// "/" of this process becomes a folder that is no mount point, and has what programs need.
+void enterChroot(const fs::path& folder) {
+  makeMountsPrivate();
   for (const char* name : {"bin", "sbin", "lib", "lib64", "usr", "etc", "proc", "sys", "dev"}) {
     const fs::path from = fs::path("/") / name, to = folder / name;
     if (fs::is_symlink(from)) {
@@ -97,12 +104,34 @@ void enterChroot(const fs::path& folder) {
   TUTTI_SYSCALL(::chdir("/"));
 }
 
-TEST(NetworkHosts, AreMadeByAnOrdinaryUser) { expectTwoHostsAfter(becomeAnOrdinaryUser); }
+TEST(NetworkHosts, AreMadeByAnOrdinaryUser) {
+  const bool possible = succeeds([] {
+    becomeAnOrdinaryUser();
+    TUTTI_SYSCALL(::unshare(CLONE_NEWUSER | CLONE_NEWUTS));
+    TUTTI_SYSCALL(::sethostname("n", 1));
+    return std::string();
+  });
+  if (!possible) GTEST_SKIP() << "an ordinary user has no powers in a namespace of users here";
+  if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
+  EXPECT_TRUE(succeeds([] {
+    becomeAnOrdinaryUser();
+    return problemOfTwoHosts();
+  }));
+}
 
 TEST(NetworkHosts, AreMadeInAChroot) {
+  const bool possible = succeeds([] {
+    makeMountsPrivate();
+    return std::string();
+  });
+  if (!possible) GTEST_SKIP() << "no chroot can be made: this is no root, or \"/\" no mount point";
+  if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
   std::string pattern = (fs::temp_directory_path() / "tutti_chroot_XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data());
-  expectTwoHostsAfter([&] { enterChroot(folder); });
+  EXPECT_TRUE(succeeds([&] {
+    enterChroot(folder);
+    return problemOfTwoHosts();
+  }));
   // Links and empty folders: what was mounted there went with the process.
   for (const auto& entry : fs::directory_iterator(folder)) fs::remove(entry);
   fs::remove(folder);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -242,6 +243,99 @@ void checkAll(Communicator& c, const Case& t) {
   c.barrier();
 }
 
+namespace {
+
+// Element i of rank r's input in turn t, of what is reduced.
+int termOf(int rank, size_t i, int turn = 0) {
+  return (static_cast<int>(i % 97) + 1) * (6 + 6 * rank) + turn;
+}
+std::vector<int> termsOf(int rank, size_t count, int turn = 0) {
+  std::vector<int> terms(count);
+  for (size_t i = 0; i < count; ++i) terms[i] = termOf(rank, i, turn);
+  return terms;
+}
+int sumOf(int ranks, size_t i, int turn = 0) {
+  int sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += termOf(r, i, turn);
+  return sum;
+}
+
+void checkReduceScatterV(Communicator& c) {
+  const auto n = static_cast<size_t>(c.size()), me = static_cast<size_t>(c.rank());
+  std::vector<size_t> counts(n);
+  for (size_t r = 0; r < n; ++r) counts[r] = 777 * r;
+  const size_t own = 777 * (me * me - me) / 2, all = 777 * (n * n - n) / 2;
+  const std::vector<int> in = termsOf(c.rank(), all);
+  std::vector<int> out(counts[me] + 1, -1);  // with an element that nobody may touch
+  c.reduceScatterV(
+      {.send = in.data(), .recv = out.data(), .counts = counts, .type = DataType::Int32});
+  for (size_t i = 0; i < counts[me]; ++i)
+    ASSERT_EQ(out[i], sumOf(c.size(), own + i)) << "element " << i << " of rank " << me;
+  EXPECT_EQ(out.back(), -1) << "behind the block of rank " << me;
+}
+
+/// One that no ReduceOp is.
+void checkOwnReduction(Communicator& c) {
+  constexpr size_t kCount = 20'000;
+  const Reduction gcd("gcd", DataType::Int32, [](const void* in, void* inout, size_t count) {
+    const int* const from = static_cast<const int*>(in);
+    int* const to = static_cast<int*>(inout);
+    for (size_t i = 0; i < count; ++i) to[i] = std::gcd(from[i], to[i]);
+  });
+  const std::vector<int> in = termsOf(c.rank(), kCount);
+  std::vector<int> reduced(kCount, -1), scanned(kCount, -1);
+  c.allReduce({.send = in.data(),
+               .recv = reduced.data(),
+               .count = kCount,
+               .type = DataType::Int32,
+               .reduction = gcd});
+  c.scan({.send = in.data(),
+          .recv = scanned.data(),
+          .count = kCount,
+          .type = DataType::Int32,
+          .reduction = gcd});
+  for (size_t i = 0; i < kCount; ++i) {
+    int expected = 0, upToHere = 0;
+    for (int r = 0; r < c.size(); ++r) {
+      expected = std::gcd(expected, termOf(r, i));
+      if (r == c.rank()) upToHere = expected;
+    }
+    ASSERT_EQ(reduced[i], expected) << "all_reduce by gcd, element " << i;
+    ASSERT_EQ(scanned[i], upToHere) << "scan by gcd, element " << i;
+  }
+}
+
+/// Again and again, on data that change.
+void checkPreparedCalls(Communicator& c) {
+  constexpr size_t kCount = 20'000;
+  const auto n = static_cast<size_t>(c.size());
+  std::vector<int> in(kCount), sums(kCount), all(n * kCount), sent(n), turned(n);
+  const std::vector<size_t> ones(n, 1), counts(n, kCount);
+  PreparedCall reduce = c.prepare(AllReduceArgs{
+      .send = in.data(), .recv = sums.data(), .count = kCount, .type = DataType::Int32});
+  PreparedCall gather = c.prepare(AllGatherVArgs{
+      .send = in.data(), .recv = all.data(), .counts = counts, .type = DataType::Int32});
+  PreparedCall turn = c.prepare(AllToAllVArgs{.send = sent.data(),
+                                              .sendCounts = ones,
+                                              .recv = turned.data(),
+                                              .recvCounts = ones,
+                                              .type = DataType::Int32});
+  for (int t = 0; t < 3; ++t) {
+    std::ranges::copy(termsOf(c.rank(), kCount, t), in.begin());
+    for (size_t peer = 0; peer < n; ++peer) sent[peer] = termOf(c.rank(), peer, t);
+    for (PreparedCall* call : {&reduce, &gather, &turn}) call->start();
+    for (size_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(sums[i], sumOf(c.size(), i, t)) << "turn " << t << ", element " << i;
+    for (size_t i = 0; i < all.size(); ++i)
+      ASSERT_EQ(all[i], termOf(static_cast<int>(i / kCount), i % kCount, t)) << "turn " << t;
+    for (size_t r = 0; r < n; ++r)
+      ASSERT_EQ(turned[r], termOf(static_cast<int>(r), static_cast<size_t>(c.rank()), t))
+          << "turn " << t;
+  }
+}
+
+}  // namespace
+
 void checkExchanges(Communicator& c) {
   const auto n = static_cast<size_t>(c.size()), me = static_cast<size_t>(c.rank());
   // Block (from, to) has 1000 * from + to elements, all of that value.
@@ -287,6 +381,9 @@ void checkExchanges(Communicator& c) {
     group.end();
   }
   EXPECT_EQ(received, (c.rank() + c.size() - 1) % c.size());
+  checkReduceScatterV(c);
+  checkOwnReduction(c);
+  checkPreparedCalls(c);
 }
 
 }  // namespace tutti::tests

@@ -38,8 +38,8 @@ void checkScan(Communicator& c, const Case& t);
 /// All of those that the reduction allows, and a barrier.
 void checkAll(Communicator& c, const Case& t);
 
-/// AllToAllV and AllGatherV with blocks of different sizes, and a ring of grouped sends and
-/// receives.
+/// AllToAllV, AllGatherV and ReduceScatterV with blocks of different sizes, a ring of grouped sends
+/// and receives, reductions of the caller's own, and prepared calls.
 void checkExchanges(Communicator& c);
 
 }  // namespace tutti::tests

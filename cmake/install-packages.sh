@@ -9,7 +9,7 @@ packages='
   libgtest-dev libbenchmark-dev
   libsodium-dev libxxhash-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libucx-dev
   libhwloc-dev libibverbs-dev
-  clang-format-14 jargon-text iproute2 groff-base
+  clang-format-14 jargon-text iproute2 groff-base gnuplot-nox
   openmpi-bin mpich slurm-wlm munge libpmix-dev
   qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers
 '

@@ -9,6 +9,7 @@
 #include "src/base/check.h"
 #include "src/tools/launch_ranks.h"
 #include "src/tools/perf_options.h"
+#include "src/tools/perf_plot.h"
 #include "src/tools/perf_run.h"
 
 namespace tutti::tools {
@@ -18,8 +19,10 @@ namespace {
 int runRank(const PerfOptions& options) {
   // Before joining, so that nobody is kept waiting by a file that cannot be written.
   const auto launched = launchedRank();
+  const bool writes = !launched || launched->rank == 0;
+  if (!options.plotFile.empty() && writes) requirePlottable(options.plotFile);
   std::ofstream json;
-  if (!options.jsonFile.empty() && (!launched || launched->rank == 0)) {
+  if (!options.jsonFile.empty() && writes) {
     json.open(options.jsonFile);
     TUTTI_REQUIRE(json.good(), "--json ", options.jsonFile, " cannot be written");
   }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <sstream>
 
 #include "src/base/check.h"
@@ -36,7 +37,27 @@ void writeData(std::ostream& out, const char* name, const std::vector<PerfRow>& 
   out << "EOD\n";
 }
 
+base::FileDescriptor openPlot(const std::string& file, int flags) {
+  base::FileDescriptor svg(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666));
+  if (!svg) base::failSyscall("open", errno, "--plot " + file);
+  return svg;
+}
+
+bool onPath(const char* program) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
 }  // namespace
+
+void requirePlottable(const std::string& file) {
+  if (!onPath("gnuplot"))
+    base::fail(ErrorCode::Unsupported, "--plot needs gnuplot (Debian's package gnuplot-nox)");
+  openPlot(file, 0);
+}
 
 std::string plotScript(const PerfOptions& options, int ranks, const std::vector<PerfRow>& rows) {
   std::ostringstream out;
@@ -57,9 +78,7 @@ std::string plotScript(const PerfOptions& options, int ranks, const std::vector<
 }
 
 void writePlot(const std::string& file, const std::string& script) {
-  const base::FileDescriptor svg(
-      ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!svg) base::failSyscall("open", errno, "--plot " + file);
+  const base::FileDescriptor svg = openPlot(file, O_TRUNC);
   int input[2];  // sockets, so that gnuplot's end is an error here and no signal
   TUTTI_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input));
   base::FileDescriptor readEnd(input[0]), writeEnd(input[1]);
@@ -80,8 +99,6 @@ void writePlot(const std::string& file, const std::string& script) {
   writeEnd.reset();
   int status = 0;
   TUTTI_SYSCALL(::waitpid(child, &status, 0));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-    base::fail(ErrorCode::Unsupported, "--plot needs gnuplot (Debian's package gnuplot-nox)");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     base::fail(ErrorCode::Internal, "gnuplot failed with status ", status);
 }

@@ -14,8 +14,11 @@ namespace tutti::tools {
 /// as SVG.
 std::string plotScript(const PerfOptions& options, int ranks, const std::vector<PerfRow>& rows);
 
-/// Throws System when `file` cannot be written, Unsupported when there is no gnuplot, and Internal
-/// when it fails.
+/// Before anything is measured: throws System when `file` cannot be written, and Unsupported when
+/// there is no gnuplot.
+void requirePlottable(const std::string& file);
+
+/// Throws System when `file` cannot be written, and Internal when gnuplot fails.
 void writePlot(const std::string& file, const std::string& script);
 
 }  // namespace tutti::tools

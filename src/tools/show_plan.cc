@@ -96,7 +96,7 @@ int planMain(int argc, char** argv) {
     return 0;
   } catch (const Error& e) {
     std::fprintf(stderr, "tutti plan: %s\n", e.what());
-    return 2;
+    return e.code() == ErrorCode::System ? 1 : 2;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "tutti plan: %s\n", e.what());
     return 1;

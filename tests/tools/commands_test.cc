@@ -135,6 +135,53 @@ TEST(PerfCommand, RefusesWithExitCodeTwoAndTheReason) {
   EXPECT_EQ(runTutti({"perf", "--help"}).exitCode, 0);
 }
 
+TEST(PerfCommand, DrawsItsTable) {
+  if (Command({"sh", "-c", "command -v gnuplot"}).wait().exitCode != 0)
+    GTEST_SKIP() << "gnuplot is not installed (Debian's package gnuplot-nox)";
+  const Folder folder;
+  const Result run = runTutti({"perf", "all_gather", "-n", "2", "-b", "8", "-e", "64K", "-f", "8",
+                               "--iters", "1", "--plot", folder.path + "/perf.svg"});
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_NE(run.out.find("values : 0 OK"), std::string::npos) << run.out;
+  const std::string svg = folder.read("perf.svg");
+  EXPECT_TRUE(svg.starts_with("<?xml")) << svg.substr(0, 80);
+  EXPECT_NE(svg.find("</svg>"), std::string::npos);
+  for (const char* text : {"all_gather of float32, 2 ranks", "time, us", "99th percentile",
+                           "bus bandwidth, GB/s", "size, bytes", "median, in place"})
+    EXPECT_NE(svg.find(std::string(">") + text + "<"), std::string::npos) << text;
+  // Three curves of times and two of bandwidths, with a line each.
+  for (const char* curve : {"plot_1a", "plot_2a", "plot_3a", "plot_1b", "plot_2b"}) {
+    const size_t at = svg.find(std::string("id=\"gnuplot_") + curve);
+    ASSERT_NE(at, std::string::npos) << curve;
+    EXPECT_NE(svg.substr(at, svg.find("<g id=", at + 1) - at).find(" d='M"), std::string::npos)
+        << curve;
+  }
+}
+
+TEST(PerfCommand, FailsBeforeItMeasuresWhenItsPlotCannotBeDrawn) {
+  const Folder folder;
+  const auto plotOnPath = [&](const std::string& path, const std::string& file) {
+    return Command({"env", "PATH=" + path, tuttiPath, "perf", "all_reduce", "-n", "2", "-b", "8",
+                    "-e", "8", "--plot", file})
+        .wait();
+  };
+  const Result missing = plotOnPath("/nowhere", folder.path + "/perf.svg");
+  EXPECT_EQ(missing.exitCode, 1);
+  EXPECT_NE(missing.err.find("--plot needs gnuplot"), std::string::npos) << missing.err;
+  EXPECT_EQ(missing.out, "");
+  EXPECT_FALSE(std::filesystem::exists(folder.path + "/perf.svg"));
+  // One that is there, and is never called.
+  std::filesystem::create_symlink("/bin/false", folder.path + "/gnuplot");
+  const Result lost = plotOnPath(folder.path, "/nowhere/at/all.svg");
+  EXPECT_EQ(lost.exitCode, 1);
+  EXPECT_NE(lost.err.find("--plot /nowhere/at/all.svg"), std::string::npos) << lost.err;
+  EXPECT_EQ(lost.out, "");
+  // And one that fails, which is seen at the end.
+  const Result failed = plotOnPath(folder.path, folder.path + "/perf.svg");
+  EXPECT_EQ(failed.exitCode, 1);
+  EXPECT_NE(failed.err.find("gnuplot failed"), std::string::npos) << failed.err;
+}
+
 TEST(PerfCommand, FailsBeforeItMeasuresWhenJsonCannotBeWritten) {
   const Result run = runTutti(
       {"perf", "all_reduce", "-n", "2", "-b", "8", "-e", "8", "--json", "/nowhere/at/all.jsonl"});
@@ -224,9 +271,12 @@ TEST(PlanCommand, WritesJsonAndSvg) {
   const std::string svg = folder.read("plan.svg");
   EXPECT_TRUE(svg.starts_with("<svg")) << svg.substr(0, 80);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  const Result lost = runTutti({"plan", "barrier", "-n", "3", "--svg", "/dev/full"});
-  EXPECT_EQ(lost.exitCode, 2);
-  EXPECT_EQ(lost.err, "tutti plan: --svg /dev/full cannot be written\n");
+  for (const std::string wrong : {"/nowhere/at/all.svg", "/dev/full"}) {
+    const Result lost = runTutti({"plan", "barrier", "-n", "3", "--svg", wrong});
+    EXPECT_EQ(lost.exitCode, 1);
+    EXPECT_EQ(lost.out, "");
+    EXPECT_EQ(lost.err, "tutti plan: --svg " + wrong + " cannot be written\n");
+  }
 }
 
 TEST(PlanCommand, PlacesRanksOnHosts) {

@@ -46,7 +46,7 @@ PerfCall::PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& 
       ref_(stream ? StreamRef(*stream) : StreamRef()),
       pattern_(patternOf(c, options, bytes)),
       seed_(pattern_.shape.seed),
-      uneven_(unevenCounts(c.rank(), c.size(), pattern_.shape.count)),
+      uneven_(unevenCounts(options.uneven() ? 0 : c.rank(), c.size(), pattern_.shape.count)),
       in_(c, pattern_.shape.inCount * sizeOf(options.type), options.windows),
       out_(c, pattern_.shape.outCount * sizeOf(options.type), options.windows) {}
 
@@ -70,7 +70,7 @@ void PerfCall::finish() {
 std::pair<std::byte*, std::byte*> PerfCall::buffers(bool inPlace) {
   if (!inPlace) return {in_.data(), out_.data()};
   const PerfShape& shape = pattern_.shape;
-  const size_t block = shape.count * sizeOf(o_.type) * static_cast<size_t>(c_.rank());
+  const size_t block = shape.own * sizeOf(o_.type);
   if (shape.inCount < shape.outCount) return {out_.data() + block, out_.data()};
   if (shape.inCount > shape.outCount) return {in_.data(), in_.data() + block};
   return {in_.data(), in_.data()};
@@ -106,6 +106,16 @@ void PerfCall::exchange(const std::byte* send, std::byte* recv) {
                            .type = o_.type},
                           ref_);
     case Exchange::HyperCube: return hyperCube(send, recv);
+    case Exchange::AllGatherV:
+      return c_.allGatherV({.send = send, .recv = recv, .counts = uneven_, .type = o_.type}, ref_);
+    case Exchange::ReduceScatterV:
+      return c_.reduceScatterV({.send = send,
+                                .recv = recv,
+                                .counts = uneven_,
+                                .type = o_.type,
+                                .op = o_.op,
+                                .scalar = pattern_.scalar()},
+                               ref_);
   }
 }
 
@@ -174,7 +184,7 @@ void requireFit(const PerfOptions& options, const Communicator& c) {
   TUTTI_REQUIRE(options.root < ranks, "--root ", options.root, " is not a rank of 0..", ranks - 1);
   TUTTI_REQUIRE(options.algorithm.empty() || ranks == 1 ||
                     collectives::exists(options.algorithm, options.collective, ranks,
-                                        plan::hostsInOrder(c.hosts())),
+                                        plan::hostsInOrder(c.hosts()), options.uneven()),
                 "--algo ", options.algorithm, " does not exist for ", options.collectiveName,
                 " on ", ranks, " ranks of ", 1 + std::ranges::max(c.hosts()), " host",
                 std::ranges::max(c.hosts()) == 0 ? "" : "s");

@@ -68,7 +68,7 @@ class PerfCall {
   const StreamRef ref_;
   PerfPattern pattern_;
   const uint64_t seed_;
-  const std::vector<size_t> uneven_;  // of alltoallv, by peer
+  const std::vector<size_t> uneven_;  // blocks of different sizes, by peer
   PerfBuffer in_, out_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <thread>
 
 #include "src/numbers/fill.h"
@@ -17,16 +18,19 @@ std::vector<size_t> unevenCounts(int rank, int ranks, uint64_t unit) {
 PerfShape perfShape(const PerfOptions& options, int rank, int ranks, uint64_t elements) {
   const uint64_t n = static_cast<uint64_t>(ranks);
   if (options.collective == Collective::Barrier) return {};
-  if (options.exchange == Exchange::AllToAllV) {
-    const uint64_t unit = elements / (3 * n);
-    uint64_t all = 0;
-    for (const size_t count : unevenCounts(rank, ranks, unit)) all += count;
-    return {unit, all, all, unit};
-  }
   const bool gives = plan::givesBlocks(options.collective);
   const bool gets = plan::getsBlocks(options.collective);
+  if (options.exchange == Exchange::AllToAllV || options.uneven()) {
+    const uint64_t unit = elements / (3 * n);
+    const auto counts = unevenCounts(options.uneven() ? 0 : rank, ranks, unit);
+    const uint64_t block = counts[static_cast<size_t>(rank)];
+    const uint64_t all = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+    return {unit, gives ? all : block, gets ? all : block, unit,
+            std::accumulate(counts.begin(), counts.begin() + rank, uint64_t{0})};
+  }
   const uint64_t count = gives || gets ? elements / n : elements;
-  return {count, gives ? count * n : count, gets ? count * n : count, count};
+  return {count, gives ? count * n : count, gets ? count * n : count, count,
+          count * static_cast<uint64_t>(rank)};
 }
 
 numbers::Pattern PerfPattern::pattern() const {
@@ -40,50 +44,42 @@ void PerfPattern::fillInput(std::byte* in) const {
 }
 
 numbers::Comparison PerfPattern::compare(const std::byte* out) const {
-  if (exchange == Exchange::AllToAllV) return compareUneven(out);
+  const auto sameBlock = [&](size_t from) {
+    return [this, from](int) { return Block{from, shape.count}; };
+  };
+  if (exchange == Exchange::AllToAllV)
+    return compareBlocks(out, [this](int r) { return unevenBlock(r); });
+  if (exchange == Exchange::AllGatherV)
+    return compareBlocks(out, [this](int r) { return Block{0, unevenCount(0, r, shape.count)}; });
   if (exchange == Exchange::SendReceive)
     return numbers::compareWithInput(pattern(), (rank + ranks - 1) % ranks, 0, shape.count, out);
   if (plan::onlyRootGets(collective) && rank != root) return {};
-  const size_t own = shape.count * static_cast<size_t>(rank);
   numbers::Pattern upToHere = pattern();
   upToHere.addends = rank + 1;
   switch (collective) {
     case Collective::AllReduce:
     case Collective::Reduce: return numbers::compareWithExpected(pattern(), 0, shape.count, out);
     case Collective::ReduceScatter:
-      return numbers::compareWithExpected(pattern(), own, shape.count, out);
+      return numbers::compareWithExpected(pattern(), shape.own, shape.outCount, out);
     case Collective::Scan: return numbers::compareWithExpected(upToHere, 0, shape.count, out);
     case Collective::Broadcast:
       return numbers::compareWithInput(pattern(), root, 0, shape.count, out);
     case Collective::Scatter:
-      return numbers::compareWithInput(pattern(), root, own, shape.count, out);
+      return numbers::compareWithInput(pattern(), root, shape.own, shape.count, out);
     case Collective::AllGather:
-    case Collective::Gather: return compareBlocks(out, 0);
-    case Collective::AllToAll: return compareBlocks(out, own);
+    case Collective::Gather: return compareBlocks(out, sameBlock(0));
+    case Collective::AllToAll: return compareBlocks(out, sameBlock(shape.own));
     case Collective::Barrier: break;
   }
   return {};
 }
 
-numbers::Comparison PerfPattern::compareBlocks(const std::byte* out, size_t from) const {
-  numbers::Comparison all;
-  for (int r = 0; r < ranks; ++r) {
-    const size_t first = shape.count * static_cast<size_t>(r);
-    const auto block =
-        numbers::compareWithInput(pattern(), r, from, shape.count, out + first * sizeOf(type));
-    if (all.wrong == 0 && block.wrong > 0) all.firstWrong = first + block.firstWrong;
-    all.wrong += block.wrong;
-  }
-  return all;
-}
-
-numbers::Comparison PerfPattern::compareUneven(const std::byte* out) const {
+numbers::Comparison PerfPattern::compareBlocks(
+    const std::byte* out, const std::function<Block(int rank)>& blockOf) const {
   numbers::Comparison all;
   size_t first = 0;
   for (int r = 0; r < ranks; ++r) {
-    size_t from = 0;  // where our block begins in what `r` sends
-    for (int before = 0; before < rank; ++before) from += unevenCount(r, before, shape.count);
-    const size_t count = unevenCount(r, rank, shape.count);
+    const auto [from, count] = blockOf(r);
     const auto block =
         numbers::compareWithInput(pattern(), r, from, count, out + first * sizeOf(type));
     if (all.wrong == 0 && block.wrong > 0) all.firstWrong = first + block.firstWrong;
@@ -91,6 +87,12 @@ numbers::Comparison PerfPattern::compareUneven(const std::byte* out) const {
     first += count;
   }
   return all;
+}
+
+PerfPattern::Block PerfPattern::unevenBlock(int from) const {
+  size_t before = 0;
+  for (int r = 0; r < rank; ++r) before += unevenCount(from, r, shape.count);
+  return {before, unevenCount(from, rank, shape.count)};
 }
 
 int64_t countEarlyLeaves(Communicator& c, const std::function<void()>& barrier) {

@@ -17,6 +17,8 @@ constexpr NamedExchange kExchanges[] = {
     {"sendrecv", Exchange::SendReceive, Collective::Broadcast},
     {"alltoallv", Exchange::AllToAllV, Collective::AllToAll},
     {"hypercube", Exchange::HyperCube, Collective::AllGather},
+    {"all_gatherv", Exchange::AllGatherV, Collective::AllGather},
+    {"reduce_scatterv", Exchange::ReduceScatterV, Collective::ReduceScatter},
 };
 
 std::string measurableNames() {
@@ -35,7 +37,7 @@ void validate(const PerfOptions& o) {
                 " is not defined for ", toString(o.type));
   TUTTI_REQUIRE(o.collective != Collective::Scan || o.op != ReduceOp::Avg,
                 "-o avg is not for scan: ranks would divide by different numbers");
-  TUTTI_REQUIRE(!o.exchange || o.algorithm.empty(), "--algo ", o.algorithm,
+  TUTTI_REQUIRE(!o.exchange || o.uneven() || o.algorithm.empty(), "--algo ", o.algorithm,
                 " is of collectives: ", o.collectiveName, " is made of sends and receives");
   TUTTI_REQUIRE(o.exchange != Exchange::HyperCube || (o.ranks & (o.ranks - 1)) == 0,
                 "hypercube needs a power of two of ranks, not ", o.ranks);

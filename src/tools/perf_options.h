@@ -16,11 +16,13 @@ namespace tutti::tools {
 
 using plan::Collective;
 
-/// What is measured beside collectives, made of sends and receives.
+/// What is measured beside collectives of equal blocks.
 enum class Exchange : uint8_t {
-  SendReceive,  ///< "sendrecv": to the next rank, from the one before
-  AllToAllV,    ///< "alltoallv": blocks of three sizes
-  HyperCube,    ///< "hypercube": an AllGather in log2(ranks) exchanges
+  SendReceive,     ///< "sendrecv": to the next rank, from the one before
+  AllToAllV,       ///< "alltoallv": blocks of three sizes
+  HyperCube,       ///< "hypercube": an AllGather in log2(ranks) exchanges
+  AllGatherV,      ///< "all_gatherv": blocks of three sizes
+  ReduceScatterV,  ///< "reduce_scatterv": blocks of three sizes
 };
 
 struct PerfOptions {
@@ -46,7 +48,13 @@ struct PerfOptions {
   std::string plotFile;
 
   /// Whether the same memory can be sent from and received into.
-  bool inPlace() const { return !exchange || exchange == Exchange::HyperCube; }
+  bool inPlace() const {
+    return exchange != Exchange::SendReceive && exchange != Exchange::AllToAllV;
+  }
+  /// Whether it is a collective, with blocks of different sizes.
+  bool uneven() const {
+    return exchange == Exchange::AllGatherV || exchange == Exchange::ReduceScatterV;
+  }
   bool hasRoot() const { return !exchange && plan::hasRoot(collective); }
 
   /// Sizes to run, in bytes; never empty. Throws InvalidArgument when there are more than

@@ -56,9 +56,9 @@ std::string perfOnHosts(const NetworkHosts& hosts, int ranks, std::vector<std::s
 TEST(PerfHosts, EverythingIsRightOnFourHosts) {
   if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
   const NetworkHosts hosts(4);
-  for (const char* what :
-       {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
-        "alltoall", "scan", "barrier", "sendrecv", "alltoallv", "hypercube"}) {
+  for (const char* what : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+                           "gather", "scatter", "alltoall", "scan", "barrier", "sendrecv",
+                           "alltoallv", "hypercube", "all_gatherv", "reduce_scatterv"}) {
     const std::string out = perfOnHosts(
         hosts, 4, {"tutti", "perf", what, "-b", "8", "-e", "2M", "-f", "8", "--iters", "5"});
     EXPECT_NE(out.find("# Out of bounds values : 0 OK"), std::string::npos) << what << ":\n" << out;

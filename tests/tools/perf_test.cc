@@ -55,7 +55,7 @@ TEST(PerfOptions, TakeNcclTestsFlags) {
 TEST(PerfOptions, AreRefusedByName) {
   EXPECT_EQ(refusal({"all_produce"}),
             "there is no collective 'all_produce': " + plan::collectiveNames() +
-                ", sendrecv, alltoallv, hypercube");
+                ", sendrecv, alltoallv, hypercube, all_gatherv, reduce_scatterv");
   EXPECT_EQ(refusal({"sendrecv", "--algo", "ring"}),
             "--algo ring is of collectives: sendrecv is made of sends and receives");
   EXPECT_EQ(refusal({"hypercube", "-n", "6"}), "hypercube needs a power of two of ranks, not 6");
@@ -136,6 +136,16 @@ TEST(PerfShape, RoundsDownToWholeBlocks) {
   // Rank 1 of 4 exchanges blocks of 2, 3, 1 and 2 units with them.
   EXPECT_EQ(shapeOf("alltoallv", 1, 4, 25).inCount, 16u);
   EXPECT_EQ(unevenCounts(1, 4, 2), (std::vector<size_t>{4, 6, 2, 4}));
+  // The blocks of ranks 0 to 3 are 1, 2, 3 and 1 units, whoever asks.
+  const PerfShape gatherV = shapeOf("all_gatherv", 2, 4, 25);
+  EXPECT_EQ(gatherV.count, 2u);
+  EXPECT_EQ(gatherV.inCount, 6u);
+  EXPECT_EQ(gatherV.outCount, 14u);
+  EXPECT_EQ(gatherV.own, 6u);
+  const PerfShape scatterV = shapeOf("reduce_scatterv", 3, 4, 25);
+  EXPECT_EQ(scatterV.inCount, 14u);
+  EXPECT_EQ(scatterV.outCount, 2u);
+  EXPECT_EQ(scatterV.own, 12u);
 }
 
 TEST(PerfReport, HasNcclTestsFactors) {
@@ -215,9 +225,10 @@ Outcome measure(const std::string& name, const std::function<Seam(int rank)>& se
   return outcome;
 }
 
-constexpr const char* kWithData[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                     "reduce",     "gather",     "scatter",        "alltoall",
-                                     "scan",       "sendrecv",   "alltoallv",      "hypercube"};
+constexpr const char* kWithData[] = {"all_reduce",  "all_gather",     "reduce_scatter", "broadcast",
+                                     "reduce",      "gather",         "scatter",        "alltoall",
+                                     "scan",        "sendrecv",       "alltoallv",      "hypercube",
+                                     "all_gatherv", "reduce_scatterv"};
 
 TEST(PerfCheck, PassesWhatIsRight) {
   std::vector<std::string> names(std::begin(kWithData), std::end(kWithData));
@@ -300,6 +311,12 @@ TEST(PerfRun, RefusesWhatDoesNotFitTheRanks) {
                              .collectiveName = "all_gather",
                              .algorithm = "double_tree"}),
             "--algo double_tree does not exist for all_gather on 2 ranks of 1 host");
+  auto three = Communicator::createLocal(3);
+  EXPECT_EQ(refusal(three[0], {.collective = Collective::ReduceScatter,
+                               .exchange = Exchange::ReduceScatterV,
+                               .collectiveName = "reduce_scatterv",
+                               .algorithm = "recursive"}),
+            "--algo recursive does not exist for reduce_scatterv on 3 ranks of 1 host");
   EXPECT_EQ(refusal(two[0], {.collective = Collective::Barrier,
                              .collectiveName = "barrier",
                              .algorithm = "mapped"}),

@@ -170,6 +170,13 @@ bool valid(const Address& address) {
   return false;
 }
 
+bool isLoopback(const Address& address) {
+  if (address.family == Family::Ipv4) return address.ip[0] == std::byte{127};
+  std::array<std::byte, 16> one{};
+  one.back() = std::byte{1};
+  return address.family == Family::Ipv6 && address.ip == one;
+}
+
 void write(base::ByteWriter& out, const Address& address) {
   out.put(address.family).put(address.port);
   out.put(std::span<const std::byte>(address.ip));

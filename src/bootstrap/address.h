@@ -45,6 +45,9 @@ Address readAddress(base::ByteReader& in);
 /// Whether the fields make sense together.
 bool valid(const Address& address);
 
+/// Whether an IP address leads from every host to that host itself.
+bool isLoopback(const Address& address);
+
 /// An IP address with its port; nothing for other families.
 std::optional<Address> addressOf(const sockaddr& address);
 /// Where an IP socket is bound.

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <thread>
 
+#include "src/bootstrap/network_interface.h"
+
 namespace tutti::bootstrap {
 namespace {
 
@@ -23,11 +25,19 @@ MeetingClient::MeetingClient(const MeetingPoint& point, int rank, int size, base
 
 void MeetingClient::connect() {
   progress_ = "nothing answers there";
+  if (point_.openedByRankZero && point_.address.family != Family::Unix)
+    progress_ +=
+        isLoopback(point_.address)
+            ? kLoopbackMeeting
+            : "; rank 0 listens where its own TUTTI_ADDRESS or MASTER_ADDR says, and it may "
+              "resolve that name to its loopback: set TUTTI_ADDRESS=host:port, the same "
+              "on all ranks";
   for (auto pause = kFirstPause; !tryConnect(); pause = std::min(2 * pause, kLongestPause)) {
     checkDeadline("an answer");
     std::this_thread::sleep_for(pause);
   }
   progress_ = "the meeting point has said nothing yet";
+  if (isLoopback(point_.address)) progress_ += kLoopbackMeeting;
 }
 
 /// False: try again.
@@ -70,7 +80,11 @@ bool MeetingClient::tryConnect() {
 void MeetingClient::nobodyListens() const {
   base::fail(ErrorCode::Refused, "rank ", rank_, ": nobody listens at ", describeAddresses(point_),
              ": the unique id has expired or was used, the process that made it has ended, or ",
-             point_.network ? "another program has that port" : "it is of another host");
+             !point_.network ? "it is of another host"
+             : leadsHere(*point_.network, interfacesUp())
+                 ? "it is of another host that has this host's address too: TUTTI_INTERFACE, set "
+                   "where it is made, names another interface"
+                 : "another program has that port");
 }
 
 void MeetingClient::advance(const PollSet& set) {

@@ -30,6 +30,12 @@ MeetingPoint decode(const UniqueId& id);
 
 /// A new secret and job at a new Unix address of this host.
 MeetingPoint randomMeetingPoint();
+/// What to say where ranks do not meet at a loopback address.
+inline constexpr const char* kLoopbackMeeting =
+    "; a loopback address leads to rank 0 on its own host only: where ranks are on several hosts, "
+    "set TUTTI_ADDRESS=host:port (or MASTER_ADDR) on all of them to an address of rank 0's host "
+    "that "
+    "the others reach";
 /// One line for messages.
 std::string describeAddresses(const MeetingPoint& point);
 

@@ -50,6 +50,7 @@ struct MeetingServer::State {
   void onConnected(Guest& guest);
   void fail(const Failure& failure);
   void tell(const SetupMessage& message);
+  std::string progress() const;
   void tellProgress();
   void sweep();
 
@@ -118,7 +119,7 @@ void MeetingServer::State::step() {
   if (Time::now() >= end)
     fail({.code = ErrorCode::Timeout,
           .text = base::message("set-up was not complete after ", lifetime.count(),
-                                " ms: ", roster.progress())});
+                                " ms: ", progress())});
   tellProgress();
 }
 
@@ -180,14 +181,19 @@ void MeetingServer::State::tell(const SetupMessage& message) {
         guest.connection.send(message);
 }
 
+std::string MeetingServer::State::progress() const {
+  const bool hidden = isLoopback(point.address) && !roster.complete();
+  return roster.progress() + (hidden ? kLoopbackMeeting : "");
+}
+
 void MeetingServer::State::tellProgress() {
   if (failure || roster.complete() || Time::now() < nextProgress) return;
   nextProgress = Time::now() + kProgressEvery;
-  const std::string progress = roster.progress();
+  const std::string now = progress();
   for (Guest& guest : guests)
-    if (guest.rank >= 0 && guest.told != progress) {
-      guest.connection.send(Progress{progress});
-      guest.told = progress;
+    if (guest.rank >= 0 && guest.told != now) {
+      guest.connection.send(Progress{now});
+      guest.told = now;
     }
 }
 

@@ -34,6 +34,7 @@ std::vector<base::FileDescriptor> Mesh::listen(const std::optional<NetworkInterf
 
 std::vector<base::FileDescriptor> Mesh::connect(MeetingClient& meeting) {
   const Table& table = meeting.table();
+  requireWays(table);
   PollSet set;
   while (connected_ < size_ - 1) {
     startOutgoing(table);
@@ -50,17 +51,27 @@ std::vector<base::FileDescriptor> Mesh::connect(MeetingClient& meeting) {
   return std::move(sockets_);
 }
 
+/// An address that other hosts have too, like that of Docker's bridge, leads each of them to
+/// itself.
+void Mesh::requireWays(const Table& table) const {
+  const auto elsewhere = [&](const Arrival& peer) { return !onThisHost(peer); };
+  if (std::ranges::none_of(table.ranks, elsewhere)) return;
+  const std::vector<InterfaceEntry> own = interfacesUp();
+  for (int rank = 0; rank < size_; ++rank) {
+    const Arrival& peer = table.ranks[static_cast<size_t>(rank)];
+    if (elsewhere(peer) && leadsHere(*peer.network, own))
+      cannotReach(rank, table, ErrorCode::System,
+                  isLoopback(*peer.network) ? "a loopback address leads to this host itself"
+                                            : "this host has that address too");
+  }
+}
+
 void Mesh::startOutgoing(const Table& table) {
   for (; next_ < rank_ && outgoing_.size() < kOutgoingAtOnce; ++next_) {
     const Arrival& peer = table.ranks[static_cast<size_t>(next_)];
     Connecting made = startConnecting(onThisHost(peer) ? peer.listening : *peer.network);
     if (made.error == EAGAIN) return;  // its backlog is full
-    if (made.error == ECONNREFUSED)
-      base::fail(ErrorCode::PeerLost, describe(next_, table), " ended during set-up, before rank ",
-                 rank_, " reached it");
-    if (made.error != 0)
-      base::failSyscall("connect", made.error,
-                        base::message("rank ", rank_, " to ", describe(next_, table)));
+    if (made.error != 0) failToConnect(next_, made.error, table);
     const Claim own{
         .version = kProtocolVersion, .job = credentials_.job, .rank = rank_, .size = size_};
     outgoing_.emplace(
@@ -73,16 +84,16 @@ void Mesh::startOutgoing(const Table& table) {
 void Mesh::advance(const PollSet& set, const Table& table) {
   for (auto next = outgoing_.begin(); next != outgoing_.end();) {
     const auto entry = next++;
-    entry->second.advance(set);
+    try {
+      entry->second.advance(set);
+    } catch (const Error& error) {
+      cannotReach(entry->first, table, error.code(), error.what());
+    }
     if (entry->second.authenticated() && entry->second.flushed()) {
       keep(entry->first, std::move(entry->second), table);
       outgoing_.erase(entry);
     } else if (entry->second.ended()) {
-      const int error = entry->second.error();
-      if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
-        base::fail(ErrorCode::System, "rank ", rank_, " (", arrival_.info.describe(),
-                   ") cannot reach ", describe(entry->first, table), ": ", std::strerror(error),
-                   "; TUTTI_INTERFACE, set there, names another interface");
+      if (entry->second.error() != 0) failToConnect(entry->first, entry->second.error(), table);
       base::fail(ErrorCode::PeerLost, describe(entry->first, table),
                  " closed its connection with rank ", rank_, " during set-up");
     }
@@ -90,6 +101,30 @@ void Mesh::advance(const PollSet& set, const Table& table) {
   door_.advance(set);
   for (SetupConnection& connection : door_.takeAuthenticated())
     accept(std::move(connection), table);
+}
+
+void Mesh::failToConnect(int rank, int error, const Table& table) const {
+  const bool here = onThisHost(table.ranks[static_cast<size_t>(rank)]);
+  switch (error) {
+    case ECONNREFUSED:
+      if (!here)
+        cannotReach(rank, table, ErrorCode::PeerLost,
+                    "nobody listens there: it has ended, or another host has that address");
+      base::fail(ErrorCode::PeerLost, describe(rank, table), " ended during set-up, before rank ",
+                 rank_, " reached it");
+    case ECONNRESET:
+    case EPIPE:
+      base::fail(ErrorCode::PeerLost, describe(rank, table), " closed its connection with rank ",
+                 rank_, " during set-up");
+    default: cannotReach(rank, table, ErrorCode::System, std::strerror(error));
+  }
+}
+
+void Mesh::cannotReach(int rank, const Table& table, ErrorCode code, const std::string& why) const {
+  const bool here = onThisHost(table.ranks[static_cast<size_t>(rank)]);
+  base::fail(code, "rank ", rank_, " (", arrival_.info.describe(), ") cannot reach ",
+             describe(rank, table), ": ", why,
+             here ? "" : "; TUTTI_INTERFACE, set there, names another interface");
 }
 
 void Mesh::accept(SetupConnection connection, const Table& table) {

@@ -30,6 +30,10 @@ class Mesh {
   void accept(SetupConnection connection, const Table& table);
   void keep(int rank, SetupConnection connection, const Table& table);
   void noteProcess(int rank, int socket, const Table& table) const;
+  void requireWays(const Table& table) const;
+  [[noreturn]] void failToConnect(int rank, int error, const Table& table) const;
+  [[noreturn]] void cannotReach(int rank, const Table& table, ErrorCode code,
+                                const std::string& why) const;
   bool onThisHost(const Arrival& peer) const { return peer.info.bootId == arrival_.info.bootId; }
   std::string describe(int rank, const Table& table) const;
   std::vector<base::FileDescriptor> listen(const std::optional<NetworkInterface>& network);

@@ -21,8 +21,16 @@ bool isLinkLocal(const Address& address) {
          (address.ip[1] & std::byte{0xc0}) == std::byte{0x80};
 }
 
-/// Those that are up, in the kernel's order. Link-local addresses of IPv6 are
-/// left out: they mean nothing without the interface that they are seen through.
+std::string namesOf(const std::vector<InterfaceEntry>& entries) {
+  std::string text;
+  for (const InterfaceEntry& e : entries)
+    text += base::message(text.empty() ? "" : ", ", e.interface.name, " (",
+                          e.interface.address.describeIp(), ")");
+  return text.empty() ? "none is up" : text;
+}
+
+}  // namespace
+
 std::vector<InterfaceEntry> interfacesUp() {
   ifaddrs* list = nullptr;
   TUTTI_SYSCALL(::getifaddrs(&list));
@@ -37,15 +45,12 @@ std::vector<InterfaceEntry> interfacesUp() {
   return found;
 }
 
-std::string namesOf(const std::vector<InterfaceEntry>& entries) {
-  std::string text;
-  for (const InterfaceEntry& e : entries)
-    text += base::message(text.empty() ? "" : ", ", e.interface.name, " (",
-                          e.interface.address.describeIp(), ")");
-  return text.empty() ? "none is up" : text;
+bool leadsHere(const Address& address, const std::vector<InterfaceEntry>& up) {
+  return isLoopback(address) || std::ranges::any_of(up, [&](const InterfaceEntry& e) {
+           return e.interface.address.family == address.family &&
+                  e.interface.address.ip == address.ip;
+         });
 }
-
-}  // namespace
 
 std::optional<Address> towardsDefaultRoute() {
   const base::FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));

@@ -25,6 +25,11 @@ struct InterfaceEntry {
   NetworkInterface interface;
   bool loopback = false;
 };
+/// Those of this host, in the kernel's order. Link-local addresses of IPv6 are left out: they mean
+/// nothing without the interface that they are seen through.
+std::vector<InterfaceEntry> interfacesUp();
+/// Whether an address leads from this host to itself, which makes it useless for another's.
+bool leadsHere(const Address& address, const std::vector<InterfaceEntry>& up);
 /// The same choice among `up`: `wanted` is a name or an address, or empty; `route` leads to others.
 std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
                                                 const std::string& wanted,

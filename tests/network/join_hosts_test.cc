@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <thread>
 
@@ -146,6 +147,27 @@ TEST_F(JoinHosts, AStoppedProcessIsNotLost) {
   for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 2");
 }
 
+/// What two ranks on two hosts say that meet at `meeting[rank]`, each with a deadline of its own;
+/// rank 0 then listens on `interface`.
+std::vector<std::string> joinTwo(const NetworkHosts& hosts, const std::string& interface,
+                                 const std::array<std::string, 2>& meeting,
+                                 std::chrono::milliseconds time = 8s) {
+  RankProcesses ranks(2, [&](int rank, Board&) {
+    hosts.enter(rank);
+    if (rank == 0 && !interface.empty()) ::setenv("TUTTI_INTERFACE", interface.c_str(), 1);
+    ::setenv("RANK", std::to_string(rank).c_str(), 1);
+    ::setenv("WORLD_SIZE", "2", 1);
+    ::setenv("TUTTI_ADDRESS", meeting[static_cast<size_t>(rank)].c_str(), 1);
+    ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+    return greet(*join(discover({}), base::Deadline::after(time)));
+  });
+  return ranks.results();
+}
+std::vector<std::string> joinTwo(const NetworkHosts& hosts, const std::string& interface) {
+  const std::string meeting = hosts.address(0) + ":29512";
+  return joinTwo(hosts, interface, {meeting, meeting});
+}
+
 // The second interface leads nowhere. Whoever listens there is named, with its interface.
 TEST_F(JoinHosts, AnInterfaceThatLeadsNowhereIsNamed) {
   const NetworkHosts hosts(2);
@@ -156,29 +178,91 @@ TEST_F(JoinHosts, AnInterfaceThatLeadsNowhereIsNamed) {
     hosts.run(host, {"ip", "link", "set", "nowhere", "up"});
     hosts.run(host, {"ip", "route", "add", "default", "dev", "nowhere"});
   }
-  const auto results = [&](const char* interface) {
-    RankProcesses ranks(2, [&](int rank, Board& board) {
-      hosts.enter(rank);
-      // Ranks meet on the right one; rank 0 then listens on `interface`.
-      if (rank == 0) ::setenv("TUTTI_INTERFACE", interface, 1);
-      ::setenv("RANK", std::to_string(rank).c_str(), 1);
-      ::setenv("WORLD_SIZE", "2", 1);
-      ::setenv("MASTER_ADDR", hosts.address(0).c_str(), 1);
-      ::setenv("MASTER_PORT", "29512", 1);
-      ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
-      board.reach(rank, 1);
-      return greet(*join(discover({}), base::Deadline::after(8s)));
-    });
-    return ranks.results();
-  };
-  for (const std::string& said : results(NetworkHosts::kInterface)) EXPECT_EQ(said, "heard 2");
-  const auto wrong = results("nowhere");
+  for (const std::string& said : joinTwo(hosts, NetworkHosts::kInterface))
+    EXPECT_EQ(said, "heard 2");
+  const auto wrong = joinTwo(hosts, "nowhere");
   EXPECT_TRUE(contains(wrong[1], "10.99.0.1")) << wrong[1];
   EXPECT_TRUE(contains(wrong[1], "interface nowhere")) << wrong[1];
   EXPECT_TRUE(contains(wrong[1], "TUTTI_INTERFACE")) << wrong[1];
-  const auto none = results("eth7");
+  const auto none = joinTwo(hosts, "eth7");
   EXPECT_TRUE(contains(none[0], "TUTTI_INTERFACE=eth7")) << none[0];
   EXPECT_TRUE(contains(none[0], "eth0 (10.77.0.1)")) << none[0];
+}
+
+/// An interface of rank 0's, and what both ranks say of it.
+struct WrongInterface {
+  const char *name, *address, *why;
+};
+
+// Nobody is blamed who has done nothing: the address, its interface and the override are named.
+TEST_F(JoinHosts, AnAddressThatTheOtherHostHasTooIsNamed) {
+  const NetworkHosts hosts(2);
+  for (int host : {0, 1}) {
+    hosts.run(host, {"ip", "link", "add", "docker0", "type", "bridge"});
+    hosts.run(host, {"ip", "address", "add", "172.17.0.1/16", "dev", "docker0"});
+    hosts.run(host, {"ip", "link", "set", "docker0", "up"});
+    hosts.run(host, {"ip", "address", "add", "10.99.0.1/32", "dev", "lo"});
+  }
+  const WrongInterface wrong[] = {
+      {"docker0", "172.17.0.1:", "this host has that address too"},
+      {"lo", "127.0.0.1:", "a loopback address leads to this host itself"},
+      {"10.99.0.1", "10.99.0.1:", "this host has that address too"},
+  };
+  for (const WrongInterface& interface : wrong) {
+    SCOPED_TRACE(interface.name);
+    for (const std::string& said : joinTwo(hosts, interface.name))
+      for (const char* part : {"rank 1 (", "cannot reach rank 0 (", interface.address,
+                               interface.why, "TUTTI_INTERFACE"})
+        EXPECT_TRUE(contains(said, part)) << part << ": " << said;
+  }
+  // Where rank 1's host has no such address, nothing leads there.
+  hosts.run(1, {"ip", "address", "del", "10.99.0.1/32", "dev", "lo"});
+  const std::string said = joinTwo(hosts, "10.99.0.1")[1];
+  for (const char* part :
+       {"cannot reach rank 0 (", "10.99.0.1:", "Network is unreachable", "TUTTI_INTERFACE"})
+    EXPECT_TRUE(contains(said, part)) << part << ": " << said;
+}
+
+// A third host has that address, and nothing listens there.
+TEST_F(JoinHosts, AnAddressOfAThirdHostIsNamed) {
+  const NetworkHosts hosts(3);
+  hosts.run(0, {"ip", "address", "add", "10.98.0.1/32", "dev", "lo"});
+  hosts.run(2, {"ip", "address", "add", "10.98.0.1/32", "dev", "lo"});
+  hosts.run(1, {"ip", "route", "add", "10.98.0.1/32", "via", hosts.address(2)});
+  const std::string said = joinTwo(hosts, "10.98.0.1")[1];
+  for (const char* part :
+       {"cannot reach rank 0 (", "10.98.0.1:", "nobody listens there", "TUTTI_INTERFACE"})
+    EXPECT_TRUE(contains(said, part)) << part << ": " << said;
+}
+
+// Debian gives a host's name the address 127.0.1.1 on that host.
+TEST_F(JoinHosts, AMeetingPointOnALoopbackNamesWhatToSet) {
+  const NetworkHosts hosts(2);
+  const std::string loopback = "127.0.1.1:29513";
+  for (const std::string& other : {hosts.address(0) + ":29513", loopback}) {
+    const auto said = joinTwo(hosts, "", {loopback, other}, 1500ms);
+    for (const std::string& one : said) {
+      EXPECT_TRUE(contains(one, "error timeout")) << one;
+      EXPECT_TRUE(contains(one, "set TUTTI_ADDRESS=host:port")) << one;
+      EXPECT_TRUE(contains(one, "loopback")) << one;
+    }
+  }
+}
+
+// An id is made on host 0, on an interface whose address host 1 has too.
+TEST_F(JoinHosts, AnIdOfAnAddressThatTheOtherHostHasTooIsRefusedByName) {
+  const NetworkHosts hosts(2);
+  RankProcesses ranks(2, [&](int rank, Board& board) {
+    hosts.enter(rank);
+    if (rank == 0) {
+      ::setenv("TUTTI_INTERFACE", "lo", 1);
+      board.publish(UniqueId::create());
+    }
+    return greet(*joinAs(rank, 2, board.awaitId(), rank == 0 ? 1500ms : 20000ms));
+  });
+  const auto said = ranks.results();
+  EXPECT_TRUE(contains(said[1], "error refused")) << said[1];
+  EXPECT_TRUE(contains(said[1], "TUTTI_INTERFACE")) << said[1];
 }
 
 }  // namespace

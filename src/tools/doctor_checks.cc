@@ -215,6 +215,35 @@ Finding checkHugePages(const DoctorFacts& f) {
   return found;
 }
 
+namespace {
+
+/// The address that other hosts are told, of the interface that is chosen.
+const std::string& addressOf(const NetworkInterface& chosen, const std::string& wanted) {
+  const auto named = std::ranges::find(chosen.addresses, wanted);
+  return named == chosen.addresses.end() ? chosen.addresses[0] : *named;
+}
+
+/// Of an interface that is up: whether other hosts do not reach this one by it.
+void judgeReach(const DoctorFacts& f, const NetworkInterface& chosen, Finding& found) {
+  const std::string& address = addressOf(chosen, f.wantedInterface);
+  if (chosen.loopback && (address.starts_with("127.") || address == "::1")) {
+    found.state = State::Wrong;
+    found.why =
+        "a loopback address leads every host to itself: ranks of other hosts cannot reach "
+        "this one";
+  } else if (chosen.loopback) {
+    found.state = State::Note;
+    found.why = "other hosts reach an address of the loopback only where their routes lead here";
+  } else if (std::ranges::count(f.ownBridges, chosen.name) > 0) {
+    found.state = State::Note;
+    found.why =
+        "no port of this bridge is a device: if it joins this host's containers alone, like "
+        "Docker's, other hosts cannot reach this one by it";
+  }
+}
+
+}  // namespace
+
 Finding checkInterface(const DoctorFacts& f) {
   Finding found{.check = "interface"};
   const NetworkInterface* const chosen = chosenInterface(f);
@@ -238,8 +267,14 @@ Finding checkInterface(const DoctorFacts& f) {
     found.why = "ranks of other hosts cannot reach this one";
     return found;
   }
-  found.measured = message(chosen->name, " (", chosen->addresses[0], ")",
+  found.measured = message(chosen->name, " (", addressOf(*chosen, f.wantedInterface), ")",
                            f.wantedInterface.empty() ? "" : ", as TUTTI_INTERFACE says");
+  judgeReach(f, *chosen, found);
+  if (found.state != State::Good) {
+    found.mend = !others.empty() ? message("export TUTTI_INTERFACE=", others[0]->name)
+                                 : "unset TUTTI_INTERFACE";
+    return found;
+  }
   if (others.empty() || !f.wantedInterface.empty()) return found;
   found.measured += message(", of several: also ", names);
   const auto faster = std::ranges::find_if(others, [&](const NetworkInterface* i) {

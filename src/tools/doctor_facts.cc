@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "src/base/check.h"
@@ -89,6 +90,21 @@ Outcome tryListening(const topology::NetworkInterface* interface) {
   }
 }
 
+std::vector<std::string> readOwnBridges(const topology::Machine& machine) {
+  std::vector<std::string> bridges;
+  for (const topology::NetworkInterface& interface : machine.interfaces) {
+    const std::filesystem::path folder = "/sys/class/net/" + interface.name;
+    if (!std::filesystem::exists(folder / "bridge")) continue;
+    std::error_code none;
+    const bool device = std::ranges::any_of(
+        std::filesystem::directory_iterator(folder / "brif", none), [](const auto& port) {
+          return std::filesystem::exists("/sys/class/net" / port.path().filename() / "device");
+        });
+    if (!device) bridges.push_back(interface.name);
+  }
+  return bridges;
+}
+
 std::vector<std::string> readGovernors(const topology::CpuSet& cpus) {
   std::vector<std::string> governors;
   for (const int cpu : cpus) {
@@ -130,6 +146,7 @@ DoctorFacts readDoctorFacts(int ranks) {
   f.governors = readGovernors(f.machine.usable);
   f.wantedInterface = base::env().interface;
   if (const auto route = bootstrap::towardsDefaultRoute()) f.routeAddress = route->describeIp();
+  f.ownBridges = readOwnBridges(f.machine);
   f.listening = tryListening(chosenInterface(f));
   return f;
 }

@@ -48,6 +48,9 @@ struct DoctorFacts {
   std::string wantedInterface;  ///< TUTTI_INTERFACE
   std::string routeAddress;     ///< of this host, towards others; empty without a route
   Outcome listening;            ///< on the interface that would be chosen
+  /// Bridges without a port that is a device, like Docker's: as far as can be seen, they join only
+  /// what runs on this host, and other hosts may have the same with the same address.
+  std::vector<std::string> ownBridges;
 };
 
 /// Of this machine, for `ranks` ranks; 0: one for each core that this process may use.

@@ -207,6 +207,29 @@ TEST(Doctor, SaysWhichInterfaceWouldBeChosen) {
          State::Note, "none but the loopback", "");
 }
 
+// Interfaces by which no other host reaches this one, or another than is meant.
+TEST(Doctor, DoubtsInterfacesOfThisHostAlone) {
+  const auto wanting = [](const char* wanted) {
+    return with([&](auto& f) {
+      f.machine.interfaces.push_back({.name = "docker0", .addresses = {"172.17.0.1"}, .up = true});
+      std::ranges::find(f.machine.interfaces, true, &topology::NetworkInterface::loopback)
+          ->addresses = {"127.0.0.1", "10.99.0.1", "::1"};
+      f.ownBridges = {"docker0"};
+      f.wantedInterface = wanted;
+    });
+  };
+  for (const char* wanted : {"lo", "127.0.0.1", "::1"})
+    expect(checkInterface(wanting(wanted)), State::Wrong, "lo (", "export TUTTI_INTERFACE=eth0");
+  expect(checkInterface(wanting("10.99.0.1")), State::Note, "lo (10.99.0.1), as TUTTI_INTERFACE",
+         "export TUTTI_INTERFACE=eth0");
+  for (const char* wanted : {"docker0", "172.17.0.1"})
+    expect(checkInterface(wanting(wanted)), State::Note, "docker0 (172.17.0.1), as TUTTI_INTERFACE",
+           "export TUTTI_INTERFACE=eth0");
+  DoctorFacts bridged = wanting("docker0");  // with a port that is a device
+  bridged.ownBridges.clear();
+  expect(checkInterface(bridged), State::Good, "docker0 (", "");
+}
+
 TEST(Doctor, TriesToListen) {
   expect(checkListening(good()), State::Good, "a TCP port", "");
   expect(checkListening(with([](auto& f) { f.listening = "bind failed: EADDRINUSE"; })),

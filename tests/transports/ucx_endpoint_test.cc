@@ -16,6 +16,7 @@
 #include "tests/support/outcome.h"
 #include "tests/transports/ucx_fabrics.h"
 #include "transports/ucx/address.h"
+#include "transports/ucx/locked_memory.h"
 #include "transports/ucx/worker.h"
 
 namespace tutti::tests {
@@ -110,6 +111,19 @@ TEST(UcxWorker, WithoutADeviceTheErrorSaysSo) {
   EXPECT_EQ(outcome.code, ErrorCode::System);
   for (const char* part : {"UCX cannot ", "No such device", "TUTTI_LOG=info"})
     EXPECT_NE(outcome.text.find(part), std::string::npos) << part << " in: " << outcome.text;
+}
+
+TEST(UcxWorker, KnowsWhichSettingsLeaveRdma) {
+  using transports::ucx::allowsDevice, transports::ucx::allowsRdma;
+  for (const char* tls :
+       {"", "all", "ib", "rc_v,self", "tcp,ud", "self,dc_x", "\\rc_verbs", "^tcp"})
+    EXPECT_TRUE(allowsRdma(tls)) << tls;
+  for (const char* tls : {"tcp,self", "sm", "^ib", "^tcp,ib", "cuda_copy,tcp"})
+    EXPECT_FALSE(allowsRdma(tls)) << tls;
+  for (const char* devices : {"", "all", "mlx5_1", "eth0,mlx5_1:1", "^eth0"})
+    EXPECT_TRUE(allowsDevice(devices, "mlx5_1")) << devices;
+  for (const char* devices : {"eth0", "mlx5_10:1", "mlx5_0:1,lo"})
+    EXPECT_FALSE(allowsDevice(devices, "mlx5_1")) << devices;
 }
 
 // The faster peer fills its ring before the slower has been told where it is.

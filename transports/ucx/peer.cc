@@ -221,8 +221,9 @@ void Peer::throwFailure() {
   const auto lost = loss();
   if (!lost) return;
   reported_ = true;
-  throw ConnectionLost(peer_, base::message("its connection broke: UCX reports \"",
-                                            library().statusString(*lost), "\""));
+  throw ConnectionLost(
+      peer_, base::message("its connection broke: UCX reports \"", library().statusString(*lost),
+                           "\"", connection_ && connection_->made() ? "" : worker_.devices()));
 }
 
 }  // namespace tutti::transports::ucx

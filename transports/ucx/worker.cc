@@ -19,6 +19,7 @@
 #include "src/base/clock.h"
 #include "transports/ring_layout.h"
 #include "transports/ucx/library.h"
+#include "transports/ucx/locked_memory.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -70,6 +71,23 @@ void require(ucs_status_t status, const char* what) {
   if (status != UCS_OK)
     base::fail(ErrorCode::System, "UCX cannot ", what, ": ", library().statusString(status), "; ",
                describe(descriptors()), "; TUTTI_LOG=info shows what UCX says itself");
+}
+
+/// What counts of a setting that the library may have made and the user may have: UCX_`name`.
+std::string effective(const std::string& own, const char* variable) {
+  const char* const users = std::getenv(variable);
+  return !own.empty() ? own : users ? users : "";
+}
+
+/// By which devices a worker goes, as a clause for who cannot be reached by them; "" where UCX
+/// chooses.
+std::string describeDevices(const WorkerOptions& options) {
+  const std::string devices = effective(options.devices, "UCX_NET_DEVICES");
+  if (devices.empty()) return "";
+  return base::message(
+      "; this process uses ", devices, " alone (",
+      options.devices.empty() ? "UCX_NET_DEVICES=" + devices : "UCX_NET_DEVICES names others",
+      "), and the other host must be reached by it, and reach it");
 }
 
 struct ReleaseConfig {
@@ -151,6 +169,9 @@ Worker::Worker(const WorkerOptions& options) {
 }
 
 void Worker::initialise(const WorkerOptions& options) {
+  requireLockableMemory(effective(options.devices, "UCX_NET_DEVICES"),
+                        effective(options.tls, "UCX_TLS"));
+  devices_ = describeDevices(options);
   const Library& ucp = library();
   const Config config = readConfig(options);
   ucp_params_t params{};
@@ -267,8 +288,8 @@ Connection& Worker::connection(const base::Bytes& address, const std::string& wh
   params.err_handler = {&Connection::onError, made.get()};
   const ucs_status_t status = library().epCreate(worker_, &params, &made->endpoint_);
   if (status != UCS_OK)
-    base::fail(ErrorCode::System, who, ": UCX reports \"", library().statusString(status), "\"; ",
-               describe(d));
+    base::fail(ErrorCode::System, who, ": UCX reports \"", library().statusString(status), "\"",
+               devices_, status == UCS_ERR_UNREACHABLE ? "" : "; " + describe(d));
   return *connections_.emplace(key, std::move(made)).first->second;
 }
 

@@ -95,6 +95,8 @@ class Worker {
   /// After a fork the parent's worker is nobody's.
   bool inForkedChild() const { return guard_.inForkedChild(); }
   const base::Bytes& address() const { return address_; }
+  /// For messages about a peer that is not reached: "; this process uses lo alone (...)", or "".
+  const std::string& devices() const { return devices_; }
 
   /// A random number, so that whoever was not told it cannot send to this door.
   uint64_t addDoor(Door* door);
@@ -163,6 +165,7 @@ class Worker {
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   base::Bytes address_;
+  std::string devices_;
   std::unordered_map<uint64_t, Door*> doors_;
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again

@@ -1,5 +1,5 @@
 // SIGKILL of one of four ranks in a loop of AllReduce, again and again: every survivor names the
-// dead rank within a second, and nothing stays behind: no process, no socket, no shared memory.
+// dead rank within a second, and nothing stays behind: no socket, no shared memory.
 // TUTTI_TEST_KILLS is the number of kills, TUTTI_TEST_SEED replays their moments.
 
 #include <gtest/gtest.h>

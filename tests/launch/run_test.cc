@@ -294,7 +294,7 @@ TEST(Run, EndsWhatRanksHaveStartedAndLeftBehind) {
   EXPECT_EQ(result.exitCode, 0);
   const auto pids = printedPids(result.out);
   ASSERT_EQ(pids.size(), 2u);
-  for (pid_t pid : pids) EXPECT_TRUE(eventually([&] { return !alive(pid); }, seconds(2))) << pid;
+  for (pid_t pid : pids) EXPECT_TRUE(eventually([&] { return !alive(pid); }, seconds(20))) << pid;
 }
 
 TEST(Run, LeavesNobodyWhenTheLauncherIsKilled) {
@@ -309,7 +309,7 @@ TEST(Run, LeavesNobodyWhenTheLauncherIsKilled) {
     for (pid_t pid : pids) EXPECT_TRUE(alive(pid));
     job.signal(SIGKILL);
     EXPECT_EQ(job.wait().exitCode, 128 + SIGKILL);
-    for (pid_t pid : pids) EXPECT_TRUE(eventually([&] { return !alive(pid); }, seconds(2))) << pid;
+    for (pid_t pid : pids) EXPECT_TRUE(eventually([&] { return !alive(pid); }, seconds(20))) << pid;
   }
 }
 
@@ -326,7 +326,7 @@ TEST(Run, LeavesNoRankWhenLauncherAndGuardianAreKilled) {
   ASSERT_TRUE(eventually([&] { return !alive(guardian); }, seconds(20)));
   job.signal(SIGKILL);
   job.wait();
-  for (pid_t pid : pids) EXPECT_TRUE(eventually([&] { return !alive(pid); }, seconds(2))) << pid;
+  for (pid_t pid : pids) EXPECT_TRUE(eventually([&] { return !alive(pid); }, seconds(20))) << pid;
 }
 
 TEST(Run, LeavesNobodyWhenTheLauncherIsKilledWhileItStarts) {

@@ -45,6 +45,7 @@ Env readEnv() {
   e.deterministic = parseFlag("TUTTI_DETERMINISTIC");
   if (const char* text = std::getenv("TUTTI_ALGORITHM")) e.algorithm = text;
   if (const char* text = std::getenv("TUTTI_INTERFACE")) e.interface = text;
+  if (const char* text = std::getenv("NCCL_SOCKET_IFNAME")) e.socketInterfaces = text;
   if (const char* text = std::getenv("TUTTI_TRANSPORT")) e.transport = text;
   if (const char* text = std::getenv("TUTTI_TUNING")) e.tuning = text;
   e.slotBytes = static_cast<size_t>(parseNumber("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));

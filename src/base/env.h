@@ -30,6 +30,9 @@ struct Env {
   std::string algorithm;
   /// TUTTI_INTERFACE: name or address of the network interface by which other hosts reach this one.
   std::string interface;
+  /// NCCL_SOCKET_IFNAME: which interfaces that may be, as NCCL reads it, where TUTTI_INTERFACE is
+  /// not set.
+  std::string socketInterfaces;
   /// TUTTI_TRANSPORT: shm or ucx for all pairs of ranks; must be the same on all ranks.
   std::string transport;
   /// TUTTI_TUNING: file with the constants of the chooser, as `tutti tune` writes it; rank 0's

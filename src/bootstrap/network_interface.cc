@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "src/base/check.h"
@@ -63,8 +65,23 @@ std::optional<Address> towardsDefaultRoute() {
   return localAddress(socket.get());
 }
 
+bool isListed(const std::string& list, const std::string& name) {
+  std::string_view names = list;
+  const auto take = [&](char sign) {
+    const bool found = names.starts_with(sign);
+    if (found) names.remove_prefix(1);
+    return found;
+  };
+  const bool others = take('^'), whole = take('=');
+  bool named = false;
+  std::istringstream in{std::string(names)};
+  for (std::string item; std::getline(in, item, ',');)
+    named |= !item.empty() && (whole ? name == item : name.starts_with(item));
+  return named != others;
+}
+
 std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
-                                                const std::string& wanted,
+                                                const WantedInterface& wanted,
                                                 const std::optional<Address>& used,
                                                 const std::optional<Address>& route) {
   // IPv4 before IPv6.
@@ -80,21 +97,28 @@ std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
              e.interface.address.ip == address->ip;
     });
   };
-  if (!wanted.empty())
+  if (!wanted.one.empty())
     return findFirst([&](const InterfaceEntry& e) {
-      return e.interface.name == wanted || e.interface.address.describeIp() == wanted;
+      return e.interface.name == wanted.one || e.interface.address.describeIp() == wanted.one;
     });
+  if (!wanted.list.empty())
+    std::erase_if(
+        up, [&](const InterfaceEntry& e) { return !isListed(wanted.list, e.interface.name); });
   if (const auto found = with(used)) return found;
   if (const auto found = with(route)) return found;
-  return findFirst([](const InterfaceEntry& e) { return !e.loopback; });
+  if (const auto found = findFirst([](const InterfaceEntry& e) { return !e.loopback; }))
+    return found;
+  return findFirst([&](const InterfaceEntry&) { return !wanted.list.empty(); });
 }
 
 std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used) {
   const std::vector<InterfaceEntry> up = interfacesUp();
-  const std::string& wanted = base::env().interface;
+  const WantedInterface wanted{base::env().interface, base::env().socketInterfaces};
   const auto chosen = chooseInterface(up, wanted, used, towardsDefaultRoute());
-  TUTTI_REQUIRE(chosen || wanted.empty(), "TUTTI_INTERFACE=", wanted,
+  TUTTI_REQUIRE(chosen || wanted.one.empty(), "TUTTI_INTERFACE=", wanted.one,
                 " is no interface of this host that is up: ", namesOf(up));
+  TUTTI_REQUIRE(chosen || wanted.list.empty(), "NCCL_SOCKET_IFNAME=", wanted.list,
+                " allows no interface of this host that is up: ", namesOf(up));
   return chosen;
 }
 

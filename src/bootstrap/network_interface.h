@@ -15,9 +15,10 @@ struct NetworkInterface {
   Address address;   ///< port 0: the kernel chooses
 };
 
-/// What TUTTI_INTERFACE names; else the one with `used`, an address that is in use already; else
-/// the one of the default route; else the first that is up and is not the loopback. Nothing when
-/// there is none. Throws InvalidArgument when TUTTI_INTERFACE names none that is up.
+/// What TUTTI_INTERFACE names; else, of those that NCCL_SOCKET_IFNAME allows, the one with `used`,
+/// an address that is in use already, or the one of the default route, or the first that is up and
+/// is not the loopback. Nothing when there is none. Throws InvalidArgument when either variable
+/// names none that is up.
 std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used = {});
 
 /// An address that is up.
@@ -30,11 +31,19 @@ struct InterfaceEntry {
 std::vector<InterfaceEntry> interfacesUp();
 /// Whether an address leads from this host to itself, which makes it useless for another's.
 bool leadsHere(const Address& address, const std::vector<InterfaceEntry>& up);
-/// The same choice among `up`: `wanted` is a name or an address, or empty; `route` leads to others.
+/// What the two variables say; each may be empty.
+struct WantedInterface {
+  std::string one;   ///< TUTTI_INTERFACE: a name or an address
+  std::string list;  ///< NCCL_SOCKET_IFNAME; see isListed()
+};
+/// The same choice among `up`; `route` leads to others.
 std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
-                                                const std::string& wanted,
+                                                const WantedInterface& wanted,
                                                 const std::optional<Address>& used,
                                                 const std::optional<Address>& route);
+/// Whether a list as NCCL reads it allows an interface: "eth,ib" all whose names begin so, "=eth0"
+/// those of these names, "^docker" and "^=lo" all but such.
+bool isListed(const std::string& list, const std::string& name);
 /// This host's address towards the rest of the world. Nothing is sent.
 std::optional<Address> towardsDefaultRoute();
 

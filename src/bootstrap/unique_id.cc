@@ -54,7 +54,8 @@ UniqueId UniqueId::create(Reach reach) {
   try {
     server = std::make_unique<MeetingServer>(point, lifetime);
   } catch (const Error& error) {
-    if (!point.network || !base::env().interface.empty()) throw;
+    const base::Env& env = base::env();
+    if (!point.network || !env.interface.empty() || !env.socketInterfaces.empty()) throw;
     base::log(LogLevel::Info, "this id is good on this host only: ", error.what());
     point.network.reset();
     server = std::make_unique<MeetingServer>(point, lifetime);

@@ -17,9 +17,9 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr std::array<std::string_view, 6> kHonoured{"NCCL_ALGO",       "NCCL_COMM_BLOCKING",
-                                                    "NCCL_COMM_ID",    "NCCL_DEBUG",
-                                                    "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"};
+constexpr std::array<std::string_view, 7> kHonoured{
+    "NCCL_ALGO",       "NCCL_COMM_BLOCKING", "NCCL_COMM_ID",      "NCCL_DEBUG",
+    "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS",  "NCCL_SOCKET_IFNAME"};
 
 std::string variable(const char* name) {
   const char* text = std::getenv(name);

@@ -223,6 +223,13 @@ const std::string& addressOf(const NetworkInterface& chosen, const std::string& 
   return named == chosen.addresses.end() ? chosen.addresses[0] : *named;
 }
 
+/// The variable that says which interface, and what it says; both empty where none is set.
+std::pair<std::string, std::string> interfaceVariable(const DoctorFacts& f) {
+  if (!f.wantedInterface.empty()) return {"TUTTI_INTERFACE", f.wantedInterface};
+  if (!f.socketInterfaces.empty()) return {"NCCL_SOCKET_IFNAME", f.socketInterfaces};
+  return {};
+}
+
 /// Of an interface that is up: whether other hosts do not reach this one by it.
 void judgeReach(const DoctorFacts& f, const NetworkInterface& chosen, Finding& found) {
   const std::string& address = addressOf(chosen, f.wantedInterface);
@@ -252,13 +259,14 @@ Finding checkInterface(const DoctorFacts& f) {
     if (&i != chosen && i.up && !i.loopback && !i.addresses.empty()) others.push_back(&i);
   std::string names;
   for (const NetworkInterface* i : others) names += (names.empty() ? "" : ", ") + i->name;
-  if (!chosen && !f.wantedInterface.empty()) {
+  const auto [variable, value] = interfaceVariable(f);
+  if (!chosen && !variable.empty()) {
     found.state = State::Wrong;
-    found.measured = message("TUTTI_INTERFACE=", f.wantedInterface, " is none that is up",
+    found.measured = message(variable, "=", value, " is none that is up",
                              names.empty() ? "" : "; there are " + names);
     found.why = "ranks of other hosts cannot reach this one";
-    found.mend = names.empty() ? "unset TUTTI_INTERFACE"
-                               : message("export TUTTI_INTERFACE=", others[0]->name);
+    found.mend =
+        names.empty() ? "unset " + variable : message("export TUTTI_INTERFACE=", others[0]->name);
     return found;
   }
   if (!chosen) {
@@ -268,14 +276,14 @@ Finding checkInterface(const DoctorFacts& f) {
     return found;
   }
   found.measured = message(chosen->name, " (", addressOf(*chosen, f.wantedInterface), ")",
-                           f.wantedInterface.empty() ? "" : ", as TUTTI_INTERFACE says");
+                           variable.empty() ? "" : ", as " + variable + " says");
   judgeReach(f, *chosen, found);
   if (found.state != State::Good) {
-    found.mend = !others.empty() ? message("export TUTTI_INTERFACE=", others[0]->name)
-                                 : "unset TUTTI_INTERFACE";
+    found.mend =
+        !others.empty() ? message("export TUTTI_INTERFACE=", others[0]->name) : "unset " + variable;
     return found;
   }
-  if (others.empty() || !f.wantedInterface.empty()) return found;
+  if (others.empty() || !variable.empty()) return found;
   found.measured += message(", of several: also ", names);
   const auto faster = std::ranges::find_if(others, [&](const NetworkInterface* i) {
     return chosen->gigabitsPerSecond && i->gigabitsPerSecond &&

@@ -145,6 +145,7 @@ DoctorFacts readDoctorFacts(int ranks) {
   f.sharedHugePages = chosenWord(firstLine("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
   f.governors = readGovernors(f.machine.usable);
   f.wantedInterface = base::env().interface;
+  f.socketInterfaces = base::env().socketInterfaces;
   if (const auto route = bootstrap::towardsDefaultRoute()) f.routeAddress = route->describeIp();
   f.ownBridges = readOwnBridges(f.machine);
   f.listening = tryListening(chosenInterface(f));
@@ -159,7 +160,8 @@ const topology::NetworkInterface* chosenInterface(const DoctorFacts& f) {
         up.push_back({{i.name, bootstrap::resolve(address, 0)}, i.loopback});
   std::optional<bootstrap::Address> route;
   if (!f.routeAddress.empty()) route = bootstrap::resolve(f.routeAddress, 0);
-  const auto chosen = bootstrap::chooseInterface(std::move(up), f.wantedInterface, {}, route);
+  const auto chosen =
+      bootstrap::chooseInterface(std::move(up), {f.wantedInterface, f.socketInterfaces}, {}, route);
   if (!chosen) return nullptr;
   return &*std::ranges::find(f.machine.interfaces, chosen->name, &topology::NetworkInterface::name);
 }

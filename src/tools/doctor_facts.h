@@ -45,9 +45,10 @@ struct DoctorFacts {
   std::vector<std::string> governors;
 
   // The network.
-  std::string wantedInterface;  ///< TUTTI_INTERFACE
-  std::string routeAddress;     ///< of this host, towards others; empty without a route
-  Outcome listening;            ///< on the interface that would be chosen
+  std::string wantedInterface;   ///< TUTTI_INTERFACE
+  std::string socketInterfaces;  ///< NCCL_SOCKET_IFNAME
+  std::string routeAddress;      ///< of this host, towards others; empty without a route
+  Outcome listening;             ///< on the interface that would be chosen
   /// Bridges without a port that is a device, like Docker's: as far as can be seen, they join only
   /// what runs on this host, and other hosts may have the same with the same address.
   std::vector<std::string> ownBridges;

@@ -184,6 +184,14 @@ TEST_F(JoinHosts, AnInterfaceThatLeadsNowhereIsNamed) {
   EXPECT_TRUE(contains(wrong[1], "10.99.0.1")) << wrong[1];
   EXPECT_TRUE(contains(wrong[1], "interface nowhere")) << wrong[1];
   EXPECT_TRUE(contains(wrong[1], "TUTTI_INTERFACE")) << wrong[1];
+  // As NCCL's users say it.
+  ::setenv("NCCL_SOCKET_IFNAME", "^eth", 1);
+  const auto listed = joinTwo(hosts, "");
+  ::setenv("NCCL_SOCKET_IFNAME", "=eth", 1);
+  const auto unlisted = joinTwo(hosts, "");
+  ::unsetenv("NCCL_SOCKET_IFNAME");
+  EXPECT_TRUE(contains(listed[1], "interface nowhere")) << listed[1];
+  EXPECT_TRUE(contains(unlisted[0], "NCCL_SOCKET_IFNAME==eth allows no interface")) << unlisted[0];
   const auto none = joinTwo(hosts, "eth7");
   EXPECT_TRUE(contains(none[0], "TUTTI_INTERFACE=eth7")) << none[0];
   EXPECT_TRUE(contains(none[0], "eth0 (10.77.0.1)")) << none[0];

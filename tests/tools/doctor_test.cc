@@ -205,6 +205,11 @@ TEST(Doctor, SaysWhichInterfaceWouldBeChosen) {
   expect(checkInterface(with(down)), State::Note, "none but the loopback", "");
   expect(checkInterface(with([](auto& f) { f.machine.interfaces[1].addresses.clear(); })),
          State::Note, "none but the loopback", "");
+  // NCCL_SOCKET_IFNAME allows some.
+  expect(checkInterface(with([](auto& f) { f.socketInterfaces = "=eth0"; })), State::Good,
+         "eth0 (192.0.2.7), as NCCL_SOCKET_IFNAME says", "");
+  expect(checkInterface(with([](auto& f) { f.socketInterfaces = "ib"; })), State::Wrong,
+         "NCCL_SOCKET_IFNAME=ib is none that is up; there are eth0", "export TUTTI_INTERFACE=eth0");
 }
 
 // Interfaces by which no other host reaches this one, or another than is meant.

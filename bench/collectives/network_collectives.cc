@@ -75,7 +75,12 @@ int main(int argc, char** argv) {
     bool reached = true;
     for (const std::string name : {"tutti", "gloo"}) {
       const std::string worker = bin + "/" + name + "_worker";
-      if (!std::filesystem::exists(worker)) continue;
+      if (!std::filesystem::exists(worker)) {
+        if (required > 0)
+          throw std::runtime_error("--require needs " + worker +
+                                   ", which is built where Gloo is found (Debian's libgloo-dev)");
+        continue;
+      }
       std::vector<tutti::bench::Process> processes;
       for (int rank = 0; rank < ranks; ++rank)
         processes.push_back({{worker}, [&hosts, rank, ranks] {

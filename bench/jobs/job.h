@@ -1,6 +1,6 @@
 #pragma once
 
-// A benchmark job: the processes of one library, obeying commands (worker.h). It is started once
+// A benchmark job: the processes of one library, obeying commands (commands.h). It is started once
 // and waits, blocked, while others are measured.
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "worker.h"
+#include "commands.h"
 
 namespace tutti::bench {
 
@@ -30,12 +30,13 @@ class Job {
 
   const std::string& name() const { return name_; }
   /// Median over calls of the slowest rank's nanoseconds. Throws std::runtime_error when a rank
-  /// ends, does not answer for 60 s, or had a wrong result.
+  /// ends, does not answer for 5 minutes, or had a wrong result.
   double run(const worker_command& command);
 
  private:
   std::string fifo(const char* kind, int rank) const;
   void start(const Process& process);
+  void awaitAnswer(int fd);
   void readAll(int fd, void* data, size_t size);
 
   std::string name_;

@@ -16,7 +16,7 @@
 namespace tutti::bench {
 namespace {
 
-constexpr int kPatienceMs = 60'000;
+constexpr int kPatienceSeconds = 300;
 
 void makeFifo(const std::string& path) {
   if (::mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("mkfifo " + path);
@@ -99,13 +99,20 @@ void Job::start(const Process& process) {
   processes_.push_back(pid);
 }
 
+void Job::awaitAnswer(int fd) {
+  pollfd waiting{fd, POLLIN, 0};
+  for (int seconds = 0; ::poll(&waiting, 1, 1000) <= 0; ++seconds) {
+    for (const pid_t pid : processes_)
+      if (::waitpid(pid, nullptr, WNOHANG) == pid)
+        throw std::runtime_error("a process of " + name_ + " has ended");
+    if (seconds == kPatienceSeconds) throw std::runtime_error(name_ + " does not answer");
+  }
+}
+
 void Job::readAll(int fd, void* data, size_t size) {
   char* at = static_cast<char*>(data);
   while (size > 0) {
-    pollfd waiting{fd, POLLIN, 0};
-    bool ended = ::poll(&waiting, 1, kPatienceMs) <= 0;
-    for (const pid_t pid : processes_) ended |= ::waitpid(pid, nullptr, WNOHANG) == pid;
-    if (ended) throw std::runtime_error(name_ + " does not answer");
+    awaitAnswer(fd);
     const ssize_t n = ::read(fd, at, size);
     if (n <= 0) throw std::runtime_error(name_ + " ended");
     at += n;

@@ -1,0 +1,35 @@
+/* How a benchmark's coordinator and its workers talk, in C so that MPI's compilers take it too. The
+   coordinator sends commands through one FIFO per rank and reads times from another; between
+   commands a worker is blocked in read(), so a job that is not being measured takes no processor
+   time from the one that is. */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* `iterations` timed calls, on buffers of `bytes` where there are such; no iterations ends the
+ * job. */
+struct worker_command {
+  uint64_t bytes;
+  uint32_t iterations;
+  uint32_t warmups;
+};
+
+/* Nanoseconds of a call on this rank; NAN after a wrong result. `call` counts from 0, warm-ups
+ * included. */
+typedef double (*worker_call)(void* context, const struct worker_command* command, uint32_t call);
+
+/* Obeys commands from `directory`/command.<rank> until it is told to end, answering each in
+   `directory`/answer.<rank> with the `iterations` times. The process keeps to one core. Returns an
+   exit code. */
+int obey_commands(const char* directory, int rank, worker_call call, void* context);
+
+/* Of a clock that only goes on. */
+double now_ns(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,125 @@
+// Training steps of a GPT-2-style model against PyTorch: the same shape, batch, precision (float32)
+// and number of threads (one for each rank). Both are started first and take turns, block by block;
+// a block is the median of its steps, each of the slowest rank. Printed: milliseconds of a step,
+// tokens a second, and the median of the paired ratios with its 95% interval: above 1 we are
+// faster.
+//
+//   training_speed --python VENV/bin/python [--model small|124m] [--ranks 2] [--compile]
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace {
+
+using tutti::bench::Interval;
+using tutti::bench::Job;
+using tutti::bench::medianInterval;
+using tutti::bench::Process;
+
+struct Model {
+  int vocabulary, context, layers, width, heads, batch;
+};
+const std::map<std::string, Model> kModels{
+    {"small", {256, 128, 4, 128, 4, 16}},     // 0.84 million parameters
+    {"124m", {50257, 1024, 12, 768, 12, 4}},  // GPT-2's
+};
+
+std::vector<std::string> flagsOf(const Model& m, int ranks) {
+  std::vector<std::string> flags;
+  const auto add = [&](const char* flag, int value) {
+    flags.insert(flags.end(), {flag, std::to_string(value)});
+  };
+  add("--vocabulary", m.vocabulary);
+  add("--context", m.context);
+  add("--layers", m.layers);
+  add("--width", m.width);
+  add("--heads", m.heads);
+  add("--batch", m.batch);
+  add("--ranks", ranks);
+  return flags;
+}
+
+std::unique_ptr<Job> start(const std::string& name, std::vector<std::string> command, int ranks) {
+  const auto root = std::filesystem::temp_directory_path() /
+                    ("tutti-training-speed-" + std::to_string(::getpid())) / name;
+  std::vector<Process> processes;
+  for (int rank = 0; rank < ranks; ++rank)
+    processes.push_back({command, [rank, ranks, root] {
+                           ::setenv("TUTTI_RANK", std::to_string(rank).c_str(), 1);
+                           ::setenv("TUTTI_WORLD_SIZE", std::to_string(ranks).c_str(), 1);
+                           ::setenv("TUTTI_LOCAL_RANK", std::to_string(rank).c_str(), 1);
+                           ::setenv("TUTTI_JOB_KEY", root.c_str(), 1);
+                         }});
+  return std::make_unique<Job>(name, processes, ranks, root);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string modelName = "small", python;
+  int ranks = 1, blocks = 9, steps = 5, microBatches = 0, batch = 0;
+  bool compile = false;
+  double required = 0;
+  const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
+  CLI::App app{"training steps, against PyTorch"};
+  app.add_option("--python", python, "an interpreter that has torch")->required();
+  app.add_option("--model", modelName, "small (0.84 million parameters) or 124m")
+      ->check(CLI::IsMember({"small", "124m"}));
+  app.add_option("--ranks", ranks, "data-parallel")->check(CLI::Range(1, 16));
+  app.add_option("--batch", batch, "sequences of a step; 0: 16, or 4 of 124m")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--micro-batches", microBatches, "ours, of a step; 0: chosen")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--blocks", blocks, "turns of each library")->check(CLI::Range(6, 1000));
+  app.add_option("--steps", steps, "of a turn")->check(CLI::Range(1, 1000));
+  app.add_flag("--compile", compile, "PyTorch's model through torch.compile");
+  app.add_option("--require", required, "end with 1 unless the ratio is at least this");
+  CLI11_PARSE(app, argc, argv);
+  ::signal(SIGPIPE, SIG_IGN);
+  try {
+    Model model = kModels.at(modelName);
+    if (batch > 0) model.batch = batch;
+    std::vector<std::string> ours{bin + "/tutti_trainer", "--micro-batches",
+                                  std::to_string(microBatches)};
+    std::vector<std::string> theirs{python, TORCH_TRAINER};
+    for (auto* command : {&ours, &theirs})
+      for (const std::string& flag : flagsOf(model, ranks)) command->push_back(flag);
+    if (compile) theirs.push_back("--compile");
+    const auto tutti = start("tutti", ours, ranks);
+    const auto torch = start("torch", theirs, ranks);
+    std::vector<double> times[2], ratios;
+    for (int block = 0; block < blocks; ++block) {
+      const worker_command command{0, static_cast<uint32_t>(steps), block == 0 ? 2U : 0U};
+      times[0].push_back(tutti->run(command));
+      times[1].push_back(torch->run(command));
+      ratios.push_back(times[1].back() / times[0].back());
+    }
+    const double tokens = static_cast<double>(model.batch) * model.context;
+    std::printf("# %s: %d layers, %d wide, %d heads, vocabulary %d; batch %d x %d; %d rank%s\n",
+                modelName.c_str(), model.layers, model.width, model.heads, model.vocabulary,
+                model.batch, model.context, ranks, ranks == 1 ? "" : "s");
+    std::printf("# %d blocks of %d steps\n", blocks, steps);
+    for (const int i : {0, 1}) {
+      const double median = medianInterval(times[i]).median;
+      std::printf("%-6s %10.2f ms %10.0f tokens/s\n", i == 0 ? "tutti" : "torch", median / 1e6,
+                  tokens / median * 1e9);
+    }
+    const Interval ratio = medianInterval(ratios);
+    std::printf("ratio  %10.3f [%.3f, %.3f]\n", ratio.median, ratio.low, ratio.high);
+    return ratio.median >= required ? 0 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "training_speed: %s\n", e.what());
+    return 1;
+  }
+}

@@ -17,7 +17,11 @@
 namespace tutti::launcher {
 namespace {
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::chrono::seconds kPatience(600);
+#else
 constexpr std::chrono::seconds kPatience(150);
+#endif
 
 std::string contents(int file) {
   std::string text(lseek(file, 0, SEEK_END), '\0');

@@ -136,11 +136,13 @@ struct AdamWArgs {
   double learningRate = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0;
   double correction1 = 1, correction2 = 1;
 };
-/// weight -= learningRate * (gradientScale * gradient + weightDecay * weight).
+/// velocity = momentum * velocity + gradientScale * gradient + weightDecay * weight;
+/// weight -= learningRate * velocity.
 struct SgdArgs {
   Tensor weight, gradient;  ///< any one shape; weight is updated
+  Tensor velocity;          ///< that shape, updated; no data: as if it were zero, and not kept
   double gradientScale = 1;
-  double learningRate = 0, weightDecay = 0;
+  double learningRate = 0, weightDecay = 0, momentum = 0;
 };
 
 /// The type of what kernels keep of tensors of `type`: statistics of rows, and sums over them.

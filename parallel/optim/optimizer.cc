@@ -8,7 +8,9 @@ namespace tutti::parallel {
 
 namespace {
 
-const std::string kMoments[] = {"exp_avg", "exp_avg_sq"};  // PyTorch's names
+// PyTorch's names.
+const std::string kMoments[] = {"exp_avg", "exp_avg_sq"};
+const std::string kVelocity[] = {"momentum_buffer"};
 
 class AdamW final : public Optimizer {
  public:
@@ -44,15 +46,19 @@ class AdamW final : public Optimizer {
 class Sgd final : public Optimizer {
  public:
   explicit Sgd(const SgdOptions& options) : options_(options) {}
-  std::span<const std::string> stateNames() const override { return {}; }
+  std::span<const std::string> stateNames() const override {
+    return std::span(kVelocity).first(options_.momentum > 0 ? 1 : 0);
+  }
   void beginStep(int64_t, double learningRate) override { learningRate_ = learningRate; }
 
   void update(const UpdateArgs& args, Kernels& kernels) override {
     kernels.sgd({.weight = args.weight,
                  .gradient = args.gradient,
+                 .velocity = args.state.empty() ? Tensor{} : args.state[0],
                  .gradientScale = args.gradientScale,
                  .learningRate = learningRate_,
-                 .weightDecay = args.decay ? options_.weightDecay : 0});
+                 .weightDecay = args.decay ? options_.weightDecay : 0,
+                 .momentum = options_.momentum});
   }
 
  private:

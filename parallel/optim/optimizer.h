@@ -37,6 +37,7 @@ std::unique_ptr<Optimizer> makeAdamW(const AdamWOptions& options);
 
 struct SgdOptions {
   double weightDecay = 0;
+  double momentum = 0;  ///< 0: no velocity is kept
 };
 std::unique_ptr<Optimizer> makeSgd(const SgdOptions& options);
 

@@ -88,7 +88,9 @@ std::vector<T> everything(const Leaves<T>& leaves, int64_t rows, int64_t width) 
   leaves.adamW(w.data(), dy.data(), m.data(), v.data(), n,
                {T(0.9), T(0.01), T(0.9), T(0.95), T(1e-8), T(0.1), T(1.3), T(1.2)});
   take(w), take(m), take(v);
-  leaves.sgd(w.data(), dy.data(), n, T(0.5), T(0.1), T(0.01));
+  leaves.sgd(w.data(), dy.data(), n, {T(0.5), T(0.1), T(0.01), T(0)});
+  leaves.momentumSgd(w.data(), dy.data(), m.data(), n, {T(0.5), T(0.1), T(0.01), T(0.9)});
+  take(m);
   leaves.addBias(w.data(), bias.data(), rows, width);
   leaves.columnSums(w.data(), rows, width, db.data(), true);
   take(w), take(db);

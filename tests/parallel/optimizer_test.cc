@@ -100,6 +100,30 @@ TEST(Sgd, FollowsItsDefinition) {
   }
 }
 
+// PyTorch's: decay belongs to the gradient, and the rate is applied behind the velocity. Numbers
+// that binary fractions hold exactly.
+TEST(Sgd, KeepsItsVelocity) {
+  const auto optimizer = makeSgd({.weightDecay = 0.5, .momentum = 0.75});
+  ASSERT_EQ(optimizer->stateCount(), 1);
+  EXPECT_EQ(optimizer->stateNames()[0], "momentum_buffer");
+  HostKernels kernels;
+  double weight = 2, velocity = 0, expected = 2, byHand = 0;
+  std::vector<Tensor> state{Tensor(&velocity, DType::Float64, {1})};
+  for (const double rate : {0.25, 0.5, 0.125}) {
+    double gradient = 8 * rate;
+    optimizer->beginStep(1, rate);
+    optimizer->update({.weight = Tensor(&weight, DType::Float64, {1}),
+                       .gradient = Tensor(&gradient, DType::Float64, {1}),
+                       .state = state,
+                       .gradientScale = 0.5},
+                      kernels);
+    byHand = 0.75 * byHand + (0.5 * gradient + 0.5 * expected);
+    expected -= rate * byHand;
+    EXPECT_EQ(velocity, byHand);
+    EXPECT_EQ(weight, expected);
+  }
+}
+
 TEST(CosineSchedule, GoesThroughItsLandmarks) {
   const CosineSchedule s{.peak = 2, .warmupSteps = 10, .totalSteps = 110, .finalFraction = 0.1};
   EXPECT_DOUBLE_EQ(s.at(1), 0.2);

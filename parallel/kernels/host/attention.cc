@@ -3,43 +3,28 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/kernels/host/attention_scratch.h"
 #include "parallel/kernels/host/blas.h"
+#include "parallel/kernels/operands.h"
 
 namespace tutti::parallel::host {
 
 namespace {
-
-// Rows of queries in a block. 32 in backward: OpenBLAS has a fast path for small products with a
-// transposed left factor, dQ's, only while the result has at most 1200 elements.
-constexpr int64_t kQueryRows = 64;
-constexpr int64_t kBackwardRows = 32;
 
 struct Dims {
   int64_t batch, context, heads, kvHeads, headWidth;
   int64_t width;    // of a row of out
   int64_t columns;  // of a row of qkv
 
-  Dims(const Tensor& qkv, const Tensor& out, const Tensor& logSumExp, int64_t headCount,
-       int64_t kvHeadCount)
+  Dims(const Tensor& out, int64_t headCount, int64_t kvHeadCount)
       : batch(out.shape[0]),
         context(out.shape[1]),
         heads(headCount),
         kvHeads(kvHeadCount),
-        headWidth(headCount > 0 ? out.shape[2] / headCount : 0),
+        headWidth(out.shape[2] / headCount),
         width(out.shape[2]),
-        columns((headCount + 2 * kvHeadCount) * headWidth) {
-    require(heads > 0 && width % heads == 0, "a width of ", width, " does not split into ", heads,
-            " heads");
-    require(kvHeads > 0 && heads % kvHeads == 0, heads, " heads do not share ", kvHeads,
-            " heads of keys and values evenly");
-    require(out.shape.rank() == 3 && out.contiguous() && qkv.contiguous() &&
-                qkv.shape == Shape({batch, context, columns}) &&
-                logSumExp.shape == Shape({batch, heads, context}) && logSumExp.contiguous(),
-            "attention over ", heads, " heads: qkv is ", qkv, ", out ", out, ", logSumExp ",
-            logSumExp);
-  }
+        columns((headCount + 2 * kvHeadCount) * headWidth) {}
   double scale() const { return 1 / std::sqrt(static_cast<double>(headWidth)); }
-  int64_t blockRows() const { return std::min(kQueryRows, context); }
   int64_t headsPerKv() const { return heads / kvHeads; }
 };
 
@@ -116,9 +101,10 @@ void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, 
 
 template <class T>
 void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch) {
-  const Dims dims(args.qkv, args.out, args.logSumExp, args.heads, args.kvHeads);
+  requireOperands(args);
+  const Dims dims(args.out, args.heads, args.kvHeads);
   const ArenaScope scope(scratch);
-  T* scores = scratch.allocate(TypeOf<T>::value, {dims.blockRows(), dims.context}).template as<T>();
+  T* scores = scratch.allocate(TypeOf<T>::value, forwardScratch(dims.context)).template as<T>();
   T* logSumExp = args.logSumExp.as<T>();
   for (int64_t b = 0; b < dims.batch; ++b)
     for (int64_t h = 0; h < dims.heads; ++h, logSumExp += dims.context)
@@ -128,12 +114,10 @@ void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratc
 
 template <class T>
 void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leaves, Arena& scratch) {
-  const Dims dims(args.qkv, args.out, args.logSumExp, args.heads, args.kvHeads);
-  require(args.dOut.shape == args.out.shape && args.dOut.contiguous() &&
-              args.dQkv.shape == args.qkv.shape && args.dQkv.contiguous(),
-          "attention backward: dOut is ", args.dOut, ", dQkv ", args.dQkv);
+  requireOperands(args);
+  const Dims dims(args.out, args.heads, args.kvHeads);
   const ArenaScope scope(scratch);
-  const Shape block{dims.context, std::min(kBackwardRows, dims.context)};
+  const Shape block = backwardScratch(dims.context);
   BackwardRows<T> rows{};
   rows.p = scratch.allocate(TypeOf<T>::value, block).template as<T>();
   rows.dS = scratch.allocate(TypeOf<T>::value, block).template as<T>();

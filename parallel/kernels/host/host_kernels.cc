@@ -2,46 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 
 #include "parallel/kernels/host/attention.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/staging.h"
+#include "parallel/kernels/operands.h"
 
 namespace tutti::parallel {
 
 using host::Staging;
 
 namespace {
-
-int64_t width(const Tensor& x) { return x.shape.rank() == 0 ? 1 : x.shape[-1]; }
-int64_t rows(const Tensor& x) { return width(x) == 0 ? 0 : x.count() / width(x); }
-
-/// Same shape, type and adjacent elements for all; names the operation and the first that differs.
-template <class... Others>
-void requireSame(const char* operation, const Tensor& first, const Others&... others) {
-  const auto check = [&](const Tensor& other) {
-    require(other.shape == first.shape && other.type == first.type && other.contiguous() &&
-                first.contiguous(),
-            operation, ": ", first, " and ", other, " do not go together");
-  };
-  (check(others), ...);
-}
-
-void requireVector(const char* operation, const Tensor& vector, int64_t count, DType type) {
-  require(vector.count() == count && vector.type == type && vector.contiguous(), operation, ": ",
-          count, " elements of ", toString(type), " are needed, not ", vector);
-}
-
-void requireIds(const char* operation, const Tensor& ids, int64_t count) {
-  require(ids.count() == count && ids.type == DType::Int32 && ids.contiguous(), operation, ": ",
-          count, " int32 ids are needed, not ", ids);
-}
-
-void requireContiguous(const char* operation, std::initializer_list<Tensor> tensors) {
-  for (const Tensor& x : tensors)
-    require(x.contiguous(), operation, ": ", x, " must be contiguous");
-}
 
 void requireId(const char* operation, int64_t id, int64_t lowest, int64_t end) {
   require(id >= lowest && id < end, operation, ": id ", id, " is not in [", lowest, ", ", end, ")");
@@ -72,15 +43,9 @@ void HostKernels::gemm(const GemmArgs& args) {
     return gemm(wide);
   }
   const Tensor &a = args.a, &b = args.b, &c = args.c;
-  require(a.shape.rank() == 2 && b.shape.rank() == 2 && c.shape.rank() == 2, "gemm of ", a, " and ",
-          b, " into ", c);
-  const int64_t k = a.shape[args.transposeA ? 0 : 1];
-  const host::GemmShape shape{c.shape[0], c.shape[1], k, args.transposeA, args.transposeB};
-  require(a.shape[args.transposeA ? 1 : 0] == shape.m && b.shape[args.transposeB ? 1 : 0] == k &&
-              b.shape[args.transposeB ? 0 : 1] == shape.n && a.strides[1] == 1 &&
-              b.strides[1] == 1 && c.strides[1] == 1,
-          "gemm of ", a, args.transposeA ? " transposed" : "", " and ", b,
-          args.transposeB ? " transposed" : "", " into ", c);
+  requireOperands(args);
+  const host::GemmShape shape{c.shape[0], c.shape[1], summed(args), args.transposeA,
+                              args.transposeB};
   dispatch(c, [&](const auto&, auto zero) {
     using T = decltype(zero);
     host::gemm<T>(shape, {a.as<T>(), a.strides[0]}, {b.as<T>(), b.strides[0]}, args.beta,
@@ -89,13 +54,12 @@ void HostKernels::gemm(const GemmArgs& args) {
 }
 
 void HostKernels::fillZero(const Tensor& x) {
-  requireContiguous("fillZero", {x});
+  requireContiguous("fillZero", x);
   if (x.bytes() > 0) std::memset(x.data, 0, x.bytes());
 }
 
 void HostKernels::copy(const Tensor& from, const Tensor& to) {
-  requireContiguous("copy", {from, to});
-  require(from.shape == to.shape, "copy of ", from, " to ", to);
+  requireCopy(from, to);
   if (from.type == to.type) {
     if (to.bytes() > 0) std::memcpy(to.data, from.data, to.bytes());
     return;
@@ -123,8 +87,7 @@ void HostKernels::addBias(const Tensor& bias, const Tensor& y) {
     s.inOut(wideY);
     return addBias(wideBias, wideY);
   }
-  requireVector("addBias", bias, width(y), y.type);
-  requireContiguous("addBias", {y});
+  requireAddBias(bias, y);
   dispatch(y, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.addBias(y.as<T>(), bias.as<T>(), rows(y), width(y));
@@ -138,8 +101,7 @@ void HostKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) 
     s.result(wideDb, beta);
     return biasGradient(wideDy, wideDb, beta);
   }
-  requireVector("biasGradient", db, width(dy), dy.type);
-  requireContiguous("biasGradient", {dy});
+  requireBiasGradient(dy, db);
   dispatch(dy, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.columnSums(dy.as<T>(), rows(dy), width(dy), db.as<T>(), beta != 0);
@@ -153,7 +115,7 @@ void HostKernels::add(const Tensor& from, const Tensor& to) {
     s.inOut(wideTo);
     return add(wideFrom, wideTo);
   }
-  requireSame("add", from, to);
+  requireAdd(from, to);
   dispatch(to, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.add(to.as<T>(), from.as<T>(), to.count());
@@ -161,7 +123,7 @@ void HostKernels::add(const Tensor& from, const Tensor& to) {
 }
 
 void HostKernels::layerNorm(const LayerNormArgs& a) {
-  if (Staging s; Staging::needed({a.x, a.weight, a.y})) {
+  if (Staging s; Staging::needed({a.x, a.weight, a.bias, a.y, a.mean, a.rstd})) {
     auto wide = a;
     s.in(wide.x);
     s.in(wide.weight);
@@ -171,11 +133,7 @@ void HostKernels::layerNorm(const LayerNormArgs& a) {
     s.out(wide.rstd);
     return layerNorm(wide);
   }
-  requireSame("layerNorm", a.x, a.y);
-  requireVector("layerNorm's weight", a.weight, width(a.x), a.x.type);
-  requireVector("layerNorm's bias", a.bias, width(a.x), a.x.type);
-  requireVector("layerNorm's mean", a.mean, rows(a.x), a.x.type);
-  requireVector("layerNorm's rstd", a.rstd, rows(a.x), a.x.type);
+  requireOperands(a);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.layerNorm(a.x.as<T>(), a.weight.as<T>(), a.bias.as<T>(), a.y.as<T>(), a.mean.as<T>(),
@@ -184,7 +142,7 @@ void HostKernels::layerNorm(const LayerNormArgs& a) {
 }
 
 void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
-  if (Staging s; Staging::needed({a.dy, a.x, a.weight, a.dx})) {
+  if (Staging s; Staging::needed({a.dy, a.x, a.weight, a.mean, a.rstd, a.residual, a.dx})) {
     auto wide = a;
     s.in(wide.dy);
     s.in(wide.x);
@@ -195,11 +153,7 @@ void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
     s.out(wide.dx);
     return layerNormBackward(wide);
   }
-  requireSame("layerNormBackward", a.dy, a.x, a.dx);
-  if (a.residual.data != nullptr) requireSame("layerNormBackward's residual", a.dy, a.residual);
-  requireVector("layerNormBackward's weight", a.weight, width(a.x), a.x.type);
-  requireVector("layerNormBackward's mean", a.mean, rows(a.x), a.x.type);
-  requireVector("layerNormBackward's rstd", a.rstd, rows(a.x), a.x.type);
+  requireOperands(a);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const T* residual = a.residual.data == nullptr ? nullptr : a.residual.as<T>();
@@ -209,7 +163,7 @@ void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
 }
 
 void HostKernels::layerNormWeights(const LayerNormWeightArgs& a) {
-  if (Staging s; Staging::needed({a.dy, a.x, a.dWeight, a.dBias})) {
+  if (Staging s; Staging::needed({a.dy, a.x, a.mean, a.rstd, a.dWeight, a.dBias})) {
     auto wide = a;
     s.in(wide.dy);
     s.in(wide.x);
@@ -219,11 +173,7 @@ void HostKernels::layerNormWeights(const LayerNormWeightArgs& a) {
     s.result(wide.dBias, a.betaBias);
     return layerNormWeights(wide);
   }
-  requireSame("layerNormWeights", a.dy, a.x);
-  requireVector("layerNormWeights' mean", a.mean, rows(a.x), a.x.type);
-  requireVector("layerNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
-  requireVector("layerNormWeights' dWeight", a.dWeight, width(a.x), a.x.type);
-  requireVector("layerNormWeights' dBias", a.dBias, width(a.x), a.x.type);
+  requireOperands(a);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.layerNormWeights(a.dy.as<T>(), a.x.as<T>(), a.mean.as<T>(), a.rstd.as<T>(),
@@ -239,7 +189,7 @@ void HostKernels::gelu(const Tensor& x, const Tensor& y) {
     s.out(wideY);
     return gelu(wideX, wideY);
   }
-  requireSame("gelu", x, y);
+  requireGelu(x, y);
   dispatch(x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.gelu(x.as<T>(), y.as<T>(), x.count());
@@ -254,7 +204,7 @@ void HostKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& 
     s.out(wideDx);
     return geluBackward(wideDy, wideX, wideDx);
   }
-  requireSame("geluBackward", dy, x, dx);
+  requireGeluBackward(dy, x, dx);
   dispatch(x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.geluBackward(dy.as<T>(), x.as<T>(), dx.as<T>(), x.count());
@@ -262,7 +212,7 @@ void HostKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& 
 }
 
 void HostKernels::rmsNorm(const RmsNormArgs& a) {
-  if (Staging s; Staging::needed({a.x, a.weight, a.y})) {
+  if (Staging s; Staging::needed({a.x, a.weight, a.y, a.rstd})) {
     auto wide = a;
     s.in(wide.x);
     s.in(wide.weight);
@@ -270,9 +220,7 @@ void HostKernels::rmsNorm(const RmsNormArgs& a) {
     s.out(wide.rstd);
     return rmsNorm(wide);
   }
-  requireSame("rmsNorm", a.x, a.y);
-  requireVector("rmsNorm's weight", a.weight, width(a.x), a.x.type);
-  requireVector("rmsNorm's rstd", a.rstd, rows(a.x), a.x.type);
+  requireOperands(a);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.rmsNorm(a.x.as<T>(), a.weight.as<T>(), a.y.as<T>(), a.rstd.as<T>(), rows(a.x),
@@ -281,7 +229,7 @@ void HostKernels::rmsNorm(const RmsNormArgs& a) {
 }
 
 void HostKernels::rmsNormBackward(const RmsNormBackwardArgs& a) {
-  if (Staging s; Staging::needed({a.dy, a.x, a.weight, a.dx})) {
+  if (Staging s; Staging::needed({a.dy, a.x, a.weight, a.rstd, a.residual, a.dx})) {
     auto wide = a;
     s.in(wide.dy);
     s.in(wide.x);
@@ -291,10 +239,7 @@ void HostKernels::rmsNormBackward(const RmsNormBackwardArgs& a) {
     s.out(wide.dx);
     return rmsNormBackward(wide);
   }
-  requireSame("rmsNormBackward", a.dy, a.x, a.dx);
-  if (a.residual.data != nullptr) requireSame("rmsNormBackward's residual", a.dy, a.residual);
-  requireVector("rmsNormBackward's weight", a.weight, width(a.x), a.x.type);
-  requireVector("rmsNormBackward's rstd", a.rstd, rows(a.x), a.x.type);
+  requireOperands(a);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const T* residual = a.residual.data == nullptr ? nullptr : a.residual.as<T>();
@@ -304,7 +249,7 @@ void HostKernels::rmsNormBackward(const RmsNormBackwardArgs& a) {
 }
 
 void HostKernels::rmsNormWeights(const RmsNormWeightArgs& a) {
-  if (Staging s; Staging::needed({a.dy, a.x, a.dWeight})) {
+  if (Staging s; Staging::needed({a.dy, a.x, a.rstd, a.dWeight})) {
     auto wide = a;
     s.in(wide.dy);
     s.in(wide.x);
@@ -312,9 +257,7 @@ void HostKernels::rmsNormWeights(const RmsNormWeightArgs& a) {
     s.result(wide.dWeight, a.beta);
     return rmsNormWeights(wide);
   }
-  requireSame("rmsNormWeights", a.dy, a.x);
-  requireVector("rmsNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
-  requireVector("rmsNormWeights' dWeight", a.dWeight, width(a.x), a.x.type);
+  requireOperands(a);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.rmsNormWeights(a.dy.as<T>(), a.x.as<T>(), a.rstd.as<T>(), a.dWeight.as<T>(), rows(a.x),
@@ -330,14 +273,8 @@ void HostKernels::rotary(const RotaryArgs& a) {
     s.inOut(wide.x);
     return rotary(wide);
   }
-  require(a.x.shape.rank() == 3 && a.x.contiguous() && a.headWidth > 0 && a.headWidth % 2 == 0 &&
-              a.heads > 0 && a.heads * a.headWidth <= width(a.x),
-          "rotary: ", a.heads, " heads of ", a.headWidth, " in ", a.x);
+  requireOperands(a);
   const int64_t half = a.headWidth / 2, context = a.x.shape[1], columns = width(a.x);
-  for (const Tensor& table : {a.cosine, a.sine})
-    require(table.shape.rank() == 2 && table.contiguous() && table.type == a.x.type &&
-                table.shape[0] >= context && table.shape[1] == half,
-            "rotary: ", context, " positions of ", half, " angles are needed, not ", table);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     T* row = a.x.as<T>();
@@ -359,9 +296,7 @@ void HostKernels::swiGlu(const Tensor& x, const Tensor& y) {
     s.out(wideY);
     return swiGlu(wideX, wideY);
   }
-  requireContiguous("swiGlu", {x, y});
-  require(x.type == y.type && rows(x) == rows(y) && width(x) == 2 * width(y), "swiGlu of ", x,
-          " into ", y);
+  requireSwiGlu(x, y);
   dispatch(x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int64_t n = width(y);
@@ -380,10 +315,7 @@ void HostKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor
     s.out(wideDx);
     return swiGluBackward(wideDy, wideX, wideDx);
   }
-  requireSame("swiGluBackward", x, dx);
-  requireContiguous("swiGluBackward", {dy});
-  require(x.type == dy.type && rows(x) == rows(dy) && width(x) == 2 * width(dy),
-          "swiGluBackward of ", dy, " through ", x);
+  requireSwiGluBackward(dy, x, dx);
   dispatch(x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int64_t n = width(dy);
@@ -396,7 +328,7 @@ void HostKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor
 }
 
 void HostKernels::attention(const AttentionArgs& args, Arena& scratch) {
-  if (Staging s; Staging::needed({args.qkv, args.out})) {
+  if (Staging s; Staging::needed({args.qkv, args.out, args.logSumExp})) {
     AttentionArgs wide = args;
     s.in(wide.qkv);
     s.out(wide.out);
@@ -407,7 +339,7 @@ void HostKernels::attention(const AttentionArgs& args, Arena& scratch) {
 }
 
 void HostKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
-  if (Staging s; Staging::needed({args.dOut, args.qkv, args.out, args.dQkv})) {
+  if (Staging s; Staging::needed({args.dOut, args.qkv, args.out, args.logSumExp, args.dQkv})) {
     AttentionBackwardArgs wide = args;
     s.in(wide.dOut);
     s.in(wide.qkv);
@@ -428,14 +360,9 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
     s.out(wide.x);
     return embedding(wide);
   }
+  requireOperands(a);
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.tokens);
-  requireIds("embedding", a.tokenIds, batch * context);
-  requireContiguous("embedding", {a.tokens, a.positions, a.x});
   const bool positions = a.positions.data != nullptr;
-  require(a.x.shape == Shape({batch, context, w}) &&
-              (!positions || (width(a.positions) == w && a.positions.shape[0] >= context)),
-          "embedding: ids ", a.tokenIds, ", tokens ", a.tokens, ", positions ", a.positions,
-          ", result ", a.x);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int32_t* ids = a.tokenIds.as<int32_t>();
@@ -456,13 +383,9 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
     s.result(wide.dPositions, a.betaPositions);
     return embeddingWeights(wide);
   }
+  requireOperands(a);
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.dTokens);
-  requireIds("embeddingWeights", a.tokenIds, batch * context);
-  requireContiguous("embeddingWeights", {a.dx, a.dTokens, a.dPositions});
   const bool positions = a.dPositions.data != nullptr;
-  require(a.dx.shape == Shape({batch, context, w}) &&
-              (!positions || (width(a.dPositions) == w && a.dPositions.shape[0] >= context)),
-          "embeddingWeights: ids ", a.tokenIds, ", dx ", a.dx);
   if (a.betaTokens == 0) fillZero(a.dTokens);
   if (positions && a.betaPositions == 0) fillZero(a.dPositions);
   dispatch(a.dx, [&](const auto& leaves, auto zero) {
@@ -483,8 +406,7 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
     s.inOut(wide.logits);
     return crossEntropy(wide);
   }
-  requireIds("crossEntropy", a.labels, rows(a.logits));
-  requireContiguous("crossEntropy", {a.logits});
+  requireOperands(a);
   double total = 0;
   dispatch(a.logits, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
@@ -511,7 +433,7 @@ void HostKernels::adamW(const AdamWArgs& a) {
     s.inOut(wide.second);
     return adamW(wide);
   }
-  requireSame("adamW", a.weight, a.gradient, a.first, a.second);
+  requireOperands(a);
   dispatch(a.weight, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const host::AdamWStep<T> step{T(a.gradientScale),   T(a.learningRate),   T(a.beta1),
@@ -523,17 +445,23 @@ void HostKernels::adamW(const AdamWArgs& a) {
 }
 
 void HostKernels::sgd(const SgdArgs& a) {
-  if (Staging s; Staging::needed({a.weight, a.gradient})) {
+  if (Staging s; Staging::needed({a.weight, a.gradient, a.velocity})) {
     auto wide = a;
     s.inOut(wide.weight);
     s.in(wide.gradient);
+    s.inOut(wide.velocity);
     return sgd(wide);
   }
-  requireSame("sgd", a.weight, a.gradient);
+  requireOperands(a);
   dispatch(a.weight, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
-    leaves.sgd(a.weight.as<T>(), a.gradient.as<T>(), a.weight.count(), T(a.gradientScale),
-               T(a.learningRate), T(a.weightDecay));
+    const host::SgdStep<T> step{T(a.gradientScale), T(a.learningRate), T(a.weightDecay),
+                                T(a.momentum)};
+    if (a.velocity.data == nullptr)
+      leaves.sgd(a.weight.as<T>(), a.gradient.as<T>(), a.weight.count(), step);
+    else
+      leaves.momentumSgd(a.weight.as<T>(), a.gradient.as<T>(), a.velocity.as<T>(), a.weight.count(),
+                         step);
   });
 }
 
@@ -543,7 +471,7 @@ void HostKernels::addSquares(const Tensor& x, ExactSum& sum) {
     s.in(wide);
     return addSquares(wide, sum);
   }
-  requireContiguous("addSquares", {x});
+  requireContiguous("addSquares", x);
   dispatch(x, [&](const auto&, auto zero) {
     using T = decltype(zero);
     sum.addSquares(std::span<const T>(x.as<T>(), static_cast<size_t>(x.count())));

@@ -20,6 +20,11 @@ struct AdamWStep {
 };
 
 template <class T>
+struct SgdStep {
+  T gradientScale, learningRate, weightDecay, momentum;
+};
+
+template <class T>
 struct Leaves {
   void (*add)(T* to, const T* from, int64_t count);
   void (*addBias)(T* y, const T* bias, int64_t rows, int64_t width);
@@ -69,8 +74,9 @@ struct Leaves {
 
   void (*adamW)(T* weight, const T* gradient, T* first, T* second, int64_t count,
                 const AdamWStep<T>& step);
-  void (*sgd)(T* weight, const T* gradient, int64_t count, T gradientScale, T learningRate,
-              T weightDecay);
+  void (*sgd)(T* weight, const T* gradient, int64_t count, const SgdStep<T>& step);
+  void (*momentumSgd)(T* weight, const T* gradient, T* velocity, int64_t count,
+                      const SgdStep<T>& step);
 };
 
 /// The tables of one instruction set.

@@ -427,10 +427,23 @@ void adamW(T* __restrict weight, const T* __restrict gradient, T* __restrict fir
 }
 
 template <class T>
-void sgd(T* __restrict weight, const T* __restrict gradient, int64_t count, T gradientScale,
-         T learningRate, T weightDecay) {
+void sgd(T* __restrict weight, const T* __restrict gradient, int64_t count,
+         const SgdStep<T>& given) {
+  const SgdStep<T> step = given;
   for (int64_t i = 0; i < count; ++i)
-    weight[i] -= learningRate * (gradient[i] * gradientScale + weightDecay * weight[i]);
+    weight[i] -=
+        step.learningRate * (gradient[i] * step.gradientScale + step.weightDecay * weight[i]);
+}
+
+template <class T>
+void momentumSgd(T* __restrict weight, const T* __restrict gradient, T* __restrict velocity,
+                 int64_t count, const SgdStep<T>& given) {
+  const SgdStep<T> step = given;
+  for (int64_t i = 0; i < count; ++i) {
+    const T slope = gradient[i] * step.gradientScale + step.weightDecay * weight[i];
+    velocity[i] = step.momentum * velocity[i] + slope;
+    weight[i] -= step.learningRate * velocity[i];
+  }
 }
 
 template <class T>
@@ -454,7 +467,8 @@ constexpr Leaves<T> table() {
           .dot = dot<T>,
           .crossEntropy = crossEntropy<T>,
           .adamW = adamW<T>,
-          .sgd = sgd<T>};
+          .sgd = sgd<T>,
+          .momentumSgd = momentumSgd<T>};
 }
 
 constexpr LeafSet kLeaves = {TUTTI_LEAVES_NAME, table<float>(), table<double>()};

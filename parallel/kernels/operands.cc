@@ -1,0 +1,203 @@
+#include "parallel/kernels/operands.h"
+
+#include <initializer_list>
+
+namespace tutti::parallel {
+
+namespace {
+
+/// Same shape, type and adjacent elements for all; names the operation and the first that differs.
+template <class... Others>
+void requireSame(const char* operation, const Tensor& first, const Others&... others) {
+  const auto check = [&](const Tensor& other) {
+    require(other.shape == first.shape && other.type == first.type && other.contiguous() &&
+                first.contiguous(),
+            operation, ": ", first, " and ", other, " do not go together");
+  };
+  (check(others), ...);
+}
+
+void requireVector(const char* operation, const Tensor& vector, int64_t count, DType type) {
+  require(vector.count() == count && vector.type == type && vector.contiguous(), operation, ": ",
+          count, " elements of ", toString(type), " are needed, not ", vector);
+}
+
+void requireIds(const char* operation, const Tensor& ids, int64_t count) {
+  require(ids.count() == count && ids.type == DType::Int32 && ids.contiguous(), operation, ": ",
+          count, " int32 ids are needed, not ", ids);
+}
+
+/// `x` [batch, context, width] goes with the ids and the tables of tokens and positions.
+void requireEmbedding(const char* operation, const Tensor& ids, const Tensor& tokens,
+                      const Tensor& positions, const Tensor& x) {
+  require(ids.shape.rank() == 2 && tokens.shape.rank() == 2, operation, ": ids ", ids, ", tokens ",
+          tokens);
+  const int64_t batch = ids.shape[0], context = ids.shape[1], w = width(tokens);
+  requireIds(operation, ids, batch * context);
+  for (const Tensor& operand : {tokens, positions, x}) requireContiguous(operation, operand);
+  const bool fits =
+      positions.data == nullptr ||
+      (width(positions) == w && positions.shape[0] >= context && positions.type == x.type);
+  require(x.shape == Shape({batch, context, w}) && tokens.type == x.type && fits, operation,
+          ": ids ", ids, ", tokens ", tokens, ", positions ", positions, ", vectors ", x);
+}
+
+}  // namespace
+
+int64_t width(const Tensor& x) { return x.shape.rank() == 0 ? 1 : x.shape[-1]; }
+int64_t rows(const Tensor& x) { return width(x) == 0 ? 0 : x.count() / width(x); }
+
+void requireContiguous(const char* operation, const Tensor& x) {
+  require(x.contiguous(), operation, ": ", x, " must be contiguous");
+}
+
+int64_t summed(const GemmArgs& args) { return args.a.shape[args.transposeA ? 0 : 1]; }
+
+void requireOperands(const GemmArgs& args) {
+  const Tensor &a = args.a, &b = args.b, &c = args.c;
+  const bool matrices = a.shape.rank() == 2 && b.shape.rank() == 2 && c.shape.rank() == 2;
+  require(matrices && a.shape[args.transposeA ? 1 : 0] == c.shape[0] &&
+              b.shape[args.transposeB ? 1 : 0] == summed(args) &&
+              b.shape[args.transposeB ? 0 : 1] == c.shape[1] && a.strides[1] == 1 &&
+              b.strides[1] == 1 && c.strides[1] == 1 && a.type == c.type && b.type == c.type,
+          "gemm of ", a, args.transposeA ? " transposed" : "", " and ", b,
+          args.transposeB ? " transposed" : "", " into ", c);
+}
+
+void requireCopy(const Tensor& from, const Tensor& to) {
+  requireContiguous("copy", from);
+  requireContiguous("copy", to);
+  require(from.shape == to.shape, "copy of ", from, " to ", to);
+}
+
+void requireAddBias(const Tensor& bias, const Tensor& y) {
+  requireVector("addBias", bias, width(y), y.type);
+  requireContiguous("addBias", y);
+}
+
+void requireBiasGradient(const Tensor& dy, const Tensor& db) {
+  requireVector("biasGradient", db, width(dy), dy.type);
+  requireContiguous("biasGradient", dy);
+}
+
+void requireAdd(const Tensor& from, const Tensor& to) { requireSame("add", from, to); }
+
+void requireOperands(const LayerNormArgs& a) {
+  requireSame("layerNorm", a.x, a.y);
+  requireVector("layerNorm's weight", a.weight, width(a.x), a.x.type);
+  requireVector("layerNorm's bias", a.bias, width(a.x), a.x.type);
+  requireVector("layerNorm's mean", a.mean, rows(a.x), a.x.type);
+  requireVector("layerNorm's rstd", a.rstd, rows(a.x), a.x.type);
+}
+
+void requireOperands(const LayerNormBackwardArgs& a) {
+  requireSame("layerNormBackward", a.dy, a.x, a.dx);
+  if (a.residual.data != nullptr) requireSame("layerNormBackward's residual", a.dy, a.residual);
+  requireVector("layerNormBackward's weight", a.weight, width(a.x), a.x.type);
+  requireVector("layerNormBackward's mean", a.mean, rows(a.x), a.x.type);
+  requireVector("layerNormBackward's rstd", a.rstd, rows(a.x), a.x.type);
+}
+
+void requireOperands(const LayerNormWeightArgs& a) {
+  requireSame("layerNormWeights", a.dy, a.x);
+  requireVector("layerNormWeights' mean", a.mean, rows(a.x), a.x.type);
+  requireVector("layerNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
+  requireVector("layerNormWeights' dWeight", a.dWeight, width(a.x), a.x.type);
+  requireVector("layerNormWeights' dBias", a.dBias, width(a.x), a.x.type);
+}
+
+void requireGelu(const Tensor& x, const Tensor& y) { requireSame("gelu", x, y); }
+
+void requireGeluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  requireSame("geluBackward", dy, x, dx);
+}
+
+void requireOperands(const RmsNormArgs& a) {
+  requireSame("rmsNorm", a.x, a.y);
+  requireVector("rmsNorm's weight", a.weight, width(a.x), a.x.type);
+  requireVector("rmsNorm's rstd", a.rstd, rows(a.x), a.x.type);
+}
+
+void requireOperands(const RmsNormBackwardArgs& a) {
+  requireSame("rmsNormBackward", a.dy, a.x, a.dx);
+  if (a.residual.data != nullptr) requireSame("rmsNormBackward's residual", a.dy, a.residual);
+  requireVector("rmsNormBackward's weight", a.weight, width(a.x), a.x.type);
+  requireVector("rmsNormBackward's rstd", a.rstd, rows(a.x), a.x.type);
+}
+
+void requireOperands(const RmsNormWeightArgs& a) {
+  requireSame("rmsNormWeights", a.dy, a.x);
+  requireVector("rmsNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
+  requireVector("rmsNormWeights' dWeight", a.dWeight, width(a.x), a.x.type);
+}
+
+void requireOperands(const RotaryArgs& a) {
+  require(a.x.shape.rank() == 3 && a.x.contiguous() && a.headWidth > 0 && a.headWidth % 2 == 0 &&
+              a.heads > 0 && a.heads * a.headWidth <= width(a.x),
+          "rotary: ", a.heads, " heads of ", a.headWidth, " in ", a.x);
+  const int64_t half = a.headWidth / 2, context = a.x.shape[1];
+  for (const Tensor& table : {a.cosine, a.sine})
+    require(table.shape.rank() == 2 && table.contiguous() && table.type == a.x.type &&
+                table.shape[0] >= context && table.shape[1] == half,
+            "rotary: ", context, " positions of ", half, " angles are needed, not ", table);
+}
+
+void requireSwiGlu(const Tensor& x, const Tensor& y) {
+  requireContiguous("swiGlu", x);
+  requireContiguous("swiGlu", y);
+  require(x.type == y.type && rows(x) == rows(y) && width(x) == 2 * width(y), "swiGlu of ", x,
+          " into ", y);
+}
+
+void requireSwiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  requireSame("swiGluBackward", x, dx);
+  requireContiguous("swiGluBackward", dy);
+  require(x.type == dy.type && rows(x) == rows(dy) && width(x) == 2 * width(dy),
+          "swiGluBackward of ", dy, " through ", x);
+}
+
+void requireOperands(const AttentionArgs& a) {
+  require(a.out.shape.rank() == 3, "attention into ", a.out);
+  const int64_t batch = a.out.shape[0], context = a.out.shape[1], wide = a.out.shape[2];
+  require(a.heads > 0 && wide % a.heads == 0, "a width of ", wide, " does not split into ", a.heads,
+          " heads");
+  require(a.kvHeads > 0 && a.heads % a.kvHeads == 0, a.heads, " heads do not share ", a.kvHeads,
+          " heads of keys and values evenly");
+  const int64_t columns = (a.heads + 2 * a.kvHeads) * (wide / a.heads);
+  require(a.out.contiguous() && a.qkv.contiguous() && a.logSumExp.contiguous() &&
+              a.qkv.shape == Shape({batch, context, columns}) &&
+              a.logSumExp.shape == Shape({batch, a.heads, context}) && a.qkv.type == a.out.type &&
+              a.logSumExp.type == a.out.type,
+          "attention over ", a.heads, " heads: qkv is ", a.qkv, ", out ", a.out, ", logSumExp ",
+          a.logSumExp);
+}
+
+void requireOperands(const AttentionBackwardArgs& a) {
+  requireOperands(AttentionArgs{a.qkv, a.out, a.logSumExp, a.heads, a.kvHeads});
+  requireSame("attention backward's dOut", a.out, a.dOut);
+  requireSame("attention backward's dQkv", a.qkv, a.dQkv);
+}
+
+void requireOperands(const EmbeddingArgs& a) {
+  requireEmbedding("embedding", a.tokenIds, a.tokens, a.positions, a.x);
+}
+
+void requireOperands(const EmbeddingWeightArgs& a) {
+  requireEmbedding("embeddingWeights", a.tokenIds, a.dTokens, a.dPositions, a.dx);
+}
+
+void requireOperands(const CrossEntropyArgs& a) {
+  requireIds("crossEntropy", a.labels, rows(a.logits));
+  requireContiguous("crossEntropy", a.logits);
+}
+
+void requireOperands(const AdamWArgs& a) {
+  requireSame("adamW", a.weight, a.gradient, a.first, a.second);
+}
+
+void requireOperands(const SgdArgs& a) {
+  requireSame("sgd", a.weight, a.gradient);
+  if (a.velocity.data != nullptr) requireSame("sgd's velocity", a.weight, a.velocity);
+}
+
+}  // namespace tutti::parallel

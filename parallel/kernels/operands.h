@@ -1,0 +1,48 @@
+#pragma once
+
+// What kernels refuse, whatever the device: operands whose shapes do not go together, that are not
+// of one type, or not contiguous. Each throws InvalidArgument naming the operation and the
+// operands. A device that computes bfloat16 in float32 asks about the operands that it made of
+// them, so here a call has one type.
+
+#include "parallel/kernels/kernels.h"
+
+namespace tutti::parallel {
+
+/// Of the last dimension; 1 of a scalar.
+int64_t width(const Tensor& x);
+/// The product of the others.
+int64_t rows(const Tensor& x);
+
+/// Of the dimension over which a gemm sums.
+int64_t summed(const GemmArgs& args);
+
+/// Columns must be adjacent, rows need not be.
+void requireOperands(const GemmArgs& args);
+void requireOperands(const LayerNormArgs& args);
+void requireOperands(const LayerNormBackwardArgs& args);
+void requireOperands(const LayerNormWeightArgs& args);
+void requireOperands(const RmsNormArgs& args);
+void requireOperands(const RmsNormBackwardArgs& args);
+void requireOperands(const RmsNormWeightArgs& args);
+void requireOperands(const RotaryArgs& args);
+void requireOperands(const AttentionArgs& args);
+void requireOperands(const AttentionBackwardArgs& args);
+void requireOperands(const EmbeddingArgs& args);
+void requireOperands(const EmbeddingWeightArgs& args);
+void requireOperands(const CrossEntropyArgs& args);
+void requireOperands(const AdamWArgs& args);
+void requireOperands(const SgdArgs& args);
+
+void requireContiguous(const char* operation, const Tensor& x);
+/// Both contiguous and of one shape. Their types may differ.
+void requireCopy(const Tensor& from, const Tensor& to);
+void requireAddBias(const Tensor& bias, const Tensor& y);
+void requireBiasGradient(const Tensor& dy, const Tensor& db);
+void requireAdd(const Tensor& from, const Tensor& to);
+void requireGelu(const Tensor& x, const Tensor& y);
+void requireGeluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx);
+void requireSwiGlu(const Tensor& x, const Tensor& y);
+void requireSwiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx);
+
+}  // namespace tutti::parallel

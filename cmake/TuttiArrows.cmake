@@ -35,6 +35,7 @@ src/launch src/tools/plan parallel/tensor parallel/sharding"
     "parallel/checkpoint  : include/tutti parallel/tensor"
     "parallel/kernels     : include/tutti parallel/tensor"
     "parallel/kernels/host : include/tutti parallel/tensor parallel/kernels"
+    "parallel/kernels/dry : include/tutti parallel/tensor parallel/kernels parallel/kernels/host"
     "parallel/sharding    : include/tutti parallel/tensor"
     "parallel/mesh        : include/tutti parallel/tensor parallel/sharding"
     "parallel/optim       : include/tutti parallel/tensor parallel/kernels"
@@ -46,10 +47,13 @@ parallel/mesh parallel/optim parallel/store"
     "parallel/engine      : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/sharding \
 parallel/mesh parallel/optim parallel/store parallel/nn parallel/data"
+    "parallel/dry         : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
+parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/mesh parallel/optim \
+parallel/store parallel/nn parallel/data parallel/engine"
     "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
-parallel/kernels/host \
+parallel/kernels/dry parallel/kernels/host \
 parallel/sharding parallel/mesh parallel/optim parallel/store parallel/nn parallel/data \
-parallel/engine")
+parallel/engine parallel/dry")
 
 # Sets `out` to the line of the table that holds for `folder`: its own, or its closest parent's.
 function(tutti_arrow_line folder out)

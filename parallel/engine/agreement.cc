@@ -6,7 +6,7 @@
 
 namespace tutti::parallel {
 
-std::vector<std::string> exchangeTexts(Communicator* all, const std::string& mine) {
+std::vector<std::string> exchangeTexts(MeshCommunicator* all, const std::string& mine) {
   if (all == nullptr) return {mine};
   const auto ranks = static_cast<size_t>(all->size());
   const uint64_t length = mine.size();
@@ -27,7 +27,7 @@ std::vector<std::string> exchangeTexts(Communicator* all, const std::string& min
   return texts;
 }
 
-void together(Communicator* all, const std::function<void()>& work) {
+void together(MeshCommunicator* all, const std::function<void()>& work) {
   std::exception_ptr own;
   std::string said;  // the code, then the message
   try {

@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include <tutti/communicator.h>
+#include "parallel/mesh/mesh_communicator.h"
 
 namespace tutti::parallel {
 
 /// What each rank says, by rank. `all` is null for one rank. Collective; throws what collectives
 /// do.
-std::vector<std::string> exchangeTexts(Communicator* all, const std::string& mine);
+std::vector<std::string> exchangeTexts(MeshCommunicator* all, const std::string& mine);
 
 /// Calls `work`. When it throws on some ranks, all throw what it threw on the first of them, and
 /// the others say which that was. Collective.
-void together(Communicator* all, const std::function<void()>& work);
+void together(MeshCommunicator* all, const std::function<void()>& work);
 
 }  // namespace tutti::parallel

@@ -32,7 +32,9 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOp
       data_(options.policy.data()),
       groups_(checkReductionGroups(options.reductionGroups, mesh.extent(data_),
                                    options.policy.deterministic)),
+      scratch_("scratch", mesh.backing()),
       store_(mesh, kernels, options.policy, options.types),
+      saved_(mesh.backing()),
       context_{mesh_, kernels_, store_, scratch_} {
   model.declare(store_);
   store_.initialize(options.seed);
@@ -69,6 +71,13 @@ StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, doub
   return report;
 }
 
+TrainingMemory Engine::memory() const {
+  return {.store = store_.memory(),
+          .untilBackward = saved_.untilBackward.use(),
+          .untilWeights = saved_.untilWeights.use(),
+          .scratch = scratch_.use()};
+}
+
 double Engine::evaluate(Windows& windows, int64_t sequences) {
   const int ranks = mesh_.extent(data_), rank = mesh_.index(data_);
   ExactSum sum;
@@ -84,7 +93,7 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
   }
   saved_.reset();
   auto limbs = sum.limbs();
-  if (Communicator* group = mesh_.communicator(data_))
+  if (MeshCommunicator* group = mesh_.communicator(data_))
     group->allReduce(
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
   return ExactSum::fromLimbs(limbs).value() / static_cast<double>(windows.countedTokens());

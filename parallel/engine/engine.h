@@ -41,10 +41,21 @@ struct StepReport {
   StoreCounters counters;
 };
 
+/// Bytes on this rank: what the store holds, and what the arenas of a micro-batch needed so far.
+struct TrainingMemory {
+  StoreMemory store;
+  ArenaUse untilBackward, untilWeights, scratch;
+
+  size_t total() const {
+    return store.total() + untilBackward.peak + untilWeights.peak + scratch.peak;
+  }
+  bool operator==(const TrainingMemory&) const = default;
+};
+
 class Engine {
  public:
   /// `model` must outlive the engine. Not collective, except that the mesh's memory may be. Throws
-  /// InvalidArgument when a deterministic policy meets a communicator that is not deterministic.
+  /// InvalidArgument as ParameterStore's constructor does.
   Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOptions& options);
 
   /// Gradients of global batch number `step`, left in the store, and its mean loss. Collective.
@@ -72,6 +83,7 @@ class Engine {
   int64_t load(const std::filesystem::path& folder, const Optimizer& optimizer,
                const Metadata& metadata = {});
 
+  TrainingMemory memory() const;
   ParameterStore& store() { return store_; }
   Saved& saved() { return saved_; }
   Arena& scratch() { return scratch_; }
@@ -84,7 +96,7 @@ class Engine {
   EngineOptions options_;
   const AxisSet data_;  // axes of the data-parallel ranks
   int groups_;
-  Arena scratch_{"scratch"};
+  Arena scratch_;
   ParameterStore store_;
   Saved saved_;
   ParallelContext context_;

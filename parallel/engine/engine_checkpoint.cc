@@ -49,7 +49,8 @@ void requireSaved(const CheckpointReader& reader, const std::string& folder, con
 
 void Engine::save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
                   int keep, const Metadata& metadata) {
-  Communicator* all = mesh_.communicator(AxisSet::all());
+  require(!mesh_.dry(), "a dry run has no weights to save");
+  MeshCommunicator* all = mesh_.communicator(AxisSet::all());
   std::optional<CheckpointWriter> writer;
   together(all, [&] {
     if (mesh_.rank() == 0) writer.emplace(root, step);
@@ -72,6 +73,7 @@ void Engine::save(const std::filesystem::path& root, int64_t step, const Optimiz
 
 int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optimizer,
                      const Metadata& metadata) {
+  require(!mesh_.dry(), "a dry run has no memory for the weights of a checkpoint");
   int64_t step = 0, steps = 0;
   together(mesh_.communicator(AxisSet::all()), [&] {
     CheckpointReader reader(folder);

@@ -73,6 +73,7 @@ std::string generate(Engine& engine, const GenerateOptions& options) {
           ": 0 takes the likeliest byte, more than 0 samples");
   require(options.bytes >= 0 && options.context > 0, options.bytes, " bytes from a context of ",
           options.context);
+  require(!engine.scratch().dry(), "a dry run has no logits to choose from");
   const Random random(options.seed, "generate");
   const std::string prompt = options.prompt.empty() ? "\n" : options.prompt;
   std::string text = prompt;

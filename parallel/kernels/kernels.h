@@ -153,6 +153,8 @@ constexpr DType statisticsType(DType type) {
 class Kernels {
  public:
   virtual ~Kernels() = default;
+  /// Nothing is computed, and no element touched.
+  virtual bool dry() const { return false; }
 
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void fillZero(const Tensor& x) = 0;

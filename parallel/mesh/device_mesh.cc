@@ -24,17 +24,26 @@ MeshShape alongData(int ranks) {
 
 }  // namespace
 
-DeviceMesh::DeviceMesh(Communicator world) : world_(std::move(world)) {
-  shape_ = alongData(world_->size());
-  place_ = placeOf(shape_, world_->rank());
+DeviceMesh::DeviceMesh(Communicator world) : shape_(alongData(world.size())) {
+  place_ = placeOf(shape_, world.rank());
+  groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world)));
 }
 
-DeviceMesh::DeviceMesh(Communicator world, const MeshShape& shape)
-    : shape_(shape), world_(std::move(world)) {
+DeviceMesh::DeviceMesh(Communicator world, const MeshShape& shape) : shape_(shape) {
   const int ranks = shape.ranks();
-  require(ranks == world_->size(), "a mesh of ", shape.describe(), " has ", ranks,
-          ranks == 1 ? " rank" : " ranks", ", and the job has ", world_->size());
-  place_ = placeOf(shape, world_->rank());
+  require(ranks == world.size(), "a mesh of ", shape.describe(), " has ", ranks,
+          ranks == 1 ? " rank" : " ranks", ", and the job has ", world.size());
+  place_ = placeOf(shape, world.rank());
+  groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world)));
+}
+
+DeviceMesh DeviceMesh::dry(const MeshShape& shape, int rank) {
+  require(rank >= 0 && rank < shape.ranks(), "there is no rank ", rank, " in ", shape.describe());
+  DeviceMesh mesh;
+  mesh.shape_ = shape;
+  mesh.place_ = placeOf(shape, rank);
+  mesh.dry_ = true;
+  return mesh;
 }
 
 AxisSet DeviceMesh::longAxes(AxisSet axes) const {
@@ -63,19 +72,30 @@ int DeviceMesh::index(AxisSet axes) const {
   return result;
 }
 
-Communicator* DeviceMesh::communicator(AxisSet axes) {
+MeshCommunicator DeviceMesh::make(AxisSet axes) {
+  if (dry_) return MeshCommunicator(index(axes), extent(axes));
+  return groups_.at(longAxes(AxisSet::all())).subset(ranksAlong(axes));
+}
+
+MeshCommunicator* DeviceMesh::communicator(AxisSet axes) {
   const AxisSet along = longAxes(axes);
   if (along.empty()) return nullptr;
-  if (shape_.ranks(along) == ranks()) return &*world_;
-  const auto found = groups_.find(along);
-  if (found != groups_.end()) return &found->second;
-  return &groups_.emplace(along, world_->subset(ranksAlong(along))).first->second;
+  auto found = groups_.find(along);
+  if (found == groups_.end()) found = groups_.emplace(along, make(along)).first;
+  return &found->second;
 }
 
 Memory DeviceMesh::allocate(AxisSet axes, size_t bytes) {
   if (bytes == 0) return {};
-  Communicator* group = communicator(axes);
-  return group == nullptr ? allocatePrivate(bytes) : group->allocate(bytes);
+  if (MeshCommunicator* group = communicator(axes)) return group->allocate(bytes);
+  return dry_ ? dryMemory(bytes) : allocatePrivate(bytes);
+}
+
+std::map<AxisSet, CollectiveCounters> DeviceMesh::counters() const {
+  std::map<AxisSet, CollectiveCounters> all;
+  for (const auto& [axes, group] : groups_)
+    if (group.counters() != CollectiveCounters{}) all.emplace(axes, group.counters());
+  return all;
 }
 
 }  // namespace tutti::parallel

@@ -3,10 +3,10 @@
 // DeviceMesh: the ranks of a job arranged along named axes, and the communicators along them.
 
 #include <map>
-#include <optional>
 
-#include <tutti/communicator.h>
+#include "parallel/mesh/mesh_communicator.h"
 #include "parallel/sharding/mesh_shape.h"
+#include "parallel/tensor/arena.h"
 
 namespace tutti::parallel {
 
@@ -18,6 +18,15 @@ class DeviceMesh {
   explicit DeviceMesh(Communicator world);
   /// Throws InvalidArgument when the shape has another number of ranks than `world`.
   DeviceMesh(Communicator world, const MeshShape& shape);
+  /// One rank of a job that is not there, for a dry run: it knows its place, memory of its arenas
+  /// and of allocate() is addresses without memory behind them, and collectives only count.
+  static DeviceMesh dry(const MeshShape& shape, int rank);
+
+  bool dry() const { return dry_; }
+  /// What arenas of this rank's tensors take memory from.
+  Backing backing(std::string folder = {}) const {
+    return {.dry = dry_, .folder = std::move(folder)};
+  }
 
   const MeshShape& shape() const { return shape_; }
   int extent(Axis axis) const { return shape_[axis]; }
@@ -33,22 +42,27 @@ class DeviceMesh {
   /// null when there is no other such rank. Made when first asked for, which is then collective
   /// over those ranks, and kept; it has the options of the job's communicator. Throws as
   /// Communicator::subset() does.
-  Communicator* communicator(AxisSet axes);
+  MeshCommunicator* communicator(AxisSet axes);
 
   /// Memory for tensors that collectives over `axes` read and write: addressable by the other ranks
   /// of this host where possible. With a single rank it is ordinary memory. Like communicator() it
   /// is collective over those ranks when it is the first to ask for them.
   Memory allocate(AxisSet axes, size_t bytes);
 
+  /// What the ranks along each set of axes did together, where they did anything.
+  std::map<AxisSet, CollectiveCounters> counters() const;
+
  private:
   /// Those of `axes` along which there are other ranks.
   AxisSet longAxes(AxisSet axes) const;
   std::vector<int> ranksAlong(AxisSet axes) const;
 
+  MeshCommunicator make(AxisSet axes);
+
   MeshShape shape_;
   MeshPlace place_{};
-  std::optional<Communicator> world_;
-  std::map<AxisSet, Communicator> groups_;  // along axes that are long, but not all of them
+  bool dry_ = false;
+  std::map<AxisSet, MeshCommunicator> groups_;  // by axes that are long: the job's by all of them
 };
 
 }  // namespace tutti::parallel

@@ -78,7 +78,7 @@ class Cut {
 class StepRunner {
  public:
   StepRunner(DeviceMesh& mesh, const Step& step, Arena& memory)
-      : group_(*mesh.communicator({step.axis})), step_(step), memory_(memory) {}
+      : group_(*mesh.communicator({step.axis})), step_(step), memory_(memory), dry_(mesh.dry()) {}
 
   /// `to` is memory for the result.
   void run(const Tensor& from, const Tensor& to) {
@@ -88,7 +88,7 @@ class StepRunner {
       case Move::ReduceScatter: return reduceScatter(from, to);
       case Move::AllGather: return allGather(from, to);
       case Move::AllToAll: return allToAll(from, to);
-      case Move::Slice: return copyBlock(cut(from, step_.to).block(group_.rank()), to, step_.to);
+      case Move::Slice: return slice(from, to);
     }
   }
 
@@ -99,15 +99,19 @@ class StepRunner {
   const void* packed(const Tensor& tensor, const Cut& blocks) {
     if (blocks.packed()) return tensor.data;
     const Tensor memory = memory_.allocate(tensor.type, tensor.shape);
-    blocks.pack(memory.data);
+    if (!dry_) blocks.pack(memory.data);
     return memory.data;
   }
   /// Where to put them.
   void* landing(const Tensor& tensor, const Cut& blocks) {
     return blocks.packed() ? tensor.data : memory_.allocate(tensor.type, tensor.shape).data;
   }
-  static void land(void* memory, const Cut& blocks) {
-    if (!blocks.packed()) blocks.unpack(memory);
+  void land(void* memory, const Cut& blocks) const {
+    if (!blocks.packed() && !dry_) blocks.unpack(memory);
+  }
+
+  void slice(const Tensor& from, const Tensor& to) const {
+    if (!dry_) copyBlock(cut(from, step_.to).block(group_.rank()), to, step_.to);
   }
 
   void allReduce(const Tensor& from, const Tensor& to) {
@@ -160,9 +164,10 @@ class StepRunner {
     land(recv, received);
   }
 
-  Communicator& group_;
+  MeshCommunicator& group_;
   const Step& step_;
   Arena& memory_;
+  const bool dry_;  // blocks are not packed
 };
 
 }  // namespace

@@ -24,8 +24,10 @@ struct WeightWork {
 
 class Saved {
  public:
-  Arena untilBackward{"until-backward"};
-  Arena untilWeights{"until-weights"};
+  explicit Saved(const Backing& backing = {})
+      : untilBackward("until-backward", backing), untilWeights("until-weights", backing) {}
+
+  Arena untilBackward, untilWeights;
   std::vector<WeightWork> work;
   int microBatch = 0;  ///< index on this rank, within the gradient round
   bool deferWeights =

@@ -34,7 +34,7 @@ DeviceMesh joinMesh(const TrainOptions& options, int ranks) {
 /// rank 0 has said why.
 int diverged(DeviceMesh& mesh, Progress& progress, const std::string& what) {
   progress.notFinite(what);
-  if (Communicator* all = mesh.communicator({Axis::Data, Axis::Fsdp})) all->barrier();
+  if (MeshCommunicator* all = mesh.communicator({Axis::Data, Axis::Fsdp})) all->barrier();
   return 1;
 }
 

@@ -12,7 +12,8 @@ namespace tutti::parallel {
 
 class BufferPool {
  public:
-  explicit BufferPool(std::string name) : memory_(std::move(name)) {}
+  explicit BufferPool(std::string name, Backing backing = {})
+      : memory_(std::move(name), std::move(backing)) {}
 
   /// A flat tensor, zero when it is new, otherwise with whatever it was given back with. Throws
   /// OutOfMemory.

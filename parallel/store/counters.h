@@ -1,20 +1,8 @@
 #pragma once
 
-#include <cstddef>
+#include "parallel/mesh/mesh_communicator.h"
 
 namespace tutti::parallel {
-
-/// Calls of one kind of collective, and the bytes of their larger side on this rank.
-struct CollectiveCount {
-  int calls = 0;
-  size_t bytes = 0;
-
-  void add(size_t more) {
-    ++calls;
-    bytes += more;
-  }
-  bool operator==(const CollectiveCount&) const = default;
-};
 
 /// What the store did in one step with gradients and weights, for tests and reports. The sums of
 /// the loss and of the norm are not counted.

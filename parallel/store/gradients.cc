@@ -16,9 +16,11 @@ Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& poli
       cut_(cut),
       stream_(stream),
       counters_(counters),
+      kept_("gradients", mesh.backing()),
       elsewhere_(sharded() && policy.offload.gradients != Place::Device),
-      totals_("gradients of rounds", size_t{1} << 22,
-              policy.offload.folderOf(policy.offload.gradients)),
+      totals_("gradients of rounds",
+              mesh.backing(policy.offload.folderOf(policy.offload.gradients))),
+      lent_("gradients of a unit", mesh.backing()),
       units_(cut.units.size()),
       written_(cut.pieces.size(), -1) {
   planBuckets();
@@ -185,7 +187,7 @@ void Gradients::unitDone(UnitId id, int microBatch, bool early) {
 
 void Gradients::reduce(Bucket& bucket, bool early) {
   ++reductions_;
-  Communicator* all = mesh_.communicator(policy_.data());
+  MeshCommunicator* all = mesh_.communicator(policy_.data());
   if (all == nullptr) return;
   counters_.startedEarly += early;
   if (reductions_ == rounds_ * static_cast<int>(buckets_.size()))
@@ -245,7 +247,7 @@ void Gradients::scatter(Bucket& bucket) {
                       stream_);
   counters_.reduceScatter.add(blocks.bytes());
   staging.sent.record(stream_);
-  if (Communicator* replicas = mesh_.communicator(policy_.replicate)) {
+  if (MeshCommunicator* replicas = mesh_.communicator(policy_.replicate)) {
     replicas->allReduce({.send = sum.data,
                          .recv = sum.data,
                          .count = static_cast<size_t>(bucket.block),

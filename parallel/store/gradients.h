@@ -50,7 +50,9 @@ class Gradients {
   /// The sum: of the rows in piece.box. After finish().
   Tensor sum(const Piece& piece) const;
 
-  size_t fullBytes() const { return kept_.usedBytes() + lent_.heldBytes(); }
+  size_t keptBytes() const { return kept_.usedBytes(); }
+  /// The most that units had at one time.
+  size_t lentBytes() const { return lent_.heldBytes(); }
   size_t shardBytes() const;
   size_t stagingBytes() const;
 
@@ -96,10 +98,10 @@ class Gradients {
   const Cut& cut_;
   Stream& stream_;
   StoreCounters& counters_;
-  Arena kept_{"gradients"};
+  Arena kept_;
   const bool elsewhere_;  // sums are moved to where totals_ is
   Arena totals_;
-  BufferPool lent_{"gradients of a unit"};
+  BufferPool lent_;
   std::vector<Unit> units_;
   std::vector<Bucket> buckets_;  // in the order in which backward fills them
   std::array<Staging, 2> staging_;

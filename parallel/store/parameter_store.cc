@@ -15,9 +15,11 @@ ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPo
       kernels_(kernels),
       policy_(policy),
       types_(types),
-      optimizer_("optimizer", size_t{1} << 22, policy.offload.folderOf(policy.offload.optimizer)) {
+      optimizer_("optimizer", mesh.backing(policy.offload.folderOf(policy.offload.optimizer))) {
   policy.check();
-  const Communicator* group = mesh.communicator(policy.data());
+  require(kernels.dry() == mesh.dry(), "of a mesh and its kernels ",
+          mesh.dry() ? "the mesh" : "the kernels", " alone would run dry");
+  const MeshCommunicator* group = mesh.communicator(policy.data());
   require(!policy.deterministic || group == nullptr || group->deterministic(),
           "a deterministic policy needs a communicator that is deterministic too");
 }
@@ -114,11 +116,11 @@ void ParameterStore::addLoss(double value, int microBatch) {
   }
   if (inRound + 1 < microBatches_) return;
   closeLossRound();
-  double& total = *lossMemory_.as<double>();
-  total = lossLevels_[0];
+  double* const total = lossMemory_.as<double>();
+  if (!mesh_.dry()) *total = lossLevels_[0];
   lossRunning_ = true;
-  if (Communicator* group = mesh_.communicator(policy_.data())) {
-    group->allReduce({.send = &total, .recv = &total, .count = 1, .type = DType::Float64}, stream_);
+  if (MeshCommunicator* group = mesh_.communicator(policy_.data())) {
+    group->allReduce({.send = total, .recv = total, .count = 1, .type = DType::Float64}, stream_);
     lossAdded_.record(stream_);
   }
 }
@@ -127,7 +129,7 @@ void ParameterStore::addLoss(double value, int microBatch) {
 void ParameterStore::closeLossRound() {
   if (!lossRunning_) return;
   waitUntilReached(lossAdded_, stream_);
-  loss_ += *lossMemory_.as<double>();
+  if (!mesh_.dry()) loss_ += *lossMemory_.as<double>();
   lossRunning_ = false;
 }
 
@@ -185,7 +187,7 @@ double ParameterStore::clip(double maxNorm) {
   const AxisSet cutting = cut_.axes();
   for (const Piece& piece : cut_.pieces)
     if (isFirst(piece, cutting)) kernels_.addSquares(gradients_->sum(piece), sum);
-  if (Communicator* group = mesh_.communicator(cutting)) {
+  if (MeshCommunicator* group = mesh_.communicator(cutting)) {
     auto limbs = sum.limbs();
     group->allReduce(
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
@@ -211,18 +213,21 @@ void ParameterStore::step(Optimizer& optimizer, double learningRate) {
 }
 
 StoreMemory ParameterStore::memory() const {
-  return {.weights = weights_->fullBytes(),
+  const size_t gathered = weights_->gatheredBytes(), lent = gradients_->lentBytes();
+  return {.weights = weights_->keptBytes() + gathered,
           .masters = weights_->masterBytes(),
-          .gradients = gradients_->fullBytes(),
+          .gradients = gradients_->keptBytes() + lent,
           .gradientShards = gradients_->shardBytes(),
           .optimizer = optimizer_.usedBytes(),
-          .staging = weights_->stagingBytes() + gradients_->stagingBytes()};
+          .staging = weights_->stagingBytes() + gradients_->stagingBytes(),
+          .gathered = gathered,
+          .lent = lent};
 }
 
 void ParameterStore::checkReplicas() {
   const AxisSet replicas = policy_.optimizer ? policy_.replicate : policy_.data();
-  Communicator* group = mesh_.communicator(replicas);
-  if (group == nullptr) return;
+  MeshCommunicator* group = mesh_.communicator(replicas);
+  if (group == nullptr || mesh_.dry()) return;
   for (const Piece& piece : cut_.pieces) {
     const Tensor weight = weights_->master(piece);  // contiguous: rows of the store's own
     const uint64_t mine = hashBytes(weight.data, weight.bytes());

@@ -29,17 +29,22 @@ struct StoreMemory {
   size_t gradients = 0;       ///< as modules write them, and partial sums of the tree
   size_t gradientShards = 0;  ///< added over the ranks; of a replicated policy it is the gradients
   size_t optimizer = 0;
-  size_t staging = 0;  ///< what collectives send and receive
+  size_t staging = 0;   ///< what collectives send and receive
+  size_t gathered = 0;  ///< of `weights`, those that are there while they are computed with
+  size_t lent = 0;  ///< of `gradients`, those that are there until they are added over the ranks
 
   size_t total() const {
     return weights + masters + gradients + gradientShards + optimizer + staging;
   }
+  /// What lasts from step to step, and is all that the literature counts.
+  size_t state() const { return total() - staging - gathered - lent; }
+  bool operator==(const StoreMemory&) const = default;
 };
 
 class ParameterStore {
  public:
-  /// Throws InvalidArgument as ShardPolicy::check(), and when a deterministic policy meets a
-  /// communicator that is not deterministic.
+  /// Throws InvalidArgument as ShardPolicy::check(), when a deterministic policy meets a
+  /// communicator that is not deterministic, and when only one of mesh and kernels is dry.
   ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
                  const StoreTypes& types);
   ~ParameterStore();
@@ -103,7 +108,7 @@ class ParameterStore {
   StoreMemory memory() const;
 
   /// Throws Internal, on all ranks, unless what several ranks hold of the weights is equal to the
-  /// bit. Collective.
+  /// bit. Collective; a dry run has nothing to compare.
   void checkReplicas();
 
  private:

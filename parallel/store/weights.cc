@@ -31,7 +31,9 @@ Weights::Weights(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
       cut_(cut),
       stream_(stream),
       counters_(counters),
-      masters_("master weights", size_t{1} << 22, folderOfMasters(policy.offload, types)),
+      masters_("master weights", mesh.backing(folderOfMasters(policy.offload, types))),
+      kept_("weights", mesh.backing()),
+      gathered_("gathered weights", mesh.backing()),
       units_(cut.units.size()) {
   int64_t most = 0;
   for (size_t i = 0; i < units_.size(); ++i) {
@@ -71,6 +73,7 @@ Tensor Weights::master(const Piece& piece) const {
 }
 
 void Weights::fill(uint64_t seed) {
+  if (mesh_.dry()) return changed();
   Arena narrow("first values");
   for (const Piece& piece : cut_.pieces) {
     const Tensor values = master(piece);

@@ -32,6 +32,7 @@ class Weights {
   Weights(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy, const StoreTypes& types,
           const Cut& cut, Stream& stream, StoreCounters& counters);
 
+  /// First values; none in a dry run.
   void fill(uint64_t seed);
 
   void acquire(UnitId unit, Phase phase);
@@ -45,8 +46,9 @@ class Weights {
   void changed();
 
   size_t masterBytes() const { return masters_.usedBytes(); }
-  /// Of the weights that are kept, and the most that were gathered at one time.
-  size_t fullBytes() const { return kept_.usedBytes() + gathered_.heldBytes(); }
+  size_t keptBytes() const { return kept_.usedBytes(); }
+  /// The most that were gathered at one time.
+  size_t gatheredBytes() const { return gathered_.heldBytes(); }
   size_t stagingBytes() const;
 
  private:
@@ -80,8 +82,8 @@ class Weights {
   const Cut& cut_;
   Stream& stream_;
   StoreCounters& counters_;
-  Arena masters_, kept_{"weights"};
-  BufferPool gathered_{"gathered weights"};
+  Arena masters_, kept_;
+  BufferPool gathered_;
   std::vector<Unit> units_;
   std::array<Slot, 2> slots_;
 };

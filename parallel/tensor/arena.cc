@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -15,9 +16,17 @@ namespace tutti::parallel {
 namespace {
 constexpr size_t kAlignment = 64;
 size_t alignUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// On 64-bit processors that Linux runs on, user space ends below it.
+constexpr uintptr_t kDryBase = uintptr_t{1} << 63;
 }  // namespace
 
+void* dryAddress(size_t offset) {
+  return reinterpret_cast<void*>(kDryBase + offset);  // NOLINT: an address is what is asked for
+}
+
 void Arena::Free::operator()(std::byte* memory) const {
+  if (dry) return;
   if (mapped > 0) {
     ::munmap(memory, mapped);
   } else {
@@ -25,24 +34,28 @@ void Arena::Free::operator()(std::byte* memory) const {
   }
 }
 
-Arena::Arena(std::string name, size_t blockBytes, std::string folder)
-    : name_(std::move(name)), blockBytes_(alignUp(blockBytes)), folder_(std::move(folder)) {}
+Arena::Arena(std::string name, Backing backing, size_t blockBytes)
+    : name_(std::move(name)), backing_(std::move(backing)), blockBytes_(alignUp(blockBytes)) {}
 
 Arena::Block Arena::grow(size_t bytes) const {
-  if (!folder_.empty()) return growFile(bytes);
+  if (backing_.dry) {
+    auto* memory = static_cast<std::byte*>(dryAddress(heldBytes()));
+    return {std::unique_ptr<std::byte, Free>(memory, Free{.dry = true}), bytes};
+  }
+  if (!backing_.folder.empty()) return growFile(bytes);
   auto* memory =
       static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment}, std::nothrow));
   if (memory == nullptr)
     fail(ErrorCode::OutOfMemory, "the ", name_, " arena could not grow by ", bytes,
          " bytes; it holds ", heldBytes());
-  return {std::unique_ptr<std::byte, Free>(memory, Free{0}), bytes};
+  return {std::unique_ptr<std::byte, Free>(memory, Free{}), bytes};
 }
 
 Arena::Block Arena::growFile(size_t bytes) const {
-  std::string path = folder_ + "/tutti-XXXXXX";
+  std::string path = backing_.folder + "/tutti-XXXXXX";
   const int file = ::mkostemp(path.data(), O_CLOEXEC);
   if (file < 0)
-    fail(ErrorCode::System, "the ", name_, " arena has no file in ", folder_, ": ",
+    fail(ErrorCode::System, "the ", name_, " arena has no file in ", backing_.folder, ": ",
          std::strerror(errno));
   ::unlink(path.c_str());
   // Room for all of it now: a disk that is full later would end the process.
@@ -53,8 +66,9 @@ Arena::Block Arena::growFile(size_t bytes) const {
   ::close(file);
   if (memory == MAP_FAILED)
     fail(ErrorCode::OutOfMemory, "the ", name_, " arena could not grow by ", bytes, " bytes in ",
-         folder_, ": ", std::strerror(reason));
-  return {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(memory), Free{bytes}), bytes};
+         backing_.folder, ": ", std::strerror(reason));
+  return {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(memory), Free{.mapped = bytes}),
+          bytes};
 }
 
 void* Arena::take(size_t bytes) {
@@ -68,6 +82,7 @@ void* Arena::take(size_t bytes) {
   next.offset += bytes;
   next.used += bytes;
   mark_ = next;
+  peak_ = std::max(peak_, mark_.used);
   return result;
 }
 
@@ -88,7 +103,7 @@ Tensor Arena::retain(const Mark& mark, const Tensor& tensor) {
   Tensor result = allocate(tensor.type, tensor.shape);
   result.layout = tensor.layout;
   // Blocks are only appended, so the old elements are still there; the two may overlap.
-  if (tensor.bytes() > 0) std::memmove(result.data, tensor.data, tensor.bytes());
+  if (tensor.bytes() > 0 && !dry()) std::memmove(result.data, tensor.data, tensor.bytes());
   return result;
 }
 

@@ -13,6 +13,27 @@
 
 namespace tutti::parallel {
 
+/// What memory is taken from: the heap, unless one of these says otherwise.
+struct Backing {
+  /// Nothing: addresses that are only counted with (see dryAddress), for a run that touches no
+  /// element. Comes before `folder`.
+  bool dry = false;
+  /// Files there that nobody else sees and that end with the memory: their pages leave main memory
+  /// when it is needed for something else.
+  std::string folder = {};
+};
+
+/// Aligned to pages, in the half of the address space that belongs to the kernel: the processor
+/// stops whoever reads or writes there. It costs nothing, so a dry run has room for any model.
+void* dryAddress(size_t offset = 0);
+
+/// What an arena needed so far, in bytes.
+struct ArenaUse {
+  size_t peak = 0;  ///< allocated at one time, alignment included
+  size_t held = 0;  ///< taken from the system for it: whole blocks
+  bool operator==(const ArenaUse&) const = default;
+};
+
 class Arena {
  public:
   /// A position to return to.
@@ -23,9 +44,7 @@ class Arena {
   };
 
   /// `name` appears in errors. `blockBytes` is the least that one growth takes from the system.
-  /// With a `folder`, blocks are files there that nobody else sees and that end with the arena:
-  /// their pages leave main memory when it is needed for something else.
-  explicit Arena(std::string name, size_t blockBytes = size_t{1} << 22, std::string folder = "");
+  explicit Arena(std::string name, Backing backing = {}, size_t blockBytes = size_t{1} << 22);
 
   /// Uninitialized memory, aligned to 64 bytes. Throws OutOfMemory naming the arena and the bytes,
   /// and the folder, which has no room for them; System when no file can be made there.
@@ -34,15 +53,19 @@ class Arena {
   Mark mark() const { return mark_; }
   /// Gives back everything allocated since `mark`. Throws Internal when `mark` lies ahead.
   void rewind(const Mark& mark);
-  /// Rewinds to `mark` but keeps the elements of `tensor`, moved to the new end.
+  /// Rewinds to `mark` but keeps the elements of `tensor`, if there are any, moved to the new end.
   Tensor retain(const Mark& mark, const Tensor& tensor);
 
   size_t usedBytes() const { return mark_.used; }  ///< allocated now, alignment included
+  size_t peakBytes() const { return peak_; }       ///< the most that was
   size_t heldBytes() const;                        ///< taken from the system
+  ArenaUse use() const { return {peakBytes(), heldBytes()}; }
   size_t growths() const { return blocks_.size(); }
+  bool dry() const { return backing_.dry; }
 
  private:
   struct Free {
+    bool dry = false;
     size_t mapped = 0;  ///< bytes of a file; 0: memory of the heap
     void operator()(std::byte* memory) const;
   };
@@ -55,10 +78,11 @@ class Arena {
   Block growFile(size_t bytes) const;
 
   std::string name_;
+  Backing backing_;
   size_t blockBytes_;
-  std::string folder_;
   std::vector<Block> blocks_;
   Mark mark_;
+  size_t peak_ = 0;
 };
 
 /// Rewinds an arena to where it was: `ArenaScope scope(context.scratch);`

@@ -1,12 +1,15 @@
-// What the kernels refuse: every operand of the wrong shape or type, strided where it must be
-// contiguous, and ids outside the vocabulary. Their values are checked by gradcheck, the witness
-// and leaves_test.
+// What the kernels refuse, those of the host and those of a dry run alike: every operand of the
+// wrong shape or type, strided where it must be contiguous; and ids outside the vocabulary, which a
+// dry run does not look at. Their values are checked by gradcheck, the witness and leaves_test.
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
+#include "parallel/kernels/dry/dry_kernels.h"
 #include "parallel/kernels/host/host_kernels.h"
 
 namespace tutti::parallel {
@@ -14,20 +17,26 @@ namespace {
 
 constexpr int64_t kRows = 6, kWidth = 4, kVocabulary = 5;
 
-class Refusals : public testing::Test {
+using MakeKernels = std::unique_ptr<Kernels> (*)();
+
+class Refusals : public testing::TestWithParam<MakeKernels> {
  protected:
   Tensor make(const Shape& shape, DType type = DType::Float32) {
     const Tensor x = arena_.allocate(type, shape);
-    kernels_.fillZero(x);
+    std::memset(x.data, 0, x.bytes());
     return x;
   }
-  /// `call(args)` works as `args` stand, and throws InvalidArgument after each spoiling of any one
-  /// of the operands.
+  /// `call(args)` works as `args` stand, and with bfloat16 for any of its float32 operands; it
+  /// throws InvalidArgument after each spoiling of any one of them.
   template <class Args>
   void expectAllChecked(Args args, const std::function<void(const Args&)>& call,
                         const std::vector<Tensor Args::*>& operands) {
     EXPECT_NO_THROW(call(args));
     for (size_t i = 0; i < operands.size(); ++i) {
+      if (Args mixed = args; (mixed.*operands[i]).type == DType::Float32) {
+        mixed.*operands[i] = make((args.*operands[i]).shape, DType::BFloat16);
+        EXPECT_NO_THROW(call(mixed)) << "bfloat16 operand " << i;
+      }
       for (const Tensor& spoilt : spoil(args.*operands[i])) {
         Args wrong = args;
         wrong.*operands[i] = spoilt;
@@ -41,7 +50,8 @@ class Refusals : public testing::Test {
     }
   }
 
-  HostKernels kernels_;
+  const std::unique_ptr<Kernels> made_ = GetParam()();
+  Kernels& kernels_ = *made_;
   Arena arena_{"operands"};
 
  private:
@@ -57,7 +67,7 @@ class Refusals : public testing::Test {
   }
 };
 
-TEST_F(Refusals, LayerNorm) {
+TEST_P(Refusals, LayerNorm) {
   const Tensor x = make({kRows, kWidth}), vector = make({kWidth}), rows = make({kRows});
   using Forward = LayerNormArgs;
   expectAllChecked<Forward>(
@@ -78,7 +88,7 @@ TEST_F(Refusals, LayerNorm) {
        &Weights::dBias});
 }
 
-TEST_F(Refusals, Attention) {
+TEST_P(Refusals, Attention) {
   const Tensor qkv = make({2, 3, 3 * kWidth}), out = make({2, 3, kWidth}), lse = make({2, 2, 3});
   using Forward = AttentionArgs;
   expectAllChecked<Forward>({qkv, out, lse, 2, 2},
@@ -97,7 +107,7 @@ TEST_F(Refusals, Attention) {
   EXPECT_NO_THROW(kernels_.attention({shared, out, lse, 2, 1}, arena_));
 }
 
-TEST_F(Refusals, RmsNorm) {
+TEST_P(Refusals, RmsNorm) {
   const Tensor x = make({kRows, kWidth}), vector = make({kWidth}), rows = make({kRows});
   using Forward = RmsNormArgs;
   expectAllChecked<Forward>({.x = x, .weight = vector, .y = x, .rstd = rows},
@@ -115,7 +125,7 @@ TEST_F(Refusals, RmsNorm) {
                             {&Weights::dy, &Weights::x, &Weights::rstd, &Weights::dWeight});
 }
 
-TEST_F(Refusals, Rotary) {
+TEST_P(Refusals, Rotary) {
   const Tensor x = make({2, 3, 3 * kWidth}), table = make({3, kWidth / 2});
   using Args = RotaryArgs;
   const Args right{.x = x, .cosine = table, .sine = table, .heads = 3, .headWidth = kWidth};
@@ -137,7 +147,7 @@ TEST_F(Refusals, Rotary) {
   EXPECT_THROW(kernels_.rotary(longer), Error);
 }
 
-TEST_F(Refusals, SwiGlu) {
+TEST_P(Refusals, SwiGlu) {
   const Tensor x = make({kRows, 2 * kWidth}), y = make({kRows, kWidth});
   EXPECT_NO_THROW(kernels_.swiGlu(x, y));
   EXPECT_NO_THROW(kernels_.swiGluBackward(y, x, x));
@@ -151,7 +161,7 @@ TEST_F(Refusals, SwiGlu) {
   EXPECT_THROW(kernels_.swiGluBackward(y, x, y), Error);
 }
 
-TEST_F(Refusals, Embedding) {
+TEST_P(Refusals, Embedding) {
   const Tensor ids = make({2, 3}, DType::Int32), table = make({kVocabulary, kWidth});
   const Tensor x = make({2, 3, kWidth});
   using Forward = EmbeddingArgs;
@@ -165,6 +175,7 @@ TEST_F(Refusals, Embedding) {
   EXPECT_THROW(kernels_.embedding({ids, table, make({2, kWidth}), x}), Error);  // 3 positions
   EXPECT_NO_THROW(kernels_.embedding({ids, table, {}, x}));
   EXPECT_NO_THROW(kernels_.embeddingWeights({ids, x, table, {}}));
+  if (kernels_.dry()) return;
   for (int32_t id : {-1, static_cast<int32_t>(kVocabulary)}) {
     ids.as<int32_t>()[5] = id;
     EXPECT_THROW(kernels_.embedding({ids, table, table, x}), Error) << id;
@@ -172,20 +183,21 @@ TEST_F(Refusals, Embedding) {
   }
 }
 
-TEST_F(Refusals, CrossEntropy) {
+TEST_P(Refusals, CrossEntropy) {
   const Tensor logits = make({kRows, kVocabulary}), labels = make({kRows}, DType::Int32);
-  for (int32_t label : {-2, static_cast<int32_t>(kVocabulary)}) {
-    labels.as<int32_t>()[0] = label;
-    EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = labels}), Error) << label;
-  }
   labels.as<int32_t>()[0] = -1;
   EXPECT_NO_THROW(kernels_.crossEntropy({.logits = logits, .labels = labels}));
   EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = make({kRows})}), Error);
   EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = make({kRows + 1}, DType::Int32)}),
                Error);
+  if (kernels_.dry()) return;
+  for (int32_t label : {-2, static_cast<int32_t>(kVocabulary)}) {
+    labels.as<int32_t>()[0] = label;
+    EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = labels}), Error) << label;
+  }
 }
 
-TEST_F(Refusals, Optimizers) {
+TEST_P(Refusals, Optimizers) {
   const Tensor x = make({kRows, kWidth});
   expectAllChecked<AdamWArgs>(
       {.weight = x, .gradient = x, .first = x, .second = x},
@@ -194,9 +206,12 @@ TEST_F(Refusals, Optimizers) {
   expectAllChecked<SgdArgs>({.weight = x, .gradient = x},
                             [&](const SgdArgs& a) { kernels_.sgd(a); },
                             {&SgdArgs::weight, &SgdArgs::gradient});
+  expectAllChecked<SgdArgs>({.weight = x, .gradient = x, .velocity = x},
+                            [&](const SgdArgs& a) { kernels_.sgd(a); },
+                            {&SgdArgs::weight, &SgdArgs::gradient, &SgdArgs::velocity});
 }
 
-TEST_F(Refusals, Gemm) {
+TEST_P(Refusals, Gemm) {
   const Tensor a = make({2, 3}), b = make({3, 4}), c = make({2, 4});
   EXPECT_NO_THROW(kernels_.gemm({.a = a, .b = b, .c = c}));
   EXPECT_THROW(kernels_.gemm({.a = b, .b = a, .c = c}), Error);
@@ -206,7 +221,40 @@ TEST_F(Refusals, Gemm) {
   EXPECT_THROW(kernels_.gemm({.a = a, .b = b, .c = make({8})}), Error);
 }
 
-TEST_F(Refusals, TypesWithoutArithmetic) {
+// The kernels whose operands are no struct.
+TEST_P(Refusals, PlainOperands) {
+  struct Pair {
+    Tensor first, second, third = {};
+  };
+  using Call = std::function<void(const Pair&)>;
+  const Tensor x = make({kRows, kWidth}), vector = make({kWidth});
+  const auto expectBoth = [&](const Pair& pair, const Call& call) {
+    expectAllChecked<Pair>(pair, call, {&Pair::first, &Pair::second});
+  };
+  expectBoth({vector, x}, [&](const Pair& p) { kernels_.addBias(p.first, p.second); });
+  expectBoth({x, vector}, [&](const Pair& p) { kernels_.biasGradient(p.first, p.second, 1); });
+  expectBoth({x, x}, [&](const Pair& p) { kernels_.add(p.first, p.second); });
+  expectBoth({x, x}, [&](const Pair& p) { kernels_.gelu(p.first, p.second); });
+  expectAllChecked<Pair>({x, x, x},
+                         [&](const Pair& p) { kernels_.geluBackward(p.first, p.second, p.third); },
+                         {&Pair::first, &Pair::second, &Pair::third});
+  // Copies change types, but not shapes.
+  Tensor strided = x;
+  strided.strides[0] += 1;
+  EXPECT_NO_THROW(kernels_.copy(x, make({kRows, kWidth}, DType::Float64)));
+  EXPECT_NO_THROW(kernels_.copy(make({3}, DType::UInt8), make({3}, DType::UInt8)));
+  EXPECT_THROW(kernels_.copy(make({3}, DType::UInt8), make({3})), Error);
+  EXPECT_THROW(kernels_.copy(make({3}), make({3}, DType::UInt8)), Error);
+  EXPECT_THROW(kernels_.copy(x, make({kWidth, kRows})), Error);
+  EXPECT_THROW(kernels_.copy(x, strided), Error);
+  EXPECT_THROW(kernels_.copy(strided, x), Error);
+  EXPECT_THROW(kernels_.fillZero(strided), Error);
+  ExactSum sum;
+  EXPECT_THROW(kernels_.addSquares(strided, sum), Error);
+  EXPECT_NO_THROW(kernels_.addSquares(x, sum));
+}
+
+TEST_P(Refusals, TypesWithoutArithmetic) {
   const Tensor x = make({4}, DType::Int32);
   try {
     kernels_.add(x, x);
@@ -215,6 +263,14 @@ TEST_F(Refusals, TypesWithoutArithmetic) {
     EXPECT_EQ(error.code(), ErrorCode::Unsupported) << error.what();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Devices, Refusals,
+    testing::Values([]() -> std::unique_ptr<Kernels> { return std::make_unique<HostKernels>(); },
+                    []() -> std::unique_ptr<Kernels> { return std::make_unique<DryKernels>(); }),
+    [](const testing::TestParamInfo<MakeKernels>& device) {
+      return device.index == 0 ? "Host" : "Dry";
+    });
 
 }  // namespace
 }  // namespace tutti::parallel

@@ -72,7 +72,7 @@ TEST(DeviceMesh, HasACommunicatorForEverySetOfAxes) {
     for (const AxisSet axes :
          {AxisSet{Axis::Tensor}, AxisSet{Axis::Data}, AxisSet{Axis::Data, Axis::Tensor},
           AxisSet{Axis::Fsdp, Axis::Tensor}, AxisSet{Axis::Data, Axis::Fsdp, Axis::Tensor}}) {
-      Communicator* const group = mesh.communicator(axes);
+      MeshCommunicator* const group = mesh.communicator(axes);
       ASSERT_NE(group, nullptr);
       EXPECT_EQ(mesh.communicator(axes), group) << "made twice";
       EXPECT_EQ(group->size(), shape.ranks(axes));
@@ -107,7 +107,7 @@ TEST(DeviceMesh, MakesCommunicatorsOfThoseWhoAsk) {
 
 TEST(DeviceMesh, OfTheWholeJobIsItsCommunicator) {
   onMesh(MeshShape::parse("tp=3"), [](DeviceMesh& mesh) {
-    Communicator* const all = mesh.communicator({Axis::Tensor});
+    MeshCommunicator* const all = mesh.communicator({Axis::Tensor});
     EXPECT_EQ(all->size(), 3);
     EXPECT_EQ(all->rank(), mesh.rank());
     EXPECT_EQ(mesh.communicator({Axis::Data, Axis::Tensor}), all);

@@ -97,7 +97,7 @@ void tryAllPairs(const MeshShape& shape, const std::vector<Axis>& axes, const Sh
   const std::vector<Case> cases = allCases(shape, axes, whole, most);
   EXPECT_GT(cases.size(), 10U);
   onMesh(shape, [&](DeviceMesh& mesh) {
-    Arena arena("test", 1 << 10);
+    Arena arena("test", {}, 1 << 10);
     for (const Case& c : cases) {
       SCOPED_TRACE(message("rank ", mesh.rank(), ": ", c.from.describe(global.rank()), " -> ",
                            c.to.describe(global.rank())));

@@ -82,7 +82,7 @@ TEST(Layout, PrintsTheSeedNotation) {
 }
 
 TEST(Arena, ReturnsToZeroAndReusesItsMemory) {
-  Arena arena("test", 4096);
+  Arena arena("test", {}, 4096);
   const Arena::Mark start = arena.mark();
   void* first = arena.allocate(DType::Float32, {7}).data;
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 64, 0u);
@@ -97,6 +97,39 @@ TEST(Arena, ReturnsToZeroAndReusesItsMemory) {
   }
   EXPECT_EQ(arena.heldBytes(), held);
   EXPECT_EQ(arena.allocate(DType::Float32, {0}).data, nullptr);
+}
+
+TEST(Arena, RemembersTheMostThatItNeeded) {
+  Arena arena("test", {}, 4096);
+  EXPECT_EQ(arena.use(), ArenaUse{});
+  arena.allocate(DType::Float32, {16});
+  const Arena::Mark middle = arena.mark();
+  const Tensor kept = arena.allocate(DType::Float32, {17});
+  EXPECT_EQ(arena.peakBytes(), 64u + 128u);
+  arena.retain({}, kept);
+  arena.allocate(DType::Float32, {16});
+  EXPECT_EQ(arena.peakBytes(), 192u);
+  arena.rewind(middle);
+  arena.allocate(DType::Float32, {33});
+  EXPECT_EQ(arena.use(), (ArenaUse{.peak = 64 + 192, .held = 4096}));
+}
+
+// Addresses as memory would have them, more than any machine has, and no two alike.
+TEST(Arena, MayBeDry) {
+  Arena arena("test", {.dry = true, .folder = "/no/such/folder"}, 4096);
+  EXPECT_TRUE(arena.dry());
+  const int64_t huge = int64_t{1} << 44;
+  const Tensor first = arena.allocate(DType::UInt8, {huge}),
+               second = arena.allocate(DType::UInt8, {huge}),
+               third = arena.allocate(DType::UInt8, {1});
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first.data) % 4096, 0u);
+  EXPECT_GE(static_cast<char*>(second.data) - static_cast<char*>(first.data), huge);
+  EXPECT_GE(static_cast<char*>(third.data) - static_cast<char*>(second.data), huge);
+  EXPECT_EQ(arena.use(),
+            (ArenaUse{static_cast<size_t>(2 * huge) + 64, static_cast<size_t>(2 * huge) + 4096}));
+  const Tensor kept = arena.retain({}, third);  // without a look at it
+  EXPECT_EQ(kept.data, first.data);
+  EXPECT_EQ(arena.allocate(DType::UInt8, {0}).data, nullptr);
 }
 
 TEST(Arena, RetainMovesOverlappingElementsDown) {
@@ -130,7 +163,7 @@ TEST(Arena, MayBeAFile) {
     return count;
   };
   {
-    Arena arena("test", 4096, folder);
+    Arena arena("test", {.folder = folder}, 4096);
     const Tensor first = arena.allocate(DType::Float64, {512}),
                  second = arena.allocate(DType::Int32, {3});
     EXPECT_EQ(mappings(), 2);
@@ -145,10 +178,10 @@ TEST(Arena, MayBeAFile) {
   }
   EXPECT_EQ(mappings(), 0);
   EXPECT_EQ(rmdir(folder), 0);
-  EXPECT_NE(
-      messageOf([&] { Arena("test", 4096, folder).allocate(DType::Int32, {1}); }, ErrorCode::System)
-          .find(std::string("the test arena has no file in ") + folder),
-      std::string::npos);
+  EXPECT_NE(messageOf([&] { Arena("test", {.folder = folder}, 4096).allocate(DType::Int32, {1}); },
+                      ErrorCode::System)
+                .find(std::string("the test arena has no file in ") + folder),
+            std::string::npos);
 }
 
 // A disk without room is said before anything is written to it.
@@ -161,7 +194,7 @@ TEST(Arena, NamesTheFolderThatIsFull) {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{1 << 20, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  Arena arena("test", 4096, "/tmp");
+  Arena arena("test", {.folder = "/tmp"}, 4096);
   EXPECT_NO_THROW(arena.allocate(DType::UInt8, {1 << 20}));
   const std::string said =
       messageOf([&] { arena.allocate(DType::UInt8, {(1 << 20) + 64}); }, ErrorCode::OutOfMemory);

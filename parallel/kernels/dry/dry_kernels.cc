@@ -1,0 +1,278 @@
+#include "parallel/kernels/dry/dry_kernels.h"
+
+#include <vector>
+
+#include "parallel/kernels/host/attention_scratch.h"
+#include "parallel/kernels/operands.h"
+
+namespace tutti::parallel {
+
+namespace {
+
+void requireComputable(const Tensor& x) {
+  if (x.type != DType::Float32 && x.type != DType::Float64)
+    fail(ErrorCode::Unsupported, "kernels compute in float64, float32 and bfloat16, not in ",
+         toString(x.type));
+}
+
+/// The operands of one call: what it does with them, and whether they go together.
+class Call {
+ public:
+  template <class... Tensors>
+  Call& reads(Tensors&... operands) {
+    (take(operands, true, false), ...);
+    return *this;
+  }
+  template <class... Tensors>
+  Call& writes(Tensors&... operands) {
+    (take(operands, false, true), ...);
+    return *this;
+  }
+  template <class... Tensors>
+  Call& updates(Tensors&... operands) {
+    (take(operands, true, true), ...);
+    return *this;
+  }
+  /// What is overwritten when `beta` is 0, and else added to.
+  Call& result(Tensor& x, double beta) {
+    take(x, beta != 0, true);
+    return *this;
+  }
+
+  /// The call's count, when `check` finds nothing wrong and it can be computed with `leading`.
+  /// bfloat16 operands become float32 first, as which they are computed with, so that what `check`
+  /// sees has to be of one type.
+  template <class Check>
+  const KernelCount& checked(const Tensor& leading, const Check& check) {
+    for (Tensor* x : operands_)
+      if (x->type == DType::BFloat16) x->type = DType::Float32;
+    check();
+    requireComputable(leading);
+    return count_;
+  }
+  /// Of a call that has nothing to do with types.
+  const KernelCount& count() const { return count_; }
+
+ private:
+  void take(Tensor& x, bool read, bool written) {
+    operands_.push_back(&x);
+    const size_t bytes = x.data == nullptr ? 0 : x.bytes();
+    if (read) count_.bytesRead += bytes;
+    if (written) count_.bytesWritten += bytes;
+  }
+
+  std::vector<Tensor*> operands_;
+  KernelCount count_{.calls = 1};
+};
+
+/// Of one matrix product over the pairs of a query and a key that it may see, in all heads.
+double causalFlops(const Tensor& out) {
+  const auto batch = static_cast<double>(out.shape[0]), context = static_cast<double>(out.shape[1]),
+             width = static_cast<double>(out.shape[2]);
+  return 2 * batch * width * (context * (context + 1) / 2);
+}
+
+}  // namespace
+
+KernelCount& KernelCount::operator+=(const KernelCount& other) {
+  calls += other.calls;
+  bytesRead += other.bytesRead;
+  bytesWritten += other.bytesWritten;
+  gemmFlops += other.gemmFlops;
+  return *this;
+}
+
+KernelCount DryKernels::total() const {
+  KernelCount all;
+  for (const auto& [name, count] : counts_) all += count;
+  return all;
+}
+
+void DryKernels::gemm(const GemmArgs& args) {
+  GemmArgs a = args;
+  KernelCount& count = counts_["gemm"];
+  count += Call().reads(a.a, a.b).result(a.c, a.beta).checked(a.c, [&] { requireOperands(a); });
+  count.gemmFlops += 2 * static_cast<double>(a.c.count()) * static_cast<double>(summed(a));
+}
+
+void DryKernels::fillZero(const Tensor& x) {
+  Tensor to = x;
+  requireContiguous("fillZero", to);
+  counts_["fillZero"] += Call().writes(to).count();
+}
+
+void DryKernels::copy(const Tensor& from, const Tensor& to) {
+  Tensor source = from, target = to;
+  Call call;
+  call.reads(source).writes(target);
+  requireCopy(source, target);
+  if (from.type != to.type) call.checked(source, [&] { requireComputable(target); });
+  counts_["copy"] += call.count();
+}
+
+void DryKernels::addBias(const Tensor& bias, const Tensor& y) {
+  Tensor b = bias, sum = y;
+  counts_["addBias"] += Call().reads(b).updates(sum).checked(sum, [&] { requireAddBias(b, sum); });
+}
+
+void DryKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) {
+  Tensor from = dy, to = db;
+  counts_["biasGradient"] +=
+      Call().reads(from).result(to, beta).checked(from, [&] { requireBiasGradient(from, to); });
+}
+
+void DryKernels::add(const Tensor& from, const Tensor& to) {
+  Tensor more = from, sum = to;
+  counts_["add"] += Call().reads(more).updates(sum).checked(sum, [&] { requireAdd(more, sum); });
+}
+
+void DryKernels::layerNorm(const LayerNormArgs& args) {
+  LayerNormArgs a = args;
+  counts_["layerNorm"] +=
+      Call().reads(a.x, a.weight, a.bias).writes(a.y, a.mean, a.rstd).checked(a.x, [&] {
+        requireOperands(a);
+      });
+}
+
+void DryKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
+  LayerNormBackwardArgs a = args;
+  counts_["layerNormBackward"] +=
+      Call().reads(a.dy, a.x, a.weight, a.mean, a.rstd, a.residual).writes(a.dx).checked(a.x, [&] {
+        requireOperands(a);
+      });
+}
+
+void DryKernels::layerNormWeights(const LayerNormWeightArgs& args) {
+  LayerNormWeightArgs a = args;
+  counts_["layerNormWeights"] += Call()
+                                     .reads(a.dy, a.x, a.mean, a.rstd)
+                                     .result(a.dWeight, a.betaWeight)
+                                     .result(a.dBias, a.betaBias)
+                                     .checked(a.x, [&] { requireOperands(a); });
+}
+
+void DryKernels::gelu(const Tensor& x, const Tensor& y) {
+  Tensor from = x, to = y;
+  counts_["gelu"] += Call().reads(from).writes(to).checked(from, [&] { requireGelu(from, to); });
+}
+
+void DryKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  Tensor slope = dy, from = x, to = dx;
+  counts_["geluBackward"] += Call().reads(slope, from).writes(to).checked(from, [&] {
+    requireGeluBackward(slope, from, to);
+  });
+}
+
+void DryKernels::rmsNorm(const RmsNormArgs& args) {
+  RmsNormArgs a = args;
+  counts_["rmsNorm"] +=
+      Call().reads(a.x, a.weight).writes(a.y, a.rstd).checked(a.x, [&] { requireOperands(a); });
+}
+
+void DryKernels::rmsNormBackward(const RmsNormBackwardArgs& args) {
+  RmsNormBackwardArgs a = args;
+  counts_["rmsNormBackward"] +=
+      Call().reads(a.dy, a.x, a.weight, a.rstd, a.residual).writes(a.dx).checked(a.x, [&] {
+        requireOperands(a);
+      });
+}
+
+void DryKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
+  RmsNormWeightArgs a = args;
+  counts_["rmsNormWeights"] +=
+      Call().reads(a.dy, a.x, a.rstd).result(a.dWeight, a.beta).checked(a.x, [&] {
+        requireOperands(a);
+      });
+}
+
+void DryKernels::rotary(const RotaryArgs& args) {
+  RotaryArgs a = args;
+  counts_["rotary"] +=
+      Call().reads(a.cosine, a.sine).updates(a.x).checked(a.x, [&] { requireOperands(a); });
+}
+
+void DryKernels::swiGlu(const Tensor& x, const Tensor& y) {
+  Tensor from = x, to = y;
+  counts_["swiGlu"] +=
+      Call().reads(from).writes(to).checked(from, [&] { requireSwiGlu(from, to); });
+}
+
+void DryKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  Tensor slope = dy, from = x, to = dx;
+  counts_["swiGluBackward"] += Call().reads(slope, from).writes(to).checked(from, [&] {
+    requireSwiGluBackward(slope, from, to);
+  });
+}
+
+void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
+  AttentionArgs a = args;
+  KernelCount& count = counts_["attention"];
+  count +=
+      Call().reads(a.qkv).writes(a.out, a.logSumExp).checked(a.out, [&] { requireOperands(a); });
+  count.gemmFlops += 2 * causalFlops(a.out);  // of scores, of values
+  const ArenaScope scope(scratch);
+  scratch.allocate(a.out.type, host::forwardScratch(a.out.shape[1]));
+}
+
+void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
+  AttentionBackwardArgs a = args;
+  KernelCount& count = counts_["attentionBackward"];
+  count += Call().reads(a.dOut, a.qkv, a.out, a.logSumExp).writes(a.dQkv).checked(a.out, [&] {
+    requireOperands(a);
+  });
+  count.gemmFlops += 5 * causalFlops(a.out);  // scores again, dP, dV, dQ, dK
+  const ArenaScope scope(scratch);
+  const Shape block = host::backwardScratch(a.out.shape[1]);
+  for (const Shape& shape : {block, block, Shape{block[1]}}) scratch.allocate(a.out.type, shape);
+}
+
+void DryKernels::embedding(const EmbeddingArgs& args) {
+  EmbeddingArgs a = args;
+  counts_["embedding"] +=
+      Call().reads(a.tokenIds, a.tokens, a.positions).writes(a.x).checked(a.x, [&] {
+        requireOperands(a);
+      });
+}
+
+void DryKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
+  EmbeddingWeightArgs a = args;
+  counts_["embeddingWeights"] += Call()
+                                     .reads(a.tokenIds, a.dx)
+                                     .result(a.dTokens, a.betaTokens)
+                                     .result(a.dPositions, a.betaPositions)
+                                     .checked(a.dx, [&] { requireOperands(a); });
+}
+
+double DryKernels::crossEntropy(const CrossEntropyArgs& args) {
+  CrossEntropyArgs a = args;
+  Call call;
+  call.reads(a.labels);
+  counts_["crossEntropy"] +=
+      (a.gradient ? call.updates(a.logits) : call.reads(a.logits)).checked(a.logits, [&] {
+        requireOperands(a);
+      });
+  return 0;
+}
+
+void DryKernels::adamW(const AdamWArgs& args) {
+  AdamWArgs a = args;
+  counts_["adamW"] +=
+      Call().reads(a.gradient).updates(a.weight, a.first, a.second).checked(a.weight, [&] {
+        requireOperands(a);
+      });
+}
+
+void DryKernels::sgd(const SgdArgs& args) {
+  SgdArgs a = args;
+  counts_["sgd"] += Call().reads(a.gradient).updates(a.weight, a.velocity).checked(a.weight, [&] {
+    requireOperands(a);
+  });
+}
+
+void DryKernels::addSquares(const Tensor& x, ExactSum&) {
+  Tensor from = x;
+  counts_["addSquares"] +=
+      Call().reads(from).checked(from, [&] { requireContiguous("addSquares", from); });
+}
+
+}  // namespace tutti::parallel

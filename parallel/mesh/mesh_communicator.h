@@ -1,0 +1,78 @@
+#pragma once
+
+// MeshCommunicator: the ranks along some axes of the mesh, the collectives among them, and how many
+// there were. In a dry run, which has one rank of many, it is without a Communicator: collectives
+// are counted, return at once and touch no buffer.
+
+#include <cstddef>
+#include <optional>
+
+#include <tutti/communicator.h>
+
+namespace tutti::parallel {
+
+/// Calls of one kind of collective, and the bytes of their larger side on this rank.
+struct CollectiveCount {
+  int calls = 0;
+  size_t bytes = 0;
+
+  void add(size_t more) {
+    ++calls;
+    bytes += more;
+  }
+  CollectiveCount since(const CollectiveCount& before) const {
+    return {calls - before.calls, bytes - before.bytes};
+  }
+  bool operator==(const CollectiveCount&) const = default;
+};
+
+/// Those with blocks of several sizes are counted with the others.
+struct CollectiveCounters {
+  CollectiveCount allReduce, reduceScatter, allGather, allToAll;
+
+  CollectiveCounters since(const CollectiveCounters& before) const;
+  bool operator==(const CollectiveCounters&) const = default;
+};
+
+class MeshCommunicator {
+ public:
+  explicit MeshCommunicator(Communicator ranks);
+  /// Dry: `rank` of `size`.
+  MeshCommunicator(int rank, int size) : rank_(rank), size_(size) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  /// A dry one has no bits that could differ.
+  bool deterministic() const { return !ranks_ || ranks_->deterministic(); }
+
+  // As Communicator's, whose errors they have.
+  void allReduce(const AllReduceArgs& args, StreamRef stream = {});
+  void reduceScatter(const ReduceScatterArgs& args, StreamRef stream = {});
+  void reduceScatterV(const ReduceScatterVArgs& args, StreamRef stream = {});
+  void allGather(const AllGatherArgs& args, StreamRef stream = {});
+  void allGatherV(const AllGatherVArgs& args, StreamRef stream = {});
+  void allToAll(const AllToAllArgs& args, StreamRef stream = {});
+  void allToAllV(const AllToAllVArgs& args, StreamRef stream = {});
+  void barrier();
+
+  /// Memory that the others can address where possible; in a dry run, an address.
+  Memory allocate(size_t bytes);
+  /// Of `ranks` of these, in ascending order and with this one among them. Collective over them.
+  /// Not for dry ones.
+  MeshCommunicator subset(std::span<const int> ranks);
+
+  /// Since it was made.
+  const CollectiveCounters& counters() const { return counters_; }
+
+ private:
+  size_t bytesOfAll(size_t count, DataType type) const;
+
+  std::optional<Communicator> ranks_;
+  int rank_, size_;
+  CollectiveCounters counters_;
+};
+
+/// Of a dry run: an address.
+Memory dryMemory(size_t bytes);
+
+}  // namespace tutti::parallel

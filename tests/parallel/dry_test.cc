@@ -1,0 +1,477 @@
+// A run without data says what a run with data then uses: memory by kind and collectives, equal to
+// the byte, on every rank of every preset. And what it says of seven billion parameters is what the
+// literature says.
+
+#include "parallel/dry/dry_run.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/mesh/redistribute.h"
+#include "parallel/nn/gpt.h"
+#include "parallel/nn/llama.h"
+#include "tests/parallel/layouts.h"
+#include "tests/parallel/on_mesh.h"
+#include "tests/parallel/runs.h"
+
+namespace tutti::parallel {
+namespace {
+
+using MakeModel = std::function<std::unique_ptr<Module>()>;
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>()>;
+
+std::unique_ptr<Optimizer> adamW() { return makeAdamW({}); }
+std::unique_ptr<Optimizer> sgd() { return makeSgd({}); }
+std::unique_ptr<Optimizer> momentum() { return makeSgd({.momentum = 0.9}); }
+
+std::unique_ptr<Module> smallGpt() { return std::make_unique<Gpt>(kSmallGpt); }
+/// Nothing divides: neither rows by ranks, nor sequences by micro-batches.
+std::unique_ptr<Module> oddLlama() {
+  return std::make_unique<Llama>(LlamaOptions{.vocabulary = 257,
+                                              .context = 24,
+                                              .layers = 3,
+                                              .width = 36,
+                                              .heads = 6,
+                                              .kvHeads = 2,
+                                              .inner = 57});
+}
+
+struct Training {
+  MakeModel model = smallGpt;
+  MakeOptimizer optimizer = adamW;
+  EngineOptions engine = {};
+  int64_t batch = kSmallBatch;
+};
+
+/// What a rank used in its second step, with data.
+struct Used {
+  TrainingMemory memory;
+  StoreCounters counters;
+  std::map<AxisSet, CollectiveCounters> collectives;
+};
+
+Used train(DeviceMesh mesh, const Training& training) {
+  HostKernels kernels;
+  const auto model = training.model();
+  const auto optimizer = training.optimizer();
+  Engine engine(mesh, kernels, *model, training.engine);
+  const auto text = makeText();
+  Loader loader(text, kSmallGpt.context, training.batch, kRunSeed);
+  engine.step(loader, 0, *optimizer, 0.01);
+  const auto before = mesh.counters();
+  Used used;
+  used.counters = engine.step(loader, 1, *optimizer, 0.01).counters;
+  used.memory = engine.memory();
+  for (const auto& [axes, count] : mesh.counters())
+    if (!before.contains(axes) || count != before.at(axes))
+      used.collectives[axes] = before.contains(axes) ? count.since(before.at(axes)) : count;
+  return used;
+}
+
+DryRun dry(const MeshShape& shape, int rank, const Training& training) {
+  const auto model = training.model();
+  const auto optimizer = training.optimizer();
+  return dryRun({.mesh = shape,
+                 .rank = rank,
+                 .engine = training.engine,
+                 .batch = training.batch,
+                 .context = kSmallGpt.context},
+                *model, *optimizer);
+}
+
+void expectSame(const ArenaUse& said, const ArenaUse& used, const std::string& where) {
+  EXPECT_EQ(said.peak, used.peak) << where;
+  EXPECT_EQ(said.held, used.held) << where;
+}
+
+void expectSame(const DryRun& said, const Used& used, const std::string& where) {
+  const StoreMemory &a = said.memory.store, &b = used.memory.store;
+  EXPECT_EQ(a.weights, b.weights) << where;
+  EXPECT_EQ(a.masters, b.masters) << where;
+  EXPECT_EQ(a.gradients, b.gradients) << where;
+  EXPECT_EQ(a.gradientShards, b.gradientShards) << where;
+  EXPECT_EQ(a.optimizer, b.optimizer) << where;
+  EXPECT_EQ(a.staging, b.staging) << where;
+  EXPECT_EQ(a, b) << where;
+  expectSame(said.memory.untilBackward, used.memory.untilBackward, where + ", until backward");
+  expectSame(said.memory.untilWeights, used.memory.untilWeights, where + ", until weights");
+  expectSame(said.memory.scratch, used.memory.scratch, where + ", scratch");
+  EXPECT_GT(said.memory.scratch.peak, 0u) << where;
+  EXPECT_EQ(said.counters.allReduce, used.counters.allReduce) << where;
+  EXPECT_EQ(said.counters.reduceScatter, used.counters.reduceScatter) << where;
+  EXPECT_EQ(said.counters.allGather, used.counters.allGather) << where;
+  EXPECT_EQ(said.counters.startedEarly, used.counters.startedEarly) << where;
+  EXPECT_EQ(said.counters.prefetched, used.counters.prefetched) << where;
+  EXPECT_EQ(said.collectives, used.collectives) << where;
+}
+
+/// On every rank.
+void expectSame(const Arrangement& layout, const Training& training, const std::string& what) {
+  host::setBlasThreads(1);
+  std::vector<Used> used;
+  if (layout.mesh.ranks() == 1)
+    used.push_back(train(DeviceMesh(), training));
+  else
+    used = onRanks(layout.mesh, training.engine.policy.deterministic,
+                   [&](DeviceMesh mesh) { return train(std::move(mesh), training); });
+  for (size_t rank = 0; rank < used.size(); ++rank)
+    expectSame(dry(layout.mesh, static_cast<int>(rank), training), used[rank],
+               message(layout.name, ", ", what, ", rank ", rank));
+}
+
+/// Every preset on 1, 2, 3 and 4 ranks.
+std::vector<Arrangement> presets() {
+  std::vector<Arrangement> all;
+  for (const int ranks : {1, 2, 3, 4})
+    for (const Arrangement& layout : layouts(ranks)) all.push_back(layout);
+  all.push_back({"ddp, dp=3", mesh(3, 1), zero(0)});
+  return all;
+}
+
+TEST(Dry, SaysWhatEveryPresetUses) {
+  for (const Arrangement& layout : presets())
+    for (const DType type : {DType::Float32, DType::BFloat16})
+      for (const int rounds : {1, 2}) {
+        const int ranks = layout.mesh.ranks();
+        const Training training{.engine = {.policy = layout.policy,
+                                           .types = type,
+                                           .reductionGroups = ranks == 3 ? 3 : 4,
+                                           .rounds = rounds}};
+        expectSame(layout, training, message(toString(type), ", ", rounds, " rounds"));
+      }
+}
+
+// Blocks of a Llama, sequences that micro-batches do not share evenly, the balanced tree, float64,
+// and optimizers with one tensor of state and with none.
+TEST(Dry, SaysWhatOtherTrainingsUse) {
+  for (Arrangement layout : presets()) {
+    if (layout.mesh.ranks() == 3) continue;
+    layout.policy.deterministic = true;
+    const Training training{
+        .model = oddLlama,
+        .optimizer = layout.policy.gradients ? momentum : sgd,
+        .engine = {.policy = layout.policy,
+                   .types = layout.policy.optimizer ? DType::Float64 : DType::Float32,
+                   .reductionGroups = 8},
+        .batch = 11};
+    expectSame(layout, training, "deterministic");
+  }
+}
+
+// Offloaded state is held elsewhere, and the dry run makes no file for it.
+TEST(Dry, SaysWhatOffloadedStateUses) {
+  for (const MeshShape& shape : {mesh(1, 2), mesh(2, 2)})
+    for (const int stage : {1, 2, 3})
+      for (const Place place : {Place::Host, Place::File})
+        for (const int rounds : {1, 2}) {
+          ShardPolicy policy = zero(stage);
+          policy.offload = {.optimizer = place,
+                            .gradients = stage >= 2 ? place : Place::Device,
+                            .parameters = stage == 3 ? place : Place::Device,
+                            .folder = place == Place::File ? "/tmp" : ""};
+          const Training training{.engine = {.policy = policy,
+                                             .types = DType::BFloat16,
+                                             .reductionGroups = 4,
+                                             .rounds = rounds}};
+          expectSame({message("zero ", stage), shape, policy}, training,
+                     place == Place::File ? "in files" : "in host memory");
+          policy.offload.folder = "/no/such/folder";
+          Training nowhere = training;
+          nowhere.engine.policy = policy;
+          EXPECT_NO_THROW(dry(shape, 0, nowhere));
+        }
+}
+
+// Activations on a mesh with tensor parallelism are moved by the same steps.
+TEST(Dry, RedistributesWithoutData) {
+  const std::vector<std::pair<Layout, Layout>> moves = {
+      {{.dims = {AxisList{Axis::Tensor}}}, {}},
+      {{.dims = {AxisList{}, AxisList{Axis::Tensor}}}, {}},
+      {{.partial = {Axis::Tensor}}, {}},
+      {{.partial = {Axis::Tensor}}, {.dims = {AxisList{}, AxisList{Axis::Tensor}}}},
+      {{.dims = {AxisList{Axis::Tensor}}}, {.dims = {AxisList{}, AxisList{Axis::Tensor}}}},
+      {{}, {.dims = {AxisList{}, AxisList{Axis::Tensor}}}}};
+  const MeshShape shape = MeshShape::parse("dp=2,tp=2");
+  const Shape global{6, 10};
+  struct Moved {
+    std::map<AxisSet, CollectiveCounters> collectives;
+    ArenaUse use;
+    bool operator==(const Moved&) const = default;
+  };
+  const auto moveAll = [&](DeviceMesh& mesh) {
+    Arena memory("test", mesh.backing(), 1 << 10);
+    for (const auto& [from, to] : moves) {
+      Tensor x =
+          memory.allocate(DType::Float32, localShape(global, from, mesh.shape(), mesh.place()));
+      if (!mesh.dry()) std::fill_n(x.as<float>(), x.count(), 1.0f);
+      x.layout = from;
+      EXPECT_EQ(redistribute(mesh, x, global, to, memory).shape,
+                localShape(global, to, mesh.shape(), mesh.place()));
+    }
+    return Moved{mesh.counters(), memory.use()};
+  };
+  onMesh(shape, [&](DeviceMesh& mesh) {
+    DeviceMesh without = DeviceMesh::dry(shape, mesh.rank());
+    const Moved said = moveAll(without), done = moveAll(mesh);
+    EXPECT_EQ(said, done);
+    EXPECT_EQ(done.collectives.at({Axis::Tensor}).allGather.calls, 2);
+    EXPECT_EQ(done.collectives.at({Axis::Tensor}).allToAll.calls, 1);
+  });
+}
+
+TEST(Dry, MeshKnowsItsPlaceAmongRanksThatAreNotThere) {
+  const MeshShape shape = MeshShape::parse("dp=3,fsdp=8");
+  DeviceMesh mesh = DeviceMesh::dry(shape, 13);
+  EXPECT_EQ(mesh.rank(), 13);
+  EXPECT_EQ(mesh.index(Axis::Data), 1);
+  EXPECT_EQ(mesh.index(Axis::Fsdp), 5);
+  MeshCommunicator* shards = mesh.communicator({Axis::Fsdp});
+  ASSERT_NE(shards, nullptr);
+  EXPECT_EQ(shards->rank(), 5);
+  EXPECT_EQ(shards->size(), 8);
+  EXPECT_TRUE(shards->deterministic());
+  EXPECT_EQ(mesh.communicator({Axis::Tensor}), nullptr);
+  shards->allReduce({.count = 10, .type = DType::Float64});
+  shards->allGather({.count = 3, .type = DType::BFloat16});
+  shards->barrier();
+  EXPECT_EQ(mesh.counters().at({Axis::Fsdp}),
+            (CollectiveCounters{.allReduce = {1, 80}, .allGather = {1, 48}}));
+  EXPECT_EQ(mesh.allocate({Axis::Data}, 1000).bytes(), 1000u);
+  EXPECT_THROW(DeviceMesh::dry(shape, 24), Error);
+  EXPECT_THROW(DeviceMesh::dry(shape, -1), Error);
+}
+
+TEST(DryDeath, WhoTouchesAnElementIsStopped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  DeviceMesh mesh = DeviceMesh::dry(along(Axis::Fsdp, 2), 0);
+  const Memory memory = mesh.allocate({Axis::Fsdp}, 64);
+  Arena arena("test", mesh.backing());
+  const Tensor x = arena.allocate(DType::Float32, {16});
+  EXPECT_DEATH(std::printf("%g", static_cast<double>(*static_cast<volatile float*>(x.data))), "");
+  EXPECT_DEATH(*memory.as<volatile char>() = 1, "");
+}
+
+TEST(Dry, IsNotMixedWithARealRun) {
+  const auto said = [](DeviceMesh mesh, Kernels& kernels) -> std::string {
+    try {
+      Gpt model(kSmallGpt);
+      Engine(mesh, kernels, model, {});
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+      return error.what();
+    }
+  };
+  HostKernels host;
+  DryKernels dry;
+  EXPECT_NE(said(DeviceMesh(), dry).find("the kernels alone would run dry"), std::string::npos);
+  EXPECT_NE(said(DeviceMesh::dry({}, 0), host).find("the mesh alone"), std::string::npos);
+  EXPECT_EQ(said(DeviceMesh::dry({}, 0), dry), "");
+
+  DeviceMesh mesh = DeviceMesh::dry({}, 0);
+  Gpt model(kSmallGpt);
+  Engine engine(mesh, dry, model, {});
+  EXPECT_THROW(engine.save("/no/such/folder", 1, *adamW()), Error);
+  EXPECT_THROW(engine.load("/no/such/folder", *adamW()), Error);
+}
+
+// Llama's 7B with twice its vocabulary. All rows divide by 4, and all of its sizes by 32, so that
+// nothing is padded.
+constexpr LlamaOptions kSevenBillion{.vocabulary = 64000,
+                                     .context = 512,
+                                     .layers = 32,
+                                     .width = 4096,
+                                     .heads = 32,
+                                     .kvHeads = 32,
+                                     .inner = 11008};
+
+const StoreTypes kAllBFloat16(DType::BFloat16, DType::BFloat16, DType::BFloat16);
+const StoreTypes kBFloat16Gradients(DType::BFloat16, DType::Float32, DType::BFloat16);
+
+DryRun sevenBillion(int ranks, const ShardPolicy& policy, const StoreTypes& types,
+                    const MakeOptimizer& optimizer) {
+  Llama model(kSevenBillion);
+  const auto made = optimizer();
+  return dryRun({.mesh = along(Axis::Fsdp, ranks),
+                 .engine = {.policy = policy, .types = types, .reductionGroups = 4},
+                 .batch = 4,
+                 .context = kSevenBillion.context},
+                model, *made);
+}
+
+// Of bfloat16 weights, gradients and velocities 6 bytes a parameter: too much for 40 GB, and a
+// quarter of it is not, with all else that such a step takes.
+TEST(Dry, SevenBillionParametersAre42GigabytesAtSixBytes) {
+  const DryRun one = sevenBillion(1, ShardPolicy::ddp(), kAllBFloat16, momentum);
+  const auto parameters = static_cast<size_t>(one.parameters);
+  EXPECT_EQ(parameters, 7'000'559'616u);
+  EXPECT_EQ(one.memory.store.state(), 6 * parameters);
+  EXPECT_NEAR(static_cast<double>(one.memory.store.state()), 42e9, 0.01e9);
+  EXPECT_GT(one.memory.store.state(), 40'000'000'000u);
+
+  const DryRun shared = sevenBillion(4, ShardPolicy::fsdp(), kAllBFloat16, momentum);
+  EXPECT_EQ(shared.memory.store.state(), 6 * parameters / 4);
+  EXPECT_NEAR(static_cast<double>(shared.memory.store.state()), 10.5e9, 0.01e9);
+  EXPECT_LT(shared.memory.total(), 40'000'000'000u);
+  // What is there beside the state: two units' weights, gradients and staging at the most.
+  EXPECT_LT(shared.memory.store.total(), 16'000'000'000u);
+}
+
+// AdamW in mixed precision: 16 bytes. The literature's 16/N of FSDP have a bfloat16 copy of each
+// rank's rows, which this store does not keep; its 4 + 12/N of ZeRO-1 add gradients in place, where
+// this store has 2/N for their sums.
+TEST(Dry, SevenBillionParametersAre112GigabytesAtSixteenBytes) {
+  const auto memory = [](int ranks, int stage) {
+    return sevenBillion(ranks, ShardPolicy::zero(stage), kBFloat16Gradients, adamW).memory.store;
+  };
+  constexpr size_t n = 7'000'559'616;
+  const StoreMemory replicated = memory(4, 0), zero1 = memory(4, 1), zero2 = memory(4, 2),
+                    zero3 = memory(4, 3);
+  EXPECT_EQ(replicated.state(), 16 * n);
+  EXPECT_EQ(memory(1, 3).state(), 16 * n);
+  EXPECT_NEAR(static_cast<double>(replicated.state()), 112e9, 0.01e9);
+  EXPECT_EQ(zero1.state() - zero1.gradientShards, 4 * n + 12 * n / 4);
+  EXPECT_EQ(zero1.gradientShards, 2 * n / 4);
+  EXPECT_EQ(zero2.state(), 2 * n + 14 * n / 4);
+  EXPECT_EQ(zero3.state() + 2 * n / 4, 16 * n / 4);
+  EXPECT_NEAR(static_cast<double>(zero3.state() + 2 * n / 4), 28e9, 0.01e9);
+}
+
+// It takes none of the memory that it is about.
+TEST(Dry, TakesNoMemoryItself) {
+  const auto peak = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<size_t>(usage.ru_maxrss) * 1024;
+  };
+  const size_t before = peak();
+  Llama model(kSevenBillion);
+  const auto optimizer = adamW();
+  const DryRun run = dryRun({.mesh = MeshShape::parse("dp=4,fsdp=8"),
+                             .rank = 31,
+                             .engine = {.policy = ShardPolicy::fsdp(), .types = DType::BFloat16},
+                             .batch = 32,
+                             .context = kSevenBillion.context},
+                            model, *optimizer);
+  EXPECT_GT(run.memory.total(), 12'000'000'000u);
+  EXPECT_LT(peak() - before, 1'000'000'000u);
+  std::printf("rank 31 of dp=4,fsdp=8 %s", run.describe().c_str());
+}
+
+/// `text` with the value of N, as a number: sums of products and quotients, and parentheses.
+class Formula {
+ public:
+  Formula(const std::string& text, double ranks) : text_(text), ranks_(ranks) {}
+  double value() {
+    const double result = sum();
+    EXPECT_EQ(at_, text_.size()) << text_;
+    return result;
+  }
+
+ private:
+  char next() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  double sum() {
+    double total = product();
+    for (; next() == '+'; total += product()) ++at_;
+    return total;
+  }
+  double product() {
+    double result = atom();
+    for (; next() == '/'; result /= atom()) ++at_;
+    return result;
+  }
+  double atom() {
+    if (next() == 'N') return ++at_, ranks_;
+    if (next() == '(') {
+      ++at_;
+      const double result = sum();
+      EXPECT_EQ(next(), ')') << text_;
+      return ++at_, result;
+    }
+    size_t length = 0;
+    const double result = std::stod(text_.substr(at_), &length);
+    at_ += length;
+    return result;
+  }
+  const std::string text_;
+  const double ranks_;
+  size_t at_ = 0;
+};
+
+/// The cells of the row of the table of bytes that begins with `preset` in backquotes.
+std::vector<std::string> readmeRow(const std::string& preset) {
+  std::ifstream readme(TUTTI_PARALLEL_README);
+  bool inTable = false;
+  for (std::string line; std::getline(readme, line);) {
+    inTable = inTable || line.starts_with("| preset | bfloat16 weights");
+    if (!inTable || !line.starts_with("| `" + preset + "`")) continue;
+    std::vector<std::string> cells;
+    for (size_t begin = 1, end; (end = line.find('|', begin)) != line.npos; begin = end + 1) {
+      const std::string cell = line.substr(begin, end - begin);
+      cells.push_back(cell.substr(1, cell.size() - 2));
+    }
+    return cells;
+  }
+  ADD_FAILURE() << "no row of " << preset;
+  return {};
+}
+
+// The table of bytes a parameter in parallel/README.md, column by column.
+TEST(Dry, ReadmeSaysTheBytesOfAParameter) {
+  struct Column {
+    StoreTypes types;
+    MakeOptimizer optimizer;
+  };
+  const std::vector<Column> columns = {
+      {DType::BFloat16, adamW}, {kBFloat16Gradients, adamW}, {kAllBFloat16, momentum}};
+  const std::vector<std::pair<std::string, ShardPolicy>> rows = {
+      {"ShardPolicy::ddp()", ShardPolicy::ddp()},
+      {"zero(1)", ShardPolicy::zero(1)},
+      {"zero(2)", ShardPolicy::zero(2)},
+      {"fsdp()`, `zero(3)", ShardPolicy::fsdp()}};
+  for (const auto& [name, policy] : rows) {
+    const std::vector<std::string> cells = readmeRow(name);
+    ASSERT_GE(cells.size(), columns.size() + 1) << name;
+    for (size_t c = 0; c < columns.size(); ++c)
+      for (const int ranks : {2, 4}) {
+        const DryRun run = sevenBillion(ranks, policy, columns[c].types, columns[c].optimizer);
+        EXPECT_EQ(static_cast<double>(run.memory.store.state()),
+                  Formula(cells[c + 1], ranks).value() * static_cast<double>(run.parameters))
+            << name << ": " << cells[c + 1];
+      }
+  }
+}
+
+// A step's matrix products: 6 for each weight of a map and each token, and of attention's pairs 2
+// products forward and 5 back.
+TEST(Dry, CountsTheFlopsOfAStep) {
+  const DryRun run = sevenBillion(1, ShardPolicy::ddp(), kAllBFloat16, momentum);
+  const double tokens = 4.0 * 512, width = 4096, layers = 32;
+  const double maps =
+      static_cast<double>(run.parameters) - 64000 * width - (2 * layers + 1) * width;
+  const double pairs = 4 * 512.0 * 513 / 2;
+  EXPECT_DOUBLE_EQ(run.kernels.at("gemm").gemmFlops, 6 * maps * tokens);
+  EXPECT_DOUBLE_EQ(run.kernels.at("attention").gemmFlops, layers * 2 * 2 * pairs * width);
+  EXPECT_DOUBLE_EQ(run.kernels.at("attentionBackward").gemmFlops, layers * 5 * 2 * pairs * width);
+  // 4 micro-batches, 32 blocks of 2 norms and one at the end; one update of each parameter.
+  EXPECT_EQ(run.kernels.at("rmsNorm").calls, 4 * 65);
+  const KernelCount update = run.kernels.at("sgd");
+  EXPECT_EQ(update.calls, 32 * 6 + 3);
+  EXPECT_EQ(update.bytesRead, 6u * static_cast<size_t>(run.parameters));
+  EXPECT_EQ(update.bytesWritten, 4u * static_cast<size_t>(run.parameters));
+  EXPECT_EQ(run.allKernels().gemmFlops, run.kernels.at("gemm").gemmFlops +
+                                            run.kernels.at("attention").gemmFlops +
+                                            run.kernels.at("attentionBackward").gemmFlops);
+}
+
+}  // namespace
+}  // namespace tutti::parallel

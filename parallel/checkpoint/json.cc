@@ -109,6 +109,18 @@ std::string Members::text(const char* key) {
   return value.get<std::string>();
 }
 
+bool Members::flag(const char* key) {
+  const Json& value = take(key);
+  require(value.is_boolean(), where_, ": ", key, ": this is neither true nor false");
+  return value.get<bool>();
+}
+
+double Members::number(const char* key) {
+  const Json& value = take(key);
+  require(value.is_number(), where_, ": ", key, ": this is no number");
+  return value.get<double>();
+}
+
 int64_t Members::whole(const char* key, int64_t least, int64_t most) {
   return wholeNumber(place(key), take(key), least, most);
 }

@@ -29,9 +29,12 @@ class Members {
  public:
   Members(std::string where, const Json& value);
   const Json& take(const char* key);
+  bool has(const char* key) const { return object_.contains(key); }
   const Json& object(const char* key);
   const Json& list(const char* key);
   std::string text(const char* key);
+  bool flag(const char* key);
+  double number(const char* key);
   int64_t whole(const char* key, int64_t least, int64_t most);
   /// Whole numbers that are not negative, at most `most` of them.
   std::vector<int64_t> wholes(const char* key, size_t most);

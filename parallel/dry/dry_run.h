@@ -25,13 +25,11 @@ struct DryRunArgs {
 struct DryRun {
   int64_t parameters = 0;  ///< of the whole model
   TrainingMemory memory;
-  StoreCounters counters;                             ///< about weights and gradients
-  std::map<AxisSet, CollectiveCounters> collectives;  ///< all there are, by the axes of their ranks
-  std::map<std::string, KernelCount> kernels;         ///< by their names in Kernels
+  StoreCounters counters;                      ///< about weights and gradients
+  Collectives collectives;                     ///< all there are
+  std::map<std::string, KernelCount> kernels;  ///< by their names in Kernels
 
   KernelCount allKernels() const;
-  /// Some lines for people: what is held, by kind, what is sent, and what is computed.
-  std::string describe() const;
 };
 
 /// `model` must not have been declared to a store. Throws InvalidArgument as Engine does.

@@ -16,15 +16,19 @@ Memory allocatePrivate(size_t bytes) {
                 std::shared_ptr<void>(memory, [](void* p) { ::operator delete(p, alignment); }));
 }
 
-MeshShape alongData(int ranks) {
-  MeshShape shape;
-  shape[Axis::Data] = ranks;
-  return shape;
-}
-
 }  // namespace
 
-DeviceMesh::DeviceMesh(Communicator world) : shape_(alongData(world.size())) {
+Collectives since(const Collectives& before, const Collectives& now) {
+  Collectives result;
+  for (const auto& [axes, count] : now) {
+    const auto found = before.find(axes);
+    const CollectiveCounters step = found == before.end() ? count : count.since(found->second);
+    if (step != CollectiveCounters{}) result[axes] = step;
+  }
+  return result;
+}
+
+DeviceMesh::DeviceMesh(Communicator world) : shape_(MeshShape::along(Axis::Data, world.size())) {
   place_ = placeOf(shape_, world.rank());
   groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world)));
 }
@@ -91,8 +95,8 @@ Memory DeviceMesh::allocate(AxisSet axes, size_t bytes) {
   return dry_ ? dryMemory(bytes) : allocatePrivate(bytes);
 }
 
-std::map<AxisSet, CollectiveCounters> DeviceMesh::counters() const {
-  std::map<AxisSet, CollectiveCounters> all;
+Collectives DeviceMesh::counters() const {
+  Collectives all;
   for (const auto& [axes, group] : groups_)
     if (group.counters() != CollectiveCounters{}) all.emplace(axes, group.counters());
   return all;

@@ -10,6 +10,11 @@
 
 namespace tutti::parallel {
 
+/// By the axes of the ranks that perform them.
+using Collectives = std::map<AxisSet, CollectiveCounters>;
+/// What came to `before` until `now`, of axes along which anything did.
+Collectives since(const Collectives& before, const Collectives& now);
+
 class DeviceMesh {
  public:
   /// One rank, no communicator: nothing is ever sent.
@@ -50,7 +55,7 @@ class DeviceMesh {
   Memory allocate(AxisSet axes, size_t bytes);
 
   /// What the ranks along each set of axes did together, where they did anything.
-  std::map<AxisSet, CollectiveCounters> counters() const;
+  Collectives counters() const;
 
  private:
   /// Those of `axes` along which there are other ranks.

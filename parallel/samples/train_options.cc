@@ -12,12 +12,11 @@
 #include <CLI/CLI.hpp>
 
 #include "parallel/engine/engine.h"
+#include "parallel/samples/flags.h"
 
 namespace tutti::parallel {
 
 namespace {
-
-constexpr int kMost = 1'000'000'000;  // of any size: far above all use, and two multiply in 64 bits
 
 /// CLI11's own checks let NaN pass and print their bounds with 309 digits.
 CLI::Validator finite(bool orZero) {
@@ -40,12 +39,10 @@ std::string notUnsigned(std::string& text) {
 }
 
 void declare(CLI::App& app, TrainOptions& o) {
-  const auto positive = CLI::Range(1, kMost, "POSITIVE");
-  const auto notNegative = CLI::Range(0, kMost, "NONNEGATIVE");
+  const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
   app.add_option("--text", o.text, "text file to learn; the last 5% are for validation")
       ->required();
-  app.add_option("--ranks", o.ranks, "processes to start on this machine")
-      ->check(CLI::Range(1, 1024));
+  addRanksFlag(app, o.ranks);
   app.add_option("--dp", o.dp,
                  "ranks that hold all of what --zero does not share out, each for "
                  "another part of the batch")
@@ -58,10 +55,7 @@ void declare(CLI::App& app, TrainOptions& o) {
                  "what they share out: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 "
                  "weights too; default: 3 with --fsdp, else 0")
       ->check(CLI::Range(0, 3));
-  app.add_option("--steps", o.steps, "optimizer steps")->check(positive)->capture_default_str();
-  app.add_option("--batch", o.batch, "sequences of one step, over all ranks")
-      ->check(positive)
-      ->capture_default_str();
+  addStepFlags(app, o.steps, o.batch);
   app.add_option("--micro-batches", o.microBatches,
                  "pieces of the batch in each round; default: the least multiple of the ranks from "
                  "4 on, or from "
@@ -72,18 +66,7 @@ void declare(CLI::App& app, TrainOptions& o) {
                  "micro-batches")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--context", o.model.context, "bytes that the model sees at once")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--layers", o.model.layers, "transformer blocks")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--width", o.model.width, "width of the residual stream")
-      ->check(positive)
-      ->capture_default_str();
-  app.add_option("--heads", o.model.heads, "attention heads; they divide the width")
-      ->check(positive)
-      ->capture_default_str();
+  addModelFlags(app, o.model);
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
@@ -111,7 +94,7 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(positive)
       ->needs(folder);
   app.add_option("--keep", o.keep, "so many of the newest stay; 0: all")
-      ->check(CLI::Range(0, kMost, "NONNEGATIVE"))
+      ->check(notNegative)
       ->capture_default_str();
   app.add_flag("--resume", o.resume,
                "go on from the newest checkpoint, saved on any number of ranks; from the beginning "

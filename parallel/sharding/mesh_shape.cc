@@ -58,6 +58,12 @@ MeshShape MeshShape::parse(const std::string& text) {
   return shape;
 }
 
+MeshShape MeshShape::along(Axis axis, int ranks) {
+  MeshShape shape;
+  shape[axis] = ranks;
+  return shape;
+}
+
 std::string MeshShape::describe() const {
   std::string text;
   for (int i = 0; i < kAxisCount; ++i) {

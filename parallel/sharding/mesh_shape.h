@@ -27,6 +27,8 @@ struct MeshShape {
   /// "dp=2,tp=4"; axes that are not named have one rank. Throws InvalidArgument naming what is no
   /// axis, was given before, or has no number from 1 on.
   static MeshShape parse(const std::string& text);
+  /// So many ranks along one axis.
+  static MeshShape along(Axis axis, int ranks);
   std::string describe() const;  ///< "dp=2,tp=4"; "one rank" where no axis is longer than 1
   bool operator==(const MeshShape&) const = default;
 };

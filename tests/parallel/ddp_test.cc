@@ -35,7 +35,7 @@ struct DdpOptions {
 };
 
 std::vector<RunResult> run(const DdpOptions& o) {
-  RunOptions options{.mesh = along(Axis::Data, o.ranks),
+  RunOptions options{.mesh = MeshShape::along(Axis::Data, o.ranks),
                      .types = o.type,
                      .groups = o.groups,
                      .steps = o.steps,

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 
+#include "parallel/engine/describe.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/mesh/redistribute.h"
 #include "parallel/nn/gpt.h"
@@ -53,7 +54,7 @@ struct Training {
 struct Used {
   TrainingMemory memory;
   StoreCounters counters;
-  std::map<AxisSet, CollectiveCounters> collectives;
+  Collectives collectives;
 };
 
 Used train(DeviceMesh mesh, const Training& training) {
@@ -68,9 +69,7 @@ Used train(DeviceMesh mesh, const Training& training) {
   Used used;
   used.counters = engine.step(loader, 1, *optimizer, 0.01).counters;
   used.memory = engine.memory();
-  for (const auto& [axes, count] : mesh.counters())
-    if (!before.contains(axes) || count != before.at(axes))
-      used.collectives[axes] = before.contains(axes) ? count.since(before.at(axes)) : count;
+  used.collectives = since(before, mesh.counters());
   return used;
 }
 
@@ -200,7 +199,7 @@ TEST(Dry, RedistributesWithoutData) {
   const MeshShape shape = MeshShape::parse("dp=2,tp=2");
   const Shape global{6, 10};
   struct Moved {
-    std::map<AxisSet, CollectiveCounters> collectives;
+    Collectives collectives;
     ArenaUse use;
     bool operator==(const Moved&) const = default;
   };
@@ -249,7 +248,7 @@ TEST(Dry, MeshKnowsItsPlaceAmongRanksThatAreNotThere) {
 
 TEST(DryDeath, WhoTouchesAnElementIsStopped) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  DeviceMesh mesh = DeviceMesh::dry(along(Axis::Fsdp, 2), 0);
+  DeviceMesh mesh = DeviceMesh::dry(MeshShape::along(Axis::Fsdp, 2), 0);
   const Memory memory = mesh.allocate({Axis::Fsdp}, 64);
   Arena arena("test", mesh.backing());
   const Tensor x = arena.allocate(DType::Float32, {16});
@@ -298,7 +297,7 @@ DryRun sevenBillion(int ranks, const ShardPolicy& policy, const StoreTypes& type
                     const MakeOptimizer& optimizer) {
   Llama model(kSevenBillion);
   const auto made = optimizer();
-  return dryRun({.mesh = along(Axis::Fsdp, ranks),
+  return dryRun({.mesh = MeshShape::along(Axis::Fsdp, ranks),
                  .engine = {.policy = policy, .types = types, .reductionGroups = 4},
                  .batch = 4,
                  .context = kSevenBillion.context},
@@ -361,7 +360,9 @@ TEST(Dry, TakesNoMemoryItself) {
                             model, *optimizer);
   EXPECT_GT(run.memory.total(), 12'000'000'000u);
   EXPECT_LT(peak() - before, 1'000'000'000u);
-  std::printf("rank 31 of dp=4,fsdp=8 %s", run.describe().c_str());
+  std::printf("rank 31 of dp=4,fsdp=8 %s%s%.4g TFLOP in matrix products\n",
+              describe(run.memory).c_str(), describe(run.collectives).c_str(),
+              run.allKernels().gemmFlops / 1e12);
 }
 
 /// `text` with the value of N, as a number: sums of products and quotients, and parentheses.

@@ -136,12 +136,6 @@ std::vector<uint8_t> makeText() {
   return text;
 }
 
-MeshShape along(Axis axis, int ranks) {
-  MeshShape shape;
-  shape[axis] = ranks;
-  return shape;
-}
-
 ShardPolicy RunOptions::smallBuckets(ShardPolicy policy) {
   policy.firstBucketBytes = 1000;
   policy.bucketBytes = 40000;

@@ -39,9 +39,7 @@ auto onRanks(const MeshShape& shape, bool deterministic, const Rank& rank) {
 }
 template <class Rank>
 auto onRanks(int ranks, bool deterministic, const Rank& rank) {
-  MeshShape shape;
-  shape[Axis::Data] = ranks;
-  return onRanks(shape, deterministic, rank);
+  return onRanks(MeshShape::along(Axis::Data, ranks), deterministic, rank);
 }
 
 inline constexpr GptOptions kSmallGpt{.context = 24, .layers = 2, .width = 32, .heads = 2};
@@ -64,8 +62,6 @@ struct RunOptions {
 
   static ShardPolicy smallBuckets(ShardPolicy policy);
 };
-/// So many ranks along one axis.
-MeshShape along(Axis axis, int ranks);
 
 /// A tensor of bytes as it is without sharding, by parameter.
 using Values = std::vector<std::vector<char>>;

@@ -1,0 +1,115 @@
+#include "parallel/samples/sample.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include "parallel/engine/describe.h"
+#include "parallel/kernels/dry/dry_kernels.h"
+#include "parallel/kernels/host/blas.h"
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/samples/flags.h"
+#include "parallel/samples/progress.h"
+#include "parallel/samples/ranks.h"
+
+namespace tutti::parallel {
+
+namespace {
+
+/// Fills `options`; returns an exit code when there is nothing more to do.
+std::optional<int> parse(int argc, char** argv, const Sample& sample, SampleOptions& options) {
+  CLI::App app(sample.about, sample.name);
+  addRanksFlag(app, options.ranks);
+  app.add_option("--device", options.device,
+                 "host trains; dry says what rank 0 would hold and send in a step")
+      ->check(CLI::IsMember({"host", "dry"}))
+      ->capture_default_str();
+  addStepFlags(app, options.steps, options.batch);
+  addModelFlags(app, options.model);
+  app.add_flag("--deterministic", options.deterministic, "the same bits on 1, 2, 4 and 8 ranks");
+  sample.flags(app);
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+}
+
+/// Rank 0's part without data: two steps, of which the second is like all that follow.
+void trainDry(const Sample& sample, SampleOptions options, int ranks, bool quiet) {
+  DeviceMesh mesh = DeviceMesh::dry(sample.mesh(ranks), 0);
+  DryKernels kernels;
+  options.steps = 2;
+  SampleRank rank(mesh, kernels, options, quiet);
+  sample.train(rank);
+}
+
+void trainAsOneOf(const Sample& sample, const SampleOptions& options, int ranks) {
+  DeviceMesh mesh;
+  if (ranks > 1)
+    mesh = DeviceMesh(Communicator::create({.deterministic = options.deterministic}),
+                      sample.mesh(ranks));
+  HostKernels kernels;
+  SampleRank rank(mesh, kernels, options);
+  sample.train(rank);
+}
+
+int run(int argc, char** argv, const Sample& sample, const SampleOptions& options) {
+  const bool threads = static_cast<bool>(sample.trainOnThreads);
+  if (threads || options.device == "dry") {
+    const int ranks = std::max(1, options.ranks);
+    trainDry(sample, options, ranks, options.device != "dry");
+    if (options.device == "host") sample.trainOnThreads(options, ranks);
+    return 0;
+  }
+  const RankPlan plan = planRanks(options.ranks);
+  if (plan.launch || plan.ranks == 1) trainDry(sample, options, plan.ranks, true);
+  if (plan.launch) return launchRanks(argc, argv, plan.ranks);
+  trainAsOneOf(sample, options, plan.ranks);
+  return 0;
+}
+
+}  // namespace
+
+void SampleRank::show(int64_t step, const StepReport& report) {
+  const Collectives now = mesh.counters();
+  step_ = since(before_, now);
+  before_ = now;
+  if (!speaks() || mesh.dry()) return;
+  std::printf("step %lld/%lld  loss %.9g\n", static_cast<long long>(step + 1),
+              static_cast<long long>(options.steps), report.loss);
+  flushOutput();
+}
+
+void SampleRank::showUse(const Engine& engine) const {
+  if (!speaks()) return;
+  std::printf("rank 0 of %s %s%s", mesh.shape().describe().c_str(),
+              describe(engine.memory()).c_str(), describe(step_).c_str());
+  flushOutput();
+}
+
+void SampleRank::note(const std::string& text) const {
+  if (speaks()) std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+std::vector<uint8_t> sampleText() {
+  std::string text;
+  for (int i = 0; i < 700; ++i) text += message("line ", i * i % 97, " of the text, ");
+  return {text.begin(), text.end()};
+}
+
+int runSample(int argc, char** argv, const Sample& sample) {
+  SampleOptions options;
+  if (const auto exitCode = parse(argc, argv, sample, options)) return *exitCode;
+  host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
+  try {
+    return run(argc, argv, sample, options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", sample.name.c_str(), error.what());
+    return 1;
+  }
+}
+
+}  // namespace tutti::parallel

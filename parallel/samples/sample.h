@@ -1,0 +1,70 @@
+#pragma once
+
+// What the small samples share, so that each of them is little more than its training: flags,
+// ranks, a text to learn, and the lines that they print. All train the same model on the same
+// samples with the same seed, so that with --deterministic they print the same losses, on any
+// number of ranks.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/engine/engine.h"
+#include "parallel/nn/gpt.h"
+
+namespace tutti::parallel {
+
+struct SampleOptions {
+  int ranks = 0;  ///< 0: not given
+  std::string device = "host";
+  GptOptions model = {.context = 32, .layers = 2, .width = 64, .heads = 4};
+  int64_t steps = 40;
+  int64_t batch = 16;  ///< sequences of one step, over all ranks
+  bool deterministic = false;
+};
+
+/// One rank of a sample: what it trains with, and how it says what came of it.
+class SampleRank {
+ public:
+  SampleRank(DeviceMesh& ofMesh, Kernels& withKernels, const SampleOptions& withOptions,
+             bool quiet = false)
+      : mesh(ofMesh), kernels(withKernels), options(withOptions), quiet_(quiet) {}
+
+  DeviceMesh& mesh;
+  Kernels& kernels;
+  const SampleOptions& options;
+
+  /// Rank 0 prints the loss of a step, from 0; nothing in a dry run, which has none.
+  void show(int64_t step, const StepReport& report);
+  /// Rank 0 prints what it holds, and what it sent in the last step that was shown.
+  void showUse(const Engine& engine) const;
+  /// Rank 0 says it on standard error.
+  void note(const std::string& text) const;
+
+ private:
+  bool speaks() const { return !quiet_ && mesh.rank() == 0; }
+  const bool quiet_;
+  Collectives before_, step_;
+};
+
+/// Bytes to learn, the same every time.
+std::vector<uint8_t> sampleText();
+/// Of first weights and of the order of samples.
+inline constexpr uint64_t kSampleSeed = 1;
+
+struct Sample {
+  std::string name, about;
+  std::function<void(CLI::App&)> flags = [](CLI::App&) {};  ///< those that others do not have
+  /// How so many ranks lie. Throws InvalidArgument naming the flag that is against it.
+  std::function<MeshShape(int ranks)> mesh;
+  std::function<void(SampleRank&)> train;
+  /// Where ranks are threads: runs `ranks` of them. Otherwise each is a process.
+  std::function<void(const SampleOptions&, int ranks)> trainOnThreads = {};
+};
+
+/// Runs a sample over its ranks; returns the program's exit code. What is wrong with its flags, or
+/// with what they ask for, is printed once: a dry run comes before there are ranks.
+int runSample(int argc, char** argv, const Sample& sample);
+
+}  // namespace tutti::parallel

@@ -59,8 +59,8 @@ Tensor::Tensor(void* memory, DType elementType, const Shape& extents)
 bool Tensor::contiguous() const { return strides == rowMajorStrides(shape); }
 
 Tensor Tensor::view(const Shape& extents) const {
-  require(contiguous(), "only a contiguous tensor can be viewed under another shape: ", describe());
-  require(extents.count() == count(), "cannot view ", describe(), " as ", extents);
+  require(contiguous(), "only a contiguous tensor can be viewed under another shape: ", *this);
+  require(extents.count() == count(), "cannot view ", *this, " as ", extents);
   Tensor result(data, type, extents);
   if (!layout.replicated()) result.layout.partial = layout.partial;
   return result;

@@ -236,11 +236,24 @@ TEST(Dry, MeshKnowsItsPlaceAmongRanksThatAreNotThere) {
   EXPECT_EQ(shards->size(), 8);
   EXPECT_TRUE(shards->deterministic());
   EXPECT_EQ(mesh.communicator({Axis::Tensor}), nullptr);
+  // Of each the larger side counts; blocks of several sizes as they are.
   shards->allReduce({.count = 10, .type = DType::Float64});
   shards->allGather({.count = 3, .type = DType::BFloat16});
+  shards->reduceScatter({.count = 5, .type = DType::Float32});
+  shards->allToAll({.count = 2, .type = DType::Float32});
+  const std::vector<size_t> counts = {1, 0, 2, 0, 0, 0, 0, 4}, fewer(8, 0);
+  shards->allGatherV({.counts = counts, .offsets = {}, .type = DType::Float32});
+  shards->reduceScatterV({.counts = counts, .offsets = {}, .type = DType::Float64});
+  shards->allToAllV({.sendCounts = fewer,
+                     .sendOffsets = {},
+                     .recvCounts = counts,
+                     .recvOffsets = {},
+                     .type = DType::UInt8});
   shards->barrier();
-  EXPECT_EQ(mesh.counters().at({Axis::Fsdp}),
-            (CollectiveCounters{.allReduce = {1, 80}, .allGather = {1, 48}}));
+  EXPECT_EQ(mesh.counters().at({Axis::Fsdp}), (CollectiveCounters{.allReduce = {1, 80},
+                                                                  .reduceScatter = {2, 160 + 56},
+                                                                  .allGather = {2, 48 + 28},
+                                                                  .allToAll = {2, 64 + 7}}));
   EXPECT_EQ(mesh.allocate({Axis::Data}, 1000).bytes(), 1000u);
   EXPECT_THROW(DeviceMesh::dry(shape, 24), Error);
   EXPECT_THROW(DeviceMesh::dry(shape, -1), Error);

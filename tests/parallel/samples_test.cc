@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,10 @@ TEST_F(Samples, DryRunsSayWhatIsHeldAndSent) {
     EXPECT_TRUE(losses(dry).empty()) << dry.text;
     EXPECT_EQ(use(dry), use(host)) << sample;
   }
+  std::set<std::string> uses;
+  for (const std::string when : {"after-forward", "after-backward", "never"})
+    uses.insert(use(run("fsdp --ranks 2 --device dry --reshard " + when)));
+  EXPECT_EQ(uses.size(), 3u);
   // A model that is not for this machine.
   const Output large =
       run("fsdp --device dry --ranks 512 --batch 512 --layers 80 --width 8192 --heads 64 --context "
@@ -170,18 +175,34 @@ TEST_F(Samples, ZeroFollowsItsConfiguration) {
   EXPECT_NE(trained("\"bf16\": {\"enabled\": true}"), plain);
   EXPECT_EQ(trained("\"bf16\": {\"enabled\": false}, \"fp16\": {\"enabled\": false}"), plain);
 
+  // Any two of the three numbers, or one of the first two, make a batch of 16 in 4 micro-batches.
+  const auto batched = [&](const std::string& numbers, const std::string& ranks) {
+    write("batch.json", "{" + numbers + "}");
+    return losses(
+        run("zero --steps 3 --deterministic --ranks " + ranks + " --config " + file("batch.json")));
+  };
+  const std::string all = "\"train_batch_size\": 16",
+                    micro = "\"train_micro_batch_size_per_gpu\": 4",
+                    two = "\"gradient_accumulation_steps\": 2";
+  const auto whole = batched(all + ", " + two, "2");
+  EXPECT_EQ(batched(all + ", " + micro, "2"), whole);
+  EXPECT_EQ(batched(micro + ", " + two, "2"), whole);
+  EXPECT_EQ(batched(all + ", " + micro + ", " + two, "2"), whole);
+  EXPECT_EQ(batched(all, "4"), whole);
+  EXPECT_EQ(batched(micro, "4"), whole);
+
   const auto held = [&](const std::string& zero) {
     return use(
         run("zero --device dry --ranks 2 " + config("\"zero_optimization\": {" + zero + "}")));
   };
-  const std::string two = held("\"stage\": 2");
-  EXPECT_NE(held("\"stage\": 3"), two);
-  EXPECT_NE(held("\"stage\": 0"), two);
+  const std::string stage2 = held("\"stage\": 2");
+  EXPECT_NE(held("\"stage\": 3"), stage2);
+  EXPECT_NE(held("\"stage\": 0"), stage2);
   // Smaller buckets are more of them, of which only some are there at one time from stage 2 on.
   const std::string small = ", \"reduce_bucket_size\": 100";
-  EXPECT_NE(held("\"stage\": 2" + small), two);
+  EXPECT_NE(held("\"stage\": 2" + small), stage2);
   EXPECT_NE(held("\"stage\": 2" + small), held("\"stage\": 1" + small));
-  EXPECT_EQ(held("\"stage\": 2, \"reduce_bucket_size\": 262144"), two);  // this store's own
+  EXPECT_EQ(held("\"stage\": 2, \"reduce_bucket_size\": 262144"), stage2);  // this store's own
   const std::string files =
       "\"device\": \"nvme\", \"nvme_path\": \"" + folder_.path().string() + "\"";
   EXPECT_EQ(trained("\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {" + files +

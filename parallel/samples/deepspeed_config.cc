@@ -153,9 +153,13 @@ DeepSpeedConfig readDeepSpeedConfig(const std::filesystem::path& path) {
   sequences("train_batch_size", config.trainBatch);
   sequences("train_micro_batch_size_per_gpu", config.microBatch);
   sequences("gradient_accumulation_steps", config.accumulation);
-  within(members, "fp16", [](Members& fp16) {
+  within(members, "fp16", [&](Members& fp16) {
     require(!enabled(fp16), fp16.place("enabled"),
             ": there is no loss scaling yet, which float16 needs; bf16 does without");
+    passOver(fp16,
+             {"auto_cast", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",
+              "min_loss_scale"},
+             config);
   });
   within(members, "bf16", [&](Members& bf16) {
     if (enabled(bf16)) config.types = DType::BFloat16;

@@ -66,12 +66,13 @@ class Samples : public testing::Test {
   const tests::TemporaryFolder folder_;
 };
 
-/// From one number of ranks to another only the order of additions changes.
+/// From one number of ranks to another only the order of additions changes: float32, over 40 steps
+/// that take the loss from 5.6 to 0.5; 2e-7 was seen.
 void expectClose(const std::vector<std::string>& some, const std::vector<std::string>& others,
                  const std::string& what) {
   ASSERT_EQ(some.size(), others.size()) << what;
   for (size_t i = 0; i < some.size(); ++i)
-    EXPECT_NEAR(std::stod(some[i]), std::stod(others[i]), 1e-3) << what << ", step " << i + 1;
+    EXPECT_NEAR(std::stod(some[i]), std::stod(others[i]), 1e-5) << what << ", step " << i + 1;
 }
 
 TEST_F(Samples, Learn) {
@@ -173,7 +174,9 @@ TEST_F(Samples, ZeroFollowsItsConfiguration) {
   EXPECT_NE(trained(optimizer("SGD", "\"lr\": 0.3, \"weight_decay\": 0.5")), sgd);
   EXPECT_NE(trained("\"gradient_clipping\": 0.01"), plain);
   EXPECT_NE(trained("\"bf16\": {\"enabled\": true}"), plain);
-  EXPECT_EQ(trained("\"bf16\": {\"enabled\": false}, \"fp16\": {\"enabled\": false}"), plain);
+  EXPECT_EQ(
+      trained("\"bf16\": {\"enabled\": false}, \"fp16\": {\"enabled\": false, \"loss_scale\": 0}"),
+      plain);
 
   // Any two of the three numbers, or one of the first two, make a batch of 16 in 4 micro-batches.
   const auto batched = [&](const std::string& numbers, const std::string& ranks) {

@@ -112,6 +112,9 @@ TEST(Arena, RemembersTheMostThatItNeeded) {
   arena.rewind(middle);
   arena.allocate(DType::Float32, {33});
   EXPECT_EQ(arena.use(), (ArenaUse{.peak = 64 + 192, .held = 4096}));
+  arena.rewind({});
+  arena.allocate(DType::Float32, {1});
+  EXPECT_EQ(arena.use(), (ArenaUse{.peak = 64 + 192, .held = 4096}));
 }
 
 // Addresses as memory would have them, more than any machine has, and no two alike.

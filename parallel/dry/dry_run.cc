@@ -10,7 +10,7 @@ KernelCount DryRun::allKernels() const {
   return all;
 }
 
-DryRun dryRun(const DryRunArgs& args, Module& model, Optimizer& optimizer) {
+DryRun dryRun(const DryRunArgs& args, Model& model, Optimizer& optimizer) {
   DeviceMesh mesh = DeviceMesh::dry(args.mesh, args.rank);
   DryKernels kernels;
   Engine engine(mesh, kernels, model, args.engine);
@@ -23,6 +23,7 @@ DryRun dryRun(const DryRunArgs& args, Module& model, Optimizer& optimizer) {
   return {.parameters = engine.store().elementCount(),
           .memory = engine.memory(),
           .counters = report.counters,
+          .tensor = report.tensor,
           .collectives = since(before, mesh.counters()),
           .kernels = kernels.counts()};
 }

@@ -26,6 +26,7 @@ struct DryRun {
   int64_t parameters = 0;  ///< of the whole model
   TrainingMemory memory;
   StoreCounters counters;                      ///< about weights and gradients
+  CollectiveCounters tensor;                   ///< the modules', of tensor parallelism
   Collectives collectives;                     ///< all there are
   std::map<std::string, KernelCount> kernels;  ///< by their names in Kernels
 
@@ -33,6 +34,6 @@ struct DryRun {
 };
 
 /// `model` must not have been declared to a store. Throws InvalidArgument as Engine does.
-DryRun dryRun(const DryRunArgs& args, Module& model, Optimizer& optimizer);
+DryRun dryRun(const DryRunArgs& args, Model& model, Optimizer& optimizer);
 
 }  // namespace tutti::parallel

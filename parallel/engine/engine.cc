@@ -2,6 +2,9 @@
 
 #include <bit>
 
+#include "parallel/mesh/redistribute.h"
+#include "parallel/nn/loss.h"
+
 namespace tutti::parallel {
 
 int reductionGroupsFor(int ranks, bool deterministic) {
@@ -24,7 +27,7 @@ int checkReductionGroups(int groups, int ranks, bool deterministic) {
   return groups;
 }
 
-Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOptions& options)
+Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOptions& options)
     : mesh_(mesh),
       kernels_(kernels),
       model_(model),
@@ -48,13 +51,17 @@ double Engine::gradients(Loader& loader, int64_t step) {
   const int first = mesh_.index(data_) * local;
   const double perToken = 1.0 / static_cast<double>(loader.countedTokens());
   store_.beginStep(local, options_.rounds);
+  context_.tensor.counters = {};
   for (int m = 0; m < local * options_.rounds; ++m) {
     const int round = m / local;
     const Batch batch = loader.next(step, {round * groups_ + first + m % local, all});
     saved_.microBatch = m;
     const Tensor logits = model_.forward(context_, batch.tokenIds, saved_);
-    store_.addLoss(
-        kernels_.crossEntropy({.logits = logits, .labels = batch.labels, .scale = perToken}), m);
+    store_.addLoss(crossEntropy(context_, {.logits = logits,
+                                           .labels = batch.labels,
+                                           .vocabulary = model_.vocabulary(),
+                                           .scale = perToken}),
+                   m);
     model_.backward(context_, logits, saved_);
     ensure(saved_.empty(), "a micro-batch left ", saved_.untilBackward.usedBytes(), " and ",
            saved_.untilWeights.usedBytes(), " bytes behind");
@@ -68,6 +75,7 @@ StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, doub
   report.gradientNorm = store_.clip(options_.clipNorm);
   store_.step(optimizer, learningRate);
   report.counters = store_.counters();
+  report.tensor = context_.tensor.counters;
   return report;
 }
 
@@ -87,8 +95,12 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
     // All ranks take part where weights have to be gathered.
     if (!mine && !store_.policy().optimizer) break;
     const Batch batch = windows.read(mine ? begin : 0, sequences);
-    const double loss = kernels_.crossEntropy(
-        {.logits = logits(batch.tokenIds), .labels = batch.labels, .gradient = false});
+    saved_.reset();
+    const double loss =
+        crossEntropy(context_, {.logits = model_.forward(context_, batch.tokenIds, saved_),
+                                .labels = batch.labels,
+                                .vocabulary = model_.vocabulary(),
+                                .gradient = false});
     if (mine) sum.add(loss);
   }
   saved_.reset();
@@ -101,7 +113,10 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
 
 Tensor Engine::logits(const Tensor& tokenIds) {
   saved_.reset();
-  return model_.forward(context_, tokenIds, saved_);
+  const Tensor part = model_.forward(context_, tokenIds, saved_);
+  Shape whole = part.shape;
+  whole[-1] = model_.vocabulary();
+  return redistribute(mesh_, part, whole, {}, saved_.untilWeights);
 }
 
 }  // namespace tutti::parallel

@@ -39,6 +39,7 @@ struct StepReport {
   double loss = 0;          ///< mean over the global batch, nats per token, before the update
   double gradientNorm = 0;  ///< before clipping
   StoreCounters counters;
+  CollectiveCounters tensor;  ///< of the modules' collectives among the ranks of tensor parallelism
 };
 
 /// Bytes on this rank: what the store holds, and what the arenas of a micro-batch needed so far.
@@ -54,9 +55,10 @@ struct TrainingMemory {
 
 class Engine {
  public:
-  /// `model` must outlive the engine. Not collective, except that the mesh's memory may be. Throws
-  /// InvalidArgument as ParameterStore's constructor does.
-  Engine(DeviceMesh& mesh, Kernels& kernels, Module& model, const EngineOptions& options);
+  /// `model` must outlive the engine. Not collective, except that the mesh's memory and its
+  /// communicators may be. Throws InvalidArgument as ParameterStore's constructor does, and when the
+  /// model's heads do not suit the mesh.
+  Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOptions& options);
 
   /// Gradients of global batch number `step`, left in the store, and its mean loss. Collective.
   /// Throws InvalidArgument when the batch has fewer sequences than there are micro-batches.
@@ -66,7 +68,8 @@ class Engine {
   /// Mean loss over `windows`, which the ranks share out in batches of `sequences`. The batches'
   /// losses are added exactly, so the result does not depend on the number of ranks. Collective.
   double evaluate(Windows& windows, int64_t sequences);
-  /// Logits [batch, context, vocabulary], valid until the next call of anything.
+  /// Logits [batch, context, vocabulary], of the whole vocabulary, valid until the next call of
+  /// anything. Collective over the ranks that share out or cut weights.
   Tensor logits(const Tensor& tokenIds);
 
   /// Saves weights and the optimizer's state below `root`, as the checkpoint of `step`, the first
@@ -92,7 +95,7 @@ class Engine {
  private:
   DeviceMesh& mesh_;
   Kernels& kernels_;
-  Module& model_;
+  Model& model_;
   EngineOptions options_;
   const AxisSet data_;  // axes of the data-parallel ranks
   int groups_;

@@ -16,8 +16,9 @@ struct GenerateOptions {
   uint64_t seed = 1;
 };
 
-/// Samples `bytes` bytes after the prompt, one after the other, and returns them without it. Not
-/// collective. Throws InvalidArgument when the temperature is below 0, or a size is.
+/// Samples `bytes` bytes after the prompt, one after the other, and returns them without it.
+/// Collective as Engine::logits(). Throws InvalidArgument when the temperature is below 0, or a
+/// size is.
 std::string generate(Engine& engine, const GenerateOptions& options);
 
 /// `text` with what a terminal could not show (control characters, bytes that are no UTF-8)

@@ -10,7 +10,11 @@
 // and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or 1:
 // overwrite the result, or add to it. Every result is a function of the operands' values and shapes
 // alone (not of addresses or earlier calls), which the deterministic mode relies on. Operands are
-// contiguous, gemm's excepted.
+// contiguous, unless it says that their rows may be strided.
+//
+// A vocabulary may be cut over ranks, each of which has some of its rows: from `firstId` on. Ids
+// and labels are of the whole of it; `vocabulary` says how many there are, 0 that none are
+// elsewhere.
 //
 // Errors. Throws InvalidArgument, naming the operands, when shapes or types disagree, when a tensor
 // that must be contiguous is not, and when a token id or a label is outside the vocabulary;
@@ -105,27 +109,39 @@ struct AttentionBackwardArgs {
   int64_t heads = 1, kvHeads = 1;
 };
 
-/// x[b, t] = tokens[tokenIds[b, t]] + positions[t].
+/// x[b, t] = tokens[tokenIds[b, t]] + positions[t]; of an id whose row is elsewhere, without it.
 struct EmbeddingArgs {
   Tensor tokenIds;   ///< int32 [batch, context]
-  Tensor tokens;     ///< [vocabulary, width]
+  Tensor tokens;     ///< [rows of the vocabulary, width]
   Tensor positions;  ///< [at least context, width]; no data: nothing is added
   Tensor x;          ///< [batch, context, width]
+  int64_t firstId = 0, vocabulary = 0;
 };
 struct EmbeddingWeightArgs {
   Tensor tokenIds;    ///< int32 [batch, context]
   Tensor dx;          ///< [batch, context, width]
-  Tensor dTokens;     ///< [vocabulary, width]
+  Tensor dTokens;     ///< [rows of the vocabulary, width]
   Tensor dPositions;  ///< [at least context, width]; rows beyond the context get beta * themselves;
                       ///< no data: there are no positions
   double betaTokens = 0, betaPositions = 0;
+  int64_t firstId = 0, vocabulary = 0;
 };
 
+/// What one rank's logits contribute to the softmax of each row: the largest of them, the sum of
+/// exp(logit - largest), and the label's logit, or 0 where that is elsewhere or does not count.
+struct LogitStatisticsArgs {
+  Tensor logits;      ///< [rows, part of the vocabulary]
+  Tensor labels;      ///< int32 [rows]; -1: this row does not count
+  Tensor statistics;  ///< [rows, 3], of the logits' statisticsType(); overwritten
+  int64_t firstId = 0, vocabulary = 0;
+};
 struct CrossEntropyArgs {
-  Tensor logits;     ///< [rows, vocabulary]; replaced by the gradient when `gradient` is true
-  Tensor labels;     ///< int32 [rows]; -1: this row does not count
-  double scale = 1;  ///< of the gradient: one over the global number of counted rows
+  Tensor logits;      ///< [rows, part]; replaced by the gradient when `gradient` is true
+  Tensor labels;      ///< int32 [rows]; -1: this row does not count
+  Tensor statistics;  ///< [ranks, rows, 3]: of all ranks that have a part, in their order
+  double scale = 1;   ///< of the gradient: one over the global number of counted rows
   bool gradient = true;
+  int64_t firstId = 0, vocabulary = 0;
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter). The two corrections are 1 - beta^t.
@@ -160,9 +176,10 @@ class Kernels {
   virtual void fillZero(const Tensor& x) = 0;
   /// The two have one shape, of any rank; where types differ each element is rounded to nearest.
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
-  /// y [rows, n] += bias [n] in each row.
+  /// y [rows, n] += bias [n] in each row. Rows of y may be strided.
   virtual void addBias(const Tensor& bias, const Tensor& y) = 0;
-  /// db [n] = column sums of dy [rows, n] + beta * db, rows in ascending order.
+  /// db [n] = column sums of dy [rows, n] + beta * db, rows in ascending order. Rows of dy may be
+  /// strided.
   virtual void biasGradient(const Tensor& dy, const Tensor& db, double beta) = 0;
   /// to += from, of one shape.
   virtual void add(const Tensor& from, const Tensor& to) = 0;
@@ -193,7 +210,9 @@ class Kernels {
   virtual void embedding(const EmbeddingArgs& args) = 0;
   virtual void embeddingWeights(const EmbeddingWeightArgs& args) = 0;
 
-  /// Returns the sum of the counted rows' losses in nats, not scaled, in row order.
+  virtual void logitStatistics(const LogitStatisticsArgs& args) = 0;
+  /// Returns the sum of the counted rows' losses in nats, not scaled, in row order: the same bits
+  /// on all ranks that have a part of the vocabulary.
   virtual double crossEntropy(const CrossEntropyArgs& args) = 0;
 
   virtual void adamW(const AdamWArgs& args) = 0;

@@ -27,6 +27,25 @@ void requireIds(const char* operation, const Tensor& ids, int64_t count) {
           count, " int32 ids are needed, not ", ids);
 }
 
+/// A matrix whose rows may be strided, or contiguous of any rank.
+void requireRows(const char* operation, const Tensor& x) {
+  require(x.contiguous() || (x.shape.rank() == 2 && x.strides[1] == 1), operation, ": ", x,
+          " must be a matrix of adjacent columns");
+}
+
+/// `here` rows of a vocabulary, from `firstId` on, of `all`; 0: there are no others.
+void requireVocabulary(const char* operation, int64_t here, int64_t firstId, int64_t all) {
+  require(firstId >= 0 && firstId + here <= (all == 0 ? here : all), operation, ": rows ", firstId,
+          " to ", firstId + here, " of a vocabulary of ", all == 0 ? here : all);
+}
+
+/// One for each row; a row may be empty.
+void requireLabels(const char* operation, const Tensor& labels, const Tensor& logits) {
+  requireIds(operation, labels, labels.count());
+  require(logits.contiguous() && logits.count() == labels.count() * width(logits), operation, ": ",
+          labels, " labels of ", logits);
+}
+
 /// `x` [batch, context, width] goes with the ids and the tables of tokens and positions.
 void requireEmbedding(const char* operation, const Tensor& ids, const Tensor& tokens,
                       const Tensor& positions, const Tensor& x) {
@@ -72,12 +91,12 @@ void requireCopy(const Tensor& from, const Tensor& to) {
 
 void requireAddBias(const Tensor& bias, const Tensor& y) {
   requireVector("addBias", bias, width(y), y.type);
-  requireContiguous("addBias", y);
+  requireRows("addBias", y);
 }
 
 void requireBiasGradient(const Tensor& dy, const Tensor& db) {
   requireVector("biasGradient", db, width(dy), dy.type);
-  requireContiguous("biasGradient", dy);
+  requireRows("biasGradient", dy);
 }
 
 void requireAdd(const Tensor& from, const Tensor& to) { requireSame("add", from, to); }
@@ -180,15 +199,26 @@ void requireOperands(const AttentionBackwardArgs& a) {
 
 void requireOperands(const EmbeddingArgs& a) {
   requireEmbedding("embedding", a.tokenIds, a.tokens, a.positions, a.x);
+  requireVocabulary("embedding", a.tokens.shape[0], a.firstId, a.vocabulary);
 }
 
 void requireOperands(const EmbeddingWeightArgs& a) {
   requireEmbedding("embeddingWeights", a.tokenIds, a.dTokens, a.dPositions, a.dx);
+  requireVocabulary("embeddingWeights", a.dTokens.shape[0], a.firstId, a.vocabulary);
+}
+
+void requireOperands(const LogitStatisticsArgs& a) {
+  requireLabels("logitStatistics", a.labels, a.logits);
+  requireVector("logitStatistics", a.statistics, 3 * a.labels.count(), a.logits.type);
+  requireVocabulary("logitStatistics", width(a.logits), a.firstId, a.vocabulary);
 }
 
 void requireOperands(const CrossEntropyArgs& a) {
-  requireIds("crossEntropy", a.labels, rows(a.logits));
-  requireContiguous("crossEntropy", a.logits);
+  requireLabels("crossEntropy", a.labels, a.logits);
+  require(a.statistics.shape.rank() >= 1, "crossEntropy: statistics ", a.statistics);
+  requireVector("crossEntropy", a.statistics, a.statistics.shape[0] * a.labels.count() * 3,
+                a.logits.type);
+  requireVocabulary("crossEntropy", width(a.logits), a.firstId, a.vocabulary);
 }
 
 void requireOperands(const AdamWArgs& a) {

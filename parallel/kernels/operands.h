@@ -30,6 +30,7 @@ void requireOperands(const AttentionArgs& args);
 void requireOperands(const AttentionBackwardArgs& args);
 void requireOperands(const EmbeddingArgs& args);
 void requireOperands(const EmbeddingWeightArgs& args);
+void requireOperands(const LogitStatisticsArgs& args);
 void requireOperands(const CrossEntropyArgs& args);
 void requireOperands(const AdamWArgs& args);
 void requireOperands(const SgdArgs& args);

@@ -40,6 +40,8 @@ class DeviceMesh {
   /// Of this rank among those that differ from it only along `axes`: its rank in communicator().
   int index(AxisSet axes) const;
   const MeshPlace& place() const { return place_; }
+  /// Those of `axes` along which there are other ranks.
+  AxisSet longAxes(AxisSet axes) const;
   int ranks() const { return shape_.ranks(); }
   int rank() const { return rankAt(shape_, place_); }  ///< in the whole job
 
@@ -58,8 +60,6 @@ class DeviceMesh {
   Collectives counters() const;
 
  private:
-  /// Those of `axes` along which there are other ranks.
-  AxisSet longAxes(AxisSet axes) const;
   std::vector<int> ranksAlong(AxisSet axes) const;
 
   MeshCommunicator make(AxisSet axes);

@@ -31,12 +31,16 @@ double parameterCount(const GptOptions& o) {
          static_cast<double>(o.layers) * block;
 }
 
-double savedPerToken(const GptOptions& o) {
-  const auto width = static_cast<double>(o.width);
-  // Two norms with mean and deviation, qkv, attention with its logarithm for each head, projected,
-  // and the two inner vectors and the result of the MLP.
-  const double block = 16 * width + static_cast<double>(o.heads) + 4;
-  return static_cast<double>(o.layers) * block + 2 * width + 2 + static_cast<double>(o.vocabulary);
+double savedPerToken(const GptOptions& o, int tensorRanks) {
+  const auto width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
+  // Within the branches: queries, keys, values, attention with its logarithm for each head, and the
+  // two inner vectors of the MLP; logits.
+  const double within =
+      layers * (12 * width + static_cast<double>(o.heads)) + static_cast<double>(o.vocabulary);
+  // Between them: two norms with mean and deviation, and what the two branches give; embeddings,
+  // and the last norm.
+  const double between = layers * (4 * width + 4) + 2 * width + 2;
+  return within / tensorRanks + between / (o.sequenceParallel ? tensorRanks : 1);
 }
 
 namespace {
@@ -49,8 +53,12 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
                              .embeddingDeviation = kEmbeddingDeviation,
                              .learnedPositions = true,
                              .tied = true,
-                             .finalNorm = std::make_unique<LayerNorm>(NormOptions{
-                                 "finalNorm", static_cast<UnitId>(o.layers) + 1, o.width})};
+                             .sequenceParallel = o.sequenceParallel,
+                             .finalNorm = std::make_unique<LayerNorm>(
+                                 NormOptions{.name = "finalNorm",
+                                             .unit = static_cast<UnitId>(o.layers) + 1,
+                                             .width = o.width,
+                                             .sequenceParallel = o.sequenceParallel})};
   for (int64_t i = 0; i < o.layers; ++i)
     parts.blocks.push_back(std::make_unique<GptBlock>(BlockOptions{
         .name = "blocks." + std::to_string(i),
@@ -58,7 +66,8 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
         .width = o.width,
         .heads = o.heads,
         .deviation = kDeviation,
-        .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers))}));
+        .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
+        .sequenceParallel = o.sequenceParallel}));
   return parts;
 }
 

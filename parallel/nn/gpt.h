@@ -14,15 +14,19 @@ struct GptOptions {
   int64_t layers = 4;
   int64_t width = 128;
   int64_t heads = 4;
+  /// What lies between branches is cut by rows over the ranks of tensor parallelism, if there are
+  /// several.
+  bool sequenceParallel = false;
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
 void check(const GptOptions& options);
 
 /// What a model would take: elements of its parameters, and elements that forward keeps for each
-/// token until backward. In float64, so that no option is too large to ask.
+/// token until backward, a mean over so many ranks of tensor parallelism. In float64, so that no
+/// option is too large to ask.
 double parameterCount(const GptOptions& options);
-double savedPerToken(const GptOptions& options);
+double savedPerToken(const GptOptions& options, int tensorRanks = 1);
 
 class Gpt final : public LanguageModel {
  public:

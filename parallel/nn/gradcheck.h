@@ -23,7 +23,8 @@ struct GradcheckReport {
 };
 
 struct GradcheckOptions {
-  Tensor input;  ///< float64: also checked; int32 token ids: only the weights are
+  Tensor input;  ///< float64 [batch, context, width] or [tokens, width]: also checked; int32 token
+                 ///< ids: only the weights are
   uint64_t seed = 1;
   double weightScale = 0.5;  ///< the weights' first values are replaced by normal ones of this size
 };

@@ -5,9 +5,11 @@ namespace tutti::parallel {
 LanguageModel::LanguageModel(Parts parts)
     : learnedPositions_(parts.learnedPositions),
       tied_(parts.tied),
+      sequence_(parts.sequenceParallel),
       tokens_{.name = "tokens",
               .global = {parts.vocabulary, parts.width},
               .init = {Init::Normal, parts.embeddingDeviation},
+              .layout = cutOverTensor(0),
               .unit = 0},
       positions_{.name = "positions",
                  .global = {parts.context, parts.width},
@@ -16,6 +18,7 @@ LanguageModel::LanguageModel(Parts parts)
       output_{.name = "output",
               .global = {parts.vocabulary, parts.width},
               .init = {Init::Normal, parts.outputDeviation},
+              .layout = cutOverTensor(0),
               .unit = static_cast<UnitId>(parts.blocks.size()) + 1},
       blocks_(std::move(parts.blocks)),
       finalNorm_(std::move(parts.finalNorm)) {}
@@ -30,14 +33,10 @@ void LanguageModel::declare(ParameterStore& store) {
 
 Tensor LanguageModel::forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) {
   ParameterStore& store = context.store;
+  saved.tokens = tokenIds.shape;
   saved.openUnit(0);
   store.acquire(0, Phase::Forward);
-  const Tensor tokens = store.weight(tokens_);
-  Tensor x = saved.untilWeights.allocate(tokens.type,
-                                         {tokenIds.shape[0], tokenIds.shape[1], tokens_.global[1]});
-  const Tensor positions = learnedPositions_ ? store.weight(positions_) : Tensor{};
-  context.kernels.embedding({tokenIds, tokens, positions, x});
-  saved.push(tokenIds);
+  Tensor x = embed(context, tokenIds, saved);
   if (!tied_) store.release(0, Phase::Forward);
   for (UnitId unit = 1; const auto& block : blocks_) {
     saved.openUnit(unit);
@@ -48,16 +47,45 @@ Tensor LanguageModel::forward(ParallelContext& context, const Tensor& tokenIds, 
   return head(context, x, saved);
 }
 
+/// Of those whose rows this rank has.
+int64_t LanguageModel::firstToken(ParallelContext& context) const {
+  return boxOf(tokens_.global, tokens_.layout, context.mesh.shape(), context.mesh.place())[0].begin;
+}
+
+/// Each rank looks up the ids whose rows it has; the sum has all of them. Positions are added by
+/// the first rank alone: once.
+Tensor LanguageModel::embed(ParallelContext& context, const Tensor& tokenIds, Saved& saved) {
+  const Tensor tokens = context.store.weight(tokens_);
+  const bool addPositions = learnedPositions_ && context.tensor.rank() == 0;
+  const int64_t width = tokens_.global[1];
+  const ArenaScope scope(context.scratch);
+  Arena& arena = context.tensor.arenaOfSummands(sequence_, saved.untilWeights, context.scratch);
+  const Tensor summands = arena.allocate(tokens.type, {tokenIds.count(), width});
+  context.kernels.embedding(
+      {.tokenIds = tokenIds,
+       .tokens = tokens,
+       .positions = addPositions ? context.store.weight(positions_) : Tensor{},
+       .x = summands.view({tokenIds.shape[0], tokenIds.shape[1], width}),
+       .firstId = firstToken(context),
+       .vocabulary = vocabulary()});
+  saved.push(tokenIds);
+  return context.tensor.addUp(summands, sequence_, saved.untilWeights);
+}
+
 Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& saved) {
   saved.openUnit(headUnit());
   context.store.acquire(headUnit(), Phase::Forward);
   const Tensor normal = finalNorm_->forward(context, x, saved);
-  const Tensor logits =
-      saved.untilWeights.allocate(x.type, {x.shape[0], x.shape[1], tokens_.global[0]});
-  context.kernels.gemm({.a = normal.matrix(),
-                        .b = context.store.weight(outputMap()),
-                        .c = logits.matrix(),
-                        .transposeB = true});
+  const Tensor weight = context.store.weight(outputMap());
+  Tensor logits =
+      saved.untilWeights.allocate(x.type, {saved.tokens[0], saved.tokens[1], weight.shape[0]});
+  logits.layout = cutOverTensor(2);
+  const ArenaScope scope(context.scratch);
+  context.kernels.gemm(
+      {.a = context.tensor.allRows(normal, saved.tokens.count(), sequence_, context.scratch),
+       .b = weight,
+       .c = logits.matrix(),
+       .transposeB = true});
   saved.push(normal);
   context.store.release(headUnit(), Phase::Forward);
   if (tied_) context.store.release(0, Phase::Forward);
@@ -65,19 +93,22 @@ Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& sav
 }
 
 Tensor LanguageModel::headBackward(ParallelContext& context, const Tensor& dLogits, Saved& saved) {
-  const Tensor normal = saved.pop();
-  const Tensor dNormal = saved.untilWeights.allocate(normal.type, normal.shape);
-  context.kernels.gemm(
-      {.a = dLogits.matrix(), .b = context.store.weight(outputMap()), .c = dNormal.matrix()});
-  saved.work.push_back({[this, normal, dLogits](ParallelContext& c, int microBatch) {
+  const Tensor normal = saved.pop(), dy = dLogits.matrix();
+  const ArenaScope scope(context.scratch);
+  Arena& arena = context.tensor.arenaOfSummands(sequence_, saved.untilWeights, context.scratch);
+  const Tensor summands = arena.allocate(normal.type, {dy.shape[0], normal.shape[1]});
+  context.kernels.gemm({.a = dy, .b = context.store.weight(outputMap()), .c = summands});
+  saved.work.push_back({[this, normal, dy](ParallelContext& c, int microBatch) {
     const GradientSlot output = c.store.gradient(outputMap(), microBatch);
-    c.kernels.gemm({.a = dLogits.matrix(),
-                    .b = normal.matrix(),
+    const ArenaScope gathered(c.scratch);
+    c.kernels.gemm({.a = dy,
+                    .b = c.tensor.allRows(normal, dy.shape[0], sequence_, c.scratch),
                     .c = output.buffer,
                     .transposeA = true,
                     .beta = output.beta});
   }});
-  return finalNorm_->backward(context, dNormal, saved);
+  return finalNorm_->backward(context,
+                              context.tensor.addUp(summands, sequence_, saved.untilWeights), saved);
 }
 
 Tensor LanguageModel::backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) {
@@ -93,13 +124,14 @@ Tensor LanguageModel::backward(ParallelContext& context, const Tensor& dLogits, 
     store.release(unit, Phase::Backward);
   }
   if (!tied_) store.acquire(0, Phase::Backward);
-  embeddingBackward(dx, saved);
+  embedBackward(dx, saved);
   saved.closeUnit(context, {});
   store.release(0, Phase::Backward);
   return {};
 }
 
-void LanguageModel::embeddingBackward(const Tensor& dx, Saved& saved) {
+/// All ranks see all of dx, so each has the positions' whole gradient, and its tokens' whole one.
+void LanguageModel::embedBackward(const Tensor& dx, Saved& saved) {
   const Tensor tokenIds = saved.pop();
   saved.work.push_back({[this, tokenIds, dx](ParallelContext& c, int microBatch) {
     // Where the output map is tied, it has written this micro-batch's first part already: the store
@@ -107,12 +139,17 @@ void LanguageModel::embeddingBackward(const Tensor& dx, Saved& saved) {
     const GradientSlot tokens = c.store.gradient(tokens_, microBatch);
     const GradientSlot positions =
         learnedPositions_ ? c.store.gradient(positions_, microBatch) : GradientSlot{};
-    c.kernels.embeddingWeights({.tokenIds = tokenIds,
-                                .dx = dx,
-                                .dTokens = tokens.buffer,
-                                .dPositions = positions.buffer,
-                                .betaTokens = tokens.beta,
-                                .betaPositions = positions.beta});
+    const ArenaScope gathered(c.scratch);
+    const Tensor all = c.tensor.allRows(dx, tokenIds.count(), sequence_, c.scratch);
+    c.kernels.embeddingWeights(
+        {.tokenIds = tokenIds,
+         .dx = all.view({tokenIds.shape[0], tokenIds.shape[1], all.shape[1]}),
+         .dTokens = tokens.buffer,
+         .dPositions = positions.buffer,
+         .betaTokens = tokens.beta,
+         .betaPositions = positions.beta,
+         .firstId = firstToken(c),
+         .vocabulary = vocabulary()});
   }});
 }
 

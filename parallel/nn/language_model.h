@@ -14,32 +14,36 @@
 
 namespace tutti::parallel {
 
-class LanguageModel : public Module {
+class LanguageModel : public Model {
  public:
   struct Parts {
     int64_t vocabulary = 0, context = 0, width = 0;
     double embeddingDeviation = 0.02;  ///< of the first values, positions' too
     double outputDeviation = 0.02;
     bool learnedPositions = false, tied = false;
+    bool sequenceParallel = false;  ///< what lies between branches is cut by rows
     std::vector<std::unique_ptr<Module>> blocks;
     std::unique_ptr<Norm> finalNorm;
   };
   explicit LanguageModel(Parts parts);
 
-  /// int32 token ids [batch, at most context] to logits [batch, context, vocabulary].
+  /// int32 token ids [batch, at most context] to logits [batch, context, vocabulary], cut over the
+  /// ranks of tensor parallelism.
   Tensor forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) override;
-  /// The gradient of the logits; returns an empty tensor, as token ids have no gradient.
   Tensor backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) override;
   void declare(ParameterStore& store) override;
+  int64_t vocabulary() const override { return tokens_.global[0]; }
 
  private:
+  Tensor embed(ParallelContext& context, const Tensor& tokenIds, Saved& saved);
   Tensor head(ParallelContext& context, const Tensor& x, Saved& saved);
   Tensor headBackward(ParallelContext& context, const Tensor& dLogits, Saved& saved);
-  void embeddingBackward(const Tensor& dx, Saved& saved);
+  void embedBackward(const Tensor& dx, Saved& saved);
+  int64_t firstToken(ParallelContext& context) const;
   UnitId headUnit() const { return static_cast<UnitId>(blocks_.size()) + 1; }
   const Parameter& outputMap() const { return tied_ ? tokens_ : output_; }
 
-  const bool learnedPositions_, tied_;
+  const bool learnedPositions_, tied_, sequence_;
   Parameter tokens_, positions_, output_;
   std::vector<std::unique_ptr<Module>> blocks_;
   std::unique_ptr<Norm> finalNorm_;

@@ -2,49 +2,120 @@
 
 namespace tutti::parallel {
 
-namespace {
-
-/// The shape of `x` with another last extent.
-Shape withLast(Shape shape, int64_t last) {
-  shape[-1] = last;
-  return shape;
+ColumnLinear::ColumnLinear(const ColumnLinearOptions& o)
+    : inputs_(o.inputs), hasBias_(o.bias), sequence_(o.sequenceParallel) {
+  for (const ColumnLinearOptions::Map& map : o.maps) {
+    Layout layout;
+    layout.dims[0] = map.axes;
+    const AxisSet partial = kTensorAxes.without(layout.axes());
+    maps_.push_back({.weight = {.name = map.name + ".weight",
+                                .global = {map.outputs, o.inputs},
+                                .init = {Init::Normal, o.deviation},
+                                .layout = layout,
+                                .gradientPartial = partial,
+                                .unit = o.unit},
+                     .bias = {.name = map.name + ".bias",
+                              .global = {map.outputs},
+                              .layout = layout,
+                              .gradientPartial = partial,
+                              .unit = o.unit}});
+  }
 }
 
-}  // namespace
+void ColumnLinear::declare(ParameterStore& store) {
+  for (Map& map : maps_) store.add(map.weight);
+  if (!hasBias_) return;
+  for (Map& map : maps_) store.add(map.bias);
+}
 
-Linear::Linear(const LinearOptions& o)
+Tensor ColumnLinear::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+  int64_t outputs = 0;
+  for (const Map& map : maps_) outputs += context.store.weight(map.weight).shape[0];
+  const ArenaScope scope(context.scratch);
+  const Tensor all = context.tensor.allRows(x, saved.tokens.count(), sequence_, context.scratch);
+  const Tensor y = saved.untilWeights.allocate(x.type, {all.shape[0], outputs});
+  int64_t begin = 0;
+  for (const Map& map : maps_) {
+    const Tensor weight = context.store.weight(map.weight);
+    const Tensor part = y.part(1, begin, weight.shape[0]);
+    context.kernels.gemm({.a = all, .b = weight, .c = part, .transposeB = true});
+    if (hasBias_) context.kernels.addBias(context.store.weight(map.bias), part);
+    begin += weight.shape[0];
+  }
+  saved.push(x);
+  return y;
+}
+
+Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+  const Tensor x = saved.pop();
+  const ArenaScope scope(context.scratch);
+  Arena& arena = context.tensor.arenaOfSummands(sequence_, saved.untilWeights, context.scratch);
+  const Tensor summands = arena.allocate(x.type, {dy.shape[0], inputs_});
+  int64_t begin = 0;
+  for (const Map& map : maps_) {
+    const Tensor weight = context.store.weight(map.weight);
+    context.kernels.gemm({.a = dy.part(1, begin, weight.shape[0]),
+                          .b = weight,
+                          .c = summands,
+                          .beta = begin == 0 ? 0.0 : 1.0});
+    begin += weight.shape[0];
+  }
+  saved.work.push_back({[this, x, dy](ParallelContext& c, int microBatch) {
+    const ArenaScope gathered(c.scratch);
+    const Tensor all = c.tensor.allRows(x, dy.shape[0], sequence_, c.scratch);
+    int64_t from = 0;
+    for (const Map& map : maps_) {
+      const GradientSlot weight = c.store.gradient(map.weight, microBatch);
+      const Tensor part = dy.part(1, from, weight.buffer.shape[0]);
+      c.kernels.gemm(
+          {.a = part, .b = all, .c = weight.buffer, .transposeA = true, .beta = weight.beta});
+      from += weight.buffer.shape[0];
+      if (!hasBias_) continue;
+      const GradientSlot bias = c.store.gradient(map.bias, microBatch);
+      c.kernels.biasGradient(part, bias.buffer, bias.beta);
+    }
+  }});
+  return context.tensor.addUp(summands, sequence_, saved.untilWeights);
+}
+
+RowLinear::RowLinear(const RowLinearOptions& o)
     : hasBias_(o.bias),
+      sequence_(o.sequenceParallel),
       weight_{.name = o.name + ".weight",
               .global = {o.outputs, o.inputs},
               .init = {Init::Normal, o.deviation},
+              .layout = cutOverTensor(1),
               .unit = o.unit},
-      bias_{.name = o.name + ".bias", .global = {o.outputs}, .unit = o.unit} {}
+      bias_{.name = o.name + ".bias",
+            .global = {o.outputs},
+            .gradientPartial = partialOverRows(o.sequenceParallel),
+            .unit = o.unit} {}
 
-void Linear::declare(ParameterStore& store) {
+void RowLinear::declare(ParameterStore& store) {
   store.add(weight_);
   if (hasBias_) store.add(bias_);
 }
 
-Tensor Linear::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const Tensor y = saved.untilWeights.allocate(x.type, withLast(x.shape, weight_.global[0]));
+Tensor RowLinear::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+  const ArenaScope scope(context.scratch);
+  Arena& arena = context.tensor.arenaOfSummands(sequence_, saved.untilWeights, context.scratch);
+  const Tensor summands = arena.allocate(x.type, {x.shape[0], weight_.global[0]});
   context.kernels.gemm(
-      {.a = x.matrix(), .b = context.store.weight(weight_), .c = y.matrix(), .transposeB = true});
+      {.a = x, .b = context.store.weight(weight_), .c = summands, .transposeB = true});
+  const Tensor y = context.tensor.addUp(summands, sequence_, saved.untilWeights);
   if (hasBias_) context.kernels.addBias(context.store.weight(bias_), y);
   saved.push(x);
   return y;
 }
 
-Tensor Linear::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+Tensor RowLinear::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
   const Tensor x = saved.pop();
+  const Tensor all = context.tensor.allRows(dy, x.shape[0], sequence_, saved.untilWeights);
   const Tensor dx = saved.untilWeights.allocate(x.type, x.shape);
-  context.kernels.gemm({.a = dy.matrix(), .b = context.store.weight(weight_), .c = dx.matrix()});
-  saved.work.push_back({[this, x, dy](ParallelContext& c, int microBatch) {
+  context.kernels.gemm({.a = all, .b = context.store.weight(weight_), .c = dx});
+  saved.work.push_back({[this, x, dy, all](ParallelContext& c, int microBatch) {
     const GradientSlot weight = c.store.gradient(weight_, microBatch);
-    c.kernels.gemm({.a = dy.matrix(),
-                    .b = x.matrix(),
-                    .c = weight.buffer,
-                    .transposeA = true,
-                    .beta = weight.beta});
+    c.kernels.gemm({.a = all, .b = x, .c = weight.buffer, .transposeA = true, .beta = weight.beta});
     if (!hasBias_) return;
     const GradientSlot bias = c.store.gradient(bias_, microBatch);
     c.kernels.biasGradient(dy, bias.buffer, bias.beta);
@@ -54,8 +125,15 @@ Tensor Linear::backward(ParallelContext& context, const Tensor& dy, Saved& saved
 
 LayerNorm::LayerNorm(const NormOptions& o)
     : epsilon_(o.epsilon),
-      weight_{.name = o.name + ".weight", .global = {o.width}, .init = {Init::One}, .unit = o.unit},
-      bias_{.name = o.name + ".bias", .global = {o.width}, .unit = o.unit} {}
+      weight_{.name = o.name + ".weight",
+              .global = {o.width},
+              .init = {Init::One},
+              .gradientPartial = partialOverRows(o.sequenceParallel),
+              .unit = o.unit},
+      bias_{.name = o.name + ".bias",
+            .global = {o.width},
+            .gradientPartial = partialOverRows(o.sequenceParallel),
+            .unit = o.unit} {}
 
 void LayerNorm::declare(ParameterStore& store) {
   store.add(weight_);
@@ -64,7 +142,7 @@ void LayerNorm::declare(ParameterStore& store) {
 
 Tensor LayerNorm::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor y = saved.untilWeights.allocate(x.type, x.shape);
-  const Shape rows{x.count() / x.shape[-1]};
+  const Shape rows{x.shape[0]};
   const Tensor mean = saved.untilWeights.allocate(statisticsType(x.type), rows);
   const Tensor rstd = saved.untilWeights.allocate(statisticsType(x.type), rows);
   context.kernels.layerNorm({.x = x,
@@ -108,15 +186,17 @@ Tensor LayerNorm::backward(ParallelContext& context, const Tensor& dy, const Ten
 
 RmsNorm::RmsNorm(const NormOptions& o)
     : epsilon_(o.epsilon),
-      weight_{
-          .name = o.name + ".weight", .global = {o.width}, .init = {Init::One}, .unit = o.unit} {}
+      weight_{.name = o.name + ".weight",
+              .global = {o.width},
+              .init = {Init::One},
+              .gradientPartial = partialOverRows(o.sequenceParallel),
+              .unit = o.unit} {}
 
 void RmsNorm::declare(ParameterStore& store) { store.add(weight_); }
 
 Tensor RmsNorm::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor y = saved.untilWeights.allocate(x.type, x.shape);
-  const Tensor rstd =
-      saved.untilWeights.allocate(statisticsType(x.type), {x.count() / x.shape[-1]});
+  const Tensor rstd = saved.untilWeights.allocate(statisticsType(x.type), {x.shape[0]});
   context.kernels.rmsNorm(
       {.x = x, .weight = context.store.weight(weight_), .y = y, .rstd = rstd, .epsilon = epsilon_});
   saved.push(x);

@@ -1,29 +1,68 @@
 #pragma once
 
-// Linear, LayerNorm and RmsNorm: the modules that have weights of their own.
+// ColumnLinear, RowLinear, LayerNorm and RmsNorm: the modules that have weights of their own. What
+// they exchange where a model is cut over ranks is drawn in nn/tensor_parallel.h.
+
+#include <vector>
 
 #include "parallel/nn/module.h"
 
 namespace tutti::parallel {
 
-struct LinearOptions {
-  std::string name;
+struct ColumnLinearOptions {
+  struct Map {
+    std::string name;
+    int64_t outputs = 0;
+    /// That cut the outputs; over those of kTensorAxes that are missing several ranks have the same
+    /// ones, and each a part of their gradient.
+    AxisList axes = {Axis::Tensor, Axis::Rep};
+  };
+  std::vector<Map> maps;
   UnitId unit = 0;
-  int64_t inputs = 0, outputs = 0;
-  double deviation = 0.02;  ///< of the weight's first values; the bias starts at zero
+  int64_t inputs = 0;
+  double deviation = 0.02;  ///< of the weights' first values; biases start at zero
   bool bias = true;
+  bool sequenceParallel = false;  ///< x is this rank's rows
 };
 
-/// y [rows, outputs] = x [rows, inputs] * weight^T + bias, weight [outputs, inputs].
-class Linear final : public Module {
+/// Maps of one input, side by side, that begin a branch: y [tokens, outputs of all maps that are
+/// this rank's] = x [rows, inputs] * [weight^T | weight^T | ...] + bias, weights [outputs, inputs].
+class ColumnLinear final : public Module {
  public:
-  explicit Linear(const LinearOptions& options);
+  explicit ColumnLinear(const ColumnLinearOptions& options);
   Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
   void declare(ParameterStore& store) override;
 
  private:
-  const bool hasBias_;
+  struct Map {
+    Parameter weight, bias;
+  };
+  const int64_t inputs_;
+  const bool hasBias_, sequence_;
+  std::vector<Map> maps_;
+};
+
+struct RowLinearOptions {
+  std::string name;
+  UnitId unit = 0;
+  int64_t inputs = 0, outputs = 0;
+  double deviation = 0.02;  ///< of the weight's first values; the bias starts at zero
+  bool bias = true;
+  bool sequenceParallel = false;  ///< y is this rank's rows
+};
+
+/// The map that ends a branch: y [rows, outputs] = x [tokens, this rank's inputs] * weight^T, added
+/// up over the ranks, + bias; weight [outputs, inputs].
+class RowLinear final : public Module {
+ public:
+  explicit RowLinear(const RowLinearOptions& options);
+  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+  void declare(ParameterStore& store) override;
+
+ private:
+  const bool hasBias_, sequence_;
   Parameter weight_, bias_;
 };
 
@@ -32,6 +71,7 @@ struct NormOptions {
   UnitId unit = 0;
   int64_t width = 0;
   double epsilon = 1e-5;
+  bool sequenceParallel = false;  ///< x is this rank's rows
 };
 
 /// What comes before a branch of a block, and before the output map.

@@ -58,19 +58,19 @@ Tensor RotaryTable::table(Table& table, DType type) const {
 }
 
 SwiGluMlp::SwiGluMlp(const LlamaBlockOptions& o)
-    : inner_(o.inner),
-      gateUp_({.name = o.name + ".mlp.gateUp",
+    : gateUp_({.maps = {{o.name + ".mlp.gate", o.inner}, {o.name + ".mlp.up", o.inner}},
                .unit = o.unit,
                .inputs = o.width,
-               .outputs = 2 * o.inner,
                .deviation = o.deviation,
-               .bias = false}),
+               .bias = false,
+               .sequenceParallel = o.sequenceParallel}),
       down_({.name = o.name + ".mlp.down",
              .unit = o.unit,
              .inputs = o.inner,
              .outputs = o.width,
              .deviation = o.residualDeviation,
-             .bias = false}) {}
+             .bias = false,
+             .sequenceParallel = o.sequenceParallel}) {}
 
 void SwiGluMlp::declare(ParameterStore& store) {
   gateUp_.declare(store);
@@ -79,8 +79,7 @@ void SwiGluMlp::declare(ParameterStore& store) {
 
 Tensor SwiGluMlp::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor gateUp = gateUp_.forward(context, x, saved);
-  Shape shape = gateUp.shape;
-  shape[-1] = inner_;
+  const Shape shape{gateUp.shape[0], gateUp.shape[1] / 2};
   const Tensor active = saved.untilWeights.allocate(gateUp.type, shape);
   context.kernels.swiGlu(gateUp, active);
   saved.push(gateUp);
@@ -96,67 +95,43 @@ Tensor SwiGluMlp::backward(ParallelContext& context, const Tensor& dy, Saved& sa
 }
 
 RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)
-    : heads_(o.heads),
-      kvHeads_(o.kvHeads),
+    : Attention(AttentionOptions{.name = o.name,
+                                 .unit = o.unit,
+                                 .width = o.width,
+                                 .heads = o.heads,
+                                 .kvHeads = o.kvHeads,
+                                 .deviation = o.deviation,
+                                 .residualDeviation = o.residualDeviation,
+                                 .bias = false,
+                                 .sequenceParallel = o.sequenceParallel}),
       headWidth_(o.width / o.heads),
-      qkv_({.name = o.name + ".attention.qkv",
-            .unit = o.unit,
-            .inputs = o.width,
-            .outputs = (o.heads + 2 * o.kvHeads) * headWidth_,
-            .deviation = o.deviation,
-            .bias = false}),
-      project_({.name = o.name + ".attention.project",
-                .unit = o.unit,
-                .inputs = o.width,
-                .outputs = o.width,
-                .deviation = o.residualDeviation,
-                .bias = false}),
       table_(o.context, headWidth_, o.ropeBase) {}
 
-void RotaryAttention::declare(ParameterStore& store) {
-  qkv_.declare(store);
-  project_.declare(store);
-}
-
-/// Queries and keys, which are neighbours in a row.
-void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, bool back) {
+void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, int64_t heads, bool back) {
   context.kernels.rotary({.x = qkv,
                           .cosine = table_.cosine(qkv.type),
                           .sine = table_.sine(qkv.type),
-                          .heads = heads_ + kvHeads_,
+                          .heads = heads,
                           .headWidth = headWidth_,
                           .back = back});
 }
 
-Tensor RotaryAttention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const Tensor qkv = qkv_.forward(context, x, saved);
-  turn(context, qkv, false);
-  const Tensor out = saved.untilWeights.allocate(x.type, x.shape);
-  const Tensor logSumExp =
-      saved.untilBackward.allocate(statisticsType(x.type), {x.shape[0], heads_, x.shape[1]});
-  context.kernels.attention({qkv, out, logSumExp, heads_, kvHeads_}, context.scratch);
-  saved.push(qkv);
-  saved.push(out);
-  saved.push(logSumExp);
-  return project_.forward(context, out, saved);
+namespace {
+
+NormOptions normOptions(const LlamaBlockOptions& o, const char* name) {
+  return {.name = o.name + name,
+          .unit = o.unit,
+          .width = o.width,
+          .epsilon = o.epsilon,
+          .sequenceParallel = o.sequenceParallel};
 }
 
-Tensor RotaryAttention::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor dOut = project_.backward(context, dy, saved);
-  const Tensor logSumExp = saved.pop(), out = saved.pop(), qkv = saved.pop();
-  const Tensor dQkv = saved.untilWeights.allocate(qkv.type, qkv.shape);
-  context.kernels.attentionBackward({dOut, qkv, out, logSumExp, dQkv, heads_, kvHeads_},
-                                    context.scratch);
-  turn(context, dQkv, true);
-  return qkv_.backward(context, dQkv, saved);
-}
+}  // namespace
 
 LlamaBlock::LlamaBlock(const LlamaBlockOptions& o)
-    : Block({.beforeAttention = std::make_unique<RmsNorm>(
-                 NormOptions{o.name + ".beforeAttention", o.unit, o.width, o.epsilon}),
+    : Block({.beforeAttention = std::make_unique<RmsNorm>(normOptions(o, ".beforeAttention")),
              .attention = std::make_unique<RotaryAttention>(o),
-             .beforeMlp = std::make_unique<RmsNorm>(
-                 NormOptions{o.name + ".beforeMlp", o.unit, o.width, o.epsilon}),
+             .beforeMlp = std::make_unique<RmsNorm>(normOptions(o, ".beforeMlp")),
              .mlp = std::make_unique<SwiGluMlp>(o)}) {}
 
 namespace {
@@ -170,8 +145,12 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
       .embeddingDeviation = kDeviation,
       .outputDeviation = kDeviation,
       .tied = o.tied,
-      .finalNorm = std::make_unique<RmsNorm>(
-          NormOptions{"finalNorm", static_cast<UnitId>(o.layers) + 1, o.width, o.epsilon})};
+      .sequenceParallel = o.sequenceParallel,
+      .finalNorm = std::make_unique<RmsNorm>(NormOptions{.name = "finalNorm",
+                                                         .unit = static_cast<UnitId>(o.layers) + 1,
+                                                         .width = o.width,
+                                                         .epsilon = o.epsilon,
+                                                         .sequenceParallel = o.sequenceParallel})};
   for (int64_t i = 0; i < o.layers; ++i)
     parts.blocks.push_back(std::make_unique<LlamaBlock>(LlamaBlockOptions{
         .name = "blocks." + std::to_string(i),
@@ -184,7 +163,8 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
         .ropeBase = o.ropeBase,
         .epsilon = o.epsilon,
         .deviation = kDeviation,
-        .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers))}));
+        .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
+        .sequenceParallel = o.sequenceParallel}));
   return parts;
 }
 

@@ -22,6 +22,9 @@ struct LlamaOptions {
   double ropeBase = 10'000;  ///< the longest wave of the rotary positions is 2 pi times it
   double epsilon = 1e-5;     ///< of the norms
   bool tied = false;         ///< the output map is the token embedding
+  /// What lies between branches is cut by rows over the ranks of tensor parallelism, if there are
+  /// several.
+  bool sequenceParallel = false;
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
@@ -56,9 +59,10 @@ struct LlamaBlockOptions {
   double ropeBase = 10'000, epsilon = 1e-5;
   double deviation = 0.02;          ///< first values of the weights
   double residualDeviation = 0.02;  ///< of the two that write to the residual stream
+  bool sequenceParallel = false;    ///< what lies between branches is cut by rows
 };
 
-/// Two linear maps as one, gate and up, SwiGLU, and one back.
+/// Two linear maps side by side, gate and up, SwiGLU, and one back.
 class SwiGluMlp final : public Module {
  public:
   explicit SwiGluMlp(const LlamaBlockOptions& options);
@@ -67,22 +71,18 @@ class SwiGluMlp final : public Module {
   void declare(ParameterStore& store) override;
 
  private:
-  const int64_t inner_;
-  Linear gateUp_, down_;
+  ColumnLinear gateUp_;
+  RowLinear down_;
 };
 
-/// Causal self-attention over x [batch, context, width] with rotary positions and grouped queries.
-class RotaryAttention final : public Module {
+/// Causal self-attention with rotary positions and grouped queries.
+class RotaryAttention final : public Attention {
  public:
   explicit RotaryAttention(const LlamaBlockOptions& options);
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
-  void declare(ParameterStore& store) override;
 
  private:
-  void turn(ParallelContext& context, const Tensor& qkv, bool back);
-  const int64_t heads_, kvHeads_, headWidth_;
-  Linear qkv_, project_;
+  void turn(ParallelContext& context, const Tensor& qkv, int64_t heads, bool back) override;
+  const int64_t headWidth_;
   RotaryTable table_;
 };
 

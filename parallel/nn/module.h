@@ -3,6 +3,10 @@
 // Module: a part of a model with an explicit forward and backward; there is no tape. Every
 // computation and every collective of training is visible in the code of some module.
 //
+// Between modules an activation is a matrix, [tokens, width], the sequences of a micro-batch one
+// after the other; under sequence parallelism each rank has some of its rows
+// (nn/tensor_parallel.h).
+//
 // A module declares its Parameters and holds no values. forward() allocates its result from
 // saved.untilWeights (it is the next layer's input, which that layer's weight gradient needs) and
 // pushes what backward will pop. backward() takes the gradient of the result, which must stay
@@ -14,6 +18,7 @@
 #include "parallel/kernels/kernels.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/nn/saved.h"
+#include "parallel/nn/tensor_parallel.h"
 #include "parallel/store/parameter_store.h"
 
 namespace tutti::parallel {
@@ -24,6 +29,7 @@ struct ParallelContext {
   Kernels& kernels;
   ParameterStore& store;
   Arena& scratch;
+  TensorParallel tensor{mesh};
 
   /// This rank's part by `to` of the tensor of which `x` is its part by x.layout; in `scratch`, or
   /// x itself where it lies so already. Every rank has a part of the same shape; where cuts are
@@ -39,8 +45,17 @@ class Module {
   virtual ~Module() = default;
   virtual Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) = 0;
   virtual Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) = 0;
-  /// Adds this module's parameters to `store`, in the order of forward.
+  /// Adds this module's parameters to `store`, in the order of forward. Throws InvalidArgument when
+  /// the store's mesh does not suit the module.
   virtual void declare(ParameterStore& store) = 0;
+};
+
+/// A module from int32 token ids [batch, context] to logits [batch, context, vocabulary], which
+/// are cut by the last dimension where their layout says so. Token ids have no gradient: backward
+/// returns an empty tensor.
+class Model : public Module {
+ public:
+  virtual int64_t vocabulary() const = 0;
 };
 
 }  // namespace tutti::parallel

@@ -29,6 +29,7 @@ class Saved {
 
   Arena untilBackward, untilWeights;
   std::vector<WeightWork> work;
+  Shape tokens;        ///< [batch, context] of the micro-batch, which forward of the model sets
   int microBatch = 0;  ///< index on this rank, within the gradient round
   bool deferWeights =
       false;  ///< keep the work until drain(); otherwise each unit's runs at its end

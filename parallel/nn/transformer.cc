@@ -3,8 +3,17 @@
 namespace tutti::parallel {
 
 Mlp::Mlp(const BlockOptions& o)
-    : up_({o.name + ".mlp.up", o.unit, o.width, 4 * o.width, o.deviation}),
-      down_({o.name + ".mlp.down", o.unit, 4 * o.width, o.width, o.residualDeviation}) {}
+    : up_({.maps = {{o.name + ".mlp.up", 4 * o.width}},
+           .unit = o.unit,
+           .inputs = o.width,
+           .deviation = o.deviation,
+           .sequenceParallel = o.sequenceParallel}),
+      down_({.name = o.name + ".mlp.down",
+             .unit = o.unit,
+             .inputs = 4 * o.width,
+             .outputs = o.width,
+             .deviation = o.residualDeviation,
+             .sequenceParallel = o.sequenceParallel}) {}
 
 void Mlp::declare(ParameterStore& store) {
   up_.declare(store);
@@ -25,43 +34,84 @@ Tensor Mlp::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
   return up_.backward(context, dInner, saved);
 }
 
-Attention::Attention(const BlockOptions& o)
+Attention::Attention(const AttentionOptions& o)
     : heads_(o.heads),
-      qkv_({o.name + ".attention.qkv", o.unit, o.width, 3 * o.width, o.deviation}),
-      project_({o.name + ".attention.project", o.unit, o.width, o.width, o.residualDeviation}) {}
+      kvHeads_(o.kvHeads),
+      qkv_({.maps = {{o.name + ".attention.query", o.width},
+                     {o.name + ".attention.key", o.width / o.heads * o.kvHeads, {Axis::Tensor}},
+                     {o.name + ".attention.value", o.width / o.heads * o.kvHeads, {Axis::Tensor}}},
+            .unit = o.unit,
+            .inputs = o.width,
+            .deviation = o.deviation,
+            .bias = o.bias,
+            .sequenceParallel = o.sequenceParallel}),
+      project_({.name = o.name + ".attention.project",
+                .unit = o.unit,
+                .inputs = o.width,
+                .outputs = o.width,
+                .deviation = o.residualDeviation,
+                .bias = o.bias,
+                .sequenceParallel = o.sequenceParallel}) {}
 
 void Attention::declare(ParameterStore& store) {
+  requireHeadsFit(store.mesh(), heads_, kvHeads_);
   qkv_.declare(store);
   project_.declare(store);
 }
 
 Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const Tensor qkv = qkv_.forward(context, x, saved);
-  const Tensor out = saved.untilWeights.allocate(x.type, x.shape);
+  const int64_t batch = saved.tokens[0], length = saved.tokens[1];
+  const int64_t heads = heads_ / context.tensor.ranks();
+  const int64_t kvHeads = kvHeads_ / context.mesh.extent(Axis::Tensor);
+  const Tensor rows = qkv_.forward(context, x, saved);
+  const Tensor qkv = rows.view({batch, length, rows.shape[1]});
+  turn(context, qkv, heads + kvHeads, false);
+  const int64_t width = rows.shape[1] / (heads + 2 * kvHeads) * heads;
+  const Tensor out = saved.untilWeights.allocate(x.type, {batch, length, width});
   const Tensor logSumExp =
-      saved.untilBackward.allocate(statisticsType(x.type), {x.shape[0], heads_, x.shape[1]});
-  context.kernels.attention({qkv, out, logSumExp, heads_, heads_}, context.scratch);
+      saved.untilBackward.allocate(statisticsType(x.type), {batch, heads, length});
+  context.kernels.attention({qkv, out, logSumExp, heads, kvHeads}, context.scratch);
   saved.push(qkv);
   saved.push(out);
   saved.push(logSumExp);
-  return project_.forward(context, out, saved);
+  return project_.forward(context, out.matrix(), saved);
 }
 
 Tensor Attention::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
   const Tensor dOut = project_.backward(context, dy, saved);
   const Tensor logSumExp = saved.pop(), out = saved.pop(), qkv = saved.pop();
+  const int64_t heads = heads_ / context.tensor.ranks();
+  const int64_t kvHeads = kvHeads_ / context.mesh.extent(Axis::Tensor);
   const Tensor dQkv = saved.untilWeights.allocate(qkv.type, qkv.shape);
-  context.kernels.attentionBackward({dOut, qkv, out, logSumExp, dQkv, heads_, heads_},
-                                    context.scratch);
-  return qkv_.backward(context, dQkv, saved);
+  context.kernels.attentionBackward(
+      {dOut.view(out.shape), qkv, out, logSumExp, dQkv, heads, kvHeads}, context.scratch);
+  turn(context, dQkv, heads + kvHeads, true);
+  return qkv_.backward(context, dQkv.matrix(), saved);
 }
 
+namespace {
+
+NormOptions normOptions(const BlockOptions& o, const char* name) {
+  return {.name = o.name + name,
+          .unit = o.unit,
+          .width = o.width,
+          .sequenceParallel = o.sequenceParallel};
+}
+
+}  // namespace
+
 GptBlock::GptBlock(const BlockOptions& o)
-    : Block({.beforeAttention = std::make_unique<LayerNorm>(
-                 NormOptions{o.name + ".beforeAttention", o.unit, o.width}),
-             .attention = std::make_unique<Attention>(o),
-             .beforeMlp =
-                 std::make_unique<LayerNorm>(NormOptions{o.name + ".beforeMlp", o.unit, o.width}),
+    : Block({.beforeAttention = std::make_unique<LayerNorm>(normOptions(o, ".beforeAttention")),
+             .attention = std::make_unique<Attention>(
+                 AttentionOptions{.name = o.name,
+                                  .unit = o.unit,
+                                  .width = o.width,
+                                  .heads = o.heads,
+                                  .kvHeads = o.heads,
+                                  .deviation = o.deviation,
+                                  .residualDeviation = o.residualDeviation,
+                                  .sequenceParallel = o.sequenceParallel}),
+             .beforeMlp = std::make_unique<LayerNorm>(normOptions(o, ".beforeMlp")),
              .mlp = std::make_unique<Mlp>(o)}) {}
 
 void Block::declare(ParameterStore& store) {

@@ -20,6 +20,7 @@ struct BlockOptions {
   int64_t width = 0, heads = 0;
   double deviation = 0.02;          ///< first values of the weights
   double residualDeviation = 0.02;  ///< of the two that write to the residual stream
+  bool sequenceParallel = false;    ///< what lies between branches is cut by rows
 };
 
 /// Two linear maps around a GELU; the inner width is four times the outer.
@@ -31,21 +32,35 @@ class Mlp final : public Module {
   void declare(ParameterStore& store) override;
 
  private:
-  Linear up_, down_;
+  ColumnLinear up_;
+  RowLinear down_;
 };
 
-/// Causal multi-head self-attention over x [batch, context, width]; queries, keys and values are
-/// one linear map.
-class Attention final : public Module {
+struct AttentionOptions {
+  std::string name;  ///< of the block
+  UnitId unit = 0;
+  int64_t width = 0, heads = 0;
+  int64_t kvHeads = 0;  ///< of keys and values; divides heads
+  double deviation = 0.02, residualDeviation = 0.02;
+  bool bias = true, sequenceParallel = false;
+};
+
+/// Causal multi-head self-attention, of each sequence by itself.
+class Attention : public Module {
  public:
-  explicit Attention(const BlockOptions& options);
+  explicit Attention(const AttentionOptions& options);
   Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
   void declare(ParameterStore& store) override;
 
  private:
-  int64_t heads_;
-  Linear qkv_, project_;
+  /// What positions do to queries and keys, in place, in a row of qkv [batch, context, columns]
+  /// neighbours of `heads` heads in all; `back`: to their gradients.
+  virtual void turn(ParallelContext&, const Tensor& /*qkv*/, int64_t /*heads*/, bool /*back*/) {}
+
+  const int64_t heads_, kvHeads_;
+  ColumnLinear qkv_;
+  RowLinear project_;
 };
 
 /// Two branches around the residual stream, each behind a norm of its own.

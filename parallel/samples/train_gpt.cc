@@ -1,6 +1,7 @@
-// train_gpt: trains a small byte-level GPT on any text file over ranks, data-parallel, ZeRO or
-// FSDP, and lets it write. `train_gpt --text book.txt --ranks 4` starts four processes on this
-// machine; under `tutti run` (or another launcher) it joins the job that it finds itself in.
+// train_gpt: trains a small byte-level GPT on any text file over ranks, data-parallel, ZeRO, FSDP
+// or tensor-parallel, and lets it write. `train_gpt --text book.txt --ranks 4` starts four
+// processes on this machine; under `tutti run` (or another launcher) it joins the job that it finds
+// itself in.
 
 #include <cmath>
 #include <cstdio>
@@ -34,7 +35,7 @@ DeviceMesh joinMesh(const TrainOptions& options, int ranks) {
 /// rank 0 has said why.
 int diverged(DeviceMesh& mesh, Progress& progress, const std::string& what) {
   progress.notFinite(what);
-  if (MeshCommunicator* all = mesh.communicator({Axis::Data, Axis::Fsdp})) all->barrier();
+  if (MeshCommunicator* all = mesh.communicator(AxisSet::all())) all->barrier();
   return 1;
 }
 
@@ -93,8 +94,9 @@ int train(const TrainOptions& options, int ranks) {
     return diverged(mesh, progress,
                     message("after the last step the validation loss is ", validation));
 
-  // Where weights are shared out, all ranks have to give theirs.
-  if (options.generate > 0 && (mesh.rank() == 0 || engine.store().policy().optimizer))
+  // Where weights are shared out or cut, all ranks have to give theirs.
+  const bool together = engine.store().policy().optimizer || options.tp > 1;
+  if (options.generate > 0 && (mesh.rank() == 0 || together))
     progress.text(options.prompt, generate(engine, {.prompt = options.prompt,
                                                     .bytes = options.generate,
                                                     .context = options.model.context,

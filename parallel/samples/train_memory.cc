@@ -53,7 +53,8 @@ std::string largestPart(const TrainMemory& memory, const TrainOptions& o) {
 TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   TrainMemory memory{.text = textBytes(options.text)};
   const GptOptions model = filledModel(options, memory.text);
-  const int groups = checkReductionGroups(options.microBatches, ranks, options.deterministic);
+  const int groups =
+      checkReductionGroups(options.microBatches, ranks / options.tp, options.deterministic);
   const int64_t sequences = (options.batch + groups - 1) / groups;
   const double tokens = static_cast<double>(sequences) * static_cast<double>(model.context);
   const ShardPolicy policy = policyOf(options);
@@ -61,8 +62,8 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const double moments = options.optimizer == "sgd" ? 0 : 2;
   const double copies = (policy.parameters ? shared : 1) + (policy.gradients ? shared : 1) +
                         moments * (policy.optimizer ? shared : 1);
-  memory.model = parameterCount(model) * copies * sizeof(float);
-  memory.passes = tokens * savedPerToken(model) * sizeof(float);
+  memory.model = parameterCount(model) / options.tp * copies * sizeof(float);
+  memory.passes = tokens * savedPerToken(model, options.tp) * sizeof(float);
   return memory;
 }
 

@@ -55,6 +55,14 @@ void declare(CLI::App& app, TrainOptions& o) {
                  "what they share out: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 "
                  "weights too; default: 3 with --fsdp, else 0")
       ->check(CLI::Range(0, 3));
+  app.add_option("--tp", o.tp,
+                 "ranks that share out each layer's computation (tensor parallelism); they divide "
+                 "the heads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_flag("--sp", o.model.sequenceParallel,
+               "sequence parallelism: these ranks share out what lies between the layers' maps "
+               "too");
   addStepFlags(app, o.steps, o.batch);
   app.add_option("--micro-batches", o.microBatches,
                  "pieces of the batch in each round; default: the least multiple of the ranks from "
@@ -116,13 +124,15 @@ void fillDefaults(TrainOptions& o) {
 }  // namespace
 
 std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
-  CLI::App app("Trains a small GPT on the bytes of a text file, data-parallel over ranks.",
+  CLI::App app("Trains a small GPT on the bytes of a text file, in parallel over ranks.",
                "train_gpt");
   declare(app, options);
   try {
     app.parse(argc, argv);
     fillDefaults(options);
     check(options.model);
+    require(options.tp > 1 || !options.model.sequenceParallel,
+            "--sp is for the ranks of --tp, of which there is one");
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
@@ -133,21 +143,28 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
 }
 
 int askedRanks(const TrainOptions& o) {
-  if (o.dp == 0 || o.fsdp == 0) return std::max({o.ranks, o.dp, o.fsdp});
-  require(o.ranks == 0 || o.ranks == o.dp * o.fsdp, "--ranks ", o.ranks, ", but --dp ", o.dp,
-          " and --fsdp ", o.fsdp, " are ", o.dp * o.fsdp);
-  return o.dp * o.fsdp;
+  const int product = std::max(o.dp, 1) * std::max(o.fsdp, 1) * o.tp;
+  const bool whole = o.dp > 0 && o.fsdp > 0;
+  require(!whole || o.ranks == 0 || o.ranks == product, "--ranks ", o.ranks, ", but --dp ", o.dp,
+          o.tp > 1 ? ", --fsdp " : " and --fsdp ", o.fsdp,
+          o.tp > 1 ? message(" and --tp ", o.tp) : "", " are ", product);
+  if (o.ranks > 0) return o.ranks;
+  return o.dp > 0 || o.fsdp > 0 || o.tp > 1 ? product : 0;
 }
 
 MeshShape meshOf(const TrainOptions& o, int ranks) {
-  require(o.dp == 0 || ranks % o.dp == 0, "--dp ", o.dp, " does not divide ", ranks, " ranks");
-  require(o.fsdp == 0 || ranks % o.fsdp == 0, "--fsdp ", o.fsdp, " does not divide ", ranks,
-          " ranks");
-  require(o.dp == 0 || o.fsdp == 0 || o.dp * o.fsdp == ranks, "--dp ", o.dp, " and --fsdp ", o.fsdp,
-          " are not ", ranks, " ranks");
+  require(ranks % o.tp == 0, "--tp ", o.tp, " does not divide ", ranks, " ranks");
+  const int data = ranks / o.tp;  // ranks that see other parts of the batch
+  const std::string of =
+      o.tp > 1 ? message(ranks, " ranks by --tp ", o.tp) : message(ranks, " ranks");
+  require(o.dp == 0 || data % o.dp == 0, "--dp ", o.dp, " does not divide ", of);
+  require(o.fsdp == 0 || data % o.fsdp == 0, "--fsdp ", o.fsdp, " does not divide ", of);
+  require(o.dp == 0 || o.fsdp == 0 || o.dp * o.fsdp == data, "--dp ", o.dp, " and --fsdp ", o.fsdp,
+          " are not ", of);
   MeshShape shape;
-  shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? ranks / o.dp : o.zero > 0 ? ranks : 1;
-  shape[Axis::Data] = ranks / shape[Axis::Fsdp];
+  shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? data / o.dp : o.zero > 0 ? data : 1;
+  shape[Axis::Data] = data / shape[Axis::Fsdp];
+  setTensorRanks(shape, o.tp, o.model.heads, o.model.heads);
   return shape;
 }
 
@@ -158,7 +175,8 @@ ShardPolicy policyOf(const TrainOptions& o) {
 }
 
 void checkSplit(const TrainOptions& options, int ranks) {
-  const int groups = checkReductionGroups(options.microBatches, ranks, options.deterministic);
+  const int groups =
+      checkReductionGroups(options.microBatches, ranks / options.tp, options.deterministic);
   const int64_t pieces = int64_t{groups} * options.rounds;
   require(options.batch >= pieces, "--batch ", options.batch, " cannot be cut into ", pieces,
           " micro-batches: a larger --batch", options.rounds > 1 ? ", fewer --rounds" : "",

@@ -16,6 +16,7 @@ struct TrainOptions {
   std::string text;
   int ranks = 0;         ///< 0: not given
   int dp = 0, fsdp = 0;  ///< ranks along these axes; 0: not given
+  int tp = 1;            ///< ranks of tensor parallelism
   int zero = -1;         ///< negative: not given
   int rounds = 1;
   GptOptions model;
@@ -47,7 +48,8 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options);
 /// contradict each other.
 int askedRanks(const TrainOptions& options);
 /// How so many ranks lie along the axes: what is not said goes to dp, or with --zero to fsdp.
-/// Throws InvalidArgument when --dp or --fsdp does not divide the ranks.
+/// Throws InvalidArgument when --dp, --fsdp or --tp does not divide the ranks, and when the model's
+/// heads cannot be dealt out to --tp.
 MeshShape meshOf(const TrainOptions& options, int ranks);
 /// What the ranks along fsdp share out: everything, unless --zero says otherwise.
 ShardPolicy policyOf(const TrainOptions& options);

@@ -1,8 +1,9 @@
 #pragma once
 
 // How many ranks there are along each axis, and where each of them is. The product of the extents
-// is the number of ranks. Axes are nested in the order of Axis: ranks that differ along Tensor
-// alone are neighbours, those that differ along Pipeline alone are furthest apart.
+// is the number of ranks. Axes are nested in the order of Axis: ranks that differ along Rep alone,
+// or Tensor where it has one rank, are neighbours; those that differ along Pipeline alone are
+// furthest apart.
 //
 //   dp=2, tp=2       rank 0: dp 0, tp 0     rank 1: dp 0, tp 1
 //                    rank 2: dp 1, tp 0     rank 3: dp 1, tp 1
@@ -15,7 +16,7 @@
 namespace tutti::parallel {
 
 struct MeshShape {
-  std::array<int, kAxisCount> extents = {1, 1, 1, 1, 1, 1};
+  std::array<int, kAxisCount> extents = {1, 1, 1, 1, 1, 1, 1};
 
   int& operator[](Axis axis) { return extents[static_cast<size_t>(axis)]; }
   int operator[](Axis axis) const { return extents[static_cast<size_t>(axis)]; }

@@ -8,6 +8,7 @@ namespace tutti::parallel {
 /// the loss and of the norm are not counted.
 struct StoreCounters {
   CollectiveCount allReduce, reduceScatter, allGather;
+  CollectiveCount partialAllReduce;  ///< of gradients that are partial over other axes too
   int startedEarly = 0;   ///< reductions that began before the next unit's backward had ended
   int finishedEarly = 0;  ///< of all but the last, those that had ended when the last began
   int prefetched = 0;     ///< AllGathers that began before their unit was asked for

@@ -37,6 +37,10 @@ Layout withShards(const Parameter& parameter, AxisSet data, AxisSet shard) {
       fail(ErrorCode::InvalidArgument, parameter.name, " has layout ",
            layout.describe(parameter.global.rank()), ", and the store's policy uses ",
            toString(axis));
+    if (parameter.gradientPartial.contains(axis) &&
+        (data.contains(axis) || layout.axes().contains(axis)))
+      fail(ErrorCode::InvalidArgument, "the gradient of ", parameter.name, " is partial over ",
+           toString(axis), ", which ", data.contains(axis) ? "the store's policy uses" : "cuts it");
     if (shard.contains(axis)) layout.dims[0].append(axis);
   }
   return layout;

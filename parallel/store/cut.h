@@ -48,7 +48,7 @@ struct Cut {
 };
 
 /// Throws InvalidArgument naming the parameter when its layout is partial or names an axis that the
-/// policy uses.
+/// policy uses, and when its gradient is partial over one that the policy uses or that cuts it.
 Cut cutParameters(const std::vector<Parameter*>& parameters, const DeviceMesh& mesh,
                   const ShardPolicy& policy);
 

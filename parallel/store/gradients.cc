@@ -24,6 +24,7 @@ Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& poli
       units_(cut.units.size()),
       written_(cut.pieces.size(), -1) {
   planBuckets();
+  planPartials();
   const AxisSet adding = !sharded()                          ? policy.data()
                          : mesh.extent(policy.replicate) > 1 ? policy.replicate
                                                              : policy.shard;
@@ -71,6 +72,18 @@ void Gradients::planBuckets() {
   }
 }
 
+void Gradients::planPartials() {
+  std::map<AxisSet, int64_t> elements;
+  for (const Piece& piece : cut_.pieces) {
+    const AxisSet axes = mesh_.longAxes(piece.parameter->gradientPartial);
+    if (axes.empty()) continue;
+    partials_[axes].pieces.push_back(piece.parameter->id);
+    elements[axes] += extentsOf(piece.box).count();
+  }
+  for (auto& [axes, partial] : partials_)
+    partial.packed = mesh_.allocate(axes, byteCount(type_, {elements[axes]}));
+}
+
 Gradients::Unit& Gradients::unit(UnitId id) {
   ensure(id >= 0 && static_cast<size_t>(id) < units_.size(), "there is no unit ", id);
   return units_[static_cast<size_t>(id)];
@@ -85,6 +98,7 @@ size_t Gradients::shardBytes() const {
 size_t Gradients::stagingBytes() const {
   size_t total = 0;
   for (const Staging& staging : staging_) total += staging.memory.bytes() + staging.sums.bytes();
+  for (const auto& [axes, partial] : partials_) total += partial.packed.bytes();
   return total;
 }
 
@@ -265,11 +279,38 @@ void Gradients::finish() {
     waitUntilReached(bucket.done, stream_);
     if (keepsTotals()) addRound(bucket);
   }
+  addPartials();
   finished_ = true;
+}
+
+void Gradients::addPartials() {
+  for (const auto& [axes, partial] : partials_) {
+    // Calls visit(gradient, its place among those that are added) for each piece.
+    const auto forEach = [&](const auto& visit) {
+      auto* at = static_cast<std::byte*>(partial.packed.data());
+      for (const int id : partial.pieces) {
+        const Tensor rows = rowsOf(cut_.pieces[static_cast<size_t>(id)]);
+        visit(rows, Tensor(at, type_, rows.shape));
+        at += rows.bytes();
+      }
+    };
+    forEach([&](const Tensor& rows, const Tensor& packed) { kernels_.copy(rows, packed); });
+    void* const memory = partial.packed.data();
+    const size_t bytes = partial.packed.bytes();
+    mesh_.communicator(axes)->allReduce(
+        {.send = memory, .recv = memory, .count = bytes / sizeOf(type_), .type = type_});
+    counters_.partialAllReduce.add(bytes);
+    forEach([&](const Tensor& rows, const Tensor& packed) { kernels_.copy(packed, rows); });
+  }
 }
 
 Tensor Gradients::sum(const Piece& piece) const {
   ensure(finished_ && rounds_ > 0, "the gradient of ", piece.parameter->name, " is not complete");
+  return rowsOf(piece);
+}
+
+/// Of what is added over micro-batches, rounds and data-parallel ranks, this rank's.
+Tensor Gradients::rowsOf(const Piece& piece) const {
   const Unit& of = units_[static_cast<size_t>(piece.parameter->unit)];
   const Bucket& bucket = buckets_[static_cast<size_t>(of.bucket)];
   const Tensor& all = keepsTotals() ? bucket.total : bucket.reduced;

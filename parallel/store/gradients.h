@@ -15,8 +15,14 @@
 // Where everything is replicated that is an AllReduce in place. Otherwise the rows of each rank are
 // put together (see Cut), a ReduceScatter adds them, and where shards are replicated an AllReduce
 // of the shard follows. Rounds are added in their order.
+//
+// Gradients that are partial over other axes too (Parameter::gradientPartial) are added over these
+// last, in one AllReduce for each set of axes: what a rank has of them by then is its rows only,
+// and the data-parallel ranks' order of adding, which the deterministic mode keeps, is not mixed
+// with another.
 
 #include <array>
+#include <map>
 #include <vector>
 
 #include <tutti/device.h>
@@ -80,13 +86,22 @@ class Gradients {
     Bucket* of = nullptr;  // whose these are
   };
 
+  /// What is partial over one set of axes.
+  struct Partial {
+    std::vector<int> pieces;
+    Memory packed;
+  };
+
   bool sharded() const { return cut_.shards > 1; }
   void planBuckets();
+  void planPartials();
   Unit& unit(UnitId id);
   void beginRound(Bucket& bucket, int round);
   void giveBack(Bucket& bucket);
   void addRound(Bucket& bucket);
   void reduce(Bucket& bucket, bool early);
+  void addPartials();
+  Tensor rowsOf(const Piece& piece) const;
   void scatter(Bucket& bucket);
   void fillBlocks(const Bucket& bucket, const Tensor& blocks);
   bool keepsTotals() const { return rounds_ > 1 || elsewhere_; }
@@ -105,6 +120,7 @@ class Gradients {
   std::vector<Unit> units_;
   std::vector<Bucket> buckets_;  // in the order in which backward fills them
   std::array<Staging, 2> staging_;
+  std::map<AxisSet, Partial> partials_;
   std::vector<int> written_;  // by piece: the last micro-batch whose contribution began
   int microBatches_ = 0, rounds_ = 0;
   int reductions_ = 0;

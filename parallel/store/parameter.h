@@ -20,10 +20,13 @@ struct Init {
 using UnitId = int;
 
 struct Parameter {
-  std::string name;  ///< global, stable: "blocks.0.attention.qkv.weight"
+  std::string name;  ///< global, stable: "blocks.0.attention.query.weight"
   Shape global;      ///< of the whole tensor, whatever the layout
   Init init;
   Layout layout;
+  /// Axes other than those of the data-parallel ranks over which the gradient that modules write is
+  /// a partial sum: each rank has seen some of the rows, or some of the uses.
+  AxisSet gradientPartial = {};
   UnitId unit = -1;
   int id = -1;  ///< index in the store, set when it is added
 

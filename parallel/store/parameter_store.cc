@@ -1,5 +1,6 @@
 #include "parallel/store/parameter_store.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -225,18 +226,41 @@ StoreMemory ParameterStore::memory() const {
 }
 
 void ParameterStore::checkReplicas() {
-  const AxisSet replicas = policy_.optimizer ? policy_.replicate : policy_.data();
-  MeshCommunicator* group = mesh_.communicator(replicas);
-  if (group == nullptr || mesh_.dry()) return;
-  for (const Piece& piece : cut_.pieces) {
-    const Tensor weight = weights_->master(piece);  // contiguous: rows of the store's own
-    const uint64_t mine = hashBytes(weight.data, weight.bytes());
-    uint64_t least = 0, most = 0;
-    group->allReduce({&mine, &least, 1, DType::UInt64, ReduceOp::Min});
-    group->allReduce({&mine, &most, 1, DType::UInt64, ReduceOp::Max});
-    ensure(least == most, "after step ", steps_, " the ranks' copies of ", piece.parameter->name,
-           " are not equal");
+  if (mesh_.dry()) return;
+  auto different = static_cast<int64_t>(cut_.pieces.size());  // the first that is; none
+  const auto check = [&](const Piece& piece, AxisSet replicas, const Tensor& copy) {
+    if (!equalOver(replicas, copy)) different = std::min<int64_t>(different, piece.parameter->id);
+  };
+  for (const Piece& piece : cut_.pieces)
+    check(piece, AxisSet::all().without(piece.layout.axes()), weights_->master(piece));
+  if (cut_.shards > 1 && !policy_.parameters) {
+    for (size_t unit = 0; unit < cut_.units.size(); ++unit) {
+      const auto id = static_cast<UnitId>(unit);
+      weights_->acquire(id, Phase::Forward);
+      for (int i = cut_.units[unit].begin; i < cut_.units[unit].end; ++i) {
+        const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
+        check(piece, policy_.shard, weights_->full(piece));
+      }
+      weights_->release(id, Phase::Forward);
+    }
+    weights_->changed();  // a check changes nothing of what comes: they are gathered again
   }
+  if (MeshCommunicator* all = mesh_.communicator(AxisSet::all()))
+    all->allReduce({&different, &different, 1, DType::Int64, ReduceOp::Min});
+  if (different < static_cast<int64_t>(cut_.pieces.size()))
+    fail(ErrorCode::Internal, "after step ", steps_, " the ranks' copies of ",
+         parameters_[static_cast<size_t>(different)]->name, " are not equal");
+}
+
+/// `copy` is contiguous: rows of the store's own.
+bool ParameterStore::equalOver(AxisSet replicas, const Tensor& copy) {
+  MeshCommunicator* group = mesh_.communicator(replicas);
+  if (group == nullptr) return true;
+  const uint64_t mine = hashBytes(copy.data, copy.bytes());
+  uint64_t least = 0, most = 0;
+  group->allReduce({&mine, &least, 1, DType::UInt64, ReduceOp::Min});
+  group->allReduce({&mine, &most, 1, DType::UInt64, ReduceOp::Max});
+  return least == most;
 }
 
 }  // namespace tutti::parallel

@@ -57,6 +57,7 @@ class ParameterStore {
   void initialize(uint64_t seed);
 
   const ShardPolicy& policy() const { return policy_; }
+  const MeshShape& mesh() const { return mesh_.shape(); }
   size_t parameterCount() const { return parameters_.size(); }
   const Parameter& parameter(size_t i) const { return *parameters_[i]; }
   int64_t elementCount() const;
@@ -108,13 +109,15 @@ class ParameterStore {
   StoreMemory memory() const;
 
   /// Throws Internal, on all ranks, unless what several ranks hold of the weights is equal to the
-  /// bit. Collective; a dry run has nothing to compare.
+  /// bit: masters, and where they are kept, weights that are gathered. Collective; between steps,
+  /// while no unit is acquired. A dry run has nothing to compare.
   void checkReplicas();
 
  private:
   const Piece& piece(const Parameter& parameter) const;
   bool backwardContinues(UnitId unit) const;
   void closeLossRound();
+  bool equalOver(AxisSet replicas, const Tensor& copy);
   bool isFirst(const Piece& piece, AxisSet axes) const;
 
   DeviceMesh& mesh_;

@@ -14,6 +14,7 @@ const char* toString(Axis axis) {
     case Axis::Context: return "cp";
     case Axis::Expert: return "ep";
     case Axis::Tensor: return "tp";
+    case Axis::Rep: return "rep";
   }
   return "unknown axis";
 }

@@ -13,11 +13,12 @@
 
 namespace tutti::parallel {
 
-/// The axes of the mesh, outermost (furthest ranks apart) first.
-enum class Axis : uint8_t { Pipeline, Data, Fsdp, Context, Expert, Tensor };
-inline constexpr int kAxisCount = 6;
+/// The axes of the mesh, outermost (furthest ranks apart) first. Tensor and Rep are both tensor
+/// parallelism: ranks that differ along Rep alone have the same heads of keys and values.
+enum class Axis : uint8_t { Pipeline, Data, Fsdp, Context, Expert, Tensor, Rep };
+inline constexpr int kAxisCount = 7;
 
-/// "pp", "dp", "fsdp", "cp", "ep", "tp": the names on command lines and in messages.
+/// "pp", "dp", "fsdp", "cp", "ep", "tp", "rep": the names on command lines and in messages.
 const char* toString(Axis axis);
 
 /// A set of axes, as a bit mask.
@@ -31,6 +32,11 @@ class AxisSet {
   constexpr void remove(Axis axis) { bits_ = uint8_t(bits_ & ~bit(axis)); }
   constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }
   constexpr bool empty() const { return bits_ == 0; }
+  /// Those that are not in `others`.
+  constexpr AxisSet without(AxisSet others) const {
+    others.bits_ = uint8_t(bits_ & ~others.bits_);
+    return others;
+  }
   static constexpr AxisSet all() {
     AxisSet axes;
     for (int i = 0; i < kAxisCount; ++i) axes.insert(static_cast<Axis>(i));
@@ -47,6 +53,9 @@ class AxisSet {
   static constexpr uint8_t bit(Axis axis) { return uint8_t(1u << static_cast<int>(axis)); }
   uint8_t bits_ = 0;
 };
+
+/// The axes of tensor parallelism.
+inline constexpr AxisSet kTensorAxes{Axis::Tensor, Axis::Rep};
 
 /// An ordered list of at most four axes that split one dimension.
 class AxisList {

@@ -69,8 +69,9 @@ Tensor Tensor::view(const Shape& extents) const {
 Tensor Tensor::matrix() const {
   require(shape.rank() >= 1, "a scalar has no rows");
   if (shape.rank() == 2) return *this;
-  const int64_t last = shape[-1];
-  return view({last == 0 ? 0 : count() / last, last});
+  Shape rows = shape;
+  rows[-1] = 1;  // also of rows that are empty
+  return view({rows.count(), shape[-1]});
 }
 
 Tensor Tensor::part(int dimension, int64_t begin, int64_t extent) const {

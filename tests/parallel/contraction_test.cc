@@ -86,7 +86,7 @@ TEST(Notation, RefusesByNameAndPlace) {
 }
 
 TEST(AxisLetters, AreSmallAndDifferent) {
-  EXPECT_THROW(AxisLetters("xyzabcd"), Error);
+  EXPECT_THROW(AxisLetters("xyzabcde"), Error);
   EXPECT_THROW(AxisLetters("xX"), Error);
   EXPECT_THROW(AxisLetters("xyx"), Error);
   EXPECT_EQ(AxisLetters("yx")[x], 'y');

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "tests/parallel/on_mesh.h"
+#include "tests/parallel/on_ranks.h"
 
 namespace tutti::parallel {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 MeshShape shapeOf(const std::string& text) { return MeshShape::parse(text); }
 
 TEST(Cut, RowsAreSharedOutAsEvenlyAsTheyGo) {
-  onMesh(shapeOf("fsdp=3"), [](DeviceMesh& mesh) {
+  onRanks(shapeOf("fsdp=3"), false, [](DeviceMesh& mesh) {
     Parameter weight{.name = "weight", .global = {7, 5}, .unit = 0};
     Parameter bias{.name = "bias", .global = {2}, .unit = 0};
     Parameter next{.name = "next", .global = {40}, .unit = 1};
@@ -43,7 +43,7 @@ TEST(Cut, RowsAreSharedOutAsEvenlyAsTheyGo) {
 
 // Without sharding an axis of the policy cuts nothing.
 TEST(Cut, ReplicatedPoliciesCutNothing) {
-  onMesh(shapeOf("dp=2,fsdp=2"), [](DeviceMesh& mesh) {
+  onRanks(shapeOf("dp=2,fsdp=2"), false, [](DeviceMesh& mesh) {
     Parameter weight{.name = "weight", .global = {7, 5}, .unit = 0};
     const Cut cut = cutParameters({&weight}, mesh, ShardPolicy::ddp());
     EXPECT_EQ(cut.shards, 1);
@@ -57,7 +57,7 @@ TEST(Cut, ReplicatedPoliciesCutNothing) {
 TEST(Cut, SharesOutWhatTensorParallelismLeaves) {
   std::mutex mutex;
   std::map<int64_t, int> held;
-  onMesh(shapeOf("fsdp=2,tp=2"), [&](DeviceMesh& mesh) {
+  onRanks(shapeOf("fsdp=2,tp=2"), false, [&](DeviceMesh& mesh) {
     Parameter weight{.name = "weight", .global = {7, 3}, .unit = 0};
     weight.layout.dims[0] = {Axis::Tensor};
     Parameter inner{.name = "inner", .global = {5, 6}, .unit = 0};
@@ -89,6 +89,13 @@ TEST(Cut, RefusesLayoutsThatThePolicyUses) {
   EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);
   weight.layout = {};
   weight.layout.partial = {Axis::Tensor};
+  EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);
+  weight.layout = {};
+  weight.gradientPartial = {Axis::Data};  // the policy's own
+  EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);
+  weight.gradientPartial = {Axis::Tensor, Axis::Rep};
+  EXPECT_NO_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()));
+  weight.layout.dims[0] = {Axis::Rep};  // each rank has rows of its own
   EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);
   Parameter scalar{.name = "scalar", .global = {}, .unit = 0};
   EXPECT_THROW(cutParameters({&scalar}, mesh, ShardPolicy::ddp()), Error);

@@ -107,7 +107,7 @@ TEST(DataParallel, BucketsStartBeforeBackwardEnds) {
 }
 
 /// One micro-batch whose weight gradients are kept until backward is over.
-StoreCounters deferredStep(DeviceMesh mesh) {
+StoreCounters deferredStep(DeviceMesh& mesh) {
   HostKernels kernels;
   Gpt model(kModel);
   ParameterStore store(mesh, kernels, kSmallBuckets, DType::Float32);
@@ -141,7 +141,7 @@ TEST(DataParallel, DeferredWeightsStartNoBucketEarly) {
 /// Steps of two units with a bucket each, with longer and longer pauses between the backward of one
 /// and that of the other, until both ranks have seen the first bucket reduced in the pause. Returns
 /// whether that was so at last; the gradients must be right in any case.
-int reducedInThePause(DeviceMesh mesh) {
+int reducedInThePause(DeviceMesh& mesh) {
   HostKernels kernels;
   ParameterStore store(mesh, kernels, {.firstBucketBytes = 1, .bucketBytes = 1}, DType::Float32);
   Parameter first{.name = "first", .global = {1000}, .init = {}, .layout = {}, .unit = 0};
@@ -178,7 +178,7 @@ TEST(DataParallel, ABucketIsReducedWhileBackwardGoesOn) {
 TEST(DataParallel, ValidationLossDoesNotDependOnTheRanks) {
   const auto text = makeText();
   const std::vector<uint8_t> part(text.begin(), text.begin() + 25 * kModel.context);
-  const auto evaluate = [&](DeviceMesh mesh) {
+  const auto evaluate = [&](DeviceMesh& mesh) {
     HostKernels kernels;
     Gpt model(kModel);
     Engine engine(mesh, kernels, model, {.policy = kSmallBuckets, .seed = kSeed});
@@ -186,7 +186,8 @@ TEST(DataParallel, ValidationLossDoesNotDependOnTheRanks) {
     return engine.evaluate(windows, 4);
   };
   host::setBlasThreads(1);
-  const double one = evaluate(DeviceMesh());
+  DeviceMesh alone;
+  const double one = evaluate(alone);
   EXPECT_NEAR(one, std::log(256.0), 0.2);  // untrained: all bytes are about equally likely
   for (int ranks : {2, 3, 4, 8})
     for (double loss : onRanks(ranks, false, evaluate)) EXPECT_EQ(loss, one) << ranks << " ranks";
@@ -206,7 +207,7 @@ TEST(DataParallel, DeterministicDefaultsAreTheSameUpToEightRanks) {
 }
 
 TEST(DataParallel, DeterministicPolicyNeedsADeterministicCommunicator) {
-  const auto outcome = [](DeviceMesh mesh) -> std::string {
+  const auto outcome = [](DeviceMesh& mesh) -> std::string {
     HostKernels kernels;
     Gpt model(kModel);
     try {
@@ -223,7 +224,7 @@ TEST(DataParallel, DeterministicPolicyNeedsADeterministicCommunicator) {
 
 // One bit of one weight of one rank: all ranks are told which parameter it is in.
 TEST(DataParallel, CheckReplicasSeesOneBit) {
-  const auto complaint = [](DeviceMesh mesh) -> std::string {
+  const auto complaint = [](DeviceMesh& mesh) -> std::string {
     HostKernels kernels;
     Gpt model(kModel);
     Engine engine(mesh, kernels, model, {.policy = {}, .seed = kSeed});

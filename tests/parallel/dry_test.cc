@@ -18,22 +18,21 @@
 #include "parallel/nn/gpt.h"
 #include "parallel/nn/llama.h"
 #include "tests/parallel/layouts.h"
-#include "tests/parallel/on_mesh.h"
 #include "tests/parallel/runs.h"
 
 namespace tutti::parallel {
 namespace {
 
-using MakeModel = std::function<std::unique_ptr<Module>()>;
+using MakeModel = std::function<std::unique_ptr<Model>()>;
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>()>;
 
 std::unique_ptr<Optimizer> adamW() { return makeAdamW({}); }
 std::unique_ptr<Optimizer> sgd() { return makeSgd({}); }
 std::unique_ptr<Optimizer> momentum() { return makeSgd({.momentum = 0.9}); }
 
-std::unique_ptr<Module> smallGpt() { return std::make_unique<Gpt>(kSmallGpt); }
+std::unique_ptr<Model> smallGpt() { return std::make_unique<Gpt>(kSmallGpt); }
 /// Nothing divides: neither rows by ranks, nor sequences by micro-batches.
-std::unique_ptr<Module> oddLlama() {
+std::unique_ptr<Model> oddLlama() {
   return std::make_unique<Llama>(LlamaOptions{.vocabulary = 257,
                                               .context = 24,
                                               .layers = 3,
@@ -54,10 +53,11 @@ struct Training {
 struct Used {
   TrainingMemory memory;
   StoreCounters counters;
+  CollectiveCounters tensor;
   Collectives collectives;
 };
 
-Used train(DeviceMesh mesh, const Training& training) {
+Used train(DeviceMesh& mesh, const Training& training) {
   HostKernels kernels;
   const auto model = training.model();
   const auto optimizer = training.optimizer();
@@ -67,7 +67,9 @@ Used train(DeviceMesh mesh, const Training& training) {
   engine.step(loader, 0, *optimizer, 0.01);
   const auto before = mesh.counters();
   Used used;
-  used.counters = engine.step(loader, 1, *optimizer, 0.01).counters;
+  const StepReport report = engine.step(loader, 1, *optimizer, 0.01);
+  used.counters = report.counters;
+  used.tensor = report.tensor;
   used.memory = engine.memory();
   used.collectives = since(before, mesh.counters());
   return used;
@@ -105,6 +107,8 @@ void expectSame(const DryRun& said, const Used& used, const std::string& where) 
   EXPECT_EQ(said.counters.allReduce, used.counters.allReduce) << where;
   EXPECT_EQ(said.counters.reduceScatter, used.counters.reduceScatter) << where;
   EXPECT_EQ(said.counters.allGather, used.counters.allGather) << where;
+  EXPECT_EQ(said.counters.partialAllReduce, used.counters.partialAllReduce) << where;
+  EXPECT_EQ(said.tensor, used.tensor) << where;
   EXPECT_EQ(said.counters.startedEarly, used.counters.startedEarly) << where;
   EXPECT_EQ(said.counters.prefetched, used.counters.prefetched) << where;
   EXPECT_EQ(said.collectives, used.collectives) << where;
@@ -114,11 +118,11 @@ void expectSame(const DryRun& said, const Used& used, const std::string& where) 
 void expectSame(const Arrangement& layout, const Training& training, const std::string& what) {
   host::setBlasThreads(1);
   std::vector<Used> used;
-  if (layout.mesh.ranks() == 1)
-    used.push_back(train(DeviceMesh(), training));
+  if (DeviceMesh alone; layout.mesh.ranks() == 1)
+    used.push_back(train(alone, training));
   else
     used = onRanks(layout.mesh, training.engine.policy.deterministic,
-                   [&](DeviceMesh mesh) { return train(std::move(mesh), training); });
+                   [&](DeviceMesh& mesh) { return train(mesh, training); });
   for (size_t rank = 0; rank < used.size(); ++rank)
     expectSame(dry(layout.mesh, static_cast<int>(rank), training), used[rank],
                message(layout.name, ", ", what, ", rank ", rank));
@@ -161,6 +165,42 @@ TEST(Dry, SaysWhatOtherTrainingsUse) {
         .batch = 11};
     expectSame(layout, training, "deterministic");
   }
+}
+
+// Tensor parallelism with uneven parts, and keys and values that ranks share; sequence parallelism
+// with rows that they do not share evenly; both with state that is shared out over other ranks.
+TEST(Dry, SaysWhatTensorParallelTrainingsUse) {
+  const auto gpt = [](bool sequence) {
+    return [sequence]() -> std::unique_ptr<Model> {
+      GptOptions options = kSmallGpt;
+      options.vocabulary = 257;
+      options.sequenceParallel = sequence;
+      return std::make_unique<Gpt>(options);
+    };
+  };
+  const auto llama = [](bool sequence) {
+    return [sequence]() -> std::unique_ptr<Model> {
+      return std::make_unique<Llama>(LlamaOptions{.vocabulary = 257,
+                                                  .context = 24,
+                                                  .layers = 2,
+                                                  .width = 24,
+                                                  .heads = 4,
+                                                  .kvHeads = 2,
+                                                  .inner = 37,
+                                                  .sequenceParallel = sequence});
+    };
+  };
+  for (const bool sequence : {false, true})
+    for (const char* text : {"tp=2", "dp=2,tp=2", "fsdp=2,tp=2"})
+      for (const int stage : {0, 1, 3})
+        for (const MakeModel& model : {MakeModel(gpt(sequence)), MakeModel(llama(sequence))}) {
+          const Training training{
+              .model = model, .engine = {.policy = zero(stage), .reductionGroups = 4}, .batch = 11};
+          expectSame({message(text, ", zero ", stage), MeshShape::parse(text), zero(stage)},
+                     training, sequence ? "by rows" : "plain");
+        }
+  const Training shared{.model = llama(true), .engine = {.reductionGroups = 2}};
+  expectSame({"tp=2,rep=2", MeshShape::parse("tp=2,rep=2"), zero(0)}, shared, "by rows");
 }
 
 // Offloaded state is held elsewhere, and the dry run makes no file for it.
@@ -215,7 +255,7 @@ TEST(Dry, RedistributesWithoutData) {
     }
     return Moved{mesh.counters(), memory.use()};
   };
-  onMesh(shape, [&](DeviceMesh& mesh) {
+  onRanks(shape, false, [&](DeviceMesh& mesh) {
     DeviceMesh without = DeviceMesh::dry(shape, mesh.rank());
     const Moved said = moveAll(without), done = moveAll(mesh);
     EXPECT_EQ(said, done);
@@ -479,7 +519,7 @@ TEST(Dry, CountsTheFlopsOfAStep) {
   // 4 micro-batches, 32 blocks of 2 norms and one at the end; one update of each parameter.
   EXPECT_EQ(run.kernels.at("rmsNorm").calls, 4 * 65);
   const KernelCount update = run.kernels.at("sgd");
-  EXPECT_EQ(update.calls, 32 * 6 + 3);
+  EXPECT_EQ(update.calls, 32 * 9 + 3);
   EXPECT_EQ(update.bytesRead, 6u * static_cast<size_t>(run.parameters));
   EXPECT_EQ(update.bytesWritten, 4u * static_cast<size_t>(run.parameters));
   EXPECT_EQ(run.allKernels().gemmFlops, run.kernels.at("gemm").gemmFlops +

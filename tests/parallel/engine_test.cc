@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kContext = 5, kVocabulary = 4;
 
 /// The model whose logits are one vector of weights, whatever it sees.
-class Unigram final : public Module {
+class Unigram final : public Model {
  public:
   Tensor forward(ParallelContext& context, const Tensor& ids, Saved& saved) override {
     saved.openUnit(0);
@@ -41,6 +41,7 @@ class Unigram final : public Module {
     return {};
   }
   void declare(ParameterStore& store) override { store.add(logits_); }
+  int64_t vocabulary() const override { return kVocabulary; }
   const Parameter& parameter() const { return logits_; }
 
  private:

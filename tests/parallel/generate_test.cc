@@ -14,7 +14,7 @@ namespace tutti::parallel {
 namespace {
 
 /// Logits that always say: after byte b comes b + 1 for sure, or b + 2 by `log` of the odds.
-class Successor final : public Module {
+class Successor final : public Model {
  public:
   explicit Successor(double odds = -1e30) : odds_(odds) {}
   Tensor forward(ParallelContext& context, const Tensor& ids, Saved& saved) override {
@@ -33,6 +33,7 @@ class Successor final : public Module {
   }
   Tensor backward(ParallelContext&, const Tensor&, Saved&) override { return {}; }
   void declare(ParameterStore& store) override { store.add(weight_); }
+  int64_t vocabulary() const override { return 256; }
 
  private:
   double odds_;

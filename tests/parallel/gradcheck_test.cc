@@ -35,9 +35,14 @@ void expectRight(Module& module, const Shape& shape) {
   EXPECT_LE(report.worst, kTolerance) << report.where << ", seed " << kSeed;
 }
 
-TEST(Gradcheck, Linear) {
-  Linear module({.name = "linear", .inputs = 7, .outputs = 5});
-  expectRight(module, {2, 3, 7});
+TEST(Gradcheck, ColumnLinear) {
+  ColumnLinear module({.maps = {{"first", 5}, {"second", 3}, {"third", 1}}, .inputs = 7});
+  expectRight(module, {6, 7});
+}
+
+TEST(Gradcheck, RowLinear) {
+  RowLinear module({.name = "linear", .inputs = 7, .outputs = 5});
+  expectRight(module, {6, 7});
 }
 
 TEST(Gradcheck, LayerNorm) {
@@ -51,12 +56,12 @@ TEST(Gradcheck, Mlp) {
 }
 
 TEST(Gradcheck, Attention) {
-  Attention module({.name = "block", .width = 6, .heads = 3});
+  Attention module({.name = "block", .width = 6, .heads = 3, .kvHeads = 3});
   expectRight(module, {2, 5, 6});
 }
 
 TEST(Gradcheck, AttentionOfSeveralBlocksOfRows) {
-  Attention module({.name = "block", .width = 2, .heads = 1});
+  Attention module({.name = "block", .width = 2, .heads = 1, .kvHeads = 1});
   expectRight(module, {1, 131, 2});
 }
 
@@ -66,8 +71,10 @@ TEST(Gradcheck, Block) {
 }
 
 TEST(Gradcheck, LinearWithoutBias) {
-  Linear module({.name = "linear", .inputs = 7, .outputs = 5, .bias = false});
-  expectRight(module, {2, 3, 7});
+  ColumnLinear columns({.maps = {{"first", 5}, {"second", 3}}, .inputs = 7, .bias = false});
+  expectRight(columns, {6, 7});
+  RowLinear rows({.name = "linear", .inputs = 7, .outputs = 5, .bias = false});
+  expectRight(rows, {6, 7});
 }
 
 TEST(Gradcheck, RmsNorm) {
@@ -159,7 +166,7 @@ class Wrong final : public Module {
 
  private:
   double factor_;
-  Linear right_{{.name = "linear", .inputs = 3, .outputs = 3}};
+  RowLinear right_{{.name = "linear", .inputs = 3, .outputs = 3}};
 };
 
 TEST(Gradcheck, SeesAWrongFactor) {

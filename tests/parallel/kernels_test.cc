@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -19,13 +22,25 @@ constexpr int64_t kRows = 6, kWidth = 4, kVocabulary = 5;
 
 using MakeKernels = std::unique_ptr<Kernels> (*)();
 
-class Refusals : public testing::TestWithParam<MakeKernels> {
+class Operands : public testing::Test {
  protected:
   Tensor make(const Shape& shape, DType type = DType::Float32) {
     const Tensor x = arena_.allocate(type, shape);
     std::memset(x.data, 0, x.bytes());
     return x;
   }
+
+  Arena arena_{"operands"};
+};
+
+/// What the host computes; a dry run computes nothing.
+class Results : public Operands {
+ protected:
+  HostKernels kernels_;
+};
+
+class Refusals : public Operands, public testing::WithParamInterface<MakeKernels> {
+ protected:
   /// `call(args)` works as `args` stand, and with bfloat16 for any of its float32 operands; it
   /// throws InvalidArgument after each spoiling of any one of them.
   template <class Args>
@@ -52,7 +67,6 @@ class Refusals : public testing::TestWithParam<MakeKernels> {
 
   const std::unique_ptr<Kernels> made_ = GetParam()();
   Kernels& kernels_ = *made_;
-  Arena arena_{"operands"};
 
  private:
   /// One element more, another type, and gaps between rows.
@@ -183,18 +197,139 @@ TEST_P(Refusals, Embedding) {
   }
 }
 
+// A part of a vocabulary: ids of the others are not taken for wrong, and what there is not is.
+TEST_F(Results, EmbeddingOfAPartOfTheVocabulary) {
+  const Tensor ids = make({2, 3}, DType::Int32), table = make({kVocabulary, kWidth});
+  const Tensor x = make({2, 3, kWidth});
+  for (int64_t i = 0; i < table.count(); ++i) table.as<float>()[i] = 1;
+  const auto forward = [&](int64_t first, int64_t all) {
+    kernels_.embedding({.tokenIds = ids,
+                        .tokens = table,
+                        .positions = {},
+                        .x = x,
+                        .firstId = first,
+                        .vocabulary = all});
+  };
+  const auto backward = [&](int64_t first, int64_t all) {
+    kernels_.embeddingWeights({.tokenIds = ids,
+                               .dx = x,
+                               .dTokens = table,
+                               .dPositions = {},
+                               .firstId = first,
+                               .vocabulary = all});
+  };
+  ids.as<int32_t>()[1] = kVocabulary + 1;
+  forward(2, kVocabulary + 2);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(x.as<float>()[i * kWidth], i == 1 ? 1 : 0) << i;
+  backward(2, kVocabulary + 2);
+  for (int64_t row = 0; row < kVocabulary; ++row)
+    EXPECT_EQ(table.as<float>()[row * kWidth], row == kVocabulary - 1 ? 1 : 0) << row;
+  EXPECT_THROW(forward(0, kVocabulary + 1), Error);  // an id beyond it
+  EXPECT_THROW(backward(0, kVocabulary + 1), Error);
+  for (const int64_t first : {-1, 3}) {  // rows beyond it
+    EXPECT_THROW(forward(first, kVocabulary + 2), Error) << first;
+    EXPECT_THROW(backward(first, kVocabulary + 2), Error) << first;
+  }
+}
+
 TEST_P(Refusals, CrossEntropy) {
   const Tensor logits = make({kRows, kVocabulary}), labels = make({kRows}, DType::Int32);
+  const Tensor statistics = make({kRows, 3}), all = make({2, kRows, 3});
+  using Statistics = LogitStatisticsArgs;
+  expectAllChecked<Statistics>(
+      {.logits = logits, .labels = labels, .statistics = statistics, .vocabulary = kVocabulary},
+      [&](const Statistics& a) { kernels_.logitStatistics(a); },
+      {&Statistics::logits, &Statistics::labels, &Statistics::statistics});
+  using Loss = CrossEntropyArgs;
+  expectAllChecked<Loss>(
+      {.logits = logits, .labels = labels, .statistics = all, .vocabulary = kVocabulary},
+      [&](const Loss& a) { kernels_.crossEntropy(a); },
+      {&Loss::logits, &Loss::labels, &Loss::statistics});
+  const auto refused = [&](int64_t firstId, int64_t vocabulary) {
+    EXPECT_THROW(kernels_.logitStatistics({.logits = logits,
+                                           .labels = labels,
+                                           .statistics = statistics,
+                                           .firstId = firstId,
+                                           .vocabulary = vocabulary}),
+                 Error);
+    EXPECT_THROW(kernels_.crossEntropy({.logits = logits,
+                                        .labels = labels,
+                                        .statistics = all,
+                                        .firstId = firstId,
+                                        .vocabulary = vocabulary}),
+                 Error);
+  };
   labels.as<int32_t>()[0] = -1;
-  EXPECT_NO_THROW(kernels_.crossEntropy({.logits = logits, .labels = labels}));
-  EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = make({kRows})}), Error);
-  EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = make({kRows + 1}, DType::Int32)}),
-               Error);
+  refused(-1, 0);
+  refused(1, 0);
   if (kernels_.dry()) return;
   for (int32_t label : {-2, static_cast<int32_t>(kVocabulary)}) {
     labels.as<int32_t>()[0] = label;
-    EXPECT_THROW(kernels_.crossEntropy({.logits = logits, .labels = labels}), Error) << label;
+    refused(0, 0);
   }
+  labels.as<int32_t>()[0] = kVocabulary + 2;
+  refused(1, kVocabulary + 2);
+}
+
+// Two halves of a vocabulary give the loss and the gradient of the whole, whichever has the larger
+// logits and the label.
+TEST_F(Results, CrossEntropyOfTwoParts) {
+  const Tensor logits = make({2, 5}, DType::Float64), labels = make({2}, DType::Int32);
+  const double values[] = {0.5, -1, 700, 2, 699, 3, -700, 0.25, 1, -2};
+  std::copy(std::begin(values), std::end(values), logits.as<double>());
+  labels.as<int32_t>()[0] = 4;
+  labels.as<int32_t>()[1] = 1;
+  const Tensor whole = make({1, 2, 3}, DType::Float64), both = make({2, 2, 3}, DType::Float64);
+  const int64_t widths[] = {2, 3}, firsts[] = {0, 2};
+  Tensor parts[2];
+  for (size_t p = 0; p < 2; ++p) {
+    parts[p] = make({2, widths[p]}, DType::Float64);
+    for (int64_t r = 0; r < 2; ++r)
+      std::copy_n(logits.as<double>() + r * 5 + firsts[p], widths[p],
+                  parts[p].as<double>() + r * widths[p]);
+    kernels_.logitStatistics({.logits = parts[p],
+                              .labels = labels,
+                              .statistics = both.rows(static_cast<int64_t>(p), 1),
+                              .firstId = firsts[p],
+                              .vocabulary = 5});
+  }
+  kernels_.logitStatistics({.logits = logits, .labels = labels, .statistics = whole});
+  const double loss = kernels_.crossEntropy(
+      {.logits = logits, .labels = labels, .statistics = whole, .scale = 0.5});
+  EXPECT_NEAR(loss,
+              1 + std::log1p(std::exp(-1.0)) + 703 +
+                  std::log(1 + std::exp(-2.75) + std::exp(-2.0) + std::exp(-5.0)),
+              1e-12);
+  for (size_t p = 0; p < 2; ++p) {
+    EXPECT_NEAR(kernels_.crossEntropy({.logits = parts[p],
+                                       .labels = labels,
+                                       .statistics = both,
+                                       .scale = 0.5,
+                                       .firstId = firsts[p],
+                                       .vocabulary = 5}),
+                loss, 1e-12);
+    for (int64_t r = 0; r < 2; ++r)
+      for (int64_t i = 0; i < widths[p]; ++i)
+        EXPECT_NEAR(parts[p].as<double>()[r * widths[p] + i],
+                    logits.as<double>()[r * 5 + firsts[p] + i], 1e-15);
+  }
+}
+
+// Biases of a part of the columns.
+TEST_F(Results, BiasesOfStridedRows) {
+  const Tensor whole = make({3, 7}), bias = make({2}), sums = make({2});
+  const Tensor part = whole.part(1, 4, 2);
+  bias.as<float>()[0] = 1, bias.as<float>()[1] = 2;
+  kernels_.addBias(bias, part);
+  for (int64_t i = 0; i < whole.count(); ++i)
+    EXPECT_EQ(whole.as<float>()[i], i % 7 == 4 ? 1 : i % 7 == 5 ? 2 : 0) << i;
+  kernels_.biasGradient(part, sums, 0);
+  EXPECT_EQ(sums.as<float>()[0], 3);
+  EXPECT_EQ(sums.as<float>()[1], 6);
+  Tensor apart = part;
+  apart.strides[1] = 2;
+  EXPECT_THROW(kernels_.addBias(bias, apart), Error);
+  EXPECT_THROW(kernels_.biasGradient(apart, sums, 0), Error);
 }
 
 TEST_P(Refusals, Optimizers) {
@@ -221,6 +356,16 @@ TEST_P(Refusals, Gemm) {
   EXPECT_THROW(kernels_.gemm({.a = a, .b = b, .c = make({8})}), Error);
 }
 
+// Sums over nothing.
+TEST_F(Results, GemmOfNoColumns) {
+  const Tensor a = make({2, 0}), b = make({4, 0}), c = make({2, 4});
+  for (int64_t i = 0; i < c.count(); ++i) c.as<float>()[i] = 3;
+  kernels_.gemm({.a = a, .b = b, .c = c, .transposeB = true, .beta = 1});
+  EXPECT_EQ(c.as<float>()[7], 3);
+  kernels_.gemm({.a = a, .b = b, .c = c, .transposeB = true});
+  EXPECT_EQ(c.as<float>()[7], 0);
+}
+
 // The kernels whose operands are no struct.
 TEST_P(Refusals, PlainOperands) {
   struct Pair {
@@ -231,8 +376,12 @@ TEST_P(Refusals, PlainOperands) {
   const auto expectBoth = [&](const Pair& pair, const Call& call) {
     expectAllChecked<Pair>(pair, call, {&Pair::first, &Pair::second});
   };
-  expectBoth({vector, x}, [&](const Pair& p) { kernels_.addBias(p.first, p.second); });
-  expectBoth({x, vector}, [&](const Pair& p) { kernels_.biasGradient(p.first, p.second, 1); });
+  // Of these the matrix may be strided.
+  expectAllChecked<Pair>({vector, x}, [&](const Pair& p) { kernels_.addBias(p.first, p.second); },
+                         {&Pair::first});
+  expectAllChecked<Pair>({x, vector},
+                         [&](const Pair& p) { kernels_.biasGradient(p.first, p.second, 1); },
+                         {&Pair::second});
   expectBoth({x, x}, [&](const Pair& p) { kernels_.add(p.first, p.second); });
   expectBoth({x, x}, [&](const Pair& p) { kernels_.gelu(p.first, p.second); });
   expectAllChecked<Pair>({x, x, x},

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/parallel/on_mesh.h"
+#include "tests/parallel/on_ranks.h"
 
 namespace tutti::parallel {
 namespace {
@@ -28,7 +28,7 @@ TEST(MeshShape, IsReadAndWritten) {
     return "taken";
   };
   EXPECT_EQ(refusal("dp=2,xp=4"),
-            "the mesh \"dp=2,xp=4\": there is no axis xp among pp, dp, fsdp, cp, ep, tp");
+            "the mesh \"dp=2,xp=4\": there is no axis xp among pp, dp, fsdp, cp, ep, tp, rep");
   EXPECT_EQ(refusal("dp=2,dp=4"), "the mesh \"dp=2,dp=4\": dp is there twice");
   EXPECT_EQ(refusal("dp"), "the mesh \"dp\": \"dp\" is not like name=number");
   EXPECT_EQ(refusal("dp=2,"), "the mesh \"dp=2,\": \"\" is not like name=number");
@@ -67,7 +67,7 @@ TEST(MeshShape, NestsAxesWithTensorInnermost) {
 
 TEST(DeviceMesh, HasACommunicatorForEverySetOfAxes) {
   const MeshShape shape = MeshShape::parse("dp=2,fsdp=2,tp=2");
-  onMesh(shape, [&](DeviceMesh& mesh) {
+  onRanks(shape, false, [&](DeviceMesh& mesh) {
     EXPECT_EQ(mesh.place(), placeOf(shape, mesh.rank()));
     for (const AxisSet axes :
          {AxisSet{Axis::Tensor}, AxisSet{Axis::Data}, AxisSet{Axis::Data, Axis::Tensor},
@@ -98,7 +98,7 @@ TEST(DeviceMesh, HasACommunicatorForEverySetOfAxes) {
 
 // Of the others nobody takes part.
 TEST(DeviceMesh, MakesCommunicatorsOfThoseWhoAsk) {
-  onMesh(MeshShape::parse("dp=2,tp=2"), [](DeviceMesh& mesh) {
+  onRanks(MeshShape::parse("dp=2,tp=2"), false, [](DeviceMesh& mesh) {
     if (mesh.index(Axis::Data) == 1) return;
     EXPECT_EQ(mesh.communicator({Axis::Tensor})->size(), 2);
     mesh.communicator({Axis::Tensor})->barrier();
@@ -106,7 +106,7 @@ TEST(DeviceMesh, MakesCommunicatorsOfThoseWhoAsk) {
 }
 
 TEST(DeviceMesh, OfTheWholeJobIsItsCommunicator) {
-  onMesh(MeshShape::parse("tp=3"), [](DeviceMesh& mesh) {
+  onRanks(MeshShape::parse("tp=3"), false, [](DeviceMesh& mesh) {
     MeshCommunicator* const all = mesh.communicator({Axis::Tensor});
     EXPECT_EQ(all->size(), 3);
     EXPECT_EQ(all->rank(), mesh.rank());

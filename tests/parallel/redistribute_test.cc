@@ -11,7 +11,7 @@
 
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/module.h"
-#include "tests/parallel/on_mesh.h"
+#include "tests/parallel/on_ranks.h"
 #include "tests/parallel/simulated_ranks.h"
 
 namespace tutti::parallel {
@@ -96,7 +96,7 @@ void tryAllPairs(const MeshShape& shape, const std::vector<Axis>& axes, const Sh
   const Values whole = Values::random(global, random, most);
   const std::vector<Case> cases = allCases(shape, axes, whole, most);
   EXPECT_GT(cases.size(), 10U);
-  onMesh(shape, [&](DeviceMesh& mesh) {
+  onRanks(shape, false, [&](DeviceMesh& mesh) {
     Arena arena("test", {}, 1 << 10);
     for (const Case& c : cases) {
       SCOPED_TRACE(message("rank ", mesh.rank(), ": ", c.from.describe(global.rank()), " -> ",
@@ -161,7 +161,7 @@ std::string refusal(const std::function<void()>& call) {
 }
 
 TEST(Redistribute, RefusesWhatIsNotItsPart) {
-  onMesh(MeshShape::parse("tp=2"), [](DeviceMesh& mesh) {
+  onRanks(MeshShape::parse("tp=2"), false, [](DeviceMesh& mesh) {
     Arena arena("test");
     Tensor x = arena.allocate(DType::Float32, {3, 2});
     x.layout = split(0, {tp});
@@ -192,7 +192,7 @@ struct Context {
 };
 
 TEST(ParallelContext, RedistributesEvenParts) {
-  onMesh(MeshShape::parse("dp=2,tp=2"), [](DeviceMesh& mesh) {
+  onRanks(MeshShape::parse("dp=2,tp=2"), false, [](DeviceMesh& mesh) {
     Context c(mesh);
     Tensor x = c.scratch.allocate(DType::Float64, {2, 3});
     for (int i = 0; i < 6; ++i) x.as<double>()[i] = 10 * mesh.index(tp) + i;
@@ -210,7 +210,7 @@ TEST(ParallelContext, RedistributesEvenParts) {
 
 // Rank 0 has 3 rows, and the others 2: the context takes them for parts of one size.
 TEST(ParallelContext, NoticesThatPartsAreNotEven) {
-  onMesh(MeshShape::parse("tp=2"), [](DeviceMesh& mesh) {
+  onRanks(MeshShape::parse("tp=2"), false, [](DeviceMesh& mesh) {
     Context c(mesh);
     Tensor x = c.scratch.allocate(DType::Float64, {3 - mesh.index(tp), 3});
     x.layout = split(0, {tp});
@@ -240,7 +240,7 @@ TEST(Backward, OfARedistributionIsTheOtherWay) {
   const Values w = Values::random({5, 4}, random);
   for (const Row& row : table) {
     const SimulatedRanks dy(shape, w, row.dy, random);
-    onMesh(shape, [&](DeviceMesh& mesh) {
+    onRanks(shape, false, [&](DeviceMesh& mesh) {
       Arena arena("test");
       const Tensor given = tensorOf(dy.part(mesh.rank()), DType::Float64, row.dy, arena);
       const Tensor dx = redistribute(mesh, given, {5, 4}, gradientLayout(row.x), arena);

@@ -24,6 +24,9 @@ struct Arrangement {
   std::string name;
   MeshShape mesh;
   ShardPolicy policy;
+  GptOptions model = kSmallGpt;
+
+  bool tensorParallel() const { return mesh.ranks(kTensorAxes) > 1; }
 };
 
 Arrangement layout(const std::string& mesh, int stage) {
@@ -40,7 +43,12 @@ std::vector<Arrangement> layouts() {
 }
 
 RunOptions under(const Arrangement& layout, int steps) {
-  return {.mesh = layout.mesh, .policy = layout.policy, .groups = 8, .steps = steps, .adam = true};
+  return {.mesh = layout.mesh,
+          .policy = layout.policy,
+          .model = layout.model,
+          .groups = 8,
+          .steps = steps,
+          .adam = true};
 }
 
 /// Every tensor of a checkpoint, whole.
@@ -87,11 +95,43 @@ TEST(Resume, AnyLayoutGoesOnWhereAnotherStopped) {
   }
 }
 
+// Where tensor parallelism has other ranks than before, sums have another order: what was saved is
+// still equal to the bit, and what follows is near.
+TEST(Resume, LayoutsOfTensorParallelismGoOnToo) {
+  Arrangement cut = layout("dp=2,tp=2", 1);
+  cut.name += ", sequences cut";
+  cut.model.sequenceParallel = true;
+  const std::vector<Arrangement> layouts{layout("", 0), layout("fsdp=4", 3), layout("tp=2", 0),
+                                         layout("fsdp=2,tp=2", 3), cut};
+  const RunResult whole = run(under(layouts[0], 5))[0];
+  for (const Arrangement& from : layouts) {
+    const TemporaryFolder folder;
+    RunOptions first = under(from, 3);
+    first.saveTo = folder.path() / "first";
+    run(first);
+    const auto saved = contents(first.saveTo);
+    for (const Arrangement& to : layouts) {
+      if (!from.tensorParallel() && !to.tensorParallel()) continue;  // above
+      const std::string what = from.name + " to " + to.name;
+      RunOptions again = under(to, 0);
+      again.loadFrom = latestCheckpoint(first.saveTo)->string();
+      again.saveTo = folder.path() / message("again ", to.name);
+      run(again);
+      EXPECT_TRUE(contents(again.saveTo) == saved) << what;
+      RunOptions second = under(to, 2);
+      second.loadFrom = again.loadFrom;
+      const RunResult rest = run(second)[0];
+      for (size_t i = 0; i < 2; ++i)
+        EXPECT_NEAR(rest.losses[i], whole.losses[3 + i], 1e-4) << what << ", step " << i;
+    }
+  }
+}
+
 // Also when the weights that were gathered before are other ones.
 TEST(Resume, GoingBackForgetsWhatWasGathered) {
   for (const int stage : {0, 1, 3}) {
     const TemporaryFolder folder;
-    const auto losses = [&](DeviceMesh mesh) -> std::vector<double> {
+    const auto losses = [&](DeviceMesh& mesh) -> std::vector<double> {
       HostKernels kernels;
       Gpt model(kSmallGpt);
       Engine engine(mesh, kernels, model,
@@ -118,7 +158,7 @@ TEST(Resume, GoingBackForgetsWhatWasGathered) {
 /// What all ranks throw, each its own, when they load `root`'s latest.
 std::vector<std::string> refusals(const std::string& root, const GptOptions& model,
                                   const StoreTypes& types, bool adam) {
-  return onRanks(MeshShape::parse("fsdp=2"), false, [&](DeviceMesh mesh) -> std::string {
+  return onRanks(MeshShape::parse("fsdp=2"), false, [&](DeviceMesh& mesh) -> std::string {
     HostKernels kernels;
     Gpt gpt(model);
     Engine engine(mesh, kernels, gpt, {.policy = ShardPolicy::fsdp(), .types = types});
@@ -172,7 +212,7 @@ TEST(Resume, SavingFailsTogether) {
   options.saveTo = folder.path();
   run(options);
   const auto before = contents(options.saveTo);
-  const auto said = onRanks(options.mesh, true, [&](DeviceMesh mesh) -> std::string {
+  const auto said = onRanks(options.mesh, true, [&](DeviceMesh& mesh) -> std::string {
     HostKernels kernels;
     Gpt model(kSmallGpt);
     Engine engine(mesh, kernels, model, {.policy = options.policy});

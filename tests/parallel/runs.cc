@@ -12,17 +12,9 @@ namespace tutti::parallel {
 
 namespace {
 
-/// What one rank holds of one parameter.
-struct Part {
-  Box box;
-  std::vector<char> weight, gradient;
-};
-
 struct RankRun {
   RunResult result;
-  std::vector<Part> parts;
-  std::vector<Shape> shapes;
-  size_t weightSize = 0, gradientSize = 0;  // of an element
+  std::vector<StoredPart> parts;
 };
 
 std::vector<char> bytesOf(const Tensor& tensor) {
@@ -36,10 +28,10 @@ size_t memoryHeld(Engine& engine) {
 }
 
 /// One rank's whole run.
-RankRun train(DeviceMesh mesh, const RunOptions& o) {
+RankRun train(DeviceMesh& mesh, const RunOptions& o) {
   HostKernels kernels;
-  Gpt model(o.model);
-  Engine engine(mesh, kernels, model,
+  const auto model = makeModel(o.model);
+  Engine engine(mesh, kernels, *model,
                 {.policy = o.policy,
                  .types = o.types,
                  .reductionGroups = o.groups,
@@ -47,7 +39,7 @@ RankRun train(DeviceMesh mesh, const RunOptions& o) {
                  .clipNorm = o.clip,
                  .seed = kRunSeed});
   const auto text = makeText();
-  Loader loader(text, o.model.context, kSmallBatch, kRunSeed);
+  Loader loader(text, contextOf(o.model), kSmallBatch, kRunSeed);
   const auto optimizer = o.adam ? makeAdamW({}) : makeSgd({});
   RankRun run;
   RunResult& result = run.result;
@@ -58,6 +50,7 @@ RankRun train(DeviceMesh mesh, const RunOptions& o) {
     result.losses.push_back(report.loss);
     result.norms.push_back(report.gradientNorm);
     result.counters = report.counters;
+    result.tensor = report.tensor;
     engine.store().checkReplicas();
     if (step == first + 1) held = memoryHeld(engine);
   }
@@ -65,18 +58,10 @@ RankRun train(DeviceMesh mesh, const RunOptions& o) {
     EXPECT_EQ(memoryHeld(engine), held) << "a later step took more memory";
   }
   if (!o.saveTo.empty()) engine.save(o.saveTo, first + o.steps, *optimizer);
-  ParameterStore& store = engine.store();
-  for (size_t p = 0; p < store.parameterCount(); ++p) {
-    const Parameter& parameter = store.parameter(p);
-    run.parts.push_back(
-        {store.box(parameter), bytesOf(store.master(parameter)),
-         o.steps > 0 ? bytesOf(store.finishedGradient(parameter)) : std::vector<char>()});
-    run.shapes.push_back(parameter.global);
-  }
-  run.weightSize = sizeOf(o.types.master);
-  run.gradientSize = sizeOf(o.types.gradients);
-  Windows windows(text, o.model.context);
-  result.memory = store.memory();
+  run.parts = storedParts(engine.store(), o.steps > 0);
+  for (const StoredPart& part : run.parts) result.names.push_back(part.name);
+  Windows windows(text, contextOf(o.model));
+  result.memory = engine.store().memory();
   result.validation = engine.evaluate(windows, 16);
   result.scratchBytes = engine.scratch().usedBytes();
   result.savedBytes =
@@ -103,18 +88,6 @@ void place(const std::vector<char>& part, const Box& box, const Shape& global, s
   });
 }
 
-Values together(const std::vector<RankRun>& runs, std::vector<char> Part::*what,
-                size_t RankRun::*elementSize) {
-  Values all(runs[0].parts.size());
-  for (size_t p = 0; p < all.size(); ++p) {
-    std::vector<char> seen;
-    for (const RankRun& run : runs)
-      place(run.parts[p].*what, run.parts[p].box, run.shapes[p], run.*elementSize, all[p], seen);
-    EXPECT_EQ(std::count(seen.begin(), seen.end(), 0), 0) << "parameter " << p << " has gaps";
-  }
-  return all;
-}
-
 double norm(const std::vector<double>& values) {
   double total = 0;
   for (const double value : values) total += value * value;
@@ -129,11 +102,47 @@ std::vector<double> doubles(const std::vector<char>& bytes) {
 
 }  // namespace
 
+std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients) {
+  std::vector<StoredPart> parts;
+  for (size_t p = 0; p < store.parameterCount(); ++p) {
+    const Parameter& parameter = store.parameter(p);
+    parts.push_back({parameter.name, parameter.global, store.box(parameter),
+                     bytesOf(store.master(parameter)),
+                     gradients ? bytesOf(store.finishedGradient(parameter)) : std::vector<char>()});
+  }
+  return parts;
+}
+
+Values wholeValues(const std::vector<std::vector<StoredPart>>& ranks,
+                   std::vector<char> StoredPart::*what) {
+  Values all(ranks[0].size());
+  for (size_t p = 0; p < all.size(); ++p) {
+    std::vector<char> seen;
+    size_t elementSize = 0;
+    for (const auto& parts : ranks)
+      if (const int64_t count = extentsOf(parts[p].box).count(); count > 0)
+        elementSize = (parts[p].*what).size() / static_cast<size_t>(count);
+    for (const auto& parts : ranks)
+      place(parts[p].*what, parts[p].box, parts[p].global, elementSize, all[p], seen);
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), 0), 0) << ranks[0][p].name << " has gaps";
+  }
+  return all;
+}
+
 std::vector<uint8_t> makeText() {
   std::vector<uint8_t> text(6000);
   for (size_t i = 0; i < text.size(); ++i)
     text[i] = static_cast<uint8_t>('a' + (i * i + i / 7) % 26);
   return text;
+}
+
+std::unique_ptr<Model> makeModel(const ModelOptions& options) {
+  if (const auto* gpt = std::get_if<GptOptions>(&options)) return std::make_unique<Gpt>(*gpt);
+  return std::make_unique<Llama>(std::get<LlamaOptions>(options));
+}
+
+int64_t contextOf(const ModelOptions& options) {
+  return std::visit([](const auto& o) { return o.context; }, options);
 }
 
 ShardPolicy RunOptions::smallBuckets(ShardPolicy policy) {
@@ -146,15 +155,17 @@ std::vector<RunResult> run(const RunOptions& o) {
   host::setBlasThreads(1);
   std::vector<RankRun> runs;
   if (o.mesh.ranks() == 1) {
-    runs.push_back(train(DeviceMesh(), o));
+    DeviceMesh alone;
+    runs.push_back(train(alone, o));
   } else {
-    runs = onRanks(o.mesh, o.policy.deterministic,
-                   [&](DeviceMesh mesh) { return train(std::move(mesh), o); });
+    runs =
+        onRanks(o.mesh, o.policy.deterministic, [&](DeviceMesh& mesh) { return train(mesh, o); });
   }
   std::vector<RunResult> results;
-  const Values weights = together(runs, &Part::weight, &RankRun::weightSize);
-  const Values gradients =
-      o.steps > 0 ? together(runs, &Part::gradient, &RankRun::gradientSize) : Values();
+  std::vector<std::vector<StoredPart>> parts;
+  for (RankRun& rank : runs) parts.push_back(std::move(rank.parts));
+  const Values weights = wholeValues(parts, &StoredPart::weight);
+  const Values gradients = o.steps > 0 ? wholeValues(parts, &StoredPart::gradient) : Values();
   for (RankRun& rank : runs) {
     results.push_back(std::move(rank.result));
     RunResult& result = results.back();
@@ -169,7 +180,7 @@ std::vector<RunResult> run(const RunOptions& o) {
   return results;
 }
 
-double worstDifference(const Values& one, const Values& many) {
+double worstDifference(const Values& one, const Values& many, size_t* where) {
   std::vector<double> norms;
   for (const auto& gradient : one) norms.push_back(norm(doubles(gradient)));
   auto sorted = norms;
@@ -180,7 +191,10 @@ double worstDifference(const Values& one, const Values& many) {
     std::vector<double> difference = doubles(one[p]);
     const std::vector<double> other = doubles(many[p]);
     for (size_t i = 0; i < difference.size(); ++i) difference[i] -= other[i];
-    worst = std::max(worst, norm(difference) / std::max(norms[p], 1e-3 * *middle));
+    const double relative = norm(difference) / std::max(norms[p], 1e-3 * *middle);
+    if (std::isnan(worst) || relative <= worst) continue;  // a NaN stays
+    worst = relative;
+    if (where != nullptr) *where = p;
   }
   return worst;
 }

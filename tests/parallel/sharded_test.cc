@@ -285,7 +285,7 @@ TEST(Sharded, MemoryIsWhatThePolicySays) {
 
 // Weights are there while their unit is acquired, and no longer.
 TEST(Sharded, WeightsThatAreNotAcquiredAreRefused) {
-  const auto refusal = [](DeviceMesh mesh) -> std::string {
+  const auto refusal = [](DeviceMesh& mesh) -> std::string {
     HostKernels kernels;
     Parameter first{.name = "first", .global = {5, 3}, .init = {Init::Normal, 1}, .unit = 0};
     Parameter second{.name = "second", .global = {1}, .init = {Init::One}, .unit = 1};
@@ -321,7 +321,7 @@ TEST(Sharded, WeightsThatAreNotAcquiredAreRefused) {
 
 // A unit that was gathered ahead, and whose weights then changed, is gathered again.
 TEST(Sharded, WhatWasGatheredBeforeAStepIsForgotten) {
-  const auto changed = [](DeviceMesh mesh) {
+  const auto changed = [](DeviceMesh& mesh) {
     HostKernels kernels;
     Parameter first{.name = "first", .global = {4}, .init = {Init::One}, .unit = 0};
     Parameter second{.name = "second", .global = {4}, .init = {Init::One}, .unit = 1};
@@ -348,7 +348,7 @@ TEST(Sharded, WhatWasGatheredBeforeAStepIsForgotten) {
 
 // More ranks than rows: some hold nothing of a parameter.
 TEST(Sharded, RanksMayHoldNothing) {
-  const auto held = [](DeviceMesh mesh) {
+  const auto held = [](DeviceMesh& mesh) {
     HostKernels kernels;
     Parameter tiny{.name = "tiny", .global = {2, 3}, .init = {Init::Normal, 1}, .unit = 0};
     ParameterStore store(mesh, kernels, fsdp(Reshard::AfterForward), DType::Float64);

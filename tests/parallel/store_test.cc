@@ -47,10 +47,10 @@ class FirstValues : public testing::Test {
 
 // As tensor_test's numbers, from a second implementation, times GPT-2's 0.02.
 TEST_F(FirstValues, NeverChange) {
-  const double* w = values("blocks.0.attention.qkv.weight");
-  EXPECT_NEAR(w[0], 0.00044696688013151745, 1e-17);
-  EXPECT_NEAR(w[1], -0.009328028375100349, 1e-17);
-  EXPECT_NEAR(w[2], -0.003088575463440804, 1e-17);
+  const double* w = values("blocks.0.attention.query.weight");
+  EXPECT_NEAR(w[0], 0.0071485646913899475, 1e-17);
+  EXPECT_NEAR(w[1], -0.02318678000594668, 1e-17);
+  EXPECT_NEAR(w[2], -0.011219892401312541, 1e-17);
 }
 
 // A sample of n has its root mean square within 1 / sqrt(2 n) of the true one, relatively; five
@@ -62,11 +62,12 @@ TEST_F(FirstValues, HaveTheirSizes) {
   expectSize("tokens", 0.05);
   expectSize("positions", 0.05);
   for (const std::string block : {"blocks.0.", "blocks.1."}) {
-    expectSize(block + "attention.qkv.weight", 0.02);
+    for (const std::string map : {"query", "key", "value"})
+      expectSize(block + "attention." + map + ".weight", 0.02);
     expectSize(block + "mlp.up.weight", 0.02);
     expectSize(block + "attention.project.weight", 0.01);  // 0.02 / sqrt(2 layers)
     expectSize(block + "mlp.down.weight", 0.01);
-    for (const std::string zero : {"attention.qkv.bias", "mlp.down.bias", "beforeMlp.bias"})
+    for (const std::string zero : {"attention.key.bias", "mlp.down.bias", "beforeMlp.bias"})
       EXPECT_EQ(size(block + zero), 0);
     EXPECT_EQ(values(block + "beforeAttention.weight")[63], 1);
     EXPECT_EQ(size(block + "beforeMlp.weight"), 1);

@@ -80,6 +80,8 @@ TEST_F(TrainGpt, NamesWrongFlags) {
   expectRefused("--text x --dp 0", 2, "--dp");
   expectRefused("--text x --fsdp 2000", 2, "--fsdp");
   expectRefused("--text x --zero 4", 2, "--zero");
+  expectRefused("--text x --tp 0", 2, "--tp");
+  expectRefused("--text x --sp", 2, "--sp");
   expectRefused("--text x --rounds 0", 2, "--rounds");
   expectRefused("--text x --width 100 --heads 3", 2, "3 heads");
   expectRefused("--help", 0, "--deterministic");
@@ -295,6 +297,22 @@ TEST_F(TrainGpt, RanksAgreeOverTwentySteps) {
   }
 }
 
+// Layers that are cut over ranks: the losses of one rank, and a text.
+TEST_F(TrainGpt, TensorParallelRanksAgreeOverTwentySteps) {
+  const std::string flags = "--optimizer sgd --steps 20 --check-replicas --generate 20 --json ";
+  ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);
+  const auto one = column("a.json", "loss");
+  ASSERT_EQ(one.size(), 20u);
+  for (const std::string ranks : {"--tp 2", "--tp 2 --sp --dp 2", "--tp 2 --sp --fsdp 2"}) {
+    const Output output = run(small(flags + file("b.json") + " " + ranks));
+    ASSERT_EQ(output.exitCode, 0) << output.text;
+    const auto many = column("b.json", "loss");
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(std::stod(many[i]), std::stod(one[i]), 1e-5) << ranks << ", step " << i + 1;
+  }
+}
+
 TEST_F(TrainGpt, DeterministicRanksGiveTheSameBits) {
   for (const std::string optimizer : {"sgd", "adamw"}) {
     const std::string flags =
@@ -371,6 +389,13 @@ TEST_F(TrainGpt, RefusesRanksThatDoNotLieAlongItsAxes) {
   expectRefused(small("--steps 1 --ranks 3 --fsdp 2"), 1, "--fsdp 2 does not divide 3 ranks");
   expectRefused(small("--steps 1 --ranks 3 --dp 2"), 1, "--dp 2 does not divide 3 ranks");
   expectRefused(small("--steps 1 --rounds 3"), 1, "fewer --rounds");
+  expectRefused(small("--steps 1 --ranks 2 --fsdp 4"), 1, "--fsdp 4 does not divide 2 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --tp 2"), 1, "--tp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --ranks 4 --tp 2 --fsdp 4"), 1,
+                "--fsdp 4 does not divide 4 ranks by --tp 2");
+  expectRefused(small("--steps 1 --ranks 6 --tp 2 --fsdp 2 --dp 2"), 1,
+                "--ranks 6, but --dp 2, --fsdp 2 and --tp 2 are 8");
+  expectRefused(small("--steps 1 --tp 3"), 1, "cannot be dealt out to 3 ranks");
 }
 
 TEST_F(TrainGpt, RefusesThreeRanksToBeDeterministic) {

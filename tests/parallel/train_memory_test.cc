@@ -76,6 +76,18 @@ TEST_F(TrainMemoryTest, IsWhatAModelTakes) {
     EXPECT_EQ(trainMemory(options_, 2).model, copies * bytes) << stage;
   }
   options_.zero = -1;
+  // Two pairs of ranks of tensor parallelism: half of the model for each, and of what a micro-batch
+  // leaves within the branches, or of all of it.
+  options_.tp = 2;
+  options_.model.heads = 4;
+  EXPECT_EQ(trainMemory(options_, 4).model, 4 * bytes / 2);
+  const double plain = trainMemory(options_, 4).passes;
+  options_.model.sequenceParallel = true;
+  EXPECT_EQ(trainMemory(options_, 4).passes,
+            3 * 48 * savedPerToken(options_.model, 2) * sizeof(float));
+  EXPECT_LT(trainMemory(options_, 4).passes, plain);
+  options_.tp = 1;
+  options_.model = {.context = 48, .layers = 3, .width = 40, .heads = 5};
   options_.optimizer = "sgd";
   EXPECT_EQ(trainMemory(options_, 2).model, 8 * parameterCount(options_.model));
 }

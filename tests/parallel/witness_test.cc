@@ -13,6 +13,7 @@
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/nn/llama.h"
+#include "parallel/nn/loss.h"
 
 namespace tutti::parallel {
 namespace {
@@ -96,8 +97,11 @@ struct Run {
     store.beginStep(1);
     const Tensor logits = model.forward(context, Tensor(ids, DType::Int32, {kBatch, 6}), saved);
     const Tensor labelTensor(labels, DType::Int32, {kBatch * 6});
-    store.addLoss(
-        kernels.crossEntropy({.logits = logits, .labels = labelTensor, .scale = perToken}), 0);
+    store.addLoss(crossEntropy(context, {.logits = logits,
+                                         .labels = labelTensor,
+                                         .vocabulary = kGpt.vocabulary,
+                                         .scale = perToken}),
+                  0);
     model.backward(context, logits, saved);
     if (saved.deferWeights) {
       saved.drain(context);

@@ -302,7 +302,7 @@ TEST(ShardCommand, RefusesByName) {
   names(refusal(good, "x=4096,y=2", kSizes), "has more than 4096 ranks");
   names(refusal(good, "a=4096,b=4096,c=4096,d=4096,e=4096,f=4096", kSizes),
         "has more than 4096 ranks");
-  names(refusal(good, "a=1,b=1,c=1,d=1,e=1,f=1,x=2", kSizes), "at most 6 axes, not 7");
+  names(refusal(good, "a=1,b=1,c=1,d=1,e=1,f=1,g=1,x=2", kSizes), "at most 7 axes, not 8");
   names(refusal(good, "x=4", "I=4,J=4"), "the size of K is missing");
   names(refusal(good, "x=4", "I=4,J=4,K=4,L=4"), "L is no index of the product");
   names(refusal(good, "x=4", "I=4,J=4,KK=4"), "KK is no index of the product");

@@ -243,10 +243,18 @@ void DryKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
                                      .checked(a.dx, [&] { requireOperands(a); });
 }
 
+void DryKernels::logitStatistics(const LogitStatisticsArgs& args) {
+  LogitStatisticsArgs a = args;
+  counts_["logitStatistics"] +=
+      Call().reads(a.logits, a.labels).writes(a.statistics).checked(a.logits, [&] {
+        requireOperands(a);
+      });
+}
+
 double DryKernels::crossEntropy(const CrossEntropyArgs& args) {
   CrossEntropyArgs a = args;
   Call call;
-  call.reads(a.labels);
+  call.reads(a.labels, a.statistics);
   counts_["crossEntropy"] +=
       (a.gradient ? call.updates(a.logits) : call.reads(a.logits)).checked(a.logits, [&] {
         requireOperands(a);

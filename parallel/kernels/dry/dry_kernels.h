@@ -56,6 +56,7 @@ class DryKernels final : public Kernels {
   void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) override;
   void embedding(const EmbeddingArgs& args) override;
   void embeddingWeights(const EmbeddingWeightArgs& args) override;
+  void logitStatistics(const LogitStatisticsArgs& args) override;
   double crossEntropy(const CrossEntropyArgs& args) override;
   void adamW(const AdamWArgs& args) override;
   void sgd(const SgdArgs& args) override;

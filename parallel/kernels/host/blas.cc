@@ -36,7 +36,8 @@ void call(const GemmShape& s, const double* a, blasint lda, const double* b, bla
 template <class T>
 void gemm(const GemmShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c) {
   if (shape.m == 0 || shape.n == 0) return;
-  call(shape, a.data, toBlas(a.stride), b.data, toBlas(b.stride), beta, c.data, toBlas(c.stride));
+  const auto stride = [](int64_t elements) { return toBlas(std::max<int64_t>(1, elements)); };
+  call(shape, a.data, stride(a.stride), b.data, stride(b.stride), beta, c.data, stride(c.stride));
 }
 
 template void gemm<float>(const GemmShape&, Matrix<const float>, Matrix<const float>, double,

@@ -1,6 +1,7 @@
 #include "parallel/kernels/host/host_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "parallel/kernels/host/attention.h"
@@ -14,9 +15,48 @@ using host::Staging;
 
 namespace {
 
+/// Elements from one row to the next.
+int64_t strideOf(const Tensor& x) { return x.shape.rank() == 2 ? x.strides[0] : width(x); }
+
 void requireId(const char* operation, int64_t id, int64_t lowest, int64_t end) {
   require(id >= lowest && id < end, operation, ": id ", id, " is not in [", lowest, ", ", end, ")");
 }
+
+/// A vocabulary, and the rows of it that are here.
+class Vocabulary {
+ public:
+  /// `here` of them, from `firstId` on, of `all`; 0: there are no others.
+  Vocabulary(const char* operation, int64_t here, int64_t firstId, int64_t all)
+      : operation_(operation), first_(firstId), here_(here), all_(all == 0 ? here : all) {}
+  /// The row of `id`, or -1 where it is elsewhere. Throws InvalidArgument when there is none.
+  int64_t rowOf(int64_t id) const {
+    requireId(operation_, id, 0, all_);
+    return id >= first_ && id < first_ + here_ ? id - first_ : -1;
+  }
+  /// The same of a label: -1 also where that is -1.
+  int64_t columnOf(int64_t label) const { return label == -1 ? -1 : rowOf(label); }
+
+ private:
+  const char* const operation_;
+  const int64_t first_, here_, all_;
+};
+
+/// A row's softmax, put together from what each rank has of it.
+struct RowStatistics {
+  double largest = 0, sum = 0, chosen = 0;
+
+  /// `ranks` times a largest logit, a sum and a label's logit, `stride` elements apart.
+  template <class T>
+  RowStatistics(const T* of, int64_t stride, int64_t ranks) : largest(of[0]) {
+    for (int64_t rank = 1; rank < ranks; ++rank)
+      largest = std::max<double>(largest, of[rank * stride]);
+    for (int64_t rank = 0; rank < ranks; ++rank, of += stride) {
+      sum += of[1] * std::exp(of[0] - largest);
+      chosen += of[2];
+    }
+  }
+  double loss() const { return std::log(sum) - (chosen - largest); }
+};
 
 }  // namespace
 
@@ -90,7 +130,7 @@ void HostKernels::addBias(const Tensor& bias, const Tensor& y) {
   requireAddBias(bias, y);
   dispatch(y, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
-    leaves.addBias(y.as<T>(), bias.as<T>(), rows(y), width(y));
+    leaves.addBias(y.as<T>(), strideOf(y), bias.as<T>(), rows(y), width(y));
   });
 }
 
@@ -104,7 +144,7 @@ void HostKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) 
   requireBiasGradient(dy, db);
   dispatch(dy, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
-    leaves.columnSums(dy.as<T>(), rows(dy), width(dy), db.as<T>(), beta != 0);
+    leaves.columnSums(dy.as<T>(), strideOf(dy), rows(dy), width(dy), db.as<T>(), beta != 0);
   });
 }
 
@@ -363,13 +403,17 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
   requireOperands(a);
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.tokens);
   const bool positions = a.positions.data != nullptr;
+  const Vocabulary vocabulary("embedding", a.tokens.shape[0], a.firstId, a.vocabulary);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int32_t* ids = a.tokenIds.as<int32_t>();
+    const size_t rowBytes = static_cast<size_t>(w) * sizeof(T);
     T* x = a.x.as<T>();
     for (int64_t i = 0; i < batch * context; ++i, x += w) {
-      requireId("embedding", ids[i], 0, a.tokens.shape[0]);
-      std::memcpy(x, a.tokens.as<T>() + ids[i] * w, static_cast<size_t>(w) * sizeof(T));
+      if (const int64_t row = vocabulary.rowOf(ids[i]); row >= 0)
+        std::memcpy(x, a.tokens.as<T>() + row * w, rowBytes);
+      else
+        std::memset(x, 0, rowBytes);
       if (positions) leaves.add(x, a.positions.as<T>() + i % context * w, w);
     }
   });
@@ -386,6 +430,7 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
   requireOperands(a);
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.dTokens);
   const bool positions = a.dPositions.data != nullptr;
+  const Vocabulary vocabulary("embeddingWeights", a.dTokens.shape[0], a.firstId, a.vocabulary);
   if (a.betaTokens == 0) fillZero(a.dTokens);
   if (positions && a.betaPositions == 0) fillZero(a.dPositions);
   dispatch(a.dx, [&](const auto& leaves, auto zero) {
@@ -393,32 +438,63 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
     const int32_t* ids = a.tokenIds.as<int32_t>();
     const T* dx = a.dx.as<T>();
     for (int64_t i = 0; i < batch * context; ++i, dx += w) {
-      requireId("embeddingWeights", ids[i], 0, a.dTokens.shape[0]);
-      leaves.add(a.dTokens.as<T>() + ids[i] * w, dx, w);
+      if (const int64_t row = vocabulary.rowOf(ids[i]); row >= 0)
+        leaves.add(a.dTokens.as<T>() + row * w, dx, w);
       if (positions) leaves.add(a.dPositions.as<T>() + i % context * w, dx, w);
     }
   });
 }
 
+void HostKernels::logitStatistics(const LogitStatisticsArgs& a) {
+  if (Staging s; Staging::needed({a.logits, a.statistics})) {
+    auto wide = a;
+    s.in(wide.logits);
+    s.out(wide.statistics);
+    return logitStatistics(wide);
+  }
+  requireOperands(a);
+  const int64_t count = a.labels.count(), w = width(a.logits);
+  const Vocabulary vocabulary("logitStatistics", w, a.firstId, a.vocabulary);
+  dispatch(a.logits, [&](const auto& leaves, auto zero) {
+    using T = decltype(zero);
+    const int32_t* labels = a.labels.as<int32_t>();
+    const T* row = a.logits.as<T>();
+    T* to = a.statistics.as<T>();
+    for (int64_t r = 0; r < count; ++r, row += w, to += 3) {
+      const int64_t label = vocabulary.columnOf(labels[r]);
+      leaves.logitStatistics(row, w, &to[0], &to[1]);
+      to[2] = label >= 0 ? row[label] : T(0);
+    }
+  });
+}
+
 double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
-  if (Staging s; Staging::needed({a.logits})) {
+  if (Staging s; Staging::needed({a.logits, a.statistics})) {
     auto wide = a;
     s.inOut(wide.logits);
+    s.in(wide.statistics);
     return crossEntropy(wide);
   }
   requireOperands(a);
+  const int64_t count = a.labels.count(), ranks = a.statistics.shape[0], w = width(a.logits);
+  const Vocabulary vocabulary("crossEntropy", w, a.firstId, a.vocabulary);
   double total = 0;
   dispatch(a.logits, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
-    const int64_t w = width(a.logits);
     const int32_t* labels = a.labels.as<int32_t>();
     T* row = a.logits.as<T>();
-    for (int64_t r = 0; r < rows(a.logits); ++r, row += w) {
-      requireId("crossEntropy", labels[r], -1, w);
-      if (labels[r] >= 0)
-        total += leaves.crossEntropy(row, w, labels[r], static_cast<T>(a.scale), a.gradient);
-      else if (a.gradient)
-        std::memset(row, 0, static_cast<size_t>(w) * sizeof(T));
+    for (int64_t r = 0; r < count; ++r, row += w) {
+      const int64_t label = vocabulary.columnOf(labels[r]);
+      if (labels[r] < 0) {
+        if (a.gradient) std::fill_n(row, w, T(0));
+        continue;
+      }
+      const RowStatistics joined(a.statistics.as<T>() + 3 * r, 3 * count, ranks);
+      total += joined.loss();
+      if (!a.gradient) continue;
+      leaves.scaledExp(row, w, static_cast<T>(joined.largest),
+                       static_cast<T>(a.scale) / static_cast<T>(joined.sum));
+      if (label >= 0) row[label] -= static_cast<T>(a.scale);
     }
   });
   return total;

@@ -1,9 +1,8 @@
 #pragma once
 
 // Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16: GEMM by BLAS,
-// everything else by leaf functions compiled for this processor's instruction set. Tensors other
-// than GEMM's operands must be contiguous. One object may be used by several ranks' threads at
-// once; it keeps no state.
+// everything else by leaf functions compiled for this processor's instruction set. One object may
+// be used by several ranks' threads at once; it keeps no state.
 
 #include "parallel/kernels/host/leaves.h"
 #include "parallel/kernels/kernels.h"
@@ -37,6 +36,7 @@ class HostKernels final : public Kernels {
   void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) override;
   void embedding(const EmbeddingArgs& args) override;
   void embeddingWeights(const EmbeddingWeightArgs& args) override;
+  void logitStatistics(const LogitStatisticsArgs& args) override;
   double crossEntropy(const CrossEntropyArgs& args) override;
   void adamW(const AdamWArgs& args) override;
   void sgd(const SgdArgs& args) override;

@@ -27,9 +27,11 @@ struct SgdStep {
 template <class T>
 struct Leaves {
   void (*add)(T* to, const T* from, int64_t count);
-  void (*addBias)(T* y, const T* bias, int64_t rows, int64_t width);
-  /// db[j] = sum over rows of dy[r, j] (+ db[j] when `accumulate`).
-  void (*columnSums)(const T* dy, int64_t rows, int64_t width, T* db, bool accumulate);
+  /// Rows of y are `stride` apart.
+  void (*addBias)(T* y, int64_t stride, const T* bias, int64_t rows, int64_t width);
+  /// db[j] = sum over rows of dy[r, j] (+ db[j] when `accumulate`); rows are `stride` apart.
+  void (*columnSums)(const T* dy, int64_t stride, int64_t rows, int64_t width, T* db,
+                     bool accumulate);
 
   void (*layerNorm)(const T* x, const T* weight, const T* bias, T* y, T* mean, T* rstd,
                     int64_t rows, int64_t width, T epsilon);
@@ -69,8 +71,11 @@ struct Leaves {
                           const T* logSumExp, const T* dots);
   T (*dot)(const T* a, const T* b, int64_t count);
 
-  /// Returns the row's loss. With `gradient`, logits become scale * (softmax - onehot(label)).
-  double (*crossEntropy)(T* logits, int64_t width, int64_t label, T scale, bool gradient);
+  /// Of one row: the largest logit, and the sum of exp(logit - largest). Of no logits: a number
+  /// below all, and 0.
+  void (*logitStatistics)(const T* logits, int64_t width, T* largest, T* sum);
+  /// logits become factor * exp(logit - shift).
+  void (*scaledExp)(T* logits, int64_t width, T shift, T factor);
 
   void (*adamW)(T* weight, const T* gradient, T* first, T* second, int64_t count,
                 const AdamWStep<T>& step);

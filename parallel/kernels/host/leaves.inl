@@ -112,8 +112,8 @@ void add(T* to, const T* from, int64_t count) {
 }
 
 template <class T>
-void addBias(T* y, const T* bias, int64_t rows, int64_t width) {
-  for (int64_t r = 0; r < rows; ++r) add<T>(y + r * width, bias, width);
+void addBias(T* y, int64_t stride, const T* bias, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r) add<T>(y + r * stride, bias, width);
 }
 
 /// Adds rows to `kWide` vectors of columns at a time, to hide the latency of additions. `term(r, j,
@@ -142,9 +142,9 @@ TUTTI_INLINE void sumColumns(int64_t rows, int64_t width, T* sums, bool accumula
 }
 
 template <class T>
-void columnSums(const T* dy, int64_t rows, int64_t width, T* db, bool accumulate) {
+void columnSums(const T* dy, int64_t stride, int64_t rows, int64_t width, T* db, bool accumulate) {
   sumColumns<T>(rows, width, db, accumulate, [=](int64_t r, int64_t j, int64_t left) {
-    return load<T>(dy + r * width + j, left);
+    return load<T>(dy + r * stride + j, left);
   });
 }
 
@@ -204,7 +204,7 @@ void layerNormWeights(const T* dy, const T* x, const T* mean, const T* rstd, T* 
     const V<T> normal = (load<T>(x + r * width + j, left) - mean[r]) * rstd[r];
     return load<T>(dy + r * width + j, left) * normal;
   });
-  columnSums<T>(dy, rows, width, dBias, addBiasToo);
+  columnSums<T>(dy, width, rows, width, dBias, addBiasToo);
 }
 
 template <class T>
@@ -381,18 +381,26 @@ T dot(const T* a, const T* b, int64_t count) {
 }
 
 template <class T>
-double crossEntropy(T* logits, int64_t width, int64_t label, T scale, bool gradient) {
-  const T most = largest<T>(logits, width);
-  const double chosen = double(logits[label]) - double(most);
-  const T total = expAndSum<T>(logits, width, T(1), most);
-  const double loss = __builtin_log(double(total)) - chosen;
-  if (gradient) {
-    const T factor = scale / total;
-    for (int64_t j = 0; j < width; j += Vec<T>::lanes)
-      store<T>(logits + j, load<T>(logits + j, width - j) * factor, width - j);
-    logits[label] -= scale;
+void logitStatistics(const T* logits, int64_t width, T* most, T* sum) {
+  const T shift = largest<T>(logits, width);
+  V<T> total{};
+  for (int64_t j = 0; j < width; j += Vec<T>::lanes) {
+    const int64_t left = width - j;
+    V<T> e = expLanes(load<T>(logits + j, left, shift) - shift);
+    if (left < Vec<T>::lanes)
+      for (int64_t i = left; i < Vec<T>::lanes; ++i) e[i] = 0;
+    total += e;
   }
-  return loss;
+  *most = shift;
+  *sum = sumLanes<T>(total);
+}
+
+template <class T>
+void scaledExp(T* logits, int64_t width, T shift, T factor) {
+  for (int64_t j = 0; j < width; j += Vec<T>::lanes) {
+    const int64_t left = width - j;
+    store<T>(logits + j, expLanes(load<T>(logits + j, left, shift) - shift) * factor, left);
+  }
 }
 
 // Plain loops that the compiler vectorizes: with nothing fused and nothing reordered, IEEE
@@ -465,7 +473,8 @@ constexpr Leaves<T> table() {
           .softmax = softmax<T>,
           .softmaxBackward = softmaxBackward<T>,
           .dot = dot<T>,
-          .crossEntropy = crossEntropy<T>,
+          .logitStatistics = logitStatistics<T>,
+          .scaledExp = scaledExp<T>,
           .adamW = adamW<T>,
           .sgd = sgd<T>,
           .momentumSgd = momentumSgd<T>};

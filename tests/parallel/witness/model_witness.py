@@ -62,8 +62,12 @@ class Gpt:
             shapes += [
                 (block + "beforeAttention.weight", (width,)),
                 (block + "beforeAttention.bias", (width,)),
-                (block + "attention.qkv.weight", (3 * width, width)),
-                (block + "attention.qkv.bias", (3 * width,)),
+                (block + "attention.query.weight", (width, width)),
+                (block + "attention.key.weight", (width, width)),
+                (block + "attention.value.weight", (width, width)),
+                (block + "attention.query.bias", (width,)),
+                (block + "attention.key.bias", (width,)),
+                (block + "attention.value.bias", (width,)),
                 (block + "attention.project.weight", (width, width)),
                 (block + "attention.project.bias", (width,)),
                 (block + "beforeMlp.weight", (width,)),
@@ -86,9 +90,11 @@ class Gpt:
         return x @ w[name + ".weight"].T + w[name + ".bias"]
 
     def attention(self, x, w, block):
-        qkv = self.linear(x, w, block + "qkv")
-        split = qkv.reshape(BATCH, CONTEXT, 3, self.heads, -1).transpose(2, 0, 3, 1, 4)
-        return self.linear(causal_attention(*split), w, block + "project")
+        def heads(name):
+            return self.linear(x, w, block + name).reshape(BATCH, CONTEXT, self.heads, -1).transpose(0, 2, 1, 3)
+
+        out = causal_attention(heads("query"), heads("key"), heads("value"))
+        return self.linear(out, w, block + "project")
 
     def mlp(self, x, w, block):
         inner = self.linear(x, w, block + "up")
@@ -116,10 +122,13 @@ class Llama:
             block = f"blocks.{layer}."
             shapes += [
                 (block + "beforeAttention.weight", (width,)),
-                (block + "attention.qkv.weight", ((self.heads + 2 * self.kv_heads) * head, width)),
+                (block + "attention.query.weight", (width, width)),
+                (block + "attention.key.weight", (self.kv_heads * head, width)),
+                (block + "attention.value.weight", (self.kv_heads * head, width)),
                 (block + "attention.project.weight", (width, width)),
                 (block + "beforeMlp.weight", (width,)),
-                (block + "mlp.gateUp.weight", (2 * self.inner, width)),
+                (block + "mlp.gate.weight", (self.inner, width)),
+                (block + "mlp.up.weight", (self.inner, width)),
                 (block + "mlp.down.weight", (width, self.inner)),
             ]
         return shapes + [("finalNorm.weight", (width,)), ("output", (VOCABULARY, width))]
@@ -137,15 +146,18 @@ class Llama:
         return np.concatenate([point[0] * cosine - point[1] * sine, point[1] * cosine + point[0] * sine], -1)
 
     def attention(self, x, w, block):
-        qkv = (x @ w[block + "qkv.weight"].T).reshape(BATCH, CONTEXT, self.heads + 2 * self.kv_heads, -1)
-        q, k, v = np.split(qkv, [self.heads, self.heads + self.kv_heads], axis=2)
+        def heads(name, count):
+            return (x @ w[block + name + ".weight"].T).reshape(BATCH, CONTEXT, count, -1)
+
+        q = heads("query", self.heads)
+        k, v = heads("key", self.kv_heads), heads("value", self.kv_heads)
         group = self.heads // self.kv_heads
         k, v = np.repeat(self.rotary(k), group, axis=2), np.repeat(v, group, axis=2)
         out = causal_attention(*(t.transpose(0, 2, 1, 3) for t in (self.rotary(q), k, v)))
         return out @ w[block + "project.weight"].T
 
     def mlp(self, x, w, block):
-        gate, up = np.split(x @ w[block + "gateUp.weight"].T, 2, axis=-1)
+        gate, up = x @ w[block + "gate.weight"].T, x @ w[block + "up.weight"].T
         return (gate / (1 + np.exp(-gate)) * up) @ w[block + "down.weight"].T
 
     def loss(self, w):

@@ -1,0 +1,75 @@
+#pragma once
+
+// Tensor parallelism: how weights are cut over its ranks, and what these exchange. A block's
+// branch begins with maps whose outputs are cut (ColumnLinear), goes on with what a rank can do
+// alone (its heads, its part of the inner width), and ends with a map whose inputs are cut
+// (RowLinear), of which each rank has a summand. With sequence parallelism what lies between
+// branches (norms, the residual stream) is cut too, by rows of [tokens, width]:
+//
+//                      begins a branch                    ends it
+//   plain              nothing; backward: AllReduce       AllReduce; backward: nothing
+//   sequence parallel  AllGather of rows; backward:       ReduceScatter to rows; backward:
+//                      ReduceScatter                      AllGather
+//
+// Sources: Shoeybi et al., "Megatron-LM"; Korthikanti et al., "Reducing Activation Recomputation
+// in Large Transformer Models".
+
+#include <cstdint>
+
+#include "parallel/mesh/device_mesh.h"
+#include "parallel/sharding/boxes.h"
+#include "parallel/tensor/arena.h"
+
+namespace tutti::parallel {
+
+/// How a weight lies whose dimension `dimension` is cut over all ranks of tensor parallelism.
+Layout cutOverTensor(int dimension);
+
+/// Gives `shape` so many ranks of tensor parallelism for attention with these heads: each has
+/// whole heads of queries, and of keys and values its own, or one of those that it shares with its
+/// neighbours along Rep. Throws InvalidArgument, naming the nearest numbers of ranks that do,
+/// unless `ranks` divides `heads`, and divides `kvHeads` or is a multiple of it.
+void setTensorRanks(MeshShape& shape, int ranks, int64_t heads, int64_t kvHeads);
+/// Throws InvalidArgument, naming both, unless `shape` is one that setTensorRanks() makes.
+void requireHeadsFit(const MeshShape& shape, int64_t heads, int64_t kvHeads);
+
+/// Axes over which the gradient of a weight is partial that serves each row between branches alike.
+constexpr AxisSet partialOverRows(bool sequence) { return sequence ? kTensorAxes : AxisSet{}; }
+
+/// The collectives among the ranks of tensor parallelism; with one rank there are none. Matrices
+/// are contiguous. `sequence`: what lies between branches is cut by rows. All are collective, and
+/// throw what the communicator throws.
+class TensorParallel {
+ public:
+  /// Collective over those ranks, as DeviceMesh::communicator().
+  explicit TensorParallel(DeviceMesh& mesh);
+
+  int ranks() const { return ranks_; }
+  int rank() const { return rank_; }
+  /// Which of `count` rows are this rank's where rows are cut.
+  Range rowsOf(int64_t count) const { return partOf(count, ranks_, rank_); }
+  /// Whether `sequence` makes a difference here.
+  bool cutsRows(bool sequence) const { return sequence && ranks_ > 1; }
+
+  /// All `tokens` rows of a matrix that lies between branches: x itself, or gathered in `memory`.
+  Tensor allRows(const Tensor& x, int64_t tokens, bool sequence, Arena& memory);
+  /// The sum of all ranks' `summands`, [tokens, width], as it lies between branches: in place, or
+  /// this rank's rows in `memory`.
+  Tensor addUp(const Tensor& summands, bool sequence, Arena& memory);
+  /// Where to put those summands: in `result`, or where only rows of the sum are, in `scratch`.
+  Arena& arenaOfSummands(bool sequence, Arena& result, Arena& scratch) const {
+    return cutsRows(sequence) ? scratch : result;
+  }
+  /// All ranks' x, of one shape, one after the other: [ranks, elements], in `memory`.
+  Tensor stack(const Tensor& x, Arena& memory);
+
+  CollectiveCounters counters;  ///< since it was made, or what a caller set them to
+
+ private:
+  std::vector<size_t> countsOf(int64_t rows, int64_t width) const;
+
+  MeshCommunicator* const group_;
+  const int ranks_, rank_;
+};
+
+}  // namespace tutti::parallel

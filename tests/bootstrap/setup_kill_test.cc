@@ -37,6 +37,7 @@ std::string joinAndWatch(int rank, RankProcesses::Board& board) {
 TEST(Kills, DuringSetupLeaveNothing) {
   const bool own = enterOwnNetwork();
   if (!own) std::cout << "no own network namespace: other jobs' sockets count\n";
+  const tests::TemporaryFiles files;
   const int kills = tests::testKills(50);
   std::mt19937_64 random(tests::testSeed());
   ASSERT_EQ(countOurSockets(), 0);
@@ -72,6 +73,7 @@ TEST(Kills, DuringSetupLeaveNothing) {
   std::cout << kills << " kills; " << duringSetup << " survivors were still in set-up\n";
   EXPECT_GT(duringSetup, 0) << "no kill hit set-up: the test tests nothing";
   EXPECT_EQ(countOurSockets(), 0);
+  EXPECT_EQ(files.left(), "");
   EXPECT_EQ(countDescriptors(), descriptors);
 }
 

@@ -1,5 +1,6 @@
 // SIGKILL of one of four ranks in a loop of AllReduce, again and again: every survivor names the
-// dead rank within a second, and nothing stays behind: no socket, no shared memory.
+// dead rank within a second, and nothing stays behind: no socket, no file,
+// no shared memory.
 // TUTTI_TEST_KILLS is the number of kills, TUTTI_TEST_SEED replays their moments.
 
 #include <gtest/gtest.h>
@@ -42,6 +43,7 @@ int body(const RankProcesses::Context& context) {
 }
 
 TEST(Kill, EverySurvivorNamesTheDeadAndNothingRemains) {
+  const TemporaryFiles files;
   const int kills = testKills(5);
   std::mt19937_64 random(testSeed());
   const long before = sharedMemoryKib();
@@ -75,6 +77,7 @@ TEST(Kill, EverySurvivorNamesTheDeadAndNothingRemains) {
     after = sharedMemoryKib();
   }
   EXPECT_LE(countOurSockets(), socketsBefore);
+  EXPECT_EQ(files.left(), "");
   EXPECT_LE(after, before + 4096) << "KiB of shared memory before and after";
 }
 

@@ -93,6 +93,7 @@ void check(const std::string& said, int victim, Counts& counts) {
 
 TEST(SetupKill, OfACommunicatorLeavesNothing) {
   if (!enterOwnNetwork()) std::printf("no own network namespace: other jobs' sockets count\n");
+  const TemporaryFiles files;
   const int kills = testKills(30);
   std::mt19937_64 random(testSeed());
   const auto whole = undisturbed();
@@ -127,6 +128,7 @@ TEST(SetupKill, OfACommunicatorLeavesNothing) {
   EXPECT_GT(counts.failed[0], 0) << "no kill hit set-up: the test tests nothing";
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
   EXPECT_EQ(countDescriptors(), descriptors);
+  EXPECT_EQ(files.left(), "");
   EXPECT_TRUE(eventually([&] { return countOurSockets() <= sockets; })) << countOurSockets();
   // Freed pages reach the counter with a delay and other processes use shared memory too: one job's
   // share (3 inboxes of 4 MiB and 3 windows of 1 MiB) must not be left, let alone that of every

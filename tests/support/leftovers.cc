@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "src/base/check.h"
 #include "src/base/file_descriptor.h"
 
 namespace tutti::tests {
@@ -49,6 +50,27 @@ int countOurSockets() {
 
 int countDescriptors() {
   return static_cast<int>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+TemporaryFiles::TemporaryFiles() {
+  folder_ = (std::filesystem::temp_directory_path() / "tutti_left_XXXXXX").string();
+  if (::mkdtemp(folder_.data()) == nullptr) base::failSyscall("mkdtemp", errno, folder_);
+  ::setenv("TMPDIR", folder_.c_str(), 1);
+}
+
+TemporaryFiles::~TemporaryFiles() {
+  ::unsetenv("TMPDIR");
+  std::filesystem::remove_all(folder_);
+}
+
+std::string TemporaryFiles::left() const {
+  std::string names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    names += " " + entry.path().string();
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    if (entry.path().filename().string().find("tutti") != std::string::npos)
+      names += " " + entry.path().string();
+  return names;
 }
 
 long sharedMemoryKib() {

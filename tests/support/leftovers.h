@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace tutti::tests {
 
@@ -26,6 +27,19 @@ bool enterOwnNetwork();
 /// Abstract sockets of ours (@tutti-...), listening or connected, in this network namespace.
 int countOurSockets();
 int countDescriptors();
+/// A temporary folder of this process's and its children's own, and what they have left of files.
+class TemporaryFiles {
+ public:
+  TemporaryFiles();
+  ~TemporaryFiles();
+  TemporaryFiles(const TemporaryFiles&) = delete;
+  TemporaryFiles& operator=(const TemporaryFiles&) = delete;
+  /// Names, in that folder and, of ours, in /dev/shm; empty when there are none.
+  std::string left() const;
+
+ private:
+  std::string folder_;
+};
 /// Shared memory in use on the whole machine, KiB.
 long sharedMemoryKib();
 

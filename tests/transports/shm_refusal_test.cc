@@ -23,6 +23,7 @@
 
 #include "tests/support/child_processes.h"
 #include "tests/support/leftovers.h"
+#include "transports/shm/endpoint.h"
 #include "transports/shm/segment.h"
 
 namespace tutti::transports::shm {
@@ -154,6 +155,29 @@ TEST(MemoryCgroup, ALimitIsAnErrorThatNamesItAndNotADeath) {
     pieces.pop_back();  // what is given back can be had again
     pieces.push_back(Segment::create(kPiece, "the last piece"));
     return 0;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+// What all ranks of a host would take together, before the first has taken anything.
+TEST(MemoryCgroup, MoreRanksThanItHoldsAreRefusedBeforeAnyHasMemory) {
+  const Cgroup group(uint64_t{96} << 20);
+  if (!group.why().empty()) GTEST_SKIP() << "no memory cgroup can be made here: " << group.why();
+  const int code = runChild([&] {
+    if (!group.enter()) return 1;
+    const long before = tests::sharedMemoryKib();
+    try {
+      makeShmEndpoint(0, 1024, {});
+      return 2;
+    } catch (const Error& e) {
+      std::printf("%s\n", e.what());
+      const std::string said = e.what();
+      for (const char* part : {"1024 ranks of one host need ", "memory cgroup /tutti_test_",
+                               "use fewer ranks", "TUTTI_SLOT_BYTES"})
+        if (said.find(part) == std::string::npos) return 3;
+      if (e.code() != ErrorCode::OutOfMemory) return 4;
+    }
+    return tests::sharedMemoryKib() <= before + 8192 ? 0 : 5;  // other processes take some too
   });
   EXPECT_EQ(code, 0);
 }

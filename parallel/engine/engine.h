@@ -56,8 +56,8 @@ struct TrainingMemory {
 class Engine {
  public:
   /// `model` must outlive the engine. Not collective, except that the mesh's memory and its
-  /// communicators may be. Throws InvalidArgument as ParameterStore's constructor does, and when the
-  /// model's heads do not suit the mesh.
+  /// communicators may be. Throws InvalidArgument as ParameterStore's constructor does, and when
+  /// the model's heads do not suit the mesh.
   Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOptions& options);
 
   /// Gradients of global batch number `step`, left in the store, and its mean loss. Collective.

@@ -62,7 +62,7 @@ struct RunResult {
   Values weights, gradients;       ///< of the last step
   std::vector<std::string> names;  ///< of the parameters
   StoreCounters counters;          ///< of the last step
-  CollectiveCounters tensor;         ///< of the last step
+  CollectiveCounters tensor;       ///< of the last step
   StoreMemory memory;
   double validation = 0;
   size_t scratchBytes = 1, savedBytes = 1;

@@ -59,6 +59,7 @@ std::unique_ptr<Job> start(const std::string& name, std::vector<std::string> com
                            ::setenv("TUTTI_RANK", std::to_string(rank).c_str(), 1);
                            ::setenv("TUTTI_WORLD_SIZE", std::to_string(ranks).c_str(), 1);
                            ::setenv("TUTTI_LOCAL_RANK", std::to_string(rank).c_str(), 1);
+                           ::setenv("TUTTI_ADDRESS", "127.0.0.1:29531", 1);
                            ::setenv("TUTTI_JOB_KEY", root.c_str(), 1);
                          }});
   return std::make_unique<Job>(name, processes, ranks, root);

@@ -30,14 +30,6 @@ struct ParallelContext {
   ParameterStore& store;
   Arena& scratch;
   TensorParallel tensor{mesh};
-
-  /// This rank's part by `to` of the tensor of which `x` is its part by x.layout; in `scratch`, or
-  /// x itself where it lies so already. Every rank has a part of the same shape; where cuts are
-  /// uneven, and for another arena, there is parallel/mesh/redistribute.h. Collective over the
-  /// ranks along the axes that lie otherwise. Its backward is redistribute(dy,
-  /// gradientLayout(x.layout)). Throws InvalidArgument when an axis would become partial, Mismatch
-  /// when parts are not of one shape after all, and what collectives throw.
-  Tensor redistribute(const Tensor& x, const Layout& to);
 };
 
 class Module {

@@ -48,12 +48,4 @@ Shape localShape(const Shape& global, const Layout& layout, const MeshShape& mes
   return shape;
 }
 
-Shape evenGlobalShape(const Shape& local, const Layout& layout, const MeshShape& mesh) {
-  requireSound(layout, local.rank());
-  Shape shape = local;
-  for (int d = 0; d < shape.rank(); ++d)
-    for (const Axis axis : layout.dims[static_cast<size_t>(d)]) shape[d] *= mesh[axis];
-  return shape;
-}
-
 }  // namespace tutti::parallel

@@ -24,7 +24,5 @@ Box boxOf(const Shape& global, const Layout& layout, const MeshShape& mesh, cons
 /// Its extents.
 Shape localShape(const Shape& global, const Layout& layout, const MeshShape& mesh,
                  const MeshPlace& place);
-/// The shape of the tensor where every rank holds as much of it as this one does.
-Shape evenGlobalShape(const Shape& local, const Layout& layout, const MeshShape& mesh);
 
 }  // namespace tutti::parallel

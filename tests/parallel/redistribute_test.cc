@@ -9,8 +9,6 @@
 #include <cstring>
 #include <set>
 
-#include "parallel/kernels/host/host_kernels.h"
-#include "parallel/nn/module.h"
 #include "tests/parallel/on_ranks.h"
 #include "tests/parallel/simulated_ranks.h"
 
@@ -178,48 +176,6 @@ TEST(Redistribute, RefusesWhatIsNotItsPart) {
     Layout partial;
     partial.partial.insert(tp);
     EXPECT_NE(refusal([&] { redistribute(mesh, x, {6, 2}, partial, arena); }), "taken");
-  });
-}
-
-/// What modules have.
-struct Context {
-  explicit Context(DeviceMesh& mesh)
-      : store(mesh, kernels, {}, DType::Float64), context{mesh, kernels, store, scratch} {}
-  HostKernels kernels;
-  ParameterStore store;
-  Arena scratch{"scratch"};
-  ParallelContext context;
-};
-
-TEST(ParallelContext, RedistributesEvenParts) {
-  onRanks(MeshShape::parse("dp=2,tp=2"), false, [](DeviceMesh& mesh) {
-    Context c(mesh);
-    Tensor x = c.scratch.allocate(DType::Float64, {2, 3});
-    for (int i = 0; i < 6; ++i) x.as<double>()[i] = 10 * mesh.index(tp) + i;
-    x.layout = split(0, {tp});
-    const Tensor all = c.context.redistribute(x, {});
-    ASSERT_EQ(all.shape, Shape({4, 3}));
-    for (int i = 0; i < 12; ++i) EXPECT_EQ(all.as<double>()[i], i < 6 ? i : 4 + i);
-    // Columns of 3 over 2 ranks are 2 and 1.
-    const Tensor columns = c.context.redistribute(x, split(1, {tp}));
-    ASSERT_EQ(columns.shape, Shape({4, 2 - mesh.index(tp)}));
-    EXPECT_EQ(columns.as<double>()[0], 2 * mesh.index(tp));
-    EXPECT_EQ(c.context.redistribute(x, x.layout).data, x.data);
-  });
-}
-
-// Rank 0 has 3 rows, and the others 2: the context takes them for parts of one size.
-TEST(ParallelContext, NoticesThatPartsAreNotEven) {
-  onRanks(MeshShape::parse("tp=2"), false, [](DeviceMesh& mesh) {
-    Context c(mesh);
-    Tensor x = c.scratch.allocate(DType::Float64, {3 - mesh.index(tp), 3});
-    x.layout = split(0, {tp});
-    try {
-      c.context.redistribute(x, {});
-      ADD_FAILURE() << "taken";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::Mismatch) << error.what();
-    }
   });
 }
 

@@ -100,13 +100,6 @@ TEST(BoxOf, RefusesLayoutsThatCannotBe) {
             "a layout splits dimension 2 of a tensor of 2 dimensions");
 }
 
-TEST(EvenGlobalShape, IsThatOfAnEvenCut) {
-  const MeshShape mesh = MeshShape::parse("dp=2,tp=3");
-  Layout layout = split(0, {dp, tp});
-  EXPECT_EQ(evenGlobalShape({4, 5}, layout, mesh), Shape({24, 5}));
-  EXPECT_EQ(evenGlobalShape({4, 5}, partialOver({dp}, split(1, {tp})), mesh), Shape({4, 15}));
-}
-
 // ---- redistribution
 
 /// All ways between layouts of `global`: each arrives with the right numbers and sends as much as

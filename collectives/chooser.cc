@@ -76,27 +76,36 @@ void checkName(const std::string& algorithm) {
              plan::algorithmNames());
 }
 
-/// What the tuning table prefers for such a call, or null.
-const std::string* preferred(const plan::CollectiveRequest& request,
-                             const topology::Topology& topology, const topology::Tuning& tuning) {
-  if (!request.algorithm.empty() || tuning.preferences.empty()) return nullptr;
+/// What the tuning table prefers for such a call.
+struct Preferred {
+  const std::string* algorithm = nullptr;  ///< among staged plans
+  std::optional<bool> mapped;              ///< whether to ask for mapped buffers
+};
+Preferred preferred(const plan::CollectiveRequest& request, const topology::Topology& topology,
+                    const topology::Tuning& tuning) {
+  Preferred found;
+  if (!request.algorithm.empty() || tuning.preferences.empty()) return found;
   const std::string name = plan::toString(request.collective);
   const uint64_t bytes = preferenceBytes(request);
-  for (const topology::Preference& p : tuning.preferences)
-    if (p.collective == name && p.ranks == topology.ranks && p.hosts == topology.hosts() &&
-        p.blockBytes == bytes)
-      return &p.algorithm;
-  return nullptr;
+  for (const topology::Preference& p : tuning.preferences) {
+    if (p.collective != name || p.ranks != topology.ranks || p.hosts != topology.hosts() ||
+        p.blockBytes != bytes)
+      continue;
+    if (p.algorithm == kPreferMapped || p.algorithm == kPreferStaged) {
+      if (!found.mapped) found.mapped = p.algorithm == kPreferMapped;
+    } else if (!found.algorithm) {
+      found.algorithm = &p.algorithm;
+    }
+  }
+  return found;
 }
 
 /// Puts the algorithm's fastest plan first, if there is one.
-bool putFirst(const std::string& algorithm, std::vector<Candidate>& candidates) {
+void putFirst(const std::string& algorithm, std::vector<Candidate>& candidates) {
   const auto found = std::ranges::find_if(candidates, [&](const Candidate& c) {
     return algorithm == plan::toString(c.spec.algorithm);
   });
-  if (found == candidates.end()) return false;
-  std::rotate(candidates.begin(), found, found + 1);
-  return true;
+  if (found != candidates.end()) std::rotate(candidates.begin(), found, found + 1);
 }
 
 /// Hosts are named where they matter.
@@ -167,7 +176,7 @@ void requirePreferences(const topology::Tuning& tuning) {
   for (const topology::Preference& p : tuning.preferences) {
     TUTTI_REQUIRE(plan::parseCollective(p.collective), "tuning table: there is no collective '",
                   p.collective, "': ", plan::collectiveNames());
-    checkName(p.algorithm);
+    if (p.algorithm != kPreferStaged) checkName(p.algorithm);
   }
 }
 
@@ -183,15 +192,12 @@ Choice choose(const plan::CollectiveRequest& request, const topology::Topology& 
   }
   if (choice.candidates.empty()) nothingFits(request, topology);
   const std::vector<Candidate> mappedOnes = collect(Protocol::Mapped, request, topology, tuning);
-  choice.mapped = mappedForm(request, choice.candidates.front(), mappedOnes, topology, tuning);
-  const std::string* const preference = preferred(request, topology, tuning);
-  if (preference && *preference == "mapped") {
-    plan::CollectiveRequest asked = request;
-    asked.algorithm = "mapped";
+  const Preferred preference = preferred(request, topology, tuning);
+  plan::CollectiveRequest asked = request;
+  if (preference.mapped == true) asked.algorithm = kPreferMapped;
+  if (preference.mapped != false)
     choice.mapped = mappedForm(asked, choice.candidates.front(), mappedOnes, topology, tuning);
-  } else if (preference && putFirst(*preference, choice.candidates)) {
-    choice.mapped.reset();
-  }
+  if (preference.algorithm) putFirst(*preference.algorithm, choice.candidates);
   choice.spec = choice.candidates.front().spec;
   const size_t simpleOnes = choice.candidates.size();
   choice.candidates.insert(choice.candidates.end(), mappedOnes.begin(), mappedOnes.end());

@@ -28,6 +28,11 @@ struct Choice {
   std::string describe() const;
 };
 
+/// Instead of a staged algorithm a preference may name one of these: whether mapped buffers are
+/// asked for. A call may have a preference of either kind.
+inline constexpr const char* kPreferMapped = "mapped";
+inline constexpr const char* kPreferStaged = "staged";
+
 /// The block size by which a preference knows such a call: a power of two.
 uint64_t preferenceBytes(const plan::CollectiveRequest& request);
 

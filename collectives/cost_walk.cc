@@ -21,7 +21,7 @@ struct Rates {
     const double yield = topology.oversubscribed() ? tuning.yieldMicroseconds : 0;
     message = tuning.messageMicroseconds + yield;
     network = tuning.networkMicroseconds + yield;
-    entry = tuning.entryMicroseconds + yield;
+    entry = tuning.entryMicroseconds + yield * crowd;  // every rank waits for all the others
     // A gigabyte per second is a thousand bytes per microsecond.
     link = 1 / (tuning.networkGigabytesPerSecond * 1e3);
     steps = {.step = tuning.stepMicroseconds * crowd,

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <random>
+#include <tuple>
 #include <utility>
 
 #include "collectives/chooser.h"
@@ -31,6 +32,15 @@ double timeOf(const MeasuredCall& call, const std::string& name) {
   return found->second;
 }
 
+bool sameCall(const MeasuredCall& a, const MeasuredCall& b) {
+  const auto key = [](const MeasuredCall& call) {
+    const auto& [request, topology, times] = call;
+    return std::tuple(request.collective, request.blockBytes(), request.mappable, topology.ranks,
+                      topology.cores, topology.slotBytes, topology.channels, topology.hostOf);
+  };
+  return key(a) == key(b);
+}
+
 /// The factor between prediction and measurement, whichever is larger, as a logarithm: the mean
 /// over the algorithms.
 double distance(const MeasuredCall& call, const Choice& choice) {
@@ -50,33 +60,73 @@ double distance(const MeasuredCall& call, const Choice& choice) {
 
 /// What fit() makes small.
 double loss(std::span<const MeasuredCall> calls, const Tuning& tuning) {
-  double sum = 0, worst = 0, far = 0;
+  double sum = 0, squares = 0, far = 0;
   for (const MeasuredCall& call : calls) {
     const Choice choice = choose(call.request, call.topology, tuning);
     const double logRegret = std::log(timeOf(call, nameOf(choice)) / bestOf(call));
     sum += logRegret;
-    worst = std::max(worst, logRegret);
+    squares += logRegret * logRegret;
     far += distance(call, choice);
   }
   const auto count = static_cast<double>(std::max<size_t>(calls.size(), 1));
-  return worst + sum / count + 0.02 * far / count;
+  return std::sqrt(squares / count) + sum / count + 0.05 * far / count;
 }
 
 // From which regret on what is best is written down.
 constexpr double kBadlyChosen = 1.1;
+// By how much of a regret a preference more has to be better.
+constexpr double kWorthALine = 0.01;
+
+/// The calls that one preference is for.
+using Alike = std::vector<const MeasuredCall*>;
+
+double worstRegret(const Alike& calls, const Tuning& tuning) {
+  double worst = 1;
+  for (const MeasuredCall* call : calls) worst = std::max(worst, regret(*call, tuning));
+  return worst;
+}
+
+/// The fewest preferences with which the worst of these calls is chosen for best, at the end of
+/// those that `tuning` has.
+void preferFor(const Alike& calls, Tuning& tuning) {
+  const MeasuredCall& first = *calls.front();
+  const auto preference = [&](const std::string& algorithm) {
+    return topology::Preference{.collective = plan::toString(first.request.collective),
+                                .ranks = first.topology.ranks,
+                                .hosts = first.topology.hosts(),
+                                .blockBytes = preferenceBytes(first.request),
+                                .algorithm = algorithm};
+  };
+  std::vector<std::vector<topology::Preference>> ways;
+  for (const char* form : {kPreferStaged, kPreferMapped}) ways.push_back({preference(form)});
+  for (const auto& entry : first.microseconds)
+    if (entry.first != kPreferMapped) ways.push_back({preference(entry.first)});
+  for (size_t i = 0, single = ways.size(); i < 2; ++i)
+    for (size_t k = 2; k < single; ++k) ways.push_back({ways[i][0], ways[k][0]});
+  Tuning best = tuning;
+  double least = worstRegret(calls, tuning);
+  for (const auto& way : ways) {
+    Tuning changed = tuning;
+    changed.preferences.insert(changed.preferences.end(), way.begin(), way.end());
+    if (const double worst = worstRegret(calls, changed); worst < least - kWorthALine) {
+      least = worst;
+      best = std::move(changed);
+    }
+  }
+  tuning = std::move(best);
+}
 
 /// What constants choose badly for is preferred by name.
 void prefer(std::span<const MeasuredCall> calls, Tuning& tuning) {
-  for (const MeasuredCall& call : calls) {
-    if (regret(call, tuning) <= kBadlyChosen) continue;
-    if (tuning.preferences.size() == Tuning::kMostPreferences) return;
-    const auto best = std::ranges::min_element(call.microseconds, {},
-                                               [](const auto& entry) { return entry.second; });
-    tuning.preferences.push_back({.collective = plan::toString(call.request.collective),
-                                  .ranks = call.topology.ranks,
-                                  .hosts = call.topology.hosts(),
-                                  .blockBytes = preferenceBytes(call.request),
-                                  .algorithm = best->first});
+  std::map<std::tuple<plan::Collective, int, int, uint64_t>, Alike> groups;
+  for (const MeasuredCall& call : calls)
+    groups[{call.request.collective, call.topology.ranks, call.topology.hosts(),
+            preferenceBytes(call.request)}]
+        .push_back(&call);
+  const Tuning constants = tuning;
+  for (const auto& entry : groups) {
+    if (tuning.preferences.size() + 2 > Tuning::kMostPreferences) return;
+    if (worstRegret(entry.second, constants) > kBadlyChosen) preferFor(entry.second, tuning);
   }
 }
 
@@ -102,10 +152,12 @@ class Search {
 
   /// Several at a time, for what no single change makes better.
   void together() {
-    constexpr int kTrials = 1500;
+    constexpr size_t kMostTrials = 1500, kLeastTrials = 100, kChoices = 150'000;
+    const size_t trials =
+        std::clamp(kChoices / std::max<size_t>(calls_.size(), 1), kLeastTrials, kMostTrials);
     std::mt19937_64 random(1);
-    for (int i = 0; i < kTrials; ++i) {
-      const double reach = 0.05 * std::pow(2.0, i % 5);  // of a logarithm
+    for (size_t i = 0; i < trials; ++i) {
+      const double reach = 0.05 * std::pow(2.0, static_cast<double>(i % 5));  // of a logarithm
       Tuning changed = best_;
       for (const topology::Constant& constant : topology::constants()) {
         const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
@@ -145,6 +197,37 @@ class Search {
 };
 
 }  // namespace
+
+std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls) {
+  struct Several {
+    MeasuredCall call;  // with the sums of the logarithms
+    int times = 1;
+  };
+  std::vector<Several> all;
+  for (MeasuredCall call : calls) {
+    for (auto& entry : call.microseconds) entry.second = std::log(entry.second);
+    const auto same = [&](const Several& other) { return sameCall(other.call, call); };
+    const auto found = std::ranges::find_if(all, same);
+    if (found == all.end()) {
+      all.push_back({std::move(call)});
+      continue;
+    }
+    for (auto& [name, sum] : found->call.microseconds) {
+      const auto time = call.microseconds.find(name);
+      TUTTI_REQUIRE(time != call.microseconds.end(), call.request.describe(), " on ",
+                    call.topology.ranks, " ranks: ", name, " was not measured every time");
+      sum += time->second;
+    }
+    ++found->times;
+  }
+  std::vector<MeasuredCall> result;
+  for (Several& several : all) {
+    for (auto& entry : several.call.microseconds)
+      entry.second = std::exp(entry.second / several.times);
+    result.push_back(std::move(several.call));
+  }
+  return result;
+}
 
 std::string chosenName(const plan::CollectiveRequest& request, const topology::Topology& topology,
                        const Tuning& tuning) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "src/plan/request.h"
 #include "src/topology/topology.h"
@@ -18,6 +19,12 @@ struct MeasuredCall {
   topology::Topology topology;
   std::map<std::string, double> microseconds;  ///< by name; "mapped" is one of them
 };
+
+/// Calls that were measured several times, once each, in the order of first appearance: of every
+/// algorithm the geometric mean of its times, because a machine may be several times as fast one
+/// day as another, and what counts is the algorithms' ratios. Throws InvalidArgument when one was
+/// not measured every time.
+std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls);
 
 /// The name of what the chooser takes.
 std::string chosenName(const plan::CollectiveRequest& request, const topology::Topology& topology,
@@ -33,10 +40,10 @@ struct Regrets {
 };
 Regrets regrets(std::span<const MeasuredCall> calls, const topology::Tuning& tuning);
 
-/// Constants found by changing those of `start` for as long as regrets get less: the worst, the
-/// mean, and, where those do not tell, the distance of predictions from what was measured. Where
-/// they still choose badly, what is best becomes a preference; those of `start` are forgotten. A
-/// pure function; some ten seconds for some hundred calls.
+/// Constants found by changing those of `start` for as long as regrets get less: their mean, the
+/// root of their mean square, and, where those do not tell, the distance of predictions from what
+/// was measured. Where they still choose badly, what is best becomes a preference; those of `start`
+/// are forgotten. A pure function; some ten seconds for some hundred calls.
 topology::Tuning fit(std::span<const MeasuredCall> calls, const topology::Tuning& start);
 
 }  // namespace tutti::collectives

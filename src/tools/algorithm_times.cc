@@ -59,11 +59,52 @@ bool runs(const std::string& name, const Communicator& c, const PerfOptions& o) 
   }
 }
 
+/// Sends a number there and back; returns what came back.
+double bounced(Communicator& c, int peer, double value, bool first) {
+  const auto send = [&] {
+    c.send({.send = &value, .count = 1, .type = DataType::Float64, .peer = peer});
+  };
+  const auto receive = [&] {
+    c.receive({.recv = &value, .count = 1, .type = DataType::Float64, .peer = peer});
+  };
+  if (first) send();
+  receive();
+  if (!first) {
+    value = nowUs();
+    send();
+  }
+  return value;
+}
+
+/// Microseconds by which this rank's clock is ahead of rank 0's, by the fastest of several round
+/// trips (Cristian, "Probabilistic clock synchronization"). Ranks of one host share a clock.
+double clockAhead(Communicator& c) {
+  if (plan::hostsInOrder(c.hosts()).empty()) return 0;
+  constexpr int kTrips = 30;
+  double mine = 0;
+  for (int rank = 1; rank < c.size(); ++rank) {
+    if (c.rank() != 0 && c.rank() != rank) continue;
+    double ahead = 0, fastest = HUGE_VAL;
+    for (int i = 0; i < kTrips; ++i) {
+      const double begin = nowUs();
+      const double there = bounced(c, c.rank() == 0 ? rank : 0, 0, c.rank() == 0);
+      const double took = nowUs() - begin;
+      if (took < fastest) ahead = there - (begin + took / 2);
+      fastest = std::min(fastest, took);
+    }
+    if (c.rank() == 0)
+      c.send({.send = &ahead, .count = 1, .type = DataType::Float64, .peer = rank});
+    else
+      c.receive({.recv = &mine, .count = 1, .type = DataType::Float64, .peer = 0});
+  }
+  return mine;
+}
+
 /// The calls of one algorithm.
 class Contestant {
  public:
-  Contestant(Communicator& c, const PerfOptions& options, uint64_t bytes)
-      : c_(c), call_(c, options, noSeam(), bytes) {}
+  Contestant(Communicator& c, double clockAhead, const PerfOptions& options, uint64_t bytes)
+      : c_(c), clockAhead_(clockAhead), call_(c, options, noSeam(), bytes) {}
 
   /// Agreed on by all ranks.
   void warmUp() {
@@ -82,15 +123,14 @@ class Contestant {
   /// All ranks begin each call together: what is predicted is how long one call takes, not how many
   /// can be under way.
   double turn() {
-    std::vector<double> us(static_cast<size_t>(calls_));
-    for (double& t : us) {
+    std::vector<double> begins(static_cast<size_t>(calls_)), ends(begins.size());
+    for (size_t i = 0; i < begins.size(); ++i) {
       c_.barrier();
-      const double begin = nowUs();
+      begins[i] = nowUs();
       call_.start(false);
-      t = nowUs() - begin;
+      ends[i] = nowUs();
     }
-    c_.allReduce({us.data(), us.data(), us.size(), DataType::Float64, ReduceOp::Max});
-    return medianOf(std::move(us));
+    return medianOf(durations(std::move(begins), std::move(ends)));
   }
 
  private:
@@ -98,7 +138,22 @@ class Contestant {
     static const PerfSeam none;
     return none;
   }
+
+  /// From the first rank's begin to the last one's end. No rank's own time would do: one that
+  /// begins late finds all that it would have waited for.
+  std::vector<double> durations(std::vector<double> begins, std::vector<double> ends) {
+    const auto over = [&](std::vector<double>& values, ReduceOp op) {
+      for (double& value : values) value -= clockAhead_;
+      c_.allReduce({values.data(), values.data(), values.size(), DataType::Float64, op});
+    };
+    over(begins, ReduceOp::Min);
+    over(ends, ReduceOp::Max);
+    for (size_t i = 0; i < ends.size(); ++i) ends[i] -= begins[i];
+    return ends;
+  }
+
   Communicator& c_;
+  const double clockAhead_;
   PerfCall call_;
   int64_t calls_ = 0;
 };
@@ -112,7 +167,7 @@ uint64_t bufferBytes(plan::Collective collective, int ranks, uint64_t blockBytes
   return many ? blockBytes * static_cast<uint64_t>(ranks) : blockBytes;
 }
 
-AlgorithmTimes::AlgorithmTimes(Communicator& c) : c_(c) {
+AlgorithmTimes::AlgorithmTimes(Communicator& c) : c_(c), clockAhead_(clockAhead(c)) {
   if (c.size() == 1) return;
   const auto hosts = plan::hostsInOrder(c.hosts());
   for (const std::string& name : algorithmNames()) {
@@ -135,10 +190,10 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
   const base::KeptToCore core(placeOnHost(c_));
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), blockBytes);
   std::map<std::string, std::unique_ptr<Contestant>> contestants;
-  contestants[kChosen] = std::make_unique<Contestant>(c_, options, bytes);
+  contestants[kChosen] = std::make_unique<Contestant>(c_, clockAhead_, options, bytes);
   for (auto& [name, communicator] : forced_)
     if (runs(name, c_, options))
-      contestants[name] = std::make_unique<Contestant>(communicator, options, bytes);
+      contestants[name] = std::make_unique<Contestant>(communicator, clockAhead_, options, bytes);
   for (auto& entry : contestants) entry.second->warmUp();
   std::map<std::string, AlgorithmTime> times;
   for (int i = 0; i < turns; ++i)

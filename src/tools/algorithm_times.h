@@ -17,7 +17,8 @@ namespace tutti::tools {
 /// Of what is chosen where nothing is forced.
 inline constexpr const char* kChosen = "chosen";
 
-/// Microseconds of a call on its slowest rank, one median for each turn.
+/// Microseconds of a call, one median for each turn: from the first rank's begin to the last one's
+/// end.
 struct AlgorithmTime {
   std::vector<double> turns;
   double median() const;
@@ -37,6 +38,7 @@ class AlgorithmTimes {
 
  private:
   Communicator& c_;
+  const double clockAhead_;                     // of rank 0's, in microseconds
   std::map<std::string, Communicator> forced_;  // by algorithm
 };
 

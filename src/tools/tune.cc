@@ -164,14 +164,20 @@ void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const Tun
   writeConstants(o, fitted, remark);
 }
 
+/// Not open where none is asked for.
+std::ofstream openRecord(const TuneOptions& o) {
+  std::ofstream record;
+  if (o.record.empty()) return record;
+  record.open(o.record);
+  TUTTI_REQUIRE(record.good(), "--record ", o.record, " cannot be written");
+  return record;
+}
+
 int runRank(const TuneOptions& o) {
   const auto launched = launchedRank();
   const bool first = !launched || launched->rank == 0;
   std::ofstream record;
-  if (first && !o.record.empty()) {
-    record.open(o.record);
-    TUTTI_REQUIRE(record.good(), "--record ", o.record, " cannot be written");
-  }
+  if (first) record = openRecord(o);
   TUTTI_REQUIRE(base::env().algorithm.empty(), "TUTTI_ALGORITHM=", base::env().algorithm,
                 " forces what is to be chosen: unset it");
   Communicator c = Communicator::create();
@@ -183,18 +189,31 @@ int runRank(const TuneOptions& o) {
   return 0;
 }
 
-int fitRecords(const TuneOptions& o) {
-  std::vector<Verdict> verdicts;
-  for (const std::string& name : o.from) {
+/// What several recordings say together.
+std::vector<Verdict> readRecords(const std::vector<std::string>& names) {
+  std::vector<MeasuredCall> calls;
+  for (const std::string& name : names) {
     std::ifstream file(name);
     TUTTI_REQUIRE(file.is_open(), "--from ", name, " cannot be opened");
-    for (Verdict& v : readRecord(file, name)) verdicts.push_back(std::move(v));
+    for (Verdict& v : readRecord(file, name)) calls.push_back(std::move(v.call));
   }
-  TUTTI_REQUIRE(!verdicts.empty(), "--from: nothing was recorded in ", o.from.front());
+  TUTTI_REQUIRE(!calls.empty(), "--from: nothing was recorded in ", names.front());
   const Tuning own = communicator::ownTuning();
-  for (Verdict& v : verdicts) v.ratio = collectives::regret(v.call, own);
+  std::vector<Verdict> verdicts;
+  for (MeasuredCall& call : collectives::merged(calls)) {
+    const double ratio = collectives::regret(call, own);
+    verdicts.push_back({.call = std::move(call), .ratio = ratio, .leastRatio = ratio});
+  }
+  return verdicts;
+}
+
+int fitRecords(const TuneOptions& o) {
+  const std::vector<Verdict> verdicts = readRecords(o.from);
+  std::ofstream record = openRecord(o);
+  if (record.is_open())
+    for (const Verdict& v : verdicts) record << jsonOf(v);
   report(verdicts);
-  if (!o.check) fitTo(verdicts, own, o);
+  if (!o.check) fitTo(verdicts, communicator::ownTuning(), o);
   return 0;
 }
 
@@ -216,9 +235,12 @@ std::variant<TuneOptions, int> parseTune(int argc, const char* const* argv) {
   app.add_option("-o,--output", o.file,
                  "file for the constants, to be named by TUTTI_TUNING; "
                  "standard output without it");
-  app.add_option("--record", o.record, "file for the measurements, a JSON line each");
-  app.add_option("--from", o.from, "fit to what was recorded before, and measure nothing")
-      ->excludes("--record")
+  app.add_option("--record", o.record,
+                 "file for the measurements, a JSON line each; with --from for what the recordings "
+                 "say together");
+  app.add_option("--from", o.from,
+                 "fit to what was recorded before, and measure nothing; of what was recorded "
+                 "several times, to the median")
       ->excludes("-n");
   app.add_option("--turns", o.turns, "of each algorithm, for each call")
       ->check(CLI::Range(1, 1000));

@@ -2,9 +2,9 @@
 
 // The tuning table: the constants of the cost model, and the calls for which they are not enough.
 // What `tutti tune` measures, and a file keeps. Rank 0 hands out its own, so that all ranks choose
-// the same. The defaults are a virtual machine's of 2 cores; of
-// the calls that tests/tools/choice.jsonl records there, what they choose takes 1.02 times the best
-// in the mean (tests/tools/choice_test.cc).
+// the same. The defaults are a virtual machine's of 2 cores; of the calls that
+// tests/tools/choice.jsonl records there, on 2 to 8 ranks, what they choose takes 1.03 times the
+// best in the mean (tests/tools/choice_test.cc).
 
 #include <cstdint>
 #include <span>
@@ -20,19 +20,19 @@ struct Preference {
   std::string collective;
   int ranks = 0, hosts = 1;
   uint64_t blockBytes = 0;  ///< of the largest block that it is about: a power of two, from 8 on
-  std::string algorithm;
+  std::string algorithm;    ///< or "mapped" or "staged": whether to ask for mapped buffers
   bool operator==(const Preference&) const = default;
 };
 
 struct Tuning {
-  double messageMicroseconds = 0.3;      ///< one message, from ready to seen, without data
-  double stepMicroseconds = 0.02;        ///< the executor's own cost of one step
-  double copyGigabytesPerSecond = 11;    ///< one rank copying through a slot, in and out
-  double reduceGigabytesPerSecond = 36;  ///< one rank folding, per byte of one source
+  double messageMicroseconds = 0.5;      ///< one message, from ready to seen, without data
+  double stepMicroseconds = 0.135;       ///< the executor's own cost of one step
+  double copyGigabytesPerSecond = 16;    ///< one rank copying through a slot, in and out
+  double reduceGigabytesPerSecond = 18;  ///< one rank folding, per byte of one source
   double mappedGigabytesPerSecond =
-      70;                           ///< one rank reading or writing mapped memory, per byte touched
-  double entryMicroseconds = 0.15;  ///< exchanging entry records between two ranks
-  double yieldMicroseconds = 2.5;   ///< handing a core to the next rank, when ranks outnumber cores
+      155;                          ///< one rank reading or writing mapped memory, per byte touched
+  double entryMicroseconds = 0.01;  ///< exchanging entry records between two ranks
+  double yieldMicroseconds = 4.6;   ///< handing a core to the next rank, when ranks outnumber cores
   // Between hosts; the defaults are those of TCP over Ethernet of 10 Gbit/s.
   double networkMicroseconds = 25;          ///< one message, from ready to seen, without data
   double networkGigabytesPerSecond = 1.15;  ///< of a host's link in each direction, which all ranks

@@ -33,7 +33,7 @@ TEST(Chooser, IsAPureFunction) {
 
 TEST(Chooser, SaysWhy) {
   EXPECT_EQ(choose4({.count = 1}).reason,
-            "all_reduce of 1 float32, sum: one_shot, predicted 0.42 us; next is two_shot, 0.84 us");
+            "all_reduce of 1 float32, sum: one_shot, predicted 1.31 us; next is two_shot, 2.62 us");
   EXPECT_EQ(choose4({.count = 1, .algorithm = "ring"}).reason,
             "all_reduce of 1 float32, sum, algorithm ring: ring, as asked");
   EXPECT_EQ(choose4({.count = 65536, .mappable = true, .algorithm = "mapped"}).mapped->algorithm,
@@ -133,7 +133,14 @@ TEST(Chooser, TakesWhatTheTuningTablePrefers) {
   const Choice preferred = choose(request, topology, tuning);
   EXPECT_EQ(preferred.spec.algorithm, Algorithm::DoubleTree);
   EXPECT_EQ(preferred.candidates.size(), free.candidates.size());
-  EXPECT_FALSE(preferred.mapped);
+  // Whether mapped buffers are asked for is a preference of its own.
+  EXPECT_EQ(preferred.mapped, free.mapped);
+  Tuning cheap = tuning;
+  cheap.entryMicroseconds = cheap.stepMicroseconds = 0;
+  EXPECT_TRUE(choose(request, topology, cheap).mapped);
+  cheap.preferences.push_back({"all_reduce", 4, 1, 4096, "staged"});
+  EXPECT_FALSE(choose(request, topology, cheap).mapped);
+  EXPECT_EQ(choose(request, topology, cheap).spec.algorithm, Algorithm::DoubleTree);
   // It is about such calls alone.
   const auto unchanged = [&](CollectiveRequest other, const Topology& where) {
     EXPECT_EQ(choose(other, where, tuning).spec, choose(other, where, {}).spec);
@@ -154,6 +161,8 @@ TEST(Chooser, TakesWhatTheTuningTablePrefers) {
 TEST(Chooser, RefusesPreferencesForWhatDoesNotExist) {
   Tuning tuning;
   tuning.preferences = {{"all_reduce", 4, 1, 4096, "mapped"}};
+  EXPECT_NO_THROW(requirePreferences(tuning));
+  tuning.preferences = {{"all_reduce", 4, 1, 4096, "staged"}};
   EXPECT_NO_THROW(requirePreferences(tuning));
   for (const auto& [collective, algorithm] :
        {std::pair{"all_produce", "ring"}, std::pair{"all_reduce", "rings"}}) {

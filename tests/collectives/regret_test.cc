@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include <tutti/error.h>
 #include "collectives/chooser.h"
 #include "tests/support/outcome.h"
@@ -66,12 +68,46 @@ TEST(Regret, OfBuffersInWindowsIsThatOfTheMappedForm) {
   EXPECT_DOUBLE_EQ(regret(call, {}), 2);
 }
 
+TEST(Merged, HasEachCallOnceWithTheMeanOfItsTimes) {
+  MeasuredCall first{{.count = 1}, {.ranks = 4, .cores = 4}, {{"ring", 2}, {"one_shot", 8}}};
+  MeasuredCall again = first, third = first, other = first;
+  again.microseconds = {{"ring", 4}, {"one_shot", 1}};
+  third.microseconds = {{"ring", 1}, {"one_shot", 8}};
+  other.topology.cores = 2;
+  const std::vector<MeasuredCall> calls{first, other, again, third};
+  const auto all = merged(calls);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].topology.cores, 4);
+  EXPECT_DOUBLE_EQ(all[0].microseconds.at("ring"), 2);
+  EXPECT_DOUBLE_EQ(all[0].microseconds.at("one_shot"), 4);
+  EXPECT_DOUBLE_EQ(all[1].microseconds.at("one_shot"), 8);
+  third.microseconds.erase("ring");
+  EXPECT_NE(tests::outcomeOf([&] {
+              merged(std::vector{first, third});
+            }).text.find("ring was not measured"),
+            std::string::npos);
+  for (const auto& change : std::vector<std::function<void(MeasuredCall&)>>{
+           [](MeasuredCall& c) { c.request.collective = Collective::Scan; },
+           [](MeasuredCall& c) { c.request.count = 2; },
+           [](MeasuredCall& c) { c.request.mappable = true; },
+           [](MeasuredCall& c) { c.topology.ranks = 2; },
+           [](MeasuredCall& c) {
+             c.topology.hostOf = {0, 0, 1, 1};
+           },
+           [](MeasuredCall& c) { c.topology.slotBytes *= 2; },
+           [](MeasuredCall& c) { ++c.topology.channels; }}) {
+    MeasuredCall changed = first;
+    change(changed);
+    EXPECT_EQ(merged(std::vector<MeasuredCall>{first, changed}).size(), 2U);
+  }
+}
+
 TEST(Fit, FindsConstantsThatChooseWell) {
   Tuning truth;
-  truth.messageMicroseconds = 5;
-  truth.stepMicroseconds = 0.4;
-  truth.copyGigabytesPerSecond = 20;
-  truth.reduceGigabytesPerSecond = 3;
+  truth.messageMicroseconds = 0.05;
+  truth.stepMicroseconds = 0.02;
+  truth.copyGigabytesPerSecond = 3;
+  truth.reduceGigabytesPerSecond = 30;
   const auto calls = machine(truth);
   const Regrets before = regrets(calls, {});
   ASSERT_GT(before.worst, 1.3) << "the defaults are good enough: nothing is tested";
@@ -82,6 +118,26 @@ TEST(Fit, FindsConstantsThatChooseWell) {
   EXPECT_EQ(fitted.networkMicroseconds, Tuning{}.networkMicroseconds);
   EXPECT_EQ(fitted.networkGigabytesPerSecond, Tuning{}.networkGigabytesPerSecond);
   EXPECT_EQ(fitted.yieldMicroseconds, Tuning{}.yieldMicroseconds);
+}
+
+// A call in windows and the same one in ordinary memory: one preference says which plan, another
+// one whether to ask for mapped buffers.
+TEST(Fit, PrefersForBothKindsOfMemory) {
+  MeasuredCall ordinary{{.count = 1 << 18}, {.ranks = 4, .cores = 4}, {}};
+  for (const char* name : {"ring", "one_shot", "two_shot", "recursive", "double_tree"})
+    ordinary.microseconds[name] = 100;
+  ordinary.microseconds["one_shot"] = 10;  // which no constants of a machine would foretell
+  MeasuredCall window = ordinary;
+  window.request.mappable = true;
+  for (const double mapped : {5.0, 50.0}) {
+    window.microseconds["mapped"] = mapped;
+    const std::vector<MeasuredCall> calls{window, ordinary};
+    const Tuning tuned = fit(calls, {});
+    EXPECT_LE(regrets(calls, tuned).worst, 1.01) << mapped;
+    EXPECT_EQ(chosenName(window.request, window.topology, tuned),
+              mapped < 10 ? "mapped" : "one_shot");
+    EXPECT_EQ(chosenName(ordinary.request, window.topology, tuned), "one_shot");
+  }
 }
 
 TEST(Fit, OfNothingChangesNothing) { EXPECT_EQ(fit({}, {}), Tuning{}); }

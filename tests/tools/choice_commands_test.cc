@@ -137,6 +137,15 @@ TEST(TuneCommand, WritesConstantsAndMeasurements) {
   }
   EXPECT_EQ(calls, 2 * 9 * 8);  // numbers of ranks, collectives, sizes
   EXPECT_EQ(ofTwo, calls / 2);
+
+  // Two recordings of the same are one.
+  const Result both =
+      runTutti({"tune", "--check", "--from", record, record, "--record", folder.path + "/both"});
+  EXPECT_EQ(both.exitCode, 0) << both.err;
+  const auto before = lines(folder.read("record")), merged = lines(folder.read("both"));
+  ASSERT_EQ(merged.size(), before.size());
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_EQ(Json::parse(merged[i])["microseconds"], Json::parse(before[i])["microseconds"]);
 }
 
 // Also those of parts of the job.

@@ -3,46 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "parallel/sharding/named_numbers.h"
 #include "src/base/check.h"
 #include "src/tools/shard_report.h"
 
 namespace tutti::tools {
 namespace {
-
 constexpr int kMostRanks = 4096;
-constexpr int64_t kLargestSize = int64_t{1} << 40;
-
-/// "x=4,y=2": letters and extents, outermost first.
-void setMesh(ShardOptions& o, const std::string& text) {
-  const auto numbers = parallel::parseNamedNumbers("--mesh", text, kMostRanks);
-  std::string letters;
-  int64_t ranks = 1;
-  for (const auto& [name, extent] : numbers) {
-    TUTTI_REQUIRE(name.size() == 1, "--mesh \"", text, "\": ", name,
-                  " is no axis, which is a small letter");
-    letters += name;
-    ranks *= extent;
-    TUTTI_REQUIRE(ranks <= kMostRanks, "--mesh \"", text, "\" has more than ", kMostRanks,
-                  " ranks");
-  }
-  o.letters = parallel::AxisLetters(letters);
-  for (size_t i = 0; i < numbers.size(); ++i)
-    o.mesh.extents[i] = static_cast<int>(numbers[i].second);
-}
-
-void setSizes(ShardOptions& o, const std::string& text) {
-  const std::string used = o.product.a.indices + o.product.b.indices;
-  for (const auto& [name, size] : parallel::parseNamedNumbers("--sizes", text, kLargestSize)) {
-    TUTTI_REQUIRE(name.size() == 1 && used.find(name) != std::string::npos, "--sizes \"", text,
-                  "\": ", name, " is no index of the product");
-    o.sizes[name[0]] = size;
-  }
-  for (const char index : used)
-    TUTTI_REQUIRE(o.sizes.contains(index), "--sizes \"", text, "\": the size of ", index,
-                  " is missing");
-}
-
 }  // namespace
 
 std::variant<ShardOptions, int> parseShard(int argc, const char* const* argv) {
@@ -68,13 +34,13 @@ std::variant<ShardOptions, int> parseShard(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  setMesh(o, mesh);
-  o.product = parallel::parseProduct(product, o.letters);
-  setSizes(o, sizes);
+  o.mesh = parallel::parseMesh("--mesh", mesh, kMostRanks);
+  o.product = parallel::parseProduct(product, o.mesh.letters);
+  o.sizes = parallel::parseSizes("--sizes", sizes, o.product);
   const auto parsedType = parseDataType(type);
   TUTTI_REQUIRE(parsedType, "--type ", type, " is no element type");
   o.type = *parsedType;
-  o.job = job.parsed(o.mesh.ranks());
+  o.job = job.parsed(o.mesh.shape.ranks());
   return o;
 }
 

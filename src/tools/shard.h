@@ -7,14 +7,13 @@
 
 #include <tutti/types.h>
 
-#include "parallel/sharding/contraction.h"
+#include "parallel/sharding/product_options.h"
 #include "src/tools/job.h"
 
 namespace tutti::tools {
 
 struct ShardOptions {
-  parallel::AxisLetters letters{""};
-  parallel::MeshShape mesh;  ///< the n-th letter's extent is that of the n-th Axis
+  parallel::LetteredMesh mesh;
   parallel::Product product;
   parallel::Sizes sizes;
   DataType type = DataType::Float32;

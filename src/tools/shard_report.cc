@@ -44,7 +44,7 @@ class Prediction {
   void predict(const Step& step, const Shape& global, ShardStep& result) const {
     const plan::CollectiveRequest request = requestFor(step, global);
     for (const std::vector<int>& hosts : hostsAlong(step.axis)) {
-      const collectives::Choice choice = chooseOn(hosts, o_.mesh[step.axis], request);
+      const collectives::Choice choice = chooseOn(hosts, o_.mesh.shape[step.axis], request);
       if (choice.candidates.front().microseconds <= result.microseconds) continue;
       result.microseconds = choice.candidates.front().microseconds;
       result.algorithm = plan::toString(choice.spec.algorithm);
@@ -53,9 +53,9 @@ class Prediction {
 
  private:
   plan::CollectiveRequest requestFor(const Step& step, const Shape& global) const {
-    const Shape before = localShape(global, step.before, o_.mesh, {});
-    const Shape after = localShape(global, step.after, o_.mesh, {});
-    const int ranks = o_.mesh[step.axis];
+    const Shape before = localShape(global, step.before, o_.mesh.shape, {});
+    const Shape after = localShape(global, step.after, o_.mesh.shape, {});
+    const int ranks = o_.mesh.shape[step.axis];
     // The rank whose part is cut, or becomes whole, has blocks of it for everybody.
     const Shape& blocks = step.move == Move::AllGather ? after : before;
     int64_t count = blocks.count();
@@ -76,12 +76,12 @@ class Prediction {
     if (o_.job.hostOf.empty()) return {{}};
     std::set<std::vector<int>> found;
     for (int first = 0; first < o_.job.ranks; ++first) {
-      parallel::MeshPlace place = placeOf(o_.mesh, first);
+      parallel::MeshPlace place = placeOf(o_.mesh.shape, first);
       if (place[static_cast<size_t>(axis)] != 0) continue;
       std::vector<int> hosts, seen;
-      for (int i = 0; i < o_.mesh[axis]; ++i) {
+      for (int i = 0; i < o_.mesh.shape[axis]; ++i) {
         place[static_cast<size_t>(axis)] = i;
-        const int host = o_.job.hostOf[static_cast<size_t>(rankAt(o_.mesh, place))];
+        const int host = o_.job.hostOf[static_cast<size_t>(rankAt(o_.mesh.shape, place))];
         const auto at = std::ranges::find(seen, host);
         hosts.push_back(static_cast<int>(at - seen.begin()));
         if (at == seen.end()) seen.push_back(host);
@@ -111,16 +111,16 @@ class Reporter {
   explicit Reporter(const ShardOptions& o) : o_(o), prediction_(o) {}
 
   ShardReport report() {
-    ShardReport report{.product = describe(o_.product, o_.letters),
-                       .mesh = meshText(),
-                       .ranks = o_.mesh.ranks(),
+    ShardReport report{.product = describe(o_.product, o_.mesh.letters),
+                       .mesh = describe(o_.mesh),
+                       .ranks = o_.mesh.shape.ranks(),
                        .type = o_.type,
                        .tensors = {},
-                       .cases = shardCases(o_.product, o_.letters),
+                       .cases = shardCases(o_.product, o_.mesh.letters),
                        .ways = {},
                        .halves = {},
                        .flops = 2};
-    for (const Derivation& d : derive(o_.product, o_.sizes, o_.mesh, kMostWays))
+    for (const Derivation& d : derive(o_.product, o_.sizes, o_.mesh.shape, kMostWays))
       report.ways.push_back(way(d));
     for (const Term* term : {&o_.product.a, &o_.product.b, &o_.product.c})
       report.tensors.push_back(tensor(*term));
@@ -130,15 +130,6 @@ class Reporter {
   }
 
  private:
-  std::string meshText() const {
-    std::string text;
-    for (const char letter : o_.letters.all()) {
-      const auto axis = static_cast<Axis>(o_.letters.all().find(letter));
-      text += message(text.empty() ? "" : ",", letter, "=", o_.mesh[axis]);
-    }
-    return text;
-  }
-
   uint64_t bytesOf(int64_t elements) const {
     return static_cast<uint64_t>(elements) * sizeOf(o_.type);
   }
@@ -146,13 +137,13 @@ class Reporter {
   std::string textOf(const Term& term, const Layout& layout) const {
     Term other = term;
     other.layout = layout;
-    return describe(other, o_.letters);
+    return describe(other, o_.mesh.letters);
   }
 
   ShardTensor tensor(const Term& term) const {
     ShardTensor tensor{
-        .text = describe(term, o_.letters), .shape = globalShape(term, o_.sizes), .part = {}};
-    tensor.part = localShape(tensor.shape, term.layout, o_.mesh, {});
+        .text = describe(term, o_.mesh.letters), .shape = globalShape(term, o_.sizes), .part = {}};
+    tensor.part = localShape(tensor.shape, term.layout, o_.mesh.shape, {});
     tensor.bytes = bytesOf(tensor.shape.count());
     tensor.partBytes = bytesOf(tensor.part.count());
     return tensor;
@@ -161,8 +152,8 @@ class Reporter {
   ShardStep stepOf(const Term& term, const Step& step) const {
     ShardStep result{.what = toString(step.move),
                      .tensor = term.name,
-                     .axis = o_.letters[step.axis],
-                     .ranks = o_.mesh[step.axis],
+                     .axis = o_.mesh.letters[step.axis],
+                     .ranks = o_.mesh.shape[step.axis],
                      .before = textOf(term, step.before),
                      .after = textOf(term, step.after),
                      .sentBytes = bytesOf(step.sent),
@@ -186,8 +177,8 @@ class Reporter {
     way.steps.push_back(
         {.what = "multiply",
          .tensor = {},
-         .before = message(describe(m.a, o_.letters), " ", describe(m.b, o_.letters)),
-         .after = describe(m.c, o_.letters),
+         .before = message(describe(m.a, o_.mesh.letters), " ", describe(m.b, o_.mesh.letters)),
+         .after = describe(m.c, o_.mesh.letters),
          .algorithm = {},
          .flops = d.flops});
     add(o_.product.c, d.stepsOfC);
@@ -200,13 +191,13 @@ class Reporter {
   /// Of an AllReduce; nothing where no dimension can be split by its axis too.
   std::optional<ShardHalves> halvesOf(const Term& term, const Step& whole) const {
     const Shape global = globalShape(term, o_.sizes);
-    const Shape part = localShape(global, whole.before, o_.mesh, {});
+    const Shape part = localShape(global, whole.before, o_.mesh.shape, {});
     for (int d = 0; d < global.rank(); ++d) {
-      if (part[d] < o_.mesh[whole.axis]) continue;
+      if (part[d] < o_.mesh.shape[whole.axis]) continue;
       Layout between = whole.after;
       between.dims[static_cast<size_t>(d)].append(whole.axis);
-      const auto first = redistribution(global, o_.mesh, whole.before, between);
-      const auto second = redistribution(global, o_.mesh, between, whole.after);
+      const auto first = redistribution(global, o_.mesh.shape, whole.before, between);
+      const auto second = redistribution(global, o_.mesh.shape, between, whole.after);
       return ShardHalves{.bytes = bytesOf(part.count()),
                          .allReduce = stepOf(term, whole),
                          .reduceScatter = stepOf(term, first.at(0)),

@@ -50,6 +50,18 @@ DeviceMesh DeviceMesh::dry(const MeshShape& shape, int rank) {
   return mesh;
 }
 
+DeviceMesh DeviceMesh::arranged(const MeshShape& shape) {
+  require(shape.ranks() == ranks(), "a mesh of ", shape_.describe(), " cannot be arranged as ",
+          shape.describe());
+  DeviceMesh mesh;
+  mesh.shape_ = shape;
+  mesh.place_ = placeOf(shape, rank());
+  mesh.dry_ = dry_;
+  if (!dry_ && ranks() > 1)
+    mesh.groups_.emplace(mesh.longAxes(AxisSet::all()), make(AxisSet::all()));
+  return mesh;
+}
+
 AxisSet DeviceMesh::longAxes(AxisSet axes) const {
   for (int i = 0; i < kAxisCount; ++i)
     if (extent(static_cast<Axis>(i)) == 1) axes.remove(static_cast<Axis>(i));

@@ -26,6 +26,10 @@ class DeviceMesh {
   /// One rank of a job that is not there, for a dry run: it knows its place, memory of its arenas
   /// and of allocate() is addresses without memory behind them, and collectives only count.
   static DeviceMesh dry(const MeshShape& shape, int rank);
+  /// The same ranks along other axes, with communicators of their own; dry where this one is.
+  /// Collective over all ranks. Throws InvalidArgument when the shape has another number of them,
+  /// and as Communicator::subset() does.
+  DeviceMesh arranged(const MeshShape& shape);
 
   bool dry() const { return dry_; }
   /// What arenas of this rank's tensors take memory from.

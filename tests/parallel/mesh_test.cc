@@ -117,6 +117,28 @@ TEST(DeviceMesh, OfTheWholeJobIsItsCommunicator) {
   EXPECT_EQ(alone.rank(), 0);
 }
 
+TEST(DeviceMesh, IsArrangedOtherwise) {
+  const MeshShape other = MeshShape::parse("fsdp=2,tp=2");
+  onRanks(MeshShape::parse("dp=4"), false, [&](DeviceMesh& mesh) {
+    {
+      DeviceMesh arranged = mesh.arranged(other);
+      EXPECT_EQ(arranged.shape(), other);
+      EXPECT_EQ(arranged.place(), placeOf(other, mesh.rank()));
+      EXPECT_EQ(arranged.communicator({Axis::Tensor})->rank(), mesh.rank() % 2);
+      EXPECT_EQ(arranged.communicator({Axis::Fsdp})->rank(), mesh.rank() / 2);
+      EXPECT_EQ(arranged.communicator(AxisSet::all())->size(), 4);
+      EXPECT_NE(arranged.communicator(AxisSet::all()), mesh.communicator(AxisSet::all()));
+      arranged.communicator(AxisSet::all())->barrier();
+    }
+    mesh.communicator(AxisSet::all())->barrier();  // the first one outlives it
+    EXPECT_THROW(mesh.arranged(MeshShape::parse("dp=2")), Error);
+  });
+  DeviceMesh dry = DeviceMesh::dry(other, 3).arranged(MeshShape::parse("tp=4"));
+  EXPECT_TRUE(dry.dry());
+  EXPECT_EQ(dry.index(Axis::Tensor), 3);
+  EXPECT_EQ(DeviceMesh().arranged(MeshShape{}).rank(), 0);
+}
+
 TEST(DeviceMesh, HasAsManyRanksAsTheJob) {
   auto communicators = Communicator::createLocal(1);
   try {

@@ -7,19 +7,6 @@ namespace tutti::parallel {
 
 namespace {
 
-std::string bytesText(size_t bytes) {
-  char text[32];
-  const auto value = static_cast<double>(bytes);
-  if (value < 1e3) return message(bytes, " B");
-  if (value < 1e6)
-    std::snprintf(text, sizeof(text), "%.1f kB", value / 1e3);
-  else if (value < 1e9)
-    std::snprintf(text, sizeof(text), "%.1f MB", value / 1e6);
-  else
-    std::snprintf(text, sizeof(text), "%.2f GB", value / 1e9);
-  return text;
-}
-
 /// "  master weights   28.00 GB", and nothing where there are no bytes.
 std::string line(const std::string& what, size_t bytes, const std::string& more = "") {
   if (bytes == 0) return "";
@@ -33,6 +20,19 @@ std::string calls(const CollectiveCount& count) {
 }
 
 }  // namespace
+
+std::string bytesText(size_t bytes) {
+  char text[32];
+  const auto value = static_cast<double>(bytes);
+  if (value < 1e3) return message(bytes, " B");
+  if (value < 1e6)
+    std::snprintf(text, sizeof(text), "%.1f kB", value / 1e3);
+  else if (value < 1e9)
+    std::snprintf(text, sizeof(text), "%.1f MB", value / 1e6);
+  else
+    std::snprintf(text, sizeof(text), "%.2f GB", value / 1e9);
+  return text;
+}
 
 std::string describe(const TrainingMemory& memory) {
   const StoreMemory& store = memory.store;
@@ -58,6 +58,21 @@ std::string describe(const Collectives& collectives) {
     text += line("AllToAll" + along, count.allToAll.bytes, calls(count.allToAll));
   }
   return text;
+}
+
+std::string describe(const CollectiveCounters& counters) {
+  std::string text;
+  const auto add = [&](const CollectiveCount& count, const char* name) {
+    if (count.calls == 0) return;
+    const bool one = count.calls == 1;
+    text += message(text.empty() ? "" : ", ", count.calls, " ", name, one ? "" : "s", " of ",
+                    count.bytes, one ? " bytes" : " bytes in all");
+  };
+  add(counters.allReduce, "AllReduce");
+  add(counters.reduceScatter, "ReduceScatter");
+  add(counters.allGather, "AllGather");
+  add(counters.allToAll, "AllToAll");
+  return text.empty() ? "nothing" : text;
 }
 
 }  // namespace tutti::parallel

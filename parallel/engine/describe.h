@@ -8,9 +8,13 @@
 
 namespace tutti::parallel {
 
+/// "512 B", "41.9 MB": decimal units.
+std::string bytesText(size_t bytes);
 /// What is held, by kind.
 std::string describe(const TrainingMemory& memory);
 /// What collectives of a step there were, with the bytes of their larger sides.
 std::string describe(const Collectives& collectives);
+/// "1 AllReduce of 4096 bytes", or "nothing": in one line, to the byte.
+std::string describe(const CollectiveCounters& counters);
 
 }  // namespace tutti::parallel

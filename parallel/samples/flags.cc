@@ -9,6 +9,22 @@ constexpr int kMost = 1'000'000'000;
 CLI::Validator positiveSize() { return CLI::Range(1, kMost, "POSITIVE"); }
 CLI::Validator notNegativeSize() { return CLI::Range(0, kMost, "NONNEGATIVE"); }
 
+CLI::Validator byteSize() {
+  const auto convert = [size = CLI::AsSizeValue(false)](std::string& text) {
+    std::string number = text;
+    try {
+      // CLI11 would take -1 for 2^64 - 1.
+      if (text.find('-') == std::string::npos && size(number).empty()) {
+        text = number;
+        return std::string();
+      }
+    } catch (const CLI::ValidationError&) {  // an unknown unit, in words that are not about it
+    }
+    return text + " is no number of bytes, like 16M";
+  };
+  return CLI::Validator(convert, "BYTES");
+}
+
 void addRanksFlag(CLI::App& app, int& ranks) {
   app.add_option("--ranks", ranks, "processes to start on this machine")
       ->check(CLI::Range(1, 1024));
@@ -26,9 +42,29 @@ void addModelFlags(CLI::App& app, GptOptions& model) {
     app.add_option(flag, value, about)->check(positiveSize())->capture_default_str();
   };
   add("--context", model.context, "bytes that the model sees at once");
-  add("--layers", model.layers, "transformer blocks");
+  add("--layers,--n-layers", model.layers, "transformer blocks");
   add("--width", model.width, "width of the residual stream");
   add("--heads", model.heads, "attention heads; they divide the width");
+}
+
+void addReshardFlags(CLI::App& app, ReshardFlags& flags) {
+  app.add_option("--reshard", flags.when,
+                 "when gathered weights are given back: after-forward (the default: after each "
+                 "forward and each backward), after-backward or never")
+      ->check(CLI::IsMember({"after-forward", "after-backward", "never"}));
+  app.add_option("--backwards", flags.backwards,
+                 "with --reshard after-backward: after so many of them; default 1")
+      ->check(CLI::Range(1, kMost, "POSITIVE"));
+}
+
+Reshard reshardOf(const ReshardFlags& flags) {
+  require(flags.backwards == 0 || flags.when == "after-backward", "--backwards ", flags.backwards,
+          " is about --reshard after-backward");
+  Reshard reshard;
+  if (flags.when == "never") reshard.when = Reshard::Never;
+  if (flags.when == "after-backward") reshard.when = Reshard::AfterBackward;
+  if (flags.backwards > 0) reshard.backwards = flags.backwards;
+  return reshard;
 }
 
 }  // namespace tutti::parallel

@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <string>
 
 #include "parallel/nn/gpt.h"
+#include "parallel/store/shard_policy.h"
 
 namespace tutti::parallel {
 
@@ -13,9 +15,21 @@ namespace tutti::parallel {
 /// bits.
 CLI::Validator positiveSize();
 CLI::Validator notNegativeSize();
+/// A number of bytes, also with K, M or G behind it, for Option::transform().
+CLI::Validator byteSize();
 
 void addRanksFlag(CLI::App& app, int& ranks);
 void addStepFlags(CLI::App& app, int64_t& steps, int64_t& batch);
 void addModelFlags(CLI::App& app, GptOptions& model);
+
+/// When gathered weights are given back, as --reshard and --backwards say.
+struct ReshardFlags {
+  std::string when;   ///< empty: not given
+  int backwards = 0;  ///< 0: not given
+};
+void addReshardFlags(CLI::App& app, ReshardFlags& flags);
+/// What is not given is as in Reshard. Throws InvalidArgument for --backwards without the --reshard
+/// that it is about.
+Reshard reshardOf(const ReshardFlags& flags);
 
 }  // namespace tutti::parallel

@@ -2,6 +2,7 @@
 // weights are gathered before it is computed with, and given back behind it. With --dp the ranks
 // along fsdp share out what is replicated over dp: hybrid sharding. `fsdp --ranks 4 --dp 2`
 
+#include "parallel/samples/flags.h"
 #include "parallel/samples/sample.h"
 
 namespace {
@@ -10,16 +11,14 @@ using namespace tutti::parallel;
 
 struct FsdpOptions {
   int replicas = 1;
-  std::string reshard = "after-forward";
+  ReshardFlags reshard;
 };
 
 void addFlags(CLI::App& app, FsdpOptions& options) {
   app.add_option("--dp", options.replicas, "ranks that hold the same; they divide --ranks")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--reshard", options.reshard, "when gathered weights are given back")
-      ->check(CLI::IsMember({"after-forward", "after-backward", "never"}))
-      ->capture_default_str();
+  addReshardFlags(app, options.reshard);
 }
 
 MeshShape meshOf(int ranks, int replicas) {
@@ -30,15 +29,10 @@ MeshShape meshOf(int ranks, int replicas) {
   return shape;
 }
 
-Reshard::When reshardOf(const FsdpOptions& options) {
-  if (options.reshard == "never") return Reshard::Never;
-  return options.reshard == "after-backward" ? Reshard::AfterBackward : Reshard::AfterForward;
-}
-
 void train(SampleRank& rank, const FsdpOptions& options) {
   const SampleOptions& o = rank.options;
   ShardPolicy policy = ShardPolicy::fsdp();
-  policy.reshard.when = reshardOf(options);
+  policy.reshard = reshardOf(options.reshard);
   policy.deterministic = o.deterministic;
 
   Gpt model(o.model);
@@ -59,7 +53,11 @@ int main(int argc, char** argv) {
   return runSample(argc, argv,
                    {.name = "fsdp",
                     .about = "Trains a small GPT whose state the ranks share out.",
-                    .flags = [&](CLI::App& app) { addFlags(app, options); },
+                    .flags =
+                        [&](CLI::App& app, SampleOptions& training) {
+                          addTrainingFlags(app, training);
+                          addFlags(app, options);
+                        },
                     .mesh = [&](int ranks) { return meshOf(ranks, options.replicas); },
                     .train = [&](SampleRank& rank) { train(rank, options); }});
 }

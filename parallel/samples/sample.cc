@@ -22,13 +22,10 @@ std::optional<int> parse(int argc, char** argv, const Sample& sample, SampleOpti
   CLI::App app(sample.about, sample.name);
   addRanksFlag(app, options.ranks);
   app.add_option("--device", options.device,
-                 "host trains; dry says what rank 0 would hold and send in a step")
+                 "host computes; dry only says what rank 0 would hold and send")
       ->check(CLI::IsMember({"host", "dry"}))
       ->capture_default_str();
-  addStepFlags(app, options.steps, options.batch);
-  addModelFlags(app, options.model);
-  app.add_flag("--deterministic", options.deterministic, "the same bits on 1, 2, 4 and 8 ranks");
-  sample.flags(app);
+  sample.flags(app, options);
   try {
     app.parse(argc, argv);
     return std::nullopt;
@@ -73,20 +70,30 @@ int run(int argc, char** argv, const Sample& sample, const SampleOptions& option
 
 }  // namespace
 
-void SampleRank::show(int64_t step, const StepReport& report) {
+void addTrainingFlags(CLI::App& app, SampleOptions& options) {
+  addStepFlags(app, options.steps, options.batch);
+  addModelFlags(app, options.model);
+  app.add_flag("--deterministic", options.deterministic, "the same bits on 1, 2, 4 and 8 ranks");
+}
+
+void SampleRank::show(int64_t step, const StepReport& report, int digits) {
   const Collectives now = mesh.counters();
   step_ = since(before_, now);
   before_ = now;
-  if (!speaks() || mesh.dry()) return;
-  std::printf("step %lld/%lld  loss %.9g\n", static_cast<long long>(step + 1),
-              static_cast<long long>(options.steps), report.loss);
-  flushOutput();
+  if (mesh.dry()) return;
+  char loss[32];
+  std::snprintf(loss, sizeof(loss), "%.*g", digits, report.loss);
+  say(message("step ", step + 1, "/", options.steps, "  loss ", loss, "\n"));
 }
 
 void SampleRank::showUse(const Engine& engine) const {
+  say(message("rank 0 of ", mesh.shape().describe(), " ", describe(engine.memory()),
+              describe(step_)));
+}
+
+void SampleRank::say(const std::string& text) const {
   if (!speaks()) return;
-  std::printf("rank 0 of %s %s%s", mesh.shape().describe().c_str(),
-              describe(engine.memory()).c_str(), describe(step_).c_str());
+  std::fputs(text.c_str(), stdout);
   flushOutput();
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
 // What the small samples share, so that each of them is little more than its training: flags,
-// ranks, a text to learn, and the lines that they print. All train the same model on the same
-// samples with the same seed, so that with --deterministic they print the same losses, on any
-// number of ranks.
+// ranks, a text to learn, and the lines that they print. Those that train the same model on the
+// same samples with the same seed print the same losses with --deterministic, on any number of
+// ranks.
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -35,10 +35,13 @@ class SampleRank {
   Kernels& kernels;
   const SampleOptions& options;
 
-  /// Rank 0 prints the loss of a step, from 0; nothing in a dry run, which has none.
-  void show(int64_t step, const StepReport& report);
+  /// Rank 0 prints the loss of a step, from 0, with so many digits; nothing in a dry run, which has
+  /// none.
+  void show(int64_t step, const StepReport& report, int digits = 9);
   /// Rank 0 prints what it holds, and what it sent in the last step that was shown.
   void showUse(const Engine& engine) const;
+  /// Rank 0 prints it.
+  void say(const std::string& text) const;
   /// Rank 0 says it on standard error.
   void note(const std::string& text) const;
 
@@ -53,9 +56,14 @@ std::vector<uint8_t> sampleText();
 /// Of first weights and of the order of samples.
 inline constexpr uint64_t kSampleSeed = 1;
 
+/// Those of a training of the model: --steps, --batch, the model's sizes and --deterministic, with
+/// what `options` has for defaults.
+void addTrainingFlags(CLI::App& app, SampleOptions& options);
+
 struct Sample {
   std::string name, about;
-  std::function<void(CLI::App&)> flags = [](CLI::App&) {};  ///< those that others do not have
+  /// All but --ranks and --device.
+  std::function<void(CLI::App&, SampleOptions&)> flags = addTrainingFlags;
   /// How so many ranks lie. Throws InvalidArgument naming the flag that is against it.
   std::function<MeshShape(int ranks)> mesh;
   std::function<void(SampleRank&)> train;

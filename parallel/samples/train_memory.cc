@@ -60,8 +60,13 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const ShardPolicy policy = policyOf(options);
   const double shared = 1.0 / meshOf(options, ranks)[Axis::Fsdp];
   const double moments = options.optimizer == "sgd" ? 0 : 2;
-  const double copies = (policy.parameters ? shared : 1) + (policy.gradients ? shared : 1) +
-                        moments * (policy.optimizer ? shared : 1);
+  // Files lie in memory only as far as there is room.
+  const auto copy = [&](bool sharedOut, Place place) {
+    return place == Place::File ? 0 : sharedOut ? shared : 1;
+  };
+  const double copies = copy(policy.parameters, policy.offload.parameters) +
+                        copy(policy.gradients, policy.offload.gradients) +
+                        moments * copy(policy.optimizer, policy.offload.optimizer);
   memory.model = parameterCount(model) / options.tp * copies * sizeof(float);
   memory.passes = tokens * savedPerToken(model, options.tp) * sizeof(float);
   return memory;

@@ -55,6 +55,14 @@ void declare(CLI::App& app, TrainOptions& o) {
                  "what they share out: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 "
                  "weights too; default: 3 with --fsdp, else 0")
       ->check(CLI::Range(0, 3));
+  addReshardFlags(app, o.reshard);
+  app.add_option("--offload", o.offload,
+                 "what lies in other memory: none, or of optimizer, gradients (from --zero 2 on) "
+                 "and parameters (--zero 3) those that are named, with commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"none", "optimizer", "gradients", "parameters"}));
+  app.add_option("--offload-folder", o.offloadFolder,
+                 "in files there; default: in this host's memory, which on a host is the same");
   app.add_option("--tp", o.tp,
                  "ranks that share out each layer's computation (tensor parallelism); they divide "
                  "the heads")
@@ -168,9 +176,39 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   return shape;
 }
 
+namespace {
+
+/// `policy` says what is shared out: of gradients and parameters nothing else can lie elsewhere.
+Offload offloadOf(const TrainOptions& o, const ShardPolicy& policy) {
+  Offload offload;
+  offload.folder = o.offloadFolder;
+  const Place place = o.offloadFolder.empty() ? Place::Host : Place::File;
+  for (const std::string& part : o.offload) {
+    require(part != "none" || o.offload.size() == 1, "--offload none is without ",
+            o.offload[o.offload[0] == "none" ? 1 : 0]);
+    if (part == "optimizer") offload.optimizer = place;
+    if (part == "gradients") offload.gradients = place;
+    if (part == "parameters") offload.parameters = place;
+  }
+  require(policy.gradients || offload.gradients == Place::Device,
+          "--offload gradients: they are shared out with --zero 2 or 3, or --fsdp alone");
+  require(policy.parameters || offload.parameters == Place::Device,
+          "--offload parameters: they are shared out with --zero 3, or --fsdp alone");
+  const bool any = !o.offload.empty() && o.offload[0] != "none";
+  require(o.offloadFolder.empty() || any, "--offload-folder ", o.offloadFolder,
+          ": it is for what --offload names");
+  return offload;
+}
+
+}  // namespace
+
 ShardPolicy policyOf(const TrainOptions& o) {
   ShardPolicy policy = ShardPolicy::zero(o.zero >= 0 ? o.zero : o.fsdp > 0 ? 3 : 0);
   policy.deterministic = o.deterministic;
+  policy.reshard = reshardOf(o.reshard);
+  require(o.reshard.when.empty() || policy.parameters, "--reshard ", o.reshard.when,
+          ": weights are gathered, and given back, with --zero 3, or --fsdp alone");
+  policy.offload = offloadOf(o, policy);
   return policy;
 }
 
@@ -196,6 +234,10 @@ void checkNotTheText(const TrainOptions& options) {
 
 void checkFiles(const TrainOptions& options) {
   readBytes(options.text, options.model.context);
+  std::error_code error;
+  require(
+      options.offloadFolder.empty() || std::filesystem::is_directory(options.offloadFolder, error),
+      "--offload-folder ", options.offloadFolder, " is no folder");
   if (options.json.empty()) return;
   std::FILE* json = std::fopen(options.json.c_str(), "a");
   require(json != nullptr, "--json ", options.json, " cannot be written: ", std::strerror(errno));

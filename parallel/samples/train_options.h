@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "parallel/nn/gpt.h"
+#include "parallel/samples/flags.h"
 #include "parallel/sharding/mesh_shape.h"
 #include "parallel/store/shard_policy.h"
 
@@ -18,6 +20,9 @@ struct TrainOptions {
   int dp = 0, fsdp = 0;  ///< ranks along these axes; 0: not given
   int tp = 1;            ///< ranks of tensor parallelism
   int zero = -1;         ///< negative: not given
+  ReshardFlags reshard;
+  std::vector<std::string> offload;  ///< "none", or any of optimizer, gradients and parameters
+  std::string offloadFolder;         ///< of their files; empty: in this host's memory
   int rounds = 1;
   GptOptions model;
   int64_t steps = 586;  ///< 1.2 million tokens of the default batch
@@ -51,14 +56,17 @@ int askedRanks(const TrainOptions& options);
 /// Throws InvalidArgument when --dp, --fsdp or --tp does not divide the ranks, and when the model's
 /// heads cannot be dealt out to --tp.
 MeshShape meshOf(const TrainOptions& options, int ranks);
-/// What the ranks along fsdp share out: everything, unless --zero says otherwise.
+/// What the ranks along fsdp share out: everything, unless --zero says otherwise; when they give
+/// gathered weights back, and what lies elsewhere. Throws InvalidArgument naming the flag when
+/// there is nothing that it could be about.
 ShardPolicy policyOf(const TrainOptions& options);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);
 /// Throws InvalidArgument when `--json` would be written over the text, under whatever name.
 void checkNotTheText(const TrainOptions& options);
-/// Throws InvalidArgument naming the file when the text cannot be used or `--json` not be written.
+/// Throws InvalidArgument naming the file when the text cannot be used or `--json` not be written,
+/// and when the folder of --offload-folder is none.
 void checkFiles(const TrainOptions& options);
 
 }  // namespace tutti::parallel

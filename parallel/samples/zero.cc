@@ -41,7 +41,8 @@ int main(int argc, char** argv) {
       {.name = "zero",
        .about = "Trains a small GPT by ZeRO, as a configuration file of DeepSpeed says.",
        .flags =
-           [&](CLI::App& app) {
+           [&](CLI::App& app, SampleOptions& training) {
+             addTrainingFlags(app, training);
              app.add_option("--config", file, "DeepSpeed's JSON; the batch is its own")->required();
            },
        .mesh = [](int ranks) { return MeshShape::along(Axis::Fsdp, ranks); },

@@ -341,9 +341,14 @@ TEST_F(TrainGpt, ShardedRanksGiveTheSameBits) {
   const auto untilText = [](const Output& output) {
     return output.text.substr(output.text.rfind("\n\n"), 22);
   };
-  for (const std::string ranks :
-       {"--zero 1 --ranks 2", "--zero 2 --fsdp 4", "--fsdp 2", "--dp 2 --fsdp 2",
-        "--dp 2 --fsdp 2 --zero 0", "--ranks 4 --dp 2", "--ranks 4 --fsdp 2 --zero 1"}) {
+  const std::string files = " --offload-folder " + folder_ + " --offload ";
+  for (const std::string& ranks : std::vector<std::string>{
+           "--zero 1 --ranks 2", "--zero 2 --fsdp 4", "--fsdp 2", "--dp 2 --fsdp 2",
+           "--dp 2 --fsdp 2 --zero 0", "--ranks 4 --dp 2", "--ranks 4 --fsdp 2 --zero 1",
+           "--fsdp 2 --reshard never --offload parameters",
+           "--fsdp 2 --reshard after-backward --backwards 2" + files +
+               "optimizer,gradients,parameters",
+           "--zero 2 --ranks 2" + files + "gradients", "--dp 2" + files + "optimizer"}) {
     const Output output = run(small(flags + file("b.json") + " " + ranks));
     ASSERT_EQ(output.exitCode, 0) << ranks << "\n" << output.text;
     EXPECT_EQ(column("b.json", "loss"), column("a.json", "loss")) << ranks;
@@ -396,6 +401,19 @@ TEST_F(TrainGpt, RefusesRanksThatDoNotLieAlongItsAxes) {
   expectRefused(small("--steps 1 --ranks 6 --tp 2 --fsdp 2 --dp 2"), 1,
                 "--ranks 6, but --dp 2, --fsdp 2 and --tp 2 are 8");
   expectRefused(small("--steps 1 --tp 3"), 1, "cannot be dealt out to 3 ranks");
+}
+
+// train_options_test has the others.
+TEST_F(TrainGpt, RefusesWhatItsPolicyDoesNotAllow) {
+  expectRefused(small("--steps 1 --ranks 2 --reshard never"), 1, "train_gpt: --reshard never: ");
+  expectRefused(small("--steps 1 --ranks 2 --offload gradients"), 1, "--offload gradients: ");
+  expectRefused(small("--steps 1 --offload tape"), 2, "--offload");
+  expectRefused(small("--steps 1 --reshard later"), 2, "--reshard");
+  expectRefused(small("--steps 1 --backwards 0"), 2, "--backwards");
+  for (const std::string ranks : {"1", "2"})
+    expectRefused(small("--steps 1 --offload optimizer --offload-folder " + file("absent") +
+                        " --ranks " + ranks),
+                  1, file("absent"));
 }
 
 TEST_F(TrainGpt, RefusesThreeRanksToBeDeterministic) {

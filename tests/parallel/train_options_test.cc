@@ -1,0 +1,83 @@
+// What train_gpt's flags about sharding make of a policy, and what they refuse by name.
+
+#include "parallel/samples/train_options.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "parallel/tensor/check.h"
+
+namespace tutti::parallel {
+namespace {
+
+TrainOptions parsed(const std::string& flags) {
+  std::istringstream words("train_gpt --text x " + flags);
+  std::vector<std::string> all;
+  for (std::string word; words >> word;) all.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : all) arguments.push_back(word.data());
+  TrainOptions options;
+  EXPECT_EQ(parse(static_cast<int>(arguments.size()), arguments.data(), options), std::nullopt);
+  return options;
+}
+
+std::string refusal(const std::string& flags) {
+  try {
+    policyOf(parsed(flags));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    return error.what();
+  }
+  return "taken";
+}
+
+TEST(TrainOptions, SayWhenWeightsAreGivenBack) {
+  const auto reshard = [](const std::string& flags) { return policyOf(parsed(flags)).reshard; };
+  EXPECT_EQ(reshard("").when, Reshard::AfterForward);
+  EXPECT_EQ(reshard("--fsdp 2 --reshard after-forward").when, Reshard::AfterForward);
+  EXPECT_EQ(reshard("--zero 3 --reshard never").when, Reshard::Never);
+  EXPECT_EQ(reshard("--fsdp 2 --reshard after-backward").when, Reshard::AfterBackward);
+  EXPECT_EQ(reshard("--fsdp 2 --reshard after-backward").backwards, 1);
+  EXPECT_EQ(reshard("--fsdp 2 --reshard after-backward --backwards 3").backwards, 3);
+  for (const std::string layout : {"", "--zero 2", "--fsdp 2 --zero 1", "--dp 2"})
+    EXPECT_EQ(refusal(layout + " --reshard never"),
+              "--reshard never: weights are gathered, and given back, with --zero 3, or --fsdp "
+              "alone");
+  for (const std::string when : {"", " --reshard never", " --reshard after-forward"})
+    EXPECT_EQ(refusal("--fsdp 2 --backwards 2" + when),
+              "--backwards 2 is about --reshard after-backward");
+}
+
+TEST(TrainOptions, SayWhatLiesElsewhere) {
+  const auto offload = [](const std::string& flags) { return policyOf(parsed(flags)).offload; };
+  for (const std::string flags : {"", "--offload none", "--fsdp 2 --offload none"}) {
+    EXPECT_EQ(offload(flags).optimizer, Place::Device) << flags;
+    EXPECT_EQ(offload(flags).gradients, Place::Device) << flags;
+    EXPECT_EQ(offload(flags).parameters, Place::Device) << flags;
+  }
+  EXPECT_EQ(offload("--offload optimizer").optimizer, Place::Host);
+  const Offload two = offload("--zero 2 --offload optimizer,gradients --offload-folder f");
+  EXPECT_EQ(two.optimizer, Place::File);
+  EXPECT_EQ(two.gradients, Place::File);
+  EXPECT_EQ(two.parameters, Place::Device);
+  EXPECT_EQ(two.folder, "f");
+  EXPECT_EQ(offload("--fsdp 2 --offload parameters").parameters, Place::Host);
+  EXPECT_EQ(offload("--fsdp 2 --offload parameters").optimizer, Place::Device);
+
+  for (const std::string layout : {"", "--zero 1"})
+    EXPECT_EQ(refusal(layout + " --offload optimizer,gradients"),
+              "--offload gradients: they are shared out with --zero 2 or 3, or --fsdp alone");
+  EXPECT_EQ(refusal("--zero 2 --offload parameters"),
+            "--offload parameters: they are shared out with --zero 3, or --fsdp alone");
+  EXPECT_EQ(refusal("--offload none,optimizer"), "--offload none is without optimizer");
+  EXPECT_EQ(refusal("--offload optimizer,none"), "--offload none is without optimizer");
+  for (const std::string flags : {"", "--offload none "})
+    EXPECT_EQ(refusal(flags + "--offload-folder f"),
+              "--offload-folder f: it is for what --offload names");
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -1,0 +1,87 @@
+#include "parallel/samples/matrices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "parallel/tensor/random.h"
+
+namespace tutti::parallel {
+
+namespace {
+
+constexpr uint64_t kSeed = 1;
+
+void set(const Tensor& x, int64_t i, double value) {
+  if (x.type == DType::Float64)
+    x.as<double>()[i] = value;
+  else
+    x.as<float>()[i] = static_cast<float>(value);
+}
+
+double get(const Tensor& x, int64_t i) {
+  return x.type == DType::Float64 ? x.as<double>()[i] : x.as<float>()[i];
+}
+
+/// Calls `visit` with each element's number in the part and in the whole.
+template <class Visit>
+void forElements(const Box& box, const Shape& whole, const Visit& visit) {
+  int64_t at = 0;
+  for (int64_t i = box[0].begin; i < box[0].end; ++i)
+    for (int64_t j = box[1].begin; j < box[1].end; ++j) visit(at++, i * whole[1] + j);
+}
+
+}  // namespace
+
+void requireMatrices(const Product& p) {
+  const auto shared = [](const Term& one, const Term& other) {
+    return std::ranges::count_if(one.indices, [&](char i) { return other.dimensionOf(i) >= 0; });
+  };
+  for (const Term* term : {&p.a, &p.b, &p.c})
+    require(term->indices.size() == 2, term->name, " is no matrix: this multiplies two of them");
+  require(shared(p.a, p.b) == 1 && shared(p.a, p.c) == 1 && shared(p.b, p.c) == 1,
+          "this is no product of matrices: one index is summed over, and one of each is kept");
+}
+
+Tensor exampleMatrix(const DeviceMesh& mesh, const Term& term, const Shape& global, DType type,
+                     Arena& memory) {
+  const Box box = boxOf(global, term.layout, mesh.shape(), mesh.place());
+  Tensor x = memory.allocate(type, extentsOf(box));
+  x.layout = term.layout;
+  if (mesh.dry()) return x;
+  const Random random(kSeed, term.name);
+  const double ranks = mesh.extent(x.layout.partial), index = mesh.index(x.layout.partial);
+  const double share = (index + 1) / (ranks * (ranks + 1) / 2);
+  forElements(box, global, [&](int64_t at, int64_t place) {
+    set(x, at, share * (2 * random.uniform(static_cast<uint64_t>(place)) - 1));
+  });
+  return x;
+}
+
+Tensor multiplyParts(const Product& product, const Tensor& a, const Tensor& b, Kernels& kernels,
+                     Arena& memory) {
+  const char row = product.c.indices[0], column = product.c.indices[1];
+  const bool swapped = product.a.dimensionOf(row) < 0;  // the rows of C are B's
+  const Term& left = swapped ? product.b : product.a;
+  const Term& right = swapped ? product.a : product.b;
+  GemmArgs gemm{.a = swapped ? b : a, .b = swapped ? a : b, .c = {}};
+  gemm.transposeA = left.dimensionOf(row) == 1;
+  gemm.transposeB = right.dimensionOf(column) == 0;
+  gemm.c = memory.allocate(
+      a.type, {gemm.a.shape[gemm.transposeA ? 1 : 0], gemm.b.shape[gemm.transposeB ? 0 : 1]});
+  kernels.gemm(gemm);
+  gemm.c.layout = product.c.layout;
+  return gemm.c;
+}
+
+double worstDifference(const Tensor& part, const Box& box, const Tensor& whole) {
+  double largest = std::numeric_limits<double>::min(), worst = 0;
+  for (int64_t i = 0; i < whole.count(); ++i) largest = std::max(largest, std::fabs(get(whole, i)));
+  forElements(box, whole.shape, [&](int64_t at, int64_t place) {
+    const double difference = std::fabs(get(part, at) - get(whole, place));
+    if (!(difference <= worst)) worst = difference;  // a NaN too
+  });
+  return worst / largest;
+}
+
+}  // namespace tutti::parallel

@@ -79,7 +79,8 @@ double worstDifference(const Tensor& part, const Box& box, const Tensor& whole) 
   for (int64_t i = 0; i < whole.count(); ++i) largest = std::max(largest, std::fabs(get(whole, i)));
   forElements(box, whole.shape, [&](int64_t at, int64_t place) {
     const double difference = std::fabs(get(part, at) - get(whole, place));
-    if (!(difference <= worst)) worst = difference;  // a NaN too
+    if (std::isnan(worst) || difference <= worst) return;  // a NaN stays
+    worst = difference;
   });
   return worst / largest;
 }

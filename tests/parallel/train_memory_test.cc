@@ -75,6 +75,15 @@ TEST_F(TrainMemoryTest, IsWhatAModelTakes) {
     options_.zero = stage;
     EXPECT_EQ(trainMemory(options_, 2).model, copies * bytes) << stage;
   }
+  // What lies in files takes none; what lies in this host's memory does.
+  options_.offload = {"optimizer", "gradients", "parameters"};
+  EXPECT_EQ(trainMemory(options_, 2).model, 2 * bytes);
+  options_.offloadFolder = "/tmp";
+  EXPECT_EQ(trainMemory(options_, 2).model, 0);
+  options_.offload = {"optimizer"};
+  EXPECT_EQ(trainMemory(options_, 2).model, 1 * bytes);
+  options_.offload = {};
+  options_.offloadFolder = "";
   options_.zero = -1;
   // Two pairs of ranks of tensor parallelism: half of the model for each, and of what a micro-batch
   // leaves within the branches, or of all of it.

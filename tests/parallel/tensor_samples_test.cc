@@ -3,6 +3,7 @@
 // memory that is kept. The folder of the programs is the first argument of this test,
 // parallel/README.md the second.
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -37,10 +38,12 @@ std::string withoutTimes(const std::string& text) {
   return std::regex_replace(text, std::regex(", [0-9]+ us|, worst difference [^\n]*"), "");
 }
 
+constexpr const char* kWorst = "worst difference (\\S+)\n";
+
 /// Each way that it printed was right: exit code 0, and rounding only.
 void expectRight(const Output& output, size_t ways, double bound, const std::string& what) {
   EXPECT_EQ(output.exitCode, 0) << what << "\n" << output.text;
-  const std::vector<double> worst = numbers(output, "worst difference (\\S+)\n");
+  const std::vector<double> worst = numbers(output, kWorst);
   EXPECT_EQ(worst.size(), ways) << what << "\n" << output.text;
   for (const double difference : worst) EXPECT_LE(difference, bound) << what;
 }
@@ -74,7 +77,7 @@ TEST(ShardedMatmul, IsRightInEveryWay) {
           "sharded_matmul --ranks 4 --ways 4 " + sizes + " '" + product + "'";
       const Output output = run(command);
       const auto ways = static_cast<size_t>(output.count("  multiply"));
-      EXPECT_GE(ways, 1U) << output.text;
+      EXPECT_EQ(ways, product.ends_with("{Ux}") ? 1U : 4U) << output.text;
       expectRight(output, ways, 1e-12, command);
     }
   const Output two =
@@ -82,8 +85,11 @@ TEST(ShardedMatmul, IsRightInEveryWay) {
   expectRight(two, 1, 1e-12, "two axes");
   EXPECT_EQ(two.count(" over x, sends "), 1) << two.text;
   EXPECT_EQ(two.count(" over y, sends "), 1) << two.text;
-  const Output single = run("sharded_matmul --ranks 3 --type float32 " + even);
+  const Output single = run("sharded_matmul --ranks 4 --type float32 --sizes I=64,J=64,K=64");
   expectRight(single, 5, 1e-5, "float32");
+  EXPECT_EQ(single.count("1 AllReduce of 16384 bytes"), 1) << single.text;
+  const std::vector<double> worst = numbers(single, kWorst);
+  EXPECT_GT(*std::ranges::max_element(worst), 1e-9) << "no float32 is that exact";
 }
 
 TEST(ShardedMatmul, DryRunsSaySo) {
@@ -102,7 +108,7 @@ TEST(ShardedMatmul, NamesWhatItRefuses) {
   refused("'A[I,Jy] B[J,K] -> C[I,K]'", "there is no axis y in the mesh, but x");
   refused("'A[I,J,K] B[K] -> C[I,J]'", "A is no matrix");
   refused("--sizes I=4,J=4 'A[I,J] B[I,J] -> C[I,J]'", "this is no product of matrices");
-  refused("--sizes I=4,J=4", "the size of K is missing");
+  refused("--sizes I=4,J=4", "--sizes \"I=4,J=4\": the size of K is missing");
   refused("--mesh x=2,y=3", "--mesh x=2,y=3 has 6 ranks, not 4");
   refused("--mesh w=2,x=2,y=1,z=1", "a product names at most 3 axes");
   expectRefused("sharded_matmul --type int8", 2, "--type");

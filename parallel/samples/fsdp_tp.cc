@@ -57,14 +57,6 @@ MeshShape meshOf(int ranks, int tp) {
   return shape;
 }
 
-/// All --tp that these ranks and heads can have.
-std::vector<int> possibleTp(int ranks, const SampleOptions& o) {
-  std::vector<int> possible;
-  for (int tp = 1; tp <= ranks; ++tp)
-    if (ranks % tp == 0 && o.model.heads % tp == 0) possible.push_back(tp);
-  return possible;
-}
-
 EngineOptions engineOptions(const SampleOptions& o) {
   ShardPolicy policy = ShardPolicy::fsdp();
   policy.deterministic = o.deterministic;
@@ -81,6 +73,26 @@ TrainingMemory plannedMemory(const MeshShape& mesh, int rank, const SampleOption
                  .context = o.model.context},
                 model, *makeAdamW({}))
       .memory;
+}
+
+/// Whether the batch has a micro-batch for each rank of fsdp, and heads can be dealt out.
+bool isPossible(const MeshShape& mesh, const SampleOptions& o) {
+  try {
+    plannedMemory(mesh, 0, o);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::InvalidArgument) throw;
+    return false;
+  }
+}
+
+/// All --tp with which so many ranks can train the model on the batch.
+std::vector<int> possibleTp(int ranks, const SampleOptions& o) {
+  std::vector<int> possible;
+  for (int tp = 1; tp <= ranks; ++tp)
+    if (ranks % tp == 0 && isPossible(meshOf(ranks, tp), o)) possible.push_back(tp);
+  require(!possible.empty(), ranks, " ranks can train this model on this batch with no --tp");
+  return possible;
 }
 
 /// Rank 0 has the larger part of whatever is cut unevenly.
@@ -162,22 +174,22 @@ void train(SampleRank& rank, const FsdpTpOptions& options) {
 }
 
 void compare(SampleRank& rank, const FsdpTpOptions& options) {
-  struct Layout {
-    Layout(SampleRank& of, const MeshShape& shape, const std::vector<uint8_t>& tokens)
+  struct Compared {
+    Compared(SampleRank& of, const MeshShape& shape, const std::vector<uint8_t>& tokens)
         : mesh(of.mesh.arranged(shape)), training(mesh, of.kernels, of.options, tokens) {}
     DeviceMesh mesh;
     Training training;
   };
   const SampleOptions& o = rank.options;
   const std::vector<uint8_t> tokens = tokensOf(options.dataset);
-  std::list<Layout> layouts;
+  std::list<Compared> layouts;
   for (const int tp : possibleTp(rank.mesh.ranks(), o))
     layouts.emplace_back(rank, meshOf(rank.mesh.ranks(), tp), tokens);
   for (int64_t step = 0; step < o.steps; ++step)
-    for (Layout& layout : layouts) layout.training.step(step);
+    for (Compared& layout : layouts) layout.training.step(step);
   const bool dry = rank.mesh.dry();
   rank.say(message("tp  rank 0 holds", dry ? "" : "  a step       loss at the end", "  fits\n"));
-  for (const Layout& layout : layouts) {
+  for (const Compared& layout : layouts) {
     const size_t bytes = layout.training.engine().memory().total();
     const bool fits = options.memoryLimit == 0 || bytes <= options.memoryLimit;
     char held[32], pace[64] = "";

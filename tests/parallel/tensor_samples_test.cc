@@ -203,6 +203,11 @@ TEST(FsdpTp, ComparesLayouts) {
     EXPECT_LE(at[1], table[1]);
   }
   EXPECT_EQ(run("fsdp_tp --ranks 4 --compare --device dry").count("  no"), 2);
+  // Of 8 ranks, --tp 1 would need 8 sequences, and --tp 8 as many heads.
+  const Output some = run("fsdp_tp --ranks 8 --compare --device dry");
+  EXPECT_EQ(numbers(some, "\n([0-9]+)  "), (std::vector<double>{2, 4})) << some.text;
+  expectRefused("fsdp_tp --ranks 8 --tp 2 --memory-limit 12M", 1, "the least that fits is --tp 4");
+  expectRefused("fsdp_tp --ranks 4 --compare --batch 2", 1, "on this batch with no --tp");
 }
 
 // The table of parallel/README.md.

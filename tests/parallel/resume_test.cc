@@ -12,7 +12,7 @@
 #include "parallel/checkpoint/checkpoint_reader.h"
 #include "parallel/checkpoint/names.h"
 #include "parallel/kernels/host/host_kernels.h"
-#include "tests/parallel/runs.h"
+#include "tests/parallel/layouts.h"
 #include "tests/parallel/temporary_folder.h"
 
 namespace tutti::parallel {
@@ -20,35 +20,20 @@ namespace {
 
 using tests::TemporaryFolder;
 
-struct Arrangement {
-  std::string name;
-  MeshShape mesh;
-  ShardPolicy policy;
-  GptOptions model = kSmallGpt;
-
-  bool tensorParallel() const { return mesh.ranks(kTensorAxes) > 1; }
-};
-
-Arrangement layout(const std::string& mesh, int stage) {
-  Arrangement made{message(mesh, " zero ", stage),
-                   mesh.empty() ? MeshShape{} : MeshShape::parse(mesh),
-                   RunOptions::smallBuckets(ShardPolicy::zero(stage))};
-  made.policy.deterministic = true;
-  return made;
+std::vector<Arrangement> layoutsOfData() {
+  return {arrangement(""),
+          arrangement("dp=2"),
+          arrangement("fsdp=4", zero(1)),
+          arrangement("fsdp=2", zero(2)),
+          arrangement("fsdp=4", zero(3)),
+          arrangement("dp=2,fsdp=2", zero(3)),
+          arrangement("fsdp=8", zero(3))};
 }
 
-std::vector<Arrangement> layouts() {
-  return {layout("", 0),       layout("dp=2", 0),        layout("fsdp=4", 1), layout("fsdp=2", 2),
-          layout("fsdp=4", 3), layout("dp=2,fsdp=2", 3), layout("fsdp=8", 3)};
-}
-
-RunOptions under(const Arrangement& layout, int steps) {
-  return {.mesh = layout.mesh,
-          .policy = layout.policy,
-          .model = layout.model,
-          .groups = 8,
-          .steps = steps,
-          .adam = true};
+RunOptions training(const Arrangement& layout, int steps) {
+  RunOptions options{.groups = 8, .steps = steps, .adam = true};
+  options.policy.deterministic = true;
+  return under(layout, options);
 }
 
 /// Every tensor of a checkpoint, whole.
@@ -65,23 +50,23 @@ std::map<std::string, std::vector<char>> contents(const std::string& root) {
 }
 
 TEST(Resume, AnyLayoutGoesOnWhereAnotherStopped) {
-  const RunResult whole = run(under(layouts()[0], 5))[0];
-  for (const Arrangement& from : layouts()) {
+  const RunResult whole = run(training(layoutsOfData()[0], 5))[0];
+  for (const Arrangement& from : layoutsOfData()) {
     const TemporaryFolder folder;
-    RunOptions first = under(from, 3);
+    RunOptions first = training(from, 3);
     first.saveTo = folder.path() / "first";
     run(first);
     const auto saved = contents(first.saveTo);
     EXPECT_GT(saved.size(), 3u);
     EXPECT_EQ(checkpointSteps(first.saveTo), std::vector<int64_t>{3});
-    for (const Arrangement& to : layouts()) {
-      RunOptions again = under(to, 0);
+    for (const Arrangement& to : layoutsOfData()) {
+      RunOptions again = training(to, 0);
       again.loadFrom = latestCheckpoint(first.saveTo)->string();
       again.saveTo = folder.path() / message("again ", to.name);
       run(again);
       EXPECT_EQ(contents(again.saveTo), saved) << from.name << " to " << to.name;
 
-      RunOptions second = under(to, 2);
+      RunOptions second = training(to, 2);
       second.loadFrom = again.loadFrom;
       const RunResult rest = run(second)[0];
       const std::string what = from.name + " to " + to.name;
@@ -98,27 +83,26 @@ TEST(Resume, AnyLayoutGoesOnWhereAnotherStopped) {
 // Where tensor parallelism has other ranks than before, sums have another order: what was saved is
 // still equal to the bit, and what follows is near.
 TEST(Resume, LayoutsOfTensorParallelismGoOnToo) {
-  Arrangement cut = layout("dp=2,tp=2", 1);
-  cut.name += ", sequences cut";
-  cut.model.sequenceParallel = true;
-  const std::vector<Arrangement> layouts{layout("", 0), layout("fsdp=4", 3), layout("tp=2", 0),
-                                         layout("fsdp=2,tp=2", 3), cut};
-  const RunResult whole = run(under(layouts[0], 5))[0];
+  const std::vector<Arrangement> layouts{arrangement(""), arrangement("fsdp=4", zero(3)),
+                                         arrangement("tp=2"), arrangement("fsdp=2,tp=2", zero(3)),
+                                         arrangement("dp=2,tp=2", zero(0), true)};
+  const auto cut = [](const Arrangement& layout) { return layout.mesh.ranks(kTensorAxes) > 1; };
+  const RunResult whole = run(training(layouts[0], 5))[0];
   for (const Arrangement& from : layouts) {
     const TemporaryFolder folder;
-    RunOptions first = under(from, 3);
+    RunOptions first = training(from, 3);
     first.saveTo = folder.path() / "first";
     run(first);
     const auto saved = contents(first.saveTo);
     for (const Arrangement& to : layouts) {
-      if (!from.tensorParallel() && !to.tensorParallel()) continue;  // above
+      if (!cut(from) && !cut(to)) continue;  // above
       const std::string what = from.name + " to " + to.name;
-      RunOptions again = under(to, 0);
+      RunOptions again = training(to, 0);
       again.loadFrom = latestCheckpoint(first.saveTo)->string();
       again.saveTo = folder.path() / message("again ", to.name);
       run(again);
       EXPECT_TRUE(contents(again.saveTo) == saved) << what;
-      RunOptions second = under(to, 2);
+      RunOptions second = training(to, 2);
       second.loadFrom = again.loadFrom;
       const RunResult rest = run(second)[0];
       for (size_t i = 0; i < 2; ++i)
@@ -174,7 +158,7 @@ std::vector<std::string> refusals(const std::string& root, const GptOptions& mod
 
 TEST(Resume, RefusesWhatIsNotOfThisTrainingOnAllRanks) {
   const TemporaryFolder folder;
-  RunOptions options = under(layout("fsdp=4", 3), 1);
+  RunOptions options = training(arrangement("fsdp=4", zero(3)), 1);
   options.saveTo = folder.path();
   run(options);
   const auto expect = [&](const std::vector<std::string>& said, const std::string& named) {
@@ -208,7 +192,7 @@ TEST(Resume, RefusesWhatIsNotOfThisTrainingOnAllRanks) {
 // Saving fails on all ranks when it cannot be on one, and leaves what there was.
 TEST(Resume, SavingFailsTogether) {
   const TemporaryFolder folder;
-  RunOptions options = under(layout("fsdp=2", 2), 1);
+  RunOptions options = training(arrangement("fsdp=2", zero(2)), 1);
   options.saveTo = folder.path();
   run(options);
   const auto before = contents(options.saveTo);

@@ -1,0 +1,159 @@
+#include "tests/parallel/parity/rungs.h"
+
+#include <cstring>
+
+#include "parallel/checkpoint/names.h"
+#include "parallel/kernels/host/host_kernels.h"
+#include "tests/parallel/temporary_folder.h"
+
+namespace tutti::parallel {
+
+namespace {
+
+template <class T>
+T elementOf(const std::vector<char>& bytes, size_t i) {
+  T value{};
+  std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+/// The length of the difference of all elements, which are of these types.
+template <class A, class B = A>
+double distance(const Values& from, const Values& to) {
+  double squares = 0;
+  for (size_t p = 0; p < from.size(); ++p)
+    for (size_t i = 0; i < from[p].size() / sizeof(A); ++i) {
+      const double d = double{elementOf<B>(to[p], i)} - double{elementOf<A>(from[p], i)};
+      squares += d * d;
+    }
+  return std::sqrt(squares);
+}
+
+double relative(double value, double expected) { return std::fabs(value / expected - 1); }
+
+void compareEach(Finding& finding, const std::vector<double>& one, const std::vector<double>& many,
+                 double bound, const std::string& what) {
+  finding.demand(one.size() == many.size(), "the number of steps");
+  for (size_t i = 0; i < std::min(one.size(), many.size()); ++i)
+    finding.note(relative(many[i], one[i]), bound, message(what, " ", i));
+}
+
+/// The share of bytes that differ.
+void compareBits(Finding& finding, const RunResult& one, const Values& a, const Values& b,
+                 const std::string& what) {
+  for (size_t p = 0; p < a.size(); ++p) {
+    if (a[p] == b[p]) continue;
+    size_t different = 0;
+    for (size_t i = 0; i < a[p].size(); ++i) different += a[p][i] != b[p][i];
+    finding.note(static_cast<double>(different) / static_cast<double>(a[p].size()), 0,
+                 what + " " + one.names[p]);
+  }
+}
+
+}  // namespace
+
+Finding float64Steps(const RunResult& one, const std::string& layout, const RunOptions& options) {
+  Finding finding{"rung 1", layout + ", whole steps"};
+  const RunResult many = run(options)[0];
+  size_t parameter = 0;
+  finding.note(worstDifference(one.gradients, many.gradients, &parameter), 1e-12,
+               one.names[parameter]);
+  finding.note(worstDifference(one.weights, many.weights, &parameter), 1e-12,
+               "the weights of " + one.names[parameter]);
+  compareEach(finding, one.norms, many.norms, 1e-12, "norm");
+  compareEach(finding, one.losses, many.losses, 1e-12, "loss");
+  finding.note(relative(many.validation, one.validation), 1e-12, "the validation loss");
+  return finding;
+}
+
+Float32Reference float32Reference(const RunOptions& options) {
+  RunOptions none = options, wide = options;
+  none.steps = 0;
+  wide.types = DType::Float64;
+  Float32Reference reference{
+      .first = run(none)[0].weights, .right = run(wide)[0].gradients, .one = run(options)[0]};
+  reference.error = distance<double, float>(reference.right, reference.one.gradients);
+  reference.clipped = distance<float>(reference.first, reference.one.weights) / kSgdRate;
+  return reference;
+}
+
+Finding float32Step(const Float32Reference& reference, const std::string& layout,
+                    const RunOptions& options) {
+  Finding finding{"rung 2", layout};
+  const RunResult many = run(options)[0];
+  finding.note(distance<double, float>(reference.right, many.gradients), 2 * reference.error,
+               "the gradient");
+  finding.note(relative(many.norms[0], reference.one.norms[0]), 1e-6, "the norm");
+  // What is left of it is the length of the step.
+  const double clipped = distance<float>(reference.first, many.weights) / kSgdRate;
+  finding.note(relative(clipped, reference.clipped), 1e-6, "the norm after clipping");
+  return finding;
+}
+
+Finding sameBits(const RunResult& one, const std::string& layout, const RunOptions& options) {
+  Finding finding{"rung 3", layout};
+  const RunResult many = run(options)[0];
+  compareEach(finding, one.losses, many.losses, 0, "loss");
+  compareEach(finding, one.norms, many.norms, 0, "norm");
+  finding.note(relative(many.validation, one.validation), 0, "the validation loss");
+  compareBits(finding, one, one.weights, many.weights, "the weights of");
+  compareBits(finding, one, one.gradients, many.gradients, "the gradient of");
+  return finding;
+}
+
+Finding sameLosses(const RunResult& one, const std::string& layout, const RunOptions& options) {
+  Finding finding{"rung 4", layout};
+  const RunResult many = run(options)[0];
+  for (size_t i = 0; i < one.losses.size(); ++i)
+    finding.note(std::fabs(many.losses[i] - one.losses[i]), 1e-5, message("loss ", i));
+  finding.note(std::fabs(many.validation - one.validation), 1e-5, "the validation loss");
+  return finding;
+}
+
+Finding savedAndLoaded(const Arrangement& from, const Arrangement& to) {
+  Finding finding{"rung 5", from.name + " to " + to.name};
+  const tests::TemporaryFolder folder;
+  RunOptions first = under(from, {.steps = 1, .adam = true});
+  first.saveTo = folder.path();
+  const RunResult saved = run(first)[0];
+  RunOptions second = under(to, {.steps = 0, .adam = true});
+  second.loadFrom = latestCheckpoint(folder.path())->string();
+  compareBits(finding, saved, saved.weights, run(second)[0].weights, "the weights of");
+  return finding;
+}
+
+Finding corruptedReplica(const Arrangement& layout, const ModelOptions& model,
+                         const std::string& parameter, Copy copy) {
+  const ModelOptions cut = layout.sequence ? sequenceParallel(model) : model;
+  const auto told = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) -> bool {
+    HostKernels kernels;
+    const auto made = makeModel(cut);
+    Engine engine(mesh, kernels, *made, {.policy = layout.policy});
+    ParameterStore& store = engine.store();
+    store.checkReplicas();
+    for (size_t p = 0; p < store.parameterCount(); ++p) {
+      const Parameter& its = store.parameter(p);
+      if (its.name != parameter) continue;
+      if (copy == Copy::Gathered) store.acquire(its.unit, Phase::Forward);
+      const Tensor values = copy == Copy::Master ? store.master(its) : store.weight(its);
+      // Of a gathered weight, a row that is another rank's.
+      const size_t at = mesh.index(Axis::Fsdp) == 0 ? values.bytes() - 1 : 3;
+      if (mesh.rank() == 1) static_cast<uint8_t*>(values.data)[at] ^= 1;
+      if (copy == Copy::Gathered) store.release(its.unit, Phase::Forward);
+    }
+    try {
+      store.checkReplicas();
+      return false;
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::Internal &&
+             std::string(error.what()).find(parameter) != std::string::npos;
+    }
+  });
+  Finding finding{"rung 6", layout.name + ", one bit of " + parameter};
+  size_t untold = 0;
+  for (const bool rank : told) untold += !rank;
+  finding.note(static_cast<double>(untold), 0, "ranks that were not told");
+  return finding;
+}
+
+}  // namespace tutti::parallel

@@ -16,6 +16,15 @@
 namespace tutti::parallel {
 
 inline constexpr GptOptions kSmallGpt{.context = 24, .layers = 2, .width = 32, .heads = 2};
+/// With heads for four ranks of tensor parallelism.
+inline constexpr GptOptions kRunGpt{.context = 23, .layers = 2, .width = 32, .heads = 4};
+inline constexpr LlamaOptions kRunLlama{.context = 23,
+                                        .layers = 2,
+                                        .width = 32,
+                                        .heads = 4,
+                                        .kvHeads = 2,
+                                        .inner = 45,
+                                        .ropeBase = 100};
 inline constexpr int64_t kSmallBatch = 8;
 inline constexpr uint64_t kRunSeed = 9;
 inline constexpr double kSgdRate = 0.5;

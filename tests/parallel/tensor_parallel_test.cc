@@ -16,15 +16,6 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr GptOptions kRunGpt{.context = 23, .layers = 2, .width = 32, .heads = 4};
-constexpr LlamaOptions kRunLlama{.context = 23,
-                                 .layers = 2,
-                                 .width = 32,
-                                 .heads = 4,
-                                 .kvHeads = 2,
-                                 .inner = 45,
-                                 .ropeBase = 100};
-
 // With L layers, of each micro-batch: embedding, L attentions and L MLPs are added up in forward;
 // the inputs of the maps of as many branches and of the head in backward. With sequences cut each
 // of these is a ReduceScatter, an AllGather comes before each branch and the head in forward and

@@ -100,23 +100,9 @@ TEST(Rung1, Pairs) {
   }
 }
 
-constexpr GptOptions kGpt{.context = 23, .layers = 2, .width = 32, .heads = 4};
-constexpr LlamaOptions kLlama{.context = 23,
-                              .layers = 2,
-                              .width = 32,
-                              .heads = 4,
-                              .kvHeads = 2,
-                              .inner = 45,
-                              .ropeBase = 100};
-struct RunModel {
-  const char *name, *heads;
-  ModelOptions options;
-};
-const std::vector<RunModel> kModels{{"gpt", "tp=4", kGpt}, {"llama", "tp=2,rep=2", kLlama}};
-
 // Through the engine, with clipping; a second step from the first one's weights, and validation.
 TEST(Rung1, WholeSteps) {
-  for (const RunModel& model : kModels) {
+  for (const RunModel& model : runModels()) {
     const RunOptions options{.types = DType::Float64, .model = model.options, .steps = 2};
     const RunResult one = run(options)[0];
     for (const Arrangement& layout : layoutsOfEachKind(model.heads))
@@ -125,7 +111,7 @@ TEST(Rung1, WholeSteps) {
 }
 
 TEST(Rung2, Float32IsAsNearAsOneRankIs) {
-  for (const RunModel& model : kModels) {
+  for (const RunModel& model : runModels()) {
     const RunOptions options{.model = model.options, .clip = 0.1};
     const Float32Reference reference = float32Reference(options);
     EXPECT_GT(reference.one.norms[0], 0.1);

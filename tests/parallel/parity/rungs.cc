@@ -1,6 +1,7 @@
 #include "tests/parallel/parity/rungs.h"
 
 #include <cstring>
+#include <numeric>
 
 #include "parallel/checkpoint/names.h"
 #include "parallel/kernels/host/host_kernels.h"
@@ -51,6 +52,10 @@ void compareBits(Finding& finding, const RunResult& one, const Values& a, const 
 }
 
 }  // namespace
+
+std::vector<RunModel> runModels() {
+  return {{"gpt", "tp=4", kRunGpt}, {"llama", "tp=2,rep=2", kRunLlama}};
+}
 
 Finding float64Steps(const RunResult& one, const std::string& layout, const RunOptions& options) {
   Finding finding{"rung 1", layout + ", whole steps"};
@@ -107,6 +112,51 @@ Finding sameLosses(const RunResult& one, const std::string& layout, const RunOpt
   for (size_t i = 0; i < one.losses.size(); ++i)
     finding.note(std::fabs(many.losses[i] - one.losses[i]), 1e-5, message("loss ", i));
   finding.note(std::fabs(many.validation - one.validation), 1e-5, "the validation loss");
+  return finding;
+}
+
+namespace {
+
+constexpr size_t kWindow = 20;  // steps
+
+/// Mean losses of the windows, then the validation loss.
+std::vector<double> windowLosses(const RunOptions& options) {
+  const RunResult result = run(options)[0];
+  std::vector<double> means;
+  for (size_t i = 0; i + kWindow <= result.losses.size(); i += kWindow) {
+    const auto begin = result.losses.begin() + static_cast<std::ptrdiff_t>(i);
+    means.push_back(std::accumulate(begin, begin + kWindow, 0.0) / kWindow);
+  }
+  means.push_back(result.validation);
+  return means;
+}
+
+}  // namespace
+
+Band bandOf(const RunOptions& options, const std::vector<uint64_t>& seeds) {
+  Band band;
+  for (const uint64_t seed : seeds) {
+    RunOptions one = options;
+    one.seed = seed;
+    const std::vector<double> losses = windowLosses(one);
+    if (band.least.empty()) band = {losses, losses};
+    for (size_t i = 0; i < losses.size(); ++i) {
+      band.least[i] = std::min(band.least[i], losses[i]);
+      band.most[i] = std::max(band.most[i], losses[i]);
+    }
+  }
+  return band;
+}
+
+Finding withinBand(const Band& band, const std::string& layout, const RunOptions& options) {
+  Finding finding{"rung 4", layout};
+  const std::vector<double> losses = windowLosses(options);
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const double middle = (band.least[i] + band.most[i]) / 2;
+    const bool last = i + 1 == losses.size();
+    finding.note(std::fabs(losses[i] - middle), band.most[i] - middle,
+                 last ? "the validation loss" : message("steps from ", i * kWindow));
+  }
   return finding;
 }
 

@@ -7,6 +7,13 @@
 
 namespace tutti::parallel {
 
+/// A model of runs.h, and what cuts a layer's heads over four ranks.
+struct RunModel {
+  std::string name, heads;
+  ModelOptions options;
+};
+std::vector<RunModel> runModels();
+
 /// Rung 1 over several steps, with clipping: gradients, weights, norms, losses within 1e-12.
 Finding float64Steps(const RunResult& one, const std::string& layout, const RunOptions& options);
 
@@ -27,6 +34,16 @@ Finding sameBits(const RunResult& one, const std::string& layout, const RunOptio
 
 /// Rung 4: losses, not relative, within 1e-5.
 Finding sameLosses(const RunResult& one, const std::string& layout, const RunOptions& options);
+
+/// Rung 4, the longer run: the mean losses of windows of steps, and the validation loss, between
+/// the least and the most that three seeds give with one rank.
+struct Band {
+  std::vector<double> least, most;
+};
+/// Of `options` with each of the seeds.
+Band bandOf(const RunOptions& options, const std::vector<uint64_t>& seeds);
+/// The difference is from the middle of the band, its half the bound.
+Finding withinBand(const Band& band, const std::string& layout, const RunOptions& options);
 
 /// Rung 5: what is saved under `from` after a step, and loaded under `to`.
 Finding savedAndLoaded(const Arrangement& from, const Arrangement& to);

@@ -231,30 +231,5 @@ TEST(Mutations, AreSeenBySomeRung) {
   EXPECT_EQ(mutations.formsOf(MutationPoint::LogitGather), 7);
 }
 
-// What tests run under a mutation that is not there: nothing changes, and passes are counted.
-TEST(Mutations, AreMadeWhileTheirScopeLives) {
-  EXPECT_EQ(factor(MutationPoint::LossPerToken, 0.25), 0.25);
-  {
-    const ScopedMutation counting;
-    EXPECT_EQ(factor(MutationPoint::LossPerToken, 0.25), 0.25);
-    ASSERT_EQ(counting.passes().size(), 1u);
-    EXPECT_EQ(counting.passes()[0].form, PointForm::Factor);
-    EXPECT_EQ(counting.passes()[0].count, 1);
-    EXPECT_THROW(ScopedMutation(Mutation{MutationPoint::Texts, Change::Drop}), Error);
-  }
-  {
-    const ScopedMutation doubled(Mutation{MutationPoint::LossPerToken, Change::Double});
-    EXPECT_EQ(doubled.passes().size(), 0u);
-    EXPECT_EQ(factor(MutationPoint::LossPerToken, 0.25), 0.5);
-    EXPECT_EQ(factor(MutationPoint::GradientPerToken, 0.25), 0.25);
-  }
-  {
-    const ScopedMutation dropped(Mutation{MutationPoint::LossPerToken, Change::Drop});
-    EXPECT_EQ(factor(MutationPoint::LossPerToken, 0.25), 1);
-    EXPECT_EQ(factor(MutationPoint::LossPerToken, 0.25, 0), 0);
-  }
-  EXPECT_EQ(factor(MutationPoint::LossPerToken, 0.25), 0.25);
-}
-
 }  // namespace
 }  // namespace tutti::parallel

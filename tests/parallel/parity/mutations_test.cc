@@ -11,6 +11,7 @@
 #include "parallel/mesh/redistribute.h"
 #include "tests/parallel/parity/one_step.h"
 #include "tests/parallel/parity/rungs.h"
+#include "tests/parallel/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {
@@ -99,15 +100,22 @@ Trial movingTrial(const Shape& global, const Layout& from, const Layout& to) {
   }};
 }
 
-/// What sees the exchanges of checks: a replica that is wrong, and checkpoints. They compare what
-/// they trained with itself.
+/// What sees the exchanges of checks and of checkpoints. These compare what they trained with
+/// itself.
 std::vector<Trial> checkTrials() {
   return {{[] {
              return corruptedReplica(arrangement("fsdp=2,tp=2", zero(1)), ladderLlama(4, 2).options,
                                      "finalNorm.weight", Copy::Master);
            },
            false},
-          {[] { return savedAndLoaded(arrangement("fsdp=2", zero(3)), arrangement("dp=2,tp=2")); },
+          {[] {
+             const tests::TemporaryFolder folder;
+             RunOptions first = under(arrangement("fsdp=2", zero(3)), {.adam = true});
+             first.saveTo = folder.path();
+             run(first);
+             return loadedAndSaved(first.saveTo, "fsdp=2, zero 3 to dp=2,tp=2",
+                                   under(arrangement("dp=2,tp=2"), {.adam = true}));
+           },
            false}};
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "parallel/checkpoint/checkpoint_reader.h"
 #include "parallel/checkpoint/names.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "tests/parallel/temporary_folder.h"
@@ -39,16 +40,19 @@ void compareEach(Finding& finding, const std::vector<double>& one, const std::ve
     finding.note(relative(many[i], one[i]), bound, message(what, " ", i));
 }
 
-/// The share of bytes that differ.
-void compareBits(Finding& finding, const RunResult& one, const Values& a, const Values& b,
-                 const std::string& what) {
-  for (size_t p = 0; p < a.size(); ++p) {
-    if (a[p] == b[p]) continue;
-    size_t different = 0;
-    for (size_t i = 0; i < a[p].size(); ++i) different += a[p][i] != b[p][i];
-    finding.note(static_cast<double>(different) / static_cast<double>(a[p].size()), 0,
-                 what + " " + one.names[p]);
-  }
+/// The share of them that differ.
+double shareOfBytes(const std::vector<char>& a, const std::vector<char>& b) {
+  if (a == b) return 0;
+  if (a.size() != b.size()) return 1;
+  size_t different = 0;
+  for (size_t i = 0; i < a.size(); ++i) different += a[i] != b[i];
+  return static_cast<double>(different) / static_cast<double>(a.size());
+}
+
+void compareBits(Finding& finding, const std::vector<std::string>& names, const Values& a,
+                 const Values& b, const std::string& what) {
+  for (size_t p = 0; p < a.size(); ++p)
+    finding.note(shareOfBytes(a[p], b[p]), 0, what + " " + names[p]);
 }
 
 }  // namespace
@@ -101,8 +105,8 @@ Finding sameBits(const RunResult& one, const std::string& layout, const RunOptio
   compareEach(finding, one.losses, many.losses, 0, "loss");
   compareEach(finding, one.norms, many.norms, 0, "norm");
   finding.note(relative(many.validation, one.validation), 0, "the validation loss");
-  compareBits(finding, one, one.weights, many.weights, "the weights of");
-  compareBits(finding, one, one.gradients, many.gradients, "the gradient of");
+  compareBits(finding, one.names, one.weights, many.weights, "the weights of");
+  compareBits(finding, one.names, one.gradients, many.gradients, "the gradient of");
   return finding;
 }
 
@@ -160,15 +164,34 @@ Finding withinBand(const Band& band, const std::string& layout, const RunOptions
   return finding;
 }
 
-Finding savedAndLoaded(const Arrangement& from, const Arrangement& to) {
-  Finding finding{"rung 5", from.name + " to " + to.name};
+std::map<std::string, std::vector<char>> savedTensors(const std::string& root) {
+  CheckpointReader reader(*latestCheckpoint(root));
+  std::map<std::string, std::vector<char>> all;
+  for (const std::string& name : reader.names()) {
+    const StoredTensor& stored = reader.tensor(name);
+    std::vector<char>& bytes = all[name];
+    bytes.resize(byteCount(stored.type, stored.shape));
+    reader.read(name, wholeOf(stored.shape), Tensor(bytes.data(), stored.type, stored.shape));
+  }
+  return all;
+}
+
+Finding loadedAndSaved(const std::string& root, const std::string& layouts, RunOptions options) {
+  Finding finding{"rung 5", layouts};
   const tests::TemporaryFolder folder;
-  RunOptions first = under(from, {.steps = 1, .adam = true});
-  first.saveTo = folder.path();
-  const RunResult saved = run(first)[0];
-  RunOptions second = under(to, {.steps = 0, .adam = true});
-  second.loadFrom = latestCheckpoint(folder.path())->string();
-  compareBits(finding, saved, saved.weights, run(second)[0].weights, "the weights of");
+  options.steps = 0;
+  options.loadFrom = latestCheckpoint(root)->string();
+  options.saveTo = folder.path();
+  run(options);
+  const auto saved = savedTensors(root), again = savedTensors(options.saveTo);
+  finding.demand(saved.size() == again.size(), "the number of tensors");
+  for (const auto& [name, bytes] : saved) {
+    const auto found = again.find(name);
+    if (found == again.end())
+      finding.demand(false, name + " is missing");
+    else
+      finding.note(shareOfBytes(bytes, found->second), 0, name);
+  }
   return finding;
 }
 

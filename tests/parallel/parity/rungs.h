@@ -2,6 +2,8 @@
 
 // The rungs that compare whole trainings: each runs one and compares it with what it is given.
 
+#include <map>
+
 #include "tests/parallel/layouts.h"
 #include "tests/parallel/parity/finding.h"
 
@@ -45,8 +47,11 @@ Band bandOf(const RunOptions& options, const std::vector<uint64_t>& seeds);
 /// The difference is from the middle of the band, its half the bound.
 Finding withinBand(const Band& band, const std::string& layout, const RunOptions& options);
 
-/// Rung 5: what is saved under `from` after a step, and loaded under `to`.
-Finding savedAndLoaded(const Arrangement& from, const Arrangement& to);
+/// Every tensor of the newest checkpoint below `root`, whole.
+std::map<std::string, std::vector<char>> savedTensors(const std::string& root);
+/// Rung 5: weights and moments of that checkpoint are the same to the bit when `options` have
+/// loaded and saved them.
+Finding loadedAndSaved(const std::string& root, const std::string& layouts, RunOptions options);
 
 /// Rung 6: one bit of what rank 1 has of `parameter` is another one: of its own rows, or of the
 /// whole weight that it has gathered from all ranks. All ranks are told, and by name.

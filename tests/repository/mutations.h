@@ -7,9 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/repository/source_tree.h"
+#include "tests/repository/tokens.h"
 
 namespace tutti::repository {
+
+/// Those of `files`, which have to outlive them, that are held to it.
+std::vector<TokenizedFile> trainingSources(const std::vector<SourceFile>& files);
 
 /// Collectives that are called without naming a point: by a Communicator, anywhere but in
 /// MeshCommunicator. "file:line: why", as all of these.

@@ -89,6 +89,8 @@ TEST(Mutations, OfScalesAreRefusedWithoutAPoint) {
   EXPECT_EQ(faults({"x = y / 2e3;"}), 1u);
   EXPECT_EQ(faults({"x = y / static_cast<double>(ranks);"}), 1u);
   EXPECT_EQ(faults({"const auto n = static_cast<float>(m);", "x = (y + 1) * n;"}), 1u);
+  EXPECT_EQ(faults({norm, "const auto a = 1, b = f(norm) + norm;", "x = b * y;"}), 1u);
+  EXPECT_EQ(faults({norm, "const auto a = 1, b = norm;", "x = a * y;"}), 0u);
   EXPECT_EQ(faults({"x.as<double>()[i] /= ranks;"}), 1u);
   EXPECT_EQ(faults({"x = std::sqrt(y) * z;"}), 1u);
   EXPECT_EQ(faults({"double mean(const T& t);", "x = store.mean(t) * tokens;"}), 1u);

@@ -101,7 +101,7 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> tokensOf(const SourceFile& file) { return Lexer(file).run(); }
+TokenizedFile tokenize(const SourceFile& file) { return {&file, Lexer(file).run()}; }
 
 bool isNumber(const Token& token) {
   return isDigit(token.text[0]) || (token.text[0] == '.' && token.text.size() > 1);

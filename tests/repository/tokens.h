@@ -15,7 +15,21 @@ struct Token {
   size_t line;  ///< from 1
 };
 
-std::vector<Token> tokensOf(const SourceFile& file);
+/// A file, which has to outlive this, and its tokens.
+struct TokenizedFile {
+  const SourceFile* file;
+  std::vector<Token> tokens;
+
+  /// "path:line: " of a token.
+  std::string place(size_t token) const {
+    return file->path + ":" + std::to_string(tokens[token].line) + ": ";
+  }
+  const std::string& line(size_t token) const { return file->lines[tokens[token].line - 1]; }
+  bool is(size_t at, const char* text) const {
+    return at < tokens.size() && tokens[at].text == text;
+  }
+};
+TokenizedFile tokenize(const SourceFile& file);
 
 bool isName(const Token& token);
 bool isNumber(const Token& token);

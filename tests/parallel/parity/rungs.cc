@@ -198,7 +198,7 @@ Finding loadedAndSaved(const std::string& root, const std::string& layouts, RunO
 Finding corruptedReplica(const Arrangement& layout, const ModelOptions& model,
                          const std::string& parameter, Copy copy) {
   const ModelOptions cut = layout.sequence ? sequenceParallel(model) : model;
-  const auto told = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) -> bool {
+  const auto untold = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) -> int {
     HostKernels kernels;
     const auto made = makeModel(cut);
     Engine engine(mesh, kernels, *made, {.policy = layout.policy});
@@ -216,16 +216,14 @@ Finding corruptedReplica(const Arrangement& layout, const ModelOptions& model,
     }
     try {
       store.checkReplicas();
-      return false;
+      return 1;
     } catch (const Error& error) {
-      return error.code() == ErrorCode::Internal &&
-             std::string(error.what()).find(parameter) != std::string::npos;
+      const bool named = std::string(error.what()).find(parameter) != std::string::npos;
+      return error.code() == ErrorCode::Internal && named ? 0 : 1;
     }
   });
   Finding finding{"rung 6", layout.name + ", one bit of " + parameter};
-  size_t untold = 0;
-  for (const bool rank : told) untold += !rank;
-  finding.note(static_cast<double>(untold), 0, "ranks that were not told");
+  finding.note(std::accumulate(untold.begin(), untold.end(), 0), 0, "ranks that were not told");
   return finding;
 }
 

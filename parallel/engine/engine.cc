@@ -49,7 +49,8 @@ double Engine::gradients(Loader& loader, int64_t step) {
           " sequences cannot be cut into ", all, " micro-batches");
   const int local = groups_ / mesh_.extent(data_);
   const int first = mesh_.index(data_) * local;
-  const double perToken = 1.0 / static_cast<double>(loader.countedTokens());
+  const auto tokens = static_cast<double>(loader.countedTokens());
+  const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens);
   store_.beginStep(local, options_.rounds);
   context_.tensor.counters = {};
   for (int m = 0; m < local * options_.rounds; ++m) {
@@ -66,7 +67,7 @@ double Engine::gradients(Loader& loader, int64_t step) {
     ensure(saved_.empty(), "a micro-batch left ", saved_.untilBackward.usedBytes(), " and ",
            saved_.untilWeights.usedBytes(), " bytes behind");
   }
-  return store_.finishLoss() * perToken;
+  return store_.finishLoss() * factor(MutationPoint::LossPerToken, 1 / tokens);
 }
 
 StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
@@ -107,8 +108,10 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
   auto limbs = sum.limbs();
   if (MeshCommunicator* group = mesh_.communicator(data_))
     group->allReduce(
+        MutationPoint::ValidationSum,
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
-  return ExactSum::fromLimbs(limbs).value() / static_cast<double>(windows.countedTokens());
+  const auto tokens = static_cast<double>(windows.countedTokens());
+  return ExactSum::fromLimbs(limbs).value() * factor(MutationPoint::ValidationPerToken, 1 / tokens);
 }
 
 Tensor Engine::logits(const Tensor& tokenIds) {
@@ -116,7 +119,7 @@ Tensor Engine::logits(const Tensor& tokenIds) {
   const Tensor part = model_.forward(context_, tokenIds, saved_);
   Shape whole = part.shape;
   whole[-1] = model_.vocabulary();
-  return redistribute(mesh_, part, whole, {}, saved_.untilWeights);
+  return redistribute(MutationPoint::LogitGather, mesh_, part, whole, {}, saved_.untilWeights);
 }
 
 }  // namespace tutti::parallel

@@ -1,16 +1,69 @@
 #include "parallel/mesh/mesh_communicator.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <numeric>
+#include <vector>
 
 #include "parallel/tensor/arena.h"
+#include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
 
+/// Elements of a buffer.
+struct MeshCommunicator::Block {
+  size_t begin = 0, count = 0;
+};
+
+/// What a call gives this rank, and which elements of that would be there without the others: those
+/// of the block `own` of what it sends.
+struct MeshCommunicator::Outcome {
+  DataType type;
+  const void* send;
+  void* recv;
+  size_t count;  // of recv
+  Block own;
+  size_t ownBegin;  // in recv
+};
+
 namespace {
+
 size_t sum(std::span<const size_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), size_t{0});
 }
+
+void requireNoGaps(std::span<const size_t> offsets) {
+  require(offsets.empty(), "blocks lie one after the other: no offsets are taken");
+}
+
+/// Behind what is on the stream, if there is one.
+void waitFor(StreamRef stream) {
+  if (!stream) return;
+  Event reached;
+  reached.record(stream);
+  reached.synchronize();
+}
+
+template <class T>
+void doubleElements(void* data, size_t count) {
+  std::for_each_n(static_cast<T*>(data), count, [](T& element) { element += element; });
+}
+
+void doubleElements(DataType type, void* data, size_t count) {
+  switch (type) {
+    case DataType::Float64: return doubleElements<double>(data, count);
+    case DataType::Float32: return doubleElements<float>(data, count);
+    case DataType::BFloat16:
+      std::for_each_n(static_cast<uint16_t*>(data), count, [](uint16_t& element) {
+        const float wide = std::bit_cast<float>(uint32_t{element} << 16);
+        element = static_cast<uint16_t>(std::bit_cast<uint32_t>(wide + wide) >> 16);  // exact
+      });
+      return;
+    default: fail(ErrorCode::Internal, "a point that gives ", toString(type), " was to be doubled");
+  }
+}
+
 }  // namespace
 
 CollectiveCounters CollectiveCounters::since(const CollectiveCounters& before) const {
@@ -25,39 +78,109 @@ size_t MeshCommunicator::bytesOfAll(size_t count, DataType type) const {
   return count * static_cast<size_t>(size_) * sizeOf(type);
 }
 
-void MeshCommunicator::allReduce(const AllReduceArgs& args, StreamRef stream) {
+/// This rank's, of blocks of one size or several.
+MeshCommunicator::Block MeshCommunicator::blockOf(size_t count) const {
+  return {static_cast<size_t>(rank_) * count, count};
+}
+MeshCommunicator::Block MeshCommunicator::blockOf(std::span<const size_t> counts) const {
+  const auto rank = static_cast<size_t>(rank_);
+  return {sum(counts.first(rank)), counts[rank]};
+}
+
+/// Makes `call`, or what a mutation of `point` wants instead. Other ranks do the same.
+template <class Call>
+void MeshCommunicator::perform(MutationPoint point, PointForm form, StreamRef stream,
+                               const Outcome& outcome, const Call& call) {
+  if (!ranks_) return;
+  const std::optional<Change> change = passMutationPoint(point, form);
+  if (change != Change::Drop) call();
+  if (!change) return;
+  waitFor(stream);
+  if (change == Change::Double)
+    doubleElements(outcome.type, outcome.recv, outcome.count);
+  else
+    keepOwn(outcome);
+}
+
+/// What comes from others is zero.
+void MeshCommunicator::keepOwn(const Outcome& outcome) {
+  if (outcome.count == 0) return;
+  const size_t size = sizeOf(outcome.type);
+  const auto* const send = static_cast<const std::byte*>(outcome.send);
+  auto* const recv = static_cast<std::byte*>(outcome.recv);
+  // A copy, because it may lie in what is set to zero.
+  std::vector<std::byte> own(outcome.own.count * size);
+  if (!own.empty()) std::memcpy(own.data(), send + outcome.own.begin * size, own.size());
+  std::memset(recv, 0, outcome.count * size);
+  if (!own.empty()) std::memcpy(recv + outcome.ownBegin * size, own.data(), own.size());
+}
+
+void MeshCommunicator::allReduce(MutationPoint point, const AllReduceArgs& args, StreamRef stream) {
   counters_.allReduce.add(args.count * sizeOf(args.type));
-  if (ranks_) ranks_->allReduce(args, stream);
+  perform(point, PointForm::AllReduce, stream,
+          {args.type, args.send, args.recv, args.count, {0, args.count}, 0},
+          [&] { ranks_->allReduce(args, stream); });
 }
 
-void MeshCommunicator::reduceScatter(const ReduceScatterArgs& args, StreamRef stream) {
+void MeshCommunicator::reduceScatter(MutationPoint point, const ReduceScatterArgs& args,
+                                     StreamRef stream) {
   counters_.reduceScatter.add(bytesOfAll(args.count, args.type));
-  if (ranks_) ranks_->reduceScatter(args, stream);
+  perform(point, PointForm::ReduceScatter, stream,
+          {args.type, args.send, args.recv, args.count, blockOf(args.count), 0},
+          [&] { ranks_->reduceScatter(args, stream); });
 }
 
-void MeshCommunicator::reduceScatterV(const ReduceScatterVArgs& args, StreamRef stream) {
+void MeshCommunicator::reduceScatterV(MutationPoint point, const ReduceScatterVArgs& args,
+                                      StreamRef stream) {
+  requireNoGaps(args.offsets);
   counters_.reduceScatter.add(sum(args.counts) * sizeOf(args.type));
-  if (ranks_) ranks_->reduceScatterV(args, stream);
+  const Block own = blockOf(args.counts);
+  perform(point, PointForm::ReduceScatterV, stream,
+          {args.type, args.send, args.recv, own.count, own, 0},
+          [&] { ranks_->reduceScatterV(args, stream); });
 }
 
-void MeshCommunicator::allGather(const AllGatherArgs& args, StreamRef stream) {
+void MeshCommunicator::allGather(MutationPoint point, const AllGatherArgs& args, StreamRef stream) {
   counters_.allGather.add(bytesOfAll(args.count, args.type));
-  if (ranks_) ranks_->allGather(args, stream);
+  const Block own = blockOf(args.count);
+  perform(point, PointForm::AllGather, stream,
+          {args.type,
+           args.send,
+           args.recv,
+           args.count * static_cast<size_t>(size_),
+           {0, own.count},
+           own.begin},
+          [&] { ranks_->allGather(args, stream); });
 }
 
-void MeshCommunicator::allGatherV(const AllGatherVArgs& args, StreamRef stream) {
+void MeshCommunicator::allGatherV(MutationPoint point, const AllGatherVArgs& args,
+                                  StreamRef stream) {
+  requireNoGaps(args.offsets);
   counters_.allGather.add(sum(args.counts) * sizeOf(args.type));
-  if (ranks_) ranks_->allGatherV(args, stream);
+  const Block own = blockOf(args.counts);
+  perform(point, PointForm::AllGatherV, stream,
+          {args.type, args.send, args.recv, sum(args.counts), {0, own.count}, own.begin},
+          [&] { ranks_->allGatherV(args, stream); });
 }
 
-void MeshCommunicator::allToAll(const AllToAllArgs& args, StreamRef stream) {
+void MeshCommunicator::allToAll(MutationPoint point, const AllToAllArgs& args, StreamRef stream) {
   counters_.allToAll.add(bytesOfAll(args.count, args.type));
-  if (ranks_) ranks_->allToAll(args, stream);
+  const Block own = blockOf(args.count);
+  perform(
+      point, PointForm::AllToAll, stream,
+      {args.type, args.send, args.recv, args.count * static_cast<size_t>(size_), own, own.begin},
+      [&] { ranks_->allToAll(args, stream); });
 }
 
-void MeshCommunicator::allToAllV(const AllToAllVArgs& args, StreamRef stream) {
-  counters_.allToAll.add(std::max(sum(args.sendCounts), sum(args.recvCounts)) * sizeOf(args.type));
-  if (ranks_) ranks_->allToAllV(args, stream);
+void MeshCommunicator::allToAllV(MutationPoint point, const AllToAllVArgs& args, StreamRef stream) {
+  requireNoGaps(args.sendOffsets);
+  requireNoGaps(args.recvOffsets);
+  const size_t received = sum(args.recvCounts);
+  counters_.allToAll.add(std::max(sum(args.sendCounts), received) * sizeOf(args.type));
+  perform(point, PointForm::AllToAllV, stream,
+          {args.type, args.send, args.recv, received, blockOf(args.sendCounts),
+           blockOf(args.recvCounts).begin},
+          [&] { ranks_->allToAllV(args, stream); });
 }
 
 void MeshCommunicator::barrier() {

@@ -1,13 +1,15 @@
 #pragma once
 
 // MeshCommunicator: the ranks along some axes of the mesh, the collectives among them, and how many
-// there were. In a dry run, which has one rank of many, it is without a Communicator: collectives
+// there were. Each call says what it is for, so that tests can break one purpose at a time
+// (mutation.h). In a dry run, which has one rank of many, it is without a Communicator: collectives
 // are counted, return at once and touch no buffer.
 
 #include <cstddef>
 #include <optional>
 
 #include <tutti/communicator.h>
+#include "parallel/mesh/mutation.h"
 
 namespace tutti::parallel {
 
@@ -45,14 +47,16 @@ class MeshCommunicator {
   /// A dry one has no bits that could differ.
   bool deterministic() const { return !ranks_ || ranks_->deterministic(); }
 
-  // As Communicator's, whose errors they have.
-  void allReduce(const AllReduceArgs& args, StreamRef stream = {});
-  void reduceScatter(const ReduceScatterArgs& args, StreamRef stream = {});
-  void reduceScatterV(const ReduceScatterVArgs& args, StreamRef stream = {});
-  void allGather(const AllGatherArgs& args, StreamRef stream = {});
-  void allGatherV(const AllGatherVArgs& args, StreamRef stream = {});
-  void allToAll(const AllToAllArgs& args, StreamRef stream = {});
-  void allToAllV(const AllToAllVArgs& args, StreamRef stream = {});
+  // As Communicator's, whose errors they have; blocks of several sizes lie one after the other, and
+  // offsets are refused (InvalidArgument). A call that a mutation changes waits for the stream.
+  void allReduce(MutationPoint point, const AllReduceArgs& args, StreamRef stream = {});
+  void reduceScatter(MutationPoint point, const ReduceScatterArgs& args, StreamRef stream = {});
+  void reduceScatterV(MutationPoint point, const ReduceScatterVArgs& args, StreamRef stream = {});
+  void allGather(MutationPoint point, const AllGatherArgs& args, StreamRef stream = {});
+  void allGatherV(MutationPoint point, const AllGatherVArgs& args, StreamRef stream = {});
+  void allToAll(MutationPoint point, const AllToAllArgs& args, StreamRef stream = {});
+  void allToAllV(MutationPoint point, const AllToAllVArgs& args, StreamRef stream = {});
+  /// Moves nothing, and so has no point: what follows does not depend on it, only its time does.
   void barrier();
 
   /// Memory that the others can address where possible; in a dry run, an address.
@@ -65,7 +69,15 @@ class MeshCommunicator {
   const CollectiveCounters& counters() const { return counters_; }
 
  private:
+  struct Block;
+  struct Outcome;
   size_t bytesOfAll(size_t count, DataType type) const;
+  Block blockOf(size_t count) const;
+  Block blockOf(std::span<const size_t> counts) const;
+  static void keepOwn(const Outcome& outcome);
+  template <class Call>
+  void perform(MutationPoint point, PointForm form, StreamRef stream, const Outcome& outcome,
+               const Call& call);
 
   std::optional<Communicator> ranks_;
   int rank_, size_;

@@ -77,8 +77,12 @@ class Cut {
 /// Performs one step along an axis of several ranks.
 class StepRunner {
  public:
-  StepRunner(DeviceMesh& mesh, const Step& step, Arena& memory)
-      : group_(*mesh.communicator({step.axis})), step_(step), memory_(memory), dry_(mesh.dry()) {}
+  StepRunner(MutationPoint point, DeviceMesh& mesh, const Step& step, Arena& memory)
+      : point_(point),
+        group_(*mesh.communicator({step.axis})),
+        step_(step),
+        memory_(memory),
+        dry_(mesh.dry()) {}
 
   /// `to` is memory for the result.
   void run(const Tensor& from, const Tensor& to) {
@@ -115,10 +119,10 @@ class StepRunner {
   }
 
   void allReduce(const Tensor& from, const Tensor& to) {
-    group_.allReduce({.send = from.data,
-                      .recv = to.data,
-                      .count = static_cast<size_t>(from.count()),
-                      .type = from.type});
+    group_.allReduce(point_, {.send = from.data,
+                              .recv = to.data,
+                              .count = static_cast<size_t>(from.count()),
+                              .type = from.type});
   }
 
   // Whether blocks are even is the same for all ranks of an axis, which share the other axes' cuts.
@@ -128,9 +132,11 @@ class StepRunner {
     const std::vector<size_t> counts = blocks.counts();
     const void* const send = packed(from, blocks);
     if (blocks.even())
-      group_.reduceScatter({.send = send, .recv = to.data, .count = counts[0], .type = from.type});
+      group_.reduceScatter(point_,
+                           {.send = send, .recv = to.data, .count = counts[0], .type = from.type});
     else
       group_.reduceScatterV(
+          point_,
           {.send = send, .recv = to.data, .counts = counts, .offsets = {}, .type = from.type});
   }
 
@@ -139,9 +145,11 @@ class StepRunner {
     const std::vector<size_t> counts = blocks.counts();
     void* const recv = landing(to, blocks);
     if (blocks.even())
-      group_.allGather({.send = from.data, .recv = recv, .count = counts[0], .type = from.type});
+      group_.allGather(point_,
+                       {.send = from.data, .recv = recv, .count = counts[0], .type = from.type});
     else
       group_.allGatherV(
+          point_,
           {.send = from.data, .recv = recv, .counts = counts, .offsets = {}, .type = from.type});
     land(recv, blocks);
   }
@@ -152,18 +160,20 @@ class StepRunner {
     const void* const send = packed(from, sent);
     void* const recv = landing(to, received);
     if (sent.even() && received.even())
-      group_.allToAll({.send = send, .recv = recv, .count = sendCounts[0], .type = from.type});
+      group_.allToAll(point_,
+                      {.send = send, .recv = recv, .count = sendCounts[0], .type = from.type});
     else
-      group_.allToAllV({.send = send,
-                        .sendCounts = sendCounts,
-                        .sendOffsets = {},
-                        .recv = recv,
-                        .recvCounts = recvCounts,
-                        .recvOffsets = {},
-                        .type = from.type});
+      group_.allToAllV(point_, {.send = send,
+                                .sendCounts = sendCounts,
+                                .sendOffsets = {},
+                                .recv = recv,
+                                .recvCounts = recvCounts,
+                                .recvOffsets = {},
+                                .type = from.type});
     land(recv, received);
   }
 
+  const MutationPoint point_;
   MeshCommunicator& group_;
   const Step& step_;
   Arena& memory_;
@@ -172,8 +182,8 @@ class StepRunner {
 
 }  // namespace
 
-Tensor redistribute(DeviceMesh& mesh, const Tensor& x, const Shape& global, const Layout& to,
-                    Arena& memory) {
+Tensor redistribute(MutationPoint point, DeviceMesh& mesh, const Tensor& x, const Shape& global,
+                    const Layout& to, Arena& memory) {
   const auto partBy = [&](const Layout& layout) {
     return localShape(global, layout, mesh.shape(), mesh.place());
   };
@@ -188,7 +198,7 @@ Tensor redistribute(DeviceMesh& mesh, const Tensor& x, const Shape& global, cons
     if (mesh.extent(step.axis) > 1) {
       const Tensor from = now;
       now = memory.allocate(x.type, partBy(step.after));
-      StepRunner(mesh, step, memory).run(from, now);
+      StepRunner(point, mesh, step, memory).run(from, now);
       if (moved) now = memory.retain(start, now);  // what lay between is not needed any more
       moved = true;
     }

@@ -69,7 +69,7 @@ Tensor LanguageModel::embed(ParallelContext& context, const Tensor& tokenIds, Sa
        .firstId = firstToken(context),
        .vocabulary = vocabulary()});
   saved.push(tokenIds);
-  return context.tensor.addUp(summands, sequence_, saved.untilWeights);
+  return context.tensor.addUp(MutationPoint::EmbeddingSum, summands, sequence_, saved.untilWeights);
 }
 
 Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& saved) {
@@ -82,7 +82,8 @@ Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& sav
   logits.layout = cutOverTensor(2);
   const ArenaScope scope(context.scratch);
   context.kernels.gemm(
-      {.a = context.tensor.allRows(normal, saved.tokens.count(), sequence_, context.scratch),
+      {.a = context.tensor.allRows(MutationPoint::HeadRows, normal, saved.tokens.count(), sequence_,
+                                   context.scratch),
        .b = weight,
        .c = logits.matrix(),
        .transposeB = true});
@@ -102,13 +103,16 @@ Tensor LanguageModel::headBackward(ParallelContext& context, const Tensor& dLogi
     const GradientSlot output = c.store.gradient(outputMap(), microBatch);
     const ArenaScope gathered(c.scratch);
     c.kernels.gemm({.a = dy,
-                    .b = c.tensor.allRows(normal, dy.shape[0], sequence_, c.scratch),
+                    .b = c.tensor.allRows(MutationPoint::HeadRowsAgain, normal, dy.shape[0],
+                                          sequence_, c.scratch),
                     .c = output.buffer,
                     .transposeA = true,
                     .beta = output.beta});
   }});
-  return finalNorm_->backward(context,
-                              context.tensor.addUp(summands, sequence_, saved.untilWeights), saved);
+  return finalNorm_->backward(
+      context,
+      context.tensor.addUp(MutationPoint::HeadGradientSum, summands, sequence_, saved.untilWeights),
+      saved);
 }
 
 Tensor LanguageModel::backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) {
@@ -140,7 +144,8 @@ void LanguageModel::embedBackward(const Tensor& dx, Saved& saved) {
     const GradientSlot positions =
         learnedPositions_ ? c.store.gradient(positions_, microBatch) : GradientSlot{};
     const ArenaScope gathered(c.scratch);
-    const Tensor all = c.tensor.allRows(dx, tokenIds.count(), sequence_, c.scratch);
+    const Tensor all = c.tensor.allRows(MutationPoint::EmbeddingGradientRows, dx, tokenIds.count(),
+                                        sequence_, c.scratch);
     c.kernels.embeddingWeights(
         {.tokenIds = tokenIds,
          .dx = all.view({tokenIds.shape[0], tokenIds.shape[1], all.shape[1]}),

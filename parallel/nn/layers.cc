@@ -3,7 +3,7 @@
 namespace tutti::parallel {
 
 ColumnLinear::ColumnLinear(const ColumnLinearOptions& o)
-    : inputs_(o.inputs), hasBias_(o.bias), sequence_(o.sequenceParallel) {
+    : inputs_(o.inputs), hasBias_(o.bias), sequence_(o.sequenceParallel), points_(o.points) {
   for (const ColumnLinearOptions::Map& map : o.maps) {
     Layout layout;
     layout.dims[0] = map.axes;
@@ -32,7 +32,8 @@ Tensor ColumnLinear::forward(ParallelContext& context, const Tensor& x, Saved& s
   int64_t outputs = 0;
   for (const Map& map : maps_) outputs += context.store.weight(map.weight).shape[0];
   const ArenaScope scope(context.scratch);
-  const Tensor all = context.tensor.allRows(x, saved.tokens.count(), sequence_, context.scratch);
+  const Tensor all =
+      context.tensor.allRows(points_.rows, x, saved.tokens.count(), sequence_, context.scratch);
   const Tensor y = saved.untilWeights.allocate(x.type, {all.shape[0], outputs});
   int64_t begin = 0;
   for (const Map& map : maps_) {
@@ -62,7 +63,7 @@ Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved&
   }
   saved.work.push_back({[this, x, dy](ParallelContext& c, int microBatch) {
     const ArenaScope gathered(c.scratch);
-    const Tensor all = c.tensor.allRows(x, dy.shape[0], sequence_, c.scratch);
+    const Tensor all = c.tensor.allRows(points_.rowsAgain, x, dy.shape[0], sequence_, c.scratch);
     int64_t from = 0;
     for (const Map& map : maps_) {
       const GradientSlot weight = c.store.gradient(map.weight, microBatch);
@@ -75,12 +76,13 @@ Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved&
       c.kernels.biasGradient(part, bias.buffer, bias.beta);
     }
   }});
-  return context.tensor.addUp(summands, sequence_, saved.untilWeights);
+  return context.tensor.addUp(points_.gradientSum, summands, sequence_, saved.untilWeights);
 }
 
 RowLinear::RowLinear(const RowLinearOptions& o)
     : hasBias_(o.bias),
       sequence_(o.sequenceParallel),
+      points_(o.points),
       weight_{.name = o.name + ".weight",
               .global = {o.outputs, o.inputs},
               .init = {Init::Normal, o.deviation},
@@ -102,7 +104,7 @@ Tensor RowLinear::forward(ParallelContext& context, const Tensor& x, Saved& save
   const Tensor summands = arena.allocate(x.type, {x.shape[0], weight_.global[0]});
   context.kernels.gemm(
       {.a = x, .b = context.store.weight(weight_), .c = summands, .transposeB = true});
-  const Tensor y = context.tensor.addUp(summands, sequence_, saved.untilWeights);
+  const Tensor y = context.tensor.addUp(points_.sum, summands, sequence_, saved.untilWeights);
   if (hasBias_) context.kernels.addBias(context.store.weight(bias_), y);
   saved.push(x);
   return y;
@@ -110,7 +112,8 @@ Tensor RowLinear::forward(ParallelContext& context, const Tensor& x, Saved& save
 
 Tensor RowLinear::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
   const Tensor x = saved.pop();
-  const Tensor all = context.tensor.allRows(dy, x.shape[0], sequence_, saved.untilWeights);
+  const Tensor all =
+      context.tensor.allRows(points_.gradientRows, dy, x.shape[0], sequence_, saved.untilWeights);
   const Tensor dx = saved.untilWeights.allocate(x.type, x.shape);
   context.kernels.gemm({.a = all, .b = context.store.weight(weight_), .c = dx});
   saved.work.push_back({[this, x, dy, all](ParallelContext& c, int microBatch) {

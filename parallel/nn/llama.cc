@@ -59,12 +59,14 @@ Tensor RotaryTable::table(Table& table, DType type) const {
 
 SwiGluMlp::SwiGluMlp(const LlamaBlockOptions& o)
     : gateUp_({.maps = {{o.name + ".mlp.gate", o.inner}, {o.name + ".mlp.up", o.inner}},
+               .points = kMlpPoints,
                .unit = o.unit,
                .inputs = o.width,
                .deviation = o.deviation,
                .bias = false,
                .sequenceParallel = o.sequenceParallel}),
       down_({.name = o.name + ".mlp.down",
+             .points = kMlpPoints,
              .unit = o.unit,
              .inputs = o.inner,
              .outputs = o.width,

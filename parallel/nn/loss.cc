@@ -18,7 +18,8 @@ double crossEntropy(ParallelContext& context, const LossArgs& args) {
                                    .statistics = own,
                                    .firstId = part.begin,
                                    .vocabulary = args.vocabulary});
-  const Tensor all = cut ? context.tensor.stack(own, context.scratch) : own.view({1, own.count()});
+  const Tensor all = cut ? context.tensor.stack(MutationPoint::LossStatistics, own, context.scratch)
+                         : own.view({1, own.count()});
   return context.kernels.crossEntropy({.logits = logits,
                                        .labels = args.labels,
                                        .statistics = all.view({all.shape[0], tokens, 3}),

@@ -14,6 +14,18 @@
 
 namespace tutti::parallel {
 
+inline constexpr BranchPoints kAttentionPoints{
+    .rows = MutationPoint::AttentionRows,
+    .rowsAgain = MutationPoint::AttentionRowsAgain,
+    .gradientSum = MutationPoint::AttentionGradientSum,
+    .sum = MutationPoint::AttentionSum,
+    .gradientRows = MutationPoint::AttentionGradientRows};
+inline constexpr BranchPoints kMlpPoints{.rows = MutationPoint::MlpRows,
+                                         .rowsAgain = MutationPoint::MlpRowsAgain,
+                                         .gradientSum = MutationPoint::MlpGradientSum,
+                                         .sum = MutationPoint::MlpSum,
+                                         .gradientRows = MutationPoint::MlpGradientRows};
+
 struct BlockOptions {
   std::string name;
   UnitId unit = 0;

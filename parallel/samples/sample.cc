@@ -9,6 +9,7 @@
 #include "parallel/kernels/dry/dry_kernels.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
+#include "parallel/mesh/redistribute.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/progress.h"
 #include "parallel/samples/ranks.h"
@@ -99,6 +100,11 @@ void SampleRank::say(const std::string& text) const {
 
 void SampleRank::note(const std::string& text) const {
   if (speaks()) std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+Tensor rearranged(DeviceMesh& mesh, const Tensor& x, const Shape& global, const Layout& to,
+                  Arena& memory) {
+  return redistribute(MutationPoint::SampleTensor, mesh, x, global, to, memory);
 }
 
 std::vector<uint8_t> sampleText() {

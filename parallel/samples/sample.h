@@ -51,6 +51,10 @@ class SampleRank {
   Collectives before_, step_;
 };
 
+/// redistribute(), of what a sample itself exchanges.
+Tensor rearranged(DeviceMesh& mesh, const Tensor& x, const Shape& global, const Layout& to,
+                  Arena& memory);
+
 /// Bytes to learn, the same every time.
 std::vector<uint8_t> sampleText();
 /// Of first weights and of the order of samples.

@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "parallel/engine/describe.h"
-#include "parallel/mesh/redistribute.h"
 #include "parallel/samples/matrices.h"
 #include "parallel/samples/sample.h"
 #include "parallel/sharding/product_options.h"
@@ -97,7 +96,7 @@ class Multiplication {
       const auto start = Clock::now();
       const Tensor from = x;
       const Collectives before = rank_.mesh.counters();
-      x = redistribute(rank_.mesh, from, globalShape(term, sizes_), step.after, memory_);
+      x = rearranged(rank_.mesh, from, globalShape(term, sizes_), step.after, memory_);
       CollectiveCounters counted;
       for (const auto& [axes, count] : since(before, rank_.mesh.counters())) counted = count;
       const CollectiveCounters predicted = predictedOf(step, from, x);
@@ -131,7 +130,7 @@ class Multiplication {
   /// n 2^-53 of their sizes at most, and about the root of n of them as a rule.
   double check(const Tensor& part) {
     const Shape global = globalShape(product_.c, sizes_);
-    const Tensor c = redistribute(rank_.mesh, part, global, gradientLayout(part.layout), memory_);
+    const Tensor c = rearranged(rank_.mesh, part, global, gradientLayout(part.layout), memory_);
     Product whole = product_;
     for (Term* term : {&whole.a, &whole.b, &whole.c}) term->layout = {};
     const double worst = worstDifference(
@@ -148,7 +147,7 @@ class Multiplication {
     *mine.as<double>() = own;
     for (size_t i = 0; i < lettered_.letters.all().size(); ++i)
       mine.layout.dims[0].append(static_cast<Axis>(i));
-    const Tensor all = redistribute(rank_.mesh, mine, {rank_.mesh.ranks()}, {}, memory_);
+    const Tensor all = rearranged(rank_.mesh, mine, {rank_.mesh.ranks()}, {}, memory_);
     return *std::max_element(all.as<double>(), all.as<double>() + all.count());
   }
 

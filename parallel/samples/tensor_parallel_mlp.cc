@@ -89,13 +89,14 @@ void train(SampleRank& rank, const MlpOptions& o) {
     store.beginStep(1);
     saved.openUnit(0);
     tensor.counters = {};
-    const Tensor y = mlp.forward(context, x, saved);
+    Tensor y = mlp.forward(context, x, saved);
+    if (cut) y.layout = cutOverTensor(0);
     forward = tensor.counters;
 
     // The sum of all rows' losses, in their order, on all ranks.
     const Tensor dy = saved.untilWeights.allocate(y.type, y.shape);
     const ArenaScope scope(scratch);
-    const Tensor all = tensor.allRows(y, o.rows, o.sequenceParallel, scratch);
+    const Tensor all = rearranged(rank.mesh, y, {o.rows, o.width}, {}, scratch);
     store.addLoss(rank.mesh.dry() ? 0 : meanSquare<T>(all, dy, rows), 0);
 
     tensor.counters = {};

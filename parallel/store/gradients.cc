@@ -175,7 +175,7 @@ GradientSlot Gradients::slot(const Piece& piece, int microBatch) {
   const bool tree = policy_.deterministic;
   const Tensor& level = bucket.levels[static_cast<size_t>(tree ? treePlace(inRound).level : 0)];
   return {level.rows(of.full + piece.full, piece.local.count()).view(piece.local),
-          again || (!tree && inRound > 0) ? 1.0 : 0.0};
+          factor(MutationPoint::Accumulation, again || (!tree && inRound > 0) ? 1 : 0, 0)};
 }
 
 void Gradients::unitDone(UnitId id, int microBatch, bool early) {
@@ -211,7 +211,8 @@ void Gradients::reduce(Bucket& bucket, bool early) {
     scatter(bucket);
   } else {
     const Tensor& sum = bucket.reduced;
-    all->allReduce({.send = sum.data,
+    all->allReduce(MutationPoint::GradientSum,
+                   {.send = sum.data,
                     .recv = sum.data,
                     .count = static_cast<size_t>(sum.count()),
                     .type = type_},
@@ -254,7 +255,8 @@ void Gradients::scatter(Bucket& bucket) {
   giveBack(bucket);
   const Tensor& sum = bucket.reduced;
   mesh_.communicator(policy_.shard)
-      ->reduceScatter({.send = blocks.data,
+      ->reduceScatter(MutationPoint::GradientShardSum,
+                      {.send = blocks.data,
                        .recv = sum.data,
                        .count = static_cast<size_t>(bucket.block),
                        .type = type_},
@@ -262,7 +264,8 @@ void Gradients::scatter(Bucket& bucket) {
   counters_.reduceScatter.add(blocks.bytes());
   staging.sent.record(stream_);
   if (MeshCommunicator* replicas = mesh_.communicator(policy_.replicate)) {
-    replicas->allReduce({.send = sum.data,
+    replicas->allReduce(MutationPoint::GradientReplicaSum,
+                        {.send = sum.data,
                          .recv = sum.data,
                          .count = static_cast<size_t>(bucket.block),
                          .type = type_},
@@ -298,6 +301,7 @@ void Gradients::addPartials() {
     void* const memory = partial.packed.data();
     const size_t bytes = partial.packed.bytes();
     mesh_.communicator(axes)->allReduce(
+        MutationPoint::GradientPartialSum,
         {.send = memory, .recv = memory, .count = bytes / sizeOf(type_), .type = type_});
     counters_.partialAllReduce.add(bytes);
     forEach([&](const Tensor& rows, const Tensor& packed) { kernels_.copy(packed, rows); });

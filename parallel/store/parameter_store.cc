@@ -121,7 +121,8 @@ void ParameterStore::addLoss(double value, int microBatch) {
   if (!mesh_.dry()) *total = lossLevels_[0];
   lossRunning_ = true;
   if (MeshCommunicator* group = mesh_.communicator(policy_.data())) {
-    group->allReduce({.send = total, .recv = total, .count = 1, .type = DType::Float64}, stream_);
+    group->allReduce(MutationPoint::LossSum,
+                     {.send = total, .recv = total, .count = 1, .type = DType::Float64}, stream_);
     lossAdded_.record(stream_);
   }
 }
@@ -191,11 +192,13 @@ double ParameterStore::clip(double maxNorm) {
   if (MeshCommunicator* group = mesh_.communicator(cutting)) {
     auto limbs = sum.limbs();
     group->allReduce(
+        MutationPoint::NormSum,
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
     sum = ExactSum::fromLimbs(limbs);
   }
   const double norm = std::sqrt(sum.value());
-  gradientScale_ = maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1;
+  gradientScale_ =
+      factor(MutationPoint::ClippingScale, maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1);
   return norm;
 }
 
@@ -246,21 +249,22 @@ void ParameterStore::checkReplicas() {
     weights_->changed();  // a check changes nothing of what comes: they are gathered again
   }
   if (MeshCommunicator* all = mesh_.communicator(AxisSet::all()))
-    all->allReduce({&different, &different, 1, DType::Int64, ReduceOp::Min});
+    all->allReduce(MutationPoint::ReplicaVerdict,
+                   {&different, &different, 1, DType::Int64, ReduceOp::Min});
   if (different < static_cast<int64_t>(cut_.pieces.size()))
     fail(ErrorCode::Internal, "after step ", steps_, " the ranks' copies of ",
          parameters_[static_cast<size_t>(different)]->name, " are not equal");
 }
 
-/// `copy` is contiguous: rows of the store's own.
+/// On some of the ranks at least, unless all have the same. `copy` is contiguous: rows of the
+/// store's own.
 bool ParameterStore::equalOver(AxisSet replicas, const Tensor& copy) {
   MeshCommunicator* group = mesh_.communicator(replicas);
   if (group == nullptr) return true;
   const uint64_t mine = hashBytes(copy.data, copy.bytes());
-  uint64_t least = 0, most = 0;
-  group->allReduce({&mine, &least, 1, DType::UInt64, ReduceOp::Min});
-  group->allReduce({&mine, &most, 1, DType::UInt64, ReduceOp::Max});
-  return least == most;
+  uint64_t most = 0;
+  group->allReduce(MutationPoint::ReplicaHashes, {&mine, &most, 1, DType::UInt64, ReduceOp::Max});
+  return mine == most;
 }
 
 }  // namespace tutti::parallel

@@ -168,7 +168,8 @@ bool Weights::startGather(UnitId id) {
     kernels_.copy(rows, mine.rows(piece.block, rows.count()).view(rows.shape));
   }
   mesh_.communicator(policy_.shard)
-      ->allGather({.send = mine.data,
+      ->allGather(MutationPoint::WeightGather,
+                  {.send = mine.data,
                    .recv = staging.data,
                    .count = static_cast<size_t>(cut.block),
                    .type = types_.weights},

@@ -36,12 +36,13 @@ void expectRight(Module& module, const Shape& shape) {
 }
 
 TEST(Gradcheck, ColumnLinear) {
-  ColumnLinear module({.maps = {{"first", 5}, {"second", 3}, {"third", 1}}, .inputs = 7});
+  ColumnLinear module(
+      {.maps = {{"first", 5}, {"second", 3}, {"third", 1}}, .points = kMlpPoints, .inputs = 7});
   expectRight(module, {6, 7});
 }
 
 TEST(Gradcheck, RowLinear) {
-  RowLinear module({.name = "linear", .inputs = 7, .outputs = 5});
+  RowLinear module({.name = "linear", .points = kMlpPoints, .inputs = 7, .outputs = 5});
   expectRight(module, {6, 7});
 }
 
@@ -71,9 +72,11 @@ TEST(Gradcheck, Block) {
 }
 
 TEST(Gradcheck, LinearWithoutBias) {
-  ColumnLinear columns({.maps = {{"first", 5}, {"second", 3}}, .inputs = 7, .bias = false});
+  ColumnLinear columns(
+      {.maps = {{"first", 5}, {"second", 3}}, .points = kMlpPoints, .inputs = 7, .bias = false});
   expectRight(columns, {6, 7});
-  RowLinear rows({.name = "linear", .inputs = 7, .outputs = 5, .bias = false});
+  RowLinear rows(
+      {.name = "linear", .points = kMlpPoints, .inputs = 7, .outputs = 5, .bias = false});
   expectRight(rows, {6, 7});
 }
 
@@ -166,7 +169,7 @@ class Wrong final : public Module {
 
  private:
   double factor_;
-  RowLinear right_{{.name = "linear", .inputs = 3, .outputs = 3}};
+  RowLinear right_{{.name = "linear", .points = kMlpPoints, .inputs = 3, .outputs = 3}};
 };
 
 TEST(Gradcheck, SeesAWrongFactor) {

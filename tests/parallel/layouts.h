@@ -1,6 +1,7 @@
 #pragma once
 
-// The presets of the store, over so many ranks, with buckets of a size that fits small models.
+// How the ranks of a job may share its work: the presets of the store, tensor parallelism, and
+// pairs of them, with buckets of a size that fits small models.
 
 #include <string>
 #include <vector>
@@ -13,37 +14,27 @@ struct Arrangement {
   std::string name;
   MeshShape mesh;
   ShardPolicy policy;
+  bool sequence = false;  ///< what lies between branches is cut by rows
 };
 
-inline MeshShape mesh(int replicas, int shards) {
-  MeshShape shape;
-  shape[Axis::Data] = replicas;
-  shape[Axis::Fsdp] = shards;
-  return shape;
-}
+MeshShape mesh(int replicas, int shards);
+ShardPolicy zero(int stage);
+ShardPolicy fsdp(Reshard::When when, int backwards = 1);
 
-inline ShardPolicy zero(int stage) { return RunOptions::smallBuckets(ShardPolicy::zero(stage)); }
+/// "dp=2,tp=2" and how its ranks share out; "" is one rank. Its name says all of that.
+Arrangement arrangement(const std::string& mesh, const ShardPolicy& policy = zero(0),
+                        bool sequence = false);
+ModelOptions sequenceParallel(ModelOptions model);
 
-inline ShardPolicy fsdp(Reshard::When when, int backwards = 1) {
-  ShardPolicy policy = zero(3);
-  policy.reshard = {when, backwards};
-  return policy;
-}
+/// `options` under that arrangement; in deterministic mode where they are.
+RunOptions under(const Arrangement& layout, RunOptions options);
 
 /// Every preset over `ranks`, and hybrids where they divide.
-inline std::vector<Arrangement> layouts(int ranks) {
-  std::vector<Arrangement> all;
-  for (int stage = 0; stage <= 3; ++stage)
-    all.push_back({message("zero ", stage, ", fsdp=", ranks), mesh(1, ranks), zero(stage)});
-  all.push_back(
-      {message("fsdp that never reshards, fsdp=", ranks), mesh(1, ranks), fsdp(Reshard::Never)});
-  all.push_back({message("fsdp that reshards after 2 backwards, fsdp=", ranks), mesh(1, ranks),
-                 fsdp(Reshard::AfterBackward, 2)});
-  if (ranks % 2 == 0 && ranks > 2)
-    for (int stage = 0; stage <= 3; ++stage)
-      all.push_back({message("hybrid zero ", stage, ", dp=2,fsdp=", ranks / 2), mesh(2, ranks / 2),
-                     zero(stage)});
-  return all;
-}
+std::vector<Arrangement> layouts(int ranks);
+/// `mesh` with every stage of ZeRO along fsdp, and the last with weights that stay.
+std::vector<Arrangement> sharings(const std::string& mesh, bool sequence = false);
+/// One of each kind, on 2 to 8 ranks: each axis and each pair. `heads` is what cuts a layer's heads
+/// over four ranks: "tp=4", or "tp=2,rep=2".
+std::vector<Arrangement> layoutsOfEachKind(const std::string& heads);
 
 }  // namespace tutti::parallel

@@ -30,6 +30,7 @@ auto onRanks(const MeshShape& shape, bool deterministic, const Rank& rank) {
   host::setBlasThreads(1);
   using Result = std::invoke_result_t<Rank, DeviceMesh&>;
   constexpr bool kReturns = !std::is_void_v<Result>;
+  static_assert(!std::is_same_v<Result, bool>, "in a vector of bool ranks would share words");
   const auto ranks = static_cast<size_t>(shape.ranks());
   std::vector<std::conditional_t<kReturns, Result, char>> results(ranks);
   auto communicators = Communicator::createLocal(shape.ranks(), {.deterministic = deterministic});

@@ -5,14 +5,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "parallel/checkpoint/checkpoint_reader.h"
 #include "parallel/checkpoint/names.h"
 #include "parallel/kernels/host/host_kernels.h"
-#include "tests/parallel/runs.h"
+#include "tests/parallel/parity/rungs.h"
 #include "tests/parallel/temporary_folder.h"
 
 namespace tutti::parallel {
@@ -20,111 +18,74 @@ namespace {
 
 using tests::TemporaryFolder;
 
-struct Arrangement {
-  std::string name;
-  MeshShape mesh;
-  ShardPolicy policy;
-  GptOptions model = kSmallGpt;
-
-  bool tensorParallel() const { return mesh.ranks(kTensorAxes) > 1; }
-};
-
-Arrangement layout(const std::string& mesh, int stage) {
-  Arrangement made{message(mesh, " zero ", stage),
-                   mesh.empty() ? MeshShape{} : MeshShape::parse(mesh),
-                   RunOptions::smallBuckets(ShardPolicy::zero(stage))};
-  made.policy.deterministic = true;
-  return made;
+std::vector<Arrangement> layoutsOfData() {
+  return {arrangement(""),
+          arrangement("dp=2"),
+          arrangement("fsdp=4", zero(1)),
+          arrangement("fsdp=2", zero(2)),
+          arrangement("fsdp=4", zero(3)),
+          arrangement("dp=2,fsdp=2", zero(3)),
+          arrangement("fsdp=8", zero(3))};
 }
 
-std::vector<Arrangement> layouts() {
-  return {layout("", 0),       layout("dp=2", 0),        layout("fsdp=4", 1), layout("fsdp=2", 2),
-          layout("fsdp=4", 3), layout("dp=2,fsdp=2", 3), layout("fsdp=8", 3)};
+RunOptions training(const Arrangement& layout, int steps) {
+  RunOptions options{.groups = 8, .steps = steps, .adam = true};
+  options.policy.deterministic = true;
+  return under(layout, options);
 }
 
-RunOptions under(const Arrangement& layout, int steps) {
-  return {.mesh = layout.mesh,
-          .policy = layout.policy,
-          .model = layout.model,
-          .groups = 8,
-          .steps = steps,
-          .adam = true};
+/// What is left of a run after its first three steps.
+RunResult afterThree(RunResult run) {
+  run.losses.erase(run.losses.begin(), run.losses.begin() + 3);
+  run.norms.erase(run.norms.begin(), run.norms.begin() + 3);
+  return run;
 }
 
-/// Every tensor of a checkpoint, whole.
-std::map<std::string, std::vector<char>> contents(const std::string& root) {
-  CheckpointReader reader(*latestCheckpoint(root));
-  std::map<std::string, std::vector<char>> all;
-  for (const std::string& name : reader.names()) {
-    const StoredTensor& stored = reader.tensor(name);
-    std::vector<char>& bytes = all[name];
-    bytes.resize(byteCount(stored.type, stored.shape));
-    reader.read(name, wholeOf(stored.shape), Tensor(bytes.data(), stored.type, stored.shape));
-  }
-  return all;
+/// Three steps under `from`, then `visit(checkpoints, to, what)` for each of `layouts`.
+template <class Visit>
+void goOn(const Arrangement& from, const std::vector<Arrangement>& layouts, const Visit& visit) {
+  const TemporaryFolder folder;
+  RunOptions first = training(from, 3);
+  first.saveTo = folder.path();
+  run(first);
+  EXPECT_GT(savedTensors(first.saveTo).size(), 3u);
+  EXPECT_EQ(checkpointSteps(first.saveTo), std::vector<int64_t>{3});
+  for (const Arrangement& to : layouts) visit(first.saveTo, to, from.name + " to " + to.name);
+}
+
+RunOptions resumed(const std::string& root, const Arrangement& layout) {
+  RunOptions options = training(layout, 2);
+  options.loadFrom = latestCheckpoint(root)->string();
+  return options;
 }
 
 TEST(Resume, AnyLayoutGoesOnWhereAnotherStopped) {
-  const RunResult whole = run(under(layouts()[0], 5))[0];
-  for (const Arrangement& from : layouts()) {
-    const TemporaryFolder folder;
-    RunOptions first = under(from, 3);
-    first.saveTo = folder.path() / "first";
-    run(first);
-    const auto saved = contents(first.saveTo);
-    EXPECT_GT(saved.size(), 3u);
-    EXPECT_EQ(checkpointSteps(first.saveTo), std::vector<int64_t>{3});
-    for (const Arrangement& to : layouts()) {
-      RunOptions again = under(to, 0);
-      again.loadFrom = latestCheckpoint(first.saveTo)->string();
-      again.saveTo = folder.path() / message("again ", to.name);
-      run(again);
-      EXPECT_EQ(contents(again.saveTo), saved) << from.name << " to " << to.name;
-
-      RunOptions second = under(to, 2);
-      second.loadFrom = again.loadFrom;
-      const RunResult rest = run(second)[0];
-      const std::string what = from.name + " to " + to.name;
-      EXPECT_EQ(rest.losses, std::vector<double>(whole.losses.begin() + 3, whole.losses.end()))
-          << what;
-      EXPECT_EQ(rest.norms, std::vector<double>(whole.norms.begin() + 3, whole.norms.end()))
-          << what;
-      EXPECT_EQ(rest.weights, whole.weights) << what;
-      EXPECT_EQ(rest.validation, whole.validation) << what;
-    }
-  }
+  const RunResult rest = afterThree(run(training(layoutsOfData()[0], 5))[0]);
+  for (const Arrangement& from : layoutsOfData())
+    goOn(from, layoutsOfData(),
+         [&](const std::string& root, const Arrangement& to, const std::string& what) {
+           expectWithin(loadedAndSaved(root, what, training(to, 0)));
+           expectWithin(sameBits(rest, what, resumed(root, to)));
+         });
 }
 
 // Where tensor parallelism has other ranks than before, sums have another order: what was saved is
 // still equal to the bit, and what follows is near.
 TEST(Resume, LayoutsOfTensorParallelismGoOnToo) {
-  Arrangement cut = layout("dp=2,tp=2", 1);
-  cut.name += ", sequences cut";
-  cut.model.sequenceParallel = true;
-  const std::vector<Arrangement> layouts{layout("", 0), layout("fsdp=4", 3), layout("tp=2", 0),
-                                         layout("fsdp=2,tp=2", 3), cut};
-  const RunResult whole = run(under(layouts[0], 5))[0];
-  for (const Arrangement& from : layouts) {
-    const TemporaryFolder folder;
-    RunOptions first = under(from, 3);
-    first.saveTo = folder.path() / "first";
-    run(first);
-    const auto saved = contents(first.saveTo);
-    for (const Arrangement& to : layouts) {
-      if (!from.tensorParallel() && !to.tensorParallel()) continue;  // above
-      const std::string what = from.name + " to " + to.name;
-      RunOptions again = under(to, 0);
-      again.loadFrom = latestCheckpoint(first.saveTo)->string();
-      again.saveTo = folder.path() / message("again ", to.name);
-      run(again);
-      EXPECT_TRUE(contents(again.saveTo) == saved) << what;
-      RunOptions second = under(to, 2);
-      second.loadFrom = again.loadFrom;
-      const RunResult rest = run(second)[0];
-      for (size_t i = 0; i < 2; ++i)
-        EXPECT_NEAR(rest.losses[i], whole.losses[3 + i], 1e-4) << what << ", step " << i;
-    }
-  }
+  const std::vector<Arrangement> layouts{arrangement(""), arrangement("fsdp=4", zero(3)),
+                                         arrangement("tp=2"), arrangement("fsdp=2,tp=2", zero(3)),
+                                         arrangement("dp=2,tp=2", zero(0), true)};
+  const auto cut = [](const Arrangement& layout) { return layout.mesh.ranks(kTensorAxes) > 1; };
+  const RunResult rest = afterThree(run(training(layouts[0], 5))[0]);
+  for (const Arrangement& from : layouts)
+    goOn(from, layouts,
+         [&](const std::string& root, const Arrangement& to, const std::string& what) {
+           if (!cut(from) && !cut(to)) return;  // above
+           expectWithin(loadedAndSaved(root, what, training(to, 0)));
+           const RunResult many = run(resumed(root, to))[0];
+           for (size_t i = 0; i < 2; ++i)
+             EXPECT_NEAR(many.losses[i], rest.losses[i], 1e-4) << what << ", step " << i;
+         });
 }
 
 // Also when the weights that were gathered before are other ones.
@@ -174,7 +135,7 @@ std::vector<std::string> refusals(const std::string& root, const GptOptions& mod
 
 TEST(Resume, RefusesWhatIsNotOfThisTrainingOnAllRanks) {
   const TemporaryFolder folder;
-  RunOptions options = under(layout("fsdp=4", 3), 1);
+  RunOptions options = training(arrangement("fsdp=4", zero(3)), 1);
   options.saveTo = folder.path();
   run(options);
   const auto expect = [&](const std::vector<std::string>& said, const std::string& named) {
@@ -208,10 +169,10 @@ TEST(Resume, RefusesWhatIsNotOfThisTrainingOnAllRanks) {
 // Saving fails on all ranks when it cannot be on one, and leaves what there was.
 TEST(Resume, SavingFailsTogether) {
   const TemporaryFolder folder;
-  RunOptions options = under(layout("fsdp=2", 2), 1);
+  RunOptions options = training(arrangement("fsdp=2", zero(2)), 1);
   options.saveTo = folder.path();
   run(options);
-  const auto before = contents(options.saveTo);
+  const auto before = savedTensors(options.saveTo);
   const auto said = onRanks(options.mesh, true, [&](DeviceMesh& mesh) -> std::string {
     HostKernels kernels;
     Gpt model(kSmallGpt);
@@ -227,7 +188,7 @@ TEST(Resume, SavingFailsTogether) {
   });
   EXPECT_NE(said[0], "saved");
   EXPECT_EQ(said[1], "rank 0: " + said[0]);
-  EXPECT_EQ(contents(options.saveTo), before);
+  EXPECT_EQ(savedTensors(options.saveTo), before);
 }
 
 }  // namespace

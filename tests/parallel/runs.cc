@@ -1,7 +1,5 @@
 #include "tests/parallel/runs.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -37,16 +35,16 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
                  .reductionGroups = o.groups,
                  .rounds = o.rounds,
                  .clipNorm = o.clip,
-                 .seed = kRunSeed});
+                 .seed = o.seed});
   const auto text = makeText();
-  Loader loader(text, contextOf(o.model), kSmallBatch, kRunSeed);
+  Loader loader(text, contextOf(o.model), kSmallBatch, o.seed);
   const auto optimizer = o.adam ? makeAdamW({}) : makeSgd({});
   RankRun run;
   RunResult& result = run.result;
   size_t held = 0;
   const int64_t first = o.loadFrom.empty() ? 0 : engine.load(o.loadFrom, *optimizer);
   for (int64_t step = first; step < first + o.steps; ++step) {
-    const StepReport report = engine.step(loader, step, *optimizer, o.adam ? 0.003 : 0.5);
+    const StepReport report = engine.step(loader, step, *optimizer, o.adam ? 0.003 : kSgdRate);
     result.losses.push_back(report.loss);
     result.norms.push_back(report.gradientNorm);
     result.counters = report.counters;
@@ -54,9 +52,7 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
     engine.store().checkReplicas();
     if (step == first + 1) held = memoryHeld(engine);
   }
-  if (o.steps > 1) {
-    EXPECT_EQ(memoryHeld(engine), held) << "a later step took more memory";
-  }
+  ensure(o.steps <= 1 || memoryHeld(engine) == held, "a later step took more memory");
   if (!o.saveTo.empty()) engine.save(o.saveTo, first + o.steps, *optimizer);
   run.parts = storedParts(engine.store(), o.steps > 0);
   for (const StoredPart& part : run.parts) result.names.push_back(part.name);
@@ -78,10 +74,8 @@ void place(const std::vector<char>& part, const Box& box, const Shape& global, s
     const size_t from = static_cast<size_t>(run.from) * elementSize,
                  to = static_cast<size_t>(run.to) * elementSize;
     for (size_t i = 0; i < static_cast<size_t>(run.count) * elementSize; ++i) {
-      if (seen[to + i] != 0 && whole[to + i] != part[from + i]) {
-        ADD_FAILURE() << "what two ranks hold of the same elements differs";
-        return;
-      }
+      ensure(seen[to + i] == 0 || whole[to + i] == part[from + i],
+             "what two ranks hold of the same elements differs");
       whole[to + i] = part[from + i];
       seen[to + i] = 1;
     }
@@ -124,7 +118,7 @@ Values wholeValues(const std::vector<std::vector<StoredPart>>& ranks,
         elementSize = (parts[p].*what).size() / static_cast<size_t>(count);
     for (const auto& parts : ranks)
       place(parts[p].*what, parts[p].box, parts[p].global, elementSize, all[p], seen);
-    EXPECT_EQ(std::count(seen.begin(), seen.end(), 0), 0) << ranks[0][p].name << " has gaps";
+    ensure(std::count(seen.begin(), seen.end(), 0) == 0, ranks[0][p].name, " has gaps");
   }
   return all;
 }
@@ -171,11 +165,11 @@ std::vector<RunResult> run(const RunOptions& o) {
     RunResult& result = results.back();
     result.weights = weights;
     result.gradients = gradients;
-    EXPECT_EQ(result.losses, results[0].losses);
-    EXPECT_EQ(result.norms, results[0].norms);
-    EXPECT_EQ(result.validation, results[0].validation);
-    EXPECT_EQ(result.scratchBytes, 0u);
-    EXPECT_EQ(result.savedBytes, 0u);
+    const RunResult& first = results[0];
+    ensure(result.losses == first.losses && result.norms == first.norms &&
+               result.validation == first.validation,
+           "ranks report other losses or norms");
+    ensure(result.scratchBytes == 0 && result.savedBytes == 0, "arenas are not empty");
   }
   return results;
 }

@@ -16,8 +16,18 @@
 namespace tutti::parallel {
 
 inline constexpr GptOptions kSmallGpt{.context = 24, .layers = 2, .width = 32, .heads = 2};
+/// With heads for four ranks of tensor parallelism.
+inline constexpr GptOptions kRunGpt{.context = 23, .layers = 2, .width = 32, .heads = 4};
+inline constexpr LlamaOptions kRunLlama{.context = 23,
+                                        .layers = 2,
+                                        .width = 32,
+                                        .heads = 4,
+                                        .kvHeads = 2,
+                                        .inner = 45,
+                                        .ropeBase = 100};
 inline constexpr int64_t kSmallBatch = 8;
 inline constexpr uint64_t kRunSeed = 9;
+inline constexpr double kSgdRate = 0.5;
 
 std::vector<uint8_t> makeText();
 
@@ -34,6 +44,7 @@ struct RunOptions {
   int steps = 1;
   bool adam = false;
   double clip = 0.5;
+  uint64_t seed = kRunSeed;   ///< of the first weights and of the samples
   std::string loadFrom = {};  ///< a checkpoint to begin with
   std::string saveTo = {};    ///< the root of one to end with
 
@@ -52,8 +63,8 @@ struct StoredPart {
 };
 /// Of all parameters; with `gradients`, those of the last step.
 std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients);
-/// Put together from all ranks' parts. EXPECTs that ranks that hold the same elements hold the same
-/// bits, and that every element is held by some rank.
+/// Put together from all ranks' parts. Throws Internal where ranks that hold the same elements hold
+/// other bits, and where an element is held by no rank.
 Values wholeValues(const std::vector<std::vector<StoredPart>>& ranks,
                    std::vector<char> StoredPart::*what);
 
@@ -68,9 +79,10 @@ struct RunResult {
   size_t scratchBytes = 1, savedBytes = 1;
 };
 
-/// What each rank saw; weights and gradients are those of all ranks together. EXPECTs that ranks
-/// that hold the same elements hold the same bits, that every element is held by some rank, that
-/// arenas come back to zero, and that no step after the second takes memory.
+/// What each rank saw; weights and gradients are those of all ranks together. Throws what a rank
+/// throws, and Internal where something holds that never should: ranks report other losses, or hold
+/// other bits of the same elements, replicas differ after a step, arenas do not come back to zero,
+/// or a step after the second takes memory.
 std::vector<RunResult> run(const RunOptions& options);
 
 /// The largest difference of a parameter's gradient from that of `one`, in the Frobenius norm,

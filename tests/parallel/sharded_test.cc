@@ -1,6 +1,6 @@
-// ZeRO, FSDP and hybrid sharding against one rank: the same losses, gradients and weights for the
-// same global batch; to the bit in deterministic mode, whatever the policy. What each policy sends
-// and what it holds is counted.
+// ZeRO, FSDP and hybrid sharding: what each policy sends and what it holds is counted; bfloat16,
+// offloaded state, weights that come and go. That gradients and steps are one rank's is the parity
+// ladder's (parity/).
 
 #include <gtest/gtest.h>
 
@@ -16,95 +16,6 @@
 namespace tutti::parallel {
 namespace {
 
-// 33 wide: no rows but those of the vocabulary divide by 2 or 4; 3 ranks divide nothing but them.
-constexpr GptOptions kOdd{.context = 23, .layers = 2, .width = 33, .heads = 3};
-
-// Rung 1: float64 gradients within 1e-12 of one rank's, also of weights that do not divide.
-TEST(Sharded, Float64GradientsAgreeWithOneRank) {
-  for (const GptOptions& model : {kSmallGpt, kOdd}) {
-    RunOptions options{.types = DType::Float64, .model = model, .steps = 2};
-    for (const int ranks : {2, 3, 4}) {
-      options.groups = ranks == 4 ? 4 : 6;
-      RunOptions one = options;
-      one.mesh = {};
-      one.policy = RunOptions::smallBuckets(ShardPolicy::ddp());
-      const RunResult reference = run(one)[0];
-      for (const Arrangement& layout : layouts(ranks)) {
-        options.mesh = layout.mesh;
-        options.policy = layout.policy;
-        const RunResult many = run(options)[0];
-        const double worst = worstDifference(reference.gradients, many.gradients);
-        std::printf("%s, width %d: worst relative difference %.2g\n", layout.name.c_str(),
-                    static_cast<int>(model.width), worst);
-        EXPECT_LE(worst, 1e-12) << layout.name;
-        EXPECT_LE(worstDifference(reference.weights, many.weights), 1e-12) << layout.name;
-        for (size_t step = 0; step < reference.norms.size(); ++step)
-          EXPECT_NEAR(many.norms[step] / reference.norms[step], 1, 1e-12) << layout.name;
-        EXPECT_NEAR(many.validation, reference.validation, 1e-12) << layout.name;
-      }
-    }
-  }
-}
-
-// Rung 3, with clipping, both optimizers, one round and two; AdamW over fifty steps.
-TEST(Sharded, DeterministicModeGivesTheBitsOfOneRank) {
-  for (const bool adam : {false, true})
-    for (const int rounds : {1, 2}) {
-      RunOptions options{
-          .groups = 4, .rounds = rounds, .steps = adam && rounds == 1 ? 50 : 6, .adam = adam};
-      options.policy.deterministic = true;
-      const RunResult one = run(options)[0];
-      for (const int ranks : {1, 2, 4})
-        for (const Arrangement& layout : layouts(ranks)) {
-          options.mesh = layout.mesh;
-          options.policy = layout.policy;
-          options.policy.deterministic = true;
-          const RunResult many = run(options)[0];
-          EXPECT_EQ(many.losses, one.losses) << layout.name << ", " << rounds << " rounds";
-          EXPECT_EQ(many.norms, one.norms) << layout.name << ", " << rounds << " rounds";
-          EXPECT_EQ(many.weights, one.weights) << layout.name << ", " << rounds << " rounds";
-          EXPECT_EQ(many.gradients, one.gradients) << layout.name << ", " << rounds << " rounds";
-          EXPECT_EQ(many.validation, one.validation) << layout.name << ", " << rounds << " rounds";
-        }
-    }
-}
-
-// Several rounds of a step are its gradient, however they are cut: what one round gives.
-TEST(Sharded, RoundsAddUp) {
-  const RunOptions once{.types = DType::Float64, .groups = 8, .steps = 2};
-  const RunResult reference = run(once)[0];
-  RunOptions options{.types = DType::Float64, .groups = 4, .rounds = 2, .steps = 2};
-  const auto compare = [&](const std::string& name) {
-    const RunResult many = run(options)[0];
-    EXPECT_LE(worstDifference(reference.gradients, many.gradients), 1e-12) << name;
-    EXPECT_LE(worstDifference(reference.weights, many.weights), 1e-12) << name;
-    for (size_t step = 0; step < reference.losses.size(); ++step) {
-      EXPECT_NEAR(many.losses[step] / reference.losses[step], 1, 1e-12) << name;
-      EXPECT_NEAR(many.norms[step] / reference.norms[step], 1, 1e-12) << name;
-    }
-  };
-  compare("one rank");
-  for (const Arrangement& layout : layouts(4)) {
-    options.mesh = layout.mesh;
-    options.policy = layout.policy;
-    compare(layout.name);
-  }
-}
-
-// Rung 4: plain SGD in float32.
-TEST(Sharded, TwentyStepsOfSgdAgreeWithOneRank) {
-  RunOptions options{.steps = 20};
-  const RunResult one = run(options)[0];
-  EXPECT_LT(one.losses.back(), one.losses.front() - 0.5);
-  for (const Arrangement& layout : layouts(4)) {
-    options.mesh = layout.mesh;
-    options.policy = layout.policy;
-    const RunResult many = run(options)[0];
-    for (size_t i = 0; i < one.losses.size(); ++i)
-      EXPECT_NEAR(many.losses[i], one.losses[i], 1e-5) << layout.name << ", step " << i;
-  }
-}
-
 // bfloat16 weights made from float32 masters: every policy computes with the same weights.
 TEST(Sharded, BFloat16WeightsHaveFloat32Masters) {
   RunOptions options{.types = DType::BFloat16, .groups = 4, .steps = 8, .adam = true};
@@ -112,10 +23,7 @@ TEST(Sharded, BFloat16WeightsHaveFloat32Masters) {
   const RunResult one = run(options)[0];
   EXPECT_LT(one.losses.back(), one.losses.front() - 0.2);
   for (const Arrangement& layout : layouts(4)) {
-    options.mesh = layout.mesh;
-    options.policy = layout.policy;
-    options.policy.deterministic = true;
-    const RunResult many = run(options)[0];
+    const RunResult many = run(under(layout, options))[0];
     EXPECT_EQ(many.losses, one.losses) << layout.name;
     EXPECT_EQ(many.weights, one.weights) << layout.name;
   }

@@ -1,0 +1,182 @@
+#pragma once
+
+// Mutation points: every collective of a training, by what it is for, and every factor that makes a
+// sum over ranks, micro-batches or tokens what it has to be. Tests break each of them and look
+// whether anybody notices (tests/parallel/parity): a collective that is left out or whose result is
+// twice as large, and that no test sees, is one that no test has proved.
+//
+// Everything that ranks exchange goes through MeshCommunicator, which asks for a point, and a test
+// of the repository (tests/repository/mutations_test.cc) finds the factors. What one rank computes
+// by itself is outside: kernels/, and the optimizer's corrections and schedule. Other
+// implementations prove that, without other ranks.
+//
+// The setting belongs to the process, so that all ranks that are its threads make the same calls
+// and none waits for ever. Nothing but a ScopedMutation changes it.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tutti::parallel {
+
+enum class MutationPoint : uint8_t {
+  // Among the ranks of tensor parallelism: summands of what is added up in forward,
+  EmbeddingSum,
+  AttentionSum,
+  MlpSum,
+  // rows gathered before a map whose outputs are cut, and again for its weights' gradients,
+  AttentionRows,
+  MlpRows,
+  HeadRows,
+  AttentionRowsAgain,
+  MlpRowsAgain,
+  HeadRowsAgain,
+  // summands of these maps' input gradients, rows of the output gradients of what was added up,
+  AttentionGradientSum,
+  MlpGradientSum,
+  HeadGradientSum,
+  AttentionGradientRows,
+  MlpGradientRows,
+  EmbeddingGradientRows,
+  // and what the loss needs of each part of the vocabulary.
+  LossStatistics,
+  // The store's.
+  WeightGather,
+  GradientSum,
+  GradientShardSum,
+  GradientReplicaSum,
+  GradientPartialSum,
+  LossSum,
+  NormSum,
+  ReplicaHashes,
+  ReplicaVerdict,
+  // The engine's.
+  ValidationSum,
+  LogitGather,
+  TextLengths,
+  Texts,
+  // What a sample itself exchanges.
+  SampleTensor,
+  // Factors.
+  GradientPerToken,
+  LossPerToken,
+  ValidationPerToken,
+  ClippingScale,
+  Accumulation,
+};
+
+/// What a point gives: elements of floating-point types or of integers, a factor, or one that is 0
+/// or 1. Integers and flags are dropped and not doubled.
+enum class PointResult { Values, Integers, Factor, Flag };
+
+struct MutationPointFacts {
+  MutationPoint point;
+  const char* name;
+  PointResult result;
+};
+/// All of them, in the order of the enumeration.
+inline constexpr std::array kMutationPoints{
+    MutationPointFacts{MutationPoint::EmbeddingSum, "sum of embeddings", PointResult::Values},
+    MutationPointFacts{MutationPoint::AttentionSum, "sum of attention", PointResult::Values},
+    MutationPointFacts{MutationPoint::MlpSum, "sum of the MLP", PointResult::Values},
+    MutationPointFacts{MutationPoint::AttentionRows, "rows for attention", PointResult::Values},
+    MutationPointFacts{MutationPoint::MlpRows, "rows for the MLP", PointResult::Values},
+    MutationPointFacts{MutationPoint::HeadRows, "rows for the head", PointResult::Values},
+    MutationPointFacts{MutationPoint::AttentionRowsAgain, "rows for attention's weight gradients",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::MlpRowsAgain, "rows for the MLP's weight gradients",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::HeadRowsAgain, "rows for the head's weight gradient",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::AttentionGradientSum, "sum of attention's input gradients",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::MlpGradientSum, "sum of the MLP's input gradients",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::HeadGradientSum, "sum of the head's input gradients",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::AttentionGradientRows, "rows of attention's output gradient",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::MlpGradientRows, "rows of the MLP's output gradient",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::EmbeddingGradientRows, "rows of the embeddings' gradient",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::LossStatistics, "statistics of logits", PointResult::Values},
+    MutationPointFacts{MutationPoint::WeightGather, "weights", PointResult::Values},
+    MutationPointFacts{MutationPoint::GradientSum, "sum of gradients", PointResult::Values},
+    MutationPointFacts{MutationPoint::GradientShardSum, "sum of gradients, shared out",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::GradientReplicaSum, "sum of replicated shards' gradients",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::GradientPartialSum, "sum of partial gradients",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::LossSum, "sum of losses", PointResult::Values},
+    MutationPointFacts{MutationPoint::NormSum, "sum of squares", PointResult::Integers},
+    MutationPointFacts{MutationPoint::ReplicaHashes, "hashes of replicas", PointResult::Integers},
+    MutationPointFacts{MutationPoint::ReplicaVerdict, "the first replica that differs",
+                       PointResult::Integers},
+    MutationPointFacts{MutationPoint::ValidationSum, "sum of validation losses",
+                       PointResult::Integers},
+    MutationPointFacts{MutationPoint::LogitGather, "logits", PointResult::Values},
+    MutationPointFacts{MutationPoint::TextLengths, "lengths of texts", PointResult::Integers},
+    MutationPointFacts{MutationPoint::Texts, "texts", PointResult::Integers},
+    MutationPointFacts{MutationPoint::SampleTensor, "a sample's tensor", PointResult::Values},
+    MutationPointFacts{MutationPoint::GradientPerToken, "one over the tokens, of the gradient",
+                       PointResult::Factor},
+    MutationPointFacts{MutationPoint::LossPerToken, "one over the tokens, of the loss",
+                       PointResult::Factor},
+    MutationPointFacts{MutationPoint::ValidationPerToken, "one over the tokens, of validation",
+                       PointResult::Factor},
+    MutationPointFacts{MutationPoint::ClippingScale, "the scale of clipping", PointResult::Factor},
+    MutationPointFacts{MutationPoint::Accumulation, "what was added up before", PointResult::Flag},
+};
+const char* toString(MutationPoint point);
+
+/// How a point is passed: by a collective, or as a factor.
+enum class PointForm : uint8_t {
+  AllReduce,
+  ReduceScatter,
+  ReduceScatterV,
+  AllGather,
+  AllGatherV,
+  AllToAll,
+  AllToAllV,
+  Factor
+};
+inline constexpr int kPointFormCount = 8;
+const char* toString(PointForm form);
+
+/// Drop: a collective is not called on any rank, and gives what it would if the others had zeros
+/// only; a factor is one, unless its user says otherwise. Double: the result is multiplied by two.
+enum class Change : uint8_t { Drop, Double };
+
+struct Mutation {
+  MutationPoint point;
+  Change change;
+};
+
+/// `value`, or as the mutation of `point` changes it; `dropped` is what is left without the factor.
+double factor(MutationPoint point, double value, double dropped = 1);
+
+/// Of MeshCommunicator and factor(): counts a pass, and says what is to be changed.
+std::optional<Change> passMutationPoint(MutationPoint point, PointForm form);
+
+/// For tests: makes the mutation, if one is given, and counts passes, for as long as it lives. One
+/// at a time in a process (Internal), made and destroyed while no rank computes.
+class ScopedMutation {
+ public:
+  explicit ScopedMutation(std::optional<Mutation> mutation = {});
+  ~ScopedMutation();
+  ScopedMutation(const ScopedMutation&) = delete;
+  ScopedMutation& operator=(const ScopedMutation&) = delete;
+
+  struct Passes {
+    MutationPoint point;
+    PointForm form;
+    int64_t count;  ///< of all ranks of this process
+  };
+  /// Of the points that were passed.
+  std::vector<Passes> passes() const;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,88 @@
+#include "tests/parallel/layouts.h"
+
+namespace tutti::parallel {
+
+namespace {
+
+std::string describe(const ShardPolicy& policy) {
+  const int stage = policy.optimizer + policy.gradients + policy.parameters;
+  if (stage == 0) return "";
+  const std::string text = message(", zero ", stage);
+  if (policy.reshard.when == Reshard::Never) return text + ", weights stay";
+  if (policy.reshard.when == Reshard::AfterForward) return text;
+  return message(text, ", weights stay for ", policy.reshard.backwards, " backwards");
+}
+
+}  // namespace
+
+MeshShape mesh(int replicas, int shards) {
+  MeshShape shape;
+  shape[Axis::Data] = replicas;
+  shape[Axis::Fsdp] = shards;
+  return shape;
+}
+
+ShardPolicy zero(int stage) { return RunOptions::smallBuckets(ShardPolicy::zero(stage)); }
+
+ShardPolicy fsdp(Reshard::When when, int backwards) {
+  ShardPolicy policy = zero(3);
+  policy.reshard = {when, backwards};
+  return policy;
+}
+
+Arrangement arrangement(const std::string& mesh, const ShardPolicy& policy, bool sequence) {
+  const MeshShape shape = MeshShape::parse(mesh);
+  return {shape.describe() + describe(policy) + (sequence ? ", sequences cut" : ""), shape, policy,
+          sequence};
+}
+
+ModelOptions sequenceParallel(ModelOptions model) {
+  std::visit([](auto& options) { options.sequenceParallel = true; }, model);
+  return model;
+}
+
+RunOptions under(const Arrangement& layout, RunOptions options) {
+  const bool deterministic = options.policy.deterministic;
+  options.mesh = layout.mesh;
+  options.policy = layout.policy;
+  options.policy.deterministic = deterministic;
+  if (layout.sequence) options.model = sequenceParallel(options.model);
+  return options;
+}
+
+std::vector<Arrangement> sharings(const std::string& mesh, bool sequence) {
+  std::vector<Arrangement> all;
+  for (int stage = 1; stage <= 3; ++stage) all.push_back(arrangement(mesh, zero(stage), sequence));
+  all.push_back(arrangement(mesh, fsdp(Reshard::Never), sequence));
+  return all;
+}
+
+std::vector<Arrangement> layouts(int ranks) {
+  const std::string shards = message("fsdp=", ranks);
+  std::vector<Arrangement> all{arrangement(message("dp=", ranks)), arrangement(shards)};
+  for (const Arrangement& shared : sharings(shards)) all.push_back(shared);
+  all.push_back(arrangement(shards, fsdp(Reshard::AfterBackward, 2)));
+  if (ranks > 2)
+    for (const int replicas : {2, 3, 4})
+      for (int stage = 0; stage <= 3 && ranks % replicas == 0 && ranks > replicas; ++stage)
+        all.push_back(
+            arrangement(message("dp=", replicas, ",fsdp=", ranks / replicas), zero(stage)));
+  return all;
+}
+
+std::vector<Arrangement> layoutsOfEachKind(const std::string& heads) {
+  std::vector<Arrangement> all{arrangement("dp=2"), arrangement("dp=4")};
+  for (const Arrangement& shared : sharings("fsdp=4")) all.push_back(shared);
+  all.push_back(arrangement("fsdp=2", fsdp(Reshard::AfterBackward, 2)));
+  for (int stage = 1; stage <= 3; ++stage) all.push_back(arrangement("dp=2,fsdp=2", zero(stage)));
+  for (const bool sequence : {false, true}) {
+    all.push_back(arrangement("tp=2", zero(0), sequence));
+    all.push_back(arrangement(heads, zero(0), sequence));
+    all.push_back(arrangement("dp=2," + heads, zero(0), sequence));
+    for (const Arrangement& shared : sharings("fsdp=2,tp=2", sequence)) all.push_back(shared);
+    all.push_back(arrangement("dp=2,fsdp=2,tp=2", zero(3), sequence));
+  }
+  return all;
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,124 @@
+// Rungs 1 and 2: what layouts compute in a step, or two, against one rank, in float64 and float32.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/parallel/parity/one_step.h"
+#include "tests/parallel/parity/rungs.h"
+
+namespace tutti::parallel {
+namespace {
+
+/// One rank's step, and every layout against it.
+class Rung1 {
+ public:
+  explicit Rung1(const LadderModel& model) : model_(model) {}
+
+  void climb(const Arrangement& layout, StepOptions options = {}) {
+    const int microBatches = options.groups * options.rounds;
+    auto found = one_.find(microBatches);
+    if (found == one_.end())
+      found = one_.emplace(microBatches, wholeStep(model_, arrangement(""), {microBatches})).first;
+    expectWithin(float64Step(found->second, model_, layout, options));
+  }
+  void climb(const std::string& mesh, const ShardPolicy& policy = zero(0)) {
+    for (const bool sequence : {false, true}) climb(arrangement(mesh, policy, sequence));
+  }
+
+ private:
+  const LadderModel model_;
+  std::map<int, WholeStep> one_;  // by micro-batches
+};
+
+/// So many micro-batches that `ranks` divide them.
+int groupsOf(int ranks) { return ranks == 3 ? 6 : std::max(ranks, 4); }
+
+// 44 wide, 37 tokens, 13 within: rows are shared out unevenly, also none.
+TEST(Rung1, DataParallelRanks) {
+  for (const LadderModel& model : {ladderGpt(11), ladderLlama(11, 1), ladderLlama(11, 11, true)}) {
+    Rung1 rung(model);
+    for (int ranks = 2; ranks <= 8; ++ranks)
+      for (const Arrangement& layout : layouts(ranks)) rung.climb(layout, {groupsOf(ranks)});
+  }
+}
+
+// What is added over the ranks in two rounds is what is added in one.
+TEST(Rung1, Rounds) {
+  Rung1 rung(ladderGpt(11));
+  for (const Arrangement& layout : layouts(4)) rung.climb(layout, {4, 2});
+  for (const Arrangement& layout : layouts(3)) rung.climb(layout, {3, 2});
+}
+
+TEST(Rung1, TensorParallelRanks) {
+  for (const auto& [heads, ranks] :
+       {std::pair{12, 2}, {12, 3}, {12, 4}, {10, 5}, {12, 6}, {7, 7}, {8, 8}}) {
+    Rung1 gpt(ladderGpt(heads)), llama(ladderLlama(heads, heads, heads == 8));
+    for (Rung1* rung : {&gpt, &llama}) rung->climb(message("tp=", ranks));
+  }
+}
+
+TEST(Rung1, WeightGradientsMayComeAfterBackward) {
+  for (const bool sequence : {false, true}) {
+    Rung1(ladderGpt(12)).climb(arrangement("tp=3", zero(0), sequence), {.defer = true});
+    Rung1(ladderLlama(12, 12))
+        .climb(arrangement("fsdp=2,tp=2", zero(2), sequence), {.defer = true});
+  }
+}
+
+// Keys and values of which each rank has its own head or shares one.
+TEST(Rung1, FewerHeadsOfKeysThanRanks) {
+  Rung1 two(ladderLlama(8, 2)), one(ladderLlama(12, 1, true)), four(ladderLlama(8, 4));
+  for (const std::string mesh : {"tp=2", "tp=2,rep=2", "tp=2,rep=4", "dp=2,tp=2,rep=2"})
+    two.climb(mesh);
+  for (const int stage : {1, 2, 3}) two.climb("fsdp=2,tp=2,rep=2", zero(stage));
+  for (const std::string mesh : {"rep=2", "rep=3", "rep=4", "rep=6"}) one.climb(mesh);
+  one.climb("fsdp=2,rep=4", zero(2));
+  for (const std::string mesh : {"tp=2", "tp=4,rep=2"}) four.climb(mesh);
+}
+
+// Fewer columns of the MLP than ranks, and fewer tokens of the vocabulary.
+TEST(Rung1, RanksMayHaveNothing) {
+  LlamaOptions narrow = std::get<LlamaOptions>(ladderLlama(4, 4).options);
+  narrow.inner = 3;
+  narrow.vocabulary = 3;
+  Rung1 rung({"a narrow llama", narrow});
+  rung.climb("tp=4");
+  rung.climb("fsdp=2,tp=4", zero(3));
+}
+
+// Tensor parallelism with each of the others, and all of them together.
+TEST(Rung1, Pairs) {
+  for (const LadderModel& model : {ladderGpt(12), ladderLlama(12, 12)}) {
+    Rung1 rung(model);
+    for (const std::string mesh : {"dp=2,tp=2", "dp=4,tp=2", "dp=2,tp=3", "dp=2,tp=4"})
+      rung.climb(mesh);
+    for (const std::string mesh : {"fsdp=2,tp=2", "fsdp=2,tp=3", "fsdp=2,tp=4", "fsdp=4,tp=2"})
+      for (const bool sequence : {false, true})
+        for (const Arrangement& layout : sharings(mesh, sequence)) rung.climb(layout);
+    for (const int stage : {1, 2, 3}) rung.climb("dp=2,fsdp=2,tp=2", zero(stage));
+  }
+}
+
+// Through the engine, with clipping; a second step from the first one's weights, and validation.
+TEST(Rung1, WholeSteps) {
+  for (const RunModel& model : runModels()) {
+    const RunOptions options{.types = DType::Float64, .model = model.options, .steps = 2};
+    const RunResult one = run(options)[0];
+    for (const Arrangement& layout : layoutsOfEachKind(model.heads))
+      expectWithin(float64Steps(one, layout.name + ", " + model.name, under(layout, options)));
+  }
+}
+
+TEST(Rung2, Float32IsAsNearAsOneRankIs) {
+  for (const RunModel& model : runModels()) {
+    const RunOptions options{.model = model.options, .clip = 0.1};
+    const Float32Reference reference = float32Reference(options);
+    EXPECT_GT(reference.one.norms[0], 0.1);
+    for (const Arrangement& layout : layoutsOfEachKind(model.heads))
+      expectWithin(float32Step(reference, layout.name + ", " + model.name, under(layout, options)));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -1,0 +1,252 @@
+// Rung 7: every collective and every factor of a training is left out, and doubled, and some rung
+// sees it.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <set>
+
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/mesh/redistribute.h"
+#include "parallel/samples/sample.h"
+#include "tests/parallel/parity/one_step.h"
+#include "tests/parallel/parity/rungs.h"
+#include "tests/parallel/temporary_folder.h"
+
+namespace tutti::parallel {
+namespace {
+
+/// A rung under a small layout. What it compares with was computed before, without a mutation.
+struct Trial {
+  std::function<Finding()> run;
+  /// It sees every mutation of a point that it passes and that is not idle.
+  bool seesAll = true;
+};
+
+Trial stepTrial(const LadderModel& model, const Arrangement& layout) {
+  return {[model, layout, one = wholeStep(model, arrangement(""), {})] {
+    return float64Step(one, model, layout, {});
+  }};
+}
+
+constexpr GptOptions kGpt{.vocabulary = 256, .context = 7, .layers = 1, .width = 16, .heads = 2};
+
+/// Two steps, which are clipped.
+Trial stepsTrial(const Arrangement& layout) {
+  const RunOptions options{.types = DType::Float64, .model = kGpt, .steps = 2, .clip = 0.1};
+  return {[layout, options, one = run(options)[0]] {
+    return float64Steps(one, layout.name, under(layout, options));
+  }};
+}
+
+/// The logits of a text, whole on all ranks.
+std::vector<double> logitsOf(DeviceMesh& mesh, const LadderModel& model) {
+  HostKernels kernels;
+  const auto made = makeModel(model.options);
+  Engine engine(mesh, kernels, *made, {.types = DType::Float64});
+  std::vector<int32_t> ids{3, 1, 4, 1, 5};
+  const Tensor logits = engine.logits(Tensor(ids.data(), DType::Int32, {1, 5}));
+  return {logits.as<double>(), logits.as<double>() + logits.count()};
+}
+Trial logitsTrial(const std::string& mesh) {
+  DeviceMesh alone;
+  return {[mesh, one = logitsOf(alone, ladderGpt(8))] {
+    Finding finding{"logits", mesh};
+    for (const auto& many : onRanks(MeshShape::parse(mesh), false,
+                                    [](DeviceMesh& m) { return logitsOf(m, ladderGpt(8)); }))
+      for (size_t i = 0; i < one.size(); ++i)
+        finding.note(std::fabs(many[i] - one[i]), 1e-12, "a logit");
+    return finding;
+  }};
+}
+
+Layout rows() { return {.dims = {AxisList{Axis::Tensor}}, .partial = {}}; }
+Layout columns() { return {.dims = {AxisList{}, AxisList{Axis::Tensor}}, .partial = {}}; }
+Layout summands() { return {.dims = {}, .partial = {Axis::Tensor}}; }
+
+/// Element i of the whole is i + 1; of summands the first rank has 3, the others share the rest.
+Tensor partOfWhole(DeviceMesh& mesh, const Shape& global, const Layout& layout, Arena& memory) {
+  const Box box = boxOf(global, layout, mesh.shape(), mesh.place());
+  Tensor part = memory.allocate(DType::Float64, extentsOf(box));
+  forEachRun(wholeOf(global), box, [&](const BoxRun& r) {
+    for (int64_t i = 0; i < r.count; ++i) {
+      const auto whole = static_cast<double>(r.from + i + 1);
+      const bool cut = !layout.partial.empty();
+      part.as<double>()[r.to + i] = !cut               ? whole
+                                    : mesh.rank() == 0 ? 3
+                                                       : (whole - 3) / (mesh.ranks() - 1);
+    }
+  });
+  part.layout = layout;
+  return part;
+}
+
+/// redistribute() for one purpose.
+using Move = std::function<Tensor(DeviceMesh&, const Tensor&, const Shape&, const Layout&, Arena&)>;
+const Move kMoves[] = {
+    rearranged,
+    [](DeviceMesh& mesh, const Tensor& x, const Shape& global, const Layout& to, Arena& memory) {
+      return redistribute(MutationPoint::LogitGather, mesh, x, global, to, memory);
+    }};
+
+/// A tensor from one layout to another, over 2 ranks.
+Trial movingTrial(const Move& move, const Shape& global, const Layout& from, const Layout& to) {
+  return {[=] {
+    Finding finding{"layouts", from.describe(2) + " to " + to.describe(2)};
+    for (const double wrong :
+         onRanks(MeshShape::parse("tp=2"), false, [&](DeviceMesh& mesh) -> double {
+           Arena memory("test");
+           const Tensor moved =
+               move(mesh, partOfWhole(mesh, global, from, memory), global, to, memory);
+           const Tensor right = partOfWhole(mesh, global, to, memory);
+           return !std::equal(right.as<double>(), right.as<double>() + right.count(),
+                              moved.as<double>());
+         }))
+      finding.note(wrong, 0, "the part of a rank");
+    return finding;
+  }};
+}
+
+/// What sees the exchanges of checks and of checkpoints. These compare what they trained with
+/// itself.
+std::vector<Trial> checkTrials() {
+  return {{[] {
+             return corruptedReplica(arrangement("fsdp=2,tp=2", zero(1)), ladderLlama(4, 2).options,
+                                     "finalNorm.weight", Copy::Master);
+           },
+           false},
+          {[] {
+             const tests::TemporaryFolder folder;
+             RunOptions first = under(arrangement("fsdp=2", zero(3)), {.adam = true});
+             first.saveTo = folder.path();
+             run(first);
+             return loadedAndSaved(first.saveTo, "fsdp=2, zero 3 to dp=2,tp=2",
+                                   under(arrangement("dp=2,tp=2"), {.adam = true}));
+           },
+           false}};
+}
+
+std::vector<Trial> trials() {
+  std::vector<Trial> all = checkTrials();
+  for (const Shape& global : {Shape{4, 6}, Shape{5, 7}})
+    for (const auto& [from, to] : {std::pair{summands(), Layout{}},
+                                   {summands(), rows()},
+                                   {rows(), Layout{}},
+                                   {rows(), columns()}})
+      for (const Move& move : kMoves) all.push_back(movingTrial(move, global, from, to));
+  for (const std::string mesh : {"tp=2", "tp=4"}) all.push_back(logitsTrial(mesh));
+  const LadderModel gpt = ladderGpt(4), llama = ladderLlama(4, 2);
+  for (const std::string mesh : {"dp=2", "dp=4"}) all.push_back(stepTrial(gpt, arrangement(mesh)));
+  for (const Arrangement& layout : sharings("fsdp=2")) all.push_back(stepTrial(gpt, layout));
+  for (const int stage : {1, 2, 3})
+    all.push_back(stepTrial(gpt, arrangement("dp=2,fsdp=2", zero(stage))));
+  // Of 14 tokens 2 ranks have 7 each, 4 ranks 3 or 4.
+  for (const bool sequence : {false, true}) {
+    for (const std::string mesh : {"tp=2", "tp=4", "dp=2,tp=2"})
+      all.push_back(stepTrial(gpt, arrangement(mesh, zero(0), sequence)));
+    all.push_back(stepTrial(llama, arrangement("tp=2,rep=2", zero(0), sequence)));
+    all.push_back(stepTrial(llama, arrangement("fsdp=2,tp=2", zero(sequence ? 3 : 1), sequence)));
+  }
+  for (const std::string mesh : {"dp=2", "tp=2"}) all.push_back(stepsTrial(arrangement(mesh)));
+  return all;
+}
+
+std::vector<Change> changesOf(MutationPoint point) {
+  const PointResult result = kMutationPoints[static_cast<size_t>(point)].result;
+  const bool doubles = result == PointResult::Values || result == PointResult::Factor;
+  return doubles ? std::vector{Change::Drop, Change::Double} : std::vector{Change::Drop};
+}
+
+/// What was seen of a mutation; empty if nothing.
+std::string seen(const Trial& trial, const Mutation& mutation) {
+  const ScopedMutation made(mutation);
+  try {
+    const Finding finding = trial.run();
+    return finding.within() ? "" : finding.describe();
+  } catch (const std::exception& error) {
+    return std::string("thrown: ") + error.what();
+  }
+}
+
+using Form = std::pair<MutationPoint, PointForm>;
+using Forms = std::set<Form>;
+
+Forms formsPassed(const Trial& trial) {
+  const ScopedMutation counting;
+  expectWithin(trial.run());
+  Forms forms;
+  for (const auto& [point, form, count] : counting.passes()) forms.insert({point, form});
+  return forms;
+}
+
+/// Checks are not seen where all is right, and the scale of clipping where no step is taken.
+bool isIdle(MutationPoint point) {
+  return point == MutationPoint::ReplicaHashes || point == MutationPoint::ReplicaVerdict ||
+         point == MutationPoint::ClippingScale;
+}
+
+class Mutations {
+ public:
+  /// Tries all mutations of the points that it passes.
+  void attempt(const Trial& trial) {
+    const Forms forms = formsPassed(trial);
+    std::set<MutationPoint> points;
+    for (const auto& [point, form] : forms) points.insert(point);
+    for (const MutationPoint point : points)
+      for (const Change change : changesOf(point)) attempt(trial, forms, {point, change});
+  }
+  /// All that were passed were seen, and all there are were passed.
+  void expectAllSeen() const {
+    for (const MutationPointFacts& facts : kMutationPoints)
+      EXPECT_GT(formsOf(facts.point), 0) << "no trial passes: " << facts.name;
+    for (const auto& [form, changes] : seen_)
+      for (const Change change : changesOf(form.first))
+        EXPECT_TRUE(changes.contains(change)) << "nothing sees " << describe({form.first, change})
+                                              << " (" << toString(form.second) << ")";
+  }
+  int formsOf(MutationPoint point) const {
+    int count = 0;
+    for (const auto& [form, changes] : seen_) count += form.first == point;
+    return count;
+  }
+
+ private:
+  static std::string describe(const Mutation& mutation) {
+    return std::string(mutation.change == Change::Drop ? "dropped: " : "doubled: ") +
+           toString(mutation.point);
+  }
+  void attempt(const Trial& trial, const Forms& forms, const Mutation& mutation) {
+    const std::string what = parallel::seen(trial, mutation);
+    std::printf("  %s\n    %s\n", describe(mutation).c_str(),
+                what.empty() ? "not seen here" : what.c_str());
+    EXPECT_TRUE(!what.empty() || !trial.seesAll || isIdle(mutation.point)) << describe(mutation);
+    for (const Form& form : forms)
+      if (form.first == mutation.point)
+        if (std::set<Change>& changes = seen_[form]; !what.empty()) changes.insert(mutation.change);
+  }
+
+  std::map<Form, std::set<Change>> seen_;  // by what
+};
+
+TEST(Mutations, AreSeenBySomeRung) {
+  Mutations mutations;
+  for (const Trial& trial : trials()) mutations.attempt(trial);
+  mutations.expectAllSeen();
+  // In one step there are an AllReduce, a ReduceScatter, or one of uneven blocks; and AllGathers.
+  for (const MutationPoint sum : {MutationPoint::EmbeddingSum, MutationPoint::AttentionSum,
+                                  MutationPoint::MlpSum, MutationPoint::AttentionGradientSum,
+                                  MutationPoint::MlpGradientSum, MutationPoint::HeadGradientSum})
+    EXPECT_EQ(mutations.formsOf(sum), 3) << toString(sum);
+  for (const MutationPoint rows :
+       {MutationPoint::AttentionRows, MutationPoint::MlpRows, MutationPoint::HeadRows,
+        MutationPoint::AttentionRowsAgain, MutationPoint::MlpRowsAgain,
+        MutationPoint::HeadRowsAgain, MutationPoint::AttentionGradientRows,
+        MutationPoint::MlpGradientRows, MutationPoint::EmbeddingGradientRows})
+    EXPECT_EQ(mutations.formsOf(rows), 2) << toString(rows);
+  for (const MutationPoint moved : {MutationPoint::LogitGather, MutationPoint::SampleTensor})
+    EXPECT_EQ(mutations.formsOf(moved), 7) << toString(moved);
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -1,0 +1,70 @@
+// Rung 4: twenty steps of SGD in float32 with one rank's losses, and a longer run of AdamW in
+// bfloat16 within what other seeds change.
+
+#include <gtest/gtest.h>
+
+#include "tests/parallel/parity/rungs.h"
+
+namespace tutti::parallel {
+namespace {
+
+TEST(Rung4, TwentyStepsOfSgd) {
+  for (const RunModel& model : runModels()) {
+    const RunOptions options{.model = model.options, .steps = 20};
+    const RunResult one = run(options)[0];
+    EXPECT_LT(one.losses.back(), one.losses.front() - 0.5);
+    for (const Arrangement& layout : layoutsOfEachKind(model.heads))
+      expectWithin(sameLosses(one, layout.name + ", " + model.name, under(layout, options)));
+  }
+}
+
+// Of 24 seeds these are the three, the last one between the others in all windows, by which this
+// one has the most room on both sides: 0.05 nats for GPT and 0.03 for Llama, where layouts differ
+// by 0.004. All layouts take that last one.
+struct Seeds {
+  uint64_t one, other, between;
+};
+constexpr Seeds kSeeds[] = {{10, 18, 15}, {12, 23, 13}};
+
+RunOptions longRun(const ModelOptions& model, uint64_t seed) {
+  return {.types = DType::BFloat16, .model = model, .steps = 80, .adam = true, .seed = seed};
+}
+
+TEST(Rung4, EightyStepsOfAdamWStayWithinTheSeedsBand) {
+  const Seeds* seeds = kSeeds;
+  for (const RunModel& model : runModels()) {
+    const auto [one, other, between] = *seeds++;
+    const RunOptions options = longRun(model.options, between);
+    const Band band = bandOf(options, {one, other, between});
+    for (const Arrangement& layout :
+         {arrangement("dp=4"), arrangement("fsdp=4", zero(3)), arrangement("dp=2,fsdp=2", zero(2)),
+          arrangement("tp=2"), arrangement(model.heads, zero(0), true), arrangement("dp=2,tp=2"),
+          arrangement("fsdp=2,tp=2", zero(1)), arrangement("fsdp=2,tp=2", zero(3), true)})
+      expectWithin(withinBand(band, layout.name + ", " + model.name, under(layout, options)));
+  }
+}
+
+// A gradient that is twice as large does not leave the band: AdamW does not see it, and rung 1
+// does. One with other directions leaves it.
+TEST(Rung4, WrongGradientsLeaveTheBand) {
+  const auto [one, other, between] = kSeeds[0];
+  const RunOptions options = longRun(kRunGpt, between);
+  const Band band = bandOf(options, {one, other, between});
+  const auto within = [&](const Arrangement& layout, MutationPoint point, Change change) {
+    const ScopedMutation mutation(Mutation{point, change});
+    const std::string name = layout.name + (change == Change::Drop ? ", dropped " : ", doubled ");
+    const Finding finding = withinBand(band, name + toString(point), under(layout, options));
+    std::printf("%s\n", finding.describe().c_str());
+    return finding.within();
+  };
+  const Arrangement dp = arrangement("dp=2"), fsdp = arrangement("fsdp=2", zero(3)),
+                    rows = arrangement("tp=2", zero(0), true);
+  EXPECT_TRUE(within(dp, MutationPoint::GradientSum, Change::Double));
+  EXPECT_FALSE(within(dp, MutationPoint::Accumulation, Change::Drop));
+  EXPECT_FALSE(within(fsdp, MutationPoint::GradientShardSum, Change::Drop));
+  EXPECT_FALSE(within(rows, MutationPoint::HeadGradientSum, Change::Drop));
+  EXPECT_FALSE(within(rows, MutationPoint::MlpGradientRows, Change::Drop));
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -1,0 +1,36 @@
+#pragma once
+
+// The mutation points of the training library (parallel/mesh/mutation.h): whether every collective
+// and every scale factor has one. All folders of parallel/ are read but kernels/, which computes
+// what one rank has by itself.
+
+#include <string>
+#include <vector>
+
+#include "tests/repository/tokens.h"
+
+namespace tutti::repository {
+
+/// Those of `files`, which have to outlive them, that are held to it.
+std::vector<TokenizedFile> trainingSources(const std::vector<SourceFile>& files);
+
+/// Collectives that are called without naming a point: by a Communicator, anywhere but in
+/// MeshCommunicator. "file:line: why", as all of these.
+std::vector<std::string> callsWithoutPoint(const std::vector<SourceFile>& files);
+
+/// Points that no line of the library names, or more than one.
+std::vector<std::string> pointsNotNamedOnce(const std::vector<SourceFile>& files);
+
+/// A product or quotient that is no factor of what ranks add up.
+struct AllowedScale {
+  std::string file;  ///< its path, or how that begins
+  std::string text;  ///< that is in the line
+  std::string reason;
+};
+/// Floating-point products and quotients that are neither allowed nor made with factor(): of an
+/// operand that is a floating-point literal, a cast, or a name that this file declares double or
+/// float, or a header does and this file not otherwise. And what is allowed and not there.
+std::vector<std::string> scalesWithoutPoint(const std::vector<SourceFile>& files,
+                                            const std::vector<AllowedScale>& allowed);
+
+}  // namespace tutti::repository

@@ -40,20 +40,23 @@ Trial stepsTrial(const Arrangement& layout) {
 }
 
 /// The logits of a text, whole on all ranks.
-std::vector<double> logitsOf(DeviceMesh& mesh, const LadderModel& model) {
+std::vector<double> logitsOf(DeviceMesh& mesh, const GptOptions& options) {
   HostKernels kernels;
-  const auto made = makeModel(model.options);
-  Engine engine(mesh, kernels, *made, {.types = DType::Float64});
+  Gpt model(options);
+  Engine engine(mesh, kernels, model, {.types = DType::Float64});
   std::vector<int32_t> ids{3, 1, 4, 1, 5};
   const Tensor logits = engine.logits(Tensor(ids.data(), DType::Int32, {1, 5}));
   return {logits.as<double>(), logits.as<double>() + logits.count()};
 }
-Trial logitsTrial(const std::string& mesh) {
+/// Of a vocabulary that two ranks cut evenly, or not.
+Trial logitsTrial(int64_t vocabulary) {
+  GptOptions model = kGpt;
+  model.vocabulary = vocabulary;
   DeviceMesh alone;
-  return {[mesh, one = logitsOf(alone, ladderGpt(8))] {
-    Finding finding{"logits", mesh};
-    for (const auto& many : onRanks(MeshShape::parse(mesh), false,
-                                    [](DeviceMesh& m) { return logitsOf(m, ladderGpt(8)); }))
+  return {[model, one = logitsOf(alone, model)] {
+    Finding finding{"logits", message("tp=2, a vocabulary of ", model.vocabulary)};
+    for (const auto& many : onRanks(MeshShape::parse("tp=2"), false,
+                                    [&](DeviceMesh& mesh) { return logitsOf(mesh, model); }))
       for (size_t i = 0; i < one.size(); ++i)
         finding.note(std::fabs(many[i] - one[i]), 1e-12, "a logit");
     return finding;
@@ -127,7 +130,7 @@ std::vector<Trial> trials() {
                                    {rows(), Layout{}},
                                    {rows(), columns()}})
       all.push_back(movingTrial(global, from, to));
-  for (const std::string mesh : {"tp=2", "tp=4"}) all.push_back(logitsTrial(mesh));
+  for (const int64_t vocabulary : {37, 38}) all.push_back(logitsTrial(vocabulary));
   const LadderModel gpt = ladderGpt(4), llama = ladderLlama(4, 2);
   for (const std::string mesh : {"dp=2", "dp=4"}) all.push_back(stepTrial(gpt, arrangement(mesh)));
   for (const Arrangement& layout : sharings("fsdp=2")) all.push_back(stepTrial(gpt, layout));

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "parallel/kernels/host/host_kernels.h"
-#include "parallel/mesh/redistribute.h"
 #include "parallel/samples/sample.h"
 #include "tests/parallel/parity/one_step.h"
 #include "tests/parallel/parity/rungs.h"
@@ -41,20 +40,23 @@ Trial stepsTrial(const Arrangement& layout) {
 }
 
 /// The logits of a text, whole on all ranks.
-std::vector<double> logitsOf(DeviceMesh& mesh, const LadderModel& model) {
+std::vector<double> logitsOf(DeviceMesh& mesh, const GptOptions& options) {
   HostKernels kernels;
-  const auto made = makeModel(model.options);
-  Engine engine(mesh, kernels, *made, {.types = DType::Float64});
+  Gpt model(options);
+  Engine engine(mesh, kernels, model, {.types = DType::Float64});
   std::vector<int32_t> ids{3, 1, 4, 1, 5};
   const Tensor logits = engine.logits(Tensor(ids.data(), DType::Int32, {1, 5}));
   return {logits.as<double>(), logits.as<double>() + logits.count()};
 }
-Trial logitsTrial(const std::string& mesh) {
+/// Of a vocabulary that two ranks cut evenly, or not.
+Trial logitsTrial(int64_t vocabulary) {
+  GptOptions model = kGpt;
+  model.vocabulary = vocabulary;
   DeviceMesh alone;
-  return {[mesh, one = logitsOf(alone, ladderGpt(8))] {
-    Finding finding{"logits", mesh};
-    for (const auto& many : onRanks(MeshShape::parse(mesh), false,
-                                    [](DeviceMesh& m) { return logitsOf(m, ladderGpt(8)); }))
+  return {[model, one = logitsOf(alone, model)] {
+    Finding finding{"logits", message("tp=2, a vocabulary of ", model.vocabulary)};
+    for (const auto& many : onRanks(MeshShape::parse("tp=2"), false,
+                                    [&](DeviceMesh& mesh) { return logitsOf(mesh, model); }))
       for (size_t i = 0; i < one.size(); ++i)
         finding.note(std::fabs(many[i] - one[i]), 1e-12, "a logit");
     return finding;
@@ -82,23 +84,15 @@ Tensor partOfWhole(DeviceMesh& mesh, const Shape& global, const Layout& layout, 
   return part;
 }
 
-/// redistribute() for one purpose.
-using Move = std::function<Tensor(DeviceMesh&, const Tensor&, const Shape&, const Layout&, Arena&)>;
-const Move kMoves[] = {
-    rearranged,
-    [](DeviceMesh& mesh, const Tensor& x, const Shape& global, const Layout& to, Arena& memory) {
-      return redistribute(MutationPoint::LogitGather, mesh, x, global, to, memory);
-    }};
-
 /// A tensor from one layout to another, over 2 ranks.
-Trial movingTrial(const Move& move, const Shape& global, const Layout& from, const Layout& to) {
+Trial movingTrial(const Shape& global, const Layout& from, const Layout& to) {
   return {[=] {
     Finding finding{"layouts", from.describe(2) + " to " + to.describe(2)};
     for (const double wrong :
          onRanks(MeshShape::parse("tp=2"), false, [&](DeviceMesh& mesh) -> double {
            Arena memory("test");
            const Tensor moved =
-               move(mesh, partOfWhole(mesh, global, from, memory), global, to, memory);
+               rearranged(mesh, partOfWhole(mesh, global, from, memory), global, to, memory);
            const Tensor right = partOfWhole(mesh, global, to, memory);
            return !std::equal(right.as<double>(), right.as<double>() + right.count(),
                               moved.as<double>());
@@ -134,8 +128,8 @@ std::vector<Trial> trials() {
                                    {summands(), rows()},
                                    {rows(), Layout{}},
                                    {rows(), columns()}})
-      for (const Move& move : kMoves) all.push_back(movingTrial(move, global, from, to));
-  for (const std::string mesh : {"tp=2", "tp=4"}) all.push_back(logitsTrial(mesh));
+      all.push_back(movingTrial(global, from, to));
+  for (const int64_t vocabulary : {37, 38}) all.push_back(logitsTrial(vocabulary));
   const LadderModel gpt = ladderGpt(4), llama = ladderLlama(4, 2);
   for (const std::string mesh : {"dp=2", "dp=4"}) all.push_back(stepTrial(gpt, arrangement(mesh)));
   for (const Arrangement& layout : sharings("fsdp=2")) all.push_back(stepTrial(gpt, layout));
@@ -244,8 +238,8 @@ TEST(Mutations, AreSeenBySomeRung) {
         MutationPoint::HeadRowsAgain, MutationPoint::AttentionGradientRows,
         MutationPoint::MlpGradientRows, MutationPoint::EmbeddingGradientRows})
     EXPECT_EQ(mutations.formsOf(rows), 2) << toString(rows);
-  for (const MutationPoint moved : {MutationPoint::LogitGather, MutationPoint::SampleTensor})
-    EXPECT_EQ(mutations.formsOf(moved), 7) << toString(moved);
+  EXPECT_EQ(mutations.formsOf(MutationPoint::LogitGather), 2);
+  EXPECT_EQ(mutations.formsOf(MutationPoint::SampleTensor), 7);
 }
 
 }  // namespace

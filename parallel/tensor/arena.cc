@@ -15,6 +15,9 @@ namespace tutti::parallel {
 
 namespace {
 constexpr size_t kAlignment = 64;
+// Larger blocks start at a multiple of it and ask for pages of that size: a matrix's rows are far
+// apart, and with pages of 4 KiB their addresses do not all stay in the processor's tables.
+constexpr size_t kHugePage = size_t{1} << 21;
 size_t alignUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // On 64-bit processors that Linux runs on, user space ends below it.
@@ -30,7 +33,7 @@ void Arena::Free::operator()(std::byte* memory) const {
   if (mapped > 0) {
     ::munmap(memory, mapped);
   } else {
-    ::operator delete (memory, std::align_val_t{kAlignment});
+    ::operator delete (memory, std::align_val_t{alignment});
   }
 }
 
@@ -43,12 +46,15 @@ Arena::Block Arena::grow(size_t bytes) const {
     return {std::unique_ptr<std::byte, Free>(memory, Free{.dry = true}), bytes};
   }
   if (!backing_.folder.empty()) return growFile(bytes);
+  const size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
   auto* memory =
-      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment}, std::nothrow));
+      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment}, std::nothrow));
   if (memory == nullptr)
     fail(ErrorCode::OutOfMemory, "the ", name_, " arena could not grow by ", bytes,
          " bytes; it holds ", heldBytes());
-  return {std::unique_ptr<std::byte, Free>(memory, Free{}), bytes};
+  // A kernel without huge pages refuses, and then small ones do.
+  if (alignment == kHugePage) ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return {std::unique_ptr<std::byte, Free>(memory, Free{.alignment = alignment}), bytes};
 }
 
 Arena::Block Arena::growFile(size_t bytes) const {

@@ -66,7 +66,8 @@ class Arena {
  private:
   struct Free {
     bool dry = false;
-    size_t mapped = 0;  ///< bytes of a file; 0: memory of the heap
+    size_t mapped = 0;     ///< bytes of a file; 0: of the heap
+    size_t alignment = 0;  ///< on the heap
     void operator()(std::byte* memory) const;
   };
   struct Block {

@@ -100,6 +100,16 @@ TEST(Arena, ReturnsToZeroAndReusesItsMemory) {
   EXPECT_EQ(arena.allocate(DType::Float32, {0}).data, nullptr);
 }
 
+TEST(Arena, StartsALargeBlockAtAHugePage) {
+  constexpr size_t kHugePage = size_t{1} << 21;
+  Arena arena("test", {}, kHugePage);
+  const auto place = [&](int64_t bytes) {
+    return reinterpret_cast<uintptr_t>(arena.allocate(DType::UInt8, {bytes}).data);
+  };
+  for (const int64_t bytes : {64, 1 << 21, (1 << 21) + 1, 3 << 21})
+    EXPECT_EQ(place(bytes) % kHugePage, 0) << bytes;
+}
+
 TEST(Arena, RemembersTheMostThatItNeeded) {
   Arena arena("test", {}, 4096);
   EXPECT_EQ(arena.use(), ArenaUse{});

@@ -4,6 +4,10 @@
 // What bounds them: all but exp run at the speed of the first- or second-level cache; exp is about
 // 20 instructions for 16 lanes.
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include "parallel/kernels/host/leaves.h"
 
 namespace tutti::parallel::host {
@@ -36,26 +40,61 @@ TUTTI_INLINE V<T> splat(T value) {
   return value - V<T>{};
 }
 
+// The part of a vector that a row's end fills: `count` lanes, less than all.
+#ifdef __AVX512F__
+TUTTI_INLINE __mmask16 firstLanes(int64_t count) {
+  return static_cast<__mmask16>((1U << count) - 1);
+}
+TUTTI_INLINE V<float> loadPart(const float* from, int64_t count, V<float> fill) {
+  return (V<float>)_mm512_mask_loadu_ps((__m512)fill, firstLanes(count), from);
+}
+TUTTI_INLINE V<double> loadPart(const double* from, int64_t count, V<double> fill) {
+  return (V<double>)_mm512_mask_loadu_pd((__m512d)fill, firstLanes(count), from);
+}
+TUTTI_INLINE void storePart(float* to, V<float> value, int64_t count) {
+  _mm512_mask_storeu_ps(to, firstLanes(count), (__m512)value);
+}
+TUTTI_INLINE void storePart(double* to, V<double> value, int64_t count) {
+  _mm512_mask_storeu_pd(to, firstLanes(count), (__m512d)value);
+}
+TUTTI_INLINE V<float> keepPart(V<float> value, int64_t count) {
+  return (V<float>)_mm512_maskz_mov_ps(firstLanes(count), (__m512)value);
+}
+TUTTI_INLINE V<double> keepPart(V<double> value, int64_t count) {
+  return (V<double>)_mm512_maskz_mov_pd(firstLanes(count), (__m512d)value);
+}
+#else
+template <class T>
+TUTTI_INLINE V<T> loadPart(const T* from, int64_t count, V<T> fill) {
+  for (int64_t i = 0; i < count; ++i) fill[i] = from[i];
+  return fill;
+}
+template <class T, class Vector>
+TUTTI_INLINE void storePart(T* to, Vector value, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = value[i];
+}
+/// The other lanes become 0.
+template <class Vector>
+TUTTI_INLINE Vector keepPart(Vector value, int64_t count) {
+  constexpr int64_t lanes = sizeof(Vector) / sizeof(value[0]);
+  for (int64_t i = count; i < lanes; ++i) value[i] = 0;
+  return value;
+}
+#endif
+
 /// The next `count` elements, at most one vector; lanes beyond them hold `fill`.
 template <class T>
 TUTTI_INLINE V<T> load(const T* from, int64_t count, T fill = 0) {
+  if (count < Vec<T>::lanes) return loadPart(from, count, splat<T>(fill));
   V<T> result;
-  if (count >= Vec<T>::lanes) {
-    __builtin_memcpy(&result, from, sizeof(result));
-    return result;
-  }
-  result = splat<T>(fill);
-  for (int64_t i = 0; i < count; ++i) result[i] = from[i];
+  __builtin_memcpy(&result, from, sizeof(result));
   return result;
 }
 
 template <class T>
 TUTTI_INLINE void store(T* to, const V<T>& value, int64_t count) {
-  if (count >= Vec<T>::lanes) {
-    __builtin_memcpy(to, &value, sizeof(value));
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) to[i] = value[i];
+  if (count < Vec<T>::lanes) return storePart(to, value, count);
+  __builtin_memcpy(to, &value, sizeof(value));
 }
 
 /// Sum of the lanes: halves are added until one is left.
@@ -70,9 +109,12 @@ TUTTI_INLINE T sumLanes(const V<T>& value) {
 
 template <class T>
 TUTTI_INLINE T maxLanes(const V<T>& value) {
-  T largest = value[0];
-  for (int64_t i = 1; i < Vec<T>::lanes; ++i) largest = value[i] > largest ? value[i] : largest;
-  return largest;
+  T lanes[Vec<T>::lanes];
+  __builtin_memcpy(lanes, &value, sizeof(lanes));
+  for (int64_t half = Vec<T>::lanes / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i)
+      lanes[i] = lanes[i + half] > lanes[i] ? lanes[i + half] : lanes[i];
+  return lanes[0];
 }
 
 /// exp in float32: x = n ln 2 + r, |r| <= ln 2 / 2; a polynomial of degree 7 for exp(r); 2^n by its
@@ -335,8 +377,7 @@ TUTTI_INLINE T expAndSum(T* values, int64_t count, T scale, T shift) {
     const int64_t left = count - j;
     V<T> e = expLanes((load<T>(values + j, left, shift) - shift) * scale);
     store<T>(values + j, e, left);
-    if (left < Vec<T>::lanes)
-      for (int64_t i = left; i < Vec<T>::lanes; ++i) e[i] = 0;
+    if (left < Vec<T>::lanes) e = keepPart(e, left);
     total += e;
   }
   return sumLanes<T>(total);
@@ -387,8 +428,7 @@ void logitStatistics(const T* logits, int64_t width, T* most, T* sum) {
   for (int64_t j = 0; j < width; j += Vec<T>::lanes) {
     const int64_t left = width - j;
     V<T> e = expLanes(load<T>(logits + j, left, shift) - shift);
-    if (left < Vec<T>::lanes)
-      for (int64_t i = left; i < Vec<T>::lanes; ++i) e[i] = 0;
+    if (left < Vec<T>::lanes) e = keepPart(e, left);
     total += e;
   }
   *most = shift;

@@ -1,0 +1,112 @@
+// The host's matrix products, at the edges of the pieces that they are cut into.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <ostream>
+#include <vector>
+
+#include "parallel/kernels/host/blas.h"
+#include "parallel/tensor/random.h"
+
+namespace tutti::parallel::host {
+
+void PrintTo(const GemmShape& s, std::ostream* out) {
+  *out << "[" << s.m << ", " << s.n << "] over " << s.k << (s.transposeA ? ", a transposed" : "")
+       << (s.transposeB ? ", b transposed" : "");
+}
+
+namespace {
+
+constexpr int64_t kPadding = 3;  // elements between rows, which no product may touch
+constexpr float kUntouched = 77;
+
+/// [rows, columns], and padding after each row.
+struct Padded {
+  int64_t rows, columns, stride = columns + kPadding;
+  std::vector<float> elements = std::vector<float>(static_cast<size_t>(rows * stride), kUntouched);
+
+  float& at(int64_t row, int64_t column) {
+    return elements[static_cast<size_t>(row * stride + column)];
+  }
+  void fill(const char* name) {
+    const Random random(1, name);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c) at(r, c) = random.normal(r * columns + c);
+  }
+};
+
+class Gemm : public testing::TestWithParam<GemmShape> {
+ protected:
+  Gemm() {
+    setBlasThreads(1);
+    a_.fill("a");
+    b_.fill("b");
+    c_.fill("c");
+  }
+  /// Of c's element, in float64: the product's, and of absolute values.
+  struct Sums {
+    double value, magnitude;
+  };
+  Sums expected(int64_t row, int64_t column, double beta) {
+    Sums result{beta == 0 ? 0 : beta * c_.at(row, column), 0};
+    result.magnitude = std::abs(result.value);
+    for (int64_t k = 0; k < s_.k; ++k) {
+      const double term = static_cast<double>(s_.transposeA ? a_.at(k, row) : a_.at(row, k)) *
+                          (s_.transposeB ? b_.at(column, k) : b_.at(k, column));
+      result.value += term;
+      result.magnitude += std::abs(term);
+    }
+    return result;
+  }
+  void check(double beta) {
+    Padded c = c_;
+    if (beta == 0)
+      for (int64_t r = 0; r < s_.m; ++r)
+        for (int64_t j = 0; j < s_.n; ++j) c.at(r, j) = std::numeric_limits<float>::quiet_NaN();
+    gemm<float>(s_, {a_.elements.data(), a_.stride}, {b_.elements.data(), b_.stride}, beta,
+                {c.elements.data(), c.stride});
+    // k products and k additions, each rounded once, in any order.
+    const double bound = static_cast<double>(s_.k + 2) * std::numeric_limits<float>::epsilon();
+    for (int64_t r = 0; r < s_.m; ++r) {
+      for (int64_t j = 0; j < s_.n; ++j) {
+        const Sums sums = expected(r, j, beta);
+        ASSERT_NEAR(c.at(r, j), sums.value, bound * sums.magnitude) << "at " << r << ", " << j;
+      }
+      for (int64_t j = s_.n; j < c.stride; ++j) ASSERT_EQ(c.at(r, j), kUntouched);
+    }
+  }
+
+  const GemmShape s_ = GetParam();
+  Padded a_{s_.transposeA ? s_.k : s_.m, s_.transposeA ? s_.m : s_.k};
+  Padded b_{s_.transposeB ? s_.n : s_.k, s_.transposeB ? s_.k : s_.n};
+  Padded c_{s_.m, s_.n};
+};
+
+TEST_P(Gemm, OverwritesEvenNaN) { check(0); }
+TEST_P(Gemm, Adds) { check(1); }
+
+std::vector<GemmShape> shapes() {
+  std::vector<GemmShape> result;
+  for (const GemmShape& s : {GemmShape{1, 1, 1},
+                             {31, 128, 128},
+                             {32, 128, 128},
+                             {33, 17, 5},
+                             {60, 129, 128},
+                             {61, 127, 257},
+                             {24, 128, 256},
+                             {25, 256, 512},
+                             {150, 40, 300},
+                             {64, 1, 700},
+                             {130, 300, 64},
+                             {32, 512, 513}})
+    for (const bool a : {false, true})
+      for (const bool b : {false, true}) result.push_back({s.m, s.n, s.k, a, b});
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Gemm, testing::ValuesIn(shapes()));
+
+}  // namespace
+}  // namespace tutti::parallel::host

@@ -88,6 +88,35 @@ TEST(Resume, LayoutsOfTensorParallelismGoOnToo) {
          });
 }
 
+// Fewer heads of keys and values than ranks, tied embeddings, odd numbers of ranks, bfloat16.
+TEST(Resume, EveryKindOfWeightIsSavedAndLoaded) {
+  LlamaOptions tied = kRunLlama;
+  tied.tied = true;
+  const std::vector<Arrangement> layouts{arrangement(""),
+                                         arrangement("fsdp=3", zero(3)),
+                                         arrangement("dp=5"),
+                                         arrangement("tp=2,rep=2", zero(0), true),
+                                         arrangement("fsdp=2,tp=2,rep=2", zero(1)),
+                                         arrangement("dp=2,fsdp=2,tp=2", zero(2), true)};
+  const auto groups = [](const Arrangement& layout) {
+    const int ranks = layout.mesh.ranks();
+    return ranks % 2 == 0 || ranks == 1 ? 4 : ranks;
+  };
+  for (const StoreTypes& types : {StoreTypes(DType::Float32), StoreTypes(DType::BFloat16)})
+    for (const Arrangement& from : layouts) {
+      const TemporaryFolder folder;
+      RunOptions options{
+          .types = types, .model = tied, .groups = groups(from), .steps = 2, .adam = true};
+      options = under(from, options);
+      options.saveTo = folder.path();
+      run(options);
+      for (const Arrangement& to : layouts)
+        expectWithin(loadedAndSaved(
+            options.saveTo, message(from.name, " to ", to.name, ", ", toString(types.weights)),
+            under(to, {.types = types, .model = tied, .groups = groups(to), .adam = true})));
+    }
+}
+
 // Also when the weights that were gathered before are other ones.
 TEST(Resume, GoingBackForgetsWhatWasGathered) {
   for (const int stage : {0, 1, 3}) {

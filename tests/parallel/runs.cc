@@ -37,7 +37,7 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
                  .clipNorm = o.clip,
                  .seed = o.seed});
   const auto text = makeText();
-  Loader loader(text, contextOf(o.model), kSmallBatch, o.seed);
+  Loader loader(text, contextOf(o.model), o.batch, o.seed);
   const auto optimizer = o.adam ? makeAdamW({}) : makeSgd({});
   RankRun run;
   RunResult& result = run.result;

@@ -40,6 +40,7 @@ struct RunOptions {
   ShardPolicy policy = smallBuckets(ShardPolicy::ddp());
   StoreTypes types = {};
   ModelOptions model = kSmallGpt;
+  int64_t batch = kSmallBatch;  ///< sequences of a step
   int groups = 4, rounds = 1;
   int steps = 1;
   bool adam = false;

@@ -110,6 +110,35 @@ TEST(Rung1, WholeSteps) {
   }
 }
 
+// A batch that its micro-batches do not divide, against the same one in a single micro-batch: a
+// mean of means would weigh the tokens of a small micro-batch more than others.
+TEST(Rung1, UnevenMicroBatchesCountTokensAlike) {
+  for (const RunModel& model : runModels()) {
+    RunOptions options{
+        .types = DType::Float64, .model = model.options, .batch = 7, .groups = 1, .steps = 2};
+    const RunResult one = run(options)[0];
+    for (const auto& [layout, groups] : {std::pair{arrangement(""), 4},
+                                         {arrangement("dp=2"), 4},
+                                         {arrangement("dp=4"), 4},
+                                         {arrangement("dp=3"), 3},
+                                         {arrangement("dp=3"), 6},
+                                         {arrangement("fsdp=2", zero(1)), 4},
+                                         {arrangement("fsdp=3", zero(2)), 3},
+                                         {arrangement("fsdp=5", zero(3)), 5},
+                                         {arrangement("dp=2,fsdp=2", zero(3)), 4},
+                                         {arrangement("dp=2,tp=2", zero(0), true), 4}}) {
+      options.groups = groups;
+      expectWithin(float64Steps(one,
+                                message(layout.name, ", ", groups, " micro-batches, ", model.name),
+                                under(layout, options)));
+    }
+    options.groups = 2;
+    options.rounds = 2;
+    expectWithin(
+        float64Steps(one, "dp=2, 2 rounds, " + model.name, under(arrangement("dp=2"), options)));
+  }
+}
+
 TEST(Rung2, Float32IsAsNearAsOneRankIs) {
   for (const RunModel& model : runModels()) {
     const RunOptions options{.model = model.options, .clip = 0.1};

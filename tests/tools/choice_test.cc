@@ -1,14 +1,13 @@
 // How good the choices are, by what a machine was measured to take: `tutti tune -n 3`, `-n 5` and
-// `-n 8`, each with `--turns 9 --record`, in windows and in ordinary memory, and with a rank on
-// each of two and four hosts (network namespaces), several times on a virtual machine of 2 cores;
-// and `tutti tune --from ... --record` of all that.
+// `-n 8`, each with `--turns 9 --record`, two to four times on a virtual machine of 2 cores, and
+// `tutti tune --from ... --record` of all that. Buffers are in windows; those of ordinary memory
+// would be judged without what asking for mapped ones costs.
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <map>
 #include <sstream>
-#include <tuple>
 
 #include "src/tools/tune_record.h"
 #include "tests/support/outcome.h"
@@ -27,28 +26,21 @@ std::vector<MeasuredCall> recorded() {
   return calls;
 }
 
-using Kind = std::tuple<int, int, bool>;  // ranks, hosts, and whether in windows
-
-Kind kindOf(const MeasuredCall& call) {
-  return {call.topology.ranks, call.topology.hosts(), call.request.mappable};
-}
-
 TEST(RecordedCalls, AreOfManyKinds) {
-  constexpr int kCollectives = 9, kSizes = 8;
-  std::map<Kind, int> seen;
-  for (const MeasuredCall& call : recorded()) ++seen[kindOf(call)];
-  std::map<Kind, int> all{{{2, 2, true}, kCollectives * kSizes},
-                          {{4, 4, true}, kCollectives * kSizes}};
-  for (const int ranks : {2, 3, 4, 5, 8})
-    for (const bool windows : {false, true}) all[{ranks, 1, windows}] = kCollectives * kSizes;
-  EXPECT_EQ(seen, all);
+  std::map<int, int> seen;  // by ranks
+  for (const MeasuredCall& call : recorded()) {
+    ++seen[call.topology.ranks];
+    EXPECT_TRUE(call.request.mappable);
+    EXPECT_EQ(call.topology.hosts(), 1);
+  }
+  constexpr int kCollectives = 9, kSizes = 8, kAll = kCollectives * kSizes;
+  EXPECT_EQ(seen, (std::map<int, int>{{2, kAll}, {3, kAll}, {4, kAll}, {5, kAll}, {8, kAll}}));
 }
 
-// On one host: the constants of a network are those of another one. Where several ranks share a
-// core, which of them the kernel runs next counts as much as the plan, and a few are chosen badly.
+// Where several ranks share a core, which of them the kernel runs next counts as much as the plan,
+// and a few calls are chosen badly.
 TEST(RecordedCalls, AreChosenWellForByDefault) {
-  std::vector<MeasuredCall> calls = recorded();
-  std::erase_if(calls, [](const MeasuredCall& call) { return call.topology.hosts() > 1; });
+  const auto calls = recorded();
   size_t badly = 0;
   for (const MeasuredCall& call : calls) {
     const double factor = collectives::regret(call, {});
@@ -60,14 +52,15 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
   EXPECT_LE(collectives::regrets(calls, {}).mean, 1.03);
 }
 
-// The bound, of every call: what no constants choose well for is preferred by name.
+// What no constants choose well for is preferred by name. These are the calls that it was fitted
+// to: how well it chooses for others, docs/tools.md says.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const auto calls = recorded();
   const topology::Tuning tuned = collectives::fit(calls, {});
   for (const MeasuredCall& call : calls)
     EXPECT_LE(collectives::regret(call, tuned), 1.3)
         << call.request.describe() << " on " << call.topology.describe();
-  EXPECT_LE(tuned.preferences.size(), calls.size() / 8);
+  EXPECT_LE(tuned.preferences.size(), calls.size() / 10);
 }
 
 TEST(RecordedCalls, TellWorseConstants) {

@@ -45,9 +45,9 @@ double target(int64_t row, int64_t column, int64_t width) {
   return std::sin(3 * input(row, column, width)) * input(row, (column + 1) % width, width);
 }
 
-/// Half the mean square of y - target, y being all rows; dy is its gradient of this rank's rows.
+/// Half the sum of squares of y - target, y being all rows; dy is its gradient of this rank's rows.
 template <class T>
-double meanSquare(const Tensor& y, const Tensor& dy, const Range& rows) {
+double squares(const Tensor& y, const Tensor& dy, const Range& rows) {
   const int64_t width = y.shape[1], count = y.count();
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -55,9 +55,9 @@ double meanSquare(const Tensor& y, const Tensor& dy, const Range& rows) {
     const double error = static_cast<double>(y.as<T>()[i]) - target(row, i % width, width);
     sum += error * error / 2;
     if (row >= rows.begin && row < rows.end)
-      dy.as<T>()[i - rows.begin * width] = static_cast<T>(error / static_cast<double>(count));
+      dy.as<T>()[i - rows.begin * width] = static_cast<T>(error);
   }
-  return sum / static_cast<double>(count);
+  return sum;
 }
 
 template <class T>
@@ -76,6 +76,7 @@ void train(SampleRank& rank, const MlpOptions& o) {
   ParallelContext context{rank.mesh, rank.kernels, store, scratch};
   TensorParallel& tensor = context.tensor;
   const auto optimizer = makeSgd({.momentum = 0.9});
+  const double learningRate = 0.5 / static_cast<double>(o.rows * o.width);
 
   const bool cut = tensor.cutsRows(o.sequenceParallel);
   const Range rows = cut ? tensor.rowsOf(o.rows) : Range{0, o.rows};
@@ -97,14 +98,14 @@ void train(SampleRank& rank, const MlpOptions& o) {
     const Tensor dy = saved.untilWeights.allocate(y.type, y.shape);
     const ArenaScope scope(scratch);
     const Tensor all = rearranged(rank.mesh, y, {o.rows, o.width}, {}, scratch);
-    store.addLoss(rank.mesh.dry() ? 0 : meanSquare<T>(all, dy, rows), 0);
+    store.addLoss(rank.mesh.dry() ? 0 : squares<T>(all, dy, rows), 0);
 
     tensor.counters = {};
     mlp.backward(context, dy, saved);
     saved.closeUnit(context, {});
     backward = tensor.counters;
     rank.show(step, {.loss = store.finishLoss()}, 17);
-    store.step(*optimizer, 0.5);
+    store.step(*optimizer, learningRate);
   }
   rank.say(message("forward   ", describe(forward), "\nbackward  ", describe(backward), "\n"));
   const CollectiveCount& biases = store.counters().partialAllReduce;

@@ -20,13 +20,21 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/nn/gpt.cc", "static_cast<double>(o.layers)", "sizes, and first values"},
     {"parallel/nn/gpt.cc", "tensorRanks", "what a rank would keep, as a number"},
     {"parallel/nn/llama.cc", "idth", "sizes of a model, as numbers"},
-    {"parallel/nn/llama.cc", "static_cast<double>", "sizes, first values and angles"},
+    {"parallel/nn/llama.cc", "static_cast<double>(o.layers)", "sizes, and first values"},
+    {"parallel/nn/llama.cc", "double angle = ", "of rotary positions"},
     {"parallel/engine/describe.cc", "", "prints bytes"},
     {"parallel/engine/generate.cc", "", "samples text"},
     {"parallel/sharding/", "", "predicts what is sent and computed"},
     {"parallel/store/initial_values.cc", "deviation", "first values"},
     {"parallel/tensor/random.cc", "", "random numbers"},
-    {"parallel/samples/", "", "options and reports"},
+    {"parallel/samples/deepspeed_config.cc", "reduce_bucket_size", "bytes of a bucket"},
+    {"parallel/samples/matrices.cc", "", "elements of examples, and how far two are apart"},
+    {"parallel/samples/progress.cc", "", "prints numbers and times"},
+    {"parallel/samples/sharded_matmul.cc", "bound = ", "of a comparison"},
+    {"parallel/samples/tensor_parallel_mlp.cc", "input", "what is learned"},
+    {"parallel/samples/tensor_parallel_mlp.cc", "error * error / 2", "half a square"},
+    {"parallel/samples/tensor_parallel_mlp.cc", "learningRate = ", "the learning rate"},
+    {"parallel/samples/train_memory.cc", "", "predicts what is held"},
 };
 
 TEST(Mutations, HaveAPointInThisRepository) {

@@ -149,5 +149,20 @@ TEST(Rung2, Float32IsAsNearAsOneRankIs) {
   }
 }
 
+// Where no rows but the batch's divide.
+TEST(Rung2, AnyNumberOfRanks) {
+  for (const RunModel& model : runModels())
+    for (const int ranks : {3, 5, 6, 7}) {
+      const RunOptions options{.model = model.options, .groups = ranks, .clip = 0.1};
+      const Float32Reference reference = float32Reference(options);
+      for (const Arrangement& layout :
+           {arrangement(message("dp=", ranks)), arrangement(message("fsdp=", ranks), zero(1)),
+            arrangement(message("fsdp=", ranks), zero(2)),
+            arrangement(message("fsdp=", ranks), zero(3))})
+        expectWithin(
+            float32Step(reference, layout.name + ", " + model.name, under(layout, options)));
+    }
+}
+
 }  // namespace
 }  // namespace tutti::parallel

@@ -127,7 +127,7 @@ std::string ranksOf(const plan::CollectiveRequest& request, const topology::Topo
 }
 
 /// Asking adds to calls whose buffers turn out not to be mapped, by this share at most.
-constexpr double kMostToAsk = 0.36;
+constexpr double kMostToAsk = 0.25;
 
 std::optional<PlanSpec> mappedForm(const plan::CollectiveRequest& request, const Candidate& staged,
                                    const std::vector<Candidate>& mapped,
@@ -135,7 +135,7 @@ std::optional<PlanSpec> mappedForm(const plan::CollectiveRequest& request, const
                                    const topology::Tuning& tuning) {
   if (!request.mappable || request.op == ReduceOp::PreMulSum || mapped.empty()) return {};
   const bool pays = mapped.front().microseconds < staged.microseconds &&
-                    predictEntryMicroseconds(topology, tuning) <= kMostToAsk * staged.microseconds;
+                    predictAskingMicroseconds(topology, tuning) <= kMostToAsk * staged.microseconds;
   if (request.algorithm != "mapped" && (forced(request) || !pays)) return {};
   return mapped.front().spec;
 }

@@ -15,8 +15,13 @@ namespace {
 
 using topology::Tuning;
 
-std::string nameOf(const Choice& choice) {
-  return choice.mapped ? "mapped" : plan::toString(choice.spec.algorithm);
+/// As a communicator chooses: asking whatever memory a call has, and once for all blocks up to a
+/// power of two.
+Choice choiceFor(const MeasuredCall& call, const Tuning& tuning) {
+  plan::CollectiveRequest request = call.request;
+  request.mappable = true;
+  request.count = preferenceBytes(request) / sizeOf(request.type);
+  return choose(request, call.topology, tuning);
 }
 
 double bestOf(const MeasuredCall& call) {
@@ -32,10 +37,16 @@ double timeOf(const MeasuredCall& call, const std::string& name) {
   return found->second;
 }
 
+double timeOf(const MeasuredCall& call, const Choice& choice) {
+  if (choice.mapped && call.windows) return timeOf(call, kPreferMapped);
+  const double asking = choice.mapped ? call.askingMicroseconds : 0;
+  return timeOf(call, plan::toString(choice.spec.algorithm)) + asking;
+}
+
 bool sameCall(const MeasuredCall& a, const MeasuredCall& b) {
   const auto key = [](const MeasuredCall& call) {
-    const auto& [request, topology, times] = call;
-    return std::tuple(request.collective, request.blockBytes(), request.mappable, topology.ranks,
+    const auto& [request, topology, windows, times, asking] = call;
+    return std::tuple(request.collective, request.blockBytes(), windows, topology.ranks,
                       topology.cores, topology.slotBytes, topology.channels, topology.hostOf);
   };
   return key(a) == key(b);
@@ -62,8 +73,8 @@ double distance(const MeasuredCall& call, const Choice& choice) {
 double loss(std::span<const MeasuredCall> calls, const Tuning& tuning) {
   double sum = 0, squares = 0, far = 0;
   for (const MeasuredCall& call : calls) {
-    const Choice choice = choose(call.request, call.topology, tuning);
-    const double logRegret = std::log(timeOf(call, nameOf(choice)) / bestOf(call));
+    const Choice choice = choiceFor(call, tuning);
+    const double logRegret = std::log(timeOf(call, choice) / bestOf(call));
     sum += logRegret;
     squares += logRegret * logRegret;
     far += distance(call, choice);
@@ -116,10 +127,46 @@ void preferFor(const Alike& calls, Tuning& tuning) {
   tuning = std::move(best);
 }
 
+/// Where calls were measured for two sizes, what one of a size between would take: of what was
+/// measured for both, on a line between logarithms.
+MeasuredCall between(const MeasuredCall& small, const MeasuredCall& large, uint64_t bytes) {
+  const double share = std::log(static_cast<double>(bytes) / small.request.blockBytes()) /
+                       std::log(static_cast<double>(large.request.blockBytes()) /
+                                static_cast<double>(small.request.blockBytes()));
+  MeasuredCall call = small;
+  call.request.count = bytes / sizeOf(call.request.type);
+  call.microseconds.clear();
+  for (const auto& [name, time] : small.microseconds)
+    if (const auto found = large.microseconds.find(name); found != large.microseconds.end())
+      call.microseconds[name] = std::pow(time, 1 - share) * std::pow(found->second, share);
+  return call;
+}
+
+/// The calls, and those of all powers of two between their sizes.
+std::vector<MeasuredCall> withThoseBetween(std::span<const MeasuredCall> calls) {
+  std::map<std::tuple<plan::Collective, bool, std::vector<int>, int>, Alike> series;
+  for (const MeasuredCall& call : calls)
+    series[{call.request.collective, call.windows, call.topology.hostOf, call.topology.ranks}]
+        .push_back(&call);
+  std::vector<MeasuredCall> all(calls.begin(), calls.end());
+  for (auto& entry : series) {
+    const auto size = [](const MeasuredCall* call) { return call->request.blockBytes(); };
+    std::ranges::stable_sort(entry.second, {}, size);
+    for (size_t i = 1; i < entry.second.size(); ++i) {
+      const MeasuredCall &small = *entry.second[i - 1], &large = *entry.second[i];
+      for (uint64_t bytes = 2 * preferenceBytes(small.request);
+           bytes < preferenceBytes(large.request); bytes *= 2)
+        all.push_back(between(small, large, bytes));
+    }
+  }
+  return all;
+}
+
 /// What constants choose badly for is preferred by name.
 void prefer(std::span<const MeasuredCall> calls, Tuning& tuning) {
   std::map<std::tuple<plan::Collective, int, int, uint64_t>, Alike> groups;
-  for (const MeasuredCall& call : calls)
+  const std::vector<MeasuredCall> all = withThoseBetween(calls);
+  for (const MeasuredCall& call : all)
     groups[{call.request.collective, call.topology.ranks, call.topology.hosts(),
             preferenceBytes(call.request)}]
         .push_back(&call);
@@ -218,24 +265,21 @@ std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls) {
                     call.topology.ranks, " ranks: ", name, " was not measured every time");
       sum += time->second;
     }
+    found->call.askingMicroseconds += call.askingMicroseconds;
     ++found->times;
   }
   std::vector<MeasuredCall> result;
   for (Several& several : all) {
     for (auto& entry : several.call.microseconds)
       entry.second = std::exp(entry.second / several.times);
+    several.call.askingMicroseconds /= several.times;
     result.push_back(std::move(several.call));
   }
   return result;
 }
 
-std::string chosenName(const plan::CollectiveRequest& request, const topology::Topology& topology,
-                       const Tuning& tuning) {
-  return nameOf(choose(request, topology, tuning));
-}
-
 double regret(const MeasuredCall& call, const Tuning& tuning) {
-  return timeOf(call, chosenName(call.request, call.topology, tuning)) / bestOf(call);
+  return timeOf(call, choiceFor(call, tuning)) / bestOf(call);
 }
 
 Regrets regrets(std::span<const MeasuredCall> calls, const Tuning& tuning) {

@@ -15,9 +15,12 @@ namespace tutti::collectives {
 
 /// One call, and what it took by each algorithm that exists for it.
 struct MeasuredCall {
-  plan::CollectiveRequest request;  ///< without an algorithm; mappable: buffers are in windows
+  plan::CollectiveRequest request;  ///< without an algorithm
   topology::Topology topology;
-  std::map<std::string, double> microseconds;  ///< by name; "mapped" is one of them
+  bool windows = true;                         ///< all buffers are mapped
+  std::map<std::string, double> microseconds;  ///< by name; "mapped", of windows, is one of them
+  double askingMicroseconds =
+      0;  ///< without windows: what asking for mapped buffers adds to a call
 };
 
 /// Calls that were measured several times, once each, in the order of first appearance: of every
@@ -26,12 +29,8 @@ struct MeasuredCall {
 /// not measured every time.
 std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls);
 
-/// The name of what the chooser takes.
-std::string chosenName(const plan::CollectiveRequest& request, const topology::Topology& topology,
-                       const topology::Tuning& tuning);
-
-/// How many times as long the chosen algorithm took as the best one. Throws InvalidArgument when
-/// the chosen one was not measured.
+/// How many times as long the chosen algorithm took as the best one, with what asking in vain adds.
+/// Throws InvalidArgument when the chosen one was not measured.
 double regret(const MeasuredCall& call, const topology::Tuning& tuning);
 
 /// The mean and the worst regret.

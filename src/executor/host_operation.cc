@@ -43,11 +43,8 @@ bool hasChannel(const std::vector<Port>& ports) {
                      [](const Port& p) { return p.kind == Port::Kind::Channel; });
 }
 
-// All ranks hold the same records, so all of them choose alike.
-bool allMapped(const std::vector<EntryRecord>& entries) {
-  return std::all_of(entries.begin(), entries.end(), [](const EntryRecord& e) {
-    return e.in.window != WindowPlace::kNone && e.out.window != WindowPlace::kNone;
-  });
+bool isMapped(const EntryRecord& entry) {
+  return entry.in.window != WindowPlace::kNone && entry.out.window != WindowPlace::kNone;
 }
 
 }  // namespace
@@ -65,6 +62,7 @@ void HostOperation::begin(Launch launch) {
   active_ = nullptr;
   waitingFor_ = -1;
   bytesReceived_ = 0;
+  entriesToSend_ = entriesToReceive_ = 0;
   if (launch_.endpoint && sendRings_.empty()) {
     const size_t rings = static_cast<size_t>(launch_.endpoint->layout().channels * launch_.size);
     sendRings_.resize(rings);
@@ -104,7 +102,7 @@ void HostOperation::prepareEntry() {
   entrySent_.assign(launch_.size, false);
   entryReceived_.assign(launch_.size, false);
   entries_.assign(launch_.size, {});
-  entriesLeft_ = 2 * (launch_.size - 1);  // one to send and one to receive for each peer
+  entriesToSend_ = entriesToReceive_ = launch_.size - 1;
   const plan::PlanSpec& spec = launch_.mapped->spec;
   const bool inPlace = launch_.in == launch_.out && launch_.count > 0;
   const auto place = [&](bool touched, const void* data, Buffer buffer) -> WindowPlace {
@@ -114,6 +112,7 @@ void HostOperation::prepareEntry() {
   };
   entries_[launch_.rank] = {place(spec.mapped.in, launch_.in, Buffer::In),
                             place(spec.mapped.out, launch_.out, Buffer::Out)};
+  refused_ = !isMapped(entries_[launch_.rank]);
 }
 
 void HostOperation::start(const ReadyPlan& plan) {
@@ -158,7 +157,7 @@ bool HostOperation::enter() {
     std::memcpy(ring.payload(sizeof(EntryRecord)), &entries_[launch_.rank], sizeof(EntryRecord));
     ring.publish(launch_.callHash, launch_.operation, sizeof(EntryRecord));
     entrySent_[to] = true;
-    --entriesLeft_;
+    --entriesToSend_;
     moved = true;
   }
   for (int offset = 1; offset < launch_.size; ++offset) {
@@ -173,7 +172,8 @@ bool HostOperation::enter() {
     std::memcpy(&entries_[from], ring.payload(), sizeof(EntryRecord));
     ring.release();
     entryReceived_[from] = true;
-    --entriesLeft_;
+    refused_ |= !isMapped(entries_[from]);
+    --entriesToReceive_;
     moved = true;
   }
   return moved;
@@ -202,19 +202,23 @@ bool HostOperation::startMapped() {
   return found;
 }
 
-Poll HostOperation::poll() {
-  if (!active_) {
-    const bool moved = enter();
-    if (entriesLeft_ > 0) return moved ? Poll::Moved : Poll::Idle;
-    if (!allMapped(entries_))
-      start(*launch_.plan);
-    else if (!startMapped())
-      return Poll::Idle;
+// All ranks choose alike: one record that refuses is seen by all of them. Who has seen one, be it
+// its own, need not wait for the others.
+bool HostOperation::choose() {
+  if (refused_ && entriesToSend_ == 0) {
+    start(*launch_.plan);
+    return true;
   }
-  bool moved = false;
+  return !refused_ && entriesToSend_ + entriesToReceive_ == 0 && startMapped();
+}
+
+Poll HostOperation::poll() {
+  bool moved = entriesToSend_ + entriesToReceive_ > 0 && enter();
+  if (!active_ && !choose()) return moved ? Poll::Moved : Poll::Idle;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) moved |= runLane(lane);
   if (lanesLeft_ == 0) {
     if (launch_.endpoint) launch_.endpoint->flush();
+    if (entriesToReceive_ > 0) return moved ? Poll::Moved : Poll::Idle;
     if (!lending_.returned()) {
       waitingFor_ = lending_.peer();
       return moved ? Poll::Moved : Poll::Idle;
@@ -249,7 +253,9 @@ bool HostOperation::channelsReady(const Lane& lane, const Step& step, const Lane
   for (const Port& port : step.sources) {
     if (port.kind != Port::Kind::Channel) continue;
     auto& ring = receiveRing(port.rank, lane.channel);
-    if (!ring.ready()) {
+    const bool behindEntry =
+        entriesToReceive_ > 0 && lane.channel == 0 && !entryReceived_[port.rank];
+    if (behindEntry || !ring.ready()) {
       waitingFor_ = port.rank;
       return false;
     }

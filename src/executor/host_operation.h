@@ -3,7 +3,7 @@
 // The host executor: runs one rank's Program over connections and user memory, without ever
 // blocking. poll() does what can be done now and returns. Where a plan for mapped buffers exists,
 // the operation first exchanges entry records with all ranks and takes that plan when everybody's
-// buffers allow it.
+// buffers allow it; a rank whose buffers do not tells the others, and goes on with the staged plan.
 
 #include <array>
 #include <cstdint>
@@ -115,6 +115,7 @@ class HostOperation final : public Operation {
   bool isInPlace(const plan::PlanSpec& spec) const;
   bool enter();  // true when something moved
   void prepareEntry();
+  bool choose();  // between the plans; false when it must wait
   void start(const ReadyPlan& plan);
   bool startMapped();         // false when a peer has given its window back
   bool runLane(size_t lane);  // one step or piece; false when it must wait
@@ -153,9 +154,10 @@ class HostOperation final : public Operation {
   const std::byte* holder_ = nullptr;  // of the message of the step that is executed, if in memory
   Lending lending_;
 
-  // Entry exchange.
+  // Entry exchange. A record is its rank's first message on channel 0.
   std::vector<bool> entrySent_, entryReceived_;
-  int entriesLeft_ = 0;
+  int entriesToSend_ = 0, entriesToReceive_ = 0;
+  bool refused_ = false;  // by a record that is known
   std::vector<EntryRecord> entries_;
   std::vector<std::shared_ptr<std::byte>> peerIn_, peerOut_;  // held until the operation is done
 

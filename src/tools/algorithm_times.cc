@@ -1,7 +1,10 @@
 #include "src/tools/algorithm_times.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <fstream>
+#include <optional>
 
 #include "collectives/algorithms.h"
 #include "collectives/chooser.h"
@@ -16,6 +19,8 @@ namespace {
 
 // A turn lasts about so long, and has so many calls.
 constexpr double kTurnUs = 2000;
+// Of the calls that tell what asking takes.
+constexpr uint64_t kLeastBlock = 8;
 constexpr int64_t kLeastCalls = 3, kMostCalls = 300;
 
 std::vector<std::string> algorithmNames() {
@@ -32,72 +37,78 @@ double medianOf(std::vector<double> values) {
   return *middle;
 }
 
-/// How many ranks of its host come before this one.
-int placeOnHost(const Communicator& c) {
-  const auto& hosts = c.hosts();
-  const auto own = hosts.begin() + c.rank();
-  return static_cast<int>(std::count(hosts.begin(), own, *own));
+/// How many ranks of its machine come before this one. Containers of one machine are several hosts,
+/// and share its processors.
+int placeOnMachine(Communicator& c) {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 40> own{};
+  boot.copy(own.data(), own.size());
+  std::vector<std::array<char, 40>> all(static_cast<size_t>(c.size()));
+  c.allGather(
+      {.send = own.data(), .recv = all.data(), .count = own.size(), .type = DataType::Int8});
+  return static_cast<int>(std::count(all.begin(), all.begin() + c.rank(), own));
 }
 
-/// Whether the algorithm is one that such a call can take, and that forcing it would take.
-bool runs(const std::string& name, const Communicator& c, const PerfOptions& o) {
-  if (name == "mapped" && !o.windows) return false;
+/// What a call takes with the algorithm forced; nothing where it would not be taken.
+std::optional<collectives::Choice> forcedChoice(const std::string& name, const Communicator& c,
+                                                const PerfOptions& o, uint64_t blockBytes) {
   try {
-    const collectives::Choice choice = collectives::choose({.collective = o.collective,
-                                                            .count = 1,
-                                                            .type = o.type,
-                                                            .op = o.op,
-                                                            .root = o.root,
-                                                            .deterministic = c.deterministic(),
-                                                            .mappable = true,
-                                                            .algorithm = name},
-                                                           communicator::Inspection::topology(c),
-                                                           communicator::Inspection::tuning(c));
-    return name != "mapped" || choice.mapped;
+    collectives::Choice choice = collectives::choose(
+        {.collective = o.collective,
+         .count = std::max<uint64_t>(1, blockBytes / sizeOf(o.type)),
+         .type = o.type,
+         .op = o.op,
+         .root = o.root,
+         .deterministic = c.deterministic(),
+         .mappable = true,
+         .algorithm = name},
+        communicator::Inspection::topology(c), communicator::Inspection::tuning(c));
+    if (name == collectives::kPreferMapped && !choice.mapped) return {};
+    return choice;
   } catch (const Error&) {
-    return false;
+    return {};
   }
 }
 
-/// Sends a number there and back; returns what came back.
-double bounced(Communicator& c, int peer, double value, bool first) {
-  const auto send = [&] {
-    c.send({.send = &value, .count = 1, .type = DataType::Float64, .peer = peer});
-  };
-  const auto receive = [&] {
-    c.receive({.recv = &value, .count = 1, .type = DataType::Float64, .peer = peer});
-  };
-  if (first) send();
-  receive();
-  if (!first) {
-    value = nowUs();
-    send();
-  }
+void sendNumber(Communicator& c, double value, int peer) {
+  c.send({.send = &value, .count = 1, .type = DataType::Float64, .peer = peer});
+}
+
+double receivedNumber(Communicator& c, int peer) {
+  double value = 0;
+  c.receive({.recv = &value, .count = 1, .type = DataType::Float64, .peer = peer});
   return value;
 }
 
-/// Microseconds by which this rank's clock is ahead of rank 0's, by the fastest of several round
-/// trips (Cristian, "Probabilistic clock synchronization"). Ranks of one host share a clock.
-double clockAhead(Communicator& c) {
-  if (plan::hostsInOrder(c.hosts()).empty()) return 0;
-  constexpr int kTrips = 30;
-  double mine = 0;
-  for (int rank = 1; rank < c.size(); ++rank) {
-    if (c.rank() != 0 && c.rank() != rank) continue;
-    double ahead = 0, fastest = HUGE_VAL;
-    for (int i = 0; i < kTrips; ++i) {
-      const double begin = nowUs();
-      const double there = bounced(c, c.rank() == 0 ? rank : 0, 0, c.rank() == 0);
-      const double took = nowUs() - begin;
-      if (took < fastest) ahead = there - (begin + took / 2);
-      fastest = std::min(fastest, took);
-    }
-    if (c.rank() == 0)
-      c.send({.send = &ahead, .count = 1, .type = DataType::Float64, .peer = rank});
-    else
-      c.receive({.recv = &mine, .count = 1, .type = DataType::Float64, .peer = 0});
+/// By how many microseconds the rank's clock is ahead of this one's, by the fastest of several
+/// round trips (Cristian, "Probabilistic clock synchronization").
+double aheadOfMine(Communicator& c, int rank, int trips) {
+  double ahead = 0, fastest = HUGE_VAL;
+  for (int i = 0; i < trips; ++i) {
+    const double begin = nowUs();
+    sendNumber(c, 0, rank);
+    const double there = receivedNumber(c, rank);
+    const double took = nowUs() - begin;
+    if (took < fastest) ahead = there - (begin + took / 2);
+    fastest = std::min(fastest, took);
   }
-  return mine;
+  return ahead;
+}
+
+/// Microseconds by which this rank's clock is ahead of rank 0's. Ranks of one host share a clock.
+double clockAhead(Communicator& c) {
+  constexpr int kTrips = 30;
+  if (plan::hostsInOrder(c.hosts()).empty()) return 0;
+  if (c.rank() == 0) {
+    for (int rank = 1; rank < c.size(); ++rank) sendNumber(c, aheadOfMine(c, rank, kTrips), rank);
+    return 0;
+  }
+  for (int i = 0; i < kTrips; ++i) {
+    receivedNumber(c, 0);
+    sendNumber(c, nowUs(), 0);
+  }
+  return receivedNumber(c, 0);
 }
 
 /// The calls of one algorithm.
@@ -167,7 +178,8 @@ uint64_t bufferBytes(plan::Collective collective, int ranks, uint64_t blockBytes
   return many ? blockBytes * static_cast<uint64_t>(ranks) : blockBytes;
 }
 
-AlgorithmTimes::AlgorithmTimes(Communicator& c) : c_(c), clockAhead_(clockAhead(c)) {
+AlgorithmTimes::AlgorithmTimes(Communicator& c)
+    : c_(c), clockAhead_(clockAhead(c)), place_(placeOnMachine(c)) {
   if (c.size() == 1) return;
   const auto hosts = plan::hostsInOrder(c.hosts());
   for (const std::string& name : algorithmNames()) {
@@ -187,18 +199,36 @@ AlgorithmTimes::~AlgorithmTimes() = default;
 
 std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& options,
                                                              uint64_t blockBytes, int turns) {
-  const base::KeptToCore core(placeOnHost(c_));
+  const base::KeptToCore core(place_);
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), blockBytes);
   std::map<std::string, std::unique_ptr<Contestant>> contestants;
   contestants[kChosen] = std::make_unique<Contestant>(c_, clockAhead_, options, bytes);
   for (auto& [name, communicator] : forced_)
-    if (runs(name, c_, options))
+    if (forcedChoice(name, c_, options, blockBytes) &&
+        (options.windows || name != collectives::kPreferMapped))
       contestants[name] = std::make_unique<Contestant>(communicator, clockAhead_, options, bytes);
   for (auto& entry : contestants) entry.second->warmUp();
   std::map<std::string, AlgorithmTime> times;
   for (int i = 0; i < turns; ++i)
     for (auto& [name, contestant] : contestants) times[name].turns.push_back(contestant->turn());
   return times;
+}
+
+AlgorithmTime AlgorithmTimes::asking(PerfOptions options, int turns) {
+  const base::KeptToCore core(place_);
+  options.windows = false;
+  AlgorithmTime asking;
+  const auto choice = forcedChoice(collectives::kPreferMapped, c_, options, kLeastBlock);
+  if (!choice) return asking;
+  const uint64_t bytes = bufferBytes(options.collective, c_.size(), kLeastBlock);
+  Contestant with(forced_.at(collectives::kPreferMapped), clockAhead_, options, bytes);
+  Contestant without(forced_.at(plan::toString(choice->spec.algorithm)), clockAhead_, options,
+                     bytes);
+  with.warmUp();
+  without.warmUp();
+  for (int i = 0; i < turns; ++i)
+    asking.turns.push_back(std::max(0.0, with.turn() - without.turn()));
+  return asking;
 }
 
 }  // namespace tutti::tools

@@ -31,14 +31,19 @@ class AlgorithmTimes {
   ~AlgorithmTimes();
 
   /// Collective: the times of calls of blocks of `blockBytes`, by algorithm, of those that exist
-  /// for it, and under kChosen; the same on all ranks. Takes `options`' collective, type,
-  /// reduction, root, memory and iterations.
+  /// for it, and under kChosen; the same on all ranks. Takes `options`' collective,
+  /// type, reduction, root, memory and iterations.
   std::map<std::string, AlgorithmTime> measure(const PerfOptions& options, uint64_t blockBytes,
                                                int turns);
+
+  /// Collective: what asking for mapped buffers adds to a call on ordinary memory, whatever its
+  /// size; no turns where there is nothing to ask for. The same on all ranks.
+  AlgorithmTime asking(PerfOptions options, int turns);
 
  private:
   Communicator& c_;
   const double clockAhead_;                     // of rank 0's, in microseconds
+  const int place_;                             // among the ranks of this machine
   std::map<std::string, Communicator> forced_;  // by algorithm
 };
 

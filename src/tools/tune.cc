@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <vector>
 
 #include <tutti/launch.h>
@@ -18,6 +19,7 @@
 #include "src/tools/algorithm_times.h"
 #include "src/tools/launch_ranks.h"
 #include "src/tools/tune_record.h"
+#include "src/tools/units.h"
 
 namespace tutti::tools {
 namespace {
@@ -27,8 +29,8 @@ using communicator::Inspection;
 using plan::Collective;
 using topology::Tuning;
 
-constexpr uint64_t kBlockBytes[] = {8,       1 << 10,  2 << 10,   4 << 10,
-                                    8 << 10, 64 << 10, 512 << 10, 4 << 20};
+constexpr uint64_t kLargestBlock = 64 << 20;
+constexpr const char* kBlocks = "8,512,1K,2K,4K,8K,16K,64K,256K,1M,4M";
 
 /// The powers of two below `ranks`, and `ranks`.
 std::vector<int> groupSizes(int ranks) {
@@ -52,9 +54,8 @@ size_t lowerEnd(size_t values) {
   return k == 0 ? 0 : k - 1;
 }
 
-Verdict judge(plan::CollectiveRequest request, const Communicator& c,
-              const std::map<std::string, AlgorithmTime>& times) {
-  Verdict verdict{.call = {.request = std::move(request), .topology = Inspection::topology(c)}};
+Verdict judge(const MeasuredCall& call, const std::map<std::string, AlgorithmTime>& times) {
+  Verdict verdict{.call = call};
   const AlgorithmTime* best = nullptr;
   for (const auto& [name, time] : times) {
     if (name == kChosen) continue;
@@ -92,20 +93,26 @@ class Tuner {
     if (part.rank() == 0)
       std::fprintf(stderr, "tutti tune: %s\n", Inspection::topology(part).describe().c_str());
     AlgorithmTimes times(part);
-    for (int i = 0; i < plan::kCollectiveCount; ++i) {
-      const auto collective = static_cast<Collective>(i);
-      if (collective == Collective::Barrier) continue;
-      for (const uint64_t bytes : kBlockBytes) {
-        PerfOptions options{.collective = collective, .windows = o_.windows};
-        const auto measured = times.measure(options, bytes, o_.turns);
-        verdicts_.push_back(judge({.collective = collective,
-                                   .count = bytes / sizeOf(options.type),
-                                   .type = options.type,
-                                   .mappable = o_.windows},
-                                  part, measured));
+    for (int i = 0; i < plan::kCollectiveCount; ++i)
+      if (const auto collective = static_cast<Collective>(i); collective != Collective::Barrier)
+        measure(part, times, collective);
+  }
+
+  void measure(Communicator& part, AlgorithmTimes& times, Collective collective) {
+    const AlgorithmTime asking = times.asking({.collective = collective}, 3 * o_.turns);
+    for (const uint64_t bytes : o_.blockBytes)
+      for (const bool windows : {true, false}) {
+        if (windows ? !o_.windows : !o_.ordinary) continue;
+        const PerfOptions options{.collective = collective, .windows = windows};
+        MeasuredCall call;
+        call.request.collective = collective;
+        call.request.count = bytes / sizeOf(call.request.type);
+        call.topology = Inspection::topology(part);
+        call.windows = windows;
+        if (!windows && !asking.turns.empty()) call.askingMicroseconds = asking.median();
+        verdicts_.push_back(judge(call, times.measure(options, bytes, o_.turns)));
         if (record_) *record_ << jsonOf(verdicts_.back()) << std::flush;
       }
-    }
   }
 
   Communicator& c_;
@@ -118,10 +125,11 @@ std::string lineOf(const Verdict& v) {
   const auto best = std::ranges::min_element(v.call.microseconds, {},
                                              [](const auto& entry) { return entry.second; });
   char text[160];
-  std::snprintf(
-      text, sizeof text, "%5.2f times %s's %.1f us: %s of blocks of %llu bytes on %d ranks\n",
-      v.ratio, best->first.c_str(), best->second, plan::toString(v.call.request.collective),
-      static_cast<unsigned long long>(v.call.request.blockBytes()), v.call.topology.ranks);
+  std::snprintf(text, sizeof text,
+                "%5.2f times %s's %.1f us: %s of blocks of %llu bytes on %d ranks, %s\n", v.ratio,
+                best->first.c_str(), best->second, plan::toString(v.call.request.collective),
+                static_cast<unsigned long long>(v.call.request.blockBytes()), v.call.topology.ranks,
+                v.call.windows ? "windows" : "ordinary memory");
   return text;
 }
 
@@ -222,11 +230,24 @@ int run(const TuneOptions& o, int argc, char** argv) {
   return o.ranks == 0 ? runRank(o) : launchRanks("tune", o.ranks, argc, argv);
 }
 
+/// "8,1K,4M"
+std::vector<uint64_t> blockSizes(const std::string& list) {
+  std::vector<uint64_t> sizes;
+  std::istringstream in(list);
+  for (std::string one; std::getline(in, one, ',');) {
+    sizes.push_back(parseBytes("--blocks", one));
+    TUTTI_REQUIRE(sizes.back() >= 4 && sizes.back() % 4 == 0 && sizes.back() <= kLargestBlock,
+                  "--blocks ", one, " is not a multiple of 4 up to 64M");
+  }
+  TUTTI_REQUIRE(!sizes.empty(), "--blocks names no size");
+  return sizes;
+}
+
 }  // namespace
 
 std::variant<TuneOptions, int> parseTune(int argc, const char* const* argv) {
   TuneOptions o;
-  std::string memory = "window";
+  std::string memory = "both", blocks = kBlocks;
   CLI::App app{
       "Measures the algorithms of all collectives and fits the chooser's constants to them",
       "tutti tune"};
@@ -245,14 +266,18 @@ std::variant<TuneOptions, int> parseTune(int argc, const char* const* argv) {
   app.add_option("--turns", o.turns, "of each algorithm, for each call")
       ->check(CLI::Range(1, 1000));
   app.add_flag("--check", o.check, "only measure how good the choices are now");
-  app.add_option("--memory", memory, "window (from allocate) or ordinary")
-      ->check(CLI::IsMember({"window", "ordinary"}));
+  app.add_option("--memory", memory, "window (from allocate), ordinary, or both")
+      ->check(CLI::IsMember({"window", "ordinary", "both"}))
+      ->capture_default_str();
+  app.add_option("--blocks", blocks, "bytes of the blocks to measure")->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  o.windows = memory == "window";
+  o.windows = memory != "ordinary";
+  o.ordinary = memory != "window";
+  o.blockBytes = blockSizes(blocks);
   TUTTI_REQUIRE(!o.check || o.file.empty(), "--check writes no constants: not with -o ", o.file);
   return o;
 }

@@ -27,13 +27,13 @@ Number numberOf(const nlohmann::json& object, const char* name, Number least, Nu
 Verdict verdictOf(const nlohmann::json& object) {
   if (!object.is_object()) throw std::runtime_error("not an object");
   Verdict verdict;
-  auto& [request, topology, microseconds] = verdict.call;
+  auto& [request, topology, windows, microseconds, asking] = verdict.call;
   const auto collective = plan::parseCollective(object.at("collective").get<std::string>());
   if (!collective) throw std::runtime_error("there is no such collective");
   request.collective = *collective;
   request.type = DataType::UInt8;
   request.count = numberOf<uint64_t>(object, "block_bytes", 1, kMostBlockBytes);
-  request.mappable = object.at("windows").get<bool>();
+  windows = object.at("windows").get<bool>();
   topology.ranks = numberOf(object, "ranks", 2, kMostRanks);
   topology.cores = numberOf(object, "cores", 1, kMostRanks);
   topology.slotBytes = numberOf<size_t>(object, "slot_bytes", 64, size_t{1} << 30);
@@ -45,6 +45,7 @@ Verdict verdictOf(const nlohmann::json& object) {
     if (host < 0 || host >= topology.ranks) throw std::runtime_error("hosts are numbered from 0");
   for (const auto& entry : object.at("microseconds").items())
     microseconds[entry.key()] = numberOf(object.at("microseconds"), entry.key().c_str(), 1e-3, 1e9);
+  if (!windows) asking = numberOf(object, "asking", 0.0, 1e9);
   verdict.ratio = numberOf(object, "ratio", 0.0, 1e9);
   verdict.leastRatio = numberOf(object, "ratio_low", 0.0, 1e9);
   return verdict;
@@ -53,24 +54,24 @@ Verdict verdictOf(const nlohmann::json& object) {
 }  // namespace
 
 std::string jsonOf(const Verdict& verdict) {
-  const auto& [request, topology, microseconds] = verdict.call;
+  const auto& [request, topology, windows, microseconds, asking] = verdict.call;
   // Nanoseconds are more than a clock tells.
   const auto rounded = [](double value) { return std::round(value * 1000) / 1000; };
   nlohmann::json times = nlohmann::json::object();
   for (const auto& [name, time] : microseconds) times[name] = rounded(time);
-  return nlohmann::json{{"collective", plan::toString(request.collective)},
-                        {"block_bytes", request.blockBytes()},
-                        {"windows", request.mappable},
-                        {"ranks", topology.ranks},
-                        {"cores", topology.cores},
-                        {"hosts", topology.hostOf},
-                        {"slot_bytes", topology.slotBytes},
-                        {"channels", topology.channels},
-                        {"microseconds", times},
-                        {"ratio", rounded(verdict.ratio)},
-                        {"ratio_low", rounded(verdict.leastRatio)}}
-             .dump() +
-         "\n";
+  nlohmann::json line{{"collective", plan::toString(request.collective)},
+                      {"block_bytes", request.blockBytes()},
+                      {"windows", windows},
+                      {"ranks", topology.ranks},
+                      {"cores", topology.cores},
+                      {"hosts", topology.hostOf},
+                      {"slot_bytes", topology.slotBytes},
+                      {"channels", topology.channels},
+                      {"microseconds", times},
+                      {"ratio", rounded(verdict.ratio)},
+                      {"ratio_low", rounded(verdict.leastRatio)}};
+  if (!windows) line["asking"] = rounded(asking);
+  return line.dump() + "\n";
 }
 
 std::vector<Verdict> readRecord(std::istream& lines, const std::string& where) {

@@ -115,12 +115,14 @@ TEST(Chooser, OffersMappedFormsWhereThatPaysAndAskingCostsLittle) {
   EXPECT_FALSE(choose({.count = 16384, .mappable = true}, {.ranks = 1, .cores = 2}, {}).mapped);
   // Also where it would pay: who has not mapped his buffers pays for being asked.
   Tuning tuning;
-  tuning.entryMicroseconds = 1e5;
+  tuning.stepMicroseconds = 1;
   tuning.mappedGigabytesPerSecond = 1e6;
-  const CollectiveRequest huge{.count = 1 << 28, .mappable = true};
-  const Choice choice = choose(huge, {.ranks = 4, .cores = 4}, tuning);
-  EXPECT_LT(choice.candidates.back().microseconds, choice.candidates.front().microseconds);
-  EXPECT_FALSE(choice.mapped);
+  for (const bool large : {false, true}) {
+    const CollectiveRequest request{.count = large ? 1U << 22 : 1U << 12, .mappable = true};
+    const Choice choice = choose(request, {.ranks = 4, .cores = 4}, tuning);
+    EXPECT_LT(choice.candidates.back().microseconds, choice.candidates.front().microseconds);
+    EXPECT_EQ(choice.mapped.has_value(), large);
+  }
 }
 
 TEST(Chooser, TakesWhatTheTuningTablePrefers) {

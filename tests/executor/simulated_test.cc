@@ -39,15 +39,34 @@ std::vector<std::unique_ptr<transports::Endpoint>> connectedEndpoints(
   return endpoints;
 }
 
+std::optional<plan::PlanSpec> mappedPlan(const plan::PlanSpec& of) {
+  for (const auto& info : collectives::registry().algorithms())
+    if (auto spec = info.spec({of.collective, plan::Protocol::Mapped, of.ranks, of.root, 1}))
+      return spec;
+  return {};
+}
+
+/// Whether other ranks touch a buffer of this one in the mapped plan.
+bool lendsMemory(const plan::PlanSpec& of, int rank) {
+  const auto spec = mappedPlan(of);
+  return (spec->mapped.in && plan::isGiven(*spec, plan::Buffer::In, rank)) ||
+         (spec->mapped.out && plan::isGiven(*spec, plan::Buffer::Out, rank));
+}
+
+/// Which ranks say, when they are asked, that their buffers are in windows; none is asked where
+/// this is empty.
+using Mapped = std::vector<bool>;
+
 /// One collective on all ranks of a simulated network. In place where asked, and where a rank has
 /// both an input and an output.
 class SimulatedRun {
  public:
   SimulatedRun(const plan::PlanSpec& spec, uint64_t count, const SimOptions& options,
-               bool inPlace = false)
+               bool inPlace = false, Mapped mapped = {})
       : spec_(spec),
         count_(count),
         inPlace_(inPlace),
+        mapped_(std::move(mapped)),
         random_(options.seed),
         network_(std::make_shared<Network>(
             spec.ranks,
@@ -84,14 +103,40 @@ class SimulatedRun {
     return wrong;
   }
   /// Elements of rank `r`'s result that are not what they must be.
-  size_t wrongOn(int r) const;
+  size_t wrongOn(int r) const { return wrongIn(r, ranks_[r].result.data()); }
+  /// Also of a rank that is not done.
+  size_t wrongSoFarOn(int r) const { return wrongIn(r, ranks_[r].at); }
   const Network& network() const { return *network_; }
   int waitingFor(int rank) const { return ranks_[rank].operation.waitingFor(); }
+  /// Whether somebody was asked where a buffer lies: only who takes the mapped plan is.
+  bool usedWindows() const {
+    return std::ranges::any_of(ranks_, [](const Rank& r) { return r.windows.resolved > 0; });
+  }
 
  private:
+  size_t wrongIn(int r, const std::byte* out) const;
+
+  /// Each rank's buffers are window 1, its input, and window 2, its output.
+  struct Windows final : executor::WindowResolver {
+    executor::WindowPlace locate(const void* data, uint64_t) const override {
+      if (!mapped) return {};
+      return {data == run->ranks_[rank].at ? 2U : 1U, 0};
+    }
+    std::shared_ptr<std::byte> resolve(int peer, executor::WindowPlace place) const override {
+      ++resolved;
+      auto& buffer = place.window == 1 ? run->ranks_[peer].in : run->ranks_[peer].out;
+      return {std::shared_ptr<void>(), buffer.data()};
+    }
+    SimulatedRun* run = nullptr;
+    int rank = 0;
+    bool mapped = false;
+    mutable int resolved = 0;
+  };
+
   struct Rank {
     std::unique_ptr<transports::Endpoint> endpoint;
-    executor::ReadyPlan plan;
+    Windows windows;
+    executor::ReadyPlan plan, mapped;
     std::vector<std::byte> in, out, scratch;
     HostOperation operation;
     bool done = false;
@@ -118,9 +163,18 @@ class SimulatedRun {
     }
     rank.at = out;
     numbers::fillInput(pattern(), r, 0, rank.in.size() / 4, in);
+    if (!mapped_.empty()) {
+      const auto spec = mappedPlan(spec_);
+      rank.mapped = {*spec, collectives::build(*spec, r)};
+      rank.windows.run = this;
+      rank.windows.rank = r;
+      rank.windows.mapped = mapped_[r];
+    }
     rank.operation.begin({.rank = r,
                           .size = spec_.ranks,
                           .plan = &rank.plan,
+                          .mapped = mapped_.empty() ? nullptr : &rank.mapped,
+                          .windows = &rank.windows,
                           .endpoint = rank.endpoint.get(),
                           .in = in,
                           .out = out,
@@ -155,13 +209,13 @@ class SimulatedRun {
   const plan::PlanSpec spec_;
   const uint64_t count_;
   const bool inPlace_;
+  const Mapped mapped_;
   std::mt19937_64 random_;
   std::shared_ptr<Network> network_;
   std::vector<Rank> ranks_;
 };
 
-size_t SimulatedRun::wrongOn(int r) const {
-  const std::byte* out = ranks_[r].result.data();
+size_t SimulatedRun::wrongIn(int r, const std::byte* out) const {
   switch (spec_.collective) {
     case Collective::AllReduce:
       return numbers::compareWithExpected(pattern(), 0, count_, out).wrong;
@@ -240,6 +294,31 @@ TEST_P(Simulated, EveryAlgorithmDeliversOverAHostileWire) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Simulated, testing::Values(2, 3, 4, 5, 7, 8));
+
+// Asked whether their buffers are mapped, ranks answer differently, and one that says no goes
+// ahead; the answers of the others are on the same channels as what the staged plan sends.
+TEST_P(Simulated, AllTakeTheMappedPlanOrNone) {
+  const int ranks = GetParam();
+  const Mapped all(ranks, true), none(ranks, false);
+  Mapped most = all, few = none;
+  most[ranks / 2] = false;
+  few[0] = true;
+  for (const auto& spec : allPlansOfFewAndManyLanes(ranks)) {
+    if (!mappedPlan(spec)) continue;
+    for (const Mapped& mapped : {all, none, most, few})
+      for (const uint64_t count : {1, 9000}) {
+        SimulatedRun run(spec, count, hostile(testSeed()), false, mapped);
+        const auto where = [&] {
+          return base::message(spec.describe(), " count ", count, "\n", run.network().describe());
+        };
+        for (const bool done : run.run()) ASSERT_TRUE(done) << where();
+        ASSERT_EQ(run.wrong(), 0u) << where();
+        bool expected = true;
+        for (int r = 0; r < ranks; ++r) expected &= mapped[r] || !lendsMemory(spec, r);
+        ASSERT_EQ(run.usedWindows(), expected) << where();
+      }
+  }
+}
 
 class SimulatedHosts : public testing::TestWithParam<std::vector<int>> {};
 
@@ -323,6 +402,28 @@ TEST(SimulatedDeath, LetsNobodyThroughAnAllReduce) {
     const auto done = run.run();
     EXPECT_EQ(std::count(done.begin(), done.end(), true), 0) << spec.describe();
   }
+}
+
+// An ordinary buffer is enough to know that nothing is mapped: who has one, or is told of it, is
+// through with its part of the staged plan before rank 3 has come, though not with the operation.
+TEST(SimulatedAsking, WhoRefusesDoesNotWaitForTheOthersAnswers) {
+  int plans = 0;
+  for (const auto& spec : allPlans(4)) {
+    if (spec.collective != Collective::Scan || spec.algorithm != plan::Algorithm::Ring) continue;
+    ++plans;
+    for (const bool refuses : {true, false}) {
+      SimOptions options = hostile(testSeed());
+      options.deaths = {{.rank = 3, .afterPackets = 0}};
+      SimulatedRun run(spec, 100, options, false, {true, !refuses, true, true});
+      const auto done = run.run();
+      EXPECT_EQ(std::count(done.begin(), done.end(), true), 0);
+      for (const int r : {0, 1, 2}) {
+        EXPECT_EQ(run.waitingFor(r), 3);
+        EXPECT_EQ(run.wrongSoFarOn(r) == 0, refuses) << "rank " << r;
+      }
+    }
+  }
+  EXPECT_EQ(plans, 1);
 }
 
 TEST(SimulatedPlan, ForMoreSlotsThanTheChannelsHaveIsRefused) {

@@ -1,6 +1,8 @@
 #include "collectives/cost_walk.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 #include "collectives/walk.h"
 #include "src/base/check.h"
@@ -65,15 +67,31 @@ class HostLinks final : public Links {
   const Rates& rates_;
 };
 
-double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shape& shape,
-               const Rates& rates, const HostLinks& links) {
+plan::FlatPlan flatPlan(const AlgorithmInfo& info, const PlanSpec& spec) {
   std::vector<Program> programs;
   for (int rank = 0; rank < spec.ranks; ++rank) programs.push_back(info.build(spec, rank));
   plan::FlatPlan flat;
   const auto error = plan::flatten(spec, programs, flat);
   TUTTI_ASSERT(!error, error->message);
-  return walkMicroseconds(flat, rates.steps, links, static_cast<double>(shape.chunkBytes(0, 0)),
-                          shape.rounds());
+  return flat;
+}
+
+/// The same plans are walked for every size, and thousands of times where constants are fitted.
+const plan::FlatPlan& keptFlatPlan(const AlgorithmInfo& info, const PlanSpec& spec) {
+  constexpr size_t kMost = 1024;
+  thread_local std::unordered_multimap<uint64_t, std::pair<PlanSpec, plan::FlatPlan>> kept;
+  const uint64_t hash = spec.hash();
+  const auto [first, last] = kept.equal_range(hash);
+  for (auto it = first; it != last; ++it)
+    if (it->second.first == spec) return it->second.second;
+  if (kept.size() >= kMost) kept.clear();
+  return kept.emplace(hash, std::pair(spec, flatPlan(info, spec)))->second.second;
+}
+
+double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shape& shape,
+               const Rates& rates, const HostLinks& links) {
+  return walkMicroseconds(keptFlatPlan(info, spec), rates.steps, links,
+                          static_cast<double>(shape.chunkBytes(0, 0)), shape.rounds());
 }
 
 /// For many ranks: the chain's latency, and the work of the busiest of some ranks and the use of

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -122,20 +123,26 @@ TEST(ExplainCommand, RefusesByName) {
 TEST(TuneCommand, WritesConstantsAndMeasurements) {
   const Folder folder;
   const std::string file = folder.path + "/tuning", record = folder.path + "/record";
-  const Result run = runTutti({"tune", "-n", "3", "--turns", "1", "-o", file, "--record", record});
+  const Result run = runTutti(
+      {"tune", "-n", "3", "--turns", "1", "--blocks", "8,4K,12K", "-o", file, "--record", record});
   EXPECT_EQ(run.exitCode, 0) << run.err;
   EXPECT_EQ(run.out, "");
   EXPECT_NO_THROW(topology::Tuning::read(file));
   int calls = 0, ofTwo = 0;
+  std::map<uint64_t, int> sizes;
   for (const std::string& line : lines(folder.read("record"))) {
     const Json call = Json::parse(line);
     ++calls;
     ofTwo += call["ranks"] == 2;
-    ASSERT_GE(call["microseconds"].size(), 2U) << line;
+    ASSERT_GE(call["microseconds"].size(), call["windows"] ? 2U : 1U) << line;
+    EXPECT_EQ(call["microseconds"].contains("mapped"), call["windows"]) << line;
+    EXPECT_NE(call.contains("asking"), call["windows"]) << line;
+    ++sizes[call["block_bytes"]];
     for (const auto& entry : call["microseconds"].items()) EXPECT_GT(entry.value(), 0.0) << line;
     EXPECT_LE(call["ratio_low"], call["ratio"]) << line;
   }
-  EXPECT_EQ(calls, 2 * 9 * 8);  // numbers of ranks, collectives, sizes
+  EXPECT_EQ(calls, 2 * 9 * 3 * 2);  // numbers of ranks, collectives, sizes, kinds of memory
+  EXPECT_EQ(sizes, (std::map<uint64_t, int>{{8, 36}, {4096, 36}, {12288, 36}}));
   EXPECT_EQ(ofTwo, calls / 2);
 
   // Two recordings of the same are one.
@@ -155,7 +162,7 @@ TEST(TuneCommand, StartsFromTheConstantsOfRankZero) {
   std::ofstream(file) << "messageMicroseconds = 123000\n";
   const Result run =
       runShell(3, "export TUTTI_LOG=debug; [ $TUTTI_RANK = 0 ] && export TUTTI_TUNING=" + file +
-                      "; exec " + tuttiPath + " tune --check --turns 1");
+                      "; exec " + tuttiPath + " tune --check --turns 1 --blocks 8,1K,4K,64K");
   EXPECT_EQ(run.exitCode, 0) << run.err;
   const std::regex prediction("^\\[([0-9])\\].*predicted ([0-9.]+) us.*");
   int seen[3] = {};
@@ -178,7 +185,11 @@ TEST(TuneCommand, RefusesByName) {
   EXPECT_TRUE(contains(refusal({"-n", "1"}), "--ranks"));
   EXPECT_TRUE(contains(refusal({"-n", "2", "--turns", "0"}), "--turns"));
   EXPECT_TRUE(contains(refusal({"-n", "2", "--check", "-o", "x"}), "--check"));
-  EXPECT_TRUE(contains(refusal({"-n", "2", "--memory", "both"}), "--memory"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--memory", "all"}), "--memory"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--blocks", "8,many"}), "--blocks many"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--blocks", "6"}), "--blocks 6 is not a multiple of 4"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--blocks", "1G"}), "--blocks 1G is not"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--blocks", ""}), "--blocks names no size"));
   EXPECT_TRUE(contains(refusal({"-n", "2", "--turns", "1", "--record", "/nowhere/x"}),
                        "--record /nowhere/x cannot be written"));
   EXPECT_TRUE(contains(refusal({}), "-n N starts several"));

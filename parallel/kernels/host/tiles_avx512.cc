@@ -5,8 +5,11 @@
 // Bound: one fused multiplication and addition of a vector a cycle. What could keep it from that is
 // waiting for memory, so each tile asks beforehand for what will be needed:
 //
-//   left factor as it is     its next rows, which lie in line, while these are multiplied
-//   left factor transposed   a row of both factors, `kAhead` of them before its turn
+//   left factor as it is     its next rows: all at once, those of a narrow tile one by one (each is
+//                            measurably slower in the other way)
+//   left factor transposed   rows of both factors, `kAhead` before their turn, and of the right one
+//                            the next columns
+//   result                   its own rows, before it is summed
 //
 // Like leaves.inl, this file includes nothing of the standard library.
 
@@ -27,7 +30,7 @@ constexpr int64_t kNarrowRows = 12, kNarrow = 2 * kLanes;
 // So many k at a time: kRows rows of the left factor stay in the first-level cache, or with a
 // transposed one kColumns columns of the right factor in the second-level one.
 constexpr int64_t kSum = 512, kSumTransposed = 256;
-constexpr int64_t kAhead = 12;
+constexpr int64_t kAhead = 20;
 
 TUTTI_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -55,7 +58,7 @@ void tile(const Product& p, int64_t row, int64_t column) {
   const int64_t k = p.k, aRow = p.aRow, aSum = p.aSum, bSum = p.bSum, cRow = p.cRow;
   const float *a = p.a + row * aRow, *b = p.b + column;
   float* const c = p.c + row * cRow + column;
-  const bool transposed = aSum != 1, first = column == 0;
+  const bool transposed = aSum != 1;
   __m512 sum[rows][vectors];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r)
@@ -67,8 +70,8 @@ void tile(const Product& p, int64_t row, int64_t column) {
     }
   for (int64_t i = 0; i < k; ++i, a += aSum, b += bSum) {
     if (transposed)
-      prefetch(a + kAhead * aSum);
-    else if (first)
+      prefetch(a + kAhead * aSum + rows - 1);
+    else if (vectors <= 2)
       prefetch(a + least(rows + i % kLanes, 2 * rows - 1) * aRow);
     __m512 right[vectors];
 #pragma GCC unroll 8
@@ -99,18 +102,49 @@ constexpr const Tile* kTiles[kNarrowRows] = {kTilesOf<1>, kTilesOf<2>,  kTilesOf
                                              kTilesOf<5>, kTilesOf<6>,  kTilesOf<7>,  kTilesOf<8>,
                                              kTilesOf<9>, kTilesOf<10>, kTilesOf<11>, kTilesOf<12>};
 
+/// Of the rows after the tile's, the share that falls to the tile at `column`.
+TUTTI_INLINE void prefetchRows(const Product& p, int64_t row, int64_t step, int64_t column,
+                               int64_t share) {
+  const int64_t from = column / kColumns * share, to = least(p.k, from + share);
+  const int64_t end = least(p.m, row + 2 * step);
+  for (int64_t next = row + step; next < end; ++next)
+    for (int64_t i = from; i < to; i += kLanes) prefetch(p.a + next * p.aRow + i);
+}
+
+/// Of the columns after the tile's, the share that falls to the tile at `row`: to the second-level
+/// cache, there are too many for the first.
+TUTTI_INLINE void prefetchColumns(const Product& p, int64_t row, int64_t step, int64_t column,
+                                  int64_t share) {
+  if (column + kColumns >= p.n) return;
+  const int64_t from = row / step * share, to = least(p.k, from + share);
+  for (int64_t i = from; i < to; ++i)
+    for (int64_t v = 0; v < kVectors; ++v)
+      _mm_prefetch(reinterpret_cast<const char*>(p.b + i * p.bSum + column + kColumns + v * kLanes),
+                   _MM_HINT_T1);
+}
+
 void compute(const Product& p) {
-  const int64_t step = p.n > kNarrow ? kRows : kNarrowRows;
+  const bool narrow = p.n <= kNarrow;  // attention's, of which all is in the cache
+  const int64_t step = narrow ? kNarrowRows : kRows;
   const auto one = [&](int64_t row, int64_t column) {
     const int64_t rows = least(step, p.m - row), columns = least(kColumns, p.n - column);
     kTiles[rows - 1][(columns - 1) / kLanes](p, row, column);
   };
-  if (p.aSum != 1)
+  if (p.aSum != 1) {
+    const int64_t share = (p.k * step + p.m - 1) / p.m;
     for (int64_t column = 0; column < p.n; column += kColumns)
-      for (int64_t row = 0; row < p.m; row += step) one(row, column);
-  else
+      for (int64_t row = 0; row < p.m; row += step) {
+        prefetchColumns(p, row, step, column, share);
+        one(row, column);
+      }
+  } else {
+    const int64_t share = (p.k * kColumns / p.n + kLanes - 1) / kLanes * kLanes;
     for (int64_t row = 0; row < p.m; row += step)
-      for (int64_t column = 0; column < p.n; column += kColumns) one(row, column);
+      for (int64_t column = 0; column < p.n; column += kColumns) {
+        if (!narrow) prefetchRows(p, row, step, column, share);
+        one(row, column);
+      }
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The host's matrix products, at the edges of the pieces that they are cut into.
+// The host's matrix products, at the edges of the tiles that they are cut into.
 
 #include <gtest/gtest.h>
 
@@ -91,15 +91,17 @@ std::vector<GemmShape> shapes() {
   std::vector<GemmShape> result;
   for (const GemmShape& s : {GemmShape{1, 1, 1},
                              {31, 128, 128},
-                             {32, 128, 128},
+                             {32, 64, 128},
                              {33, 17, 5},
-                             {60, 129, 128},
-                             {61, 127, 257},
-                             {24, 128, 256},
-                             {25, 256, 512},
-                             {150, 40, 300},
+                             {37, 15, 16},
+                             {41, 16, 257},
+                             {47, 33, 255},
+                             {52, 48, 33},
+                             {59, 65, 256},
+                             {65, 127, 513},
                              {64, 1, 700},
                              {130, 300, 64},
+                             {32, 512, 512},
                              {32, 512, 513}})
     for (const bool a : {false, true})
       for (const bool b : {false, true}) result.push_back({s.m, s.n, s.k, a, b});
@@ -107,6 +109,26 @@ std::vector<GemmShape> shapes() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gemm, testing::ValuesIn(shapes()));
+
+// Whatever tile it lies in: so ranks that cut rows or columns otherwise have the same bits.
+TEST(GemmTiles, AnElementsBitsAreThoseOfItsRowAndColumnAlone) {
+  constexpr int64_t m = 31, n = 100, k = 600;
+  setBlasThreads(1);
+  for (const bool transposed : {false, true}) {
+    Padded a{transposed ? k : m, transposed ? m : k}, b{k, n}, c{m, n};
+    a.fill("a");
+    b.fill("b");
+    gemm<float>({m, n, k, transposed}, {a.elements.data(), a.stride}, {b.elements.data(), b.stride},
+                0, {c.elements.data(), c.stride});
+    for (int64_t row = 0; row < m; ++row)
+      for (int64_t column = 0; column < n; ++column) {
+        float alone = 0;
+        gemm<float>({1, 1, k, transposed}, {transposed ? &a.at(0, row) : &a.at(row, 0), a.stride},
+                    {&b.at(0, column), b.stride}, 0, {&alone, 1});
+        ASSERT_EQ(alone, c.at(row, column)) << row << ", " << column;
+      }
+  }
+}
 
 }  // namespace
 }  // namespace tutti::parallel::host

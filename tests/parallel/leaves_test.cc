@@ -74,11 +74,13 @@ std::vector<T> everything(const Leaves<T>& leaves, int64_t rows, int64_t width) 
   leaves.geluBackward(dy.data(), x.data(), y.data(), n);
   take(y);
   y = x;
-  all.push_back(leaves.softmax(y.data(), width, width, T(0.7)));
+  auto logSumExp = values<T>(width, 1, 5);
+  const auto dots = values<T>(width, 1, 6);
   auto probabilities = x, slope = dy;
-  const auto logSumExp = values<T>(width, 1, 5), dots = values<T>(width, 1, 6);
-  leaves.softmaxBackward(probabilities.data(), slope.data(), width / 3, width, T(0.7),
+  leaves.softmaxBackward(probabilities.data(), slope.data(), rows, width, rows - 2, T(0.7),
                          logSumExp.data(), dots.data());
+  leaves.softmax(y.data(), rows, width, rows - 2, T(0.7), logSumExp.data());
+  take(logSumExp);
   all.push_back(leaves.dot(x.data(), dy.data(), width));
   take(y), take(probabilities), take(slope);
   y = x;
@@ -151,12 +153,47 @@ TEST(Leaves, ExpWithinItsBound) {
   for (float x = 0; x < 80; x += 0.00137f) {
     float scores[2] = {0, -x};
     const float kept = -x;
-    leaves.softmax(scores, 2, 2, 1);
+    float logSumExp = 0;
+    leaves.softmax(scores, 2, 1, 1, 1, &logSumExp);
     const double e = std::exp(static_cast<double>(kept));
     worst = std::max(worst, ulps(scores[1], e / (1 + e)));
   }
   std::printf("softmax of two: worst %.2f ulp\n", worst);
   EXPECT_LT(worst, 6.5);
+}
+
+// Queries after the first three keys, of which there are five: the first query sees three of them,
+// the second four, the others all. What is not seen is 0, whatever is there, and backward says so
+// too.
+TEST(Leaves, SoftmaxSeesNoKeyOfTheFuture) {
+  constexpr int64_t kKeys = 5, kRows = 19, kBefore = 2;
+  const LeafSets sets = availableLeaves();
+  for (int s = 0; s < sets.count; ++s) {
+    const Leaves<double>& leaves = sets.sets[s]->doubles;
+    const auto given = values<double>(kKeys * kRows, 3);
+    auto p = given, again = given, slope = values<double>(kKeys * kRows, 1, 1);
+    const auto dP = slope, dots = values<double>(kRows, 1, 2);
+    for (auto* scores : {&p, &again}) (*scores)[3 * kRows] = (*scores)[4 * kRows + 1] = NAN;
+    std::vector<double> logSumExp(kRows);
+    leaves.softmax(p.data(), kKeys, kRows, kBefore, 0.3, logSumExp.data());
+    leaves.softmaxBackward(again.data(), slope.data(), kKeys, kRows, kBefore, 0.3, logSumExp.data(),
+                           dots.data());
+    for (int64_t r = 0; r < kRows; ++r) {
+      double sum = 0;
+      for (int64_t k = 0; k <= std::min(kBefore + r, kKeys - 1); ++k)
+        sum += std::exp(0.3 * given[static_cast<size_t>(k * kRows + r)]);
+      EXPECT_NEAR(logSumExp[static_cast<size_t>(r)], std::log(sum), 1e-14);
+      for (int64_t k = 0; k < kKeys; ++k) {
+        const auto at = static_cast<size_t>(k * kRows + r);
+        const bool seen = k <= kBefore + r;
+        const double expected = seen ? std::exp(0.3 * given[at]) / sum : 0;
+        EXPECT_NEAR(p[at], expected, 1e-14) << sets.sets[s]->name << ": " << k << ", " << r;
+        EXPECT_NEAR(again[at], expected, 1e-14);
+        const double back = seen ? expected * (dP[at] - dots[static_cast<size_t>(r)]) * 0.3 : 0;
+        EXPECT_NEAR(slope[at], back, 1e-13);
+      }
+    }
+  }
 }
 
 // x / (1 + t), t = exp(-2u). 2u has five roundings, each at most 2^-24 relative, so t is off by
@@ -236,7 +273,9 @@ TEST(Leaves, NaNIsNotHidden) {
 TEST(Leaves, ExtremeScoresAreFinite) {
   const Leaves<float>& leaves = availableLeaves().sets[0]->floats;
   float scores[4] = {-1e30f, 1e30f, 0, -5};
-  leaves.softmax(scores, 4, 4, 1);
+  float logSumExp = 0;
+  leaves.softmax(scores, 4, 1, 3, 1, &logSumExp);
+  EXPECT_EQ(logSumExp, 1e30f);
   EXPECT_EQ(scores[1], 1.0f);
   EXPECT_LT(scores[0], 1e-37f);
   float huge[2] = {-40, 40}, result[2];

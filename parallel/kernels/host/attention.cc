@@ -54,11 +54,10 @@ void headForward(const Head<T>& h, T* out, T* logSumExp, const Dims& dims, T* sc
   const T scale = static_cast<T>(dims.scale());
   for (int64_t begin = 0; begin < dims.context; begin += kQueryRows) {
     const int64_t rows = std::min(kQueryRows, dims.context - begin), keys = begin + rows;
-    gemm<T>({rows, keys, dims.headWidth, false, true}, {h.q + begin * h.stride, h.stride},
-            {h.k, h.stride}, 0, {scores, keys});
-    for (int64_t r = 0; r < rows; ++r)
-      logSumExp[begin + r] = leaves.softmax(scores + r * keys, begin + r + 1, keys, scale);
-    gemm<T>({rows, dims.headWidth, keys, false, false}, {scores, keys}, {h.v, h.stride}, 0,
+    gemm<T>({keys, rows, dims.headWidth, false, true}, {h.k, h.stride},
+            {h.q + begin * h.stride, h.stride}, 0, {scores, rows});
+    leaves.softmax(scores, keys, rows, begin, scale, logSumExp + begin);
+    gemm<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, {h.v, h.stride}, 0,
             {out + begin * dims.width, dims.width});
   }
 }
@@ -66,7 +65,7 @@ void headForward(const Head<T>& h, T* out, T* logSumExp, const Dims& dims, T* sc
 template <class T>
 struct BackwardRows {
   const T *dOut, *out, *logSumExp;
-  T *p, *dS;  ///< scratch, [context, block rows]: transposed, so that BLAS need not transpose them
+  T *p, *dS;  ///< scratch, [context, block rows]: transposed, as in forward
   T* dots;    ///< scratch, [block rows]
 };
 
@@ -76,10 +75,10 @@ void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, 
                   bool first, const Leaves<T>& leaves) {
   const T scale = static_cast<T>(dims.scale());
   const int64_t w = dims.headWidth;
-  const int64_t last = (dims.context - 1) / kBackwardRows * kBackwardRows;
+  const int64_t last = (dims.context - 1) / kQueryRows * kQueryRows;
   // The last block sees all keys, so it can overwrite dK and dV and the others add to them.
-  for (int64_t begin = last; begin >= 0; begin -= kBackwardRows) {
-    const int64_t rows = std::min(kBackwardRows, dims.context - begin), keys = begin + rows;
+  for (int64_t begin = last; begin >= 0; begin -= kQueryRows) {
+    const int64_t rows = std::min(kQueryRows, dims.context - begin), keys = begin + rows;
     const double beta = first && begin == last ? 0 : 1;
     const Matrix<const T> q{h.q + begin * h.stride, h.stride};
     const Matrix<const T> dOut{x.dOut + begin * dims.width, dims.width};
@@ -87,9 +86,7 @@ void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, 
     gemm<T>({keys, rows, w, false, true}, {h.v, h.stride}, dOut, 0, {x.dS, rows});
     for (int64_t r = 0; r < rows; ++r)
       x.dots[r] = leaves.dot(dOut.data + r * dims.width, x.out + (begin + r) * dims.width, w);
-    for (int64_t k = 0; k < keys; ++k)
-      leaves.softmaxBackward(x.p + k * rows, x.dS + k * rows, std::max<int64_t>(0, k - begin), rows,
-                             scale, x.logSumExp + begin, x.dots);
+    leaves.softmaxBackward(x.p, x.dS, keys, rows, begin, scale, x.logSumExp + begin, x.dots);
     gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, {d.v, d.stride});
     gemm<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, {d.k, d.stride});
     gemm<T>({rows, w, keys, true, false}, {x.dS, rows}, {h.k, h.stride}, 0,

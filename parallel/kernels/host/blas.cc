@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 #include <vector>
 
+#include "parallel/kernels/host/leaves.h"
+#include "parallel/kernels/host/tiles_avx512.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel::host {
@@ -35,62 +36,47 @@ void call(const GemmShape& s, Matrix<const double> a, Matrix<const double> b, do
               toBlas(c.stride));
 }
 
-// OpenBLAS's AVX-512 kernels take a small product's operands from where they lie. A larger one's
-// they first copy into an order of their own, which is a tenth of the time where the right factor
-// fits the second-level cache as it is. Such a product is cut into small ones.
-//
-// What OpenBLAS holds for small (its sgemm_small_kernel_permit_skylakex.c): m n k at most 10^6, and
-// with a transposed right factor m n at most 1200. That is too little, so the right factor is
-// transposed first.
+#ifdef TUTTI_LEAVES_X86
 
-constexpr int64_t kSmallProduct = 1'000'000;
-// A piece of the right factor has at most so many rows and columns: it stays near the kernel while
-// the left factor's rows pass.
-constexpr int64_t kPieceSum = 256, kPieceColumns = 128;
-constexpr int64_t kRowStep = 12;       // the kernels take rows by 6
 constexpr int64_t kInCache = 1 << 18;  // elements of the right factor
 /// From so many rows on, transposing the right factor is little of the work.
 constexpr int64_t kRowsToTranspose = 32;
 
-bool hasSmallKernels() {
-  static const bool result = [] {
-    const std::string_view core = openblas_get_corename();
-    return core == "SkylakeX" || core == "Cooperlake" || core == "SapphireRapids";
-  }();
-  return result;
-}
-
-/// With several threads OpenBLAS shares out a whole product, but not a small one.
-bool worthCutting(const GemmShape& s) {
-  return s.k > 0 && s.k * s.n <= kInCache && (!s.transposeB || s.m >= kRowsToTranspose) &&
-         hasSmallKernels() && openblas_get_num_threads() == 1;
+/// With several threads OpenBLAS shares out a product; the tiles are computed by the caller's.
+bool forTiles(const GemmShape& s) {
+  static const bool able = availableLeaves().sets[0] == &avx512Leaves();
+  return able && s.k > 0 && s.k * s.n <= kInCache && (!s.transposeB || s.m >= kRowsToTranspose) &&
+         openblas_get_num_threads() == 1;
 }
 
 /// b as [k, n], in memory that is good until the thread's next call.
 Matrix<const float> transposed(const GemmShape& s, Matrix<const float> b) {
   thread_local std::vector<float> elements;
   elements.resize(std::max(elements.size(), static_cast<size_t>(s.k * s.n)));
-  cblas_somatcopy(CblasRowMajor, CblasTrans, toBlas(s.n), toBlas(s.k), 1.0f, b.data,
-                  toBlas(b.stride), elements.data(), toBlas(s.n));
+  transposeTiles(b, s.n, s.k, {elements.data(), s.n});
   return {elements.data(), s.n};
 }
 
-/// b is not transposed, whatever the shape says.
-void callInPieces(const GemmShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
-                  Matrix<float> c) {
-  const int64_t n = std::min(s.n, kPieceColumns), k = std::min(s.k, kPieceSum);
-  const int64_t m = kSmallProduct / (n * k) / kRowStep * kRowStep;
-  const int64_t aRow = s.transposeA ? 1 : a.stride, aSum = s.transposeA ? a.stride : 1;
-  for (int64_t from = 0; from < s.k; from += k)
-    for (int64_t row = 0; row < s.m; row += m)
-      for (int64_t column = 0; column < s.n; column += n)
-        call({.m = std::min(m, s.m - row),
-              .n = std::min(n, s.n - column),
-              .k = std::min(k, s.k - from),
-              .transposeA = s.transposeA},
-             {a.data + row * aRow + from * aSum, a.stride},
-             {b.data + from * b.stride + column, b.stride}, from == 0 ? beta : 1.0,
-             {c.data + row * c.stride + column, c.stride});
+/// False, and nothing is done, where OpenBLAS is the better choice.
+bool multiplied(const GemmShape& s, Matrix<const float> a, Matrix<const float> b, double beta,
+                Matrix<float> c) {
+  if (!forTiles(s)) return false;
+  multiplyTiles(s, a, s.transposeB ? transposed(s, b) : b, beta != 0, c);
+  return true;
+}
+
+#else
+
+bool multiplied(const GemmShape&, Matrix<const float>, Matrix<const float>, double, Matrix<float>) {
+  return false;
+}
+
+#endif
+
+/// There are no tiles of float64, which is for checking gradients.
+bool multiplied(const GemmShape&, Matrix<const double>, Matrix<const double>, double,
+                Matrix<double>) {
+  return false;
 }
 
 }  // namespace
@@ -99,10 +85,7 @@ template <class T>
 void gemm(const GemmShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c) {
   if (shape.m == 0 || shape.n == 0) return;
   for (int64_t* stride : {&a.stride, &b.stride, &c.stride}) *stride = std::max<int64_t>(1, *stride);
-  if constexpr (sizeof(T) == sizeof(float))
-    if (worthCutting(shape))
-      return callInPieces(shape, a, shape.transposeB ? transposed(shape, b) : b, beta, c);
-  call(shape, a, b, beta, c);
+  if (!multiplied(shape, a, b, beta, c)) call(shape, a, b, beta, c);
 }
 
 template void gemm<float>(const GemmShape&, Matrix<const float>, Matrix<const float>, double,

@@ -1,6 +1,7 @@
 #pragma once
 
-// The one place that knows BLAS. Row-major, column-adjacent; leading dimensions are row strides.
+// Products of matrices, and the one place that knows BLAS. Row-major, column-adjacent; leading
+// dimensions are row strides.
 
 #include <cstdint>
 

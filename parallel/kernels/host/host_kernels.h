@@ -1,6 +1,6 @@
 #pragma once
 
-// Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16: GEMM by BLAS,
+// Kernels on the CPU, in float64, float32 and, by way of float32, bfloat16: GEMM by blas.h,
 // everything else by leaf functions compiled for this processor's instruction set. One object may
 // be used by several ranks' threads at once; it keeps no state.
 

@@ -60,15 +60,15 @@ struct Leaves {
   void (*gelu)(const T* x, T* y, int64_t count);
   void (*geluBackward)(const T* dy, const T* x, T* dx, int64_t count);
 
-  /// scores[0, visible) becomes softmax(scale * scores); [visible, width) becomes 0. Returns the
-  /// log of the sum of exp(scale * scores).
-  T (*softmax)(T* scores, int64_t visible, int64_t width, T scale);
-  /// One key's row of transposed scores, against `rows` queries. scores becomes the probabilities
-  /// exp(scale * scores - logSumExp[r]); dScores, given the gradient of the probabilities, becomes
-  /// that of the unscaled scores, with dots[r] the query's sum of dOut * out. Both are 0 for the
-  /// queries before `first`, which do not see this key.
-  void (*softmaxBackward)(T* scores, T* dScores, int64_t first, int64_t rows, T scale,
-                          const T* logSumExp, const T* dots);
+  /// scores [keys, rows] are those of `rows` queries, transposed; query r sees the keys up to
+  /// before + r. They become softmax(scale * scores) over the keys, 0 where a query does not see.
+  /// logSumExp[r] is the log of the sum of exp(scale * scores).
+  void (*softmax)(T* scores, int64_t keys, int64_t rows, int64_t before, T scale, T* logSumExp);
+  /// scores [keys, rows] as above become the probabilities exp(scale * scores - logSumExp[r]);
+  /// dScores, given the gradient of the probabilities, becomes that of the unscaled scores, with
+  /// dots[r] the query's sum of dOut * out. Both are 0 where a query does not see.
+  void (*softmaxBackward)(T* scores, T* dScores, int64_t keys, int64_t rows, int64_t before,
+                          T scale, const T* logSumExp, const T* dots);
   T (*dot)(const T* a, const T* b, int64_t count);
 
   /// Of one row: the largest logit, and the sum of exp(logit - largest). Of no logits: a number

@@ -97,24 +97,49 @@ TUTTI_INLINE void store(T* to, const V<T>& value, int64_t count) {
   __builtin_memcpy(to, &value, sizeof(value));
 }
 
+/// The upper half of the lanes in the place of the lower one; then of the lower half's, and so on.
+template <int half>
+TUTTI_INLINE V<float> upper(V<float> v) {
+  if constexpr (half == 8)
+    return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  else if constexpr (half == 4)
+    return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+  else if constexpr (half == 2)
+    return __builtin_shufflevector(v, v, 2, 3, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1);
+  else
+    return __builtin_shufflevector(v, v, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+}
+template <int half>
+TUTTI_INLINE V<double> upper(V<double> v) {
+  if constexpr (half == 4)
+    return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+  else if constexpr (half == 2)
+    return __builtin_shufflevector(v, v, 2, 3, 0, 1, 0, 1, 0, 1);
+  else
+    return __builtin_shufflevector(v, v, 1, 0, 0, 0, 0, 0, 0, 0);
+}
+
 /// Sum of the lanes: halves are added until one is left.
 template <class T>
-TUTTI_INLINE T sumLanes(const V<T>& value) {
-  T lanes[Vec<T>::lanes];
-  __builtin_memcpy(lanes, &value, sizeof(lanes));
-  for (int64_t half = Vec<T>::lanes / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  return lanes[0];
+TUTTI_INLINE T sumLanes(V<T> v) {
+  if constexpr (Vec<T>::lanes == 16) v += upper<8>(v);
+  v += upper<4>(v);
+  v += upper<2>(v);
+  v += upper<1>(v);
+  return v[0];
 }
 
 template <class T>
-TUTTI_INLINE T maxLanes(const V<T>& value) {
-  T lanes[Vec<T>::lanes];
-  __builtin_memcpy(lanes, &value, sizeof(lanes));
-  for (int64_t half = Vec<T>::lanes / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i)
-      lanes[i] = lanes[i + half] > lanes[i] ? lanes[i + half] : lanes[i];
-  return lanes[0];
+TUTTI_INLINE V<T> larger(V<T> a, V<T> b) {
+  return b > a ? b : a;
+}
+template <class T>
+TUTTI_INLINE T maxLanes(V<T> v) {
+  if constexpr (Vec<T>::lanes == 16) v = larger<T>(v, upper<8>(v));
+  v = larger<T>(v, upper<4>(v));
+  v = larger<T>(v, upper<2>(v));
+  v = larger<T>(v, upper<1>(v));
+  return v[0];
 }
 
 /// exp in float32: x = n ln 2 + r, |r| <= ln 2 / 2; a polynomial of degree 7 for exp(r); 2^n by its
@@ -369,48 +394,55 @@ TUTTI_INLINE T largest(const T* values, int64_t count) {
   return maxLanes<T>(most);
 }
 
-/// values become exp(scale * (values - shift)); returns their sum.
+/// Lane l is from + l.
 template <class T>
-TUTTI_INLINE T expAndSum(T* values, int64_t count, T scale, T shift) {
-  V<T> total{};
-  for (int64_t j = 0; j < count; j += Vec<T>::lanes) {
-    const int64_t left = count - j;
-    V<T> e = expLanes((load<T>(values + j, left, shift) - shift) * scale);
-    store<T>(values + j, e, left);
-    if (left < Vec<T>::lanes) e = keepPart(e, left);
-    total += e;
+TUTTI_INLINE V<T> counting(int64_t from) {
+  V<T> result;
+  for (int64_t i = 0; i < Vec<T>::lanes; ++i) result[i] = T(from + i);
+  return result;
+}
+
+/// One vector of queries at a time: sums and maxima over keys need no sum over lanes.
+template <class T>
+void softmax(T* scores, int64_t keys, int64_t rows, int64_t before, T scale, T* logSumExp) {
+  for (int64_t r = 0; r < rows; r += Vec<T>::lanes) {
+    const int64_t left = rows - r;
+    const V<T> own = counting<T>(before + r), none = splat<T>(Vec<T>::lowest), nothing{};
+    V<T> most = none, total{};
+    for (int64_t k = 0; k < keys; ++k)
+      most = larger<T>(most, splat(T(k)) <= own ? load<T>(scores + k * rows + r, left) : none);
+    for (int64_t k = 0; k < keys; ++k) {
+      T* const at = scores + k * rows + r;
+      const V<T> e = expLanes((load<T>(at, left) - most) * scale);
+      const V<T> seen = splat(T(k)) <= own ? e : nothing;
+      total += seen;
+      store<T>(at, seen, left);
+    }
+    const V<T> inverse = splat<T>(1) / total;
+    for (int64_t k = 0; k < keys; ++k) {
+      T* const at = scores + k * rows + r;
+      store<T>(at, load<T>(at, left) * inverse, left);
+    }
+    for (int64_t i = 0; i < Vec<T>::lanes && i < left; ++i)
+      logSumExp[r + i] = T(double(most[i]) * double(scale) + __builtin_log(double(total[i])));
   }
-  return sumLanes<T>(total);
 }
 
 template <class T>
-TUTTI_INLINE void zero(T* values, int64_t begin, int64_t end) {
-  for (int64_t j = begin; j < end; ++j) values[j] = 0;
-}
-
-template <class T>
-T softmax(T* scores, int64_t visible, int64_t width, T scale) {
-  const T most = largest<T>(scores, visible);
-  const T total = expAndSum<T>(scores, visible, scale, most);
-  const T inverse = T(1) / total;
-  for (int64_t j = 0; j < visible; j += Vec<T>::lanes)
-    store<T>(scores + j, load<T>(scores + j, visible - j) * inverse, visible - j);
-  zero<T>(scores, visible, width);
-  return T(double(most) * double(scale) + __builtin_log(double(total)));
-}
-
-template <class T>
-void softmaxBackward(T* scores, T* dScores, int64_t first, int64_t rows, T scale,
+void softmaxBackward(T* scores, T* dScores, int64_t keys, int64_t rows, int64_t before, T scale,
                      const T* logSumExp, const T* dots) {
   for (int64_t r = 0; r < rows; r += Vec<T>::lanes) {
     const int64_t left = rows - r;
-    const V<T> p = expLanes(load<T>(scores + r, left) * scale - load<T>(logSumExp + r, left));
-    const V<T> d = load<T>(dScores + r, left) - load<T>(dots + r, left);
-    store<T>(dScores + r, p * d * scale, left);
-    store<T>(scores + r, p, left);
+    const V<T> own = counting<T>(before + r), nothing{};
+    const V<T> shift = load<T>(logSumExp + r, left), mean = load<T>(dots + r, left);
+    for (int64_t k = 0; k < keys; ++k) {
+      const int64_t at = k * rows + r;
+      const V<T> e = expLanes(load<T>(scores + at, left) * scale - shift);
+      const V<T> p = splat(T(k)) <= own ? e : nothing;
+      store<T>(dScores + at, p * (load<T>(dScores + at, left) - mean) * scale, left);
+      store<T>(scores + at, p, left);
+    }
   }
-  zero<T>(scores, 0, first);
-  zero<T>(dScores, 0, first);
 }
 
 template <class T>

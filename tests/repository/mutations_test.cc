@@ -30,7 +30,6 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/samples/deepspeed_config.cc", "reduce_bucket_size", "bytes of a bucket"},
     {"parallel/samples/matrices.cc", "", "elements of examples, and how far two are apart"},
     {"parallel/samples/progress.cc", "", "prints numbers and times"},
-    {"parallel/samples/sharded_matmul.cc", "bound = ", "of a comparison"},
     {"parallel/samples/tensor_parallel_mlp.cc", "input", "what is learned"},
     {"parallel/samples/tensor_parallel_mlp.cc", "error * error / 2", "half a square"},
     {"parallel/samples/tensor_parallel_mlp.cc", "learningRate = ", "the learning rate"},

@@ -43,6 +43,7 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
   RunResult& result = run.result;
   size_t held = 0;
   const int64_t first = o.loadFrom.empty() ? 0 : engine.load(o.loadFrom, *optimizer);
+  if (o.afterLoad) o.afterLoad(engine.store(), *optimizer);
   for (int64_t step = first; step < first + o.steps; ++step) {
     const StepReport report = engine.step(loader, step, *optimizer, o.adam ? 0.003 : kSgdRate);
     result.losses.push_back(report.loss);

@@ -3,6 +3,7 @@
 // Whole trainings of a small model over ranks that are threads of this process, and what is left of
 // them: losses, norms, and weights and gradients put together from all ranks' parts.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -47,7 +48,9 @@ struct RunOptions {
   double clip = 0.5;
   uint64_t seed = kRunSeed;   ///< of the first weights and of the samples
   std::string loadFrom = {};  ///< a checkpoint to begin with
-  std::string saveTo = {};    ///< the root of one to end with
+  /// What is then done to it.
+  std::function<void(ParameterStore&, const Optimizer&)> afterLoad = {};
+  std::string saveTo = {};  ///< the root of one to end with
 
   static ShardPolicy smallBuckets(ShardPolicy policy);
 };

@@ -18,7 +18,7 @@
 namespace tutti::parallel {
 namespace {
 
-std::string program;
+std::string program, launcher;
 
 Output run(const std::string& arguments, const std::string& variables = "") {
   return runProgram(variables + " " + program + " " + arguments);
@@ -346,6 +346,25 @@ TEST_F(TrainGpt, ShardedRanksGiveTheSameBits) {
   const std::string files = " --offload-folder " + folder_ + " --offload ";
   for (const std::string& ranks : std::vector<std::string>{
            "--zero 1 --ranks 2", "--zero 2 --fsdp 4", "--fsdp 2", "--dp 2 --fsdp 2",
+// Ranks that were started with other learning rates have other weights after one step: nobody sees
+// it, unless they compare.
+TEST_F(TrainGpt, ReplicasThatDifferEndTheRunThatChecksThem) {
+  const auto differing = [&](const std::string& flags) {
+    return runProgram(launcher + " run -n 2 -- sh -c '" + program + " " +
+                      small("--generate 0 --steps 2 --warmup 1 " + flags) +
+                      " --lr 0.0$((TUTTI_RANK + 1))'");
+  };
+  for (const std::string ranks : {"", "--tp 2"}) {
+    const Output unseen = differing(ranks);
+    EXPECT_EQ(unseen.exitCode, 0) << ranks << "\n" << unseen.text;
+    const Output seen = differing(ranks + " --check-replicas");
+    EXPECT_EQ(seen.exitCode, 1) << ranks << "\n" << seen.text;
+    EXPECT_GE(seen.count("train_gpt: after step 1 the ranks' copies of "), 1) << seen.text;
+    EXPECT_EQ(seen.count("after step 2"), 0) << seen.text;
+    EXPECT_EQ(seen.count("validation loss"), 0) << seen.text;
+  }
+}
+
            "--dp 2 --fsdp 2 --zero 0", "--ranks 4 --dp 2", "--ranks 4 --fsdp 2 --zero 1",
            "--fsdp 2 --reshard never --offload parameters",
            "--fsdp 2 --reshard after-backward --backwards 2" + files +
@@ -432,3 +451,4 @@ int main(int argc, char** argv) {
   tutti::parallel::program = argv[1];
   return RUN_ALL_TESTS();
 }
+  tutti::parallel::launcher = argv[2];

@@ -31,6 +31,8 @@ inline constexpr uint64_t kRunSeed = 9;
 inline constexpr double kSgdRate = 0.5;
 
 std::vector<uint8_t> makeText();
+/// It as documents of 1 to 61 tokens, of which some have a prompt, that may be most of it.
+std::vector<Document> makeDocuments();
 
 using ModelOptions = std::variant<GptOptions, LlamaOptions>;
 std::unique_ptr<Model> makeModel(const ModelOptions& options);
@@ -42,6 +44,7 @@ struct RunOptions {
   StoreTypes types = {};
   ModelOptions model = kSmallGpt;
   int64_t batch = kSmallBatch;  ///< sequences of a step
+  bool documents = false;       ///< samples are those of makeDocuments(): not all labels count
   int groups = 4, rounds = 1;
   int steps = 1;
   bool adam = false;
@@ -54,6 +57,9 @@ struct RunOptions {
 
   static ShardPolicy smallBuckets(ShardPolicy policy);
 };
+
+/// The samples of a run; `text` must outlive it.
+Loader makeLoader(const std::vector<uint8_t>& text, const RunOptions& options);
 
 /// A tensor of bytes as it is without sharding, by parameter.
 using Values = std::vector<std::vector<char>>;

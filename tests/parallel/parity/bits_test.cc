@@ -45,6 +45,14 @@ TEST(Rung3, Llama) {
   climb(options, ", llama");
 }
 
+// Of which not all labels count.
+TEST(Rung3, Documents) {
+  RunOptions options = deterministic(8, 1, true);
+  options.documents = true;
+  options.steps = 10;
+  climb(options, ", documents");
+}
+
 // Gradients in float32 or bfloat16 too: products of bfloat16 round what they add up, and so do sums
 // over micro-batches and ranks.
 TEST(Rung3, BFloat16WithFloat32Masters) {

@@ -1,9 +1,11 @@
 #include "job.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -118,6 +120,19 @@ void Job::readAll(int fd, void* data, size_t size) {
     at += n;
     size -= static_cast<size_t>(n);
   }
+}
+
+int freePort() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  const bool found = ::bind(probe, any, length) == 0 && ::getsockname(probe, any, &length) == 0;
+  ::close(probe);
+  if (!found) throw std::runtime_error("no port of the loopback is free");
+  return ntohs(address.sin_port);
 }
 
 Interval medianInterval(std::vector<double> x) {

@@ -45,6 +45,9 @@ class Job {
   std::vector<int> commands_, answers_;  // by rank
 };
 
+/// A port of the loopback that nobody uses now. Throws std::runtime_error when there is none.
+int freePort();
+
 struct Interval {
   double low, median, high;
 };

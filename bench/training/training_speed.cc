@@ -2,7 +2,7 @@
 // and number of threads (one for each rank). Both are started first and take turns, block by block;
 // a block is the median of its steps, each of the slowest rank. Printed: milliseconds of a step,
 // tokens a second, and the median of the paired ratios with its 95% interval: above 1 we are
-// faster.
+// faster. Figures are comparable for one version of PyTorch only, so another one is refused.
 //
 //   training_speed --python VENV/bin/python [--model small|124m] [--ranks 2] [--compile]
 
@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 
 namespace {
 
+using tutti::bench::freePort;
 using tutti::bench::Interval;
 using tutti::bench::Job;
 using tutti::bench::medianInterval;
@@ -34,6 +36,33 @@ const std::map<std::string, Model> kModels{
     {"small", {256, 128, 4, 128, 4, 16}},     // 0.84 million parameters
     {"124m", {50257, 1024, 12, 768, 12, 4}},  // GPT-2's
 };
+
+/// The version that docs/benchmarks/training.md compares with.
+constexpr const char* kTorchVersion = "2.15.0";
+
+/// What `python` says of its torch, "2.15.0+cpu"; empty when it has none.
+std::string torchVersion(const std::string& python) {
+  if (python.find('\'') != std::string::npos) throw std::runtime_error("--python: " + python);
+  const std::string command = "'" + python + "' -c 'import torch; print(torch.__version__)'";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(::popen(command.c_str(), "r"),
+                                                               ::pclose);
+  char line[128] = "";
+  if (!output || std::fgets(line, sizeof line, output.get()) == nullptr) return "";
+  std::string version = line;
+  while (!version.empty() && version.back() == '\n') version.pop_back();
+  return version;
+}
+
+/// Returns it. Throws std::runtime_error unless it is kTorchVersion, of whatever build, or `any`.
+std::string checkedTorchVersion(const std::string& python, bool any) {
+  const std::string version = torchVersion(python);
+  if (version.empty()) throw std::runtime_error("--python " + python + " has no torch");
+  const std::string release = version.substr(0, version.find('+'));
+  if (!any && release != kTorchVersion)
+    throw std::runtime_error("PyTorch " + version + ", and what is published is about " +
+                             kTorchVersion + ": install that, or give --any-torch");
+  return version;
+}
 
 std::vector<std::string> flagsOf(const Model& m, int ranks) {
   std::vector<std::string> flags;
@@ -53,13 +82,14 @@ std::vector<std::string> flagsOf(const Model& m, int ranks) {
 std::unique_ptr<Job> start(const std::string& name, std::vector<std::string> command, int ranks) {
   const auto root = std::filesystem::temp_directory_path() /
                     ("tutti-training-speed-" + std::to_string(::getpid())) / name;
+  const std::string address = "127.0.0.1:" + std::to_string(freePort());
   std::vector<Process> processes;
   for (int rank = 0; rank < ranks; ++rank)
-    processes.push_back({command, [rank, ranks, root] {
+    processes.push_back({command, [rank, ranks, root, address] {
                            ::setenv("TUTTI_RANK", std::to_string(rank).c_str(), 1);
                            ::setenv("TUTTI_WORLD_SIZE", std::to_string(ranks).c_str(), 1);
                            ::setenv("TUTTI_LOCAL_RANK", std::to_string(rank).c_str(), 1);
-                           ::setenv("TUTTI_ADDRESS", "127.0.0.1:29531", 1);
+                           ::setenv("TUTTI_ADDRESS", address.c_str(), 1);
                            ::setenv("TUTTI_JOB_KEY", root.c_str(), 1);
                          }});
   return std::make_unique<Job>(name, processes, ranks, root);
@@ -70,7 +100,7 @@ std::unique_ptr<Job> start(const std::string& name, std::vector<std::string> com
 int main(int argc, char** argv) {
   std::string modelName = "small", python;
   int ranks = 1, blocks = 9, steps = 5, microBatches = 0, batch = 0;
-  bool compile = false;
+  bool compile = false, anyTorch = false;
   double required = 0;
   const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path();
   CLI::App app{"training steps, against PyTorch"};
@@ -85,10 +115,13 @@ int main(int argc, char** argv) {
   app.add_option("--blocks", blocks, "turns of each library")->check(CLI::Range(6, 1000));
   app.add_option("--steps", steps, "of a turn")->check(CLI::Range(1, 1000));
   app.add_flag("--compile", compile, "PyTorch's model through torch.compile");
+  app.add_flag("--any-torch", anyTorch, std::string("also another PyTorch than ") + kTorchVersion);
   app.add_option("--require", required, "end with 1 unless the ratio is at least this");
   CLI11_PARSE(app, argc, argv);
   ::signal(SIGPIPE, SIG_IGN);
   try {
+    std::printf("# PyTorch %s\n", checkedTorchVersion(python, anyTorch).c_str());
+    std::fflush(stdout);
     Model model = kModels.at(modelName);
     if (batch > 0) model.batch = batch;
     std::vector<std::string> ours{bin + "/tutti_trainer", "--micro-batches",

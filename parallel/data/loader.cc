@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "parallel/tensor/random.h"
 
@@ -14,16 +15,27 @@ namespace tutti::parallel {
 
 namespace {
 
-/// Tokens [start, start + context] as inputs and, shifted by one, labels. What lies beyond the end
-/// of the text becomes input 0 and label -1.
-void copyWindow(const std::vector<uint8_t>& tokens, int64_t start, int64_t context, int32_t* ids,
-                int32_t* labels) {
-  const int64_t size = static_cast<int64_t>(tokens.size());
+/// The tokens of a window as inputs and, shifted by one, labels. Padding is input 0 and label -1,
+/// as of labels that do not count.
+void copyWindow(const std::vector<uint8_t>& tokens, const Window& window, int64_t context,
+                int32_t* ids, int32_t* labels) {
   for (int64_t t = 0; t < context; ++t) {
-    const int64_t at = start + t;
-    ids[t] = at < size ? tokens[static_cast<size_t>(at)] : 0;
-    labels[t] = at + 1 < size ? tokens[static_cast<size_t>(at) + 1] : -1;
+    const auto at = static_cast<size_t>(window.start + t);
+    const bool within = t < window.length;
+    ids[t] = within ? tokens[at] : 0;
+    labels[t] = within && t >= window.uncounted ? tokens[at + 1] : -1;
   }
+}
+
+void requireBatch(int64_t sequences, int64_t context) {
+  require(context > 0 && sequences > 0, "a batch of ", sequences, " sequences of ", context,
+          " tokens");
+  Shape({sequences, context}).count();  // so that a step's tokens can be counted
+}
+
+void requireWithin(const Documents& documents, const std::vector<uint8_t>& tokens) {
+  require(documents.end() <= static_cast<int64_t>(tokens.size()), "documents up to token ",
+          documents.end(), " of a text of ", tokens.size());
 }
 
 Batch view(std::vector<int32_t>& ids, std::vector<int32_t>& labels, int64_t rows, int64_t context) {
@@ -80,25 +92,46 @@ TokenData readBytes(const std::string& path, int64_t context) {
 Loader::Loader(const std::vector<uint8_t>& tokens, int64_t context, int64_t globalBatch,
                uint64_t seed)
     : tokens_(tokens), context_(context), globalBatch_(globalBatch), seed_(seed), windows_(0) {
-  require(context > 0 && globalBatch > 0, "a batch of ", globalBatch, " sequences of ", context,
-          " tokens");
-  Shape({globalBatch, context}).count();  // so that a step's tokens can be counted
+  requireBatch(globalBatch, context);
   const int64_t size = static_cast<int64_t>(tokens.size());
   require(size > context, "a text of ", size, " tokens has no window of ", context, " and a label");
   // Every window starts at offset + i * context with offset below context, and ends inside.
   windows_ = std::max<int64_t>(1, (size - context) / context);
 }
 
-int64_t Loader::sampleStart(int64_t number) const {
+Loader::Loader(const std::vector<uint8_t>& tokens, Documents documents, int64_t globalBatch,
+               uint64_t seed)
+    : tokens_(tokens),
+      documents_(std::move(documents)),
+      context_(documents_->context()),
+      globalBatch_(globalBatch),
+      seed_(seed),
+      windows_(documents_->windows()) {
+  requireBatch(globalBatch, context_);
+  requireWithin(*documents_, tokens);
+  require(windows_ > 0, "documents of fewer than two tokens have nothing to learn");
+}
+
+Window Loader::sample(int64_t number) const {
   const int64_t epoch = number / windows_;
-  const std::string name = "epoch " + std::to_string(epoch);
-  const uint64_t window = Permutation(
-      seed_, name, static_cast<uint64_t>(windows_))[static_cast<uint64_t>(number % windows_)];
+  const Permutation order(seed_, message("epoch ", epoch), static_cast<uint64_t>(windows_));
+  const auto window = static_cast<int64_t>(order[static_cast<uint64_t>(number % windows_)]);
+  return documents_ ? documents_->window(window) : fullWindow(window, epoch);
+}
+
+Window Loader::fullWindow(int64_t window, int64_t epoch) const {
   const int64_t slack = static_cast<int64_t>(tokens_.size()) - windows_ * context_;
   const uint64_t offset =
       Random(seed_, "offset")
           .below(static_cast<uint64_t>(epoch), static_cast<uint64_t>(std::min(context_, slack)));
-  return static_cast<int64_t>(window) * context_ + static_cast<int64_t>(offset);
+  return {.start = window * context_ + static_cast<int64_t>(offset), .length = context_};
+}
+
+int64_t Loader::countedTokens(int64_t step) const {
+  if (!documents_) return globalBatch_ * context_;
+  int64_t counted = 0;
+  for (int64_t i = 0; i < globalBatch_; ++i) counted += sample(step * globalBatch_ + i).counted();
+  return counted;
 }
 
 Batch Loader::next(int64_t step, MicroBatch part) {
@@ -107,23 +140,27 @@ Batch Loader::next(int64_t step, MicroBatch part) {
   ids_.resize(static_cast<size_t>(rows * context_));
   labels_.resize(ids_.size());
   for (int64_t i = 0; i < rows; ++i)
-    copyWindow(tokens_, sampleStart(step * globalBatch_ + begin + i), context_,
+    copyWindow(tokens_, sample(step * globalBatch_ + begin + i), context_,
                ids_.data() + i * context_, labels_.data() + i * context_);
   return view(ids_, labels_, rows, context_);
 }
 
-int64_t Windows::count() const {
-  return countedTokens() / context_ + (countedTokens() % context_ > 0);
+Windows::Windows(const std::vector<uint8_t>& tokens, int64_t context)
+    : Windows(tokens, Documents({{0, static_cast<int64_t>(tokens.size())}}, context)) {}
+
+Windows::Windows(const std::vector<uint8_t>& tokens, Documents documents)
+    : tokens_(tokens), documents_(std::move(documents)) {
+  requireWithin(documents_, tokens);
 }
 
 Batch Windows::read(int64_t begin, int64_t sequences) {
-  const int64_t rows = std::min(sequences, count() - begin);
-  ids_.resize(static_cast<size_t>(rows * context_));
+  const int64_t rows = std::min(sequences, count() - begin), context = documents_.context();
+  ids_.resize(static_cast<size_t>(rows * context));
   labels_.resize(ids_.size());
   for (int64_t i = 0; i < rows; ++i)
-    copyWindow(tokens_, (begin + i) * context_, context_, ids_.data() + i * context_,
-               labels_.data() + i * context_);
-  return view(ids_, labels_, rows, context_);
+    copyWindow(tokens_, documents_.window(begin + i), context, ids_.data() + i * context,
+               labels_.data() + i * context);
+  return view(ids_, labels_, rows, context);
 }
 
 }  // namespace tutti::parallel

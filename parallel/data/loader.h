@@ -1,13 +1,16 @@
 #pragma once
 
-// Training data: a text file as bytes, and a loader that deals out windows of it. The sample with a
-// given number is a pure function of (seed, number), never of the number of ranks or of what was
-// read before, so a run can be split over ranks, or resumed, and see the same samples.
+// Training data: a text file as bytes, and a loader that deals out windows of it, or of documents
+// in it. The sample with a given number is a pure function of (seed, number), never of the number
+// of ranks or of what was read before, so a run can be split over ranks, or resumed, and see the
+// same samples.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "parallel/data/documents.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
@@ -35,43 +38,54 @@ struct MicroBatch {
 };
 
 /// Samples without replacement: each epoch goes once through all windows of the text, in an order
-/// and from an offset of its own.
+/// of its own.
 class Loader {
  public:
+  /// Windows that are full, wherever they begin; each epoch takes them from an offset of its own,
+  /// and all labels count.
   Loader(const std::vector<uint8_t>& tokens, int64_t context, int64_t globalBatch, uint64_t seed);
+  /// Those of documents. Throws InvalidArgument when these have none, or lie outside the text.
+  Loader(const std::vector<uint8_t>& tokens, Documents documents, int64_t globalBatch,
+         uint64_t seed);
 
   /// The sequences [index * B / count, (index + 1) * B / count) of step `step` (from 0).
   Batch next(int64_t step, MicroBatch part);
-  /// All labels count.
-  int64_t countedTokens() const { return globalBatch_ * context_; }
+  /// Labels of the whole batch of that step that count.
+  int64_t countedTokens(int64_t step) const;
   int64_t globalBatch() const { return globalBatch_; }
   /// Windows of one epoch. A text with fewer than a batch repeats some within one step.
   int64_t windows() const { return windows_; }
-  /// First token of global sample `number`.
-  int64_t sampleStart(int64_t number) const;
+  /// Global sample `number`, counted through all steps.
+  Window sample(int64_t number) const;
 
  private:
+  Window fullWindow(int64_t window, int64_t epoch) const;
+
   const std::vector<uint8_t>& tokens_;
+  std::optional<Documents> documents_;
   int64_t context_, globalBatch_;
   uint64_t seed_;
   int64_t windows_;  ///< in one epoch
   std::vector<int32_t> ids_, labels_;
 };
 
-/// Consecutive windows that cover a text once, for validation. The last may be short: its missing
-/// labels are -1.
+/// All windows of a text, one after the other, for validation.
 class Windows {
  public:
-  Windows(const std::vector<uint8_t>& tokens, int64_t context)
-      : tokens_(tokens), context_(context) {}
-  int64_t count() const;
-  int64_t countedTokens() const { return static_cast<int64_t>(tokens_.size()) - 1; }
+  /// Of the whole text as one document.
+  Windows(const std::vector<uint8_t>& tokens, int64_t context);
+  /// Throws InvalidArgument when the documents lie outside the text.
+  Windows(const std::vector<uint8_t>& tokens, Documents documents);
+
+  int64_t count() const { return documents_.windows(); }
+  /// Labels that count.
+  int64_t countedTokens() const { return documents_.countedTokens(); }
   /// Windows [begin, begin + sequences), fewer at the end.
   Batch read(int64_t begin, int64_t sequences);
 
  private:
   const std::vector<uint8_t>& tokens_;
-  int64_t context_;
+  const Documents documents_;
   std::vector<int32_t> ids_, labels_;
 };
 

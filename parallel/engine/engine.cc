@@ -49,7 +49,9 @@ double Engine::gradients(Loader& loader, int64_t step) {
           " sequences cannot be cut into ", all, " micro-batches");
   const int local = groups_ / mesh_.extent(data_);
   const int first = mesh_.index(data_) * local;
-  const auto tokens = static_cast<double>(loader.countedTokens());
+  const int64_t counted = loader.countedTokens(step);
+  require(counted > 0, "the batch of step ", step, " has no label that counts");
+  const auto tokens = static_cast<double>(counted);
   const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens);
   store_.beginStep(local, options_.rounds);
   context_.tensor.counters = {};
@@ -73,6 +75,7 @@ double Engine::gradients(Loader& loader, int64_t step) {
 StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
   StepReport report;
   report.loss = gradients(loader, step);
+  report.tokens = loader.countedTokens(step);
   report.gradientNorm = store_.clip(options_.clipNorm);
   store_.step(optimizer, learningRate);
   report.counters = store_.counters();
@@ -88,6 +91,7 @@ TrainingMemory Engine::memory() const {
 }
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {
+  require(windows.countedTokens() > 0, "no label of the validation text counts");
   const int ranks = mesh_.extent(data_), rank = mesh_.index(data_);
   ExactSum sum;
   for (int64_t all = 0; all < windows.count(); all += ranks * sequences) {

@@ -36,8 +36,9 @@ int reductionGroupsFor(int ranks, bool deterministic);
 int checkReductionGroups(int groups, int ranks, bool deterministic);
 
 struct StepReport {
-  double loss = 0;          ///< mean over the global batch, nats per token, before the update
+  double loss = 0;          ///< mean over `tokens`, nats, before the update
   double gradientNorm = 0;  ///< before clipping
+  int64_t tokens = 0;       ///< labels of the global batch that count
   StoreCounters counters;
   CollectiveCounters tensor;  ///< of the modules' collectives among the ranks of tensor parallelism
 };
@@ -60,13 +61,16 @@ class Engine {
   /// the model's heads do not suit the mesh.
   Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOptions& options);
 
-  /// Gradients of global batch number `step`, left in the store, and its mean loss. Collective.
-  /// Throws InvalidArgument when the batch has fewer sequences than there are micro-batches.
+  /// Gradients of global batch number `step`, left in the store, and its mean loss: both over all
+  /// labels of the batch that count, however these are spread over ranks and micro-batches, of
+  /// which some may have none. Collective. Throws InvalidArgument when the batch has fewer
+  /// sequences than there are micro-batches, or no label that counts.
   double gradients(Loader& loader, int64_t step);
   /// A whole step: gradients, clipping, update. Collective.
   StepReport step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate);
-  /// Mean loss over `windows`, which the ranks share out in batches of `sequences`. The batches'
-  /// losses are added exactly, so the result does not depend on the number of ranks. Collective.
+  /// Mean loss over the labels of `windows` that count; the ranks share the windows out in batches
+  /// of `sequences`. The batches' losses are added exactly, so the result does not depend on the
+  /// number of ranks. Collective. Throws InvalidArgument when no label counts.
   double evaluate(Windows& windows, int64_t sequences);
   /// Logits [batch, context, vocabulary], of the whole vocabulary, valid until the next call of
   /// anything. Collective over the ranks that share out or cut weights.

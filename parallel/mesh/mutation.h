@@ -41,12 +41,16 @@ enum class MutationPoint : uint8_t {
   EmbeddingGradientRows,
   // and what the loss needs of each part of the vocabulary.
   LossStatistics,
-  // The store's.
-  WeightGather,
+  // The store's: weights for a pass, and to compare replicas,
+  ForwardWeights,
+  BackwardWeights,
+  ComparedWeights,
+  // and gradients, the last two of which are partial over tensor parallelism too.
   GradientSum,
   GradientShardSum,
   GradientReplicaSum,
-  GradientPartialSum,
+  SharedHeadGradientSum,
+  RowsGradientSum,
   LossSum,
   NormSum,
   ReplicaHashes,
@@ -64,11 +68,14 @@ enum class MutationPoint : uint8_t {
   ValidationPerToken,
   ClippingScale,
   Accumulation,
+  SecondUse,
+  MapAccumulation,
 };
 
-/// What a point gives: elements of floating-point types or of integers, a factor, or one that is 0
-/// or 1. Integers and flags are dropped and not doubled.
-enum class PointResult { Values, Integers, Factor, Flag };
+/// What a point gives: elements of floating-point types or of integers, elements that ranks only
+/// compare, and would find as equal if they were all doubled; a factor, or one that is 0 or 1.
+/// Values and factors are dropped and doubled, the others only dropped.
+enum class PointResult { Values, Integers, Compared, Factor, Flag };
 
 struct MutationPointFacts {
   MutationPoint point;
@@ -102,13 +109,17 @@ inline constexpr std::array kMutationPoints{
     MutationPointFacts{MutationPoint::EmbeddingGradientRows, "rows of the embeddings' gradient",
                        PointResult::Values},
     MutationPointFacts{MutationPoint::LossStatistics, "statistics of logits", PointResult::Values},
-    MutationPointFacts{MutationPoint::WeightGather, "weights", PointResult::Values},
+    MutationPointFacts{MutationPoint::ForwardWeights, "weights for forward", PointResult::Values},
+    MutationPointFacts{MutationPoint::BackwardWeights, "weights for backward", PointResult::Values},
+    MutationPointFacts{MutationPoint::ComparedWeights, "weights to compare", PointResult::Compared},
     MutationPointFacts{MutationPoint::GradientSum, "sum of gradients", PointResult::Values},
     MutationPointFacts{MutationPoint::GradientShardSum, "sum of gradients, shared out",
                        PointResult::Values},
     MutationPointFacts{MutationPoint::GradientReplicaSum, "sum of replicated shards' gradients",
                        PointResult::Values},
-    MutationPointFacts{MutationPoint::GradientPartialSum, "sum of partial gradients",
+    MutationPointFacts{MutationPoint::SharedHeadGradientSum, "sum of shared heads' gradients",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::RowsGradientSum, "sum of gradients of rows that are cut",
                        PointResult::Values},
     MutationPointFacts{MutationPoint::LossSum, "sum of losses", PointResult::Values},
     MutationPointFacts{MutationPoint::NormSum, "sum of squares", PointResult::Integers},
@@ -128,7 +139,12 @@ inline constexpr std::array kMutationPoints{
     MutationPointFacts{MutationPoint::ValidationPerToken, "one over the tokens, of validation",
                        PointResult::Factor},
     MutationPointFacts{MutationPoint::ClippingScale, "the scale of clipping", PointResult::Factor},
-    MutationPointFacts{MutationPoint::Accumulation, "what was added up before", PointResult::Flag},
+    MutationPointFacts{MutationPoint::Accumulation, "what micro-batches before have added",
+                       PointResult::Flag},
+    MutationPointFacts{MutationPoint::SecondUse, "what a weight's other use has added",
+                       PointResult::Flag},
+    MutationPointFacts{MutationPoint::MapAccumulation,
+                       "what other maps have added to their input's gradient", PointResult::Flag},
 };
 const char* toString(MutationPoint point);
 

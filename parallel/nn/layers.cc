@@ -7,7 +7,8 @@ ColumnLinear::ColumnLinear(const ColumnLinearOptions& o)
   for (const ColumnLinearOptions::Map& map : o.maps) {
     Layout layout;
     layout.dims[0] = map.axes;
-    const AxisSet partial = kTensorAxes.without(layout.axes());
+    const PartialGradient partial(kTensorAxes.without(layout.axes()),
+                                  MutationPoint::SharedHeadGradientSum);
     maps_.push_back({.weight = {.name = map.name + ".weight",
                                 .global = {map.outputs, o.inputs},
                                 .init = {Init::Normal, o.deviation},
@@ -58,7 +59,7 @@ Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved&
     context.kernels.gemm({.a = dy.part(1, begin, weight.shape[0]),
                           .b = weight,
                           .c = summands,
-                          .beta = begin == 0 ? 0.0 : 1.0});
+                          .beta = factor(MutationPoint::MapAccumulation, begin == 0 ? 0 : 1, 0)});
     begin += weight.shape[0];
   }
   saved.work.push_back({[this, x, dy](ParallelContext& c, int microBatch) {

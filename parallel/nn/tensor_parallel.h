@@ -18,6 +18,7 @@
 
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/sharding/boxes.h"
+#include "parallel/store/parameter.h"
 #include "parallel/tensor/arena.h"
 
 namespace tutti::parallel {
@@ -39,8 +40,10 @@ struct BranchPoints {
   MutationPoint sum, gradientRows;             ///< of the one that ends it
 };
 
-/// Axes over which the gradient of a weight is partial that serves each row between branches alike.
-constexpr AxisSet partialOverRows(bool sequence) { return sequence ? kTensorAxes : AxisSet{}; }
+/// Of a weight that serves each row between branches alike: a rank has seen its own rows.
+inline PartialGradient partialOverRows(bool sequence) {
+  return {sequence ? kTensorAxes : AxisSet{}, MutationPoint::RowsGradientSum};
+}
 
 /// The collectives among the ranks of tensor parallelism; with one rank there are none. Matrices
 /// are contiguous. `point` says what a call is for; `sequence`: what lies between branches is cut

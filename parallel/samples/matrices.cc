@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "parallel/engine/describe.h"
+#include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
 
 namespace tutti::parallel {
@@ -29,6 +31,17 @@ void forElements(const Box& box, const Shape& whole, const Visit& visit) {
   int64_t at = 0;
   for (int64_t i = box[0].begin; i < box[0].end; ++i)
     for (int64_t j = box[1].begin; j < box[1].end; ++j) visit(at++, i * whole[1] + j);
+}
+
+/// Of what each rank has one.
+double largestOf(DeviceMesh& mesh, double own, Arena& memory) {
+  Tensor mine = memory.allocate(DType::Float64, {1});
+  *mine.as<double>() = own;
+  for (int i = 0; i < kAxisCount; ++i)
+    if (const auto axis = static_cast<Axis>(i); mesh.extent(axis) > 1)
+      mine.layout.dims[0].append(axis);
+  const Tensor all = rearranged(mesh, mine, {mesh.ranks()}, {}, memory);
+  return *std::max_element(all.as<double>(), all.as<double>() + all.count());
 }
 
 }  // namespace
@@ -74,6 +87,25 @@ Tensor multiplyParts(const Product& product, const Tensor& a, const Tensor& b, K
   return gemm.c;
 }
 
+Collectives predictedCollectives(const DeviceMesh& mesh, const Step& step, const Tensor& from,
+                                 const Tensor& to) {
+  if (mesh.extent(step.axis) == 1 || step.move == Move::Slice) return {};
+  CollectiveCounters count;
+  switch (step.move) {
+    case Move::AllReduce: count.allReduce.add(from.bytes()); break;
+    case Move::ReduceScatter: count.reduceScatter.add(from.bytes()); break;
+    case Move::AllGather: count.allGather.add(to.bytes()); break;
+    case Move::AllToAll: count.allToAll.add(std::max(from.bytes(), to.bytes())); break;
+    case Move::Slice: break;
+  }
+  return {{AxisSet{step.axis}, count}};
+}
+
+void requirePredicted(const Step& step, const Collectives& counted, const Collectives& predicted) {
+  ensure(counted == predicted, "a step (", toString(step.move), ") ", describe(counted),
+         "and the algebra predicts that it ", describe(predicted));
+}
+
 double worstDifference(const Tensor& part, const Box& box, const Tensor& whole) {
   double largest = std::numeric_limits<double>::min(), worst = 0;
   for (int64_t i = 0; i < whole.count(); ++i) largest = std::max(largest, std::fabs(get(whole, i)));
@@ -83,6 +115,24 @@ double worstDifference(const Tensor& part, const Box& box, const Tensor& whole) 
     worst = difference;
   });
   return worst / largest;
+}
+
+double checkedDifference(DeviceMesh& mesh, Kernels& kernels, const Product& product,
+                         const Sizes& sizes, const Tensor& part, Arena& memory) {
+  const Shape global = globalShape(product.c, sizes);
+  const Tensor c = rearranged(mesh, part, global, gradientLayout(part.layout), memory);
+  Product whole = product;
+  for (Term* term : {&whole.a, &whole.b, &whole.c}) term->layout = {};
+  const auto example = [&](const Term& term) {
+    return exampleMatrix(mesh, term, globalShape(term, sizes), part.type, memory);
+  };
+  const double worst =
+      worstDifference(c, boxOf(global, c.layout, mesh.shape(), mesh.place()),
+                      multiplyParts(whole, example(whole.a), example(whole.b), kernels, memory));
+  const double bound = part.type == DType::Float64 ? 1e-12 : 1e-12 * 0x1p29;
+  ensure(worst <= bound, "rank ", mesh.rank(), "'s part of the product is ", worst,
+         " from the whole one, in units of its largest element: more than ", bound);
+  return largestOf(mesh, worst, memory);
 }
 
 }  // namespace tutti::parallel

@@ -1,7 +1,8 @@
 #pragma once
 
 // Matrices of which every rank has a part, for the sample that multiplies them: their elements, the
-// product of what a rank holds, and how far a result is from another one.
+// product of what a rank holds, what a step of a redistribution has to send, and how far a result
+// is from another one.
 
 #include "parallel/kernels/kernels.h"
 #include "parallel/mesh/device_mesh.h"
@@ -23,8 +24,23 @@ Tensor exampleMatrix(const DeviceMesh& mesh, const Term& term, const Shape& glob
 Tensor multiplyParts(const Product& product, const Tensor& a, const Tensor& b, Kernels& kernels,
                      Arena& memory);
 
+/// What a step from one of these to the other sends, as communicators count it: by its larger side,
+/// what is cut up or what is put together. Nothing where the step's axis has one rank.
+Collectives predictedCollectives(const DeviceMesh& mesh, const Step& step, const Tensor& from,
+                                 const Tensor& to);
+/// Throws Internal, naming the step's move, unless the ranks along every set of axes have `counted`
+/// what was `predicted`.
+void requirePredicted(const Step& step, const Collectives& counted, const Collectives& predicted);
+
 /// The largest difference between `part` and what of `whole` it is, in units of the largest element
 /// of the whole; NaN where there is one.
 double worstDifference(const Tensor& part, const Box& box, const Tensor& whole);
+
+/// That of the parts of all ranks, of which `part` is this one's, from the product of two example
+/// matrices, which this rank computes by itself. Collective. Throws Internal where this rank's is
+/// more than rounding: of a sum of n products that is n 2^-53 of their sizes at most (2^-24 in
+/// float32), and about the root of n of them as a rule.
+double checkedDifference(DeviceMesh& mesh, Kernels& kernels, const Product& product,
+                         const Sizes& sizes, const Tensor& part, Arena& memory);
 
 }  // namespace tutti::parallel

@@ -80,10 +80,11 @@ void Progress::step(int64_t step, const StepReport& report, double learningRate)
 void Progress::writeJson(int64_t step, const StepReport& report, double learningRate,
                          double stepSeconds) {
   std::fprintf(json_.get(),
-               "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
-               "\"tokens_per_second\": %s}\n",
-               static_cast<long long>(step), number(report.loss).c_str(),
-               number(report.gradientNorm).c_str(), number(learningRate).c_str(),
+               "{\"step\": %lld, \"tokens\": %lld, \"loss\": %s, \"grad_norm\": %s, "
+               "\"learning_rate\": %s, \"tokens_per_second\": %s}\n",
+               static_cast<long long>(step), static_cast<long long>(report.tokens),
+               number(report.loss).c_str(), number(report.gradientNorm).c_str(),
+               number(learningRate).c_str(),
                number(static_cast<double>(tokensPerStep_) / stepSeconds).c_str());
   const bool written = std::fflush(json_.get()) == 0;
   if (!written)

@@ -41,7 +41,20 @@ int diverged(DeviceMesh& mesh, Progress& progress, const std::string& what) {
 
 /// What decides which samples come next: to go on with others is no resuming.
 Metadata sampleOrder(const TrainOptions& options) {
-  return {{"--seed", std::to_string(options.seed)}, {"--batch", options.batch}};
+  const std::string lines =
+      !options.lines ? "no" : "yes, prompts end at '" + options.promptEnd + "'";
+  return {{"--seed", std::to_string(options.seed)}, {"--batch", options.batch}, {"--lines", lines}};
+}
+
+Loader makeLoader(const TrainOptions& options, const std::vector<uint8_t>& text) {
+  if (auto documents = documentsOf(options, text))
+    return Loader(text, *std::move(documents), options.batch, options.seed);
+  return Loader(text, options.model.context, options.batch, options.seed);
+}
+
+Windows makeWindows(const TrainOptions& options, const std::vector<uint8_t>& text) {
+  if (auto documents = documentsOf(options, text)) return Windows(text, *std::move(documents));
+  return Windows(text, options.model.context);
 }
 
 /// 0, or where the newest checkpoint ends.
@@ -64,8 +77,8 @@ int train(const TrainOptions& options, int ranks) {
                  .rounds = options.rounds,
                  .clipNorm = options.clip,
                  .seed = options.seed});
-  Loader loader(text.train, options.model.context, options.batch, options.seed);
-  Windows windows(text.validation, options.model.context);
+  Loader loader = makeLoader(options, text.train);
+  Windows windows = makeWindows(options, text.validation);
 
   const auto optimizer = options.optimizer == "sgd"
                              ? makeSgd({.weightDecay = options.weightDecay})

@@ -42,6 +42,16 @@ void declare(CLI::App& app, TrainOptions& o) {
   const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
   app.add_option("--text", o.text, "text file to learn; the last 5% are for validation")
       ->required();
+  CLI::Option* lines = app.add_flag(
+      "--lines", o.lines,
+      "each line of the text is a document: no sample goes on into the next one, and what a line "
+      "lacks to --context is padded and does not count");
+  app.add_option(
+         "--prompt-end", o.promptEnd,
+         "a byte: what a line begins with, up to the first of these, is seen and not learned")
+      ->check(
+          [](const std::string& text) { return text.size() == 1 ? "" : text + " is not one byte"; })
+      ->needs(lines);
   addRanksFlag(app, o.ranks);
   app.add_option("--dp", o.dp,
                  "ranks that hold all of what --zero does not share out, each for "
@@ -210,6 +220,14 @@ ShardPolicy policyOf(const TrainOptions& o) {
           ": weights are gathered, and given back, with --zero 3, or --fsdp alone");
   policy.offload = offloadOf(o, policy);
   return policy;
+}
+
+std::optional<Documents> documentsOf(const TrainOptions& options,
+                                     const std::vector<uint8_t>& text) {
+  if (!options.lines) return std::nullopt;
+  std::optional<uint8_t> promptEnd;
+  if (!options.promptEnd.empty()) promptEnd = static_cast<uint8_t>(options.promptEnd[0]);
+  return Documents(linesOf(text, promptEnd), options.model.context);
 }
 
 void checkSplit(const TrainOptions& options, int ranks) {

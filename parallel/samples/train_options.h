@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/data/documents.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/samples/flags.h"
 #include "parallel/sharding/mesh_shape.h"
@@ -16,10 +17,12 @@ namespace tutti::parallel {
 
 struct TrainOptions {
   std::string text;
-  int ranks = 0;         ///< 0: not given
-  int dp = 0, fsdp = 0;  ///< ranks along these axes; 0: not given
-  int tp = 1;            ///< ranks of tensor parallelism
-  int zero = -1;         ///< negative: not given
+  bool lines = false;     ///< each is a document
+  std::string promptEnd;  ///< of a line: one byte; empty: lines have no prompts
+  int ranks = 0;          ///< 0: not given
+  int dp = 0, fsdp = 0;   ///< ranks along these axes; 0: not given
+  int tp = 1;             ///< ranks of tensor parallelism
+  int zero = -1;          ///< negative: not given
   ReshardFlags reshard;
   std::vector<std::string> offload;  ///< "none", or any of optimizer, gradients and parameters
   std::string offloadFolder;         ///< of their files; empty: in this host's memory
@@ -60,6 +63,9 @@ MeshShape meshOf(const TrainOptions& options, int ranks);
 /// gathered weights back, and what lies elsewhere. Throws InvalidArgument naming the flag when
 /// there is nothing that it could be about.
 ShardPolicy policyOf(const TrainOptions& options);
+
+/// Where samples of `text` begin and end; none: they are windows wherever they begin.
+std::optional<Documents> documentsOf(const TrainOptions& options, const std::vector<uint8_t>& text);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);

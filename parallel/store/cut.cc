@@ -37,7 +37,7 @@ Layout withShards(const Parameter& parameter, AxisSet data, AxisSet shard) {
       fail(ErrorCode::InvalidArgument, parameter.name, " has layout ",
            layout.describe(parameter.global.rank()), ", and the store's policy uses ",
            toString(axis));
-    if (parameter.gradientPartial.contains(axis) &&
+    if (parameter.gradientPartial.axes.contains(axis) &&
         (data.contains(axis) || layout.axes().contains(axis)))
       fail(ErrorCode::InvalidArgument, "the gradient of ", parameter.name, " is partial over ",
            toString(axis), ", which ", data.contains(axis) ? "the store's policy uses" : "cuts it");

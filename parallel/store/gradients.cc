@@ -73,15 +73,16 @@ void Gradients::planBuckets() {
 }
 
 void Gradients::planPartials() {
-  std::map<AxisSet, int64_t> elements;
+  std::map<PartialKind, int64_t> elements;
   for (const Piece& piece : cut_.pieces) {
-    const AxisSet axes = mesh_.longAxes(piece.parameter->gradientPartial);
-    if (axes.empty()) continue;
-    partials_[axes].pieces.push_back(piece.parameter->id);
-    elements[axes] += extentsOf(piece.box).count();
+    const PartialGradient& gradient = piece.parameter->gradientPartial;
+    const PartialKind kind{mesh_.longAxes(gradient.axes), gradient.point};
+    if (kind.first.empty()) continue;
+    partials_[kind].pieces.push_back(piece.parameter->id);
+    elements[kind] += extentsOf(piece.box).count();
   }
-  for (auto& [axes, partial] : partials_)
-    partial.packed = mesh_.allocate(axes, byteCount(type_, {elements[axes]}));
+  for (auto& [kind, partial] : partials_)
+    partial.packed = mesh_.allocate(kind.first, byteCount(type_, {elements[kind]}));
 }
 
 Gradients::Unit& Gradients::unit(UnitId id) {
@@ -98,7 +99,7 @@ size_t Gradients::shardBytes() const {
 size_t Gradients::stagingBytes() const {
   size_t total = 0;
   for (const Staging& staging : staging_) total += staging.memory.bytes() + staging.sums.bytes();
-  for (const auto& [axes, partial] : partials_) total += partial.packed.bytes();
+  for (const auto& [kind, partial] : partials_) total += partial.packed.bytes();
   return total;
 }
 
@@ -175,7 +176,9 @@ GradientSlot Gradients::slot(const Piece& piece, int microBatch) {
   const bool tree = policy_.deterministic;
   const Tensor& level = bucket.levels[static_cast<size_t>(tree ? treePlace(inRound).level : 0)];
   return {level.rows(of.full + piece.full, piece.local.count()).view(piece.local),
-          factor(MutationPoint::Accumulation, again || (!tree && inRound > 0) ? 1 : 0, 0)};
+          again                  ? factor(MutationPoint::SecondUse, 1, 0)
+          : !tree && inRound > 0 ? factor(MutationPoint::Accumulation, 1, 0)
+                                 : 0.0};
 }
 
 void Gradients::unitDone(UnitId id, int microBatch, bool early) {
@@ -287,7 +290,8 @@ void Gradients::finish() {
 }
 
 void Gradients::addPartials() {
-  for (const auto& [axes, partial] : partials_) {
+  for (const auto& [kind, partial] : partials_) {
+    const auto& [axes, point] = kind;
     // Calls visit(gradient, its place among those that are added) for each piece.
     const auto forEach = [&](const auto& visit) {
       auto* at = static_cast<std::byte*>(partial.packed.data());
@@ -301,8 +305,7 @@ void Gradients::addPartials() {
     void* const memory = partial.packed.data();
     const size_t bytes = partial.packed.bytes();
     mesh_.communicator(axes)->allReduce(
-        MutationPoint::GradientPartialSum,
-        {.send = memory, .recv = memory, .count = bytes / sizeOf(type_), .type = type_});
+        point, {.send = memory, .recv = memory, .count = bytes / sizeOf(type_), .type = type_});
     counters_.partialAllReduce.add(bytes);
     forEach([&](const Tensor& rows, const Tensor& packed) { kernels_.copy(packed, rows); });
   }

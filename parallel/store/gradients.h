@@ -17,12 +17,13 @@
 // of the shard follows. Rounds are added in their order.
 //
 // Gradients that are partial over other axes too (Parameter::gradientPartial) are added over these
-// last, in one AllReduce for each set of axes: what a rank has of them by then is its rows only,
-// and the data-parallel ranks' order of adding, which the deterministic mode keeps, is not mixed
-// with another.
+// last, in one AllReduce for each set of axes and purpose: what a rank has of them by then is its
+// rows only, and the data-parallel ranks' order of adding, which the deterministic mode keeps, is
+// not mixed with another.
 
 #include <array>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include <tutti/device.h>
@@ -86,7 +87,8 @@ class Gradients {
     Bucket* of = nullptr;  // whose these are
   };
 
-  /// What is partial over one set of axes.
+  /// What is partial over one set of axes, for one purpose.
+  using PartialKind = std::pair<AxisSet, MutationPoint>;
   struct Partial {
     std::vector<int> pieces;
     Memory packed;
@@ -120,7 +122,7 @@ class Gradients {
   std::vector<Unit> units_;
   std::vector<Bucket> buckets_;  // in the order in which backward fills them
   std::array<Staging, 2> staging_;
-  std::map<AxisSet, Partial> partials_;
+  std::map<PartialKind, Partial> partials_;
   std::vector<int> written_;  // by piece: the last micro-batch whose contribution began
   int microBatches_ = 0, rounds_ = 0;
   int reductions_ = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "parallel/mesh/mutation.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
@@ -19,14 +20,22 @@ struct Init {
 /// Names a group of parameters that are gathered, reduced and released together: one block's.
 using UnitId = int;
 
+/// That what modules write of a gradient is a summand: each rank along `axes`, which are others
+/// than those of the data-parallel ranks, has seen some of the rows, or some of the uses.
+struct PartialGradient {
+  AxisSet axes = {};      ///< none: it is the whole gradient
+  MutationPoint point{};  ///< of the collective that adds up
+
+  PartialGradient() = default;
+  PartialGradient(AxisSet over, MutationPoint itsPoint) : axes(over), point(itsPoint) {}
+};
+
 struct Parameter {
   std::string name;  ///< global, stable: "blocks.0.attention.query.weight"
   Shape global;      ///< of the whole tensor, whatever the layout
   Init init;
   Layout layout;
-  /// Axes other than those of the data-parallel ranks over which the gradient that modules write is
-  /// a partial sum: each rank has seen some of the rows, or some of the uses.
-  AxisSet gradientPartial = {};
+  PartialGradient gradientPartial = {};
   UnitId unit = -1;
   int id = -1;  ///< index in the store, set when it is added
 

@@ -239,12 +239,12 @@ void ParameterStore::checkReplicas() {
   if (cut_.shards > 1 && !policy_.parameters) {
     for (size_t unit = 0; unit < cut_.units.size(); ++unit) {
       const auto id = static_cast<UnitId>(unit);
-      weights_->acquire(id, Phase::Forward);
+      weights_->acquire(id, Phase::Comparison);
       for (int i = cut_.units[unit].begin; i < cut_.units[unit].end; ++i) {
         const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
         check(piece, policy_.shard, weights_->full(piece));
       }
-      weights_->release(id, Phase::Forward);
+      weights_->release(id, Phase::Comparison);
     }
     weights_->changed();  // a check changes nothing of what comes: they are gathered again
   }

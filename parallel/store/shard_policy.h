@@ -3,13 +3,14 @@
 // ShardPolicy: which parts of the training state the data-parallel ranks share out instead of
 // holding them all. The presets have the names of the literature:
 //
-//                 optimizer   gradients   weights      collectives of a step, with one round
-//   ddp           all         all         all          AllReduce of the gradient
-//   zero(1)       1/N         all         all          ReduceScatter of it, AllGather of the
-//   weights zero(2)       1/N         1/N         all          the same; the full gradient is given
-//   back fsdp, zero(3) 1/N         1/N         1/N          and an AllGather for each forward and
-//   backward
+// | preset        | optimizer | gradients | weights | collectives of a step with one round      |
+// |---------------|-----------|-----------|---------|-------------------------------------------|
+// | ddp           | all       | all       | all     | AllReduce of the gradient                 |
+// | zero(1)       | 1/N       | all       | all     | ReduceScatter of it, AllGather of weights |
+// | zero(2)       | 1/N       | 1/N       | all     | the same; full gradients are given back   |
+// | fsdp, zero(3) | 1/N       | 1/N       | 1/N     | the same, weights for each pass           |
 //
+// A pass is a forward or a backward of a micro-batch; with Reshard::Never one AllGather serves all.
 // N is the number of ranks along `shard`. What these share out is held as often as there are ranks
 // along `replicate` (hybrid sharding, where there are several), whose gradients are added by one
 // more AllReduce of a shard. Sources: Rajbhandari et al., "ZeRO"; Zhao et al., "PyTorch FSDP".

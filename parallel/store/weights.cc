@@ -15,6 +15,15 @@ std::string folderOfMasters(const Offload& offload, const StoreTypes& types) {
   return state ? offload.folder : offload.folderOf(offload.parameters);
 }
 
+MutationPoint gatherPoint(Phase phase) {
+  switch (phase) {
+    case Phase::Forward: return MutationPoint::ForwardWeights;
+    case Phase::Backward: return MutationPoint::BackwardWeights;
+    case Phase::Comparison: break;
+  }
+  return MutationPoint::ComparedWeights;
+}
+
 ShardPolicy effective(ShardPolicy policy, const Cut& cut) {
   if (cut.shards == 1) policy.parameters = false;  // there is nobody to share them with
   return policy;
@@ -117,11 +126,11 @@ void Weights::giveBack(Unit& u) {
 
 void Weights::acquire(UnitId id, Phase phase) {
   Unit& u = unit(id);
-  makeCurrent(id);
+  makeCurrent(id, phase);
   ++u.held;
-  const UnitId next = phase == Phase::Forward ? id + 1 : id - 1;
+  const UnitId next = phase == Phase::Backward ? id - 1 : id + 1;
   if (cut_.shards == 1 || next < 0 || static_cast<size_t>(next) == units_.size()) return;
-  if (!unit(next).current && unit(next).slot < 0) counters_.prefetched += startGather(next);
+  if (!unit(next).current && unit(next).slot < 0) counters_.prefetched += startGather(next, phase);
 }
 
 void Weights::release(UnitId id, Phase phase) {
@@ -134,13 +143,14 @@ void Weights::release(UnitId id, Phase phase) {
     giveBack(u);
 }
 
-void Weights::makeCurrent(UnitId id) {
+void Weights::makeCurrent(UnitId id, Phase phase) {
   Unit& u = unit(id);
   if (u.current) return;
   if (cut_.shards > 1) {
-    if (u.slot < 0 && !startGather(id)) {  // both hold weights that were not asked for after all
+    if (u.slot < 0 &&
+        !startGather(id, phase)) {  // both hold weights that were not asked for after all
       for (Unit& other : units_) discard(other);
-      startGather(id);
+      startGather(id, phase);
     }
     unpack(id);
   } else {
@@ -154,7 +164,7 @@ void Weights::makeCurrent(UnitId id) {
 }
 
 /// Whether there was a staging buffer for it.
-bool Weights::startGather(UnitId id) {
+bool Weights::startGather(UnitId id, Phase phase) {
   const auto free =
       std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
   if (free == slots_.end()) return false;
@@ -167,8 +177,9 @@ bool Weights::startGather(UnitId id) {
     const Tensor rows = master(piece);
     kernels_.copy(rows, mine.rows(piece.block, rows.count()).view(rows.shape));
   }
+  const MutationPoint point = gatherPoint(phase);
   mesh_.communicator(policy_.shard)
-      ->allGather(MutationPoint::WeightGather,
+      ->allGather(point,
                   {.send = mine.data,
                    .recv = staging.data,
                    .count = static_cast<size_t>(cut.block),

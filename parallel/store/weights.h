@@ -23,8 +23,9 @@
 
 namespace tutti::parallel {
 
-/// Which phase a unit's weights are needed for.
-enum class Phase { Forward, Backward };
+/// What a unit's weights are needed for: a pass, or to compare replicas, unit by unit as in
+/// forward.
+enum class Phase { Forward, Backward, Comparison };
 
 class Weights {
  public:
@@ -69,8 +70,8 @@ class Weights {
   /// The masters are rows of `full` itself.
   bool mastersWithin() const { return !policy_.parameters && types_.weights == types_.master; }
   Unit& unit(UnitId id);
-  void makeCurrent(UnitId id);
-  bool startGather(UnitId id);
+  void makeCurrent(UnitId id, Phase phase);
+  bool startGather(UnitId id, Phase phase);
   void unpack(UnitId id);
   void discard(Unit& unit);
   void giveBack(Unit& unit);

@@ -91,9 +91,9 @@ TEST(Cut, RefusesLayoutsThatThePolicyUses) {
   weight.layout.partial = {Axis::Tensor};
   EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);
   weight.layout = {};
-  weight.gradientPartial = {Axis::Data};  // the policy's own
+  weight.gradientPartial.axes = {Axis::Data};  // the policy's own
   EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);
-  weight.gradientPartial = {Axis::Tensor, Axis::Rep};
+  weight.gradientPartial.axes = {Axis::Tensor, Axis::Rep};
   EXPECT_NO_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()));
   weight.layout.dims[0] = {Axis::Rep};  // each rank has rows of its own
   EXPECT_THROW(cutParameters({&weight}, mesh, ShardPolicy::ddp()), Error);

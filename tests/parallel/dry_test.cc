@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 
 #include "parallel/engine/describe.h"
@@ -393,6 +395,37 @@ TEST(Dry, SevenBillionParametersAre112GigabytesAtSixteenBytes) {
   EXPECT_EQ(zero2.state(), 2 * n + 14 * n / 4);
   EXPECT_EQ(zero3.state() + 2 * n / 4, 16 * n / 4);
   EXPECT_NEAR(static_cast<double>(zero3.state() + 2 * n / 4), 28e9, 0.01e9);
+}
+
+/// Without its line ends.
+std::string readme() {
+  std::ifstream file(TUTTI_PARALLEL_README);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// With float32 gradients 16 bytes a parameter are shared out, with bfloat16 ones 14; of both there
+// is no bfloat16 weight among them. The page says both.
+TEST(Dry, SevenBillionParametersOverFourRanksByTypeOfGradients) {
+  struct Figure {
+    StoreTypes types;
+    size_t bytes;
+    std::string text, sum;
+  };
+  const StoreTypes float32Gradients = DType::BFloat16;
+  for (const Figure& figure :
+       {Figure{float32Gradients, 16, "28.0 GB with float32 gradients", "(4 + 12)/4 bytes"},
+        Figure{kBFloat16Gradients, 14, "24.5 GB with bfloat16 ones", "(2 + 12)/4"}}) {
+    const DryRun run = sevenBillion(4, ShardPolicy::fsdp(), figure.types, adamW);
+    const StoreMemory& held = run.memory.store;
+    EXPECT_EQ(held.state(), figure.bytes * static_cast<size_t>(run.parameters) / 4);
+    EXPECT_EQ(held.weights, held.gathered) << "weights that stay";
+    char gigabytes[32];
+    std::snprintf(gigabytes, sizeof(gigabytes), "%.1f GB", static_cast<double>(held.state()) / 1e9);
+    EXPECT_TRUE(figure.text.starts_with(gigabytes)) << gigabytes;
+    EXPECT_NE(readme().find(figure.text + ", " + figure.sum), std::string::npos) << figure.text;
+  }
 }
 
 // It takes none of the memory that it is about.

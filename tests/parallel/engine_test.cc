@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -75,29 +76,92 @@ std::vector<uint8_t> makeText(size_t size) {
 // float64 over at most 400 terms of about 1: 1e-13 is 400 roundings, 100 of them more than enough.
 constexpr double kTolerance = 1e-13;
 
+/// Loss, gradient and norm of a step against sums over the labels of its whole batch.
+void expectMeans(Loader& loader, int64_t step, int groups) {
+  Setting s(groups);
+  const double loss = s.engine.gradients(loader, step);
+  const Batch whole = loader.next(step, {0, 1});
+  double sum = 0, tokens = 0, counts[kVocabulary] = {};
+  for (int64_t i = 0; i < whole.labels.count(); ++i) {
+    const int32_t label = whole.labels.as<int32_t>()[i];
+    if (label < 0) continue;
+    sum += s.lossOf(static_cast<uint8_t>(label));
+    ++counts[label];
+    ++tokens;
+  }
+  EXPECT_EQ(static_cast<double>(loader.countedTokens(step)), tokens);
+  EXPECT_NEAR(loss, sum / tokens, kTolerance) << groups << " micro-batches";
+  double squares = 0;
+  for (size_t v = 0; v < kVocabulary; ++v) {
+    const double slope = std::exp(-s.lossOf(static_cast<uint8_t>(v))) - counts[v] / tokens;
+    const Tensor gradient = s.engine.store().finishedGradient(s.model.parameter());
+    EXPECT_NEAR(gradient.as<double>()[v], slope, kTolerance) << groups << ", token " << v;
+    squares += slope * slope;
+  }
+  EXPECT_NEAR(s.engine.store().clip(0), std::sqrt(squares), kTolerance);
+}
+
 TEST(Engine, LossAndGradientAreMeansOverTheGlobalBatch) {
   const auto text = makeText(400);
-  for (int groups : {1, 2, 4}) {
-    Setting s(groups);
+  for (const int groups : {1, 2, 4}) {
     Loader loader(text, kContext, 8, 3);
-    const double loss = s.engine.gradients(loader, 2);
-    const Batch whole = loader.next(2, {0, 1});
-    double expected = 0, counts[kVocabulary] = {};
-    for (int64_t i = 0; i < 8 * kContext; ++i) {
-      const int32_t label = whole.labels.as<int32_t>()[i];
-      expected += s.lossOf(static_cast<uint8_t>(label)) / (8 * kContext);
-      counts[label] += 1.0 / (8 * kContext);
-    }
-    EXPECT_NEAR(loss, expected, kTolerance) << groups << " micro-batches";
-    double squares = 0;
-    for (size_t v = 0; v < kVocabulary; ++v) {
-      const double slope = std::exp(-s.lossOf(static_cast<uint8_t>(v))) - counts[v];
-      const Tensor gradient = s.engine.store().finishedGradient(s.model.parameter());
-      EXPECT_NEAR(gradient.as<double>()[v], slope, kTolerance) << groups << ", token " << v;
-      squares += slope * slope;
-    }
-    EXPECT_NEAR(s.engine.store().clip(0), std::sqrt(squares), kTolerance);
+    expectMeans(loader, 2, groups);
   }
+}
+
+/// Of 1 to 12 tokens, of which some have a prompt.
+std::vector<Document> makeDocuments(int64_t size) {
+  std::vector<Document> documents;
+  for (int64_t i = 0, begin = 0; begin < size; ++i) {
+    const int64_t end = std::min(size, begin + 1 + i * 5 % 12);
+    documents.push_back({begin, end, i % 2 == 0 ? 0 : 6});
+    begin = end;
+  }
+  return documents;
+}
+
+// Each label that counts weighs as much as another one, in whatever micro-batch it is.
+TEST(Engine, LossAndGradientAreMeansOverTheLabelsThatCount) {
+  const auto text = makeText(400);
+  const Documents documents(makeDocuments(400), kContext);
+  for (const int groups : {1, 2, 4, 8})
+    for (const int64_t step : {0, 1, 2, 3}) {
+      Loader loader(text, documents, 8, 3);
+      expectMeans(loader, step, groups);
+    }
+  Loader loader(text, documents, 8, 3);
+  Setting s(4);
+  const auto sgd = makeSgd({});
+  EXPECT_EQ(s.engine.step(loader, 1, *sgd, 0.1).tokens, loader.countedTokens(1));
+  EXPECT_LT(loader.countedTokens(1), 8 * kContext);
+}
+
+TEST(Engine, RefusesABatchWithoutLabelsThatCount) {
+  const auto text = makeText(40);
+  const Documents prompts({{0, 20, 20}, {20, 40, 30}}, kContext);
+  Loader loader(text, prompts, 4, 3);
+  Windows windows(text, prompts);
+  Setting s(4);
+  EXPECT_THROW(s.engine.gradients(loader, 0), Error);
+  EXPECT_THROW(s.engine.evaluate(windows, 4), Error);
+}
+
+TEST(Engine, ValidationLossIsTheMeanOverTheLabelsThatCount) {
+  const auto text = makeText(400);
+  Windows windows(text, Documents(makeDocuments(400), kContext));
+  double sum = 0;
+  int64_t tokens = 0;
+  Setting s(1);
+  const Batch all = windows.read(0, windows.count());
+  for (int64_t i = 0; i < all.labels.count(); ++i)
+    if (const int32_t label = all.labels.as<int32_t>()[i]; label >= 0) {
+      sum += s.lossOf(static_cast<uint8_t>(label));
+      ++tokens;
+    }
+  EXPECT_LT(tokens, 300);
+  for (const int64_t sequences : {1, 3, 1000})
+    EXPECT_NEAR(s.engine.evaluate(windows, sequences), sum / static_cast<double>(tokens),
+                kTolerance);
 }
 
 // Every byte but the first counts once, however the windows are taken; 401 bytes leave no short

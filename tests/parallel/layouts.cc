@@ -10,7 +10,9 @@ std::string describe(const ShardPolicy& policy) {
   const std::string text = message(", zero ", stage);
   if (policy.reshard.when == Reshard::Never) return text + ", weights stay";
   if (policy.reshard.when == Reshard::AfterForward) return text;
-  return message(text, ", weights stay for ", policy.reshard.backwards, " backwards");
+  const int backwards = policy.reshard.backwards;
+  return message(text, ", weights stay for ", backwards,
+                 backwards == 1 ? " backward" : " backwards");
 }
 
 }  // namespace
@@ -57,16 +59,23 @@ std::vector<Arrangement> sharings(const std::string& mesh, bool sequence) {
   return all;
 }
 
+std::vector<Arrangement> hybrids(const std::string& mesh) {
+  std::vector<Arrangement> all{arrangement(mesh)};
+  for (const Arrangement& shared : sharings(mesh)) all.push_back(shared);
+  all.push_back(arrangement(mesh, fsdp(Reshard::AfterBackward)));
+  return all;
+}
+
 std::vector<Arrangement> layouts(int ranks) {
   const std::string shards = message("fsdp=", ranks);
   std::vector<Arrangement> all{arrangement(message("dp=", ranks)), arrangement(shards)};
   for (const Arrangement& shared : sharings(shards)) all.push_back(shared);
   all.push_back(arrangement(shards, fsdp(Reshard::AfterBackward, 2)));
-  if (ranks > 2)
-    for (const int replicas : {2, 3, 4})
-      for (int stage = 0; stage <= 3 && ranks % replicas == 0 && ranks > replicas; ++stage)
-        all.push_back(
-            arrangement(message("dp=", replicas, ",fsdp=", ranks / replicas), zero(stage)));
+  for (const int replicas : {2, 3, 4})
+    if (ranks % replicas == 0 && ranks > replicas)
+      for (const Arrangement& hybrid :
+           hybrids(message("dp=", replicas, ",fsdp=", ranks / replicas)))
+        all.push_back(hybrid);
   return all;
 }
 
@@ -74,7 +83,7 @@ std::vector<Arrangement> layoutsOfEachKind(const std::string& heads) {
   std::vector<Arrangement> all{arrangement("dp=2"), arrangement("dp=4")};
   for (const Arrangement& shared : sharings("fsdp=4")) all.push_back(shared);
   all.push_back(arrangement("fsdp=2", fsdp(Reshard::AfterBackward, 2)));
-  for (int stage = 1; stage <= 3; ++stage) all.push_back(arrangement("dp=2,fsdp=2", zero(stage)));
+  for (const Arrangement& hybrid : hybrids("dp=2,fsdp=2")) all.push_back(hybrid);
   for (const bool sequence : {false, true}) {
     all.push_back(arrangement("tp=2", zero(0), sequence));
     all.push_back(arrangement(heads, zero(0), sequence));

@@ -31,6 +31,9 @@ RunOptions under(const Arrangement& layout, RunOptions options);
 
 /// Every preset over `ranks`, and hybrids where they divide.
 std::vector<Arrangement> layouts(int ranks);
+/// `mesh`, of dp and fsdp, with nothing shared out along fsdp, every stage of ZeRO, and the last
+/// with weights that stay from forward to backward, or until the step.
+std::vector<Arrangement> hybrids(const std::string& mesh);
 /// `mesh` with every stage of ZeRO along fsdp, and the last with weights that stay.
 std::vector<Arrangement> sharings(const std::string& mesh, bool sequence = false);
 /// One of each kind, on 2 to 8 ranks: each axis and each pair. `heads` is what cuts a layer's heads

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -124,7 +126,7 @@ TEST(Loader, LabelsAreTheNextTokens) {
   for (int64_t step = 0; step < 60; ++step) {
     const Batch batch = loader.next(step, {0, 1});
     for (int64_t row = 0; row < 3; ++row) {
-      const size_t start = static_cast<size_t>(loader.sampleStart(step * 3 + row));
+      const size_t start = static_cast<size_t>(loader.sample(step * 3 + row).start);
       for (size_t t = 0; t < 9; ++t) {
         const size_t at = static_cast<size_t>(row) * 9 + t;
         EXPECT_EQ(batch.tokenIds.as<int32_t>()[at], bytes.at(start + t));
@@ -143,9 +145,9 @@ TEST(Loader, AnEpochIsEachWindowOnce) {
     std::set<int64_t> starts, remainders;
     std::vector<int64_t> order;
     for (int64_t i = 0; i < 99; ++i) {
-      starts.insert(loader.sampleStart(epoch * 99 + i));
-      remainders.insert(loader.sampleStart(epoch * 99 + i) % 10);
-      order.push_back(loader.sampleStart(epoch * 99 + i) / 10);
+      starts.insert(loader.sample(epoch * 99 + i).start);
+      remainders.insert(loader.sample(epoch * 99 + i).start % 10);
+      order.push_back(loader.sample(epoch * 99 + i).start / 10);
     }
     EXPECT_EQ(starts.size(), 99u);
     EXPECT_EQ(remainders.size(), 1u);
@@ -154,7 +156,7 @@ TEST(Loader, AnEpochIsEachWindowOnce) {
   }
   EXPECT_EQ(orders.size(), 3u);   // each epoch has an order of its own
   EXPECT_GE(offsets.size(), 2u);  // and, of ten, an offset
-  EXPECT_NE(loader.sampleStart(0), Loader(bytes, 10, 4, 3).sampleStart(0));
+  EXPECT_NE(loader.sample(0).start, Loader(bytes, 10, 4, 3).sample(0).start);
 }
 
 TEST(Windows, CoverTheTextOnce) {
@@ -171,6 +173,107 @@ TEST(Windows, CoverTheTextOnce) {
   const Batch last = shorter.read(2, 1);
   EXPECT_EQ(last.labels.as<int32_t>()[4], odd[21]);
   EXPECT_EQ(last.labels.as<int32_t>()[5], -1);
+}
+
+std::vector<uint8_t> bytesOf(const std::string& text) { return {text.begin(), text.end()}; }
+
+TEST(Documents, AreLinesWithTheirEnds) {
+  const auto lines = [](const std::string& text, std::optional<uint8_t> promptEnd = {}) {
+    return linesOf(bytesOf(text), promptEnd);
+  };
+  using Lines = std::vector<Document>;
+  EXPECT_EQ(lines(""), Lines{});
+  EXPECT_EQ(lines("ab\n\nc"), (Lines{{0, 3}, {3, 4}, {4, 5}}));
+  EXPECT_EQ(lines("\n"), (Lines{{0, 1}}));
+  // Up to the first mark of its own line, with that.
+  EXPECT_EQ(lines("q:a:b\nno\n:\nz:", ':'), (Lines{{0, 6, 2}, {6, 9}, {9, 11, 1}, {11, 13, 2}}));
+  EXPECT_EQ(lines("ab\ncd", '\n'), (Lines{{0, 3, 3}, {3, 5}}));
+}
+
+/// What comes of a text's documents: for each window inputs, then labels, of which '.' does not
+/// count; padding is '_'.
+std::vector<std::string> windowsOf(const std::string& text, const std::vector<Document>& documents,
+                                   int64_t context) {
+  const auto tokens = bytesOf(text);
+  Windows windows(tokens, Documents(documents, context));
+  std::vector<std::string> all;
+  int64_t counted = 0;
+  for (int64_t w = 0; w < windows.count(); ++w) {
+    const Batch batch = windows.read(w, 1);
+    std::string inputs, labels;
+    for (int64_t t = 0; t < context; ++t) {
+      const int32_t id = batch.tokenIds.as<int32_t>()[t], label = batch.labels.as<int32_t>()[t];
+      inputs += id == 0 ? '_' : static_cast<char>(id);
+      labels += label < 0 ? '.' : static_cast<char>(label);
+      counted += label >= 0;
+    }
+    all.push_back(inputs + " " + labels);
+  }
+  EXPECT_EQ(windows.countedTokens(), counted) << text;
+  return all;
+}
+
+TEST(Documents, ArePaddedAndTheirPromptsDoNotCount) {
+  using All = std::vector<std::string>;
+  EXPECT_EQ(windowsOf("promptanswer", {{0, 12, 6}}, 8),
+            (All{"promptan .....ans", "swe_____ wer....."}));
+  // None goes on into the next, and what one token is has nothing to learn.
+  EXPECT_EQ(windowsOf("abcdefg", {{0, 3}, {3, 4}, {4, 7}}, 2), (All{"ab bc", "ef fg"}));
+  EXPECT_EQ(windowsOf("abcdefg", {{0, 2}, {3, 7}}, 3), (All{"a__ b..", "def efg"}));
+  // The first token is no label, so a prompt of one changes nothing; one of all leaves none.
+  EXPECT_EQ(windowsOf("abcd", {{0, 4, 0}}, 3), (All{"abc bcd"}));
+  EXPECT_EQ(windowsOf("abcd", {{0, 4, 1}}, 3), (All{"abc bcd"}));
+  EXPECT_EQ(windowsOf("abcd", {{0, 4, 3}}, 3), (All{"abc ..d"}));
+  for (const int64_t prompt : {4, 5, 100})
+    EXPECT_EQ(windowsOf("abcd", {{0, 4, prompt}}, 2), (All{"ab ..", "c_ .."}));
+  EXPECT_EQ(windowsOf("abcdefg", {{0, 7, 5}}, 2), (All{"ab ..", "cd ..", "ef fg"}));
+}
+
+TEST(Documents, AreRefusedWhereTheyAreNot) {
+  const auto refused = [](const std::vector<Document>& documents, int64_t context) {
+    EXPECT_THROW(Documents(documents, context), Error);
+  };
+  refused({{0, 4}}, 0);
+  refused({{0, 4}, {3, 5}}, 4);
+  refused({{4, 3}}, 4);
+  refused({{-1, 3}}, 4);
+  refused({{0, 3, -1}}, 4);
+  const auto bytes = counting(5);
+  EXPECT_THROW(Windows(bytes, Documents({{0, 6}}, 4)), Error);
+  EXPECT_THROW(Loader(bytes, Documents({{0, 6}}, 4), 2, 1), Error);
+  EXPECT_THROW(Loader(bytes, Documents({{0, 5}}, 4), 0, 1), Error);
+  EXPECT_THROW(Loader(bytes, Documents({{0, 1}, {2, 3}}, 4), 2, 1), Error);
+}
+
+// An epoch has each window of each document once; the count of a step is that of its labels.
+TEST(Loader, DealsOutDocuments) {
+  const auto bytes = counting(300);
+  std::vector<Document> documents;
+  for (int64_t i = 0, begin = 0; begin < 250; begin += 1 + i, ++i)
+    documents.push_back({begin, begin + 1 + i, i / 2});
+  const Documents all(documents, 5);
+  Loader loader(bytes, all, 4, 2);
+  ASSERT_EQ(loader.windows(), all.windows());
+  std::vector<Window> seen, expected;
+  for (int64_t i = 0; i < all.windows(); ++i) {
+    seen.push_back(loader.sample(i));
+    expected.push_back(all.window(i));
+  }
+  EXPECT_NE(seen, expected);
+  EXPECT_TRUE(std::is_permutation(seen.begin(), seen.end(), expected.begin(), expected.end()));
+  std::set<int64_t> counts;
+  for (int64_t step = 0; step < 40; ++step) {
+    int64_t counted = 0;
+    for (int part = 0; part < 3; ++part) {
+      const Batch batch = loader.next(step, {part, 3});
+      const auto* const labels = batch.labels.as<int32_t>();
+      for (int64_t i = 0; i < batch.labels.count(); ++i) counted += labels[i] >= 0;
+    }
+    EXPECT_EQ(loader.countedTokens(step), counted) << step;
+    counts.insert(counted);
+  }
+  EXPECT_GT(counts.size(), 5u);
+  EXPECT_EQ(Loader(bytes, 5, 4, 2).countedTokens(7), 20);
 }
 
 }  // namespace

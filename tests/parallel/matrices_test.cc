@@ -1,5 +1,6 @@
 // The matrices of the sample that multiplies them: that their parts are those of one matrix, their
-// summands add up to it, all transpositions are multiplied rightly, and an error is seen.
+// summands add up to it, all transpositions are multiplied rightly, an error is seen, and so is an
+// exchange that the algebra does not predict.
 
 #include "parallel/samples/matrices.h"
 
@@ -120,6 +121,65 @@ TEST(Matrices, HaveTwoDimensions) {
   EXPECT_EQ(refusal("A[I,J] B[J] -> C[I]"), "B is no matrix: this multiplies two of them");
   for (const std::string other : {"A[I,J] B[I,J] -> C[I,J]", "A[I,J] B[J,I] -> C[I,J]"})
     EXPECT_NE(refusal(other).find("no product of matrices"), std::string::npos) << other;
+}
+
+/// An AllGather along an axis of 2, 3 or 1 ranks, without data, and what it is from and to.
+struct Moved {
+  DeviceMesh mesh;
+  Step step;
+  Tensor from, to;
+};
+Moved gatherOver(Axis axis) {
+  MeshShape shape = MeshShape::along(Axis::Pipeline, 2);
+  shape[Axis::Data] = 3;
+  Moved moved{DeviceMesh::dry(shape, 0), {.move = Move::AllGather, .axis = axis}, {}, {}};
+  moved.from = Tensor(nullptr, DType::Float64, {2, 7});
+  moved.to = Tensor(nullptr, DType::Float64, {2 * shape[axis], 7});
+  return moved;
+}
+void expectRefused(const Step& step, const Collectives& counted, const Collectives& predicted) {
+  EXPECT_THROW(requirePredicted(step, counted, predicted), Error);
+}
+
+// By every axis: what was sent along another one is not what the algebra says either.
+TEST(Matrices, ExchangesAreComparedAlongEveryAxis) {
+  for (const Axis axis : {Axis::Pipeline, Axis::Data}) {
+    const Moved m = gatherOver(axis);
+    const Collectives predicted = predictedCollectives(m.mesh, m.step, m.from, m.to);
+    ASSERT_EQ(predicted.size(), 1u);
+    EXPECT_EQ(predicted.at({axis}), (CollectiveCounters{.allGather = {1, m.to.bytes()}}));
+    EXPECT_NO_THROW(requirePredicted(m.step, predicted, predicted));
+    expectRefused(m.step, {}, predicted);
+    Collectives other = predicted;
+    other[{axis}].allGather.bytes += 8;
+    expectRefused(m.step, other, predicted);
+    for (const AxisSet& along : {AxisSet{Axis::Pipeline}, AxisSet{Axis::Data},
+                                 AxisSet{Axis::Pipeline, Axis::Data}, AxisSet{Axis::Tensor}}) {
+      other = predicted;
+      other[along].allReduce.add(8);
+      expectRefused(m.step, other, predicted);
+    }
+  }
+  Moved none = gatherOver(Axis::Tensor);  // one rank
+  EXPECT_TRUE(predictedCollectives(none.mesh, none.step, none.from, none.to).empty());
+  none = gatherOver(Axis::Data);
+  none.step.move = Move::Slice;
+  EXPECT_TRUE(predictedCollectives(none.mesh, none.step, none.from, none.to).empty());
+}
+
+// By its larger side.
+TEST(Matrices, ExchangesArePredictedByTheirMove) {
+  Moved m = gatherOver(Axis::Data);
+  const auto of = [&](Move move, const Tensor& from, const Tensor& to) {
+    m.step.move = move;
+    return predictedCollectives(m.mesh, m.step, from, to).at({Axis::Data});
+  };
+  const Tensor &part = m.from, &whole = m.to;
+  const size_t all = whole.bytes();
+  EXPECT_EQ(of(Move::AllReduce, whole, whole), (CollectiveCounters{.allReduce = {1, all}}));
+  EXPECT_EQ(of(Move::ReduceScatter, whole, part), (CollectiveCounters{.reduceScatter = {1, all}}));
+  EXPECT_EQ(of(Move::AllToAll, part, whole), (CollectiveCounters{.allToAll = {1, all}}));
+  EXPECT_EQ(of(Move::AllToAll, whole, part), (CollectiveCounters{.allToAll = {1, all}}));
 }
 
 }  // namespace

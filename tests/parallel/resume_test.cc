@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -69,23 +70,95 @@ TEST(Resume, AnyLayoutGoesOnWhereAnotherStopped) {
          });
 }
 
-// Where tensor parallelism has other ranks than before, sums have another order: what was saved is
-// still equal to the bit, and what follows is near.
+std::vector<Arrangement> layoutsWithTensorParallelism() {
+  return {arrangement(""),     arrangement("fsdp=4", zero(3)),
+          arrangement("tp=2"), arrangement("fsdp=2,tp=2", zero(3)),
+          arrangement("tp=4"), arrangement("dp=2,tp=2", zero(0), true)};
+}
+
+/// With heads for four ranks, in float64.
+RunOptions wideTraining(const Arrangement& layout, int steps) {
+  RunOptions options = training(layout, steps);
+  options.types = DType::Float64;
+  options.model = layout.sequence ? sequenceParallel(kRunGpt) : kRunGpt;
+  return options;
+}
+RunOptions wideResumed(const std::string& root, const Arrangement& layout) {
+  RunOptions options = wideTraining(layout, 2);
+  options.loadFrom = latestCheckpoint(root)->string();
+  return options;
+}
+
+/// Whether sums have the same order under both: as many ranks of tensor parallelism, on the same
+/// part of the tokens.
+bool addAlike(const Arrangement& one, const Arrangement& other) {
+  return one.mesh.ranks(kTensorAxes) == other.mesh.ranks(kTensorAxes) &&
+         one.sequence == other.sequence;
+}
+
+// Where sums have another order, losses and norms differ by rounding: in float64 by 2^-53 = 1e-16
+// for each of a sum's terms, which are 1e3 at most, and ten times that for what AdamW, which
+// divides by roots of gradients, makes of it in a few steps. 2e-16 was seen. What is forgotten is
+// far beyond (NoticesWhatIsForgotten).
+constexpr double kRounding = 1e-12;
+
+Finding nearTo(const RunResult& whole, const std::string& what, const RunOptions& options) {
+  Finding finding{"rung 5", what};
+  const RunResult many = run(options)[0];
+  for (size_t i = 0; i < whole.losses.size(); ++i) {
+    finding.note(std::fabs(many.losses[i] / whole.losses[i] - 1), kRounding, message("loss ", i));
+    finding.note(std::fabs(many.norms[i] / whole.norms[i] - 1), kRounding, message("norm ", i));
+  }
+  finding.note(std::fabs(many.validation / whole.validation - 1), kRounding, "validation");
+  return finding;
+}
+
+// What was saved is loaded to the bit under any layout. What follows is that of the run that never
+// stopped: to the bit where tensor parallelism is as before, and but for rounding where it is not.
 TEST(Resume, LayoutsOfTensorParallelismGoOnToo) {
-  const std::vector<Arrangement> layouts{arrangement(""), arrangement("fsdp=4", zero(3)),
-                                         arrangement("tp=2"), arrangement("fsdp=2,tp=2", zero(3)),
-                                         arrangement("dp=2,tp=2", zero(0), true)};
-  const auto cut = [](const Arrangement& layout) { return layout.mesh.ranks(kTensorAxes) > 1; };
-  const RunResult rest = afterThree(run(training(layouts[0], 5))[0]);
-  for (const Arrangement& from : layouts)
-    goOn(from, layouts,
-         [&](const std::string& root, const Arrangement& to, const std::string& what) {
-           if (!cut(from) && !cut(to)) return;  // above
-           expectWithin(loadedAndSaved(root, what, training(to, 0)));
-           const RunResult many = run(resumed(root, to))[0];
-           for (size_t i = 0; i < 2; ++i)
-             EXPECT_NEAR(many.losses[i], rest.losses[i], 1e-4) << what << ", step " << i;
-         });
+  for (const Arrangement& from : layoutsWithTensorParallelism()) {
+    const RunResult rest = afterThree(run(wideTraining(from, 5))[0]);
+    const TemporaryFolder folder;
+    RunOptions first = wideTraining(from, 3);
+    first.saveTo = folder.path();
+    run(first);
+    for (const Arrangement& to : layoutsWithTensorParallelism()) {
+      const std::string what = from.name + " to " + to.name;
+      expectWithin(loadedAndSaved(first.saveTo, what, wideTraining(to, 0)));
+      const RunOptions second = wideResumed(first.saveTo, to);
+      expectWithin(addAlike(from, to) ? sameBits(rest, what, second) : nearTo(rest, what, second));
+    }
+  }
+}
+
+// A run that goes on without the moments, or as if it had taken no step yet, or with one moment
+// that is a millionth too large, leaves that bound.
+TEST(Resume, NoticesWhatIsForgotten) {
+  const Arrangement from = arrangement("tp=2"), to = arrangement("tp=4");
+  const RunResult rest = afterThree(run(wideTraining(from, 5))[0]);
+  const TemporaryFolder folder;
+  RunOptions first = wideTraining(from, 3);
+  first.saveTo = folder.path();
+  run(first);
+  RunOptions second = wideResumed(first.saveTo, to);
+  expectWithin(nearTo(rest, "nothing is forgotten", second));
+  const auto scaleMoments = [](const std::string& name, double scale) {
+    return [=](ParameterStore& store, const Optimizer& optimizer) {
+      for (size_t p = 0; p < store.parameterCount(); ++p)
+        if (const Parameter& parameter = store.parameter(p); parameter.name.starts_with(name))
+          for (const Tensor& moment : store.state(parameter, optimizer))
+            for (int64_t i = 0; i < moment.count(); ++i) moment.as<double>()[i] *= scale;
+    };
+  };
+  const auto expectNoticed = [&](const std::string& what, const auto& afterLoad) {
+    second.afterLoad = afterLoad;
+    const Finding finding = nearTo(rest, what, second);
+    std::printf("%s\n", finding.describe().c_str());
+    EXPECT_FALSE(finding.within()) << finding.describe();
+  };
+  expectNoticed("no moments", scaleMoments("", 0));
+  expectNoticed("no steps", [](ParameterStore& store, const Optimizer&) { store.restored(0); });
+  expectNoticed("moments by 1 + 1e-6", scaleMoments("blocks.0.mlp.down.weight", 1 + 1e-6));
 }
 
 // Fewer heads of keys and values than ranks, tied embeddings, odd numbers of ranks, bfloat16.

@@ -37,12 +37,13 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
                  .clipNorm = o.clip,
                  .seed = o.seed});
   const auto text = makeText();
-  Loader loader(text, contextOf(o.model), o.batch, o.seed);
+  Loader loader = makeLoader(text, o);
   const auto optimizer = o.adam ? makeAdamW({}) : makeSgd({});
   RankRun run;
   RunResult& result = run.result;
   size_t held = 0;
   const int64_t first = o.loadFrom.empty() ? 0 : engine.load(o.loadFrom, *optimizer);
+  if (o.afterLoad) o.afterLoad(engine.store(), *optimizer);
   for (int64_t step = first; step < first + o.steps; ++step) {
     const StepReport report = engine.step(loader, step, *optimizer, o.adam ? 0.003 : kSgdRate);
     result.losses.push_back(report.loss);
@@ -56,7 +57,8 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
   if (!o.saveTo.empty()) engine.save(o.saveTo, first + o.steps, *optimizer);
   run.parts = storedParts(engine.store(), o.steps > 0);
   for (const StoredPart& part : run.parts) result.names.push_back(part.name);
-  Windows windows(text, contextOf(o.model));
+  const Documents documents(makeDocuments(), contextOf(o.model));
+  Windows windows = o.documents ? Windows(text, documents) : Windows(text, contextOf(o.model));
   result.memory = engine.store().memory();
   result.validation = engine.evaluate(windows, 16);
   result.scratchBytes = engine.scratch().usedBytes();
@@ -128,6 +130,24 @@ std::vector<uint8_t> makeText() {
   for (size_t i = 0; i < text.size(); ++i)
     text[i] = static_cast<uint8_t>('a' + (i * i + i / 7) % 26);
   return text;
+}
+
+std::vector<Document> makeDocuments() {
+  std::vector<Document> documents;
+  const auto size = static_cast<int64_t>(makeText().size());
+  for (int64_t i = 0, begin = 0; begin < size; ++i) {
+    const int64_t length = std::min(size - begin, 1 + (7 * i * i + 3 * i) % 61);
+    const int64_t prompt = i % 3 == 0 ? 0 : i % 3 == 1 ? length / 2 : length - 2;
+    documents.push_back({begin, begin + length, std::max<int64_t>(prompt, 0)});
+    begin += length;
+  }
+  return documents;
+}
+
+Loader makeLoader(const std::vector<uint8_t>& text, const RunOptions& o) {
+  const int64_t context = contextOf(o.model);
+  return o.documents ? Loader(text, Documents(makeDocuments(), context), o.batch, o.seed)
+                     : Loader(text, context, o.batch, o.seed);
 }
 
 std::unique_ptr<Model> makeModel(const ModelOptions& options) {

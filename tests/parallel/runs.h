@@ -3,6 +3,7 @@
 // Whole trainings of a small model over ranks that are threads of this process, and what is left of
 // them: losses, norms, and weights and gradients put together from all ranks' parts.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -30,6 +31,8 @@ inline constexpr uint64_t kRunSeed = 9;
 inline constexpr double kSgdRate = 0.5;
 
 std::vector<uint8_t> makeText();
+/// It as documents of 1 to 61 tokens, of which some have a prompt, that may be most of it.
+std::vector<Document> makeDocuments();
 
 using ModelOptions = std::variant<GptOptions, LlamaOptions>;
 std::unique_ptr<Model> makeModel(const ModelOptions& options);
@@ -41,16 +44,22 @@ struct RunOptions {
   StoreTypes types = {};
   ModelOptions model = kSmallGpt;
   int64_t batch = kSmallBatch;  ///< sequences of a step
+  bool documents = false;       ///< samples are those of makeDocuments(): not all labels count
   int groups = 4, rounds = 1;
   int steps = 1;
   bool adam = false;
   double clip = 0.5;
   uint64_t seed = kRunSeed;   ///< of the first weights and of the samples
   std::string loadFrom = {};  ///< a checkpoint to begin with
-  std::string saveTo = {};    ///< the root of one to end with
+  /// What is then done to it.
+  std::function<void(ParameterStore&, const Optimizer&)> afterLoad = {};
+  std::string saveTo = {};  ///< the root of one to end with
 
   static ShardPolicy smallBuckets(ShardPolicy policy);
 };
+
+/// The samples of a run; `text` must outlive it.
+Loader makeLoader(const std::vector<uint8_t>& text, const RunOptions& options);
 
 /// A tensor of bytes as it is without sharding, by parameter.
 using Values = std::vector<std::vector<char>>;

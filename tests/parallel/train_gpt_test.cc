@@ -1,5 +1,5 @@
 // train_gpt as its user meets it: flags, files, and the same numbers on any number of ranks, each a
-// process. TRAIN_GPT is the program's path, the first argument of this test.
+// process. The paths of train_gpt and of tutti are the arguments of this test.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@
 namespace tutti::parallel {
 namespace {
 
-std::string program;
+std::string program, launcher;
 
 Output run(const std::string& arguments, const std::string& variables = "") {
   return runProgram(variables + " " + program + " " + arguments);
@@ -253,6 +253,37 @@ TEST_F(TrainGpt, LearnsAndWrites) {
   EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()) - 1);
 }
 
+// Lines of which nothing goes on into the next, and whose beginnings are not learned.
+TEST_F(TrainGpt, LearnsLines) {
+  std::ofstream text(file("text"));
+  for (int i = 0; i < 700; ++i)
+    text << "line " << i << ": " << std::string(i % 41, 'a' + i % 26) << "\n";
+  text.close();
+  const std::string flags = "--generate 0 --optimizer sgd --steps 5 --json ";
+  const auto tokens = [&](const std::string& more) {
+    const Output output = run(small(flags + file("a.json") + " " + more));
+    EXPECT_EQ(output.exitCode, 0) << output.text;
+    return column("a.json", "tokens");
+  };
+  EXPECT_EQ(tokens(""), std::vector<std::string>(5, "256"));
+  const auto lines = tokens("--lines"), answers = tokens("--lines --prompt-end :");
+  ASSERT_EQ(lines.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_LT(std::stoi(lines[i]), 256);
+    EXPECT_LT(std::stoi(answers[i]), std::stoi(lines[i]));
+    EXPECT_GT(std::stoi(answers[i]), 0);
+  }
+  const auto losses = column("a.json", "loss");
+  for (const std::string ranks : {"--ranks 4", "--tp 2 --sp --fsdp 2"}) {
+    EXPECT_EQ(tokens("--lines --prompt-end : " + ranks), answers);
+    const auto many = column("a.json", "loss");
+    for (size_t i = 0; i < 5; ++i)
+      EXPECT_NEAR(std::stod(many[i]), std::stod(losses[i]), 1e-5) << ranks << ", step " << i + 1;
+  }
+  expectRefused(small("--steps 1 --prompt-end :"), 2, "--lines");
+  expectRefused(small("--steps 1 --lines --prompt-end ::"), 2, "--prompt-end");
+}
+
 // Linear warm-up to --lr, then half a cosine down to a tenth of it at the last step.
 TEST_F(TrainGpt, LearningRateFollowsItsSchedule) {
   const std::string flags = "--generate 0 --steps 9 --lr 0.5 --warmup 2 --json ";
@@ -312,6 +343,25 @@ TEST_F(TrainGpt, TensorParallelRanksAgreeOverTwentySteps) {
     ASSERT_EQ(many.size(), one.size());
     for (size_t i = 0; i < one.size(); ++i)
       EXPECT_NEAR(std::stod(many[i]), std::stod(one[i]), 1e-5) << ranks << ", step " << i + 1;
+  }
+}
+
+// Ranks that were started with other learning rates have other weights after one step: nobody sees
+// it, unless they compare.
+TEST_F(TrainGpt, ReplicasThatDifferEndTheRunThatChecksThem) {
+  const auto differing = [&](const std::string& flags) {
+    return runProgram(launcher + " run -n 2 -- sh -c '" + program + " " +
+                      small("--generate 0 --steps 2 --warmup 1 " + flags) +
+                      " --lr 0.0$((TUTTI_RANK + 1))'");
+  };
+  for (const std::string ranks : {"", "--tp 2"}) {
+    const Output unseen = differing(ranks);
+    EXPECT_EQ(unseen.exitCode, 0) << ranks << "\n" << unseen.text;
+    const Output seen = differing(ranks + " --check-replicas");
+    EXPECT_EQ(seen.exitCode, 1) << ranks << "\n" << seen.text;
+    EXPECT_GE(seen.count("train_gpt: after step 1 the ranks' copies of "), 1) << seen.text;
+    EXPECT_EQ(seen.count("after step 2"), 0) << seen.text;
+    EXPECT_EQ(seen.count("validation loss"), 0) << seen.text;
   }
 }
 
@@ -387,6 +437,8 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
                 "--seed: it was saved with 1, not 7");
   expectRefused(small("--resume --steps 9 --batch 16 " + folder), 1,
                 "--batch: it was saved with 8, not 16");
+  expectRefused(small("--resume --steps 9 --lines " + folder), 1,
+                "--lines: it was saved with no, not");
   expectRefused(small("--steps 1 " + folder), 1, "step");  // steps ascend
   std::filesystem::remove_all(file("checkpoints"));
 }
@@ -425,10 +477,11 @@ TEST_F(TrainGpt, RefusesThreeRanksToBeDeterministic) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: %s TRAIN_GPT\n", argv[0]);
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: %s TRAIN_GPT TUTTI\n", argv[0]);
     return 2;
   }
   tutti::parallel::program = argv[1];
+  tutti::parallel::launcher = argv[2];
   return RUN_ALL_TESTS();
 }

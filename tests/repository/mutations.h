@@ -27,9 +27,11 @@ struct AllowedScale {
   std::string text;  ///< that is in the line
   std::string reason;
 };
-/// Floating-point products and quotients that are neither allowed nor made with factor(): of an
-/// operand that is a floating-point literal, a cast, or a name that this file declares double or
-/// float, or a header does and this file not otherwise. And what is allowed and not there.
+/// Products and quotients that are neither allowed nor made with factor(), unless both operands are
+/// known to be integers, by what this file and headers declare; functions that multiply (ldexp,
+/// fma, std::multiplies); and what a kernel is to multiply by (alpha, beta, scale, an argument that
+/// is a number), where it is made up on the spot and not handed on. And what is allowed and not
+/// there.
 std::vector<std::string> scalesWithoutPoint(const std::vector<SourceFile>& files,
                                             const std::vector<AllowedScale>& allowed);
 

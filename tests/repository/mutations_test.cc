@@ -14,6 +14,13 @@ std::string sourceRoot;
 
 /// What is multiplied or divided and is no factor of what ranks add up.
 const std::vector<AllowedScale> kAllowed{
+    {"parallel/checkpoint/", "folder / ", "a path"},
+    {"parallel/checkpoint/", "folder_ / ", "a path"},
+    {"parallel/checkpoint/", "partial_ / ", "a path"},
+    {"parallel/checkpoint/", "root / ", "a path"},
+    {"parallel/checkpoint/", "path() / ", "a path"},
+    {"parallel/mesh/redistribute.cc", "row * pitch(", "bytes"},
+    {"parallel/store/parameter_store.cc", "gradientScale_ = 1;", "there is no clipping yet"},
     {"parallel/optim/", "", "the learning rate's schedule, and one rank's update"},
     {"parallel/nn/gradcheck.cc", "", "compares one rank's gradients with differences"},
     {"parallel/nn/gpt.cc", "idth", "sizes of a model, as numbers"},
@@ -27,10 +34,8 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/sharding/", "", "predicts what is sent and computed"},
     {"parallel/store/initial_values.cc", "deviation", "first values"},
     {"parallel/tensor/random.cc", "", "random numbers"},
-    {"parallel/samples/deepspeed_config.cc", "reduce_bucket_size", "bytes of a bucket"},
     {"parallel/samples/matrices.cc", "", "elements of examples, and how far two are apart"},
     {"parallel/samples/progress.cc", "", "prints numbers and times"},
-    {"parallel/samples/sharded_matmul.cc", "bound = ", "of a comparison"},
     {"parallel/samples/tensor_parallel_mlp.cc", "input", "what is learned"},
     {"parallel/samples/tensor_parallel_mlp.cc", "error * error / 2", "half a square"},
     {"parallel/samples/tensor_parallel_mlp.cc", "learningRate = ", "the learning rate"},
@@ -90,15 +95,15 @@ TEST(Mutations, OfScalesAreRefusedWithoutAPoint) {
     return scalesWithoutPoint({{"parallel/store/s.cc", lines}}, {}).size();
   };
   const std::string norm = "double norm = 0, other = 1;";
-  EXPECT_EQ(faults({norm, "scale_ = most / norm;"}), 1u);
-  EXPECT_EQ(faults({norm, "scale_ = other*most;"}), 1u);
-  EXPECT_EQ(faults({norm, "scale_ *= norm;"}), 1u);
+  EXPECT_EQ(faults({norm, "most_ = most / norm;"}), 1u);
+  EXPECT_EQ(faults({norm, "most_ = other*most;"}), 1u);
+  EXPECT_EQ(faults({norm, "most_ *= norm;"}), 1u);
   EXPECT_EQ(faults({"x = 0.5 * y;"}), 1u);
   EXPECT_EQ(faults({"x = y / 2e3;"}), 1u);
   EXPECT_EQ(faults({"x = y / static_cast<double>(ranks);"}), 1u);
   EXPECT_EQ(faults({"const auto n = static_cast<float>(m);", "x = (y + 1) * n;"}), 1u);
   EXPECT_EQ(faults({norm, "const auto a = 1, b = f(norm) + norm;", "x = b * y;"}), 1u);
-  EXPECT_EQ(faults({norm, "const auto a = 1, b = norm;", "x = a * y;"}), 0u);
+  EXPECT_EQ(faults({norm, "const auto a = 1, b = norm;", "int y = 2; x = a * y;"}), 0u);
   EXPECT_EQ(faults({"x.as<double>()[i] /= ranks;"}), 1u);
   EXPECT_EQ(faults({"x = std::sqrt(y) * z;"}), 1u);
   EXPECT_EQ(faults({"double mean(const T& t);", "x = store.mean(t) * tokens;"}), 1u);
@@ -107,9 +112,12 @@ TEST(Mutations, OfScalesAreRefusedWithoutAPoint) {
   EXPECT_EQ(faults({norm, "return norm * factor(MutationPoint::Scale, scale);"}), 0u);
   EXPECT_EQ(faults({norm, "return factor(MutationPoint::Scale, scale) * norm;"}), 0u);
   EXPECT_EQ(faults({norm, "x = factor(MutationPoint::Scale, 1), y = norm * 2;"}), 1u);
-  EXPECT_EQ(faults({"int64_t rows = ranks * tokens / 2;", "double* const values = p;"}), 0u);
+  EXPECT_EQ(faults({"int ranks, tokens;", "int64_t rows = ranks * tokens / 2;",
+                    "double* const values = p;"}),
+            0u);
   EXPECT_EQ(faults({norm, "MeshCommunicator* group = g; f(norm, *group);"}), 0u);
-  EXPECT_EQ(faults({"const size_t bytes = 10'000 * count;  // 0.5 * y", "x = f(\"0.5 * y\");"}),
+  EXPECT_EQ(faults({"size_t count; const size_t bytes = 10'000 * count;  // 0.5 * y",
+                    "x = f(\"0.5 * y\");"}),
             0u);
   const SourceFile header{"parallel/store/s.h", {"struct S { double gradientScale = 1; };"}};
   const SourceFile user{"parallel/engine/e.cc", {"x = s.gradientScale * y;"}};
@@ -120,6 +128,73 @@ TEST(Mutations, OfScalesAreRefusedWithoutAPoint) {
             Faults{});
   EXPECT_EQ(scalesWithoutPoint({header}, {{"parallel/engine/", "gradientScale", "tried"}}),
             Faults{"parallel/engine/: nothing there is allowed by: tried"});
+}
+
+size_t scalesIn(const std::vector<std::string>& lines) {
+  return scalesWithoutPoint({{"parallel/nn/n.cc", lines}}, {}).size();
+}
+
+// What is not known to be integers is taken for numbers that are scaled.
+TEST(Mutations, OfQuotientsAreRefusedUnlessAllIsInteger) {
+  for (const std::string scaled :
+       {"x / n", "x[i] / n", "y[i].z / n", "f(y) / n", "(x + y) / n", "n / x", "x /= n", "x *= n",
+        "x[i] *= 2", "x->y /= n", "x.as<T>()[i] / n", "static_cast<T>(n) / n", "std::max(x, n) / n",
+        "n * (n + x)", "sum() / n", "n / static_cast<double>(n)"})
+    EXPECT_EQ(scalesIn({"template <class T> void g(T x, const T* y, int n) {", scaled + "; }"}), 1u)
+        << scaled;
+  for (const std::string whole :
+       {"n / m", "n * a[i]", "a[n] / n", "s.rows.count() * n", "t.shape[1] / n",
+        "(n + m - 1) / m * m", "static_cast<size_t>(n) * m", "int64_t(n) * m", "std::max(n, 1) * m",
+        "n *= m", "sizeof(x) * n", "a.size() / 2", "n / -m", "list[i] * n", "2 * k", "k * both"})
+    EXPECT_EQ(scalesIn({"int n, m; std::vector<int64_t> a; struct { int64_t count(); };",
+                        "Shape shape; const std::vector<size_t>& list = f();",
+                        "const auto k = static_cast<int64_t>(n), both = n + m;", whole + ";"}),
+              0u)
+        << whole;
+}
+
+TEST(Mutations, OfFunctionsThatScaleAreRefused) {
+  for (const std::string call :
+       {"std::ldexp(x, -1)", "ldexp(x, n)", "std::scalbn(x, 2)", "std::fma(x, y, z)",
+        "std::lerp(x, y, t)", "std::midpoint(x, y)", "std::transform(b, e, b, std::divides<>())",
+        "std::accumulate(b, e, x, std::multiplies<T>())"}) {
+    EXPECT_EQ(scalesIn({"loss = " + call + ";"}), 1u) << call;
+    EXPECT_EQ(scalesIn({"loss = factor(MutationPoint::LossPerToken, " + call + ");"}), 0u) << call;
+  }
+  EXPECT_EQ(scalesIn({"log(\"std::ldexp(x, 1)\");  // std::ldexp(x, 1)", "x.fma(1, 2);"}), 0u);
+}
+
+// Kernels multiply by what they are given: what a line makes up is refused, what it hands on is
+// not.
+TEST(Mutations, OfArgumentsOfKernelsAreRefused) {
+  for (const std::string field : {"alpha", "beta", "betaWeight", "scale", "gradientScale"})
+    for (const std::string& value :
+         {std::string("0.5"), std::string("first ? 0.0 : 1.0"), std::string("-slot.beta"),
+          std::string("static_cast<double>(n)"), std::string("1"), std::string("made")}) {
+      const std::string made = "const double made = n > 0 ? 0.5 : 1, other = slot.beta;";
+      EXPECT_EQ(scalesIn({made, "k.gemm({.a = a, ." + field + " = " + value + ", .c = c});"}), 1u)
+          << field << value;
+      EXPECT_EQ(scalesIn({made, "slot." + field + " = " + value + ";"}), 1u) << field << value;
+      EXPECT_EQ(
+          scalesIn({made, "k.gemm({.a = a, ." + field + " = factor(point, " + value + ", 0)});"}),
+          0u);
+    }
+  for (const std::string value :
+       {"slot.beta", "args.scale", "slots_[i]->beta", "c.store.beta(p)", "other"})
+    EXPECT_EQ(
+        scalesIn({"const double other = factor(point, 2);", "k.gemm({.beta = " + value + "});"}),
+        0u)
+        << value;
+  EXPECT_EQ(scalesIn({"struct Args { double beta = 0; double betaWeight = 0, betaBias = 1; };",
+                      "void f(double scale = 1, double alpha = 2);", "makeAdamW({.beta1 = 0.8});"}),
+            0u);
+  for (const std::string call : {"kernels_.biasGradient(dy, db, 0.5)", "c.kernels.add(x, 2, y)",
+                                 "kernels->add(x, n ? slot.beta : 1)"})
+    EXPECT_EQ(scalesIn({call + ";"}), 1u) << call;
+  for (const std::string call : {"kernels_.biasGradient(dy, db, slot.beta)", "kernels_.fillZero(x)",
+                                 "kernels.copy(rows.part(0, 2, 1), out)", "kernels_.gemm({.a = x})",
+                                 "kernels.add(x, y, factor(point, 0.5))"})
+    EXPECT_EQ(scalesIn({call + ";"}), 0u) << call;
 }
 
 }  // namespace

@@ -1,109 +1,103 @@
-// Where floating-point numbers are multiplied or divided, told from the tokens of the sources.
+// Where floating-point numbers are multiplied or divided, told from the tokens of the sources: by a
+// sign, by a function, or by a kernel that is given a factor.
 
 #include <algorithm>
 #include <cctype>
-#include <iterator>
 #include <set>
 
 #include "tests/repository/mutations.h"
+#include "tests/repository/number_names.h"
 
 namespace tutti::repository {
 namespace {
 
-bool isFloatingType(const Token& token) { return token.text == "double" || token.text == "float"; }
-
-bool isType(const Token& token) {
-  static const std::set<std::string> words{"double", "float", "void", "char",   "int",
-                                           "auto",   "const", "bool", "size_t", "string"};
-  const std::string& text = token.text;
-  return words.contains(text) || text.ends_with("_t") ||
-         std::isupper(static_cast<unsigned char>(text[0])) != 0;
+/// A member or an argument by which a kernel multiplies: alpha, beta, betaBias, scale,
+/// gradientScale_, and not AdamW's beta1.
+bool isFactorName(const std::string& name) {
+  if (name.starts_with("alpha") || name.starts_with("beta"))
+    return std::isdigit(static_cast<unsigned char>(name.back())) == 0;
+  return name == "scale" || name == "scale_" || name.ends_with("Scale") || name.ends_with("Scale_");
 }
 
-/// The names of `double a = 1, *b` from a or b on, in a declaration or a list of parameters.
-void addDeclared(const TokenizedFile& s, size_t at, std::set<std::string>& names) {
-  names.insert(s.tokens[at].text);
-  for (size_t i = at + 1; i + 2 < s.tokens.size(); ++i) {
-    if (s.is(i, "(") || s.is(i, "{") || s.is(i, "[")) i = matching(s.tokens, i);
-    if (s.is(i, ";") || s.is(i, ")") || s.is(i, "}")) return;
-    if (!s.is(i, ",") || !isName(s.tokens[i + 1])) continue;
-    if (!s.is(i + 2, "=") && !s.is(i + 2, ",") && !s.is(i + 2, ";")) return;
-    names.insert(s.tokens[i + 1].text);
-  }
+/// What multiplies without a sign.
+bool isScalingFunction(const std::string& name) {
+  static const std::set<std::string> functions{
+      "ldexp", "ldexpf", "scalbn",     "scalbnf", "scalbln",  "scalblnf",      "fma",
+      "fmaf",  "lerp",   "multiplies", "divides", "midpoint", "inner_product", "transform_reduce"};
+  return functions.contains(name);
 }
 
-/// What `s` declares double or float.
-std::set<std::string> declaredNames(const TokenizedFile& s) {
-  std::set<std::string> names;
-  for (size_t i = 0; i + 1 < s.tokens.size(); ++i) {
-    if (!isFloatingType(s.tokens[i])) continue;
-    size_t name = i + 1;
-    while (s.is(name, "*") || s.is(name, "&") || s.is(name, "const")) ++name;
-    if (name < s.tokens.size() && isName(s.tokens[name])) addDeclared(s, name, names);
-  }
-  return names;
-}
-
-/// What `s` declares with another type.
-std::set<std::string> otherNames(const TokenizedFile& s) {
-  std::set<std::string> names;
-  for (size_t i = 1; i < s.tokens.size(); ++i) {
-    size_t type = i - 1;
-    while (type > 0 && (s.is(type, "*") || s.is(type, "&"))) --type;
-    const bool declared = s.is(type, ">") || (isName(s.tokens[type]) && isType(s.tokens[type]));
-    const bool unknown = isFloatingType(s.tokens[type]) || s.is(type, "auto");
-    if (isName(s.tokens[i]) && declared && !unknown) names.insert(s.tokens[i].text);
-  }
-  return names;
-}
-
-bool isFloating(const Token& token, const std::set<std::string>& names) {
-  const std::string& text = token.text;
-  if (isNumber(token))
-    return text.find('.') != std::string::npos ||
-           text.find(text.starts_with("0x") ? 'p' : 'e') != std::string::npos;
-  static const std::set<std::string> functions{"sqrt", "exp", "log", "cos", "sin", "pow", "fabs"};
-  return isFloatingType(token) || functions.contains(text) || names.contains(text);
-}
-
-/// Adds what is declared by `auto x = ..., y = ...;` with something of theirs.
-void addDeduced(const TokenizedFile& s, std::set<std::string>& names) {
-  for (size_t i = 0; i + 2 < s.tokens.size(); ++i) {
-    if (!s.is(i, "auto") || !s.is(i + 2, "=")) continue;
-    std::string name = s.tokens[i + 1].text;
-    for (size_t k = i + 3; k + 2 < s.tokens.size() && !s.is(k, ";"); ++k) {
-      if (s.is(k, "(") || s.is(k, "{") || s.is(k, "[")) k = matching(s.tokens, k);
-      if (s.is(k, ",") && s.is(k + 2, "=")) name = s.tokens[k + 1].text;
-      if (isFloating(s.tokens[k], names)) names.insert(name);
-    }
-  }
-}
-
-/// All of its floating-point names, as far as they can be told.
-std::set<std::string> floatingNames(const TokenizedFile& s, const std::set<std::string>& headers) {
-  std::set<std::string> names = declaredNames(s);
-  const std::set<std::string> others = otherNames(s);
-  std::set_difference(headers.begin(), headers.end(), others.begin(), others.end(),
-                      std::inserter(names, names.end()));
-  addDeduced(s, names);
-  return names;
-}
-
-/// The products and quotients of one file.
+/// The products, quotients and factors of one file.
 class Scales {
  public:
-  Scales(const TokenizedFile& source, const std::set<std::string>& floating)
-      : s_(source), names_(floating) {}
+  Scales(const TokenizedFile& source, const NumberNames& names) : s_(source), names_(names) {}
 
-  /// The signs of those that are floating-point and no factor.
+  /// Where those are that are floating-point and no factor().
   std::vector<size_t> find() const {
     std::vector<size_t> found;
     for (size_t i = 1; i + 1 < s_.tokens.size(); ++i)
-      if (isBinary(i) && isProduct(i) && !withFactor(i)) found.push_back(i);
+      if ((isBinary(i) && isProduct(i) && !withFactor(i)) || (isScaling(i) && !withinFactor(i)) ||
+          isGivenFactor(i))
+        found.push_back(i);
     return found;
   }
 
  private:
+  bool isScaling(size_t i) const {
+    return isScalingFunction(s_.tokens[i].text) && !s_.is(i - 1, ".") && !s_.is(i - 1, "->");
+  }
+
+  /// `.beta = ...`, `slot.beta = ...`, `scale_ = ...` with a value of its own making, and a number
+  /// that is an argument of a kernel. What was declared or made elsewhere may be handed on.
+  bool isGivenFactor(size_t i) const {
+    if (isFactorName(s_.tokens[i].text) && s_.is(i + 1, "=") && !isDeclared(i))
+      return !isHandedOn(i + 2, endOfValue(i + 2));
+    const bool kernel = (s_.is(i - 1, ".") || s_.is(i - 1, "->")) && i >= 2 &&
+                        (s_.is(i - 2, "kernels") || s_.is(i - 2, "kernels_")) && s_.is(i + 1, "(");
+    for (size_t begin = i + 2, last = kernel ? matching(s_.tokens, i + 1) : 0; begin < last;) {
+      const size_t end = endOfValue(begin);
+      if (!s_.is(begin, "{") && !isHandedOn(begin, end)) return true;
+      begin = end + 1;
+    }
+    return false;
+  }
+  /// `double scale = 1` is the default of a member or an argument.
+  bool isDeclared(size_t name) const { return isType(s_.tokens[name - 1]) || isDefault(name); }
+  /// The second one of `double betaWeight = 0, betaBias = 0`.
+  bool isDefault(size_t name) const {
+    while (name > 3 && s_.is(name - 1, ",") && s_.is(name - 3, "=")) name -= 4;
+    return isType(s_.tokens[name - 1]);
+  }
+  /// Of the value that begins there: a comma, a semicolon or a bracket that closes.
+  size_t endOfValue(size_t i) const {
+    while (i < s_.tokens.size() && !s_.is(i, ",") && !s_.is(i, ";") && !s_.is(i, ")") &&
+           !s_.is(i, "}"))
+      i = (s_.is(i, "(") || s_.is(i, "{") || s_.is(i, "[") ? matching(s_.tokens, i) : i) + 1;
+    return i;
+  }
+  /// A path, `bias.beta` or `gradients_->sum(piece)`, or a call of factor(). A name that this file
+  /// gives a value is what that value is.
+  bool isHandedOn(size_t begin, size_t end) const {
+    if (s_.is(begin, "factor")) return true;
+    for (size_t i = begin; i < end; ++i) {
+      const bool joins = s_.is(i, ".") || s_.is(i, "->") || s_.is(i, "::") || s_.is(i, "*");
+      if (s_.is(i, "(") || s_.is(i, "[") || s_.is(i, "{"))
+        i = matching(s_.tokens, i);
+      else if (!joins && (!isName(s_.tokens[i]) || s_.is(i, "static_cast")))
+        return false;
+    }
+    return end != begin + 1 || !isMadeHere(s_.tokens[begin].text);
+  }
+  /// Whether a variable of that name is declared with a value that is not handed on.
+  bool isMadeHere(const std::string& name) const {
+    for (size_t i = 1; i + 2 < s_.tokens.size(); ++i)
+      if (s_.tokens[i].text == name && s_.is(i + 1, "=") && isType(s_.tokens[i - 1]) &&
+          (s_.is(i - 1, "auto") || names_.floating.contains(name)) &&
+          !isHandedOn(i + 2, endOfValue(i + 2)))
+        return true;
+    return false;
+  }
+
   bool isBinary(size_t i) const {
     const Token &sign = s_.tokens[i], &left = s_.tokens[i - 1];
     if (sign.text == "*=" || sign.text == "/=") return true;
@@ -119,12 +113,6 @@ class Scales {
            (s_.is(open - 1, "if") || s_.is(open - 1, "for") || s_.is(open - 1, "while"));
   }
 
-  bool anyFloating(size_t begin, size_t end) const {
-    return std::any_of(s_.tokens.begin() + static_cast<std::ptrdiff_t>(begin),
-                       s_.tokens.begin() + static_cast<std::ptrdiff_t>(end),
-                       [this](const Token& token) { return isFloating(token, names_); });
-  }
-
   /// Where the operand that ends before `sign` begins.
   size_t beginOfLeft(size_t sign) const {
     size_t i = sign - 1;
@@ -133,6 +121,7 @@ class Scales {
         const size_t open = matching(s_.tokens, i);
         if (open == 0 || open == i) return i;
         const Token& before = s_.tokens[open - 1];
+        if (before.text == "return") return open;
         if (!isName(before) && before.text != "]" && before.text != ")" && before.text != ">")
           return open;
         i = open - 1;
@@ -161,8 +150,10 @@ class Scales {
     return i;
   }
 
+  /// Whether one of the operands is not known to be an integer.
   bool isProduct(size_t sign) const {
-    return anyFloating(beginOfLeft(sign), sign) || anyFloating(sign + 1, endOfRight(sign));
+    return !isInteger(s_, beginOfLeft(sign), sign, names_) ||
+           !isInteger(s_, sign + 1, endOfRight(sign), names_);
   }
 
   bool namesFactor(size_t begin, size_t end) const {
@@ -172,15 +163,17 @@ class Scales {
   }
   /// An operand is a call of factor(), or the product is its argument.
   bool withFactor(size_t sign) const {
-    if (namesFactor(beginOfLeft(sign), sign) || namesFactor(sign + 1, endOfRight(sign)))
-      return true;
-    for (size_t i = 0; i < sign; ++i)
-      if (s_.is(i, "factor") && s_.is(i + 1, "(") && matching(s_.tokens, i + 1) > sign) return true;
+    return namesFactor(beginOfLeft(sign), sign) || namesFactor(sign + 1, endOfRight(sign)) ||
+           withinFactor(sign);
+  }
+  bool withinFactor(size_t at) const {
+    for (size_t i = 0; i < at; ++i)
+      if (s_.is(i, "factor") && s_.is(i + 1, "(") && matching(s_.tokens, i + 1) > at) return true;
     return false;
   }
 
   const TokenizedFile& s_;
-  const std::set<std::string>& names_;
+  const NumberNames& names_;
 };
 
 bool allows(const AllowedScale& entry, const TokenizedFile& s, size_t sign) {
@@ -192,14 +185,18 @@ bool allows(const AllowedScale& entry, const TokenizedFile& s, size_t sign) {
 std::vector<std::string> scalesWithoutPoint(const std::vector<SourceFile>& files,
                                             const std::vector<AllowedScale>& allowed) {
   const std::vector<TokenizedFile> sources = trainingSources(files);
-  std::set<std::string> headers;
-  for (const TokenizedFile& s : sources)
-    if (s.file->path.ends_with(".h")) headers.merge(declaredNames(s));
+  NumberNames headers;
+  for (const TokenizedFile& s : sources) {
+    if (!s.file->path.ends_with(".h")) continue;
+    NumberNames its = declaredNumbers(s);
+    headers.floating.merge(its.floating);
+    headers.integer.merge(its.integer);
+  }
   std::vector<std::string> faults;
   std::vector<bool> used(allowed.size());
   for (const TokenizedFile& s : sources) {
     if (s.file->path.starts_with("parallel/mesh/mutation.")) continue;  // factor() itself
-    const std::set<std::string> names = floatingNames(s, headers);
+    const NumberNames names = numbersIn(s, headers);
     for (const size_t sign : Scales(s, names).find()) {
       bool fine = false;
       for (size_t i = 0; i < allowed.size(); ++i)

@@ -2,13 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "tests/parallel/parity/one_step.h"
 #include "tests/parallel/parity/rungs.h"
 
 namespace tutti::parallel {
 namespace {
+
+/// With it the first step of four micro-batches has one without a label that counts.
+constexpr uint64_t kSeedOfAnEmptyMicroBatch = 9;
 
 /// One rank's step, and every layout against it.
 class Rung1 {
@@ -136,6 +141,46 @@ TEST(Rung1, UnevenMicroBatchesCountTokensAlike) {
     options.rounds = 2;
     expectWithin(
         float64Steps(one, "dp=2, 2 rounds, " + model.name, under(arrangement("dp=2"), options)));
+  }
+}
+
+/// Labels that count in each of the micro-batches of a step.
+std::vector<int64_t> countedIn(const RunOptions& options, int64_t step) {
+  const auto text = makeText();
+  Loader loader = makeLoader(text, options);
+  std::vector<int64_t> counted;
+  for (int i = 0; i < options.groups; ++i) {
+    const Batch batch = loader.next(step, {i, options.groups});
+    const auto* const labels = batch.labels.as<int32_t>();
+    counted.push_back(std::count_if(labels, labels + batch.labels.count(),
+                                    [](int32_t label) { return label >= 0; }));
+  }
+  return counted;
+}
+
+// Documents with padding and prompts: each micro-batch, and so each rank, counts other labels, and
+// one none, through the engine and against a single micro-batch.
+TEST(Rung1, LabelsThatDoNotCount) {
+  for (const RunModel& model : runModels()) {
+    RunOptions options{.types = DType::Float64,
+                       .model = model.options,
+                       .batch = 4,
+                       .documents = true,
+                       .steps = 2,
+                       .seed = kSeedOfAnEmptyMicroBatch};
+    const std::vector<int64_t> counted = countedIn(options, 0);
+    EXPECT_EQ(std::set(counted.begin(), counted.end()).size(), counted.size());
+    EXPECT_EQ(std::count(counted.begin(), counted.end(), 0), 1);
+    options.groups = 1;
+    const RunResult one = run(options)[0];
+    options.groups = 4;
+    for (const Arrangement& layout : layoutsOfEachKind(model.heads))
+      expectWithin(
+          float64Steps(one, layout.name + ", documents, " + model.name, under(layout, options)));
+    options.groups = 2;
+    options.rounds = 2;
+    expectWithin(float64Steps(one, "dp=2, 2 rounds, documents, " + model.name,
+                              under(arrangement("dp=2"), options)));
   }
 }
 

@@ -77,6 +77,8 @@ plan::FlatPlan flatPlan(const AlgorithmInfo& info, const PlanSpec& spec) {
 }
 
 /// The same plans are walked for every size, and thousands of times where constants are fitted.
+/// Those of many ranks are large, and are not kept.
+constexpr int kMostRanksKept = 16;
 const plan::FlatPlan& keptFlatPlan(const AlgorithmInfo& info, const PlanSpec& spec) {
   constexpr size_t kMost = 1024;
   thread_local std::unordered_multimap<uint64_t, std::pair<PlanSpec, plan::FlatPlan>> kept;
@@ -90,8 +92,11 @@ const plan::FlatPlan& keptFlatPlan(const AlgorithmInfo& info, const PlanSpec& sp
 
 double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shape& shape,
                const Rates& rates, const HostLinks& links) {
-  return walkMicroseconds(keptFlatPlan(info, spec), rates.steps, links,
-                          static_cast<double>(shape.chunkBytes(0, 0)), shape.rounds());
+  const auto walk = [&](const plan::FlatPlan& flat) {
+    return walkMicroseconds(flat, rates.steps, links, static_cast<double>(shape.chunkBytes(0, 0)),
+                            shape.rounds());
+  };
+  return walk(spec.ranks > kMostRanksKept ? flatPlan(info, spec) : keptFlatPlan(info, spec));
 }
 
 /// For many ranks: the chain's latency, and the work of the busiest of some ranks and the use of

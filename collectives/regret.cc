@@ -144,10 +144,14 @@ MeasuredCall between(const MeasuredCall& small, const MeasuredCall& large, uint6
 
 /// The calls, and those of all powers of two between their sizes.
 std::vector<MeasuredCall> withThoseBetween(std::span<const MeasuredCall> calls) {
-  std::map<std::tuple<plan::Collective, bool, std::vector<int>, int>, Alike> series;
-  for (const MeasuredCall& call : calls)
-    series[{call.request.collective, call.windows, call.topology.hostOf, call.topology.ranks}]
+  std::map<std::tuple<plan::Collective, bool, std::vector<int>, int, int, size_t, int>, Alike>
+      series;
+  for (const MeasuredCall& call : calls) {
+    const topology::Topology& t = call.topology;
+    series[{call.request.collective, call.windows, t.hostOf, t.ranks, t.cores, t.slotBytes,
+            t.channels}]
         .push_back(&call);
+  }
   std::vector<MeasuredCall> all(calls.begin(), calls.end());
   for (auto& entry : series) {
     const auto size = [](const MeasuredCall* call) { return call->request.blockBytes(); };

@@ -52,7 +52,7 @@ class Backoff {
     const nanoseconds soFar = std::chrono::steady_clock::now() - yieldingSince_;
     naps_ = soFar > milliseconds(1);
     if (!naps_) return nanoseconds(0);
-    return std::clamp<nanoseconds>(soFar / 64, microseconds(50), milliseconds(1));
+    return std::clamp<nanoseconds>(soFar / 64, microseconds(50), microseconds(250));
   }
 
   uint32_t spins_;

@@ -149,7 +149,7 @@ bool HostOperation::enter() {
   for (int offset = 1; offset < launch_.size; ++offset) {
     const int to = (launch_.rank + offset) % launch_.size;
     if (entrySent_[to]) continue;
-    auto& ring = sendRing(to, 0);
+    auto& ring = sendRing(to, entryChannel());
     if (!ring.ready()) {
       waitingFor_ = to;
       continue;
@@ -163,7 +163,7 @@ bool HostOperation::enter() {
   for (int offset = 1; offset < launch_.size; ++offset) {
     const int from = (launch_.rank + launch_.size - offset) % launch_.size;
     if (entryReceived_[from]) continue;
-    auto& ring = receiveRing(from, 0);
+    auto& ring = receiveRing(from, entryChannel());
     if (!ring.ready()) {
       waitingFor_ = from;
       continue;
@@ -254,7 +254,7 @@ bool HostOperation::channelsReady(const Lane& lane, const Step& step, const Lane
     if (port.kind != Port::Kind::Channel) continue;
     auto& ring = receiveRing(port.rank, lane.channel);
     const bool behindEntry =
-        entriesToReceive_ > 0 && lane.channel == 0 && !entryReceived_[port.rank];
+        entriesToReceive_ > 0 && lane.channel == entryChannel() && !entryReceived_[port.rank];
     if (behindEntry || !ring.ready()) {
       waitingFor_ = port.rank;
       return false;

@@ -115,6 +115,9 @@ class HostOperation final : public Operation {
   bool isInPlace(const plan::PlanSpec& spec) const;
   bool enter();  // true when something moved
   void prepareEntry();
+  /// The last one: on one host plans use the first, whose slots data then goes through in the order
+  /// in which they lie in the caches.
+  int entryChannel() const { return launch_.endpoint->layout().channels - 1; }
   bool choose();  // between the plans; false when it must wait
   void start(const ReadyPlan& plan);
   bool startMapped();         // false when a peer has given its window back
@@ -154,7 +157,7 @@ class HostOperation final : public Operation {
   const std::byte* holder_ = nullptr;  // of the message of the step that is executed, if in memory
   Lending lending_;
 
-  // Entry exchange. A record is its rank's first message on channel 0.
+  // Entry exchange. A record is its rank's first message on its channel.
   std::vector<bool> entrySent_, entryReceived_;
   int entriesToSend_ = 0, entriesToReceive_ = 0;
   bool refused_ = false;  // by a record that is known

@@ -1,5 +1,7 @@
 #include "src/tools/algorithm_times.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -37,17 +39,27 @@ double medianOf(std::vector<double> values) {
   return *middle;
 }
 
-/// How many ranks of its machine come before this one. Containers of one machine are several hosts,
-/// and share its processors.
+/// A machine, and those of its processors that this process may use.
+struct Place {
+  std::array<char, 40> bootId{};
+  cpu_set_t processors{};
+};
+
+/// How many ranks that share this one's processors come before it: also of other hosts, where those
+/// are containers of one machine.
 int placeOnMachine(Communicator& c) {
+  Place own;
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::array<char, 40> own{};
-  boot.copy(own.data(), own.size());
-  std::vector<std::array<char, 40>> all(static_cast<size_t>(c.size()));
-  c.allGather(
-      {.send = own.data(), .recv = all.data(), .count = own.size(), .type = DataType::Int8});
-  return static_cast<int>(std::count(all.begin(), all.begin() + c.rank(), own));
+  boot.copy(own.bootId.data(), own.bootId.size());
+  if (::sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
+    CPU_ZERO(&own.processors);
+  std::vector<Place> all(static_cast<size_t>(c.size()));
+  c.allGather({.send = &own, .recv = all.data(), .count = sizeof own, .type = DataType::Int8});
+  return static_cast<int>(
+      std::count_if(all.begin(), all.begin() + c.rank(), [&](const Place& place) {
+        return place.bootId == own.bootId && CPU_EQUAL(&place.processors, &own.processors);
+      }));
 }
 
 /// What a call takes with the algorithm forced; nothing where it would not be taken.

@@ -30,7 +30,7 @@ using plan::Collective;
 using topology::Tuning;
 
 constexpr uint64_t kLargestBlock = 64 << 20;
-constexpr const char* kBlocks = "8,512,1K,2K,4K,8K,16K,64K,256K,1M,4M";
+constexpr const char* kBlocks = "8,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M";
 
 /// The powers of two below `ranks`, and `ranks`.
 std::vector<int> groupSizes(int ranks) {

@@ -76,6 +76,7 @@ Timeline timelineOf(const Schedule& s, const Costs& costs) {
   for (bool moved = true; moved;) {
     moved = false;
     for (int rank = 0; rank < s.ranks; ++rank) moved = advance(rank) || moved;
+    for (int rank = s.ranks - 1; rank >= 0; --rank) moved = advance(rank) || moved;
   }
   for (int rank = 0; rank < s.ranks; ++rank)
     if (const size_t at = next[static_cast<size_t>(rank)];

@@ -54,6 +54,8 @@ class Rendezvous {
       bool moved = false;
       for (int rank = 0; rank < s_.ranks; ++rank)
         while (advance(rank)) moved = true;
+      for (int rank = s_.ranks - 1; rank >= 0; --rank)
+        while (advance(rank)) moved = true;
       if (moved) continue;
       if (finished()) return;
       moveUpOne();

@@ -229,6 +229,7 @@ class Rendezvous {
     for (bool moved = true; moved;) {
       moved = false;
       for (int rank = 0; rank < s_.ranks; ++rank) moved = advance(rank) || moved;
+      for (int rank = s_.ranks - 1; rank >= 0; --rank) moved = advance(rank) || moved;
     }
     for (int rank = 0; rank < s_.ranks; ++rank) {
       size_t at = at_[static_cast<size_t>(rank)];

@@ -67,6 +67,15 @@ TEST(Schedule, Naive) {
   });
 }
 
+TEST(Schedule, NaiveWaitsForEachTransfer) {
+  forGrid([](int p, int m) {
+    const ScheduleOptions o{
+        .kind = ScheduleKind::Naive, .ranks = p, .microBatches = m, .costs = {2, 3, 1, 5}};
+    EXPECT_EQ(timelineOf(buildSchedule(o), o.costs).length(),
+              Fraction(m * (p * (2 + 3 + 1) + 2 * (p - 1) * 5), 1));
+  });
+}
+
 TEST(Schedule, GPipeAndOneFOneB) {
   forGrid([](int p, int m) {
     for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB})

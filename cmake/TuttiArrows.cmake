@@ -29,7 +29,7 @@ src/executor"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/joined transports/shm transports/sim transports/ucx \
 src/executor src/communicator \
-src/launch src/tools/plan parallel/tensor parallel/sharding"
+src/launch src/tools/plan parallel/tensor parallel/sharding parallel/pipeline"
     "src/tools/plan       : include/tutti src/base src/plan"
     "parallel/tensor      : include/tutti"
     "parallel/checkpoint  : include/tutti parallel/tensor"
@@ -37,6 +37,7 @@ src/launch src/tools/plan parallel/tensor parallel/sharding"
     "parallel/kernels/host : include/tutti parallel/tensor parallel/kernels"
     "parallel/kernels/dry : include/tutti parallel/tensor parallel/kernels parallel/kernels/host"
     "parallel/sharding    : include/tutti parallel/tensor"
+    "parallel/pipeline    : include/tutti parallel/tensor"
     "parallel/mesh        : include/tutti parallel/tensor parallel/sharding"
     "parallel/optim       : include/tutti parallel/tensor parallel/kernels"
     "parallel/store       : include/tutti parallel/tensor parallel/kernels parallel/sharding \

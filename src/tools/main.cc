@@ -13,6 +13,7 @@
 #include "src/tools/nccl_perf.h"
 #include "src/tools/perf.h"
 #include "src/tools/run.h"
+#include "src/tools/schedule.h"
 #include "src/tools/shard.h"
 #include "src/tools/show_plan.h"
 #include "src/tools/simulate.h"
@@ -36,6 +37,8 @@ constexpr Command kCommands[] = {
      tutti::tools::simulateMain},
     {"shard", "say what ranks send and compute for a product of sharded tensors",
      tutti::tools::shardMain},
+    {"schedule", "draw what the ranks of a pipeline do when, and say how long they idle",
+     tutti::tools::scheduleMain},
     {"topo", "show what this machine has and which transports join its ranks",
      tutti::tools::topoMain},
     {"tune", "measure the algorithms here, and fit the chooser's constants to them",

@@ -31,6 +31,7 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/nn/llama.cc", "double angle = ", "of rotary positions"},
     {"parallel/engine/describe.cc", "", "prints bytes"},
     {"parallel/engine/generate.cc", "", "samples text"},
+    {"parallel/pipeline/costs.h", "static_cast<double>(over)", "a fraction as one number"},
     {"parallel/sharding/", "", "predicts what is sent and computed"},
     {"parallel/store/initial_values.cc", "deviation", "first values"},
     {"parallel/tensor/random.cc", "", "random numbers"},

@@ -122,10 +122,10 @@ TEST(GemmTiles, AnElementsBitsAreThoseOfItsRowAndColumnAlone) {
                 0, {c.elements.data(), c.stride});
     for (int64_t row = 0; row < m; ++row)
       for (int64_t column = 0; column < n; ++column) {
-        float alone = 0;
+        Padded alone{1, 1};
         gemm<float>({1, 1, k, transposed}, {transposed ? &a.at(0, row) : &a.at(row, 0), a.stride},
-                    {&b.at(0, column), b.stride}, 0, {&alone, 1});
-        ASSERT_EQ(alone, c.at(row, column)) << row << ", " << column;
+                    {&b.at(0, column), b.stride}, 0, {alone.elements.data(), alone.stride});
+        ASSERT_EQ(alone.at(0, 0), c.at(row, column)) << row << ", " << column;
       }
   }
 }

@@ -83,6 +83,7 @@ bool multiplied(const GemmShape&, Matrix<const double>, Matrix<const double>, do
 
 template <class T>
 void gemm(const GemmShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c) {
+  ensure(beta == 0 || beta == 1, "a product is added to ", beta, " times what was there");
   if (shape.m == 0 || shape.n == 0) return;
   for (int64_t* stride : {&a.stride, &b.stride, &c.stride}) *stride = std::max<int64_t>(1, *stride);
   if (!multiplied(shape, a, b, beta, c)) call(shape, a, b, beta, c);

@@ -18,7 +18,7 @@ struct GemmShape {
   bool transposeA = false, transposeB = false;
 };
 
-/// c = a * b + beta * c. With beta 0, c's old contents do not matter, not even NaN.
+/// c = a * b + beta * c, with beta 0 or 1. With 0, c's old contents do not matter, not even NaN.
 template <class T>
 void gemm(const GemmShape& shape, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> c);
 

@@ -54,6 +54,7 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
                              .learnedPositions = true,
                              .tied = true,
                              .sequenceParallel = o.sequenceParallel,
+                             .blockCost = 12 * o.width * o.width,
                              .finalNorm = std::make_unique<LayerNorm>(
                                  NormOptions{.name = "finalNorm",
                                              .unit = static_cast<UnitId>(o.layers) + 1,

@@ -140,6 +140,7 @@ namespace {
 
 LanguageModel::Parts partsOf(const LlamaOptions& o) {
   check(o);
+  const int64_t kvWidth = o.width / o.heads * o.kvHeads;
   LanguageModel::Parts parts{
       .vocabulary = o.vocabulary,
       .context = o.context,
@@ -148,6 +149,7 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
       .outputDeviation = kDeviation,
       .tied = o.tied,
       .sequenceParallel = o.sequenceParallel,
+      .blockCost = o.width * (2 * o.width + 2 * kvWidth + 3 * o.inner),
       .finalNorm = std::make_unique<RmsNorm>(NormOptions{.name = "finalNorm",
                                                          .unit = static_cast<UnitId>(o.layers) + 1,
                                                          .width = o.width,

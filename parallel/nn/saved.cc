@@ -48,8 +48,7 @@ void Saved::reset() {
 }
 
 bool Saved::empty() const {
-  return stack_.empty() && open_.empty() && work.empty() && untilBackward.usedBytes() == 0 &&
-         untilWeights.usedBytes() == 0;
+  return ended() && untilBackward.usedBytes() == 0 && untilWeights.usedBytes() == 0;
 }
 
 }  // namespace tutti::parallel

@@ -48,6 +48,8 @@ class Saved {
   /// Back to empty: for a forward without backward, and after drain() when weights were deferred.
   void reset();
   bool empty() const;
+  /// Whether backward has popped and closed all, and the work is done.
+  bool ended() const { return stack_.empty() && open_.empty() && work.empty(); }
 
  private:
   struct Span {

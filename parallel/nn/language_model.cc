@@ -8,6 +8,7 @@ LanguageModel::LanguageModel(Parts parts)
     : learnedPositions_(parts.learnedPositions),
       tied_(parts.tied),
       sequence_(parts.sequenceParallel),
+      again_(parts.recompute == Recompute::Block),
       blockCost_(parts.blockCost),
       tokens_{.name = "tokens",
               .global = {parts.vocabulary, parts.width},
@@ -67,10 +68,28 @@ Tensor LanguageModel::forward(ParallelContext& context, UnitRange part, const Te
   for (UnitId unit = std::max(part.begin, 1); unit < std::min(part.end, headUnit()); ++unit) {
     saved.openUnit(unit);
     store.acquire(unit, Phase::Forward);
-    x = blocks_[static_cast<size_t>(unit) - 1]->forward(context, x, saved);
+    x = blockForward(context, unit, x, saved);
     store.release(unit, Phase::Forward);
   }
   return part.end > headUnit() ? head(context, x, saved) : x;
+}
+
+/// Where it is computed again later, nothing is kept but what it was given and gives.
+Tensor LanguageModel::blockForward(ParallelContext& context, UnitId unit, const Tensor& x,
+                                   Saved& saved) {
+  const Saved::Place before = saved.place();
+  const Tensor y = blocks_[static_cast<size_t>(unit) - 1]->forward(context, x, saved);
+  if (!again_) return y;
+  const Tensor kept = saved.forgetSince(before, y);
+  saved.push(x);
+  return kept;
+}
+
+Tensor LanguageModel::blockBackward(ParallelContext& context, UnitId unit, const Tensor& dy,
+                                    Saved& saved) {
+  Module& block = *blocks_[static_cast<size_t>(unit) - 1];
+  if (again_) block.forward(context, saved.pop(), saved);
+  return block.backward(context, dy, saved);
 }
 
 /// Of those whose rows this rank has.
@@ -153,7 +172,7 @@ Tensor LanguageModel::backward(ParallelContext& context, UnitRange part, const T
   }
   for (UnitId unit = std::min(part.end, headUnit()) - 1; unit >= std::max(part.begin, 1); --unit) {
     store.acquire(unit, Phase::Backward);
-    dx = blocks_[static_cast<size_t>(unit) - 1]->backward(context, dx, saved);
+    dx = blockBackward(context, unit, dx, saved);
     dx = saved.closeUnit(context, dx);
     store.release(unit, Phase::Backward);
   }

@@ -26,7 +26,8 @@ class LanguageModel : public Model {
     double outputDeviation = 0.02;
     bool learnedPositions = false, tied = false;
     bool sequenceParallel = false;  ///< what lies between branches is cut by rows
-    int64_t blockCost = 1;          ///< multiplications of a block's maps, for each token
+    Recompute recompute = Recompute::None;
+    int64_t blockCost = 1;  ///< multiplications of a block's maps, for each token
     std::vector<std::unique_ptr<Module>> blocks;
     std::unique_ptr<Norm> finalNorm;
   };
@@ -47,6 +48,8 @@ class LanguageModel : public Model {
 
  private:
   Tensor embed(ParallelContext& context, const Tensor& tokenIds, Saved& saved);
+  Tensor blockForward(ParallelContext& context, UnitId unit, const Tensor& x, Saved& saved);
+  Tensor blockBackward(ParallelContext& context, UnitId unit, const Tensor& dy, Saved& saved);
   Tensor head(ParallelContext& context, const Tensor& x, Saved& saved);
   Tensor headBackward(ParallelContext& context, const Tensor& dLogits, Saved& saved);
   void embedBackward(const Tensor& dx, Saved& saved);
@@ -57,6 +60,7 @@ class LanguageModel : public Model {
   const Parameter& outputMap() const { return shares() ? tokens_ : output_; }
 
   const bool learnedPositions_, tied_, sequence_;
+  const bool again_;  // blocks are computed again in backward
   const int64_t blockCost_;
   Parameter tokens_, positions_, output_;
   std::vector<std::unique_ptr<Module>> blocks_;

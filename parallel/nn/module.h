@@ -43,6 +43,14 @@ class Module {
   virtual void declare(ParameterStore& store) = 0;
 };
 
+/// What forward does not keep, so that backward has to compute it again (Korthikanti et al.,
+/// "Reducing Activation Recomputation in Large Transformer Models"). Bits do not depend on it.
+enum class Recompute : uint8_t {
+  None,
+  Attention,  ///< selective: what attention gives, from queries, keys and values
+  Block       ///< full: all of a block, from what it was given
+};
+
 /// Consecutive units of a model, [begin, end).
 struct UnitRange {
   UnitId begin = 0, end = 0;

@@ -11,6 +11,12 @@ Tensor Saved::pop() {
   return top;
 }
 
+Tensor Saved::forgetSince(const Place& place, const Tensor& result) {
+  stack_.resize(place.pushed);
+  untilBackward.rewind(place.backward);
+  return untilWeights.retain(place.weights, result);
+}
+
 void Saved::openUnit(UnitId unit) {
   open_.push_back({unit, untilBackward.mark(), untilWeights.mark()});
 }

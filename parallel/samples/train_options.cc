@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -71,6 +72,11 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_flag("--sp", o.model.sequenceParallel,
                "sequence parallelism: these ranks share out what lies between the layers' maps "
                "too");
+  static const std::map<std::string, Recompute> recomputes{
+      {"none", Recompute::None}, {"attention", Recompute::Attention}, {"block", Recompute::Block}};
+  app.add_option("--recompute", o.model.recompute,
+                 "not kept for backward, but computed again: none, attention, or all of each block")
+      ->transform(CLI::CheckedTransformer(recomputes).description("none|attention|block"));
   app.add_option(
          "--pp", o.pp,
          "ranks that share out the layers (pipeline parallelism); micro-batches go from one "

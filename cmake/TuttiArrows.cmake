@@ -46,15 +46,15 @@ parallel/mesh parallel/optim"
 parallel/mesh parallel/optim parallel/store"
     "parallel/data        : include/tutti parallel/tensor"
     "parallel/engine      : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
-parallel/sharding \
+parallel/sharding parallel/pipeline \
 parallel/mesh parallel/optim parallel/store parallel/nn parallel/data"
     "parallel/dry         : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
-parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/mesh parallel/optim \
+parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim \
 parallel/store parallel/nn parallel/data parallel/engine"
     "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host \
-parallel/sharding parallel/mesh parallel/optim parallel/store parallel/nn parallel/data \
-parallel/engine parallel/dry")
+parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \
+parallel/data parallel/engine parallel/dry")
 
 # Sets `out` to the line of the table that holds for `folder`: its own, or its closest parent's.
 function(tutti_arrow_line folder out)

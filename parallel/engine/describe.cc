@@ -45,6 +45,7 @@ std::string describe(const TrainingMemory& memory) {
   text += line("staging", store.staging);
   text += line("until backward", memory.untilBackward.peak);
   text += line("until weights", memory.untilWeights.peak);
+  text += line("between stages", memory.between);
   return text + line("scratch", memory.scratch.peak);
 }
 
@@ -56,6 +57,7 @@ std::string describe(const Collectives& collectives) {
     text += line("ReduceScatter" + along, count.reduceScatter.bytes, calls(count.reduceScatter));
     text += line("AllGather" + along, count.allGather.bytes, calls(count.allGather));
     text += line("AllToAll" + along, count.allToAll.bytes, calls(count.allToAll));
+    text += line("messages" + along, count.sent.bytes, calls(count.sent));
   }
   return text;
 }
@@ -72,6 +74,7 @@ std::string describe(const CollectiveCounters& counters) {
   add(counters.reduceScatter, "ReduceScatter");
   add(counters.allGather, "AllGather");
   add(counters.allToAll, "AllToAll");
+  add(counters.sent, "message");
   return text.empty() ? "nothing" : text;
 }
 

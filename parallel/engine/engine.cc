@@ -37,9 +37,12 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOpt
                                    options.policy.deterministic)),
       scratch_("scratch", mesh.backing()),
       store_(mesh, kernels, options.policy, options.types),
-      saved_(mesh.backing()),
-      context_{mesh_, kernels_, store_, scratch_} {
+      context_{mesh_, kernels_, store_, scratch_},
+      pipeline_(context_, model, options.pipeline, groups_ / mesh.extent(data_) * options.rounds,
+                options.types.weights) {
+  store_.place(pipeline_.places());
   model.declare(store_);
+  pipeline_.connect();
   store_.initialize(options.seed);
 }
 
@@ -55,21 +58,21 @@ double Engine::gradients(Loader& loader, int64_t step) {
   const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens);
   store_.beginStep(local, options_.rounds);
   context_.tensor.counters = {};
-  for (int m = 0; m < local * options_.rounds; ++m) {
-    const int round = m / local;
-    const Batch batch = loader.next(step, {round * groups_ + first + m % local, all});
-    saved_.microBatch = m;
-    const Tensor logits = model_.forward(context_, batch.tokenIds, saved_);
-    store_.addLoss(crossEntropy(context_, {.logits = logits,
-                                           .labels = batch.labels,
-                                           .vocabulary = model_.vocabulary(),
-                                           .scale = perToken}),
-                   m);
-    model_.backward(context_, logits, saved_);
-    ensure(saved_.empty(), "a micro-batch left ", saved_.untilBackward.usedBytes(), " and ",
-           saved_.untilWeights.usedBytes(), " bytes behind");
-  }
-  return store_.finishLoss() * factor(MutationPoint::LossPerToken, 1 / tokens);
+  pipeline_.run({.batch =
+                     [&](int m) {
+                       const int round = m / local;
+                       return loader.next(step, {round * groups_ + first + m % local, all});
+                     },
+                 .perToken = perToken});
+  return sharedLoss(store_.finishLoss()) * factor(MutationPoint::LossPerToken, 1 / tokens);
+}
+
+/// The last stage's, on all ranks: the others have none.
+double Engine::sharedLoss(double own) {
+  if (MeshCommunicator* stages = mesh_.communicator({Axis::Pipeline}))
+    stages->allReduce(MutationPoint::StageLoss,
+                      {.send = &own, .recv = &own, .count = 1, .type = DType::Float64});
+  return own;
 }
 
 StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
@@ -85,9 +88,10 @@ StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, doub
 
 TrainingMemory Engine::memory() const {
   return {.store = store_.memory(),
-          .untilBackward = saved_.untilBackward.use(),
-          .untilWeights = saved_.untilWeights.use(),
-          .scratch = scratch_.use()};
+          .untilBackward = pipeline_.untilBackward(),
+          .untilWeights = pipeline_.untilWeights(),
+          .scratch = scratch_.use(),
+          .between = pipeline_.betweenBytes()};
 }
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {
@@ -100,17 +104,17 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
     // All ranks take part where weights have to be gathered.
     if (!mine && !store_.policy().optimizer) break;
     const Batch batch = windows.read(mine ? begin : 0, sequences);
-    saved_.reset();
-    const double loss =
-        crossEntropy(context_, {.logits = model_.forward(context_, batch.tokenIds, saved_),
-                                .labels = batch.labels,
-                                .vocabulary = model_.vocabulary(),
-                                .gradient = false});
+    const Tensor logits = pipeline_.logits(batch.tokenIds);
+    if (!pipeline_.hasLastStage()) continue;
+    const double loss = crossEntropy(context_, {.logits = logits,
+                                                .labels = batch.labels,
+                                                .vocabulary = model_.vocabulary(),
+                                                .gradient = false});
     if (mine) sum.add(loss);
   }
-  saved_.reset();
+  forget();
   auto limbs = sum.limbs();
-  if (MeshCommunicator* group = mesh_.communicator(data_))
+  if (MeshCommunicator* group = mesh_.communicator(data_ | AxisSet{Axis::Pipeline}))
     group->allReduce(
         MutationPoint::ValidationSum,
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
@@ -119,11 +123,21 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
 }
 
 Tensor Engine::logits(const Tensor& tokenIds) {
-  saved_.reset();
-  const Tensor part = model_.forward(context_, tokenIds, saved_);
-  Shape whole = part.shape;
-  whole[-1] = model_.vocabulary();
-  return redistribute(MutationPoint::LogitGather, mesh_, part, whole, {}, saved_.untilWeights);
+  const Tensor part = pipeline_.logits(tokenIds);
+  const Shape shape{tokenIds.shape[0], tokenIds.shape[1], model_.vocabulary()};
+  Tensor whole;
+  if (pipeline_.hasLastStage()) {
+    whole = redistribute(MutationPoint::LogitGather, mesh_, part, shape, {}, pipeline_.memory());
+  } else {
+    whole = pipeline_.memory().allocate(options_.types.weights, shape);
+    kernels_.fillZero(whole);
+  }
+  if (MeshCommunicator* stages = mesh_.communicator({Axis::Pipeline}))
+    stages->allReduce(MutationPoint::StageLogits, {.send = whole.data,
+                                                   .recv = whole.data,
+                                                   .count = static_cast<size_t>(whole.count()),
+                                                   .type = whole.type});
+  return whole;
 }
 
 }  // namespace tutti::parallel

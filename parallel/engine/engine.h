@@ -10,7 +10,7 @@
 
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/data/loader.h"
-#include "parallel/nn/module.h"
+#include "parallel/engine/pipeline.h"
 
 namespace tutti::parallel {
 
@@ -21,6 +21,7 @@ struct EngineOptions {
   int rounds = 1;           ///< of a step: how often gradients are added over the ranks
   double clipNorm = 1;      ///< 0: no clipping
   uint64_t seed = 1;
+  PipelineOptions pipeline = {};  ///< how the ranks along pp share the model out
 };
 
 /// Micro-batches that deterministic mode takes on its own: up to so many ranks the same number, and
@@ -36,20 +37,22 @@ int reductionGroupsFor(int ranks, bool deterministic);
 int checkReductionGroups(int groups, int ranks, bool deterministic);
 
 struct StepReport {
-  double loss = 0;          ///< mean over `tokens`, nats, before the update
+  double loss = 0;          ///< mean over `tokens`, nats, before the update; the same on all ranks
   double gradientNorm = 0;  ///< before clipping
   int64_t tokens = 0;       ///< labels of the global batch that count
   StoreCounters counters;
   CollectiveCounters tensor;  ///< of the modules' collectives among the ranks of tensor parallelism
 };
 
-/// Bytes on this rank: what the store holds, and what the arenas of a micro-batch needed so far.
+/// Bytes on this rank: what the store holds, and what the arenas of the micro-batches that are
+/// under way at the same time needed so far.
 struct TrainingMemory {
   StoreMemory store;
   ArenaUse untilBackward, untilWeights, scratch;
+  size_t between = 0;  ///< what other stages sent and is not used yet, and what goes to them
 
   size_t total() const {
-    return store.total() + untilBackward.peak + untilWeights.peak + scratch.peak;
+    return store.total() + untilBackward.peak + untilWeights.peak + scratch.peak + between;
   }
   bool operator==(const TrainingMemory&) const = default;
 };
@@ -57,8 +60,8 @@ struct TrainingMemory {
 class Engine {
  public:
   /// `model` must outlive the engine. Not collective, except that the mesh's memory and its
-  /// communicators may be. Throws InvalidArgument as ParameterStore's constructor does, and when
-  /// the model's heads do not suit the mesh.
+  /// communicators may be. Throws InvalidArgument as ParameterStore's and Pipeline's constructors
+  /// do, and when the model's heads do not suit the mesh.
   Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOptions& options);
 
   /// Gradients of global batch number `step`, left in the store, and its mean loss: both over all
@@ -73,8 +76,10 @@ class Engine {
   /// number of ranks. Collective. Throws InvalidArgument when no label counts.
   double evaluate(Windows& windows, int64_t sequences);
   /// Logits [batch, context, vocabulary], of the whole vocabulary, valid until the next call of
-  /// anything. Collective over the ranks that share out or cut weights.
+  /// anything. Collective over the ranks that share out or cut weights, or have stages.
   Tensor logits(const Tensor& tokenIds);
+  /// Gives back what logits() has needed.
+  void forget() { pipeline_.forget(); }
 
   /// Saves weights and the optimizer's state below `root`, as the checkpoint of `step`, the first
   /// step that is still to come: each part by the first of the ranks that hold it. `keep` newest
@@ -92,11 +97,13 @@ class Engine {
 
   TrainingMemory memory() const;
   ParameterStore& store() { return store_; }
-  Saved& saved() { return saved_; }
+  const Pipeline& pipeline() const { return pipeline_; }
   Arena& scratch() { return scratch_; }
   int reductionGroups() const { return groups_; }
 
  private:
+  double sharedLoss(double own);
+
   DeviceMesh& mesh_;
   Kernels& kernels_;
   Model& model_;
@@ -105,8 +112,8 @@ class Engine {
   int groups_;
   Arena scratch_;
   ParameterStore store_;
-  Saved saved_;
   ParallelContext context_;
+  Pipeline pipeline_;
 };
 
 }  // namespace tutti::parallel

@@ -19,6 +19,20 @@ struct StatePart {
   Tensor data;
 };
 
+std::string stateName(const Parameter& parameter, const std::string& what) {
+  return message("optimizer.", what, ".", parameter.name);
+}
+
+/// Of all ranks.
+std::vector<std::string> stateNames(const ParameterStore& store, const Optimizer& optimizer) {
+  std::vector<std::string> names;
+  for (const Parameter* parameter : store.declared()) {
+    names.push_back(parameter->name);
+    for (const auto& what : optimizer.stateNames()) names.push_back(stateName(*parameter, what));
+  }
+  return names;
+}
+
 /// Weights under their own names, the optimizer's state behind the name of what it is.
 std::vector<StatePart> stateParts(ParameterStore& store, const Optimizer& optimizer) {
   std::vector<StatePart> parts;
@@ -27,8 +41,7 @@ std::vector<StatePart> stateParts(ParameterStore& store, const Optimizer& optimi
     parts.push_back({parameter.name, &parameter, store.master(parameter)});
     const std::span<Tensor> state = store.state(parameter, optimizer);
     for (size_t s = 0; s < state.size(); ++s)
-      parts.push_back({message("optimizer.", optimizer.stateNames()[s], ".", parameter.name),
-                       &parameter, state[s]});
+      parts.push_back({stateName(parameter, optimizer.stateNames()[s]), &parameter, state[s]});
   }
   return parts;
 }
@@ -79,9 +92,7 @@ int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optim
     CheckpointReader reader(folder);
     for (const auto& [key, value] : metadata) requireSaved(reader, folder.string(), key, value);
     const std::vector<StatePart> parts = stateParts(store_, optimizer);
-    std::vector<std::string> names;
-    for (const StatePart& part : parts) names.push_back(part.name);
-    reader.requireNames(names);
+    reader.requireNames(stateNames(store_, optimizer));
     for (const StatePart& part : parts) {
       const StoredTensor& stored = reader.tensor(part.name);
       require(stored.shape == part.parameter->global, folder.string(), ": tensor \"", part.name,

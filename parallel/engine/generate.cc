@@ -88,7 +88,7 @@ std::string generate(Engine& engine, const GenerateOptions& options) {
     text += static_cast<char>(
         sample(lastRow(logits), options.temperature, random.uniform(static_cast<uint64_t>(i))));
   }
-  engine.saved().reset();
+  engine.forget();
   return text.substr(prompt.size());
 }
 

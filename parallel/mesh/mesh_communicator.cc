@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -68,7 +69,8 @@ void doubleElements(DataType type, void* data, size_t count) {
 
 CollectiveCounters CollectiveCounters::since(const CollectiveCounters& before) const {
   return {allReduce.since(before.allReduce), reduceScatter.since(before.reduceScatter),
-          allGather.since(before.allGather), allToAll.since(before.allToAll)};
+          allGather.since(before.allGather), allToAll.since(before.allToAll),
+          sent.since(before.sent)};
 }
 
 MeshCommunicator::MeshCommunicator(Communicator ranks)
@@ -181,6 +183,34 @@ void MeshCommunicator::allToAllV(MutationPoint point, const AllToAllVArgs& args,
           {args.type, args.send, args.recv, received, blockOf(args.sendCounts),
            blockOf(args.recvCounts).begin},
           [&] { ranks_->allToAllV(args, stream); });
+}
+
+void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef stream) {
+  for (const Message& message : messages)
+    if (message.sends) counters_.sent.add(message.data.bytes());
+  if (!ranks_) return;
+  std::map<MutationPoint, std::optional<Change>> changes;  // a pass for each purpose
+  for (const Message& m : messages)
+    if (!changes.contains(m.point))
+      changes[m.point] = passMutationPoint(m.point, PointForm::Exchange);
+  Group group;
+  for (const Message& m : messages) {
+    if (changes[m.point] == Change::Drop) continue;
+    const auto count = static_cast<size_t>(m.data.count());
+    if (m.sends)
+      ranks_->send({m.data.data, count, m.data.type, m.peer}, stream);
+    else
+      ranks_->receive({m.data.data, count, m.data.type, m.peer}, stream);
+  }
+  group.end();
+  for (const Message& m : messages) {
+    if (m.sends || !changes[m.point]) continue;
+    waitFor(stream);
+    if (changes[m.point] == Change::Double)
+      doubleElements(m.data.type, m.data.data, static_cast<size_t>(m.data.count()));
+    else
+      std::memset(m.data.data, 0, m.data.bytes());
+  }
 }
 
 void MeshCommunicator::barrier() {

@@ -7,9 +7,11 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 
 #include <tutti/communicator.h>
 #include "parallel/mesh/mutation.h"
+#include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
 
@@ -31,9 +33,31 @@ struct CollectiveCount {
 /// Those with blocks of several sizes are counted with the others.
 struct CollectiveCounters {
   CollectiveCount allReduce, reduceScatter, allGather, allToAll;
+  CollectiveCount sent;  ///< messages to other ranks
 
   CollectiveCounters since(const CollectiveCounters& before) const;
   bool operator==(const CollectiveCounters&) const = default;
+};
+
+/// What one rank sends to another, or receives from it.
+class Message {
+ public:
+  /// `data` is contiguous.
+  static Message to(int peer, MutationPoint point, const Tensor& data) {
+    return {point, peer, data, true};
+  }
+  static Message from(int peer, MutationPoint point, const Tensor& data) {
+    return {point, peer, data, false};
+  }
+
+ private:
+  friend class MeshCommunicator;
+  Message(MutationPoint what, int with, const Tensor& of, bool sent)
+      : point(what), peer(with), data(of), sends(sent) {}
+  MutationPoint point;
+  int peer;
+  Tensor data;
+  bool sends;
 };
 
 class MeshCommunicator {
@@ -56,6 +80,8 @@ class MeshCommunicator {
   void allGatherV(MutationPoint point, const AllGatherVArgs& args, StreamRef stream = {});
   void allToAll(MutationPoint point, const AllToAllArgs& args, StreamRef stream = {});
   void allToAllV(MutationPoint point, const AllToAllVArgs& args, StreamRef stream = {});
+  /// All of the messages at the same time; between two ranks they match in order.
+  void exchange(std::span<const Message> messages, StreamRef stream = {});
   /// Moves nothing, and so has no point: what follows does not depend on it, only its time does.
   void barrier();
 

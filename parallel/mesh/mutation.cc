@@ -42,6 +42,7 @@ const char* toString(PointForm form) {
     case PointForm::AllGatherV: return "AllGatherV";
     case PointForm::AllToAll: return "AllToAll";
     case PointForm::AllToAllV: return "AllToAllV";
+    case PointForm::Exchange: return "exchange";
     case PointForm::Factor: return "factor";
   }
   return "?";

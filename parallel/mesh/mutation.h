@@ -51,10 +51,16 @@ enum class MutationPoint : uint8_t {
   GradientReplicaSum,
   SharedHeadGradientSum,
   RowsGradientSum,
+  TiedGradient,
   LossSum,
   NormSum,
   ReplicaHashes,
   ReplicaVerdict,
+  // Among the stages of a pipeline.
+  StageOutput,
+  StageGradient,
+  StageLoss,
+  StageLogits,
   // The engine's.
   ValidationSum,
   LogitGather,
@@ -121,11 +127,19 @@ inline constexpr std::array kMutationPoints{
                        PointResult::Values},
     MutationPointFacts{MutationPoint::RowsGradientSum, "sum of gradients of rows that are cut",
                        PointResult::Values},
+    MutationPointFacts{MutationPoint::TiedGradient, "the other gradient of a tied parameter",
+                       PointResult::Values},
     MutationPointFacts{MutationPoint::LossSum, "sum of losses", PointResult::Values},
     MutationPointFacts{MutationPoint::NormSum, "sum of squares", PointResult::Integers},
     MutationPointFacts{MutationPoint::ReplicaHashes, "hashes of replicas", PointResult::Integers},
     MutationPointFacts{MutationPoint::ReplicaVerdict, "the first replica that differs",
                        PointResult::Integers},
+    MutationPointFacts{MutationPoint::StageOutput, "what a stage gives the next",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::StageGradient, "the gradient of what a stage was given",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::StageLoss, "the last stage's loss", PointResult::Values},
+    MutationPointFacts{MutationPoint::StageLogits, "the last stage's logits", PointResult::Values},
     MutationPointFacts{MutationPoint::ValidationSum, "sum of validation losses",
                        PointResult::Integers},
     MutationPointFacts{MutationPoint::LogitGather, "logits", PointResult::Values},
@@ -157,9 +171,10 @@ enum class PointForm : uint8_t {
   AllGatherV,
   AllToAll,
   AllToAllV,
+  Exchange,
   Factor
 };
-inline constexpr int kPointFormCount = 8;
+inline constexpr int kPointFormCount = 9;
 const char* toString(PointForm form);
 
 /// Drop: a collective is not called on any rank, and gives what it would if the others had zeros

@@ -33,13 +33,17 @@ double parameterCount(const GptOptions& o) {
 
 double savedPerToken(const GptOptions& o, int tensorRanks) {
   const auto width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
-  // Within the branches: queries, keys, values, attention with its logarithm for each head, and the
-  // two inner vectors of the MLP; logits.
-  const double within =
-      layers * (12 * width + static_cast<double>(o.heads)) + static_cast<double>(o.vocabulary);
-  // Between them: two norms with mean and deviation, and what the two branches give; embeddings,
-  // and the last norm.
-  const double between = layers * (4 * width + 4) + 2 * width + 2;
+  const bool block = o.recompute == Recompute::Block;
+  // Within the branches of a block: queries, keys, values, attention with its logarithm for each
+  // head, and the two inner vectors of the MLP. Between them: two norms with mean and deviation,
+  // and what the two branches give. Of blocks that are computed again, the last of these alone, and
+  // all of one block.
+  const double attention = width + static_cast<double>(o.heads);
+  const double inner = 11 * width + (o.recompute == Recompute::Attention ? 0 : attention);
+  const double outer = 4 * width + 4;
+  // And logits; embeddings, and the last norm.
+  const double within = (block ? 1 : layers) * inner + static_cast<double>(o.vocabulary);
+  const double between = (block ? layers * width + outer : layers * outer) + 2 * width + 2;
   return within / tensorRanks + between / (o.sequenceParallel ? tensorRanks : 1);
 }
 
@@ -54,6 +58,8 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
                              .learnedPositions = true,
                              .tied = true,
                              .sequenceParallel = o.sequenceParallel,
+                             .recompute = o.recompute,
+                             .blockCost = 12 * o.width * o.width,
                              .finalNorm = std::make_unique<LayerNorm>(
                                  NormOptions{.name = "finalNorm",
                                              .unit = static_cast<UnitId>(o.layers) + 1,
@@ -67,7 +73,8 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
         .heads = o.heads,
         .deviation = kDeviation,
         .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
-        .sequenceParallel = o.sequenceParallel}));
+        .sequenceParallel = o.sequenceParallel,
+        .recomputeAttention = o.recompute == Recompute::Attention}));
   return parts;
 }
 

@@ -17,6 +17,7 @@ struct GptOptions {
   /// What lies between branches is cut by rows over the ranks of tensor parallelism, if there are
   /// several.
   bool sequenceParallel = false;
+  Recompute recompute = Recompute::None;
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.

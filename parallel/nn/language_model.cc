@@ -1,11 +1,15 @@
 #include "parallel/nn/language_model.h"
 
+#include <algorithm>
+
 namespace tutti::parallel {
 
 LanguageModel::LanguageModel(Parts parts)
     : learnedPositions_(parts.learnedPositions),
       tied_(parts.tied),
       sequence_(parts.sequenceParallel),
+      again_(parts.recompute == Recompute::Block),
+      blockCost_(parts.blockCost),
       tokens_{.name = "tokens",
               .global = {parts.vocabulary, parts.width},
               .init = {Init::Normal, parts.embeddingDeviation},
@@ -24,27 +28,68 @@ LanguageModel::LanguageModel(Parts parts)
       finalNorm_(std::move(parts.finalNorm)) {}
 
 void LanguageModel::declare(ParameterStore& store) {
+  const bool copy =
+      tied_ && (store.policy().deterministic || store.placeOf(0) != store.placeOf(headUnit()));
+  if (tied_) {
+    output_.name = tokens_.name;  // and so its first values
+    output_.init = tokens_.init;
+    output_.tiedTo = copy ? &tokens_ : nullptr;
+  }
   store.add(tokens_);
   if (learnedPositions_) store.add(positions_);
   for (const auto& block : blocks_) block->declare(store);
   finalNorm_->declare(store);
-  if (!tied_) store.add(output_);
+  if (!shares()) store.add(output_);
 }
 
-Tensor LanguageModel::forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) {
+std::vector<int64_t> LanguageModel::unitCosts() const {
+  std::vector<int64_t> costs(blocks_.size() + 2, blockCost_);
+  costs.front() = 0;  // rows are looked up
+  costs.back() = output_.global.count();
+  return costs;
+}
+
+Shape LanguageModel::shapeBetween(const ParallelContext& context, const Shape& tokens) const {
+  const int64_t rows = tokens.count();
+  return {context.tensor.cutsRows(sequence_) ? context.tensor.rowsOf(rows).count() : rows,
+          tokens_.global[1]};
+}
+
+Tensor LanguageModel::forward(ParallelContext& context, UnitRange part, const Tensor& input,
+                              Saved& saved) {
   ParameterStore& store = context.store;
-  saved.tokens = tokenIds.shape;
-  saved.openUnit(0);
-  store.acquire(0, Phase::Forward);
-  Tensor x = embed(context, tokenIds, saved);
-  if (!tied_) store.release(0, Phase::Forward);
-  for (UnitId unit = 1; const auto& block : blocks_) {
+  Tensor x = input;
+  if (part.begin == 0) {
+    saved.openUnit(0);
+    store.acquire(0, Phase::Forward);
+    x = embed(context, input, saved);
+    if (!shares()) store.release(0, Phase::Forward);
+  }
+  for (UnitId unit = std::max(part.begin, 1); unit < std::min(part.end, headUnit()); ++unit) {
     saved.openUnit(unit);
     store.acquire(unit, Phase::Forward);
-    x = block->forward(context, x, saved);
-    store.release(unit++, Phase::Forward);
+    x = blockForward(context, unit, x, saved);
+    store.release(unit, Phase::Forward);
   }
-  return head(context, x, saved);
+  return part.end > headUnit() ? head(context, x, saved) : x;
+}
+
+/// Where it is computed again later, nothing is kept but what it was given and gives.
+Tensor LanguageModel::blockForward(ParallelContext& context, UnitId unit, const Tensor& x,
+                                   Saved& saved) {
+  const Saved::Place before = saved.place();
+  const Tensor y = blocks_[static_cast<size_t>(unit) - 1]->forward(context, x, saved);
+  if (!again_) return y;
+  const Tensor kept = saved.forgetSince(before, y);
+  saved.push(x);
+  return kept;
+}
+
+Tensor LanguageModel::blockBackward(ParallelContext& context, UnitId unit, const Tensor& dy,
+                                    Saved& saved) {
+  Module& block = *blocks_[static_cast<size_t>(unit) - 1];
+  if (again_) block.forward(context, saved.pop(), saved);
+  return block.backward(context, dy, saved);
 }
 
 /// Of those whose rows this rank has.
@@ -89,7 +134,7 @@ Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& sav
        .transposeB = true});
   saved.push(normal);
   context.store.release(headUnit(), Phase::Forward);
-  if (tied_) context.store.release(0, Phase::Forward);
+  if (shares()) context.store.release(0, Phase::Forward);
   return logits;
 }
 
@@ -115,19 +160,24 @@ Tensor LanguageModel::headBackward(ParallelContext& context, const Tensor& dLogi
       saved);
 }
 
-Tensor LanguageModel::backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) {
+Tensor LanguageModel::backward(ParallelContext& context, UnitRange part, const Tensor& dy,
+                               Saved& saved) {
   ParameterStore& store = context.store;
-  if (tied_) store.acquire(0, Phase::Backward);
-  store.acquire(headUnit(), Phase::Backward);
-  Tensor dx = saved.closeUnit(context, headBackward(context, dLogits, saved));
-  store.release(headUnit(), Phase::Backward);
-  for (UnitId unit = headUnit() - 1; unit >= 1; --unit) {
+  Tensor dx = dy;
+  if (part.end > headUnit()) {
+    if (shares()) store.acquire(0, Phase::Backward);
+    store.acquire(headUnit(), Phase::Backward);
+    dx = saved.closeUnit(context, headBackward(context, dy, saved));
+    store.release(headUnit(), Phase::Backward);
+  }
+  for (UnitId unit = std::min(part.end, headUnit()) - 1; unit >= std::max(part.begin, 1); --unit) {
     store.acquire(unit, Phase::Backward);
-    dx = blocks_[static_cast<size_t>(unit) - 1]->backward(context, dx, saved);
+    dx = blockBackward(context, unit, dx, saved);
     dx = saved.closeUnit(context, dx);
     store.release(unit, Phase::Backward);
   }
-  if (!tied_) store.acquire(0, Phase::Backward);
+  if (part.begin > 0) return dx;
+  if (!shares()) store.acquire(0, Phase::Backward);
   embedBackward(dx, saved);
   saved.closeUnit(context, {});
   store.release(0, Phase::Backward);

@@ -6,6 +6,10 @@
 //
 // Units, for the ParameterStore: 0 the embeddings, 1 to layers the blocks, layers + 1 the final
 // norm and, where it is not tied, the output map.
+//
+// A tied output map is a copy of the token embedding where the two are not computed with together,
+// in different stages of a pipeline. It is one in deterministic mode too: which gradients are added
+// up in which order is then the same with one stage as with several.
 
 #include <memory>
 #include <vector>
@@ -22,28 +26,42 @@ class LanguageModel : public Model {
     double outputDeviation = 0.02;
     bool learnedPositions = false, tied = false;
     bool sequenceParallel = false;  ///< what lies between branches is cut by rows
+    Recompute recompute = Recompute::None;
+    int64_t blockCost = 1;  ///< multiplications of a block's maps, for each token
     std::vector<std::unique_ptr<Module>> blocks;
     std::unique_ptr<Norm> finalNorm;
   };
   explicit LanguageModel(Parts parts);
 
+  using Model::backward;
+  using Model::forward;
   /// int32 token ids [batch, at most context] to logits [batch, context, vocabulary], cut over the
-  /// ranks of tensor parallelism.
-  Tensor forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) override;
+  /// ranks of tensor parallelism; or the part of that way that is asked for.
+  Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x, Saved& saved) override;
+  Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
+                  Saved& saved) override;
+  Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const override;
+  UnitId unitCount() const override { return headUnit() + 1; }
+  std::vector<int64_t> unitCosts() const override;
   void declare(ParameterStore& store) override;
   int64_t vocabulary() const override { return tokens_.global[0]; }
 
  private:
   Tensor embed(ParallelContext& context, const Tensor& tokenIds, Saved& saved);
+  Tensor blockForward(ParallelContext& context, UnitId unit, const Tensor& x, Saved& saved);
+  Tensor blockBackward(ParallelContext& context, UnitId unit, const Tensor& dy, Saved& saved);
   Tensor head(ParallelContext& context, const Tensor& x, Saved& saved);
   Tensor headBackward(ParallelContext& context, const Tensor& dLogits, Saved& saved);
   void embedBackward(const Tensor& dx, Saved& saved);
   int64_t firstToken(ParallelContext& context) const;
   UnitId headUnit() const { return static_cast<UnitId>(blocks_.size()) + 1; }
-  const Parameter& outputMap() const { return tied_ ? tokens_ : output_; }
+  /// One weight for both ends, which is then used from the first to the last unit.
+  bool shares() const { return tied_ && output_.tiedTo == nullptr; }
+  const Parameter& outputMap() const { return shares() ? tokens_ : output_; }
 
   const bool learnedPositions_, tied_, sequence_;
+  const bool again_;  // blocks are computed again in backward
+  const int64_t blockCost_;
   Parameter tokens_, positions_, output_;
   std::vector<std::unique_ptr<Module>> blocks_;
   std::unique_ptr<Norm> finalNorm_;

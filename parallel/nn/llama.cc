@@ -105,7 +105,8 @@ RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)
                                  .deviation = o.deviation,
                                  .residualDeviation = o.residualDeviation,
                                  .bias = false,
-                                 .sequenceParallel = o.sequenceParallel}),
+                                 .sequenceParallel = o.sequenceParallel,
+                                 .recompute = o.recomputeAttention}),
       headWidth_(o.width / o.heads),
       table_(o.context, headWidth_, o.ropeBase) {}
 
@@ -140,6 +141,7 @@ namespace {
 
 LanguageModel::Parts partsOf(const LlamaOptions& o) {
   check(o);
+  const int64_t kvWidth = o.width / o.heads * o.kvHeads;
   LanguageModel::Parts parts{
       .vocabulary = o.vocabulary,
       .context = o.context,
@@ -148,6 +150,8 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
       .outputDeviation = kDeviation,
       .tied = o.tied,
       .sequenceParallel = o.sequenceParallel,
+      .recompute = o.recompute,
+      .blockCost = o.width * (2 * o.width + 2 * kvWidth + 3 * o.inner),
       .finalNorm = std::make_unique<RmsNorm>(NormOptions{.name = "finalNorm",
                                                          .unit = static_cast<UnitId>(o.layers) + 1,
                                                          .width = o.width,
@@ -166,7 +170,8 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
         .epsilon = o.epsilon,
         .deviation = kDeviation,
         .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
-        .sequenceParallel = o.sequenceParallel}));
+        .sequenceParallel = o.sequenceParallel,
+        .recomputeAttention = o.recompute == Recompute::Attention}));
   return parts;
 }
 

@@ -25,6 +25,7 @@ struct LlamaOptions {
   /// What lies between branches is cut by rows over the ranks of tensor parallelism, if there are
   /// several.
   bool sequenceParallel = false;
+  Recompute recompute = Recompute::None;
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
@@ -60,6 +61,7 @@ struct LlamaBlockOptions {
   double deviation = 0.02;          ///< first values of the weights
   double residualDeviation = 0.02;  ///< of the two that write to the residual stream
   bool sequenceParallel = false;    ///< what lies between branches is cut by rows
+  bool recomputeAttention = false;  ///< what attention gives is not kept
 };
 
 /// Two linear maps side by side, gate and up, SwiGLU, and one back.

@@ -14,6 +14,7 @@
 // saved.untilWeights, and appends WeightWork.
 
 #include <string>
+#include <vector>
 
 #include "parallel/kernels/kernels.h"
 #include "parallel/mesh/device_mesh.h"
@@ -42,12 +43,49 @@ class Module {
   virtual void declare(ParameterStore& store) = 0;
 };
 
+/// What forward does not keep, so that backward has to compute it again (Korthikanti et al.,
+/// "Reducing Activation Recomputation in Large Transformer Models"). Bits do not depend on it.
+enum class Recompute : uint8_t {
+  None,
+  Attention,  ///< selective: what attention gives, from queries, keys and values
+  Block       ///< full: all of a block, from what it was given
+};
+
+/// Consecutive units of a model, [begin, end).
+struct UnitRange {
+  UnitId begin = 0, end = 0;
+  bool operator==(const UnitRange&) const = default;
+};
+
 /// A module from int32 token ids [batch, context] to logits [batch, context, vocabulary], which
 /// are cut by the last dimension where their layout says so. Token ids have no gradient: backward
 /// returns an empty tensor.
+///
+/// A part of its units can be computed with by itself: what it is given is what the unit before it
+/// gives, and its backward takes and returns the gradients of that. Saved::tokens has to be set.
 class Model : public Module {
  public:
+  using Module::backward;
+  using Module::forward;
   virtual int64_t vocabulary() const = 0;
+  /// Of which the first one embeds tokens, and the last one gives logits.
+  virtual UnitId unitCount() const = 0;
+  /// What each unit takes to compute with, in proportion to the others.
+  virtual std::vector<int64_t> unitCosts() const = 0;
+  virtual Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x,
+                         Saved& saved) = 0;
+  virtual Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
+                          Saved& saved) = 0;
+  /// Of what one unit gives to the next on this rank, in a micro-batch of tokens [batch, context].
+  virtual Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const = 0;
+
+  Tensor forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) final {
+    saved.tokens = tokenIds.shape;
+    return forward(context, {0, unitCount()}, tokenIds, saved);
+  }
+  Tensor backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) final {
+    return backward(context, {0, unitCount()}, dLogits, saved);
+  }
 };
 
 }  // namespace tutti::parallel

@@ -11,6 +11,12 @@ Tensor Saved::pop() {
   return top;
 }
 
+Tensor Saved::forgetSince(const Place& place, const Tensor& result) {
+  stack_.resize(place.pushed);
+  untilBackward.rewind(place.backward);
+  return untilWeights.retain(place.weights, result);
+}
+
 void Saved::openUnit(UnitId unit) {
   open_.push_back({unit, untilBackward.mark(), untilWeights.mark()});
 }
@@ -48,8 +54,7 @@ void Saved::reset() {
 }
 
 bool Saved::empty() const {
-  return stack_.empty() && open_.empty() && work.empty() && untilBackward.usedBytes() == 0 &&
-         untilWeights.usedBytes() == 0;
+  return ended() && untilBackward.usedBytes() == 0 && untilWeights.usedBytes() == 0;
 }
 
 }  // namespace tutti::parallel

@@ -37,6 +37,16 @@ class Saved {
   void push(const Tensor& tensor) { stack_.push_back(tensor); }
   Tensor pop();
 
+  /// Where forward is, to go back to.
+  struct Place {
+    size_t pushed = 0;
+    Arena::Mark backward = {}, weights = {};
+  };
+  Place place() const { return {stack_.size(), untilBackward.mark(), untilWeights.mark()}; }
+  /// Forgets what was pushed since, and gives back the memory but that of `result`, whose new place
+  /// it returns.
+  Tensor forgetSince(const Place& place, const Tensor& result);
+
   /// Opens a unit's span in forward. closeUnit() ends it in backward: unless weights are deferred
   /// it runs the unit's work, tells the store, and gives back all that the unit allocated in
   /// forward and backward except `dx`, whose new place it returns.
@@ -48,6 +58,8 @@ class Saved {
   /// Back to empty: for a forward without backward, and after drain() when weights were deferred.
   void reset();
   bool empty() const;
+  /// Whether backward has popped and closed all, and the work is done.
+  bool ended() const { return stack_.empty() && open_.empty() && work.empty(); }
 
  private:
   struct Span {

@@ -39,6 +39,7 @@ Tensor Mlp::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
 Attention::Attention(const AttentionOptions& o)
     : heads_(o.heads),
       kvHeads_(o.kvHeads),
+      recompute_(o.recompute),
       qkv_({.maps = {{o.name + ".attention.query", o.width},
                      {o.name + ".attention.key", o.width / o.heads * o.kvHeads, {Axis::Tensor}},
                      {o.name + ".attention.value", o.width / o.heads * o.kvHeads, {Axis::Tensor}}},
@@ -63,25 +64,46 @@ void Attention::declare(ParameterStore& store) {
   project_.declare(store);
 }
 
-Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const int64_t batch = saved.tokens[0], length = saved.tokens[1];
+/// Its result in `outs`, what backward needs besides in `sums`.
+Attention::Result Attention::attend(ParallelContext& context, const Tensor& qkv, Arena& outs,
+                                    Arena& sums) const {
   const int64_t heads = heads_ / context.tensor.ranks();
   const int64_t kvHeads = kvHeads_ / context.mesh.extent(Axis::Tensor);
+  const int64_t batch = qkv.shape[0], length = qkv.shape[1];
+  const int64_t width = qkv.shape[2] / (heads + 2 * kvHeads) * heads;
+  const Result result{outs.allocate(qkv.type, {batch, length, width}),
+                      sums.allocate(statisticsType(qkv.type), {batch, heads, length})};
+  context.kernels.attention({qkv, result.out, result.logSumExp, heads, kvHeads}, context.scratch);
+  return result;
+}
+
+Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+  const int64_t batch = saved.tokens[0], length = saved.tokens[1];
   const Tensor rows = qkv_.forward(context, x, saved);
   const Tensor qkv = rows.view({batch, length, rows.shape[1]});
-  turn(context, qkv, heads + kvHeads, false);
-  const int64_t width = rows.shape[1] / (heads + 2 * kvHeads) * heads;
-  const Tensor out = saved.untilWeights.allocate(x.type, {batch, length, width});
-  const Tensor logSumExp =
-      saved.untilBackward.allocate(statisticsType(x.type), {batch, heads, length});
-  context.kernels.attention({qkv, out, logSumExp, heads, kvHeads}, context.scratch);
+  turn(context, qkv, heads_ / context.tensor.ranks() + kvHeads_ / context.mesh.extent(Axis::Tensor),
+       false);
   saved.push(qkv);
-  saved.push(out);
-  saved.push(logSumExp);
-  return project_.forward(context, out.matrix(), saved);
+  if (recompute_) {
+    const ArenaScope scope(context.scratch);
+    const Result result = attend(context, qkv, context.scratch, context.scratch);
+    const Tensor y = project_.forward(context, result.out.matrix(), saved);
+    saved.pop();  // its input
+    return y;
+  }
+  const Result result = attend(context, qkv, saved.untilWeights, saved.untilBackward);
+  saved.push(result.out);
+  saved.push(result.logSumExp);
+  return project_.forward(context, result.out.matrix(), saved);
 }
 
 Tensor Attention::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+  if (recompute_) {
+    const Tensor kept = saved.pop();
+    const Result again = attend(context, kept, saved.untilWeights, saved.untilBackward);
+    for (const Tensor& tensor : {kept, again.out, again.logSumExp, again.out.matrix()})
+      saved.push(tensor);
+  }
   const Tensor dOut = project_.backward(context, dy, saved);
   const Tensor logSumExp = saved.pop(), out = saved.pop(), qkv = saved.pop();
   const int64_t heads = heads_ / context.tensor.ranks();
@@ -114,7 +136,8 @@ GptBlock::GptBlock(const BlockOptions& o)
                                   .kvHeads = o.heads,
                                   .deviation = o.deviation,
                                   .residualDeviation = o.residualDeviation,
-                                  .sequenceParallel = o.sequenceParallel}),
+                                  .sequenceParallel = o.sequenceParallel,
+                                  .recompute = o.recomputeAttention}),
              .beforeMlp = std::make_unique<LayerNorm>(normOptions(o, ".beforeMlp")),
              .mlp = std::make_unique<Mlp>(o)}) {}
 

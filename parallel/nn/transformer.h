@@ -33,6 +33,7 @@ struct BlockOptions {
   double deviation = 0.02;          ///< first values of the weights
   double residualDeviation = 0.02;  ///< of the two that write to the residual stream
   bool sequenceParallel = false;    ///< what lies between branches is cut by rows
+  bool recomputeAttention = false;  ///< what attention gives is not kept
 };
 
 /// Two linear maps around a GELU; the inner width is four times the outer.
@@ -55,6 +56,7 @@ struct AttentionOptions {
   int64_t kvHeads = 0;  ///< of keys and values; divides heads
   double deviation = 0.02, residualDeviation = 0.02;
   bool bias = true, sequenceParallel = false;
+  bool recompute = false;  ///< its result is not kept: backward computes it again
 };
 
 /// Causal multi-head self-attention, of each sequence by itself.
@@ -70,7 +72,13 @@ class Attention : public Module {
   /// neighbours of `heads` heads in all; `back`: to their gradients.
   virtual void turn(ParallelContext&, const Tensor& /*qkv*/, int64_t /*heads*/, bool /*back*/) {}
 
+  struct Result {
+    Tensor out, logSumExp;
+  };
+  Result attend(ParallelContext& context, const Tensor& qkv, Arena& outs, Arena& sums) const;
+
   const int64_t heads_, kvHeads_;
+  const bool recompute_;
   ColumnLinear qkv_;
   RowLinear project_;
 };

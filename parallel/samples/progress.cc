@@ -23,10 +23,11 @@ std::string number(double value) {
 }  // namespace
 
 void flushOutput() {
+  const int before = errno;  // of a write that failed since, when a buffer was full
   const bool written = std::fflush(stdout) == 0;
-  if (!written)
-    fail(ErrorCode::System, "standard output cannot be written: ", std::strerror(errno));
-  if (std::ferror(stdout)) fail(ErrorCode::System, "standard output cannot be written");
+  const int reason = written ? before : errno;
+  if (!written || std::ferror(stdout))
+    fail(ErrorCode::System, "standard output cannot be written: ", std::strerror(reason));
 }
 
 Progress::Progress(const TrainOptions& options, bool enabled)

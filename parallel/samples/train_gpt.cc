@@ -1,7 +1,7 @@
-// train_gpt: trains a small byte-level GPT on any text file over ranks, data-parallel, ZeRO, FSDP
-// or tensor-parallel, and lets it write. `train_gpt --text book.txt --ranks 4` starts four
-// processes on this machine; under `tutti run` (or another launcher) it joins the job that it finds
-// itself in.
+// train_gpt: trains a small byte-level GPT on any text file over ranks, data-parallel, ZeRO, FSDP,
+// tensor-parallel or a pipeline, and lets it write. `train_gpt --text book.txt --ranks 4` starts
+// four processes on this machine; under `tutti run` (or another launcher) it joins the job that it
+// finds itself in.
 
 #include <cmath>
 #include <cstdio>
@@ -76,7 +76,8 @@ int train(const TrainOptions& options, int ranks) {
                  .reductionGroups = options.microBatches,
                  .rounds = options.rounds,
                  .clipNorm = options.clip,
-                 .seed = options.seed});
+                 .seed = options.seed,
+                 .pipeline = pipelineOf(options)});
   Loader loader = makeLoader(options, text.train);
   Windows windows = makeWindows(options, text.validation);
 
@@ -108,7 +109,7 @@ int train(const TrainOptions& options, int ranks) {
                     message("after the last step the validation loss is ", validation));
 
   // Where weights are shared out or cut, all ranks have to give theirs.
-  const bool together = engine.store().policy().optimizer || options.tp > 1;
+  const bool together = engine.store().policy().optimizer || options.tp > 1 || options.pp > 1;
   if (options.generate > 0 && (mesh.rank() == 0 || together))
     progress.text(options.prompt, generate(engine, {.prompt = options.prompt,
                                                     .bytes = options.generate,

@@ -53,8 +53,8 @@ std::string largestPart(const TrainMemory& memory, const TrainOptions& o) {
 TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   TrainMemory memory{.text = textBytes(options.text)};
   const GptOptions model = filledModel(options, memory.text);
-  const int groups =
-      checkReductionGroups(options.microBatches, ranks / options.tp, options.deterministic);
+  const int groups = checkReductionGroups(options.microBatches, ranks / options.tp / options.pp,
+                                          options.deterministic);
   const int64_t sequences = (options.batch + groups - 1) / groups;
   const double tokens = static_cast<double>(sequences) * static_cast<double>(model.context);
   const ShardPolicy policy = policyOf(options);
@@ -67,8 +67,9 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const double copies = copy(policy.parameters, policy.offload.parameters) +
                         copy(policy.gradients, policy.offload.gradients) +
                         moments * copy(policy.optimizer, policy.offload.optimizer);
-  memory.model = parameterCount(model) / options.tp * copies * sizeof(float);
-  memory.passes = tokens * savedPerToken(model, options.tp) * sizeof(float);
+  // Of several stages a mean: the first ones hold more micro-batches, the last one has the logits.
+  memory.model = parameterCount(model) / options.tp / options.pp * copies * sizeof(float);
+  memory.passes = tokens * savedPerToken(model, options.tp) / options.pp * sizeof(float);
   return memory;
 }
 

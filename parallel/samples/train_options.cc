@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -81,6 +82,25 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_flag("--sp", o.model.sequenceParallel,
                "sequence parallelism: these ranks share out what lies between the layers' maps "
                "too");
+  static const std::map<std::string, Recompute> recomputes{
+      {"none", Recompute::None}, {"attention", Recompute::Attention}, {"block", Recompute::Block}};
+  app.add_option("--recompute", o.model.recompute,
+                 "not kept for backward, but computed again: none, attention, or all of each block")
+      ->transform(CLI::CheckedTransformer(recomputes).description("none|attention|block"));
+  app.add_option(
+         "--pp", o.pp,
+         "ranks that share out the layers (pipeline parallelism); micro-batches go from one "
+         "to the next")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--schedule", o.schedule,
+                 "of these ranks: " + scheduleNames() + "; tutti schedule draws it")
+      ->capture_default_str();
+  app.add_option("--chunks", o.chunks,
+                 "stages of each of them: 2 or more of interleaved, 2 of zb-v, 1 of all others")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--stages", o.stages, "layers of each stage; default: as evenly as can be")
+      ->delimiter(',');
   addStepFlags(app, o.steps, o.batch);
   app.add_option("--micro-batches", o.microBatches,
                  "pieces of the batch in each round; default: the least multiple of the ranks from "
@@ -151,6 +171,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     check(options.model);
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
+    checkPipeline(options);
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
@@ -161,20 +182,24 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
 }
 
 int askedRanks(const TrainOptions& o) {
-  const int product = std::max(o.dp, 1) * std::max(o.fsdp, 1) * o.tp;
+  const int product = std::max(o.dp, 1) * std::max(o.fsdp, 1) * o.tp * o.pp;
   const bool whole = o.dp > 0 && o.fsdp > 0;
   require(!whole || o.ranks == 0 || o.ranks == product, "--ranks ", o.ranks, ", but --dp ", o.dp,
-          o.tp > 1 ? ", --fsdp " : " and --fsdp ", o.fsdp,
-          o.tp > 1 ? message(" and --tp ", o.tp) : "", " are ", product);
+          o.tp > 1 || o.pp > 1 ? ", --fsdp " : " and --fsdp ", o.fsdp,
+          o.tp > 1 ? message(o.pp > 1 ? ", --tp " : " and --tp ", o.tp) : "",
+          o.pp > 1 ? message(" and --pp ", o.pp) : "", " are ", product);
   if (o.ranks > 0) return o.ranks;
-  return o.dp > 0 || o.fsdp > 0 || o.tp > 1 ? product : 0;
+  return o.dp > 0 || o.fsdp > 0 || o.tp > 1 || o.pp > 1 ? product : 0;
 }
 
 MeshShape meshOf(const TrainOptions& o, int ranks) {
   require(ranks % o.tp == 0, "--tp ", o.tp, " does not divide ", ranks, " ranks");
-  const int data = ranks / o.tp;  // ranks that see other parts of the batch
-  const std::string of =
+  const std::string ofTensor =
       o.tp > 1 ? message(ranks, " ranks by --tp ", o.tp) : message(ranks, " ranks");
+  require(ranks / o.tp % o.pp == 0, "--pp ", o.pp, " does not divide ", ofTensor);
+  const int data = ranks / o.tp / o.pp;  // ranks that see other parts of the batch
+  const std::string of =
+      o.pp > 1 ? message(ofTensor, o.tp > 1 ? " and" : " by", " --pp ", o.pp) : ofTensor;
   require(o.dp == 0 || data % o.dp == 0, "--dp ", o.dp, " does not divide ", of);
   require(o.fsdp == 0 || data % o.fsdp == 0, "--fsdp ", o.fsdp, " does not divide ", of);
   require(o.dp == 0 || o.fsdp == 0 || o.dp * o.fsdp == data, "--dp ", o.dp, " and --fsdp ", o.fsdp,
@@ -182,6 +207,7 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   MeshShape shape;
   shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? data / o.dp : o.zero > 0 ? data : 1;
   shape[Axis::Data] = data / shape[Axis::Fsdp];
+  shape[Axis::Pipeline] = o.pp;
   setTensorRanks(shape, o.tp, o.model.heads, o.model.heads);
   return shape;
 }
@@ -230,9 +256,25 @@ std::optional<Documents> documentsOf(const TrainOptions& options,
   return Documents(linesOf(text, promptEnd), options.model.context);
 }
 
+PipelineOptions pipelineOf(const TrainOptions& o) {
+  const auto kind = parseScheduleKind(o.schedule);
+  require(kind.has_value(), "--schedule ", o.schedule, " is none of ", scheduleNames());
+  return {.schedule = *kind, .chunks = o.chunks, .layers = o.stages};
+}
+
+void checkPipeline(const TrainOptions& o) {
+  const PipelineOptions pipeline = pipelineOf(o);
+  const Schedule schedule = buildSchedule(
+      {.kind = pipeline.schedule, .ranks = o.pp, .microBatches = 1, .chunks = pipeline.chunks});
+  // A model of any size may be asked for; more layers than these only add to a stage.
+  constexpr int64_t kLayers = 4096;
+  const std::vector<int64_t> costs(static_cast<size_t>(std::min(o.model.layers, kLayers)) + 2, 1);
+  cutIntoStages(costs, schedule.stages(), pipeline.layers);
+}
+
 void checkSplit(const TrainOptions& options, int ranks) {
-  const int groups =
-      checkReductionGroups(options.microBatches, ranks / options.tp, options.deterministic);
+  const int groups = checkReductionGroups(options.microBatches, ranks / options.tp / options.pp,
+                                          options.deterministic);
   const int64_t pieces = int64_t{groups} * options.rounds;
   require(options.batch >= pieces, "--batch ", options.batch, " cannot be cut into ", pieces,
           " micro-batches: a larger --batch", options.rounds > 1 ? ", fewer --rounds" : "",

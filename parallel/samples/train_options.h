@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/data/documents.h"
+#include "parallel/engine/stages.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/samples/flags.h"
 #include "parallel/sharding/mesh_shape.h"
@@ -22,7 +23,11 @@ struct TrainOptions {
   int ranks = 0;          ///< 0: not given
   int dp = 0, fsdp = 0;   ///< ranks along these axes; 0: not given
   int tp = 1;             ///< ranks of tensor parallelism
-  int zero = -1;          ///< negative: not given
+  int pp = 1;             ///< ranks of the pipeline
+  std::string schedule = "1f1b";
+  int chunks = 0;           ///< stages of each of them; 0: as few as the schedule has
+  std::vector<int> stages;  ///< layers of each; none: as evenly as can be
+  int zero = -1;            ///< negative: not given
   ReshardFlags reshard;
   std::vector<std::string> offload;  ///< "none", or any of optimizer, gradients and parameters
   std::string offloadFolder;         ///< of their files; empty: in this host's memory
@@ -66,6 +71,11 @@ ShardPolicy policyOf(const TrainOptions& options);
 
 /// Where samples of `text` begin and end; none: they are windows wherever they begin.
 std::optional<Documents> documentsOf(const TrainOptions& options, const std::vector<uint8_t>& text);
+/// How the ranks of --pp share out the model.
+PipelineOptions pipelineOf(const TrainOptions& options);
+/// Throws InvalidArgument when the schedule is none for --pp and --chunks, and when the model's
+/// layers cannot be dealt out as --stages says.
+void checkPipeline(const TrainOptions& options);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);

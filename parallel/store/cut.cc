@@ -68,12 +68,6 @@ Shape Piece::shape(const Range& range) const {
   return result;
 }
 
-AxisSet Cut::axes() const {
-  AxisSet all;
-  for (const Piece& piece : pieces) all = all | piece.layout.axes();
-  return all;
-}
-
 Cut cutParameters(const std::vector<Parameter*>& parameters, const DeviceMesh& mesh,
                   const ShardPolicy& policy) {
   Cut cut;
@@ -81,12 +75,13 @@ Cut cutParameters(const std::vector<Parameter*>& parameters, const DeviceMesh& m
   cut.shards = mesh.extent(shard);
   cut.shard = mesh.index(shard);
   for (const Parameter* parameter : parameters) {
-    if (static_cast<size_t>(parameter->unit) == cut.units.size())
+    if (cut.pieces.empty() || cut.pieces.back().parameter->unit != parameter->unit)
       cut.units.push_back({.begin = static_cast<int>(cut.pieces.size())});
     UnitCut& unit = cut.units.back();
     Piece piece = cutPiece(*parameter, mesh, policy.data(), shard);
     int64_t most = 0;
     for (const Range& rows : piece.rows) most = std::max(most, rows.count());
+    piece.unit = static_cast<int>(cut.units.size()) - 1;
     piece.full = unit.full;
     piece.block = unit.block;
     unit.full += lines(piece.local.count());

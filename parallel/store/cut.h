@@ -27,6 +27,7 @@ struct Piece {
   Box box = {};        ///< of the global tensor: the rows that this rank holds
   std::vector<Range> rows = {};  ///< of the local weight, by rank along the sharding axes
   int64_t rowElements = 1;
+  int unit = 0;                 ///< index in Cut::units
   int64_t full = 0, block = 0;  ///< where it begins in the unit's full buffer and in a block
 
   /// Extents of the rows of one rank.
@@ -36,15 +37,13 @@ struct Piece {
 struct UnitCut {
   int begin = 0, end = 0;       ///< pieces
   int64_t full = 0, block = 0;  ///< elements, with what starts each piece on its own cache lines
+  int chunk = 0;                ///< units of one are computed with together
 };
 
 struct Cut {
-  int shards = 1, shard = 0;  ///< ranks along the sharding axes; this one
-  std::vector<Piece> pieces;  ///< by parameter id
-  std::vector<UnitCut> units;
-
-  /// Axes over which some parameter is cut.
-  AxisSet axes() const;
+  int shards = 1, shard = 0;   ///< ranks along the sharding axes; this one
+  std::vector<Piece> pieces;   ///< by parameter id
+  std::vector<UnitCut> units;  ///< those that have pieces here, in their order
 };
 
 /// Throws InvalidArgument naming the parameter when its layout is partial or names an axis that the

@@ -8,7 +8,7 @@
 namespace tutti::parallel {
 
 Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy, DType type,
-                     const Cut& cut, Stream& stream, StoreCounters& counters)
+                     const Cut& cut, std::vector<Tie> ties, Stream& stream, StoreCounters& counters)
     : mesh_(mesh),
       kernels_(kernels),
       policy_(policy),
@@ -21,10 +21,13 @@ Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& poli
       totals_("gradients of rounds",
               mesh.backing(policy.offload.folderOf(policy.offload.gradients))),
       lent_("gradients of a unit", mesh.backing()),
+      tiedMemory_("tied gradients", mesh.backing()),
+      ties_(std::move(ties)),
       units_(cut.units.size()),
       written_(cut.pieces.size(), -1) {
   planBuckets();
   planPartials();
+  planTies();
   const AxisSet adding = !sharded()                          ? policy.data()
                          : mesh.extent(policy.replicate) > 1 ? policy.replicate
                                                              : policy.shard;
@@ -52,17 +55,19 @@ Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& poli
   }
 }
 
-// Units from last to first; a bucket closes when it is full.
+// Units from last to first; a bucket closes when it is full, and at the end of a chunk: chunks are
+// not at the same micro-batch.
 void Gradients::planBuckets() {
   const bool unitByUnit = sharded() && policy_.parameters;
   for (int id = static_cast<int>(units_.size()) - 1; id >= 0; --id) {
     const size_t limit = unitByUnit             ? 0
                          : buckets_.size() <= 1 ? policy_.firstBucketBytes
                                                 : policy_.bucketBytes;
-    if (buckets_.empty() || byteCount(type_, {buckets_.back().full}) >= limit)
+    const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
+    if (buckets_.empty() || byteCount(type_, {buckets_.back().full}) >= limit ||
+        cut.chunk != cut_.units[static_cast<size_t>(id) + 1].chunk)
       buckets_.emplace_back();
     Bucket& bucket = buckets_.back();
-    const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
     unit(id) = {.bucket = static_cast<int>(buckets_.size()) - 1,
                 .full = bucket.full,
                 .block = bucket.block};
@@ -85,7 +90,14 @@ void Gradients::planPartials() {
     partial.packed = mesh_.allocate(kind.first, byteCount(type_, {elements[kind]}));
 }
 
-Gradients::Unit& Gradients::unit(UnitId id) {
+void Gradients::planTies() {
+  for (Tie& tie : ties_)
+    if (tie.rank >= 0)
+      tie.other =
+          tiedMemory_.allocate(type_, extentsOf(cut_.pieces[static_cast<size_t>(tie.piece)].box));
+}
+
+Gradients::Unit& Gradients::unit(int id) {
   ensure(id >= 0 && static_cast<size_t>(id) < units_.size(), "there is no unit ", id);
   return units_[static_cast<size_t>(id)];
 }
@@ -100,7 +112,7 @@ size_t Gradients::stagingBytes() const {
   size_t total = 0;
   for (const Staging& staging : staging_) total += staging.memory.bytes() + staging.sums.bytes();
   for (const auto& [kind, partial] : partials_) total += partial.packed.bytes();
-  return total;
+  return total + tiedMemory_.usedBytes();
 }
 
 void Gradients::beginStep(int microBatches, int rounds) {
@@ -169,7 +181,7 @@ GradientSlot Gradients::slot(const Piece& piece, int microBatch) {
          ": micro-batch ", microBatch, " of ", microBatches_ * rounds_, " after ", written);
   const bool again = written == microBatch;
   written = microBatch;
-  const Unit& of = unit(piece.parameter->unit);
+  const Unit& of = unit(piece.unit);
   Bucket& bucket = buckets_[static_cast<size_t>(of.bucket)];
   const int round = microBatch / microBatches_, inRound = microBatch % microBatches_;
   if (bucket.round != round) beginRound(bucket, round);
@@ -181,7 +193,7 @@ GradientSlot Gradients::slot(const Piece& piece, int microBatch) {
                                  : 0.0};
 }
 
-void Gradients::unitDone(UnitId id, int microBatch, bool early) {
+void Gradients::unitDone(int id, int microBatch, bool early) {
   Unit& u = unit(id);
   ensure(u.written == microBatch && microBatch < microBatches_ * rounds_, "unit ", id,
          ": micro-batch ", microBatch, " came when ", u.written, " of ", microBatches_ * rounds_,
@@ -286,7 +298,25 @@ void Gradients::finish() {
     if (keepsTotals()) addRound(bucket);
   }
   addPartials();
+  for (const Tie& tie : ties_) addTie(tie);
   finished_ = true;
+}
+
+/// Two summands have one sum, in whatever order.
+void Gradients::addTie(const Tie& tie) {
+  const Tensor mine = rowsOf(cut_.pieces[static_cast<size_t>(tie.piece)]);
+  if (mine.count() == 0) return;
+  if (tie.rank < 0) {
+    const Tensor copy = rowsOf(cut_.pieces[static_cast<size_t>(tie.copy)]);
+    kernels_.add(copy, mine);
+    kernels_.copy(mine, copy);
+    return;
+  }
+  constexpr MutationPoint point = MutationPoint::TiedGradient;
+  const Message messages[] = {Message::to(tie.rank, point, mine),
+                              Message::from(tie.rank, point, tie.other)};
+  mesh_.communicator({Axis::Pipeline})->exchange(messages);
+  kernels_.add(tie.other, mine);
 }
 
 void Gradients::addPartials() {
@@ -318,7 +348,7 @@ Tensor Gradients::sum(const Piece& piece) const {
 
 /// Of what is added over micro-batches, rounds and data-parallel ranks, this rank's.
 Tensor Gradients::rowsOf(const Piece& piece) const {
-  const Unit& of = units_[static_cast<size_t>(piece.parameter->unit)];
+  const Unit& of = units_[static_cast<size_t>(piece.unit)];
   const Bucket& bucket = buckets_[static_cast<size_t>(of.bucket)];
   const Tensor& all = keepsTotals() ? bucket.total : bucket.reduced;
   const Range rows = piece.rows[static_cast<size_t>(cut_.shard)];

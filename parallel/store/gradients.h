@@ -17,9 +17,9 @@
 // of the shard follows. Rounds are added in their order.
 //
 // Gradients that are partial over other axes too (Parameter::gradientPartial) are added over these
-// last, in one AllReduce for each set of axes and purpose: what a rank has of them by then is its
-// rows only, and the data-parallel ranks' order of adding, which the deterministic mode keeps, is
-// not mixed with another.
+// last, in one AllReduce for each set of axes and purpose, and then the two of tied parameters to
+// each other: what a rank has of them by then is its rows only, and the data-parallel ranks' order
+// of adding, which the deterministic mode keeps, is not mixed with another.
 
 #include <array>
 #include <map>
@@ -40,18 +40,26 @@ struct GradientSlot {
   double beta = 0;
 };
 
+/// Two copies of one parameter, whose gradients are added, those of all ranks, to both.
+struct Tie {
+  int piece = -1;
+  int copy = -1;      ///< the other piece, if it is here
+  int rank = -1;      ///< along pp, that has it otherwise
+  Tensor other = {};  ///< its gradient, when it was received
+};
+
 class Gradients {
  public:
   /// `cut` and the others must outlive it. Collective: what the ranks add is memory of the mesh.
   Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy, DType type,
-            const Cut& cut, Stream& stream, StoreCounters& counters);
+            const Cut& cut, std::vector<Tie> ties, Stream& stream, StoreCounters& counters);
 
   /// `microBatches` in each of `rounds`, on this rank.
   void beginStep(int microBatches, int rounds);
   GradientSlot slot(const Piece& piece, int microBatch);
   /// All gradients of `unit` for this micro-batch are written. Ascending in `microBatch` per unit.
   /// `early`: backward goes on meanwhile.
-  void unitDone(UnitId unit, int microBatch, bool early);
+  void unitDone(int unit, int microBatch, bool early);
   /// Waits until all are added.
   void finish();
   /// The sum: of the rows in piece.box. After finish().
@@ -97,12 +105,14 @@ class Gradients {
   bool sharded() const { return cut_.shards > 1; }
   void planBuckets();
   void planPartials();
-  Unit& unit(UnitId id);
+  void planTies();
+  Unit& unit(int id);
   void beginRound(Bucket& bucket, int round);
   void giveBack(Bucket& bucket);
   void addRound(Bucket& bucket);
   void reduce(Bucket& bucket, bool early);
   void addPartials();
+  void addTie(const Tie& tie);
   Tensor rowsOf(const Piece& piece) const;
   void scatter(Bucket& bucket);
   void fillBlocks(const Bucket& bucket, const Tensor& blocks);
@@ -119,6 +129,8 @@ class Gradients {
   const bool elsewhere_;  // sums are moved to where totals_ is
   Arena totals_;
   BufferPool lent_;
+  Arena tiedMemory_;
+  std::vector<Tie> ties_;
   std::vector<Unit> units_;
   std::vector<Bucket> buckets_;  // in the order in which backward fills them
   std::array<Staging, 2> staging_;

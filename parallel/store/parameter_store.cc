@@ -28,28 +28,76 @@ ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPo
 // Collectives under way use the memory of both.
 ParameterStore::~ParameterStore() { stream_ = Stream(); }
 
+void ParameterStore::place(std::vector<UnitPlace> units) {
+  require(declared_.empty(), "units were placed after a parameter was added");
+  for (const UnitPlace& unit : units)
+    require(unit.rank >= 0 && unit.rank < mesh_.extent(Axis::Pipeline), "a unit is on rank ",
+            unit.rank, " of a pipeline of ", mesh_.extent(Axis::Pipeline));
+  places_ = std::move(units);
+}
+
+UnitPlace ParameterStore::placeOf(UnitId unit) const {
+  if (places_.empty()) return {.rank = mesh_.index(Axis::Pipeline)};
+  require(unit >= 0 && static_cast<size_t>(unit) < places_.size(), "unit ", unit, " has no place");
+  return places_[static_cast<size_t>(unit)];
+}
+
 void ParameterStore::add(Parameter& parameter) {
   require(weights_ == nullptr, parameter.name, " was added after initialize()");
-  const int previous = parameters_.empty() ? 0 : parameters_.back()->unit;
+  const int previous = declared_.empty() ? 0 : declared_.back()->unit;
   require(parameter.unit >= previous && parameter.unit <= previous + 1, parameter.name,
           " is of unit ", parameter.unit, " after unit ", previous);
-  parameter.id = static_cast<int>(parameters_.size());
+  declared_.push_back(&parameter);
+  parameter.id = here(parameter.unit) ? static_cast<int>(parameters_.size()) : -1;
+  if (parameter.id < 0) return;
   parameters_.push_back(&parameter);
+  if (units_.empty() || units_.back() != parameter.unit) units_.push_back(parameter.unit);
 }
 
 int64_t ParameterStore::elementCount() const {
   int64_t total = 0;
-  for (const Parameter* parameter : parameters_) total += parameter->global.count();
+  for (const Parameter* parameter : declared_)
+    if (parameter->tiedTo == nullptr) total += parameter->global.count();
   return total;
+}
+
+/// The place of a unit among those that are here.
+int ParameterStore::unitIndex(UnitId unit) const {
+  const auto found = std::lower_bound(units_.begin(), units_.end(), unit);
+  ensure(found != units_.end() && *found == unit, "unit ", unit, " is not here");
+  return static_cast<int>(found - units_.begin());
+}
+
+/// Those that this rank has an end of.
+std::vector<Tie> ParameterStore::ties() const {
+  std::vector<Tie> all;
+  for (const Parameter* copy : declared_) {
+    if (copy->tiedTo == nullptr) continue;
+    const Parameter& first = *copy->tiedTo;
+    if (first.id >= 0 && copy->id >= 0) all.push_back({.piece = first.id, .copy = copy->id});
+    if (first.id >= 0 && copy->id < 0)
+      all.push_back({.piece = first.id, .rank = placeOf(copy->unit).rank});
+    if (first.id < 0 && copy->id >= 0)
+      all.push_back({.piece = copy->id, .rank = placeOf(first.unit).rank});
+  }
+  return all;
+}
+
+/// Over which some parameter is cut, here or elsewhere: the same on all ranks.
+AxisSet ParameterStore::cuttingAxes() const {
+  AxisSet axes = policy_.optimizer ? policy_.shard : AxisSet{};
+  for (const Parameter* parameter : declared_) axes = axes | parameter->layout.axes();
+  return axes;
 }
 
 void ParameterStore::initialize(uint64_t seed) {
   require(weights_ == nullptr && !parameters_.empty(), "initialize() comes once, after add()");
   cut_ = cutParameters(parameters_, mesh_, policy_);
+  for (size_t i = 0; i < units_.size(); ++i) cut_.units[i].chunk = placeOf(units_[i]).chunk;
   state_.resize(cut_.pieces.size());
   backwards_.resize(cut_.units.size());
   weights_ = std::make_unique<Weights>(mesh_, kernels_, policy_, types_, cut_, stream_, counters_);
-  gradients_ = std::make_unique<Gradients>(mesh_, kernels_, policy_, types_.gradients, cut_,
+  gradients_ = std::make_unique<Gradients>(mesh_, kernels_, policy_, types_.gradients, cut_, ties(),
                                            stream_, counters_);
   lossMemory_ = mesh_.allocate(policy_.data(), sizeof(double));
   weights_->fill(seed);
@@ -63,12 +111,13 @@ const Piece& ParameterStore::piece(const Parameter& parameter) const {
 
 void ParameterStore::acquire(UnitId unit, Phase phase) {
   ensure(weights_ != nullptr, "the store is not initialized");
-  weights_->acquire(unit, phase);
+  weights_->acquire(unitIndex(unit), phase);
 }
 
 void ParameterStore::release(UnitId unit, Phase phase) {
-  weights_->release(unit, phase);
-  if (phase == Phase::Backward) ++backwards_[static_cast<size_t>(unit)];
+  const int index = unitIndex(unit);
+  weights_->release(index, phase);
+  if (phase == Phase::Backward) ++backwards_[static_cast<size_t>(index)];
 }
 
 Tensor ParameterStore::weight(const Parameter& parameter) {
@@ -95,11 +144,12 @@ GradientSlot ParameterStore::gradient(const Parameter& parameter, int microBatch
 }
 
 void ParameterStore::weightsDone(UnitId unit, int microBatch) {
-  gradients_->unitDone(unit, microBatch, backwardContinues(unit));
+  const int index = unitIndex(unit);
+  gradients_->unitDone(index, microBatch, backwardContinues(index));
 }
 
 /// Backward goes from the last unit to the first: the next one after `unit` has not ended.
-bool ParameterStore::backwardContinues(UnitId unit) const {
+bool ParameterStore::backwardContinues(int unit) const {
   return unit > 0 && backwards_[static_cast<size_t>(unit) - 1] < microBatches_ * rounds_;
 }
 
@@ -170,7 +220,8 @@ void ParameterStore::restored(int64_t steps) {
 }
 
 bool ParameterStore::isFirstReplica(const Parameter& parameter) const {
-  return isFirst(piece(parameter), AxisSet::all());
+  return parameter.tiedTo == nullptr &&
+         isFirst(piece(parameter), AxisSet::all().without({Axis::Pipeline}));
 }
 
 /// Along those of `axes` that do not cut it.
@@ -186,10 +237,11 @@ bool ParameterStore::isFirst(const Piece& piece, AxisSet axes) const {
 double ParameterStore::clip(double maxNorm) {
   gradients_->finish();
   ExactSum sum;
-  const AxisSet cutting = cut_.axes();
+  const AxisSet cutting = cuttingAxes();
   for (const Piece& piece : cut_.pieces)
-    if (isFirst(piece, cutting)) kernels_.addSquares(gradients_->sum(piece), sum);
-  if (MeshCommunicator* group = mesh_.communicator(cutting)) {
+    if (piece.parameter->tiedTo == nullptr && isFirst(piece, cutting))
+      kernels_.addSquares(gradients_->sum(piece), sum);
+  if (MeshCommunicator* group = mesh_.communicator(cutting | AxisSet{Axis::Pipeline})) {
     auto limbs = sum.limbs();
     group->allReduce(
         MutationPoint::NormSum,
@@ -230,41 +282,57 @@ StoreMemory ParameterStore::memory() const {
 
 void ParameterStore::checkReplicas() {
   if (mesh_.dry()) return;
-  auto different = static_cast<int64_t>(cut_.pieces.size());  // the first that is; none
-  const auto check = [&](const Piece& piece, AxisSet replicas, const Tensor& copy) {
-    if (!equalOver(replicas, copy)) different = std::min<int64_t>(different, piece.parameter->id);
+  auto different = static_cast<int64_t>(declared_.size());  // the first that is; none
+  const auto check = [&](const Parameter& parameter, bool equal) {
+    const auto place = std::find(declared_.begin(), declared_.end(), &parameter);
+    if (!equal) different = std::min<int64_t>(different, place - declared_.begin());
   };
+  const auto checkCopy = [&](const Piece& piece, AxisSet replicas, const Tensor& copy) {
+    check(*piece.parameter, equalOver(replicas, hashBytes(copy.data, copy.bytes())));
+  };
+  const AxisSet copies = AxisSet::all().without({Axis::Pipeline});
   for (const Piece& piece : cut_.pieces)
-    check(piece, AxisSet::all().without(piece.layout.axes()), weights_->master(piece));
+    checkCopy(piece, copies.without(piece.layout.axes()), weights_->master(piece));
   if (cut_.shards > 1 && !policy_.parameters) {
     for (size_t unit = 0; unit < cut_.units.size(); ++unit) {
-      const auto id = static_cast<UnitId>(unit);
+      const auto id = static_cast<int>(unit);
       weights_->acquire(id, Phase::Comparison);
       for (int i = cut_.units[unit].begin; i < cut_.units[unit].end; ++i) {
         const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
-        check(piece, policy_.shard, weights_->full(piece));
+        checkCopy(piece, policy_.shard, weights_->full(piece));
       }
       weights_->release(id, Phase::Comparison);
     }
     weights_->changed();  // a check changes nothing of what comes: they are gathered again
   }
+  for (const Parameter* parameter : declared_)
+    if (parameter->tiedTo != nullptr) check(*parameter, tiedAreEqual(*parameter));
   if (MeshCommunicator* all = mesh_.communicator(AxisSet::all()))
     all->allReduce(MutationPoint::ReplicaVerdict,
                    {&different, &different, 1, DType::Int64, ReduceOp::Min});
-  if (different < static_cast<int64_t>(cut_.pieces.size()))
+  if (different < static_cast<int64_t>(declared_.size()))
     fail(ErrorCode::Internal, "after step ", steps_, " the ranks' copies of ",
-         parameters_[static_cast<size_t>(different)]->name, " are not equal");
+         declared_[static_cast<size_t>(different)]->name, " are not equal");
 }
 
-/// On some of the ranks at least, unless all have the same. `copy` is contiguous: rows of the
-/// store's own.
-bool ParameterStore::equalOver(AxisSet replicas, const Tensor& copy) {
+/// On some of the ranks at least, unless all have the same; 0 is a rank's that has none.
+bool ParameterStore::equalOver(AxisSet replicas, uint64_t mine) {
   MeshCommunicator* group = mesh_.communicator(replicas);
   if (group == nullptr) return true;
-  const uint64_t mine = hashBytes(copy.data, copy.bytes());
   uint64_t most = 0;
   group->allReduce(MutationPoint::ReplicaHashes, {&mine, &most, 1, DType::UInt64, ReduceOp::Max});
-  return mine == most;
+  return mine == 0 || mine == most;
+}
+
+bool ParameterStore::tiedAreEqual(const Parameter& copy) {
+  const auto hashOf = [&](const Parameter& parameter) -> uint64_t {
+    if (parameter.id < 0) return 0;
+    const Tensor rows = master(parameter);
+    return hashBytes(rows.data, rows.bytes());
+  };
+  const uint64_t first = hashOf(*copy.tiedTo), second = hashOf(copy);
+  if (placeOf(copy.unit).rank == placeOf(copy.tiedTo->unit).rank) return first == second;
+  return equalOver({Axis::Pipeline}, std::max(first, second));
 }
 
 }  // namespace tutti::parallel

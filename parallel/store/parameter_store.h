@@ -41,6 +41,12 @@ struct StoreMemory {
   bool operator==(const StoreMemory&) const = default;
 };
 
+/// Which of the ranks along pp has a unit, and with which of its chunks it is computed.
+struct UnitPlace {
+  int rank = 0, chunk = 0;
+  bool operator==(const UnitPlace&) const = default;
+};
+
 class ParameterStore {
  public:
   /// Throws InvalidArgument as ShardPolicy::check(), when a deterministic policy meets a
@@ -51,7 +57,14 @@ class ParameterStore {
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
 
+  /// Where units are; without it all are here. Before add(). Throws InvalidArgument when one is on
+  /// a rank that there is not.
+  void place(std::vector<UnitPlace> units);
+  UnitPlace placeOf(UnitId unit) const;
+  bool here(UnitId unit) const { return placeOf(unit).rank == mesh_.index(Axis::Pipeline); }
+
   /// Declares `parameter`, which must stay where it is; units come in ascending order. Sets its id.
+  /// All ranks declare all parameters, those of other places too.
   void add(Parameter& parameter);
   /// Ends the declarations: takes memory and gives every element its first value. Collective.
   void initialize(uint64_t seed);
@@ -59,7 +72,10 @@ class ParameterStore {
   const ShardPolicy& policy() const { return policy_; }
   const MeshShape& mesh() const { return mesh_.shape(); }
   size_t parameterCount() const { return parameters_.size(); }
-  const Parameter& parameter(size_t i) const { return *parameters_[i]; }
+  const Parameter& parameter(size_t i) const { return *parameters_[i]; }  ///< those that are here
+  /// All that were declared.
+  std::span<Parameter* const> declared() const { return declared_; }
+  /// Of the whole model, copies of tied parameters not counted.
   int64_t elementCount() const;
 
   /// Makes a unit's weights usable, and says when they no longer need be. Collective over the
@@ -115,16 +131,22 @@ class ParameterStore {
 
  private:
   const Piece& piece(const Parameter& parameter) const;
-  bool backwardContinues(UnitId unit) const;
+  int unitIndex(UnitId unit) const;
+  std::vector<Tie> ties() const;
+  AxisSet cuttingAxes() const;
+  bool backwardContinues(int unit) const;
   void closeLossRound();
-  bool equalOver(AxisSet replicas, const Tensor& copy);
+  bool equalOver(AxisSet replicas, uint64_t mine);
+  bool tiedAreEqual(const Parameter& copy);
   bool isFirst(const Piece& piece, AxisSet axes) const;
 
   DeviceMesh& mesh_;
   Kernels& kernels_;
   const ShardPolicy policy_;
   const StoreTypes types_;
-  std::vector<Parameter*> parameters_;
+  std::vector<UnitPlace> places_;                  // by unit; none: all are here
+  std::vector<Parameter*> declared_, parameters_;  // all, and those that are here
+  std::vector<UnitId> units_;                      // that are here, by their index in cut_
   Cut cut_;
   std::vector<std::vector<Tensor>> state_;  // by parameter id: of the optimizer
   Arena optimizer_;

@@ -58,7 +58,7 @@ Weights::Weights(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
   }
 }
 
-Weights::Unit& Weights::unit(UnitId id) {
+Weights::Unit& Weights::unit(int id) {
   ensure(id >= 0 && static_cast<size_t>(id) < units_.size(), "there is no unit ", id);
   return units_[static_cast<size_t>(id)];
 }
@@ -66,14 +66,14 @@ Weights::Unit& Weights::unit(UnitId id) {
 size_t Weights::stagingBytes() const { return slots_[0].memory.bytes() + slots_[1].memory.bytes(); }
 
 Tensor Weights::full(const Piece& piece) const {
-  const auto id = static_cast<size_t>(piece.parameter->unit);
+  const auto id = static_cast<size_t>(piece.unit);
   ensure(units_[id].current, "the weights of ", piece.parameter->name, " were used while unit ", id,
          " was not acquired");
   return units_[id].full.rows(piece.full, piece.local.count()).view(piece.local);
 }
 
 Tensor Weights::master(const Piece& piece) const {
-  const Unit& of = units_[static_cast<size_t>(piece.parameter->unit)];
+  const Unit& of = units_[static_cast<size_t>(piece.unit)];
   const Range rows = piece.rows[static_cast<size_t>(cut_.shard)];
   const int64_t count = rows.count() * piece.rowElements;
   const int64_t within = piece.full + rows.begin * piece.rowElements;
@@ -124,16 +124,16 @@ void Weights::giveBack(Unit& u) {
   u.current = false;
 }
 
-void Weights::acquire(UnitId id, Phase phase) {
+void Weights::acquire(int id, Phase phase) {
   Unit& u = unit(id);
   makeCurrent(id, phase);
   ++u.held;
-  const UnitId next = phase == Phase::Backward ? id - 1 : id + 1;
+  const int next = phase == Phase::Backward ? id - 1 : id + 1;
   if (cut_.shards == 1 || next < 0 || static_cast<size_t>(next) == units_.size()) return;
   if (!unit(next).current && unit(next).slot < 0) counters_.prefetched += startGather(next, phase);
 }
 
-void Weights::release(UnitId id, Phase phase) {
+void Weights::release(int id, Phase phase) {
   Unit& u = unit(id);
   ensure(u.held > 0, "unit ", id, " was released and not acquired");
   --u.held;
@@ -143,7 +143,7 @@ void Weights::release(UnitId id, Phase phase) {
     giveBack(u);
 }
 
-void Weights::makeCurrent(UnitId id, Phase phase) {
+void Weights::makeCurrent(int id, Phase phase) {
   Unit& u = unit(id);
   if (u.current) return;
   if (cut_.shards > 1) {
@@ -164,7 +164,7 @@ void Weights::makeCurrent(UnitId id, Phase phase) {
 }
 
 /// Whether there was a staging buffer for it.
-bool Weights::startGather(UnitId id, Phase phase) {
+bool Weights::startGather(int id, Phase phase) {
   const auto free =
       std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
   if (free == slots_.end()) return false;
@@ -192,7 +192,7 @@ bool Weights::startGather(UnitId id, Phase phase) {
   return true;
 }
 
-void Weights::unpack(UnitId id) {
+void Weights::unpack(int id) {
   Unit& u = unit(id);
   Slot& slot = slots_[static_cast<size_t>(u.slot)];
   waitUntilReached(slot.gathered, stream_);

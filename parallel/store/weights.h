@@ -36,8 +36,8 @@ class Weights {
   /// First values; none in a dry run.
   void fill(uint64_t seed);
 
-  void acquire(UnitId unit, Phase phase);
-  void release(UnitId unit, Phase phase);
+  void acquire(int unit, Phase phase);
+  void release(int unit, Phase phase);
   /// What modules compute with. Throws Internal unless the unit is acquired, or its weights need
   /// not be gathered.
   Tensor full(const Piece& piece) const;
@@ -69,10 +69,10 @@ class Weights {
 
   /// The masters are rows of `full` itself.
   bool mastersWithin() const { return !policy_.parameters && types_.weights == types_.master; }
-  Unit& unit(UnitId id);
-  void makeCurrent(UnitId id, Phase phase);
-  bool startGather(UnitId id, Phase phase);
-  void unpack(UnitId id);
+  Unit& unit(int id);
+  void makeCurrent(int id, Phase phase);
+  bool startGather(int id, Phase phase);
+  void unpack(int id);
   void discard(Unit& unit);
   void giveBack(Unit& unit);
 

@@ -37,7 +37,6 @@ TEST(Cut, RowsAreSharedOutAsEvenlyAsTheyGo) {
     EXPECT_EQ(cut.units[1].full, 64);
     EXPECT_EQ(cut.units[1].block, 32);
     EXPECT_EQ(cut.units[1].begin, 2);
-    EXPECT_EQ(cut.axes(), (AxisSet{Axis::Fsdp}));
   });
 }
 
@@ -48,7 +47,6 @@ TEST(Cut, ReplicatedPoliciesCutNothing) {
     const Cut cut = cutParameters({&weight}, mesh, ShardPolicy::ddp());
     EXPECT_EQ(cut.shards, 1);
     EXPECT_EQ(cut.pieces[0].box, (std::vector<Range>{{0, 7}, {0, 5}}));
-    EXPECT_TRUE(cut.axes().empty());
   });
 }
 
@@ -69,7 +67,6 @@ TEST(Cut, SharesOutWhatTensorParallelismLeaves) {
               (first ? std::vector<Range>{{0, 2}, {2, 4}} : std::vector<Range>{{0, 2}, {2, 3}}));
     EXPECT_EQ(cut.pieces[1].local, (Shape{5, 3}));
     EXPECT_EQ(cut.pieces[1].rowElements, 3);
-    EXPECT_EQ(cut.axes(), (AxisSet{Axis::Fsdp, Axis::Tensor}));
     const std::lock_guard lock(mutex);
     for (size_t p = 0; p < 2; ++p) {
       const auto& box = cut.pieces[p].box;

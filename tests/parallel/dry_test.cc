@@ -106,6 +106,7 @@ void expectSame(const DryRun& said, const Used& used, const std::string& where) 
   expectSame(said.memory.untilWeights, used.memory.untilWeights, where + ", until weights");
   expectSame(said.memory.scratch, used.memory.scratch, where + ", scratch");
   EXPECT_GT(said.memory.scratch.peak, 0u) << where;
+  EXPECT_EQ(said.memory.between, used.memory.between) << where;
   EXPECT_EQ(said.counters.allReduce, used.counters.allReduce) << where;
   EXPECT_EQ(said.counters.reduceScatter, used.counters.reduceScatter) << where;
   EXPECT_EQ(said.counters.allGather, used.counters.allGather) << where;
@@ -166,6 +167,31 @@ TEST(Dry, SaysWhatOtherTrainingsUse) {
         .batch = 11};
     expectSame(layout, training, "deterministic");
   }
+}
+
+// Every schedule, stages of several sizes, a tied embedding at both ends, and sequences that
+// micro-batches do not share evenly.
+TEST(Dry, SaysWhatPipelinesUse) {
+  const auto gpt = []() -> std::unique_ptr<Model> {
+    GptOptions options = kSmallGpt;
+    options.layers = 5;
+    return std::make_unique<Gpt>(options);
+  };
+  for (const ScheduleKind kind :
+       {ScheduleKind::Naive, ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
+        ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleV})
+    for (const Arrangement& layout :
+         {arrangement("pp=2"), arrangement("pp=2,fsdp=2", zero(3)),
+          arrangement("pp=2,fsdp=2", zero(1)), arrangement("pp=2,tp=2")})
+      for (const bool deterministic : {false, true}) {
+        Training training{.model = gpt,
+                          .engine = {.policy = layout.policy,
+                                     .reductionGroups = 4,
+                                     .pipeline = {.schedule = kind}},
+                          .batch = deterministic ? kSmallBatch : 7};
+        training.engine.policy.deterministic = deterministic;
+        expectSame(layout, training, message(toString(kind), deterministic));
+      }
 }
 
 // Tensor parallelism with uneven parts, and keys and values that ranks share; sequence parallelism

@@ -20,7 +20,7 @@ constexpr int64_t kContext = 5, kVocabulary = 4;
 /// The model whose logits are one vector of weights, whatever it sees.
 class Unigram final : public Model {
  public:
-  Tensor forward(ParallelContext& context, const Tensor& ids, Saved& saved) override {
+  Tensor forward(ParallelContext& context, UnitRange, const Tensor& ids, Saved& saved) override {
     saved.openUnit(0);
     context.store.acquire(0, Phase::Forward);
     const Tensor weight = context.store.weight(logits_);
@@ -31,7 +31,7 @@ class Unigram final : public Model {
     context.store.release(0, Phase::Forward);
     return y;
   }
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
+  Tensor backward(ParallelContext& context, UnitRange, const Tensor& dy, Saved& saved) override {
     context.store.acquire(0, Phase::Backward);
     saved.work.push_back({[this, dy](ParallelContext& c, int microBatch) {
       const GradientSlot slot = c.store.gradient(logits_, microBatch);
@@ -43,6 +43,9 @@ class Unigram final : public Model {
   }
   void declare(ParameterStore& store) override { store.add(logits_); }
   int64_t vocabulary() const override { return kVocabulary; }
+  UnitId unitCount() const override { return 1; }
+  std::vector<int64_t> unitCosts() const override { return {1}; }
+  Shape shapeBetween(const ParallelContext&, const Shape&) const override { return {}; }
   const Parameter& parameter() const { return logits_; }
 
  private:

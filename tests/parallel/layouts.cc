@@ -38,6 +38,15 @@ Arrangement arrangement(const std::string& mesh, const ShardPolicy& policy, bool
           sequence};
 }
 
+Arrangement piped(Arrangement layout, const PipelineOptions& pipeline) {
+  layout.pipeline = pipeline;
+  layout.name += message(", ", toString(pipeline.schedule));
+  if (pipeline.chunks > 0) layout.name += message(" of ", pipeline.chunks, " chunks");
+  for (size_t i = 0; i < pipeline.layers.size(); ++i)
+    layout.name += message(i == 0 ? ", layers " : " ", pipeline.layers[i]);
+  return layout;
+}
+
 ModelOptions sequenceParallel(ModelOptions model) {
   std::visit([](auto& options) { options.sequenceParallel = true; }, model);
   return model;
@@ -47,6 +56,7 @@ RunOptions under(const Arrangement& layout, RunOptions options) {
   const bool deterministic = options.policy.deterministic;
   options.mesh = layout.mesh;
   options.policy = layout.policy;
+  options.pipeline = layout.pipeline;
   options.policy.deterministic = deterministic;
   if (layout.sequence) options.model = sequenceParallel(options.model);
   return options;

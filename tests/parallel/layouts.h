@@ -15,6 +15,7 @@ struct Arrangement {
   MeshShape mesh;
   ShardPolicy policy;
   bool sequence = false;  ///< what lies between branches is cut by rows
+  PipelineOptions pipeline = {};
 };
 
 MeshShape mesh(int replicas, int shards);
@@ -24,6 +25,8 @@ ShardPolicy fsdp(Reshard::When when, int backwards = 1);
 /// "dp=2,tp=2" and how its ranks share out; "" is one rank. Its name says all of that.
 Arrangement arrangement(const std::string& mesh, const ShardPolicy& policy = zero(0),
                         bool sequence = false);
+/// The same with a pipeline, of `mesh`'s ranks along pp.
+Arrangement piped(Arrangement layout, const PipelineOptions& pipeline);
 ModelOptions sequenceParallel(ModelOptions model);
 
 /// `options` under that arrangement; in deterministic mode where they are.

@@ -62,6 +62,14 @@ std::vector<float> call(MeshCommunicator& group, PointForm form, bool zeros, boo
                        .recvOffsets = {}},
                       stream);
       break;
+    case PointForm::Exchange: {  // around a ring
+      const int ranks = group.size(), from = (group.rank() + ranks - 1) % ranks;
+      const Message messages[] = {
+          Message::to((group.rank() + 1) % ranks, kPoint, Tensor(x.data(), DType::Float32, {4})),
+          Message::from(from, kPoint, Tensor(y.data(), DType::Float32, {4}))};
+      group.exchange(messages, stream);
+      break;
+    }
     case PointForm::Factor: break;
   }
   queue.synchronize();
@@ -86,7 +94,7 @@ Results doubled(Results results) {
 constexpr PointForm kForms[] = {PointForm::AllReduce,      PointForm::ReduceScatter,
                                 PointForm::ReduceScatterV, PointForm::AllGather,
                                 PointForm::AllGatherV,     PointForm::AllToAll,
-                                PointForm::AllToAllV};
+                                PointForm::AllToAllV,      PointForm::Exchange};
 
 TEST(Mutation, OfACallDoublesItsResult) {
   for (const PointForm form : kForms)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "parallel/kernels/host/host_kernels.h"
 
@@ -21,8 +22,9 @@ std::vector<char> bytesOf(const Tensor& tensor) {
 }
 
 size_t memoryHeld(Engine& engine) {
-  return engine.scratch().growths() + engine.saved().untilWeights.growths() +
-         engine.store().memory().total();
+  const TrainingMemory memory = engine.memory();
+  return memory.scratch.held + memory.untilWeights.held + memory.untilBackward.held +
+         memory.between + memory.store.total();
 }
 
 /// One rank's whole run.
@@ -35,7 +37,8 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
                  .reductionGroups = o.groups,
                  .rounds = o.rounds,
                  .clipNorm = o.clip,
-                 .seed = o.seed});
+                 .seed = o.seed,
+                 .pipeline = o.pipeline});
   const auto text = makeText();
   Loader loader = makeLoader(text, o);
   const auto optimizer = o.adam ? makeAdamW({}) : makeSgd({});
@@ -56,14 +59,14 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
   ensure(o.steps <= 1 || memoryHeld(engine) == held, "a later step took more memory");
   if (!o.saveTo.empty()) engine.save(o.saveTo, first + o.steps, *optimizer);
   run.parts = storedParts(engine.store(), o.steps > 0);
-  for (const StoredPart& part : run.parts) result.names.push_back(part.name);
+  for (const Parameter* parameter : engine.store().declared())
+    if (parameter->tiedTo == nullptr) result.names.push_back(parameter->name);
   const Documents documents(makeDocuments(), contextOf(o.model));
   Windows windows = o.documents ? Windows(text, documents) : Windows(text, contextOf(o.model));
   result.memory = engine.store().memory();
   result.validation = engine.evaluate(windows, 16);
   result.scratchBytes = engine.scratch().usedBytes();
-  result.savedBytes =
-      engine.saved().untilBackward.usedBytes() + engine.saved().untilWeights.usedBytes();
+  result.savedBytes = engine.pipeline().usedBytes();
   return run;
 }
 
@@ -102,8 +105,10 @@ std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients) {
   std::vector<StoredPart> parts;
   for (size_t p = 0; p < store.parameterCount(); ++p) {
     const Parameter& parameter = store.parameter(p);
-    parts.push_back({parameter.name, parameter.global, store.box(parameter),
-                     bytesOf(store.master(parameter)),
+    const Parameter* const whole = parameter.tiedTo == nullptr ? &parameter : parameter.tiedTo;
+    const auto place = std::find(store.declared().begin(), store.declared().end(), whole);
+    parts.push_back({parameter.name, static_cast<size_t>(place - store.declared().begin()),
+                     parameter.global, store.box(parameter), bytesOf(store.master(parameter)),
                      gradients ? bytesOf(store.finishedGradient(parameter)) : std::vector<char>()});
   }
   return parts;
@@ -111,16 +116,20 @@ std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients) {
 
 Values wholeValues(const std::vector<std::vector<StoredPart>>& ranks,
                    std::vector<char> StoredPart::*what) {
-  Values all(ranks[0].size());
-  for (size_t p = 0; p < all.size(); ++p) {
+  std::map<size_t, std::vector<const StoredPart*>> parameters;
+  for (const auto& parts : ranks)
+    for (const StoredPart& part : parts) parameters[part.order].push_back(&part);
+  Values all;
+  for (const auto& [order, parts] : parameters) {
     std::vector<char> seen;
     size_t elementSize = 0;
-    for (const auto& parts : ranks)
-      if (const int64_t count = extentsOf(parts[p].box).count(); count > 0)
-        elementSize = (parts[p].*what).size() / static_cast<size_t>(count);
-    for (const auto& parts : ranks)
-      place(parts[p].*what, parts[p].box, parts[p].global, elementSize, all[p], seen);
-    ensure(std::count(seen.begin(), seen.end(), 0) == 0, ranks[0][p].name, " has gaps");
+    for (const StoredPart* part : parts)
+      if (const int64_t count = extentsOf(part->box).count(); count > 0)
+        elementSize = (part->*what).size() / static_cast<size_t>(count);
+    all.emplace_back();
+    for (const StoredPart* part : parts)
+      place(part->*what, part->box, part->global, elementSize, all.back(), seen);
+    ensure(std::count(seen.begin(), seen.end(), 0) == 0, parts[0]->name, " has gaps");
   }
   return all;
 }

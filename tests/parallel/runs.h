@@ -46,6 +46,7 @@ struct RunOptions {
   int64_t batch = kSmallBatch;  ///< sequences of a step
   bool documents = false;       ///< samples are those of makeDocuments(): not all labels count
   int groups = 4, rounds = 1;
+  PipelineOptions pipeline = {};
   int steps = 1;
   bool adam = false;
   double clip = 0.5;
@@ -67,11 +68,12 @@ using Values = std::vector<std::vector<char>>;
 /// What one rank holds of one parameter.
 struct StoredPart {
   std::string name;
+  size_t order = 0;  ///< of the parameter in the model; of a copy, that of what it is tied to
   Shape global;
   Box box;
   std::vector<char> weight, gradient;
 };
-/// Of all parameters; with `gradients`, those of the last step.
+/// Of all parameters that the rank has; with `gradients`, those of the last step.
 std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients);
 /// Put together from all ranks' parts. Throws Internal where ranks that hold the same elements hold
 /// other bits, and where an element is held by no rank.
@@ -81,7 +83,7 @@ Values wholeValues(const std::vector<std::vector<StoredPart>>& ranks,
 struct RunResult {
   std::vector<double> losses, norms;
   Values weights, gradients;       ///< of the last step
-  std::vector<std::string> names;  ///< of the parameters
+  std::vector<std::string> names;  ///< of the parameters, of the whole model
   StoreCounters counters;          ///< of the last step
   CollectiveCounters tensor;       ///< of the last step
   StoreMemory memory;

@@ -336,7 +336,8 @@ TEST_F(TrainGpt, TensorParallelRanksAgreeOverTwentySteps) {
   ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);
   const auto one = column("a.json", "loss");
   ASSERT_EQ(one.size(), 20u);
-  for (const std::string ranks : {"--tp 2", "--tp 2 --sp --dp 2", "--tp 2 --sp --fsdp 2"}) {
+  for (const std::string ranks :
+       {"--tp 2", "--tp 2 --sp --dp 2", "--tp 2 --sp --fsdp 2", "--dp 2 --tp 2 --pp 2"}) {
     const Output output = run(small(flags + file("b.json") + " " + ranks));
     ASSERT_EQ(output.exitCode, 0) << output.text;
     const auto many = column("b.json", "loss");
@@ -400,7 +401,8 @@ TEST_F(TrainGpt, ShardedRanksGiveTheSameBits) {
            "--fsdp 2 --reshard never --offload parameters",
            "--fsdp 2 --reshard after-backward --backwards 2" + files +
                "optimizer,gradients,parameters",
-           "--zero 2 --ranks 2" + files + "gradients", "--dp 2" + files + "optimizer"}) {
+           "--zero 2 --ranks 2" + files + "gradients", "--dp 2" + files + "optimizer", "--pp 2",
+           "--pp 2 --schedule zb-h1 --fsdp 2", "--pp 2 --schedule naive --stages 1,1"}) {
     const Output output = run(small(flags + file("b.json") + " " + ranks));
     ASSERT_EQ(output.exitCode, 0) << ranks << "\n" << output.text;
     EXPECT_EQ(column("b.json", "loss"), column("a.json", "loss")) << ranks;
@@ -455,6 +457,8 @@ TEST_F(TrainGpt, RefusesRanksThatDoNotLieAlongItsAxes) {
   expectRefused(small("--steps 1 --ranks 6 --tp 2 --fsdp 2 --dp 2"), 1,
                 "--ranks 6, but --dp 2, --fsdp 2 and --tp 2 are 8");
   expectRefused(small("--steps 1 --tp 3"), 1, "cannot be dealt out to 3 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --pp 2"), 1, "--pp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --pp 64"), 2, "none for some of 64 stages");
 }
 
 // train_options_test has the others.

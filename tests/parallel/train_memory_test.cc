@@ -57,12 +57,11 @@ TEST_F(TrainMemoryTest, IsWhatAModelTakes) {
   // The arenas round each tensor up to 64 bytes; there are fewer than 20 of a block.
   std::vector<int32_t> ids(3 * 48);
   engine.logits(Tensor(ids.data(), DType::Int32, {3, 48}));
-  const double used = static_cast<double>(engine.saved().untilBackward.usedBytes() +
-                                          engine.saved().untilWeights.usedBytes());
+  const double used = static_cast<double>(engine.pipeline().usedBytes());
   const double said = 3 * 48 * savedPerToken(options_.model) * sizeof(float);
   EXPECT_GE(used, said);
   EXPECT_LE(used, said + 4 * 20 * 64);
-  engine.saved().reset();
+  engine.forget();
 
   // Ten sequences in four micro-batches: at most three in one.
   const TrainMemory memory = trainMemory(options_, 2);

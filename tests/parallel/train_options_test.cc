@@ -79,5 +79,52 @@ TEST(TrainOptions, SayWhatLiesElsewhere) {
               "--offload-folder f: it is for what --offload names");
 }
 
+template <class Call>
+std::string refusalOf(const Call& call) {
+  try {
+    call();
+    return "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    return error.what();
+  }
+}
+
+TEST(TrainOptions, SayHowLayersAreSharedOut) {
+  const TrainOptions o = parsed("--pp 2 --dp 3 --schedule zb-v --layers 8 --stages 3,2,2,1");
+  EXPECT_EQ(pipelineOf(o).schedule, ScheduleKind::ZeroBubbleV);
+  EXPECT_EQ(pipelineOf(o).layers, (std::vector<int>{3, 2, 2, 1}));
+  EXPECT_EQ(askedRanks(o), 6);
+  EXPECT_EQ(meshOf(o, 6)[Axis::Pipeline], 2);
+  EXPECT_EQ(meshOf(o, 6)[Axis::Data], 3);
+  EXPECT_EQ(pipelineOf(parsed("--pp 2 --schedule interleaved --chunks 2 --layers 4")).chunks, 2);
+  EXPECT_EQ(pipelineOf(parsed("")).schedule, ScheduleKind::OneFOneB);
+
+  const auto refused = [](const std::string& flags) {
+    return refusalOf([&] { checkPipeline(parsed(flags)); });
+  };
+  TrainOptions wrong = parsed("--pp 2");
+  wrong.schedule = "1f2b";
+  EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }),
+            "--schedule 1f2b is none of naive, gpipe, 1f1b, interleaved, zb-h1, zb-v");
+  EXPECT_EQ(refused("--pp 4"), "taken");
+  wrong = parsed("--pp 4");
+  wrong.pp = 5;
+  EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }),
+            "a model of 4 layers has none for some of 5 stages of a pipeline: at most 4 would do");
+  wrong = parsed("--pp 2");
+  wrong.stages = {2, 1};
+  EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }),
+            "the stages have 3 layers, and the model has 4");
+  wrong.chunks = 2;
+  EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }), "schedule 1f1b has 1 chunk a rank, not 2");
+
+  EXPECT_EQ(refusalOf([] { meshOf(parsed("--pp 2"), 3); }), "--pp 2 does not divide 3 ranks");
+  EXPECT_EQ(refusalOf([] { meshOf(parsed("--pp 2 --dp 3"), 4); }),
+            "--dp 3 does not divide 4 ranks by --pp 2");
+  EXPECT_EQ(refusalOf([] { askedRanks(parsed("--ranks 4 --pp 2 --dp 2 --fsdp 2")); }),
+            "--ranks 4, but --dp 2, --fsdp 2 and --pp 2 are 8");
+}
+
 }  // namespace
 }  // namespace tutti::parallel

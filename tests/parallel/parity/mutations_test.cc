@@ -32,8 +32,10 @@ Trial stepTrial(const LadderModel& model, const Arrangement& layout) {
 constexpr GptOptions kGpt{.vocabulary = 256, .context = 7, .layers = 1, .width = 16, .heads = 2};
 
 /// Two steps, which are clipped.
-Trial stepsTrial(const Arrangement& layout) {
-  const RunOptions options{.types = DType::Float64, .model = kGpt, .steps = 2, .clip = 0.1};
+Trial stepsTrial(const Arrangement& layout, int64_t layers = 1) {
+  GptOptions model = kGpt;
+  model.layers = layers;
+  const RunOptions options{.types = DType::Float64, .model = model, .steps = 2, .clip = 0.1};
   return {[layout, options, one = run(options)[0]] {
     return float64Steps(one, layout.name, under(layout, options));
   }};
@@ -48,14 +50,15 @@ std::vector<double> logitsOf(DeviceMesh& mesh, const GptOptions& options) {
   const Tensor logits = engine.logits(Tensor(ids.data(), DType::Int32, {1, 5}));
   return {logits.as<double>(), logits.as<double>() + logits.count()};
 }
-/// Of a vocabulary that two ranks cut evenly, or not.
-Trial logitsTrial(int64_t vocabulary) {
+/// Of a vocabulary that two ranks cut evenly, or not; or of two stages.
+Trial logitsTrial(const std::string& shape, int64_t vocabulary, int64_t layers = 1) {
   GptOptions model = kGpt;
   model.vocabulary = vocabulary;
+  model.layers = layers;
   DeviceMesh alone;
-  return {[model, one = logitsOf(alone, model)] {
-    Finding finding{"logits", message("tp=2, a vocabulary of ", model.vocabulary)};
-    for (const auto& many : onRanks(MeshShape::parse("tp=2"), false,
+  return {[shape, model, one = logitsOf(alone, model)] {
+    Finding finding{"logits", message(shape, ", a vocabulary of ", model.vocabulary)};
+    for (const auto& many : onRanks(MeshShape::parse(shape), false,
                                     [&](DeviceMesh& mesh) { return logitsOf(mesh, model); }))
       for (size_t i = 0; i < one.size(); ++i)
         finding.note(std::fabs(many[i] - one[i]), 1e-12, "a logit");
@@ -129,7 +132,8 @@ std::vector<Trial> trials() {
                                    {rows(), Layout{}},
                                    {rows(), columns()}})
       all.push_back(movingTrial(global, from, to));
-  for (const int64_t vocabulary : {37, 38}) all.push_back(logitsTrial(vocabulary));
+  for (const int64_t vocabulary : {37, 38}) all.push_back(logitsTrial("tp=2", vocabulary));
+  all.push_back(logitsTrial("pp=2", 37, 2));
   const LadderModel gpt = ladderGpt(4), llama = ladderLlama(4, 2);
   for (const std::string mesh : {"dp=2", "dp=4"}) all.push_back(stepTrial(gpt, arrangement(mesh)));
   for (const Arrangement& layout : sharings("fsdp=2")) all.push_back(stepTrial(gpt, layout));
@@ -143,6 +147,7 @@ std::vector<Trial> trials() {
     all.push_back(stepTrial(llama, arrangement("fsdp=2,tp=2", zero(sequence ? 3 : 1), sequence)));
   }
   for (const std::string mesh : {"dp=2", "tp=2"}) all.push_back(stepsTrial(arrangement(mesh)));
+  all.push_back(stepsTrial(arrangement("pp=2"), 2));
   return all;
 }
 

@@ -26,6 +26,13 @@ TEST(Rung6, SeesOneBitOfAMaster) {
                                   "blocks.0.mlp.down.weight", Copy::Master));
 }
 
+// A tied embedding that the first stage and the last have.
+TEST(Rung6, SeesOneBitOfATiedWeight) {
+  const GptOptions gpt{.context = 8, .layers = 2, .width = 16, .heads = 4};
+  expectWithin(corruptedReplica(arrangement("pp=2"), gpt, "tokens", Copy::Master));
+  expectWithin(corruptedReplica(arrangement("pp=2,tp=2"), gpt, "positions", Copy::Master));
+}
+
 // Where weights stay gathered, each rank has copies of the others' rows.
 TEST(Rung6, SeesOneBitOfAGatheredWeight) {
   for (const std::string mesh : {"fsdp=2", "fsdp=3", "dp=2,fsdp=2", "fsdp=2,tp=2,rep=2"})

@@ -1,0 +1,254 @@
+#include "parallel/engine/pipeline.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "parallel/nn/loss.h"
+#include "parallel/pipeline/violations.h"
+#include "parallel/store/reached.h"
+
+namespace tutti::parallel {
+
+namespace {
+
+Schedule scheduleOf(const DeviceMesh& mesh, const PipelineOptions& options, int microBatches) {
+  Schedule schedule = buildSchedule({.kind = options.schedule,
+                                     .ranks = mesh.extent(Axis::Pipeline),
+                                     .microBatches = microBatches,
+                                     .chunks = options.chunks,
+                                     .costs = options.costs});
+  validate(schedule);
+  return schedule;
+}
+
+void copyElements(const Tensor& from, const Tensor& to, bool dry) {
+  ensure(from.contiguous() && from.shape == to.shape && from.type == to.type, from,
+         " cannot be copied to ", to);
+  if (!dry && from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
+}
+
+}  // namespace
+
+Pipeline::Pipeline(ParallelContext& context, Model& model, const PipelineOptions& options,
+                   int microBatches, DType type)
+    : context_(context),
+      model_(model),
+      rank_(context.mesh.index(Axis::Pipeline)),
+      type_(type),
+      schedule_(scheduleOf(context.mesh, options, microBatches)),
+      stages_(cutIntoStages(model.unitCosts(), schedule_.stages(), options.layers)),
+      between_("between stages", context.mesh.backing()) {
+  const auto slots = static_cast<size_t>(std::max(schedule_.slots(rank_), schedule_.chunks));
+  for (size_t i = 0; i < slots; ++i) slots_.emplace_back(context.mesh.backing());
+  results_.resize(slots);
+}
+
+std::vector<UnitPlace> Pipeline::places() const {
+  std::vector<UnitPlace> places;
+  for (int stage = 0; stage < schedule_.stages(); ++stage)
+    places.resize(static_cast<size_t>(stages_[static_cast<size_t>(stage)].end),
+                  {.rank = schedule_.rankOf(stage), .chunk = schedule_.chunkOf(stage)});
+  return places;
+}
+
+UnitRange Pipeline::unitsOf(int chunk) const {
+  return stages_[static_cast<size_t>(schedule_.stage(rank_, chunk))];
+}
+
+/// Whether the stage behind (1) or before (-1) a chunk's is one of this rank's.
+bool Pipeline::nextIsHere(int chunk, int step) const {
+  return schedule_.rankOf(schedule_.stage(rank_, chunk) + step) == rank_;
+}
+
+Message Pipeline::outputMessage(bool send, int peer, const Tensor& data) const {
+  constexpr MutationPoint point = MutationPoint::StageOutput;
+  return send ? Message::to(peer, point, data) : Message::from(peer, point, data);
+}
+
+Message Pipeline::gradientMessage(bool send, int peer, const Tensor& data) const {
+  constexpr MutationPoint point = MutationPoint::StageGradient;
+  return send ? Message::to(peer, point, data) : Message::from(peer, point, data);
+}
+
+void Pipeline::run(const Step& step) {
+  nextGroup_ = 0;
+  outgoingGroup_ = {-1, -1};
+  const std::span<const Action> actions = schedule_.byRank[static_cast<size_t>(rank_)];
+  for (size_t i = 0; i < actions.size();) {
+    size_t end = i;
+    while (end < actions.size() && !actions[end].computes()) ++end;
+    if (end > i) {
+      transfer(actions.subspan(i, end - i), step);
+    } else {
+      compute(actions[end++], step);
+    }
+    i = end;
+  }
+  if (nextGroup_ > 0) waitFor(nextGroup_ - 1);
+  for (Tensor& gradient : outgoing_) {
+    if (gradient.data != nullptr) between_.give(gradient);
+    gradient = {};
+  }
+  ensure(inputs_.empty() && gradients_.empty(), "messages between stages were left over");
+}
+
+void Pipeline::waitFor(int group) {
+  waitUntilReached(groups_[static_cast<size_t>(group)], stream_);
+}
+
+/// All at the same time, while the rank goes on.
+void Pipeline::transfer(std::span<const Action> group, const Step& step) {
+  std::vector<Message> messages;
+  for (const Action& action : group) messages.push_back(messageOf(action, step));
+  group_->exchange(messages, stream_);
+  if (static_cast<size_t>(nextGroup_) == groups_.size()) groups_.emplace_back();
+  groups_[static_cast<size_t>(nextGroup_++)].record(stream_);
+}
+
+Message Pipeline::messageOf(const Action& action, const Step& step) {
+  const int peer = transferOf(schedule_, rank_, action).peer;
+  const bool output = action.kind == ActionKind::SendF || action.kind == ActionKind::RecvF;
+  if (action.kind == ActionKind::SendB)
+    outgoingGroup_[static_cast<size_t>(outgoings_ + 1) % 2] = nextGroup_;
+  Tensor data = last_;
+  if (action.receives()) {
+    const Shape shape = model_.shapeBetween(context_, step.batch(action.microBatch).tokenIds.shape);
+    data = between_.take(type_, shape.count()).view(shape);
+    (output ? inputs_ : gradients_)[{action.chunk, action.microBatch}] = {data, nextGroup_, true};
+  }
+  return output ? outputMessage(action.sends(), peer, data)
+                : gradientMessage(action.sends(), peer, data);
+}
+
+void Pipeline::compute(const Action& action, const Step& step) {
+  switch (action.kind) {
+    case ActionKind::F: return forward(action, step);
+    case ActionKind::B: return backward(action);
+    default: slots_[static_cast<size_t>(action.slot)].drain(context_); return finish(action);
+  }
+}
+
+Tensor Pipeline::copyInto(Arena& arena, const Tensor& tensor) {
+  const Tensor copy = arena.allocate(tensor.type, tensor.shape);
+  copyElements(tensor, copy, arena.dry());
+  return copy;
+}
+
+/// What was received, or handed on by another stage of this rank.
+Tensor Pipeline::takeWaiting(std::map<Key, Waiting>& from, const Action& action, Arena& arena) {
+  const auto found = from.find({action.chunk, action.microBatch});
+  ensure(found != from.end(), "rank ", rank_, " has nothing for ", action);
+  const Waiting waiting = found->second;
+  from.erase(found);
+  if (waiting.group >= 0) waitFor(waiting.group);
+  const Tensor copy = copyInto(arena, waiting.data);
+  if (waiting.lent) between_.give(waiting.data);
+  return copy;
+}
+
+void Pipeline::forward(const Action& action, const Step& step) {
+  const int chunk = action.chunk, m = action.microBatch;
+  Saved& saved = slots_[static_cast<size_t>(action.slot)];
+  const Batch batch = step.batch(m);
+  saved.tokens = batch.tokenIds.shape;
+  saved.microBatch = m;
+  saved.deferWeights = schedule_.splitsBackward;
+  const Tensor x = first(chunk) ? copyInto(saved.untilWeights, batch.tokenIds)
+                                : takeWaiting(inputs_, action, saved.untilWeights);
+  last_ = model_.forward(context_, unitsOf(chunk), x, saved);
+  results_[static_cast<size_t>(action.slot)] = last_;
+  if (last(chunk)) {
+    context_.store.addLoss(crossEntropy(context_, {.logits = last_,
+                                                   .labels = batch.labels,
+                                                   .vocabulary = model_.vocabulary(),
+                                                   .scale = step.perToken}),
+                           m);
+  } else if (nextIsHere(chunk, 1)) {
+    inputs_[{chunk + 1, m}] = {.data = last_};
+  }
+}
+
+void Pipeline::backward(const Action& action) {
+  const int chunk = action.chunk;
+  Saved& saved = slots_[static_cast<size_t>(action.slot)];
+  const Tensor dy = last(chunk) ? results_[static_cast<size_t>(action.slot)]
+                                : takeWaiting(gradients_, action, saved.untilWeights);
+  const Tensor dx = model_.backward(context_, unitsOf(chunk), dy, saved);
+  if (!first(chunk) && nextIsHere(chunk, -1)) {
+    const Tensor copy = between_.take(type_, dx.count()).view(dx.shape);
+    copyElements(dx, copy, context_.mesh.dry());
+    gradients_[{chunk - 1, action.microBatch}] = {.data = copy, .lent = true};
+  } else if (!first(chunk)) {
+    last_ = outgoing(dx);
+  }
+  if (!schedule_.splitsBackward) finish(action);
+}
+
+/// A copy that stays until the one after the next is made: its slot may be taken before it is sent.
+Tensor Pipeline::outgoing(const Tensor& dx) {
+  const size_t at = static_cast<size_t>(outgoings_++) % 2;
+  if (outgoingGroup_[at] >= 0) waitFor(outgoingGroup_[at]);
+  if (outgoing_[at].data != nullptr) between_.give(outgoing_[at]);
+  outgoing_[at] = between_.take(type_, dx.count()).view(dx.shape);
+  copyElements(dx, outgoing_[at], context_.mesh.dry());
+  return outgoing_[at];
+}
+
+/// The slot is free.
+void Pipeline::finish(const Action& action) {
+  Saved& saved = slots_[static_cast<size_t>(action.slot)];
+  ensure(saved.ended() && saved.untilBackward.usedBytes() == 0, action, " left ",
+         saved.untilBackward.usedBytes(), " bytes and work behind");
+  saved.reset();
+}
+
+Tensor Pipeline::logits(const Tensor& tokenIds) {
+  Tensor x;
+  for (int stage = 0; stage < schedule_.stages(); ++stage) {
+    if (schedule_.rankOf(stage) != rank_) continue;
+    const int chunk = schedule_.chunkOf(stage);
+    Saved& saved = slots_[static_cast<size_t>(chunk)];
+    saved.reset();
+    saved.tokens = tokenIds.shape;
+    if (first(chunk)) {
+      x = tokenIds;
+    } else if (!nextIsHere(chunk, -1)) {
+      x = saved.untilWeights.allocate(type_, model_.shapeBetween(context_, tokenIds.shape));
+      group_->exchange(std::array{outputMessage(false, schedule_.rankOf(stage - 1), x)});
+    }
+    x = model_.forward(context_, unitsOf(chunk), x, saved);
+    if (!last(chunk) && !nextIsHere(chunk, 1))
+      group_->exchange(std::array{outputMessage(true, schedule_.rankOf(stage + 1), x)});
+  }
+  return hasLastStage() ? x : Tensor{};
+}
+
+void Pipeline::forget() {
+  for (Saved& saved : slots_) saved.reset();
+}
+
+namespace {
+
+ArenaUse sumOf(const std::deque<Saved>& slots, Arena Saved::*arena) {
+  ArenaUse sum;
+  for (const Saved& saved : slots) {
+    const ArenaUse use = (saved.*arena).use();
+    sum.peak += use.peak;
+    sum.held += use.held;
+  }
+  return sum;
+}
+
+}  // namespace
+
+ArenaUse Pipeline::untilBackward() const { return sumOf(slots_, &Saved::untilBackward); }
+ArenaUse Pipeline::untilWeights() const { return sumOf(slots_, &Saved::untilWeights); }
+
+size_t Pipeline::usedBytes() const {
+  size_t total = 0;
+  for (const Saved& saved : slots_)
+    total += saved.untilBackward.usedBytes() + saved.untilWeights.usedBytes();
+  return total;
+}
+
+}  // namespace tutti::parallel

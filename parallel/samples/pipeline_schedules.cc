@@ -1,0 +1,148 @@
+// pipeline_schedules: every schedule on one model. Its layers sleep instead of computing, so that
+// as many ranks as there are fit on any machine; how long ranks idle is predicted in virtual time
+// and then measured. `pipeline_schedules --ranks 4 --micro-batches 8`
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "parallel/pipeline/timeline.h"
+#include "parallel/samples/sample.h"
+
+namespace {
+
+using namespace tutti::parallel;
+using Clock = std::chrono::steady_clock;
+
+struct SleepOptions {
+  int microBatches = 8;
+  std::vector<int64_t> costs{4, 4, 4};  ///< milliseconds of F, B, W on a rank
+};
+
+/// Layers between the first unit and the last one that take their time and give zeros.
+class Sleeper final : public Model {
+ public:
+  using Model::backward;
+  using Model::forward;
+  /// `layers` on `ranks` ranks, which take `costs` together on each.
+  Sleeper(int layers, int ranks, const Costs& costs) : costs_(costs), share_(layers / ranks) {
+    for (UnitId unit = 0; unit < layers + 2; ++unit)
+      parameters_.push_back({.name = message("layers.", unit), .global = {1}, .unit = unit});
+  }
+
+  Tensor forward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) override {
+    Shape shape = shapeBetween(context, saved.tokens);
+    for (UnitId unit = part.begin; unit < part.end; ++unit) {
+      saved.openUnit(unit);
+      if (unit + 1 == unitCount()) shape = {saved.tokens[0], saved.tokens[1], vocabulary()};
+      sleep(unit, costs_.forward);
+    }
+    return zeros(context, saved, shape);
+  }
+  Tensor backward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) override {
+    for (UnitId unit = part.end - 1; unit >= part.begin; --unit) {
+      sleep(unit, costs_.inputGradients);
+      saved.work.push_back({[this, unit](ParallelContext& c, int microBatch) {
+        sleep(unit, costs_.weightGradients);
+        const GradientSlot slot =
+            c.store.gradient(parameters_[static_cast<size_t>(unit)], microBatch);
+        if (slot.beta == 0) c.kernels.fillZero(slot.buffer);
+      }});
+      saved.closeUnit(context, {});
+    }
+    return part.begin == 0 ? Tensor{} : zeros(context, saved, shapeBetween(context, saved.tokens));
+  }
+  void declare(ParameterStore& store) override {
+    for (Parameter& parameter : parameters_) store.add(parameter);
+  }
+  int64_t vocabulary() const override { return kByteVocabulary; }
+  UnitId unitCount() const override { return static_cast<UnitId>(parameters_.size()); }
+  std::vector<int64_t> unitCosts() const override {
+    std::vector<int64_t> costs(parameters_.size(), 1);
+    costs.front() = costs.back() = 0;
+    return costs;
+  }
+  Shape shapeBetween(const ParallelContext&, const Shape& tokens) const override {
+    return {tokens.count(), 1};
+  }
+
+ private:
+  static Tensor zeros(ParallelContext& context, Saved& saved, const Shape& shape) {
+    const Tensor tensor = saved.untilWeights.allocate(DType::Float32, shape);
+    context.kernels.fillZero(tensor);
+    return tensor;
+  }
+  void sleep(UnitId unit, int64_t milliseconds) const {
+    if (unit > 0 && unit + 1 < unitCount())
+      std::this_thread::sleep_for(std::chrono::microseconds(1000 * milliseconds / share_));
+  }
+
+  const Costs costs_;
+  const int share_;
+  std::vector<Parameter> parameters_;
+};
+
+/// Of a step, in milliseconds; all ranks begin it together.
+double stepTime(SampleRank& rank, Engine& engine, Loader& loader) {
+  engine.gradients(loader, 0);
+  if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
+  const auto begin = Clock::now();
+  engine.gradients(loader, 1);
+  if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+void show(SampleRank& rank, ScheduleKind kind, const SleepOptions& o) {
+  const int ranks = rank.mesh.extent(Axis::Pipeline);
+  const Costs costs{o.costs[0], o.costs[1], o.costs[2]};
+  Sleeper model(2 * ranks, ranks, costs);
+  Engine engine(
+      rank.mesh, rank.kernels, model,
+      {.reductionGroups = o.microBatches, .pipeline = {.schedule = kind, .costs = costs}});
+  const Schedule& schedule = engine.pipeline().schedule();
+  const Timeline timeline = timelineOf(schedule, costs);
+  const std::vector<uint8_t> text = sampleText();
+  Loader loader(text, 4, o.microBatches, kSampleSeed);
+  char line[160], measured[32] = "-";
+  if (!rank.mesh.dry()) {
+    const double step = stepTime(rank, engine, loader);
+    const auto busy = static_cast<double>(timeline.busy(0)) / schedule.chunks;
+    std::snprintf(measured, sizeof(measured), "%.1f%%", 100 * (1 - busy / step));
+  }
+  std::snprintf(line, sizeof(line), "%-12s %10.1f%% %9s %9d of 1/%d\n", schedule.name.c_str(),
+                100 * timeline.bubble().value(), measured, schedule.slots(0), schedule.chunks);
+  rank.say(line);
+}
+
+void train(SampleRank& rank, const SleepOptions& options) {
+  rank.say("schedule      predicted  measured  activations of rank 0\n");
+  for (const auto kind :
+       {ScheduleKind::Naive, ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
+        ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleV})
+    show(rank, kind, options);
+}
+
+void addFlags(CLI::App& app, SleepOptions& o) {
+  app.add_option("--micro-batches", o.microBatches, "micro-batches of a step")
+      ->check(CLI::Range(1, 512))
+      ->capture_default_str();
+  app.add_option("--costs", o.costs,
+                 "milliseconds of forward, input gradients and weight gradients of a micro-batch "
+                 "on a rank: F,B,W")
+      ->delimiter(',')
+      ->expected(3)
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  SleepOptions options;
+  return runSample(argc, argv,
+                   {.name = "pipeline_schedules",
+                    .about = "How long ranks idle under every schedule, predicted and measured.",
+                    .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, options); },
+                    .mesh = [](int ranks) { return MeshShape::along(Axis::Pipeline, ranks); },
+                    .train = [&](SampleRank& rank) { train(rank, options); }});
+}

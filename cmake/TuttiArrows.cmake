@@ -44,6 +44,7 @@ parallel/mesh parallel/optim"
     "parallel/nn          : include/tutti parallel/tensor parallel/kernels parallel/sharding \
 parallel/mesh parallel/optim parallel/store"
     "parallel/data        : include/tutti parallel/tensor"
+    "parallel/tokenizer   : include/tutti parallel/tensor parallel/checkpoint"
     "parallel/engine      : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/sharding \
 parallel/mesh parallel/optim parallel/store parallel/nn parallel/data"
@@ -53,7 +54,7 @@ parallel/store parallel/nn parallel/data parallel/engine"
     "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host \
 parallel/sharding parallel/mesh parallel/optim parallel/store parallel/nn parallel/data \
-parallel/engine parallel/dry")
+parallel/engine parallel/dry parallel/tokenizer")
 
 # Sets `out` to the line of the table that holds for `folder`: its own, or its closest parent's.
 function(tutti_arrow_line folder out)

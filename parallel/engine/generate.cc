@@ -33,39 +33,6 @@ size_t sample(std::vector<double> logits, double temperature, double uniform) {
   return logits.size() - 1;
 }
 
-/// The character that `lead` begins, if it is UTF-8: its length, the bits of the lead that count,
-/// and the least code point that needs so many bytes.
-struct Lead {
-  size_t length = 0;
-  uint32_t bits = 0, least = 0;
-};
-Lead leadOf(unsigned char lead) {
-  if (lead < 0x80) return {1, lead, 0};
-  if (lead >> 5 == 0b110) return {2, lead & 0x1fu, 0x80};
-  if (lead >> 4 == 0b1110) return {3, lead & 0xfu, 0x800};
-  if (lead >> 3 == 0b11110) return {4, lead & 7u, 0x10000};
-  return {};
-}
-
-bool shows(uint32_t point) {
-  const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0);
-  const bool surrogate = point >= 0xd800 && point < 0xe000;
-  return point == '\n' || point == '\t' || (!control && !surrogate && point <= 0x10ffff);
-}
-
-/// Length of the UTF-8 character at `at`, or 0 when there is none that a terminal shows.
-size_t characterBytes(const std::string& text, size_t at) {
-  const Lead lead = leadOf(static_cast<unsigned char>(text[at]));
-  if (lead.length == 0 || at + lead.length > text.size()) return 0;
-  uint32_t point = lead.bits;
-  for (size_t i = 1; i < lead.length; ++i) {
-    const auto byte = static_cast<unsigned char>(text[at + i]);
-    if (byte >> 6 != 0b10) return 0;
-    point = point << 6 | (byte & 0x3fu);
-  }
-  return point >= lead.least && shows(point) ? lead.length : 0;
-}
-
 }  // namespace
 
 std::string generate(Engine& engine, const GenerateOptions& options) {
@@ -90,16 +57,6 @@ std::string generate(Engine& engine, const GenerateOptions& options) {
   }
   engine.saved().reset();
   return text.substr(prompt.size());
-}
-
-std::string printable(const std::string& text) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = characterBytes(text, at);
-    result += length == 0 ? std::string("?") : text.substr(at, length);
-    at += std::max<size_t>(1, length);
-  }
-  return result;
 }
 
 }  // namespace tutti::parallel

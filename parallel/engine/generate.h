@@ -21,8 +21,4 @@ struct GenerateOptions {
 /// size is.
 std::string generate(Engine& engine, const GenerateOptions& options);
 
-/// `text` with what a terminal could not show (control characters, bytes that are no UTF-8)
-/// replaced by '?'.
-std::string printable(const std::string& text);
-
 }  // namespace tutti::parallel

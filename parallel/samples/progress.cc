@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "parallel/engine/generate.h"
+#include "parallel/tokenizer/utf8.h"
 
 namespace tutti::parallel {
 

@@ -9,6 +9,7 @@
 #include "parallel/engine/generate.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/gpt.h"
+#include "parallel/tokenizer/utf8.h"
 
 namespace tutti::parallel {
 namespace {

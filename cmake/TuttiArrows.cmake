@@ -43,7 +43,7 @@ src/launch src/tools/plan parallel/tensor parallel/sharding"
 parallel/mesh parallel/optim"
     "parallel/nn          : include/tutti parallel/tensor parallel/kernels parallel/sharding \
 parallel/mesh parallel/optim parallel/store"
-    "parallel/data        : include/tutti parallel/tensor"
+    "parallel/data        : include/tutti parallel/tensor parallel/checkpoint parallel/tokenizer"
     "parallel/tokenizer   : include/tutti parallel/tensor parallel/checkpoint"
     "parallel/engine      : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/sharding \

@@ -1,12 +1,6 @@
 #include "parallel/data/loader.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <memory>
-#include <system_error>
 
 #include "parallel/tensor/random.h"
 
@@ -16,14 +10,14 @@ namespace {
 
 /// Tokens [start, start + context] as inputs and, shifted by one, labels. What lies beyond the end
 /// of the text becomes input 0 and label -1.
-void copyWindow(const std::vector<uint8_t>& tokens, int64_t start, int64_t context, int32_t* ids,
+void copyWindow(const TokenView& tokens, int64_t start, int64_t context, int32_t* ids,
                 int32_t* labels) {
-  const int64_t size = static_cast<int64_t>(tokens.size());
-  for (int64_t t = 0; t < context; ++t) {
-    const int64_t at = start + t;
-    ids[t] = at < size ? tokens[static_cast<size_t>(at)] : 0;
-    labels[t] = at + 1 < size ? tokens[static_cast<size_t>(at) + 1] : -1;
-  }
+  const int64_t inputs = std::clamp<int64_t>(tokens.size() - start, 0, context);
+  const int64_t next = std::clamp<int64_t>(tokens.size() - start - 1, 0, context);
+  tokens.read(start, inputs, ids);
+  std::fill(ids + inputs, ids + context, 0);
+  tokens.read(start + 1, next, labels);
+  std::fill(labels + next, labels + context, -1);
 }
 
 Batch view(std::vector<int32_t>& ids, std::vector<int32_t>& labels, int64_t rows, int64_t context) {
@@ -31,59 +25,14 @@ Batch view(std::vector<int32_t>& ids, std::vector<int32_t>& labels, int64_t rows
           Tensor(labels.data(), DType::Int32, {rows * context})};
 }
 
-const char* kindOf(std::filesystem::file_type type) {
-  switch (type) {
-    case std::filesystem::file_type::directory: return "a directory";
-    case std::filesystem::file_type::character: return "a device";
-    case std::filesystem::file_type::block: return "a device";
-    case std::filesystem::file_type::fifo: return "a pipe";
-    case std::filesystem::file_type::socket: return "a socket";
-    default: return "no file";
-  }
-}
-
-/// A pipe or a device would give each rank something else, or block, or never end.
-void requireRegular(const std::string& path) {
-  std::error_code error;
-  const auto type = std::filesystem::status(path, error).type();
-  require(!error, "the text ", path, " cannot be opened: ", error.message());
-  require(type == std::filesystem::file_type::regular, "the text ", path, " is ", kindOf(type),
-          ": every rank reads the text to its end, so it must be a regular file");
-}
-
-std::vector<uint8_t> readRegularFile(const std::string& path) {
-  requireRegular(path);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  require(file != nullptr, "the text ", path, " cannot be opened: ", std::strerror(errno));
-  std::vector<uint8_t> bytes, part(size_t{1} << 20);
-  while (const size_t n = std::fread(part.data(), 1, part.size(), file.get()))
-    bytes.insert(bytes.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(n));
-  require(!std::ferror(file.get()), "the text ", path, " cannot be read: ", std::strerror(errno));
-  return bytes;
-}
-
 }  // namespace
 
-TokenData readBytes(const std::string& path, int64_t context) {
-  const std::vector<uint8_t> bytes = readRegularFile(path);
-  require(!bytes.empty(), "the text ", path, " is empty");
-  const auto tokens = static_cast<uint64_t>(context);  // 20/19 of the largest context fit in it
-  const auto split = bytes.end() - static_cast<int64_t>(bytes.size()) / 20;
-  TokenData data{{bytes.begin(), split}, {split, bytes.end()}};
-  require(static_cast<int64_t>(data.train.size()) > context && data.validation.size() > 1,
-          "the text ", path, " has ", bytes.size(), " bytes, too few for a context of ", context,
-          ": at least ", std::max<uint64_t>(40, tokens + tokens / 19 + 2), " are needed");
-  return data;
-}
-
-Loader::Loader(const std::vector<uint8_t>& tokens, int64_t context, int64_t globalBatch,
-               uint64_t seed)
+Loader::Loader(const TokenView& tokens, int64_t context, int64_t globalBatch, uint64_t seed)
     : tokens_(tokens), context_(context), globalBatch_(globalBatch), seed_(seed), windows_(0) {
   require(context > 0 && globalBatch > 0, "a batch of ", globalBatch, " sequences of ", context,
           " tokens");
   Shape({globalBatch, context}).count();  // so that a step's tokens can be counted
-  const int64_t size = static_cast<int64_t>(tokens.size());
+  const int64_t size = tokens.size();
   require(size > context, "a text of ", size, " tokens has no window of ", context, " and a label");
   // Every window starts at offset + i * context with offset below context, and ends inside.
   windows_ = std::max<int64_t>(1, (size - context) / context);
@@ -94,7 +43,7 @@ int64_t Loader::sampleStart(int64_t number) const {
   const std::string name = "epoch " + std::to_string(epoch);
   const uint64_t window = Permutation(
       seed_, name, static_cast<uint64_t>(windows_))[static_cast<uint64_t>(number % windows_)];
-  const int64_t slack = static_cast<int64_t>(tokens_.size()) - windows_ * context_;
+  const int64_t slack = tokens_.size() - windows_ * context_;
   const uint64_t offset =
       Random(seed_, "offset")
           .below(static_cast<uint64_t>(epoch), static_cast<uint64_t>(std::min(context_, slack)));

@@ -1,27 +1,17 @@
 #pragma once
 
-// Training data: a text file as bytes, and a loader that deals out windows of it. The sample with a
-// given number is a pure function of (seed, number), never of the number of ranks or of what was
-// read before, so a run can be split over ranks, or resumed, and see the same samples.
+// Training data: a loader that deals out windows of a text's tokens. The sample with a given number
+// is a pure function of (seed, number), never of the number of ranks or of what was read before, so
+// a run can be split over ranks, or resumed, and see the same samples.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "parallel/data/token_view.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
-
-inline constexpr int kByteVocabulary = 256;
-
-/// One token for each byte; the last 5% are for validation.
-struct TokenData {
-  std::vector<uint8_t> train, validation;
-};
-
-/// Reads all of `path`. Throws InvalidArgument naming the file when it cannot be read, is not a
-/// regular file, is empty, or is too short for one window of `context` in either part.
-TokenData readBytes(const std::string& path, int64_t context);
 
 /// A micro-batch: views of the loader's memory, valid until its next call.
 struct Batch {
@@ -38,7 +28,7 @@ struct MicroBatch {
 /// and from an offset of its own.
 class Loader {
  public:
-  Loader(const std::vector<uint8_t>& tokens, int64_t context, int64_t globalBatch, uint64_t seed);
+  Loader(const TokenView& tokens, int64_t context, int64_t globalBatch, uint64_t seed);
 
   /// The sequences [index * B / count, (index + 1) * B / count) of step `step` (from 0).
   Batch next(int64_t step, MicroBatch part);
@@ -51,7 +41,7 @@ class Loader {
   int64_t sampleStart(int64_t number) const;
 
  private:
-  const std::vector<uint8_t>& tokens_;
+  const TokenView tokens_;
   int64_t context_, globalBatch_;
   uint64_t seed_;
   int64_t windows_;  ///< in one epoch
@@ -62,15 +52,14 @@ class Loader {
 /// labels are -1.
 class Windows {
  public:
-  Windows(const std::vector<uint8_t>& tokens, int64_t context)
-      : tokens_(tokens), context_(context) {}
+  Windows(const TokenView& tokens, int64_t context) : tokens_(tokens), context_(context) {}
   int64_t count() const;
-  int64_t countedTokens() const { return static_cast<int64_t>(tokens_.size()) - 1; }
+  int64_t countedTokens() const { return tokens_.size() - 1; }
   /// Windows [begin, begin + sequences), fewer at the end.
   Batch read(int64_t begin, int64_t sequences);
 
  private:
-  const std::vector<uint8_t>& tokens_;
+  const TokenView tokens_;
   int64_t context_;
   std::vector<int32_t> ids_, labels_;
 };

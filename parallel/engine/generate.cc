@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "parallel/tensor/random.h"
 
 namespace tutti::parallel {
 
 namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// The last of the rows, in float64 whatever the model computes in.
 std::vector<double> lastRow(const Tensor& logits) {
@@ -19,44 +23,47 @@ std::vector<double> lastRow(const Tensor& logits) {
   return row;
 }
 
-/// Index i with probability proportional to exp(logits[i] / temperature); at 0 the first of the
-/// largest.
-size_t sample(std::vector<double> logits, double temperature, double uniform) {
+/// What the k largest have at least; equal ones may be more than k.
+double leastOfTop(std::vector<double> logits, int64_t k) {
+  const auto last = logits.begin() + std::min<int64_t>(k, std::ssize(logits)) - 1;
+  std::nth_element(logits.begin(), last, logits.end(), std::greater<>());
+  return *last;
+}
+
+/// Index i with probability proportional to exp(logits[i] / temperature), of the k largest or, for
+/// k 0, of all; at temperature 0 the first of the largest.
+int32_t sample(std::vector<double> logits, const GenerateOptions& o, double uniform) {
   const auto most = std::max_element(logits.begin(), logits.end());
-  if (temperature == 0) return static_cast<size_t>(most - logits.begin());
+  if (o.temperature == 0) return static_cast<int32_t>(most - logits.begin());
+  const double least = o.topK > 0 ? leastOfTop(logits, o.topK) : *most - kNoLimit;
   double total = 0;
   for (const double largest = *most; double& logit : logits)
-    total += logit = std::exp((logit - largest) / temperature);
+    total += logit = logit < least ? 0 : std::exp((logit - largest) / o.temperature);
   double left = uniform * total;
   for (size_t i = 0; i < logits.size(); ++i)
-    if ((left -= logits[i]) < 0) return i;
-  return logits.size() - 1;
+    if ((left -= logits[i]) < 0) return static_cast<int32_t>(i);
+  return static_cast<int32_t>(most - logits.begin());  // of rounding: the last may have no chance
 }
 
 }  // namespace
 
-std::string generate(Engine& engine, const GenerateOptions& options) {
+std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options) {
   require(options.temperature >= 0, "a temperature of ", options.temperature,
-          ": 0 takes the likeliest byte, more than 0 samples");
-  require(options.bytes >= 0 && options.context > 0, options.bytes, " bytes from a context of ",
-          options.context);
+          ": 0 takes the likeliest token, more than 0 draws");
+  require(options.tokens >= 0 && options.context > 0 && options.topK >= 0, options.tokens,
+          " tokens of the ", options.topK, " likeliest, from a context of ", options.context);
+  require(!options.prompt.empty(), "a prompt of no tokens");
   require(!engine.scratch().dry(), "a dry run has no logits to choose from");
   const Random random(options.seed, "generate");
-  const std::string prompt = options.prompt.empty() ? "\n" : options.prompt;
-  std::string text = prompt;
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < options.bytes; ++i) {
-    const size_t seen = std::min(text.size(), static_cast<size_t>(options.context));
-    ids.assign(seen, 0);
-    std::transform(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), ids.begin(),
-                   [](char c) { return static_cast<unsigned char>(c); });
+  std::vector<int32_t> text = options.prompt;
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    const int64_t seen = std::min<int64_t>(std::ssize(text), options.context);
     const Tensor logits =
-        engine.logits(Tensor(ids.data(), DType::Int32, {1, static_cast<int64_t>(seen)}));
-    text += static_cast<char>(
-        sample(lastRow(logits), options.temperature, random.uniform(static_cast<uint64_t>(i))));
+        engine.logits(Tensor(text.data() + (std::ssize(text) - seen), DType::Int32, {1, seen}));
+    text.push_back(sample(lastRow(logits), options, random.uniform(static_cast<uint64_t>(i))));
   }
   engine.saved().reset();
-  return text.substr(prompt.size());
+  return {text.begin() + std::ssize(options.prompt), text.end()};
 }
 
 }  // namespace tutti::parallel

@@ -1,7 +1,7 @@
-// train_gpt: trains a small byte-level GPT on any text file over ranks, data-parallel, ZeRO, FSDP
-// or tensor-parallel, and lets it write. `train_gpt --text book.txt --ranks 4` starts four
-// processes on this machine; under `tutti run` (or another launcher) it joins the job that it finds
-// itself in.
+// train_gpt: trains a small GPT on any text file, as bytes or as a tokenizer has it, over ranks,
+// data-parallel, ZeRO, FSDP or tensor-parallel, and lets it write. `train_gpt --text book.txt
+// --ranks 4` starts four processes on this machine; under `tutti run` (or another launcher) it
+// joins the job that it finds itself in.
 
 #include <cmath>
 #include <cstdio>
@@ -18,6 +18,7 @@
 #include "parallel/samples/ranks.h"
 #include "parallel/samples/train_memory.h"
 #include "parallel/samples/train_options.h"
+#include "parallel/samples/train_text.h"
 
 namespace {
 
@@ -53,7 +54,8 @@ int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& 
 
 /// Returns the exit code.
 int train(const TrainOptions& options, int ranks) {
-  const TokenData text = readBytes(options.text, options.model.context);
+  const auto tokenizer = tokenizerOf(options);
+  const TokenData text = readTokens(options, *tokenizer);
   DeviceMesh mesh = joinMesh(options, ranks);
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
   HostKernels kernels;
@@ -97,10 +99,11 @@ int train(const TrainOptions& options, int ranks) {
   // Where weights are shared out or cut, all ranks have to give theirs.
   const bool together = engine.store().policy().optimizer || options.tp > 1;
   if (options.generate > 0 && (mesh.rank() == 0 || together))
-    progress.text(options.prompt, generate(engine, {.prompt = options.prompt,
-                                                    .bytes = options.generate,
-                                                    .context = options.model.context,
-                                                    .seed = options.seed}));
+    progress.text(options.prompt, tokenizer->decode(generate(
+                                      engine, {.prompt = promptTokens(*tokenizer, options.prompt),
+                                               .tokens = options.generate,
+                                               .context = options.model.context,
+                                               .seed = options.seed})));
   progress.validation(validation);
   return 0;
 }
@@ -114,6 +117,7 @@ int main(int argc, char** argv) {
       flushOutput();  // of --help
       return *exitCode;
     }
+    options.model.vocabulary = tokenizerOf(options)->vocabulary();
     const RankPlan plan = planRanks(askedRanks(options));
     meshOf(options, plan.ranks);
     checkSplit(options, plan.ranks);

@@ -51,7 +51,7 @@ std::string largestPart(const TrainMemory& memory, const TrainOptions& o) {
 }  // namespace
 
 TrainMemory trainMemory(const TrainOptions& options, int ranks) {
-  TrainMemory memory{.text = textBytes(options.text)};
+  TrainMemory memory{.text = options.text.empty() ? 0 : textBytes(options.text)};
   const GptOptions model = filledModel(options, memory.text);
   const int groups =
       checkReductionGroups(options.microBatches, ranks / options.tp, options.deterministic);

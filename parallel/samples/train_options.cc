@@ -13,6 +13,7 @@
 
 #include "parallel/engine/engine.h"
 #include "parallel/samples/flags.h"
+#include "parallel/samples/train_text.h"
 
 namespace tutti::parallel {
 
@@ -40,8 +41,12 @@ std::string notUnsigned(std::string& text) {
 
 void declare(CLI::App& app, TrainOptions& o) {
   const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
-  app.add_option("--text", o.text, "text file to learn; the last 5% are for validation")
-      ->required();
+  CLI::Option* text =
+      app.add_option("--text", o.text, "text file to learn; the last 5% are for validation");
+  app.add_option("--tokens", o.tokens, "the same as a token file, which tokenize has made")
+      ->excludes(text);
+  app.add_option("--tokenizer", o.tokenizer,
+                 "tokenizer.json of the text or the token file; default: each byte is a token");
   addRanksFlag(app, o.ranks);
   app.add_option("--dp", o.dp,
                  "ranks that hold all of what --zero does not share out, each for "
@@ -116,7 +121,7 @@ void declare(CLI::App& app, TrainOptions& o) {
                "go on from the newest checkpoint, saved on any number of ranks; from the beginning "
                "if there is none")
       ->needs(folder);
-  app.add_option("--generate", o.generate, "bytes of text to write at the end")
+  app.add_option("--generate", o.generate, "tokens of text to write at the end")
       ->check(notNegative)
       ->capture_default_str();
   app.add_option("--prompt", o.prompt, "what the generated text continues");
@@ -132,12 +137,12 @@ void fillDefaults(TrainOptions& o) {
 }  // namespace
 
 std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
-  CLI::App app("Trains a small GPT on the bytes of a text file, in parallel over ranks.",
-               "train_gpt");
+  CLI::App app("Trains a small GPT on a text file, in parallel over ranks.", "train_gpt");
   declare(app, options);
   try {
     app.parse(argc, argv);
     fillDefaults(options);
+    require(!options.text.empty() || !options.tokens.empty(), "--text or --tokens is needed");
     check(options.model);
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
@@ -221,19 +226,33 @@ void checkSplit(const TrainOptions& options, int ranks) {
           " or a smaller --micro-batches is needed");
 }
 
-void checkNotTheText(const TrainOptions& options) {
-  if (options.json.empty()) return;
+namespace {
+
+/// Under whatever names. Neither needs to exist; what cannot be resolved cannot be opened either.
+bool sameFile(const std::string& a, const std::string& b) {
   namespace fs = std::filesystem;
   std::error_code error;
-  bool same = fs::equivalent(options.json, options.text, error);
-  // Neither needs to exist; what cannot be resolved cannot be opened either.
-  const fs::path json = fs::weakly_canonical(options.json, error);
-  same = same || (!error && json == fs::weakly_canonical(options.text, error));
-  require(!same, "--json ", options.json, " is the text: it would be overwritten");
+  if (b.empty()) return false;
+  if (fs::equivalent(a, b, error)) return true;
+  const fs::path first = fs::weakly_canonical(a, error);
+  return !error && first == fs::weakly_canonical(b, error) && !error;
+}
+
+}  // namespace
+
+void checkNotTheText(const TrainOptions& options) {
+  if (options.json.empty()) return;
+  const auto refuse = [&](const std::string& read, const char* what) {
+    require(!sameFile(options.json, read), "--json ", options.json, " is ", what,
+            ": it would be overwritten");
+  };
+  refuse(options.text, "the text");
+  refuse(options.tokens, "the token file");
+  refuse(options.tokenizer, "the tokenizer");
 }
 
 void checkFiles(const TrainOptions& options) {
-  readBytes(options.text, options.model.context);
+  readTokens(options, *tokenizerOf(options));
   std::error_code error;
   require(
       options.offloadFolder.empty() || std::filesystem::is_directory(options.offloadFolder, error),

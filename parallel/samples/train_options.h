@@ -15,16 +15,18 @@
 namespace tutti::parallel {
 
 struct TrainOptions {
-  std::string text;
-  int ranks = 0;         ///< 0: not given
-  int dp = 0, fsdp = 0;  ///< ranks along these axes; 0: not given
-  int tp = 1;            ///< ranks of tensor parallelism
-  int zero = -1;         ///< negative: not given
+  std::string text;       ///< empty: `tokens` are learned
+  std::string tokens;     ///< a token file
+  std::string tokenizer;  ///< a tokenizer.json; empty: each byte is a token
+  int ranks = 0;          ///< 0: not given
+  int dp = 0, fsdp = 0;   ///< ranks along these axes; 0: not given
+  int tp = 1;             ///< ranks of tensor parallelism
+  int zero = -1;          ///< negative: not given
   ReshardFlags reshard;
   std::vector<std::string> offload;  ///< "none", or any of optimizer, gradients and parameters
   std::string offloadFolder;         ///< of their files; empty: in this host's memory
   int rounds = 1;
-  GptOptions model;
+  GptOptions model;     ///< the vocabulary is the tokenizer's
   int64_t steps = 586;  ///< 1.2 million tokens of the default batch
   int64_t batch = 16;   ///< sequences of one step, over all ranks
   int microBatches = 0;
@@ -63,7 +65,7 @@ ShardPolicy policyOf(const TrainOptions& options);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);
-/// Throws InvalidArgument when `--json` would be written over the text, under whatever name.
+/// Throws InvalidArgument when `--json` would be written over what is learned, under whatever name.
 void checkNotTheText(const TrainOptions& options);
 /// Throws InvalidArgument naming the file when the text cannot be used or `--json` not be written,
 /// and when the folder of --offload-folder is none.

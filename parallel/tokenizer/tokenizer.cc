@@ -33,6 +33,14 @@ std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
+std::vector<int32_t> promptTokens(const Tokenizer& tokenizer, std::string_view prompt) {
+  std::vector<int32_t> ids = tokenizer.beginning();
+  const bool nothing = ids.empty() && prompt.empty();
+  const std::vector<int32_t> more = tokenizer.encode(nothing ? "\n" : prompt);
+  ids.insert(ids.end(), more.begin(), more.end());
+  return ids;
+}
+
 std::unique_ptr<Tokenizer> openTokenizer(const std::string& path) {
   if (path.empty()) return std::make_unique<ByteTokenizer>();
   return std::make_unique<BpeTokenizer>(readTokenizerFile(path));

@@ -46,6 +46,9 @@ class ByteTokenizer final : public Tokenizer {
   std::string fingerprint() const override { return "bytes"; }
 };
 
+/// What a model goes on from: beginning(), then the prompt, or where there is neither a line end.
+std::vector<int32_t> promptTokens(const Tokenizer& tokenizer, std::string_view prompt);
+
 /// The tokenizer of a tokenizer.json, or bytes for an empty path. Throws as parseTokenizer() does,
 /// and System where the file cannot be read.
 std::unique_ptr<Tokenizer> openTokenizer(const std::string& path);

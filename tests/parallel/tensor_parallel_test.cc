@@ -98,7 +98,7 @@ TEST(TensorParallel, WritesTheTextOfOneRank) {
       HostKernels kernels;
       const auto model = makeModel(options);
       Engine engine(m, kernels, *model, {.policy = {}, .types = DType::Float64});
-      return generate(engine, {.prompt = "a", .bytes = 30, .context = 23, .temperature = 0});
+      return generate(engine, {.prompt = {'a'}, .tokens = 30, .context = 23, .temperature = 0});
     });
   };
   for (const ModelOptions& model : {ModelOptions(kRunGpt), ModelOptions(kRunLlama)}) {

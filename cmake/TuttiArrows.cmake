@@ -48,13 +48,16 @@ parallel/mesh parallel/optim parallel/store"
     "parallel/engine      : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/sharding \
 parallel/mesh parallel/optim parallel/store parallel/nn parallel/data"
+    "parallel/huggingface : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
+parallel/sharding parallel/mesh parallel/optim parallel/store parallel/nn parallel/data \
+parallel/engine"
     "parallel/dry         : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/mesh parallel/optim \
 parallel/store parallel/nn parallel/data parallel/engine"
     "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host \
 parallel/sharding parallel/mesh parallel/optim parallel/store parallel/nn parallel/data \
-parallel/engine parallel/dry parallel/tokenizer")
+parallel/engine parallel/dry parallel/tokenizer parallel/huggingface")
 
 # Sets `out` to the line of the table that holds for `folder`: its own, or its closest parent's.
 function(tutti_arrow_line folder out)

@@ -130,15 +130,6 @@ std::vector<uint8_t> makeText() {
   return text;
 }
 
-std::unique_ptr<Model> makeModel(const ModelOptions& options) {
-  if (const auto* gpt = std::get_if<GptOptions>(&options)) return std::make_unique<Gpt>(*gpt);
-  return std::make_unique<Llama>(std::get<LlamaOptions>(options));
-}
-
-int64_t contextOf(const ModelOptions& options) {
-  return std::visit([](const auto& o) { return o.context; }, options);
-}
-
 ShardPolicy RunOptions::smallBuckets(ShardPolicy policy) {
   policy.firstBucketBytes = 1000;
   policy.bucketBytes = 40000;

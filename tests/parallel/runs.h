@@ -3,14 +3,11 @@
 // Whole trainings of a small model over ranks that are threads of this process, and what is left of
 // them: losses, norms, and weights and gradients put together from all ranks' parts.
 
-#include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "parallel/engine/engine.h"
-#include "parallel/nn/gpt.h"
-#include "parallel/nn/llama.h"
+#include "parallel/nn/model_options.h"
 #include "tests/parallel/on_ranks.h"
 
 namespace tutti::parallel {
@@ -30,10 +27,6 @@ inline constexpr uint64_t kRunSeed = 9;
 inline constexpr double kSgdRate = 0.5;
 
 std::vector<uint8_t> makeText();
-
-using ModelOptions = std::variant<GptOptions, LlamaOptions>;
-std::unique_ptr<Model> makeModel(const ModelOptions& options);
-int64_t contextOf(const ModelOptions& options);
 
 struct RunOptions {
   MeshShape mesh = {};  ///< of one rank: without a communicator

@@ -102,11 +102,12 @@ TEST(TensorParallel, WritesTheTextOfOneRank) {
     });
   };
   for (const ModelOptions& model : {ModelOptions(kRunGpt), ModelOptions(kRunLlama)}) {
-    const std::string one = text("", model)[0];
+    const std::vector<int32_t> one = text("", model)[0];
     for (const std::string mesh : {"tp=2", "tp=2,rep=2", "dp=2,tp=2"}) {
       if (mesh == "tp=2,rep=2" && std::holds_alternative<GptOptions>(model)) continue;
       for (const bool sequence : {false, true})
-        for (const std::string& many : text(mesh, sequence ? sequenceParallel(model) : model))
+        for (const std::vector<int32_t>& many :
+             text(mesh, sequence ? sequenceParallel(model) : model))
           EXPECT_EQ(many, one) << mesh;
     }
   }

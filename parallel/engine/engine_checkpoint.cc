@@ -33,6 +33,14 @@ std::vector<StatePart> stateParts(ParameterStore& store, const Optimizer& optimi
   return parts;
 }
 
+void read(CheckpointReader& reader, const std::string& folder, const StatePart& part,
+          const Box& box) {
+  const StoredTensor& stored = reader.tensor(part.name);
+  require(stored.shape == part.parameter->global, folder, ": tensor \"", part.name,
+          "\": shape: it is ", stored.shape, ", not ", part.parameter->global);
+  reader.read(part.name, box, part.data);
+}
+
 std::string textOf(const MetadataValue& value) {
   return std::visit([](const auto& v) { return message(v); }, value);
 }
@@ -82,12 +90,8 @@ int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optim
     std::vector<std::string> names;
     for (const StatePart& part : parts) names.push_back(part.name);
     reader.requireNames(names);
-    for (const StatePart& part : parts) {
-      const StoredTensor& stored = reader.tensor(part.name);
-      require(stored.shape == part.parameter->global, folder.string(), ": tensor \"", part.name,
-              "\": shape: it is ", stored.shape, ", not ", part.parameter->global);
-      reader.read(part.name, store_.box(*part.parameter), part.data);
-    }
+    for (const StatePart& part : parts)
+      read(reader, folder.string(), part, store_.box(*part.parameter));
     const auto found = reader.metadata().find(kSteps);
     const auto* count =
         found == reader.metadata().end() ? nullptr : std::get_if<int64_t>(&found->second);
@@ -98,6 +102,19 @@ int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optim
   });
   store_.restored(steps);
   return step;
+}
+
+void Engine::loadWeights(const std::filesystem::path& folder) {
+  require(!mesh_.dry(), "a dry run has no memory for the weights of a checkpoint");
+  together(mesh_.communicator(AxisSet::all()), [&] {
+    CheckpointReader reader(folder);
+    for (size_t i = 0; i < store_.parameterCount(); ++i) {
+      const Parameter& parameter = store_.parameter(i);
+      read(reader, folder.string(), {parameter.name, &parameter, store_.master(parameter)},
+           store_.box(parameter));
+    }
+  });
+  store_.restored(0);
 }
 
 }  // namespace tutti::parallel

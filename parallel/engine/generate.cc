@@ -13,11 +13,13 @@ namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-/// The last of the rows, in float64 whatever the model computes in.
-std::vector<double> lastRow(const Tensor& logits) {
+/// The last of the rows, of the first `vocabulary` or, for 0, of all tokens, in float64 whatever
+/// the model computes in.
+std::vector<double> lastRow(const Tensor& logits, int64_t vocabulary) {
   const int64_t width = logits.shape[-1], begin = logits.count() - width;
-  std::vector<double> row(static_cast<size_t>(width));
-  for (int64_t i = 0; i < width; ++i)
+  const int64_t drawn = vocabulary > 0 ? std::min(vocabulary, width) : width;
+  std::vector<double> row(static_cast<size_t>(drawn));
+  for (int64_t i = 0; i < drawn; ++i)
     row[static_cast<size_t>(i)] = logits.type == DType::Float64 ? logits.as<double>()[begin + i]
                                                                 : logits.as<float>()[begin + i];
   return row;
@@ -50,8 +52,10 @@ int32_t sample(std::vector<double> logits, const GenerateOptions& o, double unif
 std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options) {
   require(options.temperature >= 0, "a temperature of ", options.temperature,
           ": 0 takes the likeliest token, more than 0 draws");
-  require(options.tokens >= 0 && options.context > 0 && options.topK >= 0, options.tokens,
-          " tokens of the ", options.topK, " likeliest, from a context of ", options.context);
+  require(
+      options.tokens >= 0 && options.context > 0 && options.topK >= 0 && options.vocabulary >= 0,
+      options.tokens, " tokens of the ", options.topK, " likeliest, from a context of ",
+      options.context);
   require(!options.prompt.empty(), "a prompt of no tokens");
   require(!engine.scratch().dry(), "a dry run has no logits to choose from");
   const Random random(options.seed, "generate");
@@ -60,7 +64,8 @@ std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options) {
     const int64_t seen = std::min<int64_t>(std::ssize(text), options.context);
     const Tensor logits =
         engine.logits(Tensor(text.data() + (std::ssize(text) - seen), DType::Int32, {1, seen}));
-    text.push_back(sample(lastRow(logits), options, random.uniform(static_cast<uint64_t>(i))));
+    text.push_back(sample(lastRow(logits, options.vocabulary), options,
+                          random.uniform(static_cast<uint64_t>(i))));
   }
   engine.saved().reset();
   return {text.begin() + std::ssize(options.prompt), text.end()};

@@ -12,6 +12,7 @@ namespace tutti::parallel {
 struct GenerateOptions {
   std::vector<int32_t> prompt;  ///< what is continued: at least one token
   int64_t tokens = 400;
+  int64_t vocabulary = 0;    ///< only tokens below it are drawn; 0: all that the model has
   int64_t context = 128;     ///< of the model: it sees at most so many of the last tokens
   double temperature = 0.8;  ///< 0: always the likeliest token
   int64_t topK = 0;          ///< only so many of the likeliest are drawn from; 0: all

@@ -3,6 +3,7 @@
 // --ranks 4` starts four processes on this machine; under `tutti run` (or another launcher) it
 // joins the job that it finds itself in.
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -11,14 +12,16 @@
 #include <tutti/communicator.h>
 #include "parallel/checkpoint/names.h"
 #include "parallel/engine/generate.h"
+#include "parallel/huggingface/folder.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
-#include "parallel/nn/gpt.h"
+#include "parallel/samples/loaded_model.h"
 #include "parallel/samples/progress.h"
 #include "parallel/samples/ranks.h"
 #include "parallel/samples/train_memory.h"
 #include "parallel/samples/train_options.h"
 #include "parallel/samples/train_text.h"
+#include "parallel/tokenizer/tokenizer_file.h"
 
 namespace {
 
@@ -45,6 +48,14 @@ Metadata sampleOrder(const TrainOptions& options) {
   return {{"--seed", std::to_string(options.seed)}, {"--batch", options.batch}};
 }
 
+/// And what generate needs to know of the model.
+Metadata facts(const TrainOptions& options, const Tokenizer& tokenizer) {
+  Metadata all = sampleOrder(options);
+  all[kConfigFact] = configText(modelOf(options), DType::Float32);
+  all[kTokenizerFact] = tokenizer.fingerprint();
+  return all;
+}
+
 /// 0, or where the newest checkpoint ends.
 int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& optimizer) {
   if (!options.resume) return 0;
@@ -59,8 +70,8 @@ int train(const TrainOptions& options, int ranks) {
   DeviceMesh mesh = joinMesh(options, ranks);
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
   HostKernels kernels;
-  Gpt model(options.model);
-  Engine engine(mesh, kernels, model,
+  const auto model = makeModel(modelOf(options));
+  Engine engine(mesh, kernels, *model,
                 {.policy = policyOf(options),
                  .reductionGroups = options.microBatches,
                  .rounds = options.rounds,
@@ -74,6 +85,7 @@ int train(const TrainOptions& options, int ranks) {
                              : makeAdamW({.weightDecay = options.weightDecay});
   const CosineSchedule schedule{options.learningRate, options.warmup, options.steps};
 
+  if (!options.initFrom.empty()) loadWeights(mesh, engine.store(), options.initFrom);
   Progress progress(options, mesh.rank() == 0);
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
@@ -89,12 +101,17 @@ int train(const TrainOptions& options, int ranks) {
     const bool last = step + 1 == options.steps;
     if (!options.checkpoints.empty() &&
         (last || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0)))
-      engine.save(options.checkpoints, step + 1, *optimizer, options.keep, sampleOrder(options));
+      engine.save(options.checkpoints, step + 1, *optimizer, options.keep,
+                  facts(options, *tokenizer));
   }
   const double validation = engine.evaluate(windows, options.batch);
   if (!std::isfinite(validation))
     return diverged(mesh, progress,
                     message("after the last step the validation loss is ", validation));
+
+  if (!options.exportTo.empty())
+    exportFolder(mesh, engine.store(), options.exportTo,
+                 {.options = modelOf(options), .tokenizer = tokenizerText(options.tokenizer)});
 
   // Where weights are shared out or cut, all ranks have to give theirs.
   const bool together = engine.store().policy().optimizer || options.tp > 1;
@@ -102,6 +119,7 @@ int train(const TrainOptions& options, int ranks) {
     progress.text(options.prompt, tokenizer->decode(generate(
                                       engine, {.prompt = promptTokens(*tokenizer, options.prompt),
                                                .tokens = options.generate,
+                                               .vocabulary = tokenizer->vocabulary(),
                                                .context = options.model.context,
                                                .seed = options.seed})));
   progress.validation(validation);
@@ -111,13 +129,16 @@ int train(const TrainOptions& options, int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Room for all of --help, so that it is flushOutput() that meets a full disk, and says so.
+  static std::array<char, 1 << 16> room;
+  std::setvbuf(stdout, room.data(), _IOFBF, room.size());
   try {
     TrainOptions options;
     if (const auto exitCode = parse(argc, argv, options)) {
       flushOutput();  // of --help
       return *exitCode;
     }
-    options.model.vocabulary = tokenizerOf(options)->vocabulary();
+    fillModel(options);
     const RankPlan plan = planRanks(askedRanks(options));
     meshOf(options, plan.ranks);
     checkSplit(options, plan.ranks);

@@ -67,8 +67,12 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const double copies = copy(policy.parameters, policy.offload.parameters) +
                         copy(policy.gradients, policy.offload.gradients) +
                         moments * copy(policy.optimizer, policy.offload.optimizer);
-  memory.model = parameterCount(model) / options.tp * copies * sizeof(float);
-  memory.passes = tokens * savedPerToken(model, options.tp) * sizeof(float);
+  const double parameters = options.llama ? parameterCount(*options.llama) : parameterCount(model);
+  memory.model = parameters / options.tp * copies * sizeof(float);
+  // Of a Llama at least the logits.
+  const double saved = options.llama ? static_cast<double>(options.llama->vocabulary) / options.tp
+                                     : savedPerToken(model, options.tp);
+  memory.passes = tokens * saved * sizeof(float);
   return memory;
 }
 

@@ -88,6 +88,14 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(positive)
       ->capture_default_str();
   addModelFlags(app, o.model);
+  CLI::Option* initFrom =
+      app.add_option("--init-from", o.initFrom,
+                     "begin with the model and the weights of this Hugging Face folder, and with "
+                     "its tokenizer unless --tokenizer says another");
+  for (const char* size : {"--layers", "--width", "--heads"})
+    initFrom->excludes(app.get_option(size));
+  app.add_option("--export", o.exportTo,
+                 "at the end, a Hugging Face folder of the model, which is not there yet");
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
@@ -155,6 +163,14 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
   }
 }
 
+ModelOptions modelOf(const TrainOptions& o) {
+  if (!o.llama) return o.model;
+  LlamaOptions llama = *o.llama;
+  llama.context = o.model.context;
+  llama.sequenceParallel = o.model.sequenceParallel;
+  return llama;
+}
+
 int askedRanks(const TrainOptions& o) {
   const int product = std::max(o.dp, 1) * std::max(o.fsdp, 1) * o.tp;
   const bool whole = o.dp > 0 && o.fsdp > 0;
@@ -177,7 +193,8 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   MeshShape shape;
   shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? data / o.dp : o.zero > 0 ? data : 1;
   shape[Axis::Data] = data / shape[Axis::Fsdp];
-  setTensorRanks(shape, o.tp, o.model.heads, o.model.heads);
+  const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
+  setTensorRanks(shape, o.tp, heads, o.llama ? o.llama->kvHeads : heads);
   return shape;
 }
 
@@ -257,6 +274,8 @@ void checkFiles(const TrainOptions& options) {
   require(
       options.offloadFolder.empty() || std::filesystem::is_directory(options.offloadFolder, error),
       "--offload-folder ", options.offloadFolder, " is no folder");
+  require(options.exportTo.empty() || !std::filesystem::exists(options.exportTo, error),
+          "--export ", options.exportTo, " is there already");
   if (options.json.empty()) return;
   std::FILE* json = std::fopen(options.json.c_str(), "a");
   require(json != nullptr, "--json ", options.json, " cannot be written: ", std::strerror(errno));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/nn/gpt.h"
+#include "parallel/nn/model_options.h"
 #include "parallel/samples/flags.h"
 #include "parallel/sharding/mesh_shape.h"
 #include "parallel/store/shard_policy.h"
@@ -26,9 +26,12 @@ struct TrainOptions {
   std::vector<std::string> offload;  ///< "none", or any of optimizer, gradients and parameters
   std::string offloadFolder;         ///< of their files; empty: in this host's memory
   int rounds = 1;
-  GptOptions model;     ///< the vocabulary is the tokenizer's
-  int64_t steps = 586;  ///< 1.2 million tokens of the default batch
-  int64_t batch = 16;   ///< sequences of one step, over all ranks
+  GptOptions model;                   ///< the vocabulary is the tokenizer's
+  std::string initFrom;               ///< a Hugging Face folder; empty: random weights
+  std::optional<LlamaOptions> llama;  ///< in the place of `model`, where that folder has one
+  std::string exportTo;               ///< a Hugging Face folder that is to be; empty: none
+  int64_t steps = 586;                ///< 1.2 million tokens of the default batch
+  int64_t batch = 16;                 ///< sequences of one step, over all ranks
   int microBatches = 0;
   std::string optimizer = "adamw";
   double learningRate = 0;  ///< 0: by optimizer
@@ -50,6 +53,9 @@ struct TrainOptions {
 /// Fills `options`. Returns an exit code when there is nothing more to do: 0 after --help, 2 after
 /// an error that has been printed and that names the flag.
 std::optional<int> parse(int argc, char** argv, TrainOptions& options);
+
+/// What is trained.
+ModelOptions modelOf(const TrainOptions& options);
 
 /// How many ranks the flags ask for; 0: they do not say. Throws InvalidArgument when they
 /// contradict each other.

@@ -1,6 +1,9 @@
 #include "parallel/samples/train_text.h"
 
+#include <filesystem>
+
 #include "parallel/data/token_file.h"
+#include "parallel/huggingface/config.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
@@ -15,6 +18,30 @@ std::unique_ptr<Tokenizer> tokenizerOf(const TrainOptions& options) {
               ? ": its tokenizer.json is needed, as --tokenizer"
               : message(", and --tokenizer ", options.tokenizer, " is ", tokenizer->fingerprint()));
   return tokenizer;
+}
+
+void fillModel(TrainOptions& options) {
+  if (options.initFrom.empty()) {
+    options.model.vocabulary = tokenizerOf(options)->vocabulary();
+    return;
+  }
+  const std::filesystem::path folder = options.initFrom, own = folder / "tokenizer.json";
+  if (options.tokenizer.empty() && std::filesystem::exists(own)) options.tokenizer = own;
+  const ModelOptions model = readConfig(folder);
+  const int64_t vocabulary = tokenizerOf(options)->vocabulary();
+  require(vocabulary <= vocabularyOf(model), "--init-from ", options.initFrom,
+          ": its model has a vocabulary of ", vocabularyOf(model), ", and the tokenizer one of ",
+          vocabulary);
+  require(options.model.context <= contextOf(model), "--context ", options.model.context,
+          ": the model of --init-from sees at most ", contextOf(model), " tokens");
+  if (const auto* llama = std::get_if<LlamaOptions>(&model)) {
+    options.llama = *llama;
+    return;
+  }
+  GptOptions gpt = std::get<GptOptions>(model);
+  gpt.context = options.model.context;
+  gpt.sequenceParallel = options.model.sequenceParallel;
+  options.model = gpt;
 }
 
 TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What train_gpt learns from, as --text, --tokens and --tokenizer say.
+// What train_gpt learns from and begins with, as --text, --tokens, --tokenizer and --init-from say.
 
 #include <memory>
 
@@ -12,6 +12,9 @@ namespace tutti::parallel {
 /// That of --tokenizer, or bytes. Throws InvalidArgument when it cannot be read, and when the file
 /// of --tokens was made with another one.
 std::unique_ptr<Tokenizer> tokenizerOf(const TrainOptions& options);
+/// Takes the model of --init-from, if that is given, and the vocabulary. Throws InvalidArgument,
+/// naming the flag, when model, tokenizer and tokens do not fit.
+void fillModel(TrainOptions& options);
 /// Throws InvalidArgument naming the file.
 TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer);
 

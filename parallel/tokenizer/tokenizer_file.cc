@@ -268,6 +268,10 @@ TokenizerDescription readTokenizerFile(const std::filesystem::path& path) {
   return parseTokenizer(path.string(), readText(path, kMostTokenizerBytes));
 }
 
+std::string tokenizerText(const std::string& path) {
+  return path.empty() ? byteTokenizerText() : readText(path, kMostTokenizerBytes);
+}
+
 std::string byteTokenizerText() {
   Json vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte)

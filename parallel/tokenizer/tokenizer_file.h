@@ -45,5 +45,7 @@ TokenizerDescription readTokenizerFile(const std::filesystem::path& path);
 
 /// The file of a tokenizer that gives each byte its own number.
 std::string byteTokenizerText();
+/// The text of a tokenizer.json, or of that of bytes for an empty path.
+std::string tokenizerText(const std::string& path);
 
 }  // namespace tutti::parallel

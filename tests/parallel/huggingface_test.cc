@@ -60,10 +60,8 @@ struct Loaded {
   Logits logits() {
     std::vector<int32_t> ids = tokenIds();
     const Tensor result = engine.logits(Tensor(ids.data(), DType::Int32, {1, kLength}));
-    Logits values;
-    for (int64_t i = 0; i < result.count(); ++i)
-      values.push_back(result.type == DType::Float64 ? result.as<double>()[i]
-                                                     : result.as<float>()[i]);
+    Logits values(static_cast<size_t>(result.count()));
+    convert(result, Tensor(values.data(), DType::Float64, result.shape), false);
     return values;
   }
 
@@ -118,6 +116,29 @@ TEST(HuggingFace, LogitsAreTheSameUnderEveryLayout) {
             return Loaded(mesh, kFolders / name, how).logits();
           });
       for (const Logits& ours : all) expectNear(ours, theirs, name + " on " + shape);
+    }
+}
+
+// Also where other weights were gathered before, and stay.
+TEST(HuggingFace, LoadingForgetsWhatWasGathered) {
+  for (const ShardPolicy& policy : {ShardPolicy::zero(1), ShardPolicy::fsdp()})
+    for (const DType type : {DType::Float32, DType::BFloat16}) {  // masters are float32
+      ShardPolicy kept = policy;
+      if (policy.parameters) kept.reshard.when = Reshard::Never;
+      const auto all = onRanks(MeshShape::parse("fsdp=2"), false, [&](DeviceMesh& mesh) {
+        Loaded loaded(mesh, kFolders / "gpt2", kept, type),
+            fresh(mesh, kFolders / "gpt2", kept, type);
+        ParameterStore& store = loaded.engine.store();
+        for (size_t i = 0; i < store.parameterCount(); ++i) {
+          const Tensor master = store.master(store.parameter(i));
+          for (int64_t e = 0; e < master.count(); ++e) master.as<float>()[e] += 1;
+        }
+        store.restored(0);
+        EXPECT_NE(loaded.logits(), fresh.logits());  // these are gathered
+        loadWeights(mesh, store, kFolders / "gpt2");
+        return std::pair(loaded.logits(), fresh.logits());
+      });
+      for (const auto& [first, second] : all) EXPECT_EQ(first, second);
     }
 }
 

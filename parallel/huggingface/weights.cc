@@ -16,9 +16,10 @@ constexpr uint64_t kMostIndexBytes = 100'000'000;
 
 double halfValue(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const double sign = bits >> 15 ? -1 : 1;
-  if (exponent == 31) return mantissa ? std::nan("") : sign * HUGE_VAL;
-  return sign * (exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24));
+  double size = mantissa ? std::nan("") : HUGE_VAL;
+  if (exponent < 31)
+    size = exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+  return bits >> 15 ? -size : size;
 }
 
 double element(const Tensor& tensor, int64_t i) {

@@ -52,8 +52,8 @@ struct FreeMatch {
 }  // namespace
 
 struct Pattern::Code {
-  pcre2_code* value = nullptr;
-  ~Code() { pcre2_code_free(value); }
+  pcre2_code* compiled = nullptr;
+  ~Code() { pcre2_code_free(compiled); }
 };
 
 std::optional<PatternKind> patternOf(std::string_view spelling) {
@@ -70,11 +70,11 @@ Pattern::Pattern(PatternKind kind) : kind_(kind), code_(std::make_unique<Code>()
   const std::string expression = forPcre2(spellingOf(kind));
   int error = 0;
   PCRE2_SIZE at = 0;
-  code_->value = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-                               PCRE2_UTF, &error, &at, nullptr);
-  ensure(code_->value != nullptr, "the pattern ", expression, ", at ", at, ": ",
+  code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()),
+                                  expression.size(), PCRE2_UTF, &error, &at, nullptr);
+  ensure(code_->compiled != nullptr, "the pattern ", expression, ", at ", at, ": ",
          pcre2Message(error));
-  pcre2_jit_compile(code_->value, PCRE2_JIT_COMPLETE);  // where it cannot, matching interprets
+  pcre2_jit_compile(code_->compiled, PCRE2_JIT_COMPLETE);  // where it cannot, matching interprets
 }
 
 Pattern::~Pattern() = default;
@@ -82,10 +82,10 @@ Pattern::~Pattern() = default;
 void Pattern::forEachPiece(std::string_view text,
                            const std::function<void(std::string_view)>& piece) const {
   const std::unique_ptr<pcre2_match_data, FreeMatch> match(
-      pcre2_match_data_create_from_pattern(code_->value, nullptr));
+      pcre2_match_data_create_from_pattern(code_->compiled, nullptr));
   ensure(match != nullptr, "PCRE2 has no memory for a match");
   for (size_t at = 0; at < text.size();) {
-    const int found = pcre2_match(code_->value, reinterpret_cast<PCRE2_SPTR>(text.data()),
+    const int found = pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(text.data()),
                                   text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
     ensure(found > 0, "the pattern fails at byte ", at, ": ", found < 0 ? pcre2Message(found) : "");
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match.get());

@@ -376,6 +376,8 @@ TEST_F(Spoiled, IndexesThatDoNotFit) {
   };
   const auto map = [](Json& json) -> Json& { return json["weight_map"]; };
   expect([&](Json& j) { map(j)[tensor] = "../" + first; }, "\"model.norm.weight\": \"../");
+  expect([&](Json& j) { map(j)[tensor] = "sub/" + first; },
+         "\"model.norm.weight\": \"sub/" + first + "\" is no name");
   expect([&](Json& j) { map(j)[tensor] = ".hidden"; },
          "\"model.norm.weight\": \".hidden\" is no name");
   expect([&](Json& j) { map(j)[tensor] = 3; }, "\"model.norm.weight\": this is no text");

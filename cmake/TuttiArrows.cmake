@@ -44,17 +44,21 @@ src/launch src/tools/plan parallel/tensor parallel/sharding parallel/pipeline"
 parallel/mesh parallel/optim"
     "parallel/nn          : include/tutti parallel/tensor parallel/kernels parallel/sharding \
 parallel/mesh parallel/optim parallel/store"
-    "parallel/data        : include/tutti parallel/tensor"
+    "parallel/data        : include/tutti parallel/tensor parallel/checkpoint parallel/tokenizer"
+    "parallel/tokenizer   : include/tutti parallel/tensor parallel/checkpoint"
     "parallel/engine      : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/sharding parallel/pipeline \
 parallel/mesh parallel/optim parallel/store parallel/nn parallel/data"
+    "parallel/huggingface : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
+parallel/sharding parallel/mesh parallel/optim parallel/store parallel/nn parallel/data \
+parallel/engine"
     "parallel/dry         : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim \
 parallel/store parallel/nn parallel/data parallel/engine"
     "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host \
 parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \
-parallel/data parallel/engine parallel/dry")
+parallel/data parallel/engine parallel/dry parallel/tokenizer parallel/huggingface")
 
 # Sets `out` to the line of the table that holds for `folder`: its own, or its closest parent's.
 function(tutti_arrow_line folder out)

@@ -46,6 +46,10 @@ File File::create(const fs::path& path) {
   return {path, succeeded(::open(path.c_str(), kNew, 0666), "create", path)};
 }
 
+File File::join(const fs::path& path) {
+  return {path, succeeded(::open(path.c_str(), O_WRONLY | O_CLOEXEC), "open", path)};
+}
+
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
 }

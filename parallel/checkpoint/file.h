@@ -19,6 +19,8 @@ class File {
   static File open(const std::filesystem::path& path);
   /// For writing. Throws System when there is one already.
   static File create(const std::filesystem::path& path);
+  /// For writing, with others, what somebody has created.
+  static File join(const std::filesystem::path& path);
   ~File();
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;

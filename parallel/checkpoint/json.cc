@@ -87,7 +87,7 @@ Members::Members(std::string where, const Json& value) : where_(std::move(where)
 const Json& Members::take(const char* key) {
   const auto found = object_.find(key);
   require(found != object_.end(), where_, ": there is no ", key);
-  taken_.emplace_back(key);
+  if (std::ranges::find(taken_, key) == taken_.end()) taken_.emplace_back(key);
   return *found;
 }
 

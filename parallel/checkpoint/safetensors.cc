@@ -52,6 +52,14 @@ void requireSame(const std::string& file, const SafetensorsEntry& entry, const T
 
 }  // namespace
 
+std::string fileHead(const std::string& path, const SafetensorsHeader& header) {
+  const std::string text = headerText(header);
+  require(text.size() <= kMostHeaderBytes, path, ": a header of ", text.size(),
+          " bytes is longer than ", kMostHeaderBytes);
+  const LengthBytes length = encode(text.size());
+  return std::string(length.begin(), length.end()) + text;
+}
+
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
     : path_(path), file_(File::open(path)), bytes_(file_->bytes()) {
   std::string text(headerBytes(*file_), '\0');
@@ -97,17 +105,13 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
     : path_(path.string()), file_(File::create(path)) {
   layOut(path_, tensors);
   const SafetensorsHeader header{std::move(tensors), std::move(metadata)};
-  const std::string text = headerText(header);
-  require(text.size() <= kMostHeaderBytes, path_, ": a header of ", text.size(),
-          " bytes is longer than ", kMostHeaderBytes);
+  const std::string text = fileHead(path_, header);
   for (const SafetensorsEntry& entry : header.entries) {
     dataBytes_ = entry.end;
     places_[entry.name] = {entry};
   }
-  const LengthBytes lengthBytes = encode(text.size());
-  dataBegin_ = lengthBytes.size() + text.size();
-  file_.write(0, lengthBytes.data(), lengthBytes.size());
-  file_.write(lengthBytes.size(), text.data(), text.size());
+  dataBegin_ = text.size();
+  file_.write(0, text.data(), text.size());
 }
 
 void SafetensorsWriter::write(const std::string& name, const Tensor& tensor) {

@@ -15,6 +15,10 @@
 
 namespace tutti::parallel {
 
+/// What stands before the data: the length of the header, and the header. Throws InvalidArgument
+/// when it would be too long.
+std::string fileHead(const std::string& path, const SafetensorsHeader& header);
+
 class SafetensorsReader {
  public:
   /// Reads the header. Throws System when the file cannot be opened.

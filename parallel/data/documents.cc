@@ -1,6 +1,8 @@
 #include "parallel/data/documents.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "parallel/tensor/check.h"
 
@@ -16,15 +18,22 @@ int64_t uncountedOf(const Document& document) {
 
 }  // namespace
 
-std::vector<Document> linesOf(const std::vector<uint8_t>& text, std::optional<uint8_t> promptEnd) {
+std::vector<Document> linesOf(const TokenView& text, std::optional<uint8_t> promptEnd) {
   std::vector<Document> lines;
-  for (auto begin = text.begin(); begin != text.end();) {
-    const auto newline = std::find(begin, text.end(), uint8_t{'\n'});
-    const auto end = newline == text.end() ? newline : newline + 1;
-    const auto mark = promptEnd ? std::find(begin, end, *promptEnd) : end;
-    lines.push_back({begin - text.begin(), end - text.begin(), mark == end ? 0 : mark + 1 - begin});
-    begin = end;
+  std::array<int32_t, 4096> ids;
+  Document line;
+  for (int64_t at = 0; at < text.size();) {
+    const int64_t count = std::min(text.size() - at, std::ssize(ids));
+    text.read(at, count, ids.data());
+    for (const int32_t id : std::span(ids).first(static_cast<size_t>(count))) {
+      line.end = ++at;
+      if (line.prompt == 0 && promptEnd && id == *promptEnd) line.prompt = line.end - line.begin;
+      if (id != '\n') continue;
+      lines.push_back(line);
+      line = {.begin = at, .end = at};
+    }
   }
+  if (line.end > line.begin) lines.push_back(line);
   return lines;
 }
 

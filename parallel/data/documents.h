@@ -14,6 +14,8 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/data/token_view.h"
+
 namespace tutti::parallel {
 
 /// Tokens [begin, end) of a text, of which the first `prompt` are not to be learned.
@@ -24,10 +26,10 @@ struct Document {
   bool operator==(const Document&) const = default;
 };
 
-/// The lines of a text, each with its line end. What a line begins with, up to its first byte
-/// `promptEnd` and with that, is its prompt; where there is no such byte it has none.
-std::vector<Document> linesOf(const std::vector<uint8_t>& text,
-                              std::optional<uint8_t> promptEnd = {});
+/// The lines of a text whose tokens are bytes, each with its line end. What a line begins with, up
+/// to its first byte `promptEnd` and with that, is its prompt; where there is no such byte it has
+/// none.
+std::vector<Document> linesOf(const TokenView& text, std::optional<uint8_t> promptEnd = {});
 
 /// Inputs are the tokens [start, start + length), labels those that follow each of them, of which
 /// the first `uncounted` do not count. The rest of the context is padding.

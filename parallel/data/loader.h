@@ -1,9 +1,8 @@
 #pragma once
 
-// Training data: a text file as bytes, and a loader that deals out windows of it, or of documents
-// in it. The sample with a given number is a pure function of (seed, number), never of the number
-// of ranks or of what was read before, so a run can be split over ranks, or resumed, and see the
-// same samples.
+// Training data: a loader that deals out windows of a text's tokens, or of documents in it. The
+// sample with a given number is a pure function of (seed, number), never of the number of ranks or
+// of what was read before, so a run can be split over ranks, or resumed, and see the same samples.
 
 #include <cstdint>
 #include <optional>
@@ -11,20 +10,10 @@
 #include <vector>
 
 #include "parallel/data/documents.h"
+#include "parallel/data/token_view.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
-
-inline constexpr int kByteVocabulary = 256;
-
-/// One token for each byte; the last 5% are for validation.
-struct TokenData {
-  std::vector<uint8_t> train, validation;
-};
-
-/// Reads all of `path`. Throws InvalidArgument naming the file when it cannot be read, is not a
-/// regular file, is empty, or is too short for one window of `context` in either part.
-TokenData readBytes(const std::string& path, int64_t context);
 
 /// A micro-batch: views of the loader's memory, valid until its next call.
 struct Batch {
@@ -43,10 +32,9 @@ class Loader {
  public:
   /// Windows that are full, wherever they begin; each epoch takes them from an offset of its own,
   /// and all labels count.
-  Loader(const std::vector<uint8_t>& tokens, int64_t context, int64_t globalBatch, uint64_t seed);
+  Loader(const TokenView& tokens, int64_t context, int64_t globalBatch, uint64_t seed);
   /// Those of documents. Throws InvalidArgument when these have none, or lie outside the text.
-  Loader(const std::vector<uint8_t>& tokens, Documents documents, int64_t globalBatch,
-         uint64_t seed);
+  Loader(const TokenView& tokens, Documents documents, int64_t globalBatch, uint64_t seed);
 
   /// The sequences [index * B / count, (index + 1) * B / count) of step `step` (from 0).
   Batch next(int64_t step, MicroBatch part);
@@ -61,7 +49,7 @@ class Loader {
  private:
   Window fullWindow(int64_t window, int64_t epoch) const;
 
-  const std::vector<uint8_t>& tokens_;
+  const TokenView tokens_;
   std::optional<Documents> documents_;
   int64_t context_, globalBatch_;
   uint64_t seed_;
@@ -73,9 +61,9 @@ class Loader {
 class Windows {
  public:
   /// Of the whole text as one document.
-  Windows(const std::vector<uint8_t>& tokens, int64_t context);
+  Windows(const TokenView& tokens, int64_t context);
   /// Throws InvalidArgument when the documents lie outside the text.
-  Windows(const std::vector<uint8_t>& tokens, Documents documents);
+  Windows(const TokenView& tokens, Documents documents);
 
   int64_t count() const { return documents_.windows(); }
   /// Labels that count.
@@ -84,7 +72,7 @@ class Windows {
   Batch read(int64_t begin, int64_t sequences);
 
  private:
-  const std::vector<uint8_t>& tokens_;
+  const TokenView tokens_;
   const Documents documents_;
   std::vector<int32_t> ids_, labels_;
 };

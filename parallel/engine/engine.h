@@ -95,6 +95,9 @@ class Engine {
   int64_t load(const std::filesystem::path& folder, const Optimizer& optimizer,
                const Metadata& metadata = {});
 
+  /// Takes the weights alone, as load() does, for a model that is to be used and not trained.
+  void loadWeights(const std::filesystem::path& folder);
+
   TrainingMemory memory() const;
   ParameterStore& store() { return store_; }
   const Pipeline& pipeline() const { return pipeline_; }

@@ -46,6 +46,14 @@ std::vector<StatePart> stateParts(ParameterStore& store, const Optimizer& optimi
   return parts;
 }
 
+void read(CheckpointReader& reader, const std::string& folder, const StatePart& part,
+          const Box& box) {
+  const StoredTensor& stored = reader.tensor(part.name);
+  require(stored.shape == part.parameter->global, folder, ": tensor \"", part.name,
+          "\": shape: it is ", stored.shape, ", not ", part.parameter->global);
+  reader.read(part.name, box, part.data);
+}
+
 std::string textOf(const MetadataValue& value) {
   return std::visit([](const auto& v) { return message(v); }, value);
 }
@@ -93,12 +101,8 @@ int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optim
     for (const auto& [key, value] : metadata) requireSaved(reader, folder.string(), key, value);
     const std::vector<StatePart> parts = stateParts(store_, optimizer);
     reader.requireNames(stateNames(store_, optimizer));
-    for (const StatePart& part : parts) {
-      const StoredTensor& stored = reader.tensor(part.name);
-      require(stored.shape == part.parameter->global, folder.string(), ": tensor \"", part.name,
-              "\": shape: it is ", stored.shape, ", not ", part.parameter->global);
-      reader.read(part.name, store_.box(*part.parameter), part.data);
-    }
+    for (const StatePart& part : parts)
+      read(reader, folder.string(), part, store_.box(*part.parameter));
     const auto found = reader.metadata().find(kSteps);
     const auto* count =
         found == reader.metadata().end() ? nullptr : std::get_if<int64_t>(&found->second);
@@ -109,6 +113,19 @@ int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optim
   });
   store_.restored(steps);
   return step;
+}
+
+void Engine::loadWeights(const std::filesystem::path& folder) {
+  require(!mesh_.dry(), "a dry run has no memory for the weights of a checkpoint");
+  together(mesh_.communicator(AxisSet::all()), [&] {
+    CheckpointReader reader(folder);
+    for (size_t i = 0; i < store_.parameterCount(); ++i) {
+      const Parameter& parameter = store_.parameter(i);
+      read(reader, folder.string(), {parameter.name, &parameter, store_.master(parameter)},
+           store_.box(parameter));
+    }
+  });
+  store_.restored(0);
 }
 
 }  // namespace tutti::parallel

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "parallel/tensor/random.h"
 
@@ -9,97 +11,64 @@ namespace tutti::parallel {
 
 namespace {
 
-/// The last of the rows, in float64 whatever the model computes in.
-std::vector<double> lastRow(const Tensor& logits) {
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+/// The last of the rows, of the first `vocabulary` or, for 0, of all tokens, in float64 whatever
+/// the model computes in.
+std::vector<double> lastRow(const Tensor& logits, int64_t vocabulary) {
   const int64_t width = logits.shape[-1], begin = logits.count() - width;
-  std::vector<double> row(static_cast<size_t>(width));
-  for (int64_t i = 0; i < width; ++i)
+  const int64_t drawn = vocabulary > 0 ? std::min(vocabulary, width) : width;
+  std::vector<double> row(static_cast<size_t>(drawn));
+  for (int64_t i = 0; i < drawn; ++i)
     row[static_cast<size_t>(i)] = logits.type == DType::Float64 ? logits.as<double>()[begin + i]
                                                                 : logits.as<float>()[begin + i];
   return row;
 }
 
-/// Index i with probability proportional to exp(logits[i] / temperature); at 0 the first of the
-/// largest.
-size_t sample(std::vector<double> logits, double temperature, double uniform) {
+/// What the k largest have at least; equal ones may be more than k.
+double leastOfTop(std::vector<double> logits, int64_t k) {
+  const auto last = logits.begin() + std::min<int64_t>(k, std::ssize(logits)) - 1;
+  std::nth_element(logits.begin(), last, logits.end(), std::greater<>());
+  return *last;
+}
+
+/// Index i with probability proportional to exp(logits[i] / temperature), of the k largest or, for
+/// k 0, of all; at temperature 0 the first of the largest.
+int32_t sample(std::vector<double> logits, const GenerateOptions& o, double uniform) {
   const auto most = std::max_element(logits.begin(), logits.end());
-  if (temperature == 0) return static_cast<size_t>(most - logits.begin());
+  if (o.temperature == 0) return static_cast<int32_t>(most - logits.begin());
+  const double least = o.topK > 0 ? leastOfTop(logits, o.topK) : *most - kNoLimit;
   double total = 0;
   for (const double largest = *most; double& logit : logits)
-    total += logit = std::exp((logit - largest) / temperature);
+    total += logit = logit < least ? 0 : std::exp((logit - largest) / o.temperature);
   double left = uniform * total;
   for (size_t i = 0; i < logits.size(); ++i)
-    if ((left -= logits[i]) < 0) return i;
-  return logits.size() - 1;
-}
-
-/// The character that `lead` begins, if it is UTF-8: its length, the bits of the lead that count,
-/// and the least code point that needs so many bytes.
-struct Lead {
-  size_t length = 0;
-  uint32_t bits = 0, least = 0;
-};
-Lead leadOf(unsigned char lead) {
-  if (lead < 0x80) return {1, lead, 0};
-  if (lead >> 5 == 0b110) return {2, lead & 0x1fu, 0x80};
-  if (lead >> 4 == 0b1110) return {3, lead & 0xfu, 0x800};
-  if (lead >> 3 == 0b11110) return {4, lead & 7u, 0x10000};
-  return {};
-}
-
-bool shows(uint32_t point) {
-  const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0);
-  const bool surrogate = point >= 0xd800 && point < 0xe000;
-  return point == '\n' || point == '\t' || (!control && !surrogate && point <= 0x10ffff);
-}
-
-/// Length of the UTF-8 character at `at`, or 0 when there is none that a terminal shows.
-size_t characterBytes(const std::string& text, size_t at) {
-  const Lead lead = leadOf(static_cast<unsigned char>(text[at]));
-  if (lead.length == 0 || at + lead.length > text.size()) return 0;
-  uint32_t point = lead.bits;
-  for (size_t i = 1; i < lead.length; ++i) {
-    const auto byte = static_cast<unsigned char>(text[at + i]);
-    if (byte >> 6 != 0b10) return 0;
-    point = point << 6 | (byte & 0x3fu);
-  }
-  return point >= lead.least && shows(point) ? lead.length : 0;
+    if ((left -= logits[i]) < 0) return static_cast<int32_t>(i);
+  return static_cast<int32_t>(most - logits.begin());  // of rounding: the last may have no chance
 }
 
 }  // namespace
 
-std::string generate(Engine& engine, const GenerateOptions& options) {
+std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options) {
   require(options.temperature >= 0, "a temperature of ", options.temperature,
-          ": 0 takes the likeliest byte, more than 0 samples");
-  require(options.bytes >= 0 && options.context > 0, options.bytes, " bytes from a context of ",
-          options.context);
+          ": 0 takes the likeliest token, more than 0 draws");
+  require(
+      options.tokens >= 0 && options.context > 0 && options.topK >= 0 && options.vocabulary >= 0,
+      options.tokens, " tokens of the ", options.topK, " likeliest, from a context of ",
+      options.context);
+  require(!options.prompt.empty(), "a prompt of no tokens");
   require(!engine.scratch().dry(), "a dry run has no logits to choose from");
   const Random random(options.seed, "generate");
-  const std::string prompt = options.prompt.empty() ? "\n" : options.prompt;
-  std::string text = prompt;
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < options.bytes; ++i) {
-    const size_t seen = std::min(text.size(), static_cast<size_t>(options.context));
-    ids.assign(seen, 0);
-    std::transform(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), ids.begin(),
-                   [](char c) { return static_cast<unsigned char>(c); });
+  std::vector<int32_t> text = options.prompt;
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    const int64_t seen = std::min<int64_t>(std::ssize(text), options.context);
     const Tensor logits =
-        engine.logits(Tensor(ids.data(), DType::Int32, {1, static_cast<int64_t>(seen)}));
-    text += static_cast<char>(
-        sample(lastRow(logits), options.temperature, random.uniform(static_cast<uint64_t>(i))));
+        engine.logits(Tensor(text.data() + (std::ssize(text) - seen), DType::Int32, {1, seen}));
+    text.push_back(sample(lastRow(logits, options.vocabulary), options,
+                          random.uniform(static_cast<uint64_t>(i))));
   }
   engine.forget();
-  return text.substr(prompt.size());
-}
-
-std::string printable(const std::string& text) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = characterBytes(text, at);
-    result += length == 0 ? std::string("?") : text.substr(at, length);
-    at += std::max<size_t>(1, length);
-  }
-  return result;
+  return {text.begin() + std::ssize(options.prompt), text.end()};
 }
 
 }  // namespace tutti::parallel

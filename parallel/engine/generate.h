@@ -1,28 +1,27 @@
 #pragma once
 
-// Text from a trained byte-level model.
+// What a trained model goes on with, token after token.
 
-#include <string>
+#include <cstdint>
+#include <vector>
 
 #include "parallel/engine/engine.h"
 
 namespace tutti::parallel {
 
 struct GenerateOptions {
-  std::string prompt;  ///< what the text continues; a line end when empty
-  int64_t bytes = 400;
-  int64_t context = 128;     ///< of the model: it sees at most so many of the last bytes
-  double temperature = 0.8;  ///< 0: always the likeliest byte
+  std::vector<int32_t> prompt;  ///< what is continued: at least one token
+  int64_t tokens = 400;
+  int64_t vocabulary = 0;    ///< only tokens below it are drawn; 0: all that the model has
+  int64_t context = 128;     ///< of the model: it sees at most so many of the last tokens
+  double temperature = 0.8;  ///< 0: always the likeliest token
+  int64_t topK = 0;          ///< only so many of the likeliest are drawn from; 0: all
   uint64_t seed = 1;
 };
 
-/// Samples `bytes` bytes after the prompt, one after the other, and returns them without it.
-/// Collective as Engine::logits(). Throws InvalidArgument when the temperature is below 0, or a
-/// size is.
-std::string generate(Engine& engine, const GenerateOptions& options);
-
-/// `text` with what a terminal could not show (control characters, bytes that are no UTF-8)
-/// replaced by '?'.
-std::string printable(const std::string& text);
+/// Draws `tokens` tokens, one after the other, and returns them without the prompt. Collective as
+/// Engine::logits(). Throws InvalidArgument when there is no prompt, the temperature is below 0, or
+/// a size is.
+std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options);
 
 }  // namespace tutti::parallel

@@ -41,7 +41,7 @@ void addModelFlags(CLI::App& app, GptOptions& model) {
   const auto add = [&](const char* flag, int64_t& value, const char* about) {
     app.add_option(flag, value, about)->check(positiveSize())->capture_default_str();
   };
-  add("--context", model.context, "bytes that the model sees at once");
+  add("--context", model.context, "tokens that the model sees at once");
   add("--layers,--n-layers", model.layers, "transformer blocks");
   add("--width", model.width, "width of the residual stream");
   add("--heads", model.heads, "attention heads; they divide the width");

@@ -48,8 +48,7 @@ std::vector<uint8_t> tokensOf(const std::string& dataset) {
   if (dataset == "text") return sampleText();
   std::vector<uint8_t> tokens(size_t{1} << 16);
   const Random random(kSampleSeed, "dataset");
-  for (size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<uint8_t>(random.below(i, kByteVocabulary));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint8_t>(random.below(i, 256));
   return tokens;
 }
 

@@ -8,6 +8,7 @@
 
 #include "parallel/pipeline/timeline.h"
 #include "parallel/samples/sample.h"
+#include "parallel/tokenizer/tokenizer.h"
 
 namespace {
 
@@ -55,7 +56,7 @@ class Sleeper final : public Model {
   void declare(ParameterStore& store) override {
     for (Parameter& parameter : parameters_) store.add(parameter);
   }
-  int64_t vocabulary() const override { return kByteVocabulary; }
+  int64_t vocabulary() const override { return ByteTokenizer().vocabulary(); }
   UnitId unitCount() const override { return static_cast<UnitId>(parameters_.size()); }
   std::vector<int64_t> unitCosts() const override {
     std::vector<int64_t> costs(parameters_.size(), 1);

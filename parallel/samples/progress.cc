@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "parallel/engine/generate.h"
+#include "parallel/tokenizer/utf8.h"
 
 namespace tutti::parallel {
 
@@ -36,6 +36,7 @@ Progress::Progress(const TrainOptions& options, bool enabled)
       steps_(options.steps),
       batch_(options.batch),
       tokensPerStep_(options.batch * options.model.context),
+      unit_(options.tokenizer.empty() ? "byte" : "token"),
       jsonPath_(options.json),
       start_(Clock::now()),
       lastStep_(start_),
@@ -49,15 +50,15 @@ double Progress::seconds(Clock::time_point since) const {
   return std::chrono::duration<double>(Clock::now() - since).count();
 }
 
-void Progress::begin(int64_t parameters, size_t tokens, int ranks) {
+void Progress::begin(int64_t parameters, int64_t tokens, int ranks) {
   start_ = lastStep_ = lastShown_ = Clock::now();
   if (!enabled_) return;
   std::printf(
-      "%.2f million parameters, %.2f million bytes of text, %d rank%s, %lld steps of %lld "
-      "bytes\n",
-      static_cast<double>(parameters) / 1e6, static_cast<double>(tokens) / 1e6, ranks,
-      ranks == 1 ? "" : "s", static_cast<long long>(steps_),
-      static_cast<long long>(tokensPerStep_));
+      "%.2f million parameters, %.2f million %ss of text, %d rank%s, %lld steps of %lld "
+      "%ss\n",
+      static_cast<double>(parameters) / 1e6, static_cast<double>(tokens) / 1e6, unit_.c_str(),
+      ranks, ranks == 1 ? "" : "s", static_cast<long long>(steps_),
+      static_cast<long long>(tokensPerStep_), unit_.c_str());
   flushOutput();
 }
 
@@ -111,7 +112,7 @@ void Progress::notFinite(const std::string& what) {
 
 void Progress::validation(double loss) {
   if (!enabled_) return;
-  std::printf("validation loss %.4f nats a byte (%.3f bits) after %.0f s\n", loss,
+  std::printf("validation loss %.4f nats a %s (%.3f bits) after %.0f s\n", loss, unit_.c_str(),
               loss / std::log(2.0), seconds(start_));
   flushOutput();
 }

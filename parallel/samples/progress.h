@@ -19,7 +19,7 @@ class Progress {
   /// Throws InvalidArgument naming the JSON file when it cannot be written.
   Progress(const TrainOptions& options, bool enabled);
 
-  void begin(int64_t parameters, size_t tokens, int ranks);
+  void begin(int64_t parameters, int64_t tokens, int ranks);
   /// Says so when a step takes some of the text's `windows` more than once.
   void shortText(int64_t windows);
   void step(int64_t step, const StepReport& report, double learningRate);
@@ -40,6 +40,7 @@ class Progress {
   bool enabled_;
   bool terminal_;
   int64_t steps_, batch_, tokensPerStep_;
+  const std::string unit_;  ///< "byte" or "token"
   std::string jsonPath_;
   std::unique_ptr<std::FILE, Close> json_;
   Clock::time_point start_, lastStep_, lastShown_;

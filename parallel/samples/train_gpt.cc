@@ -1,8 +1,9 @@
-// train_gpt: trains a small byte-level GPT on any text file over ranks, data-parallel, ZeRO, FSDP,
-// tensor-parallel or a pipeline, and lets it write. `train_gpt --text book.txt --ranks 4` starts
-// four processes on this machine; under `tutti run` (or another launcher) it joins the job that it
-// finds itself in.
+// train_gpt: trains a small GPT on any text file, as bytes or as a tokenizer has it, over ranks,
+// data-parallel, ZeRO, FSDP, tensor-parallel or a pipeline, and lets it write. `train_gpt --text
+// book.txt --ranks 4` starts four processes on this machine; under `tutti run` (or another
+// launcher) it joins the job that it finds itself in.
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -11,13 +12,16 @@
 #include <tutti/communicator.h>
 #include "parallel/checkpoint/names.h"
 #include "parallel/engine/generate.h"
+#include "parallel/huggingface/folder.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
-#include "parallel/nn/gpt.h"
+#include "parallel/samples/loaded_model.h"
 #include "parallel/samples/progress.h"
 #include "parallel/samples/ranks.h"
 #include "parallel/samples/train_memory.h"
 #include "parallel/samples/train_options.h"
+#include "parallel/samples/train_text.h"
+#include "parallel/tokenizer/tokenizer_file.h"
 
 namespace {
 
@@ -46,15 +50,23 @@ Metadata sampleOrder(const TrainOptions& options) {
   return {{"--seed", std::to_string(options.seed)}, {"--batch", options.batch}, {"--lines", lines}};
 }
 
-Loader makeLoader(const TrainOptions& options, const std::vector<uint8_t>& text) {
+Loader makeLoader(const TrainOptions& options, const TokenView& text) {
   if (auto documents = documentsOf(options, text))
     return Loader(text, *std::move(documents), options.batch, options.seed);
   return Loader(text, options.model.context, options.batch, options.seed);
 }
 
-Windows makeWindows(const TrainOptions& options, const std::vector<uint8_t>& text) {
+Windows makeWindows(const TrainOptions& options, const TokenView& text) {
   if (auto documents = documentsOf(options, text)) return Windows(text, *std::move(documents));
   return Windows(text, options.model.context);
+}
+
+/// And what generate needs to know of the model.
+Metadata facts(const TrainOptions& options, const Tokenizer& tokenizer) {
+  Metadata all = sampleOrder(options);
+  all[kConfigFact] = configText(modelOf(options), DType::Float32);
+  all[kTokenizerFact] = tokenizer.fingerprint();
+  return all;
 }
 
 /// 0, or where the newest checkpoint ends.
@@ -66,12 +78,13 @@ int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& 
 
 /// Returns the exit code.
 int train(const TrainOptions& options, int ranks) {
-  const TokenData text = readBytes(options.text, options.model.context);
+  const auto tokenizer = tokenizerOf(options);
+  const TokenData text = readTokens(options, *tokenizer);
   DeviceMesh mesh = joinMesh(options, ranks);
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
   HostKernels kernels;
-  Gpt model(options.model);
-  Engine engine(mesh, kernels, model,
+  const auto model = makeModel(modelOf(options));
+  Engine engine(mesh, kernels, *model,
                 {.policy = policyOf(options),
                  .reductionGroups = options.microBatches,
                  .rounds = options.rounds,
@@ -86,6 +99,7 @@ int train(const TrainOptions& options, int ranks) {
                              : makeAdamW({.weightDecay = options.weightDecay});
   const CosineSchedule schedule{options.learningRate, options.warmup, options.steps};
 
+  if (!options.initFrom.empty()) loadWeights(mesh, engine.store(), options.initFrom);
   Progress progress(options, mesh.rank() == 0);
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
@@ -101,20 +115,27 @@ int train(const TrainOptions& options, int ranks) {
     const bool last = step + 1 == options.steps;
     if (!options.checkpoints.empty() &&
         (last || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0)))
-      engine.save(options.checkpoints, step + 1, *optimizer, options.keep, sampleOrder(options));
+      engine.save(options.checkpoints, step + 1, *optimizer, options.keep,
+                  facts(options, *tokenizer));
   }
   const double validation = engine.evaluate(windows, options.batch);
   if (!std::isfinite(validation))
     return diverged(mesh, progress,
                     message("after the last step the validation loss is ", validation));
 
+  if (!options.exportTo.empty())
+    exportFolder(mesh, engine.store(), options.exportTo,
+                 {.options = modelOf(options), .tokenizer = tokenizerText(options.tokenizer)});
+
   // Where weights are shared out or cut, all ranks have to give theirs.
   const bool together = engine.store().policy().optimizer || options.tp > 1 || options.pp > 1;
   if (options.generate > 0 && (mesh.rank() == 0 || together))
-    progress.text(options.prompt, generate(engine, {.prompt = options.prompt,
-                                                    .bytes = options.generate,
-                                                    .context = options.model.context,
-                                                    .seed = options.seed}));
+    progress.text(options.prompt, tokenizer->decode(generate(
+                                      engine, {.prompt = promptTokens(*tokenizer, options.prompt),
+                                               .tokens = options.generate,
+                                               .vocabulary = tokenizer->vocabulary(),
+                                               .context = options.model.context,
+                                               .seed = options.seed})));
   progress.validation(validation);
   return 0;
 }
@@ -122,12 +143,16 @@ int train(const TrainOptions& options, int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Room for all of --help, so that it is flushOutput() that meets a full disk, and says so.
+  static std::array<char, 1 << 16> room;
+  std::setvbuf(stdout, room.data(), _IOFBF, room.size());
   try {
     TrainOptions options;
     if (const auto exitCode = parse(argc, argv, options)) {
       flushOutput();  // of --help
       return *exitCode;
     }
+    fillModel(options);
     const RankPlan plan = planRanks(askedRanks(options));
     meshOf(options, plan.ranks);
     checkSplit(options, plan.ranks);

@@ -51,7 +51,7 @@ std::string largestPart(const TrainMemory& memory, const TrainOptions& o) {
 }  // namespace
 
 TrainMemory trainMemory(const TrainOptions& options, int ranks) {
-  TrainMemory memory{.text = textBytes(options.text)};
+  TrainMemory memory{.text = options.text.empty() ? 0 : textBytes(options.text)};
   const GptOptions model = filledModel(options, memory.text);
   const int groups = checkReductionGroups(options.microBatches, ranks / options.tp / options.pp,
                                           options.deterministic);
@@ -67,9 +67,13 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const double copies = copy(policy.parameters, policy.offload.parameters) +
                         copy(policy.gradients, policy.offload.gradients) +
                         moments * copy(policy.optimizer, policy.offload.optimizer);
+  const double parameters = options.llama ? parameterCount(*options.llama) : parameterCount(model);
   // Of several stages a mean: the first ones hold more micro-batches, the last one has the logits.
-  memory.model = parameterCount(model) / options.tp / options.pp * copies * sizeof(float);
-  memory.passes = tokens * savedPerToken(model, options.tp) / options.pp * sizeof(float);
+  memory.model = parameters / options.tp / options.pp * copies * sizeof(float);
+  // Of a Llama at least the logits.
+  const double saved = options.llama ? static_cast<double>(options.llama->vocabulary) / options.tp
+                                     : savedPerToken(model, options.tp);
+  memory.passes = tokens * saved / options.pp * sizeof(float);
   return memory;
 }
 

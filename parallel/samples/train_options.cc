@@ -14,6 +14,7 @@
 
 #include "parallel/engine/engine.h"
 #include "parallel/samples/flags.h"
+#include "parallel/samples/train_text.h"
 
 namespace tutti::parallel {
 
@@ -41,12 +42,22 @@ std::string notUnsigned(std::string& text) {
 
 void declare(CLI::App& app, TrainOptions& o) {
   const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
-  app.add_option("--text", o.text, "text file to learn; the last 5% are for validation")
-      ->required();
-  CLI::Option* lines = app.add_flag(
-      "--lines", o.lines,
-      "each line of the text is a document: no sample goes on into the next one, and what a line "
-      "lacks to --context is padded and does not count");
+  CLI::Option* text =
+      app.add_option("--text", o.text, "text file to learn; the last 5% are for validation");
+  CLI::Option* tokens =
+      app.add_option("--tokens", o.tokens, "the same as a token file, which tokenize has made")
+          ->excludes(text);
+  CLI::Option* tokenizer =
+      app.add_option("--tokenizer", o.tokenizer,
+                     "tokenizer.json of the text or the token file; default: each byte is a token");
+  CLI::Option* lines =
+      app.add_flag(
+             "--lines", o.lines,
+             "each line of the text, whose tokens are bytes, is a document: no sample goes on "
+             "into the next one, and what a line lacks to --context is padded and does not "
+             "count")
+          ->excludes(tokens)
+          ->excludes(tokenizer);
   app.add_option(
          "--prompt-end", o.promptEnd,
          "a byte: what a line begins with, up to the first of these, is seen and not learned")
@@ -113,6 +124,14 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(positive)
       ->capture_default_str();
   addModelFlags(app, o.model);
+  CLI::Option* initFrom =
+      app.add_option("--init-from", o.initFrom,
+                     "begin with the model and the weights of this Hugging Face folder, and with "
+                     "its tokenizer unless --tokenizer says another");
+  for (const char* size : {"--layers", "--width", "--heads"})
+    initFrom->excludes(app.get_option(size));
+  app.add_option("--export", o.exportTo,
+                 "at the end, a Hugging Face folder of the model, which is not there yet");
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
@@ -146,7 +165,7 @@ void declare(CLI::App& app, TrainOptions& o) {
                "go on from the newest checkpoint, saved on any number of ranks; from the beginning "
                "if there is none")
       ->needs(folder);
-  app.add_option("--generate", o.generate, "bytes of text to write at the end")
+  app.add_option("--generate", o.generate, "tokens of text to write at the end")
       ->check(notNegative)
       ->capture_default_str();
   app.add_option("--prompt", o.prompt, "what the generated text continues");
@@ -162,16 +181,16 @@ void fillDefaults(TrainOptions& o) {
 }  // namespace
 
 std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
-  CLI::App app("Trains a small GPT on the bytes of a text file, in parallel over ranks.",
-               "train_gpt");
+  CLI::App app("Trains a small GPT on a text file, in parallel over ranks.", "train_gpt");
   declare(app, options);
   try {
     app.parse(argc, argv);
     fillDefaults(options);
+    require(!options.text.empty() || !options.tokens.empty(), "--text or --tokens is needed");
     check(options.model);
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
-    checkPipeline(options);
+    if (options.initFrom.empty()) checkPipeline(options);  // else it is not known yet
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
@@ -179,6 +198,15 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     std::fprintf(stderr, "train_gpt: %s\n", e.what());
     return 2;
   }
+}
+
+ModelOptions modelOf(const TrainOptions& o) {
+  if (!o.llama) return o.model;
+  LlamaOptions llama = *o.llama;
+  llama.context = o.model.context;
+  llama.sequenceParallel = o.model.sequenceParallel;
+  llama.recompute = o.model.recompute;
+  return llama;
 }
 
 int askedRanks(const TrainOptions& o) {
@@ -208,7 +236,8 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? data / o.dp : o.zero > 0 ? data : 1;
   shape[Axis::Data] = data / shape[Axis::Fsdp];
   shape[Axis::Pipeline] = o.pp;
-  setTensorRanks(shape, o.tp, o.model.heads, o.model.heads);
+  const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
+  setTensorRanks(shape, o.tp, heads, o.llama ? o.llama->kvHeads : heads);
   return shape;
 }
 
@@ -248,8 +277,7 @@ ShardPolicy policyOf(const TrainOptions& o) {
   return policy;
 }
 
-std::optional<Documents> documentsOf(const TrainOptions& options,
-                                     const std::vector<uint8_t>& text) {
+std::optional<Documents> documentsOf(const TrainOptions& options, const TokenView& text) {
   if (!options.lines) return std::nullopt;
   std::optional<uint8_t> promptEnd;
   if (!options.promptEnd.empty()) promptEnd = static_cast<uint8_t>(options.promptEnd[0]);
@@ -268,7 +296,8 @@ void checkPipeline(const TrainOptions& o) {
       {.kind = pipeline.schedule, .ranks = o.pp, .microBatches = 1, .chunks = pipeline.chunks});
   // A model of any size may be asked for; more layers than these only add to a stage.
   constexpr int64_t kLayers = 4096;
-  const std::vector<int64_t> costs(static_cast<size_t>(std::min(o.model.layers, kLayers)) + 2, 1);
+  const int64_t layers = std::visit([](const auto& model) { return model.layers; }, modelOf(o));
+  const std::vector<int64_t> costs(static_cast<size_t>(std::min(layers, kLayers)) + 2, 1);
   cutIntoStages(costs, schedule.stages(), pipeline.layers);
 }
 
@@ -281,23 +310,39 @@ void checkSplit(const TrainOptions& options, int ranks) {
           " or a smaller --micro-batches is needed");
 }
 
-void checkNotTheText(const TrainOptions& options) {
-  if (options.json.empty()) return;
+namespace {
+
+/// Under whatever names. Neither needs to exist; what cannot be resolved cannot be opened either.
+bool sameFile(const std::string& a, const std::string& b) {
   namespace fs = std::filesystem;
   std::error_code error;
-  bool same = fs::equivalent(options.json, options.text, error);
-  // Neither needs to exist; what cannot be resolved cannot be opened either.
-  const fs::path json = fs::weakly_canonical(options.json, error);
-  same = same || (!error && json == fs::weakly_canonical(options.text, error));
-  require(!same, "--json ", options.json, " is the text: it would be overwritten");
+  if (b.empty()) return false;
+  if (fs::equivalent(a, b, error)) return true;
+  const fs::path first = fs::weakly_canonical(a, error);
+  return !error && first == fs::weakly_canonical(b, error) && !error;
+}
+
+}  // namespace
+
+void checkNotTheText(const TrainOptions& options) {
+  if (options.json.empty()) return;
+  const auto refuse = [&](const std::string& read, const char* what) {
+    require(!sameFile(options.json, read), "--json ", options.json, " is ", what,
+            ": it would be overwritten");
+  };
+  refuse(options.text, "the text");
+  refuse(options.tokens, "the token file");
+  refuse(options.tokenizer, "the tokenizer");
 }
 
 void checkFiles(const TrainOptions& options) {
-  readBytes(options.text, options.model.context);
+  readTokens(options, *tokenizerOf(options));
   std::error_code error;
   require(
       options.offloadFolder.empty() || std::filesystem::is_directory(options.offloadFolder, error),
       "--offload-folder ", options.offloadFolder, " is no folder");
+  require(options.exportTo.empty() || !std::filesystem::exists(options.exportTo, error),
+          "--export ", options.exportTo, " is there already");
   if (options.json.empty()) return;
   std::FILE* json = std::fopen(options.json.c_str(), "a");
   require(json != nullptr, "--json ", options.json, " cannot be written: ", std::strerror(errno));

@@ -9,7 +9,7 @@
 
 #include "parallel/data/documents.h"
 #include "parallel/engine/stages.h"
-#include "parallel/nn/gpt.h"
+#include "parallel/nn/model_options.h"
 #include "parallel/samples/flags.h"
 #include "parallel/sharding/mesh_shape.h"
 #include "parallel/store/shard_policy.h"
@@ -17,7 +17,9 @@
 namespace tutti::parallel {
 
 struct TrainOptions {
-  std::string text;
+  std::string text;       ///< empty: `tokens` are learned
+  std::string tokens;     ///< a token file
+  std::string tokenizer;  ///< a tokenizer.json; empty: each byte is a token
   bool lines = false;     ///< each is a document
   std::string promptEnd;  ///< of a line: one byte; empty: lines have no prompts
   int ranks = 0;          ///< 0: not given
@@ -32,9 +34,12 @@ struct TrainOptions {
   std::vector<std::string> offload;  ///< "none", or any of optimizer, gradients and parameters
   std::string offloadFolder;         ///< of their files; empty: in this host's memory
   int rounds = 1;
-  GptOptions model;
-  int64_t steps = 586;  ///< 1.2 million tokens of the default batch
-  int64_t batch = 16;   ///< sequences of one step, over all ranks
+  GptOptions model;                   ///< the vocabulary is the tokenizer's
+  std::string initFrom;               ///< a Hugging Face folder; empty: random weights
+  std::optional<LlamaOptions> llama;  ///< in the place of `model`, where that folder has one
+  std::string exportTo;               ///< a Hugging Face folder that is to be; empty: none
+  int64_t steps = 586;                ///< 1.2 million tokens of the default batch
+  int64_t batch = 16;                 ///< sequences of one step, over all ranks
   int microBatches = 0;
   std::string optimizer = "adamw";
   double learningRate = 0;  ///< 0: by optimizer
@@ -57,6 +62,9 @@ struct TrainOptions {
 /// an error that has been printed and that names the flag.
 std::optional<int> parse(int argc, char** argv, TrainOptions& options);
 
+/// What is trained.
+ModelOptions modelOf(const TrainOptions& options);
+
 /// How many ranks the flags ask for; 0: they do not say. Throws InvalidArgument when they
 /// contradict each other.
 int askedRanks(const TrainOptions& options);
@@ -70,7 +78,7 @@ MeshShape meshOf(const TrainOptions& options, int ranks);
 ShardPolicy policyOf(const TrainOptions& options);
 
 /// Where samples of `text` begin and end; none: they are windows wherever they begin.
-std::optional<Documents> documentsOf(const TrainOptions& options, const std::vector<uint8_t>& text);
+std::optional<Documents> documentsOf(const TrainOptions& options, const TokenView& text);
 /// How the ranks of --pp share out the model.
 PipelineOptions pipelineOf(const TrainOptions& options);
 /// Throws InvalidArgument when the schedule is none for --pp and --chunks, and when the model's
@@ -79,7 +87,7 @@ void checkPipeline(const TrainOptions& options);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);
-/// Throws InvalidArgument when `--json` would be written over the text, under whatever name.
+/// Throws InvalidArgument when `--json` would be written over what is learned, under whatever name.
 void checkNotTheText(const TrainOptions& options);
 /// Throws InvalidArgument naming the file when the text cannot be used or `--json` not be written,
 /// and when the folder of --offload-folder is none.

@@ -9,6 +9,8 @@
 #include "parallel/engine/generate.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/gpt.h"
+#include "parallel/tokenizer/tokenizer.h"
+#include "parallel/tokenizer/utf8.h"
 
 namespace tutti::parallel {
 namespace {
@@ -43,36 +45,63 @@ class Successor final : public Model {
   Parameter weight_{.name = "unused", .global = {1}, .unit = 0};
 };
 
+/// As ids of bytes.
+std::vector<int32_t> ids(const std::string& text) { return ByteTokenizer().encode(text); }
+
 std::string write(DType type, double odds, const GenerateOptions& options) {
   DeviceMesh mesh;
   HostKernels kernels;
   Successor model(odds);
   Engine engine(mesh, kernels, model, {.types = type});
-  return generate(engine, options);
+  return ByteTokenizer().decode(generate(engine, options));
 }
 
 TEST(Generate, ContinuesThePromptInBothTypes) {
   for (DType type : {DType::Float32, DType::Float64}) {
-    EXPECT_EQ(write(type, -1e30, {.prompt = "xa", .bytes = 5, .context = 3}), "bcdef");
-    EXPECT_EQ(write(type, -1e30, {.prompt = "a", .bytes = 0}), "");
-    EXPECT_EQ(write(type, -1e30, {.bytes = 2}), "\x0b\x0c");  // after a line end
+    EXPECT_EQ(write(type, -1e30, {.prompt = ids("xa"), .tokens = 5, .context = 3}), "bcdef");
+    EXPECT_EQ(write(type, -1e30, {.prompt = ids("a"), .tokens = 0}), "");
   }
 }
 
 TEST(Generate, TemperatureZeroTakesTheLikeliest) {
-  EXPECT_EQ(write(DType::Float32, -0.01, {.prompt = "a", .bytes = 6, .temperature = 0}), "bcdefg");
-  EXPECT_EQ(write(DType::Float32, 0.01, {.prompt = "a", .bytes = 3, .temperature = 0}), "ceg");
-  EXPECT_THROW(write(DType::Float32, 0, {.prompt = "a", .temperature = -1}), Error);
-  EXPECT_THROW(write(DType::Float32, 0, {.prompt = "a", .temperature = std::nan("")}), Error);
-  EXPECT_THROW(write(DType::Float32, 0, {.prompt = "a", .context = 0}), Error);
+  EXPECT_EQ(write(DType::Float32, -0.01, {.prompt = ids("a"), .tokens = 6, .temperature = 0}),
+            "bcdefg");
+  EXPECT_EQ(write(DType::Float32, 0.01, {.prompt = ids("a"), .tokens = 3, .temperature = 0}),
+            "ceg");
+  EXPECT_THROW(write(DType::Float32, 0, {.prompt = ids("a"), .temperature = -1}), Error);
+  EXPECT_THROW(write(DType::Float32, 0, {.prompt = ids("a"), .temperature = std::nan("")}), Error);
+  EXPECT_THROW(write(DType::Float32, 0, {.prompt = ids("a"), .context = 0}), Error);
+  EXPECT_THROW(write(DType::Float32, 0, {.prompt = ids("a"), .topK = -1}), Error);
+  EXPECT_THROW(write(DType::Float32, 0, {}), Error);  // nothing to go on from
+}
+
+// Of the two that can come, the likelier; with two or more of them both.
+TEST(Generate, DrawsFromTheTop) {
+  const auto doubles = [](int64_t k) {
+    const std::string text = write(DType::Float32, std::log(0.9),
+                                   {.prompt = ids("a"), .tokens = 64, .temperature = 1, .topK = k});
+    int found = 0;
+    for (unsigned char before = 'a'; const char c : text) {
+      const auto at = static_cast<unsigned char>(c);
+      found += static_cast<unsigned char>(at - before) == 2;
+      before = at;
+    }
+    return found;
+  };
+  EXPECT_EQ(doubles(1), 0);
+  EXPECT_GT(doubles(2), 0);
+  EXPECT_EQ(doubles(2), doubles(0));
+  EXPECT_EQ(doubles(256), doubles(0));
+  EXPECT_EQ(doubles(1000), doubles(0));
 }
 
 // Odds of 3 to 1 for a step of two: at temperature 1 three quarters of the steps, at 0.5 nine
 // tenths (odds squared). 2000 draws have a standard deviation below 0.01; five of them are allowed.
 TEST(Generate, SamplesByTheOdds) {
   for (const auto& [temperature, share] : {std::pair{1.0, 0.75}, std::pair{0.5, 0.9}}) {
-    const std::string text = write(DType::Float32, std::log(3.0),
-                                   {.prompt = "a", .bytes = 2000, .temperature = temperature});
+    const std::string text =
+        write(DType::Float32, std::log(3.0),
+              {.prompt = ids("a"), .tokens = 2000, .temperature = temperature});
     int doubles = 0;
     for (unsigned char before = 'a'; const char c : text) {
       const auto at = static_cast<unsigned char>(c);
@@ -82,7 +111,7 @@ TEST(Generate, SamplesByTheOdds) {
     EXPECT_NEAR(doubles / 2000.0, share, 0.05) << "temperature " << temperature;
   }
   const auto seeded = [](uint64_t seed) {
-    return write(DType::Float32, 0, {.prompt = "a", .bytes = 64, .seed = seed});
+    return write(DType::Float32, 0, {.prompt = ids("a"), .tokens = 64, .seed = seed});
   };
   EXPECT_EQ(seeded(1), seeded(1));
   EXPECT_NE(seeded(1), seeded(2));

@@ -13,6 +13,8 @@
 #include <string>
 
 #include "parallel/data/loader.h"
+#include "parallel/data/token_data.h"
+#include "parallel/tokenizer/bpe_tokenizer.h"
 
 namespace tutti::parallel {
 namespace {
@@ -34,7 +36,7 @@ class TemporaryFile {
 
 std::string messageOf(const std::string& path, int64_t context) {
   try {
-    readBytes(path, context);
+    readTextTokens(path, ByteTokenizer(), context);
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::InvalidArgument);
     return e.what();
@@ -48,15 +50,17 @@ std::vector<uint8_t> counting(size_t size) {
   return bytes;
 }
 
-TEST(ReadBytes, SplitsOffTheLastTwentieth) {
+TEST(ReadText, SplitsOffTheLastTwentieth) {
   const TemporaryFile file(std::string(1000, 'x') + "yz");
-  const TokenData data = readBytes(file.path(), 16);
-  EXPECT_EQ(data.train.size(), 952u);
-  EXPECT_EQ(data.validation.size(), 50u);
-  EXPECT_EQ(data.validation.back(), 'z');
+  const TokenData data = readTextTokens(file.path(), ByteTokenizer(), 16);
+  EXPECT_EQ(data.train.size(), 952);
+  EXPECT_EQ(data.validation.size(), 50);
+  int32_t last = 0;
+  data.validation.read(49, 1, &last);
+  EXPECT_EQ(last, 'z');
 }
 
-TEST(ReadBytes, RefusalsNameTheFile) {
+TEST(ReadText, RefusalsNameTheFile) {
   const TemporaryFile empty(""), tiny("short");
   EXPECT_NE(messageOf("/no/such/file", 8).find("/no/such/file"), std::string::npos);
   EXPECT_NE(messageOf("/tmp", 8).find("directory"), std::string::npos);
@@ -65,7 +69,7 @@ TEST(ReadBytes, RefusalsNameTheFile) {
 }
 
 // Every rank reads the text: what can be read once, or never ends, is none.
-TEST(ReadBytes, TakesRegularFilesOnly) {
+TEST(ReadText, TakesRegularFilesOnly) {
   const std::string pipe = "/tmp/tutti-loader-pipe-" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(messageOf(pipe, 8).find("the text " + pipe + " is a pipe: every rank reads"), 0u);
@@ -73,23 +77,39 @@ TEST(ReadBytes, TakesRegularFilesOnly) {
   EXPECT_EQ(messageOf("/dev/zero", 8).find("the text /dev/zero is a device: every rank reads"), 0u);
 }
 
-TEST(ReadBytes, AnErrorWhileReadingNamesTheFile) {
+// Zero bytes are in programs, archives and UTF-16, and in no text.
+TEST(ReadText, NamesTheByteThatIsNoText) {
+  const std::string text(200, 'x');
+  const TemporaryFile zero(text + std::string(1, '\0') + text), latin1(text + "\xe9" + text);
+  EXPECT_EQ(messageOf(zero.path(), 8),
+            "the text " + zero.path() + ": byte 200 is 0: this is binary data, and no text");
+  EXPECT_NO_THROW(readTextTokens(latin1.path(), ByteTokenizer(), 8));
+  const BpeTokenizer tokenizer(parseTokenizer("", byteTokenizerText()));
+  try {
+    readTextTokens(latin1.path(), tokenizer, 8);
+    FAIL() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), "the text " + latin1.path() + ": byte 200 is no UTF-8");
+  }
+}
+
+TEST(ReadText, AnErrorWhileReadingNamesTheFile) {
   // Nothing is mapped where this file begins.
   EXPECT_EQ(messageOf("/proc/self/mem", 8),
             "the text /proc/self/mem cannot be read: Input/output error");
 }
 
-TEST(ReadBytes, TheLargestContextIsTooLargeAsAnyOther) {
+TEST(ReadText, TheLargestContextIsTooLargeAsAnyOther) {
   const TemporaryFile file(std::string(1000, 'x'));
   const std::string said = messageOf(file.path(), std::numeric_limits<int64_t>::max());
   EXPECT_NE(said.find("at least 9708812670373448219 are needed"), std::string::npos) << said;
 }
 
-TEST(ReadBytes, TheSmallestTextThatIsNamedIsEnough) {
+TEST(ReadText, TheSmallestTextThatIsNamedIsEnough) {
   for (int64_t context : {1, 8, 100}) {
     const size_t least = static_cast<size_t>(std::max<int64_t>(40, context * 20 / 19 + 2));
     const TemporaryFile file(std::string(least, 'x'));
-    const TokenData data = readBytes(file.path(), context);
+    const TokenData data = readTextTokens(file.path(), ByteTokenizer(), context);
     EXPECT_NO_THROW(Loader(data.train, context, 1, 0).next(0, {}));
   }
 }

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "parallel/checkpoint/hash.h"
+#include "parallel/checkpoint/json.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/mutator.h"
 #include "tests/support/outcome.h"
@@ -187,6 +188,16 @@ void fuzz(const std::string& good, const Parse& parse) {
   EXPECT_GT(accepted, 100) << "no input is good: the test tests nothing";
   EXPECT_GT(refused, 1000) << "no input is bad: the test tests nothing";
   std::cout << accepted << " accepted, " << refused << " refused\n";
+}
+
+// A member that is taken twice does not stand for one that nobody took.
+TEST(JsonMembers, AreRefusedUnlessTheyAreTaken) {
+  const Json json = {{"a", 1}, {"b", 2}};
+  Members members("here", json);
+  for (int i = 0; i < 2; ++i) members.take("a");
+  EXPECT_EQ(outcomeOf([&] { members.finish(); }).text, "here: \"b\" is no member of this");
+  members.take("b");
+  EXPECT_EQ(outcomeOf([&] { members.finish(); }).text, "no error");
 }
 
 TEST(Manifests, Fuzz) {

@@ -159,15 +159,6 @@ Loader makeLoader(const std::vector<uint8_t>& text, const RunOptions& o) {
                      : Loader(text, context, o.batch, o.seed);
 }
 
-std::unique_ptr<Model> makeModel(const ModelOptions& options) {
-  if (const auto* gpt = std::get_if<GptOptions>(&options)) return std::make_unique<Gpt>(*gpt);
-  return std::make_unique<Llama>(std::get<LlamaOptions>(options));
-}
-
-int64_t contextOf(const ModelOptions& options) {
-  return std::visit([](const auto& o) { return o.context; }, options);
-}
-
 ShardPolicy RunOptions::smallBuckets(ShardPolicy policy) {
   policy.firstBucketBytes = 1000;
   policy.bucketBytes = 40000;

@@ -4,14 +4,11 @@
 // them: losses, norms, and weights and gradients put together from all ranks' parts.
 
 #include <functional>
-#include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "parallel/engine/engine.h"
-#include "parallel/nn/gpt.h"
-#include "parallel/nn/llama.h"
+#include "parallel/nn/model_options.h"
 #include "tests/parallel/on_ranks.h"
 
 namespace tutti::parallel {
@@ -33,10 +30,6 @@ inline constexpr double kSgdRate = 0.5;
 std::vector<uint8_t> makeText();
 /// It as documents of 1 to 61 tokens, of which some have a prompt, that may be most of it.
 std::vector<Document> makeDocuments();
-
-using ModelOptions = std::variant<GptOptions, LlamaOptions>;
-std::unique_ptr<Model> makeModel(const ModelOptions& options);
-int64_t contextOf(const ModelOptions& options);
 
 struct RunOptions {
   MeshShape mesh = {};  ///< of one rank: without a communicator

@@ -98,15 +98,16 @@ TEST(TensorParallel, WritesTheTextOfOneRank) {
       HostKernels kernels;
       const auto model = makeModel(options);
       Engine engine(m, kernels, *model, {.policy = {}, .types = DType::Float64});
-      return generate(engine, {.prompt = "a", .bytes = 30, .context = 23, .temperature = 0});
+      return generate(engine, {.prompt = {'a'}, .tokens = 30, .context = 23, .temperature = 0});
     });
   };
   for (const ModelOptions& model : {ModelOptions(kRunGpt), ModelOptions(kRunLlama)}) {
-    const std::string one = text("", model)[0];
+    const std::vector<int32_t> one = text("", model)[0];
     for (const std::string mesh : {"tp=2", "tp=2,rep=2", "dp=2,tp=2"}) {
       if (mesh == "tp=2,rep=2" && std::holds_alternative<GptOptions>(model)) continue;
       for (const bool sequence : {false, true})
-        for (const std::string& many : text(mesh, sequence ? sequenceParallel(model) : model))
+        for (const std::vector<int32_t>& many :
+             text(mesh, sequence ? sequenceParallel(model) : model))
           EXPECT_EQ(many, one) << mesh;
     }
   }

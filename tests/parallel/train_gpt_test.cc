@@ -126,7 +126,7 @@ TEST_F(TrainGpt, NamesBadFiles) {
 TEST_F(TrainGpt, TakesRegularFilesOnly) {
   ASSERT_EQ(mkfifo(file("pipe").c_str(), 0600), 0);
   for (const std::string ranks : {"1", "2"}) {
-    expectRefused("--text " + file("pipe") + " --ranks " + ranks, 1, "every rank reads the text");
+    expectRefused("--text " + file("pipe") + " --ranks " + ranks, 1, "every rank reads all of it");
     expectRefused("--text /dev/zero --ranks " + ranks, 1, "the text /dev/zero is a device");
     const Output piped =
         runProgram("cat " + file("text") + " | " + program + " --text /dev/stdin --ranks " + ranks);

@@ -42,6 +42,7 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/samples/tensor_parallel_mlp.cc", "input", "what is learned"},
     {"parallel/samples/tensor_parallel_mlp.cc", "error * error / 2", "half a square"},
     {"parallel/samples/tensor_parallel_mlp.cc", "learningRate = ", "the learning rate"},
+    {"parallel/samples/tokenize.cc", "static_cast<double>(bytes)", "prints bytes a token"},
     {"parallel/samples/train_memory.cc", "", "predicts what is held"},
 };
 

@@ -1,0 +1,154 @@
+// generate: text from any model that train_gpt has saved, or of a Hugging Face folder.
+//
+//   generate --from run --prompt "Once upon a time" --tokens 100
+//   generate --from folder --greedy --ranks 4 --tp 2
+//   generate --from run --tokens 0 --export folder       only makes a Hugging Face folder of it
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include <tutti/communicator.h>
+#include "parallel/engine/generate.h"
+#include "parallel/huggingface/folder.h"
+#include "parallel/kernels/host/blas.h"
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/samples/flags.h"
+#include "parallel/samples/loaded_model.h"
+#include "parallel/samples/progress.h"
+#include "parallel/samples/ranks.h"
+#include "parallel/tensor/check.h"
+#include "parallel/tokenizer/tokenizer_file.h"
+#include "parallel/tokenizer/utf8.h"
+
+namespace {
+
+using namespace tutti;
+using namespace tutti::parallel;
+
+struct Options {
+  std::string from, tokenizer, exportTo;
+  int ranks = 0, tp = 1;
+  GenerateOptions generate = {.tokens = 100};
+  std::string prompt;
+  int64_t context = 0;  ///< 0: all that the model has
+  bool greedy = false;
+};
+
+void declare(CLI::App& app, Options& o) {
+  app.add_option("--from", o.from,
+                 "a folder of train_gpt's checkpoints, one of them, or a Hugging "
+                 "Face folder of a GPT-2 or Llama")
+      ->required();
+  app.add_option("--tokenizer", o.tokenizer,
+                 "tokenizer.json; default: the folder's, or bytes for a model of bytes");
+  app.add_option("--prompt", o.prompt, "what is continued");
+  app.add_option("--tokens", o.generate.tokens, "how many tokens to write")
+      ->check(notNegativeSize())
+      ->capture_default_str();
+  CLI::Option* temperature = app.add_option("--temperature", o.generate.temperature,
+                                            "how daring: the smaller, the likelier tokens")
+                                 ->check(CLI::Range(0.0, 1000.0))
+                                 ->capture_default_str();
+  app.add_flag("--greedy", o.greedy, "always the likeliest token: --temperature 0")
+      ->excludes(temperature);
+  app.add_option("--top-k", o.generate.topK, "only of so many of the likeliest; 0: of all")
+      ->check(notNegativeSize())
+      ->capture_default_str();
+  app.add_option("--seed", o.generate.seed, "another one is another text")->capture_default_str();
+  app.add_option("--context", o.context, "tokens that the model sees at once; default: what it can")
+      ->check(positiveSize());
+  addRanksFlag(app, o.ranks);
+  app.add_option("--tp", o.tp, "of them so many share out each layer; the others share out weights")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--export", o.exportTo,
+                 "makes a Hugging Face folder of the model, which is not there yet");
+}
+
+template <class Model>
+int64_t kvHeadsOf(const Model& o) {
+  if constexpr (std::is_same_v<Model, LlamaOptions>) return o.kvHeads;
+  return o.heads;
+}
+
+MeshShape meshOf(const Options& o, const ModelOptions& model, int ranks) {
+  require(ranks % o.tp == 0, "--tp ", o.tp, " does not divide ", ranks, " ranks");
+  MeshShape shape;
+  shape[Axis::Fsdp] = ranks / o.tp;
+  std::visit([&](const auto& m) { setTensorRanks(shape, o.tp, m.heads, kvHeadsOf(m)); }, model);
+  return shape;
+}
+
+/// All that can be wrong with the flags, before there are ranks.
+struct Job {
+  Job(const Options& o, int ranks)
+      : source(findModel(o.from, o.tokenizer)), tokenizer(openTokenizer(source)) {
+    const int64_t most = contextOf(source.options);
+    require(o.context <= most, "--context ", o.context, ": the model sees at most ", most,
+            " tokens");
+    model = withContext(source.options, o.context > 0 ? o.context : most);
+    require(tokenizer->vocabulary() <= vocabularyOf(model), o.from,
+            ": its model has a vocabulary of ", vocabularyOf(model), ", and the tokenizer one of ",
+            tokenizer->vocabulary());
+    prompt = promptTokens(*tokenizer, o.prompt);
+    require(o.exportTo.empty() || !std::filesystem::exists(o.exportTo), "--export ", o.exportTo,
+            " is there already");
+    shape = meshOf(o, model, ranks);
+  }
+
+  ModelSource source;
+  std::unique_ptr<Tokenizer> tokenizer;
+  ModelOptions model;
+  std::vector<int32_t> prompt;
+  MeshShape shape;
+};
+
+void write(const Options& o, Job& job) {
+  DeviceMesh mesh;
+  if (job.shape.ranks() > 1) mesh = DeviceMesh(Communicator::create(), job.shape);
+  host::setBlasThreads(1);  // ranks are the parallelism
+  HostKernels kernels;
+  // What is exported is whole.
+  const auto model = makeModel(o.exportTo.empty() ? job.model : job.source.options);
+  Engine engine(mesh, kernels, *model, {.policy = ShardPolicy::fsdp()});
+  loadModel(mesh, engine, job.source);
+  if (!o.exportTo.empty())
+    exportFolder(mesh, engine.store(), o.exportTo,
+                 {.options = job.source.options, .tokenizer = tokenizerText(job.source.tokenizer)});
+  GenerateOptions options = o.generate;
+  options.prompt = job.prompt;
+  options.context = contextOf(job.model);
+  options.vocabulary = job.tokenizer->vocabulary();
+  if (o.greedy) options.temperature = 0;
+  const std::string text = job.tokenizer->decode(generate(engine, options));
+  if (mesh.rank() > 0 || o.generate.tokens == 0) return;
+  std::printf("%s%s\n", printable(o.prompt).c_str(), printable(text).c_str());
+  flushOutput();
+}
+
+int run(int argc, char** argv, const Options& options) {
+  const RankPlan plan = planRanks(options.ranks > 0 ? options.ranks : options.tp);
+  Job job(options, plan.ranks);
+  if (plan.launch) return launchRanks(argc, argv, plan.ranks);
+  write(options, job);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Writes text with a trained model, over one rank or several.", "generate");
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+    return run(argc, argv, options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "generate: %s\n", error.what());
+    return 1;
+  }
+}

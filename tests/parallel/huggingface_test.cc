@@ -101,11 +101,11 @@ struct Arrangement {
   std::string mesh;
   ShardPolicy policy;
 };
-const std::vector<Arrangement> kLayouts{{"dp=2", ShardPolicy::ddp()},
-                                        {"fsdp=3", ShardPolicy::fsdp()},
-                                        {"dp=2,fsdp=2", ShardPolicy::zero(1)},
-                                        {"tp=2", ShardPolicy::ddp()},
-                                        {"fsdp=2,tp=2", ShardPolicy::fsdp()}};
+const std::vector<Arrangement> kLayouts{
+    {"dp=2", ShardPolicy::ddp()},          {"fsdp=3", ShardPolicy::fsdp()},
+    {"dp=2,fsdp=2", ShardPolicy::zero(1)}, {"tp=2", ShardPolicy::ddp()},
+    {"fsdp=2,tp=2", ShardPolicy::fsdp()},  {"pp=2", ShardPolicy::ddp()},
+    {"pp=2,fsdp=2", ShardPolicy::fsdp()}};
 
 TEST(HuggingFace, LogitsAreTheSameUnderEveryLayout) {
   for (const std::string& name : kNames)

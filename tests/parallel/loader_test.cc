@@ -249,6 +249,24 @@ TEST(Documents, ArePaddedAndTheirPromptsDoNotCount) {
   EXPECT_EQ(windowsOf("abcdefg", {{0, 7, 5}}, 2), (All{"ab ..", "cd ..", "ef fg"}));
 }
 
+// Lines that are longer than what is read at once, and those of a part; ids that are no bytes.
+TEST(Documents, AreOfAnyTokens) {
+  std::vector<int32_t> ids(10000, 'x');
+  ids[4095] = ids[8999] = '\n';
+  ids[5000] = ids[5001] = ':';
+  const TokenView text = TokenView::owning(ids);
+  using Lines = std::vector<Document>;
+  EXPECT_EQ(linesOf(text, ':'), (Lines{{0, 4096}, {4096, 9000, 905}, {9000, 10000}}));
+  EXPECT_EQ(linesOf(text.part(4096, 9500), ':'), (Lines{{0, 4904, 905}, {4904, 5404}}));
+
+  const TokenView large = TokenView::owning(std::vector<int32_t>{70000, 70001, 70002, 70003});
+  Windows windows(large.part(1, 4), Documents({{0, 3, 2}}, 3));
+  const Batch batch = windows.read(0, 1);
+  const std::vector<int32_t> inputs{70001, 70002, 0}, labels{-1, 70003, -1};
+  EXPECT_TRUE(std::equal(inputs.begin(), inputs.end(), batch.tokenIds.as<int32_t>()));
+  EXPECT_TRUE(std::equal(labels.begin(), labels.end(), batch.labels.as<int32_t>()));
+}
+
 TEST(Documents, AreRefusedWhereTheyAreNot) {
   const auto refused = [](const std::vector<Document>& documents, int64_t context) {
     EXPECT_THROW(Documents(documents, context), Error);

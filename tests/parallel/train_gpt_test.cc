@@ -282,6 +282,7 @@ TEST_F(TrainGpt, LearnsLines) {
   }
   expectRefused(small("--steps 1 --prompt-end :"), 2, "--lines");
   expectRefused(small("--steps 1 --lines --prompt-end ::"), 2, "--prompt-end");
+  expectRefused(small("--steps 1 --lines --tokenizer tokenizer.json"), 2, "--tokenizer");
 }
 
 // Linear warm-up to --lr, then half a cosine down to a tenth of it at the last step.

@@ -62,7 +62,7 @@ void declare(CLI::App& app, TrainOptions& o) {
          "--prompt-end", o.promptEnd,
          "a byte: what a line begins with, up to the first of these, is seen and not learned")
       ->check(
-          [](const std::string& text) { return text.size() == 1 ? "" : text + " is not one byte"; })
+          [](const std::string& mark) { return mark.size() == 1 ? "" : mark + " is not one byte"; })
       ->needs(lines);
   addRanksFlag(app, o.ranks);
   app.add_option("--dp", o.dp,

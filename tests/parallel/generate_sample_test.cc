@@ -101,7 +101,7 @@ TEST_F(Generate, ATrainingBeginsWithAFolder) {
   expectRefused("train_gpt",
                 "--init-from " + file("first") + " --context 17 --text " + file("text"), 1,
                 "--context 17: the model of --init-from sees at most 16 tokens");
-  const std::string again = "--init-from " + file("first") + " --text " + file("text");
+  const std::string again = "--init-from " + file("first") + " --context 16 --text " + file("text");
   expectRefused("train_gpt", again + " --pp 2", 1, "none for some of 2 stages");
   expectRefused("train_gpt", again + " --lines", 1, "--lines is for tokens that are bytes");
   expectRefused("train_gpt",

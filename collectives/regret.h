@@ -19,8 +19,7 @@ struct MeasuredCall {
   topology::Topology topology;
   bool windows = true;                         ///< all buffers are mapped
   std::map<std::string, double> microseconds;  ///< by name; "mapped", of windows, is one of them
-  double askingMicroseconds =
-      0;  ///< without windows: what asking for mapped buffers adds to a call
+  double askingMicroseconds = 0;  ///< what asking for mapped buffers adds where there are none
 };
 
 /// Calls that were measured several times, once each, in the order of first appearance: of every

@@ -21,14 +21,18 @@ std::string hostName() {
 }
 
 std::string bootAndNamespace() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat net {};
   if (::stat("/proc/self/ns/net", &net) != 0) net.st_ino = 0;
-  return base::message(boot.empty() ? "unknown" : boot, "/net:", net.st_ino);
+  return base::message(bootId(), "/net:", net.st_ino);
 }
 
 }  // namespace
+
+std::string bootId() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot.empty() ? "unknown" : boot;
+}
 
 std::string PeerInfo::describe() const { return base::message("pid ", pid, " on host ", host); }
 

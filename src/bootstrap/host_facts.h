@@ -3,10 +3,15 @@
 // What this process tells the others about itself, and PeerInfo as bytes.
 
 #include <span>
+#include <string>
 
 #include "src/bootstrap/control_plane.h"
 
 namespace tutti::bootstrap {
+
+/// The kernel's, of this boot of the machine; "unknown" where it cannot be read. Containers of one
+/// machine have the same.
+std::string bootId();
 
 /// This process: host name, boot id and network namespace, pid, usable processors.
 PeerInfo describeThisProcess();

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <optional>
 
 #include "collectives/algorithms.h"
 #include "collectives/chooser.h"
 #include "src/base/cores.h"
+#include "src/bootstrap/host_facts.h"
 #include "src/communicator/inspection.h"
 #include "src/plan/hosts.h"
 #include "src/tools/common_id.h"
@@ -49,9 +49,7 @@ struct Place {
 /// are containers of one machine.
 int placeOnMachine(Communicator& c) {
   Place own;
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  boot.copy(own.bootId.data(), own.bootId.size());
+  bootstrap::bootId().copy(own.bootId.data(), own.bootId.size());
   if (::sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
     CPU_ZERO(&own.processors);
   std::vector<Place> all(static_cast<size_t>(c.size()));

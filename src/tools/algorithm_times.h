@@ -31,8 +31,8 @@ class AlgorithmTimes {
   ~AlgorithmTimes();
 
   /// Collective: the times of calls of blocks of `blockBytes`, by algorithm, of those that exist
-  /// for it, and under kChosen; the same on all ranks. Takes `options`' collective,
-  /// type, reduction, root, memory and iterations.
+  /// for it, and under kChosen; the same on all ranks. Takes `options`' collective, type,
+  /// reduction, root, memory and iterations.
   std::map<std::string, AlgorithmTime> measure(const PerfOptions& options, uint64_t blockBytes,
                                                int turns);
 

@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 
 #include "parallel/pipeline/violations.h"
 #include "src/base/check.h"
+#include "src/tools/output_file.h"
 
 namespace tutti::tools {
 namespace {
@@ -22,17 +22,11 @@ parallel::Costs parseCosts(const std::vector<int64_t>& costs, int64_t transfer) 
   return parsed;
 }
 
-void writeSvg(const std::string& path, const Schedule& schedule, const parallel::Costs& costs) {
-  std::ofstream file(path);
-  file << scheduleSvg(schedule, costs) << std::flush;
-  if (!file) base::fail(ErrorCode::System, "--svg ", path, " cannot be written");
-}
-
 int showSchedule(const ScheduleCommand& command) {
   const parallel::Costs& costs = command.schedule.costs;
   const Schedule schedule = buildSchedule(command.schedule);
   parallel::validate(schedule);
-  if (!command.svgFile.empty()) writeSvg(command.svgFile, schedule, costs);
+  if (!command.svgFile.empty()) writeFile("--svg", command.svgFile, scheduleSvg(schedule, costs));
   const std::string text =
       command.json ? scheduleJson(schedule, costs) : scheduleText(schedule, costs, command.actions);
   std::fputs(text.c_str(), stdout);

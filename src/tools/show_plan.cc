@@ -2,13 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
 #include "src/plan/drawing.h"
 #include "src/plan/hosts.h"
 #include "src/plan/text.h"
+#include "src/tools/output_file.h"
 #include "src/tools/perf_options.h"
 #include "src/tools/plan/json.h"
 
@@ -78,11 +78,7 @@ std::string showPlan(const PlanOptions& o) {
   const PlanSpec spec = specOf(o, choice);
   std::vector<Program> programs;
   for (int rank = 0; rank < o.job.ranks; ++rank) programs.push_back(collectives::build(spec, rank));
-  if (!o.svgFile.empty()) {
-    std::ofstream file(o.svgFile);
-    file << plan::drawSvg(spec, programs) << std::flush;
-    if (!file) base::fail(ErrorCode::System, "--svg ", o.svgFile, " cannot be written");
-  }
+  if (!o.svgFile.empty()) writeFile("--svg", o.svgFile, plan::drawSvg(spec, programs));
   if (o.json) return plan::toJson(spec, programs) + "\n";
   return reasonOf(o, choice, topology) + plan::toText(spec, programs) + "\n" +
          plan::drawText(spec, programs);

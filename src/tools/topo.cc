@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "src/base/check.h"
+#include "src/tools/output_file.h"
 #include "src/tools/topo_report.h"
 #include "src/topology/read_machine.h"
 
@@ -15,11 +15,7 @@ namespace {
 int showTopo(const TopoOptions& options) {
   const topology::Machine machine = topology::readMachine();
   const int ranks = options.ranks > 0 ? options.ranks : std::max(1, machine.usableCores());
-  if (!options.svgFile.empty()) {
-    std::ofstream file(options.svgFile);
-    file << topoSvg(machine, ranks) << std::flush;
-    if (!file) base::fail(ErrorCode::System, "--svg ", options.svgFile, " cannot be written");
-  }
+  if (!options.svgFile.empty()) writeFile("--svg", options.svgFile, topoSvg(machine, ranks));
   std::fputs((options.json ? topoJson : topoText)(machine, ranks).c_str(), stdout);
   return 0;
 }

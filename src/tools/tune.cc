@@ -18,6 +18,7 @@
 #include "src/communicator/state.h"
 #include "src/tools/algorithm_times.h"
 #include "src/tools/launch_ranks.h"
+#include "src/tools/output_file.h"
 #include "src/tools/tune_record.h"
 #include "src/tools/units.h"
 
@@ -152,9 +153,7 @@ void writeConstants(const TuneOptions& o, const Tuning& tuning, const std::strin
     std::fputs(text.c_str(), stdout);
     return;
   }
-  std::ofstream file(o.file);
-  file << text << std::flush;
-  if (!file) base::fail(ErrorCode::System, "-o ", o.file, " cannot be written");
+  writeFile("-o", o.file, text);
 }
 
 /// Finds the constants and writes them.

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace tutti::tools {
+
+/// Writes `text` to the file that an option names. Throws System naming both where it cannot be
+/// written, the disk being full included.
+void writeFile(const std::string& option, const std::string& path, const std::string& text);
+
+}  // namespace tutti::tools

@@ -32,13 +32,13 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOpt
       kernels_(kernels),
       model_(model),
       options_(options),
-      data_(options.policy.data()),
-      groups_(checkReductionGroups(options.reductionGroups, mesh.extent(data_),
+      batch_(options.policy.data() | AxisSet{Axis::Expert}),
+      groups_(checkReductionGroups(options.reductionGroups, mesh.extent(batch_),
                                    options.policy.deterministic)),
       scratch_("scratch", mesh.backing()),
       store_(mesh, kernels, options.policy, options.types),
       context_{mesh_, kernels_, store_, scratch_},
-      pipeline_(context_, model, options.pipeline, groups_ / mesh.extent(data_) * options.rounds,
+      pipeline_(context_, model, options.pipeline, groups_ / mesh.extent(batch_) * options.rounds,
                 options.types.weights) {
   store_.place(pipeline_.places());
   model.declare(store_);
@@ -50,8 +50,8 @@ double Engine::gradients(Loader& loader, int64_t step) {
   const int all = groups_ * options_.rounds;
   require(loader.globalBatch() >= all, "a batch of ", loader.globalBatch(),
           " sequences cannot be cut into ", all, " micro-batches");
-  const int local = groups_ / mesh_.extent(data_);
-  const int first = mesh_.index(data_) * local;
+  const int local = groups_ / mesh_.extent(batch_);
+  const int first = mesh_.index(batch_) * local;
   const int64_t counted = loader.countedTokens(step);
   require(counted > 0, "the batch of step ", step, " has no label that counts");
   const auto tokens = static_cast<double>(counted);
@@ -64,15 +64,15 @@ double Engine::gradients(Loader& loader, int64_t step) {
                        return loader.next(step, {round * groups_ + first + m % local, all});
                      },
                  .perToken = perToken});
-  return sharedLoss(store_.finishLoss()) * factor(MutationPoint::LossPerToken, 1 / tokens);
+  return wholeLoss(store_.finishLoss()) * factor(MutationPoint::LossPerToken, 1 / tokens);
 }
 
-/// The last stage's, on all ranks: the others have none.
-double Engine::sharedLoss(double own) {
-  if (MeshCommunicator* stages = mesh_.communicator({Axis::Pipeline}))
-    stages->allReduce(MutationPoint::StageLoss,
-                      {.send = &own, .recv = &own, .count = 1, .type = DType::Float64});
-  return own;
+/// Of the last stage's ranks, each of which has a part of the tokens; the others have none.
+double Engine::wholeLoss(double part) {
+  if (MeshCommunicator* parts = mesh_.communicator(kTokenAxes | AxisSet{Axis::Pipeline}))
+    parts->allReduce(MutationPoint::PartLoss,
+                     {.send = &part, .recv = &part, .count = 1, .type = DType::Float64});
+  return part;
 }
 
 StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
@@ -96,13 +96,13 @@ TrainingMemory Engine::memory() const {
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {
   require(windows.countedTokens() > 0, "no label of the validation text counts");
-  const int ranks = mesh_.extent(data_), rank = mesh_.index(data_);
+  const int ranks = mesh_.extent(batch_), rank = mesh_.index(batch_);
   ExactSum sum;
   for (int64_t all = 0; all < windows.count(); all += ranks * sequences) {
     const int64_t begin = all + rank * sequences;
     const bool mine = begin < windows.count();
-    // All ranks take part where weights have to be gathered.
-    if (!mine && !store_.policy().optimizer) break;
+    // All ranks take part where weights have to be gathered, or tokens go to the ranks of experts.
+    if (!mine && !store_.policy().optimizer && mesh_.extent(Axis::Expert) == 1) break;
     const Batch batch = windows.read(mine ? begin : 0, sequences);
     const Tensor logits = pipeline_.logits(batch.tokenIds);
     if (!pipeline_.hasLastStage()) continue;
@@ -114,7 +114,7 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
   }
   forget();
   auto limbs = sum.limbs();
-  if (MeshCommunicator* group = mesh_.communicator(data_ | AxisSet{Axis::Pipeline}))
+  if (MeshCommunicator* group = mesh_.communicator(batch_ | AxisSet{Axis::Context, Axis::Pipeline}))
     group->allReduce(
         MutationPoint::ValidationSum,
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});

@@ -105,13 +105,13 @@ class Engine {
   int reductionGroups() const { return groups_; }
 
  private:
-  double sharedLoss(double own);
+  double wholeLoss(double part);
 
   DeviceMesh& mesh_;
   Kernels& kernels_;
   Model& model_;
   EngineOptions options_;
-  const AxisSet data_;  // axes of the data-parallel ranks
+  const AxisSet batch_;  // axes of the ranks that see other parts of the batch
   int groups_;
   Arena scratch_;
   ParameterStore store_;

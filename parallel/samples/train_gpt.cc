@@ -128,7 +128,7 @@ int train(const TrainOptions& options, int ranks) {
                  {.options = modelOf(options), .tokenizer = tokenizerText(options.tokenizer)});
 
   // Where weights are shared out or cut, all ranks have to give theirs.
-  const bool together = engine.store().policy().optimizer || options.tp > 1 || options.pp > 1;
+  const bool together = engine.store().policy().optimizer || modelRanks(options) > 1;
   if (options.generate > 0 && (mesh.rank() == 0 || together))
     progress.text(options.prompt, tokenizer->decode(generate(
                                       engine, {.prompt = promptTokens(*tokenizer, options.prompt),

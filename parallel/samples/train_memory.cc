@@ -53,8 +53,8 @@ std::string largestPart(const TrainMemory& memory, const TrainOptions& o) {
 TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   TrainMemory memory{.text = options.text.empty() ? 0 : textBytes(options.text)};
   const GptOptions model = filledModel(options, memory.text);
-  const int groups = checkReductionGroups(options.microBatches, ranks / options.tp / options.pp,
-                                          options.deterministic);
+  const int groups =
+      checkReductionGroups(options.microBatches, batchRanks(options, ranks), options.deterministic);
   const int64_t sequences = (options.batch + groups - 1) / groups;
   const double tokens = static_cast<double>(sequences) * static_cast<double>(model.context);
   const ShardPolicy policy = policyOf(options);

@@ -1,204 +1,17 @@
 #include "parallel/samples/train_options.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <system_error>
 
-#include <CLI/CLI.hpp>
-
 #include "parallel/engine/engine.h"
-#include "parallel/samples/flags.h"
 #include "parallel/samples/train_text.h"
 
 namespace tutti::parallel {
-
-namespace {
-
-/// CLI11's own checks let NaN pass and print their bounds with 309 digits.
-CLI::Validator finite(bool orZero) {
-  const auto objection = [orZero](std::string& text) {
-    double value = 0;
-    const bool read = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
-    if (read && (value > 0 || (orZero && value == 0))) return std::string();
-    return text + " is not a finite number " + (orZero ? "of at least 0" : "above 0");
-  };
-  return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
-}
-
-/// CLI11 itself would take -1 for 2^64 - 1, and so whatever is larger.
-std::string notUnsigned(std::string& text) {
-  char* end = nullptr;
-  errno = 0;
-  std::strtoull(text.c_str(), &end, 0);
-  const bool fits = errno == 0 && !text.empty() && *end == '\0' && text.find('-') == text.npos;
-  return fits ? "" : text + " is not a whole number from 0 to 18446744073709551615";
-}
-
-void declare(CLI::App& app, TrainOptions& o) {
-  const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
-  CLI::Option* text =
-      app.add_option("--text", o.text, "text file to learn; the last 5% are for validation");
-  CLI::Option* tokens =
-      app.add_option("--tokens", o.tokens, "the same as a token file, which tokenize has made")
-          ->excludes(text);
-  CLI::Option* tokenizer =
-      app.add_option("--tokenizer", o.tokenizer,
-                     "tokenizer.json of the text or the token file; default: each byte is a token");
-  CLI::Option* lines =
-      app.add_flag(
-             "--lines", o.lines,
-             "each line of the text, whose tokens are bytes, is a document: no sample goes on "
-             "into the next one, and what a line lacks to --context is padded and does not "
-             "count")
-          ->excludes(tokens)
-          ->excludes(tokenizer);
-  app.add_option(
-         "--prompt-end", o.promptEnd,
-         "a byte: what a line begins with, up to the first of these, is seen and not learned")
-      ->check(
-          [](const std::string& mark) { return mark.size() == 1 ? "" : mark + " is not one byte"; })
-      ->needs(lines);
-  addRanksFlag(app, o.ranks);
-  app.add_option("--dp", o.dp,
-                 "ranks that hold all of what --zero does not share out, each for "
-                 "another part of the batch")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--fsdp", o.fsdp,
-                 "ranks that share out the training state, for other parts of "
-                 "the batch too")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--zero", o.zero,
-                 "what they share out: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 "
-                 "weights too; default: 3 with --fsdp, else 0")
-      ->check(CLI::Range(0, 3));
-  addReshardFlags(app, o.reshard);
-  app.add_option("--offload", o.offload,
-                 "what lies in other memory: none, or of optimizer, gradients (from --zero 2 on) "
-                 "and parameters (--zero 3) those that are named, with commas")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"none", "optimizer", "gradients", "parameters"}));
-  app.add_option("--offload-folder", o.offloadFolder,
-                 "in files there; default: in this host's memory, which on a host is the same");
-  app.add_option("--tp", o.tp,
-                 "ranks that share out each layer's computation (tensor parallelism); they divide "
-                 "the heads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_flag("--sp", o.model.sequenceParallel,
-               "sequence parallelism: these ranks share out what lies between the layers' maps "
-               "too");
-  static const std::map<std::string, Recompute> recomputes{
-      {"none", Recompute::None}, {"attention", Recompute::Attention}, {"block", Recompute::Block}};
-  app.add_option("--recompute", o.model.recompute,
-                 "not kept for backward, but computed again: none, attention, or all of each block")
-      ->transform(CLI::CheckedTransformer(recomputes).description("none|attention|block"));
-  app.add_option(
-         "--pp", o.pp,
-         "ranks that share out the layers (pipeline parallelism); micro-batches go from one "
-         "to the next")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--schedule", o.schedule,
-                 "of these ranks: " + scheduleNames() + "; tutti schedule draws it")
-      ->capture_default_str();
-  app.add_option("--chunks", o.chunks,
-                 "stages of each of them: 2 or more of interleaved, 2 of zb-v, 1 of all others")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--stages", o.stages, "layers of each stage; default: as evenly as can be")
-      ->delimiter(',');
-  addStepFlags(app, o.steps, o.batch);
-  app.add_option("--micro-batches", o.microBatches,
-                 "pieces of the batch in each round; default: the least multiple of the ranks from "
-                 "4 on, or from "
-                 "8 with --deterministic")
-      ->check(positive);
-  app.add_option("--rounds", o.rounds,
-                 "times that a step adds its gradients over the ranks, each after that many "
-                 "micro-batches")
-      ->check(positive)
-      ->capture_default_str();
-  addModelFlags(app, o.model);
-  CLI::Option* initFrom =
-      app.add_option("--init-from", o.initFrom,
-                     "begin with the model and the weights of this Hugging Face folder, and with "
-                     "its tokenizer unless --tokenizer says another");
-  for (const char* size : {"--layers", "--width", "--heads"})
-    initFrom->excludes(app.get_option(size));
-  app.add_option("--export", o.exportTo,
-                 "at the end, a Hugging Face folder of the model, which is not there yet");
-  app.add_option("--optimizer", o.optimizer, "adamw or sgd")
-      ->check(CLI::IsMember({"adamw", "sgd"}))
-      ->capture_default_str();
-  app.add_option("--lr", o.learningRate, "peak learning rate; default 0.003 (adamw), 0.3 (sgd)")
-      ->check(finite(false));
-  app.add_option("--warmup", o.warmup, "steps of linear warm-up; default: a twentieth of --steps")
-      ->check(notNegative);
-  app.add_option("--weight-decay", o.weightDecay, "of matrices; default 0.1 (adamw), 0 (sgd)")
-      ->check(finite(true));
-  app.add_option("--clip", o.clip, "largest global gradient norm; 0: no clipping")
-      ->check(finite(true))
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
-      ->check(CLI::Validator(notUnsigned, ""))
-      ->capture_default_str();
-  app.add_flag("--deterministic", o.deterministic,
-               "the same bits on 1, 2, 4 and 8 ranks; on any power of two with the same "
-               "--micro-batches");
-  app.add_flag("--check-replicas", o.checkReplicas,
-               "after each step, fail unless all ranks' weights are equal to the bit");
-  app.add_option("--json", o.json, "write one JSON line a step to this file");
-  CLI::Option* folder =
-      app.add_option("--checkpoints", o.checkpoints, "folder for a checkpoint at the end");
-  app.add_option("--save-every", o.saveEvery, "steps after which there is another")
-      ->check(positive)
-      ->needs(folder);
-  app.add_option("--keep", o.keep, "so many of the newest stay; 0: all")
-      ->check(notNegative)
-      ->capture_default_str();
-  app.add_flag("--resume", o.resume,
-               "go on from the newest checkpoint, saved on any number of ranks; from the beginning "
-               "if there is none")
-      ->needs(folder);
-  app.add_option("--generate", o.generate, "tokens of text to write at the end")
-      ->check(notNegative)
-      ->capture_default_str();
-  app.add_option("--prompt", o.prompt, "what the generated text continues");
-}
-
-void fillDefaults(TrainOptions& o) {
-  const bool sgd = o.optimizer == "sgd";
-  if (o.learningRate == 0) o.learningRate = sgd ? 0.3 : 0.003;
-  if (o.weightDecay < 0) o.weightDecay = sgd ? 0 : 0.1;
-  if (o.warmup < 0) o.warmup = std::max<int64_t>(1, o.steps / 20);
-}
-
-}  // namespace
-
-std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
-  CLI::App app("Trains a small GPT on a text file, in parallel over ranks.", "train_gpt");
-  declare(app, options);
-  try {
-    app.parse(argc, argv);
-    fillDefaults(options);
-    require(!options.text.empty() || !options.tokens.empty(), "--text or --tokens is needed");
-    check(options.model);
-    require(options.tp > 1 || !options.model.sequenceParallel,
-            "--sp is for the ranks of --tp, of which there is one");
-    if (options.initFrom.empty()) checkPipeline(options);  // else it is not known yet
-    return std::nullopt;
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  } catch (const Error& e) {
-    std::fprintf(stderr, "train_gpt: %s\n", e.what());
-    return 2;
-  }
-}
 
 ModelOptions modelOf(const TrainOptions& o) {
   if (!o.llama) return o.model;
@@ -209,33 +22,72 @@ ModelOptions modelOf(const TrainOptions& o) {
   return llama;
 }
 
+namespace {
+
+struct AxisFlag {
+  Axis axis;
+  int ranks;
+};
+
+/// Of the ranks that compute with the same sequences, or the same experts, together.
+std::array<AxisFlag, 4> modelAxes(const TrainOptions& o) {
+  return {
+      {{Axis::Tensor, o.tp}, {Axis::Pipeline, o.pp}, {Axis::Context, o.cp}, {Axis::Expert, o.ep}}};
+}
+
+std::string flagText(const AxisFlag& flag) {
+  return message("--", toString(flag.axis), " ", flag.ranks);
+}
+
+/// "a", "a and b", "a, b and c".
+std::string listed(const std::vector<std::string>& texts) {
+  std::string list;
+  for (size_t i = 0; i < texts.size(); ++i)
+    list += (i == 0 ? "" : i + 1 == texts.size() ? " and " : ", ") + texts[i];
+  return list;
+}
+
+}  // namespace
+
+int modelRanks(const TrainOptions& o) {
+  int product = 1;
+  for (const AxisFlag& flag : modelAxes(o)) product *= flag.ranks;
+  return product;
+}
+
 int askedRanks(const TrainOptions& o) {
-  const int product = std::max(o.dp, 1) * std::max(o.fsdp, 1) * o.tp * o.pp;
+  std::vector<std::string> flags;
+  if (o.dp > 0) flags.push_back(flagText({Axis::Data, o.dp}));
+  if (o.fsdp > 0) flags.push_back(flagText({Axis::Fsdp, o.fsdp}));
+  for (const AxisFlag& flag : modelAxes(o))
+    if (flag.ranks > 1) flags.push_back(flagText(flag));
+  const int product = std::max(o.dp, 1) * std::max(o.fsdp, 1) * modelRanks(o);
   const bool whole = o.dp > 0 && o.fsdp > 0;
-  require(!whole || o.ranks == 0 || o.ranks == product, "--ranks ", o.ranks, ", but --dp ", o.dp,
-          o.tp > 1 || o.pp > 1 ? ", --fsdp " : " and --fsdp ", o.fsdp,
-          o.tp > 1 ? message(o.pp > 1 ? ", --tp " : " and --tp ", o.tp) : "",
-          o.pp > 1 ? message(" and --pp ", o.pp) : "", " are ", product);
-  if (o.ranks > 0) return o.ranks;
-  return o.dp > 0 || o.fsdp > 0 || o.tp > 1 || o.pp > 1 ? product : 0;
+  require(!whole || o.ranks == 0 || o.ranks == product, "--ranks ", o.ranks, ", but ",
+          listed(flags), " are ", product);
+  return o.ranks > 0 ? o.ranks : flags.empty() ? 0 : product;
 }
 
 MeshShape meshOf(const TrainOptions& o, int ranks) {
-  require(ranks % o.tp == 0, "--tp ", o.tp, " does not divide ", ranks, " ranks");
-  const std::string ofTensor =
-      o.tp > 1 ? message(ranks, " ranks by --tp ", o.tp) : message(ranks, " ranks");
-  require(ranks / o.tp % o.pp == 0, "--pp ", o.pp, " does not divide ", ofTensor);
-  const int data = ranks / o.tp / o.pp;  // ranks that see other parts of the batch
-  const std::string of =
-      o.pp > 1 ? message(ofTensor, o.tp > 1 ? " and" : " by", " --pp ", o.pp) : ofTensor;
-  require(o.dp == 0 || data % o.dp == 0, "--dp ", o.dp, " does not divide ", of);
-  require(o.fsdp == 0 || data % o.fsdp == 0, "--fsdp ", o.fsdp, " does not divide ", of);
-  require(o.dp == 0 || o.fsdp == 0 || o.dp * o.fsdp == data, "--dp ", o.dp, " and --fsdp ", o.fsdp,
-          " are not ", of);
   MeshShape shape;
+  int data = ranks;  // that the flags seen so far leave
+  std::vector<std::string> flags;
+  const auto of = [&] {
+    return message(ranks, " ranks", flags.empty() ? "" : " by ", listed(flags));
+  };
+  for (const AxisFlag& flag : modelAxes(o)) {
+    if (flag.ranks == 1) continue;
+    require(data % flag.ranks == 0, flagText(flag), " does not divide ", of());
+    data /= flag.ranks;
+    flags.push_back(flagText(flag));
+    shape[flag.axis] = flag.ranks;
+  }
+  require(o.dp == 0 || data % o.dp == 0, "--dp ", o.dp, " does not divide ", of());
+  require(o.fsdp == 0 || data % o.fsdp == 0, "--fsdp ", o.fsdp, " does not divide ", of());
+  require(o.dp == 0 || o.fsdp == 0 || o.dp * o.fsdp == data, "--dp ", o.dp, " and --fsdp ", o.fsdp,
+          " are not ", of());
   shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? data / o.dp : o.zero > 0 ? data : 1;
   shape[Axis::Data] = data / shape[Axis::Fsdp];
-  shape[Axis::Pipeline] = o.pp;
   const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
   setTensorRanks(shape, o.tp, heads, o.llama ? o.llama->kvHeads : heads);
   return shape;
@@ -301,9 +153,13 @@ void checkPipeline(const TrainOptions& o) {
   cutIntoStages(costs, schedule.stages(), pipeline.layers);
 }
 
+int batchRanks(const TrainOptions& options, int ranks) {
+  return ranks / modelRanks(options) * options.ep;
+}
+
 void checkSplit(const TrainOptions& options, int ranks) {
-  const int groups = checkReductionGroups(options.microBatches, ranks / options.tp / options.pp,
-                                          options.deterministic);
+  const int groups =
+      checkReductionGroups(options.microBatches, batchRanks(options, ranks), options.deterministic);
   const int64_t pieces = int64_t{groups} * options.rounds;
   require(options.batch >= pieces, "--batch ", options.batch, " cannot be cut into ", pieces,
           " micro-batches: a larger --batch", options.rounds > 1 ? ", fewer --rounds" : "",

@@ -26,6 +26,8 @@ struct TrainOptions {
   int dp = 0, fsdp = 0;   ///< ranks along these axes; 0: not given
   int tp = 1;             ///< ranks of tensor parallelism
   int pp = 1;             ///< ranks of the pipeline
+  int cp = 1;             ///< ranks that share out sequences
+  int ep = 1;             ///< ranks that share out experts
   std::string schedule = "1f1b";
   int chunks = 0;           ///< stages of each of them; 0: as few as the schedule has
   std::vector<int> stages;  ///< layers of each; none: as evenly as can be
@@ -68,6 +70,10 @@ ModelOptions modelOf(const TrainOptions& options);
 /// How many ranks the flags ask for; 0: they do not say. Throws InvalidArgument when they
 /// contradict each other.
 int askedRanks(const TrainOptions& options);
+/// The product of those that compute with the same sequences, or the same experts, together.
+int modelRanks(const TrainOptions& options);
+/// Of so many ranks those that see other parts of the batch.
+int batchRanks(const TrainOptions& options, int ranks);
 /// How so many ranks lie along the axes: what is not said goes to dp, or with --zero to fsdp.
 /// Throws InvalidArgument when --dp, --fsdp or --tp does not divide the ranks, and when the model's
 /// heads cannot be dealt out to --tp.

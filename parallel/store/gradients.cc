@@ -77,11 +77,18 @@ void Gradients::planBuckets() {
   }
 }
 
+/// Over which of the mesh's axes modules write summands of a gradient, and what adds them up.
+Gradients::PartialKind Gradients::partialKind(const Parameter& parameter) const {
+  const PartialGradient& own = parameter.gradientPartial;
+  const AxisSet axes = mesh_.longAxes(own.axes);
+  return {axes | mesh_.longAxes(kTokenAxes.without(parameter.layout.axes())),
+          axes.empty() ? MutationPoint::TokensGradientSum : own.point};
+}
+
 void Gradients::planPartials() {
   std::map<PartialKind, int64_t> elements;
   for (const Piece& piece : cut_.pieces) {
-    const PartialGradient& gradient = piece.parameter->gradientPartial;
-    const PartialKind kind{mesh_.longAxes(gradient.axes), gradient.point};
+    const PartialKind kind = partialKind(*piece.parameter);
     if (kind.first.empty()) continue;
     partials_[kind].pieces.push_back(piece.parameter->id);
     elements[kind] += extentsOf(piece.box).count();

@@ -16,10 +16,11 @@
 // put together (see Cut), a ReduceScatter adds them, and where shards are replicated an AllReduce
 // of the shard follows. Rounds are added in their order.
 //
-// Gradients that are partial over other axes too (Parameter::gradientPartial) are added over these
-// last, in one AllReduce for each set of axes and purpose, and then the two of tied parameters to
-// each other: what a rank has of them by then is its rows only, and the data-parallel ranks' order
-// of adding, which the deterministic mode keeps, is not mixed with another.
+// Gradients that are partial over other axes too (Parameter::gradientPartial, and kTokenAxes) are
+// added over these last, in one AllReduce for each set of axes and purpose, and then the two of
+// tied parameters to each other: what a rank has of them by then is its rows only, and the
+// data-parallel ranks' order of adding, which the deterministic mode keeps, is not mixed with
+// another.
 
 #include <array>
 #include <map>
@@ -104,6 +105,7 @@ class Gradients {
 
   bool sharded() const { return cut_.shards > 1; }
   void planBuckets();
+  PartialKind partialKind(const Parameter& parameter) const;
   void planPartials();
   void planTies();
   Unit& unit(int id);

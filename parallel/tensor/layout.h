@@ -56,6 +56,9 @@ class AxisSet {
 
 /// The axes of tensor parallelism.
 inline constexpr AxisSet kTensorAxes{Axis::Tensor, Axis::Rep};
+/// Axes along which ranks see other tokens, whatever the store shares out: of a weight that is not
+/// cut over one of them each rank has a summand of the gradient.
+inline constexpr AxisSet kTokenAxes{Axis::Context, Axis::Expert};
 
 /// An ordered list of at most four axes that split one dimension.
 class AxisList {

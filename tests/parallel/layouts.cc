@@ -100,7 +100,10 @@ std::vector<Arrangement> layoutsOfEachKind(const std::string& heads) {
     all.push_back(arrangement("dp=2," + heads, zero(0), sequence));
     for (const Arrangement& shared : sharings("fsdp=2,tp=2", sequence)) all.push_back(shared);
     all.push_back(arrangement("dp=2,fsdp=2,tp=2", zero(3), sequence));
+    all.push_back(arrangement("ep=2,tp=2", zero(0), sequence));
   }
+  all.push_back(arrangement("ep=2"));
+  all.push_back(arrangement("fsdp=2,ep=2", zero(3)));
   return all;
 }
 

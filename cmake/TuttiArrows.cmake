@@ -29,7 +29,9 @@ src/executor"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
 src/bootstrap collectives transports transports/joined transports/shm transports/sim transports/ucx \
 src/executor src/communicator \
-src/launch src/tools/plan parallel/tensor parallel/sharding parallel/pipeline"
+src/launch src/tools/plan parallel/tensor parallel/checkpoint parallel/kernels parallel/kernels/dry \
+parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \
+parallel/data parallel/engine parallel/dry parallel/planner parallel/huggingface"
     "src/tools/plan       : include/tutti src/base src/plan"
     "parallel/tensor      : include/tutti"
     "parallel/checkpoint  : include/tutti parallel/tensor"
@@ -55,10 +57,13 @@ parallel/engine"
     "parallel/dry         : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim \
 parallel/store parallel/nn parallel/data parallel/engine"
+    "parallel/planner     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
+parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim \
+parallel/store parallel/nn parallel/data parallel/engine parallel/dry"
     "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
 parallel/kernels/dry parallel/kernels/host \
 parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \
-parallel/data parallel/engine parallel/dry parallel/tokenizer parallel/huggingface")
+parallel/data parallel/engine parallel/dry parallel/planner parallel/tokenizer parallel/huggingface")
 
 # Sets `out` to the line of the table that holds for `folder`: its own, or its closest parent's.
 function(tutti_arrow_line folder out)

@@ -34,19 +34,24 @@ std::string bytesText(size_t bytes) {
   return text;
 }
 
-std::string describe(const TrainingMemory& memory) {
+std::vector<std::pair<const char*, size_t>> kindsOf(const TrainingMemory& memory) {
   const StoreMemory& store = memory.store;
+  return {{"weights", store.weights},
+          {"master weights", store.masters},
+          {"gradients", store.gradients},
+          {"gradients, added", store.gradientShards},
+          {"optimizer", store.optimizer},
+          {"staging", store.staging},
+          {"until backward", memory.untilBackward.peak},
+          {"until weights", memory.untilWeights.peak},
+          {"between stages", memory.between},
+          {"scratch", memory.scratch.peak}};
+}
+
+std::string describe(const TrainingMemory& memory) {
   std::string text = message("holds ", bytesText(memory.total()), "\n");
-  text += line("weights", store.weights);
-  text += line("master weights", store.masters);
-  text += line("gradients", store.gradients);
-  text += line("gradients, added", store.gradientShards);
-  text += line("optimizer", store.optimizer);
-  text += line("staging", store.staging);
-  text += line("until backward", memory.untilBackward.peak);
-  text += line("until weights", memory.untilWeights.peak);
-  text += line("between stages", memory.between);
-  return text + line("scratch", memory.scratch.peak);
+  for (const auto& [kind, bytes] : kindsOf(memory)) text += line(kind, bytes);
+  return text;
 }
 
 std::string describe(const Collectives& collectives) {

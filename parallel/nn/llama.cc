@@ -36,11 +36,13 @@ double parameterCount(const LlamaOptions& o) {
 }
 
 RotaryTable::RotaryTable(int64_t context, int64_t headWidth, double base)
-    : shape_{context, headWidth / 2} {
+    : shape_{context, headWidth / 2}, base_(base) {}
+
+void RotaryTable::fill() {
   for (int64_t t = 0; t < shape_[0]; ++t)
     for (int64_t i = 0; i < shape_[1]; ++i) {
-      const double power = -2.0 * static_cast<double>(i) / static_cast<double>(headWidth);
-      const double angle = static_cast<double>(t) * std::pow(base, power);
+      const double power = -2.0 * static_cast<double>(i) / static_cast<double>(2 * shape_[1]);
+      const double angle = static_cast<double>(t) * std::pow(base_, power);
       cosine_.doubles.push_back(std::cos(angle));
       sine_.doubles.push_back(std::sin(angle));
     }
@@ -48,11 +50,16 @@ RotaryTable::RotaryTable(int64_t context, int64_t headWidth, double base)
   sine_.floats.assign(sine_.doubles.begin(), sine_.doubles.end());
 }
 
-Tensor RotaryTable::table(Table& table, DType type) const {
+Tensor RotaryTable::cosine(DType type, bool dry) { return table(cosine_, type, dry); }
+Tensor RotaryTable::sine(DType type, bool dry) { return table(sine_, type, dry); }
+
+Tensor RotaryTable::table(Table& table, DType type, bool dry) {
+  if (!dry && table.doubles.empty()) fill();
   switch (type) {
     case DType::BFloat16:
-    case DType::Float32: return Tensor(table.floats.data(), DType::Float32, shape_);
-    case DType::Float64: return Tensor(table.doubles.data(), type, shape_);
+    case DType::Float32:
+      return Tensor(dry ? dryAddress() : table.floats.data(), DType::Float32, shape_);
+    case DType::Float64: return Tensor(dry ? dryAddress() : table.doubles.data(), type, shape_);
     default: fail(ErrorCode::Unsupported, "no rotary positions in ", toString(type));
   }
 }
@@ -108,12 +115,14 @@ RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)
                                  .sequenceParallel = o.sequenceParallel,
                                  .recompute = o.recomputeAttention}),
       headWidth_(o.width / o.heads),
-      table_(o.context, headWidth_, o.ropeBase) {}
+      table_(o.positions ? o.positions
+                         : std::make_shared<RotaryTable>(o.context, headWidth_, o.ropeBase)) {}
 
 void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, int64_t heads, bool back) {
+  const bool dry = context.mesh.dry();
   context.kernels.rotary({.x = qkv,
-                          .cosine = table_.cosine(qkv.type),
-                          .sine = table_.sine(qkv.type),
+                          .cosine = table_->cosine(qkv.type, dry),
+                          .sine = table_->sine(qkv.type, dry),
                           .heads = heads,
                           .headWidth = headWidth_,
                           .back = back});
@@ -157,6 +166,7 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
                                                          .width = o.width,
                                                          .epsilon = o.epsilon,
                                                          .sequenceParallel = o.sequenceParallel})};
+  const auto positions = std::make_shared<RotaryTable>(o.context, o.width / o.heads, o.ropeBase);
   for (int64_t i = 0; i < o.layers; ++i)
     parts.blocks.push_back(std::make_unique<LlamaBlock>(LlamaBlockOptions{
         .name = "blocks." + std::to_string(i),
@@ -171,7 +181,8 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
         .deviation = kDeviation,
         .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
         .sequenceParallel = o.sequenceParallel,
-        .recomputeAttention = o.recompute == Recompute::Attention}));
+        .recomputeAttention = o.recompute == Recompute::Attention,
+        .positions = positions}));
   return parts;
 }
 

@@ -4,6 +4,7 @@
 // grouped queries, SwiGLU, no biases. Names of parameters are ours; checkpoints of Hugging Face are
 // mapped where they are read.
 
+#include <memory>
 #include <vector>
 
 #include "parallel/nn/language_model.h"
@@ -34,22 +35,25 @@ void check(const LlamaOptions& options);
 double parameterCount(const LlamaOptions& options);
 
 /// cos and sin of t * base^(-2 i / headWidth), for positions t and i below headWidth / 2, computed
-/// in float64.
+/// in float64 when they are first asked for. One serves all blocks of a model, for in models with
+/// many layers and long contexts a table each would take more time and memory than a dry run has.
 class RotaryTable {
  public:
   RotaryTable(int64_t context, int64_t headWidth, double base);
   /// [context, headWidth / 2], for tensors of that type: float32, also for bfloat16, or float64;
-  /// throws Unsupported for another one.
-  Tensor cosine(DType type) { return table(cosine_, type); }
-  Tensor sine(DType type) { return table(sine_, type); }
+  /// throws Unsupported for another one. In a dry run an address.
+  Tensor cosine(DType type, bool dry = false);
+  Tensor sine(DType type, bool dry = false);
 
  private:
   struct Table {
     std::vector<float> floats;
     std::vector<double> doubles;
   };
-  Tensor table(Table& table, DType type) const;
+  void fill();
+  Tensor table(Table& table, DType type, bool dry);
   const Shape shape_;
+  const double base_;
   Table cosine_, sine_;
 };
 
@@ -58,10 +62,11 @@ struct LlamaBlockOptions {
   UnitId unit = 0;
   int64_t context = 0, width = 0, heads = 0, kvHeads = 0, inner = 0;
   double ropeBase = 10'000, epsilon = 1e-5;
-  double deviation = 0.02;          ///< first values of the weights
-  double residualDeviation = 0.02;  ///< of the two that write to the residual stream
-  bool sequenceParallel = false;    ///< what lies between branches is cut by rows
-  bool recomputeAttention = false;  ///< what attention gives is not kept
+  double deviation = 0.02;                      ///< first values of the weights
+  double residualDeviation = 0.02;              ///< of the two that write to the residual stream
+  bool sequenceParallel = false;                ///< what lies between branches is cut by rows
+  bool recomputeAttention = false;              ///< what attention gives is not kept
+  std::shared_ptr<RotaryTable> positions = {};  ///< of the whole model; none: the block's own
 };
 
 /// Two linear maps side by side, gate and up, SwiGLU, and one back.
@@ -85,7 +90,7 @@ class RotaryAttention final : public Attention {
  private:
   void turn(ParallelContext& context, const Tensor& qkv, int64_t heads, bool back) override;
   const int64_t headWidth_;
-  RotaryTable table_;
+  const std::shared_ptr<RotaryTable> table_;
 };
 
 class LlamaBlock final : public Block {

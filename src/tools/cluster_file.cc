@@ -20,6 +20,7 @@ constexpr std::size_t kMostFileBytes = 1 << 16;
 // Ranges of what a cluster can have. A message takes time, or the order of events would be open.
 constexpr double kLeastMicroseconds = 1e-3, kMostMicroseconds = 1e6;
 constexpr double kLeastGigabytesPerSecond = 1e-3, kMostGigabytesPerSecond = 1e6;
+constexpr double kLeastTeraflops = 1e-6, kMostTeraflops = 1e6;
 
 /// One object of a file, whose keys are taken one after the other.
 class Keys {
@@ -145,6 +146,8 @@ Cluster parseCluster(const std::string& name, const std::string& text) {
   cluster.work = {.stepMicroseconds = rank.microseconds("step_microseconds"),
                   .copyGigabytesPerSecond = rank.gigabytesPerSecond("copy_GBps"),
                   .reduceGigabytesPerSecond = rank.gigabytesPerSecond("reduce_GBps")};
+  if (rank.has("teraflops"))
+    cluster.work.teraflops = rank.number("teraflops", kLeastTeraflops, kMostTeraflops);
   rank.finish();
   cluster.messageBytes = static_cast<uint64_t>(keys.whole("message_bytes", 64, int64_t{1} << 32));
   keys.finish();

@@ -12,6 +12,7 @@
 #include "src/tools/explain.h"
 #include "src/tools/nccl_perf.h"
 #include "src/tools/perf.h"
+#include "src/tools/plan_training.h"
 #include "src/tools/run.h"
 #include "src/tools/schedule.h"
 #include "src/tools/shard.h"
@@ -39,6 +40,9 @@ constexpr Command kCommands[] = {
      tutti::tools::shardMain},
     {"schedule", "draw what the ranks of a pipeline do when, and say how long they idle",
      tutti::tools::scheduleMain},
+    {"plan-training",
+     "say which layouts of a training fit on so many devices, and how fast they are",
+     tutti::tools::planTrainingMain},
     {"topo", "show what this machine has and which transports join its ranks",
      tutti::tools::topoMain},
     {"tune", "measure the algorithms here, and fit the chooser's constants to them",
@@ -50,7 +54,7 @@ constexpr Command kCommands[] = {
 void printHelp(std::FILE* to) {
   std::fputs("usage: tutti COMMAND [ARGUMENTS...]\n\n", to);
   for (const Command& command : kCommands)
-    std::fprintf(to, "  %-9s %s\n", command.name, command.summary);
+    std::fprintf(to, "  %-13s %s\n", command.name, command.summary);
   std::fputs("\ntutti COMMAND --help tells more; tutti --version prints the version.\n", to);
 }
 

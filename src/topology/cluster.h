@@ -33,6 +33,7 @@ struct Cluster {
     double stepMicroseconds = 1;  ///< for each message that it sends or takes
     double copyGigabytesPerSecond = 1;
     double reduceGigabytesPerSecond = 1;  ///< per byte of one source
+    double teraflops = 0;  ///< of bfloat16 matrix products, for whoever computes; 0: not said
   };
 
   std::string name;

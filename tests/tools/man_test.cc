@@ -38,7 +38,7 @@ std::string pageOf(const std::string& name, int section) {
 /// The first words of the indented lines.
 std::vector<std::string> commands() {
   std::vector<std::string> names;
-  const std::regex entry("^  ([a-z]+) .*");
+  const std::regex entry("^  ([a-z-]+) .*");
   std::smatch found;
   for (const std::string& line : lines(runTutti({"--help"}).out))
     if (std::regex_match(line, found, entry)) names.push_back(found[1]);

@@ -1,0 +1,47 @@
+#pragma once
+
+// Which layouts of some devices a planner looks at: those that divide, in families whose members
+// differ in what a search chooses among.
+//
+// A new axis of parallelism enters here, as a loop of familiesOf(), and in the terms of a Predictor
+// if its exchanges are of a new kind.
+
+#include <vector>
+
+#include "parallel/planner/training_layout.h"
+
+namespace tutti::parallel {
+
+struct LayoutSpace {
+  int devices = 1;
+  int ranksPerHost = 1;  ///< the most ranks of tensor parallelism, which stay on a host
+  std::vector<ScheduleKind> schedules = {ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
+                                         ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleV};
+};
+
+/// What does not change within a family: the mesh, and which state is shared out.
+struct LayoutFamily {
+  MeshShape mesh;
+  int zero = 0;
+};
+
+/// All whose ranks divide heads, layers and the batch: tp and pp are divisors, all other ranks are
+/// data-parallel, and of these a host's share or all, or what divides a host's share, have parts of
+/// the state. Throws InvalidArgument where there is none.
+std::vector<LayoutFamily> familiesOf(const TrainingJob& job, const LayoutSpace& space);
+
+/// Its member that holds least: one sequence at a time, all computed again, gradients added at
+/// once, nothing kept.
+TrainingLayout leanest(const TrainingJob& job, const LayoutFamily& family);
+/// Members by the number of micro-batches, and by whether gathered weights stay: without a pipeline
+/// of up to 8 sequences, with one of 1 and 2.
+std::vector<TrainingLayout> membersOf(const TrainingJob& job, const LayoutFamily& family);
+/// The same with other schedules, and with sequences that are not cut.
+std::vector<TrainingLayout> variantsOf(const TrainingJob& job, const LayoutSpace& space,
+                                       const TrainingLayout& layout);
+/// The same from that which computes least to that which holds least.
+std::vector<TrainingLayout> leaner(const TrainingLayout& layout);
+
+int64_t layersOf(const ModelOptions& model);
+
+}  // namespace tutti::parallel

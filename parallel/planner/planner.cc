@@ -1,0 +1,82 @@
+#include "parallel/planner/planner.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace tutti::parallel {
+
+namespace {
+
+// So many members are tried with all schedules; of more only the fastest, these many.
+constexpr size_t kFewMembers = 64, kFastest = 16;
+
+class Search {
+ public:
+  Search(Predictor& predictor, const PlanOptions& options)
+      : predictor_(predictor), options_(options) {}
+
+  Plan plan() {
+    for (const LayoutFamily& family : familiesOf(predictor_.job(), options_.space)) {
+      if (!fits(leanest(predictor_.job(), family))) continue;
+      for (const TrainingLayout& member : membersOf(predictor_.job(), family)) take(member);
+    }
+    sort();
+    vary();
+    sort();
+    std::ranges::sort(plan_.misfits, {}, [](const Misfit& m) { return m.memory.total(); });
+    plan_.dryRuns = predictor_.dryRuns();
+    return std::move(plan_);
+  }
+
+ private:
+  bool isWithin(const TrainingLayout& layout) {
+    return predictor_.runs(layout, options_.memoryBytes).largest().run.memory.total() <=
+           options_.memoryBytes;
+  }
+  /// Says why not.
+  bool fits(const TrainingLayout& least) {
+    if (isWithin(least)) return true;
+    plan_.misfits.push_back(
+        {least, predictor_.runs(least, options_.memoryBytes).largest().run.memory});
+    return false;
+  }
+  /// As it computes least among those that fit.
+  void take(const TrainingLayout& member) {
+    for (const TrainingLayout& layout : leaner(member)) {
+      if (!isWithin(layout)) continue;
+      const auto same = [&](const Prediction& p) { return p.layout == layout; };
+      if (std::ranges::none_of(plan_.fitting, same))
+        plan_.fitting.push_back(predictor_.predict(layout));
+      return;
+    }
+  }
+  void vary() {
+    const size_t all = plan_.fitting.size();
+    std::vector<TrainingLayout> members;
+    for (size_t i = 0; i < (all <= kFewMembers ? all : kFastest); ++i)
+      members.push_back(plan_.fitting[i].layout);
+    for (const TrainingLayout& member : members)
+      for (const TrainingLayout& variant : variantsOf(predictor_.job(), options_.space, member))
+        take(variant);
+  }
+  /// Equal ones by what they hold, then as they were found.
+  void sort() {
+    std::ranges::stable_sort(plan_.fitting, {}, [](const Prediction& p) {
+      return std::pair{p.seconds.total(), p.memory.total()};
+    });
+  }
+
+  Predictor& predictor_;
+  const PlanOptions& options_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan planTraining(Predictor& predictor, const PlanOptions& options) {
+  require(options.space.devices > 0 && options.space.ranksPerHost > 0, "a plan for ",
+          options.space.devices, " devices, ", options.space.ranksPerHost, " on a host");
+  return Search(predictor, options).plan();
+}
+
+}  // namespace tutti::parallel

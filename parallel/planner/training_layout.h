@@ -1,0 +1,56 @@
+#pragma once
+
+// TrainingLayout: how the ranks of a job may share a training out, as a value: along which axes,
+// which state, which schedule, what is computed again. With a TrainingJob, which is what all
+// layouts have in common, it says all that an Engine has to be told.
+
+#include <memory>
+#include <string>
+
+#include "parallel/dry/dry_run.h"
+#include "parallel/nn/model_options.h"
+
+namespace tutti::parallel {
+
+enum class OptimizerKind : uint8_t { AdamW, Momentum, Sgd };
+const char* toString(OptimizerKind kind);  ///< "adamw", "momentum", "sgd"
+std::unique_ptr<Optimizer> makeOptimizer(OptimizerKind kind);
+
+/// What is trained, however it is shared out.
+struct TrainingJob {
+  ModelOptions model;
+  StoreTypes types = DType::BFloat16;
+  OptimizerKind optimizer = OptimizerKind::AdamW;
+  int64_t batch = 1;    ///< sequences of a step, over all ranks
+  int64_t context = 1;  ///< tokens of one, at most the model's
+
+  double tokens() const { return static_cast<double>(batch) * static_cast<double>(context); }
+};
+
+struct TrainingLayout {
+  MeshShape mesh = {};
+  int zero = 0;  ///< the stage; what it shares out lies along fsdp, all else is replicated
+  Reshard::When reshard = Reshard::AfterForward;  ///< of stage 3
+  bool sequenceParallel = false;
+  Recompute recompute = Recompute::None;
+  ScheduleKind schedule = ScheduleKind::OneFOneB;
+  int chunks = 0;        ///< stages of a rank; 0: as few as the schedule has
+  int microBatches = 1;  ///< of a rank, in a step
+  int rounds = 1;        ///< how often a step adds gradients over the ranks; divides microBatches
+
+  /// "dp=2,tp=2, zero 1, 4 micro-batches": what is not usual about it.
+  std::string describe() const;
+  bool operator==(const TrainingLayout&) const = default;
+};
+const char* toString(Recompute recompute);  ///< "nothing", "attention", "blocks"
+
+/// What a rank of that layout builds its model and its engine with.
+ModelOptions modelUnder(const TrainingJob& job, const TrainingLayout& layout);
+EngineOptions engineUnder(const TrainingJob& job, const TrainingLayout& layout);
+/// One rank's part. Throws InvalidArgument where the job cannot be shared out so.
+DryRun dryRunUnder(const TrainingJob& job, const TrainingLayout& layout, int rank);
+
+/// The ranks that differ from rank 0 along `axes` only, ascending, with rank 0.
+std::vector<int> ranksAlong(const MeshShape& mesh, AxisSet axes);
+
+}  // namespace tutti::parallel

@@ -8,7 +8,9 @@ namespace tutti::parallel {
 
 namespace {
 
-constexpr int64_t kMostSequences = 8, kMostSequencesOfPipelines = 2;
+constexpr int64_t kMostSequences = 8;
+// Over more, shares are no smaller than what a rank holds anyway, and collectives longer.
+constexpr int kMostShares = 128;
 
 std::vector<int> divisorsOf(int number, int most) {
   std::vector<int> divisors;
@@ -36,16 +38,21 @@ int64_t sequencesOf(const TrainingJob& job, const MeshShape& mesh) {
   return job.batch / mesh.ranks({Axis::Data, Axis::Fsdp});
 }
 
-/// Stage 0, where all are replicas, and the others with what divides a host's ranks, and all.
+/// Over how many of the data-parallel ranks state is shared out.
+std::vector<int> sharesOf(int data, int ofAHost) {
+  if (data <= ofAHost) return divisorsOf(data, data);
+  std::vector<int> shares{divisorsOf(data, kMostShares).back()};
+  if (data % ofAHost == 0 && ofAHost < shares[0]) shares.push_back(ofAHost);
+  return shares;
+}
+
 void addSharings(std::vector<LayoutFamily>& families, const MeshShape& mesh, int data,
                  int ofAHost) {
   LayoutFamily family{.mesh = mesh};
   family.mesh[Axis::Data] = data;
   families.push_back(family);
-  std::vector<int> shards = divisorsOf(data, std::min(data - 1, ofAHost));
-  shards.push_back(data);
-  for (family.zero = 1; family.zero <= 3; ++family.zero)
-    for (const int ranks : shards) {
+  for (family.zero = 1; family.zero <= 3; family.zero += 2)
+    for (const int ranks : sharesOf(data, ofAHost)) {
       if (ranks == 1) continue;
       family.mesh[Axis::Fsdp] = ranks;
       family.mesh[Axis::Data] = data / ranks;
@@ -53,7 +60,13 @@ void addSharings(std::vector<LayoutFamily>& families, const MeshShape& mesh, int
     }
 }
 
+// The order of ZB-V is searched for, which takes longer the more there is to order.
+constexpr int kMostOfZbV = 512;
+
 bool suits(const TrainingLayout& layout, const ModelOptions& model) {
+  if (layout.schedule == ScheduleKind::ZeroBubbleV &&
+      layout.mesh[Axis::Pipeline] * layout.microBatches > kMostOfZbV)
+    return false;
   const bool two =
       layout.schedule == ScheduleKind::Interleaved || layout.schedule == ScheduleKind::ZeroBubbleV;
   return layersOf(model) >= (two ? 2 : 1) * layout.mesh[Axis::Pipeline];
@@ -96,38 +109,40 @@ TrainingLayout leanest(const TrainingJob& job, const LayoutFamily& family) {
 
 std::vector<TrainingLayout> membersOf(const TrainingJob& job, const LayoutFamily& family) {
   std::vector<TrainingLayout> members;
-  const int stages = family.mesh[Axis::Pipeline];
   const int64_t sequences = sequencesOf(job, family.mesh);
-  const int64_t most = stages > 1 ? kMostSequencesOfPipelines : kMostSequences;
+  const int64_t most = family.mesh[Axis::Pipeline] > 1 ? 1 : kMostSequences;
   for (int64_t each = 1; each <= std::min(sequences, most); each *= 2) {
-    // A pipeline that is never full idles more than it gains.
-    if (sequences % each != 0 || (each > 1 && sequences / each < stages)) continue;
+    if (sequences % each != 0) continue;
     TrainingLayout member = leanest(job, family);
     member.recompute = Recompute::None;
     member.microBatches = static_cast<int>(sequences / each);
     member.rounds = 1;
     members.push_back(member);
-    member.reshard = Reshard::Never;
-    if (family.zero == 3) members.push_back(member);
   }
   return members;
 }
 
 std::vector<TrainingLayout> variantsOf(const TrainingJob& job, const LayoutSpace& space,
                                        const TrainingLayout& layout) {
+  TrainingLayout base = layout;
+  base.recompute = Recompute::None;
+  base.rounds = 1;
   std::vector<TrainingLayout> variants;
-  const bool pipelined = layout.mesh[Axis::Pipeline] > 1;
-  const std::vector<ScheduleKind> one{ScheduleKind::OneFOneB};
-  for (const ScheduleKind schedule : pipelined ? space.schedules : one)
-    for (const bool sequence : {true, false}) {
-      TrainingLayout variant = layout;
-      variant.schedule = schedule;
-      variant.sequenceParallel = sequence && layout.mesh.ranks(kTensorAxes) > 1;
-      variant.recompute = Recompute::None;
-      variant.rounds = 1;
-      if (sequence != variant.sequenceParallel && sequence) continue;
-      if (suits(variant, job.model)) variants.push_back(variant);
-    }
+  const auto add = [&](auto change) {
+    TrainingLayout variant = base;
+    change(variant);
+    if (!(variant == base) && suits(variant, job.model)) variants.push_back(variant);
+  };
+  const int stages = layout.mesh[Axis::Pipeline];
+  if (stages > 1)
+    for (const ScheduleKind schedule : space.schedules)
+      add([&](TrainingLayout& l) { l.schedule = schedule; });
+  add([](TrainingLayout& l) { l.sequenceParallel = false; });
+  if (layout.zero == 1) add([](TrainingLayout& l) { l.zero = 2; });
+  if (layout.zero == 3) add([](TrainingLayout& l) { l.reshard = Reshard::Never; });
+  // A pipeline that is never full idles more than it gains.
+  if (stages > 1 && layout.microBatches % 2 == 0 && layout.microBatches / 2 >= stages)
+    add([](TrainingLayout& l) { l.microBatches /= 2; });
   return variants;
 }
 

@@ -25,18 +25,20 @@ struct LayoutFamily {
   int zero = 0;
 };
 
-/// All whose ranks divide heads, layers and the batch: tp and pp are divisors, all other ranks are
-/// data-parallel, and of these a host's share or all, or what divides a host's share, have parts of
-/// the state. Throws InvalidArgument where there is none.
+/// All whose ranks divide heads, layers and the batch: tp and pp are divisors, and all other ranks
+/// are data-parallel. Nothing is shared out, or the optimizer's state (stage 1), or everything
+/// (stage 3): over all of these, but at most 128, or over a host's, or, where one host has all,
+/// over any divisor. Throws InvalidArgument where there is none.
 std::vector<LayoutFamily> familiesOf(const TrainingJob& job, const LayoutSpace& space);
 
 /// Its member that holds least: one sequence at a time, all computed again, gradients added at
 /// once, nothing kept.
 TrainingLayout leanest(const TrainingJob& job, const LayoutFamily& family);
-/// Members by the number of micro-batches, and by whether gathered weights stay: without a pipeline
-/// of up to 8 sequences, with one of 1 and 2.
+/// Members by the number of micro-batches: of 1 sequence, and without a pipeline of up to 8.
 std::vector<TrainingLayout> membersOf(const TrainingJob& job, const LayoutFamily& family);
-/// The same with other schedules, and with sequences that are not cut.
+/// The same with other schedules (ZB-V where ranks times micro-batches are 512 at most, for its
+/// order is found by a search); with sequences that are not cut; with two sequences in a
+/// micro-batch; with stage 2 for stage 1, and with gathered weights that stay in stage 3.
 std::vector<TrainingLayout> variantsOf(const TrainingJob& job, const LayoutSpace& space,
                                        const TrainingLayout& layout);
 /// The same from that which computes least to that which holds least.

@@ -8,7 +8,8 @@ namespace tutti::parallel {
 namespace {
 
 // So many members are tried with all schedules; of more only the fastest, these many.
-constexpr size_t kFewMembers = 64, kFastest = 16;
+constexpr size_t kFewMembers = 64, kFastest = 12;
+constexpr int kTurns = 2;
 
 class Search {
  public:
@@ -20,9 +21,7 @@ class Search {
       if (!fits(leanest(predictor_.job(), family))) continue;
       for (const TrainingLayout& member : membersOf(predictor_.job(), family)) take(member);
     }
-    sort();
     vary();
-    sort();
     std::ranges::sort(plan_.misfits, {}, [](const Misfit& m) { return m.memory.total(); });
     plan_.dryRuns = predictor_.dryRuns();
     return std::move(plan_);
@@ -30,34 +29,46 @@ class Search {
 
  private:
   bool isWithin(const TrainingLayout& layout) {
-    return predictor_.runs(layout, options_.memoryBytes).largest().run.memory.total() <=
+    return predictor_.runs(layout, options_.memoryBytes).largest().run.memory().total() <=
            options_.memoryBytes;
   }
   /// Says why not.
   bool fits(const TrainingLayout& least) {
     if (isWithin(least)) return true;
     plan_.misfits.push_back(
-        {least, predictor_.runs(least, options_.memoryBytes).largest().run.memory});
+        {least, predictor_.runs(least, options_.memoryBytes).largest().run.memory()});
     return false;
   }
-  /// As it computes least among those that fit.
+  /// As it computes least among those that fit. What is computed again makes no difference to what
+  /// the store holds: where that alone is too much, only more rounds help.
   void take(const TrainingLayout& member) {
+    int roundsTooFew = 0;
     for (const TrainingLayout& layout : leaner(member)) {
-      if (!isWithin(layout)) continue;
-      const auto same = [&](const Prediction& p) { return p.layout == layout; };
-      if (std::ranges::none_of(plan_.fitting, same))
-        plan_.fitting.push_back(predictor_.predict(layout));
-      return;
+      if (layout.rounds == roundsTooFew) continue;
+      if (isWithin(layout)) return predict(layout);
+      const TrainingMemory& held =
+          predictor_.runs(layout, options_.memoryBytes).largest().run.memory();
+      if (held.store.total() > options_.memoryBytes) roundsTooFew = layout.rounds;
     }
   }
+  void predict(const TrainingLayout& layout) {
+    const auto same = [&](const Prediction& p) { return p.layout == layout; };
+    if (std::ranges::none_of(plan_.fitting, same))
+      plan_.fitting.push_back(predictor_.predict(layout));
+  }
+  /// One change at a time of those that are there, and then again.
   void vary() {
-    const size_t all = plan_.fitting.size();
-    std::vector<TrainingLayout> members;
-    for (size_t i = 0; i < (all <= kFewMembers ? all : kFastest); ++i)
-      members.push_back(plan_.fitting[i].layout);
-    for (const TrainingLayout& member : members)
-      for (const TrainingLayout& variant : variantsOf(predictor_.job(), options_.space, member))
-        take(variant);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      sort();
+      const size_t all = plan_.fitting.size();
+      std::vector<TrainingLayout> members;
+      for (size_t i = 0; i < (all <= kFewMembers ? all : std::min(all, kFastest)); ++i)
+        members.push_back(plan_.fitting[i].layout);
+      for (const TrainingLayout& member : members)
+        for (const TrainingLayout& variant : variantsOf(predictor_.job(), options_.space, member))
+          take(variant);
+    }
+    sort();
   }
   /// Equal ones by what they hold, then as they were found.
   void sort() {

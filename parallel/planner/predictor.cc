@@ -26,7 +26,7 @@ double attentionAgain(Recompute recompute) { return recompute == Recompute::Atte
 }  // namespace
 
 const RankRuns::Run& RankRuns::largest() const {
-  return *std::ranges::max_element(runs, {}, [](const Run& r) { return r.run.memory.total(); });
+  return *std::ranges::max_element(runs, {}, [](const Run& r) { return r.run.memory().total(); });
 }
 
 /// Of a rank's step, in seconds.
@@ -64,12 +64,12 @@ const RankRuns& Predictor::runs(const TrainingLayout& layout, size_t limit) {
   const auto kinds = kindsOfRanks(layout);
   RankRuns& found = done_[key];
   while (found.runs.size() < kinds.size()) {
-    if (!found.runs.empty() && found.largest().run.memory.total() > limit) break;
+    if (!found.runs.empty() && found.largest().run.memory().total() > limit) break;
     const auto [place, stands] = kinds[found.runs.size()];
     MeshPlace at{};
     at[static_cast<size_t>(Axis::Pipeline)] = place;
     const int rank = rankAt(layout.mesh, at);
-    found.runs.push_back({rank, stands, dryRunUnder(job_, layout, rank)});
+    found.runs.push_back({stands, ShortDryRun(job_, layout, rank)});
     ++dryRuns_;
   }
   return found;
@@ -183,14 +183,18 @@ StepSeconds Predictor::secondsOf(const TrainingLayout& layout, const std::vector
 Prediction Predictor::predict(const TrainingLayout& layout) {
   const RankRuns& all = runs(layout, std::numeric_limits<size_t>::max());
   std::vector<Work> works;
-  for (const RankRuns::Run& run : all.runs) works.push_back(workOf(layout, run.run));
+  std::vector<DryRun> whole;
+  for (const RankRuns::Run& run : all.runs) {
+    whole.push_back(run.run.whole());
+    works.push_back(workOf(layout, whole.back()));
+  }
   const auto slowest = std::ranges::max_element(works, {}, [](const Work& w) { return w.busy(); });
   const auto index = static_cast<size_t>(slowest - works.begin());
-  const RankRuns::Run& largest = all.largest();
+  const ShortDryRun& largest = all.largest().run;
   Prediction prediction{.layout = layout,
-                        .memory = largest.run.memory,
-                        .memoryRank = largest.rank,
-                        .collectives = all.runs[index].run.collectives,
+                        .memory = largest.memory(),
+                        .memoryRank = largest.rank(),
+                        .collectives = whole[index].collectives,
                         .seconds = secondsOf(layout, works, all, index)};
   prediction.tokensPerSecond = job_.tokens() / prediction.seconds.total();
   return prediction;

@@ -16,9 +16,8 @@ namespace tutti::parallel {
 /// every other axis the first, which has the larger part of what is cut unevenly.
 struct RankRuns {
   struct Run {
-    int rank = 0;    ///< of the job
     int stands = 1;  ///< for so many of the ranks along pp
-    DryRun run;
+    ShortDryRun run;
   };
   std::vector<Run> runs;
 

@@ -1,5 +1,7 @@
 #include "parallel/planner/training_layout.h"
 
+#include <algorithm>
+
 namespace tutti::parallel {
 
 namespace {
@@ -87,6 +89,92 @@ DryRun dryRunUnder(const TrainingJob& job, const TrainingLayout& layout, int ran
                  .batch = job.batch,
                  .context = job.context},
                 *model, *makeOptimizer(job.optimizer));
+}
+
+namespace {
+
+// Of a rank, in units of the stages: beyond them schedules hold no
+// more at a time, but for those of which all are run.
+constexpr int kRunsAround = 3;
+
+/// As many beyond whole rounds of the pipeline as all are: schedules depend on that.
+int fewOf(const TrainingJob& job, const TrainingLayout& layout) {
+  const int stages = layout.mesh[Axis::Pipeline];
+  const int chunks = layout.schedule == ScheduleKind::Interleaved ? std::max(2, layout.chunks) : 1;
+  const int few = kRunsAround * chunks * stages + layout.microBatches % stages;
+  const bool holdsAll = stages > 1 && (layout.schedule == ScheduleKind::GPipe ||
+                                       layout.schedule == ScheduleKind::ZeroBubbleV);
+  const bool sameRounds = layout.rounds == 1 || layout.rounds == layout.microBatches;
+  const bool all = holdsAll || !sameRounds || job.batch % layout.microBatches != 0;
+  return all ? layout.microBatches : std::min(few, layout.microBatches);
+}
+
+/// The same with so many micro-batches of the same size.
+DryRun runOf(TrainingJob job, TrainingLayout layout, int microBatches, int rank) {
+  if (microBatches == layout.microBatches) return dryRunUnder(job, layout, rank);
+  job.batch = job.batch / layout.microBatches * microBatches;
+  if (layout.rounds > 1) layout.rounds = microBatches;
+  layout.microBatches = microBatches;
+  return dryRunUnder(job, layout, rank);
+}
+
+/// a + times (a - b), of numbers that grow by the same each time.
+template <class Number>
+void extend(Number& a, const Number& b, int64_t times) {
+  a = static_cast<Number>(static_cast<int64_t>(a) +
+                          times * (static_cast<int64_t>(a) - static_cast<int64_t>(b)));
+}
+
+void extend(CollectiveCount& a, const CollectiveCount& b, int64_t times) {
+  extend(a.calls, b.calls, times);
+  extend(a.bytes, b.bytes, times);
+}
+
+void extend(CollectiveCounters& a, const CollectiveCounters& b, int64_t times) {
+  extend(a.allReduce, b.allReduce, times);
+  extend(a.reduceScatter, b.reduceScatter, times);
+  extend(a.allGather, b.allGather, times);
+  extend(a.allToAll, b.allToAll, times);
+  extend(a.sent, b.sent, times);
+}
+
+void extend(StoreCounters& a, const StoreCounters& b, int64_t times) {
+  extend(a.allReduce, b.allReduce, times);
+  extend(a.reduceScatter, b.reduceScatter, times);
+  extend(a.allGather, b.allGather, times);
+  extend(a.partialAllReduce, b.partialAllReduce, times);
+  extend(a.startedEarly, b.startedEarly, times);
+  extend(a.finishedEarly, b.finishedEarly, times);
+  extend(a.prefetched, b.prefetched, times);
+}
+
+void extend(KernelCount& a, const KernelCount& b, int64_t times) {
+  extend(a.calls, b.calls, times);
+  extend(a.bytesRead, b.bytesRead, times);
+  extend(a.bytesWritten, b.bytesWritten, times);
+  a.gemmFlops += static_cast<double>(times) * (a.gemmFlops - b.gemmFlops);
+}
+
+}  // namespace
+
+ShortDryRun::ShortDryRun(const TrainingJob& job, const TrainingLayout& layout, int rank)
+    : job_(job),
+      layout_(layout),
+      rank_(rank),
+      few_(fewOf(job, layout)),
+      run_(runOf(job, layout, few_, rank)) {}
+
+DryRun ShortDryRun::whole() const {
+  DryRun run = run_;
+  if (few_ == layout_.microBatches) return run;
+  const int stages = layout_.mesh[Axis::Pipeline];
+  const DryRun fewer = runOf(job_, layout_, few_ - stages, rank_);
+  const int64_t times = (layout_.microBatches - few_) / stages;
+  extend(run.counters, fewer.counters, times);
+  extend(run.tensor, fewer.tensor, times);
+  for (auto& [axes, counted] : run.collectives) extend(counted, fewer.collectives.at(axes), times);
+  for (auto& [name, count] : run.kernels) extend(count, fewer.kernels.at(name), times);
+  return run;
 }
 
 std::vector<int> ranksAlong(const MeshShape& mesh, AxisSet axes) {

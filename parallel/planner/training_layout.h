@@ -49,6 +49,25 @@ ModelOptions modelUnder(const TrainingJob& job, const TrainingLayout& layout);
 EngineOptions engineUnder(const TrainingJob& job, const TrainingLayout& layout);
 /// One rank's part. Throws InvalidArgument where the job cannot be shared out so.
 DryRun dryRunUnder(const TrainingJob& job, const TrainingLayout& layout, int rank);
+/// The same in a time that does not grow with the number of micro-batches: beyond a few of each
+/// rank of the pipeline the others hold nothing more, and each computes and sends what those did.
+/// Of GPipe, which holds all of them, and where sequences do not divide, all are run.
+class ShortDryRun {
+ public:
+  /// Runs few: from then on memory() is true.
+  ShortDryRun(const TrainingJob& job, const TrainingLayout& layout, int rank);
+  int rank() const { return rank_; }
+  const TrainingMemory& memory() const { return run_.memory; }
+  /// What all of them come to. Runs fewer, to see what each adds.
+  DryRun whole() const;
+
+ private:
+  const TrainingJob job_;
+  const TrainingLayout layout_;
+  const int rank_;
+  const int few_;  // micro-batches that were run
+  const DryRun run_;
+};
 
 /// The ranks that differ from rank 0 along `axes` only, ascending, with rank 0.
 std::vector<int> ranksAlong(const MeshShape& mesh, AxisSet axes);

@@ -1,6 +1,7 @@
 #include "parallel/kernels/dry/dry_kernels.h"
 
-#include <vector>
+#include <array>
+#include <span>
 
 #include "parallel/kernels/host/attention_scratch.h"
 #include "parallel/kernels/operands.h"
@@ -44,7 +45,7 @@ class Call {
   /// sees has to be of one type.
   template <class Check>
   const KernelCount& checked(const Tensor& leading, const Check& check) {
-    for (Tensor* x : operands_)
+    for (Tensor* x : std::span(operands_).first(taken_))
       if (x->type == DType::BFloat16) x->type = DType::Float32;
     check();
     requireComputable(leading);
@@ -55,13 +56,14 @@ class Call {
 
  private:
   void take(Tensor& x, bool read, bool written) {
-    operands_.push_back(&x);
+    operands_.at(taken_++) = &x;
     const size_t bytes = x.data == nullptr ? 0 : x.bytes();
     if (read) count_.bytesRead += bytes;
     if (written) count_.bytesWritten += bytes;
   }
 
-  std::vector<Tensor*> operands_;
+  std::array<Tensor*, 8> operands_{};
+  size_t taken_ = 0;
   KernelCount count_{.calls = 1};
 };
 
@@ -88,9 +90,15 @@ KernelCount DryKernels::total() const {
   return all;
 }
 
+KernelCount& DryKernels::countOf(const char* name) {
+  for (auto& [known, count] : counts_)
+    if (known == name) return count;
+  return counts_.emplace_back(name, KernelCount{}).second;
+}
+
 void DryKernels::gemm(const GemmArgs& args) {
   GemmArgs a = args;
-  KernelCount& count = counts_["gemm"];
+  KernelCount& count = countOf("gemm");
   count += Call().reads(a.a, a.b).result(a.c, a.beta).checked(a.c, [&] { requireOperands(a); });
   count.gemmFlops += 2 * static_cast<double>(a.c.count()) * static_cast<double>(summed(a));
 }
@@ -98,7 +106,7 @@ void DryKernels::gemm(const GemmArgs& args) {
 void DryKernels::fillZero(const Tensor& x) {
   Tensor to = x;
   requireContiguous("fillZero", to);
-  counts_["fillZero"] += Call().writes(to).count();
+  countOf("fillZero") += Call().writes(to).count();
 }
 
 void DryKernels::copy(const Tensor& from, const Tensor& to) {
@@ -107,28 +115,28 @@ void DryKernels::copy(const Tensor& from, const Tensor& to) {
   call.reads(source).writes(target);
   requireCopy(source, target);
   if (from.type != to.type) call.checked(source, [&] { requireComputable(target); });
-  counts_["copy"] += call.count();
+  countOf("copy") += call.count();
 }
 
 void DryKernels::addBias(const Tensor& bias, const Tensor& y) {
   Tensor b = bias, sum = y;
-  counts_["addBias"] += Call().reads(b).updates(sum).checked(sum, [&] { requireAddBias(b, sum); });
+  countOf("addBias") += Call().reads(b).updates(sum).checked(sum, [&] { requireAddBias(b, sum); });
 }
 
 void DryKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) {
   Tensor from = dy, to = db;
-  counts_["biasGradient"] +=
+  countOf("biasGradient") +=
       Call().reads(from).result(to, beta).checked(from, [&] { requireBiasGradient(from, to); });
 }
 
 void DryKernels::add(const Tensor& from, const Tensor& to) {
   Tensor more = from, sum = to;
-  counts_["add"] += Call().reads(more).updates(sum).checked(sum, [&] { requireAdd(more, sum); });
+  countOf("add") += Call().reads(more).updates(sum).checked(sum, [&] { requireAdd(more, sum); });
 }
 
 void DryKernels::layerNorm(const LayerNormArgs& args) {
   LayerNormArgs a = args;
-  counts_["layerNorm"] +=
+  countOf("layerNorm") +=
       Call().reads(a.x, a.weight, a.bias).writes(a.y, a.mean, a.rstd).checked(a.x, [&] {
         requireOperands(a);
       });
@@ -136,7 +144,7 @@ void DryKernels::layerNorm(const LayerNormArgs& args) {
 
 void DryKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
   LayerNormBackwardArgs a = args;
-  counts_["layerNormBackward"] +=
+  countOf("layerNormBackward") +=
       Call().reads(a.dy, a.x, a.weight, a.mean, a.rstd, a.residual).writes(a.dx).checked(a.x, [&] {
         requireOperands(a);
       });
@@ -144,7 +152,7 @@ void DryKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
 
 void DryKernels::layerNormWeights(const LayerNormWeightArgs& args) {
   LayerNormWeightArgs a = args;
-  counts_["layerNormWeights"] += Call()
+  countOf("layerNormWeights") += Call()
                                      .reads(a.dy, a.x, a.mean, a.rstd)
                                      .result(a.dWeight, a.betaWeight)
                                      .result(a.dBias, a.betaBias)
@@ -153,25 +161,25 @@ void DryKernels::layerNormWeights(const LayerNormWeightArgs& args) {
 
 void DryKernels::gelu(const Tensor& x, const Tensor& y) {
   Tensor from = x, to = y;
-  counts_["gelu"] += Call().reads(from).writes(to).checked(from, [&] { requireGelu(from, to); });
+  countOf("gelu") += Call().reads(from).writes(to).checked(from, [&] { requireGelu(from, to); });
 }
 
 void DryKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
   Tensor slope = dy, from = x, to = dx;
-  counts_["geluBackward"] += Call().reads(slope, from).writes(to).checked(from, [&] {
+  countOf("geluBackward") += Call().reads(slope, from).writes(to).checked(from, [&] {
     requireGeluBackward(slope, from, to);
   });
 }
 
 void DryKernels::rmsNorm(const RmsNormArgs& args) {
   RmsNormArgs a = args;
-  counts_["rmsNorm"] +=
+  countOf("rmsNorm") +=
       Call().reads(a.x, a.weight).writes(a.y, a.rstd).checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::rmsNormBackward(const RmsNormBackwardArgs& args) {
   RmsNormBackwardArgs a = args;
-  counts_["rmsNormBackward"] +=
+  countOf("rmsNormBackward") +=
       Call().reads(a.dy, a.x, a.weight, a.rstd, a.residual).writes(a.dx).checked(a.x, [&] {
         requireOperands(a);
       });
@@ -179,7 +187,7 @@ void DryKernels::rmsNormBackward(const RmsNormBackwardArgs& args) {
 
 void DryKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
   RmsNormWeightArgs a = args;
-  counts_["rmsNormWeights"] +=
+  countOf("rmsNormWeights") +=
       Call().reads(a.dy, a.x, a.rstd).result(a.dWeight, a.beta).checked(a.x, [&] {
         requireOperands(a);
       });
@@ -187,26 +195,26 @@ void DryKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
 
 void DryKernels::rotary(const RotaryArgs& args) {
   RotaryArgs a = args;
-  counts_["rotary"] +=
+  countOf("rotary") +=
       Call().reads(a.cosine, a.sine).updates(a.x).checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::swiGlu(const Tensor& x, const Tensor& y) {
   Tensor from = x, to = y;
-  counts_["swiGlu"] +=
+  countOf("swiGlu") +=
       Call().reads(from).writes(to).checked(from, [&] { requireSwiGlu(from, to); });
 }
 
 void DryKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
   Tensor slope = dy, from = x, to = dx;
-  counts_["swiGluBackward"] += Call().reads(slope, from).writes(to).checked(from, [&] {
+  countOf("swiGluBackward") += Call().reads(slope, from).writes(to).checked(from, [&] {
     requireSwiGluBackward(slope, from, to);
   });
 }
 
 void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
   AttentionArgs a = args;
-  KernelCount& count = counts_["attention"];
+  KernelCount& count = countOf("attention");
   count +=
       Call().reads(a.qkv).writes(a.out, a.logSumExp).checked(a.out, [&] { requireOperands(a); });
   count.gemmFlops += 2 * causalFlops(a.out);  // of scores, of values
@@ -216,7 +224,7 @@ void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
 
 void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
   AttentionBackwardArgs a = args;
-  KernelCount& count = counts_["attentionBackward"];
+  KernelCount& count = countOf("attentionBackward");
   count += Call().reads(a.dOut, a.qkv, a.out, a.logSumExp).writes(a.dQkv).checked(a.out, [&] {
     requireOperands(a);
   });
@@ -228,7 +236,7 @@ void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scr
 
 void DryKernels::embedding(const EmbeddingArgs& args) {
   EmbeddingArgs a = args;
-  counts_["embedding"] +=
+  countOf("embedding") +=
       Call().reads(a.tokenIds, a.tokens, a.positions).writes(a.x).checked(a.x, [&] {
         requireOperands(a);
       });
@@ -236,7 +244,7 @@ void DryKernels::embedding(const EmbeddingArgs& args) {
 
 void DryKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
   EmbeddingWeightArgs a = args;
-  counts_["embeddingWeights"] += Call()
+  countOf("embeddingWeights") += Call()
                                      .reads(a.tokenIds, a.dx)
                                      .result(a.dTokens, a.betaTokens)
                                      .result(a.dPositions, a.betaPositions)
@@ -245,7 +253,7 @@ void DryKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
 
 void DryKernels::logitStatistics(const LogitStatisticsArgs& args) {
   LogitStatisticsArgs a = args;
-  counts_["logitStatistics"] +=
+  countOf("logitStatistics") +=
       Call().reads(a.logits, a.labels).writes(a.statistics).checked(a.logits, [&] {
         requireOperands(a);
       });
@@ -255,7 +263,7 @@ double DryKernels::crossEntropy(const CrossEntropyArgs& args) {
   CrossEntropyArgs a = args;
   Call call;
   call.reads(a.labels, a.statistics);
-  counts_["crossEntropy"] +=
+  countOf("crossEntropy") +=
       (a.gradient ? call.updates(a.logits) : call.reads(a.logits)).checked(a.logits, [&] {
         requireOperands(a);
       });
@@ -264,7 +272,7 @@ double DryKernels::crossEntropy(const CrossEntropyArgs& args) {
 
 void DryKernels::adamW(const AdamWArgs& args) {
   AdamWArgs a = args;
-  counts_["adamW"] +=
+  countOf("adamW") +=
       Call().reads(a.gradient).updates(a.weight, a.first, a.second).checked(a.weight, [&] {
         requireOperands(a);
       });
@@ -272,14 +280,14 @@ void DryKernels::adamW(const AdamWArgs& args) {
 
 void DryKernels::sgd(const SgdArgs& args) {
   SgdArgs a = args;
-  counts_["sgd"] += Call().reads(a.gradient).updates(a.weight, a.velocity).checked(a.weight, [&] {
+  countOf("sgd") += Call().reads(a.gradient).updates(a.weight, a.velocity).checked(a.weight, [&] {
     requireOperands(a);
   });
 }
 
 void DryKernels::addSquares(const Tensor& x, ExactSum&) {
   Tensor from = x;
-  counts_["addSquares"] +=
+  countOf("addSquares") +=
       Call().reads(from).checked(from, [&] { requireContiguous("addSquares", from); });
 }
 

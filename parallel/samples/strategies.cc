@@ -1,0 +1,155 @@
+#include "parallel/samples/strategies.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+namespace tutti::parallel {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kTurns = 15;
+constexpr size_t kFewBytes = size_t{4} << 10, kManyBytes = size_t{1} << 20;
+
+bool isPossible(const TrainingJob& job, const TrainingLayout& layout) {
+  try {
+    dryRunUnder(job, layout, 0);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::InvalidArgument) throw;
+    return false;
+  }
+}
+
+/// The median of several calls' times, each of which all ranks begin together.
+template <class Call>
+double medianSeconds(MeshCommunicator* all, const Call& call) {
+  std::vector<double> times;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (all != nullptr) all->barrier();
+    const auto begin = Clock::now();
+    call();
+    times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  std::ranges::nth_element(times, times.begin() + kTurns / 2);
+  return times[kTurns / 2];
+}
+
+/// One exchange of a kind, whose larger side has so many bytes.
+void exchange(MeshCommunicator& group, CollectiveKind kind, const Memory& memory, size_t bytes) {
+  constexpr MutationPoint kPoint = MutationPoint::SampleTensor;
+  float* const data = memory.as<float>();
+  const size_t count = bytes / sizeof(float), ranks = static_cast<size_t>(group.size());
+  const Tensor whole(data, DType::Float32, {static_cast<int64_t>(count)});
+  switch (kind) {
+    case CollectiveKind::AllReduce:
+      return group.allReduce(kPoint, {.send = data, .recv = data, .count = count});
+    case CollectiveKind::ReduceScatter:
+      return group.reduceScatter(kPoint,
+                                 {.send = data,
+                                  .recv = data + count / ranks * static_cast<size_t>(group.rank()),
+                                  .count = count / ranks});
+    case CollectiveKind::AllToAll:
+    case CollectiveKind::AllGather:
+      return group.allGather(kPoint,
+                             {.send = data + count / ranks * static_cast<size_t>(group.rank()),
+                              .recv = data,
+                              .count = count / ranks});
+    case CollectiveKind::Message:
+      // To the next one and back: there are always two.
+      const int peer = group.rank() ^ 1;
+      if (peer >= group.size()) return;
+      group.rank() % 2 == 0 ? group.exchange(std::array{Message::to(peer, kPoint, whole)})
+                            : group.exchange(std::array{Message::from(peer, kPoint, whole)});
+  }
+}
+
+}  // namespace
+
+std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
+  std::vector<Strategy> all;
+  const auto add = [&](const std::string& name, const std::string& mesh, TrainingLayout layout) {
+    layout.mesh = MeshShape::parse(mesh);
+    const int64_t sequences = job.batch / layout.mesh.ranks({Axis::Data, Axis::Fsdp});
+    layout.microBatches = static_cast<int>(std::max<int64_t>(1, sequences));
+    if (layout.mesh.ranks() == ranks && isPossible(job, layout)) all.push_back({name, layout});
+  };
+  const auto along = [&](const char* axis) { return message(axis, "=", ranks); };
+  const auto beside = [&](const char* two, const char* axis) {
+    return message(two, "=2,", axis, "=", ranks / 2);
+  };
+  add("DDP", along("dp"), {});
+  add("ZeRO-1", along("fsdp"), {.zero = 1});
+  add("ZeRO-2", along("fsdp"), {.zero = 2});
+  add("FSDP", along("fsdp"), {.zero = 3});
+  add("FSDP, weights stay", along("fsdp"), {.zero = 3, .reshard = Reshard::Never});
+  add("hybrid FSDP", beside("dp", "fsdp"), {.zero = 3});
+  add("TP", along("tp"), {});
+  add("TP with SP", along("tp"), {.sequenceParallel = true});
+  add("FSDP x TP with SP", beside("fsdp", "tp"), {.zero = 3, .sequenceParallel = true});
+  add("DP x TP", beside("dp", "tp"), {});
+  for (const ScheduleKind schedule :
+       {ScheduleKind::Naive, ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
+        ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleV})
+    add(message("PP ", toString(schedule)), along("pp"), {.schedule = schedule});
+  add("PP x DP", beside("pp", "dp"), {});
+  add("PP x TP", beside("pp", "tp"), {});
+  add("DDP, attention again", along("dp"), {.recompute = Recompute::Attention});
+  add("DDP, blocks again", along("dp"), {.recompute = Recompute::Block});
+  return all;
+}
+
+MeasuredNetwork::MeasuredNetwork(DeviceMesh& mesh) {
+  const int ranks = mesh.ranks();
+  for (int size = 2; size <= ranks && !mesh.dry(); ++size) {
+    if (ranks % size != 0) continue;
+    MeshShape shape;
+    shape[Axis::Fsdp] = ranks / size;
+    shape[Axis::Tensor] = size;
+    DeviceMesh groups = mesh.arranged(shape);
+    const Memory memory = groups.allocate({Axis::Tensor}, kManyBytes);
+    std::fill_n(memory.as<float>(), kManyBytes / sizeof(float), 0.0f);
+    for (const CollectiveKind kind : kCollectiveKinds) {
+      const auto time = [&](size_t bytes) {
+        return medianSeconds(groups.communicator(AxisSet::all()), [&] {
+          exchange(*groups.communicator({Axis::Tensor}), kind, memory, bytes);
+        });
+      };
+      const double few = time(kFewBytes), many = time(kManyBytes);
+      const double byte = std::max(0.0, (many - few) / double(kManyBytes - kFewBytes));
+      lines_[{kind, size}] = {std::max(0.0, few - byte * double(kFewBytes)), byte};
+    }
+  }
+}
+
+double MeasuredNetwork::seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind,
+                                double bytes) {
+  const auto found = lines_.find({kind, mesh.ranks(axes)});
+  return found == lines_.end() ? 0 : found->second.call + found->second.byte * bytes;
+}
+
+/// A product, and a sum of two tensors, of the model's own sizes. Where ranks are more than cores,
+/// each of them gets its share of one while all measure.
+DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  DeviceRates rates{.cores = cores, .overlaps = rank.mesh.ranks() < cores};
+  if (rank.mesh.dry()) return rates;
+  const int64_t width = rank.options.model.width;
+  Arena arena("measured");
+  const Tensor x = arena.allocate(DType::Float32, {tokens, width});
+  const Tensor w = arena.allocate(DType::Float32, {width, 4 * width});
+  const Tensor y = arena.allocate(DType::Float32, {tokens, 4 * width});
+  const Tensor z = arena.allocate(DType::Float32, {tokens, 4 * width});
+  for (const Tensor& tensor : {x, w, y, z}) rank.kernels.fillZero(tensor);
+  MeshCommunicator* const all = rank.mesh.communicator(AxisSet::all());
+  const double share = std::max(1.0, double(rank.mesh.ranks()) / cores);
+  const double product = medianSeconds(all, [&] { rank.kernels.gemm({.a = x, .b = w, .c = y}); });
+  const double sum = medianSeconds(all, [&] { rank.kernels.gelu(y, z); });
+  rates.any.flopsPerSecond = share * 2 * double(tokens) * double(4 * width * width) / product;
+  rates.any.bytesPerSecond = share * 2 * double(y.bytes()) / sum;
+  return rates;
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,41 @@
+#pragma once
+
+// Every strategy of the literature on one model: how the layouts are called, what this machine's
+// rates are, and what a row of the comparison says.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "parallel/planner/predictor.h"
+#include "parallel/samples/sample.h"
+
+namespace tutti::parallel {
+
+struct Strategy {
+  std::string name;  ///< "FSDP"
+  TrainingLayout layout;
+};
+/// Those that so many ranks, batch and model allow, each with as many micro-batches as the batch
+/// has sequences for its ranks.
+std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks);
+
+/// What exchanges took here: a constant and a rate for each kind and number of ranks.
+class MeasuredNetwork final : public Network {
+ public:
+  using Network::seconds;
+  /// Collective over all ranks: all groups of a size measure at the same time.
+  explicit MeasuredNetwork(DeviceMesh& mesh);
+  double seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind, double bytes) override;
+
+ private:
+  struct Line {
+    double call = 0, byte = 0;  // seconds
+  };
+  std::map<std::pair<CollectiveKind, int>, Line> lines_;
+};
+
+/// What kernels took here, all ranks at the same time. Collective.
+DeviceRates measuredRates(SampleRank& rank, int64_t tokens);
+
+}  // namespace tutti::parallel

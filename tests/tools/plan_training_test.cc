@@ -1,0 +1,120 @@
+// `tutti plan-training`: what it says, what it refuses, and that docs/planning.md shows that.
+// Arguments: the executable of tutti, the page.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/launch/run_tutti.h"
+
+namespace tutti::tools {
+namespace {
+
+using Json = nlohmann::json;
+using launcher::contains;
+using launcher::Result;
+using launcher::runTutti;
+
+std::string pagePath;
+
+Result planTraining(std::vector<std::string> options) {
+  options.insert(options.begin(), "plan-training");
+  return runTutti(options);
+}
+
+TEST(PlanTraining, RanksTheLayoutsThatFit) {
+  const Result run = planTraining({"--model", "gpt2", "-n", "4", "--memory", "16G", "--batch", "8",
+                                   "--json", "--limit", "100"});
+  ASSERT_EQ(run.exitCode, 0) << run.err;
+  const Json plan = Json::parse(run.out);
+  EXPECT_NEAR(plan["parameters"].get<double>(), 124e6, 1e6);
+  ASSERT_GE(plan["layouts"].size(), 10u);
+  double last = 0;
+  for (const Json& row : plan["layouts"]) {
+    EXPECT_GE(row["seconds"].get<double>(), last);
+    last = row["seconds"];
+    EXPECT_LE(row["bytes"].get<uint64_t>(), uint64_t{16} << 30);
+    uint64_t bytes = 0;
+    for (const auto& [kind, part] : row["memory"].items()) bytes += part.get<uint64_t>();
+    EXPECT_EQ(bytes, row["bytes"].get<uint64_t>());
+    double seconds = 0;
+    for (const auto& [term, part] : row["terms"].items()) seconds += part.get<double>();
+    EXPECT_NEAR(seconds, last, 1e-9 * last);
+    EXPECT_FALSE(row["reason"].get<std::string>().empty());
+  }
+}
+
+TEST(PlanTraining, SaysWhyNothingFits) {
+  const Result run = planTraining({"--model", "llama-7b", "-n", "1", "--memory", "16G"});
+  EXPECT_EQ(run.exitCode, 1);
+  EXPECT_TRUE(contains(run.out, "No layout fits.")) << run.out;
+  EXPECT_TRUE(contains(run.out, "too much; most of it optimizer")) << run.out;
+}
+
+TEST(PlanTraining, RefusesByName) {
+  const auto refuses = [](std::vector<std::string> options, const std::string& words) {
+    const Result run = planTraining(options);
+    EXPECT_EQ(run.exitCode, 2) << words;
+    EXPECT_TRUE(contains(run.err, words)) << run.err;
+  };
+  const std::vector<std::string> whole{"--model", "gpt2", "-n", "2", "--memory", "8G"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), whole.begin(), whole.end());
+    return more;
+  };
+  refuses({"--model", "gpt9", "-n", "2", "--memory", "8G"}, "--model gpt9 is neither");
+  refuses({"--model", "gpt2", "-n", "0", "--memory", "8G"}, "--devices");
+  refuses({"--model", "gpt2", "-n", "2", "--memory", "much"}, "--memory");
+  refuses({"--model", "gpt2", "-n", "2"}, "--memory");
+  refuses(with({"--topology", "nowhere"}), "--topology nowhere");
+  refuses(with({"--optimizer", "lion"}), "--optimizer lion");
+  refuses(with({"--type", "float16"}), "--type float16");
+  refuses(with({"--gradients", "int8"}), "--gradients int8");
+  refuses(with({"--context", "2048"}), "--context 2048 is more than the 1024");
+  refuses(with({"--batch", "0"}), "--batch");
+  refuses(with({"--limit", "0"}), "--limit");
+}
+
+/// What stands between ``` lines and begins with "$ tutti plan-training".
+std::vector<std::string> blocksOfPage() {
+  std::ifstream page(pagePath);
+  std::vector<std::string> blocks;
+  bool inside = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("```")) {
+      inside = !inside;
+      if (inside) blocks.emplace_back();
+    } else if (inside) {
+      blocks.back() += line + "\n";
+    }
+  }
+  std::erase_if(blocks, [](const auto& b) { return !b.starts_with("$ tutti plan-training"); });
+  return blocks;
+}
+
+TEST(PlanTraining, ThePageShowsWhatItPrints) {
+  int compared = 0;
+  for (const std::string& block : blocksOfPage()) {
+    const std::string command = block.substr(0, block.find('\n'));
+    std::istringstream in(command.substr(std::string("$ tutti ").size()));
+    std::vector<std::string> words;
+    for (std::string word; in >> word;) words.push_back(word);
+    EXPECT_EQ(runTutti(words).out, block.substr(command.size() + 1)) << command;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 2);
+}
+
+}  // namespace
+}  // namespace tutti::tools
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc != 3) return 2;
+  tutti::launcher::tuttiPath = argv[1];
+  tutti::tools::pagePath = argv[2];
+  return RUN_ALL_TESTS();
+}

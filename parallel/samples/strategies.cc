@@ -78,7 +78,7 @@ std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
   };
   const auto along = [&](const char* axis) { return message(axis, "=", ranks); };
   const auto beside = [&](const char* two, const char* axis) {
-    return message(two, "=2,", axis, "=", ranks / 2);
+    return message(two, "=2,", axis, "=", std::max(1, ranks / 2));  // of odd ones there is none
   };
   add("DDP", along("dp"), {});
   add("ZeRO-1", along("fsdp"), {.zero = 1});

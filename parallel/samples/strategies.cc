@@ -1,7 +1,6 @@
 #include "parallel/samples/strategies.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <thread>
 
@@ -37,33 +36,19 @@ double medianSeconds(MeshCommunicator* all, const Call& call) {
   return times[kTurns / 2];
 }
 
-/// One exchange of a kind, whose larger side has so many bytes.
-void exchange(MeshCommunicator& group, CollectiveKind kind, const Memory& memory, size_t bytes) {
-  constexpr MutationPoint kPoint = MutationPoint::SampleTensor;
-  float* const data = memory.as<float>();
-  const size_t count = bytes / sizeof(float), ranks = static_cast<size_t>(group.size());
-  const Tensor whole(data, DType::Float32, {static_cast<int64_t>(count)});
-  switch (kind) {
-    case CollectiveKind::AllReduce:
-      return group.allReduce(kPoint, {.send = data, .recv = data, .count = count});
-    case CollectiveKind::ReduceScatter:
-      return group.reduceScatter(kPoint,
-                                 {.send = data,
-                                  .recv = data + count / ranks * static_cast<size_t>(group.rank()),
-                                  .count = count / ranks});
-    case CollectiveKind::AllToAll:
-    case CollectiveKind::AllGather:
-      return group.allGather(kPoint,
-                             {.send = data + count / ranks * static_cast<size_t>(group.rank()),
-                              .recv = data,
-                              .count = count / ranks});
-    case CollectiveKind::Message:
-      // To the next one and back: there are always two.
-      const int peer = group.rank() ^ 1;
-      if (peer >= group.size()) return;
-      group.rank() % 2 == 0 ? group.exchange(std::array{Message::to(peer, kPoint, whole)})
-                            : group.exchange(std::array{Message::from(peer, kPoint, whole)});
-  }
+/// One exchange of a kind along tp, whose larger side has so many elements; a message takes what an
+/// AllGather of two ranks takes.
+void exchange(DeviceMesh& mesh, CollectiveKind kind, int64_t count, Arena& memory) {
+  const Layout split{.dims = {AxisList{Axis::Tensor}}}, partial{.partial = {Axis::Tensor}};
+  const bool sums = kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter;
+  const Layout from = sums ? partial : split;
+  const Layout to = kind == CollectiveKind::ReduceScatter ? split : Layout{};
+  const ArenaScope scope(memory);
+  const Shape global{count};
+  Tensor x = memory.allocate(DType::Float32, localShape(global, from, mesh.shape(), mesh.place()));
+  std::fill_n(x.as<float>(), x.count(), 0.0f);
+  x.layout = from;
+  rearranged(mesh, x, global, to, memory);
 }
 
 }  // namespace
@@ -109,12 +94,11 @@ MeasuredNetwork::MeasuredNetwork(DeviceMesh& mesh) {
     shape[Axis::Fsdp] = ranks / size;
     shape[Axis::Tensor] = size;
     DeviceMesh groups = mesh.arranged(shape);
-    const Memory memory = groups.allocate({Axis::Tensor}, kManyBytes);
-    std::fill_n(memory.as<float>(), kManyBytes / sizeof(float), 0.0f);
+    Arena memory("measured");
     for (const CollectiveKind kind : kCollectiveKinds) {
       const auto time = [&](size_t bytes) {
         return medianSeconds(groups.communicator(AxisSet::all()), [&] {
-          exchange(*groups.communicator({Axis::Tensor}), kind, memory, bytes);
+          exchange(groups, kind, static_cast<int64_t>(bytes / sizeof(float)), memory);
         });
       };
       const double few = time(kFewBytes), many = time(kManyBytes);
@@ -126,7 +110,8 @@ MeasuredNetwork::MeasuredNetwork(DeviceMesh& mesh) {
 
 double MeasuredNetwork::seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind,
                                 double bytes) {
-  const auto found = lines_.find({kind, mesh.ranks(axes)});
+  const int ranks = kind == CollectiveKind::Message ? 2 : mesh.ranks(axes);
+  const auto found = lines_.find({kind, ranks});
   return found == lines_.end() ? 0 : found->second.call + found->second.byte * bytes;
 }
 

@@ -39,9 +39,10 @@ RotaryTable::RotaryTable(int64_t context, int64_t headWidth, double base)
     : shape_{context, headWidth / 2}, base_(base) {}
 
 void RotaryTable::fill() {
+  const int64_t headWidth = 2 * shape_[1];
   for (int64_t t = 0; t < shape_[0]; ++t)
     for (int64_t i = 0; i < shape_[1]; ++i) {
-      const double power = -2.0 * static_cast<double>(i) / static_cast<double>(2 * shape_[1]);
+      const double power = -2.0 * static_cast<double>(i) / static_cast<double>(headWidth);
       const double angle = static_cast<double>(t) * std::pow(base_, power);
       cosine_.doubles.push_back(std::cos(angle));
       sine_.doubles.push_back(std::sin(angle));

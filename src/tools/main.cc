@@ -54,7 +54,7 @@ constexpr Command kCommands[] = {
 void printHelp(std::FILE* to) {
   std::fputs("usage: tutti COMMAND [ARGUMENTS...]\n\n", to);
   for (const Command& command : kCommands)
-    std::fprintf(to, "  %-13s %s\n", command.name, command.summary);
+    std::fprintf(to, "  %-14s %s\n", command.name, command.summary);
   std::fputs("\ntutti COMMAND --help tells more; tutti --version prints the version.\n", to);
 }
 

@@ -3,6 +3,7 @@
 // DeviceMesh: the ranks of a job arranged along named axes, and the communicators along them.
 
 #include <map>
+#include <memory>
 
 #include "parallel/mesh/mesh_communicator.h"
 #include "parallel/sharding/mesh_shape.h"
@@ -62,6 +63,9 @@ class DeviceMesh {
 
   /// What the ranks along each set of axes did together, where they did anything.
   Collectives counters() const;
+  /// Begins a list of the calls that this rank issues, over all communicators; it grows until the
+  /// next one is begun.
+  std::shared_ptr<const IssueOrder> recordCalls();
 
  private:
   std::vector<int> ranksAlong(AxisSet axes) const;
@@ -72,6 +76,7 @@ class DeviceMesh {
   MeshPlace place_{};
   bool dry_ = false;
   std::map<AxisSet, MeshCommunicator> groups_;  // by axes that are long: the job's by all of them
+  std::shared_ptr<IssueOrder> calls_;           // null: they are not recorded
 };
 
 }  // namespace tutti::parallel

@@ -93,6 +93,7 @@ MeshCommunicator::Block MeshCommunicator::blockOf(std::span<const size_t> counts
 template <class Call>
 void MeshCommunicator::perform(MutationPoint point, PointForm form, StreamRef stream,
                                const Outcome& outcome, const Call& call) {
+  note(point, form);
   if (!ranks_) return;
   const std::optional<Change> change = passMutationPoint(point, form);
   if (change != Change::Drop) call();
@@ -188,6 +189,7 @@ void MeshCommunicator::allToAllV(MutationPoint point, const AllToAllVArgs& args,
 void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef stream) {
   for (const Message& message : messages)
     if (message.sends) counters_.sent.add(message.data.bytes());
+  if (!messages.empty()) note(messages[0].point, PointForm::Exchange, messages);
   if (!ranks_) return;
   std::map<MutationPoint, std::optional<Change>> changes;  // a pass for each purpose
   for (const Message& m : messages)
@@ -211,6 +213,19 @@ void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef str
     else
       std::memset(m.data.data, 0, m.data.bytes());
   }
+}
+
+void MeshCommunicator::record(std::shared_ptr<IssueOrder> calls, AxisSet axes) {
+  calls_ = std::move(calls);
+  axes_ = axes;
+}
+
+void MeshCommunicator::note(MutationPoint point, PointForm form,
+                            std::span<const Message> messages) {
+  if (!calls_) return;
+  IssuedCall call{.axes = axes_, .point = point, .form = form, .messages = {}};
+  for (const Message& m : messages) call.messages.push_back({m.peer, m.sends});
+  calls_->push_back(std::move(call));
 }
 
 void MeshCommunicator::barrier() {

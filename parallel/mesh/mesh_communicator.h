@@ -6,11 +6,12 @@
 // are counted, return at once and touch no buffer.
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 
 #include <tutti/communicator.h>
-#include "parallel/mesh/mutation.h"
+#include "parallel/mesh/issue_order.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
@@ -93,6 +94,8 @@ class MeshCommunicator {
 
   /// Since it was made.
   const CollectiveCounters& counters() const { return counters_; }
+  /// From now on each call is put behind `calls` too, as one of the ranks along `axes`.
+  void record(std::shared_ptr<IssueOrder> calls, AxisSet axes);
 
  private:
   struct Block;
@@ -101,6 +104,7 @@ class MeshCommunicator {
   Block blockOf(size_t count) const;
   Block blockOf(std::span<const size_t> counts) const;
   static void keepOwn(const Outcome& outcome);
+  void note(MutationPoint point, PointForm form, std::span<const Message> messages = {});
   template <class Call>
   void perform(MutationPoint point, PointForm form, StreamRef stream, const Outcome& outcome,
                const Call& call);
@@ -108,6 +112,8 @@ class MeshCommunicator {
   std::optional<Communicator> ranks_;
   int rank_, size_;
   CollectiveCounters counters_;
+  std::shared_ptr<IssueOrder> calls_;  // null: they are not recorded
+  AxisSet axes_;                       // of those
 };
 
 /// Of a dry run: an address.

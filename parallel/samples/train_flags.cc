@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "parallel/samples/config_file.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/train_options.h"
 
@@ -38,6 +39,7 @@ std::string notUnsigned(std::string& text) {
 
 void declare(CLI::App& app, TrainOptions& o) {
   const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
+  addConfigFlag(app);
   CLI::Option* text =
       app.add_option("--text", o.text, "text file to learn; the last 5% are for validation");
   CLI::Option* tokens =

@@ -135,7 +135,8 @@ std::vector<Trial> trials() {
   for (const int64_t vocabulary : {37, 38}) all.push_back(logitsTrial("tp=2", vocabulary));
   all.push_back(logitsTrial("pp=2", 37, 2));
   const LadderModel gpt = ladderGpt(4), llama = ladderLlama(4, 2);
-  for (const std::string mesh : {"dp=2", "dp=4", "ep=2"}) all.push_back(stepTrial(gpt, arrangement(mesh)));
+  for (const std::string mesh : {"dp=2", "dp=4", "ep=2"})
+    all.push_back(stepTrial(gpt, arrangement(mesh)));
   for (const Arrangement& layout : sharings("fsdp=2")) all.push_back(stepTrial(gpt, layout));
   for (const int stage : {1, 2, 3})
     all.push_back(stepTrial(gpt, arrangement("dp=2,fsdp=2", zero(stage))));

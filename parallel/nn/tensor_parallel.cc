@@ -5,13 +5,9 @@
 
 namespace tutti::parallel {
 
-namespace {
-
-bool dealsOut(int64_t heads, int64_t kvHeads, int64_t ranks) {
+bool headsFit(int64_t heads, int64_t kvHeads, int64_t ranks) {
   return ranks > 0 && heads % ranks == 0 && (kvHeads % ranks == 0 || ranks % kvHeads == 0);
 }
-
-}  // namespace
 
 Layout cutOverTensor(int dimension) {
   Layout layout;
@@ -22,10 +18,10 @@ Layout cutOverTensor(int dimension) {
 void setTensorRanks(MeshShape& shape, int ranks, int64_t heads, int64_t kvHeads) {
   require(heads > 0 && kvHeads > 0 && heads % kvHeads == 0, heads, " heads do not share ", kvHeads,
           " heads of keys and values evenly");
-  if (!dealsOut(heads, kvHeads, ranks)) {
+  if (!headsFit(heads, kvHeads, ranks)) {
     int64_t below = std::min<int64_t>(std::max(ranks, 1), heads), above = below;
-    while (!dealsOut(heads, kvHeads, below)) --below;  // 1 does
-    while (!dealsOut(heads, kvHeads, above)) ++above;  // `heads` does
+    while (!headsFit(heads, kvHeads, below)) --below;  // 1 does
+    while (!headsFit(heads, kvHeads, above)) ++above;  // `heads` does
     fail(ErrorCode::InvalidArgument, heads, " heads, ", kvHeads,
          " of keys and values, cannot be dealt out to ", ranks, " ranks of tensor parallelism: ",
          below == above ? message(below, " would do") : message(below, " or ", above, " would do"));

@@ -26,6 +26,9 @@ namespace tutti::parallel {
 /// How a weight lies whose dimension `dimension` is cut over all ranks of tensor parallelism.
 Layout cutOverTensor(int dimension);
 
+/// Whether `ranks` can share out such heads: they divide the queries', and divide or are a multiple
+/// of those of keys and values.
+bool headsFit(int64_t heads, int64_t kvHeads, int64_t ranks);
 /// Gives `shape` so many ranks of tensor parallelism for attention with these heads: each has
 /// whole heads of queries, and of keys and values its own, or one of those that it shares with its
 /// neighbours along Rep. Throws InvalidArgument, naming the nearest numbers of ranks that do,

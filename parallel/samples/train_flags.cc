@@ -196,7 +196,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     check(options.model);
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
-    if (options.initFrom.empty()) checkPipeline(options);  // else it is not known yet
+    if (options.initFrom.empty()) checkLayout(options, 0);  // else the model is not known yet
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;

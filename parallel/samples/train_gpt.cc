@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
     }
     fillModel(options);
     const RankPlan plan = planRanks(askedRanks(options));
-    meshOf(options, plan.ranks);
+    checkLayout(options, plan.ranks);
     checkSplit(options, plan.ranks);
     checkMemory(options, {.ranks = plan.ranks,
                           .ranksHere = plan.launch ? plan.ranks : 1,

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "parallel/engine/engine.h"
+#include "parallel/samples/fitting_layouts.h"
 #include "parallel/samples/train_text.h"
 
 namespace tutti::parallel {
@@ -119,6 +120,32 @@ Offload offloadOf(const TrainOptions& o, const ShardPolicy& policy) {
 
 }  // namespace
 
+namespace {
+
+/// Of the model, as far as it is known.
+LayoutNeeds needsOf(const TrainOptions& o, int ranks) {
+  const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
+  const int64_t layers = o.llama ? o.llama->layers : o.model.layers;
+  return {.ranks = ranks > 0 ? ranks : o.ranks,
+          .heads = heads,
+          .kvHeads = o.llama ? o.llama->kvHeads : heads,
+          .stages = static_cast<int>(std::min<int64_t>(layers / std::max(o.chunks, 1), 1024))};
+}
+
+/// What to say behind the refusal of a layout; nothing where it is not the layout that is wrong.
+std::string nearestText(const TrainOptions& o, int ranks) {
+  const LayoutFlags wanted{
+      .dp = o.dp, .fsdp = o.fsdp, .tp = o.tp, .pp = o.pp, .cp = o.cp, .ep = o.ep};
+  const LayoutNeeds needs = needsOf(o, ranks);
+  if (fits(wanted, needs)) return "";
+  std::string text;
+  for (const LayoutFlags& layout : nearestFitting(wanted, needs, 3))
+    text += (text.empty() ? "; nearest to it are " : ", or ") + layout.describe();
+  return text;
+}
+
+}  // namespace
+
 ShardPolicy policyOf(const TrainOptions& o) {
   ShardPolicy policy = ShardPolicy::zero(o.zero >= 0 ? o.zero : o.fsdp > 0 ? 3 : 0);
   policy.deterministic = o.deterministic;
@@ -127,6 +154,16 @@ ShardPolicy policyOf(const TrainOptions& o) {
           ": weights are gathered, and given back, with --zero 3, or --fsdp alone");
   policy.offload = offloadOf(o, policy);
   return policy;
+}
+
+void checkLayout(const TrainOptions& o, int ranks) {
+  try {
+    const int asked = askedRanks(o);
+    if (const int all = ranks > 0 ? ranks : asked; all > 0) meshOf(o, all);
+    checkPipeline(o);
+  } catch (const Error& error) {
+    fail(error.code(), error.what(), nearestText(o, ranks));
+  }
 }
 
 std::optional<Documents> documentsOf(const TrainOptions& options, const TokenView& text) {

@@ -87,6 +87,9 @@ ShardPolicy policyOf(const TrainOptions& options);
 std::optional<Documents> documentsOf(const TrainOptions& options, const TokenView& text);
 /// How the ranks of --pp share out the model.
 PipelineOptions pipelineOf(const TrainOptions& options);
+/// Throws InvalidArgument as askedRanks(), meshOf() and checkPipeline() do, and says which layouts
+/// that fit are nearest. `ranks`: of the job; 0: that is not known.
+void checkLayout(const TrainOptions& options, int ranks);
 /// Throws InvalidArgument when the schedule is none for --pp and --chunks, and when the model's
 /// layers cannot be dealt out as --stages says.
 void checkPipeline(const TrainOptions& options);

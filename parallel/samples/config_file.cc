@@ -51,7 +51,7 @@ class TomlFile final : public CLI::Config {
   }
 
   std::vector<std::string> textsOf(const std::string& key, const toml::node& value) const {
-    if (const toml::array* values = value.as_array()) {
+    if (const auto* values = value.as_array()) {
       std::vector<std::string> texts;
       for (const toml::node& element : *values) texts.push_back(textOf(key, element));
       require(!texts.empty(), at(value.source()), key, " is an empty array");

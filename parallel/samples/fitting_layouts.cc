@@ -31,15 +31,16 @@ bool suitsModel(const LayoutFlags& layout, const LayoutNeeds& needs) {
          (needs.experts == 0 || needs.experts % layout.ep == 0);
 }
 
-/// How many axes differ, those most that nobody asked for, and by which factors.
+constexpr int kNotAsked = 10;  // as many axes count as one that nobody asked for
+
+/// How many axes differ, and by which factors.
 std::pair<int, double> distance(const LayoutFlags& layout, const LayoutFlags& wanted) {
-  constexpr int kNotAsked = 10;
   std::pair<int, double> far{0, 0};
   for (const Field& field : kFields) {
     const int x = layout.*field.ranks, y = wanted.*field.ranks;
     if (x == y) continue;
     far.first += y == 1 ? kNotAsked : 1;
-    far.second += std::abs(std::log2(static_cast<double>(std::max(x, 1)) / std::max(y, 1)));
+    far.second += std::abs(std::log2(std::max(x, 1)) - std::log2(std::max(y, 1)));
   }
   return far;
 }
@@ -119,6 +120,7 @@ std::vector<LayoutFlags> nearestFitting(const LayoutFlags& wanted, const LayoutN
     return distance(a, wanted) < distance(b, wanted);
   });
   if (all.size() > static_cast<size_t>(most)) all.resize(static_cast<size_t>(most));
+  while (all.size() > 1 && distance(all.back(), wanted).first >= kNotAsked) all.pop_back();
   if (needs.ranks > 0)
     for (LayoutFlags& layout : all) {
       const int others = static_cast<int>(needs.ranks / product(layout));

@@ -31,7 +31,8 @@ struct LayoutNeeds {
 bool fits(const LayoutFlags& layout, const LayoutNeeds& needs);
 
 /// At most `most` layouts that fit, the nearest first: those of which the fewest axes differ from
-/// `wanted`, by the smallest factors. What `wanted` leaves open takes the ranks that are left.
+/// `wanted`, by the smallest factors; of axes that `wanted` has not only where nothing else fits.
+/// What `wanted` leaves open takes the ranks that are left.
 std::vector<LayoutFlags> nearestFitting(const LayoutFlags& wanted, const LayoutNeeds& needs,
                                         int most);
 

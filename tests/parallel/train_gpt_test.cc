@@ -447,18 +447,18 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
 }
 
 TEST_F(TrainGpt, RefusesRanksThatDoNotLieAlongItsAxes) {
-  expectRefused(small("--steps 1 --ranks 3 --dp 2 --fsdp 2"), 1, "--ranks 3");
-  expectRefused(small("--steps 1 --ranks 3 --fsdp 2"), 1, "--fsdp 2 does not divide 3 ranks");
-  expectRefused(small("--steps 1 --ranks 3 --dp 2"), 1, "--dp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --dp 2 --fsdp 2"), 2, "--ranks 3");
+  expectRefused(small("--steps 1 --ranks 3 --fsdp 2"), 2, "--fsdp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --dp 2"), 2, "--dp 2 does not divide 3 ranks");
   expectRefused(small("--steps 1 --rounds 3"), 1, "fewer --rounds");
-  expectRefused(small("--steps 1 --ranks 2 --fsdp 4"), 1, "--fsdp 4 does not divide 2 ranks");
-  expectRefused(small("--steps 1 --ranks 3 --tp 2"), 1, "--tp 2 does not divide 3 ranks");
-  expectRefused(small("--steps 1 --ranks 4 --tp 2 --fsdp 4"), 1,
+  expectRefused(small("--steps 1 --ranks 2 --fsdp 4"), 2, "--fsdp 4 does not divide 2 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --tp 2"), 2, "--tp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --ranks 4 --tp 2 --fsdp 4"), 2,
                 "--fsdp 4 does not divide 4 ranks by --tp 2");
-  expectRefused(small("--steps 1 --ranks 6 --tp 2 --fsdp 2 --dp 2"), 1,
+  expectRefused(small("--steps 1 --ranks 6 --tp 2 --fsdp 2 --dp 2"), 2,
                 "--ranks 6, but --dp 2, --fsdp 2 and --tp 2 are 8");
-  expectRefused(small("--steps 1 --tp 3"), 1, "cannot be dealt out to 3 ranks");
-  expectRefused(small("--steps 1 --ranks 3 --pp 2"), 1, "--pp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --tp 3"), 2, "cannot be dealt out to 3 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --pp 2"), 2, "--pp 2 does not divide 3 ranks");
   expectRefused(small("--steps 1 --pp 64"), 2, "none for some of 64 stages");
 }
 

@@ -47,9 +47,20 @@ Arrangement piped(Arrangement layout, const PipelineOptions& pipeline) {
   return layout;
 }
 
+Arrangement exchanging(Arrangement layout) {
+  layout.attention = ContextAttention::Heads;
+  layout.name += ", heads exchanged";
+  return layout;
+}
+
 ModelOptions sequenceParallel(ModelOptions model) {
   std::visit([](auto& options) { options.sequenceParallel = true; }, model);
   return model;
+}
+
+ModelOptions cut(const Arrangement& layout, ModelOptions model) {
+  std::visit([&](auto& options) { options.contextAttention = layout.attention; }, model);
+  return layout.sequence ? sequenceParallel(model) : model;
 }
 
 RunOptions under(const Arrangement& layout, RunOptions options) {
@@ -58,7 +69,7 @@ RunOptions under(const Arrangement& layout, RunOptions options) {
   options.policy = layout.policy;
   options.pipeline = layout.pipeline;
   options.policy.deterministic = deterministic;
-  if (layout.sequence) options.model = sequenceParallel(options.model);
+  options.model = cut(layout, options.model);
   return options;
 }
 

@@ -92,6 +92,21 @@ TEST(Rung1, RanksMayHaveNothing) {
   rung.climb("fsdp=2,tp=4", zero(3));
 }
 
+/// Ring attention, and heads that are exchanged.
+void climbBoth(Rung1& rung, const Arrangement& layout, const StepOptions& options = {}) {
+  rung.climb(layout, options);
+  rung.climb(exchanging(layout), options);
+}
+
+// Of seven tokens two ranks have three and four, three of them one, two and four.
+TEST(Rung1, ContextParallelRanks) {
+  for (const LadderModel& model : {ladderGpt(12), ladderLlama(12, 12), ladderLlama(12, 12, true)}) {
+    Rung1 rung(model);
+    for (const std::string mesh : {"cp=2", "cp=3", "cp=4", "dp=2,cp=2"})
+      climbBoth(rung, arrangement(mesh));
+  }
+}
+
 // Tensor parallelism with each of the others, and all of them together.
 TEST(Rung1, Pairs) {
   for (const LadderModel& model : {ladderGpt(12), ladderLlama(12, 12)}) {

@@ -113,6 +113,11 @@ std::vector<Arrangement> layoutsOfEachKind(const std::string& heads) {
     all.push_back(arrangement("dp=2,fsdp=2,tp=2", zero(3), sequence));
     all.push_back(arrangement("ep=2,tp=2", zero(0), sequence));
   }
+  for (const Arrangement& layout : {arrangement("cp=2"), arrangement("fsdp=2,cp=2", zero(3)),
+                                    arrangement("cp=2,tp=2", zero(0), true)}) {
+    all.push_back(layout);
+    all.push_back(exchanging(layout));
+  }
   all.push_back(arrangement("ep=2"));
   all.push_back(arrangement("fsdp=2,ep=2", zero(3)));
   return all;

@@ -107,7 +107,8 @@ RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy
   for (int m = 0; m < local * o.rounds; ++m)
     training.microBatch(Tokens(m / local * o.groups + first + m % local, vocabulary), m,
                         1 / counted);
-  RankStep step{.loss = wholeLoss(mesh, store.finishLoss()) / counted, .norm = store.clip(0), .parts = {}};
+  RankStep step{
+      .loss = wholeLoss(mesh, store.finishLoss()) / counted, .norm = store.clip(0), .parts = {}};
   store.checkReplicas();
   step.parts = storedParts(store, true);
   return step;

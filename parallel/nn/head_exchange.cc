@@ -62,7 +62,8 @@ std::vector<HeadExchange::Columns> HeadExchange::resultColumns(int64_t headWidth
 /// the ranks have positions.
 void HeadExchange::exchange(MutationPoint point, const Tensor& send, const Tensor& recv,
                             bool toRows) {
-  const int64_t each = (toRows ? send : recv).count() / cut_.length;  // of a position
+  const Tensor& heads = toRows ? send : recv;
+  const int64_t each = heads.shape[0] * heads.shape[2];  // of a position
   std::vector<size_t> equal, own;
   for (int rank = 0; rank < cut_.ranks; ++rank) {
     own.push_back(static_cast<size_t>(each * cut_.count(rank)));

@@ -48,7 +48,8 @@ TEST(RingAttention, IsOneRanksInBothWays) {
 
 // A million positions, over 64 ranks.
 TEST(RingAttention, SaysWhatALongSequenceTakes) {
-  const Output output = run("--device dry --ranks 64 --length 1048576 --width 8192 --heads 64");
+  const Output output =
+      run("--device dry --ranks 64 --length 1048576 --width 8192 --heads 64 --kv-heads 64");
   EXPECT_EQ(output.exitCode, 0) << output.text;
   EXPECT_EQ(output.count("16384 positions each"), 2) << output.text;
   // Keys and values of 16384 positions, 2 * 8192 wide, 63 times; of the exchanges' 4 * 8192 columns

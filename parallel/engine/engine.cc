@@ -124,10 +124,14 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
 
 Tensor Engine::logits(const Tensor& tokenIds) {
   const Tensor part = pipeline_.logits(tokenIds);
+  const Shape own = context_.sequences.own(tokenIds.shape);
   const Shape shape{tokenIds.shape[0], tokenIds.shape[1], model_.vocabulary()};
   Tensor whole;
   if (pipeline_.hasLastStage()) {
-    whole = redistribute(MutationPoint::LogitGather, mesh_, part, shape, {}, pipeline_.memory());
+    const Tensor rows = redistribute(MutationPoint::LogitGather, mesh_, part,
+                                     {own[0], own[1], shape[2]}, {}, pipeline_.memory());
+    whole = context_.sequences.whole(MutationPoint::PositionLogits, kernels_, rows, shape[1],
+                                     pipeline_.memory());
   } else {
     whole = pipeline_.memory().allocate(options_.types.weights, shape);
     kernels_.fillZero(whole);

@@ -150,7 +150,7 @@ void Pipeline::forward(const Action& action, const Step& step) {
   const int chunk = action.chunk, m = action.microBatch;
   Saved& saved = slots_[static_cast<size_t>(action.slot)];
   const Batch batch = step.batch(m);
-  saved.tokens = batch.tokenIds.shape;
+  beginTokens(context_, batch.tokenIds.shape, saved);
   saved.microBatch = m;
   saved.deferWeights = schedule_.splitsBackward;
   const Tensor x = first(chunk) ? copyInto(saved.untilWeights, batch.tokenIds)
@@ -209,7 +209,7 @@ Tensor Pipeline::logits(const Tensor& tokenIds) {
     const int chunk = schedule_.chunkOf(stage);
     Saved& saved = slots_[static_cast<size_t>(chunk)];
     saved.reset();
-    saved.tokens = tokenIds.shape;
+    beginTokens(context_, tokenIds.shape, saved);
     if (first(chunk)) {
       x = tokenIds;
     } else if (!nextIsHere(chunk, -1)) {

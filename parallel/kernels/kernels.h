@@ -10,7 +10,8 @@
 // and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or 1:
 // overwrite the result, or add to it. Every result is a function of the operands' values and shapes
 // alone (not of addresses or earlier calls), which the deterministic mode relies on. Operands are
-// contiguous, unless it says that their rows may be strided.
+// contiguous, unless it says that their rows may be strided: then the last dimension is adjacent,
+// and the others may have gaps.
 //
 // A vocabulary may be cut over ranks, each of which has some of its rows: from `firstId` on. Ids
 // and labels are of the whole of it; `vocabulary` says how many there are, 0 that none are
@@ -86,6 +87,7 @@ struct RmsNormWeightArgs {
 struct RotaryArgs {
   Tensor x;             ///< [batch, context, columns]; its first `heads` heads are turned in place
   Tensor cosine, sine;  ///< [at least context, headWidth / 2], of the angles
+  Tensor at;            ///< int32 [context]: rows of these tables; no data: 0, 1, 2, ...
   int64_t heads = 1, headWidth = 0;
   bool back = false;  ///< the other way around, as gradients go
 };
@@ -109,20 +111,57 @@ struct AttentionBackwardArgs {
   int64_t heads = 1, kvHeads = 1;
 };
 
+/// Causal attention of some positions of a sequence to some: queries are those of the positions
+/// from `firstQuery` on, keys and values from `firstKey` on, and a query sees keys of its own
+/// position and before. What several such calls give of the same queries is merged to what one call
+/// with all their keys gives (Liu et al., "Ring Attention with Blockwise Transformers"). Rows of
+/// all operands may be strided.
+struct AttentionBlockArgs {
+  Tensor query;       ///< [batch, queries, heads * head width]
+  Tensor key, value;  ///< [batch, keys, kvHeads * head width]
+  Tensor out;         ///< as query; 0 of a query that sees no key
+  Tensor logSumExp;   ///< [batch, heads, queries]; minus infinity of such a query
+  int64_t heads = 1, kvHeads = 1;
+  int64_t firstQuery = 0, firstKey = 0;
+};
+/// The gradients of some queries and keys from what merging gave of these queries.
+struct AttentionBlockBackwardArgs {
+  Tensor dOut;          ///< as query
+  Tensor query;         ///< [batch, queries, heads * head width]
+  Tensor key, value;    ///< [batch, keys, kvHeads * head width]
+  Tensor out;           ///< as query, with all keys
+  Tensor logSumExp;     ///< [batch, heads, queries], with all keys
+  Tensor dQuery;        ///< as query; added to
+  Tensor dKey, dValue;  ///< as key; added to
+  int64_t heads = 1, kvHeads = 1;
+  int64_t firstQuery = 0, firstKey = 0;
+};
+/// Attention to the keys of `part` and to those of `out` becomes attention to all of them. Rows may
+/// be strided.
+struct AttentionMergeArgs {
+  Tensor part;           ///< [batch, queries, heads * head width]
+  Tensor partLogSumExp;  ///< [batch, heads, queries]
+  Tensor out;            ///< as part, updated
+  Tensor logSumExp;      ///< as partLogSumExp, updated
+  int64_t heads = 1;
+};
+
 /// x[b, t] = tokens[tokenIds[b, t]] + positions[t]; of an id whose row is elsewhere, without it.
 struct EmbeddingArgs {
   Tensor tokenIds;   ///< int32 [batch, context]
   Tensor tokens;     ///< [rows of the vocabulary, width]
   Tensor positions;  ///< [at least context, width]; no data: nothing is added
   Tensor x;          ///< [batch, context, width]
+  Tensor at;         ///< int32 [context]: rows of `positions`; no data: 0, 1, 2, ...
   int64_t firstId = 0, vocabulary = 0;
 };
 struct EmbeddingWeightArgs {
   Tensor tokenIds;    ///< int32 [batch, context]
   Tensor dx;          ///< [batch, context, width]
   Tensor dTokens;     ///< [rows of the vocabulary, width]
-  Tensor dPositions;  ///< [at least context, width]; rows beyond the context get beta * themselves;
+  Tensor dPositions;  ///< [at least context, width]; rows of no token get beta * themselves;
                       ///< no data: there are no positions
+  Tensor at;          ///< int32 [context]: rows of dPositions; no data: 0, 1, 2, ...
   double betaTokens = 0, betaPositions = 0;
   int64_t firstId = 0, vocabulary = 0;
 };
@@ -175,13 +214,14 @@ class Kernels {
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void fillZero(const Tensor& x) = 0;
   /// The two have one shape, of any rank; where types differ each element is rounded to nearest.
+  /// Rows of both may be strided.
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
   /// y [rows, n] += bias [n] in each row. Rows of y may be strided.
   virtual void addBias(const Tensor& bias, const Tensor& y) = 0;
   /// db [n] = column sums of dy [rows, n] + beta * db, rows in ascending order. Rows of dy may be
   /// strided.
   virtual void biasGradient(const Tensor& dy, const Tensor& db, double beta) = 0;
-  /// to += from, of one shape.
+  /// to += from, of one shape. Rows of both may be strided.
   virtual void add(const Tensor& from, const Tensor& to) = 0;
 
   virtual void layerNorm(const LayerNormArgs& args) = 0;
@@ -206,6 +246,9 @@ class Kernels {
 
   virtual void attention(const AttentionArgs& args, Arena& scratch) = 0;
   virtual void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) = 0;
+  virtual void attentionBlock(const AttentionBlockArgs& args, Arena& scratch) = 0;
+  virtual void attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) = 0;
+  virtual void attentionMerge(const AttentionMergeArgs& args) = 0;
 
   virtual void embedding(const EmbeddingArgs& args) = 0;
   virtual void embeddingWeights(const EmbeddingWeightArgs& args) = 0;

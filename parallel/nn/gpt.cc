@@ -74,7 +74,8 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
         .deviation = kDeviation,
         .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
         .sequenceParallel = o.sequenceParallel,
-        .recomputeAttention = o.recompute == Recompute::Attention}));
+        .recomputeAttention = o.recompute == Recompute::Attention,
+        .contextAttention = o.contextAttention}));
   return parts;
 }
 

@@ -18,6 +18,8 @@ struct GptOptions {
   /// several.
   bool sequenceParallel = false;
   Recompute recompute = Recompute::None;
+  /// How attention gets at the positions of other ranks of context parallelism, if there are any.
+  ContextAttention contextAttention = ContextAttention::Ring;
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.

@@ -50,7 +50,7 @@ std::vector<int64_t> LanguageModel::unitCosts() const {
 }
 
 Shape LanguageModel::shapeBetween(const ParallelContext& context, const Shape& tokens) const {
-  const int64_t rows = tokens.count();
+  const int64_t rows = context.sequences.own(tokens).count();
   return {context.tensor.cutsRows(sequence_) ? context.tensor.rowsOf(rows).count() : rows,
           tokens_.global[1]};
 }
@@ -99,7 +99,8 @@ int64_t LanguageModel::firstToken(ParallelContext& context) const {
 
 /// Each rank looks up the ids whose rows it has; the sum has all of them. Positions are added by
 /// the first rank alone: once.
-Tensor LanguageModel::embed(ParallelContext& context, const Tensor& tokenIds, Saved& saved) {
+Tensor LanguageModel::embed(ParallelContext& context, const Tensor& allIds, Saved& saved) {
+  const Tensor tokenIds = context.sequences.cut(context.kernels, allIds, saved.untilWeights);
   const Tensor tokens = context.store.weight(tokens_);
   const bool addPositions = learnedPositions_ && context.tensor.rank() == 0;
   const int64_t width = tokens_.global[1];
@@ -111,6 +112,7 @@ Tensor LanguageModel::embed(ParallelContext& context, const Tensor& tokenIds, Sa
        .tokens = tokens,
        .positions = addPositions ? context.store.weight(positions_) : Tensor{},
        .x = summands.view({tokenIds.shape[0], tokenIds.shape[1], width}),
+       .at = context.sequences.positions(saved.length),
        .firstId = firstToken(context),
        .vocabulary = vocabulary()});
   saved.push(tokenIds);
@@ -187,7 +189,8 @@ Tensor LanguageModel::backward(ParallelContext& context, UnitRange part, const T
 /// All ranks see all of dx, so each has the positions' whole gradient, and its tokens' whole one.
 void LanguageModel::embedBackward(const Tensor& dx, Saved& saved) {
   const Tensor tokenIds = saved.pop();
-  saved.work.push_back({[this, tokenIds, dx](ParallelContext& c, int microBatch) {
+  const int64_t length = saved.length;
+  saved.work.push_back({[this, tokenIds, dx, length](ParallelContext& c, int microBatch) {
     // Where the output map is tied, it has written this micro-batch's first part already: the store
     // answers beta 1.
     const GradientSlot tokens = c.store.gradient(tokens_, microBatch);
@@ -201,6 +204,7 @@ void LanguageModel::embedBackward(const Tensor& dx, Saved& saved) {
          .dx = all.view({tokenIds.shape[0], tokenIds.shape[1], all.shape[1]}),
          .dTokens = tokens.buffer,
          .dPositions = positions.buffer,
+         .at = c.sequences.positions(length),
          .betaTokens = tokens.beta,
          .betaPositions = positions.beta,
          .firstId = firstToken(c),

@@ -35,8 +35,8 @@ class LanguageModel : public Model {
 
   using Model::backward;
   using Model::forward;
-  /// int32 token ids [batch, at most context] to logits [batch, context, vocabulary], cut over the
-  /// ranks of tensor parallelism; or the part of that way that is asked for.
+  /// int32 token ids [batch, at most context] to logits [batch, own positions, vocabulary], cut
+  /// over the ranks of tensor parallelism; or the part of that way that is asked for.
   Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x, Saved& saved) override;
   Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
                   Saved& saved) override;

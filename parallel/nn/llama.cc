@@ -106,14 +106,17 @@ RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)
                                  .residualDeviation = o.residualDeviation,
                                  .bias = false,
                                  .sequenceParallel = o.sequenceParallel,
-                                 .recompute = o.recomputeAttention}),
+                                 .recompute = o.recomputeAttention,
+                                 .context = o.contextAttention}),
       headWidth_(o.width / o.heads),
       table_(o.context, headWidth_, o.ropeBase) {}
 
-void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, int64_t heads, bool back) {
+void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, int64_t length,
+                           int64_t heads, bool back) {
   context.kernels.rotary({.x = qkv,
                           .cosine = table_.cosine(qkv.type),
                           .sine = table_.sine(qkv.type),
+                          .at = context.sequences.positions(length),
                           .heads = heads,
                           .headWidth = headWidth_,
                           .back = back});
@@ -171,7 +174,8 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
         .deviation = kDeviation,
         .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
         .sequenceParallel = o.sequenceParallel,
-        .recomputeAttention = o.recompute == Recompute::Attention}));
+        .recomputeAttention = o.recompute == Recompute::Attention,
+        .contextAttention = o.contextAttention}));
   return parts;
 }
 

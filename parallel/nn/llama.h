@@ -26,6 +26,8 @@ struct LlamaOptions {
   /// several.
   bool sequenceParallel = false;
   Recompute recompute = Recompute::None;
+  /// How attention gets at the positions of other ranks of context parallelism, if there are any.
+  ContextAttention contextAttention = ContextAttention::Ring;
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
@@ -62,6 +64,7 @@ struct LlamaBlockOptions {
   double residualDeviation = 0.02;  ///< of the two that write to the residual stream
   bool sequenceParallel = false;    ///< what lies between branches is cut by rows
   bool recomputeAttention = false;  ///< what attention gives is not kept
+  ContextAttention contextAttention = ContextAttention::Ring;
 };
 
 /// Two linear maps side by side, gate and up, SwiGLU, and one back.
@@ -83,7 +86,8 @@ class RotaryAttention final : public Attention {
   explicit RotaryAttention(const LlamaBlockOptions& options);
 
  private:
-  void turn(ParallelContext& context, const Tensor& qkv, int64_t heads, bool back) override;
+  void turn(ParallelContext& context, const Tensor& qkv, int64_t length, int64_t heads,
+            bool back) override;
   const int64_t headWidth_;
   RotaryTable table_;
 };

@@ -105,6 +105,12 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--cp", o.cp, "ranks that share out each sequence (context parallelism)")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  static const std::map<std::string, ContextAttention> attentions{
+      {"ring", ContextAttention::Ring}, {"heads", ContextAttention::Heads}};
+  app.add_option("--cp-attention", o.model.contextAttention,
+                 "how attention gets at what other ranks have of a sequence: ring, keys and values "
+                 "go round; or heads, positions are exchanged for heads, which these ranks divide")
+      ->transform(CLI::CheckedTransformer(attentions).description("ring|heads"));
   app.add_option("--ep", o.ep,
                  "ranks that share out the experts (expert parallelism), each for another part of "
                  "the batch")

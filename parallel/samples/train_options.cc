@@ -20,6 +20,7 @@ ModelOptions modelOf(const TrainOptions& o) {
   llama.context = o.model.context;
   llama.sequenceParallel = o.model.sequenceParallel;
   llama.recompute = o.model.recompute;
+  llama.contextAttention = o.model.contextAttention;
   return llama;
 }
 
@@ -90,7 +91,10 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? data / o.dp : o.zero > 0 ? data : 1;
   shape[Axis::Data] = data / shape[Axis::Fsdp];
   const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
-  setTensorRanks(shape, o.tp, heads, o.llama ? o.llama->kvHeads : heads);
+  const int64_t kvHeads = o.llama ? o.llama->kvHeads : heads;
+  setTensorRanks(shape, o.tp, heads, kvHeads);
+  if (o.model.contextAttention == ContextAttention::Heads)
+    requireHeadsShared(o.cp, heads / o.tp, kvHeads / shape[Axis::Tensor]);
   return shape;
 }
 

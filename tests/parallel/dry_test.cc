@@ -19,6 +19,7 @@
 #include "parallel/mesh/redistribute.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/nn/llama.h"
+#include "parallel/nn/model_options.h"
 #include "tests/parallel/layouts.h"
 #include "tests/parallel/runs.h"
 
@@ -228,6 +229,50 @@ TEST(Dry, SaysWhatTensorParallelTrainingsUse) {
         }
   const Training shared{.model = llama(true), .engine = {.reductionGroups = 2}};
   expectSame({"tp=2,rep=2", MeshShape::parse("tp=2,rep=2"), zero(0)}, shared, "by rows");
+}
+
+// Context parallelism with pieces of a sequence that differ, keys and values that ranks share, sums
+// of bfloat16 in float32, and what is computed again; beside every other axis.
+TEST(Dry, SaysWhatContextParallelTrainingsUse) {
+  const auto gpt = [](const Arrangement& layout, Recompute recompute) {
+    return [layout, recompute]() -> std::unique_ptr<Model> {
+      GptOptions options = kSmallGpt;
+      options.heads = 4;
+      options.recompute = recompute;
+      return makeModel(cut(layout, options));
+    };
+  };
+  const auto llama = [](const Arrangement& layout) {
+    return [layout]() -> std::unique_ptr<Model> {
+      return makeModel(cut(layout, LlamaOptions{.vocabulary = 257,
+                                                .context = 24,
+                                                .layers = 2,
+                                                .width = 24,
+                                                .heads = 4,
+                                                .kvHeads = 2,
+                                                .inner = 37}));
+    };
+  };
+  for (const Arrangement& ring :
+       {arrangement("cp=2"), arrangement("cp=4"), arrangement("dp=2,cp=2"),
+        arrangement("fsdp=2,cp=2", zero(1)), arrangement("fsdp=2,cp=2", zero(3)),
+        arrangement("cp=2,tp=2"), arrangement("cp=2,tp=2", zero(0), true),
+        piped(arrangement("pp=2,cp=2"), {})})
+    for (const Arrangement& layout : {ring, exchanging(ring)}) {
+      Training training{
+          .engine = {.policy = layout.policy, .reductionGroups = 4, .pipeline = layout.pipeline},
+          .batch = 11};
+      training.model = llama(layout);
+      expectSame(layout, training, "llama");
+      for (const Recompute recompute : {Recompute::Attention, Recompute::Block}) {
+        if (!layout.sequence) continue;
+        training.model = gpt(layout, recompute);
+        expectSame(layout, training, recompute == Recompute::Block ? "blocks again" : "again");
+      }
+      training.model = gpt(layout, Recompute::None);
+      training.engine.types = DType::BFloat16;
+      expectSame(layout, training, "gpt, bfloat16");
+    }
 }
 
 // Offloaded state is held elsewhere, and the dry run makes no file for it.

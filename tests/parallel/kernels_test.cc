@@ -67,14 +67,15 @@ class Refusals : public Operands, public testing::WithParamInterface<MakeKernels
 
   const std::unique_ptr<Kernels> made_ = GetParam()();
   Kernels& kernels_ = *made_;
+  bool rowsMayBeStrided_ = false;
 
  private:
-  /// One element more, another type, and gaps between rows.
+  /// One element more, another type, and gaps between rows, or elements where those are taken.
   std::vector<Tensor> spoil(const Tensor& right) {
     Shape longer = right.shape;
     longer[-1] += 1;
     Tensor strided = right;
-    strided.strides[0] += 1;
+    strided.strides[rowsMayBeStrided_ ? -1 : 0] += 1;
     return {make(longer, right.type),
             make(right.shape, right.type == DType::Float32 ? DType::Float64 : DType::Float32),
             strided};
@@ -121,6 +122,36 @@ TEST_P(Refusals, Attention) {
   EXPECT_NO_THROW(kernels_.attention({shared, out, lse, 2, 1}, arena_));
 }
 
+TEST_P(Refusals, AttentionBlocks) {
+  rowsMayBeStrided_ = true;
+  const Tensor q = make({2, 3, 2 * kWidth}), k = make({2, 5, kWidth}), lse = make({2, 4, 3});
+  using Forward = AttentionBlockArgs;
+  const Forward right{q, k, k, q, lse, 4, 2, 1, 0};
+  expectAllChecked<Forward>(
+      right, [&](const Forward& a) { kernels_.attentionBlock(a, arena_); },
+      {&Forward::query, &Forward::key, &Forward::value, &Forward::out, &Forward::logSumExp});
+  using Backward = AttentionBlockBackwardArgs;
+  expectAllChecked<Backward>(
+      {q, q, k, k, q, lse, q, k, k, 4, 2},
+      [&](const Backward& a) { kernels_.attentionBlockBackward(a, arena_); },
+      {&Backward::dOut, &Backward::query, &Backward::key, &Backward::value, &Backward::out,
+       &Backward::logSumExp, &Backward::dQuery, &Backward::dKey, &Backward::dValue});
+  using Merge = AttentionMergeArgs;
+  expectAllChecked<Merge>({q, lse, q, lse, 4}, [&](const Merge& a) { kernels_.attentionMerge(a); },
+                          {&Merge::part, &Merge::partLogSumExp, &Merge::out, &Merge::logSumExp});
+  const auto refused = [&](void (*change)(Forward&)) {
+    Forward wrong = right;
+    change(wrong);
+    EXPECT_THROW(kernels_.attentionBlock(wrong, arena_), Error);
+  };
+  refused([](Forward& a) { a.heads = 3; });
+  refused([](Forward& a) { a.kvHeads = 3; });
+  refused([](Forward& a) { a.kvHeads = 1; });
+  refused([](Forward& a) { a.kvHeads = 0; });
+  refused([](Forward& a) { a.firstQuery = -1; });
+  refused([](Forward& a) { a.firstKey = -1; });
+}
+
 TEST_P(Refusals, RmsNorm) {
   const Tensor x = make({kRows, kWidth}), vector = make({kWidth}), rows = make({kRows});
   using Forward = RmsNormArgs;
@@ -159,6 +190,11 @@ TEST_P(Refusals, Rotary) {
   Args longer = right;
   longer.x = make({2, 4, 3 * kWidth});  // than there are positions
   EXPECT_THROW(kernels_.rotary(longer), Error);
+  longer.at = make({4}, DType::Int32);
+  expectAllChecked<Args>(longer, [&](const Args& a) { kernels_.rotary(a); }, {&Args::at});
+  longer.at.as<int32_t>()[2] = 3;
+  if (kernels_.dry()) return;
+  EXPECT_THROW(kernels_.rotary(longer), Error);
 }
 
 TEST_P(Refusals, SwiGlu) {
@@ -189,7 +225,16 @@ TEST_P(Refusals, Embedding) {
   EXPECT_THROW(kernels_.embedding({ids, table, make({2, kWidth}), x}), Error);  // 3 positions
   EXPECT_NO_THROW(kernels_.embedding({ids, table, {}, x}));
   EXPECT_NO_THROW(kernels_.embeddingWeights({ids, x, table, {}}));
+  const Tensor at = make({3}, DType::Int32);
+  expectAllChecked<Forward>({ids, table, make({1, kWidth}), x, at},
+                            [&](const Forward& a) { kernels_.embedding(a); }, {&Forward::at});
+  expectAllChecked<Weights>({ids, x, table, make({1, kWidth}), at},
+                            [&](const Weights& a) { kernels_.embeddingWeights(a); },
+                            {&Weights::at});
   if (kernels_.dry()) return;
+  at.as<int32_t>()[1] = static_cast<int32_t>(kVocabulary);
+  EXPECT_THROW(kernels_.embedding({ids, table, table, x, at}), Error);
+  EXPECT_THROW(kernels_.embeddingWeights({ids, x, table, table, at}), Error);
   for (int32_t id : {-1, static_cast<int32_t>(kVocabulary)}) {
     ids.as<int32_t>()[5] = id;
     EXPECT_THROW(kernels_.embedding({ids, table, table, x}), Error) << id;
@@ -382,21 +427,24 @@ TEST_P(Refusals, PlainOperands) {
   expectAllChecked<Pair>({x, vector},
                          [&](const Pair& p) { kernels_.biasGradient(p.first, p.second, 1); },
                          {&Pair::second});
+  rowsMayBeStrided_ = true;
   expectBoth({x, x}, [&](const Pair& p) { kernels_.add(p.first, p.second); });
+  rowsMayBeStrided_ = false;
   expectBoth({x, x}, [&](const Pair& p) { kernels_.gelu(p.first, p.second); });
   expectAllChecked<Pair>({x, x, x},
                          [&](const Pair& p) { kernels_.geluBackward(p.first, p.second, p.third); },
                          {&Pair::first, &Pair::second, &Pair::third});
   // Copies change types, but not shapes.
-  Tensor strided = x;
+  Tensor strided = x, apart = x;
   strided.strides[0] += 1;
+  apart.strides[1] = 2;
   EXPECT_NO_THROW(kernels_.copy(x, make({kRows, kWidth}, DType::Float64)));
   EXPECT_NO_THROW(kernels_.copy(make({3}, DType::UInt8), make({3}, DType::UInt8)));
   EXPECT_THROW(kernels_.copy(make({3}, DType::UInt8), make({3})), Error);
   EXPECT_THROW(kernels_.copy(make({3}), make({3}, DType::UInt8)), Error);
   EXPECT_THROW(kernels_.copy(x, make({kWidth, kRows})), Error);
-  EXPECT_THROW(kernels_.copy(x, strided), Error);
-  EXPECT_THROW(kernels_.copy(strided, x), Error);
+  EXPECT_THROW(kernels_.copy(x, apart), Error);
+  EXPECT_THROW(kernels_.copy(apart, x), Error);
   EXPECT_THROW(kernels_.fillZero(strided), Error);
   ExactSum sum;
   EXPECT_THROW(kernels_.addSquares(strided, sum), Error);

@@ -331,14 +331,15 @@ TEST_F(TrainGpt, RanksAgreeOverTwentySteps) {
   }
 }
 
-// Layers that are cut over ranks: the losses of one rank, and a text.
-TEST_F(TrainGpt, TensorParallelRanksAgreeOverTwentySteps) {
+// Layers and sequences that are cut over ranks: the losses of one rank, and a text.
+TEST_F(TrainGpt, RanksThatComputeTogetherAgreeOverTwentySteps) {
   const std::string flags = "--optimizer sgd --steps 20 --check-replicas --generate 20 --json ";
   ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);
   const auto one = column("a.json", "loss");
   ASSERT_EQ(one.size(), 20u);
   for (const std::string ranks :
-       {"--tp 2", "--tp 2 --sp --dp 2", "--tp 2 --sp --fsdp 2", "--dp 2 --tp 2 --pp 2"}) {
+       {"--tp 2", "--tp 2 --sp --dp 2", "--tp 2 --sp --fsdp 2", "--dp 2 --tp 2 --pp 2", "--cp 2",
+        "--cp 2 --fsdp 2 --cp-attention heads"}) {
     const Output output = run(small(flags + file("b.json") + " " + ranks));
     ASSERT_EQ(output.exitCode, 0) << output.text;
     const auto many = column("b.json", "loss");
@@ -458,6 +459,9 @@ TEST_F(TrainGpt, RefusesRanksThatDoNotLieAlongItsAxes) {
   expectRefused(small("--steps 1 --ranks 6 --tp 2 --fsdp 2 --dp 2"), 2,
                 "--ranks 6, but --dp 2, --fsdp 2 and --tp 2 are 8");
   expectRefused(small("--steps 1 --tp 3"), 2, "cannot be dealt out to 3 ranks");
+  expectRefused(small("--steps 1 --cp 3 --cp-attention heads"), 2,
+                "cannot be exchanged among 3 ranks of context parallelism");
+  expectRefused("--text x --cp-attention all", 2, "--cp-attention");
   expectRefused(small("--steps 1 --ranks 3 --pp 2"), 2, "--pp 2 does not divide 3 ranks");
   expectRefused(small("--steps 1 --pp 64"), 2, "none for some of 64 stages");
 }

@@ -94,7 +94,13 @@ TEST_F(TrainMemoryTest, IsWhatAModelTakes) {
   EXPECT_EQ(trainMemory(options_, 4).passes,
             3 * 48 * savedPerToken(options_.model, 2) * sizeof(float));
   EXPECT_LT(trainMemory(options_, 4).passes, plain);
+  // And of each sequence, with all weights.
   options_.tp = 1;
+  options_.cp = 2;
+  EXPECT_EQ(trainMemory(options_, 4).model, 4 * bytes);
+  EXPECT_EQ(trainMemory(options_, 4).passes,
+            3 * 24 * savedPerToken(options_.model, 1) * sizeof(float));
+  options_.cp = 1;
   options_.model = {.context = 48, .layers = 3, .width = 40, .heads = 5};
   options_.optimizer = "sgd";
   EXPECT_EQ(trainMemory(options_, 2).model, 8 * parameterCount(options_.model));

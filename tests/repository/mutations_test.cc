@@ -47,6 +47,8 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/samples/matrices.cc", "", "elements of examples, and how far two are apart"},
     {"parallel/samples/pipeline_schedules.cc", "", "prints shares of time"},
     {"parallel/samples/progress.cc", "", "prints numbers and times"},
+    {"parallel/samples/ring_attention.cc", "allToAll.bytes / ranks", "bytes"},
+    {"parallel/samples/ring_attention.cc", "difference / most", "how far two are apart"},
     {"parallel/samples/tensor_parallel_mlp.cc", "input", "what is learned"},
     {"parallel/samples/tensor_parallel_mlp.cc", "error * error / 2", "half a square"},
     {"parallel/samples/tensor_parallel_mlp.cc", "learningRate = ", "the learning rate"},

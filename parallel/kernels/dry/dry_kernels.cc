@@ -66,10 +66,16 @@ class Call {
 };
 
 /// Of one matrix product over the pairs of a query and a key that it may see, in all heads.
-double causalFlops(const Tensor& out) {
-  const auto batch = static_cast<double>(out.shape[0]), context = static_cast<double>(out.shape[1]),
-             width = static_cast<double>(out.shape[2]);
-  return 2 * batch * width * (context * (context + 1) / 2);
+double causalFlops(const Tensor& out, int64_t keys, int64_t ahead) {
+  const auto batch = static_cast<double>(out.shape[0]), width = static_cast<double>(out.shape[2]);
+  return 2 * batch * width * seenPairs(out.shape[1], keys, ahead);
+}
+
+/// What the host's kernels take, of gradients.
+void takeBackwardScratch(DType type, int64_t queries, int64_t keys, Arena& scratch) {
+  const ArenaScope scope(scratch);
+  const Shape block = host::backwardScratch(queries, keys);
+  for (const Shape& shape : {block, block, Shape{block[1]}}) scratch.allocate(type, shape);
 }
 
 }  // namespace
@@ -188,7 +194,7 @@ void DryKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
 void DryKernels::rotary(const RotaryArgs& args) {
   RotaryArgs a = args;
   counts_["rotary"] +=
-      Call().reads(a.cosine, a.sine).updates(a.x).checked(a.x, [&] { requireOperands(a); });
+      Call().reads(a.cosine, a.sine, a.at).updates(a.x).checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::swiGlu(const Tensor& x, const Tensor& y) {
@@ -209,9 +215,10 @@ void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
   KernelCount& count = counts_["attention"];
   count +=
       Call().reads(a.qkv).writes(a.out, a.logSumExp).checked(a.out, [&] { requireOperands(a); });
-  count.gemmFlops += 2 * causalFlops(a.out);  // of scores, of values
+  const int64_t context = a.out.shape[1];
+  count.gemmFlops += 2 * causalFlops(a.out, context, 0);  // of scores, of values
   const ArenaScope scope(scratch);
-  scratch.allocate(a.out.type, host::forwardScratch(a.out.shape[1]));
+  scratch.allocate(a.out.type, host::forwardScratch(context, context));
 }
 
 void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
@@ -220,16 +227,47 @@ void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scr
   count += Call().reads(a.dOut, a.qkv, a.out, a.logSumExp).writes(a.dQkv).checked(a.out, [&] {
     requireOperands(a);
   });
-  count.gemmFlops += 5 * causalFlops(a.out);  // scores again, dP, dV, dQ, dK
+  const int64_t context = a.out.shape[1];
+  count.gemmFlops += 5 * causalFlops(a.out, context, 0);  // scores again, dP, dV, dQ, dK
+  takeBackwardScratch(a.out.type, context, context, scratch);
+}
+
+void DryKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) {
+  AttentionBlockArgs a = args;
+  KernelCount& count = counts_["attentionBlock"];
+  count += Call().reads(a.query, a.key, a.value).writes(a.out, a.logSumExp).checked(a.out, [&] {
+    requireOperands(a);
+  });
+  const int64_t keys = a.key.shape[1];
+  count.gemmFlops += 2 * causalFlops(a.out, keys, a.firstQuery - a.firstKey);
   const ArenaScope scope(scratch);
-  const Shape block = host::backwardScratch(a.out.shape[1]);
-  for (const Shape& shape : {block, block, Shape{block[1]}}) scratch.allocate(a.out.type, shape);
+  scratch.allocate(a.out.type, host::forwardScratch(a.out.shape[1], keys));
+}
+
+void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) {
+  AttentionBlockBackwardArgs a = args;
+  KernelCount& count = counts_["attentionBlockBackward"];
+  count += Call()
+               .reads(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp)
+               .updates(a.dQuery, a.dKey, a.dValue)
+               .checked(a.out, [&] { requireOperands(a); });
+  const int64_t keys = a.key.shape[1];
+  count.gemmFlops += 5 * causalFlops(a.out, keys, a.firstQuery - a.firstKey);
+  takeBackwardScratch(a.out.type, a.out.shape[1], keys, scratch);
+}
+
+void DryKernels::attentionMerge(const AttentionMergeArgs& args) {
+  AttentionMergeArgs a = args;
+  counts_["attentionMerge"] +=
+      Call().reads(a.part, a.partLogSumExp).updates(a.out, a.logSumExp).checked(a.out, [&] {
+        requireOperands(a);
+      });
 }
 
 void DryKernels::embedding(const EmbeddingArgs& args) {
   EmbeddingArgs a = args;
   counts_["embedding"] +=
-      Call().reads(a.tokenIds, a.tokens, a.positions).writes(a.x).checked(a.x, [&] {
+      Call().reads(a.tokenIds, a.tokens, a.positions, a.at).writes(a.x).checked(a.x, [&] {
         requireOperands(a);
       });
 }
@@ -237,7 +275,7 @@ void DryKernels::embedding(const EmbeddingArgs& args) {
 void DryKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
   EmbeddingWeightArgs a = args;
   counts_["embeddingWeights"] += Call()
-                                     .reads(a.tokenIds, a.dx)
+                                     .reads(a.tokenIds, a.dx, a.at)
                                      .result(a.dTokens, a.betaTokens)
                                      .result(a.dPositions, a.betaPositions)
                                      .checked(a.dx, [&] { requireOperands(a); });

@@ -54,6 +54,9 @@ class DryKernels final : public Kernels {
   void swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) override;
   void attention(const AttentionArgs& args, Arena& scratch) override;
   void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) override;
+  void attentionBlock(const AttentionBlockArgs& args, Arena& scratch) override;
+  void attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) override;
+  void attentionMerge(const AttentionMergeArgs& args) override;
   void embedding(const EmbeddingArgs& args) override;
   void embeddingWeights(const EmbeddingWeightArgs& args) override;
   void logitStatistics(const LogitStatisticsArgs& args) override;

@@ -3,21 +3,14 @@
 #include <algorithm>
 #include <bit>
 
+#include "parallel/kernels/host/strided.h"
+
 namespace tutti::parallel::host {
 namespace {
 
 Arena& arena() {
   thread_local Arena arena{"bfloat16 staging"};
   return arena;
-}
-
-/// Calls visit(offset of the row in the strided tensor, in the contiguous one, elements).
-template <class Visit>
-void eachRow(const Tensor& x, Visit visit) {
-  if (x.contiguous()) return visit(0, 0, x.count());
-  require(x.shape.rank() == 2 && x.strides[1] == 1, "bfloat16: ", x,
-          " is neither contiguous nor a matrix of strided rows");
-  for (int64_t r = 0; r < x.shape[0]; ++r) visit(r * x.strides[0], r * x.shape[1], x.shape[1]);
 }
 
 }  // namespace
@@ -40,7 +33,7 @@ Staging::Staging() : mark_(arena().mark()) {}
 
 Staging::~Staging() {
   for (const Result& result : results_)
-    eachRow(result.narrow, [&](int64_t to, int64_t from, int64_t count) {
+    forEachRow(result.narrow, result.wide, [&](int64_t to, int64_t from, int64_t count) {
       narrow(static_cast<const float*>(result.wide.data) + from,
              static_cast<uint16_t*>(result.narrow.data) + to, count);
     });
@@ -53,9 +46,11 @@ bool Staging::needed(std::initializer_list<Tensor> operands) {
 
 void Staging::stage(Tensor& x, bool read, bool write) {
   if (x.type != DType::BFloat16 || x.data == nullptr) return;
+  require(x.contiguous() || (x.shape.rank() > 0 && x.strides[-1] == 1), "bfloat16: ", x,
+          " has no rows of adjacent elements");
   const Tensor wide = arena().allocate(DType::Float32, x.shape);
   if (read)
-    eachRow(x, [&](int64_t from, int64_t to, int64_t count) {
+    forEachRow(x, wide, [&](int64_t from, int64_t to, int64_t count) {
       widen(static_cast<const uint16_t*>(x.data) + from, static_cast<float*>(wide.data) + to,
             count);
     });

@@ -134,6 +134,7 @@ std::vector<Trial> trials() {
       all.push_back(movingTrial(global, from, to));
   for (const int64_t vocabulary : {37, 38}) all.push_back(logitsTrial("tp=2", vocabulary));
   all.push_back(logitsTrial("pp=2", 37, 2));
+  all.push_back(logitsTrial("cp=2", 37));
   const LadderModel gpt = ladderGpt(4), llama = ladderLlama(4, 2);
   for (const std::string mesh : {"dp=2", "dp=4", "ep=2"})
     all.push_back(stepTrial(gpt, arrangement(mesh)));
@@ -147,7 +148,14 @@ std::vector<Trial> trials() {
     all.push_back(stepTrial(llama, arrangement("tp=2,rep=2", zero(0), sequence)));
     all.push_back(stepTrial(llama, arrangement("fsdp=2,tp=2", zero(sequence ? 3 : 1), sequence)));
   }
-  for (const std::string mesh : {"dp=2", "tp=2"}) all.push_back(stepsTrial(arrangement(mesh)));
+  for (const LadderModel& model : {gpt, llama}) {
+    all.push_back(stepTrial(model, arrangement("cp=2")));
+    all.push_back(stepTrial(model, exchanging(arrangement("cp=2"))));
+  }
+  all.push_back(stepTrial(llama, arrangement("cp=3,tp=2", zero(0), true)));
+  all.push_back(stepTrial(llama, exchanging(arrangement("cp=4"))));
+  for (const std::string mesh : {"dp=2", "tp=2", "cp=2"})
+    all.push_back(stepsTrial(arrangement(mesh)));
   all.push_back(stepsTrial(arrangement("ep=2")));
   all.push_back(stepsTrial(arrangement("pp=2"), 2));
   return all;

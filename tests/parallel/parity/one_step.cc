@@ -83,6 +83,14 @@ struct Training {
   }
 };
 
+/// Of ranks that have seen other tokens.
+double wholeLoss(DeviceMesh& mesh, double part) {
+  if (MeshCommunicator* parts = mesh.communicator(kTokenAxes))
+    parts->allReduce(MutationPoint::PartLoss,
+                     {.send = &part, .recv = &part, .count = 1, .type = DType::Float64});
+  return part;
+}
+
 RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy& policy,
                   const StepOptions& o) {
   Training training(mesh, model, policy);
@@ -99,11 +107,8 @@ RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy
   for (int m = 0; m < local * o.rounds; ++m)
     training.microBatch(Tokens(m / local * o.groups + first + m % local, vocabulary), m,
                         1 / counted);
-  double loss = store.finishLoss();
-  if (MeshCommunicator* others = mesh.communicator(kTokenAxes))
-    others->allReduce(MutationPoint::PartLoss,
-                      {.send = &loss, .recv = &loss, .count = 1, .type = DType::Float64});
-  RankStep step{.loss = loss / counted, .norm = store.clip(0), .parts = {}};
+  RankStep step{
+      .loss = wholeLoss(mesh, store.finishLoss()) / counted, .norm = store.clip(0), .parts = {}};
   store.checkReplicas();
   step.parts = storedParts(store, true);
   return step;
@@ -133,9 +138,9 @@ LadderModel ladderLlama(int64_t heads, int64_t kvHeads, bool tied) {
 
 WholeStep wholeStep(const LadderModel& model, const Arrangement& layout,
                     const StepOptions& options) {
-  const ModelOptions cut = layout.sequence ? sequenceParallel(model.options) : model.options;
+  const ModelOptions own = cut(layout, model.options);
   const auto ranks = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) {
-    return rankStep(mesh, cut, layout.policy, options);
+    return rankStep(mesh, own, layout.policy, options);
   });
   WholeStep whole{
       .loss = ranks[0].loss, .norm = ranks[0].norm, .gradients = {}, .weights = {}, .names = {}};

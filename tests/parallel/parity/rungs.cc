@@ -197,10 +197,10 @@ Finding loadedAndSaved(const std::string& root, const std::string& layouts, RunO
 
 Finding corruptedReplica(const Arrangement& layout, const ModelOptions& model,
                          const std::string& parameter, Copy copy) {
-  const ModelOptions cut = layout.sequence ? sequenceParallel(model) : model;
+  const ModelOptions own = cut(layout, model);
   const auto untold = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) -> int {
     HostKernels kernels;
-    const auto made = makeModel(cut);
+    const auto made = makeModel(own);
     Engine engine(mesh, kernels, *made, {.policy = layout.policy});
     ParameterStore& store = engine.store();
     store.checkReplicas();

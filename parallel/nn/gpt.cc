@@ -19,6 +19,8 @@ void check(const GptOptions& o) {
   require(o.layers > 0, "a model needs at least one layer, not ", o.layers);
   require(o.layers < std::numeric_limits<UnitId>::max(), o.layers, " layers are too many");
   require(o.width > 0, "the width must be positive, not ", o.width);
+  require(o.branches != Branches::Placed || !o.sequenceParallel,
+          "branches that are placed on ranks whole have no rows of sequence parallelism");
   require(o.heads > 0 && o.width % o.heads == 0, "a width of ", o.width, " does not split into ",
           o.heads, " heads");
 }
@@ -49,6 +51,24 @@ double savedPerToken(const GptOptions& o, int tensorRanks) {
 
 namespace {
 
+std::unique_ptr<Module> makeBlock(const GptOptions& o, int64_t i) {
+  const bool placed = o.branches == Branches::Placed;
+  const BlockOptions block{
+      .name = "blocks." + std::to_string(i),
+      .unit = static_cast<UnitId>(i) + 1,
+      .width = o.width,
+      .heads = o.heads,
+      .deviation = kDeviation,
+      .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
+      .sequenceParallel = o.sequenceParallel,
+      .recomputeAttention = o.recompute == Recompute::Attention,
+      .contextAttention = o.contextAttention,
+      .attentionOwner = placed ? 0 : -1,
+      .mlpOwner = placed ? 1 : -1};
+  if (o.branches == Branches::InTurn) return std::make_unique<GptBlock>(block);
+  return std::make_unique<ParallelBlock>(gptParts(block), placed);
+}
+
 LanguageModel::Parts partsOf(const GptOptions& o) {
   check(o);
   LanguageModel::Parts parts{.vocabulary = o.vocabulary,
@@ -65,17 +85,7 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
                                              .unit = static_cast<UnitId>(o.layers) + 1,
                                              .width = o.width,
                                              .sequenceParallel = o.sequenceParallel})};
-  for (int64_t i = 0; i < o.layers; ++i)
-    parts.blocks.push_back(std::make_unique<GptBlock>(BlockOptions{
-        .name = "blocks." + std::to_string(i),
-        .unit = static_cast<UnitId>(i) + 1,
-        .width = o.width,
-        .heads = o.heads,
-        .deviation = kDeviation,
-        .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
-        .sequenceParallel = o.sequenceParallel,
-        .recomputeAttention = o.recompute == Recompute::Attention,
-        .contextAttention = o.contextAttention}));
+  for (int64_t i = 0; i < o.layers; ++i) parts.blocks.push_back(makeBlock(o, i));
   return parts;
 }
 

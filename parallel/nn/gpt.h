@@ -4,7 +4,7 @@
 // LayerNorm, GELU and biases, and an output map that is the token embedding itself (tied).
 
 #include "parallel/nn/language_model.h"
-#include "parallel/nn/transformer.h"
+#include "parallel/nn/placed_block.h"
 
 namespace tutti::parallel {
 
@@ -18,6 +18,7 @@ struct GptOptions {
   /// several.
   bool sequenceParallel = false;
   Recompute recompute = Recompute::None;
+  Branches branches = Branches::InTurn;
   /// How attention gets at the positions of other ranks of context parallelism, if there are any.
   ContextAttention contextAttention = ContextAttention::Ring;
 };

@@ -40,7 +40,8 @@ void requireHeadsFit(const MeshShape& shape, int64_t heads, int64_t kvHeads) {
 TensorParallel::TensorParallel(DeviceMesh& mesh)
     : group_(mesh.communicator(kTensorAxes)),
       ranks_(mesh.extent(kTensorAxes)),
-      rank_(mesh.index(kTensorAxes)) {}
+      rank_(mesh.index(kTensorAxes)),
+      keyParts_(mesh.extent(Axis::Tensor)) {}
 
 std::vector<size_t> TensorParallel::countsOf(int64_t rows, int64_t width) const {
   std::vector<size_t> counts;
@@ -73,7 +74,7 @@ Tensor TensorParallel::allRows(MutationPoint point, const Tensor& x, int64_t tok
 
 Tensor TensorParallel::addUp(MutationPoint point, const Tensor& summands, bool sequence,
                              Arena& memory) {
-  if (ranks_ == 1) return summands;
+  if (ranks() == 1) return summands;
   if (!sequence) {
     group_->allReduce(point, {.send = summands.data,
                               .recv = summands.data,
@@ -100,7 +101,7 @@ Tensor TensorParallel::addUp(MutationPoint point, const Tensor& summands, bool s
 }
 
 Tensor TensorParallel::stack(MutationPoint point, const Tensor& x, Arena& memory) {
-  if (ranks_ == 1) return x.view({1, x.count()});
+  if (ranks() == 1) return x.view({1, x.count()});
   const Tensor all = memory.allocate(x.type, {ranks_, x.count()});
   group_->allGather(
       point,

@@ -10,14 +10,16 @@ Mlp::Mlp(const BlockOptions& o)
            .unit = o.unit,
            .inputs = o.width,
            .deviation = o.deviation,
-           .sequenceParallel = o.sequenceParallel}),
+           .sequenceParallel = o.sequenceParallel,
+           .owner = o.mlpOwner}),
       down_({.name = o.name + ".mlp.down",
              .points = kMlpPoints,
              .unit = o.unit,
              .inputs = 4 * o.width,
              .outputs = o.width,
              .deviation = o.residualDeviation,
-             .sequenceParallel = o.sequenceParallel}) {}
+             .sequenceParallel = o.sequenceParallel,
+             .owner = o.mlpOwner}) {}
 
 void Mlp::declare(ParameterStore& store) {
   up_.declare(store);
@@ -42,6 +44,7 @@ Attention::Attention(const AttentionOptions& o)
     : heads_(o.heads),
       kvHeads_(o.kvHeads),
       recompute_(o.recompute),
+      whole_(o.owner >= 0),
       context_(o.context),
       qkv_({.maps = {{o.name + ".attention.query", o.width},
                      {o.name + ".attention.key", o.width / o.heads * o.kvHeads, {Axis::Tensor}},
@@ -51,7 +54,8 @@ Attention::Attention(const AttentionOptions& o)
             .inputs = o.width,
             .deviation = o.deviation,
             .bias = o.bias,
-            .sequenceParallel = o.sequenceParallel}),
+            .sequenceParallel = o.sequenceParallel,
+            .owner = o.owner}),
       project_({.name = o.name + ".attention.project",
                 .points = kAttentionPoints,
                 .unit = o.unit,
@@ -59,21 +63,22 @@ Attention::Attention(const AttentionOptions& o)
                 .outputs = o.width,
                 .deviation = o.residualDeviation,
                 .bias = o.bias,
-                .sequenceParallel = o.sequenceParallel}) {}
+                .sequenceParallel = o.sequenceParallel,
+                .owner = o.owner}) {}
 
 void Attention::declare(ParameterStore& store) {
   const MeshShape& mesh = store.mesh();
-  requireHeadsFit(mesh, heads_, kvHeads_);
+  if (!whole_) requireHeadsFit(mesh, heads_, kvHeads_);
   if (context_ == ContextAttention::Heads)
-    requireHeadsShared(mesh[Axis::Context], heads_ / mesh.ranks(kTensorAxes),
-                       kvHeads_ / mesh[Axis::Tensor]);
+    requireHeadsShared(mesh[Axis::Context], heads_ / (whole_ ? 1 : mesh.ranks(kTensorAxes)),
+                       kvHeads_ / (whole_ ? 1 : mesh[Axis::Tensor]));
   qkv_.declare(store);
   project_.declare(store);
 }
 
 /// The heads that this rank computes queries, keys and values of.
 Attention::Part Attention::layerPart(const ParallelContext& context) const {
-  return {heads_ / context.tensor.ranks(), kvHeads_ / context.mesh.extent(Axis::Tensor)};
+  return {heads_ / context.tensor.ranks(), kvHeads_ / context.tensor.keyParts()};
 }
 
 bool Attention::exchanges(const ParallelContext& context) const {
@@ -185,30 +190,35 @@ Tensor Attention::inputGradients(ParallelContext& context, const Tensor& dOut, S
 
 namespace {
 
-NormOptions normOptions(const BlockOptions& o, const char* name) {
-  return {.name = o.name + name,
-          .unit = o.unit,
-          .width = o.width,
-          .sequenceParallel = o.sequenceParallel};
+std::unique_ptr<Norm> layerNorm(const BlockOptions& o, const char* name, int owner) {
+  return std::make_unique<LayerNorm>(NormOptions{.name = o.name + name,
+                                                 .unit = o.unit,
+                                                 .width = o.width,
+                                                 .sequenceParallel = o.sequenceParallel,
+                                                 .owner = owner});
 }
 
 }  // namespace
 
-GptBlock::GptBlock(const BlockOptions& o)
-    : Block({.beforeAttention = std::make_unique<LayerNorm>(normOptions(o, ".beforeAttention")),
-             .attention = std::make_unique<Attention>(
-                 AttentionOptions{.name = o.name,
-                                  .unit = o.unit,
-                                  .width = o.width,
-                                  .heads = o.heads,
-                                  .kvHeads = o.heads,
-                                  .deviation = o.deviation,
-                                  .residualDeviation = o.residualDeviation,
-                                  .sequenceParallel = o.sequenceParallel,
-                                  .recompute = o.recomputeAttention,
-                                  .context = o.contextAttention}),
-             .beforeMlp = std::make_unique<LayerNorm>(normOptions(o, ".beforeMlp")),
-             .mlp = std::make_unique<Mlp>(o)}) {}
+Block::Parts gptParts(const BlockOptions& o) {
+  return {.beforeAttention = layerNorm(o, ".beforeAttention", o.attentionOwner),
+          .attention =
+              std::make_unique<Attention>(AttentionOptions{.name = o.name,
+                                                           .unit = o.unit,
+                                                           .width = o.width,
+                                                           .heads = o.heads,
+                                                           .kvHeads = o.heads,
+                                                           .deviation = o.deviation,
+                                                           .residualDeviation = o.residualDeviation,
+                                                           .sequenceParallel = o.sequenceParallel,
+                                                           .recompute = o.recomputeAttention,
+                                                           .context = o.contextAttention,
+                                                           .owner = o.attentionOwner}),
+          .beforeMlp = layerNorm(o, ".beforeMlp", o.mlpOwner),
+          .mlp = std::make_unique<Mlp>(o)};
+}
+
+GptBlock::GptBlock(const BlockOptions& o) : Block(gptParts(o)) {}
 
 void Block::declare(ParameterStore& store) {
   parts_.beforeAttention->declare(store);

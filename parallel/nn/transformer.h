@@ -36,6 +36,7 @@ struct BlockOptions {
   bool sequenceParallel = false;    ///< what lies between branches is cut by rows
   bool recomputeAttention = false;  ///< what attention gives is not kept
   ContextAttention contextAttention = ContextAttention::Ring;
+  int attentionOwner = -1, mlpOwner = -1;  ///< of each branch's weights, norm and all
 };
 
 /// Two linear maps around a GELU; the inner width is four times the outer.
@@ -60,6 +61,7 @@ struct AttentionOptions {
   bool bias = true, sequenceParallel = false;
   bool recompute = false;  ///< its result is not kept: backward computes it again
   ContextAttention context = ContextAttention::Ring;  ///< where ranks have some positions each
+  int owner = -1;                                     ///< of the weights: nothing is cut
 };
 
 /// Causal multi-head self-attention, of each sequence by itself.
@@ -95,7 +97,7 @@ class Attention : public Module {
   Tensor inputGradients(ParallelContext& context, const Tensor& dOut, Saved& saved);
 
   const int64_t heads_, kvHeads_;
-  const bool recompute_;
+  const bool recompute_, whole_;
   const ContextAttention context_;
   ColumnLinear qkv_;
   RowLinear project_;
@@ -119,7 +121,9 @@ class Block : public Module {
   Parts parts_;
 };
 
-/// A block of GPT-2: LayerNorm, Attention, Mlp.
+/// Those of GPT-2: LayerNorm, Attention, Mlp.
+Block::Parts gptParts(const BlockOptions& options);
+
 class GptBlock final : public Block {
  public:
   explicit GptBlock(const BlockOptions& options);

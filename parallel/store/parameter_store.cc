@@ -42,13 +42,19 @@ UnitPlace ParameterStore::placeOf(UnitId unit) const {
   return places_[static_cast<size_t>(unit)];
 }
 
+bool ParameterStore::owns(const Parameter& parameter) const {
+  return parameter.owner < 0 ||
+         parameter.owner % mesh_.extent(kTensorAxes) == mesh_.index(kTensorAxes);
+}
+
 void ParameterStore::add(Parameter& parameter) {
   require(weights_ == nullptr, parameter.name, " was added after initialize()");
   const int previous = declared_.empty() ? 0 : declared_.back()->unit;
   require(parameter.unit >= previous && parameter.unit <= previous + 1, parameter.name,
           " is of unit ", parameter.unit, " after unit ", previous);
   declared_.push_back(&parameter);
-  parameter.id = here(parameter.unit) ? static_cast<int>(parameters_.size()) : -1;
+  parameter.id =
+      here(parameter.unit) && owns(parameter) ? static_cast<int>(parameters_.size()) : -1;
   if (parameter.id < 0) return;
   parameters_.push_back(&parameter);
   if (units_.empty() || units_.back() != parameter.unit) units_.push_back(parameter.unit);
@@ -86,7 +92,7 @@ std::vector<Tie> ParameterStore::ties() const {
 /// Over which some parameter is cut, here or elsewhere: the same on all ranks.
 AxisSet ParameterStore::cuttingAxes() const {
   AxisSet axes = policy_.optimizer ? policy_.shard : AxisSet{};
-  for (const Parameter* parameter : declared_) axes = axes | parameter->layout.axes();
+  for (const Parameter* parameter : declared_) axes = axes | parameter->dividing();
   return axes;
 }
 
@@ -226,7 +232,7 @@ bool ParameterStore::isFirstReplica(const Parameter& parameter) const {
 
 /// Along those of `axes` that do not cut it.
 bool ParameterStore::isFirst(const Piece& piece, AxisSet axes) const {
-  const AxisSet cutting = piece.layout.axes();
+  const AxisSet cutting = piece.layout.axes() | piece.parameter->dividing();
   for (int i = 0; i < kAxisCount; ++i)
     if (const auto axis = static_cast<Axis>(i);
         axes.contains(axis) && !cutting.contains(axis) && mesh_.index(axis) > 0)
@@ -292,7 +298,8 @@ void ParameterStore::checkReplicas() {
   };
   const AxisSet copies = AxisSet::all().without({Axis::Pipeline});
   for (const Piece& piece : cut_.pieces)
-    checkCopy(piece, copies.without(piece.layout.axes()), weights_->master(piece));
+    checkCopy(piece, copies.without(piece.layout.axes() | piece.parameter->dividing()),
+              weights_->master(piece));
   if (cut_.shards > 1 && !policy_.parameters) {
     for (size_t unit = 0; unit < cut_.units.size(); ++unit) {
       const auto id = static_cast<int>(unit);

@@ -132,6 +132,7 @@ class ParameterStore {
  private:
   const Piece& piece(const Parameter& parameter) const;
   int unitIndex(UnitId unit) const;
+  bool owns(const Parameter& parameter) const;
   std::vector<Tie> ties() const;
   AxisSet cuttingAxes() const;
   bool backwardContinues(int unit) const;

@@ -144,6 +144,31 @@ TEST(Rung1, ContextParallelPairs) {
   }
 }
 
+// Attention on one rank and the MLP on another, against both on one; and both cut.
+TEST(Rung1, PlacedBranches) {
+  Rung1 placed(ladderBranches(4, Branches::Placed)), cut(ladderBranches(4, Branches::Parallel));
+  for (const std::string mesh : {"tp=2", "dp=2,tp=2", "ep=2,tp=2"}) {
+    placed.climb(arrangement(mesh));
+    cut.climb(mesh);
+  }
+  placed.climb(arrangement("tp=2"), {.rounds = 2, .defer = true});
+  for (const Arrangement& layout : sharings("fsdp=2,tp=2")) placed.climb(layout);
+  climbBoth(placed, arrangement("cp=2,tp=2"));
+  cut.climb("tp=4");
+  EXPECT_THROW(placed.climb(arrangement("tp=4")), Error);
+  EXPECT_THROW(placed.climb(arrangement("tp=2", zero(0), true)), Error);
+}
+
+TEST(Rung1, PlacedBranchesInAPipeline) {
+  RunOptions options{.types = DType::Float64, .model = kRunGpt, .steps = 2};
+  std::get<GptOptions>(options.model).branches = Branches::Placed;
+  const RunResult one = run(options)[0];
+  for (const Arrangement& layout :
+       {piped(arrangement("pp=2,tp=2"), {}),
+        piped(arrangement("pp=2,fsdp=2,tp=2", zero(3)), {.schedule = ScheduleKind::ZeroBubbleH1})})
+    expectWithin(float64Steps(one, layout.name + ", branches placed", under(layout, options)));
+}
+
 // Through the engine, with clipping; a second step from the first one's weights, and validation.
 TEST(Rung1, WholeSteps) {
   for (const RunModel& model : runModels()) {

@@ -154,6 +154,7 @@ std::vector<Trial> trials() {
   }
   all.push_back(stepTrial(llama, arrangement("cp=3,tp=2", zero(0), true)));
   all.push_back(stepTrial(llama, exchanging(arrangement("cp=4"))));
+  all.push_back(stepTrial(ladderBranches(4, Branches::Placed), arrangement("tp=2")));
   for (const std::string mesh : {"dp=2", "tp=2", "cp=2"})
     all.push_back(stepsTrial(arrangement(mesh)));
   all.push_back(stepsTrial(arrangement("ep=2")));

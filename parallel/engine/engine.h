@@ -76,7 +76,8 @@ class Engine {
   /// number of ranks. Collective. Throws InvalidArgument when no label counts.
   double evaluate(Windows& windows, int64_t sequences);
   /// Logits [batch, context, vocabulary], of the whole vocabulary, valid until the next call of
-  /// anything. Collective over the ranks that share out or cut weights, or have stages.
+  /// anything. Collective over the ranks that share out or cut weights, share out positions or have
+  /// stages.
   Tensor logits(const Tensor& tokenIds);
   /// Gives back what logits() has needed.
   void forget() { pipeline_.forget(); }

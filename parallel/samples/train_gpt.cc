@@ -1,7 +1,7 @@
 // train_gpt: trains a small GPT on any text file, as bytes or as a tokenizer has it, over ranks,
-// data-parallel, ZeRO, FSDP, tensor-parallel or a pipeline, and lets it write. `train_gpt --text
-// book.txt --ranks 4` starts four processes on this machine; under `tutti run` (or another
-// launcher) it joins the job that it finds itself in.
+// data-parallel, ZeRO, FSDP, tensor- or context-parallel or a pipeline, and lets it write.
+// `train_gpt --text book.txt --ranks 4` starts four processes on this machine; under `tutti run`
+// (or another launcher) it joins the job that it finds itself in.
 
 #include <array>
 #include <cmath>

@@ -217,6 +217,19 @@ TEST(SeenPairs, AreThoseOfTheMask) {
 TEST_F(BlocksOfAttention, AreCountedByWhatIsSeen) {
   DryKernels dry;
   const Tensor q = make({2, 3, 8}), k = make({2, 5, 4}), lse = make({2, 4, 3});
+  const auto scratchOf = [&](Kernels& kernels, bool back) {
+    Arena scratch("scratch");
+    if (back)
+      kernels.attentionBlockBackward({q, q, k, k, q, lse, q, k, k, 4, 2, 11, 10}, scratch);
+    else
+      kernels.attentionBlock({q, k, k, q, lse, 4, 2, 11, 10}, scratch);
+    return scratch.peakBytes();
+  };
+  for (const bool back : {false, true}) {
+    EXPECT_GT(scratchOf(kernels_, back), 0U);
+    EXPECT_EQ(scratchOf(dry, back), scratchOf(kernels_, back)) << back;
+  }
+  dry.reset();
   dry.attentionBlock({q, k, k, q, lse, 4, 2, 11, 10}, arena_);
   EXPECT_EQ(dry.counts().at("attentionBlock").gemmFlops, 2 * 2 * 2 * 8 * (2 + 3 + 4));
   dry.attentionBlockBackward({q, q, k, k, q, lse, q, k, k, 4, 2, 11, 10}, arena_);

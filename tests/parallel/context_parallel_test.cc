@@ -110,6 +110,10 @@ TEST(ContextParallel, PiecesFromBothEndsBalanceAttention) {
   for (const Arrangement& layout : {arrangement("cp=4"), exchanging(arrangement("cp=4"))})
     for (int rank = 0; rank < kRanks; ++rank)
       EXPECT_EQ(attentionFlops(dryOf(layout, rank)), one / kRanks) << layout.name << rank;
+  // Three pairs of a rank's own pieces, and two with each other rank's, of four.
+  for (const std::string name : {"attentionBlock", "attentionBlockBackward"})
+    EXPECT_EQ(dryOf(arrangement("cp=4"), 1).kernels.at(name).calls,
+              kLayers * (3 + 2 * (kRanks - 1)));
   const std::vector<double> parts = flopsOfConsecutiveParts();
   double sum = 0;
   for (const double flops : parts) sum += flops;

@@ -1,8 +1,10 @@
 // The sample of context parallelism as its user meets it: in both ways it is one rank's to
-// rounding, and takes and sends what formulas say. The folder of the programs is the argument of
-// this test.
+// rounding, and takes and sends what formulas say. The folder of the programs is the first argument
+// of this test, parallel/README.md the second.
 
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <regex>
 
 #include "tests/parallel/sample_output.h"
@@ -10,7 +12,7 @@
 namespace tutti::parallel {
 namespace {
 
-std::string programs;
+std::string programs, readmePath;
 
 Output run(const std::string& flags) { return runProgram(programs + "/ring_attention " + flags); }
 
@@ -59,6 +61,23 @@ TEST(RingAttention, SaysWhatALongSequenceTakes) {
   EXPECT_EQ(output.count("worst difference"), 0) << output.text;
 }
 
+// Of one rank, of the ring, of exchanged heads.
+TEST(RingAttention, ReadmeSaysWhatItPrints) {
+  std::ifstream file(readmePath);
+  const std::string readme(std::istreambuf_iterator<char>(file), {});
+  const Output output =
+      run("--ranks 64 --device dry --length 1048576 --width 8192 --heads 64 --kv-heads 8");
+  for (const std::string what : {"activations kept until backward", "activations at most",
+                                 "sent in forward", "sent in backward"}) {
+    std::string row = "| " + what + " |";
+    const std::regex printed(what + " +([^,]+), predicted");
+    for (std::sregex_iterator at(output.text.begin(), output.text.end(), printed), end; at != end;
+         ++at)
+      row += " " + (*at)[1].str() + " |";
+    EXPECT_NE(readme.find(row + "\n"), std::string::npos) << row;
+  }
+}
+
 TEST(RingAttention, RefusesWhatItCannotShareOut) {
   expectRefused("--ranks 3 --length 100", 1, "--length 100 is no multiple of twice 3 ranks");
   expectRefused("--ranks 3 --length 66", 1, "cannot be exchanged among 3 ranks");
@@ -74,10 +93,11 @@ TEST(RingAttention, RefusesWhatItCannotShareOut) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS\n", argv[0]);
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS README\n", argv[0]);
     return 2;
   }
   tutti::parallel::programs = argv[1];
+  tutti::parallel::readmePath = argv[2];
   return RUN_ALL_TESTS();
 }

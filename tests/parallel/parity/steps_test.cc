@@ -50,7 +50,8 @@ TEST(Rung4, EightyStepsOfAdamWStayWithinTheSeedsBand) {
     for (const Arrangement& layout :
          {arrangement("dp=4"), arrangement("fsdp=4", zero(3)), arrangement("dp=2,fsdp=2", zero(2)),
           arrangement("tp=2"), arrangement(model.heads, zero(0), true), arrangement("dp=2,tp=2"),
-          arrangement("fsdp=2,tp=2", zero(1)), arrangement("fsdp=2,tp=2", zero(3), true)})
+          arrangement("fsdp=2,tp=2", zero(1)), arrangement("fsdp=2,tp=2", zero(3), true),
+          arrangement("cp=2"), exchanging(arrangement("fsdp=2,cp=2", zero(3)))})
       expectWithin(withinBand(band, layout.name + ", " + model.name, under(layout, options)));
   }
 }

@@ -21,14 +21,36 @@ void check(const GptOptions& o) {
   require(o.width > 0, "the width must be positive, not ", o.width);
   require(o.heads > 0 && o.width % o.heads == 0, "a width of ", o.width, " does not split into ",
           o.heads, " heads");
+  check(o.experts, o.layers);
 }
+
+namespace {
+
+BlockOptions blockOf(const GptOptions& o, int64_t i) {
+  const bool experts = o.experts.inBlock(i);
+  return {.name = "blocks." + std::to_string(i),
+          .unit = static_cast<UnitId>(i) + 1,
+          .width = o.width,
+          .heads = o.heads,
+          .deviation = kDeviation,
+          .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
+          .sequenceParallel = o.sequenceParallel,
+          .recomputeAttention = o.recompute == Recompute::Attention,
+          .experts = experts ? o.experts : ExpertOptions{},
+          .expertNumber = experts ? i / o.experts.every : 0};
+}
+
+}  // namespace
 
 double parameterCount(const GptOptions& o) {
   const auto width = static_cast<double>(o.width);
   // Of a block: four maps, of width to 3, 1, 4 and from 4 times the width, and two norms.
-  const double block = 12 * width * width + 13 * width;
+  const double block = 12 * width * width + 13 * width, mlp = 8 * width * width + 5 * width;
+  ExpertsOptions experts = expertsOf(blockOf(o, 0));
+  experts.experts = o.experts;
   return (static_cast<double>(o.vocabulary) + static_cast<double>(o.context) + 2) * width +
-         static_cast<double>(o.layers) * block;
+         static_cast<double>(o.layers) * block +
+         static_cast<double>(o.experts.blocksOf(o.layers)) * (expertParameters(experts) - mlp);
 }
 
 double savedPerToken(const GptOptions& o, int tensorRanks) {
@@ -59,22 +81,21 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
                              .tied = true,
                              .sequenceParallel = o.sequenceParallel,
                              .recompute = o.recompute,
-                             .blockCost = 12 * o.width * o.width,
+                             .blockCosts = {},
+                             .experts = o.experts.blocksOf(o.layers) * o.experts.count,
+                             .blocks = {},
                              .finalNorm = std::make_unique<LayerNorm>(
                                  NormOptions{.name = "finalNorm",
                                              .unit = static_cast<UnitId>(o.layers) + 1,
                                              .width = o.width,
                                              .sequenceParallel = o.sequenceParallel})};
-  for (int64_t i = 0; i < o.layers; ++i)
-    parts.blocks.push_back(std::make_unique<GptBlock>(BlockOptions{
-        .name = "blocks." + std::to_string(i),
-        .unit = static_cast<UnitId>(i) + 1,
-        .width = o.width,
-        .heads = o.heads,
-        .deviation = kDeviation,
-        .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
-        .sequenceParallel = o.sequenceParallel,
-        .recomputeAttention = o.recompute == Recompute::Attention}));
+  for (int64_t i = 0; i < o.layers; ++i) {
+    const BlockOptions block = blockOf(o, i);
+    parts.blocks.push_back(std::make_unique<GptBlock>(block));
+    parts.blockCosts.push_back(o.experts.inBlock(i)
+                                   ? 4 * o.width * o.width + expertCost(expertsOf(block))
+                                   : 12 * o.width * o.width);
+  }
   return parts;
 }
 

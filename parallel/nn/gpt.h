@@ -3,6 +3,7 @@
 // Gpt: a byte- or token-level GPT-2-style language model. Learned positions, pre-norm blocks with
 // LayerNorm, GELU and biases, and an output map that is the token embedding itself (tied).
 
+#include "parallel/nn/expert_options.h"
 #include "parallel/nn/language_model.h"
 #include "parallel/nn/transformer.h"
 
@@ -18,6 +19,7 @@ struct GptOptions {
   /// several.
   bool sequenceParallel = false;
   Recompute recompute = Recompute::None;
+  ExpertOptions experts = {};
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "parallel/nn/expert_options.h"
 #include "parallel/nn/language_model.h"
 #include "parallel/nn/transformer.h"
 
@@ -26,6 +27,7 @@ struct LlamaOptions {
   /// several.
   bool sequenceParallel = false;
   Recompute recompute = Recompute::None;
+  ExpertOptions experts = {};  ///< of the inner width each
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
@@ -62,6 +64,8 @@ struct LlamaBlockOptions {
   double residualDeviation = 0.02;  ///< of the two that write to the residual stream
   bool sequenceParallel = false;    ///< what lies between branches is cut by rows
   bool recomputeAttention = false;  ///< what attention gives is not kept
+  ExpertOptions experts = {};       ///< count 0: one MLP
+  int64_t expertNumber = 0;         ///< of the block, among those that have experts
 };
 
 /// Two linear maps side by side, gate and up, SwiGLU, and one back.

@@ -17,6 +17,19 @@ Mlp::Mlp(const BlockOptions& o)
              .deviation = o.residualDeviation,
              .sequenceParallel = o.sequenceParallel}) {}
 
+ExpertsOptions expertsOf(const BlockOptions& o) {
+  return {.name = o.name,
+          .unit = o.unit,
+          .width = o.width,
+          .inner = 4 * o.width,
+          .deviation = o.deviation,
+          .residualDeviation = o.residualDeviation,
+          .sequenceParallel = o.sequenceParallel,
+          .points = kMlpPoints,
+          .experts = o.experts,
+          .number = o.expertNumber};
+}
+
 void Mlp::declare(ParameterStore& store) {
   up_.declare(store);
   down_.declare(store);
@@ -124,6 +137,11 @@ NormOptions normOptions(const BlockOptions& o, const char* name) {
           .sequenceParallel = o.sequenceParallel};
 }
 
+std::unique_ptr<Module> mlpOf(const BlockOptions& o) {
+  if (o.experts.count == 0) return std::make_unique<Mlp>(o);
+  return std::make_unique<Experts>(expertsOf(o));
+}
+
 }  // namespace
 
 GptBlock::GptBlock(const BlockOptions& o)
@@ -139,7 +157,7 @@ GptBlock::GptBlock(const BlockOptions& o)
                                   .sequenceParallel = o.sequenceParallel,
                                   .recompute = o.recomputeAttention}),
              .beforeMlp = std::make_unique<LayerNorm>(normOptions(o, ".beforeMlp")),
-             .mlp = std::make_unique<Mlp>(o)}) {}
+             .mlp = mlpOf(o)}) {}
 
 void Block::declare(ParameterStore& store) {
   parts_.beforeAttention->declare(store);

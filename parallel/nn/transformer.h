@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "parallel/nn/layers.h"
+#include "parallel/nn/experts.h"
 
 namespace tutti::parallel {
 
@@ -34,7 +34,12 @@ struct BlockOptions {
   double residualDeviation = 0.02;  ///< of the two that write to the residual stream
   bool sequenceParallel = false;    ///< what lies between branches is cut by rows
   bool recomputeAttention = false;  ///< what attention gives is not kept
+  ExpertOptions experts = {};       ///< count 0: one MLP
+  int64_t expertNumber = 0;         ///< of the block, among those that have experts
 };
+
+/// Of the experts of such a block.
+ExpertsOptions expertsOf(const BlockOptions& options);
 
 /// Two linear maps around a GELU; the inner width is four times the outer.
 class Mlp final : public Module {
@@ -101,7 +106,7 @@ class Block : public Module {
   Parts parts_;
 };
 
-/// A block of GPT-2: LayerNorm, Attention, Mlp.
+/// A block of GPT-2: LayerNorm, Attention, Mlp or Experts.
 class GptBlock final : public Block {
  public:
   explicit GptBlock(const BlockOptions& options);

@@ -37,13 +37,14 @@ struct Parameter {
   Layout layout;
   PartialGradient gradientPartial = {};
   UnitId unit = -1;
+  bool perExpert = false;  ///< the first dimension counts experts, each with a weight of its own
   /// The parameter of another unit that this one is a copy of: the two have the same name, values
   /// and layout, and both are updated with the sum of their gradients.
   const Parameter* tiedTo = nullptr;
   int id = -1;  ///< index among the store's that are here, set when it is added; -1: it is not here
 
   /// Weight decay applies to matrices only.
-  bool decays() const { return global.rank() > 1; }
+  bool decays() const { return global.rank() > (perExpert ? 2 : 1); }
 };
 
 }  // namespace tutti::parallel

@@ -92,13 +92,18 @@ RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy
   for (int m = 0; m < o.groups * o.rounds; ++m)
     counted += static_cast<double>(Tokens(m, vocabulary).counted);
   ParameterStore& store = training.store;
-  const int local = o.groups / mesh.extent(policy.data());
-  const int first = mesh.index(policy.data()) * local;
+  const AxisSet batch = policy.data() | AxisSet{Axis::Expert};
+  const int local = o.groups / mesh.extent(batch);
+  const int first = mesh.index(batch) * local;
+  training.context.experts.perSequence = 1.0 / (kBatch * o.groups * o.rounds);
   store.beginStep(local, o.rounds);
   for (int m = 0; m < local * o.rounds; ++m)
     training.microBatch(Tokens(m / local * o.groups + first + m % local, vocabulary), m,
                         1 / counted);
   RankStep step{.loss = store.finishLoss() / counted, .norm = store.clip(0), .parts = {}};
+  if (MeshCommunicator* others = mesh.communicator({Axis::Expert}))
+    others->allReduce(MutationPoint::PartLoss,
+                      {.send = &step.loss, .recv = &step.loss, .count = 1, .type = DType::Float64});
   store.checkReplicas();
   step.parts = storedParts(store, true);
   return step;

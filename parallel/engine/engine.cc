@@ -59,9 +59,7 @@ double Engine::gradients(Loader& loader, int64_t step) {
   const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens);
   store_.beginStep(local, options_.rounds);
   context_.tensor.counters = context_.experts.counters = {};
-  const auto sequences = static_cast<double>(loader.globalBatch());
-  context_.experts.tally = {.loads = std::vector<double>(model_.expertCount())};
-  context_.experts.perSequence = factor(MutationPoint::RouterGradientPerSequence, 1 / sequences);
+  beginRouters(loader.globalBatch());
   pipeline_.run({.batch =
                      [&](int m) {
                        const int round = m / local;
@@ -83,8 +81,15 @@ double RouterReport::dropped() const {
   return choices - std::accumulate(loads.begin(), loads.end(), 0.0);
 }
 
+void Engine::beginRouters(int64_t sequences) {
+  context_.experts.tally = {.loads = std::vector<double>(model_.expertCount())};
+  if (model_.expertCount() == 0) return;
+  context_.experts.perSequence =
+      factor(MutationPoint::RouterGradientPerSequence, 1 / static_cast<double>(sequences));
+}
+
 /// Of ranks that see other tokens or have other blocks; those of tensor parallelism did the same.
-RouterReport Engine::wholeTally(double sequences) {
+RouterReport Engine::wholeTally(int64_t sequences) {
   const RouterTally& own = context_.experts.tally;
   if (own.loads.empty()) return {};
   std::vector<double> all{own.balance, own.z, own.choices};
@@ -93,7 +98,8 @@ RouterReport Engine::wholeTally(double sequences) {
     parts->allReduce(
         MutationPoint::RouterTallies,
         {.send = all.data(), .recv = all.data(), .count = all.size(), .type = DType::Float64});
-  const double perSequence = factor(MutationPoint::RouterTallyPerSequence, 1 / sequences);
+  const double perSequence =
+      factor(MutationPoint::RouterTallyPerSequence, 1 / static_cast<double>(sequences));
   return {.balance = all[0] * perSequence,
           .z = all[1] * perSequence,
           .choices = all[2],
@@ -109,7 +115,7 @@ StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, doub
   report.counters = store_.counters();
   report.tensor = context_.tensor.counters;
   report.experts = context_.experts.counters;
-  report.router = wholeTally(static_cast<double>(loader.globalBatch()));
+  report.router = wholeTally(loader.globalBatch());
   return report;
 }
 

@@ -119,7 +119,8 @@ class Engine {
 
  private:
   double wholeLoss(double part);
-  RouterReport wholeTally(double sequences);
+  void beginRouters(int64_t sequences);
+  RouterReport wholeTally(int64_t sequences);
 
   DeviceMesh& mesh_;
   Kernels& kernels_;

@@ -23,8 +23,11 @@ void check(const ExpertOptions& o, int64_t layers) {
 double expertParameters(const ExpertsOptions& o) {
   const auto width = static_cast<double>(o.width), inner = static_cast<double>(o.inner);
   const double biases = o.bias ? inner + width : 0;
-  return static_cast<double>(o.experts.count) *
-         (width + (o.gated ? 3 : 2) * width * inner + biases);
+  return static_cast<double>(o.experts.count) * ((o.gated ? 3 : 2) * width * inner + biases);
+}
+
+double routerParameters(const ExpertsOptions& o) {
+  return static_cast<double>(o.experts.count) * static_cast<double>(o.width);
 }
 
 int64_t expertCost(const ExpertsOptions& o) {

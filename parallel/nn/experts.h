@@ -60,8 +60,10 @@ struct ExpertsOptions {
   int64_t number = 0;  ///< of this block among those that have experts
 };
 
-/// Elements of all weights of one such MLP, in float64, and multiplications for each token.
+/// Elements of the weights of one such MLP, all experts' and the router's, in float64.
 double expertParameters(const ExpertsOptions& options);
+double routerParameters(const ExpertsOptions& options);
+/// Multiplications for each token.
 int64_t expertCost(const ExpertsOptions& options);
 
 class Experts final : public Module {

@@ -1,5 +1,6 @@
 #include "parallel/nn/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -40,17 +41,28 @@ BlockOptions blockOf(const GptOptions& o, int64_t i) {
           .expertNumber = experts ? i / o.experts.every : 0};
 }
 
+/// Of any block that has experts.
+ExpertsOptions expertsOf(const GptOptions& o) {
+  ExpertsOptions experts = expertsOf(blockOf(o, 0));
+  experts.experts = o.experts;
+  return experts;
+}
+
 }  // namespace
 
 double parameterCount(const GptOptions& o) {
   const auto width = static_cast<double>(o.width);
   // Of a block: four maps, of width to 3, 1, 4 and from 4 times the width, and two norms.
   const double block = 12 * width * width + 13 * width, mlp = 8 * width * width + 5 * width;
-  ExpertsOptions experts = expertsOf(blockOf(o, 0));
-  experts.experts = o.experts;
+  const double router = routerParameters(expertsOf(o));
   return (static_cast<double>(o.vocabulary) + static_cast<double>(o.context) + 2) * width +
          static_cast<double>(o.layers) * block +
-         static_cast<double>(o.experts.blocksOf(o.layers)) * (expertParameters(experts) - mlp);
+         static_cast<double>(o.experts.blocksOf(o.layers)) * (router - mlp) +
+         expertParameterCount(o);
+}
+
+double expertParameterCount(const GptOptions& o) {
+  return static_cast<double>(o.experts.blocksOf(o.layers)) * expertParameters(expertsOf(o));
 }
 
 double savedPerToken(const GptOptions& o, int tensorRanks) {
@@ -65,8 +77,15 @@ double savedPerToken(const GptOptions& o, int tensorRanks) {
   const double outer = 4 * width + 4;
   // And logits; embeddings, and the last norm.
   const double within = (block ? 1 : layers) * inner + static_cast<double>(o.vocabulary);
+  // Of experts as many as a token goes to: both inner vectors, and what each is given and gives,
+  // which no rank of tensor parallelism has a part of.
+  const double kept = o.experts.capacityFactor > 0 ? std::min(1.0, o.experts.capacityFactor) : 1;
+  const double mlps = block ? 0 : static_cast<double>(o.experts.blocksOf(o.layers));
+  const double went = kept * static_cast<double>(o.experts.perToken);
+  const double inExperts = mlps * (went - 1) * 8 * width / tensorRanks + mlps * went * 2 * width;
   const double between = (block ? layers * width + outer : layers * outer) + 2 * width + 2;
-  return within / tensorRanks + between / (o.sequenceParallel ? tensorRanks : 1);
+  return std::max(0.0, inExperts) + within / tensorRanks +
+         between / (o.sequenceParallel ? tensorRanks : 1);
 }
 
 namespace {

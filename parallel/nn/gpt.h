@@ -29,6 +29,8 @@ void check(const GptOptions& options);
 /// token until backward, a mean over so many ranks of tensor parallelism. In float64, so that no
 /// option is too large to ask.
 double parameterCount(const GptOptions& options);
+/// And of those the experts', which the ranks along ep share out.
+double expertParameterCount(const GptOptions& options);
 double savedPerToken(const GptOptions& options, int tensorRanks = 1);
 
 class Gpt final : public LanguageModel {

@@ -61,6 +61,13 @@ ExpertsOptions expertsOf(const LlamaBlockOptions& o) {
           .number = o.expertNumber};
 }
 
+/// Of any block that has experts.
+ExpertsOptions expertsOf(const LlamaOptions& o) {
+  ExpertsOptions experts = expertsOf(blockOf(o, 0));
+  experts.experts = o.experts;
+  return experts;
+}
+
 }  // namespace
 
 double parameterCount(const LlamaOptions& o) {
@@ -70,12 +77,15 @@ double parameterCount(const LlamaOptions& o) {
   // Queries, keys and values, and the map back; gate, up and down; two norms.
   const double block = width * (2 * width + 2 * kvWidth) + 3 * width * inner + 2 * width;
   const double maps = o.tied ? 1 : 2;
-  ExpertsOptions experts = expertsOf(blockOf(o, 0));
-  experts.experts = o.experts;
+  const double router = routerParameters(expertsOf(o));
   return maps * static_cast<double>(o.vocabulary) * width + width +
          static_cast<double>(o.layers) * block +
-         static_cast<double>(o.experts.blocksOf(o.layers)) *
-             (expertParameters(experts) - 3 * width * inner);
+         static_cast<double>(o.experts.blocksOf(o.layers)) * (router - 3 * width * inner) +
+         expertParameterCount(o);
+}
+
+double expertParameterCount(const LlamaOptions& o) {
+  return static_cast<double>(o.experts.blocksOf(o.layers)) * expertParameters(expertsOf(o));
 }
 
 RotaryTable::RotaryTable(int64_t context, int64_t headWidth, double base)

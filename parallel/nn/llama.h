@@ -34,6 +34,8 @@ struct LlamaOptions {
 void check(const LlamaOptions& options);
 /// Elements of its parameters. In float64, so that no option is too large to ask.
 double parameterCount(const LlamaOptions& options);
+/// And of those the experts', which the ranks along ep share out.
+double expertParameterCount(const LlamaOptions& options);
 
 /// cos and sin of t * base^(-2 i / headWidth), for positions t and i below headWidth / 2, computed
 /// in float64.

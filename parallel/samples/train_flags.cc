@@ -36,6 +36,36 @@ std::string notUnsigned(std::string& text) {
   return fits ? "" : text + " is not a whole number from 0 to 18446744073709551615";
 }
 
+void addExpertFlags(CLI::App& app, ExpertOptions& o) {
+  const CLI::Validator positive = positiveSize();
+  CLI::Option* experts =
+      app.add_option("--experts", o.count,
+                     "experts in the place of a block's MLP; --ep divides them. Default: none")
+          ->check(positive);
+  app.add_option("--experts-per-token", o.perToken, "of them those that a token goes to")
+      ->check(positive)
+      ->needs(experts)
+      ->capture_default_str();
+  app.add_option("--experts-every", o.every, "each n-th block has experts")
+      ->check(positive)
+      ->needs(experts)
+      ->capture_default_str();
+  app.add_option("--capacity", o.capacityFactor,
+                 "most tokens of a sequence for an expert, over an even share; more are dropped; "
+                 "0: none is")
+      ->check(finite(true))
+      ->needs(experts)
+      ->capture_default_str();
+  app.add_option("--aux-loss", o.auxLoss, "how much the experts' load-balancing loss counts")
+      ->check(finite(true))
+      ->needs(experts)
+      ->capture_default_str();
+  app.add_option("--z-loss", o.zLoss, "how much the router's z loss counts")
+      ->check(finite(true))
+      ->needs(experts)
+      ->capture_default_str();
+}
+
 void declare(CLI::App& app, TrainOptions& o) {
   const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
   CLI::Option* text =
@@ -128,14 +158,16 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(positive)
       ->capture_default_str();
   addModelFlags(app, o.model);
+  addExpertFlags(app, o.model.experts);
   CLI::Option* initFrom =
       app.add_option("--init-from", o.initFrom,
                      "begin with the model and the weights of this Hugging Face folder, and with "
                      "its tokenizer unless --tokenizer says another");
-  for (const char* size : {"--layers", "--width", "--heads"})
+  for (const char* size : {"--layers", "--width", "--heads", "--experts"})
     initFrom->excludes(app.get_option(size));
   app.add_option("--export", o.exportTo,
-                 "at the end, a Hugging Face folder of the model, which is not there yet");
+                 "at the end, a Hugging Face folder of the model, which is not there yet")
+      ->excludes(app.get_option("--experts"));
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
@@ -180,6 +212,8 @@ void fillDefaults(TrainOptions& o) {
   if (o.learningRate == 0) o.learningRate = sgd ? 0.3 : 0.003;
   if (o.weightDecay < 0) o.weightDecay = sgd ? 0 : 0.1;
   if (o.warmup < 0) o.warmup = std::max<int64_t>(1, o.steps / 20);
+  // The weight of a single expert would be 1, whatever the router says.
+  o.model.experts.normalized = o.model.experts.perToken > 1;
 }
 
 }  // namespace

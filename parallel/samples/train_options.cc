@@ -90,6 +90,8 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   shape[Axis::Data] = data / shape[Axis::Fsdp];
   const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
   setTensorRanks(shape, o.tp, heads, o.llama ? o.llama->kvHeads : heads);
+  const ExpertOptions& experts = o.llama ? o.llama->experts : o.model.experts;
+  if (experts.count > 0) requireExpertsFit(shape, experts.count);
   return shape;
 }
 

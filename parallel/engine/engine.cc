@@ -98,10 +98,11 @@ RouterReport Engine::wholeTally(int64_t sequences) {
     parts->allReduce(
         MutationPoint::RouterTallies,
         {.send = all.data(), .recv = all.data(), .count = all.size(), .type = DType::Float64});
-  const double perSequence =
-      factor(MutationPoint::RouterTallyPerSequence, 1 / static_cast<double>(sequences));
-  return {.balance = all[0] * perSequence,
-          .z = all[1] * perSequence,
+  const auto mean = [&](double sum) {
+    return sum * factor(MutationPoint::RouterTallyPerSequence, 1 / static_cast<double>(sequences));
+  };
+  return {.balance = mean(all[0]),
+          .z = mean(all[1]),
           .choices = all[2],
           .loads = {all.begin() + 3, all.end()}};
 }

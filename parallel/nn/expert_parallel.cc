@@ -101,7 +101,10 @@ void ExpertParallel::regroup(Kernels& kernels, const ExpertTraffic& traffic, con
   for (const auto& rows : traffic.fromRank)
     for (size_t e = 0; e < rows.size(); ++e) {
       const Tensor ofRank = byRank.rows(at, rows[e]), ofExpert = byExpert.rows(next[e], rows[e]);
-      kernels.copy(back ? ofExpert : ofRank, back ? ofRank : ofExpert);
+      if (back)
+        kernels.copy(ofExpert, ofRank);
+      else
+        kernels.copy(ofRank, ofExpert);
       at += rows[e];
       next[e] += rows[e];
     }

@@ -21,9 +21,10 @@ void check(const ExpertOptions& o, int64_t layers) {
 }
 
 double expertParameters(const ExpertsOptions& o) {
-  const auto width = static_cast<double>(o.width), inner = static_cast<double>(o.inner);
-  const double biases = o.bias ? inner + width : 0;
-  return static_cast<double>(o.experts.count) * ((o.gated ? 3 : 2) * width * inner + biases);
+  const int64_t biases = o.bias ? o.inner + o.width : 0;
+  return static_cast<double>(o.experts.count) * static_cast<double>(biases) +
+         static_cast<double>(o.experts.count) * static_cast<double>(o.width) *
+             static_cast<double>((o.gated ? 3 : 2) * o.inner);
 }
 
 double routerParameters(const ExpertsOptions& o) {
@@ -31,7 +32,10 @@ double routerParameters(const ExpertsOptions& o) {
 }
 
 int64_t expertCost(const ExpertsOptions& o) {
-  return o.width * (o.experts.count + o.experts.perToken * (o.gated ? 3 : 2) * o.inner);
+  const int64_t inner = (o.gated ? 3 : 2) * o.inner;
+  const int64_t active = o.experts.perToken;
+  const int64_t router = o.experts.count;
+  return o.width * (router + active * inner);
 }
 
 Experts::Experts(const ExpertsOptions& o)
@@ -96,10 +100,12 @@ void Experts::takeRoom(ExpertTraffic& traffic, const Saved& saved, int ranks) co
   traffic.receivedRoom = traffic.receivedRows;
   const int64_t each = saved.tokens[0] * capacity(saved.tokens[1]);
   if (each == 0) return;
-  const int64_t experts = o_.experts.count, choices = saved.tokens.count() * o_.experts.perToken;
-  traffic.sentRoom = std::max(traffic.sentRows, std::min(choices, experts * each));
-  traffic.receivedRoom =
-      std::max(traffic.receivedRows, ranks * std::min(choices, experts / ranks * each));
+  const int64_t experts = o_.experts.count;
+  const int64_t active = o_.experts.perToken;
+  const int64_t wanted = saved.tokens.count() * active;
+  const int64_t ofOneRank = std::min(wanted, experts / ranks * each);
+  traffic.sentRoom = std::max(traffic.sentRows, std::min(wanted, experts * each));
+  traffic.receivedRoom = std::max(traffic.receivedRows, ranks * ofOneRank);
 }
 
 ExpertTraffic Experts::route(ParallelContext& context, const Tensor& all, Saved& saved,
@@ -151,7 +157,7 @@ Tensor ofExpert(const Tensor& stacked, int64_t expert) {
 
 /// c = a * weight^T, or with `back` a * weight, expert by expert, + beta * c.
 void multiply(Kernels& kernels, const ExpertTraffic& traffic, const Tensor& a, const Tensor& weight,
-              const Tensor& c, bool back, double beta = 0) {
+              const Tensor& c, bool back, double beta) {
   forEachExpert(traffic, [&](int64_t e, const Range& rows) {
     kernels.gemm({.a = a.rows(rows.begin, rows.count()),
                   .b = ofExpert(weight, e),
@@ -184,7 +190,7 @@ void Experts::begin(ParallelContext& context, const ExpertTraffic& traffic, Save
   for (int64_t m = 0; m < maps; ++m) {
     const Map& map = ups_[static_cast<size_t>(m)];
     const Tensor part = kept.inner.part(1, m * inner, inner);
-    multiply(context.kernels, traffic, kept.rows, context.store.weight(map.weight), part, false);
+    multiply(context.kernels, traffic, kept.rows, context.store.weight(map.weight), part, false, 0);
     if (o_.bias) addBiases(context.kernels, traffic, context.store.weight(map.bias), part);
   }
   if (o_.gated)
@@ -199,7 +205,7 @@ Tensor Experts::end(ParallelContext& context, const ExpertTraffic& traffic, Save
   Arena& arena = context.experts.arenaOfSent(saved.untilBackward, context.scratch);
   const Tensor results =
       allocateRows(arena, active.type, traffic.receivedRoom, traffic.receivedRows, o_.width);
-  multiply(context.kernels, traffic, active, context.store.weight(down_.weight), results, false);
+  multiply(context.kernels, traffic, active, context.store.weight(down_.weight), results, false, 0);
   if (o_.bias && context.tensor.rank() == 0)
     addBiases(context.kernels, traffic, context.store.weight(down_.bias), results);
   return context.experts.fromExperts(MutationPoint::ExpertResults, context.kernels, traffic,
@@ -278,7 +284,8 @@ Tensor Experts::dInner(ParallelContext& context, const ExpertTraffic& traffic,
                         traffic.receivedRows, width);
   };
   const Tensor dActive = allocate(kept.active.shape[1]);
-  multiply(context.kernels, traffic, dResults, context.store.weight(down_.weight), dActive, true);
+  multiply(context.kernels, traffic, dResults, context.store.weight(down_.weight), dActive, true,
+           0);
   if (!o_.gated) {
     context.kernels.geluBackward(dActive, kept.inner, dActive);
     return dActive;
@@ -348,8 +355,9 @@ Tensor Experts::ownRows(const ParallelContext& context, const Tensor& all) const
 
 /// Adds what each expert got of this rank's tokens.
 void Experts::count(RouterTally& tally, const Tensor& counts, bool dry) const {
-  const auto first = static_cast<size_t>(o_.number * o_.experts.count);
   const auto experts = static_cast<size_t>(o_.experts.count);
+  const auto block = static_cast<size_t>(o_.number);
+  const size_t first = experts * block;
   tally.loads.resize(std::max(tally.loads.size(), first + experts));
   if (dry) return;
   for (size_t e = 0; e < experts; ++e) tally.loads[first + e] += counts.as<int32_t>()[e];

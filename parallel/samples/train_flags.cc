@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -16,17 +15,6 @@ namespace tutti::parallel {
 
 namespace {
 
-/// CLI11's own checks let NaN pass and print their bounds with 309 digits.
-CLI::Validator finite(bool orZero) {
-  const auto objection = [orZero](std::string& text) {
-    double value = 0;
-    const bool read = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
-    if (read && (value > 0 || (orZero && value == 0))) return std::string();
-    return text + " is not a finite number " + (orZero ? "of at least 0" : "above 0");
-  };
-  return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
-}
-
 /// CLI11 itself would take -1 for 2^64 - 1, and so whatever is larger.
 std::string notUnsigned(std::string& text) {
   char* end = nullptr;
@@ -34,36 +22,6 @@ std::string notUnsigned(std::string& text) {
   std::strtoull(text.c_str(), &end, 0);
   const bool fits = errno == 0 && !text.empty() && *end == '\0' && text.find('-') == text.npos;
   return fits ? "" : text + " is not a whole number from 0 to 18446744073709551615";
-}
-
-void addExpertFlags(CLI::App& app, ExpertOptions& o) {
-  const CLI::Validator positive = positiveSize();
-  CLI::Option* experts =
-      app.add_option("--experts", o.count,
-                     "experts in the place of a block's MLP; --ep divides them. Default: none")
-          ->check(positive);
-  app.add_option("--experts-per-token", o.perToken, "of them those that a token goes to")
-      ->check(positive)
-      ->needs(experts)
-      ->capture_default_str();
-  app.add_option("--experts-every", o.every, "each n-th block has experts")
-      ->check(positive)
-      ->needs(experts)
-      ->capture_default_str();
-  app.add_option("--capacity", o.capacityFactor,
-                 "most tokens of a sequence for an expert, over an even share; more are dropped; "
-                 "0: none is")
-      ->check(finite(true))
-      ->needs(experts)
-      ->capture_default_str();
-  app.add_option("--aux-loss", o.auxLoss, "how much the experts' load-balancing loss counts")
-      ->check(finite(true))
-      ->needs(experts)
-      ->capture_default_str();
-  app.add_option("--z-loss", o.zLoss, "how much the router's z loss counts")
-      ->check(finite(true))
-      ->needs(experts)
-      ->capture_default_str();
 }
 
 void declare(CLI::App& app, TrainOptions& o) {
@@ -172,13 +130,13 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
   app.add_option("--lr", o.learningRate, "peak learning rate; default 0.003 (adamw), 0.3 (sgd)")
-      ->check(finite(false));
+      ->check(finiteNumber(false));
   app.add_option("--warmup", o.warmup, "steps of linear warm-up; default: a twentieth of --steps")
       ->check(notNegative);
   app.add_option("--weight-decay", o.weightDecay, "of matrices; default 0.1 (adamw), 0 (sgd)")
-      ->check(finite(true));
+      ->check(finiteNumber(true));
   app.add_option("--clip", o.clip, "largest global gradient norm; 0: no clipping")
-      ->check(finite(true))
+      ->check(finiteNumber(true))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
       ->check(CLI::Validator(notUnsigned, ""))
@@ -212,8 +170,7 @@ void fillDefaults(TrainOptions& o) {
   if (o.learningRate == 0) o.learningRate = sgd ? 0.3 : 0.003;
   if (o.weightDecay < 0) o.weightDecay = sgd ? 0 : 0.1;
   if (o.warmup < 0) o.warmup = std::max<int64_t>(1, o.steps / 20);
-  // The weight of a single expert would be 1, whatever the router says.
-  o.model.experts.normalized = o.model.experts.perToken > 1;
+  fillExperts(o.model.experts);
 }
 
 }  // namespace

@@ -78,13 +78,15 @@ double savedPerToken(const GptOptions& o, int tensorRanks) {
   // And logits; embeddings, and the last norm.
   const double within = (block ? 1 : layers) * inner + static_cast<double>(o.vocabulary);
   // Of experts as many as a token goes to: both inner vectors, and what each is given and gives,
-  // which no rank of tensor parallelism has a part of.
-  const double kept = o.experts.capacityFactor > 0 ? std::min(1.0, o.experts.capacityFactor) : 1;
+  // of which no rank of tensor parallelism has a part. What the router decided.
+  const double share = o.experts.capacityFactor > 0 ? std::min(1.0, o.experts.capacityFactor) : 1;
+  const auto perToken = static_cast<double>(o.experts.perToken);
   const double mlps = block ? 0 : static_cast<double>(o.experts.blocksOf(o.layers));
-  const double went = kept * static_cast<double>(o.experts.perToken);
-  const double inExperts = mlps * (went - 1) * 8 * width / tensorRanks + mlps * went * 2 * width;
+  const double inExperts = mlps * 8 * width * (share * perToken - 1);
+  const double routed = mlps * (2 * width * share * perToken +
+                                static_cast<double>(o.experts.count) + 3 * perToken + 1);
   const double between = (block ? layers * width + outer : layers * outer) + 2 * width + 2;
-  return std::max(0.0, inExperts) + within / tensorRanks +
+  return routed + (within + inExperts) / tensorRanks +
          between / (o.sequenceParallel ? tensorRanks : 1);
 }
 

@@ -370,6 +370,16 @@ TEST(Experts, TiesGoToLowerNumbers) {
     EXPECT_EQ(choices.as<int32_t>()[i], i % 4 == 3 ? 0 : 3);
 }
 
+// A stack of biases is no matrix.
+TEST(Experts, DecayOfMatricesOnly) {
+  OneRank rank({"", false, {.count = 4}});
+  EXPECT_EQ(rank.store.parameterCount(), 5U);
+  for (size_t p = 0; p < rank.store.parameterCount(); ++p) {
+    const Parameter& parameter = rank.store.parameter(p);
+    EXPECT_EQ(parameter.decays(), parameter.name.ends_with(".weight")) << parameter.name;
+  }
+}
+
 TEST(Experts, BadOptionsAreRefused) {
   const auto refused = [](const ExpertOptions& options, const std::string& named) {
     try {

@@ -1,6 +1,7 @@
 #include "parallel/engine/engine.h"
 
 #include <bit>
+#include <numeric>
 
 #include "parallel/mesh/redistribute.h"
 #include "parallel/nn/loss.h"
@@ -57,7 +58,8 @@ double Engine::gradients(Loader& loader, int64_t step) {
   const auto tokens = static_cast<double>(counted);
   const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens);
   store_.beginStep(local, options_.rounds);
-  context_.tensor.counters = {};
+  context_.tensor.counters = context_.experts.counters = {};
+  beginRouters(loader.globalBatch());
   pipeline_.run({.batch =
                      [&](int m) {
                        const int round = m / local;
@@ -75,6 +77,36 @@ double Engine::wholeLoss(double part) {
   return part;
 }
 
+double RouterReport::dropped() const {
+  return choices - std::accumulate(loads.begin(), loads.end(), 0.0);
+}
+
+void Engine::beginRouters(int64_t sequences) {
+  context_.experts.tally = {.loads = std::vector<double>(model_.expertCount())};
+  if (model_.expertCount() == 0) return;
+  context_.experts.perSequence =
+      factor(MutationPoint::RouterGradientPerSequence, 1 / static_cast<double>(sequences));
+}
+
+/// Of ranks that see other tokens or have other blocks; those of tensor parallelism did the same.
+RouterReport Engine::wholeTally(int64_t sequences) {
+  const RouterTally& own = context_.experts.tally;
+  if (own.loads.empty()) return {};
+  std::vector<double> all{own.balance, own.z, own.choices};
+  all.insert(all.end(), own.loads.begin(), own.loads.end());
+  if (MeshCommunicator* parts = mesh_.communicator(batch_ | AxisSet{Axis::Pipeline}))
+    parts->allReduce(
+        MutationPoint::RouterTallies,
+        {.send = all.data(), .recv = all.data(), .count = all.size(), .type = DType::Float64});
+  const auto mean = [&](double sum) {
+    return sum * factor(MutationPoint::RouterTallyPerSequence, 1 / static_cast<double>(sequences));
+  };
+  return {.balance = mean(all[0]),
+          .z = mean(all[1]),
+          .choices = all[2],
+          .loads = {all.begin() + 3, all.end()}};
+}
+
 StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
   StepReport report;
   report.loss = gradients(loader, step);
@@ -83,6 +115,8 @@ StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, doub
   store_.step(optimizer, learningRate);
   report.counters = store_.counters();
   report.tensor = context_.tensor.counters;
+  report.experts = context_.experts.counters;
+  report.router = wholeTally(loader.globalBatch());
   return report;
 }
 

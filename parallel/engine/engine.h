@@ -36,12 +36,25 @@ int reductionGroupsFor(int ranks, bool deterministic);
 /// it, or deterministic mode cannot add up so many.
 int checkReductionGroups(int groups, int ranks, bool deterministic);
 
+/// What the routers of a step did, all blocks' together; of models without experts, nothing.
+struct RouterReport {
+  double balance = 0, z = 0;  ///< their losses, summed over blocks: means over sequences
+  double choices = 0;         ///< of tokens, of experts
+  /// Those that experts got and were not dropped: of the first block with experts, of the second.
+  std::vector<double> loads;
+
+  double dropped() const;  ///< choices
+  bool operator==(const RouterReport&) const = default;
+};
+
 struct StepReport {
   double loss = 0;          ///< mean over `tokens`, nats, before the update; the same on all ranks
   double gradientNorm = 0;  ///< before clipping
   int64_t tokens = 0;       ///< labels of the global batch that count
   StoreCounters counters;
   CollectiveCounters tensor;  ///< of the modules' collectives among the ranks of tensor parallelism
+  CollectiveCounters experts;  ///< and among those of experts
+  RouterReport router;
 };
 
 /// Bytes on this rank: what the store holds, and what the arenas of the micro-batches that are
@@ -107,6 +120,8 @@ class Engine {
 
  private:
   double wholeLoss(double part);
+  void beginRouters(int64_t sequences);
+  RouterReport wholeTally(int64_t sequences);
 
   DeviceMesh& mesh_;
   Kernels& kernels_;

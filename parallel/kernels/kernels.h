@@ -18,9 +18,10 @@
 // elsewhere.
 //
 // Errors. Throws InvalidArgument, naming the operands, when shapes or types disagree, when a tensor
-// that must be contiguous is not, and when a token id or a label is outside the vocabulary;
-// Unsupported for an element type that the device does not compute in; OutOfMemory when `scratch`
-// cannot grow. Results are then unspecified. NaN and infinity are data, not errors.
+// that must be contiguous is not, and when a token id or a label is outside the vocabulary, an
+// expert or a place outside those there are; Unsupported for an element type that the device does
+// not compute in; OutOfMemory when `scratch` cannot grow. Results are then unspecified. NaN and
+// infinity are data, not errors.
 
 #include <span>
 
@@ -183,6 +184,64 @@ struct CrossEntropyArgs {
   int64_t firstId = 0, vocabulary = 0;
 };
 
+/// Which experts a token goes to: those that a softmax over the logits gives most, of equal ones
+/// the ones of lower numbers.
+struct RouteArgs {
+  Tensor logits;            ///< [rows, experts]
+  Tensor probabilities;     ///< [rows, experts], overwritten: the softmax
+  Tensor logSumExp;         ///< [rows], overwritten: of the logits
+  Tensor chosen;            ///< int32 [rows, k], overwritten: experts, the most probable first
+  Tensor weights;           ///< [rows, k], overwritten: their probabilities
+  bool normalized = false;  ///< weights are divided by their sum
+};
+/// Where each choice of a token lies when all are put together by expert, and under each by row.
+struct PlaceTokensArgs {
+  Tensor chosen;               ///< int32 [rows, k], below the number of experts
+  Tensor places;               ///< int32 [rows, k], overwritten; -1: the choice is dropped
+  Tensor choices;              ///< int32 [sequences, experts], overwritten: dropped ones too
+  int64_t capacity = 0;        ///< of an expert: the first so many of a sequence; 0: all
+  std::span<int64_t> loads{};  ///< by expert, overwritten: choices that are not dropped; a dry run
+                               ///< says as many of each expert, which no operand can tell it
+};
+/// What a router's two losses are, and gradients of its logits: of the weights' and of these.
+struct RouterGradientArgs {
+  Tensor dWeights;                  ///< [rows, k]
+  Tensor probabilities, logSumExp;  ///< [rows, experts], [rows], of route
+  Tensor chosen, weights;           ///< [rows, k], of route
+  Tensor choices;                   ///< int32 [sequences, experts], of placeTokens
+  Tensor dLogits;                   ///< [rows, experts], overwritten
+  bool normalized = false;
+  double balance = 0, z = 0;  ///< scales of the losses' gradients
+};
+/// Sums over sequences: of experts * sum over experts of (share of the choices) * (mean
+/// probability), which is 1 where all are used alike, and of the mean of logSumExp^2.
+struct RouterLosses {
+  double balance = 0, z = 0;
+};
+
+/// y[places[r, j]] = weights[r, j] * x[r], of choices that are not dropped. Rows of y that no place
+/// names are left as they are.
+struct SpreadRowsArgs {
+  Tensor x;        ///< [rows, width]
+  Tensor places;   ///< int32 [rows, k]; -1: dropped
+  Tensor weights;  ///< [rows, k]; no data: 1
+  Tensor y;        ///< [places, width]
+};
+/// y[r] = sum over j, in order, of weights[r, j] * x[places[r, j]].
+struct CombineRowsArgs {
+  Tensor x;        ///< [places, width]
+  Tensor places;   ///< int32 [rows, k]; -1: dropped
+  Tensor weights;  ///< [rows, k]; no data: 1
+  Tensor y;        ///< [rows, width], overwritten
+};
+/// dots[r, j] = the product of x[r] and y[places[r, j]]; 0 of a choice that is dropped.
+struct RowDotsArgs {
+  Tensor x;       ///< [rows, width]
+  Tensor y;       ///< [places, width]
+  Tensor places;  ///< int32 [rows, k]; -1: dropped
+  Tensor dots;    ///< [rows, k], overwritten
+};
+
 /// Adam with decoupled weight decay (Loshchilov and Hutter). The two corrections are 1 - beta^t.
 struct AdamWArgs {
   Tensor weight, gradient;   ///< any one shape; weight is updated
@@ -257,6 +316,13 @@ class Kernels {
   /// Returns the sum of the counted rows' losses in nats, not scaled, in row order: the same bits
   /// on all ranks that have a part of the vocabulary.
   virtual double crossEntropy(const CrossEntropyArgs& args) = 0;
+
+  virtual void route(const RouteArgs& args) = 0;
+  virtual void placeTokens(const PlaceTokensArgs& args) = 0;
+  virtual RouterLosses routerGradient(const RouterGradientArgs& args) = 0;
+  virtual void spreadRows(const SpreadRowsArgs& args) = 0;
+  virtual void combineRows(const CombineRowsArgs& args) = 0;
+  virtual void rowDots(const RowDotsArgs& args) = 0;
 
   virtual void adamW(const AdamWArgs& args) = 0;
   virtual void sgd(const SgdArgs& args) = 0;

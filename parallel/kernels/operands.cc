@@ -308,6 +308,86 @@ void requireOperands(const CrossEntropyArgs& a) {
   requireVocabulary("crossEntropy", width(a.logits), a.firstId, a.vocabulary);
 }
 
+namespace {
+
+/// A matrix with so many rows; -1: with any.
+void requireMatrix(const char* operation, const Tensor& x, int64_t rows, int64_t columns,
+                   DType type) {
+  require(x.shape.rank() == 2 && x.contiguous() && x.type == type &&
+              (rows < 0 || x.shape[0] == rows) && x.shape[1] == columns,
+          operation, ": a matrix of ", columns, " columns of ", toString(type), " is needed",
+          rows < 0 ? "" : message(", of ", rows, " rows"), ", not ", x);
+}
+
+/// int32 [sequences, experts] of sequences of one length.
+void requireChoices(const char* operation, const Tensor& choices, int64_t rows) {
+  require(choices.shape.rank() == 2 && choices.type == DType::Int32 && choices.contiguous() &&
+              (rows == 0 || (choices.shape[0] > 0 && rows % choices.shape[0] == 0)),
+          operation, ": choices ", choices, " of ", rows, " rows");
+}
+
+/// Matrices of as many columns, and places of the rows of one of them.
+void requirePlaced(const char* operation, const Tensor& rows, const Tensor& places,
+                   const Tensor& weights, const Tensor& placed) {
+  require(rows.shape.rank() == 2 && places.shape.rank() == 2, operation, ": rows ", rows,
+          ", places ", places);
+  requireMatrix(operation, rows, -1, rows.shape[1], rows.type);
+  requireMatrix(operation, placed, -1, rows.shape[1], rows.type);
+  requireMatrix(operation, places, rows.shape[0], places.shape[1], DType::Int32);
+  if (weights.data != nullptr)
+    requireMatrix(operation, weights, rows.shape[0], places.shape[1], rows.type);
+}
+
+}  // namespace
+
+void requireOperands(const RouteArgs& a) {
+  require(a.logits.shape.rank() == 2 && a.chosen.shape.rank() == 2, "route: logits ", a.logits,
+          ", chosen ", a.chosen);
+  const int64_t count = a.logits.shape[0], k = a.chosen.shape[1];
+  require(k > 0 && k <= a.logits.shape[1], "route: ", k, " of ", a.logits.shape[1], " experts");
+  requireSame("route", a.logits, a.probabilities);
+  requireVector("route's logSumExp", a.logSumExp, count, a.logits.type);
+  requireMatrix("route", a.chosen, count, k, DType::Int32);
+  requireMatrix("route", a.weights, count, k, a.logits.type);
+}
+
+void requireOperands(const PlaceTokensArgs& a) {
+  require(a.chosen.shape.rank() == 2, "placeTokens: chosen ", a.chosen);
+  requireMatrix("placeTokens", a.chosen, -1, a.chosen.shape[1], DType::Int32);
+  requireMatrix("placeTokens", a.places, a.chosen.shape[0], a.chosen.shape[1], DType::Int32);
+  requireChoices("placeTokens", a.choices, a.chosen.shape[0]);
+  require(static_cast<int64_t>(a.loads.size()) == a.choices.shape[1] && a.capacity >= 0,
+          "placeTokens: loads of ", a.loads.size(), " experts, choices ", a.choices,
+          ", a capacity of ", a.capacity);
+}
+
+void requireOperands(const RouterGradientArgs& a) {
+  require(a.dLogits.shape.rank() == 2 && a.chosen.shape.rank() == 2, "routerGradient: dLogits ",
+          a.dLogits, ", chosen ", a.chosen);
+  const int64_t count = a.dLogits.shape[0], k = a.chosen.shape[1];
+  requireSame("routerGradient", a.dLogits, a.probabilities);
+  requireVector("routerGradient's logSumExp", a.logSumExp, count, a.dLogits.type);
+  requireMatrix("routerGradient", a.chosen, count, k, DType::Int32);
+  for (const Tensor& x : {a.weights, a.dWeights})
+    requireMatrix("routerGradient", x, count, k, a.dLogits.type);
+  requireChoices("routerGradient", a.choices, count);
+  require(a.choices.shape[1] == a.dLogits.shape[1], "routerGradient: choices ", a.choices,
+          ", dLogits ", a.dLogits);
+}
+
+void requireOperands(const SpreadRowsArgs& a) {
+  requirePlaced("spreadRows", a.x, a.places, a.weights, a.y);
+}
+
+void requireOperands(const CombineRowsArgs& a) {
+  requirePlaced("combineRows", a.y, a.places, a.weights, a.x);
+}
+
+void requireOperands(const RowDotsArgs& a) {
+  requirePlaced("rowDots", a.x, a.places, a.dots, a.y);
+  require(a.dots.data != nullptr, "rowDots: there is nowhere to put the results");
+}
+
 void requireOperands(const AdamWArgs& a) {
   requireSame("adamW", a.weight, a.gradient, a.first, a.second);
 }

@@ -39,6 +39,12 @@ void requireOperands(const EmbeddingArgs& args);
 void requireOperands(const EmbeddingWeightArgs& args);
 void requireOperands(const LogitStatisticsArgs& args);
 void requireOperands(const CrossEntropyArgs& args);
+void requireOperands(const RouteArgs& args);
+void requireOperands(const PlaceTokensArgs& args);
+void requireOperands(const RouterGradientArgs& args);
+void requireOperands(const SpreadRowsArgs& args);
+void requireOperands(const CombineRowsArgs& args);
+void requireOperands(const RowDotsArgs& args);
 void requireOperands(const AdamWArgs& args);
 void requireOperands(const SgdArgs& args);
 

@@ -55,6 +55,15 @@ enum class MutationPoint : uint8_t {
   HeadInputGradients,
   // and logits of all positions.
   PositionLogits,
+  // and of the weights of a token's experts each has a summand of the gradient.
+  ExpertWeightGradientSum,
+  // Among the ranks of experts: how many tokens come, the tokens, what experts make of them, and
+  // gradients the same two ways.
+  ExpertCounts,
+  ExpertTokens,
+  ExpertResults,
+  ExpertResultGradients,
+  ExpertTokenGradients,
   // The store's: weights for a pass, and to compare replicas,
   ForwardWeights,
   BackwardWeights,
@@ -78,6 +87,7 @@ enum class MutationPoint : uint8_t {
   PartLoss,
   StageLogits,
   // The engine's.
+  RouterTallies,
   ValidationSum,
   LogitGather,
   TextLengths,
@@ -92,6 +102,10 @@ enum class MutationPoint : uint8_t {
   Accumulation,
   SecondUse,
   MapAccumulation,
+  ExpertMapAccumulation,
+  RouterAccumulation,
+  RouterGradientPerSequence,
+  RouterTallyPerSequence,
 };
 
 /// What a point gives: elements of floating-point types or of integers, elements that ranks only
@@ -148,6 +162,17 @@ inline constexpr std::array kMutationPoints{
                        "rows of the gradients of queries, keys and values", PointResult::Values},
     MutationPointFacts{MutationPoint::PositionLogits, "logits of other positions",
                        PointResult::Values},
+    MutationPointFacts{MutationPoint::ExpertWeightGradientSum,
+                       "sum of the gradients of experts' weights", PointResult::Values},
+    MutationPointFacts{MutationPoint::ExpertCounts, "how many tokens come to experts",
+                       PointResult::Integers},
+    MutationPointFacts{MutationPoint::ExpertTokens, "tokens for experts", PointResult::Values},
+    MutationPointFacts{MutationPoint::ExpertResults, "what experts make of tokens",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::ExpertResultGradients, "gradients of what experts make",
+                       PointResult::Values},
+    MutationPointFacts{MutationPoint::ExpertTokenGradients, "gradients of tokens for experts",
+                       PointResult::Values},
     MutationPointFacts{MutationPoint::ForwardWeights, "weights for forward", PointResult::Values},
     MutationPointFacts{MutationPoint::BackwardWeights, "weights for backward", PointResult::Values},
     MutationPointFacts{MutationPoint::ComparedWeights, "weights to compare", PointResult::Compared},
@@ -176,6 +201,7 @@ inline constexpr std::array kMutationPoints{
     MutationPointFacts{MutationPoint::PartLoss, "losses of stages and of other tokens",
                        PointResult::Values},
     MutationPointFacts{MutationPoint::StageLogits, "the last stage's logits", PointResult::Values},
+    MutationPointFacts{MutationPoint::RouterTallies, "what routers did", PointResult::Values},
     MutationPointFacts{MutationPoint::ValidationSum, "sum of validation losses",
                        PointResult::Integers},
     MutationPointFacts{MutationPoint::LogitGather, "logits", PointResult::Values},
@@ -195,6 +221,16 @@ inline constexpr std::array kMutationPoints{
                        PointResult::Flag},
     MutationPointFacts{MutationPoint::MapAccumulation,
                        "what other maps have added to their input's gradient", PointResult::Flag},
+    MutationPointFacts{MutationPoint::ExpertMapAccumulation,
+                       "what an expert's other map has added to its input's gradient",
+                       PointResult::Flag},
+    MutationPointFacts{MutationPoint::RouterAccumulation,
+                       "what experts have added to a router's input's gradient", PointResult::Flag},
+    MutationPointFacts{MutationPoint::RouterGradientPerSequence,
+                       "one over the sequences, of the gradient of routers' losses",
+                       PointResult::Factor},
+    MutationPointFacts{MutationPoint::RouterTallyPerSequence,
+                       "one over the sequences, of what routers did", PointResult::Factor},
 };
 const char* toString(MutationPoint point);
 

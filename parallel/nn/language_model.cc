@@ -9,7 +9,8 @@ LanguageModel::LanguageModel(Parts parts)
       tied_(parts.tied),
       sequence_(parts.sequenceParallel),
       again_(parts.recompute == Recompute::Block),
-      blockCost_(parts.blockCost),
+      blockCosts_(std::move(parts.blockCosts)),
+      experts_(parts.experts),
       tokens_{.name = "tokens",
               .global = {parts.vocabulary, parts.width},
               .init = {Init::Normal, parts.embeddingDeviation},
@@ -43,9 +44,9 @@ void LanguageModel::declare(ParameterStore& store) {
 }
 
 std::vector<int64_t> LanguageModel::unitCosts() const {
-  std::vector<int64_t> costs(blocks_.size() + 2, blockCost_);
-  costs.front() = 0;  // rows are looked up
-  costs.back() = output_.global.count();
+  std::vector<int64_t> costs{0};  // rows are looked up
+  costs.insert(costs.end(), blockCosts_.begin(), blockCosts_.end());
+  costs.push_back(output_.global.count());
   return costs;
 }
 

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "parallel/nn/expert_options.h"
 #include "parallel/nn/language_model.h"
 #include "parallel/nn/transformer.h"
 
@@ -28,12 +29,15 @@ struct LlamaOptions {
   Recompute recompute = Recompute::None;
   /// How attention gets at the positions of other ranks of context parallelism, if there are any.
   ContextAttention contextAttention = ContextAttention::Ring;
+  ExpertOptions experts = {};  ///< of the inner width each
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
 void check(const LlamaOptions& options);
 /// Elements of its parameters. In float64, so that no option is too large to ask.
 double parameterCount(const LlamaOptions& options);
+/// And of those the experts', which the ranks along ep share out.
+double expertParameterCount(const LlamaOptions& options);
 
 /// cos and sin of t * base^(-2 i / headWidth), for positions t and i below headWidth / 2, computed
 /// in float64.
@@ -65,6 +69,8 @@ struct LlamaBlockOptions {
   bool sequenceParallel = false;    ///< what lies between branches is cut by rows
   bool recomputeAttention = false;  ///< what attention gives is not kept
   ContextAttention contextAttention = ContextAttention::Ring;
+  ExpertOptions experts = {};  ///< count 0: one MLP
+  int64_t expertNumber = 0;    ///< of the block, among those that have experts
 };
 
 /// Two linear maps side by side, gate and up, SwiGLU, and one back.

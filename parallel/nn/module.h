@@ -20,6 +20,7 @@
 #include "parallel/kernels/kernels.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/nn/context_parallel.h"
+#include "parallel/nn/expert_parallel.h"
 #include "parallel/nn/saved.h"
 #include "parallel/nn/tensor_parallel.h"
 #include "parallel/store/parameter_store.h"
@@ -34,6 +35,7 @@ struct ParallelContext {
   Arena& scratch;
   TensorParallel tensor{mesh};
   ContextParallel sequences{mesh};
+  ExpertParallel experts{mesh};
 };
 
 class Module {
@@ -82,6 +84,8 @@ class Model : public Module {
   virtual UnitId unitCount() const = 0;
   /// What each unit takes to compute with, in proportion to the others.
   virtual std::vector<int64_t> unitCosts() const = 0;
+  /// Of all blocks together: what RouterTally::loads has.
+  virtual size_t expertCount() const { return 0; }
   virtual Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x,
                          Saved& saved) = 0;
   virtual Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,

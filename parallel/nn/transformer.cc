@@ -21,6 +21,19 @@ Mlp::Mlp(const BlockOptions& o)
              .sequenceParallel = o.sequenceParallel,
              .owner = o.mlpOwner}) {}
 
+ExpertsOptions expertsOf(const BlockOptions& o) {
+  return {.name = o.name,
+          .unit = o.unit,
+          .width = o.width,
+          .inner = 4 * o.width,
+          .deviation = o.deviation,
+          .residualDeviation = o.residualDeviation,
+          .sequenceParallel = o.sequenceParallel,
+          .points = kMlpPoints,
+          .experts = o.experts,
+          .number = o.expertNumber};
+}
+
 void Mlp::declare(ParameterStore& store) {
   up_.declare(store);
   down_.declare(store);
@@ -198,6 +211,11 @@ std::unique_ptr<Norm> layerNorm(const BlockOptions& o, const char* name, int own
                                                  .owner = owner});
 }
 
+std::unique_ptr<Module> mlpOf(const BlockOptions& o) {
+  if (o.experts.count == 0) return std::make_unique<Mlp>(o);
+  return std::make_unique<Experts>(expertsOf(o));
+}
+
 }  // namespace
 
 Block::Parts gptParts(const BlockOptions& o) {
@@ -215,7 +233,7 @@ Block::Parts gptParts(const BlockOptions& o) {
                                                            .context = o.contextAttention,
                                                            .owner = o.attentionOwner}),
           .beforeMlp = layerNorm(o, ".beforeMlp", o.mlpOwner),
-          .mlp = std::make_unique<Mlp>(o)};
+          .mlp = mlpOf(o)};
 }
 
 GptBlock::GptBlock(const BlockOptions& o) : Block(gptParts(o)) {}

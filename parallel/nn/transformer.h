@@ -10,8 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "parallel/nn/experts.h"
 #include "parallel/nn/head_exchange.h"
-#include "parallel/nn/layers.h"
 
 namespace tutti::parallel {
 
@@ -37,7 +37,12 @@ struct BlockOptions {
   bool recomputeAttention = false;  ///< what attention gives is not kept
   ContextAttention contextAttention = ContextAttention::Ring;
   int attentionOwner = -1, mlpOwner = -1;  ///< of each branch's weights, norm and all
+  ExpertOptions experts = {};              ///< count 0: one MLP
+  int64_t expertNumber = 0;                ///< of the block, among those that have experts
 };
+
+/// Of the experts of such a block.
+ExpertsOptions expertsOf(const BlockOptions& options);
 
 /// Two linear maps around a GELU; the inner width is four times the outer.
 class Mlp final : public Module {
@@ -121,7 +126,7 @@ class Block : public Module {
   Parts parts_;
 };
 
-/// Those of GPT-2: LayerNorm, Attention, Mlp.
+/// Those of GPT-2: LayerNorm, Attention, Mlp or Experts.
 Block::Parts gptParts(const BlockOptions& options);
 
 class GptBlock final : public Block {

@@ -20,6 +20,16 @@ std::string number(double value) {
   if (std::isfinite(value)) std::snprintf(text, sizeof(text), "%.17g", value);
   return text;
 }
+
+/// Of a step's line; none where there are no experts.
+std::string routerMembers(const RouterReport& router) {
+  if (router.loads.empty()) return "";
+  std::string loads;
+  for (const double load : router.loads) loads += (loads.empty() ? "" : ", ") + number(load);
+  return ", \"balance_loss\": " + number(router.balance) + ", \"z_loss\": " + number(router.z) +
+         ", \"dropped\": " + number(router.dropped() / router.choices) + ", \"expert_loads\": [" +
+         loads + "]";
+}
 }  // namespace
 
 void flushOutput() {
@@ -83,11 +93,12 @@ void Progress::writeJson(int64_t step, const StepReport& report, double learning
                          double stepSeconds) {
   std::fprintf(json_.get(),
                "{\"step\": %lld, \"tokens\": %lld, \"loss\": %s, \"grad_norm\": %s, "
-               "\"learning_rate\": %s, \"tokens_per_second\": %s}\n",
+               "\"learning_rate\": %s, \"tokens_per_second\": %s%s}\n",
                static_cast<long long>(step), static_cast<long long>(report.tokens),
                number(report.loss).c_str(), number(report.gradientNorm).c_str(),
                number(learningRate).c_str(),
-               number(static_cast<double>(tokensPerStep_) / stepSeconds).c_str());
+               number(static_cast<double>(tokensPerStep_) / stepSeconds).c_str(),
+               routerMembers(report.router).c_str());
   const bool written = std::fflush(json_.get()) == 0;
   if (!written)
     fail(ErrorCode::System, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));

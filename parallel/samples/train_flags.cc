@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -16,17 +15,6 @@
 namespace tutti::parallel {
 
 namespace {
-
-/// CLI11's own checks let NaN pass and print their bounds with 309 digits.
-CLI::Validator finite(bool orZero) {
-  const auto objection = [orZero](std::string& text) {
-    double value = 0;
-    const bool read = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
-    if (read && (value > 0 || (orZero && value == 0))) return std::string();
-    return text + " is not a finite number " + (orZero ? "of at least 0" : "above 0");
-  };
-  return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
-}
 
 /// CLI11 itself would take -1 for 2^64 - 1, and so whatever is larger.
 std::string notUnsigned(std::string& text) {
@@ -136,25 +124,27 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(positive)
       ->capture_default_str();
   addModelFlags(app, o.model);
+  addExpertFlags(app, o.model.experts);
   CLI::Option* initFrom =
       app.add_option("--init-from", o.initFrom,
                      "begin with the model and the weights of this Hugging Face folder, and with "
                      "its tokenizer unless --tokenizer says another");
-  for (const char* size : {"--layers", "--width", "--heads"})
+  for (const char* size : {"--layers", "--width", "--heads", "--experts"})
     initFrom->excludes(app.get_option(size));
   app.add_option("--export", o.exportTo,
-                 "at the end, a Hugging Face folder of the model, which is not there yet");
+                 "at the end, a Hugging Face folder of the model, which is not there yet")
+      ->excludes(app.get_option("--experts"));
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
   app.add_option("--lr", o.learningRate, "peak learning rate; default 0.003 (adamw), 0.3 (sgd)")
-      ->check(finite(false));
+      ->check(finiteNumber(false));
   app.add_option("--warmup", o.warmup, "steps of linear warm-up; default: a twentieth of --steps")
       ->check(notNegative);
   app.add_option("--weight-decay", o.weightDecay, "of matrices; default 0.1 (adamw), 0 (sgd)")
-      ->check(finite(true));
+      ->check(finiteNumber(true));
   app.add_option("--clip", o.clip, "largest global gradient norm; 0: no clipping")
-      ->check(finite(true))
+      ->check(finiteNumber(true))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
       ->check(CLI::Validator(notUnsigned, ""))
@@ -188,6 +178,7 @@ void fillDefaults(TrainOptions& o) {
   if (o.learningRate == 0) o.learningRate = sgd ? 0.3 : 0.003;
   if (o.weightDecay < 0) o.weightDecay = sgd ? 0 : 0.1;
   if (o.warmup < 0) o.warmup = std::max<int64_t>(1, o.steps / 20);
+  fillExperts(o.model.experts);
 }
 
 }  // namespace

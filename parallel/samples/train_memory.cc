@@ -67,7 +67,10 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const double copies = copy(policy.parameters, policy.offload.parameters) +
                         copy(policy.gradients, policy.offload.gradients) +
                         moments * copy(policy.optimizer, policy.offload.optimizer);
-  const double parameters = options.llama ? parameterCount(*options.llama) : parameterCount(model);
+  const double all = options.llama ? parameterCount(*options.llama) : parameterCount(model);
+  const double experts =
+      options.llama ? expertParameterCount(*options.llama) : expertParameterCount(model);
+  const double parameters = all - experts + experts / options.ep;
   // Of several stages a mean: the first ones hold more micro-batches, the last one has the logits.
   memory.model = parameters / options.tp / options.pp * copies * sizeof(float);
   // Of a Llama at least the logits.

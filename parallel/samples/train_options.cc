@@ -95,6 +95,8 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   setTensorRanks(shape, o.tp, heads, kvHeads);
   if (o.model.contextAttention == ContextAttention::Heads)
     requireHeadsShared(o.cp, heads / o.tp, kvHeads / shape[Axis::Tensor]);
+  const ExpertOptions& experts = o.llama ? o.llama->experts : o.model.experts;
+  if (experts.count > 0) requireExpertsFit(shape, experts.count);
   return shape;
 }
 

@@ -275,6 +275,77 @@ TEST(Dry, SaysWhatContextParallelTrainingsUse) {
     }
 }
 
+MakeModel withExperts(bool gated, const ExpertOptions& experts, bool sequence) {
+  return [=]() -> std::unique_ptr<Model> {
+    GptOptions gpt = kSmallGpt;
+    gpt.sequenceParallel = sequence;
+    gpt.experts = experts;
+    if (!gated) return std::make_unique<Gpt>(gpt);
+    return std::make_unique<Llama>(LlamaOptions{.context = 24,
+                                                .layers = 3,
+                                                .width = 24,
+                                                .heads = 4,
+                                                .kvHeads = 2,
+                                                .inner = 37,
+                                                .sequenceParallel = sequence,
+                                                .experts = experts});
+  };
+}
+
+/// As expectSame(), but for the bytes of AllToAllV, which depend on data: not less than is said.
+void expectSameRoom(const Arrangement& layout, const Training& training, const std::string& what) {
+  host::setBlasThreads(1);
+  const auto all = onRanks(layout.mesh, training.engine.policy.deterministic,
+                           [&](DeviceMesh& mesh) { return train(mesh, training); });
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    DryRun said = dry(layout.mesh, static_cast<int>(rank), training);
+    for (auto& [axes, counters] : said.collectives)
+      if (axes == AxisSet{Axis::Expert}) {
+        const CollectiveCount used = all[rank].collectives.at(axes).allToAll;
+        EXPECT_EQ(counters.allToAll.calls, used.calls);
+        EXPECT_GT(used.calls, 0);
+        counters.allToAll.bytes = used.bytes;
+      }
+    expectSame(said, all[rank], message(layout.name, ", ", what, ", rank ", rank));
+  }
+}
+
+std::vector<Arrangement> layoutsOfExperts() {
+  std::vector<Arrangement> all;
+  for (const bool sequence : {false, true})
+    all.push_back(arrangement("ep=2,tp=2", zero(0), sequence));
+  all.push_back(arrangement("ep=2"));
+  all.push_back(arrangement("fsdp=2,ep=2", zero(3)));
+  all.push_back(arrangement("pp=2,ep=2"));
+  return all;
+}
+
+// Memory for what a capacity lets through at most is taken, whatever comes.
+TEST(Dry, SaysWhatExpertsWithACapacityUse) {
+  for (const Arrangement& layout : layoutsOfExperts())
+    for (const bool gated : {false, true})
+      for (const double factor : {0.5, 1.5, 100.0}) {
+        const ExpertOptions experts{.count = 4, .capacityFactor = factor};
+        const Training training{.model = withExperts(gated, experts, layout.sequence),
+                                .engine = {.policy = layout.policy,
+                                           .types = gated ? DType::Float32 : DType::BFloat16,
+                                           .reductionGroups = 4}};
+        expectSameRoom(layout, training, message(gated ? "gated, " : "", "capacity ", factor));
+      }
+}
+
+// Where each token goes to all experts these are used alike, which is what a dry run takes for
+// granted without a capacity.
+TEST(Dry, SaysWhatExpertsThatAreUsedAlikeUse) {
+  for (const Arrangement& layout : layoutsOfExperts())
+    for (const bool gated : {false, true}) {
+      const Training training{
+          .model = withExperts(gated, {.count = 2, .perToken = 2}, layout.sequence),
+          .engine = {.policy = layout.policy, .reductionGroups = 4}};
+      expectSame(layout, training, gated ? "gated" : "gelu");
+    }
+}
+
 // Offloaded state is held elsewhere, and the dry run makes no file for it.
 TEST(Dry, SaysWhatOffloadedStateUses) {
   for (const MeshShape& shape : {mesh(1, 2), mesh(2, 2)})

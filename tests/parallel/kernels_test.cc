@@ -152,6 +152,66 @@ TEST_P(Refusals, AttentionBlocks) {
   refused([](Forward& a) { a.firstKey = -1; });
 }
 
+TEST_P(Refusals, Routing) {
+  constexpr int64_t kExperts = 3, kChosen = 2;
+  const Tensor logits = make({kRows, kExperts}), rows = make({kRows}),
+               weights = make({kRows, kChosen}), chosen = make({kRows, kChosen}, DType::Int32),
+               choices = make({2, kExperts}, DType::Int32);
+  using Route = RouteArgs;
+  expectAllChecked<Route>(
+      {.logits = logits,
+       .probabilities = logits,
+       .logSumExp = rows,
+       .chosen = chosen,
+       .weights = weights},
+      [&](const Route& a) { kernels_.route(a); },
+      {&Route::logits, &Route::probabilities, &Route::logSumExp, &Route::weights});
+  for (const Shape& shape : {Shape{kRows, 4}, Shape{kRows, 0}, Shape{kRows + 1, 2}})
+    EXPECT_THROW(kernels_.route({.logits = logits,
+                                 .probabilities = logits,
+                                 .logSumExp = rows,
+                                 .chosen = make(shape, DType::Int32),
+                                 .weights = make(shape)}),
+                 Error);
+  std::vector<int64_t> loads(kExperts);
+  using Place = PlaceTokensArgs;
+  expectAllChecked<Place>({.chosen = chosen,
+                           .places = make(chosen.shape, DType::Int32),
+                           .choices = choices,
+                           .loads = loads},
+                          [&](const Place& a) { kernels_.placeTokens(a); },
+                          {&Place::chosen, &Place::places, &Place::choices});
+  using Gradient = RouterGradientArgs;
+  expectAllChecked<Gradient>({.dWeights = weights,
+                              .probabilities = logits,
+                              .logSumExp = rows,
+                              .chosen = chosen,
+                              .weights = weights,
+                              .choices = choices,
+                              .dLogits = logits},
+                             [&](const Gradient& a) { kernels_.routerGradient(a); },
+                             {&Gradient::dWeights, &Gradient::probabilities, &Gradient::logSumExp,
+                              &Gradient::weights, &Gradient::choices, &Gradient::dLogits});
+}
+
+TEST_P(Refusals, PlacedRows) {
+  const Tensor x = make({kRows, kWidth}), placed = make({9, kWidth}), weights = make({kRows, 2}),
+               places = make({kRows, 2}, DType::Int32);
+  // What is one longer is refused beside the others; a placed tensor may have any rows.
+  using Spread = SpreadRowsArgs;
+  expectAllChecked<Spread>({.x = x, .places = places, .weights = weights, .y = placed},
+                           [&](const Spread& a) { kernels_.spreadRows(a); },
+                           {&Spread::x, &Spread::places, &Spread::weights, &Spread::y});
+  using Combine = CombineRowsArgs;
+  expectAllChecked<Combine>({.x = placed, .places = places, .weights = weights, .y = x},
+                            [&](const Combine& a) { kernels_.combineRows(a); },
+                            {&Combine::x, &Combine::places, &Combine::weights, &Combine::y});
+  using Dots = RowDotsArgs;
+  expectAllChecked<Dots>({.x = x, .y = placed, .places = places, .dots = weights},
+                         [&](const Dots& a) { kernels_.rowDots(a); },
+                         {&Dots::x, &Dots::y, &Dots::places, &Dots::dots});
+}
+
 TEST_P(Refusals, RmsNorm) {
   const Tensor x = make({kRows, kWidth}), vector = make({kWidth}), rows = make({kRows});
   using Forward = RmsNormArgs;
@@ -468,6 +528,52 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<MakeKernels>& device) {
       return device.index == 0 ? "Host" : "Dry";
     });
+
+TEST_F(Results, PlacesAndExpertsThatAreNotThere) {
+  const Tensor x = make({2, 3}), placed = make({4, 3}), places = make({2, 1}, DType::Int32),
+               logits = make({2, 3}), weights = make({2, 1}), rows = make({2}),
+               choices = make({1, 3}, DType::Int32);
+  std::vector<int64_t> loads(3);
+  const auto all = [&](int32_t place, int32_t expert) {
+    places.as<int32_t>()[1] = place;
+    const Tensor chosen = make({2, 1}, DType::Int32);
+    chosen.as<int32_t>()[1] = expert;
+    int thrown = 0;
+    const auto attempt = [&](const auto& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+        ++thrown;
+      }
+    };
+    attempt([&] { kernels_.spreadRows({.x = x, .places = places, .weights = {}, .y = placed}); });
+    attempt([&] { kernels_.combineRows({.x = placed, .places = places, .weights = {}, .y = x}); });
+    attempt([&] { kernels_.rowDots({.x = x, .y = placed, .places = places, .dots = weights}); });
+    attempt([&] {
+      kernels_.placeTokens({.chosen = chosen,
+                            .places = make({2, 1}, DType::Int32),
+                            .choices = choices,
+                            .loads = loads});
+    });
+    attempt([&] {
+      kernels_.routerGradient({.dWeights = weights,
+                               .probabilities = logits,
+                               .logSumExp = rows,
+                               .chosen = chosen,
+                               .weights = weights,
+                               .choices = choices,
+                               .dLogits = make({2, 3})});
+    });
+    return thrown;
+  };
+  EXPECT_EQ(all(3, 2), 0);
+  EXPECT_EQ(all(-1, 0), 0);
+  EXPECT_EQ(all(4, 2), 3);
+  EXPECT_EQ(all(-2, 2), 3);
+  EXPECT_EQ(all(0, 3), 2);
+  EXPECT_EQ(all(0, -1), 2);
+}
 
 }  // namespace
 }  // namespace tutti::parallel

@@ -79,6 +79,8 @@ struct RunResult {
   std::vector<std::string> names;  ///< of the parameters, of the whole model
   StoreCounters counters;          ///< of the last step
   CollectiveCounters tensor;       ///< of the last step
+  CollectiveCounters experts;      ///< of the last step
+  RouterReport router;             ///< of the last step
   StoreMemory memory;
   double validation = 0;
   size_t scratchBytes = 1, savedBytes = 1;

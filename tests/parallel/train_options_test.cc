@@ -199,5 +199,29 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
   EXPECT_EQ(said("tp = 2\ntp = 3").substr(0, 25), "train_gpt: FILE, line 3: ");
 }
 
+TEST(TrainOptions, SayHowManyExperts) {
+  const auto experts = [](const std::string& flags) { return parsed(flags).model.experts; };
+  EXPECT_EQ(experts("").count, 0);
+  EXPECT_EQ(experts("--experts 4"), (ExpertOptions{.count = 4}));
+  EXPECT_EQ(
+      experts("--experts 4 --experts-per-token 1 --capacity 1.25 --aux-loss 0.1 --z-loss 1e-3 "
+              "--experts-every 2"),
+      (ExpertOptions{.count = 4,
+                     .perToken = 1,
+                     .capacityFactor = 1.25,
+                     .auxLoss = 0.1,
+                     .zLoss = 1e-3,
+                     .every = 2,
+                     .normalized = false}));
+  EXPECT_EQ(meshOf(parsed("--experts 4 --ep 2"), 4).describe(), "dp=2,ep=2");
+  try {
+    meshOf(parsed("--experts 4 --ep 3"), 3);
+    ADD_FAILURE() << "3 ranks were taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do");
+  }
+}
+
 }  // namespace
 }  // namespace tutti::parallel

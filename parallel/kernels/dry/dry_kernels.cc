@@ -1,5 +1,6 @@
 #include "parallel/kernels/dry/dry_kernels.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "parallel/kernels/host/attention_scratch.h"
@@ -298,6 +299,53 @@ double DryKernels::crossEntropy(const CrossEntropyArgs& args) {
         requireOperands(a);
       });
   return 0;
+}
+
+void DryKernels::route(const RouteArgs& args) {
+  RouteArgs a = args;
+  counts_["route"] += Call()
+                          .reads(a.logits)
+                          .writes(a.probabilities, a.logSumExp, a.chosen, a.weights)
+                          .checked(a.logits, [&] { requireOperands(a); });
+}
+
+void DryKernels::placeTokens(const PlaceTokensArgs& args) {
+  PlaceTokensArgs a = args;
+  requireOperands(a);
+  counts_["placeTokens"] += Call().reads(a.chosen).writes(a.places, a.choices).count();
+  const auto experts = static_cast<int64_t>(a.loads.size()), choices = a.chosen.count();
+  const int64_t most = a.capacity == 0 ? choices : a.choices.shape[0] * a.capacity;
+  for (int64_t e = 0; e < experts; ++e)
+    a.loads[static_cast<size_t>(e)] =
+        std::min(choices / experts + (e < choices % experts ? 1 : 0), most);
+}
+
+RouterLosses DryKernels::routerGradient(const RouterGradientArgs& args) {
+  RouterGradientArgs a = args;
+  counts_["routerGradient"] +=
+      Call()
+          .reads(a.dWeights, a.probabilities, a.logSumExp, a.chosen, a.weights, a.choices)
+          .writes(a.dLogits)
+          .checked(a.dLogits, [&] { requireOperands(a); });
+  return {};
+}
+
+void DryKernels::spreadRows(const SpreadRowsArgs& args) {
+  SpreadRowsArgs a = args;
+  counts_["spreadRows"] +=
+      Call().reads(a.x, a.places, a.weights).writes(a.y).checked(a.x, [&] { requireOperands(a); });
+}
+
+void DryKernels::combineRows(const CombineRowsArgs& args) {
+  CombineRowsArgs a = args;
+  counts_["combineRows"] +=
+      Call().reads(a.x, a.places, a.weights).writes(a.y).checked(a.y, [&] { requireOperands(a); });
+}
+
+void DryKernels::rowDots(const RowDotsArgs& args) {
+  RowDotsArgs a = args;
+  counts_["rowDots"] +=
+      Call().reads(a.x, a.y, a.places).writes(a.dots).checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::adamW(const AdamWArgs& args) {

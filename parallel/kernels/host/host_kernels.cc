@@ -6,6 +6,7 @@
 
 #include "parallel/kernels/host/attention.h"
 #include "parallel/kernels/host/blas.h"
+#include "parallel/kernels/host/routing.h"
 #include "parallel/kernels/host/staging.h"
 #include "parallel/kernels/host/strided.h"
 #include "parallel/kernels/operands.h"
@@ -575,6 +576,78 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
     }
   });
   return total;
+}
+
+void HostKernels::route(const RouteArgs& a) {
+  if (Staging s; Staging::needed({a.logits, a.probabilities, a.logSumExp, a.weights})) {
+    auto wide = a;
+    s.in(wide.logits);
+    s.out(wide.probabilities);
+    s.out(wide.logSumExp);
+    s.out(wide.weights);
+    return route(wide);
+  }
+  requireOperands(a);
+  dispatch(a.logits, [&](const auto&, auto zero) { host::route<decltype(zero)>(a); });
+}
+
+void HostKernels::placeTokens(const PlaceTokensArgs& a) {
+  requireOperands(a);
+  host::placeTokens(a);
+}
+
+RouterLosses HostKernels::routerGradient(const RouterGradientArgs& a) {
+  if (Staging s;
+      Staging::needed({a.dWeights, a.probabilities, a.logSumExp, a.weights, a.dLogits})) {
+    auto wide = a;
+    s.in(wide.dWeights);
+    s.in(wide.probabilities);
+    s.in(wide.logSumExp);
+    s.in(wide.weights);
+    s.out(wide.dLogits);
+    return routerGradient(wide);
+  }
+  requireOperands(a);
+  RouterLosses losses;
+  dispatch(a.dLogits,
+           [&](const auto&, auto zero) { losses = host::routerGradient<decltype(zero)>(a); });
+  return losses;
+}
+
+void HostKernels::spreadRows(const SpreadRowsArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.weights, a.y})) {
+    auto wide = a;
+    s.in(wide.x);
+    s.in(wide.weights);
+    s.inOut(wide.y);
+    return spreadRows(wide);
+  }
+  requireOperands(a);
+  dispatch(a.x, [&](const auto&, auto zero) { host::spreadRows<decltype(zero)>(a); });
+}
+
+void HostKernels::combineRows(const CombineRowsArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.weights, a.y})) {
+    auto wide = a;
+    s.in(wide.x);
+    s.in(wide.weights);
+    s.out(wide.y);
+    return combineRows(wide);
+  }
+  requireOperands(a);
+  dispatch(a.y, [&](const auto&, auto zero) { host::combineRows<decltype(zero)>(a); });
+}
+
+void HostKernels::rowDots(const RowDotsArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.y, a.dots})) {
+    auto wide = a;
+    s.in(wide.x);
+    s.in(wide.y);
+    s.out(wide.dots);
+    return rowDots(wide);
+  }
+  requireOperands(a);
+  dispatch(a.x, [&](const auto& leaves, auto zero) { host::rowDots<decltype(zero)>(a, leaves); });
 }
 
 void HostKernels::adamW(const AdamWArgs& a) {

@@ -41,6 +41,12 @@ class HostKernels final : public Kernels {
   void embeddingWeights(const EmbeddingWeightArgs& args) override;
   void logitStatistics(const LogitStatisticsArgs& args) override;
   double crossEntropy(const CrossEntropyArgs& args) override;
+  void route(const RouteArgs& args) override;
+  void placeTokens(const PlaceTokensArgs& args) override;
+  RouterLosses routerGradient(const RouterGradientArgs& args) override;
+  void spreadRows(const SpreadRowsArgs& args) override;
+  void combineRows(const CombineRowsArgs& args) override;
+  void rowDots(const RowDotsArgs& args) override;
   void adamW(const AdamWArgs& args) override;
   void sgd(const SgdArgs& args) override;
   void addSquares(const Tensor& x, ExactSum& sum) override;

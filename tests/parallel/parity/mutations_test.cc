@@ -41,6 +41,21 @@ Trial stepsTrial(const Arrangement& layout, int64_t layers = 1) {
   }};
 }
 
+/// Two steps of a model with experts.
+Trial expertsTrial(const Arrangement& layout) {
+  LlamaOptions model{.context = 7,
+                     .layers = 1,
+                     .width = 16,
+                     .heads = 2,
+                     .kvHeads = 2,
+                     .inner = 5,
+                     .experts = {.count = 4, .auxLoss = 0.1, .zLoss = 0.02}};
+  const RunOptions options{.types = DType::Float64, .model = model, .steps = 2, .clip = 0.1};
+  return {[layout, options, one = run(options)[0]] {
+    return float64Steps(one, layout.name + ", experts", under(layout, options));
+  }};
+}
+
 /// The logits of a text, whole on all ranks.
 std::vector<double> logitsOf(DeviceMesh& mesh, const GptOptions& options) {
   HostKernels kernels;
@@ -159,6 +174,8 @@ std::vector<Trial> trials() {
     all.push_back(stepsTrial(arrangement(mesh)));
   all.push_back(stepsTrial(arrangement("ep=2")));
   all.push_back(stepsTrial(arrangement("pp=2"), 2));
+  for (const bool sequence : {false, true})
+    all.push_back(expertsTrial(arrangement(sequence ? "ep=2,tp=2" : "ep=2", zero(0), sequence)));
   return all;
 }
 

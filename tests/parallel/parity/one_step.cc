@@ -106,6 +106,7 @@ RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy
   const AxisSet batch = policy.data() | AxisSet{Axis::Expert};
   const int local = o.groups / mesh.extent(batch);
   const int first = mesh.index(batch) * local;
+  training.context.experts.perSequence = 1.0 / (kBatch * o.groups * o.rounds);
   store.beginStep(local, o.rounds);
   for (int m = 0; m < local * o.rounds; ++m)
     training.microBatch(Tokens(m / local * o.groups + first + m % local, vocabulary), m,

@@ -72,6 +72,11 @@ Finding float64Steps(const RunResult& one, const std::string& layout, const RunO
   compareEach(finding, one.norms, many.norms, 1e-12, "norm");
   compareEach(finding, one.losses, many.losses, 1e-12, "loss");
   finding.note(relative(many.validation, one.validation), 1e-12, "the validation loss");
+  if (one.router.loads.empty()) return finding;
+  finding.note(relative(many.router.balance, one.router.balance), 1e-12, "routers' balance");
+  finding.note(relative(many.router.z, one.router.z), 1e-12, "routers' z");
+  finding.demand(many.router.choices == one.router.choices && many.router.loads == one.router.loads,
+                 "what experts got");
   return finding;
 }
 

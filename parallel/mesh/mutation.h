@@ -68,6 +68,7 @@ enum class MutationPoint : uint8_t {
   LogitGather,
   TextLengths,
   Texts,
+  LargestWord,
   // What a sample itself exchanges.
   SampleTensor,
   // Factors.
@@ -150,6 +151,8 @@ inline constexpr std::array kMutationPoints{
     MutationPointFacts{MutationPoint::LogitGather, "logits", PointResult::Values},
     MutationPointFacts{MutationPoint::TextLengths, "lengths of texts", PointResult::Integers},
     MutationPointFacts{MutationPoint::Texts, "texts", PointResult::Integers},
+    MutationPointFacts{MutationPoint::LargestWord, "the largest word of a rank",
+                       PointResult::Integers},
     MutationPointFacts{MutationPoint::SampleTensor, "a sample's tensor", PointResult::Values},
     MutationPointFacts{MutationPoint::GradientPerToken, "one over the tokens, of the gradient",
                        PointResult::Factor},

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "parallel/tokenizer/utf8.h"
 
@@ -13,6 +15,8 @@ namespace tutti::parallel {
 namespace {
 constexpr double kTerminalSeconds = 0.1;  // between rewritten lines
 constexpr double kLogSeconds = 10;        // between lines that stay
+
+constexpr const char* kJsonStep = "{\"step\": %lld";  // how a line begins
 
 /// JSON has no NaN and no infinity.
 std::string number(double value) {
@@ -42,8 +46,20 @@ Progress::Progress(const TrainOptions& options, bool enabled)
       lastStep_(start_),
       lastShown_(start_) {
   if (!enabled_ || jsonPath_.empty()) return;
-  json_.reset(std::fopen(jsonPath_.c_str(), "w"));
+  json_.reset(std::fopen(jsonPath_.c_str(), options.resume ? "a" : "w"));
   require(json_ != nullptr, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
+}
+
+void Progress::resumed(int64_t step) {
+  std::error_code unknown;
+  if (!json_ || !std::filesystem::is_regular_file(jsonPath_, unknown)) return;
+  std::ifstream lines(jsonPath_, std::ios::binary);
+  uintmax_t kept = 0;
+  long long found = 0;
+  for (std::string line; std::getline(lines, line) && !lines.eof(); kept += line.size() + 1)
+    if (std::sscanf(line.c_str(), kJsonStep, &found) != 1 || found > step) break;
+  std::filesystem::resize_file(jsonPath_,
+                               kept);  // what is appended goes to the end that it has then
 }
 
 double Progress::seconds(Clock::time_point since) const {
@@ -108,6 +124,16 @@ void Progress::notFinite(const std::string& what) {
   if (!enabled_) return;
   std::fprintf(stderr, "train_gpt: %s: the training has diverged, a smaller --lr may help\n",
                what.c_str());
+}
+
+void Progress::stopped(int64_t step, int signal, const std::string& checkpoints) {
+  if (!enabled_) return;
+  std::printf("%sended by SIG%s after step %lld; %s\n", terminal_ ? "\n" : "", sigabbrev_np(signal),
+              static_cast<long long>(step),
+              checkpoints.empty()
+                  ? "nothing was saved: there is no --checkpoints"
+                  : message("--checkpoints ", checkpoints, " --resume goes on from here").c_str());
+  flushOutput();
 }
 
 void Progress::validation(double loss) {

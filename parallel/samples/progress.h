@@ -20,11 +20,17 @@ class Progress {
   Progress(const TrainOptions& options, bool enabled);
 
   void begin(int64_t parameters, int64_t tokens, int ranks);
+  /// The training goes on behind `step`: lines of later ones, which an attempt before this one has
+  /// written, go from the JSON file, and the last if it is not whole.
+  void resumed(int64_t step);
   /// Says so when a step takes some of the text's `windows` more than once.
   void shortText(int64_t windows);
   void step(int64_t step, const StepReport& report, double learningRate);
   /// Says on standard error that the training has ended without a result.
   void notFinite(const std::string& what);
+  /// Says that the training ends after `step` because of `signal`, and where it goes on from;
+  /// `checkpoints` is empty when nothing was saved.
+  void stopped(int64_t step, int signal, const std::string& checkpoints);
   void validation(double loss);
   void text(const std::string& prompt, const std::string& generated);
 

@@ -11,10 +11,12 @@
 
 #include <tutti/communicator.h>
 #include "parallel/checkpoint/names.h"
+#include "parallel/engine/agreement.h"
 #include "parallel/engine/generate.h"
 #include "parallel/huggingface/folder.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
+#include "parallel/samples/end_request.h"
 #include "parallel/samples/loaded_model.h"
 #include "parallel/samples/progress.h"
 #include "parallel/samples/ranks.h"
@@ -78,6 +80,7 @@ int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& 
 
 /// Returns the exit code.
 int train(const TrainOptions& options, int ranks) {
+  const EndRequest request;
   const auto tokenizer = tokenizerOf(options);
   const TokenData text = readTokens(options, *tokenizer);
   DeviceMesh mesh = joinMesh(options, ranks);
@@ -103,7 +106,9 @@ int train(const TrainOptions& options, int ranks) {
   Progress progress(options, mesh.rank() == 0);
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
-  for (int64_t step = firstStep(engine, options, *optimizer); step < options.steps; ++step) {
+  const int64_t first = firstStep(engine, options, *optimizer);
+  progress.resumed(first);
+  for (int64_t step = first; step < options.steps; ++step) {
     const double rate = schedule.at(step + 1);
     const StepReport report = engine.step(loader, step, *optimizer, rate);
     progress.step(step + 1, report, rate);
@@ -113,10 +118,16 @@ int train(const TrainOptions& options, int ranks) {
                               ", the gradient norm ", report.gradientNorm));
     if (options.checkReplicas) engine.store().checkReplicas();
     const bool last = step + 1 == options.steps;
+    const auto asked =
+        static_cast<int>(largestOf(mesh.communicator(AxisSet::all()), request.signal()));
     if (!options.checkpoints.empty() &&
-        (last || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0)))
+        (last || asked != 0 || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0)))
       engine.save(options.checkpoints, step + 1, *optimizer, options.keep,
                   facts(options, *tokenizer));
+    if (asked != 0 && !last) {
+      progress.stopped(step + 1, asked, options.checkpoints);
+      return 0;
+    }
   }
   const double validation = engine.evaluate(windows, options.batch);
   if (!std::isfinite(validation))

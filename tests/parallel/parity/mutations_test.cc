@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "parallel/engine/agreement.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/samples/sample.h"
 #include "tests/parallel/parity/one_step.h"
@@ -124,8 +125,22 @@ std::vector<Trial> checkTrials() {
            false}};
 }
 
+/// Only one rank was asked to end, and all know it.
+Trial requestTrial() {
+  return {[] {
+    Finding finding{"requests", "of one rank of four"};
+    for (const int64_t largest :
+         onRanks(MeshShape::parse("dp=2,pp=2"), false, [](DeviceMesh& mesh) {
+           return largestOf(mesh.communicator(AxisSet::all()), mesh.rank() == 2 ? 15 : 0);
+         }))
+      finding.note(std::fabs(static_cast<double>(largest) - 15), 0, "the largest of a rank");
+    return finding;
+  }};
+}
+
 std::vector<Trial> trials() {
   std::vector<Trial> all = checkTrials();
+  all.push_back(requestTrial());
   for (const Shape& global : {Shape{4, 6}, Shape{5, 7}})
     for (const auto& [from, to] : {std::pair{summands(), Layout{}},
                                    {summands(), rows()},
@@ -135,7 +150,8 @@ std::vector<Trial> trials() {
   for (const int64_t vocabulary : {37, 38}) all.push_back(logitsTrial("tp=2", vocabulary));
   all.push_back(logitsTrial("pp=2", 37, 2));
   const LadderModel gpt = ladderGpt(4), llama = ladderLlama(4, 2);
-  for (const std::string mesh : {"dp=2", "dp=4", "ep=2"}) all.push_back(stepTrial(gpt, arrangement(mesh)));
+  for (const std::string mesh : {"dp=2", "dp=4", "ep=2"})
+    all.push_back(stepTrial(gpt, arrangement(mesh)));
   for (const Arrangement& layout : sharings("fsdp=2")) all.push_back(stepTrial(gpt, layout));
   for (const int stage : {1, 2, 3})
     all.push_back(stepTrial(gpt, arrangement("dp=2,fsdp=2", zero(stage))));

@@ -92,13 +92,18 @@ RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy
   for (int m = 0; m < o.groups * o.rounds; ++m)
     counted += static_cast<double>(Tokens(m, vocabulary).counted);
   ParameterStore& store = training.store;
-  const int local = o.groups / mesh.extent(policy.data());
-  const int first = mesh.index(policy.data()) * local;
+  const AxisSet batch = policy.data() | AxisSet{Axis::Expert};
+  const int local = o.groups / mesh.extent(batch);
+  const int first = mesh.index(batch) * local;
   store.beginStep(local, o.rounds);
   for (int m = 0; m < local * o.rounds; ++m)
     training.microBatch(Tokens(m / local * o.groups + first + m % local, vocabulary), m,
                         1 / counted);
-  RankStep step{.loss = store.finishLoss() / counted, .norm = store.clip(0), .parts = {}};
+  double loss = store.finishLoss();
+  if (MeshCommunicator* others = mesh.communicator(kTokenAxes))
+    others->allReduce(MutationPoint::PartLoss,
+                      {.send = &loss, .recv = &loss, .count = 1, .type = DType::Float64});
+  RankStep step{.loss = loss / counted, .norm = store.clip(0), .parts = {}};
   store.checkReplicas();
   step.parts = storedParts(store, true);
   return step;

@@ -39,7 +39,8 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOpt
       store_(mesh, kernels, options.policy, options.types),
       context_{mesh_, kernels_, store_, scratch_},
       pipeline_(context_, model, options.pipeline, groups_ / mesh.extent(batch_) * options.rounds,
-                options.types.weights) {
+                options.types.weights),
+      background_(mesh) {
   store_.place(pipeline_.places());
   model.declare(store_);
   pipeline_.connect();
@@ -91,7 +92,8 @@ TrainingMemory Engine::memory() const {
           .untilBackward = pipeline_.untilBackward(),
           .untilWeights = pipeline_.untilWeights(),
           .scratch = scratch_.use(),
-          .between = pipeline_.betweenBytes()};
+          .between = pipeline_.betweenBytes(),
+          .saving = background_.bytes()};
 }
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {

@@ -8,8 +8,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "parallel/checkpoint/manifest.h"
+#include "parallel/checkpoint/checkpoint_writer.h"
 #include "parallel/data/loader.h"
+#include "parallel/engine/background_save.h"
 #include "parallel/engine/pipeline.h"
 
 namespace tutti::parallel {
@@ -50,9 +51,10 @@ struct TrainingMemory {
   StoreMemory store;
   ArenaUse untilBackward, untilWeights, scratch;
   size_t between = 0;  ///< what other stages sent and is not used yet, and what goes to them
+  size_t saving = 0;   ///< what saveInBackground() has copied
 
   size_t total() const {
-    return store.total() + untilBackward.peak + untilWeights.peak + scratch.peak + between;
+    return store.total() + untilBackward.peak + untilWeights.peak + scratch.peak + between + saving;
   }
   bool operator==(const TrainingMemory&) const = default;
 };
@@ -87,6 +89,13 @@ class Engine {
   /// throw what it threw, and nothing is lost of the checkpoints before.
   void save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
             int keep = 0, const Metadata& metadata = {});
+  /// The same, of a copy, while the training goes on: the copy is all that it waits for, and for
+  /// the save before. Between them the ranks hold all masters and state of the optimizer once more.
+  /// What the disk refuses is thrown by the next save, load() or awaitSave(), on all ranks.
+  void saveInBackground(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
+                        int keep = 0, const Metadata& metadata = {});
+  /// Waits until the last save is complete; throws what save() would have. Collective.
+  void awaitSave() { background_.await(); }
   /// Takes weights and state from a checkpoint, whatever the policy, the mesh and the number of
   /// ranks it was saved under, and returns the step to go on with. In deterministic mode what
   /// follows is then what would have followed. Collective; throws InvalidArgument on all ranks,
@@ -106,6 +115,7 @@ class Engine {
 
  private:
   double wholeLoss(double part);
+  std::vector<TensorBox> savedPieces(const Optimizer& optimizer);
 
   DeviceMesh& mesh_;
   Kernels& kernels_;
@@ -117,6 +127,7 @@ class Engine {
   ParameterStore store_;
   ParallelContext context_;
   Pipeline pipeline_;
+  BackgroundSave background_;
 };
 
 }  // namespace tutti::parallel

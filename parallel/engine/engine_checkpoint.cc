@@ -66,35 +66,70 @@ void requireSaved(const CheckpointReader& reader, const std::string& folder, con
           textOf(found->second), ", not ", textOf(value));
 }
 
-}  // namespace
+/// A checkpoint as one rank sees it.
+struct CheckpointPart {
+  std::filesystem::path root;
+  int64_t step;
+  int keep;
+  Metadata metadata;
+  std::vector<TensorBox> pieces;
+};
 
-void Engine::save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
-                  int keep, const Metadata& metadata) {
-  require(!mesh_.dry(), "a dry run has no weights to save");
-  MeshCommunicator* all = mesh_.communicator(AxisSet::all());
+Metadata withSteps(Metadata metadata, int64_t steps) {
+  metadata[kSteps] = steps;
+  return metadata;
+}
+
+/// Collective.
+void write(MeshCommunicator* all, int rank, const CheckpointPart& part) {
   std::optional<CheckpointWriter> writer;
   together(all, [&] {
-    if (mesh_.rank() == 0) writer.emplace(root, step);
+    if (rank == 0) writer.emplace(part.root, part.step);
   });
-  std::vector<TensorBox> pieces;
-  for (const StatePart& part : stateParts(store_, optimizer))
-    if (part.data.count() > 0 && store_.isFirstReplica(*part.parameter))
-      pieces.push_back({part.name, part.parameter->global, store_.box(*part.parameter), part.data});
-  const ShardDescription mine = tryWriteShard(partialPath(root, step), mesh_.rank(), pieces);
+  const ShardDescription mine = tryWriteShard(partialPath(part.root, part.step), rank, part.pieces);
   const std::vector<std::string> texts = exchangeTexts(all, mine.serialize());
   together(all, [&] {
     if (!writer) return;
     std::vector<ShardDescription> shards;
     for (const std::string& text : texts) shards.push_back(ShardDescription::parse(text));
-    Metadata facts = metadata;
-    facts[kSteps] = store_.steps();
-    writer->commit({.shards = shards, .metadata = facts, .keep = keep});
+    writer->commit({.shards = shards, .metadata = part.metadata, .keep = part.keep});
+  });
+}
+
+}  // namespace
+
+std::vector<TensorBox> Engine::savedPieces(const Optimizer& optimizer) {
+  std::vector<TensorBox> pieces;
+  for (const StatePart& part : stateParts(store_, optimizer))
+    if (part.data.count() > 0 && store_.isFirstReplica(*part.parameter))
+      pieces.push_back({part.name, part.parameter->global, store_.box(*part.parameter), part.data});
+  return pieces;
+}
+
+void Engine::save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
+                  int keep, const Metadata& metadata) {
+  require(!mesh_.dry(), "a dry run has no weights to save");
+  background_.await();
+  write(mesh_.communicator(AxisSet::all()), mesh_.rank(),
+        {root, step, keep, withSteps(metadata, store_.steps()), savedPieces(optimizer)});
+}
+
+void Engine::saveInBackground(const std::filesystem::path& root, int64_t step,
+                              const Optimizer& optimizer, int keep, const Metadata& metadata) {
+  require(!mesh_.dry(), "a dry run has no weights to save");
+  background_.await();
+  CheckpointPart saved{root, step, keep, withSteps(metadata, store_.steps()),
+                       savedPieces(optimizer)};
+  for (TensorBox& piece : saved.pieces) piece.data = background_.copy(piece.data);
+  background_.start([saved = std::move(saved), rank = mesh_.rank()](MeshCommunicator* all) {
+    write(all, rank, saved);
   });
 }
 
 int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optimizer,
                      const Metadata& metadata) {
   require(!mesh_.dry(), "a dry run has no memory for the weights of a checkpoint");
+  background_.await();
   int64_t step = 0, steps = 0;
   together(mesh_.communicator(AxisSet::all()), [&] {
     CheckpointReader reader(folder);

@@ -165,6 +165,10 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--keep", o.keep, "so many of the newest stay; 0: all")
       ->check(notNegative)
       ->capture_default_str();
+  app.add_flag("--async-checkpoints", o.asyncCheckpoints,
+               "write those of --save-every while the training goes on, from a copy in memory: of "
+               "the weights and the optimizer's state that a rank holds")
+      ->needs(folder);
   app.add_flag("--resume", o.resume,
                "go on from the newest checkpoint, saved on any number of ranks; from the beginning "
                "if there is none")

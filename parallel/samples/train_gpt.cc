@@ -120,10 +120,14 @@ int train(const TrainOptions& options, int ranks) {
     const bool last = step + 1 == options.steps;
     const auto asked =
         static_cast<int>(largestOf(mesh.communicator(AxisSet::all()), request.signal()));
+    const bool ends = last || asked != 0;
     if (!options.checkpoints.empty() &&
-        (last || asked != 0 || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0)))
-      engine.save(options.checkpoints, step + 1, *optimizer, options.keep,
-                  facts(options, *tokenizer));
+        (ends || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0))) {
+      const auto save =
+          options.asyncCheckpoints && !ends ? &Engine::saveInBackground : &Engine::save;
+      (engine.*save)(options.checkpoints, step + 1, *optimizer, options.keep,
+                     facts(options, *tokenizer));
+    }
     if (asked != 0 && !last) {
       progress.stopped(step + 1, asked, options.checkpoints);
       return 0;

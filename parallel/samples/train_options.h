@@ -55,6 +55,7 @@ struct TrainOptions {
   std::string checkpoints;  ///< a folder; empty: none are saved
   int64_t saveEvery = 0;    ///< steps; 0: at the end only
   int keep = 2;
+  bool asyncCheckpoints = false;
   bool resume = false;
   int64_t generate = 400;
   std::string prompt;

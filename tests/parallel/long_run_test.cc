@@ -186,11 +186,14 @@ TEST_F(LongRun, ASecondSignalEndsNothing) {
   EXPECT_EQ(checkpointSteps(file("run")).size(), 1u);
 }
 
-TEST_F(LongRun, SurvivesTheKillsOfRandomRanks) {
+class Killed : public LongRun, public testing::WithParamInterface<bool> {};
+
+TEST_P(Killed, AtRandomItEndsWithTheSameBits) {
   constexpr int kSteps = 500, kKills = 3;
   std::mt19937_64 random(tests::testSeed());
   std::vector<std::string> words = resuming("run");
   words.insert(words.end(), {"--save-every", "10"});
+  if (GetParam()) words.emplace_back("--async-checkpoints");
   Command running(job(kKills, training(kSteps, words)));
   int from = 0;
   for (int i = 0; i < kKills; ++i) {
@@ -210,6 +213,7 @@ TEST_F(LongRun, SurvivesTheKillsOfRandomRanks) {
       << result.err;
   expectSame("run", kSteps, undisturbed(kSteps));
 }
+INSTANTIATE_TEST_SUITE_P(Ranks, Killed, testing::Bool());
 
 }  // namespace
 }  // namespace tutti::parallel

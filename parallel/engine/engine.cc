@@ -41,6 +41,7 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOpt
       pipeline_(context_, model, options.pipeline, groups_ / mesh.extent(batch_) * options.rounds,
                 options.types.weights),
       background_(mesh) {
+  if (options.lossScaling) scale_.emplace(*options.lossScaling);
   store_.place(pipeline_.places());
   model.declare(store_);
   pipeline_.connect();
@@ -56,7 +57,8 @@ double Engine::gradients(Loader& loader, int64_t step) {
   const int64_t counted = loader.countedTokens(step);
   require(counted > 0, "the batch of step ", step, " has no label that counts");
   const auto tokens = static_cast<double>(counted);
-  const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens);
+  const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens) *
+                          (scale_ ? factor(MutationPoint::LossScale, scale_->value()) : 1);
   store_.beginStep(local, options_.rounds);
   context_.tensor.counters = {};
   pipeline_.run({.batch =
@@ -76,14 +78,24 @@ double Engine::wholeLoss(double part) {
   return part;
 }
 
-StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
+StepReport Engine::update(Optimizer& optimizer, double learningRate) {
   StepReport report;
-  report.loss = gradients(loader, step);
-  report.tokens = loader.countedTokens(step);
-  report.gradientNorm = store_.clip(options_.clipNorm);
-  store_.step(optimizer, learningRate);
+  if (scale_) report.lossScale = scale_->value();
+  report.gradientNorm =
+      store_.clip(options_.clipNorm, scale_ ? std::optional(scale_->value()) : std::nullopt);
+  report.skipped = store_.overflowed();
+  if (!report.skipped) store_.step(optimizer, learningRate);
+  if (scale_) report.lost = !scale_->update(report.skipped);
   report.counters = store_.counters();
   report.tensor = context_.tensor.counters;
+  return report;
+}
+
+StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
+  const double loss = gradients(loader, step);
+  StepReport report = update(optimizer, learningRate);
+  report.loss = loss;
+  report.tokens = loader.countedTokens(step);
   return report;
 }
 

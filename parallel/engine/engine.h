@@ -7,11 +7,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "parallel/checkpoint/checkpoint_writer.h"
 #include "parallel/data/loader.h"
 #include "parallel/engine/background_save.h"
 #include "parallel/engine/pipeline.h"
+#include "parallel/optim/loss_scale.h"
 
 namespace tutti::parallel {
 
@@ -22,7 +24,8 @@ struct EngineOptions {
   int rounds = 1;           ///< of a step: how often gradients are added over the ranks
   double clipNorm = 1;      ///< 0: no clipping
   uint64_t seed = 1;
-  PipelineOptions pipeline = {};  ///< how the ranks along pp share the model out
+  std::optional<LossScaling> lossScaling = {};  ///< of the gradients of float16
+  PipelineOptions pipeline = {};                ///< how the ranks along pp share the model out
 };
 
 /// Micro-batches that deterministic mode takes on its own: up to so many ranks the same number, and
@@ -39,8 +42,11 @@ int checkReductionGroups(int groups, int ranks, bool deterministic);
 
 struct StepReport {
   double loss = 0;          ///< mean over `tokens`, nats, before the update; the same on all ranks
-  double gradientNorm = 0;  ///< before clipping
+  double gradientNorm = 0;  ///< before clipping; not finite of a step that was skipped
   int64_t tokens = 0;       ///< labels of the global batch that count
+  double lossScale = 1;     ///< that the gradients were computed with
+  bool skipped = false;     ///< they overflowed: weights and state are as they were
+  bool lost = false;        ///< and the loss scale is at its least: no later step will be better
   StoreCounters counters;
   CollectiveCounters tensor;  ///< of the modules' collectives among the ranks of tensor parallelism
 };
@@ -69,9 +75,14 @@ class Engine {
   /// Gradients of global batch number `step`, left in the store, and its mean loss: both over all
   /// labels of the batch that count, however these are spread over ranks and micro-batches, of
   /// which some may have none. Collective. Throws InvalidArgument when the batch has fewer
-  /// sequences than there are micro-batches, or no label that counts.
+  /// sequences than there are micro-batches, or no label that counts. With a loss scale the
+  /// gradients, not the loss, are multiplied by it.
   double gradients(Loader& loader, int64_t step);
-  /// A whole step: gradients, clipping, update. Collective.
+  /// What follows the gradients: they are clipped, and the weights updated, unless with a loss
+  /// scale a gradient of any rank is not finite; then they stay as they are, on all ranks.
+  /// Collective; fills what is known by then.
+  StepReport update(Optimizer& optimizer, double learningRate);
+  /// A whole step: gradients and update. Collective.
   StepReport step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate);
   /// Mean loss over the labels of `windows` that count; the ranks share the windows out in batches
   /// of `sequences`. The batches' losses are added exactly, so the result does not depend on the
@@ -121,6 +132,7 @@ class Engine {
   Kernels& kernels_;
   Model& model_;
   EngineOptions options_;
+  std::optional<LossScale> scale_;
   const AxisSet batch_;  // axes of the ranks that see other parts of the batch
   int groups_;
   Arena scratch_;

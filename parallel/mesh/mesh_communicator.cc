@@ -61,6 +61,16 @@ void doubleElements(DataType type, void* data, size_t count) {
         element = static_cast<uint16_t>(std::bit_cast<uint32_t>(wide + wide) >> 16);  // exact
       });
       return;
+    case DataType::Float16:
+      std::for_each_n(static_cast<uint16_t*>(data), count, [](uint16_t& element) {
+        const uint16_t sign = element & 0x8000, size = element & 0x7fff;
+        const bool exponent = size >= 0x400;  // else its bits are a multiple of the least
+        const int doubled = size >= 0x7c00 ? size
+                            : exponent ? std::min(size + 0x400, size >= 0x7800 ? 0x7c00 : 0x7fff)
+                                       : size * 2;
+        element = static_cast<uint16_t>(sign | doubled);
+      });
+      return;
     default: fail(ErrorCode::Internal, "a point that gives ", toString(type), " was to be doubled");
   }
 }

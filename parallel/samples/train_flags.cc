@@ -151,6 +151,24 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
       ->check(CLI::Validator(notUnsigned, ""))
       ->capture_default_str();
+  static const std::map<std::string, DType> types{
+      {"float32", DType::Float32}, {"bfloat16", DType::BFloat16}, {"float16", DType::Float16}};
+  CLI::Option* type = app.add_option("--type", o.type,
+                                     "element type of weights and activations in forward and "
+                                     "backward; the weights that are updated stay float32");
+  type->transform(CLI::CheckedTransformer(types).description("float32|bfloat16|float16"));
+  app.add_option("--loss-scale", o.lossScaling.initial,
+                 "with --type float16, what the loss's gradient is multiplied by at first: a power "
+                 "of two")
+      ->check(finite(false))
+      ->needs(type)
+      ->capture_default_str();
+  app.add_option("--loss-scale-window", o.lossScaling.growthSteps,
+                 "good steps after which it doubles; it is halved when gradients overflow; 0: it "
+                 "stays as it is")
+      ->check(notNegative)
+      ->needs(type)
+      ->capture_default_str();
   app.add_flag("--deterministic", o.deterministic,
                "the same bits on 1, 2, 4 and 8 ranks; on any power of two with the same "
                "--micro-batches");
@@ -196,6 +214,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     fillDefaults(options);
     require(!options.text.empty() || !options.tokens.empty(), "--text or --tokens is needed");
     check(options.model);
+    options.lossScaling.check();
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
     if (options.initFrom.empty()) checkPipeline(options);  // else it is not known yet

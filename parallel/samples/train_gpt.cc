@@ -63,6 +63,12 @@ Windows makeWindows(const TrainOptions& options, const TokenView& text) {
   return Windows(text, options.model.context);
 }
 
+/// Only float16 needs it.
+std::optional<LossScaling> lossScalingOf(const TrainOptions& options) {
+  if (options.type != DType::Float16) return std::nullopt;
+  return options.lossScaling;
+}
+
 /// And what generate needs to know of the model.
 Metadata facts(const TrainOptions& options, const Tokenizer& tokenizer) {
   Metadata all = sampleOrder(options);
@@ -89,10 +95,12 @@ int train(const TrainOptions& options, int ranks) {
   const auto model = makeModel(modelOf(options));
   Engine engine(mesh, kernels, *model,
                 {.policy = policyOf(options),
+                 .types = options.type,
                  .reductionGroups = options.microBatches,
                  .rounds = options.rounds,
                  .clipNorm = options.clip,
                  .seed = options.seed,
+                 .lossScaling = lossScalingOf(options),
                  .pipeline = pipelineOf(options)});
   Loader loader = makeLoader(options, text.train);
   Windows windows = makeWindows(options, text.validation);
@@ -112,7 +120,8 @@ int train(const TrainOptions& options, int ranks) {
     const double rate = schedule.at(step + 1);
     const StepReport report = engine.step(loader, step, *optimizer, rate);
     progress.step(step + 1, report, rate);
-    if (!std::isfinite(report.loss) || !std::isfinite(report.gradientNorm))
+    const bool finite = std::isfinite(report.loss) && std::isfinite(report.gradientNorm);
+    if (report.skipped ? report.lost : !finite)
       return diverged(mesh, progress,
                       message("step ", step + 1, ": the loss is ", report.loss,
                               ", the gradient norm ", report.gradientNorm));

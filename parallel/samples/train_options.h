@@ -10,6 +10,7 @@
 #include "parallel/data/documents.h"
 #include "parallel/engine/stages.h"
 #include "parallel/nn/model_options.h"
+#include "parallel/optim/loss_scale.h"
 #include "parallel/samples/flags.h"
 #include "parallel/sharding/mesh_shape.h"
 #include "parallel/store/shard_policy.h"
@@ -49,6 +50,8 @@ struct TrainOptions {
   double weightDecay = -1;  ///< negative: by optimizer
   double clip = 1;
   uint64_t seed = 1;
+  DType type = DType::Float32;  ///< of weights as they are computed with, and of activations
+  LossScaling lossScaling;      ///< with float16
   bool deterministic = false;
   bool checkReplicas = false;
   std::string json;

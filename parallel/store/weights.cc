@@ -86,7 +86,7 @@ void Weights::fill(uint64_t seed) {
   Arena narrow("first values");
   for (const Piece& piece : cut_.pieces) {
     const Tensor values = master(piece);
-    if (values.type == DType::BFloat16) {
+    if (isNarrow(values.type)) {
       const ArenaScope scope(narrow);
       const Tensor wide = narrow.allocate(DType::Float32, values.shape);
       fillInitial(*piece.parameter, seed, piece.box, wide);

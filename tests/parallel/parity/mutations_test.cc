@@ -11,6 +11,7 @@
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/samples/sample.h"
 #include "tests/parallel/parity/one_step.h"
+#include "tests/parallel/parity/overflow.h"
 #include "tests/parallel/parity/rungs.h"
 #include "tests/parallel/temporary_folder.h"
 
@@ -33,10 +34,12 @@ Trial stepTrial(const LadderModel& model, const Arrangement& layout) {
 constexpr GptOptions kGpt{.vocabulary = 256, .context = 7, .layers = 1, .width = 16, .heads = 2};
 
 /// Two steps, which are clipped.
-Trial stepsTrial(const Arrangement& layout, int64_t layers = 1) {
+Trial stepsTrial(const Arrangement& layout, int64_t layers = 1,
+                 const std::optional<LossScaling>& lossScaling = {}) {
   GptOptions model = kGpt;
   model.layers = layers;
-  const RunOptions options{.types = DType::Float64, .model = model, .steps = 2, .clip = 0.1};
+  const RunOptions options{
+      .types = DType::Float64, .model = model, .steps = 2, .clip = 0.1, .lossScaling = lossScaling};
   return {[layout, options, one = run(options)[0]] {
     return float64Steps(one, layout.name, under(layout, options));
   }};
@@ -138,6 +141,12 @@ Trial requestTrial() {
   }};
 }
 
+/// On a rank whose norms, which another rank has too, are not counted. What it has no sum of the
+/// others for is not seen: it compares nothing.
+Trial overflowTrial() {
+  return {[] { return overflowOnOneRank(arrangement("tp=2"), kRunGpt, 1, HUGE_VAL); }, false};
+}
+
 std::vector<Trial> trials() {
   std::vector<Trial> all = checkTrials();
   all.push_back(requestTrial());
@@ -164,6 +173,8 @@ std::vector<Trial> trials() {
   }
   for (const std::string mesh : {"dp=2", "tp=2"}) all.push_back(stepsTrial(arrangement(mesh)));
   all.push_back(stepsTrial(arrangement("ep=2")));
+  all.push_back(overflowTrial());
+  all.push_back(stepsTrial(arrangement("dp=2,tp=2"), 1, LossScaling{}));
   all.push_back(stepsTrial(arrangement("pp=2"), 2));
   return all;
 }
@@ -196,10 +207,11 @@ Forms formsPassed(const Trial& trial) {
   return forms;
 }
 
-/// Checks are not seen where all is right, and the scale of clipping where no step is taken.
+/// Checks are not seen where all is right, the verdict on overflows where all ranks have seen them,
+/// and the scale of clipping where no step is taken.
 bool isIdle(MutationPoint point) {
   return point == MutationPoint::ReplicaHashes || point == MutationPoint::ReplicaVerdict ||
-         point == MutationPoint::ClippingScale;
+         point == MutationPoint::OverflowVerdict || point == MutationPoint::ClippingScale;
 }
 
 class Mutations {

@@ -18,11 +18,13 @@ Tensor BackgroundSave::copy(const Tensor& tensor) {
 void BackgroundSave::start(std::function<void(MeshCommunicator*)> write) {
   ensure(!thread_.joinable(), "a save began before the one before it was awaited");
   thread_ = std::thread([this, all = ranks(), write = std::move(write)] {
+    began_ = Trace::Clock::now();
     try {
       write(all);
     } catch (...) {
       failure_ = std::current_exception();
     }
+    ended_ = Trace::Clock::now();
   });
 }
 
@@ -43,7 +45,10 @@ MeshCommunicator* BackgroundSave::ranks() {
 }
 
 void BackgroundSave::join() {
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  mesh_.trace().add(
+      {.name = "checkpoint", .begin = began_, .end = ended_, .lane = Trace::Lane::Checkpoint});
 }
 
 }  // namespace tutti::parallel

@@ -47,7 +47,8 @@ class BackgroundSave {
   Arena copies_;
   std::optional<MeshCommunicator> ranks_;
   std::thread thread_;
-  std::exception_ptr failure_;  // of the thread, once it was joined
+  Trace::Clock::time_point began_, ended_;  // of the thread, as what follows
+  std::exception_ptr failure_;              // of the thread, once it was joined
 };
 
 }  // namespace tutti::parallel

@@ -80,6 +80,7 @@ double Engine::wholeLoss(double part) {
 
 StepReport Engine::update(Optimizer& optimizer, double learningRate) {
   StepReport report;
+  const Trace::Span span(mesh_.trace(), "optimizer");
   if (scale_) report.lossScale = scale_->value();
   report.gradientNorm =
       store_.clip(options_.clipNorm, scale_ ? std::optional(scale_->value()) : std::nullopt);
@@ -92,8 +93,11 @@ StepReport Engine::update(Optimizer& optimizer, double learningRate) {
 }
 
 StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
+  const Trace::Span span(mesh_.trace(), "step");
+  const double before = mesh_.trace().waited();
   const double loss = gradients(loader, step);
   StepReport report = update(optimizer, learningRate);
+  report.waitedSeconds = mesh_.trace().waited() - before;
   report.loss = loss;
   report.tokens = loader.countedTokens(step);
   return report;

@@ -41,12 +41,13 @@ int reductionGroupsFor(int ranks, bool deterministic);
 int checkReductionGroups(int groups, int ranks, bool deterministic);
 
 struct StepReport {
-  double loss = 0;          ///< mean over `tokens`, nats, before the update; the same on all ranks
-  double gradientNorm = 0;  ///< before clipping; not finite of a step that was skipped
-  int64_t tokens = 0;       ///< labels of the global batch that count
-  double lossScale = 1;     ///< that the gradients were computed with
-  bool skipped = false;     ///< they overflowed: weights and state are as they were
-  bool lost = false;        ///< and the loss scale is at its least: no later step will be better
+  double loss = 0;           ///< mean over `tokens`, nats, before the update; the same on all ranks
+  double gradientNorm = 0;   ///< before clipping; not finite of a step that was skipped
+  int64_t tokens = 0;        ///< labels of the global batch that count
+  double waitedSeconds = 0;  ///< of this rank's computing thread, for other ranks
+  double lossScale = 1;      ///< that the gradients were computed with
+  bool skipped = false;      ///< they overflowed: weights and state are as they were
+  bool lost = false;         ///< and the loss scale is at its least: no later step will be better
   StoreCounters counters;
   CollectiveCounters tensor;  ///< of the modules' collectives among the ranks of tensor parallelism
 };

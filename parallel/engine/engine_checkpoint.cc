@@ -137,6 +137,7 @@ std::vector<TensorBox> Engine::savedPieces(const Optimizer& optimizer) {
 void Engine::save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
                   int keep, const Metadata& metadata) {
   require(!mesh_.dry(), "a dry run has no weights to save");
+  const Trace::Span span(mesh_.trace(), "checkpoint");
   background_.await();
   write(mesh_.communicator(AxisSet::all()), mesh_.rank(),
         {root, step, keep, withSteps(metadata, store_.steps(), scale_), savedPieces(optimizer)});
@@ -145,6 +146,7 @@ void Engine::save(const std::filesystem::path& root, int64_t step, const Optimiz
 void Engine::saveInBackground(const std::filesystem::path& root, int64_t step,
                               const Optimizer& optimizer, int keep, const Metadata& metadata) {
   require(!mesh_.dry(), "a dry run has no weights to save");
+  const Trace::Span span(mesh_.trace(), "checkpoint");
   background_.await();
   CheckpointPart saved{root, step, keep, withSteps(metadata, store_.steps(), scale_),
                        savedPieces(optimizer)};

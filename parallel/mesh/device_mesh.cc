@@ -98,6 +98,7 @@ MeshCommunicator* DeviceMesh::communicator(AxisSet axes) {
   if (along.empty()) return nullptr;
   auto found = groups_.find(along);
   if (found == groups_.end()) found = groups_.emplace(along, make(along)).first;
+  found->second.observe(*trace_);
   return &found->second;
 }
 

@@ -38,6 +38,19 @@ void requireNoGaps(std::span<const size_t> offsets) {
   require(offsets.empty(), "blocks lie one after the other: no offsets are taken");
 }
 
+const char* spanName(PointForm form) {
+  switch (form) {
+    case PointForm::AllReduce: return "all_reduce";
+    case PointForm::ReduceScatter: return "reduce_scatter";
+    case PointForm::ReduceScatterV: return "reduce_scatter_v";
+    case PointForm::AllGather: return "all_gather";
+    case PointForm::AllGatherV: return "all_gather_v";
+    case PointForm::AllToAll: return "all_to_all";
+    case PointForm::AllToAllV: return "all_to_all_v";
+    default: return "send and receive";
+  }
+}
+
 /// Behind what is on the stream, if there is one.
 void waitFor(StreamRef stream) {
   if (!stream) return;
@@ -104,6 +117,8 @@ template <class Call>
 void MeshCommunicator::perform(MutationPoint point, PointForm form, StreamRef stream,
                                const Outcome& outcome, const Call& call) {
   if (!ranks_) return;
+  std::optional<Trace::Wait> wait;
+  if (trace_ != nullptr && !stream) wait.emplace(*trace_, spanName(form));
   const std::optional<Change> change = passMutationPoint(point, form);
   if (change != Change::Drop) call();
   if (!change) return;
@@ -199,6 +214,8 @@ void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef str
   for (const Message& message : messages)
     if (message.sends) counters_.sent.add(message.data.bytes());
   if (!ranks_) return;
+  std::optional<Trace::Wait> wait;
+  if (trace_ != nullptr && !stream) wait.emplace(*trace_, spanName(PointForm::Exchange));
   std::map<MutationPoint, std::optional<Change>> changes;  // a pass for each purpose
   for (const Message& m : messages)
     if (!changes.contains(m.point))

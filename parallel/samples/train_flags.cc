@@ -175,6 +175,13 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_flag("--check-replicas", o.checkReplicas,
                "after each step, fail unless all ranks' weights are equal to the bit");
   app.add_option("--json", o.json, "write one JSON line a step to this file");
+  app.add_option("--peak-flops", o.peakFlops,
+                 "floating-point operations a second that a rank could do at most, for \"mfu\" in "
+                 "these lines; default: measured, by a short GEMM of rank 0")
+      ->check(finite(false));
+  app.add_option(
+      "--trace", o.trace,
+      "what each rank did when, as a trace for Perfetto or chrome://tracing, at the end");
   CLI::Option* folder =
       app.add_option("--checkpoints", o.checkpoints, "folder for a checkpoint at the end");
   app.add_option("--save-every", o.saveEvery, "steps after which there is another")

@@ -13,6 +13,7 @@
 #include "parallel/checkpoint/names.h"
 #include "parallel/engine/agreement.h"
 #include "parallel/engine/generate.h"
+#include "parallel/engine/trace_file.h"
 #include "parallel/huggingface/folder.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
@@ -115,11 +116,13 @@ int train(const TrainOptions& options, int ranks) {
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
   const int64_t first = firstStep(engine, options, *optimizer);
+  std::optional<TraceFile> trace;
+  if (!options.trace.empty()) trace.emplace(mesh);
   progress.resumed(first);
   for (int64_t step = first; step < options.steps; ++step) {
     const double rate = schedule.at(step + 1);
     const StepReport report = engine.step(loader, step, *optimizer, rate);
-    progress.step(step + 1, report, rate);
+    progress.step(step + 1, report, rate, engine.memory());
     const bool finite = std::isfinite(report.loss) && std::isfinite(report.gradientNorm);
     if (report.skipped ? report.lost : !finite)
       return diverged(mesh, progress,
@@ -138,10 +141,13 @@ int train(const TrainOptions& options, int ranks) {
                      facts(options, *tokenizer));
     }
     if (asked != 0 && !last) {
+      if (trace) trace->write(options.trace);
       progress.stopped(step + 1, asked, options.checkpoints);
       return 0;
     }
   }
+  engine.awaitSave();
+  if (trace) trace->write(options.trace);
   const double validation = engine.evaluate(windows, options.batch);
   if (!std::isfinite(validation))
     return diverged(mesh, progress,

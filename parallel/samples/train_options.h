@@ -55,6 +55,8 @@ struct TrainOptions {
   bool deterministic = false;
   bool checkReplicas = false;
   std::string json;
+  std::string trace;        ///< a file; empty: none
+  double peakFlops = 0;     ///< of a rank, a second; 0: measured
   std::string checkpoints;  ///< a folder; empty: none are saved
   int64_t saveEvery = 0;    ///< steps; 0: at the end only
   int keep = 2;
@@ -97,10 +99,11 @@ void checkPipeline(const TrainOptions& options);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);
-/// Throws InvalidArgument when `--json` would be written over what is learned, under whatever name.
+/// Throws InvalidArgument when `--json` or `--trace` would be written over what is learned, under
+/// whatever name.
 void checkNotTheText(const TrainOptions& options);
-/// Throws InvalidArgument naming the file when the text cannot be used or `--json` not be written,
-/// and when the folder of --offload-folder is none.
+/// Throws InvalidArgument naming the file when the text cannot be used or `--json` and `--trace`
+/// not be written, and when the folder of --offload-folder is none.
 void checkFiles(const TrainOptions& options);
 
 }  // namespace tutti::parallel

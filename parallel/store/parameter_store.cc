@@ -180,7 +180,7 @@ void ParameterStore::addLoss(double value, int microBatch) {
 /// Takes what the last round's AllReduce gave.
 void ParameterStore::closeLossRound() {
   if (!lossRunning_) return;
-  waitUntilReached(lossAdded_, stream_);
+  waitUntilReached(lossAdded_, stream_, mesh_.trace(), "all_reduce");
   if (!mesh_.dry()) loss_ += *lossMemory_.as<double>();
   lossRunning_ = false;
 }

@@ -195,7 +195,7 @@ bool Weights::startGather(int id, Phase phase) {
 void Weights::unpack(int id) {
   Unit& u = unit(id);
   Slot& slot = slots_[static_cast<size_t>(u.slot)];
-  waitUntilReached(slot.gathered, stream_);
+  waitUntilReached(slot.gathered, stream_, mesh_.trace(), "all_gather");
   const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
   if (u.full.data == nullptr) u.full = gathered_.take(types_.weights, cut.full);
   u.current = true;

@@ -178,12 +178,16 @@ TEST_F(LongRun, ToldToEndWithoutCheckpointsItSaysThatNothingWasSaved) {
 
 /// What a launcher may send together with what stops its whole group.
 TEST_F(LongRun, ASecondSignalEndsNothing) {
-  Command running(training(1'000'000, {"--checkpoints", file("run"), "--json", file("run.json")}));
+  Command running(training(1'000'000, {"--checkpoints", file("run"), "--json", file("run.json"),
+                                       "--trace", file("trace")}));
   ASSERT_TRUE(waitForStep("run", 3));
   for (const int signal : {SIGTERM, SIGTERM, SIGUSR1}) running.signal(signal);
   const Result result = running.wait();
   EXPECT_EQ(result.exitCode, 0) << result.err;
   EXPECT_EQ(checkpointSteps(file("run")).size(), 1u);
+  const std::string trace = tests::contentsOf(file("trace"));
+  EXPECT_TRUE(launcher::contains(trace, "\"forward\"")) << "the trace is lost";
+  EXPECT_TRUE(trace.ends_with("]}\n"));
 }
 
 class Killed : public LongRun, public testing::WithParamInterface<bool> {};

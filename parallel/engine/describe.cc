@@ -46,6 +46,7 @@ std::string describe(const TrainingMemory& memory) {
   text += line("until backward", memory.untilBackward.peak);
   text += line("until weights", memory.untilWeights.peak);
   text += line("between stages", memory.between);
+  text += line("checkpoint in memory", memory.saving);
   return text + line("scratch", memory.scratch.peak);
 }
 

@@ -4,14 +4,14 @@
 // call nothing else, so a device is added by implementing this, and a dry run is an implementation
 // that only counts.
 //
-// Conventions. Tensors of one call have one floating type, except that in a call with bfloat16 any
-// of them may be float32: what is summed over many rows (gradients of weights) or kept for backward
-// (means, deviations, logarithms of sums) should be. Sums of bfloat16 are accumulated in float32
-// and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or 1:
-// overwrite the result, or add to it. Every result is a function of the operands' values and shapes
-// alone (not of addresses or earlier calls), which the deterministic mode relies on. Operands are
-// contiguous, unless it says that their rows may be strided: then the last dimension is adjacent,
-// and the others may have gaps.
+// Conventions. Tensors of one call have one floating type, except that in a call with bfloat16 or
+// float16 any of them may be float32: what is summed over many rows (gradients of weights) or kept
+// for backward (means, deviations, logarithms of sums) should be. Sums of these are accumulated in
+// float32 and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or
+// 1: overwrite the result, or add to it. Every result is a function of the operands' values and
+// shapes alone (not of addresses or earlier calls), which the deterministic mode relies on.
+// Operands are contiguous, unless it says that their rows may be strided: then the last dimension
+// is adjacent, and the others may have gaps.
 //
 // A vocabulary may be cut over ranks, each of which has some of its rows: from `firstId` on. Ids
 // and labels are of the whole of it; `vocabulary` says how many there are, 0 that none are
@@ -260,9 +260,7 @@ struct SgdArgs {
 };
 
 /// The type of what kernels keep of tensors of `type`: statistics of rows, and sums over them.
-constexpr DType statisticsType(DType type) {
-  return type == DType::BFloat16 ? DType::Float32 : type;
-}
+constexpr DType statisticsType(DType type) { return isNarrow(type) ? DType::Float32 : type; }
 
 class Kernels {
  public:

@@ -101,6 +101,7 @@ MeshCommunicator* DeviceMesh::communicator(AxisSet axes) {
     found = groups_.emplace(along, make(along)).first;
     found->second.record(calls_, along);
   }
+  found->second.observe(*trace_);
   return &found->second;
 }
 

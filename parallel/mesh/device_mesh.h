@@ -61,6 +61,9 @@ class DeviceMesh {
   /// is collective over those ranks when it is the first to ask for them.
   Memory allocate(AxisSet axes, size_t bytes);
 
+  /// What this rank's thread waits for and does; its communicators and those who use them say so.
+  Trace& trace() const { return *trace_; }
+
   /// What the ranks along each set of axes did together, where they did anything.
   Collectives counters() const;
   /// Begins a list of the calls that this rank issues, over all communicators; it grows until the
@@ -75,6 +78,7 @@ class DeviceMesh {
   MeshShape shape_;
   MeshPlace place_{};
   bool dry_ = false;
+  std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // stays where it is
   std::map<AxisSet, MeshCommunicator> groups_;  // by axes that are long: the job's by all of them
   std::shared_ptr<IssueOrder> calls_;           // null: they are not recorded
 };

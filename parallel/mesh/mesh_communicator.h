@@ -12,6 +12,7 @@
 
 #include <tutti/communicator.h>
 #include "parallel/mesh/issue_order.h"
+#include "parallel/mesh/trace.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
@@ -86,6 +87,9 @@ class MeshCommunicator {
   /// Moves nothing, and so has no point: what follows does not depend on it, only its time does.
   void barrier();
 
+  /// Waits of calls without a stream are told to `trace`, which must outlive this.
+  void observe(Trace& trace) { trace_ = &trace; }
+
   /// Memory that the others can address where possible; in a dry run, an address.
   Memory allocate(size_t bytes);
   /// Of `ranks` of these, in ascending order and with this one among them. Collective over them.
@@ -111,6 +115,7 @@ class MeshCommunicator {
 
   std::optional<Communicator> ranks_;
   int rank_, size_;
+  Trace* trace_ = nullptr;
   CollectiveCounters counters_;
   std::shared_ptr<IssueOrder> calls_;  // null: they are not recorded
   AxisSet axes_;                       // of those

@@ -105,6 +105,7 @@ RotaryTable::RotaryTable(int64_t context, int64_t headWidth, double base)
 Tensor RotaryTable::table(Table& table, DType type) const {
   switch (type) {
     case DType::BFloat16:
+    case DType::Float16:
     case DType::Float32: return Tensor(table.floats.data(), DType::Float32, shape_);
     case DType::Float64: return Tensor(table.doubles.data(), type, shape_);
     default: fail(ErrorCode::Unsupported, "no rotary positions in ", toString(type));

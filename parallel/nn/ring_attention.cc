@@ -67,7 +67,9 @@ class Ring {
     context_.sequences.group().exchange(messages, stream);
     passed_.record(stream);
   }
-  void finish() { waitUntilReached(passed_, context_.sequences.stream()); }
+  void finish() {
+    waitUntilReached(passed_, context_.sequences.stream(), context_.mesh.trace(), "receive");
+  }
 
   /// Calls visit(queries, keys) for the pieces of this rank's queries that see some of the keys
   /// that are here; in step 0 first with their own keys.

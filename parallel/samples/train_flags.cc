@@ -149,12 +149,37 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
       ->check(CLI::Validator(notUnsigned, ""))
       ->capture_default_str();
+  static const std::map<std::string, DType> types{
+      {"float32", DType::Float32}, {"bfloat16", DType::BFloat16}, {"float16", DType::Float16}};
+  CLI::Option* type = app.add_option("--type", o.type,
+                                     "element type of weights and activations in forward and "
+                                     "backward; the weights that are updated stay float32");
+  type->transform(CLI::CheckedTransformer(types).description("float32|bfloat16|float16"));
+  app.add_option("--loss-scale", o.lossScaling.initial,
+                 "with --type float16, what the loss's gradient is multiplied by at first: a power "
+                 "of two")
+      ->check(finiteNumber(false))
+      ->needs(type)
+      ->capture_default_str();
+  app.add_option("--loss-scale-window", o.lossScaling.growthSteps,
+                 "good steps after which it doubles; it is halved when gradients overflow; 0: it "
+                 "stays as it is")
+      ->check(notNegative)
+      ->needs(type)
+      ->capture_default_str();
   app.add_flag("--deterministic", o.deterministic,
                "the same bits on 1, 2, 4 and 8 ranks; on any power of two with the same "
                "--micro-batches");
   app.add_flag("--check-replicas", o.checkReplicas,
                "after each step, fail unless all ranks' weights are equal to the bit");
   app.add_option("--json", o.json, "write one JSON line a step to this file");
+  app.add_option("--peak-flops", o.peakFlops,
+                 "floating-point operations a second that a rank could do at most, for \"mfu\" in "
+                 "these lines; default: measured, by a short GEMM of rank 0")
+      ->check(finiteNumber(false));
+  app.add_option(
+      "--trace", o.trace,
+      "what each rank did when, as a trace for Perfetto or chrome://tracing, at the end");
   CLI::Option* folder =
       app.add_option("--checkpoints", o.checkpoints, "folder for a checkpoint at the end");
   app.add_option("--save-every", o.saveEvery, "steps after which there is another")
@@ -163,6 +188,10 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--keep", o.keep, "so many of the newest stay; 0: all")
       ->check(notNegative)
       ->capture_default_str();
+  app.add_flag("--async-checkpoints", o.asyncCheckpoints,
+               "write those of --save-every while the training goes on, from a copy in memory: of "
+               "the weights and the optimizer's state that a rank holds")
+      ->needs(folder);
   app.add_flag("--resume", o.resume,
                "go on from the newest checkpoint, saved on any number of ranks; from the beginning "
                "if there is none")
@@ -191,6 +220,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     fillDefaults(options);
     require(!options.text.empty() || !options.tokens.empty(), "--text or --tokens is needed");
     check(options.model);
+    options.lossScaling.check();
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
     if (options.initFrom.empty()) checkLayout(options, 0);  // else the model is not known yet

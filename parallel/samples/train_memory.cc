@@ -76,7 +76,8 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   // Of a Llama at least the logits.
   const double saved = options.llama ? static_cast<double>(options.llama->vocabulary) / options.tp
                                      : savedPerToken(model, options.tp);
-  memory.passes = tokens / options.cp * saved / options.pp * sizeof(float);
+  memory.passes =
+      tokens / options.cp * saved / options.pp * static_cast<double>(sizeOf(options.type));
   return memory;
 }
 

@@ -224,14 +224,20 @@ bool sameFile(const std::string& a, const std::string& b) {
 }  // namespace
 
 void checkNotTheText(const TrainOptions& options) {
-  if (options.json.empty()) return;
-  const auto refuse = [&](const std::string& read, const char* what) {
-    require(!sameFile(options.json, read), "--json ", options.json, " is ", what,
-            ": it would be overwritten");
+  const auto refuse = [&](const char* flag, const std::string& written) {
+    if (written.empty()) return;
+    const auto beside = [&](const std::string& read, const char* what) {
+      require(!sameFile(written, read), flag, " ", written, " is ", what,
+              ": it would be overwritten");
+    };
+    beside(options.text, "the text");
+    beside(options.tokens, "the token file");
+    beside(options.tokenizer, "the tokenizer");
   };
-  refuse(options.text, "the text");
-  refuse(options.tokens, "the token file");
-  refuse(options.tokenizer, "the tokenizer");
+  refuse("--json", options.json);
+  refuse("--trace", options.trace);
+  require(options.trace.empty() || !sameFile(options.trace, options.json), "--trace ",
+          options.trace, " is the file of --json");
 }
 
 void checkFiles(const TrainOptions& options) {
@@ -242,10 +248,14 @@ void checkFiles(const TrainOptions& options) {
       "--offload-folder ", options.offloadFolder, " is no folder");
   require(options.exportTo.empty() || !std::filesystem::exists(options.exportTo, error),
           "--export ", options.exportTo, " is there already");
-  if (options.json.empty()) return;
-  std::FILE* json = std::fopen(options.json.c_str(), "a");
-  require(json != nullptr, "--json ", options.json, " cannot be written: ", std::strerror(errno));
-  std::fclose(json);
+  const auto requireWritable = [](const char* flag, const std::string& path) {
+    if (path.empty()) return;
+    std::FILE* file = std::fopen(path.c_str(), "a");
+    require(file != nullptr, flag, " ", path, " cannot be written: ", std::strerror(errno));
+    std::fclose(file);
+  };
+  requireWritable("--json", options.json);
+  requireWritable("--trace", options.trace);
 }
 
 }  // namespace tutti::parallel

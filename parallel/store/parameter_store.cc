@@ -186,7 +186,7 @@ void ParameterStore::addLoss(double value, int microBatch) {
 /// Takes what the last round's AllReduce gave.
 void ParameterStore::closeLossRound() {
   if (!lossRunning_) return;
-  waitUntilReached(lossAdded_, stream_);
+  waitUntilReached(lossAdded_, stream_, mesh_.trace(), "all_reduce");
   if (!mesh_.dry()) loss_ += *lossMemory_.as<double>();
   lossRunning_ = false;
 }
@@ -240,7 +240,7 @@ bool ParameterStore::isFirst(const Piece& piece, AxisSet axes) const {
   return true;
 }
 
-double ParameterStore::clip(double maxNorm) {
+double ParameterStore::clip(double maxNorm, std::optional<double> lossScale) {
   gradients_->finish();
   ExactSum sum;
   const AxisSet cutting = cuttingAxes();
@@ -254,10 +254,27 @@ double ParameterStore::clip(double maxNorm) {
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
     sum = ExactSum::fromLimbs(limbs);
   }
-  const double norm = std::sqrt(sum.value());
+  const double unscaling = lossScale ? factor(MutationPoint::Unscaling, 1 / *lossScale) : 1;
+  const double norm = std::sqrt(sum.value()) * unscaling;
+  overflowed_ = lossScale && anyOverflow(norm, cutting);
   gradientScale_ =
-      factor(MutationPoint::ClippingScale, maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1);
+      factor(MutationPoint::ClippingScale, maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1) *
+      unscaling;
   return norm;
+}
+
+/// Rows that were left out of the norm, because another rank has them too, may be other ones here;
+/// and a rank along an axis that the norm does not go over cannot know of it.
+bool ParameterStore::anyOverflow(double norm, AxisSet cutting) {
+  ExactSum others;
+  for (const Piece& piece : cut_.pieces)
+    if (piece.parameter->tiedTo != nullptr || !isFirst(piece, cutting))
+      kernels_.addSquares(gradients_->sum(piece), others);
+  int64_t overflowed = std::isfinite(norm) && std::isfinite(others.value()) ? 0 : 1;
+  if (MeshCommunicator* all = mesh_.communicator(AxisSet::all()))
+    all->allReduce(MutationPoint::OverflowVerdict,
+                   {&overflowed, &overflowed, 1, DType::Int64, ReduceOp::Max});
+  return overflowed != 0;
 }
 
 void ParameterStore::step(Optimizer& optimizer, double learningRate) {

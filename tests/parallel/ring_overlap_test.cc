@@ -52,6 +52,12 @@ class Watched final : public Kernels {
   void embeddingWeights(const EmbeddingWeightArgs&) override { none(); }
   void logitStatistics(const LogitStatisticsArgs&) override { none(); }
   double crossEntropy(const CrossEntropyArgs&) override { return none(), 0; }
+  void route(const RouteArgs&) override { none(); }
+  void placeTokens(const PlaceTokensArgs&) override { none(); }
+  RouterLosses routerGradient(const RouterGradientArgs&) override { return none(), RouterLosses{}; }
+  void spreadRows(const SpreadRowsArgs&) override { none(); }
+  void combineRows(const CombineRowsArgs&) override { none(); }
+  void rowDots(const RowDotsArgs&) override { none(); }
   void adamW(const AdamWArgs&) override { none(); }
   void sgd(const SgdArgs&) override { none(); }
   void addSquares(const Tensor&, ExactSum&) override { none(); }

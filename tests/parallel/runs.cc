@@ -38,6 +38,7 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
                  .rounds = o.rounds,
                  .clipNorm = o.clip,
                  .seed = o.seed,
+                 .lossScaling = o.lossScaling,
                  .pipeline = o.pipeline});
   const auto text = makeText();
   Loader loader = makeLoader(text, o);

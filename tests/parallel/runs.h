@@ -43,6 +43,7 @@ struct RunOptions {
   int steps = 1;
   bool adam = false;
   double clip = 0.5;
+  std::optional<LossScaling> lossScaling = {};
   uint64_t seed = kRunSeed;   ///< of the first weights and of the samples
   std::string loadFrom = {};  ///< a checkpoint to begin with
   /// What is then done to it.

@@ -41,12 +41,12 @@ class Call {
   }
 
   /// The call's count, when `check` finds nothing wrong and it can be computed with `leading`.
-  /// bfloat16 operands become float32 first, as which they are computed with, so that what `check`
-  /// sees has to be of one type.
+  /// Operands of 16 bits become float32 first, as which they are computed with, so that what
+  /// `check` sees has to be of one type.
   template <class Check>
   const KernelCount& checked(const Tensor& leading, const Check& check) {
     for (Tensor* x : operands_)
-      if (x->type == DType::BFloat16) x->type = DType::Float32;
+      if (isNarrow(x->type)) x->type = DType::Float32;
     check();
     requireComputable(leading);
     return count_;

@@ -90,7 +90,8 @@ void HostKernels::dispatch(const Tensor& x, Body body) const {
     case DType::Float64: return body(leaves_.doubles, double{});
     default:
       fail(ErrorCode::Unsupported,
-           "the host kernels compute in float64, float32 and bfloat16, not in ", toString(x.type));
+           "the host kernels compute in float64, float32, bfloat16 and float16, not in ",
+           toString(x.type));
   }
 }
 

@@ -56,6 +56,20 @@ TEST(Rung4, EightyStepsOfAdamWStayWithinTheSeedsBand) {
   }
 }
 
+// The band is float32's, which the wide type of all of these seeds has.
+TEST(Rung4, EightyStepsInFloat16StayWithinTheBandOfFloat32) {
+  const auto [one, other, between] = kSeeds[0];
+  RunOptions options = longRun(kRunGpt, between);
+  options.types = DType::Float32;
+  const Band band = bandOf(options, {one, other, between});
+  options.types = DType::Float16;
+  options.lossScaling = LossScaling{};
+  for (const Arrangement& layout :
+       {arrangement("dp=4"), arrangement("fsdp=4", zero(3)), arrangement("tp=2"),
+        arrangement("pp=2"), arrangement("fsdp=2,tp=2", zero(3), true)})
+    expectWithin(withinBand(band, layout.name + ", float16", under(layout, options)));
+}
+
 // A gradient that is twice as large does not leave the band: AdamW does not see it, and rung 1
 // does. One with other directions leaves it.
 TEST(Rung4, WrongGradientsLeaveTheBand) {

@@ -19,13 +19,15 @@ DryRun dryRun(const DryRunArgs& args, Model& model, Optimizer& optimizer) {
   engine.step(loader, 0, optimizer, 0);
   kernels.reset();
   const Collectives before = mesh.counters();
+  const auto calls = args.calls ? mesh.recordCalls() : std::make_shared<const IssueOrder>();
   const StepReport report = engine.step(loader, 1, optimizer, 0);
   return {.parameters = engine.store().elementCount(),
           .memory = engine.memory(),
           .counters = report.counters,
           .tensor = report.tensor,
           .collectives = since(before, mesh.counters()),
-          .kernels = kernels.counts()};
+          .kernels = kernels.counts(),
+          .calls = *calls};
 }
 
 }  // namespace tutti::parallel

@@ -19,6 +19,7 @@ struct DryRunArgs {
   EngineOptions engine;
   int64_t batch = 1;    ///< sequences of a step, over all ranks
   int64_t context = 1;  ///< tokens of one, at most the model's
+  bool calls = false;   ///< are listed, too
 };
 
 /// Of the second step: the first finds weights that were just made, and all later ones are alike.
@@ -29,6 +30,7 @@ struct DryRun {
   CollectiveCounters tensor;                   ///< the modules', of tensor parallelism
   Collectives collectives;                     ///< all there are
   std::map<std::string, KernelCount> kernels;  ///< by their names in Kernels
+  IssueOrder calls;                            ///< where these were asked for
 
   KernelCount allKernels() const;
 };

@@ -28,6 +28,12 @@ std::vector<std::string> exchangeTexts(MeshCommunicator* all, const std::string&
   return texts;
 }
 
+int64_t largestOf(MeshCommunicator* all, int64_t mine) {
+  if (all != nullptr)
+    all->allReduce(MutationPoint::LargestWord, {&mine, &mine, 1, DType::Int64, ReduceOp::Max});
+  return mine;
+}
+
 void together(MeshCommunicator* all, const std::function<void()>& work) {
   std::exception_ptr own;
   std::string said;  // the code, then the message

@@ -2,6 +2,7 @@
 
 // What ranks do each for itself (files, mostly) and go on from together or not at all.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,5 +18,8 @@ std::vector<std::string> exchangeTexts(MeshCommunicator* all, const std::string&
 /// Calls `work`. When it throws on some ranks, all throw what it threw on the first of them, and
 /// the others say which that was. Collective.
 void together(MeshCommunicator* all, const std::function<void()>& work);
+
+/// The largest of what the ranks say. Collective.
+int64_t largestOf(MeshCommunicator* all, int64_t mine);
 
 }  // namespace tutti::parallel

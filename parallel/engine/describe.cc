@@ -45,6 +45,7 @@ std::vector<std::pair<const char*, size_t>> kindsOf(const TrainingMemory& memory
           {"until backward", memory.untilBackward.peak},
           {"until weights", memory.untilWeights.peak},
           {"between stages", memory.between},
+          {"checkpoint in memory", memory.saving},
           {"scratch", memory.scratch.peak}};
 }
 

@@ -1,6 +1,7 @@
 #include "parallel/engine/engine.h"
 
 #include <bit>
+#include <numeric>
 
 #include "parallel/mesh/redistribute.h"
 #include "parallel/nn/loss.h"
@@ -39,7 +40,9 @@ Engine::Engine(DeviceMesh& mesh, Kernels& kernels, Model& model, const EngineOpt
       store_(mesh, kernels, options.policy, options.types),
       context_{mesh_, kernels_, store_, scratch_},
       pipeline_(context_, model, options.pipeline, groups_ / mesh.extent(batch_) * options.rounds,
-                options.types.weights) {
+                options.types.weights),
+      background_(mesh) {
+  if (options.lossScaling) scale_.emplace(*options.lossScaling);
   store_.place(pipeline_.places());
   model.declare(store_);
   pipeline_.connect();
@@ -55,9 +58,10 @@ double Engine::gradients(Loader& loader, int64_t step) {
   const int64_t counted = loader.countedTokens(step);
   require(counted > 0, "the batch of step ", step, " has no label that counts");
   const auto tokens = static_cast<double>(counted);
-  const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens);
+  const double perToken = factor(MutationPoint::GradientPerToken, 1 / tokens) * lossScale();
   store_.beginStep(local, options_.rounds);
-  context_.tensor.counters = {};
+  context_.tensor.counters = context_.experts.counters = {};
+  beginRouters(loader.globalBatch());
   pipeline_.run({.batch =
                      [&](int m) {
                        const int round = m / local;
@@ -75,14 +79,67 @@ double Engine::wholeLoss(double part) {
   return part;
 }
 
-StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
+double RouterReport::dropped() const {
+  return choices - std::accumulate(loads.begin(), loads.end(), 0.0);
+}
+
+/// What the loss is multiplied by before backward.
+double Engine::lossScale() const {
+  return scale_ ? factor(MutationPoint::LossScale, scale_->value()) : 1;
+}
+
+void Engine::beginRouters(int64_t sequences) {
+  sequences_ = sequences;
+  context_.experts.tally = {.loads = std::vector<double>(model_.expertCount())};
+  if (model_.expertCount() == 0) return;
+  context_.experts.perSequence =
+      factor(MutationPoint::RouterGradientPerSequence, 1 / static_cast<double>(sequences)) *
+      lossScale();
+}
+
+/// Of ranks that see other tokens or have other blocks; those of tensor parallelism did the same.
+RouterReport Engine::wholeTally() {
+  const RouterTally& own = context_.experts.tally;
+  if (own.loads.empty()) return {};
+  std::vector<double> all{own.balance, own.z, own.choices};
+  all.insert(all.end(), own.loads.begin(), own.loads.end());
+  if (MeshCommunicator* parts = mesh_.communicator(batch_ | AxisSet{Axis::Pipeline}))
+    parts->allReduce(
+        MutationPoint::RouterTallies,
+        {.send = all.data(), .recv = all.data(), .count = all.size(), .type = DType::Float64});
+  const auto mean = [&](double sum) {
+    return sum * factor(MutationPoint::RouterTallyPerSequence, 1 / static_cast<double>(sequences_));
+  };
+  return {.balance = mean(all[0]),
+          .z = mean(all[1]),
+          .choices = all[2],
+          .loads = {all.begin() + 3, all.end()}};
+}
+
+StepReport Engine::update(Optimizer& optimizer, double learningRate) {
   StepReport report;
-  report.loss = gradients(loader, step);
-  report.tokens = loader.countedTokens(step);
-  report.gradientNorm = store_.clip(options_.clipNorm);
-  store_.step(optimizer, learningRate);
+  const Trace::Span span(mesh_.trace(), "optimizer");
+  if (scale_) report.lossScale = scale_->value();
+  report.gradientNorm =
+      store_.clip(options_.clipNorm, scale_ ? std::optional(scale_->value()) : std::nullopt);
+  report.skipped = store_.overflowed();
+  if (!report.skipped) store_.step(optimizer, learningRate);
+  if (scale_) report.lost = !scale_->update(report.skipped);
   report.counters = store_.counters();
   report.tensor = context_.tensor.counters;
+  report.experts = context_.experts.counters;
+  report.router = wholeTally();
+  return report;
+}
+
+StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
+  const Trace::Span span(mesh_.trace(), "step");
+  const double before = mesh_.trace().waited();
+  const double loss = gradients(loader, step);
+  StepReport report = update(optimizer, learningRate);
+  report.waitedSeconds = mesh_.trace().waited() - before;
+  report.loss = loss;
+  report.tokens = loader.countedTokens(step);
   return report;
 }
 
@@ -91,7 +148,8 @@ TrainingMemory Engine::memory() const {
           .untilBackward = pipeline_.untilBackward(),
           .untilWeights = pipeline_.untilWeights(),
           .scratch = scratch_.use(),
-          .between = pipeline_.betweenBytes()};
+          .between = pipeline_.betweenBytes(),
+          .saving = background_.bytes()};
 }
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {
@@ -124,10 +182,14 @@ double Engine::evaluate(Windows& windows, int64_t sequences) {
 
 Tensor Engine::logits(const Tensor& tokenIds) {
   const Tensor part = pipeline_.logits(tokenIds);
+  const Shape own = context_.sequences.own(tokenIds.shape);
   const Shape shape{tokenIds.shape[0], tokenIds.shape[1], model_.vocabulary()};
   Tensor whole;
   if (pipeline_.hasLastStage()) {
-    whole = redistribute(MutationPoint::LogitGather, mesh_, part, shape, {}, pipeline_.memory());
+    const Tensor rows = redistribute(MutationPoint::LogitGather, mesh_, part,
+                                     {own[0], own[1], shape[2]}, {}, pipeline_.memory());
+    whole = context_.sequences.whole(MutationPoint::PositionLogits, kernels_, rows, shape[1],
+                                     pipeline_.memory());
   } else {
     whole = pipeline_.memory().allocate(options_.types.weights, shape);
     kernels_.fillZero(whole);

@@ -7,10 +7,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
-#include "parallel/checkpoint/manifest.h"
+#include "parallel/checkpoint/checkpoint_writer.h"
 #include "parallel/data/loader.h"
+#include "parallel/engine/background_save.h"
 #include "parallel/engine/pipeline.h"
+#include "parallel/optim/loss_scale.h"
 
 namespace tutti::parallel {
 
@@ -21,7 +24,8 @@ struct EngineOptions {
   int rounds = 1;           ///< of a step: how often gradients are added over the ranks
   double clipNorm = 1;      ///< 0: no clipping
   uint64_t seed = 1;
-  PipelineOptions pipeline = {};  ///< how the ranks along pp share the model out
+  std::optional<LossScaling> lossScaling = {};  ///< of the gradients of float16
+  PipelineOptions pipeline = {};                ///< how the ranks along pp share the model out
 };
 
 /// Micro-batches that deterministic mode takes on its own: up to so many ranks the same number, and
@@ -36,12 +40,29 @@ int reductionGroupsFor(int ranks, bool deterministic);
 /// it, or deterministic mode cannot add up so many.
 int checkReductionGroups(int groups, int ranks, bool deterministic);
 
+/// What the routers of a step did, all blocks' together; of models without experts, nothing.
+struct RouterReport {
+  double balance = 0, z = 0;  ///< their losses, summed over blocks: means over sequences
+  double choices = 0;         ///< of tokens, of experts
+  /// Those that experts got and were not dropped: of the first block with experts, of the second.
+  std::vector<double> loads;
+
+  double dropped() const;  ///< choices
+  bool operator==(const RouterReport&) const = default;
+};
+
 struct StepReport {
-  double loss = 0;          ///< mean over `tokens`, nats, before the update; the same on all ranks
-  double gradientNorm = 0;  ///< before clipping
-  int64_t tokens = 0;       ///< labels of the global batch that count
+  double loss = 0;           ///< mean over `tokens`, nats, before the update; the same on all ranks
+  double gradientNorm = 0;   ///< before clipping; not finite of a step that was skipped
+  int64_t tokens = 0;        ///< labels of the global batch that count
+  double waitedSeconds = 0;  ///< of this rank's computing thread, for other ranks
+  double lossScale = 1;      ///< that the gradients were computed with
+  bool skipped = false;      ///< they overflowed: weights and state are as they were
+  bool lost = false;         ///< and the loss scale is at its least: no later step will be better
   StoreCounters counters;
   CollectiveCounters tensor;  ///< of the modules' collectives among the ranks of tensor parallelism
+  CollectiveCounters experts;  ///< and among those of experts
+  RouterReport router;
 };
 
 /// Bytes on this rank: what the store holds, and what the arenas of the micro-batches that are
@@ -50,9 +71,10 @@ struct TrainingMemory {
   StoreMemory store;
   ArenaUse untilBackward, untilWeights, scratch;
   size_t between = 0;  ///< what other stages sent and is not used yet, and what goes to them
+  size_t saving = 0;   ///< what saveInBackground() has copied
 
   size_t total() const {
-    return store.total() + untilBackward.peak + untilWeights.peak + scratch.peak + between;
+    return store.total() + untilBackward.peak + untilWeights.peak + scratch.peak + between + saving;
   }
   bool operator==(const TrainingMemory&) const = default;
 };
@@ -67,16 +89,22 @@ class Engine {
   /// Gradients of global batch number `step`, left in the store, and its mean loss: both over all
   /// labels of the batch that count, however these are spread over ranks and micro-batches, of
   /// which some may have none. Collective. Throws InvalidArgument when the batch has fewer
-  /// sequences than there are micro-batches, or no label that counts.
+  /// sequences than there are micro-batches, or no label that counts. With a loss scale the
+  /// gradients, not the loss, are multiplied by it.
   double gradients(Loader& loader, int64_t step);
-  /// A whole step: gradients, clipping, update. Collective.
+  /// What follows the gradients: they are clipped, and the weights updated, unless with a loss
+  /// scale a gradient of any rank is not finite; then they stay as they are, on all ranks.
+  /// Collective; fills what is known by then.
+  StepReport update(Optimizer& optimizer, double learningRate);
+  /// A whole step: gradients and update. Collective.
   StepReport step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate);
   /// Mean loss over the labels of `windows` that count; the ranks share the windows out in batches
   /// of `sequences`. The batches' losses are added exactly, so the result does not depend on the
   /// number of ranks. Collective. Throws InvalidArgument when no label counts.
   double evaluate(Windows& windows, int64_t sequences);
   /// Logits [batch, context, vocabulary], of the whole vocabulary, valid until the next call of
-  /// anything. Collective over the ranks that share out or cut weights, or have stages.
+  /// anything. Collective over the ranks that share out or cut weights, share out positions or have
+  /// stages.
   Tensor logits(const Tensor& tokenIds);
   /// Gives back what logits() has needed.
   void forget() { pipeline_.forget(); }
@@ -87,6 +115,13 @@ class Engine {
   /// throw what it threw, and nothing is lost of the checkpoints before.
   void save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
             int keep = 0, const Metadata& metadata = {});
+  /// The same, of a copy, while the training goes on: the copy is all that it waits for, and for
+  /// the save before. Between them the ranks hold all masters and state of the optimizer once more.
+  /// What the disk refuses is thrown by the next save, load() or awaitSave(), on all ranks.
+  void saveInBackground(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
+                        int keep = 0, const Metadata& metadata = {});
+  /// Waits until the last save is complete; throws what save() would have. Collective.
+  void awaitSave() { background_.await(); }
   /// Takes weights and state from a checkpoint, whatever the policy, the mesh and the number of
   /// ranks it was saved under, and returns the step to go on with. In deterministic mode what
   /// follows is then what would have followed. Collective; throws InvalidArgument on all ranks,
@@ -106,17 +141,24 @@ class Engine {
 
  private:
   double wholeLoss(double part);
+  double lossScale() const;
+  void beginRouters(int64_t sequences);
+  RouterReport wholeTally();
+  std::vector<TensorBox> savedPieces(const Optimizer& optimizer);
 
   DeviceMesh& mesh_;
   Kernels& kernels_;
   Model& model_;
   EngineOptions options_;
-  const AxisSet batch_;  // axes of the ranks that see other parts of the batch
+  std::optional<LossScale> scale_;
+  int64_t sequences_ = 0;  // of the step's batch
+  const AxisSet batch_;    // axes of the ranks that see other parts of the batch
   int groups_;
   Arena scratch_;
   ParameterStore store_;
   ParallelContext context_;
   Pipeline pipeline_;
+  BackgroundSave background_;
 };
 
 }  // namespace tutti::parallel

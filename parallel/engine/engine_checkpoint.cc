@@ -11,6 +11,9 @@ namespace tutti::parallel {
 namespace {
 
 constexpr const char* kSteps = "optimizer steps";
+constexpr const char* kScale = "loss scale";
+constexpr const char* kGoodSteps = "steps since it changed or gradients overflowed";
+constexpr const char* kPatience = "overflows until it shrinks";
 
 /// One tensor of the training state, and this rank's part of it.
 struct StatePart {
@@ -66,35 +69,97 @@ void requireSaved(const CheckpointReader& reader, const std::string& folder, con
           textOf(found->second), ", not ", textOf(value));
 }
 
-}  // namespace
+/// A checkpoint as one rank sees it.
+struct CheckpointPart {
+  std::filesystem::path root;
+  int64_t step;
+  int keep;
+  Metadata metadata;
+  std::vector<TensorBox> pieces;
+};
 
-void Engine::save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
-                  int keep, const Metadata& metadata) {
-  require(!mesh_.dry(), "a dry run has no weights to save");
-  MeshCommunicator* all = mesh_.communicator(AxisSet::all());
+Metadata withSteps(Metadata metadata, int64_t steps, const std::optional<LossScale>& scale) {
+  metadata[kSteps] = steps;
+  if (scale) {
+    metadata[kScale] = scale->state().current;
+    metadata[kGoodSteps] = scale->state().goodSteps;
+    metadata[kPatience] = scale->state().patience;
+  }
+  return metadata;
+}
+
+template <class T>
+T metadataOf(const CheckpointReader& reader, const std::string& folder, const char* key) {
+  const auto found = reader.metadata().find(key);
+  const T* value = found == reader.metadata().end() ? nullptr : std::get_if<T>(&found->second);
+  require(value != nullptr && *value >= 0, folder, ": metadata: ", key, ": it is no ",
+          std::is_same_v<T, double> ? "number" : "whole number", " of at least 0");
+  return *value;
+}
+
+/// That of a training that had none begins anew.
+void readScale(const CheckpointReader& reader, const std::string& folder,
+               std::optional<LossScale>& scale) {
+  if (!scale || !reader.metadata().contains(kScale)) return;
+  const LossScaleState state{.current = metadataOf<double>(reader, folder, kScale),
+                             .goodSteps = metadataOf<int64_t>(reader, folder, kGoodSteps),
+                             .patience = metadataOf<int64_t>(reader, folder, kPatience)};
+  require(state.current > 0, folder, ": metadata: ", kScale, ": it is 0");
+  scale->restored(state);
+}
+
+/// Collective.
+void write(MeshCommunicator* all, int rank, const CheckpointPart& part) {
   std::optional<CheckpointWriter> writer;
   together(all, [&] {
-    if (mesh_.rank() == 0) writer.emplace(root, step);
+    if (rank == 0) writer.emplace(part.root, part.step);
   });
-  std::vector<TensorBox> pieces;
-  for (const StatePart& part : stateParts(store_, optimizer))
-    if (part.data.count() > 0 && store_.isFirstReplica(*part.parameter))
-      pieces.push_back({part.name, part.parameter->global, store_.box(*part.parameter), part.data});
-  const ShardDescription mine = tryWriteShard(partialPath(root, step), mesh_.rank(), pieces);
+  const ShardDescription mine = tryWriteShard(partialPath(part.root, part.step), rank, part.pieces);
   const std::vector<std::string> texts = exchangeTexts(all, mine.serialize());
   together(all, [&] {
     if (!writer) return;
     std::vector<ShardDescription> shards;
     for (const std::string& text : texts) shards.push_back(ShardDescription::parse(text));
-    Metadata facts = metadata;
-    facts[kSteps] = store_.steps();
-    writer->commit({.shards = shards, .metadata = facts, .keep = keep});
+    writer->commit({.shards = shards, .metadata = part.metadata, .keep = part.keep});
+  });
+}
+
+}  // namespace
+
+std::vector<TensorBox> Engine::savedPieces(const Optimizer& optimizer) {
+  std::vector<TensorBox> pieces;
+  for (const StatePart& part : stateParts(store_, optimizer))
+    if (part.data.count() > 0 && store_.isFirstReplica(*part.parameter))
+      pieces.push_back({part.name, part.parameter->global, store_.box(*part.parameter), part.data});
+  return pieces;
+}
+
+void Engine::save(const std::filesystem::path& root, int64_t step, const Optimizer& optimizer,
+                  int keep, const Metadata& metadata) {
+  require(!mesh_.dry(), "a dry run has no weights to save");
+  const Trace::Span span(mesh_.trace(), "checkpoint");
+  background_.await();
+  write(mesh_.communicator(AxisSet::all()), mesh_.rank(),
+        {root, step, keep, withSteps(metadata, store_.steps(), scale_), savedPieces(optimizer)});
+}
+
+void Engine::saveInBackground(const std::filesystem::path& root, int64_t step,
+                              const Optimizer& optimizer, int keep, const Metadata& metadata) {
+  require(!mesh_.dry(), "a dry run has no weights to save");
+  const Trace::Span span(mesh_.trace(), "checkpoint");
+  background_.await();
+  CheckpointPart saved{root, step, keep, withSteps(metadata, store_.steps(), scale_),
+                       savedPieces(optimizer)};
+  for (TensorBox& piece : saved.pieces) piece.data = background_.copy(piece.data);
+  background_.start([saved = std::move(saved), rank = mesh_.rank()](MeshCommunicator* all) {
+    write(all, rank, saved);
   });
 }
 
 int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optimizer,
                      const Metadata& metadata) {
   require(!mesh_.dry(), "a dry run has no memory for the weights of a checkpoint");
+  background_.await();
   int64_t step = 0, steps = 0;
   together(mesh_.communicator(AxisSet::all()), [&] {
     CheckpointReader reader(folder);
@@ -103,13 +168,9 @@ int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optim
     reader.requireNames(stateNames(store_, optimizer));
     for (const StatePart& part : parts)
       read(reader, folder.string(), part, store_.box(*part.parameter));
-    const auto found = reader.metadata().find(kSteps);
-    const auto* count =
-        found == reader.metadata().end() ? nullptr : std::get_if<int64_t>(&found->second);
-    require(count != nullptr && *count >= 0, folder.string(), ": metadata: ", kSteps,
-            ": it is no whole number");
+    steps = metadataOf<int64_t>(reader, folder.string(), kSteps);
+    readScale(reader, folder.string(), scale_);
     step = reader.step();
-    steps = *count;
   });
   store_.restored(steps);
   return step;

@@ -84,7 +84,7 @@ void Pipeline::run(const Step& step) {
     }
     i = end;
   }
-  if (nextGroup_ > 0) waitFor(nextGroup_ - 1);
+  if (nextGroup_ > 0) waitFor(nextGroup_ - 1, "send");
   for (Tensor& gradient : outgoing_) {
     if (gradient.data != nullptr) between_.give(gradient);
     gradient = {};
@@ -92,8 +92,8 @@ void Pipeline::run(const Step& step) {
   ensure(inputs_.empty() && gradients_.empty(), "messages between stages were left over");
 }
 
-void Pipeline::waitFor(int group) {
-  waitUntilReached(groups_[static_cast<size_t>(group)], stream_);
+void Pipeline::waitFor(int group, const char* name) {
+  waitUntilReached(groups_[static_cast<size_t>(group)], stream_, context_.mesh.trace(), name);
 }
 
 /// All at the same time, while the rank goes on.
@@ -121,6 +121,10 @@ Message Pipeline::messageOf(const Action& action, const Step& step) {
 }
 
 void Pipeline::compute(const Action& action, const Step& step) {
+  const char* const name = action.kind == ActionKind::F   ? "forward"
+                           : action.kind == ActionKind::B ? "backward"
+                                                          : "weights";
+  const Trace::Span span(context_.mesh.trace(), name, action.chunk, action.microBatch);
   switch (action.kind) {
     case ActionKind::F: return forward(action, step);
     case ActionKind::B: return backward(action);
@@ -140,7 +144,7 @@ Tensor Pipeline::takeWaiting(std::map<Key, Waiting>& from, const Action& action,
   ensure(found != from.end(), "rank ", rank_, " has nothing for ", action);
   const Waiting waiting = found->second;
   from.erase(found);
-  if (waiting.group >= 0) waitFor(waiting.group);
+  if (waiting.group >= 0) waitFor(waiting.group, "receive");
   const Tensor copy = copyInto(arena, waiting.data);
   if (waiting.lent) between_.give(waiting.data);
   return copy;
@@ -150,7 +154,7 @@ void Pipeline::forward(const Action& action, const Step& step) {
   const int chunk = action.chunk, m = action.microBatch;
   Saved& saved = slots_[static_cast<size_t>(action.slot)];
   const Batch batch = step.batch(m);
-  saved.tokens = batch.tokenIds.shape;
+  beginTokens(context_, batch.tokenIds.shape, saved);
   saved.microBatch = m;
   saved.deferWeights = schedule_.splitsBackward;
   const Tensor x = first(chunk) ? copyInto(saved.untilWeights, batch.tokenIds)
@@ -187,7 +191,7 @@ void Pipeline::backward(const Action& action) {
 /// A copy that stays until the one after the next is made: its slot may be taken before it is sent.
 Tensor Pipeline::outgoing(const Tensor& dx) {
   const size_t at = static_cast<size_t>(outgoings_++) % 2;
-  if (outgoingGroup_[at] >= 0) waitFor(outgoingGroup_[at]);
+  if (outgoingGroup_[at] >= 0) waitFor(outgoingGroup_[at], "send");
   if (outgoing_[at].data != nullptr) between_.give(outgoing_[at]);
   outgoing_[at] = between_.take(type_, dx.count()).view(dx.shape);
   copyElements(dx, outgoing_[at], context_.mesh.dry());
@@ -209,7 +213,7 @@ Tensor Pipeline::logits(const Tensor& tokenIds) {
     const int chunk = schedule_.chunkOf(stage);
     Saved& saved = slots_[static_cast<size_t>(chunk)];
     saved.reset();
-    saved.tokens = tokenIds.shape;
+    beginTokens(context_, tokenIds.shape, saved);
     if (first(chunk)) {
       x = tokenIds;
     } else if (!nextIsHere(chunk, -1)) {

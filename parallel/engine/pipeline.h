@@ -84,7 +84,7 @@ class Pipeline {
   Tensor copyInto(Arena& arena, const Tensor& tensor);
   Tensor takeWaiting(std::map<Key, Waiting>& from, const Action& action, Arena& arena);
   Tensor outgoing(const Tensor& dx);
-  void waitFor(int group);
+  void waitFor(int group, const char* name);
 
   ParallelContext& context_;
   Model& model_;

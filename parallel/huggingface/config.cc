@@ -35,6 +35,7 @@ constexpr std::array kWithoutEffect{"_name_or_path",
                                     "n_ctx",
                                     "output_attentions",
                                     "output_hidden_states",
+                                    "output_router_logits",
                                     "pad_token_id",
                                     "problem_type",
                                     "reorder_and_upcast_attn",
@@ -110,6 +111,28 @@ void requireArchitecture(Config& config, const std::string& where,
   }
 }
 
+/// Of those whose count is known. The keys are Mixtral's, and where it has none those of other
+/// models with experts; the last two only train.
+void readExperts(Config& config, ExpertOptions& experts) {
+  experts.perToken = config.size("num_experts_per_tok", 2);
+  experts.every = config.size("decoder_sparse_step", 1);
+  experts.normalized = config.flag("norm_topk_prob", true);
+  experts.capacityFactor = config.number("expert_capacity_factor", 0);
+  experts.auxLoss = config.number("router_aux_loss_coef", 0.001);
+  experts.zLoss = config.number("router_z_loss_coef", 0);
+  config.requireOnly("router_jitter_noise", 0.0);
+}
+
+void writeExperts(const ExpertOptions& experts, Json& json) {
+  json["num_local_experts"] = experts.count;
+  json["num_experts_per_tok"] = experts.perToken;
+  json["decoder_sparse_step"] = experts.every;
+  json["norm_topk_prob"] = experts.normalized;
+  json["expert_capacity_factor"] = experts.capacityFactor;
+  json["router_aux_loss_coef"] = experts.auxLoss;
+  json["router_z_loss_coef"] = experts.zLoss;
+}
+
 GptOptions gptOf(Config& config) {
   GptOptions o{.vocabulary = config.size("vocab_size"),
                .context = config.size("n_positions"),
@@ -123,12 +146,16 @@ GptOptions gptOf(Config& config) {
   config.requireOnly("scale_attn_by_inverse_layer_idx", false);
   config.requireOnly("add_cross_attention", false);
   config.requireOnly("tie_word_embeddings", true);
+  if (config.has("num_local_experts")) {
+    o.experts.count = config.size("num_local_experts");
+    readExperts(config, o.experts);
+  }
   return o;
 }
 
 /// The base of the rotary positions, which newer files keep with their kind.
-double ropeBaseOf(Config& config) {
-  const double base = config.number("rope_theta", 10'000);
+double ropeBaseOf(Config& config, double otherwise) {
+  const double base = config.number("rope_theta", otherwise);
   config.requireOnly("rope_scaling", nullptr);
   config.requireOnly("partial_rotary_factor", 1.0);
   if (!config.has("rope_parameters")) return base;
@@ -143,7 +170,12 @@ double ropeBaseOf(Config& config) {
   return inside;
 }
 
-LlamaOptions llamaOf(Config& config) {
+/// What a Llama or a Mixtral is where its config does not say.
+struct LlamaDefaults {
+  double epsilon, ropeBase;
+};
+
+LlamaOptions llamaOf(Config& config, const LlamaDefaults& defaults) {
   LlamaOptions o{.vocabulary = config.size("vocab_size"),
                  .context = config.size("max_position_embeddings"),
                  .layers = config.size("num_hidden_layers"),
@@ -151,9 +183,9 @@ LlamaOptions llamaOf(Config& config) {
                  .heads = config.size("num_attention_heads")};
   o.kvHeads = config.size("num_key_value_heads", o.heads);
   o.inner = config.size("intermediate_size");
-  o.epsilon = config.number("rms_norm_eps", 1e-6);
+  o.epsilon = config.number("rms_norm_eps", defaults.epsilon);
   o.tied = config.flag("tie_word_embeddings", false);
-  o.ropeBase = ropeBaseOf(config);
+  o.ropeBase = ropeBaseOf(config, defaults.ropeBase);
   config.requireOnly("head_dim", o.width / o.heads);
   config.requireOneOf("hidden_act", {"silu", "swish"});
   for (const char* bias : {"attention_bias", "mlp_bias"}) config.requireOnly(bias, false);
@@ -161,40 +193,54 @@ LlamaOptions llamaOf(Config& config) {
   return o;
 }
 
+LlamaOptions mixtralOf(Config& config) {
+  LlamaOptions o = llamaOf(config, {.epsilon = 1e-5, .ropeBase = 1'000'000});
+  config.requireOnly("sliding_window", nullptr);
+  o.experts.count = config.size("num_local_experts", 8);
+  readExperts(config, o.experts);
+  return o;
+}
+
 Json textOf(const GptOptions& o) {
-  return {{"model_type", "gpt2"},
-          {"architectures", {"GPT2LMHeadModel"}},
-          {"vocab_size", o.vocabulary},
-          {"n_positions", o.context},
-          {"n_layer", o.layers},
-          {"n_embd", o.width},
-          {"n_head", o.heads},
-          {"n_inner", nullptr},
-          {"activation_function", "gelu_new"},
-          {"layer_norm_epsilon", kGptEpsilon},
-          {"attn_pdrop", 0.0},
-          {"embd_pdrop", 0.0},
-          {"resid_pdrop", 0.0},
-          {"tie_word_embeddings", true}};
+  Json json{{"model_type", "gpt2"},
+            {"architectures", {"GPT2LMHeadModel"}},
+            {"vocab_size", o.vocabulary},
+            {"n_positions", o.context},
+            {"n_layer", o.layers},
+            {"n_embd", o.width},
+            {"n_head", o.heads},
+            {"n_inner", nullptr},
+            {"activation_function", "gelu_new"},
+            {"layer_norm_epsilon", kGptEpsilon},
+            {"attn_pdrop", 0.0},
+            {"embd_pdrop", 0.0},
+            {"resid_pdrop", 0.0},
+            {"tie_word_embeddings", true}};
+  if (o.experts.count > 0) writeExperts(o.experts, json);
+  return json;
 }
 
 Json textOf(const LlamaOptions& o) {
-  return {{"model_type", "llama"},
-          {"architectures", {"LlamaForCausalLM"}},
-          {"vocab_size", o.vocabulary},
-          {"max_position_embeddings", o.context},
-          {"num_hidden_layers", o.layers},
-          {"hidden_size", o.width},
-          {"num_attention_heads", o.heads},
-          {"num_key_value_heads", o.kvHeads},
-          {"head_dim", o.width / o.heads},
-          {"intermediate_size", o.inner},
-          {"hidden_act", "silu"},
-          {"rms_norm_eps", o.epsilon},
-          {"rope_theta", o.ropeBase},
-          {"attention_bias", false},
-          {"mlp_bias", false},
-          {"tie_word_embeddings", o.tied}};
+  const bool experts = o.experts.count > 0;
+  Json json{{"model_type", experts ? "mixtral" : "llama"},
+            {"architectures", {experts ? "MixtralForCausalLM" : "LlamaForCausalLM"}},
+            {"vocab_size", o.vocabulary},
+            {"max_position_embeddings", o.context},
+            {"num_hidden_layers", o.layers},
+            {"hidden_size", o.width},
+            {"num_attention_heads", o.heads},
+            {"num_key_value_heads", o.kvHeads},
+            {"head_dim", o.width / o.heads},
+            {"intermediate_size", o.inner},
+            {"hidden_act", "silu"},
+            {"rms_norm_eps", o.epsilon},
+            {"rope_theta", o.ropeBase},
+            {"tie_word_embeddings", o.tied}};
+  if (experts)
+    writeExperts(o.experts, json);
+  else
+    json["attention_bias"] = json["mlp_bias"] = false;
+  return json;
 }
 
 }  // namespace
@@ -207,11 +253,14 @@ ModelOptions parseConfig(const std::string& where, std::string_view text) {
   if (type == "gpt2") {
     requireArchitecture(config, where, {"GPT2LMHeadModel", "GPT2Model"});
     options = gptOf(config);
+  } else if (type == "mixtral") {
+    requireArchitecture(config, where, {"MixtralForCausalLM"});
+    options = mixtralOf(config);
   } else {
     require(type == "llama", where, ": model_type: ", inQuotes(type),
-            " is not supported here, gpt2 and llama are");
+            " is not supported here, gpt2, llama and mixtral are");
     requireArchitecture(config, where, {"LlamaForCausalLM"});
-    options = llamaOf(config);
+    options = llamaOf(config, {.epsilon = 1e-6, .ropeBase = 10'000});
   }
   config.finish();
   try {
@@ -225,6 +274,20 @@ ModelOptions parseConfig(const std::string& where, std::string_view text) {
 ModelOptions readConfig(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
   return parseConfig(path.string(), readText(path, kMostConfigBytes));
+}
+
+void requireExportable(const ModelOptions& options) {
+  const auto& experts =
+      std::visit([](const auto& o) -> const ExpertOptions& { return o.experts; }, options);
+  if (experts.count == 0) return;
+  require(std::holds_alternative<LlamaOptions>(options),
+          "a GPT with experts has no Hugging Face folder: transformers has no such model");
+  const auto refuse = [](bool so, const auto&... what) {
+    require(!so, "Mixtral's folder cannot say ", what..., ": transformers would compute without");
+  };
+  refuse(experts.capacityFactor > 0, "that experts have a capacity");
+  refuse(experts.every > 1, "that each ", experts.every, "th block has experts");
+  refuse(!experts.normalized, "that weights of experts are not normalized");
 }
 
 std::string configText(const ModelOptions& options, DType type) {

@@ -37,14 +37,15 @@ Writer begin(const std::filesystem::path& folder, const FolderExport& what) {
 void write(ParameterStore& store, const Parameter& parameter, const FolderExport& what,
            Writer& writer) {
   const Tensor held = store.master(parameter);
-  if (held.count() == 0 || !store.isFirstReplica(parameter)) return;
-  const StoredPlace place = placeOf(what.options, parameter.name);
-  const Box box = storedBox(place, store.box(parameter));
-  const Shape extents = extentsOf(box);
-  std::vector<std::byte> bytes(byteCount(what.type, extents));
-  const Tensor stored(bytes.data(), what.type, extents);
-  convert(held, stored, place.transposed);
-  writer.write(place.tensor, box, stored);
+  if (!store.isFirstReplica(parameter)) return;
+  for (const StoredPart& part :
+       storedParts(what.options, parameter.name, store.box(parameter), held)) {
+    const Shape extents = extentsOf(part.box);
+    std::vector<std::byte> bytes(byteCount(what.type, extents));
+    const Tensor stored(bytes.data(), what.type, extents);
+    convert(part.held, stored, part.place.transposed);
+    writer.write(part.place.tensor, part.box, stored);
+  }
 }
 
 }  // namespace
@@ -67,6 +68,7 @@ uint64_t loadWeights(DeviceMesh& mesh, ParameterStore& store, const std::filesys
 void exportFolder(DeviceMesh& mesh, ParameterStore& store, const std::filesystem::path& folder,
                   const FolderExport& what) {
   require(!mesh.dry(), "a dry run has no weights to export");
+  requireExportable(what.options);
   MeshCommunicator* all = mesh.communicator(AxisSet::all());
   std::optional<Writer> writer;
   together(all, [&] {

@@ -26,7 +26,8 @@ struct FolderExport {
 
 /// Makes `folder`, in which config.json and model.safetensors will be; each rank writes what it
 /// holds, so all of them must see it. It gets its name when it is complete. Collective; throws
-/// InvalidUsage on all ranks when there is one of that name, System where the disk refuses.
+/// InvalidArgument as requireExportable(), InvalidUsage on all ranks when there is one of that
+/// name, System where the disk refuses.
 void exportFolder(DeviceMesh& mesh, ParameterStore& store, const std::filesystem::path& folder,
                   const FolderExport& what);
 

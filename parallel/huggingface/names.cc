@@ -18,7 +18,7 @@ struct Name {
   int64_t part = 0;  ///< of the parts of a fused tensor, which have the parameter's rows each
 };
 
-constexpr std::string_view kBlocks = "blocks.";
+constexpr std::string_view kBlocks = "blocks.", kExperts = "experts.";
 
 constexpr std::array kGptNames{Name{"tokens", "wte.weight"}, Name{"positions", "wpe.weight"},
                                Name{"finalNorm.weight", "ln_f.weight"},
@@ -48,6 +48,10 @@ constexpr std::array kLlamaBlockNames{Name{"beforeAttention.weight", "input_laye
                                       Name{"attention.value.weight", "self_attn.v_proj.weight"},
                                       Name{"attention.project.weight", "self_attn.o_proj.weight"},
                                       Name{"beforeMlp.weight", "post_attention_layernorm.weight"},
+                                      Name{"router.weight", "block_sparse_moe.gate.weight"},
+                                      Name{"experts.gate.weight", "w1.weight"},
+                                      Name{"experts.down.weight", "w2.weight"},
+                                      Name{"experts.up.weight", "w3.weight"},
                                       Name{"mlp.gate.weight", "mlp.gate_proj.weight"},
                                       Name{"mlp.up.weight", "mlp.up_proj.weight"},
                                       Name{"mlp.down.weight", "mlp.down_proj.weight"}};
@@ -73,6 +77,11 @@ bool isGpt(const ModelOptions& options) { return std::holds_alternative<GptOptio
 /// What stands before the names of a block's tensors.
 std::string blockPrefix(const ModelOptions& options, const std::string& block) {
   return (isGpt(options) ? std::string(kGptPrefix) + "h." : "model.layers.") + block + ".";
+}
+
+/// And what of a block's expert.
+std::string expertPrefix(int64_t expert) {
+  return "block_sparse_moe.experts." + std::to_string(expert) + ".";
 }
 
 std::map<std::string, Shape> storedTensorsOf(const GptOptions& o) {
@@ -105,12 +114,21 @@ std::map<std::string, Shape> storedTensorsOf(const LlamaOptions& o) {
   std::map<std::string, Shape> tensors{{"model.embed_tokens.weight", {o.vocabulary, width}},
                                        {"model.norm.weight", {width}}};
   if (!o.tied) tensors["lm_head.weight"] = {o.vocabulary, width};
-  const std::map<std::string, Shape> block{
+  std::map<std::string, Shape> block{
       {"input_layernorm.weight", {width}},         {"post_attention_layernorm.weight", {width}},
       {"self_attn.q_proj.weight", {width, width}}, {"self_attn.k_proj.weight", {kv, width}},
-      {"self_attn.v_proj.weight", {kv, width}},    {"self_attn.o_proj.weight", {width, width}},
-      {"mlp.gate_proj.weight", {o.inner, width}},  {"mlp.up_proj.weight", {o.inner, width}},
-      {"mlp.down_proj.weight", {width, o.inner}}};
+      {"self_attn.v_proj.weight", {kv, width}},    {"self_attn.o_proj.weight", {width, width}}};
+  if (o.experts.count == 0) {
+    block["mlp.gate_proj.weight"] = block["mlp.up_proj.weight"] = {o.inner, width};
+    block["mlp.down_proj.weight"] = {width, o.inner};
+  } else {
+    block["block_sparse_moe.gate.weight"] = {o.experts.count, width};
+  }
+  for (int64_t e = 0; e < o.experts.count; ++e) {
+    const std::string expert = expertPrefix(e);
+    block[expert + "w1.weight"] = block[expert + "w3.weight"] = {o.inner, width};
+    block[expert + "w2.weight"] = {width, o.inner};
+  }
   for (int64_t i = 0; i < o.layers; ++i)
     for (const auto& [name, shape] : block)
       tensors[blockPrefix(o, std::to_string(i)) + name] = shape;
@@ -119,7 +137,10 @@ std::map<std::string, Shape> storedTensorsOf(const LlamaOptions& o) {
 
 }  // namespace
 
-StoredPlace placeOf(const ModelOptions& options, const std::string& parameter) {
+namespace {
+
+StoredPlace placeOf(const ModelOptions& options, const std::string& parameter,
+                    const std::string& expert) {
   const auto* gpt = std::get_if<GptOptions>(&options);
   if (!parameter.starts_with(kBlocks)) {
     const Name& name = gpt ? found(kGptNames, parameter) : found(kLlamaNames, parameter);
@@ -127,8 +148,32 @@ StoredPlace placeOf(const ModelOptions& options, const std::string& parameter) {
   }
   const InBlock place = inBlock(parameter);
   const Name& name = gpt ? found(kGptBlockNames, place.rest) : found(kLlamaBlockNames, place.rest);
-  return {blockPrefix(options, place.block) + std::string(name.theirs), name.transposed,
+  return {blockPrefix(options, place.block) + expert + std::string(name.theirs), name.transposed,
           gpt ? name.part * gpt->width : 0};
+}
+
+}  // namespace
+
+StoredPlace placeOf(const ModelOptions& options, const std::string& parameter) {
+  return placeOf(options, parameter, "");
+}
+
+std::vector<StoredPart> storedParts(const ModelOptions& options, const std::string& parameter,
+                                    const Box& box, const Tensor& held) {
+  if (held.count() == 0) return {};
+  const bool perExpert =
+      parameter.starts_with(kBlocks) && inBlock(parameter).rest.starts_with(kExperts);
+  if (!perExpert) {
+    const StoredPlace place = placeOf(options, parameter);
+    return {{place, storedBox(place, box), held}};
+  }
+  std::vector<StoredPart> parts;
+  for (int64_t e = box[0].begin; e < box[0].end; ++e) {
+    const Box own{box[1], box[2]};
+    const StoredPlace place = placeOf(options, parameter, expertPrefix(e));
+    parts.push_back({place, own, held.rows(e - box[0].begin, 1).view(extentsOf(own))});
+  }
+  return parts;
 }
 
 Box storedBox(const StoredPlace& place, Box box) {

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "parallel/nn/model_options.h"
 #include "parallel/tensor/box.h"
@@ -25,6 +26,17 @@ struct StoredPlace {
 StoredPlace placeOf(const ModelOptions& options, const std::string& parameter);
 /// What a box of the parameter is in the stored tensor.
 Box storedBox(const StoredPlace& place, Box box);
+
+/// What a rank holds of a parameter, and where that is in a stored tensor. A parameter of experts
+/// is a tensor for each of them (Mixtral's), all others lie in one.
+struct StoredPart {
+  StoredPlace place;
+  Box box;      ///< of the stored tensor
+  Tensor held;  ///< elements of the parameter
+};
+/// Of `held`, which is `box` of the parameter; nothing of no elements.
+std::vector<StoredPart> storedParts(const ModelOptions& options, const std::string& parameter,
+                                    const Box& box, const Tensor& held);
 
 /// The tensors of a folder, by name, as we write it: with "transformer." before GPT-2's.
 std::map<std::string, Shape> storedTensors(const ModelOptions& options);

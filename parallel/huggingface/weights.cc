@@ -149,15 +149,14 @@ const SafetensorsEntry& WeightFolder::entry(const std::string& tensor) const {
 }
 
 void WeightFolder::read(const std::string& parameter, const Box& box, const Tensor& to) {
-  if (to.count() == 0) return;
-  const StoredPlace place = placeOf(options_, parameter);
-  const SafetensorsEntry& stored = entry(place.tensor);
-  const Box part = storedBox(place, box);
-  const Shape extents = extentsOf(part);
-  std::vector<std::byte> bytes(byteCount(stored.type, extents));
-  const Tensor raw(bytes.data(), stored.type, extents);
-  readBox(*byTensor_.at(stored.name), stored, part, raw);
-  convert(raw, to, place.transposed);
+  for (const StoredPart& part : storedParts(options_, parameter, box, to)) {
+    const SafetensorsEntry& stored = entry(part.place.tensor);
+    const Shape extents = extentsOf(part.box);
+    std::vector<std::byte> bytes(byteCount(stored.type, extents));
+    const Tensor raw(bytes.data(), stored.type, extents);
+    readBox(*byTensor_.at(stored.name), stored, part.box, raw);
+    convert(raw, part.held, part.place.transposed);
+  }
 }
 
 uint64_t WeightFolder::bytesRead() const {

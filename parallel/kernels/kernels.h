@@ -4,22 +4,24 @@
 // call nothing else, so a device is added by implementing this, and a dry run is an implementation
 // that only counts.
 //
-// Conventions. Tensors of one call have one floating type, except that in a call with bfloat16 any
-// of them may be float32: what is summed over many rows (gradients of weights) or kept for backward
-// (means, deviations, logarithms of sums) should be. Sums of bfloat16 are accumulated in float32
-// and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or 1:
-// overwrite the result, or add to it. Every result is a function of the operands' values and shapes
-// alone (not of addresses or earlier calls), which the deterministic mode relies on. Operands are
-// contiguous, unless it says that their rows may be strided.
+// Conventions. Tensors of one call have one floating type, except that in a call with bfloat16 or
+// float16 any of them may be float32: what is summed over many rows (gradients of weights) or kept
+// for backward (means, deviations, logarithms of sums) should be. Sums of these are accumulated in
+// float32 and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or
+// 1: overwrite the result, or add to it. Every result is a function of the operands' values and
+// shapes alone (not of addresses or earlier calls), which the deterministic mode relies on.
+// Operands are contiguous, unless it says that their rows may be strided: then the last dimension
+// is adjacent, and the others may have gaps.
 //
 // A vocabulary may be cut over ranks, each of which has some of its rows: from `firstId` on. Ids
 // and labels are of the whole of it; `vocabulary` says how many there are, 0 that none are
 // elsewhere.
 //
 // Errors. Throws InvalidArgument, naming the operands, when shapes or types disagree, when a tensor
-// that must be contiguous is not, and when a token id or a label is outside the vocabulary;
-// Unsupported for an element type that the device does not compute in; OutOfMemory when `scratch`
-// cannot grow. Results are then unspecified. NaN and infinity are data, not errors.
+// that must be contiguous is not, and when a token id or a label is outside the vocabulary, an
+// expert or a place outside those there are; Unsupported for an element type that the device does
+// not compute in; OutOfMemory when `scratch` cannot grow. Results are then unspecified. NaN and
+// infinity are data, not errors.
 
 #include <span>
 
@@ -86,6 +88,7 @@ struct RmsNormWeightArgs {
 struct RotaryArgs {
   Tensor x;             ///< [batch, context, columns]; its first `heads` heads are turned in place
   Tensor cosine, sine;  ///< [at least context, headWidth / 2], of the angles
+  Tensor at;            ///< int32 [context]: rows of these tables; no data: 0, 1, 2, ...
   int64_t heads = 1, headWidth = 0;
   bool back = false;  ///< the other way around, as gradients go
 };
@@ -109,20 +112,57 @@ struct AttentionBackwardArgs {
   int64_t heads = 1, kvHeads = 1;
 };
 
+/// Causal attention of some positions of a sequence to some: queries are those of the positions
+/// from `firstQuery` on, keys and values from `firstKey` on, and a query sees keys of its own
+/// position and before. What several such calls give of the same queries is merged to what one call
+/// with all their keys gives (Liu et al., "Ring Attention with Blockwise Transformers"). Rows of
+/// all operands may be strided.
+struct AttentionBlockArgs {
+  Tensor query;       ///< [batch, queries, heads * head width]
+  Tensor key, value;  ///< [batch, keys, kvHeads * head width]
+  Tensor out;         ///< as query; 0 of a query that sees no key
+  Tensor logSumExp;   ///< [batch, heads, queries]; minus infinity of such a query
+  int64_t heads = 1, kvHeads = 1;
+  int64_t firstQuery = 0, firstKey = 0;
+};
+/// The gradients of some queries and keys from what merging gave of these queries.
+struct AttentionBlockBackwardArgs {
+  Tensor dOut;          ///< as query
+  Tensor query;         ///< [batch, queries, heads * head width]
+  Tensor key, value;    ///< [batch, keys, kvHeads * head width]
+  Tensor out;           ///< as query, with all keys
+  Tensor logSumExp;     ///< [batch, heads, queries], with all keys
+  Tensor dQuery;        ///< as query; added to
+  Tensor dKey, dValue;  ///< as key; added to
+  int64_t heads = 1, kvHeads = 1;
+  int64_t firstQuery = 0, firstKey = 0;
+};
+/// Attention to the keys of `part` and to those of `out` becomes attention to all of them. Rows may
+/// be strided.
+struct AttentionMergeArgs {
+  Tensor part;           ///< [batch, queries, heads * head width]
+  Tensor partLogSumExp;  ///< [batch, heads, queries]
+  Tensor out;            ///< as part, updated
+  Tensor logSumExp;      ///< as partLogSumExp, updated
+  int64_t heads = 1;
+};
+
 /// x[b, t] = tokens[tokenIds[b, t]] + positions[t]; of an id whose row is elsewhere, without it.
 struct EmbeddingArgs {
   Tensor tokenIds;   ///< int32 [batch, context]
   Tensor tokens;     ///< [rows of the vocabulary, width]
   Tensor positions;  ///< [at least context, width]; no data: nothing is added
   Tensor x;          ///< [batch, context, width]
+  Tensor at;         ///< int32 [context]: rows of `positions`; no data: 0, 1, 2, ...
   int64_t firstId = 0, vocabulary = 0;
 };
 struct EmbeddingWeightArgs {
   Tensor tokenIds;    ///< int32 [batch, context]
   Tensor dx;          ///< [batch, context, width]
   Tensor dTokens;     ///< [rows of the vocabulary, width]
-  Tensor dPositions;  ///< [at least context, width]; rows beyond the context get beta * themselves;
+  Tensor dPositions;  ///< [at least context, width]; rows of no token get beta * themselves;
                       ///< no data: there are no positions
+  Tensor at;          ///< int32 [context]: rows of dPositions; no data: 0, 1, 2, ...
   double betaTokens = 0, betaPositions = 0;
   int64_t firstId = 0, vocabulary = 0;
 };
@@ -144,6 +184,64 @@ struct CrossEntropyArgs {
   int64_t firstId = 0, vocabulary = 0;
 };
 
+/// Which experts a token goes to: those that a softmax over the logits gives most, of equal ones
+/// the ones of lower numbers.
+struct RouteArgs {
+  Tensor logits;            ///< [rows, experts]
+  Tensor probabilities;     ///< [rows, experts], overwritten: the softmax
+  Tensor logSumExp;         ///< [rows], overwritten: of the logits
+  Tensor chosen;            ///< int32 [rows, k], overwritten: experts, the most probable first
+  Tensor weights;           ///< [rows, k], overwritten: their probabilities
+  bool normalized = false;  ///< weights are divided by their sum
+};
+/// Where each choice of a token lies when all are put together by expert, and under each by row.
+struct PlaceTokensArgs {
+  Tensor chosen;               ///< int32 [rows, k], below the number of experts
+  Tensor places;               ///< int32 [rows, k], overwritten; -1: the choice is dropped
+  Tensor choices;              ///< int32 [sequences, experts], overwritten: dropped ones too
+  int64_t capacity = 0;        ///< of an expert: the first so many of a sequence; 0: all
+  std::span<int64_t> loads{};  ///< by expert, overwritten: choices that are not dropped; a dry run
+                               ///< says as many of each expert, which no operand can tell it
+};
+/// What a router's two losses are, and gradients of its logits: of the weights' and of these.
+struct RouterGradientArgs {
+  Tensor dWeights;                  ///< [rows, k]
+  Tensor probabilities, logSumExp;  ///< [rows, experts], [rows], of route
+  Tensor chosen, weights;           ///< [rows, k], of route
+  Tensor choices;                   ///< int32 [sequences, experts], of placeTokens
+  Tensor dLogits;                   ///< [rows, experts], overwritten
+  bool normalized = false;
+  double balance = 0, z = 0;  ///< scales of the losses' gradients
+};
+/// Sums over sequences: of experts * sum over experts of (share of the choices) * (mean
+/// probability), which is 1 where all are used alike, and of the mean of logSumExp^2.
+struct RouterLosses {
+  double balance = 0, z = 0;
+};
+
+/// y[places[r, j]] = weights[r, j] * x[r], of choices that are not dropped. Rows of y that no place
+/// names are left as they are.
+struct SpreadRowsArgs {
+  Tensor x;        ///< [rows, width]
+  Tensor places;   ///< int32 [rows, k]; -1: dropped
+  Tensor weights;  ///< [rows, k]; no data: 1
+  Tensor y;        ///< [places, width]
+};
+/// y[r] = sum over j, in order, of weights[r, j] * x[places[r, j]].
+struct CombineRowsArgs {
+  Tensor x;        ///< [places, width]
+  Tensor places;   ///< int32 [rows, k]; -1: dropped
+  Tensor weights;  ///< [rows, k]; no data: 1
+  Tensor y;        ///< [rows, width], overwritten
+};
+/// dots[r, j] = the product of x[r] and y[places[r, j]]; 0 of a choice that is dropped.
+struct RowDotsArgs {
+  Tensor x;       ///< [rows, width]
+  Tensor y;       ///< [places, width]
+  Tensor places;  ///< int32 [rows, k]; -1: dropped
+  Tensor dots;    ///< [rows, k], overwritten
+};
+
 /// Adam with decoupled weight decay (Loshchilov and Hutter). The two corrections are 1 - beta^t.
 struct AdamWArgs {
   Tensor weight, gradient;   ///< any one shape; weight is updated
@@ -162,9 +260,7 @@ struct SgdArgs {
 };
 
 /// The type of what kernels keep of tensors of `type`: statistics of rows, and sums over them.
-constexpr DType statisticsType(DType type) {
-  return type == DType::BFloat16 ? DType::Float32 : type;
-}
+constexpr DType statisticsType(DType type) { return isNarrow(type) ? DType::Float32 : type; }
 
 class Kernels {
  public:
@@ -175,13 +271,14 @@ class Kernels {
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void fillZero(const Tensor& x) = 0;
   /// The two have one shape, of any rank; where types differ each element is rounded to nearest.
+  /// Rows of both may be strided.
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
   /// y [rows, n] += bias [n] in each row. Rows of y may be strided.
   virtual void addBias(const Tensor& bias, const Tensor& y) = 0;
   /// db [n] = column sums of dy [rows, n] + beta * db, rows in ascending order. Rows of dy may be
   /// strided.
   virtual void biasGradient(const Tensor& dy, const Tensor& db, double beta) = 0;
-  /// to += from, of one shape.
+  /// to += from, of one shape. Rows of both may be strided.
   virtual void add(const Tensor& from, const Tensor& to) = 0;
 
   virtual void layerNorm(const LayerNormArgs& args) = 0;
@@ -206,6 +303,9 @@ class Kernels {
 
   virtual void attention(const AttentionArgs& args, Arena& scratch) = 0;
   virtual void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) = 0;
+  virtual void attentionBlock(const AttentionBlockArgs& args, Arena& scratch) = 0;
+  virtual void attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) = 0;
+  virtual void attentionMerge(const AttentionMergeArgs& args) = 0;
 
   virtual void embedding(const EmbeddingArgs& args) = 0;
   virtual void embeddingWeights(const EmbeddingWeightArgs& args) = 0;
@@ -214,6 +314,13 @@ class Kernels {
   /// Returns the sum of the counted rows' losses in nats, not scaled, in row order: the same bits
   /// on all ranks that have a part of the vocabulary.
   virtual double crossEntropy(const CrossEntropyArgs& args) = 0;
+
+  virtual void route(const RouteArgs& args) = 0;
+  virtual void placeTokens(const PlaceTokensArgs& args) = 0;
+  virtual RouterLosses routerGradient(const RouterGradientArgs& args) = 0;
+  virtual void spreadRows(const SpreadRowsArgs& args) = 0;
+  virtual void combineRows(const CombineRowsArgs& args) = 0;
+  virtual void rowDots(const RowDotsArgs& args) = 0;
 
   virtual void adamW(const AdamWArgs& args) = 0;
   virtual void sgd(const SgdArgs& args) = 0;

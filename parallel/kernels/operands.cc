@@ -1,5 +1,6 @@
 #include "parallel/kernels/operands.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 namespace tutti::parallel {
@@ -33,6 +34,20 @@ void requireRows(const char* operation, const Tensor& x) {
           " must be a matrix of adjacent columns");
 }
 
+/// Rows of adjacent elements, wherever they are.
+void requireAdjacent(const char* operation, const Tensor& x) {
+  require(x.contiguous() || (x.shape.rank() > 0 && x.strides[-1] == 1), operation, ": ", x,
+          " must have rows of adjacent elements");
+}
+
+/// Where tokens are, of a table's `rows`: none are given, or one for each.
+void requireAt(const char* operation, const Tensor& at, int64_t context, int64_t rows) {
+  if (at.data == nullptr)
+    require(rows >= context, operation, ": a table of ", rows, " positions for ", context);
+  else
+    requireIds(operation, at, context);
+}
+
 /// `here` rows of a vocabulary, from `firstId` on, of `all`; 0: there are no others.
 void requireVocabulary(const char* operation, int64_t here, int64_t firstId, int64_t all) {
   require(firstId >= 0 && firstId + here <= (all == 0 ? here : all), operation, ": rows ", firstId,
@@ -48,7 +63,7 @@ void requireLabels(const char* operation, const Tensor& labels, const Tensor& lo
 
 /// `x` [batch, context, width] goes with the ids and the tables of tokens and positions.
 void requireEmbedding(const char* operation, const Tensor& ids, const Tensor& tokens,
-                      const Tensor& positions, const Tensor& x) {
+                      const Tensor& positions, const Tensor& at, const Tensor& x) {
   require(ids.shape.rank() == 2 && tokens.shape.rank() == 2, operation, ": ids ", ids, ", tokens ",
           tokens);
   const int64_t batch = ids.shape[0], context = ids.shape[1], w = width(tokens);
@@ -56,9 +71,10 @@ void requireEmbedding(const char* operation, const Tensor& ids, const Tensor& to
   for (const Tensor& operand : {tokens, positions, x}) requireContiguous(operation, operand);
   const bool fits =
       positions.data == nullptr ||
-      (width(positions) == w && positions.shape[0] >= context && positions.type == x.type);
+      (positions.shape.rank() == 2 && width(positions) == w && positions.type == x.type);
   require(x.shape == Shape({batch, context, w}) && tokens.type == x.type && fits, operation,
           ": ids ", ids, ", tokens ", tokens, ", positions ", positions, ", vectors ", x);
+  if (positions.data != nullptr) requireAt(operation, at, context, positions.shape[0]);
 }
 
 }  // namespace
@@ -84,8 +100,8 @@ void requireOperands(const GemmArgs& args) {
 }
 
 void requireCopy(const Tensor& from, const Tensor& to) {
-  requireContiguous("copy", from);
-  requireContiguous("copy", to);
+  requireAdjacent("copy", from);
+  requireAdjacent("copy", to);
   require(from.shape == to.shape, "copy of ", from, " to ", to);
 }
 
@@ -99,7 +115,12 @@ void requireBiasGradient(const Tensor& dy, const Tensor& db) {
   requireRows("biasGradient", dy);
 }
 
-void requireAdd(const Tensor& from, const Tensor& to) { requireSame("add", from, to); }
+void requireAdd(const Tensor& from, const Tensor& to) {
+  requireAdjacent("add", from);
+  requireAdjacent("add", to);
+  require(from.shape == to.shape && from.type == to.type, "add: ", from, " and ", to,
+          " do not go together");
+}
 
 void requireOperands(const LayerNormArgs& a) {
   requireSame("layerNorm", a.x, a.y);
@@ -157,8 +178,9 @@ void requireOperands(const RotaryArgs& a) {
   const int64_t half = a.headWidth / 2, context = a.x.shape[1];
   for (const Tensor& table : {a.cosine, a.sine})
     require(table.shape.rank() == 2 && table.contiguous() && table.type == a.x.type &&
-                table.shape[0] >= context && table.shape[1] == half,
+                table.shape[0] == a.cosine.shape[0] && table.shape[1] == half,
             "rotary: ", context, " positions of ", half, " angles are needed, not ", table);
+  requireAt("rotary", a.at, context, a.cosine.shape[0]);
 }
 
 void requireSwiGlu(const Tensor& x, const Tensor& y) {
@@ -197,13 +219,78 @@ void requireOperands(const AttentionBackwardArgs& a) {
   requireSame("attention backward's dQkv", a.qkv, a.dQkv);
 }
 
+namespace {
+
+/// Of the same shape as `first`, and with rows of adjacent elements.
+void requireRowsLike(const char* operation, const Tensor& first, const Tensor& other) {
+  requireAdjacent(operation, other);
+  require(other.shape == first.shape && other.type == first.type, operation, ": ", first, " and ",
+          other, " do not go together");
+}
+
+/// [batch, heads, queries] of queries [batch, queries, heads * head width].
+void requireLogSumExp(const char* operation, const Tensor& query, const Tensor& logSumExp,
+                      int64_t heads) {
+  requireAdjacent(operation, query);
+  requireAdjacent(operation, logSumExp);
+  require(query.shape.rank() == 3, operation, ": ", query, " are not sequences of rows");
+  require(heads > 0 && query.shape[2] % heads == 0, operation, ": a width of ", query.shape[2],
+          " does not split into ", heads, " heads");
+  require(logSumExp.shape == Shape({query.shape[0], heads, query.shape[1]}) &&
+              logSumExp.type == query.type,
+          operation, ": ", logSumExp, " of ", query, ", ", heads, " heads");
+}
+
+}  // namespace
+
+void requireOperands(const AttentionBlockArgs& a) {
+  requireLogSumExp("attentionBlock", a.query, a.logSumExp, a.heads);
+  require(a.kvHeads > 0 && a.heads % a.kvHeads == 0, a.heads, " heads do not share ", a.kvHeads,
+          " heads of keys and values evenly");
+  requireAdjacent("attentionBlock", a.key);
+  require(a.key.shape.rank() == 3 && a.key.type == a.query.type &&
+              a.key.shape[0] == a.query.shape[0] &&
+              a.key.shape[2] == a.query.shape[2] / a.heads * a.kvHeads,
+          "attentionBlock: queries ", a.query, " of ", a.heads, " heads, keys ", a.key, " of ",
+          a.kvHeads);
+  requireRowsLike("attentionBlock", a.key, a.value);
+  requireRowsLike("attentionBlock", a.query, a.out);
+  require(a.firstQuery >= 0 && a.firstKey >= 0, "attentionBlock: positions from ", a.firstQuery,
+          " and ", a.firstKey, " on");
+}
+
+void requireOperands(const AttentionBlockBackwardArgs& a) {
+  requireOperands(AttentionBlockArgs{a.query, a.key, a.value, a.out, a.logSumExp, a.heads,
+                                     a.kvHeads, a.firstQuery, a.firstKey});
+  for (const Tensor& likeQuery : {a.dOut, a.dQuery})
+    requireRowsLike("attentionBlockBackward", a.query, likeQuery);
+  for (const Tensor& likeKey : {a.dKey, a.dValue})
+    requireRowsLike("attentionBlockBackward", a.key, likeKey);
+}
+
+void requireOperands(const AttentionMergeArgs& a) {
+  requireLogSumExp("attentionMerge", a.part, a.partLogSumExp, a.heads);
+  requireRowsLike("attentionMerge", a.part, a.out);
+  requireRowsLike("attentionMerge", a.partLogSumExp, a.logSumExp);
+}
+
+double seenPairs(int64_t queries, int64_t keys, int64_t ahead) {
+  // Query i sees ahead + 1 + i keys, but none of what is fewer than 0, and all of what is more.
+  const int64_t first = ahead + 1;
+  const int64_t none = std::clamp<int64_t>(-first, 0, queries);
+  const int64_t some = std::clamp<int64_t>(keys - first, none, queries);
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
+  const double triangle = number(some - none) * number(2 * first + none + some - 1) / 2;
+  return triangle + number(queries - some) * number(keys);
+}
+
 void requireOperands(const EmbeddingArgs& a) {
-  requireEmbedding("embedding", a.tokenIds, a.tokens, a.positions, a.x);
+  requireEmbedding("embedding", a.tokenIds, a.tokens, a.positions, a.at, a.x);
   requireVocabulary("embedding", a.tokens.shape[0], a.firstId, a.vocabulary);
 }
 
 void requireOperands(const EmbeddingWeightArgs& a) {
-  requireEmbedding("embeddingWeights", a.tokenIds, a.dTokens, a.dPositions, a.dx);
+  requireEmbedding("embeddingWeights", a.tokenIds, a.dTokens, a.dPositions, a.at, a.dx);
   requireVocabulary("embeddingWeights", a.dTokens.shape[0], a.firstId, a.vocabulary);
 }
 
@@ -219,6 +306,86 @@ void requireOperands(const CrossEntropyArgs& a) {
   requireVector("crossEntropy", a.statistics, a.statistics.shape[0] * a.labels.count() * 3,
                 a.logits.type);
   requireVocabulary("crossEntropy", width(a.logits), a.firstId, a.vocabulary);
+}
+
+namespace {
+
+/// A matrix with so many rows; -1: with any.
+void requireMatrix(const char* operation, const Tensor& x, int64_t rows, int64_t columns,
+                   DType type) {
+  require(x.shape.rank() == 2 && x.contiguous() && x.type == type &&
+              (rows < 0 || x.shape[0] == rows) && x.shape[1] == columns,
+          operation, ": a matrix of ", columns, " columns of ", toString(type), " is needed",
+          rows < 0 ? "" : message(", of ", rows, " rows"), ", not ", x);
+}
+
+/// int32 [sequences, experts] of sequences of one length.
+void requireChoices(const char* operation, const Tensor& choices, int64_t rows) {
+  require(choices.shape.rank() == 2 && choices.type == DType::Int32 && choices.contiguous() &&
+              (rows == 0 || (choices.shape[0] > 0 && rows % choices.shape[0] == 0)),
+          operation, ": choices ", choices, " of ", rows, " rows");
+}
+
+/// Matrices of as many columns, and places of the rows of one of them.
+void requirePlaced(const char* operation, const Tensor& rows, const Tensor& places,
+                   const Tensor& weights, const Tensor& placed) {
+  require(rows.shape.rank() == 2 && places.shape.rank() == 2, operation, ": rows ", rows,
+          ", places ", places);
+  requireMatrix(operation, rows, -1, rows.shape[1], rows.type);
+  requireMatrix(operation, placed, -1, rows.shape[1], rows.type);
+  requireMatrix(operation, places, rows.shape[0], places.shape[1], DType::Int32);
+  if (weights.data != nullptr)
+    requireMatrix(operation, weights, rows.shape[0], places.shape[1], rows.type);
+}
+
+}  // namespace
+
+void requireOperands(const RouteArgs& a) {
+  require(a.logits.shape.rank() == 2 && a.chosen.shape.rank() == 2, "route: logits ", a.logits,
+          ", chosen ", a.chosen);
+  const int64_t count = a.logits.shape[0], k = a.chosen.shape[1];
+  require(k > 0 && k <= a.logits.shape[1], "route: ", k, " of ", a.logits.shape[1], " experts");
+  requireSame("route", a.logits, a.probabilities);
+  requireVector("route's logSumExp", a.logSumExp, count, a.logits.type);
+  requireMatrix("route", a.chosen, count, k, DType::Int32);
+  requireMatrix("route", a.weights, count, k, a.logits.type);
+}
+
+void requireOperands(const PlaceTokensArgs& a) {
+  require(a.chosen.shape.rank() == 2, "placeTokens: chosen ", a.chosen);
+  requireMatrix("placeTokens", a.chosen, -1, a.chosen.shape[1], DType::Int32);
+  requireMatrix("placeTokens", a.places, a.chosen.shape[0], a.chosen.shape[1], DType::Int32);
+  requireChoices("placeTokens", a.choices, a.chosen.shape[0]);
+  require(static_cast<int64_t>(a.loads.size()) == a.choices.shape[1] && a.capacity >= 0,
+          "placeTokens: loads of ", a.loads.size(), " experts, choices ", a.choices,
+          ", a capacity of ", a.capacity);
+}
+
+void requireOperands(const RouterGradientArgs& a) {
+  require(a.dLogits.shape.rank() == 2 && a.chosen.shape.rank() == 2, "routerGradient: dLogits ",
+          a.dLogits, ", chosen ", a.chosen);
+  const int64_t count = a.dLogits.shape[0], k = a.chosen.shape[1];
+  requireSame("routerGradient", a.dLogits, a.probabilities);
+  requireVector("routerGradient's logSumExp", a.logSumExp, count, a.dLogits.type);
+  requireMatrix("routerGradient", a.chosen, count, k, DType::Int32);
+  for (const Tensor& x : {a.weights, a.dWeights})
+    requireMatrix("routerGradient", x, count, k, a.dLogits.type);
+  requireChoices("routerGradient", a.choices, count);
+  require(a.choices.shape[1] == a.dLogits.shape[1], "routerGradient: choices ", a.choices,
+          ", dLogits ", a.dLogits);
+}
+
+void requireOperands(const SpreadRowsArgs& a) {
+  requirePlaced("spreadRows", a.x, a.places, a.weights, a.y);
+}
+
+void requireOperands(const CombineRowsArgs& a) {
+  requirePlaced("combineRows", a.y, a.places, a.weights, a.x);
+}
+
+void requireOperands(const RowDotsArgs& a) {
+  requirePlaced("rowDots", a.x, a.places, a.dots, a.y);
+  require(a.dots.data != nullptr, "rowDots: there is nowhere to put the results");
 }
 
 void requireOperands(const AdamWArgs& a) {

@@ -14,6 +14,10 @@ int64_t width(const Tensor& x);
 /// The product of the others.
 int64_t rows(const Tensor& x);
 
+/// Of `queries` and `keys`, the pairs of which the query sees the key; `ahead` is the position of
+/// the first query, less that of the first key.
+double seenPairs(int64_t queries, int64_t keys, int64_t ahead);
+
 /// Of the dimension over which a gemm sums.
 int64_t summed(const GemmArgs& args);
 
@@ -28,15 +32,24 @@ void requireOperands(const RmsNormWeightArgs& args);
 void requireOperands(const RotaryArgs& args);
 void requireOperands(const AttentionArgs& args);
 void requireOperands(const AttentionBackwardArgs& args);
+void requireOperands(const AttentionBlockArgs& args);
+void requireOperands(const AttentionBlockBackwardArgs& args);
+void requireOperands(const AttentionMergeArgs& args);
 void requireOperands(const EmbeddingArgs& args);
 void requireOperands(const EmbeddingWeightArgs& args);
 void requireOperands(const LogitStatisticsArgs& args);
 void requireOperands(const CrossEntropyArgs& args);
+void requireOperands(const RouteArgs& args);
+void requireOperands(const PlaceTokensArgs& args);
+void requireOperands(const RouterGradientArgs& args);
+void requireOperands(const SpreadRowsArgs& args);
+void requireOperands(const CombineRowsArgs& args);
+void requireOperands(const RowDotsArgs& args);
 void requireOperands(const AdamWArgs& args);
 void requireOperands(const SgdArgs& args);
 
 void requireContiguous(const char* operation, const Tensor& x);
-/// Both contiguous and of one shape. Their types may differ.
+/// Of one shape, with rows of adjacent elements. Their types may differ.
 void requireCopy(const Tensor& from, const Tensor& to);
 void requireAddBias(const Tensor& bias, const Tensor& y);
 void requireBiasGradient(const Tensor& dy, const Tensor& db);

@@ -97,7 +97,11 @@ MeshCommunicator* DeviceMesh::communicator(AxisSet axes) {
   const AxisSet along = longAxes(axes);
   if (along.empty()) return nullptr;
   auto found = groups_.find(along);
-  if (found == groups_.end()) found = groups_.emplace(along, make(along)).first;
+  if (found == groups_.end()) {
+    found = groups_.emplace(along, make(along)).first;
+    found->second.record(calls_, along);
+  }
+  found->second.observe(*trace_);
   return &found->second;
 }
 
@@ -105,6 +109,12 @@ Memory DeviceMesh::allocate(AxisSet axes, size_t bytes) {
   if (bytes == 0) return {};
   if (MeshCommunicator* group = communicator(axes)) return group->allocate(bytes);
   return dry_ ? dryMemory(bytes) : allocatePrivate(bytes);
+}
+
+std::shared_ptr<const IssueOrder> DeviceMesh::recordCalls() {
+  calls_ = std::make_shared<IssueOrder>();
+  for (auto& [axes, group] : groups_) group.record(calls_, axes);
+  return calls_;
 }
 
 Collectives DeviceMesh::counters() const {

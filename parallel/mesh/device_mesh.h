@@ -3,6 +3,7 @@
 // DeviceMesh: the ranks of a job arranged along named axes, and the communicators along them.
 
 #include <map>
+#include <memory>
 
 #include "parallel/mesh/mesh_communicator.h"
 #include "parallel/sharding/mesh_shape.h"
@@ -60,8 +61,14 @@ class DeviceMesh {
   /// is collective over those ranks when it is the first to ask for them.
   Memory allocate(AxisSet axes, size_t bytes);
 
+  /// What this rank's thread waits for and does; its communicators and those who use them say so.
+  Trace& trace() const { return *trace_; }
+
   /// What the ranks along each set of axes did together, where they did anything.
   Collectives counters() const;
+  /// Begins a list of the calls that this rank issues, over all communicators; it grows until the
+  /// next one is begun.
+  std::shared_ptr<const IssueOrder> recordCalls();
 
  private:
   std::vector<int> ranksAlong(AxisSet axes) const;
@@ -71,7 +78,9 @@ class DeviceMesh {
   MeshShape shape_;
   MeshPlace place_{};
   bool dry_ = false;
+  std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // stays where it is
   std::map<AxisSet, MeshCommunicator> groups_;  // by axes that are long: the job's by all of them
+  std::shared_ptr<IssueOrder> calls_;           // null: they are not recorded
 };
 
 }  // namespace tutti::parallel

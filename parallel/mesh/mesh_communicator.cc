@@ -38,6 +38,19 @@ void requireNoGaps(std::span<const size_t> offsets) {
   require(offsets.empty(), "blocks lie one after the other: no offsets are taken");
 }
 
+const char* spanName(PointForm form) {
+  switch (form) {
+    case PointForm::AllReduce: return "all_reduce";
+    case PointForm::ReduceScatter: return "reduce_scatter";
+    case PointForm::ReduceScatterV: return "reduce_scatter_v";
+    case PointForm::AllGather: return "all_gather";
+    case PointForm::AllGatherV: return "all_gather_v";
+    case PointForm::AllToAll: return "all_to_all";
+    case PointForm::AllToAllV: return "all_to_all_v";
+    default: return "send and receive";
+  }
+}
+
 /// Behind what is on the stream, if there is one.
 void waitFor(StreamRef stream) {
   if (!stream) return;
@@ -59,6 +72,16 @@ void doubleElements(DataType type, void* data, size_t count) {
       std::for_each_n(static_cast<uint16_t*>(data), count, [](uint16_t& element) {
         const float wide = std::bit_cast<float>(uint32_t{element} << 16);
         element = static_cast<uint16_t>(std::bit_cast<uint32_t>(wide + wide) >> 16);  // exact
+      });
+      return;
+    case DataType::Float16:
+      std::for_each_n(static_cast<uint16_t*>(data), count, [](uint16_t& element) {
+        const uint16_t sign = element & 0x8000, size = element & 0x7fff;
+        const bool exponent = size >= 0x400;  // else its bits are a multiple of the least
+        const int doubled = size >= 0x7c00 ? size
+                            : exponent ? std::min(size + 0x400, size >= 0x7800 ? 0x7c00 : 0x7fff)
+                                       : size * 2;
+        element = static_cast<uint16_t>(sign | doubled);
       });
       return;
     default: fail(ErrorCode::Internal, "a point that gives ", toString(type), " was to be doubled");
@@ -93,7 +116,10 @@ MeshCommunicator::Block MeshCommunicator::blockOf(std::span<const size_t> counts
 template <class Call>
 void MeshCommunicator::perform(MutationPoint point, PointForm form, StreamRef stream,
                                const Outcome& outcome, const Call& call) {
+  note(point, form);
   if (!ranks_) return;
+  std::optional<Trace::Wait> wait;
+  if (trace_ != nullptr && !stream) wait.emplace(*trace_, spanName(form));
   const std::optional<Change> change = passMutationPoint(point, form);
   if (change != Change::Drop) call();
   if (!change) return;
@@ -188,7 +214,10 @@ void MeshCommunicator::allToAllV(MutationPoint point, const AllToAllVArgs& args,
 void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef stream) {
   for (const Message& message : messages)
     if (message.sends) counters_.sent.add(message.data.bytes());
+  if (!messages.empty()) note(messages[0].point, PointForm::Exchange, messages);
   if (!ranks_) return;
+  std::optional<Trace::Wait> wait;
+  if (trace_ != nullptr && !stream) wait.emplace(*trace_, spanName(PointForm::Exchange));
   std::map<MutationPoint, std::optional<Change>> changes;  // a pass for each purpose
   for (const Message& m : messages)
     if (!changes.contains(m.point))
@@ -211,6 +240,19 @@ void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef str
     else
       std::memset(m.data.data, 0, m.data.bytes());
   }
+}
+
+void MeshCommunicator::record(std::shared_ptr<IssueOrder> calls, AxisSet axes) {
+  calls_ = std::move(calls);
+  axes_ = axes;
+}
+
+void MeshCommunicator::note(MutationPoint point, PointForm form,
+                            std::span<const Message> messages) {
+  if (!calls_) return;
+  IssuedCall call{.axes = axes_, .point = point, .form = form, .messages = {}};
+  for (const Message& m : messages) call.messages.push_back({m.peer, m.sends});
+  calls_->push_back(std::move(call));
 }
 
 void MeshCommunicator::barrier() {

@@ -6,11 +6,13 @@
 // are counted, return at once and touch no buffer.
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 
 #include <tutti/communicator.h>
-#include "parallel/mesh/mutation.h"
+#include "parallel/mesh/issue_order.h"
+#include "parallel/mesh/trace.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
@@ -85,6 +87,9 @@ class MeshCommunicator {
   /// Moves nothing, and so has no point: what follows does not depend on it, only its time does.
   void barrier();
 
+  /// Waits of calls without a stream are told to `trace`, which must outlive this.
+  void observe(Trace& trace) { trace_ = &trace; }
+
   /// Memory that the others can address where possible; in a dry run, an address.
   Memory allocate(size_t bytes);
   /// Of `ranks` of these, in ascending order and with this one among them. Collective over them.
@@ -93,6 +98,8 @@ class MeshCommunicator {
 
   /// Since it was made.
   const CollectiveCounters& counters() const { return counters_; }
+  /// From now on each call is put behind `calls` too, as one of the ranks along `axes`.
+  void record(std::shared_ptr<IssueOrder> calls, AxisSet axes);
 
  private:
   struct Block;
@@ -101,13 +108,17 @@ class MeshCommunicator {
   Block blockOf(size_t count) const;
   Block blockOf(std::span<const size_t> counts) const;
   static void keepOwn(const Outcome& outcome);
+  void note(MutationPoint point, PointForm form, std::span<const Message> messages = {});
   template <class Call>
   void perform(MutationPoint point, PointForm form, StreamRef stream, const Outcome& outcome,
                const Call& call);
 
   std::optional<Communicator> ranks_;
   int rank_, size_;
+  Trace* trace_ = nullptr;
   CollectiveCounters counters_;
+  std::shared_ptr<IssueOrder> calls_;  // null: they are not recorded
+  AxisSet axes_;                       // of those
 };
 
 /// Of a dry run: an address.

@@ -11,7 +11,7 @@ namespace {
 constexpr bool inOrder() {
   for (size_t i = 0; i < kMutationPoints.size(); ++i)
     if (kMutationPoints[i].point != static_cast<MutationPoint>(i)) return false;
-  return kMutationPoints.back().point == MutationPoint::MapAccumulation;  // the last of them
+  return kMutationPoints.back().point == MutationPoint::RouterTallyPerSequence;  // the last
 }
 static_assert(inOrder());
 

@@ -3,8 +3,9 @@
 // Gpt: a byte- or token-level GPT-2-style language model. Learned positions, pre-norm blocks with
 // LayerNorm, GELU and biases, and an output map that is the token embedding itself (tied).
 
+#include "parallel/nn/expert_options.h"
 #include "parallel/nn/language_model.h"
-#include "parallel/nn/transformer.h"
+#include "parallel/nn/placed_block.h"
 
 namespace tutti::parallel {
 
@@ -18,6 +19,10 @@ struct GptOptions {
   /// several.
   bool sequenceParallel = false;
   Recompute recompute = Recompute::None;
+  Branches branches = Branches::InTurn;
+  /// How attention gets at the positions of other ranks of context parallelism, if there are any.
+  ContextAttention contextAttention = ContextAttention::Ring;
+  ExpertOptions experts = {};
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
@@ -27,6 +32,8 @@ void check(const GptOptions& options);
 /// token until backward, a mean over so many ranks of tensor parallelism. In float64, so that no
 /// option is too large to ask.
 double parameterCount(const GptOptions& options);
+/// And of those the experts', which the ranks along ep share out.
+double expertParameterCount(const GptOptions& options);
 double savedPerToken(const GptOptions& options, int tensorRanks = 1);
 
 class Gpt final : public LanguageModel {

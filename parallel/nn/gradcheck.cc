@@ -24,7 +24,7 @@ class Checker {
         store_(mesh_, kernels, {}, DType::Float64),
         context_{mesh_, kernels_, store_, scratch_} {
     if (options_.input.type == DType::Float64 && options_.input.shape.rank() == 3) {
-      saved_.tokens = Shape{options_.input.shape[0], options_.input.shape[1]};
+      beginTokens(context_, {options_.input.shape[0], options_.input.shape[1]}, saved_);
       options_.input = options_.input.matrix();
     }
     module.declare(store_);

@@ -9,7 +9,8 @@ LanguageModel::LanguageModel(Parts parts)
       tied_(parts.tied),
       sequence_(parts.sequenceParallel),
       again_(parts.recompute == Recompute::Block),
-      blockCost_(parts.blockCost),
+      blockCosts_(std::move(parts.blockCosts)),
+      experts_(parts.experts),
       tokens_{.name = "tokens",
               .global = {parts.vocabulary, parts.width},
               .init = {Init::Normal, parts.embeddingDeviation},
@@ -43,14 +44,14 @@ void LanguageModel::declare(ParameterStore& store) {
 }
 
 std::vector<int64_t> LanguageModel::unitCosts() const {
-  std::vector<int64_t> costs(blocks_.size() + 2, blockCost_);
-  costs.front() = 0;  // rows are looked up
-  costs.back() = output_.global.count();
+  std::vector<int64_t> costs{0};  // rows are looked up
+  costs.insert(costs.end(), blockCosts_.begin(), blockCosts_.end());
+  costs.push_back(output_.global.count());
   return costs;
 }
 
 Shape LanguageModel::shapeBetween(const ParallelContext& context, const Shape& tokens) const {
-  const int64_t rows = tokens.count();
+  const int64_t rows = context.sequences.own(tokens).count();
   return {context.tensor.cutsRows(sequence_) ? context.tensor.rowsOf(rows).count() : rows,
           tokens_.global[1]};
 }
@@ -99,7 +100,8 @@ int64_t LanguageModel::firstToken(ParallelContext& context) const {
 
 /// Each rank looks up the ids whose rows it has; the sum has all of them. Positions are added by
 /// the first rank alone: once.
-Tensor LanguageModel::embed(ParallelContext& context, const Tensor& tokenIds, Saved& saved) {
+Tensor LanguageModel::embed(ParallelContext& context, const Tensor& allIds, Saved& saved) {
+  const Tensor tokenIds = context.sequences.cut(context.kernels, allIds, saved.untilWeights);
   const Tensor tokens = context.store.weight(tokens_);
   const bool addPositions = learnedPositions_ && context.tensor.rank() == 0;
   const int64_t width = tokens_.global[1];
@@ -111,6 +113,7 @@ Tensor LanguageModel::embed(ParallelContext& context, const Tensor& tokenIds, Sa
        .tokens = tokens,
        .positions = addPositions ? context.store.weight(positions_) : Tensor{},
        .x = summands.view({tokenIds.shape[0], tokenIds.shape[1], width}),
+       .at = context.sequences.positions(saved.length),
        .firstId = firstToken(context),
        .vocabulary = vocabulary()});
   saved.push(tokenIds);
@@ -187,7 +190,8 @@ Tensor LanguageModel::backward(ParallelContext& context, UnitRange part, const T
 /// All ranks see all of dx, so each has the positions' whole gradient, and its tokens' whole one.
 void LanguageModel::embedBackward(const Tensor& dx, Saved& saved) {
   const Tensor tokenIds = saved.pop();
-  saved.work.push_back({[this, tokenIds, dx](ParallelContext& c, int microBatch) {
+  const int64_t length = saved.length;
+  saved.work.push_back({[this, tokenIds, dx, length](ParallelContext& c, int microBatch) {
     // Where the output map is tied, it has written this micro-batch's first part already: the store
     // answers beta 1.
     const GradientSlot tokens = c.store.gradient(tokens_, microBatch);
@@ -201,6 +205,7 @@ void LanguageModel::embedBackward(const Tensor& dx, Saved& saved) {
          .dx = all.view({tokenIds.shape[0], tokenIds.shape[1], all.shape[1]}),
          .dTokens = tokens.buffer,
          .dPositions = positions.buffer,
+         .at = c.sequences.positions(length),
          .betaTokens = tokens.beta,
          .betaPositions = positions.beta,
          .firstId = firstToken(c),

@@ -27,7 +27,8 @@ class LanguageModel : public Model {
     bool learnedPositions = false, tied = false;
     bool sequenceParallel = false;  ///< what lies between branches is cut by rows
     Recompute recompute = Recompute::None;
-    int64_t blockCost = 1;  ///< multiplications of a block's maps, for each token
+    std::vector<int64_t> blockCosts;  ///< multiplications of a block's maps, for each token
+    int64_t experts = 0;              ///< of all blocks together
     std::vector<std::unique_ptr<Module>> blocks;
     std::unique_ptr<Norm> finalNorm;
   };
@@ -35,14 +36,15 @@ class LanguageModel : public Model {
 
   using Model::backward;
   using Model::forward;
-  /// int32 token ids [batch, at most context] to logits [batch, context, vocabulary], cut over the
-  /// ranks of tensor parallelism; or the part of that way that is asked for.
+  /// int32 token ids [batch, at most context] to logits [batch, own positions, vocabulary], cut
+  /// over the ranks of tensor parallelism; or the part of that way that is asked for.
   Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x, Saved& saved) override;
   Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
                   Saved& saved) override;
   Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const override;
   UnitId unitCount() const override { return headUnit() + 1; }
   std::vector<int64_t> unitCosts() const override;
+  size_t expertCount() const override { return static_cast<size_t>(experts_); }
   void declare(ParameterStore& store) override;
   int64_t vocabulary() const override { return tokens_.global[0]; }
 
@@ -61,7 +63,8 @@ class LanguageModel : public Model {
 
   const bool learnedPositions_, tied_, sequence_;
   const bool again_;  // blocks are computed again in backward
-  const int64_t blockCost_;
+  const std::vector<int64_t> blockCosts_;
+  const int64_t experts_;
   Parameter tokens_, positions_, output_;
   std::vector<std::unique_ptr<Module>> blocks_;
   std::unique_ptr<Norm> finalNorm_;

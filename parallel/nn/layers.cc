@@ -6,20 +6,22 @@ ColumnLinear::ColumnLinear(const ColumnLinearOptions& o)
     : inputs_(o.inputs), hasBias_(o.bias), sequence_(o.sequenceParallel), points_(o.points) {
   for (const ColumnLinearOptions::Map& map : o.maps) {
     Layout layout;
-    layout.dims[0] = map.axes;
-    const PartialGradient partial(kTensorAxes.without(layout.axes()),
+    if (o.owner < 0) layout.dims[0] = map.axes;
+    const PartialGradient partial(o.owner < 0 ? kTensorAxes.without(layout.axes()) : AxisSet{},
                                   MutationPoint::SharedHeadGradientSum);
     maps_.push_back({.weight = {.name = map.name + ".weight",
                                 .global = {map.outputs, o.inputs},
                                 .init = {Init::Normal, o.deviation},
                                 .layout = layout,
                                 .gradientPartial = partial,
-                                .unit = o.unit},
+                                .unit = o.unit,
+                                .owner = o.owner},
                      .bias = {.name = map.name + ".bias",
                               .global = {map.outputs},
                               .layout = layout,
                               .gradientPartial = partial,
-                              .unit = o.unit}});
+                              .unit = o.unit,
+                              .owner = o.owner}});
   }
 }
 
@@ -87,12 +89,14 @@ RowLinear::RowLinear(const RowLinearOptions& o)
       weight_{.name = o.name + ".weight",
               .global = {o.outputs, o.inputs},
               .init = {Init::Normal, o.deviation},
-              .layout = cutOverTensor(1),
-              .unit = o.unit},
+              .layout = o.owner < 0 ? cutOverTensor(1) : Layout{},
+              .unit = o.unit,
+              .owner = o.owner},
       bias_{.name = o.name + ".bias",
             .global = {o.outputs},
             .gradientPartial = partialOverRows(o.sequenceParallel),
-            .unit = o.unit} {}
+            .unit = o.unit,
+            .owner = o.owner} {}
 
 void RowLinear::declare(ParameterStore& store) {
   store.add(weight_);
@@ -133,11 +137,13 @@ LayerNorm::LayerNorm(const NormOptions& o)
               .global = {o.width},
               .init = {Init::One},
               .gradientPartial = partialOverRows(o.sequenceParallel),
-              .unit = o.unit},
+              .unit = o.unit,
+              .owner = o.owner},
       bias_{.name = o.name + ".bias",
             .global = {o.width},
             .gradientPartial = partialOverRows(o.sequenceParallel),
-            .unit = o.unit} {}
+            .unit = o.unit,
+            .owner = o.owner} {}
 
 void LayerNorm::declare(ParameterStore& store) {
   store.add(weight_);
@@ -194,7 +200,8 @@ RmsNorm::RmsNorm(const NormOptions& o)
               .global = {o.width},
               .init = {Init::One},
               .gradientPartial = partialOverRows(o.sequenceParallel),
-              .unit = o.unit} {}
+              .unit = o.unit,
+              .owner = o.owner} {}
 
 void RmsNorm::declare(ParameterStore& store) { store.add(weight_); }
 

@@ -24,6 +24,7 @@ struct ColumnLinearOptions {
   double deviation = 0.02;  ///< of the weights' first values; biases start at zero
   bool bias = true;
   bool sequenceParallel = false;  ///< x is this rank's rows
+  int owner = -1;                 ///< the weights' (Parameter::owner): nothing is cut
 };
 
 /// Maps of one input, side by side, that begin a branch: y [tokens, outputs of all maps that are
@@ -53,6 +54,7 @@ struct RowLinearOptions {
   double deviation = 0.02;  ///< of the weight's first values; the bias starts at zero
   bool bias = true;
   bool sequenceParallel = false;  ///< y is this rank's rows
+  int owner = -1;                 ///< the weights': nothing is cut
 };
 
 /// The map that ends a branch: y [rows, outputs] = x [tokens, this rank's inputs] * weight^T, added
@@ -76,6 +78,7 @@ struct NormOptions {
   int64_t width = 0;
   double epsilon = 1e-5;
   bool sequenceParallel = false;  ///< x is this rank's rows
+  int owner = -1;                 ///< the weights'
 };
 
 /// What comes before a branch of a block, and before the output map.

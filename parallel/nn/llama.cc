@@ -22,7 +22,54 @@ void check(const LlamaOptions& o) {
   require(o.inner > 0, "the inner width must be positive, not ", o.inner);
   require(o.ropeBase > 0, "the base of the rotary positions must be positive, not ", o.ropeBase);
   require(o.epsilon > 0, "the norms' epsilon must be positive, not ", o.epsilon);
+  check(o.experts, o.layers);
 }
+
+namespace {
+
+LlamaBlockOptions blockOf(const LlamaOptions& o, int64_t i) {
+  const bool experts = o.experts.inBlock(i);
+  return {.name = "blocks." + std::to_string(i),
+          .unit = static_cast<UnitId>(i) + 1,
+          .context = o.context,
+          .width = o.width,
+          .heads = o.heads,
+          .kvHeads = o.kvHeads,
+          .inner = o.inner,
+          .ropeBase = o.ropeBase,
+          .epsilon = o.epsilon,
+          .deviation = kDeviation,
+          .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
+          .sequenceParallel = o.sequenceParallel,
+          .recomputeAttention = o.recompute == Recompute::Attention,
+          .contextAttention = o.contextAttention,
+          .experts = experts ? o.experts : ExpertOptions{},
+          .expertNumber = experts ? i / o.experts.every : 0};
+}
+
+ExpertsOptions expertsOf(const LlamaBlockOptions& o) {
+  return {.name = o.name,
+          .unit = o.unit,
+          .width = o.width,
+          .inner = o.inner,
+          .gated = true,
+          .bias = false,
+          .deviation = o.deviation,
+          .residualDeviation = o.residualDeviation,
+          .sequenceParallel = o.sequenceParallel,
+          .points = kMlpPoints,
+          .experts = o.experts,
+          .number = o.expertNumber};
+}
+
+/// Of any block that has experts.
+ExpertsOptions expertsOf(const LlamaOptions& o) {
+  ExpertsOptions experts = expertsOf(blockOf(o, 0));
+  experts.experts = o.experts;
+  return experts;
+}
+
+}  // namespace
 
 double parameterCount(const LlamaOptions& o) {
   const auto width = static_cast<double>(o.width), inner = static_cast<double>(o.inner);
@@ -31,8 +78,15 @@ double parameterCount(const LlamaOptions& o) {
   // Queries, keys and values, and the map back; gate, up and down; two norms.
   const double block = width * (2 * width + 2 * kvWidth) + 3 * width * inner + 2 * width;
   const double maps = o.tied ? 1 : 2;
+  const double router = routerParameters(expertsOf(o));
   return maps * static_cast<double>(o.vocabulary) * width + width +
-         static_cast<double>(o.layers) * block;
+         static_cast<double>(o.layers) * block +
+         static_cast<double>(o.experts.blocksOf(o.layers)) * (router - 3 * width * inner) +
+         expertParameterCount(o);
+}
+
+double expertParameterCount(const LlamaOptions& o) {
+  return static_cast<double>(o.experts.blocksOf(o.layers)) * expertParameters(expertsOf(o));
 }
 
 RotaryTable::RotaryTable(int64_t context, int64_t headWidth, double base)
@@ -58,6 +112,7 @@ Tensor RotaryTable::table(Table& table, DType type, bool dry) {
   if (!dry && table.doubles.empty()) fill();
   switch (type) {
     case DType::BFloat16:
+    case DType::Float16:
     case DType::Float32:
       return Tensor(dry ? dryAddress() : table.floats.data(), DType::Float32, shape_);
     case DType::Float64: return Tensor(dry ? dryAddress() : table.doubles.data(), type, shape_);
@@ -114,16 +169,19 @@ RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)
                                  .residualDeviation = o.residualDeviation,
                                  .bias = false,
                                  .sequenceParallel = o.sequenceParallel,
-                                 .recompute = o.recomputeAttention}),
+                                 .recompute = o.recomputeAttention,
+                                 .context = o.contextAttention}),
       headWidth_(o.width / o.heads),
       table_(o.positions ? o.positions
                          : std::make_shared<RotaryTable>(o.context, headWidth_, o.ropeBase)) {}
 
-void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, int64_t heads, bool back) {
+void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, int64_t length,
+                           int64_t heads, bool back) {
   const bool dry = context.mesh.dry();
   context.kernels.rotary({.x = qkv,
                           .cosine = table_->cosine(qkv.type, dry),
                           .sine = table_->sine(qkv.type, dry),
+                          .at = context.sequences.positions(length),
                           .heads = heads,
                           .headWidth = headWidth_,
                           .back = back});
@@ -139,13 +197,18 @@ NormOptions normOptions(const LlamaBlockOptions& o, const char* name) {
           .sequenceParallel = o.sequenceParallel};
 }
 
+std::unique_ptr<Module> mlpOf(const LlamaBlockOptions& o) {
+  if (o.experts.count == 0) return std::make_unique<SwiGluMlp>(o);
+  return std::make_unique<Experts>(expertsOf(o));
+}
+
 }  // namespace
 
 LlamaBlock::LlamaBlock(const LlamaBlockOptions& o)
     : Block({.beforeAttention = std::make_unique<RmsNorm>(normOptions(o, ".beforeAttention")),
              .attention = std::make_unique<RotaryAttention>(o),
              .beforeMlp = std::make_unique<RmsNorm>(normOptions(o, ".beforeMlp")),
-             .mlp = std::make_unique<SwiGluMlp>(o)}) {}
+             .mlp = mlpOf(o)}) {}
 
 namespace {
 
@@ -161,29 +224,22 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
       .tied = o.tied,
       .sequenceParallel = o.sequenceParallel,
       .recompute = o.recompute,
-      .blockCost = o.width * (2 * o.width + 2 * kvWidth + 3 * o.inner),
+      .blockCosts = {},
+      .experts = o.experts.blocksOf(o.layers) * o.experts.count,
+      .blocks = {},
       .finalNorm = std::make_unique<RmsNorm>(NormOptions{.name = "finalNorm",
                                                          .unit = static_cast<UnitId>(o.layers) + 1,
                                                          .width = o.width,
                                                          .epsilon = o.epsilon,
                                                          .sequenceParallel = o.sequenceParallel})};
   const auto positions = std::make_shared<RotaryTable>(o.context, o.width / o.heads, o.ropeBase);
-  for (int64_t i = 0; i < o.layers; ++i)
-    parts.blocks.push_back(std::make_unique<LlamaBlock>(LlamaBlockOptions{
-        .name = "blocks." + std::to_string(i),
-        .unit = static_cast<UnitId>(i) + 1,
-        .context = o.context,
-        .width = o.width,
-        .heads = o.heads,
-        .kvHeads = o.kvHeads,
-        .inner = o.inner,
-        .ropeBase = o.ropeBase,
-        .epsilon = o.epsilon,
-        .deviation = kDeviation,
-        .residualDeviation = kDeviation / std::sqrt(2.0 * static_cast<double>(o.layers)),
-        .sequenceParallel = o.sequenceParallel,
-        .recomputeAttention = o.recompute == Recompute::Attention,
-        .positions = positions}));
+  for (int64_t i = 0; i < o.layers; ++i) {
+    LlamaBlockOptions block = blockOf(o, i);
+    block.positions = positions;
+    const int64_t mlp = o.experts.inBlock(i) ? expertCost(expertsOf(block)) : 3 * o.width * o.inner;
+    parts.blocks.push_back(std::make_unique<LlamaBlock>(block));
+    parts.blockCosts.push_back(o.width * (2 * o.width + 2 * kvWidth) + mlp);
+  }
   return parts;
 }
 

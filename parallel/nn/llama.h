@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "parallel/nn/expert_options.h"
 #include "parallel/nn/language_model.h"
 #include "parallel/nn/transformer.h"
 
@@ -27,12 +28,17 @@ struct LlamaOptions {
   /// several.
   bool sequenceParallel = false;
   Recompute recompute = Recompute::None;
+  /// How attention gets at the positions of other ranks of context parallelism, if there are any.
+  ContextAttention contextAttention = ContextAttention::Ring;
+  ExpertOptions experts = {};  ///< of the inner width each
 };
 
 /// Throws InvalidArgument, naming the option, when the model cannot be built.
 void check(const LlamaOptions& options);
 /// Elements of its parameters. In float64, so that no option is too large to ask.
 double parameterCount(const LlamaOptions& options);
+/// And of those the experts', which the ranks along ep share out.
+double expertParameterCount(const LlamaOptions& options);
 
 /// cos and sin of t * base^(-2 i / headWidth), for positions t and i below headWidth / 2, computed
 /// in float64 when they are first asked for. One serves all blocks of a model, for in models with
@@ -62,10 +68,13 @@ struct LlamaBlockOptions {
   UnitId unit = 0;
   int64_t context = 0, width = 0, heads = 0, kvHeads = 0, inner = 0;
   double ropeBase = 10'000, epsilon = 1e-5;
-  double deviation = 0.02;                      ///< first values of the weights
-  double residualDeviation = 0.02;              ///< of the two that write to the residual stream
-  bool sequenceParallel = false;                ///< what lies between branches is cut by rows
-  bool recomputeAttention = false;              ///< what attention gives is not kept
+  double deviation = 0.02;          ///< first values of the weights
+  double residualDeviation = 0.02;  ///< of the two that write to the residual stream
+  bool sequenceParallel = false;    ///< what lies between branches is cut by rows
+  bool recomputeAttention = false;  ///< what attention gives is not kept
+  ContextAttention contextAttention = ContextAttention::Ring;
+  ExpertOptions experts = {};                   ///< count 0: one MLP
+  int64_t expertNumber = 0;                     ///< of the block, among those that have experts
   std::shared_ptr<RotaryTable> positions = {};  ///< of the whole model; none: the block's own
 };
 
@@ -88,7 +97,8 @@ class RotaryAttention final : public Attention {
   explicit RotaryAttention(const LlamaBlockOptions& options);
 
  private:
-  void turn(ParallelContext& context, const Tensor& qkv, int64_t heads, bool back) override;
+  void turn(ParallelContext& context, const Tensor& qkv, int64_t length, int64_t heads,
+            bool back) override;
   const int64_t headWidth_;
   const std::shared_ptr<RotaryTable> table_;
 };

@@ -4,24 +4,30 @@ namespace tutti::parallel {
 
 double crossEntropy(ParallelContext& context, const LossArgs& args) {
   const Tensor& logits = args.logits;
-  const int64_t tokens = args.labels.count();
+  const int64_t batch = logits.shape.rank() == 3 ? logits.shape[0] : 1;
+  require(batch > 0 && args.labels.count() % batch == 0, args.labels.count(), " labels of ", batch,
+          " sequences");
+  const ArenaScope scope(context.scratch);
+  const Tensor ownLabels = context.sequences.cut(
+      context.kernels, args.labels.view({batch, args.labels.count() / batch}), context.scratch);
+  const int64_t tokens = ownLabels.count();
+  const Tensor labels = ownLabels.view({tokens});
   const Layout columns{.dims = {AxisList{}, logits.layout.dims[2]}, .partial = {}};
   const bool cut = !columns.dims[1].empty();
   const Range part =
       boxOf({tokens, args.vocabulary}, columns, context.mesh.shape(), context.mesh.place())[1];
   require(logits.shape.rank() == 3 && logits.shape[2] == part.count(), "logits ", logits,
           " of a vocabulary of ", args.vocabulary, " of which ", part.count(), " are here");
-  const ArenaScope scope(context.scratch);
   const Tensor own = context.scratch.allocate(statisticsType(logits.type), {tokens, 3});
   context.kernels.logitStatistics({.logits = logits,
-                                   .labels = args.labels,
+                                   .labels = labels,
                                    .statistics = own,
                                    .firstId = part.begin,
                                    .vocabulary = args.vocabulary});
   const Tensor all = cut ? context.tensor.stack(MutationPoint::LossStatistics, own, context.scratch)
                          : own.view({1, own.count()});
   return context.kernels.crossEntropy({.logits = logits,
-                                       .labels = args.labels,
+                                       .labels = labels,
                                        .statistics = all.view({all.shape[0], tokens, 3}),
                                        .scale = args.scale,
                                        .gradient = args.gradient,

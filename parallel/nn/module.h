@@ -4,7 +4,8 @@
 // computation and every collective of training is visible in the code of some module.
 //
 // Between modules an activation is a matrix, [tokens, width], the sequences of a micro-batch one
-// after the other; under sequence parallelism each rank has some of its rows
+// after the other; under context parallelism each rank has some positions of these
+// (nn/context_parallel.h), and under sequence parallelism some of the rows that are then left
 // (nn/tensor_parallel.h).
 //
 // A module declares its Parameters and holds no values. forward() allocates its result from
@@ -18,6 +19,8 @@
 
 #include "parallel/kernels/kernels.h"
 #include "parallel/mesh/device_mesh.h"
+#include "parallel/nn/context_parallel.h"
+#include "parallel/nn/expert_parallel.h"
 #include "parallel/nn/saved.h"
 #include "parallel/nn/tensor_parallel.h"
 #include "parallel/store/parameter_store.h"
@@ -31,6 +34,8 @@ struct ParallelContext {
   ParameterStore& store;
   Arena& scratch;
   TensorParallel tensor{mesh};
+  ContextParallel sequences{mesh};
+  ExpertParallel experts{mesh};
 };
 
 class Module {
@@ -51,18 +56,25 @@ enum class Recompute : uint8_t {
   Block       ///< full: all of a block, from what it was given
 };
 
+/// A micro-batch of token ids [batch, context] comes.
+inline void beginTokens(const ParallelContext& context, const Shape& tokenIds, Saved& saved) {
+  saved.tokens = context.sequences.own(tokenIds);
+  saved.length = tokenIds[1];
+}
+
 /// Consecutive units of a model, [begin, end).
 struct UnitRange {
   UnitId begin = 0, end = 0;
   bool operator==(const UnitRange&) const = default;
 };
 
-/// A module from int32 token ids [batch, context] to logits [batch, context, vocabulary], which
-/// are cut by the last dimension where their layout says so. Token ids have no gradient: backward
-/// returns an empty tensor.
+/// A module from int32 token ids [batch, context] to logits [batch, own positions, vocabulary],
+/// which are cut by the last dimension where their layout says so. Token ids have no gradient:
+/// backward returns an empty tensor.
 ///
 /// A part of its units can be computed with by itself: what it is given is what the unit before it
-/// gives, and its backward takes and returns the gradients of that. Saved::tokens has to be set.
+/// gives, and its backward takes and returns the gradients of that. Before it beginTokens() says
+/// what the micro-batch is.
 class Model : public Module {
  public:
   using Module::backward;
@@ -72,6 +84,8 @@ class Model : public Module {
   virtual UnitId unitCount() const = 0;
   /// What each unit takes to compute with, in proportion to the others.
   virtual std::vector<int64_t> unitCosts() const = 0;
+  /// Of all blocks together: what RouterTally::loads has.
+  virtual size_t expertCount() const { return 0; }
   virtual Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x,
                          Saved& saved) = 0;
   virtual Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
@@ -80,7 +94,7 @@ class Model : public Module {
   virtual Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const = 0;
 
   Tensor forward(ParallelContext& context, const Tensor& tokenIds, Saved& saved) final {
-    saved.tokens = tokenIds.shape;
+    beginTokens(context, tokenIds.shape, saved);
     return forward(context, {0, unitCount()}, tokenIds, saved);
   }
   Tensor backward(ParallelContext& context, const Tensor& dLogits, Saved& saved) final {

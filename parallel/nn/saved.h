@@ -29,7 +29,8 @@ class Saved {
 
   Arena untilBackward, untilWeights;
   std::vector<WeightWork> work;
-  Shape tokens;        ///< [batch, context] of the micro-batch, which forward of the model sets
+  Shape tokens;        ///< [batch, positions] of the micro-batch that this rank has (beginTokens)
+  int64_t length = 0;  ///< of its sequences, whoever has them
   int microBatch = 0;  ///< index on this rank, within the gradient round
   bool deferWeights =
       false;  ///< keep the work until drain(); otherwise each unit's runs at its end

@@ -5,13 +5,9 @@
 
 namespace tutti::parallel {
 
-namespace {
-
-bool dealsOut(int64_t heads, int64_t kvHeads, int64_t ranks) {
+bool headsFit(int64_t heads, int64_t kvHeads, int64_t ranks) {
   return ranks > 0 && heads % ranks == 0 && (kvHeads % ranks == 0 || ranks % kvHeads == 0);
 }
-
-}  // namespace
 
 Layout cutOverTensor(int dimension) {
   Layout layout;
@@ -22,10 +18,10 @@ Layout cutOverTensor(int dimension) {
 void setTensorRanks(MeshShape& shape, int ranks, int64_t heads, int64_t kvHeads) {
   require(heads > 0 && kvHeads > 0 && heads % kvHeads == 0, heads, " heads do not share ", kvHeads,
           " heads of keys and values evenly");
-  if (!dealsOut(heads, kvHeads, ranks)) {
+  if (!headsFit(heads, kvHeads, ranks)) {
     int64_t below = std::min<int64_t>(std::max(ranks, 1), heads), above = below;
-    while (!dealsOut(heads, kvHeads, below)) --below;  // 1 does
-    while (!dealsOut(heads, kvHeads, above)) ++above;  // `heads` does
+    while (!headsFit(heads, kvHeads, below)) --below;  // 1 does
+    while (!headsFit(heads, kvHeads, above)) ++above;  // `heads` does
     fail(ErrorCode::InvalidArgument, heads, " heads, ", kvHeads,
          " of keys and values, cannot be dealt out to ", ranks, " ranks of tensor parallelism: ",
          below == above ? message(below, " would do") : message(below, " or ", above, " would do"));
@@ -44,7 +40,8 @@ void requireHeadsFit(const MeshShape& shape, int64_t heads, int64_t kvHeads) {
 TensorParallel::TensorParallel(DeviceMesh& mesh)
     : group_(mesh.communicator(kTensorAxes)),
       ranks_(mesh.extent(kTensorAxes)),
-      rank_(mesh.index(kTensorAxes)) {}
+      rank_(mesh.index(kTensorAxes)),
+      keyParts_(mesh.extent(Axis::Tensor)) {}
 
 std::vector<size_t> TensorParallel::countsOf(int64_t rows, int64_t width) const {
   std::vector<size_t> counts;
@@ -77,7 +74,7 @@ Tensor TensorParallel::allRows(MutationPoint point, const Tensor& x, int64_t tok
 
 Tensor TensorParallel::addUp(MutationPoint point, const Tensor& summands, bool sequence,
                              Arena& memory) {
-  if (ranks_ == 1) return summands;
+  if (ranks() == 1) return summands;
   if (!sequence) {
     group_->allReduce(point, {.send = summands.data,
                               .recv = summands.data,
@@ -104,7 +101,7 @@ Tensor TensorParallel::addUp(MutationPoint point, const Tensor& summands, bool s
 }
 
 Tensor TensorParallel::stack(MutationPoint point, const Tensor& x, Arena& memory) {
-  if (ranks_ == 1) return x.view({1, x.count()});
+  if (ranks() == 1) return x.view({1, x.count()});
   const Tensor all = memory.allocate(x.type, {ranks_, x.count()});
   group_->allGather(
       point,

@@ -26,6 +26,9 @@ namespace tutti::parallel {
 /// How a weight lies whose dimension `dimension` is cut over all ranks of tensor parallelism.
 Layout cutOverTensor(int dimension);
 
+/// Whether `ranks` can share out such heads: they divide the queries', and divide or are a multiple
+/// of those of keys and values.
+bool headsFit(int64_t heads, int64_t kvHeads, int64_t ranks);
 /// Gives `shape` so many ranks of tensor parallelism for attention with these heads: each has
 /// whole heads of queries, and of keys and values its own, or one of those that it shares with its
 /// neighbours along Rep. Throws InvalidArgument, naming the nearest numbers of ranks that do,
@@ -53,12 +56,14 @@ class TensorParallel {
   /// Collective over those ranks, as DeviceMesh::communicator().
   explicit TensorParallel(DeviceMesh& mesh);
 
-  int ranks() const { return ranks_; }
-  int rank() const { return rank_; }
+  int ranks() const { return alone_ ? 1 : ranks_; }
+  int rank() const { return alone_ ? 0 : rank_; }
+  /// Of these, how many have other heads of keys and values: those along Axis::Tensor.
+  int keyParts() const { return alone_ ? 1 : keyParts_; }
   /// Which of `count` rows are this rank's where rows are cut.
-  Range rowsOf(int64_t count) const { return partOf(count, ranks_, rank_); }
+  Range rowsOf(int64_t count) const { return partOf(count, ranks(), rank()); }
   /// Whether `sequence` makes a difference here.
-  bool cutsRows(bool sequence) const { return sequence && ranks_ > 1; }
+  bool cutsRows(bool sequence) const { return sequence && ranks() > 1; }
 
   /// All `tokens` rows of a matrix that lies between branches: x itself, or gathered in `memory`.
   Tensor allRows(MutationPoint point, const Tensor& x, int64_t tokens, bool sequence,
@@ -75,11 +80,25 @@ class TensorParallel {
 
   CollectiveCounters counters;  ///< since it was made, or what a caller set them to
 
+  /// As long as it lives this rank computes by itself, as if there were no other: what is placed on
+  /// it whole (nn/placed_block.h).
+  class Alone {
+   public:
+    explicit Alone(TensorParallel& tensor) : tensor_(tensor) { tensor.alone_ = true; }
+    ~Alone() { tensor_.alone_ = false; }
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+
+   private:
+    TensorParallel& tensor_;
+  };
+
  private:
   std::vector<size_t> countsOf(int64_t rows, int64_t width) const;
 
   MeshCommunicator* const group_;
-  const int ranks_, rank_;
+  const int ranks_, rank_, keyParts_;
+  bool alone_ = false;
 };
 
 }  // namespace tutti::parallel

@@ -1,5 +1,7 @@
 #include "parallel/nn/transformer.h"
 
+#include "parallel/nn/ring_attention.h"
+
 namespace tutti::parallel {
 
 Mlp::Mlp(const BlockOptions& o)
@@ -8,14 +10,29 @@ Mlp::Mlp(const BlockOptions& o)
            .unit = o.unit,
            .inputs = o.width,
            .deviation = o.deviation,
-           .sequenceParallel = o.sequenceParallel}),
+           .sequenceParallel = o.sequenceParallel,
+           .owner = o.mlpOwner}),
       down_({.name = o.name + ".mlp.down",
              .points = kMlpPoints,
              .unit = o.unit,
              .inputs = 4 * o.width,
              .outputs = o.width,
              .deviation = o.residualDeviation,
-             .sequenceParallel = o.sequenceParallel}) {}
+             .sequenceParallel = o.sequenceParallel,
+             .owner = o.mlpOwner}) {}
+
+ExpertsOptions expertsOf(const BlockOptions& o) {
+  return {.name = o.name,
+          .unit = o.unit,
+          .width = o.width,
+          .inner = 4 * o.width,
+          .deviation = o.deviation,
+          .residualDeviation = o.residualDeviation,
+          .sequenceParallel = o.sequenceParallel,
+          .points = kMlpPoints,
+          .experts = o.experts,
+          .number = o.expertNumber};
+}
 
 void Mlp::declare(ParameterStore& store) {
   up_.declare(store);
@@ -40,6 +57,8 @@ Attention::Attention(const AttentionOptions& o)
     : heads_(o.heads),
       kvHeads_(o.kvHeads),
       recompute_(o.recompute),
+      whole_(o.owner >= 0),
+      context_(o.context),
       qkv_({.maps = {{o.name + ".attention.query", o.width},
                      {o.name + ".attention.key", o.width / o.heads * o.kvHeads, {Axis::Tensor}},
                      {o.name + ".attention.value", o.width / o.heads * o.kvHeads, {Axis::Tensor}}},
@@ -48,7 +67,8 @@ Attention::Attention(const AttentionOptions& o)
             .inputs = o.width,
             .deviation = o.deviation,
             .bias = o.bias,
-            .sequenceParallel = o.sequenceParallel}),
+            .sequenceParallel = o.sequenceParallel,
+            .owner = o.owner}),
       project_({.name = o.name + ".attention.project",
                 .points = kAttentionPoints,
                 .unit = o.unit,
@@ -56,90 +76,167 @@ Attention::Attention(const AttentionOptions& o)
                 .outputs = o.width,
                 .deviation = o.residualDeviation,
                 .bias = o.bias,
-                .sequenceParallel = o.sequenceParallel}) {}
+                .sequenceParallel = o.sequenceParallel,
+                .owner = o.owner}) {}
 
 void Attention::declare(ParameterStore& store) {
-  requireHeadsFit(store.mesh(), heads_, kvHeads_);
+  const MeshShape& mesh = store.mesh();
+  if (!whole_) requireHeadsFit(mesh, heads_, kvHeads_);
+  if (context_ == ContextAttention::Heads)
+    requireHeadsShared(mesh[Axis::Context], heads_ / (whole_ ? 1 : mesh.ranks(kTensorAxes)),
+                       kvHeads_ / (whole_ ? 1 : mesh[Axis::Tensor]));
   qkv_.declare(store);
   project_.declare(store);
 }
 
-/// Its result in `outs`, what backward needs besides in `sums`.
-Attention::Result Attention::attend(ParallelContext& context, const Tensor& qkv, Arena& outs,
-                                    Arena& sums) const {
-  const int64_t heads = heads_ / context.tensor.ranks();
-  const int64_t kvHeads = kvHeads_ / context.mesh.extent(Axis::Tensor);
+/// The heads that this rank computes queries, keys and values of.
+Attention::Part Attention::layerPart(const ParallelContext& context) const {
+  return {heads_ / context.tensor.ranks(), kvHeads_ / context.tensor.keyParts()};
+}
+
+bool Attention::exchanges(const ParallelContext& context) const {
+  return context_ == ContextAttention::Heads && context.sequences.cuts();
+}
+
+HeadExchange Attention::exchange(ParallelContext& context, const Saved& saved) const {
+  const Part part = layerPart(context);
+  return {context, part.heads, part.kvHeads, saved.length};
+}
+
+/// The heads that it computes attention of.
+Attention::Part Attention::ownPart(ParallelContext& context, const Saved& saved) const {
+  if (!exchanges(context)) return layerPart(context);
+  const HeadExchange heads = exchange(context, saved);
+  return {heads.heads(), heads.kvHeads()};
+}
+
+/// `qkv` is of these heads, of all positions where they were
+/// exchanged for others. The result is in `outs`, what backward needs besides in `sums`.
+Attention::Result Attention::attend(ParallelContext& context, const Tensor& qkv, const Saved& saved,
+                                    Arena& outs, Arena& sums) const {
+  const Part part = ownPart(context, saved);
   const int64_t batch = qkv.shape[0], length = qkv.shape[1];
-  const int64_t width = qkv.shape[2] / (heads + 2 * kvHeads) * heads;
+  const int64_t width = qkv.shape[2] / (part.heads + 2 * part.kvHeads) * part.heads;
   const Result result{outs.allocate(qkv.type, {batch, length, width}),
-                      sums.allocate(statisticsType(qkv.type), {batch, heads, length})};
-  context.kernels.attention({qkv, result.out, result.logSumExp, heads, kvHeads}, context.scratch);
+                      sums.allocate(statisticsType(qkv.type), {batch, part.heads, length})};
+  const AttentionArgs args{qkv, result.out, result.logSumExp, part.heads, part.kvHeads};
+  if (context.sequences.cuts() && !exchanges(context))
+    ringAttention(context, args, saved.length);
+  else
+    context.kernels.attention(args, context.scratch);
   return result;
 }
 
-Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const int64_t batch = saved.tokens[0], length = saved.tokens[1];
+/// What attention gives, as rows of this rank's positions.
+Tensor Attention::ownRows(ParallelContext& context, const Tensor& out, const Saved& saved,
+                          Arena& memory) const {
+  return exchanges(context) ? exchange(context, saved).results(out, memory).matrix() : out.matrix();
+}
+
+/// Queries, keys and values, turned, and the heads of them that attention is computed of.
+Tensor Attention::inputs(ParallelContext& context, const Tensor& x, Saved& saved) {
+  const Arena::Mark before = saved.untilWeights.mark();
   const Tensor rows = qkv_.forward(context, x, saved);
-  const Tensor qkv = rows.view({batch, length, rows.shape[1]});
-  turn(context, qkv, heads_ / context.tensor.ranks() + kvHeads_ / context.mesh.extent(Axis::Tensor),
-       false);
+  const Tensor qkv = rows.view({saved.tokens[0], saved.tokens[1], rows.shape[1]});
+  const Part part = layerPart(context);
+  turn(context, qkv, saved.length, part.heads + part.kvHeads, false);
+  if (!exchanges(context)) return qkv;
+  const ArenaScope scope(context.scratch);
+  const Tensor heads = exchange(context, saved).inputs(qkv, context.scratch);
+  return saved.untilWeights.retain(before, heads);  // in the place of the rows
+}
+
+Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+  const Tensor qkv = inputs(context, x, saved);
   saved.push(qkv);
   if (recompute_) {
     const ArenaScope scope(context.scratch);
-    const Result result = attend(context, qkv, context.scratch, context.scratch);
-    const Tensor y = project_.forward(context, result.out.matrix(), saved);
+    const Result result = attend(context, qkv, saved, context.scratch, context.scratch);
+    const Tensor y =
+        project_.forward(context, ownRows(context, result.out, saved, context.scratch), saved);
     saved.pop();  // its input
     return y;
   }
-  const Result result = attend(context, qkv, saved.untilWeights, saved.untilBackward);
+  const Result result = attend(context, qkv, saved, saved.untilWeights, saved.untilBackward);
   saved.push(result.out);
   saved.push(result.logSumExp);
-  return project_.forward(context, result.out.matrix(), saved);
+  return project_.forward(context, ownRows(context, result.out, saved, saved.untilWeights), saved);
 }
 
 Tensor Attention::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
   if (recompute_) {
     const Tensor kept = saved.pop();
-    const Result again = attend(context, kept, saved.untilWeights, saved.untilBackward);
-    for (const Tensor& tensor : {kept, again.out, again.logSumExp, again.out.matrix()})
+    const Result again = attend(context, kept, saved, saved.untilWeights, saved.untilBackward);
+    for (const Tensor& tensor :
+         {kept, again.out, again.logSumExp, ownRows(context, again.out, saved, saved.untilWeights)})
       saved.push(tensor);
   }
   const Tensor dOut = project_.backward(context, dy, saved);
-  const Tensor logSumExp = saved.pop(), out = saved.pop(), qkv = saved.pop();
-  const int64_t heads = heads_ / context.tensor.ranks();
-  const int64_t kvHeads = kvHeads_ / context.mesh.extent(Axis::Tensor);
-  const Tensor dQkv = saved.untilWeights.allocate(qkv.type, qkv.shape);
-  context.kernels.attentionBackward(
-      {dOut.view(out.shape), qkv, out, logSumExp, dQkv, heads, kvHeads}, context.scratch);
-  turn(context, dQkv, heads + kvHeads, true);
+  const Tensor dQkv = inputGradients(context, dOut, saved);
+  const Part part = layerPart(context);
+  turn(context, dQkv, saved.length, part.heads + part.kvHeads, true);
   return qkv_.backward(context, dQkv.matrix(), saved);
+}
+
+/// Of queries, keys and values of this rank's positions.
+Tensor Attention::inputGradients(ParallelContext& context, const Tensor& dOut, Saved& saved) {
+  const Tensor logSumExp = saved.pop(), out = saved.pop(), qkv = saved.pop();
+  const Part part = ownPart(context, saved);
+  AttentionBackwardArgs args{{}, qkv, out, logSumExp, {}, part.heads, part.kvHeads};
+  if (exchanges(context)) {
+    const ArenaScope scope(context.scratch);
+    HeadExchange heads = exchange(context, saved);
+    args.dOut = heads.resultGradients(dOut.view({saved.tokens[0], saved.tokens[1], dOut.shape[1]}),
+                                      context.scratch);
+    args.dQkv = context.scratch.allocate(qkv.type, qkv.shape);
+    context.kernels.attentionBackward(args, context.scratch);
+    return heads.inputGradients(args.dQkv, saved.untilWeights);
+  }
+  args.dOut = dOut.view(out.shape);
+  args.dQkv = saved.untilWeights.allocate(qkv.type, qkv.shape);
+  if (context.sequences.cuts())
+    ringAttentionBackward(context, args, saved.length);
+  else
+    context.kernels.attentionBackward(args, context.scratch);
+  return args.dQkv;
 }
 
 namespace {
 
-NormOptions normOptions(const BlockOptions& o, const char* name) {
-  return {.name = o.name + name,
-          .unit = o.unit,
-          .width = o.width,
-          .sequenceParallel = o.sequenceParallel};
+std::unique_ptr<Norm> layerNorm(const BlockOptions& o, const char* name, int owner) {
+  return std::make_unique<LayerNorm>(NormOptions{.name = o.name + name,
+                                                 .unit = o.unit,
+                                                 .width = o.width,
+                                                 .sequenceParallel = o.sequenceParallel,
+                                                 .owner = owner});
+}
+
+std::unique_ptr<Module> mlpOf(const BlockOptions& o) {
+  if (o.experts.count == 0) return std::make_unique<Mlp>(o);
+  return std::make_unique<Experts>(expertsOf(o));
 }
 
 }  // namespace
 
-GptBlock::GptBlock(const BlockOptions& o)
-    : Block({.beforeAttention = std::make_unique<LayerNorm>(normOptions(o, ".beforeAttention")),
-             .attention = std::make_unique<Attention>(
-                 AttentionOptions{.name = o.name,
-                                  .unit = o.unit,
-                                  .width = o.width,
-                                  .heads = o.heads,
-                                  .kvHeads = o.heads,
-                                  .deviation = o.deviation,
-                                  .residualDeviation = o.residualDeviation,
-                                  .sequenceParallel = o.sequenceParallel,
-                                  .recompute = o.recomputeAttention}),
-             .beforeMlp = std::make_unique<LayerNorm>(normOptions(o, ".beforeMlp")),
-             .mlp = std::make_unique<Mlp>(o)}) {}
+Block::Parts gptParts(const BlockOptions& o) {
+  return {.beforeAttention = layerNorm(o, ".beforeAttention", o.attentionOwner),
+          .attention =
+              std::make_unique<Attention>(AttentionOptions{.name = o.name,
+                                                           .unit = o.unit,
+                                                           .width = o.width,
+                                                           .heads = o.heads,
+                                                           .kvHeads = o.heads,
+                                                           .deviation = o.deviation,
+                                                           .residualDeviation = o.residualDeviation,
+                                                           .sequenceParallel = o.sequenceParallel,
+                                                           .recompute = o.recomputeAttention,
+                                                           .context = o.contextAttention,
+                                                           .owner = o.attentionOwner}),
+          .beforeMlp = layerNorm(o, ".beforeMlp", o.mlpOwner),
+          .mlp = mlpOf(o)};
+}
+
+GptBlock::GptBlock(const BlockOptions& o) : Block(gptParts(o)) {}
 
 void Block::declare(ParameterStore& store) {
   parts_.beforeAttention->declare(store);

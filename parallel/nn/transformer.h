@@ -10,7 +10,8 @@
 #include <memory>
 #include <utility>
 
-#include "parallel/nn/layers.h"
+#include "parallel/nn/experts.h"
+#include "parallel/nn/head_exchange.h"
 
 namespace tutti::parallel {
 
@@ -34,7 +35,14 @@ struct BlockOptions {
   double residualDeviation = 0.02;  ///< of the two that write to the residual stream
   bool sequenceParallel = false;    ///< what lies between branches is cut by rows
   bool recomputeAttention = false;  ///< what attention gives is not kept
+  ContextAttention contextAttention = ContextAttention::Ring;
+  int attentionOwner = -1, mlpOwner = -1;  ///< of each branch's weights, norm and all
+  ExpertOptions experts = {};              ///< count 0: one MLP
+  int64_t expertNumber = 0;                ///< of the block, among those that have experts
 };
+
+/// Of the experts of such a block.
+ExpertsOptions expertsOf(const BlockOptions& options);
 
 /// Two linear maps around a GELU; the inner width is four times the outer.
 class Mlp final : public Module {
@@ -57,6 +65,8 @@ struct AttentionOptions {
   double deviation = 0.02, residualDeviation = 0.02;
   bool bias = true, sequenceParallel = false;
   bool recompute = false;  ///< its result is not kept: backward computes it again
+  ContextAttention context = ContextAttention::Ring;  ///< where ranks have some positions each
+  int owner = -1;                                     ///< of the weights: nothing is cut
 };
 
 /// Causal multi-head self-attention, of each sequence by itself.
@@ -68,17 +78,32 @@ class Attention : public Module {
   void declare(ParameterStore& store) override;
 
  private:
-  /// What positions do to queries and keys, in place, in a row of qkv [batch, context, columns]
-  /// neighbours of `heads` heads in all; `back`: to their gradients.
-  virtual void turn(ParallelContext&, const Tensor& /*qkv*/, int64_t /*heads*/, bool /*back*/) {}
+  /// What positions do to queries and keys, in place, in a row of qkv [batch, own positions,
+  /// columns] neighbours of `heads` heads in all, in sequences of `length`; `back`: to their
+  /// gradients.
+  virtual void turn(ParallelContext&, const Tensor& /*qkv*/, int64_t /*length*/, int64_t /*heads*/,
+                    bool /*back*/) {}
 
+  struct Part {
+    int64_t heads, kvHeads;
+  };
   struct Result {
     Tensor out, logSumExp;
   };
-  Result attend(ParallelContext& context, const Tensor& qkv, Arena& outs, Arena& sums) const;
+  Part layerPart(const ParallelContext& context) const;
+  Part ownPart(ParallelContext& context, const Saved& saved) const;
+  bool exchanges(const ParallelContext& context) const;
+  HeadExchange exchange(ParallelContext& context, const Saved& saved) const;
+  Tensor inputs(ParallelContext& context, const Tensor& x, Saved& saved);
+  Result attend(ParallelContext& context, const Tensor& qkv, const Saved& saved, Arena& outs,
+                Arena& sums) const;
+  Tensor ownRows(ParallelContext& context, const Tensor& out, const Saved& saved,
+                 Arena& memory) const;
+  Tensor inputGradients(ParallelContext& context, const Tensor& dOut, Saved& saved);
 
   const int64_t heads_, kvHeads_;
-  const bool recompute_;
+  const bool recompute_, whole_;
+  const ContextAttention context_;
   ColumnLinear qkv_;
   RowLinear project_;
 };
@@ -101,7 +126,9 @@ class Block : public Module {
   Parts parts_;
 };
 
-/// A block of GPT-2: LayerNorm, Attention, Mlp.
+/// Those of GPT-2: LayerNorm, Attention, Mlp or Experts.
+Block::Parts gptParts(const BlockOptions& options);
+
 class GptBlock final : public Block {
  public:
   explicit GptBlock(const BlockOptions& options);

@@ -171,7 +171,7 @@ Schedule buildSchedule(const ScheduleOptions& o) {
   } else {
     for (int rank = 0; rank < s.ranks; ++rank) orders.push_back(orderOf(s, o.kind, rank));
   }
-  setActions(s, orders);
+  setActions(s, orders, o.costs);
   return s;
 }
 

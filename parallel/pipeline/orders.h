@@ -16,9 +16,10 @@ Orders vShapedOrders(const Schedule& schedule, const ScheduleOptions& options);
 /// Sets byRank to these computations with the transfers that they need between them, and gives
 /// everything its slot.
 ///
-/// A receive stands as late as it can, right before what needs it, where that cannot block; where
-/// it would, because ranks wait for each other in a ring when nothing is buffered, the receive of
-/// a message that is waited for moves up to what its rank does at the time.
-void setActions(Schedule& schedule, const Orders& orders);
+/// A message is sent right behind what makes it. Its receive stands where its rank is at that time,
+/// in a walk with these costs: it is posted before the message is there, and holds nothing up that
+/// its rank would send earlier. The walk is an order in which all meet, so nothing needs a buffer,
+/// whatever computations really take.
+void setActions(Schedule& schedule, const Orders& orders, const Costs& costs);
 
 }  // namespace tutti::parallel

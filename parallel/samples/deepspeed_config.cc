@@ -13,8 +13,9 @@ namespace tutti::parallel {
 
 namespace {
 
-constexpr uint64_t kMostBytes = 1 << 20;             // of the file
-constexpr int64_t kMostSequences = 1'000'000;        // of a batch: far above all use
+constexpr uint64_t kMostBytes = 1 << 20;       // of the file
+constexpr int64_t kMostSequences = 1'000'000;  // of a batch: far above all use
+constexpr int64_t kMostSteps = 1'000'000'000, kMostPatience = 1'000'000;
 constexpr double kMostElements = 1'000'000'000'000;  // of a bucket
 
 /// Counts of elements are often written as 5e8.
@@ -141,6 +142,42 @@ void readOptimizer(Members& members, DeepSpeedConfig& config) {
 
 bool enabled(Members& members) { return members.has("enabled") && members.flag("enabled"); }
 
+/// A power of two: what it scales is not rounded by it.
+double powerOfTwo(Members& members, const char* key) {
+  const double value = notNegative(members, key);
+  int exponent = 0;
+  require(value == 0 || std::frexp(value, &exponent) == 0.5, members.place(key), ": ", value,
+          " is no power of two");
+  return value;
+}
+
+/// loss_scale 0 is one that adapts itself, with DeepSpeed's choices.
+void readFp16(Members& members, DeepSpeedConfig& config) {
+  LossScaling scaling{.growthSteps = 1000, .patience = 2};
+  const bool on = enabled(members);
+  const double fixed = members.has("loss_scale") ? powerOfTwo(members, "loss_scale") : 0;
+  if (members.has("initial_scale_power"))
+    scaling.initial = std::ldexp(1, static_cast<int>(members.whole("initial_scale_power", 0, 100)));
+  if (members.has("loss_scale_window"))
+    scaling.growthSteps = members.whole("loss_scale_window", 1, kMostSteps);
+  if (members.has("hysteresis"))
+    scaling.patience = static_cast<int>(members.whole("hysteresis", 1, kMostPatience));
+  if (members.has("min_loss_scale")) {
+    scaling.minimum = powerOfTwo(members, "min_loss_scale");
+    require(scaling.minimum > 0 && (fixed > 0 || scaling.minimum <= scaling.initial),
+            members.place("min_loss_scale"), ": ", scaling.minimum,
+            " is not between 0 and the first loss scale, ", scaling.initial);
+  }
+  if (fixed > 0) scaling = {.initial = fixed, .growthSteps = 0, .minimum = fixed};
+  require(!members.has("consecutive_hysteresis") || !members.flag("consecutive_hysteresis"),
+          members.place("consecutive_hysteresis"),
+          ": overflows are counted since the loss scale grew, whatever comes between them");
+  passOver(members, {"auto_cast"}, config);
+  if (!on) return;
+  config.types = DType::Float16;
+  config.lossScaling = scaling;
+}
+
 }  // namespace
 
 DeepSpeedConfig readDeepSpeedConfig(const std::filesystem::path& path) {
@@ -153,16 +190,11 @@ DeepSpeedConfig readDeepSpeedConfig(const std::filesystem::path& path) {
   sequences("train_batch_size", config.trainBatch);
   sequences("train_micro_batch_size_per_gpu", config.microBatch);
   sequences("gradient_accumulation_steps", config.accumulation);
-  within(members, "fp16", [&](Members& fp16) {
-    require(!enabled(fp16), fp16.place("enabled"),
-            ": there is no loss scaling yet, which float16 needs; bf16 does without");
-    passOver(fp16,
-             {"auto_cast", "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",
-              "min_loss_scale"},
-             config);
-  });
+  within(members, "fp16", [&](Members& fp16) { readFp16(fp16, config); });
   within(members, "bf16", [&](Members& bf16) {
-    if (enabled(bf16)) config.types = DType::BFloat16;
+    if (!enabled(bf16)) return;
+    require(!config.lossScaling, bf16.place("enabled"), ": fp16 is enabled too");
+    config.types = DType::BFloat16;
   });
   within(members, "zero_optimization", [&](Members& zero) { readZero(zero, config); });
   within(members, "optimizer", [&](Members& optimizer) { readOptimizer(optimizer, config); });

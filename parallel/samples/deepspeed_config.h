@@ -6,9 +6,11 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "parallel/optim/loss_scale.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/store/shard_policy.h"
 
@@ -19,9 +21,10 @@ struct DeepSpeedConfig {
   // a step on one rank; 0: not given.
   int64_t trainBatch = 0, microBatch = 0, accumulation = 0;
   ShardPolicy policy;
-  StoreTypes types;                 ///< bfloat16 weights where bf16.enabled, else float32
-  double clip = 0;                  ///< 0: no clipping, which is also DeepSpeed's choice
-  std::string optimizer = "AdamW";  ///< or "SGD"
+  StoreTypes types;  ///< weights of bfloat16 or float16 where bf16 or fp16 is enabled
+  std::optional<LossScaling> lossScaling;  ///< where fp16 is
+  double clip = 0;                         ///< 0: no clipping, which is also DeepSpeed's choice
+  std::string optimizer = "AdamW";         ///< or "SGD"
   double learningRate = 0.001;
   AdamWOptions adamW = {.beta2 = 0.999, .weightDecay = 0};  // DeepSpeed's choices
   SgdOptions sgd;

@@ -1,5 +1,7 @@
 #include "parallel/samples/flags.h"
 
+#include <cmath>
+
 namespace tutti::parallel {
 
 namespace {
@@ -23,6 +25,44 @@ CLI::Validator byteSize() {
     return text + " is no number of bytes, like 16M";
   };
   return CLI::Validator(convert, "BYTES");
+}
+
+/// CLI11's own checks let NaN pass and print their bounds with 309 digits.
+CLI::Validator finiteNumber(bool orZero) {
+  const auto objection = [orZero](std::string& text) {
+    double value = 0;
+    const bool read = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+    if (read && (value > 0 || (orZero && value == 0))) return std::string();
+    return text + " is not a finite number " + (orZero ? "of at least 0" : "above 0");
+  };
+  return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
+}
+
+void addExpertFlags(CLI::App& app, ExpertOptions& o) {
+  const CLI::Validator positive = positiveSize();
+  CLI::Option* const experts =
+      app.add_option("--experts", o.count,
+                     "experts in the place of a block's MLP; --ep divides them; 0: none")
+          ->check(notNegativeSize())
+          ->capture_default_str();
+  const auto add = [&, needed = o.count == 0](const char* flag, auto& value,
+                                              const CLI::Validator& valid, const char* about) {
+    CLI::Option* const option =
+        app.add_option(flag, value, about)->check(valid)->capture_default_str();
+    if (needed) option->needs(experts);
+  };
+  add("--experts-per-token", o.perToken, positive, "of them those that a token goes to");
+  add("--experts-every", o.every, positive, "each n-th block has experts");
+  add("--capacity", o.capacityFactor, finiteNumber(true),
+      "most tokens of a sequence for an expert, over an even share; more are dropped; 0: none is");
+  add("--aux-loss", o.auxLoss, finiteNumber(true),
+      "how much the experts' load-balancing loss counts");
+  add("--z-loss", o.zLoss, finiteNumber(true), "how much the router's z loss counts");
+}
+
+void fillExperts(ExpertOptions& o) {
+  // The weight of a single expert would be 1, whatever the router says.
+  o.normalized = o.perToken > 1;
 }
 
 void addRanksFlag(CLI::App& app, int& ranks) {

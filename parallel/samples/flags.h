@@ -17,9 +17,15 @@ CLI::Validator positiveSize();
 CLI::Validator notNegativeSize();
 /// A number of bytes, also with K, M or G behind it, for Option::transform().
 CLI::Validator byteSize();
+/// Above 0, or from 0 on.
+CLI::Validator finiteNumber(bool orZero);
 
 void addRanksFlag(CLI::App& app, int& ranks);
 void addStepFlags(CLI::App& app, int64_t& steps, int64_t& batch);
+/// Those of experts; all but --experts need that, unless `options` has some already.
+void addExpertFlags(CLI::App& app, ExpertOptions& options);
+/// What those flags leave open.
+void fillExperts(ExpertOptions& options);
 void addModelFlags(CLI::App& app, GptOptions& model);
 
 /// When gathered weights are given back, as --reshard and --backwards say.

@@ -20,11 +20,19 @@ class Progress {
   Progress(const TrainOptions& options, bool enabled);
 
   void begin(int64_t parameters, int64_t tokens, int ranks);
+  /// The training goes on behind `step`: lines of later ones, which an attempt before this one has
+  /// written, go from the JSON file, and the last if it is not whole.
+  void resumed(int64_t step);
   /// Says so when a step takes some of the text's `windows` more than once.
   void shortText(int64_t windows);
-  void step(int64_t step, const StepReport& report, double learningRate);
+  /// `memory` is this rank's.
+  void step(int64_t step, const StepReport& report, double learningRate,
+            const TrainingMemory& memory);
   /// Says on standard error that the training has ended without a result.
   void notFinite(const std::string& what);
+  /// Says that the training ends after `step` because of `signal`, and where it goes on from;
+  /// `checkpoints` is empty when nothing was saved.
+  void stopped(int64_t step, int signal, const std::string& checkpoints);
   void validation(double loss);
   void text(const std::string& prompt, const std::string& generated);
 
@@ -33,7 +41,8 @@ class Progress {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  void writeJson(int64_t step, const StepReport& report, double learningRate, double stepSeconds);
+  void writeJson(int64_t step, const StepReport& report, double learningRate, double stepSeconds,
+                 const TrainingMemory& memory);
   void show(int64_t step, const StepReport& report);
   double seconds(Clock::time_point since) const;
 
@@ -42,6 +51,10 @@ class Progress {
   int64_t steps_, batch_, tokensPerStep_;
   const std::string unit_;  ///< "byte" or "token"
   std::string jsonPath_;
+  double peakFlops_;           ///< of a rank, a second; 0 until it is measured
+  double flopsPerToken_ = 0;   ///< of forward and backward
+  double attentionFlops_ = 0;  ///< of these, without parameters
+  int ranks_ = 1;
   std::unique_ptr<std::FILE, Close> json_;
   Clock::time_point start_, lastStep_, lastShown_;
 };

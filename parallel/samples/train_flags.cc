@@ -2,30 +2,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 
 #include <CLI/CLI.hpp>
 
+#include "parallel/samples/config_file.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/train_options.h"
 
 namespace tutti::parallel {
 
 namespace {
-
-/// CLI11's own checks let NaN pass and print their bounds with 309 digits.
-CLI::Validator finite(bool orZero) {
-  const auto objection = [orZero](std::string& text) {
-    double value = 0;
-    const bool read = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
-    if (read && (value > 0 || (orZero && value == 0))) return std::string();
-    return text + " is not a finite number " + (orZero ? "of at least 0" : "above 0");
-  };
-  return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
-}
 
 /// CLI11 itself would take -1 for 2^64 - 1, and so whatever is larger.
 std::string notUnsigned(std::string& text) {
@@ -38,6 +27,7 @@ std::string notUnsigned(std::string& text) {
 
 void declare(CLI::App& app, TrainOptions& o) {
   const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
+  addConfigFlag(app);
   CLI::Option* text =
       app.add_option("--text", o.text, "text file to learn; the last 5% are for validation");
   CLI::Option* tokens =
@@ -103,6 +93,12 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--cp", o.cp, "ranks that share out each sequence (context parallelism)")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  static const std::map<std::string, ContextAttention> attentions{
+      {"ring", ContextAttention::Ring}, {"heads", ContextAttention::Heads}};
+  app.add_option("--cp-attention", o.model.contextAttention,
+                 "how attention gets at what other ranks have of a sequence: ring, keys and values "
+                 "go round; or heads, positions are exchanged for heads, which these ranks divide")
+      ->transform(CLI::CheckedTransformer(attentions).description("ring|heads"));
   app.add_option("--ep", o.ep,
                  "ranks that share out the experts (expert parallelism), each for another part of "
                  "the batch")
@@ -128,28 +124,48 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->check(positive)
       ->capture_default_str();
   addModelFlags(app, o.model);
+  addExpertFlags(app, o.model.experts);
   CLI::Option* initFrom =
       app.add_option("--init-from", o.initFrom,
                      "begin with the model and the weights of this Hugging Face folder, and with "
                      "its tokenizer unless --tokenizer says another");
-  for (const char* size : {"--layers", "--width", "--heads"})
+  for (const char* size : {"--layers", "--width", "--heads", "--experts"})
     initFrom->excludes(app.get_option(size));
   app.add_option("--export", o.exportTo,
-                 "at the end, a Hugging Face folder of the model, which is not there yet");
+                 "at the end, a Hugging Face folder of the model, which is not there yet")
+      ->excludes(app.get_option("--experts"));
   app.add_option("--optimizer", o.optimizer, "adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
   app.add_option("--lr", o.learningRate, "peak learning rate; default 0.003 (adamw), 0.3 (sgd)")
-      ->check(finite(false));
+      ->check(finiteNumber(false));
   app.add_option("--warmup", o.warmup, "steps of linear warm-up; default: a twentieth of --steps")
       ->check(notNegative);
   app.add_option("--weight-decay", o.weightDecay, "of matrices; default 0.1 (adamw), 0 (sgd)")
-      ->check(finite(true));
+      ->check(finiteNumber(true));
   app.add_option("--clip", o.clip, "largest global gradient norm; 0: no clipping")
-      ->check(finite(true))
+      ->check(finiteNumber(true))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
       ->check(CLI::Validator(notUnsigned, ""))
+      ->capture_default_str();
+  static const std::map<std::string, DType> types{
+      {"float32", DType::Float32}, {"bfloat16", DType::BFloat16}, {"float16", DType::Float16}};
+  CLI::Option* type = app.add_option("--type", o.type,
+                                     "element type of weights and activations in forward and "
+                                     "backward; the weights that are updated stay float32");
+  type->transform(CLI::CheckedTransformer(types).description("float32|bfloat16|float16"));
+  app.add_option("--loss-scale", o.lossScaling.initial,
+                 "with --type float16, what the loss's gradient is multiplied by at first: a power "
+                 "of two")
+      ->check(finiteNumber(false))
+      ->needs(type)
+      ->capture_default_str();
+  app.add_option("--loss-scale-window", o.lossScaling.growthSteps,
+                 "good steps after which it doubles; it is halved when gradients overflow; 0: it "
+                 "stays as it is")
+      ->check(notNegative)
+      ->needs(type)
       ->capture_default_str();
   app.add_flag("--deterministic", o.deterministic,
                "the same bits on 1, 2, 4 and 8 ranks; on any power of two with the same "
@@ -157,6 +173,13 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_flag("--check-replicas", o.checkReplicas,
                "after each step, fail unless all ranks' weights are equal to the bit");
   app.add_option("--json", o.json, "write one JSON line a step to this file");
+  app.add_option("--peak-flops", o.peakFlops,
+                 "floating-point operations a second that a rank could do at most, for \"mfu\" in "
+                 "these lines; default: measured, by a short GEMM of rank 0")
+      ->check(finiteNumber(false));
+  app.add_option(
+      "--trace", o.trace,
+      "what each rank did when, as a trace for Perfetto or chrome://tracing, at the end");
   CLI::Option* folder =
       app.add_option("--checkpoints", o.checkpoints, "folder for a checkpoint at the end");
   app.add_option("--save-every", o.saveEvery, "steps after which there is another")
@@ -165,6 +188,10 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--keep", o.keep, "so many of the newest stay; 0: all")
       ->check(notNegative)
       ->capture_default_str();
+  app.add_flag("--async-checkpoints", o.asyncCheckpoints,
+               "write those of --save-every while the training goes on, from a copy in memory: of "
+               "the weights and the optimizer's state that a rank holds")
+      ->needs(folder);
   app.add_flag("--resume", o.resume,
                "go on from the newest checkpoint, saved on any number of ranks; from the beginning "
                "if there is none")
@@ -180,6 +207,7 @@ void fillDefaults(TrainOptions& o) {
   if (o.learningRate == 0) o.learningRate = sgd ? 0.3 : 0.003;
   if (o.weightDecay < 0) o.weightDecay = sgd ? 0 : 0.1;
   if (o.warmup < 0) o.warmup = std::max<int64_t>(1, o.steps / 20);
+  fillExperts(o.model.experts);
 }
 
 }  // namespace
@@ -192,9 +220,10 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     fillDefaults(options);
     require(!options.text.empty() || !options.tokens.empty(), "--text or --tokens is needed");
     check(options.model);
+    options.lossScaling.check();
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
-    if (options.initFrom.empty()) checkPipeline(options);  // else it is not known yet
+    if (options.initFrom.empty()) checkLayout(options, 0);  // else the model is not known yet
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;

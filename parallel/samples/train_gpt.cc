@@ -1,7 +1,7 @@
 // train_gpt: trains a small GPT on any text file, as bytes or as a tokenizer has it, over ranks,
-// data-parallel, ZeRO, FSDP, tensor-parallel or a pipeline, and lets it write. `train_gpt --text
-// book.txt --ranks 4` starts four processes on this machine; under `tutti run` (or another
-// launcher) it joins the job that it finds itself in.
+// data-parallel, ZeRO, FSDP, tensor- or context-parallel or a pipeline, and lets it write.
+// `train_gpt --text book.txt --ranks 4` starts four processes on this machine; under `tutti run`
+// (or another launcher) it joins the job that it finds itself in.
 
 #include <array>
 #include <cmath>
@@ -11,10 +11,13 @@
 
 #include <tutti/communicator.h>
 #include "parallel/checkpoint/names.h"
+#include "parallel/engine/agreement.h"
 #include "parallel/engine/generate.h"
+#include "parallel/engine/trace_file.h"
 #include "parallel/huggingface/folder.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
+#include "parallel/samples/end_request.h"
 #include "parallel/samples/loaded_model.h"
 #include "parallel/samples/progress.h"
 #include "parallel/samples/ranks.h"
@@ -61,6 +64,12 @@ Windows makeWindows(const TrainOptions& options, const TokenView& text) {
   return Windows(text, options.model.context);
 }
 
+/// Only float16 needs it.
+std::optional<LossScaling> lossScalingOf(const TrainOptions& options) {
+  if (options.type != DType::Float16) return std::nullopt;
+  return options.lossScaling;
+}
+
 /// And what generate needs to know of the model.
 Metadata facts(const TrainOptions& options, const Tokenizer& tokenizer) {
   Metadata all = sampleOrder(options);
@@ -78,6 +87,7 @@ int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& 
 
 /// Returns the exit code.
 int train(const TrainOptions& options, int ranks) {
+  const EndRequest request;
   const auto tokenizer = tokenizerOf(options);
   const TokenData text = readTokens(options, *tokenizer);
   DeviceMesh mesh = joinMesh(options, ranks);
@@ -86,10 +96,12 @@ int train(const TrainOptions& options, int ranks) {
   const auto model = makeModel(modelOf(options));
   Engine engine(mesh, kernels, *model,
                 {.policy = policyOf(options),
+                 .types = options.type,
                  .reductionGroups = options.microBatches,
                  .rounds = options.rounds,
                  .clipNorm = options.clip,
                  .seed = options.seed,
+                 .lossScaling = lossScalingOf(options),
                  .pipeline = pipelineOf(options)});
   Loader loader = makeLoader(options, text.train);
   Windows windows = makeWindows(options, text.validation);
@@ -103,21 +115,39 @@ int train(const TrainOptions& options, int ranks) {
   Progress progress(options, mesh.rank() == 0);
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
-  for (int64_t step = firstStep(engine, options, *optimizer); step < options.steps; ++step) {
+  const int64_t first = firstStep(engine, options, *optimizer);
+  std::optional<TraceFile> trace;
+  if (!options.trace.empty()) trace.emplace(mesh);
+  progress.resumed(first);
+  for (int64_t step = first; step < options.steps; ++step) {
     const double rate = schedule.at(step + 1);
     const StepReport report = engine.step(loader, step, *optimizer, rate);
-    progress.step(step + 1, report, rate);
-    if (!std::isfinite(report.loss) || !std::isfinite(report.gradientNorm))
+    progress.step(step + 1, report, rate, engine.memory());
+    const bool finite = std::isfinite(report.loss) && std::isfinite(report.gradientNorm);
+    if (report.skipped ? report.lost : !finite)
       return diverged(mesh, progress,
                       message("step ", step + 1, ": the loss is ", report.loss,
                               ", the gradient norm ", report.gradientNorm));
     if (options.checkReplicas) engine.store().checkReplicas();
     const bool last = step + 1 == options.steps;
+    const auto asked =
+        static_cast<int>(largestOf(mesh.communicator(AxisSet::all()), request.signal()));
+    const bool ends = last || asked != 0;
     if (!options.checkpoints.empty() &&
-        (last || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0)))
-      engine.save(options.checkpoints, step + 1, *optimizer, options.keep,
-                  facts(options, *tokenizer));
+        (ends || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0))) {
+      const auto save =
+          options.asyncCheckpoints && !ends ? &Engine::saveInBackground : &Engine::save;
+      (engine.*save)(options.checkpoints, step + 1, *optimizer, options.keep,
+                     facts(options, *tokenizer));
+    }
+    if (asked != 0 && !last) {
+      if (trace) trace->write(options.trace);
+      progress.stopped(step + 1, asked, options.checkpoints);
+      return 0;
+    }
   }
+  engine.awaitSave();
+  if (trace) trace->write(options.trace);
   const double validation = engine.evaluate(windows, options.batch);
   if (!std::isfinite(validation))
     return diverged(mesh, progress,
@@ -154,7 +184,7 @@ int main(int argc, char** argv) {
     }
     fillModel(options);
     const RankPlan plan = planRanks(askedRanks(options));
-    meshOf(options, plan.ranks);
+    checkLayout(options, plan.ranks);
     checkSplit(options, plan.ranks);
     checkMemory(options, {.ranks = plan.ranks,
                           .ranksHere = plan.launch ? plan.ranks : 1,

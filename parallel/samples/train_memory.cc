@@ -67,13 +67,17 @@ TrainMemory trainMemory(const TrainOptions& options, int ranks) {
   const double copies = copy(policy.parameters, policy.offload.parameters) +
                         copy(policy.gradients, policy.offload.gradients) +
                         moments * copy(policy.optimizer, policy.offload.optimizer);
-  const double parameters = options.llama ? parameterCount(*options.llama) : parameterCount(model);
+  const double all = options.llama ? parameterCount(*options.llama) : parameterCount(model);
+  const double experts =
+      options.llama ? expertParameterCount(*options.llama) : expertParameterCount(model);
+  const double parameters = all - experts + experts / options.ep;
   // Of several stages a mean: the first ones hold more micro-batches, the last one has the logits.
   memory.model = parameters / options.tp / options.pp * copies * sizeof(float);
   // Of a Llama at least the logits.
   const double saved = options.llama ? static_cast<double>(options.llama->vocabulary) / options.tp
                                      : savedPerToken(model, options.tp);
-  memory.passes = tokens * saved / options.pp * sizeof(float);
+  memory.passes =
+      tokens / options.cp * saved / options.pp * static_cast<double>(sizeOf(options.type));
   return memory;
 }
 

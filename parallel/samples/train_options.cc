@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "parallel/engine/engine.h"
+#include "parallel/samples/fitting_layouts.h"
 #include "parallel/samples/train_text.h"
 
 namespace tutti::parallel {
@@ -19,6 +20,7 @@ ModelOptions modelOf(const TrainOptions& o) {
   llama.context = o.model.context;
   llama.sequenceParallel = o.model.sequenceParallel;
   llama.recompute = o.model.recompute;
+  llama.contextAttention = o.model.contextAttention;
   return llama;
 }
 
@@ -89,7 +91,12 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   shape[Axis::Fsdp] = o.fsdp > 0 ? o.fsdp : o.dp > 0 ? data / o.dp : o.zero > 0 ? data : 1;
   shape[Axis::Data] = data / shape[Axis::Fsdp];
   const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
-  setTensorRanks(shape, o.tp, heads, o.llama ? o.llama->kvHeads : heads);
+  const int64_t kvHeads = o.llama ? o.llama->kvHeads : heads;
+  setTensorRanks(shape, o.tp, heads, kvHeads);
+  if (o.model.contextAttention == ContextAttention::Heads)
+    requireHeadsShared(o.cp, heads / o.tp, kvHeads / shape[Axis::Tensor]);
+  const ExpertOptions& experts = o.llama ? o.llama->experts : o.model.experts;
+  if (experts.count > 0) requireExpertsFit(shape, experts.count);
   return shape;
 }
 
@@ -119,6 +126,32 @@ Offload offloadOf(const TrainOptions& o, const ShardPolicy& policy) {
 
 }  // namespace
 
+namespace {
+
+/// Of the model, as far as it is known.
+LayoutNeeds needsOf(const TrainOptions& o, int ranks) {
+  const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
+  const int64_t layers = o.llama ? o.llama->layers : o.model.layers;
+  return {.ranks = ranks > 0 ? ranks : o.ranks,
+          .heads = heads,
+          .kvHeads = o.llama ? o.llama->kvHeads : heads,
+          .stages = static_cast<int>(std::min<int64_t>(layers / std::max(o.chunks, 1), 1024))};
+}
+
+/// What to say behind the refusal of a layout; nothing where it is not the layout that is wrong.
+std::string nearestText(const TrainOptions& o, int ranks) {
+  const LayoutFlags wanted{
+      .dp = o.dp, .fsdp = o.fsdp, .tp = o.tp, .pp = o.pp, .cp = o.cp, .ep = o.ep};
+  const LayoutNeeds needs = needsOf(o, ranks);
+  if (fits(wanted, needs)) return "";
+  std::string text;
+  for (const LayoutFlags& layout : nearestFitting(wanted, needs, 3))
+    text += (text.empty() ? "; nearest to it are " : ", or ") + layout.describe();
+  return text;
+}
+
+}  // namespace
+
 ShardPolicy policyOf(const TrainOptions& o) {
   ShardPolicy policy = ShardPolicy::zero(o.zero >= 0 ? o.zero : o.fsdp > 0 ? 3 : 0);
   policy.deterministic = o.deterministic;
@@ -127,6 +160,16 @@ ShardPolicy policyOf(const TrainOptions& o) {
           ": weights are gathered, and given back, with --zero 3, or --fsdp alone");
   policy.offload = offloadOf(o, policy);
   return policy;
+}
+
+void checkLayout(const TrainOptions& o, int ranks) {
+  try {
+    const int asked = askedRanks(o);
+    if (const int all = ranks > 0 ? ranks : asked; all > 0) meshOf(o, all);
+    checkPipeline(o);
+  } catch (const Error& error) {
+    fail(error.code(), error.what(), nearestText(o, ranks));
+  }
 }
 
 std::optional<Documents> documentsOf(const TrainOptions& options, const TokenView& text) {
@@ -181,14 +224,20 @@ bool sameFile(const std::string& a, const std::string& b) {
 }  // namespace
 
 void checkNotTheText(const TrainOptions& options) {
-  if (options.json.empty()) return;
-  const auto refuse = [&](const std::string& read, const char* what) {
-    require(!sameFile(options.json, read), "--json ", options.json, " is ", what,
-            ": it would be overwritten");
+  const auto refuse = [&](const char* flag, const std::string& written) {
+    if (written.empty()) return;
+    const auto beside = [&](const std::string& read, const char* what) {
+      require(!sameFile(written, read), flag, " ", written, " is ", what,
+              ": it would be overwritten");
+    };
+    beside(options.text, "the text");
+    beside(options.tokens, "the token file");
+    beside(options.tokenizer, "the tokenizer");
   };
-  refuse(options.text, "the text");
-  refuse(options.tokens, "the token file");
-  refuse(options.tokenizer, "the tokenizer");
+  refuse("--json", options.json);
+  refuse("--trace", options.trace);
+  require(options.trace.empty() || !sameFile(options.trace, options.json), "--trace ",
+          options.trace, " is the file of --json");
 }
 
 void checkFiles(const TrainOptions& options) {
@@ -199,10 +248,14 @@ void checkFiles(const TrainOptions& options) {
       "--offload-folder ", options.offloadFolder, " is no folder");
   require(options.exportTo.empty() || !std::filesystem::exists(options.exportTo, error),
           "--export ", options.exportTo, " is there already");
-  if (options.json.empty()) return;
-  std::FILE* json = std::fopen(options.json.c_str(), "a");
-  require(json != nullptr, "--json ", options.json, " cannot be written: ", std::strerror(errno));
-  std::fclose(json);
+  const auto requireWritable = [](const char* flag, const std::string& path) {
+    if (path.empty()) return;
+    std::FILE* file = std::fopen(path.c_str(), "a");
+    require(file != nullptr, flag, " ", path, " cannot be written: ", std::strerror(errno));
+    std::fclose(file);
+  };
+  requireWritable("--json", options.json);
+  requireWritable("--trace", options.trace);
 }
 
 }  // namespace tutti::parallel

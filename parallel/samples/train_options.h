@@ -10,6 +10,7 @@
 #include "parallel/data/documents.h"
 #include "parallel/engine/stages.h"
 #include "parallel/nn/model_options.h"
+#include "parallel/optim/loss_scale.h"
 #include "parallel/samples/flags.h"
 #include "parallel/sharding/mesh_shape.h"
 #include "parallel/store/shard_policy.h"
@@ -49,12 +50,17 @@ struct TrainOptions {
   double weightDecay = -1;  ///< negative: by optimizer
   double clip = 1;
   uint64_t seed = 1;
+  DType type = DType::Float32;  ///< of weights as they are computed with, and of activations
+  LossScaling lossScaling;      ///< with float16
   bool deterministic = false;
   bool checkReplicas = false;
   std::string json;
+  std::string trace;        ///< a file; empty: none
+  double peakFlops = 0;     ///< of a rank, a second; 0: measured
   std::string checkpoints;  ///< a folder; empty: none are saved
   int64_t saveEvery = 0;    ///< steps; 0: at the end only
   int keep = 2;
+  bool asyncCheckpoints = false;
   bool resume = false;
   int64_t generate = 400;
   std::string prompt;
@@ -76,7 +82,7 @@ int modelRanks(const TrainOptions& options);
 int batchRanks(const TrainOptions& options, int ranks);
 /// How so many ranks lie along the axes: what is not said goes to dp, or with --zero to fsdp.
 /// Throws InvalidArgument when --dp, --fsdp or --tp does not divide the ranks, and when the model's
-/// heads cannot be dealt out to --tp.
+/// heads cannot be dealt out to --tp, with --cp-attention heads to --cp, or its experts to --ep.
 MeshShape meshOf(const TrainOptions& options, int ranks);
 /// What the ranks along fsdp share out: everything, unless --zero says otherwise; when they give
 /// gathered weights back, and what lies elsewhere. Throws InvalidArgument naming the flag when
@@ -87,16 +93,20 @@ ShardPolicy policyOf(const TrainOptions& options);
 std::optional<Documents> documentsOf(const TrainOptions& options, const TokenView& text);
 /// How the ranks of --pp share out the model.
 PipelineOptions pipelineOf(const TrainOptions& options);
+/// Throws InvalidArgument as askedRanks(), meshOf() and checkPipeline() do, and says which layouts
+/// that fit are nearest. `ranks`: of the job; 0: that is not known.
+void checkLayout(const TrainOptions& options, int ranks);
 /// Throws InvalidArgument when the schedule is none for --pp and --chunks, and when the model's
 /// layers cannot be dealt out as --stages says.
 void checkPipeline(const TrainOptions& options);
 
 /// Throws InvalidArgument when the batch cannot be split over `ranks`.
 void checkSplit(const TrainOptions& options, int ranks);
-/// Throws InvalidArgument when `--json` would be written over what is learned, under whatever name.
+/// Throws InvalidArgument when `--json` or `--trace` would be written over what is learned, under
+/// whatever name.
 void checkNotTheText(const TrainOptions& options);
-/// Throws InvalidArgument naming the file when the text cannot be used or `--json` not be written,
-/// and when the folder of --offload-folder is none.
+/// Throws InvalidArgument naming the file when the text cannot be used or `--json` and `--trace`
+/// not be written, and when the folder of --offload-folder is none.
 void checkFiles(const TrainOptions& options);
 
 }  // namespace tutti::parallel

@@ -54,7 +54,6 @@ void fillModel(TrainOptions& options) {
     return;
   }
   takeModel(options);
-  checkPipeline(options);
 }
 
 TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer) {

@@ -22,7 +22,8 @@ void train(SampleRank& rank, const std::string& file) {
                  .types = config.types,
                  .reductionGroups = batch.microBatches,
                  .clipNorm = config.clip,
-                 .seed = kSampleSeed});
+                 .seed = kSampleSeed,
+                 .lossScaling = config.lossScaling});
   const std::vector<uint8_t> text = sampleText();
   Loader loader(text, o.model.context, batch.sequences, kSampleSeed);
   const auto optimizer = config.makeOptimizer();

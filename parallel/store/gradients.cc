@@ -169,7 +169,8 @@ void Gradients::giveBack(Bucket& bucket) {
 /// Adds the round that is reduced, or about to be, to those before.
 void Gradients::addRound(Bucket& bucket) {
   if (bucket.added) return;
-  waitUntilReached(bucket.done, stream_);
+  waitUntilReached(bucket.done, stream_, mesh_.trace(),
+                   sharded() ? "reduce_scatter" : "all_reduce");
   const Tensor& round = bucket.reduced;
   if (bucket.total.data == nullptr) bucket.total = totals_.allocate(type_, round.shape);
   if (bucket.round == 0) {
@@ -266,7 +267,7 @@ void Gradients::fillBlocks(const Bucket& bucket, const Tensor& blocks) {
 
 void Gradients::scatter(Bucket& bucket) {
   Staging& staging = staging_[static_cast<size_t>(reductions_) % staging_.size()];
-  waitUntilReached(staging.sent, stream_);
+  waitUntilReached(staging.sent, stream_, mesh_.trace(), "reduce_scatter");
   if (elsewhere_) {
     if (staging.of != nullptr) addRound(*staging.of);
     staging.of = &bucket;
@@ -301,7 +302,8 @@ void Gradients::finish() {
   ensure(reductions_ == rounds_ * static_cast<int>(buckets_.size()), "only ", reductions_, " of ",
          rounds_ * static_cast<int>(buckets_.size()), " buckets have all their gradients");
   for (Bucket& bucket : buckets_) {
-    waitUntilReached(bucket.done, stream_);
+    waitUntilReached(bucket.done, stream_, mesh_.trace(),
+                     sharded() ? "reduce_scatter" : "all_reduce");
     if (keepsTotals()) addRound(bucket);
   }
   addPartials();

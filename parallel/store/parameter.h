@@ -37,13 +37,19 @@ struct Parameter {
   Layout layout;
   PartialGradient gradientPartial = {};
   UnitId unit = -1;
+  bool perExpert = false;  ///< the first dimension counts experts, each with a weight of its own
   /// The parameter of another unit that this one is a copy of: the two have the same name, values
   /// and layout, and both are updated with the sum of their gradients.
   const Parameter* tiedTo = nullptr;
+  /// Of the ranks of tensor parallelism the only one that has it, which is index `owner` modulo
+  /// their number; -1: all do, whole or in part.
+  int owner = -1;
   int id = -1;  ///< index among the store's that are here, set when it is added; -1: it is not here
 
+  /// Along these axes ranks have other parts of the layout, or all of it is with one of them.
+  AxisSet dividing() const { return owner < 0 ? layout.axes() : layout.axes() | kTensorAxes; }
   /// Weight decay applies to matrices only.
-  bool decays() const { return global.rank() > 1; }
+  bool decays() const { return global.rank() > (perExpert ? 2 : 1); }
 };
 
 }  // namespace tutti::parallel

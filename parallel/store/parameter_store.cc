@@ -42,13 +42,19 @@ UnitPlace ParameterStore::placeOf(UnitId unit) const {
   return places_[static_cast<size_t>(unit)];
 }
 
+bool ParameterStore::owns(const Parameter& parameter) const {
+  return parameter.owner < 0 ||
+         parameter.owner % mesh_.extent(kTensorAxes) == mesh_.index(kTensorAxes);
+}
+
 void ParameterStore::add(Parameter& parameter) {
   require(weights_ == nullptr, parameter.name, " was added after initialize()");
   const int previous = declared_.empty() ? 0 : declared_.back()->unit;
   require(parameter.unit >= previous && parameter.unit <= previous + 1, parameter.name,
           " is of unit ", parameter.unit, " after unit ", previous);
   declared_.push_back(&parameter);
-  parameter.id = here(parameter.unit) ? static_cast<int>(parameters_.size()) : -1;
+  parameter.id =
+      here(parameter.unit) && owns(parameter) ? static_cast<int>(parameters_.size()) : -1;
   if (parameter.id < 0) return;
   parameters_.push_back(&parameter);
   if (units_.empty() || units_.back() != parameter.unit) units_.push_back(parameter.unit);
@@ -86,7 +92,7 @@ std::vector<Tie> ParameterStore::ties() const {
 /// Over which some parameter is cut, here or elsewhere: the same on all ranks.
 AxisSet ParameterStore::cuttingAxes() const {
   AxisSet axes = policy_.optimizer ? policy_.shard : AxisSet{};
-  for (const Parameter* parameter : declared_) axes = axes | parameter->layout.axes();
+  for (const Parameter* parameter : declared_) axes = axes | parameter->dividing();
   return axes;
 }
 
@@ -180,7 +186,7 @@ void ParameterStore::addLoss(double value, int microBatch) {
 /// Takes what the last round's AllReduce gave.
 void ParameterStore::closeLossRound() {
   if (!lossRunning_) return;
-  waitUntilReached(lossAdded_, stream_);
+  waitUntilReached(lossAdded_, stream_, mesh_.trace(), "all_reduce");
   if (!mesh_.dry()) loss_ += *lossMemory_.as<double>();
   lossRunning_ = false;
 }
@@ -226,7 +232,7 @@ bool ParameterStore::isFirstReplica(const Parameter& parameter) const {
 
 /// Along those of `axes` that do not cut it.
 bool ParameterStore::isFirst(const Piece& piece, AxisSet axes) const {
-  const AxisSet cutting = piece.layout.axes();
+  const AxisSet cutting = piece.layout.axes() | piece.parameter->dividing();
   for (int i = 0; i < kAxisCount; ++i)
     if (const auto axis = static_cast<Axis>(i);
         axes.contains(axis) && !cutting.contains(axis) && mesh_.index(axis) > 0)
@@ -234,7 +240,7 @@ bool ParameterStore::isFirst(const Piece& piece, AxisSet axes) const {
   return true;
 }
 
-double ParameterStore::clip(double maxNorm) {
+double ParameterStore::clip(double maxNorm, std::optional<double> lossScale) {
   gradients_->finish();
   ExactSum sum;
   const AxisSet cutting = cuttingAxes();
@@ -248,10 +254,27 @@ double ParameterStore::clip(double maxNorm) {
         {.send = limbs.data(), .recv = limbs.data(), .count = limbs.size(), .type = DType::Int64});
     sum = ExactSum::fromLimbs(limbs);
   }
-  const double norm = std::sqrt(sum.value());
+  const double unscaling = lossScale ? factor(MutationPoint::Unscaling, 1 / *lossScale) : 1;
+  const double norm = std::sqrt(sum.value()) * unscaling;
+  overflowed_ = lossScale && anyOverflow(norm, cutting);
   gradientScale_ =
-      factor(MutationPoint::ClippingScale, maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1);
+      factor(MutationPoint::ClippingScale, maxNorm > 0 && norm > maxNorm ? maxNorm / norm : 1) *
+      unscaling;
   return norm;
+}
+
+/// Rows that were left out of the norm, because another rank has them too, may be other ones here;
+/// and a rank along an axis that the norm does not go over cannot know of it.
+bool ParameterStore::anyOverflow(double norm, AxisSet cutting) {
+  ExactSum others;
+  for (const Piece& piece : cut_.pieces)
+    if (piece.parameter->tiedTo != nullptr || !isFirst(piece, cutting))
+      kernels_.addSquares(gradients_->sum(piece), others);
+  int64_t overflowed = std::isfinite(norm) && std::isfinite(others.value()) ? 0 : 1;
+  if (MeshCommunicator* all = mesh_.communicator(AxisSet::all()))
+    all->allReduce(MutationPoint::OverflowVerdict,
+                   {&overflowed, &overflowed, 1, DType::Int64, ReduceOp::Max});
+  return overflowed != 0;
 }
 
 void ParameterStore::step(Optimizer& optimizer, double learningRate) {
@@ -292,7 +315,8 @@ void ParameterStore::checkReplicas() {
   };
   const AxisSet copies = AxisSet::all().without({Axis::Pipeline});
   for (const Piece& piece : cut_.pieces)
-    checkCopy(piece, copies.without(piece.layout.axes()), weights_->master(piece));
+    checkCopy(piece, copies.without(piece.layout.axes() | piece.parameter->dividing()),
+              weights_->master(piece));
   if (cut_.shards > 1 && !policy_.parameters) {
     for (size_t unit = 0; unit < cut_.units.size(); ++unit) {
       const auto id = static_cast<int>(unit);

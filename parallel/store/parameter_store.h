@@ -9,6 +9,7 @@
 // all ranks, as long as these acquire and release units in the same order.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -117,8 +118,12 @@ class ParameterStore {
   void restored(int64_t steps);
 
   /// The global norm of the gradient, before clipping, by an exact sum. step() will scale the
-  /// gradient so that its norm is at most `maxNorm`; 0 or less: no clipping. Collective.
-  double clip(double maxNorm);
+  /// gradient so that its norm is at most `maxNorm`; 0 or less: no clipping. The gradient was
+  /// multiplied by `lossScale`, if there is one, and is divided by it first. Collective.
+  double clip(double maxNorm, std::optional<double> lossScale = {});
+  /// With a loss scale: an element of the gradient that was clipped is not finite, on this rank or
+  /// another one. All ranks are told the same.
+  bool overflowed() const { return overflowed_; }
   void step(Optimizer& optimizer, double learningRate);
 
   const StoreCounters& counters() const { return counters_; }
@@ -132,6 +137,7 @@ class ParameterStore {
  private:
   const Piece& piece(const Parameter& parameter) const;
   int unitIndex(UnitId unit) const;
+  bool owns(const Parameter& parameter) const;
   std::vector<Tie> ties() const;
   AxisSet cuttingAxes() const;
   bool backwardContinues(int unit) const;
@@ -139,6 +145,7 @@ class ParameterStore {
   bool equalOver(AxisSet replicas, uint64_t mine);
   bool tiedAreEqual(const Parameter& copy);
   bool isFirst(const Piece& piece, AxisSet axes) const;
+  bool anyOverflow(double norm, AxisSet cutting);
 
   DeviceMesh& mesh_;
   Kernels& kernels_;
@@ -159,6 +166,7 @@ class ParameterStore {
   int microBatches_ = 0, rounds_ = 0;
   int64_t steps_ = 0;
   double gradientScale_ = 1;
+  bool overflowed_ = false;
   StoreCounters counters_;
   Stream stream_;  // behind it what it may still use; ended first by the destructor
   std::unique_ptr<Weights> weights_;

@@ -3,7 +3,7 @@
 namespace tutti::parallel {
 
 StoreTypes::StoreTypes(DType all) : weights(all), master(all), gradients(all) {
-  if (all == DType::BFloat16) master = gradients = DType::Float32;
+  if (isNarrow(all)) master = gradients = DType::Float32;
 }
 
 ShardPolicy ShardPolicy::zero(int stage) {

@@ -41,7 +41,7 @@ struct StoreTypes {
   StoreTypes() = default;
   StoreTypes(DType weightType, DType masterType, DType gradientType)
       : weights(weightType), master(masterType), gradients(gradientType) {}
-  /// All of one type; with bfloat16 weights, float32 masters and gradients.
+  /// All of one type; with weights of 16 bits, float32 masters and gradients.
   StoreTypes(DType all);  // NOLINT: a type by itself is the usual case
 };
 

@@ -86,7 +86,7 @@ void Weights::fill(uint64_t seed) {
   Arena narrow("first values");
   for (const Piece& piece : cut_.pieces) {
     const Tensor values = master(piece);
-    if (values.type == DType::BFloat16) {
+    if (isNarrow(values.type)) {
       const ArenaScope scope(narrow);
       const Tensor wide = narrow.allocate(DType::Float32, values.shape);
       fillInitial(*piece.parameter, seed, piece.box, wide);
@@ -195,7 +195,7 @@ bool Weights::startGather(int id, Phase phase) {
 void Weights::unpack(int id) {
   Unit& u = unit(id);
   Slot& slot = slots_[static_cast<size_t>(u.slot)];
-  waitUntilReached(slot.gathered, stream_);
+  waitUntilReached(slot.gathered, stream_, mesh_.trace(), "all_gather");
   const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
   if (u.full.data == nullptr) u.full = gathered_.take(types_.weights, cut.full);
   u.current = true;

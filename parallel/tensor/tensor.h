@@ -18,6 +18,9 @@ namespace tutti::parallel {
 
 using DType = DataType;  ///< one list of element types for collectives and tensors
 
+/// Of 16 bits: computed with in float32, which the results are rounded from.
+constexpr bool isNarrow(DType type) { return type == DType::BFloat16 || type == DType::Float16; }
+
 template <class T>
 struct TypeOf;
 template <>

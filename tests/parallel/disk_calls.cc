@@ -29,12 +29,31 @@ bool begins(DiskCall::Kind kind, const std::filesystem::path& path) {
 DiskCalls::DiskCalls() { current = this; }
 DiskCalls::~DiskCalls() { current = nullptr; }
 
+size_t DiskCalls::count() const {
+  const std::scoped_lock lock(mutex_);
+  return calls_.size();
+}
+
+void DiskCalls::hold() {
+  const std::scoped_lock lock(mutex_);
+  held_ = true;
+}
+
+void DiskCalls::release() {
+  const std::scoped_lock lock(mutex_);
+  held_ = false;
+  released_.notify_all();
+}
+
 void DiskCalls::failAt(size_t number, int error) {
+  const std::scoped_lock lock(mutex_);
   failing_ = number;
   error_ = error;
 }
 
 int DiskCalls::begin(DiskCall::Kind kind, const std::filesystem::path& path) {
+  std::unique_lock lock(mutex_);
+  released_.wait(lock, [&] { return !held_; });
   calls_.push_back({kind, path});
   if (calls_.size() - 1 == failing_) return error_;
   if (kind != DiskCall::Write || mostBytes_ == SIZE_MAX) return 0;

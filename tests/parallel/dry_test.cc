@@ -19,6 +19,7 @@
 #include "parallel/mesh/redistribute.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/nn/llama.h"
+#include "parallel/nn/model_options.h"
 #include "tests/parallel/layouts.h"
 #include "tests/parallel/runs.h"
 
@@ -228,6 +229,121 @@ TEST(Dry, SaysWhatTensorParallelTrainingsUse) {
         }
   const Training shared{.model = llama(true), .engine = {.reductionGroups = 2}};
   expectSame({"tp=2,rep=2", MeshShape::parse("tp=2,rep=2"), zero(0)}, shared, "by rows");
+}
+
+// Context parallelism with pieces of a sequence that differ, keys and values that ranks share, sums
+// of bfloat16 in float32, and what is computed again; beside every other axis.
+TEST(Dry, SaysWhatContextParallelTrainingsUse) {
+  const auto gpt = [](const Arrangement& layout, Recompute recompute) {
+    return [layout, recompute]() -> std::unique_ptr<Model> {
+      GptOptions options = kSmallGpt;
+      options.heads = 4;
+      options.recompute = recompute;
+      return makeModel(cut(layout, options));
+    };
+  };
+  const auto llama = [](const Arrangement& layout) {
+    return [layout]() -> std::unique_ptr<Model> {
+      return makeModel(cut(layout, LlamaOptions{.vocabulary = 257,
+                                                .context = 24,
+                                                .layers = 2,
+                                                .width = 24,
+                                                .heads = 4,
+                                                .kvHeads = 2,
+                                                .inner = 37}));
+    };
+  };
+  for (const Arrangement& ring :
+       {arrangement("cp=2"), arrangement("cp=4"), arrangement("dp=2,cp=2"),
+        arrangement("fsdp=2,cp=2", zero(1)), arrangement("fsdp=2,cp=2", zero(3)),
+        arrangement("cp=2,tp=2"), arrangement("cp=2,tp=2", zero(0), true),
+        piped(arrangement("pp=2,cp=2"), {})})
+    for (const Arrangement& layout : {ring, exchanging(ring)}) {
+      Training training{
+          .engine = {.policy = layout.policy, .reductionGroups = 4, .pipeline = layout.pipeline},
+          .batch = 11};
+      training.model = llama(layout);
+      expectSame(layout, training, "llama");
+      for (const Recompute recompute : {Recompute::Attention, Recompute::Block}) {
+        if (!layout.sequence) continue;
+        training.model = gpt(layout, recompute);
+        expectSame(layout, training, recompute == Recompute::Block ? "blocks again" : "again");
+      }
+      training.model = gpt(layout, Recompute::None);
+      training.engine.types = DType::BFloat16;
+      expectSame(layout, training, "gpt, bfloat16");
+    }
+}
+
+MakeModel withExperts(bool gated, const ExpertOptions& experts, bool sequence) {
+  return [=]() -> std::unique_ptr<Model> {
+    GptOptions gpt = kSmallGpt;
+    gpt.sequenceParallel = sequence;
+    gpt.experts = experts;
+    if (!gated) return std::make_unique<Gpt>(gpt);
+    return std::make_unique<Llama>(LlamaOptions{.context = 24,
+                                                .layers = 3,
+                                                .width = 24,
+                                                .heads = 4,
+                                                .kvHeads = 2,
+                                                .inner = 37,
+                                                .sequenceParallel = sequence,
+                                                .experts = experts});
+  };
+}
+
+/// As expectSame(), but for the bytes of AllToAllV, which depend on data: not less than is said.
+void expectSameRoom(const Arrangement& layout, const Training& training, const std::string& what) {
+  host::setBlasThreads(1);
+  const auto all = onRanks(layout.mesh, training.engine.policy.deterministic,
+                           [&](DeviceMesh& mesh) { return train(mesh, training); });
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    DryRun said = dry(layout.mesh, static_cast<int>(rank), training);
+    for (auto& [axes, counters] : said.collectives)
+      if (axes == AxisSet{Axis::Expert}) {
+        const CollectiveCount used = all[rank].collectives.at(axes).allToAll;
+        EXPECT_EQ(counters.allToAll.calls, used.calls);
+        EXPECT_GT(used.calls, 0);
+        counters.allToAll.bytes = used.bytes;
+      }
+    expectSame(said, all[rank], message(layout.name, ", ", what, ", rank ", rank));
+  }
+}
+
+std::vector<Arrangement> layoutsOfExperts() {
+  std::vector<Arrangement> all;
+  for (const bool sequence : {false, true})
+    all.push_back(arrangement("ep=2,tp=2", zero(0), sequence));
+  all.push_back(arrangement("ep=2"));
+  all.push_back(arrangement("fsdp=2,ep=2", zero(3)));
+  all.push_back(arrangement("pp=2,ep=2"));
+  return all;
+}
+
+// Memory for what a capacity lets through at most is taken, whatever comes.
+TEST(Dry, SaysWhatExpertsWithACapacityUse) {
+  for (const Arrangement& layout : layoutsOfExperts())
+    for (const bool gated : {false, true})
+      for (const double factor : {0.5, 1.5, 100.0}) {
+        const ExpertOptions experts{.count = 4, .capacityFactor = factor};
+        const Training training{.model = withExperts(gated, experts, layout.sequence),
+                                .engine = {.policy = layout.policy,
+                                           .types = gated ? DType::Float32 : DType::BFloat16,
+                                           .reductionGroups = 4}};
+        expectSameRoom(layout, training, message(gated ? "gated, " : "", "capacity ", factor));
+      }
+}
+
+// Where each token goes to all experts these are used alike, which is what a dry run takes for
+// granted without a capacity.
+TEST(Dry, SaysWhatExpertsThatAreUsedAlikeUse) {
+  for (const Arrangement& layout : layoutsOfExperts())
+    for (const bool gated : {false, true}) {
+      const Training training{
+          .model = withExperts(gated, {.count = 2, .perToken = 2}, layout.sequence),
+          .engine = {.policy = layout.policy, .reductionGroups = 4}};
+      expectSame(layout, training, gated ? "gated" : "gelu");
+    }
 }
 
 // Offloaded state is held elsewhere, and the dry run makes no file for it.

@@ -71,6 +71,11 @@ TEST(Gradcheck, Block) {
   expectRight(module, {2, 4, 8});
 }
 
+TEST(Gradcheck, ParallelBlock) {
+  ParallelBlock module(gptParts({.name = "block", .width = 8, .heads = 2}), false);
+  expectRight(module, {2, 4, 8});
+}
+
 TEST(Gradcheck, LinearWithoutBias) {
   ColumnLinear columns(
       {.maps = {{"first", 5}, {"second", 3}}, .points = kMlpPoints, .inputs = 7, .bias = false});

@@ -86,7 +86,7 @@ void expectNear(const Logits& ours, const Logits& theirs, const std::string& wha
   EXPECT_GT(largest, 0.1) << what << ": hardly logits";
 }
 
-const std::vector<std::string> kNames{"gpt2", "llama", "llama-tied", "llama-half"};
+const std::vector<std::string> kNames{"gpt2", "llama", "llama-tied", "llama-half", "mixtral"};
 
 TEST(HuggingFace, LogitsAreThoseOfTransformers) {
   for (const std::string& name : kNames)
@@ -106,6 +106,20 @@ const std::vector<Arrangement> kLayouts{
     {"dp=2,fsdp=2", ShardPolicy::zero(1)}, {"tp=2", ShardPolicy::ddp()},
     {"fsdp=2,tp=2", ShardPolicy::fsdp()},  {"pp=2", ShardPolicy::ddp()},
     {"pp=2,fsdp=2", ShardPolicy::fsdp()}};
+
+// Experts lie on other ranks, and are shared out besides.
+TEST(HuggingFace, LogitsAreTheSameWhereverExpertsAre) {
+  for (const Arrangement& layout :
+       {Arrangement{"ep=2", ShardPolicy::ddp()}, Arrangement{"ep=4", ShardPolicy::ddp()},
+        Arrangement{"fsdp=2,ep=2", ShardPolicy::fsdp()},
+        Arrangement{"ep=2,tp=2", ShardPolicy::ddp()}}) {
+    const auto all = onRanks(MeshShape::parse(layout.mesh), false, [&](DeviceMesh& mesh) {
+      return Loaded(mesh, kFolders / "mixtral", layout.policy).logits();
+    });
+    for (const Logits& ours : all)
+      expectNear(ours, readLogits(kFolders / "mixtral"), "mixtral on " + layout.mesh);
+  }
+}
 
 TEST(HuggingFace, LogitsAreTheSameUnderEveryLayout) {
   for (const std::string& name : kNames)
@@ -265,6 +279,33 @@ TEST(HuggingFace, ConfigsComeBack) {
   EXPECT_EQ(tied.epsilon, 1e-6);
   EXPECT_TRUE(tied.tied);
   EXPECT_EQ(tied.kvHeads, 2);
+  const auto mixtral = std::get<LlamaOptions>(readConfig(kFolders / "mixtral"));
+  EXPECT_EQ(mixtral.experts, (ExpertOptions{.count = 4, .auxLoss = 0.001}));
+}
+
+// Keys that are ours say what a checkpoint is of; a folder that would be another model for
+// transformers is not made.
+TEST(HuggingFace, ExpertsThatMixtralDoesNotHaveAreKeptAndNotExported) {
+  ExpertOptions experts{.count = 4, .auxLoss = 0.02, .zLoss = 0.001};
+  const auto comesBack = [](const auto& options) {
+    const auto read = parseConfig("", configText(options, DType::Float32));
+    EXPECT_EQ(std::get<std::remove_cvref_t<decltype(options)>>(read).experts, options.experts);
+  };
+  const auto refused = [](const ModelOptions& options, const std::string& named) {
+    const Outcome outcome = outcomeOf([&] { requireExportable(options); });
+    EXPECT_NE(outcome.text.find(named), std::string::npos) << outcome.text;
+  };
+  comesBack(GptOptions{.experts = experts});
+  refused(GptOptions{.experts = experts}, "a GPT with experts has no Hugging Face folder");
+  refused(LlamaOptions{.experts = experts}, "no error");
+  refused(GptOptions{}, "no error");
+  for (const auto& [change, named] :
+       {std::pair{ExpertOptions{.count = 4, .capacityFactor = 1.5}, "a capacity"},
+        {ExpertOptions{.count = 4, .every = 2}, "each 2th block"},
+        {ExpertOptions{.count = 4, .perToken = 1, .normalized = false}, "not normalized"}}) {
+    comesBack(LlamaOptions{.experts = change});
+    refused(LlamaOptions{.experts = change}, named);
+  }
 }
 
 std::string refusal(const std::string& name, const std::string& key, const Json& value) {
@@ -292,6 +333,11 @@ TEST(HuggingFace, WhatOurModelsDoNotDoIsRefusedByItsKey) {
   expect("llama", "pretraining_tp", 2);
   expect("llama", "partial_rotary_factor", 0.5);
   expect("llama", "model_type", "mistral");
+  expect("mixtral", "sliding_window", 16);
+  expect("mixtral", "router_jitter_noise", 0.1);
+  expect("mixtral", "num_local_experts", 0);
+  EXPECT_EQ(refusal("mixtral", "num_experts_per_tok", 5).find("config: a token cannot go to 5"),
+            0u);
   expect("llama", "architectures", {"LlamaForSequenceClassification"});
   expect("llama", "vocab_size", 0);
   expect("llama", "num_hidden_layers", "two");
@@ -437,7 +483,7 @@ TEST_F(Spoiled, Fuzz) {
 TEST(Transformers, RunWhatWasExported) {
   if (runProgram("python3 -c 'import torch, transformers'").exitCode != 0)
     GTEST_SKIP() << "python3 has no transformers with torch";
-  for (const std::string name : {"gpt2", "llama", "llama-tied"}) {
+  for (const std::string name : {"gpt2", "llama", "llama-tied", "mixtral"}) {
     const tests::TemporaryFolder folder;
     const fs::path out = folder.path() / "out", file = folder.path() / "logits";
     onRanks(MeshShape::parse("fsdp=2"), false, [&](DeviceMesh& mesh) {

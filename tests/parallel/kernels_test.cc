@@ -67,14 +67,15 @@ class Refusals : public Operands, public testing::WithParamInterface<MakeKernels
 
   const std::unique_ptr<Kernels> made_ = GetParam()();
   Kernels& kernels_ = *made_;
+  bool rowsMayBeStrided_ = false;
 
  private:
-  /// One element more, another type, and gaps between rows.
+  /// One element more, another type, and gaps between rows, or elements where those are taken.
   std::vector<Tensor> spoil(const Tensor& right) {
     Shape longer = right.shape;
     longer[-1] += 1;
     Tensor strided = right;
-    strided.strides[0] += 1;
+    strided.strides[rowsMayBeStrided_ ? -1 : 0] += 1;
     return {make(longer, right.type),
             make(right.shape, right.type == DType::Float32 ? DType::Float64 : DType::Float32),
             strided};
@@ -121,6 +122,96 @@ TEST_P(Refusals, Attention) {
   EXPECT_NO_THROW(kernels_.attention({shared, out, lse, 2, 1}, arena_));
 }
 
+TEST_P(Refusals, AttentionBlocks) {
+  rowsMayBeStrided_ = true;
+  const Tensor q = make({2, 3, 2 * kWidth}), k = make({2, 5, kWidth}), lse = make({2, 4, 3});
+  using Forward = AttentionBlockArgs;
+  const Forward right{q, k, k, q, lse, 4, 2, 1, 0};
+  expectAllChecked<Forward>(
+      right, [&](const Forward& a) { kernels_.attentionBlock(a, arena_); },
+      {&Forward::query, &Forward::key, &Forward::value, &Forward::out, &Forward::logSumExp});
+  using Backward = AttentionBlockBackwardArgs;
+  expectAllChecked<Backward>(
+      {q, q, k, k, q, lse, q, k, k, 4, 2},
+      [&](const Backward& a) { kernels_.attentionBlockBackward(a, arena_); },
+      {&Backward::dOut, &Backward::query, &Backward::key, &Backward::value, &Backward::out,
+       &Backward::logSumExp, &Backward::dQuery, &Backward::dKey, &Backward::dValue});
+  using Merge = AttentionMergeArgs;
+  expectAllChecked<Merge>({q, lse, q, lse, 4}, [&](const Merge& a) { kernels_.attentionMerge(a); },
+                          {&Merge::part, &Merge::partLogSumExp, &Merge::out, &Merge::logSumExp});
+  const auto refused = [&](void (*change)(Forward&)) {
+    Forward wrong = right;
+    change(wrong);
+    EXPECT_THROW(kernels_.attentionBlock(wrong, arena_), Error);
+  };
+  refused([](Forward& a) { a.heads = 3; });
+  refused([](Forward& a) { a.kvHeads = 3; });
+  refused([](Forward& a) { a.kvHeads = 1; });
+  refused([](Forward& a) { a.kvHeads = 0; });
+  refused([](Forward& a) { a.firstQuery = -1; });
+  refused([](Forward& a) { a.firstKey = -1; });
+}
+
+TEST_P(Refusals, Routing) {
+  constexpr int64_t kExperts = 3, kChosen = 2;
+  const Tensor logits = make({kRows, kExperts}), rows = make({kRows}),
+               weights = make({kRows, kChosen}), chosen = make({kRows, kChosen}, DType::Int32),
+               choices = make({2, kExperts}, DType::Int32);
+  using Route = RouteArgs;
+  expectAllChecked<Route>(
+      {.logits = logits,
+       .probabilities = logits,
+       .logSumExp = rows,
+       .chosen = chosen,
+       .weights = weights},
+      [&](const Route& a) { kernels_.route(a); },
+      {&Route::logits, &Route::probabilities, &Route::logSumExp, &Route::weights});
+  for (const Shape& shape : {Shape{kRows, 4}, Shape{kRows, 0}, Shape{kRows + 1, 2}})
+    EXPECT_THROW(kernels_.route({.logits = logits,
+                                 .probabilities = logits,
+                                 .logSumExp = rows,
+                                 .chosen = make(shape, DType::Int32),
+                                 .weights = make(shape)}),
+                 Error);
+  std::vector<int64_t> loads(kExperts);
+  using Place = PlaceTokensArgs;
+  expectAllChecked<Place>({.chosen = chosen,
+                           .places = make(chosen.shape, DType::Int32),
+                           .choices = choices,
+                           .loads = loads},
+                          [&](const Place& a) { kernels_.placeTokens(a); },
+                          {&Place::chosen, &Place::places, &Place::choices});
+  using Gradient = RouterGradientArgs;
+  expectAllChecked<Gradient>({.dWeights = weights,
+                              .probabilities = logits,
+                              .logSumExp = rows,
+                              .chosen = chosen,
+                              .weights = weights,
+                              .choices = choices,
+                              .dLogits = logits},
+                             [&](const Gradient& a) { kernels_.routerGradient(a); },
+                             {&Gradient::dWeights, &Gradient::probabilities, &Gradient::logSumExp,
+                              &Gradient::weights, &Gradient::choices, &Gradient::dLogits});
+}
+
+TEST_P(Refusals, PlacedRows) {
+  const Tensor x = make({kRows, kWidth}), placed = make({9, kWidth}), weights = make({kRows, 2}),
+               places = make({kRows, 2}, DType::Int32);
+  // What is one longer is refused beside the others; a placed tensor may have any rows.
+  using Spread = SpreadRowsArgs;
+  expectAllChecked<Spread>({.x = x, .places = places, .weights = weights, .y = placed},
+                           [&](const Spread& a) { kernels_.spreadRows(a); },
+                           {&Spread::x, &Spread::places, &Spread::weights, &Spread::y});
+  using Combine = CombineRowsArgs;
+  expectAllChecked<Combine>({.x = placed, .places = places, .weights = weights, .y = x},
+                            [&](const Combine& a) { kernels_.combineRows(a); },
+                            {&Combine::x, &Combine::places, &Combine::weights, &Combine::y});
+  using Dots = RowDotsArgs;
+  expectAllChecked<Dots>({.x = x, .y = placed, .places = places, .dots = weights},
+                         [&](const Dots& a) { kernels_.rowDots(a); },
+                         {&Dots::x, &Dots::y, &Dots::places, &Dots::dots});
+}
+
 TEST_P(Refusals, RmsNorm) {
   const Tensor x = make({kRows, kWidth}), vector = make({kWidth}), rows = make({kRows});
   using Forward = RmsNormArgs;
@@ -159,6 +250,11 @@ TEST_P(Refusals, Rotary) {
   Args longer = right;
   longer.x = make({2, 4, 3 * kWidth});  // than there are positions
   EXPECT_THROW(kernels_.rotary(longer), Error);
+  longer.at = make({4}, DType::Int32);
+  expectAllChecked<Args>(longer, [&](const Args& a) { kernels_.rotary(a); }, {&Args::at});
+  longer.at.as<int32_t>()[2] = 3;
+  if (kernels_.dry()) return;
+  EXPECT_THROW(kernels_.rotary(longer), Error);
 }
 
 TEST_P(Refusals, SwiGlu) {
@@ -189,7 +285,16 @@ TEST_P(Refusals, Embedding) {
   EXPECT_THROW(kernels_.embedding({ids, table, make({2, kWidth}), x}), Error);  // 3 positions
   EXPECT_NO_THROW(kernels_.embedding({ids, table, {}, x}));
   EXPECT_NO_THROW(kernels_.embeddingWeights({ids, x, table, {}}));
+  const Tensor at = make({3}, DType::Int32);
+  expectAllChecked<Forward>({ids, table, make({1, kWidth}), x, at},
+                            [&](const Forward& a) { kernels_.embedding(a); }, {&Forward::at});
+  expectAllChecked<Weights>({ids, x, table, make({1, kWidth}), at},
+                            [&](const Weights& a) { kernels_.embeddingWeights(a); },
+                            {&Weights::at});
   if (kernels_.dry()) return;
+  at.as<int32_t>()[1] = static_cast<int32_t>(kVocabulary);
+  EXPECT_THROW(kernels_.embedding({ids, table, table, x, at}), Error);
+  EXPECT_THROW(kernels_.embeddingWeights({ids, x, table, table, at}), Error);
   for (int32_t id : {-1, static_cast<int32_t>(kVocabulary)}) {
     ids.as<int32_t>()[5] = id;
     EXPECT_THROW(kernels_.embedding({ids, table, table, x}), Error) << id;
@@ -382,21 +487,24 @@ TEST_P(Refusals, PlainOperands) {
   expectAllChecked<Pair>({x, vector},
                          [&](const Pair& p) { kernels_.biasGradient(p.first, p.second, 1); },
                          {&Pair::second});
+  rowsMayBeStrided_ = true;
   expectBoth({x, x}, [&](const Pair& p) { kernels_.add(p.first, p.second); });
+  rowsMayBeStrided_ = false;
   expectBoth({x, x}, [&](const Pair& p) { kernels_.gelu(p.first, p.second); });
   expectAllChecked<Pair>({x, x, x},
                          [&](const Pair& p) { kernels_.geluBackward(p.first, p.second, p.third); },
                          {&Pair::first, &Pair::second, &Pair::third});
   // Copies change types, but not shapes.
-  Tensor strided = x;
+  Tensor strided = x, apart = x;
   strided.strides[0] += 1;
+  apart.strides[1] = 2;
   EXPECT_NO_THROW(kernels_.copy(x, make({kRows, kWidth}, DType::Float64)));
   EXPECT_NO_THROW(kernels_.copy(make({3}, DType::UInt8), make({3}, DType::UInt8)));
   EXPECT_THROW(kernels_.copy(make({3}, DType::UInt8), make({3})), Error);
   EXPECT_THROW(kernels_.copy(make({3}), make({3}, DType::UInt8)), Error);
   EXPECT_THROW(kernels_.copy(x, make({kWidth, kRows})), Error);
-  EXPECT_THROW(kernels_.copy(x, strided), Error);
-  EXPECT_THROW(kernels_.copy(strided, x), Error);
+  EXPECT_THROW(kernels_.copy(x, apart), Error);
+  EXPECT_THROW(kernels_.copy(apart, x), Error);
   EXPECT_THROW(kernels_.fillZero(strided), Error);
   ExactSum sum;
   EXPECT_THROW(kernels_.addSquares(strided, sum), Error);
@@ -420,6 +528,52 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<MakeKernels>& device) {
       return device.index == 0 ? "Host" : "Dry";
     });
+
+TEST_F(Results, PlacesAndExpertsThatAreNotThere) {
+  const Tensor x = make({2, 3}), placed = make({4, 3}), places = make({2, 1}, DType::Int32),
+               logits = make({2, 3}), weights = make({2, 1}), rows = make({2}),
+               choices = make({1, 3}, DType::Int32);
+  std::vector<int64_t> loads(3);
+  const auto all = [&](int32_t place, int32_t expert) {
+    places.as<int32_t>()[1] = place;
+    const Tensor chosen = make({2, 1}, DType::Int32);
+    chosen.as<int32_t>()[1] = expert;
+    int thrown = 0;
+    const auto attempt = [&](const auto& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+        ++thrown;
+      }
+    };
+    attempt([&] { kernels_.spreadRows({.x = x, .places = places, .weights = {}, .y = placed}); });
+    attempt([&] { kernels_.combineRows({.x = placed, .places = places, .weights = {}, .y = x}); });
+    attempt([&] { kernels_.rowDots({.x = x, .y = placed, .places = places, .dots = weights}); });
+    attempt([&] {
+      kernels_.placeTokens({.chosen = chosen,
+                            .places = make({2, 1}, DType::Int32),
+                            .choices = choices,
+                            .loads = loads});
+    });
+    attempt([&] {
+      kernels_.routerGradient({.dWeights = weights,
+                               .probabilities = logits,
+                               .logSumExp = rows,
+                               .chosen = chosen,
+                               .weights = weights,
+                               .choices = choices,
+                               .dLogits = make({2, 3})});
+    });
+    return thrown;
+  };
+  EXPECT_EQ(all(3, 2), 0);
+  EXPECT_EQ(all(-1, 0), 0);
+  EXPECT_EQ(all(4, 2), 3);
+  EXPECT_EQ(all(-2, 2), 3);
+  EXPECT_EQ(all(0, 3), 2);
+  EXPECT_EQ(all(0, -1), 2);
+}
 
 }  // namespace
 }  // namespace tutti::parallel

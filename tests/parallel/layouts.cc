@@ -47,9 +47,20 @@ Arrangement piped(Arrangement layout, const PipelineOptions& pipeline) {
   return layout;
 }
 
+Arrangement exchanging(Arrangement layout) {
+  layout.attention = ContextAttention::Heads;
+  layout.name += ", heads exchanged";
+  return layout;
+}
+
 ModelOptions sequenceParallel(ModelOptions model) {
   std::visit([](auto& options) { options.sequenceParallel = true; }, model);
   return model;
+}
+
+ModelOptions cut(const Arrangement& layout, ModelOptions model) {
+  std::visit([&](auto& options) { options.contextAttention = layout.attention; }, model);
+  return layout.sequence ? sequenceParallel(model) : model;
 }
 
 RunOptions under(const Arrangement& layout, RunOptions options) {
@@ -58,7 +69,7 @@ RunOptions under(const Arrangement& layout, RunOptions options) {
   options.policy = layout.policy;
   options.pipeline = layout.pipeline;
   options.policy.deterministic = deterministic;
-  if (layout.sequence) options.model = sequenceParallel(options.model);
+  options.model = cut(layout, options.model);
   return options;
 }
 
@@ -101,6 +112,11 @@ std::vector<Arrangement> layoutsOfEachKind(const std::string& heads) {
     for (const Arrangement& shared : sharings("fsdp=2,tp=2", sequence)) all.push_back(shared);
     all.push_back(arrangement("dp=2,fsdp=2,tp=2", zero(3), sequence));
     all.push_back(arrangement("ep=2,tp=2", zero(0), sequence));
+  }
+  for (const Arrangement& layout : {arrangement("cp=2"), arrangement("fsdp=2,cp=2", zero(3)),
+                                    arrangement("cp=2,tp=2", zero(0), true)}) {
+    all.push_back(layout);
+    all.push_back(exchanging(layout));
   }
   all.push_back(arrangement("ep=2"));
   all.push_back(arrangement("fsdp=2,ep=2", zero(3)));

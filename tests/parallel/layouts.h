@@ -16,6 +16,7 @@ struct Arrangement {
   ShardPolicy policy;
   bool sequence = false;  ///< what lies between branches is cut by rows
   PipelineOptions pipeline = {};
+  ContextAttention attention = ContextAttention::Ring;
 };
 
 MeshShape mesh(int replicas, int shards);
@@ -27,7 +28,11 @@ Arrangement arrangement(const std::string& mesh, const ShardPolicy& policy = zer
                         bool sequence = false);
 /// The same with a pipeline, of `mesh`'s ranks along pp.
 Arrangement piped(Arrangement layout, const PipelineOptions& pipeline);
+/// The same with attention that exchanges positions for heads, of `mesh`'s ranks along cp.
+Arrangement exchanging(Arrangement layout);
 ModelOptions sequenceParallel(ModelOptions model);
+/// `model` as the layout cuts its activations.
+ModelOptions cut(const Arrangement& layout, ModelOptions model);
 
 /// `options` under that arrangement; in deterministic mode where they are.
 RunOptions under(const Arrangement& layout, RunOptions options);

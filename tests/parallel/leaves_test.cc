@@ -82,6 +82,8 @@ std::vector<T> everything(const Leaves<T>& leaves, int64_t rows, int64_t width) 
   leaves.softmax(y.data(), rows, width, rows - 2, T(0.7), logSumExp.data());
   take(logSumExp);
   all.push_back(leaves.dot(x.data(), dy.data(), width));
+  leaves.blend(first.data(), dy.data(), T(0.3), T(0.7), n);
+  take(first);
   take(y), take(probabilities), take(slope);
   y = x;
   T largest = 0, sum = 0;
@@ -193,6 +195,44 @@ TEST(Leaves, SoftmaxSeesNoKeyOfTheFuture) {
         EXPECT_NEAR(slope[at], back, 1e-13);
       }
     }
+  }
+}
+
+// Queries of which some come before all keys, as blocks of a sequence may have them: nothing is
+// their sum, and its logarithm minus infinity. A NaN among what the others see is not hidden.
+TEST(Leaves, SoftmaxOfNoKeyIsNothing) {
+  constexpr int64_t kKeys = 3, kRows = 21, kBefore = -5;
+  const LeafSets sets = availableLeaves();
+  for (int s = 0; s < sets.count; ++s) {
+    const Leaves<float>& leaves = sets.sets[s]->floats;
+    auto p = values<float>(kKeys * kRows, 3);
+    p[kRows + 20] = NAN;
+    std::vector<float> logSumExp(kRows);
+    leaves.softmax(p.data(), kKeys, kRows, kBefore, 1, logSumExp.data());
+    for (int64_t r = 0; r < kRows; ++r) {
+      float sum = 0;
+      for (int64_t k = 0; k < kKeys; ++k) sum += p[static_cast<size_t>(k * kRows + r)];
+      const auto at = static_cast<size_t>(r);
+      if (r == 20) {
+        EXPECT_TRUE(std::isnan(sum));
+      } else {
+        EXPECT_NEAR(sum, r + kBefore < 0 ? 0 : 1, 1e-6) << sets.sets[s]->name << ": " << r;
+        EXPECT_EQ(std::isinf(logSumExp[at]), r + kBefore < 0) << r;
+      }
+    }
+    leaves.softmax(p.data(), 0, kRows, kBefore, 1, logSumExp.data());
+    for (const float sum : logSumExp) EXPECT_EQ(sum, -INFINITY);
+  }
+}
+
+TEST(Leaves, BlendWeighsBoth) {
+  const LeafSets sets = availableLeaves();
+  for (int s = 0; s < sets.count; ++s) {
+    const auto from = values<double>(19, 1, 3);
+    auto to = values<double>(19, 1, 4);
+    const auto before = to;
+    sets.sets[s]->doubles.blend(to.data(), from.data(), 0.25, 3, 19);
+    for (size_t i = 0; i < to.size(); ++i) EXPECT_EQ(to[i], before[i] * 0.25 + from[i] * 3) << i;
   }
 }
 

@@ -70,8 +70,7 @@ TEST(PipelineSamples, SchedulesIdleAsPredicted) {
     within = true;
     for (const Row& row : rowsOf(output)) {
       const double longer = (100 - row.predicted) / (100 - row.measured);
-      // Of ZB-V a message waits behind others that its rank was to receive first.
-      within = within && longer > 0.99 && longer < (row.schedule == "zb-v" ? 1.2 : 1.1);
+      within = within && longer > 0.99 && longer < 1.1;
     }
     seen += output.text;
   }

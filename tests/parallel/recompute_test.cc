@@ -27,6 +27,7 @@ TEST(Recompute, ChangesNoBit) {
   for (const ModelOptions& model : {ModelOptions(kGpt), ModelOptions(kLlama)})
     for (const Arrangement& layout :
          {arrangement(""), arrangement("dp=2,fsdp=2", zero(3)), arrangement("tp=2", zero(0), true),
+          arrangement("cp=2"), exchanging(arrangement("cp=2")),
           piped(arrangement("pp=2"), {.schedule = ScheduleKind::ZeroBubbleV}),
           piped(arrangement("pp=2,tp=2"), {.schedule = ScheduleKind::OneFOneB})}) {
       RunOptions options{.model = model, .steps = 3, .adam = true};

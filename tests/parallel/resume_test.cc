@@ -162,6 +162,23 @@ TEST(Resume, NoticesWhatIsForgotten) {
 }
 
 // Fewer heads of keys and values than ranks, tied embeddings, odd numbers of ranks, bfloat16.
+// What one rank alone has is saved by it.
+TEST(Resume, PlacedBranchesAreSavedAndLoaded) {
+  const std::vector<Arrangement> layouts{arrangement(""), arrangement("tp=2"),
+                                         arrangement("fsdp=2,tp=2", zero(3)), arrangement("dp=2")};
+  RunOptions options{.model = kRunGpt, .steps = 2, .adam = true};
+  std::get<GptOptions>(options.model).branches = Branches::Placed;
+  for (const Arrangement& from : layouts) {
+    const TemporaryFolder folder;
+    RunOptions first = under(from, options);
+    first.saveTo = folder.path();
+    run(first);
+    for (const Arrangement& to : layouts)
+      expectWithin(loadedAndSaved(first.saveTo, from.name + " to " + to.name + ", branches placed",
+                                  under(to, options)));
+  }
+}
+
 TEST(Resume, EveryKindOfWeightIsSavedAndLoaded) {
   LlamaOptions tied = kRunLlama;
   tied.tied = true;

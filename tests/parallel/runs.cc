@@ -38,6 +38,7 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
                  .rounds = o.rounds,
                  .clipNorm = o.clip,
                  .seed = o.seed,
+                 .lossScaling = o.lossScaling,
                  .pipeline = o.pipeline});
   const auto text = makeText();
   Loader loader = makeLoader(text, o);
@@ -53,6 +54,8 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
     result.norms.push_back(report.gradientNorm);
     result.counters = report.counters;
     result.tensor = report.tensor;
+    result.experts = report.experts;
+    result.router = report.router;
     engine.store().checkReplicas();
     if (step == first + 1) held = memoryHeld(engine);
   }
@@ -187,7 +190,7 @@ std::vector<RunResult> run(const RunOptions& o) {
     result.gradients = gradients;
     const RunResult& first = results[0];
     ensure(result.losses == first.losses && result.norms == first.norms &&
-               result.validation == first.validation,
+               result.validation == first.validation && result.router == first.router,
            "ranks report other losses or norms");
     ensure(result.scratchBytes == 0 && result.savedBytes == 0, "arenas are not empty");
   }

@@ -43,6 +43,7 @@ struct RunOptions {
   int steps = 1;
   bool adam = false;
   double clip = 0.5;
+  std::optional<LossScaling> lossScaling = {};
   uint64_t seed = kRunSeed;   ///< of the first weights and of the samples
   std::string loadFrom = {};  ///< a checkpoint to begin with
   /// What is then done to it.
@@ -79,6 +80,8 @@ struct RunResult {
   std::vector<std::string> names;  ///< of the parameters, of the whole model
   StoreCounters counters;          ///< of the last step
   CollectiveCounters tensor;       ///< of the last step
+  CollectiveCounters experts;      ///< of the last step
+  RouterReport router;             ///< of the last step
   StoreMemory memory;
   double validation = 0;
   size_t scratchBytes = 1, savedBytes = 1;

@@ -154,6 +154,18 @@ TEST_F(Samples, ZeroFollowsItsConfiguration) {
       trained("\"bf16\": {\"enabled\": false}, \"fp16\": {\"enabled\": false, \"loss_scale\": 0}"),
       plain);
 
+  const auto half = trained("\"fp16\": {\"enabled\": true}");
+  EXPECT_NE(half, plain);
+  // Of a scale that float16 cannot hold, steps are skipped until it is small enough.
+  const auto scaled = [&](const std::string& more) {
+    return trained("\"fp16\": {\"enabled\": true, " + more + "}");
+  };
+  EXPECT_EQ(scaled("\"loss_scale\": 0, \"initial_scale_power\": 16"), half);
+  const auto late = scaled("\"initial_scale_power\": 40, \"hysteresis\": 1");
+  EXPECT_EQ(late[0], half[0]);
+  EXPECT_NE(late[1], half[1]);
+  EXPECT_EQ(scaled("\"loss_scale\": 1024")[5], scaled("\"initial_scale_power\": 10")[5]);
+
   // Any two of the three numbers, or one of the first two, make a batch of 16 in 4 micro-batches.
   const auto batched = [&](const std::string& numbers, const std::string& ranks) {
     write("batch.json", "{" + numbers + "}");
@@ -194,7 +206,12 @@ TEST_F(Samples, ZeroNamesWhatItDoesNotKnow) {
     expectRefused("zero --ranks 2 " + config(more), 1, named);
   };
   refused("\"scheduler\": {}", "\"scheduler\" is no member");
-  refused("\"fp16\": {\"enabled\": true}", "fp16: enabled: there is no loss scaling yet");
+  refused("\"fp16\": {\"enabled\": true, \"loss_scale\": 100}",
+          "loss_scale: 100 is no power of two");
+  refused("\"fp16\": {\"enabled\": true, \"hysteresis\": 0}", "hysteresis: 0");
+  refused("\"fp16\": {\"enabled\": true, \"min_loss_scale\": 131072}", "min_loss_scale: 131072");
+  refused("\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": true}", "fp16 is enabled too");
+  refused("\"fp16\": {\"consecutive_hysteresis\": true}", "consecutive_hysteresis");
   refused("\"zero_optimization\": {\"stage\": 4}", "stage: 4 is not between 0 and 3");
   refused("\"zero_optimization\": {\"stage\": 1, \"cpu_offload\": true}",
           "\"cpu_offload\" is no member");

@@ -329,7 +329,7 @@ TEST(ScheduleMutations, OfTheWholeAreNamed) {
             "rank 0, action 0: actions of 1 ranks; there are 2 with 1 chunks and 2 "
             "micro-batches");
   s = good;  // F 0 [SendF 0] F 1 [SendF 1, RecvB 0] B 0 [RecvB 1] B 1, and
-             // [RecvF 0] F 0 B 0 [SendB 0, RecvF 1] F 1 B 1 [SendB 1]
+             // [RecvF 0] F 0 [RecvF 1] B 0 [SendB 0] F 1 B 1 [SendB 1]
   ASSERT_EQ(s.byRank[0].size(), 8U);
   std::swap(s.byRank[0][5], s.byRank[0][7]);
   EXPECT_EQ(first(s), "rank 0, action 5: B 1 comes before its RecvB");
@@ -341,13 +341,12 @@ TEST(ScheduleMutations, OfTheWholeAreNamed) {
     for (Action& a : actions) a.microBatch = 1 - a.microBatch;
   EXPECT_EQ(first(s),
             "rank 0, action 5: B 1 adds weight gradients of micro-batch 1 where 0 is next");
-  s = good;  // rank 0 wants the first gradient before it sends what that is computed from
-  std::rotate(s.byRank[0].begin() + 4, s.byRank[0].begin() + 4, s.byRank[0].begin() + 5);
-  std::swap(s.byRank[1][3], s.byRank[1][4]);
+  s = good;
+  std::swap(s.byRank[0][3], s.byRank[0][4]);
   EXPECT_EQ(first(s), "nothing");  // of one group
-  s.byRank[1] = good.byRank[1];
-  std::swap(s.byRank[1][3], s.byRank[1][5]);
-  EXPECT_EQ(first(s), "rank 1, action 3: F 1 comes before its RecvF");
+  s = good;                        // rank 1 receives what it has used
+  std::rotate(s.byRank[1].begin() + 2, s.byRank[1].begin() + 3, s.byRank[1].begin() + 6);
+  EXPECT_EQ(first(s), "rank 1, action 4: F 1 comes before its RecvF");
 }
 
 TEST(ScheduleMutations, RanksThatWaitForEachOtherAreNamed) {

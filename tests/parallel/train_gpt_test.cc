@@ -253,6 +253,35 @@ TEST_F(TrainGpt, LearnsAndWrites) {
   EXPECT_LT(std::stod(losses.back()), std::stod(losses.front()) - 1);
 }
 
+// Of what a line says, as far as it is not the training's own to say.
+TEST_F(TrainGpt, WritesMetrics) {
+  const std::string flags =
+      "--generate 0 --steps 5 --peak-flops 1e12 --tp 2 --type float16 --json " + file("a.json");
+  ASSERT_EQ(run(small(flags)).exitCode, 0);
+  const auto rates = column("a.json", "tokens_per_second"), uses = column("a.json", "mfu"),
+             seconds = column("a.json", "step_seconds"),
+             waited = column("a.json", "waited_seconds");
+  ASSERT_EQ(uses.size(), 5u);
+  // Two blocks of 12 width^2 + 13 width, embeddings of 256 bytes and 32 positions, the last norm.
+  const double parameters = 2 * (12 * 32 * 32 + 13 * 32) + (256 + 32) * 32 + 2 * 32;
+  const double perToken = 6 * parameters + 12 * 2 * 32 * 32;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    EXPECT_NEAR(std::stod(uses[i]), std::stod(rates[i]) * perToken / (2 * 1e12),
+                1e-9 * std::stod(uses[i]));
+    EXPECT_NEAR(std::stod(seconds[i]) * std::stod(rates[i]), 8 * 32, 1e-6);
+    EXPECT_GT(std::stod(waited[i]), 0);
+    EXPECT_LT(std::stod(waited[i]), std::stod(seconds[i]));
+  }
+  EXPECT_EQ(column("a.json", "loss_scale").front(), "65536");
+  for (const std::string& skipped : column("a.json", "skipped"))
+    EXPECT_TRUE(skipped == "true" || skipped == "false") << skipped;
+  for (const std::string kind : {"masters", "gradients", "optimizer", "activations", "scratch"})
+    EXPECT_GT(std::stod(column("a.json", kind).back()), 0) << kind;
+  ASSERT_EQ(run(small("--generate 0 --steps 2 --json " + file("a.json"))).exitCode, 0);
+  EXPECT_GT(std::stod(column("a.json", "mfu").back()), 0) << "against what was measured";
+  EXPECT_LT(std::stod(column("a.json", "mfu").back()), 1);
+}
+
 // Lines of which nothing goes on into the next, and whose beginnings are not learned.
 TEST_F(TrainGpt, LearnsLines) {
   std::ofstream text(file("text"));
@@ -331,14 +360,15 @@ TEST_F(TrainGpt, RanksAgreeOverTwentySteps) {
   }
 }
 
-// Layers that are cut over ranks: the losses of one rank, and a text.
-TEST_F(TrainGpt, TensorParallelRanksAgreeOverTwentySteps) {
+// Layers and sequences that are cut over ranks: the losses of one rank, and a text.
+TEST_F(TrainGpt, RanksThatComputeTogetherAgreeOverTwentySteps) {
   const std::string flags = "--optimizer sgd --steps 20 --check-replicas --generate 20 --json ";
   ASSERT_EQ(run(small(flags + file("a.json"))).exitCode, 0);
   const auto one = column("a.json", "loss");
   ASSERT_EQ(one.size(), 20u);
   for (const std::string ranks :
-       {"--tp 2", "--tp 2 --sp --dp 2", "--tp 2 --sp --fsdp 2", "--dp 2 --tp 2 --pp 2"}) {
+       {"--tp 2", "--tp 2 --sp --dp 2", "--tp 2 --sp --fsdp 2", "--dp 2 --tp 2 --pp 2", "--cp 2",
+        "--cp 2 --fsdp 2 --cp-attention heads"}) {
     const Output output = run(small(flags + file("b.json") + " " + ranks));
     ASSERT_EQ(output.exitCode, 0) << output.text;
     const auto many = column("b.json", "loss");
@@ -430,8 +460,8 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
   EXPECT_TRUE(std::filesystem::exists(file("checkpoints/step-000006/manifest.json")));
   EXPECT_FALSE(std::filesystem::exists(file("checkpoints/step-000003")));  // two are kept
   std::filesystem::remove_all(file("checkpoints/step-000008"));
-  EXPECT_EQ(resumed(" --dp 2 --fsdp 2"),
-            std::vector<std::string>(losses.begin() + 6, losses.end()));
+  EXPECT_EQ(resumed(" --dp 2 --fsdp 2"), losses);  // the two steps that are lost came once more
+  std::filesystem::remove(file("b.json"));
   EXPECT_TRUE(resumed("").empty());  // it has ended
   expectRefused(small("--steps 1 --resume"), 2, "--checkpoints");
   expectRefused(small("--steps 1 --save-every 1"), 2, "--checkpoints");
@@ -447,18 +477,21 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
 }
 
 TEST_F(TrainGpt, RefusesRanksThatDoNotLieAlongItsAxes) {
-  expectRefused(small("--steps 1 --ranks 3 --dp 2 --fsdp 2"), 1, "--ranks 3");
-  expectRefused(small("--steps 1 --ranks 3 --fsdp 2"), 1, "--fsdp 2 does not divide 3 ranks");
-  expectRefused(small("--steps 1 --ranks 3 --dp 2"), 1, "--dp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --dp 2 --fsdp 2"), 2, "--ranks 3");
+  expectRefused(small("--steps 1 --ranks 3 --fsdp 2"), 2, "--fsdp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --dp 2"), 2, "--dp 2 does not divide 3 ranks");
   expectRefused(small("--steps 1 --rounds 3"), 1, "fewer --rounds");
-  expectRefused(small("--steps 1 --ranks 2 --fsdp 4"), 1, "--fsdp 4 does not divide 2 ranks");
-  expectRefused(small("--steps 1 --ranks 3 --tp 2"), 1, "--tp 2 does not divide 3 ranks");
-  expectRefused(small("--steps 1 --ranks 4 --tp 2 --fsdp 4"), 1,
+  expectRefused(small("--steps 1 --ranks 2 --fsdp 4"), 2, "--fsdp 4 does not divide 2 ranks");
+  expectRefused(small("--steps 1 --ranks 3 --tp 2"), 2, "--tp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --ranks 4 --tp 2 --fsdp 4"), 2,
                 "--fsdp 4 does not divide 4 ranks by --tp 2");
-  expectRefused(small("--steps 1 --ranks 6 --tp 2 --fsdp 2 --dp 2"), 1,
+  expectRefused(small("--steps 1 --ranks 6 --tp 2 --fsdp 2 --dp 2"), 2,
                 "--ranks 6, but --dp 2, --fsdp 2 and --tp 2 are 8");
-  expectRefused(small("--steps 1 --tp 3"), 1, "cannot be dealt out to 3 ranks");
-  expectRefused(small("--steps 1 --ranks 3 --pp 2"), 1, "--pp 2 does not divide 3 ranks");
+  expectRefused(small("--steps 1 --tp 3"), 2, "cannot be dealt out to 3 ranks");
+  expectRefused(small("--steps 1 --cp 3 --cp-attention heads"), 2,
+                "cannot be exchanged among 3 ranks of context parallelism");
+  expectRefused("--text x --cp-attention all", 2, "--cp-attention");
+  expectRefused(small("--steps 1 --ranks 3 --pp 2"), 2, "--pp 2 does not divide 3 ranks");
   expectRefused(small("--steps 1 --pp 64"), 2, "none for some of 64 stages");
 }
 

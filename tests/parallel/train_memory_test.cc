@@ -94,10 +94,48 @@ TEST_F(TrainMemoryTest, IsWhatAModelTakes) {
   EXPECT_EQ(trainMemory(options_, 4).passes,
             3 * 48 * savedPerToken(options_.model, 2) * sizeof(float));
   EXPECT_LT(trainMemory(options_, 4).passes, plain);
+  // And of each sequence, with all weights.
   options_.tp = 1;
+  options_.cp = 2;
+  EXPECT_EQ(trainMemory(options_, 4).model, 4 * bytes);
+  EXPECT_EQ(trainMemory(options_, 4).passes,
+            3 * 24 * savedPerToken(options_.model, 1) * sizeof(float));
+  options_.cp = 1;
   options_.model = {.context = 48, .layers = 3, .width = 40, .heads = 5};
   options_.optimizer = "sgd";
   EXPECT_EQ(trainMemory(options_, 2).model, 8 * parameterCount(options_.model));
+}
+
+// All blocks, or every other one. Each rank along ep has its part of the experts.
+TEST_F(TrainMemoryTest, IsWhatAModelWithExpertsTakes) {
+  host::setBlasThreads(1);
+  for (const ExpertOptions& experts :
+       {ExpertOptions{.count = 4}, ExpertOptions{.count = 6, .perToken = 3, .every = 2}}) {
+    options_.model.experts = experts;
+    DeviceMesh mesh;
+    HostKernels kernels;
+    Gpt model(options_.model);
+    Engine engine(mesh, kernels, model, {});
+    const double parameters = parameterCount(options_.model);
+    EXPECT_EQ(parameters, static_cast<double>(engine.store().elementCount()));
+    std::vector<int32_t> ids(3 * 48);
+    engine.logits(Tensor(ids.data(), DType::Int32, {3, 48}));
+    const double used = static_cast<double>(engine.pipeline().usedBytes());
+    const double said = 3 * 48 * savedPerToken(options_.model) * sizeof(float);
+    EXPECT_GE(used, said);
+    EXPECT_LE(used, said + 4 * 30 * 64);
+    const double shared = expertParameterCount(options_.model);
+    EXPECT_GT(shared, parameters / 2);
+    options_.ep = 2;
+    EXPECT_EQ(trainMemory(options_, 2).model, 16 * (parameters - shared / 2));
+    options_.ep = 1;
+  }
+  LlamaOptions llama{.experts = {.count = 4, .every = 2}};
+  Llama model(llama);
+  DeviceMesh mesh;
+  HostKernels kernels;
+  Engine engine(mesh, kernels, model, {});
+  EXPECT_EQ(parameterCount(llama), static_cast<double>(engine.store().elementCount()));
 }
 
 TEST_F(TrainMemoryTest, IsThatOfAllRanksOfThisMachine) {

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "parallel/tensor/check.h"
+#include "tests/parallel/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {
@@ -122,8 +124,103 @@ TEST(TrainOptions, SayHowLayersAreSharedOut) {
   EXPECT_EQ(refusalOf([] { meshOf(parsed("--pp 2"), 3); }), "--pp 2 does not divide 3 ranks");
   EXPECT_EQ(refusalOf([] { meshOf(parsed("--pp 2 --dp 3"), 4); }),
             "--dp 3 does not divide 4 ranks by --pp 2");
-  EXPECT_EQ(refusalOf([] { askedRanks(parsed("--ranks 4 --pp 2 --dp 2 --fsdp 2")); }),
+  wrong = parsed("--pp 2 --dp 2 --fsdp 2");
+  wrong.ranks = 4;
+  EXPECT_EQ(refusalOf([&] { askedRanks(wrong); }),
             "--ranks 4, but --dp 2, --fsdp 2 and --pp 2 are 8");
+}
+
+/// What a file with these lines makes of `flags`, or what is printed about it.
+struct FromFile {
+  TrainOptions options;
+  std::optional<int> exitCode;
+  std::string printed;
+};
+FromFile fromFile(const std::string& lines, const std::string& flags = "") {
+  const tests::TemporaryFolder folder;
+  const std::string path = folder.path() / "run.toml";
+  std::ofstream(path) << "text = \"x\"\n" << lines;
+  std::istringstream words("train_gpt --config " + path + " " + flags);
+  std::vector<std::string> all;
+  for (std::string word; words >> word;) all.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : all) arguments.push_back(word.data());
+  FromFile result;
+  testing::internal::CaptureStderr();
+  result.exitCode = parse(static_cast<int>(arguments.size()), arguments.data(), result.options);
+  result.printed = testing::internal::GetCapturedStderr();
+  if (const size_t at = result.printed.find(path); at != std::string::npos)
+    result.printed.replace(at, path.size(), "FILE");
+  return result;
+}
+
+TEST(TrainOptions, ComeFromAFileToo) {
+  const FromFile read = fromFile(
+      "# a run\npp = 2\nstages = [3, 1]\nschedule = 'zb-h1'\nlr = 2.5e-3\ndeterministic = true\n"
+      "sp = false\noffload = [\"optimizer\"]\nseed = 18446744073709551615\n",
+      "--tp 2 --lr 0.5");
+  EXPECT_EQ(read.exitCode, 2) << "a TOML integer has 63 bits";
+  const FromFile good = fromFile(
+      "# a run\npp = 2\nstages = [3, 1]\nschedule = 'zb-h1'\nlr = 2.5e-3\ndeterministic = true\n"
+      "sp = false\noffload = [\"optimizer\"]\nweight-decay = 1e-1\n",
+      "--tp 2 --lr 0.5");
+  ASSERT_EQ(good.exitCode, std::nullopt) << good.printed;
+  EXPECT_EQ(good.options.text, "x");
+  EXPECT_EQ(good.options.pp, 2);
+  EXPECT_EQ(good.options.tp, 2);
+  EXPECT_EQ(good.options.stages, (std::vector<int>{3, 1}));
+  EXPECT_EQ(good.options.schedule, "zb-h1");
+  EXPECT_EQ(good.options.learningRate, 0.5) << "the command line goes before the file";
+  EXPECT_EQ(good.options.weightDecay, 0.1);
+  EXPECT_TRUE(good.options.deterministic);
+  EXPECT_FALSE(good.options.model.sequenceParallel);
+  EXPECT_EQ(good.options.offload, std::vector<std::string>{"optimizer"});
+}
+
+TEST(TrainOptions, OfAFileAreRefusedByLine) {
+  const auto said = [](const std::string& lines) {
+    const FromFile read = fromFile(lines);
+    EXPECT_EQ(read.exitCode, 2) << lines;
+    return read.printed.substr(0, read.printed.find('\n'));
+  };
+  EXPECT_EQ(said("tq = 2"), "train_gpt: FILE, line 2: tq is no flag of train_gpt");
+  EXPECT_EQ(said("[model]\nlayers = 2"), "train_gpt: FILE, line 2: model is no flag of train_gpt");
+  EXPECT_EQ(said("\ntp = [[2]]"),
+            "train_gpt: FILE, line 3: tp is neither text, a number, true or false, nor an array of "
+            "these");
+  EXPECT_EQ(said("lr = 1979-05-27"),
+            "train_gpt: FILE, line 2: lr is neither text, a number, true or false, nor an array of "
+            "these");
+  EXPECT_EQ(said("stages = []"), "train_gpt: FILE, line 2: stages is an empty array");
+  EXPECT_EQ(said("deterministic = 3"), "train_gpt: FILE: deterministic is neither true nor false");
+  EXPECT_EQ(said("tp = \"x\""), "--tp: Value x not in range 1 to 1024");
+  EXPECT_EQ(said("help = true"), "help: This option is not allowed in a configuration file");
+  EXPECT_EQ(said("tp = \n").substr(0, 44), "train_gpt: FILE, line 2: Error while parsing");
+  EXPECT_EQ(said("tp = 2\ntp = 3").substr(0, 25), "train_gpt: FILE, line 3: ");
+}
+
+TEST(TrainOptions, SayHowManyExperts) {
+  const auto experts = [](const std::string& flags) { return parsed(flags).model.experts; };
+  EXPECT_EQ(experts("").count, 0);
+  EXPECT_EQ(experts("--experts 4"), (ExpertOptions{.count = 4}));
+  EXPECT_EQ(
+      experts("--experts 4 --experts-per-token 1 --capacity 1.25 --aux-loss 0.1 --z-loss 1e-3 "
+              "--experts-every 2"),
+      (ExpertOptions{.count = 4,
+                     .perToken = 1,
+                     .capacityFactor = 1.25,
+                     .auxLoss = 0.1,
+                     .zLoss = 1e-3,
+                     .every = 2,
+                     .normalized = false}));
+  EXPECT_EQ(meshOf(parsed("--experts 4 --ep 2"), 4).describe(), "dp=2,ep=2");
+  try {
+    meshOf(parsed("--experts 4 --ep 3"), 3);
+    ADD_FAILURE() << "3 ranks were taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do");
+  }
 }
 
 }  // namespace

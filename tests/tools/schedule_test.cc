@@ -41,7 +41,7 @@ TEST(ScheduleCommand, DrawsAndSays) {
             "1     1      1/4 (25.0%)  0                1\n\n"
             "rank 0: F 0 [SendF 0] F 1 [SendF 1, RecvB 0] B 0 F 2 [SendF 2, RecvB 1] B 1 [RecvB 2] "
             "B 2\n"
-            "rank 1: [RecvF 0] F 0 B 0 [SendB 0, RecvF 1] F 1 B 1 [SendB 1, RecvF 2] F 2 B 2 "
+            "rank 1: [RecvF 0] F 0 [RecvF 1] B 0 [SendB 0] F 1 B 1 [SendB 1, RecvF 2] F 2 B 2 "
             "[SendB 2]\n");
 }
 

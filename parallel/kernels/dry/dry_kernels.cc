@@ -1,5 +1,6 @@
 #include "parallel/kernels/dry/dry_kernels.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -41,12 +42,12 @@ class Call {
   }
 
   /// The call's count, when `check` finds nothing wrong and it can be computed with `leading`.
-  /// bfloat16 operands become float32 first, as which they are computed with, so that what `check`
-  /// sees has to be of one type.
+  /// Operands of 16 bits become float32 first, as which they are computed with, so that what
+  /// `check` sees has to be of one type.
   template <class Check>
   const KernelCount& checked(const Tensor& leading, const Check& check) {
     for (Tensor* x : std::span(operands_).first(taken_))
-      if (x->type == DType::BFloat16) x->type = DType::Float32;
+      if (isNarrow(x->type)) x->type = DType::Float32;
     check();
     requireComputable(leading);
     return count_;
@@ -62,16 +63,22 @@ class Call {
     if (written) count_.bytesWritten += bytes;
   }
 
-  std::array<Tensor*, 8> operands_{};
+  std::array<Tensor*, 12> operands_{};
   size_t taken_ = 0;
   KernelCount count_{.calls = 1};
 };
 
 /// Of one matrix product over the pairs of a query and a key that it may see, in all heads.
-double causalFlops(const Tensor& out) {
-  const auto batch = static_cast<double>(out.shape[0]), context = static_cast<double>(out.shape[1]),
-             width = static_cast<double>(out.shape[2]);
-  return 2 * batch * width * (context * (context + 1) / 2);
+double causalFlops(const Tensor& out, int64_t keys, int64_t ahead) {
+  const auto batch = static_cast<double>(out.shape[0]), width = static_cast<double>(out.shape[2]);
+  return 2 * batch * width * seenPairs(out.shape[1], keys, ahead);
+}
+
+/// What the host's kernels take, of gradients.
+void takeBackwardScratch(DType type, int64_t queries, int64_t keys, Arena& scratch) {
+  const ArenaScope scope(scratch);
+  const Shape block = host::backwardScratch(queries, keys);
+  for (const Shape& shape : {block, block, Shape{block[1]}}) scratch.allocate(type, shape);
 }
 
 }  // namespace
@@ -196,7 +203,7 @@ void DryKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
 void DryKernels::rotary(const RotaryArgs& args) {
   RotaryArgs a = args;
   countOf("rotary") +=
-      Call().reads(a.cosine, a.sine).updates(a.x).checked(a.x, [&] { requireOperands(a); });
+      Call().reads(a.cosine, a.sine, a.at).updates(a.x).checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::swiGlu(const Tensor& x, const Tensor& y) {
@@ -217,9 +224,10 @@ void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
   KernelCount& count = countOf("attention");
   count +=
       Call().reads(a.qkv).writes(a.out, a.logSumExp).checked(a.out, [&] { requireOperands(a); });
-  count.gemmFlops += 2 * causalFlops(a.out);  // of scores, of values
+  const int64_t context = a.out.shape[1];
+  count.gemmFlops += 2 * causalFlops(a.out, context, 0);  // of scores, of values
   const ArenaScope scope(scratch);
-  scratch.allocate(a.out.type, host::forwardScratch(a.out.shape[1]));
+  scratch.allocate(a.out.type, host::forwardScratch(context, context));
 }
 
 void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
@@ -228,16 +236,47 @@ void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scr
   count += Call().reads(a.dOut, a.qkv, a.out, a.logSumExp).writes(a.dQkv).checked(a.out, [&] {
     requireOperands(a);
   });
-  count.gemmFlops += 5 * causalFlops(a.out);  // scores again, dP, dV, dQ, dK
+  const int64_t context = a.out.shape[1];
+  count.gemmFlops += 5 * causalFlops(a.out, context, 0);  // scores again, dP, dV, dQ, dK
+  takeBackwardScratch(a.out.type, context, context, scratch);
+}
+
+void DryKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) {
+  AttentionBlockArgs a = args;
+  KernelCount& count = countOf("attentionBlock");
+  count += Call().reads(a.query, a.key, a.value).writes(a.out, a.logSumExp).checked(a.out, [&] {
+    requireOperands(a);
+  });
+  const int64_t keys = a.key.shape[1];
+  count.gemmFlops += 2 * causalFlops(a.out, keys, a.firstQuery - a.firstKey);
   const ArenaScope scope(scratch);
-  const Shape block = host::backwardScratch(a.out.shape[1]);
-  for (const Shape& shape : {block, block, Shape{block[1]}}) scratch.allocate(a.out.type, shape);
+  scratch.allocate(a.out.type, host::forwardScratch(a.out.shape[1], keys));
+}
+
+void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) {
+  AttentionBlockBackwardArgs a = args;
+  KernelCount& count = countOf("attentionBlockBackward");
+  count += Call()
+               .reads(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp)
+               .updates(a.dQuery, a.dKey, a.dValue)
+               .checked(a.out, [&] { requireOperands(a); });
+  const int64_t keys = a.key.shape[1];
+  count.gemmFlops += 5 * causalFlops(a.out, keys, a.firstQuery - a.firstKey);
+  takeBackwardScratch(a.out.type, a.out.shape[1], keys, scratch);
+}
+
+void DryKernels::attentionMerge(const AttentionMergeArgs& args) {
+  AttentionMergeArgs a = args;
+  countOf("attentionMerge") +=
+      Call().reads(a.part, a.partLogSumExp).updates(a.out, a.logSumExp).checked(a.out, [&] {
+        requireOperands(a);
+      });
 }
 
 void DryKernels::embedding(const EmbeddingArgs& args) {
   EmbeddingArgs a = args;
   countOf("embedding") +=
-      Call().reads(a.tokenIds, a.tokens, a.positions).writes(a.x).checked(a.x, [&] {
+      Call().reads(a.tokenIds, a.tokens, a.positions, a.at).writes(a.x).checked(a.x, [&] {
         requireOperands(a);
       });
 }
@@ -245,7 +284,7 @@ void DryKernels::embedding(const EmbeddingArgs& args) {
 void DryKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
   EmbeddingWeightArgs a = args;
   countOf("embeddingWeights") += Call()
-                                     .reads(a.tokenIds, a.dx)
+                                     .reads(a.tokenIds, a.dx, a.at)
                                      .result(a.dTokens, a.betaTokens)
                                      .result(a.dPositions, a.betaPositions)
                                      .checked(a.dx, [&] { requireOperands(a); });
@@ -268,6 +307,53 @@ double DryKernels::crossEntropy(const CrossEntropyArgs& args) {
         requireOperands(a);
       });
   return 0;
+}
+
+void DryKernels::route(const RouteArgs& args) {
+  RouteArgs a = args;
+  countOf("route") += Call()
+                          .reads(a.logits)
+                          .writes(a.probabilities, a.logSumExp, a.chosen, a.weights)
+                          .checked(a.logits, [&] { requireOperands(a); });
+}
+
+void DryKernels::placeTokens(const PlaceTokensArgs& args) {
+  PlaceTokensArgs a = args;
+  requireOperands(a);
+  countOf("placeTokens") += Call().reads(a.chosen).writes(a.places, a.choices).count();
+  const auto experts = static_cast<int64_t>(a.loads.size()), choices = a.chosen.count();
+  const int64_t most = a.capacity == 0 ? choices : a.choices.shape[0] * a.capacity;
+  for (int64_t e = 0; e < experts; ++e)
+    a.loads[static_cast<size_t>(e)] =
+        std::min(choices / experts + (e < choices % experts ? 1 : 0), most);
+}
+
+RouterLosses DryKernels::routerGradient(const RouterGradientArgs& args) {
+  RouterGradientArgs a = args;
+  countOf("routerGradient") +=
+      Call()
+          .reads(a.dWeights, a.probabilities, a.logSumExp, a.chosen, a.weights, a.choices)
+          .writes(a.dLogits)
+          .checked(a.dLogits, [&] { requireOperands(a); });
+  return {};
+}
+
+void DryKernels::spreadRows(const SpreadRowsArgs& args) {
+  SpreadRowsArgs a = args;
+  countOf("spreadRows") +=
+      Call().reads(a.x, a.places, a.weights).writes(a.y).checked(a.x, [&] { requireOperands(a); });
+}
+
+void DryKernels::combineRows(const CombineRowsArgs& args) {
+  CombineRowsArgs a = args;
+  countOf("combineRows") +=
+      Call().reads(a.x, a.places, a.weights).writes(a.y).checked(a.y, [&] { requireOperands(a); });
+}
+
+void DryKernels::rowDots(const RowDotsArgs& args) {
+  RowDotsArgs a = args;
+  countOf("rowDots") +=
+      Call().reads(a.x, a.y, a.places).writes(a.dots).checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::adamW(const AdamWArgs& args) {

@@ -5,6 +5,7 @@
 // as the host's kernels take it.
 //
 // Token ids and labels are elements too: they are not compared with the vocabulary. A loss is 0.
+// Which experts tokens go to is not known either: as many to each.
 
 #include <map>
 #include <string>
@@ -56,10 +57,19 @@ class DryKernels final : public Kernels {
   void swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) override;
   void attention(const AttentionArgs& args, Arena& scratch) override;
   void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) override;
+  void attentionBlock(const AttentionBlockArgs& args, Arena& scratch) override;
+  void attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) override;
+  void attentionMerge(const AttentionMergeArgs& args) override;
   void embedding(const EmbeddingArgs& args) override;
   void embeddingWeights(const EmbeddingWeightArgs& args) override;
   void logitStatistics(const LogitStatisticsArgs& args) override;
   double crossEntropy(const CrossEntropyArgs& args) override;
+  void route(const RouteArgs& args) override;
+  void placeTokens(const PlaceTokensArgs& args) override;
+  RouterLosses routerGradient(const RouterGradientArgs& args) override;
+  void spreadRows(const SpreadRowsArgs& args) override;
+  void combineRows(const CombineRowsArgs& args) override;
+  void rowDots(const RowDotsArgs& args) override;
   void adamW(const AdamWArgs& args) override;
   void sgd(const SgdArgs& args) override;
   void addSquares(const Tensor& x, ExactSum& sum) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "parallel/kernels/host/attention_scratch.h"
 #include "parallel/kernels/host/blas.h"
@@ -12,85 +13,171 @@ namespace tutti::parallel::host {
 namespace {
 
 struct Dims {
-  int64_t batch, context, heads, kvHeads, headWidth;
-  int64_t width;    // of a row of out
-  int64_t columns;  // of a row of qkv
+  int64_t batch, queries, keys, heads, kvHeads, headWidth;
+  int64_t ahead;  // the position of the first query, less that of the first key
 
-  Dims(const Tensor& out, int64_t headCount, int64_t kvHeadCount)
-      : batch(out.shape[0]),
-        context(out.shape[1]),
-        heads(headCount),
-        kvHeads(kvHeadCount),
-        headWidth(out.shape[2] / headCount),
-        width(out.shape[2]),
-        columns((headCount + 2 * kvHeadCount) * headWidth) {}
+  explicit Dims(const AttentionBlockArgs& a)
+      : batch(a.query.shape[0]),
+        queries(a.query.shape[1]),
+        keys(a.key.shape[1]),
+        heads(a.heads),
+        kvHeads(a.kvHeads),
+        headWidth(a.query.shape[2] / a.heads),
+        ahead(a.firstQuery - a.firstKey) {}
   double scale() const { return 1 / std::sqrt(static_cast<double>(headWidth)); }
   int64_t headsPerKv() const { return heads / kvHeads; }
+  /// Of the keys, those that a query before `end` sees.
+  int64_t seenBefore(int64_t end) const { return std::clamp<int64_t>(ahead + end, 0, keys); }
+  /// How many keys the query `begin` sees besides the first; no more than make a difference.
+  int64_t before(int64_t begin) const { return std::min(ahead + begin, keys); }
 };
 
-/// One head's queries, and the keys and values that serve it: [context, headWidth] each, rows
-/// `columns` apart.
-template <class T>
-struct Head {
-  T *q, *k, *v;
-  int64_t stride;
-
-  Head(const Tensor& qkv, const Dims& dims, int64_t batch, int64_t head)
-      : q(qkv.as<T>() + batch * dims.context * dims.columns + head * dims.headWidth),
-        k(qkv.as<T>() + batch * dims.context * dims.columns +
-          (dims.heads + head / dims.headsPerKv()) * dims.headWidth),
-        v(k + dims.kvHeads * dims.headWidth),
-        stride(dims.columns) {}
-};
-
-template <class T>
-T* headOf(const Tensor& x, const Dims& dims, int64_t batch, int64_t head) {
-  return x.as<T>() + batch * dims.context * dims.width + head * dims.headWidth;
+/// What queries, keys and values of AttentionArgs are of its qkv.
+AttentionBlockArgs blockOf(const AttentionArgs& a) {
+  const int64_t width = a.out.shape[2], kvWidth = width / a.heads * a.kvHeads;
+  return {.query = a.qkv.part(2, 0, width),
+          .key = a.qkv.part(2, width, kvWidth),
+          .value = a.qkv.part(2, width + kvWidth, kvWidth),
+          .out = a.out,
+          .logSumExp = a.logSumExp,
+          .heads = a.heads,
+          .kvHeads = a.kvHeads};
 }
 
+/// One head's rows of x [batch, length, heads * head width].
 template <class T>
-void headForward(const Head<T>& h, T* out, T* logSumExp, const Dims& dims, T* scores,
+Matrix<T> headOf(const Tensor& x, int64_t batch, int64_t head, const Dims& dims) {
+  return {x.as<T>() + batch * x.strides[0] + head * dims.headWidth, x.strides[1]};
+}
+/// One head's row of logSumExp [batch, heads, queries].
+template <class T>
+T* rowOf(const Tensor& logSumExp, int64_t batch, int64_t head) {
+  return logSumExp.as<T>() + batch * logSumExp.strides[0] + head * logSumExp.strides[1];
+}
+template <class T>
+Matrix<T> from(const Matrix<T>& matrix, int64_t row) {
+  return {matrix.data + row * matrix.stride, matrix.stride};
+}
+template <class T>
+Matrix<const T> constant(const Matrix<T>& matrix) {
+  return {matrix.data, matrix.stride};
+}
+
+/// One head's queries, and the keys and values that serve it.
+template <class T>
+struct Head {
+  Matrix<const T> q, k, v;
+
+  Head(const AttentionBlockArgs& a, const Dims& dims, int64_t batch, int64_t head)
+      : q(constant(headOf<T>(a.query, batch, head, dims))),
+        k(constant(headOf<T>(a.key, batch, head / dims.headsPerKv(), dims))),
+        v(constant(headOf<T>(a.value, batch, head / dims.headsPerKv(), dims))) {}
+};
+
+template <class T>
+void headForward(const Head<T>& h, Matrix<T> out, T* logSumExp, const Dims& dims, T* scores,
                  const Leaves<T>& leaves) {
   const T scale = static_cast<T>(dims.scale());
-  for (int64_t begin = 0; begin < dims.context; begin += kQueryRows) {
-    const int64_t rows = std::min(kQueryRows, dims.context - begin), keys = begin + rows;
-    gemm<T>({keys, rows, dims.headWidth, false, true}, {h.k, h.stride},
-            {h.q + begin * h.stride, h.stride}, 0, {scores, rows});
-    leaves.softmax(scores, keys, rows, begin, scale, logSumExp + begin);
-    gemm<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, {h.v, h.stride}, 0,
-            {out + begin * dims.width, dims.width});
+  for (int64_t begin = 0; begin < dims.queries; begin += kQueryRows) {
+    const int64_t rows = std::min(kQueryRows, dims.queries - begin);
+    const int64_t keys = dims.seenBefore(begin + rows);
+    gemm<T>({keys, rows, dims.headWidth, false, true}, h.k, from(h.q, begin), 0, {scores, rows});
+    leaves.softmax(scores, keys, rows, dims.before(begin), scale, logSumExp + begin);
+    gemm<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, h.v, 0, from(out, begin));
   }
 }
 
 template <class T>
+void forward(const AttentionBlockArgs& args, const Leaves<T>& leaves, Arena& scratch) {
+  const Dims dims(args);
+  const ArenaScope scope(scratch);
+  T* const scores =
+      scratch.allocate(TypeOf<T>::value, forwardScratch(dims.queries, dims.keys)).template as<T>();
+  for (int64_t b = 0; b < dims.batch; ++b)
+    for (int64_t h = 0; h < dims.heads; ++h)
+      headForward<T>(Head<T>(args, dims, b, h), headOf<T>(args.out, b, h, dims),
+                     rowOf<T>(args.logSumExp, b, h), dims, scores, leaves);
+}
+
+template <class T>
 struct BackwardRows {
-  const T *dOut, *out, *logSumExp;
-  T *p, *dS;  ///< scratch, [context, block rows]: transposed, as in forward
+  Matrix<const T> dOut, out;
+  const T* logSumExp;
+  Matrix<T> dQ, dK, dV;
+  T *p, *dS;  ///< scratch, [keys, block rows]: transposed, as in forward
   T* dots;    ///< scratch, [block rows]
 };
 
-/// `first`: of those whose keys and values these are; the others add to their gradients.
+/// Which gradients are added to what is there, and not written over it.
+struct Adds {
+  bool queries, keys;
+};
+
 template <class T>
-void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, const Dims& dims,
-                  bool first, const Leaves<T>& leaves) {
+void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, Adds adds,
+                  const Leaves<T>& leaves) {
   const T scale = static_cast<T>(dims.scale());
   const int64_t w = dims.headWidth;
-  const int64_t last = (dims.context - 1) / kQueryRows * kQueryRows;
-  // The last block sees all keys, so it can overwrite dK and dV and the others add to them.
+  const int64_t last = (dims.queries - 1) / kQueryRows * kQueryRows;
+  // The last block sees all keys that any sees, so it can overwrite dK and dV and the others add to
+  // them.
   for (int64_t begin = last; begin >= 0; begin -= kQueryRows) {
-    const int64_t rows = std::min(kQueryRows, dims.context - begin), keys = begin + rows;
-    const double beta = first && begin == last ? 0 : 1;
-    const Matrix<const T> q{h.q + begin * h.stride, h.stride};
-    const Matrix<const T> dOut{x.dOut + begin * dims.width, dims.width};
-    gemm<T>({keys, rows, w, false, true}, {h.k, h.stride}, q, 0, {x.p, rows});
-    gemm<T>({keys, rows, w, false, true}, {h.v, h.stride}, dOut, 0, {x.dS, rows});
+    const int64_t rows = std::min(kQueryRows, dims.queries - begin);
+    const int64_t keys = dims.seenBefore(begin + rows);
+    const double beta = !adds.keys && begin == last ? 0 : 1;
+    const Matrix<const T> q = from(h.q, begin), dOut = from(x.dOut, begin);
+    gemm<T>({keys, rows, w, false, true}, h.k, q, 0, {x.p, rows});
+    gemm<T>({keys, rows, w, false, true}, h.v, dOut, 0, {x.dS, rows});
     for (int64_t r = 0; r < rows; ++r)
-      x.dots[r] = leaves.dot(dOut.data + r * dims.width, x.out + (begin + r) * dims.width, w);
-    leaves.softmaxBackward(x.p, x.dS, keys, rows, begin, scale, x.logSumExp + begin, x.dots);
-    gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, {d.v, d.stride});
-    gemm<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, {d.k, d.stride});
-    gemm<T>({rows, w, keys, true, false}, {x.dS, rows}, {h.k, h.stride}, 0,
-            {d.q + begin * d.stride, d.stride});
+      x.dots[r] = leaves.dot(from(dOut, r).data, from(x.out, begin + r).data, w);
+    leaves.softmaxBackward(x.p, x.dS, keys, rows, dims.before(begin), scale, x.logSumExp + begin,
+                           x.dots);
+    gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, x.dV);
+    gemm<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, x.dK);
+    gemm<T>({rows, w, keys, true, false}, {x.dS, rows}, h.k, adds.queries ? 1 : 0,
+            from(x.dQ, begin));
+  }
+}
+
+/// `adds`: to gradients that are there; otherwise each is written first, by the first of the heads
+/// whose keys and values they are.
+template <class T>
+void backward(const AttentionBlockBackwardArgs& a, bool adds, const Leaves<T>& leaves,
+              Arena& scratch) {
+  const AttentionBlockArgs block{a.query, a.key,     a.value,      a.out,     a.logSumExp,
+                                 a.heads, a.kvHeads, a.firstQuery, a.firstKey};
+  const Dims dims(block);
+  const ArenaScope scope(scratch);
+  const Shape scores = backwardScratch(dims.queries, dims.keys);
+  BackwardRows<T> rows{};
+  rows.p = scratch.allocate(TypeOf<T>::value, scores).template as<T>();
+  rows.dS = scratch.allocate(TypeOf<T>::value, scores).template as<T>();
+  rows.dots = scratch.allocate(TypeOf<T>::value, {scores[1]}).template as<T>();
+  for (int64_t b = 0; b < dims.batch; ++b)
+    for (int64_t h = 0; h < dims.heads; ++h) {
+      const int64_t kv = h / dims.headsPerKv();
+      rows.dOut = constant(headOf<T>(a.dOut, b, h, dims));
+      rows.out = constant(headOf<T>(a.out, b, h, dims));
+      rows.logSumExp = rowOf<T>(a.logSumExp, b, h);
+      rows.dQ = headOf<T>(a.dQuery, b, h, dims);
+      rows.dK = headOf<T>(a.dKey, b, kv, dims);
+      rows.dV = headOf<T>(a.dValue, b, kv, dims);
+      headBackward<T>(Head<T>(block, dims, b, h), rows, dims,
+                      {.queries = adds, .keys = adds || h % dims.headsPerKv() != 0}, leaves);
+    }
+}
+
+/// out = (out exp(logSumExp) + part exp(partLogSumExp)) / (the sum of these weights), one head's.
+template <class T>
+void mergeHead(Matrix<T> out, T* logSumExp, Matrix<T> part, const T* partLogSumExp, int64_t queries,
+               int64_t width, const Leaves<T>& leaves) {
+  for (int64_t q = 0; q < queries; ++q) {
+    const double kept = logSumExp[q], taken = partLogSumExp[q], most = std::max(kept, taken);
+    if (most == -std::numeric_limits<double>::infinity()) continue;  // neither saw a key
+    const double sum = most + std::log(std::exp(kept - most) + std::exp(taken - most));
+    leaves.blend(from(out, q).data, from(part, q).data, static_cast<T>(std::exp(kept - sum)),
+                 static_cast<T>(std::exp(taken - sum)), width);
+    logSumExp[q] = static_cast<T>(sum);
   }
 }
 
@@ -99,40 +186,62 @@ void headBackward(const Head<T>& h, const Head<T>& d, const BackwardRows<T>& x, 
 template <class T>
 void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch) {
   requireOperands(args);
-  const Dims dims(args.out, args.heads, args.kvHeads);
-  const ArenaScope scope(scratch);
-  T* scores = scratch.allocate(TypeOf<T>::value, forwardScratch(dims.context)).template as<T>();
-  T* logSumExp = args.logSumExp.as<T>();
-  for (int64_t b = 0; b < dims.batch; ++b)
-    for (int64_t h = 0; h < dims.heads; ++h, logSumExp += dims.context)
-      headForward<T>(Head<T>(args.qkv, dims, b, h), headOf<T>(args.out, dims, b, h), logSumExp,
-                     dims, scores, leaves);
+  forward<T>(blockOf(args), leaves, scratch);
 }
 
 template <class T>
-void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leaves, Arena& scratch) {
-  requireOperands(args);
-  const Dims dims(args.out, args.heads, args.kvHeads);
-  const ArenaScope scope(scratch);
-  const Shape block = backwardScratch(dims.context);
-  BackwardRows<T> rows{};
-  rows.p = scratch.allocate(TypeOf<T>::value, block).template as<T>();
-  rows.dS = scratch.allocate(TypeOf<T>::value, block).template as<T>();
-  rows.dots = scratch.allocate(TypeOf<T>::value, {block[1]}).template as<T>();
-  rows.logSumExp = args.logSumExp.as<T>();
-  for (int64_t b = 0; b < dims.batch; ++b)
-    for (int64_t h = 0; h < dims.heads; ++h, rows.logSumExp += dims.context) {
-      rows.dOut = headOf<T>(args.dOut, dims, b, h);
-      rows.out = headOf<T>(args.out, dims, b, h);
-      headBackward<T>(Head<T>(args.qkv, dims, b, h), Head<T>(args.dQkv, dims, b, h), rows, dims,
-                      h % dims.headsPerKv() == 0, leaves);
-    }
+void attentionBackward(const AttentionBackwardArgs& a, const Leaves<T>& leaves, Arena& scratch) {
+  requireOperands(a);
+  const AttentionBlockArgs x = blockOf({a.qkv, a.out, a.logSumExp, a.heads, a.kvHeads});
+  const AttentionBlockArgs d = blockOf({a.dQkv, a.out, a.logSumExp, a.heads, a.kvHeads});
+  backward<T>({.dOut = a.dOut,
+               .query = x.query,
+               .key = x.key,
+               .value = x.value,
+               .out = a.out,
+               .logSumExp = a.logSumExp,
+               .dQuery = d.query,
+               .dKey = d.key,
+               .dValue = d.value,
+               .heads = a.heads,
+               .kvHeads = a.kvHeads},
+              false, leaves, scratch);
 }
 
-template void attention<float>(const AttentionArgs&, const Leaves<float>&, Arena&);
-template void attention<double>(const AttentionArgs&, const Leaves<double>&, Arena&);
-template void attentionBackward<float>(const AttentionBackwardArgs&, const Leaves<float>&, Arena&);
-template void attentionBackward<double>(const AttentionBackwardArgs&, const Leaves<double>&,
-                                        Arena&);
+template <class T>
+void attentionBlock(const AttentionBlockArgs& args, const Leaves<T>& leaves, Arena& scratch) {
+  requireOperands(args);
+  forward<T>(args, leaves, scratch);
+}
+
+template <class T>
+void attentionBlockBackward(const AttentionBlockBackwardArgs& args, const Leaves<T>& leaves,
+                            Arena& scratch) {
+  requireOperands(args);
+  backward<T>(args, true, leaves, scratch);
+}
+
+template <class T>
+void attentionMerge(const AttentionMergeArgs& a, const Leaves<T>& leaves) {
+  requireOperands(a);
+  const AttentionBlockArgs block{.query = a.part, .key = a.part, .heads = a.heads};
+  const Dims dims(block);
+  for (int64_t b = 0; b < dims.batch; ++b)
+    for (int64_t h = 0; h < dims.heads; ++h)
+      mergeHead<T>(headOf<T>(a.out, b, h, dims), rowOf<T>(a.logSumExp, b, h),
+                   headOf<T>(a.part, b, h, dims), rowOf<T>(a.partLogSumExp, b, h), dims.queries,
+                   dims.headWidth, leaves);
+}
+
+#define TUTTI_ATTENTION(T)                                                                     \
+  template void attention<T>(const AttentionArgs&, const Leaves<T>&, Arena&);                  \
+  template void attentionBackward<T>(const AttentionBackwardArgs&, const Leaves<T>&, Arena&);  \
+  template void attentionBlock<T>(const AttentionBlockArgs&, const Leaves<T>&, Arena&);        \
+  template void attentionBlockBackward<T>(const AttentionBlockBackwardArgs&, const Leaves<T>&, \
+                                          Arena&);                                             \
+  template void attentionMerge<T>(const AttentionMergeArgs&, const Leaves<T>&);
+TUTTI_ATTENTION(float)
+TUTTI_ATTENTION(double)
+#undef TUTTI_ATTENTION
 
 }  // namespace tutti::parallel::host

@@ -8,7 +8,9 @@
 //   backward   S^T again; P = exp(S / sqrt(d) - lse); dV += P^T dO; dP = dO V^T;
 //              dS = P (dP - rowsum(dO O)) / sqrt(d); dQ = dS K; dK += dS^T Q
 //
-// The recomputation is that of "FlashAttention" (Dao et al.), without its tiling of the keys.
+// The recomputation is that of "FlashAttention" (Dao et al.), without its tiling of the keys. A
+// block of attention is the same with keys that begin elsewhere than the queries, and with
+// gradients that are added to what is there.
 
 #include "parallel/kernels/host/leaves.h"
 #include "parallel/kernels/kernels.h"
@@ -19,5 +21,12 @@ template <class T>
 void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratch);
 template <class T>
 void attentionBackward(const AttentionBackwardArgs& args, const Leaves<T>& leaves, Arena& scratch);
+template <class T>
+void attentionBlock(const AttentionBlockArgs& args, const Leaves<T>& leaves, Arena& scratch);
+template <class T>
+void attentionBlockBackward(const AttentionBlockBackwardArgs& args, const Leaves<T>& leaves,
+                            Arena& scratch);
+template <class T>
+void attentionMerge(const AttentionMergeArgs& args, const Leaves<T>& leaves);
 
 }  // namespace tutti::parallel::host

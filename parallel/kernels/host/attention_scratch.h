@@ -13,8 +13,12 @@ namespace tutti::parallel::host {
 inline constexpr int64_t kQueryRows = 32;
 
 /// Transposed scores of a block of queries.
-inline Shape forwardScratch(int64_t context) { return {context, std::min(kQueryRows, context)}; }
+inline Shape forwardScratch(int64_t queries, int64_t keys) {
+  return {keys, std::min(kQueryRows, queries)};
+}
 /// The same, twice, and once more a number for each query.
-inline Shape backwardScratch(int64_t context) { return forwardScratch(context); }
+inline Shape backwardScratch(int64_t queries, int64_t keys) {
+  return forwardScratch(queries, keys);
+}
 
 }  // namespace tutti::parallel::host

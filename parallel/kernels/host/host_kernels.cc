@@ -6,7 +6,9 @@
 
 #include "parallel/kernels/host/attention.h"
 #include "parallel/kernels/host/blas.h"
+#include "parallel/kernels/host/routing.h"
 #include "parallel/kernels/host/staging.h"
+#include "parallel/kernels/host/strided.h"
 #include "parallel/kernels/operands.h"
 
 namespace tutti::parallel {
@@ -41,6 +43,24 @@ class Vocabulary {
   const int64_t first_, here_, all_;
 };
 
+/// Where the rows of sequences of `context` tokens are in a table of `rows` positions.
+class Positions {
+ public:
+  /// Throws InvalidArgument where one of `at`, if there are any, is not in the table.
+  Positions(const char* operation, const Tensor& at, int64_t context, int64_t rows)
+      : at_(at.data == nullptr ? nullptr : at.as<int32_t>()), context_(context) {
+    for (int64_t t = 0; at_ != nullptr && t < context; ++t) requireId(operation, at_[t], 0, rows);
+  }
+  int64_t of(int64_t row) const {
+    const int64_t t = row % context_;
+    return at_ == nullptr ? t : at_[t];
+  }
+
+ private:
+  const int32_t* const at_;
+  const int64_t context_;
+};
+
 /// A row's softmax, put together from what each rank has of it.
 struct RowStatistics {
   double largest = 0, sum = 0, chosen = 0;
@@ -70,7 +90,8 @@ void HostKernels::dispatch(const Tensor& x, Body body) const {
     case DType::Float64: return body(leaves_.doubles, double{});
     default:
       fail(ErrorCode::Unsupported,
-           "the host kernels compute in float64, float32 and bfloat16, not in ", toString(x.type));
+           "the host kernels compute in float64, float32, bfloat16 and float16, not in ",
+           toString(x.type));
   }
 }
 
@@ -101,8 +122,12 @@ void HostKernels::fillZero(const Tensor& x) {
 void HostKernels::copy(const Tensor& from, const Tensor& to) {
   requireCopy(from, to);
   if (from.type == to.type) {
-    if (to.bytes() > 0) std::memcpy(to.data, from.data, to.bytes());
-    return;
+    const auto size = static_cast<int64_t>(sizeOf(to.type));
+    return host::forEachRow(from, to, [&](int64_t source, int64_t target, int64_t count) {
+      std::memcpy(static_cast<char*>(to.data) + target * size,
+                  static_cast<const char*>(from.data) + source * size,
+                  static_cast<size_t>(count * size));
+    });
   }
   if (Staging s; Staging::needed({from, to})) {
     Tensor wideFrom = from, wideTo = to;
@@ -114,8 +139,10 @@ void HostKernels::copy(const Tensor& from, const Tensor& to) {
     dispatch(to, [&](const auto&, auto target) {
       using From = decltype(source);
       using To = decltype(target);
-      std::transform(from.as<From>(), from.as<From>() + from.count(), to.as<To>(),
-                     [](From value) { return static_cast<To>(value); });
+      host::forEachRow(from, to, [&](int64_t at, int64_t toAt, int64_t count) {
+        std::transform(from.as<From>() + at, from.as<From>() + at + count, to.as<To>() + toAt,
+                       [](From value) { return static_cast<To>(value); });
+      });
     });
   });
 }
@@ -158,7 +185,9 @@ void HostKernels::add(const Tensor& from, const Tensor& to) {
   requireAdd(from, to);
   dispatch(to, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
-    leaves.add(to.as<T>(), from.as<T>(), to.count());
+    host::forEachRow(to, from, [&](int64_t toAt, int64_t at, int64_t count) {
+      leaves.add(to.as<T>() + toAt, from.as<T>() + at, count);
+    });
   });
 }
 
@@ -315,12 +344,13 @@ void HostKernels::rotary(const RotaryArgs& a) {
   }
   requireOperands(a);
   const int64_t half = a.headWidth / 2, context = a.x.shape[1], columns = width(a.x);
+  const Positions positions("rotary", a.at, context, a.cosine.shape[0]);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     T* row = a.x.as<T>();
     for (int64_t r = 0; r < rows(a.x); ++r, row += columns) {
-      const T* cosine = a.cosine.as<T>() + r % context * half;
-      const T* sine = a.sine.as<T>() + r % context * half;
+      const int64_t at = positions.of(r) * half;
+      const T *cosine = a.cosine.as<T>() + at, *sine = a.sine.as<T>() + at;
       for (int64_t h = 0; h < a.heads; ++h) {
         T* const head = row + h * a.headWidth;
         leaves.rotate(head, head + half, cosine, sine, half, a.back ? T(-1) : T(1));
@@ -392,6 +422,51 @@ void HostKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& sc
            [&](const auto& leaves, auto) { host::attentionBackward(args, leaves, scratch); });
 }
 
+void HostKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) {
+  if (Staging s; Staging::needed({args.query, args.key, args.value, args.out, args.logSumExp})) {
+    AttentionBlockArgs wide = args;
+    s.in(wide.query);
+    s.in(wide.key);
+    s.in(wide.value);
+    s.out(wide.out);
+    s.out(wide.logSumExp);
+    return attentionBlock(wide, scratch);
+  }
+  dispatch(args.out,
+           [&](const auto& leaves, auto) { host::attentionBlock(args, leaves, scratch); });
+}
+
+void HostKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) {
+  if (Staging s; Staging::needed({args.dOut, args.query, args.key, args.value, args.out,
+                                  args.logSumExp, args.dQuery, args.dKey, args.dValue})) {
+    AttentionBlockBackwardArgs wide = args;
+    s.in(wide.dOut);
+    s.in(wide.query);
+    s.in(wide.key);
+    s.in(wide.value);
+    s.in(wide.out);
+    s.in(wide.logSumExp);
+    s.inOut(wide.dQuery);
+    s.inOut(wide.dKey);
+    s.inOut(wide.dValue);
+    return attentionBlockBackward(wide, scratch);
+  }
+  dispatch(args.out,
+           [&](const auto& leaves, auto) { host::attentionBlockBackward(args, leaves, scratch); });
+}
+
+void HostKernels::attentionMerge(const AttentionMergeArgs& args) {
+  if (Staging s; Staging::needed({args.part, args.partLogSumExp, args.out, args.logSumExp})) {
+    AttentionMergeArgs wide = args;
+    s.in(wide.part);
+    s.in(wide.partLogSumExp);
+    s.inOut(wide.out);
+    s.inOut(wide.logSumExp);
+    return attentionMerge(wide);
+  }
+  dispatch(args.out, [&](const auto& leaves, auto) { host::attentionMerge(args, leaves); });
+}
+
 void HostKernels::embedding(const EmbeddingArgs& a) {
   if (Staging s; Staging::needed({a.tokens, a.positions, a.x})) {
     auto wide = a;
@@ -402,7 +477,9 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
   }
   requireOperands(a);
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.tokens);
-  const bool positions = a.positions.data != nullptr;
+  const bool learned = a.positions.data != nullptr;
+  const Positions positions("embedding", learned ? a.at : Tensor{}, context,
+                            learned ? a.positions.shape[0] : context);
   const Vocabulary vocabulary("embedding", a.tokens.shape[0], a.firstId, a.vocabulary);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
@@ -414,7 +491,7 @@ void HostKernels::embedding(const EmbeddingArgs& a) {
         std::memcpy(x, a.tokens.as<T>() + row * w, rowBytes);
       else
         std::memset(x, 0, rowBytes);
-      if (positions) leaves.add(x, a.positions.as<T>() + i % context * w, w);
+      if (learned) leaves.add(x, a.positions.as<T>() + positions.of(i) * w, w);
     }
   });
 }
@@ -429,10 +506,12 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
   }
   requireOperands(a);
   const int64_t batch = a.tokenIds.shape[0], context = a.tokenIds.shape[1], w = width(a.dTokens);
-  const bool positions = a.dPositions.data != nullptr;
+  const bool learned = a.dPositions.data != nullptr;
+  const Positions positions("embeddingWeights", learned ? a.at : Tensor{}, context,
+                            learned ? a.dPositions.shape[0] : context);
   const Vocabulary vocabulary("embeddingWeights", a.dTokens.shape[0], a.firstId, a.vocabulary);
   if (a.betaTokens == 0) fillZero(a.dTokens);
-  if (positions && a.betaPositions == 0) fillZero(a.dPositions);
+  if (learned && a.betaPositions == 0) fillZero(a.dPositions);
   dispatch(a.dx, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int32_t* ids = a.tokenIds.as<int32_t>();
@@ -440,7 +519,7 @@ void HostKernels::embeddingWeights(const EmbeddingWeightArgs& a) {
     for (int64_t i = 0; i < batch * context; ++i, dx += w) {
       if (const int64_t row = vocabulary.rowOf(ids[i]); row >= 0)
         leaves.add(a.dTokens.as<T>() + row * w, dx, w);
-      if (positions) leaves.add(a.dPositions.as<T>() + i % context * w, dx, w);
+      if (learned) leaves.add(a.dPositions.as<T>() + positions.of(i) * w, dx, w);
     }
   });
 }
@@ -498,6 +577,78 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
     }
   });
   return total;
+}
+
+void HostKernels::route(const RouteArgs& a) {
+  if (Staging s; Staging::needed({a.logits, a.probabilities, a.logSumExp, a.weights})) {
+    auto wide = a;
+    s.in(wide.logits);
+    s.out(wide.probabilities);
+    s.out(wide.logSumExp);
+    s.out(wide.weights);
+    return route(wide);
+  }
+  requireOperands(a);
+  dispatch(a.logits, [&](const auto&, auto zero) { host::route<decltype(zero)>(a); });
+}
+
+void HostKernels::placeTokens(const PlaceTokensArgs& a) {
+  requireOperands(a);
+  host::placeTokens(a);
+}
+
+RouterLosses HostKernels::routerGradient(const RouterGradientArgs& a) {
+  if (Staging s;
+      Staging::needed({a.dWeights, a.probabilities, a.logSumExp, a.weights, a.dLogits})) {
+    auto wide = a;
+    s.in(wide.dWeights);
+    s.in(wide.probabilities);
+    s.in(wide.logSumExp);
+    s.in(wide.weights);
+    s.out(wide.dLogits);
+    return routerGradient(wide);
+  }
+  requireOperands(a);
+  RouterLosses losses;
+  dispatch(a.dLogits,
+           [&](const auto&, auto zero) { losses = host::routerGradient<decltype(zero)>(a); });
+  return losses;
+}
+
+void HostKernels::spreadRows(const SpreadRowsArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.weights, a.y})) {
+    auto wide = a;
+    s.in(wide.x);
+    s.in(wide.weights);
+    s.inOut(wide.y);
+    return spreadRows(wide);
+  }
+  requireOperands(a);
+  dispatch(a.x, [&](const auto&, auto zero) { host::spreadRows<decltype(zero)>(a); });
+}
+
+void HostKernels::combineRows(const CombineRowsArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.weights, a.y})) {
+    auto wide = a;
+    s.in(wide.x);
+    s.in(wide.weights);
+    s.out(wide.y);
+    return combineRows(wide);
+  }
+  requireOperands(a);
+  dispatch(a.y, [&](const auto&, auto zero) { host::combineRows<decltype(zero)>(a); });
+}
+
+void HostKernels::rowDots(const RowDotsArgs& a) {
+  if (Staging s; Staging::needed({a.x, a.y, a.dots})) {
+    auto wide = a;
+    s.in(wide.x);
+    s.in(wide.y);
+    s.out(wide.dots);
+    return rowDots(wide);
+  }
+  requireOperands(a);
+  dispatch(a.x, [&](const auto& leaves, auto zero) { host::rowDots<decltype(zero)>(a, leaves); });
 }
 
 void HostKernels::adamW(const AdamWArgs& a) {

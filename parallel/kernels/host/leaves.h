@@ -62,7 +62,7 @@ struct Leaves {
 
   /// scores [keys, rows] are those of `rows` queries, transposed; query r sees the keys up to
   /// before + r. They become softmax(scale * scores) over the keys, 0 where a query does not see.
-  /// logSumExp[r] is the log of the sum of exp(scale * scores).
+  /// logSumExp[r] is the log of the sum of exp(scale * scores): minus infinity where it sees none.
   void (*softmax)(T* scores, int64_t keys, int64_t rows, int64_t before, T scale, T* logSumExp);
   /// scores [keys, rows] as above become the probabilities exp(scale * scores - logSumExp[r]);
   /// dScores, given the gradient of the probabilities, becomes that of the unscaled scores, with
@@ -70,6 +70,8 @@ struct Leaves {
   void (*softmaxBackward)(T* scores, T* dScores, int64_t keys, int64_t rows, int64_t before,
                           T scale, const T* logSumExp, const T* dots);
   T (*dot)(const T* a, const T* b, int64_t count);
+  /// to = keep * to + take * from.
+  void (*blend)(T* to, const T* from, T keep, T take, int64_t count);
 
   /// Of one row: the largest logit, and the sum of exp(logit - largest). Of no logits: a number
   /// below all, and 0.

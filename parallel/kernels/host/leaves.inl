@@ -418,7 +418,7 @@ void softmax(T* scores, int64_t keys, int64_t rows, int64_t before, T scale, T* 
       total += seen;
       store<T>(at, seen, left);
     }
-    const V<T> inverse = splat<T>(1) / total;
+    const V<T> inverse = total == nothing ? nothing : splat<T>(1) / total;
     for (int64_t k = 0; k < keys; ++k) {
       T* const at = scores + k * rows + r;
       store<T>(at, load<T>(at, left) * inverse, left);
@@ -451,6 +451,14 @@ T dot(const T* a, const T* b, int64_t count) {
   for (int64_t j = 0; j < count; j += Vec<T>::lanes)
     total += load<T>(a + j, count - j) * load<T>(b + j, count - j);
   return sumLanes<T>(total);
+}
+
+template <class T>
+void blend(T* to, const T* from, T keep, T take, int64_t count) {
+  for (int64_t i = 0; i < count; i += Vec<T>::lanes) {
+    const int64_t left = count - i;
+    store<T>(to + i, load<T>(to + i, left) * keep + load<T>(from + i, left) * take, left);
+  }
 }
 
 template <class T>
@@ -545,6 +553,7 @@ constexpr Leaves<T> table() {
           .softmax = softmax<T>,
           .softmaxBackward = softmaxBackward<T>,
           .dot = dot<T>,
+          .blend = blend<T>,
           .logitStatistics = logitStatistics<T>,
           .scaledExp = scaledExp<T>,
           .adamW = adamW<T>,

@@ -1,8 +1,8 @@
 #pragma once
 
-// bfloat16 on the host: operands are widened to float32, which a processor computes in, and results
-// are rounded once, to nearest even, when the kernel is through. So every sum is accumulated in
-// float32, and tensors of both types may meet in one call.
+// bfloat16 and float16 on the host: operands are widened to float32, which a processor computes in,
+// and results are rounded once, to nearest even, when the kernel is through. So every sum is
+// accumulated in float32, and tensors of both types may meet in one call.
 
 #include <initializer_list>
 #include <vector>
@@ -12,9 +12,9 @@
 
 namespace tutti::parallel::host {
 
-/// `count` elements; NaN stays NaN, and what is too large becomes infinite.
-void widen(const uint16_t* from, float* to, int64_t count);
-void narrow(const float* from, uint16_t* to, int64_t count);
+/// `count` elements of a type of 16 bits; NaN stays NaN, and what is too large becomes infinite.
+void widen(DType type, const uint16_t* from, float* to, int64_t count);
+void narrow(DType type, const float* from, uint16_t* to, int64_t count);
 
 /// The float32 operands of one call, in memory of this thread, for as long as this lives. Results
 /// go back to where they belong at its end.
@@ -25,9 +25,9 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// One of them is bfloat16, so that the call must be made with what in() and its like give.
+  /// One of them is of 16 bits, so that the call must be made with what in() and its like give.
   static bool needed(std::initializer_list<Tensor> operands);
-  /// Makes `x` its float32 copy, if it is bfloat16: of an operand that is only read, of a result
+  /// Makes `x` its float32 copy, if it is of 16 bits: of an operand that is only read, of a result
   /// that is overwritten, of one that is added to. Rows may be strided.
   void in(Tensor& x) { stage(x, true, false); }
   void out(Tensor& x) { stage(x, false, true); }

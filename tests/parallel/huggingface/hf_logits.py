@@ -32,6 +32,14 @@ def llama(vocab_size=29, **more):
     return transformers.LlamaForCausalLM(config)
 
 
+def mixtral():
+    config = transformers.MixtralConfig(
+        vocab_size=29, hidden_size=16, intermediate_size=12, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=32, num_local_experts=4, num_experts_per_tok=2, rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        bos_token_id=None, eos_token_id=None)
+    return transformers.MixtralForCausalLM(config)
+
+
 # A folder's name, its model, and what save_pretrained() is told.
 MODELS = {
     "gpt2": (gpt2, torch.float32, {}),
@@ -39,6 +47,7 @@ MODELS = {
     "llama-tied": (lambda: llama(tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 500.0}), torch.bfloat16, {}),
     "llama-half": (lambda: llama(tie_word_embeddings=True), torch.float16, {}),
     "llama-bytes": (lambda: llama(vocab_size=256, tie_word_embeddings=True), torch.bfloat16, {}),
+    "mixtral": (mixtral, torch.float32, {}),
 }
 
 

@@ -105,6 +105,70 @@ TEST(Rung1, Pairs) {
   }
 }
 
+/// Ring attention, and heads that are exchanged.
+void climbBoth(Rung1& rung, const Arrangement& layout, const StepOptions& options = {}) {
+  rung.climb(layout, options);
+  rung.climb(exchanging(layout), options);
+}
+
+// Of seven tokens two ranks have three and four, eight of them one or none.
+TEST(Rung1, ContextParallelRanks) {
+  for (const auto& [heads, meshes] :
+       {std::pair{12, std::vector{"cp=2", "cp=3", "cp=4"}}, {8, std::vector{"cp=8"}}}) {
+    Rung1 gpt(ladderGpt(heads)), llama(ladderLlama(heads, heads, heads == 8));
+    for (const std::string mesh : meshes)
+      for (Rung1* rung : {&gpt, &llama}) climbBoth(*rung, arrangement(mesh));
+  }
+}
+
+// Keys and values of which each rank gets some heads, or one that it shares.
+TEST(Rung1, FewerHeadsOfKeysThanContextParallelRanks) {
+  Rung1 two(ladderLlama(8, 2)), one(ladderLlama(12, 1, true));
+  for (const std::string mesh : {"cp=2", "cp=4", "cp=2,tp=2", "cp=2,tp=2,rep=2"})
+    climbBoth(two, arrangement(mesh));
+  for (const std::string mesh : {"cp=3", "cp=2,rep=2"}) climbBoth(one, arrangement(mesh));
+}
+
+// Context parallelism with each of the others, and all of them together.
+TEST(Rung1, ContextParallelPairs) {
+  for (const LadderModel& model : {ladderGpt(12), ladderLlama(12, 12)}) {
+    Rung1 rung(model);
+    climbBoth(rung, arrangement("dp=2,cp=2"), {.rounds = 2});
+    for (const int stage : {1, 2, 3}) climbBoth(rung, arrangement("fsdp=2,cp=2", zero(stage)));
+    climbBoth(rung, arrangement("fsdp=2,cp=3", fsdp(Reshard::Never)));
+    for (const bool sequence : {false, true}) {
+      climbBoth(rung, arrangement("cp=2,tp=2", zero(0), sequence));
+      climbBoth(rung, arrangement("cp=3,tp=2", zero(0), sequence), {.defer = true});
+      climbBoth(rung, arrangement("fsdp=2,cp=2,tp=2", zero(3), sequence));
+    }
+  }
+}
+
+// Attention on one rank and the MLP on another, against both on one; and both cut.
+TEST(Rung1, PlacedBranches) {
+  Rung1 placed(ladderBranches(4, Branches::Placed)), cut(ladderBranches(4, Branches::Parallel));
+  for (const std::string mesh : {"tp=2", "dp=2,tp=2", "ep=2,tp=2"}) {
+    placed.climb(arrangement(mesh));
+    cut.climb(mesh);
+  }
+  placed.climb(arrangement("tp=2"), {.rounds = 2, .defer = true});
+  for (const Arrangement& layout : sharings("fsdp=2,tp=2")) placed.climb(layout);
+  climbBoth(placed, arrangement("cp=2,tp=2"));
+  cut.climb("tp=4");
+  EXPECT_THROW(placed.climb(arrangement("tp=4")), Error);
+  EXPECT_THROW(placed.climb(arrangement("tp=2", zero(0), true)), Error);
+}
+
+TEST(Rung1, PlacedBranchesInAPipeline) {
+  RunOptions options{.types = DType::Float64, .model = kRunGpt, .steps = 2};
+  std::get<GptOptions>(options.model).branches = Branches::Placed;
+  const RunResult one = run(options)[0];
+  for (const Arrangement& layout :
+       {piped(arrangement("pp=2,tp=2"), {}),
+        piped(arrangement("pp=2,fsdp=2,tp=2", zero(3)), {.schedule = ScheduleKind::ZeroBubbleH1})})
+    expectWithin(float64Steps(one, layout.name + ", branches placed", under(layout, options)));
+}
+
 // Through the engine, with clipping; a second step from the first one's weights, and validation.
 TEST(Rung1, WholeSteps) {
   for (const RunModel& model : runModels()) {

@@ -7,9 +7,11 @@
 #include <map>
 #include <set>
 
+#include "parallel/engine/agreement.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/samples/sample.h"
 #include "tests/parallel/parity/one_step.h"
+#include "tests/parallel/parity/overflow.h"
 #include "tests/parallel/parity/rungs.h"
 #include "tests/parallel/temporary_folder.h"
 
@@ -32,12 +34,29 @@ Trial stepTrial(const LadderModel& model, const Arrangement& layout) {
 constexpr GptOptions kGpt{.vocabulary = 256, .context = 7, .layers = 1, .width = 16, .heads = 2};
 
 /// Two steps, which are clipped.
-Trial stepsTrial(const Arrangement& layout, int64_t layers = 1) {
+Trial stepsTrial(const Arrangement& layout, int64_t layers = 1,
+                 const std::optional<LossScaling>& lossScaling = {}) {
   GptOptions model = kGpt;
   model.layers = layers;
-  const RunOptions options{.types = DType::Float64, .model = model, .steps = 2, .clip = 0.1};
+  const RunOptions options{
+      .types = DType::Float64, .model = model, .steps = 2, .clip = 0.1, .lossScaling = lossScaling};
   return {[layout, options, one = run(options)[0]] {
     return float64Steps(one, layout.name, under(layout, options));
+  }};
+}
+
+/// Two steps of a model with experts.
+Trial expertsTrial(const Arrangement& layout) {
+  LlamaOptions model{.context = 7,
+                     .layers = 1,
+                     .width = 16,
+                     .heads = 2,
+                     .kvHeads = 2,
+                     .inner = 5,
+                     .experts = {.count = 4, .auxLoss = 0.1, .zLoss = 0.02}};
+  const RunOptions options{.types = DType::Float64, .model = model, .steps = 2, .clip = 0.1};
+  return {[layout, options, one = run(options)[0]] {
+    return float64Steps(one, layout.name + ", experts", under(layout, options));
   }};
 }
 
@@ -124,8 +143,28 @@ std::vector<Trial> checkTrials() {
            false}};
 }
 
+/// Only one rank was asked to end, and all know it.
+Trial requestTrial() {
+  return {[] {
+    Finding finding{"requests", "of one rank of four"};
+    for (const int64_t largest :
+         onRanks(MeshShape::parse("dp=2,pp=2"), false, [](DeviceMesh& mesh) {
+           return largestOf(mesh.communicator(AxisSet::all()), mesh.rank() == 2 ? 15 : 0);
+         }))
+      finding.note(std::fabs(static_cast<double>(largest) - 15), 0, "the largest of a rank");
+    return finding;
+  }};
+}
+
+/// On a rank whose norms, which another rank has too, are not counted. What it has no sum of the
+/// others for is not seen: it compares nothing.
+Trial overflowTrial() {
+  return {[] { return overflowOnOneRank(arrangement("tp=2"), kRunGpt, 1, HUGE_VAL); }, false};
+}
+
 std::vector<Trial> trials() {
   std::vector<Trial> all = checkTrials();
+  all.push_back(requestTrial());
   for (const Shape& global : {Shape{4, 6}, Shape{5, 7}})
     for (const auto& [from, to] : {std::pair{summands(), Layout{}},
                                    {summands(), rows()},
@@ -134,6 +173,7 @@ std::vector<Trial> trials() {
       all.push_back(movingTrial(global, from, to));
   for (const int64_t vocabulary : {37, 38}) all.push_back(logitsTrial("tp=2", vocabulary));
   all.push_back(logitsTrial("pp=2", 37, 2));
+  all.push_back(logitsTrial("cp=2", 37));
   const LadderModel gpt = ladderGpt(4), llama = ladderLlama(4, 2);
   for (const std::string mesh : {"dp=2", "dp=4", "ep=2"})
     all.push_back(stepTrial(gpt, arrangement(mesh)));
@@ -147,9 +187,21 @@ std::vector<Trial> trials() {
     all.push_back(stepTrial(llama, arrangement("tp=2,rep=2", zero(0), sequence)));
     all.push_back(stepTrial(llama, arrangement("fsdp=2,tp=2", zero(sequence ? 3 : 1), sequence)));
   }
-  for (const std::string mesh : {"dp=2", "tp=2"}) all.push_back(stepsTrial(arrangement(mesh)));
+  for (const LadderModel& model : {gpt, llama}) {
+    all.push_back(stepTrial(model, arrangement("cp=2")));
+    all.push_back(stepTrial(model, exchanging(arrangement("cp=2"))));
+  }
+  all.push_back(stepTrial(llama, arrangement("cp=3,tp=2", zero(0), true)));
+  all.push_back(stepTrial(llama, exchanging(arrangement("cp=4"))));
+  all.push_back(stepTrial(ladderBranches(4, Branches::Placed), arrangement("tp=2")));
+  for (const std::string mesh : {"dp=2", "tp=2", "cp=2"})
+    all.push_back(stepsTrial(arrangement(mesh)));
   all.push_back(stepsTrial(arrangement("ep=2")));
+  all.push_back(overflowTrial());
+  all.push_back(stepsTrial(arrangement("dp=2,tp=2"), 1, LossScaling{}));
   all.push_back(stepsTrial(arrangement("pp=2"), 2));
+  for (const bool sequence : {false, true})
+    all.push_back(expertsTrial(arrangement(sequence ? "ep=2,tp=2" : "ep=2", zero(0), sequence)));
   return all;
 }
 
@@ -181,10 +233,11 @@ Forms formsPassed(const Trial& trial) {
   return forms;
 }
 
-/// Checks are not seen where all is right, and the scale of clipping where no step is taken.
+/// Checks are not seen where all is right, the verdict on overflows where all ranks have seen them,
+/// and the scale of clipping where no step is taken.
 bool isIdle(MutationPoint point) {
   return point == MutationPoint::ReplicaHashes || point == MutationPoint::ReplicaVerdict ||
-         point == MutationPoint::ClippingScale;
+         point == MutationPoint::OverflowVerdict || point == MutationPoint::ClippingScale;
 }
 
 class Mutations {

@@ -29,8 +29,10 @@ struct Tokens {
 
 /// Weights that are far from their first values, by the place of each element in the whole.
 void spreadWeights(ParameterStore& store) {
-  for (size_t p = 0; p < store.parameterCount(); ++p) {
-    const Parameter& parameter = store.parameter(p);
+  const auto declared = store.declared();
+  for (size_t p = 0; p < declared.size(); ++p) {
+    const Parameter& parameter = *declared[p];
+    if (parameter.id < 0) continue;
     auto* const values = store.master(parameter).as<double>();
     forEachRun(wholeOf(parameter.global), store.box(parameter), [&](const BoxRun& run) {
       for (int64_t i = 0; i < run.count; ++i)
@@ -44,6 +46,7 @@ void spreadWeights(ParameterStore& store) {
 struct RankStep {
   double loss = 0, norm = 0;
   std::vector<StoredPart> parts;
+  std::vector<std::string> names;  // of the whole model
 };
 
 /// What a rank needs for a step.
@@ -83,6 +86,14 @@ struct Training {
   }
 };
 
+/// Of ranks that have seen other tokens.
+double wholeLoss(DeviceMesh& mesh, double part) {
+  if (MeshCommunicator* parts = mesh.communicator(kTokenAxes))
+    parts->allReduce(MutationPoint::PartLoss,
+                     {.send = &part, .recv = &part, .count = 1, .type = DType::Float64});
+  return part;
+}
+
 RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy& policy,
                   const StepOptions& o) {
   Training training(mesh, model, policy);
@@ -92,15 +103,22 @@ RankStep rankStep(DeviceMesh& mesh, const ModelOptions& model, const ShardPolicy
   for (int m = 0; m < o.groups * o.rounds; ++m)
     counted += static_cast<double>(Tokens(m, vocabulary).counted);
   ParameterStore& store = training.store;
-  const int local = o.groups / mesh.extent(policy.data());
-  const int first = mesh.index(policy.data()) * local;
+  const AxisSet batch = policy.data() | AxisSet{Axis::Expert};
+  const int local = o.groups / mesh.extent(batch);
+  const int first = mesh.index(batch) * local;
+  training.context.experts.perSequence = 1.0 / (kBatch * o.groups * o.rounds);
   store.beginStep(local, o.rounds);
   for (int m = 0; m < local * o.rounds; ++m)
     training.microBatch(Tokens(m / local * o.groups + first + m % local, vocabulary), m,
                         1 / counted);
-  RankStep step{.loss = store.finishLoss() / counted, .norm = store.clip(0), .parts = {}};
+  RankStep step{.loss = wholeLoss(mesh, store.finishLoss()) / counted,
+                .norm = store.clip(0),
+                .parts = {},
+                .names = {}};
   store.checkReplicas();
   step.parts = storedParts(store, true);
+  for (const Parameter* parameter : store.declared())
+    if (parameter->tiedTo == nullptr) step.names.push_back(parameter->name);
   return step;
 }
 
@@ -111,6 +129,13 @@ LadderModel ladderGpt(int64_t heads) {
       message("gpt of ", heads, " heads"),
       GptOptions{
           .vocabulary = 37, .context = kContext, .layers = 2, .width = 4 * heads, .heads = heads}};
+}
+
+LadderModel ladderBranches(int64_t heads, Branches branches) {
+  LadderModel model = ladderGpt(heads);
+  std::get<GptOptions>(model.options).branches = branches;
+  model.name += branches == Branches::Placed ? ", branches placed" : ", parallel branches";
+  return model;
 }
 
 LadderModel ladderLlama(int64_t heads, int64_t kvHeads, bool tied) {
@@ -128,9 +153,9 @@ LadderModel ladderLlama(int64_t heads, int64_t kvHeads, bool tied) {
 
 WholeStep wholeStep(const LadderModel& model, const Arrangement& layout,
                     const StepOptions& options) {
-  const ModelOptions cut = layout.sequence ? sequenceParallel(model.options) : model.options;
+  const ModelOptions own = cut(layout, model.options);
   const auto ranks = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) {
-    return rankStep(mesh, cut, layout.policy, options);
+    return rankStep(mesh, own, layout.policy, options);
   });
   WholeStep whole{
       .loss = ranks[0].loss, .norm = ranks[0].norm, .gradients = {}, .weights = {}, .names = {}};
@@ -140,7 +165,7 @@ WholeStep wholeStep(const LadderModel& model, const Arrangement& layout,
            "ranks report other losses or norms");
     parts.push_back(step.parts);
   }
-  for (const StoredPart& part : parts[0]) whole.names.push_back(part.name);
+  whole.names = ranks[0].names;
   whole.gradients = wholeValues(parts, &StoredPart::gradient);
   whole.weights = wholeValues(parts, &StoredPart::weight);
   return whole;

@@ -18,6 +18,8 @@ struct LadderModel {
 // Nothing divides: an odd vocabulary, 2 * 7 tokens in a micro-batch, an inner width of 13.
 /// Of width 4 * heads.
 LadderModel ladderGpt(int64_t heads);
+/// The same with branches that do not wait for each other, placed on two ranks or not.
+LadderModel ladderBranches(int64_t heads, Branches branches);
 LadderModel ladderLlama(int64_t heads, int64_t kvHeads, bool tied = false);
 
 struct StepOptions {

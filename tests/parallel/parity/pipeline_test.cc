@@ -100,7 +100,10 @@ TEST(Rung1, PipelinesBesideEveryAxis) {
                                      arrangement("pp=2,fsdp=2", zero(3)),
                                      arrangement("pp=2,tp=2"),
                                      arrangement("pp=2,tp=2", zero(0), true),
-                                     arrangement("pp=2,fsdp=2,tp=2", zero(3), true)};
+                                     arrangement("pp=2,fsdp=2,tp=2", zero(3), true),
+                                     arrangement("pp=2,cp=2"),
+                                     exchanging(arrangement("pp=2,cp=2")),
+                                     arrangement("pp=2,cp=2,tp=2", zero(0), true)};
     for (size_t i = 0; i < layouts.size(); ++i) {
       const Arrangement layout = piped(layouts[i], schedules()[(i + next) % schedules().size()]);
       expectWithin(float64Steps(one, layout.name, under(layout, options)));
@@ -145,7 +148,7 @@ std::vector<int32_t> textOf(DeviceMesh& mesh, const PipelineOptions& pipeline) {
 TEST(Pipelines, WriteTheSameText) {
   DeviceMesh alone;
   const std::vector<int32_t> one = textOf(alone, {});
-  for (const std::string mesh : {"pp=2", "pp=4", "pp=2,tp=2"})
+  for (const std::string mesh : {"pp=2", "pp=4", "pp=2,tp=2", "pp=2,cp=2"})
     for (const ScheduleKind kind :
          {ScheduleKind::GPipe, ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleV})
       for (const auto& text : onRanks(MeshShape::parse(mesh), false, [&](DeviceMesh& ranks) {

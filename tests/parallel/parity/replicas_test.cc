@@ -24,6 +24,10 @@ TEST(Rung6, SeesOneBitOfAMaster) {
   for (const int stage : {1, 2, 3})
     expectWithin(corruptedReplica(arrangement("dp=2,fsdp=2", zero(stage)), kLlama,
                                   "blocks.0.mlp.down.weight", Copy::Master));
+  for (const std::string name : {"tokens", "blocks.1.attention.key.weight", "finalNorm.weight"})
+    for (const Arrangement& layout : {arrangement("cp=3"), arrangement("cp=2,fsdp=2", zero(3)),
+                                      exchanging(arrangement("cp=2"))})
+      expectWithin(corruptedReplica(layout, kLlama, name, Copy::Master));
 }
 
 // A tied embedding that the first stage and the last have.

@@ -72,6 +72,11 @@ Finding float64Steps(const RunResult& one, const std::string& layout, const RunO
   compareEach(finding, one.norms, many.norms, 1e-12, "norm");
   compareEach(finding, one.losses, many.losses, 1e-12, "loss");
   finding.note(relative(many.validation, one.validation), 1e-12, "the validation loss");
+  if (one.router.loads.empty()) return finding;
+  finding.note(relative(many.router.balance, one.router.balance), 1e-12, "routers' balance");
+  finding.note(relative(many.router.z, one.router.z), 1e-12, "routers' z");
+  finding.demand(many.router.choices == one.router.choices && many.router.loads == one.router.loads,
+                 "what experts got");
   return finding;
 }
 
@@ -197,10 +202,10 @@ Finding loadedAndSaved(const std::string& root, const std::string& layouts, RunO
 
 Finding corruptedReplica(const Arrangement& layout, const ModelOptions& model,
                          const std::string& parameter, Copy copy) {
-  const ModelOptions cut = layout.sequence ? sequenceParallel(model) : model;
+  const ModelOptions own = cut(layout, model);
   const auto untold = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) -> int {
     HostKernels kernels;
-    const auto made = makeModel(cut);
+    const auto made = makeModel(own);
     Engine engine(mesh, kernels, *made, {.policy = layout.policy});
     ParameterStore& store = engine.store();
     store.checkReplicas();

@@ -50,9 +50,24 @@ TEST(Rung4, EightyStepsOfAdamWStayWithinTheSeedsBand) {
     for (const Arrangement& layout :
          {arrangement("dp=4"), arrangement("fsdp=4", zero(3)), arrangement("dp=2,fsdp=2", zero(2)),
           arrangement("tp=2"), arrangement(model.heads, zero(0), true), arrangement("dp=2,tp=2"),
-          arrangement("fsdp=2,tp=2", zero(1)), arrangement("fsdp=2,tp=2", zero(3), true)})
+          arrangement("fsdp=2,tp=2", zero(1)), arrangement("fsdp=2,tp=2", zero(3), true),
+          arrangement("cp=2"), exchanging(arrangement("fsdp=2,cp=2", zero(3)))})
       expectWithin(withinBand(band, layout.name + ", " + model.name, under(layout, options)));
   }
+}
+
+// The band is float32's, which the wide type of all of these seeds has.
+TEST(Rung4, EightyStepsInFloat16StayWithinTheBandOfFloat32) {
+  const auto [one, other, between] = kSeeds[0];
+  RunOptions options = longRun(kRunGpt, between);
+  options.types = DType::Float32;
+  const Band band = bandOf(options, {one, other, between});
+  options.types = DType::Float16;
+  options.lossScaling = LossScaling{};
+  for (const Arrangement& layout :
+       {arrangement("dp=4"), arrangement("fsdp=4", zero(3)), arrangement("tp=2"),
+        arrangement("pp=2"), arrangement("fsdp=2,tp=2", zero(3), true)})
+    expectWithin(withinBand(band, layout.name + ", float16", under(layout, options)));
 }
 
 // A gradient that is twice as large does not leave the band: AdamW does not see it, and rung 1

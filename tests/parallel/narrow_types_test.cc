@@ -1,4 +1,5 @@
-// Kernels in bfloat16: every result is that of float32 on the same operands, rounded once.
+// Kernels in bfloat16 and float16: every result is that of float32 on the same operands, rounded
+// once.
 
 #include <gtest/gtest.h>
 
@@ -18,14 +19,14 @@
 namespace tutti::parallel {
 namespace {
 
-float widened(uint16_t value) {
+float widened(uint16_t value, DType type = DType::BFloat16) {
   float result = 0;
-  host::widen(&value, &result, 1);
+  host::widen(type, &value, &result, 1);
   return result;
 }
-uint16_t narrowed(float value) {
+uint16_t narrowed(float value, DType type = DType::BFloat16) {
   uint16_t result = 0;
-  host::narrow(&value, &result, 1);
+  host::narrow(type, &value, &result, 1);
   return result;
 }
 
@@ -61,25 +62,60 @@ TEST(BFloat16, IsRoundedToNearestEven) {
   EXPECT_TRUE(std::isinf(widened(narrowed(std::numeric_limits<float>::max()))));
 }
 
+#ifdef __FLT16_MANT_DIG__
+// The compiler's own type converts as IEEE 754 says.
+TEST(Float16, IsThatOfTheCompiler) {
+  const auto expected = [](float value) { return std::bit_cast<uint16_t>(_Float16(value)); };
+  for (uint32_t i = 0; i < 0x10000; ++i) {
+    const auto bits = static_cast<uint16_t>(i);
+    const float wide = widened(bits, DType::Float16);
+    const auto right = static_cast<float>(std::bit_cast<_Float16>(bits));
+    if (std::isnan(right)) {
+      EXPECT_TRUE(std::isnan(wide) &&
+                  std::isnan(widened(narrowed(wide, DType::Float16), DType::Float16)));
+      continue;
+    }
+    EXPECT_EQ(std::bit_cast<uint32_t>(wide), std::bit_cast<uint32_t>(right)) << i;
+    EXPECT_EQ(narrowed(wide, DType::Float16), bits) << i;
+    // Half way to the next one, and on either side of that.
+    for (const int32_t near : {0xfff, 0x1000, 0x1001}) {
+      const float value =
+          std::bit_cast<float>(std::bit_cast<uint32_t>(wide) + static_cast<uint32_t>(near));
+      if (std::isnan(value)) continue;
+      EXPECT_EQ(narrowed(value, DType::Float16), expected(value)) << value;
+    }
+  }
+  const Random random(5, "floats");
+  for (uint64_t i = 0; i < 300'000; ++i) {
+    auto bits = static_cast<uint32_t>(random.bits(i));
+    if (i % 2 == 0) bits = (bits & 0x87ffffffu) | 0x30000000u;  // of a size that float16 has
+    const float value = std::bit_cast<float>(bits);
+    if (std::isnan(value)) continue;
+    EXPECT_EQ(narrowed(value, DType::Float16), expected(value)) << value;
+  }
+}
+#endif
+
 /// Operands in both types: what is made for one is made, with the same values, for the other.
-class Twins : public testing::Test {
+class Twins : public testing::TestWithParam<DType> {
  protected:
   struct Twin {
     Tensor narrow, wide;
   };
   Twin make(const Shape& shape, double size = 1) {
-    Twin twin{arena_.allocate(DType::BFloat16, shape), arena_.allocate(DType::Float32, shape)};
+    Twin twin{arena_.allocate(GetParam(), shape), arena_.allocate(DType::Float32, shape)};
     const Random random(7, "operand " + std::to_string(made_++));
     for (int64_t i = 0; i < shape.count(); ++i) {
       const float value = static_cast<float>(size * random.normal(static_cast<uint64_t>(i)));
-      static_cast<uint16_t*>(twin.narrow.data)[i] = narrowed(value);
-      twin.wide.as<float>()[i] = widened(narrowed(value));
+      static_cast<uint16_t*>(twin.narrow.data)[i] = narrowed(value, GetParam());
+      twin.wide.as<float>()[i] = widened(narrowed(value, GetParam()), GetParam());
     }
     return twin;
   }
-  static void expectSame(const Twin& twin, const char* what) {
+  void expectSame(const Twin& twin, const char* what) {
     for (int64_t i = 0; i < twin.wide.count(); ++i)
-      ASSERT_EQ(static_cast<uint16_t*>(twin.narrow.data)[i], narrowed(twin.wide.as<float>()[i]))
+      ASSERT_EQ(static_cast<uint16_t*>(twin.narrow.data)[i],
+                narrowed(twin.wide.as<float>()[i], GetParam()))
           << what << ", element " << i;
   }
   static void expectSameBits(const Tensor& a, const Tensor& b, const char* what) {
@@ -92,7 +128,7 @@ class Twins : public testing::Test {
   int made_ = 0;
 };
 
-TEST_F(Twins, Gemm) {
+TEST_P(Twins, Gemm) {
   const Twin a = make({5, 7}), b = make({9, 7}), c = make({5, 9});
   for (const double beta : {0.0, 1.0}) {
     kernels_.gemm({.a = a.narrow, .b = b.narrow, .c = c.narrow, .transposeB = true, .beta = beta});
@@ -100,7 +136,7 @@ TEST_F(Twins, Gemm) {
     expectSame(c, "c");
     // What was rounded is what both add to next.
     for (int64_t i = 0; i < c.wide.count(); ++i)
-      c.wide.as<float>()[i] = widened(static_cast<uint16_t*>(c.narrow.data)[i]);
+      c.wide.as<float>()[i] = widened(static_cast<uint16_t*>(c.narrow.data)[i], GetParam());
   }
   // A gradient in float32 of operands in bfloat16.
   const Tensor sum = arena_.allocate(DType::Float32, {5, 9});
@@ -109,7 +145,7 @@ TEST_F(Twins, Gemm) {
   expectSameBits(sum, c.wide, "sum");
 }
 
-TEST_F(Twins, GemmOfStridedRows) {
+TEST_P(Twins, GemmOfStridedRows) {
   const Twin whole = make({6, 10}), b = make({4, 3}), c = make({6, 3});
   const auto part = [](Tensor x) {
     x.shape = Shape{6, 4};  // the first four columns
@@ -120,7 +156,7 @@ TEST_F(Twins, GemmOfStridedRows) {
   expectSame(c, "c");
 }
 
-TEST_F(Twins, Norms) {
+TEST_P(Twins, Norms) {
   const Twin x = make({5, 12}), dy = make({5, 12}), weight = make({12}), bias = make({12});
   const Twin y = make({5, 12}), dx = make({5, 12});
   Tensor mean[2], rstd[2], dWeight[2];
@@ -167,7 +203,7 @@ TEST_F(Twins, Norms) {
   expectSameBits(dWeight[0], dWeight[1], "rmsNormWeights");
 }
 
-TEST_F(Twins, Attention) {
+TEST_P(Twins, Attention) {
   const Twin qkv = make({2, 5, 16}), out = make({2, 5, 8}), dOut = make({2, 5, 8});
   const Twin dQkv = make({2, 5, 16});
   Tensor logSumExp[2];
@@ -177,7 +213,7 @@ TEST_F(Twins, Attention) {
   expectSame(out, "out");
   expectSameBits(logSumExp[0], logSumExp[1], "logSumExp");
   for (int64_t i = 0; i < out.wide.count(); ++i)
-    out.wide.as<float>()[i] = widened(static_cast<uint16_t*>(out.narrow.data)[i]);
+    out.wide.as<float>()[i] = widened(static_cast<uint16_t*>(out.narrow.data)[i], GetParam());
   kernels_.attentionBackward({dOut.narrow, qkv.narrow, out.narrow, logSumExp[0], dQkv.narrow, 2, 1},
                              arena_);
   kernels_.attentionBackward({dOut.wide, qkv.wide, out.wide, logSumExp[1], dQkv.wide, 2, 1},
@@ -185,7 +221,7 @@ TEST_F(Twins, Attention) {
   expectSame(dQkv, "dQkv");
 }
 
-TEST_F(Twins, ElementwiseAndLosses) {
+TEST_P(Twins, ElementwiseAndLosses) {
   const Twin x = make({3, 8}), y = make({3, 4}), dx = make({3, 8}), dy = make({3, 4});
   kernels_.swiGlu(x.narrow, y.narrow);
   kernels_.swiGlu(x.wide, y.wide);
@@ -213,13 +249,13 @@ TEST_F(Twins, ElementwiseAndLosses) {
   ExactSum a, b;
   kernels_.addSquares(y.narrow, a);
   for (int64_t i = 0; i < y.wide.count(); ++i)
-    y.wide.as<float>()[i] = widened(static_cast<uint16_t*>(y.narrow.data)[i]);
+    y.wide.as<float>()[i] = widened(static_cast<uint16_t*>(y.narrow.data)[i], GetParam());
   kernels_.addSquares(y.wide, b);
   EXPECT_EQ(a.value(), b.value());
 }
 
 // Master weights in float32, gradients in bfloat16, and the rounded copy that computes.
-TEST_F(Twins, AdamWOnMasterWeights) {
+TEST_P(Twins, AdamWOnMasterWeights) {
   const Twin gradient = make({40});
   Tensor weight[2], first[2], second[2];
   for (int i = 0; i < 2; ++i) {
@@ -235,14 +271,17 @@ TEST_F(Twins, AdamWOnMasterWeights) {
   }
   expectSameBits(weight[0], weight[1], "weight");
   expectSameBits(second[0], second[1], "second");
-  const Tensor copy = arena_.allocate(DType::BFloat16, {40});
+  const Tensor copy = arena_.allocate(GetParam(), {40});
   kernels_.copy(weight[0], copy);
   expectSame({copy, weight[0]}, "copy");
   const Tensor doubles = arena_.allocate(DType::Float64, {40});
   kernels_.copy(copy, doubles);
   for (int64_t i = 0; i < 40; ++i)
-    EXPECT_EQ(doubles.as<double>()[i], widened(static_cast<uint16_t*>(copy.data)[i]));
+    EXPECT_EQ(doubles.as<double>()[i], widened(static_cast<uint16_t*>(copy.data)[i], GetParam()));
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, Twins, testing::Values(DType::BFloat16, DType::Float16),
+                         [](const auto& type) { return std::string(toString(type.param)); });
 
 }  // namespace
 }  // namespace tutti::parallel

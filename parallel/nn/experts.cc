@@ -1,0 +1,195 @@
+#include "parallel/nn/experts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "parallel/nn/expert_maps.h"
+
+namespace tutti::parallel {
+
+double expertParameters(const ExpertsOptions& o) {
+  const int64_t biases = o.bias ? o.inner + o.width : 0;
+  return static_cast<double>(o.experts.count) * static_cast<double>(biases) +
+         static_cast<double>(o.experts.count) * static_cast<double>(o.width) *
+             static_cast<double>((o.gated ? 3 : 2) * o.inner);
+}
+
+double routerParameters(const ExpertsOptions& o) {
+  return static_cast<double>(o.experts.count) * static_cast<double>(o.width);
+}
+
+int64_t expertCost(const ExpertsOptions& o) {
+  const int64_t inner = (o.gated ? 3 : 2) * o.inner;
+  const int64_t active = o.experts.perToken;
+  const int64_t router = o.experts.count;
+  return o.width * (router + active * inner);
+}
+
+Experts::Experts(const ExpertsOptions& o)
+    : o_(o),
+      points_(o.points),
+      router_{.name = o.name + ".router.weight",
+              .global = {o.experts.count, o.width},
+              .init = {Init::Normal, o.deviation},
+              .gradientPartial = partialOverRows(o.sequenceParallel),
+              .unit = o.unit},
+      down_(mapOf("down", o.width, o.inner, 2, o.residualDeviation)) {
+  if (o.gated) ups_.push_back(mapOf("gate", o.inner, o.width, 1, o.deviation));
+  ups_.push_back(mapOf("up", o.inner, o.width, 1, o.deviation));
+}
+
+/// Cut over the ranks of tensor parallelism by its outputs (1) or inputs (2).
+Experts::Map Experts::mapOf(const char* name, int64_t outputs, int64_t inputs, int cut,
+                            double deviation) const {
+  Layout layout = cutOverTensor(cut);
+  layout.dims[0] = {Axis::Expert};
+  Layout ofBias;
+  ofBias.dims[0] = {Axis::Expert};
+  if (cut == 1) ofBias.dims[1] = layout.dims[1];
+  const std::string prefix = o_.name + ".experts." + name;
+  return {.weight = {.name = prefix + ".weight",
+                     .global = {o_.experts.count, outputs, inputs},
+                     .init = {Init::Normal, deviation},
+                     .layout = layout,
+                     .unit = o_.unit,
+                     .perExpert = true},
+          .bias = {.name = prefix + ".bias",
+                   .global = {o_.experts.count, outputs},
+                   .layout = ofBias,
+                   .unit = o_.unit,
+                   .perExpert = true}};
+}
+
+void Experts::declare(ParameterStore& store) {
+  requireExpertsFit(store.mesh(), o_.experts.count);
+  require(store.mesh()[Axis::Context] == 1,
+          "experts do not go with --cp yet: a router needs all of a sequence on one rank");
+  store.add(router_);
+  for (Map& map : ups_) store.add(map.weight);
+  store.add(down_.weight);
+  if (!o_.bias) return;
+  for (Map& map : ups_) store.add(map.bias);
+  store.add(down_.bias);
+}
+
+/// Of an expert, in a sequence; 0: there is no limit.
+int64_t Experts::capacity(int64_t length) const {
+  const ExpertOptions& e = o_.experts;
+  if (e.capacityFactor == 0) return 0;
+  const double evenShare = static_cast<double>(e.perToken * length) / static_cast<double>(e.count);
+  return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(e.capacityFactor * evenShare)), 1,
+                             length);
+}
+
+/// Memory for the most rows that a capacity lets through.
+void Experts::takeRoom(ExpertTraffic& traffic, const Saved& saved, int ranks) const {
+  traffic.sentRoom = traffic.sentRows;
+  traffic.receivedRoom = traffic.receivedRows;
+  const int64_t each = saved.tokens[0] * capacity(saved.tokens[1]);
+  if (each == 0) return;
+  const int64_t experts = o_.experts.count;
+  const int64_t active = o_.experts.perToken;
+  const int64_t wanted = saved.tokens.count() * active;
+  const int64_t ofOneRank = std::min(wanted, experts / ranks * each);
+  traffic.sentRoom = std::max(traffic.sentRows, std::min(wanted, experts * each));
+  traffic.receivedRoom = std::max(traffic.receivedRows, ranks * ofOneRank);
+}
+
+ExpertTraffic Experts::route(ParallelContext& context, const Tensor& all, Saved& saved,
+                             Kept& kept) const {
+  const int64_t tokens = all.shape[0], experts = o_.experts.count, k = o_.experts.perToken;
+  const DType type = statisticsType(all.type);
+  Arena& arena = saved.untilBackward;
+  kept.probabilities = arena.allocate(type, {tokens, experts});
+  kept.logSumExp = arena.allocate(type, {tokens});
+  kept.chosen = arena.allocate(DType::Int32, {tokens, k});
+  kept.weights = arena.allocate(type, {tokens, k});
+  kept.choices = arena.allocate(DType::Int32, {saved.tokens[0], experts});
+  kept.places = arena.allocate(DType::Int32, {tokens, k});
+  kept.counts = saved.untilWeights.allocate(DType::Int32, {2, experts});
+  const ArenaScope scope(context.scratch);
+  const Tensor logits = context.scratch.allocate(type, {tokens, experts});
+  context.kernels.gemm(
+      {.a = all, .b = context.store.weight(router_), .c = logits, .transposeB = true});
+  context.kernels.route({.logits = logits,
+                         .probabilities = kept.probabilities,
+                         .logSumExp = kept.logSumExp,
+                         .chosen = kept.chosen,
+                         .weights = kept.weights,
+                         .normalized = o_.experts.normalized});
+  std::vector<int64_t> loads(static_cast<size_t>(experts));
+  context.kernels.placeTokens({.chosen = kept.chosen,
+                               .places = kept.places,
+                               .choices = kept.choices,
+                               .capacity = capacity(saved.tokens[1]),
+                               .loads = loads});
+  ExpertTraffic traffic = context.experts.announce(loads, kept.counts);
+  takeRoom(traffic, saved, context.experts.ranks());
+  return traffic;
+}
+
+/// The maps that begin an expert's MLP, and what comes behind them.
+void Experts::begin(ParallelContext& context, const ExpertTraffic& traffic, Saved& saved,
+                    Kept& kept) {
+  const auto maps = static_cast<int64_t>(ups_.size());
+  const int64_t inner = context.store.weight(down_.weight).shape[2];
+  const auto allocate = [&](int64_t width) {
+    return allocateRows(saved.untilWeights, kept.rows.type, traffic.receivedRoom,
+                        traffic.receivedRows, width);
+  };
+  kept.inner = allocate(maps * inner);
+  kept.active = allocate(inner);
+  for (int64_t m = 0; m < maps; ++m) {
+    const Map& map = ups_[static_cast<size_t>(m)];
+    const Tensor part = kept.inner.part(1, m * inner, inner);
+    multiply(context.kernels, traffic, kept.rows, context.store.weight(map.weight), part, false, 0);
+    if (o_.bias) addBiases(context.kernels, traffic, context.store.weight(map.bias), part);
+  }
+  if (o_.gated)
+    context.kernels.swiGlu(kept.inner, kept.active);
+  else
+    context.kernels.gelu(kept.inner, kept.active);
+}
+
+/// The map that ends it, and the way back. Of several ranks of tensor parallelism one adds biases.
+Tensor Experts::end(ParallelContext& context, const ExpertTraffic& traffic, Saved& saved,
+                    const Tensor& active) {
+  Arena& arena = context.experts.arenaOfSent(saved.untilBackward, context.scratch);
+  const Tensor results =
+      allocateRows(arena, active.type, traffic.receivedRoom, traffic.receivedRows, o_.width);
+  multiply(context.kernels, traffic, active, context.store.weight(down_.weight), results, false, 0);
+  if (o_.bias && context.tensor.rank() == 0)
+    addBiases(context.kernels, traffic, context.store.weight(down_.bias), results);
+  return context.experts.fromExperts(MutationPoint::ExpertResults, context.kernels, traffic,
+                                     results, saved.untilBackward, context.scratch);
+}
+
+void Experts::keep(const Kept& k, Saved& saved) {
+  for (const Tensor& tensor : {k.x, k.probabilities, k.logSumExp, k.chosen, k.weights, k.choices,
+                               k.places, k.counts, k.rows, k.inner, k.active, k.results})
+    saved.push(tensor);
+}
+
+Tensor Experts::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+  Arena& scratch = context.scratch;
+  const int64_t tokens = saved.tokens.count();
+  Kept kept{.x = x};
+  const ArenaScope scope(scratch);
+  const Tensor all = context.tensor.allRows(points_.rows, x, tokens, o_.sequenceParallel, scratch);
+  const ExpertTraffic traffic = route(context, all, saved, kept);
+  const Tensor sent = allocateRows(context.experts.arenaOfSent(saved.untilWeights, scratch), x.type,
+                                   traffic.sentRoom, traffic.sentRows, o_.width);
+  context.kernels.spreadRows({.x = all, .places = kept.places, .weights = {}, .y = sent});
+  kept.rows = context.experts.toExperts(MutationPoint::ExpertTokens, context.kernels, traffic, sent,
+                                        saved.untilWeights, scratch);
+  begin(context, traffic, saved, kept);
+  kept.results = end(context, traffic, saved, kept.active);
+  keep(kept, saved);
+  Arena& arena = context.tensor.arenaOfSummands(o_.sequenceParallel, saved.untilWeights, scratch);
+  const Tensor summands = arena.allocate(x.type, {tokens, o_.width});
+  context.kernels.combineRows(
+      {.x = kept.results, .places = kept.places, .weights = kept.weights, .y = summands});
+  return context.tensor.addUp(points_.sum, summands, o_.sequenceParallel, saved.untilWeights);
+}
+
+}  // namespace tutti::parallel

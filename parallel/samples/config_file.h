@@ -1,0 +1,21 @@
+#pragma once
+
+// A program's flags in a TOML file. Each key is a flag without its dashes; what the command line
+// says goes before it.
+//
+//   dp = 2                    --dp 2
+//   tp = 2                    --tp 2
+//   schedule = "zb-h1"        --schedule zb-h1
+//   stages = [3, 3, 2]        --stages 3,3,2
+//   deterministic = true      --deterministic
+
+#include <CLI/CLI.hpp>
+
+namespace tutti::parallel {
+
+/// Adds --config. Parsing then throws InvalidArgument naming file and line when the file is no
+/// TOML, or has tables, dates or nested arrays; and what CLI11 throws when it cannot be read, or a
+/// key is no flag or its value none for it.
+void addConfigFlag(CLI::App& app);
+
+}  // namespace tutti::parallel

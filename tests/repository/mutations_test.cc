@@ -59,6 +59,7 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/samples/loaded_model.cc", "from / ", "a path"},
     {"parallel/samples/matrices.cc", "", "elements of examples, and how far two are apart"},
     {"parallel/samples/moe.cc", "", "prints shares, and predicts bytes"},
+    {"parallel/samples/operator_placement.cc", "", "prints what operators take"},
     {"parallel/samples/pipeline_schedules.cc", "", "prints shares of time"},
     {"parallel/samples/progress.cc", "", "prints numbers and times"},
     {"parallel/samples/ring_attention.cc", "allToAll.bytes / ranks", "bytes"},

@@ -27,8 +27,11 @@ int64_t product(const LayoutFlags& layout) {
 }
 
 bool suitsModel(const LayoutFlags& layout, const LayoutNeeds& needs) {
-  return headsFit(needs.heads, needs.kvHeads, layout.tp) && layout.pp <= needs.stages &&
-         (needs.experts == 0 || needs.experts % layout.ep == 0);
+  const int64_t keyParts = std::min<int64_t>(layout.tp, needs.kvHeads);
+  return headsFit(needs.heads, needs.kvHeads, layout.tp) &&
+         (!needs.exchangesHeads ||
+          headsFit(needs.heads / layout.tp, needs.kvHeads / keyParts, layout.cp)) &&
+         layout.pp <= needs.stages && (needs.experts == 0 || needs.experts % layout.ep == 0);
 }
 
 constexpr int kNotAsked = 10;  // as many axes count as one that nobody asked for

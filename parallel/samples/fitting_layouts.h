@@ -23,6 +23,7 @@ struct LayoutFlags {
 struct LayoutNeeds {
   int ranks = 0;                   ///< of the job; 0: as many as the layout has
   int64_t heads = 1, kvHeads = 1;  ///< of attention, of keys and values
+  bool exchangesHeads = false;     ///< the ranks along cp do, of attention
   int stages = 1;                  ///< the most that the model's layers and the schedule allow
   int64_t experts = 0;             ///< that the ranks along ep share out; 0: none, and ep any
 };

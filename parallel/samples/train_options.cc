@@ -135,7 +135,9 @@ LayoutNeeds needsOf(const TrainOptions& o, int ranks) {
   return {.ranks = ranks > 0 ? ranks : o.ranks,
           .heads = heads,
           .kvHeads = o.llama ? o.llama->kvHeads : heads,
-          .stages = static_cast<int>(std::min<int64_t>(layers / std::max(o.chunks, 1), 1024))};
+          .exchangesHeads = o.model.contextAttention == ContextAttention::Heads,
+          .stages = static_cast<int>(std::min<int64_t>(layers / std::max(o.chunks, 1), 1024)),
+          .experts = o.llama ? o.llama->experts.count : o.model.experts.count};
 }
 
 /// What to say behind the refusal of a layout; nothing where it is not the layout that is wrong.

@@ -63,6 +63,9 @@ TrainOptions optionsOf(const LayoutFlags& layout, int ranks, const LayoutNeeds& 
   options.tp = layout.tp;
   options.pp = layout.pp;
   options.cp = layout.cp;
+  options.ep = layout.ep;
+  options.model.experts.count = needs.experts;
+  if (needs.exchangesHeads) options.model.contextAttention = ContextAttention::Heads;
   options.model.layers = needs.stages;
   options.model.heads = needs.heads;
   options.model.width = 4 * needs.heads;
@@ -72,15 +75,17 @@ TrainOptions optionsOf(const LayoutFlags& layout, int ranks, const LayoutNeeds& 
 // fits() is what a training then takes.
 TEST(FittingLayouts, AreThoseThatATrainingTakes) {
   LayoutNeeds needs = kFourLayers;
-  needs.experts = 0;
   int taken = 0, refused = 0;
   for (needs.ranks = 1; needs.ranks <= 12; ++needs.ranks)
     for (int dp : {0, 1, 2, 3})
       for (int fsdp : {0, 2})
         for (int tp : {1, 2, 3, 4})
           for (int pp : {1, 2, 5})
-            for (int cp : {1, 2}) {
-              const LayoutFlags layout{.dp = dp, .fsdp = fsdp, .tp = tp, .pp = pp, .cp = cp};
+            for (const auto& [cp, ep] : {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}}) {
+              const LayoutFlags layout{
+                  .dp = dp, .fsdp = fsdp, .tp = tp, .pp = pp, .cp = cp, .ep = ep};
+              needs.exchangesHeads = dp == 1;
+              needs.experts = cp == 1 ? 6 : 0;  // these two are not combined
               std::string said = "taken";
               try {
                 checkLayout(optionsOf(layout, needs.ranks, needs), needs.ranks);

@@ -214,13 +214,20 @@ TEST(TrainOptions, SayHowManyExperts) {
                      .every = 2,
                      .normalized = false}));
   EXPECT_EQ(meshOf(parsed("--experts 4 --ep 2"), 4).describe(), "dp=2,ep=2");
-  try {
-    meshOf(parsed("--experts 4 --ep 3"), 3);
-    ADD_FAILURE() << "3 ranks were taken";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do");
-  }
+  TrainOptions wrong = parsed("--experts 4");
+  wrong.ep = 3;
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 3); }),
+            "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do; nearest to it are "
+            "--dp 3");
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 0); }),
+            "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do; nearest to it are "
+            "--ep 4, or --ep 2, or one rank");
+  wrong = parsed("--cp-attention heads");
+  wrong.cp = 3;
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 6); }),
+            "4 heads, 4 of keys and values, cannot be exchanged among 3 ranks of context "
+            "parallelism, which have to divide them: with ring attention any number will do; "
+            "nearest to it are --dp 3 --cp 2, or --dp 6");
 }
 
 }  // namespace

@@ -103,7 +103,8 @@ TEST(Rung1, PipelinesBesideEveryAxis) {
                                      arrangement("pp=2,fsdp=2,tp=2", zero(3), true),
                                      arrangement("pp=2,cp=2"),
                                      exchanging(arrangement("pp=2,cp=2")),
-                                     arrangement("pp=2,cp=2,tp=2", zero(0), true)};
+                                     arrangement("pp=2,cp=2,tp=2", zero(0), true),
+                                     arrangement("pp=2,fsdp=2,cp=2,tp=2", zero(3), true)};
     for (size_t i = 0; i < layouts.size(); ++i) {
       const Arrangement layout = piped(layouts[i], schedules()[(i + next) % schedules().size()]);
       expectWithin(float64Steps(one, layout.name, under(layout, options)));

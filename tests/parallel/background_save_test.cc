@@ -180,7 +180,13 @@ TEST_F(BackgroundSaves, ThatAKillInterruptsLeaveTheOneBefore) {
         trainer.engine.saveInBackground(root_, trainer.next, *trainer.adam, 2);
       }
     });
-    std::this_thread::sleep_for(std::chrono::microseconds(10'000 + random() % 30'000));
+    // Until it has saved once, and then as long again at most: however slow it is, it saves then.
+    const auto begin = std::chrono::steady_clock::now();
+    const auto elapsed = [&] { return std::chrono::steady_clock::now() - begin; };
+    const int64_t before = checkpointSteps(root_).back();
+    while (checkpointSteps(root_).back() == before && elapsed() < tests::kPatience)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    std::this_thread::sleep_for(elapsed() * static_cast<double>(random() % 1000) / 1000.0);
     child.signal(0, SIGKILL);
     ASSERT_EQ(child.wait(0, tests::kPatience), 128 + SIGKILL);
     halves += !partialCheckpoints(root_).empty();

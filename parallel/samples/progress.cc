@@ -49,6 +49,18 @@ double attentionFlops(const ModelOptions& options) {
       options);
 }
 
+/// Of a mixture's parameters those that a token has no use for, as it goes to some experts only.
+double idleParameters(const ModelOptions& options) {
+  return std::visit(
+      [](const auto& model) {
+        if (model.experts.count == 0) return 0.0;
+        const double used =
+            static_cast<double>(model.experts.perToken) / static_cast<double>(model.experts.count);
+        return expertParameterCount(model) * (1 - used);
+      },
+      options);
+}
+
 /// Of one thread, in float32: the best of some products of matrices that fit its caches.
 double measuredFlops() {
   constexpr int64_t kSize = 384;
@@ -99,6 +111,7 @@ Progress::Progress(const TrainOptions& options, bool enabled)
       jsonPath_(options.json),
       peakFlops_(options.peakFlops),
       attentionFlops_(attentionFlops(modelOf(options))),
+      idleParameters_(idleParameters(modelOf(options))),
       start_(Clock::now()),
       lastStep_(start_),
       lastShown_(start_) {
@@ -125,7 +138,7 @@ double Progress::seconds(Clock::time_point since) const {
 
 void Progress::begin(int64_t parameters, int64_t tokens, int ranks) {
   ranks_ = ranks;
-  flopsPerToken_ = 6 * static_cast<double>(parameters) + attentionFlops_;
+  flopsPerToken_ = 6 * (static_cast<double>(parameters) - idleParameters_) + attentionFlops_;
   if (json_ && peakFlops_ == 0) peakFlops_ = measuredFlops();
   start_ = lastStep_ = lastShown_ = Clock::now();
   if (!enabled_) return;

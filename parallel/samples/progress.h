@@ -54,6 +54,7 @@ class Progress {
   double peakFlops_;           ///< of a rank, a second; 0 until it is measured
   double flopsPerToken_ = 0;   ///< of forward and backward
   double attentionFlops_ = 0;  ///< of these, without parameters
+  double idleParameters_ = 0;  ///< of a mixture: those of experts that a token does not go to
   int ranks_ = 1;
   std::unique_ptr<std::FILE, Close> json_;
   Clock::time_point start_, lastStep_, lastShown_;

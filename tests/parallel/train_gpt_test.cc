@@ -282,6 +282,19 @@ TEST_F(TrainGpt, WritesMetrics) {
   EXPECT_LT(std::stod(column("a.json", "mfu").back()), 1);
 }
 
+// A token has a use for the experts that it goes to alone, each of 8 width^2 + 5 width.
+TEST_F(TrainGpt, CountsTheExpertsThatATokenGoesTo) {
+  const auto perToken = [&](const std::string& experts) {
+    const Output output = run(small("--generate 0 --steps 1 --peak-flops 1e12 --experts 4 " +
+                                    experts + " --json " + file("a.json")));
+    EXPECT_EQ(output.exitCode, 0) << output.text;
+    return std::stod(column("a.json", "mfu").back()) /
+           std::stod(column("a.json", "tokens_per_second").back()) * 1e12;
+  };
+  const double difference = perToken("--experts-per-token 4") - perToken("--experts-per-token 1");
+  EXPECT_NEAR(difference, 6 * 2 * 3 * (8 * 32 * 32 + 5 * 32), 1e-3);
+}
+
 // Lines of which nothing goes on into the next, and whose beginnings are not learned.
 TEST_F(TrainGpt, LearnsLines) {
   std::ofstream text(file("text"));

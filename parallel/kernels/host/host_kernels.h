@@ -52,8 +52,18 @@ class HostKernels final : public Kernels {
   void addSquares(const Tensor& x, ExactSum& sum) override;
 
  private:
+  /// Calls body(leaves of x's type); the argument's type tells the body what T is.
   template <class Body>
-  void dispatch(const Tensor& x, Body body) const;
+  void dispatch(const Tensor& x, Body body) const {
+    switch (x.type) {
+      case DType::Float32: return body(leaves_.floats, float{});
+      case DType::Float64: return body(leaves_.doubles, double{});
+      default:
+        fail(ErrorCode::Unsupported,
+             "the host kernels compute in float64, float32, bfloat16 and float16, not in ",
+             toString(x.type));
+    }
+  }
 
   const host::LeafSet& leaves_;
 };

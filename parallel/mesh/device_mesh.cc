@@ -68,18 +68,6 @@ AxisSet DeviceMesh::longAxes(AxisSet axes) const {
   return axes;
 }
 
-std::vector<int> DeviceMesh::ranksAlong(AxisSet axes) const {
-  std::vector<int> members;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    MeshPlace place = placeOf(shape_, rank);
-    for (int i = 0; i < kAxisCount; ++i)
-      if (axes.contains(static_cast<Axis>(i)))
-        place[static_cast<size_t>(i)] = index(static_cast<Axis>(i));
-    if (place == place_) members.push_back(rank);
-  }
-  return members;
-}
-
 int DeviceMesh::index(AxisSet axes) const {
   int result = 0;
   for (int i = 0; i < kAxisCount; ++i)
@@ -90,7 +78,7 @@ int DeviceMesh::index(AxisSet axes) const {
 
 MeshCommunicator DeviceMesh::make(AxisSet axes) {
   if (dry_) return MeshCommunicator(index(axes), extent(axes));
-  return groups_.at(longAxes(AxisSet::all())).subset(ranksAlong(axes));
+  return groups_.at(longAxes(AxisSet::all())).subset(ranksAlong(shape_, rank(), axes));
 }
 
 MeshCommunicator* DeviceMesh::communicator(AxisSet axes) {

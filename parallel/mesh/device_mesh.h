@@ -71,8 +71,6 @@ class DeviceMesh {
   std::shared_ptr<const IssueOrder> recordCalls();
 
  private:
-  std::vector<int> ranksAlong(AxisSet axes) const;
-
   MeshCommunicator make(AxisSet axes);
 
   MeshShape shape_;

@@ -9,19 +9,6 @@ namespace tutti::parallel {
 
 namespace {
 
-/// The ranks of the job that differ from `rank` only along `axes`, in ascending order.
-std::vector<int> ranksAlong(const MeshShape& shape, int rank, AxisSet axes) {
-  const MeshPlace own = placeOf(shape, rank);
-  std::vector<int> ranks;
-  for (int other = 0; other < shape.ranks(); ++other) {
-    MeshPlace place = placeOf(shape, other);
-    for (size_t i = 0; i < place.size(); ++i)
-      if (axes.contains(static_cast<Axis>(i))) place[i] = own[i];
-    if (place == own) ranks.push_back(other);
-  }
-  return ranks;
-}
-
 /// What a call is counted by: its communicator and, of a message, the other rank (of the job).
 struct Line {
   AxisSet axes;

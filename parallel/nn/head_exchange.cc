@@ -27,8 +27,8 @@ void forColumns(const Tensor& x, const Tensor& block, const std::vector<Range>& 
 
 void requireHeadsShared(int ranks, int64_t heads, int64_t kvHeads) {
   require(
-      heads % ranks == 0 && (kvHeads % ranks == 0 || ranks % kvHeads == 0), heads, " heads, ",
-      kvHeads, " of keys and values, cannot be exchanged among ", ranks,
+      headsFit(heads, kvHeads, ranks), heads, " heads, ", kvHeads,
+      " of keys and values, cannot be exchanged among ", ranks,
       " ranks of context parallelism, which have to divide them: with ring attention any number "
       "will do");
 }

@@ -177,16 +177,4 @@ DryRun ShortDryRun::whole() const {
   return run;
 }
 
-std::vector<int> ranksAlong(const MeshShape& mesh, AxisSet axes) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < mesh.ranks(); ++rank) {
-    const MeshPlace place = placeOf(mesh, rank);
-    bool along = true;
-    for (int i = 0; i < kAxisCount; ++i)
-      along = along && (axes.contains(static_cast<Axis>(i)) || place[static_cast<size_t>(i)] == 0);
-    if (along) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 }  // namespace tutti::parallel

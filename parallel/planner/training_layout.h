@@ -69,7 +69,4 @@ class ShortDryRun {
   const DryRun run_;
 };
 
-/// The ranks that differ from rank 0 along `axes` only, ascending, with rank 0.
-std::vector<int> ranksAlong(const MeshShape& mesh, AxisSet axes);
-
 }  // namespace tutti::parallel

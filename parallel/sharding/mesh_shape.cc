@@ -87,4 +87,16 @@ int rankAt(const MeshShape& shape, const MeshPlace& place) {
   return rank;
 }
 
+std::vector<int> ranksAlong(const MeshShape& shape, int rank, AxisSet axes) {
+  const MeshPlace own = placeOf(shape, rank);
+  std::vector<int> ranks;
+  for (int other = 0; other < shape.ranks(); ++other) {
+    MeshPlace place = placeOf(shape, other);
+    for (size_t i = 0; i < place.size(); ++i)
+      if (axes.contains(static_cast<Axis>(i))) place[i] = own[i];
+    if (place == own) ranks.push_back(other);
+  }
+  return ranks;
+}
+
 }  // namespace tutti::parallel

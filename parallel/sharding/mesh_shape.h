@@ -10,6 +10,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "parallel/tensor/layout.h"
 
@@ -38,5 +39,7 @@ struct MeshShape {
 using MeshPlace = std::array<int, kAxisCount>;
 MeshPlace placeOf(const MeshShape& shape, int rank);
 int rankAt(const MeshShape& shape, const MeshPlace& place);
+/// The ranks that differ from `rank` only along `axes`, and that one, in ascending order.
+std::vector<int> ranksAlong(const MeshShape& shape, int rank, AxisSet axes);
 
 }  // namespace tutti::parallel

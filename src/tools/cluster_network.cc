@@ -37,7 +37,7 @@ Collective collectiveOf(CollectiveKind kind) {
 /// Groups are all alike: that of rank 0.
 ClusterNetwork::Group ClusterNetwork::groupOf(const MeshShape& mesh, AxisSet axes,
                                               CollectiveKind kind) const {
-  std::vector<int> ranks = ranksAlong(mesh, axes);
+  std::vector<int> ranks = ranksAlong(mesh, 0, axes);
   if (kind == CollectiveKind::Message && ranks.size() > 2)
     ranks.erase(ranks.begin() + 2, ranks.end());
   const auto onFirst = [&](auto of) {

@@ -28,8 +28,8 @@ int64_t batchOf(const Arrangement& layout) { return 2 * engineOf(layout).reducti
 std::unique_ptr<Model> modelOf(const Arrangement& layout) {
   GptOptions gpt = kRunGpt;
   gpt.layers = kLayers;
-  gpt.sequenceParallel = layout.sequence;
-  return makeModel(gpt);
+  if (layout.mesh[Axis::Expert] > 1) gpt.experts = {.count = 4};
+  return makeModel(cut(layout, gpt));
 }
 
 /// Of a second step, without data.
@@ -62,8 +62,9 @@ std::vector<Arrangement> allLayouts() {
   for (const auto kind :
        {ScheduleKind::Naive, ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
         ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleV})
-    for (const std::string mesh : {"pp=2", "pp=2,dp=2", "pp=2,fsdp=2", "pp=2,ep=2", "pp=2,tp=2",
-                                   "pp=2,dp=2,tp=2", "pp=2,fsdp=2,tp=2", "pp=2,dp=2,fsdp=2,tp=2"}) {
+    for (const std::string mesh :
+         {"pp=2", "pp=2,dp=2", "pp=2,fsdp=2", "pp=2,ep=2", "pp=2,cp=2", "pp=2,ep=2,tp=2",
+          "pp=2,tp=2", "pp=2,dp=2,tp=2", "pp=2,fsdp=2,tp=2", "pp=2,dp=2,fsdp=2,tp=2"}) {
       const ShardPolicy policy = zero(mesh.find("fsdp") != mesh.npos ? 3 : 0);
       const bool two = kind == ScheduleKind::Interleaved || kind == ScheduleKind::ZeroBubbleV;
       all.push_back(piped(arrangement(mesh, policy, mesh.find("tp") != mesh.npos),
@@ -84,7 +85,8 @@ TEST(IssueOrder, EndsOnEveryLayout) {
 
 TEST(IssueOrder, IsThatOfARunWithData) {
   for (const Arrangement& layout :
-       {arrangement("dp=2,fsdp=2", zero(3)), arrangement("fsdp=2,tp=2", zero(2), true),
+       {arrangement("ep=2,tp=2", zero(0), true), arrangement("cp=2,fsdp=2", zero(3)),
+        arrangement("dp=2,fsdp=2", zero(3)), arrangement("fsdp=2,tp=2", zero(2), true),
         piped(arrangement("pp=2,tp=2"), {.schedule = ScheduleKind::ZeroBubbleV, .chunks = 2})}) {
     const auto real = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) {
       HostKernels kernels;

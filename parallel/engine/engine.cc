@@ -103,7 +103,7 @@ RouterReport Engine::wholeTally() {
   if (own.loads.empty()) return {};
   std::vector<double> all{own.balance, own.z, own.choices};
   all.insert(all.end(), own.loads.begin(), own.loads.end());
-  if (MeshCommunicator* parts = mesh_.communicator(batch_ | AxisSet{Axis::Pipeline}))
+  if (MeshCommunicator* parts = mesh_.communicator(batch_ | AxisSet{Axis::Context, Axis::Pipeline}))
     parts->allReduce(
         MutationPoint::RouterTallies,
         {.send = all.data(), .recv = all.data(), .count = all.size(), .type = DType::Float64});

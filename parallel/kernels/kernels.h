@@ -23,6 +23,7 @@
 // not compute in; OutOfMemory when `scratch` cannot grow. Results are then unspecified. NaN and
 // infinity are data, not errors.
 
+#include <array>
 #include <span>
 
 #include "parallel/kernels/exact_sum.h"
@@ -194,12 +195,25 @@ struct RouteArgs {
   Tensor weights;           ///< [rows, k], overwritten: their probabilities
   bool normalized = false;  ///< weights are divided by their sum
 };
+/// How often tokens choose each expert. Rows are of sequences, of each as many; the first `early`
+/// of these are of one piece of the sequence, the others of a later one.
+struct CountChoicesArgs {
+  Tensor chosen;      ///< int32 [rows, k], below the number of experts
+  Tensor choices;     ///< int32 [sequences, 2, experts], overwritten
+  int64_t early = 0;  ///< rows of a sequence
+};
 /// Where each choice of a token lies when all are put together by expert, and under each by row.
+/// Rows are as countChoices counts them.
 struct PlaceTokensArgs {
-  Tensor chosen;               ///< int32 [rows, k], below the number of experts
-  Tensor places;               ///< int32 [rows, k], overwritten; -1: the choice is dropped
-  Tensor choices;              ///< int32 [sequences, experts], overwritten: dropped ones too
-  int64_t capacity = 0;        ///< of an expert: the first so many of a sequence; 0: all
+  Tensor chosen;   ///< int32 [rows, k], below the number of experts
+  Tensor places;   ///< int32 [rows, k], overwritten; -1: the choice is dropped
+  Tensor pieces;   ///< int32 [sequences, pieces, experts], of countChoices: of all
+                   ///< pieces of the sequences, in their order
+  Tensor choices;  ///< int32 [sequences, experts], overwritten: the sum over pieces
+  std::array<int64_t, 2> own{0, 1};  ///< of the pieces those that rows are of
+  int64_t early = 0;                 ///< rows of a sequence that are of the first of these
+  int64_t length = 0;                ///< of a sequence, with all its pieces
+  int64_t capacity = 0;              ///< of an expert: the first so many of a sequence; 0: all
   std::span<int64_t> loads{};  ///< by expert, overwritten: choices that are not dropped; a dry run
                                ///< says as many of each expert, which no operand can tell it
 };
@@ -210,11 +224,13 @@ struct RouterGradientArgs {
   Tensor chosen, weights;           ///< [rows, k], of route
   Tensor choices;                   ///< int32 [sequences, experts], of placeTokens
   Tensor dLogits;                   ///< [rows, experts], overwritten
+  int64_t length = 0;               ///< of a sequence, whose rows may be here in part
   bool normalized = false;
   double balance = 0, z = 0;  ///< scales of the losses' gradients
 };
 /// Sums over sequences: of experts * sum over experts of (share of the choices) * (mean
-/// probability), which is 1 where all are used alike, and of the mean of logSumExp^2.
+/// probability), which is 1 where all are used alike, and of the mean of logSumExp^2. Of sequences
+/// of which not all rows are here these rows' summands of the means.
 struct RouterLosses {
   double balance = 0, z = 0;
 };
@@ -316,6 +332,7 @@ class Kernels {
   virtual double crossEntropy(const CrossEntropyArgs& args) = 0;
 
   virtual void route(const RouteArgs& args) = 0;
+  virtual void countChoices(const CountChoicesArgs& args) = 0;
   virtual void placeTokens(const PlaceTokensArgs& args) = 0;
   virtual RouterLosses routerGradient(const RouterGradientArgs& args) = 0;
   virtual void spreadRows(const SpreadRowsArgs& args) = 0;

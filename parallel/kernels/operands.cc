@@ -319,11 +319,33 @@ void requireMatrix(const char* operation, const Tensor& x, int64_t rows, int64_t
           rows < 0 ? "" : message(", of ", rows, " rows"), ", not ", x);
 }
 
-/// int32 [sequences, experts] of sequences of one length.
-void requireChoices(const char* operation, const Tensor& choices, int64_t rows) {
-  require(choices.shape.rank() == 2 && choices.type == DType::Int32 && choices.contiguous() &&
-              (rows == 0 || (choices.shape[0] > 0 && rows % choices.shape[0] == 0)),
-          operation, ": choices ", choices, " of ", rows, " rows");
+/// Any int32 [rows, k].
+void requireChosen(const char* operation, const Tensor& chosen) {
+  require(chosen.shape.rank() == 2, operation, ": chosen ", chosen);
+  requireMatrix(operation, chosen, -1, chosen.shape[1], DType::Int32);
+}
+
+/// Counts, int32 [sequences, ...], of rows of which each sequence has as many, up to `most`.
+void requireCounts(const char* operation, const Tensor& counts, int rank, int64_t rows,
+                   int64_t most) {
+  const bool fits = counts.shape.rank() == rank && counts.type == DType::Int32 &&
+                    counts.contiguous() && (rows == 0 || counts.shape[0] > 0);
+  require(fits && (rows == 0 || (rows % counts.shape[0] == 0 && rows / counts.shape[0] <= most)),
+          operation, ": counts ", counts, " of ", rows, " rows");
+}
+
+/// Of pieces, [sequences, pieces, experts]; of each sequence `early` rows are of the first one.
+void requirePieces(const char* operation, const Tensor& pieces, int64_t rows, int64_t early) {
+  requireCounts(operation, pieces, 3, rows, rows);
+  require(early >= 0 && early * pieces.shape[0] <= rows, operation, ": ", early,
+          " rows of each sequence are of its first piece here, of ", rows, " rows, counts ",
+          pieces);
+}
+
+/// Of whole sequences of `length`, [sequences, experts].
+void requireChoices(const char* operation, const Tensor& choices, int64_t rows, int64_t length) {
+  requireCounts(operation, choices, 2, rows, length);
+  require(length > 0, operation, ": sequences of ", length);
 }
 
 /// Matrices of as many columns, and places of the rows of one of them.
@@ -351,12 +373,23 @@ void requireOperands(const RouteArgs& a) {
   requireMatrix("route", a.weights, count, k, a.logits.type);
 }
 
+void requireOperands(const CountChoicesArgs& a) {
+  requireChosen("countChoices", a.chosen);
+  requirePieces("countChoices", a.choices, a.chosen.shape[0], a.early);
+  require(a.choices.shape[1] == 2, "countChoices: choices ", a.choices, " of two pieces");
+}
+
 void requireOperands(const PlaceTokensArgs& a) {
-  require(a.chosen.shape.rank() == 2, "placeTokens: chosen ", a.chosen);
-  requireMatrix("placeTokens", a.chosen, -1, a.chosen.shape[1], DType::Int32);
+  requireChosen("placeTokens", a.chosen);
   requireMatrix("placeTokens", a.places, a.chosen.shape[0], a.chosen.shape[1], DType::Int32);
-  requireChoices("placeTokens", a.choices, a.chosen.shape[0]);
-  require(static_cast<int64_t>(a.loads.size()) == a.choices.shape[1] && a.capacity >= 0,
+  requirePieces("placeTokens", a.pieces, a.chosen.shape[0], a.early);
+  requireChoices("placeTokens", a.choices, a.chosen.shape[0], a.length);
+  const Shape& pieces = a.pieces.shape;
+  require(a.choices.shape == Shape({pieces[0], pieces[2]}) && a.own[0] >= 0 &&
+              a.own[0] < a.own[1] && a.own[1] < pieces[1],
+          "placeTokens: pieces ", a.own[0], " and ", a.own[1], " of ", a.pieces, ", choices ",
+          a.choices);
+  require(static_cast<int64_t>(a.loads.size()) == pieces[2] && a.capacity >= 0,
           "placeTokens: loads of ", a.loads.size(), " experts, choices ", a.choices,
           ", a capacity of ", a.capacity);
 }
@@ -370,7 +403,7 @@ void requireOperands(const RouterGradientArgs& a) {
   requireMatrix("routerGradient", a.chosen, count, k, DType::Int32);
   for (const Tensor& x : {a.weights, a.dWeights})
     requireMatrix("routerGradient", x, count, k, a.dLogits.type);
-  requireChoices("routerGradient", a.choices, count);
+  requireChoices("routerGradient", a.choices, count, a.length);
   require(a.choices.shape[1] == a.dLogits.shape[1], "routerGradient: choices ", a.choices,
           ", dLogits ", a.dLogits);
 }
@@ -385,7 +418,8 @@ void requireOperands(const CombineRowsArgs& a) {
 
 void requireOperands(const RowDotsArgs& a) {
   requirePlaced("rowDots", a.x, a.places, a.dots, a.y);
-  require(a.dots.data != nullptr, "rowDots: there is nowhere to put the results");
+  require(a.dots.data != nullptr || a.dots.count() == 0,
+          "rowDots: there is nowhere to put the results");
 }
 
 void requireOperands(const AdamWArgs& a) {

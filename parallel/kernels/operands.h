@@ -40,6 +40,7 @@ void requireOperands(const EmbeddingWeightArgs& args);
 void requireOperands(const LogitStatisticsArgs& args);
 void requireOperands(const CrossEntropyArgs& args);
 void requireOperands(const RouteArgs& args);
+void requireOperands(const CountChoicesArgs& args);
 void requireOperands(const PlaceTokensArgs& args);
 void requireOperands(const RouterGradientArgs& args);
 void requireOperands(const SpreadRowsArgs& args);

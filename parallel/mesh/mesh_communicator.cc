@@ -68,6 +68,7 @@ void doubleElements(DataType type, void* data, size_t count) {
   switch (type) {
     case DataType::Float64: return doubleElements<double>(data, count);
     case DataType::Float32: return doubleElements<float>(data, count);
+    case DataType::Int32: return doubleElements<int32_t>(data, count);
     case DataType::BFloat16:
       std::for_each_n(static_cast<uint16_t*>(data), count, [](uint16_t& element) {
         const float wide = std::bit_cast<float>(uint32_t{element} << 16);

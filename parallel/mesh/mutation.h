@@ -53,6 +53,8 @@ enum class MutationPoint : uint8_t {
   HeadResults,
   HeadResultGradients,
   HeadInputGradients,
+  // how often the tokens of each piece choose each expert,
+  ChoicesOfPieces,
   // and logits of all positions.
   PositionLogits,
   // and of the weights of a token's experts each has a summand of the gradient.
@@ -112,10 +114,11 @@ enum class MutationPoint : uint8_t {
   RouterTallyPerSequence,
 };
 
-/// What a point gives: elements of floating-point types or of integers, elements that ranks only
-/// compare, and would find as equal if they were all doubled; a factor, or one that is 0 or 1.
-/// Values and factors are dropped and doubled, the others only dropped.
-enum class PointResult { Values, Integers, Compared, Factor, Flag };
+/// What a point gives: elements of floating-point types or of integers, integers that count and can
+/// be twice as many, elements that ranks only compare, and would find as equal if they were all
+/// doubled; a factor, or one that is 0 or 1. Values, counts and factors are dropped and doubled,
+/// the others only dropped.
+enum class PointResult { Values, Integers, Counts, Compared, Factor, Flag };
 
 struct MutationPointFacts {
   MutationPoint point;
@@ -164,6 +167,8 @@ inline constexpr std::array kMutationPoints{
                        PointResult::Values},
     MutationPointFacts{MutationPoint::HeadInputGradients,
                        "rows of the gradients of queries, keys and values", PointResult::Values},
+    MutationPointFacts{MutationPoint::ChoicesOfPieces, "choices of a sequence's pieces",
+                       PointResult::Counts},
     MutationPointFacts{MutationPoint::PositionLogits, "logits of other positions",
                        PointResult::Values},
     MutationPointFacts{MutationPoint::ExpertWeightGradientSum,

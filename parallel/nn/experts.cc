@@ -62,8 +62,6 @@ Experts::Map Experts::mapOf(const char* name, int64_t outputs, int64_t inputs, i
 
 void Experts::declare(ParameterStore& store) {
   requireExpertsFit(store.mesh(), o_.experts.count);
-  require(store.mesh()[Axis::Context] == 1,
-          "experts do not go with --cp yet: a router needs all of a sequence on one rank");
   store.add(router_);
   for (Map& map : ups_) store.add(map.weight);
   store.add(down_.weight);
@@ -81,18 +79,46 @@ int64_t Experts::capacity(int64_t length) const {
                              length);
 }
 
-/// Memory for the most rows that a capacity lets through.
+/// Memory for the most rows that a capacity lets through, of tokens that each choose an expert
+/// once.
 void Experts::takeRoom(ExpertTraffic& traffic, const Saved& saved, int ranks) const {
   traffic.sentRoom = traffic.sentRows;
   traffic.receivedRoom = traffic.receivedRows;
-  const int64_t each = saved.tokens[0] * capacity(saved.tokens[1]);
-  if (each == 0) return;
+  const int64_t ofSequence = capacity(saved.length);
+  if (ofSequence == 0) return;
+  const int64_t each = saved.tokens[0] * std::min(ofSequence, saved.tokens[1]);
   const int64_t experts = o_.experts.count;
   const int64_t active = o_.experts.perToken;
   const int64_t wanted = saved.tokens.count() * active;
   const int64_t ofOneRank = std::min(wanted, experts / ranks * each);
   traffic.sentRoom = std::max(traffic.sentRows, std::min(wanted, experts * each));
   traffic.receivedRoom = std::max(traffic.receivedRows, ranks * ofOneRank);
+}
+
+/// Each token's places among those that go to experts; returns how many go to each. Which are
+/// dropped is a question of those before them, of all ranks that share a sequence. Each has two of
+/// its pieces, as of a sequence that is as long as there are pieces.
+std::vector<int64_t> Experts::place(ParallelContext& context, const Saved& saved,
+                                    const Kept& kept) const {
+  const ContextParallel& ranks = context.sequences;
+  const int64_t pieces = 2 * ranks.ranks(),
+                early = ranks.cutOf(saved.length).pieces(ranks.rank())[0].count();
+  std::vector<int64_t> loads(static_cast<size_t>(o_.experts.count));
+  const Tensor own = context.scratch.allocate(DType::Int32, {saved.tokens[0], 2, o_.experts.count});
+  context.kernels.countChoices({.chosen = kept.chosen, .choices = own, .early = early});
+  const Tensor all = context.sequences.whole(MutationPoint::ChoicesOfPieces, context.kernels, own,
+                                             pieces, context.scratch);
+  if (ranks.cuts()) context.experts.counters.allGather.add(all.bytes());
+  context.kernels.placeTokens({.chosen = kept.chosen,
+                               .places = kept.places,
+                               .pieces = all,
+                               .choices = kept.choices,
+                               .own = {ranks.rank(), pieces - 1 - ranks.rank()},
+                               .early = early,
+                               .length = saved.length,
+                               .capacity = capacity(saved.length),
+                               .loads = loads});
+  return loads;
 }
 
 ExpertTraffic Experts::route(ParallelContext& context, const Tensor& all, Saved& saved,
@@ -117,12 +143,7 @@ ExpertTraffic Experts::route(ParallelContext& context, const Tensor& all, Saved&
                          .chosen = kept.chosen,
                          .weights = kept.weights,
                          .normalized = o_.experts.normalized});
-  std::vector<int64_t> loads(static_cast<size_t>(experts));
-  context.kernels.placeTokens({.chosen = kept.chosen,
-                               .places = kept.places,
-                               .choices = kept.choices,
-                               .capacity = capacity(saved.tokens[1]),
-                               .loads = loads});
+  const std::vector<int64_t> loads = place(context, saved, kept);
   ExpertTraffic traffic = context.experts.announce(loads, kept.counts);
   takeRoom(traffic, saved, context.experts.ranks());
   return traffic;

@@ -31,9 +31,12 @@
 //
 // Over ranks. Each rank along ep has some of the experts, and rows go there and back
 // (nn/expert_parallel.h). An expert's MLP is cut over tensor parallelism as a dense one is; all of
-// these ranks route all of their sequences' tokens, each its own summand of y. A sequence is whole
-// on a rank: where the ranks along cp will share one, `choices` and mean probabilities are what
-// they have to add up, in Experts::route and Kernels::routerGradient; until then it is refused.
+// these ranks route all of their sequences' tokens, each its own summand of y. Ranks along cp route
+// the positions that they have of each sequence, and tell each other how often these choose each
+// expert, piece by piece (one AllGather of 2 E counts a sequence): with the choices of the pieces
+// before its own a rank knows which of its tokens are among an expert's first C, and with those of
+// all pieces f. P and z are sums over its tokens, to which the others add theirs where they are
+// reported; no gradient needs them.
 //
 // Memory. Rows that experts get depend on data. With a capacity, memory for the most that there can
 // be (of sequences as many as this rank has on each) is taken at once, in a dry run too. Dropless
@@ -71,8 +74,7 @@ class Experts final : public Module {
   explicit Experts(const ExpertsOptions& options);
   Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
-  /// Throws InvalidArgument also when the ranks along ep do not divide the experts, and when there
-  /// are several along cp.
+  /// Throws InvalidArgument also when the ranks along ep do not divide the experts.
   void declare(ParameterStore& store) override;
 
  private:
@@ -87,6 +89,7 @@ class Experts final : public Module {
   };
   Map mapOf(const char* name, int64_t outputs, int64_t inputs, int cut, double deviation) const;
   int64_t capacity(int64_t length) const;
+  std::vector<int64_t> place(ParallelContext& context, const Saved& saved, const Kept& kept) const;
   ExpertTraffic route(ParallelContext& context, const Tensor& all, Saved& saved, Kept& kept) const;
   void takeRoom(ExpertTraffic& traffic, const Saved& saved, int ranks) const;
   void begin(ParallelContext& context, const ExpertTraffic& traffic, Saved& saved, Kept& kept);

@@ -35,6 +35,7 @@ Tensor Experts::dLogits(ParallelContext& context, const Tensor& dy, const Kept& 
        .weights = kept.weights,
        .choices = kept.choices,
        .dLogits = result,
+       .length = saved.length,
        .normalized = o_.experts.normalized,
        .balance = o_.experts.auxLoss * experts.perSequence,
        .z = o_.experts.zLoss * experts.perSequence});

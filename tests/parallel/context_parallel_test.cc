@@ -160,7 +160,10 @@ TEST(ContextParallel, WritesTheTextOfOneRank) {
       return generate(engine, {.prompt = {'a'}, .tokens = 30, .context = 23, .temperature = 0});
     });
   };
-  for (const ModelOptions& model : {ModelOptions(kRunGpt), ModelOptions(kRunLlama)}) {
+  GptOptions mixture = kRunGpt;
+  mixture.experts = {.count = 4, .capacityFactor = 0.8};
+  for (const ModelOptions& model :
+       {ModelOptions(kRunGpt), ModelOptions(kRunLlama), ModelOptions(mixture)}) {
     const std::vector<int32_t> one = text("", model)[0];
     for (const Arrangement& ring : {arrangement("cp=2"), arrangement("cp=4"),
                                     arrangement("dp=2,cp=2"), arrangement("cp=2,tp=2")})

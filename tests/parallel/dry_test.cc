@@ -275,20 +275,18 @@ TEST(Dry, SaysWhatContextParallelTrainingsUse) {
     }
 }
 
-MakeModel withExperts(bool gated, const ExpertOptions& experts, bool sequence) {
+MakeModel withExperts(bool gated, const ExpertOptions& experts, const Arrangement& layout) {
   return [=]() -> std::unique_ptr<Model> {
     GptOptions gpt = kSmallGpt;
-    gpt.sequenceParallel = sequence;
     gpt.experts = experts;
-    if (!gated) return std::make_unique<Gpt>(gpt);
-    return std::make_unique<Llama>(LlamaOptions{.context = 24,
-                                                .layers = 3,
-                                                .width = 24,
-                                                .heads = 4,
-                                                .kvHeads = 2,
-                                                .inner = 37,
-                                                .sequenceParallel = sequence,
-                                                .experts = experts});
+    const LlamaOptions llama{.context = 24,
+                             .layers = 3,
+                             .width = 24,
+                             .heads = 4,
+                             .kvHeads = 2,
+                             .inner = 37,
+                             .experts = experts};
+    return makeModel(cut(layout, gated ? ModelOptions(llama) : ModelOptions(gpt)));
   };
 }
 
@@ -317,6 +315,8 @@ std::vector<Arrangement> layoutsOfExperts() {
   all.push_back(arrangement("ep=2"));
   all.push_back(arrangement("fsdp=2,ep=2", zero(3)));
   all.push_back(arrangement("pp=2,ep=2"));
+  all.push_back(arrangement("cp=2,ep=2"));
+  all.push_back(exchanging(arrangement("cp=2,ep=2", zero(0))));
   return all;
 }
 
@@ -326,7 +326,7 @@ TEST(Dry, SaysWhatExpertsWithACapacityUse) {
     for (const bool gated : {false, true})
       for (const double factor : {0.5, 1.5, 100.0}) {
         const ExpertOptions experts{.count = 4, .capacityFactor = factor};
-        const Training training{.model = withExperts(gated, experts, layout.sequence),
+        const Training training{.model = withExperts(gated, experts, layout),
                                 .engine = {.policy = layout.policy,
                                            .types = gated ? DType::Float32 : DType::BFloat16,
                                            .reductionGroups = 4}};
@@ -339,9 +339,8 @@ TEST(Dry, SaysWhatExpertsWithACapacityUse) {
 TEST(Dry, SaysWhatExpertsThatAreUsedAlikeUse) {
   for (const Arrangement& layout : layoutsOfExperts())
     for (const bool gated : {false, true}) {
-      const Training training{
-          .model = withExperts(gated, {.count = 2, .perToken = 2}, layout.sequence),
-          .engine = {.policy = layout.policy, .reductionGroups = 4}};
+      const Training training{.model = withExperts(gated, {.count = 2, .perToken = 2}, layout),
+                              .engine = {.policy = layout.policy, .reductionGroups = 4}};
       expectSame(layout, training, gated ? "gated" : "gelu");
     }
 }

@@ -74,7 +74,8 @@ TEST_F(EightRanks, HaveTheLossesOfOne) {
 }
 
 TEST_F(EightRanks, HaveTheLossesOfOneWithExperts) {
-  expectTheLossesOfOneRank({"--dp 2 --ep 4", "--ep 2 --tp 2 --pp 2", "--fsdp 2 --ep 2 --tp 2 --sp"},
+  expectTheLossesOfOneRank({"--dp 2 --ep 4", "--ep 2 --tp 2 --pp 2", "--fsdp 2 --ep 2 --tp 2 --sp",
+                            "--cp 2 --ep 2 --pp 2 --schedule zb-h1"},
                            "--experts 4 --capacity 1.5");
 }
 

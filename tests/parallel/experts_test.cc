@@ -243,7 +243,7 @@ struct OneRank {
       for (int64_t i = 0; i < weight.count(); ++i)
         weight.as<double>()[i] = std::sin(static_cast<double>(i) * 0.7 + static_cast<double>(p));
     }
-    saved.tokens = {kSequences, kLength};
+    beginTokens(context, {kSequences, kLength}, saved);
     context.experts.perSequence = 1;
   }
   Tensor forward(const Tensor& x) { return experts.forward(context, x.matrix(), saved); }
@@ -352,15 +352,23 @@ TEST(Experts, TiesGoToLowerNumbers) {
   for (int64_t i = 0; i < logits.count(); ++i) logits.as<double>()[i] = i % 4 == 2 ? 1.0 : 0.5;
   const auto ints = [&](const Shape& shape) { return arena.allocate(DType::Int32, shape); };
   const auto doubles = [&](const Shape& shape) { return arena.allocate(DType::Float64, shape); };
-  const Tensor chosen = ints({6, 3}), places = ints({6, 3}), choices = ints({2, 4});
+  const Tensor chosen = ints({6, 3}), places = ints({6, 3}), pieces = ints({2, 2, 4}),
+               choices = ints({2, 4});
   kernels.route({.logits = logits,
                  .probabilities = doubles({6, 4}),
                  .logSumExp = doubles({6}),
                  .chosen = chosen,
                  .weights = doubles({6, 3})});
   std::vector<int64_t> loads(4);
-  kernels.placeTokens(
-      {.chosen = chosen, .places = places, .choices = choices, .capacity = 2, .loads = loads});
+  kernels.countChoices({.chosen = chosen, .choices = pieces, .early = 1});
+  kernels.placeTokens({.chosen = chosen,
+                       .places = places,
+                       .pieces = pieces,
+                       .choices = choices,
+                       .early = 1,
+                       .length = 3,
+                       .capacity = 2,
+                       .loads = loads});
   const std::vector<int32_t> expert(chosen.as<int32_t>(), chosen.as<int32_t>() + 3);
   EXPECT_EQ(expert, (std::vector{2, 0, 1}));
   EXPECT_EQ(loads, (std::vector<int64_t>{4, 4, 4, 0}));

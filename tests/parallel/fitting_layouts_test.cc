@@ -81,11 +81,12 @@ TEST(FittingLayouts, AreThoseThatATrainingTakes) {
       for (int fsdp : {0, 2})
         for (int tp : {1, 2, 3, 4})
           for (int pp : {1, 2, 5})
-            for (const auto& [cp, ep] : {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}}) {
+            for (const auto& [cp, ep] :
+                 {std::pair{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}, {2, 2}, {2, 4}}) {
               const LayoutFlags layout{
                   .dp = dp, .fsdp = fsdp, .tp = tp, .pp = pp, .cp = cp, .ep = ep};
               needs.exchangesHeads = dp == 1;
-              needs.experts = cp == 1 ? 6 : 0;  // these two are not combined
+              needs.experts = pp == 5 ? 0 : 6;
               std::string said = "taken";
               try {
                 checkLayout(optionsOf(layout, needs.ranks, needs), needs.ranks);

@@ -59,12 +59,16 @@ std::string verdict(const Arrangement& layout, const std::vector<IssueOrder>& ca
 /// Each axis, pairs, and all of them, under every schedule.
 std::vector<Arrangement> allLayouts() {
   std::vector<Arrangement> all = layoutsOfEachKind("tp=4");
+  for (const Arrangement& layout :
+       {arrangement("cp=2,ep=2"), exchanging(arrangement("cp=2,ep=2")),
+        arrangement("fsdp=2,cp=2,ep=2", zero(3)), arrangement("cp=2,ep=2,tp=2", zero(0), true)})
+    all.push_back(layout);
   for (const auto kind :
        {ScheduleKind::Naive, ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
         ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleV})
-    for (const std::string mesh :
-         {"pp=2", "pp=2,dp=2", "pp=2,fsdp=2", "pp=2,ep=2", "pp=2,cp=2", "pp=2,ep=2,tp=2",
-          "pp=2,tp=2", "pp=2,dp=2,tp=2", "pp=2,fsdp=2,tp=2", "pp=2,dp=2,fsdp=2,tp=2"}) {
+    for (const std::string mesh : {"pp=2", "pp=2,dp=2", "pp=2,fsdp=2", "pp=2,ep=2", "pp=2,cp=2",
+                                   "pp=2,cp=2,ep=2", "pp=2,ep=2,tp=2", "pp=2,tp=2",
+                                   "pp=2,dp=2,tp=2", "pp=2,fsdp=2,tp=2", "pp=2,dp=2,fsdp=2,tp=2"}) {
       const ShardPolicy policy = zero(mesh.find("fsdp") != mesh.npos ? 3 : 0);
       const bool two = kind == ScheduleKind::Interleaved || kind == ScheduleKind::ZeroBubbleV;
       all.push_back(piped(arrangement(mesh, policy, mesh.find("tp") != mesh.npos),
@@ -86,7 +90,8 @@ TEST(IssueOrder, EndsOnEveryLayout) {
 TEST(IssueOrder, IsThatOfARunWithData) {
   for (const Arrangement& layout :
        {arrangement("ep=2,tp=2", zero(0), true), arrangement("cp=2,fsdp=2", zero(3)),
-        arrangement("dp=2,fsdp=2", zero(3)), arrangement("fsdp=2,tp=2", zero(2), true),
+        arrangement("cp=2,ep=2"), arrangement("dp=2,fsdp=2", zero(3)),
+        arrangement("fsdp=2,tp=2", zero(2), true),
         piped(arrangement("pp=2,tp=2"), {.schedule = ScheduleKind::ZeroBubbleV, .chunks = 2})}) {
     const auto real = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) {
       HostKernels kernels;

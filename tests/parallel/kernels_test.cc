@@ -156,6 +156,7 @@ TEST_P(Refusals, Routing) {
   constexpr int64_t kExperts = 3, kChosen = 2;
   const Tensor logits = make({kRows, kExperts}), rows = make({kRows}),
                weights = make({kRows, kChosen}), chosen = make({kRows, kChosen}, DType::Int32),
+               pieces = make({2, 2, kExperts}, DType::Int32),
                choices = make({2, kExperts}, DType::Int32);
   using Route = RouteArgs;
   expectAllChecked<Route>(
@@ -175,12 +176,15 @@ TEST_P(Refusals, Routing) {
                  Error);
   std::vector<int64_t> loads(kExperts);
   using Place = PlaceTokensArgs;
-  expectAllChecked<Place>({.chosen = chosen,
-                           .places = make(chosen.shape, DType::Int32),
-                           .choices = choices,
-                           .loads = loads},
-                          [&](const Place& a) { kernels_.placeTokens(a); },
-                          {&Place::chosen, &Place::places, &Place::choices});
+  const Place place{.chosen = chosen,
+                    .places = make(chosen.shape, DType::Int32),
+                    .pieces = pieces,
+                    .choices = choices,
+                    .early = 1,
+                    .length = kRows / 2,
+                    .loads = loads};
+  expectAllChecked<Place>(place, [&](const Place& a) { kernels_.placeTokens(a); },
+                          {&Place::chosen, &Place::places, &Place::pieces, &Place::choices});
   using Gradient = RouterGradientArgs;
   expectAllChecked<Gradient>({.dWeights = weights,
                               .probabilities = logits,
@@ -188,7 +192,8 @@ TEST_P(Refusals, Routing) {
                               .chosen = chosen,
                               .weights = weights,
                               .choices = choices,
-                              .dLogits = logits},
+                              .dLogits = logits,
+                              .length = kRows / 2},
                              [&](const Gradient& a) { kernels_.routerGradient(a); },
                              {&Gradient::dWeights, &Gradient::probabilities, &Gradient::logSumExp,
                               &Gradient::weights, &Gradient::choices, &Gradient::dLogits});
@@ -532,7 +537,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(Results, PlacesAndExpertsThatAreNotThere) {
   const Tensor x = make({2, 3}), placed = make({4, 3}), places = make({2, 1}, DType::Int32),
                logits = make({2, 3}), weights = make({2, 1}), rows = make({2}),
-               choices = make({1, 3}, DType::Int32);
+               pieces = make({1, 2, 3}, DType::Int32), choices = make({1, 3}, DType::Int32);
   std::vector<int64_t> loads(3);
   const auto all = [&](int32_t place, int32_t expert) {
     places.as<int32_t>()[1] = place;
@@ -550,10 +555,14 @@ TEST_F(Results, PlacesAndExpertsThatAreNotThere) {
     attempt([&] { kernels_.spreadRows({.x = x, .places = places, .weights = {}, .y = placed}); });
     attempt([&] { kernels_.combineRows({.x = placed, .places = places, .weights = {}, .y = x}); });
     attempt([&] { kernels_.rowDots({.x = x, .y = placed, .places = places, .dots = weights}); });
+    attempt([&] { kernels_.countChoices({.chosen = chosen, .choices = pieces, .early = 1}); });
     attempt([&] {
       kernels_.placeTokens({.chosen = chosen,
                             .places = make({2, 1}, DType::Int32),
+                            .pieces = pieces,
                             .choices = choices,
+                            .early = 1,
+                            .length = 2,
                             .loads = loads});
     });
     attempt([&] {
@@ -563,7 +572,8 @@ TEST_F(Results, PlacesAndExpertsThatAreNotThere) {
                                .chosen = chosen,
                                .weights = weights,
                                .choices = choices,
-                               .dLogits = make({2, 3})});
+                               .dLogits = make({2, 3}),
+                               .length = 2});
     });
     return thrown;
   };
@@ -571,8 +581,8 @@ TEST_F(Results, PlacesAndExpertsThatAreNotThere) {
   EXPECT_EQ(all(-1, 0), 0);
   EXPECT_EQ(all(4, 2), 3);
   EXPECT_EQ(all(-2, 2), 3);
-  EXPECT_EQ(all(0, 3), 2);
-  EXPECT_EQ(all(0, -1), 2);
+  EXPECT_EQ(all(0, 3), 3);
+  EXPECT_EQ(all(0, -1), 3);
 }
 
 }  // namespace

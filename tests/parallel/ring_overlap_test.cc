@@ -53,6 +53,7 @@ class Watched final : public Kernels {
   void logitStatistics(const LogitStatisticsArgs&) override { none(); }
   double crossEntropy(const CrossEntropyArgs&) override { return none(), 0; }
   void route(const RouteArgs&) override { none(); }
+  void countChoices(const CountChoicesArgs&) override { none(); }
   void placeTokens(const PlaceTokensArgs&) override { none(); }
   RouterLosses routerGradient(const RouterGradientArgs&) override { return none(), RouterLosses{}; }
   void spreadRows(const SpreadRowsArgs&) override { none(); }

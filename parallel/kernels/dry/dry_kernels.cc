@@ -317,12 +317,19 @@ void DryKernels::route(const RouteArgs& args) {
                           .checked(a.logits, [&] { requireOperands(a); });
 }
 
+void DryKernels::countChoices(const CountChoicesArgs& args) {
+  CountChoicesArgs a = args;
+  requireOperands(a);
+  countOf("countChoices") += Call().reads(a.chosen).writes(a.choices).count();
+}
+
 void DryKernels::placeTokens(const PlaceTokensArgs& args) {
   PlaceTokensArgs a = args;
   requireOperands(a);
-  countOf("placeTokens") += Call().reads(a.chosen).writes(a.places, a.choices).count();
+  countOf("placeTokens") += Call().reads(a.chosen, a.pieces).writes(a.places, a.choices).count();
   const auto experts = static_cast<int64_t>(a.loads.size()), choices = a.chosen.count();
-  const int64_t most = a.capacity == 0 ? choices : a.choices.shape[0] * a.capacity;
+  // Of the sequences' rows as large a share as is here.
+  const int64_t most = a.capacity == 0 ? choices : a.chosen.shape[0] * a.capacity / a.length;
   for (int64_t e = 0; e < experts; ++e)
     a.loads[static_cast<size_t>(e)] =
         std::min(choices / experts + (e < choices % experts ? 1 : 0), most);

@@ -42,6 +42,7 @@ class HostKernels final : public Kernels {
   void logitStatistics(const LogitStatisticsArgs& args) override;
   double crossEntropy(const CrossEntropyArgs& args) override;
   void route(const RouteArgs& args) override;
+  void countChoices(const CountChoicesArgs& args) override;
   void placeTokens(const PlaceTokensArgs& args) override;
   RouterLosses routerGradient(const RouterGradientArgs& args) override;
   void spreadRows(const SpreadRowsArgs& args) override;

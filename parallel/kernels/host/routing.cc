@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 namespace tutti::parallel::host {
@@ -37,6 +38,41 @@ int64_t checked(const char* operation, int32_t value, int64_t lowest, int64_t en
   return value;
 }
 
+/// Calls visit(choice, expert, at) for each choice, in order: it counts at that element of
+/// [sequences, 2, experts], whose sequences and experts are those of `counts`.
+template <class Visit>
+void forEachChoice(const char* operation, const Tensor& all, const Tensor& counts, int64_t early,
+                   const Visit& visit) {
+  const auto* const chosen = all.as<int32_t>();
+  const int64_t k = all.shape[1], experts = counts.shape[2];
+  const int64_t ofOne = all.count() == 0 ? 1 : all.shape[0] / counts.shape[0];
+  for (int64_t i = 0; i < all.count(); ++i) {
+    const int64_t row = i / k, piece = row % ofOne < early ? 0 : 1;
+    const int64_t expert = checked(operation, chosen[i], 0, experts);
+    visit(i, expert, static_cast<size_t>((row / ofOne * 2 + piece) * experts + expert));
+  }
+}
+
+/// Fills the choices of whole sequences; returns those before each of the two pieces that are here,
+/// [sequences, 2, experts].
+std::vector<int32_t> sumOfPieces(const PlaceTokensArgs& a) {
+  const int64_t sequences = a.pieces.shape[0], pieces = a.pieces.shape[1],
+                experts = a.pieces.shape[2];
+  std::vector<int32_t> before(static_cast<size_t>(sequences * 2 * experts));
+  const int32_t* counts = a.pieces.as<int32_t>();
+  std::fill_n(a.choices.as<int32_t>(), a.choices.count(), 0);
+  for (int64_t s = 0; s < sequences; ++s) {
+    int32_t* const sums = a.choices.as<int32_t>() + s * experts;
+    for (int64_t p = 0; p < pieces; ++p, counts += experts) {
+      for (int64_t i = 0; i < 2; ++i)
+        if (a.own[static_cast<size_t>(i)] == p)
+          std::copy_n(sums, experts, before.data() + (s * 2 + i) * experts);
+      std::transform(sums, sums + experts, counts, sums, std::plus<>());
+    }
+  }
+  return before;
+}
+
 /// Calls visit(row, index of the choice, place) for each choice that is not dropped.
 template <class Visit>
 void forEachPlace(const char* operation, const Tensor& places, int64_t end, const Visit& visit) {
@@ -66,32 +102,36 @@ void route(const RouteArgs& a) {
   }
 }
 
+void countChoices(const CountChoicesArgs& a) {
+  auto* const counts = a.choices.as<int32_t>();
+  std::fill_n(counts, a.choices.count(), 0);
+  forEachChoice("countChoices: expert", a.chosen, a.choices, a.early,
+                [&](int64_t, int64_t, size_t at) { ++counts[at]; });
+}
+
 /// Once to count, and then again to give each its place.
 void placeTokens(const PlaceTokensArgs& a) {
-  const int64_t sequences = a.choices.shape[0], experts = a.choices.shape[1];
-  const int64_t choices = a.chosen.count(), ofOne = sequences == 0 ? 0 : choices / sequences;
+  std::vector<int32_t> before = sumOfPieces(a);
   const auto* const chosen = a.chosen.as<int32_t>();
-  auto* const counts = a.choices.as<int32_t>();
   auto* const places = a.places.as<int32_t>();
-  std::fill_n(counts, a.choices.count(), 0);
   std::fill(a.loads.begin(), a.loads.end(), 0);
-  for (int64_t i = 0; i < choices; ++i) {
-    const int64_t expert = checked("placeTokens: expert", chosen[i], 0, experts);
-    const bool kept = counts[i / ofOne * experts + expert]++ < a.capacity || a.capacity == 0;
-    places[i] = kept ? 0 : -1;
-    a.loads[static_cast<size_t>(expert)] += kept;
-  }
+  forEachChoice("placeTokens: expert", a.chosen, a.pieces, a.early,
+                [&](int64_t i, int64_t expert, size_t at) {
+                  const bool kept = a.capacity == 0 || before[at]++ < a.capacity;
+                  places[i] = kept ? 0 : -1;
+                  a.loads[static_cast<size_t>(expert)] += kept;
+                });
   std::vector<int64_t> next(a.loads.size(), 0);
   for (size_t e = 1; e < next.size(); ++e) next[e] = next[e - 1] + a.loads[e - 1];
-  for (int64_t i = 0; i < choices; ++i)
+  for (int64_t i = 0; i < a.chosen.count(); ++i)
     if (places[i] == 0) places[i] = static_cast<int32_t>(next[static_cast<size_t>(chosen[i])]++);
 }
 
 template <class T>
 RouterLosses routerGradient(const RouterGradientArgs& a) {
   const int64_t count = a.dLogits.shape[0], experts = a.dLogits.shape[1], k = a.chosen.shape[1];
-  const int64_t length = count == 0 ? 1 : count / a.choices.shape[0];
-  const double tokens = static_cast<double>(length), perToken = 1 / tokens;
+  const int64_t ofOne = count == 0 ? 1 : count / a.choices.shape[0];  // rows of a sequence
+  const double tokens = static_cast<double>(a.length), perToken = 1 / tokens;
   const double perShare =
       static_cast<double>(experts) * perToken / (static_cast<double>(k) * tokens);
   RouterLosses losses;
@@ -101,7 +141,7 @@ RouterLosses routerGradient(const RouterGradientArgs& a) {
     const T* const weights = a.weights.as<T>() + r * k;
     const T* const dWeights = a.dWeights.as<T>() + r * k;
     const int32_t* const chosen = a.chosen.as<int32_t>() + r * k;
-    const int32_t* const choices = a.choices.as<int32_t>() + r / length * experts;
+    const int32_t* const choices = a.choices.as<int32_t>() + r / ofOne * experts;
     for (int64_t e = 0; e < experts; ++e) {
       const double slope = perShare * choices[e];
       losses.balance += slope * probabilities[e];

@@ -11,6 +11,7 @@ namespace tutti::parallel::host {
 
 template <class T>
 void route(const RouteArgs& args);
+void countChoices(const CountChoicesArgs& args);
 void placeTokens(const PlaceTokensArgs& args);
 template <class T>
 RouterLosses routerGradient(const RouterGradientArgs& args);

@@ -181,6 +181,11 @@ void HostKernels::route(const RouteArgs& a) {
   dispatch(a.logits, [&](const auto&, auto zero) { host::route<decltype(zero)>(a); });
 }
 
+void HostKernels::countChoices(const CountChoicesArgs& a) {
+  requireOperands(a);
+  host::countChoices(a);
+}
+
 void HostKernels::placeTokens(const PlaceTokensArgs& a) {
   requireOperands(a);
   host::placeTokens(a);

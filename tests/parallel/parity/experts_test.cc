@@ -6,48 +6,12 @@
 #include <algorithm>
 
 #include "parallel/checkpoint/names.h"
+#include "tests/parallel/parity/expert_models.h"
 #include "tests/parallel/parity/one_step.h"
-#include "tests/parallel/parity/rungs.h"
 #include "tests/parallel/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {
-
-constexpr int64_t kExperts = 4;
-
-ExpertOptions experts(int64_t perToken, double capacityFactor) {
-  return {.count = kExperts,
-          .perToken = perToken,
-          .capacityFactor = capacityFactor,
-          .auxLoss = 0.1,
-          .zLoss = 0.02,
-          .normalized = perToken > 1};
-}
-
-/// Nothing divides but what has to. Llama's second block alone has experts.
-std::vector<RunModel> models(int64_t perToken, double capacityFactor) {
-  GptOptions gpt{.context = 11, .layers = 2, .width = 12, .heads = 4};
-  gpt.experts = experts(perToken, capacityFactor);
-  LlamaOptions llama{.context = 11,
-                     .layers = 2,
-                     .width = 16,
-                     .heads = 4,
-                     .kvHeads = 2,
-                     .inner = 13,
-                     .ropeBase = 100};
-  llama.experts = experts(perToken, capacityFactor);
-  llama.experts.every = 2;
-  const std::string what = message(", ", perToken, " of ", kExperts, ", capacity ", capacityFactor);
-  return {{"gpt" + what, "tp=4", gpt}, {"llama" + what, "tp=2,rep=2", llama}};
-}
-
-std::vector<RunModel> allModels() {
-  std::vector<RunModel> all;
-  for (const int64_t perToken : {1, 2})
-    for (const double capacityFactor : {0.0, 1.0})
-      for (const RunModel& model : models(perToken, capacityFactor)) all.push_back(model);
-  return all;
-}
 
 std::vector<Arrangement> expertLayouts() {
   std::vector<Arrangement> all{arrangement("dp=2"),      arrangement("fsdp=4", zero(3)),
@@ -64,23 +28,11 @@ std::vector<Arrangement> expertLayouts() {
   return all;
 }
 
-RunOptions float64Run(const RunModel& model) {
-  return {.types = DType::Float64, .model = model.options, .steps = 2};
-}
-
-/// Some are dropped where there is a capacity, and only there; experts are not used alike.
-void expectUneven(const RunResult& one, bool drops) {
-  EXPECT_EQ(one.router.dropped() > 0, drops) << one.router.dropped();
-  EXPECT_NE(one.router.loads.front(), one.router.loads.back());
-}
-
 TEST(Rung1, Experts) {
-  for (const RunModel& model : allModels()) {
+  for (const RunModel& model : allExpertModels()) {
     const RunOptions options = float64Run(model);
     const RunResult one = run(options)[0];
-    const auto& of =
-        std::visit([](const auto& o) -> const ExpertOptions& { return o.experts; }, options.model);
-    expectUneven(one, of.capacityFactor > 0);
+    expectUneven(one, model);
     for (const Arrangement& layout : expertLayouts())
       expectWithin(float64Steps(one, layout.name + ", " + model.name, under(layout, options)));
   }
@@ -89,7 +41,7 @@ TEST(Rung1, Experts) {
 // Heads shared, rows of 14 tokens that four ranks cut unevenly, weight gradients that come late.
 TEST(Rung1, ExpertsAndUnevenRows) {
   for (LadderModel model : {ladderGpt(4), ladderLlama(4, 2)}) {
-    std::visit([](auto& o) { o.experts = experts(2, 0.8); }, model.options);
+    std::visit([](auto& o) { o.experts = ladderExperts(2, 0.8); }, model.options);
     const WholeStep one = wholeStep(model, arrangement(""), {});
     const std::string heads = model.name.starts_with("gpt") ? "tp=4" : "tp=2,rep=2";
     for (const bool sequence : {false, true})
@@ -106,7 +58,7 @@ TEST(Rung1, ExpertsAndUnevenRows) {
 // them; rounds; blocks that are computed again; and against a single micro-batch.
 TEST(Rung1, ExpertsAndUnevenMicroBatches) {
   for (const double capacityFactor : {0.0, 0.7})
-    for (const RunModel& model : models(2, capacityFactor)) {
+    for (const RunModel& model : expertModels(2, capacityFactor)) {
       RunOptions options = float64Run(model);
       options.batch = 7;
       options.groups = 1;
@@ -148,7 +100,7 @@ std::function<void(ParameterStore&, const Optimizer&)> sendAllTo(int rank) {
 // A rank whose experts get nothing from anybody, and another that gets everything.
 TEST(Rung1, ARankOfExpertsMayGetNothing) {
   for (const int rank : {0, 1}) {
-    RunOptions options = float64Run(models(2, 0)[0]);
+    RunOptions options = float64Run(expertModels(2, 0)[0]);
     options.steps = 1;
     options.afterLoad = sendAllTo(rank);
     const RunResult one = run(options)[0];
@@ -162,7 +114,7 @@ TEST(Rung1, ARankOfExpertsMayGetNothing) {
 }
 
 TEST(Rung2, Experts) {
-  for (const RunModel& model : models(2, 1)) {
+  for (const RunModel& model : expertModels(2, 1)) {
     const RunOptions options{.model = model.options, .clip = 0.1};
     const Float32Reference reference = float32Reference(options);
     for (const Arrangement& layout :
@@ -174,7 +126,7 @@ TEST(Rung2, Experts) {
 
 // What is deterministic without experts is so with them, along the axes that it is of.
 TEST(Rung3, Experts) {
-  for (const RunModel& model : models(2, 1)) {
+  for (const RunModel& model : expertModels(2, 1)) {
     RunOptions options{.model = model.options, .steps = 3, .adam = true};
     options.policy.deterministic = true;
     const RunResult one = run(options)[0];
@@ -187,7 +139,7 @@ TEST(Rung3, Experts) {
 }
 
 TEST(Rung4, Experts) {
-  for (const RunModel& model : models(2, 0)) {
+  for (const RunModel& model : expertModels(2, 0)) {
     const RunOptions options{.model = model.options, .steps = 20};
     const RunResult one = run(options)[0];
     EXPECT_LT(one.losses.back(), one.losses.front() - 0.5);
@@ -226,7 +178,7 @@ TEST(Rung5, Experts) {
                     shared = arrangement("fsdp=4", zero(3)),
                     both = arrangement("fsdp=2,ep=2", zero(2)),
                     cut = arrangement("ep=2,tp=2", zero(0), true);
-  const auto of = models(2, 1);
+  const auto of = expertModels(2, 1);
   goOn(of[0], two, {four, shared, one});
   goOn(of[0], shared, {both, cut});
   goOn(of[1], both, {four, one});
@@ -234,7 +186,7 @@ TEST(Rung5, Experts) {
 }
 
 TEST(Rung6, Experts) {
-  const ModelOptions model = models(2, 0)[0].options;
+  const ModelOptions model = expertModels(2, 0)[0].options;
   for (const Arrangement& layout : {arrangement("ep=2"), arrangement("fsdp=2,ep=2", zero(3))})
     expectWithin(corruptedReplica(layout, model, "blocks.0.router.weight", Copy::Master));
   expectWithin(corruptedReplica(arrangement("dp=2,ep=2"), model, "blocks.1.experts.down.bias",
@@ -245,10 +197,10 @@ TEST(Rung6, Experts) {
           .within());
 }
 
-// In a pipeline, on ranks along cp, and where ranks do not divide the experts.
+// Where ranks do not divide the experts.
 TEST(Experts, RanksThatDoNotFitAreRefused) {
   const auto refused = [](const std::string& mesh, int64_t count, const std::string& named) {
-    RunModel model = models(1, 0)[0];
+    RunModel model = expertModels(1, 0)[0];
     std::get<GptOptions>(model.options).experts.count = count;
     RunOptions options = under(arrangement(mesh), float64Run(model));
     options.groups = 12;
@@ -264,7 +216,6 @@ TEST(Experts, RanksThatDoNotFitAreRefused) {
   refused("ep=3", 4, "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do");
   refused("ep=6", 4, "6 ranks along ep: 4 would do");
   refused("ep=4", 6, "3 or 6 would do");
-  refused("cp=2", 4, "experts do not go with --cp yet");
 }
 
 }  // namespace

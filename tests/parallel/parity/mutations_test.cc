@@ -45,15 +45,16 @@ Trial stepsTrial(const Arrangement& layout, int64_t layers = 1,
   }};
 }
 
-/// Two steps of a model with experts.
-Trial expertsTrial(const Arrangement& layout) {
-  LlamaOptions model{.context = 7,
-                     .layers = 1,
-                     .width = 16,
-                     .heads = 2,
-                     .kvHeads = 2,
-                     .inner = 5,
-                     .experts = {.count = 4, .auxLoss = 0.1, .zLoss = 0.02}};
+/// Two steps of a model with experts, which drop something where they have a capacity.
+Trial expertsTrial(const Arrangement& layout, double capacityFactor = 0) {
+  LlamaOptions model{
+      .context = 7,
+      .layers = 1,
+      .width = 16,
+      .heads = 2,
+      .kvHeads = 2,
+      .inner = 5,
+      .experts = {.count = 4, .capacityFactor = capacityFactor, .auxLoss = 0.1, .zLoss = 0.02}};
   const RunOptions options{.types = DType::Float64, .model = model, .steps = 2, .clip = 0.1};
   return {[layout, options, one = run(options)[0]] {
     return float64Steps(one, layout.name + ", experts", under(layout, options));
@@ -202,12 +203,15 @@ std::vector<Trial> trials() {
   all.push_back(stepsTrial(arrangement("pp=2"), 2));
   for (const bool sequence : {false, true})
     all.push_back(expertsTrial(arrangement(sequence ? "ep=2,tp=2" : "ep=2", zero(0), sequence)));
+  for (const double capacityFactor : {0.0, 0.8})
+    all.push_back(expertsTrial(arrangement("cp=2,ep=2"), capacityFactor));
   return all;
 }
 
 std::vector<Change> changesOf(MutationPoint point) {
   const PointResult result = kMutationPoints[static_cast<size_t>(point)].result;
-  const bool doubles = result == PointResult::Values || result == PointResult::Factor;
+  const bool doubles = result == PointResult::Values || result == PointResult::Counts ||
+                       result == PointResult::Factor;
   return doubles ? std::vector{Change::Drop, Change::Double} : std::vector{Change::Drop};
 }
 

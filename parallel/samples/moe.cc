@@ -1,6 +1,7 @@
 // moe: a small Llama whose MLPs are mixtures of experts, over ranks that share the experts out, and
 // beside it one with a single MLP as wide as what a token goes through, which so has as many active
-// parameters, routers aside. `moe --ranks 4 --experts 8 --capacity 1.25`
+// parameters, routers aside. `moe --ranks 4 --experts 8 --capacity 1.25`, or with sequences that
+// are cut: `moe --ranks 4 --ep 2 --cp 2`
 
 #include <algorithm>
 #include <cstdio>
@@ -18,7 +19,8 @@ constexpr int64_t kLast = 10;  // steps, of whose losses a mean is compared
 
 struct MoeOptions {
   ExpertOptions experts{.count = 4};
-  int ep = 0;  ///< 0: all ranks
+  int ep = 0;  ///< 0: all ranks that cp leaves
+  int cp = 1;
 };
 
 void addFlags(CLI::App& app, SampleOptions& training, MoeOptions& o) {
@@ -27,14 +29,18 @@ void addFlags(CLI::App& app, SampleOptions& training, MoeOptions& o) {
   app.add_option("--ep", o.ep,
                  "ranks that share out the experts; default: all. The others share out the batch")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--cp", o.cp, "ranks that share out each sequence")->check(CLI::Range(1, 1024));
 }
 
 MeshShape meshOf(const MoeOptions& o, int ranks) {
   require(o.experts.count > 0, "--experts 0: this sample is about experts");
+  require(ranks % o.cp == 0, "--cp ", o.cp, " does not divide ", ranks, " ranks");
+  const int others = ranks / o.cp;
   MeshShape shape;
-  shape[Axis::Expert] = o.ep > 0 ? o.ep : ranks;
-  require(ranks % shape[Axis::Expert] == 0, "--ep ", o.ep, " does not divide ", ranks, " ranks");
-  shape[Axis::Data] = ranks / shape[Axis::Expert];
+  shape[Axis::Context] = o.cp;
+  shape[Axis::Expert] = o.ep > 0 ? o.ep : others;
+  require(others % shape[Axis::Expert] == 0, "--ep ", o.ep, " does not divide ", others, " ranks");
+  shape[Axis::Data] = others / shape[Axis::Expert];
   requireExpertsFit(shape, o.experts.count);
   return shape;
 }
@@ -79,7 +85,7 @@ class Training {
     if (mesh[Axis::Expert] == 1) return 0;
     const int64_t ranks = mesh.ranks(), blocks = options_.experts.blocksOf(options_.layers);
     const int64_t rows = rank_.options.batch * options_.context * options_.experts.perToken / ranks;
-    const int64_t microBatches = engine_.reductionGroups() / ranks;
+    const int64_t microBatches = engine_.reductionGroups() * mesh[Axis::Context] / ranks;
     return static_cast<size_t>(blocks) *
            (static_cast<size_t>(4 * rows * options_.width) * sizeof(float) +
             static_cast<size_t>(microBatches * options_.experts.count) * sizeof(int32_t));

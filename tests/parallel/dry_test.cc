@@ -316,6 +316,7 @@ std::vector<Arrangement> layoutsOfExperts() {
   all.push_back(arrangement("fsdp=2,ep=2", zero(3)));
   all.push_back(arrangement("pp=2,ep=2"));
   all.push_back(arrangement("cp=2,ep=2"));
+  all.push_back(arrangement("cp=5"));  // of 24 positions some have 4, others 5
   all.push_back(exchanging(arrangement("cp=2,ep=2", zero(0))));
   return all;
 }
@@ -343,6 +344,27 @@ TEST(Dry, SaysWhatExpertsThatAreUsedAlikeUse) {
                               .engine = {.policy = layout.policy, .reductionGroups = 4}};
       expectSame(layout, training, gated ? "gated" : "gelu");
     }
+}
+
+// Of a sequence that ranks share out, each lets through as large a part of a capacity.
+TEST(Dry, TakesExpertsToBeUsedAlikeEverywhere) {
+  DryKernels kernels;
+  Arena arena("test", {.dry = true});
+  const auto make = [&](const Shape& shape) { return arena.allocate(DType::Int32, shape); };
+  std::vector<int64_t> loads(3);
+  // Of 2 sequences of 12 tokens 6 each are here, of which each goes to 2 of 3 experts.
+  for (const auto& [capacity, each] : {std::pair{0, 8}, {100, 8}, {8, 8}, {4, 4}, {3, 3}}) {
+    kernels.placeTokens({.chosen = make({12, 2}),
+                         .places = make({12, 2}),
+                         .pieces = make({2, 4, 3}),
+                         .choices = make({2, 3}),
+                         .own = {1, 2},
+                         .early = 3,
+                         .length = 12,
+                         .capacity = capacity,
+                         .loads = loads});
+    EXPECT_EQ(loads, (std::vector<int64_t>{each, each, each})) << capacity;
+  }
 }
 
 // Offloaded state is held elsewhere, and the dry run makes no file for it.

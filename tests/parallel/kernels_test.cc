@@ -185,6 +185,26 @@ TEST_P(Refusals, Routing) {
                     .loads = loads};
   expectAllChecked<Place>(place, [&](const Place& a) { kernels_.placeTokens(a); },
                           {&Place::chosen, &Place::places, &Place::pieces, &Place::choices});
+  const auto refused = [&](void (*change)(Place&)) {
+    Place wrong = place;
+    change(wrong);
+    EXPECT_THROW(kernels_.placeTokens(wrong), Error);
+  };
+  refused([](Place& a) { a.own = {1, 0}; });
+  refused([](Place& a) { a.own = {-1, 0}; });
+  refused([](Place& a) { a.own = {0, 2}; });
+  refused([](Place& a) { a.early = -1; });
+  refused([](Place& a) { a.early = 4; });   // of three rows
+  refused([](Place& a) { a.length = 2; });  // of which there are three
+  refused([](Place& a) { a.capacity = -1; });
+  using Count = CountChoicesArgs;
+  const Count count{.chosen = chosen, .choices = pieces, .early = 3};
+  EXPECT_NO_THROW(kernels_.countChoices(count));
+  for (const Tensor& wrong : {make(pieces.shape), choices, make({2, 3, kExperts}, DType::Int32),
+                              make({4, 2, kExperts}, DType::Int32)})
+    EXPECT_THROW(kernels_.countChoices({.chosen = chosen, .choices = wrong}), Error) << wrong;
+  EXPECT_THROW(kernels_.countChoices({.chosen = make(chosen.shape), .choices = pieces}), Error);
+  EXPECT_THROW(kernels_.countChoices({.chosen = chosen, .choices = pieces, .early = 4}), Error);
   using Gradient = RouterGradientArgs;
   expectAllChecked<Gradient>({.dWeights = weights,
                               .probabilities = logits,

@@ -36,7 +36,8 @@ TEST(Moe, LearnsTheSameWhereverExpertsAre) {
   ASSERT_EQ(expected.size(), 12U) << one.text;
   EXPECT_LT(std::stod(expected.back()), std::stod(expected.front()) - 0.5);
   EXPECT_EQ(numbers(one, kBytes), (std::vector<double>{0, 0}));
-  for (const std::string flags : {"--ranks 2", "--ranks 4", "--ranks 4 --ep 2"}) {
+  for (const std::string flags :
+       {"--ranks 2", "--ranks 4", "--ranks 4 --ep 2", "--ranks 4 --ep 2 --cp 2"}) {
     const Output many = run("moe --steps 12 " + flags);
     expectClose(losses(many), expected, 1e-5, flags);
     const auto bytes = numbers(many, kBytes);
@@ -67,8 +68,9 @@ TEST(Moe, SaysWhatExpertsGotAndWhatWasDropped) {
 
 // A run without data says what is exchanged if experts are used alike.
 TEST(Moe, PredictsWithoutData) {
-  for (const std::string flags : {"--ranks 4", "--ranks 8 --ep 4 --experts 8 --batch 32",
-                                  "--ranks 2 --experts-every 2 --capacity 2"}) {
+  for (const std::string flags :
+       {"--ranks 4", "--ranks 8 --ep 4 --experts 8 --batch 32", "--ranks 8 --ep 2 --cp 4",
+        "--ranks 2 --experts-every 2 --capacity 2"}) {
     const Output output = run("moe --device dry " + flags);
     ASSERT_EQ(output.exitCode, 0) << output.text;
     const auto bytes = numbers(output, kBytes);
@@ -87,6 +89,8 @@ void expectRefused(const std::string& command, const std::string& named) {
 TEST(Moe, RanksThatDoNotFitAreRefused) {
   expectRefused("moe --ranks 3", "4 experts cannot be dealt out to 3 ranks along ep");
   expectRefused("moe --ranks 4 --ep 3", "--ep 3 does not divide 4 ranks");
+  expectRefused("moe --ranks 4 --cp 3", "--cp 3 does not divide 4 ranks");
+  expectRefused("moe --ranks 6 --cp 2 --ep 2", "--ep 2 does not divide 3 ranks");
   expectRefused("moe --experts 0", "--experts 0");
   expectRefused("moe --experts-per-token 5", "a token cannot go to 5 of 4 experts");
   expectRefused("moe --capacity -1", "--capacity");

@@ -104,6 +104,15 @@ TEST(Rung3, ExpertsOfSequencesThatAreCut) {
   }
 }
 
+TEST(Rung4, ExpertsOfSequencesThatAreCut) {
+  for (const RunModel& model : expertModels(2, 0)) {
+    const RunOptions options{.model = model.options, .steps = 20};
+    const RunResult one = run(options)[0];
+    for (const Arrangement& layout : inBothWays({arrangement("cp=2,ep=2")}))
+      expectWithin(sameLosses(one, layout.name + ", " + model.name, under(layout, options)));
+  }
+}
+
 // Weights do not know of it.
 TEST(Rung5, ExpertsOfSequencesThatAreCut) {
   const RunModel model = expertModels(2, 1)[0];

@@ -73,16 +73,15 @@ Message Pipeline::gradientMessage(bool send, int peer, const Tensor& data) const
 void Pipeline::run(const Step& step) {
   nextGroup_ = 0;
   outgoingGroup_ = {-1, -1};
-  const std::span<const Action> actions = schedule_.byRank[static_cast<size_t>(rank_)];
-  for (size_t i = 0; i < actions.size();) {
-    size_t end = i;
-    while (end < actions.size() && !actions[end].computes()) ++end;
-    if (end > i) {
-      transfer(actions.subspan(i, end - i), step);
+  for (std::span<const Action> rest = schedule_.byRank[static_cast<size_t>(rank_)];
+       !rest.empty();) {
+    const size_t together = groupSize(rest);
+    if (together > 0) {
+      transfer(rest.first(together), step);
     } else {
-      compute(actions[end++], step);
+      compute(rest[0], step);
     }
-    i = end;
+    rest = rest.subspan(std::max<size_t>(together, 1));
   }
   if (nextGroup_ > 0) waitFor(nextGroup_ - 1, "send");
   for (Tensor& gradient : outgoing_) {

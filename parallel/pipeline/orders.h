@@ -18,8 +18,9 @@ Orders vShapedOrders(const Schedule& schedule, const ScheduleOptions& options);
 ///
 /// A message is sent right behind what makes it. Its receive stands where its rank is at that time,
 /// in a walk with these costs: it is posted before the message is there, and holds nothing up that
-/// its rank would send earlier. The walk is an order in which all meet, so nothing needs a buffer,
-/// whatever computations really take.
+/// its rank would send earlier. What is made when the next computation has begun is a group of its
+/// own, for which it does not wait. The walk is an order in which all meet, so nothing needs
+/// a buffer, whatever computations really take.
 void setActions(Schedule& schedule, const Orders& orders, const Costs& costs);
 
 }  // namespace tutti::parallel

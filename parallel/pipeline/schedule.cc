@@ -26,6 +26,13 @@ std::ostream& operator<<(std::ostream& out, const Action& action) {
   return out;
 }
 
+size_t groupSize(std::span<const Action> actions) {
+  size_t size = 0;
+  while (size < actions.size() && !actions[size].computes() && !(size > 0 && actions[size].apart))
+    ++size;
+  return size;
+}
+
 int Schedule::stage(int rank, int chunk) const {
   const bool back = placement == Placement::V && chunk % 2 == 1;
   return chunk * ranks + (back ? ranks - 1 - rank : rank);

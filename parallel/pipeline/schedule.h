@@ -12,11 +12,13 @@
 //   rank 2   stages 2 and 5      rank 2   stages 2 and 3
 //
 // What a forward has to keep until backward lies in a slot of its rank; what is received waits
-// outside of it for the computation that needs it. Transfers that stand
-// between the same two computations are one group, all under way at the same time.
+// outside of it for the computation that needs it. Transfers that stand between the same two
+// computations are one group, all under way at the same time, or two: the next computation waits
+// for the first, the second comes while it computes. A rank's groups come one after the other.
 
 #include <cstdint>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,7 @@ struct Action {
   int chunk = 0;       ///< of this rank, that computes, or for which this is sent or received
   int microBatch = 0;  ///< of this rank's in the step
   int slot = 0;        ///< of the rank, that F takes and the last computation gives back
+  bool apart = false;  ///< a transfer that begins a group, although one is right before it
 
   bool computes() const {
     return kind == ActionKind::F || kind == ActionKind::B || kind == ActionKind::W;
@@ -44,6 +47,9 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 std::ostream& operator<<(std::ostream& out, const Action& action);  ///< "F 3", "SendB 3.1"
+
+/// How many actions at the front are one group; 0 before a computation.
+size_t groupSize(std::span<const Action> actions);
 
 enum class Placement : uint8_t { InOrder, V };
 

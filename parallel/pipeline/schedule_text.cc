@@ -66,14 +66,14 @@ std::string actionsText(const Schedule& s) {
   std::string text;
   for (int rank = 0; rank < s.ranks; ++rank) {
     text += message("rank ", rank, ":");
-    bool open = false;
-    for (const Action& a : s.byRank[static_cast<size_t>(rank)]) {
-      if (open && a.computes()) text += "]";
-      text += !open && !a.computes() ? " [" : open && !a.computes() ? ", " : " ";
-      open = !a.computes();
-      text += message(a);
+    for (std::span<const Action> rest = s.byRank[static_cast<size_t>(rank)]; !rest.empty();) {
+      const size_t together = groupSize(rest);
+      text += message(together > 0 ? " [" : " ", rest[0]);
+      for (size_t i = 1; i < together; ++i) text += message(", ", rest[i]);
+      if (together > 0) text += "]";
+      rest = rest.subspan(std::max<size_t>(together, 1));
     }
-    text += open ? "]\n" : "\n";
+    text += "\n";
   }
   return text;
 }

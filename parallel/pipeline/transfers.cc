@@ -32,23 +32,30 @@ Action receiverOf(const Schedule& s, int rank, const Action& send) {
   return {forward ? ActionKind::RecvF : ActionKind::RecvB, s.chunkOf(stage), send.microBatch};
 }
 
-/// What stands between two computations of a rank, and when these allow it to begin.
-struct Group {
+struct Message {
+  int64_t made = 0;
+  Action receive;
+};
+
+/// What stands between two computations of a rank, and when these allow it to begin; messages in
+/// the order in which they are made.
+struct Gap {
   int64_t opens = 0;
-  std::vector<Action> sends, receives;
+  std::vector<Action> sends;
+  std::vector<Message> messages;
 };
 
 /// Those of a rank: one before each of its computations, and one behind the last.
-std::vector<Group> groupsBetween(const std::vector<Span>& spans) {
-  std::vector<Group> groups(1);
-  for (const Span& span : spans) groups.push_back({.opens = span.end, .sends = {}, .receives = {}});
-  return groups;
+std::vector<Gap> gapsBetween(const std::vector<Span>& spans) {
+  std::vector<Gap> gaps(1);
+  for (const Span& span : spans) gaps.push_back({.opens = span.end, .sends = {}, .messages = {}});
+  return gaps;
 }
 
 /// The last one that is open at `time`.
-Group& groupAt(std::vector<Group>& groups, int64_t time) {
-  const auto later = [](int64_t t, const Group& group) { return t < group.opens; };
-  return *(std::upper_bound(groups.begin(), groups.end(), time, later) - 1);
+Gap& gapAt(std::vector<Gap>& gaps, int64_t time) {
+  const auto later = [](int64_t t, const Gap& gap) { return t < gap.opens; };
+  return *(std::upper_bound(gaps.begin(), gaps.end(), time, later) - 1);
 }
 
 struct Sent {
@@ -86,26 +93,49 @@ void setSlots(const Schedule& s, std::vector<Action>& actions) {
   }
 }
 
+bool reads(const Action& computation, const Action& receive) {
+  const bool forward = receive.kind == ActionKind::RecvF;
+  return computation.kind == (forward ? ActionKind::F : ActionKind::B) &&
+         computation.chunk == receive.chunk && computation.microBatch == receive.microBatch;
+}
+
+/// One group for what is sent, made at the same time or needed by the next computation, and one for
+/// what is made while it runs. Two ranks that send to each other at the same time have to be in
+/// their first.
+void append(const Gap& gap, const Action* next, std::vector<Action>& actions) {
+  int64_t awaited = gap.opens;
+  for (const auto& [made, receive] : gap.messages)
+    if (next != nullptr && reads(*next, receive)) awaited = made;
+  actions.insert(actions.end(), gap.sends.begin(), gap.sends.end());
+  bool first = gap.sends.empty(), later = false;
+  for (const auto& [made, receive] : gap.messages) {
+    actions.push_back(receive);
+    actions.back().apart = !first && !later && made > awaited;
+    later = later || made > awaited;
+    first = false;
+  }
+}
+
 }  // namespace
 
 void setActions(Schedule& schedule, const Orders& orders, const Costs& costs) {
   schedule.byRank = orders;
   const Timeline timeline = timelineOf(schedule, costs);
-  std::vector<std::vector<Group>> groups;
-  for (const auto& spans : timeline.byRank) groups.push_back(groupsBetween(spans));
+  std::vector<std::vector<Gap>> gaps;
+  for (const auto& spans : timeline.byRank) gaps.push_back(gapsBetween(spans));
   for (const Sent& sent : messagesOf(schedule, timeline)) {
     const int peer = transferOf(schedule, sent.rank, sent.send).peer;
-    groupAt(groups[static_cast<size_t>(sent.rank)], sent.time).sends.push_back(sent.send);
-    groupAt(groups[static_cast<size_t>(peer)], sent.time)
-        .receives.push_back(receiverOf(schedule, sent.rank, sent.send));
+    gapAt(gaps[static_cast<size_t>(sent.rank)], sent.time).sends.push_back(sent.send);
+    gapAt(gaps[static_cast<size_t>(peer)], sent.time)
+        .messages.push_back({sent.time, receiverOf(schedule, sent.rank, sent.send)});
   }
   for (size_t rank = 0; rank < orders.size(); ++rank) {
     auto& actions = schedule.byRank[rank];
     actions.clear();
-    for (size_t i = 0; const Group& group : groups[rank]) {
-      actions.insert(actions.end(), group.sends.begin(), group.sends.end());
-      actions.insert(actions.end(), group.receives.begin(), group.receives.end());
-      if (i < orders[rank].size()) actions.push_back(orders[rank][i++]);
+    for (size_t i = 0; const Gap& gap : gaps[rank]) {
+      const bool more = i < orders[rank].size();
+      append(gap, more ? &orders[rank][i] : nullptr, actions);
+      if (more) actions.push_back(orders[rank][i++]);
     }
     setSlots(schedule, actions);
   }

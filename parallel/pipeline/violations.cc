@@ -250,12 +250,12 @@ class Rendezvous {
     size_t& at = at_[static_cast<size_t>(rank)];
     const size_t from = at;
     while (at < actions(rank).size()) {
-      size_t end = at;
+      const auto group = std::span(actions(rank)).subspan(at);
+      const size_t together = groupSize(group);
       bool all = true;
-      for (; end < actions(rank).size() && !actions(rank)[end].computes(); ++end)
-        all = post(rank, actions(rank)[end]) && all;
+      for (const Action& a : group.first(together)) all = post(rank, a) && all;
       if (!all) break;
-      at = std::max(end, at + 1);
+      at += std::max<size_t>(together, 1);
     }
     return at > from || std::exchange(posted_, false);
   }

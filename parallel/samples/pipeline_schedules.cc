@@ -66,6 +66,8 @@ class Sleeper final : public Model {
   Shape shapeBetween(const ParallelContext&, const Shape& tokens) const override {
     return {tokens.count(), 1};
   }
+  /// How long its layers have slept, in milliseconds: a little longer than they are asked to.
+  double slept() const { return slept_; }
 
  private:
   static Tensor zeros(ParallelContext& context, Saved& saved, const Shape& shape) {
@@ -73,24 +75,29 @@ class Sleeper final : public Model {
     context.kernels.fillZero(tensor);
     return tensor;
   }
-  void sleep(UnitId unit, int64_t milliseconds) const {
-    if (unit > 0 && unit + 1 < unitCount())
-      std::this_thread::sleep_for(std::chrono::microseconds(1000 * milliseconds / share_));
+  void sleep(UnitId unit, int64_t milliseconds) {
+    if (unit == 0 || unit + 1 == unitCount()) return;
+    const auto begin = Clock::now();
+    std::this_thread::sleep_for(std::chrono::microseconds(1000 * milliseconds / share_));
+    slept_ += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
 
   const Costs costs_;
   const int share_;
+  double slept_ = 0;
   std::vector<Parameter> parameters_;
 };
 
-/// Of a step, in milliseconds; all ranks begin it together.
-double stepTime(SampleRank& rank, Engine& engine, Loader& loader) {
+/// The share of a step in which this rank's layers do not sleep; all ranks begin it together.
+double idleShare(SampleRank& rank, const Sleeper& model, Engine& engine, Loader& loader) {
   engine.gradients(loader, 0);
   if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
   const auto begin = Clock::now();
+  const double before = model.slept();
   engine.gradients(loader, 1);
   if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  const double step = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  return 1 - (model.slept() - before) / step;
 }
 
 void show(SampleRank& rank, ScheduleKind kind, const SleepOptions& o) {
@@ -105,11 +112,9 @@ void show(SampleRank& rank, ScheduleKind kind, const SleepOptions& o) {
   const std::vector<uint8_t> text = sampleText();
   Loader loader(text, 4, o.microBatches, kSampleSeed);
   char line[160], measured[32] = "-";
-  if (!rank.mesh.dry()) {
-    const double step = stepTime(rank, engine, loader);
-    const auto busy = static_cast<double>(timeline.busy(0)) / schedule.chunks;
-    std::snprintf(measured, sizeof(measured), "%.1f%%", 100 * (1 - busy / step));
-  }
+  if (!rank.mesh.dry())
+    std::snprintf(measured, sizeof(measured), "%.1f%%",
+                  100 * idleShare(rank, model, engine, loader));
   std::snprintf(line, sizeof(line), "%-12s %10.1f%% %9s %9d of 1/%d\n", schedule.name.c_str(),
                 100 * timeline.bubble().value(), measured, schedule.slots(0), schedule.chunks);
   rank.say(line);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -61,20 +62,20 @@ TEST(PipelineSamples, SchedulesIdleAsPredicted) {
   const std::vector<double> expected{75, 27.3, 27.3, 15.8, 11.1, 5.9};  // docs/pipelines.md
   for (size_t i = 0; i < said.size(); ++i) EXPECT_EQ(said[i].predicted, expected[i]) << dry.text;
   if (!measures) return;
-  // Sleep takes a little longer than asked for, and much longer where others compute.
-  bool within = false;
-  std::string seen;
-  for (int attempt = 0; attempt < 3 && !within; ++attempt) {
-    const Output output = run("pipeline_schedules --ranks 4 --costs 20,20,20");
-    ASSERT_EQ(output.exitCode, 0) << output.text;
-    within = true;
-    for (const Row& row : rowsOf(output)) {
-      const double longer = (100 - row.predicted) / (100 - row.measured);
-      within = within && longer > 0.99 && longer < 1.1;
+  // What sleeps is late where others compute: of three attempts one has to be undisturbed.
+  for (const std::string costs : {"20,20,20", "40,80,20", "80,40,40"}) {
+    bool within = false;
+    std::string seen;
+    for (int attempt = 0; attempt < 3 && !within; ++attempt) {
+      const Output output = run("pipeline_schedules --ranks 4 --costs " + costs);
+      ASSERT_EQ(output.exitCode, 0) << output.text;
+      within = true;
+      for (const Row& row : rowsOf(output))
+        within = within && std::abs(row.measured - row.predicted) <= 0.1 * row.predicted;
+      seen += output.text;
     }
-    seen += output.text;
+    EXPECT_TRUE(within) << costs << "\n" << seen;
   }
-  EXPECT_TRUE(within) << seen;
 }
 
 }  // namespace

@@ -109,7 +109,9 @@ class Interpreter {
 
   size_t groupEnd(int rank) {
     size_t end = state(rank).at;
-    while (end < actions(rank).size() && !actions(rank)[end].computes()) ++end;
+    while (end < actions(rank).size() && !actions(rank)[end].computes() &&
+           (end == state(rank).at || !actions(rank)[end].apart))
+      ++end;
     return end;
   }
 

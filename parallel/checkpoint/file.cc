@@ -124,7 +124,7 @@ void makeFolders(const fs::path& folder) {
 
 void renameFolder(const fs::path& from, const fs::path& to) {
   succeeded(::rename(from.c_str(), to.c_str()), "rename", from);
-  syncFolder(to.parent_path());
+  syncFolder(fs::absolute(to).parent_path());
 }
 
 void removeFolder(const fs::path& folder) {

@@ -48,7 +48,11 @@ void requireText(const std::string& name, std::string_view bytes) {
 
 TokenData readTextTokens(const std::string& path, const Tokenizer& tokenizer, int64_t context) {
   const std::string name = "the text " + path;
-  const std::string text = readRegularFile(name, path);
+  return splitText(name, readRegularFile(name, path), tokenizer, context);
+}
+
+TokenData splitText(const std::string& name, const std::string& text, const Tokenizer& tokenizer,
+                    int64_t context) {
   requireText(name, text);
   if (tokenizer.fingerprint() == "bytes")  // a quarter of the memory
     return splitOff(name, "bytes",

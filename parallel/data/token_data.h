@@ -19,6 +19,9 @@ struct TokenData {
 /// is the reason, when it cannot be read, is not a regular file, is empty, binary (it has a zero
 /// byte) or no text to the tokenizer, or too short for one window of `context` in either part.
 TokenData readTextTokens(const std::string& path, const Tokenizer& tokenizer, int64_t context);
+/// The same of a text that is here already; `name` begins messages about it.
+TokenData splitText(const std::string& name, const std::string& text, const Tokenizer& tokenizer,
+                    int64_t context);
 /// Maps a token file. Throws as TokenFile does, and when it is too short for `context`.
 TokenData readTokenFile(const std::string& path, int64_t context);
 

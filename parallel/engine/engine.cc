@@ -153,14 +153,23 @@ TrainingMemory Engine::memory() const {
 }
 
 double Engine::evaluate(Windows& windows, int64_t sequences) {
+  return *evaluate(windows, sequences, [] { return false; });
+}
+
+std::optional<double> Engine::evaluate(Windows& windows, int64_t sequences,
+                                       const std::function<bool()>& stop) {
   require(windows.countedTokens() > 0, "no label of the validation text counts");
   const int ranks = mesh_.extent(batch_), rank = mesh_.index(batch_);
   ExactSum sum;
   for (int64_t all = 0; all < windows.count(); all += ranks * sequences) {
+    if (stop()) {
+      forget();
+      return std::nullopt;
+    }
     const int64_t begin = all + rank * sequences;
     const bool mine = begin < windows.count();
     // All ranks take part where weights have to be gathered, or tokens go to the ranks of experts.
-    if (!mine && !store_.policy().optimizer && mesh_.extent(Axis::Expert) == 1) break;
+    if (!mine && !store_.policy().optimizer && mesh_.extent(Axis::Expert) == 1) continue;
     const Batch batch = windows.read(mine ? begin : 0, sequences);
     const Tensor logits = pipeline_.logits(batch.tokenIds);
     if (!pipeline_.hasLastStage()) continue;

@@ -6,6 +6,7 @@
 // on the number of ranks.
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -102,6 +103,10 @@ class Engine {
   /// of `sequences`. The batches' losses are added exactly, so the result does not depend on the
   /// number of ranks. Collective. Throws InvalidArgument when no label counts.
   double evaluate(Windows& windows, int64_t sequences);
+  /// The same, unless `stop`, which is asked before each batch and says the same on all ranks, says
+  /// so: then nothing.
+  std::optional<double> evaluate(Windows& windows, int64_t sequences,
+                                 const std::function<bool()>& stop);
   /// Logits [batch, context, vocabulary], of the whole vocabulary, valid until the next call of
   /// anything. Collective over the ranks that share out or cut weights, share out positions or have
   /// stages.

@@ -1,4 +1,5 @@
 #include <optional>
+#include <sstream>
 
 #include "parallel/checkpoint/checkpoint_reader.h"
 #include "parallel/checkpoint/checkpoint_writer.h"
@@ -61,12 +62,22 @@ std::string textOf(const MetadataValue& value) {
   return std::visit([](const auto& v) { return message(v); }, value);
 }
 
+/// The first line of `text` that `other` has not at the same place, without its indentation.
+std::string differingLine(const std::string& text, const std::string& other) {
+  std::istringstream lines(text), others(other);
+  for (std::string line, same; std::getline(lines, line);)
+    if (!std::getline(others, same) || line != same)
+      return line.substr(line.find_first_not_of(' '));
+  return "nothing more";
+}
+
 void requireSaved(const CheckpointReader& reader, const std::string& folder, const std::string& key,
                   const MetadataValue& value) {
   const auto found = reader.metadata().find(key);
   require(found != reader.metadata().end(), folder, ": metadata: there is no ", key);
+  const std::string saved = textOf(found->second), wanted = textOf(value);
   require(found->second == value, folder, ": metadata: ", key, ": it was saved with ",
-          textOf(found->second), ", not ", textOf(value));
+          differingLine(saved, wanted), ", not ", differingLine(wanted, saved));
 }
 
 /// A checkpoint as one rank sees it.

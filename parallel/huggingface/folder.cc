@@ -12,7 +12,10 @@ namespace {
 
 using Writer = SafetensorsBoxWriter;
 
-std::filesystem::path partialOf(std::filesystem::path folder) { return folder += ".partial"; }
+std::filesystem::path partialOf(std::filesystem::path folder) {
+  if (!folder.has_filename()) folder = folder.parent_path();  // of "folder/"
+  return folder += ".partial";
+}
 
 Writer writerOf(const std::filesystem::path& folder, const FolderExport& what, Writer::Part part) {
   std::vector<SafetensorsEntry> entries;

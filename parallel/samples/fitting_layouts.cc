@@ -91,6 +91,25 @@ void forEachOneAxisAway(const LayoutFlags& wanted, const Visit& visit) {
   }
 }
 
+/// Axis by axis the number of ranks that is nearest and suits the model; tp before cp, which
+/// divides the heads that tp leaves.
+LayoutFlags eachNearest(const LayoutFlags& wanted, const LayoutNeeds& needs) {
+  LayoutFlags layout{.dp = wanted.dp, .fsdp = wanted.fsdp};
+  for (size_t i = kFields.size(); i-- > 0;) {
+    int LayoutFlags::*const axis = kFields[i].ranks;
+    int best = layout.*axis;
+    for (int n = 1; n <= 2 * wanted.*axis; ++n) {
+      LayoutFlags other = layout;
+      other.*axis = n;
+      LayoutFlags nearest = layout;
+      nearest.*axis = best;
+      if (suitsModel(other, needs) && distance(other, wanted) < distance(nearest, wanted)) best = n;
+    }
+    layout.*axis = best;
+  }
+  return layout;
+}
+
 }  // namespace
 
 std::string LayoutFlags::describe() const {
@@ -119,6 +138,7 @@ std::vector<LayoutFlags> nearestFitting(const LayoutFlags& wanted, const LayoutN
     Divisions(wanted, needs.ranks).visit(visit);
   else
     forEachOneAxisAway(wanted, visit);
+  if (all.empty() && needs.ranks == 0) visit(eachNearest(wanted, needs));
   std::stable_sort(all.begin(), all.end(), [&](const LayoutFlags& a, const LayoutFlags& b) {
     return distance(a, wanted) < distance(b, wanted);
   });

@@ -28,8 +28,9 @@ std::string notUnsigned(std::string& text) {
 void declare(CLI::App& app, TrainOptions& o) {
   const CLI::Validator positive = positiveSize(), notNegative = notNegativeSize();
   addConfigFlag(app);
-  CLI::Option* text =
-      app.add_option("--text", o.text, "text file to learn; the last 5% are for validation");
+  CLI::Option* text = app.add_option("--text", o.text,
+                                     "text file to learn; the last 5% are for validation; "
+                                     "default: a short one, to try things");
   CLI::Option* tokens =
       app.add_option("--tokens", o.tokens, "the same as a token file, which tokenize has made")
           ->excludes(text);
@@ -218,7 +219,6 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
   try {
     app.parse(argc, argv);
     fillDefaults(options);
-    require(!options.text.empty() || !options.tokens.empty(), "--text or --tokens is needed");
     check(options.model);
     options.lossScaling.check();
     require(options.tp > 1 || !options.model.sequenceParallel,

@@ -46,11 +46,16 @@ int diverged(DeviceMesh& mesh, Progress& progress, const std::string& what) {
   return 1;
 }
 
-/// What decides which samples come next: to go on with others is no resuming.
-Metadata sampleOrder(const TrainOptions& options) {
+/// What decides which samples come next, and what becomes of them: to go on with another text or
+/// model is no resuming.
+Metadata sameInAllRuns(const TrainOptions& options, const TokenView& text) {
   const std::string lines =
       !options.lines ? "no" : "yes, prompts end at '" + options.promptEnd + "'";
-  return {{"--seed", std::to_string(options.seed)}, {"--batch", options.batch}, {"--lines", lines}};
+  return {{"--seed", std::to_string(options.seed)},
+          {"--batch", options.batch},
+          {"--lines", lines},
+          {"text", fingerprint(text)},
+          {kConfigFact, configText(modelOf(options), DType::Float32)}};
 }
 
 Loader makeLoader(const TrainOptions& options, const TokenView& text) {
@@ -70,19 +75,18 @@ std::optional<LossScaling> lossScalingOf(const TrainOptions& options) {
   return options.lossScaling;
 }
 
-/// And what generate needs to know of the model.
-Metadata facts(const TrainOptions& options, const Tokenizer& tokenizer) {
-  Metadata all = sampleOrder(options);
-  all[kConfigFact] = configText(modelOf(options), DType::Float32);
+/// And what generate needs to know of the tokens.
+Metadata facts(Metadata all, const Tokenizer& tokenizer) {
   all[kTokenizerFact] = tokenizer.fingerprint();
   return all;
 }
 
 /// 0, or where the newest checkpoint ends.
-int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& optimizer) {
+int64_t firstStep(Engine& engine, const TrainOptions& options, const Optimizer& optimizer,
+                  const Metadata& same) {
   if (!options.resume) return 0;
   const auto newest = latestCheckpoint(options.checkpoints);
-  return newest ? engine.load(*newest, optimizer, sampleOrder(options)) : 0;
+  return newest ? engine.load(*newest, optimizer, same) : 0;
 }
 
 /// Returns the exit code.
@@ -115,10 +119,16 @@ int train(const TrainOptions& options, int ranks) {
   Progress progress(options, mesh.rank() == 0);
   progress.begin(engine.store().elementCount(), text.train.size(), mesh.ranks());
   progress.shortText(loader.windows());
-  const int64_t first = firstStep(engine, options, *optimizer);
+  const Metadata same = sameInAllRuns(options, text.train);
+  const int64_t first = firstStep(engine, options, *optimizer, same);
   std::optional<TraceFile> trace;
   if (!options.trace.empty()) trace.emplace(mesh);
   progress.resumed(first);
+  int signal = 0;  // that asks to end, of any rank
+  const auto asked = [&] {
+    MeshCommunicator* const all = mesh.communicator(AxisSet::all());
+    return (signal = static_cast<int>(largestOf(all, request.signal()))) != 0;
+  };
   for (int64_t step = first; step < options.steps; ++step) {
     const double rate = schedule.at(step + 1);
     const StepReport report = engine.step(loader, step, *optimizer, rate);
@@ -130,28 +140,31 @@ int train(const TrainOptions& options, int ranks) {
                               ", the gradient norm ", report.gradientNorm));
     if (options.checkReplicas) engine.store().checkReplicas();
     const bool last = step + 1 == options.steps;
-    const auto asked =
-        static_cast<int>(largestOf(mesh.communicator(AxisSet::all()), request.signal()));
-    const bool ends = last || asked != 0;
+    const bool ends = asked() || last;
     if (!options.checkpoints.empty() &&
         (ends || (options.saveEvery > 0 && (step + 1) % options.saveEvery == 0))) {
       const auto save =
           options.asyncCheckpoints && !ends ? &Engine::saveInBackground : &Engine::save;
       (engine.*save)(options.checkpoints, step + 1, *optimizer, options.keep,
-                     facts(options, *tokenizer));
+                     facts(same, *tokenizer));
     }
-    if (asked != 0 && !last) {
+    if (signal != 0 && !last) {
       if (trace) trace->write(options.trace);
-      progress.stopped(step + 1, asked, options.checkpoints);
+      progress.stopped(step + 1, signal, options.checkpoints);
       return 0;
     }
   }
   engine.awaitSave();
   if (trace) trace->write(options.trace);
-  const double validation = engine.evaluate(windows, options.batch);
-  if (!std::isfinite(validation))
+  // A run that resumes comes here at once.
+  const auto validation = engine.evaluate(windows, options.batch, asked);
+  if (!validation || asked()) {
+    progress.stopped(options.steps, signal, options.checkpoints);
+    return 0;
+  }
+  if (!std::isfinite(*validation))
     return diverged(mesh, progress,
-                    message("after the last step the validation loss is ", validation));
+                    message("after the last step the validation loss is ", *validation));
 
   if (!options.exportTo.empty())
     exportFolder(mesh, engine.store(), options.exportTo,
@@ -166,7 +179,7 @@ int train(const TrainOptions& options, int ranks) {
                                                .vocabulary = tokenizer->vocabulary(),
                                                .context = options.model.context,
                                                .seed = options.seed})));
-  progress.validation(validation);
+  progress.validation(*validation);
   return 0;
 }
 

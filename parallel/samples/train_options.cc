@@ -128,6 +128,12 @@ Offload offloadOf(const TrainOptions& o, const ShardPolicy& policy) {
 
 namespace {
 
+/// Stages of a rank.
+int chunksOf(const TrainOptions& o) {
+  const PipelineOptions pipeline = pipelineOf(o);
+  return buildSchedule({.kind = pipeline.schedule, .chunks = pipeline.chunks}).chunks;
+}
+
 /// Of the model, as far as it is known.
 LayoutNeeds needsOf(const TrainOptions& o, int ranks) {
   const int64_t heads = o.llama ? o.llama->heads : o.model.heads;
@@ -136,7 +142,7 @@ LayoutNeeds needsOf(const TrainOptions& o, int ranks) {
           .heads = heads,
           .kvHeads = o.llama ? o.llama->kvHeads : heads,
           .exchangesHeads = o.model.contextAttention == ContextAttention::Heads,
-          .stages = static_cast<int>(std::min<int64_t>(layers / std::max(o.chunks, 1), 1024)),
+          .stages = static_cast<int>(std::min<int64_t>(layers / chunksOf(o), 1024)),
           .experts = o.llama ? o.llama->experts.count : o.model.experts.count};
 }
 

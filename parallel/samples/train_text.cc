@@ -1,9 +1,12 @@
 #include "parallel/samples/train_text.h"
 
+#include <algorithm>
 #include <filesystem>
 
+#include "parallel/checkpoint/hash.h"
 #include "parallel/data/token_file.h"
 #include "parallel/huggingface/config.h"
+#include "parallel/samples/sample.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel {
@@ -58,8 +61,23 @@ void fillModel(TrainOptions& options) {
 
 TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer) {
   const int64_t context = options.model.context;
-  return options.tokens.empty() ? readTextTokens(options.text, tokenizer, context)
-                                : readTokenFile(options.tokens, context);
+  if (!options.tokens.empty()) return readTokenFile(options.tokens, context);
+  if (!options.text.empty()) return readTextTokens(options.text, tokenizer, context);
+  const std::vector<uint8_t> text = sampleText();
+  return splitText("the text that is used without --text", {text.begin(), text.end()}, tokenizer,
+                   context);
+}
+
+std::string fingerprint(const TokenView& text) {
+  constexpr int64_t kEnds = 1 << 16;
+  const int64_t count = std::min(text.size(), kEnds);
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  Hash128 hash;
+  for (const int64_t begin : {int64_t{0}, text.size() - count}) {
+    text.read(begin, count, ids.data());
+    hash.add(ids.data(), ids.size() * sizeof(int32_t));
+  }
+  return message(text.size(), " tokens, ", hash.digits());
 }
 
 }  // namespace tutti::parallel

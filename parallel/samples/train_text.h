@@ -18,5 +18,8 @@ std::unique_ptr<Tokenizer> tokenizerOf(const TrainOptions& options);
 void fillModel(TrainOptions& options);
 /// Throws InvalidArgument naming the file.
 TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer);
+/// What tells a text from others, without reading all of it: how many tokens it has, and a checksum
+/// of the first and the last ones.
+std::string fingerprint(const TokenView& text);
 
 }  // namespace tutti::parallel

@@ -79,6 +79,14 @@ TEST_F(EightRanks, HaveTheLossesOfOneWithExperts) {
                            "--experts 4 --capacity 1.5");
 }
 
+/// Without a text, and with the model that it has by itself.
+TEST_F(EightRanks, NeedNoMoreThanTheirLayout) {
+  const Output output =
+      runProgram(launcher + " run -n 8 " + program + " --dp 2 --tp 2 --pp 2 --steps 20");
+  EXPECT_EQ(output.exitCode, 0) << output.text;
+  EXPECT_EQ(output.count("validation loss"), 1) << output.text;
+}
+
 }  // namespace
 }  // namespace tutti::parallel
 

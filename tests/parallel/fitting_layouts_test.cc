@@ -36,6 +36,8 @@ TEST(FittingLayouts, AreNearest) {
   any.ranks = 0;
   EXPECT_EQ(nearest({.dp = 2, .tp = 3}, any, 2), (Texts{"--dp 2 --tp 4", "--dp 2 --tp 2"}));
   EXPECT_EQ(nearest({.ep = 4}, any, 2), (Texts{"--ep 3", "--ep 6"}));
+  // Where that is not enough, each axis the nearest that suits the model.
+  EXPECT_EQ(nearest({.tp = 3, .pp = 5, .ep = 4}, any, 3), (Texts{"--ep 3 --pp 4 --tp 4"}));
   // Keys and values that ranks share.
   EXPECT_EQ(nearest({.tp = 3}, {.ranks = 6, .heads = 12, .kvHeads = 2, .stages = 2}, 2),
             (Texts{"--dp 3 --tp 2", "--tp 6"}));
@@ -101,6 +103,24 @@ TEST(FittingLayouts, AreThoseThatATrainingTakes) {
             }
   EXPECT_GT(taken, 100);
   EXPECT_GT(refused, 1000);
+}
+
+// A schedule may cut a rank's layers into several stages without being asked.
+TEST(FittingLayouts, KnowTheStagesOfSchedules) {
+  for (const std::string schedule : {"1f1b", "interleaved", "zb-v"}) {
+    TrainOptions options = optionsOf({.pp = 6}, 0, kFourLayers);
+    options.schedule = schedule;
+    const std::string half = schedule == "1f1b" ? "; nearest to it are --pp 4, or --pp 3, or --pp 2"
+                                                : "; nearest to it are --pp 2, or one rank";
+    try {
+      checkLayout(options, 0);
+      ADD_FAILURE() << schedule;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string(error.what()).ends_with(half)) << error.what();
+    }
+    options.pp = 2;
+    EXPECT_NO_THROW(checkLayout(options, 0)) << schedule;
+  }
 }
 
 TEST(FittingLayouts, AreNotNamedWhereSomethingElseIsWrong) {

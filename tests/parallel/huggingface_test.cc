@@ -188,6 +188,22 @@ TEST(HuggingFace, WhatIsExportedIsWhatWasLoaded) {
     }
 }
 
+/// As people write them.
+TEST(HuggingFace, IsWrittenIntoTheCurrentFolder) {
+  const tests::TemporaryFolder folder;
+  const fs::path before = fs::current_path();
+  DeviceMesh mesh;
+  Loaded loaded(mesh, fs::absolute(kFolders / "gpt2"));
+  fs::current_path(folder.path());
+  for (const std::string out : {"out", "./other", "with-slash/"}) {
+    EXPECT_NO_THROW(exportFolder(mesh, loaded.engine.store(), out, {.options = loaded.options}));
+    EXPECT_TRUE(fs::exists(fs::path(out) / kWeightsName)) << out;
+    EXPECT_THROW(exportFolder(mesh, loaded.engine.store(), out, {.options = loaded.options}),
+                 Error);
+  }
+  fs::current_path(before);
+}
+
 TEST(HuggingFace, BFloat16IsRoundedOnce) {
   const tests::TemporaryFolder folder;
   DeviceMesh mesh;

@@ -165,6 +165,21 @@ TEST_F(LongRun, ToldToEndItSavesAndGoesOnToTheSameBits) {
   }
 }
 
+/// While it evaluates what it has learned, which here takes minutes.
+TEST_F(LongRun, ToldToEndAfterTheLastStepItEnds) {
+  std::ofstream text(file("text"));
+  for (int i = 0; i < 2'000'000; ++i) text << "line " << i % 97 << " of the text, ";
+  text.close();
+  Command running(job(0, training(3, resuming("run"))));
+  ASSERT_TRUE(waitForStep("run", 3));
+  ASSERT_TRUE(eventually([&] { return !checkpointSteps(file("run")).empty(); }, seconds(60)));
+  running.signal(SIGTERM);
+  const Result result = running.wait();
+  EXPECT_EQ(result.exitCode, 0) << result.err << result.out;
+  EXPECT_TRUE(launcher::contains(result.out, "ended by SIGTERM after step 3; ")) << result.out;
+  EXPECT_FALSE(launcher::contains(result.out, "validation loss")) << result.out;
+}
+
 TEST_F(LongRun, ToldToEndWithoutCheckpointsItSaysThatNothingWasSaved) {
   // It starts its ranks itself.
   Command running(training(1'000'000, {"--ranks", "2", "--json", file("run.json")}));

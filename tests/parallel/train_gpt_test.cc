@@ -71,7 +71,6 @@ class TrainGpt : public testing::Test {
 };
 
 TEST_F(TrainGpt, NamesWrongFlags) {
-  expectRefused("", 2, "--text");
   expectRefused("--text x --wrong 1", 2, "--wrong");
   expectRefused("--text x --steps none", 2, "--steps");
   expectRefused("--text x --steps 0", 2, "--steps");
@@ -485,6 +484,10 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
                 "--batch: it was saved with 8, not 16");
   expectRefused(small("--resume --steps 9 --lines " + folder), 1,
                 "--lines: it was saved with no, not");
+  expectRefused(small("--resume --steps 9 --heads 1 " + folder), 1,
+                "config.json: it was saved with \"n_head\": 2,, not \"n_head\": 1,");
+  tests::setContents(file("text"), tests::contentsOf(file("text")) + "a line more\n");
+  expectRefused(small("--resume --steps 9 " + folder), 1, "text: it was saved with ");
   expectRefused(small("--steps 1 " + folder), 1, "step");  // steps ascend
   std::filesystem::remove_all(file("checkpoints"));
 }

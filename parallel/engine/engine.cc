@@ -134,10 +134,10 @@ StepReport Engine::update(Optimizer& optimizer, double learningRate) {
 
 StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
   const Trace::Span span(mesh_.trace(), "step");
-  const double before = mesh_.trace().waited();
+  const Waited before = mesh_.trace().waited();
   const double loss = gradients(loader, step);
   StepReport report = update(optimizer, learningRate);
-  report.waitedSeconds = mesh_.trace().waited() - before;
+  report.waited = mesh_.trace().waited().since(before);
   report.loss = loss;
   report.tokens = loader.countedTokens(step);
   return report;

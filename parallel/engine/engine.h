@@ -55,7 +55,7 @@ struct StepReport {
   double loss = 0;           ///< mean over `tokens`, nats, before the update; the same on all ranks
   double gradientNorm = 0;   ///< before clipping; not finite of a step that was skipped
   int64_t tokens = 0;        ///< labels of the global batch that count
-  double waitedSeconds = 0;  ///< of this rank's computing thread, for other ranks
+  Waited waited;            ///< of this rank's computing thread, for other ranks
   double lossScale = 1;      ///< that the gradients were computed with
   bool skipped = false;      ///< they overflowed: weights and state are as they were
   bool lost = false;         ///< and the loss scale is at its least: no later step will be better

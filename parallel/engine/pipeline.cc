@@ -93,14 +93,19 @@ void Pipeline::run(const Step& step) {
 }
 
 void Pipeline::waitFor(int group, const char* name) {
-  waitUntilReached(groups_[static_cast<size_t>(group)], stream_, context_.mesh.trace(), name);
+  waitUntilReached(groups_[static_cast<size_t>(group)], stream_, context_.mesh.trace(), name,
+                   Awaited::Pipeline);
 }
 
 /// All at the same time, while the rank goes on.
 void Pipeline::transfer(std::span<const Action> group, const Step& step) {
   std::vector<Message> messages;
   for (const Action& action : group) messages.push_back(messageOf(action, step));
-  group_->exchange(messages, stream_);
+  {
+    const Trace::OnStreamSpan span(context_.mesh.trace(), stream_, "send and receive",
+                                   Trace::Lane::Stages);
+    group_->exchange(messages, stream_);
+  }
   if (static_cast<size_t>(nextGroup_) == groups_.size()) groups_.emplace_back();
   groups_[static_cast<size_t>(nextGroup_++)].record(stream_);
 }

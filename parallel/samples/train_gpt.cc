@@ -117,17 +117,19 @@ int train(const TrainOptions& options, int ranks) {
   progress.shortText(loader.windows());
   const int64_t first = firstStep(engine, options, *optimizer);
   std::optional<TraceFile> trace;
-  if (!options.trace.empty()) trace.emplace(mesh);
+  if (!options.trace.empty()) trace.emplace(mesh, options.trace);
   progress.resumed(first);
   for (int64_t step = first; step < options.steps; ++step) {
     const double rate = schedule.at(step + 1);
     const StepReport report = engine.step(loader, step, *optimizer, rate);
     progress.step(step + 1, report, rate, engine.memory());
     const bool finite = std::isfinite(report.loss) && std::isfinite(report.gradientNorm);
-    if (report.skipped ? report.lost : !finite)
+    if (report.skipped ? report.lost : !finite) {
+      if (trace) trace->write();
       return diverged(mesh, progress,
                       message("step ", step + 1, ": the loss is ", report.loss,
                               ", the gradient norm ", report.gradientNorm));
+    }
     if (options.checkReplicas) engine.store().checkReplicas();
     const bool last = step + 1 == options.steps;
     const auto asked =
@@ -141,13 +143,13 @@ int train(const TrainOptions& options, int ranks) {
                      facts(options, *tokenizer));
     }
     if (asked != 0 && !last) {
-      if (trace) trace->write(options.trace);
+      if (trace) trace->write();
       progress.stopped(step + 1, asked, options.checkpoints);
       return 0;
     }
   }
   engine.awaitSave();
-  if (trace) trace->write(options.trace);
+  if (trace) trace->write();
   const double validation = engine.evaluate(windows, options.batch);
   if (!std::isfinite(validation))
     return diverged(mesh, progress,

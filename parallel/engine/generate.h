@@ -1,6 +1,8 @@
 #pragma once
 
-// What a trained model goes on with, token after token.
+// What a trained model goes on with, token after token. The prompt goes through the model once;
+// then each token does by itself, while the text fits the context, and attention takes the keys and
+// values that are kept of those before (nn/key_values.h).
 
 #include <cstdint>
 #include <vector>

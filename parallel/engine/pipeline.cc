@@ -211,7 +211,7 @@ void Pipeline::finish(const Action& action) {
   saved.reset();
 }
 
-Tensor Pipeline::logits(const Tensor& tokenIds) {
+Tensor Pipeline::logits(const Tensor& tokenIds, KeyValues* before) {
   Tensor x;
   for (int stage = 0; stage < schedule_.stages(); ++stage) {
     if (schedule_.rankOf(stage) != rank_) continue;
@@ -219,6 +219,7 @@ Tensor Pipeline::logits(const Tensor& tokenIds) {
     Saved& saved = slots_[static_cast<size_t>(chunk)];
     saved.reset();
     beginTokens(context_, tokenIds.shape, saved);
+    saved.before = before;
     if (first(chunk)) {
       x = tokenIds;
     } else if (!nextIsHere(chunk, -1)) {

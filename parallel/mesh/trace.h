@@ -20,8 +20,6 @@
 namespace tutti::parallel {
 
 class Trace {
-  struct OnStream;
-
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -34,6 +32,11 @@ class Trace {
     int chunk = -1, microBatch = -1;       ///< where it is about them
     std::optional<Awaited> waitsFor = {};  ///< where it is a wait for other ranks
   };
+  /// Written by the stream until it has ended.
+  struct OnStream {
+    Event event;
+    std::atomic<bool> ended{false};
+  };
   /// More are counted, and not kept.
   static constexpr size_t kMostEvents = size_t{1} << 18;
 
@@ -41,33 +44,18 @@ class Trace {
   bool on() const { return on_; }
   const std::vector<Event>& events() const { return events_; }
   /// Those on streams that have ended.
-  std::vector<Event> streamEvents() const {
-    std::vector<Event> ended;
-    for (const OnStream& event : onStreams_)
-      if (event.ended.load(std::memory_order_acquire)) ended.push_back(event.event);
-    return ended;
-  }
+  std::vector<Event> streamEvents() const;
   int64_t dropped() const { return dropped_; }
   /// Since it was made, for other ranks.
   const Waited& waited() const { return waited_; }
 
-  void add(const Event& event) {
-    if (!on_) return;
-    if (hasRoom()) events_.push_back(event);
-  }
+  void add(const Event& event);
 
   /// What this thread does while it lives.
   class Span {
    public:
-    Span(Trace& trace, const char* name, int chunk = -1, int microBatch = -1)
-        : trace_(trace), event_{.name = name, .chunk = chunk, .microBatch = microBatch} {
-      if (trace_.on_) event_.begin = Clock::now();
-    }
-    ~Span() {
-      if (!trace_.on_ || event_.begin == Clock::time_point{}) return;
-      event_.end = Clock::now();
-      trace_.add(event_);
-    }
+    Span(Trace& trace, const char* name, int chunk = -1, int microBatch = -1);
+    ~Span();
     Span(const Span&) = delete;
     Span& operator=(const Span&) = delete;
 
@@ -81,19 +69,8 @@ class Trace {
   /// trace does.
   class OnStreamSpan {
    public:
-    OnStreamSpan(Trace& trace, Stream& stream, const char* name, Lane lane) : stream_(stream) {
-      if (!trace.on_ || !trace.hasRoom()) return;
-      event_ = &trace.onStreams_.emplace_back();
-      event_->event = {.name = name, .lane = lane};
-      stream_.enqueue([event = event_] { event->event.begin = Clock::now(); });
-    }
-    ~OnStreamSpan() {
-      if (event_ == nullptr) return;
-      stream_.enqueue([event = event_] {
-        event->event.end = Clock::now();
-        event->ended.store(true, std::memory_order_release);
-      });
-    }
+    OnStreamSpan(Trace& trace, Stream& stream, const char* name, Lane lane);
+    ~OnStreamSpan();
     OnStreamSpan(const OnStreamSpan&) = delete;
     OnStreamSpan& operator=(const OnStreamSpan&) = delete;
 
@@ -105,16 +82,8 @@ class Trace {
   /// The same, of a wait for other ranks; inside another one it is part of that, for whomever.
   class Wait {
    public:
-    Wait(Trace& trace, const char* name, Awaited awaited)
-        : trace_(trace), name_(name), awaited_(awaited), begin_(Clock::now()) {
-      ++trace_.waits_;
-    }
-    ~Wait() {
-      const Clock::time_point end = Clock::now();
-      if (--trace_.waits_ > 0) return;
-      trace_.waited_[awaited_] += std::chrono::duration<double>(end - begin_).count();
-      trace_.add({.name = name_, .begin = begin_, .end = end, .waitsFor = awaited_});
-    }
+    Wait(Trace& trace, const char* name, Awaited awaited);
+    ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
 
@@ -126,17 +95,8 @@ class Trace {
   };
 
  private:
-  /// Written by the stream until it has ended.
-  struct OnStream {
-    Event event;
-    std::atomic<bool> ended{false};
-  };
   /// False: one more is counted as dropped.
-  bool hasRoom() {
-    if (events_.size() + onStreams_.size() < kMostEvents) return true;
-    ++dropped_;
-    return false;
-  }
+  bool hasRoom();
 
   bool on_ = false;
   int waits_ = 0;  // that have begun

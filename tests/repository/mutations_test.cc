@@ -65,7 +65,6 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/samples/progress.cc", "", "prints numbers and times"},
     {"parallel/samples/ring_attention.cc", "allToAll.bytes / ranks", "bytes"},
     {"parallel/samples/ring_attention.cc", "difference / most", "how far two are apart"},
-    {"parallel/samples/sleeper.cc", "", "how long layers sleep"},
     {"parallel/samples/tensor_parallel_mlp.cc", "input", "what is learned"},
     {"parallel/samples/tensor_parallel_mlp.cc", "error * error / 2", "half a square"},
     {"parallel/samples/tensor_parallel_mlp.cc", "learningRate = ", "the learning rate"},

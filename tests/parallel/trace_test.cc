@@ -161,6 +161,8 @@ TEST_F(Traces, ShowAPipelineAndItsIdleTime) {
       if (span.name == "step") steps += time;
     }
     EXPECT_GT(waits[Awaited::Pipeline], 0) << "one stage waits for the other";
+    for (const Awaited none : {Awaited::Data, Awaited::Tensor, Awaited::Context, Awaited::Experts})
+      EXPECT_EQ(waits[none], 0) << toString(none);
     EXPECT_LT(waits.total(), steps);
     EXPECT_GT(busy, 0);
     for (const Awaited awaited : kAwaited)

@@ -162,7 +162,7 @@ TEST(TrainOptions, ComeFromAFileToo) {
   EXPECT_EQ(read.exitCode, 2) << "a TOML integer has 63 bits";
   const FromFile good = fromFile(
       "# a run\npp = 2\nstages = [3, 1]\nschedule = 'zb-h1'\nlr = 2.5e-3\ndeterministic = true\n"
-      "sp = false\noffload = [\"optimizer\"]\nweight-decay = 1e-1\n",
+      "sp = false\noffload = [\"optimizer\"]\nweight-decay = 1e-1\nclip = 0.1234567890123\n",
       "--tp 2 --lr 0.5");
   ASSERT_EQ(good.exitCode, std::nullopt) << good.printed;
   EXPECT_EQ(good.options.text, "x");
@@ -172,6 +172,7 @@ TEST(TrainOptions, ComeFromAFileToo) {
   EXPECT_EQ(good.options.schedule, "zb-h1");
   EXPECT_EQ(good.options.learningRate, 0.5) << "the command line goes before the file";
   EXPECT_EQ(good.options.weightDecay, 0.1);
+  EXPECT_EQ(good.options.clip, 0.1234567890123);
   EXPECT_TRUE(good.options.deterministic);
   EXPECT_FALSE(good.options.model.sequenceParallel);
   EXPECT_EQ(good.options.offload, std::vector<std::string>{"optimizer"});

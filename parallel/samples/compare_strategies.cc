@@ -76,15 +76,16 @@ struct Compared {
 
 /// For whom ranks wait, as shares of the steps' time: means over ranks. Collective.
 Waited sharesWaited(SampleRank& rank, const Compared& c) {
-  Waited shares = c.waited;
+  Waited own = c.waited, mean;
   const double seconds = c.times.totalMilliseconds() / 1e3 * rank.mesh.ranks();
-  for (double& share : shares.seconds) share = seconds > 0 ? share / seconds : 0;
-  if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all()))
-    all->allReduce(MutationPoint::SampleTensor, {.send = shares.seconds.data(),
-                                                 .recv = shares.seconds.data(),
-                                                 .count = shares.seconds.size(),
-                                                 .type = DType::Float64});
-  return shares;
+  for (double& share : own.seconds) share = seconds > 0 ? share / seconds : 0;
+  const Shape shape{static_cast<int64_t>(own.seconds.size())};
+  Tensor summands(own.seconds.data(), DType::Float64, shape);
+  summands.layout.partial = {Axis::Data};  // the sample's ranks lie along it
+  Arena memory("shares");
+  const Tensor sum = rearranged(rank.mesh, summands, shape, {}, memory);
+  std::copy_n(sum.as<double>(), mean.seconds.size(), mean.seconds.begin());
+  return mean;
 }
 
 nlohmann::json rowOf(const Compared& c, const Waited& shares, const Prediction& predicted) {

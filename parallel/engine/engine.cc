@@ -134,10 +134,10 @@ StepReport Engine::update(Optimizer& optimizer, double learningRate) {
 
 StepReport Engine::step(Loader& loader, int64_t step, Optimizer& optimizer, double learningRate) {
   const Trace::Span span(mesh_.trace(), "step");
-  const double before = mesh_.trace().waited();
+  const Waited before = mesh_.trace().waited();
   const double loss = gradients(loader, step);
   StepReport report = update(optimizer, learningRate);
-  report.waitedSeconds = mesh_.trace().waited() - before;
+  report.waited = mesh_.trace().waited().since(before);
   report.loss = loss;
   report.tokens = loader.countedTokens(step);
   return report;
@@ -190,9 +190,28 @@ std::optional<double> Engine::evaluate(Windows& windows, int64_t sequences,
 }
 
 Tensor Engine::logits(const Tensor& tokenIds) {
-  const Tensor part = pipeline_.logits(tokenIds);
-  const Shape own = context_.sequences.own(tokenIds.shape);
-  const Shape shape{tokenIds.shape[0], tokenIds.shape[1], model_.vocabulary()};
+  return wholeLogits(pipeline_.logits(tokenIds), tokenIds.shape);
+}
+
+Tensor Engine::nextLogits(const Tensor& tokenIds, KeyValues& before) {
+  const int64_t count = tokenIds.shape[1];
+  Tensor last;
+  if (goesOn()) {
+    last = wholeLogits(pipeline_.logits(tokenIds, &before), {1, 1});
+    before.advance(count);
+  } else {
+    ensure(before.seen() == 0, "what was seen before is not kept");
+    last = logits(tokenIds).part(1, count - 1, 1);
+  }
+  const Tensor wide = pipeline_.memory().allocate(DType::Float64, last.shape);
+  kernels_.copy(last, wide);
+  return wide;
+}
+
+/// Of the last stage's part [tokens, part of the vocabulary], on all ranks.
+Tensor Engine::wholeLogits(const Tensor& part, const Shape& tokens) {
+  const Shape own = context_.sequences.own(tokens);
+  const Shape shape{tokens[0], tokens[1], model_.vocabulary()};
   Tensor whole;
   if (pipeline_.hasLastStage()) {
     const Tensor rows = redistribute(MutationPoint::LogitGather, mesh_, part,

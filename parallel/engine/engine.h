@@ -53,13 +53,13 @@ struct RouterReport {
 };
 
 struct StepReport {
-  double loss = 0;           ///< mean over `tokens`, nats, before the update; the same on all ranks
-  double gradientNorm = 0;   ///< before clipping; not finite of a step that was skipped
-  int64_t tokens = 0;        ///< labels of the global batch that count
-  double waitedSeconds = 0;  ///< of this rank's computing thread, for other ranks
-  double lossScale = 1;      ///< that the gradients were computed with
-  bool skipped = false;      ///< they overflowed: weights and state are as they were
-  bool lost = false;         ///< and the loss scale is at its least: no later step will be better
+  double loss = 0;          ///< mean over `tokens`, nats, before the update; the same on all ranks
+  double gradientNorm = 0;  ///< before clipping; not finite of a step that was skipped
+  int64_t tokens = 0;       ///< labels of the global batch that count
+  Waited waited;            ///< of this rank's computing thread, for other ranks
+  double lossScale = 1;     ///< that the gradients were computed with
+  bool skipped = false;     ///< they overflowed: weights and state are as they were
+  bool lost = false;        ///< and the loss scale is at its least: no later step will be better
   StoreCounters counters;
   CollectiveCounters tensor;  ///< of the modules' collectives among the ranks of tensor parallelism
   CollectiveCounters experts;  ///< and among those of experts
@@ -111,6 +111,13 @@ class Engine {
   /// anything. Collective over the ranks that share out or cut weights, share out positions or have
   /// stages.
   Tensor logits(const Tensor& tokenIds);
+  /// Logits [1, 1, vocabulary], in float64, behind the last of token ids [1, new], which come
+  /// behind those that `before` has seen; it has seen them then too, if this engine goesOn().
+  /// Otherwise there may be none before. Valid and collective as logits().
+  Tensor nextLogits(const Tensor& tokenIds, KeyValues& before);
+  /// Whether keys and values are kept: the model can go on from them, and this rank has all
+  /// positions.
+  bool goesOn() const { return model_.goesOn() && !context_.sequences.cuts(); }
   /// Gives back what logits() has needed.
   void forget() { pipeline_.forget(); }
 
@@ -146,6 +153,7 @@ class Engine {
 
  private:
   double wholeLoss(double part);
+  Tensor wholeLogits(const Tensor& part, const Shape& tokens);
   double lossScale() const;
   void beginRouters(int64_t sequences);
   RouterReport wholeTally();

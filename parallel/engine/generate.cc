@@ -13,16 +13,20 @@ namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-/// The last of the rows, of the first `vocabulary` or, for 0, of all tokens, in float64 whatever
-/// the model computes in.
-std::vector<double> lastRow(const Tensor& logits, int64_t vocabulary) {
-  const int64_t width = logits.shape[-1], begin = logits.count() - width;
-  const int64_t drawn = vocabulary > 0 ? std::min(vocabulary, width) : width;
-  std::vector<double> row(static_cast<size_t>(drawn));
-  for (int64_t i = 0; i < drawn; ++i)
-    row[static_cast<size_t>(i)] = logits.type == DType::Float64 ? logits.as<double>()[begin + i]
-                                                                : logits.as<float>()[begin + i];
-  return row;
+/// Of the first `vocabulary` or, for 0, of all tokens.
+std::vector<double> numbersOf(const Tensor& logits, int64_t vocabulary) {
+  const int64_t width = logits.count();
+  const auto* numbers = logits.as<double>();
+  return {numbers, numbers + (vocabulary > 0 ? std::min(vocabulary, width) : width)};
+}
+
+/// The tokens that are to be computed next. Once the text is longer than the context each of them
+/// has another position with every token, and what was seen before is of no use.
+Tensor unseen(std::vector<int32_t>& text, bool goesOn, KeyValues& before) {
+  const auto length = std::ssize(text);
+  if (!goesOn || length > before.capacity()) before.forget();
+  const int64_t count = std::min<int64_t>(length - before.seen(), before.capacity());
+  return Tensor(text.data() + (length - count), DType::Int32, {1, count});
 }
 
 /// What the k largest have at least; equal ones may be more than k.
@@ -60,11 +64,10 @@ std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options) {
   require(!engine.scratch().dry(), "a dry run has no logits to choose from");
   const Random random(options.seed, "generate");
   std::vector<int32_t> text = options.prompt;
-  for (int64_t i = 0; i < options.tokens; ++i) {
-    const int64_t seen = std::min<int64_t>(std::ssize(text), options.context);
-    const Tensor logits =
-        engine.logits(Tensor(text.data() + (std::ssize(text) - seen), DType::Int32, {1, seen}));
-    text.push_back(sample(lastRow(logits, options.vocabulary), options,
+  KeyValues before(options.context);
+  for (int64_t i = 0; i < options.tokens && !(options.stop && options.stop()); ++i) {
+    const Tensor logits = engine.nextLogits(unseen(text, engine.goesOn(), before), before);
+    text.push_back(sample(numbersOf(logits, options.vocabulary), options,
                           random.uniform(static_cast<uint64_t>(i))));
   }
   engine.forget();

@@ -1,8 +1,11 @@
 #pragma once
 
-// What a trained model goes on with, token after token.
+// What a trained model goes on with, token after token. The prompt goes through the model once;
+// then each token does by itself, while the text fits the context, and attention takes the keys and
+// values that are kept of those before (nn/key_values.h).
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "parallel/engine/engine.h"
@@ -17,6 +20,9 @@ struct GenerateOptions {
   double temperature = 0.8;  ///< 0: always the likeliest token
   int64_t topK = 0;          ///< only so many of the likeliest are drawn from; 0: all
   uint64_t seed = 1;
+  /// Asked before each token, if there is one, and the text ends when it says so; the same on all
+  /// ranks that write together.
+  std::function<bool()> stop = {};
 };
 
 /// Draws `tokens` tokens, one after the other, and returns them without the prompt. Collective as

@@ -92,14 +92,19 @@ void Pipeline::run(const Step& step) {
 }
 
 void Pipeline::waitFor(int group, const char* name) {
-  waitUntilReached(groups_[static_cast<size_t>(group)], stream_, context_.mesh.trace(), name);
+  waitUntilReached(groups_[static_cast<size_t>(group)], stream_, context_.mesh.trace(), name,
+                   Awaited::Pipeline);
 }
 
 /// All at the same time, while the rank goes on.
 void Pipeline::transfer(std::span<const Action> group, const Step& step) {
   std::vector<Message> messages;
   for (const Action& action : group) messages.push_back(messageOf(action, step));
-  group_->exchange(messages, stream_);
+  {
+    const Trace::OnStreamSpan span(context_.mesh.trace(), stream_, "send and receive",
+                                   Trace::Lane::Stages);
+    group_->exchange(messages, stream_);
+  }
   if (static_cast<size_t>(nextGroup_) == groups_.size()) groups_.emplace_back();
   groups_[static_cast<size_t>(nextGroup_++)].record(stream_);
 }
@@ -205,7 +210,7 @@ void Pipeline::finish(const Action& action) {
   saved.reset();
 }
 
-Tensor Pipeline::logits(const Tensor& tokenIds) {
+Tensor Pipeline::logits(const Tensor& tokenIds, KeyValues* before) {
   Tensor x;
   for (int stage = 0; stage < schedule_.stages(); ++stage) {
     if (schedule_.rankOf(stage) != rank_) continue;
@@ -213,6 +218,7 @@ Tensor Pipeline::logits(const Tensor& tokenIds) {
     Saved& saved = slots_[static_cast<size_t>(chunk)];
     saved.reset();
     beginTokens(context_, tokenIds.shape, saved);
+    saved.before = before;
     if (first(chunk)) {
       x = tokenIds;
     } else if (!nextIsHere(chunk, -1)) {

@@ -46,8 +46,9 @@ class Pipeline {
   void run(const Step& step);
 
   /// One batch through all stages: logits on the last one's rank, no data on the others; valid
-  /// until the next call of anything. Collective over the ranks of the pipeline.
-  Tensor logits(const Tensor& tokenIds);
+  /// until the next call of anything. `before`: of what the batch, one sequence, goes on from, if
+  /// it does (Model). Collective over the ranks of the pipeline.
+  Tensor logits(const Tensor& tokenIds, KeyValues* before = nullptr);
   bool hasLastStage() const { return schedule_.rankOf(schedule_.stages() - 1) == rank_; }
   /// Gives back what logits() has needed.
   void forget();

@@ -2,7 +2,7 @@
 
 // The traces of all ranks as one file in Chrome's trace event format (JSON), which Perfetto
 // (ui.perfetto.dev) and chrome://tracing show: a process for each rank, a lane for each of its
-// threads. Times are those of rank 0's clock.
+// threads and streams. Times are those of rank 0's clock (engine/clocks.h).
 
 #include <string>
 
@@ -13,18 +13,21 @@ namespace tutti::parallel {
 /// Records from its making on.
 class TraceFile {
  public:
-  /// Compares the ranks' clocks: the processes of one boot of one machine have one, others leave
-  /// several barriers at the same time, more or less, of which the median counts. Collective.
-  explicit TraceFile(DeviceMesh& mesh);
+  /// Compares the ranks' clocks, and empties the file. Collective; throws System on all ranks,
+  /// naming the file, when it cannot be written.
+  TraceFile(DeviceMesh& mesh, std::string path);
 
-  /// Gathers what all ranks have recorded; rank 0 writes it. Collective; throws System on all
-  /// ranks, naming the file, when it cannot be written.
-  void write(const std::string& path) const;
+  /// Gathers what all ranks have recorded; rank 0 writes it. Collective, and throws as above: a
+  /// disk may be full by now.
+  void write() const;
 
  private:
+  void replace(const std::string& contents) const;
   std::string ownEvents() const;
+  std::string eventText(const Trace::Event& event) const;
 
   DeviceMesh& mesh_;
+  const std::string path_;
   Trace::Clock::time_point start_;  // rank 0's, by this rank's clock
 };
 

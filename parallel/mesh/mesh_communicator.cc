@@ -120,7 +120,7 @@ void MeshCommunicator::perform(MutationPoint point, PointForm form, StreamRef st
   note(point, form);
   if (!ranks_) return;
   std::optional<Trace::Wait> wait;
-  if (trace_ != nullptr && !stream) wait.emplace(*trace_, spanName(form));
+  if (trace_ != nullptr && !stream) wait.emplace(*trace_, spanName(form), awaitedAt(point));
   const std::optional<Change> change = passMutationPoint(point, form);
   if (change != Change::Drop) call();
   if (!change) return;
@@ -218,7 +218,8 @@ void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef str
   if (!messages.empty()) note(messages[0].point, PointForm::Exchange, messages);
   if (!ranks_) return;
   std::optional<Trace::Wait> wait;
-  if (trace_ != nullptr && !stream) wait.emplace(*trace_, spanName(PointForm::Exchange));
+  if (trace_ != nullptr && !stream && !messages.empty())
+    wait.emplace(*trace_, spanName(PointForm::Exchange), awaitedAt(messages[0].point));
   std::map<MutationPoint, std::optional<Change>> changes;  // a pass for each purpose
   for (const Message& m : messages)
     if (!changes.contains(m.point))

@@ -117,6 +117,7 @@ LanguageModel::Parts partsOf(const GptOptions& o) {
                              .recompute = o.recompute,
                              .blockCosts = {},
                              .experts = o.experts.blocksOf(o.layers) * o.experts.count,
+                             .dropsTokens = o.experts.count > 0 && o.experts.capacityFactor > 0,
                              .blocks = {},
                              .finalNorm = std::make_unique<LayerNorm>(
                                  NormOptions{.name = "finalNorm",

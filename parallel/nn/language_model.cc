@@ -11,6 +11,7 @@ LanguageModel::LanguageModel(Parts parts)
       again_(parts.recompute == Recompute::Block),
       blockCosts_(std::move(parts.blockCosts)),
       experts_(parts.experts),
+      dropsTokens_(parts.dropsTokens),
       tokens_{.name = "tokens",
               .global = {parts.vocabulary, parts.width},
               .init = {Init::Normal, parts.embeddingDeviation},
@@ -113,7 +114,7 @@ Tensor LanguageModel::embed(ParallelContext& context, const Tensor& allIds, Save
        .tokens = tokens,
        .positions = addPositions ? context.store.weight(positions_) : Tensor{},
        .x = summands.view({tokenIds.shape[0], tokenIds.shape[1], width}),
-       .at = context.sequences.positions(saved.length),
+       .at = positionsOf(context, saved),
        .firstId = firstToken(context),
        .vocabulary = vocabulary()});
   saved.push(tokenIds);
@@ -125,16 +126,17 @@ Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& sav
   context.store.acquire(headUnit(), Phase::Forward);
   const Tensor normal = finalNorm_->forward(context, x, saved);
   const Tensor weight = context.store.weight(outputMap());
-  Tensor logits =
-      saved.untilWeights.allocate(x.type, {saved.tokens[0], saved.tokens[1], weight.shape[0]});
+  const bool lastAlone = saved.before != nullptr;
+  Tensor logits = saved.untilWeights.allocate(
+      x.type, {saved.tokens[0], lastAlone ? 1 : saved.tokens[1], weight.shape[0]});
   logits.layout = cutOverTensor(2);
   const ArenaScope scope(context.scratch);
-  context.kernels.gemm(
-      {.a = context.tensor.allRows(MutationPoint::HeadRows, normal, saved.tokens.count(), sequence_,
-                                   context.scratch),
-       .b = weight,
-       .c = logits.matrix(),
-       .transposeB = true});
+  const Tensor all = context.tensor.allRows(MutationPoint::HeadRows, normal, saved.tokens.count(),
+                                            sequence_, context.scratch);
+  context.kernels.gemm({.a = lastAlone ? all.rows(all.shape[0] - 1, 1) : all,
+                        .b = weight,
+                        .c = logits.matrix(),
+                        .transposeB = true});
   saved.push(normal);
   context.store.release(headUnit(), Phase::Forward);
   if (shares()) context.store.release(0, Phase::Forward);

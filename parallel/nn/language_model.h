@@ -29,6 +29,7 @@ class LanguageModel : public Model {
     Recompute recompute = Recompute::None;
     std::vector<int64_t> blockCosts;  ///< multiplications of a block's maps, for each token
     int64_t experts = 0;              ///< of all blocks together
+    bool dropsTokens = false;         ///< by how many a sequence has
     std::vector<std::unique_ptr<Module>> blocks;
     std::unique_ptr<Norm> finalNorm;
   };
@@ -44,6 +45,7 @@ class LanguageModel : public Model {
   Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const override;
   UnitId unitCount() const override { return headUnit() + 1; }
   std::vector<int64_t> unitCosts() const override;
+  bool goesOn() const override { return !dropsTokens_; }
   size_t expertCount() const override { return static_cast<size_t>(experts_); }
   void declare(ParameterStore& store) override;
   int64_t vocabulary() const override { return tokens_.global[0]; }
@@ -65,6 +67,7 @@ class LanguageModel : public Model {
   const bool again_;  // blocks are computed again in backward
   const std::vector<int64_t> blockCosts_;
   const int64_t experts_;
+  const bool dropsTokens_;
   Parameter tokens_, positions_, output_;
   std::vector<std::unique_ptr<Module>> blocks_;
   std::unique_ptr<Norm> finalNorm_;

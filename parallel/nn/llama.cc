@@ -175,13 +175,13 @@ RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)
       table_(o.positions ? o.positions
                          : std::make_shared<RotaryTable>(o.context, headWidth_, o.ropeBase)) {}
 
-void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, int64_t length,
+void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, const Tensor& at,
                            int64_t heads, bool back) {
   const bool dry = context.mesh.dry();
   context.kernels.rotary({.x = qkv,
                           .cosine = table_->cosine(qkv.type, dry),
                           .sine = table_->sine(qkv.type, dry),
-                          .at = context.sequences.positions(length),
+                          .at = at,
                           .heads = heads,
                           .headWidth = headWidth_,
                           .back = back});
@@ -226,6 +226,7 @@ LanguageModel::Parts partsOf(const LlamaOptions& o) {
       .recompute = o.recompute,
       .blockCosts = {},
       .experts = o.experts.blocksOf(o.layers) * o.experts.count,
+      .dropsTokens = o.experts.count > 0 && o.experts.capacityFactor > 0,
       .blocks = {},
       .finalNorm = std::make_unique<RmsNorm>(NormOptions{.name = "finalNorm",
                                                          .unit = static_cast<UnitId>(o.layers) + 1,

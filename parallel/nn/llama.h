@@ -97,7 +97,7 @@ class RotaryAttention final : public Attention {
   explicit RotaryAttention(const LlamaBlockOptions& options);
 
  private:
-  void turn(ParallelContext& context, const Tensor& qkv, int64_t length, int64_t heads,
+  void turn(ParallelContext& context, const Tensor& qkv, const Tensor& at, int64_t heads,
             bool back) override;
   const int64_t headWidth_;
   const std::shared_ptr<RotaryTable> table_;

@@ -62,6 +62,12 @@ inline void beginTokens(const ParallelContext& context, const Shape& tokenIds, S
   saved.length = tokenIds[1];
 }
 
+/// int32: where this rank's tokens of the micro-batch are in their sequences; no data: 0, 1, 2, ...
+inline Tensor positionsOf(ParallelContext& context, const Saved& saved) {
+  return saved.before != nullptr ? saved.before->positions(saved.length)
+                                 : context.sequences.positions(saved.length);
+}
+
 /// Consecutive units of a model, [begin, end).
 struct UnitRange {
   UnitId begin = 0, end = 0;
@@ -75,6 +81,9 @@ struct UnitRange {
 /// A part of its units can be computed with by itself: what it is given is what the unit before it
 /// gives, and its backward takes and returns the gradients of that. Before it beginTokens() says
 /// what the micro-batch is.
+///
+/// Where `saved.before` is set the token ids [1, new] come behind those that it has seen, there is
+/// no backward, and logits are [1, 1, vocabulary], those of the last token.
 class Model : public Module {
  public:
   using Module::backward;
@@ -84,6 +93,9 @@ class Model : public Module {
   virtual UnitId unitCount() const = 0;
   /// What each unit takes to compute with, in proportion to the others.
   virtual std::vector<int64_t> unitCosts() const = 0;
+  /// Whether a token's keys and values stay what they are when others come behind it, so that
+  /// forward can go on from them.
+  virtual bool goesOn() const { return false; }
   /// Of all blocks together: what RouterTally::loads has.
   virtual size_t expertCount() const { return 0; }
   virtual Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x,

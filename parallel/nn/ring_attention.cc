@@ -64,11 +64,14 @@ class Ring {
   /// Begins to send and to receive; finish() waits for it.
   void begin(std::span<const Message> messages) {
     Stream& stream = context_.sequences.stream();
+    const Trace::OnStreamSpan span(context_.mesh.trace(), stream, "send and receive",
+                                   Trace::Lane::Positions);
     context_.sequences.group().exchange(messages, stream);
     passed_.record(stream);
   }
   void finish() {
-    waitUntilReached(passed_, context_.sequences.stream(), context_.mesh.trace(), "receive");
+    waitUntilReached(passed_, context_.sequences.stream(), context_.mesh.trace(), "receive",
+                     Awaited::Context);
   }
 
   /// Calls visit(queries, keys) for the pieces of this rank's queries that see some of the keys

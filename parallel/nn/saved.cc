@@ -47,6 +47,7 @@ void Saved::drain(ParallelContext& context) {
 
 void Saved::reset() {
   ensure(work.empty(), work.size(), " weight gradients would be lost");
+  before = nullptr;
   stack_.clear();
   open_.clear();
   untilBackward.rewind({});

@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "parallel/nn/key_values.h"
 #include "parallel/nn/small_function.h"
 #include "parallel/store/parameter.h"
 #include "parallel/tensor/arena.h"
@@ -31,7 +32,8 @@ class Saved {
   std::vector<WeightWork> work;
   Shape tokens;        ///< [batch, positions] of the micro-batch that this rank has (beginTokens)
   int64_t length = 0;  ///< of its sequences, whoever has them
-  int microBatch = 0;  ///< index on this rank, within the gradient round
+  KeyValues* before = nullptr;  ///< of tokens that the micro-batch, one sequence, goes on from
+  int microBatch = 0;           ///< index on this rank, within the gradient round
   bool deferWeights =
       false;  ///< keep the work until drain(); otherwise each unit's runs at its end
 
@@ -56,7 +58,8 @@ class Saved {
 
   /// Runs deferred work and reports its units, in order.
   void drain(ParallelContext& context);
-  /// Back to empty: for a forward without backward, and after drain() when weights were deferred.
+  /// Back to empty, with nothing before: for a forward without backward, and after drain() when
+  /// weights were deferred.
   void reset();
   bool empty() const;
   /// Whether backward has popped and closed all, and the work is done.

@@ -54,7 +54,8 @@ Tensor Mlp::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
 }
 
 Attention::Attention(const AttentionOptions& o)
-    : heads_(o.heads),
+    : unit_(o.unit),
+      heads_(o.heads),
       kvHeads_(o.kvHeads),
       recompute_(o.recompute),
       whole_(o.owner >= 0),
@@ -139,7 +140,7 @@ Tensor Attention::inputs(ParallelContext& context, const Tensor& x, Saved& saved
   const Tensor rows = qkv_.forward(context, x, saved);
   const Tensor qkv = rows.view({saved.tokens[0], saved.tokens[1], rows.shape[1]});
   const Part part = layerPart(context);
-  turn(context, qkv, saved.length, part.heads + part.kvHeads, false);
+  turn(context, qkv, positionsOf(context, saved), part.heads + part.kvHeads, false);
   if (!exchanges(context)) return qkv;
   const ArenaScope scope(context.scratch);
   const Tensor heads = exchange(context, saved).inputs(qkv, context.scratch);
@@ -148,6 +149,7 @@ Tensor Attention::inputs(ParallelContext& context, const Tensor& x, Saved& saved
 
 Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
   const Tensor qkv = inputs(context, x, saved);
+  if (saved.before != nullptr) return goOn(context, qkv, saved);
   saved.push(qkv);
   if (recompute_) {
     const ArenaScope scope(context.scratch);
@@ -163,6 +165,28 @@ Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& save
   return project_.forward(context, ownRows(context, result.out, saved, saved.untilWeights), saved);
 }
 
+/// Of tokens behind others, whose keys and values are kept, and these with them.
+Tensor Attention::goOn(ParallelContext& context, const Tensor& qkv, Saved& saved) {
+  const Part part = layerPart(context);
+  const int64_t headWidth = qkv.shape[2] / (part.heads + 2 * part.kvHeads);
+  const int64_t width = part.heads * headWidth, kvWidth = part.kvHeads * headWidth;
+  const int64_t first = saved.before->seen(), count = qkv.shape[1];
+  const Tensor all = saved.before->extend(context.kernels, unit_, qkv.part(2, width, 2 * kvWidth));
+  const Tensor out = saved.untilWeights.allocate(qkv.type, {1, count, width});
+  const ArenaScope scope(context.scratch);
+  context.kernels.attentionBlock(
+      {.query = qkv.part(2, 0, width),
+       .key = all.part(2, 0, kvWidth),
+       .value = all.part(2, kvWidth, kvWidth),
+       .out = out,
+       .logSumExp = context.scratch.allocate(statisticsType(qkv.type), {1, part.heads, count}),
+       .heads = part.heads,
+       .kvHeads = part.kvHeads,
+       .firstQuery = first},
+      context.scratch);
+  return project_.forward(context, out.matrix(), saved);
+}
+
 Tensor Attention::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
   if (recompute_) {
     const Tensor kept = saved.pop();
@@ -174,7 +198,7 @@ Tensor Attention::backward(ParallelContext& context, const Tensor& dy, Saved& sa
   const Tensor dOut = project_.backward(context, dy, saved);
   const Tensor dQkv = inputGradients(context, dOut, saved);
   const Part part = layerPart(context);
-  turn(context, dQkv, saved.length, part.heads + part.kvHeads, true);
+  turn(context, dQkv, positionsOf(context, saved), part.heads + part.kvHeads, true);
   return qkv_.backward(context, dQkv.matrix(), saved);
 }
 

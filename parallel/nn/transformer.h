@@ -79,10 +79,10 @@ class Attention : public Module {
 
  private:
   /// What positions do to queries and keys, in place, in a row of qkv [batch, own positions,
-  /// columns] neighbours of `heads` heads in all, in sequences of `length`; `back`: to their
-  /// gradients.
-  virtual void turn(ParallelContext&, const Tensor& /*qkv*/, int64_t /*length*/, int64_t /*heads*/,
-                    bool /*back*/) {}
+  /// columns] neighbours of `heads` heads in all, which are positions `at` of their sequences;
+  /// `back`: to their gradients.
+  virtual void turn(ParallelContext&, const Tensor& /*qkv*/, const Tensor& /*at*/,
+                    int64_t /*heads*/, bool /*back*/) {}
 
   struct Part {
     int64_t heads, kvHeads;
@@ -97,10 +97,12 @@ class Attention : public Module {
   Tensor inputs(ParallelContext& context, const Tensor& x, Saved& saved);
   Result attend(ParallelContext& context, const Tensor& qkv, const Saved& saved, Arena& outs,
                 Arena& sums) const;
+  Tensor goOn(ParallelContext& context, const Tensor& qkv, Saved& saved);
   Tensor ownRows(ParallelContext& context, const Tensor& out, const Saved& saved,
                  Arena& memory) const;
   Tensor inputGradients(ParallelContext& context, const Tensor& dOut, Saved& saved);
 
+  const UnitId unit_;
   const int64_t heads_, kvHeads_;
   const bool recompute_, whole_;
   const ContextAttention context_;

@@ -1,14 +1,18 @@
 // compare_strategies: every strategy on one model, each step of one after that of another: what a
-// rank holds by kind and sends, how long it does not compute, tokens a second, and beside them what
-// the planner says by rates measured at the start. `compare_strategies --ranks 4`
+// rank holds by kind and sends, how long ranks wait and for what, tokens a second, and beside them
+// what the planner says by rates measured at the start. `compare_strategies --ranks 4`, and with
+// `--experts 8` of a mixture of experts.
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <list>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "parallel/engine/describe.h"
+#include "parallel/samples/flags.h"
 #include "parallel/samples/layout_comparison.h"
 #include "parallel/samples/strategies.h"
 
@@ -17,6 +21,9 @@ namespace {
 using namespace tutti::parallel;
 
 constexpr double kRate = 0.01;
+/// Of experts, unless --capacity says another: with one a rank's memory does not depend on the
+/// data.
+constexpr double kCapacity = 1.25;
 
 struct CompareOptions {
   bool json = false, markdown = false;
@@ -32,45 +39,65 @@ TrainingJob jobOf(const SampleOptions& o) {
 
 /// The training under one strategy.
 struct Compared {
-  Compared(SampleRank& of, const TrainingJob& job, Strategy of_, const std::vector<uint8_t>& tokens)
+  Compared(SampleRank& of, const TrainingJob& all, Strategy of_, const std::vector<uint8_t>& tokens)
       : strategy(std::move(of_)),
+        job(strategy.under(all)),
         mesh(of.mesh.arranged(strategy.layout.mesh)),
         model(makeModel(modelUnder(job, strategy.layout))),
-        engine(mesh, of.kernels, *model, engineOptions(job)),
+        engine(mesh, of.kernels, *model, engineOptions()),
         loader(tokens, job.context, job.batch, kSampleSeed),
         optimizer(makeOptimizer(job.optimizer)) {}
-  EngineOptions engineOptions(const TrainingJob& job) const {
+  EngineOptions engineOptions() const {
     EngineOptions options = engineUnder(job, strategy.layout);
     options.seed = kSampleSeed;
     return options;
   }
   void step(int64_t number) {
     const Collectives before = mesh.counters();
-    times.measure([&] { loss = engine.step(loader, number, *optimizer, kRate).loss; });
+    StepReport report;
+    times.measure([&] { report = engine.step(loader, number, *optimizer, kRate); });
+    loss = report.loss;
+    if (number > 0) waited += report.waited;  // in the first step arenas grow
     sent = since(before, mesh.counters());
   }
 
   Strategy strategy;
+  TrainingJob job;
   DeviceMesh mesh;
   std::unique_ptr<Model> model;
   Engine engine;
   Loader loader;
   std::unique_ptr<Optimizer> optimizer;
   StepTimes times;
+  Waited waited;  // in all steps but the first
   Collectives sent;
   double loss = 0;  // of the last step
 };
 
-nlohmann::json rowOf(const Compared& c, const TrainingJob& job, const Prediction& predicted) {
+/// For whom ranks wait, as shares of the steps' time: means over ranks. Collective.
+Waited sharesWaited(SampleRank& rank, const Compared& c) {
+  Waited own = c.waited, mean;
+  const double seconds = c.times.totalMilliseconds() / 1e3 * rank.mesh.ranks();
+  for (double& share : own.seconds) share = seconds > 0 ? share / seconds : 0;
+  const Shape shape{static_cast<int64_t>(own.seconds.size())};
+  Tensor summands(own.seconds.data(), DType::Float64, shape);
+  summands.layout.partial = {Axis::Data};  // the sample's ranks lie along it
+  Arena memory("shares");
+  const Tensor sum = rearranged(rank.mesh, summands, shape, {}, memory);
+  std::copy_n(sum.as<double>(), mean.seconds.size(), mean.seconds.begin());
+  return mean;
+}
+
+nlohmann::json rowOf(const Compared& c, const Waited& shares, const Prediction& predicted) {
   const double seconds = c.times.medianMilliseconds() / 1e3;
-  nlohmann::json memory, counts;
+  nlohmann::json memory, counts, waited;
   for (const auto& [kind, bytes] : kindsOf(c.engine.memory())) memory[kind] = bytes;
   for (const CollectiveKind kind : kCollectiveKinds) {
     size_t bytes = 0;
     for (const auto& [axes, counted] : c.sent) bytes += countOf(counted, kind).bytes;
     counts[toString(kind)] = bytes;
   }
-  const double idle = 1 - (predicted.seconds.compute + predicted.seconds.update) / seconds;
+  for (const Awaited awaited : kAwaited) waited[toString(awaited)] = shares[awaited];
   return {{"strategy", c.strategy.name},
           {"layout", c.strategy.layout.describe()},
           {"bytes", c.engine.memory().total()},
@@ -78,48 +105,75 @@ nlohmann::json rowOf(const Compared& c, const TrainingJob& job, const Prediction
           {"sent", counts},
           {"sent_bytes", bytesOf(c.sent)},
           {"seconds", seconds},
-          {"idle", std::clamp(idle, 0.0, 1.0)},
-          {"tokens_per_second", job.tokens() / seconds},
+          {"idle", shares.total()},
+          {"waited", waited},
+          {"tokens_per_second", c.job.tokens() / seconds},
           {"loss", c.loss},
           {"predicted_seconds", predicted.seconds.total()},
           {"predicted_bytes", predicted.memory.total()}};
 }
 
-std::string line(const nlohmann::json& row, bool markdown) {
-  char text[256];
-  std::snprintf(text, sizeof(text),
-                markdown ? "| %s | %s | %s | %.0f%% | %.0f | %.1f | %.1f |\n"
-                         : "%-22s %10s %10s %5.0f%% %9.0f %9.1f %9.1f\n",
-                row["strategy"].get<std::string>().c_str(), bytesText(row["bytes"]).c_str(),
-                bytesText(row["sent_bytes"]).c_str(), 100 * row["idle"].get<double>(),
-                row["tokens_per_second"].get<double>(), 1e3 * row["seconds"].get<double>(),
-                1e3 * row["predicted_seconds"].get<double>());
+constexpr std::array<int, 13> kWidths{22, 13, 11, 5, 9, 5, 7, 8, 8, 4, 9, 11, 10};
+
+/// Of a table: the first cell begins at the left, the others end at the right.
+std::string rowText(const std::vector<std::string>& cells, bool markdown) {
+  std::string text = markdown ? "|" : "";
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const auto width = static_cast<size_t>(kWidths[i]);
+    const std::string blanks(width - std::min(width, cells[i].size()), ' ');
+    text += markdown ? message(" ", cells[i], " |")
+            : i == 0 ? cells[i] + blanks
+                     : blanks + cells[i];
+  }
+  return text + "\n";
+}
+
+/// Percent of the step; nothing where the strategy has no such ranks.
+std::string shareText(double share, bool markdown) {
+  char text[32] = "";
+  if (share > 0) std::snprintf(text, sizeof(text), markdown ? "%.0f%%" : "%.0f", 100 * share);
   return text;
+}
+
+std::string line(const nlohmann::json& row, bool markdown) {
+  std::vector<std::string> cells{row["strategy"].get<std::string>(), bytesText(row["bytes"]),
+                                 bytesText(row["sent_bytes"]),
+                                 shareText(row["idle"].get<double>(), markdown)};
+  for (const Awaited awaited : kAwaited)
+    cells.push_back(shareText(row["waited"][toString(awaited)].get<double>(), markdown));
+  for (const double number :
+       {row["tokens_per_second"].get<double>(), 1e3 * row["seconds"].get<double>(),
+        1e3 * row["predicted_seconds"].get<double>()}) {
+    char text[32];
+    std::snprintf(text, sizeof(text), number < 1000 ? "%.1f" : "%.0f", number);
+    cells.emplace_back(text);
+  }
+  return rowText(cells, markdown);
 }
 
 std::string heading(bool markdown) {
-  if (markdown)
-    return "| strategy | rank 0 holds | sends | idle | tokens/s | a step, ms | predicted |\n"
-           "|---|---|---|---|---|---|---|\n";
-  char text[160];
-  std::snprintf(text, sizeof(text), "%-22s %10s %10s %6s %9s %9s %9s\n", "strategy", "rank 0 has",
-                "sends", "idle", "tokens/s", "step, ms", "predicted");
-  return text;
+  std::vector<std::string> cells{"strategy", "rank 0 holds", "sends", "idle"};
+  for (const Awaited awaited : kAwaited) cells.emplace_back(toString(awaited));
+  for (const char* last : {"tokens/s", "a step, ms", "predicted"}) cells.emplace_back(last);
+  if (!markdown) return rowText(cells, false);
+  return rowText(cells, true) + rowText(std::vector<std::string>(cells.size(), "---"), true);
 }
 
-/// What a run without data says this rank holds is what it held.
-void requirePlanned(const Compared& c, const TrainingJob& job) {
-  TrainingJob same = job;
-  const TrainingMemory planned = dryRunUnder(same, c.strategy.layout, c.mesh.rank()).memory;
+/// What a run without data says this rank holds is what it held; of experts without a capacity it
+/// cannot know.
+void requirePlanned(const Compared& c, const ExpertOptions& experts) {
+  if (experts.count > 0 && experts.capacityFactor == 0) return;
+  const TrainingMemory planned = dryRunUnder(c.job, c.strategy.layout, c.mesh.rank()).memory;
   ensure(planned == c.engine.memory(), c.strategy.name, ": rank ", c.mesh.rank(), " ",
          describe(c.engine.memory()), "and it was planned that it ", describe(planned));
 }
 
 void compare(SampleRank& rank, const CompareOptions& options) {
-  const TrainingJob job = jobOf(rank.options);
+  TrainingJob job = jobOf(rank.options);
+  std::visit([](auto& model) { fillExperts(model.experts); }, job.model);
   const DeviceRates rates = measuredRates(rank, job.context);
   MeasuredNetwork network(rank.mesh);
-  Predictor predictor(job, rates, network, rank.mesh.ranks());
+  std::map<ContextAttention, Predictor> predictors;
   const std::vector<uint8_t> tokens = sampleText();
   std::list<Compared> all;
   for (Strategy& strategy : strategiesOf(job, rank.mesh.ranks()))
@@ -129,9 +183,14 @@ void compare(SampleRank& rank, const CompareOptions& options) {
   if (rank.mesh.dry()) return;
   if (!options.json) rank.say(heading(options.markdown));
   for (const Compared& compared : all) {
-    requirePlanned(compared, job);
+    requirePlanned(compared, rank.options.model.experts);
+    const Waited shares = sharesWaited(rank, compared);
     if (rank.mesh.rank() != 0) continue;
-    const auto row = rowOf(compared, job, predictor.predict(compared.strategy.layout));
+    Predictor& predictor = predictors
+                               .try_emplace(compared.strategy.attention, compared.job, rates,
+                                            network, rank.mesh.ranks())
+                               .first->second;
+    const auto row = rowOf(compared, shares, predictor.predict(compared.strategy.layout));
     rank.say(options.json ? row.dump() + "\n" : line(row, options.markdown));
   }
 }
@@ -140,7 +199,9 @@ void addFlags(CLI::App& app, SampleOptions& options, CompareOptions& o) {
   options.model = {.context = 64, .layers = 8, .width = 128, .heads = 4};
   options.batch = 16;
   options.steps = 8;
+  options.model.experts.capacityFactor = kCapacity;
   addTrainingFlags(app, options);
+  addExpertFlags(app, options.model.experts);
   app.add_flag("--json", o.json, "a line for each strategy, for programs");
   app.add_flag("--markdown", o.markdown, "a table for a page");
 }

@@ -14,26 +14,25 @@ namespace {
 
 class TomlFile final : public CLI::Config {
  public:
-  explicit TomlFile(const CLI::App& app) : app_(app) {}
+  explicit TomlFile(CLI::App& app) : app_(app) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     std::vector<CLI::ConfigItem> flags;
     for (const auto& [key, value] : parse(input)) {
       CLI::ConfigItem item;
       item.name = std::string(key.str());
-      require(app_.get_option_no_throw("--" + item.name) != nullptr, at(key.source()), item.name,
-              " is no flag of ", app_.get_name());
+      CLI::Option* const option = app_.get_option_no_throw("--" + item.name);
+      require(option != nullptr, at(key.source()), item.name, " is no flag of ", app_.get_name());
+      require(option->get_configurable(), at(key.source()), item.name,
+              " is for the command line alone");
       item.inputs = textsOf(item.name, value);
+      if (option->get_expected_min() == 0)
+        require(value.is_boolean(), at(value.source()), item.name, " is neither true nor false");
+      else if (option->empty())
+        tryOut(*option, item.inputs, value.source());
       flags.push_back(std::move(item));
     }
     return flags;
-  }
-  std::string to_flag(const CLI::ConfigItem& flag) const override {
-    const bool known =
-        flag.inputs.size() == 1 && (flag.inputs[0] == "true" || flag.inputs[0] == "false");
-    require(known, app_.get_config_ptr()->as<std::string>(), ": ", flag.name,
-            " is neither true nor false");
-    return flag.inputs[0];
   }
   std::string to_config(const CLI::App*, bool, bool, std::string) const override { return {}; }
 
@@ -43,6 +42,18 @@ class TomlFile final : public CLI::Config {
       return toml::parse(input);
     } catch (const toml::parse_error& error) {
       fail(ErrorCode::InvalidArgument, at(error.source()), error.description());
+    }
+  }
+
+  /// CLI11 does the same behind from_config(), and then does not know of lines any more.
+  void tryOut(CLI::Option& option, const std::vector<std::string>& values,
+              const toml::source_region& place) const {
+    try {
+      option.add_result(values);
+      option.run_callback();
+      option.clear();
+    } catch (const CLI::ParseError& error) {
+      fail(ErrorCode::InvalidArgument, at(place), error.what());
     }
   }
 
@@ -61,7 +72,12 @@ class TomlFile final : public CLI::Config {
   }
 
   std::string textOf(const std::string& key, const toml::node& value) const {
-    if (const auto* text = value.as_string()) return text->get();
+    if (const auto* text = value.as_string()) {
+      // It would end whatever is made of it, a file's name for one.
+      require(text->get().find('\0') == std::string::npos, at(value.source()), key,
+              " has a zero byte");
+      return text->get();
+    }
     if (const auto* whole = value.as_integer()) return std::to_string(whole->get());
     if (const auto* number = value.as_floating_point()) {
       char text[32];
@@ -73,7 +89,7 @@ class TomlFile final : public CLI::Config {
          " is neither text, a number, true or false, nor an array of these");
   }
 
-  const CLI::App& app_;
+  CLI::App& app_;
 };
 
 }  // namespace

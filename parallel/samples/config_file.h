@@ -14,8 +14,9 @@
 namespace tutti::parallel {
 
 /// Adds --config. Parsing then throws InvalidArgument naming file and line when the file is no
-/// TOML, or has tables, dates or nested arrays; and what CLI11 throws when it cannot be read, or a
-/// key is no flag or its value none for it.
+/// TOML, a key is no flag, or its value is none for it: tables, dates, nested arrays, and what the
+/// flag itself would refuse; and what CLI11 throws when the file cannot be read, or flags are
+/// against each other.
 void addConfigFlag(CLI::App& app);
 
 }  // namespace tutti::parallel

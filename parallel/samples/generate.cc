@@ -1,7 +1,7 @@
 // generate: text from any model that train_gpt has saved, or of a Hugging Face folder.
 //
 //   generate --from run --prompt "Once upon a time" --tokens 100
-//   generate --from folder --greedy --ranks 4 --tp 2
+//   generate --from folder --greedy --ranks 8 --tp 2 --pp 2
 //   generate --from run --tokens 0 --export folder       only makes a Hugging Face folder of it
 
 #include <CLI/CLI.hpp>
@@ -29,7 +29,7 @@ using namespace tutti::parallel;
 
 struct Options {
   std::string from, tokenizer, exportTo;
-  int ranks = 0, tp = 1;
+  int ranks = 0, tp = 1, pp = 1;
   GenerateOptions generate = {.tokens = 100};
   std::string prompt;
   int64_t context = 0;  ///< 0: all that the model has
@@ -63,6 +63,9 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--tp", o.tp, "of them so many share out each layer; the others share out weights")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  app.add_option("--pp", o.pp, "of them so many have layers one after the other")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.add_option("--export", o.exportTo,
                  "makes a Hugging Face folder of the model, which is not there yet");
 }
@@ -74,9 +77,12 @@ int64_t kvHeadsOf(const Model& o) {
 }
 
 MeshShape meshOf(const Options& o, const ModelOptions& model, int ranks) {
-  require(ranks % o.tp == 0, "--tp ", o.tp, " does not divide ", ranks, " ranks");
+  require(ranks % o.pp == 0, "--pp ", o.pp, " does not divide ", ranks, " ranks");
+  require(ranks / o.pp % o.tp == 0, "--tp ", o.tp, " does not divide ", ranks,
+          o.pp > 1 ? message(" ranks by --pp ", o.pp) : " ranks");
   MeshShape shape;
-  shape[Axis::Fsdp] = ranks / o.tp;
+  shape[Axis::Pipeline] = o.pp;
+  shape[Axis::Fsdp] = ranks / o.pp / o.tp;
   std::visit([&](const auto& m) { setTensorRanks(shape, o.tp, m.heads, kvHeadsOf(m)); }, model);
   return shape;
 }
@@ -129,7 +135,7 @@ void write(const Options& o, Job& job) {
 }
 
 int run(int argc, char** argv, const Options& options) {
-  const RankPlan plan = planRanks(options.ranks > 0 ? options.ranks : options.tp);
+  const RankPlan plan = planRanks(options.ranks > 0 ? options.ranks : options.tp * options.pp);
   Job job(options, plan.ranks);
   if (plan.launch) return launchRanks(argc, argv, plan.ranks);
   write(options, job);

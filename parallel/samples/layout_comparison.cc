@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <list>
 #include <memory>
+#include <numeric>
 
 #include "parallel/engine/describe.h"
 #include "parallel/samples/fsdp_tp_memory.h"
@@ -15,6 +16,12 @@ double StepTimes::medianMilliseconds() const {
   if (times.size() > 1) times.erase(times.begin());
   std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
   return times[times.size() / 2];
+}
+
+double StepTimes::totalMilliseconds() const {
+  return milliseconds_.empty()
+             ? 0
+             : std::accumulate(milliseconds_.begin() + 1, milliseconds_.end(), 0.0);
 }
 
 namespace {

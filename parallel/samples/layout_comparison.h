@@ -22,6 +22,7 @@ class StepTimes {
   }
   /// Without the first step, in which arenas grow.
   double medianMilliseconds() const;
+  double totalMilliseconds() const;  ///< without it too
 
  private:
   std::vector<double> milliseconds_;

@@ -4,11 +4,10 @@
 
 #include <chrono>
 #include <cstdio>
-#include <thread>
 
 #include "parallel/pipeline/timeline.h"
 #include "parallel/samples/sample.h"
-#include "parallel/tokenizer/tokenizer.h"
+#include "parallel/samples/sleeper.h"
 
 namespace {
 
@@ -18,74 +17,6 @@ using Clock = std::chrono::steady_clock;
 struct SleepOptions {
   int microBatches = 8;
   std::vector<int64_t> costs{4, 4, 4};  ///< milliseconds of F, B, W on a rank
-};
-
-/// Layers between the first unit and the last one that take their time and give zeros.
-class Sleeper final : public Model {
- public:
-  using Model::backward;
-  using Model::forward;
-  /// `layers` on `ranks` ranks, which take `costs` together on each.
-  Sleeper(int layers, int ranks, const Costs& costs) : costs_(costs), share_(layers / ranks) {
-    for (UnitId unit = 0; unit < layers + 2; ++unit)
-      parameters_.push_back({.name = message("layers.", unit), .global = {1}, .unit = unit});
-  }
-
-  Tensor forward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) override {
-    Shape shape = shapeBetween(context, saved.tokens);
-    for (UnitId unit = part.begin; unit < part.end; ++unit) {
-      saved.openUnit(unit);
-      if (unit + 1 == unitCount()) shape = {saved.tokens[0], saved.tokens[1], vocabulary()};
-      sleep(unit, costs_.forward);
-    }
-    return zeros(context, saved, shape);
-  }
-  Tensor backward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) override {
-    for (UnitId unit = part.end - 1; unit >= part.begin; --unit) {
-      sleep(unit, costs_.inputGradients);
-      saved.work.push_back({[this, unit](ParallelContext& c, int microBatch) {
-        sleep(unit, costs_.weightGradients);
-        const GradientSlot slot =
-            c.store.gradient(parameters_[static_cast<size_t>(unit)], microBatch);
-        if (slot.beta == 0) c.kernels.fillZero(slot.buffer);
-      }});
-      saved.closeUnit(context, {});
-    }
-    return part.begin == 0 ? Tensor{} : zeros(context, saved, shapeBetween(context, saved.tokens));
-  }
-  void declare(ParameterStore& store) override {
-    for (Parameter& parameter : parameters_) store.add(parameter);
-  }
-  int64_t vocabulary() const override { return ByteTokenizer().vocabulary(); }
-  UnitId unitCount() const override { return static_cast<UnitId>(parameters_.size()); }
-  std::vector<int64_t> unitCosts() const override {
-    std::vector<int64_t> costs(parameters_.size(), 1);
-    costs.front() = costs.back() = 0;
-    return costs;
-  }
-  Shape shapeBetween(const ParallelContext&, const Shape& tokens) const override {
-    return {tokens.count(), 1};
-  }
-  /// How long its layers have slept, in milliseconds: a little longer than they are asked to.
-  double slept() const { return slept_; }
-
- private:
-  static Tensor zeros(ParallelContext& context, Saved& saved, const Shape& shape) {
-    const Tensor tensor = saved.untilWeights.allocate(DType::Float32, shape);
-    context.kernels.fillZero(tensor);
-    return tensor;
-  }
-  void sleep(UnitId unit, int64_t milliseconds) {
-    if (unit == 0 || unit + 1 == unitCount()) return;
-    const auto begin = Clock::now();
-    std::this_thread::sleep_for(std::chrono::microseconds(1000 * milliseconds / share_));
-    slept_ += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  }
-
-  const Costs costs_;
-  const int share_;
-  double slept_ = 0;
-  std::vector<Parameter> parameters_;
 };
 
 /// The share of a step in which this rank's layers do not sleep; all ranks begin it together.

@@ -91,6 +91,15 @@ std::string memoryText(const TrainingMemory& memory) {
       ", \"between_stages\": ", memory.between, ", \"scratch\": ", memory.scratch.peak,
       ", \"checkpoint\": ", memory.saving, "}");
 }
+
+/// Seconds, by for whom; they add up to waited_seconds.
+std::string waitedText(const Waited& waited) {
+  std::string parts;
+  for (const Awaited awaited : kAwaited)
+    parts += message(parts.empty() ? "" : ", ", "\"", toString(awaited),
+                     "\": ", number(waited[awaited]));
+  return "\"waited\": {" + parts + "}";
+}
 }  // namespace
 
 void flushOutput() {
@@ -182,7 +191,8 @@ void Progress::writeJson(int64_t step, const StepReport& report, double learning
   add("tokens_per_second", rate);
   add("mfu", rate * flopsPerToken_ / (peakFlops_ * ranks_));
   add("step_seconds", stepSeconds);
-  add("waited_seconds", report.waitedSeconds);
+  add("waited_seconds", report.waited.total());
+  line += ", " + waitedText(report.waited);
   add("loss_scale", report.lossScale);
   line += message(", \"skipped\": ", report.skipped ? "true" : "false", ", ", memoryText(memory),
                   routerMembers(report.router));

@@ -22,6 +22,10 @@ bool isPossible(const TrainingJob& job, const TrainingLayout& layout) {
   }
 }
 
+int64_t expertsOf(const TrainingJob& job) {
+  return std::visit([](const auto& options) { return options.experts.count; }, job.model);
+}
+
 /// The median of several calls' times, each of which all ranks begin together.
 template <class Call>
 double medianSeconds(MeshCommunicator* all, const Call& call) {
@@ -53,13 +57,21 @@ void exchange(DeviceMesh& mesh, CollectiveKind kind, int64_t count, Arena& memor
 
 }  // namespace
 
+TrainingJob Strategy::under(TrainingJob job) const {
+  std::visit([&](auto& options) { options.contextAttention = attention; }, job.model);
+  return job;
+}
+
 std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
   std::vector<Strategy> all;
-  const auto add = [&](const std::string& name, const std::string& mesh, TrainingLayout layout) {
+  const auto add = [&](const std::string& name, const std::string& mesh, TrainingLayout layout,
+                       ContextAttention attention = ContextAttention::Ring) {
     layout.mesh = MeshShape::parse(mesh);
-    const int64_t sequences = job.batch / layout.mesh.ranks({Axis::Data, Axis::Fsdp});
+    const int64_t sequences = job.batch / layout.mesh.ranks({Axis::Data, Axis::Fsdp, Axis::Expert});
     layout.microBatches = static_cast<int>(std::max<int64_t>(1, sequences));
-    if (layout.mesh.ranks() == ranks && isPossible(job, layout)) all.push_back({name, layout});
+    const Strategy strategy{name, layout, attention};
+    if (layout.mesh.ranks() == ranks && isPossible(strategy.under(job), layout))
+      all.push_back(strategy);
   };
   const auto along = [&](const char* axis) { return message(axis, "=", ranks); };
   const auto beside = [&](const char* two, const char* axis) {
@@ -81,6 +93,16 @@ std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
     add(message("PP ", toString(schedule)), along("pp"), {.schedule = schedule});
   add("PP x DP", beside("pp", "dp"), {});
   add("PP x TP", beside("pp", "tp"), {});
+  add("CP ring", along("cp"), {});
+  add("CP heads", along("cp"), {}, ContextAttention::Heads);
+  add("DP x CP ring", beside("dp", "cp"), {});
+  if (expertsOf(job) > 0) {
+    add("EP", along("ep"), {});
+    add("DP x EP", beside("dp", "ep"), {});
+    add("FSDP x EP", beside("fsdp", "ep"), {.zero = 3});
+    add("EP x TP", beside("ep", "tp"), {});
+    add("PP x EP", beside("pp", "ep"), {});
+  }
   add("DDP, attention again", along("dp"), {.recompute = Recompute::Attention});
   add("DDP, blocks again", along("dp"), {.recompute = Recompute::Block});
   return all;

@@ -15,9 +15,13 @@ namespace tutti::parallel {
 struct Strategy {
   std::string name;  ///< "FSDP"
   TrainingLayout layout;
+  ContextAttention attention = ContextAttention::Ring;  ///< along cp
+
+  /// `job` with this attention.
+  TrainingJob under(TrainingJob job) const;
 };
-/// Those that so many ranks, batch and model allow, each with as many micro-batches as the batch
-/// has sequences for its ranks.
+/// Those that so many ranks, batch and model allow, of experts only where the model has some, each
+/// with as many micro-batches as the batch has sequences for its ranks.
 std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks);
 
 /// What exchanges took here: a constant and a rate for each kind and number of ranks.

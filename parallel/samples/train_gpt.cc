@@ -122,7 +122,7 @@ int train(const TrainOptions& options, int ranks) {
   const Metadata same = sameInAllRuns(options, text.train);
   const int64_t first = firstStep(engine, options, *optimizer, same);
   std::optional<TraceFile> trace;
-  if (!options.trace.empty()) trace.emplace(mesh);
+  if (!options.trace.empty()) trace.emplace(mesh, options.trace);
   progress.resumed(first);
   int signal = 0;  // that asks to end, of any rank
   const auto asked = [&] {
@@ -134,10 +134,12 @@ int train(const TrainOptions& options, int ranks) {
     const StepReport report = engine.step(loader, step, *optimizer, rate);
     progress.step(step + 1, report, rate, engine.memory());
     const bool finite = std::isfinite(report.loss) && std::isfinite(report.gradientNorm);
-    if (report.skipped ? report.lost : !finite)
+    if (report.skipped ? report.lost : !finite) {
+      if (trace) trace->write();
       return diverged(mesh, progress,
                       message("step ", step + 1, ": the loss is ", report.loss,
                               ", the gradient norm ", report.gradientNorm));
+    }
     if (options.checkReplicas) engine.store().checkReplicas();
     const bool last = step + 1 == options.steps;
     const bool ends = asked() || last;
@@ -149,13 +151,13 @@ int train(const TrainOptions& options, int ranks) {
                      facts(same, *tokenizer));
     }
     if (signal != 0 && !last) {
-      if (trace) trace->write(options.trace);
+      if (trace) trace->write();
       progress.stopped(step + 1, signal, options.checkpoints);
       return 0;
     }
   }
   engine.awaitSave();
-  if (trace) trace->write(options.trace);
+  if (trace) trace->write();
   // A run that resumes comes here at once.
   const auto validation = engine.evaluate(windows, options.batch, asked);
   if (!validation || asked()) {
@@ -172,13 +174,16 @@ int train(const TrainOptions& options, int ranks) {
 
   // Where weights are shared out or cut, all ranks have to give theirs.
   const bool together = engine.store().policy().optimizer || modelRanks(options) > 1;
-  if (options.generate > 0 && (mesh.rank() == 0 || together))
-    progress.text(options.prompt, tokenizer->decode(generate(
-                                      engine, {.prompt = promptTokens(*tokenizer, options.prompt),
-                                               .tokens = options.generate,
-                                               .vocabulary = tokenizer->vocabulary(),
-                                               .context = options.model.context,
-                                               .seed = options.seed})));
+  if (options.generate > 0 && (mesh.rank() == 0 || together)) {
+    const auto written =
+        generate(engine, {.prompt = promptTokens(*tokenizer, options.prompt),
+                          .tokens = options.generate,
+                          .vocabulary = tokenizer->vocabulary(),
+                          .context = options.model.context,
+                          .seed = options.seed,
+                          .stop = [&] { return together ? asked() : request.signal() != 0; }});
+    progress.text(options.prompt, tokenizer->decode(written));
+  }
   progress.validation(*validation);
   return 0;
 }

@@ -169,8 +169,8 @@ void Gradients::giveBack(Bucket& bucket) {
 /// Adds the round that is reduced, or about to be, to those before.
 void Gradients::addRound(Bucket& bucket) {
   if (bucket.added) return;
-  waitUntilReached(bucket.done, stream_, mesh_.trace(),
-                   sharded() ? "reduce_scatter" : "all_reduce");
+  waitUntilReached(bucket.done, stream_, mesh_.trace(), sharded() ? "reduce_scatter" : "all_reduce",
+                   Awaited::Data);
   const Tensor& round = bucket.reduced;
   if (bucket.total.data == nullptr) bucket.total = totals_.allocate(type_, round.shape);
   if (bucket.round == 0) {
@@ -234,6 +234,7 @@ void Gradients::reduce(Bucket& bucket, bool early) {
     scatter(bucket);
   } else {
     const Tensor& sum = bucket.reduced;
+    const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_reduce", Trace::Lane::Store);
     all->allReduce(MutationPoint::GradientSum,
                    {.send = sum.data,
                     .recv = sum.data,
@@ -267,7 +268,7 @@ void Gradients::fillBlocks(const Bucket& bucket, const Tensor& blocks) {
 
 void Gradients::scatter(Bucket& bucket) {
   Staging& staging = staging_[static_cast<size_t>(reductions_) % staging_.size()];
-  waitUntilReached(staging.sent, stream_, mesh_.trace(), "reduce_scatter");
+  waitUntilReached(staging.sent, stream_, mesh_.trace(), "reduce_scatter", Awaited::Data);
   if (elsewhere_) {
     if (staging.of != nullptr) addRound(*staging.of);
     staging.of = &bucket;
@@ -277,16 +278,20 @@ void Gradients::scatter(Bucket& bucket) {
   fillBlocks(bucket, blocks);
   giveBack(bucket);
   const Tensor& sum = bucket.reduced;
-  mesh_.communicator(policy_.shard)
-      ->reduceScatter(MutationPoint::GradientShardSum,
-                      {.send = blocks.data,
-                       .recv = sum.data,
-                       .count = static_cast<size_t>(bucket.block),
-                       .type = type_},
-                      stream_);
+  {
+    const Trace::OnStreamSpan span(mesh_.trace(), stream_, "reduce_scatter", Trace::Lane::Store);
+    mesh_.communicator(policy_.shard)
+        ->reduceScatter(MutationPoint::GradientShardSum,
+                        {.send = blocks.data,
+                         .recv = sum.data,
+                         .count = static_cast<size_t>(bucket.block),
+                         .type = type_},
+                        stream_);
+  }
   counters_.reduceScatter.add(blocks.bytes());
   staging.sent.record(stream_);
   if (MeshCommunicator* replicas = mesh_.communicator(policy_.replicate)) {
+    const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_reduce", Trace::Lane::Store);
     replicas->allReduce(MutationPoint::GradientReplicaSum,
                         {.send = sum.data,
                          .recv = sum.data,
@@ -303,7 +308,7 @@ void Gradients::finish() {
          rounds_ * static_cast<int>(buckets_.size()), " buckets have all their gradients");
   for (Bucket& bucket : buckets_) {
     waitUntilReached(bucket.done, stream_, mesh_.trace(),
-                     sharded() ? "reduce_scatter" : "all_reduce");
+                     sharded() ? "reduce_scatter" : "all_reduce", Awaited::Data);
     if (keepsTotals()) addRound(bucket);
   }
   addPartials();

@@ -177,6 +177,7 @@ void ParameterStore::addLoss(double value, int microBatch) {
   if (!mesh_.dry()) *total = lossLevels_[0];
   lossRunning_ = true;
   if (MeshCommunicator* group = mesh_.communicator(policy_.data())) {
+    const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_reduce", Trace::Lane::Store);
     group->allReduce(MutationPoint::LossSum,
                      {.send = total, .recv = total, .count = 1, .type = DType::Float64}, stream_);
     lossAdded_.record(stream_);
@@ -186,7 +187,7 @@ void ParameterStore::addLoss(double value, int microBatch) {
 /// Takes what the last round's AllReduce gave.
 void ParameterStore::closeLossRound() {
   if (!lossRunning_) return;
-  waitUntilReached(lossAdded_, stream_, mesh_.trace(), "all_reduce");
+  waitUntilReached(lossAdded_, stream_, mesh_.trace(), "all_reduce", Awaited::All);
   if (!mesh_.dry()) loss_ += *lossMemory_.as<double>();
   lossRunning_ = false;
 }

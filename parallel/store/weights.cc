@@ -178,6 +178,7 @@ bool Weights::startGather(int id, Phase phase) {
     kernels_.copy(rows, mine.rows(piece.block, rows.count()).view(rows.shape));
   }
   const MutationPoint point = gatherPoint(phase);
+  const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_gather", Trace::Lane::Store);
   mesh_.communicator(policy_.shard)
       ->allGather(point,
                   {.send = mine.data,
@@ -195,7 +196,7 @@ bool Weights::startGather(int id, Phase phase) {
 void Weights::unpack(int id) {
   Unit& u = unit(id);
   Slot& slot = slots_[static_cast<size_t>(u.slot)];
-  waitUntilReached(slot.gathered, stream_, mesh_.trace(), "all_gather");
+  waitUntilReached(slot.gathered, stream_, mesh_.trace(), "all_gather", Awaited::Data);
   const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
   if (u.full.data == nullptr) u.full = gathered_.take(types_.weights, cut.full);
   u.current = true;

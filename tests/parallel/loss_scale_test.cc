@@ -76,6 +76,20 @@ TEST(LossScale, ChangesNoBits) {
     }
 }
 
+// The same with experts, whose routers have losses of their own: these are scaled too.
+TEST(LossScale, ChangesNoBitsOfRouters) {
+  GptOptions mixture = kRunGpt;
+  mixture.experts = {.count = 4, .perToken = 2, .auxLoss = 0.1, .zLoss = 0.01};
+  for (const Arrangement& layout : {arrangement(""), arrangement("ep=2")}) {
+    RunOptions options = under(layout, {.model = mixture, .steps = 3, .adam = true});
+    const RunResult plain = run(options)[0];
+    options.lossScaling = LossScaling{.growthSteps = 2};
+    const RunResult scaled = run(options)[0];
+    EXPECT_EQ(scaled.losses, plain.losses) << layout.name;
+    EXPECT_EQ(scaled.weights, plain.weights) << layout.name;
+  }
+}
+
 /// Every axis, every way to share out, and each rank.
 TEST(LossScale, AnOverflowOfOneRankSkipsTheStepOnAll) {
   const auto expectSkipped = [](const Arrangement& layout, const ModelOptions& model) {
@@ -87,7 +101,8 @@ TEST(LossScale, AnOverflowOfOneRankSkipsTheStepOnAll) {
        {arrangement("dp=2"), arrangement("dp=2,fsdp=2", zero(1)), arrangement("fsdp=2", zero(2)),
         arrangement("fsdp=2", zero(3)), arrangement("fsdp=2", fsdp(Reshard::Never)),
         arrangement("tp=2"), arrangement("tp=2", zero(0), true), arrangement("pp=2"),
-        arrangement("dp=2,tp=2,pp=2"), arrangement("ep=2")})
+        arrangement("dp=2,tp=2,pp=2"), arrangement("ep=2"), arrangement("fsdp=2", zero(0)),
+        arrangement("cp=2")})
     expectSkipped(layout, kRunGpt);
   LlamaOptions tied = kRunLlama;
   tied.tied = true;

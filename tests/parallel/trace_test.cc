@@ -1,6 +1,7 @@
-// The trace of a training: a lane for each rank, spans that lie inside each other or apart, as many
-// as its schedule has actions, one rank's after what it waited for on another; and what it says of
-// waiting is what the steps report.
+// The trace of a training: a lane for each thread and stream of a rank, spans that lie inside each
+// other or apart, as many as its schedule has actions and its store collectives, one rank's after
+// what it waited for on another, by one clock; and what it says of waiting is what the steps
+// report.
 
 #include <gtest/gtest.h>
 
@@ -21,29 +22,44 @@ using Json = nlohmann::json;
 
 constexpr int kSteps = 3;
 constexpr double kRounding = 0.002;  // microseconds: times have three digits
+// Lanes of a rank.
+constexpr int kCompute = 0, kCheckpoint = 1, kStore = 2, kStages = 3, kPositions = 4;
 
 /// Spans of one name on one rank, by chunk and micro-batch, in their order.
 struct Span {
   double begin, end;
   std::string name;
   int microBatch;
-  bool waits;
+  std::string waitsFor;
+};
+
+/// What a rank reports of its steps.
+struct Reported {
+  Waited waited;
+  StoreCounters counters;  // of the last
 };
 
 class Traces : public testing::Test {
  protected:
-  /// Three steps; the rank waits `waited_` microseconds in them.
+  /// Three steps.
   void train(const Arrangement& layout) {
-    waited_ = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) {
+    reported_ = onRanks(layout.mesh, false, [&](DeviceMesh& mesh) {
       SmallTraining training(mesh, kRunGpt, layout.policy, {}, layout.pipeline);
-      const TraceFile trace(mesh);
-      double waited = 0;
-      for (int i = 0; i < kSteps; ++i) waited += training.step().waitedSeconds * 1e6;
+      const TraceFile trace(mesh, path_);
+      Reported all;
+      for (int i = 0; i < kSteps; ++i) {
+        const StepReport step = training.step();
+        all.waited += step.waited;
+        all.counters = step.counters;
+      }
       training.engine.saveInBackground(folder_.path() / "run", kSteps, *training.adam);
       training.engine.awaitSave();
-      trace.write(path_);
-      return waited;
+      trace.write();
+      return all;
     });
+    read();
+  }
+  void read() {
     const Json whole = Json::parse(tests::contentsOf(path_));
     for (const Json& event : whole.at("traceEvents")) {
       const int rank = event.at("pid");
@@ -55,19 +71,20 @@ class Traces : public testing::Test {
       const Json& args = event.at("args");
       lanes_[{rank, event.at("tid")}].push_back(
           {event.at("ts"), event.at("ts").get<double>() + event.at("dur").get<double>(),
-           event.at("name"), args.value("micro_batch", -1), args.value("waits", false)});
+           event.at("name"), args.value("micro_batch", -1), args.value("waits_for", "")});
     }
   }
-  std::vector<Span> named(int rank, const std::string& name) const {
+  std::vector<Span> named(int rank, const std::string& name, int lane = kCompute) const {
     std::vector<Span> found;
-    for (const Span& span : lanes_.at({rank, 0}))
-      if (span.name == name) found.push_back(span);
+    if (const auto spans = lanes_.find({rank, lane}); spans != lanes_.end())
+      for (const Span& span : spans->second)
+        if (span.name == name) found.push_back(span);
     return found;
   }
 
   tests::TemporaryFolder folder_;
   const std::string path_ = folder_.path() / "trace.json";
-  std::vector<double> waited_;  // by rank
+  std::vector<Reported> reported_;  // by rank
   std::map<int, std::set<std::string>> names_;
   std::map<std::pair<int, int>, std::vector<Span>> lanes_;  // by rank and thread
 };
@@ -82,14 +99,15 @@ TEST_F(Traces, HaveALaneForEachRankWithTheWordsOfTheLibrary) {
     EXPECT_TRUE(std::any_of(names_[rank].begin(), names_[rank].end(), [&](const auto& name) {
       return name.starts_with(message("rank ", rank, " of "));
     }));
-    EXPECT_TRUE(names_[rank].contains("compute"));
-    for (const Span& span : lanes_.at({rank, 0}))
+    for (const char* lane : {"compute", "checkpoint", "weights and gradients", "stages"})
+      EXPECT_TRUE(names_[rank].contains(lane)) << lane;
+    for (const Span& span : lanes_.at({rank, kCompute}))
       EXPECT_TRUE(words.contains(span.name)) << span.name;
     EXPECT_EQ(named(rank, "step").size(), static_cast<size_t>(kSteps));
     EXPECT_EQ(named(rank, "optimizer").size(), static_cast<size_t>(kSteps));
     EXPECT_EQ(named(rank, "checkpoint").size(), 1u);
     EXPECT_FALSE(named(rank, "all_reduce").empty());
-    EXPECT_EQ(lanes_.at({rank, 1}).size(), 1u) << "the thread that saves";
+    EXPECT_EQ(lanes_.at({rank, kCheckpoint}).size(), 1u) << "the thread that saves";
   }
 }
 
@@ -127,7 +145,8 @@ TEST_F(Traces, ShowAPipelineAndItsIdleTime) {
     }
   }
   for (int rank = 0; rank < 2; ++rank) {
-    double waits = 0, busy = 0, steps = 0;
+    double busy = 0, steps = 0;
+    Waited waits;
     const std::vector<Span> all = named(rank, "step");
     const auto inStep = [&](const Span& span) {
       return std::any_of(all.begin(), all.end(), [&](const Span& step) {
@@ -136,24 +155,87 @@ TEST_F(Traces, ShowAPipelineAndItsIdleTime) {
     };
     for (const Span& span : lanes_.at({rank, 0})) {
       const double time = span.end - span.begin;
-      if (span.waits && inStep(span)) waits += time;
+      for (const Awaited awaited : kAwaited)
+        if (span.waitsFor == toString(awaited) && inStep(span)) waits[awaited] += time;
       if (span.name == "forward" || span.name == "backward") busy += time;
       if (span.name == "step") steps += time;
     }
-    EXPECT_GT(waits, 0) << "one stage waits for the other";
-    EXPECT_LT(waits, steps);
+    EXPECT_GT(waits[Awaited::Pipeline], 0) << "one stage waits for the other";
+    for (const Awaited none : {Awaited::Data, Awaited::Tensor, Awaited::Context, Awaited::Experts})
+      EXPECT_EQ(waits[none], 0) << toString(none);
+    EXPECT_LT(waits.total(), steps);
     EXPECT_GT(busy, 0);
-    EXPECT_NEAR(waits, waited_[static_cast<size_t>(rank)],
-                kRounding * static_cast<double>(lanes_.at({rank, 0}).size()))
-        << "rank " << rank;
+    for (const Awaited awaited : kAwaited)
+      EXPECT_NEAR(waits[awaited], 1e6 * reported_[static_cast<size_t>(rank)].waited[awaited],
+                  kRounding * static_cast<double>(lanes_.at({rank, kCompute}).size()))
+          << "rank " << rank << " for " << toString(awaited);
+  }
+}
+
+// As many as were counted, in the order of the stream, and ended before whoever waits goes on.
+TEST_F(Traces, ShowWhenCollectivesOnStreamsRun) {
+  train(piped(arrangement("dp=2,fsdp=2,pp=2", zero(3)), {}));
+  for (int rank = 0; rank < 8; ++rank) {
+    const StoreCounters& counted = reported_[static_cast<size_t>(rank)].counters;
+    const auto expectCalls = [&](const char* name, int calls) {
+      EXPECT_EQ(named(rank, name, kStore).size(), static_cast<size_t>(kSteps * calls))
+          << name << " of rank " << rank;
+      EXPECT_GT(calls, 0) << name;
+    };
+    expectCalls("all_gather", counted.allGather.calls);
+    expectCalls("reduce_scatter", counted.reduceScatter.calls);
+    expectCalls("all_reduce", counted.allReduce.calls + (rank < 4 ? 0 : 1));  // the loss
+    EXPECT_GE(named(rank, "send and receive", kStages).size(), size_t{kSteps}) << "rank " << rank;
+    EXPECT_FALSE(lanes_.contains({rank, kPositions}));
+    for (const int lane : {kStore, kStages}) {
+      const std::vector<Span>& spans = lanes_.at({rank, lane});
+      for (size_t i = 0; i < spans.size(); ++i) {
+        EXPECT_LT(spans[i].begin, spans[i].end) << spans[i].name;
+        if (i > 0) {
+          EXPECT_LE(spans[i - 1].end, spans[i].begin + kRounding) << spans[i].name;
+        }
+      }
+    }
+    // Whoever waits goes on when it has ended; the update comes after all of them.
+    EXPECT_LT(named(rank, "reduce_scatter", kStore).back().end,
+              named(rank, "optimizer").back().end);
+  }
+}
+
+TEST_F(Traces, ShowTheRing) {
+  train(arrangement("cp=2"));
+  EXPECT_FALSE(named(0, "send and receive", kPositions).empty());
+  EXPECT_FALSE(lanes_.contains({0, kStages}));
+}
+
+// Nobody leaves a barrier before all have come.
+TEST_F(Traces, OfRanksOfOneHostHaveOneClock) {
+  constexpr int kRanks = 4, kBarriers = 50;
+  onRanks(kRanks, false, [&](DeviceMesh& mesh) {
+    const TraceFile trace(mesh, path_);
+    for (int i = 0; i < kBarriers; ++i) {
+      const Trace::Span span(mesh.trace(), "barrier");
+      mesh.communicator(AxisSet::all())->barrier();
+    }
+    trace.write();
+  });
+  read();
+  for (size_t i = 0; i < kBarriers; ++i) {
+    double come = 0, left = HUGE_VAL;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::vector<Span> barriers = named(rank, "barrier");
+      ASSERT_EQ(barriers.size(), size_t{kBarriers});
+      come = std::max(come, barriers[i].begin);
+      left = std::min(left, barriers[i].end);
+    }
+    EXPECT_LE(come, left + kRounding) << "barrier " << i;
   }
 }
 
 TEST_F(Traces, AreSaidOnAllRanksWhenTheyCannotBeWritten) {
   onRanks(MeshShape::parse("dp=2"), false, [&](DeviceMesh& mesh) {
-    const TraceFile trace(mesh);
     try {
-      trace.write("/no/such/folder/trace.json");
+      const TraceFile trace(mesh, "/no/such/folder/trace.json");
       ADD_FAILURE() << "it was written";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::System);
@@ -166,7 +248,7 @@ TEST_F(Traces, AreSaidOnAllRanksWhenTheyCannotBeWritten) {
 TEST_F(Traces, CostNothingWhenTheyAreOff) {
   onRanks(MeshShape::parse("dp=2"), false, [&](DeviceMesh& mesh) {
     SmallTraining training(mesh, kRunGpt, ShardPolicy::ddp());
-    EXPECT_GT(training.step().waitedSeconds, 0);
+    EXPECT_GT(training.step().waited.total(), 0);
     EXPECT_TRUE(mesh.trace().events().empty());
   });
 }
@@ -183,13 +265,13 @@ TEST(Trace, CountsAWaitInsideAnotherOnce) {
   Trace trace;
   trace.start();
   {
-    const Trace::Wait outer(trace, "outer");
-    const Trace::Wait inner(trace, "inner");
+    const Trace::Wait outer(trace, "outer", Awaited::Data);
+    const Trace::Wait inner(trace, "inner", Awaited::Tensor);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   ASSERT_EQ(trace.events().size(), 1u);
   EXPECT_STREQ(trace.events()[0].name, "outer");
-  EXPECT_EQ(trace.waited(),
+  EXPECT_EQ(trace.waited()[Awaited::Data],
             std::chrono::duration<double>(trace.events()[0].end - trace.events()[0].begin).count());
 }
 

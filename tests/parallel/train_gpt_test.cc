@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -38,11 +39,7 @@ class TrainGpt : public testing::Test {
     for (int i = 0; i < 700; ++i) text << "line " << i * i % 97 << " of the text, ";
     std::ofstream empty(file("empty"));
   }
-  void TearDown() override {
-    for (const std::string name : {"text", "empty", "a.json", "b.json", "pipe", "symlink", "link"})
-      std::remove(file(name).c_str());
-    rmdir(folder_.c_str());
-  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
   std::string small(const std::string& more) const {
     const bool sized = more.find("--batch ") != std::string::npos;
@@ -171,6 +168,30 @@ TEST_F(TrainGpt, SaysThatADiskIsFull) {
   expectSaid("--help");
 }
 
+// A path that is none is refused before the first step; what ends only when the trace does not fit
+// on the disk has learned and saved all.
+TEST_F(TrainGpt, KeepsWhatIsSavedWhenTheTraceDoesNotFit) {
+  for (const std::string ranks : {"1", "2"}) {
+    const std::string folder = file("run" + ranks);
+    const std::string flags = small("--generate 0 --steps 2 --ranks " + ranks + " --json " +
+                                    file("a.json") + " --checkpoints " + folder);
+    std::ofstream(file("a.json")).flush();
+    const Output refused = run(flags + " --trace /no/such/folder/x");
+    EXPECT_EQ(refused.exitCode, 1) << refused.text;
+    EXPECT_EQ(refused.count("--trace /no/such/folder/x cannot be written: No such file"), 1)
+        << refused.text;
+    EXPECT_TRUE(column("a.json", "loss").empty());
+    const std::string full = file("full" + ranks);
+    std::filesystem::create_symlink("/dev/full", full);
+    const Output output = run(flags + " --trace " + full);
+    EXPECT_EQ(output.exitCode, 1) << output.text;
+    EXPECT_GE(output.count("--trace " + full + " cannot be written: No space left on device"), 1)
+        << output.text;
+    EXPECT_EQ(column("a.json", "loss").size(), 2u);
+    EXPECT_TRUE(std::filesystem::exists(folder + "/step-000002/manifest.json"));
+  }
+}
+
 // All ranks see that the loss is no number; one says so.
 TEST_F(TrainGpt, StopsWhenTheLossIsNotFinite) {
   const std::string diverging = "--generate 0 --lr 1e30 --json " + file("a.json");
@@ -270,6 +291,12 @@ TEST_F(TrainGpt, WritesMetrics) {
     EXPECT_NEAR(std::stod(seconds[i]) * std::stod(rates[i]), 8 * 32, 1e-6);
     EXPECT_GT(std::stod(waited[i]), 0);
     EXPECT_LT(std::stod(waited[i]), std::stod(seconds[i]));
+    double parts = 0;
+    for (const std::string part : {"pipeline", "data", "tensor", "context", "experts", "all"})
+      parts += std::stod(column("a.json", part).at(i));
+    EXPECT_NEAR(parts, std::stod(waited[i]), 1e-12);
+    EXPECT_GT(std::stod(column("a.json", "tensor").at(i)), 0);
+    EXPECT_EQ(column("a.json", "data").at(i), "0");
   }
   EXPECT_EQ(column("a.json", "loss_scale").front(), "65536");
   for (const std::string& skipped : column("a.json", "skipped"))
@@ -279,6 +306,52 @@ TEST_F(TrainGpt, WritesMetrics) {
   ASSERT_EQ(run(small("--generate 0 --steps 2 --json " + file("a.json"))).exitCode, 0);
   EXPECT_GT(std::stod(column("a.json", "mfu").back()), 0) << "against what was measured";
   EXPECT_LT(std::stod(column("a.json", "mfu").back()), 1);
+}
+
+// Whoever has which part of the batch, a step is of all of it, and no second counts twice.
+TEST_F(TrainGpt, CountsTheTokensOfAllRanks) {
+  for (const std::string ranks : {"--ranks 1", "--dp 2", "--fsdp 2", "--pp 2", "--cp 2"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Output output =
+        run(small("--generate 0 --steps 20 " + ranks + " --json " + file("a.json")));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    ASSERT_EQ(output.exitCode, 0) << output.text;
+    const auto rates = column("a.json", "tokens_per_second"),
+               seconds = column("a.json", "step_seconds");
+    double sum = 0;
+    for (size_t i = 0; i < rates.size(); ++i) {
+      EXPECT_NEAR(std::stod(seconds[i]) * std::stod(rates[i]), 8 * 32, 1e-6) << ranks;
+      EXPECT_EQ(column("a.json", "tokens")[i], "256") << ranks;
+      sum += std::stod(seconds[i]);
+    }
+    EXPECT_EQ(rates.size(), 20u);
+    EXPECT_LT(sum, taken.count()) << ranks;
+  }
+}
+
+// Bytes of a rank of two. All sizes are multiples of a cache line but halves of the vectors of 32,
+// 9 in each block and 2 behind them, of which each is padded by another 16 elements.
+TEST_F(TrainGpt, SaysWhatARankHoldsByKind) {
+  const Output output =
+      run(small("--generate 0 --steps 2 --type bfloat16 --fsdp 2 --zero 1 "
+                "--json " +
+                file("a.json")));
+  ASSERT_EQ(output.exitCode, 0) << output.text;
+  const int64_t parameters = 2 * (12 * 32 * 32 + 13 * 32) + (256 + 32) * 32 + 2 * 32;
+  const auto bytes = [&](const char* kind) { return std::stoll(column("a.json", kind).back()); };
+  EXPECT_EQ(bytes("weights"), 2 * parameters);
+  const int64_t half = parameters / 2 + (2 * 9 + 2) * 16;
+  EXPECT_EQ(bytes("masters"), 4 * half);
+  EXPECT_EQ(bytes("gradients"), 4 * parameters + 4 * half);
+  EXPECT_EQ(bytes("optimizer"), 8 * parameters / 2);
+  for (const char* kind : {"staging", "activations", "scratch"}) EXPECT_GT(bytes(kind), 0) << kind;
+  for (const char* kind : {"between_stages", "checkpoint"}) EXPECT_EQ(bytes(kind), 0) << kind;
+  ASSERT_EQ(run(small("--generate 0 --steps 2 --pp 2 --checkpoints " + file("run") +
+                      " --save-every 1 --async-checkpoints --json " + file("a.json")))
+                .exitCode,
+            0);
+  for (const char* kind : {"between_stages", "checkpoint"}) EXPECT_GT(bytes(kind), 0) << kind;
+  EXPECT_EQ(bytes("masters"), 0) << "weights are float32 themselves";
 }
 
 // A token has a use for the experts that it goes to alone, each of 8 width^2 + 5 width.

@@ -162,7 +162,7 @@ TEST(TrainOptions, ComeFromAFileToo) {
   EXPECT_EQ(read.exitCode, 2) << "a TOML integer has 63 bits";
   const FromFile good = fromFile(
       "# a run\npp = 2\nstages = [3, 1]\nschedule = 'zb-h1'\nlr = 2.5e-3\ndeterministic = true\n"
-      "sp = false\noffload = [\"optimizer\"]\nweight-decay = 1e-1\n",
+      "sp = false\noffload = [\"optimizer\"]\nweight-decay = 1e-1\nclip = 0.1234567890123\n",
       "--tp 2 --lr 0.5");
   ASSERT_EQ(good.exitCode, std::nullopt) << good.printed;
   EXPECT_EQ(good.options.text, "x");
@@ -172,6 +172,7 @@ TEST(TrainOptions, ComeFromAFileToo) {
   EXPECT_EQ(good.options.schedule, "zb-h1");
   EXPECT_EQ(good.options.learningRate, 0.5) << "the command line goes before the file";
   EXPECT_EQ(good.options.weightDecay, 0.1);
+  EXPECT_EQ(good.options.clip, 0.1234567890123);
   EXPECT_TRUE(good.options.deterministic);
   EXPECT_FALSE(good.options.model.sequenceParallel);
   EXPECT_EQ(good.options.offload, std::vector<std::string>{"optimizer"});
@@ -192,9 +193,20 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
             "train_gpt: FILE, line 2: lr is neither text, a number, true or false, nor an array of "
             "these");
   EXPECT_EQ(said("stages = []"), "train_gpt: FILE, line 2: stages is an empty array");
-  EXPECT_EQ(said("deterministic = 3"), "train_gpt: FILE: deterministic is neither true nor false");
-  EXPECT_EQ(said("tp = \"x\""), "--tp: Value x not in range 1 to 1024");
-  EXPECT_EQ(said("help = true"), "help: This option is not allowed in a configuration file");
+  EXPECT_EQ(said("deterministic = 3"),
+            "train_gpt: FILE, line 2: deterministic is neither true nor false");
+  EXPECT_EQ(said("\n\ntp = \"x\""),
+            "train_gpt: FILE, line 4: --tp: Value x not in range 1 to 1024");
+  EXPECT_EQ(said("lr = true"),
+            "train_gpt: FILE, line 2: --lr: true is not a finite number above 0");
+  EXPECT_EQ(said("deterministic = 'true'"),
+            "train_gpt: FILE, line 2: deterministic is neither true nor false");
+  EXPECT_EQ(said("layers = [1, 2]").substr(0, 34), "train_gpt: FILE, line 2: --layers:");
+  EXPECT_EQ(said("type = \"float8\"").substr(0, 32), "train_gpt: FILE, line 2: --type:");
+  EXPECT_EQ(said("prompt = \"a\\u0000b\""), "train_gpt: FILE, line 2: prompt has a zero byte");
+  for (const std::string key : {"help", "config"})
+    EXPECT_EQ(said(key + " = true"),
+              "train_gpt: FILE, line 2: " + key + " is for the command line alone");
   EXPECT_EQ(said("tp = \n").substr(0, 44), "train_gpt: FILE, line 2: Error while parsing");
   EXPECT_EQ(said("tp = 2\ntp = 3").substr(0, 25), "train_gpt: FILE, line 3: ");
 }

@@ -1,0 +1,70 @@
+#include "parallel/samples/sleeper.h"
+
+#include <chrono>
+#include <thread>
+
+namespace tutti::parallel {
+
+namespace {
+
+Tensor zeros(ParallelContext& context, Saved& saved, const Shape& shape) {
+  const Tensor tensor = saved.untilWeights.allocate(DType::Float32, shape);
+  context.kernels.fillZero(tensor);
+  return tensor;
+}
+
+}  // namespace
+
+Sleeper::Sleeper(int layers, int ranks, const Costs& costs)
+    : costs_(costs), share_(layers / ranks) {
+  for (UnitId unit = 0; unit < layers + 2; ++unit)
+    parameters_.push_back({.name = message("layers.", unit), .global = {1}, .unit = unit});
+}
+
+Tensor Sleeper::forward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) {
+  Shape shape = shapeBetween(context, saved.tokens);
+  for (UnitId unit = part.begin; unit < part.end; ++unit) {
+    saved.openUnit(unit);
+    if (unit + 1 == unitCount()) shape = {saved.tokens[0], saved.tokens[1], vocabulary()};
+    sleep(unit, costs_.forward);
+  }
+  return zeros(context, saved, shape);
+}
+
+Tensor Sleeper::backward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) {
+  for (UnitId unit = part.end - 1; unit >= part.begin; --unit) {
+    sleep(unit, costs_.inputGradients);
+    saved.work.push_back({[this, unit](ParallelContext& c, int microBatch) {
+      sleep(unit, costs_.weightGradients);
+      const GradientSlot slot =
+          c.store.gradient(parameters_[static_cast<size_t>(unit)], microBatch);
+      if (slot.beta == 0) c.kernels.fillZero(slot.buffer);
+    }});
+    saved.closeUnit(context, {});
+  }
+  return part.begin == 0 ? Tensor{} : zeros(context, saved, shapeBetween(context, saved.tokens));
+}
+
+void Sleeper::declare(ParameterStore& store) {
+  for (Parameter& parameter : parameters_) store.add(parameter);
+}
+
+std::vector<int64_t> Sleeper::unitCosts() const {
+  std::vector<int64_t> costs(parameters_.size(), 1);
+  costs.front() = costs.back() = 0;
+  return costs;
+}
+
+Shape Sleeper::shapeBetween(const ParallelContext&, const Shape& tokens) const {
+  return {tokens.count(), 1};
+}
+
+void Sleeper::sleep(UnitId unit, int64_t milliseconds) {
+  if (unit == 0 || unit + 1 == unitCount()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(std::chrono::microseconds(1000 * milliseconds / share_));
+  const auto end = std::chrono::steady_clock::now();
+  slept_ += std::chrono::duration<double, std::milli>(end - begin).count();
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,41 @@
+#pragma once
+
+// Sleeper: a model whose layers take their time and give zeros, so that as many stages of a
+// pipeline as there are fit on any machine.
+
+#include <vector>
+
+#include "parallel/nn/module.h"
+#include "parallel/pipeline/costs.h"
+
+namespace tutti::parallel {
+
+/// Layers between a first unit and a last one, which take no time.
+class Sleeper final : public Model {
+ public:
+  using Model::backward;
+  using Model::forward;
+  /// `layers` on `ranks` ranks, which take `costs` together on each, in milliseconds.
+  Sleeper(int layers, int ranks, const Costs& costs);
+
+  Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x, Saved& saved) override;
+  Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
+                  Saved& saved) override;
+  void declare(ParameterStore& store) override;
+  int64_t vocabulary() const override { return 256; }
+  UnitId unitCount() const override { return static_cast<UnitId>(parameters_.size()); }
+  std::vector<int64_t> unitCosts() const override;
+  Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const override;
+  /// How long its layers have slept, in milliseconds: a little longer than they are asked to.
+  double slept() const { return slept_; }
+
+ private:
+  void sleep(UnitId unit, int64_t milliseconds);
+
+  const Costs costs_;
+  const int share_;  // layers of a rank
+  double slept_ = 0;
+  std::vector<Parameter> parameters_;
+};
+
+}  // namespace tutti::parallel

@@ -28,15 +28,12 @@ class Search {
   }
 
  private:
-  bool isWithin(const TrainingLayout& layout) {
-    return predictor_.runs(layout, options_.memoryBytes).largest().run.memory().total() <=
-           options_.memoryBytes;
-  }
   /// Says why not.
   bool fits(const TrainingLayout& least) {
-    if (isWithin(least)) return true;
-    plan_.misfits.push_back(
-        {least, predictor_.runs(least, options_.memoryBytes).largest().run.memory()});
+    const TrainingMemory& held =
+        predictor_.runs(least, options_.memoryBytes).largest().run.memory();
+    if (held.total() <= options_.memoryBytes) return true;
+    plan_.misfits.push_back({least, held});
     return false;
   }
   /// As it computes least among those that fit. What is computed again makes no difference to what
@@ -45,9 +42,8 @@ class Search {
     int roundsTooFew = 0;
     for (const TrainingLayout& layout : leaner(member)) {
       if (layout.rounds == roundsTooFew) continue;
-      if (isWithin(layout)) return predict(layout);
-      const TrainingMemory& held =
-          predictor_.runs(layout, options_.memoryBytes).largest().run.memory();
+      const TrainingMemory& held = predictor_.held(layout, options_.memoryBytes);
+      if (held.total() <= options_.memoryBytes) return predict(layout);
       if (held.store.total() > options_.memoryBytes) roundsTooFew = layout.rounds;
     }
   }

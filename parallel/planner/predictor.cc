@@ -59,6 +59,17 @@ std::vector<std::pair<int, int>> Predictor::kindsOfRanks(const TrainingLayout& l
   return {{0, 1}, {1, ranks - 2}, {ranks - 1, 1}};
 }
 
+const TrainingMemory& Predictor::held(const TrainingLayout& layout, size_t limit) {
+  const std::string key = layout.describe();
+  auto found = least_.find(key);
+  if (found == least_.end()) {
+    found = least_.emplace(key, leastMemory(job_, layout, 0)).first;
+    ++dryRuns_;
+  }
+  if (found->second.total() > limit) return found->second;
+  return runs(layout, limit).largest().run.memory();
+}
+
 const RankRuns& Predictor::runs(const TrainingLayout& layout, size_t limit) {
   const std::string key = layout.describe();
   const auto kinds = kindsOfRanks(layout);

@@ -31,8 +31,12 @@ class Predictor {
   Predictor(TrainingJob job, DeviceRates rates, Network& network, int ranksPerHost);
 
   const TrainingJob& job() const { return job_; }
+  /// What the rank that holds most holds, where that is at most `limit` bytes; otherwise what some
+  /// rank holds at the least, which is more. Throws InvalidArgument where the job cannot be shared
+  /// out so.
+  const TrainingMemory& held(const TrainingLayout& layout, size_t limit);
   /// Stops at the first rank that holds more than `limit` bytes. Runs once for each layout. Throws
-  /// InvalidArgument where the job cannot be shared out so.
+  /// as held().
   const RankRuns& runs(const TrainingLayout& layout, size_t limit);
   Prediction predict(const TrainingLayout& layout);
   /// Runs without data so far.
@@ -52,7 +56,8 @@ class Predictor {
   Network& network_;
   const int ranksPerHost_;
   int dryRuns_ = 0;
-  std::map<std::string, RankRuns> done_;  // by what their layout says of itself
+  std::map<std::string, RankRuns> done_;         // by what their layout says of itself
+  std::map<std::string, TrainingMemory> least_;  // of rank 0
 };
 
 }  // namespace tutti::parallel

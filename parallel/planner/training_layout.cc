@@ -97,6 +97,12 @@ namespace {
 // more at a time, but for those of which all are run.
 constexpr int kRunsAround = 3;
 
+/// Whether a step with fewer micro-batches is the same but shorter.
+bool canBeShort(const TrainingJob& job, const TrainingLayout& layout) {
+  const bool sameRounds = layout.rounds == 1 || layout.rounds == layout.microBatches;
+  return sameRounds && job.batch % layout.microBatches == 0;
+}
+
 /// As many beyond whole rounds of the pipeline as all are: schedules depend on that.
 int fewOf(const TrainingJob& job, const TrainingLayout& layout) {
   const int stages = layout.mesh[Axis::Pipeline];
@@ -104,8 +110,7 @@ int fewOf(const TrainingJob& job, const TrainingLayout& layout) {
   const int few = kRunsAround * chunks * stages + layout.microBatches % stages;
   const bool holdsAll = stages > 1 && (layout.schedule == ScheduleKind::GPipe ||
                                        layout.schedule == ScheduleKind::ZeroBubbleV);
-  const bool sameRounds = layout.rounds == 1 || layout.rounds == layout.microBatches;
-  const bool all = holdsAll || !sameRounds || job.batch % layout.microBatches != 0;
+  const bool all = holdsAll || !canBeShort(job, layout);
   return all ? layout.microBatches : std::min(few, layout.microBatches);
 }
 
@@ -156,6 +161,11 @@ void extend(KernelCount& a, const KernelCount& b, int64_t times) {
 }
 
 }  // namespace
+
+TrainingMemory leastMemory(const TrainingJob& job, const TrainingLayout& layout, int rank) {
+  const int all = layout.microBatches, stages = layout.mesh[Axis::Pipeline];
+  return runOf(job, layout, canBeShort(job, layout) ? std::min(stages, all) : all, rank).memory;
+}
 
 ShortDryRun::ShortDryRun(const TrainingJob& job, const TrainingLayout& layout, int rank)
     : job_(job),

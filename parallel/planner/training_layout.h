@@ -69,4 +69,8 @@ class ShortDryRun {
   const DryRun run_;
 };
 
+/// What a rank holds with no more micro-batches than fill the pipeline once: at most what it holds
+/// with all, in less time than a ShortDryRun.
+TrainingMemory leastMemory(const TrainingJob& job, const TrainingLayout& layout, int rank);
+
 }  // namespace tutti::parallel

@@ -131,6 +131,9 @@ TEST(Planner, AFewMicroBatchesSayWhatAllDo) {
             for (const int rank : {0, 3}) {
               const ShortDryRun few(job, layout, rank);
               EXPECT_EQ(few.memory(), few.whole().memory);
+              const TrainingMemory least = leastMemory(job, layout, rank);
+              EXPECT_LE(least.total(), few.memory().total()) << layout.describe();
+              EXPECT_LE(least.store.total(), few.memory().store.total()) << layout.describe();
               expectSameRun(few.whole(), dryRunUnder(job, layout, rank),
                             message(layout.describe(), ", rank ", rank));
             }

@@ -20,8 +20,16 @@ const std::set<std::string> kUpdateKernels = {"adamW", "sgd", "addSquares"};
 
 bool within(AxisSet axes, AxisSet others) { return axes.without(others).empty(); }
 
+const std::set<std::string> kAttention = {"attention", "attentionBlock", "attentionMerge"};
+const std::set<std::string> kAttentionBackward = {"attentionBackward", "attentionBlockBackward"};
+
 /// What is computed again of attention, as a share of all calls of it.
 double attentionAgain(Recompute recompute) { return recompute == Recompute::Attention ? 0.5 : 0; }
+
+/// What of `total` is left when the share `ahead` of it goes on beside `window` of computation.
+double exposed(double total, double ahead, double window) {
+  return total * (1 - ahead) + std::max(0.0, total * ahead - window);
+}
 
 }  // namespace
 
@@ -35,6 +43,7 @@ struct Predictor::Work {
   double compute = 0, layers = 0;               // of all micro-batches
   double transfer = 0;                          // of one message between stages
   double gather = 0, reduce = 0;                // whether or not something is computed meanwhile
+  double partial = 0;                           // sums of gradients after the last of them
   double gatheredAhead = 0, reducedAhead = 0;   // shares of these
   double update = 0, other = 0;
   double busy() const { return compute + layers; }
@@ -88,17 +97,24 @@ const RankRuns& Predictor::runs(const TrainingLayout& layout, size_t limit) {
 
 Predictor::Work Predictor::workOf(const TrainingLayout& layout, const DryRun& run) {
   Work work;
-  double attention = 0;
+  double attention = 0, attentionBackward = 0;
   for (const auto& [name, count] : run.kernels) {
     const double seconds = rates_.seconds(name, count);
     (kUpdateKernels.contains(name) ? work.update : work.compute) += seconds;
-    if (name == "attention") attention = seconds;
+    if (kAttention.contains(name)) attention += seconds;
+    if (kAttentionBackward.contains(name)) attentionBackward += seconds;
   }
   const AxisSet data = ShardPolicy().data();
   for (const auto& [axes, counted] : run.collectives) {
     CollectiveCounters rest = counted;
-    if (within(axes, kTensorAxes | kTokenAxes)) {
+    if (within(axes, kTensorAxes)) {
       work.layers += network_.seconds(layout.mesh, axes, counted);
+    } else if (within(axes, kTensorAxes | kTokenAxes)) {
+      rest.allReduce = rest.sent = {};
+      work.partial += network_.seconds(layout.mesh, axes, {.allReduce = counted.allReduce});
+      work.layers += network_.seconds(layout.mesh, axes, rest);
+      const double ring = network_.seconds(layout.mesh, axes, {.sent = counted.sent});
+      work.layers += ringWaits(ring, layout.mesh[Axis::Context], attention + attentionBackward);
     } else if (within(axes, data)) {
       rest.allGather = {};
       work.reduce += network_.seconds(layout.mesh, axes, rest);
@@ -126,6 +142,14 @@ Predictor::Work Predictor::workOf(const TrainingLayout& layout, const DryRun& ru
   return work;
 }
 
+/// What attention in a ring waits for its messages. Each goes beside one of as many steps of
+/// attention as there are ranks, but for gradients on the last part of their way home: of 2 n - 1
+/// parts of what is sent, one.
+double Predictor::ringWaits(double messages, int ranks, double attention) const {
+  const double alone = 1.0 / (2 * ranks - 1);
+  return exposed(messages, rates_.overlaps ? 1 - alone : 0, attention);
+}
+
 namespace {
 
 int64_t unitsOf(double seconds, double unit) {
@@ -143,11 +167,6 @@ double scheduleLength(const TrainingLayout& layout, double forward, double input
                                            .microBatches = layout.microBatches,
                                            .chunks = layout.chunks});
   return timelineOf(schedule, costs).length().value() * unit;
-}
-
-/// What of `total` is left when the share `ahead` of it goes on beside `window` of computation.
-double exposed(double total, double ahead, double window) {
-  return total * (1 - ahead) + std::max(0.0, total * ahead - window);
 }
 
 }  // namespace
@@ -186,7 +205,7 @@ StepSeconds Predictor::secondsOf(const TrainingLayout& layout, const std::vector
           .layers = work.layers,
           .wait = length - work.busy(),
           .gather = exposed(work.gather, ahead * work.gatheredAhead, gatherWindow),
-          .reduce = exposed(work.reduce, ahead * work.reducedAhead, reduceWindow),
+          .reduce = exposed(work.reduce, ahead * work.reducedAhead, reduceWindow) + work.partial,
           .update = update * sharing,
           .other = other};
 }

@@ -48,6 +48,7 @@ class Predictor {
   Work workOf(const TrainingLayout& layout, const DryRun& run);
   StepSeconds secondsOf(const TrainingLayout& layout, const std::vector<Work>& works,
                         const RankRuns& runs, size_t slowest) const;
+  double ringWaits(double messages, int ranks, double attention) const;
   double stretched(double length, const std::vector<Work>& works, const RankRuns& runs,
                    const TrainingLayout& layout) const;
 

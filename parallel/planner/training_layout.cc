@@ -51,6 +51,8 @@ const char* toString(Recompute recompute) {
 std::string TrainingLayout::describe() const {
   std::string text = mesh.describe() + sharing(*this) + pipeline(*this);
   if (sequenceParallel && mesh.ranks(kTensorAxes) > 1) text += ", sequences cut";
+  if (contextAttention == ContextAttention::Heads && mesh[Axis::Context] > 1)
+    text += ", heads exchanged";
   if (microBatches > 1) text += message(", ", microBatches, " micro-batches");
   if (rounds > 1) text += message(" in ", rounds, " rounds");
   if (recompute != Recompute::None) text += message(", ", toString(recompute), " computed again");
@@ -63,6 +65,7 @@ ModelOptions modelUnder(const TrainingJob& job, const TrainingLayout& layout) {
       [&](auto& options) {
         options.sequenceParallel = layout.sequenceParallel;
         options.recompute = layout.recompute;
+        options.contextAttention = layout.contextAttention;
       },
       model);
   return model;

@@ -32,6 +32,7 @@ struct TrainingLayout {
   int zero = 0;  ///< the stage; what it shares out lies along fsdp, all else is replicated
   Reshard::When reshard = Reshard::AfterForward;  ///< of stage 3
   bool sequenceParallel = false;
+  ContextAttention contextAttention = ContextAttention::Ring;  ///< of several ranks along cp
   Recompute recompute = Recompute::None;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   int chunks = 0;        ///< stages of a rank; 0: as few as the schedule has

@@ -8,7 +8,7 @@ namespace tutti::parallel {
 namespace {
 
 // So many are varied.
-constexpr size_t kFastest = 32;
+constexpr size_t kFastest = 16;
 constexpr int kTurns = 2;
 
 class Search {

@@ -41,7 +41,7 @@ const RankRuns::Run& RankRuns::largest() const {
 struct Predictor::Work {
   double forward = 0, inputs = 0, weights = 0;  // of a micro-batch, kernels and collectives
   double compute = 0, layers = 0;               // of all micro-batches
-  double transfer = 0;                          // of one message between stages
+  double transfer = 0, messages = 0;            // of one message between stages, of all
   double gather = 0, reduce = 0;                // whether or not something is computed meanwhile
   double partial = 0;                           // sums of gradients after the last of them
   double gatheredAhead = 0, reducedAhead = 0;   // shares of these
@@ -122,9 +122,8 @@ Predictor::Work Predictor::workOf(const TrainingLayout& layout, const DryRun& ru
     } else {
       rest.sent = {};
       work.other += network_.seconds(layout.mesh, axes, rest);
-      if (counted.sent.calls > 0)
-        work.transfer =
-            network_.seconds(layout.mesh, axes, {.sent = counted.sent}) / counted.sent.calls;
+      work.messages = network_.seconds(layout.mesh, axes, {.sent = counted.sent});
+      if (counted.sent.calls > 0) work.transfer = work.messages / counted.sent.calls;
     }
   }
   const StoreCounters& store = run.counters;
@@ -171,13 +170,14 @@ double scheduleLength(const TrainingLayout& layout, double forward, double input
 
 }  // namespace
 
-/// Where ranks share cores, a step takes at least what all of them compute, over the cores.
+/// Where ranks share cores, a step takes at least what all of them compute, over the cores; a
+/// message, which one of them waits for and another one copies, takes its time of a core.
 double Predictor::stretched(double length, const std::vector<Work>& works, const RankRuns& runs,
                             const TrainingLayout& layout) const {
   if (rates_.cores == 0) return length;
   double sum = 0, stages = 0;
   for (size_t i = 0; i < works.size(); ++i) {
-    sum += works[i].busy() * runs.runs[i].stands;
+    sum += (works[i].busy() + works[i].messages) * runs.runs[i].stands;
     stages += runs.runs[i].stands;
   }
   const int ranks = std::min(layout.mesh.ranks(), ranksPerHost_);

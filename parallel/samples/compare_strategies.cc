@@ -10,6 +10,7 @@
 
 #include "parallel/engine/describe.h"
 #include "parallel/samples/layout_comparison.h"
+#include "parallel/samples/measured_rates.h"
 #include "parallel/samples/strategies.h"
 
 namespace {

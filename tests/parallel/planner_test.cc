@@ -317,6 +317,27 @@ TEST(Planner, RanksThatShareCoresWaitForThem) {
               1e-3 * a.compute);
 }
 
+// Where cores are what is short, a message takes its time of one, so that the schedule with most
+// messages is the slowest.
+TEST(Planner, MessagesTakeTheirTimeOfSharedCores) {
+  const TrainingJob job = smallJob();
+  Slow network;
+  network.perKilobyte = 1e-6;
+  DeviceRates rates = plainRates();
+  rates.cores = 1;
+  const auto seconds = [&](ScheduleKind schedule) {
+    const TrainingLayout layout{
+        .mesh = MeshShape::parse("pp=4"), .schedule = schedule, .microBatches = 16};
+    return Predictor(job, rates, network, 4).predict(layout).seconds;
+  };
+  const StepSeconds plain = seconds(ScheduleKind::OneFOneB);
+  const StepSeconds interleaved = seconds(ScheduleKind::Interleaved);
+  network.perKilobyte = 0;
+  EXPECT_GT(plain.compute + plain.wait,
+            seconds(ScheduleKind::OneFOneB).compute + seconds(ScheduleKind::OneFOneB).wait);
+  EXPECT_GT(interleaved.compute + interleaved.wait, plain.compute + plain.wait);
+}
+
 TEST(Planner, RanksWhatFitsAndSaysWhatDoesNot) {
   const TrainingJob job = smallJob();
   Slow network;

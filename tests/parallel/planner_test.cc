@@ -296,6 +296,8 @@ TEST(Planner, WaitsAsThePipelineDoes) {
   EXPECT_NEAR(waits(ScheduleKind::Interleaved), 3.0 / 35, 1e-3);
   EXPECT_NEAR(waits(ScheduleKind::ZeroBubbleH1), 3.0 / (48 + 3), 1e-3);
   EXPECT_LE(waits(ScheduleKind::ZeroBubbleV), 3.0 / (48 + 3));
+  layout.recompute = Recompute::Block;
+  EXPECT_NEAR(waits(ScheduleKind::OneFOneB), 3.0 / 19, 1e-3);
 }
 
 // Four ranks on two cores compute no faster than two, and fill each other's gaps.
@@ -338,6 +340,39 @@ TEST(Planner, MessagesTakeTheirTimeOfSharedCores) {
   EXPECT_GT(interleaved.compute + interleaved.wait, plain.compute + plain.wait);
 }
 
+// A layout that fits to the byte is not given up, however little of it was run.
+TEST(Planner, WhatFitsToTheByteFits) {
+  const TrainingJob job = smallJob();
+  Slow network;
+  for (const char* mesh : {"dp=4", "fsdp=4", "pp=4", "fsdp=2,tp=2", "pp=2,cp=2"}) {
+    TrainingLayout layout{.mesh = MeshShape::parse(mesh)};
+    layout.zero = layout.mesh[Axis::Fsdp] > 1 ? 3 : 0;
+    layout.microBatches = 16 / layout.mesh.ranks({Axis::Data, Axis::Fsdp});
+    Predictor predictor(job, plainRates(), network, 4);
+    const TrainingMemory exact = predictor.runs(layout, kNoLimit).largest().run.memory();
+    EXPECT_EQ(predictor.held(layout, exact.total()), exact) << mesh;
+    EXPECT_GT(predictor.held(layout, exact.total() - 1).total(), exact.total() - 1) << mesh;
+  }
+}
+
+/// A family fits or not as its leanest member does, and each is either among those that fit or said
+/// not to.
+void expectMisfitsAreAll(const TrainingJob& job, const Plan& plan, size_t limit) {
+  Slow network;
+  Predictor predictor(job, plainRates(), network, 4);
+  size_t misfits = 0;
+  for (const LayoutFamily& family : familiesOf(job, fourRanks())) {
+    const TrainingLayout least = leanest(job, family);
+    const TrainingMemory held = predictor.runs(least, kNoLimit).largest().run.memory();
+    misfits += held.total() > limit;
+    const auto isOf = [&](const Prediction& p) {
+      return p.layout.mesh == family.mesh && p.layout.zero == family.zero;
+    };
+    EXPECT_EQ(std::ranges::any_of(plan.fitting, isOf), held.total() <= limit) << least.describe();
+  }
+  EXPECT_EQ(plan.misfits.size(), misfits);
+}
+
 TEST(Planner, RanksWhatFitsAndSaysWhatDoesNot) {
   const TrainingJob job = smallJob();
   Slow network;
@@ -359,6 +394,7 @@ TEST(Planner, RanksWhatFitsAndSaysWhatDoesNot) {
   for (const Prediction& p : some.fitting) EXPECT_LE(p.memory.total(), limit);
   EXPECT_TRUE(std::ranges::any_of(
       some.fitting, [](const Prediction& p) { return p.layout.recompute != Recompute::None; }));
+  expectMisfitsAreAll(job, some, limit);
   for (const Misfit& misfit : some.misfits) {
     EXPECT_GT(misfit.memory.total(), limit);
     EXPECT_NE(tooLarge(misfit.memory, limit).find("too much; most of it "), std::string::npos);
@@ -367,6 +403,17 @@ TEST(Planner, RanksWhatFitsAndSaysWhatDoesNot) {
   EXPECT_EQ(slowerThan(some.fitting.front(), some.fitting.front()), "as fast");
   EXPECT_NE(slowerThan(some.fitting.back(), some.fitting.front()).find(" more"), std::string::npos);
   EXPECT_TRUE(planTraining(predictor, {.space = fourRanks(), .memoryBytes = 1}).fitting.empty());
+}
+
+TEST(Planner, StagesShareOutWhatTheyAreSaidTo) {
+  const TrainingJob job = smallJob();
+  for (int zero = 0; zero <= 3; ++zero) {
+    const ShardPolicy policy =
+        engineUnder(job, {.mesh = MeshShape::parse("fsdp=4"), .zero = zero}).policy;
+    EXPECT_EQ(policy.optimizer, zero >= 1) << zero;
+    EXPECT_EQ(policy.gradients, zero >= 2) << zero;
+    EXPECT_EQ(policy.parameters, zero >= 3) << zero;
+  }
 }
 
 TEST(Planner, LeavesOutWhatDoesNotDivide) {

@@ -405,6 +405,14 @@ TEST(Planner, RanksWhatFitsAndSaysWhatDoesNot) {
   EXPECT_TRUE(planTraining(predictor, {.space = fourRanks(), .memoryBytes = 1}).fitting.empty());
 }
 
+TEST(Planner, AKernelTakesAsLongAsItsProductsOrItsBytes) {
+  const KernelRate rate{.flopsPerSecond = 10, .bytesPerSecond = 4, .callSeconds = 1};
+  const KernelCount bytes{.calls = 2, .bytesRead = 8, .bytesWritten = 4, .gemmFlops = 20};
+  EXPECT_DOUBLE_EQ(rate.seconds(bytes), 3 + 2);
+  const KernelCount products{.calls = 2, .bytesRead = 8, .bytesWritten = 4, .gemmFlops = 50};
+  EXPECT_DOUBLE_EQ(rate.seconds(products), 5 + 2);
+}
+
 TEST(Planner, StagesShareOutWhatTheyAreSaidTo) {
   const TrainingJob job = smallJob();
   for (int zero = 0; zero <= 3; ++zero) {

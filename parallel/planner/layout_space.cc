@@ -35,7 +35,7 @@ bool cutsHeads(MeshShape& mesh, int ranks, const ModelOptions& model) {
 
 /// Sequences of a step that each data-parallel rank has.
 int64_t sequencesOf(const TrainingJob& job, const MeshShape& mesh) {
-  return job.batch / mesh.ranks({Axis::Data, Axis::Fsdp});
+  return job.batch / mesh.ranks({Axis::Data, Axis::Fsdp, Axis::Expert});
 }
 
 /// Over how many of the data-parallel ranks state is shared out.
@@ -46,8 +46,32 @@ std::vector<int> sharesOf(int data, int ofAHost) {
   return shares;
 }
 
-void addSharings(std::vector<LayoutFamily>& families, const MeshShape& mesh, int data,
-                 int ofAHost) {
+int64_t expertsOf(const ModelOptions& model) {
+  return std::visit([](const auto& options) { return options.experts.count; }, model);
+}
+
+/// By how many ranks along cp and ep, of `ranks` in all, tp and pp of `mesh` can be joined.
+std::vector<MeshShape> joinedByTokens(const MeshShape& mesh, const TrainingJob& job, int ranks,
+                                      int64_t leastTokens) {
+  std::vector<MeshShape> meshes;
+  const int64_t experts = std::max<int64_t>(expertsOf(job.model), 1);
+  for (const int context : divisorsOf(ranks, ranks)) {
+    if (context > 1 && job.context / context < leastTokens) continue;
+    for (const int expert : divisorsOf(ranks / context, ranks)) {
+      if (experts % expert != 0 || job.batch % (ranks / context) != 0) continue;
+      meshes.push_back(mesh);
+      meshes.back()[Axis::Context] = context;
+      meshes.back()[Axis::Expert] = expert;
+    }
+  }
+  return meshes;
+}
+
+/// All ranks that `mesh` does not have yet are data-parallel.
+void addSharings(std::vector<LayoutFamily>& families, const MeshShape& mesh,
+                 const LayoutSpace& space) {
+  const int data = space.devices / mesh.ranks();
+  const int ofAHost = std::max(1, space.ranksPerHost / mesh.ranks(kTensorAxes | kTokenAxes));
   LayoutFamily family{.mesh = mesh};
   family.mesh[Axis::Data] = data;
   families.push_back(family);
@@ -85,10 +109,10 @@ std::vector<LayoutFamily> familiesOf(const TrainingJob& job, const LayoutSpace& 
     MeshShape mesh;
     if (!cutsHeads(mesh, tensor, job.model)) continue;
     for (const int stages : divisorsOf(space.devices / tensor, layers)) {
-      const int data = space.devices / tensor / stages;
-      if (job.batch % data != 0) continue;
       mesh[Axis::Pipeline] = stages;
-      addSharings(families, mesh, data, space.ranksPerHost / tensor);
+      const int others = space.devices / tensor / stages;
+      for (const MeshShape& joined : joinedByTokens(mesh, job, others, space.leastTokens))
+        addSharings(families, joined, space);
     }
   }
   require(!families.empty(), "no layout of ", space.devices, " devices, at most ",
@@ -138,6 +162,8 @@ std::vector<TrainingLayout> variantsOf(const TrainingJob& job, const LayoutSpace
     for (const ScheduleKind schedule : space.schedules)
       add([&](TrainingLayout& l) { l.schedule = schedule; });
   add([](TrainingLayout& l) { l.sequenceParallel = false; });
+  if (layout.mesh[Axis::Context] > 1)
+    add([](TrainingLayout& l) { l.contextAttention = ContextAttention::Heads; });
   if (layout.zero == 1) add([](TrainingLayout& l) { l.zero = 2; });
   if (layout.zero == 3) add([](TrainingLayout& l) { l.reshard = Reshard::Never; });
   // A pipeline that is never full idles more than it gains.
@@ -146,17 +172,9 @@ std::vector<TrainingLayout> variantsOf(const TrainingJob& job, const LayoutSpace
   return variants;
 }
 
-std::vector<TrainingLayout> leaner(const TrainingLayout& layout) {
-  std::vector<TrainingLayout> all;
-  std::vector<int> rounds{1};
-  if (layout.zero >= 2 && layout.microBatches > 1) rounds.push_back(layout.microBatches);
-  for (const int count : rounds)
-    for (const Recompute recompute : {Recompute::None, Recompute::Attention, Recompute::Block}) {
-      all.push_back(layout);
-      all.back().rounds = count;
-      all.back().recompute = recompute;
-    }
-  return all;
+std::vector<int> roundsOf(const TrainingLayout& layout) {
+  if (layout.zero < 2 || layout.microBatches == 1) return {1};
+  return {1, layout.microBatches};
 }
 
 }  // namespace tutti::parallel

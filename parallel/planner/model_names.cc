@@ -32,6 +32,18 @@ LlamaOptions llama3(int64_t layers, int64_t width, int64_t heads, int64_t inner)
           .ropeBase = 500'000};
 }
 
+LlamaOptions mixtral(int64_t layers, int64_t width, int64_t heads, int64_t inner, int64_t context) {
+  return {.vocabulary = 32000,
+          .context = context,
+          .layers = layers,
+          .width = width,
+          .heads = heads,
+          .kvHeads = 8,
+          .inner = inner,
+          .ropeBase = 1'000'000,
+          .experts = {.count = 8, .perToken = 2}};
+}
+
 const std::vector<std::pair<std::string, ModelOptions>>& models() {
   static const std::vector<std::pair<std::string, ModelOptions>> kModels = {
       {"gpt2", gpt2(12, 768, 12)},
@@ -42,7 +54,9 @@ const std::vector<std::pair<std::string, ModelOptions>>& models() {
       {"llama-13b", llama2(40, 5120, 40, 13824)},
       {"llama-8b", llama3(32, 4096, 32, 14336)},
       {"llama-70b", llama3(80, 8192, 64, 28672)},
-      {"llama-405b", llama3(126, 16384, 128, 53248)}};
+      {"llama-405b", llama3(126, 16384, 128, 53248)},
+      {"mixtral-8x7b", mixtral(32, 4096, 32, 14336, 32768)},
+      {"mixtral-8x22b", mixtral(56, 6144, 48, 16384, 65536)}};
   return kModels;
 }
 

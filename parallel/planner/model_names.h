@@ -12,7 +12,8 @@ namespace tutti::parallel {
 /// "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl" (Radford et al., "Language Models are
 /// Unsupervised Multitask Learners"), "llama-7b", "llama-13b" (Touvron et al., "LLaMA" and
 /// "Llama 2"), "llama-8b", "llama-70b", "llama-405b" ("The Llama 3 Herd of Models", with its
-/// context of 8192); nothing for another name.
+/// context of 8192), "mixtral-8x7b", "mixtral-8x22b" (Jiang et al., "Mixtral of Experts"); nothing
+/// for another name.
 std::optional<ModelOptions> modelNamed(const std::string& name);
 std::string modelNames();  ///< all of them: "gpt2, gpt2-medium, ..."
 

@@ -7,8 +7,8 @@ namespace tutti::parallel {
 
 namespace {
 
-// So many members are tried with all schedules; of more only the fastest, these many.
-constexpr size_t kFewMembers = 64, kFastest = 12;
+// So many are varied.
+constexpr size_t kFastest = 16;
 constexpr int kTurns = 2;
 
 class Search {
@@ -17,10 +17,12 @@ class Search {
       : predictor_(predictor), options_(options) {}
 
   Plan plan() {
-    for (const LayoutFamily& family : familiesOf(predictor_.job(), options_.space)) {
-      if (!fits(leanest(predictor_.job(), family))) continue;
-      for (const TrainingLayout& member : membersOf(predictor_.job(), family)) take(member);
-    }
+    for (const LayoutFamily& family : familiesOf(predictor_.job(), options_.space))
+      unlessRefused([&] {
+        if (!fits(leanest(predictor_.job(), family))) return;
+        for (const TrainingLayout& member : membersOf(predictor_.job(), family)) take(member);
+      });
+    require(!plan_.fitting.empty() || !plan_.misfits.empty(), refusal_);
     vary();
     std::ranges::sort(plan_.misfits, {}, [](const Misfit& m) { return m.memory.total(); });
     plan_.dryRuns = predictor_.dryRuns();
@@ -28,28 +30,49 @@ class Search {
   }
 
  private:
-  bool isWithin(const TrainingLayout& layout) {
-    return predictor_.runs(layout, options_.memoryBytes).largest().run.memory().total() <=
-           options_.memoryBytes;
+  /// Which layouts of those that divide the program takes is its own to say.
+  template <class Run>
+  void unlessRefused(const Run& run) {
+    try {
+      run();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::InvalidArgument) throw;
+      refusal_ = error.what();
+    }
   }
   /// Says why not.
   bool fits(const TrainingLayout& least) {
-    if (isWithin(least)) return true;
-    plan_.misfits.push_back(
-        {least, predictor_.runs(least, options_.memoryBytes).largest().run.memory()});
+    const TrainingMemory& held =
+        predictor_.runs(least, options_.memoryBytes).largest().run.memory();
+    if (held.total() <= options_.memoryBytes) return true;
+    plan_.misfits.push_back({least, held});
     return false;
   }
-  /// As it computes least among those that fit. What is computed again makes no difference to what
-  /// the store holds: where that alone is too much, only more rounds help.
-  void take(const TrainingLayout& member) {
-    int roundsTooFew = 0;
-    for (const TrainingLayout& layout : leaner(member)) {
-      if (layout.rounds == roundsTooFew) continue;
-      if (isWithin(layout)) return predict(layout);
-      const TrainingMemory& held =
-          predictor_.runs(layout, options_.memoryBytes).largest().run.memory();
-      if (held.store.total() > options_.memoryBytes) roundsTooFew = layout.rounds;
+  const TrainingMemory& held(const TrainingLayout& layout) {
+    return predictor_.held(layout, options_.memoryBytes);
+  }
+  bool isWithin(const TrainingLayout& layout) {
+    return held(layout).total() <= options_.memoryBytes;
+  }
+  /// As it computes least among those that fit.
+  void take(TrainingLayout layout) {
+    for (const int rounds : roundsOf(layout)) {
+      layout.rounds = rounds;
+      if (const auto recompute = leastComputed(layout)) {
+        layout.recompute = *recompute;
+        return predict(layout);
+      }
     }
+  }
+  /// What is computed again makes no difference to what the store holds.
+  std::optional<Recompute> leastComputed(TrainingLayout layout) {
+    layout.recompute = Recompute::None;
+    if (isWithin(layout)) return Recompute::None;
+    if (held(layout).store.total() > options_.memoryBytes) return std::nullopt;
+    layout.recompute = Recompute::Block;
+    if (!isWithin(layout)) return std::nullopt;
+    layout.recompute = Recompute::Attention;
+    return isWithin(layout) ? Recompute::Attention : Recompute::Block;
   }
   void predict(const TrainingLayout& layout) {
     const auto same = [&](const Prediction& p) { return p.layout == layout; };
@@ -60,13 +83,12 @@ class Search {
   void vary() {
     for (int turn = 0; turn < kTurns; ++turn) {
       sort();
-      const size_t all = plan_.fitting.size();
       std::vector<TrainingLayout> members;
-      for (size_t i = 0; i < (all <= kFewMembers ? all : std::min(all, kFastest)); ++i)
+      for (size_t i = 0; i < std::min(plan_.fitting.size(), kFastest); ++i)
         members.push_back(plan_.fitting[i].layout);
       for (const TrainingLayout& member : members)
         for (const TrainingLayout& variant : variantsOf(predictor_.job(), options_.space, member))
-          take(variant);
+          unlessRefused([&] { take(variant); });
     }
     sort();
   }
@@ -80,6 +102,7 @@ class Search {
   Predictor& predictor_;
   const PlanOptions& options_;
   Plan plan_;
+  std::string refusal_;  // the last one
 };
 
 }  // namespace

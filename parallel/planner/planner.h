@@ -5,8 +5,8 @@
 //
 // The search: of each family (layout_space.h) the member that holds least is run; where it does not
 // fit, none does. Of the others the members are run, each as it computes least among those that
-// fit. Then schedules, and whether sequences are cut, are tried: of all members when they are few,
-// otherwise of the fastest.
+// fit. Then the fastest are varied, in one respect at a time, and once more what is then the
+// fastest.
 
 #include <string>
 #include <vector>
@@ -33,7 +33,7 @@ struct Plan {
   int dryRuns = 0;
 };
 
-/// Throws InvalidArgument where no layout divides.
+/// Throws InvalidArgument where no layout divides, and, as Engine does, where none is taken.
 Plan planTraining(Predictor& predictor, const PlanOptions& options);
 
 }  // namespace tutti::parallel

@@ -20,8 +20,16 @@ const std::set<std::string> kUpdateKernels = {"adamW", "sgd", "addSquares"};
 
 bool within(AxisSet axes, AxisSet others) { return axes.without(others).empty(); }
 
+const std::set<std::string> kAttention = {"attention", "attentionBlock", "attentionMerge"};
+const std::set<std::string> kAttentionBackward = {"attentionBackward", "attentionBlockBackward"};
+
 /// What is computed again of attention, as a share of all calls of it.
 double attentionAgain(Recompute recompute) { return recompute == Recompute::Attention ? 0.5 : 0; }
+
+/// What of `total` is left when the share `ahead` of it goes on beside `window` of computation.
+double exposed(double total, double ahead, double window) {
+  return total * (1 - ahead) + std::max(0.0, total * ahead - window);
+}
 
 }  // namespace
 
@@ -33,8 +41,9 @@ const RankRuns::Run& RankRuns::largest() const {
 struct Predictor::Work {
   double forward = 0, inputs = 0, weights = 0;  // of a micro-batch, kernels and collectives
   double compute = 0, layers = 0;               // of all micro-batches
-  double transfer = 0;                          // of one message between stages
+  double transfer = 0, messages = 0;            // of one message between stages, of all
   double gather = 0, reduce = 0;                // whether or not something is computed meanwhile
+  double partial = 0;                           // sums of gradients after the last of them
   double gatheredAhead = 0, reducedAhead = 0;   // shares of these
   double update = 0, other = 0;
   double busy() const { return compute + layers; }
@@ -59,6 +68,17 @@ std::vector<std::pair<int, int>> Predictor::kindsOfRanks(const TrainingLayout& l
   return {{0, 1}, {1, ranks - 2}, {ranks - 1, 1}};
 }
 
+const TrainingMemory& Predictor::held(const TrainingLayout& layout, size_t limit) {
+  const std::string key = layout.describe();
+  auto found = least_.find(key);
+  if (found == least_.end()) {
+    found = least_.emplace(key, leastMemory(job_, layout, 0)).first;
+    ++dryRuns_;
+  }
+  if (found->second.total() > limit) return found->second;
+  return runs(layout, limit).largest().run.memory();
+}
+
 const RankRuns& Predictor::runs(const TrainingLayout& layout, size_t limit) {
   const std::string key = layout.describe();
   const auto kinds = kindsOfRanks(layout);
@@ -77,17 +97,24 @@ const RankRuns& Predictor::runs(const TrainingLayout& layout, size_t limit) {
 
 Predictor::Work Predictor::workOf(const TrainingLayout& layout, const DryRun& run) {
   Work work;
-  double attention = 0;
+  double attention = 0, attentionBackward = 0;
   for (const auto& [name, count] : run.kernels) {
     const double seconds = rates_.seconds(name, count);
     (kUpdateKernels.contains(name) ? work.update : work.compute) += seconds;
-    if (name == "attention") attention = seconds;
+    if (kAttention.contains(name)) attention += seconds;
+    if (kAttentionBackward.contains(name)) attentionBackward += seconds;
   }
   const AxisSet data = ShardPolicy().data();
   for (const auto& [axes, counted] : run.collectives) {
     CollectiveCounters rest = counted;
-    if (within(axes, kTensorAxes | kTokenAxes)) {
+    if (within(axes, kTensorAxes)) {
       work.layers += network_.seconds(layout.mesh, axes, counted);
+    } else if (within(axes, kTensorAxes | kTokenAxes)) {
+      rest.allReduce = rest.sent = {};
+      work.partial += network_.seconds(layout.mesh, axes, {.allReduce = counted.allReduce});
+      work.layers += network_.seconds(layout.mesh, axes, rest);
+      const double ring = network_.seconds(layout.mesh, axes, {.sent = counted.sent});
+      work.layers += ringWaits(ring, layout.mesh[Axis::Context], attention + attentionBackward);
     } else if (within(axes, data)) {
       rest.allGather = {};
       work.reduce += network_.seconds(layout.mesh, axes, rest);
@@ -95,9 +122,8 @@ Predictor::Work Predictor::workOf(const TrainingLayout& layout, const DryRun& ru
     } else {
       rest.sent = {};
       work.other += network_.seconds(layout.mesh, axes, rest);
-      if (counted.sent.calls > 0)
-        work.transfer =
-            network_.seconds(layout.mesh, axes, {.sent = counted.sent}) / counted.sent.calls;
+      work.messages = network_.seconds(layout.mesh, axes, {.sent = counted.sent});
+      if (counted.sent.calls > 0) work.transfer = work.messages / counted.sent.calls;
     }
   }
   const StoreCounters& store = run.counters;
@@ -113,6 +139,14 @@ Predictor::Work Predictor::workOf(const TrainingLayout& layout, const DryRun& ru
   work.forward = work.weights = once;
   work.inputs = (blocks ? 2 : 1) * once + again / layout.microBatches;
   return work;
+}
+
+/// What attention in a ring waits for its messages. Each goes beside one of as many steps of
+/// attention as there are ranks, but for gradients on the last part of their way home: of 2 n - 1
+/// parts of what is sent, one.
+double Predictor::ringWaits(double messages, int ranks, double attention) const {
+  const double alone = 1.0 / (2 * ranks - 1);
+  return exposed(messages, rates_.overlaps ? 1 - alone : 0, attention);
 }
 
 namespace {
@@ -134,20 +168,16 @@ double scheduleLength(const TrainingLayout& layout, double forward, double input
   return timelineOf(schedule, costs).length().value() * unit;
 }
 
-/// What of `total` is left when the share `ahead` of it goes on beside `window` of computation.
-double exposed(double total, double ahead, double window) {
-  return total * (1 - ahead) + std::max(0.0, total * ahead - window);
-}
-
 }  // namespace
 
-/// Where ranks share cores, a step takes at least what all of them compute, over the cores.
+/// Where ranks share cores, a step takes at least what all of them compute, over the cores; a
+/// message, which one of them waits for and another one copies, takes its time of a core.
 double Predictor::stretched(double length, const std::vector<Work>& works, const RankRuns& runs,
                             const TrainingLayout& layout) const {
   if (rates_.cores == 0) return length;
   double sum = 0, stages = 0;
   for (size_t i = 0; i < works.size(); ++i) {
-    sum += works[i].busy() * runs.runs[i].stands;
+    sum += (works[i].busy() + works[i].messages) * runs.runs[i].stands;
     stages += runs.runs[i].stands;
   }
   const int ranks = std::min(layout.mesh.ranks(), ranksPerHost_);
@@ -175,7 +205,7 @@ StepSeconds Predictor::secondsOf(const TrainingLayout& layout, const std::vector
           .layers = work.layers,
           .wait = length - work.busy(),
           .gather = exposed(work.gather, ahead * work.gatheredAhead, gatherWindow),
-          .reduce = exposed(work.reduce, ahead * work.reducedAhead, reduceWindow),
+          .reduce = exposed(work.reduce, ahead * work.reducedAhead, reduceWindow) + work.partial,
           .update = update * sharing,
           .other = other};
 }

@@ -31,8 +31,12 @@ class Predictor {
   Predictor(TrainingJob job, DeviceRates rates, Network& network, int ranksPerHost);
 
   const TrainingJob& job() const { return job_; }
+  /// What the rank that holds most holds, where that is at most `limit` bytes; otherwise what some
+  /// rank holds at the least, which is more. Throws InvalidArgument where the job cannot be shared
+  /// out so.
+  const TrainingMemory& held(const TrainingLayout& layout, size_t limit);
   /// Stops at the first rank that holds more than `limit` bytes. Runs once for each layout. Throws
-  /// InvalidArgument where the job cannot be shared out so.
+  /// as held().
   const RankRuns& runs(const TrainingLayout& layout, size_t limit);
   Prediction predict(const TrainingLayout& layout);
   /// Runs without data so far.
@@ -44,6 +48,7 @@ class Predictor {
   Work workOf(const TrainingLayout& layout, const DryRun& run);
   StepSeconds secondsOf(const TrainingLayout& layout, const std::vector<Work>& works,
                         const RankRuns& runs, size_t slowest) const;
+  double ringWaits(double messages, int ranks, double attention) const;
   double stretched(double length, const std::vector<Work>& works, const RankRuns& runs,
                    const TrainingLayout& layout) const;
 
@@ -52,7 +57,8 @@ class Predictor {
   Network& network_;
   const int ranksPerHost_;
   int dryRuns_ = 0;
-  std::map<std::string, RankRuns> done_;  // by what their layout says of itself
+  std::map<std::string, RankRuns> done_;         // by what their layout says of itself
+  std::map<std::string, TrainingMemory> least_;  // of rank 0
 };
 
 }  // namespace tutti::parallel

@@ -51,6 +51,8 @@ const char* toString(Recompute recompute) {
 std::string TrainingLayout::describe() const {
   std::string text = mesh.describe() + sharing(*this) + pipeline(*this);
   if (sequenceParallel && mesh.ranks(kTensorAxes) > 1) text += ", sequences cut";
+  if (contextAttention == ContextAttention::Heads && mesh[Axis::Context] > 1)
+    text += ", heads exchanged";
   if (microBatches > 1) text += message(", ", microBatches, " micro-batches");
   if (rounds > 1) text += message(" in ", rounds, " rounds");
   if (recompute != Recompute::None) text += message(", ", toString(recompute), " computed again");
@@ -63,6 +65,7 @@ ModelOptions modelUnder(const TrainingJob& job, const TrainingLayout& layout) {
       [&](auto& options) {
         options.sequenceParallel = layout.sequenceParallel;
         options.recompute = layout.recompute;
+        options.contextAttention = layout.contextAttention;
       },
       model);
   return model;
@@ -97,6 +100,12 @@ namespace {
 // more at a time, but for those of which all are run.
 constexpr int kRunsAround = 3;
 
+/// Whether a step with fewer micro-batches is the same but shorter.
+bool canBeShort(const TrainingJob& job, const TrainingLayout& layout) {
+  const bool sameRounds = layout.rounds == 1 || layout.rounds == layout.microBatches;
+  return sameRounds && job.batch % layout.microBatches == 0;
+}
+
 /// As many beyond whole rounds of the pipeline as all are: schedules depend on that.
 int fewOf(const TrainingJob& job, const TrainingLayout& layout) {
   const int stages = layout.mesh[Axis::Pipeline];
@@ -104,8 +113,7 @@ int fewOf(const TrainingJob& job, const TrainingLayout& layout) {
   const int few = kRunsAround * chunks * stages + layout.microBatches % stages;
   const bool holdsAll = stages > 1 && (layout.schedule == ScheduleKind::GPipe ||
                                        layout.schedule == ScheduleKind::ZeroBubbleV);
-  const bool sameRounds = layout.rounds == 1 || layout.rounds == layout.microBatches;
-  const bool all = holdsAll || !sameRounds || job.batch % layout.microBatches != 0;
+  const bool all = holdsAll || !canBeShort(job, layout);
   return all ? layout.microBatches : std::min(few, layout.microBatches);
 }
 
@@ -156,6 +164,11 @@ void extend(KernelCount& a, const KernelCount& b, int64_t times) {
 }
 
 }  // namespace
+
+TrainingMemory leastMemory(const TrainingJob& job, const TrainingLayout& layout, int rank) {
+  const int all = layout.microBatches, stages = layout.mesh[Axis::Pipeline];
+  return runOf(job, layout, canBeShort(job, layout) ? std::min(stages, all) : all, rank).memory;
+}
 
 ShortDryRun::ShortDryRun(const TrainingJob& job, const TrainingLayout& layout, int rank)
     : job_(job),

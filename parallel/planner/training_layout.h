@@ -32,6 +32,7 @@ struct TrainingLayout {
   int zero = 0;  ///< the stage; what it shares out lies along fsdp, all else is replicated
   Reshard::When reshard = Reshard::AfterForward;  ///< of stage 3
   bool sequenceParallel = false;
+  ContextAttention contextAttention = ContextAttention::Ring;  ///< of several ranks along cp
   Recompute recompute = Recompute::None;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   int chunks = 0;        ///< stages of a rank; 0: as few as the schedule has
@@ -68,5 +69,9 @@ class ShortDryRun {
   const int few_;  // micro-batches that were run
   const DryRun run_;
 };
+
+/// What a rank holds with no more micro-batches than fill the pipeline once: at most what it holds
+/// with all, in less time than a ShortDryRun.
+TrainingMemory leastMemory(const TrainingJob& job, const TrainingLayout& layout, int rank);
 
 }  // namespace tutti::parallel

@@ -7,13 +7,13 @@
 #include <array>
 #include <cstdio>
 #include <list>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "parallel/engine/describe.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/layout_comparison.h"
+#include "parallel/samples/measured_rates.h"
 #include "parallel/samples/strategies.h"
 
 namespace {
@@ -41,7 +41,7 @@ TrainingJob jobOf(const SampleOptions& o) {
 struct Compared {
   Compared(SampleRank& of, const TrainingJob& all, Strategy of_, const std::vector<uint8_t>& tokens)
       : strategy(std::move(of_)),
-        job(strategy.under(all)),
+        job(all),
         mesh(of.mesh.arranged(strategy.layout.mesh)),
         model(makeModel(modelUnder(job, strategy.layout))),
         engine(mesh, of.kernels, *model, engineOptions()),
@@ -173,7 +173,7 @@ void compare(SampleRank& rank, const CompareOptions& options) {
   std::visit([](auto& model) { fillExperts(model.experts); }, job.model);
   const DeviceRates rates = measuredRates(rank, job.context);
   MeasuredNetwork network(rank.mesh);
-  std::map<ContextAttention, Predictor> predictors;
+  Predictor predictor(job, rates, network, rank.mesh.ranks());
   const std::vector<uint8_t> tokens = sampleText();
   std::list<Compared> all;
   for (Strategy& strategy : strategiesOf(job, rank.mesh.ranks()))
@@ -186,10 +186,6 @@ void compare(SampleRank& rank, const CompareOptions& options) {
     requirePlanned(compared, rank.options.model.experts);
     const Waited shares = sharesWaited(rank, compared);
     if (rank.mesh.rank() != 0) continue;
-    Predictor& predictor = predictors
-                               .try_emplace(compared.strategy.attention, compared.job, rates,
-                                            network, rank.mesh.ranks())
-                               .first->second;
     const auto row = rowOf(compared, shares, predictor.predict(compared.strategy.layout));
     rank.say(options.json ? row.dump() + "\n" : line(row, options.markdown));
   }

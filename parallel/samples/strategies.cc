@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 namespace tutti::parallel {
 
@@ -57,21 +56,13 @@ void exchange(DeviceMesh& mesh, CollectiveKind kind, int64_t count, Arena& memor
 
 }  // namespace
 
-TrainingJob Strategy::under(TrainingJob job) const {
-  std::visit([&](auto& options) { options.contextAttention = attention; }, job.model);
-  return job;
-}
-
 std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
   std::vector<Strategy> all;
-  const auto add = [&](const std::string& name, const std::string& mesh, TrainingLayout layout,
-                       ContextAttention attention = ContextAttention::Ring) {
+  const auto add = [&](const std::string& name, const std::string& mesh, TrainingLayout layout) {
     layout.mesh = MeshShape::parse(mesh);
     const int64_t sequences = job.batch / layout.mesh.ranks({Axis::Data, Axis::Fsdp, Axis::Expert});
     layout.microBatches = static_cast<int>(std::max<int64_t>(1, sequences));
-    const Strategy strategy{name, layout, attention};
-    if (layout.mesh.ranks() == ranks && isPossible(strategy.under(job), layout))
-      all.push_back(strategy);
+    if (layout.mesh.ranks() == ranks && isPossible(job, layout)) all.push_back({name, layout});
   };
   const auto along = [&](const char* axis) { return message(axis, "=", ranks); };
   const auto beside = [&](const char* two, const char* axis) {
@@ -94,7 +85,7 @@ std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
   add("PP x DP", beside("pp", "dp"), {});
   add("PP x TP", beside("pp", "tp"), {});
   add("CP ring", along("cp"), {});
-  add("CP heads", along("cp"), {}, ContextAttention::Heads);
+  add("CP heads", along("cp"), {.contextAttention = ContextAttention::Heads});
   add("DP x CP ring", beside("dp", "cp"), {});
   if (expertsOf(job) > 0) {
     add("EP", along("ep"), {});
@@ -135,28 +126,6 @@ double MeasuredNetwork::seconds(const MeshShape& mesh, AxisSet axes, CollectiveK
   const int ranks = kind == CollectiveKind::Message ? 2 : mesh.ranks(axes);
   const auto found = lines_.find({kind, ranks});
   return found == lines_.end() ? 0 : found->second.call + found->second.byte * bytes;
-}
-
-/// A product, and a sum of two tensors, of the model's own sizes. Where ranks are more than cores,
-/// each of them gets its share of one while all measure.
-DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  DeviceRates rates{.cores = cores, .overlaps = rank.mesh.ranks() < cores};
-  if (rank.mesh.dry()) return rates;
-  const int64_t width = rank.options.model.width;
-  Arena arena("measured");
-  const Tensor x = arena.allocate(DType::Float32, {tokens, width});
-  const Tensor w = arena.allocate(DType::Float32, {width, 4 * width});
-  const Tensor y = arena.allocate(DType::Float32, {tokens, 4 * width});
-  const Tensor z = arena.allocate(DType::Float32, {tokens, 4 * width});
-  for (const Tensor& tensor : {x, w, y, z}) rank.kernels.fillZero(tensor);
-  MeshCommunicator* const all = rank.mesh.communicator(AxisSet::all());
-  const double share = std::max(1.0, double(rank.mesh.ranks()) / cores);
-  const double product = medianSeconds(all, [&] { rank.kernels.gemm({.a = x, .b = w, .c = y}); });
-  const double sum = medianSeconds(all, [&] { rank.kernels.gelu(y, z); });
-  rates.any.flopsPerSecond = share * 2 * double(tokens) * double(4 * width * width) / product;
-  rates.any.bytesPerSecond = share * 2 * double(y.bytes()) / sum;
-  return rates;
 }
 
 }  // namespace tutti::parallel

@@ -1,7 +1,7 @@
 #pragma once
 
-// Every strategy of the literature on one model: how the layouts are called, what this machine's
-// rates are, and what a row of the comparison says.
+// Every strategy of the literature on one model: how the layouts are called, and what exchanges
+// take here.
 
 #include <map>
 #include <string>
@@ -15,10 +15,6 @@ namespace tutti::parallel {
 struct Strategy {
   std::string name;  ///< "FSDP"
   TrainingLayout layout;
-  ContextAttention attention = ContextAttention::Ring;  ///< along cp
-
-  /// `job` with this attention.
-  TrainingJob under(TrainingJob job) const;
 };
 /// Those that so many ranks, batch and model allow, of experts only where the model has some, each
 /// with as many micro-batches as the batch has sequences for its ranks.
@@ -38,8 +34,5 @@ class MeasuredNetwork final : public Network {
   };
   std::map<std::pair<CollectiveKind, int>, Line> lines_;
 };
-
-/// What kernels took here, all ranks at the same time. Collective.
-DeviceRates measuredRates(SampleRank& rank, int64_t tokens);
 
 }  // namespace tutti::parallel

@@ -68,6 +68,23 @@ Shape Piece::shape(const Range& range) const {
   return result;
 }
 
+std::vector<BlockRows> blockRows(const Piece& piece, const Tensor& full, const Tensor& blocks) {
+  std::vector<BlockRows> parts;
+  const int64_t shards = std::ssize(piece.rows);
+  for (int64_t first = 0, end = 0; first < shards; first = end) {
+    const Range rows = piece.rows[static_cast<size_t>(first)];
+    int64_t next = rows.begin;
+    for (; end < shards && piece.rows[static_cast<size_t>(end)] == Range{next, next + rows.count()};
+         ++end)
+      next += rows.count();
+    const int64_t ranks = end - first, elements = rows.count() * piece.rowElements;
+    if (elements > 0)
+      parts.push_back({full.rows(rows.begin, ranks * rows.count()).view({ranks, elements}),
+                       blocks.rows(first, ranks).part(1, 0, elements)});
+  }
+  return parts;
+}
+
 Cut cutParameters(const std::vector<Parameter*>& parameters, const DeviceMesh& mesh,
                   const ShardPolicy& policy) {
   Cut cut;

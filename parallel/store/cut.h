@@ -46,6 +46,15 @@ struct Cut {
   std::vector<UnitCut> units;  ///< those that have pieces here, in their order
 };
 
+/// The same rows of a parameter in a full buffer and in blocks: [ranks, elements of each].
+struct BlockRows {
+  Tensor full, blocks;
+};
+/// Where all rows of `piece` are: `full` is its part of the unit's buffer, and in `blocks`, [ranks,
+/// elements], each rank's rows come first. Neighbours with as many rows each are one part, so that
+/// there are two or three to copy, however many ranks.
+std::vector<BlockRows> blockRows(const Piece& piece, const Tensor& full, const Tensor& blocks);
+
 /// Throws InvalidArgument naming the parameter when its layout is partial or names an axis that the
 /// policy uses, and when its gradient is partial over one that the policy uses or that cuts it.
 Cut cutParameters(const std::vector<Parameter*>& parameters, const DeviceMesh& mesh,

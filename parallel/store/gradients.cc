@@ -246,7 +246,7 @@ void Gradients::reduce(Bucket& bucket, bool early) {
   bucket.done.record(stream_);
 }
 
-/// Puts the rows of each rank together.
+/// Puts the rows of each rank together: [ranks, elements].
 void Gradients::fillBlocks(const Bucket& bucket, const Tensor& blocks) {
   for (size_t id = 0; id < units_.size(); ++id) {
     const Unit& u = units_[id];
@@ -255,13 +255,10 @@ void Gradients::fillBlocks(const Bucket& bucket, const Tensor& blocks) {
       const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
       const Tensor whole =
           bucket.levels[0].rows(u.full + piece.full, piece.local.count()).view(piece.local);
-      for (int shard = 0; shard < cut_.shards; ++shard) {
-        const Range rows = piece.rows[static_cast<size_t>(shard)];
-        const Shape shape = piece.shape(rows);
-        kernels_.copy(
-            whole.rows(rows.begin, rows.count()),
-            blocks.rows(shard * bucket.block + u.block + piece.block, shape.count()).view(shape));
-      }
+      const int64_t before = u.block + piece.block;
+      const Tensor own = blocks.part(1, before, bucket.block - before);
+      for (const BlockRows& rows : blockRows(piece, whole, own))
+        kernels_.copy(rows.full, rows.blocks);
     }
   }
 }
@@ -275,7 +272,7 @@ void Gradients::scatter(Bucket& bucket) {
     bucket.reduced = Tensor(staging.sums.data(), type_, {bucket.block});
   }
   const Tensor blocks(staging.memory.data(), type_, {bucket.block * cut_.shards});
-  fillBlocks(bucket, blocks);
+  fillBlocks(bucket, blocks.view({cut_.shards, bucket.block}));
   giveBack(bucket);
   const Tensor& sum = bucket.reduced;
   {

@@ -10,13 +10,22 @@
 
 namespace tutti::parallel {
 
+namespace {
+
+// State has a tensor for each parameter: larger ones have blocks of their own, whose ends nobody
+// leaves unused.
+constexpr size_t kStateBlockBytes = size_t{256} << 10;
+
+}  // namespace
+
 ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
                                const StoreTypes& types)
     : mesh_(mesh),
       kernels_(kernels),
       policy_(policy),
       types_(types),
-      optimizer_("optimizer", mesh.backing(policy.offload.folderOf(policy.offload.optimizer))) {
+      optimizer_("optimizer", mesh.backing(policy.offload.folderOf(policy.offload.optimizer)),
+                 kStateBlockBytes) {
   policy.check();
   require(kernels.dry() == mesh.dry(), "of a mesh and its kernels ",
           mesh.dry() ? "the mesh" : "the kernels", " alone would run dry");

@@ -200,15 +200,12 @@ void Weights::unpack(int id) {
   const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
   if (u.full.data == nullptr) u.full = gathered_.take(types_.weights, cut.full);
   u.current = true;
-  const Tensor staging(slot.memory.data(), types_.weights, {cut.block * cut_.shards});
+  const Tensor blocks(slot.memory.data(), types_.weights, {cut_.shards, cut.block});
   for (int i = cut.begin; i < cut.end; ++i) {
     const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
-    for (int shard = 0; shard < cut_.shards; ++shard) {
-      const Range rows = piece.rows[static_cast<size_t>(shard)];
-      const Shape shape = piece.shape(rows);
-      kernels_.copy(staging.rows(shard * cut.block + piece.block, shape.count()).view(shape),
-                    full(piece).rows(rows.begin, rows.count()));
-    }
+    const Tensor own = blocks.part(1, piece.block, cut.block - piece.block);
+    for (const BlockRows& rows : blockRows(piece, full(piece), own))
+      kernels_.copy(rows.blocks, rows.full);
   }
   slot.taken = false;
   u.slot = -1;

@@ -56,7 +56,14 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
 Tensor::Tensor(void* memory, DType elementType, const Shape& extents)
     : data(memory), type(elementType), shape(extents), strides(rowMajorStrides(extents)) {}
 
-bool Tensor::contiguous() const { return strides == rowMajorStrides(shape); }
+bool Tensor::contiguous() const {
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (strides[i] != step) return false;
+    step = times(step, shape[i], shape);
+  }
+  return true;
+}
 
 Tensor Tensor::view(const Shape& extents) const {
   require(contiguous(), "only a contiguous tensor can be viewed under another shape: ", *this);

@@ -78,7 +78,7 @@ Event& Event::operator=(Event&& other) noexcept {
 void Event::record(StreamRef stream) {
   event_->guard().requireOwner("Event::record");
   auto mark = std::make_shared<Mark>();
-  if (stream)
+  if (stream && !stream.get()->idle())  // else nobody has to wake up for it
     stream.get()->enqueue(std::make_unique<FunctionWork>([mark] { mark->reach(); }));
   else
     mark->reach();

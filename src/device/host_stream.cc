@@ -115,7 +115,7 @@ class Engine {
     std::vector<std::shared_ptr<HostStream>> done;  // destroyed without the lock
     std::lock_guard lock(state.mutex);
     std::erase_if(state.adopted, [&](auto& stream) {
-      if (!stream->empty()) return false;
+      if (!stream->idle()) return false;
       done.push_back(std::move(stream));
       return true;
     });
@@ -234,7 +234,8 @@ bool HostStream::query() {
   return queue_.empty();
 }
 
-bool HostStream::empty() {
+bool HostStream::idle() {
+  guard_.requireOwner("Stream::idle");
   std::lock_guard lock(mutex_);
   return queue_.empty();
 }

@@ -40,6 +40,8 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   /// the first failure among it. InvalidUsage when called by work that would wait for itself.
   void synchronize();
   bool query();
+  /// Whether all that was enqueued has ended; says nothing of failures.
+  bool idle();
   /// What the last owner does: waits for everything enqueued and lets the stream go; a failure that
   /// nobody has seen goes to the log. Work that owns
   /// a stream cannot wait for it, so the engine keeps that one until its queue is empty; in a
@@ -56,7 +58,6 @@ class HostStream : public std::enable_shared_from_this<HostStream> {
   void wait(std::unique_lock<std::mutex>& lock, uint64_t ticket);
   /// The first failure among the works up to `ticket`; with it all of them are seen.
   std::exception_ptr takeFailure(uint64_t ticket);
-  bool empty();
   static void logUnseen(const std::exception_ptr& failure);
 
   struct Failure {

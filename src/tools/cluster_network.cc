@@ -34,14 +34,29 @@ Collective collectiveOf(CollectiveKind kind) {
 
 }  // namespace
 
+namespace {
+
+/// Of neighbours that send to each other, two that are as far apart as any.
+std::vector<int> farthestPair(const topology::Cluster& cluster, const std::vector<int>& ranks) {
+  std::vector<int> pair{ranks[0], ranks[1]};
+  const auto distance = [&](int a, int b) {
+    return (cluster.hostOf(a) != cluster.hostOf(b)) + (cluster.podOf(a) != cluster.podOf(b));
+  };
+  for (size_t i = 1; i + 1 < ranks.size(); ++i)
+    if (distance(ranks[i], ranks[i + 1]) > distance(pair[0], pair[1]))
+      pair = {ranks[i], ranks[i + 1]};
+  return pair;
+}
+
+}  // namespace
+
 /// Groups are all alike: that of rank 0.
 ClusterNetwork::Group ClusterNetwork::groupOf(const MeshShape& mesh, AxisSet axes,
                                               CollectiveKind kind) const {
   std::vector<int> ranks = ranksAlong(mesh, 0, axes);
-  if (kind == CollectiveKind::Message && ranks.size() > 2)
-    ranks.erase(ranks.begin() + 2, ranks.end());
+  if (kind == CollectiveKind::Message && ranks.size() > 2) ranks = farthestPair(cluster_, ranks);
   const auto onFirst = [&](auto of) {
-    return static_cast<int>(std::ranges::count(ranks, of(0), of));
+    return static_cast<int>(std::ranges::count(ranks, of(ranks[0]), of));
   };
   const int perHost = onFirst([&](int rank) { return cluster_.hostOf(rank); });
   const int ofPod = onFirst([&](int rank) { return cluster_.podOf(rank); });

@@ -20,6 +20,7 @@ using parallel::OptimizerKind;
 constexpr int kMostDevices = 16'384, kMostRows = 10'000;
 constexpr int64_t kMostSequences = 1'000'000, kMostTokens = 10'000'000;
 constexpr int kSequencesOfADevice = 4;
+constexpr int64_t kLeastTokens = 4096;  // of a sequence on a rank, where it is shared out
 
 ModelOptions modelOf(const std::string& name) {
   if (const auto known = parallel::modelNamed(name)) return *known;
@@ -132,9 +133,10 @@ int planTrainingMain(int argc, char** argv) {
     ClusterNetwork network(o.cluster);
     const int perHost = std::min(o.devices, o.cluster.ranksPerHost);
     parallel::Predictor predictor(o.job, ratesOf(o.cluster, o.job.types.weights), network, perHost);
-    const parallel::Plan plan =
-        planTraining(predictor, {.space = {.devices = o.devices, .ranksPerHost = perHost},
-                                 .memoryBytes = static_cast<size_t>(o.memoryBytes)});
+    const parallel::Plan plan = planTraining(
+        predictor,
+        {.space = {.devices = o.devices, .ranksPerHost = perHost, .leastTokens = kLeastTokens},
+         .memoryBytes = static_cast<size_t>(o.memoryBytes)});
     std::fputs((o.json ? planTrainingJson(o, plan) : planTrainingText(o, plan)).c_str(), stdout);
     return plan.fitting.empty() ? 1 : 0;
   } catch (const Error& e) {

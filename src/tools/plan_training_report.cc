@@ -73,6 +73,7 @@ Json layoutJson(const TrainingLayout& layout) {
           {"zero", layout.zero},
           {"weights_stay", layout.reshard == parallel::Reshard::Never},
           {"sequence_parallel", layout.sequenceParallel},
+          {"heads_exchanged", layout.contextAttention == parallel::ContextAttention::Heads},
           {"computed_again", parallel::toString(layout.recompute)},
           {"schedule", parallel::toString(layout.schedule)},
           {"micro_batches", layout.microBatches},

@@ -215,6 +215,20 @@ TEST(Event, RecordedAgainDoesNotReleaseEarlierWaiters) {
   slow->synchronize();
 }
 
+TEST(Event, OfAnIdleStreamIsReachedAtOnce) {
+  const auto stream = HostStream::create();
+  Event event;
+  event.record(StreamRef(stream.get()));
+  EXPECT_TRUE(event.query());
+  Gate gate;
+  gate.enqueueOn(stream);
+  event.record(StreamRef(stream.get()));
+  EXPECT_FALSE(event.query());
+  gate.open();
+  event.synchronize();
+  EXPECT_TRUE(event.query());
+}
+
 TEST(Event, NeverRecordedOrRecordedOnNoStreamIsReached) {
   Event event;
   EXPECT_TRUE(event.query());

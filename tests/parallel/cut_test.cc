@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 #include <string>
 
+#include "parallel/kernels/host/host_kernels.h"
 #include "tests/parallel/on_ranks.h"
 
 namespace tutti::parallel {
@@ -38,6 +40,40 @@ TEST(Cut, RowsAreSharedOutAsEvenlyAsTheyGo) {
     EXPECT_EQ(cut.units[1].block, 32);
     EXPECT_EQ(cut.units[1].begin, 2);
   });
+}
+
+/// Which rows of the parameter each element of a block is, -1 where none.
+std::vector<int64_t> rowsInBlocks(const Cut& cut, const Piece& piece) {
+  const int64_t block = cut.units[0].block;
+  std::vector<double> whole(static_cast<size_t>(piece.local.count())),
+      blocks(static_cast<size_t>(cut.shards * block), -1);
+  std::iota(whole.begin(), whole.end(), 0.0);
+  const Tensor full(whole.data(), DType::Float64, piece.local);
+  const Tensor all(blocks.data(), DType::Float64, {cut.shards, block});
+  HostKernels kernels;
+  const auto parts = blockRows(piece, full, all.part(1, piece.block, block - piece.block));
+  EXPECT_LE(parts.size(), 2u) << "however many ranks";
+  for (const BlockRows& rows : parts) kernels.copy(rows.full, rows.blocks);
+  return {blocks.begin(), blocks.end()};
+}
+
+// 1,030 rows are 9 or 8 of each of 128 ranks, and 100 are 1 or none.
+TEST(Cut, RowsOfManyRanksAreCopiedTogether) {
+  DeviceMesh mesh = DeviceMesh::dry(shapeOf("fsdp=128"), 0);
+  Parameter weight{.name = "weight", .global = {1030, 3}, .unit = 0};
+  Parameter bias{.name = "bias", .global = {100}, .unit = 0};
+  const Cut cut = cutParameters({&weight, &bias}, mesh, ShardPolicy::fsdp());
+  for (const Piece& piece : cut.pieces) {
+    const std::vector<int64_t> found = rowsInBlocks(cut, piece);
+    std::vector<int64_t> expected(found.size(), -1);
+    for (size_t shard = 0; shard < piece.rows.size(); ++shard) {
+      const Range rows = piece.rows[shard];
+      for (int64_t i = 0; i < rows.count() * piece.rowElements; ++i)
+        expected[shard * static_cast<size_t>(cut.units[0].block) +
+                 static_cast<size_t>(piece.block + i)] = rows.begin * piece.rowElements + i;
+    }
+    EXPECT_EQ(found, expected) << piece.parameter->name;
+  }
 }
 
 // Without sharding an axis of the policy cuts nothing.

@@ -45,11 +45,21 @@ DeviceRates plainRates() { return {.any = {.flopsPerSecond = 1e9, .bytesPerSecon
 
 LayoutSpace fourRanks() { return {.devices = 4, .ranksPerHost = 4}; }
 
+bool isTaken(const TrainingJob& job, const TrainingLayout& layout) {
+  try {
+    dryRunUnder(job, layout, 0);
+    return true;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument) << error.what();
+    return false;
+  }
+}
+
 /// All that the search could come to.
 std::vector<TrainingLayout> layoutsOfFour(const TrainingJob& job) {
   std::vector<TrainingLayout> all;
   const auto add = [&](const TrainingLayout& layout) {
-    if (std::ranges::find(all, layout) == all.end()) all.push_back(layout);
+    if (std::ranges::find(all, layout) == all.end() && isTaken(job, layout)) all.push_back(layout);
   };
   for (const LayoutFamily& family : familiesOf(job, fourRanks())) {
     add(leanest(job, family));
@@ -73,26 +83,47 @@ TrainingMemory heldBy(DeviceMesh& mesh, const TrainingJob& job, const TrainingLa
   return engine.memory();
 }
 
-TEST(Planner, BytesByKindAreThoseOfTheArenasOnAllLayoutsOfFourRanks) {
-  const TrainingJob job = smallJob();
+/// Returns the meshes.
+std::set<std::string> expectPlannedIsHeld(const TrainingJob& job,
+                                          const std::vector<TrainingLayout>& layouts) {
   Slow network;
   Predictor predictor(job, plainRates(), network, 4);
-  size_t layouts = 0;
-  std::set<std::string> axes;
-  for (const TrainingLayout& layout : layoutsOfFour(job)) {
+  std::set<std::string> meshes;
+  for (const TrainingLayout& layout : layouts) {
     const auto held =
         onRanks(layout.mesh, false, [&](DeviceMesh& mesh) { return heldBy(mesh, job, layout); });
     const auto most = std::ranges::max_element(held, {}, &TrainingMemory::total);
     const TrainingMemory planned = predictor.predict(layout).memory;
     EXPECT_EQ(planned, *most) << layout.describe() << "\nplanned: it " << describe(planned)
                               << "and it " << describe(*most);
-    ++layouts;
-    axes.insert(layout.mesh.describe());
+    meshes.insert(layout.mesh.describe());
   }
-  EXPECT_GE(layouts, 40u);
-  for (const char* mesh : {"dp=4", "fsdp=4", "tp=4", "pp=4", "pp=2,tp=2", "dp=2,fsdp=2"})
-    EXPECT_TRUE(axes.contains(mesh)) << mesh;
-  std::printf("%zu layouts of 4 ranks, %zu meshes\n", layouts, axes.size());
+  std::printf("%zu layouts of 4 ranks, %zu meshes\n", layouts.size(), meshes.size());
+  return meshes;
+}
+
+TEST(Planner, BytesByKindAreThoseOfTheArenasOnAllLayoutsOfFourRanks) {
+  const std::vector<TrainingLayout> layouts = layoutsOfFour(smallJob());
+  EXPECT_GE(layouts.size(), 100u);
+  EXPECT_TRUE(std::ranges::any_of(
+      layouts, [](const auto& l) { return l.contextAttention == ContextAttention::Heads; }));
+  const std::set<std::string> meshes = expectPlannedIsHeld(smallJob(), layouts);
+  for (const char* mesh : {"dp=4", "fsdp=4", "tp=4", "pp=4", "cp=4", "pp=2,tp=2", "dp=2,fsdp=2",
+                           "fsdp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2"})
+    EXPECT_TRUE(meshes.contains(mesh)) << mesh;
+}
+
+// Each token goes to all experts, which are then used alike, as a dry run takes for granted.
+TEST(Planner, BytesByKindOfExpertsAreThoseOfTheArenas) {
+  TrainingJob job = smallJob();
+  GptOptions model = fourLayers();
+  model.experts = {.count = 2, .perToken = 2};
+  job.model = model;
+  std::vector<TrainingLayout> layouts = layoutsOfFour(job);
+  std::erase_if(layouts, [](const TrainingLayout& l) { return l.mesh[Axis::Expert] == 1; });
+  const std::set<std::string> meshes = expectPlannedIsHeld(job, layouts);
+  for (const char* mesh : {"dp=2,ep=2", "fsdp=2,ep=2", "ep=2,tp=2", "pp=2,ep=2"})
+    EXPECT_TRUE(meshes.contains(mesh)) << mesh;
 }
 
 void expectSameRun(const DryRun& said, const DryRun& whole, const std::string& where) {
@@ -131,6 +162,9 @@ TEST(Planner, AFewMicroBatchesSayWhatAllDo) {
             for (const int rank : {0, 3}) {
               const ShortDryRun few(job, layout, rank);
               EXPECT_EQ(few.memory(), few.whole().memory);
+              const TrainingMemory least = leastMemory(job, layout, rank);
+              EXPECT_LE(least.total(), few.memory().total()) << layout.describe();
+              EXPECT_LE(least.store.total(), few.memory().store.total()) << layout.describe();
               expectSameRun(few.whole(), dryRunUnder(job, layout, rank),
                             message(layout.describe(), ", rank ", rank));
             }
@@ -176,6 +210,73 @@ TEST(Planner, WhatGoesOnBesideComputationCostsNothing) {
   EXPECT_EQ(beside.seconds.compute, alone.seconds.compute);
 }
 
+/// What a step's exchanges take where they take a second for each byte, or each message.
+StepSeconds exchangesOf(const TrainingJob& job, const TrainingLayout& layout, DeviceRates rates) {
+  Slow network;
+  return Predictor(job, std::move(rates), network, 4).predict(layout).seconds;
+}
+
+// Messages of the ring go beside attention, those of the last gradients excepted; gradients that
+// are partial along cp are added when the last of them is there.
+TEST(Planner, RingsGoOnBesideAttention) {
+  const TrainingJob job = smallJob();
+  const TrainingLayout layout{.mesh = MeshShape::parse("cp=4"), .microBatches = 16};
+  const CollectiveCounters sent = dryRunUnder(job, layout, 0).collectives.at({Axis::Context});
+  const double ring = double(sent.sent.bytes) / 1000, sums = double(sent.allReduce.bytes) / 1000;
+  ASSERT_GT(ring, 0);
+  ASSERT_GT(sums, 0);
+  const StepSeconds alone =
+      exchangesOf(job, layout, {.any = {.callSeconds = 1}, .overlaps = false});
+  EXPECT_NEAR(alone.layers, ring, 1e-9 * ring);
+  EXPECT_NEAR(alone.reduce, sums, 1e-9 * sums);
+  const StepSeconds beside = exchangesOf(job, layout, {.any = {.callSeconds = 1}});
+  EXPECT_NEAR(beside.layers, ring / 7, 1e-9 * ring);
+  EXPECT_NEAR(beside.reduce, sums, 1e-9 * sums);
+  DeviceRates quick{.any = {.callSeconds = 1}};
+  for (const char* kernel : {"attentionBlock", "attentionBlockBackward", "attentionMerge"})
+    quick.byKernel[kernel] = {};
+  EXPECT_NEAR(exchangesOf(job, layout, quick).layers, ring, 1e-9 * ring) << "beside nothing";
+}
+
+// An AllToAll is waited for, of heads as of rows that go to experts.
+TEST(Planner, ExchangesOfHeadsAndExpertsAreWaitedFor) {
+  TrainingJob job = smallJob();
+  const auto expectAllToAll = [&](const TrainingLayout& layout, AxisSet axes) {
+    const auto sent = dryRunUnder(job, layout, 0).collectives.at(axes);
+    const double bytes = double(sent.allToAll.bytes) / 1000;
+    ASSERT_GT(bytes, 0);
+    EXPECT_NEAR(exchangesOf(job, layout, {.any = {.callSeconds = 1}}).layers, bytes, 1e-9 * bytes);
+  };
+  expectAllToAll({.mesh = MeshShape::parse("cp=4"),
+                  .contextAttention = ContextAttention::Heads,
+                  .microBatches = 16},
+                 {Axis::Context});
+  GptOptions model = fourLayers();
+  model.experts = {.count = 4, .perToken = 2};
+  job.model = model;
+  expectAllToAll({.mesh = MeshShape::parse("ep=4"), .microBatches = 4}, {Axis::Expert});
+}
+
+// What the program itself refuses is left out, and said where nothing else is left.
+TEST(Planner, TakesWhatTheProgramTakes) {
+  TrainingJob job = smallJob();
+  GptOptions model = fourLayers();
+  model.experts = {.count = 4, .perToken = 2};
+  job.model = model;
+  Slow network;
+  Predictor predictor(job, plainRates(), network, 4);
+  const Plan plan = planTraining(predictor, {.space = fourRanks(), .memoryBytes = kNoLimit});
+  std::set<int> experts;
+  for (const Prediction& p : plan.fitting) {
+    EXPECT_TRUE(isTaken(job, p.layout)) << p.layout.describe();
+    experts.insert(p.layout.mesh[Axis::Expert]);
+  }
+  EXPECT_EQ(experts, (std::set<int>{1, 2, 4}));
+  job.context = 1024;
+  Predictor tooLong(job, plainRates(), network, 4);
+  EXPECT_THROW(planTraining(tooLong, {.space = fourRanks(), .memoryBytes = kNoLimit}), Error);
+}
+
 // Stages take as long as each other only about: the share of the bubble is within what they differ
 // by.
 TEST(Planner, WaitsAsThePipelineDoes) {
@@ -195,6 +296,8 @@ TEST(Planner, WaitsAsThePipelineDoes) {
   EXPECT_NEAR(waits(ScheduleKind::Interleaved), 3.0 / 35, 1e-3);
   EXPECT_NEAR(waits(ScheduleKind::ZeroBubbleH1), 3.0 / (48 + 3), 1e-3);
   EXPECT_LE(waits(ScheduleKind::ZeroBubbleV), 3.0 / (48 + 3));
+  layout.recompute = Recompute::Block;
+  EXPECT_NEAR(waits(ScheduleKind::OneFOneB), 3.0 / 19, 1e-3);
 }
 
 // Four ranks on two cores compute no faster than two, and fill each other's gaps.
@@ -214,6 +317,60 @@ TEST(Planner, RanksThatShareCoresWaitForThem) {
   EXPECT_NEAR(b.update, 2 * a.update, 1e-9);
   EXPECT_NEAR(shared.predict(naive).seconds.wait, apart.predict(naive).seconds.wait,
               1e-3 * a.compute);
+}
+
+// Where cores are what is short, a message takes its time of one, so that the schedule with most
+// messages is the slowest.
+TEST(Planner, MessagesTakeTheirTimeOfSharedCores) {
+  const TrainingJob job = smallJob();
+  Slow network;
+  network.perKilobyte = 1e-6;
+  DeviceRates rates = plainRates();
+  rates.cores = 1;
+  const auto seconds = [&](ScheduleKind schedule) {
+    const TrainingLayout layout{
+        .mesh = MeshShape::parse("pp=4"), .schedule = schedule, .microBatches = 16};
+    return Predictor(job, rates, network, 4).predict(layout).seconds;
+  };
+  const StepSeconds plain = seconds(ScheduleKind::OneFOneB);
+  const StepSeconds interleaved = seconds(ScheduleKind::Interleaved);
+  network.perKilobyte = 0;
+  EXPECT_GT(plain.compute + plain.wait,
+            seconds(ScheduleKind::OneFOneB).compute + seconds(ScheduleKind::OneFOneB).wait);
+  EXPECT_GT(interleaved.compute + interleaved.wait, plain.compute + plain.wait);
+}
+
+// A layout that fits to the byte is not given up, however little of it was run.
+TEST(Planner, WhatFitsToTheByteFits) {
+  const TrainingJob job = smallJob();
+  Slow network;
+  for (const char* mesh : {"dp=4", "fsdp=4", "pp=4", "fsdp=2,tp=2", "pp=2,cp=2"}) {
+    TrainingLayout layout{.mesh = MeshShape::parse(mesh)};
+    layout.zero = layout.mesh[Axis::Fsdp] > 1 ? 3 : 0;
+    layout.microBatches = 16 / layout.mesh.ranks({Axis::Data, Axis::Fsdp});
+    Predictor predictor(job, plainRates(), network, 4);
+    const TrainingMemory exact = predictor.runs(layout, kNoLimit).largest().run.memory();
+    EXPECT_EQ(predictor.held(layout, exact.total()), exact) << mesh;
+    EXPECT_GT(predictor.held(layout, exact.total() - 1).total(), exact.total() - 1) << mesh;
+  }
+}
+
+/// A family fits or not as its leanest member does, and each is either among those that fit or said
+/// not to.
+void expectMisfitsAreAll(const TrainingJob& job, const Plan& plan, size_t limit) {
+  Slow network;
+  Predictor predictor(job, plainRates(), network, 4);
+  size_t misfits = 0;
+  for (const LayoutFamily& family : familiesOf(job, fourRanks())) {
+    const TrainingLayout least = leanest(job, family);
+    const TrainingMemory held = predictor.runs(least, kNoLimit).largest().run.memory();
+    misfits += held.total() > limit;
+    const auto isOf = [&](const Prediction& p) {
+      return p.layout.mesh == family.mesh && p.layout.zero == family.zero;
+    };
+    EXPECT_EQ(std::ranges::any_of(plan.fitting, isOf), held.total() <= limit) << least.describe();
+  }
+  EXPECT_EQ(plan.misfits.size(), misfits);
 }
 
 TEST(Planner, RanksWhatFitsAndSaysWhatDoesNot) {
@@ -237,6 +394,7 @@ TEST(Planner, RanksWhatFitsAndSaysWhatDoesNot) {
   for (const Prediction& p : some.fitting) EXPECT_LE(p.memory.total(), limit);
   EXPECT_TRUE(std::ranges::any_of(
       some.fitting, [](const Prediction& p) { return p.layout.recompute != Recompute::None; }));
+  expectMisfitsAreAll(job, some, limit);
   for (const Misfit& misfit : some.misfits) {
     EXPECT_GT(misfit.memory.total(), limit);
     EXPECT_NE(tooLarge(misfit.memory, limit).find("too much; most of it "), std::string::npos);
@@ -247,6 +405,25 @@ TEST(Planner, RanksWhatFitsAndSaysWhatDoesNot) {
   EXPECT_TRUE(planTraining(predictor, {.space = fourRanks(), .memoryBytes = 1}).fitting.empty());
 }
 
+TEST(Planner, AKernelTakesAsLongAsItsProductsOrItsBytes) {
+  const KernelRate rate{.flopsPerSecond = 10, .bytesPerSecond = 4, .callSeconds = 1};
+  const KernelCount bytes{.calls = 2, .bytesRead = 8, .bytesWritten = 4, .gemmFlops = 20};
+  EXPECT_DOUBLE_EQ(rate.seconds(bytes), 3 + 2);
+  const KernelCount products{.calls = 2, .bytesRead = 8, .bytesWritten = 4, .gemmFlops = 50};
+  EXPECT_DOUBLE_EQ(rate.seconds(products), 5 + 2);
+}
+
+TEST(Planner, StagesShareOutWhatTheyAreSaidTo) {
+  const TrainingJob job = smallJob();
+  for (int zero = 0; zero <= 3; ++zero) {
+    const ShardPolicy policy =
+        engineUnder(job, {.mesh = MeshShape::parse("fsdp=4"), .zero = zero}).policy;
+    EXPECT_EQ(policy.optimizer, zero >= 1) << zero;
+    EXPECT_EQ(policy.gradients, zero >= 2) << zero;
+    EXPECT_EQ(policy.parameters, zero >= 3) << zero;
+  }
+}
+
 TEST(Planner, LeavesOutWhatDoesNotDivide) {
   TrainingJob job = smallJob();
   for (const LayoutFamily& family : familiesOf(job, {.devices = 12, .ranksPerHost = 4})) {
@@ -254,9 +431,15 @@ TEST(Planner, LeavesOutWhatDoesNotDivide) {
     EXPECT_LE(family.mesh.ranks(kTensorAxes), 4);
     EXPECT_LE(family.mesh[Axis::Pipeline], 8);
     EXPECT_EQ(16 % family.mesh.ranks({Axis::Data, Axis::Fsdp}), 0);
+    EXPECT_EQ(family.mesh[Axis::Expert], 1) << "there are none";
   }
+  std::set<int> contexts;
+  for (const LayoutFamily& family :
+       familiesOf(job, {.devices = 8, .ranksPerHost = 4, .leastTokens = 8}))
+    contexts.insert(family.mesh[Axis::Context]);
+  EXPECT_EQ(contexts, (std::set<int>{1, 2})) << "of 16 tokens";
   job.batch = 1;
-  EXPECT_THROW(familiesOf(job, {.devices = 64, .ranksPerHost = 1}), Error);
+  EXPECT_THROW(familiesOf(job, {.devices = 64, .ranksPerHost = 1, .leastTokens = 16}), Error);
   EXPECT_THROW(engineUnder(job, {.microBatches = 3, .rounds = 2}), Error);
 }
 
@@ -271,6 +454,8 @@ TEST(Planner, KnowsModelsByName) {
   EXPECT_NEAR(billions("llama-8b"), 8.03, 0.01);
   EXPECT_NEAR(billions("llama-70b"), 70.6, 0.1);
   EXPECT_NEAR(billions("llama-405b"), 405.9, 0.1);
+  EXPECT_NEAR(billions("mixtral-8x7b"), 46.7, 0.05);
+  EXPECT_NEAR(billions("mixtral-8x22b"), 140.6, 0.1);
   EXPECT_FALSE(modelNamed("llama-9b"));
   EXPECT_NE(modelNames().find("gpt2-medium, "), std::string::npos);
 }

@@ -52,6 +52,7 @@ const std::vector<AllowedScale> kAllowed{
     {"parallel/store/initial_values.cc", "deviation", "first values"},
     {"parallel/tensor/random.cc", "", "random numbers"},
     {"parallel/planner/", "", "predicts what is held, sent and computed"},
+    {"parallel/samples/measured_rates.cc", "", "times kernels"},
     {"parallel/samples/attention_layer.cc", "", "predicts bytes"},
     {"parallel/samples/", "folder / ", "a path"},
     {"parallel/samples/strategies.cc", "", "measures rates"},

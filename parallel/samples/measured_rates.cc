@@ -1,0 +1,158 @@
+#include "parallel/samples/measured_rates.h"
+
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <list>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tutti::parallel {
+
+namespace {
+
+constexpr int kTurns = 9;
+
+using Call = std::function<void(Kernels&)>;
+
+/// That the thread has had of any core.
+double coreSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// What one sequence goes through in a layer, and what the calls are made of.
+class Calls {
+ public:
+  Calls(const GptOptions& model, int64_t tokens, Kernels& kernels)
+      : kernels_(kernels), tokens_(tokens), width_(model.width), heads_(model.heads) {
+    const Tensor x = matrix(width_), y = matrix(width_), dx = matrix(width_);
+    const Tensor inner = matrix(4 * width_), dInner = matrix(4 * width_);
+    const Tensor w = make({width_, 4 * width_}), dw = make({width_, 4 * width_});
+    const Tensor row = make({width_}), dRow = make({width_}), innerRow = make({4 * width_});
+    const Tensor mean = make({tokens_}), rstd = make({tokens_});
+    add("gemm", [=](Kernels& k) {
+      k.gemm({.a = x, .b = w, .c = inner});
+      k.gemm({.a = dInner, .b = w, .c = dx, .transposeB = true});
+      k.gemm({.a = x, .b = dInner, .c = dw, .transposeA = true, .beta = 1});
+    });
+    add("layerNorm", [=](Kernels& k) { k.layerNorm({x, row, row, y, mean, rstd}); });
+    add("layerNormBackward", [=](Kernels& k) {
+      k.layerNormBackward({x, y, row, mean, rstd, {}, dx});
+    });
+    add("layerNormWeights", [=](Kernels& k) {
+      k.layerNormWeights({x, y, mean, rstd, row, dRow, 1, 1});
+    });
+    add("gelu", [=](Kernels& k) { k.gelu(inner, dInner); });
+    add("geluBackward", [=](Kernels& k) { k.geluBackward(inner, dInner, dInner); });
+    add("addBias", [=](Kernels& k) { k.addBias(innerRow, inner); });
+    add("biasGradient", [=](Kernels& k) { k.biasGradient(dInner, innerRow, 1); });
+    add("add", [=](Kernels& k) { k.add(x, dx); });
+    add("copy", [=](Kernels& k) { k.copy(w, dw); });
+    add("fillZero", [=](Kernels& k) { k.fillZero(dw); });
+    addOptimizers(w, dw);
+    addAttention();
+  }
+
+  const std::vector<std::pair<std::string, Call>>& all() const { return calls_; }
+
+ private:
+  void add(const char* kernel, Call call) { calls_.emplace_back(kernel, std::move(call)); }
+  Tensor make(const Shape& shape) {
+    const Tensor x = arena_.allocate(DType::Float32, shape);
+    kernels_.fillZero(x);
+    return x;
+  }
+  Tensor matrix(int64_t width) { return make({tokens_, width}); }
+
+  void addOptimizers(const Tensor& w, const Tensor& dw) {
+    const Tensor first = make(w.shape), second = make(w.shape);
+    add("adamW", [=](Kernels& k) {
+      k.adamW({.weight = w, .gradient = dw, .first = first, .second = second});
+    });
+    add("sgd", [=](Kernels& k) { k.sgd({.weight = w, .gradient = dw, .learningRate = 0.01}); });
+    add("addSquares", [=](Kernels& k) {
+      ExactSum sum;
+      k.addSquares(dw, sum);
+    });
+  }
+  void addAttention() {
+    const Tensor qkv = make({1, tokens_, 3 * width_}), dQkv = make({1, tokens_, 3 * width_});
+    const Tensor out = make({1, tokens_, width_}), dOut = make({1, tokens_, width_});
+    const Tensor sums = make({1, heads_, tokens_});
+    add("attention", [=, this](Kernels& k) {
+      k.attention({qkv, out, sums, heads_, heads_}, scratch_);
+    });
+    add("attentionBackward", [=, this](Kernels& k) {
+      k.attentionBackward({dOut, qkv, out, sums, dQkv, heads_, heads_}, scratch_);
+    });
+  }
+
+  Kernels& kernels_;
+  const int64_t tokens_, width_, heads_;
+  Arena arena_{"measured"}, scratch_{"scratch"};
+  std::vector<std::pair<std::string, Call>> calls_;
+};
+
+/// From the turns' times of so many layers. What is not measured moves bytes as the others do;
+/// attention over blocks of sequences is as fast as over whole ones.
+void setRates(DeviceRates& rates, const Calls& layer, double layers,
+              const std::map<std::string, std::vector<double>>& seconds) {
+  double bytes = 0, ofBytes = 0;
+  for (const auto& [kernel, call] : layer.all()) {
+    DryKernels counted;
+    call(counted);
+    const KernelCount count = counted.total();
+    const double taken = median(seconds.at(kernel)) / layers;
+    if (count.gemmFlops > 0) {
+      rates.byKernel[kernel].flopsPerSecond = count.gemmFlops / taken;
+      continue;
+    }
+    const auto moved = static_cast<double>(count.bytesRead + count.bytesWritten);
+    rates.byKernel[kernel].bytesPerSecond = moved / taken;
+    bytes += moved;
+    ofBytes += taken;
+  }
+  rates.any.bytesPerSecond = bytes / ofBytes;
+  rates.byKernel["attentionBlock"] = rates.byKernel["attention"];
+  rates.byKernel["attentionBlockBackward"] = rates.byKernel["attentionBackward"];
+}
+
+}  // namespace
+
+/// Layers have memory of their own each, and go by in turn, as they do in a step: what a kernel
+/// finds in a cache is what it finds there.
+DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  DeviceRates rates{.cores = cores, .overlaps = rank.mesh.ranks() < cores};
+  if (rank.mesh.dry()) return rates;
+  std::list<Calls> layers;
+  for (int64_t i = 0; i < rank.options.model.layers; ++i)
+    layers.emplace_back(rank.options.model, tokens, rank.kernels);
+  std::map<std::string, std::vector<double>> seconds;  // by kernel, of all layers in a turn
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
+    for (auto& [kernel, turns] : seconds) turns.push_back(0);
+    for (const Calls& layer : layers)
+      for (const auto& [kernel, call] : layer.all()) {
+        const double begin = coreSeconds();
+        call(rank.kernels);
+        auto& turns = seconds.try_emplace(kernel, 1).first->second;
+        turns.back() += coreSeconds() - begin;
+      }
+  }
+  setRates(rates, layers.front(), double(layers.size()), seconds);
+  return rates;
+}
+
+}  // namespace tutti::parallel

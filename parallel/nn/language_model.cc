@@ -102,6 +102,8 @@ int64_t LanguageModel::firstToken(ParallelContext& context) const {
 /// Each rank looks up the ids whose rows it has; the sum has all of them. Positions are added by
 /// the first rank alone: once.
 Tensor LanguageModel::embed(ParallelContext& context, const Tensor& allIds, Saved& saved) {
+  require(!learnedPositions_ || saved.length <= positions_.global[0], "sequences of ", saved.length,
+          " tokens: the model has learned ", positions_.global[0], " positions");
   const Tensor tokenIds = context.sequences.cut(context.kernels, allIds, saved.untilWeights);
   const Tensor tokens = context.store.weight(tokens_);
   const bool addPositions = learnedPositions_ && context.tensor.rank() == 0;

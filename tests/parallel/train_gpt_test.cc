@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/parallel/run_program.h"
+#include "tests/parallel/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {
@@ -557,8 +558,9 @@ TEST_F(TrainGpt, ResumesOnOtherRanks) {
                 "--batch: it was saved with 8, not 16");
   expectRefused(small("--resume --steps 9 --lines " + folder), 1,
                 "--lines: it was saved with no, not");
-  expectRefused(small("--resume --steps 9 --heads 1 " + folder), 1,
-                "config.json: it was saved with \"n_head\": 2,, not \"n_head\": 1,");
+  expectRefused("--text " + file("text") + " --layers 2 --width 32 --heads 1 --context 32 " +
+                    "--batch 8 --resume --steps 9 " + folder,
+                1, "config.json: it was saved with \"n_head\": 2,, not \"n_head\": 1,");
   tests::setContents(file("text"), tests::contentsOf(file("text")) + "a line more\n");
   expectRefused(small("--resume --steps 9 " + folder), 1, "text: it was saved with ");
   expectRefused(small("--steps 1 " + folder), 1, "step");  // steps ascend

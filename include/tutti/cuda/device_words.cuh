@@ -20,7 +20,7 @@
 #undef __shared__
 #undef __constant__
 #undef __forceinline__
-#undef __noinline__
+#undef __noinline__  // libstdc++ names the attribute so; kernels do without
 #undef __launch_bounds__
 #undef __grid_constant__
 #define __global__
@@ -29,7 +29,6 @@
 #define __shared__ TUTTI_ERROR_shared_memory_is_TUTTI_SHARED_or_dynamicShared
 #define __constant__
 #define __forceinline__ inline
-#define __noinline__ [[gnu::noinline]]
 #define __launch_bounds__(...)
 #define __grid_constant__
 

@@ -89,6 +89,7 @@ TEST_P(Seeds, LaunchesRunSideBySide) {
 INSTANTIATE_TEST_SUITE_P(Core, Seeds, testing::Values(0, 1, 2, 3));
 
 void launchWrong(Wrong what, const cuda::LaunchConfig& config) {
+  setenv("TUTTI_EMULATION_TIMEOUT", "1", 1);
   alignas(128) CUtensorMap map{};
   alignas(16) uint32_t flag[4] = {};
   EXPECT_EQ(launch(wrong, config, what, &flag[0], map), cudaSuccess);
@@ -103,10 +104,7 @@ void expectReport(Wrong what, const char* text,
 
 class Errors : public testing::Test {
  protected:
-  void SetUp() override {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    setenv("TUTTI_EMULATION_TIMEOUT", "1", 1);
-  }
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
 TEST_F(Errors, OfBarriers) {

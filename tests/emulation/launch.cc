@@ -1,4 +1,4 @@
-// run(): a launch over the calling OS thread and helpers; kernels by their host address.
+// run(): a launch over OS threads of the emulation; kernels by their host address.
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -17,7 +17,8 @@
 namespace tutti::emulation {
 namespace {
 
-/// OS threads that help launches and live for ever, since their fibers cannot move.
+/// OS threads that run blocks. They live for ever and serve one launch after the other, since their
+/// fibers cannot move; whoever calls run() may come and go.
 class Helpers {
  public:
   static Helpers& ofProcess() {
@@ -127,9 +128,8 @@ void run(const Launch& launch) {
   state.clusterCount = volume(launch.grid) / state.blocksPerCluster;
   state.threadsPerBlock = static_cast<unsigned>(volume(launch.block));
   release(&state.beginTag);
-  for (int i = 1; i < environment().workers && uint64_t(i) < state.clusterCount; ++i)
+  for (int i = 0; i < environment().workers && uint64_t(i) < state.clusterCount; ++i)
     Helpers::ofProcess().help(state);
-  Worker::ofThisThread().run(state);
   Helpers::ofProcess().waitUntilDone(state);
   acquire(&state.endTag);
 }

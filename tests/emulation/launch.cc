@@ -58,6 +58,7 @@ class Helpers {
   };
 
   void serve(Helper& helper) {
+    Ignored ignored;
     while (true) {
       LaunchState* launch = nullptr;
       {

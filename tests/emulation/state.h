@@ -107,8 +107,10 @@ struct Block {
   };
   std::vector<StaticVariable> statics;
   int asyncPending = 0;  // asynchronous operations on this block's shared memory
-  Tag loadTag;           // issuers of loads, for the proxy that writes
   Tag proxyTag;          // fences, for the proxy that reads
+  /// As whom ThreadSanitizer sees this block's asynchronous copies, and its asynchronous reads of
+  /// shared memory.
+  ThreadContext loader = nullptr, reader = nullptr;
 };
 
 struct LaunchState {

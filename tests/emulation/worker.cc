@@ -73,15 +73,6 @@ void Worker::begin(LaunchState& launch) {
   randomState_ = (seed_ + 1) * 0x9e3779b97f4a7c15ull + reinterpret_cast<uintptr_t>(this) % 4099;
   main_.worker = this;
   adoptThread(main_.fiber);
-  if (kThreadSanitizer && loader_ == nullptr) {
-    loader_ = newThreadContext("asynchronous copies");
-    reader_ = newThreadContext("asynchronous reads of shared memory");
-  }
-  for (ThreadContext proxy : {loader_, reader_}) {
-    if (!kThreadSanitizer) break;
-    ActingAs actingAs(proxy);
-    acquire(&launch.beginTag);
-  }
   currentThread = &main_;
   idlePolls_ = 0;
   release(&tag_);  // this OS thread's thread_local variables, which its fibers use
@@ -199,7 +190,19 @@ std::unique_ptr<Block> Worker::makeBlock(Cluster& cluster, uint64_t number, unsi
   if (block->threadCount % 32 != 0) block->warps.back().exited = ~0u << block->threadCount % 32;
   block->warpgroups = std::vector<Warpgroup>((block->threadCount + kWarpgroup - 1) / kWarpgroup);
   makeSharedMemory(*block, launch.dynamicSharedBytes, arenas_);
+  block->loader = newProxy(loaders_, "asynchronous copies");
+  block->reader = newProxy(readers_, "asynchronous reads of shared memory");
   return block;
+}
+
+ThreadContext Worker::newProxy(std::vector<ThreadContext>& pool, const char* name) {
+  if (!kThreadSanitizer) return nullptr;
+  if (pool.empty()) pool.push_back(newThreadContext(name));
+  const ThreadContext proxy = pool.back();
+  pool.pop_back();
+  ActingAs actingAs(proxy);
+  acquire(&launch_->beginTag);
+  return proxy;
 }
 
 void Worker::startThreads(Block& block) {
@@ -239,6 +242,8 @@ void Worker::endCluster(Cluster& cluster) {
       fail("a block has exited with " + std::to_string(block->asyncPending) +
            " asynchronous copies of its shared memory under way");
     endSharedMemory(*block, arenas_);
+    loaders_.push_back(block->loader);
+    readers_.push_back(block->reader);
   }
   if (launch_->launch->residentBlocks > 0)
     launch_->residentBlocks.fetch_sub(launch_->blocksPerCluster);

@@ -39,10 +39,6 @@ class Worker {
   bool seeded() const { return seed_ != 0; }
   uint64_t random();
 
-  /// As whom ThreadSanitizer sees the asynchronous proxy: writing shared memory, and reading it.
-  ThreadContext loader() const { return loader_; }
-  ThreadContext reader() const { return reader_; }
-
  private:
   struct Operation {
     Block* block;
@@ -57,6 +53,7 @@ class Worker {
   bool admit();
   std::unique_ptr<Block> makeBlock(Cluster& cluster, uint64_t number, unsigned rank);
   void startThreads(Block& block);
+  ThreadContext newProxy(std::vector<ThreadContext>& pool, const char* name);
   void endCluster(Cluster& cluster);
   bool repoll();
   void switchTo(Thread& thread);
@@ -81,7 +78,7 @@ class Worker {
   uint64_t progressAtPoll_ = 0, progressOfAll_ = 0;
   unsigned idlePolls_ = 0;
   double idleSince_ = 0;
-  ThreadContext loader_ = nullptr, reader_ = nullptr;
+  std::vector<ThreadContext> loaders_, readers_;  // of blocks that have ended
   Tag tag_;
 };
 

@@ -9,11 +9,11 @@
 
 namespace tutti::emulation::kernels {
 
-/// A bug as a template parameter of a kernel; 0 is none.
 struct Case {
   std::string name;
-  std::function<bool(int bug)> run;  ///< whether the result was right
-  int bugs = 0;                      ///< 1 to so many
+  /// With the bug of that number in the kernel's enumeration, 0 for none: whether the result was
+  /// right.
+  std::function<bool(int bug)> run;
 };
 
 std::vector<Case> ringCases();
@@ -21,15 +21,13 @@ std::vector<Case> exchangeCases();
 std::vector<Case> rowsCases();
 std::vector<Case> gemmCases();
 
-/// function<Bug>() for the bug of that number, of `kBugs` and none.
-template <class Enum, int kBugs, int kAt = 0, class Function>
+/// function<Bug>() for the one of `kBugs` that has that number; false where none has.
+template <auto... kBugs, class Function>
 bool withBug(int bug, Function function) {
-  if constexpr (kAt > kBugs) {
-    return false;
-  } else {
-    if (bug == kAt) return function.template operator()<static_cast<Enum>(kAt)>();
-    return withBug<Enum, kBugs, kAt + 1>(bug, function);
-  }
+  bool result = false;
+  ((bug == static_cast<int>(kBugs) && (result = function.template operator()<kBugs>(), true)) ||
+   ...);
+  return result;
 }
 
 }  // namespace tutti::emulation::kernels

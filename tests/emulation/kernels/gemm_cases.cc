@@ -90,12 +90,20 @@ bool runWgmma() {
 
 std::vector<Case> gemmCases() {
   const auto mma = [](int bug) {
-    return withBug<MmaBug, 6>(bug, []<MmaBug kBug>() { return runMma<kBug>(); });
+    return withBug<MmaBug::None, MmaBug::OneGroupTooFew, MmaBug::HalvesExchanged,
+                   MmaBug::NoBarrierBeforeRefill, MmaBug::NoBarrierAfterCopies, MmaBug::NoZeroFill,
+                   MmaBug::CopyForgotten>(bug, []<MmaBug kBug>() { return runMma<kBug>(); });
   };
   const auto wgmma = [](int bug) {
-    return withBug<WgmmaBug, 14>(bug, []<WgmmaBug kBug>() { return runWgmma<kBug>(); });
+    return withBug<WgmmaBug::None, WgmmaBug::NoWaitForEmpty, WgmmaBug::WrongParity,
+                   WgmmaBug::ReleasedEarly, WgmmaBug::TooFewBytes, WgmmaBug::WrongStep,
+                   WgmmaBug::NoProxyFence, WgmmaBug::NoWaitForResults, WgmmaBug::StoreNotWaited,
+                   WgmmaBug::ReleasedHereOnly, WgmmaBug::LeftEarly, WgmmaBug::NoFence,
+                   WgmmaBug::NoBarrierFence, WgmmaBug::NoBarrierBeforeStore,
+                   WgmmaBug::OneThreadTooMany>(bug,
+                                               []<WgmmaBug kBug>() { return runWgmma<kBug>(); });
   };
-  return {{"mma_gemm", mma, 6}, {"wgmma_gemm", wgmma, 14}};
+  return {{"mma_gemm", mma}, {"wgmma_gemm", wgmma}};
 }
 
 }  // namespace tutti::emulation::kernels

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   for (const auto& some : {ringCases(), exchangeCases(), rowsCases(), gemmCases()})
     cases.insert(cases.end(), some.begin(), some.end());
   if (argc != 3) {
-    for (const Case& each : cases) printf("%s %d\n", each.name.c_str(), each.bugs);
+    for (const Case& each : cases) printf("%s\n", each.name.c_str());
     return argc == 1 ? 0 : 2;
   }
   for (const Case& each : cases) {

@@ -103,25 +103,29 @@ bool runExchange(void (*kernel)(ExchangeArguments), uint32_t count, dim3 grid, d
 }  // namespace
 
 std::vector<Case> ringCases() {
-  return {{"ring",
-           [](int bug) {
-             return withBug<RingBug, 6>(bug, []<RingBug kBug>() { return runRing<kBug>(); });
-           },
-           6}};
+  return {{"ring", [](int bug) {
+             return withBug<RingBug::None, RingBug::NoBarrierBeforeFlag, RingBug::RelaxedFlag,
+                            RingBug::RelaxedLoad, RingBug::NoCredit, RingBug::TailDropped,
+                            RingBug::NoBarrierBeforeCredit>(
+                 bug, []<RingBug kBug>() { return runRing<kBug>(); });
+           }}};
 }
 
 std::vector<Case> exchangeCases() {
   const auto ll = [](int bug) {
-    return withBug<ExchangeBug, 6>(bug, []<ExchangeBug kBug>() {
-      return runExchange<uint32_t>(exchangeLL<kBug>, 500, dim3(2), dim3(64));
-    });
+    return withBug<ExchangeBug::None, ExchangeBug::OneFlagChecked, ExchangeBug::OneSlot,
+                   ExchangeBug::OldFlag, ExchangeBug::UnalignedMessages>(
+        bug, []<ExchangeBug kBug>() {
+          return runExchange<uint32_t>(exchangeLL<kBug>, 500, dim3(2), dim3(64));
+        });
   };
   const auto ll128 = [](int bug) {
-    return withBug<ExchangeBug, 5>(bug, []<ExchangeBug kBug>() {
+    return withBug<ExchangeBug::None, ExchangeBug::OldFlag, ExchangeBug::LanesApart,
+                   ExchangeBug::NoVote>(bug, []<ExchangeBug kBug>() {
       return runExchange<uint64_t>(exchangeLL128<kBug>, 16 * 15, dim3(1), dim3(32));
     });
   };
-  return {{"ll", ll, 6}, {"ll128", ll128, 5}};
+  return {{"ll", ll}, {"ll128", ll128}};
 }
 
 }  // namespace tutti::emulation::kernels

@@ -84,15 +84,19 @@ bool runLastBlockSum() {
 
 std::vector<Case> rowsCases() {
   const auto norm = [](int bug) {
-    return withBug<RowsBug, 8>(bug, []<RowsBug kBug>() { return runRmsNorm<kBug>(); });
+    return withBug<RowsBug::None, RowsBug::NoBarrierAfterSums, RowsBug::OneTooMany,
+                   RowsBug::OneTooManyShared, RowsBug::DivergentBarrier, RowsBug::LaneLeftOut>(
+        bug, []<RowsBug kBug>() { return runRmsNorm<kBug>(); });
   };
   const auto grid = [](int bug) {
-    return withBug<RowsBug, 8>(bug, []<RowsBug kBug>() { return runGridSum<kBug>(); });
+    return withBug<RowsBug::None, RowsBug::NoGridSync>(
+        bug, []<RowsBug kBug>() { return runGridSum<kBug>(); });
   };
   const auto lastBlock = [](int bug) {
-    return withBug<RowsBug, 8>(bug, []<RowsBug kBug>() { return runLastBlockSum<kBug>(); });
+    return withBug<RowsBug::None, RowsBug::FenceForgotten, RowsBug::MisalignedVector>(
+        bug, []<RowsBug kBug>() { return runLastBlockSum<kBug>(); });
   };
-  return {{"rmsnorm", norm, 8}, {"grid", grid, 8}, {"last_block", lastBlock, 8}};
+  return {{"rmsnorm", norm}, {"grid", grid}, {"last_block", lastBlock}};
 }
 
 }  // namespace tutti::emulation::kernels

@@ -14,6 +14,7 @@ Word update(Word* at, int order, Site site, Update change) {
   if (isForbidden(at, sizeof(Word))) touchWrite(at, sizeof(Word), "an atomic operation");
   beforeAtomic(site);
   const Word old = atomicUpdate(at, orderAfterFence(order), change);
+  noteRead(at, order);
   thisWorker().progress();
   return old;
 }

@@ -20,16 +20,17 @@ void deferLoad(ProxyLoad load, Site site) {
   Worker& worker = thisWorker();
   const auto issued = std::make_shared<Tag>();
   release(issued.get());
-  worker.defer(load.block, [load = std::move(load), issued, &worker, site] {
+  const ThreadContext self = thisBlock().loader;
+  worker.defer(load.block, [load = std::move(load), issued, self, site] {
     char* const to = sharedBytes(load.to.address, load.to.bytes, 16, *load.block, site);
     {
-      ActingAs loader(worker.loader());
+      ActingAs loader(self);
       acquire(issued.get());
       load.touch();
       touchWrite(to, load.to.bytes, load.what);
     }
     load.move();
-    ActingAs loader(worker.loader());
+    ActingAs loader(self);
     completeBytes(load.barrier, load.to.bytes, *load.block, site);
   });
 }
@@ -39,15 +40,15 @@ namespace {
 /// The second half of a store: what was read is written.
 void deferWrite(const std::shared_ptr<ProxyStore>& store, std::vector<char> bytes,
                 const std::shared_ptr<BulkGroup>& group, const std::shared_ptr<Tag>& issued,
-                LaunchState& launch, Worker& worker) {
-  worker.defer(nullptr, [store, bytes = std::move(bytes), group, issued, &launch, &worker] {
+                LaunchState& launch, ThreadContext self, Worker& worker) {
+  worker.defer(nullptr, [store, bytes = std::move(bytes), group, issued, &launch, self] {
     {
-      ActingAs loader(worker.loader());
+      ActingAs loader(self);
       acquire(issued.get());
       store->touch();
     }
     store->move(bytes.data());
-    ActingAs loader(worker.loader());
+    ActingAs loader(self);
     release(&group->writtenTag);
     release(&launch.endTag);
     --group->unwritten;
@@ -65,7 +66,7 @@ void deferStore(ProxyStore given, Site site) {
   const auto issued = std::make_shared<Tag>();
   release(issued.get());
   if (kThreadSanitizer) {
-    ActingAs reader(worker.reader());
+    ActingAs reader(block.reader);
     acquire(&block.proxyTag);
   }
   if (thread.bulkGroup == nullptr) thread.bulkGroup = std::make_shared<BulkGroup>();
@@ -76,13 +77,13 @@ void deferStore(ProxyStore given, Site site) {
   worker.defer(&block, [store, issued, group, &block, &worker, site] {
     const char* const from = sharedBytes(store->from.address, store->from.bytes, 16, block, site);
     {
-      ActingAs reader(worker.reader());
+      ActingAs reader(block.reader);
       touchRead(from, store->from.bytes, store->what);
       release(&group->readTag);
     }
     --group->unread;
     deferWrite(store, std::vector<char>(from, from + store->from.bytes), group, issued,
-               launchOf(block), worker);
+               launchOf(block), block.loader, worker);
   });
 }
 
@@ -115,13 +116,13 @@ void reduceAdd(CUtensorMapDataType type, void* to, uint32_t from, uint32_t bytes
   requireSizes(from, to, bytes, kWhat, site);
   auto* const target = static_cast<char*>(to);
   // The additions are atomic accesses, and touch by themselves, as the proxy.
-  Worker& worker = thisWorker();
+  const ThreadContext self = thisBlock().loader;
   deferStore({{from, bytes},
               [target, bytes] {
                 if (isForbidden(target, bytes)) touchWrite(target, bytes, kWhat);
               },
-              [=, &worker](const char* values) {
-                ActingAs loader(worker.loader());
+              [=](const char* values) {
+                ActingAs loader(self);
                 addElements(type, target, values, bytes, site);
               },
               kWhat},
@@ -157,16 +158,15 @@ void bulkCopyCluster(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrie
     failAt(site, "a copy to another block counts at an mbarrier of a third");
   const char* const bytesFrom = sharedBytes(from, bytes, 16, source, site);
   requireSizes(to, bytesFrom, bytes, kWhat, site);
-  Worker& worker = thisWorker();
   if (kThreadSanitizer) {
-    ActingAs reader(worker.reader());
+    ActingAs reader(source.reader);
     acquire(&source.proxyTag);
   }
   deferLoad({&target,
              {offsetOf(to), bytes},
              offsetOf(barrier),
-             [bytesFrom, bytes, &worker] {
-               ActingAs reader(worker.reader());
+             [bytesFrom, bytes, &source] {
+               ActingAs reader(source.reader);
                touchRead(bytesFrom, bytes, kWhat);
              },
              [=, &target] {

@@ -23,7 +23,8 @@ Word loadFlag(const Word* from, int order, Site site);
 template <class Word>
 void storeFlag(Word* to, Word value, int order, Site site);
 
-/// The order of a relaxed write after a fence.
+/// The order of a relaxed write after a fence; and, for the next fence, that the word was read.
 int orderAfterFence(int order);
+void noteRead(const void* word, int order);
 
 }  // namespace tutti::emulation

@@ -77,7 +77,7 @@ bool hasCompleted(uint32_t address, uint32_t parity, Site site) {
   acquire(arrivalTag(barrier, parity));
   acquire(landingTag(barrier, parity));
   if (kThreadSanitizer) {
-    ActingAs reader(thread.worker->reader());
+    ActingAs reader(thread.block->reader);
     acquire(landingTag(barrier, parity));
     release(&thread.block->proxyTag);
   }

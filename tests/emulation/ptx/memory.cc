@@ -34,17 +34,20 @@ int orderAfterFence(int order) {
   return order == __ATOMIC_RELAXED && currentThread->fenced ? __ATOMIC_RELEASE : order;
 }
 
+void noteRead(const void* word, int order) {
+  if (!kThreadSanitizer || order == __ATOMIC_ACQUIRE || order == __ATOMIC_ACQ_REL) return;
+  Ignored ignored;
+  auto& reads = currentThread->relaxedLoads;
+  if (reads.empty() || reads.back() != word) reads.push_back(word);
+}
+
 template <class Word>
 Word loadFlag(const Word* from, int order, Site site) {
   requireAligned(from, sizeof(Word), "a load", site);
   if (isForbidden(from, sizeof(Word))) touchRead(from, sizeof(Word), "a load");
   beforeAtomic(site);
   const Word value = atomicLoad(from, order);
-  if (order == __ATOMIC_RELAXED && kThreadSanitizer) {
-    Ignored ignored;
-    auto& loads = currentThread->relaxedLoads;
-    if (loads.empty() || loads.back() != from) loads.push_back(from);
-  }
+  noteRead(from, order);
   afterLook(site);
   return value;
 }
@@ -70,12 +73,19 @@ struct Halves {
   uint64_t half[2];
 };
 
+/// Between the halves, now and then, for as long as others have something to do.
+void tear(Site site) {
+  if (thisWorker().seeded() && thisWorker().random() % 8 == 0)
+    thisWorker().poll("an access of 16 bytes", site);
+}
+
 Halves loadHalves(const void* from, Site site) {
   requireAligned(from, 16, "a load of 16 bytes", site);
   const auto* const words = static_cast<const uint64_t*>(from);
   const int first = thisWorker().seeded() ? int(thisWorker().random() % 2) : 0;
   Halves value{};
   value.half[first] = loadFlag(words + first, __ATOMIC_RELAXED, site);
+  tear(site);
   value.half[1 - first] = loadFlag(words + 1 - first, __ATOMIC_RELAXED, site);
   return value;
 }
@@ -85,6 +95,7 @@ void storeHalves(void* to, Halves value, Site site) {
   auto* const words = static_cast<uint64_t*>(to);
   const int first = thisWorker().seeded() ? int(thisWorker().random() % 2) : 0;
   storeFlag(words + first, value.half[first], __ATOMIC_RELAXED, site);
+  tear(site);
   storeFlag(words + 1 - first, value.half[1 - first], __ATOMIC_RELAXED, site);
 }
 

@@ -132,15 +132,15 @@ void store(const Box& box, Site site) {
 void reduceAdd(const Box& box, Site site) {
   constexpr const char* kWhat = "cp.reduce.async.bulk.tensor";
   const auto type = static_cast<CUtensorMapDataType>(box.map.type);
-  Worker& worker = thisWorker();
+  const ThreadContext self = thisBlock().loader;
   deferStore({{box.shared, box.map.boxBytes()},
               [box] {
                 touchRows(box, [](char* at, uint32_t size) {
                   if (isForbidden(at, size)) touchWrite(at, size, kWhat);
                 });
               },
-              [box, type, &worker, site](const char* from) {
-                ActingAs loader(worker.loader());
+              [box, type, self, site](const char* from) {
+                ActingAs loader(self);
                 forEachPiece(box, [&](uint32_t offset, char* global, uint32_t size) {
                   addElements(type, global, from + offset, size, site);
                 });

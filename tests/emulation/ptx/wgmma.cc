@@ -113,7 +113,7 @@ void execute(const WgmmaOperation& operation, Block& block) {
 void executeNextGroup(Warpgroup& all, Block& block, Worker& worker) {
   WgmmaGroup& group = *all.groups[all.executedGroups];
   {
-    ActingAs reader(worker.reader());
+    ActingAs reader(block.reader);
     while (all.executedOperations < group.endOfOperations) {
       execute(*all.operations.front(), block);
       all.operations.pop_front();
@@ -211,7 +211,7 @@ void wgmmaIssue(const WgmmaIssue& issue, Site site) {
   if (issue.aRegisters != nullptr)
     std::copy_n(issue.aRegisters, 4, operation.aRegisters[self].begin());
   if (++operation.issued == kWarpgroup) {
-    ActingAs reader(thread.worker->reader());
+    ActingAs reader(thread.block->reader);
     acquire(&thread.block->proxyTag);
   }
 }

@@ -143,7 +143,7 @@ template <Wg kType, Major kA, Major kB>
 void expectSwizzles() {
   for (int swizzle = 0; swizzle < 4; ++swizzle) {
     expectProduct<kType, 64, kA, kB, false>(swizzle, 3 - swizzle);
-    expectProduct<kType, 136, kA, kB, false>(swizzle, swizzle);
+    expectProduct<kType, 136, kA, kB, false>(swizzle, swizzle ^ 1);
   }
 }
 

@@ -86,7 +86,7 @@ const Bug kBugs[] = {TUTTI_BUG("ring", RingBug, NoBarrierBeforeFlag, Thread),
 /// The exit status; 128 and more for a signal.
 int statusOf(const Build& build, const char* kernel, int bug, int seed, std::string& output) {
   const std::string command = "TUTTI_EMULATION_SEED=" + std::to_string(seed) +
-                              " TUTTI_EMULATION_TIMEOUT=" + (bug == 0 ? "60 " : "2 ") +
+                              " TUTTI_EMULATION_TIMEOUT=" + (bug == 0 ? "60 " : "1 ") +
                               build.program + " " + kernel + " " + std::to_string(bug) + " 2>&1";
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return -1;
@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
     if (at != std::string::npos) builds.push_back({which, argument.substr(at + 1)});
   }
   // A sanitizer ends at its first report, and does not look for leaks of what lives for ever.
-  setenv("TSAN_OPTIONS", "halt_on_error=1", 1);
+  setenv("TSAN_OPTIONS", "halt_on_error=1 atexit_sleep_ms=0", 1);
   setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
   return RUN_ALL_TESTS();
 }

@@ -142,12 +142,4 @@ __global__ void countWithFences(uint32_t* out) {
   if (before + 1 == gridDim.x * blockDim.x) out[2] = ptx::ldRelaxedGpu(out);
 }
 
-__global__ inline void addFloats(float* out, const float* in) {
-  if (threadIdx.x == 0)
-    for (int i = 0; i < 3; ++i) out[i] = 0;
-  __syncthreads();
-  ptx::redAddF32(out, in[threadIdx.x]);
-  ptx::redAddV2F32(out + 2, in[threadIdx.x], 1.0f);
-}
-
 }  // namespace tutti::emulation::conformance

@@ -75,7 +75,7 @@ class Random {
     return z ^ z >> 31;
   }
   /// From -range to range.
-  int between(int range) { return int(next() % uint64_t(2 * range + 1)) - range; }
+  int between(int range) { return int(int64_t(next() % (2 * uint64_t(range) + 1)) - range); }
 
  private:
   uint64_t state_;

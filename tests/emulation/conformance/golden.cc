@@ -1,4 +1,7 @@
-// Also the program's main().
+// Also main() of the conformance programs. Compiled by nvcc they are bin/cuda_conformance_sm80 and
+// bin/cuda_conformance_sm90, which run on a GPU:
+//   cuda_conformance_sm90 --golden=tests/emulation/golden/sm90.txt
+// compares with the file, and with --write-golden writes it anew, if all tests pass.
 
 #include "tests/emulation/conformance/golden.h"
 

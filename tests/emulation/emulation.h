@@ -17,7 +17,8 @@
 //
 // How many blocks of one launch live at a time is `residentBlocks`: a kernel that needs more of
 // them to be there together hangs on a GPU, and here ends with an error. A block is admitted when
-// those that are there have ended, or all their threads wait or poll without progress.
+// those that are there have ended, or all their threads wait or poll without progress. Launches on
+// one device also share a Room: a block takes its part of it while it lives.
 //
 // Order between OS threads. ThreadSanitizer sees no lock of the emulation, only what is told to it.
 // The runtime tells it what CUDA promises: release(tag) where work is enqueued, acquire(tag) where
@@ -39,9 +40,11 @@
 
 #include <vector_types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,6 +60,11 @@ constexpr int kFreshByte = 0xff;
 /// Shared memory of a block, as sm_90 has it.
 constexpr size_t kMaxDynamicSharedBytes = 227 << 10;
 
+/// Room for blocks that several launches share, as those on one device do.
+struct Room {
+  std::atomic<uint64_t> free{0};
+};
+
 struct Launch {
   dim3 grid{1, 1, 1};
   dim3 block{1, 1, 1};    ///< at most 1024 threads
@@ -64,8 +72,10 @@ struct Launch {
   size_t dynamicSharedBytes = 0;
   bool cooperative = false;  ///< gridSync() may be called; needs residentBlocks for the whole grid
   uint64_t residentBlocks = 0;  ///< so many blocks at a time; 0: no bound
-  int device = 0;               ///< for reports
-  std::string kernel;           ///< its name, for reports
+  std::shared_ptr<Room> room;   ///< what blocks of other launches take up too; null: no bound
+  uint64_t roomPerBlock = 0;
+  int device = 0;      ///< for reports
+  std::string kernel;  ///< its name, for reports
   std::function<void()> body;
   uint64_t seed = environment().seed;
 };

@@ -3,7 +3,6 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 
-#include <condition_variable>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -12,6 +11,7 @@
 
 #include <tutti/cuda/launch.h>
 
+#include "tests/emulation/quiet.h"
 #include "tests/emulation/worker.h"
 
 namespace tutti::emulation {
@@ -42,18 +42,18 @@ class Helpers {
     }
     std::lock_guard lock(helper->mutex);
     helper->launch = &launch;
-    helper->wake.notify_one();
+    helper->wake.notifyAll();
   }
 
   void waitUntilDone(LaunchState& launch) {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return launch.helpers.load() == 0; });
+    std::lock_guard lock(mutex_);
+    while (launch.helpers.load() > 0) done_.wait(mutex_);
   }
 
  private:
   struct Helper {
-    std::mutex mutex;
-    std::condition_variable wake;
+    QuietMutex mutex;
+    QuietCondition wake;
     LaunchState* launch = nullptr;
   };
 
@@ -62,20 +62,20 @@ class Helpers {
     while (true) {
       LaunchState* launch = nullptr;
       {
-        std::unique_lock lock(helper.mutex);
-        helper.wake.wait(lock, [&] { return helper.launch != nullptr; });
+        std::lock_guard lock(helper.mutex);
+        while (helper.launch == nullptr) helper.wake.wait(helper.mutex);
         launch = std::exchange(helper.launch, nullptr);
       }
       Worker::ofThisThread().run(*launch);
       std::lock_guard lock(mutex_);
       idle_.push_back(&helper);
       launch->helpers.fetch_sub(1);
-      done_.notify_all();
+      done_.notifyAll();
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable done_;
+  QuietMutex mutex_;
+  QuietCondition done_;
   std::vector<Helper*> idle_;
 };
 
@@ -95,7 +95,7 @@ void check(const Launch& launch) {
 }
 
 struct Kernels {
-  std::mutex mutex;
+  QuietMutex mutex;
   std::map<const void*, Kernel> byAddress;
 };
 Kernels& kernels() {

@@ -97,7 +97,7 @@ bool Worker::step() {
   if (liveThreads_ > 0) report("deadlock: no thread can go on");
   if (admit()) return true;
   if (launch_->nextCluster.load() >= launch_->clusterCount) return false;
-  sched_yield();  // other workers have as many blocks as may live
+  usleep(20);  // other workers have as many blocks as may live
   return true;
 }
 

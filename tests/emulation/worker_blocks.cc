@@ -4,6 +4,23 @@
 #include "tests/emulation/worker.h"
 
 namespace tutti::emulation {
+namespace {
+
+/// Whether the launch's device has room for so many blocks more; takes it.
+bool takeRoom(const Launch& launch, unsigned blocks) {
+  if (launch.room == nullptr) return true;
+  const uint64_t wanted = launch.roomPerBlock * blocks;
+  uint64_t free = launch.room->free.load();
+  while (free >= wanted)
+    if (launch.room->free.compare_exchange_weak(free, free - wanted)) return true;
+  return false;
+}
+
+void leaveRoom(const Launch& launch, unsigned blocks) {
+  if (launch.room != nullptr) launch.room->free.fetch_add(launch.roomPerBlock * blocks);
+}
+
+}  // namespace
 
 bool Worker::admit() {
   const Launch& launch = *launch_->launch;
@@ -13,10 +30,15 @@ bool Worker::admit() {
     launch_->residentBlocks.fetch_sub(blocks);
     return false;
   }
+  if (!takeRoom(launch, blocks)) {
+    if (launch.residentBlocks > 0) launch_->residentBlocks.fetch_sub(blocks);
+    return false;
+  }
   const uint64_t number = launch_->nextCluster.fetch_add(1);
   if (number >= launch_->clusterCount) {
     launch_->nextCluster.store(launch_->clusterCount);
     if (launch.residentBlocks > 0) launch_->residentBlocks.fetch_sub(blocks);
+    leaveRoom(launch, blocks);
     return false;
   }
   clusters_.push_back(std::make_unique<Cluster>());
@@ -101,6 +123,7 @@ void Worker::endCluster(Cluster& cluster) {
   }
   if (launch_->launch->residentBlocks > 0)
     launch_->residentBlocks.fetch_sub(launch_->blocksPerCluster);
+  leaveRoom(*launch_->launch, launch_->blocksPerCluster);
   std::erase_if(clusters_, [&](const auto& each) { return each.get() == &cluster; });
 }
 

@@ -6,6 +6,7 @@
 
 #include "tests/emulation/ptx/global.h"
 #include "tests/emulation/ptx/numbers.h"
+#include "tests/emulation/quiet.h"
 
 namespace tutti::emulation {
 namespace {
@@ -15,7 +16,7 @@ struct Range {
   std::vector<char*> replicas;
 };
 struct Ranges {
-  std::mutex mutex;
+  QuietMutex mutex;
   std::map<const char*, Range> byAddress;
 };
 Ranges& ranges() {

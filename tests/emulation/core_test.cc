@@ -93,6 +93,7 @@ void launchWrong(Wrong what, const cuda::LaunchConfig& config) {
   alignas(128) CUtensorMap map{};
   alignas(16) uint32_t flag[4] = {};
   EXPECT_EQ(launch(wrong, config, what, &flag[0], map), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   std::exit(0);
 }
 

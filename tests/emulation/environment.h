@@ -17,7 +17,18 @@ struct Environment {
   int timeoutSeconds = 30;
   /// TUTTI_EMULATION_STACK: KiB of stack of a CUDA thread. 64, with a sanitizer 256.
   size_t stackBytes = 0;
+  /// TUTTI_EMULATION_DEVICES: 0 to 16. 4.
+  int devices = 4;
+  /// TUTTI_EMULATION_PROCESSORS: multiprocessors of each device. 4.
+  int processors = 4;
+  /// TUTTI_EMULATION_MEMORY: MiB of each device. 2048.
+  size_t memoryBytes = 0;
+  /// TUTTI_EMULATION_LAZY_LOADING: 1 makes the first use of a kernel on a device wait for all of
+  /// the device's work, as CUDA may. 0.
+  bool isLoadingLazy = false;
 };
+
+constexpr int kMaxDevices = 16;
 
 const Environment& environment();
 

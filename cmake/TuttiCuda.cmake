@@ -29,7 +29,7 @@ else()
     set(CMAKE_CUDA_STANDARD 20)
     set(TUTTI_HAVE_CUDA ON)
     message(STATUS "CUDA: toolkit ${CUDAToolkit_VERSION}, compiler ${CMAKE_CUDA_COMPILER}; it checks "
-                   "the public headers, no device code is built yet")
+                   "the public headers and the kernels of the tests")
   elseif(TUTTI_CUDA STREQUAL "ON")
     message(FATAL_ERROR "TUTTI_CUDA=ON, but no CUDA toolkit with a working compiler was found")
   elseif(CUDAToolkit_FOUND)

@@ -1,0 +1,167 @@
+#pragma once
+
+// TMA (sm_90): copies of boxes of tensors, described by a CUtensorMap that the host encodes,
+// between global and shared memory. One thread issues a copy. The map is a kernel's parameter,
+// `const __grid_constant__ CUtensorMap`, and is given by its address. A coordinate counts elements,
+// the contiguous dimension first, and may be negative or beyond the end: loads fill with zeros,
+// stores drop.
+//
+// Shared addresses are multiples of 128, of whole swizzle atoms (1024, 512, 256 bytes) where the
+// map swizzles. A load counts the whole box at its mbarrier. Stores read what generic writes left
+// only after fenceProxyAsyncShared() and are complete, or have read, after a wait of bulk.cuh.
+
+#include <tutti/cuda/ptx/instruction.cuh>
+
+namespace tutti::cuda::ptx {
+
+/// Loads the box at `at` to `to` and counts its bytes at `barrier`.
+TUTTI_PTX void tensorLoad(uint32_t to, const CUtensorMap* map, const int (&at)[1],
+                          uint32_t barrier TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(at[0])
+        : "memory");
+TUTTI_PTX void tensorLoad(uint32_t to, const CUtensorMap* map, const int (&at)[2],
+                          uint32_t barrier TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(at[0]), "r"(at[1])
+        : "memory");
+TUTTI_PTX void tensorLoad(uint32_t to, const CUtensorMap* map, const int (&at)[3],
+                          uint32_t barrier TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2])
+        : "memory");
+TUTTI_PTX void tensorLoad(uint32_t to, const CUtensorMap* map, const int (&at)[4],
+                          uint32_t barrier TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+        : "memory");
+TUTTI_PTX void tensorLoad(uint32_t to, const CUtensorMap* map, const int (&at)[5],
+                          uint32_t barrier TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+        : "memory");
+
+/// The same into every block of the cluster whose bit is set in `blocks`: at the same offset of its
+/// shared memory, counted at the barrier of the same offset.
+TUTTI_PTX void tensorLoadMulticast(uint32_t to, const CUtensorMap* map, const int (&at)[1],
+                                   uint32_t barrier, uint16_t blocks TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
+        "multicast::cluster "
+        "[%0], [%1, {%4}], [%2], %3;" ::"r"(to),
+        "l"(map), "r"(barrier), "h"(blocks), "r"(at[0])
+        : "memory");
+TUTTI_PTX void tensorLoadMulticast(uint32_t to, const CUtensorMap* map, const int (&at)[2],
+                                   uint32_t barrier, uint16_t blocks TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
+        "multicast::cluster "
+        "[%0], [%1, {%4, %5}], [%2], %3;" ::"r"(to),
+        "l"(map), "r"(barrier), "h"(blocks), "r"(at[0]), "r"(at[1])
+        : "memory");
+TUTTI_PTX void tensorLoadMulticast(uint32_t to, const CUtensorMap* map, const int (&at)[3],
+                                   uint32_t barrier, uint16_t blocks TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
+        "multicast::cluster "
+        "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(to),
+        "l"(map), "r"(barrier), "h"(blocks), "r"(at[0]), "r"(at[1]), "r"(at[2])
+        : "memory");
+TUTTI_PTX void tensorLoadMulticast(uint32_t to, const CUtensorMap* map, const int (&at)[4],
+                                   uint32_t barrier, uint16_t blocks TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
+        "multicast::cluster "
+        "[%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(to),
+        "l"(map), "r"(barrier), "h"(blocks), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+        : "memory");
+TUTTI_PTX void tensorLoadMulticast(uint32_t to, const CUtensorMap* map, const int (&at)[5],
+                                   uint32_t barrier, uint16_t blocks TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
+        "multicast::cluster "
+        "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(to),
+        "l"(map), "r"(barrier), "h"(blocks), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+        "r"(at[4])
+        : "memory");
+
+/// Stores the box from `from`, in the thread's current bulk group.
+TUTTI_PTX void tensorStore(const CUtensorMap* map, const int (&at)[1], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group "
+        "[%0, {%2}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0])
+        : "memory");
+TUTTI_PTX void tensorStore(const CUtensorMap* map, const int (&at)[2], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
+        "[%0, {%2, %3}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0]), "r"(at[1])
+        : "memory");
+TUTTI_PTX void tensorStore(const CUtensorMap* map, const int (&at)[3], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
+        "[%0, {%2, %3, %4}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2])
+        : "memory");
+TUTTI_PTX void tensorStore(const CUtensorMap* map, const int (&at)[4], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
+        "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+        : "memory");
+TUTTI_PTX void tensorStore(const CUtensorMap* map, const int (&at)[5], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group "
+        "[%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+        : "memory");
+
+/// Adds the box to what is there, element by element, in the map's type.
+TUTTI_PTX void tensorReduceAdd(const CUtensorMap* map, const int (&at)[1], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group "
+        "[%0, {%2}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0])
+        : "memory");
+TUTTI_PTX void tensorReduceAdd(const CUtensorMap* map, const int (&at)[2], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group "
+        "[%0, {%2, %3}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0]), "r"(at[1])
+        : "memory");
+TUTTI_PTX void tensorReduceAdd(const CUtensorMap* map, const int (&at)[3], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group "
+        "[%0, {%2, %3, %4}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2])
+        : "memory");
+TUTTI_PTX void tensorReduceAdd(const CUtensorMap* map, const int (&at)[4], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group "
+        "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+        : "memory");
+TUTTI_PTX void tensorReduceAdd(const CUtensorMap* map, const int (&at)[5], uint32_t from TUTTI_SITE)
+    TUTTI_ASM(
+        "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group "
+        "[%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+        "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+        : "memory");
+
+/// Fetches the map itself, early.
+TUTTI_PTX void prefetchTensorMap(const CUtensorMap* map TUTTI_SITE)
+    TUTTI_ASM("prefetch.tensormap [%0];" ::"l"(map)
+              : "memory");
+
+}  // namespace tutti::cuda::ptx

@@ -1,0 +1,27 @@
+#include "tests/emulation/device_array.h"
+
+#include <cudaTypedefs.h>
+
+namespace tutti::emulation {
+
+CUtensorMap makeTensorMap(const TensorBox& tensor) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                         cudaEnableDefault, &found));
+  const std::vector<uint32_t> elementStrides(tensor.size.size(), 1);
+  const std::vector<cuuint64_t> size(tensor.size.begin(), tensor.size.end());
+  const std::vector<cuuint64_t> strides(tensor.strideBytes.begin(), tensor.strideBytes.end());
+  alignas(128) CUtensorMap map;
+  const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function)(
+      &map, tensor.type, cuuint32_t(size.size()), tensor.data, size.data(), strides.data(),
+      tensor.box.data(), elementStrides.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, tensor.swizzle,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    fprintf(stderr, "a tensor map was refused: %d\n", int(result));
+    std::exit(1);
+  }
+  return map;
+}
+
+}  // namespace tutti::emulation

@@ -1,0 +1,35 @@
+#pragma once
+
+// What the emulation reads from its environment, once.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::emulation {
+
+struct Environment {
+  /// TUTTI_EMULATION_SEED: 0 runs threads in order and lands asynchronous copies as late as it can;
+  /// any other number is a seed of a random order, and of random times.
+  uint64_t seed = 0;
+  /// TUTTI_EMULATION_WORKERS: OS threads of each launch. 2.
+  int workers = 2;
+  /// TUTTI_EMULATION_TIMEOUT: seconds that all threads may poll without any progress. 30.
+  int timeoutSeconds = 30;
+  /// TUTTI_EMULATION_STACK: KiB of stack of a CUDA thread. 64, with a sanitizer 256.
+  size_t stackBytes = 0;
+  /// TUTTI_EMULATION_DEVICES: 0 to 16. 4.
+  int devices = 4;
+  /// TUTTI_EMULATION_PROCESSORS: multiprocessors of each device. 4.
+  int processors = 4;
+  /// TUTTI_EMULATION_MEMORY: MiB of each device. 2048.
+  size_t memoryBytes = 0;
+  /// TUTTI_EMULATION_LAZY_LOADING: 1 makes the first use of a kernel on a device wait for all of
+  /// the device's work, as CUDA may. 0.
+  bool isLoadingLazy = false;
+};
+
+constexpr int kMaxDevices = 16;
+
+const Environment& environment();
+
+}  // namespace tutti::emulation

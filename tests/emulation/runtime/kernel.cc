@@ -1,0 +1,172 @@
+// Launches: what is checked, how many blocks live at a time, attributes of functions and occupancy.
+
+#include "tests/emulation/runtime/kernel.h"
+
+#include <algorithm>
+
+#include "tests/emulation/runtime/call.h"
+#include "tests/emulation/runtime/capture.h"
+#include "tests/emulation/runtime/device.h"
+#include "tests/emulation/runtime/multicast.h"
+
+namespace tutti::emulation {
+namespace {
+
+uint64_t volume(dim3 shape) { return uint64_t(shape.x) * shape.y * shape.z; }
+
+cudaError_t checkShape(const Launch& launch, const FunctionSettings& settings) {
+  const dim3 g = launch.grid, b = launch.block, c = launch.cluster;
+  if (volume(g) == 0 || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535)
+    return cudaErrorInvalidConfiguration;
+  if (volume(b) == 0 || b.x > 1024 || b.y > 1024 || b.z > 64 || volume(b) > 1024)
+    return cudaErrorInvalidConfiguration;
+  if (volume(c) == 0 || g.x % c.x != 0 || g.y % c.y != 0 || g.z % c.z != 0 ||
+      volume(c) > (settings.mayHaveBigClusters ? kMaxCluster : kMaxPortableCluster))
+    return cudaErrorInvalidClusterSize;
+  if (launch.dynamicSharedBytes > settings.dynamicSharedBytes) return cudaErrorInvalidValue;
+  return cudaSuccess;
+}
+
+/// How many blocks there may be at a time: of this launch, and of all on the device.
+cudaError_t limit(Launch& launch) {
+  const auto each = uint64_t(blocksPerProcessor(volume(launch.block), launch.dynamicSharedBytes));
+  const uint64_t all = each * uint64_t(processorsPerDevice());
+  if (all < volume(launch.cluster)) return cudaErrorInvalidClusterSize;
+  if (launch.cooperative && volume(launch.grid) > all) return cudaErrorCooperativeLaunchTooLarge;
+  launch.residentBlocks = all;
+  launch.room = deviceAt(launch.device).room;
+  launch.roomPerBlock = kRoomOfProcessor / each;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t readAttributes(const cudaLaunchConfig_t& config, Launch& launch) {
+  if (config.numAttrs > 0 && config.attrs == nullptr) return cudaErrorInvalidValue;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const cudaLaunchAttributeValue& value = config.attrs[i].val;
+    switch (config.attrs[i].id) {
+      case cudaLaunchAttributeClusterDimension:
+        launch.cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
+        break;
+      case cudaLaunchAttributeCooperative: launch.cooperative = value.cooperative != 0; break;
+      case cudaLaunchAttributeMemSyncDomain:
+        if (value.memSyncDomain != cudaLaunchMemSyncDomainDefault &&
+            value.memSyncDomain != cudaLaunchMemSyncDomainRemote)
+          return cudaErrorInvalidValue;
+        break;
+      case cudaLaunchAttributeIgnore:
+      case cudaLaunchAttributeAccessPolicyWindow:
+      case cudaLaunchAttributeSynchronizationPolicy:
+      case cudaLaunchAttributeClusterSchedulingPolicyPreference:
+      case cudaLaunchAttributeProgrammaticStreamSerialization:  // begins behind it all the same
+      case cudaLaunchAttributePriority:
+      case cudaLaunchAttributeMemSyncDomainMap:
+      case cudaLaunchAttributePreferredSharedMemoryCarveout: break;
+      default: return cudaErrorInvalidValue;
+    }
+  }
+  return cudaSuccess;
+}
+
+int blocksPerProcessor(uint64_t threadsPerBlock, size_t dynamicSharedBytes) {
+  if (threadsPerBlock == 0 || threadsPerBlock > 1024) return 0;
+  const uint64_t warps = (threadsPerBlock + 31) / 32;
+  const uint64_t byThreads = kThreadsPerProcessor / 32 / warps;
+  const uint64_t byShared = kSharedBytesPerProcessor / (dynamicSharedBytes + kReservedSharedBytes);
+  return int(std::min<uint64_t>({byThreads, byShared, kBlocksPerProcessor}));
+}
+
+cudaError_t makeKernelTask(const cudaLaunchConfig_t& config, const void* function, void** arguments,
+                           TaskPointer& task) {
+  const auto kernel = findKernel(function);
+  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  Launch launch;
+  launch.grid = config.gridDim;
+  launch.block = config.blockDim;
+  launch.dynamicSharedBytes = config.dynamicSmemBytes;
+  launch.device = currentDevice();
+  if (const cudaError_t bad = readAttributes(config, launch); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = checkShape(launch, settingsOf(function)); bad != cudaSuccess)
+    return bad;
+  if (const cudaError_t bad = limit(launch); bad != cudaSuccess) return bad;
+  launch.kernel = kernel->name;
+  launch.body = kernel->bind(function, arguments);
+  auto made = std::make_shared<Task>();
+  made->type = cudaGraphNodeTypeKernel;
+  made->kernel.func = const_cast<void*>(function);
+  made->kernel.gridDim = config.gridDim;
+  made->kernel.blockDim = config.blockDim;
+  made->kernel.sharedMemBytes = static_cast<unsigned>(config.dynamicSmemBytes);
+  made->body = [launch] {
+    refreshMulticasts();
+    run(launch);
+  };
+  task = made;
+  return cudaSuccess;
+}
+
+cudaError_t makeKernelTask(const cudaKernelNodeParams* params, TaskPointer& task) {
+  if (params == nullptr || params->kernelParams == nullptr) return cudaErrorInvalidValue;
+  cudaLaunchConfig_t config{};
+  config.gridDim = params->gridDim;
+  config.blockDim = params->blockDim;
+  config.dynamicSmemBytes = params->sharedMemBytes;
+  return makeKernelTask(config, params->func, params->kernelParams, task);
+}
+
+}  // namespace tutti::emulation
+
+using namespace tutti::emulation;
+
+extern "C" {
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                void** arguments) {
+  std::vector<WorkPointer> all;
+  if (environment().isLoadingLazy) {
+    locked([&] {
+      if (isFirstUse(function)) all = lastOf(currentDevice());
+      return cudaSuccess;
+    });
+    for (const WorkPointer& work : all) wait(*work, false);
+  }
+  return call([&]() -> cudaError_t {
+    TaskPointer task;
+    cudaStream_t stream = nullptr;
+    if (config == nullptr) return cudaErrorInvalidValue;
+    if (const cudaError_t bad = findStream(config->stream, stream); bad != cudaSuccess) return bad;
+    if (stream->device != currentDevice()) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t bad = makeKernelTask(*config, function, arguments, task);
+        bad != cudaSuccess)
+      return bad;
+    return submit(config->stream, task);
+  });
+}
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             size_t sharedBytes, cudaStream_t stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = sharedBytes;
+  config.stream = stream;
+  return cudaLaunchKernelExC(&config, function, arguments);
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
+                                        void** arguments, size_t sharedBytes, cudaStream_t stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = sharedBytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelExC(&config, function, arguments);
+}
+
+}  // extern "C"

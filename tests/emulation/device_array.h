@@ -36,10 +36,16 @@ class DeviceArray {
 
   T* get() const { return data_; }
   size_t size() const { return count_; }
+  /// There for kernels of every stream when they return, which CUDA does not promise of either
+  /// call.
   void upload(const std::vector<T>& values) {
     check(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+    check(cudaDeviceSynchronize());
   }
-  void fill(int byte) { check(cudaMemset(data_, byte, count_ * sizeof(T))); }
+  void fill(int byte) {
+    check(cudaMemset(data_, byte, count_ * sizeof(T)));
+    check(cudaDeviceSynchronize());
+  }
   std::vector<T> download() const {
     std::vector<T> values(count_);
     check(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost));

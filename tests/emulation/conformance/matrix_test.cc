@@ -171,7 +171,7 @@ TEST(Matrix, IsCopiedAsynchronously) {
 TEST(Matrix, IsConverted) {
   std::vector<float> in;
   Random random(6);
-  for (int i = 0; i < 512; ++i) in.push_back(float(random.between(1 << 30)) / float(1 << (i % 40)));
+  for (int i = 0; i < 512; ++i) in.push_back(std::ldexp(float(random.between(1 << 30)), -(i % 40)));
   const auto out =
       outputOf<uint32_t>(3 * 256, convert, {.block = dim3(256)}, DeviceArray<float>(in).get());
   for (size_t i = 0; i < 256; ++i) {

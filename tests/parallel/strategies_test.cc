@@ -152,7 +152,7 @@ TEST(CompareStrategies, MakesTables) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) return 2;
+  if (argc < 2) return 2;
   tutti::parallel::programs = argv[1];
   tutti::parallel::measures = argc > 2;
   return RUN_ALL_TESTS();

@@ -31,7 +31,8 @@ bool suitsModel(const LayoutFlags& layout, const LayoutNeeds& needs) {
   return headsFit(needs.heads, needs.kvHeads, layout.tp) &&
          (!needs.exchangesHeads ||
           headsFit(needs.heads / layout.tp, needs.kvHeads / keyParts, layout.cp)) &&
-         layout.pp <= needs.stages && (needs.experts == 0 || needs.experts % layout.ep == 0);
+         layout.pp <= needs.stages &&
+         (needs.experts == 0 ? layout.ep == 1 : needs.experts % layout.ep == 0);
 }
 
 constexpr int kNotAsked = 10;  // as many axes count as one that nobody asked for

@@ -25,7 +25,7 @@ struct LayoutNeeds {
   int64_t heads = 1, kvHeads = 1;  ///< of attention, of keys and values
   bool exchangesHeads = false;     ///< the ranks along cp do, of attention
   int stages = 1;                  ///< the most that the model's layers and the schedule allow
-  int64_t experts = 0;             ///< that the ranks along ep share out; 0: none, and ep any
+  int64_t experts = 0;             ///< that the ranks along ep share out; 0: none, for one of them
 };
 
 /// Whether tp, pp and ep suit the model, and all of them the number of ranks.

@@ -96,6 +96,8 @@ MeshShape meshOf(const TrainOptions& o, int ranks) {
   if (o.model.contextAttention == ContextAttention::Heads)
     requireHeadsShared(o.cp, heads / o.tp, kvHeads / shape[Axis::Tensor]);
   const ExpertOptions& experts = o.llama ? o.llama->experts : o.model.experts;
+  require(experts.count > 0 || o.ep == 1, "--ep ", o.ep,
+          " shares out experts, and the model has none");
   if (experts.count > 0) requireExpertsFit(shape, experts.count);
   return shape;
 }

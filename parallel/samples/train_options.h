@@ -82,7 +82,8 @@ int modelRanks(const TrainOptions& options);
 int batchRanks(const TrainOptions& options, int ranks);
 /// How so many ranks lie along the axes: what is not said goes to dp, or with --zero to fsdp.
 /// Throws InvalidArgument when --dp, --fsdp or --tp does not divide the ranks, and when the model's
-/// heads cannot be dealt out to --tp, with --cp-attention heads to --cp, or its experts to --ep.
+/// heads cannot be dealt out to --tp, with --cp-attention heads to --cp, or its experts to --ep,
+/// for which there have to be some.
 MeshShape meshOf(const TrainOptions& options, int ranks);
 /// What the ranks along fsdp share out: everything, unless --zero says otherwise; when they give
 /// gathered weights back, and what lies elsewhere. Throws InvalidArgument naming the flag when

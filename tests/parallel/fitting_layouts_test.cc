@@ -28,6 +28,9 @@ TEST(FittingLayouts, AreNearest) {
             (Texts{"--dp 2 --tp 4", "--dp 4 --tp 2", "--dp 8"}));
   EXPECT_EQ(nearest({.pp = 8}, kFourLayers, 2), (Texts{"--dp 2 --pp 4", "--dp 4 --pp 2"}));
   EXPECT_EQ(nearest({.ep = 4}, kFourLayers, 1), (Texts{"--dp 4 --ep 2"}));
+  LayoutNeeds dense = kFourLayers;
+  dense.experts = 0;
+  EXPECT_EQ(nearest({.tp = 2, .ep = 4}, dense, 2), (Texts{"--dp 4 --tp 2", "--dp 8"}));
   EXPECT_EQ(nearest({.dp = 3}, kFourLayers, 2), (Texts{"--dp 4 --fsdp 2", "--dp 2 --fsdp 4"}));
   EXPECT_EQ(nearest({.dp = 2, .fsdp = 2, .pp = 4}, kFourLayers, 3),
             (Texts{"--fsdp 2 --pp 4", "--dp 2 --pp 4", "--dp 2 --fsdp 2 --pp 2"}));
@@ -88,7 +91,7 @@ TEST(FittingLayouts, AreThoseThatATrainingTakes) {
               const LayoutFlags layout{
                   .dp = dp, .fsdp = fsdp, .tp = tp, .pp = pp, .cp = cp, .ep = ep};
               needs.exchangesHeads = dp == 1;
-              needs.experts = pp == 5 ? 0 : 6;
+              needs.experts = fsdp == 2 ? 0 : 6;
               std::string said = "taken";
               try {
                 checkLayout(optionsOf(layout, needs.ranks, needs), needs.ranks);

@@ -124,6 +124,8 @@ TEST(TrainGpt, TrainsAndWritesWithExperts) {
                 "a GPT with experts has no Hugging Face folder");
   expectRefused("train_gpt --text " + text + " --experts 4 --ep 3",
                 "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do");
+  expectRefused("train_gpt --text " + text + " --ranks 2 --ep 2",
+                "--ep 2 shares out experts, and the model has none; nearest to it are --dp 2");
   expectRefused("train_gpt --text " + text + " --capacity 1", "--experts");
   expectRefused("train_gpt --text " + text + " --experts 4 --export " + out, "--experts");
 }

@@ -234,6 +234,17 @@ TEST(TrainOptions, SayHowManyExperts) {
   EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 0); }),
             "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do; nearest to it are "
             "--ep 4, or --ep 2, or one rank");
+  wrong = parsed("--tp 2");
+  wrong.ep = 2;
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 4); }),
+            "--ep 2 shares out experts, and the model has none; nearest to it are --dp 2 --tp 2, "
+            "or --dp 4, or --tp 4");
+  wrong.model.experts.count = 2;
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 4); }), "taken");
+  wrong.llama = LlamaOptions{.heads = 4, .kvHeads = 4};  // whatever --experts would be of a GPT
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 4); }),
+            "--ep 2 shares out experts, and the model has none; nearest to it are --dp 2 --tp 2, "
+            "or --dp 4, or --tp 4");
   wrong = parsed("--cp-attention heads");
   wrong.cp = 3;
   EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 6); }),

@@ -19,16 +19,23 @@ struct SleepOptions {
   std::vector<int64_t> costs{4, 4, 4};  ///< milliseconds of F, B, W on a rank
 };
 
-/// The share of a step in which this rank's layers do not sleep; all ranks begin it together.
-double idleShare(SampleRank& rank, const Sleeper& model, Engine& engine, Loader& loader) {
+/// The share of a step in which this rank's layers do not sleep; all ranks begin it together. It
+/// ends with the sum of the losses, which no rank has before all have given theirs. What ranks do
+/// next waits until all have looked at the clock: where they share cores, whoever leaves the sum
+/// last would be late by that.
+double idleShare(SampleRank& rank, Sleeper& model, Engine& engine, Loader& loader) {
+  const auto barrier = [&] {
+    if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
+  };
+  model.setSleeps(false);  // the first step is there for what it makes: connections and memory
   engine.gradients(loader, 0);
-  if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
+  model.setSleeps(true);
+  barrier();
   const auto begin = Clock::now();
-  const double before = model.slept();
   engine.gradients(loader, 1);
-  if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
   const double step = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  return 1 - (model.slept() - before) / step;
+  barrier();
+  return 1 - model.slept() / step;
 }
 
 void show(SampleRank& rank, ScheduleKind kind, const SleepOptions& o) {

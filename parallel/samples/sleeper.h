@@ -26,6 +26,8 @@ class Sleeper final : public Model {
   UnitId unitCount() const override { return static_cast<UnitId>(parameters_.size()); }
   std::vector<int64_t> unitCosts() const override;
   Shape shapeBetween(const ParallelContext& context, const Shape& tokens) const override;
+  /// Whether its layers sleep, as they do from the beginning, or take no time.
+  void setSleeps(bool sleeps) { sleeps_ = sleeps; }
   /// How long its layers have slept, in milliseconds: a little longer than they are asked to.
   double slept() const { return slept_; }
 
@@ -34,6 +36,7 @@ class Sleeper final : public Model {
 
   const Costs costs_;
   const int share_;  // layers of a rank
+  bool sleeps_ = true;
   double slept_ = 0;
   std::vector<Parameter> parameters_;
 };

@@ -11,10 +11,12 @@ if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
 endif()
 find_package(Threads REQUIRED)
 
-# A second build of the same sources costs seconds.
+# A second build of the same sources costs seconds. A first one does not preprocess each file twice
+# (CCACHE_DEPEND), and what includes a precompiled header is kept too.
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TUTTI_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${TUTTI_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${TUTTI_CCACHE})
 endif()
 
@@ -49,6 +51,19 @@ function(tutti_library name)
   if(NOT folder MATCHES "^(parallel|src/nccl|src/tools|tests)")
     target_link_libraries(tutti_umbrella INTERFACE ${name})
     set_property(GLOBAL APPEND PROPERTY TUTTI_UMBRELLA ${name})
+  endif()
+endfunction()
+
+# tutti_parses_options(NAME [PRECOMPILED TARGET]): of a target that defines command lines with CLI11,
+# whose templates take the compiler longer than all else: they are not optimized for speed, and their
+# header is read once, or is that of TARGET.
+function(tutti_parses_options name)
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "" ${ARGN})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(ARG_PRECOMPILED AND NOT ARG_PRECOMPILED STREQUAL name)
+    target_precompile_headers(${name} REUSE_FROM ${ARG_PRECOMPILED})
+  else()
+    target_precompile_headers(${name} PRIVATE <CLI/CLI.hpp>)
   endif()
 endfunction()
 

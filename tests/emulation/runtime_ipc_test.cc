@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 
 #include "tests/emulation/runtime_test.h"
@@ -65,7 +66,7 @@ int hearFile(int socket) {
   return file;
 }
 
-/// The other process: this program, that runs only the test of that name.
+/// The other process: this program, that does what PEER says under that name.
 class Peer {
  public:
   explicit Peer(const std::string& test) {
@@ -75,9 +76,9 @@ class Peer {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], kSocket);
-    std::string program = "/proc/self/exe", filter = "--gtest_filter=IpcPeer." + test;
-    char* const arguments[] = {program.data(), filter.data(), nullptr};
-    setenv(kVariable, "1", 1);
+    std::string program = "/proc/self/exe";
+    char* const arguments[] = {program.data(), nullptr};
+    setenv(kVariable, test.c_str(), 1);
     EXPECT_EQ(posix_spawn(&process_, program.c_str(), &actions, nullptr, arguments, environ), 0);
     unsetenv(kVariable);
     posix_spawn_file_actions_destroy(&actions);
@@ -100,14 +101,31 @@ class Peer {
 
 class Ipc : public RuntimeTest {};
 
-/// Nothing when it is not started by a Peer.
-class IpcPeer : public RuntimeTest {
- protected:
+/// What the other processes do, by the names of the tests that start them.
+std::map<std::string, void (*)()>& peers() {
+  static std::map<std::string, void (*)()> all;
+  return all;
+}
+
+/// Ends a process that a Peer has started before it comes to tests of its own.
+class EndsAsPeer : public testing::Environment {
+ public:
   void SetUp() override {
-    if (std::getenv(kVariable) == nullptr) GTEST_SKIP() << "is the other process of other tests";
-    RuntimeTest::SetUp();
+    const char* const name = std::getenv(kVariable);
+    if (name == nullptr) return;
+    EXPECT_CUDA(cudaSetDevice(0));
+    peers().at(name)();
+    EXPECT_CUDA(cudaDeviceSynchronize());
+    std::exit(testing::Test::HasFailure() ? 1 : 0);
   }
 };
+const auto* const kEndsAsPeer = testing::AddGlobalTestEnvironment(new EndsAsPeer);
+
+/// The function behind it is the other process of the test of that name.
+#define PEER(name)                                                                         \
+  void peer##name();                                                                       \
+  [[maybe_unused]] const bool kHasPeer##name = peers().emplace(#name, &peer##name).second; \
+  void peer##name()
 
 TEST_F(Ipc, MemoryIsShared) {
   Peer peer("MemoryIsShared");
@@ -123,7 +141,7 @@ TEST_F(Ipc, MemoryIsShared) {
   EXPECT_CUDA(cudaDeviceSynchronize());
   tell(peer.socket(), 'x');
 }
-TEST_F(IpcPeer, MemoryIsShared) {
+PEER(MemoryIsShared) {
   const auto handle = hear<cudaIpcMemHandle_t>(kSocket);
   void *memory = nullptr, *again = nullptr;
   EXPECT_EQ(cudaIpcOpenMemHandle(&memory, handle, 0), cudaErrorInvalidValue);
@@ -161,7 +179,7 @@ TEST_F(Ipc, KernelsOfTwoProcessesMeet) {
   EXPECT_EQ(download(flags, 2), (std::vector<uint32_t>{1, 1}));
   hear<char>(peer.socket());
 }
-TEST_F(IpcPeer, KernelsOfTwoProcessesMeet) {
+PEER(KernelsOfTwoProcessesMeet) {
   // Another device, where there is one: kernels of two processes on one take turns on a GPU.
   EXPECT_CUDA(cudaSetDevice(deviceCount() > 1 ? 1 : 0));
   void* memory = nullptr;
@@ -196,7 +214,7 @@ TEST_F(Ipc, EventsOrderProcesses) {
   EXPECT_CUDA(cudaEventSynchronize(event));
   hear<char>(peer.socket());
 }
-TEST_F(IpcPeer, EventsOrderProcesses) {
+PEER(EventsOrderProcesses) {
   void* memory = nullptr;
   cudaEvent_t event = nullptr;
   ASSERT_CUDA(cudaIpcOpenMemHandle(&memory, hear<cudaIpcMemHandle_t>(kSocket),
@@ -232,6 +250,7 @@ TEST_F(Ipc, PhysicalMemoryAndPoolsAreSharedAsFiles) {
   ASSERT_EQ(DRIVER(cuMemSetAccess)(address, kBytes, &access, 1), CUDA_SUCCESS);
   auto* const physical = reinterpret_cast<int*>(address);
   EXPECT_CUDA(cudaMemset(physical, 0, kBytes));
+  EXPECT_CUDA(cudaDeviceSynchronize());
   int file = -1;
   ASSERT_EQ(DRIVER(cuMemExportToShareableHandle)(&file, handle,
                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
@@ -258,7 +277,7 @@ TEST_F(Ipc, PhysicalMemoryAndPoolsAreSharedAsFiles) {
   EXPECT_EQ(download(physical, 1)[0], 5);
   EXPECT_EQ(download(static_cast<int*>(pooled), 1)[0], 6);
 }
-TEST_F(IpcPeer, PhysicalMemoryAndPoolsAreSharedAsFiles) {
+PEER(PhysicalMemoryAndPoolsAreSharedAsFiles) {
   constexpr size_t kBytes = 2 << 20;
   const auto type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   const int file = hearFile(kSocket);

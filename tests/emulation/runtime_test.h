@@ -32,12 +32,13 @@ class RuntimeTest : public testing::Test {
     EXPECT_CUDA(cudaDeviceSynchronize());
     cudaGetLastError();
   }
-  static int deviceCount() {
-    int count = 0;
-    cudaGetDeviceCount(&count);
-    return count;
-  }
 };
+
+inline int deviceCount() {
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  return count;
+}
 
 template <class T>
 T* allocate(size_t count) {

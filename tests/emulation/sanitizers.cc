@@ -39,6 +39,17 @@ void* __asan_region_is_poisoned(void* from, size_t bytes);
 namespace tutti::emulation {
 
 #ifdef TUTTI_EMULATION_THREAD
+const bool kThreadSanitizer = true;
+#else
+const bool kThreadSanitizer = false;
+#endif
+#ifdef TUTTI_EMULATION_ADDRESS
+const bool kAddressSanitizer = true;
+#else
+const bool kAddressSanitizer = false;
+#endif
+
+#ifdef TUTTI_EMULATION_THREAD
 namespace {
 constexpr unsigned kNoEdge = 1;  // of __tsan_switch_to_fiber()
 }

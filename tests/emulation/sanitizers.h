@@ -1,24 +1,16 @@
 #pragma once
 
 // What the emulation tells the sanitizers. It is itself compiled without -fsanitize, so that they
-// see only what is said here; which of them the program has comes from the build as
-// TUTTI_EMULATION_ADDRESS or TUTTI_EMULATION_THREAD. Without either, all of this is nothing.
+// see only what is said here. Which of them the program has comes from the build, to sanitizers.cc
+// alone, as TUTTI_EMULATION_ADDRESS or TUTTI_EMULATION_THREAD. Without either, all of this is
+// nothing.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace tutti::emulation {
 
-#ifdef TUTTI_EMULATION_THREAD
-constexpr bool kThreadSanitizer = true;
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
-#ifdef TUTTI_EMULATION_ADDRESS
-constexpr bool kAddressSanitizer = true;
-#else
-constexpr bool kAddressSanitizer = false;
-#endif
+extern const bool kThreadSanitizer, kAddressSanitizer;
 
 /// ThreadSanitizer's idea of a thread: a CUDA thread is one, and so is each asynchronous proxy.
 using ThreadContext = void*;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr unsigned kPreemptOneIn = 16;
 constexpr unsigned kLandBetweenOneIn = 8;
+constexpr unsigned kNapOneIn = 32;  // preemptions: the other workers run on meanwhile
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -257,6 +258,8 @@ void Worker::yield(Site site) {
 void Worker::maybePreempt(Site site) {
   if (!seeded() || random() % kPreemptOneIn != 0) return;
   Ignored ignored;
+  // Where workers share a core, what one does between two naps looks like one step to the others.
+  if (random() % kNapOneIn == 0) usleep(20);
   yield(site);
 }
 

@@ -14,9 +14,9 @@
 
 #include <tutti/launch.h>
 
-#include "tests/launch/run_tutti.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::launcher {
 namespace {

@@ -18,7 +18,7 @@
 #include <tutti/launch.h>
 
 #include "src/base/cores.h"
-#include "tests/launch/run_tutti.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::launcher {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/launch/run_tutti.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::launchers {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "tests/launch/run_tutti.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::launchers {
 

@@ -13,10 +13,10 @@
 #include <random>
 
 #include "parallel/checkpoint/names.h"
-#include "tests/launch/run_tutti.h"
 #include "tests/parallel/parity/rungs.h"
 #include "tests/parallel/temporary_folder.h"
 #include "tests/support/leftovers.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::parallel {
 namespace {

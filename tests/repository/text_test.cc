@@ -1,6 +1,7 @@
 // What no file of the repository may contain: paths of somebody's machine, and words that mark
-// unfinished work; and that one page names every environment variable. The words are put together
-// here so that this file passes its own test.
+// unfinished work; that one page names every environment variable; and that a source file includes
+// its own header before all else. The words are put together here so that this file passes its own
+// test.
 
 #include <gtest/gtest.h>
 
@@ -32,6 +33,29 @@ TEST(Text, OfTheRepositoryIsFinishedAndAtHomeAnywhere) {
       if (const std::string why = objection(file.lines[i]); !why.empty())
         ADD_FAILURE() << file.path << ":" << i + 1 << ": " << why << ": " << file.lines[i];
   printf("%zu files read\n", files.size());
+}
+
+/// The first #include of a file, or nothing.
+std::string firstInclude(const SourceFile& file) {
+  for (const std::string& line : file.lines)
+    if (line.starts_with("#include")) return line;
+  return "";
+}
+
+TEST(Text, OfASourceFileIncludesItsOwnHeaderFirst) {
+  const auto files = readTree(sourceRoot);
+  std::set<std::string> paths;
+  for (const SourceFile& file : files) paths.insert(file.path);
+  int pairs = 0;
+  for (const SourceFile& file : files) {
+    // Programs of bench/jobs are built without the repository on their include path.
+    if (!file.path.ends_with(".cc") || file.path.starts_with("bench/jobs/")) continue;
+    const std::string header = file.path.substr(0, file.path.size() - 2) + "h";
+    if (!paths.contains(header)) continue;
+    ++pairs;
+    EXPECT_EQ(firstInclude(file), "#include \"" + header + "\"") << file.path;
+  }
+  EXPECT_GE(pairs, 200);
 }
 
 /// The environment variables of ours that a file names in quotes, as getenv() and its like do, or

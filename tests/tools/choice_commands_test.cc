@@ -9,7 +9,7 @@
 #include <regex>
 
 #include "src/topology/tuning.h"
-#include "tests/launch/run_tutti.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::launcher {
 namespace {

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "src/base/check.h"
-#include "tests/launch/run_tutti.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::launcher {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "tests/launch/run_tutti.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::tools {
 namespace {

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "src/tools/shard_report.h"
-#include "tests/launch/run_tutti.h"
+#include "tests/support/run_tutti.h"
 
 namespace tutti::tools {
 namespace {

@@ -74,7 +74,7 @@ bool runRing() {
 /// Two ranks of LL or LL128; `Word` is what is added up.
 template <class Word>
 bool runExchange(void (*kernel)(ExchangeArguments), uint32_t count, dim3 grid, dim3 block) {
-  constexpr int kRounds = 6;
+  constexpr int kRounds = 24;
   constexpr uint64_t kSlotBytes = 1 << 13;
   std::vector<DeviceArray<Word>> words;
   std::vector<DeviceArray<char>> inboxes;

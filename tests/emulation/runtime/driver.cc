@@ -1,5 +1,7 @@
 // The driver's functions by their names, and those of them that only ask.
 
+#include "tests/emulation/runtime/driver.h"
+
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -9,7 +11,6 @@
 
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
-#include "tests/emulation/runtime/driver.h"
 #include "tests/emulation/runtime/memory.h"
 #include "tests/emulation/tensor_map.h"
 

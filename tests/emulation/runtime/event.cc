@@ -1,5 +1,7 @@
 // Events: recorded in a stream, waited for by streams and hosts, also of other processes.
 
+#include "tests/emulation/runtime/event.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,7 +11,6 @@
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
-#include "tests/emulation/runtime/event.h"
 #include "tests/emulation/runtime/foreign.h"
 
 namespace tutti::emulation {

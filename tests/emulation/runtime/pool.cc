@@ -1,6 +1,8 @@
 // Memory pools: allocation in the order of a stream. An address is never used again, so a use of
 // what was freed faults when the stream has come so far; what a pool holds is only counted.
 
+#include "tests/emulation/runtime/pool.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,7 +13,6 @@
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory.h"
-#include "tests/emulation/runtime/pool.h"
 
 namespace tutti::emulation {
 namespace {

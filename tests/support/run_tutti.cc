@@ -1,4 +1,4 @@
-#include "tests/launch/run_tutti.h"
+#include "tests/support/run_tutti.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

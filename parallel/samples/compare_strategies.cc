@@ -1,10 +1,10 @@
 // compare_strategies: every strategy on one model, each step of one after that of another: what a
 // rank holds by kind and sends, how long ranks wait and for what, tokens a second, and beside them
 // what the planner says by rates measured at the start. `compare_strategies --ranks 4`, and with
-// `--experts 8` of a mixture of experts.
+// `--experts 8` of a mixture of experts; with `--device dry` what is known of ranks that are not
+// there: memory, bytes and the planner's time.
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <list>
 #include <memory>
@@ -88,44 +88,35 @@ Waited sharesWaited(SampleRank& rank, const Compared& c) {
   return mean;
 }
 
-nlohmann::json rowOf(const Compared& c, const Waited& shares, const Prediction& predicted) {
-  const double seconds = c.times.medianMilliseconds() / 1e3;
-  nlohmann::json memory, counts, waited;
+/// What is known without data, too.
+nlohmann::json plannedOf(const Compared& c, const Prediction& predicted) {
+  nlohmann::json memory, counts;
   for (const auto& [kind, bytes] : kindsOf(c.engine.memory())) memory[kind] = bytes;
   for (const CollectiveKind kind : kCollectiveKinds) {
     size_t bytes = 0;
     for (const auto& [axes, counted] : c.sent) bytes += countOf(counted, kind).bytes;
     counts[toString(kind)] = bytes;
   }
-  for (const Awaited awaited : kAwaited) waited[toString(awaited)] = shares[awaited];
   return {{"strategy", c.strategy.name},
           {"layout", c.strategy.layout.describe()},
           {"bytes", c.engine.memory().total()},
           {"memory", memory},
           {"sent", counts},
           {"sent_bytes", bytesOf(c.sent)},
-          {"seconds", seconds},
-          {"idle", shares.total()},
-          {"waited", waited},
-          {"tokens_per_second", c.job.tokens() / seconds},
-          {"loss", c.loss},
           {"predicted_seconds", predicted.seconds.total()},
           {"predicted_bytes", predicted.memory.total()}};
 }
 
-constexpr std::array<int, 13> kWidths{22, 13, 11, 5, 9, 5, 7, 8, 8, 4, 9, 11, 10};
-
-/// Of a table: the first cell begins at the left, the others end at the right.
-std::string rowText(const std::vector<std::string>& cells, bool markdown) {
-  std::string text = markdown ? "|" : "";
-  for (size_t i = 0; i < cells.size(); ++i) {
-    const auto width = static_cast<size_t>(kWidths[i]);
-    const std::string blanks(width - std::min(width, cells[i].size()), ' ');
-    text += markdown ? message(" ", cells[i], " |")
-            : i == 0 ? cells[i] + blanks
-                     : blanks + cells[i];
-  }
-  return text + "\n";
+nlohmann::json measuredOf(const Compared& c, const Waited& shares, const Prediction& predicted) {
+  const double seconds = c.times.medianMilliseconds() / 1e3;
+  nlohmann::json row = plannedOf(c, predicted), waited;
+  for (const Awaited awaited : kAwaited) waited[toString(awaited)] = shares[awaited];
+  row.update({{"seconds", seconds},
+              {"idle", shares.total()},
+              {"waited", waited},
+              {"tokens_per_second", c.job.tokens() / seconds},
+              {"loss", c.loss}});
+  return row;
 }
 
 /// Percent of the step; nothing where the strategy has no such ranks.
@@ -135,28 +126,91 @@ std::string shareText(double share, bool markdown) {
   return text;
 }
 
-std::string line(const nlohmann::json& row, bool markdown) {
-  std::vector<std::string> cells{row["strategy"].get<std::string>(), bytesText(row["bytes"]),
-                                 bytesText(row["sent_bytes"]),
-                                 shareText(row["idle"].get<double>(), markdown)};
-  for (const Awaited awaited : kAwaited)
-    cells.push_back(shareText(row["waited"][toString(awaited)].get<double>(), markdown));
-  for (const double number :
-       {row["tokens_per_second"].get<double>(), 1e3 * row["seconds"].get<double>(),
-        1e3 * row["predicted_seconds"].get<double>()}) {
-    char text[32];
-    std::snprintf(text, sizeof(text), number < 1000 ? "%.1f" : "%.0f", number);
-    cells.emplace_back(text);
-  }
-  return rowText(cells, markdown);
+std::string numberText(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), number < 1000 ? "%.1f" : "%.0f", number);
+  return text;
 }
 
-std::string heading(bool markdown) {
-  std::vector<std::string> cells{"strategy", "rank 0 holds", "sends", "idle"};
+using Cells = std::vector<std::string>;
+
+Cells measuredHeading() {
+  Cells cells{"strategy", "rank 0 holds", "sends", "idle"};
   for (const Awaited awaited : kAwaited) cells.emplace_back(toString(awaited));
-  for (const char* last : {"tokens/s", "a step, ms", "predicted"}) cells.emplace_back(last);
-  if (!markdown) return rowText(cells, false);
-  return rowText(cells, true) + rowText(std::vector<std::string>(cells.size(), "---"), true);
+  cells.insert(cells.end(), {"tokens/s", "a step, ms", "predicted"});
+  return cells;
+}
+
+Cells measuredCells(const nlohmann::json& row, bool markdown) {
+  Cells cells{row["strategy"], bytesText(row["bytes"]), bytesText(row["sent_bytes"]),
+              shareText(row["idle"], markdown)};
+  for (const Awaited awaited : kAwaited)
+    cells.push_back(shareText(row["waited"][toString(awaited)], markdown));
+  for (const double number :
+       {row["tokens_per_second"].get<double>(), 1e3 * row["seconds"].get<double>(),
+        1e3 * row["predicted_seconds"].get<double>()})
+    cells.push_back(numberText(number));
+  return cells;
+}
+
+/// With the kinds of memory that some strategy needs.
+std::vector<Cells> plannedCells(const std::vector<nlohmann::json>& rows) {
+  std::vector<Cells> table{{"strategy", "rank 0 holds"}};
+  for (const nlohmann::json& row : rows)
+    table.push_back({row["strategy"], bytesText(row["bytes"])});
+  for (const auto& [kind, none] : kindsOf({})) {
+    const auto bytesOfKind = [&, of = kind](const nlohmann::json& row) -> size_t {
+      return row["memory"][of];
+    };
+    if (std::ranges::all_of(rows, [&](const auto& row) { return bytesOfKind(row) == 0; })) continue;
+    table[0].emplace_back(kind);
+    for (size_t i = 0; i < rows.size(); ++i)
+      table[i + 1].push_back(bytesOfKind(rows[i]) == 0 ? "" : bytesText(bytesOfKind(rows[i])));
+  }
+  table[0].insert(table[0].end(), {"sends", "predicted, ms"});
+  for (size_t i = 0; i < rows.size(); ++i)
+    table[i + 1].insert(table[i + 1].end(),
+                        {bytesText(rows[i]["sent_bytes"]),
+                         numberText(1e3 * rows[i]["predicted_seconds"].get<double>())});
+  return table;
+}
+
+/// The first cell of a row begins at the left, the others end at the right.
+std::string rowText(const Cells& cells, const std::vector<size_t>& widths, bool markdown) {
+  std::string text = markdown ? "|" : "";
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const std::string blanks(widths[i] - cells[i].size(), ' ');
+    text += markdown ? message(" ", cells[i], " |")
+            : i == 0 ? cells[i] + blanks
+                     : message("  ", blanks, cells[i]);
+  }
+  return text + "\n";
+}
+
+/// The first row is the heading.
+std::string tableText(const std::vector<Cells>& rows, bool markdown) {
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const Cells& cells : rows)
+    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+  std::string text = rowText(rows[0], widths, markdown);
+  if (markdown) text += rowText(Cells(widths.size(), "---"), widths, true);
+  for (size_t i = 1; i < rows.size(); ++i) text += rowText(rows[i], widths, markdown);
+  return text;
+}
+
+void say(SampleRank& rank, const CompareOptions& options, const std::vector<nlohmann::json>& rows) {
+  if (options.json) {
+    for (const nlohmann::json& row : rows) rank.say(row.dump() + "\n");
+    return;
+  }
+  std::vector<Cells> table;
+  if (rank.mesh.dry()) {
+    table = plannedCells(rows);
+  } else {
+    table.push_back(measuredHeading());
+    for (const nlohmann::json& row : rows) table.push_back(measuredCells(row, options.markdown));
+  }
+  rank.say(tableText(table, options.markdown));
 }
 
 /// What a run without data says this rank holds is what it held; of experts without a capacity it
@@ -168,27 +222,47 @@ void requirePlanned(const Compared& c, const ExpertOptions& experts) {
          describe(c.engine.memory()), "and it was planned that it ", describe(planned));
 }
 
-void compare(SampleRank& rank, const CompareOptions& options) {
-  TrainingJob job = jobOf(rank.options);
-  std::visit([](auto& model) { fillExperts(model.experts); }, job.model);
-  const DeviceRates rates = measuredRates(rank, job.context);
-  MeasuredNetwork network(rank.mesh);
-  Predictor predictor(job, rates, network, rank.mesh.ranks());
+/// One training after the other, a step of each at a time.
+std::list<Compared> trained(SampleRank& rank, const TrainingJob& job) {
   const std::vector<uint8_t> tokens = sampleText();
   std::list<Compared> all;
   for (Strategy& strategy : strategiesOf(job, rank.mesh.ranks()))
     all.emplace_back(rank, job, std::move(strategy), tokens);
   for (int64_t step = 0; step < rank.options.steps; ++step)
     for (Compared& compared : all) compared.step(step);
-  if (rank.mesh.dry()) return;
-  if (!options.json) rank.say(heading(options.markdown));
+  return all;
+}
+
+/// What rank 0 would hold and send, and what the planner says of ranks that are not there: they
+/// compute as this machine does, and what they exchange is copied in its memory.
+void compareDry(SampleRank& rank, const TrainingJob& job, const CompareOptions& options) {
+  const std::list<Compared> all = trained(rank, job);
+  if (rank.options.device != "dry") return;  // ranks come after this run, and say what they find
+  const DeviceRates rates = ratesHere(rank.options, rank.mesh.ranks());
+  CopyingNetwork network(rates.of("copy").bytesPerSecond / 2);  // each byte is read and written
+  Predictor predictor(job, rates, network, rank.mesh.ranks());
+  std::vector<nlohmann::json> rows;
+  for (const Compared& compared : all)
+    rows.push_back(plannedOf(compared, predictor.predict(compared.strategy.layout)));
+  say(rank, options, rows);
+}
+
+void compare(SampleRank& rank, const CompareOptions& options) {
+  TrainingJob job = jobOf(rank.options);
+  std::visit([](auto& model) { fillExperts(model.experts); }, job.model);
+  if (rank.mesh.dry()) return compareDry(rank, job, options);
+  const DeviceRates rates = measuredRates(rank, job.context);
+  MeasuredNetwork network(rank.mesh);
+  Predictor predictor(job, rates, network, rank.mesh.ranks());
+  const std::list<Compared> all = trained(rank, job);
+  std::vector<nlohmann::json> rows;
   for (const Compared& compared : all) {
     requirePlanned(compared, rank.options.model.experts);
     const Waited shares = sharesWaited(rank, compared);
-    if (rank.mesh.rank() != 0) continue;
-    const auto row = rowOf(compared, shares, predictor.predict(compared.strategy.layout));
-    rank.say(options.json ? row.dump() + "\n" : line(row, options.markdown));
+    if (rank.mesh.rank() == 0)
+      rows.push_back(measuredOf(compared, shares, predictor.predict(compared.strategy.layout)));
   }
+  say(rank, options, rows);
 }
 
 void addFlags(CLI::App& app, SampleOptions& options, CompareOptions& o) {
@@ -198,6 +272,11 @@ void addFlags(CLI::App& app, SampleOptions& options, CompareOptions& o) {
   options.model.experts.capacityFactor = kCapacity;
   addTrainingFlags(app, options);
   addExpertFlags(app, options.model.experts);
+  app.get_option("--steps")->check(
+      [](const std::string& steps) {
+        return steps == "1" ? "of one step no time is counted: arenas grow in it" : "";
+      },
+      "AT LEAST 2");
   app.add_flag("--json", o.json, "a line for each strategy, for programs");
   app.add_flag("--markdown", o.markdown, "a table for a page");
 }

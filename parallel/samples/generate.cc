@@ -11,6 +11,7 @@
 
 #include <tutti/communicator.h>
 #include "parallel/engine/generate.h"
+#include "parallel/engine/stages.h"
 #include "parallel/huggingface/folder.h"
 #include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/host_kernels.h"
@@ -94,19 +95,21 @@ struct Job {
     const int64_t most = contextOf(source.options);
     require(o.context <= most, "--context ", o.context, ": the model sees at most ", most,
             " tokens");
-    model = withContext(source.options, o.context > 0 ? o.context : most);
-    require(tokenizer->vocabulary() <= vocabularyOf(model), o.from,
-            ": its model has a vocabulary of ", vocabularyOf(model), ", and the tokenizer one of ",
-            tokenizer->vocabulary());
+    context = o.context > 0 ? o.context : most;
+    const int64_t vocabulary = vocabularyOf(source.options);
+    require(tokenizer->vocabulary() <= vocabulary, o.from, ": its model has a vocabulary of ",
+            vocabulary, ", and the tokenizer one of ", tokenizer->vocabulary());
     prompt = promptTokens(*tokenizer, o.prompt);
     require(o.exportTo.empty() || !std::filesystem::exists(o.exportTo), "--export ", o.exportTo,
             " is there already");
-    shape = meshOf(o, model, ranks);
+    shape = meshOf(o, source.options, ranks);
+    const auto layers = std::visit([](const auto& m) { return m.layers; }, source.options);
+    cutIntoStages(std::vector<int64_t>(static_cast<size_t>(layers) + 2, 1), o.pp, {});
   }
 
   ModelSource source;
   std::unique_ptr<Tokenizer> tokenizer;
-  ModelOptions model;
+  int64_t context = 0;  ///< tokens that the model sees at once
   std::vector<int32_t> prompt;
   MeshShape shape;
 };
@@ -116,8 +119,7 @@ void write(const Options& o, Job& job) {
   if (job.shape.ranks() > 1) mesh = DeviceMesh(Communicator::create(), job.shape);
   host::setBlasThreads(1);  // ranks are the parallelism
   HostKernels kernels;
-  // What is exported is whole.
-  const auto model = makeModel(o.exportTo.empty() ? job.model : job.source.options);
+  const auto model = makeModel(job.source.options);
   Engine engine(mesh, kernels, *model, {.policy = ShardPolicy::fsdp()});
   loadModel(mesh, engine, job.source);
   if (!o.exportTo.empty())
@@ -125,7 +127,7 @@ void write(const Options& o, Job& job) {
                  {.options = job.source.options, .tokenizer = tokenizerText(job.source.tokenizer)});
   GenerateOptions options = o.generate;
   options.prompt = job.prompt;
-  options.context = contextOf(job.model);
+  options.context = job.context;
   options.vocabulary = job.tokenizer->vocabulary();
   if (o.greedy) options.temperature = 0;
   const std::string text = job.tokenizer->decode(generate(engine, options));

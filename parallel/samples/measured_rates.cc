@@ -10,11 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/kernels/host/host_kernels.h"
+
 namespace tutti::parallel {
 
 namespace {
 
 constexpr int kTurns = 9;
+// The largest that is measured for ranks that are not there.
+constexpr int64_t kLayersHere = 8, kWidthHere = 512, kHeadsHere = 8, kTokensHere = 256;
 
 using Call = std::function<void(Kernels&)>;
 
@@ -135,7 +139,6 @@ void setRates(DeviceRates& rates, const Calls& layer, double layers,
 DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   DeviceRates rates{.cores = cores, .overlaps = rank.mesh.ranks() < cores};
-  if (rank.mesh.dry()) return rates;
   std::list<Calls> layers;
   for (int64_t i = 0; i < rank.options.model.layers; ++i)
     layers.emplace_back(rank.options.model, tokens, rank.kernels);
@@ -152,6 +155,21 @@ DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
       }
   }
   setRates(rates, layers.front(), double(layers.size()), seconds);
+  return rates;
+}
+
+DeviceRates ratesHere(SampleOptions options, int ranks) {
+  GptOptions& model = options.model;
+  if (model.width > kWidthHere) {
+    model.width = kWidthHere;
+    model.heads = kHeadsHere;
+  }
+  model.layers = std::min(model.layers, kLayersHere);
+  DeviceMesh alone;
+  HostKernels kernels;
+  SampleRank rank(alone, kernels, options);
+  DeviceRates rates = measuredRates(rank, std::min(model.context, kTokensHere));
+  rates.overlaps = ranks < rates.cores;
   return rates;
 }
 

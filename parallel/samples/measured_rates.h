@@ -9,8 +9,10 @@ namespace tutti::parallel {
 
 /// What a micro-batch of one sequence of so many tokens takes, by kernels, in time of a core: all
 /// ranks measure at the same time, as they compute, and what a rank waits for a core is not in it.
-/// Kernels that are not measured take what the mean of the others takes for a byte. Collective;
-/// nothing is measured in a dry run.
+/// Kernels that are not measured take what the mean of the others takes for a byte. Collective.
 DeviceRates measuredRates(SampleRank& rank, int64_t tokens);
+/// The same for a dry run of so many ranks, measured by this process alone: where the model is too
+/// large to be here, with the shapes of a smaller one.
+DeviceRates ratesHere(SampleOptions options, int ranks);
 
 }  // namespace tutti::parallel

@@ -101,7 +101,7 @@ std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
 
 MeasuredNetwork::MeasuredNetwork(DeviceMesh& mesh) {
   const int ranks = mesh.ranks();
-  for (int size = 2; size <= ranks && !mesh.dry(); ++size) {
+  for (int size = 2; size <= ranks; ++size) {
     if (ranks % size != 0) continue;
     MeshShape shape;
     shape[Axis::Fsdp] = ranks / size;
@@ -126,6 +126,15 @@ double MeasuredNetwork::seconds(const MeshShape& mesh, AxisSet axes, CollectiveK
   const int ranks = kind == CollectiveKind::Message ? 2 : mesh.ranks(axes);
   const auto found = lines_.find({kind, ranks});
   return found == lines_.end() ? 0 : found->second.call + found->second.byte * bytes;
+}
+
+double CopyingNetwork::seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind,
+                               double bytes) {
+  const double ranks = mesh.ranks(axes), ofOthers = bytes * (ranks - 1) / ranks;
+  const double copied = kind == CollectiveKind::Message     ? bytes
+                        : kind == CollectiveKind::AllReduce ? 2 * ofOthers
+                                                            : ofOthers;
+  return copied / bytesPerSecond_;
 }
 
 }  // namespace tutti::parallel

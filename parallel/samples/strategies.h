@@ -35,4 +35,16 @@ class MeasuredNetwork final : public Network {
   std::map<std::pair<CollectiveKind, int>, Line> lines_;
 };
 
+/// What exchanges take whose bytes are copied in memory and that cost nothing else: each that a
+/// rank gets from another one once, and in an AllReduce twice. Of ranks that are not there.
+class CopyingNetwork final : public Network {
+ public:
+  using Network::seconds;
+  explicit CopyingNetwork(double bytesPerSecond) : bytesPerSecond_(bytesPerSecond) {}
+  double seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind, double bytes) override;
+
+ private:
+  const double bytesPerSecond_;
+};
+
 }  // namespace tutti::parallel

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <tutti/launch.h>
 #include "parallel/samples/config_file.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/train_options.h"
@@ -211,6 +212,17 @@ void fillDefaults(TrainOptions& o) {
   fillExperts(o.model.experts);
 }
 
+/// That a launcher has started this as one of; 0: there is none, or --ranks may still be more. What
+/// is wrong with its variables planRanks() says.
+int startedRanks() {
+  try {
+    const auto given = launchedRank();
+    return given && given->size > 1 ? given->size : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 }  // namespace
 
 std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
@@ -218,12 +230,14 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
   declare(app, options);
   try {
     app.parse(argc, argv);
+    options.contextGiven = app.count("--context") > 0;
     fillDefaults(options);
     check(options.model);
     options.lossScaling.check();
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
-    if (options.initFrom.empty()) checkLayout(options, 0);  // else the model is not known yet
+    // Else the model is not known yet.
+    if (options.initFrom.empty()) checkLayout(options, startedRanks());
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;

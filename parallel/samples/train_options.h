@@ -39,6 +39,7 @@ struct TrainOptions {
   int rounds = 1;
   GptOptions model;                   ///< the vocabulary is the tokenizer's
   std::string initFrom;               ///< a Hugging Face folder; empty: random weights
+  bool contextGiven = false;          ///< --context was; else it is at most that of initFrom
   std::optional<LlamaOptions> llama;  ///< in the place of `model`, where that folder has one
   std::string exportTo;               ///< a Hugging Face folder that is to be; empty: none
   int64_t steps = 586;                ///< 1.2 million tokens of the default batch

@@ -36,6 +36,8 @@ void takeModel(TrainOptions& options) {
   require(vocabulary <= vocabularyOf(model), "--init-from ", options.initFrom,
           ": its model has a vocabulary of ", vocabularyOf(model), ", and the tokenizer one of ",
           vocabulary);
+  if (!options.contextGiven)
+    options.model.context = std::min(options.model.context, contextOf(model));
   require(options.model.context <= contextOf(model), "--context ", options.model.context,
           ": the model of --init-from sees at most ", contextOf(model), " tokens");
   if (const auto* llama = std::get_if<LlamaOptions>(&model)) {

@@ -170,7 +170,9 @@ Cluster readCluster(const std::string& nameOrPath, const std::filesystem::path& 
   text.resize(static_cast<size_t>(file.gcount()));
   TUTTI_REQUIRE(text.size() <= kMostFileBytes, path.string(), " has more than ", kMostFileBytes,
                 " bytes, and no cluster needs so many");
-  return parseCluster(path.stem(), text);
+  Cluster cluster = parseCluster(path.string(), text);
+  cluster.name = path.stem();
+  return cluster;
 }
 
 std::filesystem::path clusterFolder() {

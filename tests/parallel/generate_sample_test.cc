@@ -63,6 +63,11 @@ TEST_F(Generate, WritesTheSameFromACheckpointAndAFolder) {
   EXPECT_EQ(written("--from " + file("out") + how), text);
   EXPECT_EQ(written("--from " + file("out") + how + " --ranks 2"), text);
   EXPECT_EQ(written("--from " + file("run") + gpt2() + how + " --tp 2"), text);
+  // A shorter context than the training's, of the checkpoint as of the folder.
+  const std::string drawn = " --temperature 2 --tokens 12 --prompt 'line 4'";
+  const std::string nearer = written("--from " + file("run") + gpt2() + drawn + " --context 2");
+  EXPECT_NE(nearer, written("--from " + file("run") + gpt2() + drawn));
+  EXPECT_EQ(written("--from " + file("out") + drawn + " --context 2"), nearer);
   // And once more out of the checkpoint.
   EXPECT_EQ(written("--from " + file("run") + gpt2() + "--tokens 0 --export " + file("again")), "");
   for (const std::string name : {"config.json", "tokenizer.json", "model.safetensors"})
@@ -86,6 +91,12 @@ TEST_F(Generate, ATrainingBeginsWithAFolder) {
                 "its model has a vocabulary of 29, and the tokenizer one of 435");
   expectRefused("train_gpt", "--init-from " + file("llama") + gpt2() + "--text " + file("text"), 1,
                 "its model has a vocabulary of 29, and the tokenizer one of 435");
+  // Without --context the folder's is taken, where it is shorter than what is usual.
+  const Output shorter = run("train_gpt", "--init-from " + sources +
+                                              "/huggingface/llama-bytes --batch 8 --generate 0 "
+                                              "--steps 1 --text " +
+                                              file("text"));
+  EXPECT_EQ(shorter.exitCode, 0) << shorter.text;
   // One whose vocabulary is large enough, of ours, and no longer of the same weights after a step.
   train(std::string(kSmall) + gpt2() + "--steps 2 --export " + file("first"));
   train("--init-from " + file("first") + " --steps 1 --lr 1e-12 --weight-decay 0 --export " +
@@ -138,6 +149,12 @@ TEST_F(Generate, RefusesByName) {
   expectRefused("generate", from + gpt2() + "--context 17", 1,
                 "--context 17: the model sees at most 16 tokens");
   expectRefused("generate", from + gpt2() + "--tp 3", 1, "3");
+  const Output stages = run("generate", from + gpt2() + "--pp 2");
+  EXPECT_EQ(stages.exitCode, 1);
+  EXPECT_EQ(stages.text,
+            "generate: a model of 1 layers has none for some of 2 stages of a pipeline: at most 1 "
+            "would do\n")
+      << "before there are ranks";
   expectRefused("generate", from + gpt2() + "--export " + file("run"), 1, "is there already");
   expectRefused("generate", from + gpt2() + "--prompt '\xff'", 1, "byte 0 is no UTF-8");
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -60,6 +61,21 @@ void expectWaits(const std::map<std::string, Json>& rows,
   for (const auto& [name, awaited] : expected) EXPECT_TRUE(rows.contains(name)) << name;
 }
 
+/// With --device dry the same strategies are said to hold, send and be predicted as `rows` have it,
+/// as far as `keys` say; nothing is measured, but a time predicted.
+void expectSaidWithoutData(const std::map<std::string, Json>& rows, const std::string& flags,
+                           const std::vector<std::string>& keys) {
+  const auto dry = rowsOf(compare(flags + " --json --device dry"));
+  EXPECT_EQ(dry.size(), rows.size());
+  for (const auto& [name, row] : dry) {
+    ASSERT_TRUE(rows.contains(name)) << name;
+    for (const std::string& key : keys) EXPECT_EQ(row[key], rows.at(name)[key]) << name;
+    EXPECT_GT(row["predicted_seconds"].get<double>(), 0) << row;
+    for (const char* measured : {"seconds", "idle", "waited", "tokens_per_second", "loss"})
+      EXPECT_FALSE(row.contains(measured)) << row;
+  }
+}
+
 TEST(CompareStrategies, AllLearnTheSame) {
   const auto rows = rowsOf(compare("--ranks 4 --steps 6 --json"));
   ASSERT_TRUE(rows.contains("DDP"));
@@ -88,6 +104,8 @@ TEST(CompareStrategies, AllLearnTheSame) {
                      {"CP heads", {"data", "context"}},
                      {"DP x CP ring", {"data", "context"}}});
   EXPECT_NE(rows.at("CP ring")["sent"], rows.at("CP heads")["sent"]);
+  expectSaidWithoutData(rows, "--ranks 4",
+                        {"layout", "bytes", "memory", "sent", "sent_bytes", "predicted_bytes"});
 }
 
 // Which tokens an expert drops, and what routers are told of, does not depend on the layout.
@@ -102,6 +120,9 @@ TEST(CompareStrategies, OfExpertsLearnTheSame) {
                      {"FSDP x EP", {"data", "experts"}},
                      {"EP x TP", {"data", "tensor", "experts"}},
                      {"PP x EP", {"pipeline", "data", "experts"}}});
+  // What experts are sent depends on the data.
+  expectSaidWithoutData(rows, "--ranks 4 --experts 4",
+                        {"layout", "bytes", "memory", "predicted_bytes"});
   const auto loose = rowsOf(compare("--ranks 2 --steps 2 --experts 4 --capacity 0 --json"));
   EXPECT_TRUE(loose.contains("EP"));
 }
@@ -144,7 +165,39 @@ TEST(CompareStrategies, MakesTables) {
   EXPECT_EQ(markdown.count("| DDP | "), 1) << markdown.text;
   const Output alone = compare("--ranks 1 --steps 2");
   EXPECT_EQ(alone.exitCode, 0) << alone.text;
-  EXPECT_EQ(compare("--ranks 4 --device dry").exitCode, 0);
+}
+
+/// The cells of a row, which are at least two blanks apart.
+std::vector<std::string> cellsOf(const std::string& row) {
+  const std::regex gap(" {2,}");
+  return {std::sregex_token_iterator(row.begin(), row.end(), gap, -1), {}};
+}
+
+TEST(CompareStrategies, MakesTablesWithoutData) {
+  const Output plain = compare("--ranks 4 --device dry");
+  EXPECT_EQ(plain.exitCode, 0) << plain.text;
+  std::istringstream lines(plain.text);
+  std::map<std::string, std::vector<std::string>> rows;
+  for (std::string line; std::getline(lines, line);) rows[cellsOf(line)[0]] = cellsOf(line);
+  EXPECT_EQ(rows.size(), 24u) << plain.text;
+  const std::vector<std::string> kinds{
+      "strategy",         "rank 0 holds", "weights",        "master weights", "gradients",
+      "gradients, added", "staging",      "until backward", "until weights",  "between stages",
+      "scratch",          "sends",        "predicted, ms"};
+  EXPECT_EQ(rows["strategy"], kinds) << plain.text;
+  // All but master weights, sharded gradients, staging, and what lies between stages.
+  EXPECT_EQ(rows["DDP"].size(), 9u) << plain.text;
+  EXPECT_EQ(rows["PP x DP"].size(), 11u) << plain.text;
+  const Output markdown = compare("--ranks 4 --device dry --markdown");
+  EXPECT_EQ(markdown.count("| strategy | rank 0 holds | weights | "), 1) << markdown.text;
+  EXPECT_EQ(markdown.count("\n| DDP | " + rows["DDP"][1] + " | " + rows["DDP"][2] + " | "), 1)
+      << markdown.text;
+}
+
+TEST(CompareStrategies, RefusesASingleStep) {
+  const Output one = compare("--ranks 2 --steps 1");
+  EXPECT_EQ(one.exitCode, 2) << one.text;
+  EXPECT_EQ(one.count("--steps: of one step no time is counted"), 1) << one.text;
 }
 
 }  // namespace

@@ -254,6 +254,40 @@ TEST_F(TrainGpt, RanksAreNotLostToLaunchersVariables) {
   }
 }
 
+// The ranks of a launcher's job are what a layout has to suit, as --ranks are.
+TEST_F(TrainGpt, NamesLayoutsOfTheLaunchersRanks) {
+  const Output output = run("--steps 1 --heads 4 --tp 3", "RANK=0 WORLD_SIZE=8");
+  EXPECT_EQ(output.exitCode, 2) << output.text;
+  EXPECT_EQ(output.count("--tp 3 does not divide 8 ranks; nearest to it are --dp 2 --tp 4"), 1)
+      << output.text;
+  EXPECT_EQ(output.count("one rank"), 0) << output.text;
+}
+
+// Ranks that have no position of a sequence, no expert that a token goes to, no row of the token
+// that is written next.
+TEST_F(TrainGpt, SixteenBitsOnRanksWithoutRows) {
+  const auto firstLoss = [&](const std::string& flags) {
+    const Output output = run("--text " + file("text") + " --steps 1 --layers 1 --width 32 " +
+                              flags + " --json " + file("a.json"));
+    EXPECT_EQ(output.exitCode, 0) << flags << "\n" << output.text;
+    EXPECT_EQ(output.lastLine().find("validation loss "), 0u) << flags << "\n" << output.text;
+    return output.exitCode == 0 ? std::stod(column("a.json", "loss").at(0)) : 0;
+  };
+  const std::string few = "--batch 16 --context 3 --generate 0 --micro-batches 8 --type ",
+                    text = "--batch 4 --context 16 --generate 4 --micro-batches 4 --type ",
+                    experts = " --experts 8 --experts-per-token 1 --capacity 0";
+  // Roundings differ: of bfloat16 they are 2^-9 of a number at most.
+  const auto expectAsAlone = [&](const std::string& flags,
+                                 const std::vector<std::string>& layouts) {
+    const double alone = firstLoss(flags);
+    for (const std::string& ranks : layouts) EXPECT_NEAR(firstLoss(flags + ranks), alone, 0.01);
+  };
+  expectAsAlone(few + "bfloat16", {" --cp 4", " --cp 2 --tp 2 --sp"});
+  expectAsAlone(few + "float16", {" --cp 4 --cp-attention heads"});
+  expectAsAlone(text + "bfloat16", {" --tp 2 --sp", " --cp 2"});
+  expectAsAlone(text + "bfloat16" + experts, {" --ep 4"});
+}
+
 TEST_F(TrainGpt, SaysOnceThatATextIsShort) {
   const std::string said = "fewer than --batch 500";
   EXPECT_EQ(run(small("--generate 0 --steps 2 --batch 500 --ranks 2")).count(said), 1);

@@ -212,6 +212,7 @@ class ClusterFiles : public testing::Test {
     std::string pattern = testing::TempDir() + "tutti_clusters_XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
     std::ofstream(folder_ / "small.json") << whole();
+    std::ofstream(folder_ / "bad.json") << "{";
     std::ofstream(folder_ / "large.json") << whole() << std::string(1 << 16, ' ');
   }
   ~ClusterFiles() override { std::filesystem::remove_all(folder_); }
@@ -228,12 +229,15 @@ TEST_F(ClusterFiles, AreFoundByNameAndByPath) {
 
 TEST_F(ClusterFiles, AreRefusedByName) {
   const std::string neither = " is neither a file nor one of ";
-  EXPECT_EQ(refusal("tiny"), "--topology tiny" + neither + folder_.string() + ": large, small");
+  EXPECT_EQ(refusal("tiny"),
+            "--topology tiny" + neither + folder_.string() + ": bad, large, small");
   EXPECT_EQ(refusal("../" + folder_.filename().string() + "/small"),
             "--topology ../" + folder_.filename().string() + "/small" + neither + folder_.string() +
-                ": large, small");
+                ": bad, large, small");
   EXPECT_EQ(refusalOf([] { readCluster("tiny", "nowhere"); }),
             "--topology tiny is neither a file nor one of nowhere, where there is none");
+  const std::string bad = folder_ / "bad.json";
+  EXPECT_TRUE(refusal(bad).starts_with(bad + " is no JSON: ")) << refusal(bad);
   EXPECT_EQ(refusal("large"), (folder_ / "large.json").string() +
                                   " has more than 65536 bytes, and no cluster needs so many");
 }

@@ -76,7 +76,11 @@ bool Staging::needed(std::initializer_list<Tensor> operands) {
 }
 
 void Staging::stage(Tensor& x, bool read, bool write) {
-  if (!isNarrow(x.type) || x.data == nullptr) return;
+  if (!isNarrow(x.type)) return;
+  if (x.data == nullptr) {  // left out, or without rows: no elements, but of the others' type
+    x.type = DType::Float32;
+    return;
+  }
   require(x.contiguous() || (x.shape.rank() > 0 && x.strides[-1] == 1), toString(x.type), ": ", x,
           " has no rows of adjacent elements");
   const Tensor wide = arena().allocate(DType::Float32, x.shape);

@@ -28,7 +28,8 @@ class Staging {
   /// One of them is of 16 bits, so that the call must be made with what in() and its like give.
   static bool needed(std::initializer_list<Tensor> operands);
   /// Makes `x` its float32 copy, if it is of 16 bits: of an operand that is only read, of a result
-  /// that is overwritten, of one that is added to. Rows may be strided.
+  /// that is overwritten, of one that is added to. Rows may be strided. One without data is of
+  /// float32 from then on and has none, so that needed() is false of all that went through here.
   void in(Tensor& x) { stage(x, true, false); }
   void out(Tensor& x) { stage(x, false, true); }
   void inOut(Tensor& x) { stage(x, true, true); }

@@ -77,6 +77,13 @@ TEST(Rung1, ExpertsAndUnevenMicroBatches) {
     }
 }
 
+void addTo(const Tensor& x, int64_t i, float value) {
+  if (x.type == DType::Float64)
+    x.as<double>()[i] += double{value};
+  else
+    x.as<float>()[i] += value;
+}
+
 /// All first weights but the routers': those send everything to the experts of `rank`, of two.
 std::function<void(ParameterStore&, const Optimizer&)> sendAllTo(int rank) {
   return [rank](ParameterStore& store, const Optimizer&) {
@@ -84,14 +91,14 @@ std::function<void(ParameterStore&, const Optimizer&)> sendAllTo(int rank) {
       const Parameter& parameter = store.parameter(p);
       if (parameter.name.ends_with("beforeMlp.bias")) {
         const Tensor bias = store.master(parameter);
-        std::fill_n(bias.as<double>(), bias.count(), 1.0);
+        for (int64_t i = 0; i < bias.count(); ++i) addTo(bias, i, 1);
       }
       if (!parameter.name.ends_with("router.weight")) continue;
       const Tensor router = store.master(parameter);
       const Range rows = store.box(parameter)[0];
       const int64_t width = parameter.global[1];
       for (int64_t i = 0; i < router.count(); ++i)
-        router.as<double>()[i] += (rows.begin + i / width) / 2 == rank ? 1 : -1;
+        addTo(router, i, (rows.begin + i / width) / 2 == rank ? 1 : -1);
     }
     store.restored(0);
   };
@@ -122,6 +129,24 @@ TEST(Rung2, Experts) {
           arrangement("ep=2,tp=2", zero(0), true), arrangement("pp=2,ep=2")})
       expectWithin(float32Step(reference, layout.name + ", " + model.name, under(layout, options)));
   }
+}
+
+// Also where the experts of a rank get nothing from anybody. Those of the other are then two, of
+// which a token goes to both: a rounding may not change the choice.
+TEST(Rung2, ExpertsInSixteenBits) {
+  for (const bool toOne : {false, true})
+    for (const RunModel& model : expertModels(toOne ? 2 : 1, 0))
+      for (const DType type : {DType::BFloat16, DType::Float16}) {
+        RunOptions options{.types = type, .model = model.options, .clip = 0.1};
+        if (toOne) options.afterLoad = sendAllTo(1);
+        const Float32Reference reference = float32Reference(options);
+        for (const Arrangement& layout :
+             {arrangement("ep=2"), arrangement("ep=4"), arrangement("ep=2,tp=2", zero(0), true)})
+          expectWithin(narrowStep(reference,
+                                  message(layout.name, ", ", model.name, ", ", toString(type),
+                                          toOne ? ", all to rank 1" : ""),
+                                  under(layout, options)));
+      }
 }
 
 // What is deterministic without experts is so with them, along the axes that it is of.

@@ -253,8 +253,26 @@ TEST(Rung2, Float32IsAsNearAsOneRankIs) {
     const RunOptions options{.model = model.options, .clip = 0.1};
     const Float32Reference reference = float32Reference(options);
     EXPECT_GT(reference.one.norms[0], 0.1);
-    for (const Arrangement& layout : layoutsOfEachKind(model.heads))
+    std::vector<Arrangement> layouts = layoutsOfEachKind(model.heads);
+    layouts.push_back(arrangement("pp=2,dp=2"));
+    for (const Arrangement& layout : layouts)
       expectWithin(float32Step(reference, layout.name + ", " + model.name, under(layout, options)));
+  }
+}
+
+// Of three positions four ranks have one or none.
+TEST(Rung2, SixteenBitsAreAsNearWhereRanksHaveNoPosition) {
+  for (RunModel model : runModels()) {
+    std::visit([](auto& o) { o.context = 3; }, model.options);
+    for (const DType type : {DType::BFloat16, DType::Float16}) {
+      const RunOptions options{.types = type, .model = model.options, .clip = 0.1};
+      const Float32Reference reference = float32Reference(options);
+      for (const Arrangement& layout : {arrangement("cp=4"), exchanging(arrangement("cp=4")),
+                                        arrangement("fsdp=2,cp=4", zero(3))})
+        expectWithin(narrowStep(reference,
+                                message(layout.name, ", ", model.name, ", ", toString(type)),
+                                under(layout, options)));
+    }
   }
 }
 

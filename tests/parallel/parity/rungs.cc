@@ -104,6 +104,15 @@ Finding float32Step(const Float32Reference& reference, const std::string& layout
   return finding;
 }
 
+Finding narrowStep(const Float32Reference& reference, const std::string& layout,
+                   const RunOptions& options) {
+  Finding finding{"rung 2", layout};
+  const RunResult many = run(options)[0];
+  finding.note(distance<double, float>(reference.right, many.gradients), 2 * reference.error,
+               "the gradient");
+  return finding;
+}
+
 Finding sameBits(const RunResult& one, const std::string& layout, const RunOptions& options) {
   Finding finding{"rung 3", layout};
   const RunResult many = run(options)[0];

@@ -31,6 +31,10 @@ Float32Reference float32Reference(const RunOptions& options);
 Finding float32Step(const Float32Reference& reference, const std::string& layout,
                     const RunOptions& options);
 
+/// Of types of 16 bits, with gradients added in float32: the gradient alone. `reference` is theirs.
+Finding narrowStep(const Float32Reference& reference, const std::string& layout,
+                   const RunOptions& options);
+
 /// Rung 3: losses, norms, weights, gradients and the validation loss are the same to the bit.
 Finding sameBits(const RunResult& one, const std::string& layout, const RunOptions& options);
 

@@ -13,7 +13,9 @@ TEST(Rung4, TwentyStepsOfSgd) {
     const RunOptions options{.model = model.options, .steps = 20};
     const RunResult one = run(options)[0];
     EXPECT_LT(one.losses.back(), one.losses.front() - 0.5);
-    for (const Arrangement& layout : layoutsOfEachKind(model.heads))
+    std::vector<Arrangement> layouts = layoutsOfEachKind(model.heads);
+    layouts.push_back(arrangement("pp=2,dp=2"));
+    for (const Arrangement& layout : layouts)
       expectWithin(sameLosses(one, layout.name + ", " + model.name, under(layout, options)));
   }
 }

@@ -271,7 +271,7 @@ TEST_F(DriverTest, WordsAreWrittenByGraphs) {
 
 TEST_F(DriverTest, TensorMapsAreChecked) {
   char* const memory = allocate<char>(1 << 16);
-  alignas(64) CUtensorMap map;
+  CUtensorMap map;
   const cuuint64_t size[2] = {64, 64}, stride[1] = {128}, badStride[1] = {120};
   const cuuint32_t box[2] = {32, 8}, bigBox[2] = {257, 8}, ones[2] = {1, 1};
   const auto encode = [&](void* base, cuuint32_t rank, const cuuint64_t* strides,

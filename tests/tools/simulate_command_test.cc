@@ -120,7 +120,7 @@ TEST(SimulateCommand, RefusesByName) {
     return run.err;
   };
   EXPECT_EQ(refusal({"scan", "-n", "8", "--topology", folder.path + "/wrong.json"}),
-            "tutti simulate: wrong: there is no inside\n");
+            "tutti simulate: " + folder.path + "/wrong.json: there is no inside\n");
   EXPECT_TRUE(contains(refusal({"scan", "-n", "8", "--topology", "b100-8"}),
                        "/share/tutti/topologies: a100-8, h100-8, h100-8-one-nic, h100-8-pods\n"));
   EXPECT_EQ(refusal({"all_reduce", "-n", "16,8", "--topology", "h100-8", "--algo", "hierarchical"}),

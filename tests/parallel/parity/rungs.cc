@@ -91,12 +91,21 @@ Float32Reference float32Reference(const RunOptions& options) {
   return reference;
 }
 
+namespace {
+
+/// As near to what is right as twice what one rank is.
+void noteGradient(Finding& finding, const Float32Reference& reference, const RunResult& many) {
+  finding.note(distance<double, float>(reference.right, many.gradients), 2 * reference.error,
+               "the gradient");
+}
+
+}  // namespace
+
 Finding float32Step(const Float32Reference& reference, const std::string& layout,
                     const RunOptions& options) {
   Finding finding{"rung 2", layout};
   const RunResult many = run(options)[0];
-  finding.note(distance<double, float>(reference.right, many.gradients), 2 * reference.error,
-               "the gradient");
+  noteGradient(finding, reference, many);
   finding.note(relative(many.norms[0], reference.one.norms[0]), 1e-6, "the norm");
   // What is left of it is the length of the step.
   const double clipped = distance<float>(reference.first, many.weights) / kSgdRate;
@@ -108,8 +117,7 @@ Finding narrowStep(const Float32Reference& reference, const std::string& layout,
                    const RunOptions& options) {
   Finding finding{"rung 2", layout};
   const RunResult many = run(options)[0];
-  finding.note(distance<double, float>(reference.right, many.gradients), 2 * reference.error,
-               "the gradient");
+  noteGradient(finding, reference, many);
   return finding;
 }
 

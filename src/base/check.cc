@@ -16,6 +16,7 @@ const char* toString(ErrorCode code) {
     case ErrorCode::OutOfMemory: return "out of memory";
     case ErrorCode::System: return "system error";
     case ErrorCode::Unsupported: return "unsupported";
+    case ErrorCode::Cuda: return "CUDA error";
     case ErrorCode::Internal: return "internal error";
   }
   return "unknown";

@@ -110,6 +110,8 @@ Json devicesOf(const Machine& m) {
                          {"pci", pciOf(g.pci)},
                          {"memory_bytes", g.memoryBytes},
                          {"compute_capability", {g.major, g.minor}},
+                         {"uuid", g.uuid},
+                         {"nvlinks", g.nvLinks ? Json(*g.nvLinks) : Json(nullptr)},
                          {"reaches", g.reaches}};
            })}};
 }

@@ -101,6 +101,21 @@ void writeInterfaces(Page& page, const Machine& m) {
   }
 }
 
+/// "18 NVLinks", "near NIC mlx5_0:1 (PIX)", "GPU-...".
+std::vector<std::string> detailsOf(const Machine& m, int index) {
+  const Gpu& gpu = m.gpus[static_cast<size_t>(index)];
+  std::vector<std::string> parts;
+  parts.push_back(gpu.nvLinks ? countText(static_cast<uint64_t>(*gpu.nvLinks), "NVLink")
+                              : "NVLinks unknown");
+  const Binding binding{.gpu = index};
+  if (const NearNic near = nearNics(m, {&binding, 1})[0]; near.device >= 0)
+    parts.push_back(base::message("near NIC ",
+                                  networkDevices(m)[static_cast<size_t>(near.device)].name, " (",
+                                  toString(near.distance), ")"));
+  if (!gpu.uuid.empty()) parts.push_back(gpu.uuid);
+  return parts;
+}
+
 void writeGpus(Page& page, const Machine& m) {
   const Library* cuda = m.library("CUDA driver");
   if (m.gpus.empty())
@@ -117,6 +132,7 @@ void writeGpus(Page& page, const Machine& m) {
     page.line(base::message("GPU ", i),
               base::message(withPlace(text, placeText(m, gpu.pci)), ", reaches ",
                             peers.empty() ? "no other" : numbersText("GPU", peers)));
+    page.line("", joined(detailsOf(m, static_cast<int>(i)), ", "));
   }
 }
 

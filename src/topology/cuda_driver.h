@@ -19,6 +19,7 @@ struct CudaDriver {
   int (*deviceGet)(int* device, int ordinal) = nullptr;
   int (*deviceGetName)(char* name, int bytes, int device) = nullptr;
   int (*deviceGetPciBusId)(char* id, int bytes, int device) = nullptr;
+  int (*deviceGetUuid)(void* sixteenBytes, int device) = nullptr;
   int (*deviceTotalMem)(size_t* bytes, int device) = nullptr;
   int (*deviceGetAttribute)(int* value, int attribute, int device) = nullptr;
   int (*deviceCanAccessPeer)(int* can, int device, int peer) = nullptr;

@@ -97,8 +97,10 @@ struct Gpu {
   std::string name;
   std::optional<PciAddress> pci;
   uint64_t memoryBytes = 0;
-  int major = 0, minor = 0;   ///< compute capability
-  std::vector<bool> reaches;  ///< for each GPU, whether this one can address its memory
+  int major = 0, minor = 0;    ///< compute capability
+  std::string uuid;            ///< "GPU-...", as nvidia-smi writes it; empty when unknown
+  std::optional<int> nvLinks;  ///< that are up; nothing when unknown
+  std::vector<bool> reaches;   ///< for each GPU, whether this one can address its memory
 };
 
 /// A library that Tutti uses when it is there.

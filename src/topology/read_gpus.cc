@@ -13,6 +13,16 @@ namespace {
 constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 constexpr int kMostGpus = 1024;
 
+/// As nvidia-smi writes it, and NVML reads it.
+std::string textOf(const std::array<uint8_t, 16>& uuid) {
+  std::string text = "GPU";
+  for (size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 0 || (i >= 4 && i <= 10 && i % 2 == 0)) text += '-';
+    for (const int digit : {uuid[i] >> 4, uuid[i] & 15}) text += "0123456789abcdef"[digit];
+  }
+  return text;
+}
+
 class GpuReader {
  public:
   GpuReader(Machine& machine, const CudaDriver& driver) : machine_(machine), driver_(driver) {}
@@ -56,6 +66,9 @@ class GpuReader {
       if (works(driver_.deviceGetPciBusId(bus.data(), static_cast<int>(bus.size()) - 1, device),
                 "cuDeviceGetPCIBusId"))
         gpu.pci = PciAddress::parse(bus.data());
+      if (std::array<uint8_t, 16> uuid{};
+          works(driver_.deviceGetUuid(uuid.data(), device), "cuDeviceGetUuid"))
+        gpu.uuid = textOf(uuid);
       if (works(driver_.deviceTotalMem(&bytes, device), "cuDeviceTotalMem"))
         gpu.memoryBytes = bytes;
       works(driver_.deviceGetAttribute(&gpu.major, kComputeCapabilityMajor, device),
@@ -93,6 +106,7 @@ CudaDriver loadCudaDriver() {
                         library.find("cuDeviceGet", driver.deviceGet) &&
                         library.find("cuDeviceGetName", driver.deviceGetName) &&
                         library.find("cuDeviceGetPCIBusId", driver.deviceGetPciBusId) &&
+                        library.find("cuDeviceGetUuid_v2", driver.deviceGetUuid) &&
                         library.find("cuDeviceTotalMem_v2", driver.deviceTotalMem) &&
                         library.find("cuDeviceGetAttribute", driver.deviceGetAttribute) &&
                         library.find("cuDeviceCanAccessPeer", driver.deviceCanAccessPeer);

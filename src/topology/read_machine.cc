@@ -37,6 +37,7 @@ Machine readMachine() {
   readNics(machine, loadVerbs());
   readInterfaces(machine);
   readGpus(machine, loadCudaDriver());
+  readNvLinks(machine, loadNvml());
   readUcx(machine);
   return machine;
 }

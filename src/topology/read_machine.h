@@ -1,7 +1,7 @@
 #pragma once
 
-// Reading a Machine from hwloc, libibverbs, the kernel and the CUDA driver. Nothing here throws for
-// what a machine lacks: the reason goes into the value and the inventory goes on.
+// Reading a Machine from hwloc, libibverbs, the kernel, the CUDA driver and NVML. Nothing here
+// throws for what a machine lacks: the reason goes into the value and the inventory goes on.
 //
 // hwloc is linked. The others are looked for when the program runs, because a machine without RDMA
 // or without a GPU need not have them, and one `tutti` runs on all: of libibverbs the build needs
@@ -11,6 +11,7 @@
 
 #include "src/topology/cuda_driver.h"
 #include "src/topology/machine.h"
+#include "src/topology/nvml.h"
 #include "src/topology/verbs.h"
 
 namespace tutti::topology {
@@ -30,6 +31,8 @@ void readProcessors(Machine& machine, const HwlocSource& source = {});
 void readNics(Machine& machine, const Verbs& verbs, const std::string& sys = "/sys");
 void readInterfaces(Machine& machine, const std::string& sys = "/sys");
 void readGpus(Machine& machine, const CudaDriver& driver);
+/// The NVLinks of the GPUs that there are.
+void readNvLinks(Machine& machine, const Nvml& nvml);
 /// Whether UCX can be loaded, and which.
 void readUcx(Machine& machine);
 

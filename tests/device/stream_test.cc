@@ -237,5 +237,31 @@ TEST(Event, NeverRecordedOrRecordedOnNoStreamIsReached) {
   event.synchronize();
 }
 
+// In every build: without CUDA, and with NVIDIA's runtime where there is no GPU.
+TEST(Devices, ThatAreNotThereAreRefusedWithTheReason) {
+  EXPECT_EQ(deviceCount(DeviceKind::Host), 1);
+  EXPECT_EQ(whyNoDevice(DeviceKind::Host), "");
+  const auto refusal = [](const std::function<void()>& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& e) {
+      if (e.code() == ErrorCode::Unsupported) return e.what();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_THROW(Stream(Device{DeviceKind::Host, 1}), Error);
+  if (deviceCount(DeviceKind::Cuda) > 0) GTEST_SKIP() << "there is a GPU";
+  const std::string why = whyNoDevice(DeviceKind::Cuda);
+  EXPECT_TRUE(why.starts_with("this build of Tutti has no CUDA: ") ||
+              why.starts_with("CUDA finds no GPU"))
+      << why;
+  const Device gpu{DeviceKind::Cuda, 0};
+  EXPECT_EQ(refusal([&] { Stream stream(gpu); }), "there is no device cuda:0: " + why);
+  EXPECT_EQ(refusal([&] { Event event(gpu); }), "there is no device cuda:0: " + why);
+  EXPECT_EQ(refusal([&] { allocateOn(gpu, 8); }), "there is no device cuda:0: " + why);
+  EXPECT_EQ(refusal([&] { allocatePinned(8); }), why);
+  EXPECT_EQ(refusal([&] { StreamRef::cuda(nullptr); }), why);
+}
+
 }  // namespace
 }  // namespace tutti::tests

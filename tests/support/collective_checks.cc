@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/device/cuda.h"
 #include "src/numbers/fill.h"
 
 namespace tutti::tests {
@@ -16,31 +17,53 @@ namespace {
 
 constexpr std::byte kCanary{0xa5};
 
-// A buffer at an odd address with canaries around it, in a window or in ordinary memory.
+bool isOnGpu(const Communicator& c) { return c.device().kind != DeviceKind::Host; }
+
+// A buffer at an odd address with canaries around it: in a window, which may be memory of a GPU, or
+// in ordinary memory.
 class Guarded {
  public:
-  explicit Guarded(size_t bytes, size_t misalign = 0, Memory* window = nullptr)
-      : bytes_(bytes), offset_(64 + misalign), own_(window ? 0 : bytes + 192) {
-    storage_ = window ? std::span(window->as<std::byte>(), bytes + 192) : std::span(own_);
+  Guarded(const Communicator& c, size_t bytes, size_t misalign = 0, Memory* window = nullptr)
+      : bytes_(bytes),
+        offset_(64 + misalign),
+        gpu_(isOnGpu(c) && window ? window->as<std::byte>() : nullptr),
+        own_(window && !gpu_ ? 0 : bytes + 192) {
+    storage_ = own_.empty() ? std::span(window->as<std::byte>(), bytes + 192) : std::span(own_);
     if (window && window->bytes() < bytes + 192) throw std::length_error("a window is too small");
     std::fill(storage_.begin(), storage_.end(), kCanary);
+    upload();
   }
-  Guarded(const std::vector<std::byte>& content, size_t misalign, Memory* window = nullptr)
-      : Guarded(content.size(), misalign, window) {
-    std::copy(content.begin(), content.end(), data());
+  Guarded(const Communicator& c, const std::vector<std::byte>& content, size_t misalign,
+          Memory* window = nullptr)
+      : Guarded(c, content.size(), misalign, window) {
+    put(content, 0);
   }
-  std::byte* data() { return storage_.data() + offset_; }
+  /// Where a collective finds it.
+  std::byte* data() { return (gpu_ ? gpu_ : storage_.data()) + offset_; }
+  void put(const std::vector<std::byte>& content, size_t at) {
+    std::copy(content.begin(), content.end(), storage_.data() + offset_ + at);
+    upload();
+  }
   bool holds(const std::vector<std::byte>& expected, size_t at = 0) {
-    return std::equal(expected.begin(), expected.end(), data() + at);
+    download();
+    return std::equal(expected.begin(), expected.end(), storage_.data() + offset_ + at);
   }
-  bool intact() const {
+  bool intact() {
+    download();
     for (size_t i = 0; i < storage_.size(); ++i)
       if ((i < offset_ || i >= offset_ + bytes_) && storage_[i] != kCanary) return false;
     return true;
   }
 
  private:
+  void upload() {
+    if (gpu_) device::copyMemory(gpu_, storage_.data(), storage_.size());
+  }
+  void download() {
+    if (gpu_) device::copyMemory(storage_.data(), gpu_, storage_.size());
+  }
   size_t bytes_, offset_;
+  std::byte* gpu_;  // whose content storage_ is a copy of
   std::vector<std::byte> own_;
   std::span<std::byte> storage_;
 };
@@ -74,9 +97,13 @@ double scalarOf(const Communicator& c, const Case& t) {
 
 }  // namespace
 
+Windows::Windows(Communicator& c, size_t bytes)
+    : in(isOnGpu(c) ? allocateOn(c.device(), bytes) : c.allocate(bytes)),
+      out(isOnGpu(c) ? allocateOn(c.device(), bytes) : c.allocate(bytes)) {}
+
 void checkAllReduce(Communicator& c, const Case& t) {
-  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
-      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  Guarded in(c, inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(c, t.count * sizeOf(t.type), t.misalign, t.out());
   std::byte* recv = t.inPlace ? in.data() : out.data();
   c.allReduce({.send = in.data(),
                .recv = recv,
@@ -89,8 +116,8 @@ void checkAllReduce(Communicator& c, const Case& t) {
 }
 
 void checkReduce(Communicator& c, const Case& t) {
-  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
-      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  Guarded in(c, inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(c, t.count * sizeOf(t.type), t.misalign, t.out());
   const bool atRoot = c.rank() == t.root;
   std::byte* recv = t.inPlace ? in.data() : atRoot ? out.data() : nullptr;
   const auto before = inputOf(c, t, c.rank(), t.count);
@@ -109,8 +136,8 @@ void checkReduce(Communicator& c, const Case& t) {
 }
 
 void checkBroadcast(Communicator& c, const Case& t) {
-  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
-      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  Guarded in(c, inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(c, t.count * sizeOf(t.type), t.misalign, t.out());
   const bool atRoot = c.rank() == t.root;
   std::byte* recv = t.inPlace ? in.data() : out.data();
   c.broadcast({.send = atRoot ? in.data() : nullptr,
@@ -125,12 +152,12 @@ void checkBroadcast(Communicator& c, const Case& t) {
 
 void checkAllGather(Communicator& c, const Case& t) {
   const size_t block = t.count * sizeOf(t.type);
-  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
-      out(block * c.size(), t.misalign, t.out());
+  Guarded in(c, inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(c, block * c.size(), t.misalign, t.out());
   std::byte* send = in.data();
   if (t.inPlace) {
     send = out.data() + block * c.rank();
-    std::copy(in.data(), in.data() + block, send);
+    out.put(inputOf(c, t, c.rank(), t.count), block * c.rank());
   }
   c.allGather({.send = send, .recv = out.data(), .count = t.count, .type = t.type});
   for (int r = 0; r < c.size(); ++r)
@@ -141,7 +168,8 @@ void checkAllGather(Communicator& c, const Case& t) {
 
 void checkReduceScatter(Communicator& c, const Case& t) {
   const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
-  Guarded in(inputOf(c, t, c.rank(), all), t.misalign, t.in()), out(block, t.misalign, t.out());
+  Guarded in(c, inputOf(c, t, c.rank(), all), t.misalign, t.in()),
+      out(c, block, t.misalign, t.out());
   std::byte* recv = t.inPlace ? in.data() + block * c.rank() : out.data();
   c.reduceScatter({.send = in.data(),
                    .recv = recv,
@@ -158,12 +186,12 @@ void checkReduceScatter(Communicator& c, const Case& t) {
 void checkGather(Communicator& c, const Case& t) {
   const size_t block = t.count * sizeOf(t.type);
   const bool atRoot = c.rank() == t.root;
-  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
-      out(block * c.size(), t.misalign, t.out());
+  Guarded in(c, inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(c, block * c.size(), t.misalign, t.out());
   std::byte* send = in.data();
   if (t.inPlace && atRoot) {
     send = out.data() + block * c.rank();
-    std::copy(in.data(), in.data() + block, send);
+    out.put(inputOf(c, t, c.rank(), t.count), block * c.rank());
   }
   c.gather({.send = send,
             .recv = atRoot ? out.data() : nullptr,
@@ -180,7 +208,7 @@ void checkScatter(Communicator& c, const Case& t) {
   const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
   const bool atRoot = c.rank() == t.root;
   const auto input = inputOf(c, t, c.rank(), atRoot ? all : 0);
-  Guarded in(input, t.misalign, t.in()), out(block, t.misalign, t.out());
+  Guarded in(c, input, t.misalign, t.in()), out(c, block, t.misalign, t.out());
   const size_t place = t.inPlace && atRoot ? block * c.rank() : 0;
   c.scatter({.send = atRoot ? in.data() : nullptr,
              .recv = t.inPlace && atRoot ? in.data() + place : out.data(),
@@ -197,7 +225,7 @@ void checkScatter(Communicator& c, const Case& t) {
 void checkAllToAll(Communicator& c, const Case& t) {
   const size_t block = t.count * sizeOf(t.type), all = t.count * c.size();
   const auto input = inputOf(c, t, c.rank(), all);
-  Guarded in(input, t.misalign, t.in()), out(block * c.size(), t.misalign, t.out());
+  Guarded in(c, input, t.misalign, t.in()), out(c, block * c.size(), t.misalign, t.out());
   c.allToAll({.send = in.data(),
               .recv = t.inPlace ? in.data() : out.data(),
               .count = t.count,
@@ -212,8 +240,8 @@ void checkAllToAll(Communicator& c, const Case& t) {
 }
 
 void checkScan(Communicator& c, const Case& t) {
-  Guarded in(inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
-      out(t.count * sizeOf(t.type), t.misalign, t.out());
+  Guarded in(c, inputOf(c, t, c.rank(), t.count), t.misalign, t.in()),
+      out(c, t.count * sizeOf(t.type), t.misalign, t.out());
   c.scan({.send = in.data(),
           .recv = t.inPlace ? in.data() : out.data(),
           .count = t.count,

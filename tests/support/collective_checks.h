@@ -8,9 +8,11 @@
 
 namespace tutti::tests {
 
-/// Memory of Communicator::allocate that the buffers of a rank's cases lie in, one after the other.
+/// Memory that the buffers of a rank's cases lie in, one after the other: of
+/// Communicator::allocate, or of the rank's GPU, which is not freed while other ranks' kernels may
+/// wait for this rank's next.
 struct Windows {
-  Windows(Communicator& c, size_t bytes) : in(c.allocate(bytes)), out(c.allocate(bytes)) {}
+  Windows(Communicator& c, size_t bytes);
   Memory in, out;
 };
 

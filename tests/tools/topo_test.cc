@@ -53,6 +53,10 @@ TEST(TopoText, SaysWhatThereIs) {
           "eth0          up, 192.0.2.7, 25 Gbit/s, PCI 0000:20:00.0, NUMA node 0",
           "              mlx5_0:1  mlx5_1:1  mlx5_2:1  mlx5_3:1  mlx5_4:1  mlx5_5:1  mlx5_6:1  "
           "mlx5_7:1",
+          "GPU 3         Example GPU, 80 GiB, compute capability 9.0, PCI 0001:07:00.0, NUMA node "
+          "0, reaches",
+          "              NVLinks unknown, near NIC mlx5_3:1 (PIX), "
+          "GPU-6768696a-6b6c-6d6e-6f70-717273747576",
           "GPU 1         PXB       PIX       NODE      NODE      SYS       SYS       SYS       SYS",
           "NUMA 1        SYS       SYS       SYS       SYS       PHB       PHB       PHB       PHB",
           "GPU 2         NODE",
@@ -119,6 +123,8 @@ TEST(TopoJson, HasEverything) {
   EXPECT_EQ(json["gpus"][5]["pci"], "0002:07:00.0");
   EXPECT_EQ(json["gpus"][5]["reaches"][0], false);
   EXPECT_EQ(json["gpus"][5]["reaches"][7], true);
+  EXPECT_EQ(json["gpus"][5]["nvlinks"], nullptr);
+  EXPECT_EQ(json["gpus"][0]["uuid"], "GPU-64656667-6869-6a6b-6c6d-6e6f70717273");
   EXPECT_EQ(json["nics"][2]["ports"][0]["gigabits_per_second"], 400);
   EXPECT_EQ(json["interfaces"][0]["gigabits_per_second"], nullptr);
   EXPECT_EQ(json["interfaces"][1]["pci"], "0000:20:00.0");

@@ -138,6 +138,10 @@ CudaDriver bigMachineDriver() {
   driver.deviceGetPciBusId = [](char* id, int bytes, int device) {
     return std::snprintf(id, static_cast<size_t>(bytes), "%s", busIdOf(device - 100, 3).c_str()), 0;
   };
+  driver.deviceGetUuid = [](void* bytes, int device) {
+    for (int i = 0; i < 16; ++i) static_cast<uint8_t*>(bytes)[i] = static_cast<uint8_t>(device + i);
+    return 0;
+  };
   driver.deviceTotalMem = [](size_t* bytes, int) { return *bytes = kGpuBytes, 0; };
   driver.deviceGetAttribute = [](int* value, int attribute, int) {
     return *value = attribute == 75 ? 9 : 0, 0;

@@ -333,6 +333,8 @@ TEST(Gpus, AreWhatTheDriverSays) {
   EXPECT_EQ(m.gpus[3].memoryBytes, uint64_t{80} << 30);
   EXPECT_EQ(m.gpus[3].major, 9);
   EXPECT_EQ(m.gpus[3].minor, 0);
+  EXPECT_EQ(m.gpus[3].uuid, "GPU-6768696a-6b6c-6d6e-6f70-717273747576");
+  EXPECT_EQ(m.gpus[3].nvLinks, std::nullopt);
   EXPECT_EQ(m.gpus[3].reaches,
             (std::vector<bool>{true, true, true, true, false, false, false, false}));
   EXPECT_EQ(m.library("CUDA driver")->version, "12.4");
@@ -371,6 +373,37 @@ TEST(Gpus, OfADriverThatFailsAreAReason) {
   EXPECT_EQ(odd.gpus.size(), 8u);
   ASSERT_EQ(odd.problems.size(), 8u);
   EXPECT_EQ(odd.problems[0], "CUDA driver: cuDeviceTotalMem failed: no text (error 999)");
+}
+
+// One that knows GPUs 0 and 1 alone: 4 links, of which one is down, and none at all.
+TEST(Gpus, HaveTheNvLinksThatAreUp) {
+  static int open = 0;
+  Nvml nvml;
+  nvml.init = [] { return ++open, 0; };
+  nvml.shutdown = [] { return --open, 0; };
+  nvml.deviceByUuid = [](const char* uuid, void** device) {
+    const int index = std::string(uuid).substr(4, 2) == "64" ? 0 : 1;
+    *device = reinterpret_cast<void*>(static_cast<intptr_t>(index + 1));
+    return std::string(uuid).substr(4, 2) <= "65" ? 0 : 6;
+  };
+  nvml.nvLinkState = [](void* device, unsigned link, unsigned* isActive) {
+    if (device != reinterpret_cast<void*>(1)) return 3;
+    *isActive = link != 2;
+    return link < 4 ? 0 : 2;
+  };
+  Machine m = bigMachine();
+  readNvLinks(m, nvml);
+  EXPECT_EQ(m.gpus[0].nvLinks, 3);
+  EXPECT_EQ(m.gpus[1].nvLinks, 0);
+  EXPECT_EQ(m.gpus[2].nvLinks, std::nullopt);
+  EXPECT_EQ(open, 0);
+
+  nvml.init = [] { return 9; };
+  Machine without = bigMachine();
+  readNvLinks(without, nvml);
+  readNvLinks(without, {.missing = "no such library"});
+  EXPECT_EQ(without.gpus[0].nvLinks, std::nullopt);
+  EXPECT_EQ(open, 0);
 }
 
 // A library with two devices, one of which cannot be opened. It needs no state but this.

@@ -53,6 +53,16 @@ struct LaunchConfig {
   bool overlapsPrevious = false;
 };
 
+/// A kernel as the runtime's functions take it: cudaFuncGetAttributes(), nodes of graphs.
+template <class... Parameters>
+const void* addressOf(void (*kernel)(Parameters...)) {
+  const void* const address = reinterpret_cast<const void*>(kernel);
+#ifndef __CUDACC__
+  emulated::registerKernel(address, &emulated::Binding<Parameters...>::bind);
+#endif
+  return address;
+}
+
 /// Enqueues `kernel` on the config's stream. Arguments are converted to the kernel's parameters and
 /// copied. Returns what cudaLaunchKernelExC says of the configuration.
 template <class... Parameters, class... Arguments>
@@ -82,10 +92,7 @@ cudaError_t launch(void (*kernel)(Parameters...), const LaunchConfig& config,
   raw.stream = config.stream;
   raw.attrs = attributes;
   raw.numAttrs = count;
-  const void* const address = reinterpret_cast<const void*>(kernel);
-#ifndef __CUDACC__
-  emulated::registerKernel(address, &emulated::Binding<Parameters...>::bind);
-#endif
+  const void* const address = addressOf(kernel);
   std::tuple<std::remove_cv_t<Parameters>...> values(std::forward<Arguments>(arguments)...);
   return std::apply(
       [&](auto&... value) {

@@ -1,0 +1,62 @@
+#pragma once
+
+// What the rest of the library asks of CUDA, in words of its own: no header of the toolkit is
+// needed. With the toolkit it is in cuda/; without it cuda_absent.cc answers, and what would need a
+// GPU throws Unsupported.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <tutti/device.h>
+
+#include "src/device/any_stream.h"
+
+namespace tutti::device {
+
+/// Whether there is CUDA, asked of the runtime at the first call. Throws InvalidUsage in a forked
+/// child, which cannot use what its parent has begun.
+struct CudaSupport {
+  int devices = 0;
+  std::string missing;    ///< why there is none; empty when there are devices
+  bool emulated = false;  ///< the program is linked with the stand-in of tests/emulation
+};
+const CudaSupport& cudaSupport();
+
+/// Where memory lies, as CUDA knows it. What CUDA does not know is ordinary memory of the host.
+struct MemoryPlace {
+  enum class Kind { Host, Pinned, Cuda, Managed } kind = Kind::Host;
+  int device = 0;  ///< of Cuda: whose memory it is
+  bool operator==(const MemoryPlace&) const = default;
+};
+MemoryPlace placeOf(const void* address);
+/// "ordinary memory of the host", "memory of cuda:1", ...
+std::string describe(MemoryPlace place);
+
+// All of these throw Unsupported where there is no such device.
+std::unique_ptr<AnyStream> makeCudaStream(int device);
+std::unique_ptr<AnyEvent> makeCudaEvent(int device);
+StreamRef borrowCudaStream(CUstream_st* stream);
+Memory allocateCuda(int device, size_t bytes);
+Memory allocateCudaPinned(size_t bytes);
+/// Returns when it is done; both may be any memory.
+void copyMemory(void* to, const void* from, size_t bytes);
+/// The same, behind what is on the stream. Throws InvalidUsage where that is captured.
+void copyBehind(StreamRef stream, void* to, const void* from, size_t bytes);
+/// The calling thread's.
+int currentCudaDevice();
+
+/// A kernel of the library, as addressOf() of tutti/cuda/launch.h makes its address.
+struct Kernel {
+  const char* name;
+  const void* address;
+};
+/// Loads them on the device. CUDA loads a kernel when it is first used, and may wait for all work
+/// of the device to do so, also for a kernel that spins until that very use.
+void loadKernels(std::span<const Kernel> kernels, int device);
+
+/// Throws Unsupported, with the reason, unless there is a GPU of that index.
+void requireCudaDevice(int device);
+
+}  // namespace tutti::device

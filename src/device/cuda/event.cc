@@ -1,0 +1,71 @@
+// Events of CUDA, without times, which would slow them down.
+
+#include <cuda_runtime_api.h>
+
+#include "src/base/check.h"
+#include "src/base/process.h"
+#include "src/device/cuda.h"
+#include "src/device/cuda/check.h"
+#include "src/device/cuda/guards.h"
+
+namespace tutti::device {
+namespace {
+
+class CudaEvent final : public AnyEvent {
+ public:
+  explicit CudaEvent(int device) : device_(device) {
+    const OnDevice here(device_);
+    TUTTI_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  }
+  ~CudaEvent() override {
+    if (!guard_.inForkedChild()) cudaEventDestroy(event_);
+  }
+  void record(StreamRef stream) override {
+    guard_.requireOwner("Event::record");
+    requireCuda("Event::record", stream);
+    TUTTI_REQUIRE(stream.device().index == device_, "Event::record: the event is of ", name(),
+                  ", and the stream of ", toString(stream.device()));
+    const OnDevice here(device_);
+    TUTTI_CUDA(cudaEventRecord(event_, stream.cuda()));
+  }
+  void wait(StreamRef stream) override {
+    if (!stream) return synchronize();
+    guard_.requireOwner("Event::wait");
+    requireCuda("Event::wait", stream);
+    const OnDevice here(stream.device().index);
+    TUTTI_CUDA(cudaStreamWaitEvent(stream.cuda(), event_, cudaEventWaitDefault));
+  }
+  void synchronize() override {
+    guard_.requireOwner("Event::synchronize");
+    const OnDevice here(device_);
+    const OutsideCapture relaxed;
+    TUTTI_CUDA(cudaEventSynchronize(event_));
+  }
+  bool query() const override {
+    guard_.requireOwner("Event::query");
+    const OnDevice here(device_);
+    const OutsideCapture relaxed;
+    const cudaError_t error = cudaEventQuery(event_);
+    if (error == cudaSuccess) return true;
+    if (error != cudaErrorNotReady) failCuda("cudaEventQuery", error);
+    cudaGetLastError();
+    return false;
+  }
+
+ private:
+  std::string name() const { return toString(Device{DeviceKind::Cuda, device_}); }
+  void requireCuda(const char* call, StreamRef stream) const {
+    TUTTI_REQUIRE(stream.isCuda(), call, ": the event is of ", name(), ", and the stream ",
+                  stream ? "of the host" : "is none");
+  }
+
+  const int device_;
+  const base::ProcessGuard guard_;
+  cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<AnyEvent> makeCudaEvent(int device) { return std::make_unique<CudaEvent>(device); }
+
+}  // namespace tutti::device

@@ -1,0 +1,164 @@
+// Streams of CUDA: owned ones, which do not wait for the legacy default stream, and borrowed ones.
+
+#include <cuda_runtime_api.h>
+
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "src/base/check.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/device/cuda.h"
+#include "src/device/cuda/check.h"
+#include "src/device/cuda/guards.h"
+
+namespace tutti::device {
+namespace {
+
+/// What host functions have thrown, until somebody asks.
+class Failures {
+ public:
+  void keep(std::exception_ptr failure) {
+    std::lock_guard lock(mutex_);
+    if (!first_) first_ = std::move(failure);
+  }
+  void rethrow() {
+    std::unique_lock lock(mutex_);
+    const auto first = std::exchange(first_, nullptr);
+    lock.unlock();
+    if (first) std::rethrow_exception(first);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+/// A function that is enqueued, which CUDA holds by address.
+struct HostCall {
+  std::function<void()> work;
+  std::shared_ptr<Failures> failures;
+
+  static void run(void* call) {
+    auto* const self = static_cast<HostCall*>(call);
+    try {
+      self->work();
+    } catch (...) {
+      self->failures->keep(std::current_exception());
+    }
+  }
+  static void destroy(void* call) { delete static_cast<HostCall*>(call); }
+  static void runOnce(void* call) {
+    run(call);
+    destroy(call);
+  }
+};
+
+class CudaStream final : public AnyStream {
+ public:
+  explicit CudaStream(int device) : device_(device) {
+    const OnDevice here(device_);
+    TUTTI_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+  ~CudaStream() override;
+  void enqueue(std::function<void()> work) override;
+  void synchronize() override;
+  bool query() override;
+  StreamRef ref() const override { return cudaRef(stream_, device_); }
+
+ private:
+  /// The graph that the stream is being captured into, or null.
+  cudaGraph_t graph() const;
+  /// Asking or waiting would end the capture.
+  void requireNoCapture(const char* call) const;
+
+  const int device_;
+  const base::ProcessGuard guard_;
+  cudaStream_t stream_ = nullptr;
+  std::shared_ptr<Failures> failures_ = std::make_shared<Failures>();
+};
+
+CudaStream::~CudaStream() {
+  if (guard_.inForkedChild()) return;
+  try {
+    const OnDevice here(device_);
+    if (!graph()) synchronize();  // a capture ends with its stream, and whoever ends it is told
+  } catch (const std::exception& e) {
+    base::log(LogLevel::Error, "a stream was destroyed with a failure nobody saw: ", e.what());
+  } catch (...) {
+    base::log(LogLevel::Error, "a stream was destroyed with a failure nobody saw");
+  }
+  cudaStreamDestroy(stream_);
+}
+
+cudaGraph_t CudaStream::graph() const {
+  cudaStreamCaptureStatus status{};
+  cudaGraph_t graph = nullptr;
+  TUTTI_CUDA(cudaStreamGetCaptureInfo(stream_, &status, nullptr, &graph));
+  return status == cudaStreamCaptureStatusNone ? nullptr : graph;
+}
+
+void CudaStream::requireNoCapture(const char* call) const {
+  if (graph())
+    base::fail(ErrorCode::InvalidUsage, call, ": the stream of ", toString(ref().device()),
+               " is being captured into a graph: nothing runs on it now");
+}
+
+// A captured function belongs to the graph, and to all that are made of it.
+void CudaStream::enqueue(std::function<void()> work) {
+  guard_.requireOwner("Stream::enqueue");
+  const OnDevice here(device_);
+  cudaGraph_t const captured = graph();
+  auto call = std::make_unique<HostCall>(HostCall{std::move(work), failures_});
+  if (!captured) {
+    TUTTI_CUDA(cudaLaunchHostFunc(stream_, &HostCall::runOnce, call.get()));
+    call.release();
+    return;
+  }
+  cudaUserObject_t owner = nullptr;
+  TUTTI_CUDA(cudaUserObjectCreate(&owner, call.get(), &HostCall::destroy, 1,
+                                  cudaUserObjectNoDestructorSync));
+  HostCall* const kept = call.release();
+  TUTTI_CUDA(cudaGraphRetainUserObject(captured, owner, 1, cudaGraphUserObjectMove));
+  TUTTI_CUDA(cudaLaunchHostFunc(stream_, &HostCall::run, kept));
+}
+
+void CudaStream::synchronize() {
+  guard_.requireOwner("Stream::synchronize");
+  const OnDevice here(device_);
+  requireNoCapture("Stream::synchronize");
+  const OutsideCapture relaxed;
+  TUTTI_CUDA(cudaStreamSynchronize(stream_));
+  failures_->rethrow();
+}
+
+bool CudaStream::query() {
+  guard_.requireOwner("Stream::query");
+  const OnDevice here(device_);
+  requireNoCapture("Stream::query");
+  const OutsideCapture relaxed;
+  const cudaError_t error = cudaStreamQuery(stream_);
+  if (error != cudaErrorNotReady && error != cudaSuccess) failCuda("cudaStreamQuery", error);
+  if (error == cudaErrorNotReady) cudaGetLastError();
+  failures_->rethrow();
+  return error == cudaSuccess;
+}
+
+}  // namespace
+
+std::unique_ptr<AnyStream> makeCudaStream(int device) {
+  return std::make_unique<CudaStream>(device);
+}
+
+StreamRef borrowCudaStream(CUstream_st* stream) {
+  if (cudaSupport().devices == 0) base::fail(ErrorCode::Unsupported, cudaSupport().missing);
+  int device = 0;
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
+    TUTTI_CUDA(cudaGetDevice(&device));
+  else
+    TUTTI_CUDA(cudaStreamGetDevice(stream, &device));
+  return AnyStream::cudaRef(stream, device);
+}
+
+}  // namespace tutti::device

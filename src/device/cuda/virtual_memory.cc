@@ -1,0 +1,171 @@
+#include "src/device/cuda/virtual_memory.h"
+
+#include <cuda.h>
+#include <fcntl.h>
+
+#include <utility>
+
+#include <tutti/device.h>
+
+#include "src/base/check.h"
+#include "src/base/log.h"
+#include "src/device/cuda/check.h"
+#include "src/device/cuda/driver.h"
+#include "src/device/cuda/guards.h"
+
+namespace tutti::device {
+namespace {
+
+// Found once, all of them with the arguments that they have had since CUDA 10.2.
+#define TUTTI_FUNCTION(name) decltype(&::name) name = driverFunction<decltype(::name)>(#name, 10020)
+struct Driver {
+  TUTTI_FUNCTION(cuMemCreate);
+  TUTTI_FUNCTION(cuMemRelease);
+  TUTTI_FUNCTION(cuMemAddressReserve);
+  TUTTI_FUNCTION(cuMemAddressFree);
+  TUTTI_FUNCTION(cuMemMap);
+  TUTTI_FUNCTION(cuMemUnmap);
+  TUTTI_FUNCTION(cuMemSetAccess);
+  TUTTI_FUNCTION(cuMemGetAllocationGranularity);
+  TUTTI_FUNCTION(cuMemExportToShareableHandle);
+  TUTTI_FUNCTION(cuMemImportFromShareableHandle);
+};
+#undef TUTTI_FUNCTION
+
+const Driver& driver() {
+  static const Driver functions;
+  return functions;
+}
+
+constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/// NICs may reach it where the GPU can be reached by them.
+CUmemAllocationProp propertiesOf(int device) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = kDescriptor;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  int reachable = 0;
+  TUTTI_CUDA(cudaDeviceGetAttribute(
+      &reachable,
+      static_cast<cudaDeviceAttr>(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+      device));
+  properties.allocFlags.gpuDirectRDMACapable = reachable != 0;
+  return properties;
+}
+
+CUdeviceptr addressOf(void* data) { return reinterpret_cast<CUdeviceptr>(data); }
+
+}  // namespace
+
+size_t VirtualMemory::granularity(int device) {
+  const OnDevice here(device);
+  const CUmemAllocationProp properties = propertiesOf(device);
+  size_t bytes = 0;
+  TUTTI_CUDA(driver().cuMemGetAllocationGranularity(&bytes, &properties,
+                                                    CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+  return bytes;
+}
+
+VirtualMemory VirtualMemory::create(int device, size_t bytes, std::span<const int> peers) {
+  TUTTI_REQUIRE(bytes > 0, "memory of no bytes cannot be shared");
+  const OnDevice here(device);
+  const OutsideCapture relaxed;
+  TUTTI_CUDA(cudaInitDevice(device, 0, 0));
+  VirtualMemory memory;
+  const size_t unit = granularity(device);
+  TUTTI_REQUIRE(bytes <= SIZE_MAX - unit, bytes, " bytes are more than there can be");
+  memory.device_ = device;
+  memory.bytes_ = (bytes + unit - 1) / unit * unit;
+  const CUmemAllocationProp properties = propertiesOf(device);
+  const auto made = static_cast<cudaError_t>(
+      driver().cuMemCreate(&memory.physical_, memory.bytes_, &properties, 0));
+  if (made != cudaSuccess)
+    failCuda("cuMemCreate", made, base::message(memory.bytes_, " bytes were asked for"));
+  memory.map();
+  for (const int peer : peers) memory.allow(peer);
+  return memory;
+}
+
+VirtualMemory VirtualMemory::open(const base::FileDescriptor& exported, int device, size_t bytes) {
+  const OnDevice here(device);
+  const OutsideCapture relaxed;
+  TUTTI_CUDA(cudaInitDevice(device, 0, 0));
+  VirtualMemory memory;
+  memory.device_ = device;
+  memory.bytes_ = bytes;
+  auto* const handle = reinterpret_cast<void*>(static_cast<intptr_t>(exported.get()));
+  TUTTI_CUDA(driver().cuMemImportFromShareableHandle(&memory.physical_, handle, kDescriptor));
+  memory.map();
+  return memory;
+}
+
+void VirtualMemory::map() {
+  CUdeviceptr address = 0;
+  TUTTI_CUDA(driver().cuMemAddressReserve(&address, bytes_, 0, 0, 0));
+  data_ = reinterpret_cast<void*>(address);
+  TUTTI_CUDA(driver().cuMemMap(address, bytes_, 0, physical_, 0));
+  isMapped_ = true;
+  allow(device_);
+}
+
+void VirtualMemory::allow(int device) {
+  guard_.requireOwner("VirtualMemory::allow");
+  const OnDevice here(device_);
+  int reaches = device == device_;
+  if (!reaches) TUTTI_CUDA(cudaDeviceCanAccessPeer(&reaches, device, device_));
+  if (!reaches)
+    base::fail(ErrorCode::Unsupported, toString(Device{DeviceKind::Cuda, device}),
+               " has no way to memory of ", toString(Device{DeviceKind::Cuda, device_}));
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  TUTTI_CUDA(driver().cuMemSetAccess(addressOf(data_), bytes_, &access, 1));
+}
+
+base::FileDescriptor VirtualMemory::exported() const {
+  guard_.requireOwner("VirtualMemory::exported");
+  const OnDevice here(device_);
+  int descriptor = -1;
+  TUTTI_CUDA(driver().cuMemExportToShareableHandle(&descriptor, physical_, kDescriptor, 0));
+  base::FileDescriptor file(descriptor);
+  TUTTI_SYSCALL(::fcntl(file.get(), F_SETFD, FD_CLOEXEC));  // the driver does not promise it
+  return file;
+}
+
+VirtualMemory::VirtualMemory(VirtualMemory&& other) noexcept
+    : guard_(other.guard_),
+      device_(other.device_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      physical_(std::exchange(other.physical_, 0)),
+      isMapped_(std::exchange(other.isMapped_, false)) {}
+
+VirtualMemory& VirtualMemory::operator=(VirtualMemory&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  guard_ = other.guard_;
+  device_ = other.device_;
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  physical_ = std::exchange(other.physical_, 0);
+  isMapped_ = std::exchange(other.isMapped_, false);
+  return *this;
+}
+
+VirtualMemory::~VirtualMemory() { release(); }
+
+void VirtualMemory::release() noexcept {
+  if (!physical_ || guard_.inForkedChild()) return;
+  try {
+    const OnDevice here(device_);
+    const OutsideCapture relaxed;
+    if (isMapped_) TUTTI_CUDA(driver().cuMemUnmap(addressOf(data_), bytes_));
+    if (data_) TUTTI_CUDA(driver().cuMemAddressFree(addressOf(data_), bytes_));
+    TUTTI_CUDA(driver().cuMemRelease(physical_));
+  } catch (const std::exception& e) {
+    base::log(LogLevel::Error, "memory of a GPU was not given back: ", e.what());
+  }
+}
+
+}  // namespace tutti::device

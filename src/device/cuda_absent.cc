@@ -1,0 +1,32 @@
+// CUDA in a build without it: there are no devices, and everybody is told why.
+
+#include "src/base/check.h"
+#include "src/device/cuda.h"
+
+namespace tutti::device {
+namespace {
+
+[[noreturn]] void refuse() { base::fail(ErrorCode::Unsupported, cudaSupport().missing); }
+
+}  // namespace
+
+const CudaSupport& cudaSupport() {
+  static const CudaSupport none{.missing =
+                                    "this build of Tutti has no CUDA: it was configured with "
+                                    "TUTTI_CUDA=OFF, or without a CUDA toolkit"};
+  return none;
+}
+
+MemoryPlace placeOf(const void*) { return {}; }
+
+std::unique_ptr<AnyStream> makeCudaStream(int) { refuse(); }
+std::unique_ptr<AnyEvent> makeCudaEvent(int) { refuse(); }
+StreamRef borrowCudaStream(CUstream_st*) { refuse(); }
+void loadKernels(std::span<const Kernel>, int) { refuse(); }
+Memory allocateCuda(int, size_t) { refuse(); }
+Memory allocateCudaPinned(size_t) { refuse(); }
+void copyMemory(void*, const void*, size_t) { refuse(); }
+void copyBehind(StreamRef, void*, const void*, size_t) { refuse(); }
+int currentCudaDevice() { refuse(); }
+
+}  // namespace tutti::device

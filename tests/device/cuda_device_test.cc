@@ -1,0 +1,255 @@
+// What holds for all of the CUDA part of the device layer: the caller's device stays current,
+// errors say what and where, kernels are loaded, and a forked child is refused.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <tutti/cuda/launch.h>
+#include <tutti/log.h>
+
+#include "src/device/cuda.h"
+#include "src/device/cuda/driver.h"
+#include "src/device/cuda/guards.h"
+#include "src/device/cuda/virtual_memory.h"
+#include "tests/device/cuda_test.h"
+#include "tests/emulation/runtime/device.h"
+#include "tests/emulation/runtime_device.cuh"
+
+namespace tutti::tests {
+namespace {
+
+using device::Kernel;
+using device::VirtualMemory;
+
+class CudaDevices : public CudaTest {};
+class CudaErrors : public CudaTest {};
+class CudaKernels : public CudaTest {};
+
+TEST_F(CudaDevices, AreCountedAndNamed) {
+  EXPECT_EQ(deviceCount(DeviceKind::Cuda), kDevices);
+  EXPECT_EQ(deviceCount(DeviceKind::Host), 1);
+  EXPECT_EQ(whyNoDevice(DeviceKind::Cuda), "");
+  EXPECT_EQ(toString(gpu(3)), "cuda:3");
+  EXPECT_TRUE(device::cudaSupport().emulated);
+}
+
+TEST_F(CudaDevices, ThatAreNotThereAreRefused) {
+  for (const int index : {-1, kDevices, 1 << 30}) {
+    const std::string words = "there is no device cuda:" + std::to_string(index) + ": CUDA sees 4";
+    expectError(outcomeOf([&] { Stream stream(gpu(index)); }), ErrorCode::Unsupported, words);
+    expectError(outcomeOf([&] { Event event(gpu(index)); }), ErrorCode::Unsupported, words);
+    expectError(outcomeOf([&] { allocateOn(gpu(index), 1); }), ErrorCode::Unsupported, words);
+    expectError(outcomeOf([&] { device::loadKernels({}, index); }), ErrorCode::Unsupported, words);
+  }
+}
+
+// Whatever device is current, and whatever device the call is about.
+TEST_F(CudaDevices, TheCurrentOneIsTheCallersAfterStreamsAndEvents) {
+  std::optional<Stream> stream;
+  std::optional<Event> event;
+  onEveryDevice("Stream", [&] { stream.emplace(gpu(2)); });
+  onEveryDevice("enqueue", [&] { stream->enqueue([] {}); });
+  onEveryDevice("query", [&] { stream->query(); });
+  onEveryDevice("synchronize", [&] { stream->synchronize(); });
+  onEveryDevice("StreamRef::cuda", [&] { StreamRef::cuda(StreamRef(*stream).cuda()); });
+  onEveryDevice("Event", [&] { event.emplace(gpu(2)); });
+  onEveryDevice("record", [&] { event->record(*stream); });
+  onEveryDevice("wait", [&] { event->wait(*stream); });
+  onEveryDevice("Event::query", [&] { event->query(); });
+  onEveryDevice("Event::synchronize", [&] { event->synchronize(); });
+  onEveryDevice("~Event", [&] { Event gone(gpu(2)); });
+  onEveryDevice("~Stream", [&] { Stream gone(gpu(2)); });
+}
+
+TEST_F(CudaDevices, TheCurrentOneIsTheCallersAfterMemory) {
+  onEveryDevice("allocateOn", [] { allocateOn(gpu(2), 64); });
+  onEveryDevice("allocatePinned", [] { allocatePinned(64); });
+  onEveryDevice("failed allocation",
+                [] { outcomeOf([] { allocateOn(gpu(2), size_t{1} << 40); }); });
+  Memory memory = allocateOn(gpu(1), 64);
+  onEveryDevice("placeOf", [&] { device::placeOf(memory.data()); });
+  onEveryDevice("copyMemory", [&] { device::copyMemory(memory.data(), memory.data(), 0); });
+  onEveryDevice("granularity", [] { VirtualMemory::granularity(1); });
+  onEveryDevice("VirtualMemory", [] {
+    VirtualMemory shared = VirtualMemory::create(1, 64);
+    shared.allow(3);
+    VirtualMemory::open(shared.exported(), 2, shared.bytes());
+  });
+  onEveryDevice("deviceCount", [] { deviceCount(DeviceKind::Cuda); });
+  onEveryDevice("loadKernels", [] {
+    const Kernel kernel{"addTo", cuda::addressOf(emulation::addTo)};
+    device::loadKernels({&kernel, 1}, 3);
+  });
+}
+
+TEST_F(CudaErrors, SayTheCallTheDeviceAndCudasWords) {
+  const device::OnDevice here(2);
+  const Outcome outcome = outcomeOf([] { TUTTI_CUDA(cudaSetDevice(77)); });
+  expectError(
+      outcome, ErrorCode::Cuda,
+      "cudaSetDevice(77) failed on cuda:2: cudaErrorInvalidDevice (invalid device ordinal)");
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the program would take it for its own";
+}
+
+TEST_F(CudaErrors, OfDriverFunctionsThatAreMissingNameThem) {
+  expectError(outcomeOf([] { device::findDriverFunction("cuNoSuchFunction", 12000); }),
+              ErrorCode::Unsupported, "the CUDA driver has no cuNoSuchFunction of CUDA 12.0");
+}
+
+// A library that is not given a kernel's address finds out when it loads it, not at the first call.
+TEST_F(CudaKernels, AreLoadedOrNamed) {
+  const Kernel kernels[] = {{"addTo", cuda::addressOf(emulation::addTo)}, {"nothing", nullptr}};
+  device::loadKernels({kernels, 1}, 1);
+  expectError(outcomeOf([&] { device::loadKernels(kernels, 1); }), ErrorCode::Cuda,
+              "cudaFuncGetAttributes failed on cuda:1: cudaErrorInvalidDeviceFunction (invalid "
+              "device function): kernel nothing");
+}
+
+/// How `body` ended in a child: its exit code, or 128 + signal; one that hangs is killed.
+int inChild(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ::_exit(body());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+struct Step {
+  const char* name;
+  std::function<void()> call;
+};
+
+/// In a child: the number of the first step that is not refused as a fork's, from 1.
+int firstNotRefused(const std::vector<Step>& steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Outcome outcome = outcomeOf(steps[i].call);
+    if (outcome.code == ErrorCode::InvalidUsage &&
+        outcome.text.find("was forked from process") != std::string::npos)
+      continue;
+    std::fprintf(stderr, "%s: %s\n", steps[i].name, outcome.text.c_str());
+    return static_cast<int>(i) + 1;
+  }
+  return 0;
+}
+
+TEST_F(CudaDevices, OfAForkedChildAreRefusedAndLeftAlone) {
+  std::optional<Stream> stream(gpu(0));
+  std::optional<Event> event(gpu(0));
+  std::optional<Memory> memory(allocateOn(gpu(0), 64)), pinned(allocatePinned(64));
+  std::optional<VirtualMemory> shared(VirtualMemory::create(0, 64));
+  std::string logged;
+  setLogSink([&](LogLevel, std::string_view text) { logged += text; });
+  CudaGate gate(*stream);
+  event->record(*stream);
+  const std::vector<Step> steps = {{"enqueue", [&] { stream->enqueue([] {}); }},
+                                   {"synchronize", [&] { stream->synchronize(); }},
+                                   {"query", [&] { stream->query(); }},
+                                   {"record", [&] { event->record(*stream); }},
+                                   {"wait", [&] { event->wait(*stream); }},
+                                   {"Event::synchronize", [&] { event->synchronize(); }},
+                                   {"Event::query", [&] { event->query(); }},
+                                   {"allow", [&] { shared->allow(1); }},
+                                   {"exported", [&] { shared->exported(); }}};
+  const int code = inChild([&] {
+    if (const int step = firstNotRefused(steps)) return step;
+    stream.reset();
+    event.reset();
+    memory.reset();
+    pinned.reset();
+    shared.reset();
+    return logged.empty() ? 0 : 99;
+  });
+  EXPECT_EQ(code, 0);
+  gate.open();
+  stream->synchronize();
+  EXPECT_TRUE(event->query()) << "the parent's are as they were";
+  setLogSink(nullptr);
+  EXPECT_EQ(logged, "");
+}
+
+// CUDA does not survive a fork: nothing can be made there either.
+TEST_F(CudaDevices, AreNotForAForkedChildToBegin) {
+  EXPECT_EQ(deviceCount(DeviceKind::Cuda), kDevices);
+  const std::vector<Step> steps = {{"Stream", [] { Stream made(gpu(1)); }},
+                                   {"Event", [] { Event made(gpu(1)); }},
+                                   {"allocateOn", [] { allocateOn(gpu(0), 8); }},
+                                   {"allocatePinned", [] { allocatePinned(8); }},
+                                   {"StreamRef::cuda", [] { StreamRef::cuda(nullptr); }},
+                                   {"placeOf", [] { device::placeOf(&kDevices); }},
+                                   {"deviceCount", [] { deviceCount(DeviceKind::Cuda); }}};
+  EXPECT_EQ(inChild([&] { return firstNotRefused(steps); }), 0);
+}
+
+/// In a process of its own, because a fault is for ever.
+void failEverything() {
+  Stream stream(gpu(1)), other(gpu(0));
+  Event event(gpu(1));
+  Memory memory = allocateOn(gpu(1), 64);
+  std::string logged;
+  setLogSink([&](LogLevel, std::string_view text) { logged += text; });
+  emulation::injectFault(1, cudaErrorIllegalAddress);
+  int failures = 0;
+  const auto fails = [&](const char* what, const std::function<void()>& call) {
+    const Outcome outcome = outcomeOf(call);
+    const std::string words = "on cuda:1: cudaErrorIllegalAddress (an illegal memory access";
+    if (outcome.code == ErrorCode::Cuda && outcome.text.find(words) != std::string::npos) return;
+    std::fprintf(stderr, "%s: %s\n", what, outcome.text.c_str());
+    ++failures;
+  };
+  fails("synchronize", [&] { stream.synchronize(); });
+  fails("query", [&] { stream.query(); });
+  fails("enqueue", [&] { stream.enqueue([] {}); });
+  fails("record", [&] { event.record(stream); });
+  fails("Event::synchronize", [&] { event.synchronize(); });
+  fails("allocateOn", [] { allocateOn(gpu(1), 8); });
+  fails("VirtualMemory", [] { VirtualMemory::create(1, 8); });
+  if (currentDevice() != 0) ++failures;
+  other.enqueue([] {});
+  other.synchronize();  // the other devices go on
+  { Stream gone = std::move(stream); }
+  memory = {};
+  if (logged.find("a stream was destroyed with a failure nobody saw") == std::string::npos)
+    ++failures;
+  if (logged.find("memory") == std::string::npos) ++failures;
+  std::fprintf(stderr, "%d failures\n", failures);
+  std::_Exit(failures);
+}
+
+TEST(CudaFaultDeathTest, IsSaidByEveryCallOnItsDeviceAndNoOther) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(failEverything(), testing::ExitedWithCode(0), "0 failures");
+}
+
+/// The same program on a machine without a GPU: another test of ctest, with no emulated device.
+class NoCudaDevice : public testing::Test {};
+
+TEST_F(NoCudaDevice, IsRefusedWithTheReasonAndTheHostWorks) {
+  EXPECT_EQ(deviceCount(DeviceKind::Cuda), 0);
+  const std::string why = whyNoDevice(DeviceKind::Cuda);
+  EXPECT_NE(why.find("CUDA finds no GPU: cudaGetDeviceCount: cudaErrorNoDevice"), std::string::npos)
+      << why;
+  expectError(outcomeOf([] { Stream stream(gpu(0)); }), ErrorCode::Unsupported,
+              "there is no device cuda:0: " + why);
+  for (const std::function<void()>& call :
+       {std::function<void()>([] { allocatePinned(8); }),
+        std::function<void()>([] { StreamRef::cuda(nullptr); }),
+        std::function<void()>([] { device::copyMemory(nullptr, nullptr, 0); })})
+    expectError(outcomeOf(call), ErrorCode::Unsupported, why);
+  int value = 0;
+  EXPECT_EQ(device::placeOf(&value), device::MemoryPlace{});
+  Stream stream;
+  stream.enqueue([&] { value = 1; });
+  stream.synchronize();
+  EXPECT_EQ(value, 1);
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,193 @@
+// Memory of GPUs and pinned memory, whose memory an address is, and memory that other GPUs and
+// other mappings reach.
+
+#include <cuda.h>
+#include <fcntl.h>
+
+#include <string>
+#include <vector>
+
+#include <tutti/cuda/launch.h>
+#include "src/device/cuda.h"
+#include "src/device/cuda/virtual_memory.h"
+#include "tests/device/cuda_test.h"
+#include "tests/emulation/runtime_device.cuh"
+
+namespace tutti::tests {
+namespace {
+
+using device::MemoryPlace;
+using device::placeOf;
+using device::VirtualMemory;
+using Kind = MemoryPlace::Kind;
+
+class CudaMemory : public CudaTest {};
+class CudaVirtualMemory : public CudaTest {};
+
+size_t freeBytes(int device) {
+  size_t free = 0, all = 0;
+  EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
+  EXPECT_EQ(cudaMemGetInfo(&free, &all), cudaSuccess);
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  return free;
+}
+
+TEST_F(CudaMemory, IsOnItsDeviceAndGoesWithItsOwner) {
+  for (int device = 0; device < kDevices; ++device) {
+    const size_t before = freeBytes(device);
+    {
+      Memory memory = allocateOn(gpu(device), 1 << 20);
+      EXPECT_EQ(memory.bytes(), size_t{1} << 20);
+      EXPECT_LT(freeBytes(device), before);
+      EXPECT_EQ(placeOf(memory.data()), (MemoryPlace{Kind::Cuda, device}));
+      EXPECT_EQ(placeOf(memory.as<char>() + memory.bytes() - 1), (MemoryPlace{Kind::Cuda, device}));
+    }
+    EXPECT_EQ(freeBytes(device), before);
+  }
+}
+
+TEST_F(CudaMemory, OfNoBytesIsNull) {
+  EXPECT_FALSE(allocateOn(gpu(1), 0));
+  EXPECT_FALSE(allocatePinned(0));
+}
+
+TEST_F(CudaMemory, OfTheHostIsNotAllocatedHere) {
+  expectError(outcomeOf([] { allocateOn({}, 8); }), ErrorCode::InvalidArgument,
+              "allocateOn: host:0 is no GPU");
+}
+
+TEST_F(CudaMemory, ThatIsNotThereIsSaidWithItsSize) {
+  const Outcome device = outcomeOf([] { allocateOn(gpu(2), size_t{1} << 40); });
+  expectError(device, ErrorCode::OutOfMemory,
+              "cudaMalloc failed on cuda:2: cudaErrorMemoryAllocation (out of memory): "
+              "1099511627776 bytes were asked for, and cuda:2 has ");
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  const Outcome shared = outcomeOf([] { VirtualMemory::create(3, size_t{1} << 40); });
+  expectError(shared, ErrorCode::OutOfMemory, "cuMemCreate failed on cuda:3");
+  expectError(shared, ErrorCode::OutOfMemory, "1099511627776 bytes were asked for");
+  EXPECT_TRUE(allocateOn(gpu(2), 8)) << "what there is can still be had";
+}
+
+TEST_F(CudaMemory, PinnedIsReachedByKernelsOfAllDevices) {
+  Memory memory = allocatePinned(sizeof(int));
+  *memory.as<int>() = 1;
+  for (int device = 0; device < kDevices; ++device) {
+    Stream stream(gpu(device));
+    ASSERT_EQ(cudaSetDevice(device), cudaSuccess);
+    ASSERT_EQ(cuda::launch(emulation::addTo, {.stream = StreamRef(stream).cuda()}, memory.as<int>(),
+                           1, 10),
+              cudaSuccess);
+    stream.synchronize();
+  }
+  EXPECT_EQ(*memory.as<int>(), 41);
+  EXPECT_EQ(placeOf(memory.data()).kind, Kind::Pinned);
+}
+
+TEST_F(CudaMemory, OfTheHostIsToldFromPinned) {
+  std::vector<char> ordinary(100);
+  EXPECT_EQ(placeOf(ordinary.data()), MemoryPlace{});
+  EXPECT_EQ(placeOf(nullptr), MemoryPlace{});
+  ASSERT_EQ(cudaHostRegister(ordinary.data(), ordinary.size(), cudaHostRegisterDefault),
+            cudaSuccess);
+  EXPECT_EQ(placeOf(ordinary.data()).kind, Kind::Pinned);
+  ASSERT_EQ(cudaHostUnregister(ordinary.data()), cudaSuccess);
+  EXPECT_EQ(placeOf(ordinary.data()), MemoryPlace{});
+  EXPECT_EQ(describe(MemoryPlace{Kind::Cuda, 2}), "memory of cuda:2");
+  EXPECT_EQ(describe(MemoryPlace{Kind::Managed}), "managed memory of CUDA");
+}
+
+TEST_F(CudaMemory, IsCopiedBetweenTheHostAndDevices) {
+  Memory memory = allocateOn(gpu(3), 8);
+  const uint64_t sent = 0x0123456789abcdef;
+  uint64_t received = 0;
+  device::copyMemory(memory.data(), &sent, sizeof sent);
+  device::copyMemory(&received, memory.data(), sizeof received);
+  EXPECT_EQ(received, sent);
+}
+
+// Copies to pinned memory return before they are done, where nobody waits.
+TEST_F(CudaMemory, IsCopiedToPinnedMemoryWhenTheCallReturns) {
+  constexpr size_t kBytes = 32 << 20;
+  Memory memory = allocateOn(gpu(1), kBytes), pinned = allocatePinned(kBytes);
+  for (const int value : {7, 9}) {
+    ASSERT_EQ(cudaMemset(memory.data(), value, kBytes), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    device::copyMemory(pinned.data(), memory.data(), kBytes);
+    EXPECT_EQ(pinned.as<char>()[kBytes - 1], value);
+  }
+}
+
+TEST_F(CudaVirtualMemory, IsWholeUnitsOfItsDevice) {
+  const size_t unit = VirtualMemory::granularity(1);
+  EXPECT_GT(unit, 0u);
+  const VirtualMemory memory = VirtualMemory::create(1, unit + 1);
+  EXPECT_EQ(memory.bytes(), 2 * unit);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % unit, 0u);
+  EXPECT_EQ(placeOf(memory.data()), (MemoryPlace{Kind::Cuda, 1}));
+  expectError(outcomeOf([] { VirtualMemory::create(1, 0); }), ErrorCode::InvalidArgument,
+              "no bytes");
+}
+
+// The descriptor alone keeps the memory; whoever maps it has his own address for it.
+TEST_F(CudaVirtualMemory, IsTheSameMemoryWhereItIsOpened) {
+  VirtualMemory memory = VirtualMemory::create(0, 64);
+  const base::FileDescriptor exported = memory.exported();
+  ASSERT_TRUE(exported);
+  EXPECT_TRUE(::fcntl(exported.get(), F_GETFD) & FD_CLOEXEC);
+  VirtualMemory opened = VirtualMemory::open(exported, 2, memory.bytes());
+  EXPECT_NE(opened.data(), memory.data());
+  const int sent = 42;
+  int received = 0;
+  device::copyMemory(memory.data(), &sent, sizeof sent);
+  memory = {};
+  device::copyMemory(&received, opened.data(), sizeof received);
+  EXPECT_EQ(received, 42);
+}
+
+TEST_F(CudaVirtualMemory, IsTouchedByPeersThatMay) {
+  const int peers[] = {1, 2};
+  VirtualMemory memory = VirtualMemory::create(0, 64, peers);
+  ASSERT_EQ(cudaMemset(memory.data(), 0, 64), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  memory.allow(3);
+  for (int device = 0; device < kDevices; ++device) {
+    Stream stream(gpu(device));
+    ASSERT_EQ(cudaSetDevice(device), cudaSuccess);
+    ASSERT_EQ(cuda::launch(emulation::addTo, {.stream = StreamRef(stream).cuda()},
+                           static_cast<int*>(memory.data()), 1, 1),
+              cudaSuccess);
+    stream.synchronize();
+    CUmemLocation place{CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    unsigned long long access = 0;
+    ASSERT_EQ(cuMemGetAccess(&access, &place, reinterpret_cast<CUdeviceptr>(memory.data())),
+              CUDA_SUCCESS);
+    EXPECT_EQ(access, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  }
+  int sum = 0;
+  device::copyMemory(&sum, memory.data(), sizeof sum);
+  EXPECT_EQ(sum, kDevices);
+}
+
+TEST_F(CudaVirtualMemory, IsGivenBackOnce) {
+  const size_t before = freeBytes(2);
+  {
+    VirtualMemory memory = VirtualMemory::create(2, 64);
+    VirtualMemory moved = std::move(memory);
+    EXPECT_EQ(memory.data(), nullptr);
+    moved = VirtualMemory::create(2, 64);
+    VirtualMemory& same = moved;
+    moved = std::move(same);
+    EXPECT_NE(moved.data(), nullptr);
+    EXPECT_LT(freeBytes(2), before);
+  }
+  EXPECT_EQ(freeBytes(2), before);
+}
+
+TEST_F(CudaVirtualMemory, OfAWrongDescriptorIsAnError) {
+  const base::FileDescriptor wrong(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Outcome outcome = outcomeOf([&] { VirtualMemory::open(wrong, 0, 2 << 20); });
+  expectError(outcome, ErrorCode::Cuda, "cuMemImportFromShareableHandle");
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,79 @@
+#pragma once
+
+// What tests of the CUDA part of the device layer share. They run on the emulation's four devices.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include <tutti/device.h>
+
+#include "src/device/cuda/guards.h"
+#include "tests/support/outcome.h"
+
+namespace tutti::tests {
+
+inline constexpr int kDevices = 4;
+
+inline Device gpu(int index) { return {DeviceKind::Cuda, index}; }
+
+inline int currentDevice() {
+  int device = -1;
+  EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+  return device;
+}
+
+/// Every test begins on device 0 and ends with all work done, no capture, and no error of CUDA that
+/// the library has left to the program.
+class CudaTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+    cudaGetLastError();
+  }
+  void TearDown() override {
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+    for (int device = 0; device < deviceCount(DeviceKind::Cuda); ++device) {
+      EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
+      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    }
+  }
+};
+
+/// Calls `call` with each device current in turn, and expects it to be so afterwards too.
+template <class Call>
+void onEveryDevice(const char* what, const Call& call) {
+  for (int current = 0; current < kDevices; ++current) {
+    ASSERT_EQ(cudaSetDevice(current), cudaSuccess);
+    call();
+    EXPECT_EQ(currentDevice(), current) << what;
+  }
+}
+
+/// Nothing behind it on its stream runs until it is opened.
+class CudaGate {
+ public:
+  explicit CudaGate(StreamRef stream) {
+    const device::OnDevice here(stream.device().index);
+    const auto wait = [](void* flag) {
+      while (!static_cast<std::atomic<bool>*>(flag)->load(std::memory_order_acquire))
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    };
+    EXPECT_EQ(cudaLaunchHostFunc(stream.cuda(), wait, &isOpen_), cudaSuccess);
+  }
+  void open() { isOpen_.store(true, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> isOpen_{false};
+};
+
+inline void expectError(const Outcome& outcome, ErrorCode code, const std::string& words) {
+  EXPECT_EQ(outcome.code, code) << outcome.text;
+  EXPECT_NE(outcome.text.find(words), std::string::npos) << outcome.text << "\n  lacks: " << words;
+}
+
+}  // namespace tutti::tests

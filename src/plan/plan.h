@@ -240,6 +240,10 @@ class Shape {
   /// Bytes of the `index`th chunk of a port.
   uint64_t chunkBytes(const Port& port, uint32_t index, int64_t round) const;
   uint64_t scratchBytes() const { return scratchBytes_; }
+  /// Bytes of a chunk that is neither short nor empty, of the largest block.
+  uint64_t fullChunkBytes() const { return chunkBytes_; }
+  /// The same of one block where they differ.
+  uint64_t fullChunkBytes(uint32_t block) const { return cuts_[block].chunkBytes; }
 
  private:
   /// How one block is cut.

@@ -50,8 +50,8 @@ std::unique_ptr<Actor> lender(const Stream& stream);
 std::unique_ptr<Actor> fragmentSender(int peer, uint64_t bytes, uint64_t seed);
 std::unique_ptr<Actor> fragmentReceiver(int peer, uint64_t bytes, uint64_t seed);
 
-/// Sends until the ring has stayed full for many polls; then the number of messages sent must be
-/// within [least, most].
+/// Sends until `least` messages are sent and the ring has then stayed full for many polls; more
+/// than `most` are an error.
 std::unique_ptr<Actor> flood(int peer, int channel, uint64_t least, uint64_t most);
 
 /// Receives `messages` and then vanishes.

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
-#include <set>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
@@ -136,28 +135,6 @@ std::shared_ptr<Worker> makeWorker(const WorkerOptions& options) {
 
 // ---- the worker's life
 
-// A program may end with communicators that it never destroyed: their threads end before what UCX
-// does at the exit.
-struct LiveWorkers {
-  std::mutex mutex;
-  std::set<Worker*> workers;
-
-  static LiveWorkers& all() {
-    static auto* const instance = new LiveWorkers;
-    return *instance;
-  }
-
- private:
-  LiveWorkers() {
-    base::freeInForkedChildren(mutex);
-    std::atexit([] {
-      const std::lock_guard held(all().mutex);
-      for (Worker* worker : all().workers)
-        if (!worker->inForkedChild()) worker->stopThread();
-    });
-  }
-};
-
 Worker::Worker(const WorkerOptions& options) {
   try {
     initialise(options);
@@ -194,9 +171,8 @@ void Worker::initialise(const WorkerOptions& options) {
   ucp.workerReleaseAddress(worker_, address);
   require(ucp.workerGetEfd(worker_, &events_), "tell when something comes");
   stop_ = base::FileDescriptor(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-  const std::lock_guard held(LiveWorkers::all().mutex);
+  atExit_.emplace([this] { stopThread(); });
   thread_.start("tutti-ucx", [this] { serve(); });
-  LiveWorkers::all().workers.insert(this);
 }
 
 void Worker::listen(Kind kind, ucp_am_recv_callback_t callback) {
@@ -214,10 +190,7 @@ void Worker::listen(Kind kind, ucp_am_recv_callback_t callback) {
 // stays, without its thread.
 Worker::~Worker() {
   if (inForkedChild()) return;
-  {
-    const std::lock_guard held(LiveWorkers::all().mutex);
-    LiveWorkers::all().workers.erase(this);
-  }
+  atExit_.reset();
   stopThread();
   if (!leave()) {
     for (auto& link : kept_) static_cast<void>(link.release());

@@ -11,11 +11,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/at_exit.h"
 #include "src/base/bytes.h"
 #include "src/base/file_descriptor.h"
 #include "src/base/process.h"
@@ -150,13 +152,13 @@ class Worker {
 
   bool advance();
   // The worker's own thread.
-  friend struct LiveWorkers;
   void stopThread();
   void serve();
   bool serveOnce();
   void rest(bool forEvents, int forMs);
 
   const base::ProcessGuard guard_;
+  std::optional<base::AtExit> atExit_;  // UCX does things at the exit, too
   std::mutex mutex_;
   std::atomic<uint64_t> calls_{0};  // of progress()
   std::atomic<bool> stopping_{false};

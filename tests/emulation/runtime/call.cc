@@ -123,6 +123,10 @@ using namespace tutti::emulation;
 
 extern "C" {
 
+/// Shows by its presence that a program is linked with the stand-in.
+int tuttiEmulation();
+int tuttiEmulation() { return 1; }
+
 cudaError_t cudaGetLastError() {
   const cudaError_t fault = faultOf(currentDevice());
   const cudaError_t last = std::exchange(lastError, cudaSuccess);

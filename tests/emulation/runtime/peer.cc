@@ -1,7 +1,31 @@
 // Who may touch whose memory.
 
+#include "tests/emulation/runtime/peer.h"
+
+#include <set>
+#include <utility>
+
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
+
+namespace tutti::emulation {
+namespace {
+
+std::set<std::pair<int, int>>& apart() {
+  static auto* const pairs = new std::set<std::pair<int, int>>;
+  return *pairs;
+}
+
+}  // namespace
+
+void forbidPeerAccess(int device, int peer) {
+  call([&] {
+    apart().insert({device, peer});
+    return cudaSuccess;
+  });
+}
+
+}  // namespace tutti::emulation
 
 using namespace tutti::emulation;
 
@@ -11,7 +35,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return call([&] {
     if (can == nullptr) return cudaErrorInvalidValue;
     if (!isDevice(device) || !isDevice(peer)) return cudaErrorInvalidDevice;
-    *can = device != peer;
+    *can = device != peer && !apart().contains({device, peer});
     return cudaSuccess;
   });
 }
@@ -20,6 +44,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return call([&] {
     if (flags != 0) return cudaErrorInvalidValue;
     if (!isDevice(peer) || peer == currentDevice()) return cudaErrorInvalidDevice;
+    if (apart().contains({currentDevice(), peer})) return cudaErrorPeerAccessUnsupported;
     const bool isNew = deviceAt(currentDevice()).peers.insert(peer).second;
     return isNew ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
   });

@@ -1,0 +1,67 @@
+#pragma once
+
+// One stream's messages. A message goes into a slot of the receiver's memory; behind it the sender
+// copies a mark there, for which the receiver's stream waits; and the receiver, when it has read
+// the slot, copies a word into the sender's memory, for which the sender's stream waits before it
+// uses the slot again. Each clears in its own memory what it has waited for before it tells the
+// other. So all words are as before when a message is through, and the messages of every operation
+// are numbered from 0.
+
+#include "src/executor/copy/stream_queue.h"
+#include "src/executor/copy/words.h"
+#include "transports/p2p/endpoint.h"
+
+namespace tutti::executor::copy {
+
+/// What the lanes of a rank share.
+struct Ground {
+  const transports::p2p::Endpoint& endpoint;
+  OwnWords* own;  ///< in device memory
+  unsigned waitFlags;
+};
+
+/// To or from a peer. Messages of a link (peer, channel, direction) are in one lane.
+struct Message {
+  int channel, peer;
+  uint64_t number;  ///< of the link's in this operation, from 0
+  uint64_t bytes;
+};
+
+class Lane {
+ public:
+  /// `key`: of the call, the same on all ranks.
+  Lane(const Ground& ground, uint32_t number, cudaStream_t stream, uint64_t key);
+
+  /// Messages from here on are of another call.
+  void setKey(uint64_t key) { key_ = key; }
+
+  void awaitMessage(const Message& message);
+  void awaitSlot(const Message& message);
+  unsigned char* received(const Message& message) const;
+  unsigned char* slot(const Message& message) const;
+  void tell(const Message& message);
+  void giveBack(const Message& message);
+  /// Waits for nothing more.
+  void end();
+
+  StreamQueue& queue() { return queue_; }
+
+ private:
+  uint32_t slotOf(const Message& message) const;
+  void expect(Waiting what, const Message& message);
+  void set(uint32_t* word, uint32_t& has, uint32_t value);
+  template <class Word>
+  Word* here(size_t offset) const;
+  template <class Word>
+  Word* there(int peer, size_t offset) const;
+
+  const Ground& ground_;
+  LaneWords* const words_;
+  uint64_t key_;
+  StreamQueue queue_;
+  // What the words have by now; nothing is known of them where an operation begins.
+  static constexpr uint32_t kUnknown = ~0u;
+  uint32_t call_ = kUnknown, bytes_ = kUnknown, stagedCall_ = kUnknown;
+};
+
+}  // namespace tutti::executor::copy

@@ -1,0 +1,97 @@
+#pragma once
+
+// One launch of a rank's program: rounds unrolled, each lane's steps as work for its stream. What a
+// lane waits for of another lane of this rank is an event.
+
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/types.h>
+#include "src/executor/copy/kernels.h"
+#include "src/executor/copy/lane.h"
+#include "src/executor/copy/streams.h"
+#include "src/plan/plan.h"
+#include "transports/p2p/owned_memory.h"
+
+namespace tutti::executor::copy {
+
+inline bool isChannel(const plan::Port& port) { return port.kind == plan::Port::Kind::Channel; }
+
+/// A program that was looked through; of one executor, and alive while launches or graphs use it.
+class CopyPlan {
+ public:
+  const plan::PlanSpec& spec() const { return spec_; }
+
+ private:
+  friend class StreamExecutor;
+  friend class ProgramRun;
+  plan::PlanSpec spec_;
+  plan::Program program_;
+  uint64_t operationsPerRound_ = 0;                              // calls of CUDA, at most
+  std::map<std::pair<uint32_t, uint32_t>, OwnedEvent> awaited_;  // by lane and step
+  transports::p2p::DeviceMemory scratch_;
+};
+
+/// One call on one rank. Buffers are memory that the device can address, at any address.
+struct CopyLaunch {
+  const CopyPlan* plan = nullptr;
+  const void* in = nullptr;
+  void* out = nullptr;
+  uint64_t count = 0;  ///< elements of a block
+  /// Where blocks differ in size, of a plan that is `unevenSafe`: by rank, the same on all; `count`
+  /// is not used then. Read before launch() returns.
+  std::span<const plan::Block> blocks = {};
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  double scalar = 1.0;
+  bool deterministic = false;
+  uint32_t callHash = 0;  ///< same on all ranks that make the same call; below 2^31
+};
+
+class ProgramRun {
+ public:
+  ProgramRun(const CopyLaunch& launch, const plan::Shape& shape, std::vector<Lane>& lanes,
+             int ranks, uint32_t foldBlocks);
+  void enqueue();
+
+ private:
+  using Step = plan::Step;
+  using Port = plan::Port;
+  using Address = unsigned char*;
+
+  /// Operands side by side: `sources`, then targets.
+  struct Piece {
+    std::vector<Address> operands;
+    uint64_t bytes = 0;
+  };
+
+  /// How many messages each link has had: by channel, peer and whether it sends.
+  using Counts = std::map<std::pair<int, int>, uint64_t>;
+
+  void enqueueRound();
+  bool isEnqueued(const Step& step, const std::vector<size_t>& done) const;
+  void enqueueStep(uint32_t lane, uint32_t number);
+  Message messageOf(const plan::Lane& lane, const Port& port, Counts& counts) const;
+  uint64_t messageBytes(const Port& port) const;
+  Address addressOf(Lane& lane, const Port& port, const Message& message, uint32_t index,
+                    bool isSource) const;
+  std::vector<Piece> piecesOf(Lane& lane, const Step& step,
+                              const std::vector<Message>& messages) const;
+  void move(Lane& lane, const Step& step, const std::vector<Piece>& pieces) const;
+  void copy(Lane& lane, const std::vector<Piece>& pieces) const;
+  void fold(Lane& lane, const Step& step, const Piece& piece) const;
+  bool isScaled(const Port& port) const;
+
+  const CopyLaunch& launch_;
+  const CopyPlan& plan_;
+  const plan::Shape& shape_;
+  std::vector<Lane>& lanes_;
+  const int ranks_;
+  const uint32_t foldBlocks_;
+  int64_t round_ = 0;
+  Counts sent_, received_;
+};
+
+}  // namespace tutti::executor::copy

@@ -1,0 +1,163 @@
+#include "src/executor/copy/stream_executor.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/base/check.h"
+#include "src/device/cuda.h"
+#include "src/device/cuda/guards.h"
+
+namespace tutti::executor::copy {
+namespace {
+
+using device::OnDevice;
+using device::OutsideCapture;
+using transports::p2p::DeviceMemory;
+
+DeviceMemory ownWords(int device) {
+  DeviceMemory memory(device, sizeof(OwnWords));
+  const auto words = std::make_unique<OwnWords>();
+  std::iota(words->count, words->count + kCounted, 0);
+  words->count[kCounted] = 0;
+  std::fill_n(words->turned, kCounted, 0);
+  memory.upload(words.get(), sizeof *words);
+  return memory;
+}
+
+/// Calls of CUDA for a step, at most: events, its waits, what it moves, and what it tells.
+uint64_t operationsOf(const plan::Step& step) {
+  uint64_t chunks = 0, operations = 2 + 2 * step.after.size();
+  for (const plan::Port& port : step.targets) chunks += port.chunks;
+  for (const auto* ports : {&step.sources, &step.targets})
+    for (const plan::Port& port : *ports) operations += isChannel(port) ? 3 : 0;
+  return operations + chunks;
+}
+
+}  // namespace
+
+StreamExecutor::StreamExecutor(const transports::p2p::Endpoint& endpoint,
+                               const StreamOptions& options)
+    : endpoint_(endpoint),
+      options_(options),
+      own_(ownWords(endpoint.device())),
+      ground_{endpoint, own_.as<OwnWords>(), waitFlagsOf(endpoint.device())},
+      watcher_(ground_, options.deadlineNs) {
+  if (endpoint.layout().copySlotBytes == 0)
+    base::fail(ErrorCode::InvalidUsage, "rank ", endpoint.rank(), " has no slots for copies");
+  endpoint.requireConnected();
+  OnDevice on(endpoint.device());
+  streams_ = std::make_unique<LaneStreams>();
+  capturedStreams_ = std::make_unique<LaneStreams>();
+  // Now: to load waits for what runs, and that may wait for others.
+  for (const size_t size : {1, 2, 4, 8}) {
+    const device::Kernel fold{"fold", foldAddress(size)};
+    device::loadKernels({&fold, 1}, endpoint.device());
+  }
+}
+
+std::unique_ptr<CopyPlan> StreamExecutor::prepare(const plan::PlanSpec& spec,
+                                                  const plan::Program& program) {
+  const auto& layout = endpoint_.layout();
+  if (spec.mapped.any())
+    base::fail(ErrorCode::Unsupported, spec.describe(),
+               ": copies that are enqueued must not go to buffers of peers");
+  TUTTI_REQUIRE(program.lanes.size() <= kMostLanes, spec.describe(), " has ", program.lanes.size(),
+                " lanes: ", kMostLanes, " are possible");
+  TUTTI_REQUIRE(spec.minSlots <= static_cast<int>(layout.rings.slotCount),
+                "a plan for channels of ", spec.minSlots, " slots on channels of ",
+                layout.rings.slotCount);
+  OnDevice on(endpoint_.device());
+  const OutsideCapture relaxed;
+  auto plan = std::make_unique<CopyPlan>();
+  plan->spec_ = spec;
+  plan->program_ = program;
+  for (uint32_t number = 0; number < program.lanes.size(); ++number) {
+    const plan::Lane& lane = program.lanes[number];
+    TUTTI_REQUIRE(lane.channel < layout.rings.channels, "a lane on channel ", lane.channel, " of ",
+                  layout.rings.channels);
+    for (const plan::Step& step : lane.steps) {
+      TUTTI_REQUIRE(step.sources.size() + step.targets.size() <= kMostOperands, spec.describe(),
+                    " has a step of ", step.sources.size() + step.targets.size(),
+                    " operands: ", kMostOperands, " are possible");
+      plan->operationsPerRound_ += operationsOf(step);
+      for (const plan::Dependency& d : step.after)
+        if (d.lane != number) plan->awaited_.try_emplace({d.lane, d.step});
+    }
+  }
+  requireLanes(program.lanes.size());
+  const uint64_t chunkBytes = spec.messageChunks == 0
+                                  ? 0
+                                  : layout.copySlotBytes / spec.messageChunks /
+                                        plan::kChunkAlignment * plan::kChunkAlignment;
+  TUTTI_REQUIRE(chunkBytes > 0 || spec.scratchBlocks == 0, spec.describe(),
+                " needs scratch memory without bound");
+  const uint64_t scratch = spec.scratchBlocks * spec.divisions * chunkBytes;
+  if (scratch > 0) plan->scratch_ = DeviceMemory(endpoint_.device(), scratch);
+  return plan;
+}
+
+void StreamExecutor::requireLanes(size_t lanes) {
+  OnDevice on(endpoint_.device());
+  const OutsideCapture relaxed;
+  streams_->require(lanes);
+  capturedStreams_->require(lanes);
+  watcher_.include(lanes);
+}
+
+void StreamExecutor::requireRoom(uint64_t operations, const std::string& what) const {
+  TUTTI_REQUIRE(operations <= options_.mostOperations, what, " take ", operations,
+                " operations on streams, and ", options_.mostOperations,
+                " are allowed: slots larger than ", endpoint_.layout().copySlotBytes,
+                " bytes are needed");
+}
+
+void StreamExecutor::launch(const CopyLaunch& launch, cudaStream_t stream) {
+  const plan::PlanSpec& spec = launch.plan->spec_;
+  TUTTI_REQUIRE(isDefined(launch.op, launch.type), toString(launch.op), " is not defined for ",
+                toString(launch.type));
+  TUTTI_REQUIRE((launch.callHash & kExchangeBit) == 0, "a fingerprint of ", launch.callHash);
+  const size_t blocks = launch.blocks.size();
+  TUTTI_REQUIRE(blocks == 0 || (spec.unevenSafe && blocks == static_cast<size_t>(endpoint_.size())),
+                blocks, " blocks that differ in size for ", endpoint_.size(), " ranks by ",
+                spec.describe());
+  const size_t slotBytes = endpoint_.layout().copySlotBytes;
+  const plan::Shape shape = blocks == 0
+                                ? plan::Shape(spec, launch.count, sizeOf(launch.type), slotBytes)
+                                : plan::Shape(spec, launch.blocks, endpoint_.rank(), slotBytes);
+  requireRoom(launch.plan->operationsPerRound_ * static_cast<uint64_t>(shape.rounds()),
+              base::message(shape.rounds(), " rounds of ", spec.describe()));
+  enqueue(launch.plan->program_.lanes.size(), launch.callHash, stream,
+          [&](std::vector<Lane>& lanes) {
+            ProgramRun(launch, shape, lanes, endpoint_.size(), options_.foldBlocks).enqueue();
+          });
+}
+
+void StreamExecutor::enqueue(size_t lanes, uint64_t key, cudaStream_t stream,
+                             const std::function<void(std::vector<Lane>&)>& fill) {
+  if (const auto failed = failure()) throw *failed;
+  OnDevice on(endpoint_.device());
+  std::vector<Lane> made;
+  if (lanes > 0) {
+    uint32_t number = 0;
+    const LaneStreams& streams = device::isCapturing(stream) ? *capturedStreams_ : *streams_;
+    for (cudaStream_t its : streams.fork(stream, lanes))
+      made.emplace_back(ground_, number++, its, key);
+    fill(made);
+    streams.join(stream, lanes);
+  }
+  StreamQueue queue(stream, ground_.waitFlags);
+  finish(queue);
+}
+
+// Behind all lanes: only where no peer has given up so far is the operation done, and counted. The
+// count is a ring of words that turns by one.
+void StreamExecutor::finish(StreamQueue& queue) const {
+  queue.awaitAtLeast(
+      reinterpret_cast<const uint32_t*>(endpoint_.memory() + endpoint_.offsets().copyPoison()), 0);
+  OwnWords& own = *ground_.own;
+  queue.copy(own.turned, own.count + 1, sizeof own.turned);
+  queue.copy(own.count, own.turned, sizeof own.turned);
+  queue.copy(own.count + kCounted, own.count, sizeof(uint32_t));
+}
+
+}  // namespace tutti::executor::copy

@@ -1,0 +1,101 @@
+#pragma once
+
+// Runs a rank's programs, and sends and receives, by what is enqueued on streams alone: copies and
+// stream memory operations over p2p. Nothing spins on a multiprocessor, so ranks of several
+// processes may share a GPU; a kernel folds where a program does, and none runs where it does not.
+// README.md beside it tells the story.
+//
+// One operation of a rank at a time, in an order of its own that is the same on all ranks: its
+// launches are ordered, by one stream or by events, and made by one thread at a time. They can be
+// captured, and a graph can be replayed.
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include <tutti/error.h>
+#include "src/executor/copy/program_run.h"
+#include "src/executor/copy/watcher.h"
+#include "src/executor/exchange_operation.h"
+
+namespace tutti::executor::copy {
+
+struct StreamOptions {
+  uint64_t deadlineNs = 600'000'000'000;
+  uint64_t mostOperations = 16384;  ///< calls of CUDA for one launch
+  uint32_t foldBlocks = 32;         ///< of a fold's kernel at most
+};
+
+class StreamExecutor {
+ public:
+  /// Throws PeerLost where a peer is not connected, InvalidUsage where the endpoint has no slots
+  /// for copies, Unsupported where the driver has no stream memory operations. The endpoints of all
+  /// ranks outlive what any of them has enqueued.
+  explicit StreamExecutor(const transports::p2p::Endpoint& endpoint,
+                          const StreamOptions& options = {});
+  StreamExecutor(const StreamExecutor&) = delete;
+  StreamExecutor& operator=(const StreamExecutor&) = delete;
+
+  /// Allocates; at set-up. Throws InvalidArgument with the numbers where the program has more lanes
+  /// or operands than there can be, Unsupported where it maps buffers: a copy that is enqueued
+  /// cannot be taken back, and after a failure would go to memory that a peer may have given back.
+  std::unique_ptr<CopyPlan> prepare(const plan::PlanSpec& spec, const plan::Program& program);
+
+  /// Enqueues the launch, behind what the stream has and before what it gets next. Throws
+  /// InvalidArgument with the numbers where it takes more operations than are allowed, before
+  /// anything is enqueued; and System where CUDA refuses it.
+  void launch(const CopyLaunch& launch, cudaStream_t stream);
+  /// The same of sends and receives that are all under way at once, to and from any peers, this
+  /// rank itself too. `exchange.endpoint` is not used. Errors as of launch(), and InvalidUsage and
+  /// InvalidArgument as of requireSelfMatches() and requireDisjoint().
+  void exchange(const Exchange& exchange, cudaStream_t stream);
+
+  /// To be called by the owner every few milliseconds while something is under way, from any
+  /// thread; does not wait. Finds peers that have given up, calls that differ, and waits beyond the
+  /// deadline. After a failure as well, until the streams have ended.
+  void watch() { watcher_.look(); }
+  /// Ends what is under way, here at once, and on the peers by their watch(); from any thread. What
+  /// is enqueued runs to its end, writes to this rank's buffers, and tells nobody. There is no way
+  /// back.
+  void abort() { watcher_.abort(); }
+  /// Its operations have ended and none comes any more. What a graph still replays ends; no peer
+  /// hears of it. From any thread.
+  void leave() { watcher_.leave(); }
+  /// Why the rank has given up, when it has: Mismatch, Timeout, Aborted or PeerLost, naming peer,
+  /// operation (modulo 1024) and bytes. Then nothing more can be launched. From any thread.
+  std::optional<Error> failure() const {
+    const auto found = report();
+    return found ? std::optional(found->error) : std::nullopt;
+  }
+  /// The same, with whom and where. From any thread.
+  std::optional<CopyFailure> report() const { return watcher_.failure(); }
+
+ private:
+  /// The transfers to or from one peer, in order.
+  struct Edge {
+    int peer = 0;
+    bool sends = false;
+    std::vector<Transfer> transfers;
+  };
+
+  /// Forks `lanes` lanes off the stream, has `fill` enqueue on them, and joins.
+  void enqueue(size_t lanes, uint64_t key, cudaStream_t stream,
+               const std::function<void(std::vector<Lane>&)>& fill);
+  void requireLanes(size_t lanes);
+  void finish(StreamQueue& queue) const;
+  void requireRoom(uint64_t operations, const std::string& what) const;
+  std::vector<Edge> edgesOf(const Exchange& exchange) const;
+  void copyToSelf(const Exchange& exchange, cudaStream_t stream) const;
+  void runEdges(const std::vector<Edge>& edges, std::vector<Lane>& lanes) const;
+  static void runMessage(bool sends, Lane& lane, std::byte* data, const Message& message);
+
+  const transports::p2p::Endpoint& endpoint_;
+  const StreamOptions options_;
+  transports::p2p::DeviceMemory own_;
+  Ground ground_;
+  // What is captured has streams of its own: it holds them until the capture ends.
+  std::unique_ptr<LaneStreams> streams_, capturedStreams_;
+  Watcher watcher_;
+};
+
+}  // namespace tutti::executor::copy

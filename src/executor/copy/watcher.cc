@@ -1,0 +1,233 @@
+#include "src/executor/copy/watcher.h"
+
+#include <algorithm>
+
+#include "src/base/check.h"
+#include "src/device/cuda/guards.h"
+
+namespace tutti::executor::copy {
+
+using device::OnDevice;
+using device::OutsideCapture;
+using transports::p2p::PinnedMemory;
+
+/// What one look reads.
+struct Watcher::View {
+  struct Words {
+    uint32_t poison, before, after;  // the count of operations, before and after the lanes
+    CopyNotice notice;
+  };
+  PinnedMemory<Words> words{1};
+  PinnedMemory<LaneView> lanes{kMostLanes};
+};
+
+// The greatest priority: streams of different ones do not share a queue of the device, in which a
+// waiting one would hold up this one.
+Watcher::Watcher(const Ground& ground, uint64_t deadlineNs)
+    : ground_(ground), deadlineNs_(deadlineNs), seen_(kMostLanes) {
+  OnDevice on(ground.endpoint.device());
+  view_ = std::make_unique<View>();
+  int least = 0, greatest = 0;
+  TUTTI_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  TUTTI_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+}
+
+Watcher::~Watcher() {
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
+}
+
+void Watcher::include(size_t lanes) {
+  const std::lock_guard lock(mutex_);
+  lanes_ = std::max(lanes_, lanes);
+}
+
+std::optional<CopyFailure> Watcher::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+bool Watcher::isBusy() const {
+  const cudaError_t error = cudaStreamQuery(stream_);
+  if (error == cudaSuccess) return false;
+  if (error != cudaErrorNotReady) device::failCuda("cudaStreamQuery", error);
+  cudaGetLastError();
+  return true;
+}
+
+void Watcher::look() {
+  const std::lock_guard lock(mutex_);
+  OnDevice on(ground_.endpoint.device());
+  const OutsideCapture relaxed;
+  if (isBusy()) return;
+  if (isLooking_ && !failure_) judge();
+  isLooking_ = false;
+  if (failure_) {
+    StreamQueue queue(stream_, ground_.waitFlags);
+    open(queue);
+    return;
+  }
+  begin();
+}
+
+// All by copies of a few words, each of which is read whole.
+void Watcher::begin() {
+  StreamQueue queue(stream_, ground_.waitFlags);
+  const auto& endpoint = ground_.endpoint;
+  View::Words& words = *view_->words.data();
+  queue.copy(&words.poison, endpoint.memory() + endpoint.offsets().copyPoison(), sizeof(uint32_t));
+  queue.copy(&words.before, ground_.own->count + kCounted, sizeof(uint32_t));
+  for (size_t i = 0; i < lanes_; ++i) {
+    LaneView& lane = view_->lanes.data()[i];
+    const LaneState& last = seen_[i].state;
+    queue.copy(&lane.first, &ground_.own->lanes[i].state, sizeof(LaneState));
+    if (waitingOf(last.place) == Waiting::Message) {
+      const size_t mark = endpoint.offsets().copyMark(channelOf(last.place), peerOf(last.place),
+                                                      slotOf(last.place));
+      queue.copy(&lane.mark, endpoint.memory() + mark, sizeof(CopyMark));
+    }
+    queue.copy(&lane.second, &ground_.own->lanes[i].state, sizeof(LaneState));
+  }
+  queue.copy(&words.after, ground_.own->count + kCounted, sizeof(uint32_t));
+  lanesLookedAt_ = lanes_;
+  isLooking_ = true;
+}
+
+// Disagreement first: who has found one gives up, and tells so.
+void Watcher::judge() {
+  for (size_t i = 0; i < lanesLookedAt_ && !failure_; ++i) judgeLane(i);
+  const uint32_t poison = view_->words.data()->poison;
+  if (!failure_ && static_cast<int32_t>(poison) < 0) judgePoison(poison);
+}
+
+std::string Watcher::where() const {
+  return base::message("rank ", ground_.endpoint.rank(), ", operation ", view_->words.data()->after,
+                       ": ");
+}
+
+std::string Watcher::describe(const LaneState& state) const {
+  const auto message =
+      base::message("a message of ", state.bytes, " bytes and fingerprint ", state.call);
+  const int peer = peerOf(state.place);
+  return waitingOf(state.place) == Waiting::Message
+             ? base::message("for ", message, " from rank ", peer)
+             : base::message("until rank ", peer, " has taken what is before ", message);
+}
+
+// The lane has waited for this message since the look before, and in no operation since: then the
+// mark in between is one that it does not take.
+void Watcher::judgeLane(size_t index) {
+  const View::Words& words = *view_->words.data();
+  const LaneView& lane = view_->lanes.data()[index];
+  Seen& seen = seen_[index];
+  const Waiting what = waitingOf(lane.second.place);
+  const bool isSame = lane.first == seen.state && lane.second == seen.state &&
+                      words.before == seen.operation && words.after == seen.operation;
+  if (!isSame || what == Waiting::Nothing) {
+    seen = {lane.second, words.after, Clock::now()};
+    return;
+  }
+  const int rank = ground_.endpoint.rank(), peer = peerOf(seen.state.place);
+  const CopyMark& mark = lane.mark;
+  if (what == Waiting::Message && mark.alive == 1 && mark.call != 0 &&
+      mark.call + mark.complement == kOpen && mark.call != seen.state.call)
+    return giveUp(
+        ErrorCode::Mismatch, peer,
+        base::message("ranks disagree: rank ", rank, " waits ", describe(seen.state),
+                      ", which sends one of ", mark.bytes, " bytes and fingerprint ", mark.call),
+        CopyNotice{1, static_cast<uint32_t>(peer), seen.state.call, seen.state.bytes});
+  if (Clock::now() - seen.since > std::chrono::nanoseconds(deadlineNs_))
+    giveUp(ErrorCode::Timeout, peer,
+           base::message("the deadline passed while rank ", rank, " waits ", describe(seen.state)),
+           CopyNotice{});
+}
+
+void Watcher::judgePoison(uint32_t poison) {
+  const int from = static_cast<int>(poison - kPoison), rank = ground_.endpoint.rank();
+  CopyNotice& notice = view_->words.data()->notice;
+  StreamQueue queue(stream_, ground_.waitFlags);
+  queue.copy(&notice, ground_.endpoint.memory() + ground_.endpoint.offsets().copyNotice(from),
+             sizeof notice);
+  TUTTI_CUDA(cudaStreamSynchronize(stream_));  // the look's copies have come through before
+  if (notice.isMismatch != 0 && notice.culprit == static_cast<uint32_t>(rank))
+    return giveUp(ErrorCode::Mismatch, from,
+                  base::message("ranks disagree: rank ", from, " waits for a message of ",
+                                notice.bytes, " bytes and fingerprint ", notice.call, " from rank ",
+                                rank, ", which sends another"),
+                  {});
+  std::string waits;
+  for (size_t i = 0; i < lanesLookedAt_ && waits.empty(); ++i)
+    if (waitingOf(seen_[i].state.place) != Waiting::Nothing)
+      waits = ", while this one waits " + describe(seen_[i].state);
+  giveUp(ErrorCode::PeerLost, from, base::message("rank ", from, " has given up", waits), {});
+}
+
+void Watcher::abort() { end("aborted", CopyNotice{}); }
+
+void Watcher::leave() { end("it has left", {}); }
+
+void Watcher::end(const std::string& why, std::optional<CopyNotice> notice) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  OnDevice on(ground_.endpoint.device());
+  const OutsideCapture relaxed;
+  giveUp(ErrorCode::Aborted, -1, why, notice);
+}
+
+// In the order of one stream. First the peers are told, whose operations end by looking whether
+// they were: so none of them ends well with what comes from here from now on. Then what lanes copy
+// is turned around, and the words are opened.
+void Watcher::giveUp(ErrorCode code, int peer, const std::string& what,
+                     std::optional<CopyNotice> notice) {
+  failure_ = CopyFailure{Error(code, where() + what), peer, view_->words.data()->after};
+  StreamQueue queue(stream_, ground_.waitFlags);
+  if (notice) tellPeers(queue, *notice);
+  Sources& sources = ground_.own->sources;
+  for (uint32_t* word : {&sources.empty.call, &sources.empty.complement, &sources.empty.alive})
+    queue.write(word, kOpen);
+  queue.write(&sources.taken, 0);
+  queue.write(&sources.freed, kTaken);
+  for (uint32_t lane = 0; lane < kMostLanes; ++lane)
+    queue.write(&ground_.own->lanes[lane].stage.alive, 0);
+  open(queue);
+}
+
+void Watcher::tellPeers(StreamQueue& queue, const CopyNotice& notice) const {
+  const auto& endpoint = ground_.endpoint;
+  Sources& sources = ground_.own->sources;
+  queue.write(&sources.notice.isMismatch, notice.isMismatch);
+  queue.write(&sources.notice.culprit, notice.culprit);
+  queue.write(&sources.notice.call, notice.call);
+  queue.write(&sources.notice.bytes, notice.bytes);
+  queue.write(&sources.poison, kPoison + static_cast<uint32_t>(endpoint.rank()));
+  for (int peer = 0; peer < endpoint.size(); ++peer) {
+    if (peer == endpoint.rank()) continue;
+    unsigned char* const there = endpoint.memoryOf(peer);
+    queue.copy(there + endpoint.offsets().copyNotice(endpoint.rank()), &sources.notice,
+               sizeof notice);
+    queue.copy(there + endpoint.offsets().copyPoison(), &sources.poison, sizeof(uint32_t));
+  }
+}
+
+// All words that a stream of this rank may wait for. Copies of what was closed may be under way,
+// and peers go on for a while: so look() does it again.
+void Watcher::open(StreamQueue& queue) const {
+  const auto& endpoint = ground_.endpoint;
+  const auto& rings = endpoint.layout().rings;
+  const auto word = [&](size_t offset) {
+    return reinterpret_cast<uint32_t*>(endpoint.memory() + offset);
+  };
+  for (int channel = 0; channel < rings.channels; ++channel)
+    for (int peer = 0; peer < endpoint.size(); ++peer)
+      for (uint32_t slot = 0; slot < rings.slotCount; ++slot) {
+        auto* const mark =
+            reinterpret_cast<CopyMark*>(word(endpoint.offsets().copyMark(channel, peer, slot)));
+        for (uint32_t* part : {&mark->call, &mark->complement, &mark->alive})
+          queue.write(part, kOpen);
+        queue.write(word(endpoint.offsets().copyCredit(channel, peer, slot)), 0);
+      }
+  queue.write(word(endpoint.offsets().copyPoison()), 0);
+  queue.flush();
+}
+
+}  // namespace tutti::executor::copy

@@ -1,0 +1,84 @@
+#pragma once
+
+// The host's eye on a rank's streams, which wait without a deadline and check nothing themselves:
+// reads by a stream of its own what they wait for and what has come, and when something is wrong
+// gives up: tells the peers, and opens all words of this rank, so that what is enqueued runs to its
+// end without an effect on others.
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <tutti/error.h>
+#include "src/executor/copy/lane.h"
+#include "transports/p2p/owned_memory.h"
+
+namespace tutti::executor::copy {
+
+struct CopyFailure {
+  Error error;
+  int peer;            ///< waited for, or who disagrees; -1: none
+  uint32_t operation;  ///< how many had ended, modulo kCounted
+};
+
+class Watcher {
+ public:
+  /// `ground` outlives it.
+  Watcher(const Ground& ground, uint64_t deadlineNs);
+  ~Watcher();
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+  /// Lanes that are looked at, from now on: so many at least.
+  void include(size_t lanes);
+  /// Sees what the last look has read, and begins another one. After a failure opens again what
+  /// peers have closed since.
+  void look();
+  void abort();
+  /// As abort(), but no peer is told: what they need of this rank has come, and they may be gone.
+  void leave();
+  std::optional<CopyFailure> failure() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Of one lane: its state twice, and the mark that it waits for in between.
+  struct LaneView {
+    LaneState first;
+    CopyMark mark;
+    LaneState second;
+  };
+  struct Seen {
+    LaneState state;
+    uint32_t operation = 0;
+    Clock::time_point since;
+  };
+  struct View;
+
+  bool isBusy() const;
+  void begin();
+  void judge();
+  void judgeLane(size_t lane);
+  void judgePoison(uint32_t poison);
+  std::string where() const;
+  std::string describe(const LaneState& state) const;
+  void end(const std::string& why, std::optional<CopyNotice> notice);
+  /// Once, because of `peer`. With `notice` the peers are told.
+  void giveUp(ErrorCode code, int peer, const std::string& what, std::optional<CopyNotice> notice);
+  void tellPeers(StreamQueue& queue, const CopyNotice& notice) const;
+  void open(StreamQueue& queue) const;
+
+  const Ground& ground_;
+  const uint64_t deadlineNs_;
+  mutable std::mutex mutex_;
+  std::optional<CopyFailure> failure_;
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<View> view_;
+  bool isLooking_ = false;
+  size_t lanes_ = 0, lanesLookedAt_ = 0;
+  std::vector<Seen> seen_;
+};
+
+}  // namespace tutti::executor::copy

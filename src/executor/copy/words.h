@@ -1,0 +1,83 @@
+#pragma once
+
+// The words of a rank in its own device memory that no peer touches. All hold constants, so that
+// what is enqueued can be captured and replayed: where a copy's bytes have to change, because the
+// rank has given up, its source is changed instead.
+//
+// Streams wait for "at least", cyclic: a negative word is not at least 0.
+
+#include <cstdint>
+
+#include "src/base/integers.h"
+#include "transports/p2p/links.h"
+
+namespace tutti::executor::copy {
+
+using transports::p2p::CopyMark;
+using transports::p2p::CopyNotice;
+using transports::p2p::kOpen;
+
+/// Of a credit: a message is in the slot. Free slots have 0.
+inline constexpr uint32_t kTaken = 0x80000000;
+/// Of the word that every operation waits for at its end: kPoison + the rank that has given up.
+inline constexpr uint32_t kPoison = 0x80000000;
+
+/// What is copied into words that streams wait for. A rank that gives up turns all of it around,
+/// once and for good: what closes its own words opens them, and what tells peers tells nothing.
+struct Sources {
+  CopyMark empty{};         ///< into a mark of this rank whose message was taken
+  uint32_t taken = kTaken;  ///< into a credit of this rank
+  uint32_t freed = 0;       ///< into a peer's credit
+  uint32_t poison = 0;      ///< into a peer's word of that name
+  uint32_t unused = 0;
+  CopyNotice notice{};  ///< into a peer's
+};
+
+enum class Waiting : uint32_t { Nothing, Message, Slot };
+
+/// What a lane waits for now, and expects there; written by its stream before it waits.
+struct LaneState {
+  uint32_t place = 0;  ///< placeOf()
+  uint32_t call = 0;   ///< fingerprint of the message
+  uint32_t bytes = 0;
+  uint32_t unused = 0;
+  bool operator==(const LaneState&) const = default;
+};
+static_assert(sizeof(LaneState) == 16);
+
+/// Of a lane.
+struct LaneWords {
+  CopyMark stage{0, 0, 1,
+                 0};  ///< the mark of its next message; `alive` is nobody's but the watcher's
+  LaneState state;
+};
+
+constexpr uint32_t placeOf(Waiting what, int channel, uint32_t slot, int peer) {
+  return static_cast<uint32_t>(what) << 30 | static_cast<uint32_t>(channel) << 24 | slot << 16 |
+         static_cast<uint32_t>(peer);
+}
+constexpr Waiting waitingOf(uint32_t place) { return static_cast<Waiting>(place >> 30); }
+constexpr int channelOf(uint32_t place) { return static_cast<int>(place >> 24 & 63); }
+constexpr uint32_t slotOf(uint32_t place) { return place >> 16 & 255; }
+constexpr int peerOf(uint32_t place) { return static_cast<int>(place & 0xffff); }
+
+/// Of a message of a call: from 1 to kOpen - 1.
+constexpr uint32_t fingerprintOf(uint64_t key, uint64_t bytes) {
+  return static_cast<uint32_t>(1 + base::mixBits(key + base::mixBits(bytes + 1)) % (kOpen - 1));
+}
+
+/// Operations are counted by copies alone: this many different words, of which each operation
+/// moves the first behind the last. Behind them is the first once more: the count, so far.
+inline constexpr uint32_t kCounted = 1024;
+
+inline constexpr uint32_t kMostLanes = 256;
+
+/// All of them.
+struct OwnWords {
+  Sources sources;
+  LaneWords lanes[kMostLanes];
+  uint32_t count[kCounted + 1];
+  uint32_t turned[kCounted];
+};
+
+}  // namespace tutti::executor::copy

@@ -1,0 +1,164 @@
+#pragma once
+
+// What a launch of the kernel is given, and what it tells when it has given up. Nothing in it
+// changes from launch to launch of the same call, so a graph may hold it.
+
+#include <cstdint>
+
+#include "src/executor/cuda/program.h"
+#include "transports/p2p/links.h"
+
+namespace tutti::executor::cuda {
+
+/// One of blocks that differ in size: plan::Block, and how it is cut.
+struct BlockCode {
+  uint64_t offset, bytes, chunkBytes, sliceBytes;
+};
+
+/// How a plan is bound to a count and a type: plan::Shape. Where blocks differ in size, the largest
+/// one's; RankArguments::blocks has each. `slices` replicas of the
+/// plan run side by side, each on its own bytes of every chunk, `sliceBytes` from the one before.
+struct ShapeCode {
+  uint64_t blockBytes, chunkBytes, sliceBytes;
+  uint64_t rounds;
+  uint32_t divisions, slices;
+  uint8_t manyIn, manyOut;  ///< where blocks differ: the buffer has all, or the rank's own alone
+};
+
+/// Element types and reductions have the numbers of tutti::DataType and tutti::ReduceOp.
+struct Arithmetic {
+  uint8_t type, op;
+  uint8_t deterministic;  ///< every addition rounds to the type
+  uint8_t reduces;        ///< results are sums
+  double scalar;          ///< of PreMulSum
+};
+
+enum class StopReason : uint32_t {
+  None,
+  Aborted,   ///< the abort word was set
+  Mismatch,  ///< a message of another call, or of another size, has come
+  Deadline,  ///< something was waited for longer than is allowed
+  Poisoned,  ///< a peer has given up and said so
+  Lost,      ///< the host says that messages no longer get to another one, or from there
+};
+
+/// What the host tells all lanes at once: nothing, by 0, or why they must end, and because of whom
+/// (-1: of no peer).
+constexpr uint32_t stopWord(StopReason reason, int peer) {
+  return static_cast<uint32_t>(reason) << 24 | static_cast<uint32_t>(peer + 1);
+}
+
+/// In pinned memory; written once, by the lane that gives up first.
+struct Report {
+  uint32_t written;  ///< 1 when all the rest is there
+  StopReason reason;
+  int32_t peer;  ///< waited for, or whose message it was; -1: another lane of this rank
+  uint32_t lane, step;
+  uint64_t round;
+  uint64_t bytesArrived;                               ///< of this lane, in messages
+  uint32_t callHash, operation, bytes;                 ///< what was expected
+  uint32_t theirCallHash, theirOperation, theirBytes;  ///< of a mismatch
+};
+
+/// Set in the hash of messages of sends and receives, and of those only: as
+/// src/executor/operation.h has it. With it the hash and the number of the operation are {the bit,
+/// slices << 16, bytes >> 32} and the lower bytes: of the whole transfer.
+inline constexpr uint32_t kExchangeBit = 1U << 31;
+
+enum class EdgeKind : uint32_t { Send, Receive, Self };
+
+/// All transfers of one rank to another, in order; each slice of them is a lane.
+struct EdgeCode {
+  EdgeKind kind;
+  int32_t peer;
+  uint32_t firstTransfer, transfers;
+};
+
+/// `slices` lanes have `sliceBytes` of it each, the last the rest.
+struct TransferCode {
+  const unsigned char* from;  ///< null where it is received
+  unsigned char* to;          ///< null where it is sent
+  uint64_t bytes, sliceBytes;
+  uint32_t slices, unused;
+};
+
+/// Sends and receives: tables in pinned memory. A message by LL goes ahead of those in slots.
+struct ExchangeCode {
+  const EdgeCode* edges;
+  const TransferCode* transfers;
+  transports::p2p::Link* quickLinks;  ///< of LL
+  uint32_t edgeCount, mostSlices;
+  uint32_t quickBytes, slotBytes;  ///< payload of a message
+  uint64_t quickStride;
+};
+
+struct RankArguments {
+  uint32_t rank, ranks;
+  const ProgramHeader* program;
+  transports::p2p::Link* links;        ///< of the launch's wire
+  transports::p2p::Link* simpleLinks;  ///< those to other hosts, whatever the launch's wire
+  uint32_t linksPerSlice;              ///< a replica has so many channels times ranks for itself
+  const transports::p2p::Peer* peers;
+  transports::p2p::RankWords* words;
+  uint64_t* progress;        ///< of each lane: operation << 32 | steps of all rounds that are done
+  const uint32_t* stopWord;  ///< pinned
+  Report* report;            ///< pinned
+  const unsigned char* in;
+  unsigned char* out;
+  unsigned char* scratch;
+  const BlockCode* blocks;  ///< pinned: a table of the launch; null where blocks are equal
+  uint32_t* tableEnded;     ///< pinned: set when the launch's table is not read any more, or null
+  uint64_t* completed;      ///< pinned: operations that have ended
+  ShapeCode shape;
+  ExchangeCode exchange;  ///< instead of a program
+  Arithmetic arithmetic;
+  uint32_t callHash;
+  uint32_t firstBlock;  ///< of the launch's blocks
+};
+
+inline constexpr uint32_t kMostMergedRanks = 16;
+
+struct Arguments {
+  uint32_t ranks;
+  uint32_t threadsPerLane;  ///< a multiple of 32
+  uint32_t lanesPerBlock;
+  uint32_t mostPorts;  ///< of a step, over all ranks
+  uint32_t slotCount;  ///< of the wire: a power of two
+  uint32_t sharedBytesPerLane;
+  uint32_t
+      sharedBlocks;  ///< room for blocks in each lane's shared memory; 0: they stay where they are
+  uint32_t looksEvery;                ///< spins between looks at who has given up, and at the clock
+  uint64_t slotStride, simpleStride;  ///< of the wire; of Simple
+  uint64_t deadlineNs;
+  RankArguments rank[kMostMergedRanks];
+};
+static_assert(sizeof(Arguments) <= 4096, "arguments of a kernel");
+
+/// More would leave a thread fewer registers than the folds need.
+inline constexpr uint32_t kMostThreadsPerBlock = 512;
+
+/// Where an operand of a step lies; in shared memory, two sets of them for each lane.
+struct Operand {
+  unsigned char* at;
+  uint32_t flag;           ///< in a slot of LL or LL128: the message's number
+  uint16_t inSlot : 1;     ///< of LL or LL128
+  uint16_t isScaled : 1;   ///< an input that is premultiplied
+  uint16_t alignment : 5;  ///< 16, or the element's size, or 1
+  int16_t peer;            ///< of a slot
+};
+static_assert(sizeof(Operand) == 16);
+
+/// Who stops is set in one phase of a step and read behind the barrier that ends it.
+struct LaneShared {
+  uint32_t stoppedWaiting, stoppedMoving;
+  unsigned long long bytesArrived;
+};
+static_assert(sizeof(LaneShared) == 16);
+
+/// Two sets of operands, then blocks.
+constexpr uint32_t sharedBytesPerLane(uint32_t mostPorts, uint32_t blocks) {
+  return static_cast<uint32_t>(sizeof(LaneShared) + 2 * mostPorts * sizeof(Operand) +
+                               blocks * sizeof(BlockCode));
+}
+
+}  // namespace tutti::executor::cuda

@@ -1,0 +1,218 @@
+// Launches: what a call of a plan is for the kernel, and how the blocks of all ranks of a launch
+// are laid out.
+
+#include "src/executor/cuda/launch.h"
+
+#include "src/base/check.h"
+#include "src/base/integers.h"
+
+namespace tutti::executor::cuda {
+namespace {
+
+using device::OnDevice;
+
+/// Each lane has a copy of so many blocks that differ in size; of more ranks they stay in pinned
+/// memory.
+constexpr uint32_t kMostSharedBlocks = 8;
+
+/// What ranks compare: the call, and into how many slices it is cut. That of one is the call's.
+uint32_t hashOf(const DeviceLaunch& launch) {
+  return launch.callHash ^ (((launch.slices - 1) * 0x9e3779b1U) & ~kExchangeBit);
+}
+
+/// What ranks of one launch share. Lanes have as many threads as fit a block.
+Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOptions& options,
+                 const transports::p2p::Layout& layout, Wire wire) {
+  Arguments all{.ranks = static_cast<uint32_t>(parts.size()),
+                .threadsPerLane = options.threadsPerLane,
+                .lanesPerBlock = 1,
+                .mostPorts = 0,
+                .slotCount = layout.rings.slotCount,
+                .sharedBytesPerLane = 0,
+                .sharedBlocks = 0,
+                .looksEvery = options.looksEvery,
+                .slotStride = slotStride(wire, layout.slotBytes(wire)),
+                .simpleStride = slotStride(Wire::Simple, layout.rings.slotBytes),
+                .deadlineNs = options.deadlineNs,
+                .rank = {}};
+  uint32_t blocks = 0;
+  for (const Interpreter::Part& part : parts) {
+    all.lanesPerBlock = std::max(all.lanesPerBlock, ceilDivide(part.lanes, options.blocks));
+    all.mostPorts = std::max(all.mostPorts, part.mostPorts);
+    if (part.arguments.blocks != nullptr) blocks = part.arguments.ranks;
+  }
+  all.threadsPerLane =
+      std::min(all.threadsPerLane, kMostThreadsPerBlock / all.lanesPerBlock / 32 * 32);
+  if (blocks <= kMostSharedBlocks &&
+      all.lanesPerBlock * sharedBytesPerLane(all.mostPorts, blocks) <= kMostSharedBytes)
+    all.sharedBlocks = blocks;
+  all.sharedBytesPerLane = sharedBytesPerLane(all.mostPorts, all.sharedBlocks);
+  return all;
+}
+
+}  // namespace
+
+uint64_t sliceBytes(uint64_t bytes, uint32_t slices) {
+  return base::roundUp((bytes + slices - 1) / slices, kSliceAlignment);
+}
+
+void Interpreter::enqueue(std::span<Part> parts, Wire wire, const LaunchKernel& kernel,
+                          cudaStream_t stream) {
+  const Interpreter& first = *parts.front().interpreter;
+  Arguments all = layOut(parts, first.options_, first.endpoint_.layout(), wire);
+  Grid grid{.blocks = 0,
+            .threads = all.lanesPerBlock * all.threadsPerLane,
+            .sharedBytes = all.lanesPerBlock * all.sharedBytesPerLane};
+  TUTTI_REQUIRE(grid.sharedBytes <= kMostSharedBytes, "steps of ", all.mostPorts, " ports in ",
+                all.lanesPerBlock, " lanes need ", grid.sharedBytes,
+                " bytes of shared memory; a block has ", kMostSharedBytes);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    all.rank[i] = parts[i].arguments;
+    all.rank[i].firstBlock = grid.blocks;
+    grid.blocks += ceilDivide(parts[i].lanes, all.lanesPerBlock);
+  }
+  OnDevice on(first.endpoint_.device());
+  TUTTI_CUDA(kernel(grid, all));
+  for (Part& part : parts)
+    if (part.table) part.interpreter->tables_.keep(part.table, stream);
+}
+
+void Interpreter::requireJoinable(std::span<Interpreter* const> ranks) {
+  TUTTI_REQUIRE(!ranks.empty() && ranks.size() <= kMostMergedRanks, ranks.size(),
+                " ranks in one launch: 1 to ", kMostMergedRanks, " are possible");
+  const Interpreter& first = *ranks.front();
+  for (const Interpreter* rank : ranks) {
+    TUTTI_REQUIRE(rank->endpoint_.device() == first.endpoint_.device(), "ranks of devices ",
+                  first.endpoint_.device(), " and ", rank->endpoint_.device(), " in one launch");
+    TUTTI_REQUIRE(
+        rank->endpoint_.layout() == first.endpoint_.layout() && rank->options_ == first.options_,
+        "ranks ", first.endpoint_.rank(), " and ", rank->endpoint_.rank(),
+        " differ in slots or options and cannot share a launch");
+    if (const auto failed = rank->failure()) throw *failed;
+  }
+}
+
+// Throws when waiting for launches under way has no sense, or not any more.
+LaunchTables::Table Interpreter::takeTable(size_t rowBytes) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.deadlineNs);
+  return tables_.take(rowBytes, [&] {
+    if (const auto failed = failure()) throw *failed;
+    if (std::chrono::steady_clock::now() > deadline)
+      base::fail(ErrorCode::Timeout, "rank ", endpoint_.rank(), " waited for ",
+                 options_.deadlineNs / 1'000'000,
+                 " ms for launches to end, which hold all room for tables");
+  });
+}
+
+// What kernels of all kinds are given.
+RankArguments Interpreter::commonArguments() const {
+  RankArguments common{};
+  common.rank = static_cast<uint32_t>(endpoint_.rank());
+  common.ranks = static_cast<uint32_t>(endpoint_.size());
+  common.peers = endpoint_.peers();
+  common.words = endpoint_.words();
+  common.progress = progress_.as<uint64_t>();
+  common.stopWord = stopWord_.data();
+  common.report = report_.data();
+  common.completed = completed_.data();
+  return common;
+}
+
+void Interpreter::requireRight(const DeviceLaunch& launch) const {
+  const plan::PlanSpec& spec = launch.plan->spec_;
+  TUTTI_REQUIRE(isDefined(launch.op, launch.type), toString(launch.op), " is not defined for ",
+                toString(launch.type));
+  TUTTI_REQUIRE(launch.slices >= 1 && launch.slices <= launch.plan->mostSlices_, launch.slices,
+                " slices of ", spec.describe(), ": 1 to ", launch.plan->mostSlices_,
+                " have channels and blocks");
+  const size_t blocks = launch.blocks.size();
+  TUTTI_REQUIRE(blocks == 0 || (spec.unevenSafe && blocks == static_cast<size_t>(endpoint_.size())),
+                blocks, " blocks that differ in size for ", endpoint_.size(), " ranks by ",
+                spec.describe());
+}
+
+plan::Shape Interpreter::shapeOf(const DeviceLaunch& launch) const {
+  const plan::PlanSpec& spec = launch.plan->spec_;
+  const size_t slotBytes =
+      slotBytesOfSlices(spec, endpoint_.layout().slotBytes(launch.wire), launch.slices);
+  const plan::Shape shape = launch.blocks.empty()
+                                ? plan::Shape(spec, launch.count, sizeOf(launch.type), slotBytes)
+                                : plan::Shape(spec, launch.blocks, endpoint_.rank(), slotBytes);
+  // Steps of a lane are counted in 32 bits, and so are messages between two launches.
+  TUTTI_REQUIRE(shape.rounds() < 1 << 24, spec.describe(), " takes ", shape.rounds(),
+                " rounds: larger slots are needed");
+  return shape;
+}
+
+// Of blocks that differ in size.
+LaunchTables::Table Interpreter::tableOf(const DeviceLaunch& launch, const plan::Shape& shape,
+                                         RankArguments& arguments) {
+  auto table = takeTable(launch.blocks.size_bytes() / sizeof(plan::Block) * sizeof(BlockCode));
+  auto* const rows = table.rows<BlockCode>(launch.blocks.size());
+  for (uint32_t b = 0; b < launch.blocks.size(); ++b) {
+    const uint64_t chunkBytes = shape.fullChunkBytes(b);
+    rows[b] = {launch.blocks[b].offset, launch.blocks[b].bytes, chunkBytes,
+               sliceBytes(chunkBytes, launch.slices)};
+  }
+  arguments.blocks = rows;
+  arguments.tableEnded = table.ended();
+  return table;
+}
+
+Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
+  requireRight(launch);
+  const DevicePlan& plan = *launch.plan;
+  const plan::PlanSpec& spec = plan.spec_;
+  const plan::Shape shape = shapeOf(launch);
+  RankArguments arguments = commonArguments();
+  arguments.program = reinterpret_cast<const ProgramHeader*>(plan.image_->there.get());
+  arguments.links = endpoint_.links(launch.wire);
+  arguments.simpleLinks = endpoint_.links(Wire::Simple);
+  arguments.linksPerSlice = static_cast<uint32_t>(spec.channels * endpoint_.size());
+  arguments.in = static_cast<const unsigned char*>(launch.in);
+  arguments.out = static_cast<unsigned char*>(launch.out);
+  arguments.scratch = plan.scratch_.get();
+  arguments.shape = {.blockBytes = launch.count * sizeOf(launch.type),
+                     .chunkBytes = shape.fullChunkBytes(),
+                     .sliceBytes = sliceBytes(shape.fullChunkBytes(), launch.slices),
+                     .rounds = static_cast<uint64_t>(shape.rounds()),
+                     .divisions = spec.divisions,
+                     .slices = launch.slices,
+                     .manyIn = plan::givesBlocks(spec.collective),
+                     .manyOut = plan::getsBlocks(spec.collective)};
+  arguments.arithmetic = {static_cast<uint8_t>(launch.type), static_cast<uint8_t>(launch.op),
+                          launch.deterministic, plan::isReduction(spec.collective), launch.scalar};
+  arguments.callHash = hashOf(launch);
+  LaunchTables::Table table;
+  if (!launch.blocks.empty()) table = tableOf(launch, shape, arguments);
+  return {this, arguments, plan.lanes_ * launch.slices, plan.mostPorts_, std::move(table)};
+}
+
+void Interpreter::launch(const DeviceLaunch& launch, cudaStream_t stream) {
+  const RankLaunch one{this, launch};
+  launchMerged({&one, 1}, stream);
+}
+
+void Interpreter::launchMerged(std::span<const RankLaunch> ranks, cudaStream_t stream) {
+  std::vector<Interpreter*> interpreters;
+  for (const RankLaunch& rank : ranks) interpreters.push_back(rank.interpreter);
+  requireJoinable(interpreters);
+  const DeviceLaunch& first = ranks.front().launch;
+  std::vector<Part> parts;
+  for (const RankLaunch& rank : ranks) {
+    TUTTI_REQUIRE(rank.launch.wire == first.wire && sizeOf(rank.launch.type) == sizeOf(first.type),
+                  "ranks ", ranks.front().interpreter->endpoint_.rank(), " and ",
+                  rank.interpreter->endpoint_.rank(),
+                  " differ in wire or size of elements and cannot share a launch");
+    parts.push_back(rank.interpreter->partOf(rank.launch));
+  }
+  enqueue(
+      parts, first.wire,
+      [&](const Grid& grid, const Arguments& all) {
+        return launchInterpreter(first.wire, sizeOf(first.type), grid, all, stream);
+      },
+      stream);
+}
+
+}  // namespace tutti::executor::cuda

@@ -1,0 +1,29 @@
+#pragma once
+
+// How a launch begins and ends: which rank a block is of, and what its last lane does.
+
+#include "src/executor/cuda/wait_device.cuh"
+
+namespace tutti::executor::cuda {
+
+TUTTI_DEVICE const RankArguments& rankOfBlock(const Arguments& all) {
+  uint32_t r = all.ranks - 1;
+  while (blockIdx.x < all.rank[r].firstBlock) --r;
+  return all.rank[r];
+}
+
+/// To be called once by every lane, when it is done.
+TUTTI_DEVICE bool isLast(const Lane& lane, uint32_t lanes) {
+  const uint32_t before = ptx::atomAddAcqRelGpu(&lane.rank.words->lanesDone, 1u);
+  return before + 1 == lanes;
+}
+
+/// By the last lane: tells the host.
+TUTTI_DEVICE void end(const RankArguments& rank) {
+  rank.words->lanesDone = 0;
+  rank.words->completed += 1;
+  if (rank.tableEnded != nullptr) ptx::stReleaseSys(rank.tableEnded, 1u);
+  ptx::stReleaseSys(rank.completed, rank.words->completed);
+}
+
+}  // namespace tutti::executor::cuda

@@ -1,0 +1,39 @@
+#include "src/executor/cuda/launch_tables.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "src/device/cuda/check.h"
+
+namespace tutti::executor::cuda {
+
+LaunchTables::LaunchTables(size_t bytes, const std::string& owner)
+    : memory_(bytes), arena_(memory_.data(), bytes, "the tables of launches of " + owner) {}
+
+// The word is stored with release by a lane that is behind all others' reads.
+void LaunchTables::reclaim() {
+  std::erase_if(launched_, [](const Table& table) {
+    return std::atomic_ref(*table.ended()).load(std::memory_order_acquire) != 0;
+  });
+}
+
+LaunchTables::Table LaunchTables::take(size_t rowBytes, const std::function<void()>& isWorthIt) {
+  const size_t bytes = kHeaderBytes + rowBytes;
+  Table table;
+  for (reclaim(); !(table.memory_ = arena_.tryTake(bytes)); reclaim()) {
+    if (launched_.empty()) arena_.refuse(bytes, "a launch");
+    isWorthIt();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  *table.ended() = 0;
+  return table;
+}
+
+void LaunchTables::keep(const Table& table, cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  TUTTI_CUDA(cudaStreamIsCapturing(stream, &status));
+  (status == cudaStreamCaptureStatusNone ? launched_ : captured_).push_back(table);
+}
+
+}  // namespace tutti::executor::cuda

@@ -1,0 +1,77 @@
+#pragma once
+
+// Ranks of one process on emulated devices, for tests of the executor of copy engines.
+
+#include <memory>
+#include <vector>
+
+#include "src/executor/copy/stream_executor.h"
+#include "tests/executor/cuda/calls.h"
+
+namespace tutti::tests {
+
+using executor::Exchange;
+using executor::Transfer;
+using executor::copy::CopyLaunch;
+using executor::copy::CopyPlan;
+using executor::copy::StreamExecutor;
+using executor::copy::StreamOptions;
+
+inline const transports::p2p::Layout kCopyLayout{
+    .rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
+    .lowLatencyBytes = 2048,
+    .copySlotBytes = 4096};
+
+struct CopyRanksOptions {
+  int ranks = 2;
+  int devices = 4;  ///< rank r is on device r modulo that
+  transports::p2p::Layout layout = kCopyLayout;
+  StreamOptions executor = {.deadlineNs = 60'000'000'000};
+};
+
+class CopyRanks {
+ public:
+  explicit CopyRanks(const CopyRanksOptions& options);
+  ~CopyRanks();
+
+  int size() const { return options_.ranks; }
+  int deviceOf(int rank) const { return rank % options_.devices; }
+  StreamExecutor& executor(int rank) { return *executors_[rank]; }
+  cudaStream_t stream(int rank) { return streams_[rank]; }
+
+  /// Launched on every rank, and waited for; each rank's memory. `shift` bytes off alignment.
+  /// Throws what a rank has failed with.
+  std::vector<Buffer> run(const Call& call, uint64_t seed, size_t shift = 0);
+
+  // The parts of run(). The call outlives its launches.
+  void begin(const Call& call, uint64_t seed, size_t shift = 0);
+  CopyLaunch launchOf(int rank) const { return launches_[rank]; }
+  DeviceBuffer& buffer(int rank) { return buffers_[rank]; }
+  void launch(int rank) { executors_[rank]->launch(launches_[rank], streams_[rank]); }
+  /// Until the streams of all ranks are empty; all ranks are watched meanwhile.
+  void finish();
+  /// The same, until all ranks have failed too; those that had ended well hear of it later.
+  void finishWithFailures();
+  bool isIdle(int rank) const;
+  /// Code and text of a rank's failure; `Internal` and nothing where there is none.
+  Error failureOf(int rank) const;
+
+ private:
+  const CopyRanksOptions options_;
+  std::vector<std::unique_ptr<DeviceEndpoint>> endpoints_;
+  std::vector<std::unique_ptr<StreamExecutor>> executors_;
+  std::vector<cudaStream_t> streams_;
+  std::vector<std::unique_ptr<CopyPlan>> plans_;
+  std::vector<CopyLaunch> launches_;
+  std::vector<DeviceBuffer> buffers_;
+};
+
+/// Plans that stage all data: the executor runs no others.
+std::vector<plan::PlanSpec> stagedPlans(int ranks, int channels);
+
+/// What is captured of one launch on one rank.
+cudaGraph_t captured(CopyRanks& ranks, int rank, const std::function<void()>& launch);
+/// Of a graph: how many kernels it launches.
+size_t kernelsOf(cudaGraph_t graph);
+
+}  // namespace tutti::tests

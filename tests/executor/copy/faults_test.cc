@@ -1,0 +1,229 @@
+// Ranks that disagree, are aborted, are late or fail: all streams end, the error names peer,
+// operation and bytes, and nobody takes wrong bytes for right ones.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "src/base/check.h"
+#include "tests/executor/copy/copy_ranks.h"
+
+// What a rank copies after it has given up goes to slots that its peers may read at that moment.
+// Nobody takes it for right, as these tests see; ThreadSanitizer would report it.
+extern "C" const char* __tsan_default_suppressions();
+extern "C" const char* __tsan_default_suppressions() { return "race:foldPiece\nrace:copyRows\n"; }
+
+namespace tutti::tests {
+namespace {
+
+using plan::Collective;
+
+void expectNames(const Error& error, std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+        << part << " is not in: " << error.what();
+}
+
+Call broadcastCall(int ranks, uint64_t count) {
+  for (const plan::PlanSpec& spec : stagedPlans(ranks, 1))
+    if (spec.collective == Collective::Broadcast) return {.spec = spec, .count = count};
+  throw std::runtime_error("there is no broadcast");
+}
+
+TEST(CopyFaults, CallsThatDifferAreAMismatchOnBothSides) {
+  CopyRanks ranks({.ranks = 2});
+  ranks.run(ringCall(2, 10), 1);
+  ranks.begin(ringCall(2, 300), 1);
+  for (int r = 0; r < 2; ++r) {
+    CopyLaunch launch = ranks.launchOf(r);
+    launch.callHash = 1000 + static_cast<uint32_t>(r);
+    ranks.executor(r).launch(launch, ranks.stream(r));
+  }
+  ranks.finishWithFailures();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(ranks.failureOf(r).code(), ErrorCode::Mismatch);
+    expectNames(ranks.failureOf(r),
+                {"ranks disagree", "rank 0", "rank 1", "bytes and fingerprint", "operation 1: "});
+  }
+  EXPECT_THROW(ranks.launch(0), Error);
+}
+
+// Their caller's fingerprints say that they are alike. The root receives nothing, and is told.
+TEST(CopyFaults, CountsThatDifferAreAMismatchOnBothSides) {
+  CopyRanks ranks({.ranks = 2});
+  ranks.begin(broadcastCall(2, 300), 1);
+  for (int r = 0; r < 2; ++r) {
+    CopyLaunch launch = ranks.launchOf(r);
+    launch.count = r == launch.plan->spec().root ? 300 : 200;
+    ranks.executor(r).launch(launch, ranks.stream(r));
+  }
+  ranks.finishWithFailures();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(ranks.failureOf(r).code(), ErrorCode::Mismatch) << ranks.failureOf(r).what();
+    expectNames(ranks.failureOf(r), {"rank 0", "rank 1", "of 800 bytes"});
+  }
+}
+
+TEST(CopyFaults, AbortEndsAllRanksWhenAPeerNeverComes) {
+  CopyRanks ranks({.ranks = 3});
+  ranks.begin(ringCall(3, 9000), 1);
+  ranks.launch(0);
+  ranks.launch(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(ranks.isIdle(0));
+  EXPECT_FALSE(ranks.executor(0).failure());
+  std::thread([&] { ranks.executor(0).abort(); }).join();
+  ranks.finishWithFailures();
+  EXPECT_EQ(ranks.failureOf(0).code(), ErrorCode::Aborted);
+  EXPECT_EQ(ranks.failureOf(1).code(), ErrorCode::PeerLost);
+  expectNames(ranks.failureOf(1), {"rank 1, operation 0: rank 0 has given up", "while this one"});
+  // The last one has learned of it, too.
+  EXPECT_EQ(ranks.failureOf(2).code(), ErrorCode::PeerLost);
+  EXPECT_THROW(ranks.launch(2), Error);
+  EXPECT_THROW(ranks.launch(0), Error);
+}
+
+void awaitIdle(CopyRanks& ranks, int rank) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!ranks.isIdle(rank) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(ranks.isIdle(rank)) << "rank " << rank;
+}
+
+// Also where slots are used several times, and nobody looks.
+TEST(CopyFaults, AbortAloneEndsTheRank) {
+  CopyRanks ranks({.ranks = 2});
+  ranks.begin(ringCall(2, 20'000), 1);
+  for (int i = 0; i < 3; ++i) ranks.launch(0);
+  ranks.executor(0).abort();
+  awaitIdle(ranks, 0);
+}
+
+// What the other has sent before may have been overwritten since.
+TEST(CopyFaults, NoOperationEndsWellBehindAPeersFailure) {
+  CopyRanks ranks({.ranks = 2});
+  ranks.begin(broadcastCall(2, 100), 1);
+  const int root = ranks.launchOf(0).plan->spec().root;
+  ranks.launch(root);
+  awaitIdle(ranks, root);
+  ranks.executor(root).abort();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ranks.launch(1 - root);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(ranks.isIdle(1 - root));
+  ranks.finish();
+  EXPECT_EQ(ranks.failureOf(1 - root).code(), ErrorCode::PeerLost);
+}
+
+// A graph that is replayed after the failure sends marks of another call: they are no disagreement.
+TEST(CopyFaults, MessagesOfARankThatGaveUpAreNobodys) {
+  CopyRanks ranks({.ranks = 2});
+  ranks.begin(ringCall(2, 300), 1);
+  cudaGraph_t graph = captured(ranks, 0, [&] {
+    CopyLaunch launch = ranks.launchOf(0);
+    launch.callHash = 5;
+    ranks.executor(0).launch(launch, ranks.stream(0));
+  });
+  cudaGraphExec_t exec = nullptr;
+  TUTTI_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  ranks.launch(1);
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ranks.executor(1).watch();
+  }
+  ranks.executor(0).abort();
+  TUTTI_CUDA(cudaDeviceSynchronize());  // device 0 is rank 0's alone, and has done all of it
+  TUTTI_CUDA(cudaGraphLaunch(exec, ranks.stream(0)));
+  awaitIdle(ranks, 0);
+  ranks.finishWithFailures();
+  EXPECT_EQ(ranks.failureOf(1).code(), ErrorCode::PeerLost) << ranks.failureOf(1).what();
+  TUTTI_CUDA(cudaGraphExecDestroy(exec));
+  TUTTI_CUDA(cudaGraphDestroy(graph));
+}
+
+TEST(CopyFaults, NoWaitIsForEver) {
+  CopyRanksOptions options{.ranks = 2};
+  options.executor.deadlineNs = 30'000'000;
+  CopyRanks ranks(options);
+  ranks.begin(ringCall(2, 300), 1);
+  ranks.launch(1);
+  ranks.finish();
+  EXPECT_EQ(ranks.failureOf(1).code(), ErrorCode::Timeout);
+  expectNames(ranks.failureOf(1), {"rank 1, operation 0", "deadline", "640 bytes", "rank 0"});
+}
+
+// A rank that works is not late, however often it is seen to wait for the same.
+TEST(CopyFaults, ManyShortWaitsAreNotALongOne) {
+  CopyRanksOptions options{.ranks = 2};
+  options.executor.deadlineNs = 400'000'000;
+  CopyRanks ranks(options);
+  ranks.begin(ringCall(2, 300), 1);
+  for (int i = 0; i < 60; ++i) {
+    ranks.launch(1);
+    for (int look = 0; look < 10; ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ranks.executor(1).watch();
+    }
+    ranks.launch(0);
+    while (!ranks.isIdle(1)) std::this_thread::yield();
+  }
+  ranks.finish();
+  for (int r = 0; r < 2; ++r)
+    EXPECT_FALSE(ranks.executor(r).failure()) << ranks.failureOf(r).what();
+}
+
+// Whatever a rank has enqueued still runs when it is aborted, and goes through its peers' slots. A
+// rank whose operation ended without a failure has the right bytes.
+TEST(CopyFaults, NothingWrongIsDelivered) {
+  constexpr int kRanks = 4;
+  int good = 0, failed = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    std::mt19937_64 random(seed);
+    CopyRanks ranks({.ranks = kRanks, .devices = 2});
+    const Call call = seed % 2 == 0 ? broadcastCall(kRanks, 9000) : ringCall(kRanks, 9000);
+    const auto expected = hostResult(call, seed, kCopyLayout.copySlotBytes);
+    ranks.begin(call, seed);
+    for (int r = 0; r < kRanks; ++r) ranks.launch(r);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
+    ranks.executor(static_cast<int>(random() % kRanks)).abort();
+    std::vector<bool> isDone(kRanks);
+    // Nobody is watched for a while: streams that can end do so with what they have.
+    for (int look = 0; look < 20; ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      for (int r = 0; r < kRanks; ++r) isDone[r] = ranks.isIdle(r);
+    }
+    for (int r = 0; r < kRanks; ++r) {
+      const bool isGood = isDone[r] && !ranks.executor(r).failure();
+      good += isGood;
+      failed += !isGood;
+      if (isGood) {
+        EXPECT_EQ(ranks.buffer(r).download(), expected[r].bytes) << "seed " << seed;
+      }
+    }
+    ranks.finish();
+  }
+  EXPECT_GT(failed, 0);
+  printf("%d ranks had ended, %d had not\n", good, failed);
+}
+
+// No buffer of a peer is written to, whatever has failed: not even one that was given back.
+TEST(CopyFaults, PeersBuffersAreNotTouched) {
+  CopyRanks ranks({.ranks = 2, .devices = 1});
+  const Call call = ringCall(2, 9000);
+  ranks.begin(call, 1);
+  ranks.launch(0);
+  ranks.executor(0).abort();
+  ranks.finish();
+  EXPECT_EQ(ranks.buffer(1).download(), memoryOf(call, 1, 1).bytes);
+}
+
+TEST(CopyFaults, AnEndpointWithoutSlotsIsRefused) {
+  transports::p2p::Layout layout = kCopyLayout;
+  layout.copySlotBytes = 0;
+  EXPECT_THROW(CopyRanks({.ranks = 2, .layout = layout}), Error);
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,149 @@
+// Ranks as processes that share GPUs: two on one, four on two. The test's process itself never
+// calls CUDA.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <thread>
+
+#include "collectives/algorithms.h"
+#include "tests/executor/copy/copy_ranks.h"
+#include "tests/executor/cuda/hub.h"
+#include "tests/support/child_processes.h"
+
+namespace tutti::tests {
+namespace {
+
+constexpr std::chrono::seconds kLong{60};
+
+/// One rank's process.
+class Rank {
+ public:
+  Rank(Hub& hub, int rank, int ranks, int devices)
+      : hub_(hub), rank_(rank), ranks_(ranks), device_(rank % devices) {
+    TUTTI_CUDA(cudaSetDevice(device_));
+    endpoint_ = std::make_unique<DeviceEndpoint>(device_, rank, ranks, kCopyLayout);
+    const auto addresses = hub.exchange(rank, endpoint_->address());
+    for (int peer = 0; peer < ranks; ++peer)
+      if (peer != rank) endpoint_->connect(peer, addresses[peer]);
+    hub.exchange(rank, kHere);  // all are ready to be written to
+    endpoint_->startProbe(1, 30'000'000'000);
+    for (const std::string& fault : endpoint_->finishProbe()) TUTTI_ASSERT(fault.empty(), fault);
+    executor_ = std::make_unique<StreamExecutor>(*endpoint_);
+    TUTTI_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+  StreamExecutor& executor() { return *executor_; }
+  cudaStream_t stream() { return stream_; }
+
+  void finish() {
+    while (cudaStreamQuery(stream_) == cudaErrorNotReady) {
+      executor_->watch();
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  /// Whether its memory is as on the host after a call.
+  bool isRight(const Call& call, uint64_t seed) {
+    const Memory memory = memoryOf(call, rank_, seed);
+    const auto plan = executor_->prepare(call.spec, collectives::build(call.spec, rank_));
+    DeviceBuffer buffer(device_, memory.bytes, 0);
+    executor_->launch({.plan = plan.get(),
+                       .in = buffer.data() + memory.in,
+                       .out = buffer.data() + memory.out,
+                       .count = call.count,
+                       .callHash = 5},
+                      stream_);
+    finish();
+    if (const auto failed = executor_->failure()) throw *failed;
+    return buffer.download() == hostResult(call, seed, kCopyLayout.copySlotBytes)[rank_].bytes;
+  }
+  /// To the next rank and from the one before, in several messages.
+  bool passesOn(uint64_t seed) {
+    constexpr size_t kBytes = 20'000;
+    const auto dataOf = [&](int rank) {
+      return Buffer(kBytes, std::byte(10 * seed + static_cast<uint64_t>(rank)));
+    };
+    DeviceBuffer from(device_, dataOf(rank_), 0), to(device_, Buffer(kBytes), 0);
+    const int next = (rank_ + 1) % ranks_, before = (rank_ + ranks_ - 1) % ranks_;
+    executor_->exchange({.rank = rank_,
+                         .size = ranks_,
+                         .sends = {{next, from.data(), kBytes}},
+                         .receives = {{before, to.data(), kBytes}}},
+                        stream_);
+    finish();
+    return !executor_->failure() && to.download() == dataOf(before);
+  }
+
+ private:
+  Hub& hub_;
+  const int rank_, ranks_, device_;
+  std::unique_ptr<DeviceEndpoint> endpoint_;
+  std::unique_ptr<StreamExecutor> executor_;
+  cudaStream_t stream_ = nullptr;
+};
+
+int runRank(Hub& hub, int rank, int ranks, int devices) try {
+  Rank self(hub, rank, ranks, devices);
+  bool right = true;
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    right &= self.isRight(ringCall(ranks, 3000), seed);
+    for (const auto& spec : stagedPlans(ranks, 1))
+      right &= seed > 1 || self.isRight({.spec = spec, .count = 1100}, seed);
+    right &= self.passesOn(seed);
+  }
+  hub.exchange(rank, kHere);  // nobody writes to this one's memory any more
+  return right ? 0 : 2;
+} catch (const std::exception& error) {
+  fprintf(stderr, "rank %d: %s\n", rank, error.what());
+  return 1;
+}
+
+class CopyProcesses : public testing::TestWithParam<std::pair<int, int>> {};
+
+TEST_P(CopyProcesses, ShareDevices) {
+  const auto [count, devices] = GetParam();
+  Hub hub(count);
+  ChildProcesses ranks;
+  for (int r = 0; r < count; ++r)
+    ranks.start([&, r, ranksCount = count, devicesCount = devices] {
+      return runRank(hub, r, ranksCount, devicesCount);
+    });
+  for (int exchanges = 0; exchanges < 3; ++exchanges) hub.serve();
+  for (int r = 0; r < count; ++r) EXPECT_EQ(ranks.wait(r, kLong), 0) << "rank " << r;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CopyProcesses,
+                         testing::Values(std::pair{2, 1}, std::pair{4, 2}, std::pair{3, 4}));
+
+int abortRank(Hub& hub, int rank) try {
+  Rank self(hub, rank, 2, 1);
+  const Call call = ringCall(2, 3000);
+  const auto plan = self.executor().prepare(call.spec, collectives::build(call.spec, rank));
+  DeviceBuffer buffer(0, memoryOf(call, rank, 1).bytes, 0);
+  if (rank == 0)
+    self.executor().abort();
+  else
+    self.executor().launch({.plan = plan.get(),
+                            .in = buffer.data(),
+                            .out = buffer.data(),
+                            .count = call.count,
+                            .callHash = 5},
+                           self.stream());
+  self.finish();
+  hub.exchange(rank, kHere);
+  const auto failed = self.executor().failure();
+  return failed && failed->code() == (rank == 0 ? ErrorCode::Aborted : ErrorCode::PeerLost) ? 0 : 2;
+} catch (const std::exception& error) {
+  fprintf(stderr, "rank %d: %s\n", rank, error.what());
+  return 1;
+}
+
+TEST(CopyProcess, HearsOfAnAbort) {
+  Hub hub(2);
+  ChildProcesses ranks;
+  for (int r = 0; r < 2; ++r) ranks.start([&, r] { return abortRank(hub, r); });
+  for (int exchanges = 0; exchanges < 3; ++exchanges) hub.serve();
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.wait(r, kLong), 0) << "rank " << r;
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,44 @@
+#pragma once
+
+// Calls that several tests of the CUDA executor make.
+
+#include <stdexcept>
+
+#include "src/base/check.h"
+#include "tests/executor/cuda/device_ranks.h"
+
+namespace tutti::tests {
+
+inline plan::PlanSpec planOf(plan::Algorithm algorithm, plan::Collective collective,
+                             plan::Protocol protocol, int ranks) {
+  for (const plan::PlanSpec& spec : allPlans(ranks, 1))
+    if (spec.algorithm == algorithm && spec.collective == collective && spec.protocol == protocol)
+      return spec;
+  throw std::runtime_error("there is no such plan");
+}
+
+/// AllReduce by a ring.
+inline Call ringCall(int ranks, uint64_t count) {
+  return {.spec = planOf(plan::Algorithm::Ring, plan::Collective::AllReduce, plan::Protocol::Simple,
+                         ranks),
+          .count = count};
+}
+/// AllReduce in which every rank reads from all others' buffers, and writes to them.
+inline Call mappedCall(int ranks, uint64_t count) {
+  return {.spec = planOf(plan::Algorithm::TwoShot, plan::Collective::AllReduce,
+                         plan::Protocol::Mapped, ranks),
+          .count = count};
+}
+
+inline std::string differenceFromHost(DeviceRanks& ranks, const Call& call, Wire wire,
+                                      size_t shift = 0, uint32_t slices = 1) {
+  constexpr uint64_t kSeed = 3;
+  const size_t slotBytes =
+      executor::cuda::slotBytesOfSlices(call.spec, ranks.slotBytes(wire), slices);
+  return difference(call, hostResult(call, kSeed, slotBytes),
+                    ranks.run(call, wire, kSeed, shift, slices));
+}
+
+inline constexpr Wire kWires[] = {Wire::Simple, Wire::LL, Wire::LL128};
+
+}  // namespace tutti::tests

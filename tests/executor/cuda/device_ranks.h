@@ -1,0 +1,111 @@
+#pragma once
+
+// Ranks of one process on emulated devices, for tests of the CUDA executor.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/executor/cuda/interpreter.h"
+#include "tests/executor/cuda/reference.h"
+
+namespace tutti::tests {
+
+using executor::cuda::DeviceLaunch;
+using executor::cuda::DevicePlan;
+using executor::cuda::Interpreter;
+using executor::cuda::InterpreterOptions;
+using executor::cuda::Residency;
+using DeviceEndpoint = transports::p2p::Endpoint;
+using transports::p2p::Wire;
+
+/// Endpoints of all ranks, not connected.
+using FarNetwork = std::function<std::vector<std::unique_ptr<transports::Endpoint>>(
+    int ranks, const transports::RingLayout& layout)>;
+
+struct DeviceRanksOptions {
+  int ranks = 2;
+  int devices = 4;  ///< rank r is on device r modulo that
+  transports::p2p::Layout layout = {.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
+                                    .lowLatencyBytes = 2048};
+  InterpreterOptions interpreter = {.blocks = 8,
+                                    .threadsPerLane = 32,
+                                    .deadlineNs = 60'000'000'000,
+                                    .looksEvery = 256,
+                                    .arenaBytes = 1 << 20};
+  uint32_t firstMessage = 0;
+  /// By rank: ranks of different ones behave as if they were on different hosts, and `network`
+  /// joins them. None: all are on one.
+  std::vector<int> hosts = {};
+  FarNetwork network = {};
+
+  bool areFar(int rank, int peer) const { return !hosts.empty() && hosts[rank] != hosts[peer]; }
+};
+
+/// Bytes of a device at any distance from an aligned address.
+class DeviceBuffer {
+ public:
+  DeviceBuffer(int device, const Buffer& bytes, size_t shift);
+  std::byte* data() const { return reinterpret_cast<std::byte*>(memory_.data()) + shift_; }
+  Buffer download() const;
+
+ private:
+  size_t bytes_, shift_;
+  transports::p2p::DeviceMemory memory_;
+};
+
+class DeviceRanks {
+ public:
+  explicit DeviceRanks(const DeviceRanksOptions& options);
+  ~DeviceRanks();
+
+  int size() const { return options_.ranks; }
+  int deviceOf(int rank) const { return rank % options_.devices; }
+  Interpreter& interpreter(int rank) { return *interpreters_[rank]; }
+  DeviceEndpoint& endpoint(int rank) { return *endpoints_[rank]; }
+  Residency& residency() { return residency_; }
+  cudaStream_t stream(int rank) { return streams_[rank]; }
+
+  /// Launched on every rank, and waited for; each rank's memory. `shift` bytes off alignment.
+  std::vector<Buffer> run(const Call& call, Wire wire, uint64_t seed, size_t shift = 0,
+                          uint32_t slices = 1);
+
+  size_t slotBytes(Wire wire) const { return options_.layout.slotBytes(wire); }
+
+  // The parts of run().
+  void begin(const Call& call, Wire wire, uint64_t seed, size_t shift = 0, uint32_t slices = 1);
+  DeviceLaunch launchOf(int rank) const { return launches_[rank]; }
+  const DevicePlan& plan(int rank) const { return *plans_[rank]; }
+  DeviceBuffer& buffer(int rank) { return buffers_[rank]; }
+  void launch(int rank) { interpreters_[rank]->launch(launches_[rank], streams_[rank]); }
+  void wait(int rank);
+  /// What `launches` enqueues on the rank's stream, as a graph.
+  cudaGraphExec_t capture(int rank, const std::function<void()>& launches);
+  cudaGraphExec_t capture(int rank) {
+    return capture(rank, [&] { launch(rank); });
+  }
+  /// The rank leaves, its buffer stays.
+  void destroy(int rank);
+
+ private:
+  std::vector<std::unique_ptr<transports::Endpoint>> farEndpoints() const;
+
+  const DeviceRanksOptions options_;
+  Residency residency_;
+  std::vector<std::unique_ptr<DeviceEndpoint>> endpoints_;
+  std::vector<std::unique_ptr<Interpreter>> interpreters_;
+  std::vector<cudaStream_t> streams_;
+  std::vector<std::unique_ptr<DevicePlan>> plans_;
+  std::vector<Call> calls_;  // the one that was begun, whose blocks the launches name
+  std::vector<DeviceLaunch> launches_;
+  std::vector<DeviceBuffer> buffers_;
+};
+
+/// Connects all ranks, over the network those of different hosts.
+void connectRanks(std::span<DeviceEndpoint* const> endpoints, const DeviceRanksOptions& options);
+
+/// Every plan of these ranks, staged and mapped; those that depend on hosts where there are some.
+std::vector<plan::PlanSpec> allPlans(int ranks, int channels, const std::vector<int>& hosts = {});
+
+}  // namespace tutti::tests

@@ -1,0 +1,380 @@
+// Sends and receives: whatever the pattern, one launch of each rank delivers every transfer to the
+// byte, and ranks that disagree are told.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "src/base/check.h"
+#include "tests/executor/cuda/calls.h"
+#include "tests/executor/cuda/networks.h"
+
+namespace tutti::tests {
+namespace {
+
+using executor::cuda::DeviceExchange;
+using executor::cuda::DeviceTransfer;
+
+/// In the order of the list between each two ranks.
+struct Move {
+  int from, to;
+  uint64_t bytes;
+};
+
+/// One exchange of all ranks: their memory, and what it has to be when it has ended.
+class Exchange {
+ public:
+  Exchange(DeviceRanks& ranks, std::span<const Move> moves, uint64_t seed) : ranks_(ranks) {
+    std::mt19937_64 random(seed);
+    const auto size = static_cast<size_t>(ranks.size());
+    std::vector<Buffer> sent(size);
+    expected_.resize(size);
+    std::vector<std::vector<size_t>> sendsAt(size), receivesAt(size);
+    // Gaps, so that transfers begin anywhere and who writes too much is seen.
+    const auto reserve = [&](Buffer& memory, uint64_t bytes) {
+      const size_t at = memory.size() + random() % 20;
+      memory.resize(at + bytes + random() % 2 * 16, std::byte{0x5a});
+      return at;
+    };
+    for (const Move& move : moves) {
+      Buffer data(move.bytes);
+      for (std::byte& byte : data) byte = std::byte(random());
+      const size_t from = reserve(sent[move.from], move.bytes);
+      std::ranges::copy(data, sent[move.from].begin() + static_cast<ptrdiff_t>(from));
+      const size_t to = reserve(expected_[move.to], move.bytes);
+      std::ranges::copy(data, expected_[move.to].begin() + static_cast<ptrdiff_t>(to));
+      sendsAt[move.from].push_back(from);
+      receivesAt[move.to].push_back(to);
+    }
+    for (int r = 0; r < ranks.size(); ++r) {
+      from_.emplace_back(ranks.deviceOf(r), sent[r], random() % 2 * 4);
+      to_.emplace_back(ranks.deviceOf(r), Buffer(expected_[r].size(), std::byte{0x5a}), 0);
+    }
+    sends_.resize(size);
+    receives_.resize(size);
+    for (const Move& move : moves) {
+      auto &sends = sends_[move.from], &receives = receives_[move.to];
+      sends.push_back(
+          {move.to, from_[move.from].data() + sendsAt[move.from][sends.size()], move.bytes});
+      receives.push_back(
+          {move.from, to_[move.to].data() + receivesAt[move.to][receives.size()], move.bytes});
+    }
+  }
+
+  DeviceExchange of(int rank) const { return {sends_[rank], receives_[rank]}; }
+  std::vector<DeviceTransfer>& receives(int rank) { return receives_[rank]; }
+  void launch(int rank) { ranks_.interpreter(rank).exchange(of(rank), ranks_.stream(rank)); }
+  void launchAll() {
+    for (int r = 0; r < ranks_.size(); ++r) launch(r);
+  }
+  /// Where some rank's memory is not as it should be.
+  std::string difference() {
+    for (int r = 0; r < ranks_.size(); ++r) ranks_.wait(r);
+    for (int r = 0; r < ranks_.size(); ++r) {
+      if (const auto failed = ranks_.interpreter(r).failure()) return failed->what();
+      const Buffer actual = to_[r].download();
+      for (size_t i = 0; i < actual.size(); ++i)
+        if (actual[i] != expected_[r][i])
+          return base::message("rank ", r, " differs from byte ", i, " of ", actual.size());
+    }
+    return {};
+  }
+  /// Puts back what was there before.
+  void clear() {
+    for (int r = 0; r < ranks_.size(); ++r) {
+      device::OnDevice on(ranks_.deviceOf(r));
+      TUTTI_CUDA(cudaMemsetAsync(to_[r].data(), 0x5a, expected_[r].size(), ranks_.stream(r)));
+    }
+  }
+
+ private:
+  DeviceRanks& ranks_;
+  std::vector<Buffer> expected_;
+  std::vector<DeviceBuffer> from_, to_;
+  std::vector<std::vector<DeviceTransfer>> sends_, receives_;
+};
+
+DeviceRanksOptions exchanging(int ranks, int devices = 4) {
+  DeviceRanksOptions options{.ranks = ranks, .devices = devices};
+  options.layout.rings.channels = 3;
+  options.interpreter.blocks = 4;
+  return options;
+}
+
+std::string differenceOf(DeviceRanks& ranks, std::span<const Move> moves, uint64_t seed = 1) {
+  Exchange exchange(ranks, moves, seed);
+  exchange.launchAll();
+  return exchange.difference();
+}
+
+// What a message by LL carries in tests, what three of them do, and slots of 4096 bytes.
+constexpr uint64_t kSizes[] = {0,    1,    8,     77,    2047,  2048,  2049,
+                               4097, 6144, 10240, 18433, 40003, 100000};
+
+TEST(Exchanges, OfAllSizesInBothDirections) {
+  for (const int channels : {1, 3}) {
+    DeviceRanksOptions options = exchanging(2, 2);
+    options.layout.rings.channels = channels;
+    DeviceRanks ranks(options);
+    for (size_t i = 0; i < std::size(kSizes); ++i) {
+      const Move moves[] = {{0, 1, kSizes[i]}, {1, 0, kSizes[(i + 3) % std::size(kSizes)]}};
+      ASSERT_EQ(differenceOf(ranks, moves, i), "") << kSizes[i];
+    }
+    const Move oneWay[] = {{0, 1, 5000}};
+    ASSERT_EQ(differenceOf(ranks, oneWay), "");
+  }
+}
+
+// More messages than slots, in a ring of ranks that all send before any receives.
+TEST(Exchanges, InACycleDoNotWaitForEachOther) {
+  DeviceRanks ranks(exchanging(5));
+  std::vector<Move> moves;
+  for (int r = 0; r < 5; ++r) moves.push_back({r, (r + 1) % 5, 200000});
+  ASSERT_EQ(differenceOf(ranks, moves), "");
+}
+
+TEST(Exchanges, BetweenTheSameRanksMatchInOrder) {
+  DeviceRanks ranks(exchanging(2));
+  std::vector<Move> moves;
+  for (const uint64_t bytes : kSizes)
+    for (const Move& move : {Move{0, 1, bytes}, Move{1, 0, bytes / 2}, Move{1, 0, 40}})
+      moves.push_back(move);
+  ASSERT_EQ(differenceOf(ranks, moves), "");
+}
+
+TEST(Exchanges, WithItself) {
+  DeviceRanks ranks(exchanging(2));
+  const Move moves[] = {{0, 0, 0}, {0, 0, 5}, {0, 0, 70001}, {1, 1, 64}, {0, 1, 12}};
+  ASSERT_EQ(differenceOf(ranks, moves), "");
+}
+
+TEST(Exchanges, OfOneRankAlone) {
+  DeviceRanks ranks(exchanging(1));
+  const Move moves[] = {{0, 0, 5000}};
+  ASSERT_EQ(differenceOf(ranks, moves), "");
+  ASSERT_EQ(differenceOf(ranks, {}), "");
+  EXPECT_EQ(ranks.interpreter(0).completed(), 2U);
+}
+
+// Random patterns one after the other, which leave the links as they find them, also for the
+// collectives in between.
+TEST(Exchanges, OfRandomPatterns) {
+  for (const int size : {2, 3, 4, 8}) {
+    DeviceRanks ranks(exchanging(size));
+    std::mt19937_64 random(static_cast<uint64_t>(size));
+    for (int round = 0; round < 6; ++round) {
+      std::vector<Move> moves;
+      for (int from = 0; from < size; ++from)
+        for (int to = 0; to < size; ++to)
+          for (uint64_t i = random() % 3; i > 0; --i)
+            moves.push_back({from, to, random() % 4 == 0 ? 0 : random() % 20000 >> random() % 14});
+      std::shuffle(moves.begin(), moves.end(), random);
+      ASSERT_EQ(differenceOf(ranks, moves, random()), "") << size << " ranks, round " << round;
+      if (size > 2) continue;
+      for (const Wire wire : kWires)
+        ASSERT_EQ(differenceFromHost(ranks, ringCall(size, 500), wire), "");
+    }
+    EXPECT_EQ(ranks.interpreter(0).completed(), size > 2 ? 6U : 24U);
+  }
+}
+
+/// Ranks 0 and 2 on one host, the others on another.
+DeviceRanksOptions exchangingOverHosts() {
+  DeviceRanksOptions options = exchanging(4);
+  options.hosts = {0, 1, 0, 1};
+  options.network = badSimNetwork(1);
+  return options;
+}
+
+// Near and far transfers at the same time, in turns with collectives.
+TEST(Exchanges, OverHosts) {
+  DeviceRanks ranks(exchangingOverHosts());
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 6; ++round) {
+    std::vector<Move> moves;
+    for (int from = 0; from < 4; ++from)
+      for (int to = 0; to < 4; ++to) {
+        moves.push_back({from, to, kSizes[random() % std::size(kSizes)]});
+        if (random() % 2 == 0) moves.push_back({from, to, random() % 300});
+      }
+    ASSERT_EQ(differenceOf(ranks, moves, random()), "") << "round " << round;
+    for (const Wire wire : kWires) ASSERT_EQ(differenceFromHost(ranks, ringCall(4, 500), wire), "");
+  }
+}
+
+// One rank is ahead by several launches; its peer takes what was sent in one.
+TEST(Exchanges, MatchFromLaunchToLaunch) {
+  DeviceRanks ranks(exchanging(2));
+  const Move moves[] = {{0, 1, 300}, {0, 1, 5000}, {0, 1, 0}, {0, 1, 9000}};
+  Exchange exchange(ranks, moves, 1);
+  for (size_t i = 0; i < 4; ++i)
+    ranks.interpreter(0).exchange({exchange.of(0).sends.subspan(i, 1), {}}, ranks.stream(0));
+  exchange.launch(1);
+  EXPECT_EQ(exchange.difference(), "");
+}
+
+TEST(Exchanges, OfRanksThatShareAStreamAreMerged) {
+  DeviceRanks ranks(exchanging(3, 1));
+  std::vector<Move> moves;
+  for (int from = 0; from < 3; ++from)
+    for (int to = 0; to < 3; ++to) moves.push_back({from, to, static_cast<uint64_t>(9000 * from)});
+  Exchange exchange(ranks, moves, 1);
+  std::vector<Interpreter::RankExchange> all;
+  for (int r = 0; r < 3; ++r) all.push_back({&ranks.interpreter(r), exchange.of(r)});
+  Interpreter::exchangeMerged(all, ranks.stream(0));
+  EXPECT_EQ(exchange.difference(), "");
+}
+
+TEST(Exchanges, OfGraphsReplay) {
+  DeviceRanksOptions options = exchanging(2);
+  options.interpreter.tableBytes = 512;
+  DeviceRanks ranks(options);
+  const Move moves[] = {{0, 1, 30000}, {1, 0, 100}};
+  const Move others[] = {{0, 1, 100}, {1, 0, 300}};
+  Exchange exchange(ranks, moves, 1), other(ranks, others, 2);
+  std::vector<cudaGraphExec_t> graphs;
+  for (int r = 0; r < 2; ++r) graphs.push_back(ranks.capture(r, [&] { exchange.launch(r); }));
+  for (int i = 0; i < 5; ++i) {
+    other.launchAll();
+    ASSERT_EQ(other.difference(), "");
+    exchange.clear();
+    for (int r = 0; r < 2; ++r) {
+      device::OnDevice on(ranks.deviceOf(r));
+      TUTTI_CUDA(cudaGraphLaunch(graphs[r], ranks.stream(r)));
+    }
+    ASSERT_EQ(exchange.difference(), "") << i;
+  }
+  for (cudaGraphExec_t graph : graphs) cudaGraphExecDestroy(graph);
+}
+
+/// The mismatch that one of two ranks has.
+std::string mismatchOf(DeviceRanks& ranks) {
+  std::string text;
+  for (int r = 0; r < 2; ++r) ranks.wait(r);
+  for (int r = 0; r < 2; ++r) {
+    const auto error = ranks.interpreter(r).failure();
+    if (!error) continue;
+    if (error->code() == ErrorCode::Mismatch)
+      text = error->what();
+    else
+      EXPECT_EQ(error->code(), ErrorCode::PeerLost) << error->what();
+  }
+  return text;
+}
+
+// Also where one of both is one message and the other many, and from host to host.
+class ExchangesThatDiffer : public testing::TestWithParam<bool> {};
+TEST_P(ExchangesThatDiffer, AreAMismatchThatNamesBoth) {
+  constexpr std::pair<int, int> kPairs[] = {
+      {100, 104}, {0, 8}, {8, 0}, {100, 90000}, {90000, 100}, {90000, 90004}, {5000, 90000}};
+  for (const auto& [sent, received] : kPairs) {
+    DeviceRanksOptions options = exchanging(2);
+    if (GetParam()) {
+      options.hosts = {0, 1};
+      options.network = badSimNetwork(1);
+    }
+    DeviceRanks ranks(options);
+    const Move moves[] = {{1, 0, static_cast<uint64_t>(sent)}};
+    Exchange exchange(ranks, moves, 1);
+    DeviceBuffer buffer(ranks.deviceOf(0), Buffer(90000), 0);
+    exchange.receives(0)[0] = {1, buffer.data(), static_cast<uint64_t>(received)};
+    exchange.launchAll();
+    const std::string text = mismatchOf(ranks);
+    for (const std::string& part : {base::message("rank 0 receives ", received, " bytes"),
+                                    base::message("rank 1 sends ", sent, " bytes")})
+      EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
+    EXPECT_EQ(buffer.download(), Buffer(90000)) << "something was delivered";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, ExchangesThatDiffer, testing::Bool());
+
+// One rank is in a collective, the other sends or receives.
+TEST(Exchanges, AreNotCollectives) {
+  for (const bool sends : {true, false}) {
+    DeviceRanks ranks(exchanging(2));
+    ranks.begin(ringCall(2, 30), Wire::LL, 1);
+    const Move moves[] = {{sends ? 1 : 0, sends ? 0 : 1, 300}};
+    Exchange exchange(ranks, moves, 1);
+    ranks.launch(0);
+    exchange.launch(1);
+    const std::string text = mismatchOf(ranks);
+    EXPECT_NE(text.find(sends ? "rank 1 sends 300 bytes" : "rank 1 receives 300 bytes"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("rank 0 is in operation 0 of fingerprint 77"), std::string::npos) << text;
+  }
+}
+
+TEST(Exchanges, EndWhenAborted) {
+  DeviceRanks ranks(exchanging(2));
+  const Move moves[] = {{0, 1, 300000}};
+  Exchange exchange(ranks, moves, 1);
+  exchange.launch(0);
+  ranks.interpreter(0).abort();
+  ranks.wait(0);
+  EXPECT_EQ(ranks.interpreter(0).failure()->code(), ErrorCode::Aborted);
+  exchange.launch(1);
+  ranks.wait(1);
+  EXPECT_EQ(ranks.interpreter(1).failure()->code(), ErrorCode::PeerLost);
+}
+
+TEST(Exchanges, ThatAreLateSayWhatHasArrived) {
+  DeviceRanksOptions options = exchanging(2);
+  options.interpreter.deadlineNs = 300'000'000;
+  DeviceRanks ranks(options);
+  const Move moves[] = {{1, 0, 100}, {1, 0, 50}, {1, 0, 8}};
+  Exchange exchange(ranks, moves, 1);
+  exchange.launch(0);
+  ranks.interpreter(1).exchange({exchange.of(1).sends.first(2), {}}, ranks.stream(1));
+  ranks.wait(0);
+  const auto error = ranks.interpreter(0).failure();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::Timeout);
+  EXPECT_EQ(std::string(error->what()),
+            "rank 0, a transfer of 8 bytes, lane 0, after 150 bytes: the deadline passed while "
+            "waiting for rank 1");
+}
+
+TEST(Exchanges, ThatCannotBeRightAreRefused) {
+  DeviceRanks ranks(exchanging(2));
+  std::byte data[8];
+  const auto refuses = [&](ErrorCode code, std::vector<DeviceTransfer> sends,
+                           std::vector<DeviceTransfer> receives) {
+    try {
+      ranks.interpreter(0).exchange({sends, receives}, ranks.stream(0));
+      ADD_FAILURE() << "it is launched";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+    }
+  };
+  refuses(ErrorCode::InvalidArgument, {{2, data, 8}}, {});
+  refuses(ErrorCode::InvalidArgument, {{-1, data, 8}}, {});
+  refuses(ErrorCode::InvalidArgument, {}, {{1, nullptr, 8}});
+  refuses(ErrorCode::InvalidArgument, {{1, data, uint64_t{1} << 48}}, {});
+  refuses(ErrorCode::InvalidUsage, {{0, data, 8}}, {});
+  refuses(ErrorCode::InvalidUsage, {{0, data, 8}}, {{0, data, 4}});
+  EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
+}
+
+// A lane for each peer and direction, and for the rank itself.
+TEST(Exchanges, AreCutIntoWhatTheBlocksHold) {
+  DeviceRanksOptions options = exchanging(2, 2);
+  EXPECT_EQ(DeviceRanks(options).interpreter(0).mostExchangeSlices(), 3U);
+  options.layout.rings.channels = 8;
+  options.interpreter.blocks = 1;
+  EXPECT_EQ(DeviceRanks(options).interpreter(0).mostExchangeSlices(), 5U);
+  options.ranks = 9;
+  DeviceRanks many(options);
+  EXPECT_EQ(many.interpreter(0).mostExchangeSlices(), 1U);
+  std::vector<DeviceTransfer> sends, receives;
+  for (int peer = 0; peer < 9; ++peer) {
+    sends.push_back({peer, nullptr, 0});
+    receives.push_back({peer, nullptr, 0});
+  }
+  EXPECT_THROW(many.interpreter(0).exchange({sends, receives}, many.stream(0)), Error);
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,289 @@
+// What lies between a kernel's slots in pinned memory and a transport's ring: the test is the
+// kernel on one side and the transport on the other.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "src/executor/cuda/far_link.h"
+#include "transports/ring_storage.h"
+
+namespace tutti::tests {
+namespace {
+
+using executor::cuda::FarReceiver;
+using executor::cuda::FarSender;
+using executor::cuda::Frame;
+using transports::ReceiveRing;
+using transports::RingStorage;
+using transports::SendRing;
+using transports::SlotHeader;
+using transports::p2p::HostMemoryLayout;
+using transports::p2p::kLine;
+using transports::p2p::Layout;
+using transports::p2p::Link;
+using transports::p2p::MessageHeader;
+using transports::p2p::Wire;
+
+constexpr uint32_t kSlots = 4;
+constexpr size_t kSlotBytes = 512;
+
+void store(uint32_t* word, uint32_t value) {
+  std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+uint32_t load(uint32_t* word) { return std::atomic_ref(*word).load(std::memory_order_acquire); }
+
+/// The kernel's side of one channel.
+class Kernel {
+ public:
+  explicit Kernel(uint32_t first, size_t slotBytes = kSlotBytes)
+      : layout{.rings = {.channels = 1, .slotCount = kSlots, .slotBytes = slotBytes},
+               .lowLatencyBytes = 128},
+        memory_(HostMemoryLayout(layout).totalBytes() / kLine) {
+    const HostMemoryLayout at(layout);
+    auto* const begin = reinterpret_cast<unsigned char*>(memory_.data());
+    link = {.sendSlots = begin + at.sendSlots(0),
+            .receiveSlots = begin + at.receiveSlots(0),
+            .credit = reinterpret_cast<uint32_t*>(begin + at.credit(0)),
+            .peerCredit = reinterpret_cast<uint32_t*>(begin + at.peerCredit(0)),
+            .sent = first,
+            .received = first,
+            .leavesHost = 1};
+    *link.credit = *link.peerCredit = first;
+  }
+  MessageHeader* slot(unsigned char* slots, uint32_t message) const {
+    return reinterpret_cast<MessageHeader*>(
+        slots + ((message - 1) & (kSlots - 1)) * slotStride(Wire::Simple, layout.rings.slotBytes));
+  }
+  static unsigned char* payload(MessageHeader* slot) {
+    return reinterpret_cast<unsigned char*>(slot) + kLine;
+  }
+  /// Bytes that are all the message's number.
+  void publish(uint32_t message, uint32_t reach) const {
+    MessageHeader* const s = slot(link.sendSlots, message);
+    std::memset(payload(s), static_cast<int>(message), reach);
+    s->callHash = 1000 + message;
+    s->operation = 2000 + message;
+    s->bytes = reach / 2;
+    s->reach = reach;
+    store(&s->sequence, message);
+  }
+
+  const Layout layout;
+  Link link;
+
+ private:
+  struct alignas(kLine) Line {
+    unsigned char bytes[kLine];
+  };
+  std::vector<Line> memory_;
+};
+
+transports::RingLayout ringLayout(size_t slotBytes = kSlotBytes) {
+  return {.channels = 1, .slotCount = kSlots, .slotBytes = slotBytes + transports::kLineBytes};
+}
+
+/// Kernel numbers begin at kFirst, those of the ring at kRingFirst: both wrap, at other messages.
+constexpr uint32_t kFirst = UINT32_MAX - 5, kRingFirst = UINT32_MAX - 2;
+
+class Sending : public testing::TestWithParam<bool> {
+ protected:
+  static transports::RingMemory memoryOf(RingStorage& storage) {
+    auto memory = storage.memory();
+    if (!GetParam()) memory.lent = nullptr;
+    return memory;
+  }
+  /// What the transport sees of the `i`th message, from 1.
+  void expectSent(uint32_t i, uint32_t reach) {
+    const SlotHeader& header = *storage_.slot(kRingFirst + i);
+    ASSERT_EQ(header.sequence.load(), kRingFirst + i);
+    EXPECT_EQ(header.callHash, 1000 + kFirst + i);
+    EXPECT_EQ(header.operation, 2000 + kFirst + i);
+    ASSERT_EQ(header.bytes, sizeof(Frame) + reach);
+    const std::byte* const data = storage_.payload(kRingFirst + i);
+    Frame frame{};
+    std::memcpy(&frame, data, sizeof frame);
+    EXPECT_EQ(frame.bytes, reach / 2);
+    for (uint32_t b = 0; b < reach; ++b)
+      ASSERT_EQ(data[sizeof frame + b], static_cast<std::byte>(kFirst + i)) << b;
+  }
+  uint32_t credit() { return load(kernel_.link.credit) - kFirst; }
+
+  Kernel kernel_{kFirst};
+  RingStorage storage_{ringLayout(), kRingFirst};
+  SendRing ring_{memoryOf(storage_), kRingFirst};
+  FarSender sender_{kernel_.link, kernel_.layout, ring_};
+};
+
+TEST_P(Sending, CarriesHeaderGapsAndPayload) {
+  EXPECT_TRUE(sender_.isSettled());
+  EXPECT_FALSE(sender_.move());
+  for (const uint32_t reach : {0U, 2U, 30U, 512U}) {
+    const uint32_t i = ring_.sent() - kRingFirst + 1;
+    kernel_.publish(kFirst + i, reach);
+    EXPECT_FALSE(sender_.isSettled());
+    EXPECT_TRUE(sender_.move());
+    expectSent(i, reach);
+    storage_.credit() = kRingFirst + i;
+    storage_.returned() = kRingFirst + i;
+  }
+}
+
+// What is lent is the kernel's again when the transport is through with it, and what was copied at
+// once.
+TEST_P(Sending, GivesSlotsBackWhenNobodyReadsThem) {
+  for (uint32_t i = 1; i <= 3; ++i) kernel_.publish(kFirst + i, 100);
+  EXPECT_TRUE(sender_.move());
+  EXPECT_EQ(credit(), GetParam() ? 0U : 3U);
+  EXPECT_EQ(sender_.isSettled(), !GetParam());
+  storage_.returned() = kRingFirst + 2;
+  EXPECT_EQ(sender_.move(), GetParam());
+  EXPECT_EQ(credit(), GetParam() ? 2U : 3U);
+  storage_.returned() = kRingFirst + 3;
+  sender_.move();
+  EXPECT_EQ(credit(), 3U);
+  EXPECT_TRUE(sender_.isSettled());
+}
+
+// A full ring takes no more; in two rounds over the slots, and across both wraps.
+TEST_P(Sending, WaitsForRoomInTheRing) {
+  uint32_t next = 1;
+  for (; next <= kSlots; ++next) kernel_.publish(kFirst + next, 64);
+  sender_.move();
+  storage_.returned() = kRingFirst + kSlots;
+  sender_.move();
+  for (uint32_t taken = 1; taken <= 3 * kSlots; ++taken, ++next) {
+    ASSERT_EQ(credit(), next - 1);
+    kernel_.publish(kFirst + next, 64);
+    EXPECT_FALSE(sender_.move());
+    EXPECT_FALSE(sender_.isSettled());
+    if (!GetParam()) expectSent(taken, 64);  // as it was; what was returned may change
+    storage_.credit() = kRingFirst + taken;
+    EXPECT_TRUE(sender_.move());
+    expectSent(next, 64);
+    storage_.returned() = kRingFirst + next;
+    sender_.move();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(LentAndCopied, Sending, testing::Bool());
+
+class Receiving : public testing::Test {
+ protected:
+  /// The `i`th message arrives, from 1.
+  void arrive(uint32_t i, uint32_t reach, uint32_t bytes) {
+    SlotHeader* const slot = storage_.slot(kRingFirst + i);
+    slot->callHash = 1000 + i;
+    slot->operation = 2000 + i;
+    slot->bytes = static_cast<uint32_t>(sizeof(Frame)) + reach;
+    const Frame frame{bytes, {}};
+    std::byte* const data = transports::payloadOf(slot, slot->bytes);
+    std::memcpy(data, &frame, sizeof frame);
+    std::memset(data + sizeof frame, static_cast<int>(i), reach);
+    slot->sequence.store(kRingFirst + i, std::memory_order_release);
+  }
+  MessageHeader* slot(uint32_t i) { return kernel_.slot(kernel_.link.receiveSlots, kFirst + i); }
+  void expectThere(uint32_t i, uint32_t reach, uint32_t bytes) {
+    MessageHeader* const s = slot(i);
+    ASSERT_EQ(load(&s->sequence), kFirst + i);
+    EXPECT_EQ(s->callHash, 1000 + i);
+    EXPECT_EQ(s->operation, 2000 + i);
+    EXPECT_EQ(s->bytes, bytes);
+    for (uint32_t b = 0; b < reach; ++b) ASSERT_EQ(Kernel::payload(s)[b], i) << b;
+  }
+  uint32_t given() { return storage_.credit().load() - kRingFirst; }
+  void take(uint32_t messages) { store(kernel_.link.peerCredit, kFirst + messages); }
+
+  Kernel kernel_{kFirst};
+  RingStorage storage_{ringLayout(), kRingFirst};
+  ReceiveRing ring_{storage_.memory(), kRingFirst};
+  FarReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5};
+};
+
+TEST_F(Receiving, CarriesHeaderGapsAndPayload) {
+  EXPECT_FALSE(receiver_.move());
+  uint32_t i = 0;
+  for (const uint32_t reach : {0U, 1U, 32U, 33U, 512U}) {
+    arrive(++i, reach, reach / 3);
+    EXPECT_TRUE(receiver_.move());
+    expectThere(i, reach, reach / 3);
+    EXPECT_EQ(given(), i);
+    take(i);
+  }
+}
+
+// A slot that the kernel has not given back is not written, and then the transport's is not either.
+TEST_F(Receiving, WaitsUntilTheKernelHasTaken) {
+  for (uint32_t i = 1; i <= kSlots; ++i) arrive(i, 64, 64);
+  EXPECT_TRUE(receiver_.move());
+  EXPECT_EQ(given(), kSlots);
+  for (uint32_t i = kSlots + 1; i <= 4 * kSlots; ++i) {
+    arrive(i, 64, 64);
+    EXPECT_FALSE(receiver_.move());
+    EXPECT_EQ(given(), i - 1);
+    expectThere(i - kSlots, 64, 64);
+    take(i - kSlots);
+    EXPECT_TRUE(receiver_.move());
+    expectThere(i, 64, 64);
+  }
+}
+
+TEST_F(Receiving, RefusesWhatNoKernelSends) {
+  const auto refused = [&](uint32_t travelled, uint32_t bytes) {
+    arrive(1, 0, bytes);
+    storage_.slot(kRingFirst + 1)->bytes = travelled;
+    RingStorage& storage = storage_;
+    ReceiveRing ring(storage.memory(), kRingFirst);
+    FarReceiver receiver(kernel_.link, kernel_.layout, ring, 5);
+    try {
+      receiver.move();
+      return std::string("nothing");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::Refused);
+      return std::string(error.what());
+    }
+  };
+  const std::string words = "bytes from rank 5 cannot be what its kernel sent";
+  EXPECT_EQ(refused(15, 0), "a message of 15 " + words);
+  EXPECT_EQ(refused(0, 0), "a message of 0 " + words);
+  EXPECT_EQ(refused(16 + 513, 0), "a message of 529 " + words);
+  EXPECT_EQ(refused(16, 1), "a message of 16 " + words);
+  EXPECT_EQ(refused(16, 0), "nothing");
+}
+
+// The number is there after all else: a reader that sees it finds the whole message.
+TEST(Racing, AMessageIsWholeWhenItsNumberIsThere) {
+  constexpr size_t kLarge = 65536;
+  constexpr uint32_t kMessages = 2000;
+  Kernel kernel(0, kLarge);
+  RingStorage storage(ringLayout(kLarge));
+  ReceiveRing ring(storage.memory());
+  FarReceiver receiver(kernel.link, kernel.layout, ring, 5);
+  std::thread reader([&] {
+    for (uint32_t i = 1; i <= kMessages; ++i) {
+      MessageHeader* const slot = kernel.slot(kernel.link.receiveSlots, i);
+      while (load(&slot->sequence) != i) std::this_thread::yield();
+      const unsigned char* const data = Kernel::payload(slot);
+      EXPECT_EQ(slot->callHash, i);
+      EXPECT_EQ(data[0] + data[kLarge / 2] + data[kLarge - 1], 3 * (i % 251)) << i;
+      store(kernel.link.peerCredit, i);
+    }
+  });
+  for (uint32_t i = 1; i <= kMessages; ++i) {
+    while (i - storage.credit().load() > kSlots) receiver.move();
+    SlotHeader* const slot = storage.slot(i);
+    slot->callHash = i;
+    slot->bytes = sizeof(Frame) + kLarge;
+    std::memset(transports::payloadOf(slot, slot->bytes), 0, sizeof(Frame));
+    std::memset(transports::payloadOf(slot, slot->bytes) + sizeof(Frame), static_cast<int>(i % 251),
+                kLarge);
+    slot->sequence.store(i, std::memory_order_release);
+    receiver.move();
+  }
+  while (storage.credit().load() != kMessages) receiver.move();
+  reader.join();
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,34 @@
+#include "tests/executor/cuda/networks.h"
+
+#include "tests/transports/shm_fabrics.h"
+#include "tests/transports/ucx_fabrics.h"
+#include "transports/sim/endpoint.h"
+
+namespace tutti::tests {
+namespace {
+
+FarNetwork of(std::shared_ptr<Fabric> fabric) {
+  return [fabric](int ranks, const transports::RingLayout& layout) {
+    return fabric->endpoints(ranks, layout);
+  };
+}
+
+}  // namespace
+
+FarNetwork simNetwork(const transports::sim::SimOptions& options) {
+  return [options](int ranks, const transports::RingLayout& layout) {
+    const auto network = std::make_shared<transports::sim::Network>(ranks, layout, options);
+    std::vector<std::unique_ptr<transports::Endpoint>> all;
+    for (int r = 0; r < ranks; ++r) all.push_back(transports::sim::makeSimEndpoint(network, r));
+    return all;
+  };
+}
+
+FarNetwork badSimNetwork(uint64_t seed) {
+  return simNetwork({.seed = seed, .reorder = 0.1, .loss = 0.02, .duplicate = 0.02});
+}
+
+FarNetwork ucxNetwork() { return of(ucxThreads()); }
+FarNetwork shmNetwork() { return of(shmThreads()); }
+
+}  // namespace tutti::tests

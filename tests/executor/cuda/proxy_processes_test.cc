@@ -1,0 +1,138 @@
+// Ranks as processes, over UCX: as on two hosts, the first of which has all ranks but the last.
+// Those of one are joined by p2p, on devices of their own. The test's process itself never calls
+// CUDA.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdio>
+
+#include "collectives/algorithms.h"
+#include "tests/executor/cuda/calls.h"
+#include "tests/executor/cuda/hub.h"
+#include "tests/support/child_processes.h"
+#include "tests/transports/ucx_fabrics.h"
+
+namespace tutti::tests {
+namespace {
+
+constexpr std::chrono::seconds kLong{60};
+const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
+                                      .lowLatencyBytes = 2048};
+
+/// One rank's endpoints, connected, and its interpreter.
+struct Member {
+  std::unique_ptr<DeviceEndpoint> endpoint;
+  Residency residency;
+  std::unique_ptr<Interpreter> interpreter;
+};
+
+void join(Member& member, Hub& hub, int rank, int ranks) {
+  TUTTI_CUDA(cudaSetDevice(rank));
+  const int last = ranks - 1;
+  member.endpoint = std::make_unique<DeviceEndpoint>(rank, rank, ranks, kLayout);
+  const auto addresses = hub.exchange(rank, member.endpoint->address());
+  auto far = transports::ucx::makeUcxEndpoint(transports::ucx::makeWorker(overTcp()), rank, ranks,
+                                              executor::cuda::farLayout(kLayout));
+  for (int to = 0; to < ranks; ++to) {
+    const auto blobs = hub.exchange(rank, to == rank ? kHere : far->address(to).blob);
+    for (int from = 0; from < ranks && to == rank; ++from)
+      if (from != rank) far->connect(from, {blobs[from], {}});
+  }
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (peer == rank) continue;
+    if (peer == last || rank == last)
+      member.endpoint->connectThroughHost(peer);
+    else
+      member.endpoint->connect(peer, addresses[peer]);
+  }
+  const InterpreterOptions options{.blocks = 8, .threadsPerLane = 32};
+  member.interpreter =
+      std::make_unique<Interpreter>(*member.endpoint, member.residency, options, std::move(far));
+  hub.exchange(rank, kHere);  // all are ready to be written to
+}
+
+constexpr int exchangesToJoin(int ranks) { return ranks + 2; }
+
+/// The rank's memory after a call.
+Buffer run(Member& member, const Call& call, int rank, Wire wire, uint64_t seed) {
+  const Memory memory = memoryOf(call, rank, seed);
+  const auto plan = member.interpreter->prepare(call.spec, collectives::build(call.spec, rank));
+  DeviceBuffer buffer(rank, memory.bytes, 0);
+  cudaStream_t stream = nullptr;
+  TUTTI_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  member.interpreter->launch({.plan = plan.get(),
+                              .in = buffer.data() + memory.in,
+                              .out = buffer.data() + memory.out,
+                              .count = call.count,
+                              .callHash = 5,
+                              .wire = wire},
+                             stream);
+  TUTTI_CUDA(cudaStreamSynchronize(stream));
+  if (const auto failed = member.interpreter->failure()) throw *failed;
+  return buffer.download();
+}
+
+/// What one rank does; its exit code.
+int compare(Hub& hub, int rank, int ranks) try {
+  Member member;
+  join(member, hub, rank, ranks);
+  bool right = true;
+  for (uint64_t seed = 1; seed <= 3; ++seed)
+    for (const Wire wire : kWires) {
+      const Call call = ringCall(ranks, 3000);
+      right &= run(member, call, rank, wire, seed) ==
+               hostResult(call, seed, kLayout.slotBytes(wire))[rank].bytes;
+    }
+  hub.exchange(rank, kHere);  // nobody writes to this one's memory any more
+  return right ? 0 : 2;
+} catch (const std::exception& error) {
+  fprintf(stderr, "rank %d: %s\n", rank, error.what());
+  return 1;
+}
+
+void expectAllRight(int ranks) {
+  Hub hub(ranks);
+  ChildProcesses members;
+  for (int r = 0; r < ranks; ++r) members.start([&, r] { return compare(hub, r, ranks); });
+  for (int i = 0; i < exchangesToJoin(ranks) + 1; ++i) hub.serve();
+  for (int r = 0; r < ranks; ++r) EXPECT_EQ(members.wait(r, kLong), 0) << "rank " << r;
+}
+
+TEST(FarProcesses, TwoAreJoined) { expectAllRight(2); }
+TEST(FarProcesses, TwoOfOneHostAndOneOfAnotherAreJoined) { expectAllRight(3); }
+
+/// Rank 2 is killed when the others wait for it.
+int loseTheLast(Hub& hub, int rank) try {
+  Member member;
+  join(member, hub, rank, 3);
+  run(member, ringCall(3, 3000), rank, Wire::Simple, 1);
+  hub.exchange(rank, kHere);
+  if (rank == 2)
+    while (true) pause();
+  run(member, ringCall(3, 3000), rank, Wire::Simple, 2);
+  return 2;
+} catch (const Error& error) {
+  // Who heard of it first has told the other.
+  const std::string text = error.what();
+  const bool isNamed =
+      text.find("rank 2 was lost: its connection broke") != std::string::npos ||
+      text.find(rank == 0 ? "rank 1 has given up" : "rank 0 has given up") != std::string::npos;
+  fprintf(stderr, "rank %d: %s\n", rank, error.what());
+  return error.code() == ErrorCode::PeerLost && isNamed ? 0 : 3;
+} catch (const std::exception& error) {
+  fprintf(stderr, "rank %d: %s\n", rank, error.what());
+  return 1;
+}
+
+TEST(FarProcesses, AKilledRankIsNamed) {
+  Hub hub(3);
+  ChildProcesses members;
+  for (int r = 0; r < 3; ++r) members.start([&, r] { return loseTheLast(hub, r); });
+  for (int i = 0; i < exchangesToJoin(3) + 1; ++i) hub.serve();
+  members.signal(2, SIGKILL);
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(members.wait(r, kLong), 0) << "rank " << r;
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,188 @@
+// Ranks as on different hosts: what leaves a host goes through pinned memory, the proxy and a
+// transport, and what does not through p2p. The bits are the host executor's.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "collectives/algorithms.h"
+#include "tests/executor/cuda/calls.h"
+#include "tests/executor/cuda/networks.h"
+#include "tests/executor/cuda/replays.h"
+
+namespace tutti::tests {
+namespace {
+
+constexpr uint64_t kCounts[] = {0, 1, 77, 3001};
+constexpr DataType kTypes[] = {DataType::Float32, DataType::Int8, DataType::BFloat16,
+                               DataType::Float64};
+
+/// Slots of each wire have another distance.
+const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
+                                      .lowLatencyBytes = 1024};
+
+struct Setting {
+  const char* network;
+  std::vector<int> hosts;
+  Wire wire;
+  uint64_t seed = 1;
+
+  FarNetwork make() const {
+    const std::string name = network;
+    return name == "sim" ? badSimNetwork(seed) : name == "ucx" ? ucxNetwork() : shmNetwork();
+  }
+  DeviceRanksOptions options() const {
+    return {.ranks = static_cast<int>(hosts.size()),
+            .layout = kLayout,
+            .hosts = hosts,
+            .network = make()};
+  }
+};
+std::ostream& operator<<(std::ostream& out, const Setting& s) {
+  out << "hosts";
+  for (const int host : s.hosts) out << " " << host;
+  return out << " joined by " << s.network << ", " << toString(s.wire) << ", seed " << s.seed;
+}
+
+class FarPlans : public testing::TestWithParam<Setting> {};
+
+// All staged plans, those that know hosts among them, each with another type, in which counts of
+// nothing, one element, a part of a vector and several rounds are sent; in place by Simple alone,
+// for flags in data order nothing in ThreadSanitizer's eyes, and a lane may write what another one
+// has sent by them (a double tree on one host shows the same).
+TEST_P(FarPlans, GiveTheHostsBits) {
+  const Setting setting = GetParam();
+  DeviceRanks ranks(setting.options());
+  size_t number = 0;
+  for (const plan::PlanSpec& spec : allPlans(ranks.size(), 1, setting.hosts)) {
+    if (spec.mapped.any()) continue;
+    for (const uint64_t count : kCounts) {
+      const Call call{.spec = spec,
+                      .count = count,
+                      .type = kTypes[number++ % std::size(kTypes)],
+                      .inPlace = setting.wire == Wire::Simple && count % 4 == 1};
+      ASSERT_EQ(differenceFromHost(ranks, call, setting.wire), "");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, FarPlans,
+                         testing::Values(Setting{"sim", {0, 1}, Wire::Simple, 1},
+                                         Setting{"sim", {0, 1, 2}, Wire::LL, 2},
+                                         Setting{"sim", {0, 0, 1, 1}, Wire::LL128, 3},
+                                         Setting{"sim", {0, 1, 0, 2, 1}, Wire::Simple, 2}));
+INSTANTIATE_TEST_SUITE_P(Ucx, FarPlans,
+                         testing::Values(Setting{"ucx", {0, 1}, Wire::LL128},
+                                         Setting{"ucx", {0, 0, 1, 1}, Wire::Simple},
+                                         Setting{"ucx", {0, 0, 1, 1, 1}, Wire::LL}));
+INSTANTIATE_TEST_SUITE_P(Copied, FarPlans,
+                         testing::Values(Setting{"shm", {0, 1, 1}, Wire::Simple}));
+
+// Wires take turns on one ring; the numbers of messages and of the ring wrap, at other messages.
+TEST(Far, WiresTakeTurnsAcrossTheWrap) {
+  auto network = simNetwork({.seed = 3, .reorder = 0.1, .firstNumber = UINT32_MAX - 50});
+  DeviceRanks ranks({.ranks = 3,
+                     .layout = kLayout,
+                     .firstMessage = 0xfffffff0,
+                     .hosts = {0, 1, 1},
+                     .network = network});
+  for (int i = 0; i < 4; ++i)
+    for (const Wire wire : kWires)
+      ASSERT_EQ(differenceFromHost(ranks, ringCall(3, 5000), wire), "") << toString(wire);
+}
+
+// Messages of several chunks, which end before the chunk's room does: gaps travel as well.
+TEST(Far, ChunksOfOneMessageMayBeApart) {
+  DeviceRanks ranks({.ranks = 4, .hosts = {0, 1, 0, 1}, .network = badSimNetwork(1)});
+  for (const auto& spec : allPlans(4, 1)) {
+    if (spec.mapped.any() || spec.messageChunks < 2) continue;
+    for (const uint64_t count : {3, 81, 159, 1027})
+      ASSERT_EQ(differenceFromHost(ranks, {.spec = spec, .count = count}, Wire::Simple), "");
+  }
+}
+
+// On channels of their own, with gaps of their own.
+TEST(Far, SlicesGiveTheHostsBits) {
+  const std::vector<int> hosts{0, 1, 1};
+  auto layout = kLayout;
+  layout.rings.channels = 4;  // some plans have two
+  DeviceRanks ranks({.ranks = 3, .layout = layout, .hosts = hosts, .network = badSimNetwork(1)});
+  for (const plan::PlanSpec& spec : allPlans(3, 1, hosts))
+    for (const Wire wire : kWires) {
+      if (spec.mapped.any()) continue;
+      for (const uint64_t count : {77, 3001})
+        ASSERT_EQ(differenceFromHost(ranks, {.spec = spec, .count = count}, wire, 0, 2), "");
+    }
+}
+
+// Graphs need nothing of the host but the proxy, which follows memory.
+class FarGraphs : public testing::TestWithParam<Setting> {};
+TEST_P(FarGraphs, Replay) {
+  const Setting setting = GetParam();
+  const Call call = ringCall(static_cast<int>(setting.hosts.size()), 700);
+  EXPECT_EQ(replayMany(setting.options(), call, setting.wire, 30), "");
+}
+INSTANTIATE_TEST_SUITE_P(All, FarGraphs,
+                         testing::Values(Setting{"sim", {0, 0, 1}, Wire::Simple, 1},
+                                         Setting{"sim", {0, 1, 1}, Wire::LL, 2},
+                                         Setting{"ucx", {0, 1, 0}, Wire::LL128}));
+
+/// Both rings of a link and the kernel's slots at both ends are full of it when its root is
+/// through.
+constexpr uint64_t kMostUnreceived = 12 * 4096 / sizeof(float);
+
+Call broadcast(uint64_t count) {
+  return {
+      .spec = planOf(plan::Algorithm::Ring, plan::Collective::Broadcast, plan::Protocol::Simple, 2),
+      .count = count};
+}
+
+// A rank that leaves when its own launch has ended has handed over what the others still need.
+TEST(Far, ARankMayLeaveFirst) {
+  for (const char* network : {"sim", "ucx", "shm"}) {
+    DeviceRanks ranks(Setting{network, {0, 1}, Wire::Simple}.options());
+    const Call call = broadcast(kMostUnreceived);
+    const auto expected = hostResult(call, 1, ranks.slotBytes(Wire::Simple));
+    ranks.begin(call, Wire::Simple, 1);
+    const int root = call.spec.root;
+    ranks.launch(root);
+    ranks.wait(root);
+    std::thread leaving([&] { ranks.destroy(root); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ranks.launch(1 - root);
+    ranks.wait(1 - root);
+    leaving.join();
+    ASSERT_FALSE(ranks.interpreter(1 - root).failure()) << network;
+    EXPECT_EQ(ranks.buffer(1 - root).download(), expected[1 - root].bytes) << network;
+  }
+}
+
+// Nobody reads the memory of a rank that has gone, though the network would send much of it again.
+TEST(Far, ARankThatIsAbortedTakesBackWhatItLent) {
+  DeviceRanks ranks({.ranks = 2, .hosts = {0, 1}, .network = simNetwork({.loss = 0.99})});
+  const Call call = broadcast(4096 / sizeof(float));
+  ranks.begin(call, Wire::Simple, 1);
+  const int root = call.spec.root;
+  ranks.launch(root);
+  ranks.wait(root);
+  ranks.interpreter(root).abort();
+  ranks.destroy(root);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(ranks.interpreter(1 - root).failure());
+}
+
+TEST(Far, MappedPlansAndWrongTransportsAreRefused) {
+  DeviceRanks ranks({.ranks = 2, .hosts = {0, 1}, .network = badSimNetwork(1)});
+  const auto spec = mappedCall(2, 10).spec;
+  EXPECT_THROW(ranks.interpreter(0).prepare(spec, collectives::build(spec, 0)), Error);
+  const transports::RingLayout layout{.channels = 2, .slotCount = 4, .slotBytes = 4096};
+  for (const bool isThere : {false, true}) {
+    auto far = isThere ? std::move(badSimNetwork(1)(2, layout)[0]) : nullptr;
+    EXPECT_THROW(Interpreter(ranks.endpoint(0), ranks.residency(), {.blocks = 1}, std::move(far)),
+                 Error);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,0 +1,394 @@
+#include "transports/p2p/endpoint.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+
+#include "src/base/check.h"
+#include "src/device/cuda.h"
+#include "transports/ring_layout.h"
+
+namespace tutti::transports::p2p {
+namespace {
+
+constexpr size_t kTableAlignment = 128;
+
+size_t roundUp(size_t bytes) {
+  return (bytes + kTableAlignment - 1) / kTableAlignment * kTableAlignment;
+}
+size_t linkBytes(const Layout& layout, int size) {
+  return roundUp(sizeof(Link) * static_cast<size_t>(layout.rings.channels) *
+                 static_cast<size_t>(size));
+}
+
+/// Which GPU of the world it is, MIG instances included.
+cudaUUID_t uuidOf(int device) {
+  cudaDeviceProp properties;
+  TUTTI_CUDA(cudaGetDeviceProperties(&properties, device));
+  return properties.uuid;
+}
+
+/// Different from that of a process of another container, which may have the same number.
+uint64_t processToken() {
+  static const uint64_t token = [] {
+    std::random_device random;
+    return static_cast<uint64_t>(random()) << 32 | random();
+  }();
+  return token;
+}
+
+/// The memory of this process's endpoints, by its address: what an address names must be there.
+class LiveMemory {
+ public:
+  void add(const std::shared_ptr<DeviceMemory>& memory) {
+    const std::lock_guard lock(mutex_);
+    all_[reinterpret_cast<uint64_t>(memory->data())] = memory;
+  }
+  void remove(const unsigned char* start) {
+    const std::lock_guard lock(mutex_);
+    all_.erase(reinterpret_cast<uint64_t>(start));
+  }
+  std::shared_ptr<DeviceMemory> find(uint64_t start) {
+    const std::lock_guard lock(mutex_);
+    const auto found = all_.find(start);
+    return found == all_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::weak_ptr<DeviceMemory>> all_;
+};
+
+/// Lives as long as the process: endpoints may end late.
+LiveMemory& liveMemory() {
+  static auto& all = *new LiveMemory;
+  return all;
+}
+
+/// Empty, or why kernels on `device` cannot touch `peer`'s memory.
+std::string enablePeer(int device, int peer) {
+  if (device == peer) return {};
+  int can = 0;
+  TUTTI_CUDA(cudaDeviceCanAccessPeer(&can, device, peer));
+  if (can == 0) return base::message("device ", device, " has no peer access to device ", peer);
+  OnDevice on(device);
+  const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+  if (error == cudaSuccess) return {};
+  cudaGetLastError();
+  if (error == cudaErrorPeerAccessAlreadyEnabled) return {};
+  return base::message("peer access of device ", device, " to device ", peer, ": ",
+                       cudaGetErrorString(error));
+}
+
+}  // namespace
+
+Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_t firstMessage)
+    : device_(device),
+      rank_(rank),
+      size_(size),
+      layout_(layout),
+      offsets_(layout, size),
+      firstMessage_(firstMessage),
+      there_(static_cast<size_t>(size)),
+      held_(static_cast<size_t>(size)),
+      isOpened_(static_cast<size_t>(size)),
+      takesTurns_(static_cast<size_t>(size)),
+      hosted_(static_cast<size_t>(size)),
+      reasons_(static_cast<size_t>(size), "it has not been connected"),
+      findings_(static_cast<size_t>(size)) {
+  TUTTI_REQUIRE(rank >= 0 && rank < size, "rank ", rank, " of ", size);
+  try {
+    memory_ = std::make_shared<DeviceMemory>(device, offsets_.totalBytes());
+  } catch (const Error& error) {
+    base::fail(error.code(), "rank ", rank, " needs ", offsets_.totalBytes(), " bytes of device ",
+               device, " for ", describe(layout.rings), " to ", size - 1, " peers: ", error.what());
+  }
+  tables_ = DeviceMemory(
+      device, kWireCount * linkBytes(layout, size) + sizeof(Peer) * static_cast<size_t>(size));
+  pairs_ = DeviceMemory(device, sizeof(ProbeTarget) * static_cast<size_t>(size));
+  for (int wire = 0; wire < kWireCount && firstMessage != 0; ++wire)
+    for (int channel = 0; channel < layout.rings.channels; ++channel)
+      for (int peer = 0; peer < size; ++peer)
+        memory_->upload(&firstMessage, sizeof firstMessage,
+                        offsets_.credit(static_cast<Wire>(wire), channel, peer));
+  liveMemory().add(memory_);
+  OnDevice on(device);
+  const device::Kernel kernel{"probe", probeAddress()};
+  device::loadKernels({&kernel, 1}, device);
+  TUTTI_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+}
+
+Endpoint::~Endpoint() {
+  liveMemory().remove(memory_->data());
+  cudaStreamDestroy(stream_);
+  for (size_t peer = 0; peer < there_.size(); ++peer)
+    if (isOpened_[peer]) cudaIpcCloseMemHandle(there_[peer]);
+}
+
+base::Bytes Endpoint::address() const {
+  cudaIpcMemHandle_t handle{};
+  TUTTI_CUDA(cudaIpcGetMemHandle(&handle, memory_->data()));
+  base::ByteWriter writer;
+  writer.put(static_cast<int64_t>(getpid()))
+      .put(processToken())
+      .put(static_cast<int32_t>(device_))
+      .put(static_cast<int32_t>(rank_))
+      .put(static_cast<int32_t>(size_))
+      .put(static_cast<int32_t>(layout_.rings.channels))
+      .put(layout_.rings.slotCount)
+      .put(static_cast<uint64_t>(layout_.rings.slotBytes))
+      .put(static_cast<uint64_t>(layout_.lowLatencyBytes))
+      .put(static_cast<uint64_t>(layout_.copySlotBytes))
+      .put(reinterpret_cast<uint64_t>(memory_->data()))
+      .put(base::bytesOf(uuidOf(device_)))
+      .put(base::bytesOf(handle));
+  return writer.take();
+}
+
+void Endpoint::connect(int peer, const base::Bytes& address) {
+  TUTTI_ASSERT(peer >= 0 && peer < size_ && peer != rank_, "rank ", rank_, " connects to ", peer);
+  base::ByteReader reader(address);
+  unsigned char* const memory = open(peer, reader);
+  if (memory == nullptr) return;
+  there_[peer] = memory;
+  reasons_[peer].clear();
+  publish();
+}
+
+void Endpoint::connectThroughHost(int peer) {
+  TUTTI_ASSERT(peer >= 0 && peer < size_ && peer != rank_ && !isConnected(peer), "rank ", rank_,
+               " connects to ", peer, " through the host");
+  const HostMemoryLayout offsets(layout_);
+  OnDevice on(device_);
+  hosted_[peer] = std::make_unique<PinnedMemory<unsigned char>>(offsets.totalBytes());
+  for (int channel = 0; channel < layout_.rings.channels; ++channel) {
+    const Link link = hostLink(peer, channel);
+    *link.credit = *link.peerCredit = firstMessage_;
+  }
+  reasons_[peer].clear();
+  publish();
+}
+
+Link Endpoint::hostLink(int peer, int channel) const {
+  const HostMemoryLayout offsets(layout_);
+  unsigned char* const memory = hosted_[peer]->data();
+  return {.sendSlots = memory + offsets.sendSlots(channel),
+          .receiveSlots = memory + offsets.receiveSlots(channel),
+          .credit = reinterpret_cast<uint32_t*>(memory + offsets.credit(channel)),
+          .peerCredit = reinterpret_cast<uint32_t*>(memory + offsets.peerCredit(channel)),
+          .sent = firstMessage_,
+          .received = firstMessage_,
+          .leavesHost = 1};
+}
+
+uint32_t* Endpoint::hostPoison(int peer) const {
+  return reinterpret_cast<uint32_t*>(hosted_[peer]->data() + HostMemoryLayout(layout_).poison());
+}
+
+// The peer's memory, or null with a reason.
+unsigned char* Endpoint::open(int peer, base::ByteReader& reader) {
+  const auto process = reader.get<int64_t>("process");
+  const auto token = reader.get<uint64_t>("token of the process");
+  const auto device = reader.get<int32_t>("device");
+  const auto rank = reader.get<int32_t>("rank"), size = reader.get<int32_t>("size");
+  Layout layout;
+  layout.rings.channels = reader.get<int32_t>("channels");
+  layout.rings.slotCount = reader.get<uint32_t>("slots");
+  layout.rings.slotBytes = reader.get<uint64_t>("slot bytes");
+  layout.lowLatencyBytes = reader.get<uint64_t>("low-latency bytes");
+  layout.copySlotBytes = reader.get<uint64_t>("bytes of slots for copies");
+  const auto start = reader.get<uint64_t>("memory");
+  const base::Bytes uuid = reader.getBytes("uuid", sizeof(cudaUUID_t));
+  const base::Bytes handleBytes = reader.getBytes("handle", sizeof(cudaIpcMemHandle_t));
+  reader.requireEnd();
+  cudaIpcMemHandle_t handle;
+  if (rank != peer || size != size_ || uuid.size() != sizeof(cudaUUID_t) ||
+      handleBytes.size() != sizeof handle)
+    base::fail(ErrorCode::Refused, "an address of rank ", rank, " of ", size, " instead of rank ",
+               peer, " of ", size_);
+  requireSameLayout(peer, layout.rings, rank_, layout_.rings);
+  if (layout != layout_)
+    base::fail(ErrorCode::Refused, "ranks disagree about messages by LL and by copies: rank ", peer,
+               " has ", layout.lowLatencyBytes, " and ", layout.copySlotBytes, " bytes, rank ",
+               rank_, " has ", layout_.lowLatencyBytes, " and ", layout_.copySlotBytes);
+  if (process == getpid() && token == processToken()) return hold(peer, device, start);
+  std::memcpy(&handle, handleBytes.data(), sizeof handle);
+  OnDevice on(device_);
+  void* memory = nullptr;
+  const cudaError_t error = cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    reasons_[peer] = base::message("its memory cannot be opened on device ", device_, ": ",
+                                   cudaGetErrorString(error));
+    return nullptr;
+  }
+  isOpened_[peer] = true;
+  takesTurns_[peer] = uuid == base::bytesOf(uuidOf(device_));
+  return static_cast<unsigned char*>(memory);
+}
+
+// The memory of a rank of this process.
+unsigned char* Endpoint::hold(int peer, int device, uint64_t start) {
+  auto memory = liveMemory().find(start);
+  if (!memory || memory->device() != device || memory->bytes() != memory_->bytes())
+    base::fail(ErrorCode::Refused, "the address of rank ", peer, " names memory of device ", device,
+               " at ", start, ", where this process has no endpoint");
+  reasons_[peer] = enablePeer(device_, device);
+  if (!reasons_[peer].empty()) return nullptr;
+  held_[peer] = std::move(memory);
+  return held_[peer]->data();
+}
+
+void Endpoint::disconnect(int peer, const std::string& reason) {
+  if (isOpened_[peer]) cudaIpcCloseMemHandle(there_[peer]);
+  isOpened_[peer] = takesTurns_[peer] = false;
+  there_[peer] = nullptr;
+  hosted_[peer].reset();
+  reasons_[peer] = reason;
+  publish();
+  held_[peer].reset();
+}
+
+Link* Endpoint::links(Wire wire) const {
+  return reinterpret_cast<Link*>(tables_.data() +
+                                 static_cast<size_t>(wire) * linkBytes(layout_, size_));
+}
+
+const Peer* Endpoint::peers() const {
+  return reinterpret_cast<const Peer*>(tables_.data() + kWireCount * linkBytes(layout_, size_));
+}
+
+template <class Value>
+void Endpoint::put(base::Bytes& image, const Value* at, const Value& value) const {
+  const auto offset = reinterpret_cast<const unsigned char*>(at) - tables_.data();
+  std::memcpy(image.data() + offset, &value, sizeof value);
+}
+
+// By each wire's table the kernel sees that the peer is far, and by that of Simple where.
+void Endpoint::putFar(base::Bytes& image, int peer) const {
+  put(image, peers() + peer, Peer{.poison = hostPoison(peer)});
+  for (const Wire wire : {Wire::Simple, Wire::LL, Wire::LL128})
+    for (int channel = 0; channel < layout_.rings.channels; ++channel)
+      put(image, links(wire) + channel * size_ + peer,
+          wire == Wire::Simple ? hostLink(peer, channel) : Link{.leavesHost = 1});
+}
+
+void Endpoint::putNear(base::Bytes& image, int peer) const {
+  unsigned char* const there = there_[peer];
+  put(image, peers() + peer,
+      Peer{&reinterpret_cast<RankWords*>(there)->poison,
+           reinterpret_cast<Entry*>(there + offsets_.entries(rank_)),
+           reinterpret_cast<const Entry*>(memory_->data() + offsets_.entries(peer))});
+  for (int w = 0; w < kWireCount; ++w)
+    for (int channel = 0; channel < layout_.rings.channels; ++channel) {
+      const auto wire = static_cast<Wire>(w);
+      const Link link{
+          .sendSlots = there + offsets_.slots(wire, channel, rank_),
+          .receiveSlots = memory_->data() + offsets_.slots(wire, channel, peer),
+          .credit =
+              reinterpret_cast<uint32_t*>(memory_->data() + offsets_.credit(wire, channel, peer)),
+          .peerCredit = reinterpret_cast<uint32_t*>(there + offsets_.credit(wire, channel, rank_)),
+          .sent = firstMessage_,
+          .received = firstMessage_};
+      put(image, links(wire) + channel * size_ + peer, link);
+    }
+}
+
+void Endpoint::publish() {
+  base::Bytes image(tables_.bytes());
+  std::vector<ProbeTarget> pairs(static_cast<size_t>(size_));
+  for (int peer = 0; peer < size_; ++peer) {
+    if (isThroughHost(peer)) putFar(image, peer);
+    if (there_[peer] == nullptr || takesTurns_[peer]) continue;
+    putNear(image, peer);
+    pairs[peer] = {there_[peer] + offsets_.probe(rank_), memory_->data() + offsets_.probe(peer)};
+  }
+  tables_.upload(image.data(), image.size());
+  pairs_.upload(pairs.data(), pairs.size() * sizeof(ProbeTarget));
+}
+
+void Endpoint::startProbe(uint32_t number, uint64_t deadlineNs) {
+  std::fill_n(findings_.data(), size_, ProbeFinding{});
+  OnDevice on(device_);
+  TUTTI_CUDA(launchProbe({.pairs = pairs_.as<ProbeTarget>(),
+                          .findings = findings_.data(),
+                          .rank = static_cast<uint32_t>(rank_),
+                          .ranks = static_cast<uint32_t>(size_),
+                          .seed = number,
+                          .words = kProbeBytes / 4,
+                          .deadlineNs = deadlineNs},
+                         stream_));
+}
+
+std::vector<std::string> Endpoint::finishProbe() {
+  OnDevice on(device_);
+  TUTTI_CUDA(cudaStreamSynchronize(stream_));
+  std::vector<std::string> faults(static_cast<size_t>(size_));
+  for (int peer = 0; peer < size_; ++peer) {
+    const ProbeFinding& finding = findings_.data()[peer];
+    if (finding.state == ProbeState::Late)
+      faults[peer] = base::message("what rank ", peer, " wrote did not arrive at rank ", rank_,
+                                   " on device ", device_, " in time");
+    if (finding.state == ProbeState::Wrong)
+      faults[peer] =
+          base::message("what rank ", peer, " wrote arrived wrong at rank ", rank_, " on device ",
+                        device_, ", from byte ", 4 * finding.firstWrong, " of ", kProbeBytes);
+  }
+  return faults;
+}
+
+void Endpoint::requireConnected() const { requireNone(reasons_); }
+
+void Endpoint::requireTogether() const {
+  std::vector<std::string> reasons;
+  for (int peer = 0; peer < size_; ++peer) reasons.push_back(reasonApart(peer));
+  requireNone(reasons);
+}
+
+// Of kernels that wait for each other.
+std::string Endpoint::reasonApart(int peer) const {
+  if (!takesTurns_[peer]) return reasons_[peer];
+  return base::message("it is another process on the same device ", device_,
+                       ", whose kernels need not run at the same time as this one's (without MPS)");
+}
+
+// By peer.
+void Endpoint::requireNone(const std::vector<std::string>& reasons) const {
+  std::string missing;
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && !reasons[peer].empty())
+      missing += base::message(missing.empty() ? "" : "; ", "rank ", peer, ": ", reasons[peer]);
+  if (!missing.empty())
+    base::fail(ErrorCode::PeerLost, "rank ", rank_, " is not joined by p2p with ", missing);
+}
+
+void connectInProcess(std::span<Endpoint* const> endpoints, uint64_t probeDeadlineNs) {
+  for (Endpoint* from : endpoints)
+    for (Endpoint* to : endpoints)
+      if (from != to) to->connect(from->rank(), from->address());
+  probeInProcess(endpoints, probeDeadlineNs);
+}
+
+void probeInProcess(std::span<Endpoint* const> endpoints, uint64_t deadlineNs) {
+  // Whom one end cannot reach the other must not wait for.
+  for (Endpoint* endpoint : endpoints)
+    for (Endpoint* peer : endpoints)
+      if (endpoint != peer && !endpoint->isConnected(peer->rank()) &&
+          peer->isConnected(endpoint->rank()))
+        peer->disconnect(endpoint->rank(), endpoint->reason(peer->rank()));
+  for (Endpoint* endpoint : endpoints) endpoint->startProbe(1, deadlineNs);
+  std::vector<std::vector<std::string>> faults;
+  for (Endpoint* endpoint : endpoints) faults.push_back(endpoint->finishProbe());
+  for (size_t rank = 0; rank < faults.size(); ++rank)
+    for (size_t peer = 0; peer < faults.size(); ++peer) {
+      if (faults[rank][peer].empty()) continue;
+      endpoints[rank]->disconnect(static_cast<int>(peer), faults[rank][peer]);
+      endpoints[peer]->disconnect(static_cast<int>(rank), faults[rank][peer]);
+    }
+}
+
+}  // namespace tutti::transports::p2p

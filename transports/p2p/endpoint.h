@@ -1,0 +1,124 @@
+#pragma once
+
+// One rank's end of p2p: device memory that its peers write to, and theirs as it is seen from here,
+// over NVLink or PCIe or inside one device. The executor's kernel moves the data; here the memory
+// is made, exchanged and tried out.
+//
+// Set-up: every rank makes its endpoint, hands address() to each peer, and calls connect(p, address
+// from p). Then all probe, and tell each other what they found: who was found to lie is
+// disconnected at both ends. Ranks of one process may use connectInProcess(), which does all that.
+// Peers on other hosts need no address: connectThroughHost(p) makes the memory that stands for
+// them, and somebody has to pass on what the kernel puts there.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "transports/p2p/memory_layout.h"
+#include "transports/p2p/owned_memory.h"
+#include "transports/p2p/probe.h"
+
+namespace tutti::transports::p2p {
+
+class Endpoint {
+ public:
+  /// `firstMessage`: number of the last message before the first; 0 unless a test starts near the
+  /// wrap. Throws System where the memory cannot be had, naming bytes and device.
+  Endpoint(int device, int rank, int size, const Layout& layout, uint32_t firstMessage = 0);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  int device() const { return device_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const Layout& layout() const { return layout_; }
+
+  base::Bytes address() const;
+  /// Throws Refused when the address is malformed, its layout differs from ours, or it is of an
+  /// endpoint of this process that is gone. A pair that cannot be joined is not connected, and
+  /// reason() says why.
+  void connect(int peer, const base::Bytes& address);
+  /// Joins a peer on another host, by pinned memory of this one. Throws System where it cannot be
+  /// had.
+  void connectThroughHost(int peer);
+  bool isConnected(int peer) const { return there_[peer] != nullptr || isThroughHost(peer); }
+  bool isThroughHost(int peer) const { return hosted_[peer] != nullptr; }
+  /// Addresses mean the same here and there.
+  bool sharesProcess(int peer) const {
+    return peer == rank_ || (!isOpened_[peer] && !isThroughHost(peer));
+  }
+  /// `peer` is another process on this device: without MPS their kernels take turns there, so that
+  /// none may wait for one of the other's. Copies may.
+  bool takesTurns(int peer) const { return takesTurns_[peer]; }
+  /// Why `peer` is not connected; empty when it is.
+  const std::string& reason(int peer) const { return reasons_[peer]; }
+  void disconnect(int peer, const std::string& reason);
+
+  /// Writes patterns to all connected peers that do not take turns with this rank, and looks at
+  /// what they wrote. All ranks do it at the same time, each with the same number, which is new.
+  /// Does not wait.
+  void startProbe(uint32_t number, uint64_t deadlineNs);
+  /// Waits for it. By peer: what is wrong with what came from there, or nothing.
+  std::vector<std::string> finishProbe();
+
+  /// Throws PeerLost naming the peers that are not connected, and why.
+  void requireConnected() const;
+  /// As requireConnected(), of kernels that wait for each other: of peers that take turns too.
+  void requireTogether() const;
+
+  // For copies, which the host addresses.
+  const MemoryLayout& offsets() const { return offsets_; }
+  unsigned char* memory() const { return memory_->data(); }
+  /// Of a connected peer.
+  unsigned char* memoryOf(int peer) const { return there_[peer]; }
+
+  // Of a peer through the host: what the kernel uses, in pinned memory, and what it stores its rank
+  // + 1 to when it has given up.
+  Link hostLink(int peer, int channel) const;
+  uint32_t* hostPoison(int peer) const;
+
+  // For the kernel, in device memory.
+  Link* links(Wire wire) const;
+  const Peer* peers() const;
+  RankWords* words() const { return memory_->as<RankWords>(); }
+
+ private:
+  void publish();  // the tables, as they are now
+  void putNear(base::Bytes& image, int peer) const;
+  void putFar(base::Bytes& image, int peer) const;
+  template <class Value>
+  void put(base::Bytes& image, const Value* at, const Value& value) const;
+  std::string reasonApart(int peer) const;
+  void requireNone(const std::vector<std::string>& reasons) const;
+  unsigned char* open(int peer, base::ByteReader& address);
+  unsigned char* hold(int peer, int device, uint64_t start);
+
+  const int device_, rank_, size_;
+  const Layout layout_;
+  const MemoryLayout offsets_;
+  const uint32_t firstMessage_;
+  // Held by connected ranks of this process too: a kernel of theirs may return a credit when this
+  // endpoint is gone.
+  std::shared_ptr<DeviceMemory> memory_;
+  DeviceMemory tables_;
+  std::vector<unsigned char*> there_;                // by peer: its memory as it is seen from here
+  std::vector<std::shared_ptr<DeviceMemory>> held_;  // of those in this process
+  std::vector<bool> isOpened_;                       // of another process
+  std::vector<bool> takesTurns_;                     // such a one on this device
+  std::vector<std::unique_ptr<PinnedMemory<unsigned char>>> hosted_;  // of another host
+  std::vector<std::string> reasons_;
+  DeviceMemory pairs_;
+  PinnedMemory<ProbeFinding> findings_;
+  cudaStream_t stream_ = nullptr;
+};
+
+/// Connects all endpoints, which are all the ranks of a communicator, in the order of ranks, and
+/// probes every pair.
+void connectInProcess(std::span<Endpoint* const> endpoints, uint64_t probeDeadlineNs);
+/// Its second half: a pair that either end found to lie is disconnected at both.
+void probeInProcess(std::span<Endpoint* const> endpoints, uint64_t deadlineNs);
+
+}  // namespace tutti::transports::p2p

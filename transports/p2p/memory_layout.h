@@ -1,0 +1,93 @@
+#pragma once
+
+// Where everything lies in the device memory that a rank gives to its peers: one allocation, so
+// that one handle exports it. Offsets follow from the layout, the number of ranks and the rank,
+// which both ends must have alike; none is taken from a peer.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transports/connection.h"
+#include "transports/p2p/links.h"
+
+namespace tutti::transports::p2p {
+
+/// Equal on all ranks of a communicator.
+struct Layout {
+  RingLayout rings;
+  size_t lowLatencyBytes =
+      8192;  ///< payload of one message by LL and LL128; a multiple of kLineBytes
+  /// Payload of one message by copy engines, which have slots of their own, as many as the others;
+  /// a multiple of kLine, or 0: there are none.
+  size_t copySlotBytes = 0;
+  bool operator==(const Layout&) const = default;
+  size_t slotBytes(Wire wire) const {
+    return wire == Wire::Simple ? rings.slotBytes : lowLatencyBytes;
+  }
+};
+
+/// Bytes that one rank writes to another to see whether they arrive.
+inline constexpr size_t kProbeBytes = 16384;
+
+/// Of one ring for copies.
+inline constexpr uint32_t kMostCopySlots = 256;
+
+class MemoryLayout {
+ public:
+  /// Throws InvalidArgument naming what is impossible.
+  MemoryLayout(const Layout& layout, int ranks);
+
+  size_t words() const { return 0; }
+  /// Of `peer`: two entries.
+  size_t entries(int peer) const;
+  /// Of messages to `peer`.
+  size_t credit(Wire wire, int channel, int peer) const;
+  /// Of messages from `peer`.
+  size_t slots(Wire wire, int channel, int peer) const;
+  /// What `peer` writes: a line with the flag, then the pattern.
+  size_t probe(int peer) const;
+  // Of copy engines, where the layout has their slots.
+  /// One word: not negative, or a peer that has given up.
+  size_t copyPoison() const;
+  /// What `peer` says when it gives up.
+  size_t copyNotice(int peer) const;
+  /// Of a message from `peer`.
+  size_t copyMark(int channel, int peer, uint32_t slot) const;
+  /// One word, of a message to `peer`: not negative when the slot is free.
+  size_t copyCredit(int channel, int peer, uint32_t slot) const;
+  /// A message from `peer`.
+  size_t copySlot(int channel, int peer, uint32_t slot) const;
+  /// Zeroed before anybody connects. What is behind it need not be.
+  size_t totalBytes() const { return total_; }
+
+ private:
+  void addCopies(size_t links);
+  size_t index(int channel, int peer) const;
+  size_t copyIndex(int channel, int peer, uint32_t slot) const;
+  Layout layout_;
+  int ranks_;
+  size_t credits_ = 0, probes_ = 0, slots_[kWireCount] = {}, total_ = 0;
+  size_t copyWords_ = 0, copyMarks_ = 0, copyCredits_ = 0, copySlots_ = 0;
+};
+
+/// Where everything lies in the pinned memory of this host that stands for one peer on another.
+class HostMemoryLayout {
+ public:
+  explicit HostMemoryLayout(const Layout& layout);
+
+  /// Stored by this rank when it has given up.
+  size_t poison() const { return 0; }
+  /// Of messages to the peer: how many were passed on.
+  size_t credit(int channel) const;
+  /// Of messages from the peer: how many the kernel has taken.
+  size_t peerCredit(int channel) const;
+  size_t sendSlots(int channel) const;
+  size_t receiveSlots(int channel) const;
+  size_t totalBytes() const;
+
+ private:
+  int channels_;
+  size_t ringBytes_;
+};
+
+}  // namespace tutti::transports::p2p

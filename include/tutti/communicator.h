@@ -24,7 +24,25 @@
 //
 // Completion. With no stream (the default) a call returns when its buffers may be used again. With
 // a stream it returns at once, and the work runs in stream order; its failure is thrown by the
-// stream's synchronize() and by the communicator's next call.
+// stream's synchronize() and by the communicator's next call. On a GPU's stream it is that next
+// call, and asyncError(), alone that know of a failure; the stream's work ends in any case.
+//
+// Devices. Where the buffers of a call lie says where it runs: on the host, or, when all of them
+// are memory of this rank's GPU, there; pinned memory of the host goes with both. All ranks'
+// buffers must be of one kind. A CUDA stream, one of this rank's GPU, goes with memory that the GPU
+// can address; a stream of the host with the host's. Anything else throws InvalidArgument and names
+// the argument: memory of another GPU, managed memory, send and recv that do not go together. A
+// communicator of the host does not ask CUDA about its buffers.
+//
+// On GPUs a call is one kernel on the stream, which waits there for the other ranks' kernels; where
+// ranks of several processes share a GPU it is copies and waits on streams of its own. So nothing
+// may keep those from running: ranks of one process on one GPU need streams of their own that do
+// not wait for each other (and not more of them than CUDA_DEVICE_MAX_CONNECTIONS), or one Group,
+// whose calls on one stream share a launch; and memory of a GPU is not freed while another rank's
+// kernel waits there for this rank's next call, for cudaFree() waits for all kernels. Calls can be
+// captured into graphs; whoever replays those keeps them and other calls of the same communicator
+// in one order. Reductions that are functions of the caller's own throw Unsupported; so does every
+// call where the ranks' GPUs are not joined, and says why.
 //
 // Fork and exit. A forked child must not use communicators of its parent (calls throw
 // InvalidUsage); exec is fine: no descriptor is inherited. Destroying a communicator tells the
@@ -95,6 +113,11 @@ struct CommunicatorOptions {
   /// "shm" or "ucx": how ranks are joined. Empty: by shared memory on one host, by UCX between
   /// hosts. Also TUTTI_TRANSPORT. Must be the same on all ranks.
   std::string transport;
+  /// Where this rank's buffers are, beside the host: a GPU makes calls on its memory possible.
+  /// Throws Unsupported, saying why, where there is no such device.
+  Device device = {};
+  /// Of createLocal(): each rank's; empty: `device` for all.
+  std::vector<Device> devices = {};
   /// A request to stop ends create() with Aborted, in a moment, and everybody's who waits for it.
   std::stop_token stop;
 };
@@ -260,6 +283,8 @@ class Communicator {
   int size() const;
   /// The host of each rank, numbered from 0 in order of appearance.
   const std::vector<int>& hosts() const;
+  /// This rank's, as the options said.
+  Device device() const;
   /// Reductions evaluate the binary tree over ranks: the option or TUTTI_DETERMINISTIC asked for
   /// it.
   bool deterministic() const;
@@ -356,7 +381,8 @@ class Communicator {
   /// The failure that made this communicator unusable, if one did.
   std::optional<Error> asyncError() const;
 
-  /// Several lines: members, transports, and the recent operations with their algorithms.
+  /// Several lines: members, transports, and the recent operations with their algorithms, those of
+  /// the host and those of the GPU.
   std::string describe() const;
 
   struct Impl;

@@ -19,6 +19,7 @@ enum class ErrorCode {
   OutOfMemory,      ///< memory could not be had; the message says how much and what for
   System,           ///< a system call failed; the message has its name and errno
   Unsupported,      ///< this build or machine cannot do it
+  Cuda,             ///< a call of CUDA failed; the message has the call, its error and the device
   Internal,         ///< a bug in Tutti
 };
 

@@ -3,6 +3,7 @@
 #include <tutti/communicator.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/base/integers.h"
@@ -84,6 +85,8 @@ std::vector<Communicator> makeLocal(
   TUTTI_REQUIRE(size >= 1 && size <= 16384, "a communicator has 1 to 16384 ranks, not ", size);
   Settings settings = Settings::from(options);
   settings.tuning = communicator::ownTuning();
+  TUTTI_REQUIRE(options.devices.empty() || std::cmp_equal(options.devices.size(), size),
+                options.devices.size(), " devices for ", size, " ranks");
   std::vector<int> members(size);
   for (int r = 0; r < size; ++r) members[r] = r;
   std::vector<std::shared_ptr<Communicator::Impl>> impls;
@@ -92,6 +95,7 @@ std::vector<Communicator> makeLocal(
   const auto windows = std::make_shared<SharedWindows>();
   for (int r = 0; r < size; ++r) {
     auto world = std::make_shared<World>(std::move(planes[r]), windows);
+    if (!options.devices.empty()) settings.device = options.devices[r];
     impls.push_back(std::make_shared<Communicator::Impl>(
         Communicator::Impl::Membership{std::move(world), members, r, kRootId}, settings));
     if (size > 1) endpoints.push_back(makeEndpoint(r));
@@ -114,9 +118,14 @@ const topology::Tuning& communicator::Inspection::tuning(const Communicator& c) 
   return c.impl_->settings.tuning;
 }
 
+bool communicator::Inspection::gpuIsIdle(const Communicator& c) {
+  return !c.impl_->gpu || c.impl_->gpu->isIdle();
+}
+
 int Communicator::rank() const { return impl_->who.rank; }
 int Communicator::size() const { return impl_->size; }
 const std::vector<int>& Communicator::hosts() const { return impl_->topology.hostOf; }
+Device Communicator::device() const { return impl_->settings.device; }
 bool Communicator::deterministic() const { return impl_->settings.deterministic; }
 
 Memory Communicator::allocate(size_t size) {
@@ -225,7 +234,7 @@ std::string Communicator::describe() const {
     if (r != rank()) text += base::message(" by ", impl_->endpoint->name(r));
     text += "\n";
   }
-  return text + impl_->recorder.describe(SIZE_MAX);
+  return text + impl_->recorded(SIZE_MAX);
 }
 
 executor::WindowPlace Communicator::Impl::locate(const void* data, uint64_t count) const {

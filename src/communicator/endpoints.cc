@@ -20,6 +20,15 @@ bool needsNetwork(const Topology& topology, const std::string& transport) {
   return topology.ranks > 1 && (transport == "ucx" || topology.hosts() > 1);
 }
 
+std::vector<bool> farPeers(int rank, const Topology& topology, const std::string& transport) {
+  std::vector<bool> far(static_cast<size_t>(topology.ranks));
+  const auto self = static_cast<size_t>(rank);
+  for (size_t peer = 0; peer < far.size(); ++peer)
+    far[peer] =
+        peer != self && (transport == "ucx" || topology.hostOf[peer] != topology.hostOf[self]);
+  return far;
+}
+
 // Rings of the network are made when they are used first, so they may be large.
 transports::RingLayout layoutFor(const Topology& topology, const std::string& transport) {
   using transports::shm::chooseLayout;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/topology/topology.h"
 #include "transports/connection.h"
@@ -19,6 +20,10 @@ void requireTransport(const std::string& name);
 
 /// Whether ranks so placed need the network.
 bool needsNetwork(const topology::Topology& topology, const std::string& transport);
+
+/// By peer: whether `rank` has no other way to it than the network.
+std::vector<bool> farPeers(int rank, const topology::Topology& topology,
+                           const std::string& transport);
 
 /// The rings of a communicator of more than one rank so placed.
 transports::RingLayout layoutFor(const topology::Topology& topology, const std::string& transport);

@@ -46,6 +46,13 @@ std::string textOf(const Recorder::Entry& entry) {
 
 }  // namespace
 
+std::string Communicator::Impl::recorded(size_t lines) const {
+  std::string text = recorder.describe(lines);
+  if (const std::string onGpu = gpuRecorder.describe(lines); !onGpu.empty())
+    text += "on " + toString(settings.device) + ":\n" + onGpu;
+  return text;
+}
+
 int Communicator::Impl::rankOfWorld(int worldRank) const {
   for (int r = 0; r < size; ++r)
     if (who.members[r] == worldRank) return r;
@@ -73,12 +80,13 @@ void Communicator::Impl::fail(const Error& error, bool tellOthers) {
     if (failure) return;
     failure = error;
     failed.store(true, std::memory_order_seq_cst);
+    if (gpu) gpu->abort();
   }
   changed.notify_all();
   if (tellOthers) tellFailure(error);
   if (error.code() != ErrorCode::Aborted)
     base::log(LogLevel::Error, self(), ": ", error.what(), "; recent operations:\n",
-              recorder.describe(kRecordedLines));
+              recorded(kRecordedLines));
 }
 
 void Communicator::Impl::tellFailure(const Error& error) {
@@ -147,11 +155,13 @@ void Communicator::Impl::failByLeaver(int peer, const Recorder::Entry& entry) {
 
 // Of a collective all ranks know the number, and can compare what they call.
 void Communicator::Impl::inquire(int peer, uint64_t number) {
-  const auto entry = recorder.find(number);
-  if (!entry) return;
+  if (const auto entry = recorder.find(number)) inquire(peer, *entry, false);
+}
+
+void Communicator::Impl::inquire(int peer, const Recorder::Entry& entry, bool onGpu) {
   base::ByteWriter out;
-  const CallFacts* facts = entry->collective();
-  out.put(facts ? entry->sequence : uint64_t{0});
+  const CallFacts* facts = entry.collective();
+  out.put(onGpu).put(facts ? entry.sequence : uint64_t{0});
   (facts ? *facts : CallFacts()).write(out);
   send(peer, Message::Inquiry, out.take());
 }
@@ -266,6 +276,12 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         peers[peer].hello = std::move(message);
         break;
       }
+      case Message::Gpu: {
+        auto state = communicator::GpuState::read(message.payload, size);
+        std::lock_guard lock(mutex);
+        peers[peer].gpu.push_back(std::move(state));
+        break;
+      }
       case Message::Ready: {
         in.requireEnd();
         std::lock_guard lock(mutex);
@@ -298,9 +314,11 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
       }
       case Message::Goodbye: {
         const auto operations = in.get<uint64_t>("operations");
+        const auto launches = in.get<uint64_t>("collectives on the GPU");
         in.requireEnd();
         std::lock_guard lock(mutex);
         peers[peer].left = true;
+        peers[peer].leftGpuAfter = launches;
         peers[peer].stoppedAfter = operations;
         someoneStopped.store(true, std::memory_order_release);
         break;
@@ -323,16 +341,18 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         break;
       }
       case Message::Inquiry: {
+        const bool onGpu = in.getFlag("GPU");
         const auto sequence = in.get<uint64_t>("operation");
         const CallFacts theirs = CallFacts::read(in);
         in.requireEnd();
-        const auto mine = recorder.findCollective(sequence);
+        const auto mine = (onGpu ? gpuRecorder : recorder).findCollective(sequence);
         if (mine && !(*mine->collective() == theirs))
           return fail(Error(ErrorCode::Mismatch,
                             base::message("ranks disagree about operation ", sequence, ": ",
                                           name(peer), " calls ", theirs.describe(), "; ", self(),
                                           " calls ", mine->describe())),
                       true);
+        if (onGpu) return;
         const Status now = status();
         send(peer, Message::Status,
              base::ByteWriter().put(now.sequence).put(now.activity).put(now.waitingFor).take());
@@ -360,6 +380,7 @@ Communicator::Impl::Status Communicator::Impl::status() const {
 }
 
 void Communicator::Impl::onTick() {
+  watchGpu();
   if (failed.load(std::memory_order_acquire)) return;
   const uint64_t current = turn.load(std::memory_order_acquire);
   const auto entry = recorder.find(current);

@@ -12,7 +12,9 @@
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
+#include "src/communicator/gpu_work.h"
 #include "src/communicator/operation_work.h"
+#include "src/communicator/state.h"
 
 namespace tutti {
 
@@ -23,6 +25,8 @@ namespace {
 struct Call {
   OperationWork work;
   std::shared_ptr<device::HostStream> stream;  // held: its owner may let go before the group ends
+  StreamRef gpuStream;
+  bool onGpu = false;
 };
 
 struct Collected {
@@ -69,7 +73,8 @@ void gatherExchanges(std::vector<Call>& calls) {
     if (same == exchanges.end()) {
       exchanges.push_back(std::move(call));
     } else {
-      if (same->stream != call.stream)
+      if (same->stream != call.stream || same->onGpu != call.onGpu ||
+          same->gpuStream.cuda() != call.gpuStream.cuda())
         base::fail(ErrorCode::InvalidUsage,
                    "the sends and receives of a group on one communicator name different streams");
       same->work.absorb(std::move(call.work));
@@ -80,15 +85,43 @@ void gatherExchanges(std::vector<Call>& calls) {
   calls = std::move(collectives);
 }
 
+using Members = std::vector<std::shared_ptr<Communicator::Impl>>;
+
+/// Takes the calls on GPUs out, and launches them. Whose have no stream, and have to be waited for.
+Members launchThoseOfGpus(std::vector<Call>& calls) {
+  Members waiting;
+  std::vector<communicator::GpuWork> works;
+  for (const Call& call : calls) {
+    if (!call.onGpu) continue;
+    works.push_back(call.work.communicator()->gpuWork(call.work, call.gpuStream));
+    if (!call.gpuStream) waiting.push_back(works.back().communicator);
+  }
+  std::erase_if(calls, [](const Call& call) { return call.onGpu; });
+  communicator::launch(std::move(works));
+  return waiting;
+}
+
+/// Throws the first failure once all have ended.
+void awaitAll(const Members& communicators) {
+  std::exception_ptr first;
+  for (const auto& communicator : communicators) try {
+      communicator->awaitGpu();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  if (first) std::rethrow_exception(first);
+}
+
 }  // namespace
 
 namespace communicator {
 
 bool groupIsOpen() { return collected().depth > 0; }
 
-void addToGroup(OperationWork work, StreamRef stream) {
-  collected().calls.push_back(
-      {std::move(work), stream ? stream.get()->shared_from_this() : nullptr});
+void addToGroup(OperationWork work, StreamRef stream, bool onGpu) {
+  collected().calls.push_back({std::move(work),
+                               stream.host() ? stream.host()->shared_from_this() : nullptr,
+                               onGpu ? stream : StreamRef(), onGpu});
 }
 
 }  // namespace communicator
@@ -118,7 +151,8 @@ void Group::end() {
   GroupWork here(nullptr);
   bool sharesCores = false;
   gatherExchanges(calls);
-  for (auto& [work, stream] : calls) {
+  const auto onGpu = launchThoseOfGpus(calls);
+  for (auto& [work, stream, gpuStream, isOnGpu] : calls) {
     work.takeNumber();
     if (stream) {
       auto& group = streams[stream.get()];
@@ -133,6 +167,7 @@ void Group::end() {
   base::Backoff backoff(!sharesCores);
   for (auto status = here.poll(); status != device::Work::Status::Done; status = here.poll())
     status == device::Work::Status::Moved ? backoff.reset() : backoff.idle();
+  awaitAll(onGpu);
 }
 
 // Of one communicator the calls run one after the other, those of several at the same time.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tools want to know of a communicator: with what its plans are chosen.
+// What the tools and the NCCL door want to know of a communicator.
 
 #include <tutti/communicator.h>
 
@@ -11,6 +11,8 @@ namespace tutti::communicator {
 struct Inspection {
   static const topology::Topology& topology(const Communicator& c);
   static const topology::Tuning& tuning(const Communicator& c);
+  /// Whether all that was launched on its GPU has ended.
+  static bool gpuIsIdle(const Communicator& c);
 };
 
 }  // namespace tutti::communicator

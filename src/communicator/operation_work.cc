@@ -24,17 +24,21 @@ constexpr int64_t kBreakNs = 250'000'000;
 }  // namespace
 
 OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
-                             const CallFacts& facts, executor::Launch launch)
-    : communicator_(std::move(communicator)), call_(std::move(launch)), entry_{.facts = facts} {}
+                             const CallFacts& facts, executor::Launch launch, Placement placement)
+    : communicator_(std::move(communicator)),
+      call_(std::move(launch)),
+      placement_(placement),
+      entry_{.facts = facts} {}
 
 OperationWork::OperationWork(std::shared_ptr<Communicator::Impl> communicator,
-                             executor::Exchange exchange)
-    : communicator_(std::move(communicator)), call_(std::move(exchange)) {}
+                             executor::Exchange exchange, Placement placement)
+    : communicator_(std::move(communicator)), call_(std::move(exchange)), placement_(placement) {}
 
 OperationWork OperationWork::copy() const {
   if (const auto* exchange = std::get_if<executor::Exchange>(&call_))
-    return OperationWork(communicator_, *exchange);
-  return OperationWork(communicator_, *entry_.collective(), std::get<executor::Launch>(call_));
+    return OperationWork(communicator_, *exchange, placement_);
+  return OperationWork(communicator_, *entry_.collective(), std::get<executor::Launch>(call_),
+                       placement_);
 }
 
 OperationWork::~OperationWork() {
@@ -53,7 +57,7 @@ OperationWork::~OperationWork() {
   end(Phase::Failed);
 }
 
-ExchangeFacts OperationWork::factsOf(const executor::Exchange& exchange) {
+ExchangeFacts factsOf(const executor::Exchange& exchange) {
   ExchangeFacts facts{.sends = exchange.sends.size(), .receives = exchange.receives.size()};
   for (const executor::Transfer& t : exchange.sends) facts.bytesSent += t.bytes;
   for (const executor::Transfer& t : exchange.receives) facts.bytesReceived += t.bytes;

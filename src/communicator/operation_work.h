@@ -13,6 +13,7 @@
 
 #include <tutti/communicator.h>
 
+#include "src/communicator/placement.h"
 #include "src/communicator/recorder.h"
 #include "src/device/host_stream.h"
 #include "src/executor/exchange_operation.h"
@@ -23,8 +24,9 @@ namespace tutti::communicator {
 class OperationWork final : public device::Work {
  public:
   OperationWork(std::shared_ptr<Communicator::Impl> communicator, const CallFacts& facts,
-                executor::Launch launch);
-  OperationWork(std::shared_ptr<Communicator::Impl> communicator, executor::Exchange exchange);
+                executor::Launch launch, Placement placement);
+  OperationWork(std::shared_ptr<Communicator::Impl> communicator, executor::Exchange exchange,
+                Placement placement);
   ~OperationWork() override;  ///< fails the communicator when it has a number and has not ended
   /// Of one without a number: the same call once more.
   OperationWork copy() const;
@@ -43,6 +45,11 @@ class OperationWork final : public device::Work {
   // Exchanges of one communicator in one group are one. Before any has its number.
   bool isExchange() const { return std::holds_alternative<executor::Exchange>(call_); }
   Communicator::Impl* communicator() const { return communicator_.get(); }
+  const Placement& placement() const { return placement_; }
+  /// Of a collective; null for an exchange.
+  const executor::Launch* launch() const { return std::get_if<executor::Launch>(&call_); }
+  const CallFacts* facts() const { return entry_.collective(); }
+  const executor::Exchange* exchange() const { return std::get_if<executor::Exchange>(&call_); }
   /// Adds the transfers of `later`, an exchange of the same communicator, after its own.
   void absorb(OperationWork later);
   /// Throws InvalidUsage or InvalidArgument when an exchange cannot be made.
@@ -53,7 +60,6 @@ class OperationWork final : public device::Work {
   void begin();
   void watch();  // deadlines and departures, looked at now and then
   void watchLeavers();
-  static ExchangeFacts factsOf(const executor::Exchange& exchange);
   Status disputed(const executor::MismatchSeen& seen);
   Status broken(const transports::ConnectionLost& lost);
   void end(Phase phase);
@@ -62,6 +68,7 @@ class OperationWork final : public device::Work {
 
   std::shared_ptr<Communicator::Impl> communicator_;
   std::variant<executor::Launch, executor::Exchange> call_;
+  Placement placement_;
   Recorder::Entry entry_;  // its number is 0 before it has one
   executor::Operation* operation_ = nullptr;
   bool running_ = false;
@@ -77,6 +84,8 @@ class OperationWork final : public device::Work {
   int64_t leaverSinceNs_ = 0;
 };
 
+ExchangeFacts factsOf(const executor::Exchange& exchange);
+
 /// Polls until the work is done; throws its failure.
 void drive(OperationWork& work, bool spinFirst);
 
@@ -85,6 +94,6 @@ void drive(OperationWork& work, bool spinFirst);
 bool pollAll(std::vector<OperationWork>& works, std::exception_ptr& first);
 
 bool groupIsOpen();
-void addToGroup(OperationWork work, StreamRef stream);
+void addToGroup(OperationWork work, StreamRef stream, bool onGpu);
 
 }  // namespace tutti::communicator

@@ -9,14 +9,17 @@
 #include "src/base/integers.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
+#include "src/communicator/gpu_work.h"
 #include "src/communicator/operation_work.h"
+#include "src/communicator/request.h"
 #include "src/communicator/state.h"
-#include "src/plan/hosts.h"
 
 namespace tutti {
 
+using communicator::Buffer;
 using communicator::CallFacts;
 using communicator::OperationWork;
+using communicator::Placement;
 using communicator::ReadyChoice;
 using plan::Collective;
 
@@ -57,7 +60,8 @@ Extents extentsOf(const Communicator::Impl& self, const Communicator::Impl::Call
 }
 
 // The part of the larger buffer that the smaller one may equal: the whole, or this rank's block.
-void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call& call) {
+// Returns where the call runs.
+Placement checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call& call) {
   const CallFacts& f = call.facts;
   const char* name = plan::toString(f.collective);
   TUTTI_REQUIRE(f.root >= 0 && f.root < self.size, name, ": root ", f.root, " is not a rank of 0..",
@@ -80,7 +84,9 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
   const Range out{call.out, !outUsed ? 0 : manyOut ? extents.all : extents.own.bytes};
   TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
   TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
-  if (!overlap(in, out)) return;
+  const Buffer buffers[] = {{"send", in.begin, in.bytes}, {"recv", out.begin, out.bytes}};
+  const Placement placement = communicator::placementOf(name, buffers, self.settings.device);
+  if (!overlap(in, out)) return placement;
   const uint64_t block = extents.own.offset;
   const bool inPlace =
       in.begin + (manyIn && !manyOut ? block : 0) == out.begin + (manyOut && !manyIn ? block : 0);
@@ -88,15 +94,7 @@ void checkBuffers(const Communicator::Impl& self, const Communicator::Impl::Call
                 static_cast<const void*>(in.begin), ", +", in.bytes, "), recv [",
                 static_cast<const void*>(out.begin), ", +", out.bytes, ")",
                 manyIn != manyOut ? "; in place means this rank's block of the larger buffer" : "");
-}
-
-// Plans are chosen for sizes rounded up to powers of two, so that few are kept.
-uint64_t sizeBucket(uint64_t bytes) { return bytes <= 8 ? 8 : std::bit_ceil(bytes); }
-
-/// Elements of a block; where they differ, of the mean one.
-uint64_t blockCount(const CallFacts& facts, int ranks) {
-  const auto n = static_cast<uint64_t>(ranks);
-  return facts.blocksHash == 0 ? facts.count : facts.count / n + (facts.count % n > 0 ? 1 : 0);
+  return placement;
 }
 
 // Blocks of `counts` elements at `offsets`, or one after another.
@@ -128,30 +126,12 @@ void requireDisjoint(const char* name, std::vector<plan::Block> blocks) {
 }  // namespace
 
 const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
-  const bool uneven = facts.blocksHash != 0;
-  const uint64_t bucket = sizeBucket(blockCount(facts, size) * sizeOf(facts.type));
-  const bool premultiplies = facts.op == ReduceOp::PreMulSum;
-  const uint64_t key = static_cast<uint64_t>(facts.collective) | (premultiplies ? 1 : 0) << 4 |
-                       (uneven ? 1 : 0) << 5 |
-                       static_cast<uint64_t>(std::countr_zero(bucket)) << 8 |
-                       static_cast<uint64_t>(facts.root) << 16;
-  auto& slot = choices[key];
+  auto& slot = choices[communicator::choiceKey(facts, size)];
   if (slot) return *slot;
-  // Where the forced algorithm does not exist, the choice is free; an unknown name is refused in
-  // any case.
-  const bool forced = facts.collective == Collective::Barrier ||
-                      collectives::exists(settings.algorithm, facts.collective, size,
-                                          plan::hostsInOrder(topology.hostOf), uneven);
-  collectives::Choice choice = collectives::choose({.collective = facts.collective,
-                                                    .count = bucket / sizeOf(facts.type),
-                                                    .type = facts.type,
-                                                    .op = facts.op,
-                                                    .root = facts.root,
-                                                    .deterministic = settings.deterministic,
-                                                    .uneven = uneven,
-                                                    .mappable = true,
-                                                    .algorithm = forced ? settings.algorithm : ""},
-                                                   topology, settings.tuning);
+  plan::CollectiveRequest request = communicator::requestOf(facts, size, settings.deterministic,
+                                                            settings.algorithm, topology.hostOf);
+  request.mappable = true;
+  const collectives::Choice choice = collectives::choose(request, topology, settings.tuning);
   auto ready = std::make_unique<ReadyChoice>();
   ready->plan =
       executor::lendingPlan(choice.spec, collectives::build(choice.spec, who.rank), who.rank);
@@ -162,7 +142,8 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
         executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, who.rank)});
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
   }
-  base::log(LogLevel::Debug, self(), ": for blocks of up to ", bucket, " bytes: ", choice.reason);
+  base::log(LogLevel::Debug, self(), ": for blocks of up to ", request.blockBytes(),
+            " bytes: ", choice.reason);
   slot = std::move(ready);
   return *slot;
 }
@@ -172,7 +153,9 @@ OperationWork Communicator::Impl::makeCollective(Call call) {
     call.facts.op = ReduceOp::Sum;  // as far as plans are concerned
     call.facts.reduction = communicator::nameWords(call.reduction.name());
   }
-  if (call.facts.collective != Collective::Barrier) checkBuffers(*this, call);
+  const Placement placement = call.facts.collective == Collective::Barrier
+                                  ? communicator::placementOf("barrier", {}, settings.device)
+                                  : checkBuffers(*this, call);
   call.facts.deterministic = settings.deterministic;
   const ReadyChoice& choice = choose(call.facts);
   call.facts.algorithm = choice.plan.spec.algorithm;
@@ -185,7 +168,7 @@ OperationWork Communicator::Impl::makeCollective(Call call) {
                           .endpoint = endpoint.get(),
                           .in = call.in,
                           .out = call.out,
-                          .count = blockCount(call.facts, size),
+                          .count = communicator::blockCount(call.facts, size),
                           .blocks = std::move(call.blocks),
                           .type = call.facts.type,
                           .op = call.facts.op,
@@ -194,7 +177,7 @@ OperationWork Communicator::Impl::makeCollective(Call call) {
                           .canonical = settings.deterministic,
                           .callHash = call.facts.fingerprint(),
                           .scratch = &scratch};
-  return OperationWork(shared_from_this(), call.facts, std::move(launch));
+  return OperationWork(shared_from_this(), call.facts, std::move(launch), placement);
 }
 
 OperationWork Communicator::Impl::makeUneven(Call call, std::span<const size_t> counts,
@@ -242,16 +225,32 @@ OperationWork Communicator::Impl::makeExchange(executor::Exchange transfers) {
   transfers.rank = who.rank;
   transfers.size = size;
   transfers.endpoint = endpoint.get();
-  return OperationWork(shared_from_this(), std::move(transfers));
+  std::vector<Buffer> buffers;
+  if (settings.device.kind != DeviceKind::Host) {
+    for (const executor::Transfer& t : transfers.sends)
+      buffers.push_back({"send", t.data, t.bytes});
+    for (const executor::Transfer& t : transfers.receives)
+      buffers.push_back({"recv", t.data, t.bytes});
+  }
+  const Placement placement = communicator::placementOf("exchange", buffers, settings.device);
+  return OperationWork(shared_from_this(), std::move(transfers), placement);
 }
 
 void Communicator::Impl::start(OperationWork work, StreamRef stream) {
-  if (communicator::groupIsOpen()) return communicator::addToGroup(std::move(work), stream);
+  const bool onGpu = communicator::runsOnGpu(work.placement(), settings.device, stream);
+  if (onGpu && !communicator::groupIsOpen()) {
+    work.requireComplete();
+    communicator::launch({gpuWork(work, stream)});
+    if (!stream) awaitGpu();
+    return;
+  }
+  if (onGpu) gpuWork(work, stream);  // refused now, not when the group ends
+  if (communicator::groupIsOpen()) return communicator::addToGroup(std::move(work), stream, onGpu);
   work.requireComplete();
   if (stream) {
     auto queued = std::make_unique<OperationWork>(std::move(work));
     queued->takeNumber();
-    stream.get()->enqueue(std::move(queued));
+    stream.host()->enqueue(std::move(queued));
   } else {
     work.takeNumber();
     communicator::drive(work, !topology.oversubscribed());

@@ -13,6 +13,7 @@ namespace {
 
 const char* toString(Phase phase) {
   switch (phase) {
+    case Phase::Launched: return "was launched";
     case Phase::Issued: return "waits for its turn";
     case Phase::Running: return "is running";
     case Phase::Done: return "is done";

@@ -48,7 +48,8 @@ struct ExchangeFacts {
   std::string describe() const;  ///< "2 sends of 80 bytes and 1 receive of 40 bytes"
 };
 
-enum class Phase : uint8_t { Issued, Running, Done, Failed };
+/// Launched: on a GPU, and ended who knows when.
+enum class Phase : uint8_t { Issued, Running, Launched, Done, Failed };
 
 class Recorder {
  public:

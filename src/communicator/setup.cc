@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/communicator/state.h"
+#include "src/device/cuda.h"
 #include "src/topology/distance.h"
 #include "src/topology/read_machine.h"
 
@@ -76,7 +77,8 @@ Settings Settings::from(const CommunicatorOptions& options) {
           .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
           .deterministic = options.deterministic || env.deterministic,
           .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm,
-          .transport = transport};
+          .transport = transport,
+          .device = options.device};
 }
 
 }  // namespace communicator
@@ -96,6 +98,10 @@ Communicator::Impl::Impl(Membership membership, const Settings& chosen)
     topology.hostOf.push_back(
         hosts.try_emplace(host, static_cast<int>(hosts.size())).first->second);
   }
+  if (settings.device.kind == DeviceKind::Cuda)
+    device::requireCudaDevice(settings.device.index);
+  else
+    TUTTI_REQUIRE(settings.device == Device{}, "there is no device ", toString(settings.device));
   // Unknown algorithms are refused now, not at the first call.
   choose({.collective = plan::Collective::Barrier});
 }
@@ -103,6 +109,7 @@ Communicator::Impl::Impl(Membership membership, const Settings& chosen)
 Communicator::Impl::~Impl() {
   if (inForkedChild()) return;  // nobody is told
   if (!listening) return;       // nobody has heard of it
+  finishGpu();
   std::optional<Error> reason;
   {
     std::lock_guard lock(mutex);
@@ -117,7 +124,11 @@ Communicator::Impl::~Impl() {
   for (int peer = 0; peer < size; ++peer)
     if (peer != who.rank)
       send(peer, Message::Goodbye,
-           base::ByteWriter().put(collectivesDone.load(std::memory_order_relaxed)).take());
+           base::ByteWriter()
+               .put(collectivesDone.load(std::memory_order_relaxed))
+               .put(gpuCollectives.load())
+               .take());
+  awaitGpuPeers();
   who.world->control->ignore(who.id);
 }
 
@@ -135,6 +146,7 @@ void Communicator::Impl::connectLocal(
     ranks[i]->who.world->control->listen(ranks[i]->who.id, ranks[i].get());
     ranks[i]->listening = true;
   }
+  joinLocalGpus(ranks);
 }
 
 namespace {
@@ -152,6 +164,7 @@ struct Hello {
   std::string transport;
   base::Bytes tuning;  // rank 0's counts
   base::Bytes address;
+  base::Bytes gpu;  // its address for the peer; empty without one
 
   base::Bytes write() const {
     return base::ByteWriter()
@@ -160,10 +173,11 @@ struct Hello {
         .put(transport)
         .put(tuning)
         .put(address)
+        .put(gpu)
         .take();
   }
   static Hello of(const communicator::Settings& settings) {
-    return {settings.deterministic, settings.algorithm, settings.transport, {}, {}};
+    return {settings.deterministic, settings.algorithm, settings.transport, {}, {}, {}};
   }
   std::string wishes() const {
     return base::message("deterministic=", int{deterministic}, " algorithm='", algorithm,
@@ -177,6 +191,7 @@ struct Hello {
     h.transport = in.getString("transport", kMaxNameBytes);
     h.tuning = in.getBytes("tuning");
     h.address = in.getBytes("address");
+    h.gpu = in.getBytes("GPU's address");
     in.requireEnd();
     return h;
   }
@@ -184,43 +199,49 @@ struct Hello {
 
 }  // namespace
 
+void Communicator::Impl::awaitAll(const char* what, base::Deadline deadline,
+                                  const std::function<bool(const Peer&)>& arrived) {
+  std::unique_lock lock(mutex);
+  const auto missing = [&] {
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != who.rank && !arrived(peers[peer])) return peer;
+    return -1;
+  };
+  const auto leaver = [&] {  // will not arrive any more
+    for (int peer = 0; peer < size; ++peer)
+      if (peers[peer].left && !arrived(peers[peer])) return peer;
+    return -1;
+  };
+  const bool done = changed.wait_for(lock, std::chrono::milliseconds(deadline.remainingMs()),
+                                     [&] { return failure || missing() < 0 || leaver() >= 0; });
+  if (failure) throw Error(*failure);
+  if (leaver() >= 0)
+    base::fail(ErrorCode::PeerLost, name(leaver()), " left during set-up, before its ", what,
+               " came to ", self());
+  if (!done)
+    base::fail(ErrorCode::Timeout, self(), ": set-up timed out while waiting for the ", what,
+               " of ", name(missing()));
+}
+
+std::shared_ptr<transports::ucx::Worker> Communicator::Impl::network() {
+  const auto& hosts = topology.hostOf;
+  const auto own = hosts.begin() + who.rank;
+  const auto place = static_cast<int>(std::count(hosts.begin(), own, *own));
+  return who.world->network(place, static_cast<int>(std::ranges::count(hosts, *own)));
+}
+
 void Communicator::Impl::connect(base::Deadline deadline) {
   who.world->control->listen(who.id, this);
   listening = true;
-  if (size == 1) return;
   for (const int member : who.members)
     topology.cores = std::min(topology.cores, who.world->control->peer(member).cores);
-  // Waits until `arrived(peer)` holds for all others. One that left will not arrive any more.
-  const auto await = [&](const char* what, const auto& arrived) {
-    std::unique_lock lock(mutex);
-    const auto missing = [&] {
-      for (int peer = 0; peer < size; ++peer)
-        if (peer != who.rank && !arrived(peers[peer])) return peer;
-      return -1;
-    };
-    const auto leaver = [&] {
-      for (int peer = 0; peer < size; ++peer)
-        if (peers[peer].left && !arrived(peers[peer])) return peer;
-      return -1;
-    };
-    const bool done = changed.wait_for(lock, std::chrono::milliseconds(deadline.remainingMs()),
-                                       [&] { return failure || missing() < 0 || leaver() >= 0; });
-    if (failure) throw Error(*failure);
-    if (leaver() >= 0)
-      base::fail(ErrorCode::PeerLost, name(leaver()), " left during set-up, before its ", what,
-                 " came to ", self());
-    if (!done)
-      base::fail(ErrorCode::Timeout, self(), ": set-up timed out while waiting for the ", what,
-                 " of ", name(missing()));
-  };
   try {
+    makeGpu();
+    std::vector<base::Bytes> gpus(static_cast<size_t>(size));
+    if (size == 1) return joinGpus(gpus, deadline);
     const bool networked = communicator::needsNetwork(topology, settings.transport);
-    const auto& hosts = topology.hostOf;
-    const auto own = hosts.begin() + who.rank;
-    const auto place = static_cast<int>(std::count(hosts.begin(), own, *own));
-    const auto near = static_cast<int>(std::ranges::count(hosts, *own));
     endpoint = communicator::makeEndpoint(who.rank, topology, settings.transport,
-                                          networked ? who.world->network(place, near) : nullptr);
+                                          networked ? network() : nullptr);
     topology.slotBytes = endpoint->layout().slotBytes;
     topology.channels = endpoint->layout().channels;
     for (int peer = 0; peer < size; ++peer) {
@@ -229,9 +250,10 @@ void Communicator::Impl::connect(base::Deadline deadline) {
       Hello hello = Hello::of(settings);
       hello.tuning = settings.tuning.serialize();
       hello.address = std::move(address.blob);
+      if (gpu) hello.gpu = gpu->address(peer);
       send(peer, Message::Hello, hello.write(), std::move(address.descriptors));
     }
-    await("address", [](const Peer& p) { return p.hello.has_value(); });
+    awaitAll("address", deadline, [](const Peer& p) { return p.hello.has_value(); });
     for (int peer = 0; peer < size; ++peer) {
       if (peer == who.rank) continue;
       bootstrap::ControlMessage message;
@@ -253,6 +275,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
         base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", name(peer),
                    " asks for ", hello.wishes(), "; ", self(), " for ",
                    Hello::of(settings).wishes());
+      gpus[peer] = std::move(hello.gpu);
       try {
         endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
       } catch (const Error& e) {
@@ -266,10 +289,11 @@ void Communicator::Impl::connect(base::Deadline deadline) {
         base::fail(e.code(), self(), " cannot connect to ", name(peer), ": ", e.what());
       }
     }
+    joinGpus(gpus, deadline);
     choices.clear();  // made before the tuning table was known
     for (int peer = 0; peer < size; ++peer)
       if (peer != who.rank) send(peer, Message::Ready, {});
-    await("readiness", [](const Peer& p) { return p.ready; });
+    awaitAll("readiness", deadline, [](const Peer& p) { return p.ready; });
   } catch (const Error& e) {
     fail(e, true);
     throw;

@@ -68,7 +68,7 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::shrunk(base::Deadline de
 // nobody's memory any more.
 void Communicator::Impl::awaitQuiet(base::Deadline deadline) const {
   base::Backoff backoff(false);
-  while (active.load(std::memory_order_seq_cst)) {
+  while (active.load(std::memory_order_seq_cst) || (gpu && !gpu->isIdle())) {
     if (deadline.passed())
       base::fail(ErrorCode::Timeout, self(), ": timed out while operation ",
                  turn.load(std::memory_order_acquire), " was still running here");

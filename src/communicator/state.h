@@ -21,6 +21,7 @@
 #include "src/base/process.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/communicator/endpoints.h"
+#include "src/communicator/gpu.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/windows.h"
 #include "src/executor/exchange_operation.h"
@@ -30,6 +31,7 @@
 namespace tutti::communicator {
 
 class OperationWork;
+struct GpuWork;
 
 /// What all communicators of one rank of a job share.
 struct World {
@@ -58,6 +60,7 @@ struct Settings {
   std::string algorithm;       ///< equal
   std::string transport;       ///< equal
   topology::Tuning tuning;     ///< rank 0's counts
+  Device device;
   static Settings from(const CommunicatorOptions& options);
 };
 
@@ -81,6 +84,14 @@ struct ReadyChoice {
   double microseconds = 0;  ///< predicted, staged
 };
 
+/// A choice with this rank's program on the GPU.
+struct GpuChoice {
+  plan::PlanSpec spec;
+  GpuPlan* plan = nullptr;  ///< of `gpuPlans`
+  uint64_t hash = 0;
+  uint32_t slices = 1;
+};
+
 }  // namespace tutti::communicator
 
 namespace tutti {
@@ -99,14 +110,67 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     uint64_t id = 0;  ///< channel of the control plane, the same on all members
   };
 
+  /// What a rank that is inquired after is doing.
+  enum class Activity : uint8_t { Nothing, Collective, Exchange };
+  enum class Message : uint32_t {
+    Hello,
+    Ready,
+    Inquiry,
+    Status,
+    Failure,
+    Goodbye,
+    View,
+    Decision,
+    Gpu
+  };
+  /// A rank's answer to an inquiry.
+  struct Status {
+    uint64_t sequence = 0;  ///< of the collective that it is in, or of the last that it has done
+    Activity activity = Activity::Nothing;
+    int32_t waitingFor = -1;
+    bool operator==(const Status&) const = default;
+    std::string describe() const;
+  };
+  /// What is known of another rank.
+  struct Peer {
+    bool lost = false;
+    bool left = false;
+    std::optional<uint64_t> stoppedAfter;  // operations it issued before it left or shrank
+    std::optional<bootstrap::ControlMessage> hello;
+    std::vector<communicator::GpuState> gpu;  // as it told them in turn
+    uint64_t leftGpuAfter = UINT64_MAX;       // collectives there, when it has left
+    bool ready = false;
+    Status status;         // its last answer to an inquiry
+    bool answers = false;  // it has answered one
+    std::pair<uint64_t, uint64_t>
+        waited;  // in which operation, with how many bytes, at that answer
+    std::map<std::pair<uint32_t, uint32_t>, std::set<int>> views;  // dead, by vote and round
+  };
+
   Impl(Membership who, const Settings& settings);
   ~Impl() override;
 
   // Set-up (setup.cc). connect() is collective over the members and needs them to run at the same
   // time; connectLocal() joins all ranks of one process in one call.
   void connect(base::Deadline deadline);
+  /// The worker by which this rank reaches other hosts.
+  std::shared_ptr<transports::ucx::Worker> network();
+  /// Until `arrived` holds for all others. Throws Timeout, or PeerLost for one that has left.
+  void awaitAll(const char* what, base::Deadline deadline,
+                const std::function<bool(const Peer&)>& arrived);
   static void connectLocal(const std::vector<std::shared_ptr<Impl>>& ranks,
                            std::vector<std::unique_ptr<transports::Endpoint>> endpoints);
+
+  // Set-up of GPUs (gpu_setup.cc). Where they cannot be joined, `noGpu` says why on all ranks.
+  void makeGpu();
+  void joinGpus(const std::vector<base::Bytes>& addresses, base::Deadline deadline);
+  static void joinLocalGpus(const std::vector<std::shared_ptr<Impl>>& ranks);
+  void finishGpu();
+  void awaitGpuPeers();
+  /// By the peers' addresses for this rank. False where not all ranks have one.
+  bool connectGpu(const std::vector<base::Bytes>& addresses);
+  bool gpuIsFaultless();
+  void tellGpuState(size_t round, base::Deadline deadline);
 
   // Operations (operations.cc).
   struct Call {
@@ -136,9 +200,22 @@ struct Communicator::Impl final : bootstrap::ControlListener,
                                          std::span<const size_t> offsets, DataType type) const;
   const communicator::ReadyChoice& choose(const communicator::CallFacts& facts);
 
+  // Calls on the GPU (gpu_work.cc).
+  /// Throws Unsupported where there is no way to make the call there.
+  communicator::GpuWork gpuWork(const communicator::OperationWork& work, StreamRef stream);
+  const communicator::GpuChoice& chooseOnGpu(const communicator::CallFacts& facts);
+  /// Records and counts what is about to be launched.
+  void launching(const communicator::GpuWork& work);
+  /// Looks after launches that have given up, or cannot end. The monitor's.
+  void watchGpu();
+  void watchLeaversOnGpu();
+  /// Until nothing runs on the GPU. Throws the failure.
+  void awaitGpu();
+
   // Failure (failure.cc).
   void fail(const Error& error, bool tellOthers);
   void tellFailure(const Error& error);
+  std::string recorded(size_t lines) const;  ///< the operations that are kept, at most so many
   void throwIfFailed() const;
   [[noreturn]] void throwFailure() const;
   void requireUsable() const;  ///< not failed, not forked
@@ -147,6 +224,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"
   std::string self() const { return name(who.rank); }
   void inquire(int peer, uint64_t operation);
+  void inquire(int peer, const communicator::Recorder::Entry& entry, bool onGpu);
   /// A rank that left or shrinks makes collective `sequence` impossible.
   std::optional<Error> stoppedBefore(uint64_t sequence) const;
   /// A rank of these that left or shrinks, or -1.
@@ -171,17 +249,6 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void onPeerLeft(int peer) override;
   void onTick() override;
 
-  /// What a rank that is inquired after is doing.
-  enum class Activity : uint8_t { Nothing, Collective, Exchange };
-  enum class Message : uint32_t { Hello, Ready, Inquiry, Status, Failure, Goodbye, View, Decision };
-  /// A rank's answer to an inquiry.
-  struct Status {
-    uint64_t sequence = 0;  ///< of the collective that it is in, or of the last that it has done
-    Activity activity = Activity::Nothing;
-    int32_t waitingFor = -1;
-    bool operator==(const Status&) const = default;
-    std::string describe() const;
-  };
   Status status() const;
   void compareWaits(int peer, const Status& theirs);
   void send(int peer, Message type, base::Bytes payload,
@@ -210,6 +277,14 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::vector<std::byte> scratch;
   communicator::Recorder recorder;
   std::unordered_map<uint64_t, std::unique_ptr<communicator::ReadyChoice>> choices;
+  // On the GPU, by the issuing thread; `gpu` is set before anybody else hears of this rank.
+  std::unique_ptr<communicator::GpuSide> gpu;
+  std::string noGpu;  // why calls on the GPU cannot be made; empty where they can
+  communicator::Recorder gpuRecorder;
+  std::atomic<uint64_t> gpuCollectives{0};  // launched
+  uint64_t gpuExchanges = 0;
+  std::unordered_map<uint64_t, communicator::GpuChoice> gpuChoices;
+  std::unordered_map<uint64_t, std::unique_ptr<communicator::GpuPlan>> gpuPlans;  // by spec's hash
   uint32_t splits = 0;
   std::map<std::vector<int>, uint64_t>
       subsets;  // how many of each were made, by ranks of the world
@@ -219,18 +294,6 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
   std::optional<Error> failure;
-  struct Peer {
-    bool lost = false;
-    bool left = false;
-    std::optional<uint64_t> stoppedAfter;  // operations it issued before it left or shrank
-    std::optional<bootstrap::ControlMessage> hello;
-    bool ready = false;
-    Status status;         // its last answer to an inquiry
-    bool answers = false;  // it has answered one
-    std::pair<uint64_t, uint64_t>
-        waited;  // in which operation, with how many bytes, at that answer
-    std::map<std::pair<uint32_t, uint32_t>, std::set<int>> views;  // dead, by vote and round
-  };
   std::vector<Peer> peers;
   std::atomic<bool> someoneStopped{false};
   std::map<uint32_t, std::set<int>> decisions;  // dead, by vote
@@ -251,6 +314,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   int watchedPeer = -1;
   int64_t lastInquiryNs = 0;
   bool straggling = false;
+  int64_t gpuFailedNs = 0;
 };
 
 }  // namespace tutti

@@ -1,0 +1,49 @@
+#pragma once
+
+// What runs the calls of a rank on its GPU: the kernel that interprets programs, or, where ranks of
+// several processes share a GPU, copies and waits that are enqueued on streams. All ranks of a
+// communicator have the same kind.
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "src/communicator/gpu.h"
+#include "src/executor/cuda/interpreter.h"
+#include "transports/p2p/endpoint.h"
+
+namespace tutti::communicator {
+
+class GpuEngine {
+ public:
+  virtual ~GpuEngine() = default;
+  virtual std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
+                                           const plan::Program& program) = 0;
+  /// Of the ranks of launchOnGpu(), this engine's among them. The device is current.
+  virtual void launch(std::span<const GpuLaunch> ranks, cudaStream_t stream) = 0;
+  /// No launch will come. If all have ended, until what they have sent has left this host; what is
+  /// under way, as of graphs, ends without a word to the peers.
+  virtual void leave(bool isIdle) = 0;
+  /// As GpuSide has them.
+  virtual void watch() = 0;
+  virtual void abort() = 0;
+  /// `launched`: launches so far.
+  virtual std::optional<GpuFailure> failure(uint64_t launched) const = 0;
+};
+
+/// The endpoint outlives it, and so does the process's residency. `far` leads to the peers that the
+/// endpoint has through the host. `keepsLines`: as wireFor() has it.
+std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
+                                            const executor::cuda::InterpreterOptions& options,
+                                            bool keepsLines,
+                                            std::unique_ptr<transports::Endpoint> far);
+/// The endpoint has slots for copies.
+std::unique_ptr<GpuEngine> makeCopyEngine(const transports::p2p::Endpoint& endpoint,
+                                          uint64_t deadlineNs);
+
+/// Of one rank of a launch.
+GpuEngine& engineOf(const GpuLaunch& rank);
+
+}  // namespace tutti::communicator

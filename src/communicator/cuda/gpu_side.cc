@@ -1,0 +1,305 @@
+#include "src/communicator/cuda/gpu_side.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+
+#include "src/base/backoff.h"
+#include "src/base/check.h"
+#include "src/base/log.h"
+#include "src/communicator/cuda/block_shares.h"
+#include "src/communicator/cuda/wires.h"
+#include "src/device/cuda.h"
+#include "src/device/cuda/guards.h"
+
+namespace tutti::communicator {
+namespace {
+
+using device::OnDevice;
+using device::OutsideCapture;
+using transports::p2p::Endpoint;
+using transports::p2p::Layout;
+
+/// Blocks that a rank wants: as many as should keep the memory busy with ranks that are few. Not
+/// measured.
+constexpr uint32_t kWantedBlocks = 32;
+/// Of a rank's slots by the simple wire; those of LL and LL128 take as much again at most.
+constexpr size_t kSlotsBytes = 16 << 20;
+constexpr uint32_t kSlots = 4;
+constexpr size_t kMostSlotBytes = 128 << 10, kLeastSlotBytes = 4 << 10;
+constexpr uint64_t kProbeDeadlineNs = 10'000'000'000;
+
+/// Two channels, as every plan has at most, for each of the slices that a large device works on.
+int channelsOf(int device) {
+  int processors = 0;
+  TUTTI_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  int slices = 1;
+  while (slices < 16 && 16 * slices <= processors) slices *= 2;
+  return 2 * slices;
+}
+
+Layout layoutFor(int device, int size) {
+  const int channels = channelsOf(device);
+  const size_t rings = static_cast<size_t>(std::max(size - 1, 1)) * static_cast<size_t>(channels);
+  size_t slotBytes = kMostSlotBytes;
+  while (slotBytes > kLeastSlotBytes && rings * kSlots * slotBytes > kSlotsBytes) slotBytes /= 2;
+  return {.rings = {.channels = channels, .slotCount = kSlots, .slotBytes = slotBytes},
+          .lowLatencyBytes = std::min<size_t>(slotBytes, 8192)};
+}
+
+/// Slots for copies alone: each message costs some calls, so that large ones are worth their
+/// memory.
+Layout copyLayoutFor(int size) {
+  constexpr int kChannels = 2;
+  constexpr size_t kBytes = 64 << 20, kMost = 1 << 20, kLeast = 64 << 10;
+  const size_t rings = static_cast<size_t>(std::max(size - 1, 1)) * kChannels;
+  size_t slotBytes = kMost;
+  while (slotBytes > kLeast && rings * kSlots * slotBytes > kBytes) slotBytes /= 2;
+  return {.rings = {.channels = kChannels, .slotCount = kSlots, .slotBytes = kLeastSlotBytes},
+          .lowLatencyBytes = kLeastSlotBytes,
+          .copySlotBytes = slotBytes};
+}
+
+/// No other side of any process has it, as far as chance goes.
+uint64_t newNumber() {
+  std::random_device random;
+  return static_cast<uint64_t>(random()) << 32 | random();
+}
+
+Device checked(Device device) {
+  device::requireCudaDevice(device.index);
+  return device;
+}
+
+}  // namespace
+
+CudaEvent::CudaEvent() { TUTTI_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+
+CudaSide::CudaSide(const Options& options)
+    : options_(options),
+      number_(newNumber()),
+      endpoint_(std::make_unique<Endpoint>(options.device.index, options.rank, options.size,
+                                           layoutFor(checked(options.device).index, options.size))),
+      peers_(static_cast<size_t>(options.size)),
+      own_(device::makeCudaStream(options.device.index)) {
+  peers_[options.rank] = {getpid(), options.device.index};
+  if (std::ranges::find(options.isFar, true) != options.isFar.end())
+    far_ = options.makeFar(executor::cuda::farLayout(endpoint_->layout()));
+  if (options.rank == 0) group_ = number_;
+}
+
+CudaSide::~CudaSide() {
+  try {
+    const OnDevice on(device());
+    const OutsideCapture outside;
+    leave();
+    own_.reset();
+    engine_.reset();
+  } catch (const std::exception& e) {
+    base::log(LogLevel::Error, "rank ", rank(), " leaves ", toString(options_.device), ": ",
+              e.what());
+  }
+  giveBlocks();
+}
+
+void CudaSide::giveBlocks() {
+  if (blocks_ > 0) BlockShares::ofProcess().give(group_, device());
+  blocks_ = 0;
+}
+
+base::Bytes CudaSide::address(int peer) {
+  return base::ByteWriter()
+      .put(static_cast<int64_t>(getpid()))
+      .put(static_cast<int32_t>(device()))
+      .put(number_)
+      .put(isFar(peer) ? far_->address(peer).blob : endpoint_->address())
+      .take();
+}
+
+void CudaSide::connect(int peer, const base::Bytes& address) {
+  base::ByteReader in(address);
+  peers_[peer].process = in.get<int64_t>("process");
+  peers_[peer].device = in.get<int32_t>("device");
+  const auto number = in.get<uint64_t>("number");
+  if (peer == 0) group_ = number;
+  const base::Bytes endpoint = in.getBytes("endpoint");
+  in.requireEnd();
+  if (isFar(peer)) {
+    far_->connect(peer, {endpoint, {}});
+    endpoint_->connectThroughHost(peer);
+    return;
+  }
+  endpoint_->connect(peer, endpoint);
+  if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
+  state_.takesTurns |= endpoint_->takesTurns(peer);
+}
+
+bool CudaSide::canMap() const {
+  for (int peer = 0; peer < options_.size; ++peer)
+    if (!isNear(peer)) return false;
+  return true;
+}
+
+uint32_t CudaSide::ranksHere() const {
+  uint32_t ranks = 0;
+  for (int peer = 0; peer < options_.size; ++peer)
+    ranks += isNear(peer) && peers_[peer].device == device();
+  return ranks;
+}
+
+const GpuState& CudaSide::state() {
+  if (blocks_ > 0 || takesTurns()) return state_;
+  blocks_ = BlockShares::ofProcess().take(group_, device(), ranksHere(), kWantedBlocks);
+  state_.blocks = blocks_;
+  if (blocks_ == 0)
+    state_.add(rank(),
+               base::message("no blocks are left on ", toString(options_.device), ", which holds ",
+                             BlockShares::ofProcess().residency().capacity(device()),
+                             " at the same time: other communicators have them"));
+  fewestBlocks_ = std::min(fewestBlocks_, blocks_);
+  return state_;
+}
+
+void CudaSide::hear(int peer, const GpuState& theirs) {
+  fewestBlocks_ = std::min(fewestBlocks_, theirs.blocks);
+  state_.takesTurns |= theirs.takesTurns;
+  if (!theirs.address.empty() && !endpoint_->isConnected(peer)) {
+    endpoint_->connect(peer, theirs.address);
+    if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
+  }
+  for (const auto& [other, fault] : theirs.faults)
+    state_.add(peer, base::message("rank ", peer, other == peer ? ": " : " with rank ",
+                                   other == peer ? "" : std::to_string(other) + ": ", fault));
+}
+
+// Memory that peers have opened is freed when they have closed it.
+void CudaSide::rejoin() {
+  giveBlocks();
+  if (far_)
+    return state_.add(rank(),
+                      "ranks of several processes share a GPU, and others are on other hosts: "
+                      "kernels are needed for these, and may not wait for each other there");
+  for (int peer = 0; peer < options_.size; ++peer)
+    if (peer != rank()) endpoint_->disconnect(peer, "it is joined for copies");
+  before_ = std::move(endpoint_);
+  endpoint_ =
+      std::make_unique<Endpoint>(device(), rank(), options_.size, copyLayoutFor(options_.size));
+  state_.address = endpoint_->address();
+}
+
+void CudaSide::startProbe() { endpoint_->startProbe(1, kProbeDeadlineNs); }
+
+void CudaSide::finishProbe() {
+  const auto found = endpoint_->finishProbe();
+  for (size_t peer = 0; peer < found.size(); ++peer)
+    if (!found[peer].empty()) state_.add(static_cast<int>(peer), found[peer]);
+  before_
+      .reset();  // not earlier: that waits for what runs on the GPU, which may wait for this rank
+}
+
+void CudaSide::makeReady() {
+  std::vector<int> devices;
+  for (const Neighbour& peer : peers_) devices.push_back(peer.device);
+  const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;
+  engine_ = takesTurns()
+                ? makeCopyEngine(*endpoint_, deadlineNs)
+                : makeKernelEngine(*endpoint_, {.blocks = fewestBlocks_, .deadlineNs = deadlineNs},
+                                   canMap() && linesArriveWhole(devices), std::move(far_));
+  ready_.store(engine_.get(), std::memory_order_seq_cst);
+  if (aborted_.load(std::memory_order_seq_cst)) engine_->abort();
+}
+
+std::unique_ptr<GpuPlan> CudaSide::prepare(const plan::PlanSpec& spec,
+                                           const plan::Program& program) {
+  const OutsideCapture outside;
+  return engine_->prepare(spec, program);
+}
+
+bool CudaSide::isIdle() const {
+  const OutsideCapture outside;
+  const cudaError_t state = cudaEventQuery(last_.get());
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();  // no error that the program should find
+    return false;
+  }
+  TUTTI_CUDA(state);
+  return true;
+}
+
+void CudaSide::watch() {
+  if (GpuEngine* const ready = ready_.load(std::memory_order_acquire)) ready->watch();
+}
+
+void CudaSide::leave() {
+  if (!engine_ || hasLeft_.exchange(true, std::memory_order_acq_rel)) return;
+  const OnDevice on(device());
+  const OutsideCapture outside;
+  engine_->leave(isIdle());
+  for (base::Backoff backoff(false); !isIdle(); backoff.idle()) engine_->watch();
+}
+
+void CudaSide::abort() {
+  aborted_.store(true, std::memory_order_seq_cst);
+  if (GpuEngine* const ready = ready_.load(std::memory_order_seq_cst)) ready->abort();
+}
+
+// That it has left is none.
+std::optional<GpuFailure> CudaSide::failure() const {
+  if (hasLeft_.load(std::memory_order_acquire)) return {};
+  const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
+  return ready ? ready->failure(launched()) : std::nullopt;
+}
+
+void CudaSide::before(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  TUTTI_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
+  if (status == cudaStreamCaptureStatusNone) {
+    // Of the stream that each thread has by default all threads have the same handle.
+    const bool isLast = lastStream_ && *lastStream_ == stream && stream != cudaStreamPerThread;
+    if (lastStream_ && !isLast) TUTTI_CUDA(cudaStreamWaitEvent(stream, last_.get()));
+    return;
+  }
+  if (capturedStream_ && capture_ == id && *capturedStream_ != stream)
+    TUTTI_CUDA(cudaStreamWaitEvent(stream, captured_.get()));
+  capture_ = id;
+}
+
+void CudaSide::after(cudaStream_t stream) {
+  const bool isCaptured = device::isCapturing(stream);
+  TUTTI_CUDA(cudaEventRecord(isCaptured ? captured_.get() : last_.get(), stream));
+  (isCaptured ? capturedStream_ : lastStream_) = stream;
+  launched_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options) {
+  const OnDevice on(checked(options.device).index);
+  return std::make_unique<CudaSide>(options);
+}
+
+namespace {
+
+CudaSide& sideOf(const GpuLaunch& rank) { return static_cast<CudaSide&>(*rank.side); }
+
+}  // namespace
+
+GpuEngine& engineOf(const GpuLaunch& rank) { return sideOf(rank).engine(); }
+
+void launchOnGpu(std::span<const GpuLaunch> ranks, StreamRef stream) {
+  const OnDevice on(sideOf(ranks.front()).device());
+  for (const GpuLaunch& rank : ranks) sideOf(rank).before(stream.cuda());
+  const auto finish = [&] {
+    for (const GpuLaunch& rank : ranks) sideOf(rank).after(stream.cuda());
+  };
+  try {
+    engineOf(ranks.front()).launch(ranks, stream.cuda());
+  } catch (const Error&) {
+    finish();  // what was enqueued is waited for
+    throw;
+  }
+  finish();
+}
+
+}  // namespace tutti::communicator

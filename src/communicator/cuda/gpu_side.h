@@ -1,0 +1,109 @@
+#pragma once
+
+// gpu.h over p2p, and what runs calls there.
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/communicator/cuda/engine.h"
+#include "src/communicator/gpu.h"
+#include "src/device/any_stream.h"
+#include "transports/p2p/endpoint.h"
+
+namespace tutti::communicator {
+
+/// An event without times.
+class CudaEvent {
+ public:
+  CudaEvent();  ///< of the current device
+  ~CudaEvent();
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaSide final : public GpuSide {
+ public:
+  explicit CudaSide(const Options& options);
+  ~CudaSide() override;
+
+  base::Bytes address(int peer) override;
+  void connect(int peer, const base::Bytes& address) override;
+  const GpuState& state() override;
+  void hear(int peer, const GpuState& theirs) override;
+  bool takesTurns() const override { return state_.takesTurns; }
+  void rejoin() override;
+  void startProbe() override;
+  void finishProbe() override;
+  void makeReady() override;
+
+  uint64_t group() const override { return group_; }
+  size_t slotBytes() const override {
+    const auto& layout = endpoint_->layout();
+    return takesTurns() ? layout.copySlotBytes : layout.rings.slotBytes;
+  }
+  int channels() const override { return endpoint_->layout().rings.channels; }
+  uint32_t blocks() const override { return takesTurns() ? 1 : fewestBlocks_; }
+  bool canMap() const override;
+  bool isRemote(int peer) const override { return !isNear(peer) && !isFar(peer); }
+  std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
+                                   const plan::Program& program) override;
+  StreamRef ownStream() const override { return own_->ref(); }
+  bool isIdle() const override;
+  uint64_t launched() const override { return launched_.load(std::memory_order_relaxed); }
+
+  void leave() override;
+  void watch() override;
+  void abort() override;
+  std::optional<GpuFailure> failure() const override;
+
+  GpuEngine& engine() { return *engine_; }
+  int device() const { return options_.device.index; }
+  int rank() const { return options_.rank; }
+  /// One launch of a rank runs at a time: on another stream than the last one's it waits for that.
+  /// A launch that is captured waits for those of its own capture.
+  void before(cudaStream_t stream);
+  void after(cudaStream_t stream);
+
+ private:
+  struct Neighbour {
+    int64_t process = 0;
+    int device = 0;
+  };
+  bool isFar(int peer) const { return options_.isFar[peer]; }
+  /// Of this process.
+  bool isNear(int peer) const {
+    return !isFar(peer) && peers_[peer].process == peers_[options_.rank].process;
+  }
+  uint32_t ranksHere() const;
+  void giveBlocks();
+
+  const Options options_;
+  const uint64_t number_;
+  // `before_` is the one before rejoin(), until all peers have let go of its memory.
+  std::unique_ptr<transports::p2p::Endpoint> endpoint_, before_;
+  std::unique_ptr<transports::Endpoint> far_;  // to the far peers, until the engine has it
+  GpuState state_;
+  std::vector<Neighbour> peers_;
+  uint64_t group_ = 0;   // rank 0's number
+  uint32_t blocks_ = 0;  // taken from the process's shares
+  uint32_t fewestBlocks_ = UINT32_MAX;
+  std::unique_ptr<GpuEngine> engine_;
+  std::atomic<GpuEngine*> ready_{nullptr};
+  std::atomic<bool> aborted_{false};
+  std::atomic<bool> hasLeft_{false};
+  std::unique_ptr<device::AnyStream> own_;
+  CudaEvent last_, captured_;
+  std::optional<cudaStream_t> lastStream_, capturedStream_;
+  unsigned long long capture_ = 0;  // of which the last captured launch was
+  std::atomic<uint64_t> launched_{0};
+};
+
+}  // namespace tutti::communicator

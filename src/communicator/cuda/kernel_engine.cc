@@ -1,0 +1,121 @@
+// Calls as launches of the kernel that interprets programs.
+
+#include "src/communicator/cuda/block_shares.h"
+#include "src/communicator/cuda/engine.h"
+#include "src/communicator/cuda/wires.h"
+
+namespace tutti::communicator {
+namespace {
+
+using executor::cuda::DeviceLaunch;
+using executor::cuda::DeviceTransfer;
+using executor::cuda::Interpreter;
+
+class KernelPlan final : public GpuPlan {
+ public:
+  explicit KernelPlan(std::unique_ptr<executor::cuda::DevicePlan> plan) : plan_(std::move(plan)) {}
+  const executor::cuda::DevicePlan* get() const { return plan_.get(); }
+
+ private:
+  std::unique_ptr<executor::cuda::DevicePlan> plan_;
+};
+
+class KernelEngine final : public GpuEngine {
+ public:
+  KernelEngine(transports::p2p::Endpoint& endpoint,
+               const executor::cuda::InterpreterOptions& options, bool keepsLines,
+               std::unique_ptr<transports::Endpoint> far)
+      : interpreter_(endpoint, BlockShares::ofProcess().residency(), options, std::move(far)),
+        keepsLines_(keepsLines) {}
+
+  std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
+                                   const plan::Program& program) override {
+    return std::make_unique<KernelPlan>(interpreter_.prepare(spec, program));
+  }
+  void launch(std::span<const GpuLaunch> ranks, cudaStream_t stream) override {
+    if (ranks.front().call)
+      launchCalls(ranks, stream);
+    else
+      launchExchanges(ranks, stream);
+  }
+  void leave(bool isIdle) override {
+    if (isIdle) interpreter_.finishSending();
+    interpreter_.abort();
+  }
+  void watch() override {}
+  void abort() override { interpreter_.abort(); }
+  std::optional<GpuFailure> failure(uint64_t launched) const override;
+
+ private:
+  static KernelEngine& of(const GpuLaunch& rank) {
+    return static_cast<KernelEngine&>(engineOf(rank));
+  }
+  DeviceLaunch launchOf(const GpuCall& call) const;
+  static void launchCalls(std::span<const GpuLaunch> ranks, cudaStream_t stream);
+  static void launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_t stream);
+
+  Interpreter interpreter_;
+  const bool keepsLines_;
+};
+
+// What the interpreter's proxy knows before a launch does is the control plane's to tell.
+std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
+  const auto* const report = interpreter_.report();
+  if (!report) return {};
+  const Error error = *interpreter_.failure();
+  return GpuFailure{.code = error.code(),
+                    .text = error.what(),
+                    .peer = report->peer,
+                    .operation = uint64_t{report->operation} + 1,
+                    .bytesArrived = report->bytesArrived};
+}
+
+DeviceLaunch KernelEngine::launchOf(const GpuCall& call) const {
+  return {.plan = static_cast<const KernelPlan*>(call.plan)->get(),
+          .in = call.in,
+          .out = call.out,
+          .count = call.count,
+          .type = call.type,
+          .op = call.op,
+          .scalar = call.scalar,
+          .deterministic = call.deterministic,
+          .callHash = call.callHash,
+          .wire = wireFor(call.bytes, call.isMapped, keepsLines_),
+          .slices = call.slices,
+          .blocks = call.blocks ? std::span(*call.blocks) : std::span<const plan::Block>()};
+}
+
+void KernelEngine::launchCalls(std::span<const GpuLaunch> ranks, cudaStream_t stream) {
+  std::vector<Interpreter::RankLaunch> all;
+  for (const GpuLaunch& rank : ranks)
+    all.push_back({&of(rank).interpreter_, of(rank).launchOf(*rank.call)});
+  Interpreter::launchMerged(all, stream);
+}
+
+void KernelEngine::launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_t stream) {
+  const auto transfers = [](const std::vector<executor::Transfer>& list) {
+    std::vector<DeviceTransfer> all;
+    for (const executor::Transfer& t : list) all.push_back({t.peer, t.data, t.bytes});
+    return all;
+  };
+  std::vector<std::vector<DeviceTransfer>> held;
+  std::vector<Interpreter::RankExchange> all;
+  held.reserve(2 * ranks.size());  // spans point there
+  for (const GpuLaunch& rank : ranks) {
+    const auto& sends = held.emplace_back(transfers(rank.exchange->sends));
+    const auto& receives = held.emplace_back(transfers(rank.exchange->receives));
+    all.push_back({&of(rank).interpreter_, {sends, receives}});
+  }
+  Interpreter::exchangeMerged(all, stream);
+}
+
+}  // namespace
+
+std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
+                                            const executor::cuda::InterpreterOptions& options,
+                                            bool keepsLines,
+                                            std::unique_ptr<transports::Endpoint> far) {
+  return std::make_unique<KernelEngine>(endpoint, options, keepsLines, std::move(far));
+}
+
+}  // namespace tutti::communicator

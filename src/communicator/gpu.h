@@ -1,0 +1,151 @@
+#pragma once
+
+// A communicator's part on its rank's GPU: joined with the peers' GPUs at set-up, programs in
+// device memory, launches. No header of CUDA is needed here: with the toolkit it is in cuda/,
+// without it gpu_absent.cc answers.
+//
+// Set-up: every rank makes its side and sends each peer its address(); connect() of each; then all
+// ranks tell each other their state(), hear() what the others say, probe, tell each other once
+// more, and makeReady(). A fault anywhere keeps all ranks from working on GPUs, and all know of it.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/device.h>
+#include <tutti/error.h>
+#include <tutti/types.h>
+
+#include "src/base/bytes.h"
+#include "src/executor/exchange_operation.h"
+#include "src/plan/plan.h"
+#include "transports/connection.h"
+
+namespace tutti::communicator {
+
+/// What a rank tells the others of its GPU: how many blocks it has there, and what is in the way of
+/// working with whom; under its own number what keeps it from working with anybody.
+struct GpuState {
+  uint32_t blocks = 0;
+  bool takesTurns = false;   ///< kernels of another rank, of another process, run there too
+  base::Bytes address = {};  ///< of GpuSide::rejoin()
+  std::map<int, std::string> faults;  ///< by peer
+
+  /// Keeps the first fault with a peer.
+  void add(int peer, const std::string& fault) { faults.try_emplace(peer, fault); }
+  base::Bytes write() const;
+  /// Throws Refused for what no rank of `size` sends.
+  static GpuState read(const base::Bytes& bytes, int size);
+};
+
+/// A rank's program in the memory of its GPU.
+class GpuPlan {
+ public:
+  virtual ~GpuPlan() = default;
+};
+
+/// One collective on one rank. Buffers are memory that its GPU can address.
+struct GpuCall {
+  const GpuPlan* plan = nullptr;
+  const void* in = nullptr;
+  void* out = nullptr;
+  uint64_t count = 0;                                                ///< elements of a block
+  std::shared_ptr<const std::vector<plan::Block>> blocks = nullptr;  ///< where they differ
+  DataType type = DataType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  double scalar = 1.0;
+  bool deterministic = false;
+  uint32_t callHash = 0;
+  uint64_t bytes = 0;   ///< of the larger buffer
+  uint32_t slices = 1;  ///< parts of every chunk, side by side; the same on all ranks
+  bool isMapped = false;
+};
+
+/// Why launches have given up.
+struct GpuFailure {
+  ErrorCode code = ErrorCode::Internal;
+  std::string text;
+  int peer = -1;           ///< waited for, or who disagrees
+  uint64_t operation = 0;  ///< its number among this rank's launches, from 1
+  uint64_t bytesArrived = 0;
+};
+
+class GpuSide {
+ public:
+  struct Options {
+    Device device;
+    int rank = 0, size = 1;
+    int64_t timeoutMs = 0;
+    std::vector<bool> isFar = {};  ///< by peer: not joined on this host but by a network
+    /// The transport of those peers, with such rings; called where there are some.
+    std::function<std::unique_ptr<transports::Endpoint>(const transports::RingLayout&)> makeFar =
+        {};
+  };
+  virtual ~GpuSide() = default;
+
+  virtual base::Bytes address(int peer) = 0;
+  /// Throws Refused for a malformed address. That a peer cannot be joined is a fault.
+  virtual void connect(int peer, const base::Bytes& address) = 0;
+  /// After all connect().
+  virtual const GpuState& state() = 0;
+  virtual void hear(int peer, const GpuState& theirs) = 0;
+  /// When all others were heard: ranks of several processes share a GPU, somewhere. Kernels that
+  /// wait for each other are nothing for them, so that rejoin() joins all ranks once more, for
+  /// copies: by addresses in the states that are told next.
+  virtual bool takesTurns() const = 0;
+  virtual void rejoin() = 0;
+  /// Patterns through all pairs, by all ranks at the same time. The first does not wait.
+  virtual void startProbe() = 0;
+  virtual void finishProbe() = 0;
+  /// Where there are no faults. Throws what CUDA refuses.
+  virtual void makeReady() = 0;
+
+  /// The same for all ranks of a communicator, and in one process for no other.
+  virtual uint64_t group() const = 0;
+  /// What plans are chosen for. The blocks are those of the rank that has the fewest.
+  virtual size_t slotBytes() const = 0;
+  virtual int channels() const = 0;
+  virtual uint32_t blocks() const = 0;
+  /// All ranks are in this process, so that plans may address their buffers.
+  virtual bool canMap() const = 0;
+
+  /// A rank of another process, which writes to memory of this one.
+  virtual bool isRemote(int peer) const = 0;
+
+  /// At the first call of a kind.
+  virtual std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
+                                           const plan::Program& program) = 0;
+  /// On which the calls without a stream run.
+  virtual StreamRef ownStream() const = 0;
+  /// Whether all that was launched has ended; what was captured does not count.
+  virtual bool isIdle() const = 0;
+  /// Launches that were made or captured.
+  virtual uint64_t launched() const = 0;
+
+  /// This rank makes no more calls: until what they have sent has left, and nothing runs any more.
+  virtual void leave() = 0;
+  /// To be called now and then; finds what failure() tells. From any thread.
+  virtual void watch() = 0;
+  /// Ends what is under way. From any thread, at any time.
+  virtual void abort() = 0;
+  virtual std::optional<GpuFailure> failure() const = 0;
+};
+
+/// Throws Unsupported where there is no such device, and OutOfMemory naming the bytes.
+std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options);
+
+/// Calls of several ranks of one communicator that share a device and a stream, as one launch, or
+/// of one rank: a collective of each, or sends and receives of each.
+struct GpuLaunch {
+  GpuSide* side = nullptr;
+  const GpuCall* call = nullptr;
+  const executor::Exchange* exchange = nullptr;
+};
+/// Throws Mismatch where the calls do not go together, and what CUDA refuses.
+void launchOnGpu(std::span<const GpuLaunch> ranks, StreamRef stream);
+
+}  // namespace tutti::communicator

@@ -1,0 +1,18 @@
+// gpu.h in builds without CUDA, where no communicator has a GPU.
+
+#include "src/base/check.h"
+#include "src/communicator/gpu.h"
+#include "src/device/cuda.h"
+
+namespace tutti::communicator {
+
+std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options) {
+  device::requireCudaDevice(options.device.index);  // throws
+  return nullptr;
+}
+
+void launchOnGpu(std::span<const GpuLaunch>, StreamRef) {
+  base::fail(ErrorCode::Unsupported, "this build has no CUDA");
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,155 @@
+// Joining the GPUs of a communicator's ranks: addresses went with the hellos; then ranks tell each
+// other twice what they know to be in the way, before and after the pairs have been tried out.
+
+#include "src/base/backoff.h"
+#include "src/base/check.h"
+#include "src/base/log.h"
+#include "src/communicator/gpu_work.h"
+#include "src/communicator/state.h"
+
+namespace tutti {
+
+using communicator::GpuState;
+
+void Communicator::Impl::makeGpu() {
+  if (settings.device.kind != DeviceKind::Cuda) {
+    noGpu = "it is of " + toString(settings.device);
+    return;
+  }
+  auto side = communicator::makeGpuSide(
+      {.device = settings.device,
+       .rank = who.rank,
+       .size = size,
+       .timeoutMs = settings.timeoutMs,
+       .isFar = communicator::farPeers(who.rank, topology, settings.transport),
+       .makeFar = [this](const transports::RingLayout& layout) {
+         return transports::ucx::makeUcxEndpoint(network(), who.rank, size, layout);
+       }});
+  std::lock_guard lock(mutex);
+  gpu = std::move(side);
+}
+
+namespace {
+
+std::string firstFault(const GpuState& state, int self) {
+  const auto& [peer, fault] = *state.faults.begin();
+  return peer == self ? fault : base::message("with rank ", peer, ": ", fault);
+}
+
+}  // namespace
+
+bool Communicator::Impl::connectGpu(const std::vector<base::Bytes>& addresses) {
+  if (!gpu) return false;
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != who.rank && addresses[peer].empty()) {
+      noGpu = "rank " + std::to_string(peer) + " has no GPU";
+      return false;
+    }
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != who.rank) gpu->connect(peer, addresses[peer]);
+  return true;
+}
+
+bool Communicator::Impl::gpuIsFaultless() {
+  const GpuState& state = gpu->state();
+  if (state.faults.empty()) return true;
+  noGpu = firstFault(state, who.rank);
+  return false;
+}
+
+void Communicator::Impl::tellGpuState(size_t round, base::Deadline deadline) {
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != who.rank) send(peer, Message::Gpu, gpu->state().write());
+  awaitAll("GPU's state", deadline, [&](const Peer& p) { return p.gpu.size() > round; });
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == who.rank) continue;
+    std::unique_lock lock(mutex);  // a quick peer's next state may come meanwhile
+    const GpuState theirs = peers[peer].gpu[round];
+    lock.unlock();
+    gpu->hear(peer, theirs);
+  }
+}
+
+void Communicator::Impl::joinGpus(const std::vector<base::Bytes>& addresses,
+                                  base::Deadline deadline) {
+  if (!connectGpu(addresses)) return;
+  tellGpuState(0, deadline);
+  if (!gpuIsFaultless()) return;
+  const bool rejoins = gpu->takesTurns();
+  if (rejoins) {
+    gpu->rejoin();
+    tellGpuState(1, deadline);
+    if (!gpuIsFaultless()) return;
+  }
+  gpu->startProbe();
+  gpu->finishProbe();
+  tellGpuState(rejoins ? 2 : 1, deadline);
+  if (gpuIsFaultless()) gpu->makeReady();
+}
+
+void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>& ranks) {
+  for (const auto& rank : ranks) rank->makeGpu();
+  bool joined = true;
+  for (const auto& rank : ranks) {
+    std::vector<base::Bytes> addresses(ranks.size());
+    for (size_t peer = 0; peer < ranks.size(); ++peer)
+      if (ranks[peer] != rank && ranks[peer]->gpu)
+        addresses[peer] = ranks[peer]->gpu->address(rank->who.rank);
+    joined &= rank->connectGpu(addresses);
+  }
+  if (!joined) return;
+  const auto tellAll = [&] {
+    bool good = true;
+    std::vector<GpuState> states;
+    for (const auto& rank : ranks) states.push_back(rank->gpu->state());
+    for (const auto& rank : ranks)
+      for (int peer = 0; peer < rank->size; ++peer)
+        if (peer != rank->who.rank) rank->gpu->hear(peer, states[peer]);
+    for (const auto& rank : ranks) good &= rank->gpuIsFaultless();
+    return good;
+  };
+  if (!tellAll()) return;
+  for (const auto& rank : ranks) rank->gpu->startProbe();
+  for (const auto& rank : ranks) rank->gpu->finishProbe();
+  if (!tellAll()) return;
+  for (const auto& rank : ranks) rank->gpu->makeReady();
+}
+
+// ---- The end.
+
+// What was launched ends by itself, by its deadline or because the communicator has failed.
+void Communicator::Impl::finishGpu() {
+  if (!gpu) return;
+  try {
+    for (base::Backoff backoff(false); !gpu->isIdle();) backoff.idle();
+    gpu->leave();
+  } catch (const Error& error) {
+    base::log(LogLevel::Error, self(), " leaves ", toString(settings.device), ": ", error.what());
+  }
+  communicator::forgetStreams(gpu->group());
+}
+
+namespace {
+
+constexpr std::chrono::seconds kPeersLeave{5};
+
+}  // namespace
+
+// Kernels of other processes may still write to this rank's memory: the last thing that they do is
+// to give back what they have taken. Who does not leave in time is left with memory that this
+// process does not free.
+void Communicator::Impl::awaitGpuPeers() {
+  if (!gpu || !noGpu.empty()) return;
+  std::unique_lock lock(mutex);
+  const auto allGone = [&] {
+    for (int peer = 0; peer < size; ++peer)
+      if (gpu->isRemote(peer) && !peers[peer].left && !peers[peer].lost) return false;
+    return true;
+  };
+  if (changed.wait_for(lock, kPeersLeave, allGone)) return;
+  base::log(LogLevel::Warning, self(), ": other ranks do not leave; its memory of ",
+            toString(settings.device), " is kept");
+  gpu.release();
+}
+
+}  // namespace tutti

@@ -1,0 +1,348 @@
+#include "src/communicator/gpu_work.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "src/base/backoff.h"
+#include "src/base/check.h"
+#include "src/base/integers.h"
+#include "src/base/log.h"
+#include "src/communicator/operation_work.h"
+#include "src/communicator/request.h"
+#include "src/communicator/state.h"
+
+namespace tutti {
+
+using communicator::CallFacts;
+using communicator::GpuChoice;
+using communicator::GpuWork;
+using communicator::OperationWork;
+
+namespace communicator {
+namespace {
+
+// Above this, plans that address the peers' buffers move fewer bytes than those by slots; below it,
+// the exchange of entries costs more than that is worth. Not measured.
+constexpr uint64_t kLeastMappedBytes = 64 << 10;
+
+// Of GPUs joined by NVLink; not measured.
+topology::Tuning gpuTuning() {
+  topology::Tuning tuning;
+  tuning.messageMicroseconds = 1.5;
+  tuning.stepMicroseconds = 0.5;
+  tuning.copyGigabytesPerSecond = 200;
+  tuning.reduceGigabytesPerSecond = 400;
+  tuning.mappedGigabytesPerSecond = 300;
+  tuning.entryMicroseconds = 0.2;
+  tuning.yieldMicroseconds = 0;
+  return tuning;
+}
+
+// Part of the fingerprint of a call on GPUs: never a call of the host.
+constexpr uint64_t kOnGpu = 0x9b0d1c7e5a3f8642;
+
+/// Of the larger buffer of a call with blocks of so many bytes.
+uint64_t bufferBytes(const plan::PlanSpec& spec, uint64_t block) {
+  return block *
+         std::max(plan::blocksOf(spec, plan::Buffer::In), plan::blocksOf(spec, plan::Buffer::Out));
+}
+
+/// As many parts of this size as there is room for: each has a block of the GPU to itself, and a
+/// channel.
+constexpr uint64_t kSliceBytes = 64 << 10;
+
+/// The same on all ranks.
+uint32_t slicesFor(const plan::PlanSpec& spec, uint64_t bytes, const GpuSide& gpu) {
+  size_t lanes = 1;
+  for (int rank = 0; rank < spec.ranks; ++rank)
+    lanes = std::max(lanes, collectives::build(spec, rank).lanes.size());
+  const auto channels = static_cast<uint64_t>(gpu.channels() / spec.channels);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(
+      bytes / kSliceBytes, 1, std::min(channels, std::max<uint64_t>(gpu.blocks() / lanes, 1))));
+}
+
+/// What tells streams apart: of the stream that each thread has by default all threads have the
+/// same handle.
+const void* identityOf(StreamRef stream) {
+  static thread_local const char ofThisThread = 0;
+  constexpr uintptr_t kPerThread = 2;
+  const void* const handle = stream.cuda();
+  return reinterpret_cast<uintptr_t>(handle) == kPerThread ? &ofThisThread : handle;
+}
+
+/// Launches of ranks of one communicator that share a stream without sharing the launch would wait
+/// for each other for ever. Who launches after another rank has made the same call on the same
+/// stream is refused.
+class SharedStreams {
+ public:
+  static SharedStreams& ofProcess() {
+    static SharedStreams streams;
+    return streams;
+  }
+  /// The `number`th calls of `ranks` are about to share a launch. The rank that has been there, or
+  /// -1.
+  int launch(uint64_t group, StreamRef stream, const std::vector<std::pair<int, uint64_t>>& ranks) {
+    const std::lock_guard lock(mutex_);
+    auto& here = launches_[{group, identityOf(stream), stream.device().index}];
+    for (const auto& [other, its] : here)
+      for (const auto& [rank, number] : ranks) {
+        const auto same = [&](const auto& one) { return one.first == other; };
+        if (std::ranges::none_of(ranks, same) && its >= number) return other;
+      }
+    for (const auto& [rank, number] : ranks) here[rank] = number;
+    return -1;
+  }
+  void forget(uint64_t group) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(launches_, [&](const auto& entry) { return std::get<0>(entry.first) == group; });
+  }
+
+ private:
+  using Key = std::tuple<uint64_t, const void*, int>;
+  std::mutex mutex_;
+  std::map<Key, std::map<int, uint64_t>> launches_;  // the last call of each rank
+};
+
+/// Calls that share a launch.
+struct Batch {
+  uint64_t group = 0;
+  size_t turn = 0;
+  StreamRef stream;
+  bool waits = false;
+  std::vector<GpuWork> works;
+};
+
+bool belongs(const Batch& batch, const GpuWork& work, size_t turn) {
+  if (batch.works.front().isExchange() != work.isExchange()) return false;
+  if (batch.turn != turn || batch.group != work.communicator->gpu->group()) return false;
+  if (!work.stream)
+    return batch.waits && batch.stream.device() == work.communicator->settings.device;
+  return !batch.waits && batch.stream.cuda() == work.stream.cuda() &&
+         batch.stream.device() == work.stream.device();
+}
+
+std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
+  std::vector<Batch> batches;
+  std::map<const Communicator::Impl*, size_t> turns;
+  for (GpuWork& work : works) {
+    const size_t turn = turns[work.communicator.get()]++;
+    const auto mine = std::ranges::find_if(
+        batches, [&](const Batch& batch) { return belongs(batch, work, turn); });
+    if (mine != batches.end()) {
+      mine->works.push_back(std::move(work));
+      continue;
+    }
+    const StreamRef stream = work.stream ? work.stream : work.communicator->gpu->ownStream();
+    Batch batch{work.communicator->gpu->group(), turn, stream, !work.stream, {}};
+    batch.works.push_back(std::move(work));
+    batches.push_back(std::move(batch));
+  }
+  std::ranges::stable_sort(batches, {}, &Batch::turn);
+  return batches;
+}
+
+// Between sends and receives nobody knows who waits for whom.
+void requireApart(const Batch& batch) {
+  if (batch.works.front().isExchange()) return;
+  std::vector<std::pair<int, uint64_t>> ranks;
+  for (const GpuWork& work : batch.works)
+    ranks.emplace_back(work.communicator->who.rank, work.communicator->gpuCollectives.load() + 1);
+  const int other = SharedStreams::ofProcess().launch(batch.group, batch.stream, ranks);
+  if (other < 0) return;
+  auto& c = *batch.works.front().communicator;
+  const Error error(ErrorCode::InvalidUsage,
+                    base::message(c.self(), " and rank ", other, " of the same communicator call ",
+                                  std::get<CallFacts>(batch.works.front().facts).describe(),
+                                  " on one stream, one after the other, and would wait for each "
+                                  "other: their calls have to be in one group"));
+  c.fail(error, true);  // the other one's launch ends
+  throw error;
+}
+
+void launch(const Batch& batch) {
+  requireApart(batch);
+  std::vector<GpuLaunch> launches;
+  for (const GpuWork& work : batch.works) {
+    auto& c = *work.communicator;
+    c.throwIfFailed();
+    c.launching(work);
+    launches.push_back({c.gpu.get(), std::get_if<GpuCall>(&work.call),
+                        std::get_if<executor::Exchange>(&work.call)});
+  }
+  launchOnGpu(launches, batch.stream);
+}
+
+}  // namespace
+
+// What cannot be launched fails its communicators, for other ranks may have launched their part;
+// the calls of others go on.
+void launch(std::vector<GpuWork> works) {
+  std::exception_ptr first;
+  for (const Batch& batch : batchesOf(std::move(works))) {
+    try {
+      launch(batch);
+    } catch (const Error& error) {
+      if (!first) first = std::current_exception();
+      for (const GpuWork& work : batch.works) work.communicator->fail(error, true);
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+void forgetStreams(uint64_t group) { SharedStreams::ofProcess().forget(group); }
+
+}  // namespace communicator
+
+const GpuChoice& Communicator::Impl::chooseOnGpu(const CallFacts& facts) {
+  const uint64_t key = communicator::choiceKey(facts, size);
+  if (const auto known = gpuChoices.find(key); known != gpuChoices.end()) return known->second;
+  const topology::Topology joined{.ranks = size,
+                                  .cores = size,
+                                  .hostOf = topology.hostOf,
+                                  .slotBytes = gpu->slotBytes(),
+                                  .channels = gpu->channels()};
+  plan::CollectiveRequest request = communicator::requestOf(facts, size, settings.deterministic,
+                                                            settings.algorithm, topology.hostOf);
+  const uint64_t bytes = request.blockBytes();
+  request.mappable = gpu->canMap() && bytes >= communicator::kLeastMappedBytes;
+  const collectives::Choice choice =
+      collectives::choose(request, joined, communicator::gpuTuning());
+  GpuChoice made;
+  // Some ranks may call in place and others not, so a plan has to bear it.
+  const bool isMapped = choice.mapped && size > 1 && choice.mapped->inPlaceSafe;
+  made.spec = isMapped ? *choice.mapped : choice.spec;
+  made.hash = made.spec.hash();
+  auto& plan = gpuPlans[made.hash];
+  if (!plan) plan = gpu->prepare(made.spec, collectives::build(made.spec, who.rank));
+  made.plan = plan.get();
+  made.slices =
+      communicator::slicesFor(made.spec, communicator::bufferBytes(made.spec, bytes), *gpu);
+  base::log(LogLevel::Debug, self(), ": on ", toString(settings.device), " for blocks of up to ",
+            bytes, " bytes: ", made.spec.describe());
+  return gpuChoices.emplace(key, made).first->second;
+}
+
+GpuWork Communicator::Impl::gpuWork(const OperationWork& work, StreamRef stream) {
+  const char* const call = work.placement().call;
+  const auto refuse = [&](const std::string& why) {
+    base::fail(ErrorCode::Unsupported, self(), ": ", call, " on ", toString(settings.device), ": ",
+               why);
+  };
+  if (!noGpu.empty()) refuse("the ranks' GPUs are not joined: " + noGpu);
+  const executor::Launch* const launch = work.launch();
+  if (launch && launch->reduction)
+    refuse("the reduction " + launch->reduction.name() + " is a function of the host");
+  throwIfFailed();
+  if (const auto* const transfers = work.exchange())
+    return {shared_from_this(), communicator::factsOf(*transfers), *transfers, stream};
+  CallFacts facts = *work.facts();
+  const GpuChoice& choice = chooseOnGpu(facts);
+  facts.algorithm = choice.spec.algorithm;
+  facts.planHash = choice.hash ^ communicator::kOnGpu;
+  return {.communicator = shared_from_this(),
+          .facts = facts,
+          .call = communicator::GpuCall{.plan = choice.plan,
+                                        .in = launch->in,
+                                        .out = launch->out,
+                                        .count = launch->count,
+                                        .blocks = launch->blocks,
+                                        .type = launch->type,
+                                        .op = launch->op,
+                                        .scalar = launch->scalar,
+                                        .deterministic = settings.deterministic,
+                                        .callHash = facts.fingerprint(),
+                                        .bytes = communicator::bufferBytes(
+                                            choice.spec, communicator::blockCount(facts, size) *
+                                                             sizeOf(facts.type)),
+                                        .slices = choice.slices,
+                                        .isMapped = choice.spec.mapped.any()},
+          .stream = stream};
+}
+
+void Communicator::Impl::launching(const GpuWork& work) {
+  gpuRecorder.issued(
+      {.number = gpu->launched() + 1,
+       .sequence = work.isExchange() ? ++gpuExchanges : gpuCollectives.fetch_add(1) + 1,
+       .facts = work.facts,
+       .phase = communicator::Phase::Launched});
+}
+
+// Also of a failure the caller hears only when no kernel touches his memory any more: it ends them.
+// The monitor finds out what has gone wrong.
+void Communicator::Impl::awaitGpu() {
+  base::Backoff backoff(!topology.oversubscribed());
+  while (!gpu->isIdle()) backoff.idle();
+  while (gpu->failure()) {
+    throwIfFailed();
+    backoff.idle();
+  }
+  throwIfFailed();
+}
+
+namespace {
+
+// How long the news of what made a peer give up may take, and the two sides of a mismatch.
+constexpr int64_t kReasonNs = 1'000'000'000, kDisputeNs = 2'000'000'000;
+
+}  // namespace
+
+// A rank that has left will not take part in collectives after its last. Those of graphs nobody
+// counts: they end by their deadline.
+void Communicator::Impl::watchLeaversOnGpu() {
+  if (!someoneStopped.load(std::memory_order_acquire)) return;
+  const uint64_t launched = gpuCollectives.load(std::memory_order_acquire);
+  int leaver = -1;
+  {
+    std::lock_guard lock(mutex);
+    if (!gpu || gpu->isIdle()) return;
+    for (int peer = 0; peer < size && leaver < 0; ++peer)
+      if (peers[peer].leftGpuAfter < launched) leaver = peer;
+  }
+  if (leaver < 0) return;
+  fail(Error(ErrorCode::PeerLost, base::message(name(leaver), " left; ", self(),
+                                                " still needs it on ", toString(settings.device))),
+       true);
+}
+
+// A peer that has given up tells why by the control plane, and ranks that disagree compare their
+// calls there. What the GPU knows is the answer where they do not. What is enqueued there ends only
+// while it is watched, so that goes on when the communicator has failed.
+void Communicator::Impl::watchGpu() {
+  std::optional<communicator::GpuFailure> found;
+  try {
+    std::lock_guard lock(mutex);
+    if (gpu) {
+      gpu->watch();
+      found = gpu->failure();
+    }
+  } catch (const Error& error) {
+    return fail(error, true);
+  }
+  if (failed.load(std::memory_order_acquire)) return;
+  if (!found) return watchLeaversOnGpu();
+  const int64_t now = clock.nowNs();
+  const auto entry = gpuRecorder.find(found->operation);
+  if (gpuFailedNs == 0) {
+    gpuFailedNs = now;
+    if (found->code == ErrorCode::Mismatch && entry && entry->collective())
+      inquire(found->peer, *entry, true);
+  }
+  const int64_t grace = found->code == ErrorCode::Mismatch  ? kDisputeNs
+                        : found->code == ErrorCode::Timeout ? 0
+                                                            : kReasonNs;
+  if (now - gpuFailedNs < grace) return;
+  const std::string call = base::message(self(), " on ", toString(settings.device), ": ",
+                                         entry ? entry->describe() : "a replayed call");
+  const std::string text =
+      found->code == ErrorCode::Timeout && found->peer >= 0
+          ? base::message(call, " did not complete within ", settings.timeoutMs,
+                          " ms; it waits for ", name(found->peer), " with ", found->bytesArrived,
+                          " bytes received")
+          : base::message(call, ": ", found->text);
+  fail(Error(found->code, text), true);
+}
+
+}  // namespace tutti

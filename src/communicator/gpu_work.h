@@ -1,0 +1,35 @@
+#pragma once
+
+// Calls on GPUs, from the arguments to their launches. A launch returns at once; the kernel runs
+// when its stream gets to it.
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include <tutti/communicator.h>
+
+#include "src/communicator/gpu.h"
+#include "src/communicator/recorder.h"
+
+namespace tutti::communicator {
+
+/// A call that can be launched.
+struct GpuWork {
+  std::shared_ptr<Communicator::Impl> communicator;
+  std::variant<CallFacts, ExchangeFacts> facts;
+  std::variant<GpuCall, executor::Exchange> call;
+  StreamRef stream;  ///< none: whoever launches it waits for it
+
+  bool isExchange() const { return std::holds_alternative<executor::Exchange>(call); }
+};
+
+/// Launches them: the first of each communicator, then the second of each, and so on, so that the
+/// calls of one group cannot wait for each other. Ranks of one communicator on one stream, or on
+/// one device and no stream, share a launch.
+void launch(std::vector<GpuWork> works);
+
+/// To be called when the last of a communicator's calls has ended.
+void forgetStreams(uint64_t group);
+
+}  // namespace tutti::communicator

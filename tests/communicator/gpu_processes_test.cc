@@ -1,0 +1,246 @@
+// Communicators of processes that share GPUs: no kernel may wait there for another process's, so
+// copies and streams do the work. The test's process itself never calls CUDA.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tests/communicator/gpu_ranks.h"
+#include "tests/support/collective_checks.h"
+#include "tests/support/rank_processes.h"
+
+namespace tutti::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using Context = RankProcesses::Context;
+
+constexpr size_t kCount = 5000;
+
+/// Rank r on device r modulo `devices`, or modulo as many as there are.
+Communicator join(const Context& context, int devices, CommunicatorOptions options = {}) {
+  devices = std::min(devices, deviceCount(DeviceKind::Cuda));
+  options.device = gpu(context.rank % devices);
+  return context.join(options);
+}
+
+/// One rank's values and stream.
+struct Part {
+  explicit Part(const Communicator& c, size_t count = kCount)
+      : stream(c.device()), values(c.device(), count, static_cast<float>(c.rank() + 1)) {}
+  AllReduceArgs args(size_t count = kCount) const {
+    return {
+        .send = values.data(), .recv = values.data(), .count = count, .type = DataType::Float32};
+  }
+  Stream stream;
+  Floats values;
+};
+
+/// Whether the rest is done.
+#define EXPECT_IN_CHILD(condition)      \
+  if (!(condition)) {                   \
+    context.say("not so: " #condition); \
+    return 1;                           \
+  }
+
+int checkCollectives(const Context& context, int devices) {
+  Communicator c = join(context, devices);
+  checkAllSizes(c);
+  return testing::Test::HasFailure();
+}
+
+TEST(GpuProcesses, ThatShareOneGpuGiveWhatIsKnown) {
+  RankProcesses ranks(2, [](const Context& context) { return checkCollectives(context, 1); });
+  EXPECT_TRUE(ranks.allSucceed(90s));
+}
+
+// Those of ranks 0 and 2 share one, and those of 1 and 3.
+TEST(GpuProcesses, ThatShareTwoGpusGiveWhatIsKnown) {
+  RankProcesses ranks(4, [](const Context& context) { return checkCollectives(context, 2); });
+  EXPECT_TRUE(ranks.allSucceed(120s));
+}
+
+TEST(GpuProcesses, OnGpusOfTheirOwnHaveKernels) {
+  RankProcesses ranks(2, [](const Context& context) { return checkCollectives(context, 2); });
+  EXPECT_TRUE(ranks.allSucceed(90s));
+}
+
+// Two of three share one; that concerns all.
+int checkBlocksAndTransfers(const Context& context) {
+  Communicator c = join(context, 2);
+  Part part(c);
+  const int r = c.rank();
+  const std::vector<size_t> counts = {5, 0, 1000};
+  const Floats out(c.device(), 1005, 0);
+  c.allGatherV({.send = part.values.data(),
+                .recv = out.data(),
+                .counts = counts,
+                .type = DataType::Float32});
+  std::vector<float> all(1005);
+  device::copyMemory(all.data(), out.data(), 4 * all.size());
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_IN_CHILD(all[i] == (i < 5 ? 1.0f : 3.0f));
+  const Floats received(c.device(), kCount, 0);
+  for (const size_t count : {size_t{1}, kCount}) {
+    Group group;
+    c.send({part.values.data(), count, DataType::Float32, (r + 1) % 3}, part.stream);
+    c.receive({received.data(), count, DataType::Float32, (r + 2) % 3}, part.stream);
+  }
+  part.stream.synchronize();
+  EXPECT_IN_CHILD(received.are(static_cast<float>((r + 2) % 3 + 1)));
+  return 0;
+}
+
+TEST(GpuProcesses, HaveBlocksThatDifferAndTransfers) {
+  RankProcesses ranks(3, checkBlocksAndTransfers);
+  EXPECT_TRUE(ranks.allSucceed(90s));
+}
+
+int replay(const Context& context) {
+  Communicator c = join(context, 1);
+  Part part(c);
+  const cudaStream_t stream = StreamRef(part.stream).cuda();
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  EXPECT_IN_CHILD(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  c.allReduce(part.args(), part.stream);
+  c.allReduce(part.args(), part.stream);
+  EXPECT_IN_CHILD(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  EXPECT_IN_CHILD(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+  for (int turn = 1; turn <= 5; ++turn) {
+    part.values.put(static_cast<float>(turn));
+    EXPECT_IN_CHILD(cudaGraphLaunch(exec, stream) == cudaSuccess);
+    part.stream.synchronize();
+    EXPECT_IN_CHILD(part.values.are(4.0f * static_cast<float>(turn)));
+  }
+  EXPECT_IN_CHILD(cudaGraphExecDestroy(exec) == cudaSuccess);
+  EXPECT_IN_CHILD(cudaGraphDestroy(graph) == cudaSuccess);
+  c.barrier();
+  return 0;
+}
+
+TEST(GpuProcesses, CaptureAndReplay) {
+  RankProcesses ranks(2, replay);
+  EXPECT_TRUE(ranks.allSucceed(90s));
+}
+
+/// Two ranks of each process, on streams of their own or on one.
+int callTogether(const Context& context) {
+  std::vector<std::optional<Communicator>> made(2);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&, t] {
+      made[t] = Communicator::create(
+          {.id = context.id, .rank = 2 * context.rank + t, .size = 4, .device = gpu(0)});
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<Communicator> both;
+  for (auto& communicator : made) both.push_back(std::move(*communicator));
+  Setting s(std::move(both), kCount);
+  for (const int last : {1, 0}) {
+    for (int t = 0; t < 2; ++t) s.values[t].put(static_cast<float>(s.ranks[t].rank() + 1));
+    {
+      Group group;
+      for (int t = 0; t < 2; ++t)
+        s.ranks[t].allReduce(s.args(t, kCount), s.streams[std::min(t, last)]);
+    }
+    for (Stream& stream : s.streams) stream.synchronize();
+    for (const Floats& values : s.values) EXPECT_IN_CHILD(values.are(10.0f));
+  }
+  // At the same time: each waits for those of the other process.
+  std::thread leaving([&] { const Communicator gone = std::move(s.ranks[0]); });
+  { const Communicator gone = std::move(s.ranks[1]); }
+  leaving.join();
+  return 0;
+}
+
+TEST(GpuProcesses, WithTwoRanksEachShareStreams) {
+  RankProcesses ranks(2, callTogether);
+  EXPECT_TRUE(ranks.allSucceed(90s));
+}
+
+// What rank 0 has sent is there, and rank 1 takes it later: after the time in which a failed rank
+// would have told why.
+TEST(GpuProcesses, LeaveWithoutHarm) {
+  RankProcesses ranks(2, [](const Context& context) {
+    Communicator c = join(context, 1);
+    Part part(c);
+    c.barrier();
+    if (c.rank() == 1)
+      EXPECT_IN_CHILD(cudaLaunchHostFunc(
+                          StreamRef(part.stream).cuda(),
+                          [](void*) { std::this_thread::sleep_for(2s); }, nullptr) == cudaSuccess);
+    c.broadcast({.send = part.values.data(), .recv = part.values.data(), .count = kCount},
+                part.stream);
+    part.stream.synchronize();
+    EXPECT_IN_CHILD(part.values.are(1.0f));
+    EXPECT_IN_CHILD(!c.asyncError());
+    return 0;
+  });
+  EXPECT_TRUE(ranks.allSucceed(60s));
+}
+
+/// What the call fails with is of this code and has these words.
+int expectFailure(const Context& context, const Outcome& outcome, ErrorCode code,
+                  std::initializer_list<const char*> words) {
+  context.say(outcome.text);
+  EXPECT_IN_CHILD(outcome.code == code);
+  for (const char* word : words) EXPECT_IN_CHILD(outcome.text.find(word) != std::string::npos);
+  return 0;
+}
+
+TEST(GpuProcesses, ThatDisagreeHaveAMismatchWithBothSides) {
+  RankProcesses ranks(2, [](const Context& context) {
+    Communicator c = join(context, 1);
+    Part part(c);
+    c.allReduce(part.args());
+    const size_t count = c.rank() == 0 ? kCount : kCount - 1;
+    const Outcome outcome = outcomeOf([&] { c.allReduce(part.args(count)); });
+    return expectFailure(context, outcome, ErrorCode::Mismatch,
+                         {"all_reduce of 5000 float32", "all_reduce of 4999 float32"});
+  });
+  EXPECT_TRUE(ranks.allSucceed(60s));
+}
+
+TEST(GpuProcesses, DoNotWaitForEver) {
+  RankProcesses ranks(2, [](const Context& context) {
+    Communicator c = join(context, 1, {.timeout = 500ms});
+    Part part(c);
+    c.barrier();
+    if (c.rank() == 1) {
+      const Outcome outcome = outcomeOf([&] { c.allReduce(part.args()); });
+      return expectFailure(context, outcome, ErrorCode::Timeout,
+                           {"did not complete within 500 ms", "it waits for rank 0"});
+    }
+    while (!c.asyncError()) std::this_thread::sleep_for(1ms);
+    return expectFailure(context, {c.asyncError()->code(), c.asyncError()->what()},
+                         ErrorCode::Timeout, {"reported by rank 1"});
+  });
+  EXPECT_TRUE(ranks.allSucceed(60s));
+}
+
+TEST(GpuProcesses, HearOfOneThatIsKilled) {
+  RankProcesses ranks(2, [](const Context& context) {
+    Communicator c = join(context, 1);
+    Part part(c);
+    c.barrier();
+    context.say("ready");
+    if (c.rank() == 1)
+      while (true) pause();
+    const Outcome outcome = outcomeOf([&] { c.allReduce(part.args()); });
+    return expectFailure(context, outcome, ErrorCode::PeerLost, {"rank 1"});
+  });
+  EXPECT_TRUE(ranks.awaitLine(0, "ready", 30s));
+  EXPECT_TRUE(ranks.awaitLine(1, "ready", 30s));
+  ranks.signal(1, SIGKILL);
+  EXPECT_EQ(ranks.wait(0, 30s), 0) << ranks.output(0);
+}
+
+}  // namespace
+}  // namespace tutti::tests

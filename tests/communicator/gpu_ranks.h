@@ -1,0 +1,108 @@
+#pragma once
+
+// Ranks of one process on GPUs, with a stream and a buffer each.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <tutti/tutti.h>
+
+#include "src/device/cuda.h"
+#include "tests/device/cuda_test.h"
+#include "tests/support/collective_checks.h"
+
+namespace tutti::tests {
+
+/// Ranks 0, 1, ... on devices 0, 1, ... and again; on as many as there are, at most.
+inline std::vector<Communicator> makeRanks(int ranks, int devices,
+                                           CommunicatorOptions options = {}) {
+  devices = std::min(devices, deviceCount(DeviceKind::Cuda));
+  for (int r = 0; r < ranks; ++r) options.devices.push_back(gpu(r % devices));
+  return Communicator::createLocal(ranks, options);
+}
+
+/// Floats of a GPU, all the same.
+class Floats {
+ public:
+  Floats(Device device, size_t count, float value) : memory_(allocateOn(device, 4 * count)) {
+    put(value);
+  }
+  float* data() const { return memory_.as<float>(); }
+  void put(float value) {
+    const std::vector<float> all(memory_.bytes() / 4, value);
+    device::copyMemory(data(), all.data(), memory_.bytes());
+  }
+  bool are(float value) const {
+    std::vector<float> all(memory_.bytes() / 4);
+    device::copyMemory(all.data(), data(), memory_.bytes());
+    return std::ranges::all_of(all, [&](float x) { return x == value; });
+  }
+
+ private:
+  Memory memory_;
+};
+
+/// One of each for every rank.
+struct Setting {
+  Setting(std::vector<Communicator> communicators, size_t count) : ranks(std::move(communicators)) {
+    for (const Communicator& c : ranks) {
+      streams.emplace_back(c.device());
+      values.emplace_back(c.device(), count, static_cast<float>(c.rank() + 1));
+    }
+  }
+  Setting(int size, int devices, size_t count, const CommunicatorOptions& options = {})
+      : Setting(makeRanks(size, devices, options), count) {}
+  AllReduceArgs args(int r, size_t count) const {
+    return {.send = values[r].data(),
+            .recv = values[r].data(),
+            .count = count,
+            .type = DataType::Float32};
+  }
+  std::vector<Communicator> ranks;
+  std::vector<Stream> streams;
+  std::vector<Floats> values;
+};
+
+/// All collectives, of several sizes, in place and not.
+inline void checkAllSizes(Communicator& c) {
+  Windows windows(c, 2 << 20);
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{30011}})
+    for (const bool inPlace : {false, true})
+      checkAll(c, {.count = count,
+                   .root = static_cast<int>(count) % c.size(),
+                   .inPlace = inPlace,
+                   .windows = &windows});
+  c.barrier();
+}
+
+/// So many AllReduces of each rank, captured into a graph that is replayed.
+inline void checkReplays(Setting& s, size_t count, int calls, int replays) {
+  const auto size = static_cast<int>(s.ranks.size());
+  std::vector<cudaGraphExec_t> graphs(s.ranks.size());
+  for (int r = 0; r < size; ++r) {
+    const cudaStream_t stream = StreamRef(s.streams[r]).cuda();
+    ASSERT_EQ(cudaSetDevice(s.ranks[r].device().index), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    for (int call = 0; call < calls; ++call) s.ranks[r].allReduce(s.args(r, count), s.streams[r]);
+    cudaGraph_t graph;
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&graphs[r], graph, 0), cudaSuccess);
+    ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  const auto grown = static_cast<float>(std::pow(size, calls));
+  for (int replay = 1; replay <= replays; ++replay) {
+    for (int r = 0; r < size; ++r) s.values[r].put(static_cast<float>(replay));
+    for (int r = 0; r < size; ++r)
+      ASSERT_EQ(cudaGraphLaunch(graphs[r], StreamRef(s.streams[r]).cuda()), cudaSuccess);
+    for (int r = 0; r < size; ++r) s.streams[r].synchronize();
+    for (int r = 0; r < size; ++r)
+      EXPECT_TRUE(s.values[r].are(grown * static_cast<float>(replay))) << r << " " << replay;
+  }
+  for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
+}  // namespace tutti::tests

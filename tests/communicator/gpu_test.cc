@@ -1,0 +1,330 @@
+// Collectives of communicators on emulated GPUs: all of them by all plans, on streams, in groups
+// and graphs, and what becomes of calls that cannot end.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/communicator/gpu_ranks.h"
+#include "tests/support/collective_checks.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/outcome.h"
+
+namespace tutti::tests {
+namespace {
+
+struct Shape {
+  int ranks, devices;
+};
+
+class GpuCollectives : public CudaTest, public testing::WithParamInterface<Shape> {};
+
+TEST_P(GpuCollectives, AllGiveWhatIsKnown) {
+  auto ranks = makeRanks(GetParam().ranks, GetParam().devices);
+  runRanks(ranks, [](Communicator& c) {
+    Windows windows(c, 2 << 20);
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{30011}})
+      for (const bool inPlace : {false, true})
+        checkAll(c, {.count = count,
+                     .root = static_cast<int>(count) % c.size(),
+                     .inPlace = inPlace,
+                     .misalign = count == 1000 ? 4u : 0u,
+                     .windows = &windows});
+    c.barrier();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, GpuCollectives,
+                         testing::Values(Shape{1, 1}, Shape{2, 1}, Shape{2, 2}, Shape{3, 2},
+                                         Shape{4, 4}, Shape{5, 4}),
+                         [](const auto& shape) {
+                           return std::to_string(shape.param.ranks) + "RanksOn" +
+                                  std::to_string(shape.param.devices);
+                         });
+
+class GpuCalls : public CudaTest {};
+
+TEST_F(GpuCalls, TypesAndReductions) {
+  auto ranks = makeRanks(3, 3);
+  runRanks(ranks, [](Communicator& c) {
+    Windows windows(c, 1 << 20);
+    for (int type = 0; type < kDataTypeCount; ++type)
+      for (int op = 0; op < kReduceOpCount; ++op)
+        if (isDefined(static_cast<ReduceOp>(op), static_cast<DataType>(type)))
+          checkAllReduce(c, {.type = static_cast<DataType>(type),
+                             .op = static_cast<ReduceOp>(op),
+                             .count = 777,
+                             .windows = &windows});
+  });
+}
+
+constexpr size_t kCount = 5000;
+
+TEST_F(GpuCalls, OneThreadCallsForAllRanksOnTheirStreams) {
+  Setting s(4, 2, kCount);
+  for (int r = 0; r < 4; ++r) s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]);
+  for (int r = 0; r < 4; ++r) s.streams[r].synchronize();
+  for (int r = 0; r < 4; ++r) EXPECT_TRUE(s.values[r].are(10)) << r;
+}
+
+TEST_F(GpuCalls, WaitForWhatIsBeforeThemOnTheStream) {
+  Setting s(2, 2, kCount);
+  CudaGate gate(s.streams[1]);
+  for (int r = 0; r < 2; ++r) s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]);
+  EXPECT_FALSE(s.streams[0].query()) << "rank 1 is behind a gate";
+  gate.open();
+  for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(3)) << r;
+}
+
+TEST_F(GpuCalls, OnChangingStreamsRunInTheirOrder) {
+  Setting s(2, 2, kCount);
+  Stream others[] = {Stream(s.ranks[0].device()), Stream(s.ranks[1].device())};
+  for (int turn = 0; turn < 6; ++turn)
+    for (int r = 0; r < 2; ++r)
+      s.ranks[r].allReduce(s.args(r, kCount),
+                           turn % 2 == 0 ? StreamRef(s.streams[r]) : StreamRef(others[r]));
+  for (int r = 0; r < 2; ++r) {
+    s.streams[r].synchronize();
+    others[r].synchronize();
+  }
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(96)) << r;  // 3, then doubled five times
+}
+
+TEST_F(GpuCalls, InAGroupWithoutStreamsRunTogether) {
+  Setting s(4, 2, kCount);
+  Group group;
+  for (int turn = 0; turn < 2; ++turn)
+    for (int r = 0; r < 4; ++r) s.ranks[r].allReduce(s.args(r, kCount));
+  group.end();
+  for (int r = 0; r < 4; ++r) EXPECT_TRUE(s.values[r].are(40)) << r;
+}
+
+TEST_F(GpuCalls, OfRanksThatShareAStreamShareALaunch) {
+  Setting s(3, 1, kCount);
+  {
+    Group group;
+    for (int r = 0; r < 3; ++r) s.ranks[r].allReduce(s.args(r, kCount), s.streams[0]);
+  }
+  s.streams[0].synchronize();
+  for (int r = 0; r < 3; ++r) EXPECT_TRUE(s.values[r].are(6)) << r;
+}
+
+TEST_F(GpuCalls, OfRanksThatShareAStreamOutsideAGroupAreRefused) {
+  Setting s(2, 1, kCount);
+  s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+  expectError(outcomeOf([&] { s.ranks[1].allReduce(s.args(1, kCount), s.streams[0]); }),
+              ErrorCode::InvalidUsage, "their calls have to be in one group");
+  s.streams[0].synchronize();
+  expectError(outcomeOf([&] { s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]); }),
+              ErrorCode::InvalidUsage, "their calls have to be in one group");
+}
+
+TEST_F(GpuCalls, OnTheDefaultStreamsOfThreadsAreApart) {
+  Setting s(2, 1, kCount);
+  runRanks(s.ranks, [&](Communicator& c) {
+    ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+    for (int turn = 0; turn < 2; ++turn)
+      c.allReduce(s.args(c.rank(), kCount), StreamRef::cuda(cudaStreamPerThread));
+    ASSERT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+  });
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(6)) << r;
+}
+
+TEST_F(GpuCalls, BesideThoseOfTheHostInOneGroup) {
+  Setting s(2, 2, kCount);
+  std::vector<float> host(2, 1);
+  Group group;
+  for (int r = 0; r < 2; ++r) {
+    s.ranks[r].allReduce(
+        {.send = &host[r], .recv = &host[r], .count = 1, .type = DataType::Float32});
+    s.ranks[r].allReduce(s.args(r, kCount));
+  }
+  group.end();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_TRUE(s.values[r].are(3)) << r;
+    EXPECT_EQ(host[r], 2);
+  }
+}
+
+TEST_F(GpuCalls, AreCapturedAndReplayed) {
+  Setting s(2, 2, kCount);
+  checkReplays(s, kCount, 2, 10);
+}
+
+TEST_F(GpuCalls, SendAndReceiveInARingAndToThemselves) {
+  constexpr size_t kLarge = 300'000;  // many slots
+  Setting s(3, 2, kLarge);
+  std::vector<Floats> received, own;
+  for (int r = 0; r < 3; ++r) {
+    received.emplace_back(s.ranks[r].device(), kLarge, 0.0f);
+    own.emplace_back(s.ranks[r].device(), 1, 0.0f);
+  }
+  for (int turn = 0; turn < 2; ++turn) {
+    Group group;
+    for (int r = 0; r < 3; ++r) {
+      const auto send = [&](size_t count, int peer) {
+        s.ranks[r].send({s.values[r].data(), count, DataType::Float32, peer}, s.streams[r]);
+      };
+      const auto receive = [&](const Floats& into, size_t count, int peer) {
+        s.ranks[r].receive({into.data(), count, DataType::Float32, peer}, s.streams[r]);
+      };
+      send(kLarge, (r + 1) % 3);
+      receive(received[r], kLarge, (r + 2) % 3);
+      send(1, r);
+      receive(own[r], 1, r);
+      send(0, (r + 1) % 3);
+      receive(own[r], 0, (r + 2) % 3);
+    }
+  }
+  for (int r = 0; r < 3; ++r) {
+    s.streams[r].synchronize();
+    EXPECT_TRUE(received[r].are(static_cast<float>((r + 2) % 3 + 1))) << r;
+    EXPECT_TRUE(own[r].are(static_cast<float>(r + 1))) << r;
+  }
+}
+
+TEST_F(GpuCalls, SendsThatAreLongerThanTheirReceivesAreAMismatch) {
+  Setting s(2, 2, kCount);
+  s.ranks[0].send({s.values[0].data(), 7, DataType::Float32, 1}, s.streams[0]);
+  s.ranks[1].receive({s.values[1].data(), 6, DataType::Float32, 0}, s.streams[1]);
+  for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+  expectError(outcomeOf([&] {
+                while (true) s.ranks[1].barrier(s.streams[1]), s.streams[1].synchronize();
+              }),
+              ErrorCode::Mismatch, "28 bytes");
+}
+
+TEST_F(GpuCalls, OfBlocksThatDiffer) {
+  constexpr int kRanks = 3;
+  Setting s(kRanks, 3, kCount);
+  const std::vector<size_t> counts = {5, 0, 1000};
+  std::vector<Floats> out;
+  for (int r = 0; r < kRanks; ++r) out.emplace_back(s.ranks[r].device(), 1005, 0.0f);
+  runRanks(s.ranks, [&](Communicator& c) {
+    const int r = c.rank();
+    c.allGatherV({.send = s.values[r].data(),
+                  .recv = out[r].data(),
+                  .counts = counts,
+                  .type = DataType::Float32});
+    std::vector<float> all(1005);
+    device::copyMemory(all.data(), out[r].data(), 4 * all.size());
+    for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], i < 5 ? 1.0f : 3.0f) << i;
+    c.reduceScatterV({.send = out[r].data(),
+                      .recv = s.values[r].data(),
+                      .counts = counts,
+                      .type = DataType::Float32});
+    std::vector<float> mine(counts[r]);
+    if (!mine.empty()) device::copyMemory(mine.data(), s.values[r].data(), 4 * mine.size());
+    for (const float x : mine) ASSERT_EQ(x, r == 0 ? 3.0f : 9.0f);
+    // Rank r gives its first elements to rank 0, the next two to rank 1, and three to rank 2.
+    const std::vector<size_t> to = {1, 2, 3}, from(kRanks, static_cast<size_t>(r) + 1);
+    c.allToAllV({.send = out[r].data(),
+                 .sendCounts = to,
+                 .recv = s.values[r].data(),
+                 .recvCounts = from,
+                 .type = DataType::Float32});
+    std::vector<float> got(3 * from[0]);
+    device::copyMemory(got.data(), s.values[r].data(), 4 * got.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(got[i], r == 2 && i % 3 == 2 ? 3.0f : 1.0f) << i;
+  });
+}
+
+TEST_F(GpuCalls, OfSplitsAndSubsetsWork) {
+  auto ranks = makeRanks(4, 4);
+  runRanks(ranks, [](Communicator& c) {
+    auto half = c.split(c.rank() % 2, c.rank());
+    Windows windows(*half, 1 << 16);
+    checkAllReduce(*half, {.count = 100, .windows = &windows});
+    checkAllGather(c, {.count = 10, .windows = &windows});
+  });
+}
+
+TEST_F(GpuCalls, WhichTheGpuCannotMakeAreRefused) {
+  auto ranks = makeRanks(2, 2);
+  const Memory memory = allocateOn(gpu(0), 64);
+  const Reduction own("mine", DataType::UInt8, [](const void*, void*, size_t) {});
+  expectError(outcomeOf([&] {
+                ranks[0].allReduce({.send = memory.data(),
+                                    .recv = memory.data(),
+                                    .count = 1,
+                                    .type = DataType::UInt8,
+                                    .reduction = own});
+              }),
+              ErrorCode::Unsupported, "the reduction mine is a function of the host");
+  CommunicatorOptions mixed;
+  mixed.devices = {gpu(0), Device{}, gpu(0)};
+  auto half = Communicator::createLocal(3, mixed);
+  for (const int rank : {0, 2})
+    expectError(
+        outcomeOf([&] {
+          half[rank].allReduce(
+              {.send = memory.data(), .recv = memory.data(), .count = 1, .type = DataType::UInt8});
+        }),
+        ErrorCode::Unsupported, "the ranks' GPUs are not joined: rank 1 has no GPU");
+}
+
+TEST_F(GpuCalls, ThatDisagreeAreAMismatchWithBothSides) {
+  Setting s(2, 2, kCount);
+  runRanks(s.ranks, [&](Communicator& c) {
+    const size_t count = c.rank() == 0 ? kCount : kCount - 1;
+    const Outcome outcome = outcomeOf([&] { c.allReduce(s.args(c.rank(), count)); });
+    expectError(outcome, ErrorCode::Mismatch, "all_reduce of 5000 float32");
+    expectError(outcome, ErrorCode::Mismatch, "all_reduce of 4999 float32");
+  });
+}
+
+// Only the fingerprint tells them apart.
+TEST_F(GpuCalls, ThatDisagreeAboutTheReductionAreAMismatch) {
+  Setting s(2, 2, kCount);
+  runRanks(s.ranks, [&](Communicator& c) {
+    AllReduceArgs args = s.args(c.rank(), kCount);
+    if (c.rank() == 1) args.op = ReduceOp::Max;
+    expectError(outcomeOf([&] { c.allReduce(args); }), ErrorCode::Mismatch, "float32, max");
+  });
+}
+
+TEST_F(GpuCalls, ThatAreAbortedEndAndSayWhy) {
+  Setting s(2, 2, kCount);
+  s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+  s.ranks[0].abort();
+  s.streams[0].synchronize();
+  expectError(outcomeOf([&] { s.ranks[0].barrier(s.streams[0]); }), ErrorCode::Aborted, "abort()");
+  EXPECT_EQ(s.ranks[0].asyncError()->code(), ErrorCode::Aborted);
+}
+
+TEST_F(GpuCalls, ThatNobodyElseMakesEndByTheirDeadline) {
+  Setting s(2, 2, kCount, {.timeout = std::chrono::milliseconds(300)});
+  const Outcome outcome = outcomeOf([&] { s.ranks[0].allReduce(s.args(0, kCount)); });
+  expectError(outcome, ErrorCode::Timeout, "did not complete within 300 ms");
+  expectError(outcome, ErrorCode::Timeout, "it waits for rank 1");
+}
+
+TEST_F(GpuCalls, ThatNeedARankThatHasLeftEnd) {
+  Setting s(2, 2, kCount);
+  s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+  s.ranks.pop_back();
+  s.streams[0].synchronize();
+  expectError(outcomeOf([&] {
+                while (true) s.ranks[0].barrier(s.streams[0]), s.streams[0].synchronize();
+              }),
+              ErrorCode::PeerLost, "left; rank 0");
+}
+
+TEST_F(GpuCalls, OfARankThatFailsEndTheOthers) {
+  Setting s(3, 3, kCount);
+  for (int r = 0; r < 2; ++r) s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]);
+  s.ranks[2].abort();
+  for (int r = 0; r < 2; ++r) {
+    s.streams[r].synchronize();
+    expectError(outcomeOf([&] {
+                  while (true) s.ranks[r].barrier(s.streams[r]), s.streams[r].synchronize();
+                }),
+                ErrorCode::Aborted, "reported by rank 2");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -6,6 +6,7 @@
 #include "src/nccl/debug_log.h"
 #include "src/nccl/device_pointers.h"
 #include "src/nccl/entry.h"
+#include "src/nccl/gpu_calls.h"
 #include "src/nccl/group.h"
 #include "src/nccl/handles.h"
 #include "src/nccl/reductions.h"
@@ -46,8 +47,7 @@ class Call {
         comm_(Handles::ofProcess().find(handle)),
         ncclType_(type),
         type_(dataTypeOf(type)) {
-    requireNoStream(stream);
-    requireHostMemory({send, recv});
+    stream_ = streamFor(comm_->facts().place, stream, {send, recv});
   }
 
   DataType type() const { return type_; }
@@ -55,7 +55,7 @@ class Call {
   /// `args` with the reduction that `op` stands for.
   template <class Args>
   Args reducing(int op, Args args) const {
-    const auto [known, scalar] = comm_->reductions().find(op, ncclType_);
+    const auto [known, scalar] = comm_->reductions().find(op, ncclType_, stream_);
     args.op = known;
     args.scalar = scalar;
     return args;
@@ -70,10 +70,11 @@ class Call {
     if (!kExchange<Args> && args.count == 0) return ncclSuccess;
     nccl::Group& group = nccl::Group::ofThread();
     if (group.open()) {
-      group.add(comm_, use.communicator().prepare(args));
+      group.add(comm_, use.communicator().prepare(args), stream_);
       return ncclSuccess;
     }
-    return Comm::make({&use, 1}, [&] { start(use.communicator(), args, use.stream()); });
+    return Comm::make({&use, 1},
+                      [&] { start(use.communicator(), args, stream_ ? stream_ : use.stream()); });
   }
 
  private:
@@ -105,6 +106,7 @@ class Call {
   std::shared_ptr<Comm> comm_;
   int ncclType_;
   DataType type_;
+  StreamRef stream_;  // none on the host
 };
 
 }  // namespace
@@ -228,9 +230,9 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
                                        ncclScalarResidence_t residence, ncclComm_t comm) {
   return guard("ncclRedOpCreatePreMulSum", [&] {
     TUTTI_REQUIRE(op, "op is null");
-    requireHostMemory({scalar});
-    *op = Handles::ofProcess().find(comm)->reductions().addPreMulSum(scalar, numberOf(datatype),
-                                                                     numberOf(residence));
+    const auto found = Handles::ofProcess().find(comm);
+    if (found->facts().place.kind == DeviceKind::Host) requireHostMemory({scalar});
+    *op = found->reductions().addPreMulSum(scalar, numberOf(datatype), numberOf(residence));
     return ncclSuccess;
   });
 }

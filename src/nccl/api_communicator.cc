@@ -1,6 +1,8 @@
 // ncclComm*, but for registrations.
 
+#include <chrono>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "src/base/check.h"
@@ -93,7 +95,11 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   return guardInGroup("ncclCommFinalize", [&] {
     const auto found = handles().find(comm);
     found->finalize();
-    return found->asyncResult() == ncclInProgress ? ncclInProgress : ncclSuccess;
+    while (found->asyncResult() == ncclInProgress) {
+      if (!found->facts().config.blocking) return ncclInProgress;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return ncclSuccess;
   });
 }
 TUTTI_NCCL_NAME(ncclCommFinalize);

@@ -15,7 +15,7 @@ namespace {
 void* registerBuffer(ncclComm_t handle, void* buffer, size_t bytes) {
   TUTTI_REQUIRE(buffer && bytes > 0, "buff is ", buffer, " and size ", bytes);
   const auto comm = Handles::ofProcess().find(handle);
-  requireHostMemory({buffer});
+  if (comm->facts().place.kind == tutti::DeviceKind::Host) requireHostMemory({buffer});
   const Comm::Use use(comm);
   auto memory = MemoryBlocks::ofProcess().share(use.communicator(), buffer, bytes);
   DebugLog::ofProcess().info(Subsystem::Reg, "comm ", handle, " registers ", bytes, " bytes at ",

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "src/base/check.h"
+#include "src/communicator/inspection.h"
 #include "src/nccl/entry.h"
 
 namespace tutti::nccl {
@@ -148,7 +149,10 @@ void Comm::stop(std::unique_lock<std::mutex>& lock) {
   if (communicator_) communicator_->abort();
   changed_.wait_for(lock, kLongestEnd, [&] { return uses_ == 0; });
   const auto end = std::chrono::steady_clock::now() + kLongestEnd;
-  while (streamBusy() && std::chrono::steady_clock::now() < end)
+  const auto busy = [&] {
+    return streamBusy() || (communicator_ && !communicator::Inspection::gpuIsIdle(*communicator_));
+  };
+  while (busy() && std::chrono::steady_clock::now() < end)
     changed_.wait_for(lock, std::chrono::milliseconds(1));
 }
 
@@ -180,6 +184,7 @@ ncclResult_t Comm::asyncResult() {
   if (making_ > 0 || streamBusy()) return ncclInProgress;
   if (failure_) return resultOf(failure_->code());
   if (revoked_) return uses_ > 0 ? ncclInProgress : ncclSuccess;
+  if (finalized_ && !communicator::Inspection::gpuIsIdle(*communicator_)) return ncclInProgress;
   const auto error = communicator_->asyncError();
   return error ? resultOf(error->code()) : ncclSuccess;
 }

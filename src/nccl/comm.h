@@ -26,7 +26,8 @@ namespace tutti::nccl {
 class Comm {
  public:
   struct Facts {
-    int device = 0;
+    int device = 0;  ///< its number, which ncclCommCuDevice() says
+    Device place;    ///< the GPU of that number; the host where there is none
     Config config;
   };
   /// One that is being made: under way until ready() or failed().

@@ -18,6 +18,7 @@ ncclResult_t resultOf(ErrorCode code) {
     case ErrorCode::Aborted: return ncclRemoteError;
     case ErrorCode::OutOfMemory:
     case ErrorCode::System: return ncclSystemError;
+    case ErrorCode::Cuda: return ncclUnhandledCudaError;
     case ErrorCode::Internal: break;
   }
   return ncclInternalError;

@@ -21,9 +21,9 @@ Group& Group::ofThread() {
   return instance;
 }
 
-void Group::add(std::shared_ptr<Comm> comm, PreparedCall call) {
+void Group::add(std::shared_ptr<Comm> comm, PreparedCall call, StreamRef stream) {
   requireOneKind(collected_.makings.empty());
-  collected_.calls.push_back({std::move(comm), std::move(call)});
+  collected_.calls.push_back({std::move(comm), std::move(call), stream});
 }
 
 void Group::add(Making making) {
@@ -72,7 +72,7 @@ ncclResult_t Group::make(std::vector<Call> calls) {
   };
   return Comm::make(uses, [&] {
     tutti::Group group;
-    for (Call& call : calls) call.call.start(useOf(call).stream());
+    for (Call& call : calls) call.call.start(call.stream ? call.stream : useOf(call).stream());
     group.end();
   });
 }
@@ -87,7 +87,7 @@ std::optional<double> Group::simulateEnd() {
     base::fail(ErrorCode::InvalidUsage,
                "a call of the group has failed: ", ncclGetErrorString(collected->failure));
   tutti::Group group;
-  for (Call& call : collected->calls) call.call.start();
+  for (Call& call : collected->calls) call.call.start(call.stream);
   return group.predict().count();
 }
 

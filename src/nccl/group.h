@@ -27,7 +27,7 @@ class Group {
   std::optional<double> simulateEnd();
 
   /// Of a call inside; throws InvalidUsage for a group of both kinds.
-  void add(std::shared_ptr<Comm> comm, PreparedCall call);
+  void add(std::shared_ptr<Comm> comm, PreparedCall call, StreamRef stream);
   void add(Making making);
   /// A call inside has failed: so does the outermost end.
   void spoil(ncclResult_t result);
@@ -36,6 +36,7 @@ class Group {
   struct Call {
     std::shared_ptr<Comm> comm;
     PreparedCall call;
+    StreamRef stream;  ///< the program's, of a call on a GPU
   };
   struct Collected {
     std::vector<Call> calls;

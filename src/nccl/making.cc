@@ -12,6 +12,7 @@
 #include "src/nccl/device_pointers.h"
 #include "src/nccl/entry.h"
 #include "src/nccl/environment.h"
+#include "src/nccl/gpu_calls.h"
 #include "src/nccl/handles.h"
 
 namespace tutti::nccl {
@@ -25,10 +26,11 @@ void giveHandle(Making& making) {
 }
 
 void logMade(const Making& making) {
-  const auto& [device, config] = making.comm->facts();
+  const Comm::Facts& facts = making.comm->facts();
+  const std::string& name = facts.config.name;
   DebugLog::ofProcess().info(Subsystem::Init, making.function, " comm ", making.handle, " rank ",
                              making.comm->rank(), " nranks ", making.comm->size(), " cudaDev ",
-                             device, config.name.empty() ? "" : " commName ", config.name,
+                             facts.device, name.empty() ? "" : " commName ", name,
                              " - Init COMPLETE");
 }
 
@@ -125,14 +127,17 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
   TUTTI_REQUIRE(out, "comm is null");
   TUTTI_REQUIRE(size >= 1 && rank >= 0 && rank < size, "rank ", rank, " of ", size, " ranks");
   const Config settings = readConfig(config);
+  const Device place = deviceOfThread();
   Making making{.function = function,
-                .comm = std::make_shared<Comm>(Comm::Facts{.config = settings}),
+                .comm = std::make_shared<Comm>(
+                    Comm::Facts{.device = place.index, .place = place, .config = settings}),
                 .out = out,
                 .blocking = settings.blocking};
   CommunicatorOptions options{.id = UniqueId{},
                               .rank = rank,
                               .size = size,
                               .algorithm = environment().algorithm,
+                              .device = place,
                               .stop = making.comm->stopToken()};
   static_assert(sizeof id == sizeof options.id->bytes);
   std::memcpy(options.id->bytes.data(), &id, sizeof id);
@@ -151,8 +156,8 @@ Making makeBySplit(ncclComm_t parent, int color, int key, ncclComm_t* out,
   Making making{.function = "ncclCommSplit", .out = out, .blocking = settings.blocking};
   making.parent = std::make_shared<Comm::Parenthood>(above, Comm::Operations::Remain);
   if (color >= 0)
-    making.comm =
-        std::make_shared<Comm>(Comm::Facts{.device = above->facts().device, .config = settings});
+    making.comm = std::make_shared<Comm>(Comm::Facts{
+        .device = above->facts().device, .place = above->facts().place, .config = settings});
   else
     making.blocking = above->facts().config.blocking;
   making.make = [revoked = making.parent->revoked(), color, key,
@@ -175,8 +180,8 @@ Making makeByShrink(ncclComm_t parent, const int* excluded, int excludedCount, n
       above, flags == NCCL_SHRINK_ABORT ? Comm::Operations::WillEnd : Comm::Operations::Remain);
   const Communicator& old = making.parent->communicator();
   auto survivors = survivorsOf(excluded, excludedCount, old.size(), old.rank());
-  making.comm =
-      std::make_shared<Comm>(Comm::Facts{.device = above->facts().device, .config = settings});
+  making.comm = std::make_shared<Comm>(Comm::Facts{
+      .device = above->facts().device, .place = above->facts().place, .config = settings});
   making.make = [survivors = std::move(survivors), flags,
                  parenthood = std::weak_ptr(making.parent)] {
     Communicator& from = parenthood.lock()->communicator();
@@ -194,14 +199,15 @@ void makeAll(ncclComm_t* out, const std::vector<int>& devices) {
   const Config settings = readConfig(nullptr);
   CommunicatorOptions o;
   o.algorithm = environment().algorithm;
+  for (const int device : devices) o.devices.push_back(deviceNumbered(device));
   auto communicators = Communicator::createLocal(size, o);
   std::vector<Making> made;
   for (int r = 0; r < size; ++r) {
     const size_t place = static_cast<size_t>(r);
-    Making making{
-        .function = "ncclCommInitAll",
-        .comm = std::make_shared<Comm>(Comm::Facts{.device = devices[place], .config = settings}),
-        .out = out + r};
+    Making making{.function = "ncclCommInitAll",
+                  .comm = std::make_shared<Comm>(Comm::Facts{
+                      .device = devices[place], .place = o.devices[place], .config = settings}),
+                  .out = out + r};
     try {
       making.comm->ready(std::move(communicators[place]));
       giveHandle(making);

@@ -4,6 +4,8 @@
 
 #include "src/base/check.h"
 #include "src/base/process.h"
+#include "src/device/cuda.h"
+#include "src/nccl/gpu_calls.h"
 
 namespace tutti::nccl {
 
@@ -15,7 +17,9 @@ MemoryBlocks& MemoryBlocks::ofProcess() {
 MemoryBlocks::MemoryBlocks() { base::freeInForkedChildren(mutex_); }
 
 void* MemoryBlocks::allocate(size_t bytes) {
-  Memory memory = allocateShareable(bytes);
+  const Device place = deviceOfThread();
+  Memory memory =
+      place.kind == DeviceKind::Host ? allocateShareable(bytes) : allocateOn(place, bytes);
   void* data = memory.data();
   if (!data) return nullptr;
   std::lock_guard lock(mutex_);
@@ -47,6 +51,7 @@ std::optional<Memory> MemoryBlocks::share(Communicator& communicator, const void
     if (offset > whole.bytes() || bytes > whole.bytes() - offset) return std::nullopt;
     block = Memory(whole.data(), whole.bytes(), whole.owner());
   }
+  if (device::placeOf(block.data()).kind == device::MemoryPlace::Kind::Cuda) return std::nullopt;
   return communicator.share(block);
 }
 

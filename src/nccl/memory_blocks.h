@@ -15,11 +15,12 @@ class MemoryBlocks {
  public:
   static MemoryBlocks& ofProcess();
 
+  /// Of the thread's GPU; where there is none, memory that ranks of this host can address.
   void* allocate(size_t bytes);
   /// Throws InvalidArgument for what allocate() has not given out. Registrations of it keep it.
   void free(void* data);
   /// Lets the communicator's ranks address the block that the buffer lies in; nothing when it lies
-  /// in none.
+  /// in none, or in one of a GPU.
   std::optional<Memory> share(Communicator& communicator, const void* buffer, size_t bytes) const;
 
  private:

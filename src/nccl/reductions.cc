@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/base/check.h"
+#include "src/nccl/gpu_calls.h"
 #include "src/numbers/convert.h"
 
 namespace tutti::nccl {
@@ -88,7 +89,7 @@ void Reductions::remove(int op) {
   TUTTI_REQUIRE(made_.erase(op) == 1, "reduction ", op, " was not made for this communicator");
 }
 
-ReductionFacts Reductions::find(int op, int type) const {
+ReductionFacts Reductions::find(int op, int type, StreamRef stream) const {
   if (builtIn(op)) return {.op = kOps[static_cast<size_t>(op)]};
   std::lock_guard lock(mutex_);
   const auto found = made_.find(op);
@@ -97,8 +98,10 @@ ReductionFacts Reductions::find(int op, int type) const {
   const PreMulSum& made = found->second;
   TUTTI_REQUIRE(made.type == type, "reduction ", op, " was made for datatype ", made.type,
                 ", and the call's is ", type);
-  return {.op = ReduceOp::PreMulSum,
-          .scalar = made.location ? scalarAt(made.location, type) : made.scalar};
+  if (!made.location) return {.op = ReduceOp::PreMulSum, .scalar = made.scalar};
+  alignas(8) std::byte scalar[8];
+  readBehind(stream, scalar, made.location, sizeOf(dataTypeOf(type)));
+  return {.op = ReduceOp::PreMulSum, .scalar = scalarAt(scalar, type)};
 }
 
 }  // namespace tutti::nccl

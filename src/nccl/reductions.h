@@ -8,6 +8,7 @@
 
 #include <tutti-nccl/nccl.h>
 
+#include <tutti/device.h>
 #include <tutti/types.h>
 
 namespace tutti::nccl {
@@ -38,9 +39,10 @@ class Reductions {
   ncclRedOp_t addPreMulSum(const void* scalar, int type, int residence);
   /// Throws InvalidArgument when it is built in or was not made here.
   void remove(int op);
-  /// For a call on elements of `type`; reads a scalar in device memory now. Throws InvalidArgument
-  /// for one that is neither built in nor made here for this type.
-  ReductionFacts find(int op, int type) const;
+  /// For a call on elements of `type`; reads a scalar in device memory now, once all is done that
+  /// is on `stream`. Throws InvalidArgument for one that is neither built in nor made here for this
+  /// type.
+  ReductionFacts find(int op, int type, StreamRef stream) const;
 
  private:
   struct PreMulSum {

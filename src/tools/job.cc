@@ -1,5 +1,6 @@
 #include "src/tools/job.h"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 
 #include "collectives/chooser.h"

@@ -3,11 +3,14 @@
 // A job that is only described: how many ranks, on which hosts, with how many cores. What `tutti
 // plan`, `tutti explain` and `tutti shard` choose for.
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "src/topology/topology.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tutti::tools {
 

@@ -34,12 +34,14 @@ int measure(const NcclPerfOptions& options) {
     json.open(options.jsonFile);
     if (!json) base::fail(ErrorCode::System, "-J ", options.jsonFile, " cannot be written");
   }
-  return onRanks(
-      {.count = options.ranksHere(), .join = options.parallelInit, .timeout = options.timeout},
-      [&](Communicator& c) {
-        const bool writes = json.is_open() && c.rank() == 0;
-        return runNcclPerf(c, options, {.json = writes ? &json : nullptr});
-      });
+  return onRanks({.count = options.ranksHere(),
+                  .join = options.parallelInit,
+                  .timeout = options.timeout,
+                  .device = options.perf.device},
+                 [&](Communicator& c) {
+                   const bool writes = json.is_open() && c.rank() == 0;
+                   return runNcclPerf(c, options, {.json = writes ? &json : nullptr});
+                 });
 }
 
 }  // namespace

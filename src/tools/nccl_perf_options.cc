@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "src/base/check.h"
+#include "src/tools/device_option.h"
 
 namespace tutti::tools {
 namespace {
@@ -166,6 +167,7 @@ void addOptions(CLI::App& app, NcclPerfOptions& o, Words& words, GpuFlags& gpu) 
                  "buffers are 0: ordinary memory, 1 or 2: registered, which is memory that the "
                  "ranks of a host share; default 0")
       ->check(CLI::Range(0, 2));
+  app.add_option("--device", o.perf.device, kDeviceHelp);
   app.add_option("-x,--cta_policy", gpu.ctaPolicy, "not taken: it is about a GPU");
   app.add_option("-D,--device_implementation", gpu.deviceImplementation, "0: others need a GPU");
   app.add_option("-V,--device_cta_count", gpu.ctaCount, "not taken: it is about a GPU");
@@ -194,7 +196,7 @@ std::variant<NcclPerfOptions, int> parseNcclPerf(int argc, const char* const* ar
   Words words;
   GpuFlags gpu;
   CLI::App app{
-      "Time and bandwidth of a collective on host memory, with nccl-tests' flags and table.\n"
+      "Time and bandwidth of a collective, with nccl-tests' flags and table.\n"
       "Started by mpirun, srun, torchrun or tutti run, each process joins that job; without\n"
       "one it is alone",
       o.program};
@@ -214,6 +216,7 @@ std::variant<NcclPerfOptions, int> parseNcclPerf(int argc, const char* const* ar
   o.root = parseRoot(words.root);
   o.average = static_cast<PerfAverage>(words.average);
   o.perf.windows = words.localRegister > 0;
+  requireDeviceWord(o.perf.device);
   o.timeout = std::chrono::seconds(words.timeout);
   validate(o);
   return o;

@@ -10,6 +10,7 @@
 #include <tutti/launch.h>
 
 #include "src/tools/common_id.h"
+#include "src/tools/device_option.h"
 
 namespace tutti::tools {
 namespace {
@@ -73,13 +74,16 @@ int onRanks(const RanksHere& here, const std::function<int(Communicator&)>& body
   Outcome outcome;
   const auto launched = launchedRank();
   if (!here.join && (!launched || launched->size == 1)) {
-    std::vector<Communicator> ranks =
-        Communicator::createLocal(here.count, {.timeout = here.timeout});
+    CommunicatorOptions options{.timeout = here.timeout};
+    for (int i = 0; i < here.count; ++i) options.devices.push_back(deviceFor(here.device, i));
+    std::vector<Communicator> ranks = Communicator::createLocal(here.count, options);
     onThreads(here.count, outcome,
               [&](int i) { runRank(ranks[static_cast<size_t>(i)], body, outcome); });
     return outcome.take();
   }
-  Communicator processes = Communicator::create({.timeout = here.timeout});
+  const int first = launched ? launched->rank * here.count : 0;
+  Communicator processes =
+      Communicator::create({.timeout = here.timeout, .device = deviceFor(here.device, first)});
   if (here.count == 1) return body(processes);
   const UniqueId id = commonId(processes);
   onThreads(here.count, outcome, [&](int i) {
@@ -87,6 +91,7 @@ int onRanks(const RanksHere& here, const std::function<int(Communicator&)>& body
                                            .rank = processes.rank() * here.count + i,
                                            .size = processes.size() * here.count,
                                            .timeout = here.timeout,
+                                           .device = deviceFor(here.device, first + i),
                                            .stop = outcome.stop()});
     runRank(c, body, outcome);
   });

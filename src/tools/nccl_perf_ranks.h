@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
 #include <tutti/communicator.h>
 
@@ -15,6 +16,7 @@ struct RanksHere {
   /// Ranks of one process join by themselves instead of being made together.
   bool join = false;
   std::chrono::milliseconds timeout{0};  ///< of one operation; 0: the library's
+  std::string device = "host";           ///< see device_option.h
 };
 
 /// Calls `body` on every rank of this process, each on a thread of its own: all processes of the

@@ -7,6 +7,7 @@
 #include <tutti/tutti.h>
 
 #include "src/base/check.h"
+#include "src/tools/device_option.h"
 #include "src/tools/launch_ranks.h"
 #include "src/tools/perf_options.h"
 #include "src/tools/perf_plot.h"
@@ -26,9 +27,11 @@ int runRank(const PerfOptions& options) {
     json.open(options.jsonFile);
     TUTTI_REQUIRE(json.good(), "--json ", options.jsonFile, " cannot be written");
   }
-  Communicator c = Communicator::create({.deterministic = options.deterministic,
-                                         .algorithm = options.algorithm,
-                                         .transport = options.transport});
+  Communicator c =
+      Communicator::create({.deterministic = options.deterministic,
+                            .algorithm = options.algorithm,
+                            .transport = options.transport,
+                            .device = deviceFor(options.device, launched ? launched->rank : 0)});
   return runPerf(c, options, {.json = json.is_open() ? &json : nullptr});
 }
 

@@ -7,6 +7,7 @@
 
 #include "collectives/algorithms.h"
 #include "src/base/check.h"
+#include "src/device/cuda.h"
 #include "src/plan/hosts.h"
 
 namespace tutti::tools {
@@ -26,15 +27,25 @@ double nowUs() {
       .count();
 }
 
-PerfBuffer::PerfBuffer(Communicator& c, uint64_t bytes, bool window) : bytes_(bytes) {
-  if (window)
+PerfBuffer::PerfBuffer(Communicator& c, uint64_t bytes, bool window)
+    : bytes_(bytes), onGpu_(c.device().kind == DeviceKind::Cuda) {
+  if (onGpu_)
+    memory_ = allocateOn(c.device(), bytes);
+  else if (window)
     memory_ = c.allocate(bytes);
-  else
-    ordinary_.resize(bytes);
+  if (onGpu_ || !window) ordinary_.resize(bytes);
 }
 
 void PerfBuffer::spoil() {
-  if (bytes_ > 0) std::memset(data(), 0xA5, bytes_);
+  if (bytes_ > 0) std::memset(host(data()), 0xA5, bytes_);
+}
+
+void PerfBuffer::upload() {
+  if (onGpu_ && bytes_ > 0) device::copyMemory(data(), ordinary_.data(), bytes_);
+}
+
+void PerfBuffer::download() {
+  if (onGpu_ && bytes_ > 0) device::copyMemory(ordinary_.data(), data(), bytes_);
 }
 
 PerfCall::PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& seam,
@@ -48,18 +59,22 @@ PerfCall::PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& 
       seed_(pattern_.shape.seed),
       uneven_(unevenCounts(options.uneven() ? 0 : c.rank(), c.size(), pattern_.shape.count)),
       in_(c, pattern_.shape.inCount * sizeOf(options.type), options.windows),
-      out_(c, pattern_.shape.outCount * sizeOf(options.type), options.windows) {}
+      out_(c, pattern_.shape.outCount * sizeOf(options.type), options.windows) {
+  // To free memory of a GPU waits for its kernels, those of other ranks too: none may wait there
+  // for a rank that has not freed what it had before.
+  if (c.device().kind == DeviceKind::Cuda) c.barrier();
+}
 
 uint64_t PerfCall::bytes() const {
   return std::max(pattern_.shape.inCount, pattern_.shape.outCount) * sizeOf(o_.type);
 }
 
 void PerfCall::start(bool inPlace) {
-  const auto [send, recv] = buffers(inPlace);
+  const Places places = buffers(inPlace);
   if (o_.exchange)
-    exchange(send, recv);
+    exchange(places.send, places.recv);
   else
-    collective(send, recv);
+    collective(places.send, places.recv);
 }
 
 void PerfCall::finish() {
@@ -67,13 +82,13 @@ void PerfCall::finish() {
 }
 
 // In place, the smaller buffer is this rank's block of the larger one.
-std::pair<std::byte*, std::byte*> PerfCall::buffers(bool inPlace) {
-  if (!inPlace) return {in_.data(), out_.data()};
+PerfCall::Places PerfCall::buffers(bool inPlace) {
+  if (!inPlace) return {in_, in_.data(), out_, out_.data()};
   const PerfShape& shape = pattern_.shape;
   const size_t block = shape.own * sizeOf(o_.type);
-  if (shape.inCount < shape.outCount) return {out_.data() + block, out_.data()};
-  if (shape.inCount > shape.outCount) return {in_.data(), in_.data() + block};
-  return {in_.data(), in_.data()};
+  if (shape.inCount < shape.outCount) return {out_, out_.data() + block, out_, out_.data()};
+  if (shape.inCount > shape.outCount) return {in_, in_.data(), in_, in_.data() + block};
+  return {in_, in_.data(), in_, in_.data()};
 }
 
 void PerfCall::collective(const std::byte* send, std::byte* recv) {
@@ -153,10 +168,16 @@ void PerfCall::hyperCube(const std::byte* send, std::byte* recv) {
 
 int64_t PerfCall::countWrong(bool inPlace, uint64_t repetition) {
   pattern_.shape.seed = seed_ + repetition;
-  const auto [send, recv] = buffers(inPlace);
+  const Places places = buffers(inPlace);
+  std::byte* const send = places.from.host(places.send);
+  std::byte* const recv = places.to.host(places.recv);
   const auto call = [&] {
+    in_.upload();
+    out_.upload();
     start(inPlace);
     finish();
+    in_.download();
+    out_.download();
   };
   const auto checkedCall = [&, result = recv] {
     if (!seam_) return call();

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <utility>
 #include <vector>
 
 #include <tutti/communicator.h>
@@ -24,16 +23,22 @@ double nowUs();
 using PerfSeam =
     std::function<void(const std::function<void()>& call, std::byte* result, size_t bytes)>;
 
-/// Memory of one size, in a window or ordinary.
+/// Memory of one size: a GPU's, or the host's, in a window or ordinary. A GPU's is filled and
+/// looked at in a copy of the host's.
 class PerfBuffer {
  public:
   PerfBuffer(Communicator& c, uint64_t bytes, bool window);
   std::byte* data() { return memory_ ? memory_.as<std::byte>() : ordinary_.data(); }
+  /// What the host sees of `place`, which is in data().
+  std::byte* host(std::byte* place) { return onGpu_ ? ordinary_.data() + (place - data()) : place; }
+  void upload();    ///< the copy to the GPU
+  void download();  ///< and back
   /// Overwrites what a call before may have left here, which could pass for a result.
   void spoil();
 
  private:
   const uint64_t bytes_;
+  const bool onGpu_;
   Memory memory_;
   std::vector<std::byte> ordinary_;
 };
@@ -55,7 +60,13 @@ class PerfCall {
   int64_t countWrong(bool inPlace, uint64_t repetition = 0);
 
  private:
-  std::pair<std::byte*, std::byte*> buffers(bool inPlace);
+  struct Places {
+    PerfBuffer& from;
+    std::byte* send;
+    PerfBuffer& to;
+    std::byte* recv;
+  };
+  Places buffers(bool inPlace);
   void collective(const std::byte* send, std::byte* recv);
   void exchange(const std::byte* send, std::byte* recv);
   void sendToNext(const std::byte* send, std::byte* recv);

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "src/base/check.h"
+#include "src/tools/device_option.h"
 
 namespace tutti::tools {
 namespace {
@@ -49,6 +50,7 @@ void validate(const PerfOptions& o) {
   }
   TUTTI_REQUIRE(o.plotFile.empty() || o.collective != Collective::Barrier,
                 "--plot draws times over sizes, and a barrier has none");
+  requireDeviceWord(o.device);
   o.sizes();
 }
 
@@ -130,6 +132,7 @@ std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv) {
       ->check(CLI::IsMember({"shm", "ucx"}));
   app.add_option("--memory", memory, "window (from allocate) or ordinary")
       ->check(CLI::IsMember({"window", "ordinary"}));
+  app.add_option("--device", o.device, kDeviceHelp);
   app.add_flag("--deterministic", o.deterministic, "deterministic mode");
   app.add_option("--json", o.jsonFile, "also write a JSON line per size to this file");
   app.add_option("--plot", o.plotFile, "also draw the table into this SVG file; needs gnuplot");

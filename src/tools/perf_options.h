@@ -42,6 +42,7 @@ struct PerfOptions {
   bool check = true;
   bool windows = true;  ///< buffers from Communicator::allocate, otherwise ordinary memory
   bool deterministic = false;
+  std::string device = "host";  ///< of buffers: see device_option.h
   std::string algorithm;
   std::string transport;
   std::string jsonFile;

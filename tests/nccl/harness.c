@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kMaxRanks = 16, kPatienceSeconds = 60 };
+enum { kMaxRanks = 16, kPatienceSeconds = 60, kCaseSeconds = 100 };
 
 static Shared* make_shared(void) {
   Shared* shared =
@@ -112,4 +112,32 @@ ncclComm_t join(const Rank* rank) {
   OK(ncclCommInitRank(&comm, rank->size, rank->id, rank->rank));
   CHECK(comm);
   return comm;
+}
+
+static int run_case(const Case* one) {
+  fflush(NULL);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(kCaseSeconds);
+    one->run();
+    exit(0);
+  }
+  int status = -1;
+  const int well =
+      pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  printf("%s %s\n", well ? "ok  " : "FAIL", one->name);
+  return well;
+}
+
+int run_cases(const Case* const* files, size_t count, const char* prefix) {
+  int run = 0, well = 0;
+  for (size_t i = 0; i < count; ++i)
+    for (const Case* one = files[i]; one->name; ++one) {
+      if (strncmp(one->name, prefix, strlen(prefix)) != 0) continue;
+      ++run;
+      well += run_case(one);
+    }
+  printf("%d of %d cases are well\n", well, run);
+  return run > 0 && well == run ? 0 : 1;
 }

@@ -82,6 +82,10 @@ typedef struct {
   const char* name;
   void (*run)(void);
 } Case;
-extern const Case library_cases[], life_cases[], collective_cases[], group_cases[], failure_cases[];
+/* Runs those of `count` files whose names begin with `prefix`, each in a process of its own, and
+ * says how each has ended. The program's exit status. */
+int run_cases(const Case* const* files, size_t count, const char* prefix);
+extern const Case library_cases[], life_cases[], collective_cases[], group_cases[], failure_cases[],
+    gpu_cases[];
 
 #endif

@@ -1,0 +1,9 @@
+/* nccl_gpu [NAME]: the cases on GPUs, every one or those whose names begin with NAME. Linked with
+ * NVIDIA's runtime: it runs on GPUs, or with the emulation's in its place. */
+
+#include "harness.h"
+
+int main(int argc, char** argv) {
+  const Case* const files[] = {gpu_cases};
+  return run_cases(files, 1, argc > 1 ? argv[1] : "");
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# Everything that a GPU can tell, in one call: bench/gpu/run.sh [--seconds N] [--out FOLDER]
+# [--build FOLDER] [--emulated] [--write-golden]. Builds nothing: `cmake --build build --target gpu_bench`
+# does, on any machine with the toolkit, and build/ may be carried to the GPU. What needs PyTorch uses
+# python3's. Each part has its share of the N seconds (540); what did not run is said. The report
+# is FOLDER/report.md and standard output; the exit status is 1 if a check has failed, 2 without a
+# GPU. --emulated runs what can be run on the emulation, to try out this script.
+set -u
+cd "$(dirname "$0")/../.."
+
+seconds=540 out=gpu-report build=build emulated= golden=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --seconds) seconds=$2; shift ;;
+    --out) out=$2; shift ;;
+    --build) build=$2; shift ;;
+    --emulated) emulated=1 ;;
+    --write-golden) golden=--write-golden ;;
+    *) echo "run.sh: $1 is none of --seconds, --out, --build, --emulated, --write-golden" >&2; exit 2 ;;
+  esac
+  shift
+done
+case $seconds in *[!0-9]*|'') echo "run.sh: --seconds $seconds is no number" >&2; exit 2 ;; esac
+
+report=$out/report.md
+began=$(date +%s) failures=0
+say() { echo "$*" | tee -a "$report"; }
+left() { echo $((seconds - $(date +%s) + began)); }
+
+if [ -n "$emulated" ]; then
+  programs=$build/tests/emulated tests=$build/tests device=emulated gpus=4
+  libraries=$build/tests/emulated
+else
+  programs=$build/bin tests=$build/bin/gpu device=cuda
+  libraries=$build/lib:${CUDA_HOME:-/usr/local/cuda}/lib64
+  gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)
+  if [ "$gpus" = 0 ]; then echo "run.sh: nvidia-smi shows no GPU" >&2; exit 2; fi
+fi
+mkdir -p "$out"
+: >"$report"
+
+# part NAME SECONDS COMMAND...: runs it, keeps its output in a file, and says how it has ended.
+part() {
+  local name=$1 limit=$2 rest status start
+  shift 2
+  rest=$(left)
+  if [ "$rest" -lt 5 ]; then say "| $name | not run: no time left | |"; return 0; fi
+  if ! command -v "$1" >/dev/null; then say "| $name | not run: there is no $1 | |"; return 0; fi
+  start=$(date +%s)
+  timeout $((limit < rest ? limit : rest)) "$@" >"$out/$name.txt" 2>&1 </dev/null
+  status=$?
+  if [ $status = 0 ]; then
+    say "| $name | passed | $(($(date +%s) - start)) s |"
+  else
+    failures=$((failures + 1))
+    say "| $name | **failed** (status $status) | $(grep -m1 -iE 'error|fail|not so' "$out/$name.txt" | tr '|' '/' | cut -c1-160) |"
+  fi
+}
+
+say "# Report of bench/gpu/run.sh"
+say
+say "- date: $(date -u '+%F %H:%M UTC'); commit: $(git rev-parse --short HEAD 2>/dev/null || cat "$build/commit" 2>/dev/null || echo unknown)"
+if [ -n "$emulated" ]; then
+  say "- hardware: none, the emulation: times say nothing"
+else
+  say "- hardware: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | sort | uniq -c | tr '\n' ';')"
+fi
+say
+say "| part | result | |"
+say "|---|---|---|"
+
+# Instructions and the runtime: is the emulation right about them?
+if [ -z "$emulated" ]; then
+  part conformance_sm80 60 "$build/bin/cuda_conformance_sm80" --golden=tests/emulation/golden/sm80.txt $golden
+  part conformance_sm90 60 "$build/bin/cuda_conformance_sm90" --golden=tests/emulation/golden/sm90.txt $golden
+  part runtime 60 "$build/tests/runtime_test_on_gpu"
+fi
+
+# Collectives, with several ranks on one GPU.
+part communicator 90 "$tests/gpu_communicator_test"
+part communicator_processes 90 "$tests/gpu_processes_test"
+part communicator_hosts 90 "$tests/gpu_hosts_test"
+LD_LIBRARY_PATH=$libraries part nccl_programs 90 "$tests/nccl_gpu"
+for ranks in 2 4 8; do
+  for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall; do
+    part "threads_${ranks}_$collective" 30 "$programs/${collective}_perf" -t "$ranks" -g 1 \
+      -b 8 -e 1M -f 32 -n 3 -w 1 --device $device
+  done
+  part "processes_${ranks}" 30 "$programs/tutti" perf all_reduce -n "$ranks" -b 8 -e 1M -f 32 \
+    --iters 3 -w 1 --device $device
+done
+part sanitizer 90 compute-sanitizer --tool memcheck --error-exitcode 9 \
+  "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 16 -n 1 -w 0 --device $device
+part racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 9 \
+  "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 64 -n 1 -w 0 --device $device
+if [ -z "$emulated" ] && python3 -c 'import torch' 2>/dev/null; then
+  part torch 120 env LD_PRELOAD="$PWD/$build/lib/libnccl.so.2" python3 -m torch.distributed.run \
+    --nproc-per-node 2 bench/gpu/torch_collectives.py
+else
+  say "| torch | not run: no PyTorch, or no GPU | |"
+fi
+
+# Bandwidth and latency, against what this GPU copies and against NCCL.
+say
+say "Speed:"
+say
+copy=$("$build/bin/gpu/copy_bandwidth" 256 2>/dev/null)
+say "- device-to-device copy of 256 MiB, bytes read plus written: ${copy:-not measured} GB/s"
+timeOf() {  # a perf program's out-of-place time in microseconds, of the first size
+  timeout "$(left)" "$@" 2>/dev/null | awk '/^ *[0-9]/ { print $6; exit }'
+}
+for ranks in 2 4 8; do
+  [ "$(left)" -gt 10 ] || { say "- $ranks ranks: no time left"; continue; }
+  large=$([ -n "$emulated" ] && echo 64K || echo 256M)
+  bytes=$([ -n "$emulated" ] && echo 65536 || echo 268435456)
+  us=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b $large -e $large -n 20 -w 5 -c 0 --device $device)
+  small=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 100 -w 20 -c 0 --device $device)
+  say "- $ranks ranks on one GPU: AllReduce of $large in ${us:-?} us$(
+    awk -v us="${us:-0}" -v copy="${copy:-0}" -v moved=$((2 * ranks * bytes)) 'BEGIN {
+      if (us > 0 && copy > 0) printf ", %.1f GB/s, %.0f%% of the copy", moved / us / 1e3, moved / us / 10 / copy }'
+  ); of 8 bytes in ${small:-?} us"
+done
+if [ "$gpus" -gt 1 ] && [ -x "$build/bin/gpu/nccl_speed" ] && [ -z "$emulated" ]; then
+  theirs=$(ldconfig -p | awk '/libnccl.so.2/ { print $NF; exit }')
+  for turn in 1 2 3; do
+    LD_LIBRARY_PATH=$libraries "$build/bin/gpu/nccl_speed" >"$out/tutti.$turn.txt" 2>&1
+    [ -n "$theirs" ] && LD_LIBRARY_PATH=$(dirname "$theirs") "$build/bin/gpu/nccl_speed" >"$out/nccl.$turn.txt" 2>&1
+  done
+  say "- AllReduce over $gpus GPUs by Tutti and by NCCL, three times in turn: $out/tutti.*.txt, $out/nccl.*.txt (bytes, microseconds)"
+else
+  say "- against NCCL: not measured: it needs two GPUs, and there are $gpus"
+fi
+
+say
+say "Checks that failed: $failures. Took $(($(date +%s) - began)) s of $seconds."
+[ $failures = 0 ]

@@ -1,0 +1,138 @@
+"""PyTorch over Tutti's libnccl.so.2: collectives, DDP and FSDP2 on GPUs, compared with the CPU.
+
+    torchrun --nproc-per-node R bench/gpu/torch_collectives.py
+
+with LD_PRELOAD=.../libnccl.so.2. Rank r is on GPU r modulo their number. Prints a line for each part,
+and exits with 1 if one is wrong.
+"""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+GPU = torch.device("cuda", RANK % torch.cuda.device_count())
+
+
+def value(rank, count, dtype=torch.float32):
+    """What `rank` gives: the same on every machine, exact in sums of a few ranks."""
+    return ((torch.arange(count) + 3 * rank) % 7).to(dtype)
+
+
+def same(name, got, want, tolerance=0.0):
+    error = (got.detach().cpu().double() - want.double()).abs().max().item() if want.numel() else 0.0
+    if not error <= tolerance:
+        raise AssertionError(f"{name}: off by {error}")
+
+
+def collectives():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int64, torch.uint8):
+        for count in (1, 1000, 1 << 20):
+            every = [value(r, count, dtype) for r in range(SIZE)]
+            total = torch.stack(every).to(torch.float64).sum(0)
+            mine = every[RANK].to(GPU)
+            x = mine.clone()
+            dist.all_reduce(x)
+            same("all_reduce", x, total)
+            x = mine.clone()
+            dist.all_reduce(x, op=dist.ReduceOp.MAX)
+            same("all_reduce max", x, torch.stack(every).amax(0))
+            x = mine.clone()
+            dist.broadcast(x, SIZE - 1)
+            same("broadcast", x, every[SIZE - 1])
+            x = mine.clone()
+            dist.reduce(x, 0)
+            if RANK == 0:
+                same("reduce", x, total)
+            out = torch.empty(SIZE * count, dtype=dtype, device=GPU)
+            dist.all_gather_into_tensor(out, mine)
+            same("all_gather", out, torch.cat(every))
+            out = torch.empty(count, dtype=dtype, device=GPU)
+            dist.reduce_scatter_tensor(out, mine.repeat(SIZE))
+            same("reduce_scatter", out, total)
+            out = torch.empty(SIZE * count, dtype=dtype, device=GPU)
+            dist.all_to_all_single(out, mine.repeat(SIZE))
+            same("all_to_all", out, torch.cat(every))
+    dist.barrier(device_ids=[GPU.index])
+
+
+def exchanges():
+    right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    out = torch.empty(1000, device=GPU)
+    calls = [
+        dist.P2POp(dist.isend, value(RANK, 1000).to(GPU), right),
+        dist.P2POp(dist.irecv, out, left),
+    ]
+    for work in dist.batch_isend_irecv(calls):
+        work.wait()
+    same("send and receive", out, value(left, 1000))
+
+
+def model():
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
+
+
+def batches(steps, rows):
+    generator = torch.Generator().manual_seed(11)
+    return [torch.randn(rows, 64, generator=generator) for _ in range(steps)]
+
+
+def train(network, mine, steps=5):
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
+    for batch in batches(steps, 8 * SIZE):
+        optimizer.zero_grad()
+        part = mine(batch)
+        network(part).square().mean().backward()
+        optimizer.step()
+    return network
+
+
+def reference():
+    return train(model(), lambda batch: batch)
+
+
+def rows_of_rank(batch):
+    return batch[8 * RANK : 8 * (RANK + 1)].to(GPU)
+
+
+def ddp():
+    network = DistributedDataParallel(model().to(GPU), device_ids=[GPU.index])
+    train(network, rows_of_rank)
+    for got, want in zip(network.module.parameters(), reference().parameters()):
+        same("ddp", got, want, 1e-5)
+
+
+def fsdp():
+    from torch.distributed.fsdp import fully_shard
+
+    network = model().to(GPU)
+    for layer in network:
+        fully_shard(layer)
+    fully_shard(network)
+    train(network, rows_of_rank)
+    for got, want in zip(network.parameters(), reference().parameters()):
+        same("fsdp2", got.full_tensor(), want, 1e-5)
+
+
+def main():
+    torch.cuda.set_device(GPU)
+    dist.init_process_group("nccl", device_id=GPU)
+    failed = 0
+    for part in (collectives, exchanges, ddp, fsdp):
+        try:
+            part()
+            said = "ok"
+        except Exception as error:  # each part is tried, and every failure is told
+            said, failed = f"FAILED: {error}", 1
+        if RANK == 0 or said != "ok":
+            print(f"torch {part.__name__} rank {RANK} of {SIZE}: {said}", flush=True)
+    dist.destroy_process_group()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,9 +7,11 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# A shared library of folders' objects that shows what cmake/NAME.map names.
+# A shared library of folders' objects that shows what cmake/NAME.map names. Of CUDA it has NVIDIA's
+# runtime inside, and the kernels, unless it is for the emulation: tutti_emulate() comes after it.
 function(tutti_shared_library target name)
   set(objects)
+  set(isEmulated $<BOOL:$<TARGET_PROPERTY:TUTTI_CUDA_RUNTIME>>)
   foreach(folder IN LISTS ARGN)
     list(APPEND objects $<TARGET_OBJECTS:${folder}>)
   endforeach()
@@ -17,6 +19,13 @@ function(tutti_shared_library target name)
   set(exports ${PROJECT_SOURCE_DIR}/cmake/${name}.map)
   target_link_libraries(${target} PUBLIC Threads::Threads PRIVATE PkgConfig::sodium
                         PkgConfig::hwloc)
+  get_property(kernels GLOBAL PROPERTY TUTTI_KERNELS)
+  foreach(library IN LISTS kernels)
+    target_link_libraries(${target} PRIVATE $<IF:${isEmulated},${library}_emulated,${library}_gpu>)
+  endforeach()
+  if(TUTTI_HAVE_CUDA)
+    target_link_libraries(${target} PRIVATE tutti_cuda_runtime)
+  endif()
   target_link_options(${target} PRIVATE LINKER:--version-script=${exports}
                       $<$<STREQUAL:${TUTTI_SANITIZE},>:LINKER:-z,defs>)
   set_target_properties(
@@ -59,6 +68,11 @@ function(tutti_install)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tutti-nccl>)
   set_target_properties(tutti_nccl_shared PROPERTIES VERSION 2.28.9 SOVERSION 2)
   add_library(tutti::nccl ALIAS tutti_nccl_shared)
+  if(TUTTI_HAVE_CUDA AND TUTTI_TESTS)
+    tutti_shared_library(tutti_nccl_emulated nccl ${folders} tutti_nccl)
+    set_target_properties(tutti_nccl_emulated PROPERTIES EXCLUDE_FROM_ALL ON SOVERSION 2)
+    tutti_emulate(tutti_nccl_emulated nccl)
+  endif()
 
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
   install(TARGETS tutti_shared tutti_nccl_shared EXPORT tutti

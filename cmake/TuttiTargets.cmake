@@ -56,7 +56,8 @@ endfunction()
 
 # tutti_parses_options(NAME [PRECOMPILED TARGET]): of a target that defines command lines with CLI11,
 # whose templates take the compiler longer than all else: they are not optimized for speed, and their
-# header is read once, or is that of TARGET.
+# header is read once, or is that of TARGET. Sources that do not include it are compiled without, as
+# what it defines costs seconds even where nothing uses it.
 function(tutti_parses_options name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "" ${ARGN})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -65,20 +66,30 @@ function(tutti_parses_options name)
   else()
     target_precompile_headers(${name} PRIVATE <CLI/CLI.hpp>)
   endif()
+  get_target_property(sources ${name} SOURCES)
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} includes LIMIT_COUNT 1 REGEX "^#include <CLI/CLI.hpp>")
+    if(NOT includes)
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
 endfunction()
 
 # How GoogleTest's output ends where every test was skipped, and nothing has failed: it exits with 0
 # then. As the end, and with nothing behind it, so that a crash after it is no skip.
 set(TUTTI_ALL_SKIPPED "\\[  PASSED  \\] 0 tests\\.\n(\\[  SKIPPED \\] [^\n]*\n)+$")
 
-# tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [ARGS ...]): a
-# GoogleTest executable that ctest runs as one test; skipped where all of its tests skip. Sanitizers
-# get five times the time.
+# tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [EMULATED]
+# [ARGS ...]): a GoogleTest executable that ctest runs as one test; skipped where all of its tests skip.
+# Sanitizers get five times the time. EMULATED: what it links of the library runs on emulated GPUs.
 function(tutti_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "EMULATED" "TIMEOUT;PROCESSORS" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
+  if(NOT ARG_LINKS MATCHES "emulation_(address|thread)")
+    target_precompile_headers(${name} REUSE_FROM tutti_gtest)
+  endif()
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
@@ -96,7 +107,12 @@ function(tutti_test name)
   if(TUTTI_SANITIZE STREQUAL "thread")
     set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION UCX_MEM_EVENTS=set:n)
   endif()
+  if(ARG_EMULATED)
+    set_target_properties(${name} PROPERTIES TUTTI_CUDA_RUNTIME emulation)
+    target_link_libraries(${name} PRIVATE emulation)
+  endif()
   if(ARG_PROCESSORS)
     set_tests_properties(${name} PROPERTIES PROCESSORS ${ARG_PROCESSORS})
   endif()
 endfunction()
+

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What `make test` does when the packages are there: build and run the release tests, then a subset
-# of them under AddressSanitizer with UBSan and under ThreadSanitizer. All three run even when one
-# fails; the closing lines of each are repeated at the end. TUTTI_CUDA is passed on to CMake.
+# of them under AddressSanitizer with UBSan and under ThreadSanitizer, without the CUDA parts: kernels are
+# run under sanitizers among the release tests. All three run even when one fails; the closing lines of
+# each are repeated at the end. TUTTI_CUDA is passed on to the release build.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,14 +10,14 @@ jobs=$(nproc)
 status=0
 logs=()
 
-# run PRESET TARGET CTEST-ARGUMENTS...
+# run PRESET CUDA TARGET CTEST-ARGUMENTS...
 run() {
-  local preset=$1 target=$2
-  shift 2
+  local preset=$1 cuda=$2 target=$3
+  shift 3
   local folder=build
   [ "$preset" = release ] || folder=build-$preset
   echo "== $preset: build"
-  cmake --preset "$preset" -D TUTTI_CUDA="${TUTTI_CUDA:-AUTO}" >"$folder.configure.log" 2>&1 || {
+  cmake --preset "$preset" -D TUTTI_CUDA="$cuda" >"$folder.configure.log" 2>&1 || {
     cat "$folder.configure.log"
     echo "== $preset: the configuration failed"
     rm -f "$folder.configure.log"
@@ -36,9 +37,9 @@ run() {
     tee "$folder/test.log" || status=1
 }
 
-run release all -LE long
-run asan sanitizer_subset -L sanitizer-subset
-run tsan sanitizer_subset -L sanitizer-subset
+run release "${TUTTI_CUDA:-AUTO}" all -LE long
+run asan OFF sanitizer_subset -L sanitizer-subset
+run tsan OFF sanitizer_subset -L sanitizer-subset
 
 echo
 for log in "${logs[@]}"; do

@@ -4,6 +4,7 @@
 // `--experts 8` of a mixture of experts; with `--device dry` what is known of ranks that are not
 // there: memory, bytes and the planner's time.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <list>

@@ -1,5 +1,6 @@
 #include "parallel/samples/config_file.h"
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>

@@ -9,7 +9,9 @@
 //   stages = [3, 3, 2]        --stages 3,3,2
 //   deterministic = true      --deterministic
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tutti::parallel {
 

@@ -1,5 +1,6 @@
 #include "parallel/samples/flags.h"
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 
 namespace tutti::parallel {

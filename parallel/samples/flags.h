@@ -2,12 +2,16 @@
 
 // Flags that several samples have.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "parallel/nn/gpt.h"
 #include "parallel/store/shard_policy.h"
+
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace tutti::parallel {
 

@@ -2,6 +2,8 @@
 // weights are gathered before it is computed with, and given back behind it. With --dp the ranks
 // along fsdp share out what is replicated over dp: hybrid sharding. `fsdp --ranks 4 --dp 2`
 
+#include <CLI/CLI.hpp>
+
 #include "parallel/samples/flags.h"
 #include "parallel/samples/sample.h"
 

@@ -5,6 +5,8 @@
 // trains, since a run without data tells it what a rank would hold. `fsdp_tp --ranks 4 --tp 4`,
 // `fsdp_tp --ranks 4 --compare`
 
+#include <CLI/CLI.hpp>
+
 #include "parallel/engine/describe.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/fsdp_tp_memory.h"

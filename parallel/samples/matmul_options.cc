@@ -1,5 +1,7 @@
 #include "parallel/samples/matmul_options.h"
 
+#include <CLI/CLI.hpp>
+
 namespace tutti::parallel {
 
 void addFlags(CLI::App& app, MatmulOptions& o) {

@@ -2,10 +2,13 @@
 
 // The command line of sharded_matmul.
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "parallel/sharding/product_options.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tutti::parallel {
 

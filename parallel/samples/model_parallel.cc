@@ -2,6 +2,8 @@
 // one rank computes at a time: a batch goes through all of them and back. It holds what one rank
 // could not, and is no faster; pipeline_schedules shows what is. `model_parallel --ranks 4`
 
+#include <CLI/CLI.hpp>
+
 #include "parallel/samples/sample.h"
 
 namespace {

@@ -3,6 +3,7 @@
 // parameters, routers aside. `moe --ranks 4 --experts 8 --capacity 1.25`, or with sequences that
 // are cut: `moe --ranks 4 --ep 2 --cp 2`
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 

@@ -3,6 +3,7 @@
 // with
 // --cut both are cut over both ranks instead, which takes twice as many AllReduces.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 

@@ -2,6 +2,7 @@
 // as many ranks as there are fit on any machine; how long ranks idle is predicted in virtual time
 // and then measured. `pipeline_schedules --ranks 4 --micro-batches 8`
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 

@@ -5,6 +5,7 @@
 // `--device dry` says that of lengths that no machine here has. `ring_attention --ranks 4 --length
 // 4096`
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 
 #include "parallel/engine/describe.h"

@@ -1,5 +1,6 @@
 #include "parallel/samples/sample.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>

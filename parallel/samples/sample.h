@@ -5,13 +5,16 @@
 // same samples with the same seed print the same losses with --deterministic, on any number of
 // ranks.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "parallel/engine/engine.h"
 #include "parallel/nn/gpt.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tutti::parallel {
 

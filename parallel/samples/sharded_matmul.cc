@@ -4,6 +4,8 @@
 // ranks' communicators have counted has to be what the algebra of docs/sharding.md predicts.
 // `sharded_matmul --ranks 4 "A[I,Jx] B[Jx,K] -> C[I,K]"`; without a product, the four cases.
 
+#include <CLI/CLI.hpp>
+
 #include "parallel/engine/describe.h"
 #include "parallel/samples/matmul_options.h"
 #include "parallel/samples/matrices.h"

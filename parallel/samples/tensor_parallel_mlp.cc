@@ -4,6 +4,7 @@
 // backward, behind the first; with --sp a ReduceScatter and AllGathers. Losses are those of one
 // rank, but for the order of additions. `tensor_parallel_mlp --ranks 4 --sp`
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 
 #include "parallel/engine/describe.h"

@@ -2,6 +2,8 @@
 // micro-batches, buckets, offload, types, clipping and optimizer (see deepspeed_config.h).
 // `zero --ranks 4 --config ds.json`
 
+#include <CLI/CLI.hpp>
+
 #include "parallel/samples/deepspeed_config.h"
 #include "parallel/samples/sample.h"
 

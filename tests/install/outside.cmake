@@ -58,7 +58,7 @@ if(WAY STREQUAL "package")
       string(REGEX MATCH "([A-Za-z]+)(\\(.*| {)$" matched "${line}")
       set(name "tutti::${CMAKE_MATCH_1}")
       math(EXPR names "${names} + 1")
-      if(NOT output MATCHES "${name}(\\(|::)")
+      if(NOT output MATCHES "${name}(\\[abi:cxx11\\])?(\\(|::)")
         message(FATAL_ERROR "${header} has ${name}, which libtutti.so does not export: see "
                             "cmake/tutti.map")
       endif()

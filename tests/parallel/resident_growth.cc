@@ -3,6 +3,7 @@
 // steps, and fails where that is further than 5% from the plan, which has to be above 200 MB.
 // `resident_growth --ranks 2 --layout fsdp=2`
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <fstream>

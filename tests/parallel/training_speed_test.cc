@@ -61,7 +61,9 @@ TEST(TrainingSpeed, MeetsAtAFreePort) {
   ::listen(taken, 1);
   const Output output = run("2.15.0", "--ranks 2 --batch 4");
   ::close(taken);
-  EXPECT_EQ(output.text, std::string("# PyTorch 2.15.0\n") + kWorkerEnded);
+  std::string expected = "# PyTorch 2.15.0\n";
+  expected += kWorkerEnded;
+  EXPECT_EQ(output.text, expected);
 }
 
 }  // namespace

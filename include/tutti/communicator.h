@@ -116,6 +116,10 @@ struct CommunicatorOptions {
   /// Where this rank's buffers are, beside the host: a GPU makes calls on its memory possible.
   /// Throws Unsupported, saying why, where there is no such device.
   Device device = {};
+  /// How many blocks of threads this rank's kernels may have at most, which the program's own
+  /// kernels then do not find taken; 0: TUTTI_GPU_BLOCKS, else 32. Of the ranks the least holds
+  /// for all. A communicator that is made from another has the same.
+  int gpuBlocks = 0;
   /// Of createLocal(): each rank's; empty: `device` for all.
   std::vector<Device> devices = {};
   /// A request to stop ends create() with Aborted, in a moment, and everybody's who waits for it.

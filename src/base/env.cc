@@ -23,6 +23,7 @@ long parseNumber(const char* name, long fallback, long least, long most) {
 
 constexpr long kMostMs = kLongestWait.count();
 constexpr long kMostSlotBytes = 64L << 20;
+constexpr long kMostGpuBlocks = 1024;
 
 bool parseFlag(const char* name) { return parseNumber(name, 0, 0, 1) == 1; }
 
@@ -49,6 +50,7 @@ Env readEnv() {
   if (const char* text = std::getenv("TUTTI_TRANSPORT")) e.transport = text;
   if (const char* text = std::getenv("TUTTI_TUNING")) e.tuning = text;
   e.slotBytes = static_cast<size_t>(parseNumber("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));
+  e.gpuBlocks = parseNumber("TUTTI_GPU_BLOCKS", 0, 0, kMostGpuBlocks);
   return e;
 }
 

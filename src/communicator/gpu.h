@@ -80,6 +80,7 @@ class GpuSide {
     Device device;
     int rank = 0, size = 1;
     int64_t timeoutMs = 0;
+    uint32_t mostBlocks = 0;       ///< 0: as many as seem good
     std::vector<bool> isFar = {};  ///< by peer: not joined on this host but by a network
     /// The transport of those peers, with such rings; called where there are some.
     std::function<std::unique_ptr<transports::Endpoint>(const transports::RingLayout&)> makeFar =

@@ -21,6 +21,7 @@ void Communicator::Impl::makeGpu() {
        .rank = who.rank,
        .size = size,
        .timeoutMs = settings.timeoutMs,
+       .mostBlocks = settings.gpuBlocks,
        .isFar = communicator::farPeers(who.rank, topology, settings.transport),
        .makeFar = [this](const transports::RingLayout& layout) {
          return transports::ucx::makeUcxEndpoint(network(), who.rank, size, layout);

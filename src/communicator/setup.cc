@@ -67,18 +67,21 @@ Settings Settings::from(const CommunicatorOptions& options) {
                     options.straggler.count() >= 0,
                 "timeouts are not negative: timeout ", options.timeout.count(), " ms, set-up ",
                 options.setupTimeout.count(), " ms, straggler ", options.straggler.count(), " ms");
+  TUTTI_REQUIRE(options.gpuBlocks >= 0, "gpuBlocks is ", options.gpuBlocks, ", not 0 or more");
   const auto choose = [](int64_t given, int64_t fallback) {
     return std::min<int64_t>(given ? given : fallback, base::kLongestWait.count());
   };
   const std::string& transport = options.transport.empty() ? env.transport : options.transport;
   requireTransport(transport);
-  return {.setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
-          .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
-          .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
-          .deterministic = options.deterministic || env.deterministic,
-          .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm,
-          .transport = transport,
-          .device = options.device};
+  return {
+      .setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
+      .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
+      .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
+      .deterministic = options.deterministic || env.deterministic,
+      .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm,
+      .transport = transport,
+      .device = options.device,
+      .gpuBlocks = static_cast<uint32_t>(options.gpuBlocks ? options.gpuBlocks : env.gpuBlocks)};
 }
 
 }  // namespace communicator

@@ -61,6 +61,7 @@ struct Settings {
   std::string transport;       ///< equal
   topology::Tuning tuning;     ///< rank 0's counts
   Device device;
+  uint32_t gpuBlocks = 0;  ///< 0: chosen
   static Settings from(const CommunicatorOptions& options);
 };
 

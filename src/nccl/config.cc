@@ -80,8 +80,10 @@ Config readConfig(const ncclConfig_t* given, const Config& inherited) {
     check(c);
     if (c.blocking != NCCL_CONFIG_UNDEF_INT) config.blocking = c.blocking == 1;
     if (c.commName) config.name = c.commName;
+    if (c.maxCTAs != NCCL_CONFIG_UNDEF_INT) config.maxBlocks = c.maxCTAs;
   }
   config.blocking = environment().blocking.value_or(config.blocking);
+  config.maxBlocks = environment().maxBlocks.value_or(config.maxBlocks);
   return config;
 }
 

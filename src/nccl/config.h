@@ -10,12 +10,13 @@ namespace tutti::nccl {
 
 struct Config {
   bool blocking = true;
-  std::string name;  ///< for log lines; may be empty
+  std::string name;   ///< for log lines; may be empty
+  int maxBlocks = 0;  ///< of a rank's kernels; 0: not said
 };
 
-/// `given` may be null or leave fields undefined: then `inherited` holds; NCCL_COMM_BLOCKING goes
-/// before both. Throws InvalidArgument naming the field that is none of its values, and for a
-/// struct that was not begun with NCCL_CONFIG_INITIALIZER.
+/// `given` may be null or leave fields undefined: then `inherited` holds; NCCL_COMM_BLOCKING and
+/// NCCL_MAX_CTAS go before both. Throws InvalidArgument naming the field that is none of its
+/// values, and for a struct that was not begun with NCCL_CONFIG_INITIALIZER.
 Config readConfig(const ncclConfig_t* given, const Config& inherited = {});
 
 }  // namespace tutti::nccl

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
@@ -17,9 +18,9 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr std::array<std::string_view, 7> kHonoured{
-    "NCCL_ALGO",       "NCCL_COMM_BLOCKING", "NCCL_COMM_ID",      "NCCL_DEBUG",
-    "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS",  "NCCL_SOCKET_IFNAME"};
+constexpr std::array<std::string_view, 8> kHonoured{
+    "NCCL_ALGO",       "NCCL_COMM_BLOCKING", "NCCL_COMM_ID",  "NCCL_DEBUG",
+    "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS",  "NCCL_MAX_CTAS", "NCCL_SOCKET_IFNAME"};
 
 std::string variable(const char* name) {
   const char* text = std::getenv(name);
@@ -33,12 +34,21 @@ std::string algorithmOf(const std::string& text) {
   return "";
 }
 
+std::optional<int> blocksOf(const std::string& text) {
+  int blocks = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, blocks);
+  if (error != std::errc() || rest != end || blocks < 1) return {};
+  return blocks;
+}
+
 Environment read() {
   Environment e;
   const std::string blocking = variable("NCCL_COMM_BLOCKING");
   if (blocking == "0" || blocking == "1") e.blocking = blocking == "1";
   e.meetingAddress = variable("NCCL_COMM_ID");
   if (variable("TUTTI_ALGORITHM").empty()) e.algorithm = algorithmOf(variable("NCCL_ALGO"));
+  if (variable("TUTTI_GPU_BLOCKS").empty()) e.maxBlocks = blocksOf(variable("NCCL_MAX_CTAS"));
   return e;
 }
 
@@ -46,6 +56,7 @@ Environment read() {
 bool ignored(std::string_view name, std::string_view value) {
   if (std::ranges::find(kHonoured, name) == kHonoured.end()) return true;
   if (name == "NCCL_ALGO") return environment().algorithm.empty();
+  if (name == "NCCL_MAX_CTAS") return !environment().maxBlocks && !value.empty();
   return name == "NCCL_COMM_BLOCKING" && !environment().blocking && !value.empty();
 }
 

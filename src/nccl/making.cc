@@ -138,6 +138,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                               .size = size,
                               .algorithm = environment().algorithm,
                               .device = place,
+                              .gpuBlocks = settings.maxBlocks,
                               .stop = making.comm->stopToken()};
   static_assert(sizeof id == sizeof options.id->bytes);
   std::memcpy(options.id->bytes.data(), &id, sizeof id);
@@ -199,6 +200,7 @@ void makeAll(ncclComm_t* out, const std::vector<int>& devices) {
   const Config settings = readConfig(nullptr);
   CommunicatorOptions o;
   o.algorithm = environment().algorithm;
+  o.gpuBlocks = settings.maxBlocks;
   for (const int device : devices) o.devices.push_back(deviceNumbered(device));
   auto communicators = Communicator::createLocal(size, o);
   std::vector<Making> made;

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "src/communicator/cuda/block_shares.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"
@@ -240,6 +241,30 @@ TEST_F(GpuCalls, OfSplitsAndSubsetsWork) {
     checkAllReduce(*half, {.count = 100, .windows = &windows});
     checkAllGather(c, {.count = 10, .windows = &windows});
   });
+}
+
+/// How many communicators of a rank each can work on a GPU at the same time.
+size_t fitting(int blocks) {
+  std::vector<std::vector<Communicator>> made;
+  const Memory memory = allocateOn(gpu(0), 64);
+  for (;;) {
+    made.push_back(makeRanks(1, 1, {.gpuBlocks = blocks}));
+    const Outcome outcome = outcomeOf([&] {
+      made.back()[0].allReduce({.send = memory.data(), .recv = memory.data(), .count = 16});
+    });
+    if (outcome.text == "no error") continue;
+    expectError(outcome, ErrorCode::Unsupported, "no blocks are left on cuda:0");
+    return made.size() - 1;
+  }
+}
+
+TEST_F(GpuCalls, TakeNoMoreBlocksThanTheyMay) {
+  const size_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
+  EXPECT_EQ(fitting(1), capacity);
+  EXPECT_LT(fitting(2), capacity);
+  EXPECT_LT(fitting(0), fitting(2));
+  expectError(outcomeOf([] { makeRanks(1, 1, {.gpuBlocks = -1}); }), ErrorCode::InvalidArgument,
+              "gpuBlocks is -1");
 }
 
 TEST_F(GpuCalls, WhichTheGpuCannotMakeAreRefused) {

@@ -151,14 +151,15 @@ uint32_t CudaSide::ranksHere() const {
 
 const GpuState& CudaSide::state() {
   if (blocks_ > 0 || takesTurns()) return state_;
-  blocks_ = BlockShares::ofProcess().take(group_, device(), ranksHere(), kWantedBlocks);
-  state_.blocks = blocks_;
+  const uint32_t wanted = options_.mostBlocks ? options_.mostBlocks : kWantedBlocks;
+  blocks_ = BlockShares::ofProcess().take(group_, device(), ranksHere(), wanted);
+  state_.blocks = std::min(blocks_, wanted);  // a rank that came earlier may have wanted more
   if (blocks_ == 0)
     state_.add(rank(),
                base::message("no blocks are left on ", toString(options_.device), ", which holds ",
                              BlockShares::ofProcess().residency().capacity(device()),
                              " at the same time: other communicators have them"));
-  fewestBlocks_ = std::min(fewestBlocks_, blocks_);
+  fewestBlocks_ = std::min(fewestBlocks_, state_.blocks);
   return state_;
 }
 

@@ -35,7 +35,8 @@
 // communicator of the host does not ask CUDA about its buffers.
 //
 // On GPUs a call is one kernel on the stream, which waits there for the other ranks' kernels; where
-// ranks of several processes share a GPU it is copies and waits on streams of its own. So nothing
+// ranks of several processes share a GPU, or gpuCopies asks for it, it is copies and waits on
+// streams of its own. So nothing
 // may keep those from running: ranks of one process on one GPU need streams of their own that do
 // not wait for each other (and not more of them than CUDA_DEVICE_MAX_CONNECTIONS), or one Group,
 // whose calls on one stream share a launch; and memory of a GPU is not freed while another rank's
@@ -120,6 +121,11 @@ struct CommunicatorOptions {
   /// kernels then do not find taken; 0: TUTTI_GPU_BLOCKS, else 32. Of the ranks the least holds
   /// for all. A communicator that is made from another has the same.
   int gpuBlocks = 0;
+  /// Calls on GPUs are copies and waits on streams, which leave the multiprocessors to the
+  /// program's kernels: only what is added up is added by kernels, none of which waits. Where ranks
+  /// are on several hosts it has no effect. Of one rank for all; also TUTTI_GPU_COPIES=1, and
+  /// always where ranks of several processes share a GPU.
+  bool gpuCopies = false;
   /// Of createLocal(): each rank's; empty: `device` for all.
   std::vector<Device> devices = {};
   /// A request to stop ends create() with Aborted, in a moment, and everybody's who waits for it.

@@ -51,6 +51,7 @@ Env readEnv() {
   if (const char* text = std::getenv("TUTTI_TUNING")) e.tuning = text;
   e.slotBytes = static_cast<size_t>(parseNumber("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));
   e.gpuBlocks = parseNumber("TUTTI_GPU_BLOCKS", 0, 0, kMostGpuBlocks);
+  e.gpuCopies = parseFlag("TUTTI_GPU_COPIES");
   return e;
 }
 

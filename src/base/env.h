@@ -44,6 +44,8 @@ struct Env {
   /// TUTTI_GPU_BLOCKS: how many blocks of threads a rank's kernels may have at most on its GPU; 0
   /// chooses. At most 1024.
   long gpuBlocks = 0;
+  /// TUTTI_GPU_COPIES: 1 makes calls on GPUs of one host copies instead of kernels.
+  bool gpuCopies = false;
 };
 
 /// The process's variables, read at the first call. Throws InvalidArgument naming a malformed one.

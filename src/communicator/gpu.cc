@@ -11,7 +11,7 @@ constexpr size_t kMostFaultBytes = 1024;
 
 base::Bytes GpuState::write() const {
   base::ByteWriter out;
-  out.put(blocks).put(takesTurns).put(address).put(static_cast<uint32_t>(faults.size()));
+  out.put(blocks).put(byCopies).put(address).put(static_cast<uint32_t>(faults.size()));
   for (const auto& [peer, fault] : faults)
     out.put(static_cast<int32_t>(peer)).put(fault.substr(0, kMostFaultBytes));
   return out.take();
@@ -21,7 +21,7 @@ GpuState GpuState::read(const base::Bytes& bytes, int size) {
   base::ByteReader in(bytes);
   GpuState state;
   state.blocks = in.get<uint32_t>("blocks");
-  state.takesTurns = in.getFlag("takes turns");
+  state.byCopies = in.getFlag("by copies");
   state.address = in.getBytes("address for copies");
   const auto count = in.get<uint32_t>("number of faults");
   for (uint32_t i = 0; i < count; ++i) {

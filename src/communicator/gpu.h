@@ -31,8 +31,8 @@ namespace tutti::communicator {
 /// working with whom; under its own number what keeps it from working with anybody.
 struct GpuState {
   uint32_t blocks = 0;
-  bool takesTurns = false;   ///< kernels of another rank, of another process, run there too
-  base::Bytes address = {};  ///< of GpuSide::rejoin()
+  bool byCopies = false;              ///< as GpuSide::byCopies()
+  base::Bytes address = {};           ///< of GpuSide::rejoin()
   std::map<int, std::string> faults;  ///< by peer
 
   /// Keeps the first fault with a peer.
@@ -81,6 +81,7 @@ class GpuSide {
     int rank = 0, size = 1;
     int64_t timeoutMs = 0;
     uint32_t mostBlocks = 0;       ///< 0: as many as seem good
+    bool byCopies = false;         ///< where no peer is far
     std::vector<bool> isFar = {};  ///< by peer: not joined on this host but by a network
     /// The transport of those peers, with such rings; called where there are some.
     std::function<std::unique_ptr<transports::Endpoint>(const transports::RingLayout&)> makeFar =
@@ -94,10 +95,10 @@ class GpuSide {
   /// After all connect().
   virtual const GpuState& state() = 0;
   virtual void hear(int peer, const GpuState& theirs) = 0;
-  /// When all others were heard: ranks of several processes share a GPU, somewhere. Kernels that
-  /// wait for each other are nothing for them, so that rejoin() joins all ranks once more, for
-  /// copies: by addresses in the states that are told next.
-  virtual bool takesTurns() const = 0;
+  /// When all others were heard: calls are copies and waits on streams. A rank asks for that, or
+  /// ranks of several processes share a GPU, where kernels may not wait for each other. rejoin()
+  /// then joins all ranks once more, by addresses in the states that are told next.
+  virtual bool byCopies() const = 0;
   virtual void rejoin() = 0;
   /// Patterns through all pairs, by all ranks at the same time. The first does not wait.
   virtual void startProbe() = 0;
@@ -111,7 +112,7 @@ class GpuSide {
   virtual size_t slotBytes() const = 0;
   virtual int channels() const = 0;
   virtual uint32_t blocks() const = 0;
-  /// All ranks are in this process, so that plans may address their buffers.
+  /// Kernels of this process may address all ranks' buffers.
   virtual bool canMap() const = 0;
 
   /// A rank of another process, which writes to memory of this one.

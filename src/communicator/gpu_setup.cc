@@ -22,6 +22,7 @@ void Communicator::Impl::makeGpu() {
        .size = size,
        .timeoutMs = settings.timeoutMs,
        .mostBlocks = settings.gpuBlocks,
+       .byCopies = settings.gpuCopies,
        .isFar = communicator::farPeers(who.rank, topology, settings.transport),
        .makeFar = [this](const transports::RingLayout& layout) {
          return transports::ucx::makeUcxEndpoint(network(), who.rank, size, layout);
@@ -76,7 +77,7 @@ void Communicator::Impl::joinGpus(const std::vector<base::Bytes>& addresses,
   if (!connectGpu(addresses)) return;
   tellGpuState(0, deadline);
   if (!gpuIsFaultless()) return;
-  const bool rejoins = gpu->takesTurns();
+  const bool rejoins = gpu->byCopies();
   if (rejoins) {
     gpu->rejoin();
     tellGpuState(1, deadline);
@@ -110,6 +111,10 @@ void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>&
     return good;
   };
   if (!tellAll()) return;
+  if (ranks.front()->gpu->byCopies()) {
+    for (const auto& rank : ranks) rank->gpu->rejoin();
+    if (!tellAll()) return;
+  }
   for (const auto& rank : ranks) rank->gpu->startProbe();
   for (const auto& rank : ranks) rank->gpu->finishProbe();
   if (!tellAll()) return;

@@ -73,15 +73,15 @@ Settings Settings::from(const CommunicatorOptions& options) {
   };
   const std::string& transport = options.transport.empty() ? env.transport : options.transport;
   requireTransport(transport);
-  return {
-      .setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
-      .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
-      .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
-      .deterministic = options.deterministic || env.deterministic,
-      .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm,
-      .transport = transport,
-      .device = options.device,
-      .gpuBlocks = static_cast<uint32_t>(options.gpuBlocks ? options.gpuBlocks : env.gpuBlocks)};
+  return {.setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
+          .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
+          .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
+          .deterministic = options.deterministic || env.deterministic,
+          .algorithm = options.algorithm.empty() ? env.algorithm : options.algorithm,
+          .transport = transport,
+          .device = options.device,
+          .gpuBlocks = static_cast<uint32_t>(options.gpuBlocks ? options.gpuBlocks : env.gpuBlocks),
+          .gpuCopies = options.gpuCopies || env.gpuCopies};
 }
 
 }  // namespace communicator

@@ -62,6 +62,7 @@ struct Settings {
   topology::Tuning tuning;     ///< rank 0's counts
   Device device;
   uint32_t gpuBlocks = 0;  ///< 0: chosen
+  bool gpuCopies = false;  ///< of one rank for all
   static Settings from(const CommunicatorOptions& options);
 };
 

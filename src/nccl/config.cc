@@ -81,6 +81,8 @@ Config readConfig(const ncclConfig_t* given, const Config& inherited) {
     if (c.blocking != NCCL_CONFIG_UNDEF_INT) config.blocking = c.blocking == 1;
     if (c.commName) config.name = c.commName;
     if (c.maxCTAs != NCCL_CONFIG_UNDEF_INT) config.maxBlocks = c.maxCTAs;
+    if (c.CTAPolicy != NCCL_CONFIG_UNDEF_INT)
+      config.byCopies = (c.CTAPolicy & NCCL_CTA_POLICY_ZERO) != 0;
   }
   config.blocking = environment().blocking.value_or(config.blocking);
   config.maxBlocks = environment().maxBlocks.value_or(config.maxBlocks);

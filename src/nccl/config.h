@@ -10,8 +10,9 @@ namespace tutti::nccl {
 
 struct Config {
   bool blocking = true;
-  std::string name;   ///< for log lines; may be empty
-  int maxBlocks = 0;  ///< of a rank's kernels; 0: not said
+  std::string name;       ///< for log lines; may be empty
+  int maxBlocks = 0;      ///< of a rank's kernels; 0: not said
+  bool byCopies = false;  ///< no kernel where there need not be one
 };
 
 /// `given` may be null or leave fields undefined: then `inherited` holds; NCCL_COMM_BLOCKING and

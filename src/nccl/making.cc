@@ -139,6 +139,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                               .algorithm = environment().algorithm,
                               .device = place,
                               .gpuBlocks = settings.maxBlocks,
+                              .gpuCopies = settings.byCopies,
                               .stop = making.comm->stopToken()};
   static_assert(sizeof id == sizeof options.id->bytes);
   std::memcpy(options.id->bytes.data(), &id, sizeof id);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <tutti/device.h>
 
@@ -52,6 +53,20 @@ void onEveryDevice(const char* what, const Call& call) {
     call();
     EXPECT_EQ(currentDevice(), current) << what;
   }
+}
+
+/// Of a graph: how many kernels it launches.
+inline size_t kernelsOf(cudaGraph_t graph) {
+  size_t count = 0, kernels = 0;
+  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &count), cudaSuccess);
+  std::vector<cudaGraphNode_t> nodes(count);
+  EXPECT_EQ(cudaGraphGetNodes(graph, nodes.data(), &count), cudaSuccess);
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    EXPECT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
+    kernels += type == cudaGraphNodeTypeKernel;
+  }
+  return kernels;
 }
 
 /// Nothing behind it on its stream runs until it is opened.

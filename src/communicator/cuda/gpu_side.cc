@@ -87,6 +87,7 @@ CudaSide::CudaSide(const Options& options)
   peers_[options.rank] = {getpid(), options.device.index};
   if (std::ranges::find(options.isFar, true) != options.isFar.end())
     far_ = options.makeFar(executor::cuda::farLayout(endpoint_->layout()));
+  state_.byCopies = options.byCopies && !far_;
   if (options.rank == 0) group_ = number_;
 }
 
@@ -133,10 +134,11 @@ void CudaSide::connect(int peer, const base::Bytes& address) {
   }
   endpoint_->connect(peer, endpoint);
   if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
-  state_.takesTurns |= endpoint_->takesTurns(peer);
+  state_.byCopies |= endpoint_->takesTurns(peer);
 }
 
 bool CudaSide::canMap() const {
+  if (byCopies()) return false;
   for (int peer = 0; peer < options_.size; ++peer)
     if (!isNear(peer)) return false;
   return true;
@@ -150,7 +152,7 @@ uint32_t CudaSide::ranksHere() const {
 }
 
 const GpuState& CudaSide::state() {
-  if (blocks_ > 0 || takesTurns()) return state_;
+  if (blocks_ > 0 || byCopies()) return state_;
   const uint32_t wanted = options_.mostBlocks ? options_.mostBlocks : kWantedBlocks;
   blocks_ = BlockShares::ofProcess().take(group_, device(), ranksHere(), wanted);
   state_.blocks = std::min(blocks_, wanted);  // a rank that came earlier may have wanted more
@@ -165,7 +167,7 @@ const GpuState& CudaSide::state() {
 
 void CudaSide::hear(int peer, const GpuState& theirs) {
   fewestBlocks_ = std::min(fewestBlocks_, theirs.blocks);
-  state_.takesTurns |= theirs.takesTurns;
+  state_.byCopies |= theirs.byCopies;
   if (!theirs.address.empty() && !endpoint_->isConnected(peer)) {
     endpoint_->connect(peer, theirs.address);
     if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
@@ -204,7 +206,7 @@ void CudaSide::makeReady() {
   std::vector<int> devices;
   for (const Neighbour& peer : peers_) devices.push_back(peer.device);
   const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;
-  engine_ = takesTurns()
+  engine_ = byCopies()
                 ? makeCopyEngine(*endpoint_, deadlineNs)
                 : makeKernelEngine(*endpoint_, {.blocks = fewestBlocks_, .deadlineNs = deadlineNs},
                                    canMap() && linesArriveWhole(devices), std::move(far_));

@@ -38,7 +38,7 @@ class CudaSide final : public GpuSide {
   void connect(int peer, const base::Bytes& address) override;
   const GpuState& state() override;
   void hear(int peer, const GpuState& theirs) override;
-  bool takesTurns() const override { return state_.takesTurns; }
+  bool byCopies() const override { return state_.byCopies; }
   void rejoin() override;
   void startProbe() override;
   void finishProbe() override;
@@ -47,10 +47,10 @@ class CudaSide final : public GpuSide {
   uint64_t group() const override { return group_; }
   size_t slotBytes() const override {
     const auto& layout = endpoint_->layout();
-    return takesTurns() ? layout.copySlotBytes : layout.rings.slotBytes;
+    return byCopies() ? layout.copySlotBytes : layout.rings.slotBytes;
   }
   int channels() const override { return endpoint_->layout().rings.channels; }
-  uint32_t blocks() const override { return takesTurns() ? 1 : fewestBlocks_; }
+  uint32_t blocks() const override { return byCopies() ? 1 : fewestBlocks_; }
   bool canMap() const override;
   bool isRemote(int peer) const override { return !isNear(peer) && !isFar(peer); }
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,

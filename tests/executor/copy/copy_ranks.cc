@@ -106,17 +106,4 @@ cudaGraph_t captured(CopyRanks& ranks, int rank, const std::function<void()>& la
   return graph;
 }
 
-size_t kernelsOf(cudaGraph_t graph) {
-  size_t count = 0, kernels = 0;
-  TUTTI_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
-  std::vector<cudaGraphNode_t> nodes(count);
-  TUTTI_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
-  for (cudaGraphNode_t node : nodes) {
-    cudaGraphNodeType type{};
-    TUTTI_CUDA(cudaGraphNodeGetType(node, &type));
-    kernels += type == cudaGraphNodeTypeKernel;
-  }
-  return kernels;
-}
-
 }  // namespace tutti::tests

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/executor/copy/stream_executor.h"
+#include "tests/device/cuda_test.h"
 #include "tests/executor/cuda/calls.h"
 
 namespace tutti::tests {
@@ -71,7 +72,5 @@ std::vector<plan::PlanSpec> stagedPlans(int ranks, int channels);
 
 /// What is captured of one launch on one rank.
 cudaGraph_t captured(CopyRanks& ranks, int rank, const std::function<void()>& launch);
-/// Of a graph: how many kernels it launches.
-size_t kernelsOf(cudaGraph_t graph);
 
 }  // namespace tutti::tests

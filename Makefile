@@ -54,6 +54,7 @@ asan tsan: packages
 	ctest --test-dir build-$@ -j $(JOBS) -LE long --output-on-failure --no-tests=error
 
 long: build
+	cmake --build build --target long_tests -- -j $(JOBS)
 	ctest --test-dir build -L long --output-on-failure --no-tests=error
 
 rdma: build

@@ -54,6 +54,29 @@ function(tutti_library name)
   endif()
 endfunction()
 
+# Under a sanitizer the libraries' sources read the standard library once, but for those that have another
+# header precompiled. The other builds see that each source includes what it uses.
+function(tutti_precompile_standard)
+  if(NOT TUTTI_SANITIZE)
+    return()
+  endif()
+  file(CONFIGURE OUTPUT standard.cc CONTENT "")
+  add_library(tutti_standard OBJECT ${CMAKE_CURRENT_BINARY_DIR}/standard.cc)
+  target_link_libraries(tutti_standard PRIVATE Threads::Threads)
+  target_precompile_headers(
+    tutti_standard PRIVATE <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem>
+    <functional> <map> <memory> <mutex> <optional> <set> <span> <sstream> <string> <thread> <utility>
+    <vector>)
+  get_property(libraries GLOBAL PROPERTY TUTTI_LIBRARIES)
+  foreach(library IN LISTS libraries)
+    get_target_property(precompiled ${library} PRECOMPILE_HEADERS)
+    get_target_property(reused ${library} PRECOMPILE_HEADERS_REUSE_FROM)
+    if(NOT precompiled AND NOT reused)
+      target_precompile_headers(${library} REUSE_FROM tutti_standard)
+    endif()
+  endforeach()
+endfunction()
+
 # tutti_parses_options(NAME [PRECOMPILED TARGET]): of a target that defines command lines with CLI11,
 # whose templates take the compiler longer than all else: they are not optimized for speed, and their
 # header is read once, or is that of TARGET. Sources that do not include it are compiled without, as
@@ -81,7 +104,7 @@ set(TUTTI_ALL_SKIPPED "\\[  PASSED  \\] 0 tests\\.\n(\\[  SKIPPED \\] [^\n]*\n)+
 
 # tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [EMULATED]
 # [ARGS ...]): a GoogleTest executable that ctest runs as one test; skipped where all of its tests skip.
-# Sanitizers get five times the time. EMULATED: what it links of the library runs on emulated GPUs.
+# Sanitizers get five times the time. Of label long it is built with the target long_tests only. EMULATED: what it links of the library runs on emulated GPUs.
 function(tutti_test name)
   cmake_parse_arguments(ARG "EMULATED" "TIMEOUT;PROCESSORS" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -100,6 +123,10 @@ function(tutti_test name)
   if(name IN_LIST TUTTI_SANITIZER_SUBSET)
     list(APPEND ARG_LABELS sanitizer-subset)
     add_dependencies(sanitizer_subset ${name})
+  endif()
+  if("long" IN_LIST ARG_LABELS)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_dependencies(long_tests ${name})
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                        SKIP_REGULAR_EXPRESSION "${TUTTI_ALL_SKIPPED}")

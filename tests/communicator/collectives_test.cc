@@ -10,16 +10,13 @@
 #include "collectives/algorithms.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/sanitized.h"
 
 namespace tutti::tests {
 namespace {
 
-// Sanitizers see as much in fewer and smaller calls.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr size_t kLargest = 20001;
-#else
-constexpr size_t kLargest = 300001;
-#endif
+constexpr size_t kLargest = kSanitized ? 20001 : 300001;
+const std::vector<int> kSizes = kSanitized ? std::vector{2, 3, 5} : std::vector{2, 3, 4, 5, 8};
 
 class Collectives : public testing::TestWithParam<int> {};
 
@@ -105,7 +102,8 @@ TEST_P(Collectives, EveryRoot) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Alone, Collectives, testing::Values(1));
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::ValuesIn(kSizes));
 
 class Algorithms : public testing::TestWithParam<std::tuple<const char*, int>> {};
 
@@ -145,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Forced, Algorithms,
                          testing::Combine(testing::Values("ring", "double_tree", "recursive",
                                                           "one_shot", "two_shot", "pairwise",
                                                           "mapped"),
-                                          testing::Values(2, 3, 4, 5, 8)));
+                                          testing::ValuesIn(kSizes)));
 
 // Who has ordinary memory goes ahead of the others' answers: they come at any moment, on the
 // channels of what the staged plan sends.

@@ -14,17 +14,14 @@
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/sanitized.h"
 
 namespace tutti::tests {
 namespace {
 
 using namespace std::chrono_literals;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kCalls = 12;
-#else
-constexpr int kCalls = 40;
-#endif
+constexpr int kCalls = kSanitized ? 12 : 40;
 constexpr size_t kMostElements = 20'000;
 
 /// Two buffers of a rank, in windows or in ordinary memory.

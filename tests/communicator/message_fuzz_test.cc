@@ -21,6 +21,7 @@
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/mutator.h"
+#include "tests/support/sanitized.h"
 #include "transports/shm/endpoint.h"
 #include "transports/shm/segment.h"
 
@@ -41,10 +42,8 @@ constexpr uint64_t kMarkers = 2;  // a channel that no communicator has
 
 int cases(int ordinary) {
   const char* given = std::getenv("TUTTI_FUZZ_CASES");
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  ordinary /= 4;
-#endif
-  return given ? std::atoi(given) : ordinary;
+  if (given) return std::atoi(given);
+  return kSanitized ? ordinary / 4 : ordinary;
 }
 
 /// One rank's end of a control plane, whose messages somebody else sends on: as they are, changed,

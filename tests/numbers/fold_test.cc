@@ -17,16 +17,13 @@
 #include "src/numbers/variants.h"
 #include "tests/numbers/reference.h"
 #include "tests/numbers/sample.h"
+#include "tests/support/sanitized.h"
 
 namespace tutti::numbers {
 namespace {
 
 constexpr uint64_t kSeed = 20240607;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr size_t kMaxCount = 511;  // a tenth of the time, and all that a sanitizer can see
-#else
-constexpr size_t kMaxCount = 4097;
-#endif
+constexpr size_t kMaxCount = kSanitized ? 511 : 4097;
 constexpr size_t kCounts[] = {0,  1,  2,  3,  5,   7,   8,   9,   15,  16,   17,  31,
                               32, 33, 63, 65, 127, 129, 255, 257, 511, 1027, 4097};
 constexpr FoldOrder kOrders[] = {FoldOrder::Listed, FoldOrder::ListedRounded, FoldOrder::Canonical};

@@ -7,17 +7,16 @@
 #include <functional>
 #include <string>
 
+#include "tests/support/sanitized.h"
+
 namespace tutti::tests {
 
 /// Every wait of a test ends after this long; nothing that works needs it.
 inline constexpr std::chrono::seconds kPatience{20};
 /// The deadlines of the failure model, milliseconds: all survivors name a dead rank of their host,
 /// and a rank of a host that is dead or cut off. Sanitizers may take longer.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr int64_t kDeathNoticedMs = 5000, kHostLossNoticedMs = 10'000;
-#else
-inline constexpr int64_t kDeathNoticedMs = 1000, kHostLossNoticedMs = 5000;
-#endif
+inline constexpr int64_t kDeathNoticedMs = kSanitized ? 5000 : 1000;
+inline constexpr int64_t kHostLossNoticedMs = kSanitized ? 10'000 : 5000;
 /// Polls `condition` every millisecond; false when patience ended.
 bool eventually(const std::function<bool()>& condition);
 

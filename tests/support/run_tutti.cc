@@ -14,14 +14,12 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/support/sanitized.h"
+
 namespace tutti::launcher {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::chrono::seconds kPatience(600);
-#else
-constexpr std::chrono::seconds kPatience(150);
-#endif
+constexpr std::chrono::seconds kPatience(tests::kSanitized ? 600 : 150);
 
 std::string contents(int file) {
   std::string text(lseek(file, 0, SEEK_END), '\0');

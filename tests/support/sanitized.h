@@ -1,0 +1,13 @@
+#pragma once
+
+namespace tutti::tests {
+
+/// This build has AddressSanitizer or ThreadSanitizer: calls take several times as long, and fewer
+/// of them show all that a sanitizer can see.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+}  // namespace tutti::tests

@@ -41,6 +41,7 @@ parallel/data parallel/engine parallel/dry parallel/planner parallel/huggingface
     "parallel/checkpoint  : include/tutti parallel/tensor"
     "parallel/kernels     : include/tutti parallel/tensor"
     "parallel/kernels/host : include/tutti parallel/tensor parallel/kernels"
+    "parallel/kernels/cuda : include/tutti parallel/tensor parallel/kernels"
     "parallel/kernels/dry : include/tutti parallel/tensor parallel/kernels parallel/kernels/host"
     "parallel/sharding    : include/tutti parallel/tensor"
     "parallel/pipeline    : include/tutti parallel/tensor"

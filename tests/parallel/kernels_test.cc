@@ -1,6 +1,7 @@
-// What the kernels refuse, those of the host and those of a dry run alike: every operand of the
+// What the kernels refuse, those of all devices and those of a dry run alike: every operand of the
 // wrong shape or type, strided where it must be contiguous; and ids outside the vocabulary, which a
-// dry run does not look at. Their values are checked by gradcheck, the witness and leaves_test.
+// dry run does not look at. Their values are checked by gradcheck, the witness and leaves_test, and
+// those of a GPU by cuda/.
 
 #include <gtest/gtest.h>
 
@@ -12,34 +13,30 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/kernels/dry/dry_kernels.h"
-#include "parallel/kernels/host/host_kernels.h"
+#include "tests/parallel/tested_kernels.h"
 
 namespace tutti::parallel {
 namespace {
 
 constexpr int64_t kRows = 6, kWidth = 4, kVocabulary = 5;
 
-using MakeKernels = std::unique_ptr<Kernels> (*)();
-
-class Operands : public testing::Test {
+class Operands : public testing::TestWithParam<TestedDevice> {
  protected:
   Tensor make(const Shape& shape, DType type = DType::Float32) {
-    const Tensor x = arena_.allocate(type, shape);
+    const Tensor x = tested_->allocate(type, shape);
     if (x.bytes() > 0) std::memset(x.data, 0, x.bytes());
     return x;
   }
 
-  Arena arena_{"operands"};
+  const std::unique_ptr<TestedKernels> tested_ = GetParam().make();
+  Kernels& kernels_ = tested_->kernels();
+  Arena arena_{"scratch"};
 };
 
-/// What the host computes; a dry run computes nothing.
-class Results : public Operands {
- protected:
-  HostKernels kernels_;
-};
+/// What is computed; a dry run computes nothing.
+class Results : public Operands {};
 
-class Refusals : public Operands, public testing::WithParamInterface<MakeKernels> {
+class Refusals : public Operands {
  protected:
   /// `call(args)` works as `args` stand, and with bfloat16 for any of its float32 operands; it
   /// throws InvalidArgument after each spoiling of any one of them.
@@ -65,8 +62,6 @@ class Refusals : public Operands, public testing::WithParamInterface<MakeKernels
     }
   }
 
-  const std::unique_ptr<Kernels> made_ = GetParam()();
-  Kernels& kernels_ = *made_;
   bool rowsMayBeStrided_ = false;
 
  private:
@@ -328,7 +323,7 @@ TEST_P(Refusals, Embedding) {
 }
 
 // A part of a vocabulary: ids of the others are not taken for wrong, and what there is not is.
-TEST_F(Results, EmbeddingOfAPartOfTheVocabulary) {
+TEST_P(Results, EmbeddingOfAPartOfTheVocabulary) {
   const Tensor ids = make({2, 3}, DType::Int32), table = make({kVocabulary, kWidth});
   const Tensor x = make({2, 3, kWidth});
   for (int64_t i = 0; i < table.count(); ++i) table.as<float>()[i] = 1;
@@ -350,8 +345,10 @@ TEST_F(Results, EmbeddingOfAPartOfTheVocabulary) {
   };
   ids.as<int32_t>()[1] = kVocabulary + 1;
   forward(2, kVocabulary + 2);
+  tested_->finish();
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(x.as<float>()[i * kWidth], i == 1 ? 1 : 0) << i;
   backward(2, kVocabulary + 2);
+  tested_->finish();
   for (int64_t row = 0; row < kVocabulary; ++row)
     EXPECT_EQ(table.as<float>()[row * kWidth], row == kVocabulary - 1 ? 1 : 0) << row;
   EXPECT_THROW(forward(0, kVocabulary + 1), Error);  // an id beyond it
@@ -403,7 +400,7 @@ TEST_P(Refusals, CrossEntropy) {
 
 // Two halves of a vocabulary give the loss and the gradient of the whole, whichever has the larger
 // logits and the label.
-TEST_F(Results, CrossEntropyOfTwoParts) {
+TEST_P(Results, CrossEntropyOfTwoParts) {
   const Tensor logits = make({2, 5}, DType::Float64), labels = make({2}, DType::Int32);
   const double values[] = {0.5, -1, 700, 2, 699, 3, -700, 0.25, 1, -2};
   std::copy(std::begin(values), std::end(values), logits.as<double>());
@@ -446,14 +443,16 @@ TEST_F(Results, CrossEntropyOfTwoParts) {
 }
 
 // Biases of a part of the columns.
-TEST_F(Results, BiasesOfStridedRows) {
+TEST_P(Results, BiasesOfStridedRows) {
   const Tensor whole = make({3, 7}), bias = make({2}), sums = make({2});
   const Tensor part = whole.part(1, 4, 2);
   bias.as<float>()[0] = 1, bias.as<float>()[1] = 2;
   kernels_.addBias(bias, part);
+  tested_->finish();
   for (int64_t i = 0; i < whole.count(); ++i)
     EXPECT_EQ(whole.as<float>()[i], i % 7 == 4 ? 1 : i % 7 == 5 ? 2 : 0) << i;
   kernels_.biasGradient(part, sums, 0);
+  tested_->finish();
   EXPECT_EQ(sums.as<float>()[0], 3);
   EXPECT_EQ(sums.as<float>()[1], 6);
   Tensor apart = part;
@@ -487,12 +486,14 @@ TEST_P(Refusals, Gemm) {
 }
 
 // Sums over nothing.
-TEST_F(Results, GemmOfNoColumns) {
+TEST_P(Results, GemmOfNoColumns) {
   const Tensor a = make({2, 0}), b = make({4, 0}), c = make({2, 4});
   for (int64_t i = 0; i < c.count(); ++i) c.as<float>()[i] = 3;
   kernels_.gemm({.a = a, .b = b, .c = c, .transposeB = true, .beta = 1});
+  tested_->finish();
   EXPECT_EQ(c.as<float>()[7], 3);
   kernels_.gemm({.a = a, .b = b, .c = c, .transposeB = true});
+  tested_->finish();
   EXPECT_EQ(c.as<float>()[7], 0);
 }
 
@@ -546,15 +547,7 @@ TEST_P(Refusals, TypesWithoutArithmetic) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Devices, Refusals,
-    testing::Values([]() -> std::unique_ptr<Kernels> { return std::make_unique<HostKernels>(); },
-                    []() -> std::unique_ptr<Kernels> { return std::make_unique<DryKernels>(); }),
-    [](const testing::TestParamInfo<MakeKernels>& device) {
-      return device.index == 0 ? "Host" : "Dry";
-    });
-
-TEST_F(Results, PlacesAndExpertsThatAreNotThere) {
+TEST_P(Results, PlacesAndExpertsThatAreNotThere) {
   const Tensor x = make({2, 3}), placed = make({4, 3}), places = make({2, 1}, DType::Int32),
                logits = make({2, 3}), weights = make({2, 1}), rows = make({2}),
                pieces = make({1, 2, 3}, DType::Int32), choices = make({1, 3}, DType::Int32);
@@ -604,6 +597,12 @@ TEST_F(Results, PlacesAndExpertsThatAreNotThere) {
   EXPECT_EQ(all(0, 3), 3);
   EXPECT_EQ(all(0, -1), 3);
 }
+
+const auto nameOfDevice = [](const testing::TestParamInfo<TestedDevice>& device) {
+  return device.param.name;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Refusals, testing::ValuesIn(testedDevices()), nameOfDevice);
+INSTANTIATE_TEST_SUITE_P(Devices, Results, testing::ValuesIn(computingDevices()), nameOfDevice);
 
 }  // namespace
 }  // namespace tutti::parallel

@@ -1,6 +1,6 @@
-// Every kernel of the interface on no rows, in every type: what a rank computes that has no
-// positions, no tokens or no sequences. Nothing is read or written then, but a sum over rows that
-// overwrites its result makes that zero.
+// Every kernel of the interface on no rows, in every type and on every device: what a rank computes
+// that has no positions, no tokens or no sequences. Nothing is read or written then, but a sum over
+// rows that overwrites its result makes that zero.
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "parallel/kernels/host/host_kernels.h"
+#include "tests/parallel/tested_kernels.h"
 
 namespace tutti::parallel {
 namespace {
@@ -27,7 +28,7 @@ struct Types {
 /// Makes a call's operands, and looks at its results.
 class Operands {
  public:
-  explicit Operands(Types types) : types_(types) {}
+  Operands(Types types, TestedKernels& tested) : types_(types), tested_(tested) {}
   Arena& scratch() { return arena_; }
   /// Of the elements' type, filled with ones.
   Tensor ones(const Shape& shape) { return filled(types_.elements, shape, 1); }
@@ -38,28 +39,30 @@ class Operands {
   Tensor leftOut() const { return {nullptr, types_.elements, {}}; }
   /// Every element of it is `value`.
   void expectAll(const Tensor& x, double value) {
-    const Tensor expected = filled(DType::Float64, x.shape, value);
+    tested_.finish();
     const Tensor doubles = arena_.allocate(DType::Float64, x.shape);
-    kernels_.copy(x, doubles);
+    host_.copy(x, doubles);
     for (int64_t i = 0; i < x.count(); ++i)
-      EXPECT_EQ(doubles.as<double>()[i], expected.as<double>()[i]) << x << ", element " << i;
+      EXPECT_EQ(doubles.as<double>()[i], value) << x << ", element " << i;
   }
+  void finish() { tested_.finish(); }
 
  private:
   Tensor filled(DType type, const Shape& shape, double value) {
-    const Tensor x = arena_.allocate(type, shape);
+    const Tensor x = tested_.allocate(type, shape);
     if (type == DType::Int32) {
       std::fill_n(x.as<int32_t>(), x.count(), static_cast<int32_t>(value));
       return x;
     }
     const Tensor doubles = arena_.allocate(DType::Float64, shape);
     std::fill_n(doubles.as<double>(), shape.count(), value);
-    kernels_.copy(doubles, x);
+    host_.copy(doubles, x);
     return x;
   }
   const Types types_;
-  HostKernels kernels_;
-  Arena arena_{"operands"};
+  TestedKernels& tested_;
+  HostKernels host_;  ///< fills operands and looks at results
+  Arena arena_{"scratch"};
 };
 
 void gemm(Kernels& kernels, Operands& o) {
@@ -302,6 +305,7 @@ void countChoices(Kernels& kernels, Operands& o) {
   const Tensor choices = o.ids({2, 2, kExperts});
   std::fill_n(choices.as<int32_t>(), choices.count(), 1);
   kernels.countChoices({.chosen = o.ids({0, kChoices}), .choices = choices});
+  o.finish();
   for (int64_t i = 0; i < choices.count(); ++i) EXPECT_EQ(choices.as<int32_t>()[i], 0);
 }
 
@@ -426,25 +430,32 @@ const std::vector<Kernel> kKernels{
 };
 #undef TUTTI_KERNEL
 
-class KernelsWithoutRows : public testing::TestWithParam<Types> {};
+class KernelsWithoutRows : public testing::TestWithParam<std::tuple<TestedDevice, Types>> {};
 
 TEST_P(KernelsWithoutRows, Compute) {
-  HostKernels kernels;
+  const auto& [device, types] = GetParam();
+  const std::unique_ptr<TestedKernels> tested = device.make();
   for (const Kernel& kernel : kKernels) {
     SCOPED_TRACE(kernel.name);
-    Operands operands(GetParam());
-    EXPECT_NO_THROW(kernel.call(kernels, operands));
+    Operands operands(types, *tested);
+    EXPECT_NO_THROW(kernel.call(tested->kernels(), operands));
   }
+  tested->finish();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Types, KernelsWithoutRows,
-    testing::Values(Types{DType::Float32, DType::Float32}, Types{DType::Float64, DType::Float64},
-                    Types{DType::BFloat16, DType::BFloat16}, Types{DType::BFloat16, DType::Float32},
-                    Types{DType::Float16, DType::Float16}, Types{DType::Float16, DType::Float32}),
-    [](const auto& types) {
-      return std::string(toString(types.param.elements)) + "_" + toString(types.param.kept);
-    });
+INSTANTIATE_TEST_SUITE_P(Types, KernelsWithoutRows,
+                         testing::Combine(testing::ValuesIn(computingDevices()),
+                                          testing::Values(Types{DType::Float32, DType::Float32},
+                                                          Types{DType::Float64, DType::Float64},
+                                                          Types{DType::BFloat16, DType::BFloat16},
+                                                          Types{DType::BFloat16, DType::Float32},
+                                                          Types{DType::Float16, DType::Float16},
+                                                          Types{DType::Float16, DType::Float32})),
+                         [](const auto& made) {
+                           const Types types = std::get<Types>(made.param);
+                           return std::get<TestedDevice>(made.param).name + "_" +
+                                  toString(types.elements) + "_" + toString(types.kept);
+                         });
 
 // The list above has all that the interface declares.
 TEST(KernelsWithoutRowsList, IsTheWholeInterface) {

@@ -324,5 +324,26 @@ TEST(Leaves, ExtremeScoresAreFinite) {
   EXPECT_EQ(result[1], 40.0f);
 }
 
+// Where the exponential would be infinite, the derivatives of GELU and SwiGLU are as good as 0.
+template <class T>
+void expectFlatFarBelow(const Leaves<T>& leaves) {
+  for (const T x : {T(-18), T(-19.5), T(-25), T(-100), T(-800), T(-1e5)}) {
+    const T one = 1;
+    T dx = 0, dGate = 0, dUp = 0;
+    leaves.geluBackward(&one, &x, &dx, 1);
+    leaves.swiGluBackward(&one, &x, &one, &dGate, &dUp, 1);
+    EXPECT_LE(std::fabs(dx), T(1e-18)) << x;
+    EXPECT_LE(std::fabs(dGate), T(1e-6)) << x;  // -17 exp(-18) at the first
+    EXPECT_LE(std::fabs(dUp), T(1e-6)) << x;
+  }
+}
+TEST(Leaves, DerivativesFarBelowZero) {
+  const LeafSets sets = availableLeaves();
+  for (int s = 0; s < sets.count; ++s) {
+    expectFlatFarBelow(sets.sets[s]->floats);
+    expectFlatFarBelow(sets.sets[s]->doubles);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::parallel::host

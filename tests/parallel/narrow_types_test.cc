@@ -1,5 +1,5 @@
-// Kernels in bfloat16 and float16: every result is that of float32 on the same operands, rounded
-// once.
+// Kernels in bfloat16 and float16, on every device: every result is that of float32 on the same
+// operands, rounded once.
 
 #include <gtest/gtest.h>
 
@@ -10,11 +10,9 @@
 #include <limits>
 #include <vector>
 
-#include "parallel/kernels/host/host_kernels.h"
 #include "parallel/kernels/host/staging.h"
-#include "parallel/nn/gpt.h"
-#include "parallel/nn/llama.h"
 #include "parallel/tensor/random.h"
+#include "tests/parallel/tested_kernels.h"
 
 namespace tutti::parallel {
 namespace {
@@ -97,34 +95,38 @@ TEST(Float16, IsThatOfTheCompiler) {
 #endif
 
 /// Operands in both types: what is made for one is made, with the same values, for the other.
-class Twins : public testing::TestWithParam<DType> {
+class Twins : public testing::TestWithParam<std::tuple<TestedDevice, DType>> {
  protected:
   struct Twin {
     Tensor narrow, wide;
   };
   Twin make(const Shape& shape, double size = 1) {
-    Twin twin{arena_.allocate(GetParam(), shape), arena_.allocate(DType::Float32, shape)};
+    Twin twin{tested_->allocate(type_, shape), tested_->allocate(DType::Float32, shape)};
     const Random random(7, "operand " + std::to_string(made_++));
     for (int64_t i = 0; i < shape.count(); ++i) {
       const float value = static_cast<float>(size * random.normal(static_cast<uint64_t>(i)));
-      static_cast<uint16_t*>(twin.narrow.data)[i] = narrowed(value, GetParam());
-      twin.wide.as<float>()[i] = widened(narrowed(value, GetParam()), GetParam());
+      static_cast<uint16_t*>(twin.narrow.data)[i] = narrowed(value, type_);
+      twin.wide.as<float>()[i] = widened(narrowed(value, type_), type_);
     }
     return twin;
   }
   void expectSame(const Twin& twin, const char* what) {
+    tested_->finish();
     for (int64_t i = 0; i < twin.wide.count(); ++i)
       ASSERT_EQ(static_cast<uint16_t*>(twin.narrow.data)[i],
-                narrowed(twin.wide.as<float>()[i], GetParam()))
+                narrowed(twin.wide.as<float>()[i], type_))
           << what << ", element " << i;
   }
-  static void expectSameBits(const Tensor& a, const Tensor& b, const char* what) {
+  void expectSameBits(const Tensor& a, const Tensor& b, const char* what) {
+    tested_->finish();
     ASSERT_EQ(a.type, b.type);
     EXPECT_EQ(std::memcmp(a.data, b.data, a.bytes()), 0) << what;
   }
 
-  HostKernels kernels_;
-  Arena arena_{"operands"};
+  const DType type_ = std::get<DType>(GetParam());
+  const std::unique_ptr<TestedKernels> tested_ = std::get<TestedDevice>(GetParam()).make();
+  Kernels& kernels_ = tested_->kernels();
+  Arena arena_{"scratch"};
   int made_ = 0;
 };
 
@@ -136,10 +138,10 @@ TEST_P(Twins, Gemm) {
     expectSame(c, "c");
     // What was rounded is what both add to next.
     for (int64_t i = 0; i < c.wide.count(); ++i)
-      c.wide.as<float>()[i] = widened(static_cast<uint16_t*>(c.narrow.data)[i], GetParam());
+      c.wide.as<float>()[i] = widened(static_cast<uint16_t*>(c.narrow.data)[i], type_);
   }
   // A gradient in float32 of operands in bfloat16.
-  const Tensor sum = arena_.allocate(DType::Float32, {5, 9});
+  const Tensor sum = tested_->allocate(DType::Float32, {5, 9});
   kernels_.gemm({.a = a.narrow, .b = b.narrow, .c = sum, .transposeB = true});
   kernels_.gemm({.a = a.wide, .b = b.wide, .c = c.wide, .transposeB = true});
   expectSameBits(sum, c.wide, "sum");
@@ -161,9 +163,9 @@ TEST_P(Twins, Norms) {
   const Twin y = make({5, 12}), dx = make({5, 12});
   Tensor mean[2], rstd[2], dWeight[2];
   for (int i = 0; i < 2; ++i) {
-    mean[i] = arena_.allocate(DType::Float32, {5});
-    rstd[i] = arena_.allocate(DType::Float32, {5});
-    dWeight[i] = arena_.allocate(DType::Float32, {12});
+    mean[i] = tested_->allocate(DType::Float32, {5});
+    rstd[i] = tested_->allocate(DType::Float32, {5});
+    dWeight[i] = tested_->allocate(DType::Float32, {12});
     kernels_.fillZero(dWeight[i]);
   }
   const auto pick = [](const Twin& t, int i) { return i == 0 ? t.narrow : t.wide; };
@@ -207,13 +209,13 @@ TEST_P(Twins, Attention) {
   const Twin qkv = make({2, 5, 16}), out = make({2, 5, 8}), dOut = make({2, 5, 8});
   const Twin dQkv = make({2, 5, 16});
   Tensor logSumExp[2];
-  for (Tensor& t : logSumExp) t = arena_.allocate(DType::Float32, {2, 2, 5});
+  for (Tensor& t : logSumExp) t = tested_->allocate(DType::Float32, {2, 2, 5});
   kernels_.attention({qkv.narrow, out.narrow, logSumExp[0], 2, 1}, arena_);
   kernels_.attention({qkv.wide, out.wide, logSumExp[1], 2, 1}, arena_);
   expectSame(out, "out");
   expectSameBits(logSumExp[0], logSumExp[1], "logSumExp");
   for (int64_t i = 0; i < out.wide.count(); ++i)
-    out.wide.as<float>()[i] = widened(static_cast<uint16_t*>(out.narrow.data)[i], GetParam());
+    out.wide.as<float>()[i] = widened(static_cast<uint16_t*>(out.narrow.data)[i], type_);
   kernels_.attentionBackward({dOut.narrow, qkv.narrow, out.narrow, logSumExp[0], dQkv.narrow, 2, 1},
                              arena_);
   kernels_.attentionBackward({dOut.wide, qkv.wide, out.wide, logSumExp[1], dQkv.wide, 2, 1},
@@ -236,20 +238,20 @@ TEST_P(Twins, ElementwiseAndLosses) {
   kernels_.add(x.narrow, sum.narrow);
   kernels_.add(x.wide, sum.wide);
   expectSame(sum, "add");
-  int32_t labels[3] = {1, -1, 7};
-  const Tensor labelTensor(labels, DType::Int32, {3});
+  const Tensor labels = tested_->allocate(DType::Int32, {3});
+  labels.as<int32_t>()[0] = 1, labels.as<int32_t>()[1] = -1, labels.as<int32_t>()[2] = 7;
   const Twin logits = make({3, 8}, 3);
-  const Tensor statistics = arena_.allocate(DType::Float32, {1, 3, 3});
+  const Tensor statistics = tested_->allocate(DType::Float32, {1, 3, 3});
   const auto loss = [&](const Tensor& of) {
-    kernels_.logitStatistics({.logits = of, .labels = labelTensor, .statistics = statistics});
-    return kernels_.crossEntropy({.logits = of, .labels = labelTensor, .statistics = statistics});
+    kernels_.logitStatistics({.logits = of, .labels = labels, .statistics = statistics});
+    return kernels_.crossEntropy({.logits = of, .labels = labels, .statistics = statistics});
   };
   EXPECT_EQ(loss(logits.narrow), loss(logits.wide));
   expectSame(logits, "crossEntropy");
   ExactSum a, b;
   kernels_.addSquares(y.narrow, a);
   for (int64_t i = 0; i < y.wide.count(); ++i)
-    y.wide.as<float>()[i] = widened(static_cast<uint16_t*>(y.narrow.data)[i], GetParam());
+    y.wide.as<float>()[i] = widened(static_cast<uint16_t*>(y.narrow.data)[i], type_);
   kernels_.addSquares(y.wide, b);
   EXPECT_EQ(a.value(), b.value());
 }
@@ -260,7 +262,7 @@ TEST_P(Twins, AdamWOnMasterWeights) {
   Tensor weight[2], first[2], second[2];
   for (int i = 0; i < 2; ++i) {
     for (Tensor* t : {&weight[i], &first[i], &second[i]}) {
-      *t = arena_.allocate(DType::Float32, {40});
+      *t = tested_->allocate(DType::Float32, {40});
       kernels_.fillZero(*t);
     }
     kernels_.adamW({.weight = weight[i],
@@ -271,17 +273,23 @@ TEST_P(Twins, AdamWOnMasterWeights) {
   }
   expectSameBits(weight[0], weight[1], "weight");
   expectSameBits(second[0], second[1], "second");
-  const Tensor copy = arena_.allocate(GetParam(), {40});
+  const Tensor copy = tested_->allocate(type_, {40});
   kernels_.copy(weight[0], copy);
   expectSame({copy, weight[0]}, "copy");
-  const Tensor doubles = arena_.allocate(DType::Float64, {40});
+  const Tensor doubles = tested_->allocate(DType::Float64, {40});
   kernels_.copy(copy, doubles);
+  tested_->finish();
   for (int64_t i = 0; i < 40; ++i)
-    EXPECT_EQ(doubles.as<double>()[i], widened(static_cast<uint16_t*>(copy.data)[i], GetParam()));
+    EXPECT_EQ(doubles.as<double>()[i], widened(static_cast<uint16_t*>(copy.data)[i], type_));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Twins, testing::Values(DType::BFloat16, DType::Float16),
-                         [](const auto& type) { return std::string(toString(type.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, Twins,
+                         testing::Combine(testing::ValuesIn(computingDevices()),
+                                          testing::Values(DType::BFloat16, DType::Float16)),
+                         [](const auto& made) {
+                           return std::get<TestedDevice>(made.param).name + "_" +
+                                  toString(std::get<DType>(made.param));
+                         });
 
 }  // namespace
 }  // namespace tutti::parallel

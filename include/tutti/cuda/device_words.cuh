@@ -206,6 +206,7 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __longlong_as_double(long long bits) { return std::bit_cast<double>(bits); }
+inline long long __double_as_longlong(double value) { return std::bit_cast<long long>(value); }
 template <class T>
 T __ldg(const T* from) {
   return *from;

@@ -166,9 +166,9 @@ TUTTI_INLINE V<float> expLanes(V<float> x) {
 }
 
 /// In float64 the C library's exp, lane by lane: this type is for checking gradients, not for
-/// speed.
+/// speed. Never infinite either, as what is divided by it is multiplied by it too.
 TUTTI_INLINE V<double> expLanes(V<double> x) {
-  for (int i = 0; i < 8; ++i) x[i] = __builtin_exp(x[i]);
+  for (int i = 0; i < 8; ++i) x[i] = __builtin_exp(x[i] > 708 ? 708 : x[i]);
   return x;
 }
 

@@ -1,0 +1,215 @@
+#include "parallel/kernels/cuda/cuda_kernels.h"
+
+#include "parallel/kernels/cuda/operand.h"
+#include "parallel/kernels/cuda/queue.h"
+
+namespace tutti::parallel {
+
+using namespace cuda;
+
+CudaKernels::CudaKernels(StreamRef stream) : queue_(std::make_unique<Queue>(stream)) {}
+CudaKernels::~CudaKernels() = default;
+
+void CudaKernels::gemm(const GemmArgs& args) {
+  GemmArgs a = args;
+  widen(a.a, a.b, a.c);
+  requireOperands(a);
+  queue_->start("gemm",
+                Gemm{.a = matrixOf(args.a),
+                     .b = matrixOf(args.b),
+                     .c = matrixOf(args.c),
+                     .rows = sizeOf32(a.c.shape[0]),
+                     .columns = sizeOf32(a.c.shape[1]),
+                     .depth = sizeOf32(summed(a)),
+                     .transposeA = a.transposeA,
+                     .transposeB = a.transposeB,
+                     .accumulate = a.beta != 0},
+                isDouble(a.c));
+}
+
+void CudaKernels::fillZero(const Tensor& x) {
+  requireContiguous("fillZero", x);
+  queue_->fillZero("fillZero", x.data, x.bytes());
+}
+
+void CudaKernels::copy(const Tensor& from, const Tensor& to) {
+  requireCopy(from, to);
+  if (from.type == to.type && from.contiguous() && to.contiguous())
+    return queue_->copy("copy", to.data, from.data, to.bytes());
+  if (from.type == to.type)
+    return queue_->start("copy", Move{.from = from.data,
+                                      .to = to.data,
+                                      .fromRows = rowPlacesOf(from),
+                                      .toRows = rowPlacesOf(to),
+                                      .count = to.count(),
+                                      .width = width(to),
+                                      .elementBytes = static_cast<int32_t>(sizeOf(to.type))});
+  Tensor wideFrom = from, wideTo = to;
+  widen(wideFrom, wideTo);
+  for (const Tensor& operand : {wideFrom, wideTo}) isDouble(operand);  // refuses other types
+  queue_->start("copy", Convert{.from = elementsOf(from),
+                                .to = elementsOf(to),
+                                .fromRows = rowPlacesOf(from),
+                                .toRows = rowPlacesOf(to),
+                                .count = to.count(),
+                                .width = width(to)});
+}
+
+void CudaKernels::addBias(const Tensor& bias, const Tensor& y) {
+  Tensor wideBias = bias, wideY = y;
+  widen(wideBias, wideY);
+  requireAddBias(wideBias, wideY);
+  queue_->start(
+      "addBias",
+      AddBias{.bias = elementsOf(bias), .y = matrixOf(y), .rows = rows(y), .width = width(y)},
+      isDouble(wideY));
+}
+
+void CudaKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) {
+  Tensor wideDy = dy, wideDb = db;
+  widen(wideDy, wideDb);
+  requireBiasGradient(wideDy, wideDb);
+  queue_->start("biasGradient",
+                ColumnSums{.dy = matrixOf(dy),
+                           .x = {},
+                           .mean = {},
+                           .rstd = {},
+                           .sums = elementsOf(db),
+                           .rows = sizeOf32(rows(dy)),
+                           .width = sizeOf32(width(dy)),
+                           .accumulate = beta != 0},
+                isDouble(wideDy));
+}
+
+void CudaKernels::add(const Tensor& from, const Tensor& to) {
+  Tensor wideFrom = from, wideTo = to;
+  widen(wideFrom, wideTo);
+  requireAdd(wideFrom, wideTo);
+  queue_->start("add",
+                Add{.from = elementsOf(from),
+                    .to = elementsOf(to),
+                    .fromRows = rowPlacesOf(from),
+                    .toRows = rowPlacesOf(to),
+                    .count = to.count(),
+                    .width = width(to)},
+                isDouble(wideTo));
+}
+
+void CudaKernels::gelu(const Tensor& x, const Tensor& y) {
+  Tensor wideX = x, wideY = y;
+  widen(wideX, wideY);
+  requireGelu(wideX, wideY);
+  queue_->start("gelu", Gelu{.dy = {}, .x = elementsOf(x), .y = elementsOf(y), .count = x.count()},
+                isDouble(wideX));
+}
+
+void CudaKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  Tensor wideDy = dy, wideX = x, wideDx = dx;
+  widen(wideDy, wideX, wideDx);
+  requireGeluBackward(wideDy, wideX, wideDx);
+  queue_->start(
+      "geluBackward",
+      Gelu{.dy = elementsOf(dy), .x = elementsOf(x), .y = elementsOf(dx), .count = x.count()},
+      isDouble(wideX));
+}
+
+void CudaKernels::swiGlu(const Tensor& x, const Tensor& y) {
+  Tensor wideX = x, wideY = y;
+  widen(wideX, wideY);
+  requireSwiGlu(wideX, wideY);
+  queue_->start(
+      "swiGlu",
+      SwiGlu{.dy = {}, .x = elementsOf(x), .y = elementsOf(y), .rows = rows(y), .width = width(y)},
+      isDouble(wideX));
+}
+
+void CudaKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
+  Tensor wideDy = dy, wideX = x, wideDx = dx;
+  widen(wideDy, wideX, wideDx);
+  requireSwiGluBackward(wideDy, wideX, wideDx);
+  queue_->start("swiGluBackward",
+                SwiGlu{.dy = elementsOf(dy),
+                       .x = elementsOf(x),
+                       .y = elementsOf(dx),
+                       .rows = rows(dy),
+                       .width = width(dy)},
+                isDouble(wideX));
+}
+
+void CudaKernels::rotary(const RotaryArgs& args) {
+  RotaryArgs a = args;
+  widen(a.x, a.cosine, a.sine);
+  requireOperands(a);
+  const bool doubles = isDouble(a.x);
+  const int64_t positions = a.cosine.shape[0];
+  const Rotary call{.x = elementsOf(args.x),
+                    .cosine = elementsOf(args.cosine),
+                    .sine = elementsOf(args.sine),
+                    .at = numbersOf(a.at),
+                    .rows = rows(a.x),
+                    .columns = width(a.x),
+                    .context = sizeOf32(a.x.shape[1]),
+                    .positions = sizeOf32(positions),
+                    .heads = sizeOf32(a.heads),
+                    .half = sizeOf32(a.headWidth / 2),
+                    .back = a.back};
+  if (a.at.data != nullptr) queue_->checkValues("rotary: id ", a.at, 0, positions);
+  queue_->start("rotary", call, doubles);
+  queue_->finish("rotary");
+}
+
+void CudaKernels::adamW(const AdamWArgs& args) {
+  AdamWArgs a = args;
+  widen(a.weight, a.gradient, a.first, a.second);
+  requireOperands(a);
+  queue_->start("adamW",
+                AdamW{.weight = elementsOf(args.weight),
+                      .gradient = elementsOf(args.gradient),
+                      .first = elementsOf(args.first),
+                      .second = elementsOf(args.second),
+                      .count = a.weight.count(),
+                      .gradientScale = a.gradientScale,
+                      .learningRate = a.learningRate,
+                      .beta1 = a.beta1,
+                      .beta2 = a.beta2,
+                      .epsilon = a.epsilon,
+                      .weightDecay = a.weightDecay,
+                      .inverseCorrection1 = 1 / a.correction1,
+                      .inverseCorrection2 = 1 / a.correction2},
+                isDouble(a.weight));
+}
+
+void CudaKernels::sgd(const SgdArgs& args) {
+  SgdArgs a = args;
+  widen(a.weight, a.gradient, a.velocity);
+  requireOperands(a);
+  queue_->start("sgd",
+                Sgd{.weight = elementsOf(args.weight),
+                    .gradient = elementsOf(args.gradient),
+                    .velocity = elementsOf(args.velocity),
+                    .count = a.weight.count(),
+                    .gradientScale = a.gradientScale,
+                    .learningRate = a.learningRate,
+                    .weightDecay = a.weightDecay,
+                    .momentum = a.momentum},
+                isDouble(a.weight));
+}
+
+void CudaKernels::addSquares(const Tensor& x, ExactSum& sum) {
+  Tensor wide = x;
+  widen(wide);
+  requireContiguous("addSquares", wide);
+  const bool doubles = isDouble(wide);
+  constexpr int64_t kNumbers = ExactSum::kLimbs + 1;
+  auto* const limbs = queue_->scratch<unsigned long long>(kNumbers);
+  auto* const here = queue_->results<int64_t>(kNumbers);
+  constexpr size_t kBytes = kNumbers * sizeof(int64_t);
+  queue_->fillZero("addSquares", limbs, kBytes);
+  queue_->start("addSquares", AddSquares{.x = elementsOf(x), .count = x.count(), .limbs = limbs},
+                doubles);
+  queue_->copy("addSquares", here, limbs, kBytes);
+  queue_->finish("addSquares", true);
+  sum.add(ExactSum::fromLimbs({here, static_cast<size_t>(kNumbers)}));
+}
+
+}  // namespace tutti::parallel

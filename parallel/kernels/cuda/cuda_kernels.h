@@ -1,0 +1,83 @@
+#pragma once
+
+// Kernels on a GPU of NVIDIA, plain ones: every operand is read and written where it lies, and no
+// tensor core is used. They are what tuned ones are compared with, and compute what these do not.
+//
+// Operands lie in memory that the GPU addresses, pinned memory of the host included. Calls are
+// enqueued on one stream, and return before they are done, but for those that the host learns
+// something from, which wait for the stream once: crossEntropy, placeTokens, routerGradient and
+// addSquares for their results; and what looks up ids, labels, positions, experts or places, to
+// refuse those that are not there (embedding, embeddingWeights, logitStatistics, rotary with
+// positions, countChoices, spreadRows, combineRows, rowDots).
+//
+// Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
+// operands' values and shapes: nothing but integers is added by atomics.
+//
+// Memory besides operands, which attentionBackward, embeddingWeights, placeTokens, addSquares,
+// route of types of 16 bits, crossEntropy and routerGradient need, is this object's: it grows when
+// a call needs more than any before, which waits for the stream, so that a training step allocates
+// nothing after the first. The arenas that the interface passes are not used.
+
+#include <memory>
+
+#include <tutti/device.h>
+
+#include "parallel/kernels/kernels.h"
+
+namespace tutti::parallel {
+
+namespace cuda {
+class Queue;
+}
+
+/// For one thread at a time. Besides the errors of the interface calls throw Cuda for what a kernel
+/// before them may have done wrong, and Unsupported for dimensions of 2^30 or more.
+class CudaKernels final : public Kernels {
+ public:
+  /// Loads all kernels on the stream's GPU: a kernel that is first used while another spins would
+  /// wait for it. Throws InvalidArgument unless it is a stream of CUDA, which must outlive this.
+  explicit CudaKernels(StreamRef stream);
+  ~CudaKernels() override;  ///< waits for what it has enqueued
+
+  void gemm(const GemmArgs& args) override;
+  void fillZero(const Tensor& x) override;
+  void copy(const Tensor& from, const Tensor& to) override;
+  void addBias(const Tensor& bias, const Tensor& y) override;
+  void biasGradient(const Tensor& dy, const Tensor& db, double beta) override;
+  void add(const Tensor& from, const Tensor& to) override;
+  void layerNorm(const LayerNormArgs& args) override;
+  void layerNormBackward(const LayerNormBackwardArgs& args) override;
+  void layerNormWeights(const LayerNormWeightArgs& args) override;
+  void gelu(const Tensor& x, const Tensor& y) override;
+  void geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) override;
+  void rmsNorm(const RmsNormArgs& args) override;
+  void rmsNormBackward(const RmsNormBackwardArgs& args) override;
+  void rmsNormWeights(const RmsNormWeightArgs& args) override;
+  void rotary(const RotaryArgs& args) override;
+  void swiGlu(const Tensor& x, const Tensor& y) override;
+  void swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) override;
+  void attention(const AttentionArgs& args, Arena& scratch) override;
+  void attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) override;
+  void attentionBlock(const AttentionBlockArgs& args, Arena& scratch) override;
+  void attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) override;
+  void attentionMerge(const AttentionMergeArgs& args) override;
+  void embedding(const EmbeddingArgs& args) override;
+  void embeddingWeights(const EmbeddingWeightArgs& args) override;
+  void logitStatistics(const LogitStatisticsArgs& args) override;
+  double crossEntropy(const CrossEntropyArgs& args) override;
+  void route(const RouteArgs& args) override;
+  void countChoices(const CountChoicesArgs& args) override;
+  void placeTokens(const PlaceTokensArgs& args) override;
+  RouterLosses routerGradient(const RouterGradientArgs& args) override;
+  void spreadRows(const SpreadRowsArgs& args) override;
+  void combineRows(const CombineRowsArgs& args) override;
+  void rowDots(const RowDotsArgs& args) override;
+  void adamW(const AdamWArgs& args) override;
+  void sgd(const SgdArgs& args) override;
+  void addSquares(const Tensor& x, ExactSum& sum) override;
+
+ private:
+  const std::unique_ptr<cuda::Queue> queue_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,19 @@
+// launches.h, gemm.cu: by nvcc for a GPU, by g++ for the emulation.
+
+#include "parallel/kernels/cuda/gemm_device.cuh"
+#include "parallel/kernels/cuda/launch.h"
+
+namespace tutti::parallel::cuda {
+
+namespace {
+constexpr Kernel<Gemm> kGemm{gemm<float>, gemm<double>};
+}  // namespace
+
+cudaError_t enqueue(const Gemm& x, bool doubles, cudaStream_t stream) {
+  const int64_t tiles = blocksOf(x.rows, kGemmTile) * blocksOf(x.columns, kGemmTile);
+  return launch(kGemm, doubles, tiles, kGemmThreads, x, stream);
+}
+
+cudaError_t loadGemm() { return loadAll(kGemm); }
+
+}  // namespace tutti::parallel::cuda

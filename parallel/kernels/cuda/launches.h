@@ -1,0 +1,262 @@
+#pragma once
+
+// The kernels' arguments, and for each struct enqueue(), which launches its kernel: from .cu files
+// that nvcc compiles for a GPU and g++ for the emulation. Names are those of kernels.h. `doubles`:
+// it computes in float64, which all operands are of. Sizes that are int32 are below 2^30; where one
+// is zero nothing is launched. Each load...() loads the kernels of a file on the current device.
+
+#include <cuda_runtime_api.h>
+
+#include "parallel/kernels/cuda/elements.h"
+
+namespace tutti::parallel::cuda {
+
+// --- gemm.cu -----------------------------------------------------------------------------------
+
+struct Gemm {
+  Matrix a, b, c;
+  int32_t rows, columns, depth;
+  int32_t transposeA, transposeB, accumulate;
+};
+cudaError_t enqueue(const Gemm& x, bool doubles, cudaStream_t stream);
+cudaError_t loadGemm();
+
+// --- elementwise.cu ----------------------------------------------------------------------------
+
+/// Of one type, of 1, 2, 4 or 8 bytes.
+struct Move {
+  const void* from;
+  void* to;
+  RowPlaces fromRows, toRows;
+  int64_t count, width;
+  int32_t elementBytes;
+};
+cudaError_t enqueue(const Move& x, cudaStream_t stream);
+/// Of two types.
+struct Convert {
+  Elements from, to;
+  RowPlaces fromRows, toRows;
+  int64_t count, width;
+};
+cudaError_t enqueue(const Convert& x, cudaStream_t stream);
+struct Add {
+  Elements from, to;
+  RowPlaces fromRows, toRows;
+  int64_t count, width;
+};
+cudaError_t enqueue(const Add& x, bool doubles, cudaStream_t stream);
+struct AddBias {
+  Elements bias;
+  Matrix y;
+  int64_t rows, width;
+};
+cudaError_t enqueue(const AddBias& x, bool doubles, cudaStream_t stream);
+/// Without dy, forward: y = GELU(x). With it y is dx.
+struct Gelu {
+  Elements dy, x, y;
+  int64_t count;
+};
+cudaError_t enqueue(const Gelu& x, bool doubles, cudaStream_t stream);
+/// Without dy, forward. With it y is dx, [rows, 2 width].
+struct SwiGlu {
+  Elements dy, x, y;
+  int64_t rows, width;
+};
+cudaError_t enqueue(const SwiGlu& x, bool doubles, cudaStream_t stream);
+struct Rotary {
+  Elements x, cosine, sine;
+  const int32_t* at;  ///< null: 0, 1, 2, ...
+  int64_t rows, columns;
+  int32_t context, positions, heads, half, back;
+};
+cudaError_t enqueue(const Rotary& x, bool doubles, cudaStream_t stream);
+struct AdamW {
+  Elements weight, gradient, first, second;
+  int64_t count;
+  double gradientScale, learningRate, beta1, beta2, epsilon, weightDecay;
+  double inverseCorrection1, inverseCorrection2;
+};
+cudaError_t enqueue(const AdamW& x, bool doubles, cudaStream_t stream);
+struct Sgd {
+  Elements weight, gradient, velocity;
+  int64_t count;
+  double gradientScale, learningRate, weightDecay, momentum;
+};
+cudaError_t enqueue(const Sgd& x, bool doubles, cudaStream_t stream);
+cudaError_t loadElementwise();
+
+// --- norm.cu -----------------------------------------------------------------------------------
+
+/// Without a mean it is rmsNorm, which has no bias either.
+struct Norm {
+  Elements x, weight, bias, y, mean, rstd;
+  int32_t rows, width;
+  double epsilon;
+};
+cudaError_t enqueue(const Norm& x, bool doubles, cudaStream_t stream);
+struct NormBackward {
+  Elements dy, x, weight, mean, rstd, residual, dx;
+  int32_t rows, width;
+};
+cudaError_t enqueue(const NormBackward& x, bool doubles, cudaStream_t stream);
+/// Sums over rows, in their order, of dy, or where there is an x, of dy times x as it was
+/// normalized.
+struct ColumnSums {
+  Matrix dy;
+  Elements x, mean, rstd, sums;
+  int32_t rows, width, accumulate;
+};
+cudaError_t enqueue(const ColumnSums& x, bool doubles, cudaStream_t stream);
+cudaError_t loadNorm();
+
+// --- attention.cu ------------------------------------------------------------------------------
+
+struct AttentionSizes {
+  int32_t batch, heads, kvHeads, headWidth, queries, keys;
+  int64_t ahead;  ///< the position of the first query, less that of the first key
+  double scale;   ///< of scores
+};
+struct Attention {
+  AttentionSizes sizes;
+  HeadRows query, key, value, out;
+  HeadScalars logSumExp;
+};
+cudaError_t enqueue(const Attention& x, bool doubles, cudaStream_t stream);
+struct AttentionBackward {
+  AttentionSizes sizes;
+  HeadRows dOut, query, key, value, out, dQuery, dKey, dValue;
+  HeadScalars logSumExp;
+  HeadScalars dots;  ///< scratch
+  int32_t adds;      ///< to gradients that are there
+};
+cudaError_t enqueue(const AttentionBackward& x, bool doubles, cudaStream_t stream);
+struct AttentionMerge {
+  AttentionSizes sizes;
+  HeadRows part, out;
+  HeadScalars partLogSumExp, logSumExp;
+};
+cudaError_t enqueue(const AttentionMerge& x, bool doubles, cudaStream_t stream);
+cudaError_t loadAttention();
+
+// --- tokens.cu ---------------------------------------------------------------------------------
+
+/// The first of some numbers that is not in [lowest, end).
+struct FirstOutside {
+  int64_t index;  ///< -1: there is none
+  int32_t value;
+};
+struct FindOutside {
+  const int32_t* values;
+  int64_t count;
+  int32_t lowest;
+  int64_t end;
+  FirstOutside* found;
+};
+cudaError_t enqueue(const FindOutside& x, cudaStream_t stream);
+
+/// Rows `first` to `first + here` of a vocabulary.
+struct VocabularyPart {
+  int64_t first, here;
+};
+struct Embedding {
+  const int32_t *tokenIds, *at;
+  Elements tokens, positions, x;
+  VocabularyPart part;
+  int32_t rows, context, width, positionRows;
+};
+cudaError_t enqueue(const Embedding& x, bool doubles, cudaStream_t stream);
+/// to[row of i] += dx[i], in the order of i, where the row of a token is that of its id or of its
+/// position.
+struct SumByRow {
+  const int32_t* tokenIds;  ///< null: by positions
+  const int32_t* at;        ///< of positions; null: 0, 1, 2, ...
+  VocabularyPart part;      ///< of positions all there are
+  Elements dx, to;
+  int32_t *rowOf, *next, *hasPrevious;  ///< scratch: `count` numbers each
+  int32_t count, context, width, accumulate;
+};
+cudaError_t enqueue(const SumByRow& x, bool doubles, cudaStream_t stream);
+struct LogitStatistics {
+  Elements logits, statistics;
+  const int32_t* labels;
+  VocabularyPart part;
+  int32_t rows, width;
+};
+cudaError_t enqueue(const LogitStatistics& x, bool doubles, cudaStream_t stream);
+struct CrossEntropy {
+  Elements logits, statistics;
+  const int32_t* labels;
+  VocabularyPart part;
+  double* losses;  ///< of each row; 0 where that does not count
+  int32_t rows, width, ranks, gradient;
+  double scale;
+};
+cudaError_t enqueue(const CrossEntropy& x, bool doubles, cudaStream_t stream);
+cudaError_t loadTokens();
+
+// --- experts.cu --------------------------------------------------------------------------------
+
+struct Route {
+  Elements logits, probabilities, logSumExp, weights;
+  Elements
+      wide;  ///< [rows, experts] of the type that is computed in: the probabilities, or scratch
+  int32_t* chosen;
+  int32_t rows, experts, choices, normalized;
+};
+cudaError_t enqueue(const Route& x, bool doubles, cudaStream_t stream);
+/// Which choices are of one sequence and piece.
+struct Pieces {
+  int32_t rowsOfSequence, early, choices, experts;
+};
+struct CountChoices {
+  const int32_t* chosen;
+  int32_t* counts;  ///< zero
+  int64_t count;
+  Pieces pieces;
+};
+cudaError_t enqueue(const CountChoices& x, cudaStream_t stream);
+struct PlaceTokens {
+  const int32_t *chosen, *counts;
+  int32_t *places, *choices;
+  int64_t* loads;
+  Pieces pieces;
+  int32_t count, sequences, piecesOfSequence, own[2];
+  int64_t capacity;
+};
+cudaError_t enqueue(const PlaceTokens& x, cudaStream_t stream);
+struct RouterGradient {
+  Elements dWeights, probabilities, logSumExp, weights, dLogits;
+  const int32_t *chosen, *choices;
+  double *balances, *zs;  ///< of each row, what it adds to the losses
+  int32_t rows, experts, choicesOfRow, rowsOfSequence, normalized;
+  double length, balance, z;
+};
+cudaError_t enqueue(const RouterGradient& x, bool doubles, cudaStream_t stream);
+/// Rows of tokens, and those that places name.
+struct Placed {
+  Elements rows, placed, weights;  ///< without weights: 1
+  const int32_t* places;
+  int32_t count;  ///< of choices; for combineRows of rows
+  int32_t choices, width, placedRows;
+};
+struct SpreadRows : Placed {};
+cudaError_t enqueue(const SpreadRows& x, bool doubles, cudaStream_t stream);
+struct CombineRows : Placed {};
+cudaError_t enqueue(const CombineRows& x, bool doubles, cudaStream_t stream);
+/// The weights are the result.
+struct RowDots : Placed {};
+cudaError_t enqueue(const RowDots& x, bool doubles, cudaStream_t stream);
+cudaError_t loadExperts();
+
+// --- sum.cu ------------------------------------------------------------------------------------
+
+/// Limbs as ExactSum has them, and the number of elements that are not finite, as 64-bit integers.
+struct AddSquares {
+  Elements x;
+  int64_t count;
+  unsigned long long* limbs;  ///< added to
+};
+cudaError_t enqueue(const AddSquares& x, bool doubles, cudaStream_t stream);
+cudaError_t loadSum();
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,28 @@
+// launches.h, norm.cu: by nvcc for a GPU, by g++ for the emulation.
+
+#include "parallel/kernels/cuda/launch.h"
+#include "parallel/kernels/cuda/norm_device.cuh"
+
+namespace tutti::parallel::cuda {
+
+namespace {
+constexpr Kernel<Norm> kNorm{norm<float>, norm<double>};
+constexpr Kernel<NormBackward> kNormBackward{normBackward<float>, normBackward<double>};
+constexpr Kernel<ColumnSums> kColumnSums{columnSums<float>, columnSums<double>};
+}  // namespace
+
+cudaError_t enqueue(const Norm& x, bool doubles, cudaStream_t stream) {
+  return launch(kNorm, doubles, x.rows, kRowThreads, x, stream);
+}
+
+cudaError_t enqueue(const NormBackward& x, bool doubles, cudaStream_t stream) {
+  return launch(kNormBackward, doubles, x.rows, kRowThreads, x, stream);
+}
+
+cudaError_t enqueue(const ColumnSums& x, bool doubles, cudaStream_t stream) {
+  return launch(kColumnSums, doubles, blocksOf(x.width, kRowThreads), kRowThreads, x, stream);
+}
+
+cudaError_t loadNorm() { return loadAll(kNorm, kNormBackward, kColumnSums); }
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,115 @@
+// The calls that normalize rows. Without a mean the kernels compute rmsNorm.
+
+#include "parallel/kernels/cuda/cuda_kernels.h"
+#include "parallel/kernels/cuda/operand.h"
+#include "parallel/kernels/cuda/queue.h"
+
+namespace tutti::parallel {
+
+using namespace cuda;
+
+void CudaKernels::layerNorm(const LayerNormArgs& args) {
+  LayerNormArgs a = args;
+  widen(a.x, a.weight, a.bias, a.y, a.mean, a.rstd);
+  requireOperands(a);
+  queue_->start("layerNorm",
+                Norm{.x = elementsOf(args.x),
+                     .weight = elementsOf(args.weight),
+                     .bias = elementsOf(args.bias),
+                     .y = elementsOf(args.y),
+                     .mean = elementsOf(args.mean),
+                     .rstd = elementsOf(args.rstd),
+                     .rows = sizeOf32(rows(a.x)),
+                     .width = sizeOf32(width(a.x)),
+                     .epsilon = a.epsilon},
+                isDouble(a.x));
+}
+
+void CudaKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
+  LayerNormBackwardArgs a = args;
+  widen(a.dy, a.x, a.weight, a.mean, a.rstd, a.residual, a.dx);
+  requireOperands(a);
+  queue_->start("layerNormBackward",
+                NormBackward{.dy = elementsOf(args.dy),
+                             .x = elementsOf(args.x),
+                             .weight = elementsOf(args.weight),
+                             .mean = elementsOf(args.mean),
+                             .rstd = elementsOf(args.rstd),
+                             .residual = elementsOf(args.residual),
+                             .dx = elementsOf(args.dx),
+                             .rows = sizeOf32(rows(a.x)),
+                             .width = sizeOf32(width(a.x))},
+                isDouble(a.x));
+}
+
+void CudaKernels::layerNormWeights(const LayerNormWeightArgs& args) {
+  LayerNormWeightArgs a = args;
+  widen(a.dy, a.x, a.mean, a.rstd, a.dWeight, a.dBias);
+  requireOperands(a);
+  const bool doubles = isDouble(a.x);
+  ColumnSums sums{.dy = matrixOf(args.dy.matrix()),
+                  .x = elementsOf(args.x),
+                  .mean = elementsOf(args.mean),
+                  .rstd = elementsOf(args.rstd),
+                  .sums = elementsOf(args.dWeight),
+                  .rows = sizeOf32(rows(a.x)),
+                  .width = sizeOf32(width(a.x)),
+                  .accumulate = a.betaWeight != 0};
+  queue_->start("layerNormWeights", sums, doubles);
+  sums.x = {};
+  sums.sums = elementsOf(args.dBias);
+  sums.accumulate = a.betaBias != 0;
+  queue_->start("layerNormWeights", sums, doubles);
+}
+
+void CudaKernels::rmsNorm(const RmsNormArgs& args) {
+  RmsNormArgs a = args;
+  widen(a.x, a.weight, a.y, a.rstd);
+  requireOperands(a);
+  queue_->start("rmsNorm",
+                Norm{.x = elementsOf(args.x),
+                     .weight = elementsOf(args.weight),
+                     .bias = {},
+                     .y = elementsOf(args.y),
+                     .mean = {},
+                     .rstd = elementsOf(args.rstd),
+                     .rows = sizeOf32(rows(a.x)),
+                     .width = sizeOf32(width(a.x)),
+                     .epsilon = a.epsilon},
+                isDouble(a.x));
+}
+
+void CudaKernels::rmsNormBackward(const RmsNormBackwardArgs& args) {
+  RmsNormBackwardArgs a = args;
+  widen(a.dy, a.x, a.weight, a.rstd, a.residual, a.dx);
+  requireOperands(a);
+  queue_->start("rmsNormBackward",
+                NormBackward{.dy = elementsOf(args.dy),
+                             .x = elementsOf(args.x),
+                             .weight = elementsOf(args.weight),
+                             .mean = {},
+                             .rstd = elementsOf(args.rstd),
+                             .residual = elementsOf(args.residual),
+                             .dx = elementsOf(args.dx),
+                             .rows = sizeOf32(rows(a.x)),
+                             .width = sizeOf32(width(a.x))},
+                isDouble(a.x));
+}
+
+void CudaKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
+  RmsNormWeightArgs a = args;
+  widen(a.dy, a.x, a.rstd, a.dWeight);
+  requireOperands(a);
+  queue_->start("rmsNormWeights",
+                ColumnSums{.dy = matrixOf(args.dy.matrix()),
+                           .x = elementsOf(args.x),
+                           .mean = {},
+                           .rstd = elementsOf(args.rstd),
+                           .sums = elementsOf(args.dWeight),
+                           .rows = sizeOf32(rows(a.x)),
+                           .width = sizeOf32(width(a.x)),
+                           .accumulate = a.beta != 0},
+                isDouble(a.x));
+}
+
+}  // namespace tutti::parallel

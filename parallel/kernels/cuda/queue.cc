@@ -1,0 +1,105 @@
+#include "parallel/kernels/cuda/queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::parallel::cuda {
+
+namespace {
+
+/// Throws Cuda, or OutOfMemory, and takes the error off what cudaGetLastError() returns.
+void require(const char* operation, cudaError_t error, int device) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  fail(error == cudaErrorMemoryAllocation ? ErrorCode::OutOfMemory : ErrorCode::Cuda, operation,
+       " on cuda:", device, ": ", cudaGetErrorName(error), " (", cudaGetErrorString(error), ")");
+}
+
+StreamRef requireCuda(StreamRef stream) {
+  parallel::require(stream.isCuda(), "the CUDA kernels need a stream of CUDA");
+  return stream;
+}
+
+}  // namespace
+
+OnDevice::OnDevice(int device) : device_(device) {
+  require("cudaGetDevice", cudaGetDevice(&before_), device);
+  if (before_ != device_) require("cudaSetDevice", cudaSetDevice(device_), device);
+}
+
+OnDevice::~OnDevice() {
+  if (before_ != device_) cudaSetDevice(before_);
+}
+
+void* Workspace::room(size_t bytes) {
+  if (bytes > memory_.bytes()) {
+    const int device = stream_.device().index;
+    const OnDevice here(device);
+    require("cudaStreamSynchronize", cudaStreamSynchronize(stream_.cuda()), device);
+    const size_t more = std::max(bytes, 2 * memory_.bytes());
+    memory_ = {};
+    memory_ = kind_ == Kind::Pinned ? allocatePinned(more) : allocateOn(stream_.device(), more);
+  }
+  return memory_.data();
+}
+
+Queue::Queue(StreamRef stream)
+    : stream_(requireCuda(stream)),
+      device_(stream.device().index),
+      scratch_(stream, Workspace::Kind::Device),
+      results_(stream, Workspace::Kind::Pinned),
+      found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
+  const OnDevice here(device_);
+  for (const auto load :
+       {loadGemm, loadElementwise, loadNorm, loadAttention, loadTokens, loadExperts, loadSum})
+    check("cudaFuncGetAttributes", load());
+}
+
+Queue::~Queue() { cudaStreamSynchronize(stream_.cuda()); }  // what fails has nobody to tell
+
+void Queue::check(const char* operation, cudaError_t error) const {
+  require(operation, error, device_);
+}
+
+void Queue::fillZero(const char* operation, void* memory, size_t bytes) {
+  if (bytes == 0) return;
+  const OnDevice here(device_);
+  check(operation, cudaMemsetAsync(memory, 0, bytes, stream_.cuda()));
+}
+
+void Queue::copy(const char* operation, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  const OnDevice here(device_);
+  check(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.cuda()));
+}
+
+void Queue::checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end,
+                        int64_t namedLowest) {
+  if (values.count() == 0) return;
+  ensure(checkedCount_ < kMostChecked, "too many operands with ids");
+  checked_[checkedCount_] = {what, namedLowest, end};
+  start(what, FindOutside{.values = values.as<int32_t>(),
+                          .count = values.count(),
+                          .lowest = static_cast<int32_t>(lowest),
+                          .end = end,
+                          .found = found_.as<FirstOutside>() + checkedCount_++});
+}
+
+void Queue::finish(const char* operation, bool always) {
+  const int count = std::exchange(checkedCount_, 0);
+  if (count == 0 && !always) return;
+  wait(operation);
+  for (int i = 0; i < count; ++i) {
+    const FirstOutside& found = found_.as<FirstOutside>()[i];
+    const Checked& checked = checked_[i];
+    parallel::require(found.index < 0, checked.what, found.value, " is not in [", checked.lowest,
+                      ", ", checked.end, ")");
+  }
+}
+
+void Queue::wait(const char* operation) {
+  const OnDevice here(device_);
+  check(operation, cudaStreamSynchronize(stream_.cuda()));
+}
+
+}  // namespace tutti::parallel::cuda

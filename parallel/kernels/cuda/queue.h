@@ -1,0 +1,105 @@
+#pragma once
+
+// The stream that kernels are enqueued on: launches, waits, what CUDA says of them, and the memory
+// that calls need besides their operands.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include <tutti/device.h>
+
+#include "parallel/kernels/cuda/launches.h"
+#include "parallel/tensor/tensor.h"
+
+namespace tutti::parallel::cuda {
+
+/// Makes a GPU current for as long as it lives.
+class OnDevice {
+ public:
+  explicit OnDevice(int device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+  const int device_;
+};
+
+/// Memory that is taken anew by each call, and grows.
+class Workspace {
+ public:
+  /// Of a device; of the host, where kernels reach it too.
+  enum class Kind { Device, Pinned };
+  Workspace(StreamRef stream, Kind kind) : stream_(stream), kind_(kind) {}
+  /// What was there before is lost, and is no longer used by what the stream holds when it moves.
+  void* room(size_t bytes);
+
+ private:
+  const StreamRef stream_;
+  const Kind kind_;
+  Memory memory_;
+};
+
+class Queue {
+ public:
+  explicit Queue(StreamRef stream);
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  /// Enqueues what the arguments are of (launches.h). Throws Cuda, naming the operation.
+  template <class Arguments>
+  void start(const char* operation, const Arguments& arguments, bool doubles) {
+    const OnDevice here(device_);
+    check(operation, enqueue(arguments, doubles, stream_.cuda()));
+  }
+  template <class Arguments>
+  void start(const char* operation, const Arguments& arguments) {
+    const OnDevice here(device_);
+    check(operation, enqueue(arguments, stream_.cuda()));
+  }
+  void fillZero(const char* operation, void* memory, size_t bytes);
+  /// Any memory that the GPU addresses.
+  void copy(const char* operation, void* to, const void* from, size_t bytes);
+
+  /// Looks for a value outside of [lowest, end) when the stream comes to it; finish() throws
+  /// InvalidArgument if there is one. `what` goes before the value in that message, and
+  /// `namedLowest` is the least that it says there is. Two at most.
+  void checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end,
+                   int64_t namedLowest);
+  void checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end) {
+    checkValues(what, values, lowest, end, lowest);
+  }
+  /// Waits where something is to be looked at: values that were checked, or `always`.
+  void finish(const char* operation, bool always = false);
+
+  /// For one call: `count` numbers in memory of the GPU, or in memory that both address.
+  template <class T>
+  T* scratch(int64_t count) {
+    return static_cast<T*>(scratch_.room(static_cast<size_t>(count) * sizeof(T)));
+  }
+  template <class T>
+  T* results(int64_t count) {
+    return static_cast<T*>(results_.room(static_cast<size_t>(count) * sizeof(T)));
+  }
+
+ private:
+  struct Checked {
+    const char* what;
+    int64_t lowest, end;
+  };
+  static constexpr int kMostChecked = 2;
+  void check(const char* operation, cudaError_t error) const;
+  void wait(const char* operation);
+
+  const StreamRef stream_;
+  const int device_;
+  Workspace scratch_, results_;
+  Memory found_;  ///< FirstOutside[kMostChecked]
+  Checked checked_[kMostChecked] = {};
+  int checkedCount_ = 0;
+};
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,44 @@
+// launches.h, tokens.cu: by nvcc for a GPU, by g++ for the emulation.
+
+#include "parallel/kernels/cuda/launch.h"
+#include "parallel/kernels/cuda/tokens_device.cuh"
+
+namespace tutti::parallel::cuda {
+
+namespace {
+constexpr Kernel<Embedding> kEmbedding{embedding<float>, embedding<double>};
+constexpr Kernel<SumByRow> kSumByRow{sumByRow<float>, sumByRow<double>};
+constexpr Kernel<LogitStatistics> kLogitStatistics{logitStatistics<float>, logitStatistics<double>};
+constexpr Kernel<CrossEntropy> kCrossEntropy{crossEntropy<float>, crossEntropy<double>};
+}  // namespace
+
+cudaError_t enqueue(const FindOutside& x, cudaStream_t stream) {
+  return launch(findOutside, 1, kThreads, x, stream);
+}
+
+cudaError_t enqueue(const Embedding& x, bool doubles, cudaStream_t stream) {
+  return launch(kEmbedding, doubles, x.rows, kRowThreads, x, stream);
+}
+
+cudaError_t enqueue(const SumByRow& x, bool doubles, cudaStream_t stream) {
+  const int64_t blocks = blocksOf(x.count, kThreads);
+  cudaError_t error = launch(findRows, blocks, kThreads, x, stream);
+  if (error == cudaSuccess) error = launch(linkRows, blocks, kThreads, x, stream);
+  if (error == cudaSuccess) error = launch(kSumByRow, doubles, x.count, kRowThreads, x, stream);
+  return error;
+}
+
+cudaError_t enqueue(const LogitStatistics& x, bool doubles, cudaStream_t stream) {
+  return launch(kLogitStatistics, doubles, x.rows, kRowThreads, x, stream);
+}
+
+cudaError_t enqueue(const CrossEntropy& x, bool doubles, cudaStream_t stream) {
+  return launch(kCrossEntropy, doubles, x.rows, kRowThreads, x, stream);
+}
+
+cudaError_t loadTokens() {
+  return loadAll(findOutside, findRows, linkRows, kEmbedding, kSumByRow, kLogitStatistics,
+                 kCrossEntropy);
+}
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,142 @@
+#pragma once
+
+// What looks rows up: embeddings, their gradients, and the loss. A block has a row. Ids, labels and
+// positions that are not there count as elsewhere: findOutside() tells the host, which refuses the
+// call.
+//
+// Gradients of embeddings are sums over the tokens of one id (or position), in the order of tokens,
+// whichever that is: each token finds the next one of its id, and a block that begins with the
+// first of them follows these links.
+//
+// Bound: the memory's bandwidth; of the links a loop over the ids, from the second-level cache.
+
+#include "parallel/kernels/cuda/elements_device.cuh"
+#include "parallel/kernels/cuda/joined_device.cuh"
+#include "parallel/kernels/cuda/launches.h"
+
+namespace tutti::parallel::cuda {
+
+/// One block.
+__global__ inline void findOutside(const __grid_constant__ FindOutside x) {
+  int64_t first = x.count;
+  for (int64_t i = threadIdx.x; i < x.count && first == x.count; i += blockDim.x)
+    if (x.values[i] < x.lowest || x.values[i] >= x.end) first = i;
+  first = joinBlock<Smallest>(first);
+  if (threadIdx.x != 0) return;
+  x.found->index = first < x.count ? first : -1;
+  x.found->value = first < x.count ? x.values[first] : 0;
+}
+
+/// The row of an id in a part of a vocabulary, or -1 where it is elsewhere.
+TUTTI_DEVICE int32_t rowIn(const VocabularyPart& part, int64_t id) {
+  return id >= part.first && id < part.first + part.here ? int32_t(id - part.first) : -1;
+}
+
+template <class T>
+__global__ void embedding(const __grid_constant__ Embedding x) {
+  const int32_t token = int32_t(blockIdx.x), t = token % x.context;
+  const int64_t row = rowIn(x.part, x.tokenIds[token]);
+  const int64_t position = x.at == nullptr ? t : x.at[t];
+  const bool learned = x.positions.data != nullptr && position >= 0 && position < x.positionRows;
+  for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x)) {
+    T sum = row < 0 ? T(0) : load<T>(x.tokens, row * x.width + column);
+    if (learned) sum = sum + load<T>(x.positions, position * x.width + column);
+    store<T>(x.x, int64_t(token) * x.width + column, sum);
+  }
+}
+
+__global__ inline void findRows(const __grid_constant__ SumByRow x) {
+  const int64_t i = firstElement();
+  if (i >= x.count) return;
+  const int32_t t = int32_t(i) % x.context;
+  const int64_t id = x.tokenIds != nullptr ? x.tokenIds[i] : x.at != nullptr ? x.at[t] : t;
+  x.rowOf[i] = rowIn(x.part, id);
+  x.hasPrevious[i] = 0;
+}
+
+/// next[i] is the first token after i with the row of i, which no other token links to.
+__global__ inline void linkRows(const __grid_constant__ SumByRow x) {
+  const int64_t i = firstElement();
+  if (i >= x.count) return;
+  int32_t next = int32_t(i) + 1;
+  while (next < x.count && x.rowOf[next] != x.rowOf[i]) ++next;
+  x.next[i] = next < x.count ? next : -1;
+  if (next < x.count) x.hasPrevious[next] = 1;
+}
+
+template <class T>
+__global__ void sumByRow(const __grid_constant__ SumByRow x) {
+  const int32_t token = int32_t(blockIdx.x);
+  if (x.rowOf[token] < 0 || x.hasPrevious[token] != 0) return;
+  const int64_t first = int64_t(x.rowOf[token]) * x.width;
+  for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x)) {
+    T sum = x.accumulate != 0 ? load<T>(x.to, first + column) : T(0);
+    for (int32_t i = token; i >= 0; i = x.next[i])
+      sum += load<T>(x.dx, int64_t(i) * x.width + column);
+    store<T>(x.to, first + column, sum);
+  }
+}
+
+/// Below every logit: where the largest of none begins, as on the host.
+TUTTI_DEVICE float lowestLogit(float) { return -3.0e38f; }
+TUTTI_DEVICE double lowestLogit(double) { return -1.0e308; }
+
+template <class T>
+__global__ void logitStatistics(const __grid_constant__ LogitStatistics x) {
+  const int64_t row = blockIdx.x, first = row * x.width;
+  T largest = lowestLogit(T(0));
+  for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x))
+    largest = Largest::join(largest, load<T>(x.logits, first + column));
+  largest = joinBlock<Largest>(largest);
+  T sum = 0;
+  for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x))
+    sum += exponential(load<T>(x.logits, first + column) - largest);
+  sum = joinBlock<Sum>(sum);
+  if (threadIdx.x != 0) return;
+  const int32_t label = rowIn(x.part, x.labels[row]);
+  store<T>(x.statistics, 3 * row, largest);
+  store<T>(x.statistics, 3 * row + 1, sum);
+  store<T>(x.statistics, 3 * row + 2, label < 0 ? T(0) : load<T>(x.logits, first + label));
+}
+
+/// A row's softmax, put together from what each rank has of it, in their order.
+struct JoinedStatistics {
+  double largest, sum, chosen;
+};
+template <class T>
+TUTTI_DEVICE JoinedStatistics joinedStatistics(const CrossEntropy& x, int64_t row) {
+  const int64_t rank = int64_t(x.rows) * 3;
+  const auto of = [&](int64_t r, int64_t which) {
+    return double(load<T>(x.statistics, r * rank + 3 * row + which));
+  };
+  JoinedStatistics joined{of(0, 0), 0, 0};
+  for (int64_t r = 1; r < x.ranks; ++r) joined.largest = Largest::join(joined.largest, of(r, 0));
+  for (int64_t r = 0; r < x.ranks; ++r) {
+    joined.sum += of(r, 1) * exp(of(r, 0) - joined.largest);
+    joined.chosen += of(r, 2);
+  }
+  return joined;
+}
+
+template <class T>
+__global__ void crossEntropy(const __grid_constant__ CrossEntropy x) {
+  TUTTI_SHARED(JoinedStatistics, shared, );
+  const int64_t row = blockIdx.x, first = row * x.width;
+  const bool counts = x.labels[row] >= 0;
+  if (threadIdx.x == 0) {
+    shared = counts ? joinedStatistics<T>(x, row) : JoinedStatistics{0, 1, 0};
+    x.losses[row] = counts ? log(shared.sum) - (shared.chosen - shared.largest) : 0;
+  }
+  __syncthreads();
+  if (x.gradient == 0) return;
+  const int32_t label = rowIn(x.part, x.labels[row]);
+  const T largest = T(shared.largest), scale = T(x.scale), factor = scale / T(shared.sum);
+  for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x)) {
+    T slope = 0;
+    if (counts) slope = exponential(load<T>(x.logits, first + column) - largest) * factor;
+    if (counts && column == label) slope -= scale;
+    store<T>(x.logits, first + column, slope);
+  }
+}
+
+}  // namespace tutti::parallel::cuda

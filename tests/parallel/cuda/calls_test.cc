@@ -1,0 +1,336 @@
+// What calls of a GPU's kernels do besides computing: what they refuse, in the host's words; whose
+// device stays current; memory; that all kernels are loaded ahead. And sums and copies, to the bit.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "parallel/kernels/cuda/cuda_kernels.h"
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/tensor/random.h"
+#include "tests/parallel/tested_kernels.h"
+
+namespace tutti::parallel {
+namespace {
+
+class CudaCalls : public testing::Test {
+ protected:
+  Tensor make(const Shape& shape, DType type = DType::Float32) {
+    const Tensor x = tested_->allocate(type, shape);
+    if (x.bytes() > 0) std::memset(x.data, 0, x.bytes());
+    return x;
+  }
+  Tensor numbers(std::vector<int32_t> values, const Shape& shape) {
+    const Tensor x = make(shape, DType::Int32);
+    std::copy(values.begin(), values.end(), x.as<int32_t>());
+    return x;
+  }
+  /// What the call says when it throws InvalidArgument.
+  static std::string refusal(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument) << error.what();
+      return error.what();
+    }
+    return "no refusal";
+  }
+  void expectSameRefusal(const std::function<void(Kernels&)>& call, const std::string& words) {
+    EXPECT_EQ(refusal([&] { call(host_); }), words);
+    EXPECT_EQ(refusal([&] { call(kernels_); }), words);
+  }
+
+  const std::unique_ptr<TestedKernels> tested_ = testedDevices().front().make();
+  Kernels& kernels_ = tested_->kernels();
+  HostKernels host_;
+};
+
+// The first of several that are not there, in the words of the host.
+TEST_F(CudaCalls, RefuseIdsThatAreNotThere) {
+  const Tensor ids = numbers({0, 1, 9, 4, -1, 2}, {2, 3}),
+               good = numbers({0, 1, 0, 3, 4, 2}, {2, 3});
+  const Tensor at = numbers({0, 6, 1}, {3}), table = make({5, 4}), x = make({2, 3, 4});
+  const auto embedding = [&](const Tensor& of, const Tensor& places) {
+    return [&, of, places](Kernels& k) {
+      k.embedding({.tokenIds = of, .tokens = table, .positions = table, .x = x, .at = places});
+    };
+  };
+  const auto weights = [&](const Tensor& of, const Tensor& places) {
+    return [&, of, places](Kernels& k) {
+      k.embeddingWeights(
+          {.tokenIds = of, .dx = x, .dTokens = table, .dPositions = table, .at = places});
+    };
+  };
+  expectSameRefusal(embedding(ids, {}), "embedding: id 9 is not in [0, 5)");
+  expectSameRefusal(embedding(ids, at), "embedding: id 6 is not in [0, 5)");
+  expectSameRefusal(embedding(good, at), "embedding: id 6 is not in [0, 5)");
+  expectSameRefusal(weights(ids, {}), "embeddingWeights: id 9 is not in [0, 5)");
+  expectSameRefusal(weights(good, at), "embeddingWeights: id 6 is not in [0, 5)");
+  // Nothing is left of it for the next call.
+  EXPECT_EQ(refusal([&] { embedding(good, {})(kernels_); }), "no refusal");
+  const Tensor labels = numbers({-1, -2}, {2}), logits = make({2, 5}), statistics = make({1, 2, 3});
+  expectSameRefusal(
+      [&](Kernels& k) {
+        k.logitStatistics({.logits = logits, .labels = labels, .statistics = statistics});
+      },
+      "logitStatistics: id -2 is not in [0, 5)");
+  expectSameRefusal(
+      [&](Kernels& k) {
+        k.crossEntropy({.logits = logits, .labels = labels, .statistics = statistics});
+      },
+      "crossEntropy: id -2 is not in [0, 5)");
+  const Tensor angles = make({5, 2});
+  expectSameRefusal(
+      [&](Kernels& k) {
+        k.rotary({.x = x, .cosine = angles, .sine = angles, .at = at, .heads = 1, .headWidth = 4});
+      },
+      "rotary: id 6 is not in [0, 5)");
+}
+
+TEST_F(CudaCalls, RefuseExpertsAndPlacesThatAreNotThere) {
+  const Tensor chosen = numbers({2, 0, 3, 7}, {4, 1}), pieces = make({1, 2, 3}, DType::Int32);
+  const Tensor places = numbers({-1, 3, -2, 4}, {4, 1}), rows = make({4, 2}), placed = make({4, 2}),
+               weights = make({4, 1}), logits = make({4, 3}), choices = make({1, 3}, DType::Int32);
+  std::vector<int64_t> loads(3);
+  expectSameRefusal([&](Kernels& k) { k.countChoices({.chosen = chosen, .choices = pieces}); },
+                    "countChoices: expert: 3 is not in [0, 3)");
+  expectSameRefusal(
+      [&](Kernels& k) {
+        k.placeTokens({.chosen = chosen,
+                       .places = make({4, 1}, DType::Int32),
+                       .pieces = pieces,
+                       .choices = choices,
+                       .length = 4,
+                       .loads = loads});
+      },
+      "placeTokens: expert: 3 is not in [0, 3)");
+  expectSameRefusal(
+      [&](Kernels& k) {
+        k.routerGradient({.dWeights = weights,
+                          .probabilities = logits,
+                          .logSumExp = make({4}),
+                          .chosen = chosen,
+                          .weights = weights,
+                          .choices = choices,
+                          .dLogits = make({4, 3}),
+                          .length = 4});
+      },
+      "routerGradient: expert: 3 is not in [0, 3)");
+  expectSameRefusal(
+      [&](Kernels& k) {
+        k.spreadRows({rows, places, {}, placed});
+      },
+      "spreadRows: place: -2 is not in [-1, 4)");
+  expectSameRefusal(
+      [&](Kernels& k) {
+        k.combineRows({placed, places, {}, rows});
+      },
+      "combineRows: place: -2 is not in [-1, 4)");
+  expectSameRefusal(
+      [&](Kernels& k) {
+        k.rowDots({rows, placed, places, weights});
+      },
+      "rowDots: place: -2 is not in [-1, 4)");
+}
+
+TEST_F(CudaCalls, RefuseWhatTheyCannotCount) {
+  const Tensor many(nullptr, DType::Float32, {int64_t{1} << 30, 0}), none = make({0, 1});
+  try {
+    kernels_.gemm(
+        {.a = many, .b = none, .c = Tensor(nullptr, DType::Float32, {int64_t{1} << 30, 1})});
+    ADD_FAILURE() << "2^30 rows were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::Unsupported) << error.what();
+  }
+  EXPECT_EQ(refusal([] { CudaKernels kernels{StreamRef()}; }),
+            "the CUDA kernels need a stream of CUDA");
+}
+
+// Whichever device is current.
+TEST_F(CudaCalls, LeaveTheCurrentDeviceAsItWas) {
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  {
+    Stream stream(Device{DeviceKind::Cuda, 2});
+    CudaKernels kernels(stream);
+    const Tensor x = make({3}), y = make({3}), strided = make({3, 4});
+    x.as<float>()[1] = 5;
+    ExactSum sum;
+    kernels.add(x, y);
+    kernels.copy(x, y);
+    kernels.addSquares(y, sum);
+    kernels.fillZero(x);
+    kernels.copy(strided.part(1, 1, 2), strided.part(1, 2, 2));
+    stream.synchronize();
+    EXPECT_EQ(sum.value(), 25);
+    EXPECT_EQ(x.as<float>()[1], 0);
+  }
+  int current = -1;
+  EXPECT_EQ(cudaGetDevice(&current), cudaSuccess);
+  EXPECT_EQ(current, 1);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
+size_t freeBytes() {
+  size_t free = 0, all = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free, &all), cudaSuccess);
+  return free;
+}
+
+// Memory besides operands is taken by the first call that needs so much.
+TEST_F(CudaCalls, AllocateNothingAfterTheFirst) {
+  const auto call = [&](int64_t tokens, int64_t context) {
+    kernels_.embeddingWeights({.tokenIds = make({1, tokens}, DType::Int32),
+                               .dx = make({1, tokens, 2}),
+                               .dTokens = make({3, 2}),
+                               .dPositions = {},
+                               .at = {}});
+    const Tensor qkv = make({1, context, 6}), out = make({1, context, 2}),
+                 sums = make({1, 1, context});
+    Arena unused{"scratch"};
+    kernels_.attentionBackward({out, qkv, out, sums, make({1, context, 6}), 1, 1}, unused);
+    tested_->finish();
+  };
+  const size_t before = freeBytes();
+  call(3000, 20);
+  const size_t first = freeBytes();
+  EXPECT_LT(first, before);
+  for (const int64_t tokens : {3000, 1, 200}) call(tokens, 20);
+  EXPECT_EQ(freeBytes(), first);
+}
+
+/// Of all sizes that the type has, and some that it has not.
+Tensor wideNumbers(TestedKernels& tested, DType type, int64_t count) {
+  const Tensor x = tested.allocate(type, {count});
+  const Random random(9, "squares");
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t bits = random.bits(static_cast<uint64_t>(i));
+    if (type == DType::Float64) {
+      const int spread = static_cast<int>(bits % 900);
+      x.as<double>()[i] = std::ldexp(random.normal(static_cast<uint64_t>(i)), spread - 450);
+    } else if (type == DType::Float32) {
+      x.as<float>()[i] = std::bit_cast<float>(static_cast<uint32_t>(bits) & 0xfeffffffu);
+    } else {
+      const uint16_t mask = type == DType::BFloat16 ? 0xfeff : 0xf7ff;
+      static_cast<uint16_t*>(x.data)[i] = static_cast<uint16_t>(bits & mask);
+    }
+  }
+  return x;
+}
+
+// Of one element and of several blocks' worth, with and without what is not finite.
+TEST_F(CudaCalls, AddSquaresAsTheHostDoes) {
+  for (const DType type : {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16})
+    for (const int64_t count : {1, 1000, 70'000}) {
+      const Tensor x = wideNumbers(*tested_, type, count);
+      ExactSum host, gpu;
+      host.add(0.375), gpu.add(0.375);
+      host_.addSquares(x, host);
+      kernels_.addSquares(x, gpu);
+      kernels_.addSquares(x, gpu);  // what is left of the first does not count again
+      host_.addSquares(x, host);
+      EXPECT_EQ(gpu.limbs(), host.limbs()) << x;
+      EXPECT_TRUE(std::isfinite(gpu.value()) && gpu.value() > 0) << x;
+    }
+  for (const double bad :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 1e200})
+    for (const DType type : {DType::Float64, DType::Float32}) {
+      const Tensor x = wideNumbers(*tested_, type, 40'000), one = make({1}, DType::Float64);
+      one.as<double>()[0] = bad;
+      host_.copy(one, x.part(0, 35'000, 1));
+      ExactSum host, gpu;
+      host_.addSquares(x, host);
+      kernels_.addSquares(x, gpu);
+      EXPECT_EQ(gpu.limbs(), host.limbs()) << x << " with " << bad;
+      EXPECT_TRUE(std::isnan(gpu.value())) << x << " with " << bad;
+    }
+}
+
+// Every number of 16 bits, and numbers between them, to every other type; of the others NaN stays
+// NaN.
+TEST_F(CudaCalls, CopyBetweenAllTypesAsTheHostDoes) {
+  const DType types[] = {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16};
+  for (const DType from : types)
+    for (const DType to : types) {
+      const Tensor x = tested_->allocate(from, {0x10000});
+      const Random random(4, "numbers");
+      for (uint32_t i = 0; i < 0x10000; ++i) {
+        const auto half = static_cast<uint16_t>(i);
+        const auto wide =
+            std::bit_cast<float>(i << 16 | (static_cast<uint32_t>(random.bits(i)) & 0xffffu));
+        if (isNarrow(from))
+          static_cast<uint16_t*>(x.data)[i] = half;
+        else if (from == DType::Float32)
+          x.as<float>()[i] = wide;
+        else
+          x.as<double>()[i] = static_cast<double>(wide) * (1 + 0x1p-40);
+      }
+      const Tensor gpu = make({0x10000}, to), host = make({0x10000}, to);
+      kernels_.copy(x, gpu);
+      tested_->finish();
+      host_.copy(x, host);
+      EXPECT_EQ(std::memcmp(gpu.data, host.data, gpu.bytes()), 0) << x << " to " << gpu;
+    }
+}
+
+// Types without arithmetic, rows with gaps.
+TEST_F(CudaCalls, CopyElementsOfAnySize) {
+  for (const DType type : {DType::UInt8, DType::Float16, DType::Int32, DType::Int64}) {
+    const Tensor from = make({2, 3, 2, 7}, type), to = make({2, 3, 2, 9}, type);
+    for (size_t i = 0; i < from.bytes(); ++i)
+      static_cast<unsigned char*>(from.data)[i] = static_cast<unsigned char>(i);
+    const Tensor host = make(to.shape, type);
+    kernels_.copy(from.part(3, 1, 5), to.part(3, 2, 5));
+    tested_->finish();
+    host_.copy(from.part(3, 1, 5), host.part(3, 2, 5));
+    EXPECT_EQ(std::memcmp(to.data, host.data, to.bytes()), 0) << from;
+  }
+}
+
+std::string textOf(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return std::move(text).str();
+}
+std::set<std::string> namesIn(const std::string& text, const char* pattern) {
+  const std::regex regex(pattern);
+  std::set<std::string> names;
+  for (std::sregex_iterator i(text.begin(), text.end(), regex), end; i != end; ++i)
+    names.insert((*i)[1]);
+  return names;
+}
+
+// A kernel that a file forgets to load would be loaded when it is first used, and could wait for
+// ever for one that spins.
+TEST(CudaKernelFiles, LoadAllTheirKernels) {
+  size_t kernels = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TUTTI_CUDA_KERNELS)) {
+    if (entry.path().extension() != ".cu") continue;
+    const std::string launches = textOf(entry.path());
+    const std::string loads = launches.substr(launches.rfind("cudaError_t load"));
+    const std::string device =
+        textOf(entry.path().parent_path() / (entry.path().stem().string() + "_device.cuh"));
+    for (const std::string& name : namesIn(device, R"(__global__[\s\S]*?(\w+)\((?!\d|kGemm))")) {
+      ++kernels;
+      std::smatch pair;
+      const bool ofBoth = std::regex_search(
+          launches, pair, std::regex("(k\\w+)\\{" + name + "<float>,\\s*" + name + "<double>"));
+      const std::string loaded = ofBoth ? std::string(pair[1]) : name;
+      EXPECT_TRUE(std::regex_search(loads, std::regex("\\b" + loaded + "\\b"))) << name;
+    }
+  }
+  EXPECT_EQ(kernels, 37u);
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -1,0 +1,62 @@
+// Collectives on emulated GPUs that are made by copies because the program asks for it.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "tests/communicator/gpu_ranks.h"
+#include "tests/support/local_ranks.h"
+
+namespace tutti::tests {
+namespace {
+
+class GpuCopies : public CudaTest {};
+
+constexpr size_t kCount = 5000;
+
+TEST_F(GpuCopies, GiveWhatIsKnown) {
+  for (const int devices : {1, 2}) {
+    auto ranks = makeRanks(3, devices, {.gpuCopies = true});
+    runRanks(ranks, checkAllSizes);
+  }
+}
+
+TEST_F(GpuCopies, AreCapturedWithoutKernels) {
+  for (const bool byCopies : {false, true}) {
+    Setting s(2, 2, 3 * kCount, {.gpuCopies = byCopies});
+    for (int r = 0; r < 2; ++r) {
+      const cudaStream_t stream = StreamRef(s.streams[r]).cuda();
+      ASSERT_EQ(cudaSetDevice(s.ranks[r].device().index), cudaSuccess);
+      ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+      s.ranks[r].allGather({.send = s.values[r].data(),
+                            .recv = s.values[r].data() + kCount,
+                            .count = kCount,
+                            .type = DataType::Float32},
+                           s.streams[r]);
+      cudaGraph_t graph;
+      ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+      EXPECT_EQ(kernelsOf(graph), byCopies ? 0U : 1U);
+      ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    }
+  }
+}
+
+// The one rank that asks does so for both.
+TEST_F(GpuCopies, OfOneRankAreThoseOfAll) {
+  CommunicatorOptions options{.id = UniqueId::create(UniqueId::Reach::Host), .size = 2};
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r)
+    threads.emplace_back([=]() mutable {
+      options.rank = r;
+      options.device = gpu(r % deviceCount(DeviceKind::Cuda));
+      options.gpuCopies = r == 1;
+      Communicator c = Communicator::create(options);
+      checkAllSizes(c);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace tutti::tests

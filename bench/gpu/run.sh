@@ -76,6 +76,11 @@ if [ -z "$emulated" ]; then
   part runtime 60 "$build/tests/runtime_test_on_gpu"
 fi
 
+# Kernels of training, against the host's.
+for test in kernels kernels_without_rows narrow_types kernels_against_host kernel_calls; do
+  part "training_$test" 60 "$tests/cuda_${test}_test"
+done
+
 # Collectives, with several ranks on one GPU.
 part communicator 90 "$tests/gpu_communicator_test"
 part communicator_processes 90 "$tests/gpu_processes_test"

@@ -109,7 +109,7 @@ TUTTI_DEVICE int32_t firstQueryOf(const AttentionSizes& sizes, int32_t key) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(128) attention(const __grid_constant__ Attention x) {
+__global__ void __launch_bounds__(kRowThreads) attention(const __grid_constant__ Attention x) {
   const AttentionSizes& sizes = x.sizes;
   const WarpTask task = taskOf(sizes.heads, sizes.queries, slicesOf(sizes));
   if (task.batch >= sizes.batch) return;
@@ -144,7 +144,8 @@ __global__ void __launch_bounds__(128) attention(const __grid_constant__ Attenti
 
 /// dots = dOut * out, of each query.
 template <class T>
-__global__ void __launch_bounds__(128) attentionDots(const __grid_constant__ AttentionBackward x) {
+__global__ void __launch_bounds__(kRowThreads)
+    attentionDots(const __grid_constant__ AttentionBackward x) {
   const WarpTask task = taskOf(x.sizes.heads, x.sizes.queries, 1);
   if (task.batch >= x.sizes.batch) return;
   const HeadRow dOut = rowOf(x.dOut, x.sizes, task.batch, task.head, task.row);
@@ -181,7 +182,7 @@ struct PairGradient {
 };
 
 template <class T>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(kRowThreads)
     attentionQueryGradient(const __grid_constant__ AttentionBackward x) {
   const AttentionSizes& sizes = x.sizes;
   const WarpTask task = taskOf(sizes.heads, sizes.queries, slicesOf(sizes));
@@ -201,7 +202,7 @@ __global__ void __launch_bounds__(128)
 
 /// Over the heads that a key serves, and for each over the queries that see it, in their order.
 template <class T>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(kRowThreads)
     attentionKeyGradient(const __grid_constant__ AttentionBackward x) {
   const AttentionSizes& sizes = x.sizes;
   const WarpTask task = taskOf(sizes.kvHeads, sizes.keys, slicesOf(sizes));
@@ -226,7 +227,8 @@ __global__ void __launch_bounds__(128)
 /// out = (out exp(logSumExp) + part exp(partLogSumExp)) / (the sum of these weights), in float64
 /// but for the elements.
 template <class T>
-__global__ void __launch_bounds__(128) attentionMerge(const __grid_constant__ AttentionMerge x) {
+__global__ void __launch_bounds__(kRowThreads)
+    attentionMerge(const __grid_constant__ AttentionMerge x) {
   const AttentionSizes& sizes = x.sizes;
   const WarpTask task = taskOf(sizes.heads, sizes.queries, 1);
   if (task.batch >= sizes.batch) return;

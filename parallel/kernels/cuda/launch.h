@@ -8,12 +8,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace tutti::parallel::cuda {
+#include "parallel/kernels/cuda/launches.h"
 
-inline constexpr int kThreads = 256;
-/// Of a block that works on one row, or on several rows by a warp each.
-inline constexpr int kRowThreads = 128;
-inline constexpr int kRowWarps = kRowThreads / 32;
+namespace tutti::parallel::cuda {
 
 /// Computes in float32, and in float64.
 template <class Arguments>

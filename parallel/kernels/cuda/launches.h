@@ -11,6 +11,12 @@
 
 namespace tutti::parallel::cuda {
 
+/// Of a block.
+inline constexpr int kThreads = 256;
+/// Of one that works on one row, or on several rows by a warp each.
+inline constexpr int kRowThreads = 128;
+inline constexpr int kRowWarps = kRowThreads / 32;
+
 // --- gemm.cu -----------------------------------------------------------------------------------
 
 struct Gemm {

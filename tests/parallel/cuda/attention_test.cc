@@ -13,7 +13,8 @@ struct Case {
 };
 // A query alone; one warp's keys and one more; heads of one lane's columns, of some lanes' and of
 // more than a warp's, with and without heads that share keys.
-constexpr Case kCases[] = {{2, 1, 1, 1, 1}, {1, 33, 2, 2, 5}, {2, 12, 4, 2, 8}, {1, 5, 2, 1, 130}};
+constexpr Case kCases[] = {
+    {2, 1, 1, 1, 1}, {1, 33, 2, 2, 5}, {2, 12, 4, 2, 8}, {1, 5, 2, 1, 130}, {1, 70, 4, 1, 64}};
 
 /// A score errs by a rounding for each of its products, of which each is below 16, and for each of
 /// their sums; a probability by as many, relatively, and sums over keys by one for each of these.

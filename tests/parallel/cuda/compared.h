@@ -22,7 +22,11 @@ namespace tutti::parallel {
 /// The type of what is computed on, and of what is kept of it for backward and summed over rows.
 struct Types {
   DType elements, kept;
+  std::string describe() const { return std::string(toString(elements)) + "_" + toString(kept); }
 };
+inline std::ostream& operator<<(std::ostream& out, const Types& types) {
+  return out << types.describe();
+}
 
 /// The same values for both.
 struct Operand {
@@ -102,7 +106,7 @@ const auto allTypes =
                     Types{DType::BFloat16, DType::BFloat16}, Types{DType::BFloat16, DType::Float32},
                     Types{DType::Float16, DType::Float16}, Types{DType::Float16, DType::Float32});
 inline std::string nameOfTypes(const testing::TestParamInfo<Types>& info) {
-  return std::string(toString(info.param.elements)) + "_" + toString(info.param.kept);
+  return info.param.describe();
 }
 
 }  // namespace tutti::parallel

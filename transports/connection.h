@@ -38,6 +38,9 @@ inline std::byte* payloadOf(SlotHeader* slot, size_t bytes) {
   return reinterpret_cast<std::byte*>(slot) +
          (bytes <= kInlineBytes ? sizeof(SlotHeader) : kLineBytes);
 }
+/// Of a message of more than kInlineBytes: a word that its sender may give with it, in the rest of
+/// the header's line.
+inline uint32_t& noteOf(SlotHeader* slot) { return *reinterpret_cast<uint32_t*>(slot + 1); }
 /// Distance of slots that carry `slotBytes` of payload.
 constexpr size_t slotStride(size_t slotBytes) {
   return kLineBytes + (slotBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
@@ -75,6 +78,11 @@ class SendRing {
     if (memory_.lent) memory_.lent[sent_ & (memory_.slotCount - 1)] = nullptr;
     s->sequence.store(++sent_, std::memory_order_release);
   }
+  /// With a note; of more than kInlineBytes.
+  void publish(uint32_t callHash, uint32_t operation, uint32_t bytes, uint32_t note) {
+    noteOf(slot()) = note;
+    publish(callHash, operation, bytes);
+  }
   /// True where payloads may be lent.
   bool canLend() const { return memory_.lent != nullptr; }
   /// As publish(), of the payload at `data`, which nobody may write before it is returned.
@@ -85,6 +93,12 @@ class SendRing {
     s->bytes = bytes;
     memory_.lent[sent_ & (memory_.slotCount - 1)] = data;
     s->sequence.store(++sent_, std::memory_order_release);
+  }
+  /// With a note; of more than kInlineBytes.
+  void lend(const std::byte* data, uint32_t callHash, uint32_t operation, uint32_t bytes,
+            uint32_t note) {
+    noteOf(slot()) = note;
+    lend(data, callHash, operation, bytes);
   }
   /// True when the payloads of messages up to `message` are read no more.
   bool returned(uint32_t message) const {

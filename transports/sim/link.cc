@@ -42,6 +42,7 @@ Packet Link::again(uint32_t message) {
           s->callHash,
           s->operation,
           s->bytes,
+          sender.note(message),
           std::make_shared<const std::vector<std::byte>>(payload, payload + s->bytes)};
 }
 
@@ -89,6 +90,7 @@ void Link::onData(const Packet& packet) {
     s->callHash = packet.callHash;
     s->operation = packet.operation;
     s->bytes = packet.bytes;
+    setNote(s, packet.bytes, packet.note);
     if (packet.bytes > 0)
       std::memcpy(payloadOf(s, packet.bytes), packet.payload->data(), packet.bytes);
   }

@@ -27,7 +27,7 @@ struct Packet {
   Link* link = nullptr;
   PacketKind kind = PacketKind::Data;
   uint32_t number = 0;  ///< of the message; messages delivered; messages taken
-  uint32_t callHash = 0, operation = 0, bytes = 0;
+  uint32_t callHash = 0, operation = 0, bytes = 0, note = 0;
   std::shared_ptr<const std::vector<std::byte>> payload;  ///< doubled packets share it
 
   bool forward() const { return kind == PacketKind::Data || kind == PacketKind::CreditAck; }

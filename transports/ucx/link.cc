@@ -33,7 +33,9 @@ void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint3
                     .operation = slot->operation,
                     .bytes = slot->bytes,
                     .credit = credit,
-                    .channel = static_cast<uint32_t>(channel_)};
+                    .channel = static_cast<uint32_t>(channel_),
+                    .note = storage_.note(number),
+                    .unused = 0};
   ++underWay_;
   lentUnderWay_ += sending.lent;
   worker.sendData(connection, sending.header, storage_.payload(number), sending);
@@ -83,6 +85,7 @@ bool ReceiveLink::onData(Worker& worker, const DataHeader& header, const Arrived
   slot->callHash = header.callHash;
   slot->operation = header.operation;
   slot->bytes = header.bytes;
+  setNote(slot, header.bytes, header.note);
   std::byte* const payload = payloadOf(slot, header.bytes);
   if (data.rendezvous) {
     fetching.link = this;

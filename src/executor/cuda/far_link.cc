@@ -1,5 +1,6 @@
 #include "src/executor/cuda/far_link.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -19,10 +20,7 @@ void storeRelease(uint32_t* word, uint32_t value) {
   std::atomic_ref(*word).store(value, std::memory_order_release);
 }
 
-/// Frame and payload lie together.
-std::byte* frameOf(MessageHeader* slot) {
-  return reinterpret_cast<std::byte*>(slot) + kLine - sizeof(Frame);
-}
+std::byte* payloadOf(MessageHeader* slot) { return reinterpret_cast<std::byte*>(slot) + kLine; }
 
 PinnedSlots slotsAt(unsigned char* first, const transports::p2p::Layout& layout) {
   return {first, layout.rings.slotCount, layout.rings.slotBytes};
@@ -65,13 +63,11 @@ void FarSender::handOver(uint32_t message) {
   TUTTI_ASSERT(slot->bytes <= slot->reach && slot->reach <= slots_.slotBytes, "a message of ",
                slot->bytes, " bytes that reaches to ", slot->reach, " in a slot of ",
                slots_.slotBytes);
-  const Frame frame{slot->bytes, {}};
-  std::byte* const data = frameOf(slot);
-  std::memcpy(data, &frame, sizeof frame);
-  const auto bytes = static_cast<uint32_t>(sizeof frame) + slot->reach;
-  if (ring_.canLend()) return ring_.lend(data, slot->callHash, slot->operation, bytes);
+  const std::byte* const data = payloadOf(slot);
+  const uint32_t bytes = std::max(slot->reach, kLeastTravel);
+  if (ring_.canLend()) return ring_.lend(data, slot->callHash, slot->operation, bytes, slot->bytes);
   std::memcpy(ring_.payload(bytes), data, bytes);
-  ring_.publish(slot->callHash, slot->operation, bytes);
+  ring_.publish(slot->callHash, slot->operation, bytes, slot->bytes);
 }
 
 // What was copied is read no more; what was lent, when the transport says so.
@@ -105,19 +101,16 @@ bool FarReceiver::move() {
 }
 
 void FarReceiver::deliver(uint32_t message) {
-  const transports::SlotHeader& from = *ring_.slot();
-  const std::byte* const data = ring_.payload();
-  Frame frame{};
-  const size_t reach = from.bytes - sizeof frame;  // wraps where there is less than a frame
-  if (reach <= slots_.slotBytes) std::memcpy(&frame, data, sizeof frame);
-  if (reach > slots_.slotBytes || frame.bytes > reach)
+  transports::SlotHeader& from = *ring_.slot();
+  const bool isWhole = from.bytes >= kLeastTravel && from.bytes <= slots_.slotBytes;
+  if (!isWhole || transports::noteOf(&from) > from.bytes)
     base::fail(ErrorCode::Refused, "a message of ", from.bytes, " bytes from rank ", peer_,
                " cannot be what its kernel sent");
   MessageHeader* const slot = slots_.at(message);
-  std::memcpy(frameOf(slot) + sizeof frame, data + sizeof frame, reach);
+  std::memcpy(payloadOf(slot), ring_.payload(), from.bytes);
   slot->callHash = from.callHash;
   slot->operation = from.operation;
-  slot->bytes = frame.bytes;
+  slot->bytes = transports::noteOf(&from);
   storeRelease(&slot->sequence, message);
 }
 

@@ -16,13 +16,9 @@
 
 namespace tutti::executor::cuda {
 
-/// Goes before the payload, in the end of the slot's first line: what the ring's header has no room
-/// for. The ring's counts what travels.
-struct Frame {
-  uint32_t bytes;  ///< of the message, as its receiver will check; gaps travel, and are not counted
-  uint32_t unused[3];
-};
-static_assert(sizeof(Frame) == 16);
+/// Less does not travel, so that every message has room for a note: how many bytes it has, as its
+/// receiver will check. Those of the ring's header are what travels, gaps included.
+inline constexpr uint32_t kLeastTravel = transports::kLineBytes;
 
 /// The slots of one direction of a link.
 struct PinnedSlots {

@@ -23,10 +23,9 @@ constexpr uint32_t kGivenUp = 0x55504947;  // "GIPU"
 }  // namespace
 
 transports::RingLayout farLayout(const transports::p2p::Layout& layout) {
-  static_assert(sizeof(Frame) <= transports::kLineBytes);
   return {.channels = layout.rings.channels + 1,
           .slotCount = layout.rings.slotCount,
-          .slotBytes = layout.rings.slotBytes + transports::kLineBytes};
+          .slotBytes = layout.rings.slotBytes};
 }
 
 Proxy::Proxy(const transports::p2p::Endpoint& endpoint, std::unique_ptr<transports::Endpoint> far,

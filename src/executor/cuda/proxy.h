@@ -21,7 +21,7 @@
 namespace tutti::executor::cuda {
 
 /// What the transport to other hosts must have: a channel more than p2p, by which ranks tell that
-/// they have given up, and room for a frame before each payload.
+/// they have given up.
 transports::RingLayout farLayout(const transports::p2p::Layout& layout);
 
 class Proxy {

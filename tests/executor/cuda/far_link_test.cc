@@ -14,7 +14,7 @@ namespace {
 
 using executor::cuda::FarReceiver;
 using executor::cuda::FarSender;
-using executor::cuda::Frame;
+using executor::cuda::kLeastTravel;
 using transports::ReceiveRing;
 using transports::RingStorage;
 using transports::SendRing;
@@ -81,7 +81,7 @@ class Kernel {
 };
 
 transports::RingLayout ringLayout(size_t slotBytes = kSlotBytes) {
-  return {.channels = 1, .slotCount = kSlots, .slotBytes = slotBytes + transports::kLineBytes};
+  return {.channels = 1, .slotCount = kSlots, .slotBytes = slotBytes};
 }
 
 /// Kernel numbers begin at kFirst, those of the ring at kRingFirst: both wrap, at other messages.
@@ -100,13 +100,11 @@ class Sending : public testing::TestWithParam<bool> {
     ASSERT_EQ(header.sequence.load(), kRingFirst + i);
     EXPECT_EQ(header.callHash, 1000 + kFirst + i);
     EXPECT_EQ(header.operation, 2000 + kFirst + i);
-    ASSERT_EQ(header.bytes, sizeof(Frame) + reach);
+    ASSERT_EQ(header.bytes, std::max(reach, kLeastTravel));
+    EXPECT_EQ(storage_.note(kRingFirst + i), reach / 2);
     const std::byte* const data = storage_.payload(kRingFirst + i);
-    Frame frame{};
-    std::memcpy(&frame, data, sizeof frame);
-    EXPECT_EQ(frame.bytes, reach / 2);
     for (uint32_t b = 0; b < reach; ++b)
-      ASSERT_EQ(data[sizeof frame + b], static_cast<std::byte>(kFirst + i)) << b;
+      ASSERT_EQ(data[b], static_cast<std::byte>(kFirst + i)) << b;
   }
   uint32_t credit() { return load(kernel_.link.credit) - kFirst; }
 
@@ -119,7 +117,7 @@ class Sending : public testing::TestWithParam<bool> {
 TEST_P(Sending, CarriesHeaderGapsAndPayload) {
   EXPECT_TRUE(sender_.isSettled());
   EXPECT_FALSE(sender_.move());
-  for (const uint32_t reach : {0U, 2U, 30U, 512U}) {
+  for (const uint32_t reach : {0U, 2U, 63U, 64U, 65U, 512U}) {
     const uint32_t i = ring_.sent() - kRingFirst + 1;
     kernel_.publish(kFirst + i, reach);
     EXPECT_FALSE(sender_.isSettled());
@@ -176,11 +174,9 @@ class Receiving : public testing::Test {
     SlotHeader* const slot = storage_.slot(kRingFirst + i);
     slot->callHash = 1000 + i;
     slot->operation = 2000 + i;
-    slot->bytes = static_cast<uint32_t>(sizeof(Frame)) + reach;
-    const Frame frame{bytes, {}};
-    std::byte* const data = transports::payloadOf(slot, slot->bytes);
-    std::memcpy(data, &frame, sizeof frame);
-    std::memset(data + sizeof frame, static_cast<int>(i), reach);
+    slot->bytes = std::max(reach, kLeastTravel);
+    transports::noteOf(slot) = bytes;
+    std::memset(transports::payloadOf(slot, slot->bytes), static_cast<int>(i), reach);
     slot->sequence.store(kRingFirst + i, std::memory_order_release);
   }
   MessageHeader* slot(uint32_t i) { return kernel_.slot(kernel_.link.receiveSlots, kFirst + i); }
@@ -204,7 +200,7 @@ class Receiving : public testing::Test {
 TEST_F(Receiving, CarriesHeaderGapsAndPayload) {
   EXPECT_FALSE(receiver_.move());
   uint32_t i = 0;
-  for (const uint32_t reach : {0U, 1U, 32U, 33U, 512U}) {
+  for (const uint32_t reach : {0U, 1U, 64U, 65U, 512U}) {
     arrive(++i, reach, reach / 3);
     EXPECT_TRUE(receiver_.move());
     expectThere(i, reach, reach / 3);
@@ -245,11 +241,11 @@ TEST_F(Receiving, RefusesWhatNoKernelSends) {
     }
   };
   const std::string words = "bytes from rank 5 cannot be what its kernel sent";
-  EXPECT_EQ(refused(15, 0), "a message of 15 " + words);
+  EXPECT_EQ(refused(63, 0), "a message of 63 " + words);
   EXPECT_EQ(refused(0, 0), "a message of 0 " + words);
-  EXPECT_EQ(refused(16 + 513, 0), "a message of 529 " + words);
-  EXPECT_EQ(refused(16, 1), "a message of 16 " + words);
-  EXPECT_EQ(refused(16, 0), "nothing");
+  EXPECT_EQ(refused(513, 0), "a message of 513 " + words);
+  EXPECT_EQ(refused(64, 65), "a message of 64 " + words);
+  EXPECT_EQ(refused(64, 64), "nothing");
 }
 
 // The number is there after all else: a reader that sees it finds the whole message.
@@ -274,10 +270,9 @@ TEST(Racing, AMessageIsWholeWhenItsNumberIsThere) {
     while (i - storage.credit().load() > kSlots) receiver.move();
     SlotHeader* const slot = storage.slot(i);
     slot->callHash = i;
-    slot->bytes = sizeof(Frame) + kLarge;
-    std::memset(transports::payloadOf(slot, slot->bytes), 0, sizeof(Frame));
-    std::memset(transports::payloadOf(slot, slot->bytes) + sizeof(Frame), static_cast<int>(i % 251),
-                kLarge);
+    slot->bytes = kLarge;
+    transports::noteOf(slot) = kLarge;
+    std::memset(transports::payloadOf(slot, slot->bytes), static_cast<int>(i % 251), kLarge);
     slot->sequence.store(i, std::memory_order_release);
     receiver.move();
   }

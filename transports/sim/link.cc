@@ -91,13 +91,20 @@ void Link::onData(const Packet& packet) {
     s->operation = packet.operation;
     s->bytes = packet.bytes;
     setNote(s, packet.bytes, packet.note);
-    if (packet.bytes > 0)
-      std::memcpy(payloadOf(s, packet.bytes), packet.payload->data(), packet.bytes);
+    put(packet, s);
   }
   while (early_[receiver.index(delivered + 1)]) {
     early_[receiver.index(++delivered)] = false;
     receiver.slot(delivered)->sequence.store(delivered, std::memory_order_release);
   }
+}
+
+void Link::put(const Packet& packet, SlotHeader* slot) const {
+  const bool isDirect = packet.bytes >= direct.leastBytes;
+  if (packet.bytes == 0 || (isDirect && recalled)) return;
+  std::byte* const place =
+      isDirect ? direct.at(receiver.index(packet.number)) : payloadOf(slot, packet.bytes);
+  std::memcpy(place, packet.payload->data(), packet.bytes);
 }
 
 bool Link::onCreditAck(uint32_t messages) {

@@ -67,6 +67,8 @@ struct Link {
   const int from, to, channel;
   const RingLayout layout;
   RingStorage sender, receiver;
+  DirectSlots direct;     // the receiver's
+  bool recalled = false;  // nothing is put there any more
 
   // Messages sent at least once, and those of them known to have arrived.
   uint32_t sent, confirmed;
@@ -80,6 +82,7 @@ struct Link {
   bool dead = false;
 
  private:
+  void put(const Packet& packet, SlotHeader* slot) const;
   std::vector<bool> early_;  // by slot: arrived, not yet published
 };
 

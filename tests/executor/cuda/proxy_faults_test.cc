@@ -123,6 +123,9 @@ class Breaking final : public transports::Endpoint {
   transports::ReceiveRing& receiveRing(int peer, int channel) override {
     return inner_->receiveRing(peer, channel);
   }
+  bool goDirect(int peer, int channel, const transports::DirectSlots& slots) override {
+    return inner_->goDirect(peer, channel, slots);
+  }
   bool progress() override {
     if (const int lost = lost_; lost >= 0 && !told_) {
       told_ = true;

@@ -3,15 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
-#include "src/executor/cuda/far_link.h"
+#include "tests/executor/cuda/link_kernel.h"
 #include "transports/ring_storage.h"
 
 namespace tutti::tests {
 namespace {
 
+using executor::cuda::Arrivals;
 using executor::cuda::FarReceiver;
 using executor::cuda::FarSender;
 using executor::cuda::kLeastTravel;
@@ -19,70 +21,6 @@ using transports::ReceiveRing;
 using transports::RingStorage;
 using transports::SendRing;
 using transports::SlotHeader;
-using transports::p2p::HostMemoryLayout;
-using transports::p2p::kLine;
-using transports::p2p::Layout;
-using transports::p2p::Link;
-using transports::p2p::MessageHeader;
-using transports::p2p::Wire;
-
-constexpr uint32_t kSlots = 4;
-constexpr size_t kSlotBytes = 512;
-
-void store(uint32_t* word, uint32_t value) {
-  std::atomic_ref(*word).store(value, std::memory_order_release);
-}
-uint32_t load(uint32_t* word) { return std::atomic_ref(*word).load(std::memory_order_acquire); }
-
-/// The kernel's side of one channel.
-class Kernel {
- public:
-  explicit Kernel(uint32_t first, size_t slotBytes = kSlotBytes)
-      : layout{.rings = {.channels = 1, .slotCount = kSlots, .slotBytes = slotBytes},
-               .lowLatencyBytes = 128},
-        memory_(HostMemoryLayout(layout).totalBytes() / kLine) {
-    const HostMemoryLayout at(layout);
-    auto* const begin = reinterpret_cast<unsigned char*>(memory_.data());
-    link = {.sendSlots = begin + at.sendSlots(0),
-            .receiveSlots = begin + at.receiveSlots(0),
-            .credit = reinterpret_cast<uint32_t*>(begin + at.credit(0)),
-            .peerCredit = reinterpret_cast<uint32_t*>(begin + at.peerCredit(0)),
-            .sent = first,
-            .received = first,
-            .leavesHost = 1};
-    *link.credit = *link.peerCredit = first;
-  }
-  MessageHeader* slot(unsigned char* slots, uint32_t message) const {
-    return reinterpret_cast<MessageHeader*>(
-        slots + ((message - 1) & (kSlots - 1)) * slotStride(Wire::Simple, layout.rings.slotBytes));
-  }
-  static unsigned char* payload(MessageHeader* slot) {
-    return reinterpret_cast<unsigned char*>(slot) + kLine;
-  }
-  /// Bytes that are all the message's number.
-  void publish(uint32_t message, uint32_t reach) const {
-    MessageHeader* const s = slot(link.sendSlots, message);
-    std::memset(payload(s), static_cast<int>(message), reach);
-    s->callHash = 1000 + message;
-    s->operation = 2000 + message;
-    s->bytes = reach / 2;
-    s->reach = reach;
-    store(&s->sequence, message);
-  }
-
-  const Layout layout;
-  Link link;
-
- private:
-  struct alignas(kLine) Line {
-    unsigned char bytes[kLine];
-  };
-  std::vector<Line> memory_;
-};
-
-transports::RingLayout ringLayout(size_t slotBytes = kSlotBytes) {
-  return {.channels = 1, .slotCount = kSlots, .slotBytes = slotBytes};
-}
 
 /// Kernel numbers begin at kFirst, those of the ring at kRingFirst: both wrap, at other messages.
 constexpr uint32_t kFirst = UINT32_MAX - 5, kRingFirst = UINT32_MAX - 2;
@@ -194,7 +132,8 @@ class Receiving : public testing::Test {
   Kernel kernel_{kFirst};
   RingStorage storage_{ringLayout(), kRingFirst};
   ReceiveRing ring_{storage_.memory(), kRingFirst};
-  FarReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5};
+  const Arrivals arrivals_{0};
+  FarReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5, arrivals_};
 };
 
 TEST_F(Receiving, CarriesHeaderGapsAndPayload) {
@@ -231,7 +170,7 @@ TEST_F(Receiving, RefusesWhatNoKernelSends) {
     storage_.slot(kRingFirst + 1)->bytes = travelled;
     RingStorage& storage = storage_;
     ReceiveRing ring(storage.memory(), kRingFirst);
-    FarReceiver receiver(kernel_.link, kernel_.layout, ring, 5);
+    FarReceiver receiver(kernel_.link, kernel_.layout, ring, 5, arrivals_);
     try {
       receiver.move();
       return std::string("nothing");
@@ -255,7 +194,8 @@ TEST(Racing, AMessageIsWholeWhenItsNumberIsThere) {
   Kernel kernel(0, kLarge);
   RingStorage storage(ringLayout(kLarge));
   ReceiveRing ring(storage.memory());
-  FarReceiver receiver(kernel.link, kernel.layout, ring, 5);
+  const Arrivals arrivals(0);
+  FarReceiver receiver(kernel.link, kernel.layout, ring, 5, arrivals);
   std::thread reader([&] {
     for (uint32_t i = 1; i <= kMessages; ++i) {
       MessageHeader* const slot = kernel.slot(kernel.link.receiveSlots, i);

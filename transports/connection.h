@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,9 @@ inline std::byte* payloadOf(SlotHeader* slot, size_t bytes) {
   return reinterpret_cast<std::byte*>(slot) +
          (bytes <= kInlineBytes ? sizeof(SlotHeader) : kLineBytes);
 }
+/// Of a message of more than kInlineBytes: a word that its sender may give with it, in the rest of
+/// the header's line.
+inline uint32_t& noteOf(SlotHeader* slot) { return *reinterpret_cast<uint32_t*>(slot + 1); }
 /// Distance of slots that carry `slotBytes` of payload.
 constexpr size_t slotStride(size_t slotBytes) {
   return kLineBytes + (slotBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
@@ -75,6 +79,11 @@ class SendRing {
     if (memory_.lent) memory_.lent[sent_ & (memory_.slotCount - 1)] = nullptr;
     s->sequence.store(++sent_, std::memory_order_release);
   }
+  /// With a note; of more than kInlineBytes.
+  void publish(uint32_t callHash, uint32_t operation, uint32_t bytes, uint32_t note) {
+    noteOf(slot()) = note;
+    publish(callHash, operation, bytes);
+  }
   /// True where payloads may be lent.
   bool canLend() const { return memory_.lent != nullptr; }
   /// As publish(), of the payload at `data`, which nobody may write before it is returned.
@@ -85,6 +94,12 @@ class SendRing {
     s->bytes = bytes;
     memory_.lent[sent_ & (memory_.slotCount - 1)] = data;
     s->sequence.store(++sent_, std::memory_order_release);
+  }
+  /// With a note; of more than kInlineBytes.
+  void lend(const std::byte* data, uint32_t callHash, uint32_t operation, uint32_t bytes,
+            uint32_t note) {
+    noteOf(slot()) = note;
+    lend(data, callHash, operation, bytes);
   }
   /// True when the payloads of messages up to `message` are read no more.
   bool returned(uint32_t message) const {
@@ -111,14 +126,20 @@ class ReceiveRing {
   explicit ReceiveRing(const RingMemory& memory, uint32_t received = 0)
       : memory_(memory), received_(received) {}
 
-  bool ready() const { return slot()->sequence.load(std::memory_order_acquire) == received_ + 1; }
-  /// The next message. Only when ready().
-  SlotHeader* slot() const {
-    return reinterpret_cast<SlotHeader*>(memory_.slots +
-                                         static_cast<size_t>(received_ & (memory_.slotCount - 1)) *
-                                             memory_.strideBytes);
+  /// Whether the next message is there, or the one so many beyond it: those before it may be kept
+  /// in their slots meanwhile.
+  bool ready(uint32_t beyond = 0) const {
+    return slot(beyond)->sequence.load(std::memory_order_acquire) == received_ + beyond + 1;
   }
-  std::byte* payload() const { return payloadOf(slot(), slot()->bytes); }
+  /// Only when ready().
+  SlotHeader* slot(uint32_t beyond = 0) const {
+    const uint32_t index = (received_ + beyond) & (memory_.slotCount - 1);
+    return reinterpret_cast<SlotHeader*>(memory_.slots +
+                                         static_cast<size_t>(index) * memory_.strideBytes);
+  }
+  std::byte* payload(uint32_t beyond = 0) const {
+    return payloadOf(slot(beyond), slot(beyond)->bytes);
+  }
   /// Gives the slot back to the sender.
   void release() { memory_.credit->store(++received_, std::memory_order_release); }
   uint32_t received() const { return received_; }
@@ -134,6 +155,20 @@ struct RingLayout {
   uint32_t slotCount = 2;    ///< a power of two
   size_t slotBytes = 65536;  ///< payload of one message, a multiple of kLineBytes
   bool operator==(const RingLayout&) const = default;
+};
+
+/// Memory beside a ring's slots, of a device, for the payloads of its direct messages, which are
+/// those of at least `leastBytes`. There are as many places as slots, with their numbers, and each
+/// is given back with its slot.
+struct DirectSlots {
+  std::byte* first = nullptr;
+  size_t strideBytes = 0;
+  size_t leastBytes = SIZE_MAX;        ///< more than kInlineBytes
+  std::shared_ptr<const void> memory;  ///< kept for as long as something may be written there
+  /// Called by threads of the transport's own before they touch such memory; does not throw.
+  std::function<void()> enter = {};
+
+  std::byte* at(uint32_t index) const { return first + index * strideBytes; }
 };
 
 /// What one rank tells one peer at set-up so that they can connect. Descriptors go along where both
@@ -172,6 +207,11 @@ class Endpoint {
   virtual void connect(int peer, Address address) = 0;
   virtual SendRing& sendRing(int peer, int channel) = 0;
   virtual ReceiveRing& receiveRing(int peer, int channel) = 0;
+  /// Makes messages of at least `slots.leastBytes` between this rank and `peer` direct, on one
+  /// channel in both directions: payloads that go are lent, from memory that the host need not be
+  /// able to read, and those that come are put into `slots`. Both ends call it before either sends.
+  /// False where the transport cannot do that, and then nothing has changed.
+  virtual bool goDirect(int peer, int channel, const DirectSlots& slots) = 0;
   /// Moves what the transport moves by itself; called whenever a poll found nothing to do. True
   /// when something moved. Throws ConnectionLost, once for each peer that is gone, and Refused
   /// when one sent what cannot be.
@@ -183,9 +223,9 @@ class Endpoint {
   /// minute at most. To be called before this rank leaves: what is under way then may be lost.
   virtual void drain() = 0;
   /// Takes back what was lent to it, for the caller's memory is his again when an operation has
-  /// failed: sends none of it any more, and nothing else. True when it reads none; until then to be
-  /// called again. Does not wait. A peer that takes nothing of what is on its way to it loses its
-  /// connection, also for others who use it.
+  /// failed: sends none of it any more, and nothing else, and puts nothing into direct slots. True
+  /// when it reads and writes none; until then to be called again. Does not wait. A peer with whom
+  /// none of what is on its way moves loses its connection, also for others who use it.
   virtual bool recall() = 0;
 };
 

@@ -29,6 +29,7 @@ class RingStorage {
       auto* header = new (slots_.get() + i * stride_) SlotHeader{};
       // Any number that no coming message of this slot has.
       header->sequence.store(firstNumber, std::memory_order_relaxed);
+      noteOf(header) = 0;
     }
   }
   RingStorage(const RingStorage&) = delete;
@@ -55,6 +56,11 @@ class RingStorage {
     std::memcpy(payloadOf(s, s->bytes), lent_[index(message)], s->bytes);
     lent_[index(message)] = nullptr;
   }
+  /// 0 of one that shares the header's line.
+  uint32_t note(uint32_t message) const {
+    SlotHeader* const s = slot(message);
+    return s->bytes > kInlineBytes ? noteOf(s) : 0;
+  }
   const std::byte* payload(uint32_t message) const {
     SlotHeader* const s = slot(message);
     return isLent(message) ? lent_[index(message)] : payloadOf(s, s->bytes);
@@ -71,6 +77,11 @@ class RingStorage {
   alignas(2 * kLineBytes) std::atomic<uint32_t> credit_;
   std::atomic<uint32_t> returned_;
 };
+
+/// Fills in what came with a message, before its number is stored.
+inline void setNote(SlotHeader* slot, uint32_t bytes, uint32_t note) {
+  if (bytes > kInlineBytes) noteOf(slot) = note;
+}
 
 /// Message numbers wrap: a is later than b when it is less than half the circle ahead.
 inline bool laterMessage(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }

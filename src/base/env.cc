@@ -27,6 +27,12 @@ constexpr long kMostGpuBlocks = 1024;
 
 bool parseFlag(const char* name) { return parseNumber(name, 0, 0, 1) == 1; }
 
+std::optional<bool> parseChoice(const char* name) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return std::nullopt;
+  return parseFlag(name);
+}
+
 std::optional<LogLevel> parseLevel(const char* name) {
   const char* text = std::getenv(name);
   if (!text || !*text) return LogLevel::Warning;
@@ -51,6 +57,7 @@ Env readEnv() {
   if (const char* text = std::getenv("TUTTI_TUNING")) e.tuning = text;
   e.slotBytes = static_cast<size_t>(parseNumber("TUTTI_SLOT_BYTES", 0, 0, kMostSlotBytes));
   e.gpuBlocks = parseNumber("TUTTI_GPU_BLOCKS", 0, 0, kMostGpuBlocks);
+  e.gpuDirect = parseChoice("TUTTI_GPU_DIRECT");
   e.gpuCopies = parseFlag("TUTTI_GPU_COPIES");
   return e;
 }

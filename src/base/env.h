@@ -44,6 +44,9 @@ struct Env {
   /// TUTTI_GPU_BLOCKS: how many blocks of threads a rank's kernels may have at most on its GPU; 0
   /// chooses. At most 1024.
   long gpuBlocks = 0;
+  /// TUTTI_GPU_DIRECT: whether UCX sends long messages from GPUs' memory, and to it, itself: 0
+  /// never, 1 always, else between ranks where it says that it can.
+  std::optional<bool> gpuDirect;
   /// TUTTI_GPU_COPIES: 1 makes calls on GPUs of one host copies instead of kernels.
   bool gpuCopies = false;
 };

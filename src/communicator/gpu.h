@@ -83,6 +83,7 @@ class GpuSide {
     uint32_t mostBlocks = 0;       ///< 0: as many as seem good
     bool byCopies = false;         ///< where no peer is far
     std::vector<bool> isFar = {};  ///< by peer: not joined on this host but by a network
+    bool reachesGpus = false;      ///< that network sends from GPUs' memory, and to it
     /// The transport of those peers, with such rings; called where there are some.
     std::function<std::unique_ptr<transports::Endpoint>(const transports::RingLayout&)> makeFar =
         {};

@@ -1,6 +1,9 @@
 // Joining the GPUs of a communicator's ranks: addresses went with the hellos; then ranks tell each
 // other twice what they know to be in the way, before and after the pairs have been tried out.
 
+#include <algorithm>
+#include <functional>
+
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/log.h"
@@ -16,6 +19,8 @@ void Communicator::Impl::makeGpu() {
     noGpu = "it is of " + toString(settings.device);
     return;
   }
+  const auto isFar = communicator::farPeers(who.rank, topology, settings.transport);
+  const bool isAlone = std::ranges::none_of(isFar, std::identity());
   auto side = communicator::makeGpuSide(
       {.device = settings.device,
        .rank = who.rank,
@@ -23,7 +28,9 @@ void Communicator::Impl::makeGpu() {
        .timeoutMs = settings.timeoutMs,
        .mostBlocks = settings.gpuBlocks,
        .byCopies = settings.gpuCopies,
-       .isFar = communicator::farPeers(who.rank, topology, settings.transport),
+       .isFar = isFar,
+       .reachesGpus =
+           !isAlone && settings.gpuDirect.value_or(transports::ucx::reachesGpus(*network())),
        .makeFar = [this](const transports::RingLayout& layout) {
          return transports::ucx::makeUcxEndpoint(network(), who.rank, size, layout);
        }});

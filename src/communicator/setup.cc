@@ -81,7 +81,8 @@ Settings Settings::from(const CommunicatorOptions& options) {
           .transport = transport,
           .device = options.device,
           .gpuBlocks = static_cast<uint32_t>(options.gpuBlocks ? options.gpuBlocks : env.gpuBlocks),
-          .gpuCopies = options.gpuCopies || env.gpuCopies};
+          .gpuCopies = options.gpuCopies || env.gpuCopies,
+          .gpuDirect = env.gpuDirect};
 }
 
 }  // namespace communicator

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -61,8 +62,9 @@ struct Settings {
   std::string transport;       ///< equal
   topology::Tuning tuning;     ///< rank 0's counts
   Device device;
-  uint32_t gpuBlocks = 0;  ///< 0: chosen
-  bool gpuCopies = false;  ///< of one rank for all
+  uint32_t gpuBlocks = 0;         ///< 0: chosen
+  bool gpuCopies = false;         ///< of one rank for all
+  std::optional<bool> gpuDirect;  ///< not set: where UCX says that it can
   static Settings from(const CommunicatorOptions& options);
 };
 

@@ -4,14 +4,20 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
+#include <tutti/log.h>
 #include "src/base/check.h"
+#include "src/base/env.h"
 #include "src/communicator/endpoints.h"
+#include "src/communicator/gpu.h"
 #include "src/communicator/local.h"
 #include "tests/communicator/gpu_ranks.h"
+#include "tests/emulation/runtime/device.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
@@ -92,13 +98,70 @@ TEST_F(GpuHostCalls, OverUcxAlone) {
   });
 }
 
-// Several slices, of several rounds.
+/// What ranks say of their way to other hosts, while it lives.
+class Ways {
+ public:
+  Ways() {
+    setLogSink([this](LogLevel, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      if (line.find("from GPU to GPU") != line.npos) lines_.emplace_back(line);
+    });
+  }
+  ~Ways() { setLogSink({}); }
+  /// Ranks that have said that they reach so many of so many others.
+  ptrdiff_t count(int direct, int far) {
+    const std::lock_guard lock(mutex_);
+    const std::string words =
+        base::message(": with ", direct, " of ", far, " ranks on other hosts");
+    return std::ranges::count_if(
+        lines_, [&](const std::string& line) { return line.find(words) != line.npos; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+// Several slices, of several rounds. Long messages go from GPU to GPU where they are asked for, and
+// here not without.
 TEST_F(GpuHostCalls, OfManyBytes) {
   constexpr size_t kMany = 1 << 20;
+  const uint64_t flushes = emulation::deviceAt(2).flushes;
+  const bool isDirect = base::env().gpuDirect.value_or(false);
+  Ways ways;
   Setting s(makeRanksOn({0, 0, 1}), kMany);
+  EXPECT_EQ(ways.count(isDirect ? 1 : 0, 1), 2);
+  EXPECT_EQ(ways.count(isDirect ? 2 : 0, 2), 1);
   for (int r = 0; r < 3; ++r) s.ranks[r].allReduce(s.args(r, kMany), s.streams[r]);
   for (int r = 0; r < 3; ++r) s.streams[r].synchronize();
   for (int r = 0; r < 3; ++r) EXPECT_TRUE(s.values[r].are(6)) << r;
+  EXPECT_EQ(emulation::deviceAt(2).flushes > flushes, isDirect);
+}
+
+// Where one of both cannot, neither does.
+TEST_F(GpuHostCalls, GoFromGpuToGpuWhereBothReachThem) {
+  for (const bool other : {false, true}) {
+    Ways ways;
+    std::vector<std::shared_ptr<transports::ucx::Worker>> workers;
+    std::vector<std::unique_ptr<communicator::GpuSide>> sides;
+    for (int r = 0; r < 2; ++r) {
+      workers.push_back(transports::ucx::makeWorker());
+      sides.push_back(communicator::makeGpuSide(
+          {.device = gpu(r),
+           .rank = r,
+           .size = 2,
+           .timeoutMs = 1000,
+           .isFar = {r == 1, r == 0},
+           .reachesGpus = r == 0 || other,
+           .makeFar = [&](const transports::RingLayout& layout) {
+             return transports::ucx::makeUcxEndpoint(workers.back(), r, 2, layout);
+           }}));
+    }
+    for (int r = 0; r < 2; ++r) sides[r]->connect(1 - r, sides[1 - r]->address(r));
+    for (int r = 0; r < 2; ++r) sides[r]->hear(1 - r, sides[1 - r]->state());
+    for (auto& side : sides) side->makeReady();
+    EXPECT_EQ(ways.count(other ? 1 : 0, 1), 2) << other;
+  }
 }
 
 TEST_F(GpuHostCalls, AreCapturedAndReplayed) {

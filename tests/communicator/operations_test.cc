@@ -160,6 +160,9 @@ class FaultyEndpoint final : public transports::Endpoint {
   transports::ReceiveRing& receiveRing(int peer, int channel) override {
     return endpoint_->receiveRing(peer, channel);
   }
+  bool goDirect(int peer, int channel, const transports::DirectSlots& slots) override {
+    return endpoint_->goDirect(peer, channel, slots);
+  }
   bool progress() override {
     fault_();
     return endpoint_->progress();

@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime_test.h"
 
 namespace tutti::emulation {
@@ -49,6 +50,8 @@ TEST_F(DeviceTest, AttributesAgreeWithProperties) {
       {cudaDevAttrPciBusId, all.pciBusID},
       {cudaDevAttrCooperativeLaunch, all.cooperativeLaunch},
       {cudaDevAttrMemoryPoolsSupported, all.memoryPoolsSupported},
+      {cudaDevAttrGPUDirectRDMAFlushWritesOptions, int(all.gpuDirectRDMAFlushWritesOptions)},
+      {cudaDevAttrGPUDirectRDMAWritesOrdering, all.gpuDirectRDMAWritesOrdering},
       {cudaDevAttrWarpSize, 32}};
   for (const auto& [attribute, value] : wanted) {
     int has = -1;
@@ -206,6 +209,15 @@ TEST_F(DeviceTest, LimitsAreKept) {
   EXPECT_CUDA(cudaDeviceGetLimit(&value, cudaLimitPrintfFifoSize));
   EXPECT_GE(value, size_t(2 << 20));
   EXPECT_EQ(cudaDeviceGetLimit(&value, cudaLimit(99)), cudaErrorUnsupportedLimit);
+}
+
+TEST_F(DeviceTest, WritesOfNetworksAreFlushed) {
+  const uint64_t before = deviceAt(0).flushes;
+  const auto device = cudaFlushGPUDirectRDMAWritesTargetCurrentDevice;
+  EXPECT_CUDA(cudaDeviceFlushGPUDirectRDMAWrites(device, cudaFlushGPUDirectRDMAWritesToOwner));
+  EXPECT_EQ(deviceAt(0).flushes, before + 1);
+  EXPECT_EQ(cudaDeviceFlushGPUDirectRDMAWrites(device, cudaFlushGPUDirectRDMAWritesScope(7)),
+            cudaErrorInvalidValue);
 }
 
 }  // namespace

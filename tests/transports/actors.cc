@@ -48,6 +48,9 @@ bool holds(const std::byte* at, size_t bytes, uint64_t key) {
   return difference == 0 && std::memcmp(at + k * 8, &w, bytes - k * 8) == 0;
 }
 
+/// Of message `index`, where it has room for one.
+uint32_t noteOf(uint64_t key, uint64_t index) { return static_cast<uint32_t>((key >> 32) ^ index); }
+
 size_t endBytes(size_t bytes) { return std::min<size_t>(bytes / 2, 64); }
 
 class Sender final : public Actor {
@@ -66,7 +69,11 @@ class Sender final : public Actor {
       } else {
         fill(payload, bytes, key);
       }
-      ring.publish(static_cast<uint32_t>(key), static_cast<uint32_t>(next_), bytes);
+      const auto hash = static_cast<uint32_t>(key), number = static_cast<uint32_t>(next_);
+      if (bytes > transports::kInlineBytes)
+        ring.publish(hash, number, bytes, noteOf(key, next_));
+      else
+        ring.publish(hash, number, bytes);
     }
     return next_ == stream_.messages ? Poll::Done : moved ? Poll::Moved : Poll::Idle;
   }
@@ -99,7 +106,11 @@ class Lender final : public Actor {
     const uint64_t key = scramble(stream_.seed, next_);
     free->data.resize(std::max<size_t>(bytes, 1));
     fill(free->data.data(), bytes, key);
-    ring.lend(free->data.data(), static_cast<uint32_t>(key), static_cast<uint32_t>(next_), bytes);
+    const auto hash = static_cast<uint32_t>(key), number = static_cast<uint32_t>(next_);
+    if (bytes > transports::kInlineBytes)
+      ring.lend(free->data.data(), hash, number, bytes, noteOf(key, next_));
+    else
+      ring.lend(free->data.data(), hash, number, bytes);
     free->message = ring.sent();
     free->lent = true;
     ++lent_;
@@ -150,6 +161,8 @@ class Receiver final : public Actor {
         header.callHash != static_cast<uint32_t>(key) || header.bytes != bytes)
       wrong(describe(), ": header has message ", header.operation, " of ", header.bytes,
             " bytes, not ", bytes);
+    if (bytes > transports::kInlineBytes && transports::noteOf(ring.slot()) != noteOf(key, next_))
+      wrong(describe(), ": the note is wrong");
     const std::byte* const payload = ring.payload();
     const bool right = stream_.endsOnly
                            ? holds(payload, endBytes(bytes), key) &&

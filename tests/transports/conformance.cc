@@ -1,5 +1,6 @@
 #include "tests/transports/conformance.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <tutti/error.h>
@@ -198,6 +199,97 @@ TEST_P(TransportTest, BackPressure) {
     EXPECT_TRUE(becomes([&] { return send.inFlight() == 0; }));
     EXPECT_EQ(fill(), slots);
   }
+}
+
+// ---- direct messages
+
+// Both ends of one ring, with places for direct messages beside the slots of the second. Whatever
+// nobody has written holds kUntouched.
+class DirectRing {
+ public:
+  static constexpr size_t kLeast = 1000, kSlotBytes = 4096, kStride = kSlotBytes + 128;
+  static constexpr uint32_t kSlots = 4;
+  static constexpr std::byte kUntouched{0xee};
+
+  explicit DirectRing(Fabric& fabric)
+      : fabric_(fabric),
+        all_(fabric.endpoints(2, {.channels = 1, .slotCount = kSlots, .slotBytes = kSlotBytes})) {
+    connectAll(all_);
+    for (size_t r = 0; r < 2; ++r) {
+      places_[r] = std::make_shared<std::vector<std::byte>>(kSlots * kStride, kUntouched);
+      isDirect_[r] = all_[r]->goDirect(1 - static_cast<int>(r), 0,
+                                       {places_[r]->data(), kStride, kLeast, places_[r]});
+    }
+  }
+  Endpoint& endpoint(size_t rank) { return *all_[rank]; }
+  bool isDirect(size_t rank) const { return isDirect_[rank]; }
+  // Lends a message, which the other end takes; what is wrong with it.
+  std::string pass(uint32_t bytes) {
+    SendRing& send = all_[0]->sendRing(1, 0);
+    ReceiveRing& receive = all_[1]->receiveRing(0, 0);
+    if (!becomes([&] { return send.ready(); })) return "no slot is free";
+    const uint32_t number = send.sent() + 1;
+    std::byte* const place = places_[1]->data() + (number - 1) % kSlots * kStride;
+    std::fill_n(place, kStride, kUntouched);
+    std::fill_n(payloadOf(receive.slot(), kSlotBytes), kSlotBytes, kUntouched);
+    std::vector<std::byte> lent(bytes, static_cast<std::byte>(number));
+    send.lend(lent.data(), number, number, bytes);
+    if (!becomes([&] { return receive.ready() && send.returned(number); }))
+      return "it is not there";
+    std::byte* const slot = payloadOf(receive.slot(), kSlotBytes);
+    const size_t inPlace = bytes >= kLeast ? bytes : 0;
+    const size_t inSlot = bytes >= kLeast || bytes <= transports::kInlineBytes ? 0 : bytes;
+    if (receive.slot()->bytes != bytes || receive.slot()->callHash != number) return "its header";
+    if (!holds(place, inPlace, number, kStride)) return "its place";
+    if (!holds(slot, inSlot, number, kSlotBytes)) return "its slot";
+    receive.release();
+    return {};
+  }
+  // Takes the places back, and then sends to them; what is wrong.
+  std::string passAfterRecall() {
+    if (!becomes([&] { return all_[1]->recall(); })) return "they are not given back";
+    std::fill(places_[1]->begin(), places_[1]->end(), kUntouched);
+    SendRing& send = all_[0]->sendRing(1, 0);
+    std::vector<std::byte> lent(kSlotBytes);
+    send.lend(lent.data(), 1, 1, kSlotBytes);
+    if (!becomes([&] { return send.returned(send.sent()); })) return "its sender is kept waiting";
+    return holds(places_[1]->data(), 0, 0, places_[1]->size()) ? "" : "it is there";
+  }
+
+ private:
+  static bool holds(const std::byte* at, size_t bytes, uint32_t number, size_t room) {
+    return std::all_of(at, at + bytes,
+                       [&](std::byte b) { return b == static_cast<std::byte>(number); }) &&
+           std::all_of(at + bytes, at + room, [](std::byte b) { return b == kUntouched; });
+  }
+  bool becomes(const std::function<bool()>& condition) {
+    const auto deadline = base::Deadline::after(kPatience);
+    while (!condition() && !deadline.passed()) fabric_.settle(all_);
+    return condition();
+  }
+
+  Fabric& fabric_;
+  std::vector<std::unique_ptr<Endpoint>> all_;
+  std::shared_ptr<std::vector<std::byte>> places_[2];
+  bool isDirect_[2] = {};
+};
+
+// Sizes on both sides of the least, in turns, over all slots.
+TEST_P(TransportTest, DirectMessagesLieBesideTheSlots) {
+  DirectRing ring(*fabric_);
+  const std::string way = ring.endpoint(0).name(1);
+  EXPECT_EQ(ring.isDirect(0), way == "ucx" || way == "sim") << way;
+  EXPECT_EQ(ring.isDirect(0), ring.isDirect(1));
+  if (!ring.isDirect(0)) return;
+  const auto sizes = oddSizes(testSeed(), DirectRing::kSlotBytes);
+  for (uint32_t number = 1; number <= 60; ++number) {
+    const uint32_t bytes = number % 4 == 0   ? 1000
+                           : number % 7 == 0 ? 999
+                           : number % 3 == 0 ? static_cast<uint32_t>(DirectRing::kSlotBytes)
+                                             : sizes(number);
+    ASSERT_EQ(ring.pass(bytes), "") << "message " << number << " of " << bytes << " bytes";
+  }
+  EXPECT_EQ(ring.passAfterRecall(), "");
 }
 
 // ---- set-up

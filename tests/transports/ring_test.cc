@@ -41,6 +41,24 @@ TEST(Slot, SmallPayloadsShareTheHeadersLine) {
   EXPECT_EQ(slotStride(65), 192u);
 }
 
+// It is where no payload of its own message lies, and the other messages have none.
+TEST(Slot, ANoteLiesBetweenHeaderAndPayload) {
+  alignas(kLineBytes) std::byte line[2 * kLineBytes];
+  auto* slot = reinterpret_cast<SlotHeader*>(line);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(&noteOf(slot)), line + 16);
+  Memory memory(2, 64);
+  SendRing send(memory.ring);
+  ReceiveRing receive(memory.ring);
+  std::memset(send.payload(49), 7, 49);
+  send.publish(1, 2, 49, 0xdeadbeef);
+  ASSERT_TRUE(receive.ready());
+  EXPECT_EQ(receive.slot()->callHash, 1u);
+  EXPECT_EQ(receive.slot()->operation, 2u);
+  EXPECT_EQ(receive.slot()->bytes, 49u);
+  EXPECT_EQ(noteOf(receive.slot()), 0xdeadbeef);
+  for (int i = 0; i < 49; ++i) EXPECT_EQ(receive.payload()[i], std::byte{7}) << i;
+}
+
 TEST(Ring, AFreshOneIsEmptyAndTakesAllItsSlots) {
   Memory memory(4, 64);
   SendRing send(memory.ring);

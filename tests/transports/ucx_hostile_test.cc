@@ -168,6 +168,29 @@ TEST(UcxHostile, ImpossibleMessagesAreRefused) {
   });
 }
 
+// What would have to be copied to memory that the host may not be able to write is refused.
+TEST(UcxHostile, DirectMessagesThatCannotBeFetchedAreRefused) {
+  const auto victimOf = [](const std::shared_ptr<base::Bytes>& places) {
+    auto victim = std::make_unique<Victim>();
+    EXPECT_TRUE(victim->endpoint().goDirect(1, 0, {places->data(), 4096, 1000, places}));
+    return victim;
+  };
+  const auto places = std::make_shared<base::Bytes>(4 * 4096);
+  auto victim = victimOf(places);
+  victim->send(victim->data(1, 999), 999, UCP_AM_SEND_FLAG_EAGER);
+  victim->send(victim->data(2, 1000), 1000, UCP_AM_SEND_FLAG_RNDV);
+  auto& ring = victim->endpoint().receiveRing(1, 0);
+  victim->progressUntil([&] { return ring.ready(1); });
+  EXPECT_TRUE(ring.ready());
+  EXPECT_TRUE(ring.ready(1));
+  for (const uint32_t bytes : {1000U, 4096U}) {
+    victim = victimOf(places);
+    victim->send(victim->data(1, bytes), bytes, UCP_AM_SEND_FLAG_EAGER);
+    EXPECT_EQ(victim->outcome().code, ErrorCode::Refused) << bytes;
+  }
+  EXPECT_EQ(*places, base::Bytes(4 * 4096)) << "the peer sent zeros";
+}
+
 TEST(UcxHostile, ImpossibleNoticesAreRefused) {
   const auto notice = [](uint32_t count, uint32_t goodbye, std::vector<CreditEntry> credits,
                          unsigned flags = UCP_AM_SEND_FLAG_EAGER) {

@@ -40,6 +40,10 @@ class JoinedEndpoint final : public Endpoint {
     const Way way = to(peer);
     return way.endpoint.receiveRing(way.number, channel);
   }
+  bool goDirect(int peer, int channel, const DirectSlots& slots) override {
+    const Way way = to(peer);
+    return way.endpoint.goDirect(way.number, channel, slots);
+  }
   bool progress() override {
     const bool nearMoved = near_->progress();
     return far_->progress() || nearMoved;

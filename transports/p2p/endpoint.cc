@@ -159,36 +159,6 @@ void Endpoint::connect(int peer, const base::Bytes& address) {
   publish();
 }
 
-void Endpoint::connectThroughHost(int peer) {
-  TUTTI_ASSERT(peer >= 0 && peer < size_ && peer != rank_ && !isConnected(peer), "rank ", rank_,
-               " connects to ", peer, " through the host");
-  const HostMemoryLayout offsets(layout_);
-  OnDevice on(device_);
-  hosted_[peer] = std::make_unique<PinnedMemory<unsigned char>>(offsets.totalBytes());
-  for (int channel = 0; channel < layout_.rings.channels; ++channel) {
-    const Link link = hostLink(peer, channel);
-    *link.credit = *link.peerCredit = firstMessage_;
-  }
-  reasons_[peer].clear();
-  publish();
-}
-
-Link Endpoint::hostLink(int peer, int channel) const {
-  const HostMemoryLayout offsets(layout_);
-  unsigned char* const memory = hosted_[peer]->data();
-  return {.sendSlots = memory + offsets.sendSlots(channel),
-          .receiveSlots = memory + offsets.receiveSlots(channel),
-          .credit = reinterpret_cast<uint32_t*>(memory + offsets.credit(channel)),
-          .peerCredit = reinterpret_cast<uint32_t*>(memory + offsets.peerCredit(channel)),
-          .sent = firstMessage_,
-          .received = firstMessage_,
-          .leavesHost = 1};
-}
-
-uint32_t* Endpoint::hostPoison(int peer) const {
-  return reinterpret_cast<uint32_t*>(hosted_[peer]->data() + HostMemoryLayout(layout_).poison());
-}
-
 // The peer's memory, or null with a reason.
 unsigned char* Endpoint::open(int peer, base::ByteReader& reader) {
   const auto process = reader.get<int64_t>("process");

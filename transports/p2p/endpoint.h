@@ -41,9 +41,10 @@ class Endpoint {
   /// endpoint of this process that is gone. A pair that cannot be joined is not connected, and
   /// reason() says why.
   void connect(int peer, const base::Bytes& address);
-  /// Joins a peer on another host, by pinned memory of this one. Throws System where it cannot be
-  /// had.
-  void connectThroughHost(int peer);
+  /// Joins a peer on another host, by pinned memory of this one, and by memory of the device for
+  /// the payloads of messages that reach to `directBytes` or beyond. Throws System where it cannot
+  /// be had.
+  void connectThroughHost(int peer, uint32_t directBytes = kNoMessage);
   bool isConnected(int peer) const { return there_[peer] != nullptr || isThroughHost(peer); }
   bool isThroughHost(int peer) const { return hosted_[peer] != nullptr; }
   /// Addresses mean the same here and there.
@@ -76,8 +77,9 @@ class Endpoint {
   unsigned char* memoryOf(int peer) const { return there_[peer]; }
 
   // Of a peer through the host: what the kernel uses, in pinned memory, and what it stores its rank
-  // + 1 to when it has given up.
+  // + 1 to when it has given up. And the memory of the device, null where there is none.
   Link hostLink(int peer, int channel) const;
+  std::shared_ptr<const DeviceMemory> directMemory(int peer) const { return hosted_[peer]->direct; }
   uint32_t* hostPoison(int peer) const;
 
   // For the kernel, in device memory.
@@ -108,7 +110,13 @@ class Endpoint {
   std::vector<std::shared_ptr<DeviceMemory>> held_;  // of those in this process
   std::vector<bool> isOpened_;                       // of another process
   std::vector<bool> takesTurns_;                     // such a one on this device
-  std::vector<std::unique_ptr<PinnedMemory<unsigned char>>> hosted_;  // of another host
+  struct Hosted {
+    explicit Hosted(size_t bytes) : memory(bytes) {}
+    PinnedMemory<unsigned char> memory;
+    std::shared_ptr<DeviceMemory> direct;
+    uint32_t directBytes = kNoMessage;
+  };
+  std::vector<std::unique_ptr<Hosted>> hosted_;  // of another host
   std::vector<std::string> reasons_;
   DeviceMemory pairs_;
   PinnedMemory<ProbeFinding> findings_;

@@ -3,8 +3,9 @@
 // What a kernel knows of its peers: plain words and pointers in device memory, read by host and
 // device code. Whatever a rank waits for lies in its own device memory; a peer stores there. Of a
 // peer on another host it lies in pinned memory of this host, between the kernel and a thread that
-// passes it on. Counts of messages are kept in device memory as well and not in the arguments of
-// launches, so that a launch that was captured can be replayed.
+// passes it on, large payloads excepted where the network reaches this rank's device. Counts of
+// messages are kept in device memory as well and not in the arguments of launches, so that a launch
+// that was captured can be replayed.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,9 @@ enum class Wire : uint8_t {
 };
 inline constexpr int kWireCount = 3;
 const char* toString(Wire wire);
+
+/// In place of a number of bytes: no message is so long.
+inline constexpr uint32_t kNoMessage = UINT32_MAX;
 
 /// A slot begins with a line for the header.
 inline constexpr uint32_t kLine = 128;
@@ -43,6 +47,11 @@ struct Link {
   uint32_t* peerCredit = nullptr;         ///< in the peer's: messages taken here
   uint32_t sent = 0, received = 0;        ///< by launches that have ended, wrapping
   uint32_t leavesHost = 0;                ///< 1: use the one of Simple, whose memory is pinned
+  /// Of messages to another host that reach so far the payloads lie elsewhere, in slots of the same
+  /// size and numbers in this rank's device memory; the rest of them lies where it does else.
+  uint32_t directBytes = kNoMessage;
+  unsigned char* directSendSlots = nullptr;
+  unsigned char* directReceiveSlots = nullptr;
 };
 
 /// What a rank tells a peer when it enters an operation on mapped buffers.

@@ -84,6 +84,10 @@ class HostMemoryLayout {
   size_t sendSlots(int channel) const;
   size_t receiveSlots(int channel) const;
   size_t totalBytes() const;
+  // In memory of the device, where large payloads lie there.
+  size_t directSendSlots(int channel) const { return sendSlots(channel) - sendSlots(0); }
+  size_t directReceiveSlots(int channel) const { return receiveSlots(channel) - sendSlots(0); }
+  size_t directBytes() const { return totalBytes() - sendSlots(0); }
 
  private:
   int channels_;

@@ -69,6 +69,7 @@ class ShmEndpoint final : public Endpoint {
 
   SendRing& sendRing(int peer, int channel) override { return rings(peer, channel).send; }
   ReceiveRing& receiveRing(int peer, int channel) override { return rings(peer, channel).receive; }
+  bool goDirect(int, int, const DirectSlots&) override { return false; }
   bool progress() override { return false; }  // stores move everything
   void flush() override {}
   void drain() override {}

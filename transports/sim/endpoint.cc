@@ -60,6 +60,11 @@ class SimEndpoint final : public Endpoint {
     return *ring;
   }
 
+  bool goDirect(int peer, int channel, const DirectSlots& slots) override {
+    requirePeer(peer);
+    network_->goDirect(peer, rank_, channel, slots);
+    return true;
+  }
   bool progress() override { return network_->progress(rank_); }
   // The network looks into all rings itself, and whoever waits for a message moves it.
   void flush() override {}

@@ -42,6 +42,7 @@ Packet Link::again(uint32_t message) {
           s->callHash,
           s->operation,
           s->bytes,
+          sender.note(message),
           std::make_shared<const std::vector<std::byte>>(payload, payload + s->bytes)};
 }
 
@@ -89,13 +90,21 @@ void Link::onData(const Packet& packet) {
     s->callHash = packet.callHash;
     s->operation = packet.operation;
     s->bytes = packet.bytes;
-    if (packet.bytes > 0)
-      std::memcpy(payloadOf(s, packet.bytes), packet.payload->data(), packet.bytes);
+    setNote(s, packet.bytes, packet.note);
+    put(packet, s);
   }
   while (early_[receiver.index(delivered + 1)]) {
     early_[receiver.index(++delivered)] = false;
     receiver.slot(delivered)->sequence.store(delivered, std::memory_order_release);
   }
+}
+
+void Link::put(const Packet& packet, SlotHeader* slot) const {
+  const bool isDirect = packet.bytes >= direct.leastBytes;
+  if (packet.bytes == 0 || (isDirect && recalled)) return;
+  std::byte* const place =
+      isDirect ? direct.at(receiver.index(packet.number)) : payloadOf(slot, packet.bytes);
+  std::memcpy(place, packet.payload->data(), packet.bytes);
 }
 
 bool Link::onCreditAck(uint32_t messages) {

@@ -27,7 +27,7 @@ struct Packet {
   Link* link = nullptr;
   PacketKind kind = PacketKind::Data;
   uint32_t number = 0;  ///< of the message; messages delivered; messages taken
-  uint32_t callHash = 0, operation = 0, bytes = 0;
+  uint32_t callHash = 0, operation = 0, bytes = 0, note = 0;
   std::shared_ptr<const std::vector<std::byte>> payload;  ///< doubled packets share it
 
   bool forward() const { return kind == PacketKind::Data || kind == PacketKind::CreditAck; }
@@ -67,6 +67,8 @@ struct Link {
   const int from, to, channel;
   const RingLayout layout;
   RingStorage sender, receiver;
+  DirectSlots direct;     // the receiver's
+  bool recalled = false;  // nothing is put there any more
 
   // Messages sent at least once, and those of them known to have arrived.
   uint32_t sent, confirmed;
@@ -80,6 +82,7 @@ struct Link {
   bool dead = false;
 
  private:
+  void put(const Packet& packet, SlotHeader* slot) const;
   std::vector<bool> early_;  // by slot: arrived, not yet published
 };
 

@@ -251,7 +251,16 @@ void Network::die(int rank) {
 void Network::recall(int rank) {
   std::lock_guard lock(mutex_);
   for (Link* link : ranks_[static_cast<size_t>(rank)].links)
-    if (link->from == rank && link->lending()) link->dead = true;
+    if (link->from == rank)
+      link->dead |= link->lending();
+    else
+      link->recalled = true;
+}
+
+void Network::goDirect(int from, int to, int channel, const DirectSlots& slots) {
+  Link& there = link(from, to, channel);
+  std::lock_guard lock(mutex_);
+  there.direct = slots;
 }
 
 void Network::reportDeaths() {

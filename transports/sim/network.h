@@ -66,8 +66,11 @@ class Network {
   /// arrives.
   void kill(int rank);
   bool alive(int rank) const;
-  /// Links on which `rank` has lent something that is not confirmed are cut.
+  /// Links on which `rank` has lent something that is not confirmed are cut, and nothing more is
+  /// put into its direct slots.
   void recall(int rank);
+  /// As Endpoint::goDirect() of `to`.
+  void goDirect(int from, int to, int channel, const DirectSlots& slots);
   /// Called once for each death, in their order, by whoever moves the network, without its lock.
   /// Set before the network is used.
   void onDeath(std::function<void(int rank)> callback) { deathCallback_ = std::move(callback); }

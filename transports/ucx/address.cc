@@ -9,7 +9,7 @@ namespace tutti::transports::ucx {
 namespace {
 
 constexpr uint32_t kMagic = 0x78637574;  // "tucx"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 // A machine with dozens of devices has a few kilobytes.
 constexpr size_t kLongestWorkerAddress = 65536;
 

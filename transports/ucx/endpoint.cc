@@ -16,8 +16,8 @@
 namespace tutti::transports::ucx {
 namespace {
 
-// How long nobody may take anything of what was lent and is on its way; and how long UCX has to let
-// go of it when its connection was given up.
+// How long nothing may move of what was lent and is on its way, or on its way to direct slots; and
+// how long UCX has to let go of it when its connection was given up.
 constexpr std::chrono::milliseconds kPatience{500}, kHope{5000};
 
 class UcxEndpoint final : public Endpoint {
@@ -70,6 +70,17 @@ class UcxEndpoint final : public Endpoint {
     return connected(peer, channel).receiveRing(channel);
   }
 
+  bool goDirect(int peer, int channel, const DirectSlots& slots) override {
+    requirePeer(peer);
+    TUTTI_REQUIRE(slots.leastBytes > kInlineBytes && slots.strideBytes >= layout_.slotBytes,
+                  "direct messages from ", slots.leastBytes, " bytes on, ", slots.strideBytes,
+                  " bytes apart, over ", describe(layout_));
+    const auto lock = worker_->lock();
+    connected(peer, channel).goDirect(channel, slots);
+    if (slots.enter) worker_->enterOnThread(slots.enter);
+    return true;
+  }
+
   // Credits travel with messages where they can: those that are left go when nothing else does.
   bool progress() override {
     const auto lock = worker_->lock();
@@ -113,7 +124,7 @@ class UcxEndpoint final : public Endpoint {
       patience_ = base::Deadline::after(kPatience);
       hope_ = base::Deadline::after(kHope);
     } else if (hope_->passed()) {
-      base::log(LogLevel::Error, "rank ", rank_, ": UCX still reads ", left,
+      base::log(LogLevel::Error, "rank ", rank_, ": UCX still uses the memory of ", left,
                 " messages of an operation that has failed");
       return true;
     } else if (patience_->passed()) {

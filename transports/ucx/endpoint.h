@@ -27,6 +27,10 @@ struct WorkerOptions {
 /// Throws Unsupported when libucp cannot be loaded, System naming what UCX reports.
 std::shared_ptr<Worker> makeWorker(const WorkerOptions& options = {});
 
+/// UCX was built with CUDA and has found it: it sends from GPUs' memory, and to it. Where it has no
+/// other way it goes through the host's by itself.
+bool reachesGpus(const Worker& worker);
+
 /// One rank's end. Its progress() moves what all endpoints of the worker have sent, and throws
 /// PeerLost, once for each peer, when the connection with a peer whose rings are used was lost, and
 /// Refused when a peer sent what cannot be. Throws InvalidArgument for an impossible layout.

@@ -17,6 +17,7 @@ struct Library {
   decltype(&ucp_config_release) configRelease;
   decltype(&ucp_init_version) initVersion;
   decltype(&ucp_cleanup) cleanup;
+  decltype(&ucp_context_query) contextQuery;
   decltype(&ucp_worker_create) workerCreate;
   decltype(&ucp_worker_destroy) workerDestroy;
   decltype(&ucp_worker_get_address) workerGetAddress;

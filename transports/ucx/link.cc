@@ -33,10 +33,12 @@ void SendLink::post(Worker& worker, Connection& connection, uint64_t door, uint3
                     .operation = slot->operation,
                     .bytes = slot->bytes,
                     .credit = credit,
-                    .channel = static_cast<uint32_t>(channel_)};
+                    .channel = static_cast<uint32_t>(channel_),
+                    .note = storage_.note(number),
+                    .unused = 0};
   ++underWay_;
   lentUnderWay_ += sending.lent;
-  worker.sendData(connection, sending.header, storage_.payload(number), sending);
+  worker.sendData(connection, sending.header, storage_.payload(number), isDirect(number), sending);
 }
 
 void SendLink::Sending::done(ucs_status_t status) noexcept {
@@ -76,19 +78,25 @@ bool ReceiveLink::onData(Worker& worker, const DataHeader& header, const Arrived
   const uint32_t number = header.number;
   SlotHeader* const slot = storage_.slot(number);
   Fetching& fetching = fetchings_[storage_.index(number)];
+  const bool isDirect = header.bytes >= direct_.leastBytes;
   if (number - told_ - 1 >= storage_.slotCount() || fetching.underWay ||
       slot->sequence.load(std::memory_order_relaxed) == number || header.bytes != data.bytes ||
-      header.bytes > slotBytes_)
+      header.bytes > slotBytes_ || (isDirect && !data.rendezvous))
     return false;
+  if (isDirect && stopped_) return true;
   slot->callHash = header.callHash;
   slot->operation = header.operation;
   slot->bytes = header.bytes;
-  std::byte* const payload = payloadOf(slot, header.bytes);
+  setNote(slot, header.bytes, header.note);
+  std::byte* const payload =
+      isDirect ? direct_.at(storage_.index(number)) : payloadOf(slot, header.bytes);
   if (data.rendezvous) {
     fetching.link = this;
     fetching.number = number;
     fetching.underWay = true;
+    fetching.isDirect = isDirect;
     ++underWay_;
+    directUnderWay_ += isDirect;
     worker.fetch(data, payload, fetching);
     return true;
   }
@@ -100,6 +108,7 @@ bool ReceiveLink::onData(Worker& worker, const DataHeader& header, const Arrived
 void ReceiveLink::Fetching::done(ucs_status_t status) noexcept {
   underWay = false;
   --link->underWay_;
+  link->directUnderWay_ -= isDirect;
   if (status != UCS_OK)
     link->failure_ = status;
   else

@@ -18,8 +18,15 @@ class SendLink final : public Link {
   SendLink(const RingLayout& layout, int channel);
 
   SendRing& ring() { return ring_; }
+  /// Messages of at least so many bytes are direct.
+  void goDirect(size_t leastBytes) { directBytes_ = leastBytes; }
   /// A message was published that is not posted yet.
   bool published() const;
+  /// It may be posted now. One that is direct waits for a connection that is made: only then it can
+  /// be taken back, and the host may not be able to keep a copy of it.
+  bool mayGo(const Connection& connection) const {
+    return connection.made() || !isDirect(posted_ + 1);
+  }
   /// Posts it. `credit`: messages taken from the ring that leads back.
   void post(Worker& worker, Connection& connection, uint64_t door, uint32_t credit);
   /// The receiver has taken so many. False when it cannot have.
@@ -38,8 +45,10 @@ class SendLink final : public Link {
     bool over = false;
   };
   void giveBack();
+  bool isDirect(uint32_t number) const { return storage_.slot(number)->bytes >= directBytes_; }
 
   const int channel_;
+  size_t directBytes_ = SIZE_MAX;
   RingStorage storage_;
   SendRing ring_;
   std::vector<Sending> sendings_;  // by slot
@@ -56,6 +65,11 @@ class ReceiveLink final : public Link {
   explicit ReceiveLink(const RingLayout& layout);
 
   ReceiveRing& ring() { return ring_; }
+  void goDirect(const DirectSlots& slots) { direct_ = slots; }
+  /// From now on nothing is put into direct slots: such messages vanish.
+  void stop() { stopped_ = true; }
+  /// Messages that UCX may still put there.
+  uint32_t directUnderWay() const { return directUnderWay_; }
   /// False when a correct sender would not have sent it.
   bool onData(Worker& worker, const DataHeader& header, const Arrived& data);
   /// UCX could not fetch a message.
@@ -72,6 +86,7 @@ class ReceiveLink final : public Link {
     ReceiveLink* link = nullptr;
     uint32_t number = 0;
     bool underWay = false;
+    bool isDirect = false;
   };
   // Acquire: the receiver has finished reading the slots.
   uint32_t taken() const { return storage_.credit().load(std::memory_order_acquire); }
@@ -81,6 +96,9 @@ class ReceiveLink final : public Link {
   ReceiveRing ring_;
   std::vector<Fetching> fetchings_;  // by slot
   uint32_t told_ = 0;
+  DirectSlots direct_;
+  uint32_t directUnderWay_ = 0;
+  bool stopped_ = false;
   ucs_status_t failure_ = UCS_OK;
 };
 

@@ -16,7 +16,9 @@ struct DataHeader {
   uint32_t number, callHash, operation, bytes;
   uint32_t credit;  ///< messages taken by the sender from the ring that leads back
   uint32_t channel;
+  uint32_t note, unused;
 };
+static_assert(sizeof(DataHeader) == 40);
 
 /// Header of a notice: that the sender gives back slots, or leaves, or, with neither, that it is
 /// there. Its data are the credits.

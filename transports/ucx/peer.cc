@@ -71,9 +71,13 @@ void Peer::open() {
 
 SendRing& Peer::sendRing(int channel) {
   open();
+  return sendLink(channel).ring();
+}
+
+SendLink& Peer::sendLink(int channel) {
   auto& link = sends_[static_cast<size_t>(channel)];
   if (!link) link = std::make_unique<SendLink>(layout_, channel);
-  return link->ring();
+  return *link;
 }
 
 ReceiveRing& Peer::receiveRing(int channel) {
@@ -85,6 +89,11 @@ ReceiveLink& Peer::receiveLink(int channel) {
   auto& link = receives_[static_cast<size_t>(channel)];
   if (!link) link = std::make_unique<ReceiveLink>(layout_);
   return *link;
+}
+
+void Peer::goDirect(int channel, const DirectSlots& slots) {
+  sendLink(channel).goDirect(slots.leastBytes);
+  receiveLink(channel).goDirect(slots);
 }
 
 // ---- sending
@@ -99,7 +108,7 @@ bool Peer::post(bool idle) {
 bool Peer::postData() {
   bool any = false;
   for (size_t c = 0; c < sends_.size(); ++c)
-    while (sends_[c] && reachable() && sends_[c]->published()) {
+    while (sends_[c] && reachable() && sends_[c]->published() && sends_[c]->mayGo(*connection_)) {
       sends_[c]->post(worker_, *connection_, theirs_->door,
                       receives_[c] ? receives_[c]->tell() : 0);
       any = true;
@@ -133,12 +142,16 @@ bool Peer::sent() const {
 void Peer::stop() {
   for (auto& link : sends_)
     if (link) link->stop();
+  for (auto& link : receives_)
+    if (link) link->stop();
 }
 
 size_t Peer::lent() const {
   size_t messages = 0;
   for (const auto& link : sends_)
     if (link) messages += link->lent();
+  for (const auto& link : receives_)
+    if (link) messages += link->directUnderWay();
   return messages;
 }
 

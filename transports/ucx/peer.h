@@ -30,6 +30,8 @@ class Peer final : public Door {
   /// Rings are made, and the connection with them, when they are first asked for.
   SendRing& sendRing(int channel);
   ReceiveRing& receiveRing(int channel);
+  /// As Endpoint::goDirect(). Makes no connection.
+  void goDirect(int channel, const DirectSlots& slots);
 
   /// Posts what was published, and tells of slots that were given back: those of half a ring at
   /// once, others when the messages that are posted carry them, or when `idle`. True when it posted
@@ -37,9 +39,10 @@ class Peer final : public Door {
   bool post(bool idle);
   /// UCX needs no slot of ours any more, or nobody is there to get it.
   bool sent() const;
-  /// Nothing more is sent to the peer.
+  /// Nothing more is sent to the peer, and nothing of it put into direct slots.
   void stop();
-  /// Messages whose payloads were lent and which UCX may read.
+  /// Messages whose payloads were lent and which UCX may read, and those that it may put into
+  /// direct slots.
   size_t lent() const;
   /// Gives the connection up, for all that use it.
   void disconnect();
@@ -65,6 +68,7 @@ class Peer final : public Door {
   bool accept(const DataHeader& header, const Arrived& data);
   bool accept(const NoticeHeader& header, std::span<const CreditEntry> credits);
   bool acceptCredit(uint32_t channel, uint32_t messages);
+  SendLink& sendLink(int channel);
   ReceiveLink& receiveLink(int channel);
   std::optional<ucs_status_t> loss() const;
 

@@ -133,6 +133,8 @@ std::shared_ptr<Worker> makeWorker(const WorkerOptions& options) {
   return std::make_shared<Worker>(options);
 }
 
+bool reachesGpus(const Worker& worker) { return worker.reachesGpus(); }
+
 // ---- the worker's life
 
 Worker::Worker(const WorkerOptions& options) {
@@ -157,6 +159,10 @@ void Worker::initialise(const WorkerOptions& options) {
   params.name = "tutti";
   require(ucp.initVersion(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
           "be initialised");
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  require(ucp.contextQuery(context_, &attributes), "tell what memory it can use");
+  reachesGpus_ = (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
   ucp_worker_params_t workerParams{};
   workerParams.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   workerParams.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -298,9 +304,10 @@ bool Worker::closed() {
 // ---- sending
 
 void Worker::sendData(Connection& connection, const DataHeader& header, const void* payload,
-                      Operation& operation) {
+                      bool isDirect, Operation& operation) {
   send(connection, Kind::Data, bytesOf(header),
-       {static_cast<const std::byte*>(payload), header.bytes}, 0, operation);
+       {static_cast<const std::byte*>(payload), header.bytes},
+       isDirect ? unsigned{UCP_AM_SEND_FLAG_RNDV} : 0, operation);
 }
 
 void Worker::sendNotice(Connection& connection, const NoticeHeader& header,
@@ -414,6 +421,7 @@ void Worker::serve() {
 // True when more may be there at once.
 bool Worker::serveOnce() {
   const auto held = lock();
+  if (enter_) std::exchange(enter_, nullptr)();
   return advance() || library().workerArm(worker_) == UCS_ERR_BUSY;
 }
 

@@ -97,6 +97,9 @@ class Worker {
   /// After a fork the parent's worker is nobody's.
   bool inForkedChild() const { return guard_.inForkedChild(); }
   const base::Bytes& address() const { return address_; }
+  bool reachesGpus() const { return reachesGpus_; }
+  /// Called by the worker's own thread before it does anything else; does not throw.
+  void enterOnThread(std::function<void()> enter) { enter_ = std::move(enter); }
   /// For messages about a peer that is not reached: "; this process uses lo alone (...)", or "".
   const std::string& devices() const { return devices_; }
 
@@ -107,9 +110,10 @@ class Worker {
   /// The connection with the worker of that address; made if need be. Throws System when it cannot
   /// be; `who` begins the message: "rank 0 cannot reach rank 1".
   Connection& connection(const base::Bytes& address, const std::string& who);
-  /// Header and data stay until `operation` is done, which may be before this returns.
+  /// Header and data stay until `operation` is done, which may be before this returns. `isDirect`:
+  /// the payload is fetched, whatever its size.
   void sendData(Connection& connection, const DataHeader& header, const void* payload,
-                Operation& operation);
+                bool isDirect, Operation& operation);
   void sendNotice(Connection& connection, const NoticeHeader& header,
                   std::span<const CreditEntry> credits, Operation& operation);
   /// `operation` is done when all that was sent before has reached the peer's host.
@@ -166,6 +170,8 @@ class Worker {
   int events_ = -1;            // UCX's descriptor: readable when something comes
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
+  bool reachesGpus_ = false;
+  std::function<void()> enter_;
   base::Bytes address_;
   std::string devices_;
   std::unordered_map<uint64_t, Door*> doors_;

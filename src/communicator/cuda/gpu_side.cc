@@ -28,6 +28,9 @@ constexpr uint32_t kWantedBlocks = 32;
 constexpr size_t kSlotsBytes = 16 << 20;
 constexpr uint32_t kSlots = 4;
 constexpr size_t kMostSlotBytes = 128 << 10, kLeastSlotBytes = 4 << 10;
+/// Messages to other hosts that do not pass through this one's memory, where UCX can: fetching one
+/// costs a round trip more, and what is shorter gains nothing. Not measured.
+constexpr uint32_t kLeastDirectBytes = 8192;
 constexpr uint64_t kProbeDeadlineNs = 10'000'000'000;
 
 /// Two channels, as every plan has at most, for each of the slices that a large device works on.
@@ -115,6 +118,7 @@ base::Bytes CudaSide::address(int peer) {
       .put(static_cast<int64_t>(getpid()))
       .put(static_cast<int32_t>(device()))
       .put(number_)
+      .put(static_cast<uint8_t>(options_.reachesGpus))
       .put(isFar(peer) ? far_->address(peer).blob : endpoint_->address())
       .take();
 }
@@ -125,16 +129,31 @@ void CudaSide::connect(int peer, const base::Bytes& address) {
   peers_[peer].device = in.get<int32_t>("device");
   const auto number = in.get<uint64_t>("number");
   if (peer == 0) group_ = number;
+  const bool reachesGpus = in.get<uint8_t>("reach of its network") != 0;
   const base::Bytes endpoint = in.getBytes("endpoint");
   in.requireEnd();
-  if (isFar(peer)) {
-    far_->connect(peer, {endpoint, {}});
-    endpoint_->connectThroughHost(peer);
-    return;
-  }
+  if (isFar(peer)) return connectFar(peer, endpoint, reachesGpus);
   endpoint_->connect(peer, endpoint);
   if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
   state_.byCopies |= endpoint_->takesTurns(peer);
+}
+
+// Both ends come to the same. The peer sends nothing before it has heard this rank's state.
+void CudaSide::connectFar(int peer, const base::Bytes& address, bool reachesGpus) {
+  peers_[peer].isDirect = options_.reachesGpus && reachesGpus;
+  far_->connect(peer, {address, {}});
+  endpoint_->connectThroughHost(
+      peer, peers_[peer].isDirect ? kLeastDirectBytes : transports::p2p::kNoMessage);
+  executor::cuda::goDirect(*endpoint_, *far_, peer);
+}
+
+void CudaSide::logWays() const {
+  const auto far = std::ranges::count(options_.isFar, true);
+  const auto direct = std::ranges::count(peers_, true, &Neighbour::isDirect);
+  if (far == 0) return;
+  base::log(LogLevel::Info, "rank ", rank(), " on ", toString(options_.device), ": with ", direct,
+            " of ", far, " ranks on other hosts UCX sends messages of ", kLeastDirectBytes,
+            " bytes and more from GPU to GPU; all others go through pinned memory");
 }
 
 bool CudaSide::canMap() const {
@@ -203,6 +222,7 @@ void CudaSide::finishProbe() {
 }
 
 void CudaSide::makeReady() {
+  logWays();
   std::vector<int> devices;
   for (const Neighbour& peer : peers_) devices.push_back(peer.device);
   const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;

@@ -76,6 +76,7 @@ class CudaSide final : public GpuSide {
   struct Neighbour {
     int64_t process = 0;
     int device = 0;
+    bool isDirect = false;  ///< long messages between it and this rank do not pass through the host
   };
   bool isFar(int peer) const { return options_.isFar[peer]; }
   /// Of this process.
@@ -83,6 +84,8 @@ class CudaSide final : public GpuSide {
     return !isFar(peer) && peers_[peer].process == peers_[options_.rank].process;
   }
   uint32_t ranksHere() const;
+  void connectFar(int peer, const base::Bytes& address, bool reachesGpus);
+  void logWays() const;
   void giveBlocks();
 
   const Options options_;

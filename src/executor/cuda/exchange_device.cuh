@@ -31,6 +31,11 @@ struct Direction {
 
   TUTTI_DEVICE uint32_t next() const { return (sends ? link.sent : link.received) + count + 1; }
   TUTTI_DEVICE unsigned char* slots() const { return sends ? link.sendSlots : link.receiveSlots; }
+  /// Those that have the payload of a message.
+  TUTTI_DEVICE unsigned char* payloadSlots(uint32_t bytes) const {
+    if (bytes < link.directBytes) return slots();
+    return sends ? link.directSendSlots : link.directReceiveSlots;
+  }
   /// For the next launch; by one thread, behind a barrier.
   TUTTI_DEVICE void keep() const { (sends ? link.sent : link.received) += count; }
 };
@@ -62,7 +67,7 @@ TUTTI_DEVICE void beginMessage(Lane& lane, const Direction<kWire>& way, int peer
     awaitFree<kWire>(lane, way.link.credit, slot, message, peer, bytes);
   else
     awaitHeader<kWire>(lane, slot, message, peer, bytes);
-  Operand inSlot = operandAt(slot + kLine);
+  Operand inSlot = operandAt(slotOf(lane, way.payloadSlots(bytes), message, way.stride) + kLine);
   inSlot.flag = message;
   inSlot.inSlot = kWire != Wire::Simple;
   inSlot.peer = int16_t(peer);

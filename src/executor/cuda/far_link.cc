@@ -1,5 +1,6 @@
 #include "src/executor/cuda/far_link.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -19,27 +20,24 @@ void storeRelease(uint32_t* word, uint32_t value) {
   std::atomic_ref(*word).store(value, std::memory_order_release);
 }
 
-/// Frame and payload lie together.
-std::byte* frameOf(MessageHeader* slot) {
-  return reinterpret_cast<std::byte*>(slot) + kLine - sizeof(Frame);
-}
-
-PinnedSlots slotsAt(unsigned char* first, const transports::p2p::Layout& layout) {
-  return {first, layout.rings.slotCount, layout.rings.slotBytes};
-}
-
 }  // namespace
 
-MessageHeader* PinnedSlots::at(uint32_t message) const {
+MessageHeader* LinkSlots::at(uint32_t message) const {
   const size_t index = (message - 1) & (count - 1);
   return reinterpret_cast<MessageHeader*>(first + index * slotStride(Wire::Simple, slotBytes));
+}
+
+std::byte* LinkSlots::payload(uint32_t message, uint32_t reach) const {
+  const auto offset = reinterpret_cast<unsigned char*>(at(message)) - first + kLine;
+  return reinterpret_cast<std::byte*>((reach >= directBytes ? direct : first) + offset);
 }
 
 // ---- what the kernel sends
 
 FarSender::FarSender(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
                      transports::SendRing& ring)
-    : slots_(slotsAt(link.sendSlots, layout)),
+    : slots_{link.sendSlots, link.directSendSlots, link.directBytes, layout.rings.slotCount,
+             layout.rings.slotBytes},
       credit_(link.credit),
       ring_(ring),
       ahead_(ring.sent() - link.sent),
@@ -65,13 +63,11 @@ void FarSender::handOver(uint32_t message) {
   TUTTI_ASSERT(slot->bytes <= slot->reach && slot->reach <= slots_.slotBytes, "a message of ",
                slot->bytes, " bytes that reaches to ", slot->reach, " in a slot of ",
                slots_.slotBytes);
-  const Frame frame{slot->bytes, {}};
-  std::byte* const data = frameOf(slot);
-  std::memcpy(data, &frame, sizeof frame);
-  const auto bytes = static_cast<uint32_t>(sizeof frame) + slot->reach;
-  if (ring_.canLend()) return ring_.lend(data, slot->callHash, slot->operation, bytes);
+  const std::byte* const data = slots_.payload(message, slot->reach);
+  const uint32_t bytes = std::max(slot->reach, kLeastTravel);
+  if (ring_.canLend()) return ring_.lend(data, slot->callHash, slot->operation, bytes, slot->bytes);
   std::memcpy(ring_.payload(bytes), data, bytes);
-  ring_.publish(slot->callHash, slot->operation, bytes);
+  ring_.publish(slot->callHash, slot->operation, bytes, slot->bytes);
 }
 
 // What was copied is read no more; what was lent, when the transport says so.
@@ -85,39 +81,57 @@ uint32_t FarSender::countReturned() const {
 // ---- what the kernel receives
 
 FarReceiver::FarReceiver(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
-                         transports::ReceiveRing& ring, int peer)
-    : slots_(slotsAt(link.receiveSlots, layout)),
+                         transports::ReceiveRing& ring, int peer, const Arrivals& arrivals)
+    : slots_{link.receiveSlots, link.directReceiveSlots, link.directBytes, layout.rings.slotCount,
+             layout.rings.slotBytes},
       taken_(link.peerCredit),
       ring_(ring),
       peer_(peer),
-      delivered_(link.received) {}
+      arrivals_(arrivals),
+      delivered_(link.received),
+      givenBack_(link.received) {
+  TUTTI_REQUIRE(slots_.directBytes == transports::p2p::kNoMessage ||
+                    (ring.received() - link.received) % slots_.count == 0,
+                "the first message from rank ", peer, " has slot ", link.received % slots_.count,
+                " here, and ", ring.received() % slots_.count, " on its way");
+}
 
 // Acquire: the kernel has finished reading the slots.
 bool FarReceiver::hasRoom() const { return delivered_ - loadAcquire(taken_) < slots_.count; }
 
 bool FarReceiver::move() {
   bool moved = false;
-  for (; ring_.ready() && hasRoom(); moved = true) {
-    deliver(++delivered_);
+  for (; ring_.ready(delivered_ - givenBack_) && hasRoom(); moved = true) deliver(++delivered_);
+  return giveBack() || moved;
+}
+
+// In order: what was copied may have to wait for a direct message before it.
+bool FarReceiver::giveBack() {
+  if (givenBack_ == delivered_) return false;
+  const uint32_t before = givenBack_, taken = loadAcquire(taken_);
+  for (; givenBack_ != delivered_; ++givenBack_) {
+    const bool isTaken = static_cast<int32_t>(taken - givenBack_) > 0;
+    if (!isTaken && ring_.slot()->bytes >= slots_.directBytes) break;
     ring_.release();
   }
-  return moved;
+  return givenBack_ != before;
 }
 
 void FarReceiver::deliver(uint32_t message) {
-  const transports::SlotHeader& from = *ring_.slot();
-  const std::byte* const data = ring_.payload();
-  Frame frame{};
-  const size_t reach = from.bytes - sizeof frame;  // wraps where there is less than a frame
-  if (reach <= slots_.slotBytes) std::memcpy(&frame, data, sizeof frame);
-  if (reach > slots_.slotBytes || frame.bytes > reach)
+  const uint32_t beyond = message - givenBack_ - 1;
+  transports::SlotHeader& from = *ring_.slot(beyond);
+  const bool isWhole = from.bytes >= kLeastTravel && from.bytes <= slots_.slotBytes;
+  if (!isWhole || transports::noteOf(&from) > from.bytes)
     base::fail(ErrorCode::Refused, "a message of ", from.bytes, " bytes from rank ", peer_,
                " cannot be what its kernel sent");
   MessageHeader* const slot = slots_.at(message);
-  std::memcpy(frameOf(slot) + sizeof frame, data + sizeof frame, reach);
+  if (from.bytes < slots_.directBytes)
+    std::memcpy(slots_.payload(message, from.bytes), ring_.payload(beyond), from.bytes);
+  else
+    arrivals_.flush();
   slot->callHash = from.callHash;
   slot->operation = from.operation;
-  slot->bytes = frame.bytes;
+  slot->bytes = transports::noteOf(&from);
   storeRelease(&slot->sequence, message);
 }
 

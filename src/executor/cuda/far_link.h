@@ -7,29 +7,30 @@
 //   kernel -> slot, number -> lent or copied to the ring -> ... -> credit, once nobody reads it
 //   kernel <- slot, header, number last <- copied from the ring <- ...    credit -> next slot
 //
+// Of direct messages (Link::directBytes) the payload is in memory of the device at both ends, which
+// the transport reads and writes by itself; only what says that they are there goes this way. The
+// ring's slot is given back when the kernel has taken the message.
+//
 // Nothing here waits, and one thread calls it.
 
 #include <cstdint>
 
+#include "src/executor/cuda/direct.h"
 #include "transports/connection.h"
 #include "transports/p2p/memory_layout.h"
 
 namespace tutti::executor::cuda {
 
-/// Goes before the payload, in the end of the slot's first line: what the ring's header has no room
-/// for. The ring's counts what travels.
-struct Frame {
-  uint32_t bytes;  ///< of the message, as its receiver will check; gaps travel, and are not counted
-  uint32_t unused[3];
-};
-static_assert(sizeof(Frame) == 16);
-
 /// The slots of one direction of a link.
-struct PinnedSlots {
-  unsigned char* first;
+struct LinkSlots {
+  unsigned char* first;   ///< pinned
+  unsigned char* direct;  ///< of the device; null: none
+  uint32_t directBytes;   ///< of what reaches so far the payload lies there
   uint32_t count;
   size_t slotBytes;  ///< of payload
   transports::p2p::MessageHeader* at(uint32_t message) const;
+  /// Where the payload of a message lies that reaches so far.
+  std::byte* payload(uint32_t message, uint32_t reach) const;
 };
 
 /// What the kernel sends.
@@ -48,7 +49,7 @@ class FarSender {
   void handOver(uint32_t message);
   uint32_t countReturned() const;
 
-  const PinnedSlots slots_;
+  const LinkSlots slots_;
   uint32_t* const credit_;
   transports::SendRing& ring_;
   const uint32_t ahead_;  // the ring's numbers are that much larger
@@ -58,21 +59,25 @@ class FarSender {
 /// What the kernel receives.
 class FarReceiver {
  public:
+  /// `arrivals` outlives it.
   FarReceiver(const transports::p2p::Link& link, const transports::p2p::Layout& layout,
-              transports::ReceiveRing& ring, int peer);
-  /// Copies what has come to the kernel's slots that are free. True when something moved. Throws
-  /// Refused when it cannot be what a kernel sent.
+              transports::ReceiveRing& ring, int peer, const Arrivals& arrivals);
+  /// Copies what has come to the kernel's slots that are free, and gives back the ring's slots of
+  /// what nobody needs there. True when something moved. Throws Refused when it cannot be what a
+  /// kernel sent.
   bool move();
 
  private:
   bool hasRoom() const;
   void deliver(uint32_t message);
+  bool giveBack();
 
-  const PinnedSlots slots_;
+  const LinkSlots slots_;
   uint32_t* const taken_;
   transports::ReceiveRing& ring_;
   const int peer_;
-  uint32_t delivered_;
+  const Arrivals& arrivals_;
+  uint32_t delivered_, givenBack_;
 };
 
 }  // namespace tutti::executor::cuda

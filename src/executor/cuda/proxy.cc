@@ -7,6 +7,7 @@
 #include "src/base/check.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/device/cuda/guards.h"
 #include "transports/ring_layout.h"
 
 namespace tutti::executor::cuda {
@@ -23,16 +24,17 @@ constexpr uint32_t kGivenUp = 0x55504947;  // "GIPU"
 }  // namespace
 
 transports::RingLayout farLayout(const transports::p2p::Layout& layout) {
-  static_assert(sizeof(Frame) <= transports::kLineBytes);
   return {.channels = layout.rings.channels + 1,
           .slotCount = layout.rings.slotCount,
-          .slotBytes = layout.rings.slotBytes + transports::kLineBytes};
+          .slotBytes = layout.rings.slotBytes};
 }
 
 Proxy::Proxy(const transports::p2p::Endpoint& endpoint, std::unique_ptr<transports::Endpoint> far,
              uint32_t* stopWord)
     : far_(std::move(far)),
       rank_(endpoint.rank()),
+      device_(endpoint.device()),
+      arrivals_(endpoint.device()),
       stopWord_(stopWord),
       atExit_([this] { abandon(); }) {
   const auto wanted = farLayout(endpoint.layout());
@@ -53,7 +55,7 @@ void Proxy::abandon() {
   finish();
 }
 
-Proxy::FarPeer Proxy::makePeer(const transports::p2p::Endpoint& endpoint, int rank) {
+Proxy::FarPeer Proxy::makePeer(const transports::p2p::Endpoint& endpoint, int rank) const {
   const int channels = endpoint.layout().rings.channels;
   FarPeer peer{.rank = rank,
                .sendNotice = &far_->sendRing(rank, channels),
@@ -62,12 +64,16 @@ Proxy::FarPeer Proxy::makePeer(const transports::p2p::Endpoint& endpoint, int ra
   for (int channel = 0; channel < channels; ++channel) {
     const auto link = endpoint.hostLink(rank, channel);
     peer.senders.emplace_back(link, endpoint.layout(), far_->sendRing(rank, channel));
-    peer.receivers.emplace_back(link, endpoint.layout(), far_->receiveRing(rank, channel), rank);
+    peer.receivers.emplace_back(link, endpoint.layout(), far_->receiveRing(rank, channel), rank,
+                                arrivals_);
   }
   return peer;
 }
 
+// UCX and flushes want the device; a program that captures a stream meanwhile is not disturbed.
 void Proxy::serve() {
+  const device::OutsideCapture outside;
+  cudaSetDevice(device_);  // where that fails every launch does
   base::Backoff backoff(false);
   while (!stopping_.load(std::memory_order_acquire)) {
     if (move())

@@ -21,14 +21,15 @@
 namespace tutti::executor::cuda {
 
 /// What the transport to other hosts must have: a channel more than p2p, by which ranks tell that
-/// they have given up, and room for a frame before each payload.
+/// they have given up.
 transports::RingLayout farLayout(const transports::p2p::Layout& layout);
 
 class Proxy {
  public:
   /// Serves those peers that `endpoint`, which outlives it, has through the host. `far` knows their
-  /// addresses, and nobody else uses it. `stopWord` is pinned: 0 until the kernel must end. Throws
-  /// InvalidArgument where `far` has another layout than farLayout(), and what its rings throw.
+  /// addresses and was told of direct messages (goDirect()), and nobody else uses it. `stopWord` is
+  /// pinned: 0 until the kernel must end. Throws InvalidArgument where `far` has another layout
+  /// than farLayout(), and what its rings throw.
   Proxy(const transports::p2p::Endpoint& endpoint, std::unique_ptr<transports::Endpoint> far,
         uint32_t* stopWord);
   ~Proxy() { finish(); }
@@ -55,7 +56,7 @@ class Proxy {
   };
 
   void abandon();
-  FarPeer makePeer(const transports::p2p::Endpoint& endpoint, int rank);
+  FarPeer makePeer(const transports::p2p::Endpoint& endpoint, int rank) const;
   void serve();
   void settle();
   bool hasStopped() const;
@@ -68,7 +69,8 @@ class Proxy {
   void fail(const Error& error, StopReason reason, int peer);
 
   const std::unique_ptr<transports::Endpoint> far_;
-  const int rank_;
+  const int rank_, device_;
+  const Arrivals arrivals_;
   uint32_t* const stopWord_;
   std::vector<FarPeer> peers_;
   std::atomic<bool> stopping_{false}, abandoned_{false};

@@ -81,6 +81,15 @@ TUTTI_DEVICE uint32_t messageReach(const Lane& lane, const PortCode& port) {
   return uint32_t(reach);
 }
 
+/// The slots that have the message's payload: to other hosts large ones have slots of their own.
+TUTTI_DEVICE unsigned char* payloadSlots(const Lane& lane, const Link& link, const PortCode& port,
+                                         bool isSource) {
+  if (link.directBytes != transports::p2p::kNoMessage &&
+      messageReach(lane, port) >= link.directBytes)
+    return isSource ? link.directReceiveSlots : link.directSendSlots;
+  return isSource ? link.receiveSlots : link.sendSlots;
+}
+
 /// Distance of a message's chunks in its slot.
 template <Wire kWire>
 TUTTI_DEVICE uint64_t chunkStride(const Link& link, uint64_t sliceBytes) {
@@ -158,7 +167,7 @@ TUTTI_DEVICE Operand operandOf(const Lane& lane, const PortCode& port, uint32_t 
     operand.flag = messageOf(lane, port, isSource ? link.received : link.sent);
     operand.inSlot = !isSimple<kWire>(link);
     operand.peer = int16_t(port.rank);
-    unsigned char* const slots = isSource ? link.receiveSlots : link.sendSlots;
+    unsigned char* const slots = payloadSlots(lane, link, port, isSource);
     operand.at = slotAt<kWire>(lane, link, slots, operand.flag) + kLine +
                  index * chunkStride<kWire>(link, lane.rank.shape.sliceBytes);
   } else {

@@ -100,8 +100,10 @@ std::optional<int> attributeOf(int which, int device) {
     case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED: return 1;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
+      return CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST;
     case CU_DEVICE_ATTRIBUTE_NUMA_ID: return -1;
-    default: return 0;  // among them managed memory, GPUDirect RDMA and fabric handles
+    default: return 0;  // among them managed memory, the order of GPUDirect RDMA and fabric handles
   }
 }
 
@@ -181,6 +183,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* to, int index) {
     all.memoryPoolsSupported = all.ipcEventSupported = all.clusterLaunch = 1;
     all.memoryPoolSupportedHandleTypes = cudaMemHandleTypePosixFileDescriptor;
     all.pciBusID = busOf(index);
+    all.gpuDirectRDMAFlushWritesOptions = cudaFlushGPUDirectRDMAWritesOptionHost;
     all.asyncEngineCount = get(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT);
     all.memoryBusWidth = get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
     all.l2CacheSize = get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
@@ -226,6 +229,19 @@ cudaError_t cudaDeviceSetLimit(cudaLimit which, size_t value) {
     if (which < cudaLimitStackSize || which > cudaLimitPersistingL2CacheSize)
       return cudaErrorUnsupportedLimit;
     deviceAt(currentDevice()).limits[which] = value;
+    return cudaSuccess;
+  });
+}
+
+/// Counted: what networks write is there at once.
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTarget target,
+                                               cudaFlushGPUDirectRDMAWritesScope scope) {
+  return call([&] {
+    if (target != cudaFlushGPUDirectRDMAWritesTargetCurrentDevice ||
+        (scope != cudaFlushGPUDirectRDMAWritesToOwner &&
+         scope != cudaFlushGPUDirectRDMAWritesToAllDevices))
+      return cudaErrorInvalidValue;
+    ++deviceAt(currentDevice()).flushes;
     return cudaSuccess;
   });
 }

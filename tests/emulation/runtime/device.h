@@ -31,7 +31,8 @@ struct Device {
   size_t limits[7] = {1024, 1 << 20, 8 << 20, 0, 2048, 64, 0};  // by cudaLimit
   cudaStream_t legacy = nullptr;
   cudaMemPool_t defaultPool = nullptr, pool = nullptr;
-  bool isActive = false;  // its primary context has been made
+  bool isActive = false;             // its primary context has been made
+  std::atomic<uint64_t> flushes{0};  // cudaDeviceFlushGPUDirectRDMAWrites()
 };
 
 int deviceCount();

@@ -42,6 +42,10 @@ std::vector<std::unique_ptr<transports::Endpoint>> DeviceRanks::farEndpoints() c
   for (int r = 0; r < options_.ranks; ++r)
     for (int peer = 0; peer < options_.ranks; ++peer)
       if (r != peer) all[r]->connect(peer, all[peer]->address(r));
+  for (int r = 0; r < options_.ranks; ++r)
+    for (int peer = 0; peer < options_.ranks; ++peer)
+      if (endpoints_[r]->isThroughHost(peer))
+        executor::cuda::goDirect(*endpoints_[r], *all[r], peer);
   return all;
 }
 
@@ -50,7 +54,7 @@ void connectRanks(std::span<DeviceEndpoint* const> endpoints, const DeviceRanksO
     for (DeviceEndpoint* to : endpoints) {
       if (from == to) continue;
       if (options.areFar(from->rank(), to->rank()))
-        to->connectThroughHost(from->rank());
+        to->connectThroughHost(from->rank(), options.directBytes);
       else
         to->connect(from->rank(), from->address());
     }

@@ -39,6 +39,8 @@ struct DeviceRanksOptions {
   /// joins them. None: all are on one.
   std::vector<int> hosts = {};
   FarNetwork network = {};
+  /// Between those: payloads that reach so far lie in memory of the devices.
+  uint32_t directBytes = transports::p2p::kNoMessage;
 
   bool areFar(int rank, int peer) const { return !hosts.empty() && hosts[rank] != hosts[peer]; }
 };

@@ -179,17 +179,22 @@ TEST(Exchanges, OfRandomPatterns) {
   }
 }
 
+/// Of payloads in memory of the devices between hosts; some messages are shorter.
+constexpr uint32_t kDirectBytes = 300;
+
 /// Ranks 0 and 2 on one host, the others on another.
-DeviceRanksOptions exchangingOverHosts() {
+DeviceRanksOptions exchangingOverHosts(uint32_t directBytes) {
   DeviceRanksOptions options = exchanging(4);
   options.hosts = {0, 1, 0, 1};
   options.network = badSimNetwork(1);
+  options.directBytes = directBytes;
   return options;
 }
 
 // Near and far transfers at the same time, in turns with collectives.
-TEST(Exchanges, OverHosts) {
-  DeviceRanks ranks(exchangingOverHosts());
+class ExchangesOverHosts : public testing::TestWithParam<uint32_t> {};
+TEST_P(ExchangesOverHosts, GiveWhatWasSent) {
+  DeviceRanks ranks(exchangingOverHosts(GetParam()));
   std::mt19937_64 random(1);
   for (int round = 0; round < 6; ++round) {
     std::vector<Move> moves;
@@ -202,6 +207,9 @@ TEST(Exchanges, OverHosts) {
     for (const Wire wire : kWires) ASSERT_EQ(differenceFromHost(ranks, ringCall(4, 500), wire), "");
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Direct, ExchangesOverHosts,
+                         testing::Values(transports::p2p::kNoMessage, kDirectBytes));
 
 // One rank is ahead by several launches; its peer takes what was sent in one.
 TEST(Exchanges, MatchFromLaunchToLaunch) {
@@ -263,17 +271,20 @@ std::string mismatchOf(DeviceRanks& ranks) {
   return text;
 }
 
+enum class Way { Near, Far, Direct };
+
 // Also where one of both is one message and the other many, and from host to host.
-class ExchangesThatDiffer : public testing::TestWithParam<bool> {};
+class ExchangesThatDiffer : public testing::TestWithParam<Way> {};
 TEST_P(ExchangesThatDiffer, AreAMismatchThatNamesBoth) {
   constexpr std::pair<int, int> kPairs[] = {
       {100, 104}, {0, 8}, {8, 0}, {100, 90000}, {90000, 100}, {90000, 90004}, {5000, 90000}};
   for (const auto& [sent, received] : kPairs) {
     DeviceRanksOptions options = exchanging(2);
-    if (GetParam()) {
+    if (GetParam() != Way::Near) {
       options.hosts = {0, 1};
       options.network = badSimNetwork(1);
     }
+    if (GetParam() == Way::Direct) options.directBytes = kDirectBytes;
     DeviceRanks ranks(options);
     const Move moves[] = {{1, 0, static_cast<uint64_t>(sent)}};
     Exchange exchange(ranks, moves, 1);
@@ -288,7 +299,8 @@ TEST_P(ExchangesThatDiffer, AreAMismatchThatNamesBoth) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Hosts, ExchangesThatDiffer, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Hosts, ExchangesThatDiffer,
+                         testing::Values(Way::Near, Way::Far, Way::Direct));
 
 // One rank is in a collective, the other sends or receives.
 TEST(Exchanges, AreNotCollectives) {

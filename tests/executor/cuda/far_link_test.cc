@@ -3,86 +3,24 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
-#include "src/executor/cuda/far_link.h"
+#include "tests/executor/cuda/link_kernel.h"
 #include "transports/ring_storage.h"
 
 namespace tutti::tests {
 namespace {
 
+using executor::cuda::Arrivals;
 using executor::cuda::FarReceiver;
 using executor::cuda::FarSender;
-using executor::cuda::Frame;
+using executor::cuda::kLeastTravel;
 using transports::ReceiveRing;
 using transports::RingStorage;
 using transports::SendRing;
 using transports::SlotHeader;
-using transports::p2p::HostMemoryLayout;
-using transports::p2p::kLine;
-using transports::p2p::Layout;
-using transports::p2p::Link;
-using transports::p2p::MessageHeader;
-using transports::p2p::Wire;
-
-constexpr uint32_t kSlots = 4;
-constexpr size_t kSlotBytes = 512;
-
-void store(uint32_t* word, uint32_t value) {
-  std::atomic_ref(*word).store(value, std::memory_order_release);
-}
-uint32_t load(uint32_t* word) { return std::atomic_ref(*word).load(std::memory_order_acquire); }
-
-/// The kernel's side of one channel.
-class Kernel {
- public:
-  explicit Kernel(uint32_t first, size_t slotBytes = kSlotBytes)
-      : layout{.rings = {.channels = 1, .slotCount = kSlots, .slotBytes = slotBytes},
-               .lowLatencyBytes = 128},
-        memory_(HostMemoryLayout(layout).totalBytes() / kLine) {
-    const HostMemoryLayout at(layout);
-    auto* const begin = reinterpret_cast<unsigned char*>(memory_.data());
-    link = {.sendSlots = begin + at.sendSlots(0),
-            .receiveSlots = begin + at.receiveSlots(0),
-            .credit = reinterpret_cast<uint32_t*>(begin + at.credit(0)),
-            .peerCredit = reinterpret_cast<uint32_t*>(begin + at.peerCredit(0)),
-            .sent = first,
-            .received = first,
-            .leavesHost = 1};
-    *link.credit = *link.peerCredit = first;
-  }
-  MessageHeader* slot(unsigned char* slots, uint32_t message) const {
-    return reinterpret_cast<MessageHeader*>(
-        slots + ((message - 1) & (kSlots - 1)) * slotStride(Wire::Simple, layout.rings.slotBytes));
-  }
-  static unsigned char* payload(MessageHeader* slot) {
-    return reinterpret_cast<unsigned char*>(slot) + kLine;
-  }
-  /// Bytes that are all the message's number.
-  void publish(uint32_t message, uint32_t reach) const {
-    MessageHeader* const s = slot(link.sendSlots, message);
-    std::memset(payload(s), static_cast<int>(message), reach);
-    s->callHash = 1000 + message;
-    s->operation = 2000 + message;
-    s->bytes = reach / 2;
-    s->reach = reach;
-    store(&s->sequence, message);
-  }
-
-  const Layout layout;
-  Link link;
-
- private:
-  struct alignas(kLine) Line {
-    unsigned char bytes[kLine];
-  };
-  std::vector<Line> memory_;
-};
-
-transports::RingLayout ringLayout(size_t slotBytes = kSlotBytes) {
-  return {.channels = 1, .slotCount = kSlots, .slotBytes = slotBytes + transports::kLineBytes};
-}
 
 /// Kernel numbers begin at kFirst, those of the ring at kRingFirst: both wrap, at other messages.
 constexpr uint32_t kFirst = UINT32_MAX - 5, kRingFirst = UINT32_MAX - 2;
@@ -100,13 +38,11 @@ class Sending : public testing::TestWithParam<bool> {
     ASSERT_EQ(header.sequence.load(), kRingFirst + i);
     EXPECT_EQ(header.callHash, 1000 + kFirst + i);
     EXPECT_EQ(header.operation, 2000 + kFirst + i);
-    ASSERT_EQ(header.bytes, sizeof(Frame) + reach);
+    ASSERT_EQ(header.bytes, std::max(reach, kLeastTravel));
+    EXPECT_EQ(storage_.note(kRingFirst + i), reach / 2);
     const std::byte* const data = storage_.payload(kRingFirst + i);
-    Frame frame{};
-    std::memcpy(&frame, data, sizeof frame);
-    EXPECT_EQ(frame.bytes, reach / 2);
     for (uint32_t b = 0; b < reach; ++b)
-      ASSERT_EQ(data[sizeof frame + b], static_cast<std::byte>(kFirst + i)) << b;
+      ASSERT_EQ(data[b], static_cast<std::byte>(kFirst + i)) << b;
   }
   uint32_t credit() { return load(kernel_.link.credit) - kFirst; }
 
@@ -119,7 +55,7 @@ class Sending : public testing::TestWithParam<bool> {
 TEST_P(Sending, CarriesHeaderGapsAndPayload) {
   EXPECT_TRUE(sender_.isSettled());
   EXPECT_FALSE(sender_.move());
-  for (const uint32_t reach : {0U, 2U, 30U, 512U}) {
+  for (const uint32_t reach : {0U, 2U, 63U, 64U, 65U, 512U}) {
     const uint32_t i = ring_.sent() - kRingFirst + 1;
     kernel_.publish(kFirst + i, reach);
     EXPECT_FALSE(sender_.isSettled());
@@ -176,11 +112,9 @@ class Receiving : public testing::Test {
     SlotHeader* const slot = storage_.slot(kRingFirst + i);
     slot->callHash = 1000 + i;
     slot->operation = 2000 + i;
-    slot->bytes = static_cast<uint32_t>(sizeof(Frame)) + reach;
-    const Frame frame{bytes, {}};
-    std::byte* const data = transports::payloadOf(slot, slot->bytes);
-    std::memcpy(data, &frame, sizeof frame);
-    std::memset(data + sizeof frame, static_cast<int>(i), reach);
+    slot->bytes = std::max(reach, kLeastTravel);
+    transports::noteOf(slot) = bytes;
+    std::memset(transports::payloadOf(slot, slot->bytes), static_cast<int>(i), reach);
     slot->sequence.store(kRingFirst + i, std::memory_order_release);
   }
   MessageHeader* slot(uint32_t i) { return kernel_.slot(kernel_.link.receiveSlots, kFirst + i); }
@@ -198,13 +132,14 @@ class Receiving : public testing::Test {
   Kernel kernel_{kFirst};
   RingStorage storage_{ringLayout(), kRingFirst};
   ReceiveRing ring_{storage_.memory(), kRingFirst};
-  FarReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5};
+  const Arrivals arrivals_{0};
+  FarReceiver receiver_{kernel_.link, kernel_.layout, ring_, 5, arrivals_};
 };
 
 TEST_F(Receiving, CarriesHeaderGapsAndPayload) {
   EXPECT_FALSE(receiver_.move());
   uint32_t i = 0;
-  for (const uint32_t reach : {0U, 1U, 32U, 33U, 512U}) {
+  for (const uint32_t reach : {0U, 1U, 64U, 65U, 512U}) {
     arrive(++i, reach, reach / 3);
     EXPECT_TRUE(receiver_.move());
     expectThere(i, reach, reach / 3);
@@ -235,7 +170,7 @@ TEST_F(Receiving, RefusesWhatNoKernelSends) {
     storage_.slot(kRingFirst + 1)->bytes = travelled;
     RingStorage& storage = storage_;
     ReceiveRing ring(storage.memory(), kRingFirst);
-    FarReceiver receiver(kernel_.link, kernel_.layout, ring, 5);
+    FarReceiver receiver(kernel_.link, kernel_.layout, ring, 5, arrivals_);
     try {
       receiver.move();
       return std::string("nothing");
@@ -245,11 +180,11 @@ TEST_F(Receiving, RefusesWhatNoKernelSends) {
     }
   };
   const std::string words = "bytes from rank 5 cannot be what its kernel sent";
-  EXPECT_EQ(refused(15, 0), "a message of 15 " + words);
+  EXPECT_EQ(refused(63, 0), "a message of 63 " + words);
   EXPECT_EQ(refused(0, 0), "a message of 0 " + words);
-  EXPECT_EQ(refused(16 + 513, 0), "a message of 529 " + words);
-  EXPECT_EQ(refused(16, 1), "a message of 16 " + words);
-  EXPECT_EQ(refused(16, 0), "nothing");
+  EXPECT_EQ(refused(513, 0), "a message of 513 " + words);
+  EXPECT_EQ(refused(64, 65), "a message of 64 " + words);
+  EXPECT_EQ(refused(64, 64), "nothing");
 }
 
 // The number is there after all else: a reader that sees it finds the whole message.
@@ -259,7 +194,8 @@ TEST(Racing, AMessageIsWholeWhenItsNumberIsThere) {
   Kernel kernel(0, kLarge);
   RingStorage storage(ringLayout(kLarge));
   ReceiveRing ring(storage.memory());
-  FarReceiver receiver(kernel.link, kernel.layout, ring, 5);
+  const Arrivals arrivals(0);
+  FarReceiver receiver(kernel.link, kernel.layout, ring, 5, arrivals);
   std::thread reader([&] {
     for (uint32_t i = 1; i <= kMessages; ++i) {
       MessageHeader* const slot = kernel.slot(kernel.link.receiveSlots, i);
@@ -274,10 +210,9 @@ TEST(Racing, AMessageIsWholeWhenItsNumberIsThere) {
     while (i - storage.credit().load() > kSlots) receiver.move();
     SlotHeader* const slot = storage.slot(i);
     slot->callHash = i;
-    slot->bytes = sizeof(Frame) + kLarge;
-    std::memset(transports::payloadOf(slot, slot->bytes), 0, sizeof(Frame));
-    std::memset(transports::payloadOf(slot, slot->bytes) + sizeof(Frame), static_cast<int>(i % 251),
-                kLarge);
+    slot->bytes = kLarge;
+    transports::noteOf(slot) = kLarge;
+    std::memset(transports::payloadOf(slot, slot->bytes), static_cast<int>(i % 251), kLarge);
     slot->sequence.store(i, std::memory_order_release);
     receiver.move();
   }

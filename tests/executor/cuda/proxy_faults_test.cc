@@ -24,13 +24,25 @@ Error awaitFailure(DeviceRanks& ranks, int rank) {
   return Error(ErrorCode::Internal, "nothing has failed");
 }
 
-class FarFaults : public testing::TestWithParam<const char*> {
+/// A network, and whether payloads go from device to device by it.
+struct Way {
+  const char* network;
+  bool isDirect;
+};
+std::ostream& operator<<(std::ostream& out, const Way& way) {
+  return out << way.network << (way.isDirect ? ", direct" : "");
+}
+
+class FarFaults : public testing::TestWithParam<Way> {
  protected:
   static FarNetwork network() {
-    return std::string(GetParam()) == "sim" ? badSimNetwork(1) : ucxNetwork();
+    return std::string(GetParam().network) == "sim" ? badSimNetwork(1) : ucxNetwork();
   }
   static DeviceRanksOptions options(std::vector<int> hosts) {
-    return {.ranks = static_cast<int>(hosts.size()), .hosts = hosts, .network = network()};
+    return {.ranks = static_cast<int>(hosts.size()),
+            .hosts = hosts,
+            .network = network(),
+            .directBytes = GetParam().isDirect ? 300 : transports::p2p::kNoMessage};
   }
 };
 
@@ -104,7 +116,25 @@ TEST_P(FarFaults, NoWaitIsForEver) {
   expectNames(awaitFailure(ranks, 0), {"rank 0: rank 1 has given up"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, FarFaults, testing::Values("sim", "ucx"));
+// What is on its way to it goes on; nothing of it is written to its memory, which is gone.
+TEST_P(FarFaults, ARankThatIsAbortedTakesBackWhereItReceives) {
+  for (const int afterMs : {0, 1, 5}) {
+    auto hurried = options({0, 1});
+    hurried.interpreter.deadlineNs = 300'000'000;
+    DeviceRanks ranks(hurried);
+    ranks.begin(ringCall(2, 300'000), Wire::Simple, 1);
+    ranks.launch(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(afterMs));
+    ranks.interpreter(1).abort();
+    ranks.destroy(1);
+    ranks.wait(0);
+    EXPECT_EQ(failureOf(ranks, 0).code(), ErrorCode::Timeout) << failureOf(ranks, 0).what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, FarFaults,
+                         testing::Values(Way{"sim", false}, Way{"ucx", false}, Way{"sim", true},
+                                         Way{"ucx", true}));
 
 /// A transport in which one rank's connection to another breaks when it is told to.
 class Breaking final : public transports::Endpoint {
@@ -122,6 +152,9 @@ class Breaking final : public transports::Endpoint {
   }
   transports::ReceiveRing& receiveRing(int peer, int channel) override {
     return inner_->receiveRing(peer, channel);
+  }
+  bool goDirect(int peer, int channel, const transports::DirectSlots& slots) override {
+    return inner_->goDirect(peer, channel, slots);
   }
   bool progress() override {
     if (const int lost = lost_; lost >= 0 && !told_) {

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <cstdio>
+#include <thread>
 
 #include "collectives/algorithms.h"
 #include "tests/executor/cuda/calls.h"
@@ -16,9 +17,13 @@
 namespace tutti::tests {
 namespace {
 
-constexpr std::chrono::seconds kLong{60};
+constexpr std::chrono::seconds kPatient{60};
 const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
                                       .lowLatencyBytes = 2048};
+/// A message of these is a while on its way.
+const transports::p2p::Layout kLong{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 1 << 20},
+                                    .lowLatencyBytes = 2048};
+constexpr uint32_t kDirectBytes = 3000;  // a part of the messages is shorter
 
 /// One rank's endpoints, connected, and its interpreter.
 struct Member {
@@ -27,13 +32,15 @@ struct Member {
   std::unique_ptr<Interpreter> interpreter;
 };
 
-void join(Member& member, Hub& hub, int rank, int ranks) {
+void join(Member& member, Hub& hub, int rank, int ranks,
+          uint32_t directBytes = transports::p2p::kNoMessage,
+          const transports::p2p::Layout& layout = kLayout) {
   TUTTI_CUDA(cudaSetDevice(rank));
   const int last = ranks - 1;
-  member.endpoint = std::make_unique<DeviceEndpoint>(rank, rank, ranks, kLayout);
+  member.endpoint = std::make_unique<DeviceEndpoint>(rank, rank, ranks, layout);
   const auto addresses = hub.exchange(rank, member.endpoint->address());
   auto far = transports::ucx::makeUcxEndpoint(transports::ucx::makeWorker(overTcp()), rank, ranks,
-                                              executor::cuda::farLayout(kLayout));
+                                              executor::cuda::farLayout(layout));
   for (int to = 0; to < ranks; ++to) {
     const auto blobs = hub.exchange(rank, to == rank ? kHere : far->address(to).blob);
     for (int from = 0; from < ranks && to == rank; ++from)
@@ -41,10 +48,12 @@ void join(Member& member, Hub& hub, int rank, int ranks) {
   }
   for (int peer = 0; peer < ranks; ++peer) {
     if (peer == rank) continue;
-    if (peer == last || rank == last)
-      member.endpoint->connectThroughHost(peer);
-    else
+    if (peer == last || rank == last) {
+      member.endpoint->connectThroughHost(peer, directBytes);
+      executor::cuda::goDirect(*member.endpoint, *far, peer);
+    } else {
       member.endpoint->connect(peer, addresses[peer]);
+    }
   }
   const InterpreterOptions options{.blocks = 8, .threadsPerLane = 32};
   member.interpreter =
@@ -74,9 +83,9 @@ Buffer run(Member& member, const Call& call, int rank, Wire wire, uint64_t seed)
 }
 
 /// What one rank does; its exit code.
-int compare(Hub& hub, int rank, int ranks) try {
+int compare(Hub& hub, int rank, int ranks, uint32_t directBytes) try {
   Member member;
-  join(member, hub, rank, ranks);
+  join(member, hub, rank, ranks, directBytes);
   bool right = true;
   for (uint64_t seed = 1; seed <= 3; ++seed)
     for (const Wire wire : kWires) {
@@ -91,16 +100,28 @@ int compare(Hub& hub, int rank, int ranks) try {
   return 1;
 }
 
-void expectAllRight(int ranks) {
+void expectAllRight(int ranks, uint32_t directBytes = transports::p2p::kNoMessage) {
   Hub hub(ranks);
   ChildProcesses members;
-  for (int r = 0; r < ranks; ++r) members.start([&, r] { return compare(hub, r, ranks); });
+  for (int r = 0; r < ranks; ++r)
+    members.start([&, r] { return compare(hub, r, ranks, directBytes); });
   for (int i = 0; i < exchangesToJoin(ranks) + 1; ++i) hub.serve();
-  for (int r = 0; r < ranks; ++r) EXPECT_EQ(members.wait(r, kLong), 0) << "rank " << r;
+  for (int r = 0; r < ranks; ++r) EXPECT_EQ(members.wait(r, kPatient), 0) << "rank " << r;
 }
 
 TEST(FarProcesses, TwoAreJoined) { expectAllRight(2); }
 TEST(FarProcesses, TwoOfOneHostAndOneOfAnotherAreJoined) { expectAllRight(3); }
+TEST(FarProcesses, TheirDevicesAreJoined) { expectAllRight(3, kDirectBytes); }
+
+/// Who heard first of rank 2's death has told the other.
+int exitOf(const Error& error, int rank) {
+  const std::string text = error.what();
+  const bool isNamed =
+      text.find("rank 2 was lost: its connection broke") != std::string::npos ||
+      text.find(rank == 0 ? "rank 1 has given up" : "rank 0 has given up") != std::string::npos;
+  fprintf(stderr, "rank %d: %s\n", rank, error.what());
+  return error.code() == ErrorCode::PeerLost && isNamed ? 0 : 3;
+}
 
 /// Rank 2 is killed when the others wait for it.
 int loseTheLast(Hub& hub, int rank) try {
@@ -113,13 +134,7 @@ int loseTheLast(Hub& hub, int rank) try {
   run(member, ringCall(3, 3000), rank, Wire::Simple, 2);
   return 2;
 } catch (const Error& error) {
-  // Who heard of it first has told the other.
-  const std::string text = error.what();
-  const bool isNamed =
-      text.find("rank 2 was lost: its connection broke") != std::string::npos ||
-      text.find(rank == 0 ? "rank 1 has given up" : "rank 0 has given up") != std::string::npos;
-  fprintf(stderr, "rank %d: %s\n", rank, error.what());
-  return error.code() == ErrorCode::PeerLost && isNamed ? 0 : 3;
+  return exitOf(error, rank);
 } catch (const std::exception& error) {
   fprintf(stderr, "rank %d: %s\n", rank, error.what());
   return 1;
@@ -131,7 +146,29 @@ TEST(FarProcesses, AKilledRankIsNamed) {
   for (int r = 0; r < 3; ++r) members.start([&, r] { return loseTheLast(hub, r); });
   for (int i = 0; i < exchangesToJoin(3) + 1; ++i) hub.serve();
   members.signal(2, SIGKILL);
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(members.wait(r, kLong), 0) << "rank " << r;
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(members.wait(r, kPatient), 0) << "rank " << r;
+}
+
+/// Rank 2 is killed while long messages are on their way to it, and from there.
+int loseTheLastOnTheWay(Hub& hub, int rank) try {
+  Member member;
+  join(member, hub, rank, 3, kDirectBytes, kLong);
+  hub.exchange(rank, kHere);
+  while (true) run(member, ringCall(3, 3 << 20), rank, Wire::Simple, 1);
+} catch (const Error& error) {
+  return exitOf(error, rank);
+}
+
+TEST(FarProcesses, AKilledRankIsNamedAlsoInTheMiddleOfMessages) {
+  for (const int afterMs : {0, 40, 200}) {
+    Hub hub(3);
+    ChildProcesses members;
+    for (int r = 0; r < 3; ++r) members.start([&, r] { return loseTheLastOnTheWay(hub, r); });
+    for (int i = 0; i < exchangesToJoin(3) + 1; ++i) hub.serve();
+    std::this_thread::sleep_for(std::chrono::milliseconds(afterMs));
+    members.signal(2, SIGKILL);
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(members.wait(r, kPatient), 0) << "rank " << r;
+  }
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Setting {
   std::vector<int> hosts;
   Wire wire;
   uint64_t seed = 1;
+  uint32_t directBytes = transports::p2p::kNoMessage;
 
   FarNetwork make() const {
     const std::string name = network;
@@ -36,13 +37,15 @@ struct Setting {
     return {.ranks = static_cast<int>(hosts.size()),
             .layout = kLayout,
             .hosts = hosts,
-            .network = make()};
+            .network = make(),
+            .directBytes = directBytes};
   }
 };
 std::ostream& operator<<(std::ostream& out, const Setting& s) {
   out << "hosts";
   for (const int host : s.hosts) out << " " << host;
-  return out << " joined by " << s.network << ", " << toString(s.wire) << ", seed " << s.seed;
+  out << " joined by " << s.network << ", " << toString(s.wire) << ", seed " << s.seed;
+  return s.directBytes == transports::p2p::kNoMessage ? out : out << ", direct";
 }
 
 class FarPlans : public testing::TestWithParam<Setting> {};
@@ -76,29 +79,46 @@ INSTANTIATE_TEST_SUITE_P(Ucx, FarPlans,
                          testing::Values(Setting{"ucx", {0, 1}, Wire::LL128},
                                          Setting{"ucx", {0, 0, 1, 1}, Wire::Simple},
                                          Setting{"ucx", {0, 0, 1, 1, 1}, Wire::LL}));
+// So small that most plans have messages on both sides of it.
+constexpr uint32_t kDirectBytes = 300;
+INSTANTIATE_TEST_SUITE_P(Direct, FarPlans,
+                         testing::Values(Setting{"sim", {0, 0, 1}, Wire::LL, 4, kDirectBytes},
+                                         Setting{
+                                             "sim", {0, 1, 1, 0}, Wire::Simple, 5, kDirectBytes},
+                                         Setting{"ucx", {0, 1}, Wire::Simple, 1, kDirectBytes},
+                                         Setting{"ucx", {0, 1, 1}, Wire::LL128, 1, kDirectBytes}));
 INSTANTIATE_TEST_SUITE_P(Copied, FarPlans,
                          testing::Values(Setting{"shm", {0, 1, 1}, Wire::Simple}));
 
 // Wires take turns on one ring; the numbers of messages and of the ring wrap, at other messages.
 TEST(Far, WiresTakeTurnsAcrossTheWrap) {
-  auto network = simNetwork({.seed = 3, .reorder = 0.1, .firstNumber = UINT32_MAX - 50});
-  DeviceRanks ranks({.ranks = 3,
-                     .layout = kLayout,
-                     .firstMessage = 0xfffffff0,
-                     .hosts = {0, 1, 1},
-                     .network = network});
-  for (int i = 0; i < 4; ++i)
-    for (const Wire wire : kWires)
-      ASSERT_EQ(differenceFromHost(ranks, ringCall(3, 5000), wire), "") << toString(wire);
+  for (const uint32_t directBytes : {transports::p2p::kNoMessage, kDirectBytes}) {
+    auto network = simNetwork({.seed = 3, .reorder = 0.1, .firstNumber = UINT32_MAX - 51});
+    DeviceRanks ranks({.ranks = 3,
+                       .layout = kLayout,
+                       .firstMessage = 0xfffffff0,
+                       .hosts = {0, 1, 1},
+                       .network = network,
+                       .directBytes = directBytes});
+    for (int i = 0; i < 4; ++i)
+      for (const Wire wire : kWires)
+        ASSERT_EQ(differenceFromHost(ranks, ringCall(3, 5000), wire), "") << toString(wire);
+  }
 }
 
-// Messages of several chunks, which end before the chunk's room does: gaps travel as well.
+// Messages of several chunks, which end before the chunk's room does: gaps travel as well. Of some
+// the bytes are fewer than direct ones have, and their reach is not.
 TEST(Far, ChunksOfOneMessageMayBeApart) {
-  DeviceRanks ranks({.ranks = 4, .hosts = {0, 1, 0, 1}, .network = badSimNetwork(1)});
-  for (const auto& spec : allPlans(4, 1)) {
-    if (spec.mapped.any() || spec.messageChunks < 2) continue;
-    for (const uint64_t count : {3, 81, 159, 1027})
-      ASSERT_EQ(differenceFromHost(ranks, {.spec = spec, .count = count}, Wire::Simple), "");
+  for (const uint32_t directBytes : {transports::p2p::kNoMessage, kDirectBytes, 700U}) {
+    DeviceRanks ranks({.ranks = 4,
+                       .hosts = {0, 1, 2, 3},
+                       .network = badSimNetwork(1),
+                       .directBytes = directBytes});
+    for (const auto& spec : allPlans(4, 1)) {
+      if (spec.mapped.any() || spec.messageChunks < 2) continue;
+      for (const uint64_t count : {3, 33, 81, 159, 1027})
+        ASSERT_EQ(differenceFromHost(ranks, {.spec = spec, .count = count}, Wire::Simple), "");
+    }
   }
 }
 
@@ -108,9 +128,15 @@ TEST(Far, SlicesGiveTheHostsBits) {
   auto layout = kLayout;
   layout.rings.channels = 4;  // some plans have two
   DeviceRanks ranks({.ranks = 3, .layout = layout, .hosts = hosts, .network = badSimNetwork(1)});
+  DeviceRanks direct({.ranks = 3,
+                      .layout = layout,
+                      .hosts = hosts,
+                      .network = badSimNetwork(1),
+                      .directBytes = kDirectBytes});
   for (const plan::PlanSpec& spec : allPlans(3, 1, hosts))
     for (const Wire wire : kWires) {
       if (spec.mapped.any()) continue;
+      ASSERT_EQ(differenceFromHost(direct, {.spec = spec, .count = 3001}, wire, 0, 2), "");
       for (const uint64_t count : {77, 3001})
         ASSERT_EQ(differenceFromHost(ranks, {.spec = spec, .count = count}, wire, 0, 2), "");
     }
@@ -126,11 +152,15 @@ TEST_P(FarGraphs, Replay) {
 INSTANTIATE_TEST_SUITE_P(All, FarGraphs,
                          testing::Values(Setting{"sim", {0, 0, 1}, Wire::Simple, 1},
                                          Setting{"sim", {0, 1, 1}, Wire::LL, 2},
-                                         Setting{"ucx", {0, 1, 0}, Wire::LL128}));
+                                         Setting{"ucx", {0, 1, 0}, Wire::LL128},
+                                         Setting{"sim", {0, 1, 1}, Wire::LL128, 3, kDirectBytes},
+                                         Setting{"ucx", {0, 1, 0}, Wire::Simple, 1, kDirectBytes}));
 
 /// Both rings of a link and the kernel's slots at both ends are full of it when its root is
 /// through.
 constexpr uint64_t kMostUnreceived = 12 * 4096 / sizeof(float);
+/// Of direct ones there is no second place at the receiver.
+constexpr uint64_t kMostUnreceivedDirect = 8 * 4096 / sizeof(float);
 
 Call broadcast(uint64_t count) {
   return {
@@ -140,9 +170,15 @@ Call broadcast(uint64_t count) {
 
 // A rank that leaves when its own launch has ended has handed over what the others still need.
 TEST(Far, ARankMayLeaveFirst) {
-  for (const char* network : {"sim", "ucx", "shm"}) {
-    DeviceRanks ranks(Setting{network, {0, 1}, Wire::Simple}.options());
-    const Call call = broadcast(kMostUnreceived);
+  const Setting settings[] = {{"sim", {0, 1}, Wire::Simple},
+                              {"ucx", {0, 1}, Wire::Simple},
+                              {"shm", {0, 1}, Wire::Simple},
+                              {"sim", {0, 1}, Wire::Simple, 1, kDirectBytes},
+                              {"ucx", {0, 1}, Wire::Simple, 1, kDirectBytes}};
+  for (const Setting& setting : settings) {
+    const bool isDirect = setting.directBytes == kDirectBytes;
+    DeviceRanks ranks(setting.options());
+    const Call call = broadcast(isDirect ? kMostUnreceivedDirect : kMostUnreceived);
     const auto expected = hostResult(call, 1, ranks.slotBytes(Wire::Simple));
     ranks.begin(call, Wire::Simple, 1);
     const int root = call.spec.root;
@@ -153,23 +189,28 @@ TEST(Far, ARankMayLeaveFirst) {
     ranks.launch(1 - root);
     ranks.wait(1 - root);
     leaving.join();
-    ASSERT_FALSE(ranks.interpreter(1 - root).failure()) << network;
-    EXPECT_EQ(ranks.buffer(1 - root).download(), expected[1 - root].bytes) << network;
+    ASSERT_FALSE(ranks.interpreter(1 - root).failure()) << setting;
+    EXPECT_EQ(ranks.buffer(1 - root).download(), expected[1 - root].bytes) << setting;
   }
 }
 
 // Nobody reads the memory of a rank that has gone, though the network would send much of it again.
 TEST(Far, ARankThatIsAbortedTakesBackWhatItLent) {
-  DeviceRanks ranks({.ranks = 2, .hosts = {0, 1}, .network = simNetwork({.loss = 0.99})});
-  const Call call = broadcast(4096 / sizeof(float));
-  ranks.begin(call, Wire::Simple, 1);
-  const int root = call.spec.root;
-  ranks.launch(root);
-  ranks.wait(root);
-  ranks.interpreter(root).abort();
-  ranks.destroy(root);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_FALSE(ranks.interpreter(1 - root).failure());
+  for (const uint32_t directBytes : {transports::p2p::kNoMessage, kDirectBytes}) {
+    DeviceRanks ranks({.ranks = 2,
+                       .hosts = {0, 1},
+                       .network = simNetwork({.loss = 0.99}),
+                       .directBytes = directBytes});
+    const Call call = broadcast(4096 / sizeof(float));
+    ranks.begin(call, Wire::Simple, 1);
+    const int root = call.spec.root;
+    ranks.launch(root);
+    ranks.wait(root);
+    ranks.interpreter(root).abort();
+    ranks.destroy(root);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(ranks.interpreter(1 - root).failure());
+  }
 }
 
 TEST(Far, MappedPlansAndWrongTransportsAreRefused) {

@@ -69,8 +69,10 @@ TEST_P(Uneven, BlocksGiveTheHostsBits) {
 
 // Messages to other hosts have gaps where blocks are short.
 TEST_P(Uneven, BlocksOfOtherHostsGiveTheHostsBits) {
-  DeviceRanksOptions options{.ranks = 3, .hosts = {0, 1, 1}, .network = badSimNetwork(1)};
-  DeviceRanks devices(options);
+  DeviceRanks devices({.ranks = 3,
+                       .hosts = {0, 1, 1},
+                       .network = badSimNetwork(1),
+                       .directBytes = 300});  // of messages with gaps and without
   std::mt19937_64 random(3);
   for (const plan::PlanSpec& spec : allPlans(3, 1)) {
     if (!spec.unevenSafe || spec.protocol != plan::Protocol::Simple) continue;

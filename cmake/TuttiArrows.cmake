@@ -66,7 +66,7 @@ parallel/store parallel/nn parallel/data parallel/engine"
 parallel/kernels/dry parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim \
 parallel/store parallel/nn parallel/data parallel/engine parallel/dry"
     "parallel/samples     : include/tutti parallel/tensor parallel/checkpoint parallel/kernels \
-parallel/kernels/dry parallel/kernels/host \
+parallel/kernels/cuda parallel/kernels/dry parallel/kernels/host \
 parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \
 parallel/data parallel/engine parallel/dry parallel/planner parallel/tokenizer parallel/huggingface")
 

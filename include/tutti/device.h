@@ -153,4 +153,15 @@ Memory allocateOn(Device device, size_t bytes);
 /// initialized. Otherwise as allocateOn().
 Memory allocatePinned(size_t bytes);
 
+/// Bytes of any memory of the host or of a GPU, and where they go, which is such memory too. The
+/// two do not overlap.
+struct CopyArgs {
+  void* to = nullptr;
+  const void* from = nullptr;
+  size_t bytes = 0;
+};
+/// Copies behind what `stream` holds; both sides must last until the stream has done it. Without a
+/// stream it returns when they have been copied. A stream of the host copies the host's memory.
+void copy(const CopyArgs& args, StreamRef stream = {});
+
 }  // namespace tutti

@@ -1,6 +1,5 @@
 #include "parallel/engine/background_save.h"
 
-#include <cstring>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -9,9 +8,8 @@ namespace tutti::parallel {
 
 Tensor BackgroundSave::copy(const Tensor& tensor) {
   ensure(!thread_.joinable(), "copies are made while others are written");
-  ensure(tensor.contiguous(), tensor, " is not contiguous");
   const Tensor copy = copies_.allocate(tensor.type, tensor.shape);
-  if (tensor.bytes() > 0) std::memcpy(copy.data, tensor.data, tensor.bytes());
+  mesh_.download(tensor, copy.data);
   return copy;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // BackgroundSave: a checkpoint that is written while the training goes on. What is saved is copied
-// to memory first, so the training may change it at once; a thread then does all that a save does,
-// with a communicator of its own, because the mesh's are the training's:
+// to the host's memory first, so the training may change it at once; a thread then does all that a
+// save does, with a communicator of its own, because the mesh's are the training's:
 //
 //   training   |step|copy|step|step|step|step|copy|step|
 //   thread              |files, manifest, name|    |files ...
@@ -22,13 +22,13 @@ namespace tutti::parallel {
 class BackgroundSave {
  public:
   explicit BackgroundSave(DeviceMesh& mesh)
-      : mesh_(mesh), copies_("checkpoint in memory", mesh.backing()) {}
+      : mesh_(mesh), copies_("checkpoint in memory", {.dry = mesh.dry()}) {}
   /// Waits; a failure that nobody has asked for is lost.
   ~BackgroundSave() { join(); }
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  /// Elements of `tensor`, which stay as they are until the next await().
+  /// Elements of `tensor` on the host, which stay as they are until the next await().
   Tensor copy(const Tensor& tensor);
   /// Calls `write` in a thread, with all ranks of the mesh (null for one). After await(). The first
   /// time it is collective, as the mesh's communicators are.

@@ -149,6 +149,7 @@ class Engine {
   ParameterStore& store() { return store_; }
   const Pipeline& pipeline() const { return pipeline_; }
   Arena& scratch() { return scratch_; }
+  const DeviceMesh& mesh() const { return mesh_; }
   int reductionGroups() const { return groups_; }
 
  private:

@@ -51,11 +51,14 @@ std::vector<StatePart> stateParts(ParameterStore& store, const Optimizer& optimi
 }
 
 void read(CheckpointReader& reader, const std::string& folder, const StatePart& part,
-          const Box& box) {
+          const Box& box, const DeviceMesh& mesh) {
   const StoredTensor& stored = reader.tensor(part.name);
   require(stored.shape == part.parameter->global, folder, ": tensor \"", part.name,
           "\": shape: it is ", stored.shape, ", not ", part.parameter->global);
-  reader.read(part.name, box, part.data);
+  std::vector<std::byte> room;
+  const Tensor ofHost = mesh.onHost(part.data, room);
+  reader.read(part.name, box, ofHost);
+  mesh.upload(ofHost.data, part.data);
 }
 
 std::string textOf(const MetadataValue& value) {
@@ -150,8 +153,12 @@ void Engine::save(const std::filesystem::path& root, int64_t step, const Optimiz
   require(!mesh_.dry(), "a dry run has no weights to save");
   const Trace::Span span(mesh_.trace(), "checkpoint");
   background_.await();
-  write(mesh_.communicator(AxisSet::all()), mesh_.rank(),
-        {root, step, keep, withSteps(metadata, store_.steps(), scale_), savedPieces(optimizer)});
+  CheckpointPart saved{root, step, keep, withSteps(metadata, store_.steps(), scale_),
+                       savedPieces(optimizer)};
+  if (mesh_.stream())
+    for (TensorBox& piece : saved.pieces) piece.data = background_.copy(piece.data);
+  write(mesh_.communicator(AxisSet::all()), mesh_.rank(), saved);
+  background_.await();  // gives the copies back
 }
 
 void Engine::saveInBackground(const std::filesystem::path& root, int64_t step,
@@ -178,7 +185,7 @@ int64_t Engine::load(const std::filesystem::path& folder, const Optimizer& optim
     const std::vector<StatePart> parts = stateParts(store_, optimizer);
     reader.requireNames(stateNames(store_, optimizer));
     for (const StatePart& part : parts)
-      read(reader, folder.string(), part, store_.box(*part.parameter));
+      read(reader, folder.string(), part, store_.box(*part.parameter), mesh_);
     steps = metadataOf<int64_t>(reader, folder.string(), kSteps);
     readScale(reader, folder.string(), scale_);
     step = reader.step();
@@ -194,7 +201,7 @@ void Engine::loadWeights(const std::filesystem::path& folder) {
     for (size_t i = 0; i < store_.parameterCount(); ++i) {
       const Parameter& parameter = store_.parameter(i);
       read(reader, folder.string(), {parameter.name, &parameter, store_.master(parameter)},
-           store_.box(parameter));
+           store_.box(parameter), mesh_);
     }
   });
   store_.restored(0);

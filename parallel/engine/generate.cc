@@ -14,10 +14,11 @@ namespace {
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// Of the first `vocabulary` or, for 0, of all tokens.
-std::vector<double> numbersOf(const Tensor& logits, int64_t vocabulary) {
-  const int64_t width = logits.count();
-  const auto* numbers = logits.as<double>();
-  return {numbers, numbers + (vocabulary > 0 ? std::min(vocabulary, width) : width)};
+std::vector<double> numbersOf(const DeviceMesh& mesh, const Tensor& logits, int64_t vocabulary) {
+  std::vector<double> numbers(static_cast<size_t>(logits.count()));
+  mesh.download(logits, numbers.data());
+  if (vocabulary > 0) numbers.resize(std::min(numbers.size(), static_cast<size_t>(vocabulary)));
+  return numbers;
 }
 
 /// The tokens that are to be computed next. Once the text is longer than the context each of them
@@ -64,10 +65,10 @@ std::vector<int32_t> generate(Engine& engine, const GenerateOptions& options) {
   require(!engine.scratch().dry(), "a dry run has no logits to choose from");
   const Random random(options.seed, "generate");
   std::vector<int32_t> text = options.prompt;
-  KeyValues before(options.context);
+  KeyValues before(options.context, engine.mesh().backing());
   for (int64_t i = 0; i < options.tokens && !(options.stop && options.stop()); ++i) {
     const Tensor logits = engine.nextLogits(unseen(text, engine.goesOn(), before), before);
-    text.push_back(sample(numbersOf(logits, options.vocabulary), options,
+    text.push_back(sample(numbersOf(engine.mesh(), logits, options.vocabulary), options,
                           random.uniform(static_cast<uint64_t>(i))));
   }
   engine.forget();

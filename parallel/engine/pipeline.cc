@@ -21,10 +21,14 @@ Schedule scheduleOf(const DeviceMesh& mesh, const PipelineOptions& options, int 
   return schedule;
 }
 
-void copyElements(const Tensor& from, const Tensor& to, bool dry) {
+void copyElements(const Tensor& from, const Tensor& to, const DeviceMesh& mesh) {
   ensure(from.contiguous() && from.shape == to.shape && from.type == to.type, from,
          " cannot be copied to ", to);
-  if (!dry && from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
+  if (mesh.dry() || from.bytes() == 0) return;
+  if (mesh.stream())
+    copy({to.data, from.data, from.bytes()}, mesh.stream());
+  else
+    std::memcpy(to.data, from.data, from.bytes());
 }
 
 }  // namespace
@@ -37,7 +41,8 @@ Pipeline::Pipeline(ParallelContext& context, Model& model, const PipelineOptions
       type_(type),
       schedule_(scheduleOf(context.mesh, options, microBatches)),
       stages_(cutIntoStages(model.unitCosts(), schedule_.stages(), options.layers)),
-      between_("between stages", context.mesh.backing()) {
+      between_("between stages", context.mesh.backing()),
+      stream_(context.mesh.device()) {
   const auto slots = static_cast<size_t>(std::max(schedule_.slots(rank_), schedule_.chunks));
   for (size_t i = 0; i < slots; ++i) slots_.emplace_back(context.mesh.backing());
   results_.resize(slots);
@@ -92,8 +97,8 @@ void Pipeline::run(const Step& step) {
 }
 
 void Pipeline::waitFor(int group, const char* name) {
-  waitUntilReached(groups_[static_cast<size_t>(group)], stream_, context_.mesh.trace(), name,
-                   Awaited::Pipeline);
+  continueBehind(groups_[static_cast<size_t>(group)], stream_, context_.mesh, name,
+                 Awaited::Pipeline);
 }
 
 /// All at the same time, while the rank goes on.
@@ -105,7 +110,8 @@ void Pipeline::transfer(std::span<const Action> group, const Step& step) {
                                    Trace::Lane::Stages);
     group_->exchange(messages, stream_);
   }
-  if (static_cast<size_t>(nextGroup_) == groups_.size()) groups_.emplace_back();
+  if (static_cast<size_t>(nextGroup_) == groups_.size())
+    groups_.emplace_back(context_.mesh.device());
   groups_[static_cast<size_t>(nextGroup_++)].record(stream_);
 }
 
@@ -138,8 +144,15 @@ void Pipeline::compute(const Action& action, const Step& step) {
 
 Tensor Pipeline::copyInto(Arena& arena, const Tensor& tensor) {
   const Tensor copy = arena.allocate(tensor.type, tensor.shape);
-  copyElements(tensor, copy, arena.dry());
+  copyElements(tensor, copy, context_.mesh);
   return copy;
+}
+
+/// From the host.
+Tensor Pipeline::ofTokens(Arena& arena, const Tensor& tokenIds) {
+  const Tensor here = arena.allocate(tokenIds.type, tokenIds.shape);
+  context_.mesh.upload(tokenIds.data, here);
+  return here;
 }
 
 /// What was received, or handed on by another stage of this rank.
@@ -161,7 +174,7 @@ void Pipeline::forward(const Action& action, const Step& step) {
   beginTokens(context_, batch.tokenIds.shape, saved);
   saved.microBatch = m;
   saved.deferWeights = schedule_.splitsBackward;
-  const Tensor x = first(chunk) ? copyInto(saved.untilWeights, batch.tokenIds)
+  const Tensor x = first(chunk) ? ofTokens(saved.untilWeights, batch.tokenIds)
                                 : takeWaiting(inputs_, action, saved.untilWeights);
   last_ = model_.forward(context_, unitsOf(chunk), x, saved);
   results_[static_cast<size_t>(action.slot)] = last_;
@@ -184,7 +197,7 @@ void Pipeline::backward(const Action& action) {
   const Tensor dx = model_.backward(context_, unitsOf(chunk), dy, saved);
   if (!first(chunk) && nextIsHere(chunk, -1)) {
     const Tensor copy = between_.take(type_, dx.count()).view(dx.shape);
-    copyElements(dx, copy, context_.mesh.dry());
+    copyElements(dx, copy, context_.mesh);
     gradients_[{chunk - 1, action.microBatch}] = {.data = copy, .lent = true};
   } else if (!first(chunk)) {
     last_ = outgoing(dx);
@@ -198,7 +211,7 @@ Tensor Pipeline::outgoing(const Tensor& dx) {
   if (outgoingGroup_[at] >= 0) waitFor(outgoingGroup_[at], "send");
   if (outgoing_[at].data != nullptr) between_.give(outgoing_[at]);
   outgoing_[at] = between_.take(type_, dx.count()).view(dx.shape);
-  copyElements(dx, outgoing_[at], context_.mesh.dry());
+  copyElements(dx, outgoing_[at], context_.mesh);
   return outgoing_[at];
 }
 
@@ -220,7 +233,7 @@ Tensor Pipeline::logits(const Tensor& tokenIds, KeyValues* before) {
     beginTokens(context_, tokenIds.shape, saved);
     saved.before = before;
     if (first(chunk)) {
-      x = tokenIds;
+      x = context_.mesh.onDevice(tokenIds, saved.untilWeights);
     } else if (!nextIsHere(chunk, -1)) {
       x = saved.untilWeights.allocate(type_, model_.shapeBetween(context_, tokenIds.shape));
       group_->exchange(std::array{outputMessage(false, schedule_.rankOf(stage - 1), x)});

@@ -83,6 +83,7 @@ class Pipeline {
   void backward(const Action& action);
   void finish(const Action& action);
   Tensor copyInto(Arena& arena, const Tensor& tensor);
+  Tensor ofTokens(Arena& arena, const Tensor& tokenIds);
   Tensor takeWaiting(std::map<Key, Waiting>& from, const Action& action, Arena& arena);
   Tensor outgoing(const Tensor& dx);
   void waitFor(int group, const char* name);

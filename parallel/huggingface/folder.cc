@@ -37,10 +37,13 @@ Writer begin(const std::filesystem::path& folder, const FolderExport& what) {
   return writerOf(partial, what, Writer::Part::Create);
 }
 
-void write(ParameterStore& store, const Parameter& parameter, const FolderExport& what,
-           Writer& writer) {
-  const Tensor held = store.master(parameter);
+void write(const DeviceMesh& mesh, ParameterStore& store, const Parameter& parameter,
+           const FolderExport& what, Writer& writer) {
   if (!store.isFirstReplica(parameter)) return;
+  const Tensor master = store.master(parameter);
+  std::vector<std::byte> room;
+  const Tensor held = mesh.onHost(master, room);
+  mesh.download(master, held.data);
   for (const StoredPart& part :
        storedParts(what.options, parameter.name, store.box(parameter), held)) {
     const Shape extents = extentsOf(part.box);
@@ -60,7 +63,11 @@ uint64_t loadWeights(DeviceMesh& mesh, ParameterStore& store, const std::filesys
     WeightFolder weights(folder, readConfig(folder));
     for (size_t i = 0; i < store.parameterCount(); ++i) {
       const Parameter& parameter = store.parameter(i);
-      weights.read(parameter.name, store.box(parameter), store.master(parameter));
+      const Tensor master = store.master(parameter);
+      std::vector<std::byte> room;
+      const Tensor ofHost = mesh.onHost(master, room);
+      weights.read(parameter.name, store.box(parameter), ofHost);
+      mesh.upload(ofHost.data, master);
     }
     bytes = weights.bytesRead();
   });
@@ -80,7 +87,7 @@ void exportFolder(DeviceMesh& mesh, ParameterStore& store, const std::filesystem
   together(all, [&] {
     if (!writer) writer.emplace(writerOf(partialOf(folder), what, Writer::Part::Join));
     for (size_t i = 0; i < store.parameterCount(); ++i)
-      write(store, store.parameter(i), what, *writer);
+      write(mesh, store, store.parameter(i), what, *writer);
     writer->finish();
   });
   together(all, [&] {

@@ -26,6 +26,7 @@
 #include <array>
 #include <span>
 
+#include <tutti/device.h>
 #include "parallel/kernels/exact_sum.h"
 #include "parallel/tensor/arena.h"
 #include "parallel/tensor/tensor.h"
@@ -283,6 +284,8 @@ class Kernels {
   virtual ~Kernels() = default;
   /// Nothing is computed, and no element touched.
   virtual bool dry() const { return false; }
+  /// Whose memory operands lie in.
+  virtual Device device() const { return {}; }
 
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void fillZero(const Tensor& x) = 0;

@@ -1,5 +1,6 @@
 #include "parallel/mesh/device_mesh.h"
 
+#include <cstring>
 #include <new>
 
 #include "parallel/tensor/check.h"
@@ -16,6 +17,10 @@ Memory allocatePrivate(size_t bytes) {
                 std::shared_ptr<void>(memory, [](void* p) { ::operator delete(p, alignment); }));
 }
 
+std::shared_ptr<Stream> streamOn(Device device) {
+  return device.kind == DeviceKind::Host ? nullptr : std::make_shared<Stream>(device);
+}
+
 }  // namespace
 
 Collectives since(const Collectives& before, const Collectives& now) {
@@ -28,9 +33,12 @@ Collectives since(const Collectives& before, const Collectives& now) {
   return result;
 }
 
+DeviceMesh::DeviceMesh(Device device) : stream_(streamOn(device)) {}
+
 DeviceMesh::DeviceMesh(Communicator world) : shape_(MeshShape::along(Axis::Data, world.size())) {
   place_ = placeOf(shape_, world.rank());
-  groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world)));
+  stream_ = streamOn(world.device());
+  groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world), stream_));
 }
 
 DeviceMesh::DeviceMesh(Communicator world, const MeshShape& shape) : shape_(shape) {
@@ -38,7 +46,8 @@ DeviceMesh::DeviceMesh(Communicator world, const MeshShape& shape) : shape_(shap
   require(ranks == world.size(), "a mesh of ", shape.describe(), " has ", ranks,
           ranks == 1 ? " rank" : " ranks", ", and the job has ", world.size());
   place_ = placeOf(shape, world.rank());
-  groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world)));
+  stream_ = streamOn(world.device());
+  groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world), stream_));
 }
 
 DeviceMesh DeviceMesh::dry(const MeshShape& shape, int rank) {
@@ -57,6 +66,7 @@ DeviceMesh DeviceMesh::arranged(const MeshShape& shape) {
   mesh.shape_ = shape;
   mesh.place_ = placeOf(shape, rank());
   mesh.dry_ = dry_;
+  mesh.stream_ = stream_;
   if (!dry_ && ranks() > 1)
     mesh.groups_.emplace(mesh.longAxes(AxisSet::all()), make(AxisSet::all()));
   return mesh;
@@ -93,10 +103,53 @@ MeshCommunicator* DeviceMesh::communicator(AxisSet axes) {
   return &found->second;
 }
 
+void DeviceMesh::finish() const {
+  if (stream_) stream_->synchronize();
+}
+
+/// Of a tensor, to the host or from it.
+void DeviceMesh::move(const CopyArgs& elements) const {
+  if (dry_ || elements.bytes == 0 || elements.to == elements.from) return;
+  if (!stream_) {
+    std::memcpy(elements.to, elements.from, elements.bytes);
+    return;
+  }
+  copy(elements, *stream_);
+  finish();
+}
+
+void DeviceMesh::upload(const void* from, const Tensor& to) const {
+  ensure(to.contiguous(), to, " is not contiguous");
+  move({.to = to.data, .from = from, .bytes = to.bytes()});
+}
+
+void DeviceMesh::download(const Tensor& from, void* to) const {
+  ensure(from.contiguous(), from, " is not contiguous");
+  move({.to = to, .from = from.data, .bytes = from.bytes()});
+}
+
+Tensor DeviceMesh::onDevice(const Tensor& ofHost, Arena& memory) const {
+  if (!stream_) return ofHost;
+  const Tensor result = memory.allocate(ofHost.type, ofHost.shape);
+  upload(ofHost.data, result);
+  return result;
+}
+
+Tensor DeviceMesh::onHost(const Tensor& tensor, std::vector<std::byte>& room) const {
+  if (!stream_) return tensor;
+  room.resize(tensor.bytes());
+  return Tensor(room.data(), tensor.type, tensor.shape);
+}
+
 Memory DeviceMesh::allocate(AxisSet axes, size_t bytes) {
   if (bytes == 0) return {};
   if (MeshCommunicator* group = communicator(axes)) return group->allocate(bytes);
+  if (stream_) return allocateOn(device(), bytes);
   return dry_ ? dryMemory(bytes) : allocatePrivate(bytes);
+}
+
+Memory DeviceMesh::allocateOnHost(AxisSet axes, size_t bytes) {
+  return stream_ && bytes > 0 ? allocatePrivate(bytes) : allocate(axes, bytes);
 }
 
 std::shared_ptr<const IssueOrder> DeviceMesh::recordCalls() {

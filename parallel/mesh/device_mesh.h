@@ -1,9 +1,13 @@
 #pragma once
 
 // DeviceMesh: the ranks of a job arranged along named axes, and the communicators along them.
+//
+// It says where this rank's tensors are. On a GPU all that computes with them is enqueued on one
+// stream, in the order in which the host asks for it, and the host waits where it takes a result.
 
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "parallel/mesh/mesh_communicator.h"
 #include "parallel/sharding/mesh_shape.h"
@@ -20,7 +24,9 @@ class DeviceMesh {
  public:
   /// One rank, no communicator: nothing is ever sent.
   DeviceMesh() = default;
-  /// All ranks of `world` along Data. Owns the communicator.
+  /// The same with its tensors on `device`. Throws Unsupported where there is no such device.
+  explicit DeviceMesh(Device device);
+  /// All ranks of `world` along Data, tensors on its device. Owns the communicator.
   explicit DeviceMesh(Communicator world);
   /// Throws InvalidArgument when the shape has another number of ranks than `world`.
   DeviceMesh(Communicator world, const MeshShape& shape);
@@ -35,8 +41,24 @@ class DeviceMesh {
   bool dry() const { return dry_; }
   /// What arenas of this rank's tensors take memory from.
   Backing backing(std::string folder = {}) const {
-    return {.dry = dry_, .folder = std::move(folder)};
+    return {.dry = dry_, .folder = std::move(folder), .stream = stream_};
   }
+  /// Where they are; in a dry run, the host.
+  Device device() const { return stream().device(); }
+  /// On which kernels run; none on the host, where they are done when they return.
+  StreamRef stream() const { return stream_ ? StreamRef(*stream_) : StreamRef(); }
+  /// Waits for all that was enqueued there, and throws what of it failed.
+  void finish() const;
+
+  /// Elements of the host's memory to a contiguous tensor of this rank, or back, behind what is
+  /// enqueued; they are there when it returns. Nothing in a dry run, and where both are one.
+  void upload(const void* from, const Tensor& to) const;
+  void download(const Tensor& from, void* to) const;
+  /// Where kernels can use what the host has: the same, or on a GPU a copy in `memory`.
+  Tensor onDevice(const Tensor& ofHost, Arena& memory) const;
+  /// Where the host can use elements of a tensor, for upload() or after download(): the same, or
+  /// for a GPU's `room`, which is made as large.
+  Tensor onHost(const Tensor& tensor, std::vector<std::byte>& room) const;
 
   const MeshShape& shape() const { return shape_; }
   int extent(Axis axis) const { return shape_[axis]; }
@@ -60,6 +82,9 @@ class DeviceMesh {
   /// of this host where possible. With a single rank it is ordinary memory. Like communicator() it
   /// is collective over those ranks when it is the first to ask for them.
   Memory allocate(AxisSet axes, size_t bytes);
+  /// The same for numbers of the host (MutationPointFacts::ofHost); alone it need not be
+  /// collective.
+  Memory allocateOnHost(AxisSet axes, size_t bytes);
 
   /// What this rank's thread waits for and does; its communicators and those who use them say so.
   Trace& trace() const { return *trace_; }
@@ -72,10 +97,12 @@ class DeviceMesh {
 
  private:
   MeshCommunicator make(AxisSet axes);
+  void move(const CopyArgs& elements) const;
 
   MeshShape shape_;
   MeshPlace place_{};
   bool dry_ = false;
+  std::shared_ptr<Stream> stream_;                            // null on the host
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // stays where it is
   std::map<AxisSet, MeshCommunicator> groups_;  // by axes that are long: the job's by all of them
   std::shared_ptr<IssueOrder> calls_;           // null: they are not recorded

@@ -51,12 +51,23 @@ const char* spanName(PointForm form) {
   }
 }
 
-/// Behind what is on the stream, if there is one.
+/// Until what is on the stream, if there is one, has ended.
 void waitFor(StreamRef stream) {
   if (!stream) return;
-  Event reached;
+  Event reached(stream.device());
   reached.record(stream);
   reached.synchronize();
+}
+
+/// Of a call's buffers, which the stream of a GPU says are there, from the host or to it.
+void move(void* to, const void* from, size_t bytes, StreamRef stream) {
+  if (bytes == 0) return;
+  if (!stream.isCuda()) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  copy({to, from, bytes}, stream);
+  waitFor(stream);
 }
 
 template <class T>
@@ -97,8 +108,13 @@ CollectiveCounters CollectiveCounters::since(const CollectiveCounters& before) c
           sent.since(before.sent)};
 }
 
-MeshCommunicator::MeshCommunicator(Communicator ranks)
-    : ranks_(std::move(ranks)), rank_(ranks_->rank()), size_(ranks_->size()) {}
+MeshCommunicator::MeshCommunicator(Communicator ranks, std::shared_ptr<Stream> compute)
+    : ranks_(std::move(ranks)),
+      compute_(std::move(compute)),
+      rank_(ranks_->rank()),
+      size_(ranks_->size()) {
+  if (compute_) begun_.emplace(StreamRef(*compute_).device());
+}
 
 size_t MeshCommunicator::bytesOfAll(size_t count, DataType type) const {
   return count * static_cast<size_t>(size_) * sizeOf(type);
@@ -113,42 +129,52 @@ MeshCommunicator::Block MeshCommunicator::blockOf(std::span<const size_t> counts
   return {sum(counts.first(rank)), counts[rank]};
 }
 
+/// On which a call with `stream` runs.
+StreamRef MeshCommunicator::streamOf(MutationPoint point, StreamRef stream) {
+  if (!compute_ || isOfHost(point)) return stream;
+  if (!stream) return *compute_;
+  begun_->record(*compute_);
+  begun_->wait(stream);
+  return stream;
+}
+
 /// Makes `call`, or what a mutation of `point` wants instead. Other ranks do the same.
 template <class Call>
 void MeshCommunicator::perform(MutationPoint point, PointForm form, StreamRef stream,
                                const Outcome& outcome, const Call& call) {
   note(point, form);
   if (!ranks_) return;
+  const StreamRef on = streamOf(point, stream);
   std::optional<Trace::Wait> wait;
-  if (trace_ != nullptr && !stream) wait.emplace(*trace_, spanName(form), awaitedAt(point));
-  const std::optional<Change> change = passMutationPoint(point, form);
-  if (change != Change::Drop) call();
-  if (!change) return;
-  waitFor(stream);
-  if (change == Change::Double)
-    doubleElements(outcome.type, outcome.recv, outcome.count);
-  else
-    keepOwn(outcome);
+  if (trace_ != nullptr && !on) wait.emplace(*trace_, spanName(form), awaitedAt(point));
+  const std::optional<Change> mutation = passMutationPoint(point, form);
+  if (mutation != Change::Drop) call(on);
+  if (!mutation) return;
+  waitFor(on);
+  makeChange(*mutation, outcome, on);
 }
 
-/// What comes from others is zero.
-void MeshCommunicator::keepOwn(const Outcome& outcome) {
+/// Dropped, what comes from others is zero.
+void MeshCommunicator::makeChange(Change change, const Outcome& outcome, StreamRef stream) {
   if (outcome.count == 0) return;
   const size_t size = sizeOf(outcome.type);
-  const auto* const send = static_cast<const std::byte*>(outcome.send);
-  auto* const recv = static_cast<std::byte*>(outcome.recv);
-  // A copy, because it may lie in what is set to zero.
-  std::vector<std::byte> own(outcome.own.count * size);
-  if (!own.empty()) std::memcpy(own.data(), send + outcome.own.begin * size, own.size());
-  std::memset(recv, 0, outcome.count * size);
-  if (!own.empty()) std::memcpy(recv + outcome.ownBegin * size, own.data(), own.size());
+  std::vector<std::byte> result(outcome.count * size);
+  if (change == Change::Double) {
+    move(result.data(), outcome.recv, result.size(), stream);
+    doubleElements(outcome.type, result.data(), outcome.count);
+  } else {
+    move(result.data() + outcome.ownBegin * size,
+         static_cast<const std::byte*>(outcome.send) + outcome.own.begin * size,
+         outcome.own.count * size, stream);
+  }
+  move(outcome.recv, result.data(), result.size(), stream);
 }
 
 void MeshCommunicator::allReduce(MutationPoint point, const AllReduceArgs& args, StreamRef stream) {
   counters_.allReduce.add(args.count * sizeOf(args.type));
   perform(point, PointForm::AllReduce, stream,
           {args.type, args.send, args.recv, args.count, {0, args.count}, 0},
-          [&] { ranks_->allReduce(args, stream); });
+          [&](StreamRef on) { ranks_->allReduce(args, on); });
 }
 
 void MeshCommunicator::reduceScatter(MutationPoint point, const ReduceScatterArgs& args,
@@ -156,7 +182,7 @@ void MeshCommunicator::reduceScatter(MutationPoint point, const ReduceScatterArg
   counters_.reduceScatter.add(bytesOfAll(args.count, args.type));
   perform(point, PointForm::ReduceScatter, stream,
           {args.type, args.send, args.recv, args.count, blockOf(args.count), 0},
-          [&] { ranks_->reduceScatter(args, stream); });
+          [&](StreamRef on) { ranks_->reduceScatter(args, on); });
 }
 
 void MeshCommunicator::reduceScatterV(MutationPoint point, const ReduceScatterVArgs& args,
@@ -166,7 +192,7 @@ void MeshCommunicator::reduceScatterV(MutationPoint point, const ReduceScatterVA
   const Block own = blockOf(args.counts);
   perform(point, PointForm::ReduceScatterV, stream,
           {args.type, args.send, args.recv, own.count, own, 0},
-          [&] { ranks_->reduceScatterV(args, stream); });
+          [&](StreamRef on) { ranks_->reduceScatterV(args, on); });
 }
 
 void MeshCommunicator::allGather(MutationPoint point, const AllGatherArgs& args, StreamRef stream) {
@@ -179,7 +205,7 @@ void MeshCommunicator::allGather(MutationPoint point, const AllGatherArgs& args,
            args.count * static_cast<size_t>(size_),
            {0, own.count},
            own.begin},
-          [&] { ranks_->allGather(args, stream); });
+          [&](StreamRef on) { ranks_->allGather(args, on); });
 }
 
 void MeshCommunicator::allGatherV(MutationPoint point, const AllGatherVArgs& args,
@@ -189,7 +215,7 @@ void MeshCommunicator::allGatherV(MutationPoint point, const AllGatherVArgs& arg
   const Block own = blockOf(args.counts);
   perform(point, PointForm::AllGatherV, stream,
           {args.type, args.send, args.recv, sum(args.counts), {0, own.count}, own.begin},
-          [&] { ranks_->allGatherV(args, stream); });
+          [&](StreamRef on) { ranks_->allGatherV(args, on); });
 }
 
 void MeshCommunicator::allToAll(MutationPoint point, const AllToAllArgs& args, StreamRef stream) {
@@ -198,7 +224,7 @@ void MeshCommunicator::allToAll(MutationPoint point, const AllToAllArgs& args, S
   perform(
       point, PointForm::AllToAll, stream,
       {args.type, args.send, args.recv, args.count * static_cast<size_t>(size_), own, own.begin},
-      [&] { ranks_->allToAll(args, stream); });
+      [&](StreamRef on) { ranks_->allToAll(args, on); });
 }
 
 void MeshCommunicator::allToAllV(MutationPoint point, const AllToAllVArgs& args, StreamRef stream) {
@@ -209,16 +235,17 @@ void MeshCommunicator::allToAllV(MutationPoint point, const AllToAllVArgs& args,
   perform(point, PointForm::AllToAllV, stream,
           {args.type, args.send, args.recv, received, blockOf(args.sendCounts),
            blockOf(args.recvCounts).begin},
-          [&] { ranks_->allToAllV(args, stream); });
+          [&](StreamRef on) { ranks_->allToAllV(args, on); });
 }
 
 void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef stream) {
   for (const Message& message : messages)
     if (message.sends) counters_.sent.add(message.data.bytes());
   if (!messages.empty()) note(messages[0].point, PointForm::Exchange, messages);
-  if (!ranks_) return;
+  if (!ranks_ || messages.empty()) return;
+  const StreamRef on = streamOf(messages[0].point, stream);
   std::optional<Trace::Wait> wait;
-  if (trace_ != nullptr && !stream && !messages.empty())
+  if (trace_ != nullptr && !on)
     wait.emplace(*trace_, spanName(PointForm::Exchange), awaitedAt(messages[0].point));
   std::map<MutationPoint, std::optional<Change>> changes;  // a pass for each purpose
   for (const Message& m : messages)
@@ -229,18 +256,16 @@ void MeshCommunicator::exchange(std::span<const Message> messages, StreamRef str
     if (changes[m.point] == Change::Drop) continue;
     const auto count = static_cast<size_t>(m.data.count());
     if (m.sends)
-      ranks_->send({m.data.data, count, m.data.type, m.peer}, stream);
+      ranks_->send({m.data.data, count, m.data.type, m.peer}, on);
     else
-      ranks_->receive({m.data.data, count, m.data.type, m.peer}, stream);
+      ranks_->receive({m.data.data, count, m.data.type, m.peer}, on);
   }
   group.end();
   for (const Message& m : messages) {
     if (m.sends || !changes[m.point]) continue;
-    waitFor(stream);
-    if (changes[m.point] == Change::Double)
-      doubleElements(m.data.type, m.data.data, static_cast<size_t>(m.data.count()));
-    else
-      std::memset(m.data.data, 0, m.data.bytes());
+    waitFor(on);
+    const auto count = static_cast<size_t>(m.data.count());
+    makeChange(*changes[m.point], {m.data.type, nullptr, m.data.data, count, {0, 0}, 0}, on);
   }
 }
 
@@ -262,11 +287,12 @@ void MeshCommunicator::barrier() {
 }
 
 Memory MeshCommunicator::allocate(size_t bytes) {
+  if (compute_) return allocateOn(StreamRef(*compute_).device(), bytes);
   return ranks_ ? ranks_->allocate(bytes) : dryMemory(bytes);
 }
 
 MeshCommunicator MeshCommunicator::subset(std::span<const int> ranks) {
-  return MeshCommunicator(ranks_->subset(ranks));
+  return MeshCommunicator(ranks_->subset(ranks), compute_);
 }
 
 Memory dryMemory(size_t bytes) { return Memory(dryAddress(), bytes, nullptr); }

@@ -4,6 +4,11 @@
 // there were. Each call says what it is for, so that tests can break one purpose at a time
 // (mutation.h). In a dry run, which has one rank of many, it is without a Communicator: collectives
 // are counted, return at once and touch no buffer.
+//
+// On a GPU a call on tensors runs there, behind what the rank's stream has to compute by then: on
+// that stream, and what is computed next has its results; or on a stream of its own beside that.
+// The calling thread waits for neither. Calls on numbers of the host (MutationPointFacts::ofHost)
+// are as on the host.
 
 #include <cstddef>
 #include <memory>
@@ -64,7 +69,8 @@ class Message {
 
 class MeshCommunicator {
  public:
-  explicit MeshCommunicator(Communicator ranks);
+  /// `compute`: on which this rank's kernels run, if its tensors are on a GPU.
+  explicit MeshCommunicator(Communicator ranks, std::shared_ptr<Stream> compute = {});
   /// Dry: `rank` of `size`.
   MeshCommunicator(int rank, int size) : rank_(rank), size_(size) {}
 
@@ -90,7 +96,7 @@ class MeshCommunicator {
   /// Waits of calls without a stream are told to `trace`, which must outlive this.
   void observe(Trace& trace) { trace_ = &trace; }
 
-  /// Memory that the others can address where possible; in a dry run, an address.
+  /// Memory for tensors that the others can address where possible; in a dry run, an address.
   Memory allocate(size_t bytes);
   /// Of `ranks` of these, in ascending order and with this one among them. Collective over them.
   /// Not for dry ones.
@@ -107,13 +113,16 @@ class MeshCommunicator {
   size_t bytesOfAll(size_t count, DataType type) const;
   Block blockOf(size_t count) const;
   Block blockOf(std::span<const size_t> counts) const;
-  static void keepOwn(const Outcome& outcome);
+  StreamRef streamOf(MutationPoint point, StreamRef stream);
+  static void makeChange(Change change, const Outcome& outcome, StreamRef stream);
   void note(MutationPoint point, PointForm form, std::span<const Message> messages = {});
   template <class Call>
   void perform(MutationPoint point, PointForm form, StreamRef stream, const Outcome& outcome,
                const Call& call);
 
   std::optional<Communicator> ranks_;
+  std::shared_ptr<Stream> compute_;
+  std::optional<Event> begun_;  // of compute_, what a call on another stream is behind
   int rank_, size_;
   Trace* trace_ = nullptr;
   CollectiveCounters counters_;

@@ -124,6 +124,7 @@ struct MutationPointFacts {
   MutationPoint point;
   const char* name;
   PointResult result;
+  bool ofHost = false;  ///< a collective of numbers in host memory, whatever device tensors are on
 };
 /// All of them, in the order of the enumeration.
 inline constexpr std::array kMutationPoints{
@@ -174,7 +175,7 @@ inline constexpr std::array kMutationPoints{
     MutationPointFacts{MutationPoint::ExpertWeightGradientSum,
                        "sum of the gradients of experts' weights", PointResult::Values},
     MutationPointFacts{MutationPoint::ExpertCounts, "how many tokens come to experts",
-                       PointResult::Integers},
+                       PointResult::Integers, true},
     MutationPointFacts{MutationPoint::ExpertTokens, "tokens for experts", PointResult::Values},
     MutationPointFacts{MutationPoint::ExpertResults, "what experts make of tokens",
                        PointResult::Values},
@@ -198,28 +199,29 @@ inline constexpr std::array kMutationPoints{
                        PointResult::Values},
     MutationPointFacts{MutationPoint::TiedGradient, "the other gradient of a tied parameter",
                        PointResult::Values},
-    MutationPointFacts{MutationPoint::LossSum, "sum of losses", PointResult::Values},
-    MutationPointFacts{MutationPoint::NormSum, "sum of squares", PointResult::Integers},
+    MutationPointFacts{MutationPoint::LossSum, "sum of losses", PointResult::Values, true},
+    MutationPointFacts{MutationPoint::NormSum, "sum of squares", PointResult::Integers, true},
     MutationPointFacts{MutationPoint::OverflowVerdict, "whether a gradient is not finite",
-                       PointResult::Integers},
-    MutationPointFacts{MutationPoint::ReplicaHashes, "hashes of replicas", PointResult::Integers},
+                       PointResult::Integers, true},
+    MutationPointFacts{MutationPoint::ReplicaHashes, "hashes of replicas", PointResult::Integers,
+                       true},
     MutationPointFacts{MutationPoint::ReplicaVerdict, "the first replica that differs",
-                       PointResult::Integers},
+                       PointResult::Integers, true},
     MutationPointFacts{MutationPoint::StageOutput, "what a stage gives the next",
                        PointResult::Values},
     MutationPointFacts{MutationPoint::StageGradient, "the gradient of what a stage was given",
                        PointResult::Values},
     MutationPointFacts{MutationPoint::PartLoss, "losses of stages and of other tokens",
-                       PointResult::Values},
+                       PointResult::Values, true},
     MutationPointFacts{MutationPoint::StageLogits, "the last stage's logits", PointResult::Values},
-    MutationPointFacts{MutationPoint::RouterTallies, "what routers did", PointResult::Values},
+    MutationPointFacts{MutationPoint::RouterTallies, "what routers did", PointResult::Values, true},
     MutationPointFacts{MutationPoint::ValidationSum, "sum of validation losses",
-                       PointResult::Integers},
+                       PointResult::Integers, true},
     MutationPointFacts{MutationPoint::LogitGather, "logits", PointResult::Values},
-    MutationPointFacts{MutationPoint::TextLengths, "lengths of texts", PointResult::Integers},
-    MutationPointFacts{MutationPoint::Texts, "texts", PointResult::Integers},
+    MutationPointFacts{MutationPoint::TextLengths, "lengths of texts", PointResult::Integers, true},
+    MutationPointFacts{MutationPoint::Texts, "texts", PointResult::Integers, true},
     MutationPointFacts{MutationPoint::LargestWord, "the largest word of a rank",
-                       PointResult::Integers},
+                       PointResult::Integers, true},
     MutationPointFacts{MutationPoint::SampleTensor, "a sample's tensor", PointResult::Values},
     MutationPointFacts{MutationPoint::GradientPerToken, "one over the tokens, of the gradient",
                        PointResult::Factor},
@@ -248,6 +250,9 @@ inline constexpr std::array kMutationPoints{
                        "one over the sequences, of what routers did", PointResult::Factor},
 };
 const char* toString(MutationPoint point);
+constexpr bool isOfHost(MutationPoint point) {
+  return kMutationPoints[static_cast<size_t>(point)].ofHost;
+}
 
 /// How a point is passed: by a collective, or as a factor.
 enum class PointForm : uint8_t {

@@ -14,8 +14,9 @@ int64_t rowsOutside(const Tensor& tensor, int dimension) {
   return rows;
 }
 
-/// Between two of one shape, of which each is contiguous or a part in `dimension` of one that is.
-void copyBlock(const Tensor& from, const Tensor& to, int dimension) {
+/// Between two of one shape, of which each is contiguous or a part in `dimension` of one that is;
+/// on the stream, if there is one.
+void copyBlock(const Tensor& from, const Tensor& to, int dimension, StreamRef stream) {
   if (from.count() == 0) return;
   const auto pitch = [&](const Tensor& tensor) {
     return dimension == 0
@@ -24,16 +25,21 @@ void copyBlock(const Tensor& from, const Tensor& to, int dimension) {
   };
   const int64_t rows = rowsOutside(from, dimension);
   const size_t bytes = from.bytes() / static_cast<size_t>(rows);
-  for (size_t row = 0; row < static_cast<size_t>(rows); ++row)
-    std::memcpy(static_cast<char*>(to.data) + row * pitch(to),
-                static_cast<const char*>(from.data) + row * pitch(from), bytes);
+  for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+    auto* const target = static_cast<std::byte*>(to.data) + row * pitch(to);
+    const auto* const source = static_cast<const std::byte*>(from.data) + row * pitch(from);
+    if (stream)
+      copy({target, source, bytes}, stream);
+    else
+      std::memcpy(target, source, bytes);
+  }
 }
 
 /// A tensor cut in one dimension into a block for each rank of an axis.
 class Cut {
  public:
-  Cut(const Tensor& tensor, int dimension, int ranks)
-      : tensor_(tensor), dimension_(dimension), ranks_(ranks) {}
+  Cut(const Tensor& tensor, int dimension, int ranks, StreamRef stream)
+      : tensor_(tensor), dimension_(dimension), ranks_(ranks), stream_(stream) {}
 
   bool even() const { return tensor_.shape[dimension_] % ranks_ == 0; }
   /// Blocks lie one after the other as they are.
@@ -52,26 +58,29 @@ class Cut {
 
   /// Copies all blocks into memory where they lie one after the other, or from there.
   void pack(void* memory) const {
-    forBlocks(memory,
-              [&](const Tensor& block, const Tensor& copy) { copyBlock(block, copy, dimension_); });
+    forBlocks(memory, [&](const Tensor& own, const Tensor& dense) {
+      copyBlock(own, dense, dimension_, stream_);
+    });
   }
   void unpack(void* memory) const {
-    forBlocks(memory,
-              [&](const Tensor& block, const Tensor& copy) { copyBlock(copy, block, dimension_); });
+    forBlocks(memory, [&](const Tensor& own, const Tensor& dense) {
+      copyBlock(dense, own, dimension_, stream_);
+    });
   }
 
  private:
   template <class Visit>
   void forBlocks(void* memory, const Visit& visit) const {
     for (int rank = 0; rank < ranks_; ++rank) {
-      const Tensor own = block(rank), copy(memory, own.type, own.shape);
-      visit(own, copy);
-      memory = static_cast<char*>(memory) + copy.bytes();
+      const Tensor own = block(rank), dense(memory, own.type, own.shape);
+      visit(own, dense);
+      memory = static_cast<char*>(memory) + dense.bytes();
     }
   }
 
   const Tensor tensor_;
   const int dimension_, ranks_;
+  const StreamRef stream_;
 };
 
 /// Performs one step along an axis of several ranks.
@@ -82,6 +91,7 @@ class StepRunner {
         group_(*mesh.communicator({step.axis})),
         step_(step),
         memory_(memory),
+        stream_(mesh.stream()),
         dry_(mesh.dry()) {}
 
   /// `to` is memory for the result.
@@ -97,7 +107,9 @@ class StepRunner {
   }
 
  private:
-  Cut cut(const Tensor& tensor, int dimension) const { return {tensor, dimension, group_.size()}; }
+  Cut cut(const Tensor& tensor, int dimension) const {
+    return {tensor, dimension, group_.size(), stream_};
+  }
 
   /// The tensor's blocks, one after the other.
   const void* packed(const Tensor& tensor, const Cut& blocks) {
@@ -115,7 +127,7 @@ class StepRunner {
   }
 
   void slice(const Tensor& from, const Tensor& to) const {
-    if (!dry_) copyBlock(cut(from, step_.to).block(group_.rank()), to, step_.to);
+    if (!dry_) copyBlock(cut(from, step_.to).block(group_.rank()), to, step_.to, stream_);
   }
 
   void allReduce(const Tensor& from, const Tensor& to) {
@@ -177,6 +189,7 @@ class StepRunner {
   MeshCommunicator& group_;
   const Step& step_;
   Arena& memory_;
+  const StreamRef stream_;
   const bool dry_;  // blocks are not packed
 };
 

@@ -6,7 +6,9 @@ ContextParallel::ContextParallel(DeviceMesh& mesh)
     : group_(mesh.communicator({Axis::Context})),
       ranks_(mesh.extent(Axis::Context)),
       rank_(mesh.index(Axis::Context)),
-      stream_(ranks_ > 1 ? std::make_unique<Stream>() : nullptr) {}
+      mesh_(mesh),
+      memory_("positions", mesh.backing(), size_t{1} << 12),
+      stream_(ranks_ > 1 ? std::make_unique<Stream>(mesh.device()) : nullptr) {}
 
 Shape ContextParallel::own(const Shape& tokens) const {
   return {tokens[0], cutOf(tokens[1]).count(rank_)};
@@ -26,13 +28,15 @@ Tensor ContextParallel::cut(Kernels& kernels, const Tensor& x, Arena& memory) co
 Tensor ContextParallel::positions(int64_t length) {
   if (!cuts()) return {};
   if (length != positionsOf_) {
-    positions_.clear();
+    numbers_.clear();
     for (const Range& piece : cutOf(length).pieces(rank_))
-      for (int64_t t = piece.begin; t < piece.end; ++t)
-        positions_.push_back(static_cast<int32_t>(t));
+      for (int64_t t = piece.begin; t < piece.end; ++t) numbers_.push_back(static_cast<int32_t>(t));
+    memory_.rewind({});
+    positions_ =
+        mesh_.onDevice(Tensor(numbers_.data(), DType::Int32, {std::ssize(numbers_)}), memory_);
     positionsOf_ = length;
   }
-  return Tensor(positions_.data(), DType::Int32, {std::ssize(positions_)});
+  return positions_;
 }
 
 Tensor ContextParallel::blockOf(const Tensor& blocks, const SequenceCut& cut, int rank) const {

@@ -43,8 +43,8 @@ class ContextParallel {
   /// itself, or gathered in `memory`. Collective.
   Tensor whole(MutationPoint point, Kernels& kernels, const Tensor& x, int64_t length,
                Arena& memory);
-  /// int32: which positions of a sequence of `length` are this rank's, valid until it is asked for
-  /// another length. No data where all are.
+  /// int32: which positions of a sequence of `length` are this rank's, for kernels, valid until it
+  /// is asked for another length. No data where all are.
   Tensor positions(int64_t length);
 
   /// Of all blocks [batch, a rank's positions, width] in `blocks`, one after the other in the order
@@ -63,7 +63,10 @@ class ContextParallel {
 
   MeshCommunicator* group_;
   int ranks_, rank_;
-  std::vector<int32_t> positions_;
+  const DeviceMesh& mesh_;
+  Arena memory_;  // of positions, on a GPU
+  std::vector<int32_t> numbers_;
+  Tensor positions_;          // these
   int64_t positionsOf_ = -1;  // the length that they are of
   std::unique_ptr<Stream> stream_;
 };

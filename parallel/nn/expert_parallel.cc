@@ -1,6 +1,7 @@
 #include "parallel/nn/expert_parallel.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tutti::parallel {
 
@@ -16,9 +17,7 @@ void requireExpertsFit(const MeshShape& shape, int64_t experts) {
 }
 
 ExpertParallel::ExpertParallel(DeviceMesh& mesh)
-    : group_(mesh.communicator({Axis::Expert})),
-      ranks_(mesh.extent(Axis::Expert)),
-      dry_(mesh.dry()) {}
+    : mesh_(mesh), group_(mesh.communicator({Axis::Expert})), ranks_(mesh.extent(Axis::Expert)) {}
 
 /// Of rows for all experts, and of rows of all ranks for this rank's.
 ExpertTraffic ExpertParallel::trafficOf(std::span<const int32_t> to,
@@ -50,28 +49,33 @@ ExpertTraffic ExpertParallel::trafficOf(std::span<const int32_t> to,
 
 ExpertTraffic ExpertParallel::announce(std::span<const int64_t> loads, const Tensor& counts) {
   const size_t here = loads.size() / static_cast<size_t>(ranks_);
-  auto* const to = counts.as<int32_t>();
-  auto* const from = to + loads.size();
-  int64_t all = 0;
-  for (size_t e = 0; e < loads.size(); ++e) {
-    all += loads[e];
-    if (dry_) continue;
-    to[e] = from[e] = static_cast<int32_t>(loads[e]);
-  }
+  std::vector<int32_t> both;  // to, and from
+  for (int side = 0; side < 2; ++side)
+    for (const int64_t load : loads) both.push_back(static_cast<int32_t>(load));
   if (group_ != nullptr) {
-    group_->allToAll(MutationPoint::ExpertCounts,
-                     {.send = to, .recv = from, .count = here, .type = DType::Int32});
+    group_->allToAll(MutationPoint::ExpertCounts, {.send = both.data(),
+                                                   .recv = both.data() + loads.size(),
+                                                   .count = here,
+                                                   .type = DType::Int32});
     counters.allToAll.add(loads.size() * sizeof(int32_t));
   }
+  mesh_.upload(both.data(), counts);
+  const int64_t all = std::accumulate(loads.begin(), loads.end(), int64_t{0});
   return recall(counts, all, all);
+}
+
+std::vector<int32_t> ExpertParallel::countsIn(const Tensor& counts) const {
+  std::vector<int32_t> both(static_cast<size_t>(counts.count()));
+  mesh_.download(counts, both.data());
+  return both;
 }
 
 ExpertTraffic ExpertParallel::recall(const Tensor& counts, int64_t sentRows,
                                      int64_t receivedRows) const {
   const auto experts = static_cast<size_t>(counts.shape[1]);
-  if (!dry_) {
-    const auto* const to = counts.as<int32_t>();
-    return trafficOf({to, experts}, {to + experts, experts});
+  if (!mesh_.dry()) {
+    const std::vector<int32_t> both = countsIn(counts);
+    return trafficOf(std::span(both).first(experts), std::span(both).subspan(experts));
   }
   std::vector<int32_t> to, from;
   for (int e = 0; e < static_cast<int>(experts); ++e) {

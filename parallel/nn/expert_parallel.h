@@ -59,6 +59,8 @@ class ExpertParallel {
   /// Tells the ranks of experts how many rows come; `loads` are this rank's, of all experts. What
   /// it learned is kept in `counts`, int32 [2, experts]. Collective.
   ExpertTraffic announce(std::span<const int64_t> loads, const Tensor& counts);
+  /// What was kept there, which a dry run did not.
+  std::vector<int32_t> countsIn(const Tensor& counts) const;
   /// The same once more. In a dry run, whose tensors have no elements, so many rows are shared out
   /// evenly.
   ExpertTraffic recall(const Tensor& counts, int64_t sentRows, int64_t receivedRows) const;
@@ -84,9 +86,9 @@ class ExpertParallel {
   void regroup(Kernels& kernels, const ExpertTraffic& traffic, const Tensor& byRank,
                const Tensor& byExpert, bool back) const;
 
+  const DeviceMesh& mesh_;
   MeshCommunicator* const group_;
   const int ranks_;
-  const bool dry_;
 };
 
 }  // namespace tutti::parallel

@@ -101,7 +101,7 @@ class Experts final : public Module {
   Tensor dInput(ParallelContext& context, const ExpertTraffic& traffic, const Tensor& dInnerRows,
                 const Tensor& dLogitRows, const Kept& kept, Saved& saved);
   Tensor ownRows(const ParallelContext& context, const Tensor& all) const;
-  void count(RouterTally& tally, const Tensor& counts, bool dry) const;
+  void count(ParallelContext& context, const Tensor& counts) const;
   void appendWork(const Kept& kept, const Tensor& dResults, const Tensor& dInnerRows,
                   const Tensor& dLogitRows, int64_t sentRows, Saved& saved);
   void mapGradients(ParallelContext& context, const Map& map, const ExpertTraffic& traffic,

@@ -76,7 +76,7 @@ Tensor Experts::backward(ParallelContext& context, const Tensor& dy, Saved& save
       context.experts.recall(kept.counts, kept.results.shape[0], kept.rows.shape[0]);
   takeRoom(traffic, saved, context.experts.ranks());
   const Tensor dLogitRows = dLogits(context, all, kept, saved);
-  count(context.experts.tally, kept.counts, context.mesh.dry());
+  count(context, kept.counts);
   const Tensor sent = allocateRows(context.experts.arenaOfSent(saved.untilWeights, scratch),
                                    dy.type, traffic.sentRoom, traffic.sentRows, o_.width);
   kernels.spreadRows({.x = all, .places = kept.places, .weights = kept.weights, .y = sent});
@@ -123,13 +123,15 @@ Tensor Experts::ownRows(const ParallelContext& context, const Tensor& all) const
 }
 
 /// Adds what each expert got of this rank's tokens.
-void Experts::count(RouterTally& tally, const Tensor& counts, bool dry) const {
+void Experts::count(ParallelContext& context, const Tensor& counts) const {
+  RouterTally& tally = context.experts.tally;
   const auto experts = static_cast<size_t>(o_.experts.count);
   const auto block = static_cast<size_t>(o_.number);
   const size_t first = experts * block;
   tally.loads.resize(std::max(tally.loads.size(), first + experts));
-  if (dry) return;
-  for (size_t e = 0; e < experts; ++e) tally.loads[first + e] += counts.as<int32_t>()[e];
+  if (context.mesh.dry()) return;
+  const std::vector<int32_t> sent = context.experts.countsIn(counts);
+  for (size_t e = 0; e < experts; ++e) tally.loads[first + e] += sent[e];
 }
 
 void Experts::appendWork(const Kept& kept, const Tensor& dResults, const Tensor& dInnerRows,

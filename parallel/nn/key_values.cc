@@ -14,10 +14,17 @@ Tensor KeyValues::extend(Kernels& kernels, UnitId unit, const Tensor& keysValues
   return rows.part(1, 0, seen_ + count);
 }
 
-Tensor KeyValues::positions(int64_t count) {
-  positions_.resize(static_cast<size_t>(count));
-  std::iota(positions_.begin(), positions_.end(), static_cast<int32_t>(seen_));
-  return Tensor(positions_.data(), DType::Int32, {count});
+Tensor KeyValues::positions(const DeviceMesh& mesh, int64_t count) {
+  const auto first = static_cast<int32_t>(seen_);
+  if (std::ssize(numbers_) == count && count > 0 && numbers_[0] == first) return positions_;
+  numbers_.resize(static_cast<size_t>(count));
+  std::iota(numbers_.begin(), numbers_.end(), first);
+  positions_ = Tensor(numbers_.data(), DType::Int32, {count});
+  if (!mesh.stream()) return positions_;
+  if (onDevice_.data == nullptr) onDevice_ = memory_.allocate(DType::Int32, {capacity_});
+  positions_.data = onDevice_.data;
+  mesh.upload(numbers_.data(), positions_);
+  return positions_;
 }
 
 }  // namespace tutti::parallel

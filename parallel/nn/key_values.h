@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/kernels/kernels.h"
+#include "parallel/mesh/device_mesh.h"
 #include "parallel/store/parameter.h"
 #include "parallel/tensor/arena.h"
 
@@ -15,8 +16,9 @@ namespace tutti::parallel {
 
 class KeyValues {
  public:
-  /// Room for so many tokens.
-  explicit KeyValues(int64_t capacity) : capacity_(capacity) {}
+  /// Room for so many tokens, where the tensors of the model's rank are.
+  explicit KeyValues(int64_t capacity, const Backing& backing = {})
+      : capacity_(capacity), memory_("keys and values", backing) {}
 
   int64_t capacity() const { return capacity_; }
   /// Tokens whose keys and values all blocks have.
@@ -29,15 +31,18 @@ class KeyValues {
   /// Puts keys and values [1, new, columns] of a unit behind those that are here, and gives all:
   /// [1, seen + new, columns], valid until the next call. Throws Internal where there is no room.
   Tensor extend(Kernels& kernels, UnitId unit, const Tensor& keysValues);
-  /// int32 [count]: where the next tokens are in the sequence, valid until the next call.
-  Tensor positions(int64_t count);
+  /// int32 [count]: where the next tokens are in the sequence, for kernels, valid until it is asked
+  /// for others.
+  Tensor positions(const DeviceMesh& mesh, int64_t count);
 
  private:
   const int64_t capacity_;
   int64_t seen_ = 0;
-  Arena memory_{"keys and values"};
+  Arena memory_;
   std::map<UnitId, Tensor> rows_;
-  std::vector<int32_t> positions_;
+  std::vector<int32_t> numbers_;
+  Tensor positions_;  // these
+  Tensor onDevice_;   // memory for them, on a GPU
 };
 
 }  // namespace tutti::parallel

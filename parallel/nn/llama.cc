@@ -105,19 +105,30 @@ void RotaryTable::fill() {
   sine_.floats.assign(sine_.doubles.begin(), sine_.doubles.end());
 }
 
-Tensor RotaryTable::cosine(DType type, bool dry) { return table(cosine_, type, dry); }
-Tensor RotaryTable::sine(DType type, bool dry) { return table(sine_, type, dry); }
+Tensor RotaryTable::cosine(DType type, const DeviceMesh& mesh) {
+  return table(cosine_, type, mesh);
+}
+Tensor RotaryTable::sine(DType type, const DeviceMesh& mesh) { return table(sine_, type, mesh); }
 
-Tensor RotaryTable::table(Table& table, DType type, bool dry) {
-  if (!dry && table.doubles.empty()) fill();
-  switch (type) {
-    case DType::BFloat16:
-    case DType::Float16:
-    case DType::Float32:
-      return Tensor(dry ? dryAddress() : table.floats.data(), DType::Float32, shape_);
-    case DType::Float64: return Tensor(dry ? dryAddress() : table.doubles.data(), type, shape_);
-    default: fail(ErrorCode::Unsupported, "no rotary positions in ", toString(type));
+Tensor RotaryTable::table(Table& table, DType type, const DeviceMesh& mesh) {
+  if (type != DType::Float64 && type != DType::Float32 && !isNarrow(type))
+    fail(ErrorCode::Unsupported, "no rotary positions in ", toString(type));
+  const DType wide = statisticsType(type);
+  if (mesh.dry()) return Tensor(dryAddress(), wide, shape_);
+  if (table.doubles.empty()) fill();
+  void* const numbers = wide == DType::Float64 ? static_cast<void*>(table.doubles.data())
+                                               : static_cast<void*>(table.floats.data());
+  const Tensor ofHost(numbers, wide, shape_);
+  if (!mesh.stream()) return ofHost;
+  const Backing backing = mesh.backing();
+  if (!memory_ || memory_->backing().stream != backing.stream) {
+    memory_.emplace("rotary positions", backing);
+    cosine_.onDevice.clear();
+    sine_.onDevice.clear();
   }
+  const auto [place, isNew] = table.onDevice.try_emplace(wide);
+  if (isNew) place->second = mesh.onDevice(ofHost, *memory_);
+  return place->second;
 }
 
 SwiGluMlp::SwiGluMlp(const LlamaBlockOptions& o)
@@ -177,10 +188,9 @@ RotaryAttention::RotaryAttention(const LlamaBlockOptions& o)
 
 void RotaryAttention::turn(ParallelContext& context, const Tensor& qkv, const Tensor& at,
                            int64_t heads, bool back) {
-  const bool dry = context.mesh.dry();
   context.kernels.rotary({.x = qkv,
-                          .cosine = table_->cosine(qkv.type, dry),
-                          .sine = table_->sine(qkv.type, dry),
+                          .cosine = table_->cosine(qkv.type, context.mesh),
+                          .sine = table_->sine(qkv.type, context.mesh),
                           .at = at,
                           .heads = heads,
                           .headWidth = headWidth_,

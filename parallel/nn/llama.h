@@ -4,7 +4,9 @@
 // grouped queries, SwiGLU, no biases. Names of parameters are ours; checkpoints of Hugging Face are
 // mapped where they are read.
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "parallel/nn/expert_options.h"
@@ -47,20 +49,23 @@ class RotaryTable {
  public:
   RotaryTable(int64_t context, int64_t headWidth, double base);
   /// [context, headWidth / 2], for tensors of that type: float32, also for bfloat16, or float64;
-  /// throws Unsupported for another one. In a dry run an address.
-  Tensor cosine(DType type, bool dry = false);
-  Tensor sine(DType type, bool dry = false);
+  /// throws Unsupported for another one. Where the tensors of the mesh's rank are; in a dry run an
+  /// address.
+  Tensor cosine(DType type, const DeviceMesh& mesh);
+  Tensor sine(DType type, const DeviceMesh& mesh);
 
  private:
   struct Table {
     std::vector<float> floats;
     std::vector<double> doubles;
+    std::map<DType, Tensor> onDevice;
   };
   void fill();
-  Tensor table(Table& table, DType type, bool dry);
+  Tensor table(Table& table, DType type, const DeviceMesh& mesh);
   const Shape shape_;
   const double base_;
   Table cosine_, sine_;
+  std::optional<Arena> memory_;  // of a GPU
 };
 
 struct LlamaBlockOptions {

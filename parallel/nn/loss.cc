@@ -8,8 +8,9 @@ double crossEntropy(ParallelContext& context, const LossArgs& args) {
   require(batch > 0 && args.labels.count() % batch == 0, args.labels.count(), " labels of ", batch,
           " sequences");
   const ArenaScope scope(context.scratch);
+  const Tensor allLabels = context.mesh.onDevice(args.labels, context.scratch);
   const Tensor ownLabels = context.sequences.cut(
-      context.kernels, args.labels.view({batch, args.labels.count() / batch}), context.scratch);
+      context.kernels, allLabels.view({batch, args.labels.count() / batch}), context.scratch);
   const int64_t tokens = ownLabels.count();
   const Tensor labels = ownLabels.view({tokens});
   const Layout columns{.dims = {AxisList{}, logits.layout.dims[2]}, .partial = {}};

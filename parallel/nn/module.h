@@ -64,7 +64,7 @@ inline void beginTokens(const ParallelContext& context, const Shape& tokenIds, S
 
 /// int32: where this rank's tokens of the micro-batch are in their sequences; no data: 0, 1, 2, ...
 inline Tensor positionsOf(ParallelContext& context, const Saved& saved) {
-  return saved.before != nullptr ? saved.before->positions(saved.length)
+  return saved.before != nullptr ? saved.before->positions(context.mesh, saved.length)
                                  : context.sequences.positions(saved.length);
 }
 

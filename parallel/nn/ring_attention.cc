@@ -46,7 +46,8 @@ class Ring {
         previous((rank + cut.ranks - 1) % cut.ranks),
         context_(context),
         batch_(qkv.shape[0]),
-        width_(2 * columns.kvWidth) {}
+        width_(2 * columns.kvWidth),
+        passed_(context.mesh.device()) {}
 
   const SequenceCut cut;
   const int rank, next, previous;
@@ -70,8 +71,8 @@ class Ring {
     passed_.record(stream);
   }
   void finish() {
-    waitUntilReached(passed_, context_.sequences.stream(), context_.mesh.trace(), "receive",
-                     Awaited::Context);
+    continueBehind(passed_, context_.sequences.stream(), context_.mesh, "receive",
+                   Awaited::Context);
   }
 
   /// Calls visit(queries, keys) for the pieces of this rank's queries that see some of the keys

@@ -292,5 +292,6 @@ int main(int argc, char** argv) {
        .about = "Every strategy on one model: memory, bytes, idle time, tokens a second.",
        .flags = [&](CLI::App& app, SampleOptions& all) { addFlags(app, all, options); },
        .mesh = [](int ranks) { return MeshShape::along(Axis::Data, ranks); },
-       .train = [&](SampleRank& rank) { compare(rank, options); }});
+       .train = [&](SampleRank& rank) { compare(rank, options); },
+       .onHostAlone = true});
 }

@@ -4,8 +4,9 @@
 #include <exception>
 #include <thread>
 
-#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/samples/device.h"
 #include "parallel/samples/sample.h"
+#include "parallel/tensor/check.h"
 
 namespace {
 
@@ -28,17 +29,28 @@ void train(SampleRank& rank) {
   rank.showUse(engine);
 }
 
+/// One for each rank.
+std::vector<Device> devicesOf(const SampleOptions& options, int ranks) {
+  std::vector<Device> devices;
+  for (int rank = 0; rank < ranks; ++rank) devices.push_back(deviceFor(options.device, rank));
+  require(options.device == "host" || ranks <= deviceCount(DeviceKind::Cuda), "--ranks ", ranks,
+          ": with --device ", options.device, " each has a device of its own, and there are ",
+          deviceCount(DeviceKind::Cuda));
+  return devices;
+}
+
 /// A rank that fails leaves its communicator, so that the others end too.
 void trainOnThreads(const SampleOptions& options, int ranks) {
-  auto communicators = Communicator::createLocal(ranks, {.deterministic = options.deterministic});
-  HostKernels kernels;  // keeps no state
+  auto communicators = Communicator::createLocal(
+      ranks, {.deterministic = options.deterministic, .devices = devicesOf(options, ranks)});
   std::vector<std::exception_ptr> failures(communicators.size());
   std::vector<std::thread> threads;
   for (size_t r = 0; r < communicators.size(); ++r)
     threads.emplace_back([&, r] {
       try {
         DeviceMesh mesh(std::move(communicators[r]));
-        SampleRank rank(mesh, kernels, options);
+        const auto kernels = kernelsFor(mesh);
+        SampleRank rank(mesh, *kernels, options);
         train(rank);
       } catch (...) {
         failures[r] = std::current_exception();

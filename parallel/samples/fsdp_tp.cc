@@ -91,5 +91,6 @@ int main(int argc, char** argv) {
                compareLayouts(rank, tokensOf(options.dataset), options.memoryLimit);
              else
                train(rank, options);
-           }});
+           },
+       .onHostAlone = true});
 }

@@ -9,12 +9,11 @@
 #include <exception>
 #include <string>
 
-#include <tutti/communicator.h>
 #include "parallel/engine/generate.h"
 #include "parallel/engine/stages.h"
 #include "parallel/huggingface/folder.h"
 #include "parallel/kernels/host/blas.h"
-#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/samples/device.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/loaded_model.h"
 #include "parallel/samples/progress.h"
@@ -35,6 +34,7 @@ struct Options {
   std::string prompt;
   int64_t context = 0;  ///< 0: all that the model has
   bool greedy = false;
+  std::string device = "host";
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -66,6 +66,9 @@ void declare(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--pp", o.pp, "of them so many have layers one after the other")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--device", o.device, kDeviceHelp)
+      ->check(CLI::IsMember({"host", "cuda", "emulated"}))
       ->capture_default_str();
   app.add_option("--export", o.exportTo,
                  "makes a Hugging Face folder of the model, which is not there yet");
@@ -115,12 +118,11 @@ struct Job {
 };
 
 void write(const Options& o, Job& job) {
-  DeviceMesh mesh;
-  if (job.shape.ranks() > 1) mesh = DeviceMesh(Communicator::create(), job.shape);
+  DeviceMesh mesh = joinMesh(job.shape, o.device, false);
   host::setBlasThreads(1);  // ranks are the parallelism
-  HostKernels kernels;
+  const auto kernels = kernelsFor(mesh);
   const auto model = makeModel(job.source.options);
-  Engine engine(mesh, kernels, *model, {.policy = ShardPolicy::fsdp()});
+  Engine engine(mesh, *kernels, *model, {.policy = ShardPolicy::fsdp()});
   loadModel(mesh, engine, job.source);
   if (!o.exportTo.empty())
     exportFolder(mesh, engine.store(), o.exportTo,
@@ -152,6 +154,7 @@ int main(int argc, char** argv) {
   declare(app, options);
   try {
     app.parse(argc, argv);
+    requireDeviceWord(options.device);
     return run(argc, argv, options);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;

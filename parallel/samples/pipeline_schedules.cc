@@ -89,5 +89,6 @@ int main(int argc, char** argv) {
                     .about = "How long ranks idle under every schedule, predicted and measured.",
                     .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, options); },
                     .mesh = [](int ranks) { return MeshShape::along(Axis::Pipeline, ranks); },
-                    .train = [&](SampleRank& rank) { train(rank, options); }});
+                    .train = [&](SampleRank& rank) { train(rank, options); },
+                    .onHostAlone = true});
 }

@@ -118,6 +118,7 @@ Progress::Progress(const TrainOptions& options, bool enabled)
       tokensPerStep_(options.batch * options.model.context),
       unit_(options.tokenizer.empty() ? "byte" : "token"),
       jsonPath_(options.json),
+      onHost_(options.device == "host"),
       peakFlops_(options.peakFlops),
       attentionFlops_(attentionFlops(modelOf(options))),
       idleParameters_(idleParameters(modelOf(options))),
@@ -148,7 +149,7 @@ double Progress::seconds(Clock::time_point since) const {
 void Progress::begin(int64_t parameters, int64_t tokens, int ranks) {
   ranks_ = ranks;
   flopsPerToken_ = 6 * (static_cast<double>(parameters) - idleParameters_) + attentionFlops_;
-  if (json_ && peakFlops_ == 0) peakFlops_ = measuredFlops();
+  if (json_ && peakFlops_ == 0 && onHost_) peakFlops_ = measuredFlops();
   start_ = lastStep_ = lastShown_ = Clock::now();
   if (!enabled_) return;
   std::printf(

@@ -51,8 +51,9 @@ class Progress {
   int64_t steps_, batch_, tokensPerStep_;
   const std::string unit_;  ///< "byte" or "token"
   std::string jsonPath_;
-  double peakFlops_;           ///< of a rank, a second; 0 until it is measured
-  double flopsPerToken_ = 0;   ///< of forward and backward
+  const bool onHost_;
+  double peakFlops_;          ///< of a rank, a second; 0 until it is measured, which a GPU's is not
+  double flopsPerToken_ = 0;  ///< of forward and backward
   double attentionFlops_ = 0;  ///< of these, without parameters
   double idleParameters_ = 0;  ///< of a mixture: those of experts that a token does not go to
   int ranks_ = 1;

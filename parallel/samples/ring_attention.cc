@@ -207,5 +207,6 @@ int main(int argc, char** argv) {
        .about = "Computes attention over a sequence that ranks share out, in two ways.",
        .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, layer, attention); },
        .mesh = [](int ranks) { return MeshShape::along(Axis::Context, ranks); },
-       .train = [&](SampleRank& rank) { attend(rank, layer, attention); }});
+       .train = [&](SampleRank& rank) { attend(rank, layer, attention); },
+       .onHostAlone = true});
 }

@@ -9,8 +9,8 @@
 #include "parallel/engine/describe.h"
 #include "parallel/kernels/dry/dry_kernels.h"
 #include "parallel/kernels/host/blas.h"
-#include "parallel/kernels/host/host_kernels.h"
 #include "parallel/mesh/redistribute.h"
+#include "parallel/samples/device.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/progress.h"
 #include "parallel/samples/ranks.h"
@@ -24,8 +24,8 @@ std::optional<int> parse(int argc, char** argv, const Sample& sample, SampleOpti
   CLI::App app(sample.about, sample.name);
   addRanksFlag(app, options.ranks);
   app.add_option("--device", options.device,
-                 "host computes; dry only says what rank 0 would hold and send")
-      ->check(CLI::IsMember({"host", "dry"}))
+                 std::string(kDeviceHelp) + "; dry only says what rank 0 would hold and send")
+      ->check(CLI::IsMember({"host", "cuda", "emulated", "dry"}))
       ->capture_default_str();
   sample.flags(app, options);
   try {
@@ -46,13 +46,18 @@ void trainDry(const Sample& sample, SampleOptions options, int ranks, bool quiet
 }
 
 void trainAsOneOf(const Sample& sample, const SampleOptions& options, int ranks) {
-  DeviceMesh mesh;
-  if (ranks > 1)
-    mesh = DeviceMesh(Communicator::create({.deterministic = options.deterministic}),
-                      sample.mesh(ranks));
-  HostKernels kernels;
-  SampleRank rank(mesh, kernels, options);
+  DeviceMesh mesh = joinMesh(sample.mesh(ranks), options.device, options.deterministic);
+  const auto kernels = kernelsFor(mesh);
+  SampleRank rank(mesh, *kernels, options);
   sample.train(rank);
+}
+
+void checkDevice(const Sample& sample, const std::string& device) {
+  if (device == "host" || device == "dry") return;
+  requireDeviceWord(device);
+  require(!sample.onHostAlone, "--device ", device, ": ", sample.name,
+          " computes on the host alone");
+  deviceFor(device, 0);
 }
 
 int run(int argc, char** argv, const Sample& sample, const SampleOptions& options) {
@@ -60,7 +65,7 @@ int run(int argc, char** argv, const Sample& sample, const SampleOptions& option
   if (threads || options.device == "dry") {
     const int ranks = std::max(1, options.ranks);
     trainDry(sample, options, ranks, options.device != "dry");
-    if (options.device == "host") sample.trainOnThreads(options, ranks);
+    if (options.device != "dry") sample.trainOnThreads(options, ranks);
     return 0;
   }
   const RankPlan plan = planRanks(options.ranks);
@@ -119,6 +124,7 @@ int runSample(int argc, char** argv, const Sample& sample) {
   if (const auto exitCode = parse(argc, argv, sample, options)) return *exitCode;
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
   try {
+    checkDevice(sample, options.device);
     return run(argc, argv, sample, options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", sample.name.c_str(), error.what());

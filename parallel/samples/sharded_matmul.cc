@@ -121,5 +121,6 @@ int main(int argc, char** argv) {
                     .about = "Multiplies sharded matrices in the ways that `tutti shard` shows.",
                     .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, options); },
                     .mesh = [&](int ranks) { return meshOf(options, ranks).shape; },
-                    .train = [&](SampleRank& rank) { multiply(rank, options); }});
+                    .train = [&](SampleRank& rank) { multiply(rank, options); },
+                    .onHostAlone = true});
 }

@@ -127,5 +127,6 @@ int main(int argc, char** argv) {
        .train =
            [&](SampleRank& rank) {
              o.type == "float64" ? train<double>(rank, o) : train<float>(rank, o);
-           }});
+           },
+       .onHostAlone = true});
 }

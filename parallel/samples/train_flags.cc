@@ -10,6 +10,7 @@
 
 #include <tutti/launch.h>
 #include "parallel/samples/config_file.h"
+#include "parallel/samples/device.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/train_options.h"
 
@@ -151,6 +152,9 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--seed", o.seed, "of first weights, sample order and generated text")
       ->check(CLI::Validator(notUnsigned, ""))
       ->capture_default_str();
+  app.add_option("--device", o.device, kDeviceHelp)
+      ->check(CLI::IsMember({"host", "cuda", "emulated"}))
+      ->capture_default_str();
   static const std::map<std::string, DType> types{
       {"float32", DType::Float32}, {"bfloat16", DType::BFloat16}, {"float16", DType::Float16}};
   CLI::Option* type = app.add_option("--type", o.type,
@@ -234,6 +238,7 @@ std::optional<int> parse(int argc, char** argv, TrainOptions& options) {
     fillDefaults(options);
     check(options.model);
     options.lossScaling.check();
+    requireDeviceWord(options.device);
     require(options.tp > 1 || !options.model.sequenceParallel,
             "--sp is for the ranks of --tp, of which there is one");
     // Else the model is not known yet.

@@ -9,14 +9,13 @@
 #include <exception>
 #include <string>
 
-#include <tutti/communicator.h>
 #include "parallel/checkpoint/names.h"
 #include "parallel/engine/agreement.h"
 #include "parallel/engine/generate.h"
 #include "parallel/engine/trace_file.h"
 #include "parallel/huggingface/folder.h"
 #include "parallel/kernels/host/blas.h"
-#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/samples/device.h"
 #include "parallel/samples/end_request.h"
 #include "parallel/samples/loaded_model.h"
 #include "parallel/samples/progress.h"
@@ -30,12 +29,6 @@ namespace {
 
 using namespace tutti;
 using namespace tutti::parallel;
-
-DeviceMesh joinMesh(const TrainOptions& options, int ranks) {
-  if (ranks == 1) return DeviceMesh();
-  return DeviceMesh(Communicator::create({.deterministic = options.deterministic}),
-                    meshOf(options, ranks));
-}
 
 /// Ends a training whose numbers are no longer finite; returns its exit code. All ranks see the
 /// same numbers and come here together. The first that leaves ends the others, so none does before
@@ -94,11 +87,11 @@ int train(const TrainOptions& options, int ranks) {
   const EndRequest request;
   const auto tokenizer = tokenizerOf(options);
   const TokenData text = readTokens(options, *tokenizer);
-  DeviceMesh mesh = joinMesh(options, ranks);
+  DeviceMesh mesh = joinMesh(meshOf(options, ranks), options.device, options.deterministic);
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
-  HostKernels kernels;
+  const auto kernels = kernelsFor(mesh);
   const auto model = makeModel(modelOf(options));
-  Engine engine(mesh, kernels, *model,
+  Engine engine(mesh, *kernels, *model,
                 {.policy = policyOf(options),
                  .types = options.type,
                  .reductionGroups = options.microBatches,
@@ -208,6 +201,7 @@ int main(int argc, char** argv) {
                           .ranksHere = plan.launch ? plan.ranks : 1,
                           .bytes = machineMemoryBytes()});
     checkNotTheText(options);
+    deviceFor(options.device, 0);
     if (plan.launch) {
       checkFiles(options);  // here, where the message is printed once
       return launchRanks(argc, argv, plan.ranks);

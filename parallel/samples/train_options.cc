@@ -123,6 +123,8 @@ Offload offloadOf(const TrainOptions& o, const ShardPolicy& policy) {
   const bool any = !o.offload.empty() && o.offload[0] != "none";
   require(o.offloadFolder.empty() || any, "--offload-folder ", o.offloadFolder,
           ": it is for what --offload names");
+  require(o.device == "host" || !any, "--offload ", o.offload[0], ": with --device ", o.device,
+          " all lies in the GPU's memory; it cannot be moved out of it yet");
   return offload;
 }
 

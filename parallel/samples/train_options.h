@@ -51,6 +51,7 @@ struct TrainOptions {
   double weightDecay = -1;  ///< negative: by optimizer
   double clip = 1;
   uint64_t seed = 1;
+  std::string device = "host";  ///< where it computes
   DType type = DType::Float32;  ///< of weights as they are computed with, and of activations
   LossScaling lossScaling;      ///< with float16
   bool deterministic = false;

@@ -5,6 +5,20 @@
 
 namespace tutti::parallel {
 
+namespace {
+
+void setToZero(const Tensor& x, Stream* ofDevice) {
+  if (ofDevice == nullptr) {
+    std::memset(x.data, 0, x.bytes());
+    return;
+  }
+  const std::vector<std::byte> zeros(x.bytes());
+  copy({x.data, zeros.data(), zeros.size()}, *ofDevice);
+  ofDevice->synchronize();
+}
+
+}  // namespace
+
 Tensor BufferPool::take(DType type, int64_t elements) {
   const size_t bytes = byteCount(type, {elements});
   Buffer* best = nullptr;
@@ -14,7 +28,7 @@ Tensor BufferPool::take(DType type, int64_t elements) {
       best = &buffer;
   if (best == nullptr) {
     const Tensor made = memory_.allocate(DType::UInt8, {static_cast<int64_t>(bytes)});
-    if (bytes > 0 && !memory_.dry()) std::memset(made.data, 0, bytes);
+    if (bytes > 0 && !memory_.dry()) setToZero(made, memory_.backing().stream.get());
     best = &buffers_.emplace_back(Buffer{made});
   }
   best->taken = true;

@@ -24,6 +24,7 @@ Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& poli
       tiedMemory_("tied gradients", mesh.backing()),
       ties_(std::move(ties)),
       units_(cut.units.size()),
+      staging_{Staging(mesh.device()), Staging(mesh.device())},
       written_(cut.pieces.size(), -1) {
   planBuckets();
   planPartials();
@@ -66,7 +67,7 @@ void Gradients::planBuckets() {
     const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
     if (buckets_.empty() || byteCount(type_, {buckets_.back().full}) >= limit ||
         cut.chunk != cut_.units[static_cast<size_t>(id) + 1].chunk)
-      buckets_.emplace_back();
+      buckets_.emplace_back(mesh_.device());
     Bucket& bucket = buckets_.back();
     unit(id) = {.bucket = static_cast<int>(buckets_.size()) - 1,
                 .full = bucket.full,
@@ -169,8 +170,8 @@ void Gradients::giveBack(Bucket& bucket) {
 /// Adds the round that is reduced, or about to be, to those before.
 void Gradients::addRound(Bucket& bucket) {
   if (bucket.added) return;
-  waitUntilReached(bucket.done, stream_, mesh_.trace(), sharded() ? "reduce_scatter" : "all_reduce",
-                   Awaited::Data);
+  continueBehind(bucket.done, stream_, mesh_, sharded() ? "reduce_scatter" : "all_reduce",
+                 Awaited::Data);
   const Tensor& round = bucket.reduced;
   if (bucket.total.data == nullptr) bucket.total = totals_.allocate(type_, round.shape);
   if (bucket.round == 0) {
@@ -265,7 +266,7 @@ void Gradients::fillBlocks(const Bucket& bucket, const Tensor& blocks) {
 
 void Gradients::scatter(Bucket& bucket) {
   Staging& staging = staging_[static_cast<size_t>(reductions_) % staging_.size()];
-  waitUntilReached(staging.sent, stream_, mesh_.trace(), "reduce_scatter", Awaited::Data);
+  continueBehind(staging.sent, stream_, mesh_, "reduce_scatter", Awaited::Data);
   if (elsewhere_) {
     if (staging.of != nullptr) addRound(*staging.of);
     staging.of = &bucket;
@@ -304,8 +305,8 @@ void Gradients::finish() {
   ensure(reductions_ == rounds_ * static_cast<int>(buckets_.size()), "only ", reductions_, " of ",
          rounds_ * static_cast<int>(buckets_.size()), " buckets have all their gradients");
   for (Bucket& bucket : buckets_) {
-    waitUntilReached(bucket.done, stream_, mesh_.trace(),
-                     sharded() ? "reduce_scatter" : "all_reduce", Awaited::Data);
+    continueBehind(bucket.done, stream_, mesh_, sharded() ? "reduce_scatter" : "all_reduce",
+                   Awaited::Data);
     if (keepsTotals()) addRound(bucket);
   }
   addPartials();

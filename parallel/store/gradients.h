@@ -74,6 +74,7 @@ class Gradients {
 
  private:
   struct Bucket {
+    explicit Bucket(Device device) : done(device) {}
     int64_t full = 0, block = 0;  // elements
     int units = 0, unitsDone = 0;
     int round = -1;              // that is being written, or was written last
@@ -90,6 +91,7 @@ class Gradients {
     int written = 0;              // micro-batches
   };
   struct Staging {
+    explicit Staging(Device device) : sent(device) {}
     Memory memory;
     Event sent;
     Memory sums;           // where gradients lie elsewhere: what a ReduceScatter gives

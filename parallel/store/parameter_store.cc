@@ -25,17 +25,33 @@ ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPo
       policy_(policy),
       types_(types),
       optimizer_("optimizer", mesh.backing(policy.offload.folderOf(policy.offload.optimizer)),
-                 kStateBlockBytes) {
+                 kStateBlockBytes),
+      stream_(mesh.device()) {
+  if (mesh.stream()) ofHost_.emplace();
   policy.check();
   require(kernels.dry() == mesh.dry(), "of a mesh and its kernels ",
           mesh.dry() ? "the mesh" : "the kernels", " alone would run dry");
+  require(kernels.device() == mesh.device(), "kernels of ", toString(kernels.device()),
+          " compute nothing on a mesh of ", toString(mesh.device()));
+  const Offload& offload = policy.offload;
+  for (const Place place : {offload.optimizer, offload.gradients, offload.parameters})
+    require(place == Place::Device || !mesh.stream(),
+            "a policy puts state elsewhere, and all is in the memory of ", toString(mesh.device()),
+            ": it cannot be moved out of it yet");
   const MeshCommunicator* group = mesh.communicator(policy.data());
   require(!policy.deterministic || group == nullptr || group->deterministic(),
           "a deterministic policy needs a communicator that is deterministic too");
 }
 
-// Collectives under way use the memory of both.
-ParameterStore::~ParameterStore() { stream_ = Stream(); }
+// Collectives under way use the memory of both, and so does what a GPU still computes.
+ParameterStore::~ParameterStore() {
+  ofHost_.reset();
+  stream_ = Stream();
+  try {
+    mesh_.finish();
+  } catch (const std::exception&) {  // whoever works there next is told
+  }
+}
 
 void ParameterStore::place(std::vector<UnitPlace> units) {
   require(declared_.empty(), "units were placed after a parameter was added");
@@ -114,7 +130,7 @@ void ParameterStore::initialize(uint64_t seed) {
   weights_ = std::make_unique<Weights>(mesh_, kernels_, policy_, types_, cut_, stream_, counters_);
   gradients_ = std::make_unique<Gradients>(mesh_, kernels_, policy_, types_.gradients, cut_, ties(),
                                            stream_, counters_);
-  lossMemory_ = mesh_.allocate(policy_.data(), sizeof(double));
+  lossMemory_ = mesh_.allocateOnHost(policy_.data(), sizeof(double));
   weights_->fill(seed);
 }
 
@@ -186,17 +202,18 @@ void ParameterStore::addLoss(double value, int microBatch) {
   if (!mesh_.dry()) *total = lossLevels_[0];
   lossRunning_ = true;
   if (MeshCommunicator* group = mesh_.communicator(policy_.data())) {
-    const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_reduce", Trace::Lane::Store);
+    Stream& stream = lossStream();
+    const Trace::OnStreamSpan span(mesh_.trace(), stream, "all_reduce", Trace::Lane::Store);
     group->allReduce(MutationPoint::LossSum,
-                     {.send = total, .recv = total, .count = 1, .type = DType::Float64}, stream_);
-    lossAdded_.record(stream_);
+                     {.send = total, .recv = total, .count = 1, .type = DType::Float64}, stream);
+    lossAdded_.record(stream);
   }
 }
 
 /// Takes what the last round's AllReduce gave.
 void ParameterStore::closeLossRound() {
   if (!lossRunning_) return;
-  waitUntilReached(lossAdded_, stream_, mesh_.trace(), "all_reduce", Awaited::All);
+  waitUntilReached(lossAdded_, lossStream(), mesh_.trace(), "all_reduce", Awaited::All);
   if (!mesh_.dry()) loss_ += *lossMemory_.as<double>();
   lossRunning_ = false;
 }
@@ -321,7 +338,7 @@ void ParameterStore::checkReplicas() {
     if (!equal) different = std::min<int64_t>(different, place - declared_.begin());
   };
   const auto checkCopy = [&](const Piece& piece, AxisSet replicas, const Tensor& copy) {
-    check(*piece.parameter, equalOver(replicas, hashBytes(copy.data, copy.bytes())));
+    check(*piece.parameter, equalOver(replicas, hashOf(copy)));
   };
   const AxisSet copies = AxisSet::all().without({Axis::Pipeline});
   for (const Piece& piece : cut_.pieces)
@@ -349,6 +366,13 @@ void ParameterStore::checkReplicas() {
          declared_[static_cast<size_t>(different)]->name, " are not equal");
 }
 
+uint64_t ParameterStore::hashOf(const Tensor& rows) const {
+  std::vector<std::byte> room;
+  const Tensor ofHost = mesh_.onHost(rows, room);
+  mesh_.download(rows, ofHost.data);
+  return hashBytes(ofHost.data, ofHost.bytes());
+}
+
 /// On some of the ranks at least, unless all have the same; 0 is a rank's that has none.
 bool ParameterStore::equalOver(AxisSet replicas, uint64_t mine) {
   MeshCommunicator* group = mesh_.communicator(replicas);
@@ -359,12 +383,10 @@ bool ParameterStore::equalOver(AxisSet replicas, uint64_t mine) {
 }
 
 bool ParameterStore::tiedAreEqual(const Parameter& copy) {
-  const auto hashOf = [&](const Parameter& parameter) -> uint64_t {
-    if (parameter.id < 0) return 0;
-    const Tensor rows = master(parameter);
-    return hashBytes(rows.data, rows.bytes());
+  const auto ofMaster = [&](const Parameter& parameter) -> uint64_t {
+    return parameter.id < 0 ? 0 : hashOf(master(parameter));
   };
-  const uint64_t first = hashOf(*copy.tiedTo), second = hashOf(copy);
+  const uint64_t first = ofMaster(*copy.tiedTo), second = ofMaster(copy);
   if (placeOf(copy.unit).rank == placeOf(copy.tiedTo->unit).rank) return first == second;
   return equalOver({Axis::Pipeline}, std::max(first, second));
 }

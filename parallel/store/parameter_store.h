@@ -146,6 +146,8 @@ class ParameterStore {
   bool tiedAreEqual(const Parameter& copy);
   bool isFirst(const Piece& piece, AxisSet axes) const;
   bool anyOverflow(double norm, AxisSet cutting);
+  uint64_t hashOf(const Tensor& rows) const;
+  Stream& lossStream() { return ofHost_ ? *ofHost_ : stream_; }
 
   DeviceMesh& mesh_;
   Kernels& kernels_;
@@ -159,7 +161,8 @@ class ParameterStore {
   Arena optimizer_;
   std::vector<int> backwards_;  // by unit: micro-batches whose backward has ended
   std::vector<double> lossLevels_;
-  Memory lossMemory_;  // of the round, on all ranks
+  Memory lossMemory_;             // of the round, on all ranks; the host's
+  std::optional<Stream> ofHost_;  // of the loss, where stream_ is a GPU's
   Event lossAdded_;
   double loss_ = 0;  // of the rounds before
   bool lossRunning_ = false;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tutti/device.h>
-#include "parallel/mesh/trace.h"
+#include "parallel/mesh/device_mesh.h"
 
 namespace tutti::parallel {
 
@@ -15,6 +15,16 @@ inline void waitUntilReached(Event& event, Stream& stream, Trace& trace, const c
     event.synchronize();
   }
   stream.query();
+}
+
+/// What is computed next comes behind `event`, which was recorded on `stream`: on the host that is
+/// to wait for it; on a GPU the stream of the kernels waits, and nobody here does.
+inline void continueBehind(Event& event, Stream& stream, DeviceMesh& mesh, const char* name,
+                           Awaited awaited) {
+  if (mesh.stream())
+    event.wait(mesh.stream());
+  else
+    waitUntilReached(event, stream, mesh.trace(), name, awaited);
 }
 
 }  // namespace tutti::parallel

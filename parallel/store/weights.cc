@@ -43,7 +43,8 @@ Weights::Weights(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
       masters_("master weights", mesh.backing(folderOfMasters(policy.offload, types))),
       kept_("weights", mesh.backing()),
       gathered_("gathered weights", mesh.backing()),
-      units_(cut.units.size()) {
+      units_(cut.units.size()),
+      slots_{Slot(mesh.device()), Slot(mesh.device())} {
   int64_t most = 0;
   for (size_t i = 0; i < units_.size(); ++i) {
     if (!mastersWithin()) units_[i].masters = masters_.allocate(types.master, {cut.units[i].block});
@@ -83,17 +84,17 @@ Tensor Weights::master(const Piece& piece) const {
 
 void Weights::fill(uint64_t seed) {
   if (mesh_.dry()) return changed();
-  Arena narrow("first values");
+  Arena narrow("first values", mesh_.backing());
+  std::vector<std::byte> room;
   for (const Piece& piece : cut_.pieces) {
+    const ArenaScope scope(narrow);
     const Tensor values = master(piece);
-    if (isNarrow(values.type)) {
-      const ArenaScope scope(narrow);
-      const Tensor wide = narrow.allocate(DType::Float32, values.shape);
-      fillInitial(*piece.parameter, seed, piece.box, wide);
-      kernels_.copy(wide, values);
-    } else {
-      fillInitial(*piece.parameter, seed, piece.box, values);
-    }
+    const Tensor wide =
+        isNarrow(values.type) ? narrow.allocate(DType::Float32, values.shape) : values;
+    const Tensor ofHost = mesh_.onHost(wide, room);
+    fillInitial(*piece.parameter, seed, piece.box, ofHost);
+    mesh_.upload(ofHost.data, wide);
+    if (isNarrow(values.type)) kernels_.copy(wide, values);
   }
   changed();
 }
@@ -111,7 +112,10 @@ void Weights::changed() {
 void Weights::discard(Unit& u) {
   if (u.slot < 0) return;
   Slot& slot = slots_[static_cast<size_t>(u.slot)];
-  slot.gathered.synchronize();
+  if (mesh_.stream())
+    slot.gathered.wait(mesh_.stream());  // what fills it next is computed there
+  else
+    slot.gathered.synchronize();
   slot.taken = false;
   u.slot = -1;
 }
@@ -196,7 +200,7 @@ bool Weights::startGather(int id, Phase phase) {
 void Weights::unpack(int id) {
   Unit& u = unit(id);
   Slot& slot = slots_[static_cast<size_t>(u.slot)];
-  waitUntilReached(slot.gathered, stream_, mesh_.trace(), "all_gather", Awaited::Data);
+  continueBehind(slot.gathered, stream_, mesh_, "all_gather", Awaited::Data);
   const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
   if (u.full.data == nullptr) u.full = gathered_.take(types_.weights, cut.full);
   u.current = true;

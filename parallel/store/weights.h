@@ -62,6 +62,7 @@ class Weights {
     bool current = false;  // `full` has the masters' values
   };
   struct Slot {
+    explicit Slot(Device device) : gathered(device) {}
     Memory memory;
     Event gathered;
     bool taken = false;

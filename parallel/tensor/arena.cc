@@ -29,7 +29,7 @@ void* dryAddress(size_t offset) {
 }
 
 void Arena::Free::operator()(std::byte* memory) const {
-  if (dry) return;
+  if (dry || ofDevice) return;
   if (mapped > 0) {
     ::munmap(memory, mapped);
   } else {
@@ -38,13 +38,27 @@ void Arena::Free::operator()(std::byte* memory) const {
 }
 
 Arena::Arena(std::string name, Backing backing, size_t blockBytes)
-    : name_(std::move(name)), backing_(std::move(backing)), blockBytes_(alignUp(blockBytes)) {}
+    : name_(std::move(name)), backing_(std::move(backing)), blockBytes_(alignUp(blockBytes)) {
+  if (backing_.stream && !backing_.folder.empty())
+    fail(ErrorCode::Unsupported, "the ", name_, " arena is memory of ",
+         toString(StreamRef(*backing_.stream).device()), ", and cannot be files in ",
+         backing_.folder);
+}
+
+Arena::~Arena() {
+  if (!backing_.stream || blocks_.empty()) return;
+  try {
+    backing_.stream->synchronize();
+  } catch (const std::exception&) {  // whoever works there next is told
+  }
+}
 
 Arena::Block Arena::grow(size_t bytes) const {
   if (backing_.dry) {
     auto* memory = static_cast<std::byte*>(dryAddress(heldBytes()));
     return {std::unique_ptr<std::byte, Free>(memory, Free{.dry = true}), bytes};
   }
+  if (backing_.stream) return growDevice(bytes);
   if (!backing_.folder.empty()) return growFile(bytes);
   const size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
   auto* memory =
@@ -75,6 +89,17 @@ Arena::Block Arena::growFile(size_t bytes) const {
          backing_.folder, ": ", std::strerror(reason));
   return {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(memory), Free{.mapped = bytes}),
           bytes};
+}
+
+Arena::Block Arena::growDevice(size_t bytes) const {
+  try {
+    auto memory = std::make_shared<Memory>(allocateOn(StreamRef(*backing_.stream).device(), bytes));
+    auto* const begin = memory->as<std::byte>();
+    return {std::unique_ptr<std::byte, Free>(begin, Free{.ofDevice = std::move(memory)}), bytes};
+  } catch (const Error& error) {
+    fail(error.code(), "the ", name_, " arena, which holds ", heldBytes(),
+         ", could not grow: ", error.what());
+  }
 }
 
 void* Arena::take(size_t bytes) {
@@ -109,8 +134,23 @@ Tensor Arena::retain(const Mark& mark, const Tensor& tensor) {
   Tensor result = allocate(tensor.type, tensor.shape);
   result.layout = tensor.layout;
   // Blocks are only appended, so the old elements are still there; the two may overlap.
-  if (tensor.bytes() > 0 && !dry()) std::memmove(result.data, tensor.data, tensor.bytes());
+  if (tensor.bytes() > 0 && !dry() && result.data != tensor.data) moveDown(tensor, result);
   return result;
+}
+
+/// Within a block to lower addresses. Copies of a GPU do not overlap: there are as many as it
+/// takes.
+void Arena::moveDown(const Tensor& from, const Tensor& to) const {
+  if (!backing_.stream) {
+    std::memmove(to.data, from.data, from.bytes());
+    return;
+  }
+  const auto* const source = static_cast<const std::byte*>(from.data);
+  auto* const target = static_cast<std::byte*>(to.data);
+  const bool overlap = target < source && source < target + from.bytes();
+  const size_t atOnce = overlap ? static_cast<size_t>(source - target) : from.bytes();
+  for (size_t done = 0; done < from.bytes(); done += atOnce)
+    copy({target + done, source + done, std::min(atOnce, from.bytes() - done)}, *backing_.stream);
 }
 
 size_t Arena::heldBytes() const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/device.h>
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
@@ -16,11 +17,13 @@ namespace tutti::parallel {
 /// What memory is taken from: the heap, unless one of these says otherwise.
 struct Backing {
   /// Nothing: addresses that are only counted with (see dryAddress), for a run that touches no
-  /// element. Comes before `folder`.
+  /// element. Comes before the others.
   bool dry = false;
   /// Files there that nobody else sees and that end with the memory: their pages leave main memory
   /// when it is needed for something else.
   std::string folder = {};
+  /// The GPU of this stream, on which all that uses the memory runs. Not with `folder`.
+  std::shared_ptr<Stream> stream = {};
 };
 
 /// Aligned to pages, in the half of the address space that belongs to the kernel: the processor
@@ -44,10 +47,14 @@ class Arena {
   };
 
   /// `name` appears in errors. `blockBytes` is the least that one growth takes from the system.
+  /// Throws Unsupported for files on a GPU.
   explicit Arena(std::string name, Backing backing = {}, size_t blockBytes = size_t{1} << 22);
+  /// Waits for what may still use the memory of a GPU.
+  ~Arena();
+  Arena(Arena&&) = default;
 
   /// Uninitialized memory, aligned to 64 bytes. Throws OutOfMemory naming the arena and the bytes,
-  /// and the folder, which has no room for them; System when no file can be made there.
+  /// and the folder or the device, which has no room for them; System when no file can be made.
   Tensor allocate(DType type, const Shape& shape);
 
   Mark mark() const { return mark_; }
@@ -62,12 +69,14 @@ class Arena {
   ArenaUse use() const { return {peakBytes(), heldBytes()}; }
   size_t growths() const { return blocks_.size(); }
   bool dry() const { return backing_.dry; }
+  const Backing& backing() const { return backing_; }
 
  private:
   struct Free {
     bool dry = false;
-    size_t mapped = 0;     ///< bytes of a file; 0: of the heap
-    size_t alignment = 0;  ///< on the heap
+    size_t mapped = 0;                      ///< bytes of a file; 0: of the heap
+    size_t alignment = 0;                   ///< on the heap
+    std::shared_ptr<Memory> ofDevice = {};  ///< then it is this
     void operator()(std::byte* memory) const;
   };
   struct Block {
@@ -77,6 +86,8 @@ class Arena {
   void* take(size_t bytes);
   Block grow(size_t bytes) const;
   Block growFile(size_t bytes) const;
+  Block growDevice(size_t bytes) const;
+  void moveDown(const Tensor& from, const Tensor& to) const;
 
   std::string name_;
   Backing backing_;

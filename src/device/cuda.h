@@ -40,6 +40,8 @@ std::unique_ptr<AnyEvent> makeCudaEvent(int device);
 StreamRef borrowCudaStream(CUstream_st* stream);
 Memory allocateCuda(int device, size_t bytes);
 Memory allocateCudaPinned(size_t bytes);
+/// Enqueues a copy; both may be any memory. Of a capture it becomes a part.
+void copyOn(StreamRef stream, void* to, const void* from, size_t bytes);
 /// Returns when it is done; both may be any memory.
 void copyMemory(void* to, const void* from, size_t bytes);
 /// The same, behind what is on the stream. Throws InvalidUsage where that is captured.

@@ -25,6 +25,7 @@ StreamRef borrowCudaStream(CUstream_st*) { refuse(); }
 void loadKernels(std::span<const Kernel>, int) { refuse(); }
 Memory allocateCuda(int, size_t) { refuse(); }
 Memory allocateCudaPinned(size_t) { refuse(); }
+void copyOn(StreamRef, void*, const void*, size_t) { refuse(); }
 void copyMemory(void*, const void*, size_t) { refuse(); }
 void copyBehind(StreamRef, void*, const void*, size_t) { refuse(); }
 int currentCudaDevice() { refuse(); }

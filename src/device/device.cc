@@ -1,5 +1,6 @@
 #include <tutti/device.h>
 
+#include <cstring>
 #include <utility>
 
 #include "src/base/check.h"
@@ -212,5 +213,17 @@ Memory allocateOn(Device device, size_t bytes) {
 }
 
 Memory allocatePinned(size_t bytes) { return device::allocateCudaPinned(bytes); }
+
+void copy(const CopyArgs& args, StreamRef stream) {
+  if (args.bytes == 0) return;
+  TUTTI_REQUIRE(args.to != nullptr && args.from != nullptr,
+                "copy: ", args.to == nullptr ? "to" : "from", " is null, and there are ",
+                args.bytes, " bytes");
+  if (stream.isCuda()) return device::copyOn(stream, args.to, args.from, args.bytes);
+  const auto onHost = [args] { std::memcpy(args.to, args.from, args.bytes); };
+  if (stream) return stream.host()->enqueue(std::make_unique<FunctionWork>(onHost));
+  if (device::cudaSupport().devices == 0) return onHost();
+  device::copyMemory(args.to, args.from, args.bytes);
+}
 
 }  // namespace tutti

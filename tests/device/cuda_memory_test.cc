@@ -117,6 +117,26 @@ TEST_F(CudaMemory, IsCopiedToPinnedMemoryWhenTheCallReturns) {
   }
 }
 
+// From what the memory has when the stream comes to it.
+TEST_F(CudaMemory, IsCopiedInTheStreamsOrder) {
+  Stream stream(gpu(1));
+  Memory memory = allocateOn(gpu(1), sizeof(int)), pinned = allocatePinned(2 * sizeof(int));
+  int* const from = pinned.as<int>();
+  int* const to = from + 1;
+  *from = 1;
+  CudaGate gate(stream);
+  copy({memory.data(), from, sizeof(int)}, stream);
+  copy({to, memory.data(), sizeof(int)}, stream);
+  *from = 2;
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(*to, 2);
+  *from = 3;
+  copy({memory.data(), from, sizeof(int)});
+  copy({to, memory.data(), sizeof(int)});
+  EXPECT_EQ(*to, 3) << "without a stream they are done when the calls return";
+}
+
 TEST_F(CudaVirtualMemory, IsWholeUnitsOfItsDevice) {
   const size_t unit = VirtualMemory::granularity(1);
   EXPECT_GT(unit, 0u);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <tutti/device.h>
 #include <tutti/error.h>
@@ -74,6 +75,29 @@ bool eventually(const std::function<bool()>& condition) {
     std::this_thread::sleep_for(1ms);
   }
   return true;
+}
+
+TEST(Copy, IsInTheStreamsOrder) {
+  Stream stream;
+  int from = 1, to = 0, seen = 0;
+  stream.enqueue([&] { from = 2; });
+  copy({&to, &from, sizeof from}, stream);
+  stream.enqueue([&] { seen = std::exchange(to, 3); });
+  stream.synchronize();
+  EXPECT_EQ(seen, 2);
+  EXPECT_EQ(to, 3);
+}
+
+TEST(Copy, WithoutAStreamIsDoneWhenItReturns) {
+  const int from = 1;
+  int to = 0;
+  copy({&to, &from, sizeof from});
+  EXPECT_EQ(to, 1);
+  copy({});
+  EXPECT_NE(thrownBy([&] {
+              copy({&to, nullptr, 1});
+            }).find("copy: from is null"),
+            std::string::npos);
 }
 
 TEST(Stream, SynchronizeDoesNotWaitForWhatIsEnqueuedLater) {

@@ -25,15 +25,18 @@ inline bool isConsequence(const std::exception_ptr& failure) {
 
 /// One call of `rank(mesh)` on each of the mesh's ranks; what they return, if they do, in rank
 /// order. Throws what the first of them threw, if it can be something else than that it lost one.
+/// Their tensors are on `devices`, or on the host.
 template <class Rank>
-auto onRanks(const MeshShape& shape, bool deterministic, const Rank& rank) {
+auto onRanks(const MeshShape& shape, bool deterministic, const Rank& rank,
+             const std::vector<Device>& devices = {}) {
   host::setBlasThreads(1);
   using Result = std::invoke_result_t<Rank, DeviceMesh&>;
   constexpr bool kReturns = !std::is_void_v<Result>;
   static_assert(!std::is_same_v<Result, bool>, "in a vector of bool ranks would share words");
   const auto ranks = static_cast<size_t>(shape.ranks());
   std::vector<std::conditional_t<kReturns, Result, char>> results(ranks);
-  auto communicators = Communicator::createLocal(shape.ranks(), {.deterministic = deterministic});
+  auto communicators = Communicator::createLocal(
+      shape.ranks(), {.deterministic = deterministic, .devices = devices});
   std::vector<std::exception_ptr> failures(ranks);
   std::vector<std::thread> threads;
   for (size_t r = 0; r < ranks; ++r)

@@ -16,9 +16,10 @@ struct RankRun {
   std::vector<StoredPart> parts;
 };
 
-std::vector<char> bytesOf(const Tensor& tensor) {
-  const char* data = static_cast<const char*>(tensor.data);
-  return {data, data + tensor.bytes()};
+std::vector<char> bytesOf(const Tensor& tensor, const DeviceMesh& mesh) {
+  std::vector<char> bytes(tensor.bytes());
+  mesh.download(tensor, bytes.data());
+  return bytes;
 }
 
 size_t memoryHeld(Engine& engine) {
@@ -29,9 +30,9 @@ size_t memoryHeld(Engine& engine) {
 
 /// One rank's whole run.
 RankRun train(DeviceMesh& mesh, const RunOptions& o) {
-  HostKernels kernels;
+  const auto kernels = o.gpuKernels ? o.gpuKernels(mesh) : std::make_unique<HostKernels>();
   const auto model = makeModel(o.model);
-  Engine engine(mesh, kernels, *model,
+  Engine engine(mesh, *kernels, *model,
                 {.policy = o.policy,
                  .types = o.types,
                  .reductionGroups = o.groups,
@@ -61,11 +62,14 @@ RankRun train(DeviceMesh& mesh, const RunOptions& o) {
   }
   ensure(o.steps <= 1 || memoryHeld(engine) == held, "a later step took more memory");
   if (!o.saveTo.empty()) engine.save(o.saveTo, first + o.steps, *optimizer);
-  run.parts = storedParts(engine.store(), o.steps > 0);
+  run.parts = storedParts(engine.store(), o.steps > 0, mesh);
   for (const Parameter* parameter : engine.store().declared())
     if (parameter->tiedTo == nullptr) result.names.push_back(parameter->name);
   const Documents documents(makeDocuments(), contextOf(o.model));
-  Windows windows = o.documents ? Windows(text, documents) : Windows(text, contextOf(o.model));
+  auto validation = text;
+  if (o.validationBytes > 0) validation.resize(o.validationBytes);
+  Windows windows =
+      o.documents ? Windows(text, documents) : Windows(validation, contextOf(o.model));
   result.memory = engine.store().memory();
   result.validation = engine.evaluate(windows, 16);
   result.scratchBytes = engine.scratch().usedBytes();
@@ -90,6 +94,16 @@ void place(const std::vector<char>& part, const Box& box, const Shape& global, s
   });
 }
 
+/// Of each rank.
+std::vector<Device> devicesOf(const RunOptions& o) {
+  std::vector<Device> devices(static_cast<size_t>(o.mesh.ranks()));
+  if (!o.gpuKernels) return devices;
+  const int count = deviceCount(DeviceKind::Cuda);
+  for (int rank = 0; rank < o.mesh.ranks(); ++rank)
+    devices[static_cast<size_t>(rank)] = {DeviceKind::Cuda, rank % count};
+  return devices;
+}
+
 double norm(const std::vector<double>& values) {
   double total = 0;
   for (const double value : values) total += value * value;
@@ -104,15 +118,16 @@ std::vector<double> doubles(const std::vector<char>& bytes) {
 
 }  // namespace
 
-std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients) {
+std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients, const DeviceMesh& mesh) {
   std::vector<StoredPart> parts;
   for (size_t p = 0; p < store.parameterCount(); ++p) {
     const Parameter& parameter = store.parameter(p);
     const Parameter* const whole = parameter.tiedTo == nullptr ? &parameter : parameter.tiedTo;
     const auto place = std::find(store.declared().begin(), store.declared().end(), whole);
-    parts.push_back({parameter.name, static_cast<size_t>(place - store.declared().begin()),
-                     parameter.global, store.box(parameter), bytesOf(store.master(parameter)),
-                     gradients ? bytesOf(store.finishedGradient(parameter)) : std::vector<char>()});
+    parts.push_back(
+        {parameter.name, static_cast<size_t>(place - store.declared().begin()), parameter.global,
+         store.box(parameter), bytesOf(store.master(parameter), mesh),
+         gradients ? bytesOf(store.finishedGradient(parameter), mesh) : std::vector<char>()});
   }
   return parts;
 }
@@ -171,12 +186,13 @@ ShardPolicy RunOptions::smallBuckets(ShardPolicy policy) {
 std::vector<RunResult> run(const RunOptions& o) {
   host::setBlasThreads(1);
   std::vector<RankRun> runs;
+  const std::vector<Device> devices = devicesOf(o);
   if (o.mesh.ranks() == 1) {
-    DeviceMesh alone;
+    DeviceMesh alone(devices[0]);
     runs.push_back(train(alone, o));
   } else {
-    runs =
-        onRanks(o.mesh, o.policy.deterministic, [&](DeviceMesh& mesh) { return train(mesh, o); });
+    runs = onRanks(
+        o.mesh, o.policy.deterministic, [&](DeviceMesh& mesh) { return train(mesh, o); }, devices);
   }
   std::vector<RunResult> results;
   std::vector<std::vector<StoredPart>> parts;

@@ -38,6 +38,7 @@ struct RunOptions {
   ModelOptions model = kSmallGpt;
   int64_t batch = kSmallBatch;  ///< sequences of a step
   bool documents = false;       ///< samples are those of makeDocuments(): not all labels count
+  size_t validationBytes = 0;   ///< of the text, for validation; 0: all
   int groups = 4, rounds = 1;
   PipelineOptions pipeline = {};
   int steps = 1;
@@ -49,6 +50,8 @@ struct RunOptions {
   /// What is then done to it.
   std::function<void(ParameterStore&, const Optimizer&)> afterLoad = {};
   std::string saveTo = {};  ///< the root of one to end with
+  /// Of ranks on GPUs, which they take in turn. None: they are on the host.
+  std::function<std::unique_ptr<Kernels>(const DeviceMesh&)> gpuKernels = {};
 
   static ShardPolicy smallBuckets(ShardPolicy policy);
 };
@@ -68,7 +71,8 @@ struct StoredPart {
   std::vector<char> weight, gradient;
 };
 /// Of all parameters that the rank has; with `gradients`, those of the last step.
-std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients);
+std::vector<StoredPart> storedParts(ParameterStore& store, bool gradients,
+                                    const DeviceMesh& mesh = DeviceMesh());
 /// Put together from all ranks' parts. Throws Internal where ranks that hold the same elements hold
 /// other bits, and where an element is held by no rank.
 Values wholeValues(const std::vector<std::vector<StoredPart>>& ranks,

@@ -116,7 +116,8 @@ TEST_F(Samples, DryRunsSayWhatIsHeldAndSent) {
 TEST_F(Samples, NameWhatTheyRefuse) {
   for (const std::string& sample : std::vector<std::string>{"ddp", "data_parallel", "fsdp",
                                                             "zero --config " + file("adam.json")}) {
-    expectRefused(sample + " --device cuda", 2, "--device: cuda");
+    expectRefused(sample + " --device gpu", 2, "--device: gpu");
+    expectRefused(sample + " --device emulated", 1, "this program has no emulated GPUs");
     expectRefused(sample + " --ranks 0", 2, "--ranks");
     expectRefused(sample + " --ranks 4 --heads 3", 1, "3 heads");
     const bool zero = sample.starts_with("zero");  // 2 micro-batches on each rank

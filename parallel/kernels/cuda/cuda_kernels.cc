@@ -7,7 +7,8 @@ namespace tutti::parallel {
 
 using namespace cuda;
 
-CudaKernels::CudaKernels(StreamRef stream) : queue_(std::make_unique<Queue>(stream)) {}
+CudaKernels::CudaKernels(StreamRef stream)
+    : device_(stream.device()), queue_(std::make_unique<Queue>(stream)) {}
 CudaKernels::~CudaKernels() = default;
 
 void CudaKernels::gemm(const GemmArgs& args) {

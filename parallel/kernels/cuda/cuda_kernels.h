@@ -15,8 +15,8 @@
 //
 // Memory besides operands, which attentionBackward, embeddingWeights, placeTokens, addSquares,
 // route of types of 16 bits, crossEntropy and routerGradient need, is this object's: it grows when
-// a call needs more than any before, which waits for the stream, so that a training step allocates
-// nothing after the first. The arenas that the interface passes are not used.
+// a call needs more than any before, so that a training step allocates nothing after the first, and
+// nothing is given back before the end. The arenas that the interface passes are not used.
 
 #include <memory>
 
@@ -38,6 +38,7 @@ class CudaKernels final : public Kernels {
   /// wait for it. Throws InvalidArgument unless it is a stream of CUDA, which must outlive this.
   explicit CudaKernels(StreamRef stream);
   ~CudaKernels() override;  ///< waits for what it has enqueued
+  Device device() const override { return device_; }
 
   void gemm(const GemmArgs& args) override;
   void fillZero(const Tensor& x) override;
@@ -77,6 +78,7 @@ class CudaKernels final : public Kernels {
   void addSquares(const Tensor& x, ExactSum& sum) override;
 
  private:
+  const Device device_;
   const std::unique_ptr<cuda::Queue> queue_;
 };
 

@@ -33,11 +33,9 @@ OnDevice::~OnDevice() {
 
 void* Workspace::room(size_t bytes) {
   if (bytes > memory_.bytes()) {
-    const int device = stream_.device().index;
-    const OnDevice here(device);
-    require("cudaStreamSynchronize", cudaStreamSynchronize(stream_.cuda()), device);
+    const OnDevice here(stream_.device().index);
     const size_t more = std::max(bytes, 2 * memory_.bytes());
-    memory_ = {};
+    before_.push_back(std::move(memory_));
     memory_ = kind_ == Kind::Pinned ? allocatePinned(more) : allocateOn(stream_.device(), more);
   }
   return memory_.data();

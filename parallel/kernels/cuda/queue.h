@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <vector>
 
 #include <tutti/device.h>
 
@@ -27,19 +28,21 @@ class OnDevice {
   const int device_;
 };
 
-/// Memory that is taken anew by each call, and grows.
+/// Memory that is taken anew by each call, and grows. What was too small stays until the end: to
+/// free it waits for all that runs, also for kernels that wait for what this thread will enqueue.
 class Workspace {
  public:
   /// Of a device; of the host, where kernels reach it too.
   enum class Kind { Device, Pinned };
   Workspace(StreamRef stream, Kind kind) : stream_(stream), kind_(kind) {}
-  /// What was there before is lost, and is no longer used by what the stream holds when it moves.
+  /// What was there before is lost.
   void* room(size_t bytes);
 
  private:
   const StreamRef stream_;
   const Kind kind_;
   Memory memory_;
+  std::vector<Memory> before_;
 };
 
 class Queue {

@@ -66,9 +66,14 @@ void copyMemory(void* to, const void* from, size_t bytes) {
   TUTTI_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
-void copyBehind(StreamRef stream, void* to, const void* from, size_t bytes) {
+void copyOn(StreamRef stream, void* to, const void* from, size_t bytes) {
   const OnDevice here(stream.device().index);
   TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.cuda()));
+}
+
+void copyBehind(StreamRef stream, void* to, const void* from, size_t bytes) {
+  copyOn(stream, to, from, bytes);
+  const OnDevice here(stream.device().index);
   TUTTI_CUDA(cudaStreamSynchronize(stream.cuda()));
 }
 

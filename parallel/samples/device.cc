@@ -1,0 +1,49 @@
+#include "parallel/samples/device.h"
+
+#include <tutti/communicator.h>
+#include <tutti/launch.h>
+#include "parallel/kernels/cuda/make_cuda_kernels.h"
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/tensor/check.h"
+
+// Of the emulation alone; null in programs linked with NVIDIA's runtime, or without any.
+extern "C" [[gnu::weak]] int tuttiEmulation();
+
+namespace tutti::parallel {
+
+void requireDeviceWord(const std::string& word) {
+  if (word == "host") return;
+  require(word == "cuda" || word == "emulated", "--device ", word,
+          " is none of host, cuda, emulated");
+  const bool emulated = tuttiEmulation != nullptr;
+  require(word != "emulated" || emulated,
+          "--device emulated: this program has no emulated GPUs; those of build/tests/emulated "
+          "have, in a build with tests and CUDA");
+  require(word != "cuda" || !emulated,
+          "--device cuda: this program runs on emulated GPUs alone: --device emulated");
+}
+
+Device deviceFor(const std::string& word, int rank) {
+  requireDeviceWord(word);
+  if (word == "host") return {};
+  const int count = deviceCount(DeviceKind::Cuda);
+  if (count == 0)
+    fail(ErrorCode::Unsupported, "--device ", word, ": ", whyNoDevice(DeviceKind::Cuda));
+  return {DeviceKind::Cuda, rank % count};
+}
+
+DeviceMesh joinMesh(const MeshShape& shape, const std::string& device, bool deterministic) {
+  if (shape.ranks() == 1) return DeviceMesh(deviceFor(device, 0));
+  const auto launched = launchedRank();
+  return DeviceMesh(
+      Communicator::create({.deterministic = deterministic,
+                            .device = deviceFor(device, launched ? launched->rank : 0)}),
+      shape);
+}
+
+std::unique_ptr<Kernels> kernelsFor(const DeviceMesh& mesh) {
+  if (mesh.stream()) return makeCudaKernels(mesh.stream());
+  return std::make_unique<HostKernels>();
+}
+
+}  // namespace tutti::parallel

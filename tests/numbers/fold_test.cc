@@ -23,7 +23,7 @@ namespace tutti::numbers {
 namespace {
 
 constexpr uint64_t kSeed = 20240607;
-constexpr size_t kMaxCount = kSanitized ? 511 : 4097;
+constexpr size_t kMaxCount = tests::kSanitized ? 511 : 4097;
 constexpr size_t kCounts[] = {0,  1,  2,  3,  5,   7,   8,   9,   15,  16,   17,  31,
                               32, 33, 63, 65, 127, 129, 255, 257, 511, 1027, 4097};
 constexpr FoldOrder kOrders[] = {FoldOrder::Listed, FoldOrder::ListedRounded, FoldOrder::Canonical};

@@ -75,6 +75,9 @@ void settleUcx(const std::vector<std::unique_ptr<Endpoint>>& all) {
 std::unique_ptr<Fabric> ucxThreads() {
   return std::make_unique<UcxThreads>("ucx_threads", overTcp());
 }
+std::unique_ptr<Fabric> ucxEverything() {
+  return std::make_unique<UcxThreads>("ucx_everything", WorkerOptions{});
+}
 std::unique_ptr<Fabric> ucxProcesses() {
   return std::make_unique<UcxProcesses>("ucx_processes", overTcp());
 }

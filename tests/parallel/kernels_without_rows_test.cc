@@ -457,14 +457,16 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsWithoutRows,
                                   toString(types.elements) + "_" + toString(types.kept);
                          });
 
-// The list above has all that the interface declares.
+// The list above has all computations that the interface declares.
 TEST(KernelsWithoutRowsList, IsTheWholeInterface) {
   std::ifstream file(TUTTI_KERNELS_HEADER);
   const std::regex declaration("^  virtual \\w+ (\\w+)\\(");
+  const std::set<std::string> computeNothing{"dry", "device"};
   std::set<std::string> declared, listed;
   std::smatch match;
   for (std::string line; std::getline(file, line);)
-    if (std::regex_search(line, match, declaration) && match[1] != "dry") declared.insert(match[1]);
+    if (std::regex_search(line, match, declaration) && !computeNothing.contains(match[1]))
+      declared.insert(match[1]);
   for (const Kernel& kernel : kKernels) listed.insert(kernel.name);
   EXPECT_EQ(listed, declared);
 }

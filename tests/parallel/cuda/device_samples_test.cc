@@ -1,9 +1,11 @@
 // train_gpt, generate and the small samples with --device, as their users meet them: on emulated
 // GPUs they print the host's losses, on all axes; what one device has saved the other goes on from.
-// Arguments: the folder of the shipped programs, and that of the emulated ones.
+// Arguments: the folder of the shipped programs, of the emulated ones, and of models from
+// elsewhere.
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -15,10 +17,11 @@
 namespace tutti::parallel {
 namespace {
 
-std::string shipped, emulated;
+std::string shipped, emulated, folders;
 
 // Rung 4 of the ladder: steps of SGD in float32 with losses within 1e-5 of another layout's.
 constexpr double kBound = 1e-5;
+constexpr double kPrinted = 1e-4;  // losses are printed with four digits
 const std::string kSmall =
     " --context 16 --layers 2 --width 16 --heads 2 --batch 4 --optimizer sgd --generate 0";
 
@@ -87,6 +90,36 @@ TEST_F(Devices, GoOnFromEachOthersCheckpoints) {
   EXPECT_NEAR(goOn("gpu", "host"), expected, kBound);
 }
 
+// Each writes a checkpoint behind its first step while it goes on, from which the host goes on.
+TEST_F(Devices, SaveWhileTheyTrain) {
+  const std::string flags = " --save-every 1 --async-checkpoints --keep 0 --checkpoints ";
+  trained(shipped, flags + file("host"));
+  trained(emulated, flags + file("gpu") + " --device emulated --ranks 2");
+  std::vector<double> losses;
+  for (const std::string& run : {file("host"), file("gpu")}) {
+    for (const char* later : {"/step-000002", "/step-000003"})
+      ASSERT_GT(std::filesystem::remove_all(run + later), 0u);
+    losses.push_back(trained(shipped, " --resume --checkpoints " + run, 2).back());
+  }
+  EXPECT_NEAR(losses[1], losses[0], kBound);
+}
+
+// A Llama of a Hugging Face folder, into another one that the host reads.
+TEST_F(Devices, TakeAndGiveHuggingFaceFolders) {
+  const std::string how =
+      "/train_gpt --context 16 --batch 4 --steps 1 --optimizer sgd --generate 0 --init-from ";
+  const auto lossOf = [&](const std::string& command) {
+    return std::stod(losses(runProgram(command)).at(0));
+  };
+  const std::string from = folders + "/llama-bytes";
+  const double host = lossOf(shipped + how + from + " --export " + file("host")),
+               gpus = lossOf(emulated + how + from + " --device emulated --fsdp 2 --export " +
+                             file("gpu"));
+  EXPECT_NEAR(gpus, host, kBound + kPrinted);
+  EXPECT_NEAR(lossOf(shipped + how + file("gpu")), lossOf(shipped + how + file("host")),
+              kBound + kPrinted);
+}
+
 TEST_F(Devices, WriteTheSameText) {
   trained(shipped, " --checkpoints " + file("run"), 20);
   const std::string how = "/generate --from " + file("run") + " --greedy --tokens 6 --prompt abc";
@@ -128,11 +161,12 @@ TEST_F(Devices, RefuseWhatIsNotThere) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS FOLDER_OF_EMULATED_PROGRAMS\n", argv[0]);
+  if (argc != 4) {
+    fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS OF_EMULATED_PROGRAMS OF_MODELS\n", argv[0]);
     return 2;
   }
   tutti::parallel::shipped = argv[1];
   tutti::parallel::emulated = argv[2];
+  tutti::parallel::folders = argv[3];
   return RUN_ALL_TESTS();
 }

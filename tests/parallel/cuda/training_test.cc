@@ -76,6 +76,15 @@ TEST(TrainingOnGpus, OfPipelines) {
   climb(runModels()[1], layouts, kTwoSteps);
 }
 
+TEST(TrainingOnGpus, OfPipelinesWithSeveralStagesARank) {
+  RunModel model = runModels()[0];
+  std::get<GptOptions>(model.options).layers = 4;
+  climb(model,
+        {piped(arrangement("pp=2"), {.schedule = ScheduleKind::Interleaved, .chunks = 2}),
+         piped(arrangement("pp=2"), {.schedule = ScheduleKind::ZeroBubbleV})},
+        kTwoSteps);
+}
+
 TEST(TrainingOnGpus, OfRanksThatShareOutSequences) {
   for (const RunModel& model : runModels())
     climb(model, {arrangement("cp=2"), exchanging(arrangement("cp=2"))}, kTwoSteps);
@@ -84,6 +93,26 @@ TEST(TrainingOnGpus, OfRanksThatShareOutSequences) {
 TEST(TrainingOnGpus, OfRanksThatShareOutExperts) {
   for (const RunModel& model : expertModels(2, 1.25))
     climb(model, {arrangement(""), arrangement("ep=2")}, kTwoSteps);
+}
+
+TEST(TrainingOnGpus, OfPairsOfAxes) {
+  climb(runModels()[0],
+        {arrangement("fsdp=2,tp=2", zero(3), true), arrangement("dp=2,cp=2"),
+         piped(arrangement("dp=2,pp=2"), {.schedule = ScheduleKind::OneFOneB})},
+        kTwoSteps);
+  climb(expertModels(1, 0)[1], {arrangement("cp=2,ep=2"), arrangement("tp=2,ep=2")}, kTwoSteps);
+}
+
+// Kernels and collectives give the same bits on any number of data-parallel ranks, as the host's
+// do.
+TEST(TrainingOnGpus, HaveTheSameBitsInDeterministicMode) {
+  RunOptions options = kTwoSteps;
+  options.model = smaller(kRunGpt);
+  options.policy.deterministic = true;
+  const RunResult one = run(onGpus(arrangement(""), options))[0];
+  for (const Arrangement& layout : {arrangement(""), arrangement("dp=2"),
+                                    arrangement("fsdp=4", zero(3)), arrangement("fsdp=2", zero(1))})
+    expectWithin(sameBits(one, nameOn(layout, "gpt"), onGpus(layout, options)));
 }
 
 TEST(TrainingOnGpus, InFloat32AndInTypesOf16Bits) {

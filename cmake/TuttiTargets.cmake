@@ -33,7 +33,9 @@ if(TUTTI_SANITIZE STREQUAL "address")
                       -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=address,undefined)
 elseif(TUTTI_SANITIZE STREQUAL "thread")
-  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  # With a precompiled header GCC 12 sees writes beyond strings in its own operator+.
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer
+                      -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
   add_link_options(-fsanitize=thread)
 elseif(TUTTI_SANITIZE)
   message(FATAL_ERROR "TUTTI_SANITIZE=${TUTTI_SANITIZE} is neither address nor thread")

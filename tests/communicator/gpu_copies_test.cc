@@ -23,6 +23,15 @@ TEST_F(GpuCopies, GiveWhatIsKnown) {
   }
 }
 
+// Kernels would address the ranks' buffers here.
+TEST_F(GpuCopies, OfLargeBuffersGoThroughSlotsToo) {
+  constexpr size_t kMany = 1 << 20;
+  Setting s(2, 2, kMany, {.gpuCopies = true});
+  for (int r = 0; r < 2; ++r) s.ranks[r].allReduce(s.args(r, kMany), s.streams[r]);
+  for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(3)) << r;
+}
+
 TEST_F(GpuCopies, AreCapturedWithoutKernels) {
   for (const bool byCopies : {false, true}) {
     Setting s(2, 2, 3 * kCount, {.gpuCopies = byCopies});

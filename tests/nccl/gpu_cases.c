@@ -278,6 +278,44 @@ static void graph_of_rank(const Rank* rank) {
 }
 static void graph(void) { run_threads(2, graph_of_rank); }
 
+/* What is captured of an AllGather on a communicator with that policy: how many kernels. */
+static size_t kernels_by_policy(const Rank* rank, int policy) {
+  const int device = rank->rank % device_count();
+  CUDA(cudaSetDevice(device));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.CTAPolicy = policy;
+  ncclComm_t comm = NULL;
+  OK(ncclCommInitRankConfig(&comm, rank->size, rank->id, rank->rank, &config));
+  Gpu g = make_gpu(rank->rank, rank->size, device, comm);
+  cudaGraph_t graph;
+  CUDA(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeThreadLocal));
+  OK(ncclAllGather(g.in, g.out, kCount, ncclFloat32, g.comm, g.stream));
+  CUDA(cudaStreamEndCapture(g.stream, &graph));
+  cudaGraphNode_t nodes[256];
+  size_t count = 256, kernels = 0;
+  CUDA(cudaGraphGetNodes(graph, NULL, &count));
+  CHECK(count <= 256);
+  CUDA(cudaGraphGetNodes(graph, nodes, &count));
+  for (size_t i = 0; i < count; ++i) {
+    enum cudaGraphNodeType type;
+    CUDA(cudaGraphNodeGetType(nodes[i], &type));
+    kernels += type == cudaGraphNodeTypeKernel;
+  }
+  CUDA(cudaGraphDestroy(graph));
+  end_gpu(&g);
+  return kernels;
+}
+static void default_policy_of_rank(const Rank* rank) {
+  CHECK_EQ(kernels_by_policy(rank, NCCL_CTA_POLICY_DEFAULT), 1);
+}
+static void zero_policy_of_rank(const Rank* rank) {
+  CHECK_EQ(kernels_by_policy(rank, NCCL_CTA_POLICY_ZERO), 0);
+}
+static void policies(void) {
+  run_threads(2, default_policy_of_rank);
+  run_threads(2, zero_policy_of_rank);
+}
+
 static void nonblocking_of_rank(const Rank* rank) {
   const int device = rank->rank % device_count();
   CUDA(cudaSetDevice(device));
@@ -386,6 +424,7 @@ const Case gpu_cases[] = {{"gpu/all_devices", all_devices},
                           {"gpu/exchanges", exchanges},
                           {"gpu/default_streams", default_streams},
                           {"gpu/graph", graph},
+                          {"gpu/policies", policies},
                           {"gpu/nonblocking", nonblocking_calls},
                           {"gpu/abort_spinning", abort_spinning},
                           {"gpu/disagreement", disagreement},

@@ -28,8 +28,9 @@ add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wpedantic;-Wshad
                     "$<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>")
 if(TUTTI_SANITIZE STREQUAL "address")
   # GCC 12 sees uninitialised values in its own std::regex when it instruments it. The check of dynamic types
-  # needs a pipe, which a test that has used up all descriptors does not get; AddressSanitizer sees most of it.
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
+  # needs a pipe, which a test that has used up all descriptors does not get; AddressSanitizer sees most of it,
+  # and all of what the checks of null pointers and of objects' sizes see, which take the compiler long.
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr,null,object-size -fno-sanitize-recover=all
                       -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=address,undefined)
 elseif(TUTTI_SANITIZE STREQUAL "thread")
@@ -81,9 +82,9 @@ function(tutti_precompile_standard)
 endfunction()
 
 # tutti_parses_options(NAME [PRECOMPILED TARGET]): of a target that defines command lines with CLI11,
-# whose templates take the compiler longer than all else: they are not optimized for speed, and their
-# header is read once, or is that of TARGET. Sources that do not include it are compiled without, as
-# what it defines costs seconds even where nothing uses it.
+# whose templates take the compiler longer than all else: they are not optimized for speed, their
+# header is read once, or is that of TARGET, and a library's sources that include it are compiled as
+# one. Those that do not are compiled without, as what it defines costs seconds even where nothing uses it.
 function(tutti_parses_options name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "" ${ARGN})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -95,10 +96,13 @@ function(tutti_parses_options name)
   get_target_property(sources ${name} SOURCES)
   foreach(source IN LISTS sources)
     file(STRINGS ${source} includes LIMIT_COUNT 1 REGEX "^#include <CLI/CLI.hpp>")
-    if(NOT includes)
+    if(includes)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP options)
+    else()
       set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     endif()
   endforeach()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
 # How GoogleTest's output ends where every test was skipped, and nothing has failed: it exits with 0

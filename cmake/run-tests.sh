@@ -2,7 +2,7 @@
 # What `make test` does when the packages are there: build and run the release tests, then a subset
 # of them under AddressSanitizer with UBSan and under ThreadSanitizer, without the CUDA parts: kernels are
 # run under sanitizers among the release tests. All three run even when one fails; the closing lines of
-# each are repeated at the end. TUTTI_CUDA is passed on to the release build.
+# each are repeated at the end. TUTTI_CUDA and TUTTI_CUDA_ARCHITECTURES are passed on to the release build.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,8 @@ run() {
   local folder=build
   [ "$preset" = release ] || folder=build-$preset
   echo "== $preset: build"
-  cmake --preset "$preset" -D TUTTI_CUDA="$cuda" >"$folder.configure.log" 2>&1 || {
+  cmake --preset "$preset" -D TUTTI_CUDA="$cuda" \
+    ${TUTTI_CUDA_ARCHITECTURES:+-D TUTTI_CUDA_ARCHITECTURES="$TUTTI_CUDA_ARCHITECTURES"} >"$folder.configure.log" 2>&1 || {
     cat "$folder.configure.log"
     echo "== $preset: the configuration failed"
     rm -f "$folder.configure.log"

@@ -26,7 +26,7 @@ using communicator::Inspection;
 using Times = std::map<std::string, AlgorithmTime>;
 
 // Of the table of sizes.
-constexpr uint64_t kLeastBlock = 8, kLargestBlock = uint64_t{1} << 30;
+constexpr uint64_t kLeastBlock = 8, kLargestExplained = uint64_t{1} << 30;
 constexpr int kTurns = 15;
 
 template <class... Values>
@@ -74,7 +74,7 @@ std::string bySize(const Situation& s) {
   std::string text, current;
   uint64_t last = 0;
   const auto add = [&](const std::string& limit) { text += "  " + limit + current + "\n"; };
-  for (uint64_t bytes = kLeastBlock; bytes <= kLargestBlock; bytes *= 2) {
+  for (uint64_t bytes = kLeastBlock; bytes <= kLargestExplained; bytes *= 2) {
     plan::CollectiveRequest request = s.request;
     request.count = std::max<uint64_t>(1, bytes / sizeOf(request.type));
     const Choice choice = collectives::choose(request, s.topology, s.tuning);

@@ -8,7 +8,7 @@
 
 namespace tutti::tools {
 namespace {
-constexpr int kMostRanks = 4096;
+constexpr int kMostSharding = 4096;
 }  // namespace
 
 std::variant<ShardOptions, int> parseShard(int argc, const char* const* argv) {
@@ -34,7 +34,7 @@ std::variant<ShardOptions, int> parseShard(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  o.mesh = parallel::parseMesh("--mesh", mesh, kMostRanks);
+  o.mesh = parallel::parseMesh("--mesh", mesh, kMostSharding);
   o.product = parallel::parseProduct(product, o.mesh.letters);
   o.sizes = parallel::parseSizes("--sizes", sizes, o.product);
   const auto parsedType = parseDataType(type);

@@ -19,7 +19,7 @@ using collectives::AlgorithmInfo;
 using plan::Collective;
 using topology::Cluster;
 
-constexpr int kMostRanks = 1'000'000;
+constexpr int kMostSimulated = 1'000'000;
 constexpr int kMostChannels = 32;
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 
@@ -120,7 +120,7 @@ std::variant<SimulateOptions, int> parseSimulate(int argc, const char* const* ar
       ->required()
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMostSimulated));
   app.add_option("--topology", o.topology,
                  "a file that describes hosts and links (docs/tools.md), or the name of one that\n"
                  "comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods")

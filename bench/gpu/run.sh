@@ -26,13 +26,21 @@ done
 case $build in /*) ;; *) build=$PWD/$build ;; esac
 case $seconds in *[!0-9]*|'') echo "run.sh: --seconds $seconds is no number" >&2; exit 2 ;; esac
 
+# What the programs need beside the C library, UCX among it, may not be there: it is carried too.
 if [ -n "$pack" ]; then
-  mkdir -p "$pack/bin" "$pack/lib" "$pack/tests" && cp -r "$build/bin/gpu" "$pack/bin/" &&
+  mkdir -p "$pack/bin" "$pack/lib" "$pack/tests" "$pack/needed" && cp -r "$build/bin/gpu" "$pack/bin/" &&
     cp "$build"/bin/tutti "$build"/bin/cuda_conformance_sm* "$pack/bin/" &&
     cp -P "$build"/bin/*_perf "$pack/bin/" && cp "$build/tests/runtime_test_on_gpu" "$pack/tests/" &&
-    cp -P "$build"/lib/libnccl.so* "$pack/lib/" &&
-    cp -L "${CUDA_HOME:-/usr/local/cuda}"/lib64/libcudart.so.?? "$pack/lib/" || exit 1
-  find "$pack" -type f -exec strip {} +
+    cp -P "$build"/lib/libnccl.so* "$pack/lib/" || exit 1
+  ucx=$(ldconfig -p | awk '/libucp.so.0/ { print $NF; exit }')
+  if [ -n "$ucx" ]; then
+    mkdir -p "$pack/needed/ucx" && cp -L "$(dirname "$ucx")"/libuc[pstm].so.0 "$pack/needed/" &&
+      cp -L "$(dirname "$ucx")"/ucx/*.so.0 "$pack/needed/ucx/"
+  fi
+  find "$pack" -type f \( -perm -100 -o -name '*.so*' \) -exec ldd {} + 2>/dev/null |
+    awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE "/(libc|libm|libdl|librt|libpthread|libuc[pstm])\.so|^$build/" | xargs -I{} cp -L {} "$pack/needed/"
+  find "$pack" -type f -exec strip {} + 2>/dev/null
   git rev-parse --short HEAD >"$pack/commit"
   du -sm "$pack" | awk '{ print "run.sh: " $2 " has " $1 " MiB" }'
   exit
@@ -48,7 +56,8 @@ if [ -n "$emulated" ]; then
   libraries=$build/tests/emulated
 else
   programs=$build/bin tests=$build/bin/gpu device=cuda
-  libraries=$build/lib:${CUDA_HOME:-/usr/local/cuda}/lib64
+  libraries=$build/lib:$build/needed:${CUDA_HOME:-/usr/local/cuda}/lib64
+  if [ -d "$build/needed" ]; then export LD_LIBRARY_PATH=$build/needed${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; fi
   gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)
   if [ "$gpus" = 0 ]; then echo "run.sh: nvidia-smi shows no GPU" >&2; exit 2; fi
 fi
@@ -79,7 +88,7 @@ part() {
 
 say "# Report of bench/gpu/run.sh"
 say
-say "- date: $(date -u '+%F %H:%M UTC'); commit: $(git rev-parse --short HEAD 2>/dev/null || cat "$build/commit" 2>/dev/null || echo unknown)"
+say "- date: $(date -u '+%F %H:%M UTC'); commit: $(cat "$build/commit" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown)"
 if [ -n "$emulated" ]; then
   say "- hardware: none, the emulation: times say nothing"
 else

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Everything that a GPU can tell, in one call: bench/gpu/run.sh [--seconds N] [--out FOLDER]
-# [--build FOLDER] [--emulated] [--write-golden]. Builds nothing: `cmake --build build --target gpu_bench`
-# does, on any machine with the toolkit, and build/ may be carried to the GPU. What needs PyTorch uses
-# python3's. Each part has its share of the N seconds (540); what did not run is said. The report
-# is FOLDER/report.md and standard output; the exit status is 1 if a check has failed, 2 without a
-# GPU. --emulated runs what can be run on the emulation, to try out this script.
+# [--build FOLDER] [--emulated] [--write-golden]; or --pack FOLDER. Builds nothing: `cmake --build
+# build --target gpu_bench` does, on any machine with the toolkit. --pack copies what is run here to
+# a folder, without symbols, which is carried to the GPU and given as --build there. What needs
+# PyTorch uses python3's. Each part has its share of the N seconds (540); what did not run is said.
+# The report is FOLDER/report.md and standard output; the exit status is 1 if a check has failed, 2
+# without a GPU. --emulated runs what can be run on the emulation, to try out this script: its
+# programs are the tests of the same names and the target tutti_emulated.
 set -u
 cd "$(dirname "$0")/../.."
 
-seconds=540 out=gpu-report build=build emulated= golden=
+seconds=540 out=gpu-report build=build emulated= golden= pack=
 while [ $# -gt 0 ]; do
   case $1 in
     --seconds) seconds=$2; shift ;;
@@ -16,11 +18,33 @@ while [ $# -gt 0 ]; do
     --build) build=$2; shift ;;
     --emulated) emulated=1 ;;
     --write-golden) golden=--write-golden ;;
-    *) echo "run.sh: $1 is none of --seconds, --out, --build, --emulated, --write-golden" >&2; exit 2 ;;
+    --pack) pack=$2; shift ;;
+    *) echo "run.sh: $1 is none of --seconds, --out, --build, --emulated, --write-golden, --pack" >&2; exit 2 ;;
   esac
   shift
 done
+case $build in /*) ;; *) build=$PWD/$build ;; esac
 case $seconds in *[!0-9]*|'') echo "run.sh: --seconds $seconds is no number" >&2; exit 2 ;; esac
+
+# What the programs need beside the C library, UCX among it, may not be there: it is carried too.
+if [ -n "$pack" ]; then
+  mkdir -p "$pack/bin" "$pack/lib" "$pack/tests" "$pack/needed" && cp -r "$build/bin/gpu" "$pack/bin/" &&
+    cp "$build"/bin/tutti "$build"/bin/cuda_conformance_sm* "$pack/bin/" &&
+    cp -P "$build"/bin/*_perf "$pack/bin/" && cp "$build/tests/runtime_test_on_gpu" "$pack/tests/" &&
+    cp -P "$build"/lib/libnccl.so* "$pack/lib/" || exit 1
+  ucx=$(ldconfig -p | awk '/libucp.so.0/ { print $NF; exit }')
+  if [ -n "$ucx" ]; then
+    mkdir -p "$pack/needed/ucx" && cp -L "$(dirname "$ucx")"/libuc[pstm].so.0 "$pack/needed/" &&
+      cp -L "$(dirname "$ucx")"/ucx/*.so.0 "$pack/needed/ucx/"
+  fi
+  find "$pack" -type f \( -perm -100 -o -name '*.so*' \) -exec ldd {} + 2>/dev/null |
+    awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE "/(libc|libm|libdl|librt|libpthread|libuc[pstm])\.so|^$build/" | xargs -I{} cp -L {} "$pack/needed/"
+  find "$pack" -type f -exec strip {} + 2>/dev/null
+  git rev-parse --short HEAD >"$pack/commit"
+  du -sm "$pack" | awk '{ print "run.sh: " $2 " has " $1 " MiB" }'
+  exit
+fi
 
 report=$out/report.md
 began=$(date +%s) failures=0
@@ -32,12 +56,15 @@ if [ -n "$emulated" ]; then
   libraries=$build/tests/emulated
 else
   programs=$build/bin tests=$build/bin/gpu device=cuda
-  libraries=$build/lib:${CUDA_HOME:-/usr/local/cuda}/lib64
+  libraries=$build/lib:$build/needed:${CUDA_HOME:-/usr/local/cuda}/lib64
+  if [ -d "$build/needed" ]; then export LD_LIBRARY_PATH=$build/needed${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; fi
   gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)
   if [ "$gpus" = 0 ]; then echo "run.sh: nvidia-smi shows no GPU" >&2; exit 2; fi
 fi
 mkdir -p "$out"
 : >"$report"
+# Ranks as threads on one GPU wait for each other there, and their streams must not share queues.
+export CUDA_DEVICE_MAX_CONNECTIONS=32
 
 # part NAME SECONDS COMMAND...: runs it, keeps its output in a file, and says how it has ended.
 part() {
@@ -49,7 +76,9 @@ part() {
   start=$(date +%s)
   timeout $((limit < rest ? limit : rest)) "$@" >"$out/$name.txt" 2>&1 </dev/null
   status=$?
-  if [ $status = 0 ]; then
+  if [ $status = 124 ] && [ "$rest" -lt "$limit" ]; then
+    say "| $name | not done: no time left | |"
+  elif [ $status = 0 ]; then
     say "| $name | passed | $(($(date +%s) - start)) s |"
   else
     failures=$((failures + 1))
@@ -59,7 +88,7 @@ part() {
 
 say "# Report of bench/gpu/run.sh"
 say
-say "- date: $(date -u '+%F %H:%M UTC'); commit: $(git rev-parse --short HEAD 2>/dev/null || cat "$build/commit" 2>/dev/null || echo unknown)"
+say "- date: $(date -u '+%F %H:%M UTC'); commit: $(cat "$build/commit" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown)"
 if [ -n "$emulated" ]; then
   say "- hardware: none, the emulation: times say nothing"
 else
@@ -80,6 +109,7 @@ fi
 for test in kernels kernels_without_rows narrow_types kernels_against_host kernel_calls; do
   part "training_$test" 60 "$tests/cuda_${test}_test"
 done
+part training 120 "$tests/device_training_test"
 
 # Collectives, with several ranks on one GPU.
 part communicator 90 "$tests/gpu_communicator_test"
@@ -91,18 +121,24 @@ for ranks in 2 4 8; do
     part "threads_${ranks}_$collective" 30 "$programs/${collective}_perf" -t "$ranks" -g 1 \
       -b 8 -e 1M -f 32 -n 3 -w 1 --device $device
   done
-  part "processes_${ranks}" 30 "$programs/tutti" perf all_reduce -n "$ranks" -b 8 -e 1M -f 32 \
-    --iters 3 -w 1 --device $device
+  for collective in all_reduce all_gather reduce_scatter broadcast reduce all_to_all; do
+    part "processes_${ranks}_$collective" 30 "$programs/tutti" perf $collective -n "$ranks" -b 8 -e 1M -f 32 \
+      --iters 3 -w 1 --device $device
+  done
 done
 part sanitizer 90 compute-sanitizer --tool memcheck --error-exitcode 9 \
   "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 16 -n 1 -w 0 --device $device
 part racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 9 \
   "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 64 -n 1 -w 0 --device $device
-if [ -z "$emulated" ] && python3 -c 'import torch' 2>/dev/null; then
-  part torch 120 env LD_PRELOAD="$PWD/$build/lib/libnccl.so.2" python3 -m torch.distributed.run \
-    --nproc-per-node 2 bench/gpu/torch_collectives.py
+if ! python3 -c 'import torch' 2>/dev/null; then
+  say "| torch | not run: no PyTorch | |"
+elif [ -n "$emulated" ]; then
+  part torch_script 120 python3 -m torch.distributed.run --nproc-per-node 2 bench/gpu/torch_collectives.py --on-cpu
+elif ! lacks=$(LD_PRELOAD=$build/lib/libnccl.so.2 python3 -c 'import torch' 2>&1); then
+  say "| torch | not run: this PyTorch wants a later NCCL than libnccl.so.2 is | $(tail -1 <<<"$lacks" | cut -c1-160) |"
 else
-  say "| torch | not run: no PyTorch, or no GPU | |"
+  part torch 120 env LD_PRELOAD="$build/lib/libnccl.so.2" python3 -m torch.distributed.run \
+    --nproc-per-node 2 bench/gpu/torch_collectives.py
 fi
 
 # Bandwidth and latency, against what this GPU copies and against NCCL.

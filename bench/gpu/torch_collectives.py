@@ -1,11 +1,13 @@
 """PyTorch over Tutti's libnccl.so.2: collectives, DDP and FSDP2 on GPUs, compared with the CPU.
 
-    torchrun --nproc-per-node R bench/gpu/torch_collectives.py
+    torchrun --nproc-per-node R bench/gpu/torch_collectives.py [--on-cpu]
 
 with LD_PRELOAD=.../libnccl.so.2. Rank r is on GPU r modulo their number. Prints a line for each part,
-and exits with 1 if one is wrong.
+and exits with 1 if one is wrong, and with 2 where there is no GPU. --on-cpu has Gloo do the work, to
+try out this script.
 """
 
+import argparse
 import os
 import sys
 
@@ -13,8 +15,14 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--on-cpu", action="store_true", help="by Gloo, to try out this script")
+ON_CPU = parser.parse_args().on_cpu
+if not ON_CPU and not torch.cuda.is_available():
+    print("torch_collectives.py: PyTorch sees no GPU", file=sys.stderr)
+    sys.exit(2)
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-GPU = torch.device("cuda", RANK % torch.cuda.device_count())
+GPU = torch.device("cpu") if ON_CPU else torch.device("cuda", RANK % torch.cuda.device_count())
 
 
 def value(rank, count, dtype=torch.float32):
@@ -56,7 +64,7 @@ def collectives():
             out = torch.empty(SIZE * count, dtype=dtype, device=GPU)
             dist.all_to_all_single(out, mine.repeat(SIZE))
             same("all_to_all", out, torch.cat(every))
-    dist.barrier(device_ids=[GPU.index])
+    dist.barrier(device_ids=None if ON_CPU else [GPU.index])
 
 
 def exchanges():
@@ -100,7 +108,7 @@ def rows_of_rank(batch):
 
 
 def ddp():
-    network = DistributedDataParallel(model().to(GPU), device_ids=[GPU.index])
+    network = DistributedDataParallel(model().to(GPU), device_ids=None if ON_CPU else [GPU.index])
     train(network, rows_of_rank)
     for got, want in zip(network.module.parameters(), reference().parameters()):
         same("ddp", got, want, 1e-5)
@@ -119,8 +127,11 @@ def fsdp():
 
 
 def main():
-    torch.cuda.set_device(GPU)
-    dist.init_process_group("nccl", device_id=GPU)
+    if ON_CPU:
+        dist.init_process_group("gloo")
+    else:
+        torch.cuda.set_device(GPU)
+        dist.init_process_group("nccl", device_id=GPU)
     failed = 0
     for part in (collectives, exchanges, ddp, fsdp):
         try:

@@ -1,5 +1,6 @@
 #include "src/base/env.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,13 @@ long parseNumber(const char* name, long fallback, long least, long most) {
 constexpr long kMostMs = kLongestWait.count();
 constexpr long kMostSlotBytes = 64L << 20;
 constexpr long kMostGpuBlocks = 1024;
+
+/// Of CUDA, which takes the nearest number that there can be.
+long parseQueues(const char* name, long fallback) {
+  const char* text = std::getenv(name);
+  const long value = text ? std::strtol(text, nullptr, 10) : 0;
+  return value > 0 ? std::min(value, 32L) : fallback;
+}
 
 bool parseFlag(const char* name) { return parseNumber(name, 0, 0, 1) == 1; }
 
@@ -59,6 +67,7 @@ Env readEnv() {
   e.gpuBlocks = parseNumber("TUTTI_GPU_BLOCKS", 0, 0, kMostGpuBlocks);
   e.gpuDirect = parseChoice("TUTTI_GPU_DIRECT");
   e.gpuCopies = parseFlag("TUTTI_GPU_COPIES");
+  e.gpuQueues = parseQueues("CUDA_DEVICE_MAX_CONNECTIONS", e.gpuQueues);
   return e;
 }
 

@@ -314,11 +314,11 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
       }
       case Message::Goodbye: {
         const auto operations = in.get<uint64_t>("operations");
-        const auto launches = in.get<uint64_t>("collectives on the GPU");
+        const auto onGpu = in.get<uint64_t>("collectives on the GPU");
         in.requireEnd();
         std::lock_guard lock(mutex);
         peers[peer].left = true;
-        peers[peer].leftGpuAfter = launches;
+        peers[peer].leftGpuAfter = onGpu;
         peers[peer].stoppedAfter = operations;
         someoneStopped.store(true, std::memory_order_release);
         break;

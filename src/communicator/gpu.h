@@ -23,6 +23,7 @@
 #include "src/base/bytes.h"
 #include "src/executor/exchange_operation.h"
 #include "src/plan/plan.h"
+#include "src/plan/waves.h"
 #include "transports/connection.h"
 
 namespace tutti::communicator {
@@ -69,8 +70,8 @@ struct GpuCall {
 struct GpuFailure {
   ErrorCode code = ErrorCode::Internal;
   std::string text;
-  int peer = -1;           ///< waited for, or who disagrees
-  uint64_t operation = 0;  ///< its number among this rank's launches, from 1
+  int peer = -1;           ///< waited for, or lost, or who disagrees
+  uint64_t operation = 0;  ///< its number among this rank's launches, from 1; 0: between them
   uint64_t bytesArrived = 0;
 };
 
@@ -121,15 +122,25 @@ class GpuSide {
 
   /// At the first call of a kind.
   virtual std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
-                                           const plan::Program& program) = 0;
+                                           const plan::ProgramOf& programOf) = 0;
   /// On which the calls without a stream run.
   virtual StreamRef ownStream() const = 0;
   /// Whether all that was launched has ended; what was captured does not count.
   virtual bool isIdle() const = 0;
+  /// Whether something has begun, as a graph's replay may, and not ended.
+  virtual bool isRunning() = 0;
+  /// Whether a graph is left in which a call was captured.
+  virtual bool hasGraphs() const = 0;
   /// Launches that were made or captured.
   virtual uint64_t launched() const = 0;
+  /// Collectives that have ended, those of graphs each time; 0 where they are not counted. From any
+  /// thread.
+  virtual uint64_t collectives() const = 0;
+  /// A rank of those that have left, after so many collectives, without which something that is
+  /// under way cannot end; or -1. From any thread.
+  virtual int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const = 0;
 
-  /// This rank makes no more calls: until what they have sent has left, and nothing runs any more.
+  /// This rank makes no more calls, and all have ended: until what they have sent has left.
   virtual void leave() = 0;
   /// To be called now and then; finds what failure() tells. From any thread.
   virtual void watch() = 0;
@@ -141,14 +152,16 @@ class GpuSide {
 /// Throws Unsupported where there is no such device, and OutOfMemory naming the bytes.
 std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options);
 
-/// Calls of several ranks of one communicator that share a device and a stream, as one launch, or
-/// of one rank: a collective of each, or sends and receives of each.
+/// Calls of several ranks of one communicator that are launched together, or of one rank: a
+/// collective of each, or sends and receives of each. But for calls by copies they share a device
+/// and a stream.
 struct GpuLaunch {
   GpuSide* side = nullptr;
   const GpuCall* call = nullptr;
   const executor::Exchange* exchange = nullptr;
+  StreamRef stream;
 };
 /// Throws Mismatch where the calls do not go together, and what CUDA refuses.
-void launchOnGpu(std::span<const GpuLaunch> ranks, StreamRef stream);
+void launchOnGpu(std::span<const GpuLaunch> ranks);
 
 }  // namespace tutti::communicator

@@ -11,7 +11,7 @@ std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options) {
   return nullptr;
 }
 
-void launchOnGpu(std::span<const GpuLaunch>, StreamRef) {
+void launchOnGpu(std::span<const GpuLaunch>) {
   base::fail(ErrorCode::Unsupported, "this build has no CUDA");
 }
 

@@ -7,6 +7,7 @@
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/log.h"
+#include "src/communicator/gpu_parking.h"
 #include "src/communicator/gpu_work.h"
 #include "src/communicator/state.h"
 
@@ -21,6 +22,7 @@ void Communicator::Impl::makeGpu() {
   }
   const auto isFar = communicator::farPeers(who.rank, topology, settings.transport);
   const bool isAlone = std::ranges::none_of(isFar, std::identity());
+  communicator::GpuParking::ofProcess().sweep();
   auto side = communicator::makeGpuSide(
       {.device = settings.device,
        .rank = who.rank,
@@ -130,11 +132,13 @@ void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>&
 
 // ---- The end.
 
-// What was launched ends by itself, by its deadline or because the communicator has failed.
+// What was launched ends by itself, by its deadline or because the communicator has failed; and so
+// does what a graph replays.
 void Communicator::Impl::finishGpu() {
   if (!gpu) return;
+  const auto isBusy = [&] { return !gpu->isIdle() || (gpu->hasGraphs() && gpu->isRunning()); };
   try {
-    for (base::Backoff backoff(false); !gpu->isIdle();) backoff.idle();
+    for (base::Backoff backoff(false); isBusy();) backoff.idle();
     gpu->leave();
   } catch (const Error& error) {
     base::log(LogLevel::Error, self(), " leaves ", toString(settings.device), ": ", error.what());
@@ -163,6 +167,19 @@ void Communicator::Impl::awaitGpuPeers() {
   base::log(LogLevel::Warning, self(), ": other ranks do not leave; its memory of ",
             toString(settings.device), " is kept");
   gpu.release();
+}
+
+// A graph that is replayed later finds memory and words that end it.
+void Communicator::Impl::parkGpu() {
+  if (!gpu || !gpu->hasGraphs()) return;
+  base::log(LogLevel::Info, self(),
+            " leaves while graphs of its calls are there, which are to be "
+            "replayed no more; its memory of ",
+            toString(settings.device), " is kept until they are gone");
+  std::unique_lock lock(mutex);
+  auto side = std::move(gpu);
+  lock.unlock();
+  communicator::GpuParking::ofProcess().add({std::move(side), std::move(gpuPlans)});
 }
 
 }  // namespace tutti

@@ -106,22 +106,34 @@ class SharedStreams {
   std::map<Key, std::map<int, uint64_t>> launches_;  // the last call of each rank
 };
 
-/// Calls that share a launch.
+/// Calls that are launched together, each with a stream.
 struct Batch {
   uint64_t group = 0;
   size_t turn = 0;
-  StreamRef stream;
   bool waits = false;
   std::vector<GpuWork> works;
 };
 
+bool areOne(StreamRef stream, StreamRef other) {
+  return stream.cuda() == other.cuda() && stream.device() == other.device();
+}
+
+// Those by copies whatever their streams: one after the other they could fill these.
 bool belongs(const Batch& batch, const GpuWork& work, size_t turn) {
-  if (batch.works.front().isExchange() != work.isExchange()) return false;
+  const GpuWork& first = batch.works.front();
+  if (first.isExchange() != work.isExchange()) return false;
   if (batch.turn != turn || batch.group != work.communicator->gpu->group()) return false;
+  if (work.communicator->gpu->byCopies()) return true;
   if (!work.stream)
-    return batch.waits && batch.stream.device() == work.communicator->settings.device;
-  return !batch.waits && batch.stream.cuda() == work.stream.cuda() &&
-         batch.stream.device() == work.stream.device();
+    return batch.waits && first.stream.device() == work.communicator->settings.device;
+  return !batch.waits && areOne(first.stream, work.stream);
+}
+
+/// Who brings none has that of a kernel which it shares, or its own.
+StreamRef streamFor(const GpuWork& work, const Batch* batch) {
+  if (work.stream) return work.stream;
+  const GpuSide& gpu = *work.communicator->gpu;
+  return batch && !gpu.byCopies() ? batch->works.front().stream : gpu.ownStream();
 }
 
 std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
@@ -131,12 +143,13 @@ std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
     const size_t turn = turns[work.communicator.get()]++;
     const auto mine = std::ranges::find_if(
         batches, [&](const Batch& batch) { return belongs(batch, work, turn); });
+    const bool waits = !work.stream;
+    work.stream = streamFor(work, mine != batches.end() ? &*mine : nullptr);
     if (mine != batches.end()) {
       mine->works.push_back(std::move(work));
       continue;
     }
-    const StreamRef stream = work.stream ? work.stream : work.communicator->gpu->ownStream();
-    Batch batch{work.communicator->gpu->group(), turn, stream, !work.stream, {}};
+    Batch batch{work.communicator->gpu->group(), turn, waits, {}};
     batch.works.push_back(std::move(work));
     batches.push_back(std::move(batch));
   }
@@ -145,17 +158,18 @@ std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
 }
 
 // Between sends and receives nobody knows who waits for whom.
-void requireApart(const Batch& batch) {
-  if (batch.works.front().isExchange()) return;
-  std::vector<std::pair<int, uint64_t>> ranks;
+void requireApart(const Batch& batch, const GpuWork& one) {
+  if (one.isExchange()) return;
+  std::vector<std::pair<int, uint64_t>> ranks;  // of its stream
   for (const GpuWork& work : batch.works)
-    ranks.emplace_back(work.communicator->who.rank, work.communicator->gpuCollectives.load() + 1);
-  const int other = SharedStreams::ofProcess().launch(batch.group, batch.stream, ranks);
+    if (areOne(work.stream, one.stream))
+      ranks.emplace_back(work.communicator->who.rank, work.communicator->gpuCollectives.load() + 1);
+  const int other = SharedStreams::ofProcess().launch(batch.group, one.stream, ranks);
   if (other < 0) return;
-  auto& c = *batch.works.front().communicator;
+  auto& c = *one.communicator;
   const Error error(ErrorCode::InvalidUsage,
                     base::message(c.self(), " and rank ", other, " of the same communicator call ",
-                                  std::get<CallFacts>(batch.works.front().facts).describe(),
+                                  std::get<CallFacts>(one.facts).describe(),
                                   " on one stream, one after the other, and would wait for each "
                                   "other: their calls have to be in one group"));
   c.fail(error, true);  // the other one's launch ends
@@ -163,16 +177,16 @@ void requireApart(const Batch& batch) {
 }
 
 void launch(const Batch& batch) {
-  requireApart(batch);
+  for (const GpuWork& work : batch.works) requireApart(batch, work);
   std::vector<GpuLaunch> launches;
   for (const GpuWork& work : batch.works) {
     auto& c = *work.communicator;
     c.throwIfFailed();
     c.launching(work);
     launches.push_back({c.gpu.get(), std::get_if<GpuCall>(&work.call),
-                        std::get_if<executor::Exchange>(&work.call)});
+                        std::get_if<executor::Exchange>(&work.call), work.stream});
   }
-  launchOnGpu(launches, batch.stream);
+  launchOnGpu(launches);
 }
 
 }  // namespace
@@ -216,7 +230,8 @@ const GpuChoice& Communicator::Impl::chooseOnGpu(const CallFacts& facts) {
   made.spec = isMapped ? *choice.mapped : choice.spec;
   made.hash = made.spec.hash();
   auto& plan = gpuPlans[made.hash];
-  if (!plan) plan = gpu->prepare(made.spec, collectives::build(made.spec, who.rank));
+  if (!plan)
+    plan = gpu->prepare(made.spec, [&](int rank) { return collectives::build(made.spec, rank); });
   made.plan = plan.get();
   made.slices =
       communicator::slicesFor(made.spec, communicator::bufferBytes(made.spec, bytes), *gpu);
@@ -286,22 +301,27 @@ namespace {
 
 // How long the news of what made a peer give up may take, and the two sides of a mismatch.
 constexpr int64_t kReasonNs = 1'000'000'000, kDisputeNs = 2'000'000'000;
+// How long what a rank has sent may take when it has left.
+constexpr int64_t kLeaverNs = 1'000'000'000;
 
 }  // namespace
 
-// A rank that has left will not take part in collectives after its last. Those of graphs nobody
-// counts: they end by their deadline.
+// A rank that has left takes part in nothing any more, and what it has sent before comes within a
+// moment.
 void Communicator::Impl::watchLeaversOnGpu() {
   if (!someoneStopped.load(std::memory_order_acquire)) return;
-  const uint64_t launched = gpuCollectives.load(std::memory_order_acquire);
   int leaver = -1;
   {
     std::lock_guard lock(mutex);
-    if (!gpu || gpu->isIdle()) return;
-    for (int peer = 0; peer < size && leaver < 0; ++peer)
-      if (peers[peer].leftGpuAfter < launched) leaver = peer;
+    if (!gpu) return;
+    std::vector<std::optional<uint64_t>> leftAfter;
+    for (const Peer& peer : peers) leftAfter.push_back(peer.leftGpuAfter);
+    leaver = gpu->missedLeaver(leftAfter);
   }
-  if (leaver < 0) return;
+  const int64_t now = clock.nowNs();
+  if (leaver != gpuLeaver) gpuLeaverSinceNs = now;
+  gpuLeaver = leaver;
+  if (leaver < 0 || now - gpuLeaverSinceNs < kLeaverNs) return;
   fail(Error(ErrorCode::PeerLost, base::message(name(leaver), " left; ", self(),
                                                 " still needs it on ", toString(settings.device))),
        true);
@@ -334,8 +354,11 @@ void Communicator::Impl::watchGpu() {
                         : found->code == ErrorCode::Timeout ? 0
                                                             : kReasonNs;
   if (now - gpuFailedNs < grace) return;
-  const std::string call = base::message(self(), " on ", toString(settings.device), ": ",
-                                         entry ? entry->describe() : "a replayed call");
+  std::string call = base::message(self(), " on ", toString(settings.device));
+  if (found->operation > 0)
+    call += base::message(": ", entry ? entry->describe() : "a replayed call");
+  else
+    call += found->peer < 0 ? ", between calls" : ", between calls with " + name(found->peer);
   const std::string text =
       found->code == ErrorCode::Timeout && found->peer >= 0
           ? base::message(call, " did not complete within ", settings.timeoutMs,

@@ -130,9 +130,10 @@ Communicator::Impl::~Impl() {
       send(peer, Message::Goodbye,
            base::ByteWriter()
                .put(collectivesDone.load(std::memory_order_relaxed))
-               .put(gpuCollectives.load())
+               .put(gpu ? gpu->collectives() : uint64_t{0})
                .take());
   awaitGpuPeers();
+  parkGpu();
   who.world->control->ignore(who.id);
 }
 

@@ -142,7 +142,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     std::optional<uint64_t> stoppedAfter;  // operations it issued before it left or shrank
     std::optional<bootstrap::ControlMessage> hello;
     std::vector<communicator::GpuState> gpu;  // as it told them in turn
-    uint64_t leftGpuAfter = UINT64_MAX;       // collectives there, when it has left
+    std::optional<uint64_t> leftGpuAfter;     // collectives there, when it has left
     bool ready = false;
     Status status;         // its last answer to an inquiry
     bool answers = false;  // it has answered one
@@ -171,6 +171,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   static void joinLocalGpus(const std::vector<std::shared_ptr<Impl>>& ranks);
   void finishGpu();
   void awaitGpuPeers();
+  void parkGpu();
   /// By the peers' addresses for this rank. False where not all ranks have one.
   bool connectGpu(const std::vector<base::Bytes>& addresses);
   bool gpuIsFaultless();
@@ -319,6 +320,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   int64_t lastInquiryNs = 0;
   bool straggling = false;
   int64_t gpuFailedNs = 0;
+  int gpuLeaver = -1;
+  int64_t gpuLeaverSinceNs = 0;
 };
 
 }  // namespace tutti

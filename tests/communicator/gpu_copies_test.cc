@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -48,6 +49,34 @@ TEST_F(GpuCopies, AreCapturedWithoutKernels) {
       ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
       EXPECT_EQ(kernelsOf(graph), byCopies ? 0U : 1U);
       ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    }
+  }
+}
+
+// Large ones, of which a stream does not take all.
+TEST_F(GpuCopies, OfRanksOfOneGpuMayBeMadeTogether) {
+  constexpr size_t kLarge = 10 << 20;
+  for (const bool shareStream : {false, true}) {
+    Setting s(3, 1, kLarge, {.timeout = std::chrono::seconds(60), .gpuCopies = true});
+    std::vector<Floats> received;
+    for (int r = 0; r < 3; ++r) received.emplace_back(gpu(0), kLarge, 0.0f);
+    {
+      Group group;
+      for (int r = 0; r < 3; ++r) {
+        const StreamRef stream = s.streams[shareStream ? 0 : r];
+        s.ranks[r].send({s.values[r].data(), kLarge, DataType::Float32, (r + 1) % 3}, stream);
+        s.ranks[r].receive({received[r].data(), kLarge, DataType::Float32, (r + 2) % 3}, stream);
+      }
+    }
+    {
+      Group group;
+      for (int r = 0; r < 3; ++r)
+        s.ranks[r].allReduce(s.args(r, kLarge), s.streams[shareStream ? 0 : r]);
+    }
+    for (int r = 0; r < 3; ++r) s.streams[r].synchronize();
+    for (int r = 0; r < 3; ++r) {
+      EXPECT_TRUE(received[r].are(static_cast<float>((r + 2) % 3 + 1))) << r;
+      EXPECT_TRUE(s.values[r].are(6)) << r;
     }
   }
 }

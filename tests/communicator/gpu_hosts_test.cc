@@ -3,75 +3,23 @@
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
-#include <tutti/log.h>
-#include "src/base/check.h"
-#include "src/base/env.h"
-#include "src/communicator/endpoints.h"
 #include "src/communicator/gpu.h"
-#include "src/communicator/local.h"
-#include "tests/communicator/gpu_ranks.h"
-#include "tests/emulation/runtime/device.h"
+#include "tests/communicator/gpu_hosts.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
 
 namespace tutti::tests {
 namespace {
-
-using bootstrap::ControlPlane;
-using bootstrap::PeerInfo;
-
-/// One rank's end of a control plane that says which rank is on which host.
-class PlacedPlane final : public ControlPlane {
- public:
-  PlacedPlane(std::shared_ptr<ControlPlane> inner, const std::vector<int>& hosts)
-      : inner_(std::move(inner)) {
-    for (int r = 0; r < inner_->size(); ++r) {
-      peers_.push_back(inner_->peer(r));
-      peers_.back().bootId += base::message("/", hosts[r]);
-    }
-  }
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  const PeerInfo& peer(int rank) const override { return peers_[rank]; }
-  void send(int to, bootstrap::ControlMessage message) override {
-    inner_->send(to, std::move(message));
-  }
-  void listen(uint64_t channel, bootstrap::ControlListener* listener) override {
-    inner_->listen(channel, listener);
-  }
-  void ignore(uint64_t channel) override { inner_->ignore(channel); }
-  bool runs(int rank) const override { return inner_->runs(rank); }
-  void leave() override { inner_->leave(); }
-
- private:
-  const std::shared_ptr<ControlPlane> inner_;
-  std::vector<PeerInfo> peers_;
-};
-
-/// Rank r on device r modulo as many as there are, as on these hosts.
-std::vector<Communicator> makeRanksOn(const std::vector<int>& hosts,
-                                      CommunicatorOptions options = {}) {
-  const auto size = static_cast<int>(hosts.size());
-  std::vector<std::shared_ptr<ControlPlane>> planes;
-  for (auto& plane : bootstrap::makeLocalControlPlanes(size))
-    planes.push_back(std::make_shared<PlacedPlane>(std::move(plane), hosts));
-  for (int r = 0; r < size; ++r) options.devices.push_back(gpu(r % deviceCount(DeviceKind::Cuda)));
-  const topology::Topology topology{.ranks = size, .hostOf = hosts};
-  return communicator::makeLocal(
-      size, options,
-      [&](int rank) {
-        return communicator::makeEndpoint(rank, topology, "", transports::ucx::makeWorker());
-      },
-      std::move(planes));
-}
 
 class GpuHosts : public CudaTest, public testing::WithParamInterface<std::vector<int>> {};
 
@@ -98,46 +46,6 @@ TEST_F(GpuHostCalls, OverUcxAlone) {
   });
 }
 
-/// What ranks say of their way to other hosts, while it lives.
-class Ways {
- public:
-  Ways() {
-    setLogSink([this](LogLevel, std::string_view line) {
-      const std::lock_guard lock(mutex_);
-      if (line.find("from GPU to GPU") != line.npos) lines_.emplace_back(line);
-    });
-  }
-  ~Ways() { setLogSink({}); }
-  /// Ranks that have said that they reach so many of so many others.
-  ptrdiff_t count(int direct, int far) {
-    const std::lock_guard lock(mutex_);
-    const std::string words =
-        base::message(": with ", direct, " of ", far, " ranks on other hosts");
-    return std::ranges::count_if(
-        lines_, [&](const std::string& line) { return line.find(words) != line.npos; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
-
-// Several slices, of several rounds. Long messages go from GPU to GPU where they are asked for, and
-// here not without.
-TEST_F(GpuHostCalls, OfManyBytes) {
-  constexpr size_t kMany = 1 << 20;
-  const uint64_t flushes = emulation::deviceAt(2).flushes;
-  const bool isDirect = base::env().gpuDirect.value_or(false);
-  Ways ways;
-  Setting s(makeRanksOn({0, 0, 1}), kMany);
-  EXPECT_EQ(ways.count(isDirect ? 1 : 0, 1), 2);
-  EXPECT_EQ(ways.count(isDirect ? 2 : 0, 2), 1);
-  for (int r = 0; r < 3; ++r) s.ranks[r].allReduce(s.args(r, kMany), s.streams[r]);
-  for (int r = 0; r < 3; ++r) s.streams[r].synchronize();
-  for (int r = 0; r < 3; ++r) EXPECT_TRUE(s.values[r].are(6)) << r;
-  EXPECT_EQ(emulation::deviceAt(2).flushes > flushes, isDirect);
-}
-
 // Where one of both cannot, neither does.
 TEST_F(GpuHostCalls, GoFromGpuToGpuWhereBothReachThem) {
   for (const bool other : {false, true}) {
@@ -147,7 +55,7 @@ TEST_F(GpuHostCalls, GoFromGpuToGpuWhereBothReachThem) {
     for (int r = 0; r < 2; ++r) {
       workers.push_back(transports::ucx::makeWorker());
       sides.push_back(communicator::makeGpuSide(
-          {.device = gpu(r),
+          {.device = gpu(r % deviceCount(DeviceKind::Cuda)),
            .rank = r,
            .size = 2,
            .timeoutMs = 1000,
@@ -214,6 +122,40 @@ TEST_F(GpuHostCalls, OfARankThatFailsEndTheOthers) {
                   while (true) s.ranks[r].barrier(s.streams[r]), s.streams[r].synchronize();
                 }),
                 ErrorCode::Aborted, "reported by rank 2");
+  }
+}
+
+/// Breaks all connections by TCP that this process has; returns how many.
+int cutConnections() {
+  int cut = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    if (peer.ss_family == AF_INET) cut += ::shutdown(fd, SHUT_RDWR) == 0 ? 1 : 0;
+  }
+  return cut;
+}
+
+// Nobody calls anything.
+TEST_F(GpuHostCalls, FailAtOnceWhenAConnectionBreaks) {
+  ::setenv("UCX_TLS", "tcp", 1);
+  Setting s(makeRanksOn({0, 1}), kCount);
+  ::unsetenv("UCX_TLS");
+  for (int r = 0; r < 2; ++r) s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]);
+  for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+  EXPECT_FALSE(s.ranks[0].asyncError());
+  ASSERT_GT(cutConnections(), 0);
+  for (int r = 0; r < 2; ++r) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!s.ranks[r].asyncError() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(s.ranks[r].asyncError()) << "rank " << r << " knows nothing of it";
+    const Error error = *s.ranks[r].asyncError();
+    EXPECT_EQ(error.code(), ErrorCode::PeerLost);
+    for (const char* words :
+         {"rank 0 (", "rank 1 (", "between calls with rank", "was lost: its connection broke"})
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
   }
 }
 

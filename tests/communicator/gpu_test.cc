@@ -267,6 +267,17 @@ TEST_F(GpuCalls, TakeNoMoreBlocksThanTheyMay) {
               "gpuBlocks is -1");
 }
 
+// As a training has for its axes. On a large device the last has as many as the first.
+TEST_F(GpuCalls, OfSixCommunicatorsHaveBlocksAlike) {
+  executor::cuda::Residency residency;
+  communicator::BlockShares shares(residency);
+  std::vector<uint32_t> blocks;
+  for (uint64_t group = 1; group <= 6; ++group)
+    blocks.push_back(shares.take(group, 0, 1, communicator::wantedBlocks(1)));
+  const bool isLarge = residency.capacity(0) >= 7 * blocks.front();
+  EXPECT_EQ(blocks.front() == blocks.back(), isLarge) << blocks.front() << " " << blocks.back();
+}
+
 TEST_F(GpuCalls, WhichTheGpuCannotMakeAreRefused) {
   auto ranks = makeRanks(2, 2);
   const Memory memory = allocateOn(gpu(0), 64);

@@ -26,6 +26,11 @@ struct Environment {
   /// TUTTI_EMULATION_LAZY_LOADING: 1 makes the first use of a kernel on a device wait for all of
   /// the device's work, as CUDA may. 0.
   bool isLoadingLazy = false;
+  /// CUDA_DEVICE_MAX_CONNECTIONS: hardware queues that the streams of a device share, 1 to 32; what
+  /// waits holds up all that is behind it in its queue. Not set: each stream has its own.
+  uint64_t connections = 0;
+  /// TUTTI_EMULATION_PENDING: as much work a stream takes before whoever adds more waits. 0: any.
+  uint64_t pending = 0;
 };
 
 constexpr int kMaxDevices = 16;

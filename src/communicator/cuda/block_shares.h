@@ -2,8 +2,9 @@
 
 // How many blocks of a device each communicator's ranks get. Kernels of all communicators of a
 // process may wait on a device at the same time, so what they have together must fit on it; and
-// nobody knows how many communicators are to come. So each takes half of what is left, and no more
-// than it wants.
+// nobody knows how many communicators are to come. So each takes what it wants, which is little
+// enough for the handful that a training has, and when that is more than half of what is left, the
+// half.
 
 #include <cstdint>
 #include <map>
@@ -12,6 +13,11 @@
 #include "src/executor/cuda/residency.h"
 
 namespace tutti::communicator {
+
+/// What each of so many ranks that a communicator has on a device wants there. One alone has its
+/// messages to send over NVLink, as 16 blocks should; several move all bytes through the memory of
+/// the device, and want to keep that busy. Not measured.
+constexpr uint32_t wantedBlocks(uint32_t ranks) { return ranks > 1 ? 32 : 16; }
 
 /// One for a process.
 class BlockShares {

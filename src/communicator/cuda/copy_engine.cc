@@ -1,11 +1,10 @@
 // Calls as copies and waits on streams, for ranks of several processes that share a GPU.
 
 #include <algorithm>
-#include <exception>
+#include <chrono>
 
 #include "src/base/log.h"
 #include "src/communicator/cuda/engine.h"
-#include "src/device/any_stream.h"
 #include "src/device/cuda.h"
 #include "src/device/cuda/guards.h"
 #include "src/executor/copy/stream_executor.h"
@@ -29,80 +28,65 @@ class CopyEnginePlan final : public GpuPlan {
 /// Calls of CUDA for one launch: enough for buffers as large as a GPU's memory.
 constexpr uint64_t kMostOperations = 1 << 22;
 
-/// A rank's branch off a stream that has several ranks.
-struct Branch {
-  explicit Branch(int device) : own(device::makeCudaStream(device)) {}
-  cudaStream_t stream() const { return own->ref().cuda(); }
-  const std::unique_ptr<device::AnyStream> own;
-  const executor::copy::OwnedEvent begin, end;
-};
+/// How long a message of a rank that has left may take to be seen.
+constexpr std::chrono::seconds kLeaver{1};
 
 class CopyEngine final : public GpuEngine {
  public:
-  CopyEngine(const transports::p2p::Endpoint& endpoint, uint64_t deadlineNs)
-      : executor_(endpoint, {.deadlineNs = deadlineNs, .mostOperations = kMostOperations}),
-        branch_(endpoint.device()),
-        captured_(endpoint.device()) {}
+  CopyEngine(const transports::p2p::Endpoint& endpoint, uint64_t deadlineNs, size_t streams)
+      : executor_(
+            endpoint,
+            {.deadlineNs = deadlineNs, .mostOperations = kMostOperations, .mostStreams = streams}) {
+  }
 
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
-                                   const plan::Program& program) override {
-    return std::make_unique<CopyEnginePlan>(executor_.prepare(spec, program));
+                                   const plan::ProgramOf& programOf) override {
+    return std::make_unique<CopyEnginePlan>(executor_.prepare(spec, programOf));
   }
-  void launch(std::span<const GpuLaunch> ranks, cudaStream_t stream) override;
-  void leave(bool) override { executor_.leave(); }
+  void launch(std::span<const GpuLaunch> ranks) override;
+  void leave() override { executor_.leave(); }
+  bool isRunning() override { return executor_.isWaiting(); }
+  uint64_t collectives() const override { return 0; }
+  int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;
   void watch() override { executor_.watch(); }
   void abort() override;
   std::optional<GpuFailure> failure(uint64_t launched) const override;
 
  private:
-  static CopyEngine& of(const GpuLaunch& rank) { return static_cast<CopyEngine&>(engineOf(rank)); }
-  void launch(const GpuLaunch& rank, cudaStream_t stream);
-
   StreamExecutor executor_;
-  const Branch branch_, captured_;  // a capture holds what it has got until it ends
 };
 
-// Ranks wait for each other, so those of one stream branch off it, each to a stream of its own.
-// They come back also when one of them fails: what the others have enqueued ends before the stream
-// does.
-void CopyEngine::launch(std::span<const GpuLaunch> ranks, cudaStream_t stream) {
-  if (ranks.size() == 1) return launch(ranks.front(), stream);
-  const auto branchOf = [captured =
-                             device::isCapturing(stream)](const GpuLaunch& rank) -> const Branch& {
-    return captured ? of(rank).captured_ : of(rank).branch_;
-  };
-  const executor::copy::OwnedEvent& begin = branchOf(ranks.front()).begin;
-  begin.record(stream);
-  for (const GpuLaunch& rank : ranks) begin.holdBack(branchOf(rank).stream());
-  std::exception_ptr failed;
-  try {
-    for (const GpuLaunch& rank : ranks) of(rank).launch(rank, branchOf(rank).stream());
-  } catch (const Error&) {
-    failed = std::current_exception();
-  }
-  for (const GpuLaunch& rank : ranks) {
-    const Branch& branch = branchOf(rank);
-    branch.end.record(branch.stream());
-    branch.end.holdBack(stream);
-  }
-  if (failed) std::rethrow_exception(failed);
+CopyLaunch launchOf(const GpuCall& call) {
+  return {.plan = static_cast<const CopyEnginePlan*>(call.plan)->get(),
+          .in = call.in,
+          .out = call.out,
+          .count = call.count,
+          .blocks = call.blocks ? std::span(*call.blocks) : std::span<const plan::Block>(),
+          .type = call.type,
+          .op = call.op,
+          .scalar = call.scalar,
+          .deterministic = call.deterministic,
+          .callHash = call.callHash};
 }
 
-void CopyEngine::launch(const GpuLaunch& rank, cudaStream_t stream) {
-  if (rank.exchange) return executor_.exchange(*rank.exchange, stream);
-  const GpuCall& call = *rank.call;
-  executor_.launch(
-      {.plan = static_cast<const CopyEnginePlan*>(call.plan)->get(),
-       .in = call.in,
-       .out = call.out,
-       .count = call.count,
-       .blocks = call.blocks ? std::span(*call.blocks) : std::span<const plan::Block>(),
-       .type = call.type,
-       .op = call.op,
-       .scalar = call.scalar,
-       .deterministic = call.deterministic,
-       .callHash = call.callHash},
-      stream);
+void CopyEngine::launch(std::span<const GpuLaunch> ranks) {
+  std::vector<CopyLaunch> launches;
+  std::vector<StreamExecutor::RankOperation> operations;
+  launches.reserve(ranks.size());  // operations point there
+  for (const GpuLaunch& rank : ranks) {
+    if (rank.call) launches.push_back(launchOf(*rank.call));
+    operations.push_back({&static_cast<CopyEngine&>(engineOf(rank)).executor_,
+                          rank.call ? &launches.back() : nullptr, rank.exchange,
+                          rank.stream.cuda()});
+  }
+  StreamExecutor::enqueue(operations);
+}
+
+// What a rank has sent before it left is there.
+int CopyEngine::missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const {
+  for (const int peer : executor_.awaited(kLeaver))
+    if (leftAfter[static_cast<size_t>(peer)]) return peer;
+  return -1;
 }
 
 // Whoever aborts has a failure to tell already.
@@ -129,9 +113,9 @@ std::optional<GpuFailure> CopyEngine::failure(uint64_t launched) const {
 }  // namespace
 
 std::unique_ptr<GpuEngine> makeCopyEngine(const transports::p2p::Endpoint& endpoint,
-                                          uint64_t deadlineNs) {
+                                          uint64_t deadlineNs, size_t streams) {
   const device::OnDevice on(endpoint.device());
-  return std::make_unique<CopyEngine>(endpoint, deadlineNs);
+  return std::make_unique<CopyEngine>(endpoint, deadlineNs, streams);
 }
 
 }  // namespace tutti::communicator

@@ -20,12 +20,18 @@ class GpuEngine {
  public:
   virtual ~GpuEngine() = default;
   virtual std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
-                                           const plan::Program& program) = 0;
-  /// Of the ranks of launchOnGpu(), this engine's among them. The device is current.
-  virtual void launch(std::span<const GpuLaunch> ranks, cudaStream_t stream) = 0;
-  /// No launch will come. If all have ended, until what they have sent has left this host; what is
-  /// under way, as of graphs, ends without a word to the peers.
-  virtual void leave(bool isIdle) = 0;
+                                           const plan::ProgramOf& programOf) = 0;
+  /// Of the ranks of launchOnGpu(), this engine's among them.
+  virtual void launch(std::span<const GpuLaunch> ranks) = 0;
+  /// No launch will come, and all have ended: until what they have sent has left this host. What a
+  /// graph replays from now on ends without a word to the peers.
+  virtual void leave() = 0;
+  /// Something has begun on the GPU, be it a graph's, and not ended. What does not come ends by its
+  /// deadline.
+  virtual bool isRunning() = 0;
+  /// As GpuSide has it.
+  virtual uint64_t collectives() const = 0;
+  virtual int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const = 0;
   /// As GpuSide has them.
   virtual void watch() = 0;
   virtual void abort() = 0;
@@ -39,9 +45,9 @@ std::unique_ptr<GpuEngine> makeKernelEngine(transports::p2p::Endpoint& endpoint,
                                             const executor::cuda::InterpreterOptions& options,
                                             bool keepsLines,
                                             std::unique_ptr<transports::Endpoint> far);
-/// The endpoint has slots for copies.
+/// The endpoint has slots for copies. `streams`: of one call at most.
 std::unique_ptr<GpuEngine> makeCopyEngine(const transports::p2p::Endpoint& endpoint,
-                                          uint64_t deadlineNs);
+                                          uint64_t deadlineNs, size_t streams);
 
 /// Of one rank of a launch.
 GpuEngine& engineOf(const GpuLaunch& rank);

@@ -7,6 +7,7 @@
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
+#include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/communicator/cuda/block_shares.h"
 #include "src/communicator/cuda/wires.h"
@@ -21,9 +22,6 @@ using device::OutsideCapture;
 using transports::p2p::Endpoint;
 using transports::p2p::Layout;
 
-/// Blocks that a rank wants: as many as should keep the memory busy with ranks that are few. Not
-/// measured.
-constexpr uint32_t kWantedBlocks = 32;
 /// Of a rank's slots by the simple wire; those of LL and LL128 take as much again at most.
 constexpr size_t kSlotsBytes = 16 << 20;
 constexpr uint32_t kSlots = 4;
@@ -62,6 +60,14 @@ Layout copyLayoutFor(int size) {
   return {.rings = {.channels = kChannels, .slotCount = kSlots, .slotBytes = kLeastSlotBytes},
           .lowLatencyBytes = kLeastSlotBytes,
           .copySlotBytes = slotBytes};
+}
+
+/// Of a call by copies, of one of so many ranks that this process has on a device. They may share
+/// queues among each other, but not with those of another rank, that waits for them: several ranks
+/// have no streams beside the callers'. Two queues are left to the program.
+size_t streamsOf(uint32_t ranks) {
+  const auto queues = static_cast<size_t>(base::env().gpuQueues);
+  return ranks > 1 || queues <= 3 ? 1 : queues - 2;
 }
 
 /// No other side of any process has it, as far as chance goes.
@@ -172,7 +178,7 @@ uint32_t CudaSide::ranksHere() const {
 
 const GpuState& CudaSide::state() {
   if (blocks_ > 0 || byCopies()) return state_;
-  const uint32_t wanted = options_.mostBlocks ? options_.mostBlocks : kWantedBlocks;
+  const uint32_t wanted = options_.mostBlocks ? options_.mostBlocks : wantedBlocks(ranksHere());
   blocks_ = BlockShares::ofProcess().take(group_, device(), ranksHere(), wanted);
   state_.blocks = std::min(blocks_, wanted);  // a rank that came earlier may have wanted more
   if (blocks_ == 0)
@@ -221,13 +227,25 @@ void CudaSide::finishProbe() {
       .reset();  // not earlier: that waits for what runs on the GPU, which may wait for this rank
 }
 
+// Also of kernels: ranks that call by streams of their own wait for each other there.
+void CudaSide::warnOfFewQueues() const {
+  const uint32_t ranks = ranksHere();
+  if (ranks <= base::env().gpuQueues) return;
+  base::log(LogLevel::Warning, "this process has ", ranks, " ranks of a communicator on ",
+            toString(options_.device), ", whose streams share ", base::env().gpuQueues,
+            " queues: calls on streams of their own may wait for each other for ever, unless "
+            "CUDA_DEVICE_MAX_CONNECTIONS is ",
+            ranks, " or more");
+}
+
 void CudaSide::makeReady() {
   logWays();
+  if (rank() == 0) warnOfFewQueues();
   std::vector<int> devices;
   for (const Neighbour& peer : peers_) devices.push_back(peer.device);
   const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;
   engine_ = byCopies()
-                ? makeCopyEngine(*endpoint_, deadlineNs)
+                ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
                 : makeKernelEngine(*endpoint_, {.blocks = fewestBlocks_, .deadlineNs = deadlineNs},
                                    canMap() && linesArriveWhole(devices), std::move(far_));
   ready_.store(engine_.get(), std::memory_order_seq_cst);
@@ -235,9 +253,9 @@ void CudaSide::makeReady() {
 }
 
 std::unique_ptr<GpuPlan> CudaSide::prepare(const plan::PlanSpec& spec,
-                                           const plan::Program& program) {
+                                           const plan::ProgramOf& programOf) {
   const OutsideCapture outside;
-  return engine_->prepare(spec, program);
+  return engine_->prepare(spec, programOf);
 }
 
 bool CudaSide::isIdle() const {
@@ -259,8 +277,23 @@ void CudaSide::leave() {
   if (!engine_ || hasLeft_.exchange(true, std::memory_order_acq_rel)) return;
   const OnDevice on(device());
   const OutsideCapture outside;
-  engine_->leave(isIdle());
+  engine_->leave();
   for (base::Backoff backoff(false); !isIdle(); backoff.idle()) engine_->watch();
+}
+
+bool CudaSide::isRunning() {
+  return engine_ && !hasLeft_.load(std::memory_order_acquire) && engine_->isRunning();
+}
+
+uint64_t CudaSide::collectives() const {
+  const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
+  return ready ? ready->collectives() : 0;
+}
+
+int CudaSide::missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const {
+  if (hasLeft_.load(std::memory_order_acquire)) return -1;
+  const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
+  return ready ? ready->missedLeaver(leftAfter) : -1;
 }
 
 void CudaSide::abort() {
@@ -276,6 +309,7 @@ std::optional<GpuFailure> CudaSide::failure() const {
 }
 
 void CudaSide::before(cudaStream_t stream) {
+  const OnDevice on(device());  // whose default stream it may be
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
   TUTTI_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
@@ -291,7 +325,9 @@ void CudaSide::before(cudaStream_t stream) {
 }
 
 void CudaSide::after(cudaStream_t stream) {
+  const OnDevice on(device());
   const bool isCaptured = device::isCapturing(stream);
+  if (isCaptured) graphs_.add(stream);
   TUTTI_CUDA(cudaEventRecord(isCaptured ? captured_.get() : last_.get(), stream));
   (isCaptured ? capturedStream_ : lastStream_) = stream;
   launched_.fetch_add(1, std::memory_order_relaxed);
@@ -310,14 +346,13 @@ CudaSide& sideOf(const GpuLaunch& rank) { return static_cast<CudaSide&>(*rank.si
 
 GpuEngine& engineOf(const GpuLaunch& rank) { return sideOf(rank).engine(); }
 
-void launchOnGpu(std::span<const GpuLaunch> ranks, StreamRef stream) {
-  const OnDevice on(sideOf(ranks.front()).device());
-  for (const GpuLaunch& rank : ranks) sideOf(rank).before(stream.cuda());
+void launchOnGpu(std::span<const GpuLaunch> ranks) {
+  for (const GpuLaunch& rank : ranks) sideOf(rank).before(rank.stream.cuda());
   const auto finish = [&] {
-    for (const GpuLaunch& rank : ranks) sideOf(rank).after(stream.cuda());
+    for (const GpuLaunch& rank : ranks) sideOf(rank).after(rank.stream.cuda());
   };
   try {
-    engineOf(ranks.front()).launch(ranks, stream.cuda());
+    engineOf(ranks.front()).launch(ranks);
   } catch (const Error&) {
     finish();  // what was enqueued is waited for
     throw;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/communicator/cuda/engine.h"
+#include "src/communicator/cuda/graph_count.h"
 #include "src/communicator/gpu.h"
 #include "src/device/any_stream.h"
 #include "transports/p2p/endpoint.h"
@@ -54,10 +55,14 @@ class CudaSide final : public GpuSide {
   bool canMap() const override;
   bool isRemote(int peer) const override { return !isNear(peer) && !isFar(peer); }
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
-                                   const plan::Program& program) override;
+                                   const plan::ProgramOf& programOf) override;
   StreamRef ownStream() const override { return own_->ref(); }
   bool isIdle() const override;
+  bool isRunning() override;
+  bool hasGraphs() const override { return graphs_.any(); }
   uint64_t launched() const override { return launched_.load(std::memory_order_relaxed); }
+  uint64_t collectives() const override;
+  int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;
 
   void leave() override;
   void watch() override;
@@ -86,6 +91,7 @@ class CudaSide final : public GpuSide {
   uint32_t ranksHere() const;
   void connectFar(int peer, const base::Bytes& address, bool reachesGpus);
   void logWays() const;
+  void warnOfFewQueues() const;
   void giveBlocks();
 
   const Options options_;
@@ -104,6 +110,7 @@ class CudaSide final : public GpuSide {
   std::atomic<bool> hasLeft_{false};
   std::unique_ptr<device::AnyStream> own_;
   CudaEvent last_, captured_;
+  GraphCount graphs_;
   std::optional<cudaStream_t> lastStream_, capturedStream_;
   unsigned long long capture_ = 0;  // of which the last captured launch was
   std::atomic<uint64_t> launched_{0};

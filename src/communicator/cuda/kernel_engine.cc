@@ -25,23 +25,27 @@ class KernelEngine final : public GpuEngine {
   KernelEngine(transports::p2p::Endpoint& endpoint,
                const executor::cuda::InterpreterOptions& options, bool keepsLines,
                std::unique_ptr<transports::Endpoint> far)
-      : interpreter_(endpoint, BlockShares::ofProcess().residency(), options, std::move(far)),
+      : rank_(endpoint.rank()),
+        interpreter_(endpoint, BlockShares::ofProcess().residency(), options, std::move(far)),
         keepsLines_(keepsLines) {}
 
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
-                                   const plan::Program& program) override {
-    return std::make_unique<KernelPlan>(interpreter_.prepare(spec, program));
+                                   const plan::ProgramOf& programOf) override {
+    return std::make_unique<KernelPlan>(interpreter_.prepare(spec, programOf(rank_)));
   }
-  void launch(std::span<const GpuLaunch> ranks, cudaStream_t stream) override {
+  void launch(std::span<const GpuLaunch> ranks) override {
     if (ranks.front().call)
-      launchCalls(ranks, stream);
+      launchCalls(ranks, ranks.front().stream.cuda());
     else
-      launchExchanges(ranks, stream);
+      launchExchanges(ranks, ranks.front().stream.cuda());
   }
-  void leave(bool isIdle) override {
-    if (isIdle) interpreter_.finishSending();
+  void leave() override {
+    interpreter_.finishSending();
     interpreter_.abort();
   }
+  bool isRunning() override { return interpreter_.underWay() != Interpreter::UnderWay::Nothing; }
+  uint64_t collectives() const override { return interpreter_.collectives(); }
+  int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;
   void watch() override {}
   void abort() override { interpreter_.abort(); }
   std::optional<GpuFailure> failure(uint64_t launched) const override;
@@ -54,14 +58,30 @@ class KernelEngine final : public GpuEngine {
   static void launchCalls(std::span<const GpuLaunch> ranks, cudaStream_t stream);
   static void launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_t stream);
 
+  const int rank_;
   Interpreter interpreter_;
   const bool keepsLines_;
 };
 
-// What the interpreter's proxy knows before a launch does is the control plane's to tell.
+// A collective under way has the number after those that have ended.
+int KernelEngine::missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const {
+  if (interpreter_.underWay() != Interpreter::UnderWay::Collective) return -1;
+  const uint32_t ended = interpreter_.collectives();
+  for (size_t peer = 0; peer < leftAfter.size(); ++peer)
+    if (leftAfter[peer] &&
+        static_cast<int32_t>(ended - static_cast<uint32_t>(*leftAfter[peer])) >= 0)
+      return static_cast<int>(peer);
+  return -1;
+}
+
+// What the interpreter's proxy has found concerns no call, unless a launch says which.
 std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
   const auto* const report = interpreter_.report();
-  if (!report) return {};
+  if (!report) {
+    const auto far = interpreter_.farFailure();
+    if (!far) return {};
+    return GpuFailure{.code = far->error.code(), .text = far->error.what(), .peer = far->peer};
+  }
   const Error error = *interpreter_.failure();
   return GpuFailure{.code = error.code(),
                     .text = error.what(),

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/base/check.h"
+#include "src/device/cuda/check.h"
 
 namespace tutti::executor::copy {
 namespace {
@@ -33,32 +33,18 @@ ProgramRun::ProgramRun(const CopyLaunch& launch, const plan::Shape& shape, std::
       ranks_(ranks),
       foldBlocks_(foldBlocks) {}
 
-void ProgramRun::enqueue() {
-  for (round_ = 0; round_ < shape_.rounds(); ++round_) enqueueRound();
-  for (Lane& lane : lanes_) lane.end();
+uint64_t ProgramRun::place() const {
+  const plan::Waves& waves = plan_.waves_;
+  if (round_ == shape_.rounds() || waves.turns.empty()) return kEnd;
+  return static_cast<uint64_t>(round_) * waves.count + waves.turns[turn_].wave;
 }
 
-// Steps behind what they wait for: an event is recorded before anybody waits for it.
-void ProgramRun::enqueueRound() {
-  const auto& lanes = plan_.program_.lanes;
-  std::vector<size_t> done(lanes.size());
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (uint32_t lane = 0; lane < lanes.size(); ++lane)
-      while (done[lane] < lanes[lane].steps.size() &&
-             isEnqueued(lanes[lane].steps[done[lane]], done)) {
-        enqueueStep(lane, static_cast<uint32_t>(done[lane]++));
-        moved = true;
-      }
-  }
-  for (size_t lane = 0; lane < lanes.size(); ++lane)
-    TUTTI_ASSERT(done[lane] == lanes[lane].steps.size(), plan_.spec_.describe(), ": lane ", lane,
-                 " waits in a circle");
-}
-
-bool ProgramRun::isEnqueued(const Step& step, const std::vector<size_t>& done) const {
-  return std::ranges::all_of(step.after,
-                             [&](const plan::Dependency& d) { return done[d.lane] > d.step; });
+void ProgramRun::enqueueNext() {
+  const auto& turns = plan_.waves_.turns;
+  enqueueStep(turns[turn_].lane, turns[turn_].step);
+  if (++turn_ < turns.size()) return;
+  turn_ = 0;
+  ++round_;
 }
 
 void ProgramRun::enqueueStep(uint32_t number, uint32_t stepNumber) {

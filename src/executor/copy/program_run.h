@@ -1,7 +1,7 @@
 #pragma once
 
-// One launch of a rank's program: rounds unrolled, each lane's steps as work for its stream. What a
-// lane waits for of another lane of this rank is an event.
+// One launch of a rank's program: rounds unrolled, each lane's steps as work for its stream, in the
+// order of plan/waves.h. What a lane waits for of another lane of this rank is an event.
 
 #include <map>
 #include <span>
@@ -9,10 +9,12 @@
 #include <vector>
 
 #include <tutti/types.h>
+#include "src/executor/copy/enqueuing.h"
 #include "src/executor/copy/kernels.h"
 #include "src/executor/copy/lane.h"
 #include "src/executor/copy/streams.h"
 #include "src/plan/plan.h"
+#include "src/plan/waves.h"
 #include "transports/p2p/owned_memory.h"
 
 namespace tutti::executor::copy {
@@ -29,6 +31,7 @@ class CopyPlan {
   friend class ProgramRun;
   plan::PlanSpec spec_;
   plan::Program program_;
+  plan::Waves waves_;
   uint64_t operationsPerRound_ = 0;                              // calls of CUDA, at most
   std::map<std::pair<uint32_t, uint32_t>, OwnedEvent> awaited_;  // by lane and step
   transports::p2p::DeviceMemory scratch_;
@@ -50,11 +53,12 @@ struct CopyLaunch {
   uint32_t callHash = 0;  ///< same on all ranks that make the same call; below 2^31
 };
 
-class ProgramRun {
+class ProgramRun final : public Enqueuing {
  public:
   ProgramRun(const CopyLaunch& launch, const plan::Shape& shape, std::vector<Lane>& lanes,
              int ranks, uint32_t foldBlocks);
-  void enqueue();
+  uint64_t place() const override;
+  void enqueueNext() override;
 
  private:
   using Step = plan::Step;
@@ -70,8 +74,6 @@ class ProgramRun {
   /// How many messages each link has had: by channel, peer and whether it sends.
   using Counts = std::map<std::pair<int, int>, uint64_t>;
 
-  void enqueueRound();
-  bool isEnqueued(const Step& step, const std::vector<size_t>& done) const;
   void enqueueStep(uint32_t lane, uint32_t number);
   Message messageOf(const plan::Lane& lane, const Port& port, Counts& counts) const;
   uint64_t messageBytes(const Port& port) const;
@@ -86,11 +88,12 @@ class ProgramRun {
 
   const CopyLaunch& launch_;
   const CopyPlan& plan_;
-  const plan::Shape& shape_;
+  const plan::Shape shape_;
   std::vector<Lane>& lanes_;
   const int ranks_;
   const uint32_t foldBlocks_;
   int64_t round_ = 0;
+  size_t turn_ = 0;  // of the round
   Counts sent_, received_;
 };
 

@@ -6,6 +6,7 @@
 #include "src/base/check.h"
 #include "src/device/cuda.h"
 #include "src/device/cuda/guards.h"
+#include "src/executor/copy/exchange_run.h"
 
 namespace tutti::executor::copy {
 namespace {
@@ -47,7 +48,6 @@ StreamExecutor::StreamExecutor(const transports::p2p::Endpoint& endpoint,
   endpoint.requireConnected();
   OnDevice on(endpoint.device());
   streams_ = std::make_unique<LaneStreams>();
-  capturedStreams_ = std::make_unique<LaneStreams>();
   // Now: to load waits for what runs, and that may wait for others.
   for (const size_t size : {1, 2, 4, 8}) {
     const device::Kernel fold{"fold", foldAddress(size)};
@@ -56,11 +56,12 @@ StreamExecutor::StreamExecutor(const transports::p2p::Endpoint& endpoint,
 }
 
 std::unique_ptr<CopyPlan> StreamExecutor::prepare(const plan::PlanSpec& spec,
-                                                  const plan::Program& program) {
+                                                  const plan::ProgramOf& programOf) {
   const auto& layout = endpoint_.layout();
   if (spec.mapped.any())
     base::fail(ErrorCode::Unsupported, spec.describe(),
                ": copies that are enqueued must not go to buffers of peers");
+  const plan::Program program = programOf(endpoint_.rank());
   TUTTI_REQUIRE(program.lanes.size() <= kMostLanes, spec.describe(), " has ", program.lanes.size(),
                 " lanes: ", kMostLanes, " are possible");
   TUTTI_REQUIRE(spec.minSlots <= static_cast<int>(layout.rings.slotCount),
@@ -71,6 +72,7 @@ std::unique_ptr<CopyPlan> StreamExecutor::prepare(const plan::PlanSpec& spec,
   auto plan = std::make_unique<CopyPlan>();
   plan->spec_ = spec;
   plan->program_ = program;
+  plan->waves_ = plan::wavesOf(programOf, spec.ranks, endpoint_.rank(), layout.rings.slotCount);
   for (uint32_t number = 0; number < program.lanes.size(); ++number) {
     const plan::Lane& lane = program.lanes[number];
     TUTTI_REQUIRE(lane.channel < layout.rings.channels, "a lane on channel ", lane.channel, " of ",
@@ -99,8 +101,7 @@ std::unique_ptr<CopyPlan> StreamExecutor::prepare(const plan::PlanSpec& spec,
 void StreamExecutor::requireLanes(size_t lanes) {
   OnDevice on(endpoint_.device());
   const OutsideCapture relaxed;
-  streams_->require(lanes);
-  capturedStreams_->require(lanes);
+  streams_->require(std::min(lanes, options_.mostStreams));
   watcher_.include(lanes);
 }
 
@@ -111,7 +112,47 @@ void StreamExecutor::requireRoom(uint64_t operations, const std::string& what) c
                 " bytes are needed");
 }
 
-void StreamExecutor::launch(const CopyLaunch& launch, cudaStream_t stream) {
+/// One rank's, under way.
+struct StreamExecutor::Part {
+  StreamExecutor* executor = nullptr;
+  cudaStream_t stream = nullptr;
+  size_t streams = 0;       // that its lanes have
+  std::vector<Lane> lanes;  // `run` points there
+  std::unique_ptr<Enqueuing> run;
+};
+
+// Checks of all ranks come first, so that nothing is enqueued where one of them is refused.
+void StreamExecutor::enqueue(std::span<const RankOperation> ranks) {
+  for (const RankOperation& rank : ranks)
+    if (const auto failed = rank.executor->failure()) throw *failed;
+  for (const RankOperation& rank : ranks) rank.executor->check(rank);
+  std::vector<std::unique_ptr<Part>> parts;
+  for (const RankOperation& rank : ranks) parts.push_back(rank.executor->begin(rank));
+  const auto placeOf = [](const auto& part) { return part->run->place(); };
+  for (;;) {
+    Part& next = **std::ranges::min_element(parts, {}, placeOf);
+    if (next.run->place() == Enqueuing::kEnd) break;
+    OnDevice on(next.executor->endpoint_.device());
+    next.run->enqueueNext();
+  }
+  for (const auto& part : parts) part->executor->end(*part);
+}
+
+plan::Shape StreamExecutor::shapeOf(const CopyLaunch& launch) const {
+  const plan::PlanSpec& spec = launch.plan->spec_;
+  const size_t slotBytes = endpoint_.layout().copySlotBytes;
+  return launch.blocks.empty() ? plan::Shape(spec, launch.count, sizeOf(launch.type), slotBytes)
+                               : plan::Shape(spec, launch.blocks, endpoint_.rank(), slotBytes);
+}
+
+void StreamExecutor::check(const RankOperation& operation) {
+  if (operation.launch)
+    check(*operation.launch);
+  else
+    check(*operation.exchange);
+}
+
+void StreamExecutor::check(const CopyLaunch& launch) const {
   const plan::PlanSpec& spec = launch.plan->spec_;
   TUTTI_REQUIRE(isDefined(launch.op, launch.type), toString(launch.op), " is not defined for ",
                 toString(launch.type));
@@ -120,33 +161,73 @@ void StreamExecutor::launch(const CopyLaunch& launch, cudaStream_t stream) {
   TUTTI_REQUIRE(blocks == 0 || (spec.unevenSafe && blocks == static_cast<size_t>(endpoint_.size())),
                 blocks, " blocks that differ in size for ", endpoint_.size(), " ranks by ",
                 spec.describe());
-  const size_t slotBytes = endpoint_.layout().copySlotBytes;
-  const plan::Shape shape = blocks == 0
-                                ? plan::Shape(spec, launch.count, sizeOf(launch.type), slotBytes)
-                                : plan::Shape(spec, launch.blocks, endpoint_.rank(), slotBytes);
-  requireRoom(launch.plan->operationsPerRound_ * static_cast<uint64_t>(shape.rounds()),
-              base::message(shape.rounds(), " rounds of ", spec.describe()));
-  enqueue(launch.plan->program_.lanes.size(), launch.callHash, stream,
-          [&](std::vector<Lane>& lanes) {
-            ProgramRun(launch, shape, lanes, endpoint_.size(), options_.foldBlocks).enqueue();
-          });
+  const int64_t rounds = shapeOf(launch).rounds();
+  requireRoom(launch.plan->operationsPerRound_ * static_cast<uint64_t>(rounds),
+              base::message(rounds, " rounds of ", spec.describe()));
 }
 
-void StreamExecutor::enqueue(size_t lanes, uint64_t key, cudaStream_t stream,
-                             const std::function<void(std::vector<Lane>&)>& fill) {
-  if (const auto failed = failure()) throw *failed;
+void StreamExecutor::check(const Exchange& exchange) {
+  requireSelfMatches(exchange);
+  requireDisjoint(exchange);
+  const auto edges = edgesOf(exchange);
+  const uint64_t messages =
+      exchange.sends.size() + messagesOf(edges, endpoint_.layout().copySlotBytes);
+  requireRoom(4 * messages, base::message(messages, " messages of an exchange"));
+  TUTTI_REQUIRE(edges.size() <= kMostLanes, edges.size(),
+                " peers to send to and to receive from: ", kMostLanes, " are possible");
+  for (const Edge& edge : edges)
+    TUTTI_ASSERT(edge.peer >= 0 && edge.peer < endpoint_.size(), "a transfer of rank ",
+                 endpoint_.rank(), " with rank ", edge.peer);
+  requireLanes(edges.size());
+}
+
+std::unique_ptr<StreamExecutor::Part> StreamExecutor::begin(const RankOperation& operation) {
   OnDevice on(endpoint_.device());
-  std::vector<Lane> made;
-  if (lanes > 0) {
-    uint32_t number = 0;
-    const LaneStreams& streams = device::isCapturing(stream) ? *capturedStreams_ : *streams_;
-    for (cudaStream_t its : streams.fork(stream, lanes))
-      made.emplace_back(ground_, number++, its, key);
-    fill(made);
-    streams.join(stream, lanes);
+  auto part = std::make_unique<Part>();
+  part->executor = this;
+  part->stream = operation.stream;
+  if (operation.launch) {
+    const CopyLaunch& launch = *operation.launch;
+    makeLanes(*part, launch.plan->program_.lanes.size(), launch.callHash);
+    part->run = std::make_unique<ProgramRun>(launch, shapeOf(launch), part->lanes, endpoint_.size(),
+                                             options_.foldBlocks);
+  } else {
+    auto edges = edgesOf(*operation.exchange);
+    copyToSelf(*operation.exchange, operation.stream);
+    makeLanes(*part, edges.size(), 0);
+    part->run = std::make_unique<ExchangeRun>(std::move(edges), part->lanes,
+                                              endpoint_.layout().copySlotBytes);
   }
-  StreamQueue queue(stream, ground_.waitFlags);
+  return part;
+}
+
+// Of a graph CUDA itself decides which branches share a queue, so it has none.
+void StreamExecutor::makeLanes(Part& part, size_t lanes, uint64_t key) const {
+  part.streams = device::isCapturing(part.stream) ? 1 : std::min(lanes, options_.mostStreams);
+  const auto streams = streams_->fork(part.stream, part.streams);
+  for (uint32_t number = 0; number < lanes; ++number)
+    part.lanes.emplace_back(ground_, number, streams[number % streams.size()], key);
+}
+
+void StreamExecutor::end(Part& part) const {
+  OnDevice on(endpoint_.device());
+  for (Lane& lane : part.lanes) lane.end();
+  streams_->join(part.stream, part.streams);
+  StreamQueue queue(part.stream, ground_.waitFlags);
   finish(queue);
+}
+
+// In order: check() has compared them.
+void StreamExecutor::copyToSelf(const Exchange& exchange, cudaStream_t stream) const {
+  StreamQueue queue(stream, ground_.waitFlags);
+  auto to = exchange.receives.begin();
+  for (const Transfer& from : exchange.sends) {
+    if (from.peer != endpoint_.rank()) continue;
+    to = std::find_if(to, exchange.receives.end(),
+                      [&](const Transfer& t) { return t.peer == endpoint_.rank(); });
+    queue.copy(to->data, from.data, from.bytes);
+    ++to;
+  }
 }
 
 // Behind all lanes: only where no peer has given up so far is the operation done, and counted. The

@@ -9,9 +9,10 @@
 // launches are ordered, by one stream or by events, and made by one thread at a time. They can be
 // captured, and a graph can be replayed.
 
-#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 
 #include <tutti/error.h>
 #include "src/executor/copy/program_run.h"
@@ -24,6 +25,7 @@ struct StreamOptions {
   uint64_t deadlineNs = 600'000'000'000;
   uint64_t mostOperations = 16384;  ///< calls of CUDA for one launch
   uint32_t foldBlocks = 32;         ///< of a fold's kernel at most
+  size_t mostStreams = 6;           ///< that lanes share; 1: they are in the caller's
 };
 
 class StreamExecutor {
@@ -39,16 +41,33 @@ class StreamExecutor {
   /// Allocates; at set-up. Throws InvalidArgument with the numbers where the program has more lanes
   /// or operands than there can be, Unsupported where it maps buffers: a copy that is enqueued
   /// cannot be taken back, and after a failure would go to memory that a peer may have given back.
-  std::unique_ptr<CopyPlan> prepare(const plan::PlanSpec& spec, const plan::Program& program);
+  std::unique_ptr<CopyPlan> prepare(const plan::PlanSpec& spec, const plan::ProgramOf& programOf);
 
   /// Enqueues the launch, behind what the stream has and before what it gets next. Throws
   /// InvalidArgument with the numbers where it takes more operations than are allowed, before
   /// anything is enqueued; and System where CUDA refuses it.
-  void launch(const CopyLaunch& launch, cudaStream_t stream);
+  void launch(const CopyLaunch& launch, cudaStream_t stream) {
+    const RankOperation one{this, &launch, nullptr, stream};
+    enqueue({&one, 1});
+  }
   /// The same of sends and receives that are all under way at once, to and from any peers, this
   /// rank itself too. `exchange.endpoint` is not used. Errors as of launch(), and InvalidUsage and
   /// InvalidArgument as of requireSelfMatches() and requireDisjoint().
-  void exchange(const Exchange& exchange, cudaStream_t stream);
+  void exchange(const Exchange& exchange, cudaStream_t stream) {
+    const RankOperation one{this, nullptr, &exchange, stream};
+    enqueue({&one, 1});
+  }
+  /// A launch, or sends and receives.
+  struct RankOperation {
+    StreamExecutor* executor;
+    const CopyLaunch* launch;
+    const Exchange* exchange;
+    cudaStream_t stream;
+  };
+  /// The parts of several ranks of this process in one operation, piece by piece of all: one after
+  /// the other, the first could fill its stream with what waits for the last. Those that share a
+  /// stream have all their lanes in it (StreamOptions::mostStreams is 1).
+  static void enqueue(std::span<const RankOperation> ranks);
 
   /// To be called by the owner every few milliseconds while something is under way, from any
   /// thread; does not wait. Finds peers that have given up, calls that differ, and waits beyond the
@@ -61,6 +80,9 @@ class StreamExecutor {
   /// Its operations have ended and none comes any more. What a graph still replays ends; no peer
   /// hears of it. From any thread.
   void leave() { watcher_.leave(); }
+  /// As the watcher has them.
+  bool isWaiting() { return watcher_.isWaiting(); }
+  std::vector<int> awaited(std::chrono::nanoseconds since) const { return watcher_.awaited(since); }
   /// Why the rank has given up, when it has: Mismatch, Timeout, Aborted or PeerLost, naming peer,
   /// operation (modulo 1024) and bytes. Then nothing more can be launched. From any thread.
   std::optional<Error> failure() const {
@@ -71,30 +93,24 @@ class StreamExecutor {
   std::optional<CopyFailure> report() const { return watcher_.failure(); }
 
  private:
-  /// The transfers to or from one peer, in order.
-  struct Edge {
-    int peer = 0;
-    bool sends = false;
-    std::vector<Transfer> transfers;
-  };
-
-  /// Forks `lanes` lanes off the stream, has `fill` enqueue on them, and joins.
-  void enqueue(size_t lanes, uint64_t key, cudaStream_t stream,
-               const std::function<void(std::vector<Lane>&)>& fill);
+  struct Part;
+  void check(const RankOperation& operation);
+  void check(const CopyLaunch& launch) const;
+  void check(const Exchange& exchange);
+  plan::Shape shapeOf(const CopyLaunch& launch) const;
+  std::unique_ptr<Part> begin(const RankOperation& operation);
+  void makeLanes(Part& part, size_t lanes, uint64_t key) const;
+  void end(Part& part) const;
   void requireLanes(size_t lanes);
   void finish(StreamQueue& queue) const;
   void requireRoom(uint64_t operations, const std::string& what) const;
-  std::vector<Edge> edgesOf(const Exchange& exchange) const;
   void copyToSelf(const Exchange& exchange, cudaStream_t stream) const;
-  void runEdges(const std::vector<Edge>& edges, std::vector<Lane>& lanes) const;
-  static void runMessage(bool sends, Lane& lane, std::byte* data, const Message& message);
 
   const transports::p2p::Endpoint& endpoint_;
   const StreamOptions options_;
   transports::p2p::DeviceMemory own_;
   Ground ground_;
-  // What is captured has streams of its own: it holds them until the capture ends.
-  std::unique_ptr<LaneStreams> streams_, capturedStreams_;
+  std::unique_ptr<LaneStreams> streams_;
   Watcher watcher_;
 };
 

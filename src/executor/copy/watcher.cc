@@ -19,6 +19,7 @@ struct Watcher::View {
   };
   PinnedMemory<Words> words{1};
   PinnedMemory<LaneView> lanes{kMostLanes};
+  PinnedMemory<LaneState> now{kMostLanes};  // of isWaiting()
 };
 
 // The greatest priority: streams of different ones do not share a queue of the device, in which a
@@ -45,6 +46,31 @@ void Watcher::include(size_t lanes) {
 std::optional<CopyFailure> Watcher::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
+}
+
+bool Watcher::isWaiting() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return false;
+  OnDevice on(ground_.endpoint.device());
+  const OutsideCapture relaxed;
+  LaneState* const states = view_->now.data();
+  StreamQueue queue(stream_, ground_.waitFlags);
+  for (size_t i = 0; i < lanes_; ++i)
+    queue.copy(states + i, &ground_.own->lanes[i].state, sizeof(LaneState));
+  TUTTI_CUDA(cudaStreamSynchronize(stream_));
+  return std::any_of(states, states + lanes_, [](const LaneState& state) {
+    return waitingOf(state.place) != Waiting::Nothing;
+  });
+}
+
+std::vector<int> Watcher::awaited(std::chrono::nanoseconds since) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> peers;
+  for (size_t i = 0; i < lanesLookedAt_ && !failure_; ++i)
+    if (waitingOf(seen_[i].state.place) != Waiting::Nothing &&
+        Clock::now() - seen_[i].since > since)
+      peers.push_back(peerOf(seen_[i].state.place));
+  return peers;
 }
 
 bool Watcher::isBusy() const {

@@ -40,6 +40,11 @@ class Watcher {
   /// As abort(), but no peer is told: what they need of this rank has come, and they may be gone.
   void leave();
   std::optional<CopyFailure> failure() const;
+  /// Whether a lane of an operation that has begun has not ended, as it is now; false when the rank
+  /// has given up. Waits for the answer.
+  bool isWaiting();
+  /// Ranks for whom lanes have been seen to wait for so long.
+  std::vector<int> awaited(std::chrono::nanoseconds since) const;
 
  private:
   using Clock = std::chrono::steady_clock;

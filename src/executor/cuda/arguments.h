@@ -92,6 +92,13 @@ struct ExchangeCode {
   uint64_t quickStride;
 };
 
+/// What a rank's launches tell the host of themselves, those of graphs too; in pinned memory.
+struct Counts {
+  uint64_t begun = 0;        ///< 2 * launches that have begun, + 1 where the last is a collective
+  uint64_t completed = 0;    ///< launches that have ended; those that failed have not
+  uint32_t collectives = 0;  ///< of these, modulo 2^32
+};
+
 struct RankArguments {
   uint32_t rank, ranks;
   const ProgramHeader* program;
@@ -108,7 +115,7 @@ struct RankArguments {
   unsigned char* scratch;
   const BlockCode* blocks;  ///< pinned: a table of the launch; null where blocks are equal
   uint32_t* tableEnded;     ///< pinned: set when the launch's table is not read any more, or null
-  uint64_t* completed;      ///< pinned: operations that have ended
+  Counts* counts;           ///< pinned
   ShapeCode shape;
   ExchangeCode exchange;  ///< instead of a program
   Arithmetic arithmetic;

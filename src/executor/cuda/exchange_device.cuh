@@ -202,6 +202,7 @@ inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
             0};
   lane.began = ptx::globalTimer();
   if (lane.thread == 0) *shared = LaneShared{};
+  if (lane.thread == 0 && number == 0) begin(rank, false);
   lane.sync();
   if (code.edgeCount > 0 && !runEdge(lane, code.edges[number / code.mostSlices])) return;
   if (lane.thread == 0 && isLast(lane, lanes)) end(rank);

@@ -125,7 +125,18 @@ void Interpreter::finishSending() {
 }
 
 uint64_t Interpreter::completed() const {
-  return std::atomic_ref(*completed_.data()).load(std::memory_order_acquire);
+  return std::atomic_ref(counts_.data()->completed).load(std::memory_order_acquire);
+}
+
+uint32_t Interpreter::collectives() const {
+  return std::atomic_ref(counts_.data()->collectives).load(std::memory_order_relaxed);
+}
+
+// What ends between the two loads has ended.
+Interpreter::UnderWay Interpreter::underWay() const {
+  const uint64_t begun = std::atomic_ref(counts_.data()->begun).load(std::memory_order_acquire);
+  if (begun / 2 <= completed() || report() != nullptr) return UnderWay::Nothing;
+  return begun % 2 != 0 ? UnderWay::Collective : UnderWay::Exchange;
 }
 
 void Interpreter::abort() {
@@ -142,10 +153,16 @@ const Report* Interpreter::report() const {
 
 std::optional<Error> Interpreter::failure() const {
   const Report* const written = report();
-  const auto lost = proxy_ ? proxy_->failure() : std::nullopt;
-  if (written != nullptr) return errorOf(endpoint_.rank(), *written, lost);
-  if (!lost) return {};
-  return Error(lost->code(), base::message("rank ", endpoint_.rank(), ": ", lost->what()));
+  const auto far = farFailure();
+  if (written != nullptr)
+    return errorOf(endpoint_.rank(), *written, far ? std::optional(far->error) : std::nullopt);
+  if (!far) return {};
+  return Error(far->error.code(),
+               base::message("rank ", endpoint_.rank(), ": ", far->error.what()));
+}
+
+std::optional<FarFailure> Interpreter::farFailure() const {
+  return proxy_ ? proxy_->failure() : std::nullopt;
 }
 
 }  // namespace tutti::executor::cuda

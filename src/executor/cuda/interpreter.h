@@ -147,6 +147,11 @@ class Interpreter {
   void finishSending();
   /// Operations of this rank that have ended well, those of graphs too. From any thread.
   uint64_t completed() const;
+  /// Of these the collectives, modulo 2^32. From any thread.
+  uint32_t collectives() const;
+  /// What has begun and not ended, nor given up. From any thread.
+  enum class UnderWay { Nothing, Exchange, Collective };
+  UnderWay underWay() const;
   /// Ends what is under way, here and on the peers; from any thread. There is no way back.
   void abort();
   /// Why launches have given up, when they have: Mismatch, Timeout, Aborted or PeerLost, naming
@@ -155,6 +160,9 @@ class Interpreter {
   std::optional<Error> failure() const;
   /// Of the lane that has given up first; null when none has. From any thread.
   const Report* report() const;
+  /// Why no more gets through to peers on other hosts, whether something is under way or not. From
+  /// any thread.
+  std::optional<FarFailure> farFailure() const;
 
   struct Part;  // of a launch; in launch.h
 
@@ -185,7 +193,7 @@ class Interpreter {
   size_t scratchBytes_ = 0;
   transports::p2p::SetupStream setup_;
   LaunchTables tables_;
-  transports::p2p::PinnedMemory<uint64_t> completed_{1};
+  transports::p2p::PinnedMemory<Counts> counts_{1};
   transports::p2p::PinnedMemory<uint32_t> stopWord_{1};
   transports::p2p::PinnedMemory<Report> report_{1};
   std::unique_ptr<Proxy> proxy_;  // null where all peers are on this host

@@ -112,6 +112,7 @@ __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
             rank.words->entries};
   lane.began = ptx::globalTimer();
   if (lane.thread == 0) *shared = LaneShared{};
+  if (lane.thread == 0 && number == 0) begin(rank, true);
   lane.sync();
   if (rank.program->maps && !exchangeEntries(lane)) return;
   if (runRounds<kWire, kSize>(lane)) finish<kWire>(lane);

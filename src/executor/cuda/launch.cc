@@ -115,7 +115,7 @@ RankArguments Interpreter::commonArguments() const {
   common.progress = progress_.as<uint64_t>();
   common.stopWord = stopWord_.data();
   common.report = report_.data();
-  common.completed = completed_.data();
+  common.counts = counts_.data();
   return common;
 }
 

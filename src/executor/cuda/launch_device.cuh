@@ -12,6 +12,11 @@ TUTTI_DEVICE const RankArguments& rankOfBlock(const Arguments& all) {
   return all.rank[r];
 }
 
+/// By one thread of a rank's launch: tells the host.
+TUTTI_DEVICE void begin(const RankArguments& rank, bool isCollective) {
+  ptx::stRelaxedSys(&rank.counts->begun, 2 * (rank.words->completed + 1) + isCollective);
+}
+
 /// To be called once by every lane, when it is done.
 TUTTI_DEVICE bool isLast(const Lane& lane, uint32_t lanes) {
   const uint32_t before = ptx::atomAddAcqRelGpu(&lane.rank.words->lanesDone, 1u);
@@ -23,7 +28,8 @@ TUTTI_DEVICE void end(const RankArguments& rank) {
   rank.words->lanesDone = 0;
   rank.words->completed += 1;
   if (rank.tableEnded != nullptr) ptx::stReleaseSys(rank.tableEnded, 1u);
-  ptx::stReleaseSys(rank.completed, rank.words->completed);
+  ptx::stRelaxedSys(&rank.counts->collectives, rank.words->operation);
+  ptx::stReleaseSys(&rank.counts->completed, rank.words->completed);
 }
 
 }  // namespace tutti::executor::cuda

@@ -179,13 +179,13 @@ bool Proxy::progress() {
 void Proxy::fail(const Error& error, StopReason reason, int peer) {
   const std::lock_guard lock(mutex_);
   if (failure_) return;
-  failure_ = error;
+  failure_ = FarFailure{error, peer};
   uint32_t none = 0;
   std::atomic_ref(*stopWord_)
       .compare_exchange_strong(none, stopWord(reason, peer), std::memory_order_acq_rel);
 }
 
-std::optional<Error> Proxy::failure() const {
+std::optional<FarFailure> Proxy::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }

@@ -24,6 +24,11 @@ namespace tutti::executor::cuda {
 /// they have given up.
 transports::RingLayout farLayout(const transports::p2p::Layout& layout);
 
+struct FarFailure {
+  Error error;
+  int peer;  ///< -1: none of them
+};
+
 class Proxy {
  public:
   /// Serves those peers that `endpoint`, which outlives it, has through the host. `far` knows their
@@ -40,7 +45,7 @@ class Proxy {
   /// something moves; when a launch has failed a moment only, for the peers to be told.
   void finish();
   /// Why no more gets through, when that is so: PeerLost, or Refused. From any thread.
-  std::optional<Error> failure() const;
+  std::optional<FarFailure> failure() const;
 
  private:
   struct FarPeer {
@@ -75,7 +80,7 @@ class Proxy {
   std::vector<FarPeer> peers_;
   std::atomic<bool> stopping_{false}, abandoned_{false};
   mutable std::mutex mutex_;  // guards what follows
-  std::optional<Error> failure_;
+  std::optional<FarFailure> failure_;
   base::ServiceThread thread_;
   const base::AtExit atExit_;  // the thread uses pinned memory and the transport
 };

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <map>
 #include <thread>
+#include <utility>
 
+#include "tests/emulation/environment.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
@@ -23,6 +25,11 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+void markBegun(Work& work) {
+  work.begun.store(1);
+  wakeAll(work.begun);
+}
+
 void complete(Work& work) {
   work.doneAt = seconds();
   release(&work.end);
@@ -33,12 +40,16 @@ void complete(Work& work) {
 /// What ThreadSanitizer is to see of a stream: the edges of each task, and what its body does.
 void execute(Work& work) {
   for (const WorkPointer& before : work.after) wait(*before);
+  while (work.ahead != nullptr && work.ahead->begun.load() == 0) sleepWhile(work.ahead->begun, 0);
+  if (!work.task->waits) markBegun(work);
   acquire(&work.begin);
   if (work.task->body) work.task->body();
+  if (work.task->waits) markBegun(work);
   {
     Ignored ignored;
     std::lock_guard lock(runtimeMutex());
     work.after.clear();
+    work.ahead.reset();
     work.task.reset();
   }
   complete(work);
@@ -52,6 +63,7 @@ WorkPointer next(cudaStream_t stream) {
   if (stream->queue.empty()) return nullptr;
   WorkPointer work = std::move(stream->queue.front());
   stream->queue.pop_front();
+  if (environment().pending != 0) stream->wake.notifyAll();
   return work;
 }
 
@@ -68,6 +80,20 @@ void serve(cudaStream_t stream) {
   delete stream;
 }
 
+/// The queues of a device and priority in turn.
+std::shared_ptr<HardwareQueue> nextQueue(int device, int priority) {
+  struct Queues {
+    std::vector<std::shared_ptr<HardwareQueue>> all;
+    size_t next = 0;
+  };
+  static auto* const queues = new std::map<std::pair<int, int>, Queues>;
+  if (environment().connections == 0) return nullptr;
+  Queues& mine = (*queues)[{device, priority}];
+  if (mine.all.size() < environment().connections)
+    mine.all.push_back(std::make_shared<HardwareQueue>());
+  return mine.all[mine.next++ % environment().connections];
+}
+
 cudaStream_t makeStream(int device, unsigned flags, int priority) {
   static unsigned long long ids = 0;
   auto* const stream = new CUstream_st;
@@ -75,6 +101,7 @@ cudaStream_t makeStream(int device, unsigned flags, int priority) {
   stream->flags = flags;
   stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
   stream->id = ++ids;
+  stream->hardware = nextQueue(device, stream->priority);
   deviceAt(device).isActive = true;
   return stream;
 }
@@ -162,6 +189,7 @@ WorkPointer enqueue(cudaStream_t stream, TaskPointer task, std::vector<WorkPoint
   addImplicitWaits(stream, after);
   work->after = std::move(after);
   release(&work->begin);
+  if (stream->hardware != nullptr) work->ahead = std::exchange(stream->hardware->last, work);
   stream->queue.push_back(work);
   stream->last = work;
   if (!stream->hasThread) {
@@ -172,11 +200,17 @@ WorkPointer enqueue(cudaStream_t stream, TaskPointer task, std::vector<WorkPoint
   return work;
 }
 
+void awaitRoom(cudaStream_t stream) {
+  const uint64_t most = environment().pending;
+  while (most != 0 && stream->queue.size() >= most) stream->wake.wait(runtimeMutex());
+}
+
 cudaError_t submit(cudaStream_t handle, TaskPointer task) {
   cudaStream_t stream = nullptr;
   if (const cudaError_t error = findStream(handle, stream); error != cudaSuccess) return error;
   if (stream->capture != nullptr) return captureTask(stream, std::move(task));
   if (const cudaError_t error = refuseImplicit(stream); error != cudaSuccess) return error;
+  awaitRoom(stream);
   enqueue(stream, std::move(task));
   return cudaSuccess;
 }
@@ -185,6 +219,14 @@ TaskPointer makeTask(cudaGraphNodeType type, std::function<void()> body) {
   auto task = std::make_shared<Task>();
   task->type = type;
   task->body = std::move(body);
+  return task;
+}
+
+// A graph's type for it is none of the runtime's; nobody asks.
+TaskPointer makeWaitingTask(std::function<void()> body) {
+  auto task = std::make_shared<Task>();
+  task->body = std::move(body);
+  task->waits = true;
   return task;
 }
 

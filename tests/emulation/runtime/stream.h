@@ -22,6 +22,7 @@ constexpr int kLeastPriority = 0, kGreatestPriority = -5;
 struct Task {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   std::function<void()> body;
+  bool waits = false;             // what is behind it in its hardware queue waits as well
   cudaEvent_t event = nullptr;    // of the two kinds of event nodes
   cudaKernelNodeParams kernel{};  // without its arguments
   cudaMemsetParams fill{};        // what nodes are asked for, and changed by
@@ -35,13 +36,19 @@ using TaskPointer = std::shared_ptr<const Task>;
 struct Work {
   TaskPointer task;
   std::vector<std::shared_ptr<Work>> after;  // of other streams; it begins when they have ended
+  std::shared_ptr<Work> ahead;               // in the hardware queue; it begins when that has begun
   Tag begin, end;                            // edges from who enqueued it, to who waits for it
-  std::atomic<uint32_t> done{0};
+  std::atomic<uint32_t> begun{0}, done{0};
   double doneAt = 0;  // seconds of the steady clock
 };
 using WorkPointer = std::shared_ptr<Work>;
 
 struct Capture;
+
+/// By which work gets to a device. Streams share them, those of a priority among themselves.
+struct HardwareQueue {
+  WorkPointer last;
+};
 
 }  // namespace tutti::emulation
 
@@ -53,7 +60,8 @@ struct CUstream_st {
   bool isLegacy = false;
 
   std::deque<tutti::emulation::WorkPointer> queue;
-  tutti::emulation::WorkPointer last;  // the newest; null before the first
+  tutti::emulation::WorkPointer last;                         // the newest; null before the first
+  std::shared_ptr<tutti::emulation::HardwareQueue> hardware;  // null: one of its own
   tutti::emulation::QuietCondition wake;
   bool hasThread = false, isDestroyed = false;
 
@@ -80,9 +88,13 @@ void addImplicitWaits(cudaStream_t stream, std::vector<WorkPointer>& after);
 /// Adds the task at the end of the stream, behind what it must wait for by its place in the stream,
 /// by the legacy stream's rules, and `after`.
 WorkPointer enqueue(cudaStream_t stream, TaskPointer task, std::vector<WorkPointer> after = {});
+/// Until the stream takes more.
+void awaitRoom(cudaStream_t stream);
 /// The same through a handle; where the stream captures, adds it to the graph instead.
 cudaError_t submit(cudaStream_t handle, TaskPointer task);
 TaskPointer makeTask(cudaGraphNodeType type, std::function<void()> body);
+/// Of something that waits for a word.
+TaskPointer makeWaitingTask(std::function<void()> body);
 
 /// The newest work of each stream of the device.
 std::vector<WorkPointer> lastOf(int device);

@@ -81,8 +81,7 @@ CUresult enqueueSteps(CUstream stream, Add add) {
   return driverCall([&]() -> cudaError_t {
     Steps steps;
     if (const cudaError_t bad = add(steps); bad != cudaSuccess) return bad;
-    // A graph's type for it is none of the runtime's; nobody asks.
-    return submit(stream, makeTask(cudaGraphNodeTypeEmpty, [steps = std::move(steps)] {
+    return submit(stream, makeWaitingTask([steps = std::move(steps)] {
                     for (const auto& step : steps) step();
                   }));
   });

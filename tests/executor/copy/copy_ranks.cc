@@ -36,7 +36,7 @@ void CopyRanks::begin(const Call& call, uint64_t seed, size_t shift) {
   for (int r = 0; r < size(); ++r) {
     const Memory memory = memoryOf(call, r, seed);
     buffers_.emplace_back(deviceOf(r), memory.bytes, shift);
-    plans_.push_back(executors_[r]->prepare(call.spec, collectives::build(call.spec, r)));
+    plans_.push_back(executors_[r]->prepare(call.spec, programsOf(call.spec)));
     launches_.push_back({.plan = plans_.back().get(),
                          .in = buffers_[r].data() + memory.in,
                          .out = buffers_[r].data() + memory.out,
@@ -89,6 +89,10 @@ std::vector<Buffer> CopyRanks::run(const Call& call, uint64_t seed, size_t shift
     results.push_back(buffers_[r].download());
   }
   return results;
+}
+
+plan::ProgramOf programsOf(const plan::PlanSpec& spec) {
+  return [spec](int rank) { return collectives::build(spec, rank); };
 }
 
 std::vector<plan::PlanSpec> stagedPlans(int ranks, int channels) {

@@ -67,6 +67,8 @@ class CopyRanks {
   std::vector<DeviceBuffer> buffers_;
 };
 
+plan::ProgramOf programsOf(const plan::PlanSpec& spec);
+
 /// Plans that stage all data: the executor runs no others.
 std::vector<plan::PlanSpec> stagedPlans(int ranks, int channels);
 

@@ -9,6 +9,7 @@
 
 #include "src/base/check.h"
 #include "tests/executor/copy/copy_ranks.h"
+#include "tests/executor/cuda/failures.h"
 
 // What a rank copies after it has given up goes to slots that its peers may read at that moment.
 // Nobody takes it for right, as these tests see; ThreadSanitizer would report it.
@@ -19,12 +20,6 @@ namespace tutti::tests {
 namespace {
 
 using plan::Collective;
-
-void expectNames(const Error& error, std::initializer_list<const char*> parts) {
-  for (const char* part : parts)
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
-        << part << " is not in: " << error.what();
-}
 
 Call broadcastCall(int ranks, uint64_t count) {
   for (const plan::PlanSpec& spec : stagedPlans(ranks, 1))

@@ -7,7 +7,6 @@
 #include <array>
 #include <thread>
 
-#include "collectives/algorithms.h"
 #include "src/base/check.h"
 #include "tests/executor/copy/copy_ranks.h"
 
@@ -105,8 +104,7 @@ struct Calls {
       plans.emplace_back();
       buffers.emplace_back();
       for (int r = 0; r < ranks.size(); ++r) {
-        plans[i].push_back(
-            ranks.executor(r).prepare(calls[i].spec, collectives::build(calls[i].spec, r)));
+        plans[i].push_back(ranks.executor(r).prepare(calls[i].spec, programsOf(calls[i].spec)));
         buffers[i].emplace_back(ranks.deviceOf(r), memoryOf(calls[i], r, i).bytes, 0);
       }
     }
@@ -177,7 +175,7 @@ TEST(CopyOperations, WaitForOtherLanes) {
   for (int r = 0; r < 2; ++r) {
     memory.push_back(memoryOf(call, r, 1));
     buffers.emplace_back(ranks.deviceOf(r), memory[r].bytes, 0);
-    plans.push_back(ranks.executor(r).prepare(spec, echo(r)));
+    plans.push_back(ranks.executor(r).prepare(spec, echo));
   }
   for (const int r : {1, 0}) {
     ranks.executor(r).launch({.plan = plans[r].get(),
@@ -217,7 +215,7 @@ TEST(CopyOperations, OnMappedBuffersAreRefused) {
   CopyRanks ranks({.ranks = 2});
   const auto spec = mappedCall(2, 1).spec;
   try {
-    ranks.executor(0).prepare(spec, collectives::build(spec, 0));
+    ranks.executor(0).prepare(spec, programsOf(spec));
     FAIL() << "a mapped plan";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::Unsupported);

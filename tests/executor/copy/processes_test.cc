@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <thread>
 
-#include "collectives/algorithms.h"
 #include "tests/executor/copy/copy_ranks.h"
 #include "tests/executor/cuda/hub.h"
 #include "tests/support/child_processes.h"
@@ -44,7 +43,7 @@ class Rank {
   /// Whether its memory is as on the host after a call.
   bool isRight(const Call& call, uint64_t seed) {
     const Memory memory = memoryOf(call, rank_, seed);
-    const auto plan = executor_->prepare(call.spec, collectives::build(call.spec, rank_));
+    const auto plan = executor_->prepare(call.spec, programsOf(call.spec));
     DeviceBuffer buffer(device_, memory.bytes, 0);
     executor_->launch({.plan = plan.get(),
                        .in = buffer.data() + memory.in,
@@ -117,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(All, CopyProcesses,
 int abortRank(Hub& hub, int rank) try {
   Rank self(hub, rank, 2, 1);
   const Call call = ringCall(2, 3000);
-  const auto plan = self.executor().prepare(call.spec, collectives::build(call.spec, rank));
+  const auto plan = self.executor().prepare(call.spec, programsOf(call.spec));
   DeviceBuffer buffer(0, memoryOf(call, rank, 1).bytes, 0);
   if (rank == 0)
     self.executor().abort();

@@ -1,0 +1,198 @@
+// Calls that were captured, and what becomes of their graphs when ranks leave: whatever is replayed
+// ends. By kernels and by copies.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/communicator/gpu_ranks.h"
+
+namespace tutti::tests {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kCount = 5000;
+
+class GpuGraphs : public CudaTest, public testing::WithParamInterface<bool> {
+ protected:
+  /// Two ranks on devices of their own.
+  static Setting setting(std::chrono::milliseconds timeout = 60s) {
+    return {2, 2, kCount, {.timeout = timeout, .gpuCopies = GetParam()}};
+  }
+  static cudaStream_t streamOf(const Setting& s, int rank) {
+    return StreamRef(s.streams[rank]).cuda();
+  }
+};
+
+/// What `calls` enqueues on the stream.
+template <class Calls>
+cudaGraphExec_t capture(const Communicator& c, cudaStream_t stream, const Calls& calls) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  EXPECT_EQ(cudaSetDevice(c.device().index), cudaSuccess);
+  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  calls();
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  return exec;
+}
+
+/// An AllReduce of each rank, captured; replayed by whoever asks.
+class Replays {
+ public:
+  explicit Replays(Setting& s) : s_(s) {
+    for (int r = 0; r < 2; ++r)
+      graphs_.push_back(capture(s.ranks[r], StreamRef(s.streams[r]).cuda(),
+                                [&] { s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]); }));
+  }
+  ~Replays() {
+    for (cudaGraphExec_t graph : graphs_) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  }
+  Replays(const Replays&) = delete;
+  Replays& operator=(const Replays&) = delete;
+  void launch(int rank) const {
+    EXPECT_EQ(cudaGraphLaunch(graphs_[rank], StreamRef(s_.streams[rank]).cuda()), cudaSuccess);
+  }
+
+ private:
+  const Setting& s_;
+  std::vector<cudaGraphExec_t> graphs_;
+};
+
+Error awaitError(const Communicator& c) {
+  for (const auto until = std::chrono::steady_clock::now() + 60s;
+       !c.asyncError() && std::chrono::steady_clock::now() < until;)
+    std::this_thread::sleep_for(1ms);
+  return c.asyncError().value_or(Error(ErrorCode::Internal, "nothing has failed"));
+}
+
+TEST_P(GpuGraphs, ThatNeedARankThatHasLeftEnd) {
+  Setting s = setting();
+  const Replays replays(s);
+  for (int replay = 0; replay < 3; ++replay)
+    for (int r = 0; r < 2; ++r) replays.launch(r);
+  for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+  EXPECT_TRUE(s.values[0].are(12));  // 3, and doubled twice
+  s.ranks.pop_back();
+  replays.launch(0);
+  const Error error = awaitError(s.ranks[0]);
+  EXPECT_EQ(error.code(), ErrorCode::PeerLost) << error.what();
+  EXPECT_NE(std::string(error.what()).find("left; rank 0"), std::string::npos) << error.what();
+  s.streams[0].synchronize();
+}
+
+// Nobody is missed who has left behind the last of them.
+TEST_P(GpuGraphs, ThatHaveEndedNeedNobody) {
+  Setting s = setting();
+  const Replays replays(s);
+  for (int replay = 0; replay < 3; ++replay)
+    for (int r = 0; r < 2; ++r) replays.launch(r);
+  s.streams[1].synchronize();
+  s.ranks.pop_back();
+  s.streams[0].synchronize();
+  std::this_thread::sleep_for(1500ms);
+  EXPECT_FALSE(s.ranks[0].asyncError());
+}
+
+TEST_P(GpuGraphs, OfARankThatLeavesAreAwaited) {
+  Setting s = setting();
+  const Replays replays(s);
+  replays.launch(1);
+  std::this_thread::sleep_for(100ms);  // it has begun
+  std::thread leaving([&] { s.ranks.pop_back(); });
+  std::this_thread::sleep_for(200ms);
+  replays.launch(0);
+  s.streams[0].synchronize();
+  EXPECT_TRUE(s.values[0].are(3));
+  leaving.join();
+  s.streams[1].synchronize();
+}
+
+// Neither the one under way nor what comes after the communicator's end.
+TEST_P(GpuGraphs, ThatNobodyElseReplaysEnd) {
+  Setting s = setting(300ms);
+  const Replays replays(s);
+  replays.launch(1);
+  s.ranks.pop_back();
+  s.streams[1].synchronize();
+  replays.launch(1);
+  s.streams[1].synchronize();
+}
+
+TEST_P(GpuGraphs, KeepTheirMemory) {
+  const auto inUse = [] {
+    size_t free = 0, total = 0;
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+    return total - free;
+  };
+  size_t before = 0;
+  const auto stay = [&] {
+    const Setting s = setting();
+    before = inUse();
+  };
+  stay();
+  const size_t without = inUse();
+  {
+    Setting s = setting();
+    const Replays replays(s);
+    for (int r = 0; r < 2; ++r) replays.launch(r);
+    for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+    s.ranks.clear();
+    EXPECT_GT(inUse(), without + (before - without) / 2);
+  }
+  // CUDA tells in its own time that the graphs are gone.
+  for (int turn = 0; turn < 200 && inUse() > without; ++turn) {
+    std::this_thread::sleep_for(10ms);
+    stay();
+  }
+  EXPECT_EQ(inUse(), without);
+}
+
+// Of a communicator whose calls take several lanes.
+TEST_P(GpuGraphs, MayBeCapturedSideBySide) {
+  Setting s(3, 3, kCount, {.gpuCopies = GetParam()});
+  std::vector<Floats> received;
+  std::vector<cudaGraphExec_t> graphs;
+  for (int r = 0; r < 3; ++r) received.emplace_back(s.ranks[r].device(), 2 * kCount, 0.0f);
+  for (int r = 0; r < 3; ++r) {
+    const auto exchange = [&](StreamRef stream, size_t place) {
+      Group group;
+      for (const int peer : {(r + 1) % 3, (r + 2) % 3}) {
+        s.ranks[r].send({s.values[r].data(), kCount / 2, DataType::Float32, peer}, stream);
+        s.ranks[r].receive({received[r].data() + place, kCount / 2, DataType::Float32, peer},
+                           stream);
+        place += kCount / 2;
+      }
+    };
+    const Stream other(s.ranks[r].device());
+    cudaGraphExec_t inner = nullptr;
+    graphs.push_back(capture(s.ranks[r], streamOf(s, r), [&] {
+      exchange(s.streams[r], 0);
+      inner = capture(s.ranks[r], StreamRef(other).cuda(), [&] { exchange(other, kCount); });
+      exchange(s.streams[r], 0);
+    }));
+    graphs.push_back(inner);
+  }
+  for (int r = 0; r < 3; ++r)
+    for (const int graph : {2 * r, 2 * r + 1})
+      ASSERT_EQ(cudaGraphLaunch(graphs[graph], streamOf(s, r)), cudaSuccess);
+  for (int r = 0; r < 3; ++r) {
+    s.streams[r].synchronize();
+    std::vector<float> all(2 * kCount);
+    device::copyMemory(all.data(), received[r].data(), 4 * all.size());
+    for (size_t i = 0; i < all.size(); ++i)
+      ASSERT_EQ(all[i], static_cast<float>((r + 1 + 2 * i / kCount % 2) % 3 + 1)) << r << " " << i;
+  }
+  for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
+INSTANTIATE_TEST_SUITE_P(By, GpuGraphs, testing::Bool(),
+                         [](const auto& by) { return by.param ? "Copies" : "Kernels"; });
+
+}  // namespace
+}  // namespace tutti::tests

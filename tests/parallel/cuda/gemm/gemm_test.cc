@@ -1,0 +1,233 @@
+// The kernels of parallel/kernels/cuda/gemm against sums in float64: integers, of which every sum
+// is exact, to the bit, and any numbers to a bound that is derived in product.cc.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/parallel/cuda/gemm/product.h"
+
+namespace tutti::parallel::cuda {
+namespace {
+
+/// Every row of the table of tiles.
+constexpr const char* kTiles[] = {"wgmma,together,columns=256,cluster=1",
+                                  "wgmma,together,columns=256,cluster=2",
+                                  "wgmma,together,columns=128,cluster=1",
+                                  "wgmma,together,columns=128,cluster=2",
+                                  "wgmma,turns,columns=128,cluster=1",
+                                  "wgmma,turns,columns=128,cluster=2",
+                                  "mma"};
+constexpr Format kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
+
+GemmFamily familyOf(const std::string& forced) {
+  return forced.rfind("mma", 0) == 0 ? GemmFamily::Mma : GemmFamily::Wgmma;
+}
+
+void expectRight(const ProductCase& of, GemmFamily family) {
+  SCOPED_TRACE(of.describe());
+  Product product(of);
+  ASSERT_EQ(product.choice().family, family);
+  product.run();
+  ASSERT_EQ(product.error(), "");
+}
+
+ProductCase arranged(int which, const ProductCase& of) {
+  ProductCase result = of;
+  result.isKMajorA = which % 2 == 0;
+  result.isKMajorB = which / 2 % 2 == 0;
+  return result;
+}
+
+// All arrangements, types and results, of a ragged product of several tiles.
+TEST(Gemm, IsExactInEveryArrangement) {
+  for (const char* const tile : kTiles)
+    for (int which = 0; which < 4; ++which)
+      for (const Format in : {kBrain, kHalf})
+        for (const Format out : {kFloat, kBrain, kHalf})
+          for (const bool accumulate : {false, true})
+            expectRight(arranged(which, {.rows = 136,
+                                         .columns = 268,
+                                         .depth = 72,
+                                         .in = in,
+                                         .out = out,
+                                         .accumulate = accumulate,
+                                         .forced = tile}),
+                        familyOf(tile));
+}
+
+// What sanitizers have the time for: each kernel once, over several tiles and turns of the ring,
+// and in splits.
+TEST(GemmBriefly, IsExact) {
+  int which = 0;
+  for (const char* const tile : kTiles) {
+    expectRight(arranged(which++, {.rows = 140, .columns = 520, .depth = 264, .forced = tile}),
+                familyOf(tile));
+    expectRight(arranged(which++, {.rows = 130,
+                                   .columns = 70,
+                                   .depth = 64 * 14 + 8,
+                                   .in = kHalf,
+                                   .out = kHalf,
+                                   .accumulate = true,
+                                   .forced = tile + std::string(",splits=2")}),
+                familyOf(tile));
+  }
+  for (const int32_t offset : {1, 2, 4})
+    expectRight(arranged(which++, {.rows = 66,
+                                   .columns = 50,
+                                   .depth = 260,
+                                   .offsetA = offset,
+                                   .offsetB = offset,
+                                   .forced = "mma"}),
+                GemmFamily::Mma);
+}
+
+// Sizes around those of tiles, fragments and vectors.
+TEST(Gemm, IsExactOfRaggedSizes) {
+  constexpr int32_t kSizes[] = {1, 2, 7, 8, 9, 31, 63, 64, 65, 127, 128, 129, 255, 257};
+  int which = 0;
+  for (const char* const tile : kTiles)
+    for (const int32_t size : kSizes)
+      for (const auto& [rows, columns, depth] :
+           {std::array{size, 33, 40}, std::array{40, size, 70}, std::array{17, 70, size}})
+        expectRight(arranged(which++, {.rows = rows,
+                                       .columns = columns,
+                                       .depth = depth,
+                                       .out = which % 3 == 0 ? kBrain : kFloat,
+                                       .accumulate = which % 5 == 0,
+                                       .forced = tile}),
+                    familyOf(tile));
+}
+
+// The ring of stages wraps at least twice, within a tile and from tile to tile: more tiles than the
+// emulation has multiprocessors, in groups of which the last is smaller.
+TEST(Gemm, IsExactThroughTheRingAndOverTiles) {
+  int which = 0;
+  for (const char* const tile : kTiles) {
+    for (const int32_t depth : {64 * 12, 64 * 13 + 8, 64 * 14 + 56})
+      expectRight(arranged(which++, {.rows = 130, .columns = 120, .depth = depth, .forced = tile}),
+                  familyOf(tile));
+    expectRight(
+        arranged(
+            which++,
+            {.rows = 128 * 3 + 9, .columns = 256 * 4 + 3, .depth = 64 * 3 + 1, .forced = tile}),
+        familyOf(tile));
+  }
+  expectRight({.rows = 128 * 17 + 1, .columns = 260, .depth = 9, .forced = kTiles[0]},
+              GemmFamily::Wgmma);
+  expectRight({.rows = 128 * 13 + 1, .columns = 260, .depth = 9, .forced = "mma"}, GemmFamily::Mma);
+}
+
+// TMA takes rows that begin at multiples of 16 bytes; others go to mma, whatever is asked for.
+TEST(Gemm, TakesAnyAlignment) {
+  struct Unaligned {
+    int32_t offset, gap;
+  };
+  for (int which = 0; which < 4; ++which)
+    for (const auto& [offset, gap] : {Unaligned{4, 8}, Unaligned{0, 4}, Unaligned{2, 0},
+                                      Unaligned{8, 6}, Unaligned{1, 0}, Unaligned{0, 3}})
+      for (const bool ofA : {true, false})
+        for (const int32_t size : {8, 45})
+          expectRight(arranged(which, {.rows = 2 * size,
+                                       .columns = size + 70,
+                                       .depth = size + 90,
+                                       .offsetA = ofA ? offset : 0,
+                                       .offsetB = ofA ? 0 : offset,
+                                       .gapA = ofA ? gap : 0,
+                                       .gapB = ofA ? 0 : gap,
+                                       .forced = "wgmma"}),
+                      GemmFamily::Mma);
+  for (const char* const tile : kTiles)
+    for (const Format out : {kFloat, kBrain, kHalf})
+      for (const auto& [offset, gap] :
+           {Unaligned{1, 0}, Unaligned{2, 0}, Unaligned{0, 1}, Unaligned{0, 2}, Unaligned{4, 0}})
+        expectRight({.rows = 20,
+                     .columns = 46,
+                     .depth = 16,
+                     .out = out,
+                     .accumulate = gap != 0,
+                     .offsetC = offset,
+                     .gapC = gap,
+                     .forced = tile},
+                    familyOf(tile));
+}
+
+// Partial sums are NaN before; more splits than steps are as many as these.
+TEST(Gemm, IsExactInSplits) {
+  int which = 0;
+  for (const char* const tile : kTiles)
+    for (const int32_t splits : {2, 3, 5, 100})
+      for (const Format out : {kFloat, kBrain, kHalf}) {
+        expectRight(arranged(which++, {.rows = 70,
+                                       .columns = which % 2 == 0 ? 270 : 131,
+                                       .depth = 64 * 7 + 9,
+                                       .out = out,
+                                       .accumulate = which % 3 != 0,
+                                       .forced = tile + (",splits=" + std::to_string(splits))}),
+                    familyOf(tile));
+      }
+}
+
+TEST(Gemm, IsNearForAnyNumbers) {
+  for (const char* const tile : kTiles)
+    for (int which = 0; which < 4; ++which)
+      for (const Format in : {kBrain, kHalf})
+        for (const Format out : {kFloat, in})
+          for (const int splits : {1, 3})
+            expectRight(arranged(which, {.rows = 70,
+                                         .columns = 150,
+                                         .depth = 300,
+                                         .in = in,
+                                         .out = out,
+                                         .accumulate = which % 2 == 1,
+                                         .anyNumbers = true,
+                                         .forced = tile + (",splits=" + std::to_string(splits))}),
+                        familyOf(tile));
+}
+
+TEST(Gemm, HasTheSameBitsEachTime) {
+  for (const char* const tile : kTiles)
+    for (const int splits : {1, 3}) {
+      Product product({.rows = 260,
+                       .columns = 300,
+                       .depth = 500,
+                       .accumulate = true,
+                       .anyNumbers = true,
+                       .forced = tile + (",splits=" + std::to_string(splits))});
+      product.run();
+      const std::vector<char> first = product.bytes();
+      for (int i = 0; i < 3; ++i) {
+        product.run();
+        ASSERT_TRUE(product.bytes() == first) << tile;
+      }
+    }
+}
+
+TEST(Gemm, KeepsOtherTypesForThePlainKernel) {
+  Gemms gemms({.processors = 132, .capability = 90}, {});
+  GemmProduct product{.a = {{reinterpret_cast<void*>(256), kBrain}, 8},
+                      .b = {{reinterpret_cast<void*>(256), kBrain}, 8},
+                      .c = {{reinterpret_cast<void*>(256), kFloat}, 8},
+                      .rows = 8,
+                      .columns = 8,
+                      .depth = 8,
+                      .isKMajorA = true,
+                      .isKMajorB = true,
+                      .accumulate = false};
+  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Wgmma);
+  for (int32_t* const size : {&product.rows, &product.columns, &product.depth}) {
+    *size = 0;
+    EXPECT_EQ(gemms.choose(product).family, GemmFamily::Plain);
+    *size = 8;
+  }
+  for (const Format other : {kFloat, kHalf, Format::Float64}) {
+    product.b.elements.format = other;
+    EXPECT_EQ(gemms.choose(product).family, GemmFamily::Plain);
+  }
+  product.a.elements.format = kHalf;
+  product.b.elements.format = kHalf;
+  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Wgmma);
+}
+
+}  // namespace
+}  // namespace tutti::parallel::cuda

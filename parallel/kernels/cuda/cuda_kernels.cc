@@ -8,8 +8,8 @@ namespace tutti::parallel {
 
 using namespace cuda;
 
-CudaKernels::CudaKernels(StreamRef stream) : CudaKernels(stream, GemmForced::fromEnvironment()) {}
-CudaKernels::CudaKernels(StreamRef stream, const GemmForced& gemms)
+CudaKernels::CudaKernels(StreamRef stream) : CudaKernels(stream, GemmOptions::fromEnvironment()) {}
+CudaKernels::CudaKernels(StreamRef stream, const GemmOptions& gemms)
     : device_(stream.device()),
       queue_(std::make_unique<Queue>(stream)),
       gemms_(std::make_unique<Gemms>(chipOf(device_.index), gemms)) {}

@@ -30,8 +30,8 @@
 namespace tutti::parallel {
 
 namespace cuda {
-struct GemmForced;
 class Gemms;
+struct GemmOptions;
 class Queue;
 }  // namespace cuda
 
@@ -42,8 +42,8 @@ class CudaKernels final : public Kernels {
   /// Loads all kernels on the stream's GPU: a kernel that is first used while another spins would
   /// wait for it. Throws InvalidArgument unless it is a stream of CUDA, which must outlive this.
   explicit CudaKernels(StreamRef stream);
-  /// With this in place of what TUTTI_GEMM says.
-  CudaKernels(StreamRef stream, const cuda::GemmForced& gemms);
+  /// With these in place of what TUTTI_GEMM and TUTTI_GEMM_TABLE say.
+  CudaKernels(StreamRef stream, const cuda::GemmOptions& gemms);
   ~CudaKernels() override;  ///< waits for what it has enqueued
   Device device() const override { return device_; }
 

@@ -1,8 +1,7 @@
 #pragma once
 
-// Arguments of the GEMM kernels that use tensor cores, and for each struct enqueue(), as launches.h
-// has them for the others. Operands are of 16 bits, both of one format. Sizes are at least 1 and
-// below 2^30.
+// Arguments of the tuned GEMM kernels, and for each struct enqueue(), as launches.h has them for
+// the others. Both operands are of one format. Sizes are at least 1 and below 2^30.
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -11,7 +10,7 @@
 
 namespace tutti::parallel::cuda {
 
-/// Of c, of the tiles of all kernels of this folder; and what is summed over at a time.
+/// Of the tiles of all kernels of this folder; and what wgmma.cu sums over at a time.
 inline constexpr int32_t kTileRows = 128, kStepDepth = 64;
 
 /// How a product is cut into units, which blocks compute. A unit is a tile, or where a cluster
@@ -19,7 +18,7 @@ inline constexpr int32_t kTileRows = 128, kStepDepth = 64;
 struct GemmTiles {
   int32_t rows, columns;         ///< units below and beside each other
   int32_t group;                 ///< rows of units that are gone through together, column by column
-  int32_t steps;                 ///< of kStepDepth
+  int32_t steps;                 ///< of the depth
   int32_t splits, stepsOfSplit;  ///< of the depth; no split is empty
   int32_t units;                 ///< of all splits
 };
@@ -33,15 +32,15 @@ struct GemmOutput {
   int64_t splitBytes;  ///< from one split's sums to the next one's
 };
 
-/// An operand of 16-bit elements: its rows are a's rows or b's columns (K-major), or the depth.
+/// An operand: its rows are a's rows or b's columns (K-major), or the depth.
 struct MmaSide {
   const void* data;
   int64_t stride;     ///< elements
   int32_t outers;     ///< a's rows or b's columns
-  int32_t alignment;  ///< of all rows, bytes: 2, 4, 8 or 16
+  int32_t alignment;  ///< of all rows, bytes: that of an element, to 16
   int32_t isKMajor;
 };
-/// mma.cu
+/// mma.cu. Of float32 it computes in TF32.
 struct MmaGemm {
   GemmTiles tiles;
   MmaSide a, b;
@@ -51,6 +50,11 @@ struct MmaGemm {
 };
 cudaError_t enqueue(const MmaGemm& x, cudaStream_t stream);
 cudaError_t loadMma();
+
+/// simt.cu, of float32.
+struct SimtGemm : MmaGemm {};
+cudaError_t enqueue(const SimtGemm& x, cudaStream_t stream);
+cudaError_t loadSimt();
 
 /// How the two warpgroups that multiply share tiles (wgmma_device.cuh).
 enum class Schedule : int32_t { Together, InTurn };

@@ -13,7 +13,7 @@ namespace {
 
 // Predictions from what is published of the chip (an H100's processor does 4096 operations of
 // bfloat16 a cycle, and gets 42 bytes of the L2 cache), measured nowhere yet. mma.sync is taken for
-// four fifths of an A100's tensor cores.
+// four fifths of an A100's tensor cores, lanes for as much of what they add at most.
 constexpr auto kTogether = Schedule::Together, kInTurn = Schedule::InTurn;
 constexpr GemmTile kTiles[] = {
     {GemmFamily::Wgmma, kTogether, 256, 1, 1024, 3000},
@@ -23,6 +23,8 @@ constexpr GemmTile kTiles[] = {
     {GemmFamily::Wgmma, kInTurn, 128, 1, 512, 3000},
     {GemmFamily::Wgmma, kInTurn, 128, 2, 512, 3000},
     {GemmFamily::Mma, kTogether, 128, 1, 1280, 3500},
+    {GemmFamily::Tf32, kTogether, 128, 1, 1280, 3500},
+    {GemmFamily::Simt, kTogether, 128, 1, 2560, 3500},
 };
 constexpr double kCacheBytes = 42;      // of a processor, a cycle
 constexpr double kMemoryBytes = 18;     // the same of memory
@@ -36,9 +38,11 @@ int64_t over(int64_t count, int64_t each) { return (count + each - 1) / each; }
 GemmFamily allowedFamily(const GemmAllowed& allowed, const GemmChip& chip,
                          const GemmForced& forced) {
   const GemmFamily wanted = forced.family.value_or(GemmFamily::Wgmma);
-  if (wanted == GemmFamily::Wgmma && allowed.wgmma && chip.capability == 90) return wanted;
-  if (wanted != GemmFamily::Plain && allowed.mma && chip.capability >= 80) return GemmFamily::Mma;
-  return GemmFamily::Plain;
+  if (wanted == GemmFamily::Plain) return wanted;
+  if (allowed.wgmma && chip.capability == 90 && wanted == GemmFamily::Wgmma) return wanted;
+  if (allowed.mma && chip.capability >= 80) return GemmFamily::Mma;
+  if (!allowed.simt) return GemmFamily::Plain;
+  return forced.tf32 && chip.capability >= 80 ? GemmFamily::Tf32 : GemmFamily::Simt;
 }
 
 /// Of parts that are all of one length but the last, which is no longer, and not empty.
@@ -59,6 +63,11 @@ int32_t numberOf(const std::string& word, const std::string& text) {
 
 std::span<const GemmTile> gemmTiles() { return kTiles; }
 
+int32_t stepDepthOf(GemmFamily family) {
+  if (family == GemmFamily::Simt) return 16;
+  return family == GemmFamily::Tf32 ? 32 : kStepDepth;
+}
+
 GemmForced GemmForced::parse(const std::string& text) {
   GemmForced forced;
   std::istringstream words(text);
@@ -72,11 +81,13 @@ GemmForced GemmForced::parse(const std::string& text) {
       forced.cluster = numberOf(word, value);
     } else if (name == "splits") {
       forced.splits = numberOf(word, value);
+    } else if (word == "tf32") {
+      forced.tf32 = true;
     } else if (word == "together" || word == "turns") {
       forced.schedule = word == "together" ? kTogether : kInTurn;
     } else {
       require(word == "plain" || word == "mma" || word == "wgmma", "TUTTI_GEMM: ", word,
-              " is none of plain, mma, wgmma, together, turns, columns=, cluster=, splits=");
+              " is none of plain, mma, wgmma, tf32, together, turns, columns=, cluster=, splits=");
       forced.family = word == "plain" ? GemmFamily::Plain
                       : word == "mma" ? GemmFamily::Mma
                                       : GemmFamily::Wgmma;
@@ -85,18 +96,27 @@ GemmForced GemmForced::parse(const std::string& text) {
   return forced;
 }
 
-GemmForced GemmForced::fromEnvironment() {
-  const char* const text = std::getenv("TUTTI_GEMM");
-  return text == nullptr ? GemmForced{} : parse(text);
+std::string wordsOf(const GemmChoice& choice) {
+  const std::string splits = message(",splits=", choice.splits);
+  switch (choice.family) {
+    case GemmFamily::Plain: return "plain";
+    case GemmFamily::Simt: return "columns=128" + splits;
+    case GemmFamily::Tf32: return "tf32" + splits;
+    case GemmFamily::Mma: return "mma" + splits;
+    case GemmFamily::Wgmma: break;
+  }
+  return message("wgmma,", choice.schedule == kInTurn ? "turns" : "together",
+                 ",columns=", choice.columns, ",cluster=", choice.cluster, splits);
 }
 
 double predictedCycles(const GemmShape& shape, const GemmTile& tile, int32_t splits,
                        const GemmChip& chip) {
-  const int64_t steps = over(shape.depth, kStepDepth);
+  const int64_t steps = over(shape.depth, stepDepthOf(tile.family));
   const int64_t units = over(shape.rows, int64_t{kTileRows} * tile.cluster) *
                         over(shape.columns, tile.columns) * splits;
   const int64_t waves = over(units, std::max(chip.processors / tile.cluster, 1));
-  const double stepBytes = 2.0 * kStepDepth * (kTileRows + tile.columns / tile.cluster);
+  const double rowBytes = tile.family == GemmFamily::Simt ? 64 : 128;  // of a step
+  const double stepBytes = rowBytes * (kTileRows + tile.columns / tile.cluster);
   const double step = std::max(tile.stepCycles, stepBytes / kCacheBytes);
   const double product = static_cast<double>(over(steps, splits)) * step;
   const double unit = product + tile.storeCycles;
@@ -115,7 +135,7 @@ GemmChoice chooseGemm(const GemmShape& shape, const GemmAllowed& allowed, const 
                       const GemmForced& forced) {
   const GemmFamily family = allowedFamily(allowed, chip, forced);
   if (family == GemmFamily::Plain) return {};
-  const int64_t steps = over(shape.depth, kStepDepth);
+  const int64_t steps = over(shape.depth, stepDepthOf(family));
   GemmChoice best;
   double least = std::numeric_limits<double>::infinity();
   const auto consider = [&](const GemmTile& tile, int32_t wanted) {
@@ -152,7 +172,7 @@ GemmChoice chooseGemm(const GemmShape& shape, const GemmAllowed& allowed, const 
 GemmTiles tilesOf(const GemmShape& shape, const GemmChoice& choice) {
   // About as many bytes of a as of b for 132 blocks at a time.
   const int32_t rowsTogether = choice.columns == 256 ? 16 : 12;
-  const int64_t steps = over(shape.depth, kStepDepth);
+  const int64_t steps = over(shape.depth, stepDepthOf(choice.family));
   GemmTiles tiles{
       .rows = static_cast<int32_t>(over(shape.rows, int64_t{kTileRows} * choice.cluster)),
       .columns = static_cast<int32_t>(over(shape.columns, choice.columns)),

@@ -13,8 +13,10 @@
 
 namespace tutti::parallel::cuda {
 
-/// Plain: gemm.cu, of any types. Mma: sm_80's tensor cores. Wgmma: Hopper's, with TMA.
-enum class GemmFamily { Plain, Mma, Wgmma };
+/// Plain: ../gemm.cu, of any types. Simt: float32 without tensor cores. Tf32: float32 rounded for
+/// sm_80's tensor cores, where that is asked for. Mma: 16 bits by these. Wgmma: by Hopper's, with
+/// TMA.
+enum class GemmFamily { Plain, Simt, Tf32, Mma, Wgmma };
 
 struct GemmShape {
   int64_t rows, columns, depth;
@@ -26,6 +28,7 @@ struct GemmChip {
 
 /// What operands allow, besides Plain.
 struct GemmAllowed {
+  bool simt = false;   ///< both of float32
   bool mma = false;    ///< both of one type of 16 bits
   bool wgmma = false;  ///< and as TMA addresses them: rows aligned to 16 bytes
 };
@@ -35,10 +38,12 @@ struct GemmTile {
   GemmFamily family;
   Schedule schedule;         ///< of Wgmma
   int32_t columns, cluster;  ///< of kTileRows rows; blocks that share columns of b
-  double stepCycles;         ///< of the tensor cores for kStepDepth
+  double stepCycles;         ///< of tensor cores, or of lanes, for stepDepthOf() the family
   double storeCycles;        ///< of a tile
 };
 std::span<const GemmTile> gemmTiles();
+/// What kernels of a family sum over at a time.
+int32_t stepDepthOf(GemmFamily family);
 
 struct GemmChoice {
   GemmFamily family = GemmFamily::Plain;
@@ -48,18 +53,24 @@ struct GemmChoice {
   bool operator==(const GemmChoice&) const = default;
 };
 
-/// What TUTTI_GEMM asks for: `wgmma,together,columns=128,cluster=2,splits=3`, or some of it.
+/// What TUTTI_GEMM asks for: `wgmma,together,columns=128,cluster=2,splits=3`, or some of it; `tf32`
+/// allows that and forces nothing else.
 struct GemmForced {
+  bool tf32 = false;
   std::optional<GemmFamily> family;
   std::optional<Schedule> schedule;
   int32_t columns = 0, cluster = 0, splits = 0;  ///< 0: as chosen
   /// Throws InvalidArgument, naming the word that is none of these.
   static GemmForced parse(const std::string& text);
-  static GemmForced fromEnvironment();
+  bool isAnything() const {
+    return family || schedule || columns != 0 || cluster != 0 || splits != 0;
+  }
 };
+/// The words that force a choice.
+std::string wordsOf(const GemmChoice& choice);
 
-/// A family that is forced on operands that do not allow it gives way to the next one. Splits are
-/// at most as many as there are steps.
+/// A family that is forced on operands that do not allow it gives way to one that they do. Splits
+/// are at most as many as there are steps.
 GemmChoice chooseGemm(const GemmShape& shape, const GemmAllowed& allowed, const GemmChip& chip,
                       const GemmForced& forced = {});
 

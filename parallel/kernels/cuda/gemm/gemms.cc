@@ -13,10 +13,10 @@ int64_t bytesOf(Format format) { return isOf16Bits(format) ? 2 : 4; }
 
 GemmShape shapeOf(const GemmProduct& x) { return {x.rows, x.columns, x.depth}; }
 
-/// Of all rows of a matrix of 16-bit elements.
+/// Of all rows of a matrix.
 int32_t alignmentOf(const Matrix& x) {
   const auto bits = reinterpret_cast<uintptr_t>(x.elements.data) |
-                    static_cast<uintptr_t>(2 * x.stride) | uintptr_t{16};
+                    static_cast<uintptr_t>(bytesOf(x.elements.format) * x.stride) | uintptr_t{16};
   return static_cast<int32_t>(bits & (~bits + 1));
 }
 
@@ -65,11 +65,19 @@ GemmChip chipOf(int device) {
 
 GemmChoice Gemms::choose(const GemmProduct& x) const {
   const Format format = x.a.elements.format;
-  if (!isOf16Bits(format) || x.b.elements.format != format || x.rows == 0 || x.columns == 0 ||
-      x.depth == 0)
+  if (x.b.elements.format != format || x.c.elements.format == Format::Float64 || x.rows == 0 ||
+      x.columns == 0 || x.depth == 0)
     return {};
-  return chooseGemm(shapeOf(x), {.mma = true, .wgmma = isMappable(x.a) && isMappable(x.b)}, chip_,
-                    forced_);
+  const GemmForced* const tuned =
+      options_.forced.isAnything()
+          ? nullptr
+          : options_.table.find({x.rows, x.columns, x.depth, !x.isKMajorA, x.isKMajorB,
+                                 isOf16Bits(format) ? 16 : 32});
+  return chooseGemm(shapeOf(x),
+                    {.simt = format == Format::Float32,
+                     .mma = isOf16Bits(format),
+                     .wgmma = isOf16Bits(format) && isMappable(x.a) && isMappable(x.b)},
+                    chip_, tuned == nullptr ? options_.forced : *tuned);
 }
 
 int64_t Gemms::partialSumsOf(const GemmProduct& x, const GemmChoice& choice) {
@@ -86,9 +94,13 @@ cudaError_t Gemms::enqueue(const GemmProduct& x, const GemmChoice& choice, float
     out = outputOf(x, {{partial, Format::Float32}, splitStride / x.rows}, false);
     out.splitBytes = splitStride * bytesOf(Format::Float32);
   }
-  const cudaError_t error = choice.family == GemmFamily::Wgmma
-                                ? cuda::enqueue(wgmmaOf(x, choice, tiles, out), stream)
-                                : cuda::enqueue(mmaOf(x, tiles, out), stream);
+  cudaError_t error = cudaSuccess;
+  if (choice.family == GemmFamily::Wgmma)
+    error = cuda::enqueue(wgmmaOf(x, choice, tiles, out), stream);
+  else if (choice.family == GemmFamily::Simt)
+    error = cuda::enqueue(SimtGemm{mmaOf(x, tiles, out)}, stream);
+  else
+    error = cuda::enqueue(mmaOf(x, tiles, out), stream);
   if (error != cudaSuccess || splitStride == 0) return error;
   return cuda::enqueue(SumSplits{.partial = partial,
                                  .stride = out.c.stride,

@@ -7,6 +7,7 @@
 
 #include "parallel/kernels/cuda/gemm/choice.h"
 #include "parallel/kernels/cuda/gemm/maps.h"
+#include "parallel/kernels/cuda/gemm/table.h"
 
 namespace tutti::parallel::cuda {
 
@@ -19,7 +20,7 @@ struct GemmProduct {
 
 class Gemms {
  public:
-  Gemms(const GemmChip& chip, const GemmForced& forced) : chip_(chip), forced_(forced) {}
+  Gemms(const GemmChip& chip, const GemmOptions& options) : chip_(chip), options_(options) {}
 
   /// Plain for what the kernels of this folder do not compute: other types than those of 16 bits,
   /// and what has no elements.
@@ -36,7 +37,7 @@ class Gemms {
                     const GemmOutput& out);
 
   const GemmChip chip_;
-  const GemmForced forced_;
+  const GemmOptions options_;
   TensorMaps maps_;
 };
 

@@ -21,11 +21,13 @@ constexpr MmaKernel entry() {
           , kFormat, kIsKMajorA, kIsKMajorB};
 }
 
-constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
+// All there are.
+constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
 constexpr MmaKernel kMmaKernels[] = {
     entry<kBrain, true, true>(),   entry<kBrain, true, false>(), entry<kBrain, false, true>(),
     entry<kBrain, false, false>(), entry<kHalf, true, true>(),   entry<kHalf, true, false>(),
-    entry<kHalf, false, true>(),   entry<kHalf, false, false>(),
+    entry<kHalf, false, true>(),   entry<kHalf, false, false>(), entry<kFloat, true, true>(),
+    entry<kFloat, true, false>(),  entry<kFloat, false, true>(), entry<kFloat, false, false>(),
 };
 
 }  // namespace

@@ -1,20 +1,23 @@
 #pragma once
 
-// c = a b (+ c) for sm_80 and newer: operands of 16 bits, sums in float32 by mma.sync. A block
-// computes one unit of 128 rows by 128 columns, taking 64 of the depth at a time through three
-// stages in shared memory, which cp.async fills two steps ahead. Each of eight warps has 64 rows by
-// 32 columns of the sums.
+// c = a b (+ c) for sm_80 and newer: operands of 16 bits, or of float32 that are rounded to the 10
+// bits of TF32's mantissa; sums in float32 by mma.sync. A block computes one unit of 128 rows by
+// 128 columns, taking 128 bytes of the depth at a time (64 elements, or 32 of float32) through
+// three stages in shared memory, which cp.async fills two steps ahead. Each of eight warps has 64
+// rows by 32 columns of the sums.
 //
 // A stage has both operands as TMA would write them for wgmma (wgmma_device.cuh): K-major rows of
-// 128 bytes, or MN-major panels of 64, with the 16-byte chunks of a row exchanged by its number, so
-// that ldmatrix finds eight rows in different banks. MN-major matrices are turned as they are
-// loaded to registers.
+// 128 bytes, or MN-major panels of as many bytes, with the 16-byte chunks of a row exchanged by its
+// number, so that ldmatrix finds eight rows in different banks. MN-major matrices of 16 bits are
+// turned as they are loaded to registers; of float32, of which ldmatrix cannot turn any, each lane
+// loads its own.
 //
 // Rows of an operand may begin anywhere: cp.async copies 16, 8 or 4 bytes, what all rows are
 // aligned to, and what is aligned to 2 bytes alone passes through registers. What lies beyond the
 // edges is filled with zeros.
 //
-// Bound: tensor cores, 2 * 128 * 128 * 64 operations a step for 32 KiB of operands.
+// Bound: tensor cores, 2 * 128 * 128 * 64 operations a step for 32 KiB of operands, or half as
+// many.
 
 #include <tutti/cuda/ptx.cuh>
 
@@ -29,81 +32,125 @@ using ptx::sharedAddress;
 using ::tutti::cuda::dynamicShared;
 
 inline constexpr int kMmaThreads = 256, kMmaWarps = 8, kMmaStages = 3;
-inline constexpr int kMmaTile = 128, kMmaSideBytes = kMmaTile * kStepDepth * 2;
-inline constexpr int kChunkBytes = 16, kChunk = 8;  ///< the elements of one
+inline constexpr int kMmaTile = 128, kLineBytes = 128, kChunkBytes = 16;
+inline constexpr int kMmaSideBytes = kMmaTile * kLineBytes;
+
+template <Format kFormat>
+constexpr int kMmaBytes = kFormat == Format::Float32 ? 4 : 2;
+/// Elements of a chunk; of a line, which is also how many of the depth a step has.
+template <Format kFormat>
+constexpr int kChunkOf = kChunkBytes / kMmaBytes<kFormat>;
+template <Format kFormat>
+constexpr int kLineOf = kLineBytes / kMmaBytes<kFormat>;
 
 struct MmaShared {
   char a[kMmaStages][kMmaSideBytes], b[kMmaStages][kMmaSideBytes];
 };
 static_assert(sizeof(WarpStage) * kMmaWarps <= sizeof(MmaShared));
 
-/// Where in a side's tile the chunk of eight is whose first element has these coordinates; `outer`
-/// is a row of a or a column of b.
-template <Major kMajor>
-TUTTI_DEVICE uint32_t chunkAt(int outer, int depth) {
-  const int line = kMajor == Major::K ? outer : outer / 64 * 64 + depth;
-  const int chunk = (kMajor == Major::K ? depth : outer % 64) / kChunk;
-  return uint32_t(line * 128 + (chunk ^ line % 8) * kChunkBytes);
+/// Where in a side's tile an element is; `outer` is a row of a or a column of b.
+template <Format kFormat, Major kMajor>
+TUTTI_DEVICE uint32_t elementAt(int outer, int depth) {
+  constexpr int kLine = kLineOf<kFormat>, kChunk = kChunkOf<kFormat>;
+  const int line = kMajor == Major::K ? outer : outer / kLine * kLine + depth;
+  const int place = kMajor == Major::K ? depth : outer % kLine;
+  return uint32_t(line * kLineBytes + (place / kChunk ^ line % 8) * kChunkBytes +
+                  place % kChunk * kMmaBytes<kFormat>);
 }
 
-/// The first `count` of eight elements, and zeros.
-TUTTI_DEVICE void copyChunk(char* to, const uint16_t* from, int count, int alignment) {
-  const uint32_t address = sharedAddress(to);
-  if (alignment == 16) return ptx::cpAsync<16>(address, from, uint32_t(count) * 2);
-  const auto bytesFrom = [count](int first) { return uint32_t(max(count - first, 0)) * 2; };
-  if (alignment == 8) {
-    for (int i = 0; i < kChunk; i += 4)
-      ptx::cpAsync<8>(address + 2 * i, count > i ? from + i : from, min(bytesFrom(i), 8u));
-  } else if (alignment == 4) {
-    for (int i = 0; i < kChunk; i += 2)
-      ptx::cpAsync<4>(address + 2 * i, count > i ? from + i : from, min(bytesFrom(i), 4u));
-  } else {
-    uint32_t pairs[4];
+/// So many pieces of a chunk, the first `count` bytes and zeros.
+template <int kBytes>
+TUTTI_DEVICE void copyPieces(uint32_t to, const char* from, int count) {
 #pragma unroll
-    for (int i = 0; i < kChunk; i += 2)
-      pairs[i / 2] = (count > i ? from[i] : 0u) | uint32_t(count > i + 1 ? from[i + 1] : 0) << 16;
-    *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-  }
+  for (int i = 0; i < kChunkBytes; i += kBytes)
+    ptx::cpAsync<kBytes>(to + uint32_t(i), count > i ? from + i : from,
+                         uint32_t(min(max(count - i, 0), kBytes)));
 }
 
-template <Major kMajor>
+/// The first `count` bytes of a chunk, and zeros.
+TUTTI_DEVICE void copyChunk(char* to, const char* from, int count, int alignment) {
+  const uint32_t address = sharedAddress(to);
+  if (alignment == 16) return copyPieces<16>(address, from, count);
+  if (alignment == 8) return copyPieces<8>(address, from, count);
+  if (alignment == 4) return copyPieces<4>(address, from, count);
+  const auto* const elements = reinterpret_cast<const uint16_t*>(from);
+  uint32_t pairs[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t low = count > 4 * i ? elements[2 * i] : 0;
+    const uint32_t high = count > 4 * i + 2 ? elements[2 * i + 1] : 0;
+    pairs[i] = low | high << 16;
+  }
+  *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+template <Format kFormat, Major kMajor>
 TUTTI_DEVICE void fillSide(char* to, const MmaSide& side, int32_t firstOuter, int32_t firstDepth,
                            int32_t depths) {
-  const auto* const data = static_cast<const uint16_t*>(side.data);
+  constexpr int kChunk = kChunkOf<kFormat>, kBytes = kMmaBytes<kFormat>;
+  constexpr int kAcross = (kMajor == Major::K ? kLineOf<kFormat> : kMmaTile) / kChunk;
+  const auto* const data = static_cast<const char*>(side.data);
 #pragma unroll
   for (int i = int(threadIdx.x); i < kMmaSideBytes / kChunkBytes; i += kMmaThreads) {
-    const int outer = kMajor == Major::K ? i / 8 : i % 16 * kChunk;
-    const int depth = kMajor == Major::K ? i % 8 * kChunk : i / 16;
+    const int outer = kMajor == Major::K ? i / kAcross : i % kAcross * kChunk;
+    const int depth = kMajor == Major::K ? i % kAcross * kChunk : i / kAcross;
     const int32_t o = firstOuter + outer, d = firstDepth + depth;
     const bool isThere = o < side.outers && d < depths;
     const int32_t left = kMajor == Major::K ? depths - d : side.outers - o;
     const int64_t at = kMajor == Major::K ? o * side.stride + d : d * side.stride + o;
-    copyChunk(to + chunkAt<kMajor>(outer, depth), isThere ? data + at : data,
-              isThere ? min(left, kChunk) : 0, side.alignment);
+    copyChunk(to + elementAt<kFormat, kMajor>(outer, depth), isThere ? data + at * kBytes : data,
+              isThere ? min(left, kChunk) * kBytes : 0, side.alignment);
   }
 }
 
-/// 16 rows of a from `row` on, 16 of the depth: an A fragment.
 template <Major kMajor>
+TUTTI_DEVICE uint32_t roundedAt(const char* tile, int outer, int depth) {
+  return ptx::roundTf32(
+      *reinterpret_cast<const float*>(tile + elementAt<Format::Float32, kMajor>(outer, depth)));
+}
+template <int kCount>
+TUTTI_DEVICE void roundAll(uint32_t (&values)[kCount]) {
+#pragma unroll
+  for (uint32_t& value : values) value = ptx::roundTf32(__uint_as_float(value));
+}
+
+/// An A fragment: 16 rows of a from `row` on, and 16 of the depth, or 8 of float32.
+template <Format kFormat, Major kMajor>
 TUTTI_DEVICE void loadRows(uint32_t (&to)[4], const char* a, int row, int depth) {
   const int lane = int(threadIdx.x) % 32;
-  if constexpr (kMajor == Major::K)
-    ptx::ldmatrix(to, sharedAddress(a + chunkAt<kMajor>(row + lane % 16, depth + lane / 16 * 8)));
-  else
-    ptx::ldmatrixTrans(to, sharedAddress(a + chunkAt<kMajor>(row + lane / 8 % 2 * 8,
-                                                             depth + lane % 8 + lane / 16 * 8)));
+  const auto address = [&](int outer, int d) {
+    return sharedAddress(a + elementAt<kFormat, kMajor>(row + outer, depth + d));
+  };
+  if constexpr (kMajor == Major::K) {
+    ptx::ldmatrix(to, address(lane % 16, lane / 16 * kChunkOf<kFormat>));
+    if constexpr (kFormat == Format::Float32) roundAll(to);
+  } else if constexpr (kFormat != Format::Float32) {
+    ptx::ldmatrixTrans(to, address(lane / 8 % 2 * 8, lane % 8 + lane / 16 * 8));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      to[i] = roundedAt<kMajor>(a, row + lane / 4 + 8 * (i % 2), depth + lane % 4 + 4 * (i / 2));
+  }
 }
-/// 16 columns of b: two B fragments.
-template <Major kMajor>
+/// Two B fragments: 16 columns of b from `column` on.
+template <Format kFormat, Major kMajor>
 TUTTI_DEVICE void loadColumns(uint32_t (&to)[2][2], const char* b, int column, int depth) {
   const int lane = int(threadIdx.x) % 32;
+  const auto address = [&](int outer, int d) {
+    return sharedAddress(b + elementAt<kFormat, kMajor>(column + outer, depth + d));
+  };
   uint32_t both[4];
-  if constexpr (kMajor == Major::K)
-    ptx::ldmatrix(both, sharedAddress(b + chunkAt<kMajor>(column + lane % 8 + lane / 16 * 8,
-                                                          depth + lane / 8 % 2 * 8)));
-  else
-    ptx::ldmatrixTrans(
-        both, sharedAddress(b + chunkAt<kMajor>(column + lane / 16 * 8, depth + lane % 16)));
+  if constexpr (kMajor == Major::K) {
+    ptx::ldmatrix(both, address(lane % 8 + lane / 16 * 8, lane / 8 % 2 * kChunkOf<kFormat>));
+    if constexpr (kFormat == Format::Float32) roundAll(both);
+  } else if constexpr (kFormat != Format::Float32) {
+    ptx::ldmatrixTrans(both, address(lane / 16 * 8, lane % 16));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      both[i] =
+          roundedAt<kMajor>(b, column + lane / 4 + 8 * (i / 2), depth + lane % 4 + 4 * (i % 2));
+  }
   to[0][0] = both[0], to[0][1] = both[1], to[1][0] = both[2], to[1][1] = both[3];
 }
 
@@ -118,8 +165,10 @@ TUTTI_DEVICE void addProduct(float (&sums)[kSumsOfStage], int columns, const uin
   for (int i = 0; i < 4; ++i) four[i] = sums[4 * columns + i];
   if constexpr (kFormat == Format::BFloat16)
     ptx::mmaBf16(four, a, b);
-  else
+  else if constexpr (kFormat == Format::Float16)
     ptx::mmaF16(four, a, b);
+  else
+    ptx::mmaTf32(four, a, b);
 #pragma unroll
   for (int i = 0; i < 4; ++i) sums[4 * columns + i] = four[i];
 }
@@ -128,14 +177,15 @@ template <Format kFormat, Major kMajorA, Major kMajorB>
 TUTTI_DEVICE void addStep(MmaSums& sums, const char* a, const char* b) {
   const int warp = int(threadIdx.x) / 32, row = warp % 2 * 64, column = warp / 2 * 32;
 #pragma unroll
-  for (int depth = 0; depth < kStepDepth; depth += 16) {
+  for (int depth = 0; depth < kLineOf<kFormat>; depth += 2 * kChunkOf<kFormat>) {
     uint32_t columns[2][2][2];
 #pragma unroll
-    for (int j = 0; j < 2; ++j) loadColumns<kMajorB>(columns[j], b, column + 16 * j, depth);
+    for (int j = 0; j < 2; ++j)
+      loadColumns<kFormat, kMajorB>(columns[j], b, column + 16 * j, depth);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       uint32_t rows[4];
-      loadRows<kMajorA>(rows, a, row + 16 * i, depth);
+      loadRows<kFormat, kMajorA>(rows, a, row + 16 * i, depth);
 #pragma unroll
       for (int j = 0; j < 4; ++j) addProduct<kFormat>(sums[i], j, rows, columns[j / 2][j % 2]);
     }
@@ -149,9 +199,9 @@ __global__ void __launch_bounds__(kMmaThreads) mmaGemm(const __grid_constant__ M
   const int32_t row = unit.row * kMmaTile, column = unit.column * kMmaTile;
   const auto fill = [&](int32_t step) {
     if (step < unit.steps) {
-      const int32_t depth = (unit.firstStep + step) * kStepDepth;
-      fillSide<kMajorA>(shared.a[step % kMmaStages], x.a, row, depth, x.depth);
-      fillSide<kMajorB>(shared.b[step % kMmaStages], x.b, column, depth, x.depth);
+      const int32_t depth = (unit.firstStep + step) * kLineOf<kFormat>;
+      fillSide<kFormat, kMajorA>(shared.a[step % kMmaStages], x.a, row, depth, x.depth);
+      fillSide<kFormat, kMajorB>(shared.b[step % kMmaStages], x.b, column, depth, x.depth);
     }
     ptx::cpAsyncCommit();  // also of nothing, so that each step has a group
   };

@@ -90,6 +90,8 @@ TUTTI_DEVICE void produce(WgmmaShared<kColumns>& shared, const WgmmaGemm& x) {
   constexpr uint32_t kStageBytes = (kTileRows + kColumns) * kRowBytes;
   const auto rank = int32_t(ptx::clusterRank()), cluster = int32_t(ptx::clusterSize());
   const int share = kColumns / cluster;
+  ptx::prefetchTensorMap(&x.a);
+  ptx::prefetchTensorMap(&x.b);
   RingPlace<kWgmmaStages<kColumns>> place;
   for (int32_t index = int32_t(blockIdx.x) / cluster; index < x.tiles.units;
        index += int32_t(gridDim.x) / cluster) {

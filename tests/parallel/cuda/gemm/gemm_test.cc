@@ -10,18 +10,31 @@
 namespace tutti::parallel::cuda {
 namespace {
 
+struct Tile {
+  const char* forced;
+  GemmFamily family;
+};
 /// Every row of the table of tiles.
-constexpr const char* kTiles[] = {"wgmma,together,columns=256,cluster=1",
-                                  "wgmma,together,columns=256,cluster=2",
-                                  "wgmma,together,columns=128,cluster=1",
-                                  "wgmma,together,columns=128,cluster=2",
-                                  "wgmma,turns,columns=128,cluster=1",
-                                  "wgmma,turns,columns=128,cluster=2",
-                                  "mma"};
+constexpr Tile kTiles[] = {{"wgmma,together,columns=256,cluster=1", GemmFamily::Wgmma},
+                           {"wgmma,together,columns=256,cluster=2", GemmFamily::Wgmma},
+                           {"wgmma,together,columns=128,cluster=1", GemmFamily::Wgmma},
+                           {"wgmma,together,columns=128,cluster=2", GemmFamily::Wgmma},
+                           {"wgmma,turns,columns=128,cluster=1", GemmFamily::Wgmma},
+                           {"wgmma,turns,columns=128,cluster=2", GemmFamily::Wgmma},
+                           {"mma", GemmFamily::Mma},
+                           {"tf32", GemmFamily::Tf32},
+                           {"wgmma", GemmFamily::Simt}};  // which float32 does not allow
 constexpr Format kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
 
-GemmFamily familyOf(const std::string& forced) {
-  return forced.rfind("mma", 0) == 0 ? GemmFamily::Mma : GemmFamily::Wgmma;
+/// What its kernels take.
+std::vector<Format> typesOf(const Tile& tile) {
+  if (tile.family == GemmFamily::Tf32 || tile.family == GemmFamily::Simt) return {kFloat};
+  return {kBrain, kHalf};
+}
+
+/// With so many splits.
+std::string inSplits(const Tile& tile, int splits) {
+  return tile.forced + (",splits=" + std::to_string(splits));
 }
 
 void expectRight(const ProductCase& of, GemmFamily family) {
@@ -41,9 +54,9 @@ ProductCase arranged(int which, const ProductCase& of) {
 
 // All arrangements, types and results, of a ragged product of several tiles.
 TEST(Gemm, IsExactInEveryArrangement) {
-  for (const char* const tile : kTiles)
+  for (const Tile& tile : kTiles)
     for (int which = 0; which < 4; ++which)
-      for (const Format in : {kBrain, kHalf})
+      for (const Format in : typesOf(tile))
         for (const Format out : {kFloat, kBrain, kHalf})
           for (const bool accumulate : {false, true})
             expectRight(arranged(which, {.rows = 136,
@@ -52,27 +65,31 @@ TEST(Gemm, IsExactInEveryArrangement) {
                                          .in = in,
                                          .out = out,
                                          .accumulate = accumulate,
-                                         .forced = tile}),
-                        familyOf(tile));
+                                         .forced = tile.forced}),
+                        tile.family);
 }
 
 // What sanitizers have the time for: each kernel once, over several tiles and turns of the ring,
 // and in splits.
 TEST(GemmBriefly, IsExact) {
   int which = 0;
-  for (const char* const tile : kTiles) {
-    expectRight(arranged(which++, {.rows = 140, .columns = 520, .depth = 264, .forced = tile}),
-                familyOf(tile));
+  for (const Tile& tile : kTiles) {
+    expectRight(arranged(which++, {.rows = 140,
+                                   .columns = 520,
+                                   .depth = 264,
+                                   .in = typesOf(tile)[0],
+                                   .forced = tile.forced}),
+                tile.family);
     expectRight(arranged(which++, {.rows = 130,
                                    .columns = 70,
                                    .depth = 64 * 14 + 8,
-                                   .in = kHalf,
+                                   .in = typesOf(tile).back(),
                                    .out = kHalf,
                                    .accumulate = true,
-                                   .forced = tile + std::string(",splits=2")}),
-                familyOf(tile));
+                                   .forced = inSplits(tile, 2)}),
+                tile.family);
   }
-  for (const int32_t offset : {1, 2, 4})
+  for (const int32_t offset : {1, 2, 4})  // of 16 bits; float32 is aligned to its size
     expectRight(arranged(which++, {.rows = 66,
                                    .columns = 50,
                                    .depth = 260,
@@ -86,34 +103,40 @@ TEST(GemmBriefly, IsExact) {
 TEST(Gemm, IsExactOfRaggedSizes) {
   constexpr int32_t kSizes[] = {1, 2, 7, 8, 9, 31, 63, 64, 65, 127, 128, 129, 255, 257};
   int which = 0;
-  for (const char* const tile : kTiles)
+  for (const Tile& tile : kTiles)
     for (const int32_t size : kSizes)
       for (const auto& [rows, columns, depth] :
            {std::array{size, 33, 40}, std::array{40, size, 70}, std::array{17, 70, size}})
         expectRight(arranged(which++, {.rows = rows,
                                        .columns = columns,
                                        .depth = depth,
+                                       .in = typesOf(tile)[0],
                                        .out = which % 3 == 0 ? kBrain : kFloat,
                                        .accumulate = which % 5 == 0,
-                                       .forced = tile}),
-                    familyOf(tile));
+                                       .forced = tile.forced}),
+                    tile.family);
 }
 
 // The ring of stages wraps at least twice, within a tile and from tile to tile: more tiles than the
 // emulation has multiprocessors, in groups of which the last is smaller.
 TEST(Gemm, IsExactThroughTheRingAndOverTiles) {
   int which = 0;
-  for (const char* const tile : kTiles) {
+  for (const Tile& tile : kTiles) {
     for (const int32_t depth : {64 * 12, 64 * 13 + 8, 64 * 14 + 56})
-      expectRight(arranged(which++, {.rows = 130, .columns = 120, .depth = depth, .forced = tile}),
-                  familyOf(tile));
-    expectRight(
-        arranged(
-            which++,
-            {.rows = 128 * 3 + 9, .columns = 256 * 4 + 3, .depth = 64 * 3 + 1, .forced = tile}),
-        familyOf(tile));
+      expectRight(arranged(which++, {.rows = 130,
+                                     .columns = 120,
+                                     .depth = depth,
+                                     .in = typesOf(tile)[0],
+                                     .forced = tile.forced}),
+                  tile.family);
+    expectRight(arranged(which++, {.rows = 128 * 3 + 9,
+                                   .columns = 256 * 4 + 3,
+                                   .depth = 64 * 3 + 1,
+                                   .in = typesOf(tile)[0],
+                                   .forced = tile.forced}),
+                tile.family);
   }
-  expectRight({.rows = 128 * 17 + 1, .columns = 260, .depth = 9, .forced = kTiles[0]},
+  expectRight({.rows = 128 * 17 + 1, .columns = 260, .depth = 9, .forced = kTiles[0].forced},
               GemmFamily::Wgmma);
   expectRight({.rows = 128 * 13 + 1, .columns = 260, .depth = 9, .forced = "mma"}, GemmFamily::Mma);
 }
@@ -137,41 +160,43 @@ TEST(Gemm, TakesAnyAlignment) {
                                        .gapB = ofA ? 0 : gap,
                                        .forced = "wgmma"}),
                       GemmFamily::Mma);
-  for (const char* const tile : kTiles)
+  for (const Tile& tile : kTiles)
     for (const Format out : {kFloat, kBrain, kHalf})
       for (const auto& [offset, gap] :
            {Unaligned{1, 0}, Unaligned{2, 0}, Unaligned{0, 1}, Unaligned{0, 2}, Unaligned{4, 0}})
         expectRight({.rows = 20,
                      .columns = 46,
                      .depth = 16,
+                     .in = typesOf(tile)[0],
                      .out = out,
                      .accumulate = gap != 0,
                      .offsetC = offset,
                      .gapC = gap,
-                     .forced = tile},
-                    familyOf(tile));
+                     .forced = tile.forced},
+                    tile.family);
 }
 
 // Partial sums are NaN before; more splits than steps are as many as these.
 TEST(Gemm, IsExactInSplits) {
   int which = 0;
-  for (const char* const tile : kTiles)
+  for (const Tile& tile : kTiles)
     for (const int32_t splits : {2, 3, 5, 100})
       for (const Format out : {kFloat, kBrain, kHalf}) {
         expectRight(arranged(which++, {.rows = 70,
                                        .columns = which % 2 == 0 ? 270 : 131,
                                        .depth = 64 * 7 + 9,
+                                       .in = typesOf(tile)[0],
                                        .out = out,
                                        .accumulate = which % 3 != 0,
-                                       .forced = tile + (",splits=" + std::to_string(splits))}),
-                    familyOf(tile));
+                                       .forced = inSplits(tile, splits)}),
+                    tile.family);
       }
 }
 
 TEST(Gemm, IsNearForAnyNumbers) {
-  for (const char* const tile : kTiles)
+  for (const Tile& tile : kTiles)
     for (int which = 0; which < 4; ++which)
-      for (const Format in : {kBrain, kHalf})
+      for (const Format in : typesOf(tile))
         for (const Format out : {kFloat, in})
           for (const int splits : {1, 3})
             expectRight(arranged(which, {.rows = 70,
@@ -181,24 +206,25 @@ TEST(Gemm, IsNearForAnyNumbers) {
                                          .out = out,
                                          .accumulate = which % 2 == 1,
                                          .anyNumbers = true,
-                                         .forced = tile + (",splits=" + std::to_string(splits))}),
-                        familyOf(tile));
+                                         .forced = inSplits(tile, splits)}),
+                        tile.family);
 }
 
 TEST(Gemm, HasTheSameBitsEachTime) {
-  for (const char* const tile : kTiles)
+  for (const Tile& tile : kTiles)
     for (const int splits : {1, 3}) {
       Product product({.rows = 260,
                        .columns = 300,
                        .depth = 500,
+                       .in = typesOf(tile)[0],
                        .accumulate = true,
                        .anyNumbers = true,
-                       .forced = tile + (",splits=" + std::to_string(splits))});
+                       .forced = inSplits(tile, splits)});
       product.run();
       const std::vector<char> first = product.bytes();
       for (int i = 0; i < 3; ++i) {
         product.run();
-        ASSERT_TRUE(product.bytes() == first) << tile;
+        ASSERT_TRUE(product.bytes() == first) << tile.forced;
       }
     }
 }
@@ -227,6 +253,9 @@ TEST(Gemm, KeepsOtherTypesForThePlainKernel) {
   product.a.elements.format = kHalf;
   product.b.elements.format = kHalf;
   EXPECT_EQ(gemms.choose(product).family, GemmFamily::Wgmma);
+  product.a.elements.format = kFloat;
+  product.b.elements.format = kFloat;
+  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Simt);  // TF32 only where it is asked for
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ namespace {
 constexpr int32_t kMargin = 256;  // bytes, so that the first element is aligned
 constexpr char kCanary = 0x5a, kNaNs = -1;
 
+/// 10 bits of a float32's mantissa, ties away from zero.
+uint32_t roundedToTf32(uint32_t bits) { return (bits + 0x1000u) & ~0x1fffu; }
+
 /// [rows, columns] to [columns, rows].
 std::vector<double> turned(const std::vector<double>& values, int32_t rows, int32_t columns) {
   std::vector<double> result(values.size());
@@ -85,10 +88,14 @@ Product::Image Product::fill(std::vector<double>& values, int32_t rows, int32_t 
         for (int i = 0; i < 12; ++i) value += random.between(1 << 20) * 0x1p-21;
       }
       const uint32_t bits = bitsOf(value, case_.in);
-      std::memcpy(&image.bytes[static_cast<size_t>(image.offset + row * image.stride + column) * 2],
-                  &bits, 2);
+      const auto bytes = static_cast<size_t>(image.elementBytes);
+      std::memcpy(
+          &image.bytes[static_cast<size_t>(image.offset + row * image.stride + column) * bytes],
+          &bits, bytes);
+      const bool isRounded = case_.in == Format::Float32 && case_.forced.rfind("tf32", 0) == 0;
       values[static_cast<size_t>(row) * static_cast<size_t>(columns) +
-             static_cast<size_t>(column)] = numberOf(bits, case_.in);
+             static_cast<size_t>(column)] =
+          numberOf(isRounded ? roundedToTf32(bits) : bits, case_.in);
     }
   return image;
 }
@@ -121,8 +128,8 @@ Product::Product(const ProductCase& from)
       memoryA_(imageA_.bytes),
       memoryB_(imageB_.bytes),
       memoryC_(imageC_.bytes.size()),
-      gemms_(chipOf(0), GemmForced::parse(from.forced)) {
-  for (const auto load : {loadMma, loadWgmma, loadSplits}) emulation::check(load());
+      gemms_(chipOf(0), GemmOptions{.forced = GemmForced::parse(from.forced), .table = {}}) {
+  for (const auto load : {loadSimt, loadMma, loadWgmma, loadSplits}) emulation::check(load());
   emulation::Random random(3);
   for (int32_t row = 0; row < from.rows; ++row)
     for (int32_t column = 0; column < from.columns; ++column) {
@@ -162,10 +169,11 @@ void Product::run() {
   emulation::check(cudaDeviceSynchronize());
 }
 
-// Products are exact in float32, of both types. Sums err by at most one unit in the last place of
-// the sum of sizes for each addition (2^-23, which also holds where the last place is cut off), and
-// the result by half of one of its type (2^-9, 2^-12, 2^-24) and, where that is a multiple of the
-// least there is, half of that.
+// Products of 16 bits, and of TF32, are exact in float32. Sums err by at most one unit in the last
+// place of the sum of sizes for each addition (2^-23, which also holds where the last place is cut
+// off, and where both a product and its addition are rounded to nearest), and the result by half of
+// one of its type (2^-9, 2^-12, 2^-24) and, where that is a multiple of the least there is, half of
+// that.
 std::string Product::error() const {
   const std::vector<char> now = memoryC_.download();
   std::vector<char> outside = now;

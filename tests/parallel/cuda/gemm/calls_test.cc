@@ -3,9 +3,15 @@
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/gemm/table.h"
@@ -114,6 +120,52 @@ TEST_F(GemmCalls, KeepMemoryForPartialSums) {
     for (int i = 0; i < 1600; ++i) ASSERT_EQ(c.as<float>()[i], 512.0f) << i;
   }
   EXPECT_EQ(freeBytes(), first);
+}
+
+/// Work of a stream that ends when it is let go, or after ten seconds.
+struct Held {
+  std::atomic<bool> isLetGo{false}, wasLate{false};
+  static void wait(void* self) {
+    auto& held = *static_cast<Held*>(self);
+    for (int i = 0; i < 10000 && !held.isLetGo; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    held.wasLate = !held.isLetGo;
+  }
+};
+
+/// Every kernel, beside work of another stream: 0 where none waited for it.
+int statusBesideAnother() {
+  Stream stream{Device{DeviceKind::Cuda, 0}}, other{Device{DeviceKind::Cuda, 0}};
+  const Memory operands = allocatePinned(64 * 64 * 4), result = allocatePinned(64 * 64 * 4);
+  std::memset(operands.data(), 0, operands.bytes());
+  std::vector<std::unique_ptr<CudaKernels>> all;
+  for (const char* const forced :
+       {"together,columns=256,splits=2", "together,columns=128", "turns", "mma", "tf32"})
+    all.push_back(std::make_unique<CudaKernels>(
+        stream, cuda::GemmOptions{.forced = cuda::GemmForced::parse(forced), .table = {}}));
+  Held held;
+  if (cudaLaunchHostFunc(StreamRef(other).cuda(), Held::wait, &held) != cudaSuccess) return 2;
+  for (const auto& kernels : all)
+    for (const DType type : {DType::BFloat16, DType::Float16, DType::Float32})
+      for (int which = 0; which < 4; ++which) {
+        const Tensor x(operands.data(), type, {64, 64});
+        kernels->gemm({.a = x,
+                       .b = x,
+                       .c = Tensor(result.data(), DType::Float32, {64, 64}),
+                       .transposeA = which % 2 != 0,
+                       .transposeB = which / 2 != 0});
+      }
+  held.isLetGo = true;
+  other.synchronize();
+  return held.wasLate ? 1 : 0;
+}
+
+// The first use of a kernel that is not loaded waits for the device, and might for ever.
+TEST(GemmKernels, AreLoadedAhead) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("TUTTI_EMULATION_LAZY_LOADING", "1", 1);
+  EXPECT_EXIT(_exit(statusBesideAnother()), testing::ExitedWithCode(0), "");
+  unsetenv("TUTTI_EMULATION_LAZY_LOADING");
 }
 
 }  // namespace

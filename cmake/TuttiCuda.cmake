@@ -73,7 +73,8 @@ set(TUTTI_NVCC_OPTIONS -x cu -std=c++20 -O3 -Xptxas -v -Xcompiler -fPIC -diag-su
 
 # tutti_nvcc_object(SOURCE OUT ARCHITECTURE ...): compiles a source, its path relative to the project,
 # for sm80 (with PTX that newer GPUs compile) or sm90 or both; OUT is the object. What ptxas said is
-# kept beside it, with the seconds that it took: emulation_ptxas reads it.
+# kept beside it, with the seconds that it took: emulation_ptxas reads it. Machine code for one alone is
+# not compressed: a test reads it.
 function(tutti_nvcc_object source out)
   string(MAKE_C_IDENTIFIER ${source} name)
   string(JOIN _ architectures ${ARGN})
@@ -82,6 +83,9 @@ function(tutti_nvcc_object source out)
   foreach(architecture IN LISTS ARGN)
     list(APPEND gencode ${TUTTI_GENCODE_${architecture}})
   endforeach()
+  if(architectures STREQUAL "sm90")
+    list(APPEND gencode --no-compress)
+  endif()
   add_custom_command(
     OUTPUT ${object} VERBATIM DEPFILE ${object}.d
     DEPENDS ${PROJECT_SOURCE_DIR}/cmake/nvcc.sh ${PROJECT_SOURCE_DIR}/${source}
@@ -90,16 +94,20 @@ function(tutti_nvcc_object source out)
   set(${out} ${object} PARENT_SCOPE)
 endfunction()
 
-# tutti_kernels(LIBRARY SOURCES x.cu ...): kernels of a folder's library and what launches them, from
-# sources that nvcc compiles for GPUs, and the C++ compiler for the emulation where something asks for
-# it. A program gets the ones that go with its runtime.
+# tutti_kernels(LIBRARY SOURCES x.cu ... [HOPPER y.cu ...]): kernels of a folder's library and what launches
+# them, from sources that nvcc compiles for GPUs, those of HOPPER for compute capability 9.0 alone, and the
+# C++ compiler for the emulation where something asks for it. A program gets the ones that go with its runtime.
 function(tutti_kernels library)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;HOPPER" ${ARGN})
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
              OUTPUT_VARIABLE folder)
   set(objects)
   foreach(source IN LISTS ARG_SOURCES)
     tutti_nvcc_object(${folder}/${source} object ${TUTTI_CUDA_ARCHITECTURES})
+    list(APPEND objects ${object})
+  endforeach()
+  foreach(source IN LISTS ARG_HOPPER)
+    tutti_nvcc_object(${folder}/${source} object sm90)
     list(APPEND objects ${object})
   endforeach()
   add_library(${library}_gpu STATIC ${objects})
@@ -108,7 +116,7 @@ function(tutti_kernels library)
   set_property(GLOBAL APPEND PROPERTY TUTTI_KERNELS ${library})
 
   set(copies)
-  foreach(source IN LISTS ARG_SOURCES)
+  foreach(source IN LISTS ARG_SOURCES ARG_HOPPER)
     set(copy ${CMAKE_CURRENT_BINARY_DIR}/emulated/${source}.cc)
     file(CONFIGURE OUTPUT ${copy} CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${source}\"\n")
     list(APPEND copies ${copy})

@@ -54,10 +54,12 @@ left() { echo $((seconds - $(date +%s) + began)); }
 if [ -n "$emulated" ]; then
   programs=$build/tests/emulated tests=$build/tests device=emulated gpus=4
   libraries=$build/tests/emulated
+  tune=("$programs/tune_gemm" --repeats 1 --out "$out/gemm_table.txt" 100x100x200:nt)
 else
   programs=$build/bin tests=$build/bin/gpu device=cuda
   libraries=$build/lib:$build/needed:${CUDA_HOME:-/usr/local/cuda}/lib64
   if [ -d "$build/needed" ]; then export LD_LIBRARY_PATH=$build/needed${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; fi
+  tune=("$tests/tune_gemm" --out "$out/gemm_table.txt")
   gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)
   if [ "$gpus" = 0 ]; then echo "run.sh: nvidia-smi shows no GPU" >&2; exit 2; fi
 fi
@@ -110,6 +112,11 @@ for test in kernels kernels_without_rows narrow_types kernels_against_host kerne
   part "training_$test" 60 "$tests/cuda_${test}_test"
 done
 part training 120 "$tests/device_training_test"
+
+for test in gemm gemm_calls; do
+  part "training_$test" 60 "$tests/cuda_${test}_test"
+done
+part tune_gemm 90 "${tune[@]}"
 
 # Collectives, with several ranks on one GPU.
 part communicator 90 "$tests/gpu_communicator_test"

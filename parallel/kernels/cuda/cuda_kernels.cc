@@ -1,5 +1,6 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 
+#include "parallel/kernels/cuda/gemm/gemms.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
 
@@ -7,26 +8,12 @@ namespace tutti::parallel {
 
 using namespace cuda;
 
-CudaKernels::CudaKernels(StreamRef stream)
-    : device_(stream.device()), queue_(std::make_unique<Queue>(stream)) {}
+CudaKernels::CudaKernels(StreamRef stream) : CudaKernels(stream, GemmOptions::fromEnvironment()) {}
+CudaKernels::CudaKernels(StreamRef stream, const GemmOptions& gemms)
+    : device_(stream.device()),
+      queue_(std::make_unique<Queue>(stream)),
+      gemms_(std::make_unique<Gemms>(chipOf(device_.index), gemms)) {}
 CudaKernels::~CudaKernels() = default;
-
-void CudaKernels::gemm(const GemmArgs& args) {
-  GemmArgs a = args;
-  widen(a.a, a.b, a.c);
-  requireOperands(a);
-  queue_->start("gemm",
-                Gemm{.a = matrixOf(args.a),
-                     .b = matrixOf(args.b),
-                     .c = matrixOf(args.c),
-                     .rows = sizeOf32(a.c.shape[0]),
-                     .columns = sizeOf32(a.c.shape[1]),
-                     .depth = sizeOf32(summed(a)),
-                     .transposeA = a.transposeA,
-                     .transposeB = a.transposeB,
-                     .accumulate = a.beta != 0},
-                isDouble(a.c));
-}
 
 void CudaKernels::fillZero(const Tensor& x) {
   requireContiguous("fillZero", x);

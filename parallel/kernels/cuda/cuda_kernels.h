@@ -1,7 +1,8 @@
 #pragma once
 
-// Kernels on a GPU of NVIDIA, plain ones: every operand is read and written where it lies, and no
-// tensor core is used. They are what tuned ones are compared with, and compute what these do not.
+// Kernels on a GPU of NVIDIA: every operand is read and written where it lies. Matrix products of
+// 16 bits are computed by tensor cores (gemm/README.md). All others are plain: what tuned ones are
+// compared with, and what computes what these do not.
 //
 // Operands lie in memory that the GPU addresses, pinned memory of the host included. Calls are
 // enqueued on one stream, and return before they are done, but for those that the host learns
@@ -11,12 +12,14 @@
 // positions, countChoices, spreadRows, combineRows, rowDots).
 //
 // Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
-// operands' values and shapes: nothing but integers is added by atomics.
+// operands' values and shapes, and of gemm also of the GPU and of how operands are aligned, which
+// decide on the kernel: nothing but integers is added by atomics.
 //
-// Memory besides operands, which attentionBackward, embeddingWeights, placeTokens, addSquares,
-// route of types of 16 bits, crossEntropy and routerGradient need, is this object's: it grows when
-// a call needs more than any before, so that a training step allocates nothing after the first, and
-// nothing is given back before the end. The arenas that the interface passes are not used.
+// Memory besides operands, which gemm of few large sums, attentionBackward, embeddingWeights,
+// placeTokens, addSquares, route of types of 16 bits, crossEntropy and routerGradient need, is this
+// object's: it grows when a call needs more than any before, so that a training step allocates
+// nothing after the first, and nothing is given back before the end. The arenas that the interface
+// passes are not used.
 
 #include <memory>
 
@@ -27,8 +30,10 @@
 namespace tutti::parallel {
 
 namespace cuda {
+class Gemms;
+struct GemmOptions;
 class Queue;
-}
+}  // namespace cuda
 
 /// For one thread at a time. Besides the errors of the interface calls throw Cuda for what a kernel
 /// before them may have done wrong, and Unsupported for dimensions of 2^30 or more.
@@ -37,6 +42,8 @@ class CudaKernels final : public Kernels {
   /// Loads all kernels on the stream's GPU: a kernel that is first used while another spins would
   /// wait for it. Throws InvalidArgument unless it is a stream of CUDA, which must outlive this.
   explicit CudaKernels(StreamRef stream);
+  /// With these in place of what TUTTI_GEMM and TUTTI_GEMM_TABLE say.
+  CudaKernels(StreamRef stream, const cuda::GemmOptions& gemms);
   ~CudaKernels() override;  ///< waits for what it has enqueued
   Device device() const override { return device_; }
 
@@ -80,6 +87,7 @@ class CudaKernels final : public Kernels {
  private:
   const Device device_;
   const std::unique_ptr<cuda::Queue> queue_;
+  const std::unique_ptr<cuda::Gemms> gemms_;
 };
 
 }  // namespace tutti::parallel

@@ -1,0 +1,89 @@
+#pragma once
+
+// Arguments of the tuned GEMM kernels, and for each struct enqueue(), as launches.h has them for
+// the others. Both operands are of one format. Sizes are at least 1 and below 2^30.
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "parallel/kernels/cuda/elements.h"
+
+namespace tutti::parallel::cuda {
+
+/// Of the tiles of all kernels of this folder; and what wgmma.cu sums over at a time.
+inline constexpr int32_t kTileRows = 128, kStepDepth = 64;
+
+/// How a product is cut into units, which blocks compute. A unit is a tile, or where a cluster
+/// shares columns of b, tiles below each other; of a part of the depth where that is split.
+struct GemmTiles {
+  int32_t rows, columns;         ///< units below and beside each other
+  int32_t group;                 ///< rows of units that are gone through together, column by column
+  int32_t steps;                 ///< of the depth
+  int32_t splits, stepsOfSplit;  ///< of the depth; no split is empty
+  int32_t units;                 ///< of all splits
+};
+
+/// Where sums go: to c, or to the partial sums of a split.
+struct GemmOutput {
+  Matrix c;
+  int32_t rows, columns;
+  int32_t accumulate;
+  int32_t isVector;    ///< four elements of a row from a multiple of four on are aligned
+  int64_t splitBytes;  ///< from one split's sums to the next one's
+};
+
+/// An operand: its rows are a's rows or b's columns (K-major), or the depth.
+struct MmaSide {
+  const void* data;
+  int64_t stride;     ///< elements
+  int32_t outers;     ///< a's rows or b's columns
+  int32_t alignment;  ///< of all rows, bytes: that of an element, to 16
+  int32_t isKMajor;
+};
+/// mma.cu. Of float32 it computes in TF32.
+struct MmaGemm {
+  GemmTiles tiles;
+  MmaSide a, b;
+  int32_t depth;
+  Format format;
+  GemmOutput out;
+};
+cudaError_t enqueue(const MmaGemm& x, cudaStream_t stream);
+cudaError_t loadMma();
+
+/// simt.cu, of float32.
+struct SimtGemm : MmaGemm {};
+cudaError_t enqueue(const SimtGemm& x, cudaStream_t stream);
+cudaError_t loadSimt();
+
+/// How the two warpgroups that multiply share tiles (wgmma_device.cuh).
+enum class Schedule : int32_t { Together, InTurn };
+
+/// wgmma.cu. The maps' boxes are those of boxOf() (maps.h).
+struct WgmmaGemm {
+  CUtensorMap a, b;
+  GemmTiles tiles;
+  GemmOutput out;
+  Format format;
+  int32_t isKMajorA, isKMajorB;
+  Schedule schedule;
+  int32_t tileColumns;  ///< 128 or, together, 256
+  int32_t cluster;      ///< blocks: 1 or 2
+  int32_t blocks;       ///< at most as many as the GPU has room for
+};
+cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream);
+/// Loads nothing on a GPU that is not of compute capability 9.0.
+cudaError_t loadWgmma();
+
+/// splits.cu: c = the sum over splits, in their order (+ c).
+struct SumSplits {
+  const float* partial;  ///< aligned to 16 bytes, as are its rows
+  int64_t stride;        ///< elements from one row to the next
+  int64_t splitStride;   ///< from one split to the next
+  int32_t splits;
+  GemmOutput out;
+};
+cudaError_t enqueue(const SumSplits& x, cudaStream_t stream);
+cudaError_t loadSplits();
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,58 @@
+#pragma once
+
+// Products by tensor cores, from operands to launches: which kernel, its arguments and its maps. Of
+// one GPU, for one thread at a time.
+
+#include <cuda_runtime_api.h>
+
+#include "parallel/kernels/cuda/gemm/choice.h"
+#include "parallel/kernels/cuda/gemm/maps.h"
+#include "parallel/kernels/cuda/gemm/table.h"
+
+namespace tutti::parallel::cuda {
+
+/// c = a b (+ c). A side is K-major where the depth is adjacent.
+struct GemmProduct {
+  Matrix a, b, c;
+  int32_t rows, columns, depth;
+  bool isKMajorA, isKMajorB, accumulate;
+};
+
+class Gemms {
+ public:
+  Gemms(const GemmChip& chip, const GemmOptions& options) : chip_(chip), options_(options) {}
+
+  /// Plain for what the kernels of this folder do not compute: other types than those of 16 bits,
+  /// and what has no elements.
+  GemmChoice choose(const GemmProduct& product) const;
+  /// How many of float32 enqueue() needs.
+  static int64_t partialSumsOf(const GemmProduct& product, const GemmChoice& choice);
+  /// Of a choice that is not Plain. `partial` is aligned to 16 bytes, and used until the stream has
+  /// done it. Throws as TensorMaps does.
+  cudaError_t enqueue(const GemmProduct& product, const GemmChoice& choice, float* partial,
+                      cudaStream_t stream);
+
+ private:
+  WgmmaGemm wgmmaOf(const GemmProduct& product, const GemmChoice& choice, const GemmTiles& tiles,
+                    const GemmOutput& out);
+
+  const GemmChip chip_;
+  const GemmOptions options_;
+  TensorMaps maps_;
+};
+
+/// For Queue::start().
+struct ChosenGemm {
+  Gemms& gemms;
+  const GemmProduct& product;
+  const GemmChoice& choice;
+  float* partial;
+};
+inline cudaError_t enqueue(const ChosenGemm& x, cudaStream_t stream) {
+  return x.gemms.enqueue(x.product, x.choice, x.partial, stream);
+}
+
+/// Throws Cuda.
+GemmChip chipOf(int device);
+
+}  // namespace tutti::parallel::cuda

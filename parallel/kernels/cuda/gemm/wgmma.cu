@@ -1,0 +1,76 @@
+// arguments.h, wgmma.cu: by nvcc for GPUs of compute capability 9.0, by g++ for the emulation.
+
+#include "parallel/kernels/cuda/gemm/load.h"
+#include "parallel/kernels/cuda/gemm/wgmma_device.cuh"
+
+namespace tutti::parallel::cuda {
+
+namespace {
+
+struct WgmmaKernel {
+  void (*kernel)(WgmmaGemm);
+  Schedule schedule;
+  Format format;
+  int32_t columns;
+  bool isKMajorA, isKMajorB;
+};
+
+template <Schedule kSchedule, int kColumns, Format kFormat, Major kMajorA, Major kMajorB>
+constexpr WgmmaKernel entry() {
+  return {wgmmaGemm<WgmmaKind<kSchedule, kFormat, kColumns, kMajorA, kMajorB>>,
+          kSchedule,
+          kFormat,
+          kColumns,
+          kMajorA == Major::K,
+          kMajorB == Major::K};
+}
+
+constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
+constexpr auto kTogether = Schedule::Together, kInTurn = Schedule::InTurn;
+constexpr auto kK = Major::K, kMn = Major::Mn;
+// All there are.
+constexpr WgmmaKernel kWgmmaKernels[] = {
+    entry<kTogether, 256, kBrain, kK, kK>(),  entry<kTogether, 256, kBrain, kK, kMn>(),
+    entry<kTogether, 256, kBrain, kMn, kK>(), entry<kTogether, 256, kBrain, kMn, kMn>(),
+    entry<kTogether, 256, kHalf, kK, kK>(),   entry<kTogether, 256, kHalf, kK, kMn>(),
+    entry<kTogether, 256, kHalf, kMn, kK>(),  entry<kTogether, 256, kHalf, kMn, kMn>(),
+    entry<kTogether, 128, kBrain, kK, kK>(),  entry<kTogether, 128, kBrain, kK, kMn>(),
+    entry<kTogether, 128, kBrain, kMn, kK>(), entry<kTogether, 128, kBrain, kMn, kMn>(),
+    entry<kTogether, 128, kHalf, kK, kK>(),   entry<kTogether, 128, kHalf, kK, kMn>(),
+    entry<kTogether, 128, kHalf, kMn, kK>(),  entry<kTogether, 128, kHalf, kMn, kMn>(),
+    entry<kInTurn, 128, kBrain, kK, kK>(),    entry<kInTurn, 128, kBrain, kK, kMn>(),
+    entry<kInTurn, 128, kBrain, kMn, kK>(),   entry<kInTurn, 128, kBrain, kMn, kMn>(),
+    entry<kInTurn, 128, kHalf, kK, kK>(),     entry<kInTurn, 128, kHalf, kK, kMn>(),
+    entry<kInTurn, 128, kHalf, kMn, kK>(),    entry<kInTurn, 128, kHalf, kMn, kMn>(),
+};
+
+constexpr size_t sharedBytes(int32_t columns) {
+  return columns == 256 ? sizeof(WgmmaShared<256>) : sizeof(WgmmaShared<128>);
+}
+
+}  // namespace
+
+cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream) {
+  for (const WgmmaKernel& each : kWgmmaKernels)
+    if (each.schedule == x.schedule && each.format == x.format && each.columns == x.tileColumns &&
+        each.isKMajorA == (x.isKMajorA != 0) && each.isKMajorB == (x.isKMajorB != 0))
+      return ::tutti::cuda::launch(each.kernel,
+                                   {.grid = dim3(static_cast<unsigned>(x.blocks)),
+                                    .block = dim3(kWgmmaThreads),
+                                    .cluster = dim3(static_cast<unsigned>(x.cluster)),
+                                    .dynamicSharedBytes = sharedBytes(x.tileColumns),
+                                    .stream = stream},
+                                   x);
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t loadWgmma() {
+  int capability = 0;
+  cudaError_t error = capabilityOfDevice(&capability);
+  if (capability != 90) return error;
+  for (const WgmmaKernel& each : kWgmmaKernels)
+    if (error == cudaSuccess) error = loadLarge(each.kernel, sharedBytes(each.columns));
+  return error;
+}
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,262 @@
+#pragma once
+
+// c = a b (+ c) for Hopper: operands of 16 bits, sums in float32 in the tensor cores' registers.
+// A block computes tiles of 128 rows by kColumns columns, taking 64 of the depth at a time through
+// a ring of stages in shared memory.
+//
+// Warpgroup 0 produces: one thread waits until a stage is empty and issues TMA for it. Warpgroups 1
+// and 2 consume: wgmma on 64 rows of the tile each, and then what they have to c
+// (output_device.cuh). Blocks are persistent: cluster i takes units i, i + clusters, ...
+// (tiles_device.cuh), and the producer runs ahead into the next tile while consumers store the one
+// before.
+//
+// In a cluster of two, blocks have tiles below each other and share b: each loads half of its tile
+// into both. So a stage is full when both halves are there, and may be filled again when both
+// blocks have read it.
+//
+//   full[s]    1 arrival, of the own producer, and kStageBytes
+//   empty[s]   1 arrival of each warp that reads the stage, from each block of the cluster: of 8
+//              warps, or in turn of 4
+//
+// An operand in shared memory, with TMA's and wgmma's swizzle of 128 bytes, is
+//   K-major:  a row (of a; a column of b) after the other, 64 of the depth = 128 bytes each;
+//   MN-major: panels of 64 rows (columns), in each 64 of the depth after the other, 128 bytes each.
+// Both take 128 bytes a row, and 64 rows begin at a multiple of 8 KiB, so that all four
+// arrangements differ in descriptors and boxes alone, and nothing is ever transposed. What lies
+// beyond the edges TMA fills with zeros; of the depth that is zero in both operands.
+//
+// Bound: tensor cores, 4 kColumns cycles a step; of the L2 cache, 128 (128 + kColumns / cluster)
+// bytes a step.
+
+#include <tutti/cuda/ptx.cuh>
+
+#include "parallel/kernels/cuda/gemm/arguments.h"
+#include "parallel/kernels/cuda/gemm/output_device.cuh"
+#include "parallel/kernels/cuda/gemm/tiles_device.cuh"
+
+namespace tutti::parallel::cuda {
+
+using ptx::Major;
+using ptx::sharedAddress;
+using ::tutti::cuda::dynamicShared;
+
+inline constexpr int kWarpgroup = 128, kWgmmaThreads = 3 * kWarpgroup;
+inline constexpr int kConsumers = 2, kConsumerWarps = 8, kHalfRows = 64;
+inline constexpr int kRowBytes = 128;  ///< of a stage, for a row of a or a column of b
+inline constexpr int kPanel = 64, kPanelBytes = kPanel * kRowBytes;
+
+template <int kColumns>
+constexpr int kWgmmaStages = kColumns == 256 ? 4 : 6;
+
+template <int kColumns>
+struct WgmmaShared {
+  static constexpr int kStages = kWgmmaStages<kColumns>;
+  char a[kStages][kTileRows * kRowBytes];
+  char b[kStages][kColumns * kRowBytes];
+  WarpStage out[kConsumerWarps];
+  uint64_t full[kStages], empty[kStages];
+};
+
+/// A stage of the ring, and in which of its turns, modulo two.
+template <int kStages>
+struct RingPlace {
+  uint32_t stage = 0, parity = 0;
+  TUTTI_DEVICE void advance(uint32_t steps = 1) {
+    const uint32_t next = stage + steps;
+    stage = next % kStages;
+    parity ^= next / kStages % 2;
+  }
+};
+
+/// `count` rows of a, or columns of b, from `outer` on, into this block or into both.
+template <Major kMajor>
+TUTTI_DEVICE void loadBoxes(char* to, const CUtensorMap* map, int32_t outer, int count,
+                            int32_t depth, uint32_t full, bool intoBoth) {
+  constexpr uint16_t kBoth = 3;
+  const int boxRows = kMajor == Major::K ? count : kPanel;
+  for (int first = 0; first < count; first += boxRows) {
+    const int at[2] = {kMajor == Major::K ? depth : outer + first,
+                       kMajor == Major::K ? outer : depth};
+    const uint32_t address = sharedAddress(to + first * kRowBytes);
+    if (intoBoth)
+      ptx::tensorLoadMulticast(address, map, at, full, kBoth);
+    else
+      ptx::tensorLoad(address, map, at, full);
+  }
+}
+
+template <int kColumns, Major kMajorA, Major kMajorB>
+TUTTI_DEVICE void produce(WgmmaShared<kColumns>& shared, const WgmmaGemm& x) {
+  constexpr uint32_t kStageBytes = (kTileRows + kColumns) * kRowBytes;
+  const auto rank = int32_t(ptx::clusterRank()), cluster = int32_t(ptx::clusterSize());
+  const int share = kColumns / cluster;
+  ptx::prefetchTensorMap(&x.a);
+  ptx::prefetchTensorMap(&x.b);
+  RingPlace<kWgmmaStages<kColumns>> place;
+  for (int32_t index = int32_t(blockIdx.x) / cluster; index < x.tiles.units;
+       index += int32_t(gridDim.x) / cluster) {
+    const GemmUnit unit = unitAt(x.tiles, index);
+    const int32_t row = (unit.row * cluster + rank) * kTileRows;
+    const int32_t column = unit.column * kColumns + rank * share;
+    for (int32_t step = 0; step < unit.steps; ++step, place.advance()) {
+      const int32_t depth = (unit.firstStep + step) * kStepDepth;
+      const uint32_t full = sharedAddress(&shared.full[place.stage]);
+      ptx::mbarrierWaitCluster(sharedAddress(&shared.empty[place.stage]), place.parity ^ 1);
+      ptx::mbarrierArriveExpectTx(full, kStageBytes);
+      loadBoxes<kMajorA>(shared.a[place.stage], &x.a, row, kTileRows, depth, full, false);
+      loadBoxes<kMajorB>(shared.b[place.stage] + rank * share * kRowBytes, &x.b, column, share,
+                         depth, full, cluster > 1);
+    }
+  }
+}
+
+/// Of 64 rows of a, or all columns of b; advanced by kDescriptorStep for the next 16 of the depth.
+template <Major kMajor>
+TUTTI_DEVICE uint64_t descriptorOf(const char* from) {
+  constexpr uint32_t kLeading = kMajor == Major::K ? 16 : kPanelBytes;  // K-major it is not used
+  return ptx::wgmmaDescriptor(sharedAddress(from), kLeading, 8 * kRowBytes, ptx::Swizzle::Bytes128);
+}
+template <Major kMajor>
+constexpr uint64_t kDescriptorStep = (kMajor == Major::K ? 32 : 16 * kRowBytes) / 16;
+
+/// A warp has read a stage: it tells every block that fills it.
+TUTTI_DEVICE void release(uint64_t& empty) {
+  const uint32_t lane = threadIdx.x % 32;
+  if (lane < ptx::clusterSize()) ptx::mbarrierArriveCluster(ptx::mapa(sharedAddress(&empty), lane));
+}
+
+template <Format kFormat, Major kMajorA, Major kMajorB, int kSums>
+TUTTI_DEVICE void issueStep(float (&sums)[kSums], uint64_t a, uint64_t b, bool isFirst) {
+#pragma unroll
+  for (int i = 0; i < kStepDepth / 16; ++i) {
+    const uint64_t ofA = a + i * kDescriptorStep<kMajorA>, ofB = b + i * kDescriptorStep<kMajorB>;
+    if constexpr (kFormat == Format::BFloat16)
+      ptx::wgmmaBf16<kMajorA, kMajorB>(sums, ofA, ofB, !isFirst || i > 0);
+    else
+      ptx::wgmmaF16<kMajorA, kMajorB>(sums, ofA, ofB, !isFirst || i > 0);
+  }
+}
+
+template <class Kernel, int kHalvesHere, int kSums>
+TUTTI_DEVICE void multiply(float (&sums)[kHalvesHere][kSums], WgmmaShared<Kernel::kColumns>& shared,
+                           int firstRow, int32_t steps,
+                           RingPlace<kWgmmaStages<Kernel::kColumns>>& place) {
+  uint32_t before = 0;
+  for (int32_t step = 0; step < steps; ++step) {
+    const uint32_t stage = place.stage;
+    ptx::mbarrierWait(sharedAddress(&shared.full[stage]), place.parity);
+    const uint64_t b = descriptorOf<Kernel::kMajorB>(shared.b[stage]);
+    ptx::wgmmaFence();
+#pragma unroll
+    for (int half = 0; half < kHalvesHere; ++half)
+      issueStep<Kernel::kFormat, Kernel::kMajorA, Kernel::kMajorB>(
+          sums[half],
+          descriptorOf<Kernel::kMajorA>(shared.a[stage] +
+                                        (firstRow + half * kHalfRows) * kRowBytes),
+          b, step == 0);
+    ptx::wgmmaCommit();
+#pragma unroll
+    for (int half = 0; half < kHalvesHere; ++half) ptx::wgmmaWait<1>(sums[half]);
+    if (step > 0) release(shared.empty[before]);
+    before = stage;
+    place.advance();
+  }
+#pragma unroll
+  for (int half = 0; half < kHalvesHere; ++half) ptx::wgmmaWait<0>(sums[half]);
+  release(shared.empty[before]);
+}
+
+template <class Kernel>
+TUTTI_DEVICE void storeRows(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
+                            const GemmUnit& unit, int firstRow,
+                            const float (&sums)[Kernel::kColumns / 2]) {
+  const int warp = int(threadIdx.x - kWarpgroup) / 32;
+  const auto rank = int32_t(ptx::clusterRank()), cluster = int32_t(ptx::clusterSize());
+  storeWarp(outputOf(x.out, unit.split), shared.out[warp], sums,
+            (unit.row * cluster + rank) * kTileRows + firstRow + warp % 4 * kStageRows,
+            unit.column * Kernel::kColumns);
+}
+
+template <class Kernel>
+TUTTI_DEVICE void consumeTogether(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
+                                  int consumer) {
+  const auto clusters = int32_t(gridDim.x / ptx::clusterSize());
+  RingPlace<kWgmmaStages<Kernel::kColumns>> place;
+  for (int32_t index = int32_t(blockIdx.x / ptx::clusterSize()); index < x.tiles.units;
+       index += clusters) {
+    const GemmUnit unit = unitAt(x.tiles, index);
+    float sums[1][Kernel::kColumns / 2];
+    multiply<Kernel>(sums, shared, consumer * kHalfRows, unit.steps, place);
+    storeRows<Kernel>(shared, x, unit, consumer * kHalfRows, sums[0]);
+  }
+}
+
+/// Of the cluster's units a consumer has every second one; stages of the others it leaves out.
+template <class Kernel>
+TUTTI_DEVICE void consumeInTurn(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
+                                int consumer) {
+  constexpr uint32_t kBoth = kConsumers * kWarpgroup;
+  const auto clusters = int32_t(gridDim.x / ptx::clusterSize());
+  RingPlace<kWgmmaStages<Kernel::kColumns>> place;
+  bool isMine = consumer == 0;
+  if (!isMine) ptx::barArrive(1, kBoth);
+  for (int32_t index = int32_t(blockIdx.x / ptx::clusterSize()); index < x.tiles.units;
+       index += clusters, isMine = !isMine) {
+    const GemmUnit unit = unitAt(x.tiles, index);
+    if (!isMine) {
+      place.advance(uint32_t(unit.steps));
+      continue;
+    }
+    float sums[2][Kernel::kColumns / 2];
+    ptx::barSync(uint32_t(1 + consumer), kBoth);
+    multiply<Kernel>(sums, shared, 0, unit.steps, place);
+    if (index + clusters < x.tiles.units) ptx::barArrive(uint32_t(2 - consumer), kBoth);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      storeRows<Kernel>(shared, x, unit, half * kHalfRows, sums[half]);
+  }
+}
+
+template <class Kernel>
+TUTTI_DEVICE void startBarriers(WgmmaShared<Kernel::kColumns>& shared) {
+  constexpr uint32_t kReaders =
+      Kernel::kSchedule == Schedule::Together ? kConsumerWarps : kConsumerWarps / kConsumers;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kWgmmaStages<Kernel::kColumns>; ++i) {
+      ptx::mbarrierInit(sharedAddress(&shared.full[i]), 1);
+      ptx::mbarrierInit(sharedAddress(&shared.empty[i]), kReaders * ptx::clusterSize());
+    }
+    ptx::fenceMbarrierInit();
+  }
+  ptx::clusterSync();
+}
+
+/// What is known of a kernel when it is compiled.
+template <Schedule kScheduleOf, Format kFormatOf, int kColumnsOf, Major kMajorOfA, Major kMajorOfB>
+struct WgmmaKind {
+  static constexpr Schedule kSchedule = kScheduleOf;
+  static constexpr Format kFormat = kFormatOf;
+  static constexpr int kColumns = kColumnsOf;
+  static constexpr Major kMajorA = kMajorOfA, kMajorB = kMajorOfB;
+};
+
+template <class Kernel>
+__global__ void __launch_bounds__(kWgmmaThreads, 1) wgmmaGemm(const __grid_constant__ WgmmaGemm x) {
+  auto& shared = *dynamicShared<WgmmaShared<Kernel::kColumns>>();
+  startBarriers<Kernel>(shared);
+  const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / kWarpgroup, 0);
+  if (warpgroup == 0) {
+    ptx::setMaxRegistersDown<40>();
+    if (threadIdx.x == 0) produce<Kernel::kColumns, Kernel::kMajorA, Kernel::kMajorB>(shared, x);
+    __syncwarp();
+  } else {
+    ptx::setMaxRegistersUp<232>();
+    if constexpr (Kernel::kSchedule == Schedule::Together)
+      consumeTogether<Kernel>(shared, x, warpgroup - 1);
+    else
+      consumeInTurn<Kernel>(shared, x, warpgroup - 1);
+  }
+  ptx::clusterSync();  // no block leaves while the other one may write to its shared memory
+}
+
+}  // namespace tutti::parallel::cuda

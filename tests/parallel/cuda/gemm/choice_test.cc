@@ -1,0 +1,167 @@
+// Which kernel computes a product, for a chip that no machine here has: a function of numbers
+// alone.
+
+#include <gtest/gtest.h>
+
+#include <tutti/error.h>
+
+#include "parallel/kernels/cuda/gemm/gemms.h"
+
+namespace tutti::parallel::cuda {
+namespace {
+
+constexpr GemmChip kHopper{.processors = 132, .capability = 90};
+constexpr GemmChip kAmpere{.processors = 108, .capability = 80};
+constexpr GemmAllowed kAll{.mma = true, .wgmma = true};
+constexpr GemmAllowed kFloats{.simt = true};
+
+/// What the model says of the best choice, as a part of the tensor cores' time.
+double shareOfPeak(const GemmShape& shape, const GemmChoice& choice, const GemmChip& chip) {
+  for (const GemmTile& tile : gemmTiles())
+    if (tile.family == choice.family && tile.columns == choice.columns &&
+        tile.cluster == choice.cluster && tile.schedule == choice.schedule) {
+      const double ofTile =
+          static_cast<double>(kTileRows) * tile.columns * stepDepthOf(tile.family);
+      const double work = static_cast<double>(shape.rows) * static_cast<double>(shape.columns) *
+                          static_cast<double>(shape.depth);
+      return work / ofTile * tile.stepCycles / chip.processors /
+             predictedCycles(shape, tile, choice.splits, chip);
+    }
+  return 0;
+}
+
+GemmShape dataGradientOf(const GemmShape& x) { return {x.rows, x.depth, x.columns}; }
+GemmShape weightGradientOf(const GemmShape& x) { return {x.columns, x.depth, x.rows}; }
+
+// Layers of GPT-2 (124 million) on 16 sequences of 1024, of Llama 3 8B and 70B on 8192 tokens.
+const GemmShape kLayers[] = {
+    {16384, 2304, 768},   {16384, 768, 768},   {16384, 3072, 768},  {16384, 768, 3072},
+    {8192, 6144, 4096},   {8192, 4096, 4096},  {8192, 28672, 4096}, {8192, 4096, 14336},
+    {8192, 128256, 4096}, {8192, 10240, 8192}, {8192, 8192, 8192},  {8192, 57344, 8192},
+    {8192, 8192, 28672},
+};
+
+TEST(GemmChoice, FillsTheChipForRealLayers) {
+  for (const GemmShape& forward : kLayers)
+    for (const GemmShape& shape : {forward, dataGradientOf(forward), weightGradientOf(forward)})
+      for (const GemmChip& chip : {kHopper, kAmpere}) {
+        const GemmChoice choice = chooseGemm(shape, kAll, chip);
+        EXPECT_EQ(choice.family, chip.capability == 90 ? GemmFamily::Wgmma : GemmFamily::Mma);
+        EXPECT_GT(shareOfPeak(shape, choice, chip), 0.5)
+            << shape.rows << " " << shape.columns << " " << shape.depth;
+      }
+  // Large ones: the widest tile, in pairs that share b, whole.
+  EXPECT_EQ(chooseGemm({8192, 8192, 8192}, kAll, kHopper),
+            (GemmChoice{GemmFamily::Wgmma, Schedule::Together, 256, 2, 1}));
+}
+
+// A gradient of 768 x 768 over 16384 tokens has 18 wide tiles for 132 multiprocessors.
+TEST(GemmChoice, SplitsTheDepthWhereTilesAreFew) {
+  for (const GemmChip& chip : {kHopper, kAmpere}) {
+    EXPECT_GT(chooseGemm({768, 768, 16384}, kAll, chip).splits, 2);
+    EXPECT_GT(chooseGemm({128, 128, 65536}, kAll, chip).splits, 8);
+    EXPECT_EQ(chooseGemm({768, 768, 64}, kAll, chip).splits, 1);
+    EXPECT_EQ(chooseGemm({16384, 16384, 1024}, kAll, chip).splits, 1);
+  }
+}
+
+TEST(GemmChoice, MakesNoEmptySplit) {
+  for (const int64_t depth : {1, 63, 64, 65, 640, 1000, 5000})
+    for (int32_t wanted = 1; wanted <= 20; ++wanted) {
+      GemmForced forced;
+      forced.splits = wanted;
+      const GemmShape shape{300, 300, depth};
+      const GemmChoice choice = chooseGemm(shape, kAll, kHopper, forced);
+      const GemmTiles tiles = tilesOf(shape, choice);
+      EXPECT_LE(choice.splits, wanted);
+      EXPECT_LT((tiles.splits - 1) * tiles.stepsOfSplit, tiles.steps);
+      EXPECT_GE(tiles.splits * tiles.stepsOfSplit, tiles.steps);
+    }
+}
+
+TEST(GemmChoice, IsForcedByWords) {
+  const GemmShape shape{4096, 4096, 4096};
+  const auto forced = [&](const char* text, const GemmAllowed& allowed = kAll,
+                          const GemmChip& chip = kHopper) {
+    return chooseGemm(shape, allowed, chip, GemmForced::parse(text));
+  };
+  EXPECT_EQ(forced("plain").family, GemmFamily::Plain);
+  EXPECT_EQ(forced("mma").family, GemmFamily::Mma);
+  EXPECT_EQ(forced("wgmma,together,columns=128,cluster=1,splits=3"),
+            (GemmChoice{GemmFamily::Wgmma, Schedule::Together, 128, 1, 3}));
+  EXPECT_EQ(forced("turns").schedule, Schedule::InTurn);
+  EXPECT_EQ(forced("splits=2,cluster=2").cluster, 2);
+  EXPECT_EQ(forced("").family, GemmFamily::Wgmma);
+  EXPECT_EQ(forced("wgmma", {.mma = true}).family, GemmFamily::Mma);
+  EXPECT_EQ(forced("wgmma", kAll, kAmpere).family, GemmFamily::Mma);
+  EXPECT_EQ(forced("wgmma", kAll, {.processors = 148, .capability = 100}).family, GemmFamily::Mma);
+  EXPECT_EQ(forced("mma", kAll, {.processors = 40, .capability = 75}).family, GemmFamily::Plain);
+  EXPECT_EQ(forced("mma", {}).family, GemmFamily::Plain);
+  for (const char* const other : {"", "mma", "wgmma"})
+    EXPECT_EQ(forced(other, kFloats).family, GemmFamily::Simt);
+  EXPECT_EQ(forced("plain", kFloats).family, GemmFamily::Plain);
+  EXPECT_EQ(forced("plain,tf32", kFloats).family, GemmFamily::Plain);
+  EXPECT_EQ(forced("tf32", kFloats).family, GemmFamily::Tf32);
+  EXPECT_EQ(forced("tf32", kFloats, {.processors = 40, .capability = 75}).family, GemmFamily::Simt);
+  EXPECT_EQ(forced("tf32").family, GemmFamily::Wgmma);
+  for (const char* const wrong :
+       {"cublas", "columns", "columns=", "columns=x", "splits=0", "splits=5000", "columns=64",
+        "cluster=4", "wgmma,,mma", "turns,columns=256"})
+    EXPECT_THROW(forced(wrong), Error) << wrong;
+}
+
+TEST(GemmChoice, IsSaidInWordsThatForceIt) {
+  const GemmShape shape{512, 512, 4096};
+  for (const GemmTile& tile : gemmTiles()) {
+    const bool isFloat = tile.family == GemmFamily::Simt || tile.family == GemmFamily::Tf32;
+    const GemmChoice choice{tile.family, tile.schedule, tile.columns, tile.cluster, 4};
+    EXPECT_EQ(
+        chooseGemm(shape, isFloat ? kFloats : kAll, kHopper, GemmForced::parse(wordsOf(choice))),
+        choice)
+        << wordsOf(choice);
+  }
+  EXPECT_EQ(GemmForced::parse(wordsOf({})).family, GemmFamily::Plain);
+}
+
+GemmProduct productOf(int32_t rows, bool isKMajorA, bool isKMajorB) {
+  const Matrix matrix{{reinterpret_cast<void*>(256), Format::BFloat16}, 4096};
+  return {.a = matrix,
+          .b = matrix,
+          .c = matrix,
+          .rows = rows,
+          .columns = 768,
+          .depth = 3072,
+          .isKMajorA = isKMajorA,
+          .isKMajorB = isKMajorB,
+          .accumulate = false};
+}
+
+TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
+  const GemmChoice mma{GemmFamily::Mma, Schedule::Together, 128, 1, 3};
+  const std::string text = "# measured\n\n" + lineOf({4096, 768, 3072, false, true, 16}, mma) +
+                           "  # 1 TFLOP/s\n4096 768 3072 tn 16 plain\n";
+  const GemmTable table = GemmTable::parse(text);
+  EXPECT_EQ(table.size(), 2u);
+  const Gemms gemms(kHopper, {.forced = {}, .table = table});
+  EXPECT_EQ(gemms.choose(productOf(4096, true, true)), mma);
+  EXPECT_EQ(gemms.choose(productOf(4096, false, false)).family, GemmFamily::Plain);
+  EXPECT_EQ(gemms.choose(productOf(4096, true, false)).family, GemmFamily::Wgmma);
+  EXPECT_EQ(gemms.choose(productOf(4097, true, true)).family, GemmFamily::Wgmma);
+  GemmProduct floats = productOf(4096, true, true);
+  floats.a.elements.format = floats.b.elements.format = Format::Float32;
+  EXPECT_EQ(gemms.choose(floats).family, GemmFamily::Simt);
+  EXPECT_EQ(gemms.choose(floats).splits, Gemms(kHopper, {}).choose(floats).splits);
+  const Gemms forced(kHopper, {.forced = GemmForced::parse("wgmma"), .table = table});
+  EXPECT_EQ(forced.choose(productOf(4096, true, true)).family, GemmFamily::Wgmma);
+}
+
+TEST(GemmTable, RefusesWhatItDoesNotUnderstand) {
+  for (const char* const wrong :
+       {"4096", "1 2 3 nt", "1 2 3 ab mma", "1 2 x nt mma", "1 2 3 nt fast", "1 2 3 nt mma more"})
+    EXPECT_THROW(GemmTable::parse(wrong), Error) << wrong;
+  EXPECT_THROW(GemmTable::load("/nowhere/at all"), Error);
+  EXPECT_THROW(GemmTable::load("/"), Error);
+}
+
+}  // namespace
+}  // namespace tutti::parallel::cuda

@@ -1,5 +1,6 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 
+#include "parallel/kernels/cuda/attention/choice.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
 
@@ -8,7 +9,9 @@ namespace tutti::parallel {
 using namespace cuda;
 
 CudaKernels::CudaKernels(StreamRef stream)
-    : device_(stream.device()), queue_(std::make_unique<Queue>(stream)) {}
+    : device_(stream.device()),
+      queue_(std::make_unique<Queue>(stream)),
+      attention_(attentionOfDevice(device_.index, attentionOfEnvironment())) {}
 CudaKernels::~CudaKernels() = default;
 
 void CudaKernels::gemm(const GemmArgs& args) {

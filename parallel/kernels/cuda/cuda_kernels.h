@@ -1,7 +1,8 @@
 #pragma once
 
-// Kernels on a GPU of NVIDIA, plain ones: every operand is read and written where it lies, and no
-// tensor core is used. They are what tuned ones are compared with, and compute what these do not.
+// Kernels on a GPU of NVIDIA: every operand is read and written where it lies. Attention of 16 bits
+// is computed by tensor cores (attention/choice.h). All others are plain: what tuned ones are
+// compared with, and what computes what these do not.
 //
 // Operands lie in memory that the GPU addresses, pinned memory of the host included. Calls are
 // enqueued on one stream, and return before they are done, but for those that the host learns
@@ -11,7 +12,8 @@
 // positions, countChoices, spreadRows, combineRows, rowDots).
 //
 // Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
-// operands' values and shapes: nothing but integers is added by atomics.
+// operands' values and shapes, and of attention also of how operands are aligned, which decides on
+// the kernel: nothing but integers is added by atomics.
 //
 // Memory besides operands, which attentionBackward, embeddingWeights, placeTokens, addSquares,
 // route of types of 16 bits, crossEntropy and routerGradient need, is this object's: it grows when
@@ -27,8 +29,9 @@
 namespace tutti::parallel {
 
 namespace cuda {
+enum class AttentionFamily;
 class Queue;
-}
+}  // namespace cuda
 
 /// For one thread at a time. Besides the errors of the interface calls throw Cuda for what a kernel
 /// before them may have done wrong, and Unsupported for dimensions of 2^30 or more.
@@ -80,6 +83,7 @@ class CudaKernels final : public Kernels {
  private:
   const Device device_;
   const std::unique_ptr<cuda::Queue> queue_;
+  const cuda::AttentionFamily attention_;  ///< where operands allow
 };
 
 }  // namespace tutti::parallel

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/kernels/cuda/attention/arguments.h"
+
 namespace tutti::parallel::cuda {
 
 namespace {
@@ -48,8 +50,8 @@ Queue::Queue(StreamRef stream)
       results_(stream, Workspace::Kind::Pinned),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
   const OnDevice here(device_);
-  for (const auto load :
-       {loadGemm, loadElementwise, loadNorm, loadAttention, loadTokens, loadExperts, loadSum})
+  for (const auto load : {loadGemm, loadElementwise, loadNorm, loadAttention, loadAttentionForward,
+                          loadAttentionGradients, loadTokens, loadExperts, loadSum})
     check("cudaFuncGetAttributes", load());
 }
 

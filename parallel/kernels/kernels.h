@@ -95,6 +95,16 @@ struct RotaryArgs {
   bool back = false;  ///< the other way around, as gradients go
 };
 
+/// Of the keys at its own position and before it those that a query sees, where it is not all. What
+/// `starts` holds is not checked.
+struct AttentionReach {
+  int64_t window = 0;  ///< those fewer than so many positions away; 0: all
+  /// int32 [batch, documents]: the positions where documents begin that are packed into one
+  /// sequence, ascending; queries see keys of their own document. The first is 0; of a sequence
+  /// with fewer documents the last ones are beyond its positions. No data: each is one.
+  Tensor starts{};
+};
+
 /// Causal self-attention; scores are scaled by 1 / sqrt(head width). Keys and values may have fewer
 /// heads than queries, each of which then serves heads / kvHeads neighbouring heads (Ainslie et
 /// al.). A row of qkv has the queries' heads, then those of the keys, then those of the values. The
@@ -104,6 +114,7 @@ struct AttentionArgs {
   Tensor out;        ///< [batch, context, heads * head width]
   Tensor logSumExp;  ///< [batch, heads, context]
   int64_t heads = 1, kvHeads = 1;
+  AttentionReach reach{};
 };
 struct AttentionBackwardArgs {
   Tensor dOut;       ///< [batch, context, heads * head width]
@@ -112,6 +123,7 @@ struct AttentionBackwardArgs {
   Tensor logSumExp;  ///< [batch, heads, context], of forward
   Tensor dQkv;       ///< as qkv, overwritten
   int64_t heads = 1, kvHeads = 1;
+  AttentionReach reach{};
 };
 
 /// Causal attention of some positions of a sequence to some: queries are those of the positions
@@ -126,6 +138,7 @@ struct AttentionBlockArgs {
   Tensor logSumExp;   ///< [batch, heads, queries]; minus infinity of such a query
   int64_t heads = 1, kvHeads = 1;
   int64_t firstQuery = 0, firstKey = 0;
+  AttentionReach reach{};
 };
 /// The gradients of some queries and keys from what merging gave of these queries.
 struct AttentionBlockBackwardArgs {
@@ -138,6 +151,7 @@ struct AttentionBlockBackwardArgs {
   Tensor dKey, dValue;  ///< as key; added to
   int64_t heads = 1, kvHeads = 1;
   int64_t firstQuery = 0, firstKey = 0;
+  AttentionReach reach{};
 };
 /// Attention to the keys of `part` and to those of `out` becomes attention to all of them. Rows may
 /// be strided.

@@ -197,6 +197,18 @@ void requireSwiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) 
           "swiGluBackward of ", dy, " through ", x);
 }
 
+namespace {
+
+void requireReach(const char* operation, const AttentionReach& reach, int64_t batch) {
+  require(reach.window >= 0, operation, ": a window of ", reach.window);
+  if (reach.starts.data == nullptr) return;
+  require(reach.starts.type == DType::Int32 && reach.starts.contiguous() &&
+              reach.starts.shape.rank() == 2 && reach.starts.shape[0] == batch,
+          operation, ": documents of ", batch, " sequences begin at ", reach.starts);
+}
+
+}  // namespace
+
 void requireOperands(const AttentionArgs& a) {
   require(a.out.shape.rank() == 3, "attention into ", a.out);
   const int64_t batch = a.out.shape[0], context = a.out.shape[1], wide = a.out.shape[2];
@@ -211,10 +223,11 @@ void requireOperands(const AttentionArgs& a) {
               a.logSumExp.type == a.out.type,
           "attention over ", a.heads, " heads: qkv is ", a.qkv, ", out ", a.out, ", logSumExp ",
           a.logSumExp);
+  requireReach("attention", a.reach, batch);
 }
 
 void requireOperands(const AttentionBackwardArgs& a) {
-  requireOperands(AttentionArgs{a.qkv, a.out, a.logSumExp, a.heads, a.kvHeads});
+  requireOperands(AttentionArgs{a.qkv, a.out, a.logSumExp, a.heads, a.kvHeads, a.reach});
   requireSame("attention backward's dOut", a.out, a.dOut);
   requireSame("attention backward's dQkv", a.qkv, a.dQkv);
 }
@@ -257,11 +270,12 @@ void requireOperands(const AttentionBlockArgs& a) {
   requireRowsLike("attentionBlock", a.query, a.out);
   require(a.firstQuery >= 0 && a.firstKey >= 0, "attentionBlock: positions from ", a.firstQuery,
           " and ", a.firstKey, " on");
+  requireReach("attentionBlock", a.reach, a.query.shape[0]);
 }
 
 void requireOperands(const AttentionBlockBackwardArgs& a) {
   requireOperands(AttentionBlockArgs{a.query, a.key, a.value, a.out, a.logSumExp, a.heads,
-                                     a.kvHeads, a.firstQuery, a.firstKey});
+                                     a.kvHeads, a.firstQuery, a.firstKey, a.reach});
   for (const Tensor& likeQuery : {a.dOut, a.dQuery})
     requireRowsLike("attentionBlockBackward", a.query, likeQuery);
   for (const Tensor& likeKey : {a.dKey, a.dValue})
@@ -274,14 +288,16 @@ void requireOperands(const AttentionMergeArgs& a) {
   requireRowsLike("attentionMerge", a.partLogSumExp, a.logSumExp);
 }
 
-double seenPairs(int64_t queries, int64_t keys, int64_t ahead) {
+double seenPairs(int64_t queries, int64_t keys, int64_t ahead, int64_t window) {
   // Query i sees ahead + 1 + i keys, but none of what is fewer than 0, and all of what is more.
   const int64_t first = ahead + 1;
   const int64_t none = std::clamp<int64_t>(-first, 0, queries);
   const int64_t some = std::clamp<int64_t>(keys - first, none, queries);
   const auto number = [](int64_t n) { return static_cast<double>(n); };
   const double triangle = number(some - none) * number(2 * first + none + some - 1) / 2;
-  return triangle + number(queries - some) * number(keys);
+  const double all = triangle + number(queries - some) * number(keys);
+  // Behind a window are those that a query so much earlier would see.
+  return window == 0 ? all : all - seenPairs(queries, keys, ahead - window);
 }
 
 void requireOperands(const EmbeddingArgs& a) {

@@ -16,7 +16,7 @@ int64_t rows(const Tensor& x);
 
 /// Of `queries` and `keys`, the pairs of which the query sees the key; `ahead` is the position of
 /// the first query, less that of the first key.
-double seenPairs(int64_t queries, int64_t keys, int64_t ahead);
+double seenPairs(int64_t queries, int64_t keys, int64_t ahead, int64_t window = 0);
 
 /// Of the dimension over which a gemm sums.
 int64_t summed(const GemmArgs& args);

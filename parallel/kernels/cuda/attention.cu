@@ -7,7 +7,7 @@ namespace tutti::parallel::cuda {
 namespace {
 
 constexpr Kernel<Attention> kAttention{attention<float>, attention<double>};
-constexpr Kernel<AttentionBackward> kDots{attentionDots<float>, attentionDots<double>};
+constexpr Kernel<AttentionDots> kDots{attentionDots<float>, attentionDots<double>};
 constexpr Kernel<AttentionBackward> kQueryGradient{attentionQueryGradient<float>,
                                                    attentionQueryGradient<double>};
 constexpr Kernel<AttentionBackward> kKeyGradient{attentionKeyGradient<float>,
@@ -32,16 +32,19 @@ cudaError_t enqueue(const Attention& x, bool doubles, cudaStream_t stream) {
 cudaError_t enqueue(const AttentionBackward& x, bool doubles, cudaStream_t stream) {
   const auto& sizes = x.sizes;
   const int64_t slices = slicesOfHead(sizes);
-  cudaError_t error = launch(kDots, doubles, blocksOfWarps(sizes, sizes.heads, sizes.queries, 1),
-                             kRowThreads, x, stream);
-  if (error == cudaSuccess)
-    error =
-        launch(kQueryGradient, doubles, blocksOfWarps(sizes, sizes.heads, sizes.queries, slices),
-               kRowThreads, x, stream);
+  cudaError_t error =
+      launch(kQueryGradient, doubles, blocksOfWarps(sizes, sizes.heads, sizes.queries, slices),
+             kRowThreads, x, stream);
   if (error == cudaSuccess)
     error = launch(kKeyGradient, doubles, blocksOfWarps(sizes, sizes.kvHeads, sizes.keys, slices),
                    kRowThreads, x, stream);
   return error;
+}
+
+cudaError_t enqueue(const AttentionDots& x, bool doubles, cudaStream_t stream) {
+  const auto& sizes = x.sizes;
+  return launch(kDots, doubles, blocksOfWarps(sizes, sizes.heads, sizes.queries, 1), kRowThreads, x,
+                stream);
 }
 
 cudaError_t enqueue(const AttentionMerge& x, bool doubles, cudaStream_t stream) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "parallel/kernels/cuda/attention/choice.h"
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
@@ -12,6 +13,15 @@ namespace tutti::parallel {
 using namespace cuda;
 
 namespace {
+
+AttentionReaches reachesOf(const AttentionReach& reach) {
+  const bool hasStarts = reach.starts.data != nullptr;
+  const int64_t documents = hasStarts ? reach.starts.shape[1] : 0;
+  return {.window = reach.window,
+          .starts = numbersOf(reach.starts),
+          .startsStride = documents,
+          .documents = sizeOf32(documents)};
+}
 
 AttentionSizes sizesOf(const AttentionBlockArgs& a) {
   // Heads times rows are counted by 32 bits, as are the keys' by less.
@@ -23,8 +33,10 @@ AttentionSizes sizesOf(const AttentionBlockArgs& a) {
           .headWidth = sizeOf32(a.query.shape[2] / a.heads),
           .queries = sizeOf32(a.query.shape[1]),
           .keys = sizeOf32(a.key.shape[1]),
-          .ahead = a.firstQuery - a.firstKey,
-          .scale = 1 / std::sqrt(static_cast<double>(a.query.shape[2] / a.heads))};
+          .firstQuery = a.firstQuery,
+          .firstKey = a.firstKey,
+          .scale = 1 / std::sqrt(static_cast<double>(a.query.shape[2] / a.heads)),
+          .reach = reachesOf(a.reach)};
 }
 
 /// What queries, keys and values of AttentionArgs are of its qkv.
@@ -36,43 +48,52 @@ AttentionBlockArgs blockOf(const AttentionArgs& a) {
           .out = a.out,
           .logSumExp = a.logSumExp,
           .heads = a.heads,
-          .kvHeads = a.kvHeads};
+          .kvHeads = a.kvHeads,
+          .reach = a.reach};
 }
 
-void forward(Queue& queue, const char* operation, const AttentionBlockArgs& a, bool doubles) {
-  queue.start(operation,
-              Attention{.sizes = sizesOf(a),
-                        .query = headRowsOf(a.query),
-                        .key = headRowsOf(a.key),
-                        .value = headRowsOf(a.value),
-                        .out = headRowsOf(a.out),
-                        .logSumExp = headScalarsOf(a.logSumExp)},
-              doubles);
+void forward(Queue& queue, const char* operation, const AttentionBlockArgs& a,
+             AttentionFamily family, bool doubles) {
+  const Attention x{.sizes = sizesOf(a),
+                    .query = headRowsOf(a.query),
+                    .key = headRowsOf(a.key),
+                    .value = headRowsOf(a.value),
+                    .out = headRowsOf(a.out),
+                    .logSumExp = headScalarsOf(a.logSumExp)};
+  if (family == AttentionFamily::Mma && areTiled(x))
+    queue.start(operation, TiledAttention{x});
+  else
+    queue.start(operation, x, doubles);
 }
 
 /// `adds`: to gradients that are there.
 void backward(Queue& queue, const char* operation, const AttentionBlockBackwardArgs& a, bool adds,
-              bool doubles) {
-  const AttentionSizes sizes = sizesOf(
-      {a.query, a.key, a.value, a.out, a.logSumExp, a.heads, a.kvHeads, a.firstQuery, a.firstKey});
+              AttentionFamily family, bool doubles) {
+  const AttentionSizes sizes = sizesOf({a.query, a.key, a.value, a.out, a.logSumExp, a.heads,
+                                        a.kvHeads, a.firstQuery, a.firstKey, a.reach});
   const int64_t scores = a.logSumExp.count();
   void* const dots = doubles ? static_cast<void*>(queue.scratch<double>(scores))
                              : static_cast<void*>(queue.scratch<float>(scores));
   const Tensor ofRows(dots, doubles ? DType::Float64 : DType::Float32, a.logSumExp.shape);
-  queue.start(operation,
-              AttentionBackward{.sizes = sizes,
-                                .dOut = headRowsOf(a.dOut),
-                                .query = headRowsOf(a.query),
-                                .key = headRowsOf(a.key),
-                                .value = headRowsOf(a.value),
-                                .out = headRowsOf(a.out),
-                                .dQuery = headRowsOf(a.dQuery),
-                                .dKey = headRowsOf(a.dKey),
-                                .dValue = headRowsOf(a.dValue),
-                                .logSumExp = headScalarsOf(a.logSumExp),
-                                .dots = headScalarsOf(ofRows),
-                                .adds = adds},
-              doubles);
+  const AttentionBackward x{.sizes = sizes,
+                            .dOut = headRowsOf(a.dOut),
+                            .query = headRowsOf(a.query),
+                            .key = headRowsOf(a.key),
+                            .value = headRowsOf(a.value),
+                            .dQuery = headRowsOf(a.dQuery),
+                            .dKey = headRowsOf(a.dKey),
+                            .dValue = headRowsOf(a.dValue),
+                            .logSumExp = headScalarsOf(a.logSumExp),
+                            .dots = headScalarsOf(ofRows),
+                            .adds = adds};
+  queue.start(
+      operation,
+      AttentionDots{.sizes = sizes, .dOut = x.dOut, .out = headRowsOf(a.out), .dots = x.dots},
+      doubles);
+  if (family == AttentionFamily::Mma && areTiled(x))
+    queue.start(operation, TiledAttentionBackward{x});
+  else
+    queue.start(operation, x, doubles);
 }
 
 }  // namespace
@@ -81,7 +102,7 @@ void CudaKernels::attention(const AttentionArgs& args, Arena&) {
   AttentionArgs a = args;
   widen(a.qkv, a.out, a.logSumExp);
   requireOperands(a);
-  forward(*queue_, "attention", blockOf(args), isDouble(a.out));
+  forward(*queue_, "attention", blockOf(args), attention_, isDouble(a.out));
 }
 
 void CudaKernels::attentionBackward(const AttentionBackwardArgs& args, Arena&) {
@@ -89,9 +110,9 @@ void CudaKernels::attentionBackward(const AttentionBackwardArgs& args, Arena&) {
   widen(a.dOut, a.qkv, a.out, a.logSumExp, a.dQkv);
   requireOperands(a);
   const AttentionBlockArgs x =
-      blockOf({args.qkv, args.out, args.logSumExp, args.heads, args.kvHeads});
+      blockOf({args.qkv, args.out, args.logSumExp, args.heads, args.kvHeads, args.reach});
   const AttentionBlockArgs d =
-      blockOf({args.dQkv, args.out, args.logSumExp, args.heads, args.kvHeads});
+      blockOf({args.dQkv, args.out, args.logSumExp, args.heads, args.kvHeads, args.reach});
   backward(*queue_, "attentionBackward",
            {.dOut = args.dOut,
             .query = x.query,
@@ -103,22 +124,23 @@ void CudaKernels::attentionBackward(const AttentionBackwardArgs& args, Arena&) {
             .dKey = d.key,
             .dValue = d.value,
             .heads = args.heads,
-            .kvHeads = args.kvHeads},
-           false, isDouble(a.out));
+            .kvHeads = args.kvHeads,
+            .reach = args.reach},
+           false, attention_, isDouble(a.out));
 }
 
 void CudaKernels::attentionBlock(const AttentionBlockArgs& args, Arena&) {
   AttentionBlockArgs a = args;
   widen(a.query, a.key, a.value, a.out, a.logSumExp);
   requireOperands(a);
-  forward(*queue_, "attentionBlock", args, isDouble(a.out));
+  forward(*queue_, "attentionBlock", args, attention_, isDouble(a.out));
 }
 
 void CudaKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena&) {
   AttentionBlockBackwardArgs a = args;
   widen(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp, a.dQuery, a.dKey, a.dValue);
   requireOperands(a);
-  backward(*queue_, "attentionBlockBackward", args, true, isDouble(a.out));
+  backward(*queue_, "attentionBlockBackward", args, true, attention_, isDouble(a.out));
 }
 
 void CudaKernels::attentionMerge(const AttentionMergeArgs& args) {

@@ -14,6 +14,7 @@
 //
 // Bound: loads of keys and values from the caches, each for one query alone.
 
+#include "parallel/kernels/cuda/attention_reach_device.cuh"
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
@@ -31,9 +32,6 @@ struct HeadRow {
 TUTTI_DEVICE HeadRow rowOf(const HeadRows& x, const AttentionSizes& sizes, int32_t batch,
                            int32_t head, int32_t row) {
   return {x.elements, batch * x.batchStride + row * x.rowStride + int64_t(head) * sizes.headWidth};
-}
-TUTTI_DEVICE int64_t placeOf(const HeadScalars& x, int32_t batch, int32_t head, int32_t row) {
-  return batch * x.batchStride + head * x.headStride + row;
 }
 
 template <class T>
@@ -95,19 +93,6 @@ class LaneColumns {
   const int32_t first_, width_;
 };
 
-/// The nearest number of [0, most].
-TUTTI_DEVICE int32_t clamped(int64_t number, int32_t most) {
-  return number < 0 ? 0 : number > most ? most : int32_t(number);
-}
-/// How many keys, from the first on, a query sees.
-TUTTI_DEVICE int32_t keysSeen(const AttentionSizes& sizes, int32_t query) {
-  return clamped(sizes.ahead + query + 1, sizes.keys);
-}
-/// The first query that sees a key.
-TUTTI_DEVICE int32_t firstQueryOf(const AttentionSizes& sizes, int32_t key) {
-  return clamped(key - sizes.ahead, sizes.queries);
-}
-
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) attention(const __grid_constant__ Attention x) {
   const AttentionSizes& sizes = x.sizes;
@@ -118,34 +103,34 @@ __global__ void __launch_bounds__(kRowThreads) attention(const __grid_constant__
   const T scale = T(sizes.scale);
   LaneColumns<T> columns(sizes, task.slice);
   T largest = minusInfinity<T>(), sum = 0;
-  const int32_t seen = keysSeen(sizes, task.row);
-  for (int32_t first = 0; first < seen; first += 32) {
+  const RowRange seen = keysSeen(sizes, task.batch, task.row);
+  for (int32_t first = seen.from; first < seen.to; first += 32) {
     const int32_t key = first + laneOf();
     T score = minusInfinity<T>();
-    if (key < seen)
+    if (key < seen.to)
       score =
           scale * product<T>(query, rowOf(x.key, sizes, task.batch, kvHead, key), sizes.headWidth);
     const T more = Largest::join(largest, joinWarp<Largest>(score));
     const T keep = largest == more ? T(1) : exponential(largest - more);
-    const T weight = key < seen ? exponential(score - more) : T(0);
+    const T weight = key < seen.to ? exponential(score - more) : T(0);
     sum = sum * keep + joinWarp<Sum>(weight);
     largest = more;
     columns.scale(keep);
-    for (int32_t i = 0; i < min(seen - first, 32); ++i)
+    for (int32_t i = 0; i < min(seen.to - first, 32); ++i)
       columns.add(__shfl_sync(kAllLanes, weight, i),
                   rowOf(x.value, sizes, task.batch, kvHead, first + i));
   }
-  columns.scale(seen == 0 ? T(0) : T(1) / sum);
+  columns.scale(seen.from == seen.to ? T(0) : T(1) / sum);
   columns.write(rowOf(x.out, sizes, task.batch, task.head, task.row), false);
   if (task.slice == 0 && laneOf() == 0)
     store<T>(x.logSumExp.elements, placeOf(x.logSumExp, task.batch, task.head, task.row),
-             seen == 0 ? minusInfinity<T>() : largest + logarithm(sum));
+             seen.from == seen.to ? minusInfinity<T>() : largest + logarithm(sum));
 }
 
 /// dots = dOut * out, of each query.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads)
-    attentionDots(const __grid_constant__ AttentionBackward x) {
+    attentionDots(const __grid_constant__ AttentionDots x) {
   const WarpTask task = taskOf(x.sizes.heads, x.sizes.queries, 1);
   if (task.batch >= x.sizes.batch) return;
   const HeadRow dOut = rowOf(x.dOut, x.sizes, task.batch, task.head, task.row);
@@ -189,11 +174,11 @@ __global__ void __launch_bounds__(kRowThreads)
   if (task.batch >= sizes.batch) return;
   const int32_t kvHead = task.head / (sizes.heads / sizes.kvHeads);
   LaneColumns<T> columns(sizes, task.slice);
-  const int32_t seen = keysSeen(sizes, task.row);
-  for (int32_t first = 0; first < seen; first += 32) {
+  const RowRange seen = keysSeen(sizes, task.batch, task.row);
+  for (int32_t first = seen.from; first < seen.to; first += 32) {
     const int32_t key = first + laneOf();
-    const PairGradient<T> pair(x, task.batch, task.head, task.row, key, key < seen);
-    for (int32_t i = 0; i < min(seen - first, 32); ++i)
+    const PairGradient<T> pair(x, task.batch, task.head, task.row, key, key < seen.to);
+    for (int32_t i = 0; i < min(seen.to - first, 32); ++i)
       columns.add(__shfl_sync(kAllLanes, pair.dScore, i),
                   rowOf(x.key, sizes, task.batch, kvHead, first + i));
   }
@@ -209,11 +194,12 @@ __global__ void __launch_bounds__(kRowThreads)
   if (task.batch >= sizes.batch) return;
   const int32_t served = sizes.heads / sizes.kvHeads;
   LaneColumns<T> ofKey(sizes, task.slice), ofValue(sizes, task.slice);
+  const RowRange seeing = queriesSeeing(sizes, task.batch, task.row);
   for (int32_t head = task.head * served; head < (task.head + 1) * served; ++head)
-    for (int32_t first = firstQueryOf(sizes, task.row); first < sizes.queries; first += 32) {
+    for (int32_t first = seeing.from; first < seeing.to; first += 32) {
       const int32_t query = first + laneOf();
-      const PairGradient<T> pair(x, task.batch, head, query, task.row, query < sizes.queries);
-      for (int32_t i = 0; i < min(sizes.queries - first, 32); ++i) {
+      const PairGradient<T> pair(x, task.batch, head, query, task.row, query < seeing.to);
+      for (int32_t i = 0; i < min(seeing.to - first, 32); ++i) {
         ofKey.add(__shfl_sync(kAllLanes, pair.dScore, i),
                   rowOf(x.query, sizes, task.batch, head, first + i));
         ofValue.add(__shfl_sync(kAllLanes, pair.probability, i),

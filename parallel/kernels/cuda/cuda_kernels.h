@@ -1,8 +1,8 @@
 #pragma once
 
-// Kernels on a GPU of NVIDIA: every operand is read and written where it lies. Matrix products of
-// 16 bits are computed by tensor cores (gemm/README.md). All others are plain: what tuned ones are
-// compared with, and what computes what these do not.
+// Kernels on a GPU of NVIDIA: every operand is read and written where it lies. Matrix products
+// (gemm/README.md) and attention (attention/README.md) of 16 bits are computed by tensor cores. All
+// others are plain: what tuned ones are compared with, and what computes what these do not.
 //
 // Operands lie in memory that the GPU addresses, pinned memory of the host included. Calls are
 // enqueued on one stream, and return before they are done, but for those that the host learns
@@ -12,8 +12,8 @@
 // positions, countChoices, spreadRows, combineRows, rowDots).
 //
 // Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
-// operands' values and shapes, and of gemm also of the GPU and of how operands are aligned, which
-// decide on the kernel: nothing but integers is added by atomics.
+// operands' values and shapes, of gemm and attention also of how operands are aligned, and of gemm
+// of the GPU, which decide on the kernel: nothing but integers is added by atomics.
 //
 // Memory besides operands, which gemm of few large sums, attentionBackward, embeddingWeights,
 // placeTokens, addSquares, route of types of 16 bits, crossEntropy and routerGradient need, is this
@@ -30,6 +30,7 @@
 namespace tutti::parallel {
 
 namespace cuda {
+enum class AttentionFamily;
 class Gemms;
 struct GemmOptions;
 class Queue;
@@ -88,6 +89,7 @@ class CudaKernels final : public Kernels {
   const Device device_;
   const std::unique_ptr<cuda::Queue> queue_;
   const std::unique_ptr<cuda::Gemms> gemms_;
+  const cuda::AttentionFamily attention_;  ///< where operands allow
 };
 
 }  // namespace tutti::parallel

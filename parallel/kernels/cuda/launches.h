@@ -117,10 +117,18 @@ cudaError_t loadNorm();
 
 // --- attention.cu ------------------------------------------------------------------------------
 
+/// Of its own position and those before it the keys that a query sees.
+struct AttentionReaches {
+  int64_t window;         ///< so many; 0: all
+  const int32_t* starts;  ///< of each sequence: where its documents begin, ascending
+  int64_t startsStride;   ///< from one sequence to the next
+  int32_t documents;      ///< of a sequence; 0: there are no starts
+};
 struct AttentionSizes {
   int32_t batch, heads, kvHeads, headWidth, queries, keys;
-  int64_t ahead;  ///< the position of the first query, less that of the first key
-  double scale;   ///< of scores
+  int64_t firstQuery, firstKey;  ///< positions
+  double scale;                  ///< of scores
+  AttentionReaches reach;
 };
 struct Attention {
   AttentionSizes sizes;
@@ -128,14 +136,21 @@ struct Attention {
   HeadScalars logSumExp;
 };
 cudaError_t enqueue(const Attention& x, bool doubles, cudaStream_t stream);
+/// Needs the dots.
 struct AttentionBackward {
   AttentionSizes sizes;
-  HeadRows dOut, query, key, value, out, dQuery, dKey, dValue;
-  HeadScalars logSumExp;
-  HeadScalars dots;  ///< scratch
-  int32_t adds;      ///< to gradients that are there
+  HeadRows dOut, query, key, value, dQuery, dKey, dValue;
+  HeadScalars logSumExp, dots;
+  int32_t adds;  ///< to gradients that are there
 };
 cudaError_t enqueue(const AttentionBackward& x, bool doubles, cudaStream_t stream);
+/// dots = dOut * out, of each query.
+struct AttentionDots {
+  AttentionSizes sizes;
+  HeadRows dOut, out;
+  HeadScalars dots;
+};
+cudaError_t enqueue(const AttentionDots& x, bool doubles, cudaStream_t stream);
 struct AttentionMerge {
   AttentionSizes sizes;
   HeadRows part, out;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/kernels/cuda/attention/arguments.h"
 #include "parallel/kernels/cuda/gemm/arguments.h"
 
 namespace tutti::parallel::cuda {
@@ -50,8 +51,9 @@ Queue::Queue(StreamRef stream)
       results_(stream, Workspace::Kind::Pinned),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
   const OnDevice here(device_);
-  for (const auto load : {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise, loadNorm,
-                          loadAttention, loadTokens, loadExperts, loadSum})
+  for (const auto load : {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise,
+                          loadNorm, loadAttention, loadAttentionForward, loadAttentionGradients,
+                          loadTokens, loadExperts, loadSum})
     check("cudaFuncGetAttributes", load());
 }
 

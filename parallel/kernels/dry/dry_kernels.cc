@@ -68,10 +68,11 @@ class Call {
   KernelCount count_{.calls = 1};
 };
 
-/// Of one matrix product over the pairs of a query and a key that it may see, in all heads.
-double causalFlops(const Tensor& out, int64_t keys, int64_t ahead) {
+/// Of one matrix product over the pairs of a query and a key that it may see, in all heads. What
+/// documents there are is not known.
+double causalFlops(const Tensor& out, int64_t keys, int64_t ahead, const AttentionReach& reach) {
   const auto batch = static_cast<double>(out.shape[0]), width = static_cast<double>(out.shape[2]);
-  return 2 * batch * width * seenPairs(out.shape[1], keys, ahead);
+  return 2 * batch * width * seenPairs(out.shape[1], keys, ahead, reach.window);
 }
 
 /// What the host's kernels take, of gradients.
@@ -222,10 +223,11 @@ void DryKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor&
 void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
   AttentionArgs a = args;
   KernelCount& count = countOf("attention");
-  count +=
-      Call().reads(a.qkv).writes(a.out, a.logSumExp).checked(a.out, [&] { requireOperands(a); });
+  count += Call().reads(a.qkv, a.reach.starts).writes(a.out, a.logSumExp).checked(a.out, [&] {
+    requireOperands(a);
+  });
   const int64_t context = a.out.shape[1];
-  count.gemmFlops += 2 * causalFlops(a.out, context, 0);  // of scores, of values
+  count.gemmFlops += 2 * causalFlops(a.out, context, 0, a.reach);  // of scores, of values
   const ArenaScope scope(scratch);
   scratch.allocate(a.out.type, host::forwardScratch(context, context));
 }
@@ -233,22 +235,24 @@ void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
 void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
   AttentionBackwardArgs a = args;
   KernelCount& count = countOf("attentionBackward");
-  count += Call().reads(a.dOut, a.qkv, a.out, a.logSumExp).writes(a.dQkv).checked(a.out, [&] {
-    requireOperands(a);
-  });
+  count += Call()
+               .reads(a.dOut, a.qkv, a.out, a.logSumExp, a.reach.starts)
+               .writes(a.dQkv)
+               .checked(a.out, [&] { requireOperands(a); });
   const int64_t context = a.out.shape[1];
-  count.gemmFlops += 5 * causalFlops(a.out, context, 0);  // scores again, dP, dV, dQ, dK
+  count.gemmFlops += 5 * causalFlops(a.out, context, 0, a.reach);  // scores again, dP, dV, dQ, dK
   takeBackwardScratch(a.out.type, context, context, scratch);
 }
 
 void DryKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) {
   AttentionBlockArgs a = args;
   KernelCount& count = countOf("attentionBlock");
-  count += Call().reads(a.query, a.key, a.value).writes(a.out, a.logSumExp).checked(a.out, [&] {
-    requireOperands(a);
-  });
+  count += Call()
+               .reads(a.query, a.key, a.value, a.reach.starts)
+               .writes(a.out, a.logSumExp)
+               .checked(a.out, [&] { requireOperands(a); });
   const int64_t keys = a.key.shape[1];
-  count.gemmFlops += 2 * causalFlops(a.out, keys, a.firstQuery - a.firstKey);
+  count.gemmFlops += 2 * causalFlops(a.out, keys, a.firstQuery - a.firstKey, a.reach);
   const ArenaScope scope(scratch);
   scratch.allocate(a.out.type, host::forwardScratch(a.out.shape[1], keys));
 }
@@ -257,11 +261,11 @@ void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, 
   AttentionBlockBackwardArgs a = args;
   KernelCount& count = countOf("attentionBlockBackward");
   count += Call()
-               .reads(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp)
+               .reads(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp, a.reach.starts)
                .updates(a.dQuery, a.dKey, a.dValue)
                .checked(a.out, [&] { requireOperands(a); });
   const int64_t keys = a.key.shape[1];
-  count.gemmFlops += 5 * causalFlops(a.out, keys, a.firstQuery - a.firstKey);
+  count.gemmFlops += 5 * causalFlops(a.out, keys, a.firstQuery - a.firstKey, a.reach);
   takeBackwardScratch(a.out.type, a.out.shape[1], keys, scratch);
 }
 

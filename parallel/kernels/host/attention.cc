@@ -14,7 +14,9 @@ namespace {
 
 struct Dims {
   int64_t batch, queries, keys, heads, kvHeads, headWidth;
-  int64_t ahead;  // the position of the first query, less that of the first key
+  int64_t firstQuery, firstKey;  // positions
+  int64_t ahead;                 // of the first query before the first key
+  AttentionReach reach;
 
   explicit Dims(const AttentionBlockArgs& a)
       : batch(a.query.shape[0]),
@@ -23,13 +25,30 @@ struct Dims {
         heads(a.heads),
         kvHeads(a.kvHeads),
         headWidth(a.query.shape[2] / a.heads),
-        ahead(a.firstQuery - a.firstKey) {}
+        firstQuery(a.firstQuery),
+        firstKey(a.firstKey),
+        ahead(firstQuery - firstKey),
+        reach(a.reach) {}
   double scale() const { return 1 / std::sqrt(static_cast<double>(headWidth)); }
   int64_t headsPerKv() const { return heads / kvHeads; }
   /// Of the keys, those that a query before `end` sees.
   int64_t seenBefore(int64_t end) const { return std::clamp<int64_t>(ahead + end, 0, keys); }
   /// How many keys the query `begin` sees besides the first; no more than make a difference.
   int64_t before(int64_t begin) const { return std::min(ahead + begin, keys); }
+  /// Whether queries do not see all keys before them.
+  bool isShort() const { return reach.window > 0 || reach.starts.data != nullptr; }
+  /// The first key that a query sees, or that one before it would, where it sees none.
+  int64_t firstSeen(int64_t sequence, int64_t query) const {
+    const int64_t position = firstQuery + query;
+    int64_t first = reach.window > 0 ? position - reach.window + 1 : 0;
+    if (reach.starts.data != nullptr) {
+      const int64_t documents = reach.starts.shape[1];
+      const int32_t* const starts = reach.starts.as<int32_t>() + sequence * documents;
+      const int32_t* const next = std::upper_bound(starts, starts + documents, position);
+      if (next != starts) first = std::max<int64_t>(first, next[-1]);
+    }
+    return std::clamp<int64_t>(first - firstKey, 0, keys);
+  }
 };
 
 /// What queries, keys and values of AttentionArgs are of its qkv.
@@ -41,7 +60,8 @@ AttentionBlockArgs blockOf(const AttentionArgs& a) {
           .out = a.out,
           .logSumExp = a.logSumExp,
           .heads = a.heads,
-          .kvHeads = a.kvHeads};
+          .kvHeads = a.kvHeads,
+          .reach = a.reach};
 }
 
 /// One head's rows of x [batch, length, heads * head width].
@@ -55,7 +75,7 @@ T* rowOf(const Tensor& logSumExp, int64_t batch, int64_t head) {
   return logSumExp.as<T>() + batch * logSumExp.strides[0] + head * logSumExp.strides[1];
 }
 template <class T>
-Matrix<T> from(const Matrix<T>& matrix, int64_t row) {
+Matrix<T> rowsFrom(const Matrix<T>& matrix, int64_t row) {
   return {matrix.data + row * matrix.stride, matrix.stride};
 }
 template <class T>
@@ -66,24 +86,67 @@ Matrix<const T> constant(const Matrix<T>& matrix) {
 /// One head's queries, and the keys and values that serve it.
 template <class T>
 struct Head {
+  int64_t sequence;
   Matrix<const T> q, k, v;
 
   Head(const AttentionBlockArgs& a, const Dims& dims, int64_t batch, int64_t head)
-      : q(constant(headOf<T>(a.query, batch, head, dims))),
+      : sequence(batch),
+        q(constant(headOf<T>(a.query, batch, head, dims))),
         k(constant(headOf<T>(a.key, batch, head / dims.headsPerKv(), dims))),
         v(constant(headOf<T>(a.value, batch, head / dims.headsPerKv(), dims))) {}
 };
+
+/// A block of queries, and the keys that any of them sees: [from, from + keys).
+struct Block {
+  int64_t begin, rows, from, keys;
+
+  Block(const Dims& dims, int64_t sequence, int64_t first)
+      : begin(first),
+        rows(std::min(kQueryRows, dims.queries - first)),
+        from(dims.isShort() ? dims.firstSeen(sequence, first) : 0),
+        keys(dims.seenBefore(first + rows) - from) {}
+  /// As Dims has it, of these keys.
+  int64_t before(const Dims& dims) const { return dims.before(begin) - from; }
+};
+
+/// Sets what [keys, rows] has of keys before those that their queries see.
+template <class T>
+void setUnseen(T* x, T value, const Block& block, const Dims& dims, int64_t sequence) {
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const int64_t first = dims.firstSeen(sequence, block.begin + r) - block.from;
+    for (int64_t k = 0; k < std::min(first, block.keys); ++k) x[k * block.rows + r] = value;
+  }
+}
+
+/// The softmax, where the window or a document begins behind the first key.
+template <class T>
+void shortSoftmax(T* scores, const Block& block, const Dims& dims, int64_t sequence, T scale,
+                  T* logSumExp, const Leaves<T>& leaves) {
+  constexpr T kNone = -std::numeric_limits<T>::infinity();
+  setUnseen(scores, kNone, block, dims, sequence);
+  leaves.softmax(scores, block.keys, block.rows, block.before(dims), scale, logSumExp);
+  setUnseen(scores, T{0}, block, dims, sequence);  // NaN of a query that sees no key
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const int64_t query = block.begin + r;
+    if (dims.firstSeen(sequence, query) >= dims.seenBefore(query + 1)) logSumExp[r] = kNone;
+  }
+}
 
 template <class T>
 void headForward(const Head<T>& h, Matrix<T> out, T* logSumExp, const Dims& dims, T* scores,
                  const Leaves<T>& leaves) {
   const T scale = static_cast<T>(dims.scale());
   for (int64_t begin = 0; begin < dims.queries; begin += kQueryRows) {
-    const int64_t rows = std::min(kQueryRows, dims.queries - begin);
-    const int64_t keys = dims.seenBefore(begin + rows);
-    gemm<T>({keys, rows, dims.headWidth, false, true}, h.k, from(h.q, begin), 0, {scores, rows});
-    leaves.softmax(scores, keys, rows, dims.before(begin), scale, logSumExp + begin);
-    gemm<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, h.v, 0, from(out, begin));
+    const Block block(dims, h.sequence, begin);
+    const int64_t rows = block.rows, keys = block.keys;
+    gemm<T>({keys, rows, dims.headWidth, false, true}, rowsFrom(h.k, block.from),
+            rowsFrom(h.q, begin), 0, {scores, rows});
+    if (dims.isShort())
+      shortSoftmax(scores, block, dims, h.sequence, scale, logSumExp + begin, leaves);
+    else
+      leaves.softmax(scores, keys, rows, block.before(dims), scale, logSumExp + begin);
+    gemm<T>({rows, dims.headWidth, keys, true, false}, {scores, rows}, rowsFrom(h.v, block.from), 0,
+            rowsFrom(out, begin));
   }
 }
 
@@ -113,6 +176,12 @@ struct Adds {
   bool queries, keys;
 };
 
+/// Nothing, where no query has written.
+template <class T>
+void fillZero(const Matrix<T>& x, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r) std::fill_n(rowsFrom(x, r).data, width, T{0});
+}
+
 template <class T>
 void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, Adds adds,
                   const Leaves<T>& leaves) {
@@ -120,22 +189,30 @@ void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, 
   const int64_t w = dims.headWidth;
   const int64_t last = (dims.queries - 1) / kQueryRows * kQueryRows;
   // The last block sees all keys that any sees, so it can overwrite dK and dV and the others add to
-  // them.
+  // them; but not where it is short.
+  if (dims.isShort() && !adds.keys) {
+    fillZero(x.dK, dims.keys, w);
+    fillZero(x.dV, dims.keys, w);
+    adds.keys = true;
+  }
   for (int64_t begin = last; begin >= 0; begin -= kQueryRows) {
-    const int64_t rows = std::min(kQueryRows, dims.queries - begin);
-    const int64_t keys = dims.seenBefore(begin + rows);
+    const Block block(dims, h.sequence, begin);
+    const int64_t rows = block.rows, keys = block.keys;
     const double beta = !adds.keys && begin == last ? 0 : 1;
-    const Matrix<const T> q = from(h.q, begin), dOut = from(x.dOut, begin);
-    gemm<T>({keys, rows, w, false, true}, h.k, q, 0, {x.p, rows});
-    gemm<T>({keys, rows, w, false, true}, h.v, dOut, 0, {x.dS, rows});
+    const Matrix<const T> q = rowsFrom(h.q, begin), dOut = rowsFrom(x.dOut, begin);
+    const Matrix<const T> k = rowsFrom(h.k, block.from);
+    gemm<T>({keys, rows, w, false, true}, k, q, 0, {x.p, rows});
+    gemm<T>({keys, rows, w, false, true}, rowsFrom(h.v, block.from), dOut, 0, {x.dS, rows});
     for (int64_t r = 0; r < rows; ++r)
-      x.dots[r] = leaves.dot(from(dOut, r).data, from(x.out, begin + r).data, w);
-    leaves.softmaxBackward(x.p, x.dS, keys, rows, dims.before(begin), scale, x.logSumExp + begin,
+      x.dots[r] = leaves.dot(rowsFrom(dOut, r).data, rowsFrom(x.out, begin + r).data, w);
+    leaves.softmaxBackward(x.p, x.dS, keys, rows, block.before(dims), scale, x.logSumExp + begin,
                            x.dots);
-    gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, x.dV);
-    gemm<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, x.dK);
-    gemm<T>({rows, w, keys, true, false}, {x.dS, rows}, h.k, adds.queries ? 1 : 0,
-            from(x.dQ, begin));
+    if (dims.isShort())
+      for (T* const ofPairs : {x.p, x.dS}) setUnseen(ofPairs, T{0}, block, dims, h.sequence);
+    gemm<T>({keys, w, rows, false, false}, {x.p, rows}, dOut, beta, rowsFrom(x.dV, block.from));
+    gemm<T>({keys, w, rows, false, false}, {x.dS, rows}, q, beta, rowsFrom(x.dK, block.from));
+    gemm<T>({rows, w, keys, true, false}, {x.dS, rows}, k, adds.queries ? 1 : 0,
+            rowsFrom(x.dQ, begin));
   }
 }
 
@@ -144,8 +221,8 @@ void headBackward(const Head<T>& h, const BackwardRows<T>& x, const Dims& dims, 
 template <class T>
 void backward(const AttentionBlockBackwardArgs& a, bool adds, const Leaves<T>& leaves,
               Arena& scratch) {
-  const AttentionBlockArgs block{a.query, a.key,     a.value,      a.out,     a.logSumExp,
-                                 a.heads, a.kvHeads, a.firstQuery, a.firstKey};
+  const AttentionBlockArgs block{a.query, a.key,     a.value,      a.out,      a.logSumExp,
+                                 a.heads, a.kvHeads, a.firstQuery, a.firstKey, a.reach};
   const Dims dims(block);
   const ArenaScope scope(scratch);
   const Shape scores = backwardScratch(dims.queries, dims.keys);
@@ -175,8 +252,9 @@ void mergeHead(Matrix<T> out, T* logSumExp, Matrix<T> part, const T* partLogSumE
     const double kept = logSumExp[q], taken = partLogSumExp[q], most = std::max(kept, taken);
     if (most == -std::numeric_limits<double>::infinity()) continue;  // neither saw a key
     const double sum = most + std::log(std::exp(kept - most) + std::exp(taken - most));
-    leaves.blend(from(out, q).data, from(part, q).data, static_cast<T>(std::exp(kept - sum)),
-                 static_cast<T>(std::exp(taken - sum)), width);
+    leaves.blend(rowsFrom(out, q).data, rowsFrom(part, q).data,
+                 static_cast<T>(std::exp(kept - sum)), static_cast<T>(std::exp(taken - sum)),
+                 width);
     logSumExp[q] = static_cast<T>(sum);
   }
 }
@@ -192,8 +270,8 @@ void attention(const AttentionArgs& args, const Leaves<T>& leaves, Arena& scratc
 template <class T>
 void attentionBackward(const AttentionBackwardArgs& a, const Leaves<T>& leaves, Arena& scratch) {
   requireOperands(a);
-  const AttentionBlockArgs x = blockOf({a.qkv, a.out, a.logSumExp, a.heads, a.kvHeads});
-  const AttentionBlockArgs d = blockOf({a.dQkv, a.out, a.logSumExp, a.heads, a.kvHeads});
+  const AttentionBlockArgs x = blockOf({a.qkv, a.out, a.logSumExp, a.heads, a.kvHeads, a.reach});
+  const AttentionBlockArgs d = blockOf({a.dQkv, a.out, a.logSumExp, a.heads, a.kvHeads, a.reach});
   backward<T>({.dOut = a.dOut,
                .query = x.query,
                .key = x.key,
@@ -204,7 +282,8 @@ void attentionBackward(const AttentionBackwardArgs& a, const Leaves<T>& leaves, 
                .dKey = d.key,
                .dValue = d.value,
                .heads = a.heads,
-               .kvHeads = a.kvHeads},
+               .kvHeads = a.kvHeads,
+               .reach = a.reach},
               false, leaves, scratch);
 }
 

@@ -10,7 +10,8 @@
 //
 // The recomputation is that of "FlashAttention" (Dao et al.), without its tiling of the keys. A
 // block of attention is the same with keys that begin elsewhere than the queries, and with
-// gradients that are added to what is there.
+// gradients that are added to what is there. Where queries do not see all keys before them
+// (AttentionReach), a block's keys begin with the first that its first query sees.
 
 #include "parallel/kernels/host/leaves.h"
 #include "parallel/kernels/kernels.h"

@@ -1,11 +1,21 @@
-// Attention of a GPU against the host's: whole sequences, blocks of them and what is merged.
+// Attention of a GPU by the plain kernels against the host's: whole sequences, blocks of them and
+// what is merged. attention/ has the tests of the others.
+
+#include <cstdlib>
 
 #include "tests/parallel/cuda/compared.h"
 
 namespace tutti::parallel {
 namespace {
 
-class CudaAttention : public Compared {};
+/// Kernels that are made while it is there are plain.
+class PlainAttention {
+ public:
+  PlainAttention() { setenv("TUTTI_ATTENTION", "plain", 1); }
+  ~PlainAttention() { unsetenv("TUTTI_ATTENTION"); }
+};
+
+class CudaAttention : PlainAttention, public Compared {};
 INSTANTIATE_TEST_SUITE_P(Types, CudaAttention, allTypes, nameOfTypes);
 
 struct Case {
@@ -54,7 +64,7 @@ struct Placed {
 
 /// Sequences in which nothing is adjacent to anything: rows of [batch, rows, columns] with gaps
 /// before, behind and between them.
-class CudaAttentionBlock : public Compared {
+class CudaAttentionBlock : PlainAttention, public Compared {
  protected:
   Operand apart(const Operand& whole) const {
     const auto part = [](const Tensor& x) {

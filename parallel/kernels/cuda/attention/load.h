@@ -1,0 +1,53 @@
+#pragma once
+
+// Kernels of one type and head width each: how the .cu files choose among them, and load them.
+// Included by these only.
+
+#include <tutti/cuda/launch.h>
+
+#include "parallel/kernels/cuda/attention/arguments.h"
+
+namespace tutti::parallel::cuda {
+
+template <class Arguments>
+struct HeadKernel {
+  void (*kernel)(Arguments);
+  Format format;
+  int32_t width, tileRows, sharedBytes;
+};
+
+/// A block for each tile of rows of each of `heads`; nothing where there are none.
+template <class Arguments, size_t kCount>
+cudaError_t launchTiles(const HeadKernel<Arguments> (&kernels)[kCount], const Arguments& x,
+                        int32_t heads, int32_t rows, cudaStream_t stream) {
+  for (const HeadKernel<Arguments>& each : kernels) {
+    if (each.format != x.query.elements.format || each.width != x.sizes.headWidth) continue;
+    const int64_t tiles = (rows + each.tileRows - 1) / each.tileRows;
+    const int64_t blocks = int64_t{x.sizes.batch} * heads * tiles;
+    if (blocks == 0) return cudaSuccess;
+    return ::tutti::cuda::launch(each.kernel,
+                                 {.grid = dim3(static_cast<unsigned>(blocks)),
+                                  .block = dim3(kHeadThreads),
+                                  .dynamicSharedBytes = static_cast<size_t>(each.sharedBytes),
+                                  .stream = stream},
+                                 x);
+  }
+  return cudaErrorInvalidValue;
+}
+
+/// On the current device, with the shared memory that they take.
+template <class Arguments, size_t kCount>
+cudaError_t loadTiles(const HeadKernel<Arguments> (&kernels)[kCount]) {
+  cudaError_t error = cudaSuccess;
+  for (const HeadKernel<Arguments>& each : kernels) {
+    const void* const address = ::tutti::cuda::addressOf(each.kernel);
+    cudaFuncAttributes attributes{};
+    if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, address);
+    if (error == cudaSuccess)
+      error = cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   each.sharedBytes);
+  }
+  return error;
+}
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,207 @@
+// The attention kernels on integers, of which no sum has an error: exactly the keys that each query
+// sees, whatever tiles they lie in. The plain kernels are held to the same.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/parallel/cuda/attention/heads.h"
+
+namespace tutti::parallel::cuda {
+namespace {
+
+constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
+
+/// One row, tiles of all sizes and one more or less; keys before, behind and around the queries;
+/// windows; documents, of one sequence fewer than of the other.
+std::vector<PairSizes> reaches() {
+  std::vector<PairSizes> all;
+  const auto add = [&](const PairSizes& sizes) { all.push_back(sizes); };
+  for (const int64_t length : {1, 7, 63, 64, 65, 130})
+    add({.queries = length, .keys = length, .heads = 2, .headWidth = 64});
+  add({.queries = 65, .keys = 130, .heads = 2, .firstQuery = 64});
+  add({.queries = 130, .keys = 65, .heads = 2, .firstKey = 30});                // some see none
+  add({.queries = 9, .keys = 7, .heads = 2, .firstQuery = 3, .firstKey = 12});  // nobody does
+  add({.queries = 40, .keys = 70, .heads = 2, .firstQuery = 200, .firstKey = 2});
+  for (const int64_t window : {1, 7, 64, 65})
+    add({.queries = 130, .keys = 130, .heads = 2, .window = window});
+  add({.queries = 130, .keys = 65, .heads = 2, .firstQuery = 65, .firstKey = 65, .window = 40});
+  add({.batch = 2,
+       .queries = 130,
+       .keys = 130,
+       .heads = 2,
+       .starts = {0, 1, 64, 100, 0, 65, 1000, 1000}});
+  add({.batch = 2,
+       .queries = 70,
+       .keys = 140,
+       .heads = 2,
+       .firstQuery = 75,
+       .firstKey = 5,
+       .window = 50,
+       .starts = {0, 64, 90, 0, 144, 145}});
+  for (PairSizes& each : all) each.headWidth = 64;
+  return all;
+}
+
+/// Heads that share keys, and each width.
+std::vector<PairSizes> shapes() {
+  std::vector<PairSizes> all;
+  for (const int64_t width : {64, 80, 96, 128})
+    all.push_back({.batch = 2,
+                   .queries = 66,
+                   .keys = 97,
+                   .heads = 6,
+                   .kvHeads = 2,
+                   .headWidth = width,
+                   .firstQuery = 40});
+  return all;
+}
+
+std::vector<HeadsCase> cases() {
+  std::vector<HeadsCase> all;
+  for (const PairSizes& sizes : reaches()) {
+    all.push_back({.sizes = sizes});
+    all.push_back({.sizes = sizes, .isTiled = false});
+  }
+  for (const PairSizes& sizes : shapes())
+    for (const Format format : {kBrain, kHalf}) all.push_back({.sizes = sizes, .elements = format});
+  return all;
+}
+
+/// Of each query how many keys it sees.
+std::vector<double> seenBy(const PairSizes& s) {
+  std::vector<double> counts(static_cast<size_t>(s.batch * s.queries));
+  for (int64_t b = 0; b < s.batch; ++b)
+    for (int64_t q = 0; q < s.queries; ++q)
+      for (int64_t k = 0; k < s.keys; ++k)
+        counts[static_cast<size_t>(b * s.queries + q)] += s.sees(b, q, k);
+  return counts;
+}
+
+/// What has no error, but for being rounded to float32.
+Near exactly(std::vector<double> values) {
+  std::vector<double> bounds(values.size());
+  return {std::move(values), std::move(bounds)};
+}
+std::vector<double> zeros(int64_t count) { return std::vector<double>(static_cast<size_t>(count)); }
+
+// Of scores that are zero all weights are 1: out is the sum of the values over their number.
+TEST(AttentionExactly, MeansOfValues) {
+  for (const HeadsCase& c : cases()) {
+    const PairSizes& s = c.sizes;
+    Heads x(c);
+    x.query.set(zeros(s.queryCount()));
+    x.key.set(x.random(s.keyCount(), 4, c.elements));
+    const std::vector<double> values = x.random(s.keyCount(), 4, c.elements);
+    x.value.set(values);
+    x.forward();
+    const std::vector<double> counts = seenBy(s);
+    std::vector<double> means = zeros(s.queryCount()), sums = zeros(s.rowCount());
+    for (int64_t b = 0; b < s.batch; ++b)
+      for (int64_t h = 0; h < s.heads; ++h)
+        for (int64_t q = 0; q < s.queries; ++q) {
+          const auto count = static_cast<float>(counts[static_cast<size_t>(b * s.queries + q)]);
+          for (int64_t i = 0; i < s.headWidth; ++i) {
+            double sum = 0;
+            for (int64_t k = 0; k < s.keys; ++k)
+              if (s.sees(b, q, k)) sum += values[static_cast<size_t>(s.keyAt(b, h, k) + i)];
+            means[static_cast<size_t>(s.queryAt(b, h, q) + i)] =
+                count == 0 ? 0 : static_cast<float>(sum) * (1 / count);
+          }
+          sums[static_cast<size_t>(s.rowAt(b, h, q))] = std::log(count);
+        }
+    EXPECT_EQ(x.error(x.out, exactly(means)), "");
+    // A logarithm errs by a few units in the last place.
+    EXPECT_EQ(x.error(x.logSumExp, {sums, std::vector<double>(sums.size(), 0x1p-20)}), "");
+  }
+}
+
+// One key to each query gives its value, whatever the score.
+TEST(AttentionExactly, OneKeyIsAllThereIs) {
+  for (const Format format : {kBrain, kHalf})
+    for (const bool isTiled : {true, false}) {
+      const PairSizes s{.batch = 2,
+                        .queries = 130,
+                        .keys = 130,
+                        .heads = 4,
+                        .kvHeads = 2,
+                        .headWidth = 64,
+                        .window = 1};
+      const HeadsCase c{.sizes = s, .elements = format, .isTiled = isTiled};
+      Heads x(c);
+      PairGiven given{.dOut = x.random(s.queryCount(), 2, format),
+                      .query = x.random(s.queryCount(), 4, format),
+                      .key = x.random(s.keyCount(), 4, format),
+                      .value = x.random(s.keyCount(), 4, format),
+                      .out = {},
+                      .logSumExp = {}};
+      x.query.set(given.query), x.key.set(given.key), x.value.set(given.value);
+      x.forward();
+      const PairForward forward = pairForward(s, given.query, given.key, given.value);
+      EXPECT_EQ(x.error(x.out, exactly(forward.out.values)), "");
+      EXPECT_EQ(x.error(x.logSumExp, exactly(forward.logSumExp.values)), "");
+      x.dOut.set(given.dOut);
+      x.backward(false);
+      given.out = forward.out.values, given.logSumExp = forward.logSumExp.values;
+      const PairBackward backward = pairBackward(s, given);
+      EXPECT_EQ(x.error(x.dQuery, exactly(zeros(s.queryCount()))), "");
+      EXPECT_EQ(x.error(x.dKey, exactly(zeros(s.keyCount()))), "");
+      // The exponential of a difference of two roundings is rounded to 1.
+      EXPECT_EQ(x.error(x.dValue, isTiled ? exactly(backward.dValue.values)
+                                          : Near{backward.dValue.values,
+                                                 std::vector<double>(backward.dValue.values.size(),
+                                                                     0x1p-15)}),
+                "");
+    }
+}
+
+// With scores and logarithms of sums that are zero, and no dots, all gradients are sums of
+// integers: of queries where these are zero, of keys where those are.
+TEST(AttentionExactly, SumsOfGradients) {
+  for (const HeadsCase& c : cases())
+    for (const bool ofKeys : {false, true}) {
+      const PairSizes& s = c.sizes;
+      Heads x(c);
+      PairGiven given{.dOut = x.random(s.queryCount(), 1, c.elements),
+                      .query = zeros(s.queryCount()),
+                      .key = zeros(s.keyCount()),
+                      .value = x.random(s.keyCount(), 1, c.elements),
+                      .out = zeros(s.queryCount()),
+                      .logSumExp = zeros(s.rowCount())};
+      auto& integers = ofKeys ? given.query : given.key;
+      integers = x.random(static_cast<int64_t>(integers.size()), 2, c.elements);
+      x.dOut.set(given.dOut), x.query.set(given.query), x.key.set(given.key);
+      x.value.set(given.value), x.out.set(given.out), x.logSumExp.set(given.logSumExp);
+      PairBackward right = pairBackward(s, given);
+      // Sums are exact, and are scaled then.
+      const auto scaled = [&](Near& near) {
+        const double scale = 1 / std::sqrt(static_cast<double>(s.headWidth));
+        for (double& value : near.values)
+          value = static_cast<float>(std::round(value / scale)) * static_cast<float>(scale);
+        return exactly(near.values);
+      };
+      const auto slack = [&](Near near) {
+        if (!c.isTiled) near.bounds.assign(near.bounds.size(), 0x1p-12);  // scaled before
+        return near;
+      };
+      const Near ofQuery = slack(scaled(right.dQuery)), ofKey = slack(scaled(right.dKey));
+      x.backward(false);
+      EXPECT_EQ(x.error(x.dQuery, ofQuery), "");
+      EXPECT_EQ(x.error(x.dKey, ofKey), "");
+      EXPECT_EQ(x.error(x.dValue, exactly(right.dValue.values)), "");
+      if (!c.isTiled) continue;
+      // Added to what is there.
+      const std::vector<double> before = x.random(s.keyCount(), 4, c.results);
+      x.dQuery.set(x.dQuery.get()), x.dValue.set(before);
+      x.backward(true);
+      for (size_t i = 0; i < before.size(); ++i) right.dValue.values[i] += before[i];
+      EXPECT_EQ(x.error(x.dValue, exactly(right.dValue.values)), "");
+      Near twice = ofQuery;
+      for (double& value : twice.values) value *= 2;
+      EXPECT_EQ(x.error(x.dQuery, twice), "");
+    }
+}
+
+}  // namespace
+}  // namespace tutti::parallel::cuda

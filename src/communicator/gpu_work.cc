@@ -152,14 +152,11 @@ void requireApart(const Batch& batch) {
     ranks.emplace_back(work.communicator->who.rank, work.communicator->gpuCollectives.load() + 1);
   const int other = SharedStreams::ofProcess().launch(batch.group, batch.stream, ranks);
   if (other < 0) return;
-  auto& c = *batch.works.front().communicator;
-  const Error error(ErrorCode::InvalidUsage,
-                    base::message(c.self(), " and rank ", other, " of the same communicator call ",
-                                  std::get<CallFacts>(batch.works.front().facts).describe(),
-                                  " on one stream, one after the other, and would wait for each "
-                                  "other: their calls have to be in one group"));
-  c.fail(error, true);  // the other one's launch ends
-  throw error;
+  const GpuWork& mine = batch.works.front();
+  base::fail(ErrorCode::InvalidUsage, mine.communicator->self(), " and rank ", other,
+             " of the same communicator call ", std::get<CallFacts>(mine.facts).describe(),
+             " on one stream, one after the other, and would wait for each other: their calls have "
+             "to be in one group");
 }
 
 void launch(const Batch& batch) {

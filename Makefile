@@ -9,7 +9,7 @@ RANKS ?= 4
 JARGON := build/jargon.txt
 TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan long rdma bench format packages configure clean
+.PHONY: help demo test build asan tsan seeds long rdma bench format packages configure clean
 
 help:
 	@echo 'make demo    train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
@@ -19,6 +19,7 @@ help:
 	@echo 'make rdma    of the tests only those of RDMA and of bad links, in virtual machines'
 	@echo 'make asan    every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan    the same under ThreadSanitizer'
+	@echo 'make seeds   what runs on emulated GPUs, in three orders: plain and under both sanitizers'
 	@echo 'make bench   the benchmarks'
 	@echo 'make format  write the sources as .clang-format wants them'
 	@echo 'make clean   remove the build folders'
@@ -52,6 +53,10 @@ asan tsan: packages
 	cmake --preset $@ -D TUTTI_CUDA=$(TUTTI_CUDA)
 	cmake --build build-$@ -- -j $(JOBS)
 	ctest --test-dir build-$@ -j $(JOBS) -LE long --output-on-failure --no-tests=error
+
+# PRESETS=tsan and SEEDS="1 2" run a part of it.
+seeds: packages
+	@cmake/run-seeds.sh
 
 long: build
 	cmake --build build --target long_tests -- -j $(JOBS)

@@ -134,6 +134,8 @@ function(tutti_test name)
   if("long" IN_LIST ARG_LABELS)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     add_dependencies(long_tests ${name})
+  elseif(ARG_LABELS MATCHES "emulated|kernels")
+    add_dependencies(emulated_tests ${name})
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                        SKIP_REGULAR_EXPRESSION "${TUTTI_ALL_SKIPPED}")

@@ -166,14 +166,10 @@ void requireApart(const Batch& batch, const GpuWork& one) {
       ranks.emplace_back(work.communicator->who.rank, work.communicator->gpuCollectives.load() + 1);
   const int other = SharedStreams::ofProcess().launch(batch.group, one.stream, ranks);
   if (other < 0) return;
-  auto& c = *one.communicator;
-  const Error error(ErrorCode::InvalidUsage,
-                    base::message(c.self(), " and rank ", other, " of the same communicator call ",
-                                  std::get<CallFacts>(one.facts).describe(),
-                                  " on one stream, one after the other, and would wait for each "
-                                  "other: their calls have to be in one group"));
-  c.fail(error, true);  // the other one's launch ends
-  throw error;
+  base::fail(ErrorCode::InvalidUsage, one.communicator->self(), " and rank ", other,
+             " of the same communicator call ", std::get<CallFacts>(one.facts).describe(),
+             " on one stream, one after the other, and would wait for each other: their calls have "
+             "to be in one group");
 }
 
 void launch(const Batch& batch) {

@@ -4,13 +4,15 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
-#include "src/communicator/cuda/block_shares.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
+#include "tests/support/sanitized.h"
 
 namespace tutti::tests {
 namespace {
@@ -21,11 +23,18 @@ struct Shape {
 
 class GpuCollectives : public CudaTest, public testing::WithParamInterface<Shape> {};
 
+// ThreadSanitizer keeps a megabyte of each CUDA thread that there was.
+const std::vector<size_t> kCounts =
+    kSanitized ? std::vector<size_t>{0, 1000, 20011} : std::vector<size_t>{0, 1, 1000, 30011};
+const std::vector<Shape> kShapes =
+    kSanitized ? std::vector<Shape>{{1, 1}, {2, 1}, {3, 2}}
+               : std::vector<Shape>{{1, 1}, {2, 1}, {2, 2}, {3, 2}, {4, 4}, {5, 4}};
+
 TEST_P(GpuCollectives, AllGiveWhatIsKnown) {
   auto ranks = makeRanks(GetParam().ranks, GetParam().devices);
   runRanks(ranks, [](Communicator& c) {
     Windows windows(c, 2 << 20);
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{30011}})
+    for (const size_t count : kCounts)
       for (const bool inPlace : {false, true})
         checkAll(c, {.count = count,
                      .root = static_cast<int>(count) % c.size(),
@@ -36,13 +45,9 @@ TEST_P(GpuCollectives, AllGiveWhatIsKnown) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, GpuCollectives,
-                         testing::Values(Shape{1, 1}, Shape{2, 1}, Shape{2, 2}, Shape{3, 2},
-                                         Shape{4, 4}, Shape{5, 4}),
-                         [](const auto& shape) {
-                           return std::to_string(shape.param.ranks) + "RanksOn" +
-                                  std::to_string(shape.param.devices);
-                         });
+INSTANTIATE_TEST_SUITE_P(Shapes, GpuCollectives, testing::ValuesIn(kShapes), [](const auto& shape) {
+  return std::to_string(shape.param.ranks) + "RanksOn" + std::to_string(shape.param.devices);
+});
 
 class GpuCalls : public CudaTest {};
 
@@ -243,41 +248,6 @@ TEST_F(GpuCalls, OfSplitsAndSubsetsWork) {
   });
 }
 
-/// How many communicators of a rank each can work on a GPU at the same time.
-size_t fitting(int blocks) {
-  std::vector<std::vector<Communicator>> made;
-  const Memory memory = allocateOn(gpu(0), 64);
-  for (;;) {
-    made.push_back(makeRanks(1, 1, {.gpuBlocks = blocks}));
-    const Outcome outcome = outcomeOf([&] {
-      made.back()[0].allReduce({.send = memory.data(), .recv = memory.data(), .count = 16});
-    });
-    if (outcome.text == "no error") continue;
-    expectError(outcome, ErrorCode::Unsupported, "no blocks are left on cuda:0");
-    return made.size() - 1;
-  }
-}
-
-TEST_F(GpuCalls, TakeNoMoreBlocksThanTheyMay) {
-  const size_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
-  EXPECT_EQ(fitting(1), capacity);
-  EXPECT_LT(fitting(2), capacity);
-  EXPECT_LT(fitting(0), fitting(2));
-  expectError(outcomeOf([] { makeRanks(1, 1, {.gpuBlocks = -1}); }), ErrorCode::InvalidArgument,
-              "gpuBlocks is -1");
-}
-
-// As a training has for its axes. On a large device the last has as many as the first.
-TEST_F(GpuCalls, OfSixCommunicatorsHaveBlocksAlike) {
-  executor::cuda::Residency residency;
-  communicator::BlockShares shares(residency);
-  std::vector<uint32_t> blocks;
-  for (uint64_t group = 1; group <= 6; ++group)
-    blocks.push_back(shares.take(group, 0, 1, communicator::wantedBlocks(1)));
-  const bool isLarge = residency.capacity(0) >= 7 * blocks.front();
-  EXPECT_EQ(blocks.front() == blocks.back(), isLarge) << blocks.front() << " " << blocks.back();
-}
-
 TEST_F(GpuCalls, WhichTheGpuCannotMakeAreRefused) {
   auto ranks = makeRanks(2, 2);
   const Memory memory = allocateOn(gpu(0), 64);
@@ -347,6 +317,23 @@ TEST_F(GpuCalls, ThatNeedARankThatHasLeftEnd) {
                 while (true) s.ranks[0].barrier(s.streams[0]), s.streams[0].synchronize();
               }),
               ErrorCode::PeerLost, "left; rank 0");
+}
+
+// Whoever leaves waits for what he has launched, also where a peer's part comes later.
+TEST_F(GpuCalls, EndWellThoughARankLeavesMeanwhile) {
+  for (const bool byCopies : {false, true}) {
+    Setting s(2, 2, kCount, {.gpuCopies = byCopies});
+    CudaGate gate(s.streams[0]);
+    for (int r = 0; r < 2; ++r) s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]);
+    std::thread leaving([&] { s.ranks.pop_back(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    gate.open();
+    leaving.join();
+    for (int r = 0; r < 2; ++r) {
+      s.streams[r].synchronize();
+      EXPECT_TRUE(s.values[r].are(3)) << r;
+    }
+  }
 }
 
 TEST_F(GpuCalls, OfARankThatFailsEndTheOthers) {

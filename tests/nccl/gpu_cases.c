@@ -278,30 +278,51 @@ static void graph_of_rank(const Rank* rank) {
 }
 static void graph(void) { run_threads(2, graph_of_rank); }
 
-/* What is captured of an AllGather on a communicator with that policy: how many kernels. */
-static size_t kernels_by_policy(const Rank* rank, int policy) {
+/* A communicator of all ranks with this config. */
+static Gpu enter_with(const Rank* rank, ncclConfig_t config) {
   const int device = rank->rank % device_count();
   CUDA(cudaSetDevice(device));
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.CTAPolicy = policy;
   ncclComm_t comm = NULL;
   OK(ncclCommInitRankConfig(&comm, rank->size, rank->id, rank->rank, &config));
-  Gpu g = make_gpu(rank->rank, rank->size, device, comm);
-  cudaGraph_t graph;
-  CUDA(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeThreadLocal));
-  OK(ncclAllGather(g.in, g.out, kCount, ncclFloat32, g.comm, g.stream));
-  CUDA(cudaStreamEndCapture(g.stream, &graph));
+  return make_gpu(rank->rank, rank->size, device, comm);
+}
+
+/* The kernels of a graph: how many they are, and the blocks of the last one. */
+typedef struct {
+  size_t count;
+  unsigned blocks;
+} Kernels;
+
+static Kernels kernels_of(cudaGraph_t graph) {
   cudaGraphNode_t nodes[256];
-  size_t count = 256, kernels = 0;
+  size_t count = 256;
+  Kernels kernels = {0, 0};
   CUDA(cudaGraphGetNodes(graph, NULL, &count));
   CHECK(count <= 256);
   CUDA(cudaGraphGetNodes(graph, nodes, &count));
   for (size_t i = 0; i < count; ++i) {
     enum cudaGraphNodeType type;
     CUDA(cudaGraphNodeGetType(nodes[i], &type));
-    kernels += type == cudaGraphNodeTypeKernel;
+    if (type != cudaGraphNodeTypeKernel) continue;
+    struct cudaKernelNodeParams kernel;
+    CUDA(cudaGraphKernelNodeGetParams(nodes[i], &kernel));
+    ++kernels.count;
+    kernels.blocks = kernel.gridDim.x;
   }
   CUDA(cudaGraphDestroy(graph));
+  return kernels;
+}
+
+/* What is captured of an AllGather on a communicator with that policy: how many kernels. */
+static size_t kernels_by_policy(const Rank* rank, int policy) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.CTAPolicy = policy;
+  Gpu g = enter_with(rank, config);
+  cudaGraph_t graph;
+  CUDA(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeThreadLocal));
+  OK(ncclAllGather(g.in, g.out, kCount, ncclFloat32, g.comm, g.stream));
+  CUDA(cudaStreamEndCapture(g.stream, &graph));
+  const size_t kernels = kernels_of(graph).count;
   end_gpu(&g);
   return kernels;
 }
@@ -314,6 +335,70 @@ static void zero_policy_of_rank(const Rank* rank) {
 static void policies(void) {
   run_threads(2, default_policy_of_rank);
   run_threads(2, zero_policy_of_rank);
+}
+
+/* With that maximum: the blocks of the kernel that is captured of an AllReduce, which is large enough
+ * for many of them; another one is made. */
+static unsigned blocks_with(const Rank* rank, int most) {
+  enum { kLarge = 1 << 18 };
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.maxCTAs = most;
+  Gpu g = enter_with(rank, config);
+  float* values = NULL;
+  CUDA(cudaMalloc((void**)&values, 4 * kLarge));
+  CUDA(cudaMemset(values, 0, 4 * kLarge));
+  CUDA(cudaDeviceSynchronize());
+  cudaGraph_t graph;
+  CUDA(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeThreadLocal));
+  OK(ncclAllReduce(values, values, kLarge, ncclFloat32, ncclSum, g.comm, g.stream));
+  CUDA(cudaStreamEndCapture(g.stream, &graph));
+  const unsigned blocks = kernels_of(graph).blocks;
+  put(&g, ncclFloat32, kCount);
+  OK(ncclAllReduce(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream));
+  check_reduced(&g, g.out, ncclFloat32, ncclSum, 0, kCount);
+  raise_flag(rank->shared, 0);
+  await_flag(rank->shared, 0, rank->size);
+  CUDA(cudaFree(values));
+  end_gpu(&g);
+  return blocks;
+}
+/* Many where nothing bounds them, of a device that has room for them. */
+static void unbounded_blocks_of_rank(const Rank* rank) {
+  int processors = 0;
+  CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
+  const unsigned blocks = blocks_with(rank, NCCL_CONFIG_UNDEF_INT);
+  printf("rank %d: %u blocks on a device of %d multiprocessors\n", rank->rank, blocks, processors);
+  CHECK_EQ(blocks > 3, processors >= 32);
+}
+static void bounded_blocks_of_rank(const Rank* rank) { CHECK(blocks_with(rank, 3) <= 3); }
+/* The least of all ranks holds for all. */
+static void differently_bounded_blocks_of_rank(const Rank* rank) {
+  CHECK(blocks_with(rank, rank->rank == 0 ? 5 : 2) <= 2);
+}
+static void misbounded_blocks_of_rank(const Rank* rank) {
+  ncclComm_t comm = NULL;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.maxCTAs = 0;
+  FAILS(ncclCommInitRankConfig(&comm, rank->size, rank->id, rank->rank, &config),
+        ncclInvalidArgument, "maxCTAs is 0");
+  config.maxCTAs = 3;
+  config.minCTAs = 4;
+  FAILS(ncclCommInitRankConfig(&comm, rank->size, rank->id, rank->rank, &config),
+        ncclInvalidArgument, "minCTAs, 4, is more than its maxCTAs, 3");
+}
+static void most_blocks(void) {
+  run_threads(2, unbounded_blocks_of_rank);
+  run_threads(2, bounded_blocks_of_rank);
+  run_threads(2, differently_bounded_blocks_of_rank);
+  run_threads(1, misbounded_blocks_of_rank);
+}
+/* The variable goes before the config, which says 5 and 2. */
+static void variable_bounded_blocks_of_rank(const Rank* rank) {
+  CHECK_EQ(blocks_with(rank, rank->rank == 0 ? 5 : 2), 1);
+}
+static void most_blocks_by_variable(void) {
+  setenv("NCCL_MAX_CTAS", "1", 1);
+  run_threads(2, variable_bounded_blocks_of_rank);
 }
 
 static void nonblocking_of_rank(const Rank* rank) {
@@ -425,6 +510,8 @@ const Case gpu_cases[] = {{"gpu/all_devices", all_devices},
                           {"gpu/default_streams", default_streams},
                           {"gpu/graph", graph},
                           {"gpu/policies", policies},
+                          {"gpu/most_blocks", most_blocks},
+                          {"gpu/most_blocks_by_variable", most_blocks_by_variable},
                           {"gpu/nonblocking", nonblocking_calls},
                           {"gpu/abort_spinning", abort_spinning},
                           {"gpu/disagreement", disagreement},

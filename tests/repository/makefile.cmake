@@ -1,5 +1,5 @@
-# What the Makefile's targets call, with programs in place of cmake and train_gpt that only write down
-# how they were called. Run by ctest with -D SOURCE_DIR=... -D FOLDER=...
+# What the Makefile's targets call, with programs in place of cmake, ctest and train_gpt that only write
+# down how they were called. Run by ctest with -D SOURCE_DIR=... -D FOLDER=...
 
 find_program(make NAMES make gmake)
 if(NOT make)
@@ -15,6 +15,9 @@ endfunction()
 file(REMOVE_RECURSE ${FOLDER})
 configure_file(${SOURCE_DIR}/Makefile ${FOLDER}/Makefile COPYONLY)
 configure_file(${SOURCE_DIR}/CMakePresets.json ${FOLDER}/CMakePresets.json COPYONLY)
+foreach(script run-seeds.sh test-runs.sh)
+  configure_file(${SOURCE_DIR}/cmake/${script} ${FOLDER}/cmake/${script} COPYONLY)
+endforeach()
 write_program(${FOLDER}/cmake/install-packages.sh ":")
 write_program(${FOLDER}/cmake/unpack-jargon.sh "echo \"unpack $1\" >>calls")
 write_program(${FOLDER}/build/bin/train_gpt "printf 'train_gpt' >>calls
@@ -24,19 +27,26 @@ echo >>calls")
 write_program(${FOLDER}/bin/cmake "echo \"cmake $*\" >>calls
 case $1 in --preset)
   echo \"TUTTI_CUDA:STRING=\${4#TUTTI_CUDA=}\" >build/CMakeCache.txt
+  mkdir -p build-$2
   [ ! -e refuse ] && touch build/build.ninja ;;
 esac")
+# Fails where the file `failing` has its folder and seed.
+write_program(${FOLDER}/bin/ctest "echo \"ctest $* with seed $TUTTI_EMULATION_SEED\" >>calls
+mkdir -p $2/Testing/Temporary
+touch $2/Testing/Temporary/LastTest.log
+echo \"100% tests passed\"
+! grep -qsxF \"$2 $TUTTI_EMULATION_SEED\" failing")
 set(ENV{PATH} "${FOLDER}/bin:$ENV{PATH}")
-foreach(variable TUTTI_CUDA TEXT RANKS MAKEFLAGS MAKELEVEL)
+foreach(variable TUTTI_CUDA TEXT RANKS JOBS PRESETS SEEDS MAKEFLAGS MAKELEVEL)
   unset(ENV{${variable}})
 endforeach()
 
-# Runs make and sets `calls` to what it called.
+# Runs make and sets `calls` to what it called, `output` to what it said.
 function(run_make)
   file(REMOVE ${FOLDER}/calls)
   execute_process(COMMAND ${make} --no-print-directory ${ARGV} WORKING_DIRECTORY ${FOLDER}
                   OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
-  if(NOT result EQUAL 0 AND NOT EXISTS ${FOLDER}/refuse)
+  if(NOT result EQUAL 0 AND NOT EXISTS ${FOLDER}/refuse AND NOT EXISTS ${FOLDER}/failing)
     message(SEND_ERROR "make ${ARGV}\n${output}")
   endif()
   set(calls "")
@@ -45,12 +55,20 @@ function(run_make)
   endif()
   set(call "make ${ARGV}" PARENT_SCOPE)
   set(calls "${calls}" PARENT_SCOPE)
+  set(output "${output}" PARENT_SCOPE)
+  set(result ${result} PARENT_SCOPE)
 endfunction()
 
 function(expect text)
   string(FIND "${calls}" "${text}" at)
   if(at EQUAL -1)
     message(SEND_ERROR "${call} should call \"${text}\", not\n${calls}")
+  endif()
+endfunction()
+
+function(expect_match pattern)
+  if(NOT calls MATCHES "${pattern}")
+    message(SEND_ERROR "${call} should call \"${pattern}\", not\n${calls}")
   endif()
 endfunction()
 
@@ -95,3 +113,32 @@ run_make(build TUTTI_CUDA=ON)
 execute_process(COMMAND touch -d "1 minute" ${FOLDER}/CMakePresets.json)
 run_make(build TUTTI_CUDA=ON)
 expect("--preset")
+file(REMOVE ${FOLDER}/refuse)
+
+# Three seeds of three builds, the last ones also where one of them has failed.
+run_make(seeds)
+foreach(preset release asan tsan)
+  expect("cmake --preset ${preset} -D TUTTI_CUDA=ON\n")
+endforeach()
+foreach(folder build build-asan build-tsan)
+  expect("cmake --build ${folder} --target emulated_tests ")
+  foreach(seed 0 1 2)
+    expect_match("ctest --test-dir ${folder} [^\n]* with seed ${seed}\n")
+  endforeach()
+endforeach()
+if(NOT output MATCHES "make seeds: all passed")
+  message(SEND_ERROR "make seeds does not say that all has passed:\n${output}")
+endif()
+file(WRITE ${FOLDER}/failing "build-asan 1\n")
+run_make(seeds JOBS=1)
+expect_match("ctest --test-dir build-tsan -j 1 [^\n]* with seed 2\n")
+if(result EQUAL 0 OR NOT output MATCHES "make seeds: FAILED")
+  message(SEND_ERROR "make seeds does not say that a test has failed:\n${output}")
+endif()
+file(REMOVE ${FOLDER}/failing)
+
+# A part of it.
+run_make(seeds PRESETS=tsan "SEEDS=1 2")
+expect_not("build-asan")
+expect_not("with seed 0\n")
+expect_match("ctest --test-dir build-tsan [^\n]* with seed 2\n")

@@ -10,4 +10,11 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+/// This one has ThreadSanitizer.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kThreadSanitized = true;
+#else
+inline constexpr bool kThreadSanitized = false;
+#endif
+
 }  // namespace tutti::tests

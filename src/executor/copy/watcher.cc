@@ -86,6 +86,7 @@ void Watcher::look() {
   OnDevice on(ground_.endpoint.device());
   const OutsideCapture relaxed;
   if (isBusy()) return;
+  if (isLooking_) ended_ = view_->words.data()->after;
   if (isLooking_ && !failure_) judge();
   isLooking_ = false;
   if (failure_) {
@@ -127,8 +128,7 @@ void Watcher::judge() {
 }
 
 std::string Watcher::where() const {
-  return base::message("rank ", ground_.endpoint.rank(), ", operation ", view_->words.data()->after,
-                       ": ");
+  return base::message("rank ", ground_.endpoint.rank(), ", operation ", ended_, ": ");
 }
 
 std::string Watcher::describe(const LaneState& state) const {
@@ -205,7 +205,7 @@ void Watcher::end(const std::string& why, std::optional<CopyNotice> notice) {
 // is turned around, and the words are opened.
 void Watcher::giveUp(ErrorCode code, int peer, const std::string& what,
                      std::optional<CopyNotice> notice) {
-  failure_ = CopyFailure{Error(code, where() + what), peer, view_->words.data()->after};
+  failure_ = CopyFailure{Error(code, where() + what), peer, ended_};
   StreamQueue queue(stream_, ground_.waitFlags);
   if (notice) tellPeers(queue, *notice);
   Sources& sources = ground_.own->sources;

@@ -20,7 +20,7 @@ namespace tutti::executor::copy {
 struct CopyFailure {
   Error error;
   int peer;            ///< waited for, or who disagrees; -1: none
-  uint32_t operation;  ///< how many had ended, modulo kCounted
+  uint32_t operation;  ///< how many had ended when it was last looked, modulo kCounted
 };
 
 class Watcher {
@@ -82,6 +82,7 @@ class Watcher {
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<View> view_;
   bool isLooking_ = false;
+  uint32_t ended_ = 0;  // operations, by the last look that is done; another one may be under way
   size_t lanes_ = 0, lanesLookedAt_ = 0;
   std::vector<Seen> seen_;
 };

@@ -96,6 +96,17 @@ TEST(CopyFaults, AbortAloneEndsTheRank) {
   awaitIdle(ranks, 0);
 }
 
+// What a look reads is its own until it is done: ThreadSanitizer sees who else does.
+TEST(CopyFaults, AbortInTheMiddleOfALookSaysWhatWasSeenBefore) {
+  CopyRanks ranks({.ranks = 2});
+  ranks.run(ringCall(2, 10), 1);
+  ranks.executor(0).watch();
+  TUTTI_CUDA(cudaDeviceSynchronize());  // device 0 is rank 0's alone
+  ranks.executor(0).watch();
+  ranks.executor(0).abort();
+  expectNames(ranks.failureOf(0), {"rank 0, operation 1: aborted"});
+}
+
 // What the other has sent before may have been overwritten since.
 TEST(CopyFaults, NoOperationEndsWellBehindAPeersFailure) {
   CopyRanks ranks({.ranks = 2});

@@ -6,6 +6,7 @@
 
 #include "src/base/check.h"
 #include "tests/executor/cuda/device_ranks.h"
+#include "tests/support/sanitized.h"
 
 namespace tutti::tests {
 
@@ -30,9 +31,19 @@ inline Call mappedCall(int ranks, uint64_t count) {
           .count = count};
 }
 
-inline std::string differenceFromHost(DeviceRanks& ranks, const Call& call, Wire wire,
-                                      size_t shift = 0, uint32_t slices = 1) {
+/// A leaf of a double tree sends its input by one lane and writes the sum by another. In place and
+/// with flags in the data, what orders the two is that the sum depends on what was read: no release
+/// does, and ThreadSanitizer, which knows of no dependences, may report a race.
+inline bool isOrderedByItsDataAlone(const Call& call, Wire wire) {
+  return wire != Wire::Simple && call.inPlace &&
+         call.spec.algorithm == plan::Algorithm::DoubleTree &&
+         call.spec.collective == plan::Collective::AllReduce;
+}
+
+inline std::string differenceFromHost(DeviceRanks& ranks, Call call, Wire wire, size_t shift = 0,
+                                      uint32_t slices = 1) {
   constexpr uint64_t kSeed = 3;
+  if (kThreadSanitized && isOrderedByItsDataAlone(call, wire)) call.inPlace = false;
   const size_t slotBytes =
       executor::cuda::slotBytesOfSlices(call.spec, ranks.slotBytes(wire), slices);
   return difference(call, hostResult(call, kSeed, slotBytes),

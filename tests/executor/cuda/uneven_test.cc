@@ -64,7 +64,8 @@ class Uneven : public testing::TestWithParam<Wire> {
 };
 
 TEST_P(Uneven, BlocksGiveTheHostsBits) {
-  for (const int ranks : {2, 3, 5, 8}) compare(ranks, 2);
+  for (const int ranks : {2, 3, 5, 8})
+    if (!kSanitized || ranks < 5) compare(ranks, 2);
 }
 
 // Messages to other hosts have gaps where blocks are short.

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Everything that a GPU can tell, in one call: bench/gpu/run.sh [--seconds N] [--out FOLDER]
-# [--build FOLDER] [--emulated] [--write-golden]; or --pack FOLDER. Builds nothing: `cmake --build
-# build --target gpu_bench` does, on any machine with the toolkit. --pack copies what is run here to
-# a folder, without symbols, which is carried to the GPU and given as --build there. What needs
-# PyTorch uses python3's. Each part has its share of the N seconds (540); what did not run is said.
-# The report is FOLDER/report.md and standard output; the exit status is 1 if a check has failed, 2
-# without a GPU. --emulated runs what can be run on the emulation, to try out this script: its
-# programs are the tests of the same names and the target tutti_emulated.
+# [--build FOLDER] [--emulated] [--write-golden]; or --pack FOLDER.
+#
+# It builds nothing: `cmake --build build --target gpu_bench` does, on any machine with the toolkit.
+# --pack copies what is run here to a folder, without symbols, and makes an archive of it,
+# FOLDER.tar.gz, which is carried to the GPU; unpacked, the folder is given there as --build. What
+# needs PyTorch uses python3's. Each part has its share of the N seconds (540); what did not run is
+# said. The report is FOLDER/report.md and standard output; the exit status is 1 if a check has
+# failed, 2 without a GPU. --emulated runs what can be run on the emulation, to try out this script:
+# its programs are the tests of the same names and the target tutti_emulated.
 set -u
 cd "$(dirname "$0")/../.."
 
@@ -42,7 +44,8 @@ if [ -n "$pack" ]; then
     grep -vE "/(libc|libm|libdl|librt|libpthread|libuc[pstm])\.so|^$build/" | xargs -I{} cp -L {} "$pack/needed/"
   find "$pack" -type f -exec strip {} + 2>/dev/null
   git rev-parse --short HEAD >"$pack/commit"
-  du -sm "$pack" | awk '{ print "run.sh: " $2 " has " $1 " MiB" }'
+  tar -czf "$pack.tar.gz" -C "$(dirname "$pack")" "$(basename "$pack")" || exit 1
+  du -sm "$pack" "$pack.tar.gz" | awk '{ print "run.sh: " $2 " has " $1 " MiB" }'
   exit
 fi
 

@@ -101,8 +101,10 @@ TUTTI_DEVICE void gradientsOfScores(float (&scores)[1][kColumns][4],
     }
 }
 
+/// At least one block on a multiprocessor: ptxas else aims at four of 128 registers a thread, and
+/// spills some.
 template <class Numbers, int kWidth, bool kOwnsKeys>
-__global__ void __launch_bounds__(kHeadThreads)
+__global__ void __launch_bounds__(kHeadThreads, 1)
     attentionGradient(const __grid_constant__ AttentionBackward x) {
   const AttentionSizes& sizes = x.sizes;
   const int32_t rows = kOwnsKeys ? sizes.keys : sizes.queries;

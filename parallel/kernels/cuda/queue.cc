@@ -50,8 +50,8 @@ Queue::Queue(StreamRef stream)
       results_(stream, Workspace::Kind::Pinned),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
   const OnDevice here(device_);
-  for (const auto load : {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise, loadNorm,
-                          loadAttention, loadTokens, loadExperts, loadSum})
+  for (const auto load : {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise,
+                          loadNorm, loadAttention, loadTokens, loadExperts, loadSum})
     check("cudaFuncGetAttributes", load());
 }
 

@@ -7,6 +7,8 @@
 
 namespace tutti::parallel::cuda {
 
+inline constexpr int kHeadThreads = 128;  ///< of a block with tensor cores
+
 /// forward.cu
 struct TiledAttention : Attention {};
 cudaError_t enqueue(const TiledAttention& x, cudaStream_t stream);

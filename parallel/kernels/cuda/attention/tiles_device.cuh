@@ -10,17 +10,17 @@
 
 #include <tutti/cuda/ptx.cuh>
 
+#include "parallel/kernels/cuda/attention/arguments.h"
 #include "parallel/kernels/cuda/attention_reach_device.cuh"
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
-#include "parallel/kernels/cuda/launches.h"
 
 namespace tutti::parallel::cuda {
 
 namespace ptx = ::tutti::cuda::ptx;
 using ::tutti::cuda::dynamicShared;
 
-inline constexpr int kHeadThreads = 128, kHeadWarps = kHeadThreads / 32;
+inline constexpr int kHeadWarps = kHeadThreads / 32;
 inline constexpr float kLog2E = 1.44269504f;
 
 template <int kWidth>

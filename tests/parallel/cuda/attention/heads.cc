@@ -1,10 +1,6 @@
 #include "tests/parallel/cuda/attention/heads.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -16,20 +12,6 @@ namespace {
 constexpr char kNaNs = -1;
 constexpr size_t kMarginBytes = 64;
 
-uint32_t bitsOf(double value, Format format) {
-  const auto wide = static_cast<float>(value);
-  if (format == Format::Float32) return std::bit_cast<uint32_t>(wide);
-  if (format == Format::BFloat16) return std::bit_cast<uint16_t>(__float2bfloat16(wide));
-  return std::bit_cast<uint16_t>(__float2half(wide));
-}
-
-double numberOf(uint32_t bits, Format format) {
-  if (format == Format::Float32) return std::bit_cast<float>(bits);
-  const auto narrow = static_cast<uint16_t>(bits);
-  if (format == Format::BFloat16) return __bfloat162float(std::bit_cast<__nv_bfloat16>(narrow));
-  return __half2float(std::bit_cast<__half>(narrow));
-}
-
 /// Relatively, and of numbers too small for that.
 double roundingOf(Format format) {
   return format == Format::Float32 ? 0x1p-24 : format == Format::BFloat16 ? 0x1p-8 : 0x1p-11;
@@ -39,12 +21,6 @@ double leastOf(Format format) { return format == Format::Float16 ? 0x1p-25 : 0; 
 }  // namespace
 
 double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
-
-const char* nameOf(Format format) {
-  return format == Format::Float32    ? "float32"
-         : format == Format::BFloat16 ? "bfloat16"
-                                      : "float16";
-}
 
 // Rows are aligned to 16 bytes where their columns are, and behind the last there is nothing more.
 int64_t Spread::rowStride() const { return columns_ + 8; }

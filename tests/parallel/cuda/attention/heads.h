@@ -9,12 +9,12 @@
 #include "parallel/kernels/cuda/attention/arguments.h"
 #include "tests/emulation/device_array.h"
 #include "tests/parallel/attention_pairs.h"
+#include "tests/parallel/cuda/formats.h"
 
 namespace tutti::parallel::cuda {
 
 /// Rounds to nearest.
 double roundedTo(Format format, double value);
-const char* nameOf(Format format);
 
 /// [outer, rows, columns] of one format.
 class Spread {

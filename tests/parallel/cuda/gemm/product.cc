@@ -1,10 +1,6 @@
 #include "tests/parallel/cuda/gemm/product.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -33,26 +29,6 @@ std::vector<double> turned(const std::vector<double>& values, int32_t rows, int3
 }  // namespace
 
 int32_t bytesOf(Format format) { return format == Format::Float32 ? 4 : 2; }
-
-const char* nameOf(Format format) {
-  return format == Format::Float32    ? "float32"
-         : format == Format::BFloat16 ? "bfloat16"
-                                      : "float16";
-}
-
-uint32_t bitsOf(double value, Format format) {
-  const auto wide = static_cast<float>(value);
-  if (format == Format::Float32) return std::bit_cast<uint32_t>(wide);
-  if (format == Format::BFloat16) return std::bit_cast<uint16_t>(__float2bfloat16(wide));
-  return std::bit_cast<uint16_t>(__float2half(wide));
-}
-
-double numberOf(uint32_t bits, Format format) {
-  if (format == Format::Float32) return std::bit_cast<float>(bits);
-  const auto narrow = static_cast<uint16_t>(bits);
-  if (format == Format::BFloat16) return __bfloat162float(std::bit_cast<__nv_bfloat16>(narrow));
-  return __half2float(std::bit_cast<__half>(narrow));
-}
 
 std::string ProductCase::describe() const {
   std::ostringstream text;

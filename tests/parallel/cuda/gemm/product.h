@@ -9,6 +9,7 @@
 
 #include "parallel/kernels/cuda/gemm/gemms.h"
 #include "tests/emulation/device_array.h"
+#include "tests/parallel/cuda/formats.h"
 
 namespace tutti::parallel::cuda {
 
@@ -58,10 +59,7 @@ class Product {
   GemmChoice choice_;
 };
 
-/// The bits of a number in a format of 16 or 32 bits, and back.
-uint32_t bitsOf(double value, Format format);
-double numberOf(uint32_t bits, Format format);
+/// Of an element.
 int32_t bytesOf(Format format);
-const char* nameOf(Format format);
 
 }  // namespace tutti::parallel::cuda

@@ -8,10 +8,10 @@
 // float16 any of them may be float32: what is summed over many rows (gradients of weights) or kept
 // for backward (means, deviations, logarithms of sums) should be. Sums of these are accumulated in
 // float32 and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or
-// 1: overwrite the result, or add to it. Every result is a function of the operands' values and
-// shapes alone (not of addresses or earlier calls), which the deterministic mode relies on.
-// Operands are contiguous, unless it says that their rows may be strided: then the last dimension
-// is adjacent, and the others may have gaps.
+// 1: overwrite the result, or add to it. Every result is a function of the device and of the
+// operands' values and shapes, and of addresses only by what they are aligned to (not of earlier
+// calls), which the deterministic mode relies on. Operands are contiguous, unless it says that
+// their rows may be strided: then the last dimension is adjacent, and the others may have gaps.
 //
 // A vocabulary may be cut over ranks, each of which has some of its rows: from `firstId` on. Ids
 // and labels are of the whole of it; `vocabulary` says how many there are, 0 that none are

@@ -173,7 +173,10 @@ void requireApart(const Batch& batch, const GpuWork& one) {
 }
 
 void launch(const Batch& batch) {
-  for (const GpuWork& work : batch.works) requireApart(batch, work);
+  for (const GpuWork& work : batch.works) {
+    const auto shares = [&](const GpuWork& other) { return areOne(other.stream, work.stream); };
+    if (&*std::ranges::find_if(batch.works, shares) == &work) requireApart(batch, work);
+  }
   std::vector<GpuLaunch> launches;
   for (const GpuWork& work : batch.works) {
     auto& c = *work.communicator;

@@ -14,7 +14,7 @@ CudaKernels::CudaKernels(StreamRef stream, const GemmOptions& gemms)
     : device_(stream.device()),
       queue_(std::make_unique<Queue>(stream)),
       gemms_(std::make_unique<Gemms>(chipOf(device_.index), gemms)),
-      attention_(attentionOfDevice(device_.index, attentionOfEnvironment())) {}
+      attention_(attentionOfGpu(chipOf(device_.index).capability, attentionOfEnvironment())) {}
 CudaKernels::~CudaKernels() = default;
 
 void CudaKernels::fillZero(const Tensor& x) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/load.h"
 
 namespace tutti::parallel::cuda {
 
@@ -19,12 +20,6 @@ struct Kernel {
   void (*doubles)(Arguments);
 };
 
-/// Loads a kernel on the current device.
-template <class Arguments>
-cudaError_t loadOne(void (*kernel)(Arguments)) {
-  cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, ::tutti::cuda::addressOf(kernel));
-}
 template <class Arguments>
 cudaError_t loadOne(const Kernel<Arguments>& kernel) {
   const cudaError_t error = loadOne(kernel.floats);

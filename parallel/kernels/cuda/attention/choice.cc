@@ -39,14 +39,8 @@ AttentionFamily attentionOfEnvironment() {
   return word == "plain" ? AttentionFamily::Plain : AttentionFamily::Mma;
 }
 
-AttentionFamily attentionOfDevice(int device, AttentionFamily most) {
-  int major = 0;
-  const cudaError_t error =
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error != cudaSuccess)
-    fail(ErrorCode::Cuda, "the compute capability of cuda:", device, ": ",
-         cudaGetErrorString(error));
-  return major >= 8 ? most : AttentionFamily::Plain;
+AttentionFamily attentionOfGpu(int capability, AttentionFamily most) {
+  return capability >= 80 ? most : AttentionFamily::Plain;
 }
 
 bool areTiled(const Attention& x) {

@@ -15,8 +15,8 @@ enum class AttentionFamily { Plain, Mma };
 /// What TUTTI_ATTENTION says: `plain` or `mma`; without it Mma. Throws InvalidArgument for any
 /// other word.
 AttentionFamily attentionOfEnvironment();
-/// Of a GPU, of which `most` is wanted: Plain before compute capability 8.0. Throws Cuda.
-AttentionFamily attentionOfDevice(int device, AttentionFamily most);
+/// Of a GPU of that compute capability (80 for 8.0), of which `most` is wanted: Plain before 8.0.
+AttentionFamily attentionOfGpu(int capability, AttentionFamily most);
 
 /// Whether the kernels of this folder compute it: queries, keys, values (and dOut) of one type of
 /// 16 bits, heads of 64, 80, 96 or 128 columns, and all rows aligned to 16 bytes.

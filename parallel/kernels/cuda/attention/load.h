@@ -6,6 +6,7 @@
 #include <tutti/cuda/launch.h>
 
 #include "parallel/kernels/cuda/attention/arguments.h"
+#include "parallel/kernels/cuda/load.h"
 
 namespace tutti::parallel::cuda {
 
@@ -39,14 +40,8 @@ cudaError_t launchTiles(const HeadKernel<Arguments> (&kernels)[kCount], const Ar
 template <class Arguments, size_t kCount>
 cudaError_t loadTiles(const HeadKernel<Arguments> (&kernels)[kCount]) {
   cudaError_t error = cudaSuccess;
-  for (const HeadKernel<Arguments>& each : kernels) {
-    const void* const address = ::tutti::cuda::addressOf(each.kernel);
-    cudaFuncAttributes attributes{};
-    if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, address);
-    if (error == cudaSuccess)
-      error = cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   each.sharedBytes);
-  }
+  for (const HeadKernel<Arguments>& each : kernels)
+    if (error == cudaSuccess) error = loadLarge(each.kernel, static_cast<size_t>(each.sharedBytes));
   return error;
 }
 

@@ -1,7 +1,7 @@
 // arguments.h, mma.cu: by nvcc for a GPU, by g++ for the emulation.
 
-#include "parallel/kernels/cuda/gemm/load.h"
 #include "parallel/kernels/cuda/gemm/mma_device.cuh"
+#include "parallel/kernels/cuda/load.h"
 
 namespace tutti::parallel::cuda {
 

@@ -1,7 +1,7 @@
 // arguments.h, simt.cu: by nvcc for a GPU, by g++ for the emulation.
 
-#include "parallel/kernels/cuda/gemm/load.h"
 #include "parallel/kernels/cuda/gemm/simt_device.cuh"
+#include "parallel/kernels/cuda/load.h"
 
 namespace tutti::parallel::cuda {
 
@@ -24,7 +24,7 @@ cudaError_t loadSimt() {
   cudaError_t error = cudaSuccess;
   for (const auto& ofA : kSimtKernels)
     for (const auto kernel : ofA)
-      if (error == cudaSuccess) error = loadLarge(kernel, 0);
+      if (error == cudaSuccess) error = loadOne(kernel);
   return error;
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "parallel/kernels/cuda/gemm/load.h"
 #include "parallel/kernels/cuda/gemm/splits_device.cuh"
+#include "parallel/kernels/cuda/load.h"
 
 namespace tutti::parallel::cuda {
 
@@ -16,6 +16,6 @@ cudaError_t enqueue(const SumSplits& x, cudaStream_t stream) {
       x);
 }
 
-cudaError_t loadSplits() { return loadLarge(sumSplits, 0); }
+cudaError_t loadSplits() { return loadOne(sumSplits); }
 
 }  // namespace tutti::parallel::cuda

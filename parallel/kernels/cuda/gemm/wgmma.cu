@@ -1,7 +1,7 @@
 // arguments.h, wgmma.cu: by nvcc for GPUs of compute capability 9.0, by g++ for the emulation.
 
-#include "parallel/kernels/cuda/gemm/load.h"
 #include "parallel/kernels/cuda/gemm/wgmma_device.cuh"
+#include "parallel/kernels/cuda/load.h"
 
 namespace tutti::parallel::cuda {
 
@@ -46,6 +46,18 @@ constexpr WgmmaKernel kWgmmaKernels[] = {
 
 constexpr size_t sharedBytes(int32_t columns) {
   return columns == 256 ? sizeof(WgmmaShared<256>) : sizeof(WgmmaShared<128>);
+}
+
+/// Of the current device: 90 for 9.0.
+cudaError_t capabilityOfDevice(int* capability) {
+  int device = 0, major = 0, minor = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  *capability = 10 * major + minor;
+  return error;
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+#pragma once
+
+// How the .cu files load a kernel ahead, on the current device. Included by these only.
+
+#include <tutti/cuda/launch.h>
+
+namespace tutti::parallel::cuda {
+
+template <class Arguments>
+cudaError_t loadOne(void (*kernel)(Arguments)) {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, ::tutti::cuda::addressOf(kernel));
+}
+
+/// Lets it have so much dynamic shared memory, too: more than a block has without asking.
+template <class Arguments>
+cudaError_t loadLarge(void (*kernel)(Arguments), size_t sharedBytes) {
+  const cudaError_t error = loadOne(kernel);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(::tutti::cuda::addressOf(kernel),
+                              cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(sharedBytes));
+}
+
+}  // namespace tutti::parallel::cuda

@@ -37,7 +37,7 @@ touch $2/Testing/Temporary/LastTest.log
 echo \"100% tests passed\"
 ! grep -qsxF \"$2 $TUTTI_EMULATION_SEED\" failing")
 set(ENV{PATH} "${FOLDER}/bin:$ENV{PATH}")
-foreach(variable TUTTI_CUDA TEXT RANKS JOBS PRESETS SEEDS MAKEFLAGS MAKELEVEL)
+foreach(variable TUTTI_CUDA TUTTI_CUDA_ARCHITECTURES TEXT RANKS JOBS PRESETS SEEDS MAKEFLAGS MAKELEVEL)
   unset(ENV{${variable}})
 endforeach()
 
@@ -138,7 +138,8 @@ endif()
 file(REMOVE ${FOLDER}/failing)
 
 # A part of it.
-run_make(seeds PRESETS=tsan "SEEDS=1 2")
+run_make(seeds PRESETS=tsan "SEEDS=1 2" TUTTI_CUDA_ARCHITECTURES=sm90)
+expect("cmake --preset tsan -D TUTTI_CUDA=ON -D TUTTI_CUDA_ARCHITECTURES=sm90\n")
 expect_not("build-asan")
 expect_not("with seed 0\n")
 expect_match("ctest --test-dir build-tsan [^\n]* with seed 2\n")

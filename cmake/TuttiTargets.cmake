@@ -81,10 +81,24 @@ function(tutti_precompile_standard)
   endforeach()
 endfunction()
 
-# tutti_parses_options(NAME [PRECOMPILED TARGET]): of a target that defines command lines with CLI11,
-# whose templates take the compiler longer than all else: they are not optimized for speed, their
-# header is read once, or is that of TARGET, and a library's sources that include it are compiled as
-# one. Those that do not are compiled without, as what it defines costs seconds even where nothing uses it.
+# tutti_compile_together(NAME GROUP HEADERS): the sources of a target that include one of the headers that
+# the regular expression HEADERS matches are compiled as one, because the templates of these headers take
+# the compiler longer than all else.
+function(tutti_compile_together name group headers)
+  get_target_property(sources ${name} SOURCES)
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} includes LIMIT_COUNT 1 REGEX "^#include [<\"](${headers})[>\"]")
+    if(includes)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    endif()
+  endforeach()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# tutti_parses_options(NAME [PRECOMPILED TARGET]): of a target that defines command lines with CLI11:
+# its sources are not optimized for speed, those that include the header are compiled together, and it is
+# read once, or is that of TARGET. The others are compiled without, as what it defines costs seconds even
+# where nothing uses it.
 function(tutti_parses_options name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "" ${ARGN})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -93,16 +107,14 @@ function(tutti_parses_options name)
   else()
     target_precompile_headers(${name} PRIVATE <CLI/CLI.hpp>)
   endif()
+  tutti_compile_together(${name} options CLI/CLI.hpp)
   get_target_property(sources ${name} SOURCES)
   foreach(source IN LISTS sources)
-    file(STRINGS ${source} includes LIMIT_COUNT 1 REGEX "^#include <CLI/CLI.hpp>")
-    if(includes)
-      set_source_files_properties(${source} PROPERTIES UNITY_GROUP options)
-    else()
+    get_source_file_property(group ${source} UNITY_GROUP)
+    if(NOT group STREQUAL "options")
       set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     endif()
   endforeach()
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
 # How GoogleTest's output ends where every test was skipped, and nothing has failed: it exits with 0
@@ -118,7 +130,11 @@ function(tutti_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
   if(NOT ARG_LINKS MATCHES "emulation_(address|thread)")
-    target_precompile_headers(${name} REUSE_FROM tutti_gtest)
+    set(precompiled tutti_gtest)
+    if("nlohmann_json::nlohmann_json" IN_LIST ARG_LINKS)
+      set(precompiled tutti_gtest_json)
+    endif()
+    target_precompile_headers(${name} REUSE_FROM ${precompiled})
   endif()
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   if(NOT ARG_TIMEOUT)

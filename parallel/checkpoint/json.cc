@@ -71,8 +71,7 @@ Json parseJson(const std::string& where, std::string_view text) {
 
 int64_t wholeNumber(const std::string& where, const Json& value, int64_t least, int64_t most) {
   require(value.is_number_integer(), where, ": this is no whole number");
-  const bool fits = !value.is_number_unsigned() ||
-                    value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
+  const bool fits = !value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{kMostWhole};
   const int64_t number = fits ? value.get<int64_t>() : 0;
   if (!fits || number < least || number > most)
     fail(ErrorCode::InvalidArgument, where, ": ", value.dump(), " is not between ", least, " and ",
@@ -130,8 +129,7 @@ std::vector<int64_t> Members::wholes(const char* key, size_t most) {
   require(values.size() <= most, where_, ": ", key, ": ", values.size(), " numbers, more than ",
           most);
   std::vector<int64_t> numbers;
-  for (const Json& value : values)
-    numbers.push_back(wholeNumber(place(key), value, 0, std::numeric_limits<int64_t>::max()));
+  for (const Json& value : values) numbers.push_back(wholeNumber(place(key), value, 0, kMostWhole));
   return numbers;
 }
 

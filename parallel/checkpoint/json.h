@@ -4,6 +4,7 @@
 // name the place.
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ std::string inQuotes(std::string_view name);
 /// One JSON value. Throws InvalidArgument, beginning with `where`, when the text is anything else,
 /// is not UTF-8, has a key twice in one object, or is nested deeper than 8 levels.
 Json parseJson(const std::string& where, std::string_view text);
+
+/// The largest whole number that a file may have.
+constexpr int64_t kMostWhole = std::numeric_limits<int64_t>::max();
 
 /// A whole number from `least` to `most`.
 int64_t wholeNumber(const std::string& where, const Json& value, int64_t least, int64_t most);

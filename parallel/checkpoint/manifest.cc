@@ -12,7 +12,6 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr const char* kDescription = "description of a shard";
 
 Json jsonOf(const StoredBox& stored) {
@@ -115,7 +114,7 @@ Metadata metadataOf(const std::string& where, const Json& value) {
     else if (item.is_number_float())
       metadata[key] = item.get<double>();
     else
-      metadata[key] = wholeNumber(place, item, std::numeric_limits<int64_t>::min(), kMost);
+      metadata[key] = wholeNumber(place, item, std::numeric_limits<int64_t>::min(), kMostWhole);
   }
   return metadata;
 }
@@ -125,7 +124,7 @@ std::map<std::string, uint64_t> filesOf(const std::string& where, const Json& va
   for (const auto& [name, bytes] : value.items()) {
     requireFileName(where + ": files", name);
     const std::string place = message(where, ": files: ", inQuotes(name));
-    files[name] = static_cast<uint64_t>(wholeNumber(place, bytes, 0, kMost));
+    files[name] = static_cast<uint64_t>(wholeNumber(place, bytes, 0, kMostWhole));
   }
   return files;
 }
@@ -142,7 +141,7 @@ ShardDescription ShardDescription::parse(std::string_view text) {
   Members members(kDescription, json);
   ShardDescription shard;
   shard.file = members.text("file");
-  shard.bytes = static_cast<uint64_t>(members.whole("bytes", 0, kMost));
+  shard.bytes = static_cast<uint64_t>(members.whole("bytes", 0, kMostWhole));
   shard.tensors = tensorsOf(kDescription, members.object("tensors"));
   shard.error = members.text("error");
   members.finish();
@@ -197,7 +196,7 @@ Manifest Manifest::parse(const std::string& where, std::string_view text) {
   outer.finish();
   Members members(where, content);
   // First, as another format may have its checksum elsewhere.
-  const int64_t format = members.whole("format", 0, kMost);
+  const int64_t format = members.whole("format", 0, kMostWhole);
   require(format == kCheckpointFormat, where, ": format: it is ", format, ", and this reads ",
           kCheckpointFormat);
   // Of the content, not of the text: spaces do not matter.
@@ -206,7 +205,7 @@ Manifest Manifest::parse(const std::string& where, std::string_view text) {
   require(checksum == found, where, ": xxh128: the content has changed, its checksum is ", found,
           ", not ", inQuotes(checksum));
   Manifest manifest;
-  manifest.step = members.whole("step", 0, kMost);
+  manifest.step = members.whole("step", 0, kMostWhole);
   manifest.world = static_cast<int>(members.whole("world", 1, std::numeric_limits<int>::max()));
   manifest.metadata = metadataOf(where, members.object("metadata"));
   manifest.files = filesOf(where, members.object("files"));

@@ -10,7 +10,6 @@ namespace tutti::parallel {
 namespace {
 
 constexpr const char* kMetadata = "__metadata__";
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 struct TypeName {
   DType type;
@@ -63,7 +62,7 @@ SafetensorsEntry entryOf(const std::string& file, const std::string& name, const
   return entry;
 }
 
-std::map<std::string, std::string> metadataOf(const std::string& file, const Json& value) {
+std::map<std::string, std::string> metadataTexts(const std::string& file, const Json& value) {
   const std::string where = file + ": " + kMetadata;
   require(value.is_object(), where, ": this is no object");
   std::map<std::string, std::string> texts;
@@ -141,7 +140,7 @@ SafetensorsHeader parseHeader(const std::string& file, std::string_view text, ui
   SafetensorsHeader header;
   for (const auto& [name, value] : json.items()) {
     if (name == kMetadata)
-      header.metadata = metadataOf(file, value);
+      header.metadata = metadataTexts(file, value);
     else
       header.entries.push_back(entryOf(file, name, value, dataBytes));
   }
@@ -165,7 +164,7 @@ void layOut(const std::string& file, std::vector<SafetensorsEntry>& entries) {
     const std::string where = message(file, ": tensor ", inQuotes(entry.name));
     entry.begin = end;
     require(!__builtin_add_overflow(end, checkedBytes(where, entry.type, entry.shape), &end) &&
-                end <= uint64_t{kMost},
+                end <= uint64_t{kMostWhole},
             where, ": the file would be too large");
     entry.end = end;
   }

@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "src/base/check.h"
+#include "src/tools/json.h"
 #include "src/tools/page.h"
 #include "src/tools/units.h"
 
@@ -57,7 +57,6 @@ std::string doctorText(std::span<const Finding> findings, int ranks) {
 }
 
 std::string doctorJson(std::span<const Finding> findings, int ranks) {
-  using Json = nlohmann::ordered_json;
   Json list = Json::array();
   for (const Finding& f : findings)
     list.push_back({{"check", f.check},

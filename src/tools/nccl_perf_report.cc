@@ -1,16 +1,14 @@
 #include "src/tools/nccl_perf_report.h"
+#include "src/tools/json.h"
 
 #include <ctime>
 #include <iomanip>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "src/base/check.h"
 
 namespace tutti::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const char* opOf(const NcclPerfOptions& o, const NcclPerfRow& row) {
   return plan::isReduction(o.perf.collective) ? ncclName(row.op) : "none";

@@ -1,9 +1,9 @@
 #include <array>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "parallel/engine/describe.h"
 #include "src/base/check.h"
+#include "src/tools/json.h"
 #include "src/tools/plan_training.h"
 
 namespace tutti::tools {
@@ -14,8 +14,6 @@ using parallel::Plan;
 using parallel::Prediction;
 using parallel::TrainingLayout;
 using parallel::TrainingMemory;
-using Json = nlohmann::json;
-
 constexpr size_t kMisfitsShown = 5;
 
 double parametersOf(const parallel::ModelOptions& model) {

@@ -1,16 +1,14 @@
 // A schedule as text and as JSON.
 
-#include <nlohmann/json.hpp>
-
 #include "parallel/pipeline/schedule_text.h"
 #include "src/base/check.h"
+#include "src/tools/json.h"
 #include "src/tools/schedule.h"
 #include "src/tools/units.h"
 
 namespace tutti::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using parallel::Action;
 using parallel::ActionKind;
 using parallel::Costs;

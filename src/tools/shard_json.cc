@@ -1,21 +1,10 @@
 // What `tutti shard` says, as JSON: the fields of ShardReport under names with underscores.
 
-#include <nlohmann/json.hpp>
-
+#include "src/tools/json.h"
 #include "src/tools/shard_report.h"
 
 namespace tutti::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// An array with what `make` makes of each.
-template <class Items, class Make>
-Json arrayOf(const Items& items, const Make& make) {
-  Json array = Json::array();
-  for (const auto& item : items) array.push_back(make(item));
-  return array;
-}
 
 Json shapeOf(const parallel::Shape& shape) {
   Json extents = Json::array();

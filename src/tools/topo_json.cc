@@ -1,8 +1,7 @@
 // A machine as JSON: the fields of Machine under their names with underscores, then what follows
 // from them.
 
-#include <nlohmann/json.hpp>
-
+#include "src/tools/json.h"
 #include "src/tools/topo_report.h"
 #include "src/topology/distance.h"
 #include "src/topology/transports.h"
@@ -11,8 +10,6 @@ namespace tutti::tools {
 namespace {
 
 using namespace topology;
-using Json = nlohmann::ordered_json;
-
 Json pciOf(const std::optional<PciAddress>& pci) {
   return pci ? Json(pci->describe()) : Json(nullptr);
 }
@@ -27,14 +24,6 @@ Json nodesOf(const Machine& m, const std::vector<int>& indices) {
 /// 0 stands for "unknown".
 Json rateOf(double gigabitsPerSecond) {
   return gigabitsPerSecond > 0 ? Json(gigabitsPerSecond) : Json(nullptr);
-}
-
-/// An array with what `make` makes of each.
-template <class Items, class Make>
-Json arrayOf(const Items& items, const Make& make) {
-  Json array = Json::array();
-  for (const auto& item : items) array.push_back(make(item));
-  return array;
 }
 
 const char* kindName(PciDevice::Kind kind) {

@@ -43,6 +43,10 @@ class DeviceMesh {
   Backing backing(std::string folder = {}) const {
     return {.dry = dry_, .folder = std::move(folder), .stream = stream_};
   }
+  /// Of what is rarely computed with: this host's memory, which for a GPU is page-locked.
+  Backing backingOfHost() const {
+    return {.dry = dry_, .stream = stream_, .pinned = stream_ != nullptr};
+  }
   /// Where they are; in a dry run, the host.
   Device device() const { return stream().device(); }
   /// On which kernels run; none on the host, where they are done when they return.

@@ -73,7 +73,8 @@ void declare(CLI::App& app, TrainOptions& o) {
       ->delimiter(',')
       ->check(CLI::IsMember({"none", "optimizer", "gradients", "parameters"}));
   app.add_option("--offload-folder", o.offloadFolder,
-                 "in files there; default: in this host's memory, which on a host is the same");
+                 "in files there; default: in this host's memory, which on a host is the same, "
+                 "and of which a GPU has parts at a time");
   app.add_option("--tp", o.tp,
                  "ranks that share out each layer's computation (tensor parallelism); they divide "
                  "the heads")

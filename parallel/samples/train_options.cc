@@ -123,8 +123,9 @@ Offload offloadOf(const TrainOptions& o, const ShardPolicy& policy) {
   const bool any = !o.offload.empty() && o.offload[0] != "none";
   require(o.offloadFolder.empty() || any, "--offload-folder ", o.offloadFolder,
           ": it is for what --offload names");
-  require(o.device == "host" || !any, "--offload ", o.offload[0], ": with --device ", o.device,
-          " all lies in the GPU's memory; it cannot be moved out of it yet");
+  require(o.device == "host" || o.offloadFolder.empty(), "--offload-folder ", o.offloadFolder,
+          ": with --device ", o.device,
+          " state lies in the memory of the GPU or of this host, and in no files");
   return offload;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/store/gradient_tree.h"
+#include "parallel/store/offload.h"
 #include "parallel/store/reached.h"
 
 namespace tutti::parallel {
@@ -18,8 +19,7 @@ Gradients::Gradients(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& poli
       counters_(counters),
       kept_("gradients", mesh.backing()),
       elsewhere_(sharded() && policy.offload.gradients != Place::Device),
-      totals_("gradients of rounds",
-              mesh.backing(policy.offload.folderOf(policy.offload.gradients))),
+      totals_("gradients of rounds", backingAt(policy.offload.gradients, policy.offload, mesh)),
       lent_("gradients of a unit", mesh.backing()),
       tiedMemory_("tied gradients", mesh.backing()),
       ties_(std::move(ties)),
@@ -172,13 +172,20 @@ void Gradients::addRound(Bucket& bucket) {
   if (bucket.added) return;
   continueBehind(bucket.done, stream_, mesh_, sharded() ? "reduce_scatter" : "all_reduce",
                  Awaited::Data);
-  const Tensor& round = bucket.reduced;
-  if (bucket.total.data == nullptr) bucket.total = totals_.allocate(type_, round.shape);
   if (bucket.round == 0) {
-    kernels_.copy(round, bucket.total);
+    kernels_.copy(bucket.reduced, total(bucket));
   } else {
-    kernels_.add(round, bucket.total);
+    kernels_.add(bucket.reduced, total(bucket));
   }
+  added(bucket);
+}
+
+const Tensor& Gradients::total(Bucket& bucket) {
+  if (bucket.total.data == nullptr) bucket.total = totals_.allocate(type_, bucket.reduced.shape);
+  return bucket.total;
+}
+
+void Gradients::added(Bucket& bucket) {
   bucket.added = true;
   for (Staging& staging : staging_)
     if (staging.of == &bucket) staging.of = nullptr;
@@ -297,6 +304,10 @@ void Gradients::scatter(Bucket& bucket) {
                          .type = type_},
                         stream_);
     counters_.allReduce.add(sum.bytes());
+  }
+  if (away() && bucket.round == 0) {
+    copy({.to = total(bucket).data, .from = sum.data, .bytes = sum.bytes()}, stream_);
+    added(bucket);
   }
 }
 

@@ -66,6 +66,9 @@ class Gradients {
   /// The sum: of the rows in piece.box. After finish().
   Tensor sum(const Piece& piece) const;
 
+  /// They lie in page-locked memory, and the rest on a GPU.
+  bool away() const { return elsewhere_ && totals_.backing().pinned; }
+
   size_t keptBytes() const { return kept_.usedBytes(); }
   /// The most that units had at one time.
   size_t lentBytes() const { return lent_.heldBytes(); }
@@ -114,6 +117,8 @@ class Gradients {
   void beginRound(Bucket& bucket, int round);
   void giveBack(Bucket& bucket);
   void addRound(Bucket& bucket);
+  const Tensor& total(Bucket& bucket);
+  void added(Bucket& bucket);
   void reduce(Bucket& bucket, bool early);
   void addPartials();
   void addTie(const Tie& tie);

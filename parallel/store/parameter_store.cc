@@ -24,7 +24,7 @@ ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPo
       kernels_(kernels),
       policy_(policy),
       types_(types),
-      optimizer_("optimizer", mesh.backing(policy.offload.folderOf(policy.offload.optimizer)),
+      optimizer_("optimizer", backingAt(policy.offload.optimizer, policy.offload, mesh),
                  kStateBlockBytes),
       stream_(mesh.device()) {
   if (mesh.stream()) ofHost_.emplace();
@@ -33,11 +33,6 @@ ParameterStore::ParameterStore(DeviceMesh& mesh, Kernels& kernels, const ShardPo
           mesh.dry() ? "the mesh" : "the kernels", " alone would run dry");
   require(kernels.device() == mesh.device(), "kernels of ", toString(kernels.device()),
           " compute nothing on a mesh of ", toString(mesh.device()));
-  const Offload& offload = policy.offload;
-  for (const Place place : {offload.optimizer, offload.gradients, offload.parameters})
-    require(place == Place::Device || !mesh.stream(),
-            "a policy puts state elsewhere, and all is in the memory of ", toString(mesh.device()),
-            ": it cannot be moved out of it yet");
   const MeshCommunicator* group = mesh.communicator(policy.data());
   require(!policy.deterministic || group == nullptr || group->deterministic(),
           "a deterministic policy needs a communicator that is deterministic too");
@@ -132,6 +127,11 @@ void ParameterStore::initialize(uint64_t seed) {
                                            stream_, counters_);
   lossMemory_ = mesh_.allocateOnHost(policy_.data(), sizeof(double));
   weights_->fill(seed);
+  const OffloadedUpdates::Away away{.weight = weights_->mastersAway(),
+                                    .gradient = gradients_->away(),
+                                    .state = optimizer_.backing().pinned};
+  if (away.weight || away.gradient || away.state)
+    offloaded_ = std::make_unique<OffloadedUpdates>(mesh_, away, policy_.offload.partBytes);
 }
 
 const Piece& ParameterStore::piece(const Parameter& parameter) const {
@@ -307,14 +307,21 @@ bool ParameterStore::anyOverflow(double norm, AxisSet cutting) {
 void ParameterStore::step(Optimizer& optimizer, double learningRate) {
   gradients_->finish();
   optimizer.beginStep(++steps_, learningRate);
+  for (const Piece& piece : cut_.pieces)
+    state(*piece.parameter, optimizer);  // zero, the first time
+  if (offloaded_) offloaded_->begin();
   for (const Piece& piece : cut_.pieces) {
-    optimizer.update({.weight = weights_->master(piece),
-                      .gradient = gradients_->sum(piece),
-                      .state = state(*piece.parameter, optimizer),
-                      .gradientScale = gradientScale_,
-                      .decay = piece.parameter->decays()},
-                     kernels_);
+    const UpdateArgs update{.weight = weights_->master(piece),
+                            .gradient = gradients_->sum(piece),
+                            .state = state(*piece.parameter, optimizer),
+                            .gradientScale = gradientScale_,
+                            .decay = piece.parameter->decays()};
+    if (offloaded_)
+      offloaded_->update(update, optimizer, kernels_);
+    else
+      optimizer.update(update, kernels_);
   }
+  if (offloaded_) offloaded_->end();
   weights_->changed();
 }
 
@@ -325,7 +332,8 @@ StoreMemory ParameterStore::memory() const {
           .gradients = gradients_->keptBytes() + lent,
           .gradientShards = gradients_->shardBytes(),
           .optimizer = optimizer_.usedBytes(),
-          .staging = weights_->stagingBytes() + gradients_->stagingBytes(),
+          .staging = weights_->stagingBytes() + gradients_->stagingBytes() +
+                     (offloaded_ ? offloaded_->bytes() : 0),
           .gathered = gathered,
           .lent = lent};
 }

@@ -18,6 +18,7 @@
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/store/gradients.h"
+#include "parallel/store/offload.h"
 #include "parallel/store/parameter.h"
 #include "parallel/store/weights.h"
 
@@ -174,6 +175,7 @@ class ParameterStore {
   Stream stream_;  // behind it what it may still use; ended first by the destructor
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<Gradients> gradients_;
+  std::unique_ptr<OffloadedUpdates> offloaded_;  // null where nothing lies in page-locked memory
 };
 
 }  // namespace tutti::parallel

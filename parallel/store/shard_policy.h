@@ -49,16 +49,15 @@ struct StoreTypes {
 enum class Place {
   Device,  ///< with the rest
   Host,    ///< in this host's memory, which on a host is the same
-  File     ///< in files that nobody else sees; see Arena
+  File     ///< in files that nobody else sees (see Arena); not for a GPU
 };
 struct Offload {
   Place optimizer = Place::Device;   ///< its state, and masters where they are no weights
   Place gradients = Place::Device;   ///< added over the ranks
   Place parameters = Place::Device;  ///< of which units are gathered
   std::string folder;                ///< of files
-
-  /// What an Arena for that place takes.
-  std::string folderOf(Place place) const { return place == Place::File ? folder : ""; }
+  /// How much of each tensor a GPU has of it at once when it is updated; see offload.h.
+  size_t partBytes = size_t{4} << 20;
 };
 
 struct ShardPolicy {

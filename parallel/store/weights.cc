@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/store/initial_values.h"
+#include "parallel/store/offload.h"
 #include "parallel/store/reached.h"
 
 namespace tutti::parallel {
@@ -10,9 +11,9 @@ namespace tutti::parallel {
 namespace {
 
 /// Masters are parameters, and those that are no weights are state of the optimizer too.
-std::string folderOfMasters(const Offload& offload, const StoreTypes& types) {
-  const bool state = types.weights != types.master && offload.optimizer == Place::File;
-  return state ? offload.folder : offload.folderOf(offload.parameters);
+Place placeOfMasters(const Offload& offload, const StoreTypes& types) {
+  const bool state = types.weights != types.master;
+  return std::max(offload.parameters, state ? offload.optimizer : Place::Device);
 }
 
 MutationPoint gatherPoint(Phase phase) {
@@ -40,11 +41,13 @@ Weights::Weights(DeviceMesh& mesh, Kernels& kernels, const ShardPolicy& policy,
       cut_(cut),
       stream_(stream),
       counters_(counters),
-      masters_("master weights", mesh.backing(folderOfMasters(policy.offload, types))),
+      masters_("master weights",
+               backingAt(placeOfMasters(policy.offload, types), policy.offload, mesh)),
       kept_("weights", mesh.backing()),
       gathered_("gathered weights", mesh.backing()),
       units_(cut.units.size()),
-      slots_{Slot(mesh.device()), Slot(mesh.device())} {
+      slots_{Slot(mesh.device()), Slot(mesh.device())},
+      enqueued_(mesh.device()) {
   int64_t most = 0;
   for (size_t i = 0; i < units_.size(); ++i) {
     if (!mastersWithin()) units_[i].masters = masters_.allocate(types.master, {cut.units[i].block});
@@ -176,10 +179,18 @@ bool Weights::startGather(int id, Phase phase) {
   const Shape blocks{cut.block * cut_.shards};
   const Tensor staging(free->memory.data(), types_.weights, blocks);
   const Tensor mine = staging.rows(cut.block * cut_.shard, cut.block);
+  const bool onStream = mastersAway() && types_.weights == types_.master;
+  if (onStream) {
+    enqueued_.record(mesh_.stream());  // what was unpacked from this buffer, and is computed still
+    enqueued_.wait(stream_);
+  }
   for (int i = cut.begin; i < cut.end; ++i) {
     const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
-    const Tensor rows = master(piece);
-    kernels_.copy(rows, mine.rows(piece.block, rows.count()).view(rows.shape));
+    const Tensor rows = master(piece), to = mine.rows(piece.block, rows.count());
+    if (onStream)
+      copy({.to = to.data, .from = rows.data, .bytes = rows.bytes()}, stream_);
+    else
+      kernels_.copy(rows, to.view(rows.shape));
   }
   const MutationPoint point = gatherPoint(phase);
   const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_gather", Trace::Lane::Store);

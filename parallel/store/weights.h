@@ -46,6 +46,9 @@ class Weights {
   /// The masters are other values now: what was gathered is no longer true.
   void changed();
 
+  /// The masters lie in page-locked memory, and the rest on a GPU.
+  bool mastersAway() const { return !mastersWithin() && masters_.backing().pinned; }
+
   size_t masterBytes() const { return masters_.usedBytes(); }
   size_t keptBytes() const { return kept_.usedBytes(); }
   /// The most that were gathered at one time.
@@ -88,6 +91,7 @@ class Weights {
   BufferPool gathered_;
   std::vector<Unit> units_;
   std::array<Slot, 2> slots_;
+  Event enqueued_;
 };
 
 }  // namespace tutti::parallel

@@ -93,7 +93,9 @@ Arena::Block Arena::growFile(size_t bytes) const {
 
 Arena::Block Arena::growDevice(size_t bytes) const {
   try {
-    auto memory = std::make_shared<Memory>(allocateOn(StreamRef(*backing_.stream).device(), bytes));
+    auto memory = std::make_shared<Memory>(
+        backing_.pinned ? allocatePinned(bytes)
+                        : allocateOn(StreamRef(*backing_.stream).device(), bytes));
     auto* const begin = memory->as<std::byte>();
     return {std::unique_ptr<std::byte, Free>(begin, Free{.ofDevice = std::move(memory)}), bytes};
   } catch (const Error& error) {

@@ -24,6 +24,8 @@ struct Backing {
   std::string folder = {};
   /// The GPU of this stream, on which all that uses the memory runs. Not with `folder`.
   std::shared_ptr<Stream> stream = {};
+  /// Page-locked memory of the host instead, which that GPU can address.
+  bool pinned = false;
 };
 
 /// Aligned to pages, in the half of the address space that belongs to the kernel: the processor

@@ -67,7 +67,8 @@ TEST_F(Devices, OneRankTrainsAsOnTheHost) {
 
 TEST_F(Devices, TwoRanksTrainAsOnTheHost) {
   for (const char* flags : {" --dp 2", " --fsdp 2", " --tp 2 --sp", " --pp 2", " --cp 2",
-                            " --cp 2 --cp-attention heads", " --experts 4 --ep 2"})
+                            " --cp 2 --cp-attention heads", " --experts 4 --ep 2",
+                            " --fsdp 2 --offload optimizer,gradients,parameters"})
     expectSame(flags);
 }
 
@@ -148,8 +149,9 @@ TEST_F(Devices, RefuseWhatIsNotThere) {
   expectRefused(shipped + "/ddp --device emulated", 1, here);
   expectRefused(emulated + "/train_gpt --device cuda", 2,
                 "this program runs on emulated GPUs alone");
-  expectRefused(emulated + "/train_gpt --device emulated --fsdp 2 --offload optimizer", 1,
-                "--offload optimizer: with --device emulated all lies in the GPU's memory");
+  expectRefused(
+      emulated + "/train_gpt --device emulated --offload optimizer --offload-folder .", 1,
+      "--offload-folder .: with --device emulated state lies in the memory of the GPU or");
   expectRefused(shipped + "/tensor_parallel_mlp --device cuda", 1,
                 "--device cuda: tensor_parallel_mlp computes on the host alone");
   expectRefused("TUTTI_EMULATION_DEVICES=0 " + emulated + "/train_gpt --ranks 2 --device emulated",

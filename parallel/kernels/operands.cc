@@ -87,16 +87,45 @@ void requireContiguous(const char* operation, const Tensor& x) {
 }
 
 int64_t summed(const GemmArgs& args) { return args.a.shape[args.transposeA ? 0 : 1]; }
+int64_t productColumns(const GemmArgs& args) { return args.b.shape[args.transposeB ? 0 : 1]; }
+Tensor leftHalf(const Tensor& inner) { return inner.part(1, 0, inner.shape[1] / 2); }
+Tensor rightHalf(const Tensor& inner) {
+  return inner.part(1, inner.shape[1] / 2, inner.shape[1] / 2);
+}
+
+namespace {
+
+void requireEpilogue(const GemmArgs& args) {
+  const GemmEpilogue& e = args.epilogue;
+  const DType type = args.c.type;
+  const auto requireMatrix = [type](const char* what, const Tensor& x, const Shape& shape) {
+    require(x.shape == shape && x.strides[1] == 1 && x.type == type, what, ": ", shape, " of ",
+            toString(type), " is needed, not ", x);
+  };
+  if (e.bias.data != nullptr) requireVector("gemm's bias", e.bias, productColumns(args), type);
+  if (e.residual.data != nullptr) requireMatrix("gemm's residual", e.residual, args.c.shape);
+  const bool isGated = e.activation == Activation::SwiGlu;
+  const bool isNeeded = e.activation != Activation::None && e.activation != Activation::Gelu;
+  require(e.activation != Activation::None || e.inner.data == nullptr, "gemm keeps ", e.inner,
+          " for no activation");
+  if (isNeeded || e.inner.data != nullptr)
+    requireMatrix("gemm's inner", e.inner,
+                  {args.c.shape[0], isGated ? 2 * args.c.shape[1] : args.c.shape[1]});
+}
+
+}  // namespace
 
 void requireOperands(const GemmArgs& args) {
   const Tensor &a = args.a, &b = args.b, &c = args.c;
   const bool matrices = a.shape.rank() == 2 && b.shape.rank() == 2 && c.shape.rank() == 2;
+  const int64_t halves = args.epilogue.activation == Activation::SwiGluBackward ? 2 : 1;
   require(matrices && a.shape[args.transposeA ? 1 : 0] == c.shape[0] &&
               b.shape[args.transposeB ? 1 : 0] == summed(args) &&
-              b.shape[args.transposeB ? 0 : 1] == c.shape[1] && a.strides[1] == 1 &&
+              halves * productColumns(args) == c.shape[1] && a.strides[1] == 1 &&
               b.strides[1] == 1 && c.strides[1] == 1 && a.type == c.type && b.type == c.type,
           "gemm of ", a, args.transposeA ? " transposed" : "", " and ", b,
           args.transposeB ? " transposed" : "", " into ", c);
+  requireEpilogue(args);
 }
 
 void requireCopy(const Tensor& from, const Tensor& to) {

@@ -6,7 +6,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "parallel/kernels/cuda/elements.h"
+#include "parallel/kernels/cuda/epilogue.h"
 
 namespace tutti::parallel::cuda {
 
@@ -21,15 +21,6 @@ struct GemmTiles {
   int32_t steps;                 ///< of the depth
   int32_t splits, stepsOfSplit;  ///< of the depth; no split is empty
   int32_t units;                 ///< of all splits
-};
-
-/// Where sums go: to c, or to the partial sums of a split.
-struct GemmOutput {
-  Matrix c;
-  int32_t rows, columns;
-  int32_t accumulate;
-  int32_t isVector;    ///< four elements of a row from a multiple of four on are aligned
-  int64_t splitBytes;  ///< from one split's sums to the next one's
 };
 
 /// An operand: its rows are a's rows or b's columns (K-major), or the depth.
@@ -75,7 +66,7 @@ cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream);
 /// Loads nothing on a GPU that is not of compute capability 9.0.
 cudaError_t loadWgmma();
 
-/// splits.cu: c = the sum over splits, in their order (+ c).
+/// splits.cu: the sum over splits, in their order, and then what becomes of it.
 struct SumSplits {
   const float* partial;  ///< aligned to 16 bytes, as are its rows
   int64_t stride;        ///< elements from one row to the next

@@ -20,15 +20,22 @@ int32_t alignmentOf(const Matrix& x) {
   return static_cast<int32_t>(bits & (~bits + 1));
 }
 
-GemmOutput outputOf(const GemmProduct& x, const Matrix& c, bool accumulate) {
-  const int64_t bytes = bytesOf(c.elements.format);
-  const auto begin = reinterpret_cast<uintptr_t>(c.elements.data);
-  return {.c = c,
+/// Of all rows four elements from a multiple of four on are aligned.
+bool isVector(const Matrix& x) {
+  const auto bytes = static_cast<uintptr_t>(4 * bytesOf(x.elements.format));
+  return reinterpret_cast<uintptr_t>(x.elements.data) % bytes == 0 && x.stride % 4 == 0;
+}
+
+/// Partial sums, in rows of a multiple of four: what is beyond c's columns is zero.
+GemmOutput partialOf(const GemmProduct& x, float* partial, int64_t splitStride) {
+  const int64_t columns = splitStride / x.rows;
+  return {.c = {{partial, Format::Float32}, columns},
           .rows = x.rows,
-          .columns = x.columns,
-          .accumulate = accumulate,
-          .isVector = begin % static_cast<uintptr_t>(4 * bytes) == 0 && c.stride % 4 == 0,
-          .splitBytes = 0};
+          .columns = static_cast<int32_t>(columns),
+          .accumulate = false,
+          .isVector = true,
+          .epilogue = {},
+          .splitBytes = splitStride * bytesOf(Format::Float32)};
 }
 
 MmaGemm mmaOf(const GemmProduct& x, const GemmTiles& tiles, const GemmOutput& out) {
@@ -63,6 +70,18 @@ GemmChip chipOf(int device) {
                         attribute(cudaDevAttrComputeCapabilityMinor)};
 }
 
+GemmOutput outputOf(const GemmProduct& x) {
+  const Epilogue& e = x.epilogue;
+  return {.c = x.c,
+          .rows = x.rows,
+          .columns = x.columns,
+          .accumulate = x.accumulate,
+          .isVector = x.columns % 4 == 0 && isVector(x.c) && isVector(e.inner) &&
+                      isVector(e.residual) && isVector({e.bias, 0}),
+          .epilogue = e,
+          .splitBytes = 0};
+}
+
 GemmChoice Gemms::choose(const GemmProduct& x) const {
   const Format format = x.a.elements.format;
   if (x.b.elements.format != format || x.c.elements.format == Format::Float64 || x.rows == 0 ||
@@ -87,13 +106,9 @@ int64_t Gemms::partialSumsOf(const GemmProduct& x, const GemmChoice& choice) {
 cudaError_t Gemms::enqueue(const GemmProduct& x, const GemmChoice& choice, float* partial,
                            cudaStream_t stream) {
   const GemmTiles tiles = tilesOf(shapeOf(x), choice);
-  const GemmOutput result = outputOf(x, x.c, x.accumulate);
-  GemmOutput out = result;
+  const GemmOutput result = outputOf(x);
   const int64_t splitStride = sumsOfSplit(shapeOf(x), choice);
-  if (splitStride > 0) {
-    out = outputOf(x, {{partial, Format::Float32}, splitStride / x.rows}, false);
-    out.splitBytes = splitStride * bytesOf(Format::Float32);
-  }
+  const GemmOutput out = splitStride == 0 ? result : partialOf(x, partial, splitStride);
   cudaError_t error = cudaSuccess;
   if (choice.family == GemmFamily::Wgmma)
     error = cuda::enqueue(wgmmaOf(x, choice, tiles, out), stream);

@@ -25,7 +25,7 @@ inline __global__ void __launch_bounds__(kSumThreads)
       const float4 four = *reinterpret_cast<const float4*>(from);
       sums[0] += four.x, sums[1] += four.y, sums[2] += four.z, sums[3] += four.w;
     }
-    storeSums(x.out, sums, row, column);
+    storeFourSums(x.out, sums, row, column);
   }
 }
 

@@ -5,56 +5,14 @@
 
 #include <algorithm>
 
-#include "tests/parallel/cuda/gemm/product.h"
+#include "tests/parallel/cuda/gemm/tiles.h"
 
 namespace tutti::parallel::cuda {
 namespace {
 
-struct Tile {
-  const char* forced;
-  GemmFamily family;
-};
-/// Every row of the table of tiles.
-constexpr Tile kTiles[] = {{"wgmma,together,columns=256,cluster=1", GemmFamily::Wgmma},
-                           {"wgmma,together,columns=256,cluster=2", GemmFamily::Wgmma},
-                           {"wgmma,together,columns=128,cluster=1", GemmFamily::Wgmma},
-                           {"wgmma,together,columns=128,cluster=2", GemmFamily::Wgmma},
-                           {"wgmma,turns,columns=128,cluster=1", GemmFamily::Wgmma},
-                           {"wgmma,turns,columns=128,cluster=2", GemmFamily::Wgmma},
-                           {"mma", GemmFamily::Mma},
-                           {"tf32", GemmFamily::Tf32},
-                           {"wgmma", GemmFamily::Simt}};  // which float32 does not allow
-constexpr Format kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
-
-/// What its kernels take.
-std::vector<Format> typesOf(const Tile& tile) {
-  if (tile.family == GemmFamily::Tf32 || tile.family == GemmFamily::Simt) return {kFloat};
-  return {kBrain, kHalf};
-}
-
-/// With so many splits.
-std::string inSplits(const Tile& tile, int splits) {
-  return tile.forced + (",splits=" + std::to_string(splits));
-}
-
-void expectRight(const ProductCase& of, GemmFamily family) {
-  SCOPED_TRACE(of.describe());
-  Product product(of);
-  ASSERT_EQ(product.choice().family, family);
-  product.run();
-  ASSERT_EQ(product.error(), "");
-}
-
-ProductCase arranged(int which, const ProductCase& of) {
-  ProductCase result = of;
-  result.isKMajorA = which % 2 == 0;
-  result.isKMajorB = which / 2 % 2 == 0;
-  return result;
-}
-
 // All arrangements, types and results, of a ragged product of several tiles.
 TEST(Gemm, IsExactInEveryArrangement) {
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (int which = 0; which < 4; ++which)
       for (const Format in : typesOf(tile))
         for (const Format out : {kFloat, kBrain, kHalf})
@@ -73,7 +31,7 @@ TEST(Gemm, IsExactInEveryArrangement) {
 // and in splits.
 TEST(GemmBriefly, IsExact) {
   int which = 0;
-  for (const Tile& tile : kTiles) {
+  for (const TestedTile& tile : kTiles) {
     expectRight(arranged(which++, {.rows = 140,
                                    .columns = 520,
                                    .depth = 264,
@@ -103,7 +61,7 @@ TEST(GemmBriefly, IsExact) {
 TEST(Gemm, IsExactOfRaggedSizes) {
   constexpr int32_t kSizes[] = {1, 2, 7, 8, 9, 31, 63, 64, 65, 127, 128, 129, 255, 257};
   int which = 0;
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (const int32_t size : kSizes)
       for (const auto& [rows, columns, depth] :
            {std::array{size, 33, 40}, std::array{40, size, 70}, std::array{17, 70, size}})
@@ -121,7 +79,7 @@ TEST(Gemm, IsExactOfRaggedSizes) {
 // emulation has multiprocessors, in groups of which the last is smaller.
 TEST(Gemm, IsExactThroughTheRingAndOverTiles) {
   int which = 0;
-  for (const Tile& tile : kTiles) {
+  for (const TestedTile& tile : kTiles) {
     for (const int32_t depth : {64 * 12, 64 * 13 + 8, 64 * 14 + 56})
       expectRight(arranged(which++, {.rows = 130,
                                      .columns = 120,
@@ -160,7 +118,7 @@ TEST(Gemm, TakesAnyAlignment) {
                                        .gapB = ofA ? 0 : gap,
                                        .forced = "wgmma"}),
                       GemmFamily::Mma);
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (const Format out : {kFloat, kBrain, kHalf})
       for (const auto& [offset, gap] :
            {Unaligned{1, 0}, Unaligned{2, 0}, Unaligned{0, 1}, Unaligned{0, 2}, Unaligned{4, 0}})
@@ -179,7 +137,7 @@ TEST(Gemm, TakesAnyAlignment) {
 // Partial sums are NaN before; more splits than steps are as many as these.
 TEST(Gemm, IsExactInSplits) {
   int which = 0;
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (const int32_t splits : {2, 3, 5, 100})
       for (const Format out : {kFloat, kBrain, kHalf}) {
         expectRight(arranged(which++, {.rows = 70,
@@ -194,7 +152,7 @@ TEST(Gemm, IsExactInSplits) {
 }
 
 TEST(Gemm, IsNearForAnyNumbers) {
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (int which = 0; which < 4; ++which)
       for (const Format in : typesOf(tile))
         for (const Format out : {kFloat, in})
@@ -211,7 +169,7 @@ TEST(Gemm, IsNearForAnyNumbers) {
 }
 
 TEST(Gemm, HasTheSameBitsEachTime) {
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (const int splits : {1, 3}) {
       Product product({.rows = 260,
                        .columns = 300,

@@ -58,6 +58,9 @@ struct GemmEpilogue {
 
 /// c [m, n] = a * b + beta * c, where a is [m, k] or, transposed, [k, m]; b is [k, n] or [n, k].
 /// Rows may be strided, columns must be adjacent.
+///
+/// A batch of products has c [batch, m, n]. Each other operand has that dimension, too, or all
+/// products share it. Matrices may lie anywhere apart, those of results without overlap.
 struct GemmArgs {
   Tensor a, b, c;
   bool transposeA = false;

@@ -21,6 +21,9 @@ double seenPairs(int64_t queries, int64_t keys, int64_t ahead, int64_t window = 
 /// Of the dimension over which a gemm sums, and of its columns of sums.
 int64_t summed(const GemmArgs& args);
 int64_t productColumns(const GemmArgs& args);
+/// How many products there are, and the operands of one of them.
+int64_t batchOf(const GemmArgs& args);
+GemmArgs productOf(const GemmArgs& args, int64_t index);
 /// Of a product's `inner`, whose two halves are side by side.
 Tensor leftHalf(const Tensor& inner);
 Tensor rightHalf(const Tensor& inner);

@@ -41,5 +41,16 @@ TEST(DryEpilogue, CountsEachOperandOnce) {
   expect(wide, 0, {.activation = Activation::SwiGluBackward, .inner = gated}, 2 * kC, 2 * kC);
 }
 
+// What all products share is read once.
+TEST(DryEpilogue, CountsBatches) {
+  Arena arena("test", {.dry = true});
+  const auto make = [&](const Shape& shape) { return arena.allocate(DType::Float32, shape); };
+  const KernelCount count = countOf({.a = make({4, kRows, kDepth}),
+                                     .b = make({kDepth, kColumns}),
+                                     .c = make({4, kRows, kColumns})});
+  EXPECT_EQ(count, (KernelCount{1, 4 * (4 * kRows * kDepth + kDepth * kColumns),
+                                4 * 4 * kRows * kColumns, 4 * 2.0 * kRows * kColumns * kDepth}));
+}
+
 }  // namespace
 }  // namespace tutti::parallel

@@ -16,13 +16,21 @@ struct Epilogue {
   double scale = 1;
 };
 
+/// Elements from the matrices of one product of a batch to those of the next one. 0 of what is
+/// shared or left out, or where there is one product.
+struct BatchStrides {
+  int64_t c = 0, inner = 0, residual = 0, bias = 0;
+};
+
 struct GemmOutput {
   Matrix c;
   int32_t rows, columns;  ///< of the sums
   int32_t accumulate;
   int32_t isVector;  ///< columns are a multiple of four, and four from such a one on aligned in all
   Epilogue epilogue;
-  int64_t splitBytes;  ///< from one split's sums to the next one's
+  int32_t batch;  ///< products
+  BatchStrides strides;
+  int64_t splitStride;  ///< elements from one split's sums to the next one's
 };
 
 }  // namespace tutti::parallel::cuda

@@ -67,6 +67,18 @@ TUTTI_DEVICE void addRun(T (&values)[kWidth], const Elements& x, int64_t at) {
   for (int i = 0; i < kWidth; ++i) values[i] += more[i];
 }
 
+/// Of one product, and of one split.
+TUTTI_DEVICE GemmOutput outputOf(const GemmOutput& out, int32_t product, int32_t split) {
+  const BatchStrides& strides = out.strides;
+  GemmOutput own = out;
+  own.c.elements = movedBy(out.c.elements, product * strides.c + split * out.splitStride);
+  own.epilogue.inner.elements = movedBy(out.epilogue.inner.elements, product * strides.inner);
+  own.epilogue.residual.elements =
+      movedBy(out.epilogue.residual.elements, product * strides.residual);
+  own.epilogue.bias = movedBy(out.epilogue.bias, product * strides.bias);
+  return own;
+}
+
 /// Of SwiGluBackward `x` becomes what goes to the left half of c, and `right` what goes to the
 /// right half.
 template <class T, int kWidth>

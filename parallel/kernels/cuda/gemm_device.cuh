@@ -24,7 +24,7 @@ using GemmTile = T[kGemmDepth][kGemmTile + 2];
 
 /// What a tile is taken from: `outer` are a's rows or b's columns.
 struct GemmSide {
-  const Matrix& from;
+  Matrix from;
   int32_t outers, depth;
   bool isDepthAdjacent;
 };
@@ -79,16 +79,24 @@ TUTTI_DEVICE void storeSquare(const GemmOutput& out, const T (&sums)[kPerThread]
   }
 }
 
+TUTTI_DEVICE Matrix ofProduct(const Matrix& x, int64_t batchStride, int32_t product) {
+  return {movedBy(x.elements, product * batchStride), x.stride};
+}
+
 /// A block for each tile of c, those of a row of tiles one after the other.
 template <class T>
 __global__ void __launch_bounds__(kGemmThreads) gemm(const __grid_constant__ Gemm x) {
   TUTTI_SHARED(GemmTile<T>, a, );
   TUTTI_SHARED(GemmTile<T>, b, );
   const int32_t acrossTiles = (x.out.columns + kGemmTile - 1) / kGemmTile;
-  const int32_t firstRow = int32_t(blockIdx.x) / acrossTiles * kGemmTile;
-  const int32_t firstColumn = int32_t(blockIdx.x) % acrossTiles * kGemmTile;
-  const GemmSide left{x.a, x.out.rows, x.depth, x.transposeA == 0};
-  const GemmSide right{x.b, x.out.columns, x.depth, x.transposeB != 0};
+  const int32_t tiles = (x.out.rows + kGemmTile - 1) / kGemmTile * acrossTiles;
+  const int32_t product = int32_t(blockIdx.x) / tiles, tile = int32_t(blockIdx.x) % tiles;
+  const int32_t firstRow = tile / acrossTiles * kGemmTile;
+  const int32_t firstColumn = tile % acrossTiles * kGemmTile;
+  const GemmSide left{ofProduct(x.a, x.batchStrideA, product), x.out.rows, x.depth,
+                      x.transposeA == 0};
+  const GemmSide right{ofProduct(x.b, x.batchStrideB, product), x.out.columns, x.depth,
+                       x.transposeB != 0};
   T sums[kPerThread][kPerThread] = {};
   for (int32_t depth = 0; depth < x.depth; depth += kGemmDepth) {
     fillTile<T>(a, left, firstRow, depth);
@@ -97,7 +105,7 @@ __global__ void __launch_bounds__(kGemmThreads) gemm(const __grid_constant__ Gem
     addProducts<T>(sums, a, b);
     __syncthreads();
   }
-  storeSquare(x.out, sums, firstRow, firstColumn);
+  storeSquare(outputOf(x.out, product, 0), sums, firstRow, firstColumn);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -21,6 +21,7 @@ inline constexpr int kRowWarps = kRowThreads / 32;
 
 struct Gemm {
   Matrix a, b;
+  int64_t batchStrideA, batchStrideB;  ///< elements; 0: all products share it
   int32_t depth, transposeA, transposeB;
   GemmOutput out;
 };

@@ -116,7 +116,7 @@ void DryKernels::gemm(const GemmArgs& args) {
   Call call;
   call.reads(a.a, a.b, e.bias, e.residual).result(a.c, a.beta);
   Tensor gate, up;
-  if (e.activation == Activation::SwiGlu && e.inner.shape.rank() == 2) {
+  if (e.activation == Activation::SwiGlu && e.inner.shape.rank() >= 2) {
     gate = leftHalf(e.inner), up = rightHalf(e.inner);
     call.reads(gate).writes(up).uses(e.inner);
   } else if (e.activation == Activation::Gelu) {
@@ -125,8 +125,9 @@ void DryKernels::gemm(const GemmArgs& args) {
     call.reads(e.inner);
   }
   count += call.checked(a.c, [&] { requireOperands(a); });
-  count.gemmFlops += 2 * static_cast<double>(a.c.shape[0]) *
-                     static_cast<double>(productColumns(a)) * static_cast<double>(summed(a));
+  const GemmArgs one = productOf(a, 0);
+  count.gemmFlops += 2 * static_cast<double>(batchOf(a)) * static_cast<double>(one.c.shape[0]) *
+                     static_cast<double>(productColumns(one)) * static_cast<double>(summed(one));
 }
 
 void DryKernels::fillZero(const Tensor& x) {

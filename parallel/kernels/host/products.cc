@@ -47,6 +47,11 @@ void forRows(const Visit& visit, const Tensor& first, const Matrices&... others)
 }  // namespace
 
 void HostKernels::gemm(const GemmArgs& args) {
+  if (args.c.shape.rank() == 3) {
+    requireOperands(widened(args));
+    for (int64_t i = 0; i < batchOf(args); ++i) gemm(productOf(args, i));
+    return;
+  }
   if (!isNothing(args.epilogue)) return gemmThrough(args);
   if (Staging s; Staging::needed({args.a, args.b, args.c})) {
     GemmArgs wide = args;

@@ -20,15 +20,17 @@ struct GemmTiles {
   int32_t group;                 ///< rows of units that are gone through together, column by column
   int32_t steps;                 ///< of the depth
   int32_t splits, stepsOfSplit;  ///< of the depth; no split is empty
-  int32_t units;                 ///< of all splits
+  int32_t unitsOfProduct;        ///< of all its splits
+  int32_t units;                 ///< of all products of a batch
 };
 
 /// An operand: its rows are a's rows or b's columns (K-major), or the depth.
 struct MmaSide {
   const void* data;
-  int64_t stride;     ///< elements
-  int32_t outers;     ///< a's rows or b's columns
-  int32_t alignment;  ///< of all rows, bytes: that of an element, to 16
+  int64_t stride;       ///< elements
+  int64_t batchStride;  ///< elements; 0: all products share it
+  int32_t outers;       ///< a's rows or b's columns
+  int32_t alignment;    ///< of all rows, bytes: that of an element, to 16
   int32_t isKMajor;
 };
 /// mma.cu. Of float32 it computes in TF32.
@@ -57,6 +59,7 @@ struct WgmmaGemm {
   GemmOutput out;
   Format format;
   int32_t isKMajorA, isKMajorB;
+  int32_t isSharedA, isSharedB;  ///< by all products of a batch
   Schedule schedule;
   int32_t tileColumns;  ///< 128 or, together, 256
   int32_t cluster;      ///< blocks: 1 or 2
@@ -71,6 +74,7 @@ struct SumSplits {
   const float* partial;  ///< aligned to 16 bytes, as are its rows
   int64_t stride;        ///< elements from one row to the next
   int64_t splitStride;   ///< from one split to the next
+  int64_t batchStride;   ///< from one product to the next
   int32_t splits;
   GemmOutput out;
 };

@@ -17,6 +17,9 @@ struct GemmProduct {
   int32_t rows, columns, depth;
   bool isKMajorA, isKMajorB, accumulate;
   Epilogue epilogue = {};
+  int32_t batch = 1;                           ///< products
+  int64_t batchStrideA = 0, batchStrideB = 0;  ///< elements; 0: all products share it
+  BatchStrides strides = {};                   ///< of the others
 };
 /// Where its sums go, in any kernel.
 GemmOutput outputOf(const GemmProduct& product);

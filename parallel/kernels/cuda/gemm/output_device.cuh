@@ -80,11 +80,4 @@ TUTTI_DEVICE void storeWarp(const GemmOutput& out, WarpStage& stage, const float
   }
 }
 
-/// The output of a split.
-TUTTI_DEVICE GemmOutput outputOf(const GemmOutput& out, int32_t split) {
-  GemmOutput own = out;
-  own.c.elements.data = static_cast<char*>(out.c.elements.data) + split * out.splitBytes;
-  return own;
-}
-
 }  // namespace tutti::parallel::cuda

@@ -110,10 +110,12 @@ __global__ void __launch_bounds__(kSimtThreads, 2) simtGemm(const __grid_constan
   TUTTI_SHARED(SimtTile, b, [2]);
   const GemmUnit unit = unitAt(x.tiles, int32_t(blockIdx.x));
   const int32_t row = unit.row * kSimtTile, column = unit.column * kSimtTile;
+  const MmaSide left = sideOf(x.a, unit.product, sizeof(float));
+  const MmaSide right = sideOf(x.b, unit.product, sizeof(float));
   const auto fill = [&](int32_t step) {
     const int32_t depth = (unit.firstStep + step) * kSimtDepth;
-    fillTile<kMajorA>(a[step % 2], x.a, row, depth, x.depth);
-    fillTile<kMajorB>(b[step % 2], x.b, column, depth, x.depth);
+    fillTile<kMajorA>(a[step % 2], left, row, depth, x.depth);
+    fillTile<kMajorB>(b[step % 2], right, column, depth, x.depth);
     ptx::cpAsyncCommit();
   };
   float sums[8][8] = {};
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(kSimtThreads, 2) simtGemm(const __grid_constan
     if (step + 1 < unit.steps) fill(step + 1);
     addSimtStep(sums, a[step % 2], b[step % 2]);
   }
-  storeSquare(outputOf(x.out, unit.split), sums, row, column);
+  storeSquare(outputOf(x.out, unit.product, unit.split), sums, row, column);
 }
 
 }  // namespace tutti::parallel::cuda

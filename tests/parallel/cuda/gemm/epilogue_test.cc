@@ -21,7 +21,7 @@ TEST(GemmEpilogue, IsExactWithoutAnActivation) {
       for (const EpilogueCase& epilogue :
            {EpilogueCase{.bias = true}, EpilogueCase{.residual = true}, EpilogueCase{.scale = -2},
             EpilogueCase{.bias = true, .residual = true, .scale = 0.5},
-            EpilogueCase{.bias = true, .residual = true, .offset = 1}})
+            EpilogueCase{.bias = true, .residual = true, .offsetBias = 1}})
         expectRight(arranged(which++, {.rows = 70,
                                        .columns = which % 2 == 0 ? 132 : 67,
                                        .depth = 40,
@@ -67,14 +67,16 @@ TEST(GemmEpilogue, ComputesActivationsOfSeveralTiles) {
   for (const TestedTile& tile : kTiles)
     for (const Activation activation : kActivations)
       expectRight(arranged(which++, {.rows = 150,
-                                     .columns = 264 + which % 3,
+                                     .columns = which % 7 != 0 ? 264 : 265,
                                      .depth = 72,
                                      .in = typesOf(tile)[0],
                                      .epilogue = {.activation = activation,
                                                   .bias = true,
                                                   .residual = true,
                                                   .scale = kSmall,
-                                                  .offset = which % 4},
+                                                  .offsetInner = which % 5 == 1,
+                                                  .offsetBias = which % 5 == 2,
+                                                  .offsetResidual = which % 5 == 3},
                                      .forced = tile.forced}),
                   tile.family);
 }

@@ -38,7 +38,8 @@ int32_t bytesOf(Format format) { return format == Format::Float32 ? 4 : 2; }
 std::string EpilogueCase::describe() const {
   std::ostringstream text;
   text << nameOf(activation) << (keeps ? "" : ", not kept") << (bias ? ", bias" : "")
-       << (residual ? ", residual" : "") << ", times " << scale << ", offset " << offset;
+       << (residual ? ", residual" : "") << ", times " << scale << ", offsets " << offsetInner
+       << " " << offsetBias << " " << offsetResidual;
   return std::move(text).str();
 }
 
@@ -47,24 +48,28 @@ std::string ProductCase::describe() const {
   text << "[" << rows << ", " << columns << "] over " << depth << ", " << nameOf(in) << " to "
        << nameOf(out) << (isKMajorA ? ", a" : ", a'") << (isKMajorB ? " b'" : " b")
        << (accumulate ? ", added" : "") << ", offsets " << offsetA << " " << offsetB << " "
-       << offsetC << ", gaps " << gapA << " " << gapB << " " << gapC << epilogue.describe() << ", "
-       << forced;
+       << offsetC << ", gaps " << gapA << " " << gapB << " " << gapC << ", batch of " << batch
+       << (sharesA ? ", one a" : "") << (sharesB ? ", one b" : "") << ", gap " << batchGap
+       << epilogue.describe() << ", " << forced;
   return std::move(text).str();
 }
 
-Product::Image::Image(int32_t ofRows, int32_t ofColumns, int32_t ofOffset, int32_t gap,
-                      Format ofFormat, char filling)
-    : rows(ofRows),
+Product::Image::Image(int32_t ofRows, int32_t ofColumns, const Place& place, Format ofFormat,
+                      char filling)
+    : rowsOfOne(ofRows),
+      rows(ofRows * place.count),
       columns(ofColumns),
-      offset(kMargin / bytesOf(ofFormat) + ofOffset),
-      stride((ofColumns + 7) / 8 * 8 + gap),
+      offset(kMargin / bytesOf(ofFormat) + place.offset),
+      stride((ofColumns + 7) / 8 * 8 + place.gap),
+      batchStride(place.count == 1 ? 0 : (ofRows + 1) * stride + place.batchGap),
       format(ofFormat) {
   // Behind the last element nothing more: whoever reads or writes there is found out.
-  bytes.assign(placeOf(rows - 1, columns), filling);
+  if (rows > 0) bytes.assign(placeOf(rows - 1, columns), filling);
 }
 
 size_t Product::Image::placeOf(int32_t row, int32_t column) const {
-  return static_cast<size_t>((offset + row * stride + column) * bytesOf(format));
+  const int64_t place = offset + row / rowsOfOne * batchStride + row % rowsOfOne * stride + column;
+  return static_cast<size_t>(place * bytesOf(format));
 }
 
 void Product::Image::set(int32_t row, int32_t column, double value) {
@@ -98,15 +103,20 @@ Product::Operand Product::random(const Image& image, uint64_t seed, bool isRound
 // place of the sum of sizes for each addition (2^-23, which also holds where the last place is cut
 // off, and where both a product and its addition are rounded to nearest). Integers have no error.
 void Product::sum() {
-  sums_.resize(static_cast<size_t>(case_.rows) * static_cast<size_t>(case_.columns));
-  for (int32_t row = 0; row < case_.rows; ++row) {
+  const int32_t rows = case_.rows * case_.batch;
+  sums_.resize(static_cast<size_t>(rows) * static_cast<size_t>(case_.columns));
+  for (int32_t row = 0; row < rows; ++row) {
+    const int32_t product = row / case_.rows, own = row % case_.rows;
+    const int32_t ofA = case_.sharesA ? 0 : product, ofB = case_.sharesB ? 0 : product;
     Near* const to = &sums_[static_cast<size_t>(row) * static_cast<size_t>(case_.columns)];
     for (int32_t i = 0; i < case_.depth; ++i) {
-      const double left = case_.isKMajorA ? a_.at(row, i) : a_.at(i, row);
+      const double left =
+          case_.isKMajorA ? a_.at(ofA * case_.rows + own, i) : a_.at(ofA * case_.depth + i, own);
       for (int32_t column = 0; column < case_.columns; ++column) {
-        const double product = left * (case_.isKMajorB ? b_.at(column, i) : b_.at(i, column));
-        to[column].value += product;
-        to[column].error += std::fabs(product);
+        const double summand = left * (case_.isKMajorB ? b_.at(ofB * case_.columns + column, i)
+                                                       : b_.at(ofB * case_.depth + i, column));
+        to[column].value += summand;
+        to[column].error += std::fabs(summand);
       }
     }
     for (int32_t column = 0; column < case_.columns; ++column)
@@ -119,15 +129,16 @@ void Product::expectEpilogue() {
   const EpilogueCase& e = case_.epilogue;
   const bool isRead = e.activation != Activation::Gelu;  // of inner the left half
   const bool isKept = e.activation == Activation::SwiGlu;
-  expectedC_.resize(static_cast<size_t>(case_.rows * c_.image.columns));
-  expectedInner_.resize(static_cast<size_t>(case_.rows * inner_.image.columns));
-  for (int32_t row = 0; row < case_.rows; ++row)
+  const int32_t rows = case_.rows * case_.batch;
+  expectedC_.resize(static_cast<size_t>(rows * c_.image.columns));
+  expectedInner_.resize(static_cast<size_t>(rows * inner_.image.columns));
+  for (int32_t row = 0; row < rows; ++row)
     for (int32_t column = 0; column < case_.columns; ++column) {
       const size_t first = static_cast<size_t>(row) * static_cast<size_t>(case_.columns);
       EpilogueInput in{.sum = sums_[first + static_cast<size_t>(column)],
                        .activation = e.activation,
                        .scale = e.scale,
-                       .bias = e.bias ? bias_.at(0, column) : 0};
+                       .bias = e.bias ? bias_.at(case_.sharesB ? 0 : row / case_.rows, column) : 0};
       const int32_t right = column + case_.columns;
       if (isRead && e.activation != Activation::None) in.inner[0] = inner_.at(row, column);
       if (e.activation == Activation::SwiGluBackward) in.inner[1] = inner_.at(row, right);
@@ -158,21 +169,25 @@ Product::Product(const ProductCase& from)
     : case_(from),
       halves_(from.epilogue.activation == Activation::SwiGluBackward ? 2 : 1),
       a_(random({from.isKMajorA ? from.rows : from.depth, from.isKMajorA ? from.depth : from.rows,
-                 from.offsetA, from.gapA, from.in, kNaNs},
+                 placeOf(from.offsetA, from.gapA, from.sharesA), from.in, kNaNs},
                 1, from.forced.rfind("tf32", 0) == 0)),
       b_(random(
           {from.isKMajorB ? from.columns : from.depth, from.isKMajorB ? from.depth : from.columns,
-           from.offsetB, from.gapB, from.in, kNaNs},
+           placeOf(from.offsetB, from.gapB, from.sharesB), from.in, kNaNs},
           2, from.forced.rfind("tf32", 0) == 0)),
-      c_(random({from.rows, halves_ * from.columns, from.offsetC, from.gapC, from.out, kCanary}, 3,
-                false)),
+      c_(random({from.rows, halves_ * from.columns, placeOf(from.offsetC, from.gapC, false),
+                 from.out, kCanary},
+                3, false)),
       inner_(random({from.rows, (isGated(from.epilogue.activation) ? 2 : 1) * from.columns,
-                     from.epilogue.offset, from.gapC, from.in, kCanary},
+                     placeOf(from.epilogue.offsetInner, from.gapC + 4, false), from.in, kCanary},
                     4, false)),
-      bias_(random({1, from.columns, from.epilogue.offset, 0, from.in, kNaNs}, 5, false)),
-      residual_(random(
-          {from.rows, halves_ * from.columns, from.epilogue.offset, from.gapC, from.out, kNaNs}, 6,
+      bias_(random(
+          {1, from.columns, placeOf(from.epilogue.offsetBias, 0, from.sharesB), from.in, kNaNs}, 5,
           false)),
+      residual_(
+          random({from.rows, halves_ * from.columns,
+                  placeOf(from.epilogue.offsetResidual, from.gapC + 8, false), from.out, kNaNs},
+                 6, false)),
       gemms_(chipOf(0), GemmOptions{.forced = GemmForced::parse(from.forced), .table = {}}) {
   for (const auto load : {loadSimt, loadMma, loadWgmma, loadSplits}) emulation::check(load());
   sum();
@@ -194,7 +209,14 @@ Product::Product(const ProductCase& from)
                            .inner = hasInner ? matrix(inner_) : Matrix{},
                            .residual = e.residual ? matrix(residual_) : Matrix{},
                            .bias = e.bias ? matrix(bias_).elements : Elements{},
-                           .scale = e.scale}};
+                           .scale = e.scale},
+              .batch = from.batch,
+              .batchStrideA = a_.image.batchStride,
+              .batchStrideB = b_.image.batchStride,
+              .strides = {.c = c_.image.batchStride,
+                          .inner = hasInner ? inner_.image.batchStride : 0,
+                          .residual = e.residual ? residual_.image.batchStride : 0,
+                          .bias = e.bias ? bias_.image.batchStride : 0}};
   choice_ = gemms_.choose(product_);
 }
 

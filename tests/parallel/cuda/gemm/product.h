@@ -14,13 +14,14 @@
 
 namespace tutti::parallel::cuda {
 
-/// An epilogue, whose `inner` and bias are of the operands' type, and the residual of c's.
+/// An epilogue, whose `inner` and bias are of the operands' type, and the residual of c's. Rows of
+/// its matrices have larger gaps than c's.
 struct EpilogueCase {
   Activation activation = Activation::None;
   bool keeps = true;  ///< of Gelu: what was x
   bool bias = false, residual = false;
   double scale = 1;
-  int32_t offset = 0;  ///< elements before the first of each, as offsetC
+  int32_t offsetInner = 0, offsetBias = 0, offsetResidual = 0;  ///< as offsetC
   std::string describe() const;
 };
 
@@ -33,6 +34,11 @@ struct ProductCase {
   int32_t offsetA = 0, offsetB = 0, offsetC = 0, gapA = 8, gapB = 8, gapC = 4;
   /// Normally distributed numbers; else integers from -4 to 4, of which no sum has an error.
   bool anyNumbers = false;
+  /// Products, which share a, or b and the bias, or none of these; and elements between the last
+  /// row of one's operand and the first of the next one's, besides one row.
+  int32_t batch = 1;
+  bool sharesA = false, sharesB = false;
+  int32_t batchGap = 0;
   EpilogueCase epilogue = {};
   std::string forced;  ///< as TUTTI_GEMM
   std::string describe() const;
@@ -49,14 +55,19 @@ class Product {
   std::vector<char> bytes() const { return c_.memory.download(); }
 
  private:
-  /// A matrix in memory.
+  /// How matrices lie.
+  struct Place {
+    int32_t offset, gap;  ///< as in a case
+    int32_t count = 1, batchGap = 0;
+  };
+  /// Matrices in memory, whose rows are counted over all of them.
   struct Image {
-    Image(int32_t rows, int32_t columns, int32_t offset, int32_t gap, Format format, char filling);
+    Image(int32_t rows, int32_t columns, const Place& place, Format format, char filling);
     size_t placeOf(int32_t row, int32_t column) const;  ///< of its first byte
     void set(int32_t row, int32_t column, double value);
     Matrix matrix(char* memory) const;
-    int32_t rows, columns;
-    int64_t offset, stride;  ///< elements
+    int32_t rowsOfOne, rows, columns;
+    int64_t offset, stride, batchStride;  ///< elements
     Format format;
     std::vector<char> bytes;
   };
@@ -82,6 +93,10 @@ class Product {
   void expectEpilogue();
   std::string errorOf(const Result& result) const;
   static constexpr char kCanary = 0x5a, kNaNs = -1;
+
+  Place placeOf(int32_t offset, int32_t gap, bool isShared) const {
+    return {offset, gap, isShared ? 1 : case_.batch, case_.batchGap};
+  }
 
   const ProductCase case_;
   const int32_t halves_;  ///< of c

@@ -111,7 +111,7 @@ if [ -z "$emulated" ]; then
 fi
 
 # Kernels of training, against the host's.
-for test in kernels kernels_without_rows narrow_types kernels_against_host kernel_calls attention attention_calls; do
+for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernels_against_host kernel_calls attention attention_calls; do
   part "training_$test" 60 "$tests/cuda_${test}_test"
 done
 part training 120 "$tests/device_training_test"

@@ -27,19 +27,46 @@
 #include <span>
 
 #include <tutti/device.h>
+#include "parallel/kernels/activation.h"
 #include "parallel/kernels/exact_sum.h"
 #include "parallel/tensor/arena.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel {
 
+/// What becomes of x, a sum of a product [m, n], on its way to c, in this order. What is left out
+/// changes nothing.
+///   1. x times `scale`
+///   2. + bias, that of its column
+///   3. Gelu            gelu(x); what was x is kept in `inner`
+///      GeluBackward    x times the derivative of gelu at `inner`
+///      SwiGlu          g / (1 + exp(-g)) * x, where g is in the left half of `inner`; what was x
+///                      is kept in the right half
+///      SwiGluBackward  what swiGluBackward makes of x and of `inner`, for c [m, 2 n]
+///   4. + residual
+///   5. + beta * c
+/// It is what the calls are together that do one step each, but a device may keep more bits from
+/// step to step than the type of c has. No result overlaps with another operand. Rows may be
+/// strided.
+struct GemmEpilogue {
+  Activation activation = Activation::None;
+  Tensor inner{};     ///< [m, n], of SwiGLU [m, 2 n]; of Gelu no data: x is not kept
+  Tensor bias{};      ///< [n]
+  Tensor residual{};  ///< as c
+  double scale = 1;
+};
+
 /// c [m, n] = a * b + beta * c, where a is [m, k] or, transposed, [k, m]; b is [k, n] or [n, k].
 /// Rows may be strided, columns must be adjacent.
+///
+/// A batch of products has c [batch, m, n]. Each other operand has that dimension, too, or all
+/// products share it. Matrices may lie anywhere apart, those of results without overlap.
 struct GemmArgs {
   Tensor a, b, c;
   bool transposeA = false;
   bool transposeB = false;
   double beta = 0;
+  GemmEpilogue epilogue{};
 };
 
 struct LayerNormArgs {

@@ -1,7 +1,9 @@
 #include "parallel/kernels/operands.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
+#include <span>
 
 namespace tutti::parallel {
 
@@ -86,17 +88,89 @@ void requireContiguous(const char* operation, const Tensor& x) {
   require(x.contiguous(), operation, ": ", x, " must be contiguous");
 }
 
+int64_t batchOf(const GemmArgs& args) { return args.c.shape.rank() == 3 ? args.c.shape[0] : 1; }
+
+namespace {
+
+/// Where it has a dimension more than `rank` its part of that, else all of it.
+Tensor partOfBatch(const Tensor& x, int rank, int64_t index) {
+  if (x.shape.rank() != rank + 1) return x;
+  std::array<int64_t, kMaxDims> extents{}, strides{};
+  for (int d = 0; d < rank; ++d) {
+    extents.at(static_cast<size_t>(d)) = x.shape[d + 1];
+    strides.at(static_cast<size_t>(d)) = x.strides[d + 1];
+  }
+  Tensor part = x;
+  part.shape = Shape(std::span(extents).first(static_cast<size_t>(rank)));
+  part.strides = Shape(std::span(strides).first(static_cast<size_t>(rank)));
+  if (x.data != nullptr)
+    part.data =
+        static_cast<char*>(x.data) + index * x.strides[0] * static_cast<int64_t>(sizeOf(x.type));
+  return part;
+}
+
+}  // namespace
+
+GemmArgs productOf(const GemmArgs& args, int64_t index) {
+  GemmArgs one = args;
+  for (Tensor* x : {&one.a, &one.b, &one.c, &one.epilogue.inner, &one.epilogue.residual})
+    *x = partOfBatch(*x, 2, index);
+  one.epilogue.bias = partOfBatch(one.epilogue.bias, 1, index);
+  return one;
+}
+
 int64_t summed(const GemmArgs& args) { return args.a.shape[args.transposeA ? 0 : 1]; }
+int64_t productColumns(const GemmArgs& args) { return args.b.shape[args.transposeB ? 0 : 1]; }
+Tensor leftHalf(const Tensor& inner) {
+  return inner.part(inner.shape.rank() - 1, 0, inner.shape[-1] / 2);
+}
+Tensor rightHalf(const Tensor& inner) {
+  return inner.part(inner.shape.rank() - 1, inner.shape[-1] / 2, inner.shape[-1] / 2);
+}
+
+namespace {
+
+void requireEpilogue(const GemmArgs& args) {
+  const GemmEpilogue& e = args.epilogue;
+  const DType type = args.c.type;
+  const auto requireMatrix = [type](const char* what, const Tensor& x, const Shape& shape) {
+    require(x.shape == shape && x.strides[1] == 1 && x.type == type, what, ": ", shape, " of ",
+            toString(type), " is needed, not ", x);
+  };
+  if (e.bias.data != nullptr) requireVector("gemm's bias", e.bias, productColumns(args), type);
+  if (e.residual.data != nullptr) requireMatrix("gemm's residual", e.residual, args.c.shape);
+  const bool isGated = e.activation == Activation::SwiGlu;
+  const bool isNeeded = e.activation != Activation::None && e.activation != Activation::Gelu;
+  require(e.activation != Activation::None || e.inner.data == nullptr, "gemm keeps ", e.inner,
+          " for no activation");
+  if (isNeeded || e.inner.data != nullptr)
+    requireMatrix("gemm's inner", e.inner,
+                  {args.c.shape[0], isGated ? 2 * args.c.shape[1] : args.c.shape[1]});
+}
+
+}  // namespace
 
 void requireOperands(const GemmArgs& args) {
+  if (args.c.shape.rank() == 3) {
+    const auto requireBatch = [&](const Tensor& x, int rank) {
+      require(x.shape.rank() <= rank || x.shape[0] == batchOf(args), "gemm: ", x, " in a batch of ",
+              batchOf(args));
+    };
+    for (const Tensor& x : {args.a, args.b, args.epilogue.inner, args.epilogue.residual})
+      requireBatch(x, 2);
+    requireBatch(args.epilogue.bias, 1);
+    return requireOperands(productOf(args, 0));
+  }
   const Tensor &a = args.a, &b = args.b, &c = args.c;
   const bool matrices = a.shape.rank() == 2 && b.shape.rank() == 2 && c.shape.rank() == 2;
+  const int64_t halves = args.epilogue.activation == Activation::SwiGluBackward ? 2 : 1;
   require(matrices && a.shape[args.transposeA ? 1 : 0] == c.shape[0] &&
               b.shape[args.transposeB ? 1 : 0] == summed(args) &&
-              b.shape[args.transposeB ? 0 : 1] == c.shape[1] && a.strides[1] == 1 &&
+              halves * productColumns(args) == c.shape[1] && a.strides[1] == 1 &&
               b.strides[1] == 1 && c.strides[1] == 1 && a.type == c.type && b.type == c.type,
           "gemm of ", a, args.transposeA ? " transposed" : "", " and ", b,
           args.transposeB ? " transposed" : "", " into ", c);
+  requireEpilogue(args);
 }
 
 void requireCopy(const Tensor& from, const Tensor& to) {

@@ -18,8 +18,15 @@ int64_t rows(const Tensor& x);
 /// the first query, less that of the first key.
 double seenPairs(int64_t queries, int64_t keys, int64_t ahead, int64_t window = 0);
 
-/// Of the dimension over which a gemm sums.
+/// Of the dimension over which a gemm sums, and of its columns of sums.
 int64_t summed(const GemmArgs& args);
+int64_t productColumns(const GemmArgs& args);
+/// How many products there are, and the operands of one of them.
+int64_t batchOf(const GemmArgs& args);
+GemmArgs productOf(const GemmArgs& args, int64_t index);
+/// Of a product's `inner`, whose two halves are side by side.
+Tensor leftHalf(const Tensor& inner);
+Tensor rightHalf(const Tensor& inner);
 
 /// Columns must be adjacent, rows need not be.
 void requireOperands(const GemmArgs& args);

@@ -7,21 +7,20 @@ Tensor ofExpert(const Tensor& stacked, int64_t expert) {
   return stacked.rows(expert, 1).view(s.rank() == 2 ? Shape{s[1]} : Shape{s[1], s[2]});
 }
 
-void multiply(Kernels& kernels, const ExpertTraffic& traffic, const Tensor& a, const Tensor& weight,
-              const Tensor& c, bool back, double beta) {
+void multiply(Kernels& kernels, const ExpertTraffic& traffic, const ExpertProduct& product) {
   forEachExpert(traffic, [&](int64_t e, const Range& rows) {
-    kernels.gemm({.a = a.rows(rows.begin, rows.count()),
-                  .b = ofExpert(weight, e),
-                  .c = c.rows(rows.begin, rows.count()),
-                  .transposeB = !back,
-                  .beta = beta});
-  });
-}
-
-void addBiases(Kernels& kernels, const ExpertTraffic& traffic, const Tensor& bias,
-               const Tensor& y) {
-  forEachExpert(traffic, [&](int64_t e, const Range& rows) {
-    kernels.addBias(ofExpert(bias, e), y.rows(rows.begin, rows.count()));
+    const auto own = [&](const Tensor& x) {
+      return x.data == nullptr ? x : x.rows(rows.begin, rows.count());
+    };
+    GemmEpilogue epilogue = product.epilogue;
+    epilogue.inner = own(epilogue.inner);
+    if (epilogue.bias.data != nullptr) epilogue.bias = ofExpert(epilogue.bias, e);
+    kernels.gemm({.a = own(product.a),
+                  .b = ofExpert(product.weight, e),
+                  .c = own(product.c),
+                  .transposeB = !product.back,
+                  .beta = product.beta,
+                  .epilogue = epilogue});
   });
 }
 

@@ -18,9 +18,14 @@ void forEachExpert(const ExpertTraffic& traffic, const Visit& visit) {
 /// Without its first dimension.
 Tensor ofExpert(const Tensor& stacked, int64_t expert);
 
-/// c = a * weight^T, or with `back` a * weight, expert by expert, + beta * c.
-void multiply(Kernels& kernels, const ExpertTraffic& traffic, const Tensor& a, const Tensor& weight,
-              const Tensor& c, bool back, double beta);
-void addBiases(Kernels& kernels, const ExpertTraffic& traffic, const Tensor& bias, const Tensor& y);
+/// What all experts' products have: `weight` and the epilogue's bias are stacked, and of the other
+/// matrices each has its rows.
+struct ExpertProduct {
+  Tensor a, weight, c;
+  bool back = false;  ///< a * weight, else a * weight^T
+  double beta = 0;
+  GemmEpilogue epilogue{};
+};
+void multiply(Kernels& kernels, const ExpertTraffic& traffic, const ExpertProduct& product);
 
 }  // namespace tutti::parallel

@@ -162,14 +162,17 @@ void Experts::begin(ParallelContext& context, const ExpertTraffic& traffic, Save
   kept.active = allocate(inner);
   for (int64_t m = 0; m < maps; ++m) {
     const Map& map = ups_[static_cast<size_t>(m)];
-    const Tensor part = kept.inner.part(1, m * inner, inner);
-    multiply(context.kernels, traffic, kept.rows, context.store.weight(map.weight), part, false, 0);
-    if (o_.bias) addBiases(context.kernels, traffic, context.store.weight(map.bias), part);
+    ExpertProduct product{.a = kept.rows,
+                          .weight = context.store.weight(map.weight),
+                          .c = kept.inner.part(1, m * inner, inner)};
+    if (o_.bias) product.epilogue.bias = context.store.weight(map.bias);
+    if (m == maps - 1) {
+      product.c = kept.active;
+      product.epilogue.activation = o_.gated ? Activation::SwiGlu : Activation::Gelu;
+      product.epilogue.inner = kept.inner;
+    }
+    multiply(context.kernels, traffic, product);
   }
-  if (o_.gated)
-    context.kernels.swiGlu(kept.inner, kept.active);
-  else
-    context.kernels.gelu(kept.inner, kept.active);
 }
 
 /// The map that ends it, and the way back. Of several ranks of tensor parallelism one adds biases.
@@ -178,9 +181,10 @@ Tensor Experts::end(ParallelContext& context, const ExpertTraffic& traffic, Save
   Arena& arena = context.experts.arenaOfSent(saved.untilBackward, context.scratch);
   const Tensor results =
       allocateRows(arena, active.type, traffic.receivedRoom, traffic.receivedRows, o_.width);
-  multiply(context.kernels, traffic, active, context.store.weight(down_.weight), results, false, 0);
+  ExpertProduct product{.a = active, .weight = context.store.weight(down_.weight), .c = results};
   if (o_.bias && context.tensor.rank() == 0)
-    addBiases(context.kernels, traffic, context.store.weight(down_.bias), results);
+    product.epilogue.bias = context.store.weight(down_.bias);
+  multiply(context.kernels, traffic, product);
   return context.experts.fromExperts(MutationPoint::ExpertResults, context.kernels, traffic,
                                      results, saved.untilBackward, context.scratch);
 }
@@ -191,7 +195,8 @@ void Experts::keep(const Kept& k, Saved& saved) {
     saved.push(tensor);
 }
 
-Tensor Experts::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+Tensor Experts::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                        Saved& saved) {
   Arena& scratch = context.scratch;
   const int64_t tokens = saved.tokens.count();
   Kept kept{.x = x};
@@ -210,7 +215,10 @@ Tensor Experts::forward(ParallelContext& context, const Tensor& x, Saved& saved)
   const Tensor summands = arena.allocate(x.type, {tokens, o_.width});
   context.kernels.combineRows(
       {.x = kept.results, .places = kept.places, .weights = kept.weights, .y = summands});
-  return context.tensor.addUp(points_.sum, summands, o_.sequenceParallel, saved.untilWeights);
+  const Tensor y =
+      context.tensor.addUp(points_.sum, summands, o_.sequenceParallel, saved.untilWeights);
+  if (residual.data != nullptr) context.kernels.add(residual, y);
+  return y;
 }
 
 }  // namespace tutti::parallel

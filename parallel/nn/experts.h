@@ -69,10 +69,12 @@ double routerParameters(const ExpertsOptions& options);
 /// Multiplications for each token.
 int64_t expertCost(const ExpertsOptions& options);
 
-class Experts final : public Module {
+class Experts final : public Branch {
  public:
   explicit Experts(const ExpertsOptions& options);
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  using Branch::forward;
+  Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                 Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
   /// Throws InvalidArgument also when the ranks along ep do not divide the experts.
   void declare(ParameterStore& store) override;

@@ -45,22 +45,19 @@ Tensor Experts::dLogits(ParallelContext& context, const Tensor& dy, const Kept& 
   return result;
 }
 
-/// Gradient of what gelu or swiGlu was given.
+/// Gradient of what the activation was given.
 Tensor Experts::dInner(ParallelContext& context, const ExpertTraffic& traffic,
                        const Tensor& dResults, const Kept& kept, Saved& saved) {
-  const auto allocate = [&](int64_t width) {
-    return allocateRows(saved.untilWeights, dResults.type, traffic.receivedRoom,
-                        traffic.receivedRows, width);
-  };
-  const Tensor dActive = allocate(kept.active.shape[1]);
-  multiply(context.kernels, traffic, dResults, context.store.weight(down_.weight), dActive, true,
-           0);
-  if (!o_.gated) {
-    context.kernels.geluBackward(dActive, kept.inner, dActive);
-    return dActive;
-  }
-  const Tensor result = allocate(kept.inner.shape[1]);
-  context.kernels.swiGluBackward(dActive, kept.inner, result);
+  const Tensor result = allocateRows(saved.untilWeights, dResults.type, traffic.receivedRoom,
+                                     traffic.receivedRows, kept.inner.shape[1]);
+  multiply(
+      context.kernels, traffic,
+      {.a = dResults,
+       .weight = context.store.weight(down_.weight),
+       .c = result,
+       .back = true,
+       .epilogue = {.activation = o_.gated ? Activation::SwiGluBackward : Activation::GeluBackward,
+                    .inner = kept.inner}});
   return result;
 }
 
@@ -98,9 +95,12 @@ Tensor Experts::dInput(ParallelContext& context, const ExpertTraffic& traffic,
   const Tensor dRows =
       allocateRows(scratch, dInnerRows.type, traffic.receivedRoom, traffic.receivedRows, o_.width);
   for (int64_t m = 0; m < maps; ++m)
-    multiply(context.kernels, traffic, dInnerRows.part(1, m * inner, inner),
-             context.store.weight(ups_[static_cast<size_t>(m)].weight), dRows, true,
-             factor(MutationPoint::ExpertMapAccumulation, m == 0 ? 0 : 1, 0));
+    multiply(context.kernels, traffic,
+             {.a = dInnerRows.part(1, m * inner, inner),
+              .weight = context.store.weight(ups_[static_cast<size_t>(m)].weight),
+              .c = dRows,
+              .back = true,
+              .beta = factor(MutationPoint::ExpertMapAccumulation, m == 0 ? 0 : 1, 0)});
   const Tensor back = context.experts.fromExperts(
       MutationPoint::ExpertTokenGradients, context.kernels, traffic, dRows, scratch, scratch);
   Arena& arena = context.tensor.arenaOfSummands(o_.sequenceParallel, saved.untilWeights, scratch);

@@ -31,23 +31,35 @@ void ColumnLinear::declare(ParameterStore& store) {
   for (Map& map : maps_) store.add(map.bias);
 }
 
-Tensor ColumnLinear::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+Tensor ColumnLinear::forward(ParallelContext& context, const Tensor& x, Saved& saved,
+                             Activation activation) {
   int64_t outputs = 0;
   for (const Map& map : maps_) outputs += context.store.weight(map.weight).shape[0];
   const ArenaScope scope(context.scratch);
   const Tensor all =
       context.tensor.allRows(points_.rows, x, saved.tokens.count(), sequence_, context.scratch);
   const Tensor y = saved.untilWeights.allocate(x.type, {all.shape[0], outputs});
+  const int64_t ofLast = context.store.weight(maps_.back().weight).shape[0];
+  const Tensor active = activation == Activation::None
+                            ? y
+                            : saved.untilWeights.allocate(x.type, {all.shape[0], ofLast});
   int64_t begin = 0;
   for (const Map& map : maps_) {
     const Tensor weight = context.store.weight(map.weight);
-    const Tensor part = y.part(1, begin, weight.shape[0]);
-    context.kernels.gemm({.a = all, .b = weight, .c = part, .transposeB = true});
-    if (hasBias_) context.kernels.addBias(context.store.weight(map.bias), part);
+    GemmArgs product{
+        .a = all, .b = weight, .c = y.part(1, begin, weight.shape[0]), .transposeB = true};
+    if (hasBias_) product.epilogue.bias = context.store.weight(map.bias);
+    if (activation != Activation::None && &map == &maps_.back()) {
+      product.c = active;
+      product.epilogue.activation = activation;
+      product.epilogue.inner = y;
+    }
+    context.kernels.gemm(product);
     begin += weight.shape[0];
   }
   saved.push(x);
-  return y;
+  if (activation != Activation::None) saved.push(y);
+  return active;
 }
 
 Tensor ColumnLinear::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
@@ -103,24 +115,37 @@ void RowLinear::declare(ParameterStore& store) {
   if (hasBias_) store.add(bias_);
 }
 
-Tensor RowLinear::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+/// Bias and residual belong to the sum of all ranks' summands: with one rank to the product.
+Tensor RowLinear::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                          Saved& saved) {
   const ArenaScope scope(context.scratch);
   Arena& arena = context.tensor.arenaOfSummands(sequence_, saved.untilWeights, context.scratch);
   const Tensor summands = arena.allocate(x.type, {x.shape[0], weight_.global[0]});
-  context.kernels.gemm(
-      {.a = x, .b = context.store.weight(weight_), .c = summands, .transposeB = true});
-  const Tensor y = context.tensor.addUp(points_.sum, summands, sequence_, saved.untilWeights);
-  if (hasBias_) context.kernels.addBias(context.store.weight(bias_), y);
+  const Tensor bias = hasBias_ ? context.store.weight(bias_) : Tensor{};
+  GemmArgs product{.a = x, .b = context.store.weight(weight_), .c = summands, .transposeB = true};
+  const bool isWhole = context.tensor.ranks() == 1;
+  if (isWhole) product.epilogue = {.bias = bias, .residual = residual};
+  context.kernels.gemm(product);
   saved.push(x);
+  if (isWhole) return summands;
+  const Tensor y = context.tensor.addUp(points_.sum, summands, sequence_, saved.untilWeights);
+  if (hasBias_) context.kernels.addBias(bias, y);
+  if (residual.data != nullptr) context.kernels.add(residual, y);
   return y;
 }
 
-Tensor RowLinear::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
+Tensor RowLinear::backward(ParallelContext& context, const Tensor& dy, Saved& saved,
+                           Activation activation) {
   const Tensor x = saved.pop();
+  const Tensor inner = activation == Activation::None ? Tensor{} : saved.pop();
   const Tensor all =
       context.tensor.allRows(points_.gradientRows, dy, x.shape[0], sequence_, saved.untilWeights);
-  const Tensor dx = saved.untilWeights.allocate(x.type, x.shape);
-  context.kernels.gemm({.a = all, .b = context.store.weight(weight_), .c = dx});
+  const Tensor dx =
+      saved.untilWeights.allocate(x.type, activation == Activation::None ? x.shape : inner.shape);
+  context.kernels.gemm({.a = all,
+                        .b = context.store.weight(weight_),
+                        .c = dx,
+                        .epilogue = {.activation = activation, .inner = inner}});
   saved.work.push_back({[this, x, dy, all](ParallelContext& c, int microBatch) {
     const GradientSlot weight = c.store.gradient(weight_, microBatch);
     c.kernels.gemm({.a = all, .b = x, .c = weight.buffer, .transposeA = true, .beta = weight.beta});

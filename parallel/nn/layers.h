@@ -32,7 +32,12 @@ struct ColumnLinearOptions {
 class ColumnLinear final : public Module {
  public:
   explicit ColumnLinear(const ColumnLinearOptions& options);
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override {
+    return forward(context, x, saved, Activation::None);
+  }
+  /// With what comes behind it: of one map gelu(y), of two y of the first one as the gate of the
+  /// other. y is kept for the activation's backward(), which is RowLinear's.
+  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved, Activation activation);
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
   void declare(ParameterStore& store) override;
 
@@ -57,13 +62,32 @@ struct RowLinearOptions {
   int owner = -1;                 ///< the weights': nothing is cut
 };
 
+/// What is around a norm's result: it is added to what goes past it, the residual stream.
+class Branch : public Module {
+ public:
+  using Module::forward;
+  /// As forward, with `residual` added to the result. No data: nothing is added.
+  virtual Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                         Saved& saved) = 0;
+  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) final {
+    return forward(context, x, Tensor{}, saved);
+  }
+};
+
 /// The map that ends a branch: y [rows, outputs] = x [tokens, this rank's inputs] * weight^T, added
 /// up over the ranks, + bias; weight [outputs, inputs].
-class RowLinear final : public Module {
+class RowLinear final : public Branch {
  public:
   explicit RowLinear(const RowLinearOptions& options);
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
-  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
+  using Branch::forward;
+  Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                 Saved& saved) override;
+  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
+    return backward(context, dy, saved, Activation::None);
+  }
+  /// With what came before it: `activation`, GeluBackward or SwiGluBackward, which gives the
+  /// gradient of what ColumnLinear's forward() has kept.
+  Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved, Activation activation);
   void declare(ParameterStore& store) override;
 
  private:

@@ -153,20 +153,14 @@ void SwiGluMlp::declare(ParameterStore& store) {
   down_.declare(store);
 }
 
-Tensor SwiGluMlp::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const Tensor gateUp = gateUp_.forward(context, x, saved);
-  const Shape shape{gateUp.shape[0], gateUp.shape[1] / 2};
-  const Tensor active = saved.untilWeights.allocate(gateUp.type, shape);
-  context.kernels.swiGlu(gateUp, active);
-  saved.push(gateUp);
-  return down_.forward(context, active, saved);
+Tensor SwiGluMlp::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                          Saved& saved) {
+  const Tensor active = gateUp_.forward(context, x, saved, Activation::SwiGlu);
+  return down_.forward(context, active, residual, saved);
 }
 
 Tensor SwiGluMlp::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor dActive = down_.backward(context, dy, saved);
-  const Tensor gateUp = saved.pop();
-  const Tensor dGateUp = saved.untilWeights.allocate(gateUp.type, gateUp.shape);
-  context.kernels.swiGluBackward(dActive, gateUp, dGateUp);
+  const Tensor dGateUp = down_.backward(context, dy, saved, Activation::SwiGluBackward);
   return gateUp_.backward(context, dGateUp, saved);
 }
 
@@ -207,7 +201,7 @@ NormOptions normOptions(const LlamaBlockOptions& o, const char* name) {
           .sequenceParallel = o.sequenceParallel};
 }
 
-std::unique_ptr<Module> mlpOf(const LlamaBlockOptions& o) {
+std::unique_ptr<Branch> mlpOf(const LlamaBlockOptions& o) {
   if (o.experts.count == 0) return std::make_unique<SwiGluMlp>(o);
   return std::make_unique<Experts>(expertsOf(o));
 }

@@ -84,10 +84,12 @@ struct LlamaBlockOptions {
 };
 
 /// Two linear maps side by side, gate and up, SwiGLU, and one back.
-class SwiGluMlp final : public Module {
+class SwiGluMlp final : public Branch {
  public:
   explicit SwiGluMlp(const LlamaBlockOptions& options);
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  using Branch::forward;
+  Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                 Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
   void declare(ParameterStore& store) override;
 

@@ -31,10 +31,7 @@ Tensor ParallelBlock::branches(ParallelContext& context, const Tensor& x, Saved&
     sum = parts_.attention->forward(context, parts_.beforeAttention->forward(context, x, saved),
                                     saved);
   if (!has.mlp) return sum;
-  const Tensor given =
-      parts_.mlp->forward(context, parts_.beforeMlp->forward(context, x, saved), saved);
-  if (has.attention) context.kernels.add(sum, given);
-  return given;
+  return parts_.mlp->forward(context, parts_.beforeMlp->forward(context, x, saved), sum, saved);
 }
 
 /// The sum of their input gradients.

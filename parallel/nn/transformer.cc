@@ -39,17 +39,14 @@ void Mlp::declare(ParameterStore& store) {
   down_.declare(store);
 }
 
-Tensor Mlp::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const Tensor inner = up_.forward(context, x, saved);
-  const Tensor active = saved.untilWeights.allocate(inner.type, inner.shape);
-  context.kernels.gelu(inner, active);
-  saved.push(inner);
-  return down_.forward(context, active, saved);
+Tensor Mlp::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                    Saved& saved) {
+  const Tensor active = up_.forward(context, x, saved, Activation::Gelu);
+  return down_.forward(context, active, residual, saved);
 }
 
 Tensor Mlp::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
-  const Tensor dInner = down_.backward(context, dy, saved);
-  context.kernels.geluBackward(dInner, saved.pop(), dInner);
+  const Tensor dInner = down_.backward(context, dy, saved, Activation::GeluBackward);
   return up_.backward(context, dInner, saved);
 }
 
@@ -147,26 +144,29 @@ Tensor Attention::inputs(ParallelContext& context, const Tensor& x, Saved& saved
   return saved.untilWeights.retain(before, heads);  // in the place of the rows
 }
 
-Tensor Attention::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+Tensor Attention::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                          Saved& saved) {
   const Tensor qkv = inputs(context, x, saved);
-  if (saved.before != nullptr) return goOn(context, qkv, saved);
+  if (saved.before != nullptr) return goOn(context, qkv, residual, saved);
   saved.push(qkv);
   if (recompute_) {
     const ArenaScope scope(context.scratch);
     const Result result = attend(context, qkv, saved, context.scratch, context.scratch);
-    const Tensor y =
-        project_.forward(context, ownRows(context, result.out, saved, context.scratch), saved);
+    const Tensor y = project_.forward(context, ownRows(context, result.out, saved, context.scratch),
+                                      residual, saved);
     saved.pop();  // its input
     return y;
   }
   const Result result = attend(context, qkv, saved, saved.untilWeights, saved.untilBackward);
   saved.push(result.out);
   saved.push(result.logSumExp);
-  return project_.forward(context, ownRows(context, result.out, saved, saved.untilWeights), saved);
+  return project_.forward(context, ownRows(context, result.out, saved, saved.untilWeights),
+                          residual, saved);
 }
 
 /// Of tokens behind others, whose keys and values are kept, and these with them.
-Tensor Attention::goOn(ParallelContext& context, const Tensor& qkv, Saved& saved) {
+Tensor Attention::goOn(ParallelContext& context, const Tensor& qkv, const Tensor& residual,
+                       Saved& saved) {
   const Part part = layerPart(context);
   const int64_t headWidth = qkv.shape[2] / (part.heads + 2 * part.kvHeads);
   const int64_t width = part.heads * headWidth, kvWidth = part.kvHeads * headWidth;
@@ -184,7 +184,7 @@ Tensor Attention::goOn(ParallelContext& context, const Tensor& qkv, Saved& saved
        .kvHeads = part.kvHeads,
        .firstQuery = first},
       context.scratch);
-  return project_.forward(context, out.matrix(), saved);
+  return project_.forward(context, out.matrix(), residual, saved);
 }
 
 Tensor Attention::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {
@@ -235,7 +235,7 @@ std::unique_ptr<Norm> layerNorm(const BlockOptions& o, const char* name, int own
                                                  .owner = owner});
 }
 
-std::unique_ptr<Module> mlpOf(const BlockOptions& o) {
+std::unique_ptr<Branch> mlpOf(const BlockOptions& o) {
   if (o.experts.count == 0) return std::make_unique<Mlp>(o);
   return std::make_unique<Experts>(expertsOf(o));
 }
@@ -270,13 +270,10 @@ void Block::declare(ParameterStore& store) {
 }
 
 Tensor Block::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
-  const Tensor middle =
-      parts_.attention->forward(context, parts_.beforeAttention->forward(context, x, saved), saved);
-  context.kernels.add(x, middle);
-  const Tensor y =
-      parts_.mlp->forward(context, parts_.beforeMlp->forward(context, middle, saved), saved);
-  context.kernels.add(middle, y);
-  return y;
+  const Tensor middle = parts_.attention->forward(
+      context, parts_.beforeAttention->forward(context, x, saved), x, saved);
+  return parts_.mlp->forward(context, parts_.beforeMlp->forward(context, middle, saved), middle,
+                             saved);
 }
 
 Tensor Block::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {

@@ -45,10 +45,12 @@ struct BlockOptions {
 ExpertsOptions expertsOf(const BlockOptions& options);
 
 /// Two linear maps around a GELU; the inner width is four times the outer.
-class Mlp final : public Module {
+class Mlp final : public Branch {
  public:
   explicit Mlp(const BlockOptions& options);
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  using Branch::forward;
+  Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                 Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
   void declare(ParameterStore& store) override;
 
@@ -70,10 +72,12 @@ struct AttentionOptions {
 };
 
 /// Causal multi-head self-attention, of each sequence by itself.
-class Attention : public Module {
+class Attention : public Branch {
  public:
   explicit Attention(const AttentionOptions& options);
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  using Branch::forward;
+  Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                 Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override;
   void declare(ParameterStore& store) override;
 
@@ -97,7 +101,7 @@ class Attention : public Module {
   Tensor inputs(ParallelContext& context, const Tensor& x, Saved& saved);
   Result attend(ParallelContext& context, const Tensor& qkv, const Saved& saved, Arena& outs,
                 Arena& sums) const;
-  Tensor goOn(ParallelContext& context, const Tensor& qkv, Saved& saved);
+  Tensor goOn(ParallelContext& context, const Tensor& qkv, const Tensor& residual, Saved& saved);
   Tensor ownRows(ParallelContext& context, const Tensor& out, const Saved& saved,
                  Arena& memory) const;
   Tensor inputGradients(ParallelContext& context, const Tensor& dOut, Saved& saved);
@@ -115,9 +119,9 @@ class Block : public Module {
  public:
   struct Parts {
     std::unique_ptr<Norm> beforeAttention;
-    std::unique_ptr<Module> attention;
+    std::unique_ptr<Branch> attention;
     std::unique_ptr<Norm> beforeMlp;
-    std::unique_ptr<Module> mlp;
+    std::unique_ptr<Branch> mlp;
   };
   explicit Block(Parts parts) : parts_(std::move(parts)) {}
   Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;

@@ -45,10 +45,24 @@ class Calls {
     const Tensor w = make({width_, 4 * width_}), dw = make({width_, 4 * width_});
     const Tensor row = make({width_}), dRow = make({width_}), innerRow = make({4 * width_});
     const Tensor mean = make({tokens_}), rstd = make({tokens_});
+    // An MLP's, with their epilogues: a product is as fast as these are together.
     add("gemm", [=](Kernels& k) {
-      k.gemm({.a = x, .b = w, .c = inner});
+      k.gemm({.a = x,
+              .b = w,
+              .c = dInner,
+              .epilogue = {.activation = Activation::Gelu, .inner = inner, .bias = innerRow}});
+      k.gemm({.a = dInner,
+              .b = w,
+              .c = dx,
+              .transposeB = true,
+              .epilogue = {.bias = row, .residual = x}});
+      k.gemm({.a = y,
+              .b = w,
+              .c = dInner,
+              .epilogue = {.activation = Activation::GeluBackward, .inner = inner}});
       k.gemm({.a = dInner, .b = w, .c = dx, .transposeB = true});
       k.gemm({.a = x, .b = dInner, .c = dw, .transposeA = true, .beta = 1});
+      k.gemm({.a = y, .b = dInner, .c = dw, .transposeA = true, .beta = 1});
     });
     add("layerNorm", [=](Kernels& k) { k.layerNorm({x, row, row, y, mean, rstd}); });
     add("layerNormBackward", [=](Kernels& k) {

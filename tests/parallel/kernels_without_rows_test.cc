@@ -72,6 +72,22 @@ void gemm(Kernels& kernels, Operands& o) {
   o.expectAll(gradient, 1);
   kernels.gemm({.a = input, .b = dOut, .c = gradient, .transposeA = true});
   o.expectAll(gradient, 0);
+  const Tensor bias = o.ones({3}), none = o.ones({0, 3}), wide = o.ones({0, 6});
+  for (const Activation activation :
+       {Activation::Gelu, Activation::GeluBackward, Activation::SwiGlu, Activation::SwiGluBackward})
+    kernels.gemm({.a = o.ones({0, kWidth}),
+                  .b = o.ones({kWidth, 3}),
+                  .c = activation == Activation::SwiGluBackward ? o.ones({0, 6}) : o.ones({0, 3}),
+                  .epilogue = {.activation = activation,
+                               .inner = activation >= Activation::SwiGlu ? wide : none,
+                               .bias = bias}});
+  // A bias and a residual are there where the product is a sum over nothing.
+  kernels.gemm({.a = input,
+                .b = dOut,
+                .c = gradient,
+                .transposeA = true,
+                .epilogue = {.bias = bias, .residual = o.ones({kWidth, 3}), .scale = 3}});
+  o.expectAll(gradient, 2);
 }
 
 void fillZero(Kernels& kernels, Operands& o) { kernels.fillZero(o.ones({0, kWidth})); }

@@ -77,6 +77,12 @@ TUTTI_DEVICE void store(const Elements& x, int64_t i, T value) {
   Access<T>::store(x, i, value);
 }
 
+/// So many elements further.
+TUTTI_DEVICE Elements movedBy(const Elements& x, int64_t elements) {
+  const int64_t bytes = x.format == Format::Float64 ? 8 : x.format == Format::Float32 ? 4 : 2;
+  return {static_cast<char*>(x.data) + elements * bytes, x.format};
+}
+
 /// Of an element that is counted row by row, where it is.
 TUTTI_DEVICE int64_t placeOf(const RowPlaces& rows, int64_t width, int64_t i) {
   if (rows.isContiguous != 0) return i;

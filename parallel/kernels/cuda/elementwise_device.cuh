@@ -5,7 +5,7 @@
 //
 // Bound: the memory's bandwidth, each operand once.
 
-#include "parallel/kernels/cuda/elements_device.cuh"
+#include "parallel/kernels/cuda/activations_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
 
 namespace tutti::parallel::cuda {
@@ -42,48 +42,24 @@ __global__ void addBias(const __grid_constant__ AddBias x) {
   }
 }
 
-/// 1 / (1 + exp(-x)), and what that is less than 1: neither is lost where the other is almost 1.
-template <class T>
-struct Sigmoid {
-  T value, rest;
-  TUTTI_DEVICE explicit Sigmoid(T x) {
-    const T small = exponential(x < T(0) ? x : -x);
-    const T near = T(1) / (T(1) + small), far = small * near;
-    value = x < T(0) ? far : near;
-    rest = x < T(0) ? near : far;
-  }
-};
-
-/// GELU's tanh form is x * sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
-template <class T>
-TUTTI_DEVICE T twiceU(T x) {
-  return x * (x * x * T(0.044715) + T(1)) * T(2 * 0.79788456080286535588);
-}
-
 template <class T>
 __global__ void gelu(const __grid_constant__ Gelu x) {
-  for (int64_t i = firstElement(); i < x.count; i += elementStep()) {
-    const T in = load<T>(x.x, i);
-    store<T>(x.y, i, in * Sigmoid<T>(twiceU(in)).value);
-  }
+  for (int64_t i = firstElement(); i < x.count; i += elementStep())
+    store<T>(x.y, i, Gate<T>(load<T>(x.x, i), true).value);
 }
 
 template <class T>
 __global__ void geluBackward(const __grid_constant__ Gelu x) {
-  for (int64_t i = firstElement(); i < x.count; i += elementStep()) {
-    const T in = load<T>(x.x, i);
-    const Sigmoid<T> s(twiceU(in));
-    const T slope = (in * in * T(3 * 0.044715) + T(1)) * T(2 * 0.79788456080286535588);
-    store<T>(x.y, i, load<T>(x.dy, i) * (s.value + in * s.value * s.rest * slope));
-  }
+  for (int64_t i = firstElement(); i < x.count; i += elementStep())
+    store<T>(x.y, i, load<T>(x.dy, i) * Gate<T>(load<T>(x.x, i), true).slope);
 }
 
 template <class T>
 __global__ void swiGlu(const __grid_constant__ SwiGlu x) {
   for (int64_t i = firstElement(); i < x.rows * x.width; i += elementStep()) {
     const int64_t gate = i / x.width * 2 * x.width + i % x.width;
-    const T g = load<T>(x.x, gate);
-    store<T>(x.y, i, g * Sigmoid<T>(g).value * load<T>(x.x, gate + x.width));
+    const Gate<T> g(load<T>(x.x, gate), false);
+    store<T>(x.y, i, g.value * load<T>(x.x, gate + x.width));
   }
 }
 
@@ -91,10 +67,10 @@ template <class T>
 __global__ void swiGluBackward(const __grid_constant__ SwiGlu x) {
   for (int64_t i = firstElement(); i < x.rows * x.width; i += elementStep()) {
     const int64_t gate = i / x.width * 2 * x.width + i % x.width, up = gate + x.width;
-    const T g = load<T>(x.x, gate), u = load<T>(x.x, up), d = load<T>(x.dy, i);
-    const Sigmoid<T> s(g);
-    store<T>(x.y, gate, d * u * (s.value + g * s.value * s.rest));
-    store<T>(x.y, up, d * (g * s.value));
+    const Gate<T> g(load<T>(x.x, gate), false);
+    const T u = load<T>(x.x, up), d = load<T>(x.dy, i);
+    store<T>(x.y, gate, d * u * g.slope);
+    store<T>(x.y, up, d * g.value);
   }
 }
 

@@ -10,7 +10,8 @@ constexpr Kernel<Gemm> kGemm{gemm<float>, gemm<double>};
 }  // namespace
 
 cudaError_t enqueue(const Gemm& x, bool doubles, cudaStream_t stream) {
-  const int64_t tiles = blocksOf(x.rows, kGemmTile) * blocksOf(x.columns, kGemmTile);
+  const int64_t tiles =
+      x.out.batch * blocksOf(x.out.rows, kGemmTile) * blocksOf(x.out.columns, kGemmTile);
   return launch(kGemm, doubles, tiles, kGemmThreads, x, stream);
 }
 

@@ -1,14 +1,14 @@
 #pragma once
 
-// c = a * b (+ c), by tiles: a block computes kGemmTile rows and columns of c and takes kGemmDepth
-// of the dimension that is summed over at a time through shared memory; a thread has kPerThread
-// rows and columns, kSide apart, whose sums are in registers. Each sum is in the order of that
-// dimension, whatever the sizes.
+// c = a * b (+ c), or what an epilogue makes of it, by tiles: a block computes kGemmTile rows and
+// columns of c and takes kGemmDepth of the dimension that is summed over at a time through shared
+// memory; a thread has kPerThread rows and columns, kSide apart, whose sums are in registers. Each
+// sum is in the order of that dimension, whatever the sizes.
 //
 // Bound: additions of this type outside the tensor cores; an element that was loaded from shared
 // memory is used kPerThread times.
 
-#include "parallel/kernels/cuda/elements_device.cuh"
+#include "parallel/kernels/cuda/epilogue_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
 
 namespace tutti::parallel::cuda {
@@ -24,7 +24,7 @@ using GemmTile = T[kGemmDepth][kGemmTile + 2];
 
 /// What a tile is taken from: `outer` are a's rows or b's columns.
 struct GemmSide {
-  const Matrix& from;
+  Matrix from;
   int32_t outers, depth;
   bool isDepthAdjacent;
 };
@@ -62,21 +62,25 @@ TUTTI_DEVICE void addProducts(T (&sums)[kPerThread][kPerThread], const GemmTile<
   }
 }
 
+/// The loop is not unrolled, so that its code is there once; each turn takes its sum from
+/// registers.
 template <class T>
-TUTTI_DEVICE void storeSums(const Gemm& x, const T (&sums)[kPerThread][kPerThread],
-                            int32_t firstRow, int32_t firstColumn) {
+TUTTI_DEVICE void storeSquare(const GemmOutput& out, const T (&sums)[kPerThread][kPerThread],
+                              int32_t firstRow, int32_t firstColumn) {
+  const int32_t row = firstRow + int(threadIdx.x) / kSide;
+  const int32_t column = firstColumn + int(threadIdx.x) % kSide;
+#pragma unroll 1
+  for (int turn = 0; turn < kPerThread * kPerThread; ++turn) {
+    T sum[1] = {};
 #pragma unroll
-  for (int i = 0; i < kPerThread; ++i) {
-    const int32_t row = firstRow + int(threadIdx.x) / kSide + kSide * i;
-#pragma unroll
-    for (int j = 0; j < kPerThread; ++j) {
-      const int32_t column = firstColumn + int(threadIdx.x) % kSide + kSide * j;
-      if (row >= x.rows || column >= x.columns) continue;
-      const int64_t at = row * x.c.stride + column;
-      const T before = x.accumulate != 0 ? load<T>(x.c.elements, at) : T(0);
-      store<T>(x.c.elements, at, before + sums[i][j]);
-    }
+    for (int i = 0; i < kPerThread * kPerThread; ++i)
+      if (i == turn) sum[0] = sums[i / kPerThread][i % kPerThread];
+    storeSums(out, sum, row + turn / kPerThread * kSide, column + turn % kPerThread * kSide);
   }
+}
+
+TUTTI_DEVICE Matrix ofProduct(const Matrix& x, int64_t batchStride, int32_t product) {
+  return {movedBy(x.elements, product * batchStride), x.stride};
 }
 
 /// A block for each tile of c, those of a row of tiles one after the other.
@@ -84,11 +88,15 @@ template <class T>
 __global__ void __launch_bounds__(kGemmThreads) gemm(const __grid_constant__ Gemm x) {
   TUTTI_SHARED(GemmTile<T>, a, );
   TUTTI_SHARED(GemmTile<T>, b, );
-  const int32_t acrossTiles = (x.columns + kGemmTile - 1) / kGemmTile;
-  const int32_t firstRow = int32_t(blockIdx.x) / acrossTiles * kGemmTile;
-  const int32_t firstColumn = int32_t(blockIdx.x) % acrossTiles * kGemmTile;
-  const GemmSide left{x.a, x.rows, x.depth, x.transposeA == 0};
-  const GemmSide right{x.b, x.columns, x.depth, x.transposeB != 0};
+  const int32_t acrossTiles = (x.out.columns + kGemmTile - 1) / kGemmTile;
+  const int32_t tiles = (x.out.rows + kGemmTile - 1) / kGemmTile * acrossTiles;
+  const int32_t product = int32_t(blockIdx.x) / tiles, tile = int32_t(blockIdx.x) % tiles;
+  const int32_t firstRow = tile / acrossTiles * kGemmTile;
+  const int32_t firstColumn = tile % acrossTiles * kGemmTile;
+  const GemmSide left{ofProduct(x.a, x.batchStrideA, product), x.out.rows, x.depth,
+                      x.transposeA == 0};
+  const GemmSide right{ofProduct(x.b, x.batchStrideB, product), x.out.columns, x.depth,
+                       x.transposeB != 0};
   T sums[kPerThread][kPerThread] = {};
   for (int32_t depth = 0; depth < x.depth; depth += kGemmDepth) {
     fillTile<T>(a, left, firstRow, depth);
@@ -97,7 +105,7 @@ __global__ void __launch_bounds__(kGemmThreads) gemm(const __grid_constant__ Gem
     addProducts<T>(sums, a, b);
     __syncthreads();
   }
-  storeSums<T>(x, sums, firstRow, firstColumn);
+  storeSquare(outputOf(x.out, product, 0), sums, firstRow, firstColumn);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -7,7 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "parallel/kernels/cuda/elements.h"
+#include "parallel/kernels/cuda/epilogue.h"
 
 namespace tutti::parallel::cuda {
 
@@ -20,9 +20,10 @@ inline constexpr int kRowWarps = kRowThreads / 32;
 // --- gemm.cu -----------------------------------------------------------------------------------
 
 struct Gemm {
-  Matrix a, b, c;
-  int32_t rows, columns, depth;
-  int32_t transposeA, transposeB, accumulate;
+  Matrix a, b;
+  int64_t batchStrideA, batchStrideB;  ///< elements; 0: all products share it
+  int32_t depth, transposeA, transposeB;
+  GemmOutput out;
 };
 cudaError_t enqueue(const Gemm& x, bool doubles, cudaStream_t stream);
 cudaError_t loadGemm();

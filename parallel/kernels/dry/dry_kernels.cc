@@ -35,6 +35,11 @@ class Call {
     (take(operands, true, true), ...);
     return *this;
   }
+  /// That other operands are parts of.
+  Call& uses(Tensor& x) {
+    take(x, false, false);
+    return *this;
+  }
   /// What is overwritten when `beta` is 0, and else added to.
   Call& result(Tensor& x, double beta) {
     take(x, beta != 0, true);
@@ -106,9 +111,23 @@ KernelCount& DryKernels::countOf(const char* name) {
 
 void DryKernels::gemm(const GemmArgs& args) {
   GemmArgs a = args;
+  GemmEpilogue& e = a.epilogue;
   KernelCount& count = countOf("gemm");
-  count += Call().reads(a.a, a.b).result(a.c, a.beta).checked(a.c, [&] { requireOperands(a); });
-  count.gemmFlops += 2 * static_cast<double>(a.c.count()) * static_cast<double>(summed(a));
+  Call call;
+  call.reads(a.a, a.b, e.bias, e.residual).result(a.c, a.beta);
+  Tensor gate, up;
+  if (e.activation == Activation::SwiGlu && e.inner.shape.rank() >= 2) {
+    gate = leftHalf(e.inner), up = rightHalf(e.inner);
+    call.reads(gate).writes(up).uses(e.inner);
+  } else if (e.activation == Activation::Gelu) {
+    call.writes(e.inner);
+  } else {
+    call.reads(e.inner);
+  }
+  count += call.checked(a.c, [&] { requireOperands(a); });
+  const GemmArgs one = productOf(a, 0);
+  count.gemmFlops += 2 * static_cast<double>(batchOf(a)) * static_cast<double>(one.c.shape[0]) *
+                     static_cast<double>(productColumns(one)) * static_cast<double>(summed(one));
 }
 
 void DryKernels::fillZero(const Tensor& x) {

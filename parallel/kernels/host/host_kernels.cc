@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "parallel/kernels/host/attention.h"
-#include "parallel/kernels/host/blas.h"
 #include "parallel/kernels/host/positions.h"
 #include "parallel/kernels/host/staging.h"
 #include "parallel/kernels/host/strided.h"
@@ -23,25 +22,6 @@ int64_t strideOf(const Tensor& x) { return x.shape.rank() == 2 ? x.strides[0] : 
 }  // namespace
 
 HostKernels::HostKernels() : HostKernels(*host::availableLeaves().sets[0]) {}
-
-void HostKernels::gemm(const GemmArgs& args) {
-  if (Staging s; Staging::needed({args.a, args.b, args.c})) {
-    GemmArgs wide = args;
-    s.in(wide.a);
-    s.in(wide.b);
-    s.result(wide.c, args.beta);
-    return gemm(wide);
-  }
-  const Tensor &a = args.a, &b = args.b, &c = args.c;
-  requireOperands(args);
-  const host::GemmShape shape{c.shape[0], c.shape[1], summed(args), args.transposeA,
-                              args.transposeB};
-  dispatch(c, [&](const auto&, auto zero) {
-    using T = decltype(zero);
-    host::gemm<T>(shape, {a.as<T>(), a.strides[0]}, {b.as<T>(), b.strides[0]}, args.beta,
-                  {c.as<T>(), c.strides[0]});
-  });
-}
 
 void HostKernels::fillZero(const Tensor& x) {
   requireContiguous("fillZero", x);

@@ -53,6 +53,10 @@ class HostKernels final : public Kernels {
   void addSquares(const Tensor& x, ExactSum& sum) override;
 
  private:
+  void gemmThrough(const GemmArgs& args);
+  /// Of `sums` and of what the epilogue keeps, to `result`, which may be the sums.
+  void activate(const GemmEpilogue& epilogue, const Tensor& sums, const Tensor& result);
+  void scale(const Tensor& x, double by);
   /// Calls body(leaves of x's type); the argument's type tells the body what T is.
   template <class Body>
   void dispatch(const Tensor& x, Body body) const {

@@ -75,6 +75,8 @@ bool Staging::needed(std::initializer_list<Tensor> operands) {
   return std::ranges::any_of(operands, [](const Tensor& x) { return isNarrow(x.type); });
 }
 
+Tensor Staging::allocate(DType type, const Shape& shape) { return arena().allocate(type, shape); }
+
 void Staging::stage(Tensor& x, bool read, bool write) {
   if (!isNarrow(x.type)) return;
   if (x.data == nullptr) {  // left out, or without rows: no elements, but of the others' type

@@ -33,6 +33,8 @@ class Staging {
   void in(Tensor& x) { stage(x, true, false); }
   void out(Tensor& x) { stage(x, false, true); }
   void inOut(Tensor& x) { stage(x, true, true); }
+  /// What the call computes on the way.
+  Tensor allocate(DType type, const Shape& shape);
   /// A result that is overwritten when `beta` is 0, and else added to.
   void result(Tensor& x, double beta) { stage(x, beta != 0, true); }
 

@@ -48,6 +48,37 @@ TEST_P(CudaRows, GemmOfAnyNumbers) {
   expectNear(c, 50.0 * 50 * 16, "gemm");
 }
 
+// Sums of 10 such products err by 11 roundings of 10 * 4^2 at most, and are multiplied by gates,
+// slopes and numbers that are below 5 together.
+TEST_P(CudaRows, GemmWithEpilogues) {
+  for (const Activation activation : {Activation::None, Activation::Gelu, Activation::GeluBackward,
+                                      Activation::SwiGlu, Activation::SwiGluBackward})
+    for (const double beta : {0.0, 1.0}) {
+      const int64_t columns = activation == Activation::SwiGluBackward ? 18 : 9;
+      const Operand a = random({20, 10}, elements()), b = random({10, 9}, elements());
+      const Operand bias = random({9}, kept()), residual = random({20, columns}, elements());
+      const Operand c = beta == 0 ? result({20, columns}, kept()) : random({20, columns}, kept());
+      const Operand inner =
+          activation == Activation::Gelu
+              ? result({20, 9}, elements())
+              : random({20, activation >= Activation::SwiGlu ? 18 : 9}, elements());
+      both([&](const Side& side) {
+        side.kernels.gemm(
+            {.a = side(a),
+             .b = side(b),
+             .c = side(c),
+             .beta = beta,
+             .epilogue = {.activation = activation,
+                          .inner = activation == Activation::None ? Tensor{} : side(inner),
+                          .bias = side(bias),
+                          .residual = side(residual),
+                          .scale = 0.5}});
+      });
+      expectNear(c, 11 * 160 * 5, "c");
+      expectNear(inner, 11 * 160, "inner");
+    }
+}
+
 TEST_P(CudaRows, CopiesAndSums) {
   const Shape shape{2, 3, 2, 5};
   const Operand wide = random({2, 3, 2, 9}, elements()), from = wide.columns(3, 5);

@@ -6,7 +6,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "parallel/kernels/cuda/elements.h"
+#include "parallel/kernels/cuda/epilogue.h"
 
 namespace tutti::parallel::cuda {
 
@@ -20,24 +20,17 @@ struct GemmTiles {
   int32_t group;                 ///< rows of units that are gone through together, column by column
   int32_t steps;                 ///< of the depth
   int32_t splits, stepsOfSplit;  ///< of the depth; no split is empty
-  int32_t units;                 ///< of all splits
-};
-
-/// Where sums go: to c, or to the partial sums of a split.
-struct GemmOutput {
-  Matrix c;
-  int32_t rows, columns;
-  int32_t accumulate;
-  int32_t isVector;    ///< four elements of a row from a multiple of four on are aligned
-  int64_t splitBytes;  ///< from one split's sums to the next one's
+  int32_t unitsOfProduct;        ///< of all its splits
+  int32_t units;                 ///< of all products of a batch
 };
 
 /// An operand: its rows are a's rows or b's columns (K-major), or the depth.
 struct MmaSide {
   const void* data;
-  int64_t stride;     ///< elements
-  int32_t outers;     ///< a's rows or b's columns
-  int32_t alignment;  ///< of all rows, bytes: that of an element, to 16
+  int64_t stride;       ///< elements
+  int64_t batchStride;  ///< elements; 0: all products share it
+  int32_t outers;       ///< a's rows or b's columns
+  int32_t alignment;    ///< of all rows, bytes: that of an element, to 16
   int32_t isKMajor;
 };
 /// mma.cu. Of float32 it computes in TF32.
@@ -66,6 +59,7 @@ struct WgmmaGemm {
   GemmOutput out;
   Format format;
   int32_t isKMajorA, isKMajorB;
+  int32_t isSharedA, isSharedB;  ///< by all products of a batch
   Schedule schedule;
   int32_t tileColumns;  ///< 128 or, together, 256
   int32_t cluster;      ///< blocks: 1 or 2
@@ -75,11 +69,12 @@ cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream);
 /// Loads nothing on a GPU that is not of compute capability 9.0.
 cudaError_t loadWgmma();
 
-/// splits.cu: c = the sum over splits, in their order (+ c).
+/// splits.cu: the sum over splits, in their order, and then what becomes of it.
 struct SumSplits {
   const float* partial;  ///< aligned to 16 bytes, as are its rows
   int64_t stride;        ///< elements from one row to the next
   int64_t splitStride;   ///< from one split to the next
+  int64_t batchStride;   ///< from one product to the next
   int32_t splits;
   GemmOutput out;
 };

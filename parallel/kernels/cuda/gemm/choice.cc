@@ -113,7 +113,7 @@ double predictedCycles(const GemmShape& shape, const GemmTile& tile, int32_t spl
                        const GemmChip& chip) {
   const int64_t steps = over(shape.depth, stepDepthOf(tile.family));
   const int64_t units = over(shape.rows, int64_t{kTileRows} * tile.cluster) *
-                        over(shape.columns, tile.columns) * splits;
+                        over(shape.columns, tile.columns) * splits * shape.batch;
   const int64_t waves = over(units, std::max(chip.processors / tile.cluster, 1));
   const double rowBytes = tile.family == GemmFamily::Simt ? 64 : 128;  // of a step
   const double stepBytes = rowBytes * (kTileRows + tile.columns / tile.cluster);
@@ -127,7 +127,7 @@ double predictedCycles(const GemmShape& shape, const GemmTile& tile, int32_t spl
                           : static_cast<double>(waves) * unit);
   if (splits == 1) return cycles;
   // Partial sums are written, read and added, of which the first is more than a result's bytes.
-  const double bytes = 8.0 * splits * static_cast<double>(shape.rows * shape.columns);
+  const double bytes = 8.0 * splits * static_cast<double>(shape.rows * shape.columns * shape.batch);
   return cycles + kLaunchCycles + bytes / (kMemoryBytes * chip.processors);
 }
 
@@ -157,7 +157,7 @@ GemmChoice chooseGemm(const GemmShape& shape, const GemmAllowed& allowed, const 
       consider(tile, forced.splits);
       continue;
     }
-    const int64_t bytesOfSplit = 4 * shape.rows * shape.columns;
+    const int64_t bytesOfSplit = 4 * shape.rows * shape.columns * shape.batch;
     for (int32_t splits = 1; splits <= kMostSplits; ++splits) {
       if (splits > 1 && (steps / splits < kLeastSteps || splits * bytesOfSplit > kMostPartialBytes))
         break;
@@ -180,8 +180,10 @@ GemmTiles tilesOf(const GemmShape& shape, const GemmChoice& choice) {
       .steps = static_cast<int32_t>(steps),
       .splits = choice.splits,
       .stepsOfSplit = static_cast<int32_t>(over(steps, choice.splits)),
+      .unitsOfProduct = 0,
       .units = 0};
-  tiles.units = tiles.rows * tiles.columns * tiles.splits;
+  tiles.unitsOfProduct = tiles.rows * tiles.columns * tiles.splits;
+  tiles.units = tiles.unitsOfProduct * static_cast<int32_t>(shape.batch);
   return tiles;
 }
 

@@ -20,6 +20,7 @@ enum class GemmFamily { Plain, Simt, Tf32, Mma, Wgmma };
 
 struct GemmShape {
   int64_t rows, columns, depth;
+  int64_t batch = 1;  ///< products
 };
 
 struct GemmChip {

@@ -11,37 +11,49 @@ namespace {
 bool isOf16Bits(Format format) { return format == Format::BFloat16 || format == Format::Float16; }
 int64_t bytesOf(Format format) { return isOf16Bits(format) ? 2 : 4; }
 
-GemmShape shapeOf(const GemmProduct& x) { return {x.rows, x.columns, x.depth}; }
+GemmShape shapeOf(const GemmProduct& x) { return {x.rows, x.columns, x.depth, x.batch}; }
 
-/// Of all rows of a matrix.
-int32_t alignmentOf(const Matrix& x) {
+/// Of all rows of a batch of matrices.
+int32_t alignmentOf(const Matrix& x, int64_t batchStride) {
   const auto bits = reinterpret_cast<uintptr_t>(x.elements.data) |
-                    static_cast<uintptr_t>(bytesOf(x.elements.format) * x.stride) | uintptr_t{16};
+                    static_cast<uintptr_t>(bytesOf(x.elements.format) * (x.stride | batchStride)) |
+                    uintptr_t{16};
   return static_cast<int32_t>(bits & (~bits + 1));
 }
 
-GemmOutput outputOf(const GemmProduct& x, const Matrix& c, bool accumulate) {
-  const int64_t bytes = bytesOf(c.elements.format);
-  const auto begin = reinterpret_cast<uintptr_t>(c.elements.data);
-  return {.c = c,
+/// Of all rows four elements from a multiple of four on are aligned.
+bool isVector(const Matrix& x, int64_t batchStride) {
+  const auto bytes = static_cast<uintptr_t>(4 * bytesOf(x.elements.format));
+  return reinterpret_cast<uintptr_t>(x.elements.data) % bytes == 0 &&
+         (x.stride | batchStride) % 4 == 0;
+}
+
+/// Partial sums, in rows of a multiple of four: what is beyond c's columns is zero.
+GemmOutput partialOf(const GemmProduct& x, float* partial, int32_t splits, int64_t splitStride) {
+  const int64_t columns = splitStride / x.rows;
+  return {.c = {{partial, Format::Float32}, columns},
           .rows = x.rows,
-          .columns = x.columns,
-          .accumulate = accumulate,
-          .isVector = begin % static_cast<uintptr_t>(4 * bytes) == 0 && c.stride % 4 == 0,
-          .splitBytes = 0};
+          .columns = static_cast<int32_t>(columns),
+          .accumulate = false,
+          .isVector = true,
+          .epilogue = {},
+          .batch = x.batch,
+          .strides = {.c = splits * splitStride},
+          .splitStride = splitStride};
 }
 
 MmaGemm mmaOf(const GemmProduct& x, const GemmTiles& tiles, const GemmOutput& out) {
-  const auto side = [](const Matrix& matrix, int32_t outers, bool isKMajor) {
+  const auto side = [](const Matrix& matrix, int64_t batchStride, int32_t outers, bool isKMajor) {
     return MmaSide{.data = matrix.elements.data,
                    .stride = matrix.stride,
+                   .batchStride = batchStride,
                    .outers = outers,
-                   .alignment = alignmentOf(matrix),
+                   .alignment = alignmentOf(matrix, batchStride),
                    .isKMajor = isKMajor};
   };
   return {.tiles = tiles,
-          .a = side(x.a, x.rows, x.isKMajorA),
-          .b = side(x.b, x.columns, x.isKMajorB),
+          .a = side(x.a, x.batchStrideA, x.rows, x.isKMajorA),
+          .b = side(x.b, x.batchStrideB, x.columns, x.isKMajorB),
           .depth = x.depth,
           .format = x.a.elements.format,
           .out = out};
@@ -63,37 +75,51 @@ GemmChip chipOf(int device) {
                         attribute(cudaDevAttrComputeCapabilityMinor)};
 }
 
+GemmOutput outputOf(const GemmProduct& x) {
+  const Epilogue& e = x.epilogue;
+  return {.c = x.c,
+          .rows = x.rows,
+          .columns = x.columns,
+          .accumulate = x.accumulate,
+          .isVector = x.columns % 4 == 0 && isVector(x.c, x.strides.c) &&
+                      isVector(e.inner, x.strides.inner) &&
+                      isVector(e.residual, x.strides.residual) &&
+                      isVector({e.bias, 0}, x.strides.bias),
+          .epilogue = e,
+          .batch = x.batch,
+          .strides = x.strides,
+          .splitStride = 0};
+}
+
 GemmChoice Gemms::choose(const GemmProduct& x) const {
   const Format format = x.a.elements.format;
   if (x.b.elements.format != format || x.c.elements.format == Format::Float64 || x.rows == 0 ||
-      x.columns == 0 || x.depth == 0)
+      x.columns == 0 || x.depth == 0 || x.batch == 0)
     return {};
   const GemmForced* const tuned =
-      options_.forced.isAnything()
+      options_.forced.isAnything() || x.batch > 1
           ? nullptr
           : options_.table.find({x.rows, x.columns, x.depth, !x.isKMajorA, x.isKMajorB,
                                  isOf16Bits(format) ? 16 : 32});
   return chooseGemm(shapeOf(x),
                     {.simt = format == Format::Float32,
                      .mma = isOf16Bits(format),
-                     .wgmma = isOf16Bits(format) && isMappable(x.a) && isMappable(x.b)},
+                     .wgmma = isOf16Bits(format) && isMappable(x.a, x.batchStrideA) &&
+                              isMappable(x.b, x.batchStrideB)},
                     chip_, tuned == nullptr ? options_.forced : *tuned);
 }
 
 int64_t Gemms::partialSumsOf(const GemmProduct& x, const GemmChoice& choice) {
-  return choice.splits * sumsOfSplit(shapeOf(x), choice);
+  return x.batch * choice.splits * sumsOfSplit(shapeOf(x), choice);
 }
 
 cudaError_t Gemms::enqueue(const GemmProduct& x, const GemmChoice& choice, float* partial,
                            cudaStream_t stream) {
   const GemmTiles tiles = tilesOf(shapeOf(x), choice);
-  const GemmOutput result = outputOf(x, x.c, x.accumulate);
-  GemmOutput out = result;
+  const GemmOutput result = outputOf(x);
   const int64_t splitStride = sumsOfSplit(shapeOf(x), choice);
-  if (splitStride > 0) {
-    out = outputOf(x, {{partial, Format::Float32}, splitStride / x.rows}, false);
-    out.splitBytes = splitStride * bytesOf(Format::Float32);
-  }
+  const GemmOutput out =
+      splitStride == 0 ? result : partialOf(x, partial, choice.splits, splitStride);
   cudaError_t error = cudaSuccess;
   if (choice.family == GemmFamily::Wgmma)
     error = cuda::enqueue(wgmmaOf(x, choice, tiles, out), stream);
@@ -105,6 +131,7 @@ cudaError_t Gemms::enqueue(const GemmProduct& x, const GemmChoice& choice, float
   return cuda::enqueue(SumSplits{.partial = partial,
                                  .stride = out.c.stride,
                                  .splitStride = splitStride,
+                                 .batchStride = out.strides.c,
                                  .splits = choice.splits,
                                  .out = result},
                        stream);
@@ -114,17 +141,21 @@ WgmmaGemm Gemms::wgmmaOf(const GemmProduct& x, const GemmChoice& choice, const G
                          const GemmOutput& out) {
   const int32_t clusters = std::min(tiles.units, std::max(chip_.processors / choice.cluster, 1));
   const int32_t columns = choice.columns / choice.cluster;
-  return {.a = maps_.of(boxOf(x.a, x.isKMajorA, x.rows, x.depth, kTileRows)),
-          .b = maps_.of(boxOf(x.b, x.isKMajorB, x.columns, x.depth, columns)),
-          .tiles = tiles,
-          .out = out,
-          .format = x.a.elements.format,
-          .isKMajorA = x.isKMajorA,
-          .isKMajorB = x.isKMajorB,
-          .schedule = choice.schedule,
-          .tileColumns = choice.columns,
-          .cluster = choice.cluster,
-          .blocks = clusters * choice.cluster};
+  return {
+      .a = maps_.of(boxOf(x.a, {x.batch, x.batchStrideA}, x.isKMajorA, x.rows, x.depth, kTileRows)),
+      .b =
+          maps_.of(boxOf(x.b, {x.batch, x.batchStrideB}, x.isKMajorB, x.columns, x.depth, columns)),
+      .tiles = tiles,
+      .out = out,
+      .format = x.a.elements.format,
+      .isKMajorA = x.isKMajorA,
+      .isKMajorB = x.isKMajorB,
+      .isSharedA = x.batchStrideA == 0,
+      .isSharedB = x.batchStrideB == 0,
+      .schedule = choice.schedule,
+      .tileColumns = choice.columns,
+      .cluster = choice.cluster,
+      .blocks = clusters * choice.cluster};
 }
 
 }  // namespace tutti::parallel::cuda

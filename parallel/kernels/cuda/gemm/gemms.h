@@ -11,12 +11,18 @@
 
 namespace tutti::parallel::cuda {
 
-/// c = a b (+ c). A side is K-major where the depth is adjacent.
+/// c = a b (+ c), or what an epilogue makes of it. A side is K-major where the depth is adjacent.
 struct GemmProduct {
   Matrix a, b, c;
   int32_t rows, columns, depth;
   bool isKMajorA, isKMajorB, accumulate;
+  Epilogue epilogue = {};
+  int32_t batch = 1;                           ///< products
+  int64_t batchStrideA = 0, batchStrideB = 0;  ///< elements; 0: all products share it
+  BatchStrides strides = {};                   ///< of the others
 };
+/// Where its sums go, in any kernel.
+GemmOutput outputOf(const GemmProduct& product);
 
 class Gemms {
  public:

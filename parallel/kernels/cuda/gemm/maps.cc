@@ -25,17 +25,19 @@ void* findEncode() {
 }
 
 CUtensorMap encoded(void* encode, const MappedMatrix& m) {
-  const cuuint64_t size[] = {static_cast<cuuint64_t>(m.columns), static_cast<cuuint64_t>(m.rows)};
-  const cuuint64_t strideBytes[] = {static_cast<cuuint64_t>(m.stride) * 2};
+  const cuuint64_t size[] = {static_cast<cuuint64_t>(m.columns), static_cast<cuuint64_t>(m.rows),
+                             static_cast<cuuint64_t>(m.batch)};
+  const cuuint64_t strideBytes[] = {static_cast<cuuint64_t>(m.stride) * 2,
+                                    static_cast<cuuint64_t>(m.batchStride) * 2};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(m.boxColumns),
-                            static_cast<cuuint32_t>(m.boxRows)};
-  const cuuint32_t elementStrides[] = {1, 1};
+                            static_cast<cuuint32_t>(m.boxRows), 1};
+  const cuuint32_t elementStrides[] = {1, 1, 1};
   CUtensorMap map;
   const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode)(
       &map,
       m.format == Format::BFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                    : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      2, m.data, size, strideBytes, box, elementStrides, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      3, m.data, size, strideBytes, box, elementStrides, CU_TENSOR_MAP_INTERLEAVE_NONE,
       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
@@ -46,18 +48,20 @@ CUtensorMap encoded(void* encode, const MappedMatrix& m) {
 
 }  // namespace
 
-bool isMappable(const Matrix& matrix) {
+bool isMappable(const Matrix& matrix, int64_t batchStride) {
   return reinterpret_cast<uintptr_t>(matrix.elements.data) % 16 == 0 && matrix.stride % 8 == 0 &&
-         matrix.stride > 0;
+         matrix.stride > 0 && batchStride % matrix.stride == 0;
 }
 
-MappedMatrix boxOf(const Matrix& from, bool isKMajor, int64_t outers, int64_t depth,
-                   int32_t count) {
+MappedMatrix boxOf(const Matrix& from, const MappedBatch& batch, bool isKMajor, int64_t outers,
+                   int64_t depth, int32_t count) {
   return {.data = from.elements.data,
           .format = from.elements.format,
           .rows = isKMajor ? outers : depth,
           .columns = isKMajor ? depth : outers,
           .stride = from.stride,
+          .batch = batch.stride == 0 ? 1 : batch.count,
+          .batchStride = batch.stride == 0 ? from.stride : batch.stride,
           .boxRows = isKMajor ? count : kStepDepth,
           .boxColumns = kSwizzledColumns};
 }

@@ -192,16 +192,32 @@ TUTTI_DEVICE void addStep(MmaSums& sums, const char* a, const char* b) {
   }
 }
 
+/// As storeWarp() does, of a warp's rows; the loop is not unrolled for the same reason.
+TUTTI_DEVICE void storeRows(const GemmOutput& out, WarpStage& stage, const MmaSums& sums,
+                            int32_t row, int32_t column) {
+#pragma unroll 1
+  for (int turn = 0; turn < 4; ++turn) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i == turn) stageSums(stage, sums[i], 0);
+    __syncwarp();
+    storeStage(out, stage, row + turn * kStageRows, column);
+    __syncwarp();
+  }
+}
+
 template <Format kFormat, Major kMajorA, Major kMajorB>
 __global__ void __launch_bounds__(kMmaThreads) mmaGemm(const __grid_constant__ MmaGemm x) {
   auto& shared = *dynamicShared<MmaShared>();
   const GemmUnit unit = unitAt(x.tiles, int32_t(blockIdx.x));
   const int32_t row = unit.row * kMmaTile, column = unit.column * kMmaTile;
+  const MmaSide left = sideOf(x.a, unit.product, kMmaBytes<kFormat>);
+  const MmaSide right = sideOf(x.b, unit.product, kMmaBytes<kFormat>);
   const auto fill = [&](int32_t step) {
     if (step < unit.steps) {
       const int32_t depth = (unit.firstStep + step) * kLineOf<kFormat>;
-      fillSide<kFormat, kMajorA>(shared.a[step % kMmaStages], x.a, row, depth, x.depth);
-      fillSide<kFormat, kMajorB>(shared.b[step % kMmaStages], x.b, column, depth, x.depth);
+      fillSide<kFormat, kMajorA>(shared.a[step % kMmaStages], left, row, depth, x.depth);
+      fillSide<kFormat, kMajorB>(shared.b[step % kMmaStages], right, column, depth, x.depth);
     }
     ptx::cpAsyncCommit();  // also of nothing, so that each step has a group
   };
@@ -218,10 +234,8 @@ __global__ void __launch_bounds__(kMmaThreads) mmaGemm(const __grid_constant__ M
   __syncthreads();  // stages are no longer read
   const int warp = int(threadIdx.x) / 32;
   WarpStage& stage = dynamicShared<WarpStage>()[warp];
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    storeWarp(outputOf(x.out, unit.split), stage, sums[i], row + warp % 2 * 64 + 16 * i,
-              column + warp / 2 * 32);
+  storeRows(outputOf(x.out, unit.product, unit.split), stage, sums, row + warp % 2 * 64,
+            column + warp / 2 * 32);
 }
 
 }  // namespace tutti::parallel::cuda

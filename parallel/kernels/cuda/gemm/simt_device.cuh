@@ -86,19 +86,22 @@ TUTTI_DEVICE void addSimtStep(float (&sums)[8][8], const SimtTile& a, const Simt
   }
 }
 
+/// The loop is not unrolled, as in storeWarp().
 TUTTI_DEVICE void storeSquare(const GemmOutput& out, const float (&sums)[8][8], int32_t firstRow,
                               int32_t firstColumn) {
   const int row = int(threadIdx.x) / kSimtSide * 4, column = int(threadIdx.x) % kSimtSide * 4;
+#pragma unroll 1
+  for (int turn = 0; turn < 16; ++turn) {
+    float four[4] = {};
 #pragma unroll
-  for (int i = 0; i < 8; ++i)
+    for (int i = 0; i < 16; ++i)
+      if (i == turn) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float four[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) four[j] = sums[i][4 * half + j];
-      storeSums(out, four, firstRow + row + i / 4 * kSimtHalf + i % 4,
-                firstColumn + column + half * kSimtHalf);
-    }
+        for (int j = 0; j < 4; ++j) four[j] = sums[i / 2][4 * (i % 2) + j];
+      }
+    storeFourSums(out, four, firstRow + row + turn / 8 * kSimtHalf + turn / 2 % 4,
+                  firstColumn + column + turn % 2 * kSimtHalf);
+  }
 }
 
 template <Major kMajorA, Major kMajorB>
@@ -107,10 +110,12 @@ __global__ void __launch_bounds__(kSimtThreads, 2) simtGemm(const __grid_constan
   TUTTI_SHARED(SimtTile, b, [2]);
   const GemmUnit unit = unitAt(x.tiles, int32_t(blockIdx.x));
   const int32_t row = unit.row * kSimtTile, column = unit.column * kSimtTile;
+  const MmaSide left = sideOf(x.a, unit.product, sizeof(float));
+  const MmaSide right = sideOf(x.b, unit.product, sizeof(float));
   const auto fill = [&](int32_t step) {
     const int32_t depth = (unit.firstStep + step) * kSimtDepth;
-    fillTile<kMajorA>(a[step % 2], x.a, row, depth, x.depth);
-    fillTile<kMajorB>(b[step % 2], x.b, column, depth, x.depth);
+    fillTile<kMajorA>(a[step % 2], left, row, depth, x.depth);
+    fillTile<kMajorB>(b[step % 2], right, column, depth, x.depth);
     ptx::cpAsyncCommit();
   };
   float sums[8][8] = {};
@@ -121,7 +126,7 @@ __global__ void __launch_bounds__(kSimtThreads, 2) simtGemm(const __grid_constan
     if (step + 1 < unit.steps) fill(step + 1);
     addSimtStep(sums, a[step % 2], b[step % 2]);
   }
-  storeSquare(outputOf(x.out, unit.split), sums, row, column);
+  storeSquare(outputOf(x.out, unit.product, unit.split), sums, row, column);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -8,7 +8,7 @@
 namespace tutti::parallel::cuda {
 
 cudaError_t enqueue(const SumSplits& x, cudaStream_t stream) {
-  const int64_t fours = int64_t{x.out.rows} * ((x.out.columns + 3) / 4);
+  const int64_t fours = int64_t{x.out.batch} * x.out.rows * ((x.out.columns + 3) / 4);
   const int64_t blocks = std::min<int64_t>((fours + kSumThreads - 1) / kSumThreads, 4096);
   return ::tutti::cuda::launch(
       sumSplits,

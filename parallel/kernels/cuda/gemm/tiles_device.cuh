@@ -2,7 +2,8 @@
 
 // The order of units: group after group of some rows of units, in each column by column, so that
 // blocks that run at the same time need few rows of a and few columns of b, which then come from
-// the L2 cache. With splits all units of a split come before those of the next.
+// the L2 cache. With splits all units of a split come before those of the next, and of a batch
+// those of a product.
 
 #include <tutti/cuda/ptx.cuh>
 
@@ -11,19 +12,33 @@
 namespace tutti::parallel::cuda {
 
 struct GemmUnit {
+  int32_t product;      ///< of a batch
   int32_t row, column;  ///< of units
   int32_t split, firstStep, steps;
 };
 
-TUTTI_DEVICE GemmUnit unitAt(const GemmTiles& tiles, int32_t index) {
+TUTTI_DEVICE GemmUnit unitAt(const GemmTiles& tiles, int32_t indexOfAll) {
+  const int32_t product = indexOfAll / tiles.unitsOfProduct;
+  const int32_t index = indexOfAll % tiles.unitsOfProduct;
   const int32_t split = index / (tiles.rows * tiles.columns);
   const int32_t tile = index % (tiles.rows * tiles.columns);
   const int32_t firstRow = tile / (tiles.group * tiles.columns) * tiles.group;
   const int32_t rows = min(tiles.group, tiles.rows - firstRow);
   const int32_t inGroup = tile - firstRow * tiles.columns;
   const int32_t firstStep = split * tiles.stepsOfSplit;
-  return {firstRow + inGroup % rows, inGroup / rows, split, firstStep,
-          min(tiles.stepsOfSplit, tiles.steps - firstStep)};
+  return {.product = product,
+          .row = firstRow + inGroup % rows,
+          .column = inGroup / rows,
+          .split = split,
+          .firstStep = firstStep,
+          .steps = min(tiles.stepsOfSplit, tiles.steps - firstStep)};
+}
+
+/// An operand of one product.
+TUTTI_DEVICE MmaSide sideOf(const MmaSide& side, int32_t product, int elementBytes) {
+  MmaSide own = side;
+  own.data = static_cast<const char*>(side.data) + product * side.batchStride * elementBytes;
+  return own;
 }
 
 }  // namespace tutti::parallel::cuda

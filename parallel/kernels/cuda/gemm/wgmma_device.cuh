@@ -71,12 +71,12 @@ struct RingPlace {
 /// `count` rows of a, or columns of b, from `outer` on, into this block or into both.
 template <Major kMajor>
 TUTTI_DEVICE void loadBoxes(char* to, const CUtensorMap* map, int32_t outer, int count,
-                            int32_t depth, uint32_t full, bool intoBoth) {
+                            int32_t depth, int32_t product, uint32_t full, bool intoBoth) {
   constexpr uint16_t kBoth = 3;
   const int boxRows = kMajor == Major::K ? count : kPanel;
   for (int first = 0; first < count; first += boxRows) {
-    const int at[2] = {kMajor == Major::K ? depth : outer + first,
-                       kMajor == Major::K ? outer : depth};
+    const int at[3] = {kMajor == Major::K ? depth : outer + first,
+                       kMajor == Major::K ? outer : depth, product};
     const uint32_t address = sharedAddress(to + first * kRowBytes);
     if (intoBoth)
       ptx::tensorLoadMulticast(address, map, at, full, kBoth);
@@ -103,9 +103,10 @@ TUTTI_DEVICE void produce(WgmmaShared<kColumns>& shared, const WgmmaGemm& x) {
       const uint32_t full = sharedAddress(&shared.full[place.stage]);
       ptx::mbarrierWaitCluster(sharedAddress(&shared.empty[place.stage]), place.parity ^ 1);
       ptx::mbarrierArriveExpectTx(full, kStageBytes);
-      loadBoxes<kMajorA>(shared.a[place.stage], &x.a, row, kTileRows, depth, full, false);
+      loadBoxes<kMajorA>(shared.a[place.stage], &x.a, row, kTileRows, depth,
+                         x.isSharedA != 0 ? 0 : unit.product, full, false);
       loadBoxes<kMajorB>(shared.b[place.stage] + rank * share * kRowBytes, &x.b, column, share,
-                         depth, full, cluster > 1);
+                         depth, x.isSharedB != 0 ? 0 : unit.product, full, cluster > 1);
     }
   }
 }
@@ -172,7 +173,7 @@ TUTTI_DEVICE void storeRows(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGe
                             const float (&sums)[Kernel::kColumns / 2]) {
   const int warp = int(threadIdx.x - kWarpgroup) / 32;
   const auto rank = int32_t(ptx::clusterRank()), cluster = int32_t(ptx::clusterSize());
-  storeWarp(outputOf(x.out, unit.split), shared.out[warp], sums,
+  storeWarp(outputOf(x.out, unit.product, unit.split), shared.out[warp], sums,
             (unit.row * cluster + rank) * kTileRows + firstRow + warp % 4 * kStageRows,
             unit.column * Kernel::kColumns);
 }

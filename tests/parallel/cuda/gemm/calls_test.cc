@@ -60,13 +60,18 @@ TEST_F(GemmCalls, GiveThePlainKernelsBitsInFloat32) {
     const Tensor before = random({131, 140}), plain = make(DType::Float32, {131, 140}),
                  tuned = make(DType::Float32, {131, 140}), tf32 = make(DType::Float32, {131, 140});
     for (const Tensor& c : {plain, tuned, tf32}) std::memcpy(c.data, before.data, before.bytes());
+    const Tensor inner = random({131, 140}), bias = random({140});
     const auto args = [&](const Tensor& c) {
-      return GemmArgs{.a = a,
+      GemmArgs result{.a = a,
                       .b = b,
                       .c = c,
                       .transposeA = turnA,
                       .transposeB = turnB,
                       .beta = which >= 4 ? 1.0 : 0.0};
+      if (which % 3 == 0)
+        result.epilogue = {
+            .activation = Activation::GeluBackward, .inner = inner, .bias = bias, .scale = 0.1};
+      return result;
     };
     run("plain", args(plain));
     run("splits=1", args(tuned));

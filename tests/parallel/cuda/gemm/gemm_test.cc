@@ -5,75 +5,36 @@
 
 #include <algorithm>
 
-#include "tests/parallel/cuda/gemm/product.h"
+#include "tests/parallel/cuda/gemm/tiles.h"
 
 namespace tutti::parallel::cuda {
 namespace {
 
-struct Tile {
-  const char* forced;
-  GemmFamily family;
-};
-/// Every row of the table of tiles.
-constexpr Tile kTiles[] = {{"wgmma,together,columns=256,cluster=1", GemmFamily::Wgmma},
-                           {"wgmma,together,columns=256,cluster=2", GemmFamily::Wgmma},
-                           {"wgmma,together,columns=128,cluster=1", GemmFamily::Wgmma},
-                           {"wgmma,together,columns=128,cluster=2", GemmFamily::Wgmma},
-                           {"wgmma,turns,columns=128,cluster=1", GemmFamily::Wgmma},
-                           {"wgmma,turns,columns=128,cluster=2", GemmFamily::Wgmma},
-                           {"mma", GemmFamily::Mma},
-                           {"tf32", GemmFamily::Tf32},
-                           {"wgmma", GemmFamily::Simt}};  // which float32 does not allow
-constexpr Format kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
-
-/// What its kernels take.
-std::vector<Format> typesOf(const Tile& tile) {
-  if (tile.family == GemmFamily::Tf32 || tile.family == GemmFamily::Simt) return {kFloat};
-  return {kBrain, kHalf};
-}
-
-/// With so many splits.
-std::string inSplits(const Tile& tile, int splits) {
-  return tile.forced + (",splits=" + std::to_string(splits));
-}
-
-void expectRight(const ProductCase& of, GemmFamily family) {
-  SCOPED_TRACE(of.describe());
-  Product product(of);
-  ASSERT_EQ(product.choice().family, family);
-  product.run();
-  ASSERT_EQ(product.error(), "");
-}
-
-ProductCase arranged(int which, const ProductCase& of) {
-  ProductCase result = of;
-  result.isKMajorA = which % 2 == 0;
-  result.isKMajorB = which / 2 % 2 == 0;
-  return result;
-}
-
-// All arrangements, types and results, of a ragged product of several tiles.
+// All arrangements and types, with and without adding, of a ragged product of several tiles.
 TEST(Gemm, IsExactInEveryArrangement) {
-  for (const Tile& tile : kTiles)
+  constexpr Format kOuts[] = {kFloat, kBrain, kHalf};
+  int turn = 0;
+  for (const TestedTile& tile : kTiles)
     for (int which = 0; which < 4; ++which)
       for (const Format in : typesOf(tile))
-        for (const Format out : {kFloat, kBrain, kHalf})
-          for (const bool accumulate : {false, true})
-            expectRight(arranged(which, {.rows = 136,
-                                         .columns = 268,
-                                         .depth = 72,
-                                         .in = in,
-                                         .out = out,
-                                         .accumulate = accumulate,
-                                         .forced = tile.forced}),
-                        tile.family);
+        for (const bool accumulate : {false, true})
+          expectRight(arranged(which, {.rows = 136,
+                                       .columns = 268,
+                                       .depth = 72,
+                                       .in = in,
+                                       .out = kOuts[turn++ % 3],
+                                       .accumulate = accumulate,
+                                       .forced = tile.forced}),
+                      tile.family);
 }
 
 // What sanitizers have the time for: each kernel once, over several tiles and turns of the ring,
-// and in splits.
-TEST(GemmBriefly, IsExact) {
+// and in splits, as a batch and with an epilogue.
+TEST(GemmBriefly, IsRight) {
+  constexpr Activation kActivations[] = {Activation::Gelu, Activation::GeluBackward,
+                                         Activation::SwiGlu, Activation::SwiGluBackward};
   int which = 0;
-  for (const Tile& tile : kTiles) {
+  for (const TestedTile& tile : kTiles) {
     expectRight(arranged(which++, {.rows = 140,
                                    .columns = 520,
                                    .depth = 264,
@@ -81,11 +42,16 @@ TEST(GemmBriefly, IsExact) {
                                    .forced = tile.forced}),
                 tile.family);
     expectRight(arranged(which++, {.rows = 130,
-                                   .columns = 70,
-                                   .depth = 64 * 14 + 8,
+                                   .columns = 70 + which / 2 % 2 * 2,
+                                   .depth = 64 * 7 + 8,
                                    .in = typesOf(tile).back(),
                                    .out = kHalf,
                                    .accumulate = true,
+                                   .batch = 2,
+                                   .epilogue = {.activation = kActivations[which / 2 % 4],
+                                                .bias = true,
+                                                .residual = true,
+                                                .scale = 0x1p-6},
                                    .forced = inSplits(tile, 2)}),
                 tile.family);
   }
@@ -103,7 +69,7 @@ TEST(GemmBriefly, IsExact) {
 TEST(Gemm, IsExactOfRaggedSizes) {
   constexpr int32_t kSizes[] = {1, 2, 7, 8, 9, 31, 63, 64, 65, 127, 128, 129, 255, 257};
   int which = 0;
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (const int32_t size : kSizes)
       for (const auto& [rows, columns, depth] :
            {std::array{size, 33, 40}, std::array{40, size, 70}, std::array{17, 70, size}})
@@ -121,7 +87,7 @@ TEST(Gemm, IsExactOfRaggedSizes) {
 // emulation has multiprocessors, in groups of which the last is smaller.
 TEST(Gemm, IsExactThroughTheRingAndOverTiles) {
   int which = 0;
-  for (const Tile& tile : kTiles) {
+  for (const TestedTile& tile : kTiles) {
     for (const int32_t depth : {64 * 12, 64 * 13 + 8, 64 * 14 + 56})
       expectRight(arranged(which++, {.rows = 130,
                                      .columns = 120,
@@ -160,7 +126,20 @@ TEST(Gemm, TakesAnyAlignment) {
                                        .gapB = ofA ? 0 : gap,
                                        .forced = "wgmma"}),
                       GemmFamily::Mma);
-  for (const Tile& tile : kTiles)
+  for (int which = 0; which < 4; ++which)
+    for (const TestedTile& tile : {kTiles[7], kTiles[8]})  // of float32
+      for (const auto& [offset, gap] : {Unaligned{1, 0}, Unaligned{2, 8}, Unaligned{0, 1}})
+        expectRight(arranged(which, {.rows = 50,
+                                     .columns = 70,
+                                     .depth = 40,
+                                     .in = kFloat,
+                                     .offsetA = offset,
+                                     .offsetB = offset,
+                                     .gapA = gap,
+                                     .gapB = gap,
+                                     .forced = tile.forced}),
+                    tile.family);
+  for (const TestedTile& tile : kTiles)
     for (const Format out : {kFloat, kBrain, kHalf})
       for (const auto& [offset, gap] :
            {Unaligned{1, 0}, Unaligned{2, 0}, Unaligned{0, 1}, Unaligned{0, 2}, Unaligned{4, 0}})
@@ -179,53 +158,50 @@ TEST(Gemm, TakesAnyAlignment) {
 // Partial sums are NaN before; more splits than steps are as many as these.
 TEST(Gemm, IsExactInSplits) {
   int which = 0;
-  for (const Tile& tile : kTiles)
-    for (const int32_t splits : {2, 3, 5, 100})
-      for (const Format out : {kFloat, kBrain, kHalf}) {
-        expectRight(arranged(which++, {.rows = 70,
-                                       .columns = which % 2 == 0 ? 270 : 131,
-                                       .depth = 64 * 7 + 9,
-                                       .in = typesOf(tile)[0],
-                                       .out = out,
-                                       .accumulate = which % 3 != 0,
-                                       .forced = inSplits(tile, splits)}),
-                    tile.family);
-      }
+  for (const TestedTile& tile : kTiles)
+    for (const int32_t splits : {2, 3, 5, 100}) {
+      const Format out = which % 3 == 0 ? kFloat : which % 3 == 1 ? kBrain : kHalf;
+      expectRight(arranged(which++, {.rows = 70,
+                                     .columns = which % 2 == 0 ? 270 : 131,
+                                     .depth = 64 * 7 + 9,
+                                     .in = typesOf(tile)[0],
+                                     .out = out,
+                                     .accumulate = which % 5 < 3,
+                                     .forced = inSplits(tile, splits)}),
+                  tile.family);
+    }
 }
 
 TEST(Gemm, IsNearForAnyNumbers) {
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (int which = 0; which < 4; ++which)
       for (const Format in : typesOf(tile))
-        for (const Format out : {kFloat, in})
-          for (const int splits : {1, 3})
-            expectRight(arranged(which, {.rows = 70,
-                                         .columns = 150,
-                                         .depth = 300,
-                                         .in = in,
-                                         .out = out,
-                                         .accumulate = which % 2 == 1,
-                                         .anyNumbers = true,
-                                         .forced = inSplits(tile, splits)}),
-                        tile.family);
+        for (const int splits : {1, 3})
+          expectRight(arranged(which, {.rows = 70,
+                                       .columns = 150,
+                                       .depth = 300,
+                                       .in = in,
+                                       .out = (which + splits / 2) % 2 == 0 ? kFloat : in,
+                                       .accumulate = which / 2 == 1,
+                                       .anyNumbers = true,
+                                       .forced = inSplits(tile, splits)}),
+                      tile.family);
 }
 
 TEST(Gemm, HasTheSameBitsEachTime) {
-  for (const Tile& tile : kTiles)
+  for (const TestedTile& tile : kTiles)
     for (const int splits : {1, 3}) {
       Product product({.rows = 260,
                        .columns = 300,
-                       .depth = 500,
+                       .depth = 320,
                        .in = typesOf(tile)[0],
                        .accumulate = true,
                        .anyNumbers = true,
                        .forced = inSplits(tile, splits)});
       product.run();
       const std::vector<char> first = product.bytes();
-      for (int i = 0; i < 3; ++i) {
-        product.run();
-        ASSERT_TRUE(product.bytes() == first) << tile.forced;
-      }
+      product.run();
+      ASSERT_TRUE(product.bytes() == first) << tile.forced;
     }
 }
 

@@ -11,133 +11,218 @@ namespace tutti::parallel::cuda {
 namespace {
 
 constexpr int32_t kMargin = 256;  // bytes, so that the first element is aligned
-constexpr char kCanary = 0x5a, kNaNs = -1;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// 10 bits of a float32's mantissa, ties away from zero.
 uint32_t roundedToTf32(uint32_t bits) { return (bits + 0x1000u) & ~0x1fffu; }
 
-/// [rows, columns] to [columns, rows].
-std::vector<double> turned(const std::vector<double>& values, int32_t rows, int32_t columns) {
-  std::vector<double> result(values.size());
-  for (size_t row = 0; row < static_cast<size_t>(rows); ++row)
-    for (size_t column = 0; column < static_cast<size_t>(columns); ++column)
-      result[column * static_cast<size_t>(rows) + row] =
-          values[row * static_cast<size_t>(columns) + column];
-  return result;
+bool isGated(Activation activation) {
+  return activation == Activation::SwiGlu || activation == Activation::SwiGluBackward;
+}
+
+const char* nameOf(Activation activation) {
+  switch (activation) {
+    case Activation::None: return "";
+    case Activation::Gelu: return ", gelu";
+    case Activation::GeluBackward: return ", gelu backward";
+    case Activation::SwiGlu: return ", swiglu";
+    case Activation::SwiGluBackward: return ", swiglu backward";
+  }
+  return "?";
 }
 
 }  // namespace
 
 int32_t bytesOf(Format format) { return format == Format::Float32 ? 4 : 2; }
 
+std::string EpilogueCase::describe() const {
+  std::ostringstream text;
+  text << nameOf(activation) << (keeps ? "" : ", not kept") << (bias ? ", bias" : "")
+       << (residual ? ", residual" : "") << ", times " << scale << ", offsets " << offsetInner
+       << " " << offsetBias << " " << offsetResidual;
+  return std::move(text).str();
+}
+
 std::string ProductCase::describe() const {
   std::ostringstream text;
   text << "[" << rows << ", " << columns << "] over " << depth << ", " << nameOf(in) << " to "
        << nameOf(out) << (isKMajorA ? ", a" : ", a'") << (isKMajorB ? " b'" : " b")
        << (accumulate ? ", added" : "") << ", offsets " << offsetA << " " << offsetB << " "
-       << offsetC << ", gaps " << gapA << " " << gapB << " " << gapC << ", " << forced;
+       << offsetC << ", gaps " << gapA << " " << gapB << " " << gapC << ", batch of " << batch
+       << (sharesA ? ", one a" : "") << (sharesB ? ", one b" : "") << ", gap " << batchGap
+       << epilogue.describe() << ", " << forced;
   return std::move(text).str();
 }
 
-Product::Image Product::imageOf(int32_t rows, int32_t columns, int32_t offset, int32_t gap,
-                                Format format, char filling) const {
-  const int32_t bytes = bytesOf(format);
-  const int64_t stride = (columns + 7) / 8 * 8 + gap;
-  Image image{
-      .bytes = {}, .offset = kMargin / bytes + offset, .stride = stride, .elementBytes = bytes};
+Product::Image::Image(int32_t ofRows, int32_t ofColumns, const Place& place, Format ofFormat,
+                      char filling)
+    : rowsOfOne(ofRows),
+      rows(ofRows * place.count),
+      columns(ofColumns),
+      offset(kMargin / bytesOf(ofFormat) + place.offset),
+      stride((ofColumns + 7) / 8 * 8 + place.gap),
+      batchStride(place.count == 1 ? 0 : (ofRows + 1) * stride + place.batchGap),
+      format(ofFormat) {
   // Behind the last element nothing more: whoever reads or writes there is found out.
-  image.bytes.assign(static_cast<size_t>((image.offset + (rows - 1) * stride + columns) * bytes),
-                     filling);
-  return image;
+  if (rows > 0) bytes.assign(placeOf(rows - 1, columns), filling);
 }
 
-Product::Image Product::fill(std::vector<double>& values, int32_t rows, int32_t columns,
-                             int32_t offset, int32_t gap, uint64_t seed) const {
-  Image image = imageOf(rows, columns, offset, gap, case_.in, kNaNs);
-  emulation::Random random(seed);
-  values.resize(static_cast<size_t>(rows) * static_cast<size_t>(columns));
-  for (int32_t row = 0; row < rows; ++row)
-    for (int32_t column = 0; column < columns; ++column) {
-      double value = random.between(4);
+size_t Product::Image::placeOf(int32_t row, int32_t column) const {
+  const int64_t place = offset + row / rowsOfOne * batchStride + row % rowsOfOne * stride + column;
+  return static_cast<size_t>(place * bytesOf(format));
+}
+
+void Product::Image::set(int32_t row, int32_t column, double value) {
+  const uint32_t bits = bitsOf(value, format);
+  std::memcpy(&bytes[placeOf(row, column)], &bits, static_cast<size_t>(bytesOf(format)));
+}
+
+Matrix Product::Image::matrix(char* memory) const {
+  return {{memory + placeOf(0, 0), format}, stride};
+}
+
+Product::Operand Product::random(const Image& image, uint64_t seed, bool isRounded) const {
+  Operand operand(image);
+  emulation::Random numbers(seed);
+  for (int32_t row = 0; row < image.rows; ++row)
+    for (int32_t column = 0; column < image.columns; ++column) {
+      double value = numbers.between(4);
       if (case_.anyNumbers) {  // near enough to a normal distribution
         value = 0;
-        for (int i = 0; i < 12; ++i) value += random.between(1 << 20) * 0x1p-21;
+        for (int i = 0; i < 12; ++i) value += numbers.between(1 << 20) * 0x1p-21;
       }
-      const uint32_t bits = bitsOf(value, case_.in);
-      const auto bytes = static_cast<size_t>(image.elementBytes);
-      std::memcpy(
-          &image.bytes[static_cast<size_t>(image.offset + row * image.stride + column) * bytes],
-          &bits, bytes);
-      const bool isRounded = case_.in == Format::Float32 && case_.forced.rfind("tf32", 0) == 0;
-      values[static_cast<size_t>(row) * static_cast<size_t>(columns) +
-             static_cast<size_t>(column)] =
-          numberOf(isRounded ? roundedToTf32(bits) : bits, case_.in);
+      operand.image.set(row, column, value);
+      const uint32_t bits = bitsOf(value, image.format);
+      operand.values.push_back(numberOf(isRounded ? roundedToTf32(bits) : bits, image.format));
     }
-  return image;
+  operand.upload();
+  return operand;
 }
 
-void Product::compute() {
-  const auto rows = static_cast<size_t>(case_.rows), columns = static_cast<size_t>(case_.columns),
-             depth = static_cast<size_t>(case_.depth);
-  if (!case_.isKMajorA) a_ = turned(a_, case_.depth, case_.rows);
-  if (case_.isKMajorB) b_ = turned(b_, case_.columns, case_.depth);  // [depth, columns]
-  exact_ = before_;
-  sizes_.resize(rows * columns);
-  for (size_t row = 0; row < rows; ++row)
-    for (size_t i = 0; i < depth; ++i) {
-      const double left = a_[row * depth + i];
-      for (size_t column = 0; column < columns; ++column) {
-        const double product = left * b_[i * columns + column];
-        exact_[row * columns + column] += product;
-        sizes_[row * columns + column] += std::fabs(product);
+// Products of 16 bits, and of TF32, are exact in float32. Sums err by at most one unit in the last
+// place of the sum of sizes for each addition (2^-23, which also holds where the last place is cut
+// off, and where both a product and its addition are rounded to nearest). Integers have no error.
+void Product::sum() {
+  const int32_t rows = case_.rows * case_.batch;
+  sums_.resize(static_cast<size_t>(rows) * static_cast<size_t>(case_.columns));
+  for (int32_t row = 0; row < rows; ++row) {
+    const int32_t product = row / case_.rows, own = row % case_.rows;
+    const int32_t ofA = case_.sharesA ? 0 : product, ofB = case_.sharesB ? 0 : product;
+    Near* const to = &sums_[static_cast<size_t>(row) * static_cast<size_t>(case_.columns)];
+    for (int32_t i = 0; i < case_.depth; ++i) {
+      const double left =
+          case_.isKMajorA ? a_.at(ofA * case_.rows + own, i) : a_.at(ofA * case_.depth + i, own);
+      for (int32_t column = 0; column < case_.columns; ++column) {
+        const double summand = left * (case_.isKMajorB ? b_.at(ofB * case_.columns + column, i)
+                                                       : b_.at(ofB * case_.depth + i, column));
+        to[column].value += summand;
+        to[column].error += std::fabs(summand);
       }
+    }
+    for (int32_t column = 0; column < case_.columns; ++column)
+      to[column].error *= case_.anyNumbers ? (case_.depth + 1) * 0x1p-23 : 0;
+  }
+}
+
+/// What c and inner should be then, and what they are before.
+void Product::expectEpilogue() {
+  const EpilogueCase& e = case_.epilogue;
+  const bool isRead = e.activation != Activation::Gelu;  // of inner the left half
+  const bool isKept = e.activation == Activation::SwiGlu;
+  const int32_t rows = case_.rows * case_.batch;
+  expectedC_.resize(static_cast<size_t>(rows * c_.image.columns));
+  expectedInner_.resize(static_cast<size_t>(rows * inner_.image.columns));
+  for (int32_t row = 0; row < rows; ++row)
+    for (int32_t column = 0; column < case_.columns; ++column) {
+      const size_t first = static_cast<size_t>(row) * static_cast<size_t>(case_.columns);
+      EpilogueInput in{.sum = sums_[first + static_cast<size_t>(column)],
+                       .activation = e.activation,
+                       .scale = e.scale,
+                       .bias = e.bias ? bias_.at(case_.sharesB ? 0 : row / case_.rows, column) : 0};
+      const int32_t right = column + case_.columns;
+      if (isRead && e.activation != Activation::None) in.inner[0] = inner_.at(row, column);
+      if (e.activation == Activation::SwiGluBackward) in.inner[1] = inner_.at(row, right);
+      for (int32_t half = 0; half < halves_; ++half) {
+        const int32_t at = column + half * case_.columns;
+        if (e.residual) in.residual[half] = residual_.at(row, at);
+        if (case_.accumulate) in.before[half] = c_.at(row, at);
+        if (!case_.accumulate) c_.image.set(row, at, kNaN);
+      }
+      const EpilogueResult out = epilogueOf(in);
+      for (int32_t half = 0; half < halves_; ++half)
+        expectedC_[first * static_cast<size_t>(halves_) +
+                   static_cast<size_t>(column + half * case_.columns)] = out.c[half];
+      Near* const inner = &expectedInner_[static_cast<size_t>(row * inner_.image.columns)];
+      if (e.activation == Activation::Gelu && e.keeps) {
+        inner[column] = out.kept;
+        inner_.image.set(row, column, kNaN);
+      } else {
+        inner[column] = {inner_.at(row, column), 0};
+      }
+      if (!isGated(e.activation)) continue;
+      inner[right] = isKept ? out.kept : Near{inner_.at(row, right), 0};
+      if (isKept) inner_.image.set(row, right, kNaN);
     }
 }
 
 Product::Product(const ProductCase& from)
     : case_(from),
-      imageA_(fill(a_, from.isKMajorA ? from.rows : from.depth,
-                   from.isKMajorA ? from.depth : from.rows, from.offsetA, from.gapA, 1)),
-      imageB_(fill(b_, from.isKMajorB ? from.columns : from.depth,
-                   from.isKMajorB ? from.depth : from.columns, from.offsetB, from.gapB, 2)),
-      imageC_(imageOf(from.rows, from.columns, from.offsetC, from.gapC, from.out, kCanary)),
-      memoryA_(imageA_.bytes),
-      memoryB_(imageB_.bytes),
-      memoryC_(imageC_.bytes.size()),
+      halves_(from.epilogue.activation == Activation::SwiGluBackward ? 2 : 1),
+      a_(random({from.isKMajorA ? from.rows : from.depth, from.isKMajorA ? from.depth : from.rows,
+                 placeOf(from.offsetA, from.gapA, from.sharesA), from.in, kNaNs},
+                1, from.forced.rfind("tf32", 0) == 0)),
+      b_(random(
+          {from.isKMajorB ? from.columns : from.depth, from.isKMajorB ? from.depth : from.columns,
+           placeOf(from.offsetB, from.gapB, from.sharesB), from.in, kNaNs},
+          2, from.forced.rfind("tf32", 0) == 0)),
+      c_(random({from.rows, halves_ * from.columns, placeOf(from.offsetC, from.gapC, false),
+                 from.out, kCanary},
+                3, false)),
+      inner_(random({from.rows, (isGated(from.epilogue.activation) ? 2 : 1) * from.columns,
+                     placeOf(from.epilogue.offsetInner, from.gapC + 4, false), from.in, kCanary},
+                    4, false)),
+      bias_(random(
+          {1, from.columns, placeOf(from.epilogue.offsetBias, 0, from.sharesB), from.in, kNaNs}, 5,
+          false)),
+      residual_(
+          random({from.rows, halves_ * from.columns,
+                  placeOf(from.epilogue.offsetResidual, from.gapC + 8, false), from.out, kNaNs},
+                 6, false)),
       gemms_(chipOf(0), GemmOptions{.forced = GemmForced::parse(from.forced), .table = {}}) {
   for (const auto load : {loadSimt, loadMma, loadWgmma, loadSplits}) emulation::check(load());
-  emulation::Random random(3);
-  for (int32_t row = 0; row < from.rows; ++row)
-    for (int32_t column = 0; column < from.columns; ++column) {
-      const double before = from.accumulate ? random.between(4) : 0;
-      const uint32_t bits =
-          bitsOf(from.accumulate ? before : std::numeric_limits<double>::quiet_NaN(), from.out);
-      const auto bytes = static_cast<size_t>(imageC_.elementBytes);
-      std::memcpy(
-          &imageC_
-               .bytes[static_cast<size_t>(imageC_.offset + row * imageC_.stride + column) * bytes],
-          &bits, bytes);
-      before_.push_back(before);
-    }
-  compute();
-  const auto matrix = [](const Image& image, char* memory, Format format) {
-    return Matrix{{memory + image.offset * image.elementBytes, format}, image.stride};
-  };
-  product_ = {.a = matrix(imageA_, memoryA_.get(), from.in),
-              .b = matrix(imageB_, memoryB_.get(), from.in),
-              .c = matrix(imageC_, memoryC_.get(), from.out),
+  sum();
+  expectEpilogue();
+  const EpilogueCase& e = from.epilogue;
+  const auto matrix = [](const Operand& of) { return of.image.matrix(of.memory.get()); };
+  const bool hasInner =
+      e.activation != Activation::None && (e.keeps || e.activation != Activation::Gelu);
+  product_ = {.a = matrix(a_),
+              .b = matrix(b_),
+              .c = matrix(c_),
               .rows = from.rows,
               .columns = from.columns,
               .depth = from.depth,
               .isKMajorA = from.isKMajorA,
               .isKMajorB = from.isKMajorB,
-              .accumulate = from.accumulate};
+              .accumulate = from.accumulate,
+              .epilogue = {.activation = e.activation,
+                           .inner = hasInner ? matrix(inner_) : Matrix{},
+                           .residual = e.residual ? matrix(residual_) : Matrix{},
+                           .bias = e.bias ? matrix(bias_).elements : Elements{},
+                           .scale = e.scale},
+              .batch = from.batch,
+              .batchStrideA = a_.image.batchStride,
+              .batchStrideB = b_.image.batchStride,
+              .strides = {.c = c_.image.batchStride,
+                          .inner = hasInner ? inner_.image.batchStride : 0,
+                          .residual = e.residual ? residual_.image.batchStride : 0,
+                          .bias = e.bias ? bias_.image.batchStride : 0}};
   choice_ = gemms_.choose(product_);
 }
 
 void Product::run() {
-  emulation::check(cudaMemcpy(memoryC_.get(), imageC_.bytes.data(), imageC_.bytes.size(),
-                              cudaMemcpyHostToDevice));
+  c_.upload();
+  inner_.upload();
   emulation::DeviceArray<float> partial(
       static_cast<size_t>(std::max<int64_t>(Gemms::partialSumsOf(product_, choice_), 1)));
   partial.fill(0xff);
@@ -145,42 +230,42 @@ void Product::run() {
   emulation::check(cudaDeviceSynchronize());
 }
 
-// Products of 16 bits, and of TF32, are exact in float32. Sums err by at most one unit in the last
-// place of the sum of sizes for each addition (2^-23, which also holds where the last place is cut
-// off, and where both a product and its addition are rounded to nearest), and the result by half of
-// one of its type (2^-9, 2^-12, 2^-24) and, where that is a multiple of the least there is, half of
-// that.
-std::string Product::error() const {
-  const std::vector<char> now = memoryC_.download();
+// The result errs, besides, by half of one in the last place of its type (2^-9, 2^-12, 2^-24) and,
+// where that is a multiple of the least there is, half of that.
+std::string Product::errorOf(const Result& result) const {
+  const Image& image = result.of.image;
+  const std::vector<char> now = result.of.memory.download();
   std::vector<char> outside = now;
-  const double unit = case_.out == Format::BFloat16  ? 0x1p-8
-                      : case_.out == Format::Float16 ? 0x1p-11
-                                                     : 0x1p-24;
+  const double unit = image.format == Format::BFloat16  ? 0x1p-8
+                      : image.format == Format::Float16 ? 0x1p-11
+                                                        : 0x1p-24;
   std::ostringstream text;
-  for (int32_t row = 0; row < case_.rows; ++row)
-    for (int32_t column = 0; column < case_.columns; ++column) {
-      const auto bytes = static_cast<size_t>(imageC_.elementBytes);
-      const auto at = static_cast<size_t>(imageC_.offset + row * imageC_.stride + column) * bytes;
-      const size_t i = static_cast<size_t>(row) * static_cast<size_t>(case_.columns) +
-                       static_cast<size_t>(column);
+  const auto bytes = static_cast<size_t>(bytesOf(image.format));
+  for (int32_t row = 0; row < image.rows; ++row)
+    for (int32_t column = 0; column < image.columns; ++column) {
+      const size_t at = image.placeOf(row, column);
+      const Near& expected = result.expected[static_cast<size_t>(row * image.columns + column)];
       uint32_t bits = 0;
       std::memcpy(&bits, &now[at], bytes);
-      std::memcpy(&outside[at], &imageC_.bytes[at], bytes);
-      const double got = numberOf(bits, case_.out), exact = exact_[i];
-      const double ofSums = (case_.depth + 1) * 0x1p-23 * (sizes_[i] + std::fabs(before_[i]));
-      const bool isRight =
-          case_.anyNumbers
-              ? std::fabs(got - exact) <= ofSums + unit * (std::fabs(exact) + ofSums) + 0x1p-25
-              : bits == bitsOf(exact, case_.out);
-      if (isRight) continue;
-      text << "c[" << row << ", " << column << "] is " << got << ", not " << exact;
+      std::memcpy(&outside[at], &image.bytes[at], bytes);
+      const double got = numberOf(bits, image.format);
+      if (expected.error == 0 ? got == numberOf(bitsOf(expected.value, image.format), image.format)
+                              : expected.isWithin(got, unit))
+        continue;
+      text << result.name << "[" << row << ", " << column << "] is " << got << ", not "
+           << expected.value << " with an error up to " << expected.error;
       return std::move(text).str();
     }
-  if (outside != imageC_.bytes) {
-    const auto first = std::mismatch(outside.begin(), outside.end(), imageC_.bytes.begin()).first;
-    text << "byte " << first - outside.begin() << " of c's memory was written";
+  if (outside != image.bytes) {
+    const auto first = std::mismatch(outside.begin(), outside.end(), image.bytes.begin()).first;
+    text << "byte " << first - outside.begin() << " of " << result.name << "'s memory was written";
   }
   return std::move(text).str();
+}
+
+std::string Product::error() const {
+  const std::string ofC = errorOf({"c", c_, expectedC_});
+  return ofC.empty() ? errorOf({"inner", inner_, expectedInner_}) : ofC;
 }
 
 }  // namespace tutti::parallel::cuda

@@ -1,0 +1,54 @@
+#pragma once
+
+// The cases that tests of GEMM are made of: every row of the table of tiles, in every arrangement.
+
+#include <gtest/gtest.h>
+
+#include "tests/parallel/cuda/gemm/product.h"
+
+namespace tutti::parallel::cuda {
+
+struct TestedTile {
+  const char* forced;
+  GemmFamily family;
+};
+inline constexpr TestedTile kTiles[] = {
+    {"wgmma,together,columns=256,cluster=1", GemmFamily::Wgmma},
+    {"wgmma,together,columns=256,cluster=2", GemmFamily::Wgmma},
+    {"wgmma,together,columns=128,cluster=1", GemmFamily::Wgmma},
+    {"wgmma,together,columns=128,cluster=2", GemmFamily::Wgmma},
+    {"wgmma,turns,columns=128,cluster=1", GemmFamily::Wgmma},
+    {"wgmma,turns,columns=128,cluster=2", GemmFamily::Wgmma},
+    {"mma", GemmFamily::Mma},
+    {"tf32", GemmFamily::Tf32},
+    {"wgmma", GemmFamily::Simt}};  // which float32 does not allow
+inline constexpr Format kBrain = Format::BFloat16, kHalf = Format::Float16,
+                        kFloat = Format::Float32;
+
+/// What its kernels take.
+inline std::vector<Format> typesOf(const TestedTile& tile) {
+  if (tile.family == GemmFamily::Tf32 || tile.family == GemmFamily::Simt) return {kFloat};
+  return {kBrain, kHalf};
+}
+
+/// With so many splits.
+inline std::string inSplits(const TestedTile& tile, int splits) {
+  return tile.forced + (",splits=" + std::to_string(splits));
+}
+
+inline void expectRight(const ProductCase& of, GemmFamily family) {
+  SCOPED_TRACE(of.describe());
+  Product product(of);
+  ASSERT_EQ(product.choice().family, family);
+  product.run();
+  ASSERT_EQ(product.error(), "");
+}
+
+inline ProductCase arranged(int which, const ProductCase& of) {
+  ProductCase result = of;
+  result.isKMajorA = which % 2 == 0;
+  result.isKMajorB = which / 2 % 2 == 0;
+  return result;
+}
+
+}  // namespace tutti::parallel::cuda

@@ -31,6 +31,21 @@ GemmOutput outputOf(const GemmProduct& x, const Matrix& c, bool accumulate) {
           .splitBytes = 0};
 }
 
+bool isMapped(const Matrix& x) { return isMappable(x.elements.data, {x.stride}); }
+
+/// Boxes as a step takes them of an operand: `count` rows of a or columns of b, and kStepDepth.
+/// `outers` by `depth` is the whole.
+MappedTensor boxesOf(const Matrix& from, bool isKMajor, int32_t outers, int32_t depth,
+                     int32_t count) {
+  constexpr int32_t kSwizzledColumns = 64;
+  return {.data = from.elements.data,
+          .format = from.elements.format,
+          .rank = 2,
+          .size = {isKMajor ? depth : outers, isKMajor ? outers : depth, 1},
+          .stride = {from.stride, 0},
+          .box = {kSwizzledColumns, isKMajor ? count : kStepDepth, 1}};
+}
+
 MmaGemm mmaOf(const GemmProduct& x, const GemmTiles& tiles, const GemmOutput& out) {
   const auto side = [](const Matrix& matrix, int32_t outers, bool isKMajor) {
     return MmaSide{.data = matrix.elements.data,
@@ -76,7 +91,7 @@ GemmChoice Gemms::choose(const GemmProduct& x) const {
   return chooseGemm(shapeOf(x),
                     {.simt = format == Format::Float32,
                      .mma = isOf16Bits(format),
-                     .wgmma = isOf16Bits(format) && isMappable(x.a) && isMappable(x.b)},
+                     .wgmma = isOf16Bits(format) && isMapped(x.a) && isMapped(x.b)},
                     chip_, tuned == nullptr ? options_.forced : *tuned);
 }
 
@@ -114,8 +129,8 @@ WgmmaGemm Gemms::wgmmaOf(const GemmProduct& x, const GemmChoice& choice, const G
                          const GemmOutput& out) {
   const int32_t clusters = std::min(tiles.units, std::max(chip_.processors / choice.cluster, 1));
   const int32_t columns = choice.columns / choice.cluster;
-  return {.a = maps_.of(boxOf(x.a, x.isKMajorA, x.rows, x.depth, kTileRows)),
-          .b = maps_.of(boxOf(x.b, x.isKMajorB, x.columns, x.depth, columns)),
+  return {.a = maps_.of(boxesOf(x.a, x.isKMajorA, x.rows, x.depth, kTileRows)),
+          .b = maps_.of(boxesOf(x.b, x.isKMajorB, x.columns, x.depth, columns)),
           .tiles = tiles,
           .out = out,
           .format = x.a.elements.format,

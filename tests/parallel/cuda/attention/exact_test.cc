@@ -12,6 +12,8 @@ namespace tutti::parallel::cuda {
 namespace {
 
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
+constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
+               kWgmma = AttentionFamily::Wgmma;
 
 /// One row, tiles of all sizes and one more or less; keys before, behind and around the queries;
 /// windows; documents, of one sequence fewer than of the other.
@@ -44,6 +46,21 @@ std::vector<PairSizes> reaches() {
   return all;
 }
 
+/// Tiles of Hopper's size, and one row more or less; rings of stages that are gone through more
+/// than twice; first keys that begin no tile; blocks of which a part sees nothing of a tile.
+std::vector<PairSizes> longReaches() {
+  std::vector<PairSizes> all;
+  const auto add = [&](const PairSizes& sizes) { all.push_back(sizes); };
+  for (const int64_t length : {127, 128, 129, 257}) add({.queries = length, .keys = length});
+  for (const int64_t keys : {300, 640, 700}) add({.queries = 66, .keys = keys, .firstQuery = 650});
+  add({.queries = 130, .keys = 700, .firstQuery = 570, .window = 420});
+  add({.queries = 200, .keys = 300, .firstQuery = 90, .window = 3});
+  add({.queries = 129, .keys = 400, .firstKey = 65});
+  add({.queries = 260, .keys = 520, .firstQuery = 260, .starts = {0, 150, 405, 460}});
+  for (PairSizes& each : all) each.headWidth = 64;
+  return all;
+}
+
 /// Heads that share keys, and each width.
 std::vector<PairSizes> shapes() {
   std::vector<PairSizes> all;
@@ -61,11 +78,14 @@ std::vector<PairSizes> shapes() {
 std::vector<HeadsCase> cases() {
   std::vector<HeadsCase> all;
   for (const PairSizes& sizes : reaches()) {
-    all.push_back({.sizes = sizes});
-    all.push_back({.sizes = sizes, .isTiled = false});
+    for (const AttentionFamily family : {kPlain, kMma, kWgmma})
+      all.push_back({.sizes = sizes, .family = family});
   }
+  for (const PairSizes& sizes : longReaches()) all.push_back({.sizes = sizes, .family = kWgmma});
   for (const PairSizes& sizes : shapes())
-    for (const Format format : {kBrain, kHalf}) all.push_back({.sizes = sizes, .elements = format});
+    for (const Format format : {kBrain, kHalf})
+      for (const AttentionFamily family : {kMma, kWgmma})
+        all.push_back({.sizes = sizes, .elements = format, .family = family});
   return all;
 }
 
@@ -120,7 +140,7 @@ TEST(AttentionExactly, MeansOfValues) {
 // One key to each query gives its value, whatever the score.
 TEST(AttentionExactly, OneKeyIsAllThereIs) {
   for (const Format format : {kBrain, kHalf})
-    for (const bool isTiled : {true, false}) {
+    for (const AttentionFamily family : {kPlain, kMma, kWgmma}) {
       const PairSizes s{.batch = 2,
                         .queries = 130,
                         .keys = 130,
@@ -128,7 +148,7 @@ TEST(AttentionExactly, OneKeyIsAllThereIs) {
                         .kvHeads = 2,
                         .headWidth = 64,
                         .window = 1};
-      const HeadsCase c{.sizes = s, .elements = format, .isTiled = isTiled};
+      const HeadsCase c{.sizes = s, .elements = format, .family = family};
       Heads x(c);
       PairGiven given{.dOut = x.random(s.queryCount(), 2, format),
                       .query = x.random(s.queryCount(), 4, format),
@@ -141,6 +161,7 @@ TEST(AttentionExactly, OneKeyIsAllThereIs) {
       const PairForward forward = pairForward(s, given.query, given.key, given.value);
       EXPECT_EQ(x.error(x.out, exactly(forward.out.values)), "");
       EXPECT_EQ(x.error(x.logSumExp, exactly(forward.logSumExp.values)), "");
+      if (family == kWgmma) continue;
       x.dOut.set(given.dOut);
       x.backward(false);
       given.out = forward.out.values, given.logSumExp = forward.logSumExp.values;
@@ -148,10 +169,10 @@ TEST(AttentionExactly, OneKeyIsAllThereIs) {
       EXPECT_EQ(x.error(x.dQuery, exactly(zeros(s.queryCount()))), "");
       EXPECT_EQ(x.error(x.dKey, exactly(zeros(s.keyCount()))), "");
       // The exponential of a difference of two roundings is rounded to 1.
-      EXPECT_EQ(x.error(x.dValue, isTiled ? exactly(backward.dValue.values)
-                                          : Near{backward.dValue.values,
-                                                 std::vector<double>(backward.dValue.values.size(),
-                                                                     0x1p-15)}),
+      EXPECT_EQ(x.error(x.dValue, c.isPlain() ? Near{backward.dValue.values,
+                                                     std::vector<double>(
+                                                         backward.dValue.values.size(), 0x1p-15)}
+                                              : exactly(backward.dValue.values)),
                 "");
     }
 }
@@ -161,6 +182,7 @@ TEST(AttentionExactly, OneKeyIsAllThereIs) {
 TEST(AttentionExactly, SumsOfGradients) {
   for (const HeadsCase& c : cases())
     for (const bool ofKeys : {false, true}) {
+      if (c.family == kWgmma) continue;
       const PairSizes& s = c.sizes;
       Heads x(c);
       PairGiven given{.dOut = x.random(s.queryCount(), 1, c.elements),
@@ -182,7 +204,7 @@ TEST(AttentionExactly, SumsOfGradients) {
         return exactly(near.values);
       };
       const auto slack = [&](Near near) {
-        if (!c.isTiled) near.bounds.assign(near.bounds.size(), 0x1p-12);  // scaled before
+        if (c.isPlain()) near.bounds.assign(near.bounds.size(), 0x1p-12);  // scaled before
         return near;
       };
       const Near ofQuery = slack(scaled(right.dQuery)), ofKey = slack(scaled(right.dKey));
@@ -190,7 +212,7 @@ TEST(AttentionExactly, SumsOfGradients) {
       EXPECT_EQ(x.error(x.dQuery, ofQuery), "");
       EXPECT_EQ(x.error(x.dKey, ofKey), "");
       EXPECT_EQ(x.error(x.dValue, exactly(right.dValue.values)), "");
-      if (!c.isTiled) continue;
+      if (c.isPlain()) continue;
       // Added to what is there.
       const std::vector<double> before = x.random(s.keyCount(), 4, c.results);
       x.dQuery.set(x.dQuery.get()), x.dValue.set(before);

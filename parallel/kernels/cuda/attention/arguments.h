@@ -22,9 +22,9 @@ cudaError_t enqueue(const TiledAttentionBackward& x, cudaStream_t stream);
 cudaError_t loadAttentionGradients();
 
 // For compute capability 9.0: nothing is loaded on another GPU. A map is of [batch, rows, columns
-// of all heads], its boxes of kPanelRows rows by so many columns:
+// of all heads], its boxes of kBoxRows rows by so many columns:
 
-inline constexpr int32_t kPanelRows = 128;
+inline constexpr int32_t kBoxRows = 64;
 constexpr int32_t panelColumns(int32_t headWidth) {
   return headWidth % 64 == 0 ? 64 : headWidth % 32 == 0 ? 32 : 16;
 }
@@ -34,6 +34,13 @@ struct WgmmaAttention : Attention {
   CUtensorMap queries, keys, values;
 };
 cudaError_t enqueue(const WgmmaAttention& x, cudaStream_t stream);
-cudaError_t loadWgmmaAttention();
+cudaError_t loadWgmmaForward();
+
+/// wgmma_gradients.cu
+struct WgmmaAttentionBackward : AttentionBackward {
+  CUtensorMap queries, keys, values, dOuts;
+};
+cudaError_t enqueue(const WgmmaAttentionBackward& x, cudaStream_t stream);
+cudaError_t loadWgmmaGradients();
 
 }  // namespace tutti::parallel::cuda

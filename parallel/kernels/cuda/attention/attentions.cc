@@ -9,7 +9,7 @@ CUtensorMap Attentions::mapOf(const HeadRows& x, const AttentionSizes& sizes, in
                    .rank = 3,
                    .size = {int64_t{heads} * sizes.headWidth, rows, sizes.batch},
                    .stride = {x.rowStride, x.batchStride},
-                   .box = {panelColumns(sizes.headWidth), kPanelRows, 1}});
+                   .box = {panelColumns(sizes.headWidth), kBoxRows, 1}});
 }
 
 cudaError_t Attentions::enqueue(const Attention& x, bool doubles, cudaStream_t stream) {
@@ -27,8 +27,19 @@ cudaError_t Attentions::enqueue(const Attention& x, bool doubles, cudaStream_t s
 }
 
 cudaError_t Attentions::enqueue(const AttentionBackward& x, bool doubles, cudaStream_t stream) {
-  if (attentionOf(x, most_) == AttentionFamily::Plain) return cuda::enqueue(x, doubles, stream);
-  return cuda::enqueue(TiledAttentionBackward{x}, stream);
+  const AttentionSizes& sizes = x.sizes;
+  switch (attentionOf(x, most_)) {
+    case AttentionFamily::Plain: break;
+    case AttentionFamily::Mma: return cuda::enqueue(TiledAttentionBackward{x}, stream);
+    case AttentionFamily::Wgmma:
+      return cuda::enqueue(
+          WgmmaAttentionBackward{x, mapOf(x.query, sizes, sizes.heads, sizes.queries),
+                                 mapOf(x.key, sizes, sizes.kvHeads, sizes.keys),
+                                 mapOf(x.value, sizes, sizes.kvHeads, sizes.keys),
+                                 mapOf(x.dOut, sizes, sizes.heads, sizes.queries)},
+          stream);
+  }
+  return cuda::enqueue(x, doubles, stream);
 }
 
 }  // namespace tutti::parallel::cuda

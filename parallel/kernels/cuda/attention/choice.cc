@@ -31,12 +31,12 @@ bool areMultiplied(const AttentionSizes& sizes, std::initializer_list<HeadRows> 
          });
 }
 
-bool isMapped(const HeadRows& x) {
-  return isMappable(x.elements.data, {x.rowStride, x.batchStride});
-}
-
-bool hasRows(const AttentionSizes& sizes) {
-  return sizes.batch > 0 && sizes.heads > 0 && sizes.queries > 0 && sizes.keys > 0;
+/// A map is of one element at least.
+bool areMapped(const AttentionSizes& sizes, std::initializer_list<HeadRows> factors) {
+  return sizes.batch > 0 && sizes.heads > 0 && sizes.queries > 0 && sizes.keys > 0 &&
+         std::all_of(factors.begin(), factors.end(), [](const HeadRows& x) {
+           return isMappable(x.elements.data, {x.rowStride, x.batchStride});
+         });
 }
 
 }  // namespace
@@ -59,16 +59,17 @@ AttentionFamily attentionOfGpu(int capability, AttentionFamily most) {
 AttentionFamily attentionOf(const Attention& x, AttentionFamily most) {
   if (!areMultiplied(x.sizes, {x.query, x.key, x.value}) || !isAligned(x.out))
     return AttentionFamily::Plain;
-  const bool areMapped =
-      hasRows(x.sizes) && isMapped(x.query) && isMapped(x.key) && isMapped(x.value);
-  return areMapped ? most : std::min(most, AttentionFamily::Mma);
+  return areMapped(x.sizes, {x.query, x.key, x.value}) ? most
+                                                       : std::min(most, AttentionFamily::Mma);
 }
 
 AttentionFamily attentionOf(const AttentionBackward& x, AttentionFamily most) {
   if (!areMultiplied(x.sizes, {x.query, x.key, x.value, x.dOut}) || !isAligned(x.dQuery) ||
       !isAligned(x.dKey) || !isAligned(x.dValue))
     return AttentionFamily::Plain;
-  return std::min(most, AttentionFamily::Mma);
+  return areMapped(x.sizes, {x.query, x.key, x.value, x.dOut})
+             ? most
+             : std::min(most, AttentionFamily::Mma);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -48,7 +48,7 @@ class ForwardRows {
     for (int i = 0; i < kRowTiles; ++i) {
       float keep[2];
       weights_[i].weigh(scores[i], keep);
-      scaleRows<kWidth / 8>(sums_[i], keep);
+      scaleRows(sums_[i], keep);
     }
   }
 

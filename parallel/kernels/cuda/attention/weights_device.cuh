@@ -33,6 +33,9 @@ TUTTI_DEVICE Float& elementOf(Float (&x)[kCount], int j, int e) {
   return x[4 * j + e];
 }
 
+template <class Products>
+inline constexpr int kColumnTiles = int(sizeof(Products) / (4 * sizeof(float)));
+
 /// What a lane has of its two rows of a row tile.
 class RowWeights {
  public:
@@ -108,19 +111,16 @@ class RowWeights {
   }
 
  private:
-  template <class Scores>
-  static constexpr int kColumnTiles = int(sizeof(Scores) / sizeof(float[4]));
-
   const float factor_;  ///< of scores
   RowRange seen_[2];
   float largest_[2], total_[2];
 };
 
 /// What has been summed up of a row tile, times a factor for each of a lane's two rows.
-template <int kTiles, class Sums>
+template <class Sums>
 TUTTI_DEVICE void scaleRows(Sums& sums, const float (&factors)[2]) {
 #pragma unroll
-  for (int j = 0; j < kTiles; ++j)
+  for (int j = 0; j < kColumnTiles<Sums>; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e) elementOf(sums, j, e) *= factors[e / 2];
 }

@@ -13,8 +13,8 @@ constexpr HeadKernel<WgmmaAttention> wgmmaForwardOf(Format format) {
   return {.kernel = wgmmaAttentionForward<Numbers, kWidth>,
           .format = format,
           .width = kWidth,
-          .threads = kForwardThreads,
-          .tileRows = kPanelRows,
+          .threads = kWideThreads,
+          .tileRows = kWideRows,
           .sharedBytes = int32_t{sizeof(WgmmaForwardShared<kWidth>)}};
 }
 
@@ -32,7 +32,7 @@ cudaError_t enqueue(const WgmmaAttention& x, cudaStream_t stream) {
   return launchTiles<WgmmaAttention>(kWgmmaForward, x, x.sizes.heads, x.sizes.queries, stream);
 }
 
-cudaError_t loadWgmmaAttention() {
+cudaError_t loadWgmmaForward() {
   bool isHopper = false;
   const cudaError_t error = isHopperHere(&isHopper);
   return isHopper ? loadTiles(kWgmmaForward) : error;

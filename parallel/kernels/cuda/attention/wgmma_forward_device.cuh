@@ -30,23 +30,14 @@
 
 namespace tutti::parallel::cuda {
 
-inline constexpr int kForwardThreads = 3 * 128, kForwardStages = 2, kForwardWarps = 8;
-inline constexpr int kConsumerQueries = 64;
+inline constexpr int kForwardStages = 2;
 
 template <int kWidth>
 struct WgmmaForwardShared {
-  HeadPanels<kWidth> queries, keys[kForwardStages], values[kForwardStages];
+  HeadPanels<kWidth, kWideRows> queries, keys[kForwardStages], values[kForwardStages];
   uint64_t fullQueries;
   uint64_t fullKeys[kForwardStages], emptyKeys[kForwardStages];
   uint64_t fullValues[kForwardStages], emptyValues[kForwardStages];
-};
-
-/// Which of the ring's stages a step has, and in which of its turns, modulo two.
-struct ForwardStage {
-  int index;
-  uint32_t parity;
-  TUTTI_DEVICE explicit ForwardStage(int32_t step)
-      : index(step % kForwardStages), parity(uint32_t(step / kForwardStages % 2)) {}
 };
 
 template <int kWidth>
@@ -56,8 +47,8 @@ TUTTI_DEVICE void startBarriers(WgmmaForwardShared<kWidth>& shared) {
     for (int i = 0; i < kForwardStages; ++i) {
       ptx::mbarrierInit(ptx::sharedAddress(&shared.fullKeys[i]), 1);
       ptx::mbarrierInit(ptx::sharedAddress(&shared.fullValues[i]), 1);
-      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyKeys[i]), kForwardWarps);
-      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyValues[i]), kForwardWarps);
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyKeys[i]), kReaders);
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyValues[i]), kReaders);
     }
     ptx::fenceMbarrierInit();
   }
@@ -68,26 +59,19 @@ TUTTI_DEVICE void startBarriers(WgmmaForwardShared<kWidth>& shared) {
 struct ForwardSteps {
   int32_t first, count;
   TUTTI_DEVICE ForwardSteps(const AttentionSizes& sizes, const HeadTask& task) {
-    const int32_t last = min(task.first + kPanelRows, sizes.queries) - 1;
+    const int32_t last = min(task.first + kWideRows, sizes.queries) - 1;
     first = keysSeen(sizes, task.batch, task.first).from;
-    count = (keysSeen(sizes, task.batch, last).to - first + kPanelRows - 1) / kPanelRows;
+    count = (keysSeen(sizes, task.batch, last).to - first + kWideRows - 1) / kWideRows;
   }
 };
-
-template <int kWidth>
-TUTTI_DEVICE void fill(HeadPanels<kWidth>& to, uint64_t& full, const CUtensorMap* map,
-                       int32_t batch, int32_t head, int32_t first) {
-  ptx::mbarrierArriveExpectTx(ptx::sharedAddress(&full), HeadPanels<kWidth>::kBytes);
-  to.load(map, batch, head, first, full);
-}
 
 template <int kWidth>
 TUTTI_DEVICE void produce(WgmmaForwardShared<kWidth>& shared, const WgmmaAttention& x,
                           const HeadTask& task, const ForwardSteps& steps) {
   const int32_t kvHead = task.head / (x.sizes.heads / x.sizes.kvHeads);
   for (int32_t step = 0; step < steps.count; ++step) {
-    const ForwardStage at(step);
-    const int32_t first = steps.first + step * kPanelRows;
+    const RingStage<kForwardStages> at(step);
+    const int32_t first = steps.first + step * kWideRows;
     if (step == 0)
       fill(shared.queries, shared.fullQueries, &x.queries, task.batch, task.head, task.first);
     ptx::mbarrierWait(ptx::sharedAddress(&shared.emptyKeys[at.index]), at.parity ^ 1);
@@ -129,7 +113,7 @@ class WgmmaForwardRows {
         task_(task),
         steps_(steps),
         turns_(consumer),
-        firstRow_(consumer * kConsumerQueries),
+        firstRow_(consumer * kGroupRows),
         row_(task.first + firstRow_ + int(threadIdx.x) / 32 % 4 * 16),
         rows_(x.sizes, task.batch, row_) {}
 
@@ -152,14 +136,14 @@ class WgmmaForwardRows {
     ptx::wgmmaFence();
     issueScores(0);
     ptx::wgmmaWait<0>(scores_);
-    release(shared_.emptyKeys[0]);
+    releaseStage(shared_.emptyKeys[0]);
     float keep[2];
     weigh(0, keep);
-    pack();
+    packLeft<Numbers>(weights_, scores_);
   }
 
   TUTTI_DEVICE void next(int32_t step) {
-    const ForwardStage at(step), before(step - 1);
+    const RingStage<kForwardStages> at(step), before(step - 1);
     ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullKeys[at.index]), at.parity);
     ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullValues[before.index]), before.parity);
     turns_.take();
@@ -168,17 +152,17 @@ class WgmmaForwardRows {
     issueSums(before.index);
     turns_.pass(step + 1 == steps_.count);
     ptx::wgmmaWait<1>(scores_);
-    release(shared_.emptyKeys[at.index]);
+    releaseStage(shared_.emptyKeys[at.index]);
     float keep[2];
     weigh(step, keep);
     ptx::wgmmaWait<0>(sums_);
-    release(shared_.emptyValues[before.index]);
-    scaleRows<kWidth / 8>(sums_, keep);
-    pack();
+    releaseStage(shared_.emptyValues[before.index]);
+    scaleRows(sums_, keep);
+    packLeft<Numbers>(weights_, scores_);
   }
 
   TUTTI_DEVICE void last() {
-    const ForwardStage at(steps_.count - 1);
+    const RingStage<kForwardStages> at(steps_.count - 1);
     ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullValues[at.index]), at.parity);
     ptx::wgmmaFence();
     issueSums(at.index);
@@ -195,32 +179,18 @@ class WgmmaForwardRows {
 
   TUTTI_DEVICE void issueSums(int stage) {
 #pragma unroll
-    for (int i = 0; i < kPanelRows / 16; ++i)
+    for (int i = 0; i < kWideRows / 16; ++i)
       Numbers::addWide(sums_, weights_[i], shared_.values[stage].alongRows(16 * i));
     ptx::wgmmaCommit();
   }
 
   TUTTI_DEVICE void weigh(int32_t step, float (&keep)[2]) {
-    const int32_t from = steps_.first + step * kPanelRows, row = task_.first + firstRow_;
-    const int32_t lastRow = min(row + kConsumerQueries, x_.sizes.queries) - 1;
+    const int32_t from = steps_.first + step * kWideRows, row = task_.first + firstRow_;
+    const int32_t lastRow = min(row + kGroupRows, x_.sizes.queries) - 1;
     if (from < keysSeen(x_.sizes, task_.batch, lastRow).from ||
-        from + kPanelRows > keysSeen(x_.sizes, task_.batch, row).to)
+        from + kWideRows > keysSeen(x_.sizes, task_.batch, row).to)
       rows_.mask(scores_, from);
     rows_.weigh(scores_, keep);
-  }
-
-  /// A lane's elements of two neighbouring column tiles are what it has of a left factor.
-  TUTTI_DEVICE void pack() {
-#pragma unroll
-    for (int i = 0; i < kPanelRows / 16; ++i)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        weights_[i][e] = Numbers::pack(scores_[8 * i + 2 * e], scores_[8 * i + 2 * e + 1]);
-  }
-
-  /// The warp has read a stage.
-  static TUTTI_DEVICE void release(uint64_t& empty) {
-    if (laneOf() == 0) ptx::mbarrierArrive(ptx::sharedAddress(&empty));
   }
 
   WgmmaForwardShared<kWidth>& shared_;
@@ -231,16 +201,16 @@ class WgmmaForwardRows {
   const int firstRow_;  ///< of the warpgroup, in the tile of queries
   const int32_t row_;   ///< of the warp
   RowWeights rows_;
-  float scores_[kPanelRows / 2], sums_[kWidth / 2] = {};
-  uint32_t weights_[kPanelRows / 16][4];
+  float scores_[kWideRows / 2], sums_[kWidth / 2] = {};
+  uint32_t weights_[kWideRows / 16][4];
 };
 
 template <class Numbers, int kWidth>
-__global__ void __launch_bounds__(kForwardThreads, 1)
+__global__ void __launch_bounds__(kWideThreads, 1)
     wgmmaAttentionForward(const __grid_constant__ WgmmaAttention x) {
   auto& shared = *dynamicShared<WgmmaForwardShared<kWidth>>();
   startBarriers(shared);
-  const HeadTask task = headTask(x.sizes, x.sizes.heads, x.sizes.queries, kPanelRows, true);
+  const HeadTask task = headTask(x.sizes, x.sizes.heads, x.sizes.queries, kWideRows, true);
   const ForwardSteps steps(x.sizes, task);
   const int warpgroup = __shfl_sync(kAllLanes, int(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {

@@ -119,8 +119,8 @@ Heads::Heads(const HeadsCase& from)
       starts_(std::max<size_t>(from.sizes.starts.size(), 1)),
       dots_(from.sizes.batch, from.sizes.heads, from.sizes.queries, Format::Float32) {
   if (!from.sizes.starts.empty()) starts_.upload(from.sizes.starts);
-  for (const auto load :
-       {loadAttention, loadAttentionForward, loadAttentionGradients, loadWgmmaAttention})
+  for (const auto load : {loadAttention, loadAttentionForward, loadAttentionGradients,
+                          loadWgmmaForward, loadWgmmaGradients})
     emulation::check(load());
 }
 
@@ -180,7 +180,7 @@ void Heads::backward(bool adds) {
                             .logSumExp = logSumExp.scalars(),
                             .dots = dots_.scalars(),
                             .adds = adds};
-  ASSERT_EQ(attentionOf(x, case_.family), std::min(case_.family, AttentionFamily::Mma));
+  ASSERT_EQ(attentionOf(x, case_.family), case_.family);
   emulation::check(
       enqueue(AttentionDots{.sizes = x.sizes, .dOut = x.dOut, .out = out.rows(), .dots = x.dots},
               false, nullptr));

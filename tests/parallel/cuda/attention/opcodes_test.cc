@@ -1,5 +1,5 @@
 // What nvcc made of the attention kernels for Hopper, read out of the machine code: wgmma of shared
-// memory for scores, and of registers with values turned for sums, and TMA.
+// memory for scores, and of registers with a right factor that is turned for sums, and TMA.
 
 #include <gtest/gtest.h>
 
@@ -11,31 +11,42 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-std::string object;  ///< from the command line
+/// From the command line: of forward, and of backward.
+std::string forward, backward;
 
-TEST(Opcodes, ForwardUsesHoppersTensorCoresAndTma) {
+/// `products` of a head's columns and `sums` of rows, 16 at a time.
+void expectHopper(const std::string& object, const char* kernel, size_t kernelCount,
+                  size_t products, size_t sums) {
   const auto kernels = kernelsIn(contentsOf(object));
-  EXPECT_EQ(kernels.size(), 8u);
+  EXPECT_EQ(kernels.size(), kernelCount);
   for (const auto& [name, code] : kernels) {
     SCOPED_TRACE(name);
-    EXPECT_NE(name.find("wgmmaAttentionForward"), std::string::npos);
-    const std::vector<uint64_t> scores = instructions(code, kWgmma),
-                                sums = instructions(code, kWgmmaOfRegisters);
-    EXPECT_GE(scores.size(),
-              2 * 64u / 16);  // 16 columns of a head each, of the first step and others
-    EXPECT_GE(sums.size(), 2 * 128u / 16);  // 16 keys each
-    for (const uint64_t word : scores) EXPECT_EQ(word & (kTurnsA | kTurnsB), 0u);
-    for (const uint64_t word : sums) EXPECT_EQ(word & kTurnsB, kTurnsB);
+    EXPECT_NE(name.find(kernel), std::string::npos);
+    const std::vector<uint64_t> ofShared = instructions(code, kWgmma),
+                                ofRegisters = instructions(code, kWgmmaOfRegisters);
+    EXPECT_GE(ofShared.size(), products * 64 / 16);
+    EXPECT_GE(ofRegisters.size(), sums);
+    for (const uint64_t word : ofShared) EXPECT_EQ(word & (kTurnsA | kTurnsB), 0u);
+    for (const uint64_t word : ofRegisters) EXPECT_EQ(word & kTurnsB, kTurnsB);
     EXPECT_FALSE(instructions(code, kTensorLoad).empty());
   }
+}
+
+// Scores of the first step and of others; sums of the last, and of those before.
+TEST(Opcodes, ForwardUsesHoppersTensorCoresAndTma) {
+  expectHopper(forward, "wgmmaAttentionForward", 8, 2, 2 * 128 / 16);
+}
+
+TEST(Opcodes, BackwardUsesHoppersTensorCoresAndTma) {
+  expectHopper(backward, "wgmmaAttentionGradient", 16, 2, 64 / 16);
 }
 
 }  // namespace
 }  // namespace tutti::parallel::cuda
 
-/// usage: opcodes_test OBJECT
+/// usage: opcodes_test FORWARD BACKWARD
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc > 1) tutti::parallel::cuda::object = argv[1];
+  if (argc > 2) tutti::parallel::cuda::forward = argv[1], tutti::parallel::cuda::backward = argv[2];
   return RUN_ALL_TESTS();
 }

@@ -82,15 +82,16 @@ TEST(AttentionAtRandom, ForwardIsNearTheDefinition) {
 }
 
 TEST(AttentionAtRandom, BackwardIsNearTheDefinition) {
-  for (const HeadsCase& c : cases(kMma)) {
-    Whole whole(c);
-    whole.prepareBackward();
-    const PairBackward right = pairBackward(c.sizes, whole.given, c.rounding());
-    whole.x.backward(false);
-    EXPECT_EQ(whole.x.error(whole.x.dQuery, right.dQuery), "");
-    EXPECT_EQ(whole.x.error(whole.x.dKey, right.dKey), "");
-    EXPECT_EQ(whole.x.error(whole.x.dValue, right.dValue), "");
-  }
+  for (const AttentionFamily family : {kMma, kWgmma})
+    for (const HeadsCase& c : cases(family)) {
+      Whole whole(c);
+      whole.prepareBackward();
+      const PairBackward right = pairBackward(c.sizes, whole.given, c.rounding());
+      whole.x.backward(false);
+      EXPECT_EQ(whole.x.error(whole.x.dQuery, right.dQuery), "");
+      EXPECT_EQ(whole.x.error(whole.x.dKey, right.dKey), "");
+      EXPECT_EQ(whole.x.error(whole.x.dValue, right.dValue), "");
+    }
 }
 
 // Scores so large that each tile's largest is far above those of the tiles before.

@@ -115,7 +115,12 @@ class WgmmaForwardRows {
         turns_(consumer),
         firstRow_(consumer * kGroupRows),
         row_(task.first + firstRow_ + int(threadIdx.x) / 32 % 4 * 16),
-        rows_(x.sizes, task.batch, row_) {}
+        rows_(x.sizes, task.batch, row_) {
+    const int32_t first = task.first + firstRow_;
+    const int32_t last = min(first + kGroupRows, x.sizes.queries) - 1;
+    seenByAll_ = {keysSeen(x.sizes, task.batch, last).from,
+                  keysSeen(x.sizes, task.batch, first).to};
+  }
 
   TUTTI_DEVICE void compute() {
     if (steps_.count > 0) {
@@ -185,11 +190,8 @@ class WgmmaForwardRows {
   }
 
   TUTTI_DEVICE void weigh(int32_t step, float (&keep)[2]) {
-    const int32_t from = steps_.first + step * kWideRows, row = task_.first + firstRow_;
-    const int32_t lastRow = min(row + kGroupRows, x_.sizes.queries) - 1;
-    if (from < keysSeen(x_.sizes, task_.batch, lastRow).from ||
-        from + kWideRows > keysSeen(x_.sizes, task_.batch, row).to)
-      rows_.mask(scores_, from);
+    const int32_t from = steps_.first + step * kWideRows;
+    if (from < seenByAll_.from || from + kWideRows > seenByAll_.to) rows_.mask(scores_, from);
     rows_.weigh(scores_, keep);
   }
 
@@ -201,6 +203,7 @@ class WgmmaForwardRows {
   const int firstRow_;  ///< of the warpgroup, in the tile of queries
   const int32_t row_;   ///< of the warp
   RowWeights rows_;
+  RowRange seenByAll_;  ///< keys that each row of the warpgroup sees
   float scores_[kWideRows / 2], sums_[kWidth / 2] = {};
   uint32_t weights_[kWideRows / 16][4];
 };

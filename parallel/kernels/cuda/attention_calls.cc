@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "parallel/kernels/cuda/attention/choice.h"
+#include "parallel/kernels/cuda/attention/attentions.h"
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
@@ -53,22 +53,19 @@ AttentionBlockArgs blockOf(const AttentionArgs& a) {
 }
 
 void forward(Queue& queue, const char* operation, const AttentionBlockArgs& a,
-             AttentionFamily family, bool doubles) {
+             Attentions& attentions, bool doubles) {
   const Attention x{.sizes = sizesOf(a),
                     .query = headRowsOf(a.query),
                     .key = headRowsOf(a.key),
                     .value = headRowsOf(a.value),
                     .out = headRowsOf(a.out),
                     .logSumExp = headScalarsOf(a.logSumExp)};
-  if (family == AttentionFamily::Mma && areTiled(x))
-    queue.start(operation, TiledAttention{x});
-  else
-    queue.start(operation, x, doubles);
+  queue.start(operation, ChosenAttention<Attention>{attentions, x}, doubles);
 }
 
 /// `adds`: to gradients that are there.
 void backward(Queue& queue, const char* operation, const AttentionBlockBackwardArgs& a, bool adds,
-              AttentionFamily family, bool doubles) {
+              Attentions& attentions, bool doubles) {
   const AttentionSizes sizes = sizesOf({a.query, a.key, a.value, a.out, a.logSumExp, a.heads,
                                         a.kvHeads, a.firstQuery, a.firstKey, a.reach});
   const int64_t scores = a.logSumExp.count();
@@ -90,10 +87,7 @@ void backward(Queue& queue, const char* operation, const AttentionBlockBackwardA
       operation,
       AttentionDots{.sizes = sizes, .dOut = x.dOut, .out = headRowsOf(a.out), .dots = x.dots},
       doubles);
-  if (family == AttentionFamily::Mma && areTiled(x))
-    queue.start(operation, TiledAttentionBackward{x});
-  else
-    queue.start(operation, x, doubles);
+  queue.start(operation, ChosenAttention<AttentionBackward>{attentions, x}, doubles);
 }
 
 }  // namespace
@@ -102,7 +96,7 @@ void CudaKernels::attention(const AttentionArgs& args, Arena&) {
   AttentionArgs a = args;
   widen(a.qkv, a.out, a.logSumExp);
   requireOperands(a);
-  forward(*queue_, "attention", blockOf(args), attention_, isDouble(a.out));
+  forward(*queue_, "attention", blockOf(args), *attentions_, isDouble(a.out));
 }
 
 void CudaKernels::attentionBackward(const AttentionBackwardArgs& args, Arena&) {
@@ -126,21 +120,21 @@ void CudaKernels::attentionBackward(const AttentionBackwardArgs& args, Arena&) {
             .heads = args.heads,
             .kvHeads = args.kvHeads,
             .reach = args.reach},
-           false, attention_, isDouble(a.out));
+           false, *attentions_, isDouble(a.out));
 }
 
 void CudaKernels::attentionBlock(const AttentionBlockArgs& args, Arena&) {
   AttentionBlockArgs a = args;
   widen(a.query, a.key, a.value, a.out, a.logSumExp);
   requireOperands(a);
-  forward(*queue_, "attentionBlock", args, attention_, isDouble(a.out));
+  forward(*queue_, "attentionBlock", args, *attentions_, isDouble(a.out));
 }
 
 void CudaKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena&) {
   AttentionBlockBackwardArgs a = args;
   widen(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp, a.dQuery, a.dKey, a.dValue);
   requireOperands(a);
-  backward(*queue_, "attentionBlockBackward", args, true, attention_, isDouble(a.out));
+  backward(*queue_, "attentionBlockBackward", args, true, *attentions_, isDouble(a.out));
 }
 
 void CudaKernels::attentionMerge(const AttentionMergeArgs& args) {

@@ -1,6 +1,6 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 
-#include "parallel/kernels/cuda/attention/choice.h"
+#include "parallel/kernels/cuda/attention/attentions.h"
 #include "parallel/kernels/cuda/gemm/gemms.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
@@ -14,7 +14,8 @@ CudaKernels::CudaKernels(StreamRef stream, const GemmOptions& gemms)
     : device_(stream.device()),
       queue_(std::make_unique<Queue>(stream)),
       gemms_(std::make_unique<Gemms>(chipOf(device_.index), gemms)),
-      attention_(attentionOfGpu(chipOf(device_.index).capability, attentionOfEnvironment())) {}
+      attentions_(std::make_unique<Attentions>(
+          attentionOfGpu(chipOf(device_.index).capability, attentionOfEnvironment()))) {}
 CudaKernels::~CudaKernels() = default;
 
 void CudaKernels::fillZero(const Tensor& x) {

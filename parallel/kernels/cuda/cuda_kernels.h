@@ -12,8 +12,8 @@
 // positions, countChoices, spreadRows, combineRows, rowDots).
 //
 // Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
-// operands' values and shapes, of gemm and attention also of how operands are aligned, and of gemm
-// of the GPU, which decide on the kernel: nothing but integers is added by atomics.
+// operands' values and shapes, of gemm and attention also of how operands are aligned and of the
+// GPU, which decide on the kernel: nothing but integers is added by atomics.
 //
 // Memory besides operands, which gemm of few large sums, attentionBackward, embeddingWeights,
 // placeTokens, addSquares, route of types of 16 bits, crossEntropy and routerGradient need, is this
@@ -30,7 +30,7 @@
 namespace tutti::parallel {
 
 namespace cuda {
-enum class AttentionFamily;
+class Attentions;
 class Gemms;
 struct GemmOptions;
 class Queue;
@@ -89,7 +89,7 @@ class CudaKernels final : public Kernels {
   const Device device_;
   const std::unique_ptr<cuda::Queue> queue_;
   const std::unique_ptr<cuda::Gemms> gemms_;
-  const cuda::AttentionFamily attention_;  ///< where operands allow
+  const std::unique_ptr<cuda::Attentions> attentions_;
 };
 
 }  // namespace tutti::parallel

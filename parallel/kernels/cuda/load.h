@@ -22,4 +22,16 @@ cudaError_t loadLarge(void (*kernel)(Arguments), size_t sharedBytes) {
                               static_cast<int>(sharedBytes));
 }
 
+/// Whether the current device is of compute capability 9.0.
+inline cudaError_t isHopperHere(bool* isHopper) {
+  int device = 0, major = 0, minor = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  *isHopper = major == 9 && minor == 0;
+  return error;
+}
+
 }  // namespace tutti::parallel::cuda

@@ -53,7 +53,7 @@ Queue::Queue(StreamRef stream)
   const OnDevice here(device_);
   for (const auto load : {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise,
                           loadNorm, loadAttention, loadAttentionForward, loadAttentionGradients,
-                          loadTokens, loadExperts, loadSum})
+                          loadWgmmaForward, loadWgmmaGradients, loadTokens, loadExperts, loadSum})
     check("cudaFuncGetAttributes", load());
 }
 

@@ -3,11 +3,13 @@
 // The attention kernels that use tensor cores: the arguments are those of the plain ones
 // (launches.h), and so is what enqueue() promises. choice.h says which operands they take.
 
+#include <cuda.h>
+
 #include "parallel/kernels/cuda/launches.h"
 
 namespace tutti::parallel::cuda {
 
-inline constexpr int kHeadThreads = 128;  ///< of a block with tensor cores
+inline constexpr int kHeadThreads = 128;  ///< of a block with mma.sync
 
 /// forward.cu
 struct TiledAttention : Attention {};
@@ -18,5 +20,27 @@ cudaError_t loadAttentionForward();
 struct TiledAttentionBackward : AttentionBackward {};
 cudaError_t enqueue(const TiledAttentionBackward& x, cudaStream_t stream);
 cudaError_t loadAttentionGradients();
+
+// For compute capability 9.0: nothing is loaded on another GPU. A map is of [batch, rows, columns
+// of all heads], its boxes of kBoxRows rows by so many columns:
+
+inline constexpr int32_t kBoxRows = 64;
+constexpr int32_t panelColumns(int32_t headWidth) {
+  return headWidth % 64 == 0 ? 64 : headWidth % 32 == 0 ? 32 : 16;
+}
+
+/// wgmma_forward.cu
+struct WgmmaAttention : Attention {
+  CUtensorMap queries, keys, values;
+};
+cudaError_t enqueue(const WgmmaAttention& x, cudaStream_t stream);
+cudaError_t loadWgmmaForward();
+
+/// wgmma_gradients.cu
+struct WgmmaAttentionBackward : AttentionBackward {
+  CUtensorMap queries, keys, values, dOuts;
+};
+cudaError_t enqueue(const WgmmaAttentionBackward& x, cudaStream_t stream);
+cudaError_t loadWgmmaGradients();
 
 }  // namespace tutti::parallel::cuda

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "parallel/kernels/cuda/maps/tensor_maps.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel::cuda {
@@ -30,26 +31,45 @@ bool areMultiplied(const AttentionSizes& sizes, std::initializer_list<HeadRows> 
          });
 }
 
+/// A map is of one element at least.
+bool areMapped(const AttentionSizes& sizes, std::initializer_list<HeadRows> factors) {
+  return sizes.batch > 0 && sizes.heads > 0 && sizes.queries > 0 && sizes.keys > 0 &&
+         std::all_of(factors.begin(), factors.end(), [](const HeadRows& x) {
+           return isMappable(x.elements.data, {x.rowStride, x.batchStride});
+         });
+}
+
 }  // namespace
 
 AttentionFamily attentionOfEnvironment() {
   const char* const text = std::getenv("TUTTI_ATTENTION");
-  const std::string word = text == nullptr ? "mma" : text;
-  require(word == "plain" || word == "mma", "TUTTI_ATTENTION is plain or mma, not ", word);
-  return word == "plain" ? AttentionFamily::Plain : AttentionFamily::Mma;
+  const std::string word = text == nullptr ? "wgmma" : text;
+  require(word == "plain" || word == "mma" || word == "wgmma",
+          "TUTTI_ATTENTION is plain, mma or wgmma, not ", word);
+  return word == "plain" ? AttentionFamily::Plain
+         : word == "mma" ? AttentionFamily::Mma
+                         : AttentionFamily::Wgmma;
 }
 
 AttentionFamily attentionOfGpu(int capability, AttentionFamily most) {
-  return capability >= 80 ? most : AttentionFamily::Plain;
+  if (capability < 80) return AttentionFamily::Plain;
+  return capability == 90 ? most : std::min(most, AttentionFamily::Mma);
 }
 
-bool areTiled(const Attention& x) {
-  return areMultiplied(x.sizes, {x.query, x.key, x.value}) && isAligned(x.out);
+AttentionFamily attentionOf(const Attention& x, AttentionFamily most) {
+  if (!areMultiplied(x.sizes, {x.query, x.key, x.value}) || !isAligned(x.out))
+    return AttentionFamily::Plain;
+  return areMapped(x.sizes, {x.query, x.key, x.value}) ? most
+                                                       : std::min(most, AttentionFamily::Mma);
 }
 
-bool areTiled(const AttentionBackward& x) {
-  return areMultiplied(x.sizes, {x.query, x.key, x.value, x.dOut}) && isAligned(x.dQuery) &&
-         isAligned(x.dKey) && isAligned(x.dValue);
+AttentionFamily attentionOf(const AttentionBackward& x, AttentionFamily most) {
+  if (!areMultiplied(x.sizes, {x.query, x.key, x.value, x.dOut}) || !isAligned(x.dQuery) ||
+      !isAligned(x.dKey) || !isAligned(x.dValue))
+    return AttentionFamily::Plain;
+  return areMapped(x.sizes, {x.query, x.key, x.value, x.dOut})
+             ? most
+             : std::min(most, AttentionFamily::Mma);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -9,18 +9,20 @@
 
 namespace tutti::parallel::cuda {
 
-/// Plain: attention.cu, of any types and widths. Mma: tensor cores by mma.sync.
-enum class AttentionFamily { Plain, Mma };
+/// Plain: attention.cu, of any types and widths. Tensor cores: by mma.sync, or by wgmma with TMA.
+enum class AttentionFamily { Plain, Mma, Wgmma };
 
-/// What TUTTI_ATTENTION says: `plain` or `mma`; without it Mma. Throws InvalidArgument for any
-/// other word.
+/// What TUTTI_ATTENTION says: `plain`, `mma` or `wgmma`; without it Wgmma. Throws InvalidArgument
+/// for any other word.
 AttentionFamily attentionOfEnvironment();
-/// Of a GPU of that compute capability (80 for 8.0), of which `most` is wanted: Plain before 8.0.
+/// Of a GPU of that compute capability (80 for 8.0), of which `most` is wanted: Wgmma on 9.0 alone,
+/// Plain before 8.0.
 AttentionFamily attentionOfGpu(int capability, AttentionFamily most);
 
-/// Whether the kernels of this folder compute it: queries, keys, values (and dOut) of one type of
-/// 16 bits, heads of 64, 80, 96 or 128 columns, and all rows aligned to 16 bytes.
-bool areTiled(const Attention& x);
-bool areTiled(const AttentionBackward& x);
+/// The family that computes it, of which `most` is wanted. Mma takes queries, keys, values (and
+/// dOut) of one type of 16 bits, heads of 64, 80, 96 or 128 columns, and all rows aligned to 16
+/// bytes; Wgmma besides needs that there is something, for TMA.
+AttentionFamily attentionOf(const Attention& x, AttentionFamily most);
+AttentionFamily attentionOf(const AttentionBackward& x, AttentionFamily most);
 
 }  // namespace tutti::parallel::cuda

@@ -9,7 +9,11 @@ namespace {
 
 template <class Numbers, int kWidth>
 constexpr HeadKernel<Attention> forwardOf(Format format) {
-  return {attentionForward<Numbers, kWidth>, format, kWidth, ForwardTiles<kWidth>::kQueries,
+  return {attentionForward<Numbers, kWidth>,
+          format,
+          kWidth,
+          kHeadThreads,
+          ForwardTiles<kWidth>::kQueries,
           ForwardTiles<kWidth>::kSharedBytes};
 }
 

@@ -5,16 +5,10 @@
 // of them sees, 64 at a time, or 32 where heads are wide. Keys and values come by cp.async into two
 // stages, one ahead of what is computed.
 //
-//   scores   s = q k, in float32
-//   weights  w = exp2(c (s - the row's largest so far)), with c = log2(e) / sqrt(head width); a
-//            larger score scales down what the row has summed up
-//   sums     w v, with w rounded to 16 bits in the registers that the scores were in, and of w
-//            itself; out is their quotient, log-sum-exp the largest / sqrt(head width) + log(sum)
-//
-// Every lane adds up the weights that it has of a row, and four lanes join them at the end. Keys
-// that a row does not see are minus infinity to it, which is looked at in tiles that some row of
-// the block does not see as a whole; tiles that none sees are not loaded. Blocks of the longest
-// rows come first.
+// Scores q k become weights in the registers that they are in (weights_device.cuh), rounded to 16
+// bits before they are multiplied by values. Scores are masked in tiles that some row of the block
+// does not see as a whole; tiles that none sees are not loaded. Blocks of the longest rows come
+// first.
 //
 // Bound: tensor cores, 4 * 128 * 64 * width operations for 4 * 64 * width bytes of keys and values
 // from the L2 cache, or the exponentials, one for each score.
@@ -41,37 +35,21 @@ class ForwardRows {
 
   /// Rows of the warp, from `row` on.
   TUTTI_DEVICE ForwardRows(const AttentionSizes& sizes, int32_t batch, int32_t row)
-      : factor_(float(sizes.scale) * kLog2E) {
-#pragma unroll
-    for (int i = 0; i < kRowTiles; ++i)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        seen_[i][h] = keysSeen(sizes, batch, row + 16 * i + 8 * h + laneOf() / 4);
-        largest_[i][h] = minusInfinity<float>();
-        total_[i][h] = 0;
-      }
-  }
+      : weights_{{sizes, batch, row}, {sizes, batch, row + 16}} {}
 
-  /// Scores of keys that a row does not see become minus infinity.
   TUTTI_DEVICE void mask(Scores& scores, int32_t firstKey) const {
 #pragma unroll
-    for (int i = 0; i < kRowTiles; ++i)
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int32_t key = firstKey + 8 * j + laneOf() % 4 * 2 + e % 2;
-          const RowRange& seen = seen_[i][e / 2];
-          if (key < seen.from || key >= seen.to) scores[i][j][e] = minusInfinity<float>();
-        }
+    for (int i = 0; i < kRowTiles; ++i) weights_[i].mask(scores[i], firstKey);
   }
 
   /// Scores become weights.
   TUTTI_DEVICE void weigh(Scores& scores) {
 #pragma unroll
-    for (int i = 0; i < kRowTiles; ++i)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) weighRow(scores[i], i, h);
+    for (int i = 0; i < kRowTiles; ++i) {
+      float keep[2];
+      weights_[i].weigh(scores[i], keep);
+      scaleRows(sums_[i], keep);
+    }
   }
 
   TUTTI_DEVICE void add(const Scores& weights, const uint16_t* values) {
@@ -82,57 +60,13 @@ class ForwardRows {
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
       float inverses[2];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) inverses[h] = finish(x, task, row + 16 * i, i, h);
+      weights_[i].finish(x, task.batch, task.head, row + 16 * i, inverses);
       storeSums<kWidth>(x.out, task, row + 16 * i, x.sizes.queries, sums_[i], inverses, false);
     }
   }
 
  private:
-  TUTTI_DEVICE void weighRow(float (&scores)[kColumns][4], int i, int h) {
-    float most = largest_[i][h];
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j)
-      most = Largest::join(Largest::join(most, scores[j][2 * h]), scores[j][2 * h + 1]);
-    most = Largest::join(most, __shfl_xor_sync(kAllLanes, most, 1));
-    most = Largest::join(most, __shfl_xor_sync(kAllLanes, most, 2));
-    // A row that has seen no key yet has weights of exp2(-infinity - 0).
-    const float base = most == minusInfinity<float>() ? 0.0f : most * factor_;
-    const float keep = exp2f(largest_[i][h] * factor_ - base);
-    largest_[i][h] = most;
-    total_[i][h] *= keep;
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j)
-#pragma unroll
-      for (int e = 2 * h; e < 2 * h + 2; ++e) {
-        scores[j][e] = exp2f(scores[j][e] * factor_ - base);
-        total_[i][h] += scores[j][e];
-      }
-#pragma unroll
-    for (int c = 0; c < kWidth / 8; ++c) {
-      sums_[i][c][2 * h] *= keep;
-      sums_[i][c][2 * h + 1] *= keep;
-    }
-  }
-
-  /// Writes the log-sum-exp, and returns what the row's sums are to be multiplied by.
-  TUTTI_DEVICE float finish(const Attention& x, const HeadTask& task, int32_t row, int i,
-                            int h) const {
-    float total = total_[i][h];
-    total += __shfl_xor_sync(kAllLanes, total, 1);
-    total += __shfl_xor_sync(kAllLanes, total, 2);
-    const bool isEmpty = seen_[i][h].from == seen_[i][h].to;
-    const int32_t own = row + 8 * h + laneOf() / 4;
-    if (laneOf() % 4 == 0 && own < x.sizes.queries)
-      store<float>(x.logSumExp.elements, placeOf(x.logSumExp, task.batch, task.head, own),
-                   isEmpty ? minusInfinity<float>()
-                           : largest_[i][h] * float(x.sizes.scale) + logarithm(total));
-    return isEmpty ? 0.0f : 1.0f / total;
-  }
-
-  const float factor_;  ///< of scores
-  RowRange seen_[kRowTiles][2];
-  float largest_[kRowTiles][2], total_[kRowTiles][2];
+  RowWeights weights_[kRowTiles];
   float sums_[kRowTiles][kWidth / 8][4] = {};
 };
 

@@ -19,22 +19,11 @@
 // Bound: tensor cores, 3 or 4 products of 2 * 64 * 32 * width operations a step. Shared memory is
 // read as fast as that on sm_80, since a fragment of the others serves 16 rows.
 
-#include "parallel/kernels/cuda/attention/tiles_device.cuh"
+#include "parallel/kernels/cuda/attention/gradient_parts_device.cuh"
 
 namespace tutti::parallel::cuda {
 
 inline constexpr int kOwnRows = kHeadWarps * 16, kOtherRows = 32;
-
-/// Of a query: log2(e) times its log-sum-exp, and its dots.
-struct RowSums {
-  float logSumExp, dots;
-};
-TUTTI_DEVICE RowSums rowSums(const AttentionBackward& x, int32_t batch, int32_t head,
-                             int32_t query) {
-  if (query >= x.sizes.queries) return {0, 0};
-  return {load<float>(x.logSumExp.elements, placeOf(x.logSumExp, batch, head, query)) * kLog2E,
-          load<float>(x.dots.elements, placeOf(x.dots, batch, head, query))};
-}
 
 template <int kWidth>
 struct GradientShared {
@@ -42,64 +31,6 @@ struct GradientShared {
   uint16_t others[2][2][kOtherRows * kHeadPitch<kWidth>];  ///< by stage
   RowSums sums[2][kOtherRows];                             ///< where the others are queries
 };
-
-/// Which operands are whose.
-template <bool kOwnsKeys>
-struct GradientSides {
-  const HeadRows &x, &y, &u, &v;
-  TUTTI_DEVICE explicit GradientSides(const AttentionBackward& a)
-      : x(kOwnsKeys ? a.key : a.query),
-        y(kOwnsKeys ? a.value : a.dOut),
-        u(kOwnsKeys ? a.query : a.key),
-        v(kOwnsKeys ? a.dOut : a.value) {}
-};
-
-template <bool kOwnsKeys>
-TUTTI_DEVICE RowRange othersOf(const AttentionSizes& sizes, int32_t batch, int32_t row) {
-  return kOwnsKeys ? queriesSeeing(sizes, batch, row) : keysSeen(sizes, batch, row);
-}
-
-/// Steps of a block: over the heads whose rows the others are, and for each over rows.
-template <bool kOwnsKeys>
-class GradientSteps {
- public:
-  TUTTI_DEVICE GradientSteps(const AttentionSizes& sizes, const HeadTask& task) {
-    const int32_t rows = kOwnsKeys ? sizes.keys : sizes.queries;
-    const int32_t served = sizes.heads / sizes.kvHeads;
-    const int32_t last = min(task.first + kOwnRows, rows) - 1;
-    from_ = othersOf<kOwnsKeys>(sizes, task.batch, task.first).from;
-    ofHead_ =
-        (othersOf<kOwnsKeys>(sizes, task.batch, last).to - from_ + kOtherRows - 1) / kOtherRows;
-    head_ = kOwnsKeys ? task.head * served : task.head / served;
-    count_ = kOwnsKeys ? ofHead_ * served : ofHead_;
-  }
-  TUTTI_DEVICE int32_t count() const { return count_; }
-  TUTTI_DEVICE int32_t headAt(int32_t step) const { return head_ + step / ofHead_; }
-  TUTTI_DEVICE int32_t firstAt(int32_t step) const { return from_ + step % ofHead_ * kOtherRows; }
-
- private:
-  int32_t from_, ofHead_, head_, count_;
-};
-
-/// Products of own rows and others become probabilities and gradients of scores. Pairs that do not
-/// see each other have neither.
-template <bool kOwnsKeys, int kColumns>
-TUTTI_DEVICE void gradientsOfScores(float (&scores)[1][kColumns][4],
-                                    float (&products)[1][kColumns][4], const RowRange (&others)[2],
-                                    int32_t first, float factor, const RowSums (&ofRows)[2],
-                                    const RowSums* ofColumns) {
-#pragma unroll
-  for (int j = 0; j < kColumns; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int column = 8 * j + laneOf() % 4 * 2 + e % 2;
-      const RowSums sums = kOwnsKeys ? ofColumns[column] : ofRows[e / 2];
-      const bool isSeen = first + column >= others[e / 2].from && first + column < others[e / 2].to;
-      const float probability = exp2f(scores[0][j][e] * factor - sums.logSumExp);
-      scores[0][j][e] = isSeen ? probability : 0.0f;
-      products[0][j][e] = isSeen ? probability * (products[0][j][e] - sums.dots) : 0.0f;
-    }
-}
 
 /// At least one block on a multiprocessor: ptxas else aims at four of 128 registers a thread, and
 /// spills some.
@@ -112,7 +43,7 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
   const HeadTask task =
       headTask(sizes, kOwnsKeys ? sizes.kvHeads : sizes.heads, rows, kOwnRows, !kOwnsKeys);
   const GradientSides<kOwnsKeys> sides(x);
-  const GradientSteps<kOwnsKeys> steps(sizes, task);
+  const GradientSteps<kOwnsKeys, kOwnRows, kOtherRows> steps(sizes, task);
 
   auto& shared = *dynamicShared<GradientShared<kWidth>>();
   const auto copy = [&](int32_t step) {
@@ -149,7 +80,7 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
     float scores[1][kOtherRows / 8][4], products[1][kOtherRows / 8][4];
     multiplyRows<Numbers, kWidth>(scores, shared.own[0], row, stage[0]);
     multiplyRows<Numbers, kWidth>(products, shared.own[1], row, stage[1]);
-    gradientsOfScores<kOwnsKeys>(scores, products, seen, steps.firstAt(step),
+    gradientsOfScores<kOwnsKeys>(scores[0], products[0], seen, steps.firstAt(step),
                                  float(sizes.scale) * kLog2E, ofRows, shared.sums[step % 2]);
     addWeighted<Numbers, kWidth>(sumsOfU, products, stage[0]);
     if (kOwnsKeys) addWeighted<Numbers, kWidth>(sumsOfV, scores, stage[1]);

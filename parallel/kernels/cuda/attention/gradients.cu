@@ -9,7 +9,7 @@ namespace {
 
 template <class Numbers, int kWidth, bool kOwnsKeys>
 constexpr HeadKernel<AttentionBackward> gradientOf(Format format) {
-  return {attentionGradient<Numbers, kWidth, kOwnsKeys>, format, kWidth, kOwnRows,
+  return {attentionGradient<Numbers, kWidth, kOwnsKeys>, format, kWidth, kHeadThreads, kOwnRows,
           int32_t{sizeof(GradientShared<kWidth>)}};
 }
 

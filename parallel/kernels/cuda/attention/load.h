@@ -14,7 +14,7 @@ template <class Arguments>
 struct HeadKernel {
   void (*kernel)(Arguments);
   Format format;
-  int32_t width, tileRows, sharedBytes;
+  int32_t width, threads, tileRows, sharedBytes;
 };
 
 /// A block for each tile of rows of each of `heads`; nothing where there are none.
@@ -28,7 +28,7 @@ cudaError_t launchTiles(const HeadKernel<Arguments> (&kernels)[kCount], const Ar
     if (blocks == 0) return cudaSuccess;
     return ::tutti::cuda::launch(each.kernel,
                                  {.grid = dim3(static_cast<unsigned>(blocks)),
-                                  .block = dim3(kHeadThreads),
+                                  .block = dim3(static_cast<unsigned>(each.threads)),
                                   .dynamicSharedBytes = static_cast<size_t>(each.sharedBytes),
                                   .stream = stream},
                                  x);

@@ -11,9 +11,7 @@
 #include <tutti/cuda/ptx.cuh>
 
 #include "parallel/kernels/cuda/attention/arguments.h"
-#include "parallel/kernels/cuda/attention_reach_device.cuh"
-#include "parallel/kernels/cuda/elements_device.cuh"
-#include "parallel/kernels/cuda/joined_device.cuh"
+#include "parallel/kernels/cuda/attention/weights_device.cuh"
 
 namespace tutti::parallel::cuda {
 
@@ -21,16 +19,25 @@ namespace ptx = ::tutti::cuda::ptx;
 using ::tutti::cuda::dynamicShared;
 
 inline constexpr int kHeadWarps = kHeadThreads / 32;
-inline constexpr float kLog2E = 1.44269504f;
 
 template <int kWidth>
 inline constexpr int kHeadPitch = kWidth + 8;
 
+// Products of factors in registers and in shared memory: by mma.sync, and by wgmma, whose right
+// factor is a tile with its rows as columns, or as it is.
 struct BrainNumbers {
   static TUTTI_DEVICE uint32_t pack(float low, float high) { return ptx::packBf16(low, high); }
   static TUTTI_DEVICE void addProduct(float (&sums)[4], const uint32_t (&a)[4],
                                       const uint32_t (&b)[2]) {
     ptx::mmaBf16(sums, a, b);
+  }
+  template <int kSums>
+  static TUTTI_DEVICE void multiplyWide(float (&sums)[kSums], uint64_t a, uint64_t b, bool adds) {
+    ptx::wgmmaBf16(sums, a, b, adds);
+  }
+  template <int kSums>
+  static TUTTI_DEVICE void addWide(float (&sums)[kSums], const uint32_t (&a)[4], uint64_t b) {
+    ptx::wgmmaBf16<ptx::Major::Mn>(sums, a, b, true);
   }
 };
 struct HalfNumbers {
@@ -38,6 +45,14 @@ struct HalfNumbers {
   static TUTTI_DEVICE void addProduct(float (&sums)[4], const uint32_t (&a)[4],
                                       const uint32_t (&b)[2]) {
     ptx::mmaF16(sums, a, b);
+  }
+  template <int kSums>
+  static TUTTI_DEVICE void multiplyWide(float (&sums)[kSums], uint64_t a, uint64_t b, bool adds) {
+    ptx::wgmmaF16(sums, a, b, adds);
+  }
+  template <int kSums>
+  static TUTTI_DEVICE void addWide(float (&sums)[kSums], const uint32_t (&a)[4], uint64_t b) {
+    ptx::wgmmaF16<ptx::Major::Mn>(sums, a, b, true);
   }
 };
 
@@ -170,10 +185,9 @@ TUTTI_DEVICE void storePair(const Elements& x, int64_t place, float low, float h
 }
 
 /// A row tile's sums times a factor for each of a lane's two rows, to rows from `row` on.
-template <int kWidth>
+template <int kWidth, class Sums>
 TUTTI_DEVICE void storeSums(const HeadRows& to, const HeadTask& task, int32_t row, int32_t rows,
-                            const float (&sums)[kWidth / 8][4], const float (&factors)[2],
-                            bool adds) {
+                            const Sums& sums, const float (&factors)[2], bool adds) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int32_t own = row + laneOf() / 4 + 8 * h;
@@ -182,8 +196,8 @@ TUTTI_DEVICE void storeSums(const HeadRows& to, const HeadTask& task, int32_t ro
                           int64_t(task.head) * kWidth + laneOf() % 4 * 2;
 #pragma unroll
     for (int j = 0; j < kWidth / 8; ++j)
-      storePair(to.elements, first + 8 * j, sums[j][2 * h] * factors[h],
-                sums[j][2 * h + 1] * factors[h], adds);
+      storePair(to.elements, first + 8 * j, elementOf(sums, j, 2 * h) * factors[h],
+                elementOf(sums, j, 2 * h + 1) * factors[h], adds);
   }
 }
 

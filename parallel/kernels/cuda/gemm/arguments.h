@@ -52,7 +52,8 @@ cudaError_t loadSimt();
 /// How the two warpgroups that multiply share tiles (wgmma_device.cuh).
 enum class Schedule : int32_t { Together, InTurn };
 
-/// wgmma.cu. The maps' boxes are those of boxOf() (maps.h).
+/// wgmma.cu. Boxes of the maps are 64 of the depth by kTileRows of a, or by the part of a tile's
+/// columns that a block of the cluster loads; of an operand that is not K-major 64 by 64.
 struct WgmmaGemm {
   CUtensorMap a, b;
   GemmTiles tiles;

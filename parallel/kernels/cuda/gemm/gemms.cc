@@ -42,6 +42,31 @@ GemmOutput partialOf(const GemmProduct& x, float* partial, int32_t splits, int64
           .splitStride = splitStride};
 }
 
+/// TMA addresses matrices of a batch that are a number of rows apart.
+bool isMapped(const Matrix& x, int64_t batchStride) {
+  return isMappable(x.elements.data, {x.stride}) && batchStride % x.stride == 0;
+}
+
+/// The matrices that an operand has in a batch: one that is shared where they are 0 apart.
+struct MatrixBatch {
+  int64_t count, stride;
+};
+
+/// Boxes as a step takes them of an operand: `count` rows of a or columns of b, and kStepDepth.
+/// `outers` by `depth` is the whole of a matrix.
+MappedTensor boxesOf(const Matrix& from, const MatrixBatch& batch, bool isKMajor, int32_t outers,
+                     int32_t depth, int32_t count) {
+  constexpr int32_t kSwizzledColumns = 64;
+  const bool isShared = batch.stride == 0;
+  return {
+      .data = from.elements.data,
+      .format = from.elements.format,
+      .rank = 3,
+      .size = {isKMajor ? depth : outers, isKMajor ? outers : depth, isShared ? 1 : batch.count},
+      .stride = {from.stride, isShared ? from.stride : batch.stride},
+      .box = {kSwizzledColumns, isKMajor ? count : kStepDepth, 1}};
+}
+
 MmaGemm mmaOf(const GemmProduct& x, const GemmTiles& tiles, const GemmOutput& out) {
   const auto side = [](const Matrix& matrix, int64_t batchStride, int32_t outers, bool isKMajor) {
     return MmaSide{.data = matrix.elements.data,
@@ -104,8 +129,8 @@ GemmChoice Gemms::choose(const GemmProduct& x) const {
   return chooseGemm(shapeOf(x),
                     {.simt = format == Format::Float32,
                      .mma = isOf16Bits(format),
-                     .wgmma = isOf16Bits(format) && isMappable(x.a, x.batchStrideA) &&
-                              isMappable(x.b, x.batchStrideB)},
+                     .wgmma = isOf16Bits(format) && isMapped(x.a, x.batchStrideA) &&
+                              isMapped(x.b, x.batchStrideB)},
                     chip_, tuned == nullptr ? options_.forced : *tuned);
 }
 
@@ -141,21 +166,21 @@ WgmmaGemm Gemms::wgmmaOf(const GemmProduct& x, const GemmChoice& choice, const G
                          const GemmOutput& out) {
   const int32_t clusters = std::min(tiles.units, std::max(chip_.processors / choice.cluster, 1));
   const int32_t columns = choice.columns / choice.cluster;
-  return {
-      .a = maps_.of(boxOf(x.a, {x.batch, x.batchStrideA}, x.isKMajorA, x.rows, x.depth, kTileRows)),
-      .b =
-          maps_.of(boxOf(x.b, {x.batch, x.batchStrideB}, x.isKMajorB, x.columns, x.depth, columns)),
-      .tiles = tiles,
-      .out = out,
-      .format = x.a.elements.format,
-      .isKMajorA = x.isKMajorA,
-      .isKMajorB = x.isKMajorB,
-      .isSharedA = x.batchStrideA == 0,
-      .isSharedB = x.batchStrideB == 0,
-      .schedule = choice.schedule,
-      .tileColumns = choice.columns,
-      .cluster = choice.cluster,
-      .blocks = clusters * choice.cluster};
+  return {.a = maps_.of(
+              boxesOf(x.a, {x.batch, x.batchStrideA}, x.isKMajorA, x.rows, x.depth, kTileRows)),
+          .b = maps_.of(
+              boxesOf(x.b, {x.batch, x.batchStrideB}, x.isKMajorB, x.columns, x.depth, columns)),
+          .tiles = tiles,
+          .out = out,
+          .format = x.a.elements.format,
+          .isKMajorA = x.isKMajorA,
+          .isKMajorB = x.isKMajorB,
+          .isSharedA = x.batchStrideA == 0,
+          .isSharedB = x.batchStrideB == 0,
+          .schedule = choice.schedule,
+          .tileColumns = choice.columns,
+          .cluster = choice.cluster,
+          .blocks = clusters * choice.cluster};
 }
 
 }  // namespace tutti::parallel::cuda

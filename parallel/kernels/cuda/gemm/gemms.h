@@ -6,8 +6,8 @@
 #include <cuda_runtime_api.h>
 
 #include "parallel/kernels/cuda/gemm/choice.h"
-#include "parallel/kernels/cuda/gemm/maps.h"
 #include "parallel/kernels/cuda/gemm/table.h"
+#include "parallel/kernels/cuda/maps/tensor_maps.h"
 
 namespace tutti::parallel::cuda {
 

@@ -48,18 +48,6 @@ constexpr size_t sharedBytes(int32_t columns) {
   return columns == 256 ? sizeof(WgmmaShared<256>) : sizeof(WgmmaShared<128>);
 }
 
-/// Of the current device: 90 for 9.0.
-cudaError_t capabilityOfDevice(int* capability) {
-  int device = 0, major = 0, minor = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess)
-    error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error == cudaSuccess)
-    error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  *capability = 10 * major + minor;
-  return error;
-}
-
 }  // namespace
 
 cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream) {
@@ -77,9 +65,9 @@ cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream) {
 }
 
 cudaError_t loadWgmma() {
-  int capability = 0;
-  cudaError_t error = capabilityOfDevice(&capability);
-  if (capability != 90) return error;
+  bool isHopper = false;
+  cudaError_t error = isHopperHere(&isHopper);
+  if (!isHopper) return error;
   for (const WgmmaKernel& each : kWgmmaKernels)
     if (error == cudaSuccess) error = loadLarge(each.kernel, sharedBytes(each.columns));
   return error;

@@ -95,34 +95,38 @@ class AttentionCalls : public testing::Test {
 };
 
 TEST_F(AttentionCalls, TakeTensorCoresWhereOperandsAllow) {
-  const auto plain = forced("plain"), mma = forced("mma");
+  const auto plain = forced("plain"), mma = forced("mma"), wgmma = forced("wgmma");
   CudaKernels chosen(stream_);
   for (const DType type : {kBrain, kHalf}) {
-    const Given x = given(type, 70, 64);
-    const Results tiled = compute(*mma, x), usual = compute(chosen, x), right = compute(*plain, x);
-    EXPECT_TRUE(areSame(tiled.out, usual.out) && areSame(tiled.dQkv, usual.dQkv));
+    const Given x = given(type, 100, 64);
+    const Results tiled = compute(*mma, x), wide = compute(*wgmma, x), usual = compute(chosen, x),
+                  right = compute(*plain, x);
+    EXPECT_TRUE(areSame(wide.out, usual.out) && areSame(wide.dQkv, usual.dQkv));
+    EXPECT_FALSE(areSame(wide.out, tiled.out)) << "tiles have as many keys";
     // Weights are rounded to 16 bits there, so bits differ.
-    EXPECT_FALSE(areSame(tiled.out, right.out)) << toString(type);
-    EXPECT_FALSE(areSame(tiled.dQkv, right.dQkv)) << toString(type);
     const double rounding = type == kBrain ? 0x1p-8 : 0x1p-11;
-    EXPECT_LT(distance(tiled.out, right.out), 8 * rounding);
-    EXPECT_LT(distance(tiled.dQkv, right.dQkv), 64 * rounding);
+    for (const Results& each : {tiled, wide}) {
+      EXPECT_FALSE(areSame(each.out, right.out)) << toString(type);
+      EXPECT_FALSE(areSame(each.dQkv, right.dQkv)) << toString(type);
+      EXPECT_LT(distance(each.out, right.out), 8 * rounding);
+      EXPECT_LT(distance(each.dQkv, right.dQkv), 64 * rounding);
+    }
   }
   for (const Given& x : {given(kFloat, 20, 64), given(kBrain, 20, 40)}) {
-    const Results tiled = compute(*mma, x), right = compute(*plain, x);
-    EXPECT_TRUE(areSame(tiled.out, right.out) && areSame(tiled.dQkv, right.dQkv)) << x.qkv;
+    const Results usual = compute(chosen, x), right = compute(*plain, x);
+    EXPECT_TRUE(areSame(usual.out, right.out) && areSame(usual.dQkv, right.dQkv)) << x.qkv;
   }
 }
 
-// Rows that begin, or are, 2 bytes from where cp.async could copy them.
+// Rows that begin, or are, 2 bytes from where cp.async and TMA could copy them.
 TEST_F(AttentionCalls, TakeAnyAlignment) {
-  const auto plain = forced("plain"), mma = forced("mma");
+  const auto plain = forced("plain"), wgmma = forced("wgmma");
   const Tensor rows = random(kBrain, {1, 20, 136}), wide = random(kBrain, {1, 20, 129});
   const Tensor sums = make(kFloat, {1, 2, 20}), out = make(kBrain, {1, 20, 128}),
                again = make(kBrain, {1, 20, 128});
   for (const Tensor& query : {rows.part(2, 1, 128), wide.part(2, 0, 128)}) {
     const Tensor key = rows.part(2, 8, 128);
-    mma->attentionBlock({query, key, key, out, sums, 2, 2, 0, 0}, arena_);
+    wgmma->attentionBlock({query, key, key, out, sums, 2, 2, 0, 0}, arena_);
     plain->attentionBlock({query, key, key, again, sums, 2, 2, 0, 0}, arena_);
     stream_.synchronize();
     EXPECT_TRUE(areSame(out, again)) << query;
@@ -137,7 +141,7 @@ TEST_F(AttentionCalls, RefuseAFamilyThatIsNone) {
     EXPECT_EQ(error.code(), ErrorCode::InvalidArgument) << error.what();
   }
   unsetenv("TUTTI_ATTENTION");
-  EXPECT_EQ(cuda::attentionOfEnvironment(), cuda::AttentionFamily::Mma);
+  EXPECT_EQ(cuda::attentionOfEnvironment(), cuda::AttentionFamily::Wgmma);
 }
 
 // What blocks of keys give is merged to what all keys give, also gradients, which are added up.

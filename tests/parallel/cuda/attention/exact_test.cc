@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
+#include <optional>
 
 #include "tests/parallel/cuda/attention/heads.h"
 
@@ -12,21 +12,21 @@ namespace tutti::parallel::cuda {
 namespace {
 
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
+constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
+               kWgmma = AttentionFamily::Wgmma;
 
 /// One row, tiles of all sizes and one more or less; keys before, behind and around the queries;
 /// windows; documents, of one sequence fewer than of the other.
 std::vector<PairSizes> reaches() {
   std::vector<PairSizes> all;
   const auto add = [&](const PairSizes& sizes) { all.push_back(sizes); };
-  for (const int64_t length : {1, 7, 63, 64, 65, 130})
-    add({.queries = length, .keys = length, .heads = 2, .headWidth = 64});
-  add({.queries = 65, .keys = 130, .heads = 2, .firstQuery = 64});
-  add({.queries = 130, .keys = 65, .heads = 2, .firstKey = 30});                // some see none
-  add({.queries = 9, .keys = 7, .heads = 2, .firstQuery = 3, .firstKey = 12});  // nobody does
-  add({.queries = 40, .keys = 70, .heads = 2, .firstQuery = 200, .firstKey = 2});
-  for (const int64_t window : {1, 7, 64, 65})
-    add({.queries = 130, .keys = 130, .heads = 2, .window = window});
-  add({.queries = 130, .keys = 65, .heads = 2, .firstQuery = 65, .firstKey = 65, .window = 40});
+  for (const int64_t length : {1, 7, 63, 64, 65, 130}) add({.queries = length, .keys = length});
+  add({.queries = 65, .keys = 130, .firstQuery = 64});
+  add({.queries = 130, .keys = 65, .firstKey = 30});                // some see none
+  add({.queries = 9, .keys = 7, .firstQuery = 3, .firstKey = 12});  // nobody does
+  add({.queries = 40, .keys = 70, .firstQuery = 200, .firstKey = 2});
+  for (const int64_t window : {1, 7, 64, 65}) add({.queries = 130, .keys = 130, .window = window});
+  add({.queries = 130, .keys = 65, .firstQuery = 65, .firstKey = 65, .window = 40});
   add({.batch = 2,
        .queries = 130,
        .keys = 130,
@@ -40,6 +40,21 @@ std::vector<PairSizes> reaches() {
        .firstKey = 5,
        .window = 50,
        .starts = {0, 64, 90, 0, 144, 145}});
+  for (PairSizes& each : all) each.headWidth = 64;
+  return all;
+}
+
+/// Tiles of Hopper's size, and one row more or less; rings of stages that are gone through more
+/// than twice; first keys that begin no tile; blocks of which a part sees nothing of a tile.
+std::vector<PairSizes> longReaches() {
+  std::vector<PairSizes> all;
+  const auto add = [&](const PairSizes& sizes) { all.push_back(sizes); };
+  for (const int64_t length : {127, 128, 129, 257}) add({.queries = length, .keys = length});
+  for (const int64_t keys : {300, 640, 700}) add({.queries = 66, .keys = keys, .firstQuery = 650});
+  add({.queries = 130, .keys = 700, .firstQuery = 570, .window = 420});
+  add({.queries = 200, .keys = 300, .firstQuery = 90, .window = 3});
+  add({.queries = 129, .keys = 400, .firstKey = 65});
+  add({.queries = 260, .keys = 520, .firstQuery = 260, .starts = {0, 150, 405, 460}});
   for (PairSizes& each : all) each.headWidth = 64;
   return all;
 }
@@ -58,14 +73,18 @@ std::vector<PairSizes> shapes() {
   return all;
 }
 
-std::vector<HeadsCase> cases() {
-  std::vector<HeadsCase> all;
-  for (const PairSizes& sizes : reaches()) {
-    all.push_back({.sizes = sizes});
-    all.push_back({.sizes = sizes, .isTiled = false});
-  }
+/// The same numbers for each of several families.
+struct Exact {
+  PairSizes sizes;
+  Format elements;
+  std::vector<AttentionFamily> families;
+};
+std::vector<Exact> cases() {
+  std::vector<Exact> all;
+  for (const PairSizes& sizes : reaches()) all.push_back({sizes, kBrain, {kPlain, kMma, kWgmma}});
+  for (const PairSizes& sizes : longReaches()) all.push_back({sizes, kBrain, {kWgmma}});
   for (const PairSizes& sizes : shapes())
-    for (const Format format : {kBrain, kHalf}) all.push_back({.sizes = sizes, .elements = format});
+    for (const Format format : {kBrain, kHalf}) all.push_back({sizes, format, {kMma, kWgmma}});
   return all;
 }
 
@@ -86,41 +105,53 @@ Near exactly(std::vector<double> values) {
 }
 std::vector<double> zeros(int64_t count) { return std::vector<double>(static_cast<size_t>(count)); }
 
-// Of scores that are zero all weights are 1: out is the sum of the values over their number.
+/// Of weights that are all 1: sums of the values over their number, and the number's logarithm.
+struct Means {
+  std::vector<double> out, logSumExp;
+};
+Means meansOf(const PairSizes& s, const std::vector<double>& values) {
+  const std::vector<double> counts = seenBy(s);
+  Means means{zeros(s.queryCount()), zeros(s.rowCount())};
+  for (int64_t b = 0; b < s.batch; ++b)
+    for (int64_t h = 0; h < s.heads; ++h)
+      for (int64_t q = 0; q < s.queries; ++q) {
+        double* const out = &means.out[static_cast<size_t>(s.queryAt(b, h, q))];
+        for (int64_t k = 0; k < s.keys; ++k)
+          for (int64_t i = 0; s.sees(b, q, k) && i < s.headWidth; ++i)
+            out[i] += values[static_cast<size_t>(s.keyAt(b, h, k) + i)];
+        const auto count = static_cast<float>(counts[static_cast<size_t>(b * s.queries + q)]);
+        for (int64_t i = 0; i < s.headWidth; ++i)
+          out[i] = count == 0 ? 0 : static_cast<float>(out[i]) * (1 / count);
+        means.logSumExp[static_cast<size_t>(s.rowAt(b, h, q))] = std::log(count);
+      }
+  return means;
+}
+
+// Of scores that are zero all weights are 1.
 TEST(AttentionExactly, MeansOfValues) {
-  for (const HeadsCase& c : cases()) {
+  for (const Exact& c : cases()) {
     const PairSizes& s = c.sizes;
-    Heads x(c);
-    x.query.set(zeros(s.queryCount()));
-    x.key.set(x.random(s.keyCount(), 4, c.elements));
-    const std::vector<double> values = x.random(s.keyCount(), 4, c.elements);
-    x.value.set(values);
-    x.forward();
-    const std::vector<double> counts = seenBy(s);
-    std::vector<double> means = zeros(s.queryCount()), sums = zeros(s.rowCount());
-    for (int64_t b = 0; b < s.batch; ++b)
-      for (int64_t h = 0; h < s.heads; ++h)
-        for (int64_t q = 0; q < s.queries; ++q) {
-          const auto count = static_cast<float>(counts[static_cast<size_t>(b * s.queries + q)]);
-          for (int64_t i = 0; i < s.headWidth; ++i) {
-            double sum = 0;
-            for (int64_t k = 0; k < s.keys; ++k)
-              if (s.sees(b, q, k)) sum += values[static_cast<size_t>(s.keyAt(b, h, k) + i)];
-            means[static_cast<size_t>(s.queryAt(b, h, q) + i)] =
-                count == 0 ? 0 : static_cast<float>(sum) * (1 / count);
-          }
-          sums[static_cast<size_t>(s.rowAt(b, h, q))] = std::log(count);
-        }
-    EXPECT_EQ(x.error(x.out, exactly(means)), "");
-    // A logarithm errs by a few units in the last place.
-    EXPECT_EQ(x.error(x.logSumExp, {sums, std::vector<double>(sums.size(), 0x1p-20)}), "");
+    std::optional<Means> means;
+    for (const AttentionFamily family : c.families) {
+      Heads x({.sizes = s, .elements = c.elements, .family = family});
+      x.query.set(zeros(s.queryCount()));
+      x.key.set(x.random(s.keyCount(), 4, c.elements));
+      const std::vector<double> values = x.random(s.keyCount(), 4, c.elements);
+      x.value.set(values);
+      x.forward();
+      if (!means) means = meansOf(s, values);
+      EXPECT_EQ(x.error(x.out, exactly(means->out)), "");
+      // A logarithm errs by a few units in the last place.
+      const std::vector<double> bounds(means->logSumExp.size(), 0x1p-20);
+      EXPECT_EQ(x.error(x.logSumExp, {means->logSumExp, bounds}), "");
+    }
   }
 }
 
 // One key to each query gives its value, whatever the score.
 TEST(AttentionExactly, OneKeyIsAllThereIs) {
   for (const Format format : {kBrain, kHalf})
-    for (const bool isTiled : {true, false}) {
+    for (const AttentionFamily family : {kPlain, kMma, kWgmma}) {
       const PairSizes s{.batch = 2,
                         .queries = 130,
                         .keys = 130,
@@ -128,7 +159,7 @@ TEST(AttentionExactly, OneKeyIsAllThereIs) {
                         .kvHeads = 2,
                         .headWidth = 64,
                         .window = 1};
-      const HeadsCase c{.sizes = s, .elements = format, .isTiled = isTiled};
+      const HeadsCase c{.sizes = s, .elements = format, .family = family};
       Heads x(c);
       PairGiven given{.dOut = x.random(s.queryCount(), 2, format),
                       .query = x.random(s.queryCount(), 4, format),
@@ -148,59 +179,68 @@ TEST(AttentionExactly, OneKeyIsAllThereIs) {
       EXPECT_EQ(x.error(x.dQuery, exactly(zeros(s.queryCount()))), "");
       EXPECT_EQ(x.error(x.dKey, exactly(zeros(s.keyCount()))), "");
       // The exponential of a difference of two roundings is rounded to 1.
-      EXPECT_EQ(x.error(x.dValue, isTiled ? exactly(backward.dValue.values)
-                                          : Near{backward.dValue.values,
-                                                 std::vector<double>(backward.dValue.values.size(),
-                                                                     0x1p-15)}),
+      EXPECT_EQ(x.error(x.dValue, c.isPlain() ? Near{backward.dValue.values,
+                                                     std::vector<double>(
+                                                         backward.dValue.values.size(), 0x1p-15)}
+                                              : exactly(backward.dValue.values)),
                 "");
     }
+}
+
+/// Sums are exact, and are scaled then: `slack` is what those err that are scaled before.
+Near scaled(const PairSizes& s, const Near& sums, double slack) {
+  const double scale = 1 / std::sqrt(static_cast<double>(s.headWidth));
+  Near result{{}, std::vector<double>(sums.values.size(), slack)};
+  for (const double value : sums.values)
+    result.values.push_back(static_cast<float>(std::round(value / scale)) *
+                            static_cast<float>(scale));
+  return result;
+}
+
+/// What was added to what is there.
+void expectAdded(Heads& x, const HeadsCase& c, const Near& dQuery, Near dValue) {
+  const std::vector<double> before = x.random(c.sizes.keyCount(), 4, c.results);
+  x.dQuery.set(x.dQuery.get()), x.dValue.set(before);
+  x.backward(true);
+  for (size_t i = 0; i < before.size(); ++i) dValue.values[i] += before[i];
+  EXPECT_EQ(x.error(x.dValue, exactly(dValue.values)), "");
+  Near twice = dQuery;
+  for (double& value : twice.values) value *= 2;
+  EXPECT_EQ(x.error(x.dQuery, twice), "");
+}
+
+void expectSumsOfGradients(const Exact& c, bool ofKeys) {
+  const PairSizes& s = c.sizes;
+  std::optional<PairBackward> right;
+  for (const AttentionFamily family : c.families) {
+    const HeadsCase each{.sizes = s, .elements = c.elements, .family = family};
+    Heads x(each);
+    PairGiven given{.dOut = x.random(s.queryCount(), 1, c.elements),
+                    .query = zeros(s.queryCount()),
+                    .key = zeros(s.keyCount()),
+                    .value = x.random(s.keyCount(), 1, c.elements),
+                    .out = zeros(s.queryCount()),
+                    .logSumExp = zeros(s.rowCount())};
+    auto& integers = ofKeys ? given.query : given.key;
+    integers = x.random(static_cast<int64_t>(integers.size()), 2, c.elements);
+    x.dOut.set(given.dOut), x.query.set(given.query), x.key.set(given.key);
+    x.value.set(given.value), x.out.set(given.out), x.logSumExp.set(given.logSumExp);
+    if (!right) right = pairBackward(s, given);
+    const double slack = each.isPlain() ? 0x1p-12 : 0;
+    const Near dQuery = scaled(s, right->dQuery, slack), dKey = scaled(s, right->dKey, slack);
+    x.backward(false);
+    EXPECT_EQ(x.error(x.dQuery, dQuery), "");
+    EXPECT_EQ(x.error(x.dKey, dKey), "");
+    EXPECT_EQ(x.error(x.dValue, exactly(right->dValue.values)), "");
+    if (!each.isPlain() && !ofKeys) expectAdded(x, each, dQuery, right->dValue);
+  }
 }
 
 // With scores and logarithms of sums that are zero, and no dots, all gradients are sums of
 // integers: of queries where these are zero, of keys where those are.
 TEST(AttentionExactly, SumsOfGradients) {
-  for (const HeadsCase& c : cases())
-    for (const bool ofKeys : {false, true}) {
-      const PairSizes& s = c.sizes;
-      Heads x(c);
-      PairGiven given{.dOut = x.random(s.queryCount(), 1, c.elements),
-                      .query = zeros(s.queryCount()),
-                      .key = zeros(s.keyCount()),
-                      .value = x.random(s.keyCount(), 1, c.elements),
-                      .out = zeros(s.queryCount()),
-                      .logSumExp = zeros(s.rowCount())};
-      auto& integers = ofKeys ? given.query : given.key;
-      integers = x.random(static_cast<int64_t>(integers.size()), 2, c.elements);
-      x.dOut.set(given.dOut), x.query.set(given.query), x.key.set(given.key);
-      x.value.set(given.value), x.out.set(given.out), x.logSumExp.set(given.logSumExp);
-      PairBackward right = pairBackward(s, given);
-      // Sums are exact, and are scaled then.
-      const auto scaled = [&](Near& near) {
-        const double scale = 1 / std::sqrt(static_cast<double>(s.headWidth));
-        for (double& value : near.values)
-          value = static_cast<float>(std::round(value / scale)) * static_cast<float>(scale);
-        return exactly(near.values);
-      };
-      const auto slack = [&](Near near) {
-        if (!c.isTiled) near.bounds.assign(near.bounds.size(), 0x1p-12);  // scaled before
-        return near;
-      };
-      const Near ofQuery = slack(scaled(right.dQuery)), ofKey = slack(scaled(right.dKey));
-      x.backward(false);
-      EXPECT_EQ(x.error(x.dQuery, ofQuery), "");
-      EXPECT_EQ(x.error(x.dKey, ofKey), "");
-      EXPECT_EQ(x.error(x.dValue, exactly(right.dValue.values)), "");
-      if (!c.isTiled) continue;
-      // Added to what is there.
-      const std::vector<double> before = x.random(s.keyCount(), 4, c.results);
-      x.dQuery.set(x.dQuery.get()), x.dValue.set(before);
-      x.backward(true);
-      for (size_t i = 0; i < before.size(); ++i) right.dValue.values[i] += before[i];
-      EXPECT_EQ(x.error(x.dValue, exactly(right.dValue.values)), "");
-      Near twice = ofQuery;
-      for (double& value : twice.values) value *= 2;
-      EXPECT_EQ(x.error(x.dQuery, twice), "");
-    }
+  for (const Exact& c : cases())
+    for (const bool ofKeys : {false, true}) expectSumsOfGradients(c, ofKeys);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tests/parallel/cuda/attention/heads.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,6 +17,11 @@ constexpr size_t kMarginBytes = 64;
 /// Relatively, and of numbers too small for that.
 double roundingOf(Format format) {
   return format == Format::Float32 ? 0x1p-24 : format == Format::BFloat16 ? 0x1p-8 : 0x1p-11;
+}
+const char* nameOf(AttentionFamily family) {
+  return family == AttentionFamily::Plain ? "plain "
+         : family == AttentionFamily::Mma ? "mma "
+                                          : "wgmma ";
 }
 double leastOf(Format format) { return format == Format::Float16 ? 0x1p-25 : 0; }
 
@@ -75,17 +82,17 @@ bool Spread::areGapsKept() const {
 
 std::string HeadsCase::describe() const {
   std::ostringstream text;
-  text << (isTiled ? "tiled " : "plain ") << nameOf(elements) << " to " << nameOf(results) << ", "
-       << sizes.batch << " x " << sizes.queries << " queries from " << sizes.firstQuery << ", "
-       << sizes.keys << " keys from " << sizes.firstKey << ", heads " << sizes.heads << " and "
-       << sizes.kvHeads << " of " << sizes.headWidth << ", window " << sizes.window << ", "
-       << sizes.starts.size() << " documents";
+  text << nameOf(family) << nameOf(elements) << " to " << nameOf(results) << ", " << sizes.batch
+       << " x " << sizes.queries << " queries from " << sizes.firstQuery << ", " << sizes.keys
+       << " keys from " << sizes.firstKey << ", heads " << sizes.heads << " and " << sizes.kvHeads
+       << " of " << sizes.headWidth << ", window " << sizes.window << ", " << sizes.starts.size()
+       << " documents";
   return std::move(text).str();
 }
 
 // Sums of tensor cores may be truncated, which is twice a rounding to nearest.
 PairRounding HeadsCase::rounding() const {
-  if (!isTiled) return {.step = 0x1p-23};
+  if (isPlain()) return {.step = 0x1p-23};
   return {.step = 0x1p-23, .weight = roundingOf(elements), .least = 0x1p-25};
 }
 
@@ -108,10 +115,12 @@ Heads::Heads(const HeadsCase& from)
       dValue(from.sizes.batch, from.sizes.keys, from.sizes.kvHeads * from.sizes.headWidth,
              from.results),
       case_(from),
+      attentions_(from.family),
       starts_(std::max<size_t>(from.sizes.starts.size(), 1)),
       dots_(from.sizes.batch, from.sizes.heads, from.sizes.queries, Format::Float32) {
   if (!from.sizes.starts.empty()) starts_.upload(from.sizes.starts);
-  for (const auto load : {loadAttention, loadAttentionForward, loadAttentionGradients})
+  for (const auto load : {loadAttention, loadAttentionForward, loadAttentionGradients,
+                          loadWgmmaForward, loadWgmmaGradients})
     emulation::check(load());
 }
 
@@ -154,8 +163,8 @@ void Heads::forward() {
                     .value = value.rows(),
                     .out = out.rows(),
                     .logSumExp = logSumExp.scalars()};
-  emulation::check(case_.isTiled ? enqueue(TiledAttention{x}, nullptr)
-                                 : enqueue(x, false, nullptr));
+  ASSERT_EQ(attentionOf(x, case_.family), case_.family);
+  emulation::check(attentions_.enqueue(x, false, nullptr));
   emulation::check(cudaDeviceSynchronize());
 }
 
@@ -171,11 +180,11 @@ void Heads::backward(bool adds) {
                             .logSumExp = logSumExp.scalars(),
                             .dots = dots_.scalars(),
                             .adds = adds};
+  ASSERT_EQ(attentionOf(x, case_.family), case_.family);
   emulation::check(
       enqueue(AttentionDots{.sizes = x.sizes, .dOut = x.dOut, .out = out.rows(), .dots = x.dots},
               false, nullptr));
-  emulation::check(case_.isTiled ? enqueue(TiledAttentionBackward{x}, nullptr)
-                                 : enqueue(x, false, nullptr));
+  emulation::check(attentions_.enqueue(x, false, nullptr));
   emulation::check(cudaDeviceSynchronize());
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/kernels/cuda/attention/arguments.h"
+#include "parallel/kernels/cuda/attention/attentions.h"
 #include "tests/emulation/device_array.h"
 #include "tests/parallel/attention_pairs.h"
 #include "tests/parallel/cuda/formats.h"
@@ -50,7 +50,8 @@ struct HeadsCase {
   PairSizes sizes{};
   Format elements = Format::BFloat16;  ///< of queries, keys, values and dOut
   Format results = Format::Float32;    ///< of the others
-  bool isTiled = true;                 ///< else by the plain kernels
+  AttentionFamily family = AttentionFamily::Mma;
+  bool isPlain() const { return family == AttentionFamily::Plain; }
   std::string describe() const;
   /// What the kernels round.
   PairRounding rounding() const;
@@ -75,6 +76,7 @@ class Heads {
   AttentionSizes sizes() const;
 
   const HeadsCase case_;
+  Attentions attentions_;
   emulation::DeviceArray<int32_t> starts_;
   Spread dots_;
   emulation::Random random_{7};

@@ -1,0 +1,228 @@
+#pragma once
+
+// Forward of attention for Hopper ("FlashAttention-3", Shah et al.): a block owns 128 queries of a
+// head and goes through the keys that any of them sees, 128 at a time.
+//
+// Warpgroup 0 produces: one thread issues TMA for the queries, and for keys and values as stages of
+// their rings become empty. Warpgroups 1 and 2 consume, 64 queries each:
+//
+//   scores   q k by wgmma, both factors in shared memory
+//   weights  in the registers of the scores (weights_device.cuh), then rounded to 16 bits
+//   sums     of weights times values by wgmma, the left factor in registers
+//
+// Each issues the scores of a step together with the sums of the step before, and then computes its
+// weights while the other's products run: they take turns. So tensor cores and exponentials work at
+// the same time.
+//
+//   fullQueries            1 arrival, of the producer, and the tile's bytes
+//   fullKeys, fullValues   for each stage the same
+//   emptyKeys, emptyValues for each stage 1 arrival of each of the 8 warps that consume
+//   named barriers 1, 2    turns of warpgroups 1 and 2: 128 threads wait, the other 128 arrive
+//
+// Keys beyond the last are zeros, and no row sees them: scores are masked in tiles that some row of
+// the warpgroup does not see as a whole; tiles that none of the block sees are not loaded. Blocks
+// of the longest rows come first.
+//
+// Bound: tensor cores, 16 * width cycles of a multiprocessor for 128 queries and 128 keys, or 1024
+// for their exponentials, whichever is more; they overlap as far as turns let them.
+
+#include "parallel/kernels/cuda/attention/panels_device.cuh"
+
+namespace tutti::parallel::cuda {
+
+inline constexpr int kForwardStages = 2;
+
+template <int kWidth>
+struct WgmmaForwardShared {
+  HeadPanels<kWidth, kWideRows> queries, keys[kForwardStages], values[kForwardStages];
+  uint64_t fullQueries;
+  uint64_t fullKeys[kForwardStages], emptyKeys[kForwardStages];
+  uint64_t fullValues[kForwardStages], emptyValues[kForwardStages];
+};
+
+template <int kWidth>
+TUTTI_DEVICE void startBarriers(WgmmaForwardShared<kWidth>& shared) {
+  if (threadIdx.x == 0) {
+    ptx::mbarrierInit(ptx::sharedAddress(&shared.fullQueries), 1);
+    for (int i = 0; i < kForwardStages; ++i) {
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.fullKeys[i]), 1);
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.fullValues[i]), 1);
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyKeys[i]), kReaders);
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyValues[i]), kReaders);
+    }
+    ptx::fenceMbarrierInit();
+  }
+  __syncthreads();
+}
+
+/// The keys that any of a block's queries sees: `count` steps from `first` on.
+struct ForwardSteps {
+  int32_t first, count;
+  TUTTI_DEVICE ForwardSteps(const AttentionSizes& sizes, const HeadTask& task) {
+    const int32_t last = min(task.first + kWideRows, sizes.queries) - 1;
+    first = keysSeen(sizes, task.batch, task.first).from;
+    count = (keysSeen(sizes, task.batch, last).to - first + kWideRows - 1) / kWideRows;
+  }
+};
+
+template <int kWidth>
+TUTTI_DEVICE void produce(WgmmaForwardShared<kWidth>& shared, const WgmmaAttention& x,
+                          const HeadTask& task, const ForwardSteps& steps) {
+  const int32_t kvHead = task.head / (x.sizes.heads / x.sizes.kvHeads);
+  for (int32_t step = 0; step < steps.count; ++step) {
+    const RingStage<kForwardStages> at(step);
+    const int32_t first = steps.first + step * kWideRows;
+    if (step == 0)
+      fill(shared.queries, shared.fullQueries, &x.queries, task.batch, task.head, task.first);
+    ptx::mbarrierWait(ptx::sharedAddress(&shared.emptyKeys[at.index]), at.parity ^ 1);
+    fill(shared.keys[at.index], shared.fullKeys[at.index], &x.keys, task.batch, kvHead, first);
+    ptx::mbarrierWait(ptx::sharedAddress(&shared.emptyValues[at.index]), at.parity ^ 1);
+    fill(shared.values[at.index], shared.fullValues[at.index], &x.values, task.batch, kvHead,
+         first);
+  }
+}
+
+/// Turns of the two warpgroups that consume.
+class Turns {
+ public:
+  TUTTI_DEVICE explicit Turns(int consumer) : consumer_(consumer) {}
+  /// The second lets the first begin.
+  TUTTI_DEVICE void open() const {
+    if (consumer_ == 1) pass();
+  }
+  TUTTI_DEVICE void take() const { ptx::barSync(uint32_t(1 + consumer_), kThreadsOfBoth); }
+  TUTTI_DEVICE void pass() const { ptx::barArrive(uint32_t(2 - consumer_), kThreadsOfBoth); }
+  /// After the last step nobody waits for the second any more.
+  TUTTI_DEVICE void pass(bool isLast) const {
+    if (!isLast || consumer_ == 0) pass();
+  }
+
+ private:
+  static constexpr uint32_t kThreadsOfBoth = 256;
+  const int consumer_;
+};
+
+/// A warpgroup's 64 queries.
+template <class Numbers, int kWidth>
+class WgmmaForwardRows {
+ public:
+  TUTTI_DEVICE WgmmaForwardRows(WgmmaForwardShared<kWidth>& shared, const WgmmaAttention& x,
+                                const HeadTask& task, const ForwardSteps& steps, int consumer)
+      : shared_(shared),
+        x_(x),
+        task_(task),
+        steps_(steps),
+        turns_(consumer),
+        firstRow_(consumer * kGroupRows),
+        row_(task.first + firstRow_ + int(threadIdx.x) / 32 % 4 * 16),
+        rows_(x.sizes, task.batch, row_) {
+    const int32_t first = task.first + firstRow_;
+    const int32_t last = min(first + kGroupRows, x.sizes.queries) - 1;
+    seenByAll_ = {keysSeen(x.sizes, task.batch, last).from,
+                  keysSeen(x.sizes, task.batch, first).to};
+  }
+
+  TUTTI_DEVICE void compute() {
+    if (steps_.count > 0) {
+      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullQueries), 0);
+      first();
+      if (steps_.count > 1) turns_.open();
+      for (int32_t step = 1; step < steps_.count; ++step) next(step);
+      last();
+    }
+    float inverses[2];
+    rows_.finish(x_, task_.batch, task_.head, row_, inverses);
+    storeSums<kWidth>(x_.out, task_, row_, x_.sizes.queries, sums_, inverses, false);
+  }
+
+ private:
+  TUTTI_DEVICE void first() {
+    ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullKeys[0]), 0);
+    ptx::wgmmaFence();
+    issueScores(0);
+    ptx::wgmmaWait<0>(scores_);
+    releaseStage(shared_.emptyKeys[0]);
+    float keep[2];
+    weigh(0, keep);
+    packLeft<Numbers>(weights_, scores_);
+  }
+
+  TUTTI_DEVICE void next(int32_t step) {
+    const RingStage<kForwardStages> at(step), before(step - 1);
+    ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullKeys[at.index]), at.parity);
+    ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullValues[before.index]), before.parity);
+    turns_.take();
+    ptx::wgmmaFence();
+    issueScores(at.index);
+    issueSums(before.index);
+    turns_.pass(step + 1 == steps_.count);
+    ptx::wgmmaWait<1>(scores_);
+    releaseStage(shared_.emptyKeys[at.index]);
+    float keep[2];
+    weigh(step, keep);
+    ptx::wgmmaWait<0>(sums_);
+    releaseStage(shared_.emptyValues[before.index]);
+    scaleRows(sums_, keep);
+    packLeft<Numbers>(weights_, scores_);
+  }
+
+  TUTTI_DEVICE void last() {
+    const RingStage<kForwardStages> at(steps_.count - 1);
+    ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullValues[at.index]), at.parity);
+    ptx::wgmmaFence();
+    issueSums(at.index);
+    ptx::wgmmaWait<0>(sums_);
+  }
+
+  TUTTI_DEVICE void issueScores(int stage) {
+#pragma unroll
+    for (int column = 0; column < kWidth; column += 16)
+      Numbers::multiplyWide(scores_, shared_.queries.alongColumns(firstRow_, column),
+                            shared_.keys[stage].alongColumns(0, column), column > 0);
+    ptx::wgmmaCommit();
+  }
+
+  TUTTI_DEVICE void issueSums(int stage) {
+#pragma unroll
+    for (int i = 0; i < kWideRows / 16; ++i)
+      Numbers::addWide(sums_, weights_[i], shared_.values[stage].alongRows(16 * i));
+    ptx::wgmmaCommit();
+  }
+
+  TUTTI_DEVICE void weigh(int32_t step, float (&keep)[2]) {
+    const int32_t from = steps_.first + step * kWideRows;
+    if (from < seenByAll_.from || from + kWideRows > seenByAll_.to) rows_.mask(scores_, from);
+    rows_.weigh(scores_, keep);
+  }
+
+  WgmmaForwardShared<kWidth>& shared_;
+  const WgmmaAttention& x_;
+  const HeadTask& task_;
+  const ForwardSteps& steps_;
+  const Turns turns_;
+  const int firstRow_;  ///< of the warpgroup, in the tile of queries
+  const int32_t row_;   ///< of the warp
+  RowWeights rows_;
+  RowRange seenByAll_;  ///< keys that each row of the warpgroup sees
+  float scores_[kWideRows / 2], sums_[kWidth / 2] = {};
+  uint32_t weights_[kWideRows / 16][4];
+};
+
+template <class Numbers, int kWidth>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    wgmmaAttentionForward(const __grid_constant__ WgmmaAttention x) {
+  auto& shared = *dynamicShared<WgmmaForwardShared<kWidth>>();
+  startBarriers(shared);
+  const HeadTask task = headTask(x.sizes, x.sizes.heads, x.sizes.queries, kWideRows, true);
+  const ForwardSteps steps(x.sizes, task);
+  const int warpgroup = __shfl_sync(kAllLanes, int(threadIdx.x) / 128, 0);
+  if (warpgroup == 0) {
+    ptx::setMaxRegistersDown<24>();
+    if (threadIdx.x == 0) produce(shared, x, task, steps);
+  } else {
+    ptx::setMaxRegistersUp<240>();
+    WgmmaForwardRows<Numbers, kWidth>(shared, x, task, steps, warpgroup - 1).compute();
+  }
+}
+
+}  // namespace tutti::parallel::cuda

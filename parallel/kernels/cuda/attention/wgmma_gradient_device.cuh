@@ -1,0 +1,205 @@
+#pragma once
+
+// Backward of attention for Hopper, without atomics: the sums of gradient_device.cuh, in which
+// blocks own rows of queries, or of keys and values, and go through the others that meet them; by
+// wgmma and TMA. A block owns 128 rows, and the others come 64 at a time.
+//
+// Warpgroup 0 produces: one thread issues TMA for the own rows x and y, and for the others' u and v
+// as stages of their ring become empty. Where the others are queries, a second warp writes their
+// sums beside them. Warpgroups 1 and 2 consume, 64 own rows each:
+//
+//   products   x u and y v by wgmma, all factors in shared memory
+//   gradients  of scores, in the registers of the products, then rounded to 16 bits
+//   sums       of dS u, and for keys of p v, by wgmma, the left factor in registers
+//
+//   fullOwn   1 arrival, of the producer, and the bytes of x and y
+//   full[s]   the same of u and v, and 32 of the warp that writes sums
+//   empty[s]  1 arrival of each of the 8 warps that consume
+//
+// Bound: tensor cores, 3 or 4 products of 2 * 128 * 64 * width operations a step, while one
+// warpgroup computes gradients of scores the other's.
+
+#include "parallel/kernels/cuda/attention/gradient_parts_device.cuh"
+#include "parallel/kernels/cuda/attention/panels_device.cuh"
+
+namespace tutti::parallel::cuda {
+
+inline constexpr int kGradientStages = 2, kWideOthers = 64;
+
+template <int kWidth>
+struct WgmmaGradientShared {
+  HeadPanels<kWidth, kWideRows> own[2];
+  HeadPanels<kWidth, kWideOthers> others[kGradientStages][2];
+  RowSums sums[kGradientStages][kWideOthers];  ///< where the others are queries
+  uint64_t fullOwn, full[kGradientStages], empty[kGradientStages];
+};
+
+/// Maps of the operands, as GradientSides has these.
+template <bool kOwnsKeys>
+struct GradientMaps {
+  const CUtensorMap &x, &y, &u, &v;
+  TUTTI_DEVICE explicit GradientMaps(const WgmmaAttentionBackward& a)
+      : x(kOwnsKeys ? a.keys : a.queries),
+        y(kOwnsKeys ? a.values : a.dOuts),
+        u(kOwnsKeys ? a.queries : a.keys),
+        v(kOwnsKeys ? a.dOuts : a.values) {}
+};
+
+template <bool kOwnsKeys, int kWidth>
+TUTTI_DEVICE void startBarriers(WgmmaGradientShared<kWidth>& shared) {
+  if (threadIdx.x == 0) {
+    ptx::mbarrierInit(ptx::sharedAddress(&shared.fullOwn), 1);
+    for (int i = 0; i < kGradientStages; ++i) {
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.full[i]), kOwnsKeys ? 33 : 1);
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.empty[i]), kReaders);
+    }
+    ptx::fenceMbarrierInit();
+  }
+  __syncthreads();
+}
+
+template <bool kOwnsKeys, int kWidth, class Steps>
+TUTTI_DEVICE void produceRows(WgmmaGradientShared<kWidth>& shared, const WgmmaAttentionBackward& a,
+                              const HeadTask& task, const Steps& steps) {
+  const GradientMaps<kOwnsKeys> maps(a);
+  if (steps.count() > 0) {
+    ptx::mbarrierArriveExpectTx(ptx::sharedAddress(&shared.fullOwn),
+                                2 * HeadPanels<kWidth, kWideRows>::kBytes);
+    shared.own[0].load(&maps.x, task.batch, task.head, task.first, shared.fullOwn);
+    shared.own[1].load(&maps.y, task.batch, task.head, task.first, shared.fullOwn);
+  }
+  for (int32_t step = 0; step < steps.count(); ++step) {
+    const RingStage<kGradientStages> at(step);
+    const int32_t head = steps.headAt(step), first = steps.firstAt(step);
+    uint64_t& full = shared.full[at.index];
+    ptx::mbarrierWait(ptx::sharedAddress(&shared.empty[at.index]), at.parity ^ 1);
+    ptx::mbarrierArriveExpectTx(ptx::sharedAddress(&full),
+                                2 * HeadPanels<kWidth, kWideOthers>::kBytes);
+    shared.others[at.index][0].load(&maps.u, task.batch, head, first, full);
+    shared.others[at.index][1].load(&maps.v, task.batch, head, first, full);
+  }
+}
+
+/// Sums of the others, by a warp.
+template <int kWidth, class Steps>
+TUTTI_DEVICE void produceSums(WgmmaGradientShared<kWidth>& shared, const AttentionBackward& a,
+                              const HeadTask& task, const Steps& steps) {
+  for (int32_t step = 0; step < steps.count(); ++step) {
+    const RingStage<kGradientStages> at(step);
+    ptx::mbarrierWait(ptx::sharedAddress(&shared.empty[at.index]), at.parity ^ 1);
+    for (int row = laneOf(); row < kWideOthers; row += 32)
+      shared.sums[at.index][row] =
+          rowSums(a, task.batch, steps.headAt(step), steps.firstAt(step) + row);
+    ptx::mbarrierArrive(ptx::sharedAddress(&shared.full[at.index]));
+  }
+}
+
+/// A warpgroup's 64 own rows.
+template <class Numbers, int kWidth, bool kOwnsKeys>
+class WgmmaGradientRows {
+ public:
+  using Steps = GradientSteps<kOwnsKeys, kWideRows, kWideOthers>;
+
+  TUTTI_DEVICE WgmmaGradientRows(WgmmaGradientShared<kWidth>& shared,
+                                 const WgmmaAttentionBackward& a, const HeadTask& task,
+                                 int consumer)
+      : shared_(shared),
+        a_(a),
+        task_(task),
+        firstRow_(consumer * kGroupRows),
+        row_(task.first + firstRow_ + int(threadIdx.x) / 32 % 4 * 16) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int32_t own = row_ + laneOf() / 4 + 8 * h;
+      met_[h] = othersOf<kOwnsKeys>(a.sizes, task.batch, own);
+      if (!kOwnsKeys) ofRows_[h] = rowSums(a, task.batch, task.head, own);
+    }
+  }
+
+  TUTTI_DEVICE void compute(const Steps& steps) {
+    if (steps.count() > 0) ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), 0);
+    for (int32_t step = 0; step < steps.count(); ++step) {
+      const RingStage<kGradientStages> at(step);
+      ptx::mbarrierWait(ptx::sharedAddress(&shared_.full[at.index]), at.parity);
+      multiply(at.index);
+      gradientsOfScores<kOwnsKeys>(scores_, products_, met_, steps.firstAt(step),
+                                   float(a_.sizes.scale) * kLog2E, ofRows_, shared_.sums[at.index]);
+      add(at.index);
+      __syncwarp();
+      releaseStage(shared_.empty[at.index]);
+    }
+  }
+
+  TUTTI_DEVICE void write() const {
+    const int32_t rows = kOwnsKeys ? a_.sizes.keys : a_.sizes.queries;
+    const float scale = float(a_.sizes.scale), scales[2] = {scale, scale}, ones[2] = {1, 1};
+    storeSums<kWidth>(kOwnsKeys ? a_.dKey : a_.dQuery, task_, row_, rows, sumsOfU_, scales,
+                      a_.adds != 0);
+    if (kOwnsKeys) storeSums<kWidth>(a_.dValue, task_, row_, rows, sumsOfV_, ones, a_.adds != 0);
+  }
+
+ private:
+  TUTTI_DEVICE void multiply(int stage) {
+    ptx::wgmmaFence();
+#pragma unroll
+    for (int column = 0; column < kWidth; column += 16)
+      Numbers::multiplyWide(scores_, shared_.own[0].alongColumns(firstRow_, column),
+                            shared_.others[stage][0].alongColumns(0, column), column > 0);
+#pragma unroll
+    for (int column = 0; column < kWidth; column += 16)
+      Numbers::multiplyWide(products_, shared_.own[1].alongColumns(firstRow_, column),
+                            shared_.others[stage][1].alongColumns(0, column), column > 0);
+    ptx::wgmmaCommit();
+    ptx::wgmmaWait<0>(scores_);
+    ptx::wgmmaWait<0>(products_);
+  }
+
+  TUTTI_DEVICE void add(int stage) {
+    uint32_t ofU[kWideOthers / 16][4], ofV[kWideOthers / 16][4];
+    packLeft<Numbers>(ofU, products_);
+    if (kOwnsKeys) packLeft<Numbers>(ofV, scores_);
+    ptx::wgmmaFence();
+#pragma unroll
+    for (int i = 0; i < kWideOthers / 16; ++i) {
+      Numbers::addWide(sumsOfU_, ofU[i], shared_.others[stage][0].alongRows(16 * i));
+      if (kOwnsKeys) Numbers::addWide(sumsOfV_, ofV[i], shared_.others[stage][1].alongRows(16 * i));
+    }
+    ptx::wgmmaCommit();
+    ptx::wgmmaWait<0>(sumsOfU_);
+    if (kOwnsKeys) ptx::wgmmaWait<0>(sumsOfV_);
+  }
+
+  WgmmaGradientShared<kWidth>& shared_;
+  const WgmmaAttentionBackward& a_;
+  const HeadTask& task_;
+  const int firstRow_;  ///< of the warpgroup, in the tile of own rows
+  const int32_t row_;   ///< of the warp
+  RowRange met_[2];
+  RowSums ofRows_[2] = {};
+  float scores_[kWideOthers / 2], products_[kWideOthers / 2];
+  float sumsOfU_[kWidth / 2] = {}, sumsOfV_[kWidth / 2] = {};
+};
+
+template <class Numbers, int kWidth, bool kOwnsKeys>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    wgmmaAttentionGradient(const __grid_constant__ WgmmaAttentionBackward a) {
+  auto& shared = *dynamicShared<WgmmaGradientShared<kWidth>>();
+  startBarriers<kOwnsKeys>(shared);
+  const int32_t rows = kOwnsKeys ? a.sizes.keys : a.sizes.queries;
+  const HeadTask task =
+      headTask(a.sizes, kOwnsKeys ? a.sizes.kvHeads : a.sizes.heads, rows, kWideRows, !kOwnsKeys);
+  const GradientSteps<kOwnsKeys, kWideRows, kWideOthers> steps(a.sizes, task);
+  const int warp = __shfl_sync(kAllLanes, int(threadIdx.x) / 32, 0);
+  if (warp < 4) {
+    ptx::setMaxRegistersDown<40>();
+    if (threadIdx.x == 0) produceRows<kOwnsKeys>(shared, a, task, steps);
+    if (kOwnsKeys && warp == 1) produceSums(shared, a, task, steps);
+  } else {
+    ptx::setMaxRegistersUp<232>();
+    WgmmaGradientRows<Numbers, kWidth, kOwnsKeys> own(shared, a, task, warp / 4 - 1);
+    own.compute(steps);
+    own.write();
+  }
+}
+
+}  // namespace tutti::parallel::cuda

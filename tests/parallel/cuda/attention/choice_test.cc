@@ -1,0 +1,76 @@
+// Which kernels compute attention, for GPUs that no machine here has: functions of numbers alone.
+
+#include <gtest/gtest.h>
+
+#include "parallel/kernels/cuda/attention/choice.h"
+
+namespace tutti::parallel::cuda {
+namespace {
+
+constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
+               kWgmma = AttentionFamily::Wgmma;
+
+HeadRows rowsOf(Format format, uintptr_t address = 4096, int64_t stride = 1024) {
+  return {{reinterpret_cast<void*>(address), format}, 64 * stride, stride};
+}
+
+Attention attention(const HeadRows& query, int32_t headWidth = 64) {
+  const HeadRows key = rowsOf(Format::BFloat16);
+  return {.sizes = {.batch = 2,
+                    .heads = 4,
+                    .kvHeads = 2,
+                    .headWidth = headWidth,
+                    .queries = 30,
+                    .keys = 40,
+                    .firstQuery = 0,
+                    .firstKey = 0,
+                    .scale = 1,
+                    .reach = {}},
+          .query = query,
+          .key = key,
+          .value = key,
+          .out = rowsOf(Format::Float32),
+          .logSumExp = {}};
+}
+
+TEST(AttentionChoice, IsOfTheGpu) {
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma}) {
+    EXPECT_EQ(attentionOfGpu(75, most), kPlain);
+    EXPECT_EQ(attentionOfGpu(90, most), most);
+    for (const int capability : {80, 86, 89, 100, 103, 120})
+      EXPECT_EQ(attentionOfGpu(capability, most), most == kPlain ? kPlain : kMma) << capability;
+  }
+}
+
+TEST(AttentionChoice, IsOfTheOperands) {
+  const Attention usual = attention(rowsOf(Format::BFloat16));
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma})
+    EXPECT_EQ(attentionOf(usual, most), most);
+  for (const int32_t width : {64, 80, 96, 128})
+    EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kWgmma);
+  for (const int32_t width : {32, 72, 112, 256})
+    EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kPlain);
+  for (const HeadRows& query :
+       {rowsOf(Format::Float16), rowsOf(Format::Float32), rowsOf(Format::BFloat16, 4104),
+        rowsOf(Format::BFloat16, 4096, 1028)})
+    EXPECT_EQ(attentionOf(attention(query), kWgmma), kPlain);
+  Attention results = usual;
+  results.out = rowsOf(Format::Float32, 4104);
+  EXPECT_EQ(attentionOf(results, kWgmma), kPlain);
+}
+
+// A map describes at least one element, and rows that are apart.
+TEST(AttentionChoice, TakesNoTmaOfNothing) {
+  Attention x = attention(rowsOf(Format::BFloat16));
+  x.sizes.keys = 0;
+  EXPECT_EQ(attentionOf(x, kWgmma), kMma);
+  x = attention(rowsOf(Format::BFloat16));
+  x.sizes.queries = 0;
+  EXPECT_EQ(attentionOf(x, kWgmma), kMma);
+  x = attention(rowsOf(Format::BFloat16));
+  x.value.batchStride = 0;
+  EXPECT_EQ(attentionOf(x, kWgmma), kMma);
+}
+
+}  // namespace
+}  // namespace tutti::parallel::cuda

@@ -235,6 +235,17 @@ std::shared_ptr<transports::ucx::Worker> Communicator::Impl::network() {
   return who.world->network(place, static_cast<int>(std::ranges::count(hosts, *own)));
 }
 
+// A rank that is gone cannot be connected to; the news of it may come a moment later.
+void Communicator::Impl::cannotConnect(int peer, const Error& why) {
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, kDeathIsKnown, [&] { return failure || peers[peer].left; });
+  if (failure) throw Error(*failure);
+  if (peers[peer].left)
+    base::fail(ErrorCode::PeerLost, name(peer), " left during set-up, before ", self(),
+               " had connected to it");
+  base::fail(why.code(), self(), " cannot connect to ", name(peer), ": ", why.what());
+}
+
 void Communicator::Impl::connect(base::Deadline deadline) {
   who.world->control->listen(who.id, this);
   listening = true;
@@ -284,14 +295,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
       try {
         endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
       } catch (const Error& e) {
-        // A rank that is gone cannot be connected to; the news of it may come a moment later.
-        std::unique_lock lock(mutex);
-        changed.wait_for(lock, kDeathIsKnown, [&] { return failure || peers[peer].left; });
-        if (failure) throw Error(*failure);
-        if (peers[peer].left)
-          base::fail(ErrorCode::PeerLost, name(peer), " left during set-up, before ", self(),
-                     " had connected to it");
-        base::fail(e.code(), self(), " cannot connect to ", name(peer), ": ", e.what());
+        cannotConnect(peer, e);
       }
     }
     joinGpus(gpus, deadline);

@@ -37,7 +37,10 @@ class SetupStream {
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  DeviceMemory(int device, size_t bytes) : device_(device), bytes_(bytes) {
+  // Delegates, so that what fails behind cudaMalloc() frees.
+  DeviceMemory(int device, size_t bytes) : DeviceMemory() {
+    device_ = device;
+    bytes_ = bytes;
     OnDevice on(device);
     TUTTI_CUDA(cudaMalloc(&data_, bytes));
     SetupStream stream(device);

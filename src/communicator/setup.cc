@@ -151,7 +151,12 @@ void Communicator::Impl::connectLocal(
     ranks[i]->who.world->control->listen(ranks[i]->who.id, ranks[i].get());
     ranks[i]->listening = true;
   }
-  joinLocalGpus(ranks);
+  try {
+    joinLocalGpus(ranks);
+  } catch (const Error& error) {
+    for (const auto& rank : ranks) rank->fail(error, false);  // what waits on GPUs ends
+    throw;
+  }
 }
 
 namespace {

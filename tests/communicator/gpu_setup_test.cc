@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <optional>
 #include <stdexcept>
@@ -30,8 +31,11 @@ struct Made {
 /// Every rank is made by a thread of its own; rank 1's call of CUDA after so many others fails.
 Made makeApart(const std::vector<int>& devices, bool byCopies, int callsBefore) {
   const auto size = static_cast<int>(devices.size());
-  CommunicatorOptions options{
-      .id = UniqueId::create(UniqueId::Reach::Host), .size = size, .gpuCopies = byCopies};
+  // Less than patterns are waited for: nobody waits for one that cannot come.
+  CommunicatorOptions options{.id = UniqueId::create(UniqueId::Reach::Host),
+                              .size = size,
+                              .setupTimeout = std::chrono::seconds(9),
+                              .gpuCopies = byCopies};
   Made made{.communicators = std::vector<std::optional<Communicator>>(devices.size()),
             .outcomes = std::vector<Outcome>(devices.size())};
   std::vector<std::thread> threads;

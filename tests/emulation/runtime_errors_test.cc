@@ -166,6 +166,13 @@ TEST_F(RuntimeErrors, OneCallFailsWhereATestWantsIt) {
   EXPECT_EQ(reserve(&address, 2 << 20, 0, 0, 0), CUDA_ERROR_NOT_PERMITTED);
 }
 
+TEST_F(RuntimeErrors, FlushesAreCounted) {
+  const uint64_t before = deviceAt(0).flushes;
+  EXPECT_CUDA(cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
+                                                 cudaFlushGPUDirectRDMAWritesToOwner));
+  EXPECT_EQ(deviceAt(0).flushes, before + 1);
+}
+
 TEST_F(RuntimeErrors, ThereMayBeNoDevice) {
   setenv("TUTTI_EMULATION_DEVICES", "0", 1);
   const auto body = [] {

@@ -111,7 +111,7 @@ part() {
     say "| $name | passed | $(($(date +%s) - start)) s |"
   else
     failures=$((failures + 1))
-    why=$(grep -m1 -iE 'error|fail|not so' "$out/$name.txt" | tr '|' '/' | cut -c1-160)
+    why=$({ grep -iE 'error|fail|not so' "$out/$name.txt" || tail -n 1 "$out/$name.txt"; } | head -n 1 | tr '|' '/' | cut -c1-160)
     if [ $status = 124 ]; then why="it did not end within $limit s. $why"; fi
     say "| $name | **failed** (status $status) | $why |"
   fi

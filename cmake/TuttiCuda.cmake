@@ -149,4 +149,9 @@ function(tutti_emulate target name)
                         OUTPUT_NAME ${name} LINKER_LANGUAGE CXX TUTTI_CUDA_RUNTIME emulated_runtime
                         BUILD_RPATH ${folder} RUNTIME_OUTPUT_DIRECTORY ${folder}
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
+  if(TUTTI_SANITIZE)
+    # The driver's library is opened there by the sanitizer's dlopen(), which looks where the program's
+    # RPATH leads, and not at its RUNPATH.
+    target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  endif()
 endfunction()

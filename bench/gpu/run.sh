@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
 # Everything that a GPU can tell, in one call: bench/gpu/run.sh [--seconds N] [--out FOLDER]
-# [--build FOLDER] [--emulated] [--write-golden]; or --pack FOLDER.
+# [--build FOLDER] [--emulated] [--write-golden]; or --pack FOLDER; or --help.
 #
 # It builds nothing: `cmake --build build --target gpu_bench` does, on any machine with the toolkit.
-# --pack copies what is run here to a folder, without symbols, and makes an archive of it,
-# FOLDER.tar.gz, which is carried to the GPU; unpacked, the folder is given there as --build. What
-# needs PyTorch uses python3's. Each part has its share of the N seconds (540); what did not run is
-# said. The report is FOLDER/report.md and standard output; the exit status is 1 if a check has
-# failed, 2 without a GPU. --emulated runs what can be run on the emulation, to try out this script:
-# its programs are the tests of the same names and the target tutti_emulated.
+# --pack copies what is run here to a folder, without symbols, this script with it, and makes an
+# archive of it, FOLDER.tar.gz, which is carried to the GPU; unpacked, FOLDER/bench/gpu/run.sh needs
+# nothing else there. What needs PyTorch uses python3's.
+#
+# Each part has its share of the N seconds (540). The report is FOLDER/report.md and standard output:
+# of each part whether it passed, failed or did not run, and at its end what is not covered. The exit
+# status is 1 if a check has failed, 2 without a GPU. --emulated runs what can be run on the
+# emulation, to try out this script: its programs are the tests of the same names and the target
+# tutti_emulated.
 set -u
+here=$PWD
 cd "$(dirname "$0")/../.."
 
 seconds=540 out=gpu-report build=build emulated= golden= pack=
+if [ -f commit ]; then build=.; fi  # this is a packed folder
 while [ $# -gt 0 ]; do
   case $1 in
     --seconds) seconds=$2; shift ;;
@@ -21,16 +26,21 @@ while [ $# -gt 0 ]; do
     --emulated) emulated=1 ;;
     --write-golden) golden=--write-golden ;;
     --pack) pack=$2; shift ;;
-    *) echo "run.sh: $1 is none of --seconds, --out, --build, --emulated, --write-golden, --pack" >&2; exit 2 ;;
+    --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' bench/gpu/run.sh; exit ;;
+    *) echo "run.sh: $1 is none of --seconds, --out, --build, --emulated, --write-golden, --pack, --help" >&2; exit 2 ;;
   esac
   shift
 done
 case $build in /*) ;; *) build=$PWD/$build ;; esac
+case $out in /*) ;; *) out=$here/$out ;; esac
 case $seconds in *[!0-9]*|'') echo "run.sh: --seconds $seconds is no number" >&2; exit 2 ;; esac
 
 # What the programs need beside the C library, UCX among it, may not be there: it is carried too.
 if [ -n "$pack" ]; then
-  mkdir -p "$pack/bin" "$pack/lib" "$pack/tests" "$pack/needed" && cp -r "$build/bin/gpu" "$pack/bin/" &&
+  case $pack in /*) ;; *) pack=$here/$pack ;; esac
+  mkdir -p "$pack/bin" "$pack/lib" "$pack/tests/emulation" "$pack/needed" "$pack/bench/gpu" &&
+    cp -r "$build/bin/gpu" "$pack/bin/" && cp -r tests/emulation/golden "$pack/tests/emulation/" &&
+    cp bench/gpu/run.sh bench/gpu/torch_collectives.py "$pack/bench/gpu/" &&
     cp "$build"/bin/tutti "$build"/bin/cuda_conformance_sm* "$pack/bin/" &&
     cp -P "$build"/bin/*_perf "$pack/bin/" && cp "$build/tests/runtime_test_on_gpu" "$pack/tests/" &&
     cp -P "$build"/lib/libnccl.so* "$pack/lib/" || exit 1
@@ -50,9 +60,14 @@ if [ -n "$pack" ]; then
 fi
 
 report=$out/report.md
-began=$(date +%s) failures=0
+began=$(date +%s) failures=0 uncovered=()
 say() { echo "$*" | tee -a "$report"; }
 left() { echo $((seconds - $(date +%s) + began)); }
+within() {  # what time is left
+  local rest
+  rest=$(left)
+  timeout $((rest > 1 ? rest : 1)) "$@"
+}
 
 if [ -n "$emulated" ]; then
   programs=$build/tests/emulated tests=$build/tests device=emulated gpus=4
@@ -70,24 +85,35 @@ mkdir -p "$out"
 : >"$report"
 # Ranks as threads on one GPU wait for each other there, and their streams must not share queues.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
+PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin  # of compute-sanitizer
+
+# leave NAME WHY [DETAIL]: a part that is not run.
+leave() {
+  say "| $1 | not run: $2 | ${3:-} |"
+  uncovered+=("$1: $2")
+}
 
 # part NAME SECONDS COMMAND...: runs it, keeps its output in a file, and says how it has ended.
 part() {
-  local name=$1 limit=$2 rest status start
+  local name=$1 limit=$2 rest status start why
   shift 2
+  if [ -n "$emulated" ]; then limit=$((4 * limit)); fi
   rest=$(left)
-  if [ "$rest" -lt 5 ]; then say "| $name | not run: no time left | |"; return 0; fi
-  if ! command -v "$1" >/dev/null; then say "| $name | not run: there is no $1 | |"; return 0; fi
+  if [ "$rest" -lt 5 ]; then leave "$name" "no time left"; return 0; fi
+  if ! command -v "$1" >/dev/null; then leave "$name" "there is no ${1##*/}"; return 0; fi
   start=$(date +%s)
   timeout $((limit < rest ? limit : rest)) "$@" >"$out/$name.txt" 2>&1 </dev/null
   status=$?
   if [ $status = 124 ] && [ "$rest" -lt "$limit" ]; then
     say "| $name | not done: no time left | |"
+    uncovered+=("$name: no time left, after $rest s of its $limit")
   elif [ $status = 0 ]; then
     say "| $name | passed | $(($(date +%s) - start)) s |"
   else
     failures=$((failures + 1))
-    say "| $name | **failed** (status $status) | $(grep -m1 -iE 'error|fail|not so' "$out/$name.txt" | tr '|' '/' | cut -c1-160) |"
+    why=$({ grep -iE 'error|fail|not so' "$out/$name.txt" || tail -n 1 "$out/$name.txt"; } | head -n 1 | tr '|' '/' | cut -c1-160)
+    if [ $status = 124 ]; then why="it did not end within $limit s. $why"; fi
+    say "| $name | **failed** (status $status) | $why |"
   fi
 }
 
@@ -108,6 +134,8 @@ if [ -z "$emulated" ]; then
   part conformance_sm80 60 "$build/bin/cuda_conformance_sm80" --golden=tests/emulation/golden/sm80.txt $golden
   part conformance_sm90 60 "$build/bin/cuda_conformance_sm90" --golden=tests/emulation/golden/sm90.txt $golden
   part runtime 60 "$build/tests/runtime_test_on_gpu"
+else
+  for name in conformance_sm80 conformance_sm90 runtime; do leave "$name" "it is about a GPU"; done
 fi
 
 # Kernels of training, against the host's.
@@ -131,21 +159,25 @@ for ranks in 2 4 8; do
     part "threads_${ranks}_$collective" 30 "$programs/${collective}_perf" -t "$ranks" -g 1 \
       -b 8 -e 1M -f 32 -n 3 -w 1 --device $device
   done
-  for collective in all_reduce all_gather reduce_scatter broadcast reduce all_to_all; do
+  for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall; do
     part "processes_${ranks}_$collective" 30 "$programs/tutti" perf $collective -n "$ranks" -b 8 -e 1M -f 32 \
       --iters 3 -w 1 --device $device
   done
 done
-part sanitizer 90 compute-sanitizer --tool memcheck --error-exitcode 9 \
-  "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 16 -n 1 -w 0 --device $device
-part racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 9 \
-  "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 64 -n 1 -w 0 --device $device
+if [ -z "$emulated" ]; then
+  part memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 9 \
+    "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 16 -n 1 -w 0 --device $device
+  part racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 9 \
+    "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 64 -n 1 -w 0 --device $device
+else
+  for name in memcheck racecheck; do leave "$name" "compute-sanitizer is for GPUs"; done
+fi
 if ! python3 -c 'import torch' 2>/dev/null; then
-  say "| torch | not run: no PyTorch | |"
+  leave torch "no PyTorch"
 elif [ -n "$emulated" ]; then
   part torch_script 120 python3 -m torch.distributed.run --nproc-per-node 2 bench/gpu/torch_collectives.py --on-cpu
 elif ! lacks=$(LD_PRELOAD=$build/lib/libnccl.so.2 python3 -c 'import torch' 2>&1); then
-  say "| torch | not run: this PyTorch wants a later NCCL than libnccl.so.2 is | $(tail -1 <<<"$lacks" | cut -c1-160) |"
+  leave torch "this PyTorch wants a later NCCL than libnccl.so.2 is" "$(tail -1 <<<"$lacks" | cut -c1-160)"
 else
   part torch 120 env LD_PRELOAD="$build/lib/libnccl.so.2" python3 -m torch.distributed.run \
     --nproc-per-node 2 bench/gpu/torch_collectives.py
@@ -155,33 +187,57 @@ fi
 say
 say "Speed:"
 say
-copy=$("$build/bin/gpu/copy_bandwidth" 256 2>/dev/null)
-say "- device-to-device copy of 256 MiB, bytes read plus written: ${copy:-not measured} GB/s"
+# unmeasured WHAT WHY
+unmeasured() {
+  say "- $1: not measured: $2"
+  uncovered+=("$1: $2")
+}
+copy=
+if [ -n "$emulated" ]; then
+  unmeasured "device-to-device copy" "no GPU"
+elif copy=$(within "$build/bin/gpu/copy_bandwidth" 256 2>"$out/copy_bandwidth.txt") && [ -n "$copy" ]; then
+  say "- device-to-device copy of 256 MiB, bytes read plus written: $copy GB/s"
+else
+  unmeasured "device-to-device copy" "$(tail -1 "$out/copy_bandwidth.txt")"
+fi
 timeOf() {  # a perf program's out-of-place time in microseconds, of the first size
-  timeout "$(left)" "$@" 2>/dev/null | awk '/^ *[0-9]/ { print $6; exit }'
+  within "$@" 2>>"$out/speed.txt" | awk '/^ *[0-9]/ { print $6; exit }'
 }
 for ranks in 2 4 8; do
-  [ "$(left)" -gt 10 ] || { say "- $ranks ranks: no time left"; continue; }
+  [ "$(left)" -gt 10 ] || { unmeasured "$ranks ranks on one GPU" "no time left"; continue; }
   large=$([ -n "$emulated" ] && echo 64K || echo 256M)
   bytes=$([ -n "$emulated" ] && echo 65536 || echo 268435456)
   us=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b $large -e $large -n 20 -w 5 -c 0 --device $device)
   small=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 100 -w 20 -c 0 --device $device)
-  say "- $ranks ranks on one GPU: AllReduce of $large in ${us:-?} us$(
-    awk -v us="${us:-0}" -v copy="${copy:-0}" -v moved=$((2 * ranks * bytes)) 'BEGIN {
+  if [ -z "$us" ] || [ -z "$small" ]; then
+    failures=$((failures + 1))
+    say "- $ranks ranks on one GPU: **failed**: $(tail -1 "$out/speed.txt")"
+    continue
+  fi
+  say "- $ranks ranks on one GPU: AllReduce of $large in $us us$(
+    awk -v us="$us" -v copy="${copy:-0}" -v moved=$((2 * ranks * bytes)) 'BEGIN {
       if (us > 0 && copy > 0) printf ", %.1f GB/s, %.0f%% of the copy", moved / us / 1e3, moved / us / 10 / copy }'
-  ); of 8 bytes in ${small:-?} us"
+  ); of 8 bytes in $small us"
 done
 if [ "$gpus" -gt 1 ] && [ -x "$build/bin/gpu/nccl_speed" ] && [ -z "$emulated" ]; then
   theirs=$(ldconfig -p | awk '/libnccl.so.2/ { print $NF; exit }')
   for turn in 1 2 3; do
-    LD_LIBRARY_PATH=$libraries "$build/bin/gpu/nccl_speed" >"$out/tutti.$turn.txt" 2>&1
-    [ -n "$theirs" ] && LD_LIBRARY_PATH=$(dirname "$theirs") "$build/bin/gpu/nccl_speed" >"$out/nccl.$turn.txt" 2>&1
+    LD_LIBRARY_PATH=$libraries within "$build/bin/gpu/nccl_speed" >"$out/tutti.$turn.txt" 2>&1
+    [ -n "$theirs" ] && LD_LIBRARY_PATH=$(dirname "$theirs") within "$build/bin/gpu/nccl_speed" >"$out/nccl.$turn.txt" 2>&1
   done
   say "- AllReduce over $gpus GPUs by Tutti and by NCCL, three times in turn: $out/tutti.*.txt, $out/nccl.*.txt (bytes, microseconds)"
+  [ -n "$theirs" ] || unmeasured "NCCL beside Tutti" "there is no libnccl.so.2"
+elif [ -n "$emulated" ]; then
+  unmeasured "against NCCL" "no GPU"
 else
-  say "- against NCCL: not measured: it needs two GPUs, and there are $gpus"
+  unmeasured "against NCCL" "it needs two GPUs, and there are $gpus"
 fi
 
+say
+say "Not covered:"
+say
+[ ${#uncovered[@]} -gt 0 ] || say "- nothing that this script knows of"
+for each in "${uncovered[@]}"; do say "- $each"; done
 say
 say "Checks that failed: $failures. Took $(($(date +%s) - began)) s of $seconds."
 [ $failures = 0 ]

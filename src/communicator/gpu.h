@@ -99,7 +99,8 @@ class GpuSide {
   virtual void hear(int peer, const GpuState& theirs) = 0;
   /// When all others were heard: calls are copies and waits on streams. A rank asks for that, or
   /// ranks of several processes share a GPU, where kernels may not wait for each other. rejoin()
-  /// then joins all ranks once more, by addresses in the states that are told next.
+  /// then joins all ranks once more, by addresses in the states that are told next; behind these
+  /// they tell each other what has come of it.
   virtual bool byCopies() const = 0;
   virtual void rejoin() = 0;
   /// Patterns through all pairs, by all ranks at the same time. The first does not wait.

@@ -1,5 +1,7 @@
 // Joining the GPUs of a communicator's ranks: addresses went with the hellos; then ranks tell each
-// other twice what they know to be in the way, before and after the pairs have been tried out.
+// other twice what they know to be in the way, before and after the pairs have been tried out. Who
+// is joined once more, for copies, does so between two more rounds: what is found there is known to
+// one rank alone, and either all go on or none.
 
 #include <algorithm>
 #include <functional>
@@ -56,9 +58,21 @@ bool Communicator::Impl::connectGpu(const std::vector<base::Bytes>& addresses) {
       noGpu = "rank " + std::to_string(peer) + " has no GPU";
       return false;
     }
-  for (int peer = 0; peer < size; ++peer)
-    if (peer != who.rank) gpu->connect(peer, addresses[peer]);
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == who.rank) continue;
+    connectGpuTo(peer, [&] { gpu->connect(peer, addresses[peer]); });
+  }
   return true;
+}
+
+// The peer's memory is not there any more where it has failed meanwhile.
+void Communicator::Impl::connectGpuTo(int peer, const std::function<void()>& connect) {
+  try {
+    connect();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::Refused) throw;
+    cannotConnect(peer, e);
+  }
 }
 
 bool Communicator::Impl::gpuIsFaultless() {
@@ -77,7 +91,7 @@ void Communicator::Impl::tellGpuState(size_t round, base::Deadline deadline) {
     std::unique_lock lock(mutex);  // a quick peer's next state may come meanwhile
     const GpuState theirs = peers[peer].gpu[round];
     lock.unlock();
-    gpu->hear(peer, theirs);
+    connectGpuTo(peer, [&] { gpu->hear(peer, theirs); });
   }
 }
 
@@ -89,12 +103,12 @@ void Communicator::Impl::joinGpus(const std::vector<base::Bytes>& addresses,
   const bool rejoins = gpu->byCopies();
   if (rejoins) {
     gpu->rejoin();
-    tellGpuState(1, deadline);
+    for (const size_t round : {1, 2}) tellGpuState(round, deadline);
     if (!gpuIsFaultless()) return;
   }
   gpu->startProbe();
   gpu->finishProbe();
-  tellGpuState(rejoins ? 2 : 1, deadline);
+  tellGpuState(rejoins ? 3 : 1, deadline);
   if (gpuIsFaultless()) gpu->makeReady();
 }
 
@@ -122,6 +136,7 @@ void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>&
   if (!tellAll()) return;
   if (ranks.front()->gpu->byCopies()) {
     for (const auto& rank : ranks) rank->gpu->rejoin();
+    tellAll();
     if (!tellAll()) return;
   }
   for (const auto& rank : ranks) rank->gpu->startProbe();

@@ -151,7 +151,12 @@ void Communicator::Impl::connectLocal(
     ranks[i]->who.world->control->listen(ranks[i]->who.id, ranks[i].get());
     ranks[i]->listening = true;
   }
-  joinLocalGpus(ranks);
+  try {
+    joinLocalGpus(ranks);
+  } catch (const Error& error) {
+    for (const auto& rank : ranks) rank->fail(error, false);  // what waits on GPUs ends
+    throw;
+  }
 }
 
 namespace {
@@ -235,6 +240,17 @@ std::shared_ptr<transports::ucx::Worker> Communicator::Impl::network() {
   return who.world->network(place, static_cast<int>(std::ranges::count(hosts, *own)));
 }
 
+// A rank that is gone cannot be connected to; the news of it may come a moment later.
+void Communicator::Impl::cannotConnect(int peer, const Error& why) {
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, kDeathIsKnown, [&] { return failure || peers[peer].left; });
+  if (failure) throw Error(*failure);
+  if (peers[peer].left)
+    base::fail(ErrorCode::PeerLost, name(peer), " left during set-up, before ", self(),
+               " had connected to it");
+  base::fail(why.code(), self(), " cannot connect to ", name(peer), ": ", why.what());
+}
+
 void Communicator::Impl::connect(base::Deadline deadline) {
   who.world->control->listen(who.id, this);
   listening = true;
@@ -284,14 +300,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
       try {
         endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
       } catch (const Error& e) {
-        // A rank that is gone cannot be connected to; the news of it may come a moment later.
-        std::unique_lock lock(mutex);
-        changed.wait_for(lock, kDeathIsKnown, [&] { return failure || peers[peer].left; });
-        if (failure) throw Error(*failure);
-        if (peers[peer].left)
-          base::fail(ErrorCode::PeerLost, name(peer), " left during set-up, before ", self(),
-                     " had connected to it");
-        base::fail(e.code(), self(), " cannot connect to ", name(peer), ": ", e.what());
+        cannotConnect(peer, e);
       }
     }
     joinGpus(gpus, deadline);

@@ -162,6 +162,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   /// Until `arrived` holds for all others. Throws Timeout, or PeerLost for one that has left.
   void awaitAll(const char* what, base::Deadline deadline,
                 const std::function<bool(const Peer&)>& arrived);
+  /// Throws what has become of the peer, else `why`.
+  [[noreturn]] void cannotConnect(int peer, const Error& why);
   static void connectLocal(const std::vector<std::shared_ptr<Impl>>& ranks,
                            std::vector<std::unique_ptr<transports::Endpoint>> endpoints);
 
@@ -174,6 +176,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void parkGpu();
   /// By the peers' addresses for this rank. False where not all ranks have one.
   bool connectGpu(const std::vector<base::Bytes>& addresses);
+  void connectGpuTo(int peer, const std::function<void()>& connect);
   bool gpuIsFaultless();
   void tellGpuState(size_t round, base::Deadline deadline);
 

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "tests/emulation/runtime/device.h"
+#include "tests/emulation/runtime/failing_call.h"
 #include "tests/emulation/runtime_test.h"
 
 namespace tutti::emulation {
@@ -142,6 +144,33 @@ TEST_F(RuntimeErrors, FaultsComeWithWhatIsWaitedFor) {
     _exit(cudaStreamSynchronize(stream) == cudaErrorLaunchFailure ? 0 : 1);
   };
   EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(RuntimeErrors, OneCallFailsWhereATestWantsIt) {
+  void* memory = nullptr;
+  {
+    const FailingCall failing(1, cudaErrorUnknown);
+    EXPECT_CUDA(cudaMalloc(&memory, 16));
+    EXPECT_CUDA(cudaFree(memory));
+    std::thread([] { EXPECT_CUDA(cudaDeviceSynchronize()); }).join();  // calls of its own
+    EXPECT_FALSE(failing.hasFailed());
+    EXPECT_EQ(cudaMalloc(&memory, 16), cudaErrorUnknown);
+    EXPECT_EQ(cudaGetLastError(), cudaErrorUnknown);
+    EXPECT_TRUE(failing.hasFailed());
+    EXPECT_CUDA(cudaMalloc(&memory, 16));
+    EXPECT_CUDA(cudaFree(memory));
+  }
+  const auto reserve = DRIVER(cuMemAddressReserve);
+  const FailingCall failing(0, cudaErrorNotPermitted);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(reserve(&address, 2 << 20, 0, 0, 0), CUDA_ERROR_NOT_PERMITTED);
+}
+
+TEST_F(RuntimeErrors, FlushesAreCounted) {
+  const uint64_t before = deviceAt(0).flushes;
+  EXPECT_CUDA(cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
+                                                 cudaFlushGPUDirectRDMAWritesToOwner));
+  EXPECT_EQ(deviceAt(0).flushes, before + 1);
 }
 
 TEST_F(RuntimeErrors, ThereMayBeNoDevice) {

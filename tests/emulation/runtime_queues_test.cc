@@ -41,7 +41,7 @@ class QueuesTest : public RuntimeTest {
 
 TEST_F(QueuesTest, AreHeldUpByWhatWaits) {
   await(streams_[0]);
-  ASSERT_CUDA(cudaMemsetAsync(word_, 0, 4, streams_[2]));
+  ASSERT_CUDA(cudaMemsetAsync(word_ + 1, 0, 4, streams_[2]));
   EXPECT_FALSE(ends(streams_[2]));
   open(streams_[1]);
   EXPECT_CUDA(cudaStreamSynchronize(streams_[2]));

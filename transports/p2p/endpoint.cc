@@ -281,7 +281,7 @@ void Endpoint::publish() {
   pairs_.upload(pairs.data(), pairs.size() * sizeof(ProbeTarget));
 }
 
-void Endpoint::startProbe(uint32_t number, uint64_t deadlineNs) {
+void Endpoint::startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* isOver) {
   std::fill_n(findings_.data(), size_, ProbeFinding{});
   OnDevice on(device_);
   TUTTI_CUDA(launchProbe({.pairs = pairs_.as<ProbeTarget>(),
@@ -290,7 +290,8 @@ void Endpoint::startProbe(uint32_t number, uint64_t deadlineNs) {
                           .ranks = static_cast<uint32_t>(size_),
                           .seed = number,
                           .words = kProbeBytes / 4,
-                          .deadlineNs = deadlineNs},
+                          .deadlineNs = deadlineNs,
+                          .isOver = isOver},
                          stream_));
 }
 

@@ -60,8 +60,9 @@ class Endpoint {
 
   /// Writes patterns to all connected peers that do not take turns with this rank, and looks at
   /// what they wrote. All ranks do it at the same time, each with the same number, which is new.
-  /// Does not wait.
-  void startProbe(uint32_t number, uint64_t deadlineNs);
+  /// Does not wait. Where `isOver` becomes other than 0, which is pinned and outlives the endpoint,
+  /// what has not come counts as late.
+  void startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* isOver = nullptr);
   /// Waits for it. By peer: what is wrong with what came from there, or nothing.
   std::vector<std::string> finishProbe();
 

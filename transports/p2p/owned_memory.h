@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "src/device/cuda/check.h"
@@ -15,17 +17,24 @@ namespace tutti::transports::p2p {
 
 using device::OnDevice;
 
-/// A stream of its own for set-up: it waits for nothing else on the device, where kernels may spin
-/// until a peer is ready.
+/// A device's stream for set-up: it waits for nothing else there, where kernels may spin until a
+/// peer is ready. All of the process share it, and it stays: CUDA deals its queues out as streams
+/// are made, and ranks of one device whose streams get the same one would wait for each other.
 class SetupStream {
  public:
   explicit SetupStream(int device) {
+    static std::mutex mutex;
+    static auto& streams = *new std::map<int, cudaStream_t>;
+    const std::lock_guard lock(mutex);
+    const auto known = streams.find(device);
+    if (known != streams.end()) {
+      stream_ = known->second;
+      return;
+    }
     OnDevice on(device);
     TUTTI_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    streams.emplace(device, stream_);
   }
-  ~SetupStream() { cudaStreamDestroy(stream_); }
-  SetupStream(const SetupStream&) = delete;
-  SetupStream& operator=(const SetupStream&) = delete;
   cudaStream_t get() const { return stream_; }
   void wait() const { TUTTI_CUDA(cudaStreamSynchronize(stream_)); }
 
@@ -37,7 +46,10 @@ class SetupStream {
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  DeviceMemory(int device, size_t bytes) : device_(device), bytes_(bytes) {
+  // Delegates, so that what fails behind cudaMalloc() frees.
+  DeviceMemory(int device, size_t bytes) : DeviceMemory() {
+    device_ = device;
+    bytes_ = bytes;
     OnDevice on(device);
     TUTTI_CUDA(cudaMalloc(&data_, bytes));
     SetupStream stream(device);

@@ -30,6 +30,7 @@ struct ProbeArguments {
   uint32_t seed;  ///< not 0, and not that of an earlier probe
   uint32_t words;
   uint64_t deadlineNs;
+  const uint32_t* isOver;  ///< in pinned memory; null, or not 0 when nobody waits any more
 };
 
 /// Compiled as the executor's kernels are: probe.cu, and for the emulation by g++.

@@ -40,6 +40,7 @@ TUTTI_DEVICE bool awaitPattern(const ProbeArguments& all, const ProbeTarget& pai
   const uint64_t began = ptx::globalTimer();
   while (ptx::ldAcquireSys(flag) != all.seed) {
     if (ptx::globalTimer() - began > all.deadlineNs) return false;
+    if (all.isOver != nullptr && ptx::ldRelaxedSys(all.isOver) != 0) return false;
     ::tutti::cuda::spinHint();
   }
   return true;

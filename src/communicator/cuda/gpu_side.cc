@@ -101,6 +101,7 @@ CudaSide::CudaSide(const Options& options)
 }
 
 CudaSide::~CudaSide() {
+  endProbe();
   try {
     const OnDevice on(device());
     const OutsideCapture outside;
@@ -217,7 +218,12 @@ void CudaSide::rejoin() {
   state_.address = endpoint_->address();
 }
 
-void CudaSide::startProbe() { endpoint_->startProbe(1, kProbeDeadlineNs); }
+void CudaSide::startProbe() { endpoint_->startProbe(1, kProbeDeadlineNs, probeIsOver_.data()); }
+
+// A peer that fails meanwhile writes no pattern.
+void CudaSide::endProbe() {
+  std::atomic_ref(*probeIsOver_.data()).store(1, std::memory_order_relaxed);
+}
 
 void CudaSide::finishProbe() {
   const auto found = endpoint_->finishProbe();
@@ -298,6 +304,7 @@ int CudaSide::missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter
 
 void CudaSide::abort() {
   aborted_.store(true, std::memory_order_seq_cst);
+  endProbe();
   if (GpuEngine* const ready = ready_.load(std::memory_order_seq_cst)) ready->abort();
 }
 

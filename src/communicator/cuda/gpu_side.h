@@ -53,7 +53,9 @@ class CudaSide final : public GpuSide {
   int channels() const override { return endpoint_->layout().rings.channels; }
   uint32_t blocks() const override { return byCopies() ? 1 : fewestBlocks_; }
   bool canMap() const override;
-  bool isRemote(int peer) const override { return !isNear(peer) && !isFar(peer); }
+  bool isRemote(int peer) const override {
+    return peers_[peer].process != 0 && !isNear(peer) && !isFar(peer);
+  }
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
                                    const plan::ProgramOf& programOf) override;
   StreamRef ownStream() const override { return own_->ref(); }
@@ -79,7 +81,7 @@ class CudaSide final : public GpuSide {
 
  private:
   struct Neighbour {
-    int64_t process = 0;
+    int64_t process = 0;  ///< 0 before connect(): it does nothing here then
     int device = 0;
     bool isDirect = false;  ///< long messages between it and this rank do not pass through the host
   };
@@ -94,8 +96,12 @@ class CudaSide final : public GpuSide {
   void warnOfFewQueues() const;
   void giveBlocks();
 
+  void endProbe();
+
   const Options options_;
   const uint64_t number_;
+  transports::p2p::PinnedMemory<uint32_t> probeIsOver_{
+      1};  // a kernel looks there: it is freed last
   // `before_` is the one before rejoin(), until all peers have let go of its memory.
   std::unique_ptr<transports::p2p::Endpoint> endpoint_, before_;
   std::unique_ptr<transports::Endpoint> far_;  // to the far peers, until the engine has it

@@ -11,7 +11,11 @@ namespace {
 // So many loads of flags in a row, and the thread counts as one that polls.
 constexpr int kLooksWithoutPause = 256;
 
+std::atomic<ReleaseObserver> releaseObserver{nullptr};
+
 }  // namespace
+
+void observeReleases(ReleaseObserver observer) { releaseObserver.store(observer); }
 
 void requireAligned(const void* address, size_t alignment, const char* what, Site site) {
   thisThread(what);
@@ -57,7 +61,11 @@ void storeFlag(Word* to, Word value, int order, Site site) {
   requireAligned(to, sizeof(Word), "a store", site);
   if (isForbidden(to, sizeof(Word))) touchWrite(to, sizeof(Word), "a store");
   beforeAtomic(site);
-  atomicStore(to, value, orderAfterFence(order));
+  order = orderAfterFence(order);
+  if (ReleaseObserver const observer = releaseObserver.load();
+      observer && order == __ATOMIC_RELEASE)
+    observer(launchOf(thisBlock()).launch->device, to);
+  atomicStore(to, value, order);
   thisWorker().progress();
 }
 

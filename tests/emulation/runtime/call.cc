@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "tests/emulation/runtime/device.h"
+#include "tests/emulation/runtime/failing_call.h"
 
 namespace tutti::emulation {
 namespace {
 
 thread_local cudaError_t lastError = cudaSuccess;
 thread_local int hostFunctions = 0;
+thread_local FailingCall* failing = nullptr;
 std::atomic<bool> isUsed{false}, isForked{false};
 
 void watchForks() {
@@ -107,6 +109,16 @@ cudaError_t refuse() {
   if (isForked.load()) return cudaErrorInitializationError;
   if (hostFunctions > 0) return cudaErrorNotPermitted;
   return faultOf(currentDevice());
+}
+
+FailingCall::FailingCall(int calls, cudaError_t error) : left_(calls), error_(error) {
+  failing = this;
+}
+FailingCall::~FailingCall() { failing = nullptr; }
+
+cudaError_t injected() {
+  if (failing == nullptr || failing->hasFailed()) return cudaSuccess;
+  return --failing->left_ < 0 ? failing->error_ : cudaSuccess;
 }
 
 cudaError_t remember(cudaError_t error) {

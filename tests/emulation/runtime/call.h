@@ -19,6 +19,8 @@ QuietMutex& runtimeMutex();
 /// The reason why this thread may not call CUDA now: it runs a host function of a stream, it is the
 /// child of a fork, or a kernel has faulted on its device.
 cudaError_t refuse();
+/// The error of this call, where a FailingCall has it fail.
+cudaError_t injected();
 /// Keeps an error for cudaGetLastError().
 cudaError_t remember(cudaError_t error);
 
@@ -39,15 +41,22 @@ cudaError_t locked(Body body) {
   return body();
 }
 template <class Body>
-cudaError_t call(Body body) {
+cudaError_t unfailingCall(Body body) {
   const cudaError_t refused = refuse();
   return remember(refused != cudaSuccess ? refused : locked(body));
+}
+/// The same of all that a FailingCall counts.
+template <class Body>
+cudaError_t call(Body body) {
+  const cudaError_t error = injected();
+  return error != cudaSuccess ? remember(error) : unfailingCall(body);
 }
 
 /// The same of a driver function; the two kinds of errors have the same numbers.
 template <class Body>
 CUresult driverCall(Body body) {
-  const cudaError_t refused = refuse();
+  cudaError_t refused = refuse();
+  if (refused == cudaSuccess) refused = injected();
   if (refused != cudaSuccess) return static_cast<CUresult>(refused);
   Ignored ignored;
   std::lock_guard lock(runtimeMutex());

@@ -239,7 +239,7 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNo
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  return call([&] {
+  return unfailingCall([&] {
     if (mode == nullptr || *mode < cudaStreamCaptureModeGlobal ||
         *mode > cudaStreamCaptureModeRelaxed)
       return cudaErrorInvalidValue;

@@ -118,7 +118,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* to, unsigned flags) {
 
 /// What waits for it goes on waiting.
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return call([&] {
+  return unfailingCall([&] {
     if (const cudaError_t bad = check(event); bad != cudaSuccess) return bad;
     std::erase(events(), event);
     if (event->file >= 0) ::close(event->file);

@@ -60,7 +60,7 @@ cudaError_t cudaIpcOpenMemHandle(void** to, cudaIpcMemHandle_t handle, unsigned 
 }
 
 cudaError_t cudaIpcCloseMemHandle(void* start) {
-  return call([&] {
+  return unfailingCall([&] {
     Allocation* const found = allocationAt(start);
     if (found == nullptr || found->kind != Kind::Foreign) return cudaErrorInvalidValue;
     if (--found->opens == 0) unmap(forget(*found), false);

@@ -176,7 +176,7 @@ template <class Accept>
 cudaError_t freeSoon(void* start, Accept accept) {
   std::vector<WorkPointer> works;
   Allocation freed;
-  const cudaError_t error = call([&] {
+  const cudaError_t error = unfailingCall([&] {
     if (const cudaError_t bad = refuseUnsafe(); bad != cudaSuccess) return bad;
     Allocation* const found = allocationAt(start);
     if (found == nullptr || !accept(*found)) return cudaErrorInvalidValue;

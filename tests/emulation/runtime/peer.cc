@@ -7,13 +7,33 @@
 
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
+#include "tests/emulation/runtime/memory.h"
 
 namespace tutti::emulation {
 namespace {
 
-std::set<std::pair<int, int>>& apart() {
-  static auto* const pairs = new std::set<std::pair<int, int>>;
+using Pairs = std::set<std::pair<int, int>>;
+
+Pairs& apart() {
+  static auto* const pairs = new Pairs;
   return *pairs;
+}
+Pairs& lying() {
+  static auto* const pairs = new Pairs;
+  return *pairs;
+}
+
+constexpr size_t kLineBytes = 128;
+
+void corrupt(int device, void* word) {
+  locked([&] {
+    const Allocation* const found = findAllocation(word);
+    char* const behind = static_cast<char*>(word) + kLineBytes;
+    if (found != nullptr && lying().contains({device, found->device}) &&
+        behind < found->start + found->bytes)
+      *behind ^= 1;
+    return cudaSuccess;
+  });
 }
 
 }  // namespace
@@ -23,6 +43,14 @@ void forbidPeerAccess(int device, int peer) {
     apart().insert({device, peer});
     return cudaSuccess;
   });
+}
+
+void corruptWrites(int device, int peer) {
+  call([&] {
+    lying().insert({device, peer});
+    return cudaSuccess;
+  });
+  observeReleases(corrupt);
 }
 
 }  // namespace tutti::emulation

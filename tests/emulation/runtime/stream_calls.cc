@@ -55,7 +55,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* to) {
 
 /// Work that is under way is finished; the handle is no more.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-  return call([&] {
+  return unfailingCall([&] {
     cudaStream_t stream = nullptr;
     if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
       return cudaErrorInvalidResourceHandle;

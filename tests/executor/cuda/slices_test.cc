@@ -19,6 +19,15 @@ class Slices : public testing::TestWithParam<Wire> {};
 
 const std::vector<uint32_t> kSlices =
     kSanitized ? std::vector<uint32_t>{3} : std::vector<uint32_t>{2, 3, 4, 8};
+// All of them take ThreadSanitizer a quarter of an hour.
+const std::vector<uint64_t> kCounts =
+    kThreadSanitized ? std::vector<uint64_t>{77, 6007} : std::vector<uint64_t>{0, 1, 77, 6007};
+const std::vector<DataType> kTypes =
+    kThreadSanitized
+        ? std::vector{DataType::Int8, DataType::Float64}
+        : std::vector{DataType::Int8, DataType::BFloat16, DataType::Float32, DataType::Float64};
+const std::vector<uint64_t> kShortCounts =
+    kThreadSanitized ? std::vector<uint64_t>{63} : std::vector<uint64_t>{5, 63, 1001};
 
 // Counts of nothing, one element, less than a slice for each replica, and several rounds. Plans of
 // two channels have half as many replicas.
@@ -27,7 +36,7 @@ TEST_P(Slices, GiveTheHostsBits) {
   for (const uint32_t slices : kSlices)
     for (const int channels : {1, 2})
       for (const plan::PlanSpec& spec : allPlans(3, channels))
-        for (const uint64_t count : {0, 1, 77, 6007}) {
+        for (const uint64_t count : kCounts) {
           if (slices * static_cast<uint32_t>(spec.channels) > 8) continue;
           if (channels == 2 && (spec.channels == 1 || count != 6007)) continue;
           const Call call{.spec = spec, .count = count, .inPlace = count > 0 && slices % 2 == 1};
@@ -38,8 +47,8 @@ TEST_P(Slices, GiveTheHostsBits) {
 // Slices begin at multiples of 16 bytes within a chunk, so elements of every size stay whole.
 TEST_P(Slices, OfAllSizesOfElementsAtAnyAddress) {
   DeviceRanks devices(manyChannels(2, 1));
-  for (const auto type : {DataType::Int8, DataType::BFloat16, DataType::Float32, DataType::Float64})
-    for (const uint64_t count : {5, 63, 1001})
+  for (const DataType type : kTypes)
+    for (const uint64_t count : kShortCounts)
       for (const size_t shift : {0, 1, 8})
         for (Call call : {ringCall(2, count), mappedCall(2, count)}) {
           call.type = type;

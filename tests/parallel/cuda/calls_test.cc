@@ -167,7 +167,7 @@ TEST_F(CudaCalls, LeaveTheCurrentDeviceAsItWas) {
     kernels.copy(x, y);
     kernels.addSquares(y, sum);
     kernels.fillZero(x);
-    kernels.copy(strided.part(1, 1, 2), strided.part(1, 2, 2));
+    kernels.copy(strided.part(1, 0, 2), strided.part(1, 2, 2));
     stream.synchronize();
     EXPECT_EQ(sum.value(), 25);
     EXPECT_EQ(x.as<float>()[1], 0);

@@ -19,10 +19,13 @@ cd "$(dirname "$0")/../.."
 seconds=540 out=gpu-report build=build emulated= golden= pack=
 if [ -f commit ]; then build=.; fi  # this is a packed folder
 while [ $# -gt 0 ]; do
+  case $1 in --seconds|--out|--build|--pack)
+    [ $# -gt 1 ] || { echo "run.sh: $1 lacks what it is about" >&2; exit 2; } ;;
+  esac
   case $1 in
     --seconds) seconds=$2; shift ;;
     --out) out=$2; shift ;;
-    --build) build=$2; shift ;;
+    --build) case $2 in /*) build=$2 ;; *) build=$here/$2 ;; esac; shift ;;
     --emulated) emulated=1 ;;
     --write-golden) golden=--write-golden ;;
     --pack) pack=$2; shift ;;
@@ -78,7 +81,7 @@ else
   libraries=$build/lib:$build/needed:${CUDA_HOME:-/usr/local/cuda}/lib64
   if [ -d "$build/needed" ]; then export LD_LIBRARY_PATH=$build/needed${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; fi
   tune=("$tests/tune_gemm" --out "$out/gemm_table.txt")
-  gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)
+  gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
   if [ "$gpus" = 0 ]; then echo "run.sh: nvidia-smi shows no GPU" >&2; exit 2; fi
 fi
 mkdir -p "$out"
@@ -143,6 +146,11 @@ for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernel
   part "training_$test" 60 "$tests/cuda_${test}_test"
 done
 part training 120 "$tests/device_training_test"
+if [ -n "$emulated" ]; then
+  part training_offload 60 "$tests/device_offload_test"
+else
+  leave training_offload "its ranks want two GPUs, and nothing has been tried on them"
+fi
 
 for test in gemm gemm_calls; do
   part "training_$test" 60 "$tests/cuda_${test}_test"
@@ -210,6 +218,7 @@ for ranks in 2 4 8; do
   us=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b $large -e $large -n 20 -w 5 -c 0 --device $device)
   small=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 100 -w 20 -c 0 --device $device)
   if [ -z "$us" ] || [ -z "$small" ]; then
+    if [ "$(left)" -le 1 ]; then unmeasured "$ranks ranks on one GPU" "no time left"; continue; fi
     failures=$((failures + 1))
     say "- $ranks ranks on one GPU: **failed**: $(tail -1 "$out/speed.txt")"
     continue

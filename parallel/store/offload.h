@@ -4,12 +4,10 @@
 // like any other. For a GPU it is page-locked memory of the host, and what is there is used in
 // three ways:
 //
-// - Kernels address it where it lies, if they read it once: the norm of gradients, sums over rounds
-// and
-//   ties, weights that are made from masters of another type.
+// - Kernels address it where it lies, if they read it once: the norm of gradients, sums over
+//   rounds and ties, weights that are made from masters of another type.
 // - Copies on the store's stream, between its collectives: weights of the masters' type on their
-// way into
-//   an AllGather, which is ahead of the computation (weights.h), and gradients out of a
+//   way into an AllGather, which is ahead of the computation (weights.h), and gradients out of a
 //   ReduceScatter (gradients.h).
 // - OffloadedUpdates, for the optimizer, which reads and writes all of it.
 

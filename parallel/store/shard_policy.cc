@@ -23,6 +23,8 @@ void ShardPolicy::check() const {
   for (const Place place : {offload.optimizer, offload.gradients, offload.parameters})
     require(place != Place::File || !offload.folder.empty(),
             "a policy puts state into files and names no folder for them");
+  require(offload.partBytes >= sizeof(double), "a policy updates state in parts of ",
+          offload.partBytes, " bytes of a tensor, and an element may have ", sizeof(double));
   require(reshard.backwards >= 1, "weights are given back after ", reshard.backwards,
           " backward passes: it takes at least 1");
   for (int outer = 0; outer < kAxisCount; ++outer) {

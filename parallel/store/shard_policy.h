@@ -79,8 +79,9 @@ struct ShardPolicy {
   AxisSet data() const { return shard | replicate; }
   /// Throws InvalidArgument when gradients are shared out and the optimizer is not, or parameters
   /// and not gradients; when what is not shared out shall lie elsewhere, or in files without a
-  /// folder; when an axis is both shared out and replicated over; in deterministic mode
-  /// when an axis of `replicate` lies inside one of `shard`: the tree over ranks would be another.
+  /// folder; when parts of state are smaller than an element; when an axis is both shared out and
+  /// replicated over; in deterministic mode when an axis of `replicate` lies inside one of `shard`:
+  /// the tree over ranks would be another.
   void check() const;
 };
 

@@ -153,8 +153,10 @@ void Communicator::Impl::connectLocal(
   }
   try {
     joinLocalGpus(ranks);
-  } catch (const Error& error) {
-    for (const auto& rank : ranks) rank->fail(error, false);  // what waits on GPUs ends
+  } catch (const std::exception& error) {  // what waits on GPUs ends
+    const auto* const own = dynamic_cast<const Error*>(&error);
+    const Error failure = own != nullptr ? *own : Error(ErrorCode::System, error.what());
+    for (const auto& rank : ranks) rank->fail(failure, false);
     throw;
   }
 }

@@ -307,6 +307,7 @@ TEST(Sharded, PoliciesThatMakeNoSenseAreRefused) {
             std::string::npos);
   EXPECT_NE(said({.offload = {.parameters = Place::Host}}).find("parameters"), std::string::npos);
   EXPECT_NE(said({.offload = {.optimizer = Place::File}}).find("folder"), std::string::npos);
+  EXPECT_NE(said({.offload = {.partBytes = 7}}).find("parts of 7 bytes"), std::string::npos);
   EXPECT_THROW(ShardPolicy::zero(4), Error);
   EXPECT_THROW(ShardPolicy::zero(-1), Error);
 }

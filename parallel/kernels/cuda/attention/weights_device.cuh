@@ -76,8 +76,10 @@ class RowWeights {
       most = Largest::join(most, __shfl_xor_sync(kAllLanes, most, 1));
       most = Largest::join(most, __shfl_xor_sync(kAllLanes, most, 2));
       // A row that has seen no key yet has weights of exp2(-infinity - 0).
-      const float base = most == minusInfinity<float>() ? 0.0f : most * factor_;
-      keep[h] = exp2f(largest_[h] * factor_ - base);
+      // Products are rounded before they are subtracted: where the largest score is what it was,
+      // sums have to be kept as they are, and not be multiplied by a rounding error at every step.
+      const float base = most == minusInfinity<float>() ? 0.0f : __fmul_rn(most, factor_);
+      keep[h] = exp2f(__fmul_rn(largest_[h], factor_) - base);
       largest_[h] = most;
       total_[h] *= keep[h];
 #pragma unroll

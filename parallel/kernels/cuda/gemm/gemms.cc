@@ -42,9 +42,9 @@ GemmOutput partialOf(const GemmProduct& x, float* partial, int32_t splits, int64
           .splitStride = splitStride};
 }
 
-/// TMA addresses matrices of a batch that are a number of rows apart.
 bool isMapped(const Matrix& x, int64_t batchStride) {
-  return isMappable(x.elements.data, {x.stride}) && batchStride % x.stride == 0;
+  return batchStride == 0 ? isMappable(x.elements.data, {x.stride})
+                          : isMappable(x.elements.data, {x.stride, batchStride});
 }
 
 /// The matrices that an operand has in a batch: one that is shared where they are 0 apart.

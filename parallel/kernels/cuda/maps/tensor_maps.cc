@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "parallel/tensor/check.h"
 
@@ -65,9 +66,12 @@ CUtensorMap encoded(void* encode, const MappedTensor& x) {
 }  // namespace
 
 bool isMappable(const void* data, std::initializer_list<int64_t> strides) {
+  constexpr int64_t kMostElements = int64_t{1} << 39;  // fewer bytes than 2^40
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 &&
-         std::all_of(strides.begin(), strides.end(),
-                     [](int64_t stride) { return stride % 8 == 0 && stride > 0; });
+         std::all_of(strides.begin(), strides.end(), [before = int64_t{8}](int64_t stride) mutable {
+           return stride > 0 && stride < kMostElements &&
+                  stride % std::exchange(before, stride) == 0;
+         });
 }
 
 CUtensorMap TensorMaps::of(const MappedTensor& tensor) {

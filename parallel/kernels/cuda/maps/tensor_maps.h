@@ -26,7 +26,8 @@ struct MappedTensor {
   auto operator<=>(const MappedTensor&) const = default;
 };
 
-/// Whether TMA addresses elements of 16 bits that begin there, so many elements apart.
+/// Whether TMA addresses elements of 16 bits that begin there, with so many elements from one place
+/// of dimension 1 to the next, then of dimension 2: each a multiple of the one before.
 bool isMappable(const void* data, std::initializer_list<int64_t> strides);
 
 /// Looks for the driver's function when it is first needed.

@@ -70,6 +70,9 @@ TEST(AttentionChoice, TakesNoTmaOfNothing) {
   x = attention(rowsOf(Format::BFloat16));
   x.value.batchStride = 0;
   EXPECT_EQ(attentionOf(x, kWgmma), kMma);
+  x = attention(rowsOf(Format::BFloat16));
+  x.key.batchStride += 8;  // no number of rows
+  EXPECT_EQ(attentionOf(x, kWgmma), kMma);
 }
 
 }  // namespace

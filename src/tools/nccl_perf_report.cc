@@ -1,11 +1,11 @@
 #include "src/tools/nccl_perf_report.h"
-#include "src/tools/json.h"
 
 #include <ctime>
 #include <iomanip>
 #include <sstream>
 
 #include "src/base/check.h"
+#include "src/tools/json.h"
 
 namespace tutti::tools {
 namespace {

@@ -14,6 +14,7 @@ using parallel::Plan;
 using parallel::Prediction;
 using parallel::TrainingLayout;
 using parallel::TrainingMemory;
+
 constexpr size_t kMisfitsShown = 5;
 
 double parametersOf(const parallel::ModelOptions& model) {

@@ -10,6 +10,7 @@ namespace tutti::tools {
 namespace {
 
 using namespace topology;
+
 Json pciOf(const std::optional<PciAddress>& pci) {
   return pci ? Json(pci->describe()) : Json(nullptr);
 }

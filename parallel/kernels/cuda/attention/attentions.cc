@@ -6,7 +6,6 @@ CUtensorMap Attentions::mapOf(const HeadRows& x, const AttentionSizes& sizes, in
                               int32_t rows) {
   return maps_.of({.data = x.elements.data,
                    .format = x.elements.format,
-                   .rank = 3,
                    .size = {int64_t{heads} * sizes.headWidth, rows, sizes.batch},
                    .stride = {x.rowStride, x.batchStride},
                    .box = {panelColumns(sizes.headWidth), kBoxRows, 1}});

@@ -61,7 +61,6 @@ MappedTensor boxesOf(const Matrix& from, const MatrixBatch& batch, bool isKMajor
   return {
       .data = from.elements.data,
       .format = from.elements.format,
-      .rank = 3,
       .size = {isKMajor ? depth : outers, isKMajor ? outers : depth, isShared ? 1 : batch.count},
       .stride = {from.stride, isShared ? from.stride : batch.stride},
       .box = {kSwizzledColumns, isKMajor ? count : kStepDepth, 1}};

@@ -35,7 +35,7 @@ CUtensorMapSwizzle swizzleOf(int32_t columns) {
 
 std::string describe(const MappedTensor& x) {
   std::ostringstream text;
-  for (size_t i = static_cast<size_t>(x.rank) - 1; i > 0; --i)
+  for (size_t i = x.size.size() - 1; i > 0; --i)
     text << x.size[i] << " (" << x.stride[i - 1] << " apart) x ";
   text << x.size[0];
   return std::move(text).str();
@@ -54,9 +54,8 @@ CUtensorMap encoded(void* encode, const MappedTensor& x) {
       &map,
       x.format == Format::BFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                    : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-      static_cast<cuuint32_t>(x.rank), x.data, size, strideBytes, box, elementStrides,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzleOf(x.box[0]), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      3, x.data, size, strideBytes, box, elementStrides, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      swizzleOf(x.box[0]), CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     fail(ErrorCode::Cuda, "cuTensorMapEncodeTiled of ", describe(x), ": error ",
          static_cast<int>(result));

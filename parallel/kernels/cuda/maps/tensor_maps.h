@@ -19,10 +19,9 @@ namespace tutti::parallel::cuda {
 struct MappedTensor {
   void* data;
   Format format;
-  int32_t rank;                   ///< 2 or 3
-  std::array<int64_t, 3> size;    ///< what is beyond the rank: 1
-  std::array<int64_t, 2> stride;  ///< elements, of dimensions 1 and 2; beyond the rank: 0
-  std::array<int32_t, 3> box;     ///< what is beyond the rank: 1
+  std::array<int64_t, 3> size;
+  std::array<int64_t, 2> stride;  ///< elements, of dimensions 1 and 2
+  std::array<int32_t, 3> box;
   auto operator<=>(const MappedTensor&) const = default;
 };
 

@@ -23,8 +23,8 @@ class NetworkHosts {
 
   /// Of each host's link.
   struct Link {
-    std::string rate =
-        {};  ///< limits what the host sends, as tc writes it: "1gbit"; empty: nothing
+    std::string rate = {};  ///< limits what the host sends, by a token bucket, as tc writes it:
+                            ///< "1gbit"; empty: nothing
     int mtu = 1500;
   };
   /// Throws Error naming the command that failed.
@@ -44,10 +44,12 @@ class NetworkHosts {
   void run(int host, const std::vector<std::string>& command) const;
 
   static constexpr const char* kInterface = "eth0";  ///< of every host
+  static constexpr int kBurst = 40960;  ///< of token buckets, bytes: at most 1% of 4 MiB
 
  private:
   std::string port(int host) const;  // of the switch
   std::string runIn(int process, const std::vector<std::string>& command) const;
+  void limit(int host, const Link& link) const;
   void startHolder(const std::string& name);
 
   ChildProcesses holders_;  // of the hosts, and last of the switch

@@ -191,8 +191,11 @@ void launch(const Batch& batch) {
 }  // namespace
 
 // What cannot be launched fails its communicators, for other ranks may have launched their part;
-// the calls of others go on.
+// the calls of others go on. Whoever waits for his calls hears of it when none touches his memory.
 void launch(std::vector<GpuWork> works) {
+  std::vector<std::shared_ptr<Communicator::Impl>> waiting;
+  for (const GpuWork& work : works)
+    if (!work.stream) waiting.push_back(work.communicator);
   std::exception_ptr first;
   for (const Batch& batch : batchesOf(std::move(works))) {
     try {
@@ -202,7 +205,9 @@ void launch(std::vector<GpuWork> works) {
       for (const GpuWork& work : batch.works) work.communicator->fail(error, true);
     }
   }
-  if (first) std::rethrow_exception(first);
+  if (!first) return;
+  for (const auto& communicator : waiting) communicator->awaitIdleGpu();
+  std::rethrow_exception(first);
 }
 
 void forgetStreams(uint64_t group) { SharedStreams::ofProcess().forget(group); }
@@ -284,11 +289,15 @@ void Communicator::Impl::launching(const GpuWork& work) {
        .phase = communicator::Phase::Launched});
 }
 
+void Communicator::Impl::awaitIdleGpu() {
+  for (base::Backoff backoff(!topology.oversubscribed()); !gpu->isIdle();) backoff.idle();
+}
+
 // Also of a failure the caller hears only when no kernel touches his memory any more: it ends them.
 // The monitor finds out what has gone wrong.
 void Communicator::Impl::awaitGpu() {
+  awaitIdleGpu();
   base::Backoff backoff(!topology.oversubscribed());
-  while (!gpu->isIdle()) backoff.idle();
   while (gpu->failure()) {
     throwIfFailed();
     backoff.idle();

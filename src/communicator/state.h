@@ -219,6 +219,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void watchLeaversOnGpu();
   /// Until nothing runs on the GPU. Throws the failure.
   void awaitGpu();
+  /// Until nothing that was launched touches the callers' memory.
+  void awaitIdleGpu();
 
   // Failure (failure.cc).
   void fail(const Error& error, bool tellOthers);

@@ -66,6 +66,35 @@ TEST_P(GpuRefusals, OfALaunchOfSeveralRanksFailThemAll) {
   EXPECT_GT(failures, kThreadSanitized ? 0 : GetParam() ? 10 : 2);
 }
 
+// All calls of CUDA up to the first by which it waits. By copies the rank has streams of its own,
+// whose lanes copy when they are opened.
+TEST_P(GpuRefusals, OfACallThatIsWaitedForAreToldWhenNothingTouchesItsBuffer) {
+  int calls = 0;
+  for (;; calls += !GetParam() ? 1 : kThreadSanitized ? 11 : 3) {
+    SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
+    CommunicatorOptions options{
+        .timeout = std::chrono::seconds(60), .algorithm = "double_tree", .gpuCopies = GetParam()};
+    options.devices = {gpu(1), gpu(2)};
+    Setting s(Communicator::createLocal(2, options), kCount);
+    const auto call = [&](int r) { s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]); };
+    for (int r = 0; r < 2; ++r) call(r);  // plans are made, which is no part of the next launch
+    for (Stream& stream : s.streams) stream.synchronize();
+    call(1);
+    Outcome outcome;
+    {
+      const emulation::FailingCall failing(calls, cudaErrorUnknown);
+      outcome = outcomeOf([&] { s.ranks[0].allReduce(s.args(0, kCount)); });
+      if (!failing.hasFailed()) break;
+    }
+    if (outcome.text.find("cudaEventQuery") != std::string::npos) break;  // it has been launched
+    s.values[0].put(7);
+    expectError(outcome, ErrorCode::Cuda, "cudaErrorUnknown");
+    s.ranks.clear();
+    EXPECT_TRUE(s.values[0].are(7));
+  }
+  EXPECT_GT(calls, GetParam() ? 20 : 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Executors, GpuRefusals, testing::Bool(), [](const auto& byCopies) {
   return byCopies.param ? "ByCopies" : "ByKernels";
 });

@@ -181,7 +181,7 @@ TEST_P(GpuSetup, WhereCudaRefusesACallFailsOnAllRanks) {
           << r << ": " << outcome.text;
     }
   }
-  EXPECT_GT(failures, kThreadSanitized ? 2 : 10);
+  EXPECT_GT(failures, kThreadSanitized ? 2 : kSanitized ? 4 : 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, GpuSetup,

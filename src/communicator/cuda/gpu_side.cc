@@ -271,7 +271,7 @@ bool CudaSide::isIdle() const {
     cudaGetLastError();  // no error that the program should find
     return false;
   }
-  TUTTI_CUDA(state);
+  if (state != cudaSuccess) device::failCuda("cudaEventQuery", state);
   return true;
 }
 
@@ -349,22 +349,29 @@ namespace {
 
 CudaSide& sideOf(const GpuLaunch& rank) { return static_cast<CudaSide&>(*rank.side); }
 
+// What was enqueued is waited for, by every rank. CUDA has refused a call, and may refuse these.
+void afterFailure(const GpuLaunch& rank) {
+  try {
+    sideOf(rank).after(rank.stream.cuda());
+  } catch (const Error& error) {
+    base::log(LogLevel::Error, "rank ", sideOf(rank).rank(),
+              " cannot wait for what is left of a launch that failed: ", error.what());
+  }
+}
+
 }  // namespace
 
 GpuEngine& engineOf(const GpuLaunch& rank) { return sideOf(rank).engine(); }
 
 void launchOnGpu(std::span<const GpuLaunch> ranks) {
   for (const GpuLaunch& rank : ranks) sideOf(rank).before(rank.stream.cuda());
-  const auto finish = [&] {
-    for (const GpuLaunch& rank : ranks) sideOf(rank).after(rank.stream.cuda());
-  };
   try {
     engineOf(ranks.front()).launch(ranks);
+    for (const GpuLaunch& rank : ranks) sideOf(rank).after(rank.stream.cuda());
   } catch (const Error&) {
-    finish();  // what was enqueued is waited for
+    for (const GpuLaunch& rank : ranks) afterFailure(rank);
     throw;
   }
-  finish();
 }
 
 }  // namespace tutti::communicator

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "src/base/check.h"
+#include "src/base/log.h"
 #include "src/device/cuda.h"
 #include "src/device/cuda/guards.h"
 #include "src/executor/copy/exchange_run.h"
@@ -126,16 +127,36 @@ void StreamExecutor::enqueue(std::span<const RankOperation> ranks) {
   for (const RankOperation& rank : ranks)
     if (const auto failed = rank.executor->failure()) throw *failed;
   for (const RankOperation& rank : ranks) rank.executor->check(rank);
-  std::vector<std::unique_ptr<Part>> parts;
-  for (const RankOperation& rank : ranks) parts.push_back(rank.executor->begin(rank));
+  Parts parts;
+  try {
+    for (const RankOperation& rank : ranks) parts.push_back(rank.executor->begin(rank));
+    enqueueAll(parts);
+    for (const auto& part : parts) part->executor->end(*part);
+  } catch (...) {
+    for (const auto& part : parts) part->executor->joinWhatThereIs(*part);
+    throw;
+  }
+}
+
+void StreamExecutor::enqueueAll(const Parts& parts) {
   const auto placeOf = [](const auto& part) { return part->run->place(); };
   for (;;) {
     Part& next = **std::ranges::min_element(parts, {}, placeOf);
-    if (next.run->place() == Enqueuing::kEnd) break;
+    if (next.run->place() == Enqueuing::kEnd) return;
     OnDevice on(next.executor->endpoint_.device());
     next.run->enqueueNext();
   }
-  for (const auto& part : parts) part->executor->end(*part);
+}
+
+// CUDA has refused a call, and may refuse these.
+void StreamExecutor::joinWhatThereIs(const Part& part) const {
+  try {
+    OnDevice on(endpoint_.device());
+    streams_->join(part.stream, part.streams);
+  } catch (const Error& error) {
+    base::log(LogLevel::Error, "rank ", endpoint_.rank(),
+              ": copies of a launch that failed may go on behind its stream: ", error.what());
+  }
 }
 
 plan::Shape StreamExecutor::shapeOf(const CopyLaunch& launch) const {

@@ -45,7 +45,8 @@ class StreamExecutor {
 
   /// Enqueues the launch, behind what the stream has and before what it gets next. Throws
   /// InvalidArgument with the numbers where it takes more operations than are allowed, before
-  /// anything is enqueued; and System where CUDA refuses it.
+  /// anything is enqueued; and Cuda where CUDA refuses a call: what the stream gets next is behind
+  /// what was enqueued by then, which ends when the rank is aborted.
   void launch(const CopyLaunch& launch, cudaStream_t stream) {
     const RankOperation one{this, &launch, nullptr, stream};
     enqueue({&one, 1});
@@ -94,13 +95,16 @@ class StreamExecutor {
 
  private:
   struct Part;
+  using Parts = std::vector<std::unique_ptr<Part>>;
   void check(const RankOperation& operation);
   void check(const CopyLaunch& launch) const;
   void check(const Exchange& exchange);
   plan::Shape shapeOf(const CopyLaunch& launch) const;
   std::unique_ptr<Part> begin(const RankOperation& operation);
   void makeLanes(Part& part, size_t lanes, uint64_t key) const;
+  static void enqueueAll(const Parts& parts);
   void end(Part& part) const;
+  void joinWhatThereIs(const Part& part) const;
   void requireLanes(size_t lanes);
   void finish(StreamQueue& queue) const;
   void requireRoom(uint64_t operations, const std::string& what) const;

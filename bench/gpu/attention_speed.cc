@@ -1,11 +1,12 @@
-// attention_speed [--seconds N] [--turns N] [--obey 1] [BATCHxHEADSxWIDTHxCONTEXT:KIND ...]:
-// attention in bfloat16, forward and backward; KIND is causal or all. Without shapes: heads of 64
-// and 128 columns, causal or not, 512 to 16384 tokens, 16384 in a batch, 2048 columns. First each
-// is compared with the host (attention_case.h); the exit status is 1 if it is wrong.
+// attention_speed [--seconds N] [--turns N] [--obey 1] [--list 1] [BATCHxHEADSxWIDTHxCONTEXT:KIND
+// ...]: attention in bfloat16, forward and backward; KIND is causal or all. Without shapes: heads
+// of 64 and 128 columns, causal or not, 512 to 16384 tokens, 16384 in a batch, 2048 columns. First
+// each is compared with the host (attention_case.h); the exit status is 1 if it is wrong.
 //
 // It prints a table of its own times; or with --obey it does for torch_attention.py, with which it
 // takes turns, what lines of standard input say: the shape to come, "forward" or "backward" for a
-// turn, which it answers with the microseconds of a call. At the end of input it ends.
+// turn, which it answers with the microseconds of a call. At the end of input it ends. --list says
+// which shapes there are.
 
 #include <cstdio>
 #include <iostream>
@@ -75,11 +76,13 @@ void obey() {
 }
 
 int run(int argc, char** argv) {
-  const Words words(argc, argv, {"--seconds", "--turns", "--obey"});
+  const Words words(argc, argv, {"--seconds", "--turns", "--obey", "--list"});
   std::vector<AttentionShape> shapes;
   for (const std::string& text : words.others()) shapes.push_back(AttentionShape::parse(text));
   if (shapes.empty()) shapes = allShapes();
-  if (!words.text("--obey").empty())
+  if (!words.text("--list").empty())
+    for (const AttentionShape& shape : shapes) std::printf("%s\n", shape.describe().c_str());
+  else if (!words.text("--obey").empty())
     obey();
   else
     printTable(shapes, static_cast<int>(words.number("--turns", 7)),

@@ -26,3 +26,8 @@ foreach(wrong 1x1x64:causal 1x1x64x0:all 1x1x64x8:back --turns --fast)
     message(FATAL_ERROR "attention_speed ${wrong} ended with ${status}")
   endif()
 endforeach()
+
+execute_process(COMMAND ${PROGRAM} --list 1 OUTPUT_VARIABLE said RESULT_VARIABLE status)
+if(NOT status EQUAL 0 OR NOT said MATCHES "^32x16x128x512:causal\n" OR NOT said MATCHES "\n1x32x64x16384:all\n$")
+  message(FATAL_ERROR "its list is ${said}")
+endif()

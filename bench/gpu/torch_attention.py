@@ -143,7 +143,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e6)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--on-cpu", action="store_true")
-    o = parser.parse_args()
+    o = parser.parse_intermixed_args()
     shapes = o.shapes or subprocess.run([o.program, "--list", "1"], stdout=subprocess.PIPE, text=True,
                                         check=True).stdout.split()
     end = time.monotonic() + o.seconds

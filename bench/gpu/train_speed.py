@@ -204,7 +204,7 @@ def main():
     parser.add_argument("--memory", type=float, default=0)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--on-cpu", action="store_true")
-    o = parser.parse_args()
+    o = parser.parse_intermixed_args()
     o.peak_flops = o.peak_flops or peak_of(asked("name"))
     os.makedirs(o.out, exist_ok=True)
     end, torch_there, failed, left, curves = time.monotonic() + o.seconds, has_torch(o.python), [], [], []

@@ -40,6 +40,10 @@ class Failed(Exception):
     pass
 
 
+class NoMemory(Failed):
+    """Of the GPU: of a Llama fewer layers are tried."""
+
+
 def asked(query):
     """What nvidia-smi says of the first GPU; empty where there is none."""
     try:
@@ -104,9 +108,11 @@ class Model:
             except subprocess.TimeoutExpired:
                 raise TimeoutError from None
             said.seek(0)
-            words = said.read().strip().splitlines() or [""]
+            text = said.read().strip()
+            words = text.splitlines() or [""]
         if status != 0:
-            raise Failed(f"{side}, {self.name}: status {status}: {words[-1][:300]}")
+            kind = NoMemory if "out of memory" in text.lower() or "OutOfMemory" in text else Failed
+            raise kind(f"{side}, {self.name}: status {status}: {words[-1][:300]}")
         with open(path) as file:
             self.runs[side].append([json.loads(line) for line in file])
 
@@ -179,15 +185,29 @@ def has_torch(python):
 
 
 def train(o, model, end, torch_there):
-    """Turns of both; what is said of what was left out."""
+    """Turns of both; what is said of what was left out. Where PyTorch fails, which may lack a compiler, ours goes on."""
+    why = "" if torch_there else f"{o.python} has no PyTorch"
     try:
         for turn in range(o.turns):
             model.ours(end - time.monotonic())
-            if torch_there:
+            if why:
+                continue
+            try:
                 model.theirs(end - time.monotonic())
+            except NoMemory:
+                raise
+            except Failed as error:
+                why, model.runs["theirs"] = str(error), []
     except TimeoutError:
         return [f"training {model.name}: not measured: no time left in turn {turn + 1} of {o.turns}"]
-    return [] if torch_there else [f"training {model.name} against PyTorch: not measured: {o.python} has no PyTorch"]
+    return [f"training {model.name} against PyTorch: not measured: {why}"] if why else []
+
+
+def smaller(each):
+    """With three quarters of a Llama's layers; none where there are few, or it is no Llama."""
+    name, config, *others = each
+    layers = config.get("num_hidden_layers", 0) * 3 // 4
+    return (name, training_data.llama(layers), *others) if layers >= 4 else None
 
 
 def main():
@@ -209,7 +229,9 @@ def main():
     os.makedirs(o.out, exist_ok=True)
     end, torch_there, failed, left, curves = time.monotonic() + o.seconds, has_torch(o.python), [], [], []
     print("| training | tokens/s | PyTorch's | ratio |\n|---|---|---|---|", flush=True)
-    for each in models(o):
+    waiting = list(models(o))
+    while waiting:
+        each = waiting.pop(0)
         folder = tempfile.mkdtemp(prefix="tutti-train-speed-")
         try:
             model = Model(o, folder, *each)
@@ -219,6 +241,12 @@ def main():
                 curves += [f"loss of {model.name}, ours: {curve_text(ours)}"]
                 curves += [f"loss of {model.name}, PyTorch's: {curve_text(theirs)}"] if theirs else []
                 check(model, ours, theirs)
+        except NoMemory as error:
+            less = smaller(each)
+            if less:
+                waiting.insert(0, less)
+            else:
+                failed.append(str(error))
         except (Failed, OSError) as error:
             failed.append(str(error))
         finally:

@@ -33,6 +33,9 @@ assert sorted(d.permuted(1, 'epoch 0', 100, i) for i in range(100)) == list(rang
 starts = [d.window_start(5000, 16, i) for i in range(600)]
 assert 0 <= min(starts) and max(starts) + 17 <= 5000 - 250, (min(starts), max(starts))
 assert 3 < t.layers_that_fit(80e9) < t.layers_that_fit(140e9) < 32
+whole = ('llama', d.llama(8), 16, 2, 2048)
+assert t.smaller(whole)[1]['num_hidden_layers'] == 6 and t.smaller(('llama', d.llama(4))) is None
+assert t.smaller(('gpt2', d.gpt2())) is None
 assert t.peak_of('NVIDIA H100 80GB HBM3') > t.peak_of('NVIDIA H100 PCIe') > t.peak_of('a host') == 0
 "
                 ERROR_VARIABLE said RESULT_VARIABLE status)
@@ -69,6 +72,24 @@ execute_process(COMMAND ${command} --python ${folder}/other --models gpt2 --step
 if(NOT status EQUAL 1 OR NOT said MATCHES "gpt2: at step 5 our loss is 5[.]6[0-9]+, and PyTorch's 5[.]0000")
   message(FATAL_ERROR "curves that are apart passed with ${status}: ${said}")
 endif()
+
+# One that fails is said not to be measured; of one that lacks memory no smaller model is left to try.
+foreach(stand_in breaks starves)
+  file(WRITE ${folder}/${stand_in} "#!/bin/sh\n[ \"$1\" != -c ] || exit 0\n")
+endforeach()
+file(APPEND ${folder}/breaks "echo no compiler; exit 3\n")
+file(APPEND ${folder}/starves "echo CUDA out of memory; exit 1\n")
+file(CHMOD ${folder}/breaks ${folder}/starves PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+foreach(case "breaks;0;not measured: theirs, llama: status 3: no compiler" "starves;1;status 1: CUDA out of memory")
+  list(GET case 0 stand_in)
+  list(GET case 1 wanted)
+  list(GET case 2 words)
+  execute_process(COMMAND ${command} --python ${folder}/${stand_in} --models llama --steps 5 --turns 1
+                  OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
+  if(NOT status EQUAL wanted OR NOT said MATCHES "${words}")
+    message(FATAL_ERROR "${stand_in} ended with ${status}: ${said}")
+  endif()
+endforeach()
 execute_process(COMMAND ${command} --python ${folder}/same --models bert OUTPUT_QUIET ERROR_VARIABLE said RESULT_VARIABLE status)
 if(status EQUAL 0 OR NOT said MATCHES "bert is neither gpt2 nor llama")
   message(FATAL_ERROR "it trained a bert: ${said}")

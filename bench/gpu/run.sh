@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Everything that a GPU can tell, in one call: bench/gpu/run.sh [--seconds N] [--out FOLDER]
-# [--build FOLDER] [--emulated] [--write-golden]; or --pack FOLDER; or --help.
+# [--build FOLDER] [--only checks|speed] [--emulated] [--write-golden]; or --pack FOLDER; or --help.
 #
 # It builds nothing: `cmake --build build --target gpu_bench` does, on any machine with the toolkit.
 # --pack copies what is run here to a folder, without symbols, this script with it, and makes an
 # archive of it, FOLDER.tar.gz, which is carried to the GPU; unpacked, FOLDER/bench/gpu/run.sh needs
 # nothing else there. What needs PyTorch uses python3's.
 #
-# Each part has its share of the N seconds (540). The report is FOLDER/report.md and standard output:
+# Each part has its share of the N seconds (540): checks come first, and what they leave is for what is
+# measured, products against cuBLAS, attention and trainings against PyTorch, and what memory bounds
+# against a copy; --only is for two calls where one is too short. The report is FOLDER/report.md and standard output:
 # of each part whether it passed, failed or did not run, and at its end what is not covered. The exit
 # status is 1 if a check has failed, 2 without a GPU. --emulated runs what can be run on the
 # emulation, to try out this script: its programs are the tests of the same names and the target
@@ -16,21 +18,22 @@ set -u
 here=$PWD
 cd "$(dirname "$0")/../.."
 
-seconds=540 out=gpu-report build=build emulated= golden= pack=
+seconds=540 out=gpu-report build=build emulated= golden= pack= only=
 if [ -f commit ]; then build=.; fi  # this is a packed folder
 while [ $# -gt 0 ]; do
-  case $1 in --seconds|--out|--build|--pack)
+  case $1 in --seconds|--out|--build|--pack|--only)
     [ $# -gt 1 ] || { echo "run.sh: $1 lacks what it is about" >&2; exit 2; } ;;
   esac
   case $1 in
     --seconds) seconds=$2; shift ;;
     --out) out=$2; shift ;;
     --build) case $2 in /*) build=$2 ;; *) build=$here/$2 ;; esac; shift ;;
+    --only) case $2 in checks|speed) only=$2 ;; *) echo "run.sh: --only $2 is neither checks nor speed" >&2; exit 2 ;; esac; shift ;;
     --emulated) emulated=1 ;;
     --write-golden) golden=--write-golden ;;
     --pack) pack=$2; shift ;;
     --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' bench/gpu/run.sh; exit ;;
-    *) echo "run.sh: $1 is none of --seconds, --out, --build, --emulated, --write-golden, --pack, --help" >&2; exit 2 ;;
+    *) echo "run.sh: $1 is none of --seconds, --out, --build, --only, --emulated, --write-golden, --pack, --help" >&2; exit 2 ;;
   esac
   shift
 done
@@ -43,8 +46,8 @@ if [ -n "$pack" ]; then
   case $pack in /*) ;; *) pack=$here/$pack ;; esac
   mkdir -p "$pack/bin" "$pack/lib" "$pack/tests/emulation" "$pack/needed" "$pack/bench/gpu" &&
     cp -r "$build/bin/gpu" "$pack/bin/" && cp -r tests/emulation/golden "$pack/tests/emulation/" &&
-    cp bench/gpu/run.sh bench/gpu/torch_collectives.py "$pack/bench/gpu/" &&
-    cp "$build"/bin/tutti "$build"/bin/cuda_conformance_sm* "$pack/bin/" &&
+    cp bench/gpu/run.sh bench/gpu/*.py "$pack/bench/gpu/" &&
+    cp "$build"/bin/tutti "$build"/bin/train_gpt "$build"/bin/cuda_conformance_sm* "$pack/bin/" &&
     cp -P "$build"/bin/*_perf "$pack/bin/" && cp "$build/tests/runtime_test_on_gpu" "$pack/tests/" &&
     cp -P "$build"/lib/libnccl.so* "$pack/lib/" || exit 1
   ucx=$(ldconfig -p | awk '/libucp.so.0/ { print $NF; exit }')
@@ -92,6 +95,7 @@ PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin  # of compute-sanitizer
 
 # leave NAME WHY [DETAIL]: a part that is not run.
 leave() {
+  [ "$only" != speed ] || return 0
   say "| $1 | not run: $2 | ${3:-} |"
   uncovered+=("$1: $2")
 }
@@ -100,6 +104,7 @@ leave() {
 part() {
   local name=$1 limit=$2 rest status start why
   shift 2
+  [ "$only" != speed ] || return 0
   if [ -n "$emulated" ]; then limit=$((4 * limit)); fi
   rest=$(left)
   if [ "$rest" -lt 5 ]; then leave "$name" "no time left"; return 0; fi
@@ -129,6 +134,7 @@ else
   say "- hardware: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | sort | uniq -c | tr '\n' ';')"
 fi
 say
+[ "$only" != speed ] || uncovered+=("checks: --only speed")
 say "| part | result | |"
 say "|---|---|---|"
 
@@ -201,7 +207,9 @@ unmeasured() {
   uncovered+=("$1: $2")
 }
 copy=
-if [ -n "$emulated" ]; then
+if [ "$only" = checks ]; then
+  unmeasured "speed" "--only checks"
+elif [ -n "$emulated" ]; then
   unmeasured "device-to-device copy" "no GPU"
 elif copy=$(within "$build/bin/gpu/copy_bandwidth" 256 2>"$out/copy_bandwidth.txt") && [ -n "$copy" ]; then
   say "- device-to-device copy of 256 MiB, bytes read plus written: $copy GB/s"
@@ -212,6 +220,7 @@ timeOf() {  # a perf program's out-of-place time in microseconds, of the first s
   within "$@" 2>>"$out/speed.txt" | awk '/^ *[0-9]/ { print $6; exit }'
 }
 for ranks in 2 4 8; do
+  [ "$only" != checks ] || break
   [ "$(left)" -gt 10 ] || { unmeasured "$ranks ranks on one GPU" "no time left"; continue; }
   large=$([ -n "$emulated" ] && echo 64K || echo 256M)
   bytes=$([ -n "$emulated" ] && echo 65536 || echo 268435456)
@@ -228,7 +237,9 @@ for ranks in 2 4 8; do
       if (us > 0 && copy > 0) printf ", %.1f GB/s, %.0f%% of the copy", moved / us / 1e3, moved / us / 10 / copy }'
   ); of 8 bytes in $small us"
 done
-if [ "$gpus" -gt 1 ] && [ -x "$build/bin/gpu/nccl_speed" ] && [ -z "$emulated" ]; then
+if [ "$only" = checks ]; then
+  :
+elif [ "$gpus" -gt 1 ] && [ -x "$build/bin/gpu/nccl_speed" ] && [ -z "$emulated" ]; then
   theirs=$(ldconfig -p | awk '/libnccl.so.2/ { print $NF; exit }')
   for turn in 1 2 3; do
     LD_LIBRARY_PATH=$libraries within "$build/bin/gpu/nccl_speed" >"$out/tutti.$turn.txt" 2>&1
@@ -240,6 +251,63 @@ elif [ -n "$emulated" ]; then
   unmeasured "against NCCL" "no GPU"
 else
   unmeasured "against NCCL" "it needs two GPUs, and there are $gpus"
+fi
+
+# measure NAME SHARE COMMAND...: a program that gets --seconds, so many hundredths of all; what it says goes into
+# the report, and what it says that it has not measured to the end of that, too.
+measure() {
+  local name=$1 share=$2 rest line status limit
+  shift 2
+  [ "$only" != checks ] || return 0
+  rest=$(left) limit=$((seconds * share / 100))
+  if [ "$rest" -lt 15 ]; then unmeasured "$name" "no time left"; return 0; fi
+  if [ "$limit" -gt $((rest - 10)) ]; then limit=$((rest - 10)); fi
+  timeout $((limit + 60 < rest ? limit + 60 : rest)) "$@" --seconds "$limit" >"$out/$name.txt" 2>"$out/$name.errors.txt" </dev/null
+  status=$?
+  say
+  while IFS= read -r line; do
+    case $line in
+      '|'*|'') say "$line" ;;
+      *': not measured: '*) say "- $line"; uncovered+=("$line") ;;
+      *) say "- $line" ;;
+    esac
+  done <"$out/$name.txt"
+  if [ $status = 124 ] && [ "$(left)" -le 1 ]; then unmeasured "$name, the rest" "no time left"; return 0; fi
+  [ $status != 0 ] || return 0
+  failures=$((failures + 1))
+  say "- $name: **failed** (status $status): $(grep -v '^$' "$out/$name.errors.txt" | tail -n 1 | cut -c1-300)"
+}
+
+# Kernels and trainings. cuBLAS is the toolkit's, or that of PyTorch's wheels.
+wheel=$(python3 -c 'import glob, nvidia
+for path in nvidia.__path__:
+    for file in glob.glob(path + "/*/lib/libcublas.so.*"):
+        print(file)' 2>/dev/null | head -n 1)
+if [ -n "$emulated" ]; then
+  measure gemm 12 "$programs/gemm_speed" --turns 1 --cublas "$programs/libstand_in_cublas.so" 40x72x64:forward \
+    33x40x70:dgrad 64x24x100:wgrad
+  attention=(--turns 1 1x2x64x70:causal 1x1x128x65:all)
+  measure memory 6 "$programs/memory_speed" --turns 1 --rows 32 --width 64 --context 16 --vocabulary 100 --copy 0.01
+  training=("$programs/train_gpt" --tiny --device emulated --turns 1 --steps 6)
+else
+  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${CUDA_HOME:-/usr/local/cuda}/lib64${wheel:+:$(dirname "$wheel")} \
+    measure gemm 12 "$tests/gemm_speed"
+  attention=()
+  measure memory 6 "$tests/memory_speed"
+  training=("$programs/train_gpt")
+fi
+speed=$([ -n "$emulated" ] && echo "$programs/attention_speed" || echo "$tests/attention_speed")
+if ! command -v python3 >/dev/null; then
+  measure attention 12 "$speed" "${attention[@]}"
+  [ "$only" = checks ] || for name in "attention against PyTorch" training; do unmeasured "$name" "there is no python3"; done
+else
+  if python3 -c 'import torch' 2>/dev/null; then
+    measure attention 12 python3 bench/gpu/torch_attention.py "$speed" ${emulated:+--on-cpu} "${attention[@]}"
+  else
+    measure attention 12 "$speed" "${attention[@]}"
+    [ "$only" = checks ] || unmeasured "attention against PyTorch" "no PyTorch"
+  fi
+  measure training 50 python3 bench/gpu/train_speed.py "${training[@]}" --out "$out"
 fi
 
 say

@@ -1,0 +1,33 @@
+# attention_speed checks and measures what it is told to, by a table and as the worker of torch_attention.py.
+
+set(shapes 1x2x64x70:causal 2x1x128x65:all)
+execute_process(COMMAND ${PROGRAM} --turns 1 ${shapes} OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
+foreach(shape IN LISTS shapes)
+  if(NOT status EQUAL 0 OR NOT said MATCHES "[|] ${shape} [|] [0-9.]+ [|] [0-9.]+ [|]")
+    message(FATAL_ERROR "${shape} was not measured, status ${status}: ${said}")
+  endif()
+endforeach()
+
+set(commands ${CMAKE_CURRENT_BINARY_DIR}/attention_commands.txt)
+file(WRITE ${commands} "1x1x64x40:causal\nforward\nbackward\n1x1x64x8:all\nforward\n")
+execute_process(COMMAND ${PROGRAM} --obey 1 INPUT_FILE ${commands} OUTPUT_VARIABLE said RESULT_VARIABLE status)
+# 4 operations of each of 40 * 41 / 2 pairs and 64 columns, and 10 backward.
+if(NOT status EQUAL 0 OR NOT said MATCHES "^209920 524800\n[0-9.]+\n[0-9.]+\n16384 40960\n[0-9.]+\n$")
+  message(FATAL_ERROR "as a worker it ended with ${status}: ${said}")
+endif()
+file(WRITE ${commands} "forward\n")
+execute_process(COMMAND ${PROGRAM} --obey 1 INPUT_FILE ${commands} OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE status)
+if(NOT status EQUAL 1)
+  message(FATAL_ERROR "it timed attention of no shape")
+endif()
+foreach(wrong 1x1x64:causal 1x1x64x0:all 1x1x64x8:back --turns --fast)
+  execute_process(COMMAND ${PROGRAM} ${wrong} OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE status)
+  if(NOT status EQUAL 1)
+    message(FATAL_ERROR "attention_speed ${wrong} ended with ${status}")
+  endif()
+endforeach()
+
+execute_process(COMMAND ${PROGRAM} --list 1 OUTPUT_VARIABLE said RESULT_VARIABLE status)
+if(NOT status EQUAL 0 OR NOT said MATCHES "^32x16x128x512:causal\n" OR NOT said MATCHES "\n1x32x64x16384:all\n$")
+  message(FATAL_ERROR "its list is ${said}")
+endif()

@@ -1,0 +1,196 @@
+// gemm_speed [--seconds N] [--turns N] [--cublas FILE] [ROWSxCOLUMNSxDEPTH:KIND ...]: products in
+// bfloat16 by this library's kernels and by cuBLAS, in turns. KIND is forward (x w^T), dgrad (dy w)
+// or wgrad (dy^T x, added to float32). Without products: squares from 1024 to 16384, and the three
+// kinds of every map of GPT-2 124M, Llama 3 8B and 70B at 4096, 8192 and 16384 tokens. A table with
+// the ratio of medians, above 1 where ours is faster; then the geometric mean and the worst. What
+// no time is left for is said. The exit status is 1 if a result is wrong.
+//
+// cuBLAS is called through its C functions, which are looked up when the program runs, and not by
+// PyTorch: a toolkit is enough then, both compute on the same memory, and turns take milliseconds.
+//
+// Operands are multiples of 1/8, whose sums have no rounding errors: of both results elements of 16
+// rows must be what the host has, rounded once.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bfloat16.h"
+#include "cublas.h"
+#include "gpu.h"
+#include "parallel/tensor/check.h"
+#include "parallel/tensor/random.h"
+
+namespace tutti::bench {
+namespace {
+
+using parallel::GemmArgs;
+using parallel::message;
+using parallel::require;
+
+/// Elements before the content repeats: a prime, so that rows differ.
+constexpr int64_t kPeriod = 1'048'573;
+constexpr int64_t kCheckedRows = 16, kCheckedColumns = 32;
+
+struct Product {
+  int64_t rows, columns, depth;
+  std::string kind;
+  std::string describe() const { return message(rows, "x", columns, "x", depth, ":", kind); }
+  double operations() const {
+    return 2 * static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(depth);
+  }
+};
+
+Product parse(const std::string& text) {
+  long long rows = 0, columns = 0, depth = 0;
+  char kind[8] = "";
+  char more = 0;
+  const int count =
+      std::sscanf(text.c_str(), "%lldx%lldx%lld:%7s%c", &rows, &columns, &depth, kind, &more);
+  const std::string word = kind;
+  require(count == 4 && std::min({rows, columns, depth}) > 0 &&
+              std::max({rows, columns, depth}) < (1 << 30) &&
+              (word == "forward" || word == "dgrad" || word == "wgrad"),
+          text, " is not ROWSxCOLUMNSxDEPTH:forward, :dgrad or :wgrad");
+  return {rows, columns, depth, word};
+}
+
+struct Map {
+  int64_t in, out;
+};
+const std::vector<Map> kMaps{
+    {768, 2304},   {768, 768},   {768, 3072},   {3072, 768},   {768, 50257},     // GPT-2 124M
+    {4096, 6144},  {4096, 4096}, {4096, 28672}, {14336, 4096}, {4096, 128256},   // Llama 3 8B
+    {8192, 10240}, {8192, 8192}, {8192, 57344}, {28672, 8192}, {8192, 128256}};  // and 70B
+
+/// Squares first, and then 8192 tokens: what time is left for is a sample of all.
+std::vector<Product> allProducts() {
+  std::vector<Product> all;
+  for (int64_t size = 1024; size <= 16384; size *= 2) all.push_back({size, size, size, "forward"});
+  for (const int64_t tokens : {8192, 4096, 16384})
+    for (const auto [in, out] : kMaps) {
+      all.push_back({tokens, out, in, "forward"});
+      all.push_back({tokens, in, out, "dgrad"});
+      all.push_back({out, in, tokens, "wgrad"});
+    }
+  return all;
+}
+
+class Bench {
+ public:
+  Bench(const std::string& cublas, int turns)
+      : turns_(turns), periodA_(eighths(kPeriod, 8, 1)), periodB_(eighths(kPeriod, 8, 2)) {
+    try {
+      cublas_.emplace(cublas, gpu_.stream());
+      std::printf("cuBLAS %s\n\n", cublas_->version().c_str());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::Unsupported || !cublas.empty()) throw;
+      std::printf("against cuBLAS: not measured: %s\n\n", error.what());
+    }
+    std::printf("| product | TFLOP/s | cuBLAS | ratio |\n|---|---|---|---|\n");
+  }
+
+  void measure(const Product& product) {
+    const GemmArgs args = operands(product);
+    std::vector<Call> calls{[&] { gpu_.kernels().gemm(args); }};
+    if (cublas_) calls.push_back([&] { cublas_->gemm(args); });
+    for (const Call& call : calls) {
+      gpu_.kernels().fillZero(args.c);
+      call();
+      check(product, args, &call == &calls[0] ? "" : " of cuBLAS");
+    }
+    const std::vector<double> times = gpu_.inTurns(calls, turns_);
+    gpu_.clear();
+    const auto rate = [&](size_t i) { return product.operations() / times[i] / 1e6; };
+    const std::string name = product.describe();
+    if (cublas_) {
+      std::printf("| %s | %.1f | %.1f | %.3f |\n", name.c_str(), rate(0), rate(1),
+                  times[1] / times[0]);
+      ratios_.add(name, times[1] / times[0]);
+    } else {
+      std::printf("| %s | %.1f | | |\n", name.c_str(), rate(0));
+    }
+    std::fflush(stdout);
+  }
+
+  std::string summary() const { return ratios_.describe(); }
+
+ private:
+  GemmArgs operands(const Product& p) {
+    const bool wgrad = p.kind == "wgrad", forward = p.kind == "forward";
+    const Shape a = wgrad ? Shape{p.depth, p.rows} : Shape{p.rows, p.depth};
+    const Shape b = forward ? Shape{p.columns, p.depth} : Shape{p.depth, p.columns};
+    return {.a = gpu_.repeated(DType::BFloat16, a, periodA_),
+            .b = gpu_.repeated(DType::BFloat16, b, periodB_),
+            .c = gpu_.allocate(wgrad ? DType::Float32 : DType::BFloat16, {p.rows, p.columns}),
+            .transposeA = wgrad,
+            .transposeB = forward,
+            .beta = wgrad ? 1.0 : 0.0};
+  }
+
+  /// Exact.
+  float expected(const Product& p, const GemmArgs& args, int64_t row, int64_t column) const {
+    const auto number = [](const std::vector<float>& period, int64_t at) {
+      return static_cast<double>(period[static_cast<size_t>(at % kPeriod)]);
+    };
+    double sum = 0;
+    for (int64_t k = 0; k < p.depth; ++k)
+      sum += number(periodA_, args.transposeA ? k * p.rows + row : row * p.depth + k) *
+             number(periodB_, args.transposeB ? column * p.depth + k : k * p.columns + column);
+    const auto wide = static_cast<float>(sum);
+    return args.c.type == DType::Float32 ? wide : fromBFloat16(toBFloat16(wide));
+  }
+
+  void check(const Product& p, const GemmArgs& args, const char* whose) {
+    const parallel::Random random(3, p.describe());
+    for (int64_t i = 0; i < kCheckedRows; ++i) {
+      const auto below = [&](int64_t index, int64_t end) {
+        return static_cast<int64_t>(
+            random.below(static_cast<uint64_t>(index), static_cast<uint64_t>(end)));
+      };
+      const int64_t row = i == 0 ? p.rows - 1 : below(i, p.rows);
+      const std::vector<float> got = gpu_.read(args.c.rows(row, 1));
+      for (int64_t j = 0; j < kCheckedColumns; ++j) {
+        const int64_t column =
+            j == 0 ? p.columns - 1 : below((i + 1) * kCheckedColumns + j, p.columns);
+        const float want = expected(p, args, row, column);
+        if (got[static_cast<size_t>(column)] != want)
+          parallel::fail(ErrorCode::Internal, p.describe(), whose, ": element ", row, ", ", column,
+                         " is ", got[static_cast<size_t>(column)], " and not ", want);
+      }
+    }
+  }
+
+  Gpu gpu_;
+  const int turns_;
+  const std::vector<float> periodA_, periodB_;
+  std::optional<Cublas> cublas_;
+  Ratios ratios_;
+};
+
+int run(int argc, char** argv) {
+  const Words words(argc, argv, {"--seconds", "--turns", "--cublas"});
+  std::vector<Product> products;
+  for (const std::string& text : words.others()) products.push_back(parse(text));
+  if (products.empty()) products = allProducts();
+  const Budget budget(words.number("--seconds", 1e6));
+  Bench bench(words.text("--cublas"), static_cast<int>(words.number("--turns", 7)));
+  size_t done = 0;
+  for (; done < products.size() && !budget.isSpent(); ++done) bench.measure(products[done]);
+  std::printf("\nproducts, cuBLAS's time over ours: %s\n", bench.summary().c_str());
+  if (done < products.size())
+    std::printf("products from %s on: not measured: no time left, %zu of %zu\n",
+                products[done].describe().c_str(), products.size() - done, products.size());
+  return 0;
+}
+
+}  // namespace
+}  // namespace tutti::bench
+
+int main(int argc, char** argv) {
+  return tutti::bench::guarded("gemm_speed", [&] { return tutti::bench::run(argc, argv); });
+}

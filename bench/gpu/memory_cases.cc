@@ -1,0 +1,242 @@
+#include "memory_cases.h"
+
+#include <algorithm>
+
+#include "parallel/kernels/exact_sum.h"
+
+namespace tutti::bench {
+
+using parallel::Kernels;
+using Tensors = std::span<const Tensor>;
+
+namespace {
+
+constexpr DType kNarrow = DType::BFloat16, kWide = DType::Float32, kInt = DType::Int32;
+
+using ShapeOf = std::function<Shape(int64_t)>;
+
+ShapeOf fixed(const Shape& shape) {
+  return [shape](int64_t) { return shape; };
+}
+/// `units` of them.
+ShapeOf each(const Shape& shape) {
+  return [shape](int64_t units) {
+    std::vector<int64_t> extents{units};
+    for (int i = 0; i < shape.rank(); ++i) extents.push_back(shape[i]);
+    return Shape(extents);
+  };
+}
+MemoryOperand in(DType type, ShapeOf shape, Content content = Content::Random) {
+  return {type, std::move(shape), content};
+}
+MemoryOperand out(DType type, ShapeOf shape) {
+  return {type, std::move(shape), Content::Random, false, true};
+}
+MemoryOperand updated(DType type, ShapeOf shape, Content content = Content::Random) {
+  return {type, std::move(shape), content, true, true};
+}
+
+/// A call that returns nothing.
+template <class Body>
+auto quiet(Body body) {
+  return [body](Kernels& kernels, Tensors x) {
+    body(kernels, x);
+    return 0.0;
+  };
+}
+
+using Cases = std::vector<MemoryCase>;
+
+struct Maker {
+  MemorySizes sizes;
+  int64_t period;  ///< rows
+  Cases cases;
+  ShapeOf row() const { return each({sizes.width}); }
+  ShapeOf one() const { return each({}); }
+  ShapeOf width() const { return fixed({sizes.width}); }
+  template <class Body>
+  void rows(const std::string& name, std::vector<MemoryOperand> operands, Body body) {
+    cases.push_back({name, sizes.rows, period, std::move(operands), quiet(body)});
+  }
+};
+
+void addElementwise(Maker& m) {
+  const ShapeOf row = m.row(), twice = each({2 * m.sizes.width});
+  m.rows("add", {in(kNarrow, row), updated(kNarrow, row)},
+         [](Kernels& k, Tensors x) { k.add(x[0], x[1]); });
+  m.rows("add to float32", {in(kNarrow, row), updated(kWide, row)},
+         [](Kernels& k, Tensors x) { k.add(x[0], x[1]); });
+  m.rows("cast to bfloat16", {in(kWide, row), out(kNarrow, row)},
+         [](Kernels& k, Tensors x) { k.copy(x[0], x[1]); });
+  m.rows("cast to float32", {in(kNarrow, row), out(kWide, row)},
+         [](Kernels& k, Tensors x) { k.copy(x[0], x[1]); });
+  m.rows("bias", {in(kNarrow, m.width()), updated(kNarrow, row)},
+         [](Kernels& k, Tensors x) { k.addBias(x[0], x[1]); });
+  m.rows("bias gradient", {in(kNarrow, row), out(kWide, m.width())},
+         [](Kernels& k, Tensors x) { k.biasGradient(x[0], x[1], 0); });
+  m.rows("gelu", {in(kNarrow, row), out(kNarrow, row)},
+         [](Kernels& k, Tensors x) { k.gelu(x[0], x[1]); });
+  m.rows("gelu backward", {in(kNarrow, row), in(kNarrow, row), out(kNarrow, row)},
+         [](Kernels& k, Tensors x) { k.geluBackward(x[0], x[1], x[2]); });
+  m.rows("swiglu", {in(kNarrow, twice), out(kNarrow, row)},
+         [](Kernels& k, Tensors x) { k.swiGlu(x[0], x[1]); });
+  m.rows("swiglu backward", {in(kNarrow, row), in(kNarrow, twice), out(kNarrow, twice)},
+         [](Kernels& k, Tensors x) { k.swiGluBackward(x[0], x[1], x[2]); });
+}
+
+void addNorms(Maker& m) {
+  const ShapeOf row = m.row(), one = m.one(), width = m.width();
+  m.rows("layer norm",
+         {in(kNarrow, row), in(kNarrow, width), in(kNarrow, width), out(kNarrow, row),
+          out(kWide, one), out(kWide, one)},
+         [](Kernels& k, Tensors x) {
+           k.layerNorm(
+               {.x = x[0], .weight = x[1], .bias = x[2], .y = x[3], .mean = x[4], .rstd = x[5]});
+         });
+  m.rows("layer norm backward",
+         {in(kNarrow, row), in(kNarrow, row), in(kNarrow, width), in(kWide, one),
+          in(kWide, one, Content::Positive), in(kNarrow, row), out(kNarrow, row)},
+         [](Kernels& k, Tensors x) {
+           k.layerNormBackward({.dy = x[0],
+                                .x = x[1],
+                                .weight = x[2],
+                                .mean = x[3],
+                                .rstd = x[4],
+                                .residual = x[5],
+                                .dx = x[6]});
+         });
+  m.rows("layer norm weights",
+         {in(kNarrow, row), in(kNarrow, row), in(kWide, one), in(kWide, one, Content::Positive),
+          out(kWide, width), out(kWide, width)},
+         [](Kernels& k, Tensors x) {
+           k.layerNormWeights(
+               {.dy = x[0], .x = x[1], .mean = x[2], .rstd = x[3], .dWeight = x[4], .dBias = x[5]});
+         });
+  m.rows("rms norm", {in(kNarrow, row), in(kNarrow, width), out(kNarrow, row), out(kWide, one)},
+         [](Kernels& k, Tensors x) {
+           k.rmsNorm({.x = x[0], .weight = x[1], .y = x[2], .rstd = x[3]});
+         });
+  m.rows("rms norm backward",
+         {in(kNarrow, row), in(kNarrow, row), in(kNarrow, width), in(kWide, one, Content::Positive),
+          in(kNarrow, row), out(kNarrow, row)},
+         [](Kernels& k, Tensors x) {
+           k.rmsNormBackward(
+               {.dy = x[0], .x = x[1], .weight = x[2], .rstd = x[3], .residual = x[4], .dx = x[5]});
+         });
+  m.rows("rms norm weights",
+         {in(kNarrow, row), in(kNarrow, row), in(kWide, one, Content::Positive), out(kWide, width)},
+         [](Kernels& k, Tensors x) {
+           k.rmsNormWeights({.dy = x[0], .x = x[1], .rstd = x[2], .dWeight = x[3]});
+         });
+}
+
+void addTokens(Maker& m) {
+  const MemorySizes& s = m.sizes;
+  const int64_t sequences = std::max<int64_t>(1, s.rows / s.context);
+  const int64_t headWidth = std::min<int64_t>(128, s.width), heads = s.width / headWidth;
+  const ShapeOf sequence = each({s.context, s.width}), ids = each({s.context});
+  const ShapeOf angles = fixed({s.context, headWidth / 2});
+  const ShapeOf table = fixed({s.vocabulary, s.width});
+  m.cases.push_back(
+      {"rotary",
+       sequences,
+       1,
+       {updated(kNarrow, sequence), in(kWide, angles), in(kWide, angles)},
+       quiet([=](Kernels& k, Tensors x) {
+         k.rotary(
+             {.x = x[0], .cosine = x[1], .sine = x[2], .heads = heads, .headWidth = headWidth});
+       })});
+  MemoryOperand tokens = in(kNarrow, table);
+  tokens.usedRows = std::min(s.context, s.vocabulary);
+  m.cases.push_back({"embedding",
+                     sequences,
+                     1,
+                     {in(kInt, ids, Content::Ids), tokens, out(kNarrow, sequence)},
+                     quiet([](Kernels& k, Tensors x) {
+                       k.embedding({.tokenIds = x[0], .tokens = x[1], .x = x[2]});
+                     })});
+  m.cases.push_back({"embedding gradient",
+                     sequences,
+                     1,
+                     {in(kInt, ids, Content::Ids), in(kNarrow, sequence), out(kWide, table)},
+                     quiet([](Kernels& k, Tensors x) {
+                       k.embeddingWeights({.tokenIds = x[0], .dx = x[1], .dTokens = x[2]});
+                     })});
+  const ShapeOf queries = each({heads, s.context});
+  m.cases.push_back(
+      {"attention merge",
+       sequences,
+       1,
+       {in(kNarrow, sequence), in(kWide, queries), updated(kNarrow, sequence),
+        updated(kWide, queries)},
+       quiet([=](Kernels& k, Tensors x) {
+         k.attentionMerge(
+             {.part = x[0], .partLogSumExp = x[1], .out = x[2], .logSumExp = x[3], .heads = heads});
+       })});
+}
+
+void addLoss(Maker& m) {
+  const MemorySizes& s = m.sizes;
+  const int64_t rows = std::max<int64_t>(m.period, s.rows / 4);
+  const ShapeOf logits = each({s.vocabulary});
+  const MemoryOperand labels = in(kInt, m.one(), Content::Ids);
+  m.cases.push_back({"logit statistics",
+                     rows,
+                     m.period,
+                     {in(kNarrow, logits), labels, out(kWide, each({3}))},
+                     quiet([](Kernels& k, Tensors x) {
+                       k.logitStatistics({.logits = x[0], .labels = x[1], .statistics = x[2]});
+                     })});
+  const ShapeOf ofOneRank = [](int64_t units) { return Shape{1, units, 3}; };
+  m.cases.push_back({"cross-entropy",
+                     rows,
+                     m.period,
+                     {updated(kNarrow, logits), labels, in(kWide, ofOneRank, Content::Positive)},
+                     [](Kernels& k, Tensors x) {
+                       return k.crossEntropy({.logits = x[0], .labels = x[1], .statistics = x[2]});
+                     }});
+}
+
+void addOptimizer(Maker& m) {
+  const ShapeOf row = m.row();
+  m.rows("adamw",
+         {updated(kWide, row), in(kWide, row), updated(kWide, row),
+          updated(kWide, row, Content::Positive)},
+         [](Kernels& k, Tensors x) {
+           k.adamW({.weight = x[0],
+                    .gradient = x[1],
+                    .first = x[2],
+                    .second = x[3],
+                    .learningRate = 0.125,
+                    .weightDecay = 0.125,
+                    .correction1 = 0.5,
+                    .correction2 = 0.25});
+         });
+  m.cases.push_back(
+      {"sum of squares", m.sizes.rows, m.period, {in(kWide, row)}, [](Kernels& k, Tensors x) {
+         parallel::ExactSum sum;
+         k.addSquares(x[0], sum);
+         return sum.value();
+       }});
+}
+
+}  // namespace
+
+double MemoryCase::bytes() const {
+  double bytes = 0;
+  for (const MemoryOperand& operand : operands) {
+    Shape shape = operand.shape(units);
+    if (operand.usedRows > 0) shape[0] = operand.usedRows;
+    bytes += (operand.isRead + operand.isWritten) *
+             static_cast<double>(parallel::byteCount(operand.type, shape));
+  }
+  return bytes;
+}
+
+Cases memoryCases(const MemorySizes& sizes) {
+  Maker maker{sizes, std::min<int64_t>(16, sizes.rows), {}};
+  for (const auto add : {addElementwise, addNorms, addTokens, addLoss, addOptimizer}) add(maker);
+  return maker.cases;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,64 @@
+#pragma once
+
+// The kernels that memory bounds, as calls whose operands a table describes: from it come their
+// content, the bytes that they must move, and what the host has for a part of their rows.
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpu.h"
+
+namespace tutti::bench {
+
+struct MemorySizes {
+  int64_t rows = 16384, width = 4096, context = 2048, vocabulary = 50257;
+};
+
+enum class Content {
+  Random,    ///< multiples of 1/8 from -3 to 3
+  Positive,  ///< from 1/8 on
+  Ids        ///< below the vocabulary
+};
+
+struct MemoryOperand {
+  DType type = DType::BFloat16;
+  /// Of so many of the case's units; where that is the same for any, rows share it.
+  std::function<Shape(int64_t units)> shape;
+  Content content = Content::Random;
+  bool isRead = true, isWritten = false;
+  int64_t usedRows = 0;  ///< of a table that is read in part; 0: all
+};
+
+/// A call on `units`, rows or sequences, of which the content repeats after `period`.
+struct MemoryCase {
+  std::string name;
+  int64_t units = 1, period = 1;
+  std::vector<MemoryOperand> operands;
+  /// Returns what the kernel does, or 0: a sum over rows.
+  std::function<double(parallel::Kernels&, std::span<const Tensor>)> call;
+
+  double bytes() const;  ///< read and written, each once
+};
+
+std::vector<MemoryCase> memoryCases(const MemorySizes& sizes);
+
+/// Operands on the GPU, whose content begins as it does on the host in float64.
+class MemoryRun {
+ public:
+  MemoryRun(Gpu& gpu, const MemoryCase& made, int64_t vocabulary);
+  double call() { return case_.call(gpu_.kernels(), onGpu_); }
+  /// Calls once on both. Throws Internal, saying where, when anything written is not the host's; to
+  /// be called first.
+  void check();
+
+ private:
+  void checkOperand(size_t index) const;
+  Gpu& gpu_;
+  const MemoryCase& case_;
+  parallel::Arena host_{"host"};
+  std::vector<Tensor> onGpu_, onHost_;
+};
+
+}  // namespace tutti::bench

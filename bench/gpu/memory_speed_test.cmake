@@ -1,0 +1,28 @@
+# memory_speed checks and measures every kernel of its list, also of rows that are fewer than its content repeats
+# after, and with ragged widths.
+
+set(kernels add "cast to bfloat16" "bias gradient" gelu "swiglu backward" "layer norm backward" "rms norm weights" rotary
+            embedding "embedding gradient" "attention merge" "logit statistics" cross-entropy adamw "sum of squares")
+foreach(sizes "32;64;16;100" "7;40;7;33" "48;256;12;1001")
+  list(GET sizes 0 rows)
+  list(GET sizes 1 width)
+  list(GET sizes 2 context)
+  list(GET sizes 3 vocabulary)
+  execute_process(COMMAND ${PROGRAM} --turns 1 --copy 0.01 --rows ${rows} --width ${width} --context ${context}
+                          --vocabulary ${vocabulary}
+                  OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
+  if(NOT status EQUAL 0 OR NOT said MATCHES "geometric mean [0-9.]+ over 24, worst ")
+    message(FATAL_ERROR "${sizes}: memory_speed ended with ${status}: ${said}")
+  endif()
+  foreach(kernel IN LISTS kernels)
+    if(NOT said MATCHES "[|] ${kernel} [|] [0-9.]+ [|] [0-9.]+ [|] [0-9.]+ [|] [0-9.]+ [|]")
+      message(FATAL_ERROR "${sizes}: ${kernel} was not measured: ${said}")
+    endif()
+  endforeach()
+endforeach()
+foreach(wrong 8 --rows --fast "--rows;0")
+  execute_process(COMMAND ${PROGRAM} ${wrong} OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE status)
+  if(NOT status EQUAL 1)
+    message(FATAL_ERROR "memory_speed ${wrong} ended with ${status}")
+  endif()
+endforeach()

@@ -4,6 +4,7 @@
 #include "parallel/kernels/cuda/gemm/gemms.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
+#include "parallel/kernels/cuda/streaming/streaming.h"
 
 namespace tutti::parallel {
 
@@ -15,7 +16,8 @@ CudaKernels::CudaKernels(StreamRef stream, const GemmOptions& gemms)
       queue_(std::make_unique<Queue>(stream)),
       gemms_(std::make_unique<Gemms>(chipOf(device_.index), gemms)),
       attentions_(std::make_unique<Attentions>(
-          attentionOfGpu(chipOf(device_.index).capability, attentionOfEnvironment()))) {}
+          attentionOfGpu(chipOf(device_.index).capability, attentionOfEnvironment()))),
+      streaming_(streamingOfEnvironment()) {}
 CudaKernels::~CudaKernels() = default;
 
 void CudaKernels::fillZero(const Tensor& x) {
@@ -28,22 +30,24 @@ void CudaKernels::copy(const Tensor& from, const Tensor& to) {
   if (from.type == to.type && from.contiguous() && to.contiguous())
     return queue_->copy("copy", to.data, from.data, to.bytes());
   if (from.type == to.type)
-    return queue_->start("copy", Move{.from = from.data,
-                                      .to = to.data,
-                                      .fromRows = rowPlacesOf(from),
-                                      .toRows = rowPlacesOf(to),
-                                      .count = to.count(),
-                                      .width = width(to),
-                                      .elementBytes = static_cast<int32_t>(sizeOf(to.type))});
+    return queue_->start(
+        "copy",
+        ChosenStreaming{streaming_, Move{.from = from.data,
+                                         .to = to.data,
+                                         .fromRows = rowPlacesOf(from),
+                                         .toRows = rowPlacesOf(to),
+                                         .count = to.count(),
+                                         .width = width(to),
+                                         .elementBytes = static_cast<int32_t>(sizeOf(to.type))}});
   Tensor wideFrom = from, wideTo = to;
   widen(wideFrom, wideTo);
   for (const Tensor& operand : {wideFrom, wideTo}) isDouble(operand);  // refuses other types
-  queue_->start("copy", Convert{.from = elementsOf(from),
-                                .to = elementsOf(to),
-                                .fromRows = rowPlacesOf(from),
-                                .toRows = rowPlacesOf(to),
-                                .count = to.count(),
-                                .width = width(to)});
+  queue_->start("copy", ChosenStreaming{streaming_, Convert{.from = elementsOf(from),
+                                                            .to = elementsOf(to),
+                                                            .fromRows = rowPlacesOf(from),
+                                                            .toRows = rowPlacesOf(to),
+                                                            .count = to.count(),
+                                                            .width = width(to)}});
 }
 
 void CudaKernels::addBias(const Tensor& bias, const Tensor& y) {
@@ -52,7 +56,9 @@ void CudaKernels::addBias(const Tensor& bias, const Tensor& y) {
   requireAddBias(wideBias, wideY);
   queue_->start(
       "addBias",
-      AddBias{.bias = elementsOf(bias), .y = matrixOf(y), .rows = rows(y), .width = width(y)},
+      ChosenStreaming{
+          streaming_,
+          AddBias{.bias = elementsOf(bias), .y = matrixOf(y), .rows = rows(y), .width = width(y)}},
       isDouble(wideY));
 }
 
@@ -77,12 +83,12 @@ void CudaKernels::add(const Tensor& from, const Tensor& to) {
   widen(wideFrom, wideTo);
   requireAdd(wideFrom, wideTo);
   queue_->start("add",
-                Add{.from = elementsOf(from),
-                    .to = elementsOf(to),
-                    .fromRows = rowPlacesOf(from),
-                    .toRows = rowPlacesOf(to),
-                    .count = to.count(),
-                    .width = width(to)},
+                ChosenStreaming{streaming_, Add{.from = elementsOf(from),
+                                                .to = elementsOf(to),
+                                                .fromRows = rowPlacesOf(from),
+                                                .toRows = rowPlacesOf(to),
+                                                .count = to.count(),
+                                                .width = width(to)}},
                 isDouble(wideTo));
 }
 
@@ -90,8 +96,11 @@ void CudaKernels::gelu(const Tensor& x, const Tensor& y) {
   Tensor wideX = x, wideY = y;
   widen(wideX, wideY);
   requireGelu(wideX, wideY);
-  queue_->start("gelu", Gelu{.dy = {}, .x = elementsOf(x), .y = elementsOf(y), .count = x.count()},
-                isDouble(wideX));
+  queue_->start(
+      "gelu",
+      ChosenStreaming{streaming_,
+                      Gelu{.dy = {}, .x = elementsOf(x), .y = elementsOf(y), .count = x.count()}},
+      isDouble(wideX));
 }
 
 void CudaKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
@@ -100,7 +109,9 @@ void CudaKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& 
   requireGeluBackward(wideDy, wideX, wideDx);
   queue_->start(
       "geluBackward",
-      Gelu{.dy = elementsOf(dy), .x = elementsOf(x), .y = elementsOf(dx), .count = x.count()},
+      ChosenStreaming{
+          streaming_,
+          Gelu{.dy = elementsOf(dy), .x = elementsOf(x), .y = elementsOf(dx), .count = x.count()}},
       isDouble(wideX));
 }
 
@@ -108,10 +119,13 @@ void CudaKernels::swiGlu(const Tensor& x, const Tensor& y) {
   Tensor wideX = x, wideY = y;
   widen(wideX, wideY);
   requireSwiGlu(wideX, wideY);
-  queue_->start(
-      "swiGlu",
-      SwiGlu{.dy = {}, .x = elementsOf(x), .y = elementsOf(y), .rows = rows(y), .width = width(y)},
-      isDouble(wideX));
+  queue_->start("swiGlu",
+                ChosenStreaming{streaming_, SwiGlu{.dy = {},
+                                                   .x = elementsOf(x),
+                                                   .y = elementsOf(y),
+                                                   .rows = rows(y),
+                                                   .width = width(y)}},
+                isDouble(wideX));
 }
 
 void CudaKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
@@ -119,11 +133,11 @@ void CudaKernels::swiGluBackward(const Tensor& dy, const Tensor& x, const Tensor
   widen(wideDy, wideX, wideDx);
   requireSwiGluBackward(wideDy, wideX, wideDx);
   queue_->start("swiGluBackward",
-                SwiGlu{.dy = elementsOf(dy),
-                       .x = elementsOf(x),
-                       .y = elementsOf(dx),
-                       .rows = rows(dy),
-                       .width = width(dy)},
+                ChosenStreaming{streaming_, SwiGlu{.dy = elementsOf(dy),
+                                                   .x = elementsOf(x),
+                                                   .y = elementsOf(dx),
+                                                   .rows = rows(dy),
+                                                   .width = width(dy)}},
                 isDouble(wideX));
 }
 
@@ -145,7 +159,7 @@ void CudaKernels::rotary(const RotaryArgs& args) {
                     .half = sizeOf32(a.headWidth / 2),
                     .back = a.back};
   if (a.at.data != nullptr) queue_->checkValues("rotary: id ", a.at, 0, positions);
-  queue_->start("rotary", call, doubles);
+  queue_->start("rotary", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("rotary");
 }
 
@@ -154,19 +168,19 @@ void CudaKernels::adamW(const AdamWArgs& args) {
   widen(a.weight, a.gradient, a.first, a.second);
   requireOperands(a);
   queue_->start("adamW",
-                AdamW{.weight = elementsOf(args.weight),
-                      .gradient = elementsOf(args.gradient),
-                      .first = elementsOf(args.first),
-                      .second = elementsOf(args.second),
-                      .count = a.weight.count(),
-                      .gradientScale = a.gradientScale,
-                      .learningRate = a.learningRate,
-                      .beta1 = a.beta1,
-                      .beta2 = a.beta2,
-                      .epsilon = a.epsilon,
-                      .weightDecay = a.weightDecay,
-                      .inverseCorrection1 = 1 / a.correction1,
-                      .inverseCorrection2 = 1 / a.correction2},
+                ChosenStreaming{streaming_, AdamW{.weight = elementsOf(args.weight),
+                                                  .gradient = elementsOf(args.gradient),
+                                                  .first = elementsOf(args.first),
+                                                  .second = elementsOf(args.second),
+                                                  .count = a.weight.count(),
+                                                  .gradientScale = a.gradientScale,
+                                                  .learningRate = a.learningRate,
+                                                  .beta1 = a.beta1,
+                                                  .beta2 = a.beta2,
+                                                  .epsilon = a.epsilon,
+                                                  .weightDecay = a.weightDecay,
+                                                  .inverseCorrection1 = 1 / a.correction1,
+                                                  .inverseCorrection2 = 1 / a.correction2}},
                 isDouble(a.weight));
 }
 
@@ -175,14 +189,14 @@ void CudaKernels::sgd(const SgdArgs& args) {
   widen(a.weight, a.gradient, a.velocity);
   requireOperands(a);
   queue_->start("sgd",
-                Sgd{.weight = elementsOf(args.weight),
-                    .gradient = elementsOf(args.gradient),
-                    .velocity = elementsOf(args.velocity),
-                    .count = a.weight.count(),
-                    .gradientScale = a.gradientScale,
-                    .learningRate = a.learningRate,
-                    .weightDecay = a.weightDecay,
-                    .momentum = a.momentum},
+                ChosenStreaming{streaming_, Sgd{.weight = elementsOf(args.weight),
+                                                .gradient = elementsOf(args.gradient),
+                                                .velocity = elementsOf(args.velocity),
+                                                .count = a.weight.count(),
+                                                .gradientScale = a.gradientScale,
+                                                .learningRate = a.learningRate,
+                                                .weightDecay = a.weightDecay,
+                                                .momentum = a.momentum}},
                 isDouble(a.weight));
 }
 

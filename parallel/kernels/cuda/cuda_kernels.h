@@ -34,6 +34,7 @@ class Attentions;
 class Gemms;
 struct GemmOptions;
 class Queue;
+enum class StreamingFamily;
 }  // namespace cuda
 
 /// For one thread at a time. Besides the errors of the interface calls throw Cuda for what a kernel
@@ -90,6 +91,7 @@ class CudaKernels final : public Kernels {
   const std::unique_ptr<cuda::Queue> queue_;
   const std::unique_ptr<cuda::Gemms> gemms_;
   const std::unique_ptr<cuda::Attentions> attentions_;
+  const cuda::StreamingFamily streaming_;
 };
 
 }  // namespace tutti::parallel

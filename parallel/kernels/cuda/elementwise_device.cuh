@@ -5,8 +5,8 @@
 //
 // Bound: the memory's bandwidth, each operand once.
 
-#include "parallel/kernels/cuda/activations_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/steps_device.cuh"
 
 namespace tutti::parallel::cuda {
 
@@ -67,10 +67,9 @@ template <class T>
 __global__ void swiGluBackward(const __grid_constant__ SwiGlu x) {
   for (int64_t i = firstElement(); i < x.rows * x.width; i += elementStep()) {
     const int64_t gate = i / x.width * 2 * x.width + i % x.width, up = gate + x.width;
-    const Gate<T> g(load<T>(x.x, gate), false);
-    const T u = load<T>(x.x, up), d = load<T>(x.dy, i);
-    store<T>(x.y, gate, d * u * g.slope);
-    store<T>(x.y, up, d * g.value);
+    const GatedSlopes<T> slopes(load<T>(x.dy, i), load<T>(x.x, gate), load<T>(x.x, up));
+    store<T>(x.y, gate, slopes.gate);
+    store<T>(x.y, up, slopes.up);
   }
 }
 
@@ -84,41 +83,33 @@ __global__ void rotary(const __grid_constant__ Rotary x) {
     if (position < 0 || position >= x.positions) continue;  // the host refuses the call
     const int64_t first = row * x.columns + head * 2 * x.half + pair, second = first + x.half;
     const int64_t angle = int64_t(position) * x.half + pair;
-    const T a = load<T>(x.x, first), b = load<T>(x.x, second);
-    const T cosine = load<T>(x.cosine, angle), size = load<T>(x.sine, angle);
-    const T sine = x.back != 0 ? -size : size;
-    store<T>(x.x, first, a * cosine - b * sine);
-    store<T>(x.x, second, b * cosine + a * sine);
+    const T size = load<T>(x.sine, angle), sine = x.back != 0 ? -size : size;
+    const Turned<T> turned(load<T>(x.x, first), load<T>(x.x, second), load<T>(x.cosine, angle),
+                           sine);
+    store<T>(x.x, first, turned.first);
+    store<T>(x.x, second, turned.second);
   }
 }
 
 template <class T>
 __global__ void adamW(const __grid_constant__ AdamW x) {
-  const T keep1 = T(x.beta1), keep2 = T(x.beta2);
   for (int64_t i = firstElement(); i < x.count; i += elementStep()) {
-    const T g = load<T>(x.gradient, i) * T(x.gradientScale);
-    const T m = keep1 * load<T>(x.first, i) + (T(1) - keep1) * g;
-    const T v = keep2 * load<T>(x.second, i) + (T(1) - keep2) * (g * g);
-    store<T>(x.first, i, m);
-    store<T>(x.second, i, v);
-    const T direction =
-        m * T(x.inverseCorrection1) / (squareRoot(v * T(x.inverseCorrection2)) + T(x.epsilon));
-    const T weight = load<T>(x.weight, i);
-    store<T>(x.weight, i, weight - T(x.learningRate) * (direction + T(x.weightDecay) * weight));
+    const AdamWStep<T> step(x, load<T>(x.weight, i), load<T>(x.gradient, i), load<T>(x.first, i),
+                            load<T>(x.second, i));
+    store<T>(x.first, i, step.first);
+    store<T>(x.second, i, step.second);
+    store<T>(x.weight, i, step.weight);
   }
 }
 
-/// Without a velocity the slope is the step.
 template <class T>
 __global__ void sgd(const __grid_constant__ Sgd x) {
+  const bool keeps = x.velocity.data != nullptr;
   for (int64_t i = firstElement(); i < x.count; i += elementStep()) {
-    const T weight = load<T>(x.weight, i);
-    T step = load<T>(x.gradient, i) * T(x.gradientScale) + T(x.weightDecay) * weight;
-    if (x.velocity.data != nullptr) {
-      step = T(x.momentum) * load<T>(x.velocity, i) + step;
-      store<T>(x.velocity, i, step);
-    }
-    store<T>(x.weight, i, weight - T(x.learningRate) * step);
+    const SgdStep<T> step(x, load<T>(x.weight, i), load<T>(x.gradient, i), keeps,
+                          keeps ? load<T>(x.velocity, i) : T(0));
+    if (keeps) store<T>(x.velocity, i, step.velocity);
+    store<T>(x.weight, i, step.weight);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "parallel/kernels/cuda/attention/arguments.h"
 #include "parallel/kernels/cuda/gemm/arguments.h"
+#include "parallel/kernels/cuda/streaming/arguments.h"
 
 namespace tutti::parallel::cuda {
 
@@ -51,9 +52,10 @@ Queue::Queue(StreamRef stream)
       results_(stream, Workspace::Kind::Pinned),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
   const OnDevice here(device_);
-  for (const auto load : {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise,
-                          loadNorm, loadAttention, loadAttentionForward, loadAttentionGradients,
-                          loadWgmmaForward, loadWgmmaGradients, loadTokens, loadExperts, loadSum})
+  for (const auto load :
+       {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise, loadNorm,
+        loadAttention, loadAttentionForward, loadAttentionGradients, loadWgmmaForward,
+        loadWgmmaGradients, loadTokens, loadExperts, loadSum, loadStreamed})
     check("cudaFuncGetAttributes", load());
 }
 

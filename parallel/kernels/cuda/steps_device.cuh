@@ -1,0 +1,57 @@
+#pragma once
+
+// What becomes of one element, wherever it is computed: the same expressions in the plain kernels
+// and in those of streaming/, so that both round alike.
+
+#include "parallel/kernels/cuda/activations_device.cuh"
+
+namespace tutti::parallel::cuda {
+
+/// What swiGluBackward makes of a gate and of what it lets through.
+template <class T>
+struct GatedSlopes {
+  T gate, up;
+  TUTTI_DEVICE GatedSlopes(T dy, T gateIn, T upIn) {
+    const Gate<T> g(gateIn, false);
+    gate = dy * upIn * g.slope;
+    up = dy * g.value;
+  }
+};
+
+/// A pair of elements, turned by an angle.
+template <class T>
+struct Turned {
+  T first, second;
+  TUTTI_DEVICE Turned(T a, T b, T cosine, T sine)
+      : first(a * cosine - b * sine), second(b * cosine + a * sine) {}
+};
+
+/// One step of AdamW. Rates: the fields of the launch's arguments (launches.h).
+template <class T>
+struct AdamWStep {
+  T weight, first, second;
+  template <class Rates>
+  TUTTI_DEVICE AdamWStep(const Rates& x, T weightIn, T gradient, T firstIn, T secondIn) {
+    const T keep1 = T(x.beta1), keep2 = T(x.beta2);
+    const T g = gradient * T(x.gradientScale);
+    first = keep1 * firstIn + (T(1) - keep1) * g;
+    second = keep2 * secondIn + (T(1) - keep2) * (g * g);
+    const T direction = first * T(x.inverseCorrection1) /
+                        (squareRoot(second * T(x.inverseCorrection2)) + T(x.epsilon));
+    weight = weightIn - T(x.learningRate) * (direction + T(x.weightDecay) * weightIn);
+  }
+};
+
+/// One step down a slope. Without a velocity the slope is the step.
+template <class T>
+struct SgdStep {
+  T weight, velocity;
+  template <class Rates>
+  TUTTI_DEVICE SgdStep(const Rates& x, T weightIn, T gradient, bool keeps, T velocityIn) {
+    velocity = gradient * T(x.gradientScale) + T(x.weightDecay) * weightIn;
+    if (keeps) velocity = T(x.momentum) * velocityIn + velocity;
+    weight = weightIn - T(x.learningRate) * velocity;
+  }
+};
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,29 @@
+#pragma once
+
+// The kernels of this folder: the arguments are those of the plain ones (launches.h), and so is
+// what enqueue() promises. choice.h says which operands they take.
+
+#include "parallel/kernels/cuda/launches.h"
+
+namespace tutti::parallel::cuda {
+
+/// Computed in float32, by runs of so many neighbours of a row: 4 where all operands are float32,
+/// else 8; of Move as many as have 16 bytes.
+template <class Arguments>
+struct InRuns : Arguments {
+  int32_t run;
+};
+
+/// streamed.cu
+cudaError_t enqueue(const InRuns<Move>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<Convert>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<Add>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<AddBias>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<Gelu>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<SwiGlu>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<Rotary>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<AdamW>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<Sgd>& x, cudaStream_t stream);
+cudaError_t loadStreamed();
+
+}  // namespace tutti::parallel::cuda

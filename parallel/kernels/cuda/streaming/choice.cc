@@ -1,0 +1,95 @@
+#include "parallel/kernels/cuda/streaming/choice.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+
+#include "parallel/tensor/check.h"
+
+namespace tutti::parallel::cuda {
+
+namespace {
+
+constexpr int64_t kWordBytes = 16;
+constexpr int64_t kMostRuns = int64_t{1} << 31;  // what Divider divides
+
+bool isNarrowFormat(Format format) {
+  return format == Format::BFloat16 || format == Format::Float16;
+}
+bool isAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kWordBytes == 0; }
+
+/// Of operands that are contiguous, or whose rows begin at multiples of `run` elements besides.
+int32_t runOf(std::initializer_list<Elements> operands) {
+  int32_t run = 4;
+  for (const Elements& x : operands) {
+    if (x.data == nullptr) continue;
+    if (x.format == Format::Float64 || !isAligned(x.data)) return 0;
+    if (isNarrowFormat(x.format)) run = 8;
+  }
+  return run;
+}
+
+/// `run`, or 0 unless it divides all of these and there are runs, not too many.
+int32_t ifDivides(int32_t run, int64_t count, std::initializer_list<int64_t> widths) {
+  if (run == 0 || count == 0 || count / run >= kMostRuns) return 0;
+  return std::all_of(widths.begin(), widths.end(), [&](int64_t each) { return each % run == 0; })
+             ? run
+             : 0;
+}
+
+/// Rows of both.
+int32_t ifDivides(int32_t run, int64_t count, int64_t width, const RowPlaces& one,
+                  const RowPlaces& other) {
+  if (one.isContiguous != 0 && other.isContiguous != 0) return ifDivides(run, count, {count});
+  return ifDivides(run, count,
+                   {width, one.strides[0], one.strides[1], one.strides[2], other.strides[0],
+                    other.strides[1], other.strides[2]});
+}
+
+}  // namespace
+
+StreamingFamily streamingOfEnvironment() {
+  const char* const text = std::getenv("TUTTI_STREAMING");
+  const std::string word = text == nullptr ? "vectors" : text;
+  require(word == "plain" || word == "vectors", "TUTTI_STREAMING is plain or vectors, not ", word);
+  return word == "plain" ? StreamingFamily::Plain : StreamingFamily::Vectors;
+}
+
+int32_t runOf(const Move& x) {
+  if (!isAligned(x.from) || !isAligned(x.to)) return 0;
+  const auto run = static_cast<int32_t>(kWordBytes / x.elementBytes);
+  return ifDivides(run, x.count, x.width, x.fromRows, x.toRows);
+}
+
+int32_t runOf(const Convert& x) {
+  return ifDivides(runOf({x.from, x.to}), x.count, x.width, x.fromRows, x.toRows);
+}
+
+int32_t runOf(const Add& x) {
+  return ifDivides(runOf({x.from, x.to}), x.count, x.width, x.fromRows, x.toRows);
+}
+
+int32_t runOf(const AddBias& x) {
+  return ifDivides(runOf({x.bias, x.y.elements}), x.rows * x.width, {x.width, x.y.stride});
+}
+
+int32_t runOf(const Gelu& x) { return ifDivides(runOf({x.dy, x.x, x.y}), x.count, {x.count}); }
+
+int32_t runOf(const SwiGlu& x) {
+  return ifDivides(runOf({x.dy, x.x, x.y}), x.rows * x.width, {x.width});
+}
+
+int32_t runOf(const Rotary& x) {
+  return ifDivides(runOf({x.x, x.cosine, x.sine}), x.rows * x.heads * x.half, {x.half, x.columns});
+}
+
+int32_t runOf(const AdamW& x) {
+  return ifDivides(runOf({x.weight, x.gradient, x.first, x.second}), x.count, {x.count});
+}
+
+int32_t runOf(const Sgd& x) {
+  return ifDivides(runOf({x.weight, x.gradient, x.velocity}), x.count, {x.count});
+}
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,31 @@
+#pragma once
+
+// Which kernels compute what the memory's bandwidth bounds: those of this folder where operands
+// allow, else the plain ones.
+
+#include "parallel/kernels/cuda/launches.h"
+
+namespace tutti::parallel::cuda {
+
+/// Plain: one element at a time, of any types and widths. Vectors: by words of 16 bytes.
+enum class StreamingFamily { Plain, Vectors };
+
+/// What TUTTI_STREAMING says: `plain` or `vectors`; without it Vectors. Throws InvalidArgument for
+/// any other word.
+StreamingFamily streamingOfEnvironment();
+
+// How many neighbours the kernels take at once (arguments.h): 0 where these operands are for the
+// plain ones, as they are where something is of float64, where an operand or a row of it does not
+// begin at a multiple of 16 bytes, and where a row is no multiple of that many elements.
+
+int32_t runOf(const Move& x);
+int32_t runOf(const Convert& x);
+int32_t runOf(const Add& x);
+int32_t runOf(const AddBias& x);
+int32_t runOf(const Gelu& x);
+int32_t runOf(const SwiGlu& x);
+int32_t runOf(const Rotary& x);
+int32_t runOf(const AdamW& x);
+int32_t runOf(const Sgd& x);
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,105 @@
+#pragma once
+
+// Runs of neighbours of a row in registers: 4 of float32, or 8 where an operand of the call has 16
+// bits. What is loaded stays as it lies in memory until it is needed, so that several loads are
+// under way before the first is waited for. Every run begins at a multiple of 16 bytes.
+
+#include "parallel/kernels/cuda/elements_device.cuh"
+#include "parallel/kernels/cuda/streaming/spaces.h"
+
+namespace tutti::parallel::cuda {
+
+namespace ptx = ::tutti::cuda::ptx;
+
+TUTTI_DEVICE uint32_t quotientOf(const Divider& by, uint32_t number) {
+  return (uint32_t(uint64_t(number) * by.factor >> 32) + number) >> by.shift;
+}
+
+/// A run's row, by its index in each dimension, and its first column.
+struct RunPlace {
+  uint32_t row[3];
+  int64_t column;
+};
+
+template <int kRun>
+TUTTI_DEVICE RunPlace placeOf(const RunSpace& space, uint32_t run) {
+  if (space.isContiguous != 0) return {{0, 0, 0}, int64_t(run) * kRun};
+  const uint32_t row = quotientOf(space.runsOfRow, run);
+  const uint32_t before = quotientOf(space.last, row), first = quotientOf(space.middle, before);
+  return {{first, before - first * space.middle.divisor, row - before * space.last.divisor},
+          int64_t(run - row * space.runsOfRow.divisor) * kRun};
+}
+
+TUTTI_DEVICE int64_t elementAt(const RunRows& rows, const RunPlace& place) {
+  return place.row[0] * rows.strides[0] + place.row[1] * rows.strides[1] +
+         place.row[2] * rows.strides[2] + place.column;
+}
+
+/// As they lie in memory; of 8 elements of 16 bits the first word alone.
+template <int kRun>
+struct Words {
+  uint4 words[kRun / 4];
+};
+
+template <int kRun>
+TUTTI_DEVICE bool areFloats(const Elements& x) {
+  return kRun == 4 || x.format == Format::Float32;
+}
+
+template <int kRun>
+TUTTI_DEVICE uint4* wordsAt(const Elements& x, int64_t at) {
+  return reinterpret_cast<uint4*>(static_cast<char*>(x.data) + at * (areFloats<kRun>(x) ? 4 : 2));
+}
+
+template <int kRun>
+TUTTI_DEVICE Words<kRun> loadWords(const Elements& x, int64_t at) {
+  const uint4* const from = wordsAt<kRun>(x, at);
+  Words<kRun> loaded;
+  loaded.words[0] = from[0];
+  if constexpr (kRun == 8) loaded.words[1] = areFloats<kRun>(x) ? from[1] : make_uint4(0, 0, 0, 0);
+  return loaded;
+}
+
+TUTTI_DEVICE void parts(const uint4& word, uint32_t (&values)[4]) {
+  values[0] = word.x, values[1] = word.y, values[2] = word.z, values[3] = word.w;
+}
+
+template <int kRun>
+TUTTI_DEVICE void widenWords(const Words<kRun>& words, Format format, float (&values)[kRun]) {
+  uint32_t bits[4];
+  if (kRun == 4 || format == Format::Float32) {
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) {
+      if (i % 4 == 0) parts(words.words[i / 4], bits);
+      values[i] = __uint_as_float(bits[i % 4]);
+    }
+    return;
+  }
+  parts(words.words[0], bits);
+#pragma unroll
+  for (int i = 0; i < kRun; ++i) {
+    const auto half = uint16_t(bits[i / 2] >> 16 * (i % 2));
+    values[i] = format == Format::BFloat16 ? widenBrain(half) : widenHalf(half);
+  }
+}
+
+/// Rounded by the processor's instructions, which differ from store() in the bits of a NaN alone.
+template <int kRun>
+TUTTI_DEVICE void storeRun(const Elements& x, int64_t at, const float (&values)[kRun]) {
+  uint4* const to = wordsAt<kRun>(x, at);
+  if (areFloats<kRun>(x)) {
+#pragma unroll
+    for (int i = 0; i < kRun; i += 4)
+      to[i / 4] = make_uint4(__float_as_uint(values[i]), __float_as_uint(values[i + 1]),
+                             __float_as_uint(values[i + 2]), __float_as_uint(values[i + 3]));
+    return;
+  }
+  uint32_t pairs[4] = {};
+#pragma unroll
+  for (int i = 0; i < kRun; i += 2)
+    pairs[i / 2] = x.format == Format::BFloat16 ? ptx::packBf16(values[i], values[i + 1])
+                                                : ptx::packF16(values[i], values[i + 1]);
+  to[0] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+}  // namespace tutti::parallel::cuda

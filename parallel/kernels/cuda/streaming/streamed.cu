@@ -1,0 +1,154 @@
+// arguments.h, streamed.cu: by nvcc for a GPU, by g++ for the emulation.
+
+#include "parallel/kernels/cuda/launch.h"
+#include "parallel/kernels/cuda/streaming/arguments.h"
+#include "parallel/kernels/cuda/streaming/streamed_device.cuh"
+
+namespace tutti::parallel::cuda {
+namespace {
+
+int64_t bytesOf(const Elements& x) {
+  return x.format == Format::Float64 ? 8 : x.format == Format::Float32 ? 4 : 2;
+}
+Elements behind(const Elements& x, int64_t elements) {
+  return {static_cast<char*>(x.data) + elements * bytesOf(x), x.format};
+}
+
+RunSpace spaceOf(const RowPlaces& one, const RowPlaces& other, int64_t count, int64_t width,
+                 int32_t run) {
+  return one.isContiguous != 0 && other.isContiguous != 0
+             ? contiguousSpace(count, run)
+             : rowSpace(count, width, one.extents[1], one.extents[2], run);
+}
+RunRows rowsOf(const Elements& x, const RowPlaces& places) {
+  return {x, {places.strides[0], places.strides[1], places.strides[2]}};
+}
+RunRows rowsOf(const Elements& x, int64_t stride) { return {x, {0, 0, stride}}; }
+/// Of one dimension.
+RunSpace rowSpace(int64_t rows, int64_t width, int32_t run) {
+  return cuda::rowSpace(rows * width, width, 1, rows, run);
+}
+
+template <class Step>
+struct StepKernels {
+  static constexpr auto kFour = streamed<4, Step>, kEight = streamed<8, Step>;
+  static cudaError_t start(const Streamed<Step>& x, int32_t run, cudaStream_t stream) {
+    return launch(run == 4 ? kFour : kEight,
+                  blocksOf(x.space.runs, int64_t{kThreads} * Step::kRunsOfThread), kThreads, x,
+                  stream);
+  }
+  static cudaError_t load() { return loadAll(kFour, kEight); }
+};
+
+}  // namespace
+
+cudaError_t enqueue(const InRuns<Move>& x, cudaStream_t stream) {
+  // A word of 16 bytes is an element.
+  StreamedMove words{.space = spaceOf(x.fromRows, x.toRows, x.count, x.width, x.run),
+                     .from = rowsOf({const_cast<void*>(x.from), {}}, x.fromRows),
+                     .to = rowsOf({x.to, {}}, x.toRows)};
+  for (int d = 0; d < 3; ++d) words.from.strides[d] /= x.run, words.to.strides[d] /= x.run;
+  return launch(streamedMove,
+                blocksOf(words.space.runs, int64_t{kThreads} * StreamedMove::kRunsOfThread),
+                kThreads, words, stream);
+}
+
+cudaError_t enqueue(const InRuns<Convert>& x, cudaStream_t stream) {
+  return StepKernels<Converted>::start(
+      {.space = spaceOf(x.fromRows, x.toRows, x.count, x.width, x.run),
+       .in = {rowsOf(x.from, x.fromRows)},
+       .out = {rowsOf(x.to, x.toRows)},
+       .step = {}},
+      x.run, stream);
+}
+
+cudaError_t enqueue(const InRuns<Add>& x, cudaStream_t stream) {
+  const RunRows to = rowsOf(x.to, x.toRows);
+  return StepKernels<Added>::start({.space = spaceOf(x.fromRows, x.toRows, x.count, x.width, x.run),
+                                    .in = {to, rowsOf(x.from, x.fromRows)},
+                                    .out = {to},
+                                    .step = {}},
+                                   x.run, stream);
+}
+
+cudaError_t enqueue(const InRuns<AddBias>& x, cudaStream_t stream) {
+  const RunRows y = rowsOf(x.y.elements, x.y.stride);
+  return StepKernels<Added>::start({.space = rowSpace(x.rows, x.width, x.run),
+                                    .in = {y, rowsOf(x.bias, 0)},
+                                    .out = {y},
+                                    .step = {}},
+                                   x.run, stream);
+}
+
+cudaError_t enqueue(const InRuns<Gelu>& x, cudaStream_t stream) {
+  const RunSpace space = contiguousSpace(x.count, x.run);
+  const RunRows in = rowsOf(x.x, 0), out = rowsOf(x.y, 0);
+  if (x.dy.data == nullptr)
+    return StepKernels<GeluOf>::start({.space = space, .in = {in}, .out = {out}, .step = {}}, x.run,
+                                      stream);
+  return StepKernels<GeluSlopes>::start(
+      {.space = space, .in = {rowsOf(x.dy, 0), in}, .out = {out}, .step = {}}, x.run, stream);
+}
+
+cudaError_t enqueue(const InRuns<SwiGlu>& x, cudaStream_t stream) {
+  const RunSpace space = rowSpace(x.rows, x.width, x.run);
+  const int64_t both = 2 * x.width;
+  const RunRows gate = rowsOf(x.x, both), up = rowsOf(behind(x.x, x.width), both);
+  if (x.dy.data == nullptr)
+    return StepKernels<Gated>::start(
+        {.space = space, .in = {gate, up}, .out = {rowsOf(x.y, x.width)}, .step = {}}, x.run,
+        stream);
+  return StepKernels<GatedBack>::start(
+      {.space = space,
+       .in = {rowsOf(x.dy, x.width), gate, up},
+       .out = {rowsOf(x.y, both), rowsOf(behind(x.y, x.width), both)},
+       .step = {}},
+      x.run, stream);
+}
+
+cudaError_t enqueue(const InRuns<Rotary>& x, cudaStream_t stream) {
+  const int64_t pairs = x.rows * x.heads * x.half;
+  StreamedRotary turned{.space = cuda::rowSpace(pairs, x.half, x.context, x.heads, x.run),
+                        .first = {x.x, {x.context * x.columns, x.columns, 2 * int64_t{x.half}}},
+                        .second = {},
+                        .x = x};
+  turned.second = turned.first;
+  turned.second.elements = behind(x.x, x.half);
+  return launch(x.run == 4 ? streamedRotary<4> : streamedRotary<8>,
+                blocksOf(turned.space.runs, kThreads), kThreads, turned, stream);
+}
+
+cudaError_t enqueue(const InRuns<AdamW>& x, cudaStream_t stream) {
+  const RunRows weight = rowsOf(x.weight, 0), first = rowsOf(x.first, 0),
+                second = rowsOf(x.second, 0);
+  return StepKernels<AdamWOf>::start({.space = contiguousSpace(x.count, x.run),
+                                      .in = {weight, rowsOf(x.gradient, 0), first, second},
+                                      .out = {weight, first, second},
+                                      .step = {x}},
+                                     x.run, stream);
+}
+
+cudaError_t enqueue(const InRuns<Sgd>& x, cudaStream_t stream) {
+  const RunSpace space = contiguousSpace(x.count, x.run);
+  const RunRows weight = rowsOf(x.weight, 0), gradient = rowsOf(x.gradient, 0);
+  if (x.velocity.data == nullptr)
+    return StepKernels<SgdOf<false>>::start(
+        {.space = space, .in = {weight, gradient}, .out = {weight}, .step = {x}}, x.run, stream);
+  const RunRows velocity = rowsOf(x.velocity, 0);
+  return StepKernels<SgdOf<true>>::start(
+      {.space = space, .in = {weight, gradient, velocity}, .out = {weight, velocity}, .step = {x}},
+      x.run, stream);
+}
+
+cudaError_t loadStreamed() {
+  cudaError_t error = loadAll(streamedMove, streamedRotary<4>, streamedRotary<8>);
+  for (const auto load :
+       {StepKernels<Converted>::load, StepKernels<Added>::load, StepKernels<GeluOf>::load,
+        StepKernels<GeluSlopes>::load, StepKernels<Gated>::load, StepKernels<GatedBack>::load,
+        StepKernels<AdamWOf>::load, StepKernels<SgdOf<false>>::load,
+        StepKernels<SgdOf<true>>::load})
+    if (error == cudaSuccess) error = load();
+  return error;
+}
+
+}  // namespace tutti::parallel::cuda

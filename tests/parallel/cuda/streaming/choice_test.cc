@@ -1,0 +1,95 @@
+// Which operands the kernels of streaming/ take, and how they count runs: functions of numbers.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include <tutti/error.h>
+
+#include "parallel/kernels/cuda/streaming/choice.h"
+#include "parallel/kernels/cuda/streaming/runs_device.cuh"
+
+namespace tutti::parallel::cuda {
+namespace {
+
+Elements at(uintptr_t address, Format format) { return {reinterpret_cast<void*>(address), format}; }
+constexpr auto kBrain = Format::BFloat16, kFloat = Format::Float32, kDouble = Format::Float64;
+
+TEST(StreamingChoice, IsOfTypesAndAlignment) {
+  const auto gelu = [](const Elements& dy, const Elements& x, const Elements& y, int64_t count) {
+    return runOf(Gelu{dy, x, y, count});
+  };
+  const Elements floats = at(4096, kFloat), brains = at(8192, kBrain), none{};
+  EXPECT_EQ(gelu(none, floats, floats, 12), 4);
+  EXPECT_EQ(gelu(none, floats, floats, 10), 0);
+  EXPECT_EQ(gelu(none, floats, floats, 0), 0);
+  EXPECT_EQ(gelu(none, brains, brains, 16), 8);
+  EXPECT_EQ(gelu(none, brains, brains, 12), 0);
+  EXPECT_EQ(gelu(brains, floats, floats, 16), 8);
+  EXPECT_EQ(gelu(brains, floats, floats, 12), 0);
+  EXPECT_EQ(gelu(none, floats, at(4104, kFloat), 16), 0);
+  EXPECT_EQ(gelu(at(8200, kBrain), brains, brains, 16), 0);
+  EXPECT_EQ(gelu(none, at(4096, kDouble), at(8192, kDouble), 16), 0);
+  // More runs than are counted, and as many.
+  constexpr int64_t kMost = int64_t{1} << 31;
+  EXPECT_EQ(gelu(none, floats, floats, 4 * kMost), 0);
+  EXPECT_EQ(gelu(none, floats, floats, 4 * (kMost - 1)), 4);
+}
+
+TEST(StreamingChoice, IsOfRows) {
+  const Elements x = at(4096, kBrain);
+  const auto places = [](int64_t outer, int64_t stride) {
+    return RowPlaces{.isContiguous = 0, .extents = {1, 2, 5}, .strides = {0, outer, stride}};
+  };
+  const auto add = [&](const RowPlaces& from, const RowPlaces& to, int64_t width) {
+    return runOf(Add{x, x, from, to, 10 * width, width});
+  };
+  EXPECT_EQ(add(places(80, 16), places(168, 24), 16), 8);
+  EXPECT_EQ(add(places(80, 16), places(168, 24), 12), 0);
+  EXPECT_EQ(add(places(80, 12), places(168, 24), 8), 0);
+  EXPECT_EQ(add(places(80, 16), places(164, 24), 8), 0);
+  RowPlaces flat = places(60, 12);
+  EXPECT_EQ(add(flat, flat, 12), 0);
+  flat.isContiguous = 1;
+  EXPECT_EQ(add(flat, flat, 12), 8 * (120 % 8 == 0));
+  EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 16), places(80, 16), 160, 16, 1}), 16);
+  EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 8), places(80, 8), 80, 8, 1}), 0);
+  EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 16), places(80, 16), 160, 16, 8}), 2);
+  EXPECT_EQ(runOf(AddBias{x, {x, 20}, 3, 16}), 0);
+  EXPECT_EQ(runOf(AddBias{x, {x, 24}, 3, 16}), 8);
+  EXPECT_EQ(runOf(SwiGlu{{}, x, x, 3, 12}), 0);
+  const auto rotary = [&](int64_t columns, int32_t half) {
+    return runOf(Rotary{x, x, x, nullptr, 4, columns, 2, 2, 1, half, 0});
+  };
+  EXPECT_EQ(rotary(32, 8), 8);
+  EXPECT_EQ(rotary(36, 8), 0);
+  EXPECT_EQ(rotary(32, 12), 0);
+}
+
+TEST(StreamingChoice, IsOfTheEnvironment) {
+  EXPECT_EQ(streamingOfEnvironment(), StreamingFamily::Vectors);
+  setenv("TUTTI_STREAMING", "plain", 1);
+  EXPECT_EQ(streamingOfEnvironment(), StreamingFamily::Plain);
+  setenv("TUTTI_STREAMING", "vectors", 1);
+  EXPECT_EQ(streamingOfEnvironment(), StreamingFamily::Vectors);
+  setenv("TUTTI_STREAMING", "scalars", 1);
+  EXPECT_THROW(streamingOfEnvironment(), Error);
+  unsetenv("TUTTI_STREAMING");
+}
+
+// At the edges of quotients, and for the largest numbers.
+TEST(StreamingSpaces, Divide) {
+  for (const uint32_t by :
+       {1u, 2u, 3u, 5u, 7u, 96u, 641u, 6283u, 65535u, 65536u, 65537u, 0x40000001u, 0x7fffffffu}) {
+    const Divider divider = dividerBy(by);
+    for (const uint32_t q : {0u, 1u, 2u, 1000u, 0x7fffffffu / by})
+      for (const int64_t near : {-1, 0, 1}) {
+        const int64_t n = int64_t{q} * by + near;
+        if (n < 0 || n > 0x7fffffff) continue;
+        EXPECT_EQ(quotientOf(divider, static_cast<uint32_t>(n)), n / by) << n << " / " << by;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,81 @@
+#pragma once
+
+// Operands of the kernels of streaming/ in one piece of memory, on a GPU or on the emulation. What
+// is between them, and between their rows, is NaN, so that what is read there shows; whoever writes
+// there leaves other bytes than the plain kernels do.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "parallel/kernels/cuda/streaming/streaming.h"
+#include "tests/emulation/device_array.h"
+#include "tests/parallel/cuda/formats.h"
+
+namespace tutti::parallel::cuda {
+
+/// The formats of what is computed on, and of what is kept and summed.
+struct Formats {
+  Format elements, kept;
+};
+inline constexpr Formats kAllFormats[] = {{Format::Float32, Format::Float32},
+                                          {Format::BFloat16, Format::BFloat16},
+                                          {Format::BFloat16, Format::Float32},
+                                          {Format::Float16, Format::Float16},
+                                          {Format::Float16, Format::Float32}};
+
+/// Rows of `width` elements, so many elements apart, the first so many behind a multiple of 256
+/// bytes.
+struct Rows {
+  int64_t rows, width, stride, shift = 0;
+};
+
+class Pool {
+ public:
+  using Call = std::function<cudaError_t(StreamingFamily)>;
+
+  struct Range {
+    double least, most;
+  };
+  Elements random(const Rows& rows, Format format, const Range& range = {-4, 4});
+  /// NaN.
+  Elements result(const Rows& rows, Format format);
+  /// A result of one row is this number instead.
+  void set(const Elements& x, int64_t index, double value);
+  /// Which results of compute() have as before.
+  float* scratch(int64_t count);
+  const int32_t* numbers(const std::vector<int32_t>& values);
+
+  /// Computes from the same memory each time: twice by vectors, which must leave the same bits, and
+  /// then plainly. Returns the two results.
+  struct Results {
+    std::vector<char> vectors, plain;
+  };
+  Results compute(const Call& call);
+  /// All bytes are those that the plain kernels leave.
+  void expectPlainBits(const Call& call, const std::string& what);
+  /// Forgets all operands.
+  void reset();
+  const std::vector<char>& image() const { return image_; }
+  /// Elements are as before in the bytes of a result.
+  void erase(std::vector<char>& bytes, const Elements& x, int64_t count) const;
+  /// An element as bytes of a result have it.
+  double numberIn(const std::vector<char>& bytes, const Elements& x, int64_t index) const;
+
+ private:
+  static constexpr size_t kBytes = size_t{1} << 21;
+  size_t place(size_t bytes);
+  std::vector<char> after(const Call& call, StreamingFamily family);
+  size_t offsetOf(const Elements& x, int64_t index) const;
+
+  emulation::DeviceArray<char> memory_{kBytes};
+  std::vector<char> image_ = std::vector<char>(kBytes, char(-1));
+  size_t used_ = 256;
+  std::vector<std::pair<Elements, int64_t>> scratch_;
+  emulation::Random random_{5};
+};
+
+inline int64_t bytesOf(Format format) { return format == Format::Float32 ? 4 : 2; }
+
+}  // namespace tutti::parallel::cuda

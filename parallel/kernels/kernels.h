@@ -328,6 +328,11 @@ class Kernels {
   /// Whose memory operands lie in.
   virtual Device device() const { return {}; }
 
+  /// See inSequence(). abandonSequence() forgets what was called since the sequence began.
+  virtual void beginSequence() {}
+  virtual void endSequence() {}
+  virtual void abandonSequence() noexcept {}
+
   virtual void gemm(const GemmArgs& args) = 0;
   virtual void fillZero(const Tensor& x) = 0;
   /// The two have one shape, of any rank; where types differ each element is rounded to nearest.
@@ -388,5 +393,22 @@ class Kernels {
   /// Adds the squares of all elements to `sum`, exactly.
   virtual void addSquares(const Tensor& x, ExactSum& sum) = 0;
 };
+
+/// Calls body(), whose kernels a GPU may keep until it returns, and then launch together, where
+/// that is `wanted`. So it must not enqueue anything else on their stream that is to come between
+/// them, nor tell others that they are done; where the host waits for a result, it gets it. Not
+/// within another one.
+template <class Body>
+void inSequence(Kernels& kernels, bool wanted, const Body& body) {
+  if (!wanted) return body();
+  kernels.beginSequence();
+  try {
+    body();
+  } catch (...) {
+    kernels.abandonSequence();
+    throw;
+  }
+  kernels.endSequence();
+}
 
 }  // namespace tutti::parallel

@@ -76,11 +76,19 @@ Tensor LanguageModel::forward(ParallelContext& context, UnitRange part, const Te
   return part.end > headUnit() ? head(context, x, saved) : x;
 }
 
+/// Of a block: experts tell the host how many rows they have, and what was seen before has kept its
+/// keys and values elsewhere.
+bool LanguageModel::isSequence(const ParallelContext& context, const Saved& saved) const {
+  return experts_ == 0 && saved.before == nullptr && callsKernelsAlone(context);
+}
+
 /// Where it is computed again later, nothing is kept but what it was given and gives.
 Tensor LanguageModel::blockForward(ParallelContext& context, UnitId unit, const Tensor& x,
                                    Saved& saved) {
   const Saved::Place before = saved.place();
-  const Tensor y = blocks_[static_cast<size_t>(unit) - 1]->forward(context, x, saved);
+  Tensor y;
+  inSequence(context.kernels, isSequence(context, saved),
+             [&] { y = blocks_[static_cast<size_t>(unit) - 1]->forward(context, x, saved); });
   if (!again_) return y;
   const Tensor kept = saved.forgetSince(before, y);
   saved.push(x);
@@ -90,8 +98,12 @@ Tensor LanguageModel::blockForward(ParallelContext& context, UnitId unit, const 
 Tensor LanguageModel::blockBackward(ParallelContext& context, UnitId unit, const Tensor& dy,
                                     Saved& saved) {
   Module& block = *blocks_[static_cast<size_t>(unit) - 1];
-  if (again_) block.forward(context, saved.pop(), saved);
-  return block.backward(context, dy, saved);
+  Tensor dx;
+  inSequence(context.kernels, isSequence(context, saved), [&] {
+    if (again_) block.forward(context, saved.pop(), saved);
+    dx = block.backward(context, dy, saved);
+  });
+  return dx;
 }
 
 /// Of those whose rows this rank has.

@@ -52,6 +52,7 @@ class LanguageModel : public Model {
 
  private:
   Tensor embed(ParallelContext& context, const Tensor& tokenIds, Saved& saved);
+  bool isSequence(const ParallelContext& context, const Saved& saved) const;
   Tensor blockForward(ParallelContext& context, UnitId unit, const Tensor& x, Saved& saved);
   Tensor blockBackward(ParallelContext& context, UnitId unit, const Tensor& dy, Saved& saved);
   Tensor head(ParallelContext& context, const Tensor& x, Saved& saved);

@@ -68,6 +68,11 @@ inline Tensor positionsOf(ParallelContext& context, const Saved& saved) {
                                  : context.sequences.positions(saved.length);
 }
 
+/// Whether modules without experts call nothing but kernels: there are no collectives between them.
+inline bool callsKernelsAlone(const ParallelContext& context) {
+  return context.mesh.longAxes(kTensorAxes | AxisSet{Axis::Context, Axis::Expert}).empty();
+}
+
 /// Consecutive units of a model, [begin, end).
 struct UnitRange {
   UnitId begin = 0, end = 0;

@@ -37,7 +37,9 @@ Tensor Saved::closeUnit(ParallelContext& context, const Tensor& dx) {
 void Saved::drain(ParallelContext& context) {
   size_t next = 0;
   for (const UnitEnd& end : ended_) {
-    for (; next < end.work; ++next) work[next].run(context, microBatch);
+    inSequence(context.kernels, callsKernelsAlone(context), [&] {
+      for (; next < end.work; ++next) work[next].run(context, microBatch);
+    });
     context.store.weightsDone(end.unit, microBatch);
   }
   ensure(next == work.size(), work.size() - next, " weight gradients belong to no closed unit");

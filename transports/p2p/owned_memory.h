@@ -20,6 +20,8 @@ using device::OnDevice;
 /// A device's stream for set-up: it waits for nothing else there, where kernels may spin until a
 /// peer is ready. All of the process share it, and it stays: CUDA deals its queues out as streams
 /// are made, and ranks of one device whose streams get the same one would wait for each other.
+/// Streams of different priorities do not share a queue, so it has the greatest, which callers'
+/// seldom have.
 class SetupStream {
  public:
   explicit SetupStream(int device) {
@@ -32,7 +34,9 @@ class SetupStream {
       return;
     }
     OnDevice on(device);
-    TUTTI_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    int least = 0, greatest = 0;
+    TUTTI_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    TUTTI_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
     streams.emplace(device, stream_);
   }
   cudaStream_t get() const { return stream_; }

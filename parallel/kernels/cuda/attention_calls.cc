@@ -60,7 +60,7 @@ void forward(Queue& queue, const char* operation, const AttentionBlockArgs& a,
                     .value = headRowsOf(a.value),
                     .out = headRowsOf(a.out),
                     .logSumExp = headScalarsOf(a.logSumExp)};
-  queue.start(operation, ChosenAttention<Attention>{attentions, x}, doubles);
+  queue.start(operation, ChosenAttention<Attention>{&attentions, x}, doubles);
 }
 
 /// `adds`: to gradients that are there.
@@ -87,7 +87,7 @@ void backward(Queue& queue, const char* operation, const AttentionBlockBackwardA
       operation,
       AttentionDots{.sizes = sizes, .dOut = x.dOut, .out = headRowsOf(a.out), .dots = x.dots},
       doubles);
-  queue.start(operation, ChosenAttention<AttentionBackward>{attentions, x}, doubles);
+  queue.start(operation, ChosenAttention<AttentionBackward>{&attentions, x}, doubles);
 }
 
 }  // namespace

@@ -20,6 +20,11 @@ CudaKernels::CudaKernels(StreamRef stream, const GemmOptions& gemms)
       streaming_(streamingOfEnvironment()) {}
 CudaKernels::~CudaKernels() = default;
 
+void CudaKernels::beginSequence() { queue_->keep(); }
+void CudaKernels::endSequence() { queue_->keepNoMore(); }
+void CudaKernels::abandonSequence() noexcept { queue_->abandon(); }
+int64_t CudaKernels::graphLaunches() const { return queue_->graphLaunches(); }
+
 void CudaKernels::fillZero(const Tensor& x) {
   requireContiguous("fillZero", x);
   queue_->fillZero("fillZero", x.data, x.bytes());

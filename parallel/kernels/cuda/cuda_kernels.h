@@ -11,6 +11,9 @@
 // refuse those that are not there (embedding, embeddingWeights, logitStatistics, rotary with
 // positions, countChoices, spreadRows, combineRows, rowDots).
 //
+// Kernels of a sequence (inSequence) that comes for the second time, with the same operands, are
+// captured into a graph, which is launched in their place from then on; TUTTI_GRAPHS=0: never.
+//
 // Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
 // operands' values and shapes, of gemm and attention also of how operands are aligned and of the
 // GPU, which decide on the kernel: nothing but integers is added by atomics.
@@ -48,6 +51,11 @@ class CudaKernels final : public Kernels {
   CudaKernels(StreamRef stream, const cuda::GemmOptions& gemms);
   ~CudaKernels() override;  ///< waits for what it has enqueued
   Device device() const override { return device_; }
+  void beginSequence() override;
+  void endSequence() override;
+  void abandonSequence() noexcept override;
+  /// How often a graph was launched in the place of a sequence's kernels.
+  int64_t graphLaunches() const;
 
   void gemm(const GemmArgs& args) override;
   void fillZero(const Tensor& x) override;

@@ -71,7 +71,7 @@ void CudaKernels::gemm(const GemmArgs& all) {
   const int64_t partialSums = Gemms::partialSumsOf(product, choice);
   queue_->start(
       "gemm",
-      ChosenGemm{.gemms = *gemms_,
+      ChosenGemm{.gemms = gemms_.get(),
                  .product = product,
                  .choice = choice,
                  .partial = partialSums == 0 ? nullptr : queue_->scratch<float>(partialSums)});

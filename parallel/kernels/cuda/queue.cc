@@ -48,6 +48,7 @@ void* Workspace::room(size_t bytes) {
 Queue::Queue(StreamRef stream)
     : stream_(requireCuda(stream)),
       device_(stream.device().index),
+      graphs_(graphsWanted()),
       scratch_(stream, Workspace::Kind::Device),
       results_(stream, Workspace::Kind::Pinned),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
@@ -66,15 +67,39 @@ void Queue::check(const char* operation, cudaError_t error) const {
 }
 
 void Queue::fillZero(const char* operation, void* memory, size_t bytes) {
-  if (bytes == 0) return;
-  const OnDevice here(device_);
-  check(operation, cudaMemsetAsync(memory, 0, bytes, stream_.cuda()));
+  if (bytes > 0) start(operation, FillZeroBytes{memory, bytes});
 }
 
 void Queue::copy(const char* operation, void* to, const void* from, size_t bytes) {
-  if (bytes == 0) return;
+  if (bytes > 0) start(operation, CopyBytes{to, from, bytes});
+}
+
+void Queue::keep() {
+  ensure(!keeps_, "kernels are kept already");
+  keeps_ = true;
+}
+
+void Queue::keepNoMore() {
+  keeps_ = false;
+  startKept();
+}
+
+void Queue::abandon() {
+  keeps_ = false;
+  sequence_.clear();
+}
+
+/// What could not be started is forgotten, too.
+void Queue::startKept() {
+  if (sequence_.size() == 0) return;
   const OnDevice here(device_);
-  check(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.cuda()));
+  struct Emptied {
+    Sequence& kept;
+    ~Emptied() { kept.clear(); }
+  } const atEnd{sequence_};
+  const char* failed = nullptr;
+  const cudaError_t error = graphs_.start(sequence_, stream_.cuda(), failed);
+  check(failed, error);
 }
 
 void Queue::checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end,
@@ -102,6 +127,7 @@ void Queue::finish(const char* operation, bool always) {
 }
 
 void Queue::wait(const char* operation) {
+  startKept();
   const OnDevice here(device_);
   check(operation, cudaStreamSynchronize(stream_.cuda()));
 }

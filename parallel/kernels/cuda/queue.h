@@ -11,6 +11,7 @@
 #include <tutti/device.h>
 
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/sequence.h"
 #include "parallel/tensor/tensor.h"
 
 namespace tutti::parallel::cuda {
@@ -54,18 +55,21 @@ class Queue {
 
   /// Enqueues what the arguments are of (launches.h). Throws Cuda, naming the operation.
   template <class Arguments>
-  void start(const char* operation, const Arguments& arguments, bool doubles) {
-    const OnDevice here(device_);
-    check(operation, enqueue(arguments, doubles, stream_.cuda()));
-  }
-  template <class Arguments>
-  void start(const char* operation, const Arguments& arguments) {
-    const OnDevice here(device_);
-    check(operation, enqueue(arguments, stream_.cuda()));
+  void start(const char* operation, const Arguments& arguments, bool doubles = false) {
+    sequence_.add(operation, arguments, doubles);
+    if (!keeps_) startKept();
   }
   void fillZero(const char* operation, void* memory, size_t bytes);
   /// Any memory that the GPU addresses.
   void copy(const char* operation, void* to, const void* from, size_t bytes);
+
+  /// What is started from now on is kept until keepNoMore(), or until somebody waits, and then
+  /// started together (sequence.h).
+  void keep();
+  void keepNoMore();
+  /// Forgets what is kept, and keeps no more.
+  void abandon();
+  int64_t graphLaunches() const { return graphs_.launches(); }
 
   /// Looks for a value outside of [lowest, end) when the stream comes to it; finish() throws
   /// InvalidArgument if there is one. `what` goes before the value in that message, and
@@ -96,9 +100,13 @@ class Queue {
   static constexpr int kMostChecked = 2;
   void check(const char* operation, cudaError_t error) const;
   void wait(const char* operation);
+  void startKept();
 
   const StreamRef stream_;
   const int device_;
+  bool keeps_ = false;
+  Sequence sequence_;
+  Graphs graphs_;
   Workspace scratch_, results_;
   Memory found_;  ///< FirstOutside[kMostChecked]
   Checked checked_[kMostChecked] = {};

@@ -29,12 +29,12 @@ class Attentions {
 /// For Queue::start().
 template <class Arguments>
 struct ChosenAttention {
-  Attentions& attentions;
-  const Arguments& x;
+  Attentions* attentions;
+  Arguments x;
 };
 template <class Arguments>
 cudaError_t enqueue(const ChosenAttention<Arguments>& x, bool doubles, cudaStream_t stream) {
-  return x.attentions.enqueue(x.x, doubles, stream);
+  return x.attentions->enqueue(x.x, doubles, stream);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -49,13 +49,13 @@ class Gemms {
 
 /// For Queue::start().
 struct ChosenGemm {
-  Gemms& gemms;
-  const GemmProduct& product;
-  const GemmChoice& choice;
+  Gemms* gemms;
+  GemmProduct product;
+  GemmChoice choice;
   float* partial;
 };
 inline cudaError_t enqueue(const ChosenGemm& x, cudaStream_t stream) {
-  return x.gemms.enqueue(x.product, x.choice, x.partial, stream);
+  return x.gemms->enqueue(x.product, x.choice, x.partial, stream);
 }
 
 /// Throws Cuda.

@@ -1,0 +1,116 @@
+#include "parallel/kernels/cuda/sequence.h"
+
+#include <cstdlib>
+#include <functional>
+#include <string_view>
+
+#include "parallel/tensor/check.h"
+
+namespace tutti::parallel::cuda {
+
+void Sequence::clear() {
+  bytes_.clear();
+  items_.clear();
+}
+
+size_t Sequence::hash() const {
+  return std::hash<std::string_view>{}(
+      {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()});
+}
+
+cudaError_t Sequence::start(cudaStream_t stream, const char*& failed) const {
+  for (const Item& item : items_) {
+    failed = item.operation;
+    if (const cudaError_t error = item.enqueue(bytes_.data() + item.begin, item.doubles, stream);
+        error != cudaSuccess)
+      return error;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t enqueue(const FillZeroBytes& x, cudaStream_t stream) {
+  return cudaMemsetAsync(x.memory, 0, x.bytes, stream);
+}
+
+cudaError_t enqueue(const CopyBytes& x, cudaStream_t stream) {
+  return cudaMemcpyAsync(x.to, x.from, x.bytes, cudaMemcpyDefault, stream);
+}
+
+Graphs::~Graphs() {
+  for (const auto& [hash, known] : known_)
+    if (known.graph != nullptr) cudaGraphExecDestroy(known.graph);
+  if (capturing_ != nullptr) cudaStreamDestroy(capturing_);
+}
+
+Graphs::Known* Graphs::find(const Sequence& sequence) {
+  const auto [begin, end] = known_.equal_range(sequence.hash());
+  for (auto each = begin; each != end; ++each)
+    if (each->second.sequence == sequence) return &each->second;
+  return nullptr;
+}
+
+/// Of one launch there is nothing to gain, and what somebody captures goes to his graph.
+cudaError_t Graphs::start(const Sequence& sequence, cudaStream_t stream, const char*& failed) {
+  if (!wanted_ || sequence.size() < 2) return sequence.start(stream, failed);
+  failed = "cudaStreamIsCapturing";
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (const cudaError_t error = cudaStreamIsCapturing(stream, &status); error != cudaSuccess)
+    return error;
+  if (status != cudaStreamCaptureStatusNone) return sequence.start(stream, failed);
+  Known* const known = find(sequence);
+  if (known == nullptr) {
+    remember(sequence);
+    return sequence.start(stream, failed);
+  }
+  if (known->graph == nullptr)
+    if (const cudaError_t error = makeGraph(*known, failed); error != cudaSuccess) return error;
+  failed = "cudaGraphLaunch";
+  ++launches_;
+  return cudaGraphLaunch(known->graph, stream);
+}
+
+void Graphs::remember(const Sequence& sequence) {
+  if (known_.size() >= kMost)
+    std::erase_if(known_, [](const auto& each) { return each.second.graph == nullptr; });
+  if (known_.size() < kMost) known_.emplace(sequence.hash(), Known{sequence});
+}
+
+/// What is captured, on a stream of its own, is not enqueued anywhere.
+cudaError_t Graphs::makeGraph(Known& known, const char*& failed) {
+  failed = "a stream to capture on";
+  if (capturing_ == nullptr)
+    if (const cudaError_t error = cudaStreamCreateWithFlags(&capturing_, cudaStreamNonBlocking);
+        error != cudaSuccess)
+      return error;
+  if (const cudaError_t error =
+          cudaStreamBeginCapture(capturing_, cudaStreamCaptureModeThreadLocal);
+      error != cudaSuccess)
+    return error;
+  cudaGraph_t graph = nullptr;
+  cudaError_t error = cudaSuccess;
+  try {
+    error = known.sequence.start(capturing_, failed);
+  } catch (...) {
+    if (cudaStreamEndCapture(capturing_, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+    throw;
+  }
+  const cudaError_t ended = cudaStreamEndCapture(capturing_, &graph);
+  if (error == cudaSuccess) error = ended;
+  if (error == cudaSuccess) {
+    failed = "cudaGraphInstantiate";
+    error = cudaGraphInstantiate(&known.graph, graph, 0);
+  }
+  if (graph == nullptr) return error;
+  if (error == cudaSuccess) failed = "cudaGraphDestroy";
+  const cudaError_t destroyed = cudaGraphDestroy(graph);
+  return error == cudaSuccess ? destroyed : error;
+}
+
+bool graphsWanted() {
+  const char* const text = std::getenv("TUTTI_GRAPHS");
+  const std::string_view word = text == nullptr ? "1" : text;
+  parallel::require(word == "0" || word == "1", "TUTTI_GRAPHS is 0 or 1, not ", word);
+  return word == "1";
+}
+
+}  // namespace tutti::parallel::cuda

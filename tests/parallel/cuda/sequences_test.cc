@@ -1,0 +1,272 @@
+// Kernels that are kept and launched as graphs: the same results as one by one, a graph from the
+// second time on, another one for other operands, and what becomes of those that are kept when the
+// host waits, when something fails, and in a training.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "parallel/data/loader.h"
+#include "parallel/engine/engine.h"
+#include "parallel/kernels/cuda/cuda_kernels.h"
+#include "parallel/nn/gpt.h"
+#include "parallel/optim/optimizer.h"
+#include "tests/device/cuda_test.h"
+#include "tests/emulation/runtime/failing_call.h"
+
+namespace tutti::parallel {
+namespace {
+
+using tests::expectError;
+using tests::gpu;
+using tests::outcomeOf;
+
+/// Sets TUTTI_GRAPHS as long as it lives.
+class GraphsSetting {
+ public:
+  explicit GraphsSetting(const char* value) { ::setenv("TUTTI_GRAPHS", value, 1); }
+  ~GraphsSetting() { ::unsetenv("TUTTI_GRAPHS"); }
+  GraphsSetting(const GraphsSetting&) = delete;
+  GraphsSetting& operator=(const GraphsSetting&) = delete;
+};
+
+class Sequences : public tests::CudaTest {
+ protected:
+  /// In memory that host and GPU address.
+  Tensor make(const Shape& shape, DType type = DType::Float32) {
+    memory_.push_back(allocatePinned(byteCount(type, shape)));
+    std::memset(memory_.back().data(), 0, memory_.back().bytes());
+    return {memory_.back().data(), type, shape};
+  }
+  void fill(const Tensor& x, float first) {
+    for (int64_t i = 0; i < x.count(); ++i)
+      x.as<float>()[i] = first + 0.25f * static_cast<float>(i % 13);
+  }
+  std::vector<float> values(const Tensor& x) {
+    stream_.synchronize();
+    return {x.as<float>(), x.as<float>() + x.count()};
+  }
+
+  /// Products, an activation, memory that is filled and copied, and sums that are added to.
+  struct Chain {
+    Tensor x, weight, inner, active, copied, sum;
+  };
+  Chain chain() {
+    return {make({5, 8}), make({12, 8}), make({5, 12}), make({5, 12}), make({5, 12}), make({12})};
+  }
+  static void call(Kernels& kernels, const Chain& c) {
+    kernels.fillZero(c.inner);
+    kernels.gemm({.a = c.x, .b = c.weight, .c = c.inner, .transposeB = true, .beta = 1});
+    kernels.gelu(c.inner, c.active);
+    kernels.copy(c.active, c.copied);
+    kernels.biasGradient(c.copied, c.sum, 1);
+  }
+  std::vector<float> results(const Chain& c) {
+    std::vector<float> all = values(c.copied), sum = values(c.sum);
+    all.insert(all.end(), sum.begin(), sum.end());
+    return all;
+  }
+
+  std::vector<Memory> memory_;
+  Stream stream_{gpu(0)};
+  CudaKernels kernels_{stream_};
+};
+
+TEST_F(Sequences, AreGraphsFromTheSecondTimeOn) {
+  const Chain one = chain(), kept = chain();
+  for (int time = 0; time < 4; ++time) {
+    for (const Chain* c : {&one, &kept}) {
+      fill(c->x, 1 + static_cast<float>(time));
+      fill(c->weight, -2);
+    }
+    call(kernels_, one);
+    inSequence(kernels_, true, [&] { call(kernels_, kept); });
+    EXPECT_EQ(kernels_.graphLaunches(), time);
+    EXPECT_EQ(results(kept), results(one)) << "time " << time;
+  }
+}
+
+TEST_F(Sequences, WithOtherOperandsOrNumbersAreOthers) {
+  const Tensor x = make({4, 6}), y = make({4, 6}), z = make({4, 6});
+  fill(x, 1);
+  const auto twice = [&](const Tensor& to, double beta) {
+    inSequence(kernels_, true, [&] {
+      kernels_.gelu(x, y);
+      kernels_.gemm({.a = x, .b = y, .c = to.part(1, 0, 4), .transposeB = true, .beta = beta});
+    });
+    return kernels_.graphLaunches();
+  };
+  EXPECT_EQ(twice(z, 0), 0);
+  EXPECT_EQ(twice(z, 0), 1);
+  EXPECT_EQ(twice(z, 1), 1);  // adds to what is there
+  const Tensor other = make({4, 6});
+  EXPECT_EQ(twice(other, 0), 1);
+  const std::vector<float> once = values(other), added = values(z);
+  for (int64_t i = 0; i < 4; ++i)
+    for (int64_t k = 0; k < 4; ++k) {
+      const auto at = static_cast<size_t>(6 * i + k);
+      EXPECT_EQ(added[at], 2 * once[at]);
+    }
+  EXPECT_EQ(twice(z, 1), 2);
+  EXPECT_EQ(twice(other, 0), 3);
+}
+
+TEST_F(Sequences, AreStartedWhereTheHostWaits) {
+  const Tensor x = make({3, 4}), logits = make({3, 4}), statistics = make({1, 3, 3});
+  const Tensor labels = make({3}, DType::Int32);
+  CudaKernels one{stream_};
+  for (int time = 0; time < 3; ++time) {
+    for (int64_t i = 0; i < x.count(); ++i)
+      x.as<float>()[i] = static_cast<float>((time + 1) * (i % 5));
+    double loss = 0;
+    inSequence(kernels_, true, [&] {
+      kernels_.fillZero(logits);
+      kernels_.add(x, logits);
+      kernels_.logitStatistics({.logits = logits, .labels = labels, .statistics = statistics});
+      loss = kernels_.crossEntropy(
+          {.logits = logits, .labels = labels, .statistics = statistics, .gradient = false});
+    });
+    one.logitStatistics({.logits = x, .labels = labels, .statistics = statistics});
+    EXPECT_EQ(loss,
+              one.crossEntropy(
+                  {.logits = x, .labels = labels, .statistics = statistics, .gradient = false}))
+        << "time " << time;
+  }
+}
+
+TEST_F(Sequences, ThatFailAreForgotten) {
+  const Tensor x = make({8});
+  const auto badly = [&] {
+    inSequence(kernels_, true, [&] {
+      kernels_.fillZero(x);
+      throw std::runtime_error("on purpose");
+    });
+  };
+  fill(x, 3);
+  const std::vector<float> before = values(x);
+  EXPECT_THROW(badly(), std::runtime_error);
+  EXPECT_EQ(values(x), before);
+  kernels_.add(x, x);
+  EXPECT_EQ(values(x)[0], 6);
+}
+
+// Whichever call it is that CUDA refuses: those of the launches, or of what makes a graph.
+TEST_F(Sequences, SayWhatCudaRefuses) {
+  const Chain c = chain();
+  fill(c.x, 1);
+  fill(c.weight, 2);
+  for (int time = 0; time < 2; ++time)  // one by one, then as a graph
+    for (int calls = 0;; ++calls) {
+      ASSERT_LT(calls, 100);
+      CudaKernels kernels{stream_};
+      const emulation::FailingCall failing(calls, cudaErrorInvalidConfiguration);
+      const auto outcome = outcomeOf([&] {
+        for (int each = 0; each <= time; ++each)
+          inSequence(kernels, true, [&] { call(kernels, c); });
+        EXPECT_EQ(kernels.graphLaunches(), time);
+      });
+      if (!failing.hasFailed()) {
+        EXPECT_EQ(outcome.text, tests::Outcome{}.text);
+        break;
+      }
+      expectError(outcome, ErrorCode::Cuda, "cudaErrorInvalidConfiguration");
+    }
+  const Chain again = chain();
+  fill(again.x, 1);
+  fill(again.weight, 2);
+  call(kernels_, again);
+  EXPECT_EQ(values(again.copied), values(c.copied));
+}
+
+// A caller who captures the stream has the kernels in his graph, and not a launch of another one.
+TEST_F(Sequences, GoToTheGraphOfWhoCaptures) {
+  const Tensor x = make({8}), y = make({8});
+  const auto twice = [&] {
+    inSequence(kernels_, true, [&] {
+      kernels_.add(x, y);
+      kernels_.add(x, y);
+    });
+  };
+  fill(x, 1);
+  twice();
+  twice();
+  EXPECT_EQ(values(y)[0], 4);
+  ASSERT_EQ(cudaStreamBeginCapture(StreamRef(stream_).cuda(), cudaStreamCaptureModeRelaxed),
+            cudaSuccess);
+  twice();
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(StreamRef(stream_).cuda(), &graph), cudaSuccess);
+  EXPECT_EQ(values(y)[0], 4);
+  EXPECT_EQ(kernels_.graphLaunches(), 1);
+  cudaGraphExec_t ready = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(ready, StreamRef(stream_).cuda()), cudaSuccess);
+  EXPECT_EQ(values(y)[0], 6);
+  EXPECT_EQ(cudaGraphExecDestroy(ready), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+TEST_F(Sequences, AreNoGraphsWhereNobodyWantsThem) {
+  {
+    const GraphsSetting none("0");
+    const Chain c = chain();
+    CudaKernels kernels{stream_};
+    for (int time = 0; time < 3; ++time) inSequence(kernels, true, [&] { call(kernels, c); });
+    EXPECT_EQ(kernels.graphLaunches(), 0);
+  }
+  const GraphsSetting wrong("yes");
+  expectError(outcomeOf([&] { CudaKernels{stream_}; }), ErrorCode::InvalidArgument,
+              "TUTTI_GRAPHS is 0 or 1, not yes");
+}
+
+struct Trained {
+  std::vector<std::vector<char>> weights;
+  std::vector<double> losses;
+  int64_t graphLaunches;
+};
+
+/// Three steps of two micro-batches.
+Trained train(Recompute recompute) {
+  constexpr GptOptions kOptions{
+      .vocabulary = 11, .context = 6, .layers = 3, .width = 8, .heads = 2};
+  GptOptions options = kOptions;
+  options.recompute = recompute;
+  std::vector<uint8_t> text;
+  for (int i = 0; i < 200; ++i) text.push_back(static_cast<uint8_t>(i * i % 11));
+  DeviceMesh mesh(gpu(0));
+  CudaKernels kernels(mesh.stream());
+  Gpt model(options);
+  Engine engine(mesh, kernels, model, {.reductionGroups = 2});
+  Loader loader(TokenView::owning(text), options.context, 4, 7);
+  const auto adamW = makeAdamW({});
+  Trained result;
+  for (int64_t step = 0; step < 3; ++step)
+    result.losses.push_back(engine.step(loader, step, *adamW, 0.01).loss);
+  for (const Parameter* parameter : engine.store().declared()) {
+    const Tensor master = engine.store().master(*parameter);
+    result.weights.emplace_back(master.bytes());
+    mesh.download(master, result.weights.back().data());
+  }
+  result.graphLaunches = kernels.graphLaunches();
+  return result;
+}
+
+// Of three blocks and six micro-batches the forward and the backward pass are the same in all, of
+// which the first one is not a graph yet; of weight gradients the first of each step is overwritten
+// and the second added to.
+TEST_F(Sequences, OfATrainingHaveTheBitsOfSingleKernels) {
+  for (const auto recompute : {Recompute::None, Recompute::Attention, Recompute::Block}) {
+    const Trained graphs = train(recompute);
+    const GraphsSetting none("0");
+    const Trained single = train(recompute);
+    EXPECT_EQ(graphs.losses, single.losses);
+    EXPECT_EQ(graphs.weights, single.weights);
+    EXPECT_EQ(single.graphLaunches, 0);
+    EXPECT_EQ(graphs.graphLaunches, 3 * (5 + 5 + 2 + 2));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -11,7 +11,7 @@ namespace tutti::parallel::cuda {
 template <class Arguments>
 struct ChosenStreaming {
   StreamingFamily most;
-  const Arguments& x;
+  Arguments x;
 };
 template <class Arguments>
 ChosenStreaming(StreamingFamily, const Arguments&) -> ChosenStreaming<Arguments>;
@@ -24,6 +24,7 @@ cudaError_t enqueueChosen(const ChosenStreaming<Arguments>& x, cudaStream_t stre
   return run == 0 ? enqueue(x.x, doubles..., stream) : enqueue(InRuns<Arguments>{x.x, run}, stream);
 }
 template <class Arguments>
+requires requires(const Arguments& x, cudaStream_t stream) { enqueue(x, true, stream); }
 cudaError_t enqueue(const ChosenStreaming<Arguments>& x, bool doubles, cudaStream_t stream) {
   return enqueueChosen(x, stream, doubles);
 }

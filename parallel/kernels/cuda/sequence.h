@@ -23,6 +23,7 @@ class Sequence {
   template <class Arguments>
   void add(const char* operation, const Arguments& arguments, bool doubles = false) {
     static_assert(std::is_trivially_copyable_v<Arguments> && alignof(Arguments) <= kAlignment);
+    static_assert(std::is_copy_assignable_v<Arguments>, "what a reference names may be gone");
     Arguments known = arguments;
     __builtin_clear_padding(&known);  // equal ones are equal bytes
     const size_t begin = (bytes_.size() + kAlignment - 1) / kAlignment * kAlignment;

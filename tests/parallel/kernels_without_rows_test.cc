@@ -477,7 +477,8 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsWithoutRows,
 TEST(KernelsWithoutRowsList, IsTheWholeInterface) {
   std::ifstream file(TUTTI_KERNELS_HEADER);
   const std::regex declaration("^  virtual \\w+ (\\w+)\\(");
-  const std::set<std::string> computeNothing{"dry", "device"};
+  const std::set<std::string> computeNothing{"dry", "device", "beginSequence", "endSequence",
+                                             "abandonSequence"};
   std::set<std::string> declared, listed;
   std::smatch match;
   for (std::string line; std::getline(file, line);)

@@ -1,4 +1,4 @@
-#include "attention_case.h"
+#include "bench/gpu/attention_case.h"
 
 #include <algorithm>
 #include <cmath>

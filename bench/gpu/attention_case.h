@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "gpu.h"
+#include "bench/gpu/gpu.h"
 
 namespace tutti::bench {
 

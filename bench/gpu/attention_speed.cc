@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "attention_case.h"
+#include "bench/gpu/attention_case.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::bench {

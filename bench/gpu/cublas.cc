@@ -1,4 +1,4 @@
-#include "cublas.h"
+#include "bench/gpu/cublas.h"
 
 #include <dlfcn.h>
 

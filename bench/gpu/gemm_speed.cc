@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "bfloat16.h"
-#include "cublas.h"
-#include "gpu.h"
+#include "bench/gpu/bfloat16.h"
+#include "bench/gpu/cublas.h"
+#include "bench/gpu/gpu.h"
 #include "parallel/tensor/check.h"
 #include "parallel/tensor/random.h"
 

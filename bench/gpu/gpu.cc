@@ -1,4 +1,4 @@
-#include "gpu.h"
+#include "bench/gpu/gpu.h"
 
 #include <cuda_runtime_api.h>
 
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "bfloat16.h"
+#include "bench/gpu/bfloat16.h"
 #include "parallel/kernels/cuda/make_cuda_kernels.h"
 #include "parallel/tensor/check.h"
 #include "parallel/tensor/random.h"

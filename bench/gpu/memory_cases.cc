@@ -1,4 +1,4 @@
-#include "memory_cases.h"
+#include "bench/gpu/memory_cases.h"
 
 #include <algorithm>
 

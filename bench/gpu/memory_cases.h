@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu.h"
+#include "bench/gpu/gpu.h"
 
 namespace tutti::bench {
 

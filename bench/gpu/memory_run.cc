@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "memory_cases.h"
+#include "bench/gpu/memory_cases.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "parallel/tensor/check.h"
 #include "parallel/tensor/random.h"

@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "memory_cases.h"
+#include "bench/gpu/memory_cases.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::bench {

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "bfloat16.h"
+#include "bench/gpu/bfloat16.h"
 
 namespace {
 

@@ -206,7 +206,13 @@ void launch(std::vector<GpuWork> works) {
     }
   }
   if (!first) return;
-  for (const auto& communicator : waiting) communicator->awaitIdleGpu();
+  for (const auto& communicator : waiting) {
+    try {
+      communicator->awaitIdleGpu();
+    } catch (const Error& error) {  // the first one is what the caller has to know
+      base::log(LogLevel::Error, communicator->self(), " cannot wait for its GPU: ", error.what());
+    }
+  }
   std::rethrow_exception(first);
 }
 

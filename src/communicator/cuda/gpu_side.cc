@@ -365,11 +365,12 @@ GpuEngine& engineOf(const GpuLaunch& rank) { return sideOf(rank).engine(); }
 
 void launchOnGpu(std::span<const GpuLaunch> ranks) {
   for (const GpuLaunch& rank : ranks) sideOf(rank).before(rank.stream.cuda());
+  size_t ended = 0;
   try {
     engineOf(ranks.front()).launch(ranks);
-    for (const GpuLaunch& rank : ranks) sideOf(rank).after(rank.stream.cuda());
+    for (; ended < ranks.size(); ++ended) sideOf(ranks[ended]).after(ranks[ended].stream.cuda());
   } catch (const Error&) {
-    for (const GpuLaunch& rank : ranks) afterFailure(rank);
+    for (const GpuLaunch& rank : ranks.subspan(ended)) afterFailure(rank);
     throw;
   }
 }

@@ -51,19 +51,46 @@ TEST(StreamingChoice, IsOfRows) {
   RowPlaces flat = places(60, 12);
   EXPECT_EQ(add(flat, flat, 12), 0);
   flat.isContiguous = 1;
-  EXPECT_EQ(add(flat, flat, 12), 8 * (120 % 8 == 0));
+  EXPECT_EQ(add(flat, flat, 12), 8);
   EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 16), places(80, 16), 160, 16, 1}), 16);
   EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 8), places(80, 8), 80, 8, 1}), 0);
   EXPECT_EQ(runOf(Move{x.data, x.data, places(80, 16), places(80, 16), 160, 16, 8}), 2);
   EXPECT_EQ(runOf(AddBias{x, {x, 20}, 3, 16}), 0);
   EXPECT_EQ(runOf(AddBias{x, {x, 24}, 3, 16}), 8);
   EXPECT_EQ(runOf(SwiGlu{{}, x, x, 3, 12}), 0);
+  EXPECT_EQ(runOf(SwiGlu{{}, x, x, 3, 16}), 8);
+  EXPECT_EQ(runOf(Convert{x, at(8192, kFloat), flat, flat, 120, 12}), 8);
   const auto rotary = [&](int64_t columns, int32_t half) {
     return runOf(Rotary{x, x, x, nullptr, 4, columns, 2, 2, 1, half, 0});
   };
   EXPECT_EQ(rotary(32, 8), 8);
   EXPECT_EQ(rotary(36, 8), 0);
   EXPECT_EQ(rotary(32, 12), 0);
+}
+
+TEST(StreamingChoice, IsOfAllThatAnOptimizerReads) {
+  const Elements x = at(4096, kFloat), gradient = at(8192, kBrain), none{};
+  const auto adamW = [&](const Elements& second, int64_t count) {
+    AdamW step{};
+    step.weight = step.first = x;
+    step.gradient = gradient;
+    step.second = second;
+    step.count = count;
+    return runOf(step);
+  };
+  EXPECT_EQ(adamW(x, 16), 8);
+  EXPECT_EQ(adamW(x, 12), 0);
+  EXPECT_EQ(adamW(at(4100, kFloat), 16), 0);
+  const auto sgd = [&](const Elements& velocity, int64_t count) {
+    Sgd step{};
+    step.weight = step.gradient = x;
+    step.velocity = velocity;
+    step.count = count;
+    return runOf(step);
+  };
+  EXPECT_EQ(sgd(none, 12), 4);
+  EXPECT_EQ(sgd(x, 10), 0);
+  EXPECT_EQ(sgd(at(4100, kFloat), 12), 0);
 }
 
 TEST(StreamingChoice, IsOfTheEnvironment) {

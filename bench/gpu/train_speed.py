@@ -15,6 +15,7 @@ or the two curves are apart. --tiny is for trying it out: a model of each kind t
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -142,6 +143,12 @@ class Model:
         return 6 * training_data.parameter_count(c) + 12 * layers * width * self.context
 
 
+def curves_of(model, turn):
+    """Ours and PyTorch's, which is empty where that was not measured."""
+    return [[line["loss"] for line in runs[turn]] if turn < len(runs) else []
+            for runs in (model.runs["ours"], model.runs["theirs"])]
+
+
 def report(model):
     """The rows of a model, and its curves."""
     tokens, peak = model.batch * model.context, model.o.peak_flops
@@ -156,19 +163,21 @@ def report(model):
     both = model.step_seconds("ours") and model.step_seconds("theirs")
     ratio = f"{model.step_seconds('theirs') / model.step_seconds('ours'):.3f}" if both else ""
     print(f"| {name} | {cells[0]} | {cells[1]} | {ratio} |")
-    curves = [[line["loss"] for line in model.runs[side][0]] if model.runs[side] else [] for side in ("ours", "theirs")]
+    curves = curves_of(model, 0)
     with open(os.path.join(model.o.out, f"loss_{model.name}.csv"), "w") as file:
         file.write("step,ours,theirs\n")
-        for i, loss in enumerate(curves[0]):
-            file.write(f"{i + 1},{loss:.6f},{f'{curves[1][i]:.6f}' if curves[1] else ''}\n")
+        for i, (a, b) in enumerate(itertools.zip_longest(*curves)):
+            file.write(f"{i + 1},{'' if a is None else f'{a:.6f}'},{'' if b is None else f'{b:.6f}'}\n")
     return curves
 
 
 def check(model, ours, theirs):
     if not ours or not all(map(math.isfinite, ours)) or not ours[-1] < ours[0]:
         raise Failed(f"{model.name}: our loss does not fall: {ours}")
+    if theirs and len(theirs) != len(ours):
+        raise Failed(f"{model.name}: {len(ours)} losses of ours, and {len(theirs)} of PyTorch's")
     for step, (a, b) in enumerate(zip(ours, theirs)):
-        if abs(a - b) > (FIRST_APART if step == 0 else LATER_APART) * b:
+        if not abs(a - b) <= (FIRST_APART if step == 0 else LATER_APART) * b:
             raise Failed(f"{model.name}: at step {step + 1} our loss is {a:.4f}, and PyTorch's {b:.4f}")
 
 
@@ -225,6 +234,8 @@ def main():
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--on-cpu", action="store_true")
     o = parser.parse_intermixed_args()
+    if o.steps <= WARM_UPS:
+        parser.error(f"--steps {o.steps}: the first {WARM_UPS} are not timed")
     o.peak_flops = o.peak_flops or peak_of(asked("name"))
     os.makedirs(o.out, exist_ok=True)
     end, torch_there, failed, left, curves = time.monotonic() + o.seconds, has_torch(o.python), [], [], []
@@ -240,7 +251,8 @@ def main():
                 ours, theirs = report(model)
                 curves += [f"loss of {model.name}, ours: {curve_text(ours)}"]
                 curves += [f"loss of {model.name}, PyTorch's: {curve_text(theirs)}"] if theirs else []
-                check(model, ours, theirs)
+                for turn in range(len(model.runs["ours"])):
+                    check(model, *curves_of(model, turn))
         except NoMemory as error:
             less = smaller(each)
             if less:

@@ -36,11 +36,14 @@ bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
 /// those of many plans are. Then the hierarchical one, which sends least between hosts, or the
 /// algorithm that is listed first; and the most lanes, for they fill the gaps that no prediction
 /// knows of.
+uint64_t roughly(double microseconds) {
+  return std::bit_cast<uint64_t>(microseconds) >> 46;  // 6 bits of the mantissa
+}
+
 bool faster(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    const uint64_t rough = std::bit_cast<uint64_t>(c.microseconds) >> 46;  // 6 bits of the mantissa
-    return std::tuple(rough, c.spec.algorithm != Algorithm::Hierarchical, c.spec.algorithm,
-                      -c.spec.channels);
+    return std::tuple(roughly(c.microseconds), c.spec.algorithm != Algorithm::Hierarchical,
+                      c.spec.algorithm, -c.spec.channels);
   };
   return key(a) < key(b);
 }
@@ -140,22 +143,32 @@ std::optional<PlanSpec> mappedForm(const plan::CollectiveRequest& request, const
   return mapped.front().spec;
 }
 
+constexpr const char* kByTable = ", as the tuning table prefers";
+
 std::string reasonOf(const plan::CollectiveRequest& request, const Choice& choice,
-                     size_t simpleOnes) {
+                     size_t simpleOnes, const Preferred& preference) {
   const Candidate& best = choice.candidates[0];
-  std::string reason =
-      base::message(request.describe(), ": ", plan::toString(choice.spec.algorithm), ", ");
+  const char* const name = plan::toString(choice.spec.algorithm);
+  std::string reason = base::message(request.describe(), ": ", name, ", ");
   if (forced(request)) {
     reason += "as asked";
   } else {
-    reason += base::message("predicted ", duration(best.microseconds));
-    if (simpleOnes > 1)
-      reason += base::message("; next is ", plan::toString(choice.candidates[1].spec.algorithm),
-                              ", ", duration(choice.candidates[1].microseconds));
+    const bool byTable = preference.algorithm && *preference.algorithm == name;
+    reason += base::message("predicted ", duration(best.microseconds), byTable ? kByTable : "");
+    if (simpleOnes > 1) {
+      const Candidate& next = choice.candidates[1];
+      const bool equal = !byTable && roughly(next.microseconds) == roughly(best.microseconds);
+      reason +=
+          base::message("; next is ", plan::toString(next.spec.algorithm), ", ",
+                        duration(next.microseconds), equal ? ", which is taken for equal" : "");
+    }
   }
   if (choice.mapped)
     reason += base::message("; ", plan::toString(choice.mapped->algorithm),
-                            " without staging where all buffers are mapped");
+                            " without staging where all buffers are mapped",
+                            preference.mapped ? kByTable : "");
+  else if (preference.mapped)
+    reason += base::message("; staged also where buffers are mapped", kByTable);
   return reason;
 }
 
@@ -201,7 +214,7 @@ Choice choose(const plan::CollectiveRequest& request, const topology::Topology& 
   choice.spec = choice.candidates.front().spec;
   const size_t simpleOnes = choice.candidates.size();
   choice.candidates.insert(choice.candidates.end(), mappedOnes.begin(), mappedOnes.end());
-  choice.reason = reasonOf(request, choice, simpleOnes);
+  choice.reason = reasonOf(request, choice, simpleOnes, preference);
   return choice;
 }
 

@@ -5,6 +5,7 @@
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
+#include "src/base/cores.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/state.h"
 
@@ -60,20 +61,28 @@ JobOptions::JobOptions(CLI::App& app, int most) {
   app.add_option("-n,--ranks", job_.ranks, "how many ranks")
       ->required()
       ->check(CLI::Range(1, most));
-  addPlaces(app);
+  addPlaces(app,
+            "that the ranks of a host share, for the choice; without it those of this host, and "
+            "with --hosts one each");
 }
 
-JobOptions::JobOptions(CLI::App& app) { addPlaces(app); }
+JobOptions::JobOptions(CLI::App& app) {
+  addPlaces(app, "that the ranks of a host share, for the choice; one each without it");
+}
 
-void JobOptions::addPlaces(CLI::App& app) {
+void JobOptions::addPlaces(CLI::App& app, const char* cores) {
   app.add_option("--hosts", hosts_,
                  "that the ranks are on, in order: 2x4 (two hosts of four ranks) or 3,1,4; one "
                  "without it");
-  app.add_option("--cores", job_.cores,
-                 "that the ranks of a host share, for the choice; one each without it")
-      ->check(CLI::Range(1, 4096));
+  app.add_option("--cores", job_.cores, cores)->check(CLI::Range(1, 4096));
   app.add_option("--tuning", job_.tuningFile,
                  "file with the chooser's constants, instead of the one that TUTTI_TUNING names");
+}
+
+Job JobOptions::parsed() const {
+  Job job = parsed(job_.ranks);
+  if (job.cores == 0 && job.hostOf.empty()) job.cores = base::usableCores();
+  return job;
 }
 
 Job JobOptions::parsed(int ranks) const {

@@ -29,16 +29,16 @@ struct Job {
 /// The options that describe a job.
 class JobOptions {
  public:
-  /// Of at most `most` ranks.
+  /// Of at most `most` ranks, which share this host's cores where nothing else is said.
   JobOptions(CLI::App& app, int most);
-  /// All but their number.
+  /// All but their number; a core for each where nothing else is said.
   explicit JobOptions(CLI::App& app);
   /// Throws InvalidArgument naming an option whose value makes no sense.
-  Job parsed() const { return parsed(job_.ranks); }
+  Job parsed() const;
   Job parsed(int ranks) const;  ///< of so many, whatever the options say
 
  private:
-  void addPlaces(CLI::App& app);
+  void addPlaces(CLI::App& app, const char* cores);
 
   Job job_;
   std::string hosts_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <tutti/error.h>
 
 namespace tutti::collectives {
@@ -41,6 +43,48 @@ TEST(Chooser, SaysWhy) {
   EXPECT_NE(choose4({.count = 65536, .mappable = true})
                 .reason.find("; two_shot without staging where all buffers are mapped"),
             std::string::npos);
+}
+
+TEST(Chooser, SaysWhatIsTakenForEqual) {
+  int said = 0, better = 0;
+  for (const Collective c : {Collective::AllReduce, Collective::AllGather, Collective::Broadcast})
+    for (int ranks = 2; ranks <= 8; ++ranks)
+      for (uint64_t count = 1; count <= 1 << 22; count += count / 2 + 1) {
+        const Choice choice =
+            choose({.collective = c, .count = count}, {.ranks = ranks, .cores = 2}, {});
+        const double best = choice.candidates[0].microseconds;
+        const double next = choice.candidates[1].microseconds;
+        const bool says = choice.reason.find("us, which is taken for equal") != std::string::npos;
+        EXPECT_TRUE(says || next > best) << choice.describe();
+        EXPECT_TRUE(!says || std::abs(next - best) < 0.02 * best) << choice.describe();
+        said += says;
+        better += next < best;
+      }
+  EXPECT_GE(said, 10);
+  EXPECT_GE(better, 1);  // and yet the other one is taken
+}
+
+TEST(Chooser, SaysWhatTheTuningTablePrefers) {
+  const CollectiveRequest request{.count = 1000, .mappable = true};
+  const auto reason = [&](const std::vector<std::string>& names, bool windows = true) {
+    Tuning tuning;
+    for (const std::string& name : names)
+      tuning.preferences.push_back({"all_reduce", 4, 1, 4096, name});
+    CollectiveRequest asked = request;
+    asked.mappable = windows;
+    return choose(asked, {.ranks = 4, .cores = 4}, tuning).reason;
+  };
+  const std::string byTable = ", as the tuning table prefers";
+  const auto says = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_FALSE(says(reason({}), byTable));
+  const std::string tree = reason({"double_tree"});
+  EXPECT_TRUE(says(tree, ": double_tree, predicted ") && says(tree, " us" + byTable + "; next is "))
+      << tree;
+  EXPECT_TRUE(reason({"mapped"}).ends_with(" where all buffers are mapped" + byTable));
+  EXPECT_TRUE(reason({"staged"}).ends_with("; staged also where buffers are mapped" + byTable));
+  EXPECT_FALSE(says(reason({"mapped"}, false), "without staging"));
 }
 
 TEST(Chooser, DeterministicMeansTheCanonicalOrder) {

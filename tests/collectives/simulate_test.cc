@@ -125,7 +125,8 @@ TEST(Symmetries, OfGroupsKeepNeighboursTogether) {
 
 constexpr Collective kCompared[] = {
     Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast,
-    Collective::Reduce,    Collective::AllToAll,  Collective::Barrier};
+    Collective::Reduce,    Collective::AllToAll,  Collective::Barrier,       Collective::Gather,
+    Collective::Scatter,   Collective::Scan};
 
 /// Both walks of every plan for blocks of these sizes; returns how many were of fewer ranks.
 int compareWalks(const Cluster& cluster, int ranks, int channels,

@@ -281,6 +281,44 @@ static void debug_excluded(void) {
   unlink(path);
 }
 
+static void reduce_of_rank(const Rank* rank) {
+  ncclComm_t comm = join(rank);
+  float x = 1, y = 0;
+  OK(ncclAllReduce(&x, &y, 1, ncclFloat, ncclSum, comm, NULL));
+  CHECK_EQ(y, rank->size);
+  OK(ncclCommDestroy(comm));
+}
+
+/* Whether ranks that are started now say these words about what is chosen. */
+static int chosen_with(const char* words) {
+  char path[] = "/tmp/tutti-nccl-XXXXXX";
+  const int file = mkstemp(path), errors = dup(STDERR_FILENO);
+  CHECK(file >= 0 && errors >= 0);
+  CHECK(dup2(file, STDERR_FILENO) >= 0);
+  run_processes(2, reduce_of_rank, -1);
+  CHECK(dup2(errors, STDERR_FILENO) >= 0);
+  close(file);
+  close(errors);
+  const char* text = read_file(path);
+  unlink(path);
+  CHECK(strstr(text, ": for blocks of up to "));
+  return strstr(text, words) != NULL;
+}
+
+static void algorithm_by_variable(void) {
+  setenv("TUTTI_LOG", "debug", 1);
+  CHECK(!chosen_with("as asked"));
+  setenv("NCCL_ALGO", "Tree", 1);
+  CHECK(chosen_with(": double_tree, as asked"));
+  setenv("NCCL_ALGO", "ring", 1);
+  CHECK(chosen_with(": ring, as asked"));
+  setenv("NCCL_ALGO", "Ring,Tree", 1);
+  CHECK(!chosen_with("as asked"));
+  setenv("NCCL_ALGO", "Tree", 1);
+  setenv("TUTTI_ALGORITHM", "one_shot", 1);
+  CHECK(chosen_with(": one_shot, as asked"));
+}
+
 const Case library_cases[] = {
     {"library/versions", versions},
     {"library/error_strings", error_strings},
@@ -292,5 +330,6 @@ const Case library_cases[] = {
     {"library/debug_lines", debug_lines},
     {"library/debug_silence", debug_silence},
     {"library/debug_excluded", debug_excluded},
+    {"library/algorithm_by_variable", algorithm_by_variable},
     {NULL, NULL},
 };

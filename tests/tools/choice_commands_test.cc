@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "src/base/check.h"
+#include "src/base/cores.h"
 #include "src/topology/tuning.h"
 #include "tests/support/run_tutti.h"
 
@@ -52,6 +54,26 @@ TEST(ExplainCommand, ShowsPredictionsTheChoiceAndItsLimits) {
   EXPECT_EQ(ring.at(ring.size() - 2) + ring.back(), "7MiB");
   EXPECT_TRUE(contains(run.out, "\nBlocks of\n  up to ")) << run.out;
   EXPECT_TRUE(contains(run.out, "\n  beyond ")) << run.out;
+}
+
+TEST(ExplainCommand, IsAboutThisHostWhereNothingElseIsSaid) {
+  const auto where = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"explain", "all_reduce", "--count", "1K"};
+    words.insert(words.end(), more.begin(), more.end());
+    return lines(runTutti(words).out).at(0);
+  };
+  const int cores = base::usableCores();
+  const auto coresText = [](int count) {
+    return base::message(count, count == 1 ? " core" : " cores");
+  };
+  const std::string more = std::to_string(cores + 1);
+  const std::string here = where({"-n", more});
+  EXPECT_TRUE(contains(here, more + " ranks on 1 host, " + coresText(cores))) << here;
+  EXPECT_TRUE(here.ends_with(", oversubscribed")) << here;
+  const std::string elsewhere = where({"-n", more, "--hosts", more});
+  EXPECT_TRUE(contains(elsewhere, " on 1 host, " + coresText(cores + 1))) << elsewhere;
+  EXPECT_FALSE(contains(elsewhere, "oversubscribed")) << elsewhere;
+  EXPECT_TRUE(contains(where({"-n", more, "--cores", "1"}), " on 1 host, 1 core")) << here;
 }
 
 TEST(ExplainCommand, TakesTheConstantsThatItIsGiven) {

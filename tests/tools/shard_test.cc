@@ -159,13 +159,13 @@ TEST(Shard, PredictsWhatTheChooserPredicts) {
   };
   const double least = 0.005;  // of what explain prints
   const std::string allReduce = "A[I,Jx] B[Jx,K] -> C[I,K]";
-  EXPECT_NEAR(us(allReduce), explained("all_reduce", "1M", {"-n", "4"}), least);
-  EXPECT_NEAR(us("A[I,Jx] B[Jx,K] -> C[Ix,K]"), explained("reduce_scatter", "256K", {"-n", "4"}),
-              least);
-  EXPECT_NEAR(us("A[Ix,J] B[J,Kx] -> C[Ix,K]"), explained("all_gather", "256K", {"-n", "4"}),
-              least);
+  EXPECT_NEAR(us(allReduce), explained("all_reduce", "1M", {"-n", "4", "--cores", "4"}), least);
+  EXPECT_NEAR(us("A[I,Jx] B[Jx,K] -> C[Ix,K]"),
+              explained("reduce_scatter", "256K", {"-n", "4", "--cores", "4"}), least);
+  EXPECT_NEAR(us("A[Ix,J] B[J,Kx] -> C[Ix,K]"),
+              explained("all_gather", "256K", {"-n", "4", "--cores", "4"}), least);
   EXPECT_NEAR(us("A[Ix,J] B[J] -> C[I,Jx]", {}, "x=4", "I=1024,J=1024"),
-              explained("alltoall", "64K", {"-n", "4"}), least);
+              explained("alltoall", "64K", {"-n", "4", "--cores", "4"}), least);
   EXPECT_NEAR(us(allReduce, {"--cores", "2"}),
               explained("all_reduce", "1M", {"-n", "4", "--cores", "2"}), least);
   EXPECT_NEAR(us(allReduce, {"--hosts", "2x2"}),

@@ -131,12 +131,13 @@ TEST(SimulateCommand, RefusesByName) {
   EXPECT_TRUE(contains(refusal({"scan", "--topology", "h100-8"}), "--ranks"));
 }
 
-TEST(SimulateCommand, HasRoomForAHundredThousandRanks) {
+// In 8 GiB and a minute of one core.
+TEST(SimulateCommand, HasRoomAndTimeForAHundredThousandRanks) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   // Sanitizers take more memory than any limit that would say something, and ten times as long.
   const std::string ranks = "8000", limit;
 #else
-  const std::string ranks = "100000", limit = "ulimit -v 8388608 && ";
+  const std::string ranks = "100000", limit = "ulimit -v 8388608 && ulimit -t 60 && ";
 #endif
   const Folder folder;
   const std::string file = folder.path + "/rows";

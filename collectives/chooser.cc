@@ -32,14 +32,14 @@ bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
   return !request.deterministic || !plan::isReduction(spec.collective) || spec.canonicalOrder;
 }
 
-/// Predictions that agree to about a hundredth are taken for equal: where a link is the limit,
-/// those of many plans are. Then the hierarchical one, which sends least between hosts, or the
-/// algorithm that is listed first; and the most lanes, for they fill the gaps that no prediction
-/// knows of.
 uint64_t roughly(double microseconds) {
   return std::bit_cast<uint64_t>(microseconds) >> 46;  // 6 bits of the mantissa
 }
 
+/// Predictions that agree to about a hundredth are taken for equal: where a link is the limit,
+/// those of many plans are. Then the hierarchical one, which sends least between hosts, or the
+/// algorithm that is listed first; and the most lanes, for they fill the gaps that no prediction
+/// knows of.
 bool faster(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
     return std::tuple(roughly(c.microseconds), c.spec.algorithm != Algorithm::Hierarchical,
@@ -167,7 +167,7 @@ std::string reasonOf(const plan::CollectiveRequest& request, const Choice& choic
     reason += base::message("; ", plan::toString(choice.mapped->algorithm),
                             " without staging where all buffers are mapped",
                             preference.mapped ? kByTable : "");
-  else if (preference.mapped)
+  else if (preference.mapped == false)
     reason += base::message("; staged also where buffers are mapped", kByTable);
   return reason;
 }

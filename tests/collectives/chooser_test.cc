@@ -84,7 +84,7 @@ TEST(Chooser, SaysWhatTheTuningTablePrefers) {
       << tree;
   EXPECT_TRUE(reason({"mapped"}).ends_with(" where all buffers are mapped" + byTable));
   EXPECT_TRUE(reason({"staged"}).ends_with("; staged also where buffers are mapped" + byTable));
-  EXPECT_FALSE(says(reason({"mapped"}, false), "without staging"));
+  EXPECT_EQ(reason({"mapped"}, false), reason({}, false));  // there is nothing to ask for
 }
 
 TEST(Chooser, DeterministicMeansTheCanonicalOrder) {

@@ -129,16 +129,10 @@ std::string ranksOf(const plan::CollectiveRequest& request, const topology::Topo
              request.deterministic ? ", or does not add in the canonical order" : "");
 }
 
-/// Asking adds to calls whose buffers turn out not to be mapped, by this share at most.
-constexpr double kMostToAsk = 0.25;
-
 std::optional<PlanSpec> mappedForm(const plan::CollectiveRequest& request, const Candidate& staged,
-                                   const std::vector<Candidate>& mapped,
-                                   const topology::Topology& topology,
-                                   const topology::Tuning& tuning) {
+                                   const std::vector<Candidate>& mapped) {
   if (!request.mappable || request.op == ReduceOp::PreMulSum || mapped.empty()) return {};
-  const bool pays = mapped.front().microseconds < staged.microseconds &&
-                    predictAskingMicroseconds(topology, tuning) <= kMostToAsk * staged.microseconds;
+  const bool pays = mapped.front().microseconds < staged.microseconds;
   if (request.algorithm != "mapped" && (forced(request) || !pays)) return {};
   return mapped.front().spec;
 }
@@ -209,7 +203,7 @@ Choice choose(const plan::CollectiveRequest& request, const topology::Topology& 
   plan::CollectiveRequest asked = request;
   if (preference.mapped == true) asked.algorithm = kPreferMapped;
   if (preference.mapped != false)
-    choice.mapped = mappedForm(asked, choice.candidates.front(), mappedOnes, topology, tuning);
+    choice.mapped = mappedForm(asked, choice.candidates.front(), mappedOnes);
   if (preference.algorithm) putFirst(*preference.algorithm, choice.candidates);
   choice.spec = choice.candidates.front().spec;
   const size_t simpleOnes = choice.candidates.size();

@@ -172,17 +172,11 @@ class Estimate {
 
 }  // namespace
 
-double predictAskingMicroseconds(const topology::Topology& topology,
-                                 const topology::Tuning& tuning) {
-  return topology.ranks * Rates(topology, tuning).steps.step;
-}
-
 double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
                            const topology::Topology& topology, const topology::Tuning& tuning) {
   const Rates rates(topology, tuning);
   const plan::Shape shape(spec, blockBytes, 1, topology.slotBytes);
-  const double entry =
-      spec.mapped.any() ? rates.entry + predictAskingMicroseconds(topology, tuning) : 0;
+  const double entry = spec.mapped.any() ? rates.entry + topology.ranks * rates.steps.step : 0;
   const HostLinks links(topology, rates);
   if (spec.ranks > (links.several() ? kMostRanksWalkedOnHosts : kMostRanksWalked))
     return entry + Estimate(info, spec, shape, rates, links).microseconds();

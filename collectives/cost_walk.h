@@ -18,9 +18,4 @@ namespace tutti::collectives {
 double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
                            const topology::Topology& topology, const topology::Tuning& tuning);
 
-/// What asking whether all buffers are mapped adds to a call whose buffers are not: ranks whose own
-/// are not tell the others, and do not wait for them.
-double predictAskingMicroseconds(const topology::Topology& topology,
-                                 const topology::Tuning& tuning);
-
 }  // namespace tutti::collectives

@@ -9,6 +9,7 @@
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
+#include "src/plan/asking.h"
 
 namespace tutti::collectives {
 namespace {
@@ -39,7 +40,7 @@ double timeOf(const MeasuredCall& call, const std::string& name) {
 
 double timeOf(const MeasuredCall& call, const Choice& choice) {
   if (choice.mapped && call.windows) return timeOf(call, kPreferMapped);
-  const double asking = choice.mapped ? call.askingMicroseconds : 0;
+  const double asking = choice.mapped ? call.askingMicroseconds / plan::Asking::kEvery : 0;
   return timeOf(call, plan::toString(choice.spec.algorithm)) + asking;
 }
 

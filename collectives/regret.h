@@ -28,7 +28,8 @@ struct MeasuredCall {
 /// not measured every time.
 std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls);
 
-/// How many times as long the chosen algorithm took as the best one, with what asking in vain adds.
+/// How many times as long the chosen algorithm took as the best one, with what asking in vain adds
+/// in the long run (plan::Asking).
 /// Throws InvalidArgument when the chosen one was not measured.
 double regret(const MeasuredCall& call, const topology::Tuning& tuning);
 

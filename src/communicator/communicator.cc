@@ -118,6 +118,10 @@ const topology::Tuning& communicator::Inspection::tuning(const Communicator& c) 
   return c.impl_->settings.tuning;
 }
 
+uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
+  return c.impl_->operation.bytesReceived();
+}
+
 bool communicator::Inspection::gpuIsIdle(const Communicator& c) {
   return !c.impl_->gpu || c.impl_->gpu->isIdle();
 }

@@ -125,7 +125,7 @@ void requireDisjoint(const char* name, std::vector<plan::Block> blocks) {
 
 }  // namespace
 
-const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
+ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
   auto& slot = choices[communicator::choiceKey(facts, size)];
   if (slot) return *slot;
   plan::CollectiveRequest request = communicator::requestOf(facts, size, settings.deterministic,
@@ -141,6 +141,7 @@ const ReadyChoice& Communicator::Impl::choose(const CallFacts& facts) {
     ready->mapped = std::make_unique<executor::ReadyPlan>(
         executor::ReadyPlan{*choice.mapped, collectives::build(*choice.mapped, who.rank)});
     ready->hash ^= std::rotl(choice.mapped->hash(), 1);
+    if (request.algorithm.empty()) ready->asking = std::make_unique<plan::Asking>();
   }
   base::log(LogLevel::Debug, self(), ": for blocks of up to ", request.blockBytes(),
             " bytes: ", choice.reason);
@@ -164,6 +165,7 @@ OperationWork Communicator::Impl::makeCollective(Call call) {
                           .size = size,
                           .plan = &choice.plan,
                           .mapped = choice.mapped.get(),
+                          .asking = choice.asking.get(),
                           .windows = this,
                           .endpoint = endpoint.get(),
                           .in = call.in,

@@ -84,6 +84,7 @@ inline constexpr int kChannels = 2, kNetworkChannels = 4;
 struct ReadyChoice {
   executor::ReadyPlan plan;
   std::unique_ptr<executor::ReadyPlan> mapped;
+  std::unique_ptr<plan::Asking> asking;  ///< null where the caller has named an algorithm
   uint64_t hash = 0;
   double microseconds = 0;  ///< predicted, staged
 };
@@ -206,7 +207,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::vector<executor::Transfer> blocks(const char* what, const void* data,
                                          std::span<const size_t> counts,
                                          std::span<const size_t> offsets, DataType type) const;
-  const communicator::ReadyChoice& choose(const communicator::CallFacts& facts);
+  communicator::ReadyChoice& choose(const communicator::CallFacts& facts);
 
   // Calls on the GPU (gpu_work.cc).
   /// Throws Unsupported where there is no way to make the call there.

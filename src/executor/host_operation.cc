@@ -68,6 +68,7 @@ void HostOperation::begin(Launch launch) {
     sendRings_.resize(rings);
     receiveRings_.resize(rings);
   }
+  if (launch_.mapped && launch_.asking && !launch_.asking->next()) launch_.mapped = nullptr;
   if (launch_.mapped)
     prepareEntry();
   else
@@ -224,6 +225,7 @@ Poll HostOperation::poll() {
       return moved ? Poll::Moved : Poll::Idle;
     }
     tuner_.report(storeNs_);
+    if (launch_.mapped && launch_.asking) launch_.asking->found(!refused_);
     peerIn_.clear();
     peerOut_.clear();
     return Poll::Done;

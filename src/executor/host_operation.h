@@ -18,6 +18,7 @@
 #include "src/executor/operation.h"
 #include "src/executor/streaming_tuner.h"
 #include "src/numbers/fold.h"
+#include "src/plan/asking.h"
 #include "src/plan/holders.h"
 #include "src/plan/plan.h"
 #include "transports/connection.h"
@@ -65,6 +66,7 @@ struct Launch {
   int size = 1;
   const ReadyPlan* plan = nullptr;
   const ReadyPlan* mapped = nullptr;  ///< or null
+  plan::Asking* asking = nullptr;     ///< of calls alike; null: each asks for mapped buffers
   const WindowResolver* windows = nullptr;
   transports::Endpoint* endpoint = nullptr;
   const std::byte* in = nullptr;

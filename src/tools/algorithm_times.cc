@@ -12,6 +12,7 @@
 #include "src/base/cores.h"
 #include "src/bootstrap/host_facts.h"
 #include "src/communicator/inspection.h"
+#include "src/plan/asking.h"
 #include "src/plan/hosts.h"
 #include "src/tools/common_id.h"
 #include "src/tools/perf_call.h"
@@ -129,7 +130,8 @@ class Contestant {
 
   /// Agreed on by all ranks.
   void warmUp() {
-    constexpr int kWarmups = 3;  // the executor tunes itself by the first calls
+    // The executor tunes itself by the first calls, and finds whether to ask for mapped buffers.
+    constexpr int kWarmups = plan::Asking::kPatience;
     double last = 0;
     for (int i = 0; i < kWarmups; ++i) {
       const double begin = nowUs();
@@ -224,9 +226,8 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
   return times;
 }
 
-AlgorithmTime AlgorithmTimes::asking(PerfOptions options, int turns) {
+AlgorithmTime AlgorithmTimes::asking(const PerfOptions& options, int turns) {
   const base::KeptToCore core(place_);
-  options.windows = false;
   AlgorithmTime asking;
   const auto choice = forcedChoice(collectives::kPreferMapped, c_, options, kLeastBlock);
   if (!choice) return asking;

@@ -74,6 +74,8 @@ Verdict judge(const MeasuredCall& call, const std::map<std::string, AlgorithmTim
   return verdict;
 }
 
+const char* memoryName(bool windows) { return windows ? "windows" : "ordinary memory"; }
+
 /// Measures all collectives but the barrier, for ever larger parts of the job.
 class Tuner {
  public:
@@ -82,38 +84,41 @@ class Tuner {
 
   std::vector<Verdict> run() {
     for (const int size : groupSizes(c_.size())) {
-      auto part = c_.split(c_.rank() < size ? 0 : -1, c_.rank());
-      if (part) measure(*part);
-      c_.barrier();
+      // One for each kind of memory: what calls on the other kind have found does not count.
+      for (const bool windows : {true, false}) {
+        if (windows ? !o_.windows : !o_.ordinary) continue;
+        auto part = c_.split(c_.rank() < size ? 0 : -1, c_.rank());
+        if (part) measure(*part, windows);
+        c_.barrier();
+      }
     }
     return std::move(verdicts_);
   }
 
  private:
-  void measure(Communicator& part) {
+  void measure(Communicator& part, bool windows) {
     if (part.rank() == 0)
-      std::fprintf(stderr, "tutti tune: %s\n", Inspection::topology(part).describe().c_str());
+      std::fprintf(stderr, "tutti tune: %s, %s\n", Inspection::topology(part).describe().c_str(),
+                   memoryName(windows));
     AlgorithmTimes times(part);
     for (int i = 0; i < plan::kCollectiveCount; ++i)
       if (const auto collective = static_cast<Collective>(i); collective != Collective::Barrier)
-        measure(part, times, collective);
+        measure(part, times, {.collective = collective, .windows = windows});
   }
 
-  void measure(Communicator& part, AlgorithmTimes& times, Collective collective) {
-    const AlgorithmTime asking = times.asking({.collective = collective}, 3 * o_.turns);
-    for (const uint64_t bytes : o_.blockBytes)
-      for (const bool windows : {true, false}) {
-        if (windows ? !o_.windows : !o_.ordinary) continue;
-        const PerfOptions options{.collective = collective, .windows = windows};
-        MeasuredCall call;
-        call.request.collective = collective;
-        call.request.count = bytes / sizeOf(call.request.type);
-        call.topology = Inspection::topology(part);
-        call.windows = windows;
-        if (!windows && !asking.turns.empty()) call.askingMicroseconds = asking.median();
-        verdicts_.push_back(judge(call, times.measure(options, bytes, o_.turns)));
-        if (record_) *record_ << jsonOf(verdicts_.back()) << std::flush;
-      }
+  void measure(Communicator& part, AlgorithmTimes& times, const PerfOptions& options) {
+    AlgorithmTime asking;
+    if (!options.windows) asking = times.asking(options, 3 * o_.turns);
+    for (const uint64_t bytes : o_.blockBytes) {
+      MeasuredCall call;
+      call.request.collective = options.collective;
+      call.request.count = bytes / sizeOf(call.request.type);
+      call.topology = Inspection::topology(part);
+      call.windows = options.windows;
+      if (!asking.turns.empty()) call.askingMicroseconds = asking.median();
+      verdicts_.push_back(judge(call, times.measure(options, bytes, o_.turns)));
+      if (record_) *record_ << jsonOf(verdicts_.back()) << std::flush;
+    }
   }
 
   Communicator& c_;
@@ -130,7 +135,7 @@ std::string lineOf(const Verdict& v) {
                 "%5.2f times %s's %.1f us: %s of blocks of %llu bytes on %d ranks, %s\n", v.ratio,
                 best->first.c_str(), best->second, plan::toString(v.call.request.collective),
                 static_cast<unsigned long long>(v.call.request.blockBytes()), v.call.topology.ranks,
-                v.call.windows ? "windows" : "ordinary memory");
+                memoryName(v.call.windows));
   return text;
 }
 

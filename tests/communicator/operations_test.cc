@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -13,8 +14,10 @@
 
 #include <tutti/tutti.h>
 
+#include "src/communicator/inspection.h"
 #include "src/communicator/local.h"
 #include "src/communicator/state.h"
+#include "src/plan/asking.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
 #include "transports/shm/endpoint.h"
@@ -218,6 +221,47 @@ TEST(Exceptions, InAnOperationFailTheCommunicatorEverywhere) {
 }
 
 // More operations wait on the stream than the recorder keeps: the one that runs is watched still.
+// On streams, too: what calls ask for is decided when their turn comes, not when they are made.
+TEST(MappedBuffers, AreFoundAgainAfterCallsOnOrdinaryMemory) {
+  constexpr size_t kCount = 100'000;
+  constexpr int kPatience = plan::Asking::kPatience, kEvery = plan::Asking::kEvery;
+  auto ranks = Communicator::createLocal(3);
+  runRanks(ranks, [&](Communicator& c) {
+    Memory in = c.allocate(kCount * 4), out = c.allocate(kCount * 4);
+    std::vector<int> ordinary(kCount);
+    Stream stream;
+    const auto onMapped = [&](bool windows) {
+      std::fill_n(in.as<int>(), kCount, c.rank() + 1);
+      int* const to = windows ? out.as<int>() : ordinary.data();
+      std::fill_n(to, kCount, 0);
+      c.allReduce({.send = in.data(), .recv = to, .count = kCount, .type = DataType::Int32});
+      EXPECT_EQ(to[0], 6);
+      EXPECT_EQ(to[kCount - 1], 6);
+      return communicator::Inspection::bytesReceived(c) == 0;
+    };
+    EXPECT_TRUE(onMapped(true));
+    for (int i = 0; i < kPatience; ++i) EXPECT_FALSE(onMapped(false));
+    for (int i = 1; i < kEvery; ++i) EXPECT_FALSE(onMapped(true)) << i;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(onMapped(true));
+    for (int i = 0; i < kPatience; ++i)
+      c.allReduce({.send = in.data(), .recv = ordinary.data(), .count = kCount}, stream);
+    stream.synchronize();
+    EXPECT_FALSE(onMapped(true));
+    // Calls of another size, and those of communicators that are told to, ask.
+    c.allReduce({.send = in.data(), .recv = out.data(), .count = kCount / 2});
+    EXPECT_EQ(communicator::Inspection::bytesReceived(c), 0U);
+  });
+  auto forced = Communicator::createLocal(3, {.algorithm = "mapped"});
+  runRanks(forced, [&](Communicator& c) {
+    Memory out = c.allocate(kCount * 4);
+    std::vector<float> ordinary(kCount);
+    for (int i = 0; i < 2 * kPatience; ++i)
+      c.allReduce({.send = ordinary.data(), .recv = ordinary.data(), .count = kCount});
+    c.allReduce({.send = out.data(), .recv = out.data(), .count = kCount});
+    EXPECT_EQ(communicator::Inspection::bytesReceived(c), 0U);
+  });
+}
+
 TEST(Queues, TheRunningOperationIsKnownHoweverManyWaitBehindIt) {
   auto ranks = Communicator::createLocal(3, {.timeout = 20s});
   std::atomic<int> queued{0};

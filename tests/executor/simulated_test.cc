@@ -58,8 +58,8 @@ bool lendsMemory(const plan::PlanSpec& of, int rank) {
 /// this is empty.
 using Mapped = std::vector<bool>;
 
-/// One collective on all ranks of a simulated network. In place where asked, and where a rank has
-/// both an input and an output.
+/// One collective on all ranks of a simulated network, once or several times. In place where asked,
+/// and where a rank has both an input and an output.
 class SimulatedRun {
  public:
   SimulatedRun(const plan::PlanSpec& spec, uint64_t count, const SimOptions& options,
@@ -67,7 +67,7 @@ class SimulatedRun {
       : spec_(spec),
         count_(count),
         inPlace_(inPlace),
-        mapped_(std::move(mapped)),
+        calls_{std::move(mapped)},
         random_(options.seed),
         network_(std::make_shared<Network>(
             spec.ranks,
@@ -80,6 +80,11 @@ class SimulatedRun {
       ranks_[r].endpoint = std::move(endpoints[r]);
       begin(r);
     }
+  }
+
+  /// More calls, which a rank begins when it is through with those before. Ahead of run().
+  void then(const std::vector<Mapped>& calls) {
+    calls_.insert(calls_.end(), calls.begin(), calls.end());
   }
 
   /// Polls ranks in random order; lets time pass only when nobody moves. Returns the ranks that are
@@ -98,8 +103,9 @@ class SimulatedRun {
     return done;
   }
 
+  /// Of the last call, and of all ranks in those before.
   size_t wrong() const {
-    size_t wrong = 0;
+    size_t wrong = wrongEarlier_;
     for (int r = 0; r < spec_.ranks; ++r) wrong += wrongOn(r);
     return wrong;
   }
@@ -113,6 +119,8 @@ class SimulatedRun {
   bool usedWindows() const {
     return std::ranges::any_of(ranks_, [](const Rank& r) { return r.windows.resolved > 0; });
   }
+  /// Of each call that a rank has done, whether it was on mapped buffers.
+  const std::vector<bool>& onMapped(int rank) const { return ranks_[rank].onMapped; }
 
  private:
   size_t wrongIn(int r, const std::byte* out) const;
@@ -143,6 +151,10 @@ class SimulatedRun {
     bool done = false;
     const std::byte* at = nullptr;  // where its output is
     std::vector<std::byte> result;  // when done
+    plan::Asking asking;
+    size_t call = 0;
+    int resolvedBefore = 0;  // by earlier calls
+    std::vector<bool> onMapped;
   };
 
   numbers::Pattern pattern() const {
@@ -164,24 +176,26 @@ class SimulatedRun {
     }
     rank.at = out;
     numbers::fillInput(pattern(), r, 0, rank.in.size() / 4, in);
-    if (!mapped_.empty()) {
+    const Mapped& mapped = calls_[rank.call];
+    if (!mapped.empty()) {
       const auto spec = mappedPlan(spec_);
       rank.mapped = {*spec, collectives::build(*spec, r)};
       rank.windows.run = this;
       rank.windows.rank = r;
-      rank.windows.mapped = mapped_[r];
+      rank.windows.mapped = mapped[r];
     }
     rank.operation.begin({.rank = r,
                           .size = spec_.ranks,
                           .plan = &rank.plan,
-                          .mapped = mapped_.empty() ? nullptr : &rank.mapped,
+                          .mapped = mapped.empty() ? nullptr : &rank.mapped,
+                          .asking = &rank.asking,
                           .windows = &rank.windows,
                           .endpoint = rank.endpoint.get(),
                           .in = in,
                           .out = out,
                           .count = count_,
                           .callHash = 77,
-                          .operation = 1,
+                          .operation = static_cast<uint32_t>(rank.call + 1),
                           .scratch = &rank.scratch});
   }
 
@@ -194,6 +208,14 @@ class SimulatedRun {
       rank.result.assign(rank.at, rank.at + rank.out.size());
       std::ranges::fill(rank.in, std::byte{0xee});
       std::ranges::fill(rank.out, std::byte{0xee});
+      rank.onMapped.push_back(rank.windows.resolved > rank.resolvedBefore);
+      rank.resolvedBefore = rank.windows.resolved;
+      if (rank.call + 1 < calls_.size()) {
+        wrongEarlier_ += wrongOn(r);
+        ++rank.call;
+        rank.done = false;
+        begin(r);
+      }
     }
     return result != Poll::Idle;
   }
@@ -210,7 +232,8 @@ class SimulatedRun {
   const plan::PlanSpec spec_;
   const uint64_t count_;
   const bool inPlace_;
-  const Mapped mapped_;
+  std::vector<Mapped> calls_;
+  size_t wrongEarlier_ = 0;
   std::mt19937_64 random_;
   std::shared_ptr<Network> network_;
   std::vector<Rank> ranks_;
@@ -425,6 +448,41 @@ TEST(SimulatedAsking, WhoRefusesDoesNotWaitForTheOthersAnswers) {
     }
   }
   EXPECT_EQ(plans, 1);
+}
+
+// After kPatience calls on ordinary memory, be it one rank's alone, each kEvery-th call asks, until
+// one finds that all is mapped: all ranks agree on which, however far one is ahead of another.
+TEST(SimulatedAsking, StopsWhereItIsInVainAndFindsMappedBuffersAgain) {
+  constexpr size_t kPatience = plan::Asking::kPatience, kEvery = plan::Asking::kEvery;
+  std::vector<Mapped> calls;
+  std::vector<bool> expected;
+  const auto call = [&](bool mapped, bool asks) {
+    calls.push_back({true, mapped, true, true});
+    expected.push_back(mapped && asks);
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    for (size_t i = 0; i + 1 < kPatience; ++i) call(false, true);
+    call(true, true);
+    for (size_t i = 0; i < kPatience; ++i) call(false, true);
+    for (size_t i = 1; i < kEvery; ++i) call(true, false);
+    if (turn == 1) {  // in vain once more
+      call(false, true);
+      for (size_t i = 1; i < kEvery; ++i) call(true, false);
+    }
+    for (int i = 0; i < 3; ++i) call(true, true);
+  }
+  int plans = 0;
+  for (const auto& spec : allPlans(4)) {
+    if (spec.collective != Collective::AllReduce || !mappedPlan(spec)) continue;
+    ++plans;
+    SimulatedRun run(spec, 100, hostile(testSeed()), false, calls.front());
+    run.then({calls.begin() + 1, calls.end()});
+    const auto done = run.run();
+    EXPECT_EQ(std::count(done.begin(), done.end(), true), 4) << spec.describe();
+    EXPECT_EQ(run.wrong(), 0U);
+    for (int r = 0; r < 4; ++r) EXPECT_EQ(run.onMapped(r), expected) << "rank " << r;
+  }
+  EXPECT_GT(plans, 3);
 }
 
 TEST(SimulatedPlan, ForMoreSlotsThanTheChannelsHaveIsRefused) {

@@ -1,8 +1,8 @@
 // How good the choices are, by what a virtual machine of 2 cores was measured to take: in windows
 // and on ordinary memory on 2, 3, 4, 5 and 8 ranks of one host, and on two hosts with a core each.
-// choice.jsonl is of several runs of `tutti tune -n 3`, `-n 5`, `-n 8` and of launched ranks, put
-// together by `tutti tune --from ... --record`; choice_between.jsonl the same at other times, with
-// `--blocks` of sizes between.
+// choice.jsonl is of runs of `tutti tune -n 3`, `-n 5`, `-n 8` and of launched ranks, with nothing
+// else running, put together by `tutti tune --from ... --record`; choice_between.jsonl the same,
+// minutes later, with `--blocks` of sizes between.
 
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST(RecordedCalls, AreOfManyKinds) {
   ASSERT_EQ(others.size(), sizes.size());
   for (const auto& [kind, ofKind] : sizes) {
     ASSERT_TRUE(others.contains(kind));
-    EXPECT_GE(ofKind.size(), 11U);
+    EXPECT_EQ(ofKind.size(), 15U);
     EXPECT_EQ(others.at(kind).size(), 8U);
     for (const uint64_t size : others.at(kind)) EXPECT_FALSE(ofKind.contains(size)) << size;
   }
@@ -106,29 +106,18 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
   }
 }
 
-// What no constants choose well for is preferred by name. Of the sizes between, measured at other
-// times, no call on one host is chosen badly for in windows, or where ranks have a core each.
-// Copies between ordinary buffers of ranks that share cores take several times as long one minute
-// as the next, whichever the algorithm, and so does TCP between hosts, so that a few are.
+// What no constants choose well for is preferred by name. Of sizes between, which the table was not
+// fitted to, none is chosen badly for either.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
-  const auto expectAll = [&](const std::vector<MeasuredCall>& calls, const auto& counts) {
-    for (const MeasuredCall& call : calls) {
-      if (!counts(call)) continue;
+  for (const auto* calls : {&fitted(), &between()}) {
+    for (const auto& counts : {ofACoreEach, ofSharedCores, ofHosts})
+      EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.03);
+    for (const MeasuredCall& call : *calls)
       EXPECT_LE(collectives::regret(call, tuned), 1.3)
           << call.request.describe() << (call.windows ? " in windows on " : " on ")
           << call.topology.describe();
-    }
-  };
-  expectAll(fitted(), [](const MeasuredCall&) { return true; });
-  expectAll(between(), [](const MeasuredCall& call) { return call.windows || ofACoreEach(call); });
-  const Judged shared = judge(between(), tuned, ofSharedCores);
-  EXPECT_LE(shared.regrets.mean, 1.06);
-  EXPECT_LE(shared.regrets.worst, 2.1);
-  EXPECT_LE(shared.badly, 0.03);
-  const Judged hosts = judge(between(), tuned, ofHosts);
-  EXPECT_LE(hosts.regrets.mean, 1.08);
-  EXPECT_LE(hosts.badly, 0.03);
+  }
   EXPECT_LE(tuned.preferences.size(), fitted().size() / 5);
 }
 

@@ -1,0 +1,32 @@
+#pragma once
+
+// Whether ranks ask each other, before a collective, if all buffers of the call are mapped. Where
+// they are, the call needs no staging; where they are not, asking was in vain, and takes its time.
+
+#include <cstdint>
+
+namespace tutti::plan {
+
+/// Of calls alike: each of them asks, until `kPatience` of them in a row have found ordinary
+/// memory; then each `kEvery`th does, until one finds mapped buffers again. Answers are the same on
+/// all ranks, so that they agree on which calls ask, as long as each counts every such call, in
+/// order.
+class Asking {
+ public:
+  static constexpr uint32_t kPatience = 8, kEvery = 64;
+
+  /// Whether the next call asks. One that does has to tell what it found.
+  bool next() { return vain_ < kPatience || ++passed_ % kEvery == 0; }
+  void found(bool mapped) {
+    if (mapped)
+      vain_ = passed_ = 0;
+    else if (vain_ < kPatience)
+      ++vain_;
+  }
+
+ private:
+  uint32_t vain_ = 0;    // how many have asked in vain in a row
+  uint32_t passed_ = 0;  // how many have come since
+};
+
+}  // namespace tutti::plan

@@ -3,6 +3,7 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
+#include "parallel/kernels/cuda/streaming/streaming.h"
 
 namespace tutti::parallel {
 
@@ -13,15 +14,15 @@ void CudaKernels::layerNorm(const LayerNormArgs& args) {
   widen(a.x, a.weight, a.bias, a.y, a.mean, a.rstd);
   requireOperands(a);
   queue_->start("layerNorm",
-                Norm{.x = elementsOf(args.x),
-                     .weight = elementsOf(args.weight),
-                     .bias = elementsOf(args.bias),
-                     .y = elementsOf(args.y),
-                     .mean = elementsOf(args.mean),
-                     .rstd = elementsOf(args.rstd),
-                     .rows = sizeOf32(rows(a.x)),
-                     .width = sizeOf32(width(a.x)),
-                     .epsilon = a.epsilon},
+                ChosenStreaming{streaming_, Norm{.x = elementsOf(args.x),
+                                                 .weight = elementsOf(args.weight),
+                                                 .bias = elementsOf(args.bias),
+                                                 .y = elementsOf(args.y),
+                                                 .mean = elementsOf(args.mean),
+                                                 .rstd = elementsOf(args.rstd),
+                                                 .rows = sizeOf32(rows(a.x)),
+                                                 .width = sizeOf32(width(a.x)),
+                                                 .epsilon = a.epsilon}},
                 isDouble(a.x));
 }
 
@@ -30,15 +31,15 @@ void CudaKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
   widen(a.dy, a.x, a.weight, a.mean, a.rstd, a.residual, a.dx);
   requireOperands(a);
   queue_->start("layerNormBackward",
-                NormBackward{.dy = elementsOf(args.dy),
-                             .x = elementsOf(args.x),
-                             .weight = elementsOf(args.weight),
-                             .mean = elementsOf(args.mean),
-                             .rstd = elementsOf(args.rstd),
-                             .residual = elementsOf(args.residual),
-                             .dx = elementsOf(args.dx),
-                             .rows = sizeOf32(rows(a.x)),
-                             .width = sizeOf32(width(a.x))},
+                ChosenStreaming{streaming_, NormBackward{.dy = elementsOf(args.dy),
+                                                         .x = elementsOf(args.x),
+                                                         .weight = elementsOf(args.weight),
+                                                         .mean = elementsOf(args.mean),
+                                                         .rstd = elementsOf(args.rstd),
+                                                         .residual = elementsOf(args.residual),
+                                                         .dx = elementsOf(args.dx),
+                                                         .rows = sizeOf32(rows(a.x)),
+                                                         .width = sizeOf32(width(a.x))}},
                 isDouble(a.x));
 }
 
@@ -67,15 +68,15 @@ void CudaKernels::rmsNorm(const RmsNormArgs& args) {
   widen(a.x, a.weight, a.y, a.rstd);
   requireOperands(a);
   queue_->start("rmsNorm",
-                Norm{.x = elementsOf(args.x),
-                     .weight = elementsOf(args.weight),
-                     .bias = {},
-                     .y = elementsOf(args.y),
-                     .mean = {},
-                     .rstd = elementsOf(args.rstd),
-                     .rows = sizeOf32(rows(a.x)),
-                     .width = sizeOf32(width(a.x)),
-                     .epsilon = a.epsilon},
+                ChosenStreaming{streaming_, Norm{.x = elementsOf(args.x),
+                                                 .weight = elementsOf(args.weight),
+                                                 .bias = {},
+                                                 .y = elementsOf(args.y),
+                                                 .mean = {},
+                                                 .rstd = elementsOf(args.rstd),
+                                                 .rows = sizeOf32(rows(a.x)),
+                                                 .width = sizeOf32(width(a.x)),
+                                                 .epsilon = a.epsilon}},
                 isDouble(a.x));
 }
 
@@ -84,15 +85,15 @@ void CudaKernels::rmsNormBackward(const RmsNormBackwardArgs& args) {
   widen(a.dy, a.x, a.weight, a.rstd, a.residual, a.dx);
   requireOperands(a);
   queue_->start("rmsNormBackward",
-                NormBackward{.dy = elementsOf(args.dy),
-                             .x = elementsOf(args.x),
-                             .weight = elementsOf(args.weight),
-                             .mean = {},
-                             .rstd = elementsOf(args.rstd),
-                             .residual = elementsOf(args.residual),
-                             .dx = elementsOf(args.dx),
-                             .rows = sizeOf32(rows(a.x)),
-                             .width = sizeOf32(width(a.x))},
+                ChosenStreaming{streaming_, NormBackward{.dy = elementsOf(args.dy),
+                                                         .x = elementsOf(args.x),
+                                                         .weight = elementsOf(args.weight),
+                                                         .mean = {},
+                                                         .rstd = elementsOf(args.rstd),
+                                                         .residual = elementsOf(args.residual),
+                                                         .dx = elementsOf(args.dx),
+                                                         .rows = sizeOf32(rows(a.x)),
+                                                         .width = sizeOf32(width(a.x))}},
                 isDouble(a.x));
 }
 

@@ -26,4 +26,10 @@ cudaError_t enqueue(const InRuns<AdamW>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<Sgd>& x, cudaStream_t stream);
 cudaError_t loadStreamed();
 
+/// norms.cu: of so many columns at most.
+inline constexpr int32_t kMostNormColumns = 8192;
+cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream);
+cudaError_t loadNorms();
+
 }  // namespace tutti::parallel::cuda

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "parallel/kernels/cuda/streaming/arguments.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel::cuda {
@@ -45,6 +46,11 @@ int32_t ifDivides(int32_t run, int64_t count, int64_t width, const RowPlaces& on
   return ifDivides(run, count,
                    {width, one.strides[0], one.strides[1], one.strides[2], other.strides[0],
                     other.strides[1], other.strides[2]});
+}
+
+/// `run`, or 0 unless such rows stay in registers.
+int32_t ifFits(int32_t run, int32_t rows, int32_t width) {
+  return width > kMostNormColumns ? 0 : ifDivides(run, int64_t{rows} * width, {width});
 }
 
 }  // namespace
@@ -90,6 +96,16 @@ int32_t runOf(const AdamW& x) {
 
 int32_t runOf(const Sgd& x) {
   return ifDivides(runOf({x.weight, x.gradient, x.velocity}), x.count, {x.count});
+}
+
+// A row's mean and rstd are read one by one, and of float64 where all operands are.
+
+int32_t runOf(const Norm& x) {
+  return ifFits(runOf({x.x, x.weight, x.bias, x.y}), x.rows, x.width);
+}
+
+int32_t runOf(const NormBackward& x) {
+  return ifFits(runOf({x.dy, x.x, x.weight, x.residual, x.dx}), x.rows, x.width);
 }
 
 }  // namespace tutti::parallel::cuda

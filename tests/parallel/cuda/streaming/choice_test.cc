@@ -6,6 +6,7 @@
 
 #include <tutti/error.h>
 
+#include "parallel/kernels/cuda/streaming/arguments.h"
 #include "parallel/kernels/cuda/streaming/choice.h"
 #include "parallel/kernels/cuda/streaming/runs_device.cuh"
 
@@ -91,6 +92,29 @@ TEST(StreamingChoice, IsOfAllThatAnOptimizerReads) {
   EXPECT_EQ(sgd(none, 12), 4);
   EXPECT_EQ(sgd(x, 10), 0);
   EXPECT_EQ(sgd(at(4100, kFloat), 12), 0);
+}
+
+TEST(StreamingChoice, IsOfWhatNormsReadAndWrite) {
+  const Elements x = at(4096, kBrain), wide = at(8192, kFloat), odd = at(4100, kFloat), none{};
+  const auto norm = [&](const Elements& in, const Elements& weight, int32_t width) {
+    return runOf(Norm{in, weight, none, in, none, odd, 3, width, 0});
+  };
+  EXPECT_EQ(norm(x, x, 16), 8);
+  EXPECT_EQ(norm(x, wide, 16), 8);
+  EXPECT_EQ(norm(wide, wide, 12), 4);
+  EXPECT_EQ(norm(x, wide, 12), 0);
+  EXPECT_EQ(norm(wide, odd, 16), 0);
+  EXPECT_EQ(norm(x, x, kMostNormColumns), 8);
+  EXPECT_EQ(norm(x, x, kMostNormColumns + 8), 0);
+  const auto backward = [&](const Elements& residual, const Elements& dx, int32_t width) {
+    return runOf(NormBackward{wide, wide, wide, none, odd, residual, dx, 3, width});
+  };
+  EXPECT_EQ(backward(none, wide, 12), 4);
+  EXPECT_EQ(backward(x, wide, 16), 8);
+  EXPECT_EQ(backward(x, wide, 12), 0);
+  EXPECT_EQ(backward(odd, wide, 16), 0);
+  EXPECT_EQ(backward(none, odd, 16), 0);
+  EXPECT_EQ(backward(none, wide, kMostNormColumns + 4), 0);
 }
 
 TEST(StreamingChoice, IsOfTheEnvironment) {

@@ -26,7 +26,8 @@ cudaError_t enqueue(const InRuns<AdamW>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<Sgd>& x, cudaStream_t stream);
 cudaError_t loadStreamed();
 
-/// norms.cu: of so many columns at most.
+/// norms.cu: of so many columns at most, in runs of as many elements whatever the types.
+inline constexpr int32_t kNormRun = 8;
 inline constexpr int32_t kMostNormColumns = 8192;
 cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream);

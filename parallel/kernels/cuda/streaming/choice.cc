@@ -50,7 +50,8 @@ int32_t ifDivides(int32_t run, int64_t count, int64_t width, const RowPlaces& on
 
 /// `run`, or 0 unless such rows stay in registers.
 int32_t ifFits(int32_t run, int32_t rows, int32_t width) {
-  return width > kMostNormColumns ? 0 : ifDivides(run, int64_t{rows} * width, {width});
+  return run == 0 || width > kMostNormColumns ? 0
+                                              : ifDivides(kNormRun, int64_t{rows} * width, {width});
 }
 
 }  // namespace

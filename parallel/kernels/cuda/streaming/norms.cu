@@ -7,32 +7,28 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-/// A row's threads, and how many elements of it each of them has room for.
-template <int kThreadsOfRow, int kElements>
+/// A row's threads, and how many runs of it each of them has room for.
+template <int kThreadsOfRow, int kRuns>
 struct Shape {
-  static constexpr int kMostColumns = kThreadsOfRow * kElements;
-  template <int kRun>
-  using Share = RowShare<kRun, kThreadsOfRow, kElements / kRun>;
-  static constexpr auto kFour = normOfRows<4, kThreadsOfRow, kElements / 4>,
-                        kEight = normOfRows<8, kThreadsOfRow, kElements / 8>;
-  static constexpr auto kFourBack = normBackwardOfRows<4, kThreadsOfRow, kElements / 4>,
-                        kEightBack = normBackwardOfRows<8, kThreadsOfRow, kElements / 8>;
+  using Share = RowShare<kThreadsOfRow, kRuns>;
+  static constexpr int kMostColumns = kThreadsOfRow * kRuns * kNormRun;
+  static constexpr auto kNorm = normOfRows<kThreadsOfRow, kRuns>;
+  static constexpr auto kBackward = normBackwardOfRows<kThreadsOfRow, kRuns>;
 
-  static cudaError_t start(const InRuns<Norm>& x, cudaStream_t stream) {
-    return launch(x.run == 4 ? kFour : kEight, blocksOf(x.rows, Share<4>::kRowsOfBlock),
-                  Share<4>::kThreadsOfBlock, static_cast<const Norm&>(x), stream);
+  static cudaError_t start(const Norm& x, cudaStream_t stream) {
+    return launch(kNorm, blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x, stream);
   }
-  static cudaError_t start(const InRuns<NormBackward>& x, cudaStream_t stream) {
-    return launch(x.run == 4 ? kFourBack : kEightBack, blocksOf(x.rows, Share<4>::kRowsOfBlock),
-                  Share<4>::kThreadsOfBlock, static_cast<const NormBackward&>(x), stream);
+  static cudaError_t start(const NormBackward& x, cudaStream_t stream) {
+    return launch(kBackward, blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x,
+                  stream);
   }
-  static cudaError_t load() { return loadAll(kFour, kEight, kFourBack, kEightBack); }
+  static cudaError_t load() { return loadAll(kNorm, kBackward); }
 };
 
-using Narrow = Shape<32, 8>;
-using Warps = Shape<32, 32>;
-using Blocks = Shape<256, 16>;
-using Wide = Shape<256, 32>;
+using Narrow = Shape<32, 1>;
+using Warps = Shape<32, 4>;
+using Blocks = Shape<256, 2>;
+using Wide = Shape<256, 4>;
 static_assert(Wide::kMostColumns == kMostNormColumns);
 
 template <class Arguments>
@@ -45,10 +41,12 @@ cudaError_t startFitting(const Arguments& x, cudaStream_t stream) {
 
 }  // namespace
 
-cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream) { return startFitting(x, stream); }
+cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream) {
+  return startFitting<Norm>(x, stream);
+}
 
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream) {
-  return startFitting(x, stream);
+  return startFitting<NormBackward>(x, stream);
 }
 
 cudaError_t loadNorms() {

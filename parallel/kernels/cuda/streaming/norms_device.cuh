@@ -2,7 +2,8 @@
 
 // Norms of rows that stay in registers: a row is read once, in words of 16 bytes, by a warp where
 // it is narrow and by a block where it is not. What is summed of it is summed by each thread in the
-// order of its columns, and joined by a tree.
+// order of its columns, and joined by a tree. Runs are of 8 elements in float32, too, so that the
+// order is the same whatever the types: a result of 16 bits is that of float32, rounded.
 //
 // Bound: the memory's bandwidth; bytes of an element, of which the type has b:
 //   norm            read b, write b
@@ -11,14 +12,14 @@
 // number for all of its elements.
 
 #include "parallel/kernels/cuda/joined_device.cuh"
-#include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/streaming/arguments.h"
 #include "parallel/kernels/cuda/streaming/runs_device.cuh"
 
 namespace tutti::parallel::cuda {
 
 /// What a thread has of a row that so many threads share: kRuns runs, those beyond the width left
 /// out. A block has kThreadsOfBlock threads: as many rows of a warp each, or one row.
-template <int kRun, int kThreadsOfRow, int kRuns>
+template <int kThreadsOfRow, int kRuns>
 struct RowShare {
   static constexpr int kThreadsOfBlock = kThreadsOfRow == 32 ? kRowThreads : kThreadsOfRow;
   static constexpr int kRowsOfBlock = kThreadsOfBlock / kThreadsOfRow;
@@ -33,7 +34,7 @@ struct RowShare {
   static TUTTI_DEVICE void forRuns(int32_t width, const Visit& visit) {
 #pragma unroll
     for (int i = 0; i < kRuns; ++i) {
-      const int32_t column = (thread() + i * kThreadsOfRow) * kRun;
+      const int32_t column = (thread() + i * kThreadsOfRow) * kNormRun;
       if (column < width) visit(i, column);
     }
   }
@@ -47,54 +48,53 @@ struct RowShare {
   }
 };
 
-template <int kRun>
-TUTTI_DEVICE void loadRun(const Elements& x, int64_t at, float (&values)[kRun]) {
-  widenWords(loadWords<kRun>(x, at), x.format, values);
+TUTTI_DEVICE void loadRun(const Elements& x, int64_t at, float (&values)[kNormRun]) {
+  widenWords(loadWords<kNormRun>(x, at), x.format, values);
 }
 
-template <int kRun, int kThreadsOfRow, int kRuns>
+template <int kThreadsOfRow, int kRuns>
 __global__ void normOfRows(const __grid_constant__ Norm x) {
-  using Share = RowShare<kRun, kThreadsOfRow, kRuns>;
+  using Share = RowShare<kThreadsOfRow, kRuns>;
   const int32_t row = Share::row();
   if (row >= x.rows) return;  // a whole warp
   const int64_t first = int64_t(row) * x.width;
   const bool centered = x.mean.data != nullptr;
-  Words<kRun> words[kRuns] = {};
-  Share::forRuns(x.width,
-                 [&](int i, int32_t column) { words[i] = loadWords<kRun>(x.x, first + column); });
+  Words<kNormRun> words[kRuns] = {};
+  Share::forRuns(
+      x.width, [&](int i, int32_t column) { words[i] = loadWords<kNormRun>(x.x, first + column); });
 
   float mean = 0;
   if (centered) {
     float sum = 0;
     Share::forRuns(x.width, [&](int i, int32_t) {
-      float in[kRun];
+      float in[kNormRun];
       widenWords(words[i], x.x.format, in);
 #pragma unroll
-      for (int k = 0; k < kRun; ++k) sum += in[k];
+      for (int k = 0; k < kNormRun; ++k) sum += in[k];
     });
     mean = Share::join(sum) / float(x.width);
   }
   float squares = 0;
   Share::forRuns(x.width, [&](int i, int32_t) {
-    float in[kRun];
+    float in[kNormRun];
     widenWords(words[i], x.x.format, in);
 #pragma unroll
-    for (int k = 0; k < kRun; ++k) squares += (in[k] - mean) * (in[k] - mean);
+    for (int k = 0; k < kNormRun; ++k) squares += (in[k] - mean) * (in[k] - mean);
   });
   const float variance = Share::join(squares) / float(x.width);
   const float rstd = 1.0f / squareRoot(variance + float(x.epsilon));
 
   Share::forRuns(x.width, [&](int i, int32_t column) {
-    float in[kRun], weight[kRun];
+    float in[kNormRun], weight[kNormRun];
     widenWords(words[i], x.x.format, in);
     loadRun(x.weight, column, weight);
 #pragma unroll
-    for (int k = 0; k < kRun; ++k) in[k] = (in[k] - mean) * rstd * weight[k];
+    for (int k = 0; k < kNormRun; ++k) in[k] = (in[k] - mean) * rstd * weight[k];
     if (centered) {
-      float bias[kRun];
+      float bias[kNormRun];
       loadRun(x.bias, column, bias);
 #pragma unroll
-      for (int k = 0; k < kRun; ++k) in[k] += bias[k];
+      for (int k = 0; k < kNormRun; ++k) in[k] += bias[k];
     }
     storeRun(x.y, first + column, in);
   });
@@ -104,28 +104,28 @@ __global__ void normOfRows(const __grid_constant__ Norm x) {
 }
 
 /// dx may be dy or the residual: a run is written by the thread that has read it.
-template <int kRun, int kThreadsOfRow, int kRuns>
+template <int kThreadsOfRow, int kRuns>
 __global__ void normBackwardOfRows(const __grid_constant__ NormBackward x) {
-  using Share = RowShare<kRun, kThreadsOfRow, kRuns>;
+  using Share = RowShare<kThreadsOfRow, kRuns>;
   const int32_t row = Share::row();
   if (row >= x.rows) return;  // a whole warp
   const int64_t first = int64_t(row) * x.width;
   const bool centered = x.mean.data != nullptr;
-  Words<kRun> dys[kRuns] = {}, xs[kRuns] = {};
+  Words<kNormRun> dys[kRuns] = {}, xs[kRuns] = {};
   Share::forRuns(x.width, [&](int i, int32_t column) {
-    dys[i] = loadWords<kRun>(x.dy, first + column);
-    xs[i] = loadWords<kRun>(x.x, first + column);
+    dys[i] = loadWords<kNormRun>(x.dy, first + column);
+    xs[i] = loadWords<kNormRun>(x.x, first + column);
   });
   const float mean = centered ? load<float>(x.mean, row) : 0.0f, rstd = load<float>(x.rstd, row);
   /// visit(first column, dy times the weight, x as it was normalized)
   const auto forAll = [&](const auto& visit) {
     Share::forRuns(x.width, [&](int i, int32_t column) {
-      float slope[kRun], normal[kRun], weight[kRun];
+      float slope[kNormRun], normal[kNormRun], weight[kNormRun];
       widenWords(dys[i], x.dy.format, slope);
       widenWords(xs[i], x.x.format, normal);
       loadRun(x.weight, column, weight);
 #pragma unroll
-      for (int k = 0; k < kRun; ++k) {
+      for (int k = 0; k < kNormRun; ++k) {
         slope[k] *= weight[k];
         normal[k] = (normal[k] - mean) * rstd;
       }
@@ -134,9 +134,9 @@ __global__ void normBackwardOfRows(const __grid_constant__ NormBackward x) {
   };
 
   float slopes = 0, products = 0;
-  forAll([&](int32_t, const float(&slope)[kRun], const float(&normal)[kRun]) {
+  forAll([&](int32_t, const float(&slope)[kNormRun], const float(&normal)[kNormRun]) {
 #pragma unroll
-    for (int k = 0; k < kRun; ++k) {
+    for (int k = 0; k < kNormRun; ++k) {
       slopes += slope[k];
       products += slope[k] * normal[k];
     }
@@ -144,15 +144,15 @@ __global__ void normBackwardOfRows(const __grid_constant__ NormBackward x) {
   const float along = Share::join(products) / float(x.width);
   const float level = centered ? Share::join(slopes) / float(x.width) : 0.0f;
 
-  forAll([&](int32_t column, const float(&slope)[kRun], const float(&normal)[kRun]) {
-    float dx[kRun];
+  forAll([&](int32_t column, const float(&slope)[kNormRun], const float(&normal)[kNormRun]) {
+    float dx[kNormRun];
 #pragma unroll
-    for (int k = 0; k < kRun; ++k) dx[k] = (slope[k] - level - normal[k] * along) * rstd;
+    for (int k = 0; k < kNormRun; ++k) dx[k] = (slope[k] - level - normal[k] * along) * rstd;
     if (x.residual.data != nullptr) {
-      float residual[kRun];
+      float residual[kNormRun];
       loadRun(x.residual, first + column, residual);
 #pragma unroll
-      for (int k = 0; k < kRun; ++k) dx[k] += residual[k];
+      for (int k = 0; k < kNormRun; ++k) dx[k] += residual[k];
     }
     storeRun(x.dx, first + column, dx);
   });

@@ -101,7 +101,8 @@ TEST(StreamingChoice, IsOfWhatNormsReadAndWrite) {
   };
   EXPECT_EQ(norm(x, x, 16), 8);
   EXPECT_EQ(norm(x, wide, 16), 8);
-  EXPECT_EQ(norm(wide, wide, 12), 4);
+  EXPECT_EQ(norm(wide, wide, 16), 8);
+  EXPECT_EQ(norm(wide, wide, 12), 0);
   EXPECT_EQ(norm(x, wide, 12), 0);
   EXPECT_EQ(norm(wide, odd, 16), 0);
   EXPECT_EQ(norm(x, x, kMostNormColumns), 8);
@@ -109,12 +110,13 @@ TEST(StreamingChoice, IsOfWhatNormsReadAndWrite) {
   const auto backward = [&](const Elements& residual, const Elements& dx, int32_t width) {
     return runOf(NormBackward{wide, wide, wide, none, odd, residual, dx, 3, width});
   };
-  EXPECT_EQ(backward(none, wide, 12), 4);
+  EXPECT_EQ(backward(none, wide, 16), 8);
+  EXPECT_EQ(backward(none, wide, 12), 0);
   EXPECT_EQ(backward(x, wide, 16), 8);
   EXPECT_EQ(backward(x, wide, 12), 0);
   EXPECT_EQ(backward(odd, wide, 16), 0);
   EXPECT_EQ(backward(none, odd, 16), 0);
-  EXPECT_EQ(backward(none, wide, kMostNormColumns + 4), 0);
+  EXPECT_EQ(backward(none, wide, kMostNormColumns + 8), 0);
 }
 
 TEST(StreamingChoice, IsOfTheEnvironment) {

@@ -54,7 +54,7 @@ Norm normOf(Pool& pool, int32_t width, const Formats& formats, bool centered, in
           .rstd = pool.result(numbers, Format::Float32),
           .rows = kRows,
           .width = width,
-          .epsilon = 1e-5};
+          .epsilon = 0.5};
 }
 
 NormBackward backwardOf(Pool& pool, int32_t width, const Formats& formats, bool centered, bool adds,

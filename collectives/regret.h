@@ -29,8 +29,7 @@ struct MeasuredCall {
 std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls);
 
 /// How many times as long the chosen algorithm took as the best one, with what asking in vain adds
-/// in the long run (plan::Asking).
-/// Throws InvalidArgument when the chosen one was not measured.
+/// in the long run (plan::Asking). Throws InvalidArgument when the chosen one was not measured.
 double regret(const MeasuredCall& call, const topology::Tuning& tuning);
 
 /// The mean and the worst regret.

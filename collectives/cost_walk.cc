@@ -26,13 +26,14 @@ struct Rates {
     entry = tuning.entryMicroseconds + yield * crowd;  // every rank waits for all the others
     // A gigabyte per second is a thousand bytes per microsecond.
     link = 1 / (tuning.networkGigabytesPerSecond * 1e3);
+    gap = tuning.networkGapMicroseconds;
     steps = {.step = tuning.stepMicroseconds * crowd,
              .copy = crowd / (tuning.copyGigabytesPerSecond * 1e3),
              .reduce = crowd / (tuning.reduceGigabytesPerSecond * 1e3),
              .mapped = crowd / (tuning.mappedGigabytesPerSecond * 1e3)};
   }
-  double message, network, entry;  // microseconds
-  double link;                     // microseconds per byte
+  double message, network, gap, entry;  // microseconds
+  double link;                          // microseconds per byte
   StepRates steps;
 };
 
@@ -48,6 +49,7 @@ class HostLinks final : public Links {
 
   size_t count() const override { return 2 * static_cast<size_t>(hosts_); }
   double microsecondsPerByte(uint32_t) const override { return rates_.link; }
+  double leastMicroseconds(uint32_t) const override { return rates_.gap; }
   bool servesByReceipt() const override { return false; }
   Path path(int from, int to) const override {
     if (!join(from, to)) return {.microseconds = rates_.message};
@@ -121,7 +123,7 @@ class Estimate {
     const int steps = info_.cost(spec_).steps;
     const double across = stepsAcross(steps);
     const double latency = (steps - across) * (rates_.message + (overlaps_ ? longest_ : 0)) +
-                           across * (rates_.network + (overlaps_ ? longestAcross_ : 0));
+                           across * (rates_.network + (overlaps_ ? longestAcross_ : rates_.gap));
     return std::max(busiest_, use_.most()) * rounds_ + latency * (overlaps_ ? 1 : rounds_);
   }
 
@@ -148,7 +150,7 @@ class Estimate {
     ++messagesAcross_;
     const double bytes = port.chunks * chunkBytes_;
     use_.add(links_.path(from, to), bytes);
-    longestAcross_ = std::max(longestAcross_, time + bytes * rates_.link);
+    longestAcross_ = std::max(longestAcross_, time + std::max(rates_.gap, bytes * rates_.link));
   }
 
   /// Where the plan does not say: as large a part of the chain as of all messages, and one at

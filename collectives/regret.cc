@@ -128,6 +128,42 @@ void preferFor(const Alike& calls, Tuning& tuning) {
   tuning = std::move(best);
 }
 
+/// Of an odd number of values the middle one, of an even one between the two in the middle.
+double middleOf(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+double middleLogarithm(const MeasuredCall& call) {
+  std::vector<double> logarithms;
+  for (const auto& entry : call.microseconds) logarithms.push_back(std::log(entry.second));
+  return middleOf(logarithms);
+}
+
+/// One call from several measurements of it.
+MeasuredCall inTheMiddle(const Alike& calls) {
+  MeasuredCall all = *calls.front();
+  if (all.microseconds.empty()) return all;
+  std::vector<double> middles, asking;
+  for (const MeasuredCall* call : calls) {
+    middles.push_back(middleLogarithm(*call));
+    asking.push_back(call->askingMicroseconds);
+  }
+  for (auto& [name, time] : all.microseconds) {
+    std::vector<double> ratios;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const auto found = calls[i]->microseconds.find(name);
+      TUTTI_REQUIRE(found != calls[i]->microseconds.end(), all.request.describe(), " on ",
+                    all.topology.ranks, " ranks: ", name, " was not measured every time");
+      ratios.push_back(std::log(found->second) - middles[i]);
+    }
+    time = std::exp(middleOf(middles) + middleOf(ratios));
+  }
+  all.askingMicroseconds = middleOf(asking);
+  return all;
+}
+
 /// Where calls were measured for two sizes, what one of a size between would take: of what was
 /// measured for both, on a line between logarithms.
 MeasuredCall between(const MeasuredCall& small, const MeasuredCall& large, uint64_t bytes) {
@@ -251,35 +287,17 @@ class Search {
 }  // namespace
 
 std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls) {
-  struct Several {
-    MeasuredCall call;  // with the sums of the logarithms
-    int times = 1;
-  };
-  std::vector<Several> all;
-  for (MeasuredCall call : calls) {
-    for (auto& entry : call.microseconds) entry.second = std::log(entry.second);
-    const auto same = [&](const Several& other) { return sameCall(other.call, call); };
-    const auto found = std::ranges::find_if(all, same);
-    if (found == all.end()) {
-      all.push_back({std::move(call)});
-      continue;
-    }
-    for (auto& [name, sum] : found->call.microseconds) {
-      const auto time = call.microseconds.find(name);
-      TUTTI_REQUIRE(time != call.microseconds.end(), call.request.describe(), " on ",
-                    call.topology.ranks, " ranks: ", name, " was not measured every time");
-      sum += time->second;
-    }
-    found->call.askingMicroseconds += call.askingMicroseconds;
-    ++found->times;
+  std::vector<Alike> groups;
+  for (const MeasuredCall& call : calls) {
+    const auto same = [&](const Alike& group) { return sameCall(*group.front(), call); };
+    const auto found = std::ranges::find_if(groups, same);
+    if (found == groups.end())
+      groups.push_back({&call});
+    else
+      found->push_back(&call);
   }
   std::vector<MeasuredCall> result;
-  for (Several& several : all) {
-    for (auto& entry : several.call.microseconds)
-      entry.second = std::exp(entry.second / several.times);
-    several.call.askingMicroseconds /= several.times;
-    result.push_back(std::move(several.call));
-  }
+  for (const Alike& group : groups) result.push_back(inTheMiddle(group));
   return result;
 }
 

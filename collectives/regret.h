@@ -22,9 +22,10 @@ struct MeasuredCall {
   double askingMicroseconds = 0;  ///< what asking for mapped buffers adds where there are none
 };
 
-/// Calls that were measured several times, once each, in the order of first appearance: of every
-/// algorithm the geometric mean of its times, because a machine may be several times as fast one
-/// day as another, and what counts is the algorithms' ratios. Throws InvalidArgument when one was
+/// Calls that were measured several times, once each, in the order of first appearance. A machine
+/// may be several times as fast one day as another, and what counts is the algorithms' ratios: of
+/// every algorithm the median of its ratios to the median of all, times the median of those; of
+/// logarithms, so that of two times it is their geometric mean. Throws InvalidArgument when one was
 /// not measured every time.
 std::vector<MeasuredCall> merged(std::span<const MeasuredCall> calls);
 

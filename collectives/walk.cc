@@ -240,7 +240,7 @@ class Walk {
   void cross(Crossing message) {
     const Links::Path& path = paths_[message.edge];
     const uint32_t link = path.links[message.hop];
-    const double needed = message.bytes * links_.microsecondsPerByte(link);
+    const double needed = links_.microsecondsOf(link, message.bytes);
     double& free = linkFree_[link];
     const double begin = std::max(free, message.time);
     free = begin + needed;

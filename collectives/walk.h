@@ -37,6 +37,11 @@ class Links {
   virtual ~Links() = default;
   virtual size_t count() const = 0;
   virtual double microsecondsPerByte(uint32_t link) const = 0;
+  /// What a message takes of it at least (the gap of LogP, Culler et al.).
+  virtual double leastMicroseconds(uint32_t /*link*/) const { return 0; }
+  double microsecondsOf(uint32_t link, double bytes) const {
+    return std::max(leastMicroseconds(link), bytes * microsecondsPerByte(link));
+  }
   virtual Path path(int from, int to) const = 0;
   /// Whom a link on the receivers' side serves first when messages come at the same time: the one
   /// that a receiver takes first (of one step's, the one with the longest way to go), which looks
@@ -48,9 +53,10 @@ class Links {
 class LinkUse {
  public:
   explicit LinkUse(const Links& links) : links_(links), used_(links.count(), 0) {}
-  void add(uint32_t link, double bytes) { used_[link] += bytes * links_.microsecondsPerByte(link); }
+  /// A message of so many bytes.
   void add(const Links::Path& path, double bytes) {
-    for (size_t hop = 0; hop < path.count; ++hop) add(path.links[hop], bytes);
+    for (size_t hop = 0; hop < path.count; ++hop)
+      used_[path.links[hop]] += links_.microsecondsOf(path.links[hop], bytes);
   }
   double most() const;  ///< microseconds
 

@@ -265,7 +265,7 @@ std::variant<TuneOptions, int> parseTune(int argc, const char* const* argv) {
                  "say together");
   app.add_option("--from", o.from,
                  "fit to what was recorded before, and measure nothing; of what was recorded "
-                 "several times, to the mean")
+                 "several times, to the median")
       ->excludes("-n");
   app.add_option("--turns", o.turns, "of each algorithm, for each call")
       ->check(CLI::Range(1, 1000));

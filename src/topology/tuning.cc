@@ -14,7 +14,7 @@
 namespace tutti::topology {
 namespace {
 
-constexpr uint32_t kTuningVersion = 5;
+constexpr uint32_t kTuningVersion = 6;
 // Of a file: the text of all constants has about four hundred, that of a preference some forty.
 constexpr size_t kMostBytes = 512 * 1024;
 constexpr size_t kMostNameBytes = 32;
@@ -29,6 +29,7 @@ constexpr std::array kConstants{
     Constant{"entryMicroseconds", &Tuning::entryMicroseconds, 0, 1e6},
     Constant{"yieldMicroseconds", &Tuning::yieldMicroseconds, 0, 1e6},
     Constant{"networkMicroseconds", &Tuning::networkMicroseconds, 0, 1e6},
+    Constant{"networkGapMicroseconds", &Tuning::networkGapMicroseconds, 0, 1e6},
     Constant{"networkGigabytesPerSecond", &Tuning::networkGigabytesPerSecond, 1e-6, 1e6},
 };
 

@@ -122,6 +122,7 @@ Tuning networkOnly(double microseconds) {
           .copyGigabytesPerSecond = 1e6,
           .reduceGigabytesPerSecond = 1e6,
           .networkMicroseconds = microseconds,
+          .networkGapMicroseconds = 0,
           .networkGigabytesPerSecond = 1};
 }
 
@@ -159,6 +160,18 @@ TEST(CostWalkOfHosts, RanksOfAHostShareItsLink) {
   // Broadcast sends half as many blocks over it, from one rank.
   EXPECT_NEAR(timeOf(twoHosts(4), Algorithm::OneShot, Collective::Broadcast, bytes, networkOnly(0)),
               4 * bytes / 1e3, 0.5);
+}
+
+TEST(CostWalkOfHosts, AMessageTakesItsGapOfALinkAtLeast) {
+  Tuning tuning = networkOnly(0);
+  tuning.networkGapMicroseconds = 3;
+  // One shot again: sixteen messages pass each host's link, of no bytes, and of four microseconds.
+  EXPECT_DOUBLE_EQ(timeOf(twoHosts(4), Algorithm::OneShot, Collective::AllReduce, 0, tuning), 48);
+  EXPECT_NEAR(timeOf(twoHosts(4), Algorithm::OneShot, Collective::AllReduce, 4096, tuning),
+              16 * 4.096, 0.5);
+  // So does one that ranks too many to be walked send: 36 to each of 36 on the other host.
+  EXPECT_NEAR(timeOf(twoHosts(36), Algorithm::OneShot, Collective::AllReduce, 0, tuning),
+              36 * 36 * 3, 0.01 * 36 * 36 * 3);
 }
 
 TEST(CostWalkOfHosts, BothLinksOfAMessageAreUsedAtOnce) {

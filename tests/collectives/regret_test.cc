@@ -101,14 +101,15 @@ TEST(Regret, IsThatOfTheCallsThatAreChosenForTogether) {
   }
 }
 
-TEST(Merged, HasEachCallOnceWithTheMeanOfItsTimes) {
+TEST(Merged, HasEachCallOnceWithItsTimesInTheMiddle) {
   MeasuredCall first{.request = {.count = 1},
                      .topology = {.ranks = 4, .cores = 4},
-                     .microseconds = {{"ring", 2}, {"one_shot", 8}},
+                     .microseconds = {{"ring", 2}, {"one_shot", 4}, {"two_shot", 8}},
                      .askingMicroseconds = 1};
   MeasuredCall again = first, third = first, other = first;
-  again.microseconds = {{"ring", 4}, {"one_shot", 1}};
-  third.microseconds = {{"ring", 1}, {"one_shot", 8}};
+  // Thrice as slow, and one was held up; and one is better by a half, as it is never again.
+  again.microseconds = {{"ring", 6}, {"one_shot", 12}, {"two_shot", 240}};
+  third.microseconds = {{"ring", 1}, {"one_shot", 4}, {"two_shot", 8}};
   other.topology.cores = 2;
   again.askingMicroseconds = 3;
   third.askingMicroseconds = 5;
@@ -118,8 +119,13 @@ TEST(Merged, HasEachCallOnceWithTheMeanOfItsTimes) {
   EXPECT_EQ(all[0].topology.cores, 4);
   EXPECT_DOUBLE_EQ(all[0].microseconds.at("ring"), 2);
   EXPECT_DOUBLE_EQ(all[0].microseconds.at("one_shot"), 4);
-  EXPECT_DOUBLE_EQ(all[1].microseconds.at("one_shot"), 8);
+  EXPECT_DOUBLE_EQ(all[0].microseconds.at("two_shot"), 8);
+  EXPECT_DOUBLE_EQ(all[1].microseconds.at("one_shot"), 4);
   EXPECT_DOUBLE_EQ(all[0].askingMicroseconds, 3);
+  again.microseconds = {{"ring", 8}, {"one_shot", 16}, {"two_shot", 32}};
+  const auto two = merged(std::vector{first, again});
+  ASSERT_EQ(two.size(), 1U);
+  EXPECT_DOUBLE_EQ(two[0].microseconds.at("one_shot"), 8);  // the geometric mean
   third.microseconds.erase("ring");
   EXPECT_NE(tests::outcomeOf([&] {
               merged(std::vector{first, third});
@@ -154,6 +160,7 @@ TEST(Fit, FindsConstantsThatChooseWell) {
   EXPECT_EQ(fit(calls, {}), fitted) << "not a pure function";
   // What the calls do not tell stays: one host, and enough cores.
   EXPECT_EQ(fitted.networkMicroseconds, Tuning{}.networkMicroseconds);
+  EXPECT_EQ(fitted.networkGapMicroseconds, Tuning{}.networkGapMicroseconds);
   EXPECT_EQ(fitted.networkGigabytesPerSecond, Tuning{}.networkGigabytesPerSecond);
   EXPECT_EQ(fitted.yieldMicroseconds, Tuning{}.yieldMicroseconds);
 }

@@ -15,6 +15,7 @@ TEST(Tuning, ComesBackAsItWas) {
   Tuning tuning;
   tuning.messageMicroseconds = 0.125;
   tuning.networkMicroseconds = 3;
+  tuning.networkGapMicroseconds = 0.5;
   tuning.networkGigabytesPerSecond = 12.5;
   tuning.preferences = {{"all_reduce", 4, 1, 4096, "ring"}, {"scan", 2, 2, 8, "mapped"}};
   EXPECT_EQ(Tuning::deserialize(tuning.serialize()), tuning);
@@ -52,6 +53,9 @@ TEST(Tuning, RefusesWhatNoMachineHas) {
     tuning = {};
     tuning.networkMicroseconds = value;
     expectRefused(tuning.serialize(), "networkMicroseconds");
+    tuning = {};
+    tuning.networkGapMicroseconds = value;
+    expectRefused(tuning.serialize(), "networkGapMicroseconds");
     tuning = {};
     tuning.networkGigabytesPerSecond = value;
     expectRefused(tuning.serialize(), "networkGigabytesPerSecond");

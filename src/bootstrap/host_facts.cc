@@ -12,6 +12,7 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr size_t kMaxNameBytes = 256;
+constexpr size_t kMaxInterfaceBytes = 64;
 constexpr int kMaxCores = 1 << 20;
 
 std::string hostName() {
@@ -44,7 +45,7 @@ PeerInfo describeThisProcess() {
 }
 
 void write(base::ByteWriter& out, const PeerInfo& info) {
-  out.put(info.host).put(info.bootId).put(info.pid).put(info.cores);
+  out.put(info.host).put(info.bootId).put(info.pid).put(info.cores).put(info.interface);
 }
 
 PeerInfo readPeerInfo(base::ByteReader& in) {
@@ -53,6 +54,7 @@ PeerInfo readPeerInfo(base::ByteReader& in) {
   info.bootId = in.getString("boot id", kMaxNameBytes);
   info.pid = in.get<int64_t>("pid");
   info.cores = in.get<int>("cores");
+  info.interface = in.getString("interface", kMaxInterfaceBytes);
   if (info.pid <= 0) base::fail(ErrorCode::Refused, "pid ", info.pid, " is not a process");
   if (info.cores <= 0 || info.cores > kMaxCores)
     base::fail(ErrorCode::Refused, "cores ", info.cores, " is out of range");

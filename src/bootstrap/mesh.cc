@@ -28,7 +28,7 @@ std::vector<base::FileDescriptor> Mesh::listen(const std::optional<NetworkInterf
   if (!network) return listeners;
   listeners.push_back(listenOn(network->address, backlog));
   arrival_.network = localAddress(listeners.back().get());
-  arrival_.interface = network->name;
+  arrival_.info.interface = network->name;
   return listeners;
 }
 
@@ -166,7 +166,7 @@ std::string Mesh::describe(int rank, const Table& table) const {
   const std::string who = base::message("rank ", rank, " (", peer.info.describe(), ")");
   return onThisHost(peer) ? base::message(who, " at ", peer.listening.describe())
                           : base::message(who, " at ", peer.network->describe(), " (interface ",
-                                          peer.interface, ")");
+                                          peer.info.interface, ")");
 }
 
 }  // namespace tutti::bootstrap

@@ -4,7 +4,6 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr size_t kMaxTextBytes = 2048;
-constexpr size_t kMaxInterfaceBytes = 64;
 constexpr size_t kLeastArrivalBytes = 16;  // more than enough to refuse a count that cannot be
 
 struct Writer {
@@ -14,7 +13,6 @@ struct Writer {
     write(out, arrival.listening);
     out.put(arrival.network.has_value());
     if (arrival.network) write(out, *arrival.network);
-    out.put(arrival.interface);
   }
   void operator()(const Table& table) {
     out.put(static_cast<uint32_t>(table.ranks.size()));
@@ -33,7 +31,6 @@ Arrival readArrival(base::ByteReader& in) {
   arrival.info = readPeerInfo(in);
   arrival.listening = readAddress(in);
   if (in.getFlag("network")) arrival.network = readAddress(in);
-  arrival.interface = in.getString("interface", kMaxInterfaceBytes);
   return arrival;
 }
 

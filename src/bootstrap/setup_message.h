@@ -13,8 +13,8 @@ namespace tutti::bootstrap {
 struct Arrival {
   PeerInfo info;
   Address listening;                 ///< for ranks of its host
-  std::optional<Address> network{};  ///< for those of other hosts; else they cannot
-  std::string interface;             ///< that has the latter, for messages
+  std::optional<Address> network{};  ///< of info.interface, for those of other hosts; else they
+                                     ///< cannot
 };
 /// Meeting point: all ranks, by rank.
 struct Table {

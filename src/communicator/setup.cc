@@ -33,12 +33,16 @@ World::~World() {
 
 namespace {
 
-/// What the user asks UCX for counts; else what is near. Empty: UCX chooses.
-std::string devicesFor(int place, int ranks) {
+/// What the user asks UCX for counts; else the near one of several RDMA devices. Where there is
+/// none, the interface by which the control plane reaches other hosts: UCX would take the fastest
+/// one, which may be a bridge that leads nowhere. Empty: UCX chooses.
+std::string devicesFor(int place, int ranks, const std::string& interface) {
   std::error_code none;
   const auto nics =
       std::distance(std::filesystem::directory_iterator("/sys/class/infiniband", none), {});
-  if (nics < 2 || std::getenv("UCX_NET_DEVICES")) return {};
+  if (std::getenv("UCX_NET_DEVICES")) return {};
+  if (nics == 0) return interface.substr(0, interface.find(':'));  // "eth0:1" is another address
+  if (nics == 1) return {};
   std::string device = topology::nearDevice(topology::readMachine(), place, ranks);
   if (!device.empty())
     base::log(LogLevel::Debug, "rank ", place, " of this host's ", ranks, " uses ", device);
@@ -49,7 +53,9 @@ std::string devicesFor(int place, int ranks) {
 
 std::shared_ptr<transports::ucx::Worker> World::network(int place, int ranks) {
   std::lock_guard lock(mutex_);
-  if (!network_) network_ = transports::ucx::makeWorker({.devices = devicesFor(place, ranks)});
+  if (!network_)
+    network_ = transports::ucx::makeWorker(
+        {.devices = devicesFor(place, ranks, control->peer(control->rank()).interface)});
   return network_;
 }
 

@@ -35,7 +35,7 @@ struct Tuning {
   double yieldMicroseconds = 4.6;   ///< handing a core to the next rank, when ranks outnumber cores
   // Between hosts; the defaults are those of TCP over Ethernet of 10 Gbit/s.
   double networkMicroseconds = 25;          ///< one message, from ready to seen, without data
-  double networkGapMicroseconds = 10;       ///< what a message takes of a host's link at least
+  double networkGapMicroseconds = 20;       ///< what a message takes of a host's link at least
   double networkGigabytesPerSecond = 1.15;  ///< of a host's link in each direction, which all ranks
                                             ///< of the host share
   std::vector<Preference> preferences;      ///< at most kMostPreferences

@@ -50,10 +50,10 @@ class Fuzz : public testing::Test {
 };
 
 Arrival someArrival() {
-  return {.info = {.host = "host", .bootId = "boot/net:1", .pid = 42, .cores = 8},
-          .listening = randomUnixAddress(),
-          .network = resolve("10.0.0.1", 4711),
-          .interface = "eth0"};
+  return {
+      .info = {.host = "host", .bootId = "boot/net:1", .pid = 42, .cores = 8, .interface = "eth0"},
+      .listening = randomUnixAddress(),
+      .network = resolve("10.0.0.1", 4711)};
 }
 
 UniqueId someId() {

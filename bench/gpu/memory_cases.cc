@@ -197,27 +197,62 @@ void addLoss(Maker& m) {
                      }});
 }
 
+/// As many as GPT-2 of 124 million parameters has.
+constexpr int64_t kWeights = 148;
+
+/// Calls body(what gives a part of an operand) for so many parts of whole rows, of each row where
+/// there are fewer.
+template <class Body>
+void forParts(Tensors x, int64_t parts, const Body& body) {
+  const int64_t rows = x[0].shape[0];
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t begin = i * rows / parts, end = (i + 1) * rows / parts;
+    if (begin < end) body([&](size_t operand) { return x[operand].rows(begin, end - begin); });
+  }
+}
+
+void adamW(Kernels& kernels, Tensors x, int64_t parts) {
+  std::vector<parallel::AdamWTensors> all;
+  forParts(x, parts, [&](const auto& part) {
+    all.push_back({.weight = part(0),
+                   .gradient = part(1),
+                   .first = part(2),
+                   .second = part(3),
+                   .weightDecay = 0.125});
+  });
+  kernels.adamW({.tensors = all, .learningRate = 0.125, .correction1 = 0.5, .correction2 = 0.25});
+}
+
 void addOptimizer(Maker& m) {
   const ShapeOf row = m.row();
   m.rows("adamw",
          {updated(kWide, row), in(kWide, row), updated(kWide, row),
           updated(kWide, row, Content::Positive)},
+         [](Kernels& k, Tensors x) { adamW(k, x, 1); });
+  m.rows("adamw of many",
+         {updated(kWide, row), in(kWide, row), updated(kWide, row),
+          updated(kWide, row, Content::Positive)},
+         [](Kernels& k, Tensors x) { adamW(k, x, kWeights); });
+  m.rows("sgd of many", {updated(kWide, row), in(kWide, row), updated(kWide, row)},
          [](Kernels& k, Tensors x) {
-           k.adamW({.weight = x[0],
-                    .gradient = x[1],
-                    .first = x[2],
-                    .second = x[3],
-                    .learningRate = 0.125,
-                    .weightDecay = 0.125,
-                    .correction1 = 0.5,
-                    .correction2 = 0.25});
+           std::vector<parallel::SgdTensors> all;
+           forParts(x, kWeights, [&](const auto& part) {
+             all.push_back({.weight = part(0), .gradient = part(1), .velocity = part(2)});
+           });
+           k.sgd({.tensors = all, .learningRate = 0.125, .momentum = 0.5});
          });
-  m.cases.push_back(
-      {"sum of squares", m.sizes.rows, m.period, {in(kWide, row)}, [](Kernels& k, Tensors x) {
-         parallel::ExactSum sum;
-         k.addSquares(x[0], sum);
-         return sum.value();
-       }});
+  for (const int64_t parts : {int64_t{1}, kWeights})
+    m.cases.push_back({parts == 1 ? "sum of squares" : "sum of squares of many",
+                       m.sizes.rows,
+                       m.period,
+                       {in(kWide, row)},
+                       [parts](Kernels& k, Tensors x) {
+                         std::vector<Tensor> all;
+                         forParts(x, parts, [&](const auto& part) { all.push_back(part(0)); });
+                         parallel::ExactSum sum;
+                         k.addSquares(all, sum);
+                         return sum.value();
+                       }});
 }
 
 }  // namespace

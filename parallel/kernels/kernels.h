@@ -4,9 +4,10 @@
 // call nothing else, so a device is added by implementing this, and a dry run is an implementation
 // that only counts.
 //
-// Conventions. Tensors of one call have one floating type, except that in a call with bfloat16 or
-// float16 any of them may be float32: what is summed over many rows (gradients of weights) or kept
-// for backward (means, deviations, logarithms of sums) should be. Sums of these are accumulated in
+// Conventions. Tensors of one call (of a call over many weights, those of one weight) have one
+// floating type, except that in a call with bfloat16 or float16 any of them may be float32: what is
+// summed over many rows (gradients of weights) or kept for backward (means, deviations, logarithms
+// of sums) should be. Sums of these are accumulated in
 // float32 and rounded once. "Rows" are the product of all dimensions but the last. `beta` is 0 or
 // 1: overwrite the result, or add to it. Every result is a function of the device and of the
 // operands' values and shapes, and of addresses only by what they are aligned to (not of earlier
@@ -300,21 +301,30 @@ struct RowDotsArgs {
   Tensor dots;    ///< [rows, k], overwritten
 };
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter). The two corrections are 1 - beta^t.
+/// Adam with decoupled weight decay (Loshchilov and Hutter), of any number of weights, none of
+/// which overlap. The two corrections are 1 - beta^t.
+struct AdamWTensors {
+  Tensor weight, gradient;  ///< any one shape; weight is updated
+  Tensor first, second;     ///< that shape: running means of g and g^2, updated
+  double weightDecay = 0;
+};
 struct AdamWArgs {
-  Tensor weight, gradient;   ///< any one shape; weight is updated
-  Tensor first, second;      ///< that shape: running means of g and g^2, updated
+  std::span<const AdamWTensors> tensors;
   double gradientScale = 1;  ///< clipping: g is gradient times this
-  double learningRate = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0;
+  double learningRate = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double correction1 = 1, correction2 = 1;
 };
 /// velocity = momentum * velocity + gradientScale * gradient + weightDecay * weight;
-/// weight -= learningRate * velocity.
-struct SgdArgs {
+/// weight -= learningRate * velocity. Of any number of weights, as of adamW.
+struct SgdTensors {
   Tensor weight, gradient;  ///< any one shape; weight is updated
   Tensor velocity;          ///< that shape, updated; no data: as if it were zero, and not kept
+  double weightDecay = 0;
+};
+struct SgdArgs {
+  std::span<const SgdTensors> tensors;
   double gradientScale = 1;
-  double learningRate = 0, weightDecay = 0, momentum = 0;
+  double learningRate = 0, momentum = 0;
 };
 
 /// The type of what kernels keep of tensors of `type`: statistics of rows, and sums over them.
@@ -390,8 +400,8 @@ class Kernels {
 
   virtual void adamW(const AdamWArgs& args) = 0;
   virtual void sgd(const SgdArgs& args) = 0;
-  /// Adds the squares of all elements to `sum`, exactly.
-  virtual void addSquares(const Tensor& x, ExactSum& sum) = 0;
+  /// Adds the squares of all elements of all of these to `sum`, exactly.
+  virtual void addSquares(std::span<const Tensor> all, ExactSum& sum) = 0;
 };
 
 /// Calls body(), whose kernels a GPU may keep until it returns, and then launch together, where

@@ -512,11 +512,11 @@ void requireOperands(const RowDotsArgs& a) {
           "rowDots: there is nowhere to put the results");
 }
 
-void requireOperands(const AdamWArgs& a) {
+void requireOperands(const AdamWTensors& a) {
   requireSame("adamW", a.weight, a.gradient, a.first, a.second);
 }
 
-void requireOperands(const SgdArgs& a) {
+void requireOperands(const SgdTensors& a) {
   requireSame("sgd", a.weight, a.gradient);
   if (a.velocity.data != nullptr) requireSame("sgd's velocity", a.weight, a.velocity);
 }

@@ -53,8 +53,8 @@ void requireOperands(const RouterGradientArgs& args);
 void requireOperands(const SpreadRowsArgs& args);
 void requireOperands(const CombineRowsArgs& args);
 void requireOperands(const RowDotsArgs& args);
-void requireOperands(const AdamWArgs& args);
-void requireOperands(const SgdArgs& args);
+void requireOperands(const AdamWTensors& tensors);
+void requireOperands(const SgdTensors& tensors);
 
 void requireContiguous(const char* operation, const Tensor& x);
 /// Of one shape, with rows of adjacent elements. Their types may differ.

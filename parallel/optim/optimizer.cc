@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace tutti::parallel {
 
@@ -23,17 +24,20 @@ class AdamW final : public Optimizer {
     correction2_ = 1 - std::pow(options_.beta2, static_cast<double>(step));
   }
 
-  void update(const UpdateArgs& args, Kernels& kernels) override {
-    kernels.adamW({.weight = args.weight,
-                   .gradient = args.gradient,
-                   .first = args.state[0],
-                   .second = args.state[1],
-                   .gradientScale = args.gradientScale,
+  void update(std::span<const UpdateArgs> all, double gradientScale, Kernels& kernels) override {
+    tensors_.clear();
+    for (const UpdateArgs& each : all)
+      tensors_.push_back({.weight = each.weight,
+                          .gradient = each.gradient,
+                          .first = each.state[0],
+                          .second = each.state[1],
+                          .weightDecay = each.decay ? options_.weightDecay : 0});
+    kernels.adamW({.tensors = tensors_,
+                   .gradientScale = gradientScale,
                    .learningRate = learningRate_,
                    .beta1 = options_.beta1,
                    .beta2 = options_.beta2,
                    .epsilon = options_.epsilon,
-                   .weightDecay = args.decay ? options_.weightDecay : 0,
                    .correction1 = correction1_,
                    .correction2 = correction2_});
   }
@@ -41,6 +45,7 @@ class AdamW final : public Optimizer {
  private:
   AdamWOptions options_;
   double learningRate_ = 0, correction1_ = 1, correction2_ = 1;
+  std::vector<AdamWTensors> tensors_;  // of the last update, whose memory the next one takes
 };
 
 class Sgd final : public Optimizer {
@@ -51,19 +56,23 @@ class Sgd final : public Optimizer {
   }
   void beginStep(int64_t, double learningRate) override { learningRate_ = learningRate; }
 
-  void update(const UpdateArgs& args, Kernels& kernels) override {
-    kernels.sgd({.weight = args.weight,
-                 .gradient = args.gradient,
-                 .velocity = args.state.empty() ? Tensor{} : args.state[0],
-                 .gradientScale = args.gradientScale,
+  void update(std::span<const UpdateArgs> all, double gradientScale, Kernels& kernels) override {
+    tensors_.clear();
+    for (const UpdateArgs& each : all)
+      tensors_.push_back({.weight = each.weight,
+                          .gradient = each.gradient,
+                          .velocity = each.state.empty() ? Tensor{} : each.state[0],
+                          .weightDecay = each.decay ? options_.weightDecay : 0});
+    kernels.sgd({.tensors = tensors_,
+                 .gradientScale = gradientScale,
                  .learningRate = learningRate_,
-                 .weightDecay = args.decay ? options_.weightDecay : 0,
                  .momentum = options_.momentum});
   }
 
  private:
   SgdOptions options_;
   double learningRate_ = 0;
+  std::vector<SgdTensors> tensors_;  // as AdamW's
 };
 
 }  // namespace

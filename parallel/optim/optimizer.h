@@ -1,7 +1,7 @@
 #pragma once
 
-// Optimizers: how a weight moves, given its gradient. The ParameterStore owns the state and calls
-// update() for each parameter, or for each shard of one.
+// Optimizers: how weights move, given their gradients. The ParameterStore owns the state and calls
+// update() with all parameters, or shards of them, that are ready: a GPU updates them together.
 
 #include <memory>
 #include <span>
@@ -11,12 +11,11 @@
 
 namespace tutti::parallel {
 
-/// What one update sees. All tensors have the same shape and type.
+/// What an update sees of one parameter. All tensors have the same shape and type.
 struct UpdateArgs {
   Tensor weight, gradient;
-  std::span<Tensor> state;   ///< one for each of stateNames(), zero before the first update
-  double gradientScale = 1;  ///< from clipping; the update applies it
-  bool decay = true;         ///< weight decay applies: matrices yes, biases and norms no
+  std::span<const Tensor> state;  ///< one for each of stateNames(), zero before the first update
+  bool decay = true;              ///< weight decay applies: matrices yes, biases and norms no
 };
 
 class Optimizer {
@@ -27,7 +26,9 @@ class Optimizer {
   int stateCount() const { return static_cast<int>(stateNames().size()); }
   /// Once before the updates of a step; steps count from 1.
   virtual void beginStep(int64_t step, double learningRate) = 0;
-  virtual void update(const UpdateArgs& args, Kernels& kernels) = 0;
+  /// Of as many parameters as there are. Gradients are multiplied by `gradientScale`, which is from
+  /// clipping, first.
+  virtual void update(std::span<const UpdateArgs> all, double gradientScale, Kernels& kernels) = 0;
 };
 
 struct AdamWOptions {

@@ -96,12 +96,16 @@ class Calls {
   void addOptimizers(const Tensor& w, const Tensor& dw) {
     const Tensor first = make(w.shape), second = make(w.shape);
     add("adamW", [=](Kernels& k) {
-      k.adamW({.weight = w, .gradient = dw, .first = first, .second = second});
+      const AdamWTensors one{.weight = w, .gradient = dw, .first = first, .second = second};
+      k.adamW({.tensors = {&one, 1}});
     });
-    add("sgd", [=](Kernels& k) { k.sgd({.weight = w, .gradient = dw, .learningRate = 0.01}); });
+    add("sgd", [=](Kernels& k) {
+      const SgdTensors one{.weight = w, .gradient = dw};
+      k.sgd({.tensors = {&one, 1}, .learningRate = 0.01});
+    });
     add("addSquares", [=](Kernels& k) {
       ExactSum sum;
-      k.addSquares(dw, sum);
+      k.addSquares({&dw, 1}, sum);
     });
   }
   void addAttention() {

@@ -41,7 +41,8 @@ const Tensor& OffloadedUpdates::part(Slot& slot, size_t operand, DType type) {
   return part;
 }
 
-void OffloadedUpdates::update(const UpdateArgs& args, Optimizer& optimizer, Kernels& kernels) {
+void OffloadedUpdates::update(const UpdateArgs& args, double gradientScale, Optimizer& optimizer,
+                              Kernels& kernels) {
   const int64_t count = args.weight.count();
   const auto flat = [&](const Tensor& tensor) { return tensor.view({count}); };
   std::vector<Operand> operands{{flat(args.weight), away_.weight, true},
@@ -68,12 +69,11 @@ void OffloadedUpdates::update(const UpdateArgs& args, Optimizer& optimizer, Kern
     }
     slot.there.record(in_);
     slot.there.wait(mesh_.stream());
-    optimizer.update({.weight = parts[0],
-                      .gradient = parts[1],
-                      .state = std::span(parts).subspan(2),
-                      .gradientScale = args.gradientScale,
-                      .decay = args.decay},
-                     kernels);
+    const UpdateArgs update{.weight = parts[0],
+                            .gradient = parts[1],
+                            .state = std::span(parts).subspan(2),
+                            .decay = args.decay};
+    optimizer.update({&update, 1}, gradientScale, kernels);
     slot.computed.record(mesh_.stream());
     slot.computed.wait(out_);
     for (size_t i = 0; i < operands.size(); ++i) {

@@ -45,7 +45,7 @@ class OffloadedUpdates {
 
   /// The updates of a step come behind what is enqueued on the mesh's stream.
   void begin();
-  void update(const UpdateArgs& args, Optimizer& optimizer, Kernels& kernels);
+  void update(const UpdateArgs& args, double gradientScale, Optimizer& optimizer, Kernels& kernels);
   /// What is enqueued there from now on comes behind them.
   void end();
 

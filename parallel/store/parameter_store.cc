@@ -267,13 +267,20 @@ bool ParameterStore::isFirst(const Piece& piece, AxisSet axes) const {
   return true;
 }
 
+/// Of the gradient those rows that this rank adds to the norm, or those that it leaves to others.
+std::vector<Tensor> ParameterStore::sumsInNorm(AxisSet cutting, bool areIn) const {
+  std::vector<Tensor> sums;
+  for (const Piece& piece : cut_.pieces)
+    if ((piece.parameter->tiedTo == nullptr && isFirst(piece, cutting)) == areIn)
+      sums.push_back(gradients_->sum(piece));
+  return sums;
+}
+
 double ParameterStore::clip(double maxNorm, std::optional<double> lossScale) {
   gradients_->finish();
   ExactSum sum;
   const AxisSet cutting = cuttingAxes();
-  for (const Piece& piece : cut_.pieces)
-    if (piece.parameter->tiedTo == nullptr && isFirst(piece, cutting))
-      kernels_.addSquares(gradients_->sum(piece), sum);
+  kernels_.addSquares(sumsInNorm(cutting, true), sum);
   if (MeshCommunicator* group = mesh_.communicator(cutting | AxisSet{Axis::Pipeline})) {
     auto limbs = sum.limbs();
     group->allReduce(
@@ -294,9 +301,7 @@ double ParameterStore::clip(double maxNorm, std::optional<double> lossScale) {
 /// and a rank along an axis that the norm does not go over cannot know of it.
 bool ParameterStore::anyOverflow(double norm, AxisSet cutting) {
   ExactSum others;
-  for (const Piece& piece : cut_.pieces)
-    if (piece.parameter->tiedTo != nullptr || !isFirst(piece, cutting))
-      kernels_.addSquares(gradients_->sum(piece), others);
+  kernels_.addSquares(sumsInNorm(cutting, false), others);
   int64_t overflowed = std::isfinite(norm) && std::isfinite(others.value()) ? 0 : 1;
   if (MeshCommunicator* all = mesh_.communicator(AxisSet::all()))
     all->allReduce(MutationPoint::OverflowVerdict,
@@ -309,19 +314,20 @@ void ParameterStore::step(Optimizer& optimizer, double learningRate) {
   optimizer.beginStep(++steps_, learningRate);
   for (const Piece& piece : cut_.pieces)
     state(*piece.parameter, optimizer);  // zero, the first time
-  if (offloaded_) offloaded_->begin();
-  for (const Piece& piece : cut_.pieces) {
-    const UpdateArgs update{.weight = weights_->master(piece),
-                            .gradient = gradients_->sum(piece),
-                            .state = state(*piece.parameter, optimizer),
-                            .gradientScale = gradientScale_,
-                            .decay = piece.parameter->decays()};
-    if (offloaded_)
-      offloaded_->update(update, optimizer, kernels_);
-    else
-      optimizer.update(update, kernels_);
+  std::vector<UpdateArgs> updates;
+  for (const Piece& piece : cut_.pieces)
+    updates.push_back({.weight = weights_->master(piece),
+                       .gradient = gradients_->sum(piece),
+                       .state = state(*piece.parameter, optimizer),
+                       .decay = piece.parameter->decays()});
+  if (!offloaded_) {
+    optimizer.update(updates, gradientScale_, kernels_);
+  } else {
+    offloaded_->begin();
+    for (const UpdateArgs& update : updates)
+      offloaded_->update(update, gradientScale_, optimizer, kernels_);
+    offloaded_->end();
   }
-  if (offloaded_) offloaded_->end();
   weights_->changed();
 }
 

@@ -146,6 +146,7 @@ class ParameterStore {
   bool equalOver(AxisSet replicas, uint64_t mine);
   bool tiedAreEqual(const Parameter& copy);
   bool isFirst(const Piece& piece, AxisSet axes) const;
+  std::vector<Tensor> sumsInNorm(AxisSet cutting, bool areIn) const;
   bool anyOverflow(double norm, AxisSet cutting);
   uint64_t hashOf(const Tensor& rows) const;
   Stream& lossStream() { return ofHost_ ? *ofHost_ : stream_; }

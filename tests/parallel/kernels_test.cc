@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -468,16 +469,126 @@ TEST_P(Results, BiasesOfStridedRows) {
 
 TEST_P(Refusals, Optimizers) {
   const Tensor x = make({kRows, kWidth});
-  expectAllChecked<AdamWArgs>(
-      {.weight = x, .gradient = x, .first = x, .second = x},
-      [&](const AdamWArgs& a) { kernels_.adamW(a); },
-      {&AdamWArgs::weight, &AdamWArgs::gradient, &AdamWArgs::first, &AdamWArgs::second});
-  expectAllChecked<SgdArgs>({.weight = x, .gradient = x},
-                            [&](const SgdArgs& a) { kernels_.sgd(a); },
-                            {&SgdArgs::weight, &SgdArgs::gradient});
-  expectAllChecked<SgdArgs>({.weight = x, .gradient = x, .velocity = x},
-                            [&](const SgdArgs& a) { kernels_.sgd(a); },
-                            {&SgdArgs::weight, &SgdArgs::gradient, &SgdArgs::velocity});
+  // The others of a call, too.
+  const AdamWTensors good{.weight = x, .gradient = x, .first = x, .second = x};
+  expectAllChecked<AdamWTensors>(good,
+                                 [&](const AdamWTensors& a) {
+                                   const AdamWTensors all[] = {good, a, good};
+                                   kernels_.adamW({.tensors = all});
+                                 },
+                                 {&AdamWTensors::weight, &AdamWTensors::gradient,
+                                  &AdamWTensors::first, &AdamWTensors::second});
+  const auto sgd = [&](const SgdTensors& a) {
+    const SgdTensors all[] = {{.weight = x, .gradient = x}, a};
+    kernels_.sgd({.tensors = all});
+  };
+  expectAllChecked<SgdTensors>({.weight = x, .gradient = x}, sgd,
+                               {&SgdTensors::weight, &SgdTensors::gradient});
+  expectAllChecked<SgdTensors>({.weight = x, .gradient = x, .velocity = x}, sgd,
+                               {&SgdTensors::weight, &SgdTensors::gradient, &SgdTensors::velocity});
+}
+
+/// Of counts that fill no run and no block.
+int64_t sizeOfOneOfMany(int i) {
+  constexpr int64_t kSizes[] = {1, 0, 5, 16, 9, 12, 33};
+  return i == 3 ? 2048 : i == 4 ? 4099 : kSizes[i % 7];
+}
+
+// Of many tensors, more than a GPU has in one launch, of several types, and some of which begin
+// behind a multiple of 16 bytes, each becomes what it becomes by itself.
+TEST_P(Results, OptimizersOfManyTensors) {
+  constexpr int kMany = 210;
+  uint64_t state = 1;
+  const auto number = [&] {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<double>(state >> 40) * 0x1p-23 - 1;
+  };
+  const auto filled = [&](int i, DType type, bool isPositive = false) {
+    const Tensor all = make({sizeOfOneOfMany(i) + 1}, type);
+    for (int64_t k = 0; k < all.count(); ++k) {
+      const double value = isPositive ? 0.5 + std::abs(number()) : number();
+      if (type == DType::Float64)
+        all.as<double>()[k] = value;
+      else if (type == DType::Float32)
+        all.as<float>()[k] = static_cast<float>(value);
+      else
+        static_cast<uint16_t*>(all.data)[k] =
+            static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16);
+    }
+    return all.rows(i % 3 == 0 ? 1 : 0, sizeOfOneOfMany(i));
+  };
+  const auto copied = [&](const Tensor& x) {
+    const Tensor copy = make({x.count() + 1}, x.type).rows(0, x.count());
+    if (x.bytes() > 0) std::memcpy(copy.data, x.data, x.bytes());
+    return copy;
+  };
+  std::vector<AdamWTensors> adamW, adamWAlone;
+  std::vector<SgdTensors> sgd, sgdAlone;
+  for (int i = 0; i < kMany; ++i) {
+    const DType kept = i % 50 == 7 ? DType::Float64 : DType::Float32;
+    const DType gradients = kept == DType::Float32 && i >= 100 ? DType::BFloat16 : kept;
+    adamW.push_back({.weight = filled(i, kept),
+                     .gradient = filled(i, gradients),
+                     .first = filled(i, kept),
+                     .second = filled(i, kept, true),
+                     .weightDecay = 0.125 * (i % 3)});
+    const AdamWTensors& one = adamW.back();
+    adamWAlone.push_back({copied(one.weight), copied(one.gradient), copied(one.first),
+                          copied(one.second), one.weightDecay});
+    sgd.push_back({.weight = filled(i, kept),
+                   .gradient = one.gradient,
+                   .velocity = i % 4 == 0 ? Tensor{} : filled(i, kept),
+                   .weightDecay = one.weightDecay});
+    sgdAlone.push_back({copied(sgd.back().weight), one.gradient,
+                        i % 4 == 0 ? Tensor{} : copied(sgd.back().velocity), one.weightDecay});
+  }
+  AdamWArgs step{.tensors = adamW,
+                 .gradientScale = 0.5,
+                 .learningRate = 0.125,
+                 .correction1 = 0.5,
+                 .correction2 = 0.25};
+  SgdArgs down{.tensors = sgd, .gradientScale = 0.5, .learningRate = 0.25, .momentum = 0.75};
+  kernels_.adamW(step);
+  kernels_.sgd(down);
+  for (int i = 0; i < kMany; ++i) {
+    step.tensors = {&adamWAlone[static_cast<size_t>(i)], 1};
+    kernels_.adamW(step);
+    down.tensors = {&sgdAlone[static_cast<size_t>(i)], 1};
+    kernels_.sgd(down);
+  }
+  tested_->finish();
+  const auto expectSame = [](const Tensor& x, const Tensor& y, int i) {
+    EXPECT_TRUE(x.bytes() == 0 || std::memcmp(x.data, y.data, x.bytes()) == 0) << i << ": " << x;
+  };
+  for (size_t i = 0; i < adamW.size(); ++i) {
+    const int at = static_cast<int>(i);
+    expectSame(adamW[i].weight, adamWAlone[i].weight, at);
+    expectSame(adamW[i].first, adamWAlone[i].first, at);
+    expectSame(adamW[i].second, adamWAlone[i].second, at);
+    expectSame(sgd[i].weight, sgdAlone[i].weight, at);
+    if (sgd[i].velocity.data != nullptr) expectSame(sgd[i].velocity, sgdAlone[i].velocity, at);
+  }
+}
+
+TEST_P(Results, SquaresOfManyTensors) {
+  std::vector<Tensor> all;
+  double expected = 0;
+  for (int i = 0; i < 400; ++i) {
+    const bool isDouble = i % 90 == 5;
+    const Tensor x = make({i % 7 + 1}, isDouble ? DType::Float64 : DType::Float32);
+    for (int64_t k = 0; k < x.count(); ++k) {
+      const int value = static_cast<int>(k) - i % 5;
+      if (isDouble)
+        x.as<double>()[k] = value;
+      else
+        x.as<float>()[k] = static_cast<float>(value);
+    }
+    all.push_back(x.rows(0, i % 7));  // what is left out does not count
+    for (int64_t k = 0; k < i % 7; ++k) expected += std::pow(static_cast<double>(k) - i % 5, 2);
+  }
+  ExactSum sum;
+  kernels_.addSquares(all, sum);
+  EXPECT_EQ(sum.value(), expected);
 }
 
 TEST_P(Refusals, Gemm) {
@@ -538,8 +649,9 @@ TEST_P(Refusals, PlainOperands) {
   EXPECT_THROW(kernels_.copy(apart, x), Error);
   EXPECT_THROW(kernels_.fillZero(strided), Error);
   ExactSum sum;
-  EXPECT_THROW(kernels_.addSquares(strided, sum), Error);
-  EXPECT_NO_THROW(kernels_.addSquares(x, sum));
+  const Tensor both[] = {x, strided};
+  EXPECT_THROW(kernels_.addSquares(both, sum), Error);
+  EXPECT_NO_THROW(kernels_.addSquares({both, 1}, sum));
 }
 
 TEST_P(Refusals, TypesWithoutArithmetic) {

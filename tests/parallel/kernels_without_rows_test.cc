@@ -383,20 +383,25 @@ void rowDots(Kernels& kernels, Operands& o) {
 }
 
 void adamW(Kernels& kernels, Operands& o) {
-  kernels.adamW({.weight = o.kept({0}),
-                 .gradient = o.ones({0}),
-                 .first = o.kept({0}),
-                 .second = o.kept({0})});
+  const AdamWTensors none{
+      .weight = o.kept({0}), .gradient = o.ones({0}), .first = o.kept({0}), .second = o.kept({0})};
+  kernels.adamW({.tensors = {&none, 1}});
+  kernels.adamW({.tensors = {}});
 }
 
 void sgd(Kernels& kernels, Operands& o) {
-  for (const Tensor& velocity : {o.leftOut(), o.kept({0})})
-    kernels.sgd({.weight = o.kept({0}), .gradient = o.ones({0}), .velocity = velocity});
+  for (const Tensor& velocity : {o.leftOut(), o.kept({0})}) {
+    const SgdTensors none{.weight = o.kept({0}), .gradient = o.ones({0}), .velocity = velocity};
+    kernels.sgd({.tensors = {&none, 1}});
+  }
+  kernels.sgd({.tensors = {}});
 }
 
 void addSquares(Kernels& kernels, Operands& o) {
   ExactSum sum;
-  kernels.addSquares(o.ones({0}), sum);
+  const Tensor none = o.ones({0});
+  kernels.addSquares({&none, 1}, sum);
+  kernels.addSquares({}, sum);
   EXPECT_EQ(sum.value(), 0);
 }
 

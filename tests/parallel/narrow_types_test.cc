@@ -249,10 +249,10 @@ TEST_P(Twins, ElementwiseAndLosses) {
   EXPECT_EQ(loss(logits.narrow), loss(logits.wide));
   expectSame(logits, "crossEntropy");
   ExactSum a, b;
-  kernels_.addSquares(y.narrow, a);
+  kernels_.addSquares({&y.narrow, 1}, a);
   for (int64_t i = 0; i < y.wide.count(); ++i)
     y.wide.as<float>()[i] = widened(static_cast<uint16_t*>(y.narrow.data)[i], type_);
-  kernels_.addSquares(y.wide, b);
+  kernels_.addSquares({&y.wide, 1}, b);
   EXPECT_EQ(a.value(), b.value());
 }
 
@@ -265,11 +265,11 @@ TEST_P(Twins, AdamWOnMasterWeights) {
       *t = tested_->allocate(DType::Float32, {40});
       kernels_.fillZero(*t);
     }
-    kernels_.adamW({.weight = weight[i],
-                    .gradient = i == 0 ? gradient.narrow : gradient.wide,
-                    .first = first[i],
-                    .second = second[i],
-                    .learningRate = 0.1});
+    const AdamWTensors tensors{.weight = weight[i],
+                               .gradient = i == 0 ? gradient.narrow : gradient.wide,
+                               .first = first[i],
+                               .second = second[i]};
+    kernels_.adamW({.tensors = {&tensors, 1}, .learningRate = 0.1});
   }
   expectSameBits(weight[0], weight[1], "weight");
   expectSameBits(second[0], second[1], "second");

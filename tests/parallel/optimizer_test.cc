@@ -51,12 +51,9 @@ TEST(AdamW, FollowsItsDefinition) {
         gradient[i] = std::sin(static_cast<double>(3 * step) + static_cast<double>(i));
       const double rate = 0.1 / step;
       optimizer->beginStep(step, rate);
-      optimizer->update({.weight = view(weight),
-                         .gradient = view(gradient),
-                         .state = state,
-                         .gradientScale = 0.25,
-                         .decay = decay},
-                        kernels);
+      const UpdateArgs update{
+          .weight = view(weight), .gradient = view(gradient), .state = state, .decay = decay};
+      optimizer->update({&update, 1}, 0.25, kernels);
       for (size_t i = 0; i < weight.size(); ++i) {
         adamWByHand(expected[i], 0.25 * gradient[i], step, rate, byHand);
         EXPECT_NEAR(weight[i], expected[i].weight, 1e-14) << "step " << step << ", " << i;
@@ -73,10 +70,10 @@ TEST(AdamW, FirstStepHasTheSizeOfTheRate) {
   std::vector<Tensor> state{Tensor(m, DType::Float32, {3}), Tensor(v, DType::Float32, {3})};
   HostKernels kernels;
   optimizer->beginStep(1, 0.125);
-  optimizer->update({.weight = Tensor(weight, DType::Float32, {3}),
-                     .gradient = Tensor(gradient, DType::Float32, {3}),
-                     .state = state},
-                    kernels);
+  const UpdateArgs update{.weight = Tensor(weight, DType::Float32, {3}),
+                          .gradient = Tensor(gradient, DType::Float32, {3}),
+                          .state = state};
+  optimizer->update({&update, 1}, 1, kernels);
   // Six roundings in the quotient of about 1, one in the weight.
   EXPECT_NEAR(weight[0], 0.875, 1e-6);
   EXPECT_NEAR(weight[1], 1.125, 1e-6);
@@ -90,11 +87,11 @@ TEST(Sgd, FollowsItsDefinition) {
   for (bool decay : {true, false}) {
     double weight[2] = {2, -4}, gradient[2] = {8, 1};
     optimizer->beginStep(1, 0.25);
-    optimizer->update({.weight = Tensor(weight, DType::Float64, {2}),
-                       .gradient = Tensor(gradient, DType::Float64, {2}),
-                       .gradientScale = 0.5,
-                       .decay = decay},
-                      kernels);
+    const UpdateArgs update{.weight = Tensor(weight, DType::Float64, {2}),
+                            .gradient = Tensor(gradient, DType::Float64, {2}),
+                            .state = {},
+                            .decay = decay};
+    optimizer->update({&update, 1}, 0.5, kernels);
     EXPECT_EQ(weight[0], decay ? 2 - 0.25 * (4 + 1) : 2 - 0.25 * 4);
     EXPECT_EQ(weight[1], decay ? -4 - 0.25 * (0.5 - 2) : -4 - 0.25 * 0.5);
   }
@@ -112,11 +109,10 @@ TEST(Sgd, KeepsItsVelocity) {
   for (const double rate : {0.25, 0.5, 0.125}) {
     double gradient = 8 * rate;
     optimizer->beginStep(1, rate);
-    optimizer->update({.weight = Tensor(&weight, DType::Float64, {1}),
-                       .gradient = Tensor(&gradient, DType::Float64, {1}),
-                       .state = state,
-                       .gradientScale = 0.5},
-                      kernels);
+    const UpdateArgs update{.weight = Tensor(&weight, DType::Float64, {1}),
+                            .gradient = Tensor(&gradient, DType::Float64, {1}),
+                            .state = state};
+    optimizer->update({&update, 1}, 0.5, kernels);
     byHand = 0.75 * byHand + (0.5 * gradient + 0.5 * expected);
     expected -= rate * byHand;
     EXPECT_EQ(velocity, byHand);
@@ -177,6 +173,26 @@ TEST(Clip, ScalesTheWholeGradientToTheLargestNorm) {
     small.store.step(*optimizer, 1);
     EXPECT_EQ(small.weight(small.bias), 1 - 8) << "clipped to " << bound;
   }
+}
+
+/// Notes of how many parameters it was told in each call.
+class Counting final : public Optimizer {
+ public:
+  std::span<const std::string> stateNames() const override { return {}; }
+  void beginStep(int64_t, double) override {}
+  void update(std::span<const UpdateArgs> all, double gradientScale, Kernels&) override {
+    counts.push_back(all.size());
+    EXPECT_EQ(gradientScale, 0.5);
+  }
+  std::vector<size_t> counts;
+};
+
+TEST(Update, IsOfAllParametersTogether) {
+  Pair pair({2, 4, 4, 0, 8});  // norm 10
+  pair.store.clip(5);
+  Counting optimizer;
+  pair.store.step(optimizer, 1);
+  EXPECT_EQ(optimizer.counts, std::vector<size_t>{2});
 }
 
 TEST(WeightDecay, IsOfMatricesOnly) {

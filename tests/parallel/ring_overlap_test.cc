@@ -61,7 +61,7 @@ class Watched final : public Kernels {
   void rowDots(const RowDotsArgs&) override { none(); }
   void adamW(const AdamWArgs&) override { none(); }
   void sgd(const SgdArgs&) override { none(); }
-  void addSquares(const Tensor&, ExactSum&) override { none(); }
+  void addSquares(std::span<const Tensor>, ExactSum&) override { none(); }
 
  private:
   static void none() { fail(ErrorCode::Internal, "ring attention has no use for this kernel"); }

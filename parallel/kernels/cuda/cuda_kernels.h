@@ -93,7 +93,7 @@ class CudaKernels final : public Kernels {
   void rowDots(const RowDotsArgs& args) override;
   void adamW(const AdamWArgs& args) override;
   void sgd(const SgdArgs& args) override;
-  void addSquares(const Tensor& x, ExactSum& sum) override;
+  void addSquares(std::span<const Tensor> all, ExactSum& sum) override;
 
  private:
   const Device device_;

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "parallel/kernels/cuda/epilogue.h"
+#include "parallel/kernels/cuda/tables.h"
 
 namespace tutti::parallel::cuda {
 
@@ -274,10 +275,12 @@ cudaError_t loadExperts();
 
 /// Limbs as ExactSum has them, and the number of elements that are not finite, as 64-bit integers.
 struct AddSquares {
-  Elements x;
-  int64_t count;
+  TensorTable<1> table;
   unsigned long long* limbs;  ///< added to
 };
+/// Of a block, which is as many as the host puts in one set of bins: one element that is not finite
+/// counts once for all of these there, too.
+inline constexpr int64_t kSumElements = int64_t{1} << 15;
 cudaError_t enqueue(const AddSquares& x, bool doubles, cudaStream_t stream);
 cudaError_t loadSum();
 

@@ -10,7 +10,7 @@ constexpr Kernel<AddSquares> kAddSquares{addSquares<float>, addSquares<double>};
 }  // namespace
 
 cudaError_t enqueue(const AddSquares& x, bool doubles, cudaStream_t stream) {
-  return launch(kAddSquares, doubles, blocksOf(x.count, kSumElements), kThreads, x, stream);
+  return launch(kAddSquares, doubles, x.table.blocks, kThreads, x, stream);
 }
 
 cudaError_t loadSum() { return loadAll(kAddSquares); }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Squares of all elements, added exactly: to the limbs of an ExactSum, which are integers, so that
-// the order does not matter. A block takes kSumElements elements into limbs of its own in shared
-// memory, settles their carries, and adds them to those in memory.
+// Squares of all elements of many tensors, added exactly: to the limbs of an ExactSum, which are
+// integers, so that the order does not matter. A block takes kSumElements elements into limbs of
+// its own in shared memory, settles their carries, and adds them to those in memory.
 //
 // Squares of float32 are first added up in a bin for each exponent: they are below 2^48, so that a
 // bin has room for those of all the block's elements.
@@ -12,14 +12,12 @@
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/tables_device.cuh"
 
 namespace tutti::parallel::cuda {
 
 // Of ExactSum; sum.cu compares them.
 inline constexpr int kLimbs = 132, kLimbBits = 32, kLowestBit = -2144;
-/// As many as the host puts in one set of bins: one element that is not finite counts once for all
-/// of these there, too.
-inline constexpr int64_t kSumElements = int64_t{1} << 15;
 inline constexpr int kBins = 256;  ///< of exponents; the last is that of what is not finite
 
 using Word = unsigned long long;  // what atomicAdd() takes
@@ -58,11 +56,13 @@ TUTTI_DEVICE void settle(Word* limbs) {
 }
 
 /// Of this block's elements: those of this thread.
-template <class Visit>
+template <class T, class Visit>
 TUTTI_DEVICE void forOwnElements(const AddSquares& x, const Visit& visit) {
-  const int64_t first = int64_t(blockIdx.x) * kSumElements;
-  for (int64_t i = threadIdx.x; i < kSumElements && first + i < x.count; i += blockDim.x)
-    visit(first + i);
+  const auto& entry = entryOfBlock(x.table);
+  const Elements elements{entry.operands[0], x.table.formats[0]};
+  const int64_t first = firstOfBlock(entry, kSumElements);
+  for (int64_t i = threadIdx.x; i < kSumElements && first + i < entry.count; i += blockDim.x)
+    visit(load<T>(elements, first + i));
 }
 
 /// The block's sum, in limbs that are zero. Returns how many elements are not finite, as the host
@@ -71,8 +71,8 @@ TUTTI_DEVICE Word sumOfBlock(const AddSquares& x, Word* limbs, float) {
   TUTTI_SHARED(Word, bins, [kBins]);
   for (int bin = int(threadIdx.x); bin < kBins; bin += int(blockDim.x)) bins[bin] = 0;
   __syncthreads();
-  forOwnElements(x, [&](int64_t i) {
-    const uint32_t bits = __float_as_uint(load<float>(x.x, i)), exponent = bits >> 23 & 255u;
+  forOwnElements<float>(x, [&](float value) {
+    const uint32_t bits = __float_as_uint(value), exponent = bits >> 23 & 255u;
     const Word mantissa = (bits & 0x7fffffu) | (exponent == 0 ? 0u : 1u << 23);
     // What is not finite may have no mantissa.
     atomicAdd(&bins[exponent], exponent == 255 ? 1 : mantissa * mantissa);
@@ -86,8 +86,8 @@ TUTTI_DEVICE Word sumOfBlock(const AddSquares& x, Word* limbs, float) {
 /// A square enters as the sum of its rounded value and of that value's error.
 TUTTI_DEVICE Word sumOfBlock(const AddSquares& x, Word* limbs, double) {
   Word notFinite = 0;
-  forOwnElements(x, [&](int64_t i) {
-    const double value = load<double>(x.x, i), square = __dmul_rn(value, value);
+  forOwnElements<double>(x, [&](double value) {
+    const double square = __dmul_rn(value, value);
     if ((__double_as_longlong(square) >> 52 & 2047) == 2047) {
       ++notFinite;
       return;

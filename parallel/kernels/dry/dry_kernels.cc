@@ -387,24 +387,24 @@ void DryKernels::rowDots(const RowDotsArgs& args) {
 }
 
 void DryKernels::adamW(const AdamWArgs& args) {
-  AdamWArgs a = args;
-  countOf("adamW") +=
-      Call().reads(a.gradient).updates(a.weight, a.first, a.second).checked(a.weight, [&] {
-        requireOperands(a);
-      });
+  for (AdamWTensors t : args.tensors)
+    countOf("adamW") +=
+        Call().reads(t.gradient).updates(t.weight, t.first, t.second).checked(t.weight, [&] {
+          requireOperands(t);
+        });
 }
 
 void DryKernels::sgd(const SgdArgs& args) {
-  SgdArgs a = args;
-  countOf("sgd") += Call().reads(a.gradient).updates(a.weight, a.velocity).checked(a.weight, [&] {
-    requireOperands(a);
-  });
+  for (SgdTensors t : args.tensors)
+    countOf("sgd") += Call().reads(t.gradient).updates(t.weight, t.velocity).checked(t.weight, [&] {
+      requireOperands(t);
+    });
 }
 
-void DryKernels::addSquares(const Tensor& x, ExactSum&) {
-  Tensor from = x;
-  countOf("addSquares") +=
-      Call().reads(from).checked(from, [&] { requireContiguous("addSquares", from); });
+void DryKernels::addSquares(std::span<const Tensor> all, ExactSum&) {
+  for (Tensor x : all)
+    countOf("addSquares") +=
+        Call().reads(x).checked(x, [&] { requireContiguous("addSquares", x); });
 }
 
 }  // namespace tutti::parallel

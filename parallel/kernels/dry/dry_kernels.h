@@ -18,7 +18,7 @@ namespace tutti::parallel {
 
 /// What calls of one kernel were asked for.
 struct KernelCount {
-  int64_t calls = 0;
+  int64_t calls = 0;                       ///< of a call over many tensors each of them
   size_t bytesRead = 0, bytesWritten = 0;  ///< each operand once
   /// Multiplications and additions of matrix products, in float64, which no model is too large for.
   /// Attention's are those over the pairs that causality leaves.
@@ -73,7 +73,7 @@ class DryKernels final : public Kernels {
   void rowDots(const RowDotsArgs& args) override;
   void adamW(const AdamWArgs& args) override;
   void sgd(const SgdArgs& args) override;
-  void addSquares(const Tensor& x, ExactSum& sum) override;
+  void addSquares(std::span<const Tensor> all, ExactSum& sum) override;
 
  private:
   /// Of a method: `name` is the same literal each time.

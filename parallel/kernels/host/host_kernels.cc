@@ -376,52 +376,64 @@ void HostKernels::attentionMerge(const AttentionMergeArgs& args) {
   dispatch(args.out, [&](const auto& leaves, auto) { host::attentionMerge(args, leaves); });
 }
 
-void HostKernels::adamW(const AdamWArgs& a) {
-  if (Staging s; Staging::needed({a.weight, a.gradient, a.first, a.second})) {
-    auto wide = a;
+void HostKernels::adamW(const AdamWArgs& args) {
+  for (const AdamWTensors& tensors : args.tensors) update(args, tensors);
+}
+
+void HostKernels::update(const AdamWArgs& args, const AdamWTensors& t) {
+  if (Staging s; Staging::needed({t.weight, t.gradient, t.first, t.second})) {
+    AdamWTensors wide = t;
     s.inOut(wide.weight);
     s.in(wide.gradient);
     s.inOut(wide.first);
     s.inOut(wide.second);
-    return adamW(wide);
+    return update(args, wide);
   }
-  requireOperands(a);
-  dispatch(a.weight, [&](const auto& leaves, auto zero) {
+  requireOperands(t);
+  dispatch(t.weight, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
-    const host::AdamWStep<T> step{T(a.gradientScale),   T(a.learningRate),   T(a.beta1),
-                                  T(a.beta2),           T(a.epsilon),        T(a.weightDecay),
-                                  T(1 / a.correction1), T(1 / a.correction2)};
-    leaves.adamW(a.weight.as<T>(), a.gradient.as<T>(), a.first.as<T>(), a.second.as<T>(),
-                 a.weight.count(), step);
+    const host::AdamWStep<T> step{T(args.gradientScale),   T(args.learningRate),   T(args.beta1),
+                                  T(args.beta2),           T(args.epsilon),        T(t.weightDecay),
+                                  T(1 / args.correction1), T(1 / args.correction2)};
+    leaves.adamW(t.weight.as<T>(), t.gradient.as<T>(), t.first.as<T>(), t.second.as<T>(),
+                 t.weight.count(), step);
   });
 }
 
-void HostKernels::sgd(const SgdArgs& a) {
-  if (Staging s; Staging::needed({a.weight, a.gradient, a.velocity})) {
-    auto wide = a;
+void HostKernels::sgd(const SgdArgs& args) {
+  for (const SgdTensors& tensors : args.tensors) update(args, tensors);
+}
+
+void HostKernels::update(const SgdArgs& args, const SgdTensors& t) {
+  if (Staging s; Staging::needed({t.weight, t.gradient, t.velocity})) {
+    SgdTensors wide = t;
     s.inOut(wide.weight);
     s.in(wide.gradient);
     s.inOut(wide.velocity);
-    return sgd(wide);
+    return update(args, wide);
   }
-  requireOperands(a);
-  dispatch(a.weight, [&](const auto& leaves, auto zero) {
+  requireOperands(t);
+  dispatch(t.weight, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
-    const host::SgdStep<T> step{T(a.gradientScale), T(a.learningRate), T(a.weightDecay),
-                                T(a.momentum)};
-    if (a.velocity.data == nullptr)
-      leaves.sgd(a.weight.as<T>(), a.gradient.as<T>(), a.weight.count(), step);
+    const host::SgdStep<T> step{T(args.gradientScale), T(args.learningRate), T(t.weightDecay),
+                                T(args.momentum)};
+    if (t.velocity.data == nullptr)
+      leaves.sgd(t.weight.as<T>(), t.gradient.as<T>(), t.weight.count(), step);
     else
-      leaves.momentumSgd(a.weight.as<T>(), a.gradient.as<T>(), a.velocity.as<T>(), a.weight.count(),
+      leaves.momentumSgd(t.weight.as<T>(), t.gradient.as<T>(), t.velocity.as<T>(), t.weight.count(),
                          step);
   });
 }
 
-void HostKernels::addSquares(const Tensor& x, ExactSum& sum) {
+void HostKernels::addSquares(std::span<const Tensor> all, ExactSum& sum) {
+  for (const Tensor& x : all) addSquaresOf(x, sum);
+}
+
+void HostKernels::addSquaresOf(const Tensor& x, ExactSum& sum) {
   if (Staging s; Staging::needed({x})) {
     Tensor wide = x;
     s.in(wide);
-    return addSquares(wide, sum);
+    return addSquaresOf(wide, sum);
   }
   requireContiguous("addSquares", x);
   dispatch(x, [&](const auto&, auto zero) {

@@ -50,13 +50,16 @@ class HostKernels final : public Kernels {
   void rowDots(const RowDotsArgs& args) override;
   void adamW(const AdamWArgs& args) override;
   void sgd(const SgdArgs& args) override;
-  void addSquares(const Tensor& x, ExactSum& sum) override;
+  void addSquares(std::span<const Tensor> all, ExactSum& sum) override;
 
  private:
   void gemmThrough(const GemmArgs& args);
   /// Of `sums` and of what the epilogue keeps, to `result`, which may be the sums.
   void activate(const GemmEpilogue& epilogue, const Tensor& sums, const Tensor& result);
   void scale(const Tensor& x, double by);
+  void update(const AdamWArgs& args, const AdamWTensors& tensors);
+  void update(const SgdArgs& args, const SgdTensors& tensors);
+  void addSquaresOf(const Tensor& x, ExactSum& sum);
   /// Calls body(leaves of x's type); the argument's type tells the body what T is.
   template <class Body>
   void dispatch(const Tensor& x, Body body) const {

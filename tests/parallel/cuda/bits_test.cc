@@ -54,10 +54,10 @@ TEST_F(CudaBits, AddSquaresAsTheHostDoes) {
       const Tensor x = wideNumbers(*tested_, type, count);
       ExactSum host, gpu;
       host.add(0.375), gpu.add(0.375);
-      host_.addSquares(x, host);
-      kernels_.addSquares(x, gpu);
-      kernels_.addSquares(x, gpu);  // what is left of the first does not count again
-      host_.addSquares(x, host);
+      host_.addSquares({&x, 1}, host);
+      kernels_.addSquares({&x, 1}, gpu);
+      kernels_.addSquares({&x, 1}, gpu);  // what is left of the first does not count again
+      host_.addSquares({&x, 1}, host);
       EXPECT_EQ(gpu.limbs(), host.limbs()) << x;
       EXPECT_TRUE(std::isfinite(gpu.value()) && gpu.value() > 0) << x;
     }
@@ -68,8 +68,9 @@ TEST_F(CudaBits, AddSquaresAsTheHostDoes) {
       one.as<double>()[0] = bad;
       host_.copy(one, x.part(0, 35'000, 1));
       ExactSum host, gpu;
-      host_.addSquares(x, host);
-      kernels_.addSquares(x, gpu);
+      const Tensor all[] = {x, x.rows(0, 100), x};
+      host_.addSquares(all, host);
+      kernels_.addSquares(all, gpu);
       EXPECT_EQ(gpu.limbs(), host.limbs()) << x << " with " << bad;
       EXPECT_TRUE(std::isnan(gpu.value())) << x << " with " << bad;
     }

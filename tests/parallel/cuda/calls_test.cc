@@ -165,7 +165,7 @@ TEST_F(CudaCalls, LeaveTheCurrentDeviceAsItWas) {
     ExactSum sum;
     kernels.add(x, y);
     kernels.copy(x, y);
-    kernels.addSquares(y, sum);
+    kernels.addSquares({&y, 1}, sum);
     kernels.fillZero(x);
     kernels.copy(strided.part(1, 0, 2), strided.part(1, 2, 2));
     stream.synchronize();

@@ -223,9 +223,10 @@ class Assigning final : public Optimizer {
   Assigning(StreamRef stream, const Tensor& values) : stream_(stream), values_(values) {}
   std::span<const std::string> stateNames() const override { return kNames; }
   void beginStep(int64_t, double) override {}
-  void update(const UpdateArgs& args, Kernels&) override {
-    for (const Tensor& to : {args.weight, args.state[0]})
-      copy({to.data, values_.data, to.bytes()}, stream_);
+  void update(std::span<const UpdateArgs> all, double, Kernels&) override {
+    for (const UpdateArgs& each : all)
+      for (const Tensor& to : {each.weight, each.state[0]})
+        copy({to.data, values_.data, to.bytes()}, stream_);
   }
 
  private:
@@ -251,7 +252,7 @@ TEST_F(OffloadOnGpus, WhatComesNextIsBehindWhatGoesOut) {
   Assigning optimizer(mesh.stream(), ones);
   OffloadedUpdates updates(mesh, {.weight = true, .state = true}, weight.bytes());
   updates.begin();
-  updates.update({.weight = weight, .gradient = gradient, .state = state}, optimizer, *kernels);
+  updates.update({.weight = weight, .gradient = gradient, .state = state}, 1, optimizer, *kernels);
   updates.end();
   copy({last.data, state[0].as<float>() + shape.count() - 1, sizeof(float)}, mesh.stream());
   float seen = 0;

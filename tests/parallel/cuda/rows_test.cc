@@ -257,25 +257,24 @@ TEST_P(CudaRows, Optimizers) {
   const Operand plain = rounded(weight, kept()), slow = rounded(weight, kept());
   const Operand velocity = random(shape, kept());
   both([&](const Side& side) {
-    side.kernels.adamW({.weight = side(weight),
-                        .gradient = side(gradient),
-                        .first = side(first),
-                        .second = side(second),
+    const AdamWTensors moments{.weight = side(weight),
+                               .gradient = side(gradient),
+                               .first = side(first),
+                               .second = side(second),
+                               .weightDecay = 0.25};
+    side.kernels.adamW({.tensors = {&moments, 1},
                         .gradientScale = 0.5,
                         .learningRate = 0.125,
-                        .weightDecay = 0.25,
                         .correction1 = 0.5,
                         .correction2 = 0.75});
-    SgdArgs sgd{.weight = side(plain),
-                .gradient = side(gradient),
-                .velocity = {},
-                .gradientScale = 0.5,
-                .learningRate = 0.125,
-                .weightDecay = 0.25,
-                .momentum = 0.75};
-    side.kernels.sgd(sgd);
-    sgd.weight = side(slow), sgd.velocity = side(velocity);
-    side.kernels.sgd(sgd);
+    const SgdTensors both[] = {
+        {.weight = side(plain), .gradient = side(gradient), .velocity = {}, .weightDecay = 0.25},
+        {.weight = side(slow),
+         .gradient = side(gradient),
+         .velocity = side(velocity),
+         .weightDecay = 0.25}};
+    side.kernels.sgd(
+        {.tensors = both, .gradientScale = 0.5, .learningRate = 0.125, .momentum = 0.75});
   });
   for (const Operand& result : {weight, first, second, plain, slow, velocity})
     expectNear(result, 100, "optimizer");

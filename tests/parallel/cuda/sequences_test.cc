@@ -11,6 +11,7 @@
 #include "parallel/data/loader.h"
 #include "parallel/engine/engine.h"
 #include "parallel/kernels/cuda/cuda_kernels.h"
+#include "parallel/kernels/cuda/tables.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/optim/optimizer.h"
 #include "tests/device/cuda_test.h"
@@ -219,6 +220,27 @@ TEST_F(Sequences, AreNoGraphsWhereNobodyWantsThem) {
   const GraphsSetting wrong("yes");
   expectError(outcomeOf([&] { CudaKernels{stream_}; }), ErrorCode::InvalidArgument,
               "TUTTI_GRAPHS is 0 or 1, not yes");
+}
+
+// Of one launch there is no graph: as many weights as a table has are one, and one more are two.
+TEST_F(Sequences, OfUpdatesOfManyWeights) {
+  constexpr size_t kOfTable = cuda::TensorTable<4>::kMost;
+  for (const size_t count : {kOfTable, kOfTable + 1}) {
+    std::vector<AdamWTensors> all;
+    for (size_t i = 0; i < count; ++i)
+      all.push_back(
+          {.weight = make({9}), .gradient = make({9}), .first = make({9}), .second = make({9})});
+    for (const AdamWTensors& each : all) fill(each.gradient, 1);
+    const int64_t before = kernels_.graphLaunches();
+    for (int time = 0; time < 3; ++time)
+      inSequence(kernels_, true, [&] {
+        kernels_.adamW({.tensors = all, .learningRate = 0.5, .beta1 = 0, .beta2 = 0, .epsilon = 0});
+      });
+    // A gradient above zero is a step of the whole rate.
+    for (const AdamWTensors& each : all)
+      EXPECT_EQ(values(each.weight), std::vector<float>(9, -1.5));
+    EXPECT_EQ(kernels_.graphLaunches() - before, count > kOfTable ? 2 : 0);
+  }
 }
 
 struct Trained {

@@ -22,9 +22,28 @@ cudaError_t enqueue(const InRuns<AddBias>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<Gelu>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<SwiGlu>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<Rotary>& x, cudaStream_t stream);
-cudaError_t enqueue(const InRuns<AdamW>& x, cudaStream_t stream);
-cudaError_t enqueue(const InRuns<Sgd>& x, cudaStream_t stream);
 cudaError_t loadStreamed();
+
+/// updates.cu: of many weights, of float32, bfloat16 and float16; the weight comes first, then the
+/// gradient, then what is kept. The entry's weight decay is for the one that is left out.
+template <class Rates, int kOperands>
+struct Updates {
+  Rates rates;
+  TensorTable<kOperands> table;
+};
+/// Elements of a block.
+inline constexpr int32_t kUpdateElements = 8 * kThreads;
+struct AdamWRates {
+  float gradientScale, learningRate, beta1, beta2, epsilon, weightDecay;
+  float inverseCorrection1, inverseCorrection2;
+};
+struct SgdRates {
+  float gradientScale, learningRate, weightDecay, momentum;
+};
+cudaError_t enqueue(const Updates<AdamWRates, 4>& x, cudaStream_t stream);
+cudaError_t enqueue(const Updates<SgdRates, 2>& x, cudaStream_t stream);
+cudaError_t enqueue(const Updates<SgdRates, 3>& x, cudaStream_t stream);
+cudaError_t loadUpdates();
 
 /// norms.cu: of so many columns at most, in runs of as many elements whatever the types.
 inline constexpr int32_t kNormRun = 8;

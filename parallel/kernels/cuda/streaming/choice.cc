@@ -91,14 +91,6 @@ int32_t runOf(const Rotary& x) {
   return ifDivides(runOf({x.x, x.cosine, x.sine}), x.rows * x.heads * x.half, {x.half, x.columns});
 }
 
-int32_t runOf(const AdamW& x) {
-  return ifDivides(runOf({x.weight, x.gradient, x.first, x.second}), x.count, {x.count});
-}
-
-int32_t runOf(const Sgd& x) {
-  return ifDivides(runOf({x.weight, x.gradient, x.velocity}), x.count, {x.count});
-}
-
 // A row's mean and rstd are read one by one, and of float64 where all operands are.
 
 int32_t runOf(const Norm& x) {

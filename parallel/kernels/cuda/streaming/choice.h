@@ -25,8 +25,6 @@ int32_t runOf(const AddBias& x);
 int32_t runOf(const Gelu& x);
 int32_t runOf(const SwiGlu& x);
 int32_t runOf(const Rotary& x);
-int32_t runOf(const AdamW& x);
-int32_t runOf(const Sgd& x);
 /// Of these kNormRun or 0, which it is, too, for rows of more than kMostNormColumns.
 int32_t runOf(const Norm& x);
 int32_t runOf(const NormBackward& x);

@@ -118,35 +118,11 @@ cudaError_t enqueue(const InRuns<Rotary>& x, cudaStream_t stream) {
                 blocksOf(turned.space.runs, kThreads), kThreads, turned, stream);
 }
 
-cudaError_t enqueue(const InRuns<AdamW>& x, cudaStream_t stream) {
-  const RunRows weight = rowsOf(x.weight, 0), first = rowsOf(x.first, 0),
-                second = rowsOf(x.second, 0);
-  return StepKernels<AdamWOf>::start({.space = contiguousSpace(x.count, x.run),
-                                      .in = {weight, rowsOf(x.gradient, 0), first, second},
-                                      .out = {weight, first, second},
-                                      .step = {x}},
-                                     x.run, stream);
-}
-
-cudaError_t enqueue(const InRuns<Sgd>& x, cudaStream_t stream) {
-  const RunSpace space = contiguousSpace(x.count, x.run);
-  const RunRows weight = rowsOf(x.weight, 0), gradient = rowsOf(x.gradient, 0);
-  if (x.velocity.data == nullptr)
-    return StepKernels<SgdOf<false>>::start(
-        {.space = space, .in = {weight, gradient}, .out = {weight}, .step = {x}}, x.run, stream);
-  const RunRows velocity = rowsOf(x.velocity, 0);
-  return StepKernels<SgdOf<true>>::start(
-      {.space = space, .in = {weight, gradient, velocity}, .out = {weight, velocity}, .step = {x}},
-      x.run, stream);
-}
-
 cudaError_t loadStreamed() {
   cudaError_t error = loadAll(streamedMove, streamedRotary<4>, streamedRotary<8>);
   for (const auto load :
        {StepKernels<Converted>::load, StepKernels<Added>::load, StepKernels<GeluOf>::load,
-        StepKernels<GeluSlopes>::load, StepKernels<Gated>::load, StepKernels<GatedBack>::load,
-        StepKernels<AdamWOf>::load, StepKernels<SgdOf<false>>::load,
-        StepKernels<SgdOf<true>>::load})
+        StepKernels<GeluSlopes>::load, StepKernels<Gated>::load, StepKernels<GatedBack>::load})
     if (error == cudaSuccess) error = load();
   return error;
 }

@@ -4,14 +4,11 @@
 // threads loads all operands of several of them before it computes the first. No loop goes on after
 // these: as many blocks are launched as there are.
 //
-// Bound: the memory's bandwidth; bytes of an element, of which the type has b, and of adamW and sgd
-// float32:
+// Bound: the memory's bandwidth; bytes of an element, of which the type has b:
 //   convert, gelu, addBias        read b, write b
 //   add, geluBackward, swiGlu     read 2 b, write b
 //   swiGluBackward                read 3 b, write 2 b
 //   rotary                        read b, write b; angles come from the second-level cache
-//   adamW                         read 16, write 12
-//   sgd                           read 8, write 4; with a velocity read 12, write 8
 // Of 16 bits the second bound is near: arithmetic, a few dozen instructions for each element of
 // GELU and of the gate of SwiGLU, of which exp and division are most.
 
@@ -62,27 +59,6 @@ struct GatedBack {
     out[0] = slopes.gate, out[1] = slopes.up;
   }
 };
-/// Weight, gradient, first, second; all but the gradient are written.
-struct AdamWOf {
-  static constexpr int kInputs = 4, kOutputs = 3, kRunsOfThread = 2;
-  AdamW rates;
-  TUTTI_DEVICE void operator()(const float (&in)[4], float (&out)[3]) const {
-    const AdamWStep<float> step(rates, in[0], in[1], in[2], in[3]);
-    out[0] = step.weight, out[1] = step.first, out[2] = step.second;
-  }
-};
-/// Weight, gradient and, where it is kept, the velocity.
-template <bool kKeeps>
-struct SgdOf {
-  static constexpr int kInputs = kKeeps ? 3 : 2, kOutputs = kKeeps ? 2 : 1, kRunsOfThread = 2;
-  Sgd rates;
-  TUTTI_DEVICE void operator()(const float (&in)[kInputs], float (&out)[kOutputs]) const {
-    const SgdStep<float> step(rates, in[0], in[1], kKeeps, in[kInputs - 1]);
-    out[0] = step.weight;
-    if constexpr (kKeeps) out[1] = step.velocity;
-  }
-};
-
 template <class Step>
 struct Streamed {
   RunSpace space;

@@ -69,31 +69,6 @@ TEST(StreamingChoice, IsOfRows) {
   EXPECT_EQ(rotary(32, 12), 0);
 }
 
-TEST(StreamingChoice, IsOfAllThatAnOptimizerReads) {
-  const Elements x = at(4096, kFloat), gradient = at(8192, kBrain), none{};
-  const auto adamW = [&](const Elements& second, int64_t count) {
-    AdamW step{};
-    step.weight = step.first = x;
-    step.gradient = gradient;
-    step.second = second;
-    step.count = count;
-    return runOf(step);
-  };
-  EXPECT_EQ(adamW(x, 16), 8);
-  EXPECT_EQ(adamW(x, 12), 0);
-  EXPECT_EQ(adamW(at(4100, kFloat), 16), 0);
-  const auto sgd = [&](const Elements& velocity, int64_t count) {
-    Sgd step{};
-    step.weight = step.gradient = x;
-    step.velocity = velocity;
-    step.count = count;
-    return runOf(step);
-  };
-  EXPECT_EQ(sgd(none, 12), 4);
-  EXPECT_EQ(sgd(x, 10), 0);
-  EXPECT_EQ(sgd(at(4100, kFloat), 12), 0);
-}
-
 TEST(StreamingChoice, IsOfWhatNormsReadAndWrite) {
   const Elements x = at(4096, kBrain), wide = at(8192, kFloat), odd = at(4100, kFloat), none{};
   const auto norm = [&](const Elements& in, const Elements& weight, int32_t width) {

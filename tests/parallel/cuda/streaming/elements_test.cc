@@ -136,44 +136,6 @@ TEST(StreamedElements, Rotary) {
         }
 }
 
-TEST(StreamedElements, Optimizers) {
-  forAll([](Pool& pool, const Rows& all, const Formats& formats) {
-    const Rows layout = contiguous(all);
-    const Elements weight = pool.random(layout, formats.kept),
-                   gradient = pool.random(layout, formats.elements),
-                   first = pool.random(layout, formats.kept),
-                   second = pool.random(layout, formats.kept, {0, 2});
-    const int64_t count = layout.rows * layout.width;
-    const AdamW adamW{.weight = weight,
-                      .gradient = gradient,
-                      .first = first,
-                      .second = second,
-                      .count = count,
-                      .gradientScale = 0.5,
-                      .learningRate = 0.125,
-                      .beta1 = 0.9,
-                      .beta2 = 0.95,
-                      .epsilon = 1e-8,
-                      .weightDecay = 0.25,
-                      .inverseCorrection1 = 2,
-                      .inverseCorrection2 = 1.5};
-    pool.expectPlainBits([&](StreamingFamily f) { return start(f, adamW); },
-                         describe("adamW", layout, formats));
-    for (const Elements& velocity : {Elements{}, first}) {
-      const Sgd sgd{.weight = weight,
-                    .gradient = gradient,
-                    .velocity = velocity,
-                    .count = count,
-                    .gradientScale = 0.5,
-                    .learningRate = 0.125,
-                    .weightDecay = 0.25,
-                    .momentum = 0.75};
-      pool.expectPlainBits([&](StreamingFamily f) { return start(f, sgd); },
-                           describe("sgd", layout, formats));
-    }
-  });
-}
-
 // A NaN becomes the processor's own, whose bits no plain kernel makes: so vectors compute it.
 TEST(StreamedElements, AreByVectors) {
   Pool pool;

@@ -9,6 +9,7 @@
 
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/failing_call.h"
+#include "tests/emulation/runtime/launched_kernels.h"
 #include "tests/emulation/runtime_test.h"
 
 namespace tutti::emulation {
@@ -171,6 +172,31 @@ TEST_F(RuntimeErrors, FlushesAreCounted) {
   EXPECT_CUDA(cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
                                                  cudaFlushGPUDirectRDMAWritesToOwner));
   EXPECT_EQ(deviceAt(0).flushes, before + 1);
+}
+
+// A graph's kernels begin without being asked for again.
+TEST_F(RuntimeErrors, KernelsAreCounted) {
+  int* const data = allocateZeros<int>(1);
+  cudaStream_t const stream = makeStream();
+  EXPECT_CUDA(launch(addTo, {.stream = stream}, data, 1, 1));
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+  const LaunchedKernels kernels;
+  EXPECT_CUDA(launch(addTo, {.stream = stream}, data, 1, 1));
+  EXPECT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  EXPECT_CUDA(launch(addTo, {.stream = stream}, data, 1, 1));
+  EXPECT_CUDA(launch(doubleAndAdd, {.stream = stream}, data, 1, 0));
+  cudaGraph_t graph = nullptr;
+  EXPECT_CUDA(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t ready = nullptr;
+  EXPECT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
+  for (int time = 0; time < 3; ++time) EXPECT_CUDA(cudaGraphLaunch(ready, stream));
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(kernels.of("addTo").asked, 2);
+  EXPECT_EQ(kernels.of("addTo").begun, 4);
+  EXPECT_EQ(kernels.of("doubleAndAdd").begun, 3);
+  EXPECT_EQ(kernels.of("raiseFlag").asked, 0);
+  EXPECT_CUDA(cudaGraphExecDestroy(ready));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
 }
 
 TEST_F(RuntimeErrors, ThereMayBeNoDevice) {

@@ -7,6 +7,7 @@
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
+#include "tests/emulation/runtime/launched_kernels.h"
 #include "tests/emulation/runtime/multicast.h"
 
 namespace tutti::emulation {
@@ -99,6 +100,7 @@ cudaError_t makeKernelTask(const cudaLaunchConfig_t& config, const void* functio
   made->kernel.blockDim = config.blockDim;
   made->kernel.sharedMemBytes = static_cast<unsigned>(config.dynamicSmemBytes);
   made->body = [launch] {
+    noteKernel(launch.kernel, &LaunchedKernels::Count::begun);
     refreshMulticasts();
     run(launch);
   };
@@ -140,6 +142,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
     if (const cudaError_t bad = makeKernelTask(*config, function, arguments, task);
         bad != cudaSuccess)
       return bad;
+    noteKernel(findKernel(function)->name, &LaunchedKernels::Count::asked);
     return submit(config->stream, task);
   });
 }

@@ -56,7 +56,7 @@ Queue::Queue(StreamRef stream)
   for (const auto load :
        {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise, loadNorm,
         loadAttention, loadAttentionForward, loadAttentionGradients, loadWgmmaForward,
-        loadWgmmaGradients, loadTokens, loadExperts, loadSum, loadStreamed, loadNorms})
+        loadWgmmaGradients, loadTokens, loadExperts, loadSum, loadStreamed, loadNorms, loadLosses})
     check("cudaFuncGetAttributes", load());
 }
 

@@ -175,26 +175,35 @@ void addTokens(Maker& m) {
        })});
 }
 
-void addLoss(Maker& m) {
-  const MemorySizes& s = m.sizes;
-  const int64_t rows = std::max<int64_t>(m.period, s.rows / 4);
-  const ShapeOf logits = each({s.vocabulary});
+/// `part`: behind the names; so many columns of the vocabulary.
+void addLossOf(Maker& m, const std::string& part, int64_t columns) {
+  const int64_t all = m.sizes.vocabulary, rows = std::max<int64_t>(m.period, m.sizes.rows / 4);
+  const ShapeOf logits = each({columns});
   const MemoryOperand labels = in(kInt, m.one(), Content::Ids);
-  m.cases.push_back({"logit statistics",
+  m.cases.push_back({"logit statistics" + part,
                      rows,
                      m.period,
                      {in(kNarrow, logits), labels, out(kWide, each({3}))},
-                     quiet([](Kernels& k, Tensors x) {
-                       k.logitStatistics({.logits = x[0], .labels = x[1], .statistics = x[2]});
+                     quiet([=](Kernels& k, Tensors x) {
+                       k.logitStatistics(
+                           {.logits = x[0], .labels = x[1], .statistics = x[2], .vocabulary = all});
                      })});
+  // One rank's, as if others had nothing: content repeats by rows, and not by ranks.
   const ShapeOf ofOneRank = [](int64_t units) { return Shape{1, units, 3}; };
-  m.cases.push_back({"cross-entropy",
+  m.cases.push_back({"cross-entropy" + part,
                      rows,
                      m.period,
                      {updated(kNarrow, logits), labels, in(kWide, ofOneRank, Content::Positive)},
-                     [](Kernels& k, Tensors x) {
-                       return k.crossEntropy({.logits = x[0], .labels = x[1], .statistics = x[2]});
+                     [=](Kernels& k, Tensors x) {
+                       return k.crossEntropy(
+                           {.logits = x[0], .labels = x[1], .statistics = x[2], .vocabulary = all});
                      }});
+}
+
+void addLoss(Maker& m) {
+  constexpr int64_t kRanks = 8;
+  addLossOf(m, "", m.sizes.vocabulary);
+  addLossOf(m, " of a part", (m.sizes.vocabulary + kRanks - 1) / kRanks);
 }
 
 /// As many as GPT-2 of 124 million parameters has.

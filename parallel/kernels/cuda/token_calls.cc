@@ -5,6 +5,7 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
+#include "parallel/kernels/cuda/streaming/streaming.h"
 
 namespace tutti::parallel {
 
@@ -95,7 +96,7 @@ void CudaKernels::logitStatistics(const LogitStatisticsArgs& args) {
                              .rows = sizeOf32(a.labels.count()),
                              .width = sizeOf32(width(a.logits))};
   queue_->checkValues("logitStatistics: id ", a.labels, -1, vocabulary.end(), 0);
-  queue_->start("logitStatistics", call, doubles);
+  queue_->start("logitStatistics", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("logitStatistics");
 }
 
@@ -118,7 +119,7 @@ double CudaKernels::crossEntropy(const CrossEntropyArgs& args) {
                           .gradient = a.gradient,
                           .scale = a.scale};
   queue_->checkValues("crossEntropy: id ", a.labels, -1, vocabulary.end(), 0);
-  queue_->start("crossEntropy", call, doubles);
+  queue_->start("crossEntropy", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("crossEntropy");
   return std::accumulate(losses, losses + count, 0.0);
 }

@@ -9,10 +9,10 @@
 // first of them follows these links.
 //
 // Bound: the memory's bandwidth; of the links a loop over the ids, from the second-level cache.
+// Statistics read logits twice, and the gradient reads them and writes them; streaming/ has kernels
+// that read them once.
 
-#include "parallel/kernels/cuda/elements_device.cuh"
-#include "parallel/kernels/cuda/joined_device.cuh"
-#include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/loss_device.cuh"
 
 namespace tutti::parallel::cuda {
 
@@ -25,11 +25,6 @@ __global__ inline void findOutside(const __grid_constant__ FindOutside x) {
   if (threadIdx.x != 0) return;
   x.found->index = first < x.count ? first : -1;
   x.found->value = first < x.count ? x.values[first] : 0;
-}
-
-/// The row of an id in a part of a vocabulary, or -1 where it is elsewhere.
-TUTTI_DEVICE int32_t rowIn(const VocabularyPart& part, int64_t id) {
-  return id >= part.first && id < part.first + part.here ? int32_t(id - part.first) : -1;
 }
 
 template <class T>
@@ -77,10 +72,6 @@ __global__ void sumByRow(const __grid_constant__ SumByRow x) {
   }
 }
 
-/// Below every logit: where the largest of none begins, as on the host.
-TUTTI_DEVICE float lowestLogit(float) { return -3.0e38f; }
-TUTTI_DEVICE double lowestLogit(double) { return -1.0e308; }
-
 template <class T>
 __global__ void logitStatistics(const __grid_constant__ LogitStatistics x) {
   const int64_t row = blockIdx.x, first = row * x.width;
@@ -92,30 +83,7 @@ __global__ void logitStatistics(const __grid_constant__ LogitStatistics x) {
   for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x))
     sum += exponential(load<T>(x.logits, first + column) - largest);
   sum = joinBlock<Sum>(sum);
-  if (threadIdx.x != 0) return;
-  const int32_t label = rowIn(x.part, x.labels[row]);
-  store<T>(x.statistics, 3 * row, largest);
-  store<T>(x.statistics, 3 * row + 1, sum);
-  store<T>(x.statistics, 3 * row + 2, label < 0 ? T(0) : load<T>(x.logits, first + label));
-}
-
-/// A row's softmax, put together from what each rank has of it, in their order.
-struct JoinedStatistics {
-  double largest, sum, chosen;
-};
-template <class T>
-TUTTI_DEVICE JoinedStatistics joinedStatistics(const CrossEntropy& x, int64_t row) {
-  const int64_t rank = int64_t(x.rows) * 3;
-  const auto of = [&](int64_t r, int64_t which) {
-    return double(load<T>(x.statistics, r * rank + 3 * row + which));
-  };
-  JoinedStatistics joined{of(0, 0), 0, 0};
-  for (int64_t r = 1; r < x.ranks; ++r) joined.largest = Largest::join(joined.largest, of(r, 0));
-  for (int64_t r = 0; r < x.ranks; ++r) {
-    joined.sum += of(r, 1) * exp(of(r, 0) - joined.largest);
-    joined.chosen += of(r, 2);
-  }
-  return joined;
+  if (threadIdx.x == 0) storeStatistics<T>(x, row, largest, sum);
 }
 
 template <class T>
@@ -123,18 +91,15 @@ __global__ void crossEntropy(const __grid_constant__ CrossEntropy x) {
   TUTTI_SHARED(JoinedStatistics, shared, );
   const int64_t row = blockIdx.x, first = row * x.width;
   const bool counts = x.labels[row] >= 0;
-  if (threadIdx.x == 0) {
-    shared = counts ? joinedStatistics<T>(x, row) : JoinedStatistics{0, 1, 0};
-    x.losses[row] = counts ? log(shared.sum) - (shared.chosen - shared.largest) : 0;
-  }
+  if (threadIdx.x == 0) shared = storeLoss<T>(x, row);
   __syncthreads();
   if (x.gradient == 0) return;
   const int32_t label = rowIn(x.part, x.labels[row]);
-  const T largest = T(shared.largest), scale = T(x.scale), factor = scale / T(shared.sum);
+  const LogitSlopes<T> slopes(shared, x.scale);
   for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x)) {
     T slope = 0;
-    if (counts) slope = exponential(load<T>(x.logits, first + column) - largest) * factor;
-    if (counts && column == label) slope -= scale;
+    if (counts) slope = slopes.of(load<T>(x.logits, first + column));
+    if (counts && column == label) slope -= slopes.scale;
     store<T>(x.logits, first + column, slope);
   }
 }

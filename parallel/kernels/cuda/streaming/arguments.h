@@ -52,4 +52,10 @@ cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream);
 cudaError_t loadNorms();
 
+/// losses.cu: of rows that begin anywhere, in runs of as many elements whatever the types.
+inline constexpr int32_t kLossRun = 8;
+cudaError_t enqueue(const InRuns<LogitStatistics>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<CrossEntropy>& x, cudaStream_t stream);
+cudaError_t loadLosses();
+
 }  // namespace tutti::parallel::cuda

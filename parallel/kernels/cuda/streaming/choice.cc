@@ -54,6 +54,10 @@ int32_t ifFits(int32_t run, int32_t rows, int32_t width) {
                                               : ifDivides(kNormRun, int64_t{rows} * width, {width});
 }
 
+int32_t runOfLogits(const Elements& logits, int32_t rows, int32_t width) {
+  return rows == 0 || width == 0 || runOf({logits}) == 0 ? 0 : kLossRun;
+}
+
 }  // namespace
 
 StreamingFamily streamingOfEnvironment() {
@@ -100,5 +104,9 @@ int32_t runOf(const Norm& x) {
 int32_t runOf(const NormBackward& x) {
   return ifFits(runOf({x.dy, x.x, x.weight, x.residual, x.dx}), x.rows, x.width);
 }
+
+int32_t runOf(const LogitStatistics& x) { return runOfLogits(x.logits, x.rows, x.width); }
+
+int32_t runOf(const CrossEntropy& x) { return runOfLogits(x.logits, x.rows, x.width); }
 
 }  // namespace tutti::parallel::cuda

@@ -28,5 +28,8 @@ int32_t runOf(const Rotary& x);
 /// Of these kNormRun or 0, which it is, too, for rows of more than kMostNormColumns.
 int32_t runOf(const Norm& x);
 int32_t runOf(const NormBackward& x);
+/// Of these kLossRun or 0; rows of logits may have any width and begin anywhere.
+int32_t runOf(const LogitStatistics& x);
+int32_t runOf(const CrossEntropy& x);
 
 }  // namespace tutti::parallel::cuda

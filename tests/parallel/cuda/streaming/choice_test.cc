@@ -94,6 +94,28 @@ TEST(StreamingChoice, IsOfWhatNormsReadAndWrite) {
   EXPECT_EQ(backward(none, wide, kMostNormColumns + 8), 0);
 }
 
+TEST(StreamingChoice, IsOfWhereLogitsBegin) {
+  const auto statistics = [](const Elements& logits, int32_t rows, int32_t width) {
+    return runOf(LogitStatistics{logits, at(4100, kFloat), nullptr, {0, width}, rows, width});
+  };
+  const auto loss = [](const Elements& logits, int32_t rows, int32_t width) {
+    return runOf(CrossEntropy{
+        logits, at(4100, kFloat), nullptr, {0, width}, nullptr, rows, width, 1, 1, 0.5});
+  };
+  for (const int32_t width : {1, 8, 50257}) {
+    EXPECT_EQ(statistics(at(4096, kFloat), 3, width), kLossRun);
+    EXPECT_EQ(loss(at(4096, kBrain), 3, width), kLossRun);
+  }
+  EXPECT_EQ(statistics(at(4096, kFloat), 0, 8), 0);
+  EXPECT_EQ(statistics(at(4096, kFloat), 3, 0), 0);
+  EXPECT_EQ(statistics(at(4100, kFloat), 3, 8), 0);
+  EXPECT_EQ(statistics(at(4096, kDouble), 3, 8), 0);
+  EXPECT_EQ(loss(at(4096, kBrain), 0, 8), 0);
+  EXPECT_EQ(loss(at(4096, kBrain), 3, 0), 0);
+  EXPECT_EQ(loss(at(4104, kBrain), 3, 8), 0);
+  EXPECT_EQ(loss(at(4096, kDouble), 3, 8), 0);
+}
+
 TEST(StreamingChoice, IsOfTheEnvironment) {
   EXPECT_EQ(streamingOfEnvironment(), StreamingFamily::Vectors);
   setenv("TUTTI_STREAMING", "plain", 1);

@@ -45,6 +45,11 @@ const int32_t* Pool::numbers(const std::vector<int32_t>& values) {
   return reinterpret_cast<const int32_t*>(memory_.get() + at);
 }
 
+double* Pool::doubles(int64_t count) {
+  const size_t at = place(static_cast<size_t>(count) * sizeof(double));
+  return reinterpret_cast<double*>(memory_.get() + at);
+}
+
 float* Pool::scratch(int64_t count) {
   const Elements x = result({1, count, count}, Format::Float32);
   scratch_.emplace_back(x, count);
@@ -66,6 +71,13 @@ double Pool::numberIn(const std::vector<char>& bytes, const Elements& x, int64_t
   uint32_t bits = 0;
   std::memcpy(&bits, &bytes[offsetOf(x, index)], static_cast<size_t>(bytesOf(x.format)));
   return numberOf(bits, x.format);
+}
+
+double Pool::doubleIn(const std::vector<char>& bytes, const double* x) const {
+  double value = 0;
+  std::memcpy(&value, &bytes[static_cast<size_t>(reinterpret_cast<const char*>(x) - memory_.get())],
+              sizeof value);
+  return value;
 }
 
 std::vector<char> Pool::after(const Call& call, StreamingFamily family) {

@@ -46,6 +46,8 @@ class Pool {
   /// Which results of compute() have as before.
   float* scratch(int64_t count);
   const int32_t* numbers(const std::vector<int32_t>& values);
+  /// Results, NaN.
+  double* doubles(int64_t count);
 
   /// Computes from the same memory each time: twice by vectors, which must leave the same bits, and
   /// then plainly. Returns the two results.
@@ -62,6 +64,7 @@ class Pool {
   void erase(std::vector<char>& bytes, const Elements& x, int64_t count) const;
   /// An element as bytes of a result have it.
   double numberIn(const std::vector<char>& bytes, const Elements& x, int64_t index) const;
+  double doubleIn(const std::vector<char>& bytes, const double* x) const;
 
  private:
   static constexpr size_t kBytes = size_t{1} << 21;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "src/base/check.h"
+#include "src/device/cuda.h"
 #include "src/tools/output_file.h"
 #include "src/tools/topo_report.h"
 #include "src/topology/read_machine.h"
@@ -13,7 +14,8 @@ namespace tutti::tools {
 namespace {
 
 int showTopo(const TopoOptions& options) {
-  const topology::Machine machine = topology::readMachine();
+  topology::Machine machine = topology::readMachine();
+  if (!machine.gpus.empty()) machine.gpusUnused = device::cudaSupport().missing;
   const int ranks = options.ranks > 0 ? options.ranks : std::max(1, machine.usableCores());
   if (!options.svgFile.empty()) writeFile("--svg", options.svgFile, topoSvg(machine, ranks));
   std::fputs((options.json ? topoJson : topoText)(machine, ranks).c_str(), stdout);

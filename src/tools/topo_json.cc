@@ -150,6 +150,12 @@ std::string topoJson(const Machine& m, int ranks) {
   json["transports"] = arrayOf(transportAnswers(m, ranks), [](const TransportAnswer& a) {
     return Json{{"name", a.name}, {"joins", a.joins}, {"because", a.because}};
   });
+  json["gpu_pairs"] = arrayOf(gpuPairs(m, ranks), [](const GpuPair& p) {
+    return Json{{"gpus", {p.first, p.second}},
+                {"rank_pairs", p.rankPairs},
+                {"joined", p.joined},
+                {"how", p.how}};
+  });
   json["ranks"] = ranksOf(m, devices, ranks);
   // Names come from hardware: what is no UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

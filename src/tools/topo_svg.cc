@@ -431,8 +431,7 @@ class Picture {
 
   void writeWords() {
     for (const TransportAnswer& a : transportAnswers(m_, ranks_)) {
-      std::string text =
-          base::message(a.name, ": ", a.joins.empty() ? "nobody: " + a.because : a.joins);
+      std::string text = a.name + ": " + a.describe();
       const auto most = static_cast<size_t>((width_ - 2 * kMargin) / kCharacter);
       while (text.size() > most) {
         const size_t space = text.rfind(' ', most);

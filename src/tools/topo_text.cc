@@ -196,7 +196,7 @@ void writeTransports(Page& page, const Machine& m, int ranks) {
   page.heading(base::message("Transports for ", countText(static_cast<uint64_t>(ranks), "rank"),
                              " on this host"));
   for (const TransportAnswer& answer : transportAnswers(m, ranks))
-    page.line(answer.name, answer.joins.empty() ? "nobody: " + answer.because : answer.joins);
+    page.line(answer.name, answer.describe());
 }
 
 void writeNearNics(Page& page, const Machine& m, int ranks) {

@@ -121,6 +121,7 @@ struct Machine {
   std::vector<Nic> nics;
   std::vector<NetworkInterface> interfaces;
   std::vector<Gpu> gpus;
+  std::string gpusUnused;  ///< why this build of Tutti leaves them alone; empty where it does not
   std::vector<Library> libraries;
   /// What could not be read, each with its reason: "libibverbs: mlx5_1 cannot be opened: ...".
   std::vector<std::string> problems;

@@ -10,9 +10,23 @@ namespace tutti::topology {
 struct TransportAnswer {
   std::string name;     ///< "shm", "p2p", "ucx"
   std::string joins;    ///< whom, and through what; empty when it joins nobody
-  std::string because;  ///< why it joins nobody; empty when it joins somebody
+  std::string because;  ///< whom not, and why; empty when it joins all whom it is for
+
+  /// "nobody: no CUDA driver".
+  std::string describe() const;
 };
 /// For `ranks` ranks on this machine, and ranks on other hosts.
 std::vector<TransportAnswer> transportAnswers(const Machine& machine, int ranks);
+
+/// Two GPUs, or one that ranks share, and whether p2p joins ranks on them.
+struct GpuPair {
+  int first = 0, second = 0;
+  int rankPairs = 0;  ///< so many pairs of ranks
+  bool joined = false;
+  std::string how;  ///< "by NVLink", or why they are not joined
+  bool operator==(const GpuPair&) const = default;
+};
+/// All that pairs of `ranks` ranks are on, when rank r has GPU r modulo their number.
+std::vector<GpuPair> gpuPairs(const Machine& machine, int ranks);
 
 }  // namespace tutti::topology

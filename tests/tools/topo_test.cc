@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -22,6 +23,8 @@ namespace {
 using Json = nlohmann::json;
 using topology::bigMachine;
 using topology::Machine;
+
+std::string picturePath;  // of the big machine, in the docs
 
 std::vector<std::string> linesOf(const std::string& text) {
   std::vector<std::string> lines;
@@ -61,7 +64,12 @@ TEST(TopoText, SaysWhatThereIs) {
           "NUMA 1        SYS       SYS       SYS       SYS       PHB       PHB       PHB       PHB",
           "GPU 2         NODE",
           "shm           the 8 ranks of this host (28 pairs), by shared memory",
-          "p2p           nobody: this version of Tutti moves host memory only",
+          "p2p           12 of the 28 pairs of ranks of this host, by peer access, NVLinks unknown "
+          "(GPUs 0-3;",
+          "              GPUs 4-7); not the others: neither can address the other's memory (GPUs "
+          "0-3 "
+          "with GPUs",
+          "              4-7)",
           "rank 6        GPU 6, PUs 8-15: mlx5_6:1 (PIX)",
       })
     EXPECT_TRUE(has(lines, line)) << line;
@@ -132,7 +140,23 @@ TEST(TopoJson, HasEverything) {
   EXPECT_EQ(json["distances"][1], (Json{{"gpu", 0}, {"device", "mlx5_1:1"}, {"distance", "PXB"}}));
   EXPECT_EQ(json["distances"][89],
             (Json{{"numa_node", 1}, {"device", "eth0"}, {"distance", "SYS"}}));
-  EXPECT_EQ(json["transports"][1]["because"], "this version of Tutti moves host memory only");
+  EXPECT_EQ(json["transports"][1]["joins"],
+            "the 4 ranks of this host (6 pairs), by peer access, NVLinks unknown (GPUs 0-3)");
+  EXPECT_EQ(json["transports"][1]["because"], "");
+  EXPECT_EQ(json["gpu_pairs"].size(), 6u);
+  EXPECT_EQ(json["gpu_pairs"][5], (Json{{"gpus", {2, 3}},
+                                        {"rank_pairs", 1},
+                                        {"joined", true},
+                                        {"how", "by peer access, NVLinks unknown"}}));
+  const Json apart = Json::parse(topoJson(bigMachine(), 9))["gpu_pairs"];
+  EXPECT_EQ(apart.size(), 29u);
+  EXPECT_EQ(
+      apart[0],
+      (Json{{"gpus", {0, 0}}, {"rank_pairs", 1}, {"joined", true}, {"how", "on the same GPU"}}));
+  EXPECT_EQ(apart[5], (Json{{"gpus", {0, 5}},
+                            {"rank_pairs", 2},
+                            {"joined", false},
+                            {"how", "neither can address the other's memory"}}));
   EXPECT_EQ(json["ranks"].size(), 4u);
   EXPECT_EQ(json["ranks"][3]["near_nic"], "mlx5_3:1");
   EXPECT_EQ(json["ranks"][3]["gpu"], 3);
@@ -214,6 +238,14 @@ TEST(TopoSvg, ShowsEveryPart) {
   EXPECT_EQ(count(svg, ">PUs "), 8);
   EXPECT_EQ(count(svg, "reach each other"), 2);
   EXPECT_EQ(count(svg, "shm: the 8 ranks of this host (28 pairs), by shared memory"), 1);
+}
+
+TEST(TopoSvg, IsTheOneInTheDocs) {
+  std::ifstream in(picturePath);
+  std::ostringstream shown;
+  shown << in.rdbuf();
+  EXPECT_EQ(shown.str(), topoSvg(bigMachine(), 8))
+      << "draw it anew: tools_topo " << picturePath << " draw";
 }
 
 TEST(TopoSvg, IsTidyForOtherMachines) {
@@ -339,3 +371,14 @@ TEST(TopoOptions, AreReadOrRefused) {
 
 }  // namespace
 }  // namespace tutti::tools
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc < 2 || argc > 3 || (argc == 3 && argv[2] != std::string("draw"))) {
+    fprintf(stderr, "usage: %s PICTURE [draw]\n", argv[0]);
+    return 2;
+  }
+  tutti::tools::picturePath = argv[1];
+  if (argc == 3) std::ofstream(argv[1]) << tutti::tools::topoSvg(tutti::topology::bigMachine(), 8);
+  return RUN_ALL_TESTS();
+}

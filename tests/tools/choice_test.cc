@@ -3,7 +3,7 @@
 // choice.jsonl is of runs of `tutti tune -n 3`, `-n 5`, `-n 8` and of launched ranks, with nothing
 // else running, put together by `tutti tune --from ... --record`; choice_between.jsonl the same,
 // minutes later, with `--blocks` of sizes between; choice_earlier.jsonl the same sizes on other
-// days, on another such machine.
+// days, on another such machine, and between hosts an hour earlier.
 
 #include <gtest/gtest.h>
 
@@ -113,23 +113,17 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
 }
 
 // What no constants choose well for is preferred by name. Of sizes between, which the table was not
-// fitted to, none on one host is chosen badly for either, by what they took in the same hour.
-// Between hosts a few are: one choice is made for all sizes up to a power of two, and what is best
-// for 64 KiB is not for 48. By what was measured on other days, on another machine, a few more are.
+// fitted to, none is chosen badly for either, by what they took in the same hour. By what was
+// measured at another time, a few are.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
   for (const auto* calls : {&fitted(), &between()}) {
-    for (const auto& counts : {ofACoreEach, ofSharedCores})
+    for (const auto& counts : {ofACoreEach, ofSharedCores, ofHosts})
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.02);
-    const Judged hosts = judge(*calls, tuned, ofHosts);
-    EXPECT_LE(hosts.regrets.mean, 1.05);
-    EXPECT_LE(hosts.badly, 0.04);
-    for (const MeasuredCall& call : *calls) {
-      if (calls == &between() && ofHosts(call)) continue;
+    for (const MeasuredCall& call : *calls)
       EXPECT_LE(collectives::regret(call, tuned), 1.3)
           << call.request.describe() << (call.windows ? " in windows on " : " on ")
           << call.topology.describe();
-    }
   }
   const Judged alone = judge(earlier(), tuned, ofACoreEach);
   EXPECT_LE(alone.regrets.mean, 1.02);

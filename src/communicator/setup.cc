@@ -31,25 +31,41 @@ World::~World() {
   windows.reset();
 }
 
+LocalRank LocalRank::of(int rank, const topology::Topology& topology, Device device) {
+  const auto& hosts = topology.hostOf;
+  const auto own = hosts.begin() + rank;
+  LocalRank local{.place = static_cast<int>(std::count(hosts.begin(), own, *own)),
+                  .ranks = static_cast<int>(std::ranges::count(hosts, *own))};
+  if (device.kind == DeviceKind::Cuda) local.gpu = device.index;
+  return local;
+}
+
+transports::ucx::WorkerOptions workerOptions(const LocalRank& rank,
+                                             const std::function<topology::Machine()>& read) {
+  if (std::getenv("UCX_NET_DEVICES")) return {};
+  std::string device = topology::nearDevice(read(), rank.place, rank.ranks, rank.gpu);
+  if (!device.empty())
+    base::log(LogLevel::Debug, "rank ", rank.place, " of this host's ", rank.ranks, " uses ",
+              device);
+  return {.devices = std::move(device)};
+}
+
 namespace {
 
-/// What the user asks UCX for counts; else what is near. Empty: UCX chooses.
-std::string devicesFor(int place, int ranks) {
+/// To read a machine takes longer than this.
+bool hasSeveralNics() {
   std::error_code none;
-  const auto nics =
-      std::distance(std::filesystem::directory_iterator("/sys/class/infiniband", none), {});
-  if (nics < 2 || std::getenv("UCX_NET_DEVICES")) return {};
-  std::string device = topology::nearDevice(topology::readMachine(), place, ranks);
-  if (!device.empty())
-    base::log(LogLevel::Debug, "rank ", place, " of this host's ", ranks, " uses ", device);
-  return device;
+  return std::distance(std::filesystem::directory_iterator("/sys/class/infiniband", none), {}) > 1;
 }
 
 }  // namespace
 
-std::shared_ptr<transports::ucx::Worker> World::network(int place, int ranks) {
+std::shared_ptr<transports::ucx::Worker> World::network(const LocalRank& rank) {
   std::lock_guard lock(mutex_);
-  if (!network_) network_ = transports::ucx::makeWorker({.devices = devicesFor(place, ranks)});
+  if (!network_)
+    network_ = transports::ucx::makeWorker(
+        hasSeveralNics() ? workerOptions(rank, [] { return topology::readMachine(); })
+                         : transports::ucx::WorkerOptions{});
   return network_;
 }
 
@@ -236,10 +252,7 @@ void Communicator::Impl::awaitAll(const char* what, base::Deadline deadline,
 }
 
 std::shared_ptr<transports::ucx::Worker> Communicator::Impl::network() {
-  const auto& hosts = topology.hostOf;
-  const auto own = hosts.begin() + who.rank;
-  const auto place = static_cast<int>(std::count(hosts.begin(), own, *own));
-  return who.world->network(place, static_cast<int>(std::ranges::count(hosts, *own)));
+  return who.world->network(communicator::LocalRank::of(who.rank, topology, settings.device));
 }
 
 // A rank that is gone cannot be connected to; the news of it may come a moment later.

@@ -3,6 +3,7 @@
 #include <optional>
 #include <queue>
 
+#include "collectives/run_queue.h"
 #include "src/base/check.h"
 
 namespace tutti::collectives {
@@ -73,11 +74,10 @@ class Walk {
         rounds_(rounds),
         lanes_(flat.lanes.size()),
         wires_(flat.edges.size()),
+        rankFree_(rankCount(flat), 0),
         linkFree_(links.count(), 0),
-        roundEnd_(static_cast<size_t>(rounds), 0) {
-    int ranks = 0;
-    for (const plan::FlatLane& lane : flat.lanes) ranks = std::max(ranks, lane.rank + 1);
-    rankFree_.resize(static_cast<size_t>(ranks), 0);
+        roundEnd_(static_cast<size_t>(rounds), 0),
+        crossing_(rankFree_.size() + links.count()) {
     for (const FlatStep& step : flat.steps)
       if (step.awaited) lanes_[step.lane].awaited = true;
     if (links.servesByReceipt()) receipts_.emplace(flat);
@@ -89,9 +89,7 @@ class Walk {
       if (flat_.lanes[lane].stepCount > 0) consider(lane);
     while (!queue_.empty() || !crossing_.empty()) {
       if (!crossing_.empty() && (queue_.empty() || crossing_.top().time <= queue_.top().time)) {
-        const Crossing message = crossing_.top();
-        crossing_.pop();
-        cross(message);
+        cross(crossing_.pop());
         continue;
       }
       const auto [time, round, lane] = queue_.top();
@@ -122,9 +120,8 @@ class Walk {
     std::vector<double> ends;  // of an awaited lane's steps, round after round
   };
   struct Wire {
-    std::vector<double> arrivals;
-    size_t taken = 0;
-    uint32_t left = 0;  // messages that are on the receiver's side, or were
+    ListPool<double>::List arrivals;  // not yet taken
+    uint32_t left = 0;                // messages that are on the receiver's side, or were
     uint32_t waiting = kNone;
   };
   struct Entry {
@@ -143,11 +140,17 @@ class Walk {
     double ahead = 0;  // and less the time that it has yet to go behind the links
     uint64_t number;   // of those that come at the same time
     uint32_t edge;
+    uint32_t chunks;
     uint32_t hop = 0;
-    double bytes;
     double passed = 0;  // when its last byte had passed the links before
     auto operator<=>(const Crossing&) const = default;
   };
+
+  static size_t rankCount(const FlatPlan& flat) {
+    int ranks = 0;
+    for (const plan::FlatLane& lane : flat.lanes) ranks = std::max(ranks, lane.rank + 1);
+    return static_cast<size_t>(ranks);
+  }
 
   /// Queues the lane's next step for when all that it needs is there, or notes what it waits for.
   void consider(uint32_t lane) {
@@ -171,11 +174,11 @@ class Walk {
       const FlatPort& port = flat_.sources(s)[state.sourcesSeen];
       if (port.kind != Port::Kind::Channel) continue;
       Wire& wire = wires_[port.edge];
-      if (wire.taken == wire.arrivals.size()) {
+      if (wire.arrivals.empty()) {
         wire.waiting = lane;
         return;
       }
-      state.time = std::max(state.time, wire.arrivals[wire.taken]);
+      state.time = std::max(state.time, arrivals_.front(wire.arrivals));
     }
     state.queued = true;
     queue_.push({state.time, state.round, lane});
@@ -187,10 +190,10 @@ class Walk {
     const FlatStep& s = flat_.steps[l.firstStep + lanes_[lane].next];
     const double end = start + durationOf(flat_.sources(s), flat_.targets(s), rates_, chunkBytes_);
     for (const FlatPort& port : flat_.sources(s))
-      if (port.kind == Port::Kind::Channel) take(wires_[port.edge]);
+      if (port.kind == Port::Kind::Channel) arrivals_.pop(wires_[port.edge].arrivals);
     finish(lanes_[lane], l.stepCount, end);
     for (const FlatPort& port : flat_.targets(s))
-      if (port.kind == Port::Kind::Channel) send(port, end);
+      if (port.kind == Port::Kind::Channel) send(port, l.rank, end);
     consider(lane);
     std::vector<uint32_t> waiting;
     waiting.swap(lanes_[lane].waiting);
@@ -211,36 +214,29 @@ class Walk {
     ++state.round;
   }
 
-  static void take(Wire& wire) {
-    if (++wire.taken < wire.arrivals.size()) return;
-    wire.arrivals.clear();
-    wire.taken = 0;
-  }
-
-  void send(const FlatPort& port, double time) {
+  void send(const FlatPort& port, int rank, double time) {
     const Links::Path& path = paths_[port.edge];
     if (path.count == 0) return arrive(port.edge, time + path.microseconds);
-    pass({.time = time,
-          .number = crossings_++,
-          .edge = port.edge,
-          .bytes = port.chunks * chunkBytes_});
+    pass({.time = time, .number = crossings_++, .edge = port.edge, .chunks = port.chunks},
+         static_cast<uint32_t>(rank));
   }
 
-  /// To the link of its next hop.
-  void pass(Crossing message) {
+  /// To the link of its next hop. Messages of one rank come in order of time, and so do those that
+  /// one link lets through: these are the queue's runs.
+  void pass(Crossing message, uint32_t run) {
     const Links::Path& path = paths_[message.edge];
     if (receipts_ && message.hop == path.ofSender) {
       message.turn = 1 + receipts_->stepFor(message.edge, wires_[message.edge].left++);
       message.ahead = -path.microseconds;
     }
-    crossing_.push(message);
+    crossing_.push(run, message);
   }
 
   /// The next link may begin as soon as this one does.
   void cross(Crossing message) {
     const Links::Path& path = paths_[message.edge];
     const uint32_t link = path.links[message.hop];
-    const double needed = links_.microsecondsOf(link, message.bytes);
+    const double needed = links_.microsecondsOf(link, message.chunks * chunkBytes_);
     double& free = linkFree_[link];
     const double begin = std::max(free, message.time);
     free = begin + needed;
@@ -248,12 +244,12 @@ class Walk {
     if (++message.hop == path.count)
       return arrive(message.edge, message.passed + path.microseconds);
     message.time = begin;
-    pass(message);
+    pass(message, static_cast<uint32_t>(rankFree_.size()) + link);
   }
 
   void arrive(uint32_t edge, double time) {
     Wire& wire = wires_[edge];
-    wire.arrivals.push_back(time);
+    arrivals_.push(wire.arrivals, time);
     const uint32_t lane = wire.waiting;
     wire.waiting = kNone;
     if (lane != kNone) consider(lane);
@@ -267,11 +263,12 @@ class Walk {
   const int rounds_;
   std::vector<LaneState> lanes_;
   std::vector<Wire> wires_;
+  ListPool<double> arrivals_;
   std::vector<double> rankFree_, linkFree_;  // free from then on
   std::vector<double> roundEnd_;
   std::optional<Receipts> receipts_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
-  std::priority_queue<Crossing, std::vector<Crossing>, std::greater<>> crossing_;
+  RunQueue<Crossing> crossing_;
   uint64_t crossings_ = 0;
 };
 

@@ -31,31 +31,51 @@ World::~World() {
   windows.reset();
 }
 
+LocalRank LocalRank::of(int rank, const topology::Topology& topology, Device device) {
+  const auto& hosts = topology.hostOf;
+  const auto own = hosts.begin() + rank;
+  LocalRank local{.place = static_cast<int>(std::count(hosts.begin(), own, *own)),
+                  .ranks = static_cast<int>(std::ranges::count(hosts, *own))};
+  if (device.kind == DeviceKind::Cuda) local.gpu = device.index;
+  return local;
+}
+
+transports::ucx::WorkerOptions workerOptions(const LocalRank& rank,
+                                             const std::function<topology::Machine()>& read) {
+  if (std::getenv("UCX_NET_DEVICES")) return {};
+  std::string device = topology::nearDevice(read(), rank.place, rank.ranks, rank.gpu);
+  if (!device.empty())
+    base::log(LogLevel::Debug, "rank ", rank.place, " of this host's ", rank.ranks, " uses ",
+              device);
+  return {.devices = std::move(device)};
+}
+
 namespace {
 
-/// What the user asks UCX for counts; else the near one of several RDMA devices. Where there is
-/// none, the interface by which the control plane reaches other hosts: UCX would take the fastest
-/// one, which may be a bridge that leads nowhere. Empty: UCX chooses.
-std::string devicesFor(int place, int ranks, const std::string& interface) {
-  std::error_code none;
-  const auto nics =
-      std::distance(std::filesystem::directory_iterator("/sys/class/infiniband", none), {});
+/// Where there is no RDMA device: the interface by which the control plane reaches other hosts. UCX
+/// would take the fastest one, which may be a bridge that leads nowhere.
+transports::ucx::WorkerOptions byInterface(const std::string& interface) {
   if (std::getenv("UCX_NET_DEVICES")) return {};
-  if (nics == 0) return interface.substr(0, interface.find(':'));  // "eth0:1" is another address
-  if (nics == 1) return {};
-  std::string device = topology::nearDevice(topology::readMachine(), place, ranks);
-  if (!device.empty())
-    base::log(LogLevel::Debug, "rank ", place, " of this host's ", ranks, " uses ", device);
-  return device;
+  return {.devices = interface.substr(0, interface.find(':'))};  // "eth0:1" is another address
+}
+
+/// RDMA devices. To read a machine takes longer than this.
+std::ptrdiff_t nicCount() {
+  std::error_code none;
+  return std::distance(std::filesystem::directory_iterator("/sys/class/infiniband", none), {});
 }
 
 }  // namespace
 
-std::shared_ptr<transports::ucx::Worker> World::network(int place, int ranks) {
+std::shared_ptr<transports::ucx::Worker> World::network(const LocalRank& rank) {
   std::lock_guard lock(mutex_);
-  if (!network_)
-    network_ = transports::ucx::makeWorker(
-        {.devices = devicesFor(place, ranks, control->peer(control->rank()).interface)});
+  if (network_) return network_;
+  transports::ucx::WorkerOptions options;  // with one RDMA device UCX chooses
+  if (const auto nics = nicCount(); nics == 0)
+    options = byInterface(control->peer(control->rank()).interface);
+  else if (nics > 1)
+    options = workerOptions(rank, [] { return topology::readMachine(); });
+  network_ = transports::ucx::makeWorker(options);
   return network_;
 }
 
@@ -242,10 +262,7 @@ void Communicator::Impl::awaitAll(const char* what, base::Deadline deadline,
 }
 
 std::shared_ptr<transports::ucx::Worker> Communicator::Impl::network() {
-  const auto& hosts = topology.hostOf;
-  const auto own = hosts.begin() + who.rank;
-  const auto place = static_cast<int>(std::count(hosts.begin(), own, *own));
-  return who.world->network(place, static_cast<int>(std::ranges::count(hosts, *own)));
+  return who.world->network(communicator::LocalRank::of(who.rank, topology, settings.device));
 }
 
 // A rank that is gone cannot be connected to; the news of it may come a moment later.

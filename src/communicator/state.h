@@ -27,12 +27,25 @@
 #include "src/communicator/windows.h"
 #include "src/executor/exchange_operation.h"
 #include "src/executor/host_operation.h"
+#include "src/topology/machine.h"
 #include "transports/connection.h"
 
 namespace tutti::communicator {
 
 class OperationWork;
 struct GpuWork;
+
+/// A rank among those of its host.
+struct LocalRank {
+  int place = 0, ranks = 1;
+  std::optional<int> gpu;  ///< the one that its communicator works on
+
+  static LocalRank of(int rank, const topology::Topology& topology, Device device);
+};
+/// What the worker of such a rank is told: the NIC that is near, where the machine that `read`
+/// reads has several. What the user has told UCX counts.
+transports::ucx::WorkerOptions workerOptions(const LocalRank& rank,
+                                             const std::function<topology::Machine()>& read);
 
 /// What all communicators of one rank of a job share.
 struct World {
@@ -41,8 +54,8 @@ struct World {
   std::unique_ptr<WindowTable> windows;
   /// Made by the first communicator that needs the network. Collective calls make communicators, so
   /// threads may come at once.
-  /// By the NIC near the `place`th of this host's `ranks`, where there are several.
-  std::shared_ptr<transports::ucx::Worker> network(int place, int ranks);
+  /// By the NIC near the rank, where there are several.
+  std::shared_ptr<transports::ucx::Worker> network(const LocalRank& rank);
   /// `shared`: of ranks that share a process, one for all of them; else null.
   World(std::shared_ptr<bootstrap::ControlPlane> plane, std::shared_ptr<SharedWindows> shared);
   ~World();  ///< leaves the job; a forked child's copy leaves everything as it is

@@ -1,7 +1,7 @@
 #include "src/plan/flat_plan.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/plan/step_rules.h"
@@ -14,6 +14,45 @@ namespace {
 struct End {
   uint32_t step;  // flat
   uint32_t chunk, chunks;
+};
+
+/// Numbers edges in the order in which they come. One table without nodes: there may be millions,
+/// and each message looks its edge up.
+class EdgeNumbers {
+ public:
+  /// The number of the edge with this key: `next` when it has not come before.
+  uint32_t numberOf(uint64_t key, uint32_t next) {
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    Slot& slot = slots_[placeOf(key)];
+    if (slot.number != kNone) return slot.number;
+    slot = {key, next};
+    ++count_;
+    return next;
+  }
+
+ private:
+  struct Slot {
+    uint64_t key = 0;
+    uint32_t number = kNone;
+  };
+
+  /// Where it is, or would be. Multiplied by 2^64 over the golden ratio, of which the upper bits
+  /// count (Knuth's hashing).
+  size_t placeOf(uint64_t key) const {
+    const size_t mask = slots_.size() - 1;
+    size_t place = (key * 0x9E3779B97F4A7C15) >> 32 & mask;
+    while (slots_[place].number != kNone && slots_[place].key != key) place = (place + 1) & mask;
+    return place;
+  }
+  void grow() {
+    const std::vector<Slot> before = std::exchange(slots_, {});
+    slots_.resize(std::max<size_t>(64, 2 * before.size()));
+    for (const Slot& slot : before)
+      if (slot.number != kNone) slots_[placeOf(slot.key)] = slot;
+  }
+
+  std::vector<Slot> slots_;  // a power of two, at most half of them taken
+  size_t count_ = 0;
 };
 
 class Flattener {
@@ -104,13 +143,14 @@ class Flattener {
                           static_cast<uint64_t>(to)) *
                              static_cast<uint64_t>(spec_.channels) +
                          static_cast<uint64_t>(channelNumber);
-    const auto [at, isNew] = edgeNumbers_.try_emplace(key, flat_.edges.size());
-    if (isNew) {
+    const auto next = static_cast<uint32_t>(flat_.edges.size());
+    const uint32_t number = edgeNumbers_.numberOf(key, next);
+    if (number == next) {
       flat_.edges.push_back({from, to, channelNumber});
       sends_.emplace_back();
       receives_.emplace_back();
     }
-    return at->second;
+    return number;
   }
 
   void tie(const FlatPort& port, bool target) {
@@ -186,7 +226,7 @@ class Flattener {
   const std::vector<int> ranks_;  // of the programs
   const std::vector<Program>& programs_;
   FlatPlan& flat_;
-  std::unordered_map<uint64_t, uint32_t> edgeNumbers_;
+  EdgeNumbers edgeNumbers_;
   std::vector<std::vector<End>> sends_, receives_;
   std::optional<CheckError> error_;
 };

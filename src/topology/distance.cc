@@ -162,11 +162,16 @@ std::vector<Binding> bindInBlocks(const Machine& machine, int ranks) {
   return bindings;
 }
 
-std::string nearDevice(const Machine& machine, int rank, int ranks) {
+std::string nearDevice(const Machine& machine, int rank, int ranks, std::optional<int> gpu) {
   TUTTI_REQUIRE(rank >= 0 && rank < ranks, "rank ", rank, " of ", ranks);
   const std::vector<NetworkDevice> devices = networkDevices(machine);
   const std::vector<int> usable = candidates(devices);
   if (usable.size() < 2 || !devices[usable.front()].rdma) return {};
+  if (gpu && *gpu < static_cast<int>(machine.gpus.size())) {
+    std::vector<Binding> bindings;
+    for (int index = 0; index <= *gpu; ++index) bindings.push_back({.gpu = index});
+    return devices[nearNics(machine, bindings).back().device].name;
+  }
   size_t cpus = 0;
   for (const Core& core : machine.cores) cpus += core.cpus.size();
   const bool bound = machine.usable.size() < cpus;

@@ -58,7 +58,8 @@ std::vector<Binding> bindInBlocks(const Machine& machine, int ranks);
 
 /// The RDMA port for the `rank`th of this host's `ranks`, as UCX_NET_DEVICES names it: "mlx5_3:1".
 /// Empty where there are not several to choose among. Ranks are where bindInBlocks() has them; a
-/// process that may use a part of the machine only is there, and so may be those before it.
-std::string nearDevice(const Machine& machine, int rank, int ranks);
+/// process that may use a part of the machine only is there, and so may be those before it. A rank
+/// that works on `gpu` has the port that goes to this one when each GPU has a rank.
+std::string nearDevice(const Machine& machine, int rank, int ranks, std::optional<int> gpu = {});
 
 }  // namespace tutti::topology

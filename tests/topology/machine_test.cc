@@ -242,6 +242,18 @@ TEST(NearDevice, IsNamedAsUcxNamesIt) {
   EXPECT_EQ(nearDevice(m, 5, 8), "mlx5_5:1");
 }
 
+TEST(NearDevice, IsThatOfTheGpu) {
+  Machine m = bigMachine();
+  for (const int gpu : {0, 5, 7})
+    EXPECT_EQ(nearDevice(m, 1, 2, gpu), "mlx5_" + std::to_string(gpu) + ":1");
+  m.usable = {0, 1};  // its memory is sent, wherever the process runs
+  EXPECT_EQ(nearDevice(m, 0, 2, 5), "mlx5_5:1");
+  m.nics = {m.nics[0], m.nics[4]};
+  EXPECT_EQ(nearDevice(m, 0, 2, 3), "mlx5_0:1");
+  EXPECT_EQ(nearDevice(m, 0, 2, 4), "mlx5_4:1");
+  EXPECT_EQ(nearDevice(m, 0, 2, 8), "mlx5_0:1");  // no such GPU: where the process runs
+}
+
 TEST(NearDevice, IsNoneWhereThereAreNotSeveral) {
   Machine m = bigMachine();
   m.nics.resize(1);

@@ -10,8 +10,10 @@
  * Results. A function that does not return ncclSuccess or ncclInProgress has written one sentence
  * that ncclGetLastError() returns.
  *
- * Streams. This version works on host memory: calls complete before they return. A stream is null,
- * cudaStreamLegacy or cudaStreamPerThread; others, and device pointers, are ncclInvalidArgument.
+ * Memory and streams. Calls on memory of the communicator's GPU, and on pinned memory, are put on
+ * any stream of it. Calls on host memory complete before they return; their stream is null,
+ * cudaStreamLegacy or cudaStreamPerThread, and another one is ncclInvalidArgument. So is the memory
+ * of another GPU, or of any where the communicator has none.
  *
  * Each function has a twin with a p before its name. A profiler defines the plain name itself and
  * calls the twin. */

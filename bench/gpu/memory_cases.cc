@@ -86,6 +86,24 @@ void addElementwise(Maker& m) {
 
 void addNorms(Maker& m) {
   const ShapeOf row = m.row(), one = m.one(), width = m.width();
+  m.rows("layer norm of a sum",
+         {updated(kNarrow, row), in(kNarrow, width), in(kNarrow, width), out(kNarrow, row),
+          out(kWide, one), out(kWide, one), in(kNarrow, row)},
+         [](Kernels& k, Tensors x) {
+           k.layerNorm({.x = x[0],
+                        .weight = x[1],
+                        .bias = x[2],
+                        .y = x[3],
+                        .mean = x[4],
+                        .rstd = x[5],
+                        .residual = x[6]});
+         });
+  m.rows("rms norm of a sum",
+         {updated(kNarrow, row), in(kNarrow, width), out(kNarrow, row), out(kWide, one),
+          in(kNarrow, row)},
+         [](Kernels& k, Tensors x) {
+           k.rmsNorm({.x = x[0], .weight = x[1], .y = x[2], .rstd = x[3], .residual = x[4]});
+         });
   m.rows("layer norm",
          {in(kNarrow, row), in(kNarrow, width), in(kNarrow, width), out(kNarrow, row),
           out(kWide, one), out(kWide, one)},

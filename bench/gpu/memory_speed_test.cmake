@@ -1,8 +1,8 @@
 # memory_speed checks and measures every kernel of its list, also of rows that are fewer than its content repeats
 # after, and with ragged widths.
 
-set(kernels add "cast to bfloat16" "bias gradient" gelu "swiglu backward" "layer norm backward" "rms norm weights" rotary
-            embedding "embedding gradient" "attention merge" "logit statistics" cross-entropy
+set(kernels add "cast to bfloat16" "bias gradient" gelu "swiglu backward" "layer norm of a sum"
+            "layer norm backward" "rms norm of a sum" "rms norm weights" rotary embedding "embedding gradient" "attention merge" "logit statistics" cross-entropy
             "logit statistics of a part" "cross-entropy of a part" adamw "adamw of many" "sgd of many"
             "sum of squares" "sum of squares of many")
 foreach(sizes "32;64;16;100" "7;40;7;33" "48;256;12;1001")

@@ -75,6 +75,7 @@ struct LayerNormArgs {
   Tensor weight, bias;  ///< [width]
   Tensor y;             ///< [rows, width]
   Tensor mean, rstd;    ///< [rows], written by forward, read by backward
+  Tensor residual{};  ///< [rows, width] added to x, as by add(), before all else; no data: nothing
   double epsilon = 1e-5;
 };
 struct LayerNormBackwardArgs {
@@ -93,10 +94,11 @@ struct LayerNormWeightArgs {
 
 /// y = x / sqrt(mean(x^2) + epsilon) * weight, row by row (Zhang and Sennrich).
 struct RmsNormArgs {
-  Tensor x;       ///< [rows, width]
-  Tensor weight;  ///< [width]
-  Tensor y;       ///< [rows, width]
-  Tensor rstd;    ///< [rows], written by forward, read by backward
+  Tensor x;           ///< [rows, width]
+  Tensor weight;      ///< [width]
+  Tensor y;           ///< [rows, width]
+  Tensor rstd;        ///< [rows], written by forward, read by backward
+  Tensor residual{};  ///< as layerNorm's
   double epsilon = 1e-5;
 };
 struct RmsNormBackwardArgs {

@@ -198,6 +198,7 @@ void requireAdd(const Tensor& from, const Tensor& to) {
 
 void requireOperands(const LayerNormArgs& a) {
   requireSame("layerNorm", a.x, a.y);
+  if (a.residual.data != nullptr) requireSame("layerNorm's residual", a.x, a.residual);
   requireVector("layerNorm's weight", a.weight, width(a.x), a.x.type);
   requireVector("layerNorm's bias", a.bias, width(a.x), a.x.type);
   requireVector("layerNorm's mean", a.mean, rows(a.x), a.x.type);
@@ -228,6 +229,7 @@ void requireGeluBackward(const Tensor& dy, const Tensor& x, const Tensor& dx) {
 
 void requireOperands(const RmsNormArgs& a) {
   requireSame("rmsNorm", a.x, a.y);
+  if (a.residual.data != nullptr) requireSame("rmsNorm's residual", a.x, a.residual);
   requireVector("rmsNorm's weight", a.weight, width(a.x), a.x.type);
   requireVector("rmsNorm's rstd", a.rstd, rows(a.x), a.x.type);
 }

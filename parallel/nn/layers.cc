@@ -175,7 +175,8 @@ void LayerNorm::declare(ParameterStore& store) {
   store.add(bias_);
 }
 
-Tensor LayerNorm::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+Tensor LayerNorm::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                          Saved& saved) {
   const Tensor y = saved.untilWeights.allocate(x.type, x.shape);
   const Shape rows{x.shape[0]};
   const Tensor mean = saved.untilWeights.allocate(statisticsType(x.type), rows);
@@ -186,6 +187,7 @@ Tensor LayerNorm::forward(ParallelContext& context, const Tensor& x, Saved& save
                              .y = y,
                              .mean = mean,
                              .rstd = rstd,
+                             .residual = residual,
                              .epsilon = epsilon_});
   saved.push(x);
   saved.push(mean);
@@ -230,11 +232,16 @@ RmsNorm::RmsNorm(const NormOptions& o)
 
 void RmsNorm::declare(ParameterStore& store) { store.add(weight_); }
 
-Tensor RmsNorm::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+Tensor RmsNorm::forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                        Saved& saved) {
   const Tensor y = saved.untilWeights.allocate(x.type, x.shape);
   const Tensor rstd = saved.untilWeights.allocate(statisticsType(x.type), {x.shape[0]});
-  context.kernels.rmsNorm(
-      {.x = x, .weight = context.store.weight(weight_), .y = y, .rstd = rstd, .epsilon = epsilon_});
+  context.kernels.rmsNorm({.x = x,
+                           .weight = context.store.weight(weight_),
+                           .y = y,
+                           .rstd = rstd,
+                           .residual = residual,
+                           .epsilon = epsilon_});
   saved.push(x);
   saved.push(rstd);
   return y;

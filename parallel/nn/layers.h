@@ -109,6 +109,13 @@ struct NormOptions {
 class Norm : public Module {
  public:
   using Module::backward;
+  using Module::forward;
+  /// As forward, with `residual` added to x first, where that lies. No data: nothing is added.
+  virtual Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                         Saved& saved) = 0;
+  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) final {
+    return forward(context, x, Tensor{}, saved);
+  }
   /// As backward, with `residual` added to the result: the gradient that goes around a branch. No
   /// data: nothing is added.
   virtual Tensor backward(ParallelContext& context, const Tensor& dy, const Tensor& residual,
@@ -123,7 +130,9 @@ class LayerNorm final : public Norm {
  public:
   explicit LayerNorm(const NormOptions& options);
   using Norm::backward;
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  using Norm::forward;
+  Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                 Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, const Tensor& residual,
                   Saved& saved) override;
   void declare(ParameterStore& store) override;
@@ -138,7 +147,9 @@ class RmsNorm final : public Norm {
  public:
   explicit RmsNorm(const NormOptions& options);
   using Norm::backward;
-  Tensor forward(ParallelContext& context, const Tensor& x, Saved& saved) override;
+  using Norm::forward;
+  Tensor forward(ParallelContext& context, const Tensor& x, const Tensor& residual,
+                 Saved& saved) override;
   Tensor backward(ParallelContext& context, const Tensor& dy, const Tensor& residual,
                   Saved& saved) override;
   void declare(ParameterStore& store) override;

@@ -269,11 +269,14 @@ void Block::declare(ParameterStore& store) {
   parts_.mlp->declare(store);
 }
 
+/// What goes around attention is added by its last product; where ranks add up what that gives, by
+/// the norm that reads the sum.
 Tensor Block::forward(ParallelContext& context, const Tensor& x, Saved& saved) {
+  const bool isWhole = context.tensor.ranks() == 1;
   const Tensor middle = parts_.attention->forward(
-      context, parts_.beforeAttention->forward(context, x, saved), x, saved);
-  return parts_.mlp->forward(context, parts_.beforeMlp->forward(context, middle, saved), middle,
-                             saved);
+      context, parts_.beforeAttention->forward(context, x, saved), isWhole ? x : Tensor{}, saved);
+  const Tensor normal = parts_.beforeMlp->forward(context, middle, isWhole ? Tensor{} : x, saved);
+  return parts_.mlp->forward(context, normal, middle, saved);
 }
 
 Tensor Block::backward(ParallelContext& context, const Tensor& dy, Saved& saved) {

@@ -231,6 +231,19 @@ TEST(Dry, SaysWhatTensorParallelTrainingsUse) {
   expectSame({"tp=2,rep=2", MeshShape::parse("tp=2,rep=2"), zero(0)}, shared, "by rows");
 }
 
+// Where ranks add up what attention gives, its residual is no pass of its own.
+TEST(Dry, NormsAddWhatGoesAroundAttention) {
+  const Training training{.model = oddLlama, .engine = {}, .batch = 4};
+  const DryRun whole = dry({}, 0, training), cut = dry(MeshShape::parse("tp=2"), 0, training);
+  EXPECT_EQ(whole.kernels.count("add"), 0u);
+  const KernelCount &add = cut.kernels.at("add"), &norms = cut.kernels.at("rmsNorm"),
+                    &alone = whole.kernels.at("rmsNorm");
+  EXPECT_EQ(norms.calls, alone.calls);
+  EXPECT_EQ(7 * add.calls, 3 * norms.calls);  // behind the MLP of each of the three blocks
+  EXPECT_EQ(norms.bytesRead - alone.bytesRead, add.bytesWritten);
+  EXPECT_EQ(norms.bytesWritten - alone.bytesWritten, add.bytesWritten);
+}
+
 // Context parallelism with pieces of a sequence that differ, keys and values that ranks share, sums
 // of bfloat16 in float32, and what is computed again; beside every other axis.
 TEST(Dry, SaysWhatContextParallelTrainingsUse) {

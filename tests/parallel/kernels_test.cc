@@ -85,6 +85,15 @@ TEST_P(Refusals, LayerNorm) {
       {.x = x, .weight = vector, .bias = vector, .y = x, .mean = rows, .rstd = rows},
       [&](const Forward& a) { kernels_.layerNorm(a); },
       {&Forward::x, &Forward::weight, &Forward::bias, &Forward::y, &Forward::mean, &Forward::rstd});
+  expectAllChecked<Forward>({.x = x,
+                             .weight = vector,
+                             .bias = vector,
+                             .y = make({kRows, kWidth}),
+                             .mean = rows,
+                             .rstd = rows,
+                             .residual = make({kRows, kWidth})},
+                            [&](const Forward& a) { kernels_.layerNorm(a); },
+                            {&Forward::x, &Forward::residual});
   using Backward = LayerNormBackwardArgs;
   expectAllChecked<Backward>(
       {.dy = x, .x = x, .weight = vector, .mean = rows, .rstd = rows, .residual = x, .dx = x},
@@ -244,6 +253,13 @@ TEST_P(Refusals, RmsNorm) {
   expectAllChecked<Forward>({.x = x, .weight = vector, .y = x, .rstd = rows},
                             [&](const Forward& a) { kernels_.rmsNorm(a); },
                             {&Forward::x, &Forward::weight, &Forward::y, &Forward::rstd});
+  expectAllChecked<Forward>({.x = x,
+                             .weight = vector,
+                             .y = make({kRows, kWidth}),
+                             .rstd = rows,
+                             .residual = make({kRows, kWidth})},
+                            [&](const Forward& a) { kernels_.rmsNorm(a); },
+                            {&Forward::x, &Forward::residual});
   using Backward = RmsNormBackwardArgs;
   expectAllChecked<Backward>(
       {.dy = x, .x = x, .weight = vector, .rstd = rows, .residual = x, .dx = x},
@@ -486,6 +502,58 @@ TEST_P(Refusals, Optimizers) {
                                {&SgdTensors::weight, &SgdTensors::gradient});
   expectAllChecked<SgdTensors>({.weight = x, .gradient = x, .velocity = x}, sgd,
                                {&SgdTensors::weight, &SgdTensors::gradient, &SgdTensors::velocity});
+}
+
+// To the bit what a sum that is stored and a norm of that are, of widths with and without a rest.
+TEST_P(Results, NormsOfASum) {
+  struct Kinds {
+    DType x, residual;
+  };
+  for (const Kinds& kinds :
+       {Kinds{DType::Float64, DType::Float64}, Kinds{DType::Float32, DType::Float32},
+        Kinds{DType::BFloat16, DType::BFloat16}, Kinds{DType::BFloat16, DType::Float32},
+        Kinds{DType::Float32, DType::Float16}})
+    for (const int64_t width : {1, 7, 64}) {
+      const auto numbers = [&](const Shape& shape, DType type, double step) {
+        const Tensor doubles = make(shape, DType::Float64), x = make(shape, type);
+        for (int64_t i = 0; i < doubles.count(); ++i)
+          doubles.as<double>()[i] = std::sin(step * static_cast<double>(i + 1));
+        kernels_.copy(doubles, x);
+        return x;
+      };
+      const Shape shape{3, width};
+      const DType kept = statisticsType(kinds.x);
+      const Tensor residual = numbers(shape, kinds.residual, 0.7),
+                   weight = numbers({width}, kinds.x, 1.3), bias = numbers({width}, kinds.x, 2.9);
+      for (const bool centered : {false, true}) {
+        Tensor x[2], y[2], mean[2], rstd[2];
+        for (int fused = 0; fused < 2; ++fused) {
+          x[fused] = numbers(shape, kinds.x, 0.4);
+          y[fused] = make(shape, kinds.x);
+          mean[fused] = make({3}, kept), rstd[fused] = make({3}, kept);
+          const Tensor added = fused != 0 ? residual : Tensor{};
+          if (fused == 0) kernels_.add(residual, x[fused]);
+          if (centered)
+            kernels_.layerNorm({.x = x[fused],
+                                .weight = weight,
+                                .bias = bias,
+                                .y = y[fused],
+                                .mean = mean[fused],
+                                .rstd = rstd[fused],
+                                .residual = added});
+          else
+            kernels_.rmsNorm({.x = x[fused],
+                              .weight = weight,
+                              .y = y[fused],
+                              .rstd = rstd[fused],
+                              .residual = added});
+        }
+        tested_->finish();
+        for (const auto& pair : {x, y, mean, rstd})
+          EXPECT_EQ(std::memcmp(pair[0].data, pair[1].data, pair[0].bytes()), 0)
+              << pair[0] << " with " << residual << ", " << (centered ? "layerNorm" : "rmsNorm");
+      }
+    }
 }
 
 /// Of counts that fill no run and no block.

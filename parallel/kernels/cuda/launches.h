@@ -95,9 +95,9 @@ cudaError_t loadElementwise();
 
 // --- norm.cu -----------------------------------------------------------------------------------
 
-/// Without a mean it is rmsNorm, which has no bias either.
+/// Without a mean it is rmsNorm, which has no bias either. With a residual x becomes their sum.
 struct Norm {
-  Elements x, weight, bias, y, mean, rstd;
+  Elements x, weight, bias, y, mean, rstd, residual;
   int32_t rows, width;
   double epsilon;
 };

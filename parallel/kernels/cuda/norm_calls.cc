@@ -11,7 +11,7 @@ using namespace cuda;
 
 void CudaKernels::layerNorm(const LayerNormArgs& args) {
   LayerNormArgs a = args;
-  widen(a.x, a.weight, a.bias, a.y, a.mean, a.rstd);
+  widen(a.x, a.weight, a.bias, a.y, a.mean, a.rstd, a.residual);
   requireOperands(a);
   queue_->start("layerNorm",
                 ChosenStreaming{streaming_, Norm{.x = elementsOf(args.x),
@@ -20,6 +20,7 @@ void CudaKernels::layerNorm(const LayerNormArgs& args) {
                                                  .y = elementsOf(args.y),
                                                  .mean = elementsOf(args.mean),
                                                  .rstd = elementsOf(args.rstd),
+                                                 .residual = elementsOf(args.residual),
                                                  .rows = sizeOf32(rows(a.x)),
                                                  .width = sizeOf32(width(a.x)),
                                                  .epsilon = a.epsilon}},
@@ -65,7 +66,7 @@ void CudaKernels::layerNormWeights(const LayerNormWeightArgs& args) {
 
 void CudaKernels::rmsNorm(const RmsNormArgs& args) {
   RmsNormArgs a = args;
-  widen(a.x, a.weight, a.y, a.rstd);
+  widen(a.x, a.weight, a.y, a.rstd, a.residual);
   requireOperands(a);
   queue_->start("rmsNorm",
                 ChosenStreaming{streaming_, Norm{.x = elementsOf(args.x),
@@ -74,6 +75,7 @@ void CudaKernels::rmsNorm(const RmsNormArgs& args) {
                                                  .y = elementsOf(args.y),
                                                  .mean = {},
                                                  .rstd = elementsOf(args.rstd),
+                                                 .residual = elementsOf(args.residual),
                                                  .rows = sizeOf32(rows(a.x)),
                                                  .width = sizeOf32(width(a.x)),
                                                  .epsilon = a.epsilon}},

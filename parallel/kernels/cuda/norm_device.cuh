@@ -50,6 +50,11 @@ __global__ void norm(const __grid_constant__ Norm x) {
   const int32_t row = int32_t(blockIdx.x);
   const int64_t first = int64_t(row) * x.width;
   const auto in = [&](int32_t column) { return load<T>(x.x, first + column); };
+  // What a thread stores here nobody else reads.
+  if (x.residual.data != nullptr)
+    forColumns(x.width, [&](int32_t column) {
+      store<T>(x.x, first + column, in(column) + load<T>(x.residual, first + column));
+    });
   const bool centered = x.mean.data != nullptr;
   const T mean = centered ? sumOverRow<T>(x.width, in) / T(x.width) : T(0);
   const T variance = sumOverRow<T>(x.width,

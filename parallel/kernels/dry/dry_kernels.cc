@@ -163,10 +163,10 @@ void DryKernels::add(const Tensor& from, const Tensor& to) {
 
 void DryKernels::layerNorm(const LayerNormArgs& args) {
   LayerNormArgs a = args;
-  countOf("layerNorm") +=
-      Call().reads(a.x, a.weight, a.bias).writes(a.y, a.mean, a.rstd).checked(a.x, [&] {
-        requireOperands(a);
-      });
+  Call call;
+  call.reads(a.residual, a.weight, a.bias).writes(a.y, a.mean, a.rstd);
+  (a.residual.data == nullptr ? call.reads(a.x) : call.updates(a.x));
+  countOf("layerNorm") += call.checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
@@ -200,8 +200,10 @@ void DryKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& d
 
 void DryKernels::rmsNorm(const RmsNormArgs& args) {
   RmsNormArgs a = args;
-  countOf("rmsNorm") +=
-      Call().reads(a.x, a.weight).writes(a.y, a.rstd).checked(a.x, [&] { requireOperands(a); });
+  Call call;
+  call.reads(a.residual, a.weight).writes(a.y, a.rstd);
+  (a.residual.data == nullptr ? call.reads(a.x) : call.updates(a.x));
+  countOf("rmsNorm") += call.checked(a.x, [&] { requireOperands(a); });
 }
 
 void DryKernels::rmsNormBackward(const RmsNormBackwardArgs& args) {

@@ -100,7 +100,18 @@ void HostKernels::add(const Tensor& from, const Tensor& to) {
   });
 }
 
+/// With the residual added to x, in the type of x.
+template <class Norm>
+Norm HostKernels::withSum(const char* operation, const Norm& args) {
+  requireContiguous(operation, args.residual);
+  add(args.residual, args.x);
+  Norm rest = args;
+  rest.residual = {};
+  return rest;
+}
+
 void HostKernels::layerNorm(const LayerNormArgs& a) {
+  if (a.residual.data != nullptr) return layerNorm(withSum("layerNorm's residual", a));
   if (Staging s; Staging::needed({a.x, a.weight, a.bias, a.y, a.mean, a.rstd})) {
     auto wide = a;
     s.in(wide.x);
@@ -190,6 +201,7 @@ void HostKernels::geluBackward(const Tensor& dy, const Tensor& x, const Tensor& 
 }
 
 void HostKernels::rmsNorm(const RmsNormArgs& a) {
+  if (a.residual.data != nullptr) return rmsNorm(withSum("rmsNorm's residual", a));
   if (Staging s; Staging::needed({a.x, a.weight, a.y, a.rstd})) {
     auto wide = a;
     s.in(wide.x);

@@ -57,6 +57,8 @@ class HostKernels final : public Kernels {
   /// Of `sums` and of what the epilogue keeps, to `result`, which may be the sums.
   void activate(const GemmEpilogue& epilogue, const Tensor& sums, const Tensor& result);
   void scale(const Tensor& x, double by);
+  template <class Norm>
+  Norm withSum(const char* operation, const Norm& args);
   void update(const AdamWArgs& args, const AdamWTensors& tensors);
   void update(const SgdArgs& args, const SgdTensors& tensors);
   void addSquaresOf(const Tensor& x, ExactSum& sum);

@@ -98,7 +98,7 @@ int32_t runOf(const Rotary& x) {
 // A row's mean and rstd are read one by one, and of float64 where all operands are.
 
 int32_t runOf(const Norm& x) {
-  return ifFits(runOf({x.x, x.weight, x.bias, x.y}), x.rows, x.width);
+  return ifFits(runOf({x.x, x.weight, x.bias, x.y, x.residual}), x.rows, x.width);
 }
 
 int32_t runOf(const NormBackward& x) {

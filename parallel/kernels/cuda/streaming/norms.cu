@@ -12,17 +12,19 @@ template <int kThreadsOfRow, int kRuns>
 struct Shape {
   using Share = RowShare<kThreadsOfRow, kRuns>;
   static constexpr int kMostColumns = kThreadsOfRow * kRuns * kNormRun;
-  static constexpr auto kNorm = normOfRows<kThreadsOfRow, kRuns>;
+  static constexpr auto kNorm = normOfRows<kThreadsOfRow, kRuns, false>;
+  static constexpr auto kNormOfSum = normOfRows<kThreadsOfRow, kRuns, true>;
   static constexpr auto kBackward = normBackwardOfRows<kThreadsOfRow, kRuns>;
 
   static cudaError_t start(const Norm& x, cudaStream_t stream) {
-    return launch(kNorm, blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x, stream);
+    return launch(x.residual.data == nullptr ? kNorm : kNormOfSum,
+                  blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x, stream);
   }
   static cudaError_t start(const NormBackward& x, cudaStream_t stream) {
     return launch(kBackward, blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x,
                   stream);
   }
-  static cudaError_t load() { return loadAll(kNorm, kBackward); }
+  static cudaError_t load() { return loadAll(kNorm, kNormOfSum, kBackward); }
 };
 
 using Narrow = Shape<32, 1>;

@@ -6,7 +6,7 @@
 // order is the same whatever the types: a result of 16 bits is that of float32, rounded.
 //
 // Bound: the memory's bandwidth; bytes of an element, of which the type has b:
-//   norm            read b, write b
+//   norm            read b, write b; of a sum with a residual, which is kept, read 2 b, write 2 b
 //   normBackward    read 2 b, with a residual 3 b, write b
 // The weight and the bias come from the first cache and the second; a row's mean and rstd are one
 // number for all of its elements.
@@ -52,16 +52,35 @@ TUTTI_DEVICE void loadRun(const Elements& x, int64_t at, float (&values)[kNormRu
   widenWords(loadWords<kNormRun>(x, at), x.format, values);
 }
 
-template <int kThreadsOfRow, int kRuns>
+/// Rounded, as it is stored.
+TUTTI_DEVICE Words<kNormRun> sumOf(const Words<kNormRun>& x, Format formatOfX,
+                                   const Words<kNormRun>& residual, Format formatOfResidual) {
+  float sum[kNormRun], more[kNormRun];
+  widenWords(x, formatOfX, sum);
+  widenWords(residual, formatOfResidual, more);
+#pragma unroll
+  for (int k = 0; k < kNormRun; ++k) sum[k] += more[k];
+  return narrowWords(sum, formatOfX);
+}
+
+/// kAdds: there is a residual.
+template <int kThreadsOfRow, int kRuns, bool kAdds>
 __global__ void normOfRows(const __grid_constant__ Norm x) {
   using Share = RowShare<kThreadsOfRow, kRuns>;
   const int32_t row = Share::row();
   if (row >= x.rows) return;  // a whole warp
   const int64_t first = int64_t(row) * x.width;
   const bool centered = x.mean.data != nullptr;
-  Words<kNormRun> words[kRuns] = {};
-  Share::forRuns(
-      x.width, [&](int i, int32_t column) { words[i] = loadWords<kNormRun>(x.x, first + column); });
+  Words<kNormRun> words[kRuns] = {}, residuals[kAdds ? kRuns : 1] = {};
+  Share::forRuns(x.width, [&](int i, int32_t column) {
+    words[i] = loadWords<kNormRun>(x.x, first + column);
+    if constexpr (kAdds) residuals[i] = loadWords<kNormRun>(x.residual, first + column);
+  });
+  if constexpr (kAdds)
+    Share::forRuns(x.width, [&](int i, int32_t column) {
+      words[i] = sumOf(words[i], x.x.format, residuals[i], x.residual.format);
+      storeWords(x.x, first + column, words[i]);
+    });
 
   float mean = 0;
   if (centered) {

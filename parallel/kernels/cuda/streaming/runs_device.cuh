@@ -85,21 +85,37 @@ TUTTI_DEVICE void widenWords(const Words<kRun>& words, Format format, float (&va
 
 /// Rounded by the processor's instructions, which differ from store() in the bits of a NaN alone.
 template <int kRun>
-TUTTI_DEVICE void storeRun(const Elements& x, int64_t at, const float (&values)[kRun]) {
-  uint4* const to = wordsAt<kRun>(x, at);
-  if (areFloats<kRun>(x)) {
+TUTTI_DEVICE Words<kRun> narrowWords(const float (&values)[kRun], Format format) {
+  Words<kRun> words;
+  if (kRun == 4 || format == Format::Float32) {
 #pragma unroll
     for (int i = 0; i < kRun; i += 4)
-      to[i / 4] = make_uint4(__float_as_uint(values[i]), __float_as_uint(values[i + 1]),
-                             __float_as_uint(values[i + 2]), __float_as_uint(values[i + 3]));
-    return;
+      words.words[i / 4] =
+          make_uint4(__float_as_uint(values[i]), __float_as_uint(values[i + 1]),
+                     __float_as_uint(values[i + 2]), __float_as_uint(values[i + 3]));
+    return words;
   }
   uint32_t pairs[4] = {};
 #pragma unroll
   for (int i = 0; i < kRun; i += 2)
-    pairs[i / 2] = x.format == Format::BFloat16 ? ptx::packBf16(values[i], values[i + 1])
-                                                : ptx::packF16(values[i], values[i + 1]);
-  to[0] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    pairs[i / 2] = format == Format::BFloat16 ? ptx::packBf16(values[i], values[i + 1])
+                                              : ptx::packF16(values[i], values[i + 1]);
+  words.words[0] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  if constexpr (kRun == 8) words.words[1] = make_uint4(0, 0, 0, 0);
+  return words;
+}
+
+template <int kRun>
+TUTTI_DEVICE void storeWords(const Elements& x, int64_t at, const Words<kRun>& words) {
+  uint4* const to = wordsAt<kRun>(x, at);
+  to[0] = words.words[0];
+  if constexpr (kRun == 8)
+    if (areFloats<kRun>(x)) to[1] = words.words[1];
+}
+
+template <int kRun>
+TUTTI_DEVICE void storeRun(const Elements& x, int64_t at, const float (&values)[kRun]) {
+  storeWords(x, at, narrowWords(values, x.format));
 }
 
 }  // namespace tutti::parallel::cuda

@@ -72,8 +72,14 @@ TEST(StreamingChoice, IsOfRows) {
 TEST(StreamingChoice, IsOfWhatNormsReadAndWrite) {
   const Elements x = at(4096, kBrain), wide = at(8192, kFloat), odd = at(4100, kFloat), none{};
   const auto norm = [&](const Elements& in, const Elements& weight, int32_t width) {
-    return runOf(Norm{in, weight, none, in, none, odd, 3, width, 0});
+    return runOf(Norm{in, weight, none, in, none, odd, none, 3, width, 0});
   };
+  const auto withResidual = [&](const Elements& residual, int32_t width) {
+    return runOf(Norm{x, x, none, x, none, odd, residual, 3, width, 0});
+  };
+  EXPECT_EQ(withResidual(wide, 16), 8);
+  EXPECT_EQ(withResidual(wide, 12), 0);
+  EXPECT_EQ(withResidual(odd, 16), 0);
   EXPECT_EQ(norm(x, x, 16), 8);
   EXPECT_EQ(norm(x, wide, 16), 8);
   EXPECT_EQ(norm(wide, wide, 16), 8);

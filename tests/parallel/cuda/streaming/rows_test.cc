@@ -44,6 +44,7 @@ std::vector<char> byVectors(Pool& pool, const Arguments& x, std::initializer_lis
   return bytes;
 }
 
+/// Without a residual.
 Norm normOf(Pool& pool, int32_t width, const Formats& formats, bool centered, int64_t shift = 0) {
   const Rows all{kRows, width, width, shift}, one{1, width, width}, numbers{1, kRows, kRows};
   return {.x = pool.random(all, formats.elements),
@@ -52,9 +53,13 @@ Norm normOf(Pool& pool, int32_t width, const Formats& formats, bool centered, in
           .y = pool.result(all, formats.elements),
           .mean = centered ? pool.result(numbers, Format::Float32) : Elements{},
           .rstd = pool.result(numbers, Format::Float32),
+          .residual = {},
           .rows = kRows,
           .width = width,
           .epsilon = 0.5};
+}
+Elements residualOf(Pool& pool, int32_t width, Format format, int64_t shift = 0) {
+  return pool.random({kRows, width, width, shift}, format);
 }
 
 NormBackward backwardOf(Pool& pool, int32_t width, const Formats& formats, bool centered, bool adds,
@@ -98,27 +103,70 @@ double small(int64_t i) { return static_cast<double>(i * 5 % 7 - 3); }
 
 double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
 
-// Half of a row 2 away from its mean one way, half the other way: rstd is 1/2.
+/// Half of a row 2 away from its mean one way, half the other way: rstd is 1/2. Where something is
+/// added, after that.
+void expectExactNorm(Pool& pool, int32_t width, const Formats& formats, bool centered, bool adds) {
+  Norm x = normOf(pool, width, formats, centered);
+  if (adds) x.residual = residualOf(pool, width, formats.kept);
+  x.epsilon = 0;
+  const double mean = centered ? 3 : 0;
+  const auto isUp = [&](int64_t i) { return (i % width + i / width) % 2 == 0; };
+  const auto normalized = [&](int64_t i) { return mean + (isUp(i) ? 2 : -2); };
+  const auto added = [&](int64_t i) { return adds ? small(i / 3) : 0; };
+  fill(pool, x.x, int64_t{kRows} * width, [&](int64_t i) { return normalized(i) - added(i); });
+  fill(pool, x.residual, int64_t{kRows} * width, added);
+  fill(pool, x.weight, width, small);
+  fill(pool, x.bias, width, [](int64_t i) { return small(i + 1); });
+  const int64_t count = int64_t{kRows} * width;
+  const std::vector<char> got =
+      byVectors(pool, x, {{x.y, count}, {x.mean, kRows}, {x.rstd, kRows}, {x.x, adds ? count : 0}});
+  for (int64_t i = 0; i < count; ++i) {
+    const double bias = centered ? small(i % width + 1) : 0;
+    ASSERT_EQ(pool.numberIn(got, x.x, i), normalized(i)) << i;
+    ASSERT_EQ(pool.numberIn(got, x.y, i), (isUp(i) ? 1 : -1) * small(i % width) + bias) << i;
+  }
+  for (int row = 0; row < kRows; ++row) {
+    EXPECT_EQ(pool.numberIn(got, x.rstd, row), 0.5);
+    if (centered) {
+      EXPECT_EQ(pool.numberIn(got, x.mean, row), mean);
+    }
+  }
+}
+
 TEST(StreamedRows, NormIsExact) {
   forAll(kPowers, [](Pool& pool, int32_t width, const Formats& formats, bool centered) {
-    Norm x = normOf(pool, width, formats, centered);
-    x.epsilon = 0;
-    const double mean = centered ? 3 : 0;
-    const auto isUp = [&](int64_t i) { return (i % width + i / width) % 2 == 0; };
-    fill(pool, x.x, int64_t{kRows} * width, [&](int64_t i) { return mean + (isUp(i) ? 2 : -2); });
-    fill(pool, x.weight, width, small);
-    fill(pool, x.bias, width, [](int64_t i) { return small(i + 1); });
-    const std::vector<char> got =
-        byVectors(pool, x, {{x.y, int64_t{kRows} * width}, {x.mean, kRows}, {x.rstd, kRows}});
-    for (int64_t i = 0; i < int64_t{kRows} * width; ++i) {
-      const double bias = centered ? small(i % width + 1) : 0;
-      ASSERT_EQ(pool.numberIn(got, x.y, i), (isUp(i) ? 1 : -1) * small(i % width) + bias) << i;
+    for (const bool adds : {false, true}) {
+      pool.reset();
+      expectExactNorm(pool, width, formats, centered, adds);
     }
-    for (int row = 0; row < kRows; ++row) {
-      EXPECT_EQ(pool.numberIn(got, x.rstd, row), 0.5);
-      if (centered) {
-        EXPECT_EQ(pool.numberIn(got, x.mean, row), mean);
-      }
+  });
+}
+
+// All bytes are those of a sum that is stored, and of a norm of that, by the same family.
+TEST(StreamedRows, NormOfASumIsASumAndANorm) {
+  constexpr int32_t kAll[] = {8, 248, 256, 264, 1024, 1032, 4096, 4104, 8192, 13, 8200};
+  forAll(kAll, [](Pool& pool, int32_t width, const Formats& formats, bool centered) {
+    for (const int64_t shift : {0, 1}) {
+      if (shift == 1 && width > 264) continue;
+      pool.reset();
+      Norm fused = normOf(pool, width, formats, centered), apart = fused;
+      fused.residual = residualOf(pool, width, formats.kept, shift);
+      EXPECT_EQ(runOf(fused) != 0, width % 8 == 0 && width <= kMostNormColumns && shift == 0);
+      const int64_t count = int64_t{kRows} * width;
+      const RowPlaces rows{.isContiguous = 1, .extents = {1, 1, 1}, .strides = {0, 0, 0}};
+      const Add add{fused.residual, fused.x, rows, rows, count, width};
+      // The norm apart is by vectors where the fused one is.
+      const bool byVectors = runOf(fused) != 0;
+      const auto together =
+          pool.compute([&](StreamingFamily family) { return start(family, fused); });
+      const auto oneByOne = pool.compute([&](StreamingFamily family) {
+        const cudaError_t error = start(family, add);
+        return error == cudaSuccess ? start(byVectors ? family : StreamingFamily::Plain, apart)
+                                    : error;
+      });
+      EXPECT_FALSE(together.plain == pool.image());
+      EXPECT_TRUE(together.vectors == oneByOne.vectors) << "shifted by " << shift;
+      EXPECT_TRUE(together.plain == oneByOne.plain) << "shifted by " << shift;
     }
   });
 }

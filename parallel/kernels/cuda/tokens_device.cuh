@@ -8,11 +8,13 @@
 // whichever that is: each token finds the next one of its id, and a block that begins with the
 // first of them follows these links.
 //
-// Bound: the memory's bandwidth; of the links a loop over the ids, from the second-level cache.
+// Bound: the memory's bandwidth; of the links a loop over the ids, from the second-level cache,
+// which is the square of tokens where ids are rare. streaming/sums_device.cuh sorts instead.
 
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/placed_rows_device.cuh"
 
 namespace tutti::parallel::cuda {
 
@@ -25,11 +27,6 @@ __global__ inline void findOutside(const __grid_constant__ FindOutside x) {
   if (threadIdx.x != 0) return;
   x.found->index = first < x.count ? first : -1;
   x.found->value = first < x.count ? x.values[first] : 0;
-}
-
-/// The row of an id in a part of a vocabulary, or -1 where it is elsewhere.
-TUTTI_DEVICE int32_t rowIn(const VocabularyPart& part, int64_t id) {
-  return id >= part.first && id < part.first + part.here ? int32_t(id - part.first) : -1;
 }
 
 template <class T>

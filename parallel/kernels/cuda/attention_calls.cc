@@ -7,6 +7,7 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
+#include "parallel/kernels/cuda/streaming/streaming.h"
 
 namespace tutti::parallel {
 
@@ -63,15 +64,21 @@ void forward(Queue& queue, const char* operation, const AttentionBlockArgs& a,
   queue.start(operation, ChosenAttention<Attention>{&attentions, x}, doubles);
 }
 
+/// Which kernels there are.
+struct Families {
+  Attentions& attentions;
+  StreamingFamily streaming;
+};
+
 /// `adds`: to gradients that are there.
 void backward(Queue& queue, const char* operation, const AttentionBlockBackwardArgs& a, bool adds,
-              Attentions& attentions, bool doubles) {
+              const Families& families, bool doubles) {
   const AttentionSizes sizes = sizesOf({a.query, a.key, a.value, a.out, a.logSumExp, a.heads,
                                         a.kvHeads, a.firstQuery, a.firstKey, a.reach});
   const int64_t scores = a.logSumExp.count();
-  void* const dots = doubles ? static_cast<void*>(queue.scratch<double>(scores))
-                             : static_cast<void*>(queue.scratch<float>(scores));
-  const Tensor ofRows(dots, doubles ? DType::Float64 : DType::Float32, a.logSumExp.shape);
+  void* const scratch = doubles ? static_cast<void*>(queue.scratch<double>(scores))
+                                : static_cast<void*>(queue.scratch<float>(scores));
+  const Tensor ofRows(scratch, doubles ? DType::Float64 : DType::Float32, a.logSumExp.shape);
   const AttentionBackward x{.sizes = sizes,
                             .dOut = headRowsOf(a.dOut),
                             .query = headRowsOf(a.query),
@@ -83,11 +90,10 @@ void backward(Queue& queue, const char* operation, const AttentionBlockBackwardA
                             .logSumExp = headScalarsOf(a.logSumExp),
                             .dots = headScalarsOf(ofRows),
                             .adds = adds};
-  queue.start(
-      operation,
-      AttentionDots{.sizes = sizes, .dOut = x.dOut, .out = headRowsOf(a.out), .dots = x.dots},
-      doubles);
-  queue.start(operation, ChosenAttention<AttentionBackward>{&attentions, x}, doubles);
+  const AttentionDots dots{
+      .sizes = sizes, .dOut = x.dOut, .out = headRowsOf(a.out), .dots = x.dots};
+  queue.start(operation, ChosenStreaming{families.streaming, dots}, doubles);
+  queue.start(operation, ChosenAttention<AttentionBackward>{&families.attentions, x}, doubles);
 }
 
 }  // namespace
@@ -120,7 +126,7 @@ void CudaKernels::attentionBackward(const AttentionBackwardArgs& args, Arena&) {
             .heads = args.heads,
             .kvHeads = args.kvHeads,
             .reach = args.reach},
-           false, *attentions_, isDouble(a.out));
+           false, {*attentions_, streaming_}, isDouble(a.out));
 }
 
 void CudaKernels::attentionBlock(const AttentionBlockArgs& args, Arena&) {
@@ -134,7 +140,8 @@ void CudaKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args,
   AttentionBlockBackwardArgs a = args;
   widen(a.dOut, a.query, a.key, a.value, a.out, a.logSumExp, a.dQuery, a.dKey, a.dValue);
   requireOperands(a);
-  backward(*queue_, "attentionBlockBackward", args, true, *attentions_, isDouble(a.out));
+  backward(*queue_, "attentionBlockBackward", args, true, {*attentions_, streaming_},
+           isDouble(a.out));
 }
 
 void CudaKernels::attentionMerge(const AttentionMergeArgs& args) {
@@ -143,13 +150,12 @@ void CudaKernels::attentionMerge(const AttentionMergeArgs& args) {
   requireOperands(a);
   const AttentionBlockArgs block{
       .query = a.part, .key = a.part, .logSumExp = a.logSumExp, .heads = a.heads};
-  queue_->start("attentionMerge",
-                AttentionMerge{.sizes = sizesOf(block),
-                               .part = headRowsOf(args.part),
-                               .out = headRowsOf(args.out),
-                               .partLogSumExp = headScalarsOf(args.partLogSumExp),
-                               .logSumExp = headScalarsOf(args.logSumExp)},
-                isDouble(a.out));
+  const AttentionMerge merge{.sizes = sizesOf(block),
+                             .part = headRowsOf(args.part),
+                             .out = headRowsOf(args.out),
+                             .partLogSumExp = headScalarsOf(args.partLogSumExp),
+                             .logSumExp = headScalarsOf(args.logSumExp)};
+  queue_->start("attentionMerge", ChosenStreaming{streaming_, merge}, isDouble(a.out));
 }
 
 }  // namespace tutti::parallel

@@ -18,6 +18,7 @@
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/merged_device.cuh"
 
 namespace tutti::parallel::cuda {
 
@@ -210,8 +211,7 @@ __global__ void __launch_bounds__(kRowThreads)
   ofValue.write(rowOf(x.dValue, sizes, task.batch, task.head, task.row), x.adds != 0);
 }
 
-/// out = (out exp(logSumExp) + part exp(partLogSumExp)) / (the sum of these weights), in float64
-/// but for the elements.
+/// out = (out exp(logSumExp) + part exp(partLogSumExp)) / (the sum of these weights).
 template <class T>
 __global__ void __launch_bounds__(kRowThreads)
     attentionMerge(const __grid_constant__ AttentionMerge x) {
@@ -219,21 +219,18 @@ __global__ void __launch_bounds__(kRowThreads)
   const WarpTask task = taskOf(sizes.heads, sizes.queries, 1);
   if (task.batch >= sizes.batch) return;
   const int64_t own = placeOf(x.logSumExp, task.batch, task.head, task.row);
-  const double kept = load<T>(x.logSumExp.elements, own);
-  const double taken =
-      load<T>(x.partLogSumExp.elements, placeOf(x.partLogSumExp, task.batch, task.head, task.row));
-  const double most = Largest::join(kept, taken);
-  if (most == minusInfinity<double>()) return;  // neither saw a key
-  const double sum = most + log(exp(kept - most) + exp(taken - most));
-  const T keep = T(exp(kept - sum)), take = T(exp(taken - sum));
+  const Merged<T> merged(
+      load<T>(x.logSumExp.elements, own),
+      load<T>(x.partLogSumExp.elements, placeOf(x.partLogSumExp, task.batch, task.head, task.row)));
+  if (!merged.seesKeys) return;
   const HeadRow out = rowOf(x.out, sizes, task.batch, task.head, task.row);
   const HeadRow part = rowOf(x.part, sizes, task.batch, task.head, task.row);
   for (int32_t i = laneOf(); i < sizes.headWidth; i += 32)
     store<T>(out.elements, out.first + i,
-             load<T>(out.elements, out.first + i) * keep +
-                 load<T>(part.elements, part.first + i) * take);
+             load<T>(out.elements, out.first + i) * merged.keep +
+                 load<T>(part.elements, part.first + i) * merged.take);
   __syncwarp();  // all lanes have read it
-  if (laneOf() == 0) store<T>(x.logSumExp.elements, own, T(sum));
+  if (laneOf() == 0) store<T>(x.logSumExp.elements, own, merged.logSumExp);
 }
 
 }  // namespace tutti::parallel::cuda

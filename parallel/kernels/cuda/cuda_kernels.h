@@ -15,8 +15,8 @@
 // captured into a graph, which is launched in their place from then on; TUTTI_GRAPHS=0: never.
 //
 // Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
-// operands' values and shapes, of gemm, attention, norms and the loss also of how operands are
-// aligned, and of the first two of the GPU, which decide on the kernel: nothing but integers is
+// operands' values and shapes, of gemm, attention, norms, rowDots and the loss also of how operands
+// are aligned, and of the first two of the GPU, which decide on the kernel: nothing but integers is
 // added by atomics.
 //
 // Memory besides operands, which gemm of few large sums, attentionBackward, embeddingWeights,

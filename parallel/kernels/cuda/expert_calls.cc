@@ -5,6 +5,7 @@
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
 #include "parallel/kernels/cuda/queue.h"
+#include "parallel/kernels/cuda/streaming/streaming.h"
 
 namespace tutti::parallel {
 
@@ -136,7 +137,7 @@ void CudaKernels::spreadRows(const SpreadRowsArgs& args) {
   const bool doubles = isDouble(a.x);
   const SpreadRows call{placedOf(args.x, args.y, args.weights, a.places)};
   queue_->checkValues("spreadRows: place: ", a.places, -1, a.y.shape[0]);
-  queue_->start("spreadRows", call, doubles);
+  queue_->start("spreadRows", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("spreadRows");
 }
 
@@ -148,7 +149,7 @@ void CudaKernels::combineRows(const CombineRowsArgs& args) {
   CombineRows call{placedOf(args.y, args.x, args.weights, a.places)};
   call.count = sizeOf32(a.y.shape[0]);
   queue_->checkValues("combineRows: place: ", a.places, -1, a.x.shape[0]);
-  queue_->start("combineRows", call, doubles);
+  queue_->start("combineRows", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("combineRows");
 }
 
@@ -159,7 +160,7 @@ void CudaKernels::rowDots(const RowDotsArgs& args) {
   const bool doubles = isDouble(a.x);
   const RowDots call{placedOf(args.x, args.y, args.dots, a.places)};
   queue_->checkValues("rowDots: place: ", a.places, -1, a.y.shape[0]);
-  queue_->start("rowDots", call, doubles);
+  queue_->start("rowDots", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("rowDots");
 }
 

@@ -10,6 +10,7 @@
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/placed_rows_device.cuh"
 
 namespace tutti::parallel::cuda {
 
@@ -191,16 +192,6 @@ __global__ void routerGradient(const __grid_constant__ RouterGradient x) {
   }
   x.balances[row] = balance;
   x.zs[row] = z * z * perToken;
-}
-
-/// Of a choice; -1 where it is dropped.
-TUTTI_DEVICE int64_t placedRow(const Placed& x, int64_t choice) {
-  const int32_t place = x.places[choice];
-  return place >= 0 && place < x.placedRows ? place : -1;
-}
-template <class T>
-TUTTI_DEVICE T weightOf(const Placed& x, int64_t choice) {
-  return x.weights.data == nullptr ? T(1) : load<T>(x.weights, choice);
 }
 
 /// A block for each choice.

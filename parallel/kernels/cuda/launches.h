@@ -196,9 +196,13 @@ struct SumByRow {
   VocabularyPart part;      ///< of positions all there are
   Elements dx, to;
   int32_t *rowOf, *next, *hasPrevious;  ///< scratch: `count` numbers each
+  int32_t* sorting;                     ///< scratch of kernels that sort (streaming/arguments.h)
   int32_t count, context, width, accumulate;
 };
 cudaError_t enqueue(const SumByRow& x, bool doubles, cudaStream_t stream);
+/// Of its kernels the first, which finds rows, and the last, which adds up what is linked.
+cudaError_t enqueueRows(const SumByRow& x, cudaStream_t stream);
+cudaError_t enqueueLinked(const SumByRow& x, bool doubles, cudaStream_t stream);
 struct LogitStatistics {
   Elements logits, statistics;
   const int32_t* labels;

@@ -38,7 +38,7 @@ OnDevice::~OnDevice() {
 void* Workspace::room(size_t bytes) {
   if (bytes > memory_.bytes()) {
     const OnDevice here(stream_.device().index);
-    const size_t more = std::max(bytes, 2 * memory_.bytes());
+    const size_t more = std::max({bytes, 2 * memory_.bytes(), kLeast});
     before_.push_back(std::move(memory_));
     memory_ = kind_ == Kind::Pinned ? allocatePinned(more) : allocateOn(stream_.device(), more);
   }
@@ -53,10 +53,28 @@ Queue::Queue(StreamRef stream)
       results_(stream, Workspace::Kind::Pinned),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
   const OnDevice here(device_);
-  for (const auto load : {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise,
-                          loadNorm, loadAttention, loadAttentionForward, loadAttentionGradients,
-                          loadWgmmaForward, loadWgmmaGradients, loadTokens, loadExperts, loadSum,
-                          loadStreamed, loadNorms, loadUpdates, loadLosses})
+  for (const auto load : {loadGemm,
+                          loadSimt,
+                          loadMma,
+                          loadWgmma,
+                          loadSplits,
+                          loadElementwise,
+                          loadNorm,
+                          loadAttention,
+                          loadAttentionForward,
+                          loadAttentionGradients,
+                          loadWgmmaForward,
+                          loadWgmmaGradients,
+                          loadTokens,
+                          loadExperts,
+                          loadSum,
+                          loadStreamed,
+                          loadNorms,
+                          loadUpdates,
+                          loadLosses,
+                          loadHeads,
+                          loadPlaced,
+                          loadSums})
     check("cudaFuncGetAttributes", load());
 }
 

@@ -40,6 +40,8 @@ class Workspace {
   void* room(size_t bytes);
 
  private:
+  /// Where it begins: graphs know addresses, which small calls are not to move one after the other.
+  static constexpr size_t kLeast = size_t{64} << 10;
   const StreamRef stream_;
   const Kind kind_;
   Memory memory_;

@@ -41,7 +41,7 @@ void CudaKernels::embedding(const EmbeddingArgs& args) {
   if (learned && a.at.data != nullptr)
     queue_->checkValues("embedding: id ", a.at, 0, a.positions.shape[0]);
   queue_->checkValues("embedding: id ", a.tokenIds, 0, vocabulary.end());
-  queue_->start("embedding", call, doubles);
+  queue_->start("embedding", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("embedding");
 }
 
@@ -52,7 +52,7 @@ void CudaKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
   const bool doubles = isDouble(a.dx), learned = a.dPositions.data != nullptr;
   const Vocabulary vocabulary{a.dTokens.shape[0], a.firstId, a.vocabulary};
   const int64_t count = a.tokenIds.count();
-  auto* const scratch = queue_->scratch<int32_t>(3 * count);
+  auto* const scratch = queue_->scratch<int32_t>(3 * count + sortingNumbers(count));
   const SumByRow tokens{.tokenIds = numbersOf(a.tokenIds),
                         .at = nullptr,
                         .part = vocabulary.part(),
@@ -61,6 +61,7 @@ void CudaKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
                         .rowOf = scratch,
                         .next = scratch + count,
                         .hasPrevious = scratch + 2 * count,
+                        .sorting = scratch + 3 * count,
                         .count = sizeOf32(count),
                         .context = sizeOf32(a.tokenIds.shape[1]),
                         .width = sizeOf32(width(a.dTokens)),
@@ -69,7 +70,7 @@ void CudaKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
     queue_->checkValues("embeddingWeights: id ", a.at, 0, a.dPositions.shape[0]);
   queue_->checkValues("embeddingWeights: id ", a.tokenIds, 0, vocabulary.end());
   if (a.betaTokens == 0) fillZero(args.dTokens);
-  queue_->start("embeddingWeights", tokens, doubles);
+  queue_->start("embeddingWeights", ChosenStreaming{streaming_, tokens}, doubles);
   if (learned) {
     SumByRow positions = tokens;
     positions.tokenIds = nullptr;
@@ -78,7 +79,7 @@ void CudaKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
     positions.to = elementsOf(args.dPositions);
     positions.accumulate = a.betaPositions != 0;
     if (a.betaPositions == 0) fillZero(args.dPositions);
-    queue_->start("embeddingWeights", positions, doubles);
+    queue_->start("embeddingWeights", ChosenStreaming{streaming_, positions}, doubles);
   }
   queue_->finish("embeddingWeights");
 }

@@ -20,12 +20,19 @@ cudaError_t enqueue(const Embedding& x, bool doubles, cudaStream_t stream) {
   return launch(kEmbedding, doubles, x.rows, kRowThreads, x, stream);
 }
 
+cudaError_t enqueueRows(const SumByRow& x, cudaStream_t stream) {
+  return launch(findRows, blocksOf(x.count, kThreads), kThreads, x, stream);
+}
+
+cudaError_t enqueueLinked(const SumByRow& x, bool doubles, cudaStream_t stream) {
+  return launch(kSumByRow, doubles, x.count, kRowThreads, x, stream);
+}
+
 cudaError_t enqueue(const SumByRow& x, bool doubles, cudaStream_t stream) {
-  const int64_t blocks = blocksOf(x.count, kThreads);
-  cudaError_t error = launch(findRows, blocks, kThreads, x, stream);
-  if (error == cudaSuccess) error = launch(linkRows, blocks, kThreads, x, stream);
-  if (error == cudaSuccess) error = launch(kSumByRow, doubles, x.count, kRowThreads, x, stream);
-  return error;
+  cudaError_t error = enqueueRows(x, stream);
+  if (error == cudaSuccess)
+    error = launch(linkRows, blocksOf(x.count, kThreads), kThreads, x, stream);
+  return error == cudaSuccess ? enqueueLinked(x, doubles, stream) : error;
 }
 
 cudaError_t enqueue(const LogitStatistics& x, bool doubles, cudaStream_t stream) {

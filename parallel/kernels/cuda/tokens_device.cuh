@@ -8,11 +8,13 @@
 // whichever that is: each token finds the next one of its id, and a block that begins with the
 // first of them follows these links.
 //
-// Bound: the memory's bandwidth; of the links a loop over the ids, from the second-level cache.
+// Bound: the memory's bandwidth; of the links a loop over the ids, from the second-level cache,
+// which is the square of tokens where ids are rare; streaming/sums_device.cuh sorts instead.
 // Statistics read logits twice, and the gradient reads them and writes them; streaming/ has kernels
 // that read them once.
 
 #include "parallel/kernels/cuda/loss_device.cuh"
+#include "parallel/kernels/cuda/placed_rows_device.cuh"
 
 namespace tutti::parallel::cuda {
 

@@ -58,4 +58,25 @@ cudaError_t enqueue(const InRuns<LogitStatistics>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<CrossEntropy>& x, cudaStream_t stream);
 cudaError_t loadLosses();
 
+/// placed.cu
+cudaError_t enqueue(const InRuns<Embedding>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<SpreadRows>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<CombineRows>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<RowDots>& x, cudaStream_t stream);
+cudaError_t loadPlaced();
+
+/// heads.cu
+cudaError_t enqueue(const InRuns<AttentionMerge>& x, cudaStream_t stream);
+cudaError_t enqueue(const InRuns<AttentionDots>& x, cudaStream_t stream);
+cudaError_t loadHeads();
+
+/// sums.cu. A run of 1: only the links are made another way, of any operands.
+inline constexpr int32_t kSortDigits = 256, kSortTile = 1024;
+/// Of SumByRow::sorting.
+constexpr int64_t sortingNumbers(int64_t count) {
+  return 4 * count + (count + kSortTile - 1) / kSortTile * kSortDigits;
+}
+cudaError_t enqueue(const InRuns<SumByRow>& x, cudaStream_t stream);
+cudaError_t loadSums();
+
 }  // namespace tutti::parallel::cuda

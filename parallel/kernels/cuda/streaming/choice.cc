@@ -58,6 +58,19 @@ int32_t runOfLogits(const Elements& logits, int32_t rows, int32_t width) {
   return rows == 0 || width == 0 || runOf({logits}) == 0 ? 0 : kLossRun;
 }
 
+/// So many rows of both.
+int32_t ofPlaced(const Placed& x, int64_t rows) {
+  return ifDivides(runOf({x.rows, x.placed}), rows * x.width, {x.width});
+}
+
+/// Of both.
+int32_t ofHeads(const AttentionSizes& sizes, const HeadRows& one, const HeadRows& other) {
+  const int64_t rows = int64_t{sizes.batch} * sizes.heads * sizes.queries;
+  return ifDivides(
+      runOf({one.elements, other.elements}), rows * sizes.headWidth,
+      {sizes.headWidth, one.batchStride, one.rowStride, other.batchStride, other.rowStride});
+}
+
 }  // namespace
 
 StreamingFamily streamingOfEnvironment() {
@@ -93,6 +106,30 @@ int32_t runOf(const SwiGlu& x) {
 
 int32_t runOf(const Rotary& x) {
   return ifDivides(runOf({x.x, x.cosine, x.sine}), x.rows * x.heads * x.half, {x.half, x.columns});
+}
+
+// Weights, results of rowDots, and numbers of a row of a head are read and written one by one.
+
+int32_t runOf(const Embedding& x) {
+  return ifDivides(runOf({x.tokens, x.positions, x.x}), int64_t{x.rows} * x.width, {x.width});
+}
+
+int32_t runOf(const SpreadRows& x) { return x.choices == 0 ? 0 : ofPlaced(x, x.count / x.choices); }
+
+int32_t runOf(const CombineRows& x) { return ofPlaced(x, x.count); }
+
+int32_t runOf(const RowDots& x) { return ofPlaced(x, x.count); }
+
+int32_t runOf(const AttentionMerge& x) { return ofHeads(x.sizes, x.part, x.out); }
+
+int32_t runOf(const AttentionDots& x) { return ofHeads(x.sizes, x.dOut, x.out); }
+
+int32_t runOf(const SumByRow& x) {
+  if (x.count == 0) return 0;
+  constexpr int64_t kWarp = 32 * 8;  // columns that a row's last warp may have beyond it
+  const int64_t threads = x.count * (x.width + kWarp);
+  const int32_t run = ifDivides(runOf({x.dx, x.to}), threads, {x.width});
+  return run == 0 ? 1 : run;
 }
 
 // A row's mean and rstd are read one by one, and of float64 where all operands are.

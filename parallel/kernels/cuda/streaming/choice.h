@@ -32,4 +32,13 @@ int32_t runOf(const NormBackward& x);
 int32_t runOf(const LogitStatistics& x);
 int32_t runOf(const CrossEntropy& x);
 
+int32_t runOf(const Embedding& x);
+int32_t runOf(const SpreadRows& x);
+int32_t runOf(const CombineRows& x);
+int32_t runOf(const RowDots& x);
+int32_t runOf(const AttentionMerge& x);
+int32_t runOf(const AttentionDots& x);
+/// Of this 1 where others have 0: what it sorts is of no type.
+int32_t runOf(const SumByRow& x);
+
 }  // namespace tutti::parallel::cuda

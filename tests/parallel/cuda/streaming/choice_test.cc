@@ -122,6 +122,60 @@ TEST(StreamingChoice, IsOfWhereLogitsBegin) {
   EXPECT_EQ(loss(at(4096, kDouble), 3, 8), 0);
 }
 
+TEST(StreamingChoice, IsOfRowsThatAreLookedUp) {
+  const Elements x = at(4096, kBrain), wide = at(8192, kFloat), odd = at(4100, kFloat), none{};
+  const auto embedding = [&](const Elements& positions, int32_t rows, int32_t width) {
+    return runOf(Embedding{nullptr, nullptr, wide, positions, x, {0, 9}, rows, 1, width, 9});
+  };
+  EXPECT_EQ(embedding(none, 3, 16), 8);
+  EXPECT_EQ(embedding(none, 0, 16), 0);
+  EXPECT_EQ(embedding(none, 3, 12), 0);
+  EXPECT_EQ(embedding(odd, 3, 16), 0);
+  const auto placed = [](const Elements& rows, const Elements& others, const Elements& weights,
+                         int32_t count, int32_t width) {
+    return Placed{rows, others, weights, nullptr, count, 2, width, 9};
+  };
+  EXPECT_EQ(runOf(SpreadRows{placed(x, x, odd, 6, 16)}), 8);  // weights may be anywhere
+  EXPECT_EQ(runOf(SpreadRows{placed(wide, wide, none, 6, 12)}), 4);
+  EXPECT_EQ(runOf(SpreadRows{placed(wide, odd, none, 6, 12)}), 0);
+  EXPECT_EQ(runOf(SpreadRows{{x, x, none, nullptr, 0, 0, 16, 9}}), 0);
+  EXPECT_EQ(runOf(CombineRows{placed(x, wide, none, 3, 16)}), 8);
+  EXPECT_EQ(runOf(CombineRows{placed(x, wide, none, 3, 20)}), 0);
+  EXPECT_EQ(runOf(RowDots{placed(x, x, odd, 6, 16)}), 8);
+  EXPECT_EQ(runOf(RowDots{placed(at(4096, kDouble), at(8192, kDouble), odd, 6, 16)}), 0);
+  const auto sums = [&](const Elements& dx, int32_t count, int32_t width) {
+    SumByRow sum{};
+    sum.dx = dx, sum.to = wide, sum.count = count, sum.width = width;
+    return runOf(sum);
+  };
+  EXPECT_EQ(sums(x, 3, 16), 8);
+  EXPECT_EQ(sums(wide, 3, 12), 4);
+  EXPECT_EQ(sums(x, 3, 12), 1);
+  EXPECT_EQ(sums(odd, 3, 16), 1);
+  EXPECT_EQ(sums(at(4096, kDouble), 3, 16), 1);
+  EXPECT_EQ(sums(x, 0, 16), 0);
+}
+
+TEST(StreamingChoice, IsOfRowsOfHeads) {
+  const Elements x = at(4096, kBrain), wide = at(8192, kFloat);
+  const auto merge = [&](const Elements& part, int32_t headWidth, int64_t batch, int64_t row) {
+    AttentionMerge merged{};
+    merged.sizes.batch = merged.sizes.heads = 1, merged.sizes.queries = 3;
+    merged.sizes.headWidth = headWidth;
+    merged.part = {part, batch, row};
+    merged.out = {wide, 3 * 64, 64};
+    const AttentionDots dots{merged.sizes, merged.out, merged.part, {}};
+    EXPECT_EQ(runOf(dots), runOf(merged));
+    return runOf(merged);
+  };
+  EXPECT_EQ(merge(x, 64, 192, 64), 8);
+  EXPECT_EQ(merge(wide, 12, 36, 12), 4);
+  EXPECT_EQ(merge(x, 12, 192, 64), 0);
+  EXPECT_EQ(merge(x, 64, 192, 68), 0);
+  EXPECT_EQ(merge(x, 64, 196, 64), 0);
+  EXPECT_EQ(merge(at(4100, kFloat), 64, 192, 64), 0);
+}
+
 TEST(StreamingChoice, IsOfTheEnvironment) {
   EXPECT_EQ(streamingOfEnvironment(), StreamingFamily::Vectors);
   setenv("TUTTI_STREAMING", "plain", 1);

@@ -1,0 +1,121 @@
+// Which kernels calls take that look rows up or merge them: those by words of 16 bytes where
+// operands allow, and the plain ones where these are asked for, or operands are of float64.
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "parallel/kernels/cuda/cuda_kernels.h"
+#include "tests/device/cuda_test.h"
+#include "tests/emulation/runtime/launched_kernels.h"
+
+namespace tutti::parallel {
+namespace {
+
+using tests::gpu;
+
+class TakenKernels : public tests::CudaTest {
+ protected:
+  /// Of zeros, which are ids and places, too.
+  Tensor make(DType type, const Shape& shape) {
+    memory_.push_back(allocatePinned(byteCount(type, shape)));
+    std::memset(memory_.back().data(), 0, memory_.back().bytes());
+    return {memory_.back().data(), type, shape};
+  }
+  using Call = std::function<void(Kernels&, DType)>;
+  /// How often a call with operands of a type begins a kernel of that name.
+  int64_t begun(const Call& call, DType type, const std::string& name, const char* family) {
+    ::setenv("TUTTI_STREAMING", family, 1);
+    CudaKernels kernels(stream_);
+    ::unsetenv("TUTTI_STREAMING");
+    const emulation::LaunchedKernels counted;
+    call(kernels, type);
+    stream_.synchronize();
+    return counted.of("::" + name).begun;
+  }
+  void expectTaken(const Call& call, const std::string& vectors, const std::string& plain) {
+    for (const DType type : {DType::BFloat16, DType::Float32}) {
+      EXPECT_GT(begun(call, type, vectors, "vectors"), 0) << vectors << ", " << toString(type);
+      EXPECT_EQ(begun(call, type, plain, "vectors"), 0) << plain << ", " << toString(type);
+      EXPECT_EQ(begun(call, type, vectors, "plain"), 0) << vectors << ", " << toString(type);
+      EXPECT_GT(begun(call, type, plain, "plain"), 0) << plain << ", " << toString(type);
+    }
+    EXPECT_GT(begun(call, DType::Float64, plain, "vectors"), 0) << plain << " of float64";
+    EXPECT_EQ(begun(call, DType::Float64, vectors, "vectors"), 0) << vectors << " of float64";
+  }
+
+  std::vector<Memory> memory_;
+  Stream stream_{gpu(0)};
+  Arena arena_{"scratch"};
+};
+
+TEST_F(TakenKernels, OfEmbeddings) {
+  const Tensor ids = make(DType::Int32, {2, 6});
+  expectTaken(
+      [&](Kernels& k, DType type) {
+        k.embedding({.tokenIds = ids, .tokens = make(type, {5, 16}), .x = make(type, {2, 6, 16})});
+      },
+      "embeddingRuns<", "embedding<");
+  const Call gradients = [&](Kernels& k, DType type) {
+    k.embeddingWeights(
+        {.tokenIds = ids, .dx = make(type, {2, 6, 16}), .dTokens = make(type, {5, 16})});
+  };
+  expectTaken(gradients, "sumRuns<", "sumByRow<");
+  // Nobody looks for tokens one by one, whatever they are of, but where that is asked for.
+  for (const DType type : {DType::BFloat16, DType::Float64}) {
+    EXPECT_GT(begun(gradients, type, "moveByDigit(", "vectors"), 0);
+    EXPECT_EQ(begun(gradients, type, "linkRows(", "vectors"), 0);
+    EXPECT_EQ(begun(gradients, type, "moveByDigit(", "plain"), 0);
+    EXPECT_GT(begun(gradients, type, "linkRows(", "plain"), 0);
+  }
+}
+
+TEST_F(TakenKernels, OfRowsForExperts) {
+  const Tensor places = make(DType::Int32, {3, 2});
+  expectTaken(
+      [&](Kernels& k, DType type) {
+        k.spreadRows({.x = make(type, {3, 16}), .places = places, .y = make(type, {6, 16})});
+      },
+      "spreadRuns<", "spreadRows<");
+  expectTaken(
+      [&](Kernels& k, DType type) {
+        k.combineRows({.x = make(type, {6, 16}), .places = places, .y = make(type, {3, 16})});
+      },
+      "combineRuns<", "combineRows<");
+  expectTaken(
+      [&](Kernels& k, DType type) {
+        k.rowDots({.x = make(type, {3, 16}),
+                   .y = make(type, {6, 16}),
+                   .places = places,
+                   .dots = make(statisticsType(type), {3, 2})});
+      },
+      "dotRuns<", "rowDots<");
+}
+
+TEST_F(TakenKernels, OfAttention) {
+  expectTaken(
+      [&](Kernels& k, DType type) {
+        const Tensor part = make(type, {1, 3, 32}), out = make(type, {1, 3, 32});
+        const Tensor sums = make(statisticsType(type), {1, 2, 3}),
+                     more = make(statisticsType(type), {1, 2, 3});
+        k.attentionMerge(
+            {.part = part, .partLogSumExp = more, .out = out, .logSumExp = sums, .heads = 2});
+      },
+      "mergeRuns<", "attentionMerge<");
+  expectTaken(
+      [&](Kernels& k, DType type) {
+        k.attentionBackward({.dOut = make(type, {1, 3, 32}),
+                             .qkv = make(type, {1, 3, 96}),
+                             .out = make(type, {1, 3, 32}),
+                             .logSumExp = make(statisticsType(type), {1, 2, 3}),
+                             .dQkv = make(type, {1, 3, 96}),
+                             .heads = 2,
+                             .kvHeads = 2},
+                            arena_);
+      },
+      "headDots<", "attentionDots<");
+}
+
+}  // namespace
+}  // namespace tutti::parallel

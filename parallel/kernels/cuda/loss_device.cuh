@@ -7,13 +7,9 @@
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/cuda/placed_rows_device.cuh"
 
 namespace tutti::parallel::cuda {
-
-/// The row of an id in a part of a vocabulary, or -1 where it is elsewhere.
-TUTTI_DEVICE int32_t rowIn(const VocabularyPart& part, int64_t id) {
-  return id >= part.first && id < part.first + part.here ? int32_t(id - part.first) : -1;
-}
 
 /// Below every logit: where the largest of none begins, as on the host.
 TUTTI_DEVICE float lowestLogit(float) { return -3.0e38f; }

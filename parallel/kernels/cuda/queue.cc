@@ -53,10 +53,10 @@ Queue::Queue(StreamRef stream)
       results_(stream, Workspace::Kind::Pinned),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
   const OnDevice here(device_);
-  for (const auto load :
-       {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise, loadNorm,
-        loadAttention, loadAttentionForward, loadAttentionGradients, loadWgmmaForward,
-        loadWgmmaGradients, loadTokens, loadExperts, loadSum, loadStreamed, loadNorms, loadLosses})
+  for (const auto load : {loadGemm, loadSimt, loadMma, loadWgmma, loadSplits, loadElementwise,
+                          loadNorm, loadAttention, loadAttentionForward, loadAttentionGradients,
+                          loadWgmmaForward, loadWgmmaGradients, loadTokens, loadExperts, loadSum,
+                          loadStreamed, loadNorms, loadColumns, loadLosses})
     check("cudaFuncGetAttributes", load());
 }
 

@@ -15,8 +15,8 @@ constexpr int kMostEighths = 24;
 /// What the GPU computes in float32 may be off by: of sums over a row of some thousands, of which
 /// each thread adds few in order, and of exponentials; relatively to the largest of the results.
 constexpr double kComputed = 0x1p-14;
-/// Of sums over 2^14 rows in order: 2^14 roundings of 2^-24 of the sum of absolute values, which is
-/// below 8 times the largest sum of columns whose rows repeat after 16.
+/// Of sums over 2^14 rows, in whichever order: 2^14 roundings of 2^-24 of the sum of absolute
+/// values, which is below 8 times the largest sum of columns whose rows repeat after 16.
 constexpr double kSummed = 8 * 0x1p-10;
 
 double roundingOf(DType type) { return type == DType::BFloat16 ? 0x1p-8 : 0; }

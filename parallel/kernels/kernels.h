@@ -352,8 +352,8 @@ class Kernels {
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
   /// y [rows, n] += bias [n] in each row. Rows of y may be strided.
   virtual void addBias(const Tensor& bias, const Tensor& y) = 0;
-  /// db [n] = column sums of dy [rows, n] + beta * db, rows in ascending order. Rows of dy may be
-  /// strided.
+  /// db [n] = column sums of dy [rows, n] + beta * db, rows of all columns in one order. Rows of dy
+  /// may be strided.
   virtual void biasGradient(const Tensor& dy, const Tensor& db, double beta) = 0;
   /// to += from, of one shape. Rows of both may be strided.
   virtual void add(const Tensor& from, const Tensor& to) = 0;

@@ -71,16 +71,25 @@ void CudaKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) 
   Tensor wideDy = dy, wideDb = db;
   widen(wideDy, wideDb);
   requireBiasGradient(wideDy, wideDb);
-  queue_->start("biasGradient",
-                ColumnSums{.dy = matrixOf(dy),
-                           .x = {},
-                           .mean = {},
-                           .rstd = {},
-                           .sums = elementsOf(db),
-                           .rows = sizeOf32(rows(dy)),
-                           .width = sizeOf32(width(dy)),
-                           .accumulate = beta != 0},
-                isDouble(wideDy));
+  startSums("biasGradient",
+            {.dy = matrixOf(dy),
+             .x = {},
+             .mean = {},
+             .rstd = {},
+             .sums = elementsOf(db),
+             .sumsOfDy = {},
+             .partial = nullptr,
+             .rows = sizeOf32(rows(dy)),
+             .width = sizeOf32(width(dy)),
+             .accumulate = beta != 0,
+             .accumulateOfDy = 0},
+            isDouble(wideDy));
+}
+
+void CudaKernels::startSums(const char* operation, ColumnSums sums, bool doubles) {
+  const int64_t partial = streaming_ == StreamingFamily::Plain ? 0 : partialSumsOf(sums);
+  if (partial > 0) sums.partial = queue_->scratch<float>(partial);
+  queue_->start(operation, ChosenStreaming{streaming_, sums}, doubles);
 }
 
 void CudaKernels::add(const Tensor& from, const Tensor& to) {

@@ -15,15 +15,15 @@
 // captured into a graph, which is launched in their place from then on; TUTTI_GRAPHS=0: never.
 //
 // Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
-// operands' values and shapes, of gemm, attention, norms, rowDots and the loss also of how operands
-// are aligned, and of the first two of the GPU, which decide on the kernel: nothing but integers is
-// added by atomics.
+// operands' values and shapes, of gemm, attention, norms, rowDots, sums over rows and the loss also
+// of how operands are aligned, and of the first two of the GPU, which decide on the kernel: nothing
+// but integers is added by atomics.
 //
-// Memory besides operands, which gemm of few large sums, attentionBackward, embeddingWeights,
-// placeTokens, addSquares, route of types of 16 bits, crossEntropy and routerGradient need, is this
-// object's: it grows when a call needs more than any before, so that a training step allocates
-// nothing after the first, and nothing is given back before the end. The arenas that the interface
-// passes are not used.
+// Memory besides operands, which gemm of few large sums, sums over many rows, attentionBackward,
+// embeddingWeights, placeTokens, addSquares, route of types of 16 bits, crossEntropy and
+// routerGradient need, is this object's: it grows when a call needs more than any before, so that a
+// training step allocates nothing after the first, and nothing is given back before the end. The
+// arenas that the interface passes are not used.
 
 #include <memory>
 
@@ -38,6 +38,7 @@ class Attentions;
 class Gemms;
 struct GemmOptions;
 class Queue;
+struct ColumnSums;
 enum class StreamingFamily;
 }  // namespace cuda
 
@@ -96,6 +97,9 @@ class CudaKernels final : public Kernels {
   void addSquares(std::span<const Tensor> all, ExactSum& sum) override;
 
  private:
+  /// With the scratch that the sums need.
+  void startSums(const char* operation, cuda::ColumnSums sums, bool doubles);
+
   const Device device_;
   const std::unique_ptr<cuda::Queue> queue_;
   const std::unique_ptr<cuda::Gemms> gemms_;

@@ -107,12 +107,13 @@ struct NormBackward {
   int32_t rows, width;
 };
 cudaError_t enqueue(const NormBackward& x, bool doubles, cudaStream_t stream);
-/// Sums over rows, in their order, of dy, or where there is an x, of dy times x as it was
-/// normalized.
+/// Sums over rows of dy, or where there is an x, of dy times x as it was normalized; with an x also
+/// those of dy, where they are wanted.
 struct ColumnSums {
   Matrix dy;
-  Elements x, mean, rstd, sums;
-  int32_t rows, width, accumulate;
+  Elements x, mean, rstd, sums, sumsOfDy;
+  float* partial;  ///< scratch, of as many as partialSumsOf() of streaming/choice.h says
+  int32_t rows, width, accumulate, accumulateOfDy;
 };
 cudaError_t enqueue(const ColumnSums& x, bool doubles, cudaStream_t stream);
 cudaError_t loadNorm();

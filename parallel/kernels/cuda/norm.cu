@@ -20,7 +20,12 @@ cudaError_t enqueue(const NormBackward& x, bool doubles, cudaStream_t stream) {
 }
 
 cudaError_t enqueue(const ColumnSums& x, bool doubles, cudaStream_t stream) {
-  return launch(kColumnSums, doubles, blocksOf(x.width, kRowThreads), kRowThreads, x, stream);
+  const int64_t blocks = blocksOf(x.width, kRowThreads);
+  const cudaError_t error = launch(kColumnSums, doubles, blocks, kRowThreads, x, stream);
+  if (error != cudaSuccess || x.sumsOfDy.data == nullptr) return error;
+  ColumnSums ofDy = x;
+  ofDy.x = {}, ofDy.sums = x.sumsOfDy, ofDy.accumulate = x.accumulateOfDy;
+  return launch(kColumnSums, doubles, blocks, kRowThreads, ofDy, stream);
 }
 
 cudaError_t loadNorm() { return loadAll(kNorm, kNormBackward, kColumnSums); }

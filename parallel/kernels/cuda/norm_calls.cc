@@ -48,20 +48,19 @@ void CudaKernels::layerNormWeights(const LayerNormWeightArgs& args) {
   LayerNormWeightArgs a = args;
   widen(a.dy, a.x, a.mean, a.rstd, a.dWeight, a.dBias);
   requireOperands(a);
-  const bool doubles = isDouble(a.x);
-  ColumnSums sums{.dy = matrixOf(args.dy.matrix()),
-                  .x = elementsOf(args.x),
-                  .mean = elementsOf(args.mean),
-                  .rstd = elementsOf(args.rstd),
-                  .sums = elementsOf(args.dWeight),
-                  .rows = sizeOf32(rows(a.x)),
-                  .width = sizeOf32(width(a.x)),
-                  .accumulate = a.betaWeight != 0};
-  queue_->start("layerNormWeights", sums, doubles);
-  sums.x = {};
-  sums.sums = elementsOf(args.dBias);
-  sums.accumulate = a.betaBias != 0;
-  queue_->start("layerNormWeights", sums, doubles);
+  startSums("layerNormWeights",
+            {.dy = matrixOf(args.dy.matrix()),
+             .x = elementsOf(args.x),
+             .mean = elementsOf(args.mean),
+             .rstd = elementsOf(args.rstd),
+             .sums = elementsOf(args.dWeight),
+             .sumsOfDy = elementsOf(args.dBias),
+             .partial = nullptr,
+             .rows = sizeOf32(rows(a.x)),
+             .width = sizeOf32(width(a.x)),
+             .accumulate = a.betaWeight != 0,
+             .accumulateOfDy = a.betaBias != 0},
+            isDouble(a.x));
 }
 
 void CudaKernels::rmsNorm(const RmsNormArgs& args) {
@@ -103,16 +102,19 @@ void CudaKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
   RmsNormWeightArgs a = args;
   widen(a.dy, a.x, a.rstd, a.dWeight);
   requireOperands(a);
-  queue_->start("rmsNormWeights",
-                ColumnSums{.dy = matrixOf(args.dy.matrix()),
-                           .x = elementsOf(args.x),
-                           .mean = {},
-                           .rstd = elementsOf(args.rstd),
-                           .sums = elementsOf(args.dWeight),
-                           .rows = sizeOf32(rows(a.x)),
-                           .width = sizeOf32(width(a.x)),
-                           .accumulate = a.beta != 0},
-                isDouble(a.x));
+  startSums("rmsNormWeights",
+            {.dy = matrixOf(args.dy.matrix()),
+             .x = elementsOf(args.x),
+             .mean = {},
+             .rstd = elementsOf(args.rstd),
+             .sums = elementsOf(args.dWeight),
+             .sumsOfDy = {},
+             .partial = nullptr,
+             .rows = sizeOf32(rows(a.x)),
+             .width = sizeOf32(width(a.x)),
+             .accumulate = a.beta != 0,
+             .accumulateOfDy = 0},
+            isDouble(a.x));
 }
 
 }  // namespace tutti::parallel

@@ -5,7 +5,7 @@
 // takes its rows in their order.
 //
 // Bound: the memory's bandwidth, and for sums over rows the latency of it: a thread has one load
-// after the other, of which the compiler overlaps some.
+// after the other, of which the compiler overlaps some, and there are no more threads than columns.
 
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"

@@ -74,7 +74,8 @@ Queue::Queue(StreamRef stream)
                           loadLosses,
                           loadHeads,
                           loadPlaced,
-                          loadSums})
+                          loadSums,
+                          loadColumns})
     check("cudaFuncGetAttributes", load());
 }
 

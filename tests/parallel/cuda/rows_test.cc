@@ -161,6 +161,34 @@ TEST_P(CudaRows, LayerNormGradients) {
   expectNear(dBias, 16, "dBias");
 }
 
+// Of more rows than a block takes; a dy with gaps.
+TEST_P(CudaRows, SumsOverManyRows) {
+  constexpr int64_t kRows = 300, kWidth = 72;
+  const Shape shape{kRows, kWidth};
+  const Operand x = grid(shape, elements()), dy = grid(shape, kept()),
+                rows = grid({kRows, kWidth + 24}, elements());
+  const Operand mean = grid({kRows}, kept()),
+                rstd = of(std::vector<double>(kRows, 0.5), {kRows}, kept());
+  const Operand dWeight = grid({kWidth}, kept()), dBias = result({kWidth}, kept()),
+                rms = result({kWidth}, kept()), db = grid({kWidth}, kept());
+  both([&](const Side& side) {
+    side.kernels.layerNormWeights({.dy = side(dy),
+                                   .x = side(x),
+                                   .mean = side(mean),
+                                   .rstd = side(rstd),
+                                   .dWeight = side(dWeight),
+                                   .dBias = side(dBias),
+                                   .betaWeight = 1});
+    side.kernels.rmsNormWeights(
+        {.dy = side(dy), .x = side(x), .rstd = side(rstd), .dWeight = side(rms)});
+    side.kernels.biasGradient(side(rows.columns(16, kWidth)), side(db), 1);
+  });
+  expectExact(dWeight, "layerNormWeights");
+  expectExact(dBias, "layerNormWeights' bias");
+  expectExact(rms, "rmsNormWeights");
+  expectExact(db, "biasGradient");
+}
+
 TEST_P(CudaRows, RmsNorm) {
   for (const int64_t width : {1, 5, 300}) {
     const Shape shape{3, width};

@@ -50,12 +50,15 @@ class Sequences : public tests::CudaTest {
     return {x.as<float>(), x.as<float>() + x.count()};
   }
 
-  /// Products, an activation, memory that is filled and copied, and sums that are added to.
+  /// Products, an activation, memory that is filled and copied, and sums, by scratch, that are
+  /// added to.
   struct Chain {
     Tensor x, weight, inner, active, copied, sum;
   };
   Chain chain() {
-    return {make({5, 8}), make({12, 8}), make({5, 12}), make({5, 12}), make({5, 12}), make({12})};
+    constexpr int64_t kRows = 300;
+    return {make({kRows, 8}),  make({16, 8}),     make({kRows, 16}),
+            make({kRows, 16}), make({kRows, 16}), make({16})};
   }
   static void call(Kernels& kernels, const Chain& c) {
     kernels.fillZero(c.inner);

@@ -52,6 +52,23 @@ cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream);
 cudaError_t loadNorms();
 
+/// columns.cu: of rows and columns that are cut into slices and tiles. `partial` has the sums of
+/// each slice.
+inline constexpr int32_t kSliceRows = 128, kMostSlices = 64;
+struct RowSlices {
+  int32_t count, rows;  ///< of each, but for the last: a multiple of kSliceRows
+};
+constexpr RowSlices slicesOf(int32_t rows) {
+  const int32_t batches = (rows + kSliceRows - 1) / kSliceRows;
+  const int32_t batchesOfSlice = (batches + kMostSlices - 1) / kMostSlices;
+  return {(batches + batchesOfSlice - 1) / batchesOfSlice, batchesOfSlice * kSliceRows};
+}
+struct SlicedSums : ColumnSums {
+  RowSlices slices;
+};
+cudaError_t enqueue(const InRuns<ColumnSums>& x, cudaStream_t stream);
+cudaError_t loadColumns();
+
 /// losses.cu: of rows that begin anywhere, in runs of as many elements whatever the types.
 inline constexpr int32_t kLossRun = 8;
 cudaError_t enqueue(const InRuns<LogitStatistics>& x, cudaStream_t stream);

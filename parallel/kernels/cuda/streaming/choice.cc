@@ -142,6 +142,21 @@ int32_t runOf(const NormBackward& x) {
   return ifFits(runOf({x.dy, x.x, x.weight, x.residual, x.dx}), x.rows, x.width);
 }
 
+// Results are written one by one.
+
+int32_t runOf(const ColumnSums& x) {
+  const int32_t run = runOf({x.dy.elements, x.x});
+  const bool fits =
+      run != 0 && ifDivides(kNormRun, int64_t{x.rows} * x.width, {x.width, x.dy.stride}) != 0;
+  return fits ? run : 0;
+}
+
+int64_t partialSumsOf(const ColumnSums& x) {
+  const int32_t slices = runOf(x) == 0 ? 1 : slicesOf(x.rows).count;
+  const int sums = x.sumsOfDy.data == nullptr ? 1 : 2;
+  return slices == 1 ? 0 : int64_t{sums} * slices * x.width;
+}
+
 int32_t runOf(const LogitStatistics& x) { return runOfLogits(x.logits, x.rows, x.width); }
 
 int32_t runOf(const CrossEntropy& x) { return runOfLogits(x.logits, x.rows, x.width); }

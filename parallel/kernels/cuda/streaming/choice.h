@@ -28,6 +28,8 @@ int32_t runOf(const Rotary& x);
 /// Of these kNormRun or 0, which it is, too, for rows of more than kMostNormColumns.
 int32_t runOf(const Norm& x);
 int32_t runOf(const NormBackward& x);
+/// Of these a row's width and distance are multiples of kNormRun, too.
+int32_t runOf(const ColumnSums& x);
 /// Of these kLossRun or 0; rows of logits may have any width and begin anywhere.
 int32_t runOf(const LogitStatistics& x);
 int32_t runOf(const CrossEntropy& x);
@@ -40,5 +42,8 @@ int32_t runOf(const AttentionMerge& x);
 int32_t runOf(const AttentionDots& x);
 /// Of this 1 where others have 0: what it sorts is of no type.
 int32_t runOf(const SumByRow& x);
+
+/// Numbers of scratch that these sums need: 0 for the plain kernels, and where rows are one slice.
+int64_t partialSumsOf(const ColumnSums& x);
 
 }  // namespace tutti::parallel::cuda

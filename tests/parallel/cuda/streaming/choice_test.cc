@@ -100,6 +100,30 @@ TEST(StreamingChoice, IsOfWhatNormsReadAndWrite) {
   EXPECT_EQ(backward(none, wide, kMostNormColumns + 8), 0);
 }
 
+TEST(StreamingChoice, IsOfRowsThatAreSummed) {
+  const Elements x = at(4096, kBrain), wide = at(8192, kFloat), odd = at(4100, kFloat), none{};
+  const auto sums = [&](const Elements& dy, int64_t stride, const Elements& normal, int32_t rows,
+                        int32_t width, const Elements& second) {
+    return ColumnSums{{dy, stride}, normal, none, odd, odd, second, nullptr, rows, width, 1, 0};
+  };
+  EXPECT_EQ(runOf(sums(wide, 16, none, 3, 16, none)), 4);
+  EXPECT_EQ(runOf(sums(x, 16, none, 3, 16, none)), 8);
+  EXPECT_EQ(runOf(sums(wide, 16, x, 3, 16, none)), 8);
+  // A multiple of 4 would do for float32, but not for sums of 16 bits in the same order.
+  EXPECT_EQ(runOf(sums(wide, 20, none, 3, 16, none)), 0);
+  EXPECT_EQ(runOf(sums(wide, 24, none, 3, 12, none)), 0);
+  EXPECT_EQ(runOf(sums(odd, 16, none, 3, 16, none)), 0);
+  EXPECT_EQ(runOf(sums(wide, 16, odd, 3, 16, none)), 0);
+  EXPECT_EQ(runOf(sums(at(4096, kDouble), 16, none, 3, 16, none)), 0);
+  EXPECT_EQ(runOf(sums(wide, 16, none, 0, 16, none)), 0);
+  // Scratch where rows are several slices, for each sum; none for the plain kernels.
+  EXPECT_EQ(partialSumsOf(sums(x, 16, none, kSliceRows, 16, none)), 0);
+  EXPECT_EQ(partialSumsOf(sums(x, 16, none, kSliceRows + 1, 16, none)), 2 * 16);
+  EXPECT_EQ(partialSumsOf(sums(x, 16, x, 5 * kSliceRows, 16, odd)), 2 * 5 * 16);
+  EXPECT_EQ(partialSumsOf(sums(x, 16, x, 1 << 20, 16, odd)), 2 * kMostSlices * 16);
+  EXPECT_EQ(partialSumsOf(sums(odd, 16, none, 5 * kSliceRows, 16, none)), 0);
+}
+
 TEST(StreamingChoice, IsOfWhereLogitsBegin) {
   const auto statistics = [](const Elements& logits, int32_t rows, int32_t width) {
     return runOf(LogitStatistics{logits, at(4100, kFloat), nullptr, {0, width}, rows, width});

@@ -1,0 +1,50 @@
+// arguments.h, columns.cu: by nvcc for a GPU, by g++ for the emulation.
+
+#include "parallel/kernels/cuda/launch.h"
+#include "parallel/kernels/cuda/streaming/arguments.h"
+#include "parallel/kernels/cuda/streaming/columns_device.cuh"
+
+namespace tutti::parallel::cuda {
+namespace {
+
+static_assert(kRowsOfThread * kRowLanes == kSliceRows);
+static_assert(kSlicesOfThread * kSliceGroups == kMostSlices);
+
+/// Of dy; of dy times the normalized x; of both.
+template <int kRun>
+struct SliceKernels {
+  static constexpr auto kOfDy = sumsOfSlices<kRun, false, false>;
+  static constexpr auto kProducts = sumsOfSlices<kRun, true, false>;
+  static constexpr auto kBoth = sumsOfSlices<kRun, true, true>;
+
+  static cudaError_t start(const SlicedSums& x, cudaStream_t stream) {
+    const auto kernel = x.x.data == nullptr          ? kOfDy
+                        : x.sumsOfDy.data == nullptr ? kProducts
+                                                     : kBoth;
+    return launch(kernel, blocksOf(x.width, kTileColumns<kRun>) * x.slices.count, kThreads, x,
+                  stream);
+  }
+  static cudaError_t load() { return loadAll(kOfDy, kProducts, kBoth); }
+};
+using Fours = SliceKernels<4>;
+using Eights = SliceKernels<8>;
+
+}  // namespace
+
+cudaError_t enqueue(const InRuns<ColumnSums>& x, cudaStream_t stream) {
+  const SlicedSums sliced{x, slicesOf(x.rows)};
+  const cudaError_t error =
+      x.run == 4 ? Fours::start(sliced, stream) : Eights::start(sliced, stream);
+  if (error != cudaSuccess || sliced.slices.count == 1) return error;
+  const int sums = x.sumsOfDy.data == nullptr ? 1 : 2;
+  return launch(sumsOfColumns, blocksOf(x.width, kColumnsOfBlock) * sums, kThreads, sliced, stream);
+}
+
+cudaError_t loadColumns() {
+  cudaError_t error = loadAll(sumsOfColumns);
+  for (const auto load : {Fours::load, Eights::load})
+    if (error == cudaSuccess) error = load();
+  return error;
+}
+
+}  // namespace tutti::parallel::cuda

@@ -1,0 +1,184 @@
+#pragma once
+
+// Sums over rows, of each column, in two stages.
+//   1. A block has a tile of columns, as wide as a line of the memory, and a slice of the rows. Its
+//      threads are kColumnLanes times kRowLanes: each has a run of the columns, and every
+//      kRowLanes-th row of the slice, of which kRowsOfThread are under way at once. What they have
+//      is joined: of a warp's four rows by a tree, of the warps in their order.
+//   2. Of each column the slices: kSliceGroups threads add every so many of them, and one adds what
+//      these have, and what was there before.
+// One slice is stored without the second stage. Slices are cut by the number of rows alone
+// (slicesOf()), so the order of a sum does not depend on the width, the types or the GPU: a column
+// has the same bits in a matrix and in a part of it.
+//
+// Bound: the memory's bandwidth; bytes of an element, of which the type has b:
+//   biasGradient                       read b
+//   rmsNormWeights, layerNormWeights   read 2 b, once for both sums of the latter
+// Partial sums are 8 bytes, written and read, for kSliceRows or more elements, mostly in the
+// second-level cache.
+
+#include "parallel/kernels/cuda/joined_device.cuh"
+#include "parallel/kernels/cuda/streaming/arguments.h"
+#include "parallel/kernels/cuda/streaming/runs_device.cuh"
+
+namespace tutti::parallel::cuda {
+
+inline constexpr int kColumnLanes = 8, kRowLanes = kThreads / kColumnLanes;
+inline constexpr int kRowsOfThread = kSliceRows / kRowLanes;
+/// Of the second stage: columns of a block, and threads of a column.
+inline constexpr int kColumnsOfBlock = 32, kSliceGroups = kThreads / kColumnsOfBlock;
+inline constexpr int kSlicesOfThread = kMostSlices / kSliceGroups;
+inline constexpr int kBlockWarps = kThreads / 32;
+
+template <int kRun>
+inline constexpr int kTileColumns = kColumnLanes* kRun;
+
+/// Where a sum goes that is complete.
+struct ColumnResult {
+  Elements sums;
+  int32_t accumulate;
+  TUTTI_DEVICE void store(int32_t column, float sum) const {
+    cuda::store<float>(sums, column, accumulate != 0 ? sum + load<float>(sums, column) : sum);
+  }
+};
+/// Of dy times the normalized x, or where there is no x of dy, the first; of dy besides, the
+/// second.
+TUTTI_DEVICE ColumnResult resultOf(const SlicedSums& x, int which) {
+  if (which == 0) return {x.sums, x.accumulate};
+  return {x.sumsOfDy, x.accumulateOfDy};
+}
+
+TUTTI_DEVICE float* partialOf(const SlicedSums& x, int which, int32_t slice) {
+  return x.partial + (int64_t(which) * x.slices.count + slice) * x.width;
+}
+
+/// A block's columns and rows, and of them this thread's first.
+template <int kRun>
+struct Tile {
+  int32_t slice, firstColumn, column, row, endRow;
+  TUTTI_DEVICE explicit Tile(const SlicedSums& x) {
+    const auto tiles = uint32_t(x.width + kTileColumns<kRun> - 1) / kTileColumns<kRun>;
+    slice = int32_t(blockIdx.x / tiles);
+    firstColumn = int32_t(blockIdx.x % tiles) * kTileColumns<kRun>;
+    column = firstColumn + int32_t(threadIdx.x) % kColumnLanes * kRun;
+    const int32_t firstRow = slice * x.slices.rows;
+    row = firstRow + int32_t(threadIdx.x) / kColumnLanes;
+    endRow = min(firstRow + x.slices.rows, x.rows);
+  }
+};
+
+/// What a thread has of rows that are under way.
+template <int kRun, bool kNormal>
+struct RowBatch {
+  Words<kRun> dy[kRowsOfThread] = {}, x[kNormal ? kRowsOfThread : 1] = {};
+  float mean[kRowsOfThread] = {}, rstd[kRowsOfThread] = {};
+
+  TUTTI_DEVICE void load(const SlicedSums& of, int32_t row, int32_t end, int32_t column) {
+#pragma unroll
+    for (int i = 0; i < kRowsOfThread; ++i, row += kRowLanes) {
+      if (row >= end) break;
+      dy[i] = loadWords<kRun>(of.dy.elements, int64_t(row) * of.dy.stride + column);
+      if constexpr (kNormal) {
+        x[i] = loadWords<kRun>(of.x, int64_t(row) * of.width + column);
+        mean[i] = of.mean.data == nullptr ? 0.0f : cuda::load<float>(of.mean, row);
+        rstd[i] = cuda::load<float>(of.rstd, row);
+      }
+    }
+  }
+
+  /// dy and, where there is an x, dy times the normalized x, of row i.
+  TUTTI_DEVICE void terms(const SlicedSums& of, int i, float (&dys)[kRun],
+                          float (&products)[kRun]) const {
+    widenWords(dy[i], of.dy.elements.format, dys);
+    if constexpr (kNormal) {
+      widenWords(x[i], of.x.format, products);
+#pragma unroll
+      for (int k = 0; k < kRun; ++k) products[k] = dys[k] * ((products[k] - mean[i]) * rstd[i]);
+    }
+  }
+};
+
+/// Of the rows of a block; those of a column are complete in the threads below kTileColumns, which
+/// get their column's. All threads must call it.
+template <int kRun>
+TUTTI_DEVICE float joinRows(float (&sums)[kRun]) {
+  TUTTI_SHARED(float, ofWarps, [kBlockWarps][kTileColumns<kRun>]);
+#pragma unroll
+  for (int k = 0; k < kRun; ++k)
+#pragma unroll
+    for (int lanes = kColumnLanes; lanes < 32; lanes *= 2)
+      sums[k] += __shfl_xor_sync(kAllLanes, sums[k], lanes);
+  if (laneOf() < kColumnLanes)
+#pragma unroll
+    for (int k = 0; k < kRun; ++k) ofWarps[threadIdx.x / 32][laneOf() * kRun + k] = sums[k];
+  __syncthreads();
+  float sum = 0;
+  if (int(threadIdx.x) < kTileColumns<kRun>)
+    for (int warp = 0; warp < kBlockWarps; ++warp) sum += ofWarps[warp][threadIdx.x];
+  __syncthreads();  // before the next call writes there
+  return sum;
+}
+
+template <int kRun>
+TUTTI_DEVICE void storeSlice(const SlicedSums& x, const Tile<kRun>& tile, int which,
+                             float (&sums)[kRun]) {
+  const float sum = joinRows<kRun>(sums);
+  const int32_t column = tile.firstColumn + int32_t(threadIdx.x);
+  if (int(threadIdx.x) >= kTileColumns<kRun> || column >= x.width) return;
+  if (x.slices.count == 1)
+    resultOf(x, which).store(column, sum);
+  else
+    partialOf(x, which, tile.slice)[column] = sum;
+}
+
+/// kNormal: there is an x. kBoth: sums of dy are wanted besides.
+template <int kRun, bool kNormal, bool kBoth>
+__global__ void __launch_bounds__(kThreads) sumsOfSlices(const __grid_constant__ SlicedSums x) {
+  static_assert(kNormal || !kBoth);
+  const Tile<kRun> tile(x);
+  float sums[kRun] = {}, ofDy[kRun] = {};
+  for (int32_t row = tile.row; row < tile.endRow && tile.column < x.width; row += kSliceRows) {
+    RowBatch<kRun, kNormal> batch;
+    batch.load(x, row, tile.endRow, tile.column);
+#pragma unroll
+    for (int i = 0; i < kRowsOfThread; ++i) {
+      if (row + i * kRowLanes >= tile.endRow) break;
+      float dys[kRun], products[kRun];
+      batch.terms(x, i, dys, products);
+#pragma unroll
+      for (int k = 0; k < kRun; ++k) {
+        sums[k] += kNormal ? products[k] : dys[k];
+        if (kBoth) ofDy[k] += dys[k];
+      }
+    }
+  }
+  storeSlice<kRun>(x, tile, 0, sums);
+  if constexpr (kBoth) storeSlice<kRun>(x, tile, 1, ofDy);
+}
+
+/// Blocks of the first sum, then those of the second.
+__global__ inline void __launch_bounds__(kThreads)
+    sumsOfColumns(const __grid_constant__ SlicedSums x) {
+  TUTTI_SHARED(float, ofGroups, [kSliceGroups][kColumnsOfBlock]);
+  const auto blocks = uint32_t(x.width + kColumnsOfBlock - 1) / kColumnsOfBlock;
+  const auto which = int(blockIdx.x / blocks);
+  const int lane = int(threadIdx.x) % kColumnsOfBlock, group = int(threadIdx.x) / kColumnsOfBlock;
+  const int32_t column = int32_t(blockIdx.x % blocks) * kColumnsOfBlock + lane;
+  float partial[kSlicesOfThread];
+#pragma unroll
+  for (int i = 0; i < kSlicesOfThread; ++i) {
+    const int32_t slice = group + i * kSliceGroups;
+    partial[i] =
+        slice < x.slices.count && column < x.width ? partialOf(x, which, slice)[column] : 0.0f;
+  }
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kSlicesOfThread; ++i) sum += partial[i];
+  ofGroups[group][lane] = sum;
+  __syncthreads();
+  if (group != 0 || column >= x.width) return;
+  for (int other = 1; other < kSliceGroups; ++other) sum += ofGroups[other][lane];
+  resultOf(x, which).store(column, sum);
+}
+
+}  // namespace tutti::parallel::cuda

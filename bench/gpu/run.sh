@@ -148,9 +148,10 @@ else
 fi
 
 # Kernels of training, against the host's.
-for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernels_against_host kernel_calls attention attention_calls; do
+for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernels_against_host kernel_calls attention attention_calls streaming; do
   part "training_$test" 60 "$tests/cuda_${test}_test"
 done
+part training_sequences 60 "$tests/device_sequences_test"
 part training 120 "$tests/device_training_test"
 if [ -n "$emulated" ]; then
   part training_offload 60 "$tests/device_offload_test"

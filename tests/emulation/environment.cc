@@ -31,7 +31,9 @@ Environment read() {
   all.devices = static_cast<int>(number("TUTTI_EMULATION_DEVICES", 4, 0, kMaxDevices));
   all.processors = static_cast<int>(number("TUTTI_EMULATION_PROCESSORS", 4, 1, 1024));
   all.memoryBytes = number("TUTTI_EMULATION_MEMORY", 2048, 1, 1 << 20) << 20;
-  all.isLoadingLazy = number("TUTTI_EMULATION_LAZY_LOADING", 0, 0, 1) != 0;
+  const uint64_t lazy = number("TUTTI_EMULATION_LAZY_LOADING", 0, 0, 2);
+  all.isLoadingLazy = lazy != 0;
+  all.isLateLoadingWrong = lazy == 2;
   all.connections = number("CUDA_DEVICE_MAX_CONNECTIONS", 0, 1, 32);
   all.pending = number("TUTTI_EMULATION_PENDING", 0, 0);
   return all;

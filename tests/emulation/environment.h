@@ -24,8 +24,9 @@ struct Environment {
   /// TUTTI_EMULATION_MEMORY: MiB of each device. 2048.
   size_t memoryBytes = 0;
   /// TUTTI_EMULATION_LAZY_LOADING: 1 makes the first use of a kernel on a device wait for all of
-  /// the device's work, as CUDA may. 0.
-  bool isLoadingLazy = false;
+  /// the device's work, as CUDA may; 2 makes a launch of a kernel that nothing has loaded there an
+  /// error. 0.
+  bool isLoadingLazy = false, isLateLoadingWrong = false;
   /// CUDA_DEVICE_MAX_CONNECTIONS: hardware queues that the streams of a device share, 1 to 32; what
   /// waits holds up all that is behind it in its queue. Not set: each stream has its own.
   uint64_t connections = 0;

@@ -225,6 +225,9 @@ TEST_F(RuntimeErrors, LoadingAKernelMayWaitForTheDevice) {
   };
   EXPECT_EXIT((loaded(), meetAnother(), _exit(0)), testing::ExitedWithCode(0), "");
   EXPECT_EXIT((meetAnother(), _exit(0)), testing::ExitedWithCode(kErrorStatus), "no progress");
+  setenv("TUTTI_EMULATION_LAZY_LOADING", "2", 1);
+  EXPECT_EXIT((meetAnother(), _exit(0)), testing::ExitedWithCode(kErrorStatus),
+              "nothing has loaded .*awaitFlag.* on device 0");
   unsetenv("TUTTI_EMULATION_LAZY_LOADING");
 }
 

@@ -40,6 +40,21 @@ cudaError_t limit(Launch& launch) {
   return cudaSuccess;
 }
 
+/// Where nothing has loaded the function on the current device: waits for all that the device does.
+void loadLate(const void* function) {
+  std::vector<WorkPointer> all;
+  locked([&] {
+    if (!isFirstUse(function)) return cudaSuccess;
+    const auto kernel = findKernel(function);
+    if (environment().isLateLoadingWrong)
+      fail("cudaLaunchKernel: nothing has loaded " + (kernel ? kernel->name : "the function") +
+           " on device " + std::to_string(currentDevice()));
+    all = lastOf(currentDevice());
+    return cudaSuccess;
+  });
+  for (const WorkPointer& work : all) wait(*work, false);
+}
+
 }  // namespace
 
 cudaError_t readAttributes(const cudaLaunchConfig_t& config, Launch& launch) {
@@ -125,14 +140,7 @@ extern "C" {
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                 void** arguments) {
-  std::vector<WorkPointer> all;
-  if (environment().isLoadingLazy) {
-    locked([&] {
-      if (isFirstUse(function)) all = lastOf(currentDevice());
-      return cudaSuccess;
-    });
-    for (const WorkPointer& work : all) wait(*work, false);
-  }
+  if (environment().isLoadingLazy) loadLate(function);
   return call([&]() -> cudaError_t {
     TaskPointer task;
     cudaStream_t stream = nullptr;

@@ -24,9 +24,6 @@ FunctionSettings& settingsOf(const void* function);
 
 /// Loads the function on the current device; false where it was loaded before.
 bool isFirstUse(const void* function);
-/// With TUTTI_EMULATION_LAZY_LOADING=1 the first use of a function waits for all work of the
-/// device, as CUDA may.
-bool isLoadingLazy();
 
 /// What the attributes of a launch say; CUDA's error for those that it does not know.
 cudaError_t readAttributes(const cudaLaunchConfig_t& config, Launch& launch);

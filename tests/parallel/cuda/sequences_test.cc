@@ -1,21 +1,18 @@
 // Kernels that are kept and launched as graphs: the same results as one by one, a graph from the
 // second time on, another one for other operands, and what becomes of those that are kept when the
-// host waits, when something fails, and in a training.
+// host waits, when something throws, and in a training.
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 
 #include "parallel/data/loader.h"
 #include "parallel/engine/engine.h"
-#include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/tables.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/optim/optimizer.h"
-#include "tests/device/cuda_test.h"
-#include "tests/emulation/runtime/failing_call.h"
+#include "tests/parallel/cuda/sequences.h"
 
 namespace tutti::parallel {
 namespace {
@@ -31,51 +28,6 @@ class GraphsSetting {
   ~GraphsSetting() { ::unsetenv("TUTTI_GRAPHS"); }
   GraphsSetting(const GraphsSetting&) = delete;
   GraphsSetting& operator=(const GraphsSetting&) = delete;
-};
-
-class Sequences : public tests::CudaTest {
- protected:
-  /// In memory that host and GPU address.
-  Tensor make(const Shape& shape, DType type = DType::Float32) {
-    memory_.push_back(allocatePinned(byteCount(type, shape)));
-    std::memset(memory_.back().data(), 0, memory_.back().bytes());
-    return {memory_.back().data(), type, shape};
-  }
-  void fill(const Tensor& x, float first) {
-    for (int64_t i = 0; i < x.count(); ++i)
-      x.as<float>()[i] = first + 0.25f * static_cast<float>(i % 13);
-  }
-  std::vector<float> values(const Tensor& x) {
-    stream_.synchronize();
-    return {x.as<float>(), x.as<float>() + x.count()};
-  }
-
-  /// Products, an activation, memory that is filled and copied, and sums, by scratch, that are
-  /// added to.
-  struct Chain {
-    Tensor x, weight, inner, active, copied, sum;
-  };
-  Chain chain() {
-    constexpr int64_t kRows = 300;
-    return {make({kRows, 8}),  make({16, 8}),     make({kRows, 16}),
-            make({kRows, 16}), make({kRows, 16}), make({16})};
-  }
-  static void call(Kernels& kernels, const Chain& c) {
-    kernels.fillZero(c.inner);
-    kernels.gemm({.a = c.x, .b = c.weight, .c = c.inner, .transposeB = true, .beta = 1});
-    kernels.gelu(c.inner, c.active);
-    kernels.copy(c.active, c.copied);
-    kernels.biasGradient(c.copied, c.sum, 1);
-  }
-  std::vector<float> results(const Chain& c) {
-    std::vector<float> all = values(c.copied), sum = values(c.sum);
-    all.insert(all.end(), sum.begin(), sum.end());
-    return all;
-  }
-
-  std::vector<Memory> memory_;
-  Stream stream_{gpu(0)};
-  CudaKernels kernels_{stream_};
 };
 
 TEST_F(Sequences, AreGraphsFromTheSecondTimeOn) {
@@ -154,34 +106,6 @@ TEST_F(Sequences, ThatFailAreForgotten) {
   EXPECT_EQ(values(x), before);
   kernels_.add(x, x);
   EXPECT_EQ(values(x)[0], 6);
-}
-
-// Whichever call it is that CUDA refuses: those of the launches, or of what makes a graph.
-TEST_F(Sequences, SayWhatCudaRefuses) {
-  const Chain c = chain();
-  fill(c.x, 1);
-  fill(c.weight, 2);
-  for (int time = 0; time < 2; ++time)  // one by one, then as a graph
-    for (int calls = 0;; ++calls) {
-      ASSERT_LT(calls, 100);
-      CudaKernels kernels{stream_};
-      const emulation::FailingCall failing(calls, cudaErrorInvalidConfiguration);
-      const auto outcome = outcomeOf([&] {
-        for (int each = 0; each <= time; ++each)
-          inSequence(kernels, true, [&] { call(kernels, c); });
-        EXPECT_EQ(kernels.graphLaunches(), time);
-      });
-      if (!failing.hasFailed()) {
-        EXPECT_EQ(outcome.text, tests::Outcome{}.text);
-        break;
-      }
-      expectError(outcome, ErrorCode::Cuda, "cudaErrorInvalidConfiguration");
-    }
-  const Chain again = chain();
-  fill(again.x, 1);
-  fill(again.weight, 2);
-  call(kernels_, again);
-  EXPECT_EQ(values(again.copied), values(c.copied));
 }
 
 // A caller who captures the stream has the kernels in his graph, and not a launch of another one.

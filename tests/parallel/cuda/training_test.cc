@@ -45,6 +45,13 @@ void climb(RunModel model, const std::vector<Arrangement>& layouts, RunOptions o
 
 const RunOptions kTwoSteps{.batch = 4, .validationBytes = 50, .steps = 2};
 
+// What a release build also runs under ThreadSanitizer.
+TEST(TrainingBriefly, OfOneTwoAndFourRanks) {
+  climb(runModels()[0],
+        {arrangement(""), arrangement("dp=2"), arrangement("fsdp=2,tp=2", zero(3), true)},
+        kTwoSteps);
+}
+
 TEST(TrainingOnGpus, OfOneRank) {
   for (const RunModel& model : runModels()) climb(model, {arrangement("")}, kTwoSteps);
 }

@@ -71,27 +71,44 @@ struct Whole {
   }
 };
 
+void expectForward(const HeadsCase& c) {
+  Whole whole(c);
+  whole.x.forward();
+  EXPECT_EQ(whole.x.error(whole.x.out, whole.forward.out), "");
+  EXPECT_EQ(whole.x.error(whole.x.logSumExp, whole.forward.logSumExp), "");
+}
+void expectBackward(const HeadsCase& c) {
+  Whole whole(c);
+  whole.prepareBackward();
+  const PairBackward right = pairBackward(c.sizes, whole.given, c.rounding());
+  whole.x.backward(false);
+  EXPECT_EQ(whole.x.error(whole.x.dQuery, right.dQuery), "");
+  EXPECT_EQ(whole.x.error(whole.x.dKey, right.dKey), "");
+  EXPECT_EQ(whole.x.error(whole.x.dValue, right.dValue), "");
+}
+
 TEST(AttentionAtRandom, ForwardIsNearTheDefinition) {
   for (const AttentionFamily family : {kMma, kWgmma})
-    for (const HeadsCase& c : cases(family)) {
-      Whole whole(c);
-      whole.x.forward();
-      EXPECT_EQ(whole.x.error(whole.x.out, whole.forward.out), "");
-      EXPECT_EQ(whole.x.error(whole.x.logSumExp, whole.forward.logSumExp), "");
-    }
+    for (const HeadsCase& c : cases(family)) expectForward(c);
 }
 
 TEST(AttentionAtRandom, BackwardIsNearTheDefinition) {
   for (const AttentionFamily family : {kMma, kWgmma})
-    for (const HeadsCase& c : cases(family)) {
-      Whole whole(c);
-      whole.prepareBackward();
-      const PairBackward right = pairBackward(c.sizes, whole.given, c.rounding());
-      whole.x.backward(false);
-      EXPECT_EQ(whole.x.error(whole.x.dQuery, right.dQuery), "");
-      EXPECT_EQ(whole.x.error(whole.x.dKey, right.dKey), "");
-      EXPECT_EQ(whole.x.error(whole.x.dValue, right.dValue), "");
-    }
+    for (const HeadsCase& c : cases(family)) expectBackward(c);
+}
+
+// Each kernel once, also under sanitizers: every width and type.
+TEST(AttentionBriefly, IsNearTheDefinition) {
+  for (const AttentionFamily family : {kMma, kWgmma})
+    for (const int64_t width : {64, 80, 96, 128})
+      for (const Format format : {kBrain, kHalf}) {
+        const HeadsCase c{
+            .sizes = {.queries = 35, .keys = 67, .headWidth = width, .firstQuery = 30},
+            .elements = format,
+            .family = family};
+        expectForward(c);
+        expectBackward(c);
+      }
 }
 
 // Scores so large that each tile's largest is far above those of the tiles before.

@@ -168,3 +168,9 @@ function(tutti_test name)
   endif()
 endfunction()
 
+# tutti_absent(NAME WHAT WHY LABELS...): in the place of tests that cannot be built here one that is skipped, and
+# says so.
+function(tutti_absent name what why)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: ${what}: ${why}")
+  set_tests_properties(${name} PROPERTIES LABELS "${ARGN}" SKIP_REGULAR_EXPRESSION "SKIPPED:")
+endfunction()

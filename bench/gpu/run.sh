@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that a GPU can tell, in one call: bench/gpu/run.sh [--seconds N] [--out FOLDER]
-# [--build FOLDER] [--only checks|speed] [--emulated] [--write-golden]; or --pack FOLDER; or --help.
+# [--build FOLDER] [--only checks|speed] [--parts PATTERN] [--emulated] [--write-golden]; or --pack FOLDER;
+# or --help.
 #
 # It builds nothing: `cmake --build build --target gpu_bench` does, on any machine with the toolkit.
 # --pack copies what is run here to a folder, without symbols, this script with it, and makes an
@@ -9,19 +10,21 @@
 #
 # Each part has its share of the N seconds (540): checks come first, and what they leave is for what is
 # measured, products against cuBLAS, attention and trainings against PyTorch, and what memory bounds
-# against a copy; --only is for two calls where one is too short. The report is FOLDER/report.md and standard output:
-# of each part whether it passed, failed or did not run, and at its end what is not covered. The exit
-# status is 1 if a check has failed, 2 without a GPU. --emulated runs what can be run on the
-# emulation, to try out this script: its programs are the tests of the same names and the target
-# tutti_emulated.
+# against a copy; --only is for two calls where one is too short, and --parts for the checks whose whole
+# names match an extended regular expression. A test that says nothing for 30 seconds, or that ends its
+# program, has failed, and those behind it are run all the same. The report is FOLDER/report.md and
+# standard output: of each part whether it passed, failed or did not run, and at its end what is not
+# covered. The exit status is 1 if a check has failed, 2 without a GPU. --emulated runs what can be run on
+# the emulation (of one device, with TUTTI_EMULATION_DEVICES=1), to try out this script: its programs are
+# the tests of the same names and the target tutti_emulated.
 set -u
 here=$PWD
 cd "$(dirname "$0")/../.."
 
-seconds=540 out=gpu-report build=build emulated= golden= pack= only=
+seconds=540 out=gpu-report build=build emulated= golden= pack= only= parts=
 if [ -f commit ]; then build=.; fi  # this is a packed folder
 while [ $# -gt 0 ]; do
-  case $1 in --seconds|--out|--build|--pack|--only)
+  case $1 in --seconds|--out|--build|--pack|--only|--parts)
     [ $# -gt 1 ] || { echo "run.sh: $1 lacks what it is about" >&2; exit 2; } ;;
   esac
   case $1 in
@@ -29,11 +32,12 @@ while [ $# -gt 0 ]; do
     --out) out=$2; shift ;;
     --build) case $2 in /*) build=$2 ;; *) build=$here/$2 ;; esac; shift ;;
     --only) case $2 in checks|speed) only=$2 ;; *) echo "run.sh: --only $2 is neither checks nor speed" >&2; exit 2 ;; esac; shift ;;
+    --parts) parts=$2; shift ;;
     --emulated) emulated=1 ;;
     --write-golden) golden=--write-golden ;;
     --pack) pack=$2; shift ;;
     --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' bench/gpu/run.sh; exit ;;
-    *) echo "run.sh: $1 is none of --seconds, --out, --build, --only, --emulated, --write-golden, --pack, --help" >&2; exit 2 ;;
+    *) echo "run.sh: $1 is none of --seconds, --out, --build, --only, --parts, --emulated, --write-golden, --pack, --help" >&2; exit 2 ;;
   esac
   shift
 done
@@ -76,7 +80,7 @@ within() {  # what time is left
 }
 
 if [ -n "$emulated" ]; then
-  programs=$build/tests/emulated tests=$build/tests device=emulated gpus=4
+  programs=$build/tests/emulated tests=$build/tests device=emulated gpus=${TUTTI_EMULATION_DEVICES:-4}
   libraries=$build/tests/emulated
   tune=("$programs/tune_gemm" --repeats 1 --out "$out/gemm_table.txt" 100x100x200:nt)
 else
@@ -91,26 +95,96 @@ mkdir -p "$out"
 : >"$report"
 # Ranks as threads on one GPU wait for each other there, and their streams must not share queues.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
+# Seconds of a test, or of a C program's case: one that hangs must not take what others need.
+silence=${TUTTI_TEST_CASE_SECONDS:-$([ -n "$emulated" ] && echo 120 || echo 30)}
+export TUTTI_TEST_CASE_SECONDS=$silence
 PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin  # of compute-sanitizer
+
+# wanted NAME: whether the part was asked for.
+wanted() {
+  [ "$only" != speed ] && { [ -z "$parts" ] || [[ $1 =~ ^($parts)$ ]]; }
+}
 
 # leave NAME WHY [DETAIL]: a part that is not run.
 leave() {
-  [ "$only" != speed ] || return 0
+  wanted "$1" || return 0
   say "| $1 | not run: $2 | ${3:-} |"
   uncovered+=("$1: $2")
 }
 
+# whyOf FILE: what a program that failed has said of it. Tests of failures print errors that are none.
+whyOf() {
+  { sed -nE 's/^\[  FAILED  \] ([^ ,]*\.[^ ,]*).*/\1/p; s/^FAIL //p' "$1" | sort -u | paste -sd' ' | grep . ||
+      grep -iE 'error|fail|not so' "$1" || tail -n 1 "$1"; } | head -n 1 | tr '|' '/' | cut -c1-160
+}
+
 # part NAME SECONDS COMMAND...: runs it, keeps its output in a file, and says how it has ended.
 part() {
-  local name=$1 limit=$2 rest status start why
+  check once "$@"
+}
+
+# tests NAME SECONDS COMMAND...: the same of GoogleTest's programs. When one of its tests ends the program, or
+# says nothing for so long that it never will, the others are run without it.
+tests() {
+  check eachTest "$@"
+}
+
+# once FILE SECONDS COMMAND...
+once() {
+  local file=$1
+  shift
+  timeout "$@" >"$file" 2>&1 </dev/null
+}
+
+# eachTest FILE SECONDS COMMAND...
+eachTest() {
+  local file=$1 end=$(($(date +%s) + $2)) begun= known result=0 status
   shift 2
-  [ "$only" != speed ] || return 0
+  : >"$file"
+  while [ "$(date +%s)" -lt $end ]; do
+    untilSilent "$file" $((end - $(date +%s))) "$@" ${begun:+"--gtest_filter=-$begun"}
+    status=$?
+    [ $status = 0 ] || result=$status
+    [ "$(date +%s)" -lt $end ] || return 124
+    known=$begun
+    begun=$(sed -n 's/^\[ RUN      \] //p' "$file" | paste -sd:)
+    if tail -n 30 "$file" | grep -q '^\[==========\] .* ran\.' || [ "$begun" = "$known" ]; then return $result; fi
+    echo "[  FAILED  ] ${begun##*:}" >>"$file"
+    [ $result != 0 ] || result=1
+  done
+  return 124
+}
+
+# untilSilent FILE SECONDS COMMAND...: adds what it says to the file, and ends it when it says nothing more.
+untilSilent() {
+  local file=$1 limit=$2 pid size=-1 now since
+  shift 2
+  timeout -k 5 "$limit" "$@" >>"$file" 2>&1 </dev/null &
+  pid=$!
+  while kill -0 $pid 2>/dev/null; do
+    now=$(stat -c %s "$file")
+    if [ "$now" != $size ]; then size=$now since=$(date +%s); fi
+    if [ $(($(date +%s) - since)) -ge $silence ]; then
+      echo "run.sh: it has said nothing for $silence s" >>"$file"
+      kill $pid
+      break
+    fi
+    sleep 0.2
+  done
+  wait $pid
+}
+
+# check HOW NAME SECONDS COMMAND...
+check() {
+  local how=$1 name=$2 limit=$3 rest status start why
+  shift 3
+  wanted "$name" || return 0
   if [ -n "$emulated" ]; then limit=$((4 * limit)); fi
   rest=$(left)
   if [ "$rest" -lt 5 ]; then leave "$name" "no time left"; return 0; fi
   if ! command -v "$1" >/dev/null; then leave "$name" "there is no ${1##*/}"; return 0; fi
   start=$(date +%s)
-  timeout $((limit < rest ? limit : rest)) "$@" >"$out/$name.txt" 2>&1 </dev/null
+  $how "$out/$name.txt" $((limit < rest ? limit : rest)) "$@"
   status=$?
   if [ $status = 124 ] && [ "$rest" -lt "$limit" ]; then
     say "| $name | not done: no time left | |"
@@ -119,7 +193,7 @@ part() {
     say "| $name | passed | $(($(date +%s) - start)) s |"
   else
     failures=$((failures + 1))
-    why=$({ grep -iE 'error|fail|not so' "$out/$name.txt" || tail -n 1 "$out/$name.txt"; } | head -n 1 | tr '|' '/' | cut -c1-160)
+    why=$(whyOf "$out/$name.txt")
     if [ $status = 124 ]; then why="it did not end within $limit s. $why"; fi
     say "| $name | **failed** (status $status) | $why |"
   fi
@@ -131,10 +205,11 @@ say "- date: $(date -u '+%F %H:%M UTC'); commit: $(cat "$build/commit" 2>/dev/nu
 if [ -n "$emulated" ]; then
   say "- hardware: none, the emulation: times say nothing"
 else
-  say "- hardware: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | sort | uniq -c | tr '\n' ';')"
+  say "- hardware: $(nvidia-smi --query-gpu=name,driver_version,memory.total,compute_mode --format=csv,noheader | sort | uniq -c | tr '\n' ';')"
 fi
 say
 [ "$only" != speed ] || uncovered+=("checks: --only speed")
+[ -z "$parts" ] || uncovered+=("checks: --parts leaves out all but $parts")
 say "| part | result | |"
 say "|---|---|---|"
 
@@ -142,32 +217,32 @@ say "|---|---|---|"
 if [ -z "$emulated" ]; then
   part conformance_sm80 60 "$build/bin/cuda_conformance_sm80" --golden=tests/emulation/golden/sm80.txt $golden
   part conformance_sm90 60 "$build/bin/cuda_conformance_sm90" --golden=tests/emulation/golden/sm90.txt $golden
-  part runtime 60 "$build/tests/runtime_test_on_gpu"
+  tests runtime 60 "$build/tests/runtime_test_on_gpu"
 else
   for name in conformance_sm80 conformance_sm90 runtime; do leave "$name" "it is about a GPU"; done
 fi
 
 # Kernels of training, against the host's.
 for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernels_against_host kernel_calls attention attention_calls streaming; do
-  part "training_$test" 60 "$tests/cuda_${test}_test"
+  tests "training_$test" 60 "$tests/cuda_${test}_test"
 done
-part training_sequences 60 "$tests/device_sequences_test"
-part training 120 "$tests/device_training_test"
+tests training_sequences 60 "$tests/device_sequences_test"
+tests training 120 "$tests/device_training_test"
 if [ -n "$emulated" ]; then
-  part training_offload 60 "$tests/device_offload_test"
+  tests training_offload 60 "$tests/device_offload_test"
 else
   leave training_offload "its ranks want two GPUs, and nothing has been tried on them"
 fi
 
 for test in gemm gemm_calls; do
-  part "training_$test" 60 "$tests/cuda_${test}_test"
+  tests "training_$test" 60 "$tests/cuda_${test}_test"
 done
 part tune_gemm 90 "${tune[@]}"
 
 # Collectives, with several ranks on one GPU.
-part communicator 90 "$tests/gpu_communicator_test"
-part communicator_processes 90 "$tests/gpu_processes_test"
-part communicator_hosts 90 "$tests/gpu_hosts_test"
+tests communicator 90 "$tests/gpu_communicator_test"
+tests communicator_processes 90 "$tests/gpu_processes_test"
+tests communicator_hosts 90 "$tests/gpu_hosts_test"
 LD_LIBRARY_PATH=$libraries part nccl_programs 90 "$tests/nccl_gpu"
 for ranks in 2 4 8; do
   for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall; do

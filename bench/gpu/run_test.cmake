@@ -1,23 +1,90 @@
-# bench/gpu/run.sh measures all that can be measured on the emulation, reports each part and what is not covered, and
-# says which parts it lacks: SCRIPT, BUILD and OUT, where its reports go.
-function(report where status)
-  execute_process(COMMAND ${SCRIPT} --emulated --only speed --seconds 120 --build ${BUILD} --out ${where} ${ARGN}
-                  OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE ended)
-  file(READ ${where}/report.md text)
-  if(NOT ended EQUAL ${status} OR text STREQUAL "")
-    message(FATAL_ERROR "run.sh ended with ${ended} and not ${status}:\n${said}")
+# run.sh: what its report says of programs that pass, fail, hang and end in the middle of their tests, and of time
+# that runs out; and on the emulation's one device, as on a machine with one GPU. SCRIPT, BUILD, FOLDER for
+# what it writes.
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER}/build/tests/emulated)
+
+# run(STATUS ARGUMENTS...): the report, in `report`.
+function(run status)
+  execute_process(COMMAND bash ${SCRIPT} --emulated --only checks --out ${FOLDER}/report ${ARGN}
+                  RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  if(NOT result EQUAL status)
+    message(FATAL_ERROR "${ARGN}: status ${result}, not ${status}:\n${said}")
   endif()
-  set(text "${text}" PARENT_SCOPE)
+  file(READ ${FOLDER}/report/report.md report)
+  set(report "${report}" PARENT_SCOPE)
 endfunction()
 
-report(${OUT} 0)
-foreach(line "2 ranks on one GPU: AllReduce of 64K in [0-9.]+ us" "8 ranks on one GPU: AllReduce of 64K in [0-9.]+ us"
-             "40x72x64:forward [|] [0-9]" "1x2x64x70:causal" "cross-entropy|crossEntropy" "tokens/s"
-             "device-to-device copy: no GPU" "Checks that failed: 0")
-  if(NOT text MATCHES "${line}")
-    message(FATAL_ERROR "the report lacks ${line}:\n${text}")
-  endif()
+# expect(PATTERN...): regular expressions that the report matches.
+function(expect)
+  foreach(pattern IN LISTS ARGN)
+    if(NOT report MATCHES "${pattern}")
+      message(FATAL_ERROR "not in the report: ${pattern}\n${report}")
+    endif()
+  endforeach()
+endfunction()
+
+# Tests that are as GoogleTest's: what is in SKIPPED is not run, and each writes that it was.
+file(WRITE ${FOLDER}/build/tests/gpu_communicator_test [=[#!/bin/bash
+skipped=:${1#--gtest_filter=-}:
+for test in Some.Passes Some.Hangs Some.Crashes All/Some.Leaves/0 All/Some.Fails/1 Some.PassesToo; do
+  case $skipped in *:$test:*) continue ;; esac
+  echo "[ RUN      ] $test"
+  case $test in
+    *Hangs) sleep 100 ;;
+    *Crashes) kill -SEGV $$ ;;
+    *Leaves*) exit 0 ;;
+    *Fails*) echo "[  FAILED  ] $test, where GetParam() = 1 (1 ms)"; failed=1 ;;
+    *) echo "[       OK ] $test (1 ms)" ;;
+  esac
+done
+echo "[==========] 6 tests from 2 test suites ran. (1 ms total)"
+exit ${failed:-0}
+]=])
+file(WRITE ${FOLDER}/build/tests/gpu_processes_test [=[#!/bin/bash
+echo "[ RUN      ] Some.Passes"
+echo "tutti [error] which a test expects"
+echo "[       OK ] Some.Passes (1 ms)"
+echo "[==========] 1 test from 1 test suite ran. (1 ms total)"
+]=])
+file(WRITE ${FOLDER}/build/tests/nccl_gpu [=[#!/bin/bash
+echo "tutti [error] which a case expects"
+echo "ok   gpu/one"
+echo "FAIL gpu/other"
+exit 1
+]=])
+foreach(program gpu_communicator_test gpu_processes_test nccl_gpu)
+  file(CHMOD ${FOLDER}/build/tests/${program} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 endforeach()
-if(text MATCHES "failed[*]")
-  message(FATAL_ERROR "a part has failed:\n${text}")
+set(ENV{TUTTI_TEST_CASE_SECONDS} 2)
+run(1 --build ${FOLDER}/build --parts "communicator.*|nccl_programs|torch")
+expect("\n. communicator . ..failed.. [^\n]*All/Some.Fails/1 All/Some.Leaves/0 Some.Crashes Some.Hangs *.\n"
+       "\n. communicator_processes . passed " "\n. communicator_hosts . not run: there is no gpu_hosts_test"
+       "\n. nccl_programs . ..failed.. .status 1. . gpu/other *.\n"
+       "\n- communicator_hosts: there is no" "Checks that failed: 2[.]" "\n- checks: --parts leaves out all but")
+if(report MATCHES "training|threads_2")
+  message(FATAL_ERROR "parts that were not asked for:\n${report}")
 endif()
+file(READ ${FOLDER}/report/communicator.txt said)
+if(NOT said MATCHES "OK . Some.Passes .*OK . Some.PassesToo ")
+  message(FATAL_ERROR "what is behind a test that fails was not run:\n${said}")
+endif()
+string(REGEX MATCHALL "RUN      . Some.Passes\n" passes "${said}")
+list(LENGTH passes count)
+if(NOT count EQUAL 1)
+  message(FATAL_ERROR "a test was run ${count} times:\n${said}")
+endif()
+run(0 --build ${FOLDER}/build --seconds 4 --parts communicator)
+expect("\n. communicator . not run: no time left" "\n- communicator: no time left" "Checks that failed: 0[.]")
+
+# One device, and too little time for all that is asked for.
+unset(ENV{TUTTI_TEST_CASE_SECONDS})
+set(ENV{TUTTI_EMULATION_DEVICES} 1)
+set(ENV{TUTTI_EMULATION_PROCESSORS} 16)
+run(0 --build ${BUILD} --seconds 200 --parts "nccl_programs|(threads|processes)_2_(all_reduce|alltoall)")
+foreach(part nccl_programs threads_2_all_reduce processes_2_all_reduce threads_2_alltoall processes_2_alltoall)
+  expect("\n. ${part} . passed ")
+endforeach()
+expect("Checks that failed: 0[.]")
+run(0 --build ${BUILD} --seconds 7 --parts communicator)
+expect("\n. communicator . not done: no time left" "\n- communicator: no time left, after")

@@ -75,6 +75,13 @@ struct GpuFailure {
   uint64_t bytesArrived = 0;
 };
 
+/// What tells streams, and captures, apart for the life of the program.
+struct StreamIdentity {
+  uint64_t stream = 0;
+  uint64_t capture = 0;  ///< 0: it is not captured
+  auto operator<=>(const StreamIdentity&) const = default;
+};
+
 class GpuSide {
  public:
   struct Options {
@@ -126,6 +133,7 @@ class GpuSide {
                                            const plan::ProgramOf& programOf) = 0;
   /// On which the calls without a stream run.
   virtual StreamRef ownStream() const = 0;
+  virtual StreamIdentity identityOf(StreamRef stream) const = 0;
   /// Whether all that was launched has ended; what was captured does not count.
   virtual bool isIdle() const = 0;
   /// Whether something has begun, as a graph's replay may, and not ended.

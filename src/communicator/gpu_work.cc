@@ -4,7 +4,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <tuple>
+#include <utility>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
@@ -64,46 +64,53 @@ uint32_t slicesFor(const plan::PlanSpec& spec, uint64_t bytes, const GpuSide& gp
       bytes / kSliceBytes, 1, std::min(channels, std::max<uint64_t>(gpu.blocks() / lanes, 1))));
 }
 
-/// What tells streams apart: of the stream that each thread has by default all threads have the
-/// same handle.
-const void* identityOf(StreamRef stream) {
-  static thread_local const char ofThisThread = 0;
-  constexpr uintptr_t kPerThread = 2;
-  const void* const handle = stream.cuda();
-  return reinterpret_cast<uintptr_t>(handle) == kPerThread ? &ofThisThread : handle;
-}
+/// What ranks number alike: the messages from one rank to another, or, as {-1, -1}, the collectives
+/// of all.
+using Line = std::pair<int, int>;
+constexpr Line kCollectives{-1, -1};
+
+/// What a launch does of a line for a rank.
+struct Part {
+  Line line;
+  int rank = 0;
+  uint64_t first = 0, last = 0;
+};
 
 /// Launches of ranks of one communicator that share a stream without sharing the launch would wait
-/// for each other for ever. Who launches after another rank has made the same call on the same
-/// stream is refused.
+/// for each other for ever. Who launches after another rank has made the same call, or the other
+/// end of a message, on the same stream is refused.
 class SharedStreams {
  public:
   static SharedStreams& ofProcess() {
     static SharedStreams streams;
     return streams;
   }
-  /// The `number`th calls of `ranks` are about to share a launch. The rank that has been there, or
-  /// -1.
-  int launch(uint64_t group, StreamRef stream, const std::vector<std::pair<int, uint64_t>>& ranks) {
+  /// These are about to share a launch. The rank that has been there, or -1.
+  int launch(uint64_t group, const StreamIdentity& stream, const std::vector<Part>& parts) {
     const std::lock_guard lock(mutex_);
-    auto& here = launches_[{group, identityOf(stream), stream.device().index}];
-    for (const auto& [other, its] : here)
-      for (const auto& [rank, number] : ranks) {
-        const auto same = [&](const auto& one) { return one.first == other; };
-        if (std::ranges::none_of(ranks, same) && its >= number) return other;
-      }
-    for (const auto& [rank, number] : ranks) here[rank] = number;
+    Launched& here = launches_[{group, stream}];
+    for (const Part& part : parts)
+      if (const int other = rankBefore(here, part); other >= 0) return other;
+    for (const Part& part : parts) here[{part.line, part.rank}] = part.last;
     return -1;
   }
   void forget(uint64_t group) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(launches_, [&](const auto& entry) { return std::get<0>(entry.first) == group; });
+    std::erase_if(launches_, [&](const auto& entry) { return entry.first.first == group; });
   }
 
  private:
-  using Key = std::tuple<uint64_t, const void*, int>;
+  using Launched = std::map<std::pair<Line, int>, uint64_t>;  // the last of each rank
+  static int rankBefore(const Launched& here, const Part& part) {
+    for (auto at = here.lower_bound({part.line, 0}); at != here.end(); ++at) {
+      const auto& [line, rank] = at->first;
+      if (line != part.line) break;
+      if (rank != part.rank && at->second >= part.first) return rank;
+    }
+    return -1;
+  }
   std::mutex mutex_;
-  std::map<Key, std::map<int, uint64_t>> launches_;  // the last call of each rank
+  std::map<std::pair<uint64_t, StreamIdentity>, Launched> launches_;  // by communicator
 };
 
 /// Calls that are launched together, each with a stream.
@@ -157,17 +164,39 @@ std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
   return batches;
 }
 
-// Between sends and receives nobody knows who waits for whom.
+/// By line, how many messages of an exchange with other ranks go there.
+std::map<Line, uint64_t> messagesOf(const executor::Exchange& exchange) {
+  std::map<Line, uint64_t> messages;
+  for (const executor::Transfer& to : exchange.sends) ++messages[{exchange.rank, to.peer}];
+  for (const executor::Transfer& from : exchange.receives) ++messages[{from.peer, exchange.rank}];
+  messages.erase({exchange.rank, exchange.rank});
+  return messages;
+}
+
+void addParts(const GpuWork& work, std::vector<Part>& parts) {
+  const Communicator::Impl& c = *work.communicator;
+  if (!work.isExchange()) {
+    const uint64_t number = c.gpuCollectives.load() + 1;
+    parts.push_back({kCollectives, c.who.rank, number, number});
+    return;
+  }
+  for (const auto& [line, count] : messagesOf(std::get<executor::Exchange>(work.call))) {
+    const auto known = c.gpuMessages.find(line);
+    const uint64_t before = known == c.gpuMessages.end() ? 0 : known->second;
+    parts.push_back({line, c.who.rank, before + 1, before + count});
+  }
+}
+
 void requireApart(const Batch& batch, const GpuWork& one) {
-  if (one.isExchange()) return;
-  std::vector<std::pair<int, uint64_t>> ranks;  // of its stream
+  std::vector<Part> parts;  // of its stream
   for (const GpuWork& work : batch.works)
-    if (areOne(work.stream, one.stream))
-      ranks.emplace_back(work.communicator->who.rank, work.communicator->gpuCollectives.load() + 1);
-  const int other = SharedStreams::ofProcess().launch(batch.group, one.stream, ranks);
+    if (areOne(work.stream, one.stream)) addParts(work, parts);
+  const StreamIdentity stream = one.communicator->gpu->identityOf(one.stream);
+  const int other = SharedStreams::ofProcess().launch(batch.group, stream, parts);
   if (other < 0) return;
+  const std::string call = std::visit([](const auto& its) { return its.describe(); }, one.facts);
   base::fail(ErrorCode::InvalidUsage, one.communicator->self(), " and rank ", other,
-             " of the same communicator call ", std::get<CallFacts>(one.facts).describe(),
+             " of the same communicator call ", call,
              " on one stream, one after the other, and would wait for each other: their calls have "
              "to be in one group");
 }
@@ -288,6 +317,10 @@ GpuWork Communicator::Impl::gpuWork(const OperationWork& work, StreamRef stream)
 }
 
 void Communicator::Impl::launching(const GpuWork& work) {
+  if (work.isExchange())
+    for (const auto& [line, count] :
+         communicator::messagesOf(std::get<executor::Exchange>(work.call)))
+      gpuMessages[line] += count;
   gpuRecorder.issued(
       {.number = gpu->launched() + 1,
        .sequence = work.isExchange() ? ++gpuExchanges : gpuCollectives.fetch_add(1) + 1,

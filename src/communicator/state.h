@@ -307,6 +307,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   communicator::Recorder gpuRecorder;
   std::atomic<uint64_t> gpuCollectives{0};  // launched
   uint64_t gpuExchanges = 0;
+  std::map<std::pair<int, int>, uint64_t> gpuMessages;  // launched, by sender and receiver
   std::unordered_map<uint64_t, communicator::GpuChoice> gpuChoices;
   std::unordered_map<uint64_t, std::unique_ptr<communicator::GpuPlan>> gpuPlans;  // by spec's hash
   uint32_t splits = 0;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include <tutti/device.h>
 #include "src/base/check.h"
 
 namespace tutti::nccl {
@@ -40,14 +41,16 @@ void requireHostMemory(std::initializer_list<const void*> pointers) {
   if (!ask) return;
   for (const void* pointer : pointers)
     TUTTI_REQUIRE(!pointer || !onDevice(ask, pointer), pointer,
-                  " is memory of a GPU; this version of Tutti works on host memory only");
+                  " is memory of a GPU, and this communicator is of the host: ",
+                  whyNoDevice(DeviceKind::Cuda));
 }
 
 void requireNoStream(cudaStream_t stream) {
   constexpr uintptr_t kLegacy = 1, kPerThread = 2;
   const auto number = reinterpret_cast<uintptr_t>(stream);
   TUTTI_REQUIRE(number == 0 || number == kLegacy || number == kPerThread, "stream ", stream,
-                " is not null; this version of Tutti works on host memory, without streams");
+                " is not null, and this communicator is of the host, without streams: ",
+                whyNoDevice(DeviceKind::Cuda));
 }
 
 }  // namespace tutti::nccl

@@ -1,8 +1,8 @@
 #pragma once
 
-// Telling device memory and streams from what this version works on, so that a GPU program gets a
-// sentence and not a segmentation fault. The CUDA driver is asked where the program has loaded it;
-// it is never loaded from here.
+// Telling device memory and streams from what a communicator of the host works on, so that a GPU
+// program gets a sentence, which says why there is no GPU, and not a segmentation fault. The CUDA
+// driver is asked where the program has loaded it; it is never loaded from here.
 
 #include <initializer_list>
 

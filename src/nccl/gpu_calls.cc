@@ -37,11 +37,11 @@ StreamRef streamFor(Device device, cudaStream_t stream,
                     std::initializer_list<const void*> buffers) {
   const bool onGpu = device.kind == DeviceKind::Cuda &&
                      (!isDefault(stream) || std::ranges::none_of(buffers, isOrdinary));
-  if (!onGpu) {
+  if (device.kind == DeviceKind::Host) {
     requireNoStream(stream);
     requireHostMemory(buffers);
-    return {};
   }
+  if (!onGpu) return {};  // buffers that do not go together are told apart by name there
   return isDefault(stream) ? device::AnyStream::cudaRef(stream, device.index)
                            : device::borrowCudaStream(stream);
 }

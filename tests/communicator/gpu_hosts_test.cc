@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/communicator/cuda/block_shares.h"
 #include "src/communicator/gpu.h"
 #include "tests/communicator/gpu_hosts.h"
 #include "tests/support/collective_checks.h"
@@ -36,40 +37,99 @@ class GpuHostCalls : public CudaTest {};
 
 constexpr size_t kCount = 5000;
 
-// Where the caller asks for UCX, every rank is far.
+// Where the caller asks for UCX, every rank is far. On one GPU their kernels wait for each other
+// there.
 TEST_F(GpuHostCalls, OverUcxAlone) {
-  auto ranks = makeRanks(3, 2, {.transport = "ucx"});
-  runRanks(ranks, [](Communicator& c) {
-    Windows windows(c, 2 << 20);
-    for (const size_t count : {size_t{1}, size_t{30011}})
-      checkAll(c, {.count = count, .windows = &windows});
-  });
+  for (const int devices : {2, 1}) {
+    auto ranks = makeRanks(3, devices, {.transport = "ucx"});
+    runRanks(ranks, [](Communicator& c) {
+      Windows windows(c, 2 << 20);
+      for (const size_t count : {size_t{1}, size_t{30011}})
+        checkAll(c, {.count = count, .windows = &windows});
+    });
+  }
 }
+
+/// Ranks of this process, far from each other, without communicators.
+class FarSides {
+ public:
+  /// Rank r's device is devices[r], and its network reaches GPUs where reachesGpus[r].
+  FarSides(const std::vector<Device>& devices, const std::vector<bool>& reachesGpus) {
+    for (size_t r = 0; r < devices.size(); ++r)
+      sides_.push_back(make(static_cast<int>(r), devices, reachesGpus[r]));
+  }
+  communicator::GpuSide& operator[](int rank) { return *sides_[rank]; }
+  void connect() {
+    forPairs([&](int rank, int peer) { sides_[rank]->connect(peer, sides_[peer]->address(rank)); });
+  }
+  void makeReady() {
+    forPairs([&](int rank, int peer) { sides_[rank]->hear(peer, sides_[peer]->state()); });
+    for (auto& side : sides_) side->makeReady();
+  }
+
+ private:
+  std::unique_ptr<communicator::GpuSide> make(int rank, const std::vector<Device>& devices,
+                                              bool reachesGpus) {
+    const auto size = static_cast<int>(devices.size());
+    workers_.push_back(transports::ucx::makeWorker());
+    std::vector<bool> isFar(devices.size(), true);
+    isFar[rank] = false;
+    return communicator::makeGpuSide({.device = devices[rank],
+                                      .rank = rank,
+                                      .size = size,
+                                      .timeoutMs = 1000,
+                                      .isFar = isFar,
+                                      .reachesGpus = reachesGpus,
+                                      .makeFar = [&](const transports::RingLayout& layout) {
+                                        return transports::ucx::makeUcxEndpoint(workers_.back(),
+                                                                                rank, size, layout);
+                                      }});
+  }
+  template <class Call>
+  void forPairs(const Call& call) {
+    const auto size = static_cast<int>(sides_.size());
+    for (int rank = 0; rank < size; ++rank)
+      for (int peer = 0; peer < size; ++peer)
+        if (peer != rank) call(rank, peer);
+  }
+  std::vector<std::shared_ptr<transports::ucx::Worker>> workers_;
+  std::vector<std::unique_ptr<communicator::GpuSide>> sides_;
+};
 
 // Where one of both cannot, neither does.
 TEST_F(GpuHostCalls, GoFromGpuToGpuWhereBothReachThem) {
+  const int devices = deviceCount(DeviceKind::Cuda);
   for (const bool other : {false, true}) {
     Ways ways;
-    std::vector<std::shared_ptr<transports::ucx::Worker>> workers;
-    std::vector<std::unique_ptr<communicator::GpuSide>> sides;
-    for (int r = 0; r < 2; ++r) {
-      workers.push_back(transports::ucx::makeWorker());
-      sides.push_back(communicator::makeGpuSide(
-          {.device = gpu(r % deviceCount(DeviceKind::Cuda)),
-           .rank = r,
-           .size = 2,
-           .timeoutMs = 1000,
-           .isFar = {r == 1, r == 0},
-           .reachesGpus = r == 0 || other,
-           .makeFar = [&](const transports::RingLayout& layout) {
-             return transports::ucx::makeUcxEndpoint(workers.back(), r, 2, layout);
-           }}));
-    }
-    for (int r = 0; r < 2; ++r) sides[r]->connect(1 - r, sides[1 - r]->address(r));
-    for (int r = 0; r < 2; ++r) sides[r]->hear(1 - r, sides[1 - r]->state());
-    for (auto& side : sides) side->makeReady();
+    FarSides sides({gpu(0), gpu(1 % devices)}, {true, other});
+    sides.connect();
+    sides.makeReady();
     EXPECT_EQ(ways.count(other ? 1 : 0, 1), 2) << other;
   }
+}
+
+// Two of three ranks are on one device, which has to hold the blocks of both, and each has as many
+// as the other. The third is on another one, where there is one.
+TEST_F(GpuHostCalls, ShareTheBlocksOfTheirDevice) {
+  const uint32_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
+  const int third = deviceCount(DeviceKind::Cuda) - 1;
+  const uint32_t here = third == 0 ? 3 : 2;
+  FarSides sides({gpu(0), gpu(0), gpu(third)}, {true, true, true});
+  sides.connect();
+  const uint32_t each = sides[0].state().blocks;
+  EXPECT_EQ(each, std::min(communicator::wantedBlocks(here), capacity / (2 * here)));
+  EXPECT_EQ(sides[1].state().blocks, each);
+}
+
+// On two hosts processes may have one id.
+TEST_F(GpuHostCalls, OfAnotherProcessTakeNoBlocksHere) {
+  const uint32_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
+  FarSides sides({gpu(0), gpu(0)}, {true, true});
+  base::Bytes address = sides[1].address(0);
+  ASSERT_GT(address.size(), 16U);
+  address[8] ^= std::byte{1};  // of the number behind the id
+  sides[0].connect(1, address);
+  EXPECT_EQ(sides[0].state().blocks, std::min(communicator::wantedBlocks(1), capacity / 2));
 }
 
 TEST_F(GpuHostCalls, AreCapturedAndReplayed) {

@@ -127,6 +127,118 @@ TEST_F(GpuCalls, OfRanksThatShareAStreamOutsideAGroupAreRefused) {
               ErrorCode::InvalidUsage, "their calls have to be in one group");
 }
 
+/// What rank 1 hears who receives from rank 0, or sends to it, on the stream of rank 0's part.
+Outcome otherEndOnOneStream(Setting& s, bool isReceived) {
+  const auto send = [&](int r) {
+    s.ranks[r].send({s.values[r].data(), kCount, DataType::Float32, 1 - r}, s.streams[0]);
+  };
+  const auto receive = [&](int r) {
+    s.ranks[r].receive({s.values[r].data(), kCount, DataType::Float32, 1 - r}, s.streams[0]);
+  };
+  isReceived ? send(0) : receive(0);
+  return outcomeOf([&] { isReceived ? receive(1) : send(1); });
+}
+
+TEST_F(GpuCalls, SendsAndReceivesOnOneStreamOutsideAGroupAreRefused) {
+  for (const bool byCopies : {false, true})
+    for (const bool isReceived : {false, true}) {
+      Setting s(2, 1, kCount, {.gpuCopies = byCopies});
+      const Outcome outcome = otherEndOnOneStream(s, isReceived);
+      expectError(outcome, ErrorCode::InvalidUsage,
+                  isReceived ? "call 0 sends of 0 bytes and 1 receive of 20000 bytes"
+                             : "call 1 send of 20000 bytes");
+      expectError(outcome, ErrorCode::InvalidUsage, "their calls have to be in one group");
+      s.streams[0].synchronize();
+    }
+}
+
+// A graph is not behind what else was captured on its stream.
+TEST_F(GpuCalls, OfCapturesThatAreReplayedApartMayShareAStream) {
+  Setting s(2, 1, kCount);
+  for (int turn = 0; turn < 3; ++turn) {
+    std::vector<cudaGraphExec_t> graphs(2);
+    for (int r = 0; r < 2; ++r) {
+      const cudaStream_t stream = StreamRef(s.streams[0]).cuda();
+      ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+      s.ranks[r].allReduce(s.args(r, kCount), s.streams[0]);
+      cudaGraph_t graph = nullptr;
+      ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+      ASSERT_EQ(cudaGraphInstantiate(&graphs[r], graph, 0), cudaSuccess);
+      ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    }
+    for (int r = 0; r < 2; ++r)
+      ASSERT_EQ(cudaGraphLaunch(graphs[r], StreamRef(s.streams[r]).cuda()), cudaSuccess);
+    for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+    for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  }
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(12)) << r;  // 3, and doubled twice
+}
+
+// The second message of one is in the launch of the first of the other.
+TEST_F(GpuCalls, SendsThatARankIsAheadOfOnOneStreamAreRefused) {
+  Setting s(2, 1, kCount);
+  const auto send = [&] {
+    s.ranks[0].send({s.values[0].data(), kCount, DataType::Float32, 1}, s.streams[0]);
+  };
+  send();
+  expectError(
+      outcomeOf([&] {
+        Group group;
+        send();
+        s.ranks[1].receive({s.values[1].data(), kCount, DataType::Float32, 0}, s.streams[0]);
+        group.end();
+      }),
+      ErrorCode::InvalidUsage, "their calls have to be in one group");
+  s.streams[0].synchronize();
+}
+
+// Both ends of each message are in one group, and nobody waits for what is behind him: message by
+// message on one stream, then on the other one.
+TEST_F(GpuCalls, SendsAndReceivesInGroupsShareStreams) {
+  for (const bool byCopies : {false, true}) {
+    Setting s(3, 1, kCount, {.gpuCopies = byCopies});
+    for (const int stream : {0, 0, 1, 0}) {
+      for (int r = 0; r < 3; ++r) s.values[r].put(static_cast<float>(r + 1));
+      Group group;
+      s.ranks[0].send({s.values[0].data(), kCount, DataType::Float32, 1}, s.streams[stream]);
+      s.ranks[1].receive({s.values[1].data(), kCount, DataType::Float32, 0}, s.streams[stream]);
+      group.end();
+      Group next;
+      s.ranks[1].send({s.values[1].data(), kCount, DataType::Float32, 2}, s.streams[stream]);
+      s.ranks[2].receive({s.values[2].data(), kCount, DataType::Float32, 1}, s.streams[stream]);
+      next.end();
+      s.streams[stream].synchronize();
+      for (int r = 0; r < 3; ++r) EXPECT_TRUE(s.values[r].are(1)) << r << " " << stream;
+    }
+  }
+}
+
+// They wait for nobody on the stream.
+TEST_F(GpuCalls, SendsToRanksOnOtherStreamsMayShareOne) {
+  Setting s(4, 1, kCount);
+  const auto receive = [&](int r, int from) {
+    s.ranks[r].receive({s.values[r].data(), kCount, DataType::Float32, from}, s.streams[r]);
+  };
+  for (const int r : {0, 1})
+    s.ranks[r].send({s.values[r].data(), kCount, DataType::Float32, r + 2}, s.streams[0]);
+  receive(2, 0);
+  receive(3, 1);
+  for (Stream& stream : s.streams) stream.synchronize();
+  for (int r = 0; r < 4; ++r) EXPECT_TRUE(s.values[r].are(static_cast<float>(r % 2 + 1))) << r;
+}
+
+TEST_F(GpuCalls, ThatARankIsAheadOfOnOneStreamAreRefused) {
+  Setting s(2, 1, kCount);
+  s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+  expectError(outcomeOf([&] {
+                Group group;
+                for (int r = 0; r < 2; ++r) s.ranks[r].allReduce(s.args(r, kCount), s.streams[0]);
+                group.end();
+              }),
+              ErrorCode::InvalidUsage, "their calls have to be in one group");
+  s.streams[0].synchronize();
+}
+
 TEST_F(GpuCalls, OnTheDefaultStreamsOfThreadsAreApart) {
   Setting s(2, 1, kCount);
   runRanks(s.ranks, [&](Communicator& c) {

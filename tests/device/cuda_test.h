@@ -1,6 +1,7 @@
 #pragma once
 
-// What tests of the CUDA part of the device layer share. They run on the emulation's four devices.
+// What tests of the CUDA part of the device layer share, which run on the emulation's four devices,
+// and those of communicators, which also run on GPUs, be it one.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@
 
 namespace tutti::tests {
 
-inline constexpr int kDevices = 4;
+inline constexpr int kDevices = 4;  ///< of the emulation, where nothing says otherwise
 
 inline Device gpu(int index) { return {DeviceKind::Cuda, index}; }
 
@@ -48,7 +49,8 @@ class CudaTest : public testing::Test {
 /// Calls `call` with each device current in turn, and expects it to be so afterwards too.
 template <class Call>
 void onEveryDevice(const char* what, const Call& call) {
-  for (int current = 0; current < kDevices; ++current) {
+  const int devices = deviceCount(DeviceKind::Cuda);
+  for (int current = 0; current < devices; ++current) {
     ASSERT_EQ(cudaSetDevice(current), cudaSuccess);
     call();
     EXPECT_EQ(currentDevice(), current) << what;

@@ -76,6 +76,12 @@ uint64_t newNumber() {
   return static_cast<uint64_t>(random()) << 32 | random();
 }
 
+/// This process. Those of other hosts may have the same id, but not the same number.
+Process thisProcess() {
+  static const uint64_t number = newNumber();
+  return {getpid(), number};
+}
+
 Device checked(Device device) {
   device::requireCudaDevice(device.index);
   return device;
@@ -93,7 +99,7 @@ CudaSide::CudaSide(const Options& options)
                                            layoutFor(checked(options.device).index, options.size))),
       peers_(static_cast<size_t>(options.size)),
       own_(device::makeCudaStream(options.device.index)) {
-  peers_[options.rank] = {getpid(), options.device.index};
+  peers_[options.rank] = {thisProcess(), options.device.index};
   if (std::ranges::find(options.isFar, true) != options.isFar.end())
     far_ = options.makeFar(executor::cuda::farLayout(endpoint_->layout()));
   state_.byCopies = options.byCopies && !far_;
@@ -122,7 +128,8 @@ void CudaSide::giveBlocks() {
 
 base::Bytes CudaSide::address(int peer) {
   return base::ByteWriter()
-      .put(static_cast<int64_t>(getpid()))
+      .put(thisProcess().id)
+      .put(thisProcess().number)
       .put(static_cast<int32_t>(device()))
       .put(number_)
       .put(static_cast<uint8_t>(options_.reachesGpus))
@@ -132,7 +139,8 @@ base::Bytes CudaSide::address(int peer) {
 
 void CudaSide::connect(int peer, const base::Bytes& address) {
   base::ByteReader in(address);
-  peers_[peer].process = in.get<int64_t>("process");
+  peers_[peer].process.id = in.get<int64_t>("process");
+  peers_[peer].process.number = in.get<uint64_t>("number of its process");
   peers_[peer].device = in.get<int32_t>("device");
   const auto number = in.get<uint64_t>("number");
   if (peer == 0) group_ = number;
@@ -170,11 +178,11 @@ bool CudaSide::canMap() const {
   return true;
 }
 
+// Whether near or far: their kernels wait for each other here.
 uint32_t CudaSide::ranksHere() const {
-  uint32_t ranks = 0;
-  for (int peer = 0; peer < options_.size; ++peer)
-    ranks += isNear(peer) && peers_[peer].device == device();
-  return ranks;
+  return static_cast<uint32_t>(std::ranges::count_if(peers_, [&](const Neighbour& peer) {
+    return peer.process == thisProcess() && peer.device == device();
+  }));
 }
 
 const GpuState& CudaSide::state() {
@@ -262,6 +270,18 @@ std::unique_ptr<GpuPlan> CudaSide::prepare(const plan::PlanSpec& spec,
                                            const plan::ProgramOf& programOf) {
   const OutsideCapture outside;
   return engine_->prepare(spec, programOf);
+}
+
+// Of the stream that each thread has by default all threads have the same handle.
+StreamIdentity CudaSide::identityOf(StreamRef stream) const {
+  static thread_local const char ofThisThread = 0;
+  const OnDevice on(device());
+  const cudaStream_t handle = stream.cuda();
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = reinterpret_cast<uintptr_t>(&ofThisThread), capture = 0;
+  if (handle != cudaStreamPerThread) TUTTI_CUDA(cudaStreamGetId(handle, &id));
+  TUTTI_CUDA(cudaStreamGetCaptureInfo(handle, &status, &capture));
+  return {id, status == cudaStreamCaptureStatusNone ? 0 : capture};
 }
 
 bool CudaSide::isIdle() const {

@@ -30,6 +30,12 @@ class CudaEvent {
   cudaEvent_t event_ = nullptr;
 };
 
+struct Process {
+  int64_t id = 0;
+  uint64_t number = 0;
+  bool operator==(const Process&) const = default;
+};
+
 class CudaSide final : public GpuSide {
  public:
   explicit CudaSide(const Options& options);
@@ -54,11 +60,12 @@ class CudaSide final : public GpuSide {
   uint32_t blocks() const override { return byCopies() ? 1 : fewestBlocks_; }
   bool canMap() const override;
   bool isRemote(int peer) const override {
-    return peers_[peer].process != 0 && !isNear(peer) && !isFar(peer);
+    return peers_[peer].process.id != 0 && !isNear(peer) && !isFar(peer);
   }
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
                                    const plan::ProgramOf& programOf) override;
   StreamRef ownStream() const override { return own_->ref(); }
+  StreamIdentity identityOf(StreamRef stream) const override;
   bool isIdle() const override;
   bool isRunning() override;
   bool hasGraphs() const override { return graphs_.any(); }
@@ -81,15 +88,16 @@ class CudaSide final : public GpuSide {
 
  private:
   struct Neighbour {
-    int64_t process = 0;  ///< 0 before connect(): it does nothing here then
+    Process process;  ///< 0 before connect(): it does nothing here then
     int device = 0;
     bool isDirect = false;  ///< long messages between it and this rank do not pass through the host
   };
   bool isFar(int peer) const { return options_.isFar[peer]; }
-  /// Of this process.
+  /// Of this process, and joined by p2p.
   bool isNear(int peer) const {
     return !isFar(peer) && peers_[peer].process == peers_[options_.rank].process;
   }
+  /// Of this process, on this device.
   uint32_t ranksHere() const;
   void connectFar(int peer, const base::Bytes& address, bool reachesGpus);
   void logWays() const;

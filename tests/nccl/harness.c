@@ -10,6 +10,8 @@
 
 enum { kMaxRanks = 16, kPatienceSeconds = 60, kCaseSeconds = 100 };
 
+void (*go_to_host_of)(int rank) = NULL;
+
 /* Of one case; less where many have to be tried in little time. */
 static unsigned case_seconds(void) {
   const char* given = getenv("TUTTI_TEST_CASE_SECONDS");
@@ -71,6 +73,7 @@ void run_processes(int size, RankBody body, int killed) {
     if (pids[rank] != 0) continue;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(kPatienceSeconds);
+    if (go_to_host_of) go_to_host_of(rank);
     const Rank self = enter(rank, size, shared);
     body(&self);
     exit(0);

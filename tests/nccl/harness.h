@@ -60,6 +60,10 @@ typedef struct {
 
 typedef void (*RankBody)(const Rank* rank);
 
+/* Called by run_processes() in each rank's process before it does anything else; where it is null
+ * all ranks are on this host. */
+extern void (*go_to_host_of)(int rank);
+
 /* One process for each rank; fails unless all end well. `killed` is a rank that is expected to die
  * of SIGKILL, or -1. */
 void run_processes(int size, RankBody body, int killed);

@@ -225,8 +225,8 @@ int64_t NetworkHosts::lostPackets(int host) const {
   return std::stoll(text.substr(at + kBefore.size()));
 }
 
-void NetworkHosts::run(int host, const std::vector<std::string>& command) const {
-  runIn(host, command);
+std::string NetworkHosts::run(int host, const std::vector<std::string>& command) const {
+  return runIn(host, command);
 }
 
 std::string NetworkHosts::runIn(int process, const std::vector<std::string>& command) const {

@@ -40,8 +40,8 @@ class NetworkHosts {
   void disturb(int host, const std::vector<std::string>& netem) const;
   /// How many packets were lost so far to what disturbs the host.
   int64_t lostPackets(int host) const;
-  /// A command on a host.
-  void run(int host, const std::vector<std::string>& command) const;
+  /// A command on a host. Returns what it has printed.
+  std::string run(int host, const std::vector<std::string>& command) const;
 
   static constexpr const char* kInterface = "eth0";  ///< of every host
   static constexpr int kBurst = 40960;  ///< of token buckets, bytes: at most 1% of 4 MiB

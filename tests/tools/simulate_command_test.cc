@@ -182,8 +182,10 @@ TEST_P(HundredThousandRanks, TakeAMinuteAtMost) {
     else
       EXPECT_GT(row.value("us", 0.0), row["bandwidth_bound_us"]) << algorithm;
   }
-  for (const char* algorithm : {"ring", "one_shot", "two_shot", "hierarchical"})
+  for (const char* algorithm : {"ring", "one_shot", "two_shot", "hierarchical"}) {
+    if (rows[algorithm].contains("skipped")) continue;
     EXPECT_EQ(rows[algorithm]["ranks_walked"], pods ? 32 : 8) << algorithm;
+  }
   if (!kSanitized) expectShown(GetParam(), result.out);
 }
 INSTANTIATE_TEST_SUITE_P(Files, HundredThousandRanks, testing::Values("h100-8"));

@@ -16,8 +16,8 @@
 //
 // Types of 16 bits are computed with in float32, float64 in float64. A result is a function of the
 // operands' values and shapes, of gemm, attention, norms and rowDots also of how operands are
-// aligned, and of the first two of the GPU, which decide on the kernel: nothing but integers is added by
-// atomics.
+// aligned, and of the first two of the GPU, which decide on the kernel: nothing but integers is
+// added by atomics.
 //
 // Memory besides operands, which gemm of few large sums, attentionBackward, embeddingWeights,
 // placeTokens, addSquares, route of types of 16 bits, crossEntropy and routerGradient need, is this

@@ -124,6 +124,14 @@ std::vector<float> Gpu::read(const Tensor& x) {
   return numbers;
 }
 
+std::vector<int32_t> Gpu::readNumbers(const Tensor& x) {
+  require(x.contiguous() && x.type == DType::Int32, x, " is no array of int32");
+  synchronize();
+  std::vector<int32_t> numbers(static_cast<size_t>(x.count()));
+  copy({.to = numbers.data(), .from = x.data, .bytes = x.bytes()});
+  return numbers;
+}
+
 double Gpu::microseconds(const Call& call, int count) {
   return Timer().microseconds(stream(), call, count);
 }

@@ -44,6 +44,8 @@ class Gpu {
 
   /// Elements of a contiguous tensor, bfloat16 or float32.
   std::vector<float> read(const Tensor& x);
+  /// The same of int32.
+  std::vector<int32_t> readNumbers(const Tensor& x);
 
   /// Microseconds of a call: each function has its turn so often, and these are the medians. A turn
   /// is of as many calls, one behind the other, as take about `turnMicroseconds`.

@@ -224,6 +224,88 @@ void addLoss(Maker& m) {
   addLossOf(m, " of a part", (m.sizes.vocabulary + kRanks - 1) / kRanks);
 }
 
+constexpr int64_t kExperts = 64, kChosen = 2;
+
+MemoryOperand experts(const ShapeOf& shape) {
+  MemoryOperand chosen = in(kInt, shape, Content::Ids);
+  chosen.end = kExperts;
+  return chosen;
+}
+
+// Each token goes to two of 64 experts.
+void addRouting(Maker& m) {
+  const int64_t rows = m.sizes.rows;
+  const ShapeOf logits = each({kExperts}), chosen = each({kChosen}), one = m.one();
+  const ShapeOf ofSequence = fixed({1, kExperts}), ofPieces = fixed({1, 2, kExperts});
+  m.rows("route",
+         {in(kWide, logits), out(kWide, logits), out(kWide, one), out(kInt, chosen),
+          out(kWide, chosen)},
+         [](Kernels& k, Tensors x) {
+           k.route({.logits = x[0],
+                    .probabilities = x[1],
+                    .logSumExp = x[2],
+                    .chosen = x[3],
+                    .weights = x[4],
+                    .normalized = true});
+         });
+  m.cases.push_back(
+      {"router gradient",
+       rows,
+       m.period,
+       {in(kWide, chosen), in(kWide, logits, Content::Positive), in(kWide, one), experts(chosen),
+        in(kWide, chosen, Content::Positive), experts(ofSequence), out(kWide, logits)},
+       [rows](Kernels& k, Tensors x) {
+         const parallel::RouterLosses losses = k.routerGradient({.dWeights = x[0],
+                                                                 .probabilities = x[1],
+                                                                 .logSumExp = x[2],
+                                                                 .chosen = x[3],
+                                                                 .weights = x[4],
+                                                                 .choices = x[5],
+                                                                 .dLogits = x[6],
+                                                                 .length = rows,
+                                                                 .normalized = true,
+                                                                 .balance = 0.5,
+                                                                 .z = 0.25});
+         return losses.balance + losses.z;
+       }});
+  m.rows("count choices", {experts(chosen), out(kInt, ofPieces)},
+         [](Kernels& k, Tensors x) { k.countChoices({.chosen = x[0], .choices = x[1]}); });
+  // Where a choice goes depends on all that are before it.
+  m.cases.push_back({"place tokens",
+                     rows,
+                     rows,
+                     {experts(chosen), out(kInt, chosen), experts(ofPieces), out(kInt, ofSequence)},
+                     quiet([rows](Kernels& k, Tensors x) {
+                       std::vector<int64_t> loads(kExperts);
+                       k.placeTokens({.chosen = x[0],
+                                      .places = x[1],
+                                      .pieces = x[2],
+                                      .choices = x[3],
+                                      .length = rows,
+                                      .loads = loads});
+                     })});
+}
+
+void addMoves(Maker& m) {
+  const ShapeOf row = m.row(), chosen = each({kChosen});
+  const ShapeOf placed = [width = m.sizes.width](int64_t units) {
+    return Shape{units * kChosen, width};
+  };
+  const MemoryOperand places = in(kInt, chosen, Content::Places), weights = in(kWide, chosen);
+  m.rows("spread rows", {in(kNarrow, row), places, weights, out(kNarrow, placed)},
+         [](Kernels& k, Tensors x) {
+           k.spreadRows({.x = x[0], .places = x[1], .weights = x[2], .y = x[3]});
+         });
+  m.rows("combine rows", {in(kNarrow, placed), places, weights, out(kNarrow, row)},
+         [](Kernels& k, Tensors x) {
+           k.combineRows({.x = x[0], .places = x[1], .weights = x[2], .y = x[3]});
+         });
+  m.rows("row dots", {in(kNarrow, row), in(kNarrow, placed), places, out(kWide, chosen)},
+         [](Kernels& k, Tensors x) {
+           k.rowDots({.x = x[0], .y = x[1], .places = x[2], .dots = x[3]});
+         });
+}
+
 /// As many as GPT-2 of 124 million parameters has.
 constexpr int64_t kWeights = 148;
 
@@ -297,7 +379,9 @@ double MemoryCase::bytes() const {
 
 Cases memoryCases(const MemorySizes& sizes) {
   Maker maker{sizes, std::min<int64_t>(16, sizes.rows), {}};
-  for (const auto add : {addElementwise, addNorms, addTokens, addLoss, addOptimizer}) add(maker);
+  for (const auto add :
+       {addElementwise, addNorms, addTokens, addLoss, addRouting, addMoves, addOptimizer})
+    add(maker);
   return maker.cases;
 }
 

@@ -19,7 +19,8 @@ struct MemorySizes {
 enum class Content {
   Random,    ///< multiples of 1/8 from -3 to 3
   Positive,  ///< from 1/8 on
-  Ids        ///< below the vocabulary
+  Ids,       ///< below the vocabulary, or below `end`
+  Places     ///< each once, those of a period behind those of the period before
 };
 
 struct MemoryOperand {
@@ -29,6 +30,7 @@ struct MemoryOperand {
   Content content = Content::Random;
   bool isRead = true, isWritten = false;
   int64_t usedRows = 0;  ///< of a table that is read in part; 0: all
+  int64_t end = 0;       ///< of ids; 0: the vocabulary's
 };
 
 /// A call on `units`, rows or sequences, of which the content repeats after `period`.
@@ -55,6 +57,7 @@ class MemoryRun {
 
  private:
   void checkOperand(size_t index) const;
+  void checkNumbers(size_t index) const;
   Gpu& gpu_;
   const MemoryCase& case_;
   parallel::Arena host_{"host"};

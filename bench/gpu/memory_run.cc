@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "bench/gpu/memory_cases.h"
 #include "parallel/kernels/host/host_kernels.h"
@@ -36,6 +37,27 @@ std::vector<int32_t> idsBelow(int64_t end, int64_t count) {
   return ids;
 }
 
+/// Of `count` places, each once, in no order: 5 and the count have no common factor, or 3, ...
+std::vector<int32_t> placesOf(int64_t count) {
+  int64_t step = std::max<int64_t>(1, std::min<int64_t>(5, count - 1));
+  while (std::gcd(step, count) != 1) step += 2;
+  std::vector<int32_t> places(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    places[static_cast<size_t>(i)] = static_cast<int32_t>(i * step % count);
+  return places;
+}
+
+/// What `all` numbers are: those of a period, and of places those behind them, again and again.
+std::vector<int32_t> continued(const std::vector<int32_t>& period, int64_t all, Content content) {
+  std::vector<int32_t> numbers(static_cast<size_t>(all));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = period[i % period.size()];
+    if (content == Content::Places)
+      numbers[i] += static_cast<int32_t>(i / period.size() * period.size());
+  }
+  return numbers;
+}
+
 }  // namespace
 
 MemoryRun::MemoryRun(Gpu& gpu, const MemoryCase& made, int64_t vocabulary)
@@ -43,9 +65,12 @@ MemoryRun::MemoryRun(Gpu& gpu, const MemoryCase& made, int64_t vocabulary)
   for (size_t i = 0; i < made.operands.size(); ++i) {
     const MemoryOperand& operand = made.operands[i];
     const Shape all = operand.shape(made.units), period = operand.shape(made.period);
-    if (operand.content == Content::Ids) {
-      const std::vector<int32_t> ids = idsBelow(vocabulary, period.count());
-      onGpu_.push_back(gpu.numbers(all, ids));
+    if (operand.type == DType::Int32) {
+      const int64_t end = operand.end > 0 ? operand.end : vocabulary;
+      const std::vector<int32_t> ids = operand.content == Content::Places
+                                           ? placesOf(period.count())
+                                           : idsBelow(end, period.count());
+      onGpu_.push_back(gpu.numbers(all, continued(ids, all.count(), operand.content)));
       onHost_.push_back(host_.allocate(DType::Int32, period));
       std::ranges::copy(ids, onHost_.back().as<int32_t>());
     } else {
@@ -67,7 +92,22 @@ void MemoryRun::check() {
     if (case_.operands[i].isWritten) checkOperand(i);
 }
 
+/// Integers are exact, and sums of them.
+void MemoryRun::checkNumbers(size_t index) const {
+  const Tensor &gpu = onGpu_[index], &host = onHost_[index];
+  const bool isSum = gpu.count() == host.count();
+  const int64_t factor = isSum ? case_.units / case_.period : 1;
+  const std::vector<int32_t> got = gpu_.readNumbers(gpu);
+  for (int64_t i = 0; i < gpu.count(); ++i) {
+    const int64_t want = factor * host.as<int32_t>()[i % host.count()];
+    if (got[static_cast<size_t>(i)] != want)
+      parallel::fail(ErrorCode::Internal, case_.name, ": number ", i, " of operand ", index, " is ",
+                     got[static_cast<size_t>(i)], " and not ", want);
+  }
+}
+
 void MemoryRun::checkOperand(size_t index) const {
+  if (onGpu_[index].type == DType::Int32) return checkNumbers(index);
   const Tensor& gpu = onGpu_[index];
   const std::span host(onHost_[index].as<double>(), static_cast<size_t>(onHost_[index].count()));
   const bool isSum = static_cast<size_t>(gpu.count()) == host.size() && case_.units > case_.period;

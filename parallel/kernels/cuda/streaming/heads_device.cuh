@@ -25,13 +25,13 @@ struct HeadLanes {
   bool isHere;
 
   TUTTI_DEVICE explicit HeadLanes(const AttentionSizes& sizes) {
-    const int64_t all = int64_t(sizes.batch) * sizes.heads * sizes.queries;
+    const int32_t all = sizes.batch * sizes.heads * sizes.queries;  // below 2^30
     const int64_t own = firstElement() / kLanes;
     isHere = own < all;
-    const int64_t i = isHere ? own : all - 1;
-    row = int32_t(i % sizes.queries);
-    head = int32_t(i / sizes.queries % sizes.heads);
-    batch = int32_t(i / sizes.queries / sizes.heads);
+    const int32_t i = isHere ? int32_t(own) : all - 1;
+    row = i % sizes.queries;
+    head = i / sizes.queries % sizes.heads;
+    batch = i / sizes.queries / sizes.heads;
   }
   TUTTI_DEVICE int64_t firstOf(const HeadRows& x, const AttentionSizes& sizes) const {
     return batch * x.batchStride + row * x.rowStride + int64_t(head) * sizes.headWidth;

@@ -38,13 +38,13 @@
 // ranks of several processes share a GPU, or gpuCopies asks for it, it is copies and waits on
 // streams of its own. So nothing may keep those from running: ranks of one process on one GPU need
 // streams of their own that do not wait for each other (and not more of them than
-// CUDA_DEVICE_MAX_CONNECTIONS), or one Group, whose calls on one stream share a launch (a collective
-// behind another rank's same one, or one end of a message behind the other, on one stream throws
-// InvalidUsage); and memory of a GPU is not freed while another rank's kernel waits there for this
-// rank's next call, for cudaFree() waits for all kernels. Calls can be captured into graphs; whoever
-// replays those keeps them and other calls of the same communicator in one order. Reductions that
-// are functions of the caller's own throw Unsupported; so does every call where the ranks' GPUs are
-// not joined, and says why.
+// CUDA_DEVICE_MAX_CONNECTIONS), or one Group, whose calls on one stream share a launch (a
+// collective behind another rank's same one, or one end of a message behind the other, on one
+// stream throws InvalidUsage); and memory of a GPU is not freed while another rank's kernel waits
+// there for this rank's next call, for cudaFree() waits for all kernels. Calls can be captured into
+// graphs; whoever replays those keeps them and other calls of the same communicator in one order.
+// Reductions that are functions of the caller's own throw Unsupported; so does every call where the
+// ranks' GPUs are not joined, and says why.
 //
 // Fork and exit. A forked child must not use communicators of its parent (calls throw
 // InvalidUsage); exec is fine: no descriptor is inherited. Destroying a communicator tells the

@@ -23,22 +23,22 @@ namespace {
 std::string shipped, emulated, folders;
 
 // How far apart losses of two devices are. From a token to its logit there are some 40 operations
-// one behind the other, in a model of four layers; their errors, which nothing correlates, add up to
-// sqrt(40) of one. In 16 bits that is the rounding of its result, as sums are float32's. In float32
-// it is the 8 roundings that a sum of 64 products errs by with all likelihood, as such errors grow
-// with the root (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis"). A loss
-// is a mean over 64 positions of differences of logits, which are below 1/2: it errs by twice as much
-// as a logit, by an eighth of that as the mean of so many, and two devices differ by sqrt(2) of it.
-// A step of rate 0.3 along a gradient whose norm is cut to 1 moves a loss by 0.3 of what the gradient
-// errs, which is a mean over the positions too, and has errors of two passes, on two devices. For
-// comparison: a rate that is wrong by 3% moves the third loss by 1e-2.
+// one behind the other, in a model of four layers; their errors, which nothing correlates, add up
+// to sqrt(40) of one. In 16 bits that is the rounding of its result, as sums are float32's. In
+// float32 it is the 8 roundings that a sum of 64 products errs by with all likelihood, as such
+// errors grow with the root (Higham and Mary, "A New Approach to Probabilistic Rounding Error
+// Analysis"). A loss is a mean over 64 positions of differences of logits, which are below 1/2: it
+// errs by twice as much as a logit, by an eighth of that as the mean of so many, and two devices
+// differ by sqrt(2) of it. A step of rate 0.3 along a gradient whose norm is cut to 1 moves a loss
+// by 0.3 of what the gradient errs, which is a mean over the positions too, and has errors of two
+// passes, on two devices. For comparison: a rate that is wrong by 3% moves the third loss by 1e-2.
 double boundOf(double ofOperation, int steps) {
   const double relative = std::sqrt(40) * ofOperation;
   return (2 * std::sqrt(2) * relative / 2 + (steps - 1) * 2 * 0.3 * relative) / 8;
 }
 constexpr double kBrainRounding = 0x1p-8, kHalfRounding = 0x1p-11;
 const double kBound = boundOf(8 * 0x1p-24, 3);  // 1e-6
-constexpr double kPrinted = 1e-4;  // losses are printed with four digits
+constexpr double kPrinted = 1e-4;               // losses are printed with four digits
 const std::string kSmall = " --context 16 --width 16 --batch 4 --optimizer sgd --generate 0";
 const std::string kTwo = " --layers 2 --heads 2", kFour = " --layers 4 --heads 4";
 

@@ -128,11 +128,11 @@ TEST_F(Devices, RanksTrainIn16BitsAsOnTheHost) {
   expectSame(" --ranks 4 --type float16", boundOf(kHalfRounding, 3));
 }
 
-// Gradients of 2^21 and 2^20 times the loss are more than float16 has, of 2^19 times they are not.
+// Gradients of 2^22 and 2^21 times the loss are more than float16 has, of 2^20 times they are not.
 TEST_F(Devices, RanksSkipTheStepsThatOverflow) {
   constexpr int kSteps = 5, kSkipped = 2;
   for (const char* ranks : {"", " --ranks 2", " --fsdp 2 --tp 2"}) {
-    const std::string flags = std::string(" --type float16 --loss-scale 2097152") + ranks;
+    const std::string flags = std::string(" --type float16 --loss-scale 4194304") + ranks;
     const auto host = stepsOf(shipped, flags, kSteps),
                gpus = stepsOf(emulated, flags + " --device emulated", kSteps);
     ASSERT_EQ(gpus.size(), host.size());

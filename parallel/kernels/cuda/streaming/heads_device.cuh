@@ -17,8 +17,8 @@
 
 namespace tutti::parallel::cuda {
 
-/// Rows one behind the other, kLanes lanes for each. Lanes beyond the last have it, too, and are
-/// not there.
+/// Rows one behind the other, kLanes lanes for each, which have one run but of wide heads. Lanes
+/// beyond the last have it, too, and are not there.
 template <int kLanes>
 struct HeadLanes {
   int32_t batch, head, row;
@@ -43,11 +43,15 @@ template <int kRun, int kLanes>
 __global__ void __launch_bounds__(kRowThreads) mergeRuns(const __grid_constant__ AttentionMerge x) {
   const HeadLanes<kLanes> own(x.sizes);
   const int64_t place = placeOf(x.logSumExp, own.batch, own.head, own.row);
-  const Merged<float> merged(load<float>(x.logSumExp.elements, place),
-                             load<float>(x.partLogSumExp.elements,
-                                         placeOf(x.partLogSumExp, own.batch, own.head, own.row)));
+  // Whoever is not there may not read it: the row's own warp writes it.
+  const Merged<float> merged(
+      own.isHere ? load<float>(x.logSumExp.elements, place) : 0,
+      own.isHere ? load<float>(x.partLogSumExp.elements,
+                               placeOf(x.partLogSumExp, own.batch, own.head, own.row))
+                 : 0);
   const bool isMerged = own.isHere && merged.seesKeys;
   const int64_t out = own.firstOf(x.out, x.sizes), part = own.firstOf(x.part, x.sizes);
+#pragma unroll 1
   for (int32_t column = own.lane() * kRun; isMerged && column < x.sizes.headWidth;
        column += kLanes * kRun) {
     const Words<kRun> words = loadWords<kRun>(x.out.elements, out + column),
@@ -69,6 +73,7 @@ __global__ void __launch_bounds__(kRowThreads) headDots(const __grid_constant__ 
   const HeadLanes<kLanes> own(x.sizes);
   const int64_t dOut = own.firstOf(x.dOut, x.sizes), out = own.firstOf(x.out, x.sizes);
   float sum = 0;
+#pragma unroll 1
   for (int32_t column = own.lane() * kRun; column < x.sizes.headWidth; column += kLanes * kRun) {
     const Words<kRun> words = loadWords<kRun>(x.dOut.elements, dOut + column),
                       others = loadWords<kRun>(x.out.elements, out + column);

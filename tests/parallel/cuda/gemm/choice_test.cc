@@ -136,6 +136,53 @@ GemmProduct productOf(int32_t rows, bool isKMajorA, bool isKMajorB) {
           .accumulate = false};
 }
 
+/// The output map of GPT-2 over 16384 tokens: forward, dgrad and wgrad.
+struct HeadProducts {
+  GemmProduct forward, dataGradient, weightGradient;
+};
+HeadProducts headOf(int32_t vocabulary) {
+  constexpr int32_t kTokens = 16384, kWidth = 768;
+  const auto matrix = [](int64_t stride) {
+    return Matrix{{reinterpret_cast<void*>(256), Format::BFloat16}, stride};
+  };
+  const Matrix x = matrix(kWidth), weight = matrix(kWidth), logits = matrix(vocabulary);
+  const auto product = [](const Matrix& a, const Matrix& b, const Matrix& c, const GemmShape& shape,
+                          bool isKMajorA, bool isKMajorB) {
+    return GemmProduct{.a = a,
+                       .b = b,
+                       .c = c,
+                       .rows = static_cast<int32_t>(shape.rows),
+                       .columns = static_cast<int32_t>(shape.columns),
+                       .depth = static_cast<int32_t>(shape.depth),
+                       .isKMajorA = isKMajorA,
+                       .isKMajorB = isKMajorB,
+                       .accumulate = false};
+  };
+  return {product(x, weight, logits, {kTokens, vocabulary, kWidth}, true, true),
+          product(logits, weight, x, {kTokens, kWidth, vocabulary}, true, false),
+          product(logits, x, weight, {vocabulary, kWidth, kTokens}, false, false)};
+}
+
+// Rows of 50257 logits do not begin at 16 bytes, where TMA takes them: both gradients read them,
+// and go to mma, which fills the chip, too. What only writes them, or rows of 50304, does not.
+TEST(GemmChoice, OfTheHeadIsOfHowItsRowsLie) {
+  const Gemms gemms(kHopper, {});
+  const HeadProducts odd = headOf(50257), even = headOf(50304);
+  for (const GemmProduct* x :
+       {&odd.forward, &even.forward, &even.dataGradient, &even.weightGradient})
+    EXPECT_EQ(gemms.choose(*x).family, GemmFamily::Wgmma) << x->rows << " " << x->columns;
+  for (const GemmProduct* x : {&odd.dataGradient, &odd.weightGradient}) {
+    EXPECT_EQ(gemms.choose(*x).family, GemmFamily::Mma) << x->rows << " " << x->columns;
+    EXPECT_EQ(gemms.choose(*x).splits, 1);
+  }
+  for (const GemmProduct* x : {&odd.forward, &odd.dataGradient, &odd.weightGradient, &even.forward,
+                               &even.dataGradient, &even.weightGradient}) {
+    // Of mma a product is as long as its tensor cores need, which are taken for slower ones.
+    const GemmShape shape{x->rows, x->columns, x->depth};
+    EXPECT_GT(shareOfPeak(shape, gemms.choose(*x), kHopper), 0.7) << x->rows << " " << x->columns;
+  }
+}
+
 TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
   const GemmChoice mma{GemmFamily::Mma, Schedule::Together, 128, 1, 3};
   const std::string text = "# measured\n\n" + lineOf({4096, 768, 3072, false, true, 16}, mma) +

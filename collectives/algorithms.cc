@@ -1,6 +1,7 @@
 #include "collectives/algorithms.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "collectives/direct.h"
 #include "collectives/double_tree.h"
@@ -97,15 +98,25 @@ const Registry& registry() {
   return all;
 }
 
+AlgorithmName::AlgorithmName(const std::string& text) : algorithm(text.substr(0, text.find('/'))) {
+  if (algorithm.size() == text.size()) return;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data() + algorithm.size() + 1, last, channels);
+  wellFormed = error == std::errc() && end == last && channels >= 1;
+}
+
 bool exists(const std::string& name, Collective collective, int ranks,
             const std::vector<int>& hosts, bool uneven) {
   const bool mapped = name == "mapped";
   if (mapped && !hosts.empty()) return false;
   const Protocol protocol = mapped ? Protocol::Mapped : Protocol::Simple;
+  const AlgorithmName named(name);
+  const int channels = hosts.empty() ? 1 : std::max(named.channels, 1);
   const auto algorithms = registry().algorithms();
   return std::any_of(algorithms.begin(), algorithms.end(), [&](const AlgorithmInfo& info) {
-    if (!mapped && name != plan::toString(info.algorithm)) return false;
-    const auto spec = info.spec({collective, protocol, ranks, 0, 1, hosts});
+    if (!mapped && named.algorithm != plan::toString(info.algorithm)) return false;
+    const auto spec = info.spec({collective, protocol, ranks, 0, channels, hosts});
+    if (spec && named.channels > 0 && spec->channels != named.channels) return false;
     return spec && (spec->unevenSafe || !uneven);
   });
 }

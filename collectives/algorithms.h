@@ -102,8 +102,16 @@ class Registry {
 /// All algorithms of this folder. Built and proved once, at the first call.
 const Registry& registry();
 
-/// True when algorithm `name` ("ring", ..., "mapped") exists for `collective` on `ranks` ranks of
-/// these hosts (src/plan/hosts.h), and for blocks that differ in size if asked.
+/// What people call a plan: "ring", or, with so many channels, "ring/2".
+struct AlgorithmName {
+  explicit AlgorithmName(const std::string& text);
+  std::string algorithm;
+  int channels = 0;        ///< 0: any number
+  bool wellFormed = true;  ///< there is no slash, or a number from 1 on behind it
+};
+
+/// True when algorithm `name` ("ring", "ring/2", ..., "mapped") exists for `collective` on `ranks`
+/// ranks of these hosts (src/plan/hosts.h), and for blocks that differ in size if asked.
 bool exists(const std::string& name, Collective collective, int ranks,
             const std::vector<int>& hosts = {}, bool uneven = false);
 

@@ -25,7 +25,7 @@ bool forced(const plan::CollectiveRequest& request) {
 /// The least chunk must fit a message that carries several.
 bool eligible(const PlanSpec& spec, const plan::CollectiveRequest& request,
               const topology::Topology& topology) {
-  if (forced(request) && request.algorithm != plan::toString(spec.algorithm)) return false;
+  if (forced(request) && !isNamed(spec, request.algorithm)) return false;
   if (request.uneven && !spec.unevenSafe) return false;
   if (spec.messageChunks * plan::kChunkAlignment > topology.slotBytes) return false;
   if (spec.channels > topology.channels) return false;
@@ -72,9 +72,12 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
 }
 
 void checkName(const std::string& algorithm) {
-  if (algorithm == "mapped") return;
+  if (algorithm == kPreferMapped) return;
+  const AlgorithmName named(algorithm);
+  TUTTI_REQUIRE(named.wellFormed, "algorithm \"", algorithm,
+                "\": behind the slash is no number of channels");
   for (int i = 0; i < plan::kAlgorithmCount; ++i)
-    if (algorithm == plan::toString(static_cast<Algorithm>(i))) return;
+    if (named.algorithm == plan::toString(static_cast<Algorithm>(i))) return;
   base::fail(ErrorCode::InvalidArgument, "algorithm \"", algorithm, "\" is not ",
              plan::algorithmNames());
 }
@@ -105,9 +108,8 @@ Preferred preferred(const plan::CollectiveRequest& request, const topology::Topo
 
 /// Puts the algorithm's fastest plan first, if there is one.
 void putFirst(const std::string& algorithm, std::vector<Candidate>& candidates) {
-  const auto found = std::ranges::find_if(candidates, [&](const Candidate& c) {
-    return algorithm == plan::toString(c.spec.algorithm);
-  });
+  const auto found = std::ranges::find_if(
+      candidates, [&](const Candidate& c) { return isNamed(c.spec, algorithm); });
   if (found != candidates.end()) std::rotate(candidates.begin(), found, found + 1);
 }
 
@@ -147,7 +149,7 @@ std::string reasonOf(const plan::CollectiveRequest& request, const Choice& choic
   if (forced(request)) {
     reason += "as asked";
   } else {
-    const bool byTable = preference.algorithm && *preference.algorithm == name;
+    const bool byTable = preference.algorithm && isNamed(best.spec, *preference.algorithm);
     reason += base::message("predicted ", duration(best.microseconds), byTable ? kByTable : "");
     if (simpleOnes > 1) {
       const Candidate& next = choice.candidates[1];
@@ -173,6 +175,13 @@ std::string Choice::describe() const {
   for (const Candidate& candidate : candidates)
     text += "  " + duration(candidate.microseconds) + "  " + candidate.spec.describe() + "\n";
   return text;
+}
+
+bool isNamed(const PlanSpec& spec, const std::string& name) {
+  if (spec.protocol == Protocol::Mapped) return name == kPreferMapped;
+  const AlgorithmName named(name);
+  return named.algorithm == plan::toString(spec.algorithm) && named.wellFormed &&
+         (named.channels == 0 || named.channels == spec.channels);
 }
 
 uint64_t preferenceBytes(const plan::CollectiveRequest& request) {

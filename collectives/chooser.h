@@ -33,12 +33,17 @@ struct Choice {
 inline constexpr const char* kPreferMapped = "mapped";
 inline constexpr const char* kPreferStaged = "staged";
 
+/// Whether `name`, of a request, a preference or a measurement, is the plan's: its algorithm, as
+/// "ring", also with a number of channels, as "ring/2"; or "mapped", of all that stage nothing.
+bool isNamed(const PlanSpec& spec, const std::string& name);
+
 /// The block size by which a preference knows such a call: a power of two.
 uint64_t preferenceBytes(const plan::CollectiveRequest& request);
 
 /// Throws InvalidArgument naming a preference whose collective or algorithm does not exist at all.
 void requirePreferences(const topology::Tuning& tuning);
 
+/// Between hosts an algorithm may be forced with its channels ("ring/2"): on one host all have one.
 /// Throws InvalidArgument when `request.algorithm` names no algorithm, or one that does not exist
 /// for this collective (Barrier excepted: it takes what there is), and in deterministic mode one
 /// whose expression is not the aligned tree.

@@ -31,17 +31,23 @@ double bestOf(const MeasuredCall& call) {
   return best;
 }
 
-double timeOf(const MeasuredCall& call, const std::string& name) {
-  const auto found = call.microseconds.find(name);
+auto measured(const MeasuredCall& call, const PlanSpec& spec) {
+  return std::ranges::find_if(call.microseconds,
+                              [&](const auto& entry) { return isNamed(spec, entry.first); });
+}
+
+double timeOf(const MeasuredCall& call, const PlanSpec& spec) {
+  const auto found = measured(call, spec);
   TUTTI_REQUIRE(found != call.microseconds.end(), call.request.describe(), " on ",
-                call.topology.ranks, " ranks: ", name, " is chosen, and was not measured");
+                call.topology.ranks, " ranks: ", spec.describe(),
+                " is chosen, and was not measured");
   return found->second;
 }
 
 double timeOf(const MeasuredCall& call, const Choice& choice) {
-  if (choice.mapped && call.windows) return timeOf(call, kPreferMapped);
+  if (choice.mapped && call.windows) return timeOf(call, *choice.mapped);
   const double asking = choice.mapped ? call.askingMicroseconds / plan::Asking::kEvery : 0;
-  return timeOf(call, plan::toString(choice.spec.algorithm)) + asking;
+  return timeOf(call, choice.spec) + asking;
 }
 
 bool sameCall(const MeasuredCall& a, const MeasuredCall& b) {
@@ -58,12 +64,10 @@ bool sameCall(const MeasuredCall& a, const MeasuredCall& b) {
 double distance(const MeasuredCall& call, const Choice& choice) {
   double sum = 0;
   int count = 0;
-  std::map<std::string, bool> seen;  // several plans of one algorithm: the first is the fastest
+  std::map<std::string, bool> seen;  // several plans of one name: the first is the fastest
   for (const Candidate& candidate : choice.candidates) {
-    const bool mapped = candidate.spec.protocol == plan::Protocol::Mapped;
-    const std::string name = mapped ? "mapped" : plan::toString(candidate.spec.algorithm);
-    const auto found = call.microseconds.find(name);
-    if (found == call.microseconds.end() || std::exchange(seen[name], true)) continue;
+    const auto found = measured(call, candidate.spec);
+    if (found == call.microseconds.end() || std::exchange(seen[found->first], true)) continue;
     sum += std::abs(std::log(candidate.microseconds / found->second));
     ++count;
   }

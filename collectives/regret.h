@@ -17,8 +17,9 @@ namespace tutti::collectives {
 struct MeasuredCall {
   plan::CollectiveRequest request;  ///< without an algorithm
   topology::Topology topology;
-  bool windows = true;                         ///< all buffers are mapped
-  std::map<std::string, double> microseconds;  ///< by name; "mapped", of windows, is one of them
+  bool windows = true;  ///< all buffers are mapped
+  std::map<std::string, double>
+      microseconds;               ///< by names that isNamed() knows; "mapped" of windows
   double askingMicroseconds = 0;  ///< what asking for mapped buffers adds where there are none
 };
 

@@ -109,8 +109,9 @@ struct CommunicatorOptions {
   /// for every transport and message split. Also TUTTI_DETERMINISTIC=1.
   bool deterministic = false;
   /// Forces one algorithm ("ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise",
-  /// "hierarchical", "mapped") where it exists for the collective and the ranks' hosts. Also
-  /// TUTTI_ALGORITHM. Must be the same on all ranks.
+  /// "hierarchical", "mapped") where it exists for the collective and the ranks' hosts, between
+  /// hosts also with a number of channels ("ring/2"). Also TUTTI_ALGORITHM. Must be the same on
+  /// all ranks.
   std::string algorithm;
   /// "shm" or "ucx": how ranks are joined. Empty: by shared memory on one host, by UCX between
   /// hosts. Also TUTTI_TRANSPORT. Must be the same on all ranks.

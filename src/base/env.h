@@ -26,7 +26,8 @@ struct Env {
   long stragglerMs = 5'000;
   /// TUTTI_DETERMINISTIC: 1 makes reductions evaluate the aligned binary tree over ranks.
   bool deterministic = false;
-  /// TUTTI_ALGORITHM: forces one algorithm where it exists; must be the same on all ranks.
+  /// TUTTI_ALGORITHM: forces one algorithm ("ring", between hosts also "ring/2") where it exists;
+  /// must be the same on all ranks.
   std::string algorithm;
   /// TUTTI_INTERFACE: name or address of the network interface by which other hosts reach this one.
   std::string interface;

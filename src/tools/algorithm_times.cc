@@ -26,10 +26,15 @@ constexpr double kTurnUs = 2000;
 constexpr uint64_t kLeastBlock = 8;
 constexpr int64_t kLeastCalls = 3, kMostCalls = 300;
 
-std::vector<std::string> algorithmNames() {
-  std::vector<std::string> names{"mapped"};
-  for (int i = 0; i < plan::kAlgorithmCount; ++i)
-    names.push_back(plan::toString(static_cast<plan::Algorithm>(i)));
+/// Between hosts each with all numbers of channels that the chooser knows.
+std::vector<std::string> algorithmNames(const topology::Topology& topology) {
+  std::vector<std::string> names{collectives::kPreferMapped};
+  for (int i = 0; i < plan::kAlgorithmCount; ++i) {
+    const std::string name = plan::toString(static_cast<plan::Algorithm>(i));
+    if (topology.hosts() == 1) names.push_back(name);
+    for (int channels = 1; topology.hosts() > 1 && channels <= topology.channels; channels *= 2)
+      names.push_back(base::message(name, '/', channels));
+  }
   return names;
 }
 
@@ -128,6 +133,11 @@ class Contestant {
   Contestant(Communicator& c, double clockAhead, const PerfOptions& options, uint64_t bytes)
       : c_(c), clockAhead_(clockAhead), call_(c, options, noSeam(), bytes) {}
 
+  /// Of the same calls on the same memory. Where memory lies, and on pages of which size, can
+  /// double what a copy takes, which would tell contestants apart and not their algorithms.
+  Contestant(Communicator& c, const Contestant& other)
+      : c_(c), clockAhead_(other.clockAhead_), call_(c, other.call_) {}
+
   /// Agreed on by all ranks.
   void warmUp() {
     // The executor tunes itself by the first calls, and finds whether to ask for mapped buffers.
@@ -194,7 +204,7 @@ AlgorithmTimes::AlgorithmTimes(Communicator& c)
     : c_(c), clockAhead_(clockAhead(c)), place_(placeOnMachine(c)) {
   if (c.size() == 1) return;
   const auto hosts = plan::hostsInOrder(c.hosts());
-  for (const std::string& name : algorithmNames()) {
+  for (const std::string& name : algorithmNames(communicator::Inspection::topology(c))) {
     bool exists = false;
     for (int i = 0; i < plan::kCollectiveCount && !exists; ++i)
       exists = collectives::exists(name, static_cast<plan::Collective>(i), c.size(), hosts);
@@ -214,11 +224,15 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
   const base::KeptToCore core(place_);
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), blockBytes);
   std::map<std::string, std::unique_ptr<Contestant>> contestants;
-  contestants[kChosen] = std::make_unique<Contestant>(c_, clockAhead_, options, bytes);
-  for (auto& [name, communicator] : forced_)
-    if (forcedChoice(name, c_, options, blockBytes) &&
-        (options.windows || name != collectives::kPreferMapped))
+  auto& chosen = contestants[kChosen] =
+      std::make_unique<Contestant>(c_, clockAhead_, options, bytes);
+  for (auto& [name, communicator] : forced_) {
+    if (!forcedChoice(name, c_, options, blockBytes)) continue;
+    if (options.windows)
       contestants[name] = std::make_unique<Contestant>(communicator, clockAhead_, options, bytes);
+    else if (name != collectives::kPreferMapped)
+      contestants[name] = std::make_unique<Contestant>(communicator, *chosen);
+  }
   for (auto& entry : contestants) entry.second->warmUp();
   std::map<std::string, AlgorithmTime> times;
   for (int i = 0; i < turns; ++i)
@@ -233,8 +247,9 @@ AlgorithmTime AlgorithmTimes::asking(const PerfOptions& options, int turns) {
   if (!choice) return asking;
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), kLeastBlock);
   Contestant with(forced_.at(collectives::kPreferMapped), clockAhead_, options, bytes);
-  Contestant without(forced_.at(plan::toString(choice->spec.algorithm)), clockAhead_, options,
-                     bytes);
+  const auto staged = std::ranges::find_if(
+      forced_, [&](const auto& entry) { return collectives::isNamed(choice->spec, entry.first); });
+  Contestant without(staged->second, with);
   with.warmUp();
   without.warmUp();
   for (int i = 0; i < turns; ++i)

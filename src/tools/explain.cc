@@ -36,11 +36,6 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-std::string nameOf(const plan::PlanSpec& spec) {
-  const bool mapped = spec.protocol == plan::Protocol::Mapped;
-  return mapped ? "mapped" : plan::toString(spec.algorithm);
-}
-
 /// What the chooser knows.
 struct Situation {
   plan::CollectiveRequest request;
@@ -57,7 +52,9 @@ std::string lineOf(const Situation& s, const Candidate& candidate, bool chosen) 
   std::string line = formatted("%c %12.2f %12.2f", chosen ? '*' : ' ', candidate.microseconds,
                                std::min(latency, candidate.microseconds));
   if (s.times) {
-    const auto measured = s.times->find(nameOf(candidate.spec));
+    const auto measured = std::ranges::find_if(*s.times, [&](const auto& entry) {
+      return collectives::isNamed(candidate.spec, entry.first);
+    });
     line += measured == s.times->end() ? formatted(" %12s", "-")
                                        : formatted(" %12.2f", measured->second.median());
   }

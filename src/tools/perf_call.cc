@@ -58,11 +58,27 @@ PerfCall::PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& 
       pattern_(patternOf(c, options, bytes)),
       seed_(pattern_.shape.seed),
       uneven_(unevenCounts(options.uneven() ? 0 : c.rank(), c.size(), pattern_.shape.count)),
-      in_(c, pattern_.shape.inCount * sizeOf(options.type), options.windows),
-      out_(c, pattern_.shape.outCount * sizeOf(options.type), options.windows) {
+      in_(std::make_shared<PerfBuffer>(c, pattern_.shape.inCount * sizeOf(options.type),
+                                       options.windows)),
+      out_(std::make_shared<PerfBuffer>(c, pattern_.shape.outCount * sizeOf(options.type),
+                                        options.windows)) {
   // To free memory of a GPU waits for its kernels, those of other ranks too: none may wait there
   // for a rank that has not freed what it had before.
   if (c.device().kind == DeviceKind::Cuda) c.barrier();
+}
+
+PerfCall::PerfCall(Communicator& c, const PerfCall& other)
+    : c_(c),
+      o_(other.o_),
+      seam_(other.seam_),
+      stream_(other.stream_),
+      ref_(other.ref_),
+      pattern_(other.pattern_),
+      seed_(other.seed_),
+      uneven_(other.uneven_),
+      in_(other.in_),
+      out_(other.out_) {
+  TUTTI_ASSERT(!o_.windows, "windows are shared by calls of two communicators");
 }
 
 uint64_t PerfCall::bytes() const {
@@ -83,12 +99,13 @@ void PerfCall::finish() {
 
 // In place, the smaller buffer is this rank's block of the larger one.
 PerfCall::Places PerfCall::buffers(bool inPlace) {
-  if (!inPlace) return {in_, in_.data(), out_, out_.data()};
+  PerfBuffer &in = *in_, &out = *out_;
+  if (!inPlace) return {in, in.data(), out, out.data()};
   const PerfShape& shape = pattern_.shape;
   const size_t block = shape.own * sizeOf(o_.type);
-  if (shape.inCount < shape.outCount) return {out_, out_.data() + block, out_, out_.data()};
-  if (shape.inCount > shape.outCount) return {in_, in_.data(), in_, in_.data() + block};
-  return {in_, in_.data(), in_, in_.data()};
+  if (shape.inCount < shape.outCount) return {out, out.data() + block, out, out.data()};
+  if (shape.inCount > shape.outCount) return {in, in.data(), in, in.data() + block};
+  return {in, in.data(), in, in.data()};
 }
 
 void PerfCall::collective(const std::byte* send, std::byte* recv) {
@@ -172,20 +189,20 @@ int64_t PerfCall::countWrong(bool inPlace, uint64_t repetition) {
   std::byte* const send = places.from.host(places.send);
   std::byte* const recv = places.to.host(places.recv);
   const auto call = [&] {
-    in_.upload();
-    out_.upload();
+    in_->upload();
+    out_->upload();
     start(inPlace);
     finish();
-    in_.download();
-    out_.download();
+    in_->download();
+    out_->download();
   };
   const auto checkedCall = [&, result = recv] {
     if (!seam_) return call();
     seam_(call, result, pattern_.shape.outCount * sizeOf(o_.type));
   };
   if (o_.collective == Collective::Barrier) return countEarlyLeaves(c_, checkedCall);
-  in_.spoil();
-  out_.spoil();
+  in_->spoil();
+  out_->spoil();
   pattern_.fillInput(send);
   checkedCall();
   const numbers::Comparison found = pattern_.compare(recv);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <tutti/communicator.h>
@@ -49,6 +50,9 @@ class PerfCall {
   /// the size asked for, of the larger buffer. Everything passed by reference must outlive it.
   PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& seam, uint64_t bytes,
            Stream* stream = nullptr);
+  /// The same calls as `other`'s through another communicator of its ranks, on the same memory,
+  /// which may not be in windows: those are a communicator's own.
+  PerfCall(Communicator& c, const PerfCall& other);
 
   uint64_t bytes() const;  ///< of the larger buffer
   uint64_t count() const { return pattern_.shape.count; }
@@ -80,7 +84,7 @@ class PerfCall {
   PerfPattern pattern_;
   const uint64_t seed_;
   const std::vector<size_t> uneven_;  // blocks of different sizes, by peer
-  PerfBuffer in_, out_;
+  const std::shared_ptr<PerfBuffer> in_, out_;
 };
 
 /// Throws InvalidArgument for options that do not fit the communicator.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <tutti/error.h>
+#include "src/base/check.h"
 
 namespace tutti::collectives {
 namespace {
@@ -121,6 +122,12 @@ TEST(Chooser, ForcedAlgorithmsAreTakenOrRefused) {
       refusal({.algorithm = "rings"}),
       "algorithm \"rings\" is not ring, double_tree, recursive, one_shot, two_shot, pairwise, "
       "hierarchical or mapped");
+  for (const char* name : {"ring/", "ring/0", "ring/-1", "ring/2x", "ring/2/2", "ring/99999999999"})
+    EXPECT_EQ(refusal({.algorithm = name}),
+              base::message("algorithm \"", name, "\": behind the slash is no number of channels"));
+  EXPECT_EQ(refusal({.algorithm = "ring/2"}),  // on one host a rank's lanes would take turns
+            "algorithm ring/2 does not exist for all_reduce on 4 ranks");
+  EXPECT_EQ(choose4({.count = 1, .algorithm = "ring/1"}).spec.algorithm, Algorithm::Ring);
   EXPECT_EQ(refusal({.collective = Collective::AllGather, .algorithm = "double_tree"}),
             "algorithm double_tree does not exist for all_gather on 4 ranks");
   EXPECT_EQ(refusal({.algorithm = "hierarchical"}),
@@ -313,6 +320,32 @@ TEST(ChooserOfHosts, ForcedAlgorithmsAreTakenOrRefused) {
     EXPECT_STREQ(error.what(),
                  "algorithm hierarchical does not exist for scan on 8 ranks of 2 hosts");
   }
+}
+
+TEST(ChooserOfHosts, ChannelsAreForcedAndPreferred) {
+  Topology topology = twoHosts();
+  topology.channels = 4;
+  for (const uint64_t count : {1, 1 << 12, 1 << 24})
+    for (const int channels : {1, 2, 4}) {
+      const std::string name = base::message("ring/", channels);
+      const CollectiveRequest request{.count = count, .algorithm = name};
+      for (const Candidate& candidate : choose(request, topology, {}).candidates) {
+        EXPECT_EQ(candidate.spec.algorithm, Algorithm::Ring);
+        EXPECT_EQ(candidate.spec.channels, channels);
+      }
+      EXPECT_TRUE(exists(name, Collective::AllReduce, 8, topology.hostOf));
+      Tuning tuning;
+      tuning.preferences = {{"all_reduce", 8, 2, preferenceBytes(request), name}};
+      EXPECT_NO_THROW(requirePreferences(tuning));
+      const Choice preferred = choose({.count = count}, topology, tuning);
+      EXPECT_EQ(preferred.spec.algorithm, Algorithm::Ring);
+      EXPECT_EQ(preferred.spec.channels, channels);
+      EXPECT_NE(preferred.reason.find(", as the tuning table prefers"), std::string::npos);
+    }
+  EXPECT_THROW(choose({.count = 1, .algorithm = "ring/8"}, topology, {}), Error);
+  EXPECT_TRUE(exists("recursive/1", Collective::AllGather, 8, topology.hostOf));
+  EXPECT_FALSE(exists("recursive/2", Collective::AllGather, 8, topology.hostOf));
+  EXPECT_FALSE(exists("ring/2", Collective::AllReduce, 8));
 }
 
 // A ring passes every link once around; where neighbours are on different hosts, every step does.

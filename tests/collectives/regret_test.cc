@@ -7,6 +7,7 @@
 
 #include <tutti/error.h>
 #include "collectives/chooser.h"
+#include "src/base/check.h"
 #include "src/plan/asking.h"
 #include "tests/support/outcome.h"
 
@@ -57,6 +58,24 @@ TEST(Regret, IsTheRatioOfTheChosenAndTheBest) {
   const auto outcome = tests::outcomeOf([&] { regret(call, {}); });
   EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
   EXPECT_NE(outcome.text.find("one_shot is chosen"), std::string::npos) << outcome.text;
+}
+
+// Between hosts the channels count, too, where they were measured.
+TEST(Regret, KnowsTheChannelsThatWereMeasured) {
+  MeasuredCall call{.request = {.collective = Collective::AllGather, .count = 1 << 14},
+                    .topology = {.ranks = 2, .cores = 2, .hostOf = {0, 1}, .channels = 4}};
+  const Choice choice = choose(call.request, call.topology, {});
+  ASSERT_EQ(choice.spec.channels, 2) << choice.reason;
+  for (const char* name :
+       {"ring/1", "ring/2", "ring/4", "recursive/1", "one_shot/1", "one_shot/2", "one_shot/4"})
+    call.microseconds[name] = 60;
+  const std::string chosen = base::message(plan::toString(choice.spec.algorithm), "/2");
+  call.microseconds[chosen] = 80;
+  call.microseconds["one_shot/4"] = 20;
+  EXPECT_DOUBLE_EQ(regret(call, {}), 4);
+  EXPECT_DOUBLE_EQ(regret(call, fit(std::vector{call}, {})), 1);
+  call.microseconds.erase(chosen);
+  EXPECT_THROW(regret(call, {}), Error);
 }
 
 TEST(Regret, OfBuffersInWindowsIsThatOfTheMappedForm) {

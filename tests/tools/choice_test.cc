@@ -117,8 +117,8 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
 
 // What no constants choose well for is preferred by name. Of sizes between, which the table was not
 // fitted to, none on one host is chosen badly for either, by what they took in the same hour.
-// Between hosts a few are, by recordings that were made while the machine had other work, too. By
-// what was measured on other days, on another machine, a few more are.
+// Between hosts a few are, a little: their recordings do not know channels apart. By what was
+// measured on other days, on another machine, a few more are.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
   for (const auto* calls : {&fitted(), &between()}) {
@@ -127,6 +127,7 @@ TEST(RecordedCalls, AreChosenWellForOnceTuned) {
     const Judged hosts = judge(*calls, tuned, ofHosts);
     EXPECT_LE(hosts.regrets.mean, 1.05);
     EXPECT_LE(hosts.badly, 0.03);
+    EXPECT_LE(hosts.regrets.worst, 1.4);
     for (const MeasuredCall& call : *calls) {
       if (calls == &between() && ofHosts(call)) continue;
       EXPECT_LE(collectives::regret(call, tuned), 1.3)

@@ -164,6 +164,35 @@ TEST(UcxEndpoint, RanksMayShareAWorker) {
     }
 }
 
+size_t connections(const Workers& workers, size_t rank) {
+  const auto lock = workers[rank]->lock();
+  return workers[rank]->connections();
+}
+
+// Five ranks that each send to the next one, as in a ring, in all channels and as members of two
+// communicators: each is joined to two others, and before it asks for rings to none.
+TEST(UcxEndpoint, ConnectsOnceWithWhomItTalksTo) {
+  constexpr size_t kRanks = 5;
+  constexpr int kChannels = 3;
+  const RingLayout layout{.channels = kChannels, .slotBytes = 1024};
+  const Workers workers = makeWorkers(kRanks);
+  for (const bool first : {true, false}) {
+    auto all = makeEndpoints(workers, layout);
+    connectAll(all);
+    for (size_t r = 0; r < kRanks; ++r) EXPECT_EQ(connections(workers, r), first ? 0U : 2U);
+    for (int channel = 0; channel < kChannels; ++channel)
+      for (size_t from = 0; from < kRanks; ++from) {
+        const size_t to = (from + 1) % kRanks;
+        ReceiveRing& ring = all[to]->receiveRing(static_cast<int>(from), channel);
+        publish(all[from]->sendRing(static_cast<int>(to), channel), 100, from);
+        ASSERT_TRUE(progressUntil(all, [&] { return ring.ready(); }));
+        ASSERT_TRUE(holds(ring, 100, from));
+        ring.release();
+      }
+    for (size_t r = 0; r < kRanks; ++r) EXPECT_EQ(connections(workers, r), 2U) << "rank " << r;
+  }
+}
+
 // ---- flush()
 
 // Nobody calls progress() of the sender again, nor of the receiver until all is there: connections

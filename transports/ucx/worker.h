@@ -110,6 +110,8 @@ class Worker {
   /// The connection with the worker of that address; made if need be. Throws System when it cannot
   /// be; `who` begins the message: "rank 0 cannot reach rank 1".
   Connection& connection(const base::Bytes& address, const std::string& who);
+  /// How many there are, of all endpoints of this worker; those that were lost not among them.
+  size_t connections() const { return connections_.size(); }
   /// Header and data stay until `operation` is done, which may be before this returns. `isDirect`:
   /// the payload is fetched, whatever its size.
   void sendData(Connection& connection, const DataHeader& header, const void* payload,

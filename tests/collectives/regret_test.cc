@@ -57,7 +57,7 @@ TEST(Regret, IsTheRatioOfTheChosenAndTheBest) {
   call.microseconds.erase("one_shot");
   const auto outcome = tests::outcomeOf([&] { regret(call, {}); });
   EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
-  EXPECT_NE(outcome.text.find("one_shot is chosen"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("one_shot simple, 4 ranks"), std::string::npos) << outcome.text;
 }
 
 // Between hosts the channels count, too, where they were measured.

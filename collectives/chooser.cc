@@ -117,7 +117,10 @@ void putFirst(const std::string& algorithm, std::vector<Candidate>& candidates) 
 std::string ranksOf(const plan::CollectiveRequest& request, const topology::Topology& topology) {
   std::string text = base::message(topology.ranks, " ranks");
   if (topology.hosts() > 1)
-    text += base::message(" of ", topology.hosts(), " hosts");
+    text += base::message(" of ", topology.hosts(), " hosts",
+                          AlgorithmName(request.algorithm).channels > topology.channels
+                              ? base::message(" with ", topology.channels, " channels")
+                              : "");
   else if (request.algorithm == plan::toString(Algorithm::Hierarchical))
     text += " of one host";
   return text;

@@ -6,6 +6,7 @@
 
 #include <tutti/error.h>
 #include "src/base/check.h"
+#include "tests/support/outcome.h"
 
 namespace tutti::collectives {
 namespace {
@@ -342,7 +343,11 @@ TEST(ChooserOfHosts, ChannelsAreForcedAndPreferred) {
       EXPECT_EQ(preferred.spec.channels, channels);
       EXPECT_NE(preferred.reason.find(", as the tuning table prefers"), std::string::npos);
     }
-  EXPECT_THROW(choose({.count = 1, .algorithm = "ring/8"}, topology, {}), Error);
+  const auto refused =
+      tests::outcomeOf([&] { choose({.count = 1, .algorithm = "ring/8"}, topology, {}); });
+  EXPECT_EQ(refused.code, ErrorCode::InvalidArgument);
+  EXPECT_EQ(refused.text,
+            "algorithm ring/8 does not exist for all_reduce on 8 ranks of 2 hosts with 4 channels");
   EXPECT_TRUE(exists("recursive/1", Collective::AllGather, 8, topology.hostOf));
   EXPECT_FALSE(exists("recursive/2", Collective::AllGather, 8, topology.hostOf));
   EXPECT_FALSE(exists("ring/2", Collective::AllReduce, 8));

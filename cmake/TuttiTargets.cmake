@@ -123,7 +123,8 @@ set(TUTTI_ALL_SKIPPED "\\[  PASSED  \\] 0 tests\\.\n(\\[  SKIPPED \\] [^\n]*\n)+
 
 # tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [EMULATED]
 # [ARGS ...]): a GoogleTest executable that ctest runs as one test; skipped where all of its tests skip.
-# Sanitizers get five times the time. Of label long it is built with the target long_tests only. EMULATED: what it links of the library runs on emulated GPUs.
+# Sanitizers get five times the time. Of label long it is built with the target long_tests only, of label
+# thorough with emulated_tests. EMULATED: what it links of the library runs on emulated GPUs.
 function(tutti_test name)
   cmake_parse_arguments(ARG "EMULATED" "TIMEOUT;PROCESSORS" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -152,6 +153,9 @@ function(tutti_test name)
     add_dependencies(long_tests ${name})
   elseif(ARG_LABELS MATCHES "emulated|kernels")
     add_dependencies(emulated_tests ${name})
+    if("thorough" IN_LIST ARG_LABELS)
+      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                        SKIP_REGULAR_EXPRESSION "${TUTTI_ALL_SKIPPED}")

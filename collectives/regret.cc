@@ -96,14 +96,20 @@ constexpr double kWorthALine = 0.01;
 /// The calls that one preference is for.
 using Alike = std::vector<const MeasuredCall*>;
 
-double worstRegret(const Alike& calls, const Tuning& tuning) {
-  double worst = 1;
-  for (const MeasuredCall* call : calls) worst = std::max(worst, regret(*call, tuning));
-  return worst;
+Regrets regretsOf(const Alike& calls, const Tuning& tuning) {
+  Regrets all;
+  double sum = 0;
+  for (const MeasuredCall* call : calls) {
+    const double one = regret(*call, tuning);
+    sum += one;
+    all.worst = std::max(all.worst, one);
+  }
+  if (!calls.empty()) all.mean = sum / static_cast<double>(calls.size());
+  return all;
 }
 
-/// The fewest preferences with which the worst of these calls is chosen for best, at the end of
-/// those that `tuning` has.
+/// The fewest preferences with which these calls are chosen for best, the worst of them above all,
+/// at the end of those that `tuning` has.
 void preferFor(const Alike& calls, Tuning& tuning) {
   const MeasuredCall& first = *calls.front();
   const auto preference = [&](const std::string& algorithm) {
@@ -120,12 +126,16 @@ void preferFor(const Alike& calls, Tuning& tuning) {
   for (size_t i = 0, single = ways.size(); i < 2; ++i)
     for (size_t k = 2; k < single; ++k) ways.push_back({ways[i][0], ways[k][0]});
   Tuning best = tuning;
-  double least = worstRegret(calls, tuning);
+  const auto badness = [&](const Tuning& some) {
+    const Regrets all = regretsOf(calls, some);
+    return all.worst + all.mean;
+  };
+  double least = badness(tuning);
   for (const auto& way : ways) {
     Tuning changed = tuning;
     changed.preferences.insert(changed.preferences.end(), way.begin(), way.end());
-    if (const double worst = worstRegret(calls, changed); worst < least - kWorthALine) {
-      least = worst;
+    if (const double its = badness(changed); its < least - kWorthALine) {
+      least = its;
       best = std::move(changed);
     }
   }
@@ -183,7 +193,8 @@ MeasuredCall between(const MeasuredCall& small, const MeasuredCall& large, uint6
   return call;
 }
 
-/// The calls, and those of all powers of two between their sizes.
+/// The calls, and those of sizes between theirs: for each power of two, up to which one choice is
+/// made for all blocks, one in the midst of these, and the largest.
 std::vector<MeasuredCall> withThoseBetween(std::span<const MeasuredCall> calls) {
   std::map<std::tuple<plan::Collective, bool, std::vector<int>, int, int, size_t, int>, Alike>
       series;
@@ -199,9 +210,11 @@ std::vector<MeasuredCall> withThoseBetween(std::span<const MeasuredCall> calls) 
     std::ranges::stable_sort(entry.second, {}, size);
     for (size_t i = 1; i < entry.second.size(); ++i) {
       const MeasuredCall &small = *entry.second[i - 1], &large = *entry.second[i];
-      for (uint64_t bytes = 2 * preferenceBytes(small.request);
-           bytes < preferenceBytes(large.request); bytes *= 2)
-        all.push_back(between(small, large, bytes));
+      for (uint64_t most = 2 * preferenceBytes(small.request);
+           most <= preferenceBytes(large.request); most *= 2)
+        for (const uint64_t bytes : {most / 4 * 3, most})
+          if (bytes > size(&small) && bytes < size(&large))
+            all.push_back(between(small, large, bytes));
     }
   }
   return all;
@@ -218,7 +231,7 @@ void prefer(std::span<const MeasuredCall> calls, Tuning& tuning) {
   const Tuning constants = tuning;
   for (const auto& entry : groups) {
     if (tuning.preferences.size() + 2 > Tuning::kMostPreferences) return;
-    if (worstRegret(entry.second, constants) > kBadlyChosen) preferFor(entry.second, tuning);
+    if (regretsOf(entry.second, constants).worst > kBadlyChosen) preferFor(entry.second, tuning);
   }
 }
 
@@ -310,15 +323,9 @@ double regret(const MeasuredCall& call, const Tuning& tuning) {
 }
 
 Regrets regrets(std::span<const MeasuredCall> calls, const Tuning& tuning) {
-  Regrets all;
-  double sum = 0;
-  for (const MeasuredCall& call : calls) {
-    const double one = regret(call, tuning);
-    sum += one;
-    all.worst = std::max(all.worst, one);
-  }
-  if (!calls.empty()) all.mean = sum / static_cast<double>(calls.size());
-  return all;
+  Alike all;
+  for (const MeasuredCall& call : calls) all.push_back(&call);
+  return regretsOf(all, tuning);
 }
 
 Tuning fit(std::span<const MeasuredCall> calls, const Tuning& start) {

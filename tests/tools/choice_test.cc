@@ -109,31 +109,25 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
     EXPECT_LE(shared.regrets.worst, 2.3);
     EXPECT_LE(shared.badly, 0.06);
     const Judged hosts = judge(*calls, {}, ofHosts);
-    EXPECT_LE(hosts.regrets.mean, 1.08);
-    EXPECT_LE(hosts.regrets.worst, 2);
-    EXPECT_LE(hosts.badly, 0.1);
+    EXPECT_LE(hosts.regrets.mean, 1.15);
+    EXPECT_LE(hosts.regrets.worst, 2.1);
+    EXPECT_LE(hosts.badly, 0.2);
   }
 }
 
 // What no constants choose well for is preferred by name. Of sizes between, which the table was not
-// fitted to, none on one host is chosen badly for either, by what they took in the same hour.
-// Between hosts a few are, a little: their recordings do not know channels apart. By what was
-// measured on other days, on another machine, a few more are.
+// fitted to, none is chosen badly for either, by what they took in the same hour. By what was
+// measured on other days, on another machine, a few are.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
   for (const auto* calls : {&fitted(), &between()}) {
     for (const auto& counts : {ofACoreEach, ofSharedCores})
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.02);
-    const Judged hosts = judge(*calls, tuned, ofHosts);
-    EXPECT_LE(hosts.regrets.mean, 1.05);
-    EXPECT_LE(hosts.badly, 0.03);
-    EXPECT_LE(hosts.regrets.worst, 1.4);
-    for (const MeasuredCall& call : *calls) {
-      if (calls == &between() && ofHosts(call)) continue;
+    EXPECT_LE(judge(*calls, tuned, ofHosts).regrets.mean, 1.05);
+    for (const MeasuredCall& call : *calls)
       EXPECT_LE(collectives::regret(call, tuned), 1.3)
           << call.request.describe() << (call.windows ? " in windows on " : " on ")
           << call.topology.describe();
-    }
   }
   const Judged alone = judge(earlier(), tuned, ofACoreEach);
   EXPECT_LE(alone.regrets.mean, 1.02);

@@ -57,7 +57,7 @@ asan tsan: packages
 
 emulated: build
 	cmake --build build --target emulated_tests -- -j $(JOBS)
-	ctest --test-dir build -j $(JOBS) -L '^(emulated|kernels)$$' -LE long --output-on-failure --no-tests=error
+	ctest --test-dir build -j $(JOBS) -L '^(emulated|kernels|thorough)$$' -LE long --output-on-failure --no-tests=error
 
 # PRESETS=tsan and SEEDS="1 2" run a part of it.
 seeds: packages

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -205,7 +206,11 @@ TEST_F(Devices, WriteTheSameText) {
 
 TEST_F(Devices, SmallSamplesTrainThereToo) {
   const std::string small = " --context 8 --width 16 --heads 2 --batch 4 --steps 2";
-  for (const std::string sample : {"ddp", "data_parallel", "fsdp"}) {
+  std::ofstream(file("zero.json")) << R"({"train_batch_size": 4, "zero_optimization": {"stage": 2},
+      "optimizer": {"type": "AdamW", "params": {"lr": 0.003}}})";
+  for (const std::string& sample :
+       {std::string("ddp"), std::string("data_parallel"), std::string("fsdp"),
+        "zero --config " + file("zero.json"), std::string("model_parallel"), std::string("moe")}) {
     const std::string flags = "/" + sample + small + " --ranks 2";
     expectClose(losses(runProgram(emulated + flags + " --device emulated")),
                 losses(runProgram(shipped + flags)), kBound, sample);

@@ -9,17 +9,17 @@ RANKS ?= 4
 JARGON := build/jargon.txt
 TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan emulated seeds long rdma bench format packages configure clean
+.PHONY: help demo test build asan tsan thorough seeds long rdma bench format packages configure clean
 
 help:
 	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
 	@echo 'make test     all tests but the long and the thorough ones, and a subset under the sanitizers'
 	@echo 'make build    the library, the programs and the tests, in build/'
+	@echo 'make thorough all tests but the long ones: more layouts, kernels under both sanitizers and more seeds'
 	@echo 'make long     the tests that take minutes each'
 	@echo 'make rdma     of the tests only those of RDMA and of bad links, in virtual machines'
 	@echo 'make asan     every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan     the same under ThreadSanitizer'
-	@echo 'make emulated all that runs on emulated GPUs, kernels under both sanitizers and several seeds too'
 	@echo 'make seeds    the same, all of it in three orders: plain and under both sanitizers'
 	@echo 'make bench    the benchmarks'
 	@echo 'make format   write the sources as .clang-format wants them'
@@ -55,9 +55,9 @@ asan tsan: packages
 	cmake --build build-$@ -- -j $(JOBS)
 	ctest --test-dir build-$@ -j $(JOBS) -LE long --output-on-failure --no-tests=error
 
-emulated: build
-	cmake --build build --target emulated_tests -- -j $(JOBS)
-	ctest --test-dir build -j $(JOBS) -L '^(emulated|kernels|thorough)$$' -LE long --output-on-failure --no-tests=error
+thorough: build
+	cmake --build build --target thorough_tests -- -j $(JOBS)
+	ctest --test-dir build -j $(JOBS) -LE long --output-on-failure --no-tests=error
 
 # PRESETS=tsan and SEEDS="1 2" run a part of it.
 seeds: packages

@@ -58,10 +58,10 @@ function(tutti_library name)
   endif()
 endfunction()
 
-# Under a sanitizer the libraries' sources read the standard library once, but for those that have another
-# header precompiled. The other builds see that each source includes what it uses.
+# The libraries' sources read the standard library once, but for those that have another header
+# precompiled. A project that embeds them sees that each source includes what it uses.
 function(tutti_precompile_standard)
-  if(NOT TUTTI_SANITIZE)
+  if(NOT PROJECT_IS_TOP_LEVEL)
     return()
   endif()
   file(CONFIGURE OUTPUT standard.cc CONTENT "")
@@ -122,11 +122,12 @@ endfunction()
 set(TUTTI_ALL_SKIPPED "\\[  PASSED  \\] 0 tests\\.\n(\\[  SKIPPED \\] [^\n]*\n)+$")
 
 # tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [EMULATED]
-# [ARGS ...]): a GoogleTest executable that ctest runs as one test; skipped where all of its tests skip.
-# Sanitizers get five times the time. Of label long it is built with the target long_tests only, of label
-# thorough with emulated_tests. EMULATED: what it links of the library runs on emulated GPUs.
+# [ARGS ...] [THOROUGH FILTERS...]): a GoogleTest executable that ctest runs as one test; skipped where all of
+# its tests skip. THOROUGH: those are left to another test, NAME_thorough. Sanitizers get five times the time.
+# Of label long it is built with the target long_tests only, of label thorough with thorough_tests.
+# EMULATED: what it links of the library runs on emulated GPUs.
 function(tutti_test name)
-  cmake_parse_arguments(ARG "EMULATED" "TIMEOUT;PROCESSORS" "SOURCES;LINKS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "EMULATED" "TIMEOUT;PROCESSORS" "SOURCES;LINKS;LABELS;ARGS;THOROUGH" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest_main)
@@ -136,6 +137,13 @@ function(tutti_test name)
       set(precompiled tutti_gtest_json)
     endif()
     target_precompile_headers(${name} REUSE_FROM ${precompiled})
+  endif()
+  set(tests ${name})
+  if(ARG_THOROUGH)
+    list(JOIN ARG_THOROUGH : filter)
+    add_test(NAME ${name}_thorough COMMAND ${name} --gtest_filter=${filter} ${ARG_ARGS})
+    list(APPEND tests ${name}_thorough)
+    list(PREPEND ARG_ARGS --gtest_filter=-${filter})
   endif()
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   if(NOT ARG_TIMEOUT)
@@ -151,24 +159,28 @@ function(tutti_test name)
   if("long" IN_LIST ARG_LABELS)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     add_dependencies(long_tests ${name})
-  elseif(ARG_LABELS MATCHES "emulated|kernels|thorough")
+  elseif("thorough" IN_LIST ARG_LABELS)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_dependencies(thorough_tests ${name})
+  elseif(ARG_LABELS MATCHES "emulated|kernels")
     add_dependencies(emulated_tests ${name})
-    if("thorough" IN_LIST ARG_LABELS)
-      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
-    endif()
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+  set_tests_properties(${tests} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                        SKIP_REGULAR_EXPRESSION "${TUTTI_ALL_SKIPPED}")
+  if(ARG_THOROUGH)
+    list(REMOVE_ITEM ARG_LABELS emulated kernels)
+    set_tests_properties(${name}_thorough PROPERTIES LABELS "${ARG_LABELS};thorough")
+  endif()
   # UCX patches libc's memory functions where it starts a thread that ThreadSanitizer does not know yet.
   if(TUTTI_SANITIZE STREQUAL "thread")
-    set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION UCX_MEM_EVENTS=set:n)
+    set_tests_properties(${tests} PROPERTIES ENVIRONMENT_MODIFICATION UCX_MEM_EVENTS=set:n)
   endif()
   if(ARG_EMULATED)
     set_target_properties(${name} PROPERTIES TUTTI_CUDA_RUNTIME emulation)
     target_link_libraries(${name} PRIVATE emulation)
   endif()
   if(ARG_PROCESSORS)
-    set_tests_properties(${name} PROPERTIES PROCESSORS ${ARG_PROCESSORS})
+    set_tests_properties(${tests} PROPERTIES PROCESSORS ${ARG_PROCESSORS})
   endif()
 endfunction()
 

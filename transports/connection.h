@@ -178,7 +178,8 @@ struct Address {
   std::vector<base::FileDescriptor> descriptors;
 };
 
-/// What progress() throws when the transport sees that a peer is gone.
+/// What progress() throws when the transport sees that a peer is gone, and what a first ring with
+/// it may.
 class ConnectionLost : public Error {
  public:
   /// `how` is a clause: "its connection broke: ...".

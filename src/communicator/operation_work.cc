@@ -168,10 +168,13 @@ device::Work::Status OperationWork::step() {
   if (c.turn.load(std::memory_order_acquire) != entry_.number) return Status::Idle;
   if (dispute_) return disputed(*dispute_);
   if (break_) return broken(*break_);
-  if (!running_) begin();
   executor::Poll result;
   try {
+    if (!running_) begin();
     result = operation_->poll();
+  } catch (const transports::ConnectionLost& lost) {
+    noteBreak(lost);
+    return Status::Idle;
   } catch (const executor::MismatchSeen& seen) {
     c.inquire(seen.peer, entry_.number);
     disputedNs_ = c.clock.nowNs();
@@ -192,8 +195,7 @@ device::Work::Status OperationWork::step() {
   try {
     moved = c.endpoint && c.endpoint->progress();
   } catch (const transports::ConnectionLost& lost) {
-    brokenNs_ = c.clock.nowNs();
-    break_ = lost;
+    noteBreak(lost);
   }
   if (++idlePolls_ % kWatchEvery == 0) watch();
   return moved ? Status::Moved : Status::Idle;
@@ -233,6 +235,11 @@ device::Work::Status OperationWork::disputed(const executor::MismatchSeen& seen)
                           seen.callHash, " instead of ", entry_.collective()->fingerprint())),
       true);
   return Status::Idle;
+}
+
+void OperationWork::noteBreak(const transports::ConnectionLost& lost) {
+  brokenNs_ = communicator_->clock.nowNs();
+  break_ = lost;
 }
 
 // A transport has lost its connection with a peer. Most often the control plane says in a moment

@@ -61,6 +61,7 @@ class OperationWork final : public device::Work {
   void watch();  // deadlines and departures, looked at now and then
   void watchLeavers();
   Status disputed(const executor::MismatchSeen& seen);
+  void noteBreak(const transports::ConnectionLost& lost);
   Status broken(const transports::ConnectionLost& lost);
   void end(Phase phase);
   void failedBy(ErrorCode code, const char* what);

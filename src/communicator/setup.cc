@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
 #include "collectives/chooser.h"
 #include "src/base/check.h"
@@ -13,6 +12,7 @@
 #include "src/device/cuda.h"
 #include "src/topology/distance.h"
 #include "src/topology/read_machine.h"
+#include "transports/ucx/rdma_devices.h"
 
 namespace tutti {
 
@@ -52,17 +52,18 @@ transports::ucx::WorkerOptions workerOptions(const LocalRank& rank,
 
 namespace {
 
-/// Where there is no RDMA device: the interface by which the control plane reaches other hosts. UCX
+/// Where RDMA is not used: the interface by which the control plane reaches other hosts. UCX
 /// would take the fastest one, which may be a bridge that leads nowhere.
 transports::ucx::WorkerOptions byInterface(const std::string& interface) {
   if (std::getenv("UCX_NET_DEVICES")) return {};
   return {.devices = interface.substr(0, interface.find(':'))};  // "eth0:1" is another address
 }
 
-/// RDMA devices. To read a machine takes longer than this.
-std::ptrdiff_t nicCount() {
-  std::error_code none;
-  return std::distance(std::filesystem::directory_iterator("/sys/class/infiniband", none), {});
+/// RDMA devices that UCX may use. To read a machine takes longer than this.
+size_t nicCount() {
+  const char* const tls = std::getenv("UCX_TLS");
+  return transports::ucx::allowsRdma(tls ? tls : "") ? transports::ucx::usableRdmaDevices().size()
+                                                     : 0;
 }
 
 }  // namespace

@@ -2,11 +2,13 @@
 // processes, hosts are namespaces of this machine on one switch.
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cstdlib>
@@ -234,6 +236,58 @@ TEST_F(Hosts, DifferentCountsAreRefusedOnBothSides) {
     EXPECT_NE(outcome.text.find("of 65 float32"), std::string::npos) << outcome.text;
   });
 }
+
+/// What goes wrong in the first call of 16 ranks on four hosts, while they still connect.
+enum class FirstCall { Mismatch, Death, FewDescriptors };
+
+// Rows 1, 4 and 15, across hosts: nobody is ended by what UCX makes of connections that are half
+// made.
+class FirstCalls : public Hosts, public testing::WithParamInterface<FirstCall> {};
+
+TEST_P(FirstCalls, EndNobodyWhenTheyFail) {
+  constexpr int kRanks = 16, kDifferent = 5;
+  const NetworkHosts hosts(4);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    std::array<int, 2> gate{};  // closed when all have joined
+    ASSERT_EQ(::pipe(gate.data()), 0);
+    RankProcesses ranks(
+        kRanks,
+        [&](const Context& context) {
+          ::close(gate[1]);
+          Communicator c = context.join({.timeout = 20s});
+          context.say("joined");
+          char none = 0;
+          if (::read(gate[0], &none, 1) != 0) return 2;
+          const bool different = c.rank() == kDifferent;
+          if (GetParam() == FirstCall::Death && different) ::raise(SIGKILL);
+          const rlimit few{64, 64};
+          if (GetParam() == FirstCall::FewDescriptors) ::setrlimit(RLIMIT_NOFILE, &few);
+          const size_t count = GetParam() == FirstCall::Mismatch && different ? 8192 : 4096;
+          std::vector<float> x(count * kRanks), y(count * kRanks);
+          const Outcome outcome = outcomeOf([&] {
+            c.allToAll({.send = x.data(), .recv = y.data(), .count = count});
+            c.barrier();
+          });
+          context.say(std::string(toString(outcome.code)) + ": " + outcome.text);
+          const char* const named = GetParam() == FirstCall::Mismatch ? "of 8192 float32"
+                                    : GetParam() == FirstCall::Death  ? "rank 5 (pid "
+                                                                      : "(ulimit -n)";
+          return outcome.text.find(named) == std::string::npos ? 1 : 0;
+        },
+        [&](int rank) { hosts.enter(rank / 4); });
+    for (int r = 0; r < kRanks; ++r)
+      EXPECT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
+    for (const int end : gate) ::close(end);
+    for (int r = 0; r < kRanks; ++r)
+      EXPECT_EQ(ranks.wait(r, 60s),
+                GetParam() == FirstCall::Death && r == kDifferent ? 128 + SIGKILL : 0)
+          << "rank " << r << ": " << ranks.output(r);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Failures, FirstCalls,
+                         testing::Values(FirstCall::Mismatch, FirstCall::Death,
+                                         FirstCall::FewDescriptors));
 
 TEST_F(Hosts, SharedMemoryAloneIsRefused) {
   const NetworkHosts hosts(2);

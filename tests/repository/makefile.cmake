@@ -115,10 +115,10 @@ run_make(build TUTTI_CUDA=ON)
 expect("--preset")
 file(REMOVE ${FOLDER}/refuse)
 
-# All that runs on emulated GPUs, the thorough tests too, which are built for it alone.
-run_make(emulated JOBS=1)
-expect("cmake --build build --target emulated_tests -- -j 1\n")
-expect_match("ctest --test-dir build -j 1 -L .*emulated.kernels.thorough.* -LE long --output-on-failure ")
+# All but the long tests.
+run_make(thorough JOBS=1)
+expect("cmake --build build --target thorough_tests -- -j 1\n")
+expect_match("ctest --test-dir build -j 1 -LE long --output-on-failure ")
 
 # Three seeds of three builds, the last ones also where one of them has failed.
 run_make(seeds)

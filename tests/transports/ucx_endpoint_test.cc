@@ -16,7 +16,7 @@
 #include "tests/support/outcome.h"
 #include "tests/transports/ucx_fabrics.h"
 #include "transports/ucx/address.h"
-#include "transports/ucx/locked_memory.h"
+#include "transports/ucx/rdma_devices.h"
 #include "transports/ucx/worker.h"
 
 namespace tutti::tests {

@@ -17,9 +17,4 @@ inline constexpr uint64_t kLeastLockedBytes = uint64_t{64} << 20;
 /// `devices` and `tls` are as in UCX_NET_DEVICES and UCX_TLS; empty: any.
 void requireLockableMemory(const std::string& devices, const std::string& tls);
 
-/// Whether UCX_TLS=`tls` lets UCX use RDMA.
-bool allowsRdma(const std::string& tls);
-/// Whether UCX_NET_DEVICES=`devices` lets UCX use a port of `device`, "mlx5_0".
-bool allowsDevice(const std::string& devices, const std::string& device);
-
 }  // namespace tutti::transports::ucx

@@ -56,7 +56,7 @@ void Peer::use() {
 
 void Peer::connect() {
   if (!connection_)
-    connection_ = &worker_.connection(theirs_->worker,
+    connection_ = &worker_.connection(theirs_->worker, peer_,
                                       base::message("rank ", rank_, " cannot reach rank ", peer_));
 }
 

@@ -19,6 +19,7 @@
 #include "transports/ring_layout.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/locked_memory.h"
+#include "transports/ucx/rdma_devices.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -112,8 +113,7 @@ Config readConfig(const WorkerOptions& options) {
   Config config(read);
   for (const auto& [variable, name, value] : kSettings)
     if (!std::getenv(variable)) library().configModify(config.get(), name, value);
-  const bool rdma = std::filesystem::exists("/sys/class/infiniband") &&
-                    !std::filesystem::is_empty("/sys/class/infiniband");
+  const bool rdma = allowsRdma(effective(options.tls, "UCX_TLS")) && !usableRdmaDevices().empty();
   if (!options.rendezvous.empty())
     set(config, "RNDV_THRESH", options.rendezvous);
   else if (!rdma && !std::getenv("UCX_RNDV_THRESH"))
@@ -199,14 +199,19 @@ void Worker::listen(Kind kind, ucp_am_recv_callback_t callback) {
   require(library().workerSetAmRecvHandler(worker_, &params), "take in active messages");
 }
 
-// UCX 1.13 ends the process when a worker goes whose connections are half made. Such a worker
-// stays, without its thread.
+// UCX 1.13 ends the process when a worker goes whose connections are half made, also those that
+// peers make: this side knows nothing of them before something comes by them. Such a worker stays,
+// without its thread.
 Worker::~Worker() {
   if (inForkedChild()) return;
   atExit_.reset();
   stopThread();
   if (!leave()) {
     for (auto& link : kept_) static_cast<void>(link.release());
+    static auto& left = *new std::vector<ucp_worker_h>;
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    left.push_back(worker_);  // so that leaks are told from it
     return;
   }
   library().workerDestroy(worker_);
@@ -225,9 +230,9 @@ void Worker::stopThread() {
 //
 // False when UCX must be left as it is, with what it may still read and write. UCX 1.13 aborts the
 // process when a connection over InfiniBand or RoCE is closed whose peer has died before it
-// answered the first request; it does the same when the worker is destroyed.
+// answered the first request; it does the same when the worker is destroyed, there and over TCP.
 bool Worker::leave() {
-  if (connections_.empty()) return true;
+  if (connections_.empty()) return !broken_;
   await(base::Deadline::after(kFarewell), [&] {
     advance();
     return underWay_ == 0;
@@ -244,7 +249,7 @@ bool Worker::leave() {
     advance();
     return closed();
   });
-  return all && closed();
+  return all && closed() && !broken_;
 }
 
 // ---- connections
@@ -254,7 +259,7 @@ void Connection::onError(void* connection, ucp_ep_h, ucs_status_t status) {
   self->worker_.lose(*self, status);
 }
 
-Connection& Worker::connection(const base::Bytes& address, const std::string& who) {
+Connection& Worker::connection(const base::Bytes& address, int peer, const std::string& who) {
   const std::string key(reinterpret_cast<const char*>(address.data()), address.size());
   if (const auto found = connections_.find(key); found != connections_.end()) {
     if (!found->second->lost()) return *found->second;
@@ -273,14 +278,18 @@ Connection& Worker::connection(const base::Bytes& address, const std::string& wh
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {&Connection::onError, made.get()};
   const ucs_status_t status = library().epCreate(worker_, &params, &made->endpoint_);
+  if (status == UCS_ERR_UNREACHABLE)  // also because its process has just died
+    throw ConnectionLost(peer, base::message("it cannot be reached: UCX reports \"",
+                                             library().statusString(status), "\"", devices_));
   if (status != UCS_OK)
     base::fail(ErrorCode::System, who, ": UCX reports \"", library().statusString(status), "\"",
-               devices_, status == UCS_ERR_UNREACHABLE ? "" : "; " + describe(d));
+               devices_, "; ", describe(d));
   return *connections_.emplace(key, std::move(made)).first->second;
 }
 
 void Worker::lose(Connection& connection, ucs_status_t status) {
   if (connection.lost()) return;
+  broken_ = true;
   connection.status_ = status;
   lost_.push_back(&connection);
 }

@@ -107,9 +107,10 @@ class Worker {
   uint64_t addDoor(Door* door);
   void removeDoor(uint64_t number);
 
-  /// The connection with the worker of that address; made if need be. Throws System when it cannot
-  /// be; `who` begins the message: "rank 0 cannot reach rank 1".
-  Connection& connection(const base::Bytes& address, const std::string& who);
+  /// The connection with the worker of that address; made if need be. Throws ConnectionLost of
+  /// `peer` when nobody is reached there, and System when it cannot be made; `who` begins the
+  /// message: "rank 0 cannot reach rank 1".
+  Connection& connection(const base::Bytes& address, int peer, const std::string& who);
   /// How many there are, of all endpoints of this worker; those that were lost not among them.
   size_t connections() const { return connections_.size(); }
   /// Header and data stay until `operation` is done, which may be before this returns. `isDirect`:
@@ -120,6 +121,8 @@ class Worker {
                   std::span<const CreditEntry> credits, Operation& operation);
   /// `operation` is done when all that was sent before has reached the peer's host.
   void flush(Connection& connection, Operation& operation);
+  /// An endpoint ends while others may still be about to connect, or never got through.
+  void breakOff() { broken_ = true; }
   /// Everything that is under way to the peer ends, and who uses the connection hears of its loss.
   void disconnect(Connection& connection) { lose(connection, UCS_ERR_CANCELED); }
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as
@@ -180,6 +183,7 @@ class Worker {
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again
   uint64_t underWay_ = 0;                              // operations
+  bool broken_ = false;                                // a connection, or what an endpoint did
   std::vector<Connection*> lost_;                      // to be closed
   std::vector<void*> closing_;                         // UCX's requests
   std::vector<std::unique_ptr<Link>> kept_;

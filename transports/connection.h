@@ -223,6 +223,9 @@ class Endpoint {
   /// Waits until what was handed over has reached the others, for as long as something moves, and a
   /// minute at most. To be called before this rank leaves: what is under way then may be lost.
   virtual void drain() = 0;
+  /// To be called before this rank leaves after a failure, instead of drain(): others may be about
+  /// to connect to it, or have gone before they were through. Does not wait.
+  virtual void abandon() {}
   /// Takes back what was lent to it, for the caller's memory is his again when an operation has
   /// failed: sends none of it any more, and nothing else, and puts nothing into direct slots. True
   /// when it reads and writes none; until then to be called again. Does not wait. A peer with whom

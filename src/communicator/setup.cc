@@ -148,10 +148,12 @@ Communicator::Impl::~Impl() {
   }
   // A failure is repeated, so that nobody hears of this rank's leaving before he hears of its
   // reason. The others need the goodbye too: who has left is not waited for when they shrink.
-  if (reason)
+  if (reason) {
     tellFailure(*reason);
-  else if (endpoint)
+    if (endpoint) endpoint->abandon();
+  } else if (endpoint) {
     endpoint->drain();
+  }
   for (int peer = 0; peer < size; ++peer)
     if (peer != who.rank)
       send(peer, Message::Goodbye,

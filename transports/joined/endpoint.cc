@@ -56,6 +56,7 @@ class JoinedEndpoint final : public Endpoint {
     near_->drain();
     far_->drain();
   }
+  void abandon() override { far_->abandon(); }
   bool recall() override {
     const bool nearHas = near_->recall();
     return far_->recall() && nearHas;

@@ -37,7 +37,6 @@ class UcxEndpoint final : public Endpoint {
       return;
     }
     const auto lock = worker_->lock();
-    if (!drained_) worker_->breakOff();
     peers_.clear();
   }
 
@@ -109,7 +108,12 @@ class UcxEndpoint final : public Endpoint {
       const auto lock = worker_->lock();
       for (Peer* peer : used_) peer->flush(left);
     }
-    drained_ = worker_->awaitWhileMoving([&] { return *left == 0; });
+    worker_->awaitWhileMoving([&] { return *left == 0; });
+  }
+
+  void abandon() override {
+    const auto lock = worker_->lock();
+    worker_->breakOff();
   }
 
   // As long as something is taken there is no haste; what is not taken would be read for ever.
@@ -174,7 +178,6 @@ class UcxEndpoint final : public Endpoint {
   const RingLayout layout_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; made when its address is made or known
   std::vector<Peer*> used_;                   // those with which something is exchanged
-  bool drained_ = false;                      // all ended as it should
   size_t recalled_ = 0;                       // messages that were being read at the last recall
   std::optional<base::Deadline> patience_, hope_;
 };

@@ -289,7 +289,7 @@ Connection& Worker::connection(const base::Bytes& address, int peer, const std::
 
 void Worker::lose(Connection& connection, ucs_status_t status) {
   if (connection.lost()) return;
-  broken_ = true;
+  broken_ |= !connection.made();
   connection.status_ = status;
   lost_.push_back(&connection);
 }

@@ -121,7 +121,7 @@ class Worker {
                   std::span<const CreditEntry> credits, Operation& operation);
   /// `operation` is done when all that was sent before has reached the peer's host.
   void flush(Connection& connection, Operation& operation);
-  /// An endpoint ends while others may still be about to connect, or never got through.
+  /// As Endpoint::abandon(): this worker is not destroyed.
   void breakOff() { broken_ = true; }
   /// Everything that is under way to the peer ends, and who uses the connection hears of its loss.
   void disconnect(Connection& connection) { lose(connection, UCS_ERR_CANCELED); }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "collectives/algorithms.h"
+#include "src/base/clock.h"
 
 namespace tutti::tests {
 
@@ -71,8 +72,9 @@ void CopyRanks::finish() {
 
 void CopyRanks::finishWithFailures() {
   const auto hasFailed = [](const auto& executor) { return executor->failure().has_value(); };
+  const auto end = base::Deadline::after(std::chrono::seconds(20));
   do finish();
-  while (!std::ranges::all_of(executors_, hasFailed));
+  while (!std::ranges::all_of(executors_, hasFailed) && !end.passed());
 }
 
 Error CopyRanks::failureOf(int rank) const {

@@ -51,7 +51,8 @@ class CopyRanks {
   void launch(int rank) { executors_[rank]->launch(launches_[rank], streams_[rank]); }
   /// Until the streams of all ranks are empty; all ranks are watched meanwhile.
   void finish();
-  /// The same, until all ranks have failed too; those that had ended well hear of it later.
+  /// The same, until all ranks have failed too, which takes them moments; those that had ended well
+  /// hear of it later.
   void finishWithFailures();
   bool isIdle(int rank) const;
   /// Code and text of a rank's failure; `Internal` and nothing where there is none.

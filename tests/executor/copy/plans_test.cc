@@ -150,20 +150,6 @@ TEST(CopyOperations, DoNotOvertakeEachOther) {
   calls.expectRight();
 }
 
-/// Rank 1 sends back, on one lane, what it has received on another.
-plan::Program echo(int rank) {
-  using plan::Buffer;
-  const plan::Port received = plan::channel(1 - rank, 0), sent = plan::channel(1 - rank, 0);
-  const plan::Port first = plan::local(Buffer::Out, 0), second = plan::local(Buffer::Out, 1);
-  if (rank == 0)
-    return {
-        {{.channel = 0, .steps = {{.sources = {plan::local(Buffer::In, 0)}, .targets = {sent}}}},
-         {.channel = 1, .steps = {{.sources = {received}, .targets = {second}}}}}};
-  return {{{.channel = 1,
-            .steps = {{.sources = {first}, .targets = {sent}, .after = {{.lane = 1, .step = 0}}}}},
-           {.channel = 0, .steps = {{.sources = {received}, .targets = {first}}}}}};
-}
-
 // In several rounds; rank 1 has enqueued all of it before the first message comes.
 TEST(CopyOperations, WaitForOtherLanes) {
   CopyRanks ranks({.ranks = 2});
@@ -175,7 +161,7 @@ TEST(CopyOperations, WaitForOtherLanes) {
   for (int r = 0; r < 2; ++r) {
     memory.push_back(memoryOf(call, r, 1));
     buffers.emplace_back(ranks.deviceOf(r), memory[r].bytes, 0);
-    plans.push_back(ranks.executor(r).prepare(spec, echo));
+    plans.push_back(ranks.executor(r).prepare(spec, echoProgram));
   }
   for (const int r : {1, 0}) {
     ranks.executor(r).launch({.plan = plans[r].get(),

@@ -31,6 +31,21 @@ inline Call mappedCall(int ranks, uint64_t count) {
           .count = count};
 }
 
+/// Rank 0's block goes to rank 1, which sends back, on one lane, what it has received on another:
+/// it is rank 0's block 1 then.
+inline plan::Program echoProgram(int rank) {
+  using plan::Buffer;
+  const plan::Port received = plan::channel(1 - rank, 0), sent = plan::channel(1 - rank, 0);
+  const plan::Port first = plan::local(Buffer::Out, 0), second = plan::local(Buffer::Out, 1);
+  if (rank == 0)
+    return {
+        {{.channel = 0, .steps = {{.sources = {plan::local(Buffer::In, 0)}, .targets = {sent}}}},
+         {.channel = 1, .steps = {{.sources = {received}, .targets = {second}}}}}};
+  return {{{.channel = 1,
+            .steps = {{.sources = {first}, .targets = {sent}, .after = {{.lane = 1, .step = 0}}}}},
+           {.channel = 0, .steps = {{.sources = {received}, .targets = {first}}}}}};
+}
+
 /// A leaf of a double tree sends its input by one lane and writes the sum by another. In place and
 /// with flags in the data, what orders the two is that the sum depends on what was read: no release
 /// does, and ThreadSanitizer, which knows of no dependences, may report a race.

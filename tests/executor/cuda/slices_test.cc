@@ -73,6 +73,37 @@ TEST_P(Slices, OfPlansWhoseLanesWaitForEachOther) {
   EXPECT_GT(waiting, 0);
 }
 
+// The only step of another lane, in several rounds: what it has done in the round before is not
+// enough, nor that it has done nothing yet.
+TEST_P(Slices, OfLanesThatWaitForStepsOfTheSameRound) {
+  DeviceRanks ranks(manyChannels(2, 2));
+  const plan::PlanSpec spec{.collective = plan::Collective::AllGather, .ranks = 2, .channels = 2};
+  const Call call{.spec = spec, .count = 9001};
+  for (const uint32_t slices : {1, 2}) {
+    std::vector<Memory> memory;
+    std::vector<DeviceBuffer> buffers;
+    std::vector<std::unique_ptr<DevicePlan>> plans;
+    for (int r = 0; r < 2; ++r) {
+      memory.push_back(memoryOf(call, r, slices));
+      buffers.emplace_back(ranks.deviceOf(r), memory[r].bytes, 0);
+      plans.push_back(ranks.interpreter(r).prepare(spec, echoProgram(r)));
+      ranks.interpreter(r).launch({.plan = plans[r].get(),
+                                   .in = buffers[r].data() + memory[r].in,
+                                   .out = buffers[r].data() + memory[r].out,
+                                   .count = call.count,
+                                   .wire = GetParam(),
+                                   .slices = slices},
+                                  ranks.stream(r));
+    }
+    for (int r = 0; r < 2; ++r) ranks.wait(r);
+    const Buffer result = buffers[0].download();
+    const size_t bytes = call.blockOf(0).bytes;
+    const Buffer own(&result[memory[0].in], &result[memory[0].in] + bytes);
+    const std::byte* const back = &result[memory[0].out] + bytes;
+    EXPECT_EQ(Buffer(back, back + bytes), own) << slices << " slices";
+  }
+}
+
 // Also where the first message has the same bytes.
 TEST_P(Slices, ThatDifferAreAMismatch) {
   for (const uint64_t count : {1, 300}) {
@@ -92,6 +123,24 @@ TEST_P(Slices, ThatDifferAreAMismatch) {
     }
     EXPECT_TRUE(isMismatch);
   }
+}
+
+// The root receives nothing and finds nothing, and only one lane of the other rank does.
+TEST_P(Slices, AllEndWhenOneHasFoundAMismatch) {
+  DeviceRanks ranks(manyChannels(2, 2));
+  const Call call{
+      .spec = planOf(plan::Algorithm::Ring, plan::Collective::Broadcast, plan::Protocol::Simple, 2),
+      .count = 300};
+  ranks.begin(call, GetParam(), 1);
+  for (int r = 0; r < 2; ++r) {
+    DeviceLaunch launch = ranks.launchOf(r);
+    launch.slices = r == call.spec.root ? 1 : 2;
+    ranks.interpreter(r).launch(launch, ranks.stream(r));
+  }
+  for (int r = 0; r < 2; ++r) ranks.wait(r);
+  const auto error = ranks.interpreter(1 - call.spec.root).failure();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::Mismatch) << error->what();
 }
 
 INSTANTIATE_TEST_SUITE_P(Wires, Slices, testing::ValuesIn(kWires));

@@ -1,0 +1,569 @@
+# Bugs, each in a row, whose words mutation.cmake explains. A row with SHOWS "no progress" is about kernels
+# that then wait for ever, which the emulation ends; "timeout" is said of streams that do. "has given up" is
+# a rank's whose peer has found something wrong.
+
+# A race on what is in slots and buffers, where threads load or store it.
+set(payload "data race [^\n]*(copyChunk|sumAligned|loadMemory|storeMemory|gather|scatter)<")
+
+# ---- Orders of memory. ThreadSanitizer alone sees them, in calls where nothing else orders the same.
+
+mutation(number_of_a_message_is_stored_without_release
+         FILE src/executor/cuda/message_device.cuh
+         FROM [[ptx::stReleaseSys(&header->sequence, message);]]
+         TO [[ptx::stRelaxedSys(&header->sequence, message);]]
+         SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "data race [^\n]*awaitHeader")
+mutation(number_of_a_message_is_loaded_without_acquire
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[ptx::ldAcquireSys(word) != wanted]]
+         TO [[ptx::ldRelaxedSys(word) != wanted]]
+         SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "data race [^\n]*awaitHeader")
+mutation(credit_is_stored_without_release
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[ptx::stReleaseSys(link.peerCredit, ]]
+         TO [[ptx::stRelaxedSys(link.peerCredit, ]]
+         SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "${payload}")
+mutation(credit_or_entry_is_loaded_without_acquire
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[int32_t(ptx::ldAcquireSys(word) - least)]]
+         TO [[int32_t(ptx::ldRelaxedSys(word) - least)]]
+         SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "${payload}")
+mutation(credit_of_an_exchange_is_stored_without_release
+         FILE src/executor/cuda/exchange_device.cuh
+         FROM [[ptx::stReleaseSys(way.link.peerCredit, message);]]
+         TO [[ptx::stRelaxedSys(way.link.peerCredit, message);]]
+         SANITIZER thread TEST cuda_exchange_test FILTER Exchanges.InACycle*
+         SHOWS "${payload}")
+mutation(steps_of_a_lane_are_stored_without_release
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[ptx::stReleaseGpu(lane.progress]]
+         TO [[ptx::stRelaxedGpu(lane.progress]]
+         SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
+         SHOWS "${payload}")
+mutation(steps_of_a_lane_are_loaded_without_acquire
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[ptx::ldAcquireGpu(word)]]
+         TO [[ptx::ldRelaxedGpu(word)]]
+         SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
+         SHOWS "${payload}")
+mutation(last_lane_does_not_acquire_what_the_others_have_read
+         FILE src/executor/cuda/launch_device.cuh
+         FROM [[ptx::atomAddAcqRelGpu(&lane.rank.words->lanesDone, 1u)]]
+         TO [[ptx::atomAddRelaxedGpu(&lane.rank.words->lanesDone, 1u)]]
+         SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
+         SHOWS "data race [^\n]*(finish|interpret)<")
+mutation(entry_is_stored_without_release
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[ptx::stReleaseSys(&entry.number, number);]]
+         TO [[ptx::stRelaxedSys(&entry.number, number);]]
+         SANITIZER thread TEST cuda_launches_test FILTER Wires/Graphs.OfAMappedPlanReplay/0
+         SHOWS "data race [^\n]*exchangeEntries")
+mutation(flag_of_a_probe_is_stored_without_release
+         FILE transports/p2p/probe_device.cuh
+         FROM [[ptx::stReleaseSys(reinterpret_cast<uint32_t*>(pair.there), all.seed);]]
+         TO [[ptx::stRelaxedSys(reinterpret_cast<uint32_t*>(pair.there), all.seed);]]
+         SANITIZER thread TEST cuda_launches_test FILTER Connecting.HonestPairsStay
+         SHOWS "data race [^\n]*(probePeers|writePattern)")
+mutation(flag_of_a_probe_is_loaded_without_acquire
+         FILE transports/p2p/probe_device.cuh
+         FROM [[ptx::ldAcquireSys(flag)]]
+         TO [[ptx::ldRelaxedSys(flag)]]
+         SANITIZER thread TEST cuda_launches_test FILTER Connecting.HonestPairsStay
+         SHOWS "data race [^\n]*(probePeers|writePattern)")
+
+# ---- Barriers.
+
+mutation(data_moves_before_the_operands_are_found
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[    lane.sync();
+    if (chunk == 0 && lane.shared->stoppedWaiting) return false;]]
+         TO [[    if (chunk == 0 && lane.shared->stoppedWaiting) return false;]]
+         SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "data race|SEGV")
+mutation(message_is_told_before_all_threads_have_moved_it
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[  lane.sync();
+  if (lane.shared->stoppedMoving) return false;
+  publish]]
+         TO [[  if (lane.shared->stoppedMoving) return false;
+  publish]]
+         SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "data race")
+mutation(message_of_an_exchange_is_told_before_all_threads_have_moved_it
+         FILE src/executor/cuda/exchange_device.cuh
+         FROM [[  lane.sync();
+  if (lane.shared->stoppedMoving) return false;]]
+         TO [[  if (lane.shared->stoppedMoving) return false;]]
+         SANITIZER thread TEST cuda_exchange_test FILTER Exchanges.InACycle*
+         SHOWS "data race")
+mutation(counts_of_messages_change_while_threads_read_them
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[  lane.sync();  // all have read the counts]]
+         SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "data race [^\n]*(publish|finish)<")
+mutation(operands_of_the_next_chunk_are_written_over_those_in_use
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[lane.operands + chunk % 2 * lane.all.mostPorts]]
+         TO [[lane.operands]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/2
+         SHOWS "differs from byte")
+mutation(lanes_share_one_barrier
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[ptx::barSync(1 + group, all.threadsPerLane)]]
+         TO [[ptx::barSync(1, all.threadsPerLane)]]
+         TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
+         SHOWS "deadlock: no thread can go on")
+mutation(warp_does_not_wait_before_it_writes_in_place
+         FILE src/executor/cuda/fold_device.cuh
+         FROM [[if constexpr (kWire == Wire::LL128) __syncwarp();]]
+         TEST cuda_interpreter_test FILTER LL128/Plans.*/1 SEED 1
+         SHOWS "differs from byte")
+mutation(flag_of_a_probe_is_raised_before_all_threads_have_written
+         FILE transports/p2p/probe_device.cuh
+         FROM [[  __syncthreads();
+  if (threadIdx.x == 0) ptx::stReleaseSys]]
+         TO [[  if (threadIdx.x == 0) ptx::stReleaseSys]]
+         SANITIZER thread TEST cuda_launches_test FILTER Connecting.HonestPairsStay
+         SHOWS "data race [^\n]*(probePeers|writePattern)")
+
+# ---- Numbers of messages, credits, slots and flags.
+
+mutation(slot_is_taken_for_free_a_ring_too_early
+         FILE src/executor/cuda/message_device.cuh
+         FROM [[message - lane.all.slotCount]]
+         TO [[message - 2 * lane.all.slotCount]]
+         TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "differs from byte|no progress")
+mutation(credit_is_not_awaited
+         FILE src/executor/cuda/message_device.cuh
+         FROM [[  if (!awaitAtLeast(lane, credit, message - lane.all.slotCount, peer)) return;]]
+         TEST cuda_exchange_test FILTER Exchanges.InACycle*
+         SHOWS "differs from byte|no progress")
+mutation(credit_is_not_given_back
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[      ptx::stReleaseSys(link.peerCredit, messageOf(lane, port, link.received));]]
+         TO [[      continue;]]
+         TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "no progress")
+mutation(credit_is_given_for_a_message_that_has_not_come
+         FILE src/executor/cuda/exchange_device.cuh
+         FROM [[ptx::stReleaseSys(way.link.peerCredit, message);]]
+         TO [[ptx::stReleaseSys(way.link.peerCredit, message + 1);]]
+         SANITIZER thread TEST cuda_exchange_test FILTER Exchanges.InACycle*
+         SHOWS "${payload}")
+mutation(half_of_the_slots_are_used
+         FILE src/executor/cuda/message_device.cuh
+         FROM [[(lane.all.slotCount - 1)) * stride]]
+         TO [[(lane.all.slotCount / 2 - 1)) * stride]]
+         TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
+         SHOWS "differs from byte|no progress")
+mutation(rounds_count_one_message_each
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[uint32_t(lane.round) * port.perRound]]
+         TO [[uint32_t(lane.round)]]
+         TEST cuda_interpreter_test FILTER Messages.AreCounted*
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(messages_of_one_round_are_counted
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[link.sent += rounds * links[i].sends]]
+         TO [[link.sent += links[i].sends]]
+         TEST cuda_interpreter_test FILTER Messages.AreCounted*
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(counts_do_not_outlive_the_launch
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[    if (links[i].receives > 0) link.received += rounds * links[i].receives;]]
+         TEST cuda_launches_test FILTER Wires/Graphs.OfAStagedPlanReplay/1
+         SHOWS "is wrong, seed|no progress|disagree|has given up")
+mutation(messages_of_an_exchange_are_not_counted
+         FILE src/executor/cuda/exchange_device.cuh
+         FROM [[    bulk.keep();]]
+         TEST cuda_exchange_test FILTER Exchanges.OfAllSizes*
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(flag_has_the_number_of_the_other_direction
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[messageOf(lane, port, isSource ? link.received : link.sent)]]
+         TO [[messageOf(lane, port, link.sent)]]
+         TEST cuda_interpreter_test FILTER LL/Plans.*/1
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(credits_do_not_wrap
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[int32_t(ptx::ldAcquireSys(word) - least) < 0]]
+         TO [[ptx::ldAcquireSys(word) < least]]
+         TEST cuda_interpreter_test FILTER Messages.AreCounted*
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(old_flags_of_ll_are_taken
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[got.y != flag || got.w != flag]]
+         TO [[got.y == 0 || got.w == 0]]
+         TEST cuda_interpreter_test FILTER Messages.AreCounted*
+         SHOWS "differs from byte|disagree|has given up")
+mutation(one_flag_of_two_is_looked_at
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[got.y != flag || got.w != flag]]
+         TO [[got.y != flag]]
+         TEST cuda_interpreter_test FILTER Messages.AreCounted* SEED 1
+         SHOWS "differs from byte|disagree|has given up")
+mutation(any_line_of_a_warp_will_do
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[__all_sync(~0u, !hasFlag]]
+         TO [[__any_sync(~0u, !hasFlag]]
+         TEST cuda_interpreter_test FILTER LL128/Plans.*/0
+         SHOWS "differs from byte")
+mutation(flag_of_a_line_stays_in_the_data
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[if (index % 8 == 7) part.bytes = 8;]]
+         TEST cuda_interpreter_test FILTER LL128/Plans.*/0
+         SHOWS "differs from byte")
+mutation(second_half_of_a_pack_has_the_flag_before
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[sendWords(to + 16, value.z, value.w, operand.flag);]]
+         TO [[sendWords(to + 16, value.z, value.w, operand.flag - 1);]]
+         TEST cuda_interpreter_test FILTER LL/Plans.*/0
+         SHOWS "no progress")
+mutation(launch_is_never_over
+         FILE src/executor/cuda/launch_device.cuh
+         FROM [[  rank.words->lanesDone = 0;]]
+         TEST cuda_launches_test FILTER Wires/Graphs.OfAStagedPlanReplay/0
+         SHOWS "operations instead of|no progress|disagree")
+
+# ---- Entries of mapped plans, and lanes that wait for each other.
+
+mutation(entries_are_numbered_from_0
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[const uint32_t number = lane.entries + 1;]]
+         TO [[const uint32_t number = lane.entries;]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/0
+         SHOWS "differs from byte|disagree|has given up")
+mutation(entries_are_not_counted
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[    rank.words->entries += rank.program->maps;]]
+         TEST cuda_launches_test FILTER Wires/Graphs.OfAMappedPlanReplay/0
+         SHOWS "is wrong, seed|disagree|has given up")
+mutation(there_is_one_entry_for_odd_and_even_numbers
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [=[rank.peers[p].entriesThere[lane.entries % 2]]=]
+         TO [=[rank.peers[p].entriesThere[0]]=]
+         TEST cuda_launches_test FILTER Wires/Graphs.OfAMappedPlanReplay/0
+         SHOWS "no progress")
+mutation(steps_of_earlier_operations_count
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[uint32_t(seen >> 32) == lane.operation && uint32_t(seen) >= steps]]
+         TO [[uint32_t(seen) >= steps]]
+         SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
+         SHOWS "${payload}")
+mutation(lane_waits_for_the_step_before
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[lanes[after.lane].steps + after.step + 1;]]
+         TO [[lanes[after.lane].steps + after.step;]]
+         TEST cuda_slices_test FILTER Wires/Slices.OfLanes*
+         SHOWS "Buffer.back")
+mutation(operations_are_not_counted
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[    rank.words->operation += 1;]]
+         SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
+         SHOWS "${payload}")
+
+# ---- Slices, chunks, tails.
+
+mutation(slice_begins_behind_the_chunk
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[min(lane.slice * block.sliceBytes, end - begin)]]
+         TO [[lane.slice * block.sliceBytes]]
+         TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
+         SHOWS "differs from byte|faults|disagree|no progress")
+mutation(slices_share_scratch
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[(uint64_t(chunk) * shape.slices + lane.slice) * shape.sliceBytes]]
+         TO [[uint64_t(chunk) * shape.sliceBytes]]
+         TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
+         SHOWS "differs from byte")
+mutation(slices_share_links
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[rank.links + slice * rank.linksPerSlice]]
+         TO [[rank.links]]
+         TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(rounds_of_divided_blocks_overlap
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[(lane.round * shape.divisions + division)]]
+         TO [[(lane.round + division)]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/2
+         SHOWS "differs from byte")
+mutation(empty_slice_of_a_transfer_has_bytes
+         FILE src/executor/cuda/exchange_device.cuh
+         FROM [[return min(transfer.sliceBytes, transfer.bytes - sliceBegin(lane, transfer));]]
+         TO [[return transfer.sliceBytes;]]
+         TEST cuda_exchange_test FILTER Exchanges.OfAllSizes*
+         SHOWS "differs from byte|faults|beyond")
+mutation(last_pack_is_whole
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[part.bytes = uint32_t(bytes - part.offset);]]
+         TO [[part.bytes = 16;]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/0
+         SHOWS "differs from byte")
+mutation(last_pack_is_left_out
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[: (bytes + 15) / 16;]]
+         TO [[: bytes / 16;]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/0
+         SHOWS "differs from byte")
+mutation(sums_go_on_behind_the_last_pack
+         FILE src/executor/cuda/fold_device.cuh
+         FROM [[  for (; first + (kPacks - 1) * threads < packs; first += kPacks * threads) {
+    Lanes<Codec>]]
+         TO [[  for (; first < packs; first += kPacks * threads) {
+    Lanes<Codec>]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/0
+         SHOWS "differs from byte|Segmentation fault")
+mutation(parts_of_lines_are_taken_for_aligned
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[  if (operand.alignment == 16 && part.bytes == 16 && part.offset % 16 == 0)
+    return]]
+         TO [[  if (operand.alignment == 16 && part.bytes == 16)
+    return]]
+         SANITIZER address TEST cuda_interpreter_test FILTER LL128/Plans.*/0
+         SHOWS "misaligned address")
+
+# ---- Peers on other hosts.
+
+mutation(messages_to_other_hosts_go_by_the_launchs_wire
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[return kWire == Wire::Simple || link.leavesHost;]]
+         TO [[return kWire == Wire::Simple;]]
+         TEST cuda_slices_test FILTER Wires/Uneven.BlocksOfOther*/1
+         SHOWS "differs from byte|no progress|has given up|disagree")
+mutation(gaps_in_a_message_do_not_count
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[reach = i * lane.rank.shape.sliceBytes + bytes;]]
+         TO [[reach += bytes;]]
+         TEST cuda_proxy_test FILTER Far.ChunksOfOne*
+         SHOWS "differs from byte|no progress|has given up|disagree")
+
+# ---- Folds.
+
+mutation(trees_are_folded_as_lists
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[chunk.isTree = isTree && chunk.sourceCount > 2 &&]]
+         TO [[chunk.isTree = isTree && chunk.sourceCount > 99 &&]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/2
+         SHOWS "differs from byte")
+mutation(deterministic_sums_are_rounded_once
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[chunk.isRounded = arithmetic.deterministic != 0;]]
+         TO [[chunk.isRounded = false;]]
+         TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
+         SHOWS "differs from byte")
+mutation(partial_sums_are_divided_too
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[step.completes && arithmetic.op == kAvg]]
+         TO [[arithmetic.op == kAvg]]
+         TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
+         SHOWS "differs from byte")
+mutation(received_sums_are_multiplied_again
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[port.kind == PortKind::Local && port.buffer == PortBuffer::In &&]]
+         TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
+         SHOWS "differs from byte")
+mutation(reduced_types_are_rounded_each_time
+         FILE src/executor/cuda/fold_device.cuh
+         FROM [[kSize <= 2 && !chunk.isRounded && isWidened(chunk.type, chunk.op)]]
+         TO [[false]]
+         TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
+         SHOWS "differs from byte")
+mutation(bfloat16_is_cut_off
+         FILE src/executor/cuda/numbers_device.cuh
+         FROM [[(bits + ((1u << (F::kShift - 1)) - 1) + (bits >> F::kShift & 1u)) >> F::kShift]]
+         TO [[bits >> F::kShift]]
+         TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
+         SHOWS "differs from byte")
+mutation(halves_are_rounded_up
+         FILE src/executor/cuda/numbers_device.cuh
+         FROM [[(moved + ((1u << (F::kShift - 1)) - 1) + (moved >> F::kShift & 1u)) >> F::kShift]]
+         TO [[(moved + (1u << (F::kShift - 1))) >> F::kShift]]
+         TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
+         SHOWS "differs from byte")
+
+# ---- Failing.
+
+mutation(fingerprint_is_not_compared
+         FILE src/executor/cuda/message_device.cuh
+         FROM [[theirs.callHash != lane.callHash ||]]
+         TEST cuda_launches_test FILTER Wires/Faults.CallsThatDiffer*
+         SHOWS "no rank has that error")
+mutation(operation_is_not_compared
+         FILE src/executor/cuda/message_device.cuh
+         FROM [[theirs.operation != lane.operation ||]]
+         TEST cuda_launches_test FILTER Wires/Faults.ASkipped*
+         SHOWS "no rank has that error")
+mutation(size_of_a_message_is_not_compared
+         FILE src/executor/cuda/message_device.cuh
+         FROM [[theirs.operation != lane.operation ||
+      theirs.bytes != bytes]]
+         TO [[theirs.operation != lane.operation]]
+         TEST cuda_launches_test FILTER Wires/Faults.CountsThatDiffer*
+         SHOWS "no rank has that error")
+mutation(entries_are_not_compared
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[if (entry.callHash != lane.callHash || entry.operation != lane.operation)]]
+         TO [[if (false)]]
+         TEST cuda_launches_test FILTER MappedFaults.*
+         SHOWS "ranks.buffer.r..download")
+mutation(stop_word_is_not_looked_at
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[ptx::ldRelaxedSys(lane.rank.stopWord); word != 0]]
+         TO [[0; word != 0]]
+         TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
+         SHOWS "no progress")
+mutation(poison_is_not_looked_at
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[ptx::ldRelaxedSys(&words->poison); from != 0]]
+         TO [[0; from != 0]]
+         TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
+         SHOWS "no progress")
+mutation(peers_are_not_poisoned
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[if (rank.peers[p].poison != nullptr)]]
+         TO [[if (false)]]
+         TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
+         SHOWS "no progress")
+mutation(poison_of_rank_0_is_nothing
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[rank.rank + 1);]]
+         TO [[rank.rank);]]
+         TEST cuda_launches_test FILTER Wires/Faults.AbortEnds*
+         SHOWS "no progress")
+mutation(lanes_do_not_look_whether_another_has_given_up
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[if (ptx::ldRelaxedGpu(&words->stop) != 0) return lane.hasFailed = true;]]
+         TEST cuda_slices_test FILTER Wires/Slices.AllEnd*
+         SHOWS "no progress")
+mutation(clock_is_not_looked_at
+         FILE src/executor/cuda/wait_device.cuh
+         FROM [[if (ptx::globalTimer() - lane.began > lane.all.deadlineNs)]]
+         TO [[if (false)]]
+         TEST cuda_launches_test FILTER Wires/Faults.NoWait*
+         SHOWS "no progress")
+mutation(lane_goes_on_when_a_thread_has_stopped_waiting
+         FILE src/executor/cuda/exchange_device.cuh
+         FROM [[  if (lane.hasFailed) atomicExch(&lane.shared->stoppedWaiting, 1u);]]
+         TEST cuda_exchange_test FILTER Hosts/ExchangesThatDiffer.*/0
+         SHOWS "something was delivered")
+mutation(wrong_bytes_of_a_pair_are_not_told
+         FILE transports/p2p/probe_device.cuh
+         FROM [[firstWrong[0] < all.words ?]]
+         TO [[firstWrong[0] + 1 < all.words ?]]
+         TEST cuda_launches_test FILTER LyingPair.*
+         SHOWS "endpoint->isConnected")
+mutation(probe_has_no_deadline
+         FILE transports/p2p/probe_device.cuh
+         FROM [[if (ptx::globalTimer() - began > all.deadlineNs) return false;]]
+         TEST cuda_launches_test FILTER LyingPair.WhoseBytesNever*
+         SHOWS "no progress")
+
+# ---- Copies that are enqueued.
+
+mutation(stream_does_not_wait_for_a_message
+         FILE src/executor/copy/lane.cc
+         FROM [[  queue_.awaitAtLeast(&mark->call, call);
+  queue_.awaitAtLeast(&mark->complement, kOpen - call);
+  queue_.awaitAtLeast(&mark->alive, 1);]]
+         SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
+         SHOWS "data race [^\n]*copyRows")
+mutation(stream_does_not_wait_for_a_slot
+         FILE src/executor/copy/lane.cc
+         FROM [[  queue_.awaitAtLeast(here<uint32_t>(ground_.endpoint.offsets().copyCredit(
+                          message.channel, message.peer, slotOf(message))),
+                      0);]]
+         SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
+         SHOWS "data race [^\n]*copyRows")
+mutation(slot_is_not_taken
+         FILE src/executor/copy/lane.cc
+         FROM [[  queue_.copy(here<uint32_t>(offsets.copyCredit(message.channel, message.peer, slot)),
+              &ground_.own->sources.taken, sizeof(uint32_t));]]
+         SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
+         SHOWS "data race [^\n]*copyRows")
+mutation(mark_is_not_cleared
+         FILE src/executor/copy/lane.cc
+         FROM [[  queue_.copy(here<CopyMark>(offsets.copyMark(message.channel, message.peer, slot)),
+              &ground_.own->sources.empty, sizeof(CopyMark));]]
+         SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
+         SHOWS "data race [^\n]*copyRows")
+mutation(greater_fingerprints_are_taken
+         FILE src/executor/copy/lane.cc
+         FROM [[  queue_.awaitAtLeast(&mark->complement, kOpen - call);]]
+         TEST copy_faults_test FILTER CopyFaults.CountsThat*
+         SHOWS "ErrorCode::Mismatch")
+mutation(slot_of_the_message_behind
+         FILE src/executor/copy/lane.cc
+         FROM [[message.number % ground_.endpoint.layout().rings.slotCount]]
+         TO [[message.number % (ground_.endpoint.layout().rings.slotCount + 1)]]
+         TEST copy_plans_test FILTER All/CopyPlans.*/1
+         SHOWS "ranks disagree|differs from byte|timeout")
+mutation(message_is_told_before_it_is_copied
+         FILE src/executor/copy/exchange_run.cc
+         FROM [[  lane.queue().copy(lane.slot(message), data, message.bytes);
+  lane.tell(message);]]
+         TO [[  lane.tell(message);
+  lane.queue().copy(lane.slot(message), data, message.bytes);]]
+         SANITIZER thread TEST copy_exchange_test FILTER CopyExchange.OfPatterns*
+         SHOWS "data race [^\n]*copyRows")
+mutation(slot_is_given_back_before_it_is_read
+         FILE src/executor/copy/exchange_run.cc
+         FROM [[  lane.queue().copy(data, lane.received(message), message.bytes);
+  lane.giveBack(message);]]
+         TO [[  lane.giveBack(message);
+  lane.queue().copy(data, lane.received(message), message.bytes);]]
+         SANITIZER thread TEST copy_exchange_test FILTER CopyExchange.OfPatterns*
+         SHOWS "data race [^\n]*copyRows")
+mutation(stream_does_not_wait_for_another_lane
+         FILE src/executor/copy/program_run.cc
+         FROM [[  for (const plan::Dependency& d : step.after)
+    if (d.lane != number) plan_.awaited_.at({d.lane, d.step}).holdBack(lane.queue().flush());]]
+         SANITIZER thread TEST copy_plans_test FILTER CopyOperations.WaitForOther*
+         SHOWS "data race [^\n]*copyRows")
+mutation(step_gives_back_what_it_has_not_folded
+         FILE src/executor/copy/program_run.cc
+         FROM [[  move(lane, step, piecesOf(lane, step, messages));
+  for (size_t i = 0; i < step.targets.size(); ++i)
+    if (isChannel(step.targets[i])) lane.tell(messages[step.sources.size() + i]);
+  for (size_t i = 0; i < step.sources.size(); ++i)
+    if (isChannel(step.sources[i])) lane.giveBack(messages[i]);]]
+         TO [[  for (size_t i = 0; i < step.sources.size(); ++i)
+    if (isChannel(step.sources[i])) lane.giveBack(messages[i]);
+  move(lane, step, piecesOf(lane, step, messages));
+  for (size_t i = 0; i < step.targets.size(); ++i)
+    if (isChannel(step.targets[i])) lane.tell(messages[step.sources.size() + i]);]]
+         SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
+         SHOWS "data race [^\n]*copyRows")
+mutation(operation_ends_without_a_look_at_poison
+         FILE src/executor/copy/stream_executor.cc
+         FROM [[  queue.awaitAtLeast(
+      reinterpret_cast<const uint32_t*>(endpoint_.memory() + endpoint_.offsets().copyPoison()), 0);]]
+         TEST copy_faults_test FILTER CopyFaults.NoOperation*
+         SHOWS "ranks.isIdle")
+mutation(lanes_do_not_come_back_to_the_callers_stream
+         FILE src/executor/copy/stream_executor.cc
+         FROM [[  for (Lane& lane : part.lanes) lane.end();
+  streams_->join(part.stream, part.streams);]]
+         TO [[  for (Lane& lane : part.lanes) lane.end();]]
+         SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
+         SHOWS "data race [^\n]*copyRows")
+mutation(peers_are_not_told_of_a_failure
+         FILE src/executor/copy/watcher.cc
+         FROM [[  if (notice) tellPeers(queue, *notice);]]
+         TEST copy_faults_test FILTER CopyFaults.NoOperation*
+         SHOWS "ranks.isIdle|ranks.failureOf")
+mutation(words_stay_closed_after_a_failure
+         FILE src/executor/copy/watcher.cc
+         FROM [[        queue.write(word(endpoint.offsets().copyCredit(channel, peer, slot)), 0);]]
+         TEST copy_faults_test FILTER CopyFaults.AbortEndsAll*
+         SHOWS "timeout")
+mutation(streams_wait_for_equal_words
+         FILE src/executor/copy/stream_queue.cc
+         FROM [[CU_STREAM_WAIT_VALUE_GEQ | waitFlags_]]
+         TO [[CU_STREAM_WAIT_VALUE_EQ | waitFlags_]]
+         TEST copy_faults_test FILTER CopyFaults.AbortEndsAll*
+         SHOWS "timeout")

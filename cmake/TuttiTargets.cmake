@@ -168,7 +168,7 @@ function(tutti_test name)
   set_tests_properties(${tests} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                        SKIP_REGULAR_EXPRESSION "${TUTTI_ALL_SKIPPED}")
   if(ARG_THOROUGH)
-    list(REMOVE_ITEM ARG_LABELS emulated kernels)
+    list(REMOVE_ITEM ARG_LABELS emulated kernels sanitizer-subset)
     set_tests_properties(${name}_thorough PROPERTIES LABELS "${ARG_LABELS};thorough")
   endif()
   # UCX patches libc's memory functions where it starts a thread that ThreadSanitizer does not know yet.

@@ -20,7 +20,7 @@ help:
 	@echo 'make rdma     of the tests only those of RDMA and of bad links, in virtual machines'
 	@echo 'make asan     every test that is not long, under AddressSanitizer and UBSan'
 	@echo 'make tsan     the same under ThreadSanitizer'
-	@echo 'make seeds    the same, all of it in three orders: plain and under both sanitizers'
+	@echo 'make seeds    what runs on emulated GPUs, in three orders: plain and under both sanitizers'
 	@echo 'make bench    the benchmarks'
 	@echo 'make format   write the sources as .clang-format wants them'
 	@echo 'make clean    remove the build folders'

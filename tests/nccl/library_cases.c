@@ -211,6 +211,8 @@ static void debug_lines(void) {
   setenv("NCCL_DEBUG_FILE", pattern, 1);
   setenv("NCCL_DEBUG_SUBSYS", "INIT,COLL,ENV", 1);
   setenv("NCCL_IB_HCA", "mlx5", 1);
+  setenv("NCCL_IB_DISABLE", "1", 1);
+  unsetenv("UCX_TLS");
   setenv("NCCL_ALGO", "NVLS", 1);
   setenv("NCCL_MAX_CTAS", "none", 1);
   ncclComm_t comm = NULL;
@@ -236,6 +238,8 @@ static void debug_lines(void) {
   CHECK(strstr(text, "NCCL INFO NCCL_DEBUG set by environment to info\n"));
   CHECK(!strstr(text, "NCCL INFO Send: ")); /* P2P was not asked for */
   CHECK(strstr(text, "NCCL WARN ncclCommCount: count is null\n"));
+  CHECK(strstr(text, "NCCL INFO NCCL_IB_DISABLE set by environment to 1\n"));
+  CHECK(getenv("UCX_TLS") && strcmp(getenv("UCX_TLS"), "^ib") == 0);
   const char* ignored = strstr(text, "NCCL WARN variables without a meaning here, ignored: ");
   CHECK(ignored && strstr(ignored, "NCCL_ALGO NCCL_IB_HCA NCCL_MAX_CTAS"));
   CHECK(!strstr(ignored + 20, "variables without a meaning")); /* once */

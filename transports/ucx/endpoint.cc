@@ -113,7 +113,7 @@ class UcxEndpoint final : public Endpoint {
 
   void abandon() override {
     const auto lock = worker_->lock();
-    worker_->breakOff();
+    worker_->abandon();
   }
 
   // As long as something is taken there is no haste; what is not taken would be read for ever.

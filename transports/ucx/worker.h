@@ -122,7 +122,7 @@ class Worker {
   /// `operation` is done when all that was sent before has reached the peer's host.
   void flush(Connection& connection, Operation& operation);
   /// As Endpoint::abandon(): this worker is not destroyed.
-  void breakOff() { broken_ = true; }
+  void abandon() { broken_ = true; }
   /// Everything that is under way to the peer ends, and who uses the connection hears of its loss.
   void disconnect(Connection& connection) { lose(connection, UCS_ERR_CANCELED); }
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as

@@ -5,8 +5,8 @@
 #
 # It builds nothing: `cmake --build build --target gpu_bench` does, on any machine with the toolkit.
 # --pack copies what is run here to a folder, without symbols, this script with it, and makes an
-# archive of it, FOLDER.tar.gz, which is carried to the GPU; unpacked, FOLDER/bench/gpu/run.sh needs
-# nothing else there. What needs PyTorch uses python3's.
+# archive of it, FOLDER.tar.xz, which is carried to the GPU; unpacked, FOLDER/bench/gpu/run.sh needs
+# nothing else there but a libstdc++ that is no older. What needs PyTorch uses python3's.
 #
 # Each part has its share of the N seconds (540): checks come first, and what they leave is for what is
 # measured, products against cuBLAS, attention and trainings against PyTorch, and what memory bounds
@@ -61,11 +61,13 @@ if [ -n "$pack" ]; then
   fi
   find "$pack" -type f \( -perm -100 -o -name '*.so*' \) -exec ldd {} + 2>/dev/null |
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-    grep -vE "/(libc|libm|libdl|librt|libpthread|libuc[pstm])\.so|^$build/" | xargs -I{} cp -L {} "$pack/needed/"
+    grep -vE "/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libuc[pstm])\.so|^$build/" | xargs -I{} cp -L {} "$pack/needed/"
   find "$pack" -type f -exec strip {} + 2>/dev/null
   git rev-parse --short HEAD >"$pack/commit"
-  tar -czf "$pack.tar.gz" -C "$(dirname "$pack")" "$(basename "$pack")" || exit 1
-  du -sm "$pack" "$pack.tar.gz" | awk '{ print "run.sh: " $2 " has " $1 " MiB" }'
+  # Programs share most of their code: a dictionary that spans several finds it.
+  XZ_OPT='--threads=0 --lzma2=preset=2,dict=64MiB' \
+    tar -cJf "$pack.tar.xz" -C "$(dirname "$pack")" "$(basename "$pack")" || exit 1
+  du -sm "$pack" "$pack.tar.xz" | awk '{ print "run.sh: " $2 " has " $1 " MiB" }'
   exit
 fi
 
@@ -255,9 +257,9 @@ for ranks in 2 4 8; do
   done
 done
 if [ -z "$emulated" ]; then
-  part memcheck 90 compute-sanitizer --tool memcheck --error-exitcode 9 \
+  part memcheck 30 compute-sanitizer --tool memcheck --error-exitcode 9 \
     "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 16 -n 1 -w 0 --device $device
-  part racecheck 90 compute-sanitizer --tool racecheck --error-exitcode 9 \
+  part racecheck 30 compute-sanitizer --tool racecheck --error-exitcode 9 \
     "$programs/all_reduce_perf" -t 2 -g 1 -b 8 -e 64K -f 64 -n 1 -w 0 --device $device
 else
   for name in memcheck racecheck; do leave "$name" "compute-sanitizer is for GPUs"; done

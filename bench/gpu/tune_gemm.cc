@@ -29,6 +29,7 @@ constexpr const char* kLayers[] = {
     "8192x4096x14336:nt", "8192x8192x8192:nt",
 };
 constexpr int32_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
+constexpr int64_t kMostPartialSums = int64_t{64} << 20;  ///< more splits than that is worth nothing
 
 void check(cudaError_t error) {
   if (error != cudaSuccess) fail(ErrorCode::Cuda, cudaGetErrorString(error));
@@ -64,23 +65,29 @@ Problem parse(const std::string& text) {
 
 class Buffer {
  public:
-  /// Random numbers near 1, of 16 bits or of float32, whichever is read.
-  explicit Buffer(int64_t bytes) {
-    check(cudaMalloc(&data_, static_cast<size_t>(bytes)));
-    std::vector<uint16_t> numbers(static_cast<size_t>(bytes / 2));
+  explicit Buffer(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
+    check(cudaMalloc(&data_, bytes_));
+  }
+  ~Buffer() { cudaFree(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  /// With random numbers near 1, of 16 bits or of float32, whichever is read; they come again after
+  /// 2 MiB less some bytes.
+  void fill() {
+    std::vector<uint16_t> numbers((1 << 20) - 3);
     uint32_t state = 1;
     for (uint16_t& number : numbers) {
       state = state * 1664525u + 1013904223u;
       number = static_cast<uint16_t>(0x3f00u | (state >> 16 & 0x80ffu));
     }
-    check(cudaMemcpy(data_, numbers.data(), numbers.size() * 2, cudaMemcpyHostToDevice));
+    for (size_t at = 0; at < bytes_; at += 2 * numbers.size())
+      check(cudaMemcpy(static_cast<char*>(data_) + at, numbers.data(),
+                       std::min(2 * numbers.size(), bytes_ - at), cudaMemcpyHostToDevice));
   }
-  ~Buffer() { cudaFree(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
   void* data() const { return data_; }
 
  private:
+  size_t bytes_;
   void* data_ = nullptr;
 };
 
@@ -125,9 +132,11 @@ std::string tune(const Problem& problem, const GemmChip& chip, int repeats) {
   };
   const bool turnA = key.isTransposedA, turnB = key.isTransposedB;
   const int64_t widthA = turnA ? key.rows : key.depth, widthB = turnB ? key.depth : key.columns;
-  const Buffer a((turnA ? key.depth : key.rows) * strideOf(widthA) * elementBytes),
-      b((turnB ? key.columns : key.depth) * strideOf(widthB) * elementBytes),
-      c(key.rows * strideOf(key.columns) * elementBytes);
+  Buffer a((turnA ? key.depth : key.rows) * strideOf(widthA) * elementBytes),
+      b((turnB ? key.columns : key.depth) * strideOf(widthB) * elementBytes);
+  const Buffer c(key.rows * strideOf(key.columns) * elementBytes);
+  a.fill();
+  b.fill();
   const GemmProduct product{.a = operand(a, widthA),
                             .b = operand(b, widthB),
                             .c = operand(c, key.columns),
@@ -156,7 +165,9 @@ std::string tune(const Problem& problem, const GemmChip& chip, int repeats) {
           std::find(tried.begin(), tried.end(), choice) != tried.end())
         continue;
       tried.push_back(choice);
-      const Buffer partial(std::max<int64_t>(Gemms::partialSumsOf(product, choice), 1) * 4);
+      const int64_t sums = Gemms::partialSumsOf(product, choice);
+      if (sums > kMostPartialSums) continue;
+      const Buffer partial(std::max<int64_t>(sums, 1) * 4);
       const double time = timer.milliseconds(repeats, [&] {
         check(gemms.enqueue(product, choice, static_cast<float*>(partial.data()), nullptr));
       });

@@ -481,6 +481,7 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsWithoutRows,
 // The list above has all computations that the interface declares.
 TEST(KernelsWithoutRowsList, IsTheWholeInterface) {
   std::ifstream file(TUTTI_KERNELS_HEADER);
+  if (!file) GTEST_SKIP() << "there are no sources here";
   const std::regex declaration("^  virtual \\w+ (\\w+)\\(");
   const std::set<std::string> computeNothing{"dry", "device", "beginSequence", "endSequence",
                                              "abandonSequence"};

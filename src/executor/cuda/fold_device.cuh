@@ -5,10 +5,11 @@
 // a warp touches 512 bytes at once; each pack of every source is read, folded in registers and
 // written to every target before the next.
 //
-// There are two loops. Sums of aligned operands have one for each type, in which kUnroll packs are
-// loaded before the first is used, so that many loads are in flight. All else goes through one loop
-// for all types and reductions, pack by pack: the ends of chunks, operands at odd addresses, slots
-// of LL, trees. It is compiled once, for what folds two packs is chosen inside (reduce_device.cuh).
+// There are three loops. Sums of aligned operands have two for each type, in which many loads are
+// in flight: of a list kUnroll packs of each source, of a tree a pack of every source. All else
+// goes through one loop for all types and reductions, pack by pack: the ends of chunks, operands at
+// odd addresses, slots of LL, trees of many sources or of small types. It is compiled once, for
+// what folds two packs is chosen inside (reduce_device.cuh).
 //
 // Bound: the memory's bandwidth, sources plus targets over NVLink or HBM.
 
@@ -67,6 +68,42 @@ TUTTI_DEVICE uint64_t sumAligned(const Chunk& chunk, uint64_t first, uint64_t th
 #pragma unroll
       for (int u = 0; u < kPacks; ++u) to[first + uint64_t(u) * threads] = sums[u].packed();
     }
+  }
+  return first;
+}
+
+/// Of a tree that a thread has in its registers, for which types of few lanes have room.
+inline constexpr uint32_t kMostTreeSources = 8;
+template <int kSize>
+inline constexpr bool kTreeInRegisters = kSize >= 4;
+
+/// The same for the aligned tree over at most kMostTreeSources sources, one pack of each at a time.
+template <class Codec>
+TUTTI_DEVICE uint64_t sumTreeAligned(const Chunk& chunk, uint64_t first, uint64_t threads) {
+  const uint64_t packs = chunk.bytes / 16;
+  const uint32_t count = chunk.sourceCount;
+  const uint4* from[kMostTreeSources];
+#pragma unroll
+  for (uint32_t s = 0; s < kMostTreeSources; ++s)
+    from[s] = reinterpret_cast<const uint4*>(chunk.sources[s < count ? s : 0].at);
+#pragma unroll 1
+  for (; first < packs; first += threads) {
+    uint4 packed[kMostTreeSources]{};
+#pragma unroll
+    for (uint32_t s = 0; s < kMostTreeSources; ++s)
+      if (s < count) packed[s] = from[s][first];
+    Lanes<Codec> sums[kMostTreeSources];
+#pragma unroll
+    for (uint32_t s = 0; s < kMostTreeSources; ++s) sums[s] = Lanes<Codec>::from(packed[s]);
+#pragma unroll
+    for (uint32_t width = 1; width < kMostTreeSources; width *= 2)
+#pragma unroll
+      for (uint32_t s = 0; s + width < kMostTreeSources; s += 2 * width)
+        if (s + width < count) sums[s].template join<Add>(sums[s + width], chunk.isRounded);
+    const uint4 result = sums[0].packed();
+#pragma unroll 1
+    for (uint32_t t = 0; t < chunk.targetCount; ++t)
+      reinterpret_cast<uint4*>(chunk.targets[t].at)[first] = result;
   }
   return first;
 }
@@ -135,8 +172,11 @@ TUTTI_DEVICE void eachPart(Team& lane, const Chunk& chunk, uint64_t first, Value
   }
 }
 
+template <int kSize>
 TUTTI_DEVICE bool isPlainSum(const Chunk& chunk) {
-  if (!chunk.isAligned || chunk.isTree || !adds(chunk.op) || chunk.divideBy != 1) return false;
+  if (chunk.isTree && !(kTreeInRegisters<kSize> && chunk.sourceCount <= kMostTreeSources))
+    return false;
+  if (!chunk.isAligned || !adds(chunk.op) || chunk.divideBy != 1) return false;
   for (uint32_t s = 0; s < chunk.sourceCount; ++s)
     if (chunk.sources[s].isScaled) return false;
   return true;
@@ -147,8 +187,13 @@ TUTTI_DEVICE void foldChunk(Team& lane, const Chunk& chunk) {
   uint64_t first = lane.thread;
   // Of 8-bit types they would take more registers than there are.
   if constexpr (kWire == Wire::Simple && kSize > 1)
-    if (isPlainSum(chunk))
+    if (isPlainSum<kSize>(chunk))
       withCodec<kSize>(chunk.type, [&]<class Codec>() {
+        if constexpr (kTreeInRegisters<kSize>)
+          if (chunk.isTree) {
+            first = sumTreeAligned<Codec>(chunk, first, lane.threads());
+            return;
+          }
         first = sumAligned<Codec>(chunk, first, lane.threads());
       });
   eachPart<kWire, typename WordOf<kSize>::Type>(lane, chunk, first, [&](const Part& part) {

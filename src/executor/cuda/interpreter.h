@@ -28,7 +28,8 @@ using transports::p2p::Wire;
 
 struct InterpreterOptions {
   uint32_t blocks = 16;           ///< of one launch at most; reserved on the device
-  uint32_t threadsPerLane = 256;  ///< a multiple of 32; fewer where a block has many lanes
+  /// A multiple of 32; twice as many for long slices, fewer where a block has many lanes.
+  uint32_t threadsPerLane = 256;
   uint64_t deadlineNs = 600'000'000'000;
   uint32_t looksEvery = 1024;    ///< spins between looks at who has given up, and at the clock
   size_t arenaBytes = 32 << 20;  ///< of device memory, for programs and their scratch memory

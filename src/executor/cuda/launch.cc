@@ -20,6 +20,9 @@ uint32_t hashOf(const DeviceLaunch& launch) {
   return launch.callHash ^ (((launch.slices - 1) * 0x9e3779b1U) & ~kExchangeBit);
 }
 
+/// Of slices from this size on twice the threads have their loads in flight.
+constexpr uint64_t kLongSlice = 64 << 10;
+
 /// What ranks of one launch share. Lanes have as many threads as fit a block.
 Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOptions& options,
                  const transports::p2p::Layout& layout, Wire wire) {
@@ -40,6 +43,8 @@ Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOpti
     all.lanesPerBlock = std::max(all.lanesPerBlock, ceilDivide(part.lanes, options.blocks));
     all.mostPorts = std::max(all.mostPorts, part.mostPorts);
     if (part.arguments.blocks != nullptr) blocks = part.arguments.ranks;
+    if (wire == Wire::Simple && part.arguments.shape.sliceBytes >= kLongSlice)
+      all.threadsPerLane = 2 * options.threadsPerLane;
   }
   all.threadsPerLane =
       std::min(all.threadsPerLane, kMostThreadsPerBlock / all.lanesPerBlock / 32 * 32);

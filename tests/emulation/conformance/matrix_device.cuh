@@ -1,6 +1,7 @@
 #pragma once
 
-// A kernel for each instruction on matrices that a warp holds, and for cp.async and conversions.
+// A kernel for each instruction on matrices that a warp holds, and for cp.async, conversions and
+// powers of two.
 
 #include <tutti/cuda/ptx.cuh>
 
@@ -95,6 +96,10 @@ __global__ inline void convert(uint32_t* out, const float* in) {
   out[3 * i] = ptx::packBf16(in[2 * i], in[2 * i + 1]);
   out[3 * i + 1] = ptx::packF16(in[2 * i], in[2 * i + 1]);
   out[3 * i + 2] = ptx::roundTf32(in[2 * i]);
+}
+
+__global__ inline void powersOfTwo(float* out, const float* in) {
+  out[threadIdx.x] = ptx::exp2Approximate(in[threadIdx.x]);
 }
 
 }  // namespace tutti::emulation::conformance

@@ -1,8 +1,10 @@
-// ldmatrix, mma.sync, cp.async and conversions, against the layouts of the PTX ISA's figures.
+// ldmatrix, mma.sync, cp.async and conversions, against the layouts of the PTX ISA's figures;
+// powers of two.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/emulation/conformance/golden.h"
 #include "tests/emulation/conformance/matrix_device.cuh"
@@ -187,6 +189,43 @@ TEST(Matrix, IsConverted) {
     ASSERT_EQ(rounded, std::round(low / unit) * unit) << low;
   }
   expectGolden("convert", out);
+}
+
+std::vector<float> powersOf(const std::vector<float>& in) {
+  return outputOf<float>(in.size(), powersOfTwo, {.block = dim3(unsigned(in.size()))},
+                         DeviceArray<float>(in).get());
+}
+
+// Nothing golden: only how far an approximation may be off is known. PTX allows two units in the
+// last place from the rounded power, relatively 2^-22 at most.
+TEST(Matrix, HasApproximatePowersOfTwo) {
+  std::vector<float> in;
+  Random random(7);
+  const auto add = [&](int exponent) {
+    in.push_back(std::ldexp(float(random.between(1 << 24)), exponent - 24));
+  };
+  for (int i = 0; i < 256; ++i) add(-(i % 32));
+  for (int i = 0; i < 256; ++i) add(6);
+  for (int i = -125; i < 128; ++i) in.push_back(float(i));
+  const auto out = powersOf(in);
+  for (size_t i = 0; i < in.size(); ++i) {
+    const double power = float(std::exp2(double(in[i])));
+    ASSERT_LE(std::fabs(out[i] - power), 0x1p-22 * power) << in[i];
+  }
+}
+
+TEST(Matrix, HasPowersOfTwoAtTheEdges) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto expect = [](const std::vector<float>& in, float power) {
+    for (const float value : powersOf(in)) {
+      ASSERT_EQ(value, power);
+      ASSERT_FALSE(std::signbit(value)) << power;
+    }
+  };
+  expect({0.0f, -0.0f, 0x1p-149f, -0x1p-149f, 0x1p-127f, -0x1p-127f}, 1);  // denormal is zero
+  expect({-kInfinity, -0x1p120f, -1000, -150, -140.5f, -127}, 0);          // what would be denormal
+  expect({kInfinity, 0x1p120f, 1000, 129}, kInfinity);
+  ASSERT_TRUE(std::isnan(powersOf({std::numeric_limits<float>::quiet_NaN()})[0]));
 }
 
 }  // namespace

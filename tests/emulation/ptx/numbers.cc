@@ -1,8 +1,9 @@
-// Conversions; see include/tutti/cuda/ptx/numbers.cuh.
+// Conversions and powers of two; see include/tutti/cuda/ptx/numbers.cuh.
 
 #include "tests/emulation/ptx/numbers.h"
 
 #include <cmath>
+#include <limits>
 
 #include "tests/emulation/state.h"
 
@@ -79,6 +80,10 @@ uint32_t packF16(float low, float high, Site) { return toF16(low) | uint32_t(toF
 uint32_t roundTf32(float value, Site) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   return std::isfinite(value) ? (bits + 0x1000) & ~0x1fffu : bits;
+}
+float exp2Approximate(float x, Site) {
+  const float power = std::exp2(x);  // of what is denormal 1, as of 0
+  return power < std::numeric_limits<float>::min() ? 0.0f : power;
 }
 uint16_t packE4m3(float low, float high, Site) { return pack(kE4m3, low, high); }
 uint16_t packE5m2(float low, float high, Site) { return pack(kE5m2, low, high); }

@@ -1,6 +1,7 @@
 #pragma once
 
-// Conversions of two numbers at a time, which land packed: the first in the low part.
+// Conversions of two numbers at a time, which land packed: the first in the low part; and powers of
+// two.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
@@ -19,6 +20,12 @@ TUTTI_PTX uint32_t roundTf32(float value TUTTI_SITE)
     TUTTI_ASM_TO(uint32_t, "cvt.rna.tf32.f32 %0, %1;"
                  : "=r"(result)
                  : "f"(value));
+
+/// 2^x by the instruction alone, up to two units in the last place from the rounded one: exactly 1
+/// at 0, 0 at minus infinity. Unlike exp2f() no result is denormal: those are 0.
+TUTTI_PTX float exp2Approximate(float x TUTTI_SITE) TUTTI_ASM_TO(float, "ex2.approx.ftz.f32 %0, %1;"
+                                                                 : "=f"(result)
+                                                                 : "f"(x));
 
 // fp8 of sm_89: to nearest, beyond the largest finite number that number; and back to two halves.
 TUTTI_PTX uint16_t packE4m3(float low, float high TUTTI_SITE)

@@ -58,14 +58,7 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
   };
 
   const int row = int(threadIdx.x) / 32 * 16;
-  RowRange seen[2];
-  RowSums ofRows[2] = {};
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int32_t own = task.first + row + laneOf() / 4 + 8 * h;
-    seen[h] = othersOf<kOwnsKeys>(sizes, task.batch, own);
-    if (!kOwnsKeys) ofRows[h] = rowSums(x, task.batch, task.head, own);
-  }
+  const OwnRows<kOwnsKeys> own(x, task, task.first + row);
   if (steps.count() > 0) {
     copyHeadRows<kWidth, kOwnRows>(shared.own[0], sides.x, task.batch, task.head, task.first, rows);
     copyHeadRows<kWidth, kOwnRows>(shared.own[1], sides.y, task.batch, task.head, task.first, rows);
@@ -80,8 +73,8 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
     float scores[1][kOtherRows / 8][4], products[1][kOtherRows / 8][4];
     multiplyRows<Numbers, kWidth>(scores, shared.own[0], row, stage[0]);
     multiplyRows<Numbers, kWidth>(products, shared.own[1], row, stage[1]);
-    gradientsOfScores<kOwnsKeys>(scores[0], products[0], seen, steps.firstAt(step),
-                                 float(sizes.scale) * kLog2E, ofRows, shared.sums[step % 2]);
+    gradientsOfScores(scores[0], products[0], own, steps.firstAt(step), float(sizes.scale) * kLog2E,
+                      shared.sums[step % 2]);
     addWeighted<Numbers, kWidth>(sumsOfU, products, stage[0]);
     if (kOwnsKeys) addWeighted<Numbers, kWidth>(sumsOfV, scores, stage[1]);
   }

@@ -7,14 +7,16 @@
 
 namespace tutti::parallel::cuda {
 
-/// Of a query: log2(e) times its log-sum-exp, and its dots.
+/// Of a query: log2(e) times its log-sum-exp, and its dots. Where it sees no key, the former is
+/// minus infinity, which could not be subtracted from scores that are masked: 0 serves there.
 struct RowSums {
   float logSumExp, dots;
 };
 TUTTI_DEVICE RowSums rowSums(const AttentionBackward& x, int32_t batch, int32_t head,
                              int32_t query) {
   if (query >= x.sizes.queries) return {0, 0};
-  return {load<float>(x.logSumExp.elements, placeOf(x.logSumExp, batch, head, query)) * kLog2E,
+  const float sum = load<float>(x.logSumExp.elements, placeOf(x.logSumExp, batch, head, query));
+  return {sum == minusInfinity<float>() ? 0.0f : sum * kLog2E,
           load<float>(x.dots.elements, placeOf(x.dots, batch, head, query))};
 }
 
@@ -55,23 +57,45 @@ class GradientSteps {
   int32_t from_, ofHead_, head_, count_;
 };
 
-/// Products of own rows and others, of a row tile, become probabilities and gradients of scores.
-/// Pairs that do not see each other have neither.
+/// What a lane knows of its two own rows of the row tile of its warp.
+template <bool kOwnsKeys>
+struct OwnRows {
+  RowRange met[2];
+  RowSums sums[2] = {};
+
+  /// The row tile begins with `row`.
+  TUTTI_DEVICE OwnRows(const AttentionBackward& x, const HeadTask& task, int32_t row) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int32_t own = row + laneOf() / 4 + 8 * h;
+      met[h] = othersOf<kOwnsKeys>(x.sizes, task.batch, own);
+      if (!kOwnsKeys) sums[h] = rowSums(x, task.batch, task.head, own);
+    }
+  }
+  /// Whether each row of the row tile meets all others of [first, end).
+  TUTTI_DEVICE bool meetAll(int32_t first, int32_t end) const {
+    return __all_sync(kAllLanes, first >= met[0].from && end <= met[0].to && first >= met[1].from &&
+                                     end <= met[1].to);
+  }
+};
+
+/// Products of own rows and others from `first` on, of a row tile, become probabilities and
+/// gradients of scores, both 0 of pairs that do not see each other. In most tiles all do; others
+/// behind the last one are met by no row.
 template <bool kOwnsKeys, class Products>
 TUTTI_DEVICE void gradientsOfScores(Products& scores, Products& products,
-                                    const RowRange (&others)[2], int32_t first, float factor,
-                                    const RowSums (&ofRows)[2], const RowSums* ofColumns) {
+                                    const OwnRows<kOwnsKeys>& own, int32_t first, float factor,
+                                    const RowSums* ofColumns) {
+  if (!own.meetAll(first, first + 8 * kColumnTiles<Products>)) maskScores(scores, own.met, first);
 #pragma unroll
   for (int j = 0; j < kColumnTiles<Products>; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int column = 8 * j + laneOf() % 4 * 2 + e % 2;
-      const RowSums sums = kOwnsKeys ? ofColumns[column] : ofRows[e / 2];
-      const bool isSeen = first + column >= others[e / 2].from && first + column < others[e / 2].to;
+      const RowSums sums = kOwnsKeys ? ofColumns[column] : own.sums[e / 2];
       float &score = elementOf(scores, j, e), &product = elementOf(products, j, e);
-      const float probability = exp2f(score * factor - sums.logSumExp);
-      score = isSeen ? probability : 0.0f;
-      product = isSeen ? probability * (product - sums.dots) : 0.0f;
+      score = ptx::exp2Approximate(score * factor - sums.logSumExp);
+      product = score * (product - sums.dots);
     }
 }
 

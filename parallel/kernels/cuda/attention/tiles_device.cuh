@@ -15,7 +15,6 @@
 
 namespace tutti::parallel::cuda {
 
-namespace ptx = ::tutti::cuda::ptx;
 using ::tutti::cuda::dynamicShared;
 
 inline constexpr int kHeadWarps = kHeadThreads / 32;

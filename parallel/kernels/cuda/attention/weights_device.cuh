@@ -21,7 +21,10 @@
 
 namespace tutti::parallel::cuda {
 
+namespace ptx = ::tutti::cuda::ptx;
+
 inline constexpr float kLog2E = 1.44269504f;
+inline constexpr float kLowest = -0x1.fffffep127f;  ///< of finite numbers
 
 /// Element e of column tile j: mma.sync has an array for each tile, wgmma one for all.
 template <class Float, int kTiles>
@@ -35,6 +38,23 @@ TUTTI_DEVICE Float& elementOf(Float (&x)[kCount], int j, int e) {
 
 template <class Products>
 inline constexpr int kColumnTiles = int(sizeof(Products) / (4 * sizeof(float)));
+
+/// Scores of a row tile, their columns from `first` on, become minus infinity where a lane's two
+/// rows do not see these.
+template <class Scores>
+TUTTI_DEVICE void maskScores(Scores& scores, const RowRange (&seen)[2], int32_t first) {
+  first += laneOf() % 4 * 2;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int32_t from = seen[h].from - first, to = seen[h].to - first;
+#pragma unroll
+    for (int j = 0; j < kColumnTiles<Scores>; ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (8 * j + e < from || 8 * j + e >= to)
+          elementOf(scores, j, 2 * h + e) = minusInfinity<float>();
+  }
+}
 
 /// What a lane has of its two rows of a row tile.
 class RowWeights {
@@ -53,14 +73,7 @@ class RowWeights {
   /// Scores of keys that a row does not see become minus infinity.
   template <class Scores>
   TUTTI_DEVICE void mask(Scores& scores, int32_t firstKey) const {
-#pragma unroll
-    for (int j = 0; j < kColumnTiles<Scores>; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int32_t key = firstKey + 8 * j + laneOf() % 4 * 2 + e % 2;
-        const RowRange& seen = seen_[e / 2];
-        if (key < seen.from || key >= seen.to) elementOf(scores, j, e) = minusInfinity<float>();
-      }
+    maskScores(scores, seen_, firstKey);
   }
 
   /// Scores become weights. What a row has summed up is to be multiplied by its `keep`.
@@ -68,18 +81,18 @@ class RowWeights {
   TUTTI_DEVICE void weigh(Scores& scores, float (&keep)[2]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float most = largest_[h];
+      float most = largest_[h];  // never NaN: of a score that is, only the weight becomes that
 #pragma unroll
       for (int j = 0; j < kColumnTiles<Scores>; ++j)
 #pragma unroll
-        for (int e = 2 * h; e < 2 * h + 2; ++e) most = Largest::join(most, elementOf(scores, j, e));
-      most = Largest::join(most, __shfl_xor_sync(kAllLanes, most, 1));
-      most = Largest::join(most, __shfl_xor_sync(kAllLanes, most, 2));
-      // A row that has seen no key yet has weights of exp2(-infinity - 0).
+        for (int e = 2 * h; e < 2 * h + 2; ++e) most = fmaxf(most, elementOf(scores, j, e));
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
+      // A row that has seen no key yet has weights of exp2(-infinity - base), a finite one.
       // Products are rounded before they are subtracted: where the largest score is what it was,
       // sums have to be kept as they are, and not be multiplied by a rounding error at every step.
-      const float base = most == minusInfinity<float>() ? 0.0f : __fmul_rn(most, factor_);
-      keep[h] = exp2f(__fmul_rn(largest_[h], factor_) - base);
+      const float base = __fmul_rn(fmaxf(most, kLowest), factor_);
+      keep[h] = ptx::exp2Approximate(__fmul_rn(largest_[h], factor_) - base);
       largest_[h] = most;
       total_[h] *= keep[h];
 #pragma unroll
@@ -87,7 +100,7 @@ class RowWeights {
 #pragma unroll
         for (int e = 2 * h; e < 2 * h + 2; ++e) {
           float& score = elementOf(scores, j, e);
-          score = exp2f(score * factor_ - base);
+          score = ptx::exp2Approximate(score * factor_ - base);
           total_[h] += score;
         }
     }

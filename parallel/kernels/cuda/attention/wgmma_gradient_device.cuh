@@ -107,14 +107,8 @@ class WgmmaGradientRows {
         a_(a),
         task_(task),
         firstRow_(consumer * kGroupRows),
-        row_(task.first + firstRow_ + int(threadIdx.x) / 32 % 4 * 16) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int32_t own = row_ + laneOf() / 4 + 8 * h;
-      met_[h] = othersOf<kOwnsKeys>(a.sizes, task.batch, own);
-      if (!kOwnsKeys) ofRows_[h] = rowSums(a, task.batch, task.head, own);
-    }
-  }
+        row_(task.first + firstRow_ + int(threadIdx.x) / 32 % 4 * 16),
+        own_(a, task, row_) {}
 
   TUTTI_DEVICE void compute(const Steps& steps) {
     if (steps.count() > 0) ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), 0);
@@ -122,8 +116,8 @@ class WgmmaGradientRows {
       const RingStage<kGradientStages> at(step);
       ptx::mbarrierWait(ptx::sharedAddress(&shared_.full[at.index]), at.parity);
       multiply(at.index);
-      gradientsOfScores<kOwnsKeys>(scores_, products_, met_, steps.firstAt(step),
-                                   float(a_.sizes.scale) * kLog2E, ofRows_, shared_.sums[at.index]);
+      gradientsOfScores(scores_, products_, own_, steps.firstAt(step),
+                        float(a_.sizes.scale) * kLog2E, shared_.sums[at.index]);
       add(at.index);
       __syncwarp();
       releaseStage(shared_.empty[at.index]);
@@ -174,8 +168,7 @@ class WgmmaGradientRows {
   const HeadTask& task_;
   const int firstRow_;  ///< of the warpgroup, in the tile of own rows
   const int32_t row_;   ///< of the warp
-  RowRange met_[2];
-  RowSums ofRows_[2] = {};
+  const OwnRows<kOwnsKeys> own_;
   float scores_[kWideOthers / 2], products_[kWideOthers / 2];
   float sumsOfU_[kWidth / 2] = {}, sumsOfV_[kWidth / 2] = {};
 };

@@ -45,6 +45,37 @@ TUTTI_DEVICE void stageSums(WarpStage& stage, const float (&sums)[kCount], int f
   }
 }
 
+TUTTI_DEVICE bool isPlain(const Epilogue& e) {
+  return e.scale == 1 && e.bias.data == nullptr && e.activation == Activation::None &&
+         e.residual.elements.data == nullptr;
+}
+
+/// Of c as a vector's and without an epilogue: what is there of a lane's rows is read at once.
+TUTTI_DEVICE void storePlain(const GemmOutput& out, const WarpStage& stage, int32_t row,
+                             int32_t column) {
+  constexpr int kRows = kStageRows / 4;
+  const int lane = int(threadIdx.x) % 32, place = lane % 8 * 4;
+  if (column + place >= out.columns) return;
+  float sums[kRows][4], there[kRows][4] = {};
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const int32_t at = row + lane / 8 + 4 * i;
+    if (out.accumulate != 0 && at < out.rows)
+      loadFour(out.c.elements, at * out.c.stride + column + place, there[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const int32_t at = row + lane / 8 + 4 * i;
+    const float4 four = *reinterpret_cast<const float4*>(&stage.sums[lane / 8 + 4 * i][place]);
+    sums[i][0] = four.x, sums[i][1] = four.y, sums[i][2] = four.z, sums[i][3] = four.w;
+    if (out.accumulate != 0) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) sums[i][j] += there[i][j];
+    }
+    if (at < out.rows) storeFour(out.c.elements, at * out.c.stride + column + place, sums[i]);
+  }
+}
+
 TUTTI_DEVICE void storeStage(const GemmOutput& out, const WarpStage& stage, int32_t row,
                              int32_t column) {
   const int lane = int(threadIdx.x) % 32, place = lane % 8 * 4;
@@ -56,6 +87,7 @@ TUTTI_DEVICE void storeStage(const GemmOutput& out, const WarpStage& stage, int3
     }
     return;
   }
+  if (isPlain(out.epilogue)) return storePlain(out, stage, row, column);
 #pragma unroll 1
   for (int i = lane / 8; i < kStageRows; i += 4) {
     const float4 four = *reinterpret_cast<const float4*>(&stage.sums[i][place]);

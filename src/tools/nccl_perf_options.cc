@@ -145,7 +145,8 @@ void addOptions(CLI::App& app, NcclPerfOptions& o, Words& words, GpuFlags& gpu) 
       ->check(bit);
   app.add_option("-y,--stream_null", o.nullStream,
                  "1: calls complete before they return; 0: they are queued on a stream of their "
-                 "rank, which costs them a hand-over to another thread; default 1")
+                 "rank, which on the host costs them a hand-over to another thread; default 1, and "
+                 "of a GPU 0")
       ->check(bit);
   app.add_option("-T,--timeout", words.timeout,
                  "seconds that a call may take; default 0: TUTTI_TIMEOUT_MS")

@@ -34,12 +34,14 @@ struct NcclPerfOptions {
   int checks = 1;      ///< checked calls after each timing
   PerfAverage average = PerfAverage::Mean;
   bool blocking = false;   ///< each iteration is waited for, by a barrier too
-  bool nullStream = true;  ///< calls complete before they return
+  std::optional<bool> nullStream;  ///< calls complete before they return
   bool cpuTime = false, timestamps = false;
   std::chrono::seconds timeout{0};  ///< of one operation; 0: the library's
   std::string jsonFile;
 
   int ranksHere() const { return threads * gpus; }
+  /// Where it was not said: of a GPU calls are queued, on the host they complete.
+  bool completesCalls() const { return nullStream.value_or(perf.device == "host"); }
 };
 
 /// The collective of "all_reduce_perf", by its name in `tutti perf`; nothing when the program is

@@ -107,7 +107,7 @@ int runNcclPerf(Communicator& c, const NcclPerfOptions& options, const PerfOutpu
   };
   print(ncclPerfHeader(options, c.describe()));
   std::optional<Stream> stream;
-  if (!options.nullStream) stream.emplace();
+  if (!options.completesCalls()) stream.emplace(c.device());
   std::vector<NcclPerfRow> rows;
   PerfTotals totals;
   for (const PerfOptions& one : all)

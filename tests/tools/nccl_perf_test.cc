@@ -75,7 +75,7 @@ TEST(NcclPerfOptions, HaveNcclTestsDefaults) {
   EXPECT_EQ(o.cycles, 1);
   EXPECT_EQ(o.checks, 1);
   EXPECT_EQ(o.average, PerfAverage::Mean);
-  EXPECT_TRUE(o.nullStream);
+  EXPECT_TRUE(o.nullStream.value_or(true));
   EXPECT_FALSE(o.perf.windows || o.parallelInit || o.blocking || o.cpuTime || o.timestamps);
   EXPECT_EQ(o.timeout.count(), 0);
   EXPECT_EQ(parse({"reduce_perf", "-b", "0", "-e", "3M"}).perf.sizes().size(), 4u);
@@ -95,7 +95,7 @@ TEST(NcclPerfOptions, TakeNcclTestsFlags) {
   EXPECT_EQ(o.warmups, 0);
   EXPECT_EQ(o.cycles, 4);
   EXPECT_TRUE(o.parallelInit && o.blocking && o.cpuTime && o.timestamps && o.perf.windows);
-  EXPECT_FALSE(o.nullStream);
+  EXPECT_FALSE(o.nullStream.value_or(true));
   EXPECT_EQ(o.checks, 5);
   EXPECT_EQ(o.ops, std::vector{ReduceOp::PreMulSum});
   EXPECT_EQ(o.types, std::vector{DataType::Float16});

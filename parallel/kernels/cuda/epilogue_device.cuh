@@ -21,10 +21,12 @@ TUTTI_DEVICE void loadFour(const Elements& x, int64_t at, float (&values)[4]) {
   }
   const uint2 four = *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(x.data) + at);
   const uint32_t pairs[2] = {four.x, four.y};
+  if (x.format == Format::BFloat16) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const auto bits = uint16_t(pairs[i / 2] >> 16 * (i % 2));
-    values[i] = x.format == Format::BFloat16 ? widenBrain(bits) : widenHalf(bits);
+    for (int i = 0; i < 4; ++i) values[i] = widenBrain(uint16_t(pairs[i / 2] >> 16 * (i % 2)));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) values[i] = widenHalf(uint16_t(pairs[i / 2] >> 16 * (i % 2)));
   }
 }
 
@@ -58,13 +60,29 @@ TUTTI_DEVICE void storeRun(const Elements& x, int64_t at, const T (&values)[kWid
   else
     storeFour(x, at, values);
 }
-/// Adds what is there.
-template <class T, int kWidth>
-TUTTI_DEVICE void addRun(T (&values)[kWidth], const Elements& x, int64_t at) {
-  T more[kWidth];
-  loadRun(x, at, more);
+/// The same of several rows, `stride` elements apart; all are read before the first is used.
+template <class T, int kRows, int kWidth>
+TUTTI_DEVICE void loadRows(const Elements& x, int64_t at, int64_t stride,
+                           T (&values)[kRows][kWidth]) {
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) values[i] += more[i];
+  for (int i = 0; i < kRows; ++i) loadRun(x, at + i * stride, values[i]);
+}
+template <class T, int kRows, int kWidth>
+TUTTI_DEVICE void storeRows(const Elements& x, int64_t at, int64_t stride,
+                            const T (&values)[kRows][kWidth]) {
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) storeRun(x, at + i * stride, values[i]);
+}
+/// Adds what is there.
+template <class T, int kRows, int kWidth>
+TUTTI_DEVICE void addRows(T (&values)[kRows][kWidth], const Elements& x, int64_t at,
+                          int64_t stride) {
+  T more[kRows][kWidth];
+  loadRows(x, at, stride, more);
+#pragma unroll
+  for (int i = 0; i < kRows; ++i)
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) values[i][j] += more[i][j];
 }
 
 /// Of one product, and of one split.
@@ -79,62 +97,105 @@ TUTTI_DEVICE GemmOutput outputOf(const GemmOutput& out, int32_t product, int32_t
   return own;
 }
 
-/// Of SwiGluBackward `x` becomes what goes to the left half of c, and `right` what goes to the
-/// right half.
-template <class T, int kWidth>
-TUTTI_DEVICE void activate(const GemmOutput& out, T (&x)[kWidth], T (&right)[kWidth], int32_t row,
-                           int32_t column) {
-  const Epilogue& e = out.epilogue;
-  const bool isGelu = e.activation <= Activation::GeluBackward;
-  const Elements& inner = e.inner.elements;
-  const int64_t at = row * e.inner.stride + column;
-  T in[kWidth];
-  if (e.activation != Activation::Gelu) {
-    loadRun(inner, at, in);
-  } else {
-    if (inner.data != nullptr) storeRun(inner, at, x);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) in[i] = x[i];
-  }
-  if (e.activation == Activation::SwiGlu) storeRun(inner, at + out.columns, x);
-  if (e.activation == Activation::SwiGluBackward) loadRun(inner, at + out.columns, right);
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    const Gate<T> gate(in[i], isGelu);
-    const T d = x[i];
-    switch (e.activation) {
-      case Activation::Gelu: x[i] = gate.value; break;
-      case Activation::GeluBackward: x[i] = d * gate.slope; break;
-      case Activation::SwiGlu: x[i] = gate.value * d; break;
-      default: x[i] = d * right[i] * gate.slope; right[i] = d * gate.value;
-    }
+template <Activation kActivation, class T>
+TUTTI_DEVICE void activateOne(T in, T& x, T& right) {
+  const Gate<T> gate(in, kActivation <= Activation::GeluBackward);
+  const T d = x;
+  switch (kActivation) {
+    case Activation::Gelu: x = gate.value; break;
+    case Activation::GeluBackward: x = d * gate.slope; break;
+    case Activation::SwiGlu: x = gate.value * d; break;
+    default: x = d * right * gate.slope; right = d * gate.value;
   }
 }
 
-/// Sums of neighbours in a row, one or, where the output is a vector's, four from a multiple of
-/// four on. Those beyond the edges are dropped.
-template <class T, int kWidth>
-TUTTI_DEVICE void storeSums(const GemmOutput& out, T (&x)[kWidth], int32_t row, int32_t column) {
-  if (row >= out.rows || column >= out.columns) return;
-  const Epilogue& e = out.epilogue;
+/// Of SwiGluBackward `x` becomes what goes to the left half of c, and `right` what goes to the
+/// right half.
+template <Activation kActivation, int kRowStep, class T, int kRows, int kWidth>
+TUTTI_DEVICE void activate(const GemmOutput& out, T (&x)[kRows][kWidth], T (&right)[kRows][kWidth],
+                           int32_t row, int32_t column) {
+  const Elements& inner = out.epilogue.inner.elements;
+  const int64_t stride = kRowStep * out.epilogue.inner.stride;
+  const int64_t at = row * out.epilogue.inner.stride + column;
+  T in[kRows][kWidth];
+  if constexpr (kActivation == Activation::Gelu) {
+    if (inner.data != nullptr) storeRows(inner, at, stride, x);
+  } else {
+    loadRows(inner, at, stride, in);
+  }
+  if constexpr (kActivation == Activation::SwiGlu) storeRows(inner, at + out.columns, stride, x);
+  if constexpr (kActivation == Activation::SwiGluBackward)
+    loadRows(inner, at + out.columns, stride, right);
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) x[i] *= T(e.scale);
-  if (e.bias.data != nullptr) addRun(x, e.bias, column);
-  T right[kWidth] = {};
-  if (e.activation != Activation::None) activate(out, x, right, row, column);
+  for (int i = 0; i < kRows; ++i)
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j)
+      activateOne<kActivation>(kActivation == Activation::Gelu ? x[i][j] : in[i][j], x[i][j],
+                               right[i][j]);
+}
+
+/// Sums of neighbours from `column` on, one or, where the output is a vector's, four from a
+/// multiple of four on; of kRows rows from `row` on, kRowStep apart, all of which there are. Those
+/// beyond the last column are dropped.
+template <int kRowStep, class T, int kRows, int kWidth>
+TUTTI_DEVICE void storeSums(const GemmOutput& out, T (&x)[kRows][kWidth], int32_t row,
+                            int32_t column) {
+  if (column >= out.columns) return;
+  const Epilogue& e = out.epilogue;
+  if (e.scale != 1) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) x[i][j] *= T(e.scale);
+  }
+  if (e.bias.data != nullptr) {
+    T bias[kWidth];
+    loadRun(e.bias, column, bias);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) x[i][j] += bias[j];
+  }
+  T right[kRows][kWidth] = {};
+  switch (e.activation) {
+    case Activation::None: break;
+    case Activation::Gelu: activate<Activation::Gelu, kRowStep>(out, x, right, row, column); break;
+    case Activation::GeluBackward:
+      activate<Activation::GeluBackward, kRowStep>(out, x, right, row, column);
+      break;
+    case Activation::SwiGlu:
+      activate<Activation::SwiGlu, kRowStep>(out, x, right, row, column);
+      break;
+    case Activation::SwiGluBackward:
+      activate<Activation::SwiGluBackward, kRowStep>(out, x, right, row, column);
+      break;
+  }
   const int halves = e.activation == Activation::SwiGluBackward ? 2 : 1;
 #pragma unroll 1
   for (int half = 0; half < halves; ++half, column += out.columns) {
     if (half > 0) {
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) x[i] = right[i];
+      for (int i = 0; i < kRows; ++i)
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) x[i][j] = right[i][j];
     }
     if (e.residual.elements.data != nullptr)
-      addRun(x, e.residual.elements, row * e.residual.stride + column);
+      addRows(x, e.residual.elements, row * e.residual.stride + column,
+              kRowStep * e.residual.stride);
     const int64_t at = row * out.c.stride + column;
-    if (out.accumulate != 0) addRun(x, out.c.elements, at);
-    storeRun(out.c.elements, at, x);
+    if (out.accumulate != 0) addRows(x, out.c.elements, at, kRowStep * out.c.stride);
+    storeRows(out.c.elements, at, kRowStep * out.c.stride, x);
   }
+}
+/// The same of one row; of none, where it is beyond the last.
+template <class T, int kWidth>
+TUTTI_DEVICE void storeSums(const GemmOutput& out, const T (&x)[kWidth], int32_t row,
+                            int32_t column) {
+  if (row >= out.rows) return;
+  T one[1][kWidth];
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) one[0][j] = x[j];
+  storeSums<1>(out, one, row, column);
 }
 
 }  // namespace tutti::parallel::cuda

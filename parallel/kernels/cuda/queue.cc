@@ -48,7 +48,7 @@ void* Workspace::room(size_t bytes) {
 Queue::Queue(StreamRef stream)
     : stream_(requireCuda(stream)),
       device_(stream.device().index),
-      graphs_(graphsWanted()),
+      graphs_(graphsWanted(), device_),
       scratch_(stream, Workspace::Kind::Device),
       results_(stream, Workspace::Kind::Pinned),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "parallel/tensor/check.h"
@@ -36,7 +38,23 @@ cudaError_t enqueue(const CopyBytes& x, cudaStream_t stream) {
   return cudaMemcpyAsync(x.to, x.from, x.bytes, cudaMemcpyDefault, stream);
 }
 
+namespace {
+
+std::atomic<int>& countOn(int device) {
+  static std::mutex mutex;
+  static std::map<int, std::atomic<int>> counts;
+  const std::lock_guard lock(mutex);
+  return counts[device];
+}
+
+}  // namespace
+
+Graphs::Graphs(bool wanted, int device) : wanted_(wanted), onDevice_(countOn(device)) {
+  ++onDevice_;
+}
+
 Graphs::~Graphs() {
+  --onDevice_;
   for (const auto& [hash, known] : known_)
     if (known.graph != nullptr) cudaGraphExecDestroy(known.graph);
   if (capturing_ != nullptr) cudaStreamDestroy(capturing_);
@@ -51,7 +69,7 @@ Graphs::Known* Graphs::find(const Sequence& sequence) {
 
 /// Of one launch there is nothing to gain, and what somebody captures goes to his graph.
 cudaError_t Graphs::start(const Sequence& sequence, cudaStream_t stream, const char*& failed) {
-  if (!wanted_ || sequence.size() < 2) return sequence.start(stream, failed);
+  if (!wanted_ || onDevice_ > 1 || sequence.size() < 2) return sequence.start(stream, failed);
   failed = "cudaStreamIsCapturing";
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   if (const cudaError_t error = cudaStreamIsCapturing(stream, &status); error != cudaSuccess)

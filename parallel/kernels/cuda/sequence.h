@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -77,7 +78,9 @@ struct CopyBytes {
 cudaError_t enqueue(const CopyBytes& x, cudaStream_t stream);
 
 /// Enqueues sequences. One that comes for the second time becomes a graph, which is launched in its
-/// place from then on.
+/// place from then on; but not while others of this process do so on the same device. To make a
+/// graph waits for the device, on an H200 with driver 580, and so for a collective of another rank
+/// there that waits for this one.
 class Graphs {
  public:
   /// Sequences that are remembered. Where there are more, those without a graph are forgotten, and
@@ -85,7 +88,7 @@ class Graphs {
   static constexpr size_t kMost = 4096;
 
   /// `wanted`: otherwise all is enqueued one by one.
-  explicit Graphs(bool wanted) : wanted_(wanted) {}
+  Graphs(bool wanted, int device);
   /// What was launched must have ended.
   ~Graphs();
   Graphs(const Graphs&) = delete;
@@ -106,6 +109,7 @@ class Graphs {
   cudaError_t makeGraph(Known& known, const char*& failed);
 
   const bool wanted_;
+  std::atomic<int>& onDevice_;  ///< such objects of this process
   cudaStream_t capturing_ = nullptr;
   std::unordered_multimap<size_t, Known> known_;  // by hash
   int64_t launches_ = 0;

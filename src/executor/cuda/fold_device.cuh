@@ -38,36 +38,49 @@ inline constexpr int kTreeDepth = 10;
 template <class Codec>
 inline constexpr int kUnroll = sizeof(typename Codec::Stored) == 2 ? 2 : 4;
 
+/// `kPacks` packs of an operand, `threads` apart.
+template <int kPacks>
+TUTTI_DEVICE void loadPacks(uint4 (&packed)[kPacks], const Operand& source, uint64_t first,
+                            uint64_t threads) {
+  const auto* const from = reinterpret_cast<const uint4*>(source.at);
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) packed[u] = from[first + uint64_t(u) * threads];
+}
+
+/// The same to all targets.
+template <class Codec, int kPacks>
+TUTTI_DEVICE void storePacks(const Chunk& chunk, const Lanes<Codec> (&sums)[kPacks], uint64_t first,
+                             uint64_t threads) {
+#pragma unroll 1
+  for (uint32_t t = 0; t < chunk.targetCount; ++t) {
+    auto* const to = reinterpret_cast<uint4*>(chunk.targets[t].at);
+#pragma unroll
+    for (int u = 0; u < kPacks; ++u) to[first + uint64_t(u) * threads] = sums[u].packed();
+  }
+}
+
 /// Sums of whole packs of aligned operands, from `first` on in steps of the lane's threads; returns
-/// where it ended.
+/// where it ended. The loads of the first two sources are in flight together.
 template <class Codec>
 TUTTI_DEVICE uint64_t sumAligned(const Chunk& chunk, uint64_t first, uint64_t threads) {
   constexpr int kPacks = kUnroll<Codec>;
   const uint64_t packs = chunk.bytes / 16;
 #pragma unroll 1
   for (; first + (kPacks - 1) * threads < packs; first += kPacks * threads) {
-    Lanes<Codec> sums[kPacks]{};  // set by the first source
+    uint4 packed[kPacks], next[kPacks];
+    loadPacks(packed, chunk.sources[0], first, threads);
+    if (chunk.sourceCount > 1) loadPacks(next, chunk.sources[1], first, threads);
+    Lanes<Codec> sums[kPacks];
+#pragma unroll
+    for (int u = 0; u < kPacks; ++u) sums[u] = Lanes<Codec>::from(packed[u]);
 #pragma unroll 1
-    for (uint32_t s = 0; s < chunk.sourceCount; ++s) {
-      const auto* const from = reinterpret_cast<const uint4*>(chunk.sources[s].at);
-      uint4 packed[kPacks];
+    for (uint32_t s = 1; s < chunk.sourceCount; ++s) {
 #pragma unroll
-      for (int u = 0; u < kPacks; ++u) packed[u] = from[first + uint64_t(u) * threads];
-#pragma unroll
-      for (int u = 0; u < kPacks; ++u) {
-        const auto next = Lanes<Codec>::from(packed[u]);
-        if (s == 0)
-          sums[u] = next;
-        else
-          sums[u].template join<Add>(next, chunk.isRounded);
-      }
+      for (int u = 0; u < kPacks; ++u)
+        sums[u].template join<Add>(Lanes<Codec>::from(next[u]), chunk.isRounded);
+      if (s + 1 < chunk.sourceCount) loadPacks(next, chunk.sources[s + 1], first, threads);
     }
-#pragma unroll 1
-    for (uint32_t t = 0; t < chunk.targetCount; ++t) {
-      auto* const to = reinterpret_cast<uint4*>(chunk.targets[t].at);
-#pragma unroll
-      for (int u = 0; u < kPacks; ++u) to[first + uint64_t(u) * threads] = sums[u].packed();
-    }
+    storePacks(chunk, sums, first, threads);
   }
   return first;
 }
@@ -77,35 +90,42 @@ inline constexpr uint32_t kMostTreeSources = 8;
 template <int kSize>
 inline constexpr bool kTreeInRegisters = kSize >= 4;
 
-/// The same for the aligned tree over at most kMostTreeSources sources, one pack of each at a time.
-template <class Codec>
+/// The same for the aligned tree over at most kSources sources, whose loads are in flight together.
+template <class Codec, int kSources, int kPacks>
 TUTTI_DEVICE uint64_t sumTreeAligned(const Chunk& chunk, uint64_t first, uint64_t threads) {
   const uint64_t packs = chunk.bytes / 16;
-  const uint32_t count = chunk.sourceCount;
-  const uint4* from[kMostTreeSources];
-#pragma unroll
-  for (uint32_t s = 0; s < kMostTreeSources; ++s)
-    from[s] = reinterpret_cast<const uint4*>(chunk.sources[s < count ? s : 0].at);
+  const int count = int(chunk.sourceCount);
 #pragma unroll 1
-  for (; first < packs; first += threads) {
-    uint4 packed[kMostTreeSources]{};
+  for (; first + (kPacks - 1) * threads < packs; first += kPacks * threads) {
+    uint4 packed[kSources][kPacks]{};
 #pragma unroll
-    for (uint32_t s = 0; s < kMostTreeSources; ++s)
-      if (s < count) packed[s] = from[s][first];
-    Lanes<Codec> sums[kMostTreeSources];
+    for (int s = 0; s < kSources; ++s)
+      if (s < count) loadPacks(packed[s], chunk.sources[s], first, threads);
+    Lanes<Codec> sums[kSources][kPacks];
 #pragma unroll
-    for (uint32_t s = 0; s < kMostTreeSources; ++s) sums[s] = Lanes<Codec>::from(packed[s]);
+    for (int s = 0; s < kSources; ++s)
 #pragma unroll
-    for (uint32_t width = 1; width < kMostTreeSources; width *= 2)
+      for (int u = 0; u < kPacks; ++u) sums[s][u] = Lanes<Codec>::from(packed[s][u]);
 #pragma unroll
-      for (uint32_t s = 0; s + width < kMostTreeSources; s += 2 * width)
-        if (s + width < count) sums[s].template join<Add>(sums[s + width], chunk.isRounded);
-    const uint4 result = sums[0].packed();
-#pragma unroll 1
-    for (uint32_t t = 0; t < chunk.targetCount; ++t)
-      reinterpret_cast<uint4*>(chunk.targets[t].at)[first] = result;
+    for (int width = 1; width < kSources; width *= 2)
+#pragma unroll
+      for (int s = 0; s + width < kSources; s += 2 * width)
+        if (s + width < count) {
+#pragma unroll
+          for (int u = 0; u < kPacks; ++u)
+            sums[s][u].template join<Add>(sums[s + width][u], chunk.isRounded);
+        }
+    storePacks(chunk, sums[0], first, threads);
   }
   return first;
+}
+
+/// All that chunks of many packs are but their last packs.
+template <class Codec>
+TUTTI_DEVICE uint64_t sumTreeAligned(const Chunk& chunk, uint64_t first, uint64_t threads) {
+  if (chunk.sourceCount <= kMostTreeSources / 2)
+    return sumTreeAligned<Codec, kMostTreeSources / 2, 4>(chunk, first, threads);
+  return sumTreeAligned<Codec, kMostTreeSources, 2>(chunk, first, threads);
 }
 
 /// Sources as a list. Reduced types that are rounded once, at the end, are added up as float32.

@@ -60,7 +60,7 @@ __global__ inline void neighbours(uint32_t* out, const uint32_t* in) {
   const uint32_t* const mine = in + 8 * rank;
   const uint32_t at = ptx::sharedAddress(barrier), words = ptx::sharedAddress(held);
   if (threadIdx.x == 0) {
-    ptx::mbarrierInit(at, 2);
+    ptx::mbarrierInit(at, 3);
     ptx::fenceMbarrierInit();
   }
   ptx::clusterSync();
@@ -71,7 +71,9 @@ __global__ inline void neighbours(uint32_t* out, const uint32_t* in) {
     ptx::stCluster32(ptx::mapa(words + 24, next), mine[6]);
     ptx::mbarrierArriveCluster(ptx::mapa(at, next));
     ptx::mbarrierArriveExpectTxCluster(ptx::mapa(at, next), 0);
+    ptx::mbarrierArriveClusterRelaxed(ptx::mapa(at, next));
   }
+  ptx::mbarrierWaitClusterRelaxed(at, 0);
   ptx::mbarrierWaitCluster(at, 0);
   ptx::clusterArrive();
   uint32_t* const to = out + 16 * rank;

@@ -129,6 +129,7 @@ void mbarrierArriveExpectTx(uint32_t barrier, uint32_t bytes, Site site) {
   arrive(barrier, bytes, site);
 }
 void mbarrierArriveCluster(uint32_t barrier, Site site) { arrive(barrier, 0, site); }
+void mbarrierArriveClusterRelaxed(uint32_t barrier, Site site) { arrive(barrier, 0, site); }
 void mbarrierArriveExpectTxCluster(uint32_t barrier, uint32_t bytes, Site site) {
   arrive(barrier, bytes, site);
 }
@@ -152,6 +153,9 @@ bool mbarrierTryWait(uint32_t barrier, uint32_t parity, Site site) {
   return hasCompleted(barrier, parity, site);
 }
 bool mbarrierTryWaitCluster(uint32_t barrier, uint32_t parity, Site site) {
+  return mbarrierTryWait(barrier, parity, site);
+}
+bool mbarrierTryWaitClusterRelaxed(uint32_t barrier, uint32_t parity, Site site) {
   return mbarrierTryWait(barrier, parity, site);
 }
 

@@ -10,7 +10,8 @@
 
 namespace tutti::parallel {
 
-class Sequences : public tests::CudaTest {
+/// Without kernels, as there are no graphs where others have theirs on the same device.
+class SequencesWithoutKernels : public tests::CudaTest {
  protected:
   /// In memory that host and GPU address.
   Tensor make(const Shape& shape, DType type = DType::Float32) {
@@ -52,6 +53,10 @@ class Sequences : public tests::CudaTest {
 
   std::vector<Memory> memory_;
   Stream stream_{tests::gpu(0)};
+};
+
+class Sequences : public SequencesWithoutKernels {
+ protected:
   CudaKernels kernels_{stream_};
 };
 

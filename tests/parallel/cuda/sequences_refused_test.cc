@@ -6,7 +6,7 @@
 namespace tutti::parallel {
 namespace {
 
-class RefusedSequences : public Sequences {};
+class RefusedSequences : public SequencesWithoutKernels {};
 
 // Whichever call it is that CUDA refuses: those of the launches, or of what makes a graph.
 TEST_F(RefusedSequences, SayWhatCudaRefuses) {
@@ -32,7 +32,8 @@ TEST_F(RefusedSequences, SayWhatCudaRefuses) {
   const Chain again = chain();
   fill(again.x, 1);
   fill(again.weight, 2);
-  call(kernels_, again);
+  CudaKernels kernels{stream_};
+  call(kernels, again);
   EXPECT_EQ(values(again.copied), values(c.copied));
 }
 

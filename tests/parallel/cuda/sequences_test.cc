@@ -44,6 +44,26 @@ TEST_F(Sequences, AreGraphsFromTheSecondTimeOn) {
   }
 }
 
+// To make a graph waits for the device, where another rank's collective may wait for this one.
+TEST_F(Sequences, AreNoGraphsBesideOthersOfTheDevice) {
+  const Chain c = chain();
+  const auto twice = [&] {
+    for (int time = 0; time < 2; ++time) {
+      fill(c.x, 1);
+      fill(c.weight, -2);
+      inSequence(kernels_, true, [&] { call(kernels_, c); });
+    }
+    return kernels_.graphLaunches();
+  };
+  {
+    CudaKernels other{stream_};
+    EXPECT_EQ(twice(), 0);
+  }
+  const auto before = values(c.copied);
+  EXPECT_EQ(twice(), 1);
+  EXPECT_EQ(values(c.copied), before);
+}
+
 TEST_F(Sequences, WithOtherOperandsOrNumbersAreOthers) {
   const Tensor x = make({4, 6}), y = make({4, 6}), z = make({4, 6});
   fill(x, 1);
@@ -72,7 +92,6 @@ TEST_F(Sequences, WithOtherOperandsOrNumbersAreOthers) {
 TEST_F(Sequences, AreStartedWhereTheHostWaits) {
   const Tensor x = make({3, 4}), logits = make({3, 4}), statistics = make({1, 3, 3});
   const Tensor labels = make({3}, DType::Int32);
-  CudaKernels one{stream_};
   for (int time = 0; time < 3; ++time) {
     for (int64_t i = 0; i < x.count(); ++i)
       x.as<float>()[i] = static_cast<float>((time + 1) * (i % 5));
@@ -84,6 +103,8 @@ TEST_F(Sequences, AreStartedWhereTheHostWaits) {
       loss = kernels_.crossEntropy(
           {.logits = logits, .labels = labels, .statistics = statistics, .gradient = false});
     });
+    EXPECT_EQ(kernels_.graphLaunches(), 2 * time);  // before the loss, and behind its statistics
+    CudaKernels one{stream_};
     one.logitStatistics({.logits = x, .labels = labels, .statistics = statistics});
     EXPECT_EQ(loss,
               one.crossEntropy(
@@ -205,7 +226,7 @@ Trained train(Recompute recompute) {
 // Of three blocks and six micro-batches the forward and the backward pass are the same in all, of
 // which the first one is not a graph yet; of weight gradients, which the head and the embedding
 // have, too, the first of each step is overwritten and the second added to.
-TEST_F(Sequences, OfATrainingHaveTheBitsOfSingleKernels) {
+TEST_F(SequencesWithoutKernels, OfATrainingHaveTheBitsOfSingleKernels) {
   for (const auto recompute : {Recompute::None, Recompute::Attention, Recompute::Block}) {
     const Trained graphs = train(recompute);
     const GraphsSetting none("0");

@@ -31,9 +31,14 @@ TUTTI_PTX void mbarrierArriveExpectTx(uint32_t barrier, uint32_t bytes TUTTI_SIT
     "r"(bytes)
     : "memory");
 
-/// At the barrier of another block of the cluster; an address of mapa().
+/// At the barrier of another block of the cluster; an address of mapa(). What was written before is
+/// seen by who waits with "Cluster": for that every store to any memory is waited for, which costs
+/// hundreds of cycles. "Relaxed" costs nothing, and is enough for what was read.
 TUTTI_PTX void mbarrierArriveCluster(uint32_t barrier TUTTI_SITE)
     TUTTI_ASM("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+              : "memory");
+TUTTI_PTX void mbarrierArriveClusterRelaxed(uint32_t barrier TUTTI_SITE)
+    TUTTI_ASM("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
               : "memory");
 TUTTI_PTX void mbarrierArriveExpectTxCluster(uint32_t barrier, uint32_t bytes TUTTI_SITE) TUTTI_ASM(
     "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(barrier),
@@ -55,13 +60,16 @@ TUTTI_PTX void mbarrierArriveExpectTxCluster(uint32_t barrier, uint32_t bytes TU
 #endif
 
 /// Whether the phase of that parity has completed. "Try" may wait for a while first. The forms with
-/// "Cluster" also acquire what other blocks of the cluster have released.
+/// "Cluster" also acquire what other blocks of the cluster have released, unless they are
+/// "Relaxed".
 TUTTI_PTX bool mbarrierTestWait(uint32_t barrier, uint32_t parity TUTTI_SITE)
     TUTTI_MBARRIER_TEST("mbarrier.test_wait.parity.shared::cta.b64");
 TUTTI_PTX bool mbarrierTryWait(uint32_t barrier, uint32_t parity TUTTI_SITE)
     TUTTI_MBARRIER_TEST("mbarrier.try_wait.parity.shared::cta.b64");
 TUTTI_PTX bool mbarrierTryWaitCluster(uint32_t barrier, uint32_t parity TUTTI_SITE)
     TUTTI_MBARRIER_TEST("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64");
+TUTTI_PTX bool mbarrierTryWaitClusterRelaxed(uint32_t barrier, uint32_t parity TUTTI_SITE)
+    TUTTI_MBARRIER_TEST("mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64");
 #undef TUTTI_MBARRIER_TEST
 
 /// Waits until the phase of that parity has completed.
@@ -71,6 +79,10 @@ TUTTI_DEVICE void mbarrierWait(uint32_t barrier, uint32_t parity TUTTI_SITE) {
 }
 TUTTI_DEVICE void mbarrierWaitCluster(uint32_t barrier, uint32_t parity TUTTI_SITE) {
   while (!mbarrierTryWaitCluster(barrier, parity TUTTI_HERE)) {
+  }
+}
+TUTTI_DEVICE void mbarrierWaitClusterRelaxed(uint32_t barrier, uint32_t parity TUTTI_SITE) {
+  while (!mbarrierTryWaitClusterRelaxed(barrier, parity TUTTI_HERE)) {
   }
 }
 

@@ -21,7 +21,7 @@ struct alignas(16) WarpStage {
 };
 
 /// Four neighbours of a row, from a multiple of four on, however c is aligned.
-TUTTI_DEVICE void storeFourSums(const GemmOutput& out, float (&sums)[4], int32_t row,
+TUTTI_DEVICE void storeFourSums(const GemmOutput& out, const float (&sums)[4], int32_t row,
                                 int32_t column) {
   if (out.isVector != 0) return storeSums(out, sums, row, column);
 #pragma unroll 1
@@ -45,53 +45,32 @@ TUTTI_DEVICE void stageSums(WarpStage& stage, const float (&sums)[kCount], int f
   }
 }
 
-TUTTI_DEVICE bool isPlain(const Epilogue& e) {
-  return e.scale == 1 && e.bias.data == nullptr && e.activation == Activation::None &&
-         e.residual.elements.data == nullptr;
-}
-
-/// Of c as a vector's and without an epilogue: what is there of a lane's rows is read at once.
-TUTTI_DEVICE void storePlain(const GemmOutput& out, const WarpStage& stage, int32_t row,
-                             int32_t column) {
-  constexpr int kRows = kStageRows / 4;
-  const int lane = int(threadIdx.x) % 32, place = lane % 8 * 4;
-  if (column + place >= out.columns) return;
-  float sums[kRows][4], there[kRows][4] = {};
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const int32_t at = row + lane / 8 + 4 * i;
-    if (out.accumulate != 0 && at < out.rows)
-      loadFour(out.c.elements, at * out.c.stride + column + place, there[i]);
-  }
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const int32_t at = row + lane / 8 + 4 * i;
-    const float4 four = *reinterpret_cast<const float4*>(&stage.sums[lane / 8 + 4 * i][place]);
-    sums[i][0] = four.x, sums[i][1] = four.y, sums[i][2] = four.z, sums[i][3] = four.w;
-    if (out.accumulate != 0) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) sums[i][j] += there[i][j];
-    }
-    if (at < out.rows) storeFour(out.c.elements, at * out.c.stride + column + place, sums[i]);
-  }
-}
-
 TUTTI_DEVICE void storeStage(const GemmOutput& out, const WarpStage& stage, int32_t row,
                              int32_t column) {
-  const int lane = int(threadIdx.x) % 32, place = lane % 8 * 4;
+  constexpr int kRowsOfLane = 4, kRowStep = kStageRows / kRowsOfLane;
+  const int lane = int(threadIdx.x) % 32, first = lane / 8, place = lane % 8 * 4;
   if (out.isVector == 0) {  // then a lane has one column
 #pragma unroll 1
     for (int i = 0; i < kStageRows; ++i) {
-      float sum[1] = {stage.sums[i][lane]};
+      const float sum[1] = {stage.sums[i][lane]};
       storeSums(out, sum, row + i, column + lane);
     }
     return;
   }
-  if (isPlain(out.epilogue)) return storePlain(out, stage, row, column);
-#pragma unroll 1
-  for (int i = lane / 8; i < kStageRows; i += 4) {
+  const auto load = [&](int i, float(&sums)[4]) {
     const float4 four = *reinterpret_cast<const float4*>(&stage.sums[i][place]);
-    float sums[4] = {four.x, four.y, four.z, four.w};
+    sums[0] = four.x, sums[1] = four.y, sums[2] = four.z, sums[3] = four.w;
+  };
+  if (row + kStageRows <= out.rows) {
+    float sums[kRowsOfLane][4];
+#pragma unroll
+    for (int i = 0; i < kRowsOfLane; ++i) load(first + i * kRowStep, sums[i]);
+    return storeSums<kRowStep>(out, sums, row + first, column + place);
+  }
+#pragma unroll 1
+  for (int i = first; i < kStageRows; i += kRowStep) {
+    float sums[4];
+    load(i, sums);
     storeSums(out, sums, row + i, column + place);
   }
 }

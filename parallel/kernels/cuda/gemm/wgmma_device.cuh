@@ -101,7 +101,7 @@ TUTTI_DEVICE void produce(WgmmaShared<kColumns>& shared, const WgmmaGemm& x) {
     for (int32_t step = 0; step < unit.steps; ++step, place.advance()) {
       const int32_t depth = (unit.firstStep + step) * kStepDepth;
       const uint32_t full = sharedAddress(&shared.full[place.stage]);
-      ptx::mbarrierWaitCluster(sharedAddress(&shared.empty[place.stage]), place.parity ^ 1);
+      ptx::mbarrierWaitClusterRelaxed(sharedAddress(&shared.empty[place.stage]), place.parity ^ 1);
       ptx::mbarrierArriveExpectTx(full, kStageBytes);
       loadBoxes<kMajorA>(shared.a[place.stage], &x.a, row, kTileRows, depth,
                          x.isSharedA != 0 ? 0 : unit.product, full, false);
@@ -120,10 +120,12 @@ TUTTI_DEVICE uint64_t descriptorOf(const char* from) {
 template <Major kMajor>
 constexpr uint64_t kDescriptorStep = (kMajor == Major::K ? 32 : 16 * kRowBytes) / 16;
 
-/// A warp has read a stage: it tells every block that fills it.
+/// A warp has read a stage: it tells every block that fills it. Nothing was written that anybody
+/// would have to see, so the arrival is relaxed: one that releases would wait for memory.
 TUTTI_DEVICE void release(uint64_t& empty) {
   const uint32_t lane = threadIdx.x % 32;
-  if (lane < ptx::clusterSize()) ptx::mbarrierArriveCluster(ptx::mapa(sharedAddress(&empty), lane));
+  if (lane < ptx::clusterSize())
+    ptx::mbarrierArriveClusterRelaxed(ptx::mapa(sharedAddress(&empty), lane));
 }
 
 template <Format kFormat, Major kMajorA, Major kMajorB, int kSums>

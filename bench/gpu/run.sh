@@ -101,6 +101,8 @@ export CUDA_DEVICE_MAX_CONNECTIONS=32
 silence=${TUTTI_TEST_CASE_SECONDS:-$([ -n "$emulated" ] && echo 120 || echo 30)}
 export TUTTI_TEST_CASE_SECONDS=$silence
 PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin  # of compute-sanitizer
+# What a program writes to a file waits for company otherwise: it would be silent, and lost when it is ended.
+lineByLine=$(command -v stdbuf >/dev/null && echo stdbuf -oL)
 
 # wanted NAME: whether the part was asked for.
 wanted() {
@@ -157,23 +159,43 @@ eachTest() {
   return 124
 }
 
-# untilSilent FILE SECONDS COMMAND...: adds what it says to the file, and ends it when it says nothing more.
+# untilSilent FILE SECONDS COMMAND...: adds what it says to the file, line by line, and ends it when it says
+# nothing more.
 untilSilent() {
   local file=$1 limit=$2 pid size=-1 now since
   shift 2
-  timeout -k 5 "$limit" "$@" >>"$file" 2>&1 </dev/null &
+  timeout -k 5 "$limit" $lineByLine "$@" >>"$file" 2>&1 </dev/null &
   pid=$!
   while kill -0 $pid 2>/dev/null; do
     now=$(stat -c %s "$file")
     if [ "$now" != $size ]; then size=$now since=$(date +%s); fi
     if [ $(($(date +%s) - since)) -ge $silence ]; then
       echo "run.sh: it has said nothing for $silence s" >>"$file"
+      howItStands $pid >>"$file" 2>/dev/null
       kill $pid
       break
     fi
     sleep 0.2
   done
   wait $pid
+}
+
+# howItStands GROUP: is it slow, or does it wait for ever? Of each thread of its processes the number, name,
+# state and ticks of the processor, for the program and the system, and where it waits there; and whether
+# the GPU is busy.
+howItStands() {
+  local task
+  for task in $(grep -lE "^[0-9]+ \(.*\) [A-Z] [0-9]+ $1 " /proc/[0-9]*/task/[0-9]*/stat); do
+    echo "run.sh: $(sed -E 's/^(.*\) [A-Z]) .*/\1/' "$task") $(sed 's/.*) //' "$task" | cut -d' ' -f12,13) $(cat "${task%/stat}/wchan")"
+  done
+  [ -n "$emulated" ] || echo "run.sh: the GPU is busy for $(nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader | paste -sd,)"
+}
+
+# underWay FILE: the test that a program had begun last, if it has not said how that ended.
+underWay() {
+  sed -nE 's/^\[ RUN      \] //p' "$1" | tail -n 1 | while read -r test; do
+    grep -qF -e "[       OK ] $test" -e "[  FAILED  ] $test" -e "[  SKIPPED ] $test" "$1" || echo ", in $test"
+  done
 }
 
 # check HOW NAME SECONDS COMMAND...
@@ -189,14 +211,19 @@ check() {
   $how "$out/$name.txt" $((limit < rest ? limit : rest)) "$@"
   status=$?
   if [ $status = 124 ] && [ "$rest" -lt "$limit" ]; then
-    say "| $name | not done: no time left | |"
-    uncovered+=("$name: no time left, after $rest s of its $limit")
+    if grep -qE '^(\[  FAILED  \]|FAIL) ' "$out/$name.txt"; then
+      failures=$((failures + 1))
+      say "| $name | **failed**, and not done: no time left | $(whyOf "$out/$name.txt") |"
+    else
+      say "| $name | not done: no time left | |"
+    fi
+    uncovered+=("$name: no time left, after $rest s of its $limit$(underWay "$out/$name.txt")")
   elif [ $status = 0 ]; then
     say "| $name | passed | $(($(date +%s) - start)) s |"
   else
     failures=$((failures + 1))
     why=$(whyOf "$out/$name.txt")
-    if [ $status = 124 ]; then why="it did not end within $limit s. $why"; fi
+    if [ $status = 124 ]; then why="it did not end within $limit s$(underWay "$out/$name.txt"). $why"; fi
     say "| $name | **failed** (status $status) | $why |"
   fi
 }
@@ -217,8 +244,8 @@ say "|---|---|---|"
 
 # Instructions and the runtime: is the emulation right about them?
 if [ -z "$emulated" ]; then
-  part conformance_sm80 60 "$build/bin/cuda_conformance_sm80" --golden=tests/emulation/golden/sm80.txt $golden
-  part conformance_sm90 60 "$build/bin/cuda_conformance_sm90" --golden=tests/emulation/golden/sm90.txt $golden
+  tests conformance_sm80 60 "$build/bin/cuda_conformance_sm80" --golden=tests/emulation/golden/sm80.txt $golden
+  tests conformance_sm90 60 "$build/bin/cuda_conformance_sm90" --golden=tests/emulation/golden/sm90.txt $golden
   tests runtime 60 "$build/tests/runtime_test_on_gpu"
 else
   for name in conformance_sm80 conformance_sm90 runtime; do leave "$name" "it is about a GPU"; done

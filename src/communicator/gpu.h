@@ -75,7 +75,8 @@ struct GpuFailure {
   uint64_t bytesArrived = 0;
 };
 
-/// What tells streams, and captures, apart for the life of the program.
+/// What tells the streams that ranks of one communicator may share, and captures, apart for the
+/// life of the program.
 struct StreamIdentity {
   uint64_t stream = 0;
   uint64_t capture = 0;  ///< 0: it is not captured
@@ -132,7 +133,7 @@ class GpuSide {
   virtual std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
                                            const plan::ProgramOf& programOf) = 0;
   /// On which the calls without a stream run.
-  virtual StreamRef ownStream() const = 0;
+  virtual StreamRef ownStream() = 0;
   virtual StreamIdentity identityOf(StreamRef stream) const = 0;
   /// Whether all that was launched has ended; what was captured does not count.
   virtual bool isIdle() const = 0;
@@ -169,6 +170,7 @@ struct GpuLaunch {
   const GpuCall* call = nullptr;
   const executor::Exchange* exchange = nullptr;
   StreamRef stream;
+  uint64_t capture = 0;  ///< of the stream's identity
 };
 /// Throws Mismatch where the calls do not go together, and what CUDA refuses.
 void launchOnGpu(std::span<const GpuLaunch> ranks);

@@ -139,7 +139,7 @@ bool belongs(const Batch& batch, const GpuWork& work, size_t turn) {
 /// Who brings none has that of a kernel which it shares, or its own.
 StreamRef streamFor(const GpuWork& work, const Batch* batch) {
   if (work.stream) return work.stream;
-  const GpuSide& gpu = *work.communicator->gpu;
+  GpuSide& gpu = *work.communicator->gpu;
   return batch && !gpu.byCopies() ? batch->works.front().stream : gpu.ownStream();
 }
 
@@ -187,13 +187,14 @@ void addParts(const GpuWork& work, std::vector<Part>& parts) {
   }
 }
 
-void requireApart(const Batch& batch, const GpuWork& one) {
+/// The capture that its stream is in, as StreamIdentity has it.
+uint64_t requireApart(const Batch& batch, const GpuWork& one) {
   std::vector<Part> parts;  // of its stream
   for (const GpuWork& work : batch.works)
     if (areOne(work.stream, one.stream)) addParts(work, parts);
   const StreamIdentity stream = one.communicator->gpu->identityOf(one.stream);
   const int other = SharedStreams::ofProcess().launch(batch.group, stream, parts);
-  if (other < 0) return;
+  if (other < 0) return stream.capture;
   const std::string call = std::visit([](const auto& its) { return its.describe(); }, one.facts);
   base::fail(ErrorCode::InvalidUsage, one.communicator->self(), " and rank ", other,
              " of the same communicator call ", call,
@@ -202,9 +203,12 @@ void requireApart(const Batch& batch, const GpuWork& one) {
 }
 
 void launch(const Batch& batch) {
+  std::vector<uint64_t> captures;
   for (const GpuWork& work : batch.works) {
     const auto shares = [&](const GpuWork& other) { return areOne(other.stream, work.stream); };
-    if (&*std::ranges::find_if(batch.works, shares) == &work) requireApart(batch, work);
+    const auto first =
+        static_cast<size_t>(std::ranges::find_if(batch.works, shares) - batch.works.begin());
+    captures.push_back(first < captures.size() ? captures[first] : requireApart(batch, work));
   }
   std::vector<GpuLaunch> launches;
   for (const GpuWork& work : batch.works) {
@@ -212,7 +216,8 @@ void launch(const Batch& batch) {
     c.throwIfFailed();
     c.launching(work);
     launches.push_back({c.gpu.get(), std::get_if<GpuCall>(&work.call),
-                        std::get_if<executor::Exchange>(&work.call), work.stream});
+                        std::get_if<executor::Exchange>(&work.call), work.stream,
+                        captures[launches.size()]});
   }
   launchOnGpu(launches);
 }

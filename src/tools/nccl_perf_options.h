@@ -33,7 +33,7 @@ struct NcclPerfOptions {
   int cycles = 1;      ///< 0: for ever
   int checks = 1;      ///< checked calls after each timing
   PerfAverage average = PerfAverage::Mean;
-  bool blocking = false;   ///< each iteration is waited for, by a barrier too
+  bool blocking = false;           ///< each iteration is waited for, by a barrier too
   std::optional<bool> nullStream;  ///< calls complete before they return
   bool cpuTime = false, timestamps = false;
   std::chrono::seconds timeout{0};  ///< of one operation; 0: the library's

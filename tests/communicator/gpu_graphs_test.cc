@@ -193,6 +193,44 @@ TEST_P(GpuGraphs, MayBeCapturedSideBySide) {
   for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
 }
 
+// Whoever captures in global mode asks of all threads to do nothing then that a capture forbids;
+// what communicators need for themselves is no part of it.
+TEST_P(GpuGraphs, MayBeCapturedWhileCommunicatorsAreMadeAndLeave) {
+  Setting s = setting();
+  const cudaStream_t stream = streamOf(s, 0);
+  const auto makeAndLeave = [] {
+    Setting other = setting();
+    for (const size_t count : {size_t{10}, kCount})
+      for (int r = 0; r < 2; ++r) other.ranks[r].allReduce(other.args(r, count), other.streams[r]);
+    for (Stream& each : other.streams) each.synchronize();
+  };
+  ASSERT_EQ(cudaSetDevice(s.ranks[0].device().index), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+  std::thread(makeAndLeave).join();
+  makeAndLeave();
+  s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+TEST_P(GpuGraphs, AreOfBorrowedStreamsOfAnyDevice) {
+  Setting s = setting();
+  std::vector<cudaGraphExec_t> graphs;
+  for (int r = 0; r < 2; ++r)
+    graphs.push_back(capture(s.ranks[r], streamOf(s, r), [&] {
+      EXPECT_EQ(cudaSetDevice(s.ranks[1 - r].device().index), cudaSuccess);
+      const StreamRef borrowed = StreamRef::cuda(streamOf(s, r));
+      EXPECT_EQ(borrowed.device(), s.ranks[r].device());
+      EXPECT_EQ(currentDevice(), s.ranks[1 - r].device().index);
+      s.ranks[r].allReduce(s.args(r, kCount), borrowed);
+    }));
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(cudaGraphLaunch(graphs[r], streamOf(s, r)), cudaSuccess);
+  for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(3));
+  for (cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
 INSTANTIATE_TEST_SUITE_P(By, GpuGraphs, testing::Bool(),
                          [](const auto& by) { return by.param ? "Copies" : "Kernels"; });
 

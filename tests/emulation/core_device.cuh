@@ -78,7 +78,8 @@ enum class Wrong {
   StoreNotWaited,
   GridSync,
   ExitedPeer,
-  NotATensorMap
+  NotATensorMap,
+  MisalignedBox
 };
 
 __global__ inline void wrong(Wrong what, uint32_t* flag, const __grid_constant__ CUtensorMap map) {
@@ -125,6 +126,11 @@ __global__ inline void wrong(Wrong what, uint32_t* flag, const __grid_constant__
       }
       break;
     case Wrong::NotATensorMap: ptx::prefetchTensorMap(&map); break;
+    case Wrong::MisalignedBox: {
+      const int at[1] = {3};
+      ptx::tensorLoad(address, &map, at, address);
+      break;
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "tests/emulation/core_device.cuh"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/tensor_map.h"
 
 namespace tutti::emulation::core {
 namespace {
@@ -92,6 +93,14 @@ void launchWrong(Wrong what, const cuda::LaunchConfig& config) {
   setenv("TUTTI_EMULATION_TIMEOUT", "1", 1);
   alignas(128) CUtensorMap map{};
   alignas(16) uint32_t flag[4] = {};
+  if (what == Wrong::MisalignedBox) {
+    const cuuint64_t size = 4;
+    const cuuint32_t box = 4, stride = 1;
+    EXPECT_EQ(encodeTensorMap(&map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, flag, &size, nullptr, &box,
+                              &stride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                              CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+              CUDA_SUCCESS);
+  }
   EXPECT_EQ(launch(wrong, config, what, &flag[0], map), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   std::exit(0);
@@ -136,6 +145,9 @@ TEST_F(Errors, OfAsynchronousCopies) {
   expectReport(Wrong::CopyNotWaited, "cp.async copies that it never waited for");
   expectReport(Wrong::StoreNotWaited, "bulk stores that it never waited for");
   expectReport(Wrong::NotATensorMap, "no tensor map");
+  expectReport(
+      Wrong::MisalignedBox,
+      "core_device.cuh:[0-9]+: .*begins at byte 12 of its rows, which is no multiple of 16");
 }
 
 }  // namespace

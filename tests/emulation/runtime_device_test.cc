@@ -94,7 +94,7 @@ TEST_F(DeviceTest, PeerAccessIsEnabledOnce) {
   int can = -1;
   EXPECT_CUDA(cudaDeviceCanAccessPeer(&can, 0, 0));
   EXPECT_EQ(can, 0);
-  EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaErrorPeerAccessUnsupported);
   if (deviceCount() < 2) return;
   EXPECT_CUDA(cudaDeviceCanAccessPeer(&can, 0, 1));
   if (can == 0) return;
@@ -134,12 +134,12 @@ struct BadLaunch {
 TEST_F(DeviceTest, BadLaunchesAreRefused) {
   int* const data = allocateZeros<int>(1);
   const BadLaunch all[] = {
-      {"no grid", {.grid = {0}}, cudaErrorInvalidConfiguration},
-      {"no block", {.block = {0}}, cudaErrorInvalidConfiguration},
-      {"threads", {.block = {1025}}, cudaErrorInvalidConfiguration},
-      {"thread product", {.block = {64, 32}}, cudaErrorInvalidConfiguration},
-      {"block z", {.block = {1, 1, 65}}, cudaErrorInvalidConfiguration},
-      {"grid y", {.grid = {1, 65536}}, cudaErrorInvalidConfiguration},
+      {"no grid", {.grid = {0}}, cudaErrorInvalidValue},
+      {"no block", {.block = {0}}, cudaErrorInvalidValue},
+      {"threads", {.block = {1025}}, cudaErrorInvalidValue},
+      {"thread product", {.block = {64, 32}}, cudaErrorInvalidValue},
+      {"block z", {.block = {1, 1, 65}}, cudaErrorInvalidValue},
+      {"grid y", {.grid = {1, 65536}}, cudaErrorInvalidValue},
       {"shared", {.dynamicSharedBytes = (48 << 10) + 1}, cudaErrorInvalidValue},
       {"cluster", {.grid = {3}, .cluster = {2}}, cudaErrorInvalidClusterSize},
       {"big cluster", {.grid = {16}, .cluster = {16}}, cudaErrorInvalidClusterSize},
@@ -207,7 +207,7 @@ TEST_F(DeviceTest, LimitsAreKept) {
   EXPECT_CUDA(cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 2 << 20));
   EXPECT_CUDA(cudaDeviceGetLimit(&value, cudaLimitPrintfFifoSize));
   EXPECT_GE(value, size_t(2 << 20));
-  EXPECT_EQ(cudaDeviceGetLimit(&value, cudaLimit(99)), cudaErrorUnsupportedLimit);
+  EXPECT_EQ(cudaDeviceGetLimit(&value, cudaLimit(99)), cudaErrorInvalidValue);
 }
 
 TEST_F(DeviceTest, WritesOfNetworksAreFlushed) {

@@ -23,8 +23,6 @@ TEST_F(DriverTest, FunctionsAreFoundByName) {
                                                cudaEnableDefault, &found));
   EXPECT_EQ(found, cudaDriverEntryPointSymbolNotFound);
   EXPECT_EQ(function, nullptr);
-  EXPECT_EQ(cudaGetDriverEntryPointByVersion(nullptr, &function, 12000, cudaEnableDefault, &found),
-            cudaErrorInvalidValue);
   int count = 0;
   EXPECT_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
   EXPECT_EQ(DRIVER(cuDeviceGetCount)(&count), CUDA_SUCCESS);
@@ -101,7 +99,7 @@ TEST_F(DriverTest, PhysicalMemoryIsMappedTwice) {
   EXPECT_EQ(all.type, cudaMemoryTypeDevice);
   for (int* const each : {one, other}) {
     EXPECT_EQ(DRIVER(cuMemUnmap)(CUdeviceptr(each), bytes), CUDA_SUCCESS);
-    EXPECT_EQ(DRIVER(cuMemUnmap)(CUdeviceptr(each), bytes), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(DRIVER(cuMemUnmap)(CUdeviceptr(each), bytes), CUDA_SUCCESS);  // is not mapped
     EXPECT_EQ(DRIVER(cuMemAddressFree)(CUdeviceptr(each), bytes), CUDA_SUCCESS);
   }
 }
@@ -113,11 +111,11 @@ TEST_F(DriverTest, MappingsLieSideBySide) {
   const auto mapMemory = DRIVER(cuMemMap);
   EXPECT_EQ(mapMemory(address, bytes, 0, one, 0), CUDA_SUCCESS);
   EXPECT_EQ(mapMemory(address, bytes, 0, other, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(mapMemory(address + bytes, 2 * bytes, 0, other, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(mapMemory(address + bytes, 2 * bytes, 0, other, 0), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(allow(address, 2 * bytes, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(mapMemory(address + bytes, bytes, 0, other, 0), CUDA_SUCCESS);
   EXPECT_EQ(allow(address, 2 * bytes, 0), CUDA_SUCCESS);
-  EXPECT_EQ(allow(address, 2 * bytes, deviceCount()), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(allow(address, 2 * bytes, deviceCount()), CUDA_ERROR_INVALID_VALUE);
   EXPECT_CUDA(cudaMemset(reinterpret_cast<void*>(address), 1, 2 * bytes));
   EXPECT_EQ(DRIVER(cuMemAddressFree)(address, 2 * bytes), CUDA_ERROR_INVALID_VALUE);
   EXPECT_CUDA(cudaDeviceSynchronize());

@@ -206,7 +206,17 @@ TEST_F(MemoryTest, IsAllocatedInTheOrderOfAStream) {
   EXPECT_EQ(cudaFreeAsync(memory, stream), cudaErrorInvalidValue);
   EXPECT_CUDA(cudaStreamSynchronize(stream));
   EXPECT_EQ(poolNumber(pool, cudaMemPoolAttrUsedMemCurrent), before);
-  EXPECT_EQ(cudaFreeAsync(allocate<int>(1), stream), cudaErrorInvalidValue);
+}
+
+TEST_F(MemoryTest, OfNoPoolIsFreedInTheOrderOfAStreamToo) {
+  cudaStream_t const stream = makeStream();
+  int* const memory = allocateZeros<int>(1024);
+  int* const pinned = allocatePinned<int>(1);
+  EXPECT_CUDA(launch(addTo, {.stream = stream}, memory, 1, 3));
+  EXPECT_CUDA(cudaMemcpyAsync(pinned, memory, sizeof(int), cudaMemcpyDeviceToHost, stream));
+  EXPECT_CUDA(cudaFreeAsync(memory, stream));
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(*pinned, 3);
 }
 
 TEST_F(MemoryTest, AFreeWaitsForItsStream) {

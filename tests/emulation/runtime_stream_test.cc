@@ -22,7 +22,6 @@ TEST_F(StreamTest, WorkIsInOrder) {
   int expected = 0;
   for (int i = 1; i <= 10; ++i) expected = 2 * expected + i % 2;
   EXPECT_EQ(download(data, 64), std::vector<int>(64, expected));
-  EXPECT_CUDA(cudaStreamDestroy(stream));
 }
 
 TEST_F(StreamTest, KernelsOfTwoStreamsMeet) {
@@ -121,7 +120,8 @@ TEST_F(StreamTest, PrioritiesAreClamped) {
 }
 
 TEST_F(StreamTest, IsDestroyedWithWorkUnderWay) {
-  cudaStream_t const stream = makeStream();
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   int* const data = allocateZeros<int>(1);
   Gate gate(stream);
   EXPECT_CUDA(launch(addTo, {.stream = stream}, data, 1, 5));

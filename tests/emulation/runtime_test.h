@@ -7,6 +7,10 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
 #include <vector>
 
 #include <tutti/cuda/launch.h>
@@ -18,27 +22,51 @@
 
 namespace tutti::emulation {
 
-/// Every test begins without an error left over, on device 0, and ends with all work done.
-class RuntimeTest : public testing::Test {
- protected:
-  void SetUp() override {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess) GTEST_SKIP() << "no CUDA device";
-    ASSERT_CUDA(cudaSetDevice(0));
-    cudaGetLastError();
-  }
-  void TearDown() override {
-    EXPECT_CUDA(cudaSetDevice(0));
-    EXPECT_CUDA(cudaDeviceSynchronize());
-    cudaGetLastError();
-  }
-};
-
 inline int deviceCount() {
   int count = 0;
   cudaGetDeviceCount(&count);
   return count;
 }
+
+/// Those that makeStream() has made since a test began.
+inline std::vector<cudaStream_t>& madeStreams() {
+  static std::vector<cudaStream_t> all;
+  return all;
+}
+
+/// Loads the kernels on the current device. To load one at its first launch may wait for all that
+/// the device does, kernels that wait for this one among it.
+inline void loadKernels() {
+  cudaFuncAttributes unused;
+  for (const void* kernel :
+       {cuda::addressOf(addTo), cuda::addressOf(doubleAndAdd), cuda::addressOf(meet),
+        cuda::addressOf(awaitFlag), cuda::addressOf(raiseFlag), cuda::addressOf(sumOverDevices)})
+    EXPECT_CUDA(cudaFuncGetAttributes(&unused, kernel));
+}
+
+/// Every test begins without an error left over, on device 0, with all kernels loaded, and ends
+/// with all work done. Its streams end with it: more than a device has queues would share them, and
+/// what one of them waits for could be behind another.
+class RuntimeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) GTEST_SKIP() << "no CUDA device";
+    for (int device = count - 1; device >= 0; --device) {
+      ASSERT_CUDA(cudaSetDevice(device));
+      loadKernels();
+    }
+    madeStreams().clear();
+    cudaGetLastError();
+  }
+  void TearDown() override {
+    EXPECT_CUDA(cudaSetDevice(0));
+    EXPECT_CUDA(cudaDeviceSynchronize());
+    for (cudaStream_t stream : madeStreams()) EXPECT_CUDA(cudaStreamDestroy(stream));
+    madeStreams().clear();
+    cudaGetLastError();
+  }
+};
 
 template <class T>
 T* allocate(size_t count) {
@@ -72,9 +100,11 @@ T* allocatePinned(size_t count) {
   return static_cast<T*>(memory);
 }
 
+/// Destroyed when the test ends.
 inline cudaStream_t makeStream(unsigned flags = cudaStreamNonBlocking) {
   cudaStream_t stream = nullptr;
   EXPECT_CUDA(cudaStreamCreateWithFlags(&stream, flags));
+  madeStreams().push_back(stream);
   return stream;
 }
 
@@ -95,19 +125,41 @@ Function* driver(const char* name) {
 }
 #define DRIVER(name) ::tutti::emulation::driver<decltype(name)>(#name)
 
-/// A stream that does nothing until open() is called: what is behind it is under way till then.
+/// A stream that does nothing until open() is called: what is behind it is under way till then. A
+/// test that waits for that before, or whose call does, fails after seconds and does not hang.
 class Gate {
  public:
   explicit Gate(cudaStream_t stream) : flag_(allocatePinned<uint32_t>(1)) {
     EXPECT_CUDA(cuda::launch(awaitFlag, {.stream = stream}, flag_, 1u));
+    warden_ = std::thread([this] { openLate(); });
   }
-  ~Gate() { open(); }
+  ~Gate() {
+    open();
+    warden_.join();
+    EXPECT_FALSE(wasLate_) << "nothing went on before the gate was open";
+  }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
-  void open() { __atomic_store_n(flag_, 1u, __ATOMIC_RELEASE); }
+  void open() {
+    isOpen_ = true;
+    raise();
+  }
 
  private:
+  static constexpr int kLimitMs = 8000;
+
+  void raise() { __atomic_store_n(flag_, 1u, __ATOMIC_RELEASE); }
+  void openLate() {
+    for (int ms = 0; ms < kLimitMs && !isOpen_; ++ms)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (isOpen_) return;
+    wasLate_ = true;
+    raise();
+  }
+
   uint32_t* flag_;  // never freed: the kernel may still look
+  std::atomic<bool> isOpen_{false}, wasLate_{false};
+  std::thread warden_;
 };
 
 }  // namespace tutti::emulation

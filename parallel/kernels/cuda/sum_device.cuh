@@ -4,10 +4,13 @@
 // integers, so that the order does not matter. A block takes kSumElements elements into limbs of
 // its own in shared memory, settles their carries, and adds them to those in memory.
 //
-// Squares of float32 are first added up in a bin for each exponent: they are below 2^48, so that a
-// bin has room for those of all the block's elements.
+// Squares of float32 are below 2^48. Those whose exponents are within a window a thread adds up in
+// 128 bits of its registers; others are added to a bin for each exponent, in shared memory, which
+// has room for those of all the block's elements.
 //
-// Bound: additions in shared memory, which wait for each other where exponents are alike.
+// Bound: the memory's bandwidth, 4 bytes an element. Numbers outside of the window, 2^20 times less
+// than the largest of a warp's first, or 2^4 times more, cost additions in shared memory, which
+// wait for each other where exponents are alike.
 
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
@@ -55,14 +58,87 @@ TUTTI_DEVICE void settle(Word* limbs) {
   }
 }
 
-/// Of this block's elements: those of this thread.
+/// Of this block's elements: those of this thread, kAhead at a time, of which those beyond the last
+/// one are zero. All threads of a block call visit() as often.
+inline constexpr int kAhead = 8;
 template <class T, class Visit>
 TUTTI_DEVICE void forOwnElements(const AddSquares& x, const Visit& visit) {
   const auto& entry = entryOfBlock(x.table);
   const Elements elements{entry.operands[0], x.table.formats[0]};
   const int64_t first = firstOfBlock(entry, kSumElements);
-  for (int64_t i = threadIdx.x; i < kSumElements && first + i < entry.count; i += blockDim.x)
-    visit(load<T>(elements, first + i));
+  const int64_t end = min(kSumElements, entry.count - first);
+#pragma unroll 1
+  for (int64_t batch = 0; batch < end; batch += kAhead * blockDim.x) {
+    T values[kAhead];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const int64_t i = batch + j * blockDim.x + threadIdx.x;
+      values[j] = i < end ? load<T>(elements, first + i) : T(0);
+    }
+    visit(values);
+  }
+}
+
+/// The significand of a float32 and its exponent, of a denormal number the lowest one.
+struct Parted {
+  uint32_t mantissa;
+  int exponent;
+  TUTTI_DEVICE explicit Parted(float value) {
+    const uint32_t bits = __float_as_uint(value);
+    const int field = int(bits >> 23 & 255u);
+    mantissa = (bits & 0x7fffffu) | (field == 0 ? 0u : 1u << 23);
+    exponent = field == 0 ? 1 : field;
+  }
+  TUTTI_DEVICE bool isFinite() const { return exponent != kBins - 1; }
+  TUTTI_DEVICE Word square() const { return Word(mantissa) * mantissa; }
+};
+
+/// A sum of squares of numbers whose exponents are within kExponents from `lowest` on, in units of
+/// 2^(2 (lowest - 150)), of which it has 128 bits: squares of 48 bits, moved by up to 46, and 2^12
+/// of them, those of a warp.
+struct SquaresOfWindow {
+  static constexpr int kExponents = 24;
+  int lowest;
+  Word low = 0, high = 0;
+  TUTTI_DEVICE explicit SquaresOfWindow(int lowestExponent) : lowest(lowestExponent) {}
+  TUTTI_DEVICE bool has(int exponent) const {
+    return exponent >= lowest && exponent < lowest + kExponents;
+  }
+  TUTTI_DEVICE void add(Word toLow, Word toHigh) {
+    low += toLow;
+    high += toHigh + (low < toLow ? 1 : 0);
+  }
+  TUTTI_DEVICE void add(const Parted& x) {
+    const int shift = 2 * (x.exponent - lowest);
+    const Word square = x.square();
+    add(square << shift, shift == 0 ? 0 : square >> (64 - shift));
+  }
+  /// In every lane those of all; the window is the same in all.
+  TUTTI_DEVICE void joinWarp() {
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const Word otherLow = __shfl_xor_sync(~0u, low, mask);
+      const Word otherHigh = __shfl_xor_sync(~0u, high, mask);
+      add(otherLow, otherHigh);
+    }
+  }
+  TUTTI_DEVICE void addTo(Word* limbs) const {
+    if (low != 0) addScaled(limbs, low, 2 * (lowest - 150), false);
+    if (high != 0) addScaled(limbs, high, 2 * (lowest - 150) + 64, false);
+  }
+};
+
+/// A window that reaches to 2^kSpare times the largest of the numbers that a warp has read.
+TUTTI_DEVICE int lowestOfWindow(const float (&values)[kAhead]) {
+  constexpr int kSpare = 4;
+  int most = 1;
+#pragma unroll
+  for (const float value : values)
+    if (const Parted x(value); x.isFinite()) most = max(most, x.exponent);
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) most = max(most, __shfl_xor_sync(~0u, most, mask));
+  const int highest = min(most + kSpare, kBins - 2);  // of what is finite
+  return max(1, highest - (SquaresOfWindow::kExponents - 1));
 }
 
 /// The block's sum, in limbs that are zero. Returns how many elements are not finite, as the host
@@ -71,29 +147,42 @@ TUTTI_DEVICE Word sumOfBlock(const AddSquares& x, Word* limbs, float) {
   TUTTI_SHARED(Word, bins, [kBins]);
   for (int bin = int(threadIdx.x); bin < kBins; bin += int(blockDim.x)) bins[bin] = 0;
   __syncthreads();
-  forOwnElements<float>(x, [&](float value) {
-    const uint32_t bits = __float_as_uint(value), exponent = bits >> 23 & 255u;
-    const Word mantissa = (bits & 0x7fffffu) | (exponent == 0 ? 0u : 1u << 23);
-    // What is not finite may have no mantissa.
-    atomicAdd(&bins[exponent], exponent == 255 ? 1 : mantissa * mantissa);
+  SquaresOfWindow window(0);  // none yet
+  forOwnElements<float>(x, [&](const float(&values)[kAhead]) {
+    if (window.lowest == 0) window.lowest = lowestOfWindow(values);
+#pragma unroll
+    for (const float value : values) {
+      const Parted each(value);
+      if (window.has(each.exponent))
+        window.add(each);
+      else if (!each.isFinite())
+        atomicAdd(&bins[kBins - 1], 1);  // it may have no mantissa
+      else if (each.mantissa != 0)
+        atomicAdd(&bins[each.exponent], each.square());
+    }
   });
+  window.joinWarp();
+  if (threadIdx.x % 32 == 0) window.addTo(limbs);
   __syncthreads();
   for (int bin = int(threadIdx.x); bin < kBins - 1; bin += int(blockDim.x))
-    if (bins[bin] != 0) addScaled(limbs, bins[bin], 2 * ((bin == 0 ? 1 : bin) - 150), false);
+    if (bins[bin] != 0) addScaled(limbs, bins[bin], 2 * (bin - 150), false);
   return bins[kBins - 1] == 0 ? 0 : 1;
 }
 
 /// A square enters as the sum of its rounded value and of that value's error.
 TUTTI_DEVICE Word sumOfBlock(const AddSquares& x, Word* limbs, double) {
   Word notFinite = 0;
-  forOwnElements<double>(x, [&](double value) {
-    const double square = __dmul_rn(value, value);
-    if ((__double_as_longlong(square) >> 52 & 2047) == 2047) {
-      ++notFinite;
-      return;
+  forOwnElements<double>(x, [&](const double(&values)[kAhead]) {
+#pragma unroll
+    for (const double value : values) {
+      const double square = __dmul_rn(value, value);
+      if ((__double_as_longlong(square) >> 52 & 2047) == 2047) {
+        ++notFinite;
+        continue;
+      }
+      addNumber(limbs, square);
+      addNumber(limbs, fma(value, value, -square));
     }
-    addNumber(limbs, square);
-    addNumber(limbs, fma(value, value, -square));
   });
   return joinBlock<Sum>(notFinite);
 }

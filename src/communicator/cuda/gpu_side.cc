@@ -97,8 +97,7 @@ CudaSide::CudaSide(const Options& options)
       number_(newNumber()),
       endpoint_(std::make_unique<Endpoint>(options.device.index, options.rank, options.size,
                                            layoutFor(checked(options.device).index, options.size))),
-      peers_(static_cast<size_t>(options.size)),
-      own_(device::makeCudaStream(options.device.index)) {
+      peers_(static_cast<size_t>(options.size)) {
   peers_[options.rank] = {thisProcess(), options.device.index};
   if (std::ranges::find(options.isFar, true) != options.isFar.end())
     far_ = options.makeFar(executor::cuda::farLayout(endpoint_->layout()));
@@ -114,6 +113,10 @@ CudaSide::~CudaSide() {
     leave();
     own_.reset();
     engine_.reset();
+    far_.reset();
+    before_.reset();
+    endpoint_.reset();
+    probeIsOver_.reset();
   } catch (const std::exception& e) {
     base::log(LogLevel::Error, "rank ", rank(), " leaves ", toString(options_.device), ": ",
               e.what());
@@ -147,6 +150,7 @@ void CudaSide::connect(int peer, const base::Bytes& address) {
   const bool reachesGpus = in.get<uint8_t>("reach of its network") != 0;
   const base::Bytes endpoint = in.getBytes("endpoint");
   in.requireEnd();
+  const OutsideCapture outside;
   if (isFar(peer)) return connectFar(peer, endpoint, reachesGpus);
   endpoint_->connect(peer, endpoint);
   if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
@@ -203,6 +207,7 @@ void CudaSide::hear(int peer, const GpuState& theirs) {
   fewestBlocks_ = std::min(fewestBlocks_, theirs.blocks);
   state_.byCopies |= theirs.byCopies;
   if (!theirs.address.empty() && !endpoint_->isConnected(peer)) {
+    const OutsideCapture outside;
     endpoint_->connect(peer, theirs.address);
     if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
   }
@@ -213,6 +218,7 @@ void CudaSide::hear(int peer, const GpuState& theirs) {
 
 // Memory that peers have opened is freed when they have closed it.
 void CudaSide::rejoin() {
+  const OutsideCapture outside;
   giveBlocks();
   if (far_)
     return state_.add(rank(),
@@ -226,14 +232,18 @@ void CudaSide::rejoin() {
   state_.address = endpoint_->address();
 }
 
-void CudaSide::startProbe() { endpoint_->startProbe(1, kProbeDeadlineNs, probeIsOver_.data()); }
+void CudaSide::startProbe() {
+  const OutsideCapture outside;
+  endpoint_->startProbe(1, kProbeDeadlineNs, probeIsOver_->data());
+}
 
 // A peer that fails meanwhile writes no pattern.
 void CudaSide::endProbe() {
-  std::atomic_ref(*probeIsOver_.data()).store(1, std::memory_order_relaxed);
+  std::atomic_ref(*probeIsOver_->data()).store(1, std::memory_order_relaxed);
 }
 
 void CudaSide::finishProbe() {
+  const OutsideCapture outside;
   const auto found = endpoint_->finishProbe();
   for (size_t peer = 0; peer < found.size(); ++peer)
     if (!found[peer].empty()) state_.add(static_cast<int>(peer), found[peer]);
@@ -253,7 +263,9 @@ void CudaSide::warnOfFewQueues() const {
 }
 
 void CudaSide::makeReady() {
+  const OutsideCapture outside;
   logWays();
+  isAlone_ = ranksHere() == 1;
   if (rank() == 0) warnOfFewQueues();
   std::vector<int> devices;
   for (const Neighbour& peer : peers_) devices.push_back(peer.device);
@@ -272,16 +284,44 @@ std::unique_ptr<GpuPlan> CudaSide::prepare(const plan::PlanSpec& spec,
   return engine_->prepare(spec, programOf);
 }
 
-// Of the stream that each thread has by default all threads have the same handle.
+namespace {
+
+/// That of a capture that has failed: nothing can be launched into it.
+constexpr uint64_t kFailedCapture = ~uint64_t{0};
+
+/// 0 where the stream is not being captured. The device is current, whose default stream it may be.
+uint64_t captureOf(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  TUTTI_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
+  if (status == cudaStreamCaptureStatusNone) return 0;
+  return status == cudaStreamCaptureStatusActive ? id : kFailedCapture;
+}
+
+}  // namespace
+
+// To ask a stream for its id while it is captured ends the capture. Handles are used again, but of
+// the streams of one capture each has its own. Of the stream that each thread has by default all
+// threads have the same handle.
 StreamIdentity CudaSide::identityOf(StreamRef stream) const {
   static thread_local const char ofThisThread = 0;
   const OnDevice on(device());
   const cudaStream_t handle = stream.cuda();
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = reinterpret_cast<uintptr_t>(&ofThisThread), capture = 0;
-  if (handle != cudaStreamPerThread) TUTTI_CUDA(cudaStreamGetId(handle, &id));
-  TUTTI_CUDA(cudaStreamGetCaptureInfo(handle, &status, &capture));
-  return {id, status == cudaStreamCaptureStatusNone ? 0 : capture};
+  const uint64_t capture = captureOf(handle);
+  if (isAlone_) return {reinterpret_cast<uintptr_t>(this), capture};  // it shares with nobody
+  if (handle == cudaStreamPerThread) return {reinterpret_cast<uintptr_t>(&ofThisThread), capture};
+  if (capture != 0) return {reinterpret_cast<uintptr_t>(handle), capture};
+  unsigned long long id = 0;
+  TUTTI_CUDA(cudaStreamGetId(handle, &id));
+  return {id, 0};
+}
+
+StreamRef CudaSide::ownStream() {
+  std::call_once(ownIsMade_, [&] {
+    const OutsideCapture outside;
+    own_ = device::makeCudaStream(device());
+  });
+  return own_->ref();
 }
 
 bool CudaSide::isIdle() const {
@@ -335,25 +375,24 @@ std::optional<GpuFailure> CudaSide::failure() const {
   return ready ? ready->failure(launched()) : std::nullopt;
 }
 
-void CudaSide::before(cudaStream_t stream) {
-  const OnDevice on(device());  // whose default stream it may be
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  TUTTI_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
-  if (status == cudaStreamCaptureStatusNone) {
+void CudaSide::before(cudaStream_t stream, uint64_t capture) {
+  if (capture == 0) {
     // Of the stream that each thread has by default all threads have the same handle.
     const bool isLast = lastStream_ && *lastStream_ == stream && stream != cudaStreamPerThread;
-    if (lastStream_ && !isLast) TUTTI_CUDA(cudaStreamWaitEvent(stream, last_.get()));
+    if (!lastStream_ || isLast) return;
+    const OnDevice on(device());  // whose default stream it may be
+    TUTTI_CUDA(cudaStreamWaitEvent(stream, last_.get()));
     return;
   }
-  if (capturedStream_ && capture_ == id && *capturedStream_ != stream)
+  const OnDevice on(device());
+  if (capturedStream_ && capture_ == capture && *capturedStream_ != stream)
     TUTTI_CUDA(cudaStreamWaitEvent(stream, captured_.get()));
-  capture_ = id;
+  capture_ = capture;
 }
 
-void CudaSide::after(cudaStream_t stream) {
+void CudaSide::after(cudaStream_t stream, uint64_t capture) {
   const OnDevice on(device());
-  const bool isCaptured = device::isCapturing(stream);
+  const bool isCaptured = capture != 0;
   if (isCaptured) graphs_.add(stream);
   TUTTI_CUDA(cudaEventRecord(isCaptured ? captured_.get() : last_.get(), stream));
   (isCaptured ? capturedStream_ : lastStream_) = stream;
@@ -362,6 +401,7 @@ void CudaSide::after(cudaStream_t stream) {
 
 std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options) {
   const OnDevice on(checked(options.device).index);
+  const OutsideCapture outside;
   return std::make_unique<CudaSide>(options);
 }
 
@@ -372,7 +412,7 @@ CudaSide& sideOf(const GpuLaunch& rank) { return static_cast<CudaSide&>(*rank.si
 // What was enqueued is waited for, by every rank. CUDA has refused a call, and may refuse these.
 void afterFailure(const GpuLaunch& rank) {
   try {
-    sideOf(rank).after(rank.stream.cuda());
+    sideOf(rank).after(rank.stream.cuda(), rank.capture);
   } catch (const Error& error) {
     base::log(LogLevel::Error, "rank ", sideOf(rank).rank(),
               " cannot wait for what is left of a launch that failed: ", error.what());
@@ -384,11 +424,12 @@ void afterFailure(const GpuLaunch& rank) {
 GpuEngine& engineOf(const GpuLaunch& rank) { return sideOf(rank).engine(); }
 
 void launchOnGpu(std::span<const GpuLaunch> ranks) {
-  for (const GpuLaunch& rank : ranks) sideOf(rank).before(rank.stream.cuda());
+  for (const GpuLaunch& rank : ranks) sideOf(rank).before(rank.stream.cuda(), rank.capture);
   size_t ended = 0;
   try {
     engineOf(ranks.front()).launch(ranks);
-    for (; ended < ranks.size(); ++ended) sideOf(ranks[ended]).after(ranks[ended].stream.cuda());
+    for (; ended < ranks.size(); ++ended)
+      sideOf(ranks[ended]).after(ranks[ended].stream.cuda(), ranks[ended].capture);
   } catch (const Error&) {
     for (const GpuLaunch& rank : ranks.subspan(ended)) afterFailure(rank);
     throw;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -64,7 +65,7 @@ class CudaSide final : public GpuSide {
   }
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
                                    const plan::ProgramOf& programOf) override;
-  StreamRef ownStream() const override { return own_->ref(); }
+  StreamRef ownStream() override;
   StreamIdentity identityOf(StreamRef stream) const override;
   bool isIdle() const override;
   bool isRunning() override;
@@ -82,9 +83,9 @@ class CudaSide final : public GpuSide {
   int device() const { return options_.device.index; }
   int rank() const { return options_.rank; }
   /// One launch of a rank runs at a time: on another stream than the last one's it waits for that.
-  /// A launch that is captured waits for those of its own capture.
-  void before(cudaStream_t stream);
-  void after(cudaStream_t stream);
+  /// A launch that is captured waits for those of its own capture, which is as in StreamIdentity.
+  void before(cudaStream_t stream, uint64_t capture);
+  void after(cudaStream_t stream, uint64_t capture);
 
  private:
   struct Neighbour {
@@ -108,25 +109,29 @@ class CudaSide final : public GpuSide {
 
   const Options options_;
   const uint64_t number_;
-  transports::p2p::PinnedMemory<uint32_t> probeIsOver_{
-      1};  // a kernel looks there: it is freed last
+  // A kernel looks there: it is freed last.
+  std::unique_ptr<transports::p2p::PinnedMemory<uint32_t>> probeIsOver_ =
+      std::make_unique<transports::p2p::PinnedMemory<uint32_t>>(1);
   // `before_` is the one before rejoin(), until all peers have let go of its memory.
   std::unique_ptr<transports::p2p::Endpoint> endpoint_, before_;
   std::unique_ptr<transports::Endpoint> far_;  // to the far peers, until the engine has it
   GpuState state_;
   std::vector<Neighbour> peers_;
-  uint64_t group_ = 0;   // rank 0's number
-  uint32_t blocks_ = 0;  // taken from the process's shares
+  bool isAlone_ = false;  // no other rank of this process is on this device
+  uint64_t group_ = 0;    // rank 0's number
+  uint32_t blocks_ = 0;   // taken from the process's shares
   uint32_t fewestBlocks_ = UINT32_MAX;
   std::unique_ptr<GpuEngine> engine_;
   std::atomic<GpuEngine*> ready_{nullptr};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> hasLeft_{false};
+  // Made when it is wanted: each stream takes a queue of the device, of which there are few.
   std::unique_ptr<device::AnyStream> own_;
+  std::once_flag ownIsMade_;
   CudaEvent last_, captured_;
   GraphCount graphs_;
   std::optional<cudaStream_t> lastStream_, capturedStream_;
-  unsigned long long capture_ = 0;  // of which the last captured launch was
+  uint64_t capture_ = 0;  // of which the last captured launch was
   std::atomic<uint64_t> launched_{0};
 };
 

@@ -1,5 +1,6 @@
 // Streams of CUDA: owned ones, which do not wait for the legacy default stream, and borrowed ones.
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <exception>
@@ -11,6 +12,7 @@
 #include "src/base/process.h"
 #include "src/device/cuda.h"
 #include "src/device/cuda/check.h"
+#include "src/device/cuda/driver.h"
 #include "src/device/cuda/guards.h"
 
 namespace tutti::device {
@@ -83,7 +85,8 @@ CudaStream::~CudaStream() {
   if (guard_.inForkedChild()) return;
   try {
     const OnDevice here(device_);
-    if (!graph()) synchronize();  // a capture ends with its stream, and whoever ends it is told
+    // A capture ends with its stream, and whoever ends it is told.
+    if (!isCapturing(stream_)) synchronize();
   } catch (const std::exception& e) {
     base::log(LogLevel::Error, "a stream was destroyed with a failure nobody saw: ", e.what());
   } catch (...) {
@@ -100,7 +103,7 @@ cudaGraph_t CudaStream::graph() const {
 }
 
 void CudaStream::requireNoCapture(const char* call) const {
-  if (graph())
+  if (isCapturing(stream_))
     base::fail(ErrorCode::InvalidUsage, call, ": the stream of ", toString(ref().device()),
                " is being captured into a graph: nothing runs on it now");
 }
@@ -151,12 +154,43 @@ std::unique_ptr<AnyStream> makeCudaStream(int device) {
   return std::make_unique<CudaStream>(device);
 }
 
+namespace {
+
+// Found once, with the arguments that they have had since CUDA 9.2.
+#define TUTTI_FUNCTION(name) decltype(&::name) name = driverFunction<decltype(::name)>(#name, 9020)
+struct Driver {
+  TUTTI_FUNCTION(cuStreamGetCtx);
+  TUTTI_FUNCTION(cuCtxGetCurrent);
+  TUTTI_FUNCTION(cuCtxSetCurrent);
+  TUTTI_FUNCTION(cuCtxGetDevice);
+};
+#undef TUTTI_FUNCTION
+
+/// To ask cudaStreamGetDevice() ends the capture; to ask for the context does not.
+int deviceOfCapturing(cudaStream_t stream) {
+  static const Driver driver;
+  CUcontext context = nullptr, before = nullptr;
+  CUdevice device = 0;
+  TUTTI_CUDA(driver.cuStreamGetCtx(stream, &context));
+  TUTTI_CUDA(driver.cuCtxGetCurrent(&before));
+  TUTTI_CUDA(driver.cuCtxSetCurrent(context));
+  const CUresult found = driver.cuCtxGetDevice(&device);
+  TUTTI_CUDA(driver.cuCtxSetCurrent(before));
+  if (found != CUDA_SUCCESS) failCuda("cuCtxGetDevice", static_cast<cudaError_t>(found));
+  return device;
+}
+
+}  // namespace
+
 StreamRef borrowCudaStream(CUstream_st* stream) {
-  if (cudaSupport().devices == 0) base::fail(ErrorCode::Unsupported, cudaSupport().missing);
+  const int devices = cudaSupport().devices;
+  if (devices == 0) base::fail(ErrorCode::Unsupported, cudaSupport().missing);
   int device = 0;
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
     TUTTI_CUDA(cudaGetDevice(&device));
-  else
+  else if (devices > 1 && isCapturing(stream))
+    device = deviceOfCapturing(stream);
+  else if (devices > 1)
     TUTTI_CUDA(cudaStreamGetDevice(stream, &device));
   return AnyStream::cudaRef(stream, device);
 }

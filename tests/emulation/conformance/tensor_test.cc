@@ -1,4 +1,5 @@
-// TMA of 1 to 5 dimensions, in every swizzle, inside and across the edges of a tensor.
+// TMA of 1 to 5 dimensions, in every swizzle, inside and across the edges of a tensor. Along the
+// contiguous dimension a box begins at a multiple of 16 bytes, on either side of the edge.
 
 #include <gtest/gtest.h>
 
@@ -122,7 +123,7 @@ constexpr int kInner[] = {16, 32, 64, 128};
 TEST(Tensor, IsCopiedInTwoDimensionsAndEverySwizzle) {
   constexpr auto kBf16 = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   constexpr auto kF32 = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-  const std::array<int, 2> froms[] = {{3, 5}, {-8, -3}, {80, 20}, {200, 1}};
+  const std::array<int, 2> froms[] = {{8, 5}, {-8, -3}, {80, 20}, {200, 1}};
   for (int swizzle = 0; swizzle < 4; ++swizzle)
     for (int i = 0; i < 4; ++i) {
       const std::string end = "_" + std::to_string(swizzle) + "_" + std::to_string(i);
@@ -136,12 +137,12 @@ TEST(Tensor, IsCopiedInTwoDimensionsAndEverySwizzle) {
 
 TEST(Tensor, IsCopiedInOneToFiveDimensions) {
   constexpr auto kF16 = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  expectCopied<__half, 1>("tensor_1d", {kF16, {100}, {64}, {50}, {-7}}, 0);
-  expectCopied<__half, 3>("tensor_3d", {kF16, {70, 9, 5}, {64, 4, 3}, {10, 6, -1}, {-3, 2, 3}}, 3);
+  expectCopied<__half, 1>("tensor_1d", {kF16, {100}, {64}, {48}, {-8}}, 0);
+  expectCopied<__half, 3>("tensor_3d", {kF16, {70, 9, 5}, {64, 4, 3}, {16, 6, -1}, {-8, 2, 3}}, 3);
   expectCopied<__half, 4>("tensor_4d",
                           {kF16, {40, 5, 4, 3}, {32, 3, 2, 2}, {8, 3, 1, -1}, {16, -1, 3, 2}}, 2);
   expectCopied<__half, 5>(
-      "tensor_5d", {kF16, {20, 4, 3, 3, 2}, {16, 2, 2, 2, 2}, {4, 1, 2, -1, 0}, {0, 3, 1, 2, 1}},
+      "tensor_5d", {kF16, {20, 4, 3, 3, 2}, {16, 2, 2, 2, 2}, {8, 1, 2, -1, 0}, {0, 3, 1, 2, 1}},
       1);
 }
 

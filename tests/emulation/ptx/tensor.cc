@@ -29,6 +29,11 @@ Box makeBox(const CUtensorMap* map, const int* at, int rank, uint32_t shared, Si
   if (box.map.rank != rank)
     failAt(site, "a tensor map of rank " + std::to_string(box.map.rank) + " for a copy of rank " +
                      std::to_string(rank));
+  // A GPU says that this is an illegal instruction.
+  const int64_t begin = int64_t(at[0]) * box.map.elementBytes;
+  if (begin % 16 != 0)
+    failAt(site, "a box that begins at byte " + std::to_string(begin) +
+                     " of its rows, which is no multiple of 16");
   const auto swizzle = static_cast<cuda::ptx::Swizzle>(box.map.swizzle);
   const uint32_t unit = std::max(128u, atomBytes(swizzle));
   box.shared = offsetOf(shared);

@@ -136,6 +136,7 @@ using namespace tutti::emulation;
 
 namespace {
 
+/// Whatever is wrong, but that it began on another stream: it ends.
 cudaError_t end(cudaStream_t stream, cudaGraph_t* to) {
   const CapturePointer capture = stream->capture;
   if (capture == nullptr) return cudaErrorIllegalState;
@@ -143,11 +144,11 @@ cudaError_t end(cudaStream_t stream, cudaGraph_t* to) {
     capture->isInvalid = true;
     return cudaErrorStreamCaptureUnmatched;
   }
+  cudaError_t error = cudaSuccess;
   if (capture->mode != cudaStreamCaptureModeRelaxed &&
       capture->thread != std::this_thread::get_id())
-    return cudaErrorStreamCaptureWrongThread;
-  cudaError_t error = cudaSuccess;
-  if (capture->isInvalid)
+    error = cudaErrorStreamCaptureWrongThread;
+  else if (capture->isInvalid)
     error = cudaErrorStreamCaptureInvalidated;
   else if (!isJoined(*capture))
     error = cudaErrorStreamCaptureUnjoined;

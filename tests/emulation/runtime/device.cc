@@ -17,6 +17,10 @@ namespace {
 
 thread_local int current = 0;
 
+bool isLimit(cudaLimit which) {
+  return which >= cudaLimitStackSize && which <= cudaLimitPersistingL2CacheSize;
+}
+
 std::array<Device, kMaxDevices>& devices() {
   static auto* const all = [] {
     auto* const made = new std::array<Device, kMaxDevices>;
@@ -216,9 +220,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int* index, const char* text) {
 
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit which) {
   return call([&] {
-    if (value == nullptr) return cudaErrorInvalidValue;
-    if (which < cudaLimitStackSize || which > cudaLimitPersistingL2CacheSize)
-      return cudaErrorUnsupportedLimit;
+    if (value == nullptr || !isLimit(which)) return cudaErrorInvalidValue;
     *value = deviceAt(currentDevice()).limits[which];
     return cudaSuccess;
   });
@@ -226,8 +228,7 @@ cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit which) {
 
 cudaError_t cudaDeviceSetLimit(cudaLimit which, size_t value) {
   return call([&] {
-    if (which < cudaLimitStackSize || which > cudaLimitPersistingL2CacheSize)
-      return cudaErrorUnsupportedLimit;
+    if (!isLimit(which)) return cudaErrorInvalidValue;
     deviceAt(currentDevice()).limits[which] = value;
     return cudaSuccess;
   });

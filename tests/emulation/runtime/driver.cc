@@ -12,6 +12,7 @@
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory.h"
+#include "tests/emulation/runtime/stream.h"
 #include "tests/emulation/tensor_map.h"
 
 namespace tutti::emulation {
@@ -215,6 +216,7 @@ CUresult cuCtxGetCurrent(CUcontext* to) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSetCurrent(CUcontext context) {
+  if (context == nullptr) return CUDA_SUCCESS;  // the runtime's device stays
   const int device = deviceOf(context);
   if (device < 0) return CUDA_ERROR_INVALID_CONTEXT;
   setCurrentDevice(device);
@@ -225,6 +227,17 @@ CUresult cuCtxGetDevice(CUdevice* to) {
   if (!deviceAt(currentDevice()).isActive) return CUDA_ERROR_INVALID_CONTEXT;
   *to = currentDevice();
   return CUDA_SUCCESS;
+}
+
+// Also of a stream that is captured.
+CUresult cuStreamGetCtx(CUstream handle, CUcontext* to) {
+  return driverCall([&] {
+    if (to == nullptr) return cudaErrorInvalidValue;
+    cudaStream_t stream = nullptr;
+    if (const cudaError_t bad = findStream(handle, stream); bad != cudaSuccess) return bad;
+    *to = contextOf(stream->device);
+    return cudaSuccess;
+  });
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdeviceptr address) {

@@ -22,6 +22,7 @@
   X(cuCtxGetCurrent)                        \
   X(cuCtxSetCurrent)                        \
   X(cuCtxGetDevice)                         \
+  X(cuStreamGetCtx)                         \
   X(cuMemGetAddressRange_v2)                \
   X(cuPointerGetAttribute)                  \
   X(cuMemsetD32_v2)                         \

@@ -100,22 +100,6 @@ void launch(CUgraphExec_st& exec, cudaStream_t stream) {
   exec.last = enqueue(stream, makeTask(cudaGraphNodeTypeEmpty, nullptr), ends);
 }
 
-/// A launch into a stream that captures: its nodes become the capture's.
-cudaError_t capture(const CUgraphExec_st& exec, cudaStream_t stream) {
-  if (stream->capture->isInvalid) return cudaErrorStreamCaptureInvalidated;
-  std::vector<cudaGraphNode_t> made;
-  const std::vector<cudaGraphNode_t> before = stream->frontier;
-  for (const ExecNode& node : exec.nodes) {
-    std::vector<cudaGraphNode_t> after;
-    for (size_t i : node.after) after.push_back(made[i]);
-    if (after.empty()) after = before;
-    made.push_back(addNode(stream->capture->graph, node.task, std::move(after)));
-  }
-  stream->frontier = {addNode(stream->capture->graph, makeTask(cudaGraphNodeTypeEmpty, nullptr),
-                              made.empty() ? before : made)};
-  return cudaSuccess;
-}
-
 cudaError_t instantiate(cudaGraphExec_t* to, cudaGraph_t graph, unsigned long long flags) {
   return call([&] {
     constexpr unsigned long long kKnown =
@@ -183,13 +167,13 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   });
 }
 
+/// No part of another capture.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
   return call([&] {
     cudaStream_t stream = nullptr;
     if (executables().count(exec) == 0) return cudaErrorInvalidValue;
     if (const cudaError_t bad = findStream(handle, stream); bad != cudaSuccess) return bad;
-    if (stream->capture != nullptr) return capture(*exec, stream);
-    if (const cudaError_t bad = refuseImplicit(stream); bad != cudaSuccess) return bad;
+    if (const cudaError_t bad = refuseWaiting(stream); bad != cudaSuccess) return bad;
     launch(*exec, stream);
     return cudaSuccess;
   });

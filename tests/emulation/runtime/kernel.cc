@@ -15,12 +15,15 @@ namespace {
 
 uint64_t volume(dim3 shape) { return uint64_t(shape.x) * shape.y * shape.z; }
 
+bool isShape(dim3 grid, dim3 block) {
+  return volume(grid) > 0 && grid.x <= 0x7fffffff && grid.y <= 65535 && grid.z <= 65535 &&
+         volume(block) > 0 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 &&
+         volume(block) <= 1024;
+}
+
 cudaError_t checkShape(const Launch& launch, const FunctionSettings& settings) {
-  const dim3 g = launch.grid, b = launch.block, c = launch.cluster;
-  if (volume(g) == 0 || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535)
-    return cudaErrorInvalidConfiguration;
-  if (volume(b) == 0 || b.x > 1024 || b.y > 1024 || b.z > 64 || volume(b) > 1024)
-    return cudaErrorInvalidConfiguration;
+  const dim3 g = launch.grid, c = launch.cluster;
+  if (!isShape(g, launch.block)) return cudaErrorInvalidValue;
   if (volume(c) == 0 || g.x % c.x != 0 || g.y % c.y != 0 || g.z % c.z != 0 ||
       volume(c) > (settings.mayHaveBigClusters ? kMaxCluster : kMaxPortableCluster))
     return cudaErrorInvalidClusterSize;
@@ -155,8 +158,10 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   });
 }
 
+/// Of a shape that no device has it says something else than cudaLaunchKernelExC().
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
                              size_t sharedBytes, cudaStream_t stream) {
+  if (!isShape(grid, block)) return remember(cudaErrorInvalidConfiguration);
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;

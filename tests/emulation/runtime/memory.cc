@@ -214,9 +214,7 @@ cudaError_t cudaMalloc(void** to, size_t bytes) {
 
 cudaError_t cudaFree(void* start) {
   if (start == nullptr) return call([] { return refuseUnsafe(); });
-  return freeSoon(start, [](const Allocation& found) {
-    return found.kind == Kind::Device || (found.kind == Kind::Pool && !found.isPoolFreed);
-  });
+  return freeSoon(start, [](const Allocation& found) { return found.mayBeFreed(); });
 }
 
 /// Managed memory would move when a fiber touches it; the device's attribute says that there is

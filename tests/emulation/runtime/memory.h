@@ -28,7 +28,9 @@ struct Allocation {
   int opens = 0;       // of foreign memory
   ForeignFile foreign;
   cudaMemPool_t pool = nullptr;
-  bool isPoolFreed = false;  // by cudaFreeAsync(), which the stream has perhaps not reached
+  bool isFreedAsync = false;  // by cudaFreeAsync(), which the stream has perhaps not reached
+
+  bool mayBeFreed() const { return (kind == Kind::Device || kind == Kind::Pool) && !isFreedAsync; }
 
   bool isHost() const { return kind == Kind::Host || kind == Kind::Registered; }
   bool holds(const void* address) const { return address >= start && address < start + bytes; }

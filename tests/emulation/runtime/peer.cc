@@ -71,8 +71,9 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return call([&] {
     if (flags != 0) return cudaErrorInvalidValue;
-    if (!isDevice(peer) || peer == currentDevice()) return cudaErrorInvalidDevice;
-    if (apart().contains({currentDevice(), peer})) return cudaErrorPeerAccessUnsupported;
+    if (!isDevice(peer)) return cudaErrorInvalidDevice;
+    if (peer == currentDevice() || apart().contains({currentDevice(), peer}))
+      return cudaErrorPeerAccessUnsupported;
     const bool isNew = deviceAt(currentDevice()).peers.insert(peer).second;
     return isNew ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
   });

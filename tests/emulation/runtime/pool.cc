@@ -84,10 +84,16 @@ void finishFree(void* start) {
   Allocation* const found = allocationAt(start);
   if (found == nullptr) return;
   const Allocation freed = forget(*found);
-  unmap(freed, !freed.pool->isImported);
-  if (!freed.pool->isImported) freed.pool->usedBytes -= freed.bytes;
+  const bool isOwner = freed.pool == nullptr || !freed.pool->isImported;
+  unmap(freed, isOwner);
+  if (!isOwner) return;
+  if (freed.pool == nullptr) {
+    returnBytes(freed.device, freed.bytes);
+    return;
+  }
+  freed.pool->usedBytes -= freed.bytes;
   // By its documentation at the next synchronisation; here at once, which nobody may rely on.
-  if (!freed.pool->isImported) trim(freed.pool, freed.pool->threshold);
+  trim(freed.pool, freed.pool->threshold);
 }
 
 uint64_t* counterOf(cudaMemPool_t pool, cudaMemPoolAttr which) {
@@ -131,15 +137,15 @@ cudaError_t cudaMallocFromPoolAsync(void** to, size_t bytes, cudaMemPool_t pool,
   return call([&] { return allocate(to, bytes, pool, stream); });
 }
 
+/// Also of cudaMalloc()'s memory, which it frees without a wait for the device.
 cudaError_t cudaFreeAsync(void* start, cudaStream_t handle) {
   return call([&]() -> cudaError_t {
     cudaStream_t stream = nullptr;
     if (const cudaError_t bad = findStream(handle, stream); bad != cudaSuccess) return bad;
     Allocation* const found = allocationAt(start);
-    if (found == nullptr || found->kind != Allocation::Kind::Pool || found->isPoolFreed)
-      return cudaErrorInvalidValue;
+    if (found == nullptr || !found->mayBeFreed()) return cudaErrorInvalidValue;
     if (stream->capture != nullptr) return refuseWaiting(stream);
-    found->isPoolFreed = true;
+    found->isFreedAsync = true;
     return submit(handle, makeTask(cudaGraphNodeTypeMemFree, [start] { finishFree(start); }));
   });
 }

@@ -19,14 +19,20 @@ cudaError_t create(cudaStream_t* to, unsigned flags, int priority) {
 }
 
 template <class Value, class Get>
-cudaError_t ask(cudaStream_t handle, Value* to, Get get) {
+cudaError_t ask(cudaStream_t handle, Value* to, Get get, bool mayCapture = true) {
   return call([&] {
     if (to == nullptr) return cudaErrorInvalidValue;
     cudaStream_t stream = nullptr;
     if (const cudaError_t error = findStream(handle, stream); error != cudaSuccess) return error;
+    if (!mayCapture && stream->capture != nullptr) return refuseWaiting(stream);
     *to = get(*stream);
     return cudaSuccess;
   });
+}
+/// The same of what CUDA does not tell of a stream that is captured: to ask ends the capture.
+template <class Value, class Get>
+cudaError_t askOutsideCapture(cudaStream_t handle, Value* to, Get get) {
+  return ask(handle, to, get, false);
 }
 
 }  // namespace
@@ -47,10 +53,10 @@ cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* to) {
   return ask(handle, to, [](const CUstream_st& stream) { return stream.flags; });
 }
 cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* to) {
-  return ask(handle, to, [](const CUstream_st& stream) { return stream.id; });
+  return askOutsideCapture(handle, to, [](const CUstream_st& stream) { return stream.id; });
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* to) {
-  return ask(handle, to, [](const CUstream_st& stream) { return stream.device; });
+  return askOutsideCapture(handle, to, [](const CUstream_st& stream) { return stream.device; });
 }
 
 /// Work that is under way is finished; the handle is no more.

@@ -210,18 +210,23 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
     Physical* const physical = physicalOf(handle);
     char* const at = pointer(address);
     if (physical == nullptr || flags != 0 || offset != 0 || bytes == 0 || !isGranular(bytes) ||
-        !isGranular(address) || bytes > physical->bytes || !isReserved(at, bytes) ||
-        touchesMapping(at, bytes))
+        !isGranular(address))
       return cudaErrorInvalidValue;
+    if (bytes > physical->bytes) return cudaErrorNotSupported;
+    if (!isReserved(at, bytes) || touchesMapping(at, bytes)) return cudaErrorInvalidValue;
     map(at, bytes, physical);
     return cudaSuccess;
   });
 }
 
+/// Where nothing is mapped there is nothing to do.
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   return driverCall([&] {
-    const auto all = mappingsOf(pointer(address), bytes);
-    if (all.empty()) return cudaErrorInvalidValue;
+    char* const at = pointer(address);
+    const auto all = mappingsOf(at, bytes);
+    if (all.empty())
+      return isReserved(at, bytes) && !touchesMapping(at, bytes) ? cudaSuccess
+                                                                 : cudaErrorInvalidValue;
     for (char* start : all) {
       Physical* const physical = mappings().at(start).physical;
       if (physical->multicast != nullptr) removeMulticastMapping(start);
@@ -238,10 +243,9 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
   return driverCall([&] {
     const auto ranges = mappingsOf(pointer(address), bytes);
     if (ranges.empty() || all == nullptr || count == 0) return cudaErrorInvalidValue;
-    for (size_t i = 0; i < count; ++i) {
-      if (all[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return cudaErrorInvalidValue;
-      if (!isDevice(all[i].location.id)) return cudaErrorInvalidDevice;
-    }
+    for (size_t i = 0; i < count; ++i)
+      if (all[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !isDevice(all[i].location.id))
+        return cudaErrorInvalidValue;
     for (char* start : ranges) {
       Mapping& mapping = mappings().at(start);
       for (size_t i = 0; i < count; ++i) mapping.access[all[i].location.id] = all[i].flags;

@@ -73,8 +73,9 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
     float scores[1][kOtherRows / 8][4], products[1][kOtherRows / 8][4];
     multiplyRows<Numbers, kWidth>(scores, shared.own[0], row, stage[0]);
     multiplyRows<Numbers, kWidth>(products, shared.own[1], row, stage[1]);
-    gradientsOfScores(scores[0], products[0], own, steps.firstAt(step), float(sizes.scale) * kLog2E,
-                      shared.sums[step % 2]);
+    probabilities(scores[0], own, steps.firstAt(step), float(sizes.scale) * kLog2E,
+                  shared.sums[step % 2]);
+    gradientsOfScores(scores[0], products[0], own, shared.sums[step % 2]);
     addWeighted<Numbers, kWidth>(sumsOfU, products, stage[0]);
     if (kOwnsKeys) addWeighted<Numbers, kWidth>(sumsOfV, scores, stage[1]);
   }

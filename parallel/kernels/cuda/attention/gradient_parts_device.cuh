@@ -79,23 +79,36 @@ struct OwnRows {
   }
 };
 
-/// Products of own rows and others from `first` on, of a row tile, become probabilities and
-/// gradients of scores, both 0 of pairs that do not see each other. In most tiles all do; others
-/// behind the last one are met by no row.
+/// Scores of own rows and others from `first` on, of a row tile, become probabilities, which are 0
+/// of pairs that do not see each other. In most tiles all do; others behind the last one are met by
+/// no row.
 template <bool kOwnsKeys, class Products>
-TUTTI_DEVICE void gradientsOfScores(Products& scores, Products& products,
-                                    const OwnRows<kOwnsKeys>& own, int32_t first, float factor,
-                                    const RowSums* ofColumns) {
+TUTTI_DEVICE void probabilities(Products& scores, const OwnRows<kOwnsKeys>& own, int32_t first,
+                                float factor, const RowSums* ofColumns) {
   if (!own.meetAll(first, first + 8 * kColumnTiles<Products>)) maskScores(scores, own.met, first);
 #pragma unroll
   for (int j = 0; j < kColumnTiles<Products>; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int column = 8 * j + laneOf() % 4 * 2 + e % 2;
-      const RowSums sums = kOwnsKeys ? ofColumns[column] : own.sums[e / 2];
-      float &score = elementOf(scores, j, e), &product = elementOf(products, j, e);
-      score = ptx::exp2Approximate(score * factor - sums.logSumExp);
-      product = score * (product - sums.dots);
+      const float sum = kOwnsKeys ? ofColumns[column].logSumExp : own.sums[e / 2].logSumExp;
+      float& score = elementOf(scores, j, e);
+      score = ptx::exp2Approximate(score * factor - sum);
+    }
+}
+
+/// And their products become gradients of the scores.
+template <bool kOwnsKeys, class Products>
+TUTTI_DEVICE void gradientsOfScores(const Products& probabilities, Products& products,
+                                    const OwnRows<kOwnsKeys>& own, const RowSums* ofColumns) {
+#pragma unroll
+  for (int j = 0; j < kColumnTiles<Products>; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int column = 8 * j + laneOf() % 4 * 2 + e % 2;
+      const float dots = kOwnsKeys ? ofColumns[column].dots : own.sums[e / 2].dots;
+      float& product = elementOf(products, j, e);
+      product = elementOf(probabilities, j, e) * (product - dots);
     }
 }
 

@@ -137,7 +137,7 @@ class WgmmaForwardRows {
 
  private:
   TUTTI_DEVICE void first() {
-    ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullKeys[0]), 0);
+    awaitKeys(0);
     ptx::wgmmaFence();
     issueScores(0);
     ptx::wgmmaWait<0>(scores_);
@@ -145,11 +145,11 @@ class WgmmaForwardRows {
     float keep[2];
     weigh(0, keep);
     packLeft<Numbers>(weights_, scores_);
+    awaitKeys(1);
   }
 
   TUTTI_DEVICE void next(int32_t step) {
     const RingStage<kForwardStages> at(step), before(step - 1);
-    ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullKeys[at.index]), at.parity);
     ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullValues[before.index]), before.parity);
     turns_.take();
     ptx::wgmmaFence();
@@ -160,6 +160,8 @@ class WgmmaForwardRows {
     releaseStage(shared_.emptyKeys[at.index]);
     float keep[2];
     weigh(step, keep);
+    // Behind a loop, or ptxas would wait for the sums before the exponentials and not after them.
+    awaitKeys(step + 1);
     ptx::wgmmaWait<0>(sums_);
     releaseStage(shared_.emptyValues[before.index]);
     scaleRows(sums_, keep);
@@ -172,6 +174,12 @@ class WgmmaForwardRows {
     ptx::wgmmaFence();
     issueSums(at.index);
     ptx::wgmmaWait<0>(sums_);
+  }
+
+  TUTTI_DEVICE void awaitKeys(int32_t step) {
+    const RingStage<kForwardStages> at(step);
+    if (step < steps_.count)
+      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullKeys[at.index]), at.parity);
   }
 
   TUTTI_DEVICE void issueScores(int stage) {

@@ -9,7 +9,8 @@
 // sums beside them. Warpgroups 1 and 2 consume, 64 own rows each:
 //
 //   products   x u and y v by wgmma, all factors in shared memory
-//   gradients  of scores, in the registers of the products, then rounded to 16 bits
+//   gradients  of scores, in the registers of the products, then rounded to 16 bits; exponentials
+//              while the second product runs
 //   sums       of dS u, and for keys of p v, by wgmma, the left factor in registers
 //
 //   fullOwn   1 arrival, of the producer, and the bytes of x and y
@@ -116,8 +117,14 @@ class WgmmaGradientRows {
       const RingStage<kGradientStages> at(step);
       ptx::mbarrierWait(ptx::sharedAddress(&shared_.full[at.index]), at.parity);
       multiply(at.index);
-      gradientsOfScores(scores_, products_, own_, steps.firstAt(step),
-                        float(a_.sizes.scale) * kLog2E, shared_.sums[at.index]);
+      ptx::wgmmaWait<1>(scores_);
+      probabilities(scores_, own_, steps.firstAt(step), float(a_.sizes.scale) * kLog2E,
+                    shared_.sums[at.index]);
+      // Long there; but behind a loop, or ptxas would wait for the products before the exponentials
+      // and not after them.
+      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), 0);
+      ptx::wgmmaWait<0>(products_);
+      gradientsOfScores(scores_, products_, own_, shared_.sums[at.index]);
       add(at.index);
       __syncwarp();
       releaseStage(shared_.empty[at.index]);
@@ -139,13 +146,12 @@ class WgmmaGradientRows {
     for (int column = 0; column < kWidth; column += 16)
       Numbers::multiplyWide(scores_, shared_.own[0].alongColumns(firstRow_, column),
                             shared_.others[stage][0].alongColumns(0, column), column > 0);
+    ptx::wgmmaCommit();
 #pragma unroll
     for (int column = 0; column < kWidth; column += 16)
       Numbers::multiplyWide(products_, shared_.own[1].alongColumns(firstRow_, column),
                             shared_.others[stage][1].alongColumns(0, column), column > 0);
     ptx::wgmmaCommit();
-    ptx::wgmmaWait<0>(scores_);
-    ptx::wgmmaWait<0>(products_);
   }
 
   TUTTI_DEVICE void add(int stage) {

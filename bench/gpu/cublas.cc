@@ -86,9 +86,9 @@ void Cublas::gemm(const GemmArgs& args) {
   // Its matrices are column by column: ours, row by row, are their transposes to it.
   const int status = functions_->gemmEx(
       handle_, args.transposeB ? kTranspose : kKeep, args.transposeA ? kTranspose : kKeep, columns,
-      rows, depth, &alpha, args.b.data, typeOf(args.b), size(args.b.shape[1]), args.a.data,
-      typeOf(args.a), size(args.a.shape[1]), &beta, c.data, typeOf(c), columns, kComputeFloat32,
-      kDefaultAlgorithm);
+      rows, depth, &alpha, args.b.data, typeOf(args.b), size(args.b.strides[0]), args.a.data,
+      typeOf(args.a), size(args.a.strides[0]), &beta, c.data, typeOf(c), size(c.strides[0]),
+      kComputeFloat32, kDefaultAlgorithm);
   if (status != 0) fail(ErrorCode::Cuda, "cublasGemmEx: status ", status);
 }
 

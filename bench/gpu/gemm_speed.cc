@@ -8,8 +8,9 @@
 // cuBLAS is called through its C functions, which are looked up when the program runs, and not by
 // PyTorch: a toolkit is enough then, both compute on the same memory, and turns take milliseconds.
 //
-// Operands are multiples of 1/8, whose sums have no rounding errors: of both results elements of 16
-// rows must be what the host has, rounded once.
+// Rows begin at multiples of 16 bytes, as a model's do. Operands are multiples of 1/8, whose sums
+// have no rounding errors: of both results elements of 16 rows must be what the host has, rounded
+// once.
 
 #include <algorithm>
 #include <cmath>
@@ -99,7 +100,7 @@ class Bench {
     std::vector<Call> calls{[&] { gpu_.kernels().gemm(args); }};
     if (cublas_) calls.push_back([&] { cublas_->gemm(args); });
     for (const Call& call : calls) {
-      gpu_.kernels().fillZero(args.c);
+      gpu_.kernels().fillZero({args.c.data, args.c.type, {args.c.shape[0], args.c.strides[0]}});
       call();
       check(product, args, &call == &calls[0] ? "" : " of cuBLAS");
     }
@@ -124,13 +125,20 @@ class Bench {
     const bool wgrad = p.kind == "wgrad", forward = p.kind == "forward";
     const Shape a = wgrad ? Shape{p.depth, p.rows} : Shape{p.rows, p.depth};
     const Shape b = forward ? Shape{p.columns, p.depth} : Shape{p.depth, p.columns};
-    return {.a = gpu_.repeated(DType::BFloat16, a, periodA_),
-            .b = gpu_.repeated(DType::BFloat16, b, periodB_),
-            .c = gpu_.allocate(wgrad ? DType::Float32 : DType::BFloat16, {p.rows, p.columns}),
+    const auto columns = [](const Tensor& x, int64_t count) { return x.part(1, 0, count); };
+    return {.a = columns(gpu_.repeated(DType::BFloat16, inRows(a), periodA_), a[1]),
+            .b = columns(gpu_.repeated(DType::BFloat16, inRows(b), periodB_), b[1]),
+            .c = columns(gpu_.allocate(wgrad ? DType::Float32 : DType::BFloat16,
+                                       inRows({p.rows, p.columns})),
+                         p.columns),
             .transposeA = wgrad,
             .transposeB = forward,
             .beta = wgrad ? 1.0 : 0.0};
   }
+
+  /// With what is between them, where rows of 16 bits begin at multiples of 16 bytes: logits of a
+  /// model have such rows (Arena::allocateRows).
+  static Shape inRows(const Shape& matrix) { return {matrix[0], (matrix[1] + 7) / 8 * 8}; }
 
   /// Exact.
   float expected(const Product& p, const GemmArgs& args, int64_t row, int64_t column) const {
@@ -139,10 +147,14 @@ class Bench {
     };
     double sum = 0;
     for (int64_t k = 0; k < p.depth; ++k)
-      sum += number(periodA_, args.transposeA ? k * p.rows + row : row * p.depth + k) *
-             number(periodB_, args.transposeB ? column * p.depth + k : k * p.columns + column);
+      sum += number(periodA_, placeIn(args.a, args.transposeA, row, k)) *
+             number(periodB_, placeIn(args.b, args.transposeB, k, column));
     const auto wide = static_cast<float>(sum);
     return args.c.type == DType::Float32 ? wide : fromBFloat16(toBFloat16(wide));
+  }
+
+  static int64_t placeIn(const Tensor& x, bool isTransposed, int64_t row, int64_t column) {
+    return isTransposed ? column * x.strides[0] + row : row * x.strides[0] + column;
   }
 
   void check(const Product& p, const GemmArgs& args, const char* whose) {
@@ -153,7 +165,8 @@ class Bench {
             random.below(static_cast<uint64_t>(index), static_cast<uint64_t>(end)));
       };
       const int64_t row = i == 0 ? p.rows - 1 : below(i, p.rows);
-      const std::vector<float> got = gpu_.read(args.c.rows(row, 1));
+      const std::vector<float> got =
+          gpu_.read({args.c.rows(row, 1).data, args.c.type, {p.columns}});
       for (int64_t j = 0; j < kCheckedColumns; ++j) {
         const int64_t column =
             j == 0 ? p.columns - 1 : below((i + 1) * kCheckedColumns + j, p.columns);

@@ -193,18 +193,21 @@ void addTokens(Maker& m) {
        })});
 }
 
-/// `part`: behind the names; so many columns of the vocabulary.
+/// `part`: behind the names; so many columns of the vocabulary, in rows that begin at multiples of
+/// 16 bytes, as a model has them (Arena::allocateRows).
 void addLossOf(Maker& m, const std::string& part, int64_t columns) {
   const int64_t all = m.sizes.vocabulary, rows = std::max<int64_t>(m.period, m.sizes.rows / 4);
-  const ShapeOf logits = each({columns});
+  const ShapeOf logits = each({(columns + 7) / 8 * 8});
   const MemoryOperand labels = in(kInt, m.one(), Content::Ids);
   m.cases.push_back({"logit statistics" + part,
                      rows,
                      m.period,
                      {in(kNarrow, logits), labels, out(kWide, each({3}))},
                      quiet([=](Kernels& k, Tensors x) {
-                       k.logitStatistics(
-                           {.logits = x[0], .labels = x[1], .statistics = x[2], .vocabulary = all});
+                       k.logitStatistics({.logits = x[0].part(1, 0, columns),
+                                          .labels = x[1],
+                                          .statistics = x[2],
+                                          .vocabulary = all});
                      })});
   // One rank's, as if others had nothing: content repeats by rows, and not by ranks.
   const ShapeOf ofOneRank = [](int64_t units) { return Shape{1, units, 3}; };
@@ -213,8 +216,10 @@ void addLossOf(Maker& m, const std::string& part, int64_t columns) {
                      m.period,
                      {updated(kNarrow, logits), labels, in(kWide, ofOneRank, Content::Positive)},
                      [=](Kernels& k, Tensors x) {
-                       return k.crossEntropy(
-                           {.logits = x[0], .labels = x[1], .statistics = x[2], .vocabulary = all});
+                       return k.crossEntropy({.logits = x[0].part(1, 0, columns),
+                                              .labels = x[1],
+                                              .statistics = x[2],
+                                              .vocabulary = all});
                      }});
 }
 

@@ -209,12 +209,26 @@ Tensor Engine::nextLogits(const Tensor& tokenIds, KeyValues& before) {
 }
 
 /// Of the last stage's part [tokens, part of the vocabulary], on all ranks.
+namespace {
+
+/// Collectives send what is contiguous.
+Tensor withoutGaps(Kernels& kernels, const Tensor& x, Arena& memory) {
+  if (x.contiguous()) return x;
+  Tensor packed = memory.allocate(x.type, x.shape);
+  packed.layout = x.layout;
+  kernels.copy(x, packed);
+  return packed;
+}
+
+}  // namespace
+
 Tensor Engine::wholeLogits(const Tensor& part, const Shape& tokens) {
   const Shape own = context_.sequences.own(tokens);
   const Shape shape{tokens[0], tokens[1], model_.vocabulary()};
   Tensor whole;
   if (pipeline_.hasLastStage()) {
-    const Tensor rows = redistribute(MutationPoint::LogitGather, mesh_, part,
+    const Tensor rows = redistribute(MutationPoint::LogitGather, mesh_,
+                                     withoutGaps(kernels_, part, pipeline_.memory()),
                                      {own[0], own[1], shape[2]}, {}, pipeline_.memory());
     whole = context_.sequences.whole(MutationPoint::PositionLogits, kernels_, rows, shape[1],
                                      pipeline_.memory());

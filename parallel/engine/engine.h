@@ -107,9 +107,9 @@ class Engine {
   /// so: then nothing.
   std::optional<double> evaluate(Windows& windows, int64_t sequences,
                                  const std::function<bool()>& stop);
-  /// Logits [batch, context, vocabulary], of the whole vocabulary, valid until the next call of
-  /// anything. Collective over the ranks that share out or cut weights, share out positions or have
-  /// stages.
+  /// Logits [batch, context, vocabulary], of the whole vocabulary, contiguous, valid until the next
+  /// call of anything. Collective over the ranks that share out or cut weights, share out positions
+  /// or have stages.
   Tensor logits(const Tensor& tokenIds);
   /// Logits [1, 1, vocabulary], in float64, behind the last of token ids [1, new], which come
   /// behind those that `before` has seen; it has seen them then too, if this engine goesOn().

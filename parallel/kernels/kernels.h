@@ -216,13 +216,13 @@ struct EmbeddingWeightArgs {
 /// What one rank's logits contribute to the softmax of each row: the largest of them, the sum of
 /// exp(logit - largest), and the label's logit, or 0 where that is elsewhere or does not count.
 struct LogitStatisticsArgs {
-  Tensor logits;      ///< [rows, part of the vocabulary]
+  Tensor logits;      ///< [rows, part of the vocabulary]; rows may be strided, all alike
   Tensor labels;      ///< int32 [rows]; -1: this row does not count
   Tensor statistics;  ///< [rows, 3], of the logits' statisticsType(); overwritten
   int64_t firstId = 0, vocabulary = 0;
 };
 struct CrossEntropyArgs {
-  Tensor logits;      ///< [rows, part]; replaced by the gradient when `gradient` is true
+  Tensor logits;      ///< [rows, part], as those; replaced by the gradient when `gradient` is true
   Tensor labels;      ///< int32 [rows]; -1: this row does not count
   Tensor statistics;  ///< [ranks, rows, 3]: of all ranks that have a part, in their order
   double scale = 1;   ///< of the gradient: one over the global number of counted rows

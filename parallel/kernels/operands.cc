@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <span>
 
 namespace tutti::parallel {
@@ -56,11 +57,13 @@ void requireVocabulary(const char* operation, int64_t here, int64_t firstId, int
           " to ", firstId + here, " of a vocabulary of ", all == 0 ? here : all);
 }
 
-/// One for each row; a row may be empty.
+/// One for each row; a row may be empty. Rows of logits may have gaps between them.
 void requireLabels(const char* operation, const Tensor& labels, const Tensor& logits) {
   requireIds(operation, labels, labels.count());
-  require(logits.contiguous() && logits.count() == labels.count() * width(logits), operation, ": ",
-          labels, " labels of ", logits);
+  require(logits.rowStride().has_value(), operation, ": logits ", logits, " with strides ",
+          logits.strides, " are not rows of adjacent elements that are evenly apart");
+  require(logits.count() == labels.count() * width(logits), operation, ": ", labels, " labels of ",
+          logits);
 }
 
 /// `x` [batch, context, width] goes with the ids and the tables of tokens and positions.
@@ -83,6 +86,12 @@ void requireEmbedding(const char* operation, const Tensor& ids, const Tensor& to
 
 int64_t width(const Tensor& x) { return x.shape.rank() == 0 ? 1 : x.shape[-1]; }
 int64_t rows(const Tensor& x) { return width(x) == 0 ? 0 : x.count() / width(x); }
+
+int64_t rowStride(const Tensor& x) {
+  const std::optional<int64_t> stride = x.rowStride();
+  ensure(stride.has_value(), x, " has no rows that are evenly apart");
+  return *stride;
+}
 
 void requireContiguous(const char* operation, const Tensor& x) {
   require(x.contiguous(), operation, ": ", x, " must be contiguous");

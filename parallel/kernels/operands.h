@@ -13,6 +13,8 @@ namespace tutti::parallel {
 int64_t width(const Tensor& x);
 /// The product of the others.
 int64_t rows(const Tensor& x);
+/// From one row to the next, of what requireOperands has let through as rows that are evenly apart.
+int64_t rowStride(const Tensor& x);
 
 /// Of `queries` and `keys`, the pairs of which the query sees the key; `ahead` is the position of
 /// the first query, less that of the first key.

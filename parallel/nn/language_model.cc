@@ -141,7 +141,7 @@ Tensor LanguageModel::head(ParallelContext& context, const Tensor& x, Saved& sav
   const Tensor normal = finalNorm_->forward(context, x, saved);
   const Tensor weight = context.store.weight(outputMap());
   const bool lastAlone = saved.before != nullptr;
-  Tensor logits = saved.untilWeights.allocate(
+  Tensor logits = saved.untilWeights.allocateRows(
       x.type, {saved.tokens[0], lastAlone ? 1 : saved.tokens[1], weight.shape[0]});
   logits.layout = cutOverTensor(2);
   const ArenaScope scope(context.scratch);

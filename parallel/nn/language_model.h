@@ -38,7 +38,10 @@ class LanguageModel : public Model {
   using Model::backward;
   using Model::forward;
   /// int32 token ids [batch, at most context] to logits [batch, own positions, vocabulary], cut
-  /// over the ranks of tensor parallelism; or the part of that way that is asked for.
+  /// over the ranks of tensor parallelism; or the part of that way that is asked for. Rows of
+  /// logits begin at multiples of 16 bytes (Arena::allocateRows): of a vocabulary of 50257 in types
+  /// of 16 bits there are gaps of 7 elements, without which products that read the gradient of
+  /// logits could not use TMA.
   Tensor forward(ParallelContext& context, UnitRange part, const Tensor& x, Saved& saved) override;
   Tensor backward(ParallelContext& context, UnitRange part, const Tensor& dy,
                   Saved& saved) override;

@@ -7,8 +7,8 @@
 namespace tutti::parallel {
 
 struct LossArgs {
-  Tensor logits;  ///< [batch, own positions, vocabulary], cut as its layout says; replaced by the
-                  ///< gradient when `gradient` is true
+  Tensor logits;  ///< [batch, own positions, vocabulary], cut as its layout says, with gaps between
+                  ///< rows or without; replaced by the gradient when `gradient` is true
   Tensor labels;  ///< int32 [batch * context] of the host, of all positions; -1: this token does
                   ///< not count
   int64_t vocabulary = 0;  ///< of the whole model

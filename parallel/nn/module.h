@@ -80,7 +80,8 @@ struct UnitRange {
 };
 
 /// A module from int32 token ids [batch, context] to logits [batch, own positions, vocabulary],
-/// which are cut by the last dimension where their layout says so. Token ids have no gradient:
+/// which are cut by the last dimension where their layout says so, and may have gaps between rows,
+/// all of one length. Token ids have no gradient:
 /// backward returns an empty tensor.
 ///
 /// A part of its units can be computed with by itself: what it is given is what the unit before it

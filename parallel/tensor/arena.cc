@@ -15,6 +15,7 @@ namespace tutti::parallel {
 
 namespace {
 constexpr size_t kAlignment = 64;
+constexpr int64_t kWordBytes = 16;
 // Larger blocks start at a multiple of it and ask for pages of that size: a matrix's rows are far
 // apart, and with pages of 4 KiB their addresses do not all stay in the processor's tables.
 constexpr size_t kHugePage = size_t{1} << 21;
@@ -122,6 +123,15 @@ void* Arena::take(size_t bytes) {
 Tensor Arena::allocate(DType type, const Shape& shape) {
   const size_t bytes = alignUp(byteCount(type, shape));
   return Tensor(bytes == 0 ? nullptr : take(bytes), type, shape);
+}
+
+Tensor Arena::allocateRows(DType type, const Shape& shape) {
+  const auto run = std::max<int64_t>(kWordBytes / static_cast<int64_t>(sizeOf(type)), 1);
+  const int last = shape.rank() - 1;
+  if (last < 1 || run < 4 || shape[last] % run == 0) return allocate(type, shape);
+  Shape padded = shape;
+  padded[last] += run - shape[last] % run;
+  return allocate(type, padded).part(last, 0, shape[last]);
 }
 
 void Arena::rewind(const Mark& mark) {

@@ -58,6 +58,10 @@ class Arena {
   /// Uninitialized memory, aligned to 64 bytes. Throws OutOfMemory naming the arena and the bytes,
   /// and the folder or the device, which has no room for them; System when no file can be made.
   Tensor allocate(DType type, const Shape& shape);
+  /// The same with rows, of the last dimension, that begin at multiples of 16 bytes each, as loads
+  /// of whole words and TMA need it: where a row has another length, one with gaps between rows,
+  /// which nobody reads or writes. Of 8 bytes an element rows have no gaps.
+  Tensor allocateRows(DType type, const Shape& shape);
 
   Mark mark() const { return mark_; }
   /// Gives back everything allocated since `mark`. Throws Internal when `mark` lies ahead.

@@ -65,6 +65,14 @@ bool Tensor::contiguous() const {
   return true;
 }
 
+std::optional<int64_t> Tensor::rowStride() const {
+  if (contiguous()) return shape.rank() == 0 ? 1 : shape[-1];
+  if (shape.rank() < 2 || strides[-1] != 1 || strides[-2] < shape[-1]) return std::nullopt;
+  for (int i = shape.rank() - 3; i >= 0; --i)
+    if (strides[i] != times(strides[i + 1], shape[i + 1], shape)) return std::nullopt;
+  return strides[-2];
+}
+
 Tensor Tensor::view(const Shape& extents) const {
   require(contiguous(), "only a contiguous tensor can be viewed under another shape: ", *this);
   require(extents.count() == count(), "cannot view ", *this, " as ", extents);
@@ -78,7 +86,13 @@ Tensor Tensor::matrix() const {
   if (shape.rank() == 2) return *this;
   Shape rows = shape;
   rows[-1] = 1;  // also of rows that are empty
-  return view({rows.count(), shape[-1]});
+  const Shape folded{rows.count(), shape[-1]};
+  const std::optional<int64_t> stride = rowStride();
+  if (!stride || contiguous()) return view(folded);
+  Tensor result(data, type, folded);
+  result.strides[0] = *stride;
+  if (!layout.replicated()) result.layout.partial = layout.partial;
+  return result;
 }
 
 Tensor Tensor::part(int dimension, int64_t begin, int64_t extent) const {

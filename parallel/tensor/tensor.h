@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -76,6 +77,9 @@ struct Tensor {
   int64_t count() const { return shape.count(); }
   size_t bytes() const { return byteCount(type, shape); }
   bool contiguous() const;
+  /// Elements from one row, of the last dimension, to the next, where all of them have adjacent
+  /// elements and are as far apart: with gaps between them, or contiguous. Otherwise nothing.
+  std::optional<int64_t> rowStride() const;
 
   /// The elements, after checking that T is this tensor's type.
   template <class T>
@@ -88,7 +92,8 @@ struct Tensor {
 
   /// The same elements under another shape with the same count; only for contiguous tensors.
   Tensor view(const Shape& extents) const;
-  /// All leading dimensions folded into one: [rows, last].
+  /// All leading dimensions folded into one: [rows, last]; between rows gaps may stay. Throws
+  /// InvalidArgument where there is no one rowStride().
   Tensor matrix() const;
   /// Elements [begin, begin + extent) of a dimension.
   Tensor part(int dimension, int64_t begin, int64_t extent) const;

@@ -388,12 +388,18 @@ TEST_P(Refusals, CrossEntropy) {
   expectAllChecked<Statistics>(
       {.logits = logits, .labels = labels, .statistics = statistics, .vocabulary = kVocabulary},
       [&](const Statistics& a) { kernels_.logitStatistics(a); },
-      {&Statistics::logits, &Statistics::labels, &Statistics::statistics});
+      {&Statistics::labels, &Statistics::statistics});
   using Loss = CrossEntropyArgs;
   expectAllChecked<Loss>(
       {.logits = logits, .labels = labels, .statistics = all, .vocabulary = kVocabulary},
-      [&](const Loss& a) { kernels_.crossEntropy(a); },
-      {&Loss::logits, &Loss::labels, &Loss::statistics});
+      [&](const Loss& a) { kernels_.crossEntropy(a); }, {&Loss::labels, &Loss::statistics});
+  rowsMayBeStrided_ = true;
+  expectAllChecked<Statistics>(
+      {.logits = logits, .labels = labels, .statistics = statistics, .vocabulary = kVocabulary},
+      [&](const Statistics& a) { kernels_.logitStatistics(a); }, {&Statistics::logits});
+  expectAllChecked<Loss>(
+      {.logits = logits, .labels = labels, .statistics = all, .vocabulary = kVocabulary},
+      [&](const Loss& a) { kernels_.crossEntropy(a); }, {&Loss::logits});
   const auto refused = [&](int64_t firstId, int64_t vocabulary) {
     EXPECT_THROW(kernels_.logitStatistics({.logits = logits,
                                            .labels = labels,
@@ -418,6 +424,80 @@ TEST_P(Refusals, CrossEntropy) {
   }
   labels.as<int32_t>()[0] = kVocabulary + 2;
   refused(1, kVocabulary + 2);
+}
+
+// Of logits any one distance of rows is taken that is no less than their width.
+TEST_P(Refusals, LogitsWhoseRowsAreNotEvenlyApart) {
+  const Tensor whole = make({2, 3, kVocabulary + 3}), rows = whole.part(2, 0, kVocabulary);
+  const Tensor labels = make({kRows}, DType::Int32), statistics = make({1, kRows, 3});
+  const auto both = [&](const Tensor& logits) {
+    kernels_.logitStatistics(
+        {.logits = logits, .labels = labels, .statistics = statistics.view({kRows, 3})});
+    kernels_.crossEntropy({.logits = logits, .labels = labels, .statistics = statistics});
+  };
+  EXPECT_NO_THROW(both(rows));
+  EXPECT_NO_THROW(both(rows.matrix()));
+  Tensor uneven = rows, overlapping = rows.matrix();
+  uneven.strides[0] += 1;
+  overlapping.strides[0] = kVocabulary - 1;
+  for (const Tensor& wrong : {uneven, overlapping}) try {
+      both(wrong);
+      ADD_FAILURE() << "strides " << wrong.strides << " were taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+      EXPECT_NE(std::string(error.what()).find("evenly apart"), std::string::npos) << error.what();
+    }
+}
+
+// Statistics, losses and gradients are to the bit those of each row by itself, and what lies in
+// gaps is neither read, as NaN would show, nor written: with a label and without one, of a part of
+// a vocabulary, and without the gradient.
+TEST_P(Results, LogitsWithGapsBetweenRows) {
+  constexpr int64_t kColumns = 21, kStride = 24, kAll = 40, kFirst = 9;
+  const Tensor labels = make({kRows}, DType::Int32);
+  const int32_t ids[] = {kFirst, kFirst + kColumns - 1, -1, kFirst + kColumns, 0, kFirst + 7};
+  std::copy(std::begin(ids), std::end(ids), labels.as<int32_t>());
+  const Tensor values = make({2, 3, kColumns}, DType::Float64);
+  for (int64_t i = 0; i < values.count(); ++i)
+    values.as<double>()[i] = static_cast<double>(i * i % 17) / 4 - 2;
+  for (const DType type : {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16})
+    for (const bool gradient : {false, true}) {
+      SCOPED_TRACE(std::string(toString(type)) + (gradient ? ", with the gradient" : ""));
+      const auto loss = [&](const Tensor& logits, const Tensor& of, const Tensor& statistics) {
+        kernels_.logitStatistics({.logits = logits,
+                                  .labels = of,
+                                  .statistics = statistics.matrix(),
+                                  .firstId = kFirst,
+                                  .vocabulary = kAll});
+        return kernels_.crossEntropy({.logits = logits,
+                                      .labels = of,
+                                      .statistics = statistics,
+                                      .scale = 0.5,
+                                      .gradient = gradient,
+                                      .firstId = kFirst,
+                                      .vocabulary = kAll});
+      };
+      const Tensor memory = make({2, 3, kStride}, type), logits = memory.part(2, 0, kColumns);
+      std::memset(memory.data, 0xff, memory.bytes());  // NaN in all types
+      const Tensor statistics = make({1, kRows, 3}, statisticsType(type));
+      kernels_.copy(values, logits);
+      const double all = loss(logits, labels, statistics);
+      double sum = 0;
+      for (int64_t r = 0; r < kRows; ++r) {
+        const Tensor row = make({1, kColumns}, type), own = make({1, 1, 3}, statistics.type);
+        kernels_.copy(values.matrix().rows(r, 1), row);
+        sum += loss(row, labels.rows(r, 1), own);
+        tested_->finish();
+        const Tensor got = memory.matrix().rows(r, 1);
+        EXPECT_EQ(std::memcmp(got.data, row.data, row.bytes()), 0) << "gradient of row " << r;
+        EXPECT_EQ(std::memcmp(statistics.matrix().rows(r, 1).data, own.data, own.bytes()), 0) << r;
+        const auto* const bytes = static_cast<const unsigned char*>(got.data);
+        EXPECT_TRUE(std::all_of(bytes + row.bytes(), bytes + got.bytes(),
+                                [](unsigned char byte) { return byte == 0xff; }))
+            << "behind row " << r;
+      }
+      EXPECT_EQ(all, sum);
+    }
 }
 
 // Two halves of a vocabulary give the loss and the gradient of the whole, whichever has the larger

@@ -248,6 +248,9 @@ TEST_P(Twins, ElementwiseAndLosses) {
   };
   EXPECT_EQ(loss(logits.narrow), loss(logits.wide));
   expectSame(logits, "crossEntropy");
+  const Twin gaps = make({3, 16}, 3);  // of which 13 columns are logits
+  EXPECT_EQ(loss(gaps.narrow.part(1, 0, 13)), loss(gaps.wide.part(1, 0, 13)));
+  expectSame(gaps, "crossEntropy of rows with gaps");
   ExactSum a, b;
   kernels_.addSquares({&y.narrow, 1}, a);
   for (int64_t i = 0; i < y.wide.count(); ++i)

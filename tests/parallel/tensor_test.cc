@@ -82,6 +82,29 @@ TEST(Layout, PrintsTheSeedNotation) {
   EXPECT_TRUE(Layout{}.replicated());
 }
 
+// Gaps between rows stay where leading dimensions are folded, if all are alike.
+TEST(Tensor, RowsWithGapsFoldWhereTheyAreEvenlyApart) {
+  float memory[2 * 3 * 8] = {};
+  const Tensor whole(memory, DType::Float32, {2, 3, 8}), part = whole.part(2, 1, 5);
+  EXPECT_EQ(whole.rowStride(), 8);
+  EXPECT_EQ(part.rowStride(), 8);
+  EXPECT_EQ(Tensor(memory, DType::Float32, {}).rowStride(), 1);
+  EXPECT_EQ(Tensor(memory, DType::Float32, {4}).rowStride(), 4);
+  EXPECT_EQ(whole.rows(1, 0).part(2, 0, 5).rowStride(), 8) << "without rows";
+  const Tensor folded = part.matrix();
+  EXPECT_EQ(folded.shape, Shape({6, 5}));
+  EXPECT_EQ(folded.strides, Shape({8, 1}));
+  EXPECT_EQ(folded.rows(4, 1).data, memory + 4 * 8 + 1);
+  const Tensor some = whole.part(1, 0, 2);
+  EXPECT_EQ(some.rowStride(), std::nullopt);
+  EXPECT_THROW(some.matrix(), Error);
+  Tensor overlapping = part, apart = part;
+  overlapping.strides[0] = 12, overlapping.strides[1] = 4;
+  apart.strides[2] = 2;
+  EXPECT_EQ(overlapping.rowStride(), std::nullopt);
+  EXPECT_EQ(apart.rowStride(), std::nullopt);
+}
+
 TEST(Arena, ReturnsToZeroAndReusesItsMemory) {
   Arena arena("test", {}, 4096);
   const Arena::Mark start = arena.mark();
@@ -98,6 +121,33 @@ TEST(Arena, ReturnsToZeroAndReusesItsMemory) {
   }
   EXPECT_EQ(arena.heldBytes(), held);
   EXPECT_EQ(arena.allocate(DType::Float32, {0}).data, nullptr);
+}
+
+// Rows of types of 16 bits, of float32 and of bytes begin at multiples of 16 bytes, with gaps where
+// that takes any; those of float64 have none.
+TEST(Arena, PadsRowsToWordsOf16Bytes) {
+  Arena arena("test", {}, 4096);
+  const auto stride = [&](DType type, const Shape& shape) {
+    const Tensor x = arena.allocateRows(type, shape);
+    EXPECT_EQ(x.shape, shape);
+    EXPECT_TRUE(x.data == nullptr || reinterpret_cast<uintptr_t>(x.data) % 16 == 0);
+    return x.rowStride();
+  };
+  for (const DType type : {DType::BFloat16, DType::Float16}) {
+    EXPECT_EQ(stride(type, {2, 3, 50257}), 50264);
+    EXPECT_EQ(stride(type, {2, 3, 50264}), 50264);
+    EXPECT_EQ(stride(type, {3, 1}), 8);
+  }
+  EXPECT_EQ(stride(DType::Float32, {3, 50257}), 50260);
+  EXPECT_EQ(stride(DType::Float32, {1, 1, 8}), 8);
+  EXPECT_EQ(stride(DType::UInt8, {3, 17}), 32);
+  EXPECT_EQ(stride(DType::Float64, {3, 17}), 17);
+  EXPECT_EQ(stride(DType::Float32, {17}), 17) << "one row";
+  EXPECT_EQ(stride(DType::Float32, {3, 0}), 0);
+  EXPECT_EQ(arena.allocateRows(DType::Float32, {0, 5}).data, nullptr);
+  const size_t before = arena.usedBytes();
+  arena.allocateRows(DType::BFloat16, {5, 9});
+  EXPECT_EQ(arena.usedBytes() - before, 192u) << "5 rows of 32 bytes, and what fills 64";
 }
 
 TEST(Arena, StartsALargeBlockAtAHugePage) {

@@ -26,7 +26,7 @@ struct GemmOutput {
   Matrix c;
   int32_t rows, columns;  ///< of the sums
   int32_t accumulate;
-  int32_t isVector;  ///< columns are a multiple of four, and four from such a one on aligned in all
+  int32_t isVector;  ///< four columns from a multiple of four on are aligned in all operands
   Epilogue epilogue;
   int32_t batch;  ///< products
   BatchStrides strides;

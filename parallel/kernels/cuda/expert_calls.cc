@@ -4,6 +4,7 @@
 
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
+#include "parallel/kernels/cuda/placing.h"
 #include "parallel/kernels/cuda/queue.h"
 #include "parallel/kernels/cuda/streaming/streaming.h"
 
@@ -74,7 +75,8 @@ void CudaKernels::countChoices(const CountChoicesArgs& a) {
 void CudaKernels::placeTokens(const PlaceTokensArgs& a) {
   requireOperands(a);
   const int64_t experts = a.pieces.shape[2];
-  auto* const loads = queue_->scratch<int64_t>(experts);
+  auto* const loads =
+      reinterpret_cast<int64_t*>(queue_->scratch<char>(placingBytes(a.chosen.count(), experts)));
   auto* const here = queue_->results<int64_t>(experts);
   const PlaceTokens call{.chosen = numbersOf(a.chosen),
                          .counts = a.pieces.as<int32_t>(),
@@ -100,8 +102,10 @@ RouterLosses CudaKernels::routerGradient(const RouterGradientArgs& args) {
   requireOperands(a);
   const bool doubles = isDouble(a.dLogits);
   const int64_t count = a.dLogits.shape[0], experts = a.dLogits.shape[1];
-  auto* const balances = queue_->results<double>(2 * count);
+  // Of each row two numbers, and behind them their sums.
+  auto* const balances = queue_->scratch<double>(2 * count + 2);
   double* const zs = balances + count;
+  auto* const sums = queue_->results<RouterLosses>(1);
   const RouterGradient call{.dWeights = elementsOf(args.dWeights),
                             .probabilities = elementsOf(args.probabilities),
                             .logSumExp = elementsOf(args.logSumExp),
@@ -121,13 +125,9 @@ RouterLosses CudaKernels::routerGradient(const RouterGradientArgs& args) {
                             .z = a.z};
   queue_->checkValues("routerGradient: expert: ", a.chosen, 0, experts);
   queue_->start("routerGradient", call, doubles);
+  queue_->copy("routerGradient", sums, zs + count, sizeof *sums);
   queue_->finish("routerGradient", true);
-  RouterLosses losses;
-  for (int64_t r = 0; r < count; ++r) {
-    losses.balance += balances[r];
-    losses.z += zs[r];
-  }
-  return losses;
+  return *sums;
 }
 
 void CudaKernels::spreadRows(const SpreadRowsArgs& args) {

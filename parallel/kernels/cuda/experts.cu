@@ -14,25 +14,28 @@ constexpr Kernel<RowDots> kRowDots{rowDots<float>, rowDots<double>};
 }  // namespace
 
 cudaError_t enqueue(const Route& x, bool doubles, cudaStream_t stream) {
-  return launch(kRoute, doubles, blocksOf(x.rows, kRowThreads), kRowThreads, x, stream);
+  return launch(kRoute, doubles, blocksOf(x.rows, kRowWarps), kRowThreads, x, stream);
 }
 
 cudaError_t enqueue(const CountChoices& x, cudaStream_t stream) {
-  return launch(countChoices, blocksOver(x.count), kThreads, x, stream);
+  return launch(countChoices, blocksOf(x.count, kCountedChoices), kThreads, x, stream);
 }
 
 cudaError_t enqueue(const PlaceTokens& x, cudaStream_t stream) {
   const int64_t experts = x.pieces.experts;
   cudaError_t error =
       launch(sumPieces, blocksOf(x.sequences * experts, kThreads), kThreads, x, stream);
-  if (error == cudaSuccess)
-    error = launch(placeByExpert, blocksOf(experts, kRowWarps), kRowThreads, x, stream);
-  if (error == cudaSuccess) error = launch(placeExperts, blocksOver(x.count), kThreads, x, stream);
+  const int64_t blocks = blocksOf(tilesOfChoices(x.count) * experts, kRowWarps);
+  if (error == cudaSuccess) error = launch(countTiles, blocks, kRowThreads, x, stream);
+  if (error == cudaSuccess && experts > 0) error = launch(addExperts, 1, kThreads, x, stream);
+  if (error == cudaSuccess) error = launch(placeTiles, blocks, kRowThreads, x, stream);
   return error;
 }
 
 cudaError_t enqueue(const RouterGradient& x, bool doubles, cudaStream_t stream) {
-  return launch(kRouterGradient, doubles, blocksOf(x.rows, kRowThreads), kRowThreads, x, stream);
+  const cudaError_t error =
+      launch(kRouterGradient, doubles, blocksOf(x.rows, kRowWarps), kRowThreads, x, stream);
+  return error == cudaSuccess ? launch(addLosses, 1, kLossThreads, x, stream) : error;
 }
 
 cudaError_t enqueue(const SpreadRows& x, bool doubles, cudaStream_t stream) {
@@ -48,8 +51,8 @@ cudaError_t enqueue(const RowDots& x, bool doubles, cudaStream_t stream) {
 }
 
 cudaError_t loadExperts() {
-  return loadAll(kRoute, countChoices, sumPieces, placeByExpert, placeExperts, kRouterGradient,
-                 kSpreadRows, kCombineRows, kRowDots);
+  return loadAll(kRoute, countChoices, sumPieces, countTiles, addExperts, placeTiles,
+                 kRouterGradient, addLosses, kSpreadRows, kCombineRows, kRowDots);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -209,6 +209,7 @@ struct LogitStatistics {
   const int32_t* labels;
   VocabularyPart part;
   int32_t rows, width;
+  int64_t stride;  ///< elements from one row of logits to the next
 };
 cudaError_t enqueue(const LogitStatistics& x, bool doubles, cudaStream_t stream);
 struct CrossEntropy {
@@ -218,6 +219,7 @@ struct CrossEntropy {
   double* losses;  ///< of each row; 0 where that does not count
   int32_t rows, width, ranks, gradient;
   double scale;
+  int64_t stride;  ///< elements from one row of logits to the next
 };
 cudaError_t enqueue(const CrossEntropy& x, bool doubles, cudaStream_t stream);
 cudaError_t loadTokens();

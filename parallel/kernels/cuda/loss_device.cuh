@@ -15,13 +15,19 @@ namespace tutti::parallel::cuda {
 TUTTI_DEVICE float lowestLogit(float) { return -3.0e38f; }
 TUTTI_DEVICE double lowestLogit(double) { return -1.0e308; }
 
+/// The label's logit, or 0 where that is elsewhere or does not count.
+template <class T>
+TUTTI_DEVICE T chosenLogit(const LogitStatistics& x, int64_t row) {
+  const int32_t label = rowIn(x.part, x.labels[row]);
+  return label < 0 ? T(0) : load<T>(x.logits, row * x.stride + label);
+}
 /// Of one thread, when all of the row's logits were seen.
 template <class T>
-TUTTI_DEVICE void storeStatistics(const LogitStatistics& x, int64_t row, T largest, T sum) {
-  const int32_t label = rowIn(x.part, x.labels[row]);
+TUTTI_DEVICE void storeStatistics(const LogitStatistics& x, int64_t row, T largest, T sum,
+                                  T chosen) {
   store<T>(x.statistics, 3 * row, largest);
   store<T>(x.statistics, 3 * row + 1, sum);
-  store<T>(x.statistics, 3 * row + 2, label < 0 ? T(0) : load<T>(x.logits, row * x.width + label));
+  store<T>(x.statistics, 3 * row + 2, chosen);
 }
 
 /// Of the whole vocabulary. Ranks are taken in their order.

@@ -4,23 +4,25 @@
 // same expressions in the plain kernel and in that of streaming/, so that both round alike.
 
 #include "parallel/kernels/cuda/elements_device.cuh"
-#include "parallel/kernels/cuda/joined_device.cuh"
 
 namespace tutti::parallel::cuda {
 
-/// In float64 but for the weights.
+/// By the difference of both, which is exact where neither outweighs the other: so weights err by
+/// some roundings, and their sum by one.
 template <class T>
 struct Merged {
   bool seesKeys;  ///< otherwise neither saw one, and the others are nothing
   T keep = 0, take = 0, logSumExp = 0;
 
-  TUTTI_DEVICE Merged(double kept, double taken) {
-    const double most = Largest::join(kept, taken);
-    seesKeys = most != minusInfinity<double>();
+  TUTTI_DEVICE Merged(T kept, T taken) {
+    const bool takesMost = kept < taken;  // a NaN counts wherever it is
+    const T most = takesMost ? taken : kept, least = takesMost ? kept : taken;
+    seesKeys = most != minusInfinity<T>();
     if (!seesKeys) return;
-    const double sum = most + log(exp(kept - most) + exp(taken - most));
-    keep = T(exp(kept - sum)), take = T(exp(taken - sum));
-    logSumExp = T(sum);
+    const T ofLeast = exponential(least - most), sum = T(1) + ofLeast, share = T(1) / sum;
+    keep = takesMost ? ofLeast * share : share;
+    take = takesMost ? share : ofLeast * share;
+    logSumExp = most + logarithm(sum);
   }
 };
 

@@ -95,7 +95,8 @@ void CudaKernels::logitStatistics(const LogitStatisticsArgs& args) {
                              .labels = numbersOf(a.labels),
                              .part = vocabulary.part(),
                              .rows = sizeOf32(a.labels.count()),
-                             .width = sizeOf32(width(a.logits))};
+                             .width = sizeOf32(width(a.logits)),
+                             .stride = rowStride(a.logits)};
   queue_->checkValues("logitStatistics: id ", a.labels, -1, vocabulary.end(), 0);
   queue_->start("logitStatistics", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("logitStatistics");
@@ -118,7 +119,8 @@ double CudaKernels::crossEntropy(const CrossEntropyArgs& args) {
                           .width = sizeOf32(width(a.logits)),
                           .ranks = sizeOf32(a.statistics.shape[0]),
                           .gradient = a.gradient,
-                          .scale = a.scale};
+                          .scale = a.scale,
+                          .stride = rowStride(a.logits)};
   queue_->checkValues("crossEntropy: id ", a.labels, -1, vocabulary.end(), 0);
   queue_->start("crossEntropy", ChosenStreaming{streaming_, call}, doubles);
   queue_->finish("crossEntropy");

@@ -1,5 +1,7 @@
 // launches.h, tokens.cu: by nvcc for a GPU, by g++ for the emulation.
 
+#include <algorithm>
+
 #include "parallel/kernels/cuda/launch.h"
 #include "parallel/kernels/cuda/tokens_device.cuh"
 
@@ -13,7 +15,8 @@ constexpr Kernel<CrossEntropy> kCrossEntropy{crossEntropy<float>, crossEntropy<d
 }  // namespace
 
 cudaError_t enqueue(const FindOutside& x, cudaStream_t stream) {
-  return launch(findOutside, 1, kThreads, x, stream);
+  const int64_t warps = std::min<int64_t>(blocksOf(x.count, 32), kCheckThreads / 32);
+  return launch(findOutside, 1, static_cast<int>(32 * warps), x, stream);
 }
 
 cudaError_t enqueue(const Embedding& x, bool doubles, cudaStream_t stream) {

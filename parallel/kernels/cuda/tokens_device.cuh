@@ -18,11 +18,24 @@
 
 namespace tutti::parallel::cuda {
 
-/// One block.
-__global__ inline void findOutside(const __grid_constant__ FindOutside x) {
+/// One block, which others wait for: each thread has several values under way.
+inline constexpr int kCheckThreads = 1024;
+__global__ inline void __launch_bounds__(kCheckThreads)
+    findOutside(const __grid_constant__ FindOutside x) {
+  constexpr int kAhead = 4;
+  const int64_t threads = blockDim.x;
   int64_t first = x.count;
-  for (int64_t i = threadIdx.x; i < x.count && first == x.count; i += blockDim.x)
-    if (x.values[i] < x.lowest || x.values[i] >= x.end) first = i;
+  for (int64_t i = threadIdx.x; i < x.count && first == x.count; i += kAhead * threads) {
+    int32_t values[kAhead] = {};
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k)
+      if (i + k * threads < x.count) values[k] = x.values[i + k * threads];
+#pragma unroll
+    for (int k = kAhead - 1; k >= 0; --k) {
+      const bool isOutside = values[k] < x.lowest || values[k] >= x.end;
+      if (i + k * threads < x.count && isOutside) first = i + k * threads;
+    }
+  }
   first = joinBlock<Smallest>(first);
   if (threadIdx.x != 0) return;
   x.found->index = first < x.count ? first : -1;
@@ -76,7 +89,7 @@ __global__ void sumByRow(const __grid_constant__ SumByRow x) {
 
 template <class T>
 __global__ void logitStatistics(const __grid_constant__ LogitStatistics x) {
-  const int64_t row = blockIdx.x, first = row * x.width;
+  const int64_t row = blockIdx.x, first = row * x.stride;
   T largest = lowestLogit(T(0));
   for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x))
     largest = Largest::join(largest, load<T>(x.logits, first + column));
@@ -85,13 +98,13 @@ __global__ void logitStatistics(const __grid_constant__ LogitStatistics x) {
   for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x))
     sum += exponential(load<T>(x.logits, first + column) - largest);
   sum = joinBlock<Sum>(sum);
-  if (threadIdx.x == 0) storeStatistics<T>(x, row, largest, sum);
+  if (threadIdx.x == 0) storeStatistics<T>(x, row, largest, sum, chosenLogit<T>(x, row));
 }
 
 template <class T>
 __global__ void crossEntropy(const __grid_constant__ CrossEntropy x) {
   TUTTI_SHARED(JoinedStatistics, shared, );
-  const int64_t row = blockIdx.x, first = row * x.width;
+  const int64_t row = blockIdx.x, first = row * x.stride;
   const bool counts = x.labels[row] >= 0;
   if (threadIdx.x == 0) shared = storeLoss<T>(x, row);
   __syncthreads();

@@ -121,14 +121,14 @@ void HostKernels::logitStatistics(const LogitStatisticsArgs& a) {
     return logitStatistics(wide);
   }
   requireOperands(a);
-  const int64_t count = a.labels.count(), w = width(a.logits);
+  const int64_t count = a.labels.count(), w = width(a.logits), stride = rowStride(a.logits);
   const Vocabulary vocabulary("logitStatistics", w, a.firstId, a.vocabulary);
   dispatch(a.logits, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int32_t* labels = a.labels.as<int32_t>();
     const T* row = a.logits.as<T>();
     T* to = a.statistics.as<T>();
-    for (int64_t r = 0; r < count; ++r, row += w, to += 3) {
+    for (int64_t r = 0; r < count; ++r, row += stride, to += 3) {
       const int64_t label = vocabulary.columnOf(labels[r]);
       leaves.logitStatistics(row, w, &to[0], &to[1]);
       to[2] = label >= 0 ? row[label] : T(0);
@@ -144,14 +144,15 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
     return crossEntropy(wide);
   }
   requireOperands(a);
-  const int64_t count = a.labels.count(), ranks = a.statistics.shape[0], w = width(a.logits);
+  const int64_t count = a.labels.count(), ranks = a.statistics.shape[0];
+  const int64_t w = width(a.logits), stride = rowStride(a.logits);
   const Vocabulary vocabulary("crossEntropy", w, a.firstId, a.vocabulary);
   double total = 0;
   dispatch(a.logits, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const int32_t* labels = a.labels.as<int32_t>();
     T* row = a.logits.as<T>();
-    for (int64_t r = 0; r < count; ++r, row += w) {
+    for (int64_t r = 0; r < count; ++r, row += stride) {
       const int64_t label = vocabulary.columnOf(labels[r]);
       if (labels[r] < 0) {
         if (a.gradient) std::fill_n(row, w, T(0));

@@ -94,6 +94,25 @@ TEST_F(CudaCalls, RefuseIdsThatAreNotThere) {
       "rotary: id 6 is not in [0, 5)");
 }
 
+// Of more ids than a block looks at in one go: in each of these, at their edges, and the first
+// where there are several.
+TEST_F(CudaCalls, FindTheFirstIdThatIsNotThereOfMany) {
+  constexpr int64_t kCount = 2 * 4096 + 5;
+  const Tensor ids = make({1, kCount}, DType::Int32), table = make({5, 1}),
+               x = make({1, kCount, 1});
+  const auto embedding = [&] {
+    return refusal([&] {
+      kernels_.embedding({.tokenIds = ids, .tokens = table, .positions = {}, .x = x, .at = {}});
+    });
+  };
+  EXPECT_EQ(embedding(), "no refusal");
+  for (const int64_t place : {kCount - 1, int64_t{8192}, int64_t{4096}, int64_t{4095},
+                              int64_t{1024}, int64_t{1023}, int64_t{0}}) {
+    ids.as<int32_t>()[place] = 7 + static_cast<int32_t>(place);
+    EXPECT_EQ(embedding(), "embedding: id " + std::to_string(7 + place) + " is not in [0, 5)");
+  }
+}
+
 TEST_F(CudaCalls, RefuseExpertsAndPlacesThatAreNotThere) {
   const Tensor chosen = numbers({2, 0, 3, 7}, {4, 1}), pieces = make({1, 2, 3}, DType::Int32);
   const Tensor places = numbers({-1, 3, -2, 4}, {4, 1}), rows = make({4, 2}), placed = make({4, 2}),
@@ -264,7 +283,7 @@ TEST(CudaKernelFiles, LoadAllTheirKernels) {
       EXPECT_TRUE(std::regex_search(loads, std::regex("\\b" + loaded + "\\b"))) << name;
     }
   }
-  EXPECT_EQ(kernels, 37u);
+  EXPECT_EQ(kernels, 39u);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // The routing of tokens to experts on a GPU against the host's.
 
+#include <algorithm>
+
 #include "tests/parallel/cuda/compared.h"
 
 namespace tutti::parallel {
@@ -8,61 +10,70 @@ namespace {
 class CudaExperts : public Compared {};
 INSTANTIATE_TEST_SUITE_P(Types, CudaExperts, allTypes, nameOfTypes);
 
-// Also of logits that are alike, of which lower experts are chosen first.
+struct Routing {
+  int64_t rows, experts, choices;
+};
+
+// Also of logits that are alike, of which lower experts are chosen first. Of fewer experts than a
+// warp has lanes, of more than these keep in registers, and of more choices than lanes.
 TEST_P(CudaExperts, Routes) {
-  constexpr int64_t kRows = 140, kExperts = 7, kChoices = 3;
-  const Operand some = random({kRows, kExperts}, elements()),
-                grids = grid({kRows, kExperts}, elements());
-  for (const Operand& logits : {some, grids})
-    for (const bool normalized : {false, true}) {
-      const Operand probabilities = result({kRows, kExperts}, kept()),
-                    logSumExp = result({kRows}, kept()), chosen = result({kRows, kChoices}, kInt),
-                    weights = result({kRows, kChoices}, elements());
-      both([&](const Side& side) {
-        side.kernels.route({.logits = side(logits),
-                            .probabilities = side(probabilities),
-                            .logSumExp = side(logSumExp),
-                            .chosen = side(chosen),
-                            .weights = side(weights),
-                            .normalized = normalized});
-      });
-      expectExact(chosen, "chosen");
-      expectNear(probabilities, 8, "probabilities");
-      expectNear(logSumExp, 8, "logSumExp");
-      expectNear(weights, 8, "weights");
-    }
+  for (const auto& [kRows, kExperts, kChoices] :
+       {Routing{140, 7, 3}, Routing{3, 150, 4}, Routing{2, 40, 35}, Routing{2, 1, 1}})
+    for (const bool normalized : {false, true})
+      for (const bool isGrid : {false, true}) {
+        const Operand logits =
+            isGrid ? grid({kRows, kExperts}, elements()) : random({kRows, kExperts}, elements());
+        const Operand probabilities = result({kRows, kExperts}, kept()),
+                      logSumExp = result({kRows}, kept()), chosen = result({kRows, kChoices}, kInt),
+                      weights = result({kRows, kChoices}, elements());
+        both([&](const Side& side) {
+          side.kernels.route({.logits = side(logits),
+                              .probabilities = side(probabilities),
+                              .logSumExp = side(logSumExp),
+                              .chosen = side(chosen),
+                              .weights = side(weights),
+                              .normalized = normalized});
+        });
+        expectExact(chosen, "chosen");
+        expectNear(probabilities, 8, "probabilities");
+        expectNear(logSumExp, 8, "logSumExp");
+        expectNear(weights, 8, "weights");
+      }
 }
 
+// Of more experts, too, than a warp keeps in registers.
 TEST_P(CudaExperts, RouterGradients) {
-  constexpr int64_t kRows = 12, kExperts = 6, kChoices = 2;
-  const Operand dWeights = random({kRows, kChoices}, elements()),
-                probabilities = grid({kRows, kExperts}, kept()),
-                logSumExp = random({kRows}, kept()), chosen = ids({kRows, kChoices}, kExperts),
-                weights = random({kRows, kChoices}, elements()), choices = ids({3, kExperts}, 20);
-  for (const bool normalized : {false, true}) {
-    // Of probabilities that are away from zero, by whose sum there is a division.
-    const Operand some =
-        of(std::vector<double>(kRows * kExperts, 0.125), {kRows, kExperts}, kept());
-    const Operand dLogits = result({kRows, kExperts}, elements());
-    RouterLosses losses[2];
-    both([&](const Side& side) {
-      losses[side.isGpu() ? 0 : 1] =
-          side.kernels.routerGradient({.dWeights = side(dWeights),
-                                       .probabilities = side(normalized ? some : probabilities),
-                                       .logSumExp = side(logSumExp),
-                                       .chosen = side(chosen),
-                                       .weights = side(weights),
-                                       .choices = side(choices),
-                                       .dLogits = side(dLogits),
-                                       .length = 8,
-                                       .normalized = normalized,
-                                       .balance = 0.5,
-                                       .z = 0.25});
-    });
-    // Products and sums of some numbers below 32, in float64 whatever the type.
-    expectNear(dLogits, 100, "dLogits");
-    EXPECT_NEAR(losses[0].balance, losses[1].balance, 1e-12);
-    EXPECT_NEAR(losses[0].z, losses[1].z, 1e-12);
+  for (const int64_t kExperts : {6, 150}) {
+    constexpr int64_t kRows = 12, kChoices = 2;
+    const Operand dWeights = random({kRows, kChoices}, elements()),
+                  probabilities = grid({kRows, kExperts}, kept()),
+                  logSumExp = random({kRows}, kept()), chosen = ids({kRows, kChoices}, kExperts),
+                  weights = random({kRows, kChoices}, elements()), choices = ids({3, kExperts}, 20);
+    for (const bool normalized : {false, true}) {
+      // Of probabilities that are away from zero, by whose sum there is a division.
+      const Operand some =
+          of(std::vector<double>(kRows * kExperts, 0.125), {kRows, kExperts}, kept());
+      const Operand dLogits = result({kRows, kExperts}, elements());
+      RouterLosses losses[2];
+      both([&](const Side& side) {
+        losses[side.isGpu() ? 0 : 1] =
+            side.kernels.routerGradient({.dWeights = side(dWeights),
+                                         .probabilities = side(normalized ? some : probabilities),
+                                         .logSumExp = side(logSumExp),
+                                         .chosen = side(chosen),
+                                         .weights = side(weights),
+                                         .choices = side(choices),
+                                         .dLogits = side(dLogits),
+                                         .length = 8,
+                                         .normalized = normalized,
+                                         .balance = 0.5,
+                                         .z = 0.25});
+      });
+      // Products and sums of some numbers below 32, in float64 whatever the type.
+      expectNear(dLogits, 100, "dLogits");
+      EXPECT_NEAR(losses[0].balance, losses[1].balance, 1e-12);
+      EXPECT_NEAR(losses[0].z, losses[1].z, 1e-12);
+    }
   }
 }
 
@@ -92,14 +103,18 @@ INSTANTIATE_TEST_SUITE_P(Types, CudaPlaces, testing::Values(Types{DType::Float32
                          nameOfTypes);
 
 // Sequences, pieces and experts whose choices begin and end anywhere among the 32 of a warp; with a
-// capacity that other pieces have taken a part of, and without.
+// capacity that other pieces have taken a part of, and without. Also of several tiles, and of more
+// than a thread adds up at once, in which sequences and pieces end or which they fill; of more
+// experts than a block adds up at once, or counts in shared memory.
 TEST_P(CudaPlaces, AreThoseOfTheHost) {
   struct Case {
     int64_t sequences, rows, choices, experts, early, capacity;
   };
   for (const Case& c :
        {Case{3, 23, 3, 5, 9, 0}, Case{3, 23, 3, 5, 9, 12}, Case{1, 70, 2, 3, 70, 31},
-        Case{40, 1, 1, 2, 0, 1}, Case{2, 64, 1, 1, 32, 40}}) {
+        Case{40, 1, 1, 2, 0, 1}, Case{2, 64, 1, 1, 32, 40}, Case{1, 2500, 2, 5, 0, 0},
+        Case{3, 700, 3, 5, 250, 130}, Case{1, 9300, 1, 2, 0, 4000}, Case{2, 600, 2, 300, 512, 3},
+        Case{1, 1024, 1, 3, 512, 100}, Case{3, 40, 1, 1100, 0, 1}}) {
     const int64_t count = c.sequences * c.rows;
     const Operand chosen = ids({count, c.choices}, static_cast<int32_t>(c.experts)),
                   counts = result({c.sequences, 2, c.experts}, kInt),
@@ -118,7 +133,7 @@ TEST_P(CudaPlaces, AreThoseOfTheHost) {
                                 .choices = side(choices),
                                 .own = {1, 3},
                                 .early = c.early,
-                                .length = 100,
+                                .length = std::max<int64_t>(100, c.rows),
                                 .capacity = c.capacity,
                                 .loads = own});
     });

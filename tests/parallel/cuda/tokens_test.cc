@@ -71,13 +71,16 @@ TEST_P(CudaTokensInFloat64, EmbeddingGradientsAreInTheOrderOfTokens) {
   expectExact(dPositions, "dPositions");
 }
 
-// Three parts of a vocabulary, of which the last has nothing; one row does not count.
+// Three parts of a vocabulary, of which the last has nothing, and the second has gaps of 6 columns
+// between its rows; one row does not count.
 TEST_P(CudaTokens, CrossEntropy) {
   constexpr int64_t kRows = 5, kAll = 300, kWidths[] = {170, 130, 0};
   const Operand labels = numbers({0, 169, -1, 170, 299}, {kRows});
   const Operand statistics = result({3, kRows, 3}, kept());
   std::vector<Operand> logits;
   for (const int64_t width : kWidths) logits.push_back(random({kRows, width}, elements(), 3));
+  const Operand withGaps = random({kRows, kWidths[1] + 6}, elements(), 3);
+  logits[1] = withGaps.columns(0, kWidths[1]);
   const auto call = [&](const auto& visit) {
     int64_t first = 0;
     for (size_t rank = 0; rank < 3; first += kWidths[rank++]) visit(rank, first);
@@ -119,6 +122,7 @@ TEST_P(CudaTokens, CrossEntropy) {
     EXPECT_NEAR(losses[0][i], losses[1][i], 1e-12 * std::fabs(losses[1][i]));  // both in float64
   }
   for (const Operand& x : logits) expectNear(x, 40, "gradient");
+  expectExact(withGaps.columns(kWidths[1], 6), "what lies between rows");
 }
 
 }  // namespace

@@ -101,11 +101,14 @@ GemmChip chipOf(int device) {
 
 GemmOutput outputOf(const GemmProduct& x) {
   const Epilogue& e = x.epilogue;
+  // Their right halves begin behind the last column of the left ones.
+  const bool hasHalves =
+      e.activation == Activation::SwiGlu || e.activation == Activation::SwiGluBackward;
   return {.c = x.c,
           .rows = x.rows,
           .columns = x.columns,
           .accumulate = x.accumulate,
-          .isVector = x.columns % 4 == 0 && isVector(x.c, x.strides.c) &&
+          .isVector = (!hasHalves || x.columns % 4 == 0) && isVector(x.c, x.strides.c) &&
                       isVector(e.inner, x.strides.inner) &&
                       isVector(e.residual, x.strides.residual) &&
                       isVector({e.bias, 0}, x.strides.bias),

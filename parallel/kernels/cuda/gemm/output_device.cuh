@@ -20,10 +20,11 @@ struct alignas(16) WarpStage {
   float sums[kStageRows][kStageColumns + 8];
 };
 
-/// Four neighbours of a row, from a multiple of four on, however c is aligned.
+/// Four neighbours of a row, from a multiple of four on, however c is aligned; also the last of a
+/// row, of which some are beyond it.
 TUTTI_DEVICE void storeFourSums(const GemmOutput& out, const float (&sums)[4], int32_t row,
                                 int32_t column) {
-  if (out.isVector != 0) return storeSums(out, sums, row, column);
+  if (out.isVector != 0 && column + 4 <= out.columns) return storeSums(out, sums, row, column);
 #pragma unroll 1
   for (int turn = 0; turn < 4; ++turn) {
     float sum[1] = {};
@@ -49,6 +50,7 @@ TUTTI_DEVICE void storeStage(const GemmOutput& out, const WarpStage& stage, int3
                              int32_t column) {
   constexpr int kRowsOfLane = 4, kRowStep = kStageRows / kRowsOfLane;
   const int lane = int(threadIdx.x) % 32, first = lane / 8, place = lane % 8 * 4;
+  if (column >= out.columns) return;
   if (out.isVector == 0) {  // then a lane has one column
 #pragma unroll 1
     for (int i = 0; i < kStageRows; ++i) {
@@ -61,7 +63,7 @@ TUTTI_DEVICE void storeStage(const GemmOutput& out, const WarpStage& stage, int3
     const float4 four = *reinterpret_cast<const float4*>(&stage.sums[i][place]);
     sums[0] = four.x, sums[1] = four.y, sums[2] = four.z, sums[3] = four.w;
   };
-  if (row + kStageRows <= out.rows) {
+  if (row + kStageRows <= out.rows && column + place + 4 <= out.columns) {
     float sums[kRowsOfLane][4];
 #pragma unroll
     for (int i = 0; i < kRowsOfLane; ++i) load(first + i * kRowStep, sums[i]);
@@ -71,7 +73,7 @@ TUTTI_DEVICE void storeStage(const GemmOutput& out, const WarpStage& stage, int3
   for (int i = first; i < kStageRows; i += kRowStep) {
     float sums[4];
     load(i, sums);
-    storeSums(out, sums, row + i, column + place);
+    storeFourSums(out, sums, row + i, column + place);
   }
 }
 

@@ -140,10 +140,11 @@ TUTTI_DEVICE void issueStep(float (&sums)[kSums], uint64_t a, uint64_t b, bool i
   }
 }
 
-template <class Kernel, int kHalvesHere, int kSums>
+/// Calls issued() when the last products are under way.
+template <class Kernel, int kHalvesHere, int kSums, class Issued>
 TUTTI_DEVICE void multiply(float (&sums)[kHalvesHere][kSums], WgmmaShared<Kernel::kColumns>& shared,
                            int firstRow, int32_t steps,
-                           RingPlace<kWgmmaStages<Kernel::kColumns>>& place) {
+                           RingPlace<kWgmmaStages<Kernel::kColumns>>& place, const Issued& issued) {
   uint32_t before = 0;
   for (int32_t step = 0; step < steps; ++step) {
     const uint32_t stage = place.stage;
@@ -158,6 +159,7 @@ TUTTI_DEVICE void multiply(float (&sums)[kHalvesHere][kSums], WgmmaShared<Kernel
                                         (firstRow + half * kHalfRows) * kRowBytes),
           b, step == 0);
     ptx::wgmmaCommit();
+    if (step + 1 == steps) issued();
 #pragma unroll
     for (int half = 0; half < kHalvesHere; ++half) ptx::wgmmaWait<1>(sums[half]);
     if (step > 0) release(shared.empty[before]);
@@ -189,12 +191,13 @@ TUTTI_DEVICE void consumeTogether(WgmmaShared<Kernel::kColumns>& shared, const W
        index += clusters) {
     const GemmUnit unit = unitAt(x.tiles, index);
     float sums[1][Kernel::kColumns / 2];
-    multiply<Kernel>(sums, shared, consumer * kHalfRows, unit.steps, place);
+    multiply<Kernel>(sums, shared, consumer * kHalfRows, unit.steps, place, [] {});
     storeRows<Kernel>(shared, x, unit, consumer * kHalfRows, sums[0]);
   }
 }
 
-/// Of the cluster's units a consumer has every second one; stages of the others it leaves out.
+/// Of the cluster's units a consumer has every second one; stages of the others it leaves out. Its
+/// turn ends when its last products have been issued: the other's queue up behind them.
 template <class Kernel>
 TUTTI_DEVICE void consumeInTurn(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
                                 int consumer) {
@@ -212,8 +215,9 @@ TUTTI_DEVICE void consumeInTurn(WgmmaShared<Kernel::kColumns>& shared, const Wgm
     }
     float sums[2][Kernel::kColumns / 2];
     ptx::barSync(uint32_t(1 + consumer), kBoth);
-    multiply<Kernel>(sums, shared, 0, unit.steps, place);
-    if (index + clusters < x.tiles.units) ptx::barArrive(uint32_t(2 - consumer), kBoth);
+    multiply<Kernel>(sums, shared, 0, unit.steps, place, [&] {
+      if (index + clusters < x.tiles.units) ptx::barArrive(uint32_t(2 - consumer), kBoth);
+    });
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       storeRows<Kernel>(shared, x, unit, half * kHalfRows, sums[half]);

@@ -11,11 +11,11 @@ static_assert(kRowsOfThread * kRowLanes == kSliceRows);
 static_assert(kSlicesOfThread * kSliceGroups == kMostSlices);
 
 /// Of dy; of dy times the normalized x; of both.
-template <int kRun>
+template <int kRun, int kKnown>
 struct SliceKernels {
-  static constexpr auto kOfDy = sumsOfSlices<kRun, false, false>;
-  static constexpr auto kProducts = sumsOfSlices<kRun, true, false>;
-  static constexpr auto kBoth = sumsOfSlices<kRun, true, true>;
+  static constexpr auto kOfDy = sumsOfSlices<kRun, false, false, kKnown>;
+  static constexpr auto kProducts = sumsOfSlices<kRun, true, false, kKnown>;
+  static constexpr auto kBoth = sumsOfSlices<kRun, true, true, kKnown>;
 
   static cudaError_t start(const SlicedSums& x, cudaStream_t stream) {
     const auto kernel = x.x.data == nullptr          ? kOfDy
@@ -26,15 +26,24 @@ struct SliceKernels {
   }
   static cudaError_t load() { return loadAll(kOfDy, kProducts, kBoth); }
 };
-using Fours = SliceKernels<4>;
-using Eights = SliceKernels<8>;
+using Fours = SliceKernels<4, kFloat>;
+using Eights = SliceKernels<8, kAnyFormat>;
+using Brains = SliceKernels<8, kBrain>;
+using Halves = SliceKernels<8, kHalf>;
+
+cudaError_t start(const SlicedSums& x, int32_t run, cudaStream_t stream) {
+  if (run == 4) return Fours::start(x, stream);
+  const int known = areFloats({x.mean, x.rstd}) ? narrowFormatOf({x.dy.elements, x.x}) : kAnyFormat;
+  if (known == kBrain) return Brains::start(x, stream);
+  if (known == kHalf) return Halves::start(x, stream);
+  return Eights::start(x, stream);
+}
 
 }  // namespace
 
 cudaError_t enqueue(const InRuns<ColumnSums>& x, cudaStream_t stream) {
   const SlicedSums sliced{x, slicesOf(x.rows)};
-  const cudaError_t error =
-      x.run == 4 ? Fours::start(sliced, stream) : Eights::start(sliced, stream);
+  const cudaError_t error = start(sliced, x.run, stream);
   if (error != cudaSuccess || sliced.slices.count == 1) return error;
   const int sums = x.sumsOfDy.data == nullptr ? 1 : 2;
   return launch(sumsOfColumns, blocksOf(x.width, kColumnsOfBlock) * sums, kThreads, sliced, stream);
@@ -42,7 +51,7 @@ cudaError_t enqueue(const InRuns<ColumnSums>& x, cudaStream_t stream) {
 
 cudaError_t loadColumns() {
   cudaError_t error = loadAll(sumsOfColumns);
-  for (const auto load : {Fours::load, Eights::load})
+  for (const auto load : {Fours::load, Eights::load, Brains::load, Halves::load})
     if (error == cudaSuccess) error = load();
   return error;
 }

@@ -15,7 +15,8 @@
 //   biasGradient                       read b
 //   rmsNormWeights, layerNormWeights   read 2 b, once for both sums of the latter
 // Partial sums are 8 bytes, written and read, for kSliceRows or more elements, mostly in the
-// second-level cache.
+// second-level cache. Kernels are compiled for operands of one format of 16 bits and means and rstd
+// of float32, besides those that look at each operand's.
 
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/streaming/arguments.h"
@@ -68,8 +69,9 @@ struct Tile {
 };
 
 /// What a thread has of rows that are under way.
-template <int kRun, bool kNormal>
+template <int kRun, bool kNormal, int kKnown>
 struct RowBatch {
+  static constexpr int kKnownOfRow = kKnown == kAnyFormat ? kAnyFormat : kFloat;
   Words<kRun> dy[kRowsOfThread] = {}, x[kNormal ? kRowsOfThread : 1] = {};
   float mean[kRowsOfThread] = {}, rstd[kRowsOfThread] = {};
 
@@ -77,11 +79,12 @@ struct RowBatch {
 #pragma unroll
     for (int i = 0; i < kRowsOfThread; ++i, row += kRowLanes) {
       if (row >= end) break;
-      dy[i] = loadWords<kRun>(of.dy.elements, int64_t(row) * of.dy.stride + column);
+      dy[i] = loadWords<kRun>(known<kKnown>(of.dy.elements), int64_t(row) * of.dy.stride + column);
       if constexpr (kNormal) {
-        x[i] = loadWords<kRun>(of.x, int64_t(row) * of.width + column);
-        mean[i] = of.mean.data == nullptr ? 0.0f : cuda::load<float>(of.mean, row);
-        rstd[i] = cuda::load<float>(of.rstd, row);
+        x[i] = loadWords<kRun>(known<kKnown>(of.x), int64_t(row) * of.width + column);
+        mean[i] =
+            of.mean.data == nullptr ? 0.0f : cuda::load<float>(known<kKnownOfRow>(of.mean), row);
+        rstd[i] = cuda::load<float>(known<kKnownOfRow>(of.rstd), row);
       }
     }
   }
@@ -89,9 +92,9 @@ struct RowBatch {
   /// dy and, where there is an x, dy times the normalized x, of row i.
   TUTTI_DEVICE void terms(const SlicedSums& of, int i, float (&dys)[kRun],
                           float (&products)[kRun]) const {
-    widenWords(dy[i], of.dy.elements.format, dys);
+    widenWords(dy[i], known<kKnown>(of.dy.elements).format, dys);
     if constexpr (kNormal) {
-      widenWords(x[i], of.x.format, products);
+      widenWords(x[i], known<kKnown>(of.x).format, products);
 #pragma unroll
       for (int k = 0; k < kRun; ++k) products[k] = dys[k] * ((products[k] - mean[i]) * rstd[i]);
     }
@@ -132,13 +135,13 @@ TUTTI_DEVICE void storeSlice(const SlicedSums& x, const Tile<kRun>& tile, int wh
 }
 
 /// kNormal: there is an x. kBoth: sums of dy are wanted besides.
-template <int kRun, bool kNormal, bool kBoth>
+template <int kRun, bool kNormal, bool kBoth, int kKnown>
 __global__ void __launch_bounds__(kThreads) sumsOfSlices(const __grid_constant__ SlicedSums x) {
   static_assert(kNormal || !kBoth);
   const Tile<kRun> tile(x);
   float sums[kRun] = {}, ofDy[kRun] = {};
+  RowBatch<kRun, kNormal, kKnown> batch;
   for (int32_t row = tile.row; row < tile.endRow && tile.column < x.width; row += kSliceRows) {
-    RowBatch<kRun, kNormal> batch;
     batch.load(x, row, tile.endRow, tile.column);
 #pragma unroll
     for (int i = 0; i < kRowsOfThread; ++i) {

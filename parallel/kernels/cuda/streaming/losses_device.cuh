@@ -1,21 +1,33 @@
 #pragma once
 
 // The loss, over a vocabulary or a part of one. A block has a row. Of its logits, in words of 16
-// bytes, each thread has several runs under way, and between them
+// bytes, each thread has kLossRuns runs under way at all times: before one is computed with, the
+// one behind the others is loaded into its place. From run to run it keeps
 //   statistics    the largest of its logits so far, and the sum of their exponentials relative to
 //                 it, which is scaled where others are larger (Milakov and Gimelshein, "Online
 //                 normalizer calculation for softmax"); a tree joins those of the block
 //   slopes        nothing: a run is stored where it was loaded from
-// A row may begin anywhere (50257 columns): what lies before its first run, and behind its last,
-// are some threads' single elements. Runs are of 8 elements in float32, too, so that statistics are
-// summed in one order whatever the type.
+// The first runs are under way before anything is waited for: the row's label and edges, and for
+// slopes the statistics that one thread joins.
+//
+// Rows may have gaps between them, which are neither read nor written: those of a model's logits
+// begin at multiples of 16 bytes, so that behind the runs of 50257 columns there is one element.
+// Others begin anywhere: what lies before a row's first run, and behind its last, are some threads'
+// single elements. Runs are of 8 elements in float32, too, so that statistics are summed in one
+// order whatever the type.
 //
 // Bound: the memory's bandwidth; bytes of a logit, of which the type has b:
 //   statistics      read b
 //   slopes          read b, write b; of a row that does not count write b
-// Of 16 bits the second bound is near: of exponentials, a dozen instructions each. One pass for
-// both would have to keep rows of some 100 KB, on all ranks, until these have exchanged statistics.
-// Slopes begin with the rows that statistics ended with: the second-level cache has these still.
+// Of 16 bits the second bound is near: of instructions. At 4 TB/s a multiprocessor of an H200 has
+// 14 for a logit that is read, and twice as many for one that is written, too. Statistics take
+// about 8, with ex2.approx, where expf() alone has as many; slopes about 14, with expf(), which are
+// those of the plain kernel to the bit. Bytes under way: 4 blocks of 256 threads with 64 bytes each
+// are 64 KB of a multiprocessor, where 800 ns at 4.8 TB/s need 29 KB.
+//
+// One pass for both would have to keep rows of some 100 KB, on all ranks, until these have
+// exchanged statistics. Slopes begin with the rows that statistics ended with: the second-level
+// cache has these still.
 
 #include "parallel/kernels/cuda/loss_device.cuh"
 #include "parallel/kernels/cuda/streaming/arguments.h"
@@ -31,7 +43,8 @@ inline constexpr int kLossRuns = 4;
 struct CutRow {
   int64_t first;
   int32_t width, before, runs, edges;
-  TUTTI_DEVICE CutRow(int64_t row, int32_t columns) : first(row * columns), width(columns) {
+  TUTTI_DEVICE CutRow(int64_t row, int64_t stride, int32_t columns)
+      : first(row * stride), width(columns) {
     const int32_t gap = int32_t(-first & (kLossRun - 1));
     before = gap < width ? gap : width;
     runs = (width - before) / kLossRun;
@@ -46,35 +59,50 @@ struct CutRow {
   TUTTI_DEVICE void forEdge(const Visit& visit) const {
     if (int32_t(threadIdx.x) < edges) visit(columnOfEdge(int32_t(threadIdx.x)));
   }
-  /// Calls visit(first run) for this thread's batches; the others of a batch follow by the number
-  /// of threads, as far as there are any.
-  template <class Visit>
-  TUTTI_DEVICE void forBatches(const Visit& visit) const {
-    const auto threads = int32_t(blockDim.x);
-    for (int32_t run = int32_t(threadIdx.x); run < runs; run += kLossRuns * threads) visit(run);
-  }
 };
 
 using LossRun = float[kLossRun];
-using LossBatch = Words<kLossRun>[kLossRuns];
 
-/// Minus infinity, which adds nothing to a sum of exponentials.
+/// A thread's runs of a row, every blockDim.x-th: the first of them are loaded when this is made.
 template <Format kFormat>
-TUTTI_DEVICE Words<kLossRun> noLogits() {
-  const uint32_t bits = kFormat == Format::Float32    ? 0xff800000u
-                        : kFormat == Format::BFloat16 ? 0xff80ff80u
-                                                      : 0xfc00fc00u;
-  const uint4 word = make_uint4(bits, bits, bits, bits);
-  return {{word, word}};
-}
-
-template <Format kFormat>
-TUTTI_DEVICE void loadBatch(const void* logits, const CutRow& row, int32_t run, LossBatch& batch) {
-  const Elements x{const_cast<void*>(logits), kFormat};
+class RunsAhead {
+ public:
+  TUTTI_DEVICE RunsAhead(const Elements& logits, const CutRow& row)
+      : logits_{logits.data, kFormat}, row_(row) {
 #pragma unroll
-  for (int i = 0; i < kLossRuns; ++i, run += int32_t(blockDim.x))
-    batch[i] = run < row.runs ? loadWords<kLossRun>(x, row.first + row.columnOfRun(run))
-                              : noLogits<kFormat>();
+    for (int i = 0; i < kLossRuns; ++i) load(i, int32_t(threadIdx.x) + i * int32_t(blockDim.x));
+  }
+  /// Calls visit(column, logits) for each run, once. Visit may store there.
+  template <class Visit>
+  TUTTI_DEVICE void forRuns(const Visit& visit) {
+    const auto threads = int32_t(blockDim.x);
+    for (int32_t run = int32_t(threadIdx.x); run < row_.runs;) {
+#pragma unroll
+      for (int i = 0; i < kLossRuns; ++i, run += threads) {
+        if (run >= row_.runs) return;
+        const Words<kLossRun> words = ahead_[i];
+        load(i, run + kLossRuns * threads);
+        LossRun logits;
+        widenWords(words, kFormat, logits);
+        visit(row_.columnOfRun(run), logits);
+      }
+    }
+  }
+
+ private:
+  TUTTI_DEVICE void load(int i, int32_t run) {
+    if (run < row_.runs)
+      ahead_[i] = loadWords<kLossRun>(logits_, row_.first + row_.columnOfRun(run));
+  }
+  const Elements logits_;
+  const CutRow row_;
+  Words<kLossRun> ahead_[kLossRuns];
+};
+
+/// Exactly 1 of 0, 0 of minus infinity, NaN of NaN and of infinity less itself.
+TUTTI_DEVICE float relativeExponential(float difference) {
+  constexpr float kLog2OfE = 1.4426950408889634f;
+  return ptx::exp2Approximate(difference * kLog2OfE);
 }
 
 /// The softmax of what a thread has seen of a row. Logits that are NaN make the sum NaN, and are
@@ -82,104 +110,79 @@ TUTTI_DEVICE void loadBatch(const void* logits, const CutRow& row, int32_t run, 
 struct RunningSoftmax {
   float largest = lowestLogit(0.0f), sum = 0;
 
-  TUTTI_DEVICE float sumTo(float other) const { return sum * exponential(largest - other); }
-  TUTTI_DEVICE void raise(float other) {
-    const float raised = Largest::join(largest, other);
-    sum = sumTo(raised), largest = raised;
+  TUTTI_DEVICE float sumTo(float other) const { return sum * relativeExponential(largest - other); }
+  TUTTI_DEVICE void add(float logit) {
+    const float top = fmaxf(largest, logit);
+    sum = sumTo(top) + relativeExponential(logit - top), largest = top;
   }
-  TUTTI_DEVICE void add(float logit) { sum += exponential(logit - largest); }
-
-  template <Format kFormat>
-  TUTTI_DEVICE void add(const LossBatch& batch) {
-    float top = largest;
-    forLogits<kFormat>(batch, [&](float logit) { top = Largest::join(top, logit); });
-    raise(top);
-    forLogits<kFormat>(batch, [&](float logit) { add(logit); });
+  TUTTI_DEVICE void add(const LossRun& logits) {
+    const float top = fmaxf(largest, joinRun(logits, [](float a, float b) { return fmaxf(a, b); }));
+    LossRun parts;
+#pragma unroll
+    for (int k = 0; k < kLossRun; ++k) parts[k] = relativeExponential(logits[k] - top);
+    sum = sumTo(top) + joinRun(parts, [](float a, float b) { return a + b; }), largest = top;
   }
 
  private:
-  template <Format kFormat, class Visit>
-  static TUTTI_DEVICE void forLogits(const LossBatch& batch, const Visit& visit) {
-#pragma unroll
-    for (int i = 0; i < kLossRuns; ++i) {
-      LossRun logits;
-      widenWords(batch[i], kFormat, logits);
-#pragma unroll
-      for (int k = 0; k < kLossRun; ++k) visit(logits[k]);
-    }
+  /// By a tree, whose steps wait for fewer others than those of a chain.
+  template <class Join>
+  static TUTTI_DEVICE float joinRun(const LossRun& run, const Join& join) {
+    return join(join(join(run[0], run[1]), join(run[2], run[3])),
+                join(join(run[4], run[5]), join(run[6], run[7])));
   }
 };
 
 template <Format kFormat>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     statisticsOfRows(const __grid_constant__ LogitStatistics x) {
-  const CutRow row(blockIdx.x, x.width);
+  const CutRow row(blockIdx.x, x.stride, x.width);
+  RunsAhead<kFormat> runs(x.logits, row);
+  const float chosen = threadIdx.x == 0 ? chosenLogit<float>(x, blockIdx.x) : 0;
   RunningSoftmax own;
-  row.forEdge([&](int32_t column) {
-    const float logit = load<float>(x.logits, row.first + column);
-    own.raise(logit);
-    own.add(logit);
-  });
-  row.forBatches([&](int32_t run) {
-    LossBatch batch;
-    loadBatch<kFormat>(x.logits.data, row, run, batch);
-    own.add<kFormat>(batch);
-  });
+  row.forEdge([&](int32_t column) { own.add(load<float>(x.logits, row.first + column)); });
+  runs.forRuns([&](int32_t, const LossRun& logits) { own.add(logits); });
   const float largest = joinBlock<Largest>(own.largest);
   const float sum = joinBlock<Sum>(own.sumTo(largest));
-  if (threadIdx.x == 0) storeStatistics<float>(x, blockIdx.x, largest, sum);
-}
-
-/// In the place of logits. Visit: what becomes of run `i` of a batch.
-template <Format kFormat, class Visit>
-TUTTI_DEVICE void storeBatch(const CrossEntropy& x, const CutRow& row, int32_t run,
-                             const Visit& visit) {
-#pragma unroll
-  for (int i = 0; i < kLossRuns; ++i, run += int32_t(blockDim.x)) {
-    if (run >= row.runs) break;
-    LossRun slopes;
-    visit(i, row.columnOfRun(run), slopes);
-    storeRun(Elements{x.logits.data, kFormat}, row.first + row.columnOfRun(run), slopes);
-  }
+  if (threadIdx.x == 0) storeStatistics<float>(x, blockIdx.x, largest, sum, chosen);
 }
 
 template <Format kFormat>
-TUTTI_DEVICE void storeZeros(const CrossEntropy& x, const CutRow& row) {
-  row.forEdge([&](int32_t column) { store<float>(x.logits, row.first + column, 0.0f); });
-  row.forBatches([&](int32_t run) {
-    storeBatch<kFormat>(x, row, run, [](int, int32_t, LossRun& slopes) {
-#pragma unroll
-      for (int k = 0; k < kLossRun; ++k) slopes[k] = 0;
-    });
-  });
+TUTTI_DEVICE void storeZeros(const Elements& logits, const CutRow& row) {
+  row.forEdge([&](int32_t column) { store<float>(logits, row.first + column, 0.0f); });
+  const LossRun none{};
+  for (int32_t run = int32_t(threadIdx.x); run < row.runs; run += int32_t(blockDim.x))
+    storeRun(Elements{logits.data, kFormat}, row.first + row.columnOfRun(run), none);
 }
 
 /// With the gradient.
 template <Format kFormat>
-__global__ void __launch_bounds__(kThreads) slopesOfRows(const __grid_constant__ CrossEntropy x) {
+__global__ void __launch_bounds__(kThreads, 4)
+    slopesOfRows(const __grid_constant__ CrossEntropy x) {
   TUTTI_SHARED(JoinedStatistics, shared, );
   const int64_t number = int64_t(x.rows) - 1 - blockIdx.x;
-  const CutRow row(number, x.width);
+  const CutRow row(number, x.stride, x.width);
+  if (x.labels[number] < 0) {
+    if (threadIdx.x == 0) storeLoss<float>(x, number);
+    return storeZeros<kFormat>(x.logits, row);
+  }
+  RunsAhead<kFormat> runs(x.logits, row);
   if (threadIdx.x == 0) shared = storeLoss<float>(x, number);
   __syncthreads();
-  if (x.labels[number] < 0) return storeZeros<kFormat>(x, row);
   const int32_t label = rowIn(x.part, x.labels[number]);
   const LogitSlopes<float> slopes(shared, x.scale);
   row.forEdge([&](int32_t column) {
     const float slope = slopes.of(load<float>(x.logits, row.first + column));
     store<float>(x.logits, row.first + column, column == label ? slope - slopes.scale : slope);
   });
-  row.forBatches([&](int32_t run) {
-    LossBatch batch;
-    loadBatch<kFormat>(x.logits.data, row, run, batch);
-    storeBatch<kFormat>(x, row, run, [&](int i, int32_t column, LossRun& values) {
-      widenWords(batch[i], kFormat, values);
+  runs.forRuns([&](int32_t column, LossRun& values) {
 #pragma unroll
-      for (int k = 0; k < kLossRun; ++k) {
-        values[k] = slopes.of(values[k]);
+    for (int k = 0; k < kLossRun; ++k) values[k] = slopes.of(values[k]);
+    if (label >= column && label < column + kLossRun) {  // of one thread's runs one
+#pragma unroll
+      for (int k = 0; k < kLossRun; ++k)
         if (column + k == label) values[k] -= slopes.scale;
-      }
-    });
+    }
+    storeRun(Elements{x.logits.data, kFormat}, row.first + column, values);
   });
 }
 

@@ -7,53 +7,72 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-/// A row's threads, and how many runs of it each of them has room for.
-template <int kThreadsOfRow, int kRuns>
+/// A row's threads, how many runs of it each of them has room for, and what is known of formats.
+template <int kThreadsOfRow, int kRuns, int kKnown>
 struct Shape {
   using Share = RowShare<kThreadsOfRow, kRuns>;
   static constexpr int kMostColumns = kThreadsOfRow * kRuns * kNormRun;
-  static constexpr auto kNorm = normOfRows<kThreadsOfRow, kRuns, false>;
-  static constexpr auto kNormOfSum = normOfRows<kThreadsOfRow, kRuns, true>;
-  static constexpr auto kBackward = normBackwardOfRows<kThreadsOfRow, kRuns>;
+  static constexpr auto kNorm = normOfRows<kThreadsOfRow, kRuns, false, kKnown>;
+  static constexpr auto kNormOfSum = normOfRows<kThreadsOfRow, kRuns, true, kKnown>;
+  static constexpr auto kBackward = normBackwardOfRows<kThreadsOfRow, kRuns, false, kKnown>;
+  static constexpr auto kBackwardAdding = normBackwardOfRows<kThreadsOfRow, kRuns, true, kKnown>;
 
   static cudaError_t start(const Norm& x, cudaStream_t stream) {
     return launch(x.residual.data == nullptr ? kNorm : kNormOfSum,
                   blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x, stream);
   }
   static cudaError_t start(const NormBackward& x, cudaStream_t stream) {
-    return launch(kBackward, blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x,
-                  stream);
+    return launch(x.residual.data == nullptr ? kBackward : kBackwardAdding,
+                  blocksOf(x.rows, Share::kRowsOfBlock), Share::kThreadsOfBlock, x, stream);
   }
-  static cudaError_t load() { return loadAll(kNorm, kNormOfSum, kBackward); }
+  static cudaError_t load() { return loadAll(kNorm, kNormOfSum, kBackward, kBackwardAdding); }
 };
 
-using Narrow = Shape<32, 1>;
-using Warps = Shape<32, 4>;
-using Blocks = Shape<256, 2>;
-using Wide = Shape<256, 4>;
-static_assert(Wide::kMostColumns == kMostNormColumns);
+template <int kKnown>
+struct Shapes {
+  using Narrow = Shape<32, 1, kKnown>;
+  using Warps = Shape<32, 4, kKnown>;
+  using Blocks = Shape<128, 4, kKnown>;
+  using Wide = Shape<256, 4, kKnown>;
+  static_assert(Wide::kMostColumns == kMostNormColumns);
 
+  template <class Arguments>
+  static cudaError_t start(const Arguments& x, cudaStream_t stream) {
+    if (x.width <= Narrow::kMostColumns) return Narrow::start(x, stream);
+    if (x.width <= Warps::kMostColumns) return Warps::start(x, stream);
+    if (x.width <= Blocks::kMostColumns) return Blocks::start(x, stream);
+    return Wide::start(x, stream);
+  }
+  static cudaError_t load() {
+    cudaError_t error = cudaSuccess;
+    for (const auto load : {Narrow::load, Warps::load, Blocks::load, Wide::load})
+      if (error == cudaSuccess) error = load();
+    return error;
+  }
+};
+
+/// `known`: what all operands of elements are of.
 template <class Arguments>
-cudaError_t startFitting(const Arguments& x, cudaStream_t stream) {
-  if (x.width <= Narrow::kMostColumns) return Narrow::start(x, stream);
-  if (x.width <= Warps::kMostColumns) return Warps::start(x, stream);
-  if (x.width <= Blocks::kMostColumns) return Blocks::start(x, stream);
-  return Wide::start(x, stream);
+cudaError_t startKnown(int known, const Arguments& x, cudaStream_t stream) {
+  if (known == kBrain) return Shapes<kBrain>::start(x, stream);
+  if (known == kHalf) return Shapes<kHalf>::start(x, stream);
+  return Shapes<kAnyFormat>::start(x, stream);
 }
 
 }  // namespace
 
 cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream) {
-  return startFitting<Norm>(x, stream);
+  return startKnown<Norm>(narrowFormatOf({x.x, x.weight, x.bias, x.y, x.residual}), x, stream);
 }
 
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream) {
-  return startFitting<NormBackward>(x, stream);
+  return startKnown<NormBackward>(narrowFormatOf({x.dy, x.x, x.weight, x.residual, x.dx}), x,
+                                  stream);
 }
 
 cudaError_t loadNorms() {
   cudaError_t error = cudaSuccess;
-  for (const auto load : {Narrow::load, Warps::load, Blocks::load, Wide::load})
+  for (const auto load : {Shapes<kAnyFormat>::load, Shapes<kBrain>::load, Shapes<kHalf>::load})
     if (error == cudaSuccess) error = load();
   return error;
 }

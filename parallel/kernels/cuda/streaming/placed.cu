@@ -13,37 +13,71 @@ PlacedRuns<Arguments> runsOver(const InRuns<Arguments>& x, int64_t rows, int64_t
   return {rowSpace(rows * x.width, x.width, 1, last, x.run), x};
 }
 
+template <int kRun, int kKnown>
+struct PlacedKernels {
+  static constexpr auto kEmbedding = embeddingRuns<kRun, kKnown>;
+  static constexpr auto kSpread = spreadRuns<kRun, kKnown>;
+  static constexpr auto kCombine = combineRuns<kRun, kKnown>;
+  static constexpr auto kDots = dotRuns<kRun, kKnown>;
+
+  template <class Arguments>
+  static cudaError_t start(void (*kernel)(PlacedRuns<Arguments>), const PlacedRuns<Arguments>& runs,
+                           int runsOfThread, cudaStream_t stream) {
+    return launch(kernel, blocksOf(runs.space.runs, int64_t{kThreads} * runsOfThread), kThreads,
+                  runs, stream);
+  }
+  static cudaError_t start(const InRuns<Embedding>& x, cudaStream_t stream) {
+    return start(kEmbedding, runsOver(x, x.rows, x.context), kEmbeddedRuns, stream);
+  }
+  static cudaError_t start(const InRuns<SpreadRows>& x, cudaStream_t stream) {
+    const int64_t rows = x.count / x.choices;
+    return start(kSpread, runsOver(x, rows, rows), kMovedRuns, stream);
+  }
+  static cudaError_t start(const InRuns<CombineRows>& x, cudaStream_t stream) {
+    return start(kCombine, runsOver(x, x.count, x.count), 1, stream);
+  }
+  static cudaError_t start(const InRuns<RowDots>& x, cudaStream_t stream) {
+    const RowDots& dots = x;
+    return launch(kDots, blocksOf(x.count, kRowWarps), kRowThreads, dots, stream);
+  }
+  static cudaError_t load() { return loadAll(kEmbedding, kSpread, kCombine, kDots); }
+};
+
+/// `known`: what all rows are of.
 template <class Arguments>
-cudaError_t start(void (*four)(PlacedRuns<Arguments>), void (*eight)(PlacedRuns<Arguments>),
-                  const PlacedRuns<Arguments>& runs, int32_t run, cudaStream_t stream) {
-  return launch(run == 4 ? four : eight, blocksOf(runs.space.runs, kThreads), kThreads, runs,
-                stream);
+cudaError_t startKnown(const InRuns<Arguments>& x, int known, cudaStream_t stream) {
+  if (x.run == 4) return PlacedKernels<4, kFloat>::start(x, stream);
+  if (known == kBrain) return PlacedKernels<8, kBrain>::start(x, stream);
+  if (known == kHalf) return PlacedKernels<8, kHalf>::start(x, stream);
+  return PlacedKernels<8, kAnyFormat>::start(x, stream);
 }
+
+int formatOf(const Placed& x) { return narrowFormatOf({x.rows, x.placed}); }
 
 }  // namespace
 
 cudaError_t enqueue(const InRuns<Embedding>& x, cudaStream_t stream) {
-  return start(embeddingRuns<4>, embeddingRuns<8>, runsOver(x, x.rows, x.context), x.run, stream);
+  return startKnown(x, narrowFormatOf({x.tokens, x.positions, x.x}), stream);
 }
 
 cudaError_t enqueue(const InRuns<SpreadRows>& x, cudaStream_t stream) {
-  const int64_t rows = x.count / x.choices;
-  return start(spreadRuns<4>, spreadRuns<8>, runsOver(x, rows, rows), x.run, stream);
+  return startKnown(x, formatOf(x), stream);
 }
 
 cudaError_t enqueue(const InRuns<CombineRows>& x, cudaStream_t stream) {
-  return start(combineRuns<4>, combineRuns<8>, runsOver(x, x.count, x.count), x.run, stream);
+  return startKnown(x, formatOf(x), stream);
 }
 
 cudaError_t enqueue(const InRuns<RowDots>& x, cudaStream_t stream) {
-  const RowDots& dots = x;
-  return launch(x.run == 4 ? dotRuns<4> : dotRuns<8>, blocksOf(x.count, kRowWarps), kRowThreads,
-                dots, stream);
+  return startKnown(x, formatOf(x), stream);
 }
 
 cudaError_t loadPlaced() {
-  return loadAll(embeddingRuns<4>, embeddingRuns<8>, spreadRuns<4>, spreadRuns<8>, combineRuns<4>,
-                 combineRuns<8>, dotRuns<4>, dotRuns<8>);
+  cudaError_t error = cudaSuccess;
+  for (const auto load : {PlacedKernels<4, kFloat>::load, PlacedKernels<8, kAnyFormat>::load,
+                          PlacedKernels<8, kBrain>::load, PlacedKernels<8, kHalf>::load})
+    if (error == cudaSuccess) error = load();
+  return error;
 }
 
 }  // namespace tutti::parallel::cuda

@@ -18,110 +18,187 @@
 
 namespace tutti::parallel::cuda {
 
-/// Runs of rows: of embedding [batch, context], else of tokens.
+/// Runs of rows: of embedding [batch, context], else of tokens. A thread has several, kThreads
+/// apart, so that what their rows wait for is waited for once.
 template <class Arguments>
 struct PlacedRuns {
   RunSpace space;
   Arguments x;
 };
+inline constexpr int kEmbeddedRuns = 4, kMovedRuns = 2;
 
-template <int kRun>
-__global__ void embeddingRuns(const __grid_constant__ PlacedRuns<Embedding> runs) {
-  const auto run = uint32_t(firstElement());
-  if (run >= runs.space.runs) return;
-  const Embedding& x = runs.x;
-  const RunPlace place = placeOf<kRun>(runs.space, run);
-  const auto t = int32_t(place.row[2]);
-  const int64_t token = int64_t(place.row[0]) * x.context + t;
-  const int64_t row = rowIn(x.part, x.tokenIds[token]);
-  const int64_t position = x.at == nullptr ? t : x.at[t];
-  const bool learned = x.positions.data != nullptr && position >= 0 && position < x.positionRows;
-  Words<kRun> words = {}, ofPosition = {};
-  if (row >= 0) words = loadWords<kRun>(x.tokens, row * x.width + place.column);
-  if (learned) ofPosition = loadWords<kRun>(x.positions, position * x.width + place.column);
-  float sum[kRun] = {};
-  if (row >= 0) widenWords(words, x.tokens.format, sum);
-  if (learned) {
-    float more[kRun];
-    widenWords(ofPosition, x.positions.format, more);
+/// Calls visit(index, run) for the runs of this thread.
+template <int kRunsOfThread, class Visit>
+TUTTI_DEVICE void forRunsOfThread(const RunSpace& space, const Visit& visit) {
+  const uint32_t first = blockIdx.x * uint32_t(kThreads * kRunsOfThread) + threadIdx.x;
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) sum[i] = sum[i] + more[i];
-  }
-  storeRun(x.x, token * x.width + place.column, sum);
+  for (int i = 0; i < kRunsOfThread; ++i)
+    if (const uint32_t run = first + uint32_t(i * kThreads); run < space.runs) visit(i, run);
 }
 
-template <int kRun>
-__global__ void spreadRuns(const __grid_constant__ PlacedRuns<SpreadRows> runs) {
-  const auto run = uint32_t(firstElement());
-  if (run >= runs.space.runs) return;
-  const SpreadRows& x = runs.x;
-  const RunPlace at = placeOf<kRun>(runs.space, run);
-  const int64_t row = at.row[2];
-  float in[kRun], out[kRun];
-  widenWords(loadWords<kRun>(x.rows, row * x.width + at.column), x.rows.format, in);
-  for (int64_t choice = row * x.choices; choice < (row + 1) * x.choices; ++choice) {
-    const int64_t to = placedRow(x, choice);
-    if (to < 0) continue;
-    const float weight = weightOf<float>(x, choice);
+TUTTI_DEVICE int64_t tokenOf(const Embedding& x, const RunPlace& at) {
+  return int64_t(at.row[0]) * x.context + at.row[2];
+}
+
+template <int kRun, int kKnown>
+__global__ void __launch_bounds__(kThreads)
+    embeddingRuns(const __grid_constant__ PlacedRuns<Embedding> runs) {
+  const Embedding& x = runs.x;
+  const Elements tokens = known<kKnown>(x.tokens), positions = known<kKnown>(x.positions),
+                 to = known<kKnown>(x.x);
+  const bool hasPositions = positions.data != nullptr;
+  int32_t ids[kEmbeddedRuns] = {}, places[kEmbeddedRuns] = {};
+  forRunsOfThread<kEmbeddedRuns>(runs.space, [&](int i, uint32_t run) {
+    const RunPlace at = placeOf<kRun>(runs.space, run);
+    ids[i] = x.tokenIds[tokenOf(x, at)];
+    places[i] = x.at == nullptr || !hasPositions ? int32_t(at.row[2]) : x.at[at.row[2]];
+  });
+  int64_t rows[kEmbeddedRuns];
+  bool isLearned[kEmbeddedRuns];
+  Words<kRun> words[kEmbeddedRuns] = {}, ofPositions[kEmbeddedRuns] = {};
+  forRunsOfThread<kEmbeddedRuns>(runs.space, [&](int i, uint32_t run) {
+    const int64_t column = placeInRows<kRun>(runs.space, run).column;
+    rows[i] = rowIn(x.part, ids[i]);
+    isLearned[i] = hasPositions && places[i] >= 0 && places[i] < x.positionRows;
+    if (rows[i] >= 0) words[i] = loadWords<kRun>(tokens, rows[i] * x.width + column);
+    if (isLearned[i])
+      ofPositions[i] = loadWords<kRun>(positions, int64_t(places[i]) * x.width + column);
+  });
+  forRunsOfThread<kEmbeddedRuns>(runs.space, [&](int i, uint32_t run) {
+    const RunPlace at = placeOf<kRun>(runs.space, run);
+    float sum[kRun] = {};
+    if (rows[i] >= 0) widenWords(words[i], tokens.format, sum);
+    if (isLearned[i]) {
+      float more[kRun];
+      widenWords(ofPositions[i], positions.format, more);
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) out[i] = weight * in[i];
-    storeRun(x.placed, to * x.width + at.column, out);
-  }
+      for (int k = 0; k < kRun; ++k) sum[k] = sum[k] + more[k];
+    }
+    storeRun(to, tokenOf(x, at) * x.width + at.column, sum);
+  });
 }
 
 /// So many choices are under way.
-inline constexpr int kCombined = 4;
+inline constexpr int kChoicesAhead = 4;
 
-template <int kRun>
-__global__ void combineRuns(const __grid_constant__ PlacedRuns<CombineRows> runs) {
-  const auto run = uint32_t(firstElement());
-  if (run >= runs.space.runs) return;
-  const CombineRows& x = runs.x;
-  const RunPlace at = placeOf<kRun>(runs.space, run);
-  const int64_t row = at.row[2], end = (row + 1) * x.choices;
-  float sum[kRun] = {};
-  for (int64_t first = row * x.choices; first < end; first += kCombined) {
-    Words<kRun> words[kCombined] = {};
-    float weights[kCombined] = {};
-    bool isPlaced[kCombined];
+/// Where so many choices of a row go or come from, from one of them on.
+struct ChoicesAhead {
+  int64_t rows[kChoicesAhead];  ///< -1: nowhere, or beyond the last
+  float weights[kChoicesAhead];
+
+  TUTTI_DEVICE ChoicesAhead(const Placed& x, int64_t first, int64_t end) {
 #pragma unroll
-    for (int j = 0; j < kCombined; ++j) {
-      const int64_t from = first + j < end ? placedRow(x, first + j) : -1;
-      isPlaced[j] = from >= 0;
-      if (!isPlaced[j]) continue;
-      words[j] = loadWords<kRun>(x.placed, from * x.width + at.column);
-      weights[j] = weightOf<float>(x, first + j);
-    }
-#pragma unroll
-    for (int j = 0; j < kCombined; ++j) {
-      if (!isPlaced[j]) continue;
-      float in[kRun];
-      widenWords(words[j], x.placed.format, in);
-#pragma unroll
-      for (int i = 0; i < kRun; ++i) sum[i] = sum[i] + weights[j] * in[i];
+    for (int j = 0; j < kChoicesAhead; ++j) {
+      const bool isThere = first + j < end;
+      rows[j] = isThere ? placedRow(x, first + j) : -1;
+      weights[j] = isThere ? weightOf<float>(x, first + j) : 0.0f;
     }
   }
-  storeRun(x.rows, row * x.width + at.column, sum);
+};
+
+template <int kRun, int kKnown>
+__global__ void __launch_bounds__(kThreads)
+    spreadRuns(const __grid_constant__ PlacedRuns<SpreadRows> runs) {
+  const SpreadRows& x = runs.x;
+  const Elements from = known<kKnown>(x.rows), to = known<kKnown>(x.placed);
+  Words<kRun> words[kMovedRuns] = {};
+  forRunsOfThread<kMovedRuns>(runs.space, [&](int i, uint32_t run) {
+    const RunPlace at = placeInRows<kRun>(runs.space, run);
+    words[i] = loadWords<kRun>(from, int64_t(at.row[2]) * x.width + at.column);
+  });
+  forRunsOfThread<kMovedRuns>(runs.space, [&](int i, uint32_t run) {
+    const RunPlace at = placeInRows<kRun>(runs.space, run);
+    const int64_t begin = int64_t(at.row[2]) * x.choices, end = begin + x.choices;
+    float in[kRun], out[kRun];
+#pragma unroll 1
+    for (int64_t first = begin; first < end; first += kChoicesAhead) {
+      const ChoicesAhead ahead(x, first, end);
+      widenWords(words[i], from.format, in);
+#pragma unroll
+      for (int j = 0; j < kChoicesAhead; ++j) {
+        if (ahead.rows[j] < 0) continue;
+#pragma unroll
+        for (int k = 0; k < kRun; ++k) out[k] = ahead.weights[j] * in[k];
+        storeRun(to, ahead.rows[j] * x.width + at.column, out);
+      }
+    }
+  });
 }
 
+template <int kRun, int kKnown>
+__global__ void __launch_bounds__(kThreads)
+    combineRuns(const __grid_constant__ PlacedRuns<CombineRows> runs) {
+  const CombineRows& x = runs.x;
+  const Elements from = known<kKnown>(x.placed), to = known<kKnown>(x.rows);
+  const uint32_t run = uint32_t(firstElement());
+  if (run >= runs.space.runs) return;
+  const RunPlace at = placeInRows<kRun>(runs.space, run);
+  const int64_t row = at.row[2], end = (row + 1) * x.choices;
+  float sum[kRun] = {};
+#pragma unroll 1
+  for (int64_t first = row * x.choices; first < end; first += kChoicesAhead) {
+    const ChoicesAhead ahead(x, first, end);
+    Words<kRun> words[kChoicesAhead] = {};
+#pragma unroll
+    for (int j = 0; j < kChoicesAhead; ++j)
+      if (ahead.rows[j] >= 0) words[j] = loadWords<kRun>(from, ahead.rows[j] * x.width + at.column);
+#pragma unroll
+    for (int j = 0; j < kChoicesAhead; ++j) {
+      if (ahead.rows[j] < 0) continue;
+      float in[kRun];
+      widenWords(words[j], from.format, in);
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) sum[i] = sum[i] + ahead.weights[j] * in[i];
+    }
+  }
+  storeRun(to, row * x.width + at.column, sum);
+}
+
+/// Runs of both rows of a choice.
+template <int kRun, int kRuns>
+struct DotRuns {
+  Words<kRun> ofRow[kRuns], ofPlaced[kRuns];
+
+  TUTTI_DEVICE DotRuns(const Elements& rows, int64_t row, const Elements& placed, int64_t other) {
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i) {
+      ofRow[i] = loadWords<kRun>(rows, row + i * 32 * kRun);
+      ofPlaced[i] = loadWords<kRun>(placed, other + i * 32 * kRun);
+    }
+  }
+  TUTTI_DEVICE void add(float& sum, Format ofRows, Format ofPlaces) const {
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i) {
+      float a[kRun], b[kRun];
+      widenWords(ofRow[i], ofRows, a);
+      widenWords(ofPlaced[i], ofPlaces, b);
+#pragma unroll
+      for (int k = 0; k < kRun; ++k) sum += a[k] * b[k];
+    }
+  }
+};
+/// That a lane has under way.
+inline constexpr int kDotRuns = 4;
+
 /// A warp for each choice: each lane adds up its runs in their order, and a tree joins these sums.
-template <int kRun>
+template <int kRun, int kKnown>
 __global__ void __launch_bounds__(kRowThreads) dotRuns(const __grid_constant__ RowDots x) {
   const int64_t choice = firstElement() / 32;
   if (choice >= x.count) return;  // a whole warp
-  const int64_t row = choice / x.choices * x.width, other = placedRow(x, choice);
+  const Elements rows = known<kKnown>(x.rows), placed = known<kKnown>(x.placed);
+  const int64_t other = placedRow(x, choice);
+  const int64_t row = int64_t(uint32_t(choice) / uint32_t(x.choices)) * x.width,
+                to = other * x.width;
+  const int32_t end = other < 0 ? 0 : x.width;
   float sum = 0;
-#pragma unroll 4
-  for (int32_t column = laneOf() * kRun; column < x.width; column += 32 * kRun) {
-    if (other < 0) break;
-    const Words<kRun> words = loadWords<kRun>(x.rows, row + column),
-                      others = loadWords<kRun>(x.placed, other * x.width + column);
-    float a[kRun], b[kRun];
-    widenWords(words, x.rows.format, a);
-    widenWords(others, x.placed.format, b);
-#pragma unroll
-    for (int i = 0; i < kRun; ++i) sum += a[i] * b[i];
-  }
+  int32_t column = laneOf() * kRun;
+#pragma unroll 1
+  for (; column + (kDotRuns - 1) * 32 * kRun < end; column += kDotRuns * 32 * kRun)
+    DotRuns<kRun, kDotRuns>(rows, row + column, placed, to + column)
+        .add(sum, rows.format, placed.format);
+#pragma unroll 1
+  for (; column < end; column += 32 * kRun)
+    DotRuns<kRun, 1>(rows, row + column, placed, to + column).add(sum, rows.format, placed.format);
   sum = joinWarp<Sum>(sum);
   if (laneOf() == 0) store<float>(x.weights, choice, sum);
 }

@@ -3,6 +3,9 @@
 // Runs of neighbours of a row in registers: 4 of float32, or 8 where an operand of the call has 16
 // bits. What is loaded stays as it lies in memory until it is needed, so that several loads are
 // under way before the first is waited for. Every run begins at a multiple of 16 bytes.
+//
+// A kernel that is compiled for one format of its operands gives them it by known(): then nothing
+// is asked for each run, and the second word of a run of 16 bits takes no registers.
 
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/streaming/spaces.h"
@@ -10,6 +13,12 @@
 namespace tutti::parallel::cuda {
 
 namespace ptx = ::tutti::cuda::ptx;
+
+/// Of the format that the kernel was compiled for.
+template <int kKnown>
+TUTTI_DEVICE Elements known(const Elements& x) {
+  return {x.data, kKnown == kAnyFormat ? x.format : Format(kKnown)};
+}
 
 TUTTI_DEVICE uint32_t quotientOf(const Divider& by, uint32_t number) {
   return (uint32_t(uint64_t(number) * by.factor >> 32) + number) >> by.shift;
@@ -28,6 +37,13 @@ TUTTI_DEVICE RunPlace placeOf(const RunSpace& space, uint32_t run) {
   const uint32_t before = quotientOf(space.last, row), first = quotientOf(space.middle, before);
   return {{first, before - first * space.middle.divisor, row - before * space.last.divisor},
           int64_t(run - row * space.runsOfRow.divisor) * kRun};
+}
+
+/// Of a space of rows of one dimension.
+template <int kRun>
+TUTTI_DEVICE RunPlace placeInRows(const RunSpace& space, uint32_t run) {
+  const uint32_t row = quotientOf(space.runsOfRow, run);
+  return {{0, 0, row}, int64_t(run - row * space.runsOfRow.divisor) * kRun};
 }
 
 TUTTI_DEVICE int64_t elementAt(const RunRows& rows, const RunPlace& place) {
@@ -76,11 +92,14 @@ TUTTI_DEVICE void widenWords(const Words<kRun>& words, Format format, float (&va
     return;
   }
   parts(words.words[0], bits);
+  if (format == Format::BFloat16) {
 #pragma unroll
-  for (int i = 0; i < kRun; ++i) {
-    const auto half = uint16_t(bits[i / 2] >> 16 * (i % 2));
-    values[i] = format == Format::BFloat16 ? widenBrain(half) : widenHalf(half);
+    for (int i = 0; i < kRun; ++i)
+      values[i] = __uint_as_float(i % 2 == 0 ? bits[i / 2] << 16 : bits[i / 2] & 0xffff0000u);
+    return;
   }
+#pragma unroll
+  for (int i = 0; i < kRun; ++i) values[i] = widenHalf(uint16_t(bits[i / 2] >> 16 * (i % 2)));
 }
 
 /// Rounded by the processor's instructions, which differ from store() in the bits of a NaN alone.
@@ -116,6 +135,18 @@ TUTTI_DEVICE void storeWords(const Elements& x, int64_t at, const Words<kRun>& w
 template <int kRun>
 TUTTI_DEVICE void storeRun(const Elements& x, int64_t at, const float (&values)[kRun]) {
   storeWords(x, at, narrowWords(values, x.format));
+}
+
+/// Four elements of 16 bits: half a word.
+TUTTI_DEVICE Words<4> loadHalfWord(const Elements& x, int64_t at) {
+  const uint2 half = *reinterpret_cast<const uint2*>(static_cast<char*>(x.data) + at * 2);
+  return {{make_uint4(half.x, half.y, 0, 0)}};
+}
+TUTTI_DEVICE void widenHalfWord(const Words<4>& words, Format format, float (&values)[4]) {
+  float all[8];
+  widenWords(Words<8>{{words.words[0], make_uint4(0, 0, 0, 0)}}, format, all);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) values[i] = all[i];
 }
 
 }  // namespace tutti::parallel::cuda

@@ -31,14 +31,39 @@ RunSpace rowSpace(int64_t rows, int64_t width, int32_t run) {
 
 template <class Step>
 struct StepKernels {
-  static constexpr auto kFour = streamed<4, Step>, kEight = streamed<8, Step>;
-  static cudaError_t start(const Streamed<Step>& x, int32_t run, cudaStream_t stream) {
-    return launch(run == 4 ? kFour : kEight,
-                  blocksOf(x.space.runs, int64_t{kThreads} * Step::kRunsOfThread), kThreads, x,
-                  stream);
+  using Kernel = void (*)(Streamed<Step>);
+  template <int kFormat>
+  static constexpr Kernel kOfOne = streamed<8, Step, kFormat, kFormat>;
+  static constexpr Kernel kFour = streamed<4, Step, kFloat, kFloat>;
+
+  static Kernel kernelOf(const Streamed<Step>& x, int32_t run) {
+    if (run == 4) return kFour;
+    int common = narrowFormatOf({x.in[0].elements});
+    for (const RunRows& each : x.in)
+      if (int(each.elements.format) != common) common = kAnyFormat;
+    for (const RunRows& each : x.out)
+      if (int(each.elements.format) != common) common = kAnyFormat;
+    return common == kBrain ? kOfOne<kBrain> : common == kHalf ? kOfOne<kHalf> : kOfOne<kAnyFormat>;
   }
-  static cudaError_t load() { return loadAll(kFour, kEight); }
+  static cudaError_t start(Kernel kernel, const Streamed<Step>& x, cudaStream_t stream) {
+    return launch(kernel, blocksOf(x.space.runs, int64_t{kThreads} * Step::kRunsOfThread), kThreads,
+                  x, stream);
+  }
+  static cudaError_t start(const Streamed<Step>& x, int32_t run, cudaStream_t stream) {
+    return start(kernelOf(x, run), x, stream);
+  }
+  static cudaError_t load() {
+    return loadAll(kFour, kOfOne<kAnyFormat>, kOfOne<kBrain>, kOfOne<kHalf>);
+  }
 };
+
+// Of 16 bits to float32: by runs of 4, so that neighbours store words that are neighbours, too.
+constexpr auto kWidenBrain = streamed<4, Converted, kBrain, kFloat>,
+               kWidenHalf = streamed<4, Converted, kHalf, kFloat>;
+bool widens(const InRuns<Convert>& x) {
+  constexpr int64_t kMostRuns = int64_t{1} << 31;  // what Divider divides
+  return x.run == 8 && x.to.format == Format::Float32 && x.count / 4 < kMostRuns;
+}
 
 }  // namespace
 
@@ -54,12 +79,14 @@ cudaError_t enqueue(const InRuns<Move>& x, cudaStream_t stream) {
 }
 
 cudaError_t enqueue(const InRuns<Convert>& x, cudaStream_t stream) {
-  return StepKernels<Converted>::start(
-      {.space = spaceOf(x.fromRows, x.toRows, x.count, x.width, x.run),
-       .in = {rowsOf(x.from, x.fromRows)},
-       .out = {rowsOf(x.to, x.toRows)},
-       .step = {}},
-      x.run, stream);
+  using Kernels = StepKernels<Converted>;
+  const Streamed<Converted> made{
+      .space = spaceOf(x.fromRows, x.toRows, x.count, x.width, widens(x) ? 4 : x.run),
+      .in = {rowsOf(x.from, x.fromRows)},
+      .out = {rowsOf(x.to, x.toRows)},
+      .step = {}};
+  if (!widens(x)) return Kernels::start(made, x.run, stream);
+  return Kernels::start(x.from.format == Format::BFloat16 ? kWidenBrain : kWidenHalf, made, stream);
 }
 
 cudaError_t enqueue(const InRuns<Add>& x, cudaStream_t stream) {
@@ -73,11 +100,11 @@ cudaError_t enqueue(const InRuns<Add>& x, cudaStream_t stream) {
 
 cudaError_t enqueue(const InRuns<AddBias>& x, cudaStream_t stream) {
   const RunRows y = rowsOf(x.y.elements, x.y.stride);
-  return StepKernels<Added>::start({.space = rowSpace(x.rows, x.width, x.run),
-                                    .in = {y, rowsOf(x.bias, 0)},
-                                    .out = {y},
-                                    .step = {}},
-                                   x.run, stream);
+  return StepKernels<BiasAdded>::start({.space = rowSpace(x.rows, x.width, x.run),
+                                        .in = {y, rowsOf(x.bias, 0)},
+                                        .out = {y},
+                                        .step = {}},
+                                       x.run, stream);
 }
 
 cudaError_t enqueue(const InRuns<Gelu>& x, cudaStream_t stream) {
@@ -119,10 +146,12 @@ cudaError_t enqueue(const InRuns<Rotary>& x, cudaStream_t stream) {
 }
 
 cudaError_t loadStreamed() {
-  cudaError_t error = loadAll(streamedMove, streamedRotary<4>, streamedRotary<8>);
+  cudaError_t error =
+      loadAll(streamedMove, streamedRotary<4>, streamedRotary<8>, kWidenBrain, kWidenHalf);
   for (const auto load :
-       {StepKernels<Converted>::load, StepKernels<Added>::load, StepKernels<GeluOf>::load,
-        StepKernels<GeluSlopes>::load, StepKernels<Gated>::load, StepKernels<GatedBack>::load})
+       {StepKernels<Converted>::load, StepKernels<Added>::load, StepKernels<BiasAdded>::load,
+        StepKernels<GeluOf>::load, StepKernels<GeluSlopes>::load, StepKernels<Gated>::load,
+        StepKernels<GatedBack>::load})
     if (error == cudaSuccess) error = load();
   return error;
 }

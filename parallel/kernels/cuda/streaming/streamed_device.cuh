@@ -9,8 +9,9 @@
 //   add, geluBackward, swiGlu     read 2 b, write b
 //   swiGluBackward                read 3 b, write 2 b
 //   rotary                        read b, write b; angles come from the second-level cache
-// Of 16 bits the second bound is near: arithmetic, a few dozen instructions for each element of
-// GELU and of the gate of SwiGLU, of which exp and division are most.
+// Of 16 bits the second bound is near: arithmetic, some 16 instructions for each element of GELU
+// and of the gate of SwiGLU. So kernels are compiled for operands that are all of one of these
+// formats, besides those that look at each operand's.
 
 #include "parallel/kernels/cuda/launches.h"
 #include "parallel/kernels/cuda/steps_device.cuh"
@@ -20,39 +21,55 @@ namespace tutti::parallel::cuda {
 
 // Steps: from an element of each input to one of each output. An output may be an input's memory.
 
-struct Converted {
+/// What a step's operands are always.
+enum class Layout { Any, Rows, Contiguous };
+struct OfAnyRows {
+  static constexpr Layout kLayout = Layout::Any;
+};
+/// Of one dimension.
+struct OfRows {
+  static constexpr Layout kLayout = Layout::Rows;
+};
+struct OfAll {
+  static constexpr Layout kLayout = Layout::Contiguous;
+};
+struct Converted : OfAnyRows {
   static constexpr int kInputs = 1, kOutputs = 1, kRunsOfThread = 4;
   TUTTI_DEVICE void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = in[0]; }
 };
 /// What is there, and what is added.
-struct Added {
+struct Added : OfAnyRows {
   static constexpr int kInputs = 2, kOutputs = 1, kRunsOfThread = 4;
   TUTTI_DEVICE void operator()(const float (&in)[2], float (&out)[1]) const {
     out[0] = in[0] + in[1];
   }
 };
-struct GeluOf {
+/// Of a bias.
+struct BiasAdded : Added {
+  static constexpr Layout kLayout = Layout::Rows;
+};
+struct GeluOf : OfAll {
   static constexpr int kInputs = 1, kOutputs = 1, kRunsOfThread = 4;
   TUTTI_DEVICE void operator()(const float (&in)[1], float (&out)[1]) const {
     out[0] = Gate<float>(in[0], true).value;
   }
 };
 /// dy and x.
-struct GeluSlopes {
+struct GeluSlopes : OfAll {
   static constexpr int kInputs = 2, kOutputs = 1, kRunsOfThread = 2;
   TUTTI_DEVICE void operator()(const float (&in)[2], float (&out)[1]) const {
     out[0] = in[0] * Gate<float>(in[1], true).slope;
   }
 };
 /// A gate and what it lets through.
-struct Gated {
+struct Gated : OfRows {
   static constexpr int kInputs = 2, kOutputs = 1, kRunsOfThread = 2;
   TUTTI_DEVICE void operator()(const float (&in)[2], float (&out)[1]) const {
     out[0] = Gate<float>(in[0], false).value * in[1];
   }
 };
 /// dy and these two.
-struct GatedBack {
+struct GatedBack : OfRows {
   static constexpr int kInputs = 3, kOutputs = 2, kRunsOfThread = 2;
   TUTTI_DEVICE void operator()(const float (&in)[3], float (&out)[2]) const {
     const GatedSlopes<float> slopes(in[0], in[1], in[2]);
@@ -97,11 +114,29 @@ __global__ inline void streamedMove(const __grid_constant__ StreamedMove x) {
 }
 
 template <int kRun, class Step>
+TUTTI_DEVICE RunPlace placeFor(const Streamed<Step>& x, uint32_t run) {
+  if constexpr (Step::kLayout == Layout::Rows)
+    return placeInRows<kRun>(x.space, run);
+  else if constexpr (Step::kLayout == Layout::Contiguous)
+    return {{0, 0, 0}, int64_t(run) * kRun};
+  else
+    return placeOf<kRun>(x.space, run);
+}
+
+/// A run takes half of a word of 16 bytes.
+template <int kRun, int kIn>
+inline constexpr bool kIsHalfWord = kRun == 4 && (kIn == kBrain || kIn == kHalf);
+
+template <int kRun, class Step, int kIn, int kOut>
 TUTTI_DEVICE void computeRun(const Streamed<Step>& x, const RunPlace& place,
                              const Words<kRun> (&loaded)[Step::kInputs]) {
   float in[Step::kInputs][kRun], out[Step::kOutputs][kRun];
 #pragma unroll
-  for (int k = 0; k < Step::kInputs; ++k) widenWords(loaded[k], x.in[k].elements.format, in[k]);
+  for (int k = 0; k < Step::kInputs; ++k)
+    if constexpr (kIsHalfWord<kRun, kIn>)
+      widenHalfWord(loaded[k], Format(kIn), in[k]);
+    else
+      widenWords(loaded[k], known<kIn>(x.in[k].elements).format, in[k]);
 #pragma unroll
   for (int i = 0; i < kRun; ++i) {
     float of[Step::kInputs], to[Step::kOutputs];
@@ -113,27 +148,33 @@ TUTTI_DEVICE void computeRun(const Streamed<Step>& x, const RunPlace& place,
   }
 #pragma unroll
   for (int k = 0; k < Step::kOutputs; ++k)
-    storeRun(x.out[k].elements, elementAt(x.out[k], place), out[k]);
+    storeRun(known<kOut>(x.out[k].elements), elementAt(x.out[k], place), out[k]);
 }
 
-template <int kRun, class Step>
-__global__ void streamed(const __grid_constant__ Streamed<Step> x) {
+/// Runs of 4 of operands of float32, or that are made float32; of 8 of any.
+template <int kRun, class Step, int kIn, int kOut>
+__global__ void __launch_bounds__(kThreads) streamed(const __grid_constant__ Streamed<Step> x) {
   Words<kRun> loaded[Step::kRunsOfThread][Step::kInputs];
   const uint32_t first = firstRun<Step::kRunsOfThread>();
 #pragma unroll
   for (int i = 0; i < Step::kRunsOfThread; ++i) {
     const uint32_t run = first + uint32_t(i * kThreads);
     if (run >= x.space.runs) break;
-    const RunPlace place = placeOf<kRun>(x.space, run);
+    const RunPlace place = placeFor<kRun>(x, run);
 #pragma unroll
-    for (int k = 0; k < Step::kInputs; ++k)
-      loaded[i][k] = loadWords<kRun>(x.in[k].elements, elementAt(x.in[k], place));
+    for (int k = 0; k < Step::kInputs; ++k) {
+      const int64_t at = elementAt(x.in[k], place);
+      if constexpr (kIsHalfWord<kRun, kIn>)
+        loaded[i][k] = loadHalfWord(x.in[k].elements, at);
+      else
+        loaded[i][k] = loadWords<kRun>(known<kIn>(x.in[k].elements), at);
+    }
   }
 #pragma unroll
   for (int i = 0; i < Step::kRunsOfThread; ++i) {
     const uint32_t run = first + uint32_t(i * kThreads);
     if (run >= x.space.runs) break;
-    computeRun<kRun>(x, placeOf<kRun>(x.space, run), loaded[i]);
+    computeRun<kRun, Step, kIn, kOut>(x, placeFor<kRun>(x, run), loaded[i]);
   }
 }
 

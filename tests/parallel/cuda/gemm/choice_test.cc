@@ -6,6 +6,7 @@
 #include <tutti/error.h>
 
 #include "parallel/kernels/cuda/gemm/gemms.h"
+#include "parallel/tensor/arena.h"
 
 namespace tutti::parallel::cuda {
 namespace {
@@ -140,12 +141,12 @@ GemmProduct productOf(int32_t rows, bool isKMajorA, bool isKMajorB) {
 struct HeadProducts {
   GemmProduct forward, dataGradient, weightGradient;
 };
-HeadProducts headOf(int32_t vocabulary) {
+HeadProducts headOf(int32_t vocabulary, int64_t logitStride) {
   constexpr int32_t kTokens = 16384, kWidth = 768;
   const auto matrix = [](int64_t stride) {
     return Matrix{{reinterpret_cast<void*>(256), Format::BFloat16}, stride};
   };
-  const Matrix x = matrix(kWidth), weight = matrix(kWidth), logits = matrix(vocabulary);
+  const Matrix x = matrix(kWidth), weight = matrix(kWidth), logits = matrix(logitStride);
   const auto product = [](const Matrix& a, const Matrix& b, const Matrix& c, const GemmShape& shape,
                           bool isKMajorA, bool isKMajorB) {
     return GemmProduct{.a = a,
@@ -163,20 +164,26 @@ HeadProducts headOf(int32_t vocabulary) {
           product(logits, x, weight, {vocabulary, kWidth, kTokens}, false, false)};
 }
 
-// Rows of 50257 logits do not begin at 16 bytes, where TMA takes them: both gradients read them,
-// and go to mma, which fills the chip, too. What only writes them, or rows of 50304, does not.
+// Rows of 50257 logits without gaps do not begin at 16 bytes, where TMA takes them: both gradients
+// read them, and go to mma, which fills the chip, too. What only writes them does not, nor do rows
+// of 50304, nor 50257 with gaps of 7 behind them, which a model's logits have.
 TEST(GemmChoice, OfTheHeadIsOfHowItsRowsLie) {
   const Gemms gemms(kHopper, {});
-  const HeadProducts odd = headOf(50257), even = headOf(50304);
+  Arena arena("logits", {.dry = true});
+  const Tensor logits = arena.allocateRows(DType::BFloat16, {16, 1024, 50257});
+  const HeadProducts odd = headOf(50257, 50257), even = headOf(50304, 50304),
+                     padded = headOf(50257, *logits.rowStride());
   for (const GemmProduct* x :
-       {&odd.forward, &even.forward, &even.dataGradient, &even.weightGradient})
+       {&odd.forward, &even.forward, &even.dataGradient, &even.weightGradient, &padded.forward,
+        &padded.dataGradient, &padded.weightGradient})
     EXPECT_EQ(gemms.choose(*x).family, GemmFamily::Wgmma) << x->rows << " " << x->columns;
   for (const GemmProduct* x : {&odd.dataGradient, &odd.weightGradient}) {
     EXPECT_EQ(gemms.choose(*x).family, GemmFamily::Mma) << x->rows << " " << x->columns;
     EXPECT_EQ(gemms.choose(*x).splits, 1);
   }
-  for (const GemmProduct* x : {&odd.forward, &odd.dataGradient, &odd.weightGradient, &even.forward,
-                               &even.dataGradient, &even.weightGradient}) {
+  for (const GemmProduct* x :
+       {&odd.forward, &odd.dataGradient, &odd.weightGradient, &even.forward, &even.dataGradient,
+        &even.weightGradient, &padded.forward, &padded.dataGradient, &padded.weightGradient}) {
     // Of mma a product is as long as its tensor cores need, which are taken for slower ones.
     const GemmShape shape{x->rows, x->columns, x->depth};
     EXPECT_GT(shareOfPeak(shape, gemms.choose(*x), kHopper), 0.7) << x->rows << " " << x->columns;

@@ -126,11 +126,12 @@ TEST(StreamingChoice, IsOfRowsThatAreSummed) {
 
 TEST(StreamingChoice, IsOfWhereLogitsBegin) {
   const auto statistics = [](const Elements& logits, int32_t rows, int32_t width) {
-    return runOf(LogitStatistics{logits, at(4100, kFloat), nullptr, {0, width}, rows, width});
+    return runOf(
+        LogitStatistics{logits, at(4100, kFloat), nullptr, {0, width}, rows, width, width + 1});
   };
   const auto loss = [](const Elements& logits, int32_t rows, int32_t width) {
     return runOf(CrossEntropy{
-        logits, at(4100, kFloat), nullptr, {0, width}, nullptr, rows, width, 1, 1, 0.5});
+        logits, at(4100, kFloat), nullptr, {0, width}, nullptr, rows, width, 1, 1, 0.5, width + 1});
   };
   for (const int32_t width : {1, 8, 50257}) {
     EXPECT_EQ(statistics(at(4096, kFloat), 3, width), kLossRun);

@@ -1,6 +1,6 @@
 // The loss: exactly where exponentials are 1 or 0, else against float64; its gradient to the bit
-// what the plain kernel computes. Of rows that begin anywhere, of one element and of several
-// batches of a block.
+// what the plain kernel computes. Of rows that begin anywhere, and of rows with gaps between them,
+// of one element and of several batches of a block. Gaps are NaN, which nothing may read, or write.
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tests/parallel/cuda/streaming/pool.h"
+#include "tests/parallel/cuda/streaming/some_cases.h"
 
 namespace tutti::parallel::cuda {
 namespace {
@@ -27,14 +28,28 @@ cudaError_t start(StreamingFamily family, const Arguments& x) {
   return enqueue(ChosenStreaming{family, x}, false, nullptr);
 }
 
+/// Rows of logits: contiguous, with gaps behind which each begins at a multiple of 16 bytes, as a
+/// model's do, and with gaps behind which it does not.
+struct Logits {
+  int32_t width;
+  int64_t stride;
+  Format format;
+  int64_t shift = 0;  ///< of all rows, in elements
+};
+int64_t alignedStride(int32_t width) { return (width + 2 * kLossRun - 1) / kLossRun * kLossRun; }
+
 template <class Test>
 void forAll(const Test& test) {
+  SomeCases cases;
   for (const int32_t width : kWidths)
-    for (const Format format : kFormats) {
-      SCOPED_TRACE(std::to_string(width) + " columns of " + nameOf(format));
-      Pool pool;
-      test(pool, width, format);
-    }
+    for (const int64_t stride : {int64_t{width}, alignedStride(width), int64_t{width} + 3})
+      for (const Format format : kFormats) {
+        if (!cases.takeNext()) continue;
+        SCOPED_TRACE(std::to_string(width) + " of " + std::to_string(stride) + " columns of " +
+                     nameOf(format));
+        Pool pool;
+        test(pool, Logits{width, stride, format});
+      }
 }
 
 /// Of a part of the vocabulary from 100 on: the first and the last label that are here, those next
@@ -46,13 +61,24 @@ const int32_t* labelsAround(Pool& pool, int32_t width) {
 /// The label's column, or -1.
 int64_t labelOf(int64_t row, int32_t width) { return row == 0 ? 0 : row == 1 ? width - 1 : -1; }
 
-LogitStatistics statisticsOf(Pool& pool, int32_t width, Format format, int64_t shift = 0) {
-  return {.logits = pool.random({kRows, width, width, shift}, format),
+LogitStatistics statisticsOf(Pool& pool, const Logits& of) {
+  return {.logits = pool.random({kRows, of.width, of.stride, of.shift}, of.format),
           .statistics = pool.result({1, 3 * kRows, 3 * kRows}, Format::Float32),
-          .labels = labelsAround(pool, width),
-          .part = {kFirst, width},
+          .labels = labelsAround(pool, of.width),
+          .part = {kFirst, of.width},
           .rows = kRows,
-          .width = width};
+          .width = of.width,
+          .stride = of.stride};
+}
+Elements rowOf(const Elements& logits, int64_t place) {
+  return {static_cast<char*>(logits.data) + place * bytesOf(logits.format), logits.format};
+}
+/// Calls visit(row, column, place in memory) for each logit.
+template <class Visit>
+void forLogits(const Logits& of, const Visit& visit) {
+  for (int64_t row = 0; row < kRows; ++row)
+    for (int64_t column = 0; column < of.width; ++column)
+      visit(row, column, row * of.stride + column);
 }
 
 /// What vectors compute; nothing but statistics is written.
@@ -68,8 +94,9 @@ std::vector<char> byVectors(Pool& pool, const LogitStatistics& x) {
 // Logits that are far apart: those below the largest add nothing, wherever the largest comes. They
 // rise along the row, fall, or do neither.
 TEST(StreamedLosses, StatisticsAreExact) {
-  forAll([](Pool& pool, int32_t width, Format format) {
-    const LogitStatistics x = statisticsOf(pool, width, format);
+  forAll([](Pool& pool, const Logits& of) {
+    const LogitStatistics x = statisticsOf(pool, of);
+    const int32_t width = of.width;
     const auto levelOf = [&](int64_t row, int64_t column) {
       const int64_t rising = column * 5 / width;
       return static_cast<double>(row == 0   ? rising
@@ -78,8 +105,9 @@ TEST(StreamedLosses, StatisticsAreExact) {
                  128 -
              256;
     };
-    for (int64_t i = 0; i < int64_t{kRows} * width; ++i)
-      pool.set(x.logits, i, levelOf(i / width, i % width));
+    forLogits(of, [&](int64_t row, int64_t column, int64_t place) {
+      pool.set(x.logits, place, levelOf(row, column));
+    });
     const std::vector<char> got = byVectors(pool, x);
     for (int64_t row = 0; row < kRows; ++row) {
       double largest = -kInfinity, count = 0;
@@ -94,18 +122,23 @@ TEST(StreamedLosses, StatisticsAreExact) {
   });
 }
 
-// The argument of an exponential is up to 8 and rounded once, and exp itself errs by 4 roundings: a
-// factor of 12. Each batch adds 32 logits of a thread to what it had, scaled by such a factor and
-// rounded; edges are like a batch, and the tree adds 13 times what was scaled once more. All
-// summands are positive, so their relative errors are the sum's.
+// The argument of an exponential is up to 8, rounded once as a difference and once as a multiple of
+// log2(e), which is itself rounded: less than 8 roundings each. 2^x errs by 2 units in the last
+// place: 4 roundings, and a factor of 28. Each run adds 8 logits of a thread, by a tree of 3 steps,
+// to what it had, scaled by such a factor and rounded twice; an edge is like a run, and the tree of
+// the block adds 13 times what was scaled once more. All summands are positive, so their relative
+// errors are the sum's.
 TEST(StreamedLosses, StatisticsAreNearFloat64) {
-  forAll([](Pool& pool, int32_t width, Format format) {
-    const LogitStatistics x = statisticsOf(pool, width, format);
+  forAll([](Pool& pool, const Logits& of) {
+    const LogitStatistics x = statisticsOf(pool, of);
+    const int32_t width = of.width;
     const std::vector<char> got = byVectors(pool, x);
-    const double batches = 2 + width / kBatch;
-    const double bound = kUnit * (12 + 13 * (batches + 1) + 32 * batches + 13);
+    const double runs = 2 + 4 * (1 + width / kBatch);  // of a thread, with its edge
+    const double bound = kUnit * (28 + 3 + 30 * runs + 29 + 13);
     for (int64_t row = 0; row < kRows; ++row) {
-      const auto logit = [&](int64_t c) { return pool.numberIn(got, x.logits, row * width + c); };
+      const auto logit = [&](int64_t c) {
+        return pool.numberIn(got, x.logits, row * of.stride + c);
+      };
       double largest = -kInfinity, sum = 0;
       for (int64_t c = 0; c < width; ++c) largest = std::max(largest, logit(c));
       for (int64_t c = 0; c < width; ++c) sum += std::exp(logit(c) - largest);
@@ -122,15 +155,38 @@ TEST(StreamedLosses, StatisticsOf16BitsAreThoseOfFloat32) {
   for (const int32_t width : kWidths)
     for (const Format format : {Format::BFloat16, Format::Float16}) {
       Pool pool;
-      const LogitStatistics narrow = statisticsOf(pool, width, format),
-                            wide = statisticsOf(pool, width, Format::Float32);
-      for (int64_t i = 0; i < int64_t{kRows} * width; ++i)
-        pool.set(wide.logits, i, pool.numberIn(pool.image(), narrow.logits, i));
+      const Logits of{width, width, format};
+      const LogitStatistics narrow = statisticsOf(pool, of),
+                            wide = statisticsOf(pool, {width, width, Format::Float32});
+      forLogits(of, [&](int64_t, int64_t, int64_t place) {
+        pool.set(wide.logits, place, pool.numberIn(pool.image(), narrow.logits, place));
+      });
       const std::vector<char> one = byVectors(pool, narrow), other = byVectors(pool, wide);
       for (int64_t i = 0; i < 3 * kRows; ++i)
         ASSERT_EQ(pool.numberIn(one, narrow.statistics, i),
                   pool.numberIn(other, wide.statistics, i))
             << width << " columns of " << nameOf(format) << ", " << i;
+    }
+}
+
+// Rows that begin at multiples of 16 bytes have all the same order of sums: that of such a row
+// alone.
+TEST(StreamedLosses, StatisticsOfAlignedRowsAreThoseOfARowAlone) {
+  SomeCases cases;
+  for (const int32_t width : kWidths)
+    for (const Format format : kFormats) {
+      if (!cases.takeNext()) continue;
+      Pool pool;
+      const LogitStatistics x = statisticsOf(pool, {width, alignedStride(width), format});
+      for (int64_t row = 1; row < kRows; ++row)
+        for (int64_t c = 0; c < width; ++c)
+          pool.set(x.logits, row * x.stride + c, pool.numberIn(pool.image(), x.logits, c));
+      const std::vector<char> got = byVectors(pool, x);
+      for (int64_t row = 1; row < kRows; ++row)
+        for (const int64_t which : {0, 1})
+          EXPECT_EQ(pool.numberIn(got, x.statistics, 3 * row + which),
+                    pool.numberIn(got, x.statistics, which))
+              << width << " columns of " << nameOf(format) << ", row " << row;
     }
 }
 
@@ -143,7 +199,7 @@ TEST(StreamedLosses, StatisticsOfWhatIsNoNumber) {
         SCOPED_TRACE(std::to_string(place) + " of " + std::to_string(width) + " columns of " +
                      nameOf(format));
         Pool pool;
-        const LogitStatistics x = statisticsOf(pool, width, format);
+        const LogitStatistics x = statisticsOf(pool, {width, width, format});
         for (int64_t c = 0; c < width; ++c) pool.set(x.logits, c, -kInfinity);
         pool.set(x.logits, 1 * width + place, kNaN);
         pool.set(x.logits, 2 * width + place, kInfinity);
@@ -173,19 +229,19 @@ TEST(StreamedLosses, StatisticsOfWhatIsNoNumber) {
 }
 
 /// Of `ranks` that have parts. Their statistics are numbers that could be such.
-CrossEntropy lossOf(Pool& pool, int32_t width, Format format, int32_t ranks, int64_t shift = 0) {
+CrossEntropy lossOf(Pool& pool, const Logits& of, int32_t ranks) {
   const int64_t count = int64_t{3} * kRows * ranks;
-  const CrossEntropy x{.logits = pool.random({kRows, width, width, shift}, format),
-                       .statistics = pool.random({1, count, count}, Format::Float32, {1, 4}),
-                       .labels = labelsAround(pool, width),
-                       .part = {kFirst, width},
-                       .losses = pool.doubles(kRows),
-                       .rows = kRows,
-                       .width = width,
-                       .ranks = ranks,
-                       .gradient = 1,
-                       .scale = 0.125};
-  return x;
+  return {.logits = pool.random({kRows, of.width, of.stride, of.shift}, of.format),
+          .statistics = pool.random({1, count, count}, Format::Float32, {1, 4}),
+          .labels = labelsAround(pool, of.width),
+          .part = {kFirst, of.width},
+          .losses = pool.doubles(kRows),
+          .rows = kRows,
+          .width = of.width,
+          .ranks = ranks,
+          .gradient = 1,
+          .scale = 0.125,
+          .stride = of.stride};
 }
 
 /// One rank's, whose largest logit is 5 and whose sum is 4.
@@ -197,22 +253,29 @@ void setStatistics(Pool& pool, const CrossEntropy& x) {
   }
 }
 
-// Logits are the largest or far below it: slopes are a quarter of the scale or 0.
+// Logits are the largest or far below it: slopes are a quarter of the scale or 0. Nothing else is
+// written, in gaps neither.
 TEST(StreamedLosses, SlopesAreExact) {
-  forAll([](Pool& pool, int32_t width, Format format) {
-    const CrossEntropy x = lossOf(pool, width, format, 1);
+  forAll([](Pool& pool, const Logits& of) {
+    const CrossEntropy x = lossOf(pool, of, 1);
     setStatistics(pool, x);
     const auto isLargest = [&](int64_t i) { return i * 5 % 7 < 3; };
-    const int64_t count = int64_t{kRows} * width;
-    for (int64_t i = 0; i < count; ++i) pool.set(x.logits, i, isLargest(i) ? 5 : -124);
+    forLogits(of, [&](int64_t, int64_t, int64_t place) {
+      pool.set(x.logits, place, isLargest(place) ? 5 : -124);
+    });
     ASSERT_NE(runOf(x), 0);
     const std::vector<char> got =
         pool.compute([&](StreamingFamily f) { return start(f, x); }).vectors;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t row = i / width;
-      const double slope = (isLargest(i) ? 0.25 : 0) - (i % width == labelOf(row, width) ? 1 : 0);
-      ASSERT_EQ(pool.numberIn(got, x.logits, i), row == 4 ? 0 : slope * x.scale) << i;
-    }
+    forLogits(of, [&](int64_t row, int64_t column, int64_t place) {
+      const double slope =
+          (isLargest(place) ? 0.25 : 0) - (column == labelOf(row, of.width) ? 1 : 0);
+      ASSERT_EQ(pool.numberIn(got, x.logits, place), row == 4 ? 0 : slope * x.scale) << place;
+    });
+    std::vector<char> others = got;
+    for (int64_t row = 0; row < kRows; ++row)
+      pool.erase(others, rowOf(x.logits, row * of.stride), of.width);
+    pool.erase(others, {x.losses, Format::Float32}, 2 * kRows);
+    EXPECT_TRUE(others == pool.image()) << "writes beside its results";
     for (int64_t row = 0; row < kRows; ++row)
       EXPECT_EQ(pool.doubleIn(got, x.losses + row), row == 4 ? 0 : std::log(4.0)) << row;
   });
@@ -221,11 +284,11 @@ TEST(StreamedLosses, SlopesAreExact) {
 // Whichever kernel a rank has, losses are the same to the bit; here slopes are, too. Without the
 // gradient logits stay as they are.
 TEST(StreamedLosses, AreThePlainOnes) {
-  forAll([](Pool& pool, int32_t width, Format format) {
+  forAll([](Pool& pool, const Logits& of) {
     for (const int32_t ranks : {1, 3})
       for (const int32_t gradient : {0, 1}) {
         pool.reset();
-        CrossEntropy x = lossOf(pool, width, format, ranks);
+        CrossEntropy x = lossOf(pool, of, ranks);
         x.gradient = gradient;
         EXPECT_NE(runOf(x), 0);
         pool.expectPlainBits([&](StreamingFamily f) { return start(f, x); },
@@ -240,7 +303,7 @@ TEST(StreamedLosses, SlopesOfWhatIsNoNumber) {
   for (const Format format : kFormats) {
     constexpr int32_t kWidth = 269;
     Pool pool;
-    const CrossEntropy x = lossOf(pool, kWidth, format, 1);
+    const CrossEntropy x = lossOf(pool, {kWidth, kWidth, format}, 1);
     setStatistics(pool, x);
     for (int64_t c = 0; c < kWidth; ++c) pool.set(x.logits, c, -kInfinity);
     for (const int64_t c : {0, 100, 268}) pool.set(x.logits, kWidth + c, kNaN);
@@ -261,8 +324,9 @@ TEST(StreamedLosses, SlopesOfWhatIsNoNumber) {
 TEST(StreamedLosses, OfOthersArePlain) {
   for (const Format format : kFormats) {
     Pool pool;
-    const LogitStatistics statistics = statisticsOf(pool, 264, format, 1);
-    const CrossEntropy loss = lossOf(pool, 264, format, 2, 1);
+    const Logits of{264, 264, format, 1};
+    const LogitStatistics statistics = statisticsOf(pool, of);
+    const CrossEntropy loss = lossOf(pool, of, 2);
     EXPECT_EQ(runOf(statistics), 0);
     EXPECT_EQ(runOf(loss), 0);
     pool.expectPlainBits([&](StreamingFamily f) { return start(f, statistics); }, "statistics");

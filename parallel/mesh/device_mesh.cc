@@ -107,13 +107,16 @@ void DeviceMesh::finish() const {
   if (stream_) stream_->synchronize();
 }
 
-/// Of a tensor, to the host or from it.
+/// Of a tensor, to the host or from it. The host's memory is not page-locked: a copy of it waits for
+/// what is before it on the stream, and holds CUDA's lock meanwhile (README.md, On a GPU). So that
+/// has ended before.
 void DeviceMesh::move(const CopyArgs& elements) const {
   if (dry_ || elements.bytes == 0 || elements.to == elements.from) return;
   if (!stream_) {
     std::memcpy(elements.to, elements.from, elements.bytes);
     return;
   }
+  finish();
   copy(elements, *stream_);
   finish();
 }

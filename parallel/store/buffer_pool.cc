@@ -13,6 +13,7 @@ void setToZero(const Tensor& x, Stream* ofDevice) {
     return;
   }
   const std::vector<std::byte> zeros(x.bytes());
+  ofDevice->synchronize();  // copies of such memory hold CUDA's lock while they wait
   copy({x.data, zeros.data(), zeros.size()}, *ofDevice);
   ofDevice->synchronize();
 }

@@ -247,7 +247,9 @@ TEST_F(CudaCapture, SpreadsByEventsWhichNobodyCanAskMeanwhile) {
     branch.enqueue([&] { ++ran; });
     expectError(outcomeOf([&] { branch.synchronize(); }), ErrorCode::InvalidUsage, "captured");
     expectError(outcomeOf([&] { fork.query(); }), ErrorCode::InvalidUsage,
-                "cudaErrorCapturedEvent");
+                "Event::query: the event of cuda:0 was recorded in a stream that was captured");
+    expectError(outcomeOf([&] { fork.synchronize(); }), ErrorCode::InvalidUsage,
+                "Event::synchronize");
     join.record(branch);
     join.wait(stream);
   });
@@ -255,6 +257,10 @@ TEST_F(CudaCapture, SpreadsByEventsWhichNobodyCanAskMeanwhile) {
   ASSERT_EQ(cudaGraphLaunch(exec, StreamRef(stream).cuda()), cudaSuccess);
   stream.synchronize();
   EXPECT_EQ(ran, 1);
+  expectError(outcomeOf([&] { fork.query(); }), ErrorCode::InvalidUsage, "Event::query");
+  fork.record(stream);
+  fork.synchronize();
+  EXPECT_TRUE(fork.query()) << "recorded anew";
   EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
 }
 

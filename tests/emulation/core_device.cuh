@@ -79,7 +79,10 @@ enum class Wrong {
   GridSync,
   ExitedPeer,
   NotATensorMap,
-  MisalignedBox
+  MisalignedLoad,
+  MisalignedMulticast,
+  MisalignedStore,
+  MisalignedReduction
 };
 
 __global__ inline void wrong(Wrong what, uint32_t* flag, const __grid_constant__ CUtensorMap map) {
@@ -126,11 +129,12 @@ __global__ inline void wrong(Wrong what, uint32_t* flag, const __grid_constant__
       }
       break;
     case Wrong::NotATensorMap: ptx::prefetchTensorMap(&map); break;
-    case Wrong::MisalignedBox: {
-      const int at[1] = {3};
-      ptx::tensorLoad(address, &map, at, address);
+    case Wrong::MisalignedLoad: ptx::tensorLoad(address, &map, {3}, address); break;
+    case Wrong::MisalignedMulticast:
+      ptx::tensorLoadMulticast(address, &map, {2}, address, 1);
       break;
-    }
+    case Wrong::MisalignedStore: ptx::tensorStore(&map, {-1}, address); break;
+    case Wrong::MisalignedReduction: ptx::tensorReduceAdd(&map, {5}, address); break;
   }
 }
 

@@ -93,10 +93,10 @@ void launchWrong(Wrong what, const cuda::LaunchConfig& config) {
   setenv("TUTTI_EMULATION_TIMEOUT", "1", 1);
   alignas(128) CUtensorMap map{};
   alignas(16) uint32_t flag[4] = {};
-  if (what == Wrong::MisalignedBox) {
-    const cuuint64_t size = 4;
+  if (what >= Wrong::MisalignedLoad) {
+    const cuuint64_t size = 4, unused = 16;
     const cuuint32_t box = 4, stride = 1;
-    EXPECT_EQ(encodeTensorMap(&map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, flag, &size, nullptr, &box,
+    EXPECT_EQ(encodeTensorMap(&map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, flag, &size, &unused, &box,
                               &stride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
                               CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
               CUDA_SUCCESS);
@@ -145,9 +145,14 @@ TEST_F(Errors, OfAsynchronousCopies) {
   expectReport(Wrong::CopyNotWaited, "cp.async copies that it never waited for");
   expectReport(Wrong::StoreNotWaited, "bulk stores that it never waited for");
   expectReport(Wrong::NotATensorMap, "no tensor map");
-  expectReport(
-      Wrong::MisalignedBox,
-      "core_device.cuh:[0-9]+: .*begins at byte 12 of its rows, which is no multiple of 16");
+  const std::pair<Wrong, const char*> boxes[] = {{Wrong::MisalignedLoad, "12"},
+                                                 {Wrong::MisalignedMulticast, "8"},
+                                                 {Wrong::MisalignedStore, "-4"},
+                                                 {Wrong::MisalignedReduction, "20"}};
+  for (const auto& [what, byte] : boxes)
+    expectReport(what, (std::string("core_device.cuh:[0-9]+: .*begins at byte ") + byte +
+                        " of its rows, which is no multiple of 16")
+                           .c_str());
 }
 
 }  // namespace

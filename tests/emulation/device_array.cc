@@ -11,7 +11,9 @@ CUtensorMap makeTensorMap(const TensorBox& tensor) {
                                          cudaEnableDefault, &found));
   const std::vector<uint32_t> elementStrides(tensor.size.size(), 1);
   const std::vector<cuuint64_t> size(tensor.size.begin(), tensor.size.end());
-  const std::vector<cuuint64_t> strides(tensor.strideBytes.begin(), tensor.strideBytes.end());
+  // The driver refuses none at all, also of one dimension, which has no stride.
+  std::vector<cuuint64_t> strides(tensor.strideBytes.begin(), tensor.strideBytes.end());
+  strides.resize(size.size(), 16);
   alignas(128) CUtensorMap map;
   const CUresult result = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function)(
       &map, tensor.type, cuuint32_t(size.size()), tensor.data, size.data(), strides.data(),

@@ -95,6 +95,11 @@ TEST_F(DeviceTest, PeerAccessIsEnabledOnce) {
   EXPECT_CUDA(cudaDeviceCanAccessPeer(&can, 0, 0));
   EXPECT_EQ(can, 0);
   EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaErrorPeerAccessUnsupported);
+  EXPECT_EQ(cudaDeviceDisablePeerAccess(0), cudaErrorPeerAccessNotEnabled);
+  EXPECT_EQ(cudaDeviceEnablePeerAccess(deviceCount(), 0), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 1), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaDeviceGetP2PAttribute(&can, cudaDevP2PAttrAccessSupported, 0, 0),
+            cudaErrorInvalidDevice);
   if (deviceCount() < 2) return;
   EXPECT_CUDA(cudaDeviceCanAccessPeer(&can, 0, 1));
   if (can == 0) return;
@@ -103,7 +108,6 @@ TEST_F(DeviceTest, PeerAccessIsEnabledOnce) {
   EXPECT_CUDA(cudaDeviceEnablePeerAccess(1, 0));
   EXPECT_EQ(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
   EXPECT_CUDA(cudaDeviceDisablePeerAccess(1));
-  EXPECT_EQ(cudaDeviceEnablePeerAccess(deviceCount(), 0), cudaErrorInvalidDevice);
 }
 
 TEST_F(DeviceTest, TheLastErrorIsKeptUntilItIsTaken) {
@@ -131,6 +135,16 @@ struct BadLaunch {
   cudaError_t error;
 };
 
+/// CUDA has templates of these names, too.
+cudaError_t plainLaunch(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                        size_t sharedBytes, cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, block, arguments, sharedBytes, stream);
+}
+cudaError_t plainCooperativeLaunch(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                                   size_t sharedBytes, cudaStream_t stream) {
+  return cudaLaunchCooperativeKernel(kernel, grid, block, arguments, sharedBytes, stream);
+}
+
 TEST_F(DeviceTest, BadLaunchesAreRefused) {
   int* const data = allocateZeros<int>(1);
   const BadLaunch all[] = {
@@ -151,6 +165,19 @@ TEST_F(DeviceTest, BadLaunchesAreRefused) {
     if (std::strcmp(each.name, "stream") == 0) continue;  // NVIDIA's does not survive it
     EXPECT_EQ(launch(addTo, each.config, data, 1, 1), each.error) << each.name;
     EXPECT_EQ(cudaGetLastError(), each.error) << each.name;
+  }
+  EXPECT_CUDA(launch(addTo, {}, data, 1, 0));  // the emulation knows kernels that were launched
+  int *to = data, count = 1, amount = 1;
+  void* arguments[] = {&to, &count, &amount};
+  const void* const kernel = cuda::addressOf(addTo);
+  for (const BadLaunch& each : all) {
+    const cuda::LaunchConfig& config = each.config;
+    if (config.stream != nullptr || config.cluster.x > 1) continue;
+    const auto how = config.cooperative ? &plainCooperativeLaunch : &plainLaunch;
+    EXPECT_EQ(how(kernel, config.grid, config.block, arguments, config.dynamicSharedBytes, nullptr),
+              each.error)
+        << each.name << ", without attributes";
+    EXPECT_EQ(cudaGetLastError(), each.error) << each.name << ", without attributes";
   }
   EXPECT_CUDA(launch(addTo, {}, data, 1, 1));
   EXPECT_EQ(download(data, 1)[0], 1);
@@ -208,6 +235,7 @@ TEST_F(DeviceTest, LimitsAreKept) {
   EXPECT_CUDA(cudaDeviceGetLimit(&value, cudaLimitPrintfFifoSize));
   EXPECT_GE(value, size_t(2 << 20));
   EXPECT_EQ(cudaDeviceGetLimit(&value, cudaLimit(99)), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaDeviceSetLimit(cudaLimit(99), 1), cudaErrorInvalidValue);
 }
 
 TEST_F(DeviceTest, WritesOfNetworksAreFlushed) {

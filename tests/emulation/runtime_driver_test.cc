@@ -125,6 +125,30 @@ TEST_F(DriverTest, MappingsLieSideBySide) {
   EXPECT_EQ(DRIVER(cuMemRelease)(other), CUDA_SUCCESS);
 }
 
+// A handle is mapped as a whole, and unmapped so; where nothing is mapped there is nothing to do.
+TEST_F(DriverTest, MappingsAreWhole) {
+  const size_t bytes = granularity();
+  const CUmemGenericAllocationHandle one = create(0, bytes), two = create(0, 2 * bytes);
+  const CUdeviceptr address = reserve(4 * bytes), nowhere = address + (CUdeviceptr(1) << 40);
+  const auto mapMemory = DRIVER(cuMemMap);
+  const auto unmap = DRIVER(cuMemUnmap);
+  EXPECT_EQ(mapMemory(address, 2 * bytes, 0, one, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(mapMemory(address, bytes / 2, 0, one, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(mapMemory(address, bytes, 0, two, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(mapMemory(address, bytes, bytes, two, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(mapMemory(nowhere, bytes, 0, one, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(unmap(nowhere, bytes), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(mapMemory(address, bytes, 0, one, 0), CUDA_SUCCESS);
+  EXPECT_EQ(unmap(address, 2 * bytes), CUDA_SUCCESS);  // half of it is mapped
+  EXPECT_EQ(unmap(address, bytes), CUDA_SUCCESS);
+  EXPECT_EQ(mapMemory(address, 2 * bytes, 0, two, 0), CUDA_SUCCESS);
+  EXPECT_EQ(unmap(address, bytes), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(unmap(address, 2 * bytes), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuMemAddressFree)(address, 4 * bytes), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuMemRelease)(one), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuMemRelease)(two), CUDA_SUCCESS);
+}
+
 TEST_F(DriverTest, VirtualMemoryIsChecked) {
   const size_t bytes = granularity();
   CUmemAllocationProp wanted = properties(0);

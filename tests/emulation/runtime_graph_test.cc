@@ -275,11 +275,7 @@ TEST_F(GraphTest, CapturesDoNotMix) {
 
   begin();
   EXPECT_CUDA(cudaEventRecord(inside, stream_));
-  EXPECT_EQ(cudaEventQuery(inside), cudaErrorCapturedEvent);
-  EXPECT_EQ(cudaEventSynchronize(inside), cudaErrorInvalidValue);
-  cudaStreamCaptureStatus status{};
-  EXPECT_CUDA(cudaStreamIsCapturing(stream_, &status));
-  cudaStreamEndCapture(stream_, &graph);
+  expectEnd(cudaErrorStreamCaptureInvalidated);
 
   EXPECT_CUDA(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeRelaxed));
   EXPECT_EQ(launch(addTo, {}, data_, 1, 1), cudaErrorStreamCaptureImplicit);
@@ -287,6 +283,39 @@ TEST_F(GraphTest, CapturesDoNotMix) {
   EXPECT_EQ(cudaStreamBeginCapture(cudaStreamLegacy, cudaStreamCaptureModeGlobal),
             cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(cudaStreamEndCapture(other, &graph), cudaErrorIllegalState);
+}
+
+// Nobody can ask for an event of a capture or wait for it: that ends the capture, in every mode.
+TEST_F(GraphTest, ItsEventsAreNotAsked) {
+  cudaEvent_t const event = makeEvent();
+  for (const auto ask : {&cudaEventQuery, &cudaEventSynchronize})
+    for (const auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
+                            cudaStreamCaptureModeRelaxed}) {
+      begin(mode);
+      add(stream_, 1);
+      EXPECT_CUDA(cudaEventRecord(event, stream_));
+      EXPECT_EQ(ask(event), cudaErrorCapturedEvent);
+      EXPECT_EQ(ask(event), cudaErrorInvalidValue) << "asked twice";
+      cudaStreamCaptureStatus status{};
+      EXPECT_CUDA(cudaStreamIsCapturing(stream_, &status));
+      EXPECT_EQ(status, cudaStreamCaptureStatusInvalidated);
+      expectEnd(cudaErrorStreamCaptureInvalidated);
+      EXPECT_EQ(ask(event), cudaErrorInvalidValue) << "after the end";
+    }
+  EXPECT_CUDA(cudaEventRecord(event, stream_));
+  EXPECT_CUDA(cudaEventSynchronize(event));
+}
+
+TEST_F(GraphTest, TakesNoMemoryOfCudaMalloc) {
+  int* const memory = allocateZeros<int>(1);
+  begin();
+  add(stream_, 3);
+  EXPECT_EQ(cudaFreeAsync(memory, stream_), cudaErrorInvalidValue);
+  cudaGraphExec_t const exec = instantiate(end());  // it has gone on
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(), 3);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+  EXPECT_CUDA(cudaFree(memory));
 }
 
 TEST_F(GraphTest, EndsWhereAndByWhomItBegan) {
@@ -357,6 +386,8 @@ TEST_F(GraphTest, IsBuiltNodeByNode) {
   EXPECT_EQ(value(1), 12);
   EXPECT_EQ(cudaGraphExecKernelNodeSetParams(exec, nodes[0], &kernel), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGraphAddEmptyNode(&nodes[4], nullptr, nullptr, 0), cudaErrorInvalidValue);
+  kernel.blockDim = dim3(1025, 1, 1);
+  EXPECT_EQ(cudaGraphAddKernelNode(&nodes[4], graph, nullptr, 0, &kernel), cudaErrorInvalidValue);
   fill.elementSize = 3;
   EXPECT_EQ(cudaGraphAddMemsetNode(&nodes[4], graph, nullptr, 0, &fill), cudaErrorInvalidValue);
   EXPECT_CUDA(cudaGraphAddDependencies(graph, &nodes[2], &nodes[0], nullptr, 1));
@@ -458,6 +489,7 @@ TEST_F(GraphTest, LaunchesAreNotCaptured) {
   begin();
   add(stream_, 1);
   EXPECT_EQ(cudaGraphLaunch(inner, stream_), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaGraphLaunch(inner, stream_), cudaErrorStreamCaptureUnsupported) << "once more";
   expectEnd(cudaErrorStreamCaptureInvalidated);
   EXPECT_EQ(value(), 0);
   EXPECT_CUDA(cudaGraphLaunch(inner, stream_));

@@ -49,7 +49,8 @@ CUresult encodeTensorMap(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t 
   made.elementBytes = elementBytes(type);
   if (map == nullptr || !isMultiple(reinterpret_cast<uintptr_t>(map), 64) || base == nullptr ||
       !isMultiple(reinterpret_cast<uintptr_t>(base), 16) || rank < 1 || rank > 5 ||
-      made.elementBytes == 0 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
+      made.elementBytes == 0 || size == nullptr || strideBytes == nullptr || box == nullptr ||
+      elementStrides == nullptr || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
       fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE || !convert(swizzle, converted))
     return CUDA_ERROR_INVALID_VALUE;
   made.magic = TensorMap::kMagic;

@@ -342,7 +342,12 @@ static Kernels kernels_of(cudaGraph_t graph) {
   CUDA(cudaGraphGetNodes(graph, nodes, &count));
   for (size_t i = 0; i < count; ++i) {
     enum cudaGraphNodeType type;
-    CUDA(cudaGraphNodeGetType(nodes[i], &type));
+    const cudaError_t found = cudaGraphNodeGetType(nodes[i], &type);
+    if (found == cudaErrorUnknown) { /* the runtime has no name for memory operations of streams */
+      cudaGetLastError();
+      continue;
+    }
+    CUDA(found);
     if (type != cudaGraphNodeTypeKernel) continue;
     struct cudaKernelNodeParams kernel;
     const cudaError_t known = cudaGraphKernelNodeGetParams(nodes[i], &kernel);

@@ -77,9 +77,14 @@ Queue::Queue(StreamRef stream)
                           loadSums,
                           loadColumns})
     check("cudaFuncGetAttributes", load());
+  check("cudaEventCreate", cudaEventCreateWithFlags(&haveLooked_, cudaEventDisableTiming));
 }
 
-Queue::~Queue() { cudaStreamSynchronize(stream_.cuda()); }  // what fails has nobody to tell
+// What fails has nobody to tell.
+Queue::~Queue() {
+  cudaStreamSynchronize(stream_.cuda());
+  cudaEventDestroy(haveLooked_);
+}
 
 void Queue::check(const char* operation, cudaError_t error) const {
   require(operation, error, device_);
@@ -131,12 +136,21 @@ void Queue::checkValues(const char* what, const Tensor& values, int64_t lowest, 
                           .lowest = static_cast<int32_t>(lowest),
                           .end = end,
                           .found = found_.as<FirstOutside>() + checkedCount_++});
+  isLooking_ = !keeps_;
+  if (!isLooking_) return;
+  const OnDevice here(device_);
+  check(what, cudaEventRecord(haveLooked_, stream_.cuda()));
 }
 
 void Queue::finish(const char* operation, bool always) {
   const int count = std::exchange(checkedCount_, 0);
   if (count == 0 && !always) return;
-  wait(operation);
+  if (always || !isLooking_) {
+    wait(operation);
+  } else {
+    const OnDevice here(device_);
+    check(operation, cudaEventSynchronize(haveLooked_));
+  }
   for (int i = 0; i < count; ++i) {
     const FirstOutside& found = found_.as<FirstOutside>()[i];
     const Checked& checked = checked_[i];

@@ -73,15 +73,17 @@ class Queue {
   void abandon();
   int64_t graphLaunches() const { return graphs_.launches(); }
 
-  /// Looks for a value outside of [lowest, end) when the stream comes to it; finish() throws
-  /// InvalidArgument if there is one. `what` goes before the value in that message, and
-  /// `namedLowest` is the least that it says there is. Two at most.
+  /// Looks for a value outside of [lowest, end) when the stream comes to it; finish() waits for
+  /// that, not for what was started behind it, and throws InvalidArgument if there is one. `what`
+  /// goes before the value in that message, and `namedLowest` is the least that it says there is.
+  /// Two at most.
   void checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end,
                    int64_t namedLowest);
   void checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end) {
     checkValues(what, values, lowest, end, lowest);
   }
-  /// Waits where something is to be looked at: values that were checked, or `always`.
+  /// Waits where something is to be looked at: values that were checked; or `always`, for all that
+  /// was started.
   void finish(const char* operation, bool always = false);
 
   /// For one call: `count` numbers in memory of the GPU, or in memory that both address.
@@ -113,6 +115,8 @@ class Queue {
   Memory found_;  ///< FirstOutside[kMostChecked]
   Checked checked_[kMostChecked] = {};
   int checkedCount_ = 0;
+  cudaEvent_t haveLooked_ = nullptr;  ///< behind the last values that were checked
+  bool isLooking_ = false;            ///< it is recorded: these were not kept
 };
 
 }  // namespace tutti::parallel::cuda

@@ -123,7 +123,7 @@ double CudaKernels::crossEntropy(const CrossEntropyArgs& args) {
                           .stride = rowStride(a.logits)};
   queue_->checkValues("crossEntropy: id ", a.labels, -1, vocabulary.end(), 0);
   queue_->start("crossEntropy", ChosenStreaming{streaming_, call}, doubles);
-  queue_->finish("crossEntropy");
+  queue_->finish("crossEntropy", true);
   return std::accumulate(losses, losses + count, 0.0);
 }
 

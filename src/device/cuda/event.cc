@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+
 #include "src/base/check.h"
 #include "src/base/process.h"
 #include "src/device/cuda.h"
@@ -26,7 +28,9 @@ class CudaEvent final : public AnyEvent {
     TUTTI_REQUIRE(stream.device().index == device_, "Event::record: the event is of ", name(),
                   ", and the stream of ", toString(stream.device()));
     const OnDevice here(device_);
+    const bool willBeCaptured = isCapturing(stream.cuda());
     TUTTI_CUDA(cudaEventRecord(event_, stream.cuda()));
+    isCaptured_ = willBeCaptured;
   }
   void wait(StreamRef stream) override {
     if (!stream) return synchronize();
@@ -37,12 +41,14 @@ class CudaEvent final : public AnyEvent {
   }
   void synchronize() override {
     guard_.requireOwner("Event::synchronize");
+    requireNoCapture("Event::synchronize");
     const OnDevice here(device_);
     const OutsideCapture relaxed;
     TUTTI_CUDA(cudaEventSynchronize(event_));
   }
   bool query() const override {
     guard_.requireOwner("Event::query");
+    requireNoCapture("Event::query");
     const OnDevice here(device_);
     const OutsideCapture relaxed;
     const cudaError_t error = cudaEventQuery(event_);
@@ -53,6 +59,12 @@ class CudaEvent final : public AnyEvent {
   }
 
  private:
+  /// CUDA would end the capture, in every mode; it has nothing to say afterwards either.
+  void requireNoCapture(const char* call) const {
+    if (isCaptured_)
+      base::fail(ErrorCode::InvalidUsage, call, ": the event of ", name(),
+                 " was recorded in a stream that was captured into a graph: nothing reaches it");
+  }
   std::string name() const { return toString(Device{DeviceKind::Cuda, device_}); }
   void requireCuda(const char* call, StreamRef stream) const {
     TUTTI_REQUIRE(stream.isCuda(), call, ": the event is of ", name(), ", and the stream ",
@@ -62,6 +74,7 @@ class CudaEvent final : public AnyEvent {
   const int device_;
   const base::ProcessGuard guard_;
   cudaEvent_t event_ = nullptr;
+  std::atomic<bool> isCaptured_{false};  // by the newest record
 };
 
 }  // namespace

@@ -248,7 +248,11 @@ TUTTI_DEVICE void publish(Lane& lane, const StepCode& step, const PortCode* port
     if (port.kind != PortKind::Channel) continue;
     const Link& link = linkAt<kWire>(lane, port.link);
     if (i < step.sources) {
-      ptx::stReleaseSys(link.peerCredit, messageOf(lane, port, link.received));
+      // Words of LL have been read when they are used, and are written behind the credit.
+      if (isSimple<kWire>(link))
+        ptx::stReleaseSys(link.peerCredit, messageOf(lane, port, link.received));
+      else
+        ptx::stRelaxedSys(link.peerCredit, messageOf(lane, port, link.received));
     } else if (isSimple<kWire>(link)) {
       const uint32_t message = messageOf(lane, port, link.sent);
       tell(lane, slotAt<kWire>(lane, link, link.sendSlots, message), message,

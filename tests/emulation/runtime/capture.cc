@@ -32,6 +32,11 @@ void close(const CapturePointer& capture) {
   std::erase(captures(), capture);
 }
 
+bool isOver(const Capture& capture) {
+  return std::none_of(captures().begin(), captures().end(),
+                      [&](const CapturePointer& each) { return each.get() == &capture; });
+}
+
 void addUnique(std::vector<cudaGraphNode_t>& to, const std::vector<cudaGraphNode_t>& nodes) {
   for (cudaGraphNode_t node : nodes)
     if (std::find(to.begin(), to.end(), node) == to.end()) to.push_back(node);
@@ -59,8 +64,7 @@ cudaError_t captureWait(cudaStream_t stream, const CapturePointer& capture,
     capture->isInvalid = true;
     return cudaErrorStreamCaptureImplicit;
   }
-  const bool isOver = std::find(captures().begin(), captures().end(), capture) == captures().end();
-  if (isOver) return cudaErrorCapturedEvent;
+  if (isOver(*capture)) return cudaErrorCapturedEvent;
   if (capture->isInvalid) return cudaErrorStreamCaptureInvalidated;
   if (stream->capture != nullptr && stream->capture != capture) {
     capture->isInvalid = stream->capture->isInvalid = true;
@@ -102,6 +106,12 @@ cudaError_t refuseDeviceWait(int device) {
       error = cudaErrorStreamCaptureUnsupported;
     }
   return error;
+}
+
+cudaError_t refuseAsking(Capture& capture) {
+  if (capture.isInvalid || isOver(capture)) return cudaErrorInvalidValue;
+  capture.isInvalid = true;
+  return cudaErrorCapturedEvent;
 }
 
 cudaError_t refuseUnsafe() {

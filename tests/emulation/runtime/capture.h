@@ -35,6 +35,9 @@ cudaError_t refuseImplicit(cudaStream_t stream);
 /// Nothing runs in a capturing stream that one could wait for or ask about.
 cudaError_t refuseWaiting(cudaStream_t stream);
 cudaError_t refuseDeviceWait(int device);
+/// To ask for an event that was recorded in a capture, or to wait for it, ends the capture,
+/// whatever its mode. Once it has ended, or has failed, the event is of nothing.
+cudaError_t refuseAsking(Capture& capture);
 /// For calls that are unsafe while a capture is under way, as the modes of the captures and of this
 /// thread say: those that allocate, wait, or work in the legacy stream behind the caller's back.
 cudaError_t refuseUnsafe();

@@ -176,7 +176,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return call([&] {
     if (const cudaError_t bad = check(event); bad != cudaSuccess) return bad;
-    if (event->capture != nullptr) return cudaErrorCapturedEvent;
+    if (event->capture != nullptr) return refuseAsking(*event->capture);
     if (const cudaError_t bad = refuseUnsafe(); bad != cudaSuccess) return bad;
     if (!hasHappened(*event)) return cudaErrorNotReady;
     if (event->work != nullptr) acquire(&event->work->end);
@@ -184,7 +184,6 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   });
 }
 
-/// Of a captured event it says something else than cudaEventQuery().
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   WorkPointer work;
   std::shared_ptr<SharedRecords> records;
@@ -192,7 +191,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   int device = 0;
   const cudaError_t error = call([&] {
     if (const cudaError_t bad = check(event); bad != cudaSuccess) return bad;
-    if (event->capture != nullptr) return cudaErrorInvalidValue;
+    if (event->capture != nullptr) return refuseAsking(*event->capture);
     if (const cudaError_t bad = refuseUnsafe(); bad != cudaSuccess) return bad;
     work = event->work;
     records = event->records;

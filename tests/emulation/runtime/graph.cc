@@ -246,6 +246,7 @@ cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* 
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   return call([&] {
     if (type == nullptr || !isNode(node)) return cudaErrorInvalidValue;
+    if (node->task->type == kBatchMemoryNode) return cudaErrorUnknown;
     *type = node->task->type;
     return cudaSuccess;
   });

@@ -158,10 +158,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   });
 }
 
-/// Of a shape that no device has it says something else than cudaLaunchKernelExC().
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
                              size_t sharedBytes, cudaStream_t stream) {
-  if (!isShape(grid, block)) return remember(cudaErrorInvalidConfiguration);
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;

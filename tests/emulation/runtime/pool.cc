@@ -137,14 +137,16 @@ cudaError_t cudaMallocFromPoolAsync(void** to, size_t bytes, cudaMemPool_t pool,
   return call([&] { return allocate(to, bytes, pool, stream); });
 }
 
-/// Also of cudaMalloc()'s memory, which it frees without a wait for the device.
+/// Also of cudaMalloc()'s memory, which it frees without a wait for the device, but not in a
+/// capture.
 cudaError_t cudaFreeAsync(void* start, cudaStream_t handle) {
   return call([&]() -> cudaError_t {
     cudaStream_t stream = nullptr;
     if (const cudaError_t bad = findStream(handle, stream); bad != cudaSuccess) return bad;
     Allocation* const found = allocationAt(start);
     if (found == nullptr || !found->mayBeFreed()) return cudaErrorInvalidValue;
-    if (stream->capture != nullptr) return refuseWaiting(stream);
+    if (stream->capture != nullptr)
+      return found->pool == nullptr ? cudaErrorInvalidValue : refuseWaiting(stream);
     found->isFreedAsync = true;
     return submit(handle, makeTask(cudaGraphNodeTypeMemFree, [start] { finishFree(start); }));
   });

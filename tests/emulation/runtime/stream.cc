@@ -225,6 +225,7 @@ TaskPointer makeTask(cudaGraphNodeType type, std::function<void()> body) {
 // A graph's type for it is none of the runtime's; nobody asks.
 TaskPointer makeWaitingTask(std::function<void()> body) {
   auto task = std::make_shared<Task>();
+  task->type = kBatchMemoryNode;
   task->body = std::move(body);
   task->waits = true;
   return task;

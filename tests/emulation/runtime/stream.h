@@ -18,6 +18,9 @@ namespace tutti::emulation {
 
 constexpr int kLeastPriority = 0, kGreatestPriority = -5;
 
+/// Nodes of stream memory operations, for whose type the runtime has no name.
+constexpr auto kBatchMemoryNode = static_cast<cudaGraphNodeType>(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+
 /// What a stream executes, or a node of a graph: the same for both. `body` runs without any lock.
 struct Task {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
@@ -93,7 +96,7 @@ void awaitRoom(cudaStream_t stream);
 /// The same through a handle; where the stream captures, adds it to the graph instead.
 cudaError_t submit(cudaStream_t handle, TaskPointer task);
 TaskPointer makeTask(cudaGraphNodeType type, std::function<void()> body);
-/// Of something that waits for a word.
+/// Of stream memory operations, one of which may wait for a word.
 TaskPointer makeWaitingTask(std::function<void()> body);
 
 /// The newest work of each stream of the device.

@@ -42,11 +42,14 @@ bool isReserved(char* start, size_t bytes) {
   return start + bytes <= first + reserved;
 }
 
-bool touchesMapping(char* start, size_t bytes) {
+/// Those of which the range has a part.
+std::vector<char*> mappingsIn(char* start, size_t bytes) {
+  std::vector<char*> found;
   for (const auto& [first, mapping] : mappings())
-    if (first < start + bytes && start < first + allocationAt(first)->bytes) return true;
-  return false;
+    if (first < start + bytes && start < first + allocationAt(first)->bytes) found.push_back(first);
+  return found;
 }
+bool touchesMapping(char* start, size_t bytes) { return !mappingsIn(start, bytes).empty(); }
 
 /// The mappings that make up the range; none where they do not do so exactly.
 std::vector<char*> mappingsOf(char* start, size_t bytes) {
@@ -209,24 +212,24 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
   return driverCall([&] {
     Physical* const physical = physicalOf(handle);
     char* const at = pointer(address);
-    if (physical == nullptr || flags != 0 || offset != 0 || bytes == 0 || !isGranular(bytes) ||
-        !isGranular(address))
+    if (physical == nullptr || flags != 0 || bytes == 0 || !isGranular(address))
       return cudaErrorInvalidValue;
-    if (bytes > physical->bytes) return cudaErrorNotSupported;
+    if (offset != 0 || bytes != physical->bytes) return cudaErrorNotSupported;  // all or nothing
     if (!isReserved(at, bytes) || touchesMapping(at, bytes)) return cudaErrorInvalidValue;
     map(at, bytes, physical);
     return cudaSuccess;
   });
 }
 
-/// Where nothing is mapped there is nothing to do.
+/// Where nothing is mapped there is nothing to do, and a mapping goes as a whole.
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   return driverCall([&] {
     char* const at = pointer(address);
-    const auto all = mappingsOf(at, bytes);
-    if (all.empty())
-      return isReserved(at, bytes) && !touchesMapping(at, bytes) ? cudaSuccess
-                                                                 : cudaErrorInvalidValue;
+    if (mappingsOf(at, bytes).empty() && !isReserved(at, bytes)) return cudaErrorInvalidValue;
+    const auto all = mappingsIn(at, bytes);
+    for (char* start : all)
+      if (start < at || start + allocationAt(start)->bytes > at + bytes)
+        return cudaErrorInvalidValue;
     for (char* start : all) {
       Physical* const physical = mappings().at(start).physical;
       if (physical->multicast != nullptr) removeMulticastMapping(start);

@@ -132,6 +132,13 @@ void ParameterStore::initialize(uint64_t seed) {
                                     .state = optimizer_.backing().pinned};
   if (away.weight || away.gradient || away.state)
     offloaded_ = std::make_unique<OffloadedUpdates>(mesh_, away, policy_.offload.partBytes);
+  if (mesh_.stream()) awaitOthers();
+}
+
+/// What was taken and given back here held CUDA's lock: no rank of this GPU has a collective in
+/// flight before all have done so (README.md, On a GPU).
+void ParameterStore::awaitOthers() {
+  if (MeshCommunicator* all = mesh_.communicator(AxisSet::all())) all->barrier();
 }
 
 const Piece& ParameterStore::piece(const Parameter& parameter) const {

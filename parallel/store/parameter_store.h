@@ -136,6 +136,7 @@ class ParameterStore {
   void checkReplicas();
 
  private:
+  void awaitOthers();
   const Piece& piece(const Parameter& parameter) const;
   int unitIndex(UnitId unit) const;
   bool owns(const Parameter& parameter) const;

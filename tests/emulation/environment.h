@@ -27,6 +27,10 @@ struct Environment {
   /// the device's work, as CUDA may; 2 makes a launch of a kernel that nothing has loaded there an
   /// error. 0.
   bool isLoadingLazy = false, isLateLoadingWrong = false;
+  /// TUTTI_EMULATION_LOCKED_WAITS: 1 makes calls that wait for work unasked, to free memory, to
+  /// load a kernel late or to copy pageable memory, hold up the calls of all other threads
+  /// meanwhile, as CUDA does. 0.
+  bool isWaitingLocked = false;
   /// CUDA_DEVICE_MAX_CONNECTIONS: hardware queues that the streams of a device share, 1 to 32; what
   /// waits holds up all that is behind it in its queue. Not set: each stream has its own.
   uint64_t connections = 0;

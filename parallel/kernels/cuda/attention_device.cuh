@@ -227,8 +227,8 @@ __global__ void __launch_bounds__(kRowThreads)
   const HeadRow part = rowOf(x.part, sizes, task.batch, task.head, task.row);
   for (int32_t i = laneOf(); i < sizes.headWidth; i += 32)
     store<T>(out.elements, out.first + i,
-             load<T>(out.elements, out.first + i) * merged.keep +
-                 load<T>(part.elements, part.first + i) * merged.take);
+             times(load<T>(out.elements, out.first + i), merged.keep) +
+                 times(load<T>(part.elements, part.first + i), merged.take));
   __syncwarp();  // all lanes have read it
   if (laneOf() == 0) store<T>(x.logSumExp.elements, own, merged.logSumExp);
 }

@@ -10,6 +10,10 @@
 
 namespace tutti::parallel::cuda {
 
+/// Rounded, whatever is added to it: nvcc makes no fma of it.
+TUTTI_DEVICE float times(float a, float b) { return __fmul_rn(a, b); }
+TUTTI_DEVICE double times(double a, double b) { return __dmul_rn(a, b); }
+
 TUTTI_DEVICE float widenBrain(uint16_t bits) { return __uint_as_float(uint32_t(bits) << 16); }
 
 /// To nearest even; a NaN keeps a bit, so that it does not become infinity.

@@ -78,6 +78,22 @@ Queue::Queue(StreamRef stream)
                           loadColumns})
     check("cudaFuncGetAttributes", load());
   check("cudaEventCreate", cudaEventCreateWithFlags(&haveLooked_, cudaEventDisableTiming));
+  loadOfCuda();
+}
+
+/// CUDA has kernels of its own, which fill and copy, for each alignment, and loads them when they
+/// are first used. Takes the first memory for operands as well: later, other ranks may wait.
+void Queue::loadOfCuda() {
+  constexpr size_t kHalf = size_t{16} << 10;
+  results<char>(1);
+  char* const first = scratch<char>(2 * kHalf);
+  for (const size_t at : {0, 1, 2, 4, 8})
+    for (const size_t bytes : {std::max<size_t>(at, 16), at, kHalf - at}) {
+      if (bytes == 0) continue;
+      check("cudaMemsetAsync", cudaMemsetAsync(first + at, 0, bytes, stream_.cuda()));
+      check("cudaMemcpyAsync", cudaMemcpyAsync(first + kHalf + at, first + at, bytes,
+                                               cudaMemcpyDefault, stream_.cuda()));
+    }
 }
 
 // What fails has nobody to tell.

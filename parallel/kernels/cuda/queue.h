@@ -103,6 +103,7 @@ class Queue {
   };
   static constexpr int kMostChecked = 2;
   void check(const char* operation, cudaError_t error) const;
+  void loadOfCuda();
   void wait(const char* operation);
   void startKept();
 

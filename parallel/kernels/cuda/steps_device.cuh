@@ -1,7 +1,8 @@
 #pragma once
 
 // What becomes of one element, wherever it is computed: the same expressions in the plain kernels
-// and in those of streaming/, so that both round alike.
+// and in those of streaming/, so that both round alike. Of a sum of two products nvcc makes an fma
+// of one, and not of the same one in each kernel: there products are rounded by themselves.
 
 #include "parallel/kernels/cuda/activations_device.cuh"
 
@@ -23,7 +24,7 @@ template <class T>
 struct Turned {
   T first, second;
   TUTTI_DEVICE Turned(T a, T b, T cosine, T sine)
-      : first(a * cosine - b * sine), second(b * cosine + a * sine) {}
+      : first(times(a, cosine) - times(b, sine)), second(times(b, cosine) + times(a, sine)) {}
 };
 
 /// One step of AdamW. Rates: the fields of the launch's arguments (launches.h).
@@ -34,11 +35,12 @@ struct AdamWStep {
   TUTTI_DEVICE AdamWStep(const Rates& x, T weightIn, T gradient, T firstIn, T secondIn) {
     const T keep1 = T(x.beta1), keep2 = T(x.beta2);
     const T g = gradient * T(x.gradientScale);
-    first = keep1 * firstIn + (T(1) - keep1) * g;
-    second = keep2 * secondIn + (T(1) - keep2) * (g * g);
+    first = times(keep1, firstIn) + times(T(1) - keep1, g);
+    second = times(keep2, secondIn) + times(T(1) - keep2, times(g, g));
     const T direction = first * T(x.inverseCorrection1) /
                         (squareRoot(second * T(x.inverseCorrection2)) + T(x.epsilon));
-    weight = weightIn - T(x.learningRate) * (direction + T(x.weightDecay) * weightIn);
+    const T change = direction + times(T(x.weightDecay), weightIn);
+    weight = weightIn - times(T(x.learningRate), change);
   }
 };
 
@@ -48,9 +50,9 @@ struct SgdStep {
   T weight, velocity;
   template <class Rates>
   TUTTI_DEVICE SgdStep(const Rates& x, T weightIn, T gradient, bool keeps, T velocityIn) {
-    velocity = gradient * T(x.gradientScale) + T(x.weightDecay) * weightIn;
-    if (keeps) velocity = T(x.momentum) * velocityIn + velocity;
-    weight = weightIn - T(x.learningRate) * velocity;
+    velocity = times(gradient, T(x.gradientScale)) + times(T(x.weightDecay), weightIn);
+    if (keeps) velocity = times(T(x.momentum), velocityIn) + velocity;
+    weight = weightIn - times(T(x.learningRate), velocity);
   }
 };
 

@@ -15,6 +15,13 @@ thread_local int hostFunctions = 0;
 thread_local FailingCall* failing = nullptr;
 std::atomic<bool> isUsed{false}, isForked{false};
 
+/// Held by those who wait in a call.
+QuietMutex& waitMutex() {
+  static auto* const mutex = new QuietMutex;
+  return *mutex;
+}
+thread_local int lockedWaits = 0;
+
 void watchForks() {
   if (isUsed.exchange(true)) return;
   pthread_atfork(nullptr, nullptr, [] { isForked.store(true); });
@@ -104,10 +111,18 @@ QuietMutex& runtimeMutex() {
   return *mutex;
 }
 
+LockedWait::LockedWait() {
+  if (environment().isWaitingLocked && lockedWaits++ == 0) waitMutex().lock();
+}
+LockedWait::~LockedWait() {
+  if (environment().isWaitingLocked && --lockedWaits == 0) waitMutex().unlock();
+}
+
 cudaError_t refuse() {
   watchForks();
   if (isForked.load()) return cudaErrorInitializationError;
   if (hostFunctions > 0) return cudaErrorNotPermitted;
+  { const LockedWait turn; }
   return faultOf(currentDevice());
 }
 

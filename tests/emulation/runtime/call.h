@@ -21,6 +21,15 @@ QuietMutex& runtimeMutex();
 cudaError_t refuse();
 /// The error of this call, where a FailingCall has it fail.
 cudaError_t injected();
+/// With TUTTI_EMULATION_LOCKED_WAITS=1, while one lives, calls of other threads wait: this one
+/// waits for work in a call that CUDA's own lock is held in.
+class LockedWait {
+ public:
+  LockedWait();
+  ~LockedWait();
+  LockedWait(const LockedWait&) = delete;
+  LockedWait& operator=(const LockedWait&) = delete;
+};
 /// Keeps an error for cudaGetLastError().
 cudaError_t remember(cudaError_t error);
 

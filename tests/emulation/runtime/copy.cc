@@ -5,6 +5,7 @@
 #include "tests/emulation/runtime/copy.h"
 
 #include <cstring>
+#include <optional>
 
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
@@ -89,7 +90,7 @@ std::shared_ptr<char[]> stage(const cudaMemcpy3DParms& copy) {
 /// Everything that a copy call does.
 cudaError_t run(const cudaMemcpy3DParms& copy, const Order& order) {
   std::vector<WorkPointer> before, all;
-  bool isStaged = false, isNothing = false;
+  bool isStaged = false, isNothing = false, isOfPages = false;
   cudaError_t error = call([&]() -> cudaError_t {
     cudaStream_t stream = nullptr;
     if (const cudaError_t bad = findStream(order.stream, stream); bad != cudaSuccess) return bad;
@@ -102,10 +103,15 @@ cudaError_t run(const cudaMemcpy3DParms& copy, const Order& order) {
     if (isNothing) return cudaSuccess;
     isStaged = isPageable(copy.srcPtr.ptr) && isDeviceMemory(copy.dstPtr.ptr) &&
                stream->capture == nullptr;
-    if (isStaged && !order.isAsync && stream->last != nullptr) before.push_back(stream->last);
+    isOfPages = isPageable(copy.srcPtr.ptr) || isPageable(copy.dstPtr.ptr);
+    // An asynchronous copy may wait too, and does where that holds others up.
+    if (isStaged && (!order.isAsync || environment().isWaitingLocked) && stream->last != nullptr)
+      before.push_back(stream->last);
     return cudaSuccess;
   });
   if (error != cudaSuccess || isNothing) return error;
+  std::optional<LockedWait> held;
+  if (isOfPages) held.emplace();
   for (const WorkPointer& work : before) wait(*work);
   std::shared_ptr<char[]> staged;
   if (isStaged) staged = stage(copy);

@@ -55,6 +55,7 @@ void loadLate(const void* function) {
     all = lastOf(currentDevice());
     return cudaSuccess;
   });
+  const LockedWait held;
   for (const WorkPointer& work : all) wait(*work, false);
 }
 

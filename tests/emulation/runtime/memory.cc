@@ -185,7 +185,10 @@ cudaError_t freeSoon(void* start, Accept accept) {
     return cudaSuccess;
   });
   if (error != cudaSuccess) return error;
-  for (const WorkPointer& work : works) wait(*work, false);
+  {
+    const LockedWait held;
+    for (const WorkPointer& work : works) wait(*work, false);
+  }
   return locked([&] {
     unmap(freed, true);
     if (!freed.isHost()) returnBytes(freed.device, freed.bytes);

@@ -4,6 +4,7 @@
 // streams really runs at the same time; what a piece of work must wait for in other streams is
 // known when it is enqueued.
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <deque>

@@ -165,6 +165,35 @@ TEST_F(MeshOnGpus, CollectivesOfOtherStreamsAreBehindWhatIsComputed) {
       kTwo);
 }
 
+// A rank whose elements wait for a collective holds nobody up who has not called it yet, also where
+// copies of the host's memory would (TUTTI_EMULATION_LOCKED_WAITS).
+TEST_F(MeshOnGpus, ElementsThatWaitForACollectiveLetOtherRanksOfTheDeviceCallIt) {
+  for (const bool isUpload : {false, true})
+    onRanks(kShape, false,
+            [&](DeviceMesh& mesh) {
+              Stream own(mesh.device());
+              Event added(mesh.device());
+              Arena arena("numbers", mesh.backing());
+              const Tensor x = uploaded(mesh, arena, std::vector<float>(kCount, 1), {kCount});
+              MeshCommunicator& group = *mesh.communicator(AxisSet::all());
+              mesh.finish();
+              if (mesh.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+              group.allReduce(
+                  kPoint, {.send = x.data, .recv = x.data, .count = static_cast<size_t>(kCount)},
+                  own);
+              added.record(own);
+              added.wait(mesh.stream());
+              if (isUpload) {
+                mesh.upload(counted(kCount).data(), x);
+                EXPECT_EQ(downloaded(mesh, x), counted(kCount));
+              } else {
+                EXPECT_EQ(downloaded(mesh, x), std::vector<float>(kCount, 2));
+              }
+              own.synchronize();
+            },
+            {gpu(0), gpu(0)});
+}
+
 TEST_F(MeshOnGpus, MessagesAreBehindWhatIsComputed) {
   onRanks(
       kShape, false,

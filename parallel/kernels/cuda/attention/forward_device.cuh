@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(kHeadThreads)
   using Tiles = ForwardTiles<kWidth>;
   constexpr int kKeys = Tiles::kKeys;
   const AttentionSizes& sizes = x.sizes;
-  const HeadTask task = headTask(sizes, sizes.heads, sizes.queries, Tiles::kQueries, true);
+  const HeadTask task =
+      headTask(sizes, sizes.heads, sizes.queries, Tiles::kQueries, true, sizes.keys);
   const int32_t kvHead = task.head / (sizes.heads / sizes.kvHeads);
   const int32_t end = min(task.first + Tiles::kQueries, sizes.queries);
   const RowRange ofFirst = keysSeen(sizes, task.batch, task.first);

@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
   const AttentionSizes& sizes = x.sizes;
   const int32_t rows = kOwnsKeys ? sizes.keys : sizes.queries;
   const int32_t others = kOwnsKeys ? sizes.queries : sizes.keys;
-  const HeadTask task =
-      headTask(sizes, kOwnsKeys ? sizes.kvHeads : sizes.heads, rows, kOwnRows, !kOwnsKeys);
+  const HeadTask task = headTask(sizes, kOwnsKeys ? sizes.kvHeads : sizes.heads, rows, kOwnRows,
+                                 !kOwnsKeys, otherRowsOf<kOwnsKeys>(sizes));
   const GradientSides<kOwnsKeys> sides(x);
   const GradientSteps<kOwnsKeys, kOwnRows, kOtherRows> steps(sizes, task);
 

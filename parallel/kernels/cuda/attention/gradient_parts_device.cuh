@@ -36,6 +36,12 @@ TUTTI_DEVICE RowRange othersOf(const AttentionSizes& sizes, int32_t batch, int32
   return kOwnsKeys ? queriesSeeing(sizes, batch, row) : keysSeen(sizes, batch, row);
 }
 
+/// Of all heads that a head's own rows serve.
+template <bool kOwnsKeys>
+TUTTI_DEVICE int64_t otherRowsOf(const AttentionSizes& sizes) {
+  return kOwnsKeys ? int64_t{sizes.queries} * (sizes.heads / sizes.kvHeads) : sizes.keys;
+}
+
 /// Steps of a block: over the heads whose rows the others are, and for each over rows.
 template <bool kOwnsKeys, int kOwn, int kOthers>
 class GradientSteps {

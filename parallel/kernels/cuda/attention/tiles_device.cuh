@@ -158,16 +158,29 @@ TUTTI_DEVICE void addWeighted(float (&sums)[kRowTiles][kWidth / 8][4],
   }
 }
 
-/// What a block works on. Tiles of the most work come first: `lastFirst` says that it is the last.
+/// What a block works on. Blocks that run at the same time meet the same rows of few heads, which
+/// then come from the second-level cache: heads go in groups, as many as have kCachedBytes of such
+/// rows. Within a group tiles of the most work come first: `lastFirst` says that it is the last.
 struct HeadTask {
   int32_t batch, head, first;
 };
+inline constexpr int64_t kCachedBytes = int64_t{16} << 20;
+/// `otherRows`: that a head's tiles meet, of two operands.
+TUTTI_DEVICE HeadTask headTaskOf(int32_t block, const AttentionSizes& sizes, int32_t heads,
+                                 int32_t rows, int32_t tileRows, bool lastFirst,
+                                 int64_t otherRows) {
+  const int32_t tiles = (rows + tileRows - 1) / tileRows, all = sizes.batch * heads;
+  const int64_t bytes =
+      max(int64_t(2 * sizeof(uint16_t)) * otherRows * sizes.headWidth, int64_t{1});
+  const auto ofGroup = int32_t(max(int64_t{1}, min(int64_t{all}, kCachedBytes / bytes)));
+  const int32_t group = block / (ofGroup * tiles), inGroup = block % (ofGroup * tiles);
+  const int32_t here = min(ofGroup, all - group * ofGroup), tile = inGroup / here;
+  const int32_t head = group * ofGroup + inGroup % here;
+  return {head / heads, head % heads, (lastFirst ? tiles - 1 - tile : tile) * tileRows};
+}
 TUTTI_DEVICE HeadTask headTask(const AttentionSizes& sizes, int32_t heads, int32_t rows,
-                               int32_t tileRows, bool lastFirst) {
-  const int32_t block = int32_t(blockIdx.x), tiles = (rows + tileRows - 1) / tileRows;
-  const int32_t tile = block / (sizes.batch * heads);
-  return {block / heads % sizes.batch, block % heads,
-          (lastFirst ? tiles - 1 - tile : tile) * tileRows};
+                               int32_t tileRows, bool lastFirst, int64_t otherRows) {
+  return headTaskOf(int32_t(blockIdx.x), sizes, heads, rows, tileRows, lastFirst, otherRows);
 }
 
 /// Of both elements of a row tile, from an even column on.

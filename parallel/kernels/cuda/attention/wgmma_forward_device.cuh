@@ -221,7 +221,8 @@ __global__ void __launch_bounds__(kWideThreads, 1)
     wgmmaAttentionForward(const __grid_constant__ WgmmaAttention x) {
   auto& shared = *dynamicShared<WgmmaForwardShared<kWidth>>();
   startBarriers(shared);
-  const HeadTask task = headTask(x.sizes, x.sizes.heads, x.sizes.queries, kWideRows, true);
+  const HeadTask task =
+      headTask(x.sizes, x.sizes.heads, x.sizes.queries, kWideRows, true, x.sizes.keys);
   const ForwardSteps steps(x.sizes, task);
   const int warpgroup = __shfl_sync(kAllLanes, int(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {

@@ -185,8 +185,8 @@ __global__ void __launch_bounds__(kWideThreads, 1)
   auto& shared = *dynamicShared<WgmmaGradientShared<kWidth>>();
   startBarriers<kOwnsKeys>(shared);
   const int32_t rows = kOwnsKeys ? a.sizes.keys : a.sizes.queries;
-  const HeadTask task =
-      headTask(a.sizes, kOwnsKeys ? a.sizes.kvHeads : a.sizes.heads, rows, kWideRows, !kOwnsKeys);
+  const HeadTask task = headTask(a.sizes, kOwnsKeys ? a.sizes.kvHeads : a.sizes.heads, rows,
+                                 kWideRows, !kOwnsKeys, otherRowsOf<kOwnsKeys>(a.sizes));
   const GradientSteps<kOwnsKeys, kWideRows, kWideOthers> steps(a.sizes, task);
   const int warp = __shfl_sync(kAllLanes, int(threadIdx.x) / 32, 0);
   if (warp < 4) {

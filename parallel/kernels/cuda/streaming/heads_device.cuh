@@ -78,7 +78,8 @@ struct MergedRuns {
       widenWords(out[i], outs.format, kept);
       widenWords(part[i], ofParts, taken);
 #pragma unroll
-      for (int k = 0; k < kRun; ++k) kept[k] = kept[k] * merged.keep + taken[k] * merged.take;
+      for (int k = 0; k < kRun; ++k)
+        kept[k] = times(kept[k], merged.keep) + times(taken[k], merged.take);
       storeRun(outs, ofOut + column, kept);
     });
   }

@@ -27,7 +27,7 @@ namespace tutti::parallel::cuda {
 /// out. A block has kThreadsOfBlock threads: as many rows of a warp each, or one row.
 template <int kThreadsOfRow, int kRuns>
 struct RowShare {
-  static constexpr int kThreadsOfBlock = kThreadsOfRow == 32 ? kRowThreads : kThreadsOfRow;
+  static constexpr int kThreadsOfBlock = kThreadsOfRow == 32 ? 128 : kThreadsOfRow;
   static constexpr int kRowsOfBlock = kThreadsOfBlock / kThreadsOfRow;
 
   static TUTTI_DEVICE int32_t row() {
@@ -106,15 +106,13 @@ __global__ void __launch_bounds__(RowShare<kThreadsOfRow, kRuns>::kThreadsOfBloc
   const int64_t first = int64_t(row) * x.width;
   const bool centered = x.mean.data != nullptr;
   Words<kNormRun> words[kRuns] = {}, residuals[kAdds ? kRuns : 1] = {};
-  Words<kNormRun> weights[kRuns] = {}, biases[kRuns] = {};
+  Words<kNormRun> weights[kRuns] = {};
   Share::forRuns(x.width, [&](int i, int32_t column) {
     words[i] = loadWords<kNormRun>(x.x, first + column);
     if constexpr (kAdds) residuals[i] = loadWords<kNormRun>(x.residual, first + column);
   });
-  Share::forRuns(x.width, [&](int i, int32_t column) {
-    weights[i] = loadWords<kNormRun>(x.weight, column);
-    if (centered) biases[i] = loadWords<kNormRun>(x.bias, column);
-  });
+  Share::forRuns(
+      x.width, [&](int i, int32_t column) { weights[i] = loadWords<kNormRun>(x.weight, column); });
 
   float in[kRuns][kNormRun] = {}, sum[1] = {}, squares[1] = {}, mean = 0;
   Share::forRuns(x.width, [&](int i, int32_t column) {
@@ -149,7 +147,8 @@ __global__ void __launch_bounds__(RowShare<kThreadsOfRow, kRuns>::kThreadsOfBloc
     for (int k = 0; k < kNormRun; ++k) in[i][k] = in[i][k] * rstd * weight[k];
     if (centered) {
       float bias[kNormRun];
-      widenWords(biases[i], x.bias.format, bias);
+      // Of the caches: registers for it would take a block from the multiprocessor.
+      widenWords(loadWords<kNormRun>(x.bias, column), x.bias.format, bias);
 #pragma unroll
       for (int k = 0; k < kNormRun; ++k) in[i][k] += bias[k];
     }

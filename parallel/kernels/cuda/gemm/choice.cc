@@ -11,22 +11,23 @@ namespace tutti::parallel::cuda {
 
 namespace {
 
-// Predictions from what is published of the chip (an H100's processor does 4096 operations of
-// bfloat16 a cycle, and gets 42 bytes of the L2 cache), measured nowhere yet. mma.sync is taken for
-// four fifths of an A100's tensor cores, lanes for as much of what they add at most.
+// Cycles of a step, and of storing a tile, as an H200 takes them (docs/benchmarks/h200.md). Of 256
+// columns they are those of tensor cores, 1024, and some; of 128 those of shared memory, which a
+// step writes 32 KiB to and reads 48 KiB from, 128 bytes a cycle. mma.sync gets half of what an
+// A100's tensor cores would give. Lanes are taken for four fifths of what they add at most.
 constexpr auto kTogether = Schedule::Together, kInTurn = Schedule::InTurn;
 constexpr GemmTile kTiles[] = {
-    {GemmFamily::Wgmma, kTogether, 256, 1, 1024, 3000},
-    {GemmFamily::Wgmma, kTogether, 256, 2, 1024, 3000},
-    {GemmFamily::Wgmma, kTogether, 128, 1, 512, 1700},
-    {GemmFamily::Wgmma, kTogether, 128, 2, 512, 1700},
-    {GemmFamily::Wgmma, kInTurn, 128, 1, 512, 3000},
-    {GemmFamily::Wgmma, kInTurn, 128, 2, 512, 3000},
-    {GemmFamily::Mma, kTogether, 128, 1, 1280, 3500},
+    {GemmFamily::Wgmma, kTogether, 256, 1, 1070, 5000},
+    {GemmFamily::Wgmma, kTogether, 256, 2, 1060, 5000},
+    {GemmFamily::Wgmma, kTogether, 128, 1, 640, 2500},
+    {GemmFamily::Wgmma, kTogether, 128, 2, 640, 2500},
+    {GemmFamily::Wgmma, kInTurn, 128, 1, 640, 5000},
+    {GemmFamily::Wgmma, kInTurn, 128, 2, 640, 5000},
+    {GemmFamily::Mma, kTogether, 128, 1, 2400, 5000},
     {GemmFamily::Tf32, kTogether, 128, 1, 1280, 3500},
     {GemmFamily::Simt, kTogether, 128, 1, 2560, 3500},
 };
-constexpr double kCacheBytes = 42;      // of a processor, a cycle
+constexpr double kCacheBytes = 52;      // of a processor, a cycle, at least
 constexpr double kMemoryBytes = 18;     // the same of memory
 constexpr double kFirstCycles = 1500;   // from the start to the first step
 constexpr double kLaunchCycles = 6000;  // of one more kernel

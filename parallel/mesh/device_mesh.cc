@@ -107,9 +107,9 @@ void DeviceMesh::finish() const {
   if (stream_) stream_->synchronize();
 }
 
-/// Of a tensor, to the host or from it. The host's memory is not page-locked: a copy of it waits for
-/// what is before it on the stream, and holds CUDA's lock meanwhile (README.md, On a GPU). So that
-/// has ended before.
+/// Of a tensor, to the host or from it. The host's memory is not page-locked: a copy of it waits
+/// for what is before it on the stream, and holds CUDA's lock meanwhile (README.md, On a GPU). So
+/// that has ended before.
 void DeviceMesh::move(const CopyArgs& elements) const {
   if (dry_ || elements.bytes == 0 || elements.to == elements.from) return;
   if (!stream_) {

@@ -231,6 +231,27 @@ TEST_F(RuntimeErrors, LoadingAKernelMayWaitForTheDevice) {
   unsetenv("TUTTI_EMULATION_LAZY_LOADING");
 }
 
+TEST_F(RuntimeErrors, WaitsThatNobodyAskedForMayHoldUpOtherThreads) {
+  const auto meetAnother = [] {
+    auto* const flag = allocatePinned<uint32_t>(1);
+    auto* const word = allocate<uint32_t>(1);
+    const cudaStream_t first = makeStream(), second = makeStream();
+    launch(awaitFlag, {.stream = first}, flag, 1u);
+    std::thread copier([&] {
+      uint32_t copied = 0;
+      cudaMemcpyAsync(&copied, word, sizeof copied, cudaMemcpyDeviceToHost, first);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    launch(raiseFlag, {.stream = second}, flag, 1u);
+    copier.join();
+    synchronize();
+  };
+  EXPECT_EXIT((meetAnother(), _exit(0)), testing::ExitedWithCode(0), "");
+  setenv("TUTTI_EMULATION_LOCKED_WAITS", "1", 1);
+  EXPECT_EXIT((meetAnother(), _exit(0)), testing::ExitedWithCode(kErrorStatus), "no progress");
+  unsetenv("TUTTI_EMULATION_LOCKED_WAITS");
+}
+
 TEST_F(RuntimeErrors, TheDriversLibraryIsFound) {
   void* const library = dlopen(TUTTI_EMULATED_DRIVER, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();

@@ -82,12 +82,17 @@ enum class Wrong {
   MisalignedLoad,
   MisalignedMulticast,
   MisalignedStore,
-  MisalignedReduction
+  MisalignedReduction,
+  StoreBefore,
+  StoreBeyond,
+  ReductionBefore,
+  ReductionBeyond
 };
 
 __global__ inline void wrong(Wrong what, uint32_t* flag, const __grid_constant__ CUtensorMap map) {
   TUTTI_SHARED(uint4, held, [64]);
   const uint32_t address = ptx::sharedAddress(held);
+  const uint32_t aligned = (address + 127) / 128 * 128;
   const unsigned thread = threadIdx.x;
   switch (what) {
     case Wrong::DivergentBarrier:
@@ -135,6 +140,10 @@ __global__ inline void wrong(Wrong what, uint32_t* flag, const __grid_constant__
       break;
     case Wrong::MisalignedStore: ptx::tensorStore(&map, {-1}, address); break;
     case Wrong::MisalignedReduction: ptx::tensorReduceAdd(&map, {5}, address); break;
+    case Wrong::StoreBefore: ptx::tensorStore(&map, {-4}, aligned); break;
+    case Wrong::StoreBeyond: ptx::tensorStore(&map, {4}, aligned); break;
+    case Wrong::ReductionBefore: ptx::tensorReduceAdd(&map, {-4}, aligned); break;
+    case Wrong::ReductionBeyond: ptx::tensorReduceAdd(&map, {4}, aligned); break;
   }
 }
 

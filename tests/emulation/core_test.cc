@@ -155,5 +155,16 @@ TEST_F(Errors, OfAsynchronousCopies) {
                            .c_str());
 }
 
+TEST_F(Errors, OfTensorStoresOutside) {
+  constexpr const char *kBefore = "inside the tensor: dimension 0 has 4 .* from -4 to 0",
+                       *kBeyond = "inside the tensor: dimension 0 has 4 .* from 4 to 8";
+  const std::string store = "core_device.cuh:[0-9]+: .*cp.async.bulk.tensor to global .*",
+                    reduction = "core_device.cuh:[0-9]+: .*cp.reduce.async.bulk.tensor .*";
+  expectReport(Wrong::StoreBefore, (store + kBefore).c_str());
+  expectReport(Wrong::StoreBeyond, (store + kBeyond).c_str());
+  expectReport(Wrong::ReductionBefore, (reduction + kBefore).c_str());
+  expectReport(Wrong::ReductionBeyond, (reduction + kBeyond).c_str());
+}
+
 }  // namespace
 }  // namespace tutti::emulation::core

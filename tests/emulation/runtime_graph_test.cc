@@ -298,6 +298,13 @@ TEST_F(GraphTest, ItsEventsAreNotAsked) {
       expectEnd(cudaErrorStreamCaptureInvalidated);
       EXPECT_EQ(ask(event), cudaErrorInvalidValue) << "after the end";
     }
+  begin();
+  add(stream_, 1);
+  EXPECT_CUDA(cudaEventRecord(event, stream_));
+  EXPECT_CUDA(cudaGraphDestroy(end()));
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaStreamWaitEvent(stream_, event, 0), cudaErrorInvalidValue);
   EXPECT_CUDA(cudaEventRecord(event, stream_));
   EXPECT_CUDA(cudaEventSynchronize(event));
 }

@@ -1,7 +1,8 @@
-// TMA of 1 to 5 dimensions, in every swizzle, inside and across the edges of a tensor. Along the
-// contiguous dimension a box begins at a multiple of 16 bytes, on either side of the edge. Each
-// place of a box and each number of dimensions is a test of its own: what a GPU refuses ends the
-// program.
+// TMA of 1 to 5 dimensions, in every swizzle, loaded inside and across the edges of a tensor,
+// stored and added inside: an H200 refuses some boxes that are stored elsewhere, and cuts others by
+// rules of its own. Along the contiguous dimension a box begins at a multiple of 16 bytes, on
+// either side of the edge. Each place of a box and each number of dimensions is a test of its own:
+// what a GPU refuses ends the program.
 
 #include <gtest/gtest.h>
 
@@ -103,8 +104,9 @@ void expectCopied(const std::string& name, const Copy<Element, kRank>& copy, int
     const Element* const found = source.find(at);
     const Element value = found != nullptr ? *found : Element(0.0f);
     box[placed(number++ * sizeof(Element), swizzle) / sizeof(Element)] = value;
-    if (Element* const goes = target.find(there)) *goes = value;
-    if (Element* const goes = sum.find(there)) *goes = Element(*goes + value);
+    Element* const added = sum.find(there);
+    *target.find(there) = value;
+    *added = Element(*added + value);
   });
   const auto same = [](const auto& a, const auto& b) {
     return std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
@@ -128,11 +130,10 @@ struct Places {
   std::array<int, 2> from, to;
 };
 constexpr Places kPlaces[] = {{"inside", {8, 5}, {16, 2}},
-                              {"across_the_end", {80, 20}, {72, 19}},
+                              {"loaded_across_the_end", {80, 20}, {32, 6}},
                               {"loaded_beyond_the_end", {200, 1}, {8, 5}},
                               {"loaded_across_the_beginning", {-8, -3}, {8, 5}},
-                              {"stored_beyond_the_end", {8, 5}, {200, 1}},
-                              {"stored_across_the_beginning", {16, 2}, {-8, -3}}};
+                              {"stored_at_the_beginning", {16, 2}, {0, 0}}};
 
 class TensorBoxes : public testing::TestWithParam<Places> {
  protected:
@@ -161,21 +162,21 @@ INSTANTIATE_TEST_SUITE_P(Places, TensorBoxes, testing::ValuesIn(kPlaces),
 constexpr auto kF16 = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 
 TEST(Tensor, IsCopiedInOneDimension) {
-  expectCopied<__half, 1>("tensor_1d", {kF16, {100}, {64}, {48}, {56}}, 0);
+  expectCopied<__half, 1>("tensor_1d", {kF16, {100}, {64}, {48}, {32}}, 0);
 }
 
 TEST(Tensor, IsCopiedInThreeDimensions) {
-  expectCopied<__half, 3>("tensor_3d", {kF16, {70, 9, 5}, {64, 4, 3}, {16, 6, -1}, {8, 2, 3}}, 3);
+  expectCopied<__half, 3>("tensor_3d", {kF16, {70, 9, 5}, {64, 4, 3}, {16, 6, -1}, {0, 5, 2}}, 3);
 }
 
 TEST(Tensor, IsCopiedInFourDimensions) {
   expectCopied<__half, 4>("tensor_4d",
-                          {kF16, {40, 5, 4, 3}, {32, 3, 2, 2}, {8, 3, 1, -1}, {16, 3, 3, 2}}, 2);
+                          {kF16, {40, 5, 4, 3}, {32, 3, 2, 2}, {8, 3, 1, -1}, {8, 2, 2, 1}}, 2);
 }
 
 TEST(Tensor, IsCopiedInFiveDimensions) {
   expectCopied<__half, 5>(
-      "tensor_5d", {kF16, {20, 4, 3, 3, 2}, {16, 2, 2, 2, 2}, {8, 1, 2, -1, 0}, {0, 3, 1, 2, 1}},
+      "tensor_5d", {kF16, {20, 4, 3, 3, 2}, {16, 2, 2, 2, 2}, {8, 1, 2, -1, 0}, {0, 2, 1, 1, 0}},
       1);
 }
 

@@ -44,6 +44,20 @@ Box makeBox(const CUtensorMap* map, const int* at, int rank, uint32_t shared, Si
   return box;
 }
 
+/// What is stored or added lies inside the tensor. On an H200 a box that begins before it, in any
+/// dimension, is an illegal instruction (715), and one that crosses its end is cut by a rule that
+/// depends on the swizzle and the number of dimensions; so both are refused.
+void expectInside(const Box& box, const char* what, Site site) {
+  for (int i = 0; i < box.map.rank; ++i) {
+    const int64_t begin = box.at[i], end = begin + int64_t(box.map.box[i]);
+    if (begin < 0 || end > static_cast<int64_t>(box.map.size[i]))
+      failAt(site, std::string(what) + " of a box that does not lie inside the tensor: dimension " +
+                       std::to_string(i) + " has " + std::to_string(box.map.size[i]) +
+                       " elements, and the box is from " + std::to_string(begin) + " to " +
+                       std::to_string(end));
+  }
+}
+
 /// Calls row(offset in the box, global address or null, first and end of the elements inside the
 /// tensor) for each row along the contiguous dimension.
 template <class Row>
@@ -122,6 +136,7 @@ void loadMulticast(const Box& box, uint32_t barrier, uint16_t blocks, Site site)
 
 void store(const Box& box, Site site) {
   constexpr const char* kWhat = "cp.async.bulk.tensor to global memory";
+  expectInside(box, kWhat, site);
   deferStore(
       {{box.shared, box.map.boxBytes()},
        [box] { touchRows(box, [](char* at, uint32_t size) { touchWrite(at, size, kWhat); }); },
@@ -136,6 +151,7 @@ void store(const Box& box, Site site) {
 
 void reduceAdd(const Box& box, Site site) {
   constexpr const char* kWhat = "cp.reduce.async.bulk.tensor";
+  expectInside(box, kWhat, site);
   const auto type = static_cast<CUtensorMapDataType>(box.map.type);
   const ThreadContext self = thisBlock().loader;
   deferStore({{box.shared, box.map.boxBytes()},

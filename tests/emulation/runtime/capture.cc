@@ -64,7 +64,7 @@ cudaError_t captureWait(cudaStream_t stream, const CapturePointer& capture,
     capture->isInvalid = true;
     return cudaErrorStreamCaptureImplicit;
   }
-  if (isOver(*capture)) return cudaErrorCapturedEvent;
+  if (isOver(*capture)) return cudaErrorInvalidValue;
   if (capture->isInvalid) return cudaErrorStreamCaptureInvalidated;
   if (stream->capture != nullptr && stream->capture != capture) {
     capture->isInvalid = stream->capture->isInvalid = true;

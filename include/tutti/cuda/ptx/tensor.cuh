@@ -3,8 +3,8 @@
 // TMA (sm_90): copies of boxes of tensors, described by a CUtensorMap that the host encodes,
 // between global and shared memory. One thread issues a copy. The map is a kernel's parameter,
 // `const __grid_constant__ CUtensorMap`, and is given by its address. A coordinate counts elements,
-// the contiguous dimension first, and may be negative or beyond the end: loads fill with zeros,
-// stores drop.
+// the contiguous dimension first. It may be negative or beyond the end for loads, which fill with
+// zeros; what is stored or added lies inside the tensor.
 //
 // Shared addresses are multiples of 128, of whole swizzle atoms (1024, 512, 256 bytes) where the
 // map swizzles. A load counts the whole box at its mbarrier. Stores read what generic writes left

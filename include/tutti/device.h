@@ -98,7 +98,9 @@ class Stream {
 
 /// A point in a stream that other streams and the host can wait for. Any thread may call it; moving
 /// and destroying it is for one thread that knows that no other does. An event of a GPU is recorded
-/// in streams of that GPU and waited for by streams of any GPU; one of the host by the host's.
+/// in streams of that GPU and waited for by streams of any GPU; one of the host by the host's. One
+/// that was recorded in a capture last is a place in a graph: to wait for it on the host, or to ask
+/// it, is InvalidUsage until it is recorded anew.
 class Event {
  public:
   Event();  ///< of the host

@@ -208,7 +208,6 @@ Tensor Engine::nextLogits(const Tensor& tokenIds, KeyValues& before) {
   return wide;
 }
 
-/// Of the last stage's part [tokens, part of the vocabulary], on all ranks.
 namespace {
 
 /// Collectives send what is contiguous.
@@ -222,6 +221,7 @@ Tensor withoutGaps(Kernels& kernels, const Tensor& x, Arena& memory) {
 
 }  // namespace
 
+/// Of the last stage's part [tokens, part of the vocabulary], on all ranks.
 Tensor Engine::wholeLogits(const Tensor& part, const Shape& tokens) {
   const Shape own = context_.sequences.own(tokens);
   const Shape shape{tokens[0], tokens[1], model_.vocabulary()};

@@ -65,12 +65,21 @@ bool Tensor::contiguous() const {
   return true;
 }
 
+// Dimensions of one element are apart by nothing.
 std::optional<int64_t> Tensor::rowStride() const {
   if (contiguous()) return shape.rank() == 0 ? 1 : shape[-1];
-  if (shape.rank() < 2 || strides[-1] != 1 || strides[-2] < shape[-1]) return std::nullopt;
-  for (int i = shape.rank() - 3; i >= 0; --i)
-    if (strides[i] != times(strides[i + 1], shape[i + 1], shape)) return std::nullopt;
-  return strides[-2];
+  if (shape.rank() < 2 || strides[-1] != 1) return std::nullopt;
+  std::optional<int64_t> stride;
+  int64_t next = 0;
+  for (int i = shape.rank() - 2; i >= 0; --i) {
+    if (shape[i] == 1) continue;
+    if (stride && strides[i] != next) return std::nullopt;
+    if (!stride) stride = strides[i];
+    next = times(strides[i], shape[i], shape);
+  }
+  if (!stride) return shape[-1];  // one row
+  if (*stride < shape[-1]) return std::nullopt;
+  return stride;
 }
 
 Tensor Tensor::view(const Shape& extents) const {

@@ -15,7 +15,7 @@ struct Merged {
   T keep = 0, take = 0, logSumExp = 0;
 
   TUTTI_DEVICE Merged(T kept, T taken) {
-    const bool takesMost = kept < taken;  // a NaN counts wherever it is
+    const bool takesMost = kept < taken || taken != taken;  // a NaN counts wherever it is
     const T most = takesMost ? taken : kept, least = takesMost ? kept : taken;
     seesKeys = most != minusInfinity<T>();
     if (!seesKeys) return;

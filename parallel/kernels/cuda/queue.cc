@@ -77,7 +77,7 @@ Queue::Queue(StreamRef stream)
                           loadSums,
                           loadColumns})
     check("cudaFuncGetAttributes", load());
-  check("cudaEventCreate", cudaEventCreateWithFlags(&haveLooked_, cudaEventDisableTiming));
+  check("cudaEventCreate", cudaEventCreateWithFlags(&haveLooked_.event, cudaEventDisableTiming));
   loadOfCuda();
 }
 
@@ -96,11 +96,7 @@ void Queue::loadOfCuda() {
     }
 }
 
-// What fails has nobody to tell.
-Queue::~Queue() {
-  cudaStreamSynchronize(stream_.cuda());
-  cudaEventDestroy(haveLooked_);
-}
+Queue::~Queue() { cudaStreamSynchronize(stream_.cuda()); }  // what fails has nobody to tell
 
 void Queue::check(const char* operation, cudaError_t error) const {
   require(operation, error, device_);
@@ -155,7 +151,7 @@ void Queue::checkValues(const char* what, const Tensor& values, int64_t lowest, 
   isLooking_ = !keeps_;
   if (!isLooking_) return;
   const OnDevice here(device_);
-  check(what, cudaEventRecord(haveLooked_, stream_.cuda()));
+  check(what, cudaEventRecord(haveLooked_.event, stream_.cuda()));
 }
 
 void Queue::finish(const char* operation, bool always) {
@@ -165,7 +161,7 @@ void Queue::finish(const char* operation, bool always) {
     wait(operation);
   } else {
     const OnDevice here(device_);
-    check(operation, cudaEventSynchronize(haveLooked_));
+    check(operation, cudaEventSynchronize(haveLooked_.event));
   }
   for (int i = 0; i < count; ++i) {
     const FirstOutside& found = found_.as<FirstOutside>()[i];

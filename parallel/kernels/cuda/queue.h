@@ -116,8 +116,14 @@ class Queue {
   Memory found_;  ///< FirstOutside[kMostChecked]
   Checked checked_[kMostChecked] = {};
   int checkedCount_ = 0;
-  cudaEvent_t haveLooked_ = nullptr;  ///< behind the last values that were checked
-  bool isLooking_ = false;            ///< it is recorded: these were not kept
+  /// Behind the last values that were checked.
+  struct Looked {
+    cudaEvent_t event = nullptr;
+    ~Looked() {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
+  } haveLooked_;
+  bool isLooking_ = false;  ///< it is recorded: these were not kept
 };
 
 }  // namespace tutti::parallel::cuda

@@ -54,7 +54,7 @@ class KernelEngine final : public GpuEngine {
   static KernelEngine& of(const GpuLaunch& rank) {
     return static_cast<KernelEngine&>(engineOf(rank));
   }
-  DeviceLaunch launchOf(const GpuCall& call) const;
+  DeviceLaunch launchOf(const GpuLaunch& rank) const;
   static void launchCalls(std::span<const GpuLaunch> ranks, cudaStream_t stream);
   static void launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_t stream);
 
@@ -90,7 +90,8 @@ std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
                     .bytesArrived = report->bytesArrived};
 }
 
-DeviceLaunch KernelEngine::launchOf(const GpuCall& call) const {
+DeviceLaunch KernelEngine::launchOf(const GpuLaunch& rank) const {
+  const GpuCall& call = *rank.call;
   return {.plan = static_cast<const KernelPlan*>(call.plan)->get(),
           .in = call.in,
           .out = call.out,
@@ -100,6 +101,7 @@ DeviceLaunch KernelEngine::launchOf(const GpuCall& call) const {
           .scalar = call.scalar,
           .deterministic = call.deterministic,
           .callHash = call.callHash,
+          .isCaptured = rank.capture != 0,
           .wire = wireFor(call.bytes, call.isMapped, keepsLines_),
           .slices = call.slices,
           .blocks = call.blocks ? std::span(*call.blocks) : std::span<const plan::Block>()};
@@ -108,7 +110,7 @@ DeviceLaunch KernelEngine::launchOf(const GpuCall& call) const {
 void KernelEngine::launchCalls(std::span<const GpuLaunch> ranks, cudaStream_t stream) {
   std::vector<Interpreter::RankLaunch> all;
   for (const GpuLaunch& rank : ranks)
-    all.push_back({&of(rank).interpreter_, of(rank).launchOf(*rank.call)});
+    all.push_back({&of(rank).interpreter_, of(rank).launchOf(rank)});
   Interpreter::launchMerged(all, stream);
 }
 
@@ -124,7 +126,7 @@ void KernelEngine::launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_
   for (const GpuLaunch& rank : ranks) {
     const auto& sends = held.emplace_back(transfers(rank.exchange->sends));
     const auto& receives = held.emplace_back(transfers(rank.exchange->receives));
-    all.push_back({&of(rank).interpreter_, {sends, receives}});
+    all.push_back({&of(rank).interpreter_, {sends, receives, rank.capture != 0}});
   }
   Interpreter::exchangeMerged(all, stream);
 }

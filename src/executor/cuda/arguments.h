@@ -105,6 +105,7 @@ struct RankArguments {
   transports::p2p::Link* links;        ///< of the launch's wire
   transports::p2p::Link* simpleLinks;  ///< those to other hosts, whatever the launch's wire
   uint32_t linksPerSlice;              ///< a replica has so many channels times ranks for itself
+  uint32_t isReplayed;                 ///< of a graph: nobody has an event behind the launch
   const transports::p2p::Peer* peers;
   transports::p2p::RankWords* words;
   uint64_t* progress;        ///< of each lane: operation << 32 | steps of all rounds that are done

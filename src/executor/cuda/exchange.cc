@@ -103,6 +103,7 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
   RankArguments arguments = commonArguments();
   arguments.links = endpoint_.links(Wire::Simple);
   arguments.tableEnded = table.ended();
+  arguments.isReplayed = exchange.isCaptured;
   arguments.exchange = {.edges = edges,
                         .transfers = transfers,
                         .quickLinks = endpoint_.links(Wire::LL),

@@ -27,7 +27,7 @@ namespace tutti::executor::cuda {
 using transports::p2p::Wire;
 
 struct InterpreterOptions {
-  uint32_t blocks = 16;           ///< of one launch at most; reserved on the device
+  uint32_t blocks = 16;  ///< of one launch at most; reserved on the device
   /// A multiple of 32; twice as many for long slices, fewer where a block has many lanes.
   uint32_t threadsPerLane = 256;
   uint64_t deadlineNs = 600'000'000'000;
@@ -72,7 +72,8 @@ struct DeviceLaunch {
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
   bool deterministic = false;
-  uint32_t callHash = 0;  ///< same on all ranks that make the same call; below 2^31
+  uint32_t callHash = 0;    ///< same on all ranks that make the same call; below 2^31
+  bool isCaptured = false;  ///< into a graph, whose replays are known to end by completed() alone
   Wire wire = Wire::Simple;
   /// Replicas of the plan side by side, each on a part of every chunk and on channels of its own;
   /// the same number on all ranks, and 1 to mostSlices(). One has a block or two, too little for
@@ -99,6 +100,7 @@ struct DeviceTransfer {
 /// within the launch. What is received overlaps nothing. Read before exchange() returns.
 struct DeviceExchange {
   std::span<const DeviceTransfer> sends, receives;
+  bool isCaptured = false;  ///< as of a DeviceLaunch
 };
 
 class Interpreter {

@@ -189,6 +189,7 @@ Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
   arguments.arithmetic = {static_cast<uint8_t>(launch.type), static_cast<uint8_t>(launch.op),
                           launch.deterministic, plan::isReduction(spec.collective), launch.scalar};
   arguments.callHash = hashOf(launch);
+  arguments.isReplayed = launch.isCaptured;
   LaunchTables::Table table;
   if (!launch.blocks.empty()) table = tableOf(launch, shape, arguments);
   return {this, arguments, plan.lanes_ * launch.slices, plan.mostPorts_, std::move(table)};

@@ -25,14 +25,18 @@ TUTTI_DEVICE bool isLast(const Lane& lane, uint32_t lanes) {
   return before + 1 == lanes;
 }
 
-/// By the last lane: tells the host. Nobody is to see by the count what the launch wrote, for which
-/// there are events, so it need not arrive behind that: to wait for it takes a microsecond.
+/// By the last lane: tells the host. What the launch wrote is seen by the event behind it, and the
+/// count need not arrive later, for which it would wait a microsecond; but of a graph's replay the
+/// host knows by the count alone that memory may be given back.
 TUTTI_DEVICE void end(const RankArguments& rank) {
   rank.words->lanesDone = 0;
   rank.words->completed += 1;
   if (rank.tableEnded != nullptr) ptx::stReleaseSys(rank.tableEnded, 1u);
   ptx::stRelaxedSys(&rank.counts->collectives, rank.words->operation);
-  ptx::stRelaxedSys(&rank.counts->completed, rank.words->completed);
+  if (rank.isReplayed != 0)
+    ptx::stReleaseSys(&rank.counts->completed, rank.words->completed);
+  else
+    ptx::stRelaxedSys(&rank.counts->completed, rank.words->completed);
 }
 
 }  // namespace tutti::executor::cuda

@@ -248,7 +248,8 @@ TUTTI_DEVICE void publish(Lane& lane, const StepCode& step, const PortCode* port
     if (port.kind != PortKind::Channel) continue;
     const Link& link = linkAt<kWire>(lane, port.link);
     if (i < step.sources) {
-      // Words of LL have been read when they are used, and are written behind the credit.
+      // The words of LL that all threads have polled they have used ahead of the barrier, so they
+      // have been read; other memory the credit says nothing of.
       if (isSimple<kWire>(link))
         ptx::stReleaseSys(link.peerCredit, messageOf(lane, port, link.received));
       else

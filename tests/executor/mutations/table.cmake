@@ -313,9 +313,9 @@ mutation(last_pack_is_left_out
 mutation(sums_go_on_behind_the_last_pack
          FILE src/executor/cuda/fold_device.cuh
          FROM [[  for (; first + (kPacks - 1) * threads < packs; first += kPacks * threads) {
-    Lanes<Codec>]]
+    uint4 packed[kPacks], next]]
          TO [[  for (; first < packs; first += kPacks * threads) {
-    Lanes<Codec>]]
+    uint4 packed[kPacks], next]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "differs from byte|Segmentation fault")
 mutation(parts_of_lines_are_taken_for_aligned

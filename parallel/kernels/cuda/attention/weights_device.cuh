@@ -91,7 +91,7 @@ class RowWeights {
       // A row that has seen no key yet has weights of exp2(-infinity - base), a finite one.
       // Products are rounded before they are subtracted: where the largest score is what it was,
       // sums have to be kept as they are, and not be multiplied by a rounding error at every step.
-      const float base = __fmul_rn(fmaxf(most, kLowest), factor_);
+      const float base = fmaxf(__fmul_rn(most, factor_), kLowest);
       keep[h] = ptx::exp2Approximate(__fmul_rn(largest_[h], factor_) - base);
       largest_[h] = most;
       total_[h] *= keep[h];

@@ -83,8 +83,7 @@ std::string ncclPerfHeader(const NcclPerfOptions& o, const std::string& communic
     out << o.perf.stepBytes << "(bytes)";
   out << " warmup iters: " << o.warmups << " iters: " << o.iterations
       << " agg iters: " << o.aggregated << " validation: " << o.checks << " graph: 0\n"
-      << "#\n# " << o.program << " on "
-      << (o.perf.device == "host" ? "host" : "GPU") << " memory, "
+      << "#\n# " << o.program << " on " << (o.perf.device == "host" ? "host" : "GPU") << " memory, "
       << (o.perf.windows ? "registered" : "not registered") << ", "
       << (o.completesCalls() ? "without streams" : "on streams")
       << (o.blocking ? ", each iteration waited for by a barrier\n" : "\n")

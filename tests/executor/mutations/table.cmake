@@ -310,6 +310,12 @@ mutation(last_pack_is_left_out
          TO [[: bytes / 16;]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "differs from byte")
+mutation(tree_in_registers_joins_neighbours_alone
+         FILE src/executor/cuda/fold_device.cuh
+         FROM [[for (int width = 1; width < kSources; width *= 2)]]
+         TO [[for (int width = 1; width < 2; width *= 2)]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/4
+         SHOWS "differs from byte")
 mutation(sums_go_on_behind_the_last_pack
          FILE src/executor/cuda/fold_device.cuh
          FROM [[  for (; first + (kPacks - 1) * threads < packs; first += kPacks * threads) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "tests/launchers/launcher_checks.h"
 
 namespace tutti::launchers {
@@ -13,6 +15,7 @@ struct Mpi {
   Words programs;  ///< the first that exists is taken
   const char* versionHas;
   Words options;
+  bool sharesFolder;  ///< jobs of one user have one folder, which two that start together both make
 };
 void PrintTo(const Mpi& mpi, std::ostream* out) { *out << mpi.name; }
 
@@ -31,6 +34,9 @@ class MpiLauncher : public testing::TestWithParam<Mpi> {
     return {.name = GetParam().name, .command = [this](int ranks, const Words& program) {
               Words words{program_};
               words.insert(words.end(), GetParam().options.begin(), GetParam().options.end());
+              if (GetParam().sharesFolder)
+                words.insert(words.end(), {"--mca", "orte_tmpdir_base",
+                                           std::getenv("TMPDIR") + ("/" + newWord())});
               words.insert(words.end(), {"-n", std::to_string(ranks)});
               words.insert(words.end(), program.begin(), program.end());
               return words;
@@ -43,8 +49,9 @@ class MpiLauncher : public testing::TestWithParam<Mpi> {
 
 INSTANTIATE_TEST_SUITE_P(
     All, MpiLauncher,
-    testing::Values(Mpi{"Open MPI", {"mpirun.openmpi", "mpirun"}, "Open MPI", {"--oversubscribe"}},
-                    Mpi{"MPICH", {"mpiexec.mpich", "mpiexec.hydra", "mpiexec"}, "HYDRA", {}}),
+    testing::Values(
+        Mpi{"Open MPI", {"mpirun.openmpi", "mpirun"}, "Open MPI", {"--oversubscribe"}, true},
+        Mpi{"MPICH", {"mpiexec.mpich", "mpiexec.hydra", "mpiexec"}, "HYDRA", {}, false}),
     [](const auto& suite) { return std::string(suite.index == 0 ? "OpenMpi" : "Mpich"); });
 
 TEST_P(MpiLauncher, RunsPerf) {

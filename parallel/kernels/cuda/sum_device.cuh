@@ -117,8 +117,8 @@ struct SquaresOfWindow {
   TUTTI_DEVICE void joinWarp() {
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) {
-      const Word otherLow = __shfl_xor_sync(~0u, low, mask);
-      const Word otherHigh = __shfl_xor_sync(~0u, high, mask);
+      const Word otherLow = __shfl_xor_sync(kAllLanes, low, mask);
+      const Word otherHigh = __shfl_xor_sync(kAllLanes, high, mask);
       add(otherLow, otherHigh);
     }
   }
@@ -135,9 +135,7 @@ TUTTI_DEVICE int lowestOfWindow(const float (&values)[kAhead]) {
 #pragma unroll
   for (const float value : values)
     if (const Parted x(value); x.isFinite()) most = max(most, x.exponent);
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) most = max(most, __shfl_xor_sync(~0u, most, mask));
-  const int highest = min(most + kSpare, kBins - 2);  // of what is finite
+  const int highest = min(joinWarp<Largest>(most) + kSpare, kBins - 2);  // of what is finite
   return max(1, highest - (SquaresOfWindow::kExponents - 1));
 }
 

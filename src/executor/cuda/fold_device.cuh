@@ -6,7 +6,7 @@
 // written to every target before the next.
 //
 // There are three loops. Sums of aligned operands have two for each type, in which many loads are
-// in flight: of a list kUnroll packs of each source, of a tree a pack of every source. All else
+// in flight: of a list kUnroll packs of each source, of a tree some of every source. All else
 // goes through one loop for all types and reductions, pack by pack: the ends of chunks, operands at
 // odd addresses, slots of LL, trees of many sources or of small types. It is compiled once, for
 // what folds two packs is chosen inside (reduce_device.cuh).
@@ -120,7 +120,7 @@ TUTTI_DEVICE uint64_t sumTreeAligned(const Chunk& chunk, uint64_t first, uint64_
   return first;
 }
 
-/// All that chunks of many packs are but their last packs.
+/// In as many packs at a time as registers hold; those that are left at the end are not summed.
 template <class Codec>
 TUTTI_DEVICE uint64_t sumTreeAligned(const Chunk& chunk, uint64_t first, uint64_t threads) {
   if (chunk.sourceCount <= kMostTreeSources / 2)

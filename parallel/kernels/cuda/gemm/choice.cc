@@ -11,10 +11,10 @@ namespace tutti::parallel::cuda {
 
 namespace {
 
-// Cycles of a step, and of storing a tile, as an H200 takes them (docs/benchmarks/h200.md). Of 256
-// columns they are those of tensor cores, 1024, and some; of 128 those of shared memory, which a
-// step writes 32 KiB to and reads 48 KiB from, 128 bytes a cycle. mma.sync gets half of what an
-// A100's tensor cores would give. Lanes are taken for four fifths of what they add at most.
+// Cycles of a step as an H200 takes them (docs/benchmarks/h200.md). Of 256 columns they are those
+// of tensor cores, 1024, and some; of 128 those of shared memory, which a step writes 32 KiB to and
+// reads 48 KiB from, 128 bytes a cycle; mma.sync had 194 TFLOP/s. Cycles of storing a tile are
+// estimates, as is what is below. Lanes are taken for four fifths of what they add at most.
 constexpr auto kTogether = Schedule::Together, kInTurn = Schedule::InTurn;
 constexpr GemmTile kTiles[] = {
     {GemmFamily::Wgmma, kTogether, 256, 1, 1070, 5000},

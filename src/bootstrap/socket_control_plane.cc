@@ -14,6 +14,7 @@
 #include "src/base/service_thread.h"
 #include "src/bootstrap/dispatcher.h"
 #include "src/bootstrap/host_facts.h"
+#include "src/bootstrap/link_watch.h"
 #include "src/bootstrap/peer_link.h"
 #include "src/bootstrap/setup_connection.h"
 
@@ -26,6 +27,7 @@ constexpr std::chrono::milliseconds kTick{50};
 /// the kernel closes a dying process's sockets a little before it reports its death.
 constexpr std::chrono::milliseconds kEndGrace{100};
 constexpr std::chrono::milliseconds kFlushTime{500};
+constexpr std::chrono::seconds kLookAtLinks{2};
 constexpr size_t kReadAtOnce = size_t{256} << 10;
 constexpr size_t kDrainBytes = size_t{64} << 20;
 
@@ -36,7 +38,8 @@ uint64_t processTag(int rank) { return static_cast<uint64_t>(rank) * 2 + 1; }
 /// All of one control plane; shared with its monitor thread.
 class Monitor : public std::enable_shared_from_this<Monitor> {
  public:
-  Monitor(int rank, std::vector<base::FileDescriptor> sockets);
+  /// `peers` are for the watch over the links to other hosts, which the first rank of a host keeps.
+  Monitor(int rank, const std::vector<PeerInfo>& peers, std::vector<base::FileDescriptor> sockets);
   void start() {
     thread_.start("tutti-monitor", [self = shared_from_this()] { self->run(); });
   }
@@ -73,6 +76,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void flush(int rank);
   void flushAll();
   void tick();
+  void lookAtLinks();
   void lose(int rank, const std::string& how);
   void close(int rank);
   void watch(int fd, uint32_t events, uint64_t tag, int operation);
@@ -84,10 +88,28 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   Dispatcher dispatcher_;
   std::atomic<bool> stopping_{false}, left_{false};
   Time::time_point nextTick_ = Time::now() + kTick;
+  const std::string self_;
+  std::optional<LinkWatch> links_;
+  Time::time_point nextLook_ = Time::now() + kLookAtLinks;
   base::ServiceThread thread_;
 };
 
-Monitor::Monitor(int rank, std::vector<base::FileDescriptor> sockets)
+/// None where a lower rank shares this one's host, or there are no others.
+std::optional<LinkWatch> watchOfHost(int rank, const std::vector<PeerInfo>& peers,
+                                     const std::vector<base::FileDescriptor>& sockets) {
+  std::map<std::string, std::string> hosts;
+  for (size_t other = 0; other < peers.size(); ++other) {
+    if (other == static_cast<size_t>(rank)) continue;
+    const std::string ip = peerIp(sockets[other].get());
+    if (ip.empty() && other < static_cast<size_t>(rank)) return std::nullopt;
+    if (!ip.empty()) hosts.emplace(ip, peers[other].host);
+  }
+  if (hosts.empty()) return std::nullopt;
+  return LinkWatch(std::move(hosts));
+}
+
+Monitor::Monitor(int rank, const std::vector<PeerInfo>& peers,
+                 std::vector<base::FileDescriptor> sockets)
     : rank_(rank),
       epoll_(TUTTI_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),
       wake_(TUTTI_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
@@ -95,7 +117,9 @@ Monitor::Monitor(int rank, std::vector<base::FileDescriptor> sockets)
                    .overflow =
                        [this](int from, const std::string& how) {
                          if (from != rank_) lose(from, how);
-                       }}) {
+                       }}),
+      self_(base::message("rank ", rank, " (", peers[static_cast<size_t>(rank)].describe(), ")")),
+      links_(watchOfHost(rank, peers, sockets)) {
   watch(wake_.get(), EPOLLIN, kWakeTag, EPOLL_CTL_ADD);
   for (size_t i = 0; i < sockets.size(); ++i) {
     const int other = static_cast<int>(i);
@@ -241,7 +265,14 @@ void Monitor::tick() {
   }
   dispatcher_.deliver();
   dispatcher_.tick();
+  if (links_ && Time::now() >= nextLook_) lookAtLinks();
   nextTick_ = Time::now() + kTick;
+}
+
+void Monitor::lookAtLinks() {
+  for (const std::string& line : links_->look(tcpConnections()))
+    base::log(LogLevel::Warning, self_, ": ", line);
+  nextLook_ = Time::now() + kLookAtLinks;
 }
 
 void Monitor::lose(int rank, const std::string& how) {
@@ -287,7 +318,7 @@ class SocketControlPlane final : public ControlPlane {
                      std::vector<base::FileDescriptor> sockets)
       : rank_(rank),
         peers_(std::move(peers)),
-        monitor_(std::make_shared<Monitor>(rank, std::move(sockets))) {
+        monitor_(std::make_shared<Monitor>(rank, peers_, std::move(sockets))) {
     monitor_->start();
   }
   ~SocketControlPlane() override {

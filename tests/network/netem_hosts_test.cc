@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include <tutti/tutti.h>
 
@@ -54,17 +57,61 @@ struct Disturbance {
   std::string name;
   std::vector<std::string> netem;
   int reductions;
-  int64_t leastMs;  ///< that these take: all but the first wait for one late packet each, or most
-  bool loses;       ///< a hundredth of a thousand packets or more
+  int64_t leastMs;   ///< that these take: all but the first wait for one late packet each, or most
+  bool loses;        ///< a hundredth of a thousand packets or more
+  std::string told;  ///< by the slow host, of its links to both others
 };
 
 void PrintTo(const Disturbance& disturbance, std::ostream* out) { *out << disturbance.name; }
 
 const Disturbance kDisturbances[] = {
-    {"loss", {"loss", "1%"}, 300, 0, true},
-    {"delay", {"delay", "200ms"}, 6, 1000, false},
-    {"reordering", {"delay", "20ms", "reorder", "25%", "50%"}, 20, 100, false},
+    {"loss", {"loss", "1%"}, 300, 0, true, "packets had to be sent again"},
+    {"delay", {"delay", "200ms"}, 6, 1000, false, "a packet's round trip takes 2"},
+    {"reordering", {"delay", "20ms", "reorder", "25%", "50%"}, 20, 100, false, ""},
 };
+
+/// Warnings of this process, while it is there.
+class Warnings {
+ public:
+  Warnings() {
+    setLogSink([this](LogLevel level, std::string_view line) {
+      if (level < LogLevel::Warning) return;
+      std::lock_guard lock(mutex_);
+      lines_.emplace_back(line);
+    });
+  }
+  ~Warnings() {
+    setLogSink([](LogLevel, std::string_view) {});
+  }
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+
+  std::vector<std::string> lines() const {
+    std::lock_guard lock(mutex_);
+    return lines_;
+  }
+  bool tell(const std::string& of, const std::string& what) const {
+    return std::ranges::any_of(lines(), [&](const std::string& line) {
+      const size_t at = line.find(of);
+      return at != std::string::npos && line.find(what, at) != std::string::npos;
+    });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+/// Works on until this rank, and all others, have been told, or half a minute.
+void reduceUntil(Communicator& c, const std::function<bool()>& told) {
+  const int64_t begin = nowMs();
+  for (int waiting = 1; waiting > 0 && nowMs() - begin < 30'000;) {
+    int own = !told();
+    c.allReduce({.send = &own, .recv = &waiting, .count = 1, .type = DataType::Int32});
+    std::vector<float> x(20'000, 1);
+    c.allReduce({.send = x.data(), .recv = x.data(), .count = x.size()});
+  }
+}
 
 class OneSlowLink : public NetemHosts, public testing::WithParamInterface<Disturbance> {};
 
@@ -76,6 +123,7 @@ TEST_P(OneSlowLink, DelaysCollectivesAndSpoilsNone) {
   RankProcesses ranks(
       kHosts,
       [&](const Context& context) {
+        const Warnings warnings;
         Communicator c = context.join({.timeout = 60s});
         timeOfReductions(c, 1);  // connections are made
         const int64_t time = timeOfReductions(c, disturbance.reductions);
@@ -83,6 +131,14 @@ TEST_P(OneSlowLink, DelaysCollectivesAndSpoilsNone) {
         for (const size_t count : {1, 70001})
           checkAll(c, {.count = count, .root = static_cast<int>(count) % c.size()});
         context.say(base::message(disturbance.reductions, " AllReduces took ", time, " ms"));
+        const auto told = [&] {
+          if (disturbance.told.empty() || context.rank != kSlowHost) return true;
+          return warnings.tell("slow link to host n0 (", disturbance.told) &&
+                 warnings.tell("slow link to host n1 (", disturbance.told);
+        };
+        reduceUntil(c, told);
+        EXPECT_TRUE(told());
+        for (const std::string& line : warnings.lines()) context.say(line);
         return 0;
       },
       [&](int rank) { hosts.enter(rank); });
@@ -90,31 +146,27 @@ TEST_P(OneSlowLink, DelaysCollectivesAndSpoilsNone) {
   if (disturbance.loses) {
     EXPECT_GE(hosts.lostPackets(kSlowHost), 1);
   }
-  printf("%s: %s\n", disturbance.name.c_str(), ranks.output(0).c_str());
+  printf("%s: %s%s\n", disturbance.name.c_str(), ranks.output(0).c_str(),
+         ranks.output(kSlowHost).c_str());
 }
 
 INSTANTIATE_TEST_SUITE_P(Netem, OneSlowLink, testing::ValuesIn(kDisturbances),
                          [](const auto& one) { return one.param.name; });
 
-// Row 10: who waits says for whom, and where that is.
+// Row 10: who waits says for whom, and where that is; and which link it is, whoever waits.
 TEST_F(NetemHosts, TheSlowLinkIsNamed) {
   const NetworkHosts hosts(kHosts);
   hosts.disturb(kSlowHost, {"delay", "600ms"});
   RankProcesses ranks(
       kHosts,
       [](const Context& context) {
-        std::vector<std::string> warnings;
-        std::mutex mutex;
-        setLogSink([&](LogLevel, std::string_view line) {
-          std::lock_guard lock(mutex);
-          warnings.emplace_back(line);
+        const Warnings warnings;
+        Communicator c = context.join({.timeout = 60s, .straggler = 250ms});
+        timeOfReductions(c, 4);
+        reduceUntil(c, [&] {
+          return context.rank == kSlowHost || warnings.tell("slow link to host n2 (", " takes 6");
         });
-        {
-          Communicator c = context.join({.timeout = 60s, .straggler = 250ms});
-          timeOfReductions(c, 4);
-        }
-        setLogSink([](LogLevel, std::string_view) {});
-        for (const std::string& line : warnings) context.say(line);
+        for (const std::string& line : warnings.lines()) context.say(line);
         return 0;
       },
       [&](int rank) { hosts.enter(rank); });
@@ -124,6 +176,10 @@ TEST_F(NetemHosts, TheSlowLinkIsNamed) {
     const size_t straggler = out.find("straggler: rank 2 (pid ");
     ASSERT_NE(straggler, std::string::npos) << out;
     EXPECT_NE(out.find("on host n2", straggler), std::string::npos) << out;
+    const size_t link = out.find("slow link to host n2 (");
+    ASSERT_NE(link, std::string::npos) << out;
+    EXPECT_NE(out.find("a packet's round trip takes 6", link), std::string::npos) << out;
+    EXPECT_EQ(out.find("slow link to host n" + std::to_string(1 - rank)), std::string::npos) << out;
     printf("%s", out.c_str());
   }
 }

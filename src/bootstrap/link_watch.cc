@@ -1,0 +1,131 @@
+#include "src/bootstrap/link_watch.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "src/base/check.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+constexpr double kSlowMs = 50, kSlowerMs = 5, kTimesOthers = 10;
+constexpr double kLoss = 1.0 / 200;
+constexpr uint8_t kEstablished =
+    1;  // the kernel's number; glibc has the name beside a tcp_info of its own
+
+/// In the upper half where they are even in number; not a number of none.
+double median(std::vector<double> values) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// "612 ms", "0.21 ms"
+std::string milliseconds(double ms) {
+  return base::message(ms < 10 ? std::round(ms * 100) / 100 : std::round(ms), " ms");
+}
+
+}  // namespace
+
+std::string peerIp(int socket) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  if (::getpeername(socket, address, &length) != 0) return {};
+  const auto ip = addressOf(*address);
+  return ip ? ip->describeIp() : std::string();
+}
+
+std::vector<TcpConnection> tcpConnections() {
+  std::vector<TcpConnection> connections;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    const std::string name = entry.path().filename();
+    int socket = -1;
+    std::from_chars(name.data(), name.data() + name.size(), socket);
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    // Fails for all that is no TCP socket. An older kernel says less.
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+        length < offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out ||
+        info.tcpi_state != kEstablished || info.tcpi_min_rtt == ~uint32_t{0})
+      continue;
+    std::string peer = peerIp(socket);
+    if (peer.empty()) continue;
+    connections.push_back({.socket = socket,
+                           .peer = std::move(peer),
+                           .roundTripMs = info.tcpi_min_rtt / 1e3,
+                           .packets = info.tcpi_data_segs_out,
+                           .sentAgain = info.tcpi_total_retrans});
+  }
+  return connections;
+}
+
+std::vector<std::string> LinkWatch::look(const std::vector<TcpConnection>& connections) {
+  std::vector<TcpConnection> known;
+  std::ranges::copy_if(connections, std::back_inserter(known),
+                       [&](const TcpConnection& one) { return hosts_.contains(one.peer); });
+  std::vector<std::string> lines = slow(known);
+  std::ranges::move(losing(known), std::back_inserter(lines));
+  return lines;
+}
+
+std::vector<std::string> LinkWatch::slow(const std::vector<TcpConnection>& connections) {
+  std::map<std::string, double> roundTrips;
+  for (const TcpConnection& one : connections) {
+    const auto [at, isNew] = roundTrips.emplace(one.peer, one.roundTripMs);
+    if (!isNew) at->second = std::min(at->second, one.roundTripMs);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [ip, ms] : roundTrips) {
+    if (ms < kSlowerMs || slow_.contains(ip)) continue;
+    std::vector<double> others;
+    for (const auto& [other, itsMs] : roundTrips)
+      if (other != ip) others.push_back(itsMs);
+    const double theirs = median(others);
+    if (ms < kSlowMs && !(ms >= kTimesOthers * theirs)) continue;
+    slow_.insert(ip);
+    lines.push_back(base::message(
+        link(ip), "a packet's round trip takes ", milliseconds(ms), " at least",
+        others.empty() ? "" : ", with the other hosts " + milliseconds(theirs) + " in the median"));
+  }
+  return lines;
+}
+
+std::vector<std::string> LinkWatch::losing(const std::vector<TcpConnection>& connections) {
+  std::map<int, Counts> now;
+  for (const TcpConnection& one : connections) {
+    Counts since = before_[one.socket];
+    if (one.packets < since.packets || one.sentAgain < since.sentAgain) since = {};  // another one
+    now[one.socket] = {one.packets, one.sentAgain};
+    Counts& counts = judged_[one.peer];
+    counts.packets += one.packets - since.packets;
+    counts.sentAgain += one.sentAgain - since.sentAgain;
+  }
+  before_ = std::move(now);
+  std::vector<std::string> lines;
+  for (auto& [ip, counts] : judged_) {
+    if (counts.packets < kPacketsJudged) continue;
+    const double share =
+        static_cast<double>(counts.sentAgain) / static_cast<double>(counts.packets);
+    if (share >= kLoss && losing_.insert(ip).second)
+      lines.push_back(base::message(link(ip), std::round(share * 1000) / 10, "% of ",
+                                    counts.packets, " packets had to be sent again"));
+    counts = {};
+  }
+  return lines;
+}
+
+std::string LinkWatch::link(const std::string& ip) const {
+  return base::message("slow link to host ", hosts_.at(ip), " (", ip, "): ");
+}
+
+}  // namespace tutti::bootstrap

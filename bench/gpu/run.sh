@@ -331,7 +331,8 @@ for ranks in 2 4 8; do
   bytes=$([ -n "$emulated" ] && echo 65536 || echo 268435456)
   us=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b $large -e $large -n 20 -w 5 -c 0 --device $device)
   small=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 100 -w 20 -c 0 --device $device)
-  if [ -z "$us" ] || [ -z "$small" ]; then
+  graphs=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 20 -G 20 -w 5 -c 0 --device $device)
+  if [ -z "$us" ] || [ -z "$small" ] || [ -z "$graphs" ]; then
     if [ "$(left)" -le 1 ]; then unmeasured "$ranks ranks on one GPU" "no time left"; continue; fi
     failures=$((failures + 1))
     say "- $ranks ranks on one GPU: **failed**: $(tail -1 "$out/speed.txt")"
@@ -340,7 +341,7 @@ for ranks in 2 4 8; do
   say "- $ranks ranks on one GPU: AllReduce of $large in $us us$(
     awk -v us="$us" -v copy="${copy:-0}" -v moved=$((2 * ranks * bytes)) 'BEGIN {
       if (us > 0 && copy > 0) printf ", %.1f GB/s, %.0f%% of the copy", moved / us / 1e3, moved / us / 10 / copy }'
-  ); of 8 bytes in $small us"
+  ); of 8 bytes in $small us, $graphs us in a graph of 20"
 done
 if [ "$only" = checks ]; then
   :

@@ -5,6 +5,7 @@
 // GPU throws Unsupported.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,6 +41,15 @@ std::unique_ptr<AnyEvent> makeCudaEvent(int device);
 StreamRef borrowCudaStream(CUstream_st* stream);
 Memory allocateCuda(int device, size_t bytes);
 Memory allocateCudaPinned(size_t bytes);
+/// Work of a GPU's stream that was captured, to be launched as often as is wanted.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual void launch(StreamRef stream) = 0;  ///< of the same GPU
+};
+/// What `work` enqueues on `stream`, by the calling thread: it does not run. What that throws is
+/// passed on, and the stream is as before. Throws InvalidArgument for a stream of the host.
+std::unique_ptr<Graph> capture(StreamRef stream, const std::function<void()>& work);
 /// Enqueues a copy; both may be any memory. Of a capture it becomes a part.
 void copyOn(StreamRef stream, void* to, const void* from, size_t bytes);
 /// Returns when it is done; both may be any memory.

@@ -67,21 +67,30 @@ std::optional<int> parseRoot(const std::string& text) {
   return root;
 }
 
-/// Flags of nccl-tests that mean something on a GPU only. Their defaults there are accepted.
-struct GpuFlags {
-  int graphLaunches = 0, deviceImplementation = 0, memoryReport = 0;
+/// Flags of nccl-tests about what Tutti does not have. Their defaults there are accepted.
+struct RefusedFlags {
+  int deviceImplementation = 0, memoryReport = 0;
   std::optional<int> ctaPolicy, ctaCount;
 
   void refuse() const {
-    TUTTI_REQUIRE(graphLaunches == 0, "-G ", graphLaunches,
-                  ": there are no CUDA graphs of calls on host memory");
     TUTTI_REQUIRE(deviceImplementation == 0, "-D ", deviceImplementation,
-                  ": there are no device kernels for host memory");
-    TUTTI_REQUIRE(memoryReport == 0, "-M ", memoryReport, ": there is no device memory to report");
-    TUTTI_REQUIRE(!ctaPolicy, "-x ", *ctaPolicy, ": calls on host memory have no thread blocks");
-    TUTTI_REQUIRE(!ctaCount, "-V ", *ctaCount, ": calls on host memory have no thread blocks");
+                  ": there are no kernels that communicate by themselves, only the library's");
+    TUTTI_REQUIRE(memoryReport == 0, "-M ", memoryReport, ": no memory is reported");
+    TUTTI_REQUIRE(!ctaPolicy, "-x ", *ctaPolicy,
+                  ": the library chooses thread blocks; TUTTI_GPU_BLOCKS bounds them");
+    TUTTI_REQUIRE(!ctaCount, "-V ", *ctaCount,
+                  ": there are no kernels that communicate by themselves, whose blocks it counts");
   }
 };
+
+void requireGraphs(const NcclPerfOptions& o) {
+  if (o.graphLaunches == 0) return;
+  TUTTI_REQUIRE(o.perf.device != "host", "-G ", o.graphLaunches,
+                ": there are no CUDA graphs of calls on host memory");
+  TUTTI_REQUIRE(
+      !o.completesCalls() && !o.blocking, "-G ", o.graphLaunches,
+      ": calls of a graph are queued, so -y is 0, and no iteration is waited for, so -z is 0");
+}
 
 void validate(const NcclPerfOptions& o) {
   TUTTI_REQUIRE(o.perf.minBytes <= o.perf.maxBytes, "-b ", o.perf.minBytes, " is larger than -e ",
@@ -93,6 +102,7 @@ void validate(const NcclPerfOptions& o) {
                 o.program, " receive into the same memory, so they cannot be one group");
   TUTTI_REQUIRE(o.cycles > 0 || o.jsonFile.empty(), "-J ", o.jsonFile,
                 " is written after the last cycle, and -N 0 has none");
+  requireGraphs(o);
   for (const DataType type : o.types) {
     PerfOptions sizes = o.perf;
     sizes.type = type;
@@ -108,7 +118,7 @@ struct Words {
   int timeout = 0;
 };
 
-void addOptions(CLI::App& app, NcclPerfOptions& o, Words& words, GpuFlags& gpu) {
+void addOptions(CLI::App& app, NcclPerfOptions& o, Words& words, RefusedFlags& refused) {
   const CLI::Range count(1, 1'000'000), bit(0, 1);
   app.add_option("-t,--nthreads", o.threads, "threads per process; default 1")
       ->check(CLI::Range(1, 4096));
@@ -151,7 +161,10 @@ void addOptions(CLI::App& app, NcclPerfOptions& o, Words& words, GpuFlags& gpu) 
   app.add_option("-T,--timeout", words.timeout,
                  "seconds that a call may take; default 0: TUTTI_TIMEOUT_MS")
       ->check(CLI::Range(0, 1'000'000));
-  app.add_option("-G,--cudagraph", gpu.graphLaunches, "0: graphs need a GPU");
+  app.add_option("-G,--cudagraph", o.graphLaunches,
+                 "of a GPU: the timed iterations become one CUDA graph, which is launched so many "
+                 "times; default 0: none")
+      ->check(CLI::Range(0, 1'000'000));
   app.add_option("-C,--report_cputime", o.cpuTime,
                  "1: the time column says how long the calls took to be made, which differs from "
                  "how long they took with -y 0; default 0")
@@ -169,10 +182,10 @@ void addOptions(CLI::App& app, NcclPerfOptions& o, Words& words, GpuFlags& gpu) 
                  "ranks of a host share; default 0")
       ->check(CLI::Range(0, 2));
   app.add_option("--device", o.perf.device, kDeviceHelp);
-  app.add_option("-x,--cta_policy", gpu.ctaPolicy, "not taken: it is about a GPU");
-  app.add_option("-D,--device_implementation", gpu.deviceImplementation, "0: others need a GPU");
-  app.add_option("-V,--device_cta_count", gpu.ctaCount, "not taken: it is about a GPU");
-  app.add_option("-M,--memory_report", gpu.memoryReport, "0: it is about a GPU's memory");
+  app.add_option("-x,--cta_policy", refused.ctaPolicy, "not taken");
+  app.add_option("-D,--device_implementation", refused.deviceImplementation, "0");
+  app.add_option("-V,--device_cta_count", refused.ctaCount, "not taken");
+  app.add_option("-M,--memory_report", refused.memoryReport, "0");
 }
 
 }  // namespace
@@ -195,20 +208,20 @@ std::variant<NcclPerfOptions, int> parseNcclPerf(int argc, const char* const* ar
   o.perf.collectiveName = *collective;
   setCollective(o.perf);
   Words words;
-  GpuFlags gpu;
+  RefusedFlags refused;
   CLI::App app{
       "Time and bandwidth of a collective, with nccl-tests' flags and table.\n"
       "Started by mpirun, srun, torchrun or tutti run, each process joins that job; without\n"
       "one it is alone",
       o.program};
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as getopt()
-  addOptions(app, o, words, gpu);
+  addOptions(app, o, words, refused);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  gpu.refuse();
+  refused.refuse();
   o.perf.minBytes = parseBytes("-b", words.minBytes);
   o.perf.maxBytes = parseBytes("-e", words.maxBytes);
   o.perf.stepBytes = parseBytes("-i", words.step);

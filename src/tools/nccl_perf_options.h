@@ -29,9 +29,10 @@ struct NcclPerfOptions {
   bool parallelInit = false;
 
   int warmups = 5, iterations = 20;
-  int aggregated = 1;  ///< calls of a group, in each iteration
-  int cycles = 1;      ///< 0: for ever
-  int checks = 1;      ///< checked calls after each timing
+  int aggregated = 1;     ///< calls of a group, in each iteration
+  int cycles = 1;         ///< 0: for ever
+  int graphLaunches = 0;  ///< of a graph of all timed calls; 0: they are made one by one
+  int checks = 1;         ///< checked calls after each timing
   PerfAverage average = PerfAverage::Mean;
   bool blocking = false;           ///< each iteration is waited for, by a barrier too
   std::optional<bool> nullStream;  ///< calls complete before they return

@@ -57,8 +57,12 @@ std::string timeSentence(const NcclPerfOptions& o) {
   constexpr const char* kOf[] = {"on rank 0", "averaged over the ranks", "on the fastest rank",
                                  "on the slowest rank"};
   const char* calls = o.aggregated > 1 ? " iterations of groups" : " iterations";
-  return base::message("# time is that of ", o.iterations, calls, " back to back, divided by the ",
-                       "calls, ", kOf[static_cast<size_t>(o.average)],
+  const std::string launches =
+      o.graphLaunches > 0
+          ? base::message(", as a CUDA graph that is launched ", o.graphLaunches, " times,")
+          : "";
+  return base::message("# time is that of ", o.iterations, calls, launches,
+                       " back to back, divided by the calls, ", kOf[static_cast<size_t>(o.average)],
                        o.cpuTime ? "; cputime is how long they took to be made\n" : "\n");
 }
 
@@ -82,7 +86,8 @@ std::string ncclPerfHeader(const NcclPerfOptions& o, const std::string& communic
   else
     out << o.perf.stepBytes << "(bytes)";
   out << " warmup iters: " << o.warmups << " iters: " << o.iterations
-      << " agg iters: " << o.aggregated << " validation: " << o.checks << " graph: 0\n"
+      << " agg iters: " << o.aggregated << " validation: " << o.checks
+      << " graph: " << o.graphLaunches << "\n"
       << "#\n# " << o.program << " on " << (o.perf.device == "host" ? "host" : "GPU") << " memory, "
       << (o.perf.windows ? "registered" : "not registered") << ", "
       << (o.completesCalls() ? "without streams" : "on streams")
@@ -145,6 +150,7 @@ std::string ncclPerfJson(const NcclPerfOptions& o, int ranks, const std::vector<
                   {"warmup_iters", o.warmups},
                   {"iters", o.iterations},
                   {"agg_iters", o.aggregated},
+                  {"graph", o.graphLaunches},
                   {"results", std::move(results)},
                   {"out_of_bounds", {{"count", totals.wrong()}, {"okay", totals.wrong() == 0}}},
                   {"average_bus_bandwidth", {{"bandwidth", totals.averageBusGBps()}}}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/device/cuda.h"
 #include "src/tools/nccl_perf_report.h"
 #include "src/tools/perf_call.h"
 
@@ -14,7 +15,7 @@ class Batch {
  public:
   Batch(Communicator& c, const NcclPerfOptions& o, const PerfOptions& one, const PerfSeam& seam,
         uint64_t bytes, Stream* stream)
-      : c_(c), o_(o), one_(one), call_(c, one, seam, bytes, stream) {}
+      : c_(c), o_(o), one_(one), stream_(stream), call_(c, one, seam, bytes, stream) {}
 
   PerfRow run() {
     PerfRow row{.bytes = call_.bytes(), .count = call_.count()};
@@ -28,9 +29,19 @@ class Batch {
     PerfTiming timing{.iterations = o_.iterations};
     for (int i = 0; i < std::max(1, o_.warmups); ++i) call_.start(inPlace);
     call_.finish();
+    const auto work = [&] {
+      for (int i = 0; i < o_.iterations; ++i) iterate(inPlace);
+    };
+    std::unique_ptr<device::Graph> graph;
+    if (o_.graphLaunches > 0) {
+      graph = device::capture(*stream_, work);
+      graph->launch(*stream_);  // what a first launch costs more
+      call_.finish();
+    }
     c_.barrier();
     const double begin = nowUs();
-    for (int i = 0; i < o_.iterations; ++i) iterate(inPlace);
+    if (!graph) work();
+    for (int i = 0; i < o_.graphLaunches; ++i) graph->launch(*stream_);
     const double made = nowUs();
     call_.finish();
     const double done = nowUs();
@@ -55,11 +66,14 @@ class Batch {
     c_.barrier();
   }
 
-  double perCall(double us) const { return us / o_.iterations / o_.aggregated; }
+  double perCall(double us) const {
+    return us / o_.iterations / o_.aggregated / std::max(1, o_.graphLaunches);
+  }
 
   Communicator& c_;
   const NcclPerfOptions& o_;
   const PerfOptions& one_;
+  Stream* const stream_;
   PerfCall call_;
 };
 

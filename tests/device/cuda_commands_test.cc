@@ -82,6 +82,21 @@ TEST(DeviceOption, RunsCollectivesOnEmulatedGpus) {
   expectRight(Command(likeNccl).wait());
 }
 
+// The timed calls as one graph, which is launched several times.
+TEST(DeviceOption, MakesGraphsOfCalls) {
+  for (const std::string program : {"all_reduce_perf", "sendrecv_perf"}) {
+    const Result run =
+        Command({std::filesystem::path(emulatedTutti).parent_path() / program, "-g", "2", "-b", "8",
+                 "-e", "4K", "-f", "512", "-n", "3", "-w", "1", "-G", "2", "--device", "emulated"})
+            .wait();
+    expectRight(run);
+    EXPECT_NE(
+        run.out.find("time is that of 3 iterations, as a CUDA graph that is launched 2 times,"),
+        std::string::npos)
+        << run.out;
+  }
+}
+
 TEST(DeviceOption, OfTheHostWorksInBoth) {
   const std::vector<std::string> words = {"perf", "all_reduce", "-n",      "2", "-b",       "1K",
                                           "-e",   "1K",         "--iters", "5", "--device", "host"};

@@ -79,6 +79,8 @@ TEST(NcclPerfOptions, HaveNcclTestsDefaults) {
   EXPECT_FALSE(o.perf.windows || o.parallelInit || o.blocking || o.cpuTime || o.timestamps);
   EXPECT_EQ(o.timeout.count(), 0);
   EXPECT_EQ(parse({"reduce_perf", "-b", "0", "-e", "3M"}).perf.sizes().size(), 4u);
+  EXPECT_EQ(parse({"reduce_perf", "-b", "1.5M", "-e", "1.5M"}).perf.sizes(),
+            std::vector<uint64_t>{3 << 19});
 }
 
 TEST(NcclPerfOptions, TakeNcclTestsFlags) {
@@ -118,6 +120,12 @@ TEST(NcclPerfOptions, TakeAllAndTheLastOfSeveral) {
 TEST(NcclPerfOptions, AreRefusedByName) {
   EXPECT_EQ(refusal({"all_reduce_perf", "-G", "1"}),
             "-G 1: there are no CUDA graphs of calls on host memory");
+  for (const auto& [flag, value] : {std::pair{"-y", "1"}, std::pair{"-z", "1"}})
+    EXPECT_EQ(
+        refusal({"all_reduce_perf", "--device", "cuda", "-G", "1", flag, value}),
+        "-G 1: calls of a graph are queued, so -y is 0, and no iteration is waited for, so -z "
+        "is 0");
+  EXPECT_EQ(parse({"all_reduce_perf", "--device", "cuda", "-G", "3"}).graphLaunches, 3);
   EXPECT_EQ(refusal({"all_reduce_perf", "-b", "2", "-e", "1"}), "-b 2 is larger than -e 1");
   EXPECT_EQ(refusal({"all_reduce_perf", "-t", "4096", "-g", "2"}),
             "-t 4096 -g 2 are more than 4096 ranks in one process");

@@ -1,0 +1,62 @@
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "src/base/check.h"
+#include "src/base/process.h"
+#include "src/device/cuda.h"
+#include "src/device/cuda/check.h"
+#include "src/device/cuda/guards.h"
+
+namespace tutti::device {
+namespace {
+
+class CudaGraph final : public Graph {
+ public:
+  /// Takes `captured` over.
+  CudaGraph(cudaGraph_t captured, int device) : device_(device), captured_(captured) {
+    const OnDevice here(device_);
+    const cudaError_t made = cudaGraphInstantiate(&ready_, captured_, 0);
+    if (made == cudaSuccess) return;
+    cudaGraphDestroy(captured_);
+    failCuda("cudaGraphInstantiate", made, "");
+  }
+  ~CudaGraph() override {
+    if (guard_.inForkedChild()) return;
+    cudaGraphExecDestroy(ready_);
+    cudaGraphDestroy(captured_);
+  }
+  void launch(StreamRef stream) override {
+    guard_.requireOwner("Graph::launch");
+    const OnDevice here(device_);
+    TUTTI_CUDA(cudaGraphLaunch(ready_, stream.cuda()));
+  }
+
+ private:
+  const int device_;
+  const base::ProcessGuard guard_;
+  cudaGraph_t captured_;
+  cudaGraphExec_t ready_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Graph> capture(StreamRef stream, const std::function<void()>& work) {
+  TUTTI_REQUIRE(stream.isCuda(), "there are no graphs of work on ", toString(stream.device()));
+  const int device = stream.device().index;
+  const OnDevice here(device);
+  TUTTI_CUDA(cudaStreamBeginCapture(stream.cuda(), cudaStreamCaptureModeThreadLocal));
+  cudaGraph_t captured = nullptr;
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(stream.cuda(), &captured);
+    if (captured != nullptr) cudaGraphDestroy(captured);
+    cudaGetLastError();
+    throw;
+  }
+  TUTTI_CUDA(cudaStreamEndCapture(stream.cuda(), &captured));
+  return std::make_unique<CudaGraph>(captured, device);
+}
+
+}  // namespace tutti::device

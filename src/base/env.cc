@@ -67,6 +67,7 @@ Env readEnv() {
   e.gpuBlocks = parseNumber("TUTTI_GPU_BLOCKS", 0, 0, kMostGpuBlocks);
   e.gpuDirect = parseChoice("TUTTI_GPU_DIRECT");
   e.gpuCopies = parseFlag("TUTTI_GPU_COPIES");
+  e.gpuIpc = parseFlag("TUTTI_GPU_IPC");
   e.gpuQueues = parseQueues("CUDA_DEVICE_MAX_CONNECTIONS", e.gpuQueues);
   return e;
 }

@@ -50,6 +50,9 @@ struct Env {
   std::optional<bool> gpuDirect;
   /// TUTTI_GPU_COPIES: 1 makes calls on GPUs of one host copies instead of kernels.
   bool gpuCopies = false;
+  /// TUTTI_GPU_IPC: 1 hands memory of GPUs to other processes by CUDA's IPC handles also where the
+  /// driver has descriptors.
+  bool gpuIpc = false;
   /// CUDA_DEVICE_MAX_CONNECTIONS: as CUDA reads it, by how many queues the streams of a process get
   /// to a GPU; one that waits holds up the others of its queue. 1 to 32.
   long gpuQueues = 8;

@@ -277,9 +277,10 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         break;
       }
       case Message::Gpu: {
-        auto state = communicator::GpuState::read(message.payload, size);
+        communicator::ToldGpuState told{communicator::GpuState::read(message.payload, size),
+                                        std::move(message.descriptors)};
         std::lock_guard lock(mutex);
-        peers[peer].gpu.push_back(std::move(state));
+        peers[peer].gpu.push_back(std::move(told));
         break;
       }
       case Message::Ready: {

@@ -43,6 +43,12 @@ struct GpuState {
   static GpuState read(const base::Bytes& bytes, int size);
 };
 
+/// As it comes to another rank.
+struct ToldGpuState {
+  GpuState state;
+  std::vector<base::FileDescriptor> descriptors = {};
+};
+
 /// A rank's program in the memory of its GPU.
 class GpuPlan {
  public:
@@ -89,22 +95,25 @@ class GpuSide {
     Device device;
     int rank = 0, size = 1;
     int64_t timeoutMs = 0;
-    uint32_t mostBlocks = 0;       ///< 0: as many as seem good
-    bool byCopies = false;         ///< where no peer is far
-    std::vector<bool> isFar = {};  ///< by peer: not joined on this host but by a network
-    bool reachesGpus = false;      ///< that network sends from GPUs' memory, and to it
+    uint32_t mostBlocks = 0;         ///< 0: as many as seem good
+    bool byCopies = false;           ///< where no peer is far
+    bool hasOtherProcesses = false;  ///< some of the peers that are not far are of others
+    std::vector<bool> isFar = {};    ///< by peer: not joined on this host but by a network
+    bool reachesGpus = false;        ///< that network sends from GPUs' memory, and to it
     /// The transport of those peers, with such rings; called where there are some.
     std::function<std::unique_ptr<transports::Endpoint>(const transports::RingLayout&)> makeFar =
         {};
   };
   virtual ~GpuSide() = default;
 
-  virtual base::Bytes address(int peer) = 0;
+  virtual transports::Address address(int peer) = 0;
   /// Throws Refused for a malformed address. That a peer cannot be joined is a fault.
-  virtual void connect(int peer, const base::Bytes& address) = 0;
+  virtual void connect(int peer, const transports::Address& address) = 0;
   /// After all connect().
   virtual const GpuState& state() = 0;
-  virtual void hear(int peer, const GpuState& theirs) = 0;
+  /// Of the address in it, for one peer.
+  virtual std::vector<base::FileDescriptor> descriptors() = 0;
+  virtual void hear(int peer, const ToldGpuState& theirs) = 0;
   /// When all others were heard: calls are copies and waits on streams. A rank asks for that, or
   /// ranks of several processes share a GPU, where kernels may not wait for each other. rejoin()
   /// then joins all ranks once more, by addresses in the states that are told next; behind these

@@ -3,8 +3,11 @@
 // is joined once more, for copies, does so between two more rounds: what is found there is known to
 // one rank alone, and either all go on or none.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <functional>
+#include <ranges>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
@@ -24,6 +27,10 @@ void Communicator::Impl::makeGpu() {
   }
   const auto isFar = communicator::farPeers(who.rank, topology, settings.transport);
   const bool isAlone = std::ranges::none_of(isFar, std::identity());
+  const auto isElsewhere = [&](int peer) {
+    return !isFar[peer] && who.world->control->peer(who.members[peer]).pid != ::getpid();
+  };
+  const auto ranks = std::views::iota(0, size);
   communicator::GpuParking::ofProcess().sweep();
   auto side = communicator::makeGpuSide(
       {.device = settings.device,
@@ -32,6 +39,7 @@ void Communicator::Impl::makeGpu() {
        .timeoutMs = settings.timeoutMs,
        .mostBlocks = settings.gpuBlocks,
        .byCopies = settings.gpuCopies,
+       .hasOtherProcesses = std::ranges::any_of(ranks, isElsewhere),
        .isFar = isFar,
        .reachesGpus =
            !isAlone && settings.gpuDirect.value_or(transports::ucx::reachesGpus(*network())),
@@ -51,10 +59,10 @@ std::string firstFault(const GpuState& state, int self) {
 
 }  // namespace
 
-bool Communicator::Impl::connectGpu(const std::vector<base::Bytes>& addresses) {
+bool Communicator::Impl::connectGpu(const std::vector<transports::Address>& addresses) {
   if (!gpu) return false;
   for (int peer = 0; peer < size; ++peer)
-    if (peer != who.rank && addresses[peer].empty()) {
+    if (peer != who.rank && addresses[peer].blob.empty()) {
       noGpu = "rank " + std::to_string(peer) + " has no GPU";
       return false;
     }
@@ -84,18 +92,18 @@ bool Communicator::Impl::gpuIsFaultless() {
 
 void Communicator::Impl::tellGpuState(size_t round, base::Deadline deadline) {
   for (int peer = 0; peer < size; ++peer)
-    if (peer != who.rank) send(peer, Message::Gpu, gpu->state().write());
+    if (peer != who.rank) send(peer, Message::Gpu, gpu->state().write(), gpu->descriptors());
   awaitAll("GPU's state", deadline, [&](const Peer& p) { return p.gpu.size() > round; });
   for (int peer = 0; peer < size; ++peer) {
     if (peer == who.rank) continue;
     std::unique_lock lock(mutex);  // a quick peer's next state may come meanwhile
-    const GpuState theirs = peers[peer].gpu[round];
+    const communicator::ToldGpuState theirs = std::move(peers[peer].gpu[round]);
     lock.unlock();
     connectGpuTo(peer, [&] { gpu->hear(peer, theirs); });
   }
 }
 
-void Communicator::Impl::joinGpus(const std::vector<base::Bytes>& addresses,
+void Communicator::Impl::joinGpus(const std::vector<transports::Address>& addresses,
                                   base::Deadline deadline) {
   if (!connectGpu(addresses)) return;
   tellGpuState(0, deadline);
@@ -116,7 +124,7 @@ void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>&
   for (const auto& rank : ranks) rank->makeGpu();
   bool joined = true;
   for (const auto& rank : ranks) {
-    std::vector<base::Bytes> addresses(ranks.size());
+    std::vector<transports::Address> addresses(ranks.size());
     for (size_t peer = 0; peer < ranks.size(); ++peer)
       if (ranks[peer] != rank && ranks[peer]->gpu)
         addresses[peer] = ranks[peer]->gpu->address(rank->who.rank);
@@ -129,7 +137,7 @@ void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>&
     for (const auto& rank : ranks) states.push_back(rank->gpu->state());
     for (const auto& rank : ranks)
       for (int peer = 0; peer < rank->size; ++peer)
-        if (peer != rank->who.rank) rank->gpu->hear(peer, states[peer]);
+        if (peer != rank->who.rank) rank->gpu->hear(peer, {states[peer]});
     for (const auto& rank : ranks) good &= rank->gpuIsFaultless();
     return good;
   };

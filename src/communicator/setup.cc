@@ -205,7 +205,8 @@ struct Hello {
   std::string transport;
   base::Bytes tuning;  // rank 0's counts
   base::Bytes address;
-  base::Bytes gpu;  // its address for the peer; empty without one
+  base::Bytes gpu;              // its address for the peer; empty without one
+  uint32_t gpuDescriptors = 0;  // of that address, the last of all
 
   base::Bytes write() const {
     return base::ByteWriter()
@@ -215,10 +216,11 @@ struct Hello {
         .put(tuning)
         .put(address)
         .put(gpu)
+        .put(gpuDescriptors)
         .take();
   }
   static Hello of(const communicator::Settings& settings) {
-    return {settings.deterministic, settings.algorithm, settings.transport, {}, {}, {}};
+    return {settings.deterministic, settings.algorithm, settings.transport, {}, {}, {}, 0};
   }
   std::string wishes() const {
     return base::message("deterministic=", int{deterministic}, " algorithm='", algorithm,
@@ -233,6 +235,7 @@ struct Hello {
     h.tuning = in.getBytes("tuning");
     h.address = in.getBytes("address");
     h.gpu = in.getBytes("GPU's address");
+    h.gpuDescriptors = in.get<uint32_t>("descriptors of the GPU's address");
     in.requireEnd();
     return h;
   }
@@ -286,7 +289,7 @@ void Communicator::Impl::connect(base::Deadline deadline) {
     topology.cores = std::min(topology.cores, who.world->control->peer(member).cores);
   try {
     makeGpu();
-    std::vector<base::Bytes> gpus(static_cast<size_t>(size));
+    std::vector<Address> gpus(static_cast<size_t>(size));
     if (size == 1) return joinGpus(gpus, deadline);
     const bool networked = communicator::needsNetwork(topology, settings.transport);
     endpoint = communicator::makeEndpoint(who.rank, topology, settings.transport,
@@ -299,8 +302,14 @@ void Communicator::Impl::connect(base::Deadline deadline) {
       Hello hello = Hello::of(settings);
       hello.tuning = settings.tuning.serialize();
       hello.address = std::move(address.blob);
-      if (gpu) hello.gpu = gpu->address(peer);
-      send(peer, Message::Hello, hello.write(), std::move(address.descriptors));
+      std::vector<base::FileDescriptor> descriptors = std::move(address.descriptors);
+      if (gpu) {
+        Address onGpu = gpu->address(peer);
+        hello.gpu = std::move(onGpu.blob);
+        hello.gpuDescriptors = static_cast<uint32_t>(onGpu.descriptors.size());
+        std::ranges::move(onGpu.descriptors, std::back_inserter(descriptors));
+      }
+      send(peer, Message::Hello, hello.write(), std::move(descriptors));
     }
     awaitAll("address", deadline, [](const Peer& p) { return p.hello.has_value(); });
     for (int peer = 0; peer < size; ++peer) {
@@ -324,7 +333,13 @@ void Communicator::Impl::connect(base::Deadline deadline) {
         base::fail(ErrorCode::Mismatch, "ranks disagree about a communicator: ", name(peer),
                    " asks for ", hello.wishes(), "; ", self(), " for ",
                    Hello::of(settings).wishes());
-      gpus[peer] = std::move(hello.gpu);
+      gpus[peer].blob = std::move(hello.gpu);
+      if (hello.gpuDescriptors > message.descriptors.size())
+        base::fail(ErrorCode::Refused, name(peer), " sent ", message.descriptors.size(),
+                   " descriptors, of which ", hello.gpuDescriptors, " are of its GPU");
+      const auto ofGpu = message.descriptors.end() - static_cast<ptrdiff_t>(hello.gpuDescriptors);
+      std::move(ofGpu, message.descriptors.end(), std::back_inserter(gpus[peer].descriptors));
+      message.descriptors.erase(ofGpu, message.descriptors.end());
       try {
         endpoint->connect(peer, {std::move(hello.address), std::move(message.descriptors)});
       } catch (const Error& e) {

@@ -155,8 +155,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     bool left = false;
     std::optional<uint64_t> stoppedAfter;  // operations it issued before it left or shrank
     std::optional<bootstrap::ControlMessage> hello;
-    std::vector<communicator::GpuState> gpu;  // as it told them in turn
-    std::optional<uint64_t> leftGpuAfter;     // collectives there, when it has left
+    std::vector<communicator::ToldGpuState> gpu;  // in turn
+    std::optional<uint64_t> leftGpuAfter;         // collectives there, when it has left
     bool ready = false;
     Status status;         // its last answer to an inquiry
     bool answers = false;  // it has answered one
@@ -183,13 +183,13 @@ struct Communicator::Impl final : bootstrap::ControlListener,
 
   // Set-up of GPUs (gpu_setup.cc). Where they cannot be joined, `noGpu` says why on all ranks.
   void makeGpu();
-  void joinGpus(const std::vector<base::Bytes>& addresses, base::Deadline deadline);
+  void joinGpus(const std::vector<transports::Address>& addresses, base::Deadline deadline);
   static void joinLocalGpus(const std::vector<std::shared_ptr<Impl>>& ranks);
   void finishGpu();
   void awaitGpuPeers();
   void parkGpu();
   /// By the peers' addresses for this rank. False where not all ranks have one.
-  bool connectGpu(const std::vector<base::Bytes>& addresses);
+  bool connectGpu(const std::vector<transports::Address>& addresses);
   void connectGpuTo(int peer, const std::function<void()>& connect);
   bool gpuIsFaultless();
   void tellGpuState(size_t round, base::Deadline deadline);

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/env.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/rank_processes.h"
@@ -70,6 +71,22 @@ TEST(GpuProcesses, ThatShareTwoGpusGiveWhatIsKnown) {
 TEST(GpuProcesses, OnGpusOfTheirOwnHaveKernels) {
   RankProcesses ranks(2, [](const Context& context) { return checkCollectives(context, 2); });
   EXPECT_TRUE(ranks.allSucceed(90s));
+}
+
+// The driver has descriptors for it; TUTTI_GPU_IPC=1 takes the older handles.
+TEST(GpuProcesses, GetAtEachOthersMemoryByOneKindOfHandle) {
+  RankProcesses ranks(2, [](const Context& context) {
+    setLogSink([&](LogLevel, std::string_view line) {
+      if (line.find("get at its memory") != line.npos) context.say(std::string(line));
+    });
+    join(context, 1).barrier();
+    setLogSink([](LogLevel, std::string_view) {});
+    return 0;
+  });
+  ASSERT_TRUE(ranks.allSucceed(90s));
+  const std::string how = base::env().gpuIpc ? "by CUDA's IPC handles" : "by descriptors";
+  for (const int rank : {0, 1})
+    EXPECT_NE(ranks.output(rank).find(how), std::string::npos) << ranks.output(rank);
 }
 
 // Two of three share one; that concerns all.

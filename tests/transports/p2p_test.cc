@@ -1,19 +1,23 @@
 // How p2p connects: what an address may say, devices that are not joined, and pairs that lie.
 
+#include <cuda.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstring>
 #include <thread>
 
+#include "src/device/cuda/driver.h"
 #include "tests/emulation/runtime/peer.h"
 #include "transports/p2p/endpoint.h"
 
 namespace tutti::tests {
 namespace {
 
+using transports::Address;
 using transports::p2p::CopyMark;
 using transports::p2p::Endpoint;
+using transports::p2p::Handles;
 using transports::p2p::kLine;
 using transports::p2p::kProbeBytes;
 using transports::p2p::Layout;
@@ -28,8 +32,8 @@ constexpr uint64_t kSoon = 300'000'000;
 class LyingPair : public testing::Test {
  protected:
   void SetUp() override {
-    first_.connect(1, second_.address());
-    second_.connect(0, decoy_.address());
+    first_.connect(1, second_.address().blob);
+    second_.connect(0, decoy_.address().blob);
   }
   void expectDropped(const char* why) {
     Endpoint* const both[] = {&first_, &second_};
@@ -86,18 +90,47 @@ TEST(Connecting, HonestPairsStay) {
   for (Endpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
 }
 
+/// Whether kernels of `device` may touch virtual memory that starts there.
+bool mayTouch(int device, const void* start) {
+  const auto ask = device::driverFunction<decltype(cuMemGetAccess)>("cuMemGetAccess", 10020);
+  const CUmemLocation there{CU_MEM_LOCATION_TYPE_DEVICE, device};
+  unsigned long long access = 0;
+  EXPECT_EQ(ask(&access, &there, reinterpret_cast<CUdeviceptr>(start)), CUDA_SUCCESS);
+  return access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+// Those of one process need no descriptor, but whatever it was made for the memory is there for
+// them.
+TEST(Connecting, RanksOfOneProcessMeetWhateverTheirHandlesAre) {
+  Endpoint a(0, 0, 3, kLayout, 0, Handles::Descriptors), b(1, 1, 3, kLayout, 0, Handles::Ipc),
+      c(1, 2, 3, kLayout, 0, Handles::Descriptors);
+  Endpoint* const all[] = {&a, &b, &c};
+  connectInProcess(all, 30'000'000'000);
+  for (Endpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
+  EXPECT_TRUE(mayTouch(1, a.memory()) && mayTouch(0, c.memory()));
+  EXPECT_EQ(a.address().descriptors.size(), 1U);
+  EXPECT_EQ(b.address().descriptors.size(), 0U);
+}
+
+TEST(Connecting, RefusesMoreThanOneDescriptor) {
+  Endpoint a(0, 0, 2, kLayout), b(1, 1, 2, kLayout, 0, Handles::Descriptors);
+  Address address = b.address();
+  address.descriptors.push_back(std::move(b.address().descriptors[0]));
+  EXPECT_THROW(a.connect(1, address.blob, address.descriptors), Error);
+}
+
 TEST(Connecting, RefusesOtherLayoutsAndAddressesOfOthers) {
   Endpoint a(0, 0, 3, kLayout);
   Layout other = kLayout;
   other.rings.slotBytes = 8192;
-  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address()), Error);
+  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address().blob), Error);
   other = kLayout;
   other.lowLatencyBytes = 2048;
-  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address()), Error);
+  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address().blob), Error);
   other = kLayout;
   other.copySlotBytes = 2048;
-  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address()), Error);
-  const base::Bytes address = Endpoint(1, 1, 3, kLayout).address();
+  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address().blob), Error);
+  const base::Bytes address = Endpoint(1, 1, 3, kLayout).address().blob;
   EXPECT_THROW(a.connect(2, address), Error);
   for (size_t bytes = 0; bytes < address.size(); ++bytes)
     EXPECT_THROW(a.connect(1, base::Bytes(address.begin(), address.begin() + bytes)), Error);
@@ -108,7 +141,7 @@ TEST(Connecting, RefusesOtherLayoutsAndAddressesOfOthers) {
 TEST(Connecting, RefusesAddressesOfEndpointsThatAreGone) {
   Endpoint a(0, 0, 2, kLayout);
   auto b = std::make_unique<Endpoint>(1, 1, 2, kLayout);
-  const base::Bytes address = b->address();
+  const base::Bytes address = b->address().blob;
   b.reset();
   try {
     a.connect(1, address);
@@ -176,8 +209,8 @@ TEST(HostMemoryLayout, PartsDoNotOverlap) {
 // Near pairs are probed and far ones are not; a rank is joined with all.
 TEST(Connecting, JoinsFarPeersThroughTheHost) {
   Endpoint a(0, 0, 3, kLayout), b(1, 1, 3, kLayout), c(0, 2, 3, kLayout, 7);
-  a.connect(1, b.address());
-  b.connect(0, a.address());
+  a.connect(1, b.address().blob);
+  b.connect(0, a.address().blob);
   for (Endpoint* endpoint : {&a, &b}) {
     EXPECT_THROW(endpoint->requireConnected(), Error);
     endpoint->connectThroughHost(2);

@@ -86,7 +86,8 @@ std::string enablePeer(int device, int peer) {
 
 }  // namespace
 
-Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_t firstMessage)
+Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_t firstMessage,
+                   Handles handles)
     : device_(device),
       rank_(rank),
       size_(size),
@@ -95,14 +96,17 @@ Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_
       firstMessage_(firstMessage),
       there_(static_cast<size_t>(size)),
       held_(static_cast<size_t>(size)),
-      isOpened_(static_cast<size_t>(size)),
+      opened_(static_cast<size_t>(size)),
       takesTurns_(static_cast<size_t>(size)),
       hosted_(static_cast<size_t>(size)),
       reasons_(static_cast<size_t>(size), "it has not been connected"),
       findings_(static_cast<size_t>(size)) {
   TUTTI_REQUIRE(rank >= 0 && rank < size, "rank ", rank, " of ", size);
   try {
-    memory_ = std::make_shared<DeviceMemory>(device, offsets_.totalBytes());
+    const size_t bytes = offsets_.totalBytes();
+    memory_ = handles == Handles::Ipc ? std::make_shared<DeviceMemory>(device, bytes)
+                                      : std::make_shared<DeviceMemory>(
+                                            device, device::VirtualMemory::create(device, bytes));
   } catch (const Error& error) {
     base::fail(error.code(), "rank ", rank, " needs ", offsets_.totalBytes(), " bytes of device ",
                device, " for ", describe(layout.rings), " to ", size - 1, " peers: ", error.what());
@@ -125,13 +129,15 @@ Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_
 Endpoint::~Endpoint() {
   liveMemory().remove(memory_->data());
   cudaStreamDestroy(stream_);
-  for (size_t peer = 0; peer < there_.size(); ++peer)
-    if (isOpened_[peer]) cudaIpcCloseMemHandle(there_[peer]);
 }
 
-base::Bytes Endpoint::address() const {
+Address Endpoint::address() const {
   cudaIpcMemHandle_t handle{};
-  TUTTI_CUDA(cudaIpcGetMemHandle(&handle, memory_->data()));
+  Address address;
+  if (memory_->shared().bytes() == 0)
+    TUTTI_CUDA(cudaIpcGetMemHandle(&handle, memory_->data()));
+  else
+    address.descriptors.push_back(memory_->shared().exported());
   base::ByteWriter writer;
   writer.put(static_cast<int64_t>(getpid()))
       .put(processToken())
@@ -145,14 +151,16 @@ base::Bytes Endpoint::address() const {
       .put(static_cast<uint64_t>(layout_.copySlotBytes))
       .put(reinterpret_cast<uint64_t>(memory_->data()))
       .put(base::bytesOf(uuidOf(device_)))
-      .put(base::bytesOf(handle));
-  return writer.take();
+      .put(base::bytesOf(handle))
+      .put(static_cast<uint64_t>(memory_->bytes()));
+  address.blob = writer.take();
+  return address;
 }
 
-void Endpoint::connect(int peer, const base::Bytes& address) {
+void Endpoint::connect(int peer, const base::Bytes& address,
+                       std::span<const base::FileDescriptor> descriptors) {
   TUTTI_ASSERT(peer >= 0 && peer < size_ && peer != rank_, "rank ", rank_, " connects to ", peer);
-  base::ByteReader reader(address);
-  unsigned char* const memory = open(peer, reader);
+  unsigned char* const memory = open(peer, address, descriptors);
   if (memory == nullptr) return;
   there_[peer] = memory;
   reasons_[peer].clear();
@@ -160,7 +168,9 @@ void Endpoint::connect(int peer, const base::Bytes& address) {
 }
 
 // The peer's memory, or null with a reason.
-unsigned char* Endpoint::open(int peer, base::ByteReader& reader) {
+unsigned char* Endpoint::open(int peer, const base::Bytes& address,
+                              std::span<const base::FileDescriptor> descriptors) {
+  base::ByteReader reader(address);
   const auto process = reader.get<int64_t>("process");
   const auto token = reader.get<uint64_t>("token of the process");
   const auto device = reader.get<int32_t>("device");
@@ -173,11 +183,12 @@ unsigned char* Endpoint::open(int peer, base::ByteReader& reader) {
   layout.copySlotBytes = reader.get<uint64_t>("bytes of slots for copies");
   const auto start = reader.get<uint64_t>("memory");
   const base::Bytes uuid = reader.getBytes("uuid", sizeof(cudaUUID_t));
-  const base::Bytes handleBytes = reader.getBytes("handle", sizeof(cudaIpcMemHandle_t));
+  const base::Bytes handle = reader.getBytes("handle", sizeof(cudaIpcMemHandle_t));
+  const auto bytes = reader.get<uint64_t>("bytes of the memory");
   reader.requireEnd();
-  cudaIpcMemHandle_t handle;
   if (rank != peer || size != size_ || uuid.size() != sizeof(cudaUUID_t) ||
-      handleBytes.size() != sizeof handle)
+      handle.size() != sizeof(cudaIpcMemHandle_t) || bytes < offsets_.totalBytes() ||
+      descriptors.size() > 1)
     base::fail(ErrorCode::Refused, "an address of rank ", rank, " of ", size, " instead of rank ",
                peer, " of ", size_);
   requireSameLayout(peer, layout.rings, rank_, layout_.rings);
@@ -186,36 +197,57 @@ unsigned char* Endpoint::open(int peer, base::ByteReader& reader) {
                " has ", layout.lowLatencyBytes, " and ", layout.copySlotBytes, " bytes, rank ",
                rank_, " has ", layout_.lowLatencyBytes, " and ", layout_.copySlotBytes);
   if (process == getpid() && token == processToken()) return hold(peer, device, start);
-  std::memcpy(&handle, handleBytes.data(), sizeof handle);
+  takesTurns_[peer] = uuid == base::bytesOf(uuidOf(device_));
+  return descriptors.empty() ? openIpc(peer, handle) : openShared(peer, descriptors[0], bytes);
+}
+
+unsigned char* Endpoint::openIpc(int peer, const base::Bytes& bytes) {
+  cudaIpcMemHandle_t handle;
+  std::memcpy(&handle, bytes.data(), sizeof handle);
   OnDevice on(device_);
   void* memory = nullptr;
   const cudaError_t error = cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess);
   if (error != cudaSuccess) {
     cudaGetLastError();
-    reasons_[peer] = base::message("its memory cannot be opened on device ", device_, ": ",
-                                   cudaGetErrorString(error));
-    return nullptr;
+    return apart(peer, cudaGetErrorString(error));
   }
-  isOpened_[peer] = true;
-  takesTurns_[peer] = uuid == base::bytesOf(uuidOf(device_));
+  opened_[peer] = IpcMemory(memory);
   return static_cast<unsigned char*>(memory);
+}
+
+unsigned char* Endpoint::openShared(int peer, const base::FileDescriptor& exported, size_t bytes) {
+  try {
+    auto memory = device::VirtualMemory::open(exported, device_, bytes);
+    auto* const data = static_cast<unsigned char*>(memory.data());
+    opened_[peer] = std::move(memory);
+    return data;
+  } catch (const Error& error) {
+    return apart(peer, error.what());
+  }
+}
+
+unsigned char* Endpoint::apart(int peer, const std::string& why) {
+  takesTurns_[peer] = false;
+  reasons_[peer] = base::message("its memory cannot be opened on device ", device_, ": ", why);
+  return nullptr;
 }
 
 // The memory of a rank of this process.
 unsigned char* Endpoint::hold(int peer, int device, uint64_t start) {
   auto memory = liveMemory().find(start);
-  if (!memory || memory->device() != device || memory->bytes() != memory_->bytes())
+  if (!memory || memory->device() != device || memory->bytes() < offsets_.totalBytes())
     base::fail(ErrorCode::Refused, "the address of rank ", peer, " names memory of device ", device,
                " at ", start, ", where this process has no endpoint");
   reasons_[peer] = enablePeer(device_, device);
   if (!reasons_[peer].empty()) return nullptr;
+  if (memory->shared().bytes() > 0) memory->shared().allow(device_);
   held_[peer] = std::move(memory);
   return held_[peer]->data();
 }
 
 void Endpoint::disconnect(int peer, const std::string& reason) {
-  if (isOpened_[peer]) cudaIpcCloseMemHandle(there_[peer]);
-  isOpened_[peer] = takesTurns_[peer] = false;
+  opened_[peer] = {};
+  takesTurns_[peer] = false;
   there_[peer] = nullptr;
   hosted_[peer].reset();
   reasons_[peer] = reason;
@@ -340,7 +372,7 @@ void Endpoint::requireNone(const std::vector<std::string>& reasons) const {
 void connectInProcess(std::span<Endpoint* const> endpoints, uint64_t probeDeadlineNs) {
   for (Endpoint* from : endpoints)
     for (Endpoint* to : endpoints)
-      if (from != to) to->connect(from->rank(), from->address());
+      if (from != to) to->connect(from->rank(), from->address().blob);
   probeInProcess(endpoints, probeDeadlineNs);
 }
 

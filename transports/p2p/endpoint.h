@@ -13,20 +13,29 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "transports/connection.h"
 #include "transports/p2p/memory_layout.h"
 #include "transports/p2p/owned_memory.h"
 #include "transports/p2p/probe.h"
 
 namespace tutti::transports::p2p {
 
+/// How other processes get at an endpoint's memory.
+enum class Handles : uint8_t {
+  Ipc,         ///< cudaMalloc()'s, by bytes in its address
+  Descriptors  ///< virtual memory's, by a file descriptor beside its address
+};
+
 class Endpoint {
  public:
   /// `firstMessage`: number of the last message before the first; 0 unless a test starts near the
   /// wrap. Throws System where the memory cannot be had, naming bytes and device.
-  Endpoint(int device, int rank, int size, const Layout& layout, uint32_t firstMessage = 0);
+  Endpoint(int device, int rank, int size, const Layout& layout, uint32_t firstMessage = 0,
+           Handles handles = Handles::Ipc);
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -36,11 +45,13 @@ class Endpoint {
   int size() const { return size_; }
   const Layout& layout() const { return layout_; }
 
-  base::Bytes address() const;
-  /// Throws Refused when the address is malformed, its layout differs from ours, or it is of an
-  /// endpoint of this process that is gone. A pair that cannot be joined is not connected, and
-  /// reason() says why.
-  void connect(int peer, const base::Bytes& address);
+  /// With one descriptor where they are its handles.
+  Address address() const;
+  /// The peer's handles may be others than this one's. Throws Refused when the address is
+  /// malformed, its layout differs from ours, or it is of an endpoint of this process that is gone.
+  /// A pair that cannot be joined is not connected, and reason() says why.
+  void connect(int peer, const base::Bytes& address,
+               std::span<const base::FileDescriptor> descriptors = {});
   /// Joins a peer on another host, by pinned memory of this one, and by memory of the device for
   /// the payloads of messages that reach to `directBytes` or beyond. Throws System where it cannot
   /// be had.
@@ -49,7 +60,7 @@ class Endpoint {
   bool isThroughHost(int peer) const { return hosted_[peer] != nullptr; }
   /// Addresses mean the same here and there.
   bool sharesProcess(int peer) const {
-    return peer == rank_ || (!isOpened_[peer] && !isThroughHost(peer));
+    return peer == rank_ || (!isOpened(peer) && !isThroughHost(peer));
   }
   /// `peer` is another process on this device: without MPS their kernels take turns there, so that
   /// none may wait for one of the other's. Copies may.
@@ -96,7 +107,11 @@ class Endpoint {
   void put(base::Bytes& image, const Value* at, const Value& value) const;
   std::string reasonApart(int peer) const;
   void requireNone(const std::vector<std::string>& reasons) const;
-  unsigned char* open(int peer, base::ByteReader& address);
+  unsigned char* open(int peer, const base::Bytes& address,
+                      std::span<const base::FileDescriptor> descriptors);
+  unsigned char* openIpc(int peer, const base::Bytes& handle);
+  unsigned char* openShared(int peer, const base::FileDescriptor& exported, size_t bytes);
+  unsigned char* apart(int peer, const std::string& why);  // null
   unsigned char* hold(int peer, int device, uint64_t start);
 
   const int device_, rank_, size_;
@@ -109,8 +124,10 @@ class Endpoint {
   DeviceMemory tables_;
   std::vector<unsigned char*> there_;                // by peer: its memory as it is seen from here
   std::vector<std::shared_ptr<DeviceMemory>> held_;  // of those in this process
-  std::vector<bool> isOpened_;                       // of another process
-  std::vector<bool> takesTurns_;                     // such a one on this device
+  using Opened = std::variant<std::monostate, IpcMemory, device::VirtualMemory>;
+  bool isOpened(int peer) const { return opened_[peer].index() != 0; }
+  std::vector<Opened> opened_;    // of other processes
+  std::vector<bool> takesTurns_;  // such a one on this device
   struct Hosted {
     explicit Hosted(size_t bytes) : memory(bytes) {}
     PinnedMemory<unsigned char> memory;

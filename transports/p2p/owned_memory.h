@@ -12,6 +12,7 @@
 
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/guards.h"
+#include "src/device/cuda/virtual_memory.h"
 
 namespace tutti::transports::p2p {
 
@@ -56,9 +57,14 @@ class DeviceMemory {
     bytes_ = bytes;
     OnDevice on(device);
     TUTTI_CUDA(cudaMalloc(&data_, bytes));
-    SetupStream stream(device);
-    TUTTI_CUDA(cudaMemsetAsync(data_, 0, bytes, stream.get()));
-    stream.wait();
+    clear();
+  }
+  /// Memory of `device` that other processes may map.
+  DeviceMemory(int device, device::VirtualMemory memory) : shared_(std::move(memory)) {
+    device_ = device;
+    bytes_ = shared_.bytes();
+    data_ = shared_.data();
+    clear();
   }
   DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {
@@ -66,12 +72,14 @@ class DeviceMemory {
     return *this;
   }
   ~DeviceMemory() {
-    if (data_ != nullptr) cudaFree(data_);
+    if (data_ != nullptr && shared_.data() == nullptr) cudaFree(data_);
   }
 
   int device() const { return device_; }
   unsigned char* data() const { return static_cast<unsigned char*>(data_); }
   size_t bytes() const { return bytes_; }
+  /// What other processes map; of no bytes where they cannot.
+  device::VirtualMemory& shared() { return shared_; }
   template <class T>
   T* as() const {
     return static_cast<T*>(data_);
@@ -85,14 +93,39 @@ class DeviceMemory {
   }
 
  private:
+  void clear() {
+    OnDevice on(device_);
+    SetupStream stream(device_);
+    TUTTI_CUDA(cudaMemsetAsync(data_, 0, bytes_, stream.get()));
+    stream.wait();
+  }
   void swap(DeviceMemory& other) {
+    std::swap(shared_, other.shared_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(device_, other.device_);
   }
+  device::VirtualMemory shared_;
   void* data_ = nullptr;
   int device_ = 0;
   size_t bytes_ = 0;
+};
+
+/// Memory of another process, by CUDA's handle for that.
+class IpcMemory {
+ public:
+  explicit IpcMemory(void* data) : data_(data) {}
+  ~IpcMemory() {
+    if (data_ != nullptr) cudaIpcCloseMemHandle(data_);
+  }
+  IpcMemory(IpcMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  IpcMemory& operator=(IpcMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+
+ private:
+  void* data_;
 };
 
 /// Values in host memory that kernels of all devices can touch, all zero.

@@ -20,6 +20,7 @@ namespace {
 using device::OnDevice;
 using device::OutsideCapture;
 using transports::p2p::Endpoint;
+using transports::p2p::Handles;
 using transports::p2p::Layout;
 
 /// Of a rank's slots by the simple wire; those of LL and LL128 take as much again at most.
@@ -87,6 +88,19 @@ Device checked(Device device) {
   return device;
 }
 
+std::unique_ptr<Endpoint> makeNearEndpoint(const GpuSide::Options& options, const Layout& layout) {
+  const int device = options.device.index;
+  Handles handles = Handles::Ipc;
+  if (options.hasOtherProcesses) {
+    if (!base::env().gpuIpc && device::VirtualMemory::isSupported(device))
+      handles = Handles::Descriptors;
+    base::log(LogLevel::Info, "rank ", options.rank, " on ", toString(options.device),
+              ": other processes get at its memory by ",
+              handles == Handles::Descriptors ? "descriptors" : "CUDA's IPC handles");
+  }
+  return std::make_unique<Endpoint>(device, options.rank, options.size, layout, 0, handles);
+}
+
 }  // namespace
 
 CudaEvent::CudaEvent() { TUTTI_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
@@ -95,8 +109,7 @@ CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
 CudaSide::CudaSide(const Options& options)
     : options_(options),
       number_(newNumber()),
-      endpoint_(std::make_unique<Endpoint>(options.device.index, options.rank, options.size,
-                                           layoutFor(checked(options.device).index, options.size))),
+      endpoint_(makeNearEndpoint(options, layoutFor(checked(options.device).index, options.size))),
       peers_(static_cast<size_t>(options.size)) {
   peers_[options.rank] = {thisProcess(), options.device.index};
   if (std::ranges::find(options.isFar, true) != options.isFar.end())
@@ -129,19 +142,21 @@ void CudaSide::giveBlocks() {
   blocks_ = 0;
 }
 
-base::Bytes CudaSide::address(int peer) {
-  return base::ByteWriter()
-      .put(thisProcess().id)
-      .put(thisProcess().number)
-      .put(static_cast<int32_t>(device()))
-      .put(number_)
-      .put(static_cast<uint8_t>(options_.reachesGpus))
-      .put(isFar(peer) ? far_->address(peer).blob : endpoint_->address())
-      .take();
+transports::Address CudaSide::address(int peer) {
+  transports::Address own = isFar(peer) ? far_->address(peer) : endpoint_->address();
+  own.blob = base::ByteWriter()
+                 .put(thisProcess().id)
+                 .put(thisProcess().number)
+                 .put(static_cast<int32_t>(device()))
+                 .put(number_)
+                 .put(static_cast<uint8_t>(options_.reachesGpus))
+                 .put(own.blob)
+                 .take();
+  return own;
 }
 
-void CudaSide::connect(int peer, const base::Bytes& address) {
-  base::ByteReader in(address);
+void CudaSide::connect(int peer, const transports::Address& address) {
+  base::ByteReader in(address.blob);
   peers_[peer].process.id = in.get<int64_t>("process");
   peers_[peer].process.number = in.get<uint64_t>("number of its process");
   peers_[peer].device = in.get<int32_t>("device");
@@ -152,7 +167,7 @@ void CudaSide::connect(int peer, const base::Bytes& address) {
   in.requireEnd();
   const OutsideCapture outside;
   if (isFar(peer)) return connectFar(peer, endpoint, reachesGpus);
-  endpoint_->connect(peer, endpoint);
+  endpoint_->connect(peer, endpoint, address.descriptors);
   if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
   state_.byCopies |= endpoint_->takesTurns(peer);
 }
@@ -203,12 +218,18 @@ const GpuState& CudaSide::state() {
   return state_;
 }
 
-void CudaSide::hear(int peer, const GpuState& theirs) {
+std::vector<base::FileDescriptor> CudaSide::descriptors() {
+  if (state_.address.empty()) return {};
+  return endpoint_->address().descriptors;
+}
+
+void CudaSide::hear(int peer, const ToldGpuState& told) {
+  const GpuState& theirs = told.state;
   fewestBlocks_ = std::min(fewestBlocks_, theirs.blocks);
   state_.byCopies |= theirs.byCopies;
   if (!theirs.address.empty() && !endpoint_->isConnected(peer)) {
     const OutsideCapture outside;
-    endpoint_->connect(peer, theirs.address);
+    endpoint_->connect(peer, theirs.address, told.descriptors);
     if (!endpoint_->isConnected(peer)) state_.add(peer, endpoint_->reason(peer));
   }
   for (const auto& [other, fault] : theirs.faults)
@@ -227,9 +248,8 @@ void CudaSide::rejoin() {
   for (int peer = 0; peer < options_.size; ++peer)
     if (peer != rank()) endpoint_->disconnect(peer, "it is joined for copies");
   before_ = std::move(endpoint_);
-  endpoint_ =
-      std::make_unique<Endpoint>(device(), rank(), options_.size, copyLayoutFor(options_.size));
-  state_.address = endpoint_->address();
+  endpoint_ = makeNearEndpoint(options_, copyLayoutFor(options_.size));
+  state_.address = endpoint_->address().blob;
 }
 
 void CudaSide::startProbe() {

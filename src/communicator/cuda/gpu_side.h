@@ -42,10 +42,11 @@ class CudaSide final : public GpuSide {
   explicit CudaSide(const Options& options);
   ~CudaSide() override;
 
-  base::Bytes address(int peer) override;
-  void connect(int peer, const base::Bytes& address) override;
+  transports::Address address(int peer) override;
+  void connect(int peer, const transports::Address& address) override;
   const GpuState& state() override;
-  void hear(int peer, const GpuState& theirs) override;
+  std::vector<base::FileDescriptor> descriptors() override;
+  void hear(int peer, const ToldGpuState& theirs) override;
   bool byCopies() const override { return state_.byCopies; }
   void rejoin() override;
   void startProbe() override;

@@ -58,6 +58,16 @@ CUdeviceptr addressOf(void* data) { return reinterpret_cast<CUdeviceptr>(data); 
 
 }  // namespace
 
+bool VirtualMemory::isSupported(int device) {
+  const auto has = [&](CUdevice_attribute attribute) {
+    int value = 0;
+    TUTTI_CUDA(cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(attribute), device));
+    return value != 0;
+  };
+  return has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+         has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+}
+
 size_t VirtualMemory::granularity(int device) {
   const OnDevice here(device);
   const CUmemAllocationProp properties = propertiesOf(device);

@@ -20,6 +20,8 @@ class VirtualMemory {
   /// What another process has exported, of as many bytes as its bytes() said, for kernels and
   /// copies of `device`. The descriptor is not kept.
   static VirtualMemory open(const base::FileDescriptor& exported, int device, size_t bytes);
+  /// Whether such memory of `device` has descriptors, and its driver all that is needed.
+  static bool isSupported(int device);
   /// Sizes and addresses are multiples of this.
   static size_t granularity(int device);
 

@@ -22,7 +22,7 @@ class Rank {
       : hub_(hub), rank_(rank), ranks_(ranks), device_(rank % devices) {
     TUTTI_CUDA(cudaSetDevice(device_));
     endpoint_ = std::make_unique<DeviceEndpoint>(device_, rank, ranks, kCopyLayout);
-    const auto addresses = hub.exchange(rank, endpoint_->address());
+    const auto addresses = hub.exchange(rank, endpoint_->address().blob);
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != rank) endpoint_->connect(peer, addresses[peer]);
     hub.exchange(rank, kHere);  // all are ready to be written to

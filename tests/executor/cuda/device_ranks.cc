@@ -56,7 +56,7 @@ void connectRanks(std::span<DeviceEndpoint* const> endpoints, const DeviceRanksO
       if (options.areFar(from->rank(), to->rank()))
         to->connectThroughHost(from->rank(), options.directBytes);
       else
-        to->connect(from->rank(), from->address());
+        to->connect(from->rank(), from->address().blob);
     }
   probeInProcess(endpoints, 30'000'000'000);
 }

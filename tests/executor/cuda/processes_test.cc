@@ -21,7 +21,7 @@ const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .
 
 std::unique_ptr<DeviceEndpoint> connected(Hub& hub, int device, int rank, int ranks) {
   auto endpoint = std::make_unique<DeviceEndpoint>(device, rank, ranks, kLayout);
-  const auto addresses = hub.exchange(rank, endpoint->address());
+  const auto addresses = hub.exchange(rank, endpoint->address().blob);
   for (int peer = 0; peer < ranks; ++peer)
     if (peer != rank) endpoint->connect(peer, addresses[peer]);
   return endpoint;

@@ -38,7 +38,7 @@ void join(Member& member, Hub& hub, int rank, int ranks,
   TUTTI_CUDA(cudaSetDevice(rank));
   const int last = ranks - 1;
   member.endpoint = std::make_unique<DeviceEndpoint>(rank, rank, ranks, layout);
-  const auto addresses = hub.exchange(rank, member.endpoint->address());
+  const auto addresses = hub.exchange(rank, member.endpoint->address().blob);
   auto far = transports::ucx::makeUcxEndpoint(transports::ucx::makeWorker(overTcp()), rank, ranks,
                                               executor::cuda::farLayout(layout));
   for (int to = 0; to < ranks; ++to) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/communicator/inspection.h"
+#include "src/nccl/debug_log.h"
 #include "src/nccl/entry.h"
 
 namespace tutti::nccl {
@@ -186,7 +188,10 @@ ncclResult_t Comm::asyncResult() {
   if (revoked_) return uses_ > 0 ? ncclInProgress : ncclSuccess;
   if (finalized_ && !communicator::Inspection::gpuIsIdle(*communicator_)) return ncclInProgress;
   const auto error = communicator_->asyncError();
-  return error ? resultOf(error->code()) : ncclSuccess;
+  if (!error) return ncclSuccess;
+  if (!std::exchange(told_, true))
+    DebugLog::ofProcess().failure(base::message("ncclCommGetAsyncError: ", error->what()));
+  return resultOf(error->code());
 }
 
 }  // namespace tutti::nccl

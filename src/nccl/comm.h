@@ -102,7 +102,8 @@ class Comm {
   void abort();
   /// Ends what is under way, waits for that, and refuses calls from now on.
   void revoke();
-  /// Success, what it has failed with, or ncclInProgress.
+  /// Success, what it has failed with, or ncclInProgress. The sentence of a failure becomes the
+  /// last error when this first returns it: nobody else tells of a call that nobody waited for.
   ncclResult_t asyncResult();
 
  private:
@@ -126,6 +127,7 @@ class Comm {
   int making_ = 1;                            // itself, or communicators from it
   int uses_ = 0;
   bool finalized_ = false, revoked_ = false, aborted_ = false;
+  bool told_ = false;  // the sentence of its asynchronous error
 };
 
 }  // namespace tutti::nccl

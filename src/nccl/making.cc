@@ -20,6 +20,11 @@ namespace {
 
 constexpr const char* kThread = "tutti-nccl";
 
+/// GPUs of a host reach each other's memory whatever NCCL_SHM_DISABLE says.
+std::string transportOf(Device device) {
+  return device.kind == DeviceKind::Host ? environment().transport : "";
+}
+
 /// The handle of a communicator that is going to be there.
 void giveHandle(Making& making) {
   *making.out = making.handle = making.comm ? Handles::ofProcess().add(making.comm) : nullptr;
@@ -137,6 +142,7 @@ Making makeOfId(const char* function, ncclComm_t* out, int size, const ncclUniqu
                               .rank = rank,
                               .size = size,
                               .algorithm = environment().algorithm,
+                              .transport = transportOf(place),
                               .device = place,
                               .gpuBlocks = settings.maxBlocks,
                               .gpuCopies = settings.byCopies,
@@ -203,6 +209,7 @@ void makeAll(ncclComm_t* out, const std::vector<int>& devices) {
   o.algorithm = environment().algorithm;
   o.gpuBlocks = settings.maxBlocks;
   for (const int device : devices) o.devices.push_back(deviceNumbered(device));
+  o.transport = transportOf(o.devices[0]);
   auto communicators = Communicator::createLocal(size, o);
   std::vector<Making> made;
   for (int r = 0; r < size; ++r) {

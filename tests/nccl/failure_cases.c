@@ -235,6 +235,7 @@ static void shrink_busy(const Rank* rank) {
     await_flag(rank->shared, 0, 2);
     CHECK_EQ(ncclCommShrink(comm, &out, 1, &fewer, NULL, NCCL_SHRINK_ABORT), ncclInProgress);
     CHECK_EQ(settle(fewer), ncclSuccess);
+    CHECK_EQ(settle(comm), ncclRemoteError);
     raise_flag(rank->shared, 1);
     OK(ncclCommDestroy(fewer));
   }

@@ -30,6 +30,12 @@ void nap(int milliseconds) {
   nanosleep(&time, NULL);
 }
 
+long long now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
 void raise_flag(Shared* shared, int flag) { atomic_fetch_add(&shared->flags[flag], 1); }
 
 void await_flag(Shared* shared, int flag, int count) {
@@ -64,6 +70,10 @@ static Rank enter(int rank, int size, Shared* shared) {
 }
 
 void run_processes(int size, RankBody body, int killed) {
+  run_processes_during(size, body, killed, NULL);
+}
+
+void run_processes_during(int size, RankBody body, int killed, void (*meanwhile)(Shared* shared)) {
   Shared* shared = make_shared();
   pid_t pids[kMaxRanks];
   fflush(NULL);
@@ -78,6 +88,7 @@ void run_processes(int size, RankBody body, int killed) {
     body(&self);
     exit(0);
   }
+  if (meanwhile) meanwhile(shared);
   int failed = 0;
   for (int rank = 0; rank < size; ++rank) {
     int status = 0;

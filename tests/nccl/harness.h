@@ -33,15 +33,20 @@
 
 #define OK(call) CHECK_EQ(call, ncclSuccess)
 
-/* The call fails with `result`, and the last error names the function and has `words` in it. */
-#define FAILS(call, result, words)                                            \
-  do {                                                                        \
-    CHECK_EQ(call, result);                                                   \
-    if (!strstr(ncclGetLastError(NULL), words)) {                             \
-      fprintf(stderr, "%s:%d: no \"%s\" in: %s\n", __FILE__, __LINE__, words, \
-              ncclGetLastError(NULL));                                        \
-      _Exit(1);                                                               \
-    }                                                                         \
+/* The text has `words` in it. */
+#define HAS(text, words)                                                               \
+  do {                                                                                 \
+    if (!strstr(text, words)) {                                                        \
+      fprintf(stderr, "%s:%d: no \"%s\" in: %s\n", __FILE__, __LINE__, words, (text)); \
+      _Exit(1);                                                                        \
+    }                                                                                  \
+  } while (0)
+
+/* The call fails with `result`, and the last error has `words` in it. */
+#define FAILS(call, result, words)      \
+  do {                                  \
+    CHECK_EQ(call, result);             \
+    HAS(ncclGetLastError(NULL), words); \
   } while (0)
 
 /* Memory that the ranks of a case share. */
@@ -50,6 +55,7 @@ typedef struct {
   ncclUniqueId second_id;
   atomic_int ids_ready;
   atomic_int flags[16];
+  atomic_llong began_ms; /* when what the others shall hear of began */
 } Shared;
 
 typedef struct {
@@ -67,6 +73,8 @@ extern void (*go_to_host_of)(int rank);
 /* One process for each rank; fails unless all end well. `killed` is a rank that is expected to die
  * of SIGKILL, or -1. */
 void run_processes(int size, RankBody body, int killed);
+/* The same; `meanwhile` is called beside the ranks, by the process that has started them. */
+void run_processes_during(int size, RankBody body, int killed, void (*meanwhile)(Shared* shared));
 /* One thread for each rank. */
 void run_threads(int size, RankBody body);
 
@@ -78,6 +86,8 @@ ncclConfig_t nonblocking(void);
 void raise_flag(Shared* shared, int flag);
 void await_flag(Shared* shared, int flag, int count);
 void nap(int milliseconds);
+/* The same clock for all processes. */
+long long now_ms(void);
 /* Asks until the communicator is not in progress any more, and returns what it says then. */
 ncclResult_t settle(ncclComm_t comm);
 

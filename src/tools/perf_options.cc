@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 
 #include "src/base/check.h"
 #include "src/tools/device_option.h"
@@ -70,8 +71,15 @@ void setCollective(PerfOptions& o) {
 
 uint64_t parseBytes(const std::string& flag, const std::string& text) {
   uint64_t value = 0;
+  double fraction = 0;
   const char* end = text.data() + text.size();
   auto [rest, error] = std::from_chars(text.data(), end, value);
+  const bool hasFraction = error == std::errc() && rest != end && *rest == '.';
+  if (hasFraction) {
+    const auto parsed = std::from_chars(rest, end, fraction, std::chars_format::fixed);
+    rest = parsed.ptr;
+    error = parsed.ec;
+  }
   int shift = 0;
   if (error == std::errc() && rest + 1 == end) {
     switch (*rest++) {
@@ -84,9 +92,21 @@ uint64_t parseBytes(const std::string& flag, const std::string& text) {
       default: --rest;
     }
   }
-  TUTTI_REQUIRE(error == std::errc() && rest == end && value <= UINT64_MAX >> shift, flag, " ",
-                text, " is not a size: a whole number of bytes, or one with K, M or G");
-  return value << shift;
+  TUTTI_REQUIRE(error == std::errc() && rest == end && value <= UINT64_MAX >> shift &&
+                    !(hasFraction && shift == 0),
+                flag, " ", text,
+                " is not a size: a whole number of bytes, or a number with K, M or G");
+  return (value << shift) + static_cast<uint64_t>(std::ldexp(fraction, shift));
+}
+
+std::vector<std::string> parseList(const std::string& flag, const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t begin = 0, end = 0; end != text.size(); begin = end + 1) {
+    end = std::min(text.find(',', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    TUTTI_REQUIRE(!words.back().empty(), flag, " \"", text, "\": between its commas is nothing");
+  }
+  return words;
 }
 
 std::vector<uint64_t> PerfOptions::sizes() const {

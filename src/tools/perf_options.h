@@ -72,7 +72,11 @@ void setCollective(PerfOptions& options);
 /// error. Throws InvalidArgument naming an option whose value makes no sense.
 std::variant<PerfOptions, int> parsePerf(int argc, const char* const* argv);
 
-/// "8", "64K", "1M", "2G": bytes. Throws InvalidArgument naming `flag`.
+/// "8", "64K", "1.5M", "2G": bytes, rounded down as nccl-tests does. Throws InvalidArgument naming
+/// `flag`.
 uint64_t parseBytes(const std::string& flag, const std::string& text);
+
+/// The words of a list with commas. Throws InvalidArgument naming `flag` when one is empty.
+std::vector<std::string> parseList(const std::string& flag, const std::string& text);
 
 }  // namespace tutti::tools

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <limits>
@@ -30,6 +31,15 @@ uint64_t blocksOf(Collective c, int ranks) {
 
 bool isWanted(const SimulateOptions& o, const AlgorithmInfo& info) {
   return o.algorithm.empty() || o.algorithm == plan::toString(info.algorithm);
+}
+
+int parseRanks(const std::string& text) {
+  int ranks = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, ranks);
+  TUTTI_REQUIRE(error == std::errc() && rest == end && ranks >= 1 && ranks <= kMostSimulated,
+                "--ranks ", text, " is not a number from 1 to ", kMostSimulated);
+  return ranks;
 }
 
 /// The algorithm asked for exists for each number of ranks.
@@ -88,6 +98,8 @@ std::vector<std::vector<SimulateRow>> rowsBySize(const SimulateOptions& o, const
 }
 
 void validate(const SimulateOptions& o) {
+  TUTTI_REQUIRE(!o.sizes.empty(), "--size names no size");
+  TUTTI_REQUIRE(!o.ranks.empty(), "--ranks names no number");
   for (const uint64_t bytes : o.sizes)
     TUTTI_REQUIRE(bytes <= kMostBytes, "--size ", bytes, " is more than ", kMostBytes, " bytes");
   if (o.algorithm.empty()) return;
@@ -106,21 +118,15 @@ void validate(const SimulateOptions& o) {
 std::variant<SimulateOptions, int> parseSimulate(int argc, const char* const* argv) {
   SimulateOptions o;
   std::string collective, type = "float32";
-  std::vector<std::string> sizes{"1G"};
+  std::string sizes = "1G", ranks;
   CLI::App app{
       "How long each algorithm would take on a cluster, and how long any would have to: the plans\n"
       "that would run, walked step by step, with what the topology says of links and ranks",
       "tutti simulate"};
   app.add_option("collective", collective, plan::collectiveNames())->required();
   app.add_option("-s,--size", sizes, "bytes (K, M, G), one or several with commas")
-      ->delimiter(',')
-      ->allow_extra_args(false)
       ->capture_default_str();
-  app.add_option("-n,--ranks", o.ranks, "how many, one number or several with commas")
-      ->required()
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1, kMostSimulated));
+  app.add_option("-n,--ranks", ranks, "how many, one number or several with commas")->required();
   app.add_option("--topology", o.topology,
                  "a file that describes hosts and links (docs/tools.md), or the name of one that\n"
                  "comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods")
@@ -142,7 +148,10 @@ std::variant<SimulateOptions, int> parseSimulate(int argc, const char* const* ar
   const auto parsedType = parseDataType(type);
   TUTTI_REQUIRE(parsedType, "--type ", type, " is no element type");
   o.type = *parsedType;
-  for (const std::string& size : sizes) o.sizes.push_back(parseBytes("--size", size));
+  for (const std::string& size : parseList("--size", sizes))
+    o.sizes.push_back(parseBytes("--size", size));
+  for (const std::string& number : parseList("--ranks", ranks))
+    o.ranks.push_back(parseRanks(number));
   if (o.collective == Collective::Barrier) o.sizes = {0};
   if (o.algorithm == "all") o.algorithm.clear();
   validate(o);

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <vector>
 
 #include <tutti/launch.h>
@@ -237,8 +236,7 @@ int run(const TuneOptions& o, int argc, char** argv) {
 /// "8,1K,4M"
 std::vector<uint64_t> blockSizes(const std::string& list) {
   std::vector<uint64_t> sizes;
-  std::istringstream in(list);
-  for (std::string one; std::getline(in, one, ',');) {
+  for (const std::string& one : parseList("--blocks", list)) {
     sizes.push_back(parseBytes("--blocks", one));
     TUTTI_REQUIRE(sizes.back() >= 4 && sizes.back() % 4 == 0 && sizes.back() <= kLargestBlock,
                   "--blocks ", one, " is not a multiple of 4 up to 64M");

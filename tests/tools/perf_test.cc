@@ -107,14 +107,17 @@ TEST(PerfSizes, GoByFactorOrByStepAndEnd) {
   EXPECT_THROW(sizes(1, 10'001, 1, 1), Error);
 }
 
-TEST(PerfBytes, AreWholeNumbersWithASuffix) {
+TEST(PerfBytes, AreWholeNumbersOrHaveASuffix) {
   EXPECT_EQ(parseBytes("-b", "0"), 0u);
   EXPECT_EQ(parseBytes("-b", "17"), 17u);
   EXPECT_EQ(parseBytes("-b", "3k"), 3u << 10);
   EXPECT_EQ(parseBytes("-b", "3M"), 3u << 20);
   EXPECT_EQ(parseBytes("-b", "17179869183G"), 17179869183ull << 30);
-  for (const char* text :
-       {"", "G", "-1", "1.5M", "1T", "8 ", "1KB", "17179869184G", "18446744073709551616"})
+  EXPECT_EQ(parseBytes("-b", "1.5M"), 3u << 19);
+  EXPECT_EQ(parseBytes("-b", "0.1k"), 102u);
+  EXPECT_EQ(parseBytes("-b", "17179869183.5G"), (17179869183ull << 30) + (1u << 29));
+  for (const char* text : {"", "G", "-1", "1.5", "1.M", "1.-5M", "1.5e1M", "1.5T", "1T", "8 ",
+                           "1KB", "17179869184G", "18446744073709551616"})
     EXPECT_THROW(parseBytes("-b", text), Error) << text;
 }
 

@@ -68,17 +68,28 @@ TEST(SimulateOptions, AreRefusedByName) {
   EXPECT_EQ(refusal({"all_produce"}),
             "there is no collective 'all_produce': " + plan::collectiveNames());
   EXPECT_EQ(refusal({"scan", "--size", "1K,x"}),
-            "--size x is not a size: a whole number of bytes, or one with K, M or G");
+            "--size x is not a size: a whole number of bytes, or a number with K, M or G");
+  EXPECT_EQ(refusal({"scan", "--size", "1K,,2K"}),
+            "--size \"1K,,2K\": between its commas is nothing");
+  EXPECT_EQ(refusal({"scan", "--size", ""}), "--size names no size");
   EXPECT_EQ(refusal({"scan", "--size", "2000000G"}),
             "--size 2147483648000000 is more than 1125899906842624 bytes");
   EXPECT_EQ(refusal({"scan", "--type", "float31"}), "--type float31 is no element type");
   EXPECT_EQ(refusal({"scan", "--algo", "mapped"}), "--algo mapped is not all or one of " +
                                                        plan::algorithmNames() +
                                                        ", and mapped is not simulated");
+  const auto refusalOfRanks = [](const char* ranks) {
+    return refusalOf([&] { parse({"scan", "--topology", "x", "-n", ranks}); });
+  };
+  EXPECT_EQ(refusalOfRanks("0"), "--ranks 0 is not a number from 1 to 1000000");
+  EXPECT_EQ(refusalOfRanks("8,1000001"), "--ranks 1000001 is not a number from 1 to 1000000");
+  EXPECT_EQ(refusalOfRanks("8,x"), "--ranks x is not a number from 1 to 1000000");
+  for (const char* list : {"8,,", "8,", ",8", "8,,16"})
+    EXPECT_EQ(refusalOfRanks(list),
+              std::string("--ranks \"") + list + "\": between its commas is nothing");
+  EXPECT_EQ(refusalOfRanks(""), "--ranks names no number");
   for (const std::vector<const char*>& wrong :
-       {std::vector<const char*>{"simulate", "scan", "-n", "0", "--topology", "x"},
-        {"simulate", "scan", "-n", "8,1000001", "--topology", "x"},
-        {"simulate", "scan", "--topology", "x"},
+       {std::vector<const char*>{"simulate", "scan", "--topology", "x"},
         {"simulate", "scan", "-n", "8"},
         {"simulate", "scan", "-n", "8", "--topology", "x", "--channels", "33"}})
     EXPECT_EQ(std::get<int>(parseSimulate(static_cast<int>(wrong.size()), wrong.data())), 2);

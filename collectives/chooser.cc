@@ -38,12 +38,11 @@ uint64_t roughly(double microseconds) {
 
 /// Predictions that agree to about a hundredth are taken for equal: where a link is the limit,
 /// those of many plans are. Then the hierarchical one, which sends least between hosts, or the
-/// algorithm that is listed first; and the most lanes, for they fill the gaps that no prediction
-/// knows of.
+/// algorithm that is listed first; and the fewest lanes.
 bool faster(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
     return std::tuple(roughly(c.microseconds), c.spec.algorithm != Algorithm::Hierarchical,
-                      c.spec.algorithm, -c.spec.channels);
+                      c.spec.algorithm, c.spec.channels);
   };
   return key(a) < key(b);
 }

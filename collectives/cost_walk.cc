@@ -18,23 +18,26 @@ constexpr int kMostRanksWalkedOnHosts = 64;
 /// The constants, as this topology makes them.
 struct Rates {
   Rates(const topology::Topology& topology, const topology::Tuning& tuning) {
-    const double crowd =
-        std::max(1.0, static_cast<double>(topology.ranksPerHost()) / topology.cores);
-    const double yield = topology.oversubscribed() ? tuning.yieldMicroseconds : 0;
-    message = tuning.messageMicroseconds + yield;
-    network = tuning.networkMicroseconds + yield;
+    crowd = std::max(1.0, static_cast<double>(topology.ranksPerHost()) / topology.cores);
+    yield = topology.oversubscribed() ? tuning.yieldMicroseconds : 0;
+    message = tuning.messageMicroseconds;
+    network = tuning.networkMicroseconds;
     entry = tuning.entryMicroseconds + yield * crowd;  // every rank waits for all the others
     // A gigabyte per second is a thousand bytes per microsecond.
     link = 1 / (tuning.networkGigabytesPerSecond * 1e3);
     gap = tuning.networkGapMicroseconds;
-    steps = {.step = tuning.stepMicroseconds * crowd,
-             .copy = crowd / (tuning.copyGigabytesPerSecond * 1e3),
-             .reduce = crowd / (tuning.reduceGigabytesPerSecond * 1e3),
-             .mapped = crowd / (tuning.mappedGigabytesPerSecond * 1e3)};
+    steps = {.step = tuning.stepMicroseconds,
+             .copy = 1 / (tuning.copyGigabytesPerSecond * 1e3),
+             .reduce = 1 / (tuning.reduceGigabytesPerSecond * 1e3),
+             .mapped = 1 / (tuning.mappedGigabytesPerSecond * 1e3)};
+    if (topology.oversubscribed())
+      cores = {.hostOf = topology.hostOf, .perHost = topology.cores, .handOver = yield};
   }
-  double message, network, gap, entry;  // microseconds
-  double link;                          // microseconds per byte
-  StepRates steps;
+  double message, network, gap, entry, yield;  // microseconds
+  double link;                                 // microseconds per byte
+  double crowd;                                // how many ranks share a core
+  StepRates steps;                             // of a rank that shares none
+  Cores cores;
 };
 
 /// Those of the hosts, one in each direction, which the host's ranks share. Messages inside a host
@@ -49,7 +52,7 @@ class HostLinks final : public Links {
 
   size_t count() const override { return 2 * static_cast<size_t>(hosts_); }
   double microsecondsPerByte(uint32_t) const override { return rates_.link; }
-  double leastMicroseconds(uint32_t) const override { return rates_.gap; }
+  double microsecondsPerMessage(uint32_t) const override { return rates_.gap; }
   bool servesByReceipt() const override { return false; }
   Path path(int from, int to) const override {
     if (!join(from, to)) return {.microseconds = rates_.message};
@@ -96,7 +99,7 @@ double walkAll(const AlgorithmInfo& info, const PlanSpec& spec, const plan::Shap
                const Rates& rates, const HostLinks& links) {
   const auto walk = [&](const plan::FlatPlan& flat) {
     return walkMicroseconds(flat, rates.steps, links, static_cast<double>(shape.chunkBytes(0, 0)),
-                            shape.rounds());
+                            shape.rounds(), rates.cores);
   };
   return walk(spec.ranks > kMostRanksKept ? flatPlan(info, spec) : keptFlatPlan(info, spec));
 }
@@ -122,7 +125,8 @@ class Estimate {
     }
     const int steps = info_.cost(spec_).steps;
     const double across = stepsAcross(steps);
-    const double latency = (steps - across) * (rates_.message + (overlaps_ ? longest_ : 0)) +
+    const double latency = steps * rates_.yield +
+                           (steps - across) * (rates_.message + (overlaps_ ? longest_ : 0)) +
                            across * (rates_.network + (overlaps_ ? longestAcross_ : rates_.gap));
     return std::max(busiest_, use_.most()) * rounds_ + latency * (overlaps_ ? 1 : rounds_);
   }
@@ -133,7 +137,8 @@ class Estimate {
     for (const plan::Lane& lane : info_.build(spec_, rank).lanes) {
       overlaps_ &= lane.steps.size() <= 1;
       for (const plan::Step& step : lane.steps) {
-        const double time = durationOf(step.sources, step.targets, rates_.steps, chunkBytes_);
+        const double time =
+            rates_.crowd * durationOf(step.sources, step.targets, rates_.steps, chunkBytes_);
         longest_ = std::max(longest_, time);
         work += time;
         for (const Port& port : step.sources) use(port, port.rank, rank, 0);
@@ -150,7 +155,7 @@ class Estimate {
     ++messagesAcross_;
     const double bytes = port.chunks * chunkBytes_;
     use_.add(links_.path(from, to), bytes);
-    longestAcross_ = std::max(longestAcross_, time + std::max(rates_.gap, bytes * rates_.link));
+    longestAcross_ = std::max(longestAcross_, time + rates_.gap + bytes * rates_.link);
   }
 
   /// Where the plan does not say: as large a part of the chain as of all messages, and one at
@@ -178,7 +183,8 @@ double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint
                            const topology::Topology& topology, const topology::Tuning& tuning) {
   const Rates rates(topology, tuning);
   const plan::Shape shape(spec, blockBytes, 1, topology.slotBytes);
-  const double entry = spec.mapped.any() ? rates.entry + topology.ranks * rates.steps.step : 0;
+  const double entry =
+      spec.mapped.any() ? rates.entry + topology.ranks * rates.crowd * rates.steps.step : 0;
   const HostLinks links(topology, rates);
   if (spec.ranks > (links.several() ? kMostRanksWalkedOnHosts : kMostRanksWalked))
     return entry + Estimate(info, spec, shape, rates, links).microseconds();

@@ -1,8 +1,8 @@
 #pragma once
 
 // Predicts how long a plan takes: walks the same programs that run (walk.h). A message is seen some
-// time after it was written. Where ranks outnumber cores, work takes longer by their ratio and
-// every message waits for a core to be handed over. A message between hosts also passes the link of
+// time after it was written. Where ranks outnumber cores, they take turns on these, and a core is
+// handed over for each turn. A message between hosts also passes the link of
 // its sender's host and that of its receiver's, one after another with those of the host's other
 // ranks; the two directions of a link are independent. Who is whose neighbour in a ring or a tree
 // is a matter of ranks and not of hosts, so a plan costs more where neighbouring ranks are on
@@ -14,7 +14,8 @@
 namespace tutti::collectives {
 
 /// Microseconds for `blockBytes` bytes per block. A pure function. For more than 16 ranks, or 64 of
-/// several hosts, the longest chain of messages and the work of a few ranks stand in for the walk.
+/// several hosts, the longest chain of messages and the work of a few ranks, as much longer as
+/// ranks outnumber cores, stand in for the walk.
 double predictMicroseconds(const AlgorithmInfo& info, const PlanSpec& spec, uint64_t blockBytes,
                            const topology::Topology& topology, const topology::Tuning& tuning);
 

@@ -61,17 +61,48 @@ std::vector<Links::Path> pathsOf(const FlatPlan& flat, const Links& links) {
   return paths;
 }
 
+/// Who has which core, and until when.
+class CoreUse {
+ public:
+  struct Core {
+    double free = 0;
+    int rank = -1;
+  };
+  explicit CoreUse(const Cores& cores) : cores_(cores) {}
+
+  /// Which one a rank takes: the one that it had, where that is free, or else the first to be free.
+  /// Nothing where each rank has its own.
+  Core* coreFor(int rank, double time) {
+    if (cores_.perHost == 0) return nullptr;
+    const size_t host = cores_.host(rank);
+    if (host >= hosts_.size())
+      hosts_.resize(host + 1, std::vector<Core>(static_cast<size_t>(cores_.perHost)));
+    const auto had = [&](const Core& core) { return core.rank == rank && core.free <= time; };
+    std::vector<Core>& its = hosts_[host];
+    const auto found = std::ranges::find_if(its, had);
+    return found != its.end() ? &*found : &*std::ranges::min_element(its, {}, &Core::free);
+  }
+  double handOver(const Core& core, int rank) const {
+    return core.rank == rank ? 0 : cores_.handOver;
+  }
+
+ private:
+  const Cores& cores_;
+  std::vector<std::vector<Core>> hosts_;
+};
+
 /// Walks the rounds of one plan.
 class Walk {
  public:
   Walk(const FlatPlan& flat, const StepRates& rates, const Links& links,
-       const std::vector<Links::Path>& paths, double chunkBytes, int rounds)
+       const std::vector<Links::Path>& paths, double chunkBytes, int rounds, const Cores& cores)
       : flat_(flat),
         rates_(rates),
         links_(links),
         paths_(paths),
         chunkBytes_(chunkBytes),
         rounds_(rounds),
+        cores_(cores),
         lanes_(flat.lanes.size()),
         wires_(flat.edges.size()),
         rankFree_(rankCount(flat), 0),
@@ -94,12 +125,17 @@ class Walk {
       }
       const auto [time, round, lane] = queue_.top();
       queue_.pop();
-      double& free = rankFree_[static_cast<size_t>(flat_.lanes[lane].rank)];
-      if (free > time) {
-        queue_.push({free, round, lane});  // the rank is busy with another lane until then
+      const int rank = flat_.lanes[lane].rank;
+      double& free = rankFree_[static_cast<size_t>(rank)];
+      CoreUse::Core* const core = cores_.coreFor(rank, time);
+      const double begin = core ? std::max(free, core->free) : free;
+      if (begin > time) {
+        // The rank is busy with another lane until then, or the cores are with other ranks.
+        queue_.push({begin, round, lane});
         continue;
       }
-      free = fire(lane, time);
+      free = fire(lane, time + (core ? cores_.handOver(*core, rank) : 0));
+      if (core) *core = {free, rank};
     }
     for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
       TUTTI_ASSERT(flat_.lanes[lane].stepCount == 0 || lanes_[lane].round == rounds_, "rank ",
@@ -261,6 +297,7 @@ class Walk {
   const std::vector<Links::Path>& paths_;
   const double chunkBytes_;
   const int rounds_;
+  CoreUse cores_;
   std::vector<LaneState> lanes_;
   std::vector<Wire> wires_;
   ListPool<double> arrivals_;
@@ -272,19 +309,27 @@ class Walk {
   uint64_t crossings_ = 0;
 };
 
-/// What the busiest rank works in one round and how long the busiest link is in use, however well
-/// the others overlap.
+/// What the busiest rank works in one round and how long the busiest link and the busiest host's
+/// cores are in use, however well the others overlap.
 double busiest(const FlatPlan& flat, const StepRates& rates, const Links& links,
-               const std::vector<Links::Path>& paths, double chunkBytes) {
+               const std::vector<Links::Path>& paths, double chunkBytes, const Cores& cores) {
   double most = 0, work = 0;
+  std::vector<double> onHost;
   int worker = -1;
   LinkUse use(links);
   for (const FlatStep& s : flat.steps) {
     const int rank = flat.lanes[s.lane].rank;
     if (rank != worker) work = 0;
     worker = rank;
-    work += durationOf(flat.sources(s), flat.targets(s), rates, chunkBytes);
+    const double time = durationOf(flat.sources(s), flat.targets(s), rates, chunkBytes);
+    work += time;
     most = std::max(most, work);
+    if (cores.perHost > 0) {
+      const size_t host = cores.host(rank);
+      if (host >= onHost.size()) onHost.resize(host + 1, 0);
+      onHost[host] += time / cores.perHost;
+      most = std::max(most, onHost[host]);
+    }
     for (const FlatPort& port : flat.targets(s))
       if (port.kind == Port::Kind::Channel) use.add(paths[port.edge], port.chunks * chunkBytes);
   }
@@ -296,14 +341,14 @@ double busiest(const FlatPlan& flat, const StepRates& rates, const Links& links,
 double LinkUse::most() const { return used_.empty() ? 0 : std::ranges::max(used_); }
 
 double walkMicroseconds(const FlatPlan& flat, const StepRates& rates, const Links& links,
-                        double chunkBytes, int64_t rounds) {
+                        double chunkBytes, int64_t rounds, const Cores& cores) {
   const int64_t walked = std::min(rounds, kRoundsWalked);
   const std::vector<Links::Path> paths = pathsOf(flat, links);
   const std::vector<double> ends =
-      Walk(flat, rates, links, paths, chunkBytes, static_cast<int>(walked)).run();
+      Walk(flat, rates, links, paths, chunkBytes, static_cast<int>(walked), cores).run();
   const double last = ends.back();
   const double perRound = std::max(walked > 1 ? last - ends[ends.size() - 2] : last,
-                                   busiest(flat, rates, links, paths, chunkBytes));
+                                   busiest(flat, rates, links, paths, chunkBytes, cores));
   return last + perRound * static_cast<double>(rounds - walked);
 }
 

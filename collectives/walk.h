@@ -1,10 +1,11 @@
 #pragma once
 
 // Walks a plan: all its programs together, event by event, in the order of time. One rank is one
-// thread: its lanes take turns. A step costs its rank its own overhead and the bytes it folds and
-// copies; then its messages pass links, one after another with whatever else wants to. Free slots
-// are not waited for (transports have more than a plan needs). Two things use it: the choice of a
-// plan (cost_walk.h) and the simulation of clusters (simulate.h).
+// thread: its lanes take turns, and so do ranks that share cores. A step costs its rank its own
+// overhead and the bytes it folds and copies; then its messages pass links, one after another with
+// whatever else wants to. Free slots are not waited for (transports have more than a plan needs).
+// Two things use it: the choice of a plan (cost_walk.h) and the simulation of clusters
+// (simulate.h).
 
 #include <algorithm>
 #include <array>
@@ -22,6 +23,16 @@ struct StepRates {
                                 ///< touched in mapped memory
 };
 
+/// The cores of each host, where its ranks share them. A core runs one step at a time.
+struct Cores {
+  std::vector<int> hostOf;  ///< of each rank; empty: all are on one
+  int perHost = 0;          ///< 0: each rank has its own
+  double handOver = 0;      ///< microseconds from one rank to another
+  size_t host(int rank) const {
+    return hostOf.empty() ? 0 : static_cast<size_t>(hostOf[static_cast<size_t>(rank)]);
+  }
+};
+
 /// The links that messages pass, by number. Bytes flow through all links of a path at once: each
 /// may begin as soon as the one before it does.
 class Links {
@@ -37,10 +48,10 @@ class Links {
   virtual ~Links() = default;
   virtual size_t count() const = 0;
   virtual double microsecondsPerByte(uint32_t link) const = 0;
-  /// What a message takes of it at least (the gap of LogP, Culler et al.).
-  virtual double leastMicroseconds(uint32_t /*link*/) const { return 0; }
+  /// What a message takes of it beside its bytes (the gap of LogGP, Alexandrov et al.).
+  virtual double microsecondsPerMessage(uint32_t /*link*/) const { return 0; }
   double microsecondsOf(uint32_t link, double bytes) const {
-    return std::max(leastMicroseconds(link), bytes * microsecondsPerByte(link));
+    return microsecondsPerMessage(link) + bytes * microsecondsPerByte(link);
   }
   virtual Path path(int from, int to) const = 0;
   /// Whom a link on the receivers' side serves first when messages come at the same time: the one
@@ -90,10 +101,10 @@ double durationOf(const Ports& from, const Ports& to, const StepRates& rates, do
 }
 
 /// Microseconds for all rounds. After a few rounds each further one is taken to last as long as the
-/// last that was walked, or as the busiest rank works or the busiest link is in use if that is
-/// longer.
+/// last that was walked, or as the busiest rank works or the busiest link or host's cores are in
+/// use if that is longer.
 double walkMicroseconds(const plan::FlatPlan& flat, const StepRates& rates, const Links& links,
-                        double chunkBytes, int64_t rounds);
+                        double chunkBytes, int64_t rounds, const Cores& cores = {});
 
 /// What such a walk takes: steps, and messages over links, in all rounds that are walked.
 uint64_t walkEvents(const plan::FlatPlan& flat, const Links& links, int64_t rounds);

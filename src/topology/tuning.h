@@ -3,7 +3,7 @@
 // The tuning table: the constants of the cost model, and the calls for which they are not enough.
 // What `tutti tune` measures, and a file keeps. Rank 0 hands out its own, so that all ranks choose
 // the same. The defaults are a virtual machine's of 2 cores; of the calls that
-// tests/tools/choice.jsonl records on one host, 2 to 8 ranks, what they choose takes 1.05 times the
+// tests/tools/choice.jsonl records on one host, 2 to 8 ranks, what they choose takes 1.02 times the
 // best in the mean (tests/tools/choice_test.cc).
 
 #include <cstdint>
@@ -25,17 +25,17 @@ struct Preference {
 };
 
 struct Tuning {
-  double messageMicroseconds = 0.5;      ///< one message, from ready to seen, without data
-  double stepMicroseconds = 0.135;       ///< the executor's own cost of one step
-  double copyGigabytesPerSecond = 16;    ///< one rank copying through a slot, in and out
-  double reduceGigabytesPerSecond = 18;  ///< one rank folding, per byte of one source
+  double messageMicroseconds = 0.7;      ///< one message, from ready to seen, without data
+  double stepMicroseconds = 0.0105;      ///< the executor's own cost of one step
+  double copyGigabytesPerSecond = 19;    ///< one rank copying through a slot, in and out
+  double reduceGigabytesPerSecond = 28;  ///< one rank folding, per byte of one source
   double mappedGigabytesPerSecond =
-      155;                          ///< one rank reading or writing mapped memory, per byte touched
-  double entryMicroseconds = 0.01;  ///< exchanging entry records between two ranks
-  double yieldMicroseconds = 4.6;   ///< handing a core to the next rank, when ranks outnumber cores
+      115;  ///< one rank reading or writing mapped memory, per byte touched
+  double entryMicroseconds = 0.0075;  ///< exchanging entry records between two ranks
+  double yieldMicroseconds = 0.97;  ///< handing a core to the next rank, when ranks outnumber cores
   // Between hosts; the defaults are those of TCP over Ethernet of 10 Gbit/s.
-  double networkMicroseconds = 25;          ///< one message, from ready to seen, without data
-  double networkGapMicroseconds = 20;       ///< what a message takes of a host's link at least
+  double networkMicroseconds = 25;     ///< one message, from ready to seen, without data
+  double networkGapMicroseconds = 20;  ///< what a message takes of a host's link beside its bytes
   double networkGigabytesPerSecond = 1.15;  ///< of a host's link in each direction, which all ranks
                                             ///< of the host share
   std::vector<Preference> preferences;      ///< at most kMostPreferences

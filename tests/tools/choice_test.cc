@@ -1,9 +1,11 @@
 // How good the choices are, by what a virtual machine of 2 cores was measured to take: in windows
-// and on ordinary memory on 2, 3, 4, 5 and 8 ranks of one host, and on two hosts with a core each.
-// choice.jsonl is of runs of `tutti tune -n 3`, `-n 5`, `-n 8` and of launched ranks, with nothing
-// else running, put together by `tutti tune --from ... --record`; choice_between.jsonl the same,
-// minutes later, with `--blocks` of sizes between; choice_earlier.jsonl the same sizes on other
-// days, on another such machine, of one host.
+// and on ordinary memory on 2, 3, 4, 5 and 8 ranks of one host, and between hosts, which are
+// network namespaces: two with a rank and a core each, two with two ranks and a core each, and four
+// with a rank each, of which two share a core, which no topology says. choice.jsonl is of runs of
+// `tutti tune -n 3`, `-n 5`, `-n 8` and of launched ranks, with nothing else running, put together
+// by `tutti tune --from ... --record`; choice_between.jsonl the same, minutes later, with
+// `--blocks` of sizes between; choice_earlier.jsonl the same sizes on other days, on another such
+// machine, of one host.
 
 #include <gtest/gtest.h>
 
@@ -58,7 +60,7 @@ std::map<Kind, std::set<uint64_t>> sizesOf(const std::vector<MeasuredCall>& call
 }
 
 TEST(RecordedCalls, AreOfManyKinds) {
-  constexpr size_t kCollectives = 9, kPlaces = 5 * 2 + 2;
+  constexpr size_t kCollectives = 9, kPlaces = (5 + 3) * 2;
   const auto sizes = sizesOf(fitted()), others = sizesOf(between());
   EXPECT_EQ(sizes.size(), kCollectives * kPlaces);
   ASSERT_EQ(others.size(), sizes.size());
@@ -88,47 +90,58 @@ Judged judge(const std::vector<MeasuredCall>& calls, const topology::Tuning& tun
   return all;
 }
 
-bool ofHosts(const MeasuredCall& call) { return call.topology.hosts() > 1; }
+bool ofOneHost(const MeasuredCall& call) { return call.topology.hosts() == 1; }
 bool ofACoreEach(const MeasuredCall& call) {
-  return !ofHosts(call) && !call.topology.oversubscribed();
+  return ofOneHost(call) && !call.topology.oversubscribed();
 }
 bool ofSharedCores(const MeasuredCall& call) {
-  return !ofHosts(call) && call.topology.oversubscribed();
+  return ofOneHost(call) && call.topology.oversubscribed();
+}
+bool ofHosts(const MeasuredCall& call) { return !ofOneHost(call) && call.topology.ranks == 2; }
+bool ofHostsWithSharedCores(const MeasuredCall& call) {
+  return !ofOneHost(call) && call.topology.ranks > 2;
 }
 
-// Where several ranks share a core, which of them the kernel runs next counts as much as the plan,
-// and between hosts of one machine the defaults' network is not the one that was measured.
+// Where several ranks share a core, which of them the kernel runs next counts as much as the plan.
 TEST(RecordedCalls, AreChosenWellForByDefault) {
   for (const auto* calls : {&fitted(), &between()}) {
     const Judged alone = judge(*calls, {}, ofACoreEach);
-    EXPECT_LE(alone.regrets.mean, 1.07);
-    EXPECT_LE(alone.regrets.worst, 2.1);
-    EXPECT_LE(alone.badly, 0.08);
+    EXPECT_LE(alone.regrets.mean, 1.02);
+    EXPECT_LE(alone.regrets.worst, 1.36);
+    EXPECT_LE(alone.badly, 0.01);
     const Judged shared = judge(*calls, {}, ofSharedCores);
-    EXPECT_LE(shared.regrets.mean, 1.06);
-    EXPECT_LE(shared.regrets.worst, 2.3);
-    EXPECT_LE(shared.badly, 0.06);
+    EXPECT_LE(shared.regrets.mean, 1.04);
+    EXPECT_LE(shared.regrets.worst, 1.96);
+    EXPECT_LE(shared.badly, 0.025);
     const Judged hosts = judge(*calls, {}, ofHosts);
-    EXPECT_LE(hosts.regrets.mean, 1.15);
-    EXPECT_LE(hosts.regrets.worst, 2.1);
-    EXPECT_LE(hosts.badly, 0.2);
+    EXPECT_LE(hosts.regrets.mean, 1.04);
+    EXPECT_LE(hosts.regrets.worst, 1.37);
+    EXPECT_LE(hosts.badly, 0.01);
+    const Judged sharing = judge(*calls, {}, ofHostsWithSharedCores);
+    EXPECT_LE(sharing.regrets.mean, 1.1);
+    EXPECT_LE(sharing.regrets.worst, 2.91);
+    EXPECT_LE(sharing.badly, 0.11);
   }
 }
 
 // What no constants choose well for is preferred by name. Of sizes between, which the table was not
-// fitted to, none is chosen badly for either, by what they took in the same hour. By what was
-// measured on other days, on another machine, a few are.
+// fitted to, none is chosen badly for either, by what they took in the same hour, but for a few of
+// hosts that share cores, which were measured once. By what was measured on other days, on another
+// machine, a few are.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
   for (const auto* calls : {&fitted(), &between()}) {
     for (const auto& counts : {ofACoreEach, ofSharedCores})
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.02);
-    EXPECT_LE(judge(*calls, tuned, ofHosts).regrets.mean, 1.05);
+    for (const auto& counts : {ofHosts, ofHostsWithSharedCores})
+      EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.05);
     for (const MeasuredCall& call : *calls)
-      EXPECT_LE(collectives::regret(call, tuned), 1.3)
+      EXPECT_LE(collectives::regret(call, tuned),
+                calls == &between() && ofHostsWithSharedCores(call) ? 1.46 : 1.3)
           << call.request.describe() << (call.windows ? " in windows on " : " on ")
           << call.topology.describe();
   }
+  EXPECT_LE(judge(between(), tuned, ofHostsWithSharedCores).badly, 0.02);
   const Judged alone = judge(earlier(), tuned, ofACoreEach);
   EXPECT_LE(alone.regrets.mean, 1.02);
   EXPECT_LE(alone.regrets.worst, 1.35);

@@ -67,7 +67,9 @@ Env readEnv() {
   e.gpuBlocks = parseNumber("TUTTI_GPU_BLOCKS", 0, 0, kMostGpuBlocks);
   e.gpuDirect = parseChoice("TUTTI_GPU_DIRECT");
   e.gpuCopies = parseFlag("TUTTI_GPU_COPIES");
-  e.gpuIpc = parseFlag("TUTTI_GPU_IPC");
+  const char* const virtualMemory = std::getenv("NCCL_CUMEM_ENABLE");
+  e.gpuIpc =
+      parseChoice("TUTTI_GPU_IPC").value_or(virtualMemory && virtualMemory == std::string("0"));
   e.gpuQueues = parseQueues("CUDA_DEVICE_MAX_CONNECTIONS", e.gpuQueues);
   return e;
 }

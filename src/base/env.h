@@ -51,7 +51,7 @@ struct Env {
   /// TUTTI_GPU_COPIES: 1 makes calls on GPUs of one host copies instead of kernels.
   bool gpuCopies = false;
   /// TUTTI_GPU_IPC: 1 hands memory of GPUs to other processes by CUDA's IPC handles also where the
-  /// driver has descriptors.
+  /// driver has descriptors. Not set: NCCL_CUMEM_ENABLE=0, as NCCL reads it, does the same.
   bool gpuIpc = false;
   /// CUDA_DEVICE_MAX_CONNECTIONS: as CUDA reads it, by how many queues the streams of a process get
   /// to a GPU; one that waits holds up the others of its queue. 1 to 32.

@@ -18,10 +18,10 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr std::array<std::string_view, 10> kHonoured{
-    "NCCL_ALGO",        "NCCL_COMM_BLOCKING", "NCCL_COMM_ID",    "NCCL_DEBUG",
-    "NCCL_DEBUG_FILE",  "NCCL_DEBUG_SUBSYS",  "NCCL_IB_DISABLE", "NCCL_MAX_CTAS",
-    "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME"};
+constexpr std::array<std::string_view, 11> kHonoured{
+    "NCCL_ALGO",     "NCCL_COMM_BLOCKING", "NCCL_COMM_ID",      "NCCL_CUMEM_ENABLE",
+    "NCCL_DEBUG",    "NCCL_DEBUG_FILE",    "NCCL_DEBUG_SUBSYS", "NCCL_IB_DISABLE",
+    "NCCL_MAX_CTAS", "NCCL_SHM_DISABLE",   "NCCL_SOCKET_IFNAME"};
 
 std::string variable(const char* name) {
   const char* text = std::getenv(name);
@@ -61,6 +61,7 @@ Environment read() {
 bool ignored(std::string_view name, std::string_view value) {
   if (std::ranges::find(kHonoured, name) == kHonoured.end()) return true;
   if (name == "NCCL_ALGO") return environment().algorithm.empty();
+  if (name == "NCCL_CUMEM_ENABLE") return value != "0" && value != "1" && value != "-2";
   if (name == "NCCL_IB_DISABLE" || name == "NCCL_SHM_DISABLE") return value != "0" && value != "1";
   if (name == "NCCL_MAX_CTAS") return !environment().maxBlocks && !value.empty();
   return name == "NCCL_COMM_BLOCKING" && !environment().blocking && !value.empty();

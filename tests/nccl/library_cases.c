@@ -214,6 +214,7 @@ static void debug_lines(void) {
   setenv("NCCL_IB_DISABLE", "1", 1);
   unsetenv("UCX_TLS");
   setenv("NCCL_ALGO", "NVLS", 1);
+  setenv("NCCL_CUMEM_ENABLE", "2", 1);
   setenv("NCCL_MAX_CTAS", "none", 1);
   ncclComm_t comm = NULL;
   OK(ncclCommInitAll(&comm, 1, NULL));
@@ -241,7 +242,7 @@ static void debug_lines(void) {
   CHECK(strstr(text, "NCCL INFO NCCL_IB_DISABLE set by environment to 1\n"));
   CHECK(getenv("UCX_TLS") && strcmp(getenv("UCX_TLS"), "^ib") == 0);
   const char* ignored = strstr(text, "NCCL WARN variables without a meaning here, ignored: ");
-  CHECK(ignored && strstr(ignored, "NCCL_ALGO NCCL_IB_HCA NCCL_MAX_CTAS"));
+  CHECK(ignored && strstr(ignored, "NCCL_ALGO NCCL_CUMEM_ENABLE NCCL_IB_HCA NCCL_MAX_CTAS"));
   CHECK(!strstr(ignored + 20, "variables without a meaning")); /* once */
   unlink(path);
   rmdir(folder);

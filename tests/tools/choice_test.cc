@@ -120,14 +120,14 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
     const Judged sharing = judge(*calls, {}, ofHostsWithSharedCores);
     EXPECT_LE(sharing.regrets.mean, 1.1);
     EXPECT_LE(sharing.regrets.worst, 2.91);
-    EXPECT_LE(sharing.badly, 0.11);
+    EXPECT_LE(sharing.badly, 0.105);
   }
 }
 
 // What no constants choose well for is preferred by name. Of sizes between, which the table was not
-// fitted to, none is chosen badly for either, by what they took in the same hour, but for a few of
-// hosts that share cores, which were measured once. By what was measured on other days, on another
-// machine, a few are.
+// fitted to, none is chosen badly for either, by what they took in the same hour, but for one, by a
+// little, of hosts that share cores. By what was measured on other days, on another machine, a few
+// are.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
   for (const auto* calls : {&fitted(), &between()}) {
@@ -137,11 +137,10 @@ TEST(RecordedCalls, AreChosenWellForOnceTuned) {
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.05);
     for (const MeasuredCall& call : *calls)
       EXPECT_LE(collectives::regret(call, tuned),
-                calls == &between() && ofHostsWithSharedCores(call) ? 1.46 : 1.3)
+                calls == &between() && ofHostsWithSharedCores(call) ? 1.32 : 1.3)
           << call.request.describe() << (call.windows ? " in windows on " : " on ")
           << call.topology.describe();
   }
-  EXPECT_LE(judge(between(), tuned, ofHostsWithSharedCores).badly, 0.02);
   const Judged alone = judge(earlier(), tuned, ofACoreEach);
   EXPECT_LE(alone.regrets.mean, 1.02);
   EXPECT_LE(alone.regrets.worst, 1.35);

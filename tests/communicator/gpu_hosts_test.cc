@@ -63,7 +63,7 @@ class FarSides {
     forPairs([&](int rank, int peer) { sides_[rank]->connect(peer, sides_[peer]->address(rank)); });
   }
   void makeReady() {
-    forPairs([&](int rank, int peer) { sides_[rank]->hear(peer, sides_[peer]->state()); });
+    forPairs([&](int rank, int peer) { sides_[rank]->hear(peer, {sides_[peer]->state()}); });
     for (auto& side : sides_) side->makeReady();
   }
 
@@ -125,9 +125,9 @@ TEST_F(GpuHostCalls, ShareTheBlocksOfTheirDevice) {
 TEST_F(GpuHostCalls, OfAnotherProcessTakeNoBlocksHere) {
   const uint32_t capacity = communicator::BlockShares::ofProcess().residency().capacity(0);
   FarSides sides({gpu(0), gpu(0)}, {true, true});
-  base::Bytes address = sides[1].address(0);
-  ASSERT_GT(address.size(), 16U);
-  address[8] ^= std::byte{1};  // of the number behind the id
+  transports::Address address = sides[1].address(0);
+  ASSERT_GT(address.blob.size(), 16U);
+  address.blob[8] ^= std::byte{1};  // of the number behind the id
   sides[0].connect(1, address);
   EXPECT_EQ(sides[0].state().blocks, std::min(communicator::wantedBlocks(1), capacity / 2));
 }

@@ -25,7 +25,7 @@ using Time = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kTick{50};
 /// After a connection's end this long for its process to end too, so that the right one is named:
 /// the kernel closes a dying process's sockets a little before it reports its death.
-constexpr std::chrono::milliseconds kEndGrace{100};
+constexpr std::chrono::milliseconds kEndGrace{100}, kNoGrace{0};
 constexpr std::chrono::milliseconds kFlushTime{500};
 constexpr std::chrono::seconds kLookAtLinks{2};
 constexpr size_t kReadAtOnce = size_t{256} << 10;
@@ -73,6 +73,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void take(int rank, Frame frame);
   void onEnd(int rank);
   void onProcessEnd(int rank);
+  void loseEnded(std::chrono::milliseconds since);
   void flush(int rank);
   void flushAll();
   void tick();
@@ -224,17 +225,36 @@ void Monitor::onEnd(int rank) {
   Peer& other = peer(rank);
   if (other.closed) return;
   if (other.gone.load()) return close(rank);
-  if (other.link.process() < 0) return lose(rank, other.link.reason());
-  if (other.link.processEnded()) return lose(rank, "its process ended");
+  if (other.link.process() < 0) {
+    loseEnded(kNoGrace);
+    return lose(rank, other.link.reason());
+  }
+  if (other.ended) return;
   other.ended = Time::now();  // tick() or the process's end says the rest
   watch(other.link.socket(), 0, socketTag(rank), EPOLL_CTL_DEL);
+  if (other.link.processEnded()) loseEnded(kNoGrace);
+}
+
+// In the order in which they ended: whoever ended later may have done so because of the others.
+void Monitor::loseEnded(std::chrono::milliseconds since) {
+  std::vector<int> ended;
+  for (int rank = 0; rank < size(); ++rank)
+    if (peers_[static_cast<size_t>(rank)] && peer(rank).ended &&
+        Time::now() - *peer(rank).ended >= since)
+      ended.push_back(rank);
+  std::ranges::stable_sort(ended, {}, [&](int rank) { return *peer(rank).ended; });
+  for (const int rank : ended)
+    lose(rank, peer(rank).link.processEnded() ? "its process ended"
+                                              : "closed its connection without leaving");
 }
 
 void Monitor::onProcessEnd(int rank) {
   receive(rank, kDrainBytes);
   Peer& other = peer(rank);
   if (other.closed) return;
-  other.gone.load() ? close(rank) : lose(rank, "its process ended");
+  if (other.gone.load()) return close(rank);
+  if (!other.ended) other.ended = Time::now();
+  loseEnded(kNoGrace);
 }
 
 void Monitor::flushAll() {
@@ -257,12 +277,7 @@ void Monitor::flush(int rank) {
 
 void Monitor::tick() {
   flushAll();
-  for (int rank = 0; rank < size(); ++rank) {
-    if (!peers_[static_cast<size_t>(rank)]) continue;
-    const auto& ended = peer(rank).ended;
-    if (ended && Time::now() - *ended >= kEndGrace)
-      lose(rank, "closed its connection without leaving");
-  }
+  loseEnded(kEndGrace);
   dispatcher_.deliver();
   dispatcher_.tick();
   if (links_ && Time::now() >= nextLook_) lookAtLinks();

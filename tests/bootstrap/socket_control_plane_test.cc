@@ -4,12 +4,15 @@
 #include "src/bootstrap/socket_control_plane.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
+#include "src/bootstrap/address.h"
 #include "src/bootstrap/frame.h"
 #include "src/bootstrap/host_facts.h"
 #include "tests/bootstrap/control_plane_conformance.h"
@@ -116,6 +119,52 @@ TEST(SocketControlPlane, AnEndInTheMiddleOfAFrameIsALoss) {
   const auto events = half.listener.wait(1);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0], "lost 1 closed its connection without leaving");
+}
+
+/// A process that does nothing, and a connection with it.
+struct IdleProcess {
+  IdleProcess() {
+    const Address address = randomUnixAddress();
+    const base::FileDescriptor listener = listenOn(address, 1);
+    pid = TUTTI_SYSCALL(::fork());
+    if (pid == 0) {
+      const Connecting connection = startConnecting(address);
+      for (;;) ::pause();
+    }
+    for (int tries = 0; !socket && tries < 5000; ++tries) {
+      socket = base::FileDescriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
+      if (!socket) ::usleep(1000);
+    }
+  }
+  ~IdleProcess() {
+    kill();
+    ::waitpid(pid, nullptr, 0);
+  }
+  void kill() const { ::kill(pid, SIGKILL); }
+  pid_t pid = -1;
+  base::FileDescriptor socket;
+};
+
+// A rank whose end the kernel is slow to report, and another that ended because of it: the first is
+// told first, though nothing is known of its process yet.
+TEST(SocketControlPlane, WhoEndedFirstIsLostFirst) {
+  IdleProcess process;
+  ASSERT_TRUE(process.socket);
+  auto [near, far] = socketPair();  // no end of it is in that process
+  std::vector<base::FileDescriptor> sockets(3);
+  sockets[1] = std::move(process.socket);
+  sockets[2] = std::move(near);
+  RecordingListener listener;
+  const auto plane = makeSocketControlPlane(0, members(3), std::move(sockets));
+  plane->listen(1, &listener);
+  far.reset();
+  ASSERT_TRUE(listener.waitTicks(1));
+  process.kill();
+  EXPECT_EQ(listener.wait(2), (std::vector<std::string>{
+                                  "lost 2 closed its connection without leaving",
+                                  "lost 1 its process ended",
+                              }));
+  plane->ignore(1);
 }
 
 TEST(SocketControlPlane, DescriptorsBeyondTheLimitOfTheProcessAreANamedLoss) {

@@ -12,4 +12,9 @@ void writeFile(const std::string& option, const std::string& path, const std::st
   if (!file) base::fail(ErrorCode::System, option, " ", path, " cannot be written");
 }
 
+void requireWritable(const std::string& option, const std::string& path) {
+  if (!std::ofstream(path, std::ios::app))
+    base::fail(ErrorCode::System, option, " ", path, " cannot be written");
+}
+
 }  // namespace tutti::tools

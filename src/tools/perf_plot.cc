@@ -1,6 +1,7 @@
 #include "src/tools/perf_plot.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,15 +78,31 @@ std::string plotScript(const PerfOptions& options, int ranks, const std::vector<
   return out.str();
 }
 
+namespace {
+
+/// From its beginning to its end.
+void copyFile(const base::FileDescriptor& from, const base::FileDescriptor& to) {
+  char block[65536];
+  TUTTI_SYSCALL(::lseek(from.get(), 0, SEEK_SET));
+  for (ssize_t bytes = 0; (bytes = TUTTI_SYSCALL(::read(from.get(), block, sizeof block))) > 0;)
+    for (ssize_t written = 0; written < bytes;)
+      written +=
+          TUTTI_SYSCALL(::write(to.get(), block + written, static_cast<size_t>(bytes - written)));
+}
+
+}  // namespace
+
+// gnuplot does not say when what it writes is not taken.
 void writePlot(const std::string& file, const std::string& script) {
   const base::FileDescriptor svg = openPlot(file, O_TRUNC);
+  const base::FileDescriptor drawn(TUTTI_SYSCALL(::memfd_create("tutti-plot", MFD_CLOEXEC)));
   int input[2];  // sockets, so that gnuplot's end is an error here and no signal
   TUTTI_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input));
   base::FileDescriptor readEnd(input[0]), writeEnd(input[1]);
   const pid_t child = TUTTI_SYSCALL(::fork());
   if (child == 0) {
     ::dup2(readEnd.get(), 0);
-    ::dup2(svg.get(), 1);
+    ::dup2(drawn.get(), 1);
     ::execlp("gnuplot", "gnuplot", "-", nullptr);
     ::_exit(127);
   }
@@ -101,6 +118,11 @@ void writePlot(const std::string& file, const std::string& script) {
   TUTTI_SYSCALL(::waitpid(child, &status, 0));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     base::fail(ErrorCode::Internal, "gnuplot failed with status ", status);
+  try {
+    copyFile(drawn, svg);
+  } catch (const Error& error) {
+    base::fail(error.code(), "--plot ", file, " did not take the picture: ", error.what());
+  }
 }
 
 }  // namespace tutti::tools

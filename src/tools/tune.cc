@@ -175,8 +175,10 @@ void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const Tun
   writeConstants(o, fitted, remark);
 }
 
-/// Not open where none is asked for.
-std::ofstream openRecord(const TuneOptions& o) {
+/// Not open where none is asked for. What is written at the end can be written, too: nothing that
+/// was measured may be lost for that.
+std::ofstream openOutputs(const TuneOptions& o) {
+  if (!o.file.empty() && !o.check) requireWritable("-o", o.file);
   std::ofstream record;
   if (o.record.empty()) return record;
   record.open(o.record);
@@ -188,7 +190,7 @@ int runRank(const TuneOptions& o) {
   const auto launched = launchedRank();
   const bool first = !launched || launched->rank == 0;
   std::ofstream record;
-  if (first) record = openRecord(o);
+  if (first) record = openOutputs(o);
   TUTTI_REQUIRE(base::env().algorithm.empty(), "TUTTI_ALGORITHM=", base::env().algorithm,
                 " forces what is to be chosen: unset it");
   Communicator c = Communicator::create();
@@ -220,7 +222,7 @@ std::vector<Verdict> readRecords(const std::vector<std::string>& names) {
 
 int fitRecords(const TuneOptions& o) {
   const std::vector<Verdict> verdicts = readRecords(o.from);
-  std::ofstream record = openRecord(o);
+  std::ofstream record = openOutputs(o);
   if (record.is_open())
     for (const Verdict& v : verdicts) record << jsonOf(v);
   report(verdicts);

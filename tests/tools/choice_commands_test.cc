@@ -217,6 +217,8 @@ TEST(TuneCommand, RefusesByName) {
   EXPECT_TRUE(contains(refusal({"-n", "2", "--blocks", "1G"}), "--blocks 1G is not"));
   EXPECT_TRUE(contains(refusal({"-n", "2", "--blocks", ""}), "--blocks names no size"));
   EXPECT_TRUE(contains(refusal({"-n", "2", "--blocks", "8,"}), "--blocks \"8,\": between"));
+  EXPECT_TRUE(contains(refusal({"-n", "2", "--turns", "1", "-o", "/nowhere/x"}),
+                       "-o /nowhere/x cannot be written"));
   EXPECT_TRUE(contains(refusal({"-n", "2", "--turns", "1", "--record", "/nowhere/x"}),
                        "--record /nowhere/x cannot be written"));
   EXPECT_TRUE(contains(refusal({}), "-n N starts several"));

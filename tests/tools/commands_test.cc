@@ -180,6 +180,13 @@ TEST(PerfCommand, FailsBeforeItMeasuresWhenItsPlotCannotBeDrawn) {
   const Result failed = plotOnPath(folder.path, folder.path + "/perf.svg");
   EXPECT_EQ(failed.exitCode, 1);
   EXPECT_NE(failed.err.find("gnuplot failed"), std::string::npos) << failed.err;
+  // And one whose picture the disk does not take.
+  std::filesystem::remove(folder.path + "/gnuplot");
+  std::filesystem::create_symlink("/bin/echo", folder.path + "/gnuplot");
+  const Result full = plotOnPath(folder.path, "/dev/full");
+  EXPECT_EQ(full.exitCode, 1);
+  EXPECT_NE(full.err.find("--plot /dev/full did not take the picture"), std::string::npos)
+      << full.err;
 }
 
 TEST(PerfCommand, FailsBeforeItMeasuresWhenJsonCannotBeWritten) {

@@ -20,9 +20,9 @@ constexpr int kTailPixels = 7;     // between a rank and its arrow, so that two 
 constexpr const char* kArrowColour = "#205080";
 constexpr const char* kRankColour = "#b8b8b8";
 constexpr const char* kBandColour = "#eef2f6";  // of every other step
-// Readable where something passes behind it.
-constexpr const char* kOverLines =
-    "text-anchor=\"middle\" stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\"";
+// A label is drawn twice, so that it is readable where something passes behind it.
+constexpr const char* kHalo = "text-anchor=\"middle\" stroke=\"white\" stroke-width=\"3\"";
+constexpr const char* kLabel = "text-anchor=\"middle\"";
 
 /// Runs one round with unlimited slots, noting depths.
 class Tracer {
@@ -188,7 +188,8 @@ void drawArrow(base::Svg& svg, const Movement& m, int y) {
   const int tail = m.from < m.to ? kTailPixels : -kTailPixels;
   svg.line({centerOf(m.from) + tail, y, centerOf(m.to), y, kArrowColour,
             base::message(base::Svg::arrowEnd, dash)});
-  svg.text((centerOf(m.from) + centerOf(m.to)) / 2, y - 5, labelOf(m), kOverLines);
+  for (const char* style : {kHalo, kLabel})
+    svg.text((centerOf(m.from) + centerOf(m.to)) / 2, y - 5, labelOf(m), style);
 }
 
 /// "all_reduce ring simple, 4 ranks"; the rest is in the document's title.

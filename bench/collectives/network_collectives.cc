@@ -62,7 +62,7 @@ struct Turns {
       ratios.push_back(times[library][block] / times[0][block]);
     return medianInterval(ratios);
   }
-  /// A line. Returns whether it is what is required, in percent of the rate.
+  /// A line. Returns whether it is what is required, in percent of the rate; 0: nothing is.
   bool print(uint64_t bytes, double atRate, double required) const {
     const auto share = [&](size_t library) { return 100 * atRate / median(library); };
     std::printf("%12llu", static_cast<unsigned long long>(bytes));
@@ -79,7 +79,7 @@ struct Turns {
     }
     std::printf("\n");
     std::fflush(stdout);
-    return reached && !isSlower;
+    return required == 0 || (reached && !isSlower);
   }
 };
 

@@ -73,7 +73,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void take(int rank, Frame frame);
   void onEnd(int rank);
   void onProcessEnd(int rank);
-  void loseEnded(std::chrono::milliseconds since);
+  void loseEnded(std::chrono::milliseconds grace);
   void flush(int rank);
   void flushAll();
   void tick();
@@ -235,12 +235,13 @@ void Monitor::onEnd(int rank) {
   if (other.link.processEnded()) loseEnded(kNoGrace);
 }
 
-// In the order in which they ended: whoever ended later may have done so because of the others.
-void Monitor::loseEnded(std::chrono::milliseconds since) {
+// Those that ended so long ago, in the order in which they did: whoever ended later may have done
+// so because of the others.
+void Monitor::loseEnded(std::chrono::milliseconds grace) {
   std::vector<int> ended;
   for (int rank = 0; rank < size(); ++rank)
     if (peers_[static_cast<size_t>(rank)] && peer(rank).ended &&
-        Time::now() - *peer(rank).ended >= since)
+        Time::now() - *peer(rank).ended >= grace)
       ended.push_back(rank);
   std::ranges::stable_sort(ended, {}, [&](int rank) { return *peer(rank).ended; });
   for (const int rank : ended)

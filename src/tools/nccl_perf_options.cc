@@ -183,9 +183,9 @@ void addOptions(CLI::App& app, NcclPerfOptions& o, Words& words, RefusedFlags& r
       ->check(CLI::Range(0, 2));
   app.add_option("--device", o.perf.device, kDeviceHelp);
   app.add_option("-x,--cta_policy", refused.ctaPolicy, "not taken");
-  app.add_option("-D,--device_implementation", refused.deviceImplementation, "0");
+  app.add_option("-D,--device_implementation", refused.deviceImplementation, "only 0 is there");
   app.add_option("-V,--device_cta_count", refused.ctaCount, "not taken");
-  app.add_option("-M,--memory_report", refused.memoryReport, "0");
+  app.add_option("-M,--memory_report", refused.memoryReport, "only 0 is there");
 }
 
 }  // namespace

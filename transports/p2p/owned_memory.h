@@ -1,6 +1,7 @@
 #pragma once
 
-// The two kinds of memory that p2p and the CUDA executor own.
+// Memory that p2p and the CUDA executor own, of a device and pinned, and what they have opened of
+// other processes.
 
 #include <cuda_runtime_api.h>
 

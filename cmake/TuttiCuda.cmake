@@ -122,6 +122,7 @@ function(tutti_kernels library)
     list(APPEND copies ${copy})
   endforeach()
   add_library(${library}_emulated STATIC EXCLUDE_FROM_ALL ${copies})
+  tutti_compile_apart(${library}_emulated)
   tutti_uses_cuda(${library}_emulated)
   target_compile_options(${library}_emulated PRIVATE -Wno-psabi -Wno-unknown-pragmas)
 

@@ -81,6 +81,17 @@ function(tutti_precompile_standard)
   endforeach()
 endfunction()
 
+# tutti_compile_apart(NAME [SOURCE...]): these sources of a target, or all, are compiled by themselves also
+# where CMAKE_UNITY_BUILD has several compiled as one: what they name for themselves others name so too, or
+# a program links one without what others need.
+function(tutti_compile_apart name)
+  if(ARGN)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  else()
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
+endfunction()
+
 # tutti_compile_together(NAME GROUP HEADERS): the sources of a target that include one of the headers that
 # the regular expression HEADERS matches are compiled as one, because the templates of these headers take
 # the compiler longer than all else.

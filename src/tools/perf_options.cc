@@ -92,10 +92,10 @@ uint64_t parseBytes(const std::string& flag, const std::string& text) {
       default: --rest;
     }
   }
-  TUTTI_REQUIRE(error == std::errc() && rest == end && value <= UINT64_MAX >> shift &&
-                    !(hasFraction && shift == 0),
-                flag, " ", text,
-                " is not a size: a whole number of bytes, or a number with K, M or G");
+  const bool tooMuch = error == std::errc::result_out_of_range || value > UINT64_MAX >> shift;
+  TUTTI_REQUIRE(!tooMuch, flag, " ", text, " is more than 2^64 - 1 bytes");
+  TUTTI_REQUIRE(error == std::errc() && rest == end && !(hasFraction && shift == 0), flag, " ",
+                text, " is not a size: a whole number of bytes, or a number with K, M or G");
   return (value << shift) + static_cast<uint64_t>(std::ldexp(fraction, shift));
 }
 

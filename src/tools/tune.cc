@@ -17,6 +17,7 @@
 #include "src/communicator/state.h"
 #include "src/tools/algorithm_times.h"
 #include "src/tools/launch_ranks.h"
+#include "src/tools/machine_use.h"
 #include "src/tools/output_file.h"
 #include "src/tools/tune_record.h"
 #include "src/tools/units.h"
@@ -160,8 +161,19 @@ void writeConstants(const TuneOptions& o, const Tuning& tuning, const std::strin
   writeFile("-o", o.file, text);
 }
 
-/// Finds the constants and writes them.
-void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const TuneOptions& o) {
+/// What others took of the machine's cores while it was measured; "" where that is next to nothing.
+std::string busyText(double coresOfOthers) {
+  constexpr double kNoticed = 0.1;
+  if (coresOfOthers < kNoticed) return "";
+  char text[80];
+  std::snprintf(text, sizeof text, "meanwhile other work took the time of %.1f cores",
+                coresOfOthers);
+  return text;
+}
+
+/// Finds the constants and writes them. `beside`: what else the machine did, if anything.
+void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const TuneOptions& o,
+           const std::string& beside) {
   std::vector<MeasuredCall> calls;
   for (const Verdict& v : verdicts) calls.push_back(v.call);
   const Tuning fitted = collectives::fit(calls, before);
@@ -172,7 +184,7 @@ void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const Tun
                 "before %.3f and %.2f",
                 is.mean, is.worst, was.mean, was.worst);
   std::fprintf(stderr, "tutti tune: %s\n", remark);
-  writeConstants(o, fitted, remark);
+  writeConstants(o, fitted, beside.empty() ? remark : base::message(remark, "; ", beside));
 }
 
 /// Not open where none is asked for. What is written at the end can be written, too: nothing that
@@ -195,10 +207,17 @@ int runRank(const TuneOptions& o) {
                 " forces what is to be chosen: unset it");
   Communicator c = Communicator::create();
   TUTTI_REQUIRE(c.size() > 1, "there is nothing to choose for one rank: -n N starts several");
+  MachineUse use(c);
   const auto verdicts = Tuner(c, o, record.is_open() ? &record : nullptr).run();
+  const std::string beside = busyText(use.coresOfOthers());
   if (c.rank() != 0) return 0;
   report(verdicts);
-  if (!o.check) fitTo(verdicts, Inspection::tuning(c), o);
+  if (!beside.empty())
+    std::fprintf(stderr,
+                 "tutti tune: %s, which makes what was measured doubtful: measure again with "
+                 "nothing beside it\n",
+                 beside.c_str());
+  if (!o.check) fitTo(verdicts, Inspection::tuning(c), o, beside);
   return 0;
 }
 
@@ -226,7 +245,7 @@ int fitRecords(const TuneOptions& o) {
   if (record.is_open())
     for (const Verdict& v : verdicts) record << jsonOf(v);
   report(verdicts);
-  if (!o.check) fitTo(verdicts, communicator::ownTuning(), o);
+  if (!o.check) fitTo(verdicts, communicator::ownTuning(), o, "");
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -199,6 +200,19 @@ TEST(TuneCommand, StartsFromTheConstantsOfRankZero) {
     EXPECT_GE(std::stod(found[2]), 123000) << line;
   }
   for (const int count : seen) EXPECT_GT(count, 20);
+}
+
+TEST(TuneCommand, SaysWhenOtherWorkWasBesideIt) {
+  Command other({"sh", "-c", "while :; do :; done"});
+  const Folder folder;
+  const std::string file = folder.path + "/tuning";
+  const Result run = runTutti(
+      {"tune", "-n", "2", "--turns", "3", "--blocks", "8,64K", "--memory", "window", "-o", file});
+  other.signal(SIGKILL);
+  other.wait();
+  EXPECT_EQ(run.exitCode, 0) << run.err;
+  EXPECT_TRUE(contains(run.err, "tutti tune: meanwhile other work took the time of ")) << run.err;
+  EXPECT_TRUE(contains(folder.read("tuning"), "; meanwhile other work took the time of "));
 }
 
 TEST(TuneCommand, RefusesByName) {

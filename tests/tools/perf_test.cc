@@ -2,12 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ctime>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include <tutti/tutti.h>
 
+#include "src/base/check.h"
+#include "src/tools/machine_use.h"
+#include "src/tools/perf_call.h"
 #include "src/tools/perf_check.h"
 #include "src/tools/perf_plot.h"
 #include "src/tools/perf_report.h"
@@ -56,6 +65,9 @@ TEST(PerfOptions, AreRefusedByName) {
   EXPECT_EQ(refusal({"all_produce"}),
             "there is no collective 'all_produce': " + plan::collectiveNames() +
                 ", sendrecv, alltoallv, hypercube, all_gatherv, reduce_scatterv");
+  for (const char* tooMuch : {"100000000000G", "17592186044416M", "18446744073709551616"})
+    EXPECT_EQ(refusal({"all_reduce", "-b", tooMuch}),
+              base::message("-b ", tooMuch, " is more than 2^64 - 1 bytes"));
   EXPECT_EQ(refusal({"sendrecv", "--algo", "ring"}),
             "--algo ring is of collectives: sendrecv is made of sends and receives");
   EXPECT_EQ(refusal({"hypercube", "-n", "6"}), "hypercube needs a power of two of ranks, not 6");
@@ -337,6 +349,51 @@ TEST(PerfRun, SaysWhenItsJsonIsNotTaken) {
   std::FILE* table = std::tmpfile();
   EXPECT_THROW(runPerf(alone[0], o, {.table = table, .json = &full}), Error);
   std::fclose(table);
+}
+
+TEST(MachineUse, CountsProgramsAndWhatTheHypervisorKeeps) {
+  const char* const text =
+      "cpu  100 20 30 4000 500 6 7 50 40 0\n"
+      "cpu0 1 2 3 4 5 6 7 8 9 10\n";
+  EXPECT_EQ(workedSeconds(text, 100), 2.0);
+  EXPECT_FALSE(workedSeconds("", 100));
+  EXPECT_FALSE(workedSeconds("cpu0 1 2 3 4 5 6 7 8 9 10\n", 100));
+  EXPECT_FALSE(workedSeconds("cpu  100 20 30 4000 500 6 7\n", 100));
+}
+
+TEST(MachineUse, IsOfOthersAlone) {
+  auto alone = Communicator::createLocal(1);
+  const auto cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
+  // Threads that have so much of a core in all; as much as others leave them, whatever runs here.
+  constexpr double kSeconds = 0.3;
+  const double begin = nowUs();
+  MachineUse working(alone[0]);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < static_cast<int>(cores); ++i)
+      threads.emplace_back([] {
+        const auto had = [] {
+          timespec time{};
+          ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+          return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+        };
+        while (had() < kSeconds) continue;
+      });
+  }
+  const double beside = working.coresOfOthers();
+  const double own = cores * kSeconds / ((nowUs() - begin) * 1e-6);
+  EXPECT_LT(beside, cores - 0.8 * own);
+
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) continue;
+  }
+  MachineUse waiting(alone[0]);
+  ::usleep(500'000);
+  const double others = waiting.coresOfOthers();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_GT(others, 0.2);
 }
 
 }  // namespace

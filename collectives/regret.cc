@@ -50,13 +50,16 @@ double timeOf(const MeasuredCall& call, const Choice& choice) {
   return timeOf(call, choice.spec) + asking;
 }
 
+/// What is chosen by, beside constants and preferences.
+auto chosenBy(const MeasuredCall& call) {
+  const topology::Topology& t = call.topology;
+  return std::tuple(call.request.collective, preferenceBytes(call.request), t.ranks, t.cores,
+                    t.slotBytes, t.channels, t.hostOf);
+}
+
 bool sameCall(const MeasuredCall& a, const MeasuredCall& b) {
-  const auto key = [](const MeasuredCall& call) {
-    const auto& [request, topology, windows, times, asking] = call;
-    return std::tuple(request.collective, request.blockBytes(), windows, topology.ranks,
-                      topology.cores, topology.slotBytes, topology.channels, topology.hostOf);
-  };
-  return key(a) == key(b);
+  return a.windows == b.windows && a.request.blockBytes() == b.request.blockBytes() &&
+         chosenBy(a) == chosenBy(b);
 }
 
 /// The factor between prediction and measurement, whichever is larger, as a logarithm: the mean
@@ -74,11 +77,14 @@ double distance(const MeasuredCall& call, const Choice& choice) {
   return count == 0 ? 0 : sum / count;
 }
 
-/// What fit() makes small.
+/// What fit() makes small. A choice is made once for neighbours that are alike.
 double loss(std::span<const MeasuredCall> calls, const Tuning& tuning) {
   double sum = 0, squares = 0, far = 0;
+  const MeasuredCall* chosenFor = nullptr;
+  Choice choice;
   for (const MeasuredCall& call : calls) {
-    const Choice choice = choiceFor(call, tuning);
+    if (!chosenFor || chosenBy(*chosenFor) != chosenBy(call)) choice = choiceFor(call, tuning);
+    chosenFor = &call;
     const double logRegret = std::log(timeOf(call, choice) / bestOf(call));
     sum += logRegret;
     squares += logRegret * logRegret;
@@ -239,7 +245,9 @@ void prefer(std::span<const MeasuredCall> calls, Tuning& tuning) {
 class Search {
  public:
   Search(std::span<const MeasuredCall> calls, const Tuning& start)
-      : calls_(calls), best_(start), least_(0) {
+      : calls_(calls.begin(), calls.end()), best_(start), least_(0) {
+    std::ranges::stable_sort(
+        calls_, [](const auto& a, const auto& b) { return chosenBy(a) < chosenBy(b); });
     best_.preferences.clear();  // they would hide what the constants choose
     least_ = loss(calls, best_);
   }
@@ -296,7 +304,7 @@ class Search {
     return true;
   }
 
-  const std::span<const MeasuredCall> calls_;
+  std::vector<MeasuredCall> calls_;  // those alike beside each other
   Tuning best_;
   double least_;
 };

@@ -127,16 +127,21 @@ double clockAhead(Communicator& c) {
   return receivedNumber(c, 0);
 }
 
-/// The calls of one algorithm.
+/// The calls of one algorithm, on a communicator of its own. By `meeting`, of the same ranks and
+/// the same for all contestants, ranks come together before each call. A communicator whose
+/// algorithm is forced makes its barriers by that, too; after some, ranks go on further apart than
+/// after others, and that would be measured instead of the call. And what a barrier leaves to be
+/// told to its sender the next call on the same communicator may carry.
 class Contestant {
  public:
-  Contestant(Communicator& c, double clockAhead, const PerfOptions& options, uint64_t bytes)
-      : c_(c), clockAhead_(clockAhead), call_(c, options, noSeam(), bytes) {}
+  Contestant(Communicator& meeting, Communicator& c, double clockAhead, const PerfOptions& options,
+             uint64_t bytes)
+      : meeting_(meeting), clockAhead_(clockAhead), call_(c, options, noSeam(), bytes) {}
 
   /// Of the same calls on the same memory. Where memory lies, and on pages of which size, can
   /// double what a copy takes, which would tell contestants apart and not their algorithms.
   Contestant(Communicator& c, const Contestant& other)
-      : c_(c), clockAhead_(other.clockAhead_), call_(c, other.call_) {}
+      : meeting_(other.meeting_), clockAhead_(other.clockAhead_), call_(c, other.call_) {}
 
   /// Agreed on by all ranks.
   void warmUp() {
@@ -150,7 +155,7 @@ class Contestant {
     }
     calls_ =
         std::clamp(static_cast<int64_t>(kTurnUs / std::max(last, 0.1)), kLeastCalls, kMostCalls);
-    c_.broadcast({.send = &calls_, .recv = &calls_, .count = 1, .type = DataType::Int64});
+    meeting_.broadcast({.send = &calls_, .recv = &calls_, .count = 1, .type = DataType::Int64});
   }
 
   /// All ranks begin each call together: what is predicted is how long one call takes, not how many
@@ -158,7 +163,7 @@ class Contestant {
   double turn() {
     std::vector<double> begins(static_cast<size_t>(calls_)), ends(begins.size());
     for (size_t i = 0; i < begins.size(); ++i) {
-      c_.barrier();
+      meeting_.barrier();
       begins[i] = nowUs();
       call_.start(false);
       ends[i] = nowUs();
@@ -177,7 +182,7 @@ class Contestant {
   std::vector<double> durations(std::vector<double> begins, std::vector<double> ends) {
     const auto over = [&](std::vector<double>& values, ReduceOp op) {
       for (double& value : values) value -= clockAhead_;
-      c_.allReduce({values.data(), values.data(), values.size(), DataType::Float64, op});
+      meeting_.allReduce({values.data(), values.data(), values.size(), DataType::Float64, op});
     };
     over(begins, ReduceOp::Min);
     over(ends, ReduceOp::Max);
@@ -185,7 +190,7 @@ class Contestant {
     return ends;
   }
 
-  Communicator& c_;
+  Communicator& meeting_;
   const double clockAhead_;
   PerfCall call_;
   int64_t calls_ = 0;
@@ -200,8 +205,16 @@ uint64_t bufferBytes(plan::Collective collective, int ranks, uint64_t blockBytes
   return many ? blockBytes * static_cast<uint64_t>(ranks) : blockBytes;
 }
 
+Communicator AlgorithmTimes::sameRanks(const std::string& algorithm) {
+  return Communicator::create({.id = commonId(c_),
+                               .rank = c_.rank(),
+                               .size = c_.size(),
+                               .deterministic = c_.deterministic(),
+                               .algorithm = algorithm});
+}
+
 AlgorithmTimes::AlgorithmTimes(Communicator& c)
-    : c_(c), clockAhead_(clockAhead(c)), place_(placeOnMachine(c)) {
+    : c_(c), meeting_(sameRanks("")), clockAhead_(clockAhead(c)), place_(placeOnMachine(c)) {
   if (c.size() == 1) return;
   const auto hosts = plan::hostsInOrder(c.hosts());
   for (const std::string& name : algorithmNames(communicator::Inspection::topology(c))) {
@@ -209,11 +222,7 @@ AlgorithmTimes::AlgorithmTimes(Communicator& c)
     for (int i = 0; i < plan::kCollectiveCount && !exists; ++i)
       exists = collectives::exists(name, static_cast<plan::Collective>(i), c.size(), hosts);
     if (!exists) continue;
-    forced_.emplace(name, Communicator::create({.id = commonId(c),
-                                                .rank = c.rank(),
-                                                .size = c.size(),
-                                                .deterministic = c.deterministic(),
-                                                .algorithm = name}));
+    forced_.emplace(name, sameRanks(name));
   }
 }
 
@@ -225,11 +234,12 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), blockBytes);
   std::map<std::string, std::unique_ptr<Contestant>> contestants;
   auto& chosen = contestants[kChosen] =
-      std::make_unique<Contestant>(c_, clockAhead_, options, bytes);
+      std::make_unique<Contestant>(meeting_, c_, clockAhead_, options, bytes);
   for (auto& [name, communicator] : forced_) {
     if (!forcedChoice(name, c_, options, blockBytes)) continue;
     if (options.windows)
-      contestants[name] = std::make_unique<Contestant>(communicator, clockAhead_, options, bytes);
+      contestants[name] =
+          std::make_unique<Contestant>(meeting_, communicator, clockAhead_, options, bytes);
     else if (name != collectives::kPreferMapped)
       contestants[name] = std::make_unique<Contestant>(communicator, *chosen);
   }
@@ -246,7 +256,7 @@ AlgorithmTime AlgorithmTimes::asking(const PerfOptions& options, int turns) {
   const auto choice = forcedChoice(collectives::kPreferMapped, c_, options, kLeastBlock);
   if (!choice) return asking;
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), kLeastBlock);
-  Contestant with(forced_.at(collectives::kPreferMapped), clockAhead_, options, bytes);
+  Contestant with(meeting_, forced_.at(collectives::kPreferMapped), clockAhead_, options, bytes);
   const auto staged = std::ranges::find_if(
       forced_, [&](const auto& entry) { return collectives::isNamed(choice->spec, entry.first); });
   Contestant without(staged->second, with);

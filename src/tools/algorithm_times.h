@@ -26,7 +26,8 @@ struct AlgorithmTime {
 
 class AlgorithmTimes {
  public:
-  /// Collective: makes communicators of the same ranks, one for each algorithm.
+  /// Collective: makes communicators of the same ranks, one for each algorithm, and one by which
+  /// ranks meet between calls.
   explicit AlgorithmTimes(Communicator& c);
   ~AlgorithmTimes();
 
@@ -41,7 +42,10 @@ class AlgorithmTimes {
   AlgorithmTime asking(const PerfOptions& options, int turns);
 
  private:
+  Communicator sameRanks(const std::string& algorithm);
+
   Communicator& c_;
+  Communicator meeting_;
   const double clockAhead_;                     // of rank 0's, in microseconds
   const int place_;                             // among the ranks of this machine
   std::map<std::string, Communicator> forced_;  // by algorithm

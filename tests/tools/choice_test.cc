@@ -107,27 +107,24 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
   for (const auto* calls : {&fitted(), &between()}) {
     const Judged alone = judge(*calls, {}, ofACoreEach);
     EXPECT_LE(alone.regrets.mean, 1.02);
-    EXPECT_LE(alone.regrets.worst, 1.36);
-    EXPECT_LE(alone.badly, 0.01);
+    EXPECT_LE(alone.regrets.worst, 1.3);
     const Judged shared = judge(*calls, {}, ofSharedCores);
-    EXPECT_LE(shared.regrets.mean, 1.04);
-    EXPECT_LE(shared.regrets.worst, 1.96);
-    EXPECT_LE(shared.badly, 0.025);
+    EXPECT_LE(shared.regrets.mean, 1.035);
+    EXPECT_LE(shared.regrets.worst, 1.54);
+    EXPECT_LE(shared.badly, 0.02);
     const Judged hosts = judge(*calls, {}, ofHosts);
-    EXPECT_LE(hosts.regrets.mean, 1.04);
-    EXPECT_LE(hosts.regrets.worst, 1.37);
-    EXPECT_LE(hosts.badly, 0.01);
+    EXPECT_LE(hosts.regrets.mean, 1.05);
+    EXPECT_LE(hosts.regrets.worst, 1.3);
     const Judged sharing = judge(*calls, {}, ofHostsWithSharedCores);
-    EXPECT_LE(sharing.regrets.mean, 1.1);
-    EXPECT_LE(sharing.regrets.worst, 2.91);
-    EXPECT_LE(sharing.badly, 0.105);
+    EXPECT_LE(sharing.regrets.mean, 1.055);
+    EXPECT_LE(sharing.regrets.worst, 1.6);
+    EXPECT_LE(sharing.badly, 0.02);
   }
 }
 
 // What no constants choose well for is preferred by name. Of sizes between, which the table was not
-// fitted to, none is chosen badly for either, by what they took in the same hour, but for one, by a
-// little, of hosts that share cores. By what was measured on other days, on another machine, a few
-// are.
+// fitted to, none is chosen badly for either, but for one where hosts share cores, which no
+// topology says. By what was measured on other days, on another machine, a few are.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
   for (const auto* calls : {&fitted(), &between()}) {
@@ -137,13 +134,13 @@ TEST(RecordedCalls, AreChosenWellForOnceTuned) {
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.05);
     for (const MeasuredCall& call : *calls)
       EXPECT_LE(collectives::regret(call, tuned),
-                calls == &between() && ofHostsWithSharedCores(call) ? 1.32 : 1.3)
+                calls == &between() && ofHostsWithSharedCores(call) ? 1.38 : 1.3)
           << call.request.describe() << (call.windows ? " in windows on " : " on ")
           << call.topology.describe();
   }
   const Judged alone = judge(earlier(), tuned, ofACoreEach);
   EXPECT_LE(alone.regrets.mean, 1.02);
-  EXPECT_LE(alone.regrets.worst, 1.35);
+  EXPECT_LE(alone.regrets.worst, 1.32);
   const Judged shared = judge(earlier(), tuned, ofSharedCores);
   EXPECT_LE(shared.regrets.mean, 1.05);
   EXPECT_LE(shared.regrets.worst, 2.3);

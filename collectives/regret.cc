@@ -50,11 +50,13 @@ double timeOf(const MeasuredCall& call, const Choice& choice) {
   return timeOf(call, choice.spec) + asking;
 }
 
-/// What is chosen by, beside constants and preferences.
+/// What is chosen by, beside constants and preferences, and what is the same for all measured calls
+/// (type, reduction and root).
 auto chosenBy(const MeasuredCall& call) {
   const topology::Topology& t = call.topology;
-  return std::tuple(call.request.collective, preferenceBytes(call.request), t.ranks, t.cores,
-                    t.slotBytes, t.channels, t.hostOf);
+  return std::tuple<plan::Collective, uint64_t, int, int, size_t, int, const std::vector<int>&>(
+      call.request.collective, preferenceBytes(call.request), t.ranks, t.cores, t.slotBytes,
+      t.channels, t.hostOf);
 }
 
 bool sameCall(const MeasuredCall& a, const MeasuredCall& b) {
@@ -249,7 +251,7 @@ class Search {
     std::ranges::stable_sort(
         calls_, [](const auto& a, const auto& b) { return chosenBy(a) < chosenBy(b); });
     best_.preferences.clear();  // they would hide what the constants choose
-    least_ = loss(calls, best_);
+    least_ = loss(calls_, best_);
   }
 
   void oneByOne() {

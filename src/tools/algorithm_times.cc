@@ -9,7 +9,9 @@
 
 #include "collectives/algorithms.h"
 #include "collectives/chooser.h"
+#include "src/base/check.h"
 #include "src/base/cores.h"
+#include "src/base/env.h"
 #include "src/bootstrap/host_facts.h"
 #include "src/communicator/inspection.h"
 #include "src/plan/asking.h"
@@ -199,6 +201,11 @@ class Contestant {
 }  // namespace
 
 double AlgorithmTime::median() const { return medianOf(turns); }
+
+void requireNothingForced() {
+  TUTTI_REQUIRE(base::env().algorithm.empty(), "TUTTI_ALGORITHM=", base::env().algorithm,
+                " forces what is to be chosen: unset it");
+}
 
 uint64_t bufferBytes(plan::Collective collective, int ranks, uint64_t blockBytes) {
   const bool many = plan::givesBlocks(collective) || plan::getsBlocks(collective);

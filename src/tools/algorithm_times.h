@@ -51,6 +51,9 @@ class AlgorithmTimes {
   std::map<std::string, Communicator> forced_;  // by algorithm
 };
 
+/// Throws InvalidArgument where TUTTI_ALGORITHM would force what is to be chosen.
+void requireNothingForced();
+
 /// Bytes of the larger buffer of a collective with such blocks.
 uint64_t bufferBytes(plan::Collective collective, int ranks, uint64_t blockBytes);
 

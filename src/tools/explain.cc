@@ -108,6 +108,7 @@ std::string explanation(const Situation& s) {
 
 /// This process is one of the ranks that measure.
 int runRank(const ExplainOptions& o) {
+  requireNothingForced();
   Communicator c = Communicator::create({.deterministic = o.request.deterministic});
   const PerfOptions perf{.collective = o.request.collective,
                          .type = o.request.type,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -49,8 +50,12 @@ std::optional<double> workedSeconds(const std::string& procStat, double ticksPer
   return (user + nice + system + stolen) / ticksPerSecond;
 }
 
-MachineUse::MachineUse(Communicator& c)
-    : c_(c), begin_((c.barrier(), nowUs())), machine_(machineSeconds()), own_(ownSeconds()) {}
+MachineUse::MachineUse(Communicator& c) : c_(c) {
+  c_.barrier();
+  begin_ = nowUs();
+  machine_ = machineSeconds();
+  own_ = ownSeconds();
+}
 
 double MachineUse::coresOfOthers() {
   Seen seen{.own = ownSeconds() - own_, .passed = (nowUs() - begin_) * 1e-6};
@@ -69,6 +74,14 @@ double MachineUse::coresOfOthers() {
   for (const auto& [bootId, sum] : machines)
     if (sum.passed > 0) most = std::max(most, (sum.machine - sum.own) / sum.passed);
   return most;
+}
+
+std::string busyText(double coresOfOthers, int coresOfMachine) {
+  if (coresOfOthers < std::max(0.1, 0.01 * coresOfMachine)) return "";
+  char text[80];
+  std::snprintf(text, sizeof text, "meanwhile other work took the time of %.1f cores",
+                coresOfOthers);
+  return text;
 }
 
 }  // namespace tutti::tools

@@ -15,21 +15,25 @@ namespace tutti::tools {
 /// of /proc/stat (proc(5)); nothing where it is none.
 std::optional<double> workedSeconds(const std::string& procStat, double ticksPerSecond);
 
-/// From its making on.
+/// From its making on, of ranks that are a process each.
 class MachineUse {
  public:
   /// Collective.
   explicit MachineUse(Communicator& c);
   /// Collective: how many cores' time others than these ranks have taken since, on the machine
   /// where that is most; 0 where the kernel does not tell. The same on all ranks. Hosts that are
-  /// containers of one machine are one machine.
+  /// containers of one machine are one machine. Less than it was where a kernel counts as the
+  /// ranks' time what interrupts or the hypervisor took of it.
   double coresOfOthers();
 
  private:
   Communicator& c_;
-  const double begin_;
-  const std::optional<double> machine_;
-  const double own_;
+  double begin_ = 0;
+  std::optional<double> machine_;
+  double own_ = 0;
 };
+
+/// What to say of that on machines of so many cores; "" of next to nothing, as what always runs.
+std::string busyText(double coresOfOthers, int coresOfMachine);
 
 }  // namespace tutti::tools

@@ -73,15 +73,17 @@ uint64_t parseBytes(const std::string& flag, const std::string& text) {
   uint64_t value = 0;
   double fraction = 0;
   const char* end = text.data() + text.size();
-  auto [rest, error] = std::from_chars(text.data(), end, value);
-  const bool hasFraction = error == std::errc() && rest != end && *rest == '.';
+  const auto whole = std::from_chars(text.data(), end, value);
+  const char* rest = whole.ptr;
+  bool isNumber = whole.ec != std::errc::invalid_argument;
+  const bool hasFraction = isNumber && rest != end && *rest == '.';
   if (hasFraction) {
     const auto parsed = std::from_chars(rest, end, fraction, std::chars_format::fixed);
     rest = parsed.ptr;
-    error = parsed.ec;
+    isNumber = parsed.ec == std::errc();
   }
   int shift = 0;
-  if (error == std::errc() && rest + 1 == end) {
+  if (isNumber && rest + 1 == end) {
     switch (*rest++) {
       case 'k':
       case 'K': shift = 10; break;
@@ -92,11 +94,13 @@ uint64_t parseBytes(const std::string& flag, const std::string& text) {
       default: --rest;
     }
   }
-  const bool tooMuch = error == std::errc::result_out_of_range || value > UINT64_MAX >> shift;
-  TUTTI_REQUIRE(!tooMuch, flag, " ", text, " is more than 2^64 - 1 bytes");
-  TUTTI_REQUIRE(error == std::errc() && rest == end && !(hasFraction && shift == 0), flag, " ",
-                text, " is not a size: a whole number of bytes, or a number with K, M or G");
-  return (value << shift) + static_cast<uint64_t>(std::ldexp(fraction, shift));
+  TUTTI_REQUIRE(isNumber && rest == end && !(hasFraction && shift == 0), flag, " ", text,
+                " is not a size: a whole number of bytes, or a number with K, M or G");
+  const uint64_t more = static_cast<uint64_t>(std::ldexp(fraction, shift));
+  TUTTI_REQUIRE(whole.ec == std::errc() && value <= UINT64_MAX >> shift &&
+                    more <= UINT64_MAX - (value << shift),
+                flag, " ", text, " is more than 2^64 - 1 bytes");
+  return (value << shift) + more;
 }
 
 std::vector<std::string> parseList(const std::string& flag, const std::string& text) {

@@ -1,5 +1,7 @@
 #include "src/tools/tune.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -12,7 +14,6 @@
 
 #include "collectives/regret.h"
 #include "src/base/check.h"
-#include "src/base/env.h"
 #include "src/communicator/inspection.h"
 #include "src/communicator/state.h"
 #include "src/tools/algorithm_times.h"
@@ -161,16 +162,6 @@ void writeConstants(const TuneOptions& o, const Tuning& tuning, const std::strin
   writeFile("-o", o.file, text);
 }
 
-/// What others took of the machine's cores while it was measured; "" where that is next to nothing.
-std::string busyText(double coresOfOthers) {
-  constexpr double kNoticed = 0.1;
-  if (coresOfOthers < kNoticed) return "";
-  char text[80];
-  std::snprintf(text, sizeof text, "meanwhile other work took the time of %.1f cores",
-                coresOfOthers);
-  return text;
-}
-
 /// Finds the constants and writes them. `beside`: what else the machine did, if anything.
 void fitTo(const std::vector<Verdict>& verdicts, const Tuning& before, const TuneOptions& o,
            const std::string& beside) {
@@ -203,13 +194,13 @@ int runRank(const TuneOptions& o) {
   const bool first = !launched || launched->rank == 0;
   std::ofstream record;
   if (first) record = openOutputs(o);
-  TUTTI_REQUIRE(base::env().algorithm.empty(), "TUTTI_ALGORITHM=", base::env().algorithm,
-                " forces what is to be chosen: unset it");
+  requireNothingForced();
   Communicator c = Communicator::create();
   TUTTI_REQUIRE(c.size() > 1, "there is nothing to choose for one rank: -n N starts several");
   MachineUse use(c);
   const auto verdicts = Tuner(c, o, record.is_open() ? &record : nullptr).run();
-  const std::string beside = busyText(use.coresOfOthers());
+  const std::string beside =
+      busyText(use.coresOfOthers(), static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
   if (c.rank() != 0) return 0;
   report(verdicts);
   if (!beside.empty())

@@ -110,20 +110,22 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
     EXPECT_LE(alone.regrets.worst, 1.3);
     const Judged shared = judge(*calls, {}, ofSharedCores);
     EXPECT_LE(shared.regrets.mean, 1.035);
-    EXPECT_LE(shared.regrets.worst, 1.54);
+    EXPECT_LE(shared.regrets.worst, 1.55);
     EXPECT_LE(shared.badly, 0.02);
     const Judged hosts = judge(*calls, {}, ofHosts);
     EXPECT_LE(hosts.regrets.mean, 1.05);
     EXPECT_LE(hosts.regrets.worst, 1.3);
     const Judged sharing = judge(*calls, {}, ofHostsWithSharedCores);
     EXPECT_LE(sharing.regrets.mean, 1.055);
-    EXPECT_LE(sharing.regrets.worst, 1.6);
+    EXPECT_LE(sharing.regrets.worst, 1.61);
     EXPECT_LE(sharing.badly, 0.02);
   }
 }
 
+bool ofFourHosts(const MeasuredCall& call) { return call.topology.hosts() == 4; }
+
 // What no constants choose well for is preferred by name. Of sizes between, which the table was not
-// fitted to, none is chosen badly for either, but for one where hosts share cores, which no
+// fitted to, none is chosen badly for either, but for one of four hosts, which share cores, as no
 // topology says. By what was measured on other days, on another machine, a few are.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
@@ -132,11 +134,15 @@ TEST(RecordedCalls, AreChosenWellForOnceTuned) {
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.02);
     for (const auto& counts : {ofHosts, ofHostsWithSharedCores})
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.05);
-    for (const MeasuredCall& call : *calls)
-      EXPECT_LE(collectives::regret(call, tuned),
-                calls == &between() && ofHostsWithSharedCores(call) ? 1.38 : 1.3)
+    int badly = 0;
+    for (const MeasuredCall& call : *calls) {
+      const double regret = collectives::regret(call, tuned);
+      badly += regret > 1.3;
+      EXPECT_LE(regret, calls == &between() && ofFourHosts(call) ? 1.4 : 1.3)
           << call.request.describe() << (call.windows ? " in windows on " : " on ")
           << call.topology.describe();
+    }
+    EXPECT_LE(badly, calls == &between() ? 1 : 0);
   }
   const Judged alone = judge(earlier(), tuned, ofACoreEach);
   EXPECT_LE(alone.regrets.mean, 1.02);

@@ -138,6 +138,11 @@ TEST(ExplainCommand, RefusesByName) {
   EXPECT_TRUE(
       contains(refusal({"all_reduce", "-n", "4", "--hosts", "2x2", "--measure"}), "--hosts"));
   EXPECT_TRUE(contains(refusal({"barrier", "-n", "4", "--measure"}), "--measure"));
+  const Result forced = Command({tuttiPath, "explain", "all_reduce", "-n", "2", "--measure"}, {},
+                                {"TUTTI_ALGORITHM=ring"})
+                            .wait();
+  EXPECT_NE(forced.exitCode, 0);
+  EXPECT_TRUE(contains(forced.err, "TUTTI_ALGORITHM=ring forces")) << forced.err;
   const Result missing =
       runTutti({"explain", "all_reduce", "-n", "2", "--tuning", "/nowhere/tuning"});
   EXPECT_EQ(missing.exitCode, 1);

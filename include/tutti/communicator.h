@@ -385,9 +385,9 @@ class Communicator {
   /// death, so after a partition each side may go on by itself.
   Communicator shrink();
 
-  /// Ends every operation of this communicator here, with Aborted, and tells the others, also when
-  /// it had failed before. Always returns, from any thread. Afterwards only shrink(),
-  /// subset() and destruction are allowed.
+  /// Ends every operation of this communicator here, with Aborted, and tells the others; when it had
+  /// failed before, they are told of that failure. Always returns, from any thread. Afterwards only
+  /// shrink(), subset() and destruction are allowed.
   void abort();
 
   /// The failure that made this communicator unusable, if one did.

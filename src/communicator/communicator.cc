@@ -220,7 +220,8 @@ void Communicator::abort() {
   if (impl_->inForkedChild()) return;  // nothing runs here that could be ended
   const Error error(ErrorCode::Aborted, "abort() was called by " + impl_->self());
   impl_->fail(error, false);
-  impl_->tellFailure(error);  // also when this rank had failed before: not every failure was told
+  // Also when this rank had failed before: not every failure was told.
+  if (!impl_->passOnFailure()) impl_->tellFailure(error);
 }
 
 std::optional<Error> Communicator::asyncError() const {

@@ -99,6 +99,16 @@ void Communicator::Impl::tellFailure(const Error& error) {
                .take());
 }
 
+bool Communicator::Impl::passOnFailure() {
+  const auto first = [&] {
+    std::lock_guard lock(mutex);
+    return failure;
+  }();
+  if (!first || first->code() == ErrorCode::Aborted) return false;
+  tellFailure(*first);
+  return true;
+}
+
 void Communicator::Impl::throwIfFailed() const {
   if (failed.load(std::memory_order_acquire)) throwFailure();
 }
@@ -326,9 +336,11 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
       }
       case Message::Failure: {
         const auto code = in.getEnum("code", ErrorCode::InvalidArgument, ErrorCode::Internal);
-        const std::string text = oneLine(in.getString("text", kMaxToldBytes));
+        std::string text = oneLine(in.getString("text", kMaxToldBytes));
         in.requireEnd();
-        fail(Error(code, text + base::message(" (reported by rank ", peer, ")")), false);
+        const std::string by = " (reported by rank ";
+        if (text.find(by) == std::string::npos) text += base::message(by, peer, ")");
+        fail(Error(code, text), false);
         break;
       }
       case Message::Status: {

@@ -51,6 +51,7 @@ Communicator Communicator::shrink() {
 std::shared_ptr<Communicator::Impl> Communicator::Impl::shrunk(base::Deadline deadline) {
   // This rank issues nothing more here. Others may still be in operations that it took part in;
   // those that wait for later ones learn it from the first view.
+  passOnFailure();
   fail(Error(ErrorCode::Aborted, self() + " shrinks the communicator"), false);
   awaitQuiet(deadline);
   std::vector<uint64_t> words{communicator::kFromShrink, voting.vote};

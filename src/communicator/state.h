@@ -239,6 +239,9 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   // Failure (failure.cc).
   void fail(const Error& error, bool tellOthers);
   void tellFailure(const Error& error);
+  /// Before this rank does what would end the others' calls for a lesser reason: whatever failed
+  /// here first, others may not have heard of it. False where nothing failed, but was aborted.
+  bool passOnFailure();
   std::string recorded(size_t lines) const;  ///< the operations that are kept, at most so many
   void throwIfFailed() const;
   [[noreturn]] void throwFailure() const;

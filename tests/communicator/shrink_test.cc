@@ -305,21 +305,17 @@ TEST(Abort, AfterAFailedShrinkIsTold) {
   });
 }
 
-// Passes everything on until a rule says that the rank dies instead of sending a message.
-class MortalControlPlane final : public bootstrap::ControlPlane {
+/// Passes everything on, but for what a rule takes away instead of sending it.
+class RuledControlPlane final : public bootstrap::ControlPlane {
  public:
   using Rule = std::function<bool(int to, const bootstrap::ControlMessage&)>;
-  MortalControlPlane(std::shared_ptr<bootstrap::ControlPlane> plane, Rule diesBefore)
-      : plane_(std::move(plane)), diesBefore_(std::move(diesBefore)) {}
+  RuledControlPlane(std::shared_ptr<bootstrap::ControlPlane> plane, Rule takes)
+      : plane_(std::move(plane)), takes_(std::move(takes)) {}
   int rank() const override { return plane_->rank(); }
   int size() const override { return plane_->size(); }
   const bootstrap::PeerInfo& peer(int rank) const override { return plane_->peer(rank); }
   void send(int to, bootstrap::ControlMessage message) override {
-    if (diesBefore_ && diesBefore_(to, message)) {
-      bootstrap::killLocalRank(*plane_, "died on purpose");
-      throw std::runtime_error("dead");
-    }
-    plane_->send(to, std::move(message));
+    if (!takes_(to, message)) plane_->send(to, std::move(message));
   }
   void listen(uint64_t channel, bootstrap::ControlListener* listener) override {
     plane_->listen(channel, listener);
@@ -330,8 +326,48 @@ class MortalControlPlane final : public bootstrap::ControlPlane {
 
  private:
   const std::shared_ptr<bootstrap::ControlPlane> plane_;
-  const Rule diesBefore_;
+  const Rule takes_;
 };
+
+std::vector<Communicator> makeRanks(int size, const CommunicatorOptions& options,
+                                    std::vector<std::shared_ptr<bootstrap::ControlPlane>> planes) {
+  return communicator::makeLocal(
+      size, options,
+      [size](int rank) {
+        return transports::shm::makeShmEndpoint(
+            rank, size, transports::shm::chooseLayout(size, communicator::kChannels));
+      },
+      std::move(planes));
+}
+
+// Rank 0 runs into its deadline, and rank 2 has not heard of it when rank 1, which has, aborts or
+// shrinks: what it hears from rank 1 first is still what happened, and to whom.
+TEST(Abort, AndShrinkPassOnWhatFailedBefore) {
+  for (const bool shrinks : {false, true}) {
+    auto planes = bootstrap::makeLocalControlPlanes(3);
+    planes[0] = std::make_shared<RuledControlPlane>(
+        planes[0], [](int to, const bootstrap::ControlMessage& message) {
+          return to == 2 &&
+                 message.type == static_cast<uint32_t>(Communicator::Impl::Message::Failure);
+        });
+    auto ranks = makeRanks(3, {.setupTimeout = 10s, .timeout = 500ms}, std::move(planes));
+    runRanks(ranks, [&](Communicator& c) {
+      if (c.rank() == 0) {
+        EXPECT_EQ(codeOf([&] { c.barrier(); }), ErrorCode::Timeout);
+      }
+      for (int i = 0; i < 5000 && !c.asyncError(); ++i) std::this_thread::sleep_for(1ms);
+      if (c.rank() == 1 && !shrinks) c.abort();
+      ASSERT_TRUE(c.asyncError()) << c.rank();
+      EXPECT_EQ(c.asyncError()->code(), ErrorCode::Timeout);
+      EXPECT_TRUE(contains(c.asyncError()->what(), "rank 0 (pid ")) << c.asyncError()->what();
+      EXPECT_EQ(contains(c.asyncError()->what(), "(reported by rank 0)"), c.rank() > 0)
+          << c.asyncError()->what();
+      if (!shrinks) return;
+      Communicator next = c.shrink();
+      EXPECT_EQ(sumOfRanks(next), 6);
+    });
+  }
+}
 
 // The last rank dies in the middle of telling the others something: some have heard it and some
 // have not. Whatever it was, the survivors meet in one communicator without it. Those who heard its
@@ -343,20 +379,16 @@ TEST(Shrink, ADeathInTheMiddleOfItDoesNotDivideTheSurvivors) {
     for (int deaf = 0; deaf < kMortal; ++deaf) {
       auto planes = bootstrap::makeLocalControlPlanes(kRanks);
       std::atomic<int> returned{0};
-      planes[kMortal] = std::make_shared<MortalControlPlane>(
-          planes[kMortal], [&, last, deaf](int to, const bootstrap::ControlMessage& message) {
+      planes[kMortal] = std::make_shared<RuledControlPlane>(
+          planes[kMortal], [&, mortal = planes[kMortal], last, deaf](
+                               int to, const bootstrap::ControlMessage& message) {
             if (to != deaf || message.type != static_cast<uint32_t>(last)) return false;
             for (int i = 0; last == Message::Ready && i < 3000 && returned < deaf; ++i)
               std::this_thread::sleep_for(1ms);
-            return true;
+            bootstrap::killLocalRank(*mortal, "died on purpose");
+            throw std::runtime_error("dead");
           });
-      auto ranks = communicator::makeLocal(
-          kRanks, {.setupTimeout = 10s, .timeout = 10s},
-          [&](int rank) {
-            return transports::shm::makeShmEndpoint(
-                rank, kRanks, transports::shm::chooseLayout(kRanks, communicator::kChannels));
-          },
-          planes);
+      auto ranks = makeRanks(kRanks, {.setupTimeout = 10s, .timeout = 10s}, std::move(planes));
       runRanks(ranks, [&](Communicator& c) {
         if (c.rank() == kMortal) {
           EXPECT_THROW(c.shrink(), std::exception);

@@ -251,6 +251,7 @@ static void missing_rank(void) {
 
 static void disagree(const Rank* rank) {
   ncclComm_t comm = join(rank);
+  await_all(rank, kJoined); /* who were still in set-up would hear of it there */
   float x[65] = {1};
   FAILS(ncclAllReduce(x, x, rank->rank == 1 ? 65 : 64, ncclFloat, ncclSum, comm, NULL),
         ncclInvalidUsage, "of 64 float32");

@@ -143,6 +143,17 @@ StreamRef streamFor(const GpuWork& work, const Batch* batch) {
   return batch && !gpu.byCopies() ? batch->works.front().stream : gpu.ownStream();
 }
 
+/// Of several communicators on one stream the one that was named first goes first, for all ranks
+/// alike: else a rank's call could wait behind another communicator's for a rank that has it the
+/// other way round.
+void sortByTurn(std::vector<Batch>& batches) {
+  std::map<uint64_t, size_t> places;  // of communicators, by their first batch
+  for (const Batch& batch : batches) places.try_emplace(batch.group, places.size());
+  std::ranges::stable_sort(batches, {}, [&](const Batch& batch) {
+    return std::pair(batch.turn, places.at(batch.group));
+  });
+}
+
 std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
   std::vector<Batch> batches;
   std::map<const Communicator::Impl*, size_t> turns;
@@ -160,7 +171,7 @@ std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
     batch.works.push_back(std::move(work));
     batches.push_back(std::move(batch));
   }
-  std::ranges::stable_sort(batches, {}, &Batch::turn);
+  sortByTurn(batches);
   return batches;
 }
 

@@ -24,8 +24,9 @@ struct GpuWork {
   bool isExchange() const { return std::holds_alternative<executor::Exchange>(call); }
 };
 
-/// Launches them: the first of each communicator, then the second of each, and so on, so that the
-/// calls of one group cannot wait for each other. Ranks of one communicator on one stream, or on
+/// Launches them: the first of each communicator, then the second of each, and so on, the
+/// communicators always in the order in which they come first, so that the calls of one group cannot
+/// wait for each other. Ranks of one communicator on one stream, or on
 /// one device and no stream, share a launch.
 void launch(std::vector<GpuWork> works);
 

@@ -251,34 +251,25 @@ else
   for name in conformance_sm80 conformance_sm90 runtime; do leave "$name" "it is about a GPU"; done
 fi
 
-# Kernels of training, against the host's.
-for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernels_against_host kernel_calls attention attention_calls streaming; do
-  tests "training_$test" 60 "$tests/cuda_${test}_test"
+# Collectives, with several ranks on one GPU: what runs plans there, and communicators.
+for test in cuda_interpreter cuda_launches cuda_exchange cuda_slices cuda_proxy copy_plans copy_exchange copy_faults \
+  copy_processes; do
+  if [ -n "$emulated" ] && [ $test = cuda_launches ] && [ "$gpus" -lt 4 ]; then
+    leave "executor_$test" "the emulation's also connects four devices"
+  else
+    tests "executor_$test" 60 "$tests/${test}_test"
+  fi
 done
-tests training_sequences 60 "$tests/device_sequences_test"
-tests training 120 "$tests/device_training_test"
-if [ -n "$emulated" ]; then
-  tests training_offload 60 "$tests/device_offload_test"
-else
-  leave training_offload "its ranks want two GPUs, and nothing has been tried on them"
-fi
-
-for test in gemm gemm_calls; do
-  tests "training_$test" 60 "$tests/cuda_${test}_test"
-done
-part tune_gemm 90 "${tune[@]}"
-
-# Collectives, with several ranks on one GPU.
 tests communicator 90 "$tests/gpu_communicator_test"
 tests communicator_processes 90 "$tests/gpu_processes_test"
 tests communicator_hosts 90 "$tests/gpu_hosts_test"
 LD_LIBRARY_PATH=$libraries part nccl_programs 90 "$tests/nccl_gpu"
 for ranks in 2 4 8; do
-  for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall; do
+  for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv gather scatter alltoallv; do
     part "threads_${ranks}_$collective" 30 "$programs/${collective}_perf" -t "$ranks" -g 1 \
       -b 8 -e 1M -f 32 -n 3 -w 1 --device $device
   done
-  for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall; do
+  for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv gather scatter alltoallv; do
     part "processes_${ranks}_$collective" 30 "$programs/tutti" perf $collective -n "$ranks" -b 8 -e 1M -f 32 \
       --iters 3 -w 1 --device $device
   done
@@ -302,6 +293,23 @@ else
     --nproc-per-node 2 bench/gpu/torch_collectives.py
 fi
 
+# Kernels of training, against the host's.
+for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernels_against_host kernel_calls attention attention_calls streaming; do
+  tests "training_$test" 60 "$tests/cuda_${test}_test"
+done
+tests training_sequences 60 "$tests/device_sequences_test"
+tests training 120 "$tests/device_training_test"
+if [ -n "$emulated" ]; then
+  tests training_offload 60 "$tests/device_offload_test"
+else
+  leave training_offload "its ranks want two GPUs, and nothing has been tried on them"
+fi
+
+for test in gemm gemm_calls; do
+  tests "training_$test" 60 "$tests/cuda_${test}_test"
+done
+part tune_gemm 90 "${tune[@]}"
+
 # Bandwidth and latency, against what this GPU copies and against NCCL.
 say
 say "Speed:"
@@ -324,11 +332,15 @@ fi
 timeOf() {  # a perf program's out-of-place time in microseconds, of the first size
   within "$@" 2>>"$out/speed.txt" | awk '/^ *[0-9]/ { print $6; exit }'
 }
+ofCopy() {  # MICROSECONDS BYTES: what was moved in a second, and how much of the copy that is
+  awk -v us="${1:-0}" -v bytes="$2" -v copy="${copy:-0}" 'BEGIN {
+    if (us > 0 && copy > 0) printf "%.1f GB/s, %.0f%% of the copy", bytes / us / 1e3, bytes / us / 10 / copy }'
+}
+large=$([ -n "$emulated" ] && echo 64K || echo 256M)
+bytes=$([ -n "$emulated" ] && echo 65536 || echo 268435456)
 for ranks in 2 4 8; do
   [ "$only" != checks ] || break
   [ "$(left)" -gt 10 ] || { unmeasured "$ranks ranks on one GPU" "no time left"; continue; }
-  large=$([ -n "$emulated" ] && echo 64K || echo 256M)
-  bytes=$([ -n "$emulated" ] && echo 65536 || echo 268435456)
   us=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b $large -e $large -n 20 -w 5 -c 0 --device $device)
   small=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 100 -w 20 -c 0 --device $device)
   graphs=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 20 -G 20 -w 5 -c 0 --device $device)
@@ -338,25 +350,92 @@ for ranks in 2 4 8; do
     say "- $ranks ranks on one GPU: **failed**: $(tail -1 "$out/speed.txt")"
     continue
   fi
-  say "- $ranks ranks on one GPU: AllReduce of $large in $us us$(
-    awk -v us="$us" -v copy="${copy:-0}" -v moved=$((2 * ranks * bytes)) 'BEGIN {
-      if (us > 0 && copy > 0) printf ", %.1f GB/s, %.0f%% of the copy", moved / us / 1e3, moved / us / 10 / copy }'
-  ); of 8 bytes in $small us, $graphs us in a graph of 20"
+  share=$(ofCopy "$us" $((2 * ranks * bytes)))
+  say "- $ranks ranks on one GPU: AllReduce of $large in $us us${share:+, $share}; of 8 bytes in $small us, $graphs us in a graph of 20"
 done
+
+# Every collective of four ranks, by kernels of threads and by copies of processes: S bytes are moved S times as a
+# result or an input is read, and again as it is written.
+if [ "$only" != checks ]; then
+  say
+  say "| $large, 4 ranks on one GPU | threads, us | | processes, us | |"
+  say "|---|---|---|---|---|"
+  for each in all_reduce:8 all_gather:8 reduce_scatter:5 broadcast:8 reduce:5 alltoall:8 sendrecv:8 gather:2 scatter:2; do
+    collective=${each%:*} moved=$((${each#*:} * bytes)) row=
+    for how in threads processes; do
+      if [ "$(left)" -le 10 ]; then unmeasured "$collective of four $how" "no time left"; row+=' | | |'; continue; fi
+      if [ $how = threads ]; then
+        us=$(timeOf "$programs/${collective}_perf" -t 4 -g 1 -b $large -e $large -n 10 -w 3 -c 0 --device $device)
+      else
+        us=$(timeOf "$programs/tutti" perf $collective -n 4 -b $large -e $large --iters 10 -w 3 -c 0 --device $device)
+      fi
+      if [ -z "$us" ] && [ "$(left)" -gt 1 ]; then
+        failures=$((failures + 1))
+        us="**failed**: $(tail -1 "$out/speed.txt" | tr '|' '/' | cut -c1-100)" row+=" $us | |"
+      else
+        row+=" $us | $(ofCopy "$us" $moved) |"
+      fi
+    done
+    say "| $collective |$row"
+  done
+  say
+fi
+# PyTorch's wheels have NCCL and cuBLAS.
+inWheels() {  # the first file of NVIDIA's wheels whose path ends so
+  python3 -c 'import glob, nvidia, sys
+for path in nvidia.__path__:
+    for file in glob.glob(path + "/" + sys.argv[1]):
+        print(file)' "$1" 2>/dev/null | head -n 1
+}
+
+# speedBy FOLDERS NAME: nccl_speed by the libnccl.so.2 there, added to a file of that name.
+speedBy() {
+  LD_LIBRARY_PATH=$1 within "$nccl_speed" "${ncclSizes[@]}" >>"$out/$2.txt" 2>"$out/$2.errors.txt" && return
+  if [ "$(left)" -le 1 ]; then unmeasured "against NCCL, the rest" "no time left"; return 1; fi
+  failures=$((failures + 1))
+  say "- nccl_speed by $2: **failed**: $(tail -n 1 "$out/$2.errors.txt")"
+  return 1
+}
+ncclSizes=() nccl_speed=$build/bin/gpu/nccl_speed
+if [ -n "$emulated" ]; then
+  ncclSizes=(4096 2) nccl_speed=$programs/nccl_speed theirs=$programs/libnccl.so.2  # NCCL is played by Tutti
+else
+  theirs=$(inWheels 'nccl/lib/libnccl.so.2')
+  [ -n "$theirs" ] || theirs=$(ldconfig -p | awk '/libnccl.so.2/ { print $NF; exit }')
+fi
 if [ "$only" = checks ]; then
   :
-elif [ "$gpus" -gt 1 ] && [ -x "$build/bin/gpu/nccl_speed" ] && [ -z "$emulated" ]; then
-  theirs=$(ldconfig -p | awk '/libnccl.so.2/ { print $NF; exit }')
-  for turn in 1 2 3; do
-    LD_LIBRARY_PATH=$libraries within "$build/bin/gpu/nccl_speed" >"$out/tutti.$turn.txt" 2>&1
-    [ -n "$theirs" ] && LD_LIBRARY_PATH=$(dirname "$theirs") within "$build/bin/gpu/nccl_speed" >"$out/nccl.$turn.txt" 2>&1
-  done
-  say "- AllReduce over $gpus GPUs by Tutti and by NCCL, three times in turn: $out/tutti.*.txt, $out/nccl.*.txt (bytes, microseconds)"
-  [ -n "$theirs" ] || unmeasured "NCCL beside Tutti" "there is no libnccl.so.2"
-elif [ -n "$emulated" ]; then
-  unmeasured "against NCCL" "no GPU"
-else
+elif [ "$gpus" -lt 2 ]; then
   unmeasured "against NCCL" "it needs two GPUs, and there are $gpus"
+elif [ "$(left)" -lt 15 ]; then
+  unmeasured "against NCCL" "no time left"
+else
+  rm -f "$out"/nccl_speed_by_*.txt
+  for turn in 1 2 3; do
+    speedBy "$libraries" nccl_speed_by_tutti || break
+    [ -z "$theirs" ] || speedBy "$(dirname "$theirs"):$libraries" nccl_speed_by_nccl || break
+  done
+  [ -n "$theirs" ] || unmeasured "NCCL beside Tutti" "there is no libnccl.so.2"
+  say "- collectives over $gpus GPUs by Tutti and by ${theirs:-nobody else}, in turn, medians of three:"
+  say
+  while IFS= read -r line; do say "$line"; done < <(awk '
+    function median(key,  a, n, i, j, t) {
+      n = split(times[key], a, " ")
+      for (i = 2; i <= n; ++i)
+        for (j = i; j > 1 && a[j - 1] + 0 > a[j] + 0; --j) { t = a[j]; a[j] = a[j - 1]; a[j - 1] = t }
+      return n ? a[int((n + 1) / 2)] : 0
+    }
+    { key = $1 " | " $2; times[FILENAME, key] = times[FILENAME, key] " " $3 }
+    FILENAME == ARGV[1] && !(key in seen) { seen[key] = 1; keys[++count] = key }
+    END {
+      print "| collective | bytes | Tutti, us | NCCL, us | NCCL over Tutti |"
+      print "|---|---|---|---|---|"
+      for (i = 1; i <= count; ++i) {
+        ours = median(ARGV[1] SUBSEP keys[i]); nccl = median(ARGV[2] SUBSEP keys[i])
+        printf "| %s | %.1f | %s | %s |\n", keys[i], ours, nccl ? sprintf("%.1f", nccl) : "",
+          nccl && ours ? sprintf("%.2f", nccl / ours) : ""
+      }
+    }' "$out/nccl_speed_by_tutti.txt" $([ ! -s "$out/nccl_speed_by_nccl.txt" ] || echo "$out/nccl_speed_by_nccl.txt"))
 fi
 
 # measure NAME SHARE COMMAND...: a program that gets --seconds, so many hundredths of all; what it says goes into
@@ -385,10 +464,7 @@ measure() {
 }
 
 # Kernels and trainings. cuBLAS is the toolkit's, or that of PyTorch's wheels.
-wheel=$(python3 -c 'import glob, nvidia
-for path in nvidia.__path__:
-    for file in glob.glob(path + "/*/lib/libcublas.so.*"):
-        print(file)' 2>/dev/null | head -n 1)
+wheel=$(inWheels '*/lib/libcublas.so.*')
 if [ -n "$emulated" ]; then
   measure gemm 12 "$programs/gemm_speed" --turns 1 --cublas "$programs/libstand_in_cublas.so" 40x72x64:forward \
     33x40x70:dgrad 64x24x100:wgrad

@@ -11,7 +11,10 @@ namespace tutti::tests {
 
 using device::OnDevice;
 
-CopyRanks::CopyRanks(const CopyRanksOptions& options) : options_(options) {
+bool haveQueues(int ranks, int devices) { return ranks <= 3 * devicesOf(devices); }
+
+CopyRanks::CopyRanks(const CopyRanksOptions& options)
+    : options_(options), devices_(devicesOf(options.devices)) {
   std::vector<DeviceEndpoint*> endpoints;
   for (int r = 0; r < options.ranks; ++r) {
     endpoints_.push_back(

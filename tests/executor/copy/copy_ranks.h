@@ -1,6 +1,6 @@
 #pragma once
 
-// Ranks of one process on emulated devices, for tests of the executor of copy engines.
+// Ranks of one process on devices, for tests of the executor of copy engines.
 
 #include <memory>
 #include <vector>
@@ -25,10 +25,14 @@ inline const transports::p2p::Layout kCopyLayout{
 
 struct CopyRanksOptions {
   int ranks = 2;
-  int devices = 4;  ///< rank r is on device r modulo that
+  int devices = 4;  ///< rank r is on device r modulo that, or modulo those that there are
   transports::p2p::Layout layout = kCopyLayout;
   StreamOptions executor = {.deadlineNs = 60'000'000'000};
 };
+
+/// Whether CUDA can keep the streams of so many ranks apart on so many devices, or on those that
+/// there are: a rank has seven, and a device at most 32 queues for all.
+bool haveQueues(int ranks, int devices);
 
 class CopyRanks {
  public:
@@ -36,7 +40,7 @@ class CopyRanks {
   ~CopyRanks();
 
   int size() const { return options_.ranks; }
-  int deviceOf(int rank) const { return rank % options_.devices; }
+  int deviceOf(int rank) const { return rank % devices_; }
   StreamExecutor& executor(int rank) { return *executors_[rank]; }
   cudaStream_t stream(int rank) { return streams_[rank]; }
 
@@ -60,6 +64,7 @@ class CopyRanks {
 
  private:
   const CopyRanksOptions options_;
+  const int devices_;
   std::vector<std::unique_ptr<DeviceEndpoint>> endpoints_;
   std::vector<std::unique_ptr<StreamExecutor>> executors_;
   std::vector<cudaStream_t> streams_;

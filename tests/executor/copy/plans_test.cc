@@ -33,6 +33,7 @@ class CopyPlans : public testing::TestWithParam<Setting> {};
 // Counts of nothing, one element, a part of a vector, and several rounds; the odd ones in place.
 TEST_P(CopyPlans, GiveTheHostsBits) {
   const Setting setting = GetParam();
+  if (!haveQueues(setting.ranks, setting.devices)) GTEST_SKIP() << "it wants more devices";
   CopyRanks ranks({.ranks = setting.ranks, .devices = setting.devices});
   for (const int channels : {1, 2})
     for (const plan::PlanSpec& spec : stagedPlans(setting.ranks, channels))

@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kLong{60};
 class Rank {
  public:
   Rank(Hub& hub, int rank, int ranks, int devices)
-      : hub_(hub), rank_(rank), ranks_(ranks), device_(rank % devices) {
+      : hub_(hub), rank_(rank), ranks_(ranks), device_(rank % devicesOf(devices)) {
     TUTTI_CUDA(cudaSetDevice(device_));
     endpoint_ = std::make_unique<DeviceEndpoint>(device_, rank, ranks, kCopyLayout);
     const auto addresses = hub.exchange(rank, endpoint_->address().blob);

@@ -1,5 +1,9 @@
 #include "tests/executor/cuda/device_ranks.h"
 
+#include <algorithm>
+
+#include <tutti/device.h>
+
 #include "collectives/algorithms.h"
 #include "transports/p2p/owned_memory.h"
 
@@ -18,7 +22,10 @@ Buffer DeviceBuffer::download() const {
   return bytes;
 }
 
-DeviceRanks::DeviceRanks(const DeviceRanksOptions& options) : options_(options) {
+int devicesOf(int wanted) { return std::min(wanted, deviceCount(DeviceKind::Cuda)); }
+
+DeviceRanks::DeviceRanks(const DeviceRanksOptions& options)
+    : options_(options), devices_(devicesOf(options.devices)) {
   std::vector<DeviceEndpoint*> endpoints;
   for (int r = 0; r < options.ranks; ++r) {
     endpoints_.push_back(std::make_unique<DeviceEndpoint>(deviceOf(r), r, options.ranks,

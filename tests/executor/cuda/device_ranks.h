@@ -1,6 +1,6 @@
 #pragma once
 
-// Ranks of one process on emulated devices, for tests of the CUDA executor.
+// Ranks of one process on devices, for tests of the CUDA executor.
 
 #include <functional>
 #include <memory>
@@ -26,7 +26,7 @@ using FarNetwork = std::function<std::vector<std::unique_ptr<transports::Endpoin
 
 struct DeviceRanksOptions {
   int ranks = 2;
-  int devices = 4;  ///< rank r is on device r modulo that
+  int devices = 4;  ///< rank r is on device r modulo that, or modulo those that there are
   transports::p2p::Layout layout = {.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
                                     .lowLatencyBytes = 2048};
   InterpreterOptions interpreter = {.blocks = 8,
@@ -57,13 +57,16 @@ class DeviceBuffer {
   transports::p2p::DeviceMemory memory_;
 };
 
+/// So many devices, or all where there are fewer, as on a machine with one GPU.
+int devicesOf(int wanted);
+
 class DeviceRanks {
  public:
   explicit DeviceRanks(const DeviceRanksOptions& options);
   ~DeviceRanks();
 
   int size() const { return options_.ranks; }
-  int deviceOf(int rank) const { return rank % options_.devices; }
+  int deviceOf(int rank) const { return rank % devices_; }
   Interpreter& interpreter(int rank) { return *interpreters_[rank]; }
   DeviceEndpoint& endpoint(int rank) { return *endpoints_[rank]; }
   Residency& residency() { return residency_; }
@@ -94,6 +97,7 @@ class DeviceRanks {
   std::vector<std::unique_ptr<transports::Endpoint>> farEndpoints() const;
 
   const DeviceRanksOptions options_;
+  const int devices_;
   Residency residency_;
   std::vector<std::unique_ptr<DeviceEndpoint>> endpoints_;
   std::vector<std::unique_ptr<Interpreter>> interpreters_;

@@ -41,6 +41,7 @@ TEST_P(Graphs, RanksThatShareAStreamAreMerged) {
 INSTANTIATE_TEST_SUITE_P(Wires, Graphs, testing::ValuesIn(kWires));
 
 TEST(Merged, RanksMustBeAlike) {
+  if (devicesOf(2) < 2) GTEST_SKIP() << "it is about two devices";
   DeviceRanks ranks({.ranks = 2, .devices = 2});
   ranks.begin(ringCall(2, 10), Wire::Simple, 1);
   std::vector<Interpreter::RankLaunch> all;

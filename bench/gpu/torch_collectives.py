@@ -25,9 +25,9 @@ RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 GPU = torch.device("cpu") if ON_CPU else torch.device("cuda", RANK % torch.cuda.device_count())
 
 
-def value(rank, count, dtype=torch.float32):
-    """What `rank` gives: the same on every machine, exact in sums of a few ranks."""
-    return ((torch.arange(count) + 3 * rank) % 7).to(dtype)
+def value(rank, count, dtype=torch.float32, to=0):
+    """What `rank` gives (to rank `to`): the same on every machine, exact in sums and products of a few."""
+    return ((torch.arange(count) + 3 * rank + 5 * to) % 7).to(dtype)
 
 
 def same(name, got, want, tolerance=0.0):
@@ -36,35 +36,93 @@ def same(name, got, want, tolerance=0.0):
         raise AssertionError(f"{name}: off by {error}")
 
 
+# Up to here every integer is a value of the type.
+MOST_EXACT = {torch.uint8: 255, torch.bfloat16: 256, torch.float16: 2048}
+
+
+def of_one_type(dtype, count):
+    every = [value(r, count, dtype) for r in range(SIZE)]
+    stacked = torch.stack(every).to(torch.float64)
+    mine = every[RANK].to(GPU)
+    reductions = {"SUM": stacked.sum(0), "MAX": stacked.amax(0), "MIN": stacked.amin(0), "PRODUCT": stacked.prod(0)}
+    if dtype.is_floating_point and not ON_CPU:  # Gloo has no average
+        reductions["AVG"] = stacked.mean(0)
+    for op, want in reductions.items():
+        if want.max() > MOST_EXACT.get(dtype, 1 << 24):
+            continue
+        x = mine.clone()
+        dist.all_reduce(x, op=getattr(dist.ReduceOp, op))
+        same(f"all_reduce {op} of {dtype}", x, want, 0.03 if op == "AVG" else 0)
+    x = mine.clone()
+    dist.broadcast(x, SIZE - 1)
+    same("broadcast", x, every[SIZE - 1])
+    x = mine.clone()
+    dist.reduce(x, 0)
+    if RANK == 0:
+        same("reduce", x, reductions["SUM"])
+    out = torch.empty(SIZE * count, dtype=dtype, device=GPU)
+    dist.all_gather_into_tensor(out, mine)
+    same("all_gather", out, torch.cat(every))
+    # From here on every destination gets something else.
+    sent = torch.cat([value(RANK, count, dtype, to) for to in range(SIZE)]).to(GPU)
+    got = [value(r, count, dtype, RANK) for r in range(SIZE)]
+    out = torch.empty(count, dtype=dtype, device=GPU)
+    dist.reduce_scatter_tensor(out, sent)
+    same("reduce_scatter", out, torch.stack(got).to(torch.float64).sum(0))
+    out = torch.empty(SIZE * count, dtype=dtype, device=GPU)
+    dist.all_to_all_single(out, sent)
+    same("all_to_all", out, torch.cat(got))
+
+
 def collectives():
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int64, torch.uint8):
+    types = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
+    for dtype in types:
         for count in (1, 1000, 1 << 20):
-            every = [value(r, count, dtype) for r in range(SIZE)]
-            total = torch.stack(every).to(torch.float64).sum(0)
-            mine = every[RANK].to(GPU)
-            x = mine.clone()
-            dist.all_reduce(x)
-            same("all_reduce", x, total)
-            x = mine.clone()
-            dist.all_reduce(x, op=dist.ReduceOp.MAX)
-            same("all_reduce max", x, torch.stack(every).amax(0))
-            x = mine.clone()
-            dist.broadcast(x, SIZE - 1)
-            same("broadcast", x, every[SIZE - 1])
-            x = mine.clone()
-            dist.reduce(x, 0)
-            if RANK == 0:
-                same("reduce", x, total)
-            out = torch.empty(SIZE * count, dtype=dtype, device=GPU)
-            dist.all_gather_into_tensor(out, mine)
-            same("all_gather", out, torch.cat(every))
-            out = torch.empty(count, dtype=dtype, device=GPU)
-            dist.reduce_scatter_tensor(out, mine.repeat(SIZE))
-            same("reduce_scatter", out, total)
-            out = torch.empty(SIZE * count, dtype=dtype, device=GPU)
-            dist.all_to_all_single(out, mine.repeat(SIZE))
-            same("all_to_all", out, torch.cat(every))
+            of_one_type(dtype, count)
     dist.barrier(device_ids=None if ON_CPU else [GPU.index])
+
+
+def uneven():
+    """Blocks that differ in size, and lists of tensors."""
+
+    def rows(source, to):
+        return 10 * source + 3 * to + 1
+
+    sent = [value(RANK, rows(RANK, to), to=to) for to in range(SIZE)]
+    got = [value(r, rows(r, RANK), to=RANK) for r in range(SIZE)]
+    out = torch.empty(sum(len(block) for block in got), device=GPU)
+    dist.all_to_all_single(out, torch.cat(sent).to(GPU), [len(b) for b in got], [len(b) for b in sent])
+    same("all_to_all of uneven blocks", out, torch.cat(got))
+    every = [value(r, 500 + r) for r in range(SIZE)]
+    if not ON_CPU:  # Gloo wants tensors alike
+        outs = [torch.empty(len(one), device=GPU) for one in every]
+        dist.all_gather(outs, every[RANK].to(GPU))
+        same("all_gather of a list", torch.cat(outs), torch.cat(every))
+    alike = [value(r, 500) for r in range(SIZE)]
+    outs = [torch.empty(500, device=GPU) for _ in range(SIZE)] if RANK == 0 else None
+    dist.gather(alike[RANK].to(GPU), outs, dst=0)
+    if RANK == 0:
+        same("gather", torch.cat(outs), torch.cat(alike))
+    out = torch.empty(500, device=GPU)
+    dist.scatter(out, [one.to(GPU) for one in alike] if RANK == 0 else None, src=0)
+    same("scatter", out, alike[RANK])
+
+
+def groups():
+    """A communicator of some of the ranks beside that of all, and calls that are not waited for at once."""
+    members = list(range(0, SIZE, 2))
+    some = dist.new_group(members)
+    if RANK in members:
+        x = value(RANK, 1000).to(GPU)
+        dist.all_reduce(x, group=some)
+        same("all_reduce of a group", x, torch.stack([value(r, 1000) for r in members]).sum(0))
+    xs = [value(RANK, 1000, to=i).to(GPU) for i in range(5)]
+    for work in [dist.all_reduce(x, async_op=True) for x in xs]:
+        work.wait()
+    for i, x in enumerate(xs):
+        same("all_reduce under way", x, torch.stack([value(r, 1000, to=i) for r in range(SIZE)]).sum(0))
+    if RANK in members:
+        dist.barrier(group=some)
 
 
 def exchanges():
@@ -133,7 +191,7 @@ def main():
         torch.cuda.set_device(GPU)
         dist.init_process_group("nccl", device_id=GPU)
     failed = 0
-    for part in (collectives, exchanges, ddp, fsdp):
+    for part in (collectives, uneven, groups, exchanges, ddp, fsdp):
         try:
             part()
             said = "ok"

@@ -3,6 +3,8 @@
 #include <tutti/communicator.h>
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include "src/base/check.h"
@@ -19,6 +21,7 @@ namespace tutti {
 using communicator::CallFacts;
 using communicator::Settings;
 using communicator::SharedWindows;
+using communicator::SplitVote;
 using communicator::World;
 using plan::Collective;
 
@@ -163,57 +166,89 @@ Memory Communicator::share(const Memory& memory) {
       impl_->who.world);
 }
 
+namespace {
+
+/// What every rank says, by rank.
+std::vector<SplitVote> votesOf(Communicator& c, int color, int key) {
+  const SplitVote mine{color, key};
+  static_assert(sizeof mine == 16);
+  std::vector<SplitVote> votes(static_cast<size_t>(c.size()));
+  c.allGather({.send = &mine, .recv = votes.data(), .count = 2, .type = DataType::Int64});
+  return votes;
+}
+
+}  // namespace
+
 std::optional<Communicator> Communicator::split(int color, int key) {
-  struct Vote {
-    int64_t color, key;
-  };
-  static_assert(sizeof(Vote) == 16);
-  const Vote mine{color, key};
-  std::vector<Vote> votes(impl_->size);
   if (communicator::groupIsOpen())
     base::fail(ErrorCode::InvalidUsage, "split() cannot be part of a group");
-  allGather({.send = &mine, .recv = votes.data(), .count = 2, .type = DataType::Int64});
-  const uint32_t number = ++impl_->splits;
-  if (color < 0) return std::nullopt;
+  auto impl = impl_->splitBy(votesOf(*this, color, key));
+  return impl ? std::optional(Communicator(std::move(impl))) : std::nullopt;
+}
+
+// Beside an aborted one it takes another of the same ranks, which is gone when this returns. On
+// GPUs memory would be freed with it, and CUDA waits then for the kernels of ranks that have
+// returned and wait for this one.
+std::optional<Communicator> communicator::Inspection::splitAborted(Communicator& c, int color,
+                                                                   int key) {
+  std::vector<int> all(static_cast<size_t>(c.size()));
+  std::iota(all.begin(), all.end(), 0);
+  Settings onHost = c.impl_->settings;
+  onHost.device = {};
+  Communicator between(c.impl_->subset(all, onHost));
+  auto impl = c.impl_->splitBy(votesOf(between, color, key));
+  return impl ? std::optional(Communicator(std::move(impl))) : std::nullopt;
+}
+
+std::shared_ptr<Communicator::Impl> Communicator::Impl::splitBy(
+    const std::vector<SplitVote>& votes) {
+  const uint32_t number = ++splits;
+  const int64_t color = votes[who.rank].color;
+  if (color < 0) return nullptr;
   std::vector<int> chosen;  // ranks of this communicator
-  for (int r = 0; r < impl_->size; ++r)
+  for (int r = 0; r < size; ++r)
     if (votes[r].color == color) chosen.push_back(r);
   std::stable_sort(chosen.begin(), chosen.end(),
                    [&](int a, int b) { return votes[a].key < votes[b].key; });
-  Impl::Membership membership{impl_->who.world, {}, 0, 0};
+  Membership membership{who.world, {}, 0, 0};
   for (size_t i = 0; i < chosen.size(); ++i) {
-    membership.members.push_back(impl_->who.members[chosen[i]]);
-    if (chosen[i] == rank()) membership.rank = static_cast<int>(i);
+    membership.members.push_back(who.members[chosen[i]]);
+    if (chosen[i] == who.rank) membership.rank = static_cast<int>(i);
   }
   membership.id = communicator::derivedId(
-      impl_->who.id, {communicator::kFromSplit, number, static_cast<uint64_t>(color)});
-  auto impl = std::make_shared<Impl>(std::move(membership), impl_->settings);
-  impl->connect(setupDeadline(impl_->settings));
-  return Communicator(std::move(impl));
+      who.id, {communicator::kFromSplit, number, static_cast<uint64_t>(color)});
+  auto impl = std::make_shared<Impl>(std::move(membership), settings);
+  impl->connect(setupDeadline(settings));
+  return impl;
 }
 
 Communicator Communicator::subset(std::span<const int> ranks) {
   if (impl_->inForkedChild()) throw impl_->usedAfterFork();
   if (communicator::groupIsOpen())
     base::fail(ErrorCode::InvalidUsage, "subset() cannot be part of a group");
-  Impl::Membership membership{impl_->who.world, {}, -1, 0};
+  return Communicator(impl_->subset(ranks, impl_->settings));
+}
+
+std::shared_ptr<Communicator::Impl> Communicator::Impl::subset(std::span<const int> ranks,
+                                                               const Settings& its) {
+  Membership membership{who.world, {}, -1, 0};
   int last = -1;
   for (const int member : ranks) {
-    TUTTI_REQUIRE(member > last && member < size(), "subset: rank ", member, " after ", last,
-                  " is not in ascending order, or not a rank of 0..", size() - 1);
-    if (member == rank()) membership.rank = static_cast<int>(membership.members.size());
-    membership.members.push_back(impl_->who.members[member]);
+    TUTTI_REQUIRE(member > last && member < size, "subset: rank ", member, " after ", last,
+                  " is not in ascending order, or not a rank of 0..", size - 1);
+    if (member == who.rank) membership.rank = static_cast<int>(membership.members.size());
+    membership.members.push_back(who.members[member]);
     last = member;
   }
-  TUTTI_REQUIRE(membership.rank >= 0, "subset: rank ", rank(), " calls and is not in it");
-  const base::Deadline deadline = setupDeadline(impl_->settings);
-  if (asyncError()) impl_->awaitQuiet(deadline);
-  std::vector<uint64_t> words{communicator::kFromSubset, ++impl_->subsets[membership.members]};
+  TUTTI_REQUIRE(membership.rank >= 0, "subset: rank ", who.rank, " calls and is not in it");
+  const base::Deadline deadline = setupDeadline(its);
+  if (failed.load(std::memory_order_acquire)) awaitQuiet(deadline);
+  std::vector<uint64_t> words{communicator::kFromSubset, ++subsets[membership.members]};
   words.insert(words.end(), membership.members.begin(), membership.members.end());
-  membership.id = communicator::derivedId(impl_->who.id, words);
-  auto impl = std::make_shared<Impl>(std::move(membership), impl_->settings);
+  membership.id = communicator::derivedId(who.id, words);
+  auto impl = std::make_shared<Impl>(std::move(membership), its);
   impl->connect(deadline);
-  return Communicator(std::move(impl));
+  return impl;
 }
 
 void Communicator::abort() {

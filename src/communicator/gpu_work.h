@@ -25,9 +25,9 @@ struct GpuWork {
 };
 
 /// Launches them: the first of each communicator, then the second of each, and so on, the
-/// communicators always in the order in which they come first, so that the calls of one group cannot
-/// wait for each other. Ranks of one communicator on one stream, or on
-/// one device and no stream, share a launch.
+/// communicators always in the order in which they come first, so that the calls of one group
+/// cannot wait for each other. Ranks of one communicator on one stream, or on one device and no
+/// stream, share a launch.
 void launch(std::vector<GpuWork> works);
 
 /// To be called when the last of a communicator's calls has ended.

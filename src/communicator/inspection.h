@@ -1,6 +1,8 @@
 #pragma once
 
-// What the tools and the NCCL door want to know of a communicator.
+// What the tools and the NCCL door want to know of a communicator, or to make of it.
+
+#include <optional>
 
 #include <tutti/communicator.h>
 
@@ -15,6 +17,8 @@ struct Inspection {
   static uint64_t bytesReceived(const Communicator& c);
   /// Whether all that was launched on its GPU has ended.
   static bool gpuIsIdle(const Communicator& c);
+  /// split() of one that all its ranks have aborted.
+  static std::optional<Communicator> splitAborted(Communicator& c, int color, int key);
 };
 
 }  // namespace tutti::communicator

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -88,6 +89,11 @@ topology::Tuning ownTuning();
 /// same words, and different from its parent's and the windows'.
 uint64_t derivedId(uint64_t parent, const std::vector<uint64_t>& words);
 inline constexpr uint64_t kFromSplit = 1, kFromShrink = 2, kFromSubset = 3;  // first words
+
+/// What a rank says in a split; no communicator is made for it where the color is negative.
+struct SplitVote {
+  int64_t color, key;
+};
 
 /// Channels that endpoints are made with: a double tree needs two. Between hosts a link that waits
 /// for what is yet to be worked on is idle, so that plans of several lanes are worth it.
@@ -221,6 +227,11 @@ struct Communicator::Impl final : bootstrap::ControlListener,
                                          std::span<const size_t> counts,
                                          std::span<const size_t> offsets, DataType type) const;
   communicator::ReadyChoice& choose(const communicator::CallFacts& facts);
+
+  // Parts of it, connected (communicator.cc).
+  /// Those of this rank's color, or null.
+  std::shared_ptr<Impl> splitBy(const std::vector<communicator::SplitVote>& votes);
+  std::shared_ptr<Impl> subset(std::span<const int> ranks, const Settings& its);
 
   // Calls on the GPU (gpu_work.cc).
   /// Throws Unsupported where there is no way to make the call there.

@@ -8,6 +8,7 @@
 
 #include "src/base/check.h"
 #include "src/base/service_thread.h"
+#include "src/communicator/inspection.h"
 #include "src/nccl/debug_log.h"
 #include "src/nccl/device_pointers.h"
 #include "src/nccl/entry.h"
@@ -108,15 +109,6 @@ std::vector<int> survivorsOf(const int* excluded, int count, int size, int self)
   return survivors;
 }
 
-/// A revoked communicator has been aborted: what its ranks have to tell each other they tell on
-/// another one of the same ranks.
-std::optional<Communicator> split(Communicator& parent, bool revoked, int color, int key) {
-  if (!revoked) return parent.split(color, key);
-  std::vector<int> all;
-  for (int r = 0; r < parent.size(); ++r) all.push_back(r);
-  return parent.subset(all).split(color, key);
-}
-
 }  // namespace
 
 void takeBack(const Making& making) {
@@ -170,7 +162,9 @@ Making makeBySplit(ncclComm_t parent, int color, int key, ncclComm_t* out,
     making.blocking = above->facts().config.blocking;
   making.make = [revoked = making.parent->revoked(), color, key,
                  parenthood = std::weak_ptr(making.parent)] {
-    return split(parenthood.lock()->communicator(), revoked, color, key);
+    Communicator& from = parenthood.lock()->communicator();
+    return revoked ? communicator::Inspection::splitAborted(from, color, key)
+                   : from.split(color, key);
   };
   giveHandle(making);
   return making;

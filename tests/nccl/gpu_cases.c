@@ -2,6 +2,8 @@
  * graphs, from one thread, from threads and from processes; and how they end. */
 
 #include <math.h>
+#include <signal.h>
+#include <stdint.h>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -20,16 +22,18 @@ static int device_count(void) {
 }
 
 /* What a rank works with: on its device a stream, and two buffers that hold a block for every rank.
+ * A part of a communicator's ranks keep the inputs that they had there: `number` is whose, by rank.
  */
 typedef struct {
   int rank, size, device;
+  int number[kMaxRanks];
   ncclComm_t comm;
   cudaStream_t stream;
   char *in, *out;
 } Gpu;
 
 static Gpu make_gpu(int rank, int size, int device, ncclComm_t comm) {
-  Gpu g = {rank, size, device, comm, NULL, NULL, NULL};
+  Gpu g = {rank, size, device, {0, 1, 2, 3}, comm, NULL, NULL, NULL};
   CUDA(cudaSetDevice(device));
   CUDA(cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking));
   CUDA(cudaMalloc((void**)&g.in, kCount * kMaxRanks * 8));
@@ -45,12 +49,21 @@ static void end_gpu(Gpu* g) {
   CUDA(cudaFree(g->out));
 }
 
-/* Element i of a rank's input; sums and products of four ranks are exact in every type. */
-static double input(int rank, size_t i) { return 1 + (double)((i + (size_t)rank) % 2); }
+/* Element i of a rank's input: small whole numbers, of which the sums of two ranks, twice these,
+ * their halves and the products are exact in the type. Those of other ranks, and from other places,
+ * are different ones. */
+static double input(ncclDataType_t type, int number, size_t i) {
+  uint32_t mixed = (uint32_t)(i * kMaxRanks + (size_t)number) * 0x9e3779b1u;
+  mixed = (mixed ^ mixed >> 15) * 0x85ebca77u;
+  mixed ^= mixed >> 13;
+  if (element_bytes(type) > 2) return 1 + mixed % 2039;
+  if (element_bytes(type) == 1 && is_floating(type)) return 1 << mixed % 3;
+  return 1 + mixed % 11;
+}
 
 static void put(const Gpu* g, ncclDataType_t type, size_t count) {
   char host[kCount * kMaxRanks * 8];
-  for (size_t i = 0; i < count; ++i) set_element(type, host, i, input(g->rank, i));
+  for (size_t i = 0; i < count; ++i) set_element(type, host, i, input(type, g->number[g->rank], i));
   CUDA(
       cudaMemcpyAsync(g->in, host, count * element_bytes(type), cudaMemcpyHostToDevice, g->stream));
   CUDA(cudaMemsetAsync(g->out, 0, kCount * kMaxRanks * 8, g->stream));
@@ -72,7 +85,7 @@ static void check_reduced(const Gpu* g, const void* out, ncclDataType_t type, nc
   for (size_t i = 0; i < count; ++i) {
     double sum = 0, product = 1, least = INFINITY, most = 0;
     for (int r = 0; r < g->size; ++r) {
-      const double x = input(r, first + i);
+      const double x = input(type, g->number[r], first + i);
       sum += x;
       product *= x;
       least = fmin(least, x);
@@ -82,11 +95,23 @@ static void check_reduced(const Gpu* g, const void* out, ncclDataType_t type, nc
     if (op == ncclAvg) want = is_floating(type) ? sum / g->size : trunc(sum / g->size);
     if (op >= ncclNumOps) want = 2 * sum; /* every rank's scalar is 2 */
     const double got = get_element(type, host, i);
-    const double tolerance =
-        op == ncclAvg && is_floating(type) ? 2 * element_epsilon(type) * want : 0;
-    if (fabs(got - want) <= tolerance) continue;
+    if (got == want) continue;
     fprintf(stderr, "rank %d of %d, type %d, op %d, element %zu: %g, not %g\n", g->rank, g->size,
             (int)type, (int)op, first + i, got, want);
+    CHECK(0);
+  }
+}
+
+/* `count` elements of `out` are the input of `rank` from element `first` on. */
+static void check_input(const Gpu* g, const void* out, ncclDataType_t type, int rank, size_t first,
+                        size_t count) {
+  char host[kCount * kMaxRanks * 8];
+  get(g, out, host, count * element_bytes(type));
+  for (size_t i = 0; i < count; ++i) {
+    const double got = get_element(type, host, i), want = input(type, g->number[rank], first + i);
+    if (got == want) continue;
+    fprintf(stderr, "rank %d of %d, from rank %d, element %zu: %g, not %g\n", g->rank, g->size,
+            rank, first + i, got, want);
     CHECK(0);
   }
 }
@@ -94,9 +119,7 @@ static void check_reduced(const Gpu* g, const void* out, ncclDataType_t type, nc
 /* Block `b` of `out` is the input of `rank` from element `first` on. */
 static void check_block(const Gpu* g, ncclDataType_t type, size_t b, int rank, size_t first,
                         size_t count) {
-  char host[kCount * kMaxRanks * 8];
-  get(g, g->out + b * count * element_bytes(type), host, count * element_bytes(type));
-  for (size_t i = 0; i < count; ++i) CHECK(get_element(type, host, i) == input(rank, first + i));
+  check_input(g, g->out + b * count * element_bytes(type), type, rank, first, count);
 }
 
 static void reduce_every_type(Gpu* g) {
@@ -122,30 +145,60 @@ static void reduce_every_type(Gpu* g) {
   }
 }
 
+/* Its `out`, once nothing is there of what was before. */
+static char* cleared(const Gpu* g) {
+  CUDA(cudaMemsetAsync(g->out, 0, kCount * kMaxRanks * 8, g->stream));
+  return g->out;
+}
+
+static void copy(const Gpu* g, void* to, const void* from, size_t bytes) {
+  CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, g->stream));
+}
+
+static void in_place_collectives(Gpu* g) {
+  const ncclDataType_t type = ncclFloat32;
+  const size_t block = 4 * kCount;
+  const int root = g->size - 1;
+  char* own = g->out + block * (size_t)g->rank;
+  put(g, type, kCount * (size_t)g->size);
+  copy(g, own, g->in, block);
+  OK(ncclAllGather(own, g->out, kCount, type, g->comm, g->stream));
+  for (int r = 0; r < g->size; ++r) check_block(g, type, (size_t)r, r, 0, kCount);
+  copy(g, g->out, g->in, block * (size_t)g->size);
+  OK(ncclReduceScatter(g->out, own, kCount, type, ncclSum, g->comm, g->stream));
+  check_reduced(g, own, type, ncclSum, kCount * (size_t)g->rank, kCount);
+  if (g->rank == root) copy(g, cleared(g), g->in, block);
+  OK(ncclBcast(g->out, kCount, type, root, g->comm, g->stream));
+  check_block(g, type, 0, root, 0, kCount);
+  OK(ncclAllReduce(g->in, g->in, kCount, type, ncclSum, g->comm, g->stream));
+  check_reduced(g, g->in, type, ncclSum, 0, kCount);
+}
+
 static void every_collective(Gpu* g) {
   const ncclDataType_t type = ncclFloat32;
   const size_t all = kCount * (size_t)g->size;
   const int root = g->size - 1;
   put(g, type, all);
-  OK(ncclReduceScatter(g->in, g->out, kCount, type, ncclSum, g->comm, g->stream));
+  OK(ncclReduceScatter(g->in, cleared(g), kCount, type, ncclSum, g->comm, g->stream));
   check_reduced(g, g->out, type, ncclSum, kCount * (size_t)g->rank, kCount);
-  OK(ncclReduce(g->in, g->out, kCount, type, ncclMax, root, g->comm, g->stream));
+  OK(ncclReduce(g->in, cleared(g), kCount, type, ncclMax, root, g->comm, g->stream));
   if (g->rank == root) check_reduced(g, g->out, type, ncclMax, 0, kCount);
-  OK(ncclAllGather(g->in, g->out, kCount, type, g->comm, g->stream));
+  OK(ncclAllGather(g->in, cleared(g), kCount, type, g->comm, g->stream));
   for (int r = 0; r < g->size; ++r) check_block(g, type, (size_t)r, r, 0, kCount);
-  OK(ncclAlltoAll(g->in, g->out, kCount, type, g->comm, g->stream));
+  OK(ncclAlltoAll(g->in, cleared(g), kCount, type, g->comm, g->stream));
   for (int r = 0; r < g->size; ++r)
     check_block(g, type, (size_t)r, r, kCount * (size_t)g->rank, kCount);
-  OK(ncclGather(g->in, g->rank == root ? g->out : NULL, kCount, type, root, g->comm, g->stream));
+  char* at_root = g->rank == root ? cleared(g) : NULL;
+  OK(ncclGather(g->in, at_root, kCount, type, root, g->comm, g->stream));
   for (int r = 0; r < g->size && g->rank == root; ++r)
     check_block(g, type, (size_t)r, r, 0, kCount);
-  OK(ncclScatter(g->rank == root ? g->in : NULL, g->out, kCount, type, root, g->comm, g->stream));
+  const char* of_root = g->rank == root ? g->in : NULL;
+  OK(ncclScatter(of_root, cleared(g), kCount, type, root, g->comm, g->stream));
   check_block(g, type, 0, root, kCount * (size_t)g->rank, kCount);
-  OK(ncclBroadcast(g->rank == root ? g->in : NULL, g->out, kCount, type, root, g->comm, g->stream));
+  OK(ncclBroadcast(of_root, cleared(g), kCount, type, root, g->comm, g->stream));
   check_block(g, type, 0, root, 0, kCount);
-  OK(ncclAllReduce(g->in, g->in, kCount, type, ncclSum, g->comm, g->stream));
-  check_reduced(g, g->in, type, ncclSum, 0, kCount);
   OK(ncclAllReduce(g->in, g->out, 0, type, ncclSum, g->comm, g->stream));
+  in_place_collectives(g);
 }
 
 static Gpu enter_on(const Rank* rank, int device) {
@@ -235,12 +288,9 @@ static void exchanges_of_rank(const Rank* rank) {
                 g.comm, g.stream));
   }
   OK(ncclGroupEnd());
-  for (int peer = 0; peer < g.size; ++peer) {
-    char host[4 * kCount];
-    get(&g, g.out + 4 * kCount * (size_t)peer, host, 4 * (kCount / 2 + (size_t)g.rank));
-    for (size_t i = 0; i < kCount / 2 + (size_t)g.rank; ++i)
-      CHECK(get_element(ncclFloat32, host, i) == input(peer, i));
-  }
+  for (int peer = 0; peer < g.size; ++peer)
+    check_input(&g, g.out + 4 * kCount * (size_t)peer, ncclFloat32, peer, 0,
+                kCount / 2 + (size_t)g.rank);
   end_gpu(&g);
 }
 static void exchanges(void) { run_threads(3, exchanges_of_rank); }
@@ -536,24 +586,357 @@ static void memory_of_rank(const Rank* rank) {
 }
 static void memory(void) { run_threads(2, memory_of_rank); }
 
+/* Those `members` of a communicator that are in this one, in its order. */
+static Gpu part_of(const Gpu* g, ncclComm_t comm, const int* members, int size) {
+  Gpu part = *g;
+  part.comm = comm;
+  OK(ncclCommUserRank(comm, &part.rank));
+  OK(ncclCommCount(comm, &part.size));
+  CHECK_EQ(part.size, size);
+  CHECK_EQ(members[part.rank], g->rank);
+  for (int r = 0; r < size; ++r) part.number[r] = g->number[members[r]];
+  return part;
+}
+
+/* Until all ranks are here. Memory is given back then, when no kernel waits for a rank any more. */
+static void meet(const Rank* rank, int flag) {
+  raise_flag(rank->shared, flag);
+  await_flag(rank->shared, flag, rank->size);
+}
+
 static void split_of_rank(const Rank* rank) {
   Gpu g = enter_on(rank, rank->rank % device_count());
+  const int color = rank->rank % 2, members[] = {color, color + 2};
   ncclComm_t half = NULL;
-  OK(ncclCommSplit(g.comm, rank->rank % 2, rank->rank, &half, NULL));
-  Gpu h = g;
-  h.comm = half;
-  h.rank = rank->rank / 2;
-  h.size = 2;
-  put(&h, ncclFloat32, kCount);
-  OK(ncclAllReduce(h.in, h.out, kCount, ncclFloat32, ncclSum, half, h.stream));
-  check_reduced(&h, h.out, ncclFloat32, ncclSum, 0, kCount);
-  /* Memory is given back when no kernel of the other half spins any more. */
-  raise_flag(rank->shared, 0);
-  await_flag(rank->shared, 0, rank->size);
+  OK(ncclCommSplit(g.comm, color, rank->rank, &half, NULL));
+  Gpu h = part_of(&g, half, members, 2);
+  every_collective(&h);
+  meet(rank, 0);
   OK(ncclCommDestroy(half));
   end_gpu(&g);
 }
 static void split(void) { run_threads(4, split_of_rank); }
+
+/* By the first of several ids. */
+static void scalable_of_rank(const Rank* rank) {
+  const int device = rank->rank % device_count();
+  ncclUniqueId ids[] = {rank->id, rank->shared->second_id};
+  ncclComm_t comm = NULL;
+  CUDA(cudaSetDevice(device));
+  OK(ncclCommInitRankScalable(&comm, rank->size, rank->rank, 2, ids, NULL));
+  Gpu g = make_gpu(rank->rank, rank->size, device, comm);
+  every_collective(&g);
+  meet(rank, 0);
+  end_gpu(&g);
+}
+static void init_scalable(void) { run_threads(3, scalable_of_rank); }
+
+/* The parent stays usable, for the excluded ranks too. */
+static void shrink_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  int excluded[] = {3, 1};
+  const int left[] = {0, 2};
+  if (rank->rank % 2 == 0) {
+    ncclComm_t fewer = NULL;
+    OK(ncclCommShrink(g.comm, excluded, 2, &fewer, NULL, NCCL_SHRINK_DEFAULT));
+    Gpu h = part_of(&g, fewer, left, 2);
+    every_collective(&h);
+    OK(ncclCommDestroy(fewer));
+  }
+  meet(rank, 0); /* for that frees memory */
+  every_collective(&g);
+  meet(rank, 1);
+  end_gpu(&g);
+}
+static void shrink(void) { run_threads(4, shrink_of_rank); }
+
+/* What the communicator has failed with. */
+static ncclResult_t await_failure(ncclComm_t comm) {
+  ncclResult_t error = ncclSuccess;
+  while (error == ncclSuccess) {
+    OK(ncclCommGetAsyncError(comm, &error));
+    nap(1);
+  }
+  return error;
+}
+
+/* Ranks 0 and 2 of three go on by themselves. */
+static void go_on_without_1(const Rank* rank, Gpu* g, ncclComm_t fewer, int flag) {
+  const int left[] = {0, 2};
+  Gpu h = part_of(g, fewer, left, 2);
+  every_collective(&h);
+  reduce_every_type(&h);
+  raise_flag(rank->shared, flag);
+  await_flag(rank->shared, flag, 2);
+  OK(ncclCommDestroy(fewer));
+}
+
+/* Rank 1 is killed: the others' calls end, and they go on without it. */
+static void death_of_rank(const Rank* rank, int device) {
+  Gpu g = enter_on(rank, device);
+  int dead = 1;
+  ncclComm_t fewer = NULL;
+  put(&g, ncclFloat32, kCount);
+  OK(ncclAllReduce(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream));
+  check_reduced(&g, g.out, ncclFloat32, ncclSum, 0, kCount);
+  meet(rank, 0);
+  if (rank->rank == dead) raise(SIGKILL);
+  const ncclResult_t called =
+      ncclAllReduce(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream);
+  CHECK(called == ncclSuccess || called == ncclRemoteError);
+  CUDA(cudaStreamSynchronize(g.stream));
+  CHECK_EQ(await_failure(g.comm), ncclRemoteError);
+  HAS(ncclGetLastError(g.comm), "rank 1");
+  CHECK_EQ(ncclCommShrink(g.comm, &dead, 1, &fewer, NULL, NCCL_SHRINK_DEFAULT), ncclRemoteError);
+  OK(ncclCommShrink(g.comm, &dead, 1, &fewer, NULL, NCCL_SHRINK_ABORT));
+  go_on_without_1(rank, &g, fewer, 1);
+  OK(ncclCommAbort(g.comm));
+}
+static void death_on_devices(const Rank* rank) { death_of_rank(rank, rank->rank % device_count()); }
+static void death_on_one(const Rank* rank) { death_of_rank(rank, 0); }
+static void shrink_after_death(void) {
+  run_processes(3, death_on_devices, 1);
+  run_processes(3, death_on_one, 1);
+}
+
+/* Rank 1 aborts, or makes no call: shrinking ends the calls that wait for it. */
+static void shrink_of_waiting_rank(const Rank* rank, int aborts) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  int out = 1;
+  ncclComm_t fewer = NULL;
+  put(&g, ncclFloat32, kCount);
+  meet(rank, 0);
+  if (rank->rank != out) {
+    OK(ncclAllReduce(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream));
+    nap(50);
+    CHECK_EQ(cudaStreamQuery(g.stream), cudaErrorNotReady);
+  }
+  meet(rank, 1);
+  if (rank->rank == out) {
+    if (aborts) OK(ncclCommAbort(g.comm));
+    await_flag(rank->shared, 2, 2);
+    if (!aborts) OK(ncclCommAbort(g.comm));
+    return;
+  }
+  if (aborts) CHECK_EQ(await_failure(g.comm), ncclRemoteError);
+  OK(ncclCommShrink(g.comm, &out, 1, &fewer, NULL, NCCL_SHRINK_ABORT));
+  CUDA(cudaStreamSynchronize(g.stream));
+  go_on_without_1(rank, &g, fewer, 2);
+  OK(ncclCommAbort(g.comm));
+}
+static void shrink_of_aborted_rank(const Rank* rank) { shrink_of_waiting_rank(rank, 1); }
+static void shrink_of_busy_rank(const Rank* rank) { shrink_of_waiting_rank(rank, 0); }
+static void shrink_ends_calls(void) {
+  run_threads(3, shrink_of_aborted_rank);
+  run_threads(3, shrink_of_busy_rank);
+}
+
+/* Ranks 0 and 1 are in a call that rank 2 does not make. Rank 0 revokes, which ends both; when all
+ * have, there are no calls any more, but children. */
+static void revoke_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  ncclComm_t part = NULL, fewer = NULL;
+  put(&g, ncclFloat32, kCount);
+  meet(rank, 0);
+  if (rank->rank < 2) {
+    OK(ncclAllReduce(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream));
+    nap(50);
+    CHECK_EQ(cudaStreamQuery(g.stream), cudaErrorNotReady);
+  }
+  meet(rank, 1);
+  if (rank->rank > 0) CHECK_EQ(await_failure(g.comm), ncclRemoteError);
+  if (rank->rank == 1) CUDA(cudaStreamSynchronize(g.stream));
+  OK(ncclCommRevoke(g.comm, NCCL_REVOKE_DEFAULT));
+  CUDA(cudaStreamQuery(g.stream));
+  FAILS(ncclAllReduce(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream),
+        ncclInvalidUsage, "revoked");
+  meet(rank, 2);
+  const int alone[] = {0}, others[] = {1, 2}, first[] = {0, 1};
+  OK(ncclCommSplit(g.comm, rank->rank == 0, 0, &part, NULL));
+  Gpu h = rank->rank == 0 ? part_of(&g, part, alone, 1) : part_of(&g, part, others, 2);
+  every_collective(&h);
+  int last = 2;
+  if (rank->rank != last) {
+    OK(ncclCommShrink(g.comm, &last, 1, &fewer, NULL, NCCL_SHRINK_DEFAULT));
+    h = part_of(&g, fewer, first, 2);
+    every_collective(&h);
+  }
+  meet(rank, 3);
+  OK(ncclCommDestroy(part));
+  OK(ncclCommDestroy(fewer));
+  end_gpu(&g);
+}
+static void revoke(void) { run_threads(3, revoke_of_rank); }
+
+/* Large enough for kernels that address the other ranks' buffers; in pieces of kCount. */
+enum { kPieces = 24, kPieceBytes = 4 * kCount };
+
+static void put_pieces(Gpu* g, char* to) {
+  for (size_t p = 0; p < kPieces; ++p) {
+    char host[kPieceBytes];
+    for (size_t i = 0; i < kCount; ++i)
+      set_element(ncclFloat32, host, i, input(ncclFloat32, g->number[g->rank], p * kCount + i));
+    CUDA(cudaMemcpyAsync(to + p * kPieceBytes, host, sizeof host, cudaMemcpyHostToDevice,
+                         g->stream));
+    CUDA(cudaStreamSynchronize(g->stream));
+  }
+}
+
+static void reduce_pieces(Gpu* g, char* in, char* out) {
+  CUDA(cudaMemsetAsync(out, 0, kPieces * kPieceBytes, g->stream));
+  OK(ncclAllReduce(in, out, kPieces * kCount, ncclFloat32, ncclSum, g->comm, g->stream));
+  for (size_t p = 0; p < kPieces; ++p)
+    check_reduced(g, out + p * kPieceBytes, ncclFloat32, ncclSum, p * kCount, kCount);
+}
+
+static void windows_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  char *in = NULL, *out = NULL;
+  ncclWindow_t windows[3] = {NULL};
+  OK(ncclMemAlloc((void**)&in, kPieces * kPieceBytes));
+  OK(ncclMemAlloc((void**)&out, kPieces * kPieceBytes));
+  OK(ncclGroupStart());
+  OK(ncclCommWindowRegister(g.comm, in, kPieces * kPieceBytes, &windows[0],
+                            NCCL_WIN_COLL_SYMMETRIC));
+  OK(ncclCommWindowRegister(g.comm, out, kPieces * kPieceBytes, &windows[1],
+                            NCCL_WIN_COLL_SYMMETRIC));
+  OK(ncclGroupEnd());
+  OK(ncclCommWindowRegister(g.comm, g.in, 4 * kCount, &windows[2], NCCL_WIN_DEFAULT));
+  CHECK(windows[0] && windows[1] && windows[2] && windows[0] != windows[1]);
+  ncclWindow_t none = NULL;
+  FAILS(ncclCommWindowRegister(g.comm, in, 4, &none, 2), ncclInvalidArgument, "winFlags is 2");
+  put_pieces(&g, in);
+  reduce_pieces(&g, in, out);
+  every_collective(&g);
+  for (int w = 0; w < 3; ++w) OK(ncclCommWindowDeregister(g.comm, windows[w]));
+  FAILS(ncclCommWindowDeregister(g.comm, windows[0]), ncclInvalidArgument, "no registration");
+  reduce_pieces(&g, in, out);
+  meet(rank, 0);
+  OK(ncclMemFree(in));
+  OK(ncclMemFree(out));
+  end_gpu(&g);
+}
+static void windows(void) { run_threads(2, windows_of_rank); }
+
+/* Nothing of it is launched, and the calls that are made are those that the other rank makes. */
+static void simulation_of_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  const size_t counts[] = {1, kCount * kMaxRanks, kCount};
+  float times[3];
+  put(&g, ncclFloat32, kCount);
+  for (int k = 0; k < 3 && rank->rank == 0; ++k) {
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    OK(ncclGroupStart());
+    if (k < 2)
+      OK(ncclAllReduce(g.in, g.out, counts[k], ncclFloat32, ncclSum, g.comm, g.stream));
+    else
+      OK(ncclSend(g.in, counts[k], ncclFloat32, 1, g.comm, g.stream));
+    OK(ncclGroupSimulateEnd(&info));
+    CUDA(cudaStreamQuery(g.stream));
+    times[k] = info.estimatedTime;
+    CHECK(times[k] > 0);
+  }
+  if (rank->rank == 0) {
+    CHECK(times[1] > times[0]);
+    char host[4 * kCount];
+    get(&g, g.out, host, sizeof host);
+    for (size_t i = 0; i < kCount; ++i) CHECK(get_element(ncclFloat32, host, i) == 0);
+  }
+  every_collective(&g);
+  meet(rank, 0);
+  end_gpu(&g);
+}
+static void simulation(void) { run_threads(2, simulation_of_rank); }
+
+/* An AllReduce by `g`, and one call of another communicator of the same ranks, in one group: an
+ * AllGather, or a ring of sends and receives. That one's stream and buffer are its own. */
+static void group_of_two(Gpu* g, Gpu* other, int gathers, int other_first) {
+  const ncclDataType_t type = ncclFloat32;
+  const int right = (other->rank + 1) % g->size, left = (other->rank + g->size - 1) % g->size;
+  put(g, type, kCount);
+  cleared(other);
+  CUDA(cudaStreamSynchronize(other->stream));
+  OK(ncclGroupStart());
+  for (int k = 0; k < 2; ++k) {
+    if (k != other_first) {
+      OK(ncclAllReduce(g->in, g->out, kCount, type, ncclSum, g->comm, g->stream));
+    } else if (gathers) {
+      OK(ncclAllGather(g->in, other->out, kCount, type, other->comm, other->stream));
+    } else {
+      OK(ncclSend(g->in, kCount, type, right, other->comm, other->stream));
+      OK(ncclRecv(other->out, kCount, type, left, other->comm, other->stream));
+    }
+  }
+  OK(ncclGroupEnd());
+  check_reduced(g, g->out, type, ncclSum, 0, kCount);
+  if (!gathers) check_block(other, type, 0, left, 0, kCount);
+  for (int r = 0; r < g->size && gathers; ++r) check_block(other, type, (size_t)r, r, 0, kCount);
+}
+
+/* The other communicator is a split, with the ranks the other way round, or has an id of its own.
+ * Where both are on one stream all ranks name the same one first. */
+static void groups_by_policy(const Rank* rank, int policy) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.CTAPolicy = policy;
+  Gpu g = enter_with(rank, config);
+  ncclComm_t others[2];
+  OK(ncclCommSplit(g.comm, 0, rank->size - rank->rank, &others[0], NULL));
+  OK(ncclCommInitRankConfig(&others[1], rank->size, rank->shared->second_id, rank->rank, &config));
+  const int members[2][3] = {{2, 1, 0}, {0, 1, 2}};
+  Gpu buffers = make_gpu(rank->rank, rank->size, g.device, NULL);
+  for (int o = 0; o < 2; ++o)
+    for (int shares_stream = 0; shares_stream < 2; ++shares_stream)
+      for (int gathers = 0; gathers < 2; ++gathers) {
+        Gpu other = part_of(&g, others[o], members[o], 3);
+        other.stream = shares_stream ? g.stream : buffers.stream;
+        other.out = buffers.out;
+        group_of_two(&g, &other, gathers, shares_stream ? gathers : rank->rank % 2);
+      }
+  meet(rank, 0);
+  for (int o = 0; o < 2; ++o) OK(ncclCommDestroy(others[o]));
+  end_gpu(&buffers);
+  end_gpu(&g);
+}
+static void groups_by_kernels(const Rank* rank) { groups_by_policy(rank, NCCL_CTA_POLICY_DEFAULT); }
+static void groups_by_copies(const Rank* rank) { groups_by_policy(rank, NCCL_CTA_POLICY_ZERO); }
+static void groups(void) {
+  run_threads(3, groups_by_kernels);
+  run_threads(3, groups_by_copies);
+}
+
+/* One thread that has all ranks of both; of each device both are on one stream, and the odd ones
+ * name them the other way round. */
+static void groups_of_one_thread(void) {
+  ncclComm_t comms[2][kMaxRanks];
+  Gpu g[kMaxRanks], buffers[kMaxRanks];
+  const ncclDataType_t type = ncclFloat32;
+  const int size = device_count() < kMaxRanks ? device_count() : kMaxRanks;
+  for (int c = 0; c < 2; ++c) OK(ncclCommInitAll(comms[c], size, NULL));
+  for (int r = 0; r < size; ++r) {
+    g[r] = make_gpu(r, size, r, comms[0][r]);
+    buffers[r] = make_gpu(r, size, r, comms[1][r]);
+    put(&g[r], type, kCount);
+    put(&buffers[r], type, kCount);
+  }
+  OK(ncclGroupStart());
+  for (int r = 0; r < size; ++r)
+    for (int k = 0; k < 2; ++k) {
+      if (k == r % 2)
+        OK(ncclAllReduce(g[r].in, g[r].out, kCount, type, ncclSum, comms[0][r], g[r].stream));
+      else
+        OK(ncclAllGather(g[r].in, buffers[r].out, kCount, type, comms[1][r], g[r].stream));
+    }
+  OK(ncclGroupEnd());
+  for (int r = 0; r < size; ++r) {
+    check_reduced(&g[r], g[r].out, type, ncclSum, 0, kCount);
+    for (int from = 0; from < size; ++from)
+      check_block(&buffers[r], type, (size_t)from, from, 0, kCount);
+  }
+  for (int r = 0; r < size; ++r) {
+    end_gpu(&buffers[r]);
+    end_gpu(&g[r]);
+  }
+}
 
 const Case gpu_cases[] = {{"gpu/all_devices", all_devices},
                           {"gpu/types", types},
@@ -573,4 +956,13 @@ const Case gpu_cases[] = {{"gpu/all_devices", all_devices},
                           {"gpu/disagreement", disagreement},
                           {"gpu/memory", memory},
                           {"gpu/split", split},
+                          {"gpu/init_scalable", init_scalable},
+                          {"gpu/shrink", shrink},
+                          {"gpu/shrink_after_death", shrink_after_death},
+                          {"gpu/shrink_ends_calls", shrink_ends_calls},
+                          {"gpu/revoke", revoke},
+                          {"gpu/windows", windows},
+                          {"gpu/simulation", simulation},
+                          {"gpu/groups", groups},
+                          {"gpu/groups_of_one_thread", groups_of_one_thread},
                           {NULL, NULL}};

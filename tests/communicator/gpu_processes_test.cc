@@ -259,5 +259,45 @@ TEST(GpuProcesses, HearOfOneThatIsKilled) {
   EXPECT_EQ(ranks.wait(0, 30s), 0) << ranks.output(0);
 }
 
+/// Rank 1 is killed while the others' calls wait for it on their streams. They go on without it.
+int goOnWithoutRank1(const Context& context, int devices) {
+  Communicator c = join(context, devices);
+  Part part(c);
+  checkAllSizes(c);
+  context.say("ready");
+  if (c.rank() == 1)
+    while (true) pause();
+  const Outcome outcome = outcomeOf([&] {
+    c.allReduce(part.args(), part.stream);
+    c.allReduce(part.args(), part.stream);
+  });
+  context.say("waits");
+  part.stream.synchronize();
+  while (!c.asyncError()) std::this_thread::sleep_for(1ms);
+  context.say(outcome.text + "; " + c.asyncError()->what());
+  EXPECT_IN_CHILD(c.asyncError()->code() == ErrorCode::PeerLost);
+  Communicator rest = c.shrink();
+  EXPECT_IN_CHILD(rest.size() == 2 && rest.rank() == c.rank() / 2 && rest.device() == c.device());
+  checkAllSizes(rest);
+  part.values.put(static_cast<float>(c.rank() + 1));
+  rest.allReduce(part.args(), part.stream);
+  part.stream.synchronize();
+  EXPECT_IN_CHILD(part.values.are(4));
+  rest.barrier();
+  return testing::Test::HasFailure();
+}
+
+// By copies, by copies on two GPUs of which one is shared, and by kernels.
+TEST(GpuProcesses, ShrinkWhenOneIsKilled) {
+  for (const int devices : {1, 2, 3}) {
+    RankProcesses ranks(3,
+                        [&](const Context& context) { return goOnWithoutRank1(context, devices); });
+    EXPECT_TRUE(ranks.awaitLine(1, "ready", 60s));
+    for (const int rank : {0, 2}) EXPECT_TRUE(ranks.awaitLine(rank, "waits", 60s));
+    ranks.signal(1, SIGKILL);
+    for (const int rank : {0, 2}) EXPECT_EQ(ranks.wait(rank, 90s), 0) << ranks.output(rank);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::tests

@@ -77,6 +77,10 @@ class Endpoint {
   /// Waits for it. By peer: what is wrong with what came from there, or nothing.
   std::vector<std::string> finishProbe();
 
+  /// The probe's, for others when that has ended: each stream takes a queue of the device, of which
+  /// there are few.
+  cudaStream_t stream() const { return stream_; }
+
   /// Throws PeerLost naming the peers that are not connected, and why.
   void requireConnected() const;
   /// As requireConnected(), of kernels that wait for each other: of peers that take turns too.

@@ -19,10 +19,6 @@ class CopyEnginePlan final : public GpuPlan {
  public:
   explicit CopyEnginePlan(std::unique_ptr<executor::copy::CopyPlan> plan)
       : plan_(std::move(plan)) {}
-  ~CopyEnginePlan() override {
-    const device::OutsideCapture outside;
-    plan_.reset();
-  }
   const executor::copy::CopyPlan* get() const { return plan_.get(); }
 
  private:

@@ -124,7 +124,6 @@ CudaSide::~CudaSide() {
     const OnDevice on(device());
     const OutsideCapture outside;
     leave();
-    own_.reset();
     engine_.reset();
     far_.reset();
     before_.reset();
@@ -334,14 +333,6 @@ StreamIdentity CudaSide::identityOf(StreamRef stream) const {
   unsigned long long id = 0;
   TUTTI_CUDA(cudaStreamGetId(handle, &id));
   return {id, 0};
-}
-
-StreamRef CudaSide::ownStream() {
-  std::call_once(ownIsMade_, [&] {
-    const OutsideCapture outside;
-    own_ = device::makeCudaStream(device());
-  });
-  return own_->ref();
 }
 
 bool CudaSide::isIdle() const {

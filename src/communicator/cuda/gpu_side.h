@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -66,7 +65,9 @@ class CudaSide final : public GpuSide {
   }
   std::unique_ptr<GpuPlan> prepare(const plan::PlanSpec& spec,
                                    const plan::ProgramOf& programOf) override;
-  StreamRef ownStream() override;
+  StreamRef ownStream() override {
+    return device::AnyStream::cudaRef(endpoint_->stream(), device());
+  }
   StreamIdentity identityOf(StreamRef stream) const override;
   bool isIdle() const override;
   bool isRunning() override;
@@ -126,9 +127,6 @@ class CudaSide final : public GpuSide {
   std::atomic<GpuEngine*> ready_{nullptr};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> hasLeft_{false};
-  // Made when it is wanted: each stream takes a queue of the device, of which there are few.
-  std::unique_ptr<device::AnyStream> own_;
-  std::once_flag ownIsMade_;
   CudaEvent last_, captured_;
   GraphCount graphs_;
   std::optional<cudaStream_t> lastStream_, capturedStream_;

@@ -2,11 +2,12 @@
 
 namespace tutti::executor::copy {
 
-Lane::Lane(const Ground& ground, uint32_t number, cudaStream_t stream, uint64_t key)
+Lane::Lane(const Ground& ground, uint32_t number, const LaneStream& stream, uint64_t key)
     : ground_(ground),
       words_(ground.own->lanes + number),
       key_(key),
-      queue_(stream, ground.waitFlags) {}
+      stream_(stream),
+      queue_(stream.stream, ground.waitFlags) {}
 
 template <class Word>
 Word* Lane::here(size_t offset) const {
@@ -42,7 +43,17 @@ void Lane::set(uint32_t* word, uint32_t& has, uint32_t value) {
 void Lane::expect(Waiting what, const Message& message) {
   set(&words_->state.call, call_, fingerprintOf(key_, message.bytes));
   set(&words_->state.bytes, bytes_, static_cast<uint32_t>(message.bytes));
+  queue_.write(&words_->state.number, static_cast<uint32_t>(message.number));
   queue_.write(&words_->state.place, placeOf(what, message.channel, slotOf(message), message.peer));
+}
+
+// What the stream does next may take long, or wait for another lane; meanwhile the slot may have
+// the next message.
+void Lane::pass() { queue_.write(&words_->state.place, placeOf(Waiting::Passed, 0, 0, 0)); }
+
+void Lane::awaitLane(Lane& other) {
+  other.queue_.flush();
+  if (other.stream_.stream != stream_.stream) other.stream_.holdBack(queue_.flush());
 }
 
 // At least this and at least its complement: exactly this, or open.
@@ -54,6 +65,7 @@ void Lane::awaitMessage(const Message& message) {
   queue_.awaitAtLeast(&mark->call, call);
   queue_.awaitAtLeast(&mark->complement, kOpen - call);
   queue_.awaitAtLeast(&mark->alive, 1);
+  pass();
 }
 
 void Lane::awaitSlot(const Message& message) {
@@ -61,6 +73,7 @@ void Lane::awaitSlot(const Message& message) {
   queue_.awaitAtLeast(here<uint32_t>(ground_.endpoint.offsets().copyCredit(
                           message.channel, message.peer, slotOf(message))),
                       0);
+  pass();
 }
 
 // The driver's documentation promises a fence before what cuStreamWriteValue32() writes, and does

@@ -8,6 +8,7 @@
 // are numbered from 0.
 
 #include "src/executor/copy/stream_queue.h"
+#include "src/executor/copy/streams.h"
 #include "src/executor/copy/words.h"
 #include "transports/p2p/endpoint.h"
 
@@ -30,11 +31,13 @@ struct Message {
 class Lane {
  public:
   /// `key`: of the call, the same on all ranks.
-  Lane(const Ground& ground, uint32_t number, cudaStream_t stream, uint64_t key);
+  Lane(const Ground& ground, uint32_t number, const LaneStream& stream, uint64_t key);
 
   /// Messages from here on are of another call.
   void setKey(uint64_t key) { key_ = key; }
 
+  /// What another one of this rank has been given so far.
+  void awaitLane(Lane& other);
   void awaitMessage(const Message& message);
   void awaitSlot(const Message& message);
   unsigned char* received(const Message& message) const;
@@ -49,6 +52,7 @@ class Lane {
  private:
   uint32_t slotOf(const Message& message) const;
   void expect(Waiting what, const Message& message);
+  void pass();
   void set(uint32_t* word, uint32_t& has, uint32_t value);
   template <class Word>
   Word* here(size_t offset) const;
@@ -58,6 +62,7 @@ class Lane {
   const Ground& ground_;
   LaneWords* const words_;
   uint64_t key_;
+  LaneStream stream_;
   StreamQueue queue_;
   // What the words have by now; nothing is known of them where an operation begins.
   static constexpr uint32_t kUnknown = ~0u;

@@ -25,11 +25,12 @@ constexpr uint64_t kMostPitch = INT32_MAX;
 }  // namespace
 
 ProgramRun::ProgramRun(const CopyLaunch& launch, const plan::Shape& shape, std::vector<Lane>& lanes,
-                       int ranks, uint32_t foldBlocks)
+                       unsigned char* scratch, int ranks, uint32_t foldBlocks)
     : launch_(launch),
       plan_(*launch.plan),
       shape_(shape),
       lanes_(lanes),
+      scratch_(scratch),
       ranks_(ranks),
       foldBlocks_(foldBlocks) {}
 
@@ -52,7 +53,7 @@ void ProgramRun::enqueueStep(uint32_t number, uint32_t stepNumber) {
   const Step& step = its.steps[stepNumber];
   Lane& lane = lanes_[number];
   for (const plan::Dependency& d : step.after)
-    if (d.lane != number) plan_.awaited_.at({d.lane, d.step}).holdBack(lane.queue().flush());
+    if (d.lane != number) lane.awaitLane(lanes_[d.lane]);
   std::vector<Message> messages;  // by port, sources first
   for (const Port& port : step.sources) {
     messages.push_back(messageOf(its, port, received_));
@@ -67,8 +68,6 @@ void ProgramRun::enqueueStep(uint32_t number, uint32_t stepNumber) {
     if (isChannel(step.targets[i])) lane.tell(messages[step.sources.size() + i]);
   for (size_t i = 0; i < step.sources.size(); ++i)
     if (isChannel(step.sources[i])) lane.giveBack(messages[i]);
-  if (const auto found = plan_.awaited_.find({number, stepNumber}); found != plan_.awaited_.end())
-    found->second.record(lane.queue().flush());
 }
 
 Message ProgramRun::messageOf(const plan::Lane& lane, const Port& port, Counts& counts) const {
@@ -88,7 +87,7 @@ unsigned char* ProgramRun::addressOf(Lane& lane, const Port& port, const Message
   if (isChannel(port))
     return (isSource ? lane.received(message) : lane.slot(message)) +
            index * shape_.fullChunkBytes();
-  Address base = plan_.scratch_.data();
+  Address base = scratch_;
   if (port.buffer == Buffer::In)
     base = static_cast<Address>(const_cast<void*>(launch_.in));
   else if (port.buffer == Buffer::Out)

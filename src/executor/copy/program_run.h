@@ -1,7 +1,8 @@
 #pragma once
 
 // One launch of a rank's program: rounds unrolled, each lane's steps as work for its stream, in the
-// order of plan/waves.h. What a lane waits for of another lane of this rank is an event.
+// order of plan/waves.h. A lane that waits for a step of another lane of this rank waits for all
+// that was enqueued there until then: an event of the stream, however many such steps there are.
 
 #include <map>
 #include <span>
@@ -12,10 +13,8 @@
 #include "src/executor/copy/enqueuing.h"
 #include "src/executor/copy/kernels.h"
 #include "src/executor/copy/lane.h"
-#include "src/executor/copy/streams.h"
 #include "src/plan/plan.h"
 #include "src/plan/waves.h"
-#include "transports/p2p/owned_memory.h"
 
 namespace tutti::executor::copy {
 
@@ -32,9 +31,7 @@ class CopyPlan {
   plan::PlanSpec spec_;
   plan::Program program_;
   plan::Waves waves_;
-  uint64_t operationsPerRound_ = 0;                              // calls of CUDA, at most
-  std::map<std::pair<uint32_t, uint32_t>, OwnedEvent> awaited_;  // by lane and step
-  transports::p2p::DeviceMemory scratch_;
+  uint64_t operationsPerRound_ = 0;  // calls of CUDA, at most
 };
 
 /// One call on one rank. Buffers are memory that the device can address, at any address.
@@ -56,7 +53,7 @@ struct CopyLaunch {
 class ProgramRun final : public Enqueuing {
  public:
   ProgramRun(const CopyLaunch& launch, const plan::Shape& shape, std::vector<Lane>& lanes,
-             int ranks, uint32_t foldBlocks);
+             unsigned char* scratch, int ranks, uint32_t foldBlocks);
   uint64_t place() const override;
   void enqueueNext() override;
 
@@ -90,6 +87,7 @@ class ProgramRun final : public Enqueuing {
   const CopyPlan& plan_;
   const plan::Shape shape_;
   std::vector<Lane>& lanes_;
+  unsigned char* const scratch_;
   const int ranks_;
   const uint32_t foldBlocks_;
   int64_t round_ = 0;

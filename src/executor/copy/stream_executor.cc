@@ -13,7 +13,6 @@ namespace tutti::executor::copy {
 namespace {
 
 using device::OnDevice;
-using device::OutsideCapture;
 using transports::p2p::DeviceMemory;
 
 DeviceMemory ownWords(int device) {
@@ -35,7 +34,26 @@ uint64_t operationsOf(const plan::Step& step) {
   return operations + chunks;
 }
 
+/// More are of no use: a plan has two lanes on a channel at most, and an exchange one for each peer
+/// and direction.
+size_t mostStreams(const transports::p2p::Endpoint& endpoint, size_t allowed) {
+  const int lanes = 2 * std::max(endpoint.layout().rings.channels, endpoint.size() - 1);
+  return std::min(static_cast<size_t>(lanes), allowed);
+}
+
 }  // namespace
+
+uint64_t scratchBytes(const transports::p2p::Layout& layout) {
+  return 2 * static_cast<uint64_t>(layout.rings.channels) * layout.copySlotBytes;
+}
+
+uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::Layout& layout) {
+  if (spec.scratchBlocks == 0) return 0;
+  TUTTI_REQUIRE(spec.messageChunks > 0, spec.describe(), " needs scratch memory without bound");
+  const uint64_t chunkBytes =
+      layout.copySlotBytes / spec.messageChunks / plan::kChunkAlignment * plan::kChunkAlignment;
+  return spec.scratchBlocks * spec.divisions * chunkBytes;
+}
 
 StreamExecutor::StreamExecutor(const transports::p2p::Endpoint& endpoint,
                                const StreamOptions& options)
@@ -48,7 +66,8 @@ StreamExecutor::StreamExecutor(const transports::p2p::Endpoint& endpoint,
     base::fail(ErrorCode::InvalidUsage, "rank ", endpoint.rank(), " has no slots for copies");
   endpoint.requireConnected();
   OnDevice on(endpoint.device());
-  streams_ = std::make_unique<LaneStreams>();
+  scratch_ = DeviceMemory(endpoint.device(), scratchBytes(endpoint.layout()));
+  streams_ = std::make_unique<LaneStreams>(mostStreams(endpoint, options.mostStreams));
   // Now: to load waits for what runs, and that may wait for others.
   for (const size_t size : {1, 2, 4, 8}) {
     const device::Kernel fold{"fold", foldAddress(size)};
@@ -68,14 +87,15 @@ std::unique_ptr<CopyPlan> StreamExecutor::prepare(const plan::PlanSpec& spec,
   TUTTI_REQUIRE(spec.minSlots <= static_cast<int>(layout.rings.slotCount),
                 "a plan for channels of ", spec.minSlots, " slots on channels of ",
                 layout.rings.slotCount);
-  OnDevice on(endpoint_.device());
-  const OutsideCapture relaxed;
+  const uint64_t scratch = mostScratchBytes(spec, layout);
+  TUTTI_REQUIRE(scratch <= scratch_.bytes(), spec.describe(), " needs ", scratch,
+                " bytes of scratch memory: rank ", endpoint_.rank(), " has ", scratch_.bytes(),
+                " on device ", endpoint_.device());
   auto plan = std::make_unique<CopyPlan>();
   plan->spec_ = spec;
   plan->program_ = program;
   plan->waves_ = plan::wavesOf(programOf, spec.ranks, endpoint_.rank(), layout.rings.slotCount);
-  for (uint32_t number = 0; number < program.lanes.size(); ++number) {
-    const plan::Lane& lane = program.lanes[number];
+  for (const plan::Lane& lane : program.lanes) {
     TUTTI_REQUIRE(lane.channel < layout.rings.channels, "a lane on channel ", lane.channel, " of ",
                   layout.rings.channels);
     for (const plan::Step& step : lane.steps) {
@@ -83,27 +103,10 @@ std::unique_ptr<CopyPlan> StreamExecutor::prepare(const plan::PlanSpec& spec,
                     " has a step of ", step.sources.size() + step.targets.size(),
                     " operands: ", kMostOperands, " are possible");
       plan->operationsPerRound_ += operationsOf(step);
-      for (const plan::Dependency& d : step.after)
-        if (d.lane != number) plan->awaited_.try_emplace({d.lane, d.step});
     }
   }
-  requireLanes(program.lanes.size());
-  const uint64_t chunkBytes = spec.messageChunks == 0
-                                  ? 0
-                                  : layout.copySlotBytes / spec.messageChunks /
-                                        plan::kChunkAlignment * plan::kChunkAlignment;
-  TUTTI_REQUIRE(chunkBytes > 0 || spec.scratchBlocks == 0, spec.describe(),
-                " needs scratch memory without bound");
-  const uint64_t scratch = spec.scratchBlocks * spec.divisions * chunkBytes;
-  if (scratch > 0) plan->scratch_ = DeviceMemory(endpoint_.device(), scratch);
+  watcher_.include(program.lanes.size());
   return plan;
-}
-
-void StreamExecutor::requireLanes(size_t lanes) {
-  OnDevice on(endpoint_.device());
-  const OutsideCapture relaxed;
-  streams_->require(std::min(lanes, options_.mostStreams));
-  watcher_.include(lanes);
 }
 
 void StreamExecutor::requireRoom(uint64_t operations, const std::string& what) const {
@@ -199,7 +202,7 @@ void StreamExecutor::check(const Exchange& exchange) {
   for (const Edge& edge : edges)
     TUTTI_ASSERT(edge.peer >= 0 && edge.peer < endpoint_.size(), "a transfer of rank ",
                  endpoint_.rank(), " with rank ", edge.peer);
-  requireLanes(edges.size());
+  watcher_.include(edges.size());
 }
 
 std::unique_ptr<StreamExecutor::Part> StreamExecutor::begin(const RankOperation& operation) {
@@ -210,8 +213,8 @@ std::unique_ptr<StreamExecutor::Part> StreamExecutor::begin(const RankOperation&
   if (operation.launch) {
     const CopyLaunch& launch = *operation.launch;
     makeLanes(*part, launch.plan->program_.lanes.size(), launch.callHash);
-    part->run = std::make_unique<ProgramRun>(launch, shapeOf(launch), part->lanes, endpoint_.size(),
-                                             options_.foldBlocks);
+    part->run = std::make_unique<ProgramRun>(launch, shapeOf(launch), part->lanes, scratch_.data(),
+                                             endpoint_.size(), options_.foldBlocks);
   } else {
     auto edges = edgesOf(*operation.exchange);
     copyToSelf(*operation.exchange, operation.stream);
@@ -224,7 +227,7 @@ std::unique_ptr<StreamExecutor::Part> StreamExecutor::begin(const RankOperation&
 
 // Of a graph CUDA itself decides which branches share a queue, so it has none.
 void StreamExecutor::makeLanes(Part& part, size_t lanes, uint64_t key) const {
-  part.streams = device::isCapturing(part.stream) ? 1 : std::min(lanes, options_.mostStreams);
+  part.streams = device::isCapturing(part.stream) ? 1 : std::min(lanes, streams_->most());
   const auto streams = streams_->fork(part.stream, part.streams);
   for (uint32_t number = 0; number < lanes; ++number)
     part.lanes.emplace_back(ground_, number, streams[number % streams.size()], key);

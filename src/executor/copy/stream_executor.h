@@ -25,11 +25,19 @@ struct StreamOptions {
   uint64_t deadlineNs = 600'000'000'000;
   uint64_t mostOperations = 16384;  ///< calls of CUDA for one launch
   uint32_t foldBlocks = 32;         ///< of a fold's kernel at most
-  size_t mostStreams = 6;           ///< that lanes share; 1: they are in the caller's
+  size_t mostStreams = 6;           ///< that lanes share at most; 1: they are in the caller's
 };
+
+/// Scratch memory of an executor, which every staged plan of the registry fits into: two slots for
+/// each channel.
+uint64_t scratchBytes(const transports::p2p::Layout& layout);
+/// Of a launch of the plan at most, whatever the count. Throws InvalidArgument where there is no
+/// bound.
+uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::Layout& layout);
 
 class StreamExecutor {
  public:
+  /// Takes all that it will need of the device: to allocate later may wait for what runs there.
   /// Throws PeerLost where a peer is not connected, InvalidUsage where the endpoint has no slots
   /// for copies, Unsupported where the driver has no stream memory operations. The endpoints of all
   /// ranks outlive what any of them has enqueued.
@@ -38,9 +46,10 @@ class StreamExecutor {
   StreamExecutor(const StreamExecutor&) = delete;
   StreamExecutor& operator=(const StreamExecutor&) = delete;
 
-  /// Allocates; at set-up. Throws InvalidArgument with the numbers where the program has more lanes
-  /// or operands than there can be, Unsupported where it maps buffers: a copy that is enqueued
-  /// cannot be taken back, and after a failure would go to memory that a peer may have given back.
+  /// Asks nothing of CUDA, so it may be called while others run or capture. Throws InvalidArgument
+  /// with the numbers where the program has more lanes, operands or scratch memory than there can
+  /// be, Unsupported where it maps buffers: a copy that is enqueued cannot be taken back, and after
+  /// a failure would go to memory that a peer may have given back.
   std::unique_ptr<CopyPlan> prepare(const plan::PlanSpec& spec, const plan::ProgramOf& programOf);
 
   /// Enqueues the launch, behind what the stream has and before what it gets next. Throws
@@ -105,7 +114,6 @@ class StreamExecutor {
   static void enqueueAll(const Parts& parts);
   void end(Part& part) const;
   void joinWhatThereIs(const Part& part) const;
-  void requireLanes(size_t lanes);
   void finish(StreamQueue& queue) const;
   void requireRoom(uint64_t operations, const std::string& what) const;
   void copyToSelf(const Exchange& exchange, cudaStream_t stream) const;
@@ -114,6 +122,8 @@ class StreamExecutor {
   const StreamOptions options_;
   transports::p2p::DeviceMemory own_;
   Ground ground_;
+  // Operations follow each other, so all plans share it.
+  transports::p2p::DeviceMemory scratch_;
   std::unique_ptr<LaneStreams> streams_;
   Watcher watcher_;
 };

@@ -1,10 +1,13 @@
 #pragma once
 
-// The streams of a rank's lanes, and the events by which they branch off the caller's and come
-// back.
+// The streams of a rank's lanes, and the events by which they branch off the caller's, wait for
+// each other and come back. All are there from the beginning: on a GPU making one may wait for
+// what runs, and that for another rank.
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -28,43 +31,60 @@ class OwnedEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-/// One lane runs in the caller's stream itself. The device is current in all calls.
+/// The same of a stream.
+class OwnedStream {
+ public:
+  OwnedStream() { TUTTI_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~OwnedStream() {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+  OwnedStream(OwnedStream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  OwnedStream& operator=(OwnedStream&&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// What lanes are enqueued on.
+struct LaneStream {
+  cudaStream_t stream = nullptr;
+  const OwnedEvent* reached = nullptr;  ///< for who waits for what the stream has; of several
+  void holdBack(cudaStream_t other) const {
+    reached->record(stream);
+    reached->holdBack(other);
+  }
+};
+
+/// Where there is one, it is the caller's stream itself. The device is current in all calls.
 class LaneStreams {
  public:
-  LaneStreams() = default;
-  ~LaneStreams() {
-    for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
-  }
-  LaneStreams(const LaneStreams&) = delete;
-  LaneStreams& operator=(const LaneStreams&) = delete;
+  /// An operation has so many at most.
+  explicit LaneStreams(size_t most)
+      : most_(most), streams_(most > 1 ? most : 0), reached_(streams_.size()) {}
 
-  /// At set-up: so many there are from now on.
-  void require(size_t lanes) {
-    while (lanes > 1 && streams_.size() < lanes) {
-      cudaStream_t stream = nullptr;
-      TUTTI_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-      streams_.push_back(stream);
-      ends_.emplace_back();
-    }
-  }
-  /// Streams that go on from where the caller's is.
-  std::vector<cudaStream_t> fork(cudaStream_t caller, size_t lanes) const {
-    if (lanes <= 1) return {caller};
+  size_t most() const { return most_; }
+  /// `count` of them, which go on from where the caller's is.
+  std::vector<LaneStream> fork(cudaStream_t caller, size_t count) const {
+    if (count <= 1) return {{caller}};
     begin_.record(caller);
-    for (size_t i = 0; i < lanes; ++i) begin_.holdBack(streams_[i]);
-    return {streams_.begin(), streams_.begin() + static_cast<std::ptrdiff_t>(lanes)};
+    std::vector<LaneStream> streams;
+    for (size_t i = 0; i < count; ++i) {
+      begin_.holdBack(streams_[i].get());
+      streams.push_back({streams_[i].get(), &reached_[i]});
+    }
+    return streams;
   }
   /// The caller's goes on behind them all.
-  void join(cudaStream_t caller, size_t lanes) const {
-    for (size_t i = 0; i < lanes && lanes > 1; ++i) {
-      ends_[i].record(streams_[i]);
-      ends_[i].holdBack(caller);
-    }
+  void join(cudaStream_t caller, size_t count) const {
+    for (size_t i = 0; i < count && count > 1; ++i)
+      LaneStream{streams_[i].get(), &reached_[i]}.holdBack(caller);
   }
 
  private:
-  std::vector<cudaStream_t> streams_;
-  std::vector<OwnedEvent> ends_;
+  const size_t most_;
+  std::vector<OwnedStream> streams_;
+  std::vector<OwnedEvent> reached_;
   OwnedEvent begin_;
 };
 

@@ -67,8 +67,7 @@ std::vector<int> Watcher::awaited(std::chrono::nanoseconds since) const {
   const std::lock_guard lock(mutex_);
   std::vector<int> peers;
   for (size_t i = 0; i < lanesLookedAt_ && !failure_; ++i)
-    if (waitingOf(seen_[i].state.place) != Waiting::Nothing &&
-        Clock::now() - seen_[i].since > since)
+    if (isWait(seen_[i].state.place) && Clock::now() - seen_[i].since > since)
       peers.push_back(peerOf(seen_[i].state.place));
   return peers;
 }
@@ -141,7 +140,8 @@ std::string Watcher::describe(const LaneState& state) const {
 }
 
 // The lane has waited for this message since the look before, and in no operation since: then the
-// mark in between is one that it does not take.
+// mark in between is one that it does not take. For what a state says is over before the slot is
+// given back.
 void Watcher::judgeLane(size_t index) {
   const View::Words& words = *view_->words.data();
   const LaneView& lane = view_->lanes.data()[index];
@@ -149,7 +149,7 @@ void Watcher::judgeLane(size_t index) {
   const Waiting what = waitingOf(lane.second.place);
   const bool isSame = lane.first == seen.state && lane.second == seen.state &&
                       words.before == seen.operation && words.after == seen.operation;
-  if (!isSame || what == Waiting::Nothing) {
+  if (!isSame || !isWait(lane.second.place)) {
     seen = {lane.second, words.after, Clock::now()};
     return;
   }
@@ -183,8 +183,7 @@ void Watcher::judgePoison(uint32_t poison) {
                   {});
   std::string waits;
   for (size_t i = 0; i < lanesLookedAt_ && waits.empty(); ++i)
-    if (waitingOf(seen_[i].state.place) != Waiting::Nothing)
-      waits = ", while this one waits " + describe(seen_[i].state);
+    if (isWait(seen_[i].state.place)) waits = ", while this one waits " + describe(seen_[i].state);
   giveUp(ErrorCode::PeerLost, from, base::message("rank ", from, " has given up", waits), {});
 }
 

@@ -33,14 +33,16 @@ struct Sources {
   CopyNotice notice{};  ///< into a peer's
 };
 
-enum class Waiting : uint32_t { Nothing, Message, Slot };
+/// Passed: what was waited for has come, and the operation goes on.
+enum class Waiting : uint32_t { Nothing, Message, Slot, Passed };
 
-/// What a lane waits for now, and expects there; written by its stream before it waits.
+/// What a lane waits for now, and expects there; written by its stream before it waits, and when
+/// that is over.
 struct LaneState {
   uint32_t place = 0;  ///< placeOf()
   uint32_t call = 0;   ///< fingerprint of the message
   uint32_t bytes = 0;
-  uint32_t unused = 0;
+  uint32_t number = 0;  ///< of the message, of its link's in this operation; modulo 2^32
   bool operator==(const LaneState&) const = default;
 };
 static_assert(sizeof(LaneState) == 16);
@@ -57,6 +59,9 @@ constexpr uint32_t placeOf(Waiting what, int channel, uint32_t slot, int peer) {
          static_cast<uint32_t>(peer);
 }
 constexpr Waiting waitingOf(uint32_t place) { return static_cast<Waiting>(place >> 30); }
+constexpr bool isWait(uint32_t place) {
+  return waitingOf(place) == Waiting::Message || waitingOf(place) == Waiting::Slot;
+}
 constexpr int channelOf(uint32_t place) { return static_cast<int>(place >> 24 & 63); }
 constexpr uint32_t slotOf(uint32_t place) { return place >> 16 & 255; }
 constexpr int peerOf(uint32_t place) { return static_cast<int>(place & 0xffff); }

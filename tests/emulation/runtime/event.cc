@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
@@ -101,6 +102,7 @@ extern "C" {
 cudaError_t cudaEventCreate(cudaEvent_t* to) { return cudaEventCreateWithFlags(to, 0); }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* to, unsigned flags) {
+  noteAllocatingCall();
   return call([&] {
     if (to == nullptr || (flags & ~kKnownFlags) != 0) return cudaErrorInvalidValue;
     const bool isShared = (flags & cudaEventInterprocess) != 0;
@@ -118,6 +120,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* to, unsigned flags) {
 
 /// What waits for it goes on waiting.
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  noteAllocatingCall();
   return unfailingCall([&] {
     if (const cudaError_t bad = check(event); bad != cudaSuccess) return bad;
     std::erase(events(), event);
@@ -231,6 +234,7 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t even
 }
 
 cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* to, cudaIpcEventHandle_t handle) {
+  noteAllocatingCall();
   return call([&] {
     ForeignFile foreign;
     if (to == nullptr || !readHandle(handle, foreign)) return cudaErrorInvalidValue;

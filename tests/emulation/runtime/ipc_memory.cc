@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory.h"
@@ -30,6 +31,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
 
 /// The second time it is opened here it is the same address.
 cudaError_t cudaIpcOpenMemHandle(void** to, cudaIpcMemHandle_t handle, unsigned flags) {
+  noteAllocatingCall();
   return call([&] {
     ForeignFile foreign;
     if (to == nullptr || flags != cudaIpcMemLazyEnablePeerAccess || !readHandle(handle, foreign))
@@ -60,6 +62,7 @@ cudaError_t cudaIpcOpenMemHandle(void** to, cudaIpcMemHandle_t handle, unsigned 
 }
 
 cudaError_t cudaIpcCloseMemHandle(void* start) {
+  noteAllocatingCall();
   return unfailingCall([&] {
     Allocation* const found = allocationAt(start);
     if (found == nullptr || found->kind != Kind::Foreign) return cudaErrorInvalidValue;

@@ -9,6 +9,7 @@
 #include <array>
 #include <map>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
@@ -201,6 +202,7 @@ cudaError_t freeSoon(void* start, Accept accept) {
 extern "C" {
 
 cudaError_t cudaMalloc(void** to, size_t bytes) {
+  noteAllocatingCall();
   return call([&] {
     if (to == nullptr) return cudaErrorInvalidValue;
     if (const cudaError_t bad = refuseUnsafe(); bad != cudaSuccess) return bad;
@@ -216,6 +218,7 @@ cudaError_t cudaMalloc(void** to, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* start) {
+  noteAllocatingCall();
   if (start == nullptr) return call([] { return refuseUnsafe(); });
   return freeSoon(start, [](const Allocation& found) { return found.mayBeFreed(); });
 }
@@ -231,18 +234,22 @@ cudaError_t cudaMallocPitch(void** to, size_t* pitch, size_t width, size_t heigh
 }
 
 cudaError_t cudaHostAlloc(void** to, size_t bytes, unsigned flags) {
+  noteAllocatingCall();
   return allocateHost(to, bytes, flags);
 }
 cudaError_t cudaMallocHost(void** to, size_t bytes) {
+  noteAllocatingCall();
   return allocateHost(to, bytes, cudaHostAllocDefault);
 }
 
 cudaError_t cudaFreeHost(void* start) {
+  noteAllocatingCall();
   if (start == nullptr) return call([] { return refuseUnsafe(); });
   return freeSoon(start, [](const Allocation& found) { return found.kind == Kind::Host; });
 }
 
 cudaError_t cudaHostRegister(void* start, size_t bytes, unsigned flags) {
+  noteAllocatingCall();
   return call([&] {
     constexpr unsigned kKnown = cudaHostRegisterPortable | cudaHostRegisterMapped;
     if (start == nullptr || bytes == 0 || (flags & ~(kKnown | 12u)) != 0)
@@ -265,6 +272,7 @@ cudaError_t cudaHostRegister(void* start, size_t bytes, unsigned flags) {
 }
 
 cudaError_t cudaHostUnregister(void* start) {
+  noteAllocatingCall();
   return call([&] {
     if (start == nullptr) return cudaErrorInvalidValue;
     Allocation* const found = allocationAt(start);

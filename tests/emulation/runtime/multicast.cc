@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/virtual_memory.h"
@@ -214,6 +215,7 @@ CUresult cuMulticastGetGranularity(size_t* to, const CUmulticastObjectProp* prop
 
 CUresult cuMulticastCreate(CUmemGenericAllocationHandle* to,
                            const CUmulticastObjectProp* properties) {
+  noteAllocatingCall();
   return driverCall([&] {
     if (to == nullptr || properties == nullptr || properties->flags != 0 ||
         properties->numDevices < 2 || int(properties->numDevices) > deviceCount() ||
@@ -234,6 +236,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle* to,
 }
 
 CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice device) {
+  noteAllocatingCall();
   return driverCall([&] {
     MulticastTable* const table = tableOf(handle);
     if (table == nullptr) return cudaErrorInvalidValue;
@@ -249,6 +252,7 @@ CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice devi
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t atBytes,
                             CUmemGenericAllocationHandle memory, size_t fromBytes, size_t bytes,
                             unsigned long long flags) {
+  noteAllocatingCall();
   waitForTeam(handle);
   return driverCall([&] {
     MulticastTable* const table = tableOf(handle);
@@ -262,6 +266,7 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t atBytes,
 
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t atBytes,
                            size_t bytes) {
+  noteAllocatingCall();
   return driverCall([&] {
     MulticastTable* const table = tableOf(handle);
     if (table == nullptr) return cudaErrorInvalidValue;

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory.h"
@@ -69,6 +70,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  noteAllocatingCall();
   return call([&] {
     if (flags != 0) return cudaErrorInvalidValue;
     if (!isDevice(peer)) return cudaErrorInvalidDevice;
@@ -80,6 +82,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+  noteAllocatingCall();
   return call([&] {
     if (!isDevice(peer)) return cudaErrorInvalidDevice;
     const bool was = deviceAt(currentDevice()).peers.erase(peer) > 0;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
@@ -181,6 +182,7 @@ cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
 }
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* to, const cudaMemPoolProps* props) {
+  noteAllocatingCall();
   return call([&] {
     if (to == nullptr || props == nullptr || props->allocType != cudaMemAllocationTypePinned)
       return cudaErrorInvalidValue;
@@ -197,6 +199,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* to, const cudaMemPoolProps* props) 
 
 /// What it still holds goes on; the pool is no more.
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  noteAllocatingCall();
   return call([&] {
     if (!isPool(pool) || pool->isDefault) return cudaErrorInvalidValue;
     pools().erase(pool);

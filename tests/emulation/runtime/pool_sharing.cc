@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory.h"
@@ -24,6 +25,7 @@ cudaError_t cudaMemPoolExportToShareableHandle(void* to, cudaMemPool_t pool,
 
 cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t* to, void* handle,
                                                  cudaMemAllocationHandleType type, unsigned flags) {
+  noteAllocatingCall();
   return call([&] {
     if (to == nullptr || flags != 0 || type != cudaMemHandleTypePosixFileDescriptor)
       return cudaErrorInvalidValue;
@@ -57,6 +59,7 @@ cudaError_t cudaMemPoolExportPointer(cudaMemPoolPtrExportData* to, void* start) 
 
 cudaError_t cudaMemPoolImportPointer(void** to, cudaMemPool_t pool,
                                      cudaMemPoolPtrExportData* data) {
+  noteAllocatingCall();
   return call([&] {
     ForeignFile foreign;
     if (to == nullptr || data == nullptr || !isPool(pool) || !pool->isImported ||

@@ -1,5 +1,6 @@
 // The runtime's functions about streams.
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
@@ -39,11 +40,16 @@ cudaError_t askOutsideCapture(cudaStream_t handle, Value* to, Get get) {
 
 extern "C" {
 
-cudaError_t cudaStreamCreate(cudaStream_t* to) { return create(to, cudaStreamDefault, 0); }
+cudaError_t cudaStreamCreate(cudaStream_t* to) {
+  noteAllocatingCall();
+  return create(to, cudaStreamDefault, 0);
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* to, unsigned flags) {
+  noteAllocatingCall();
   return create(to, flags, 0);
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* to, unsigned flags, int priority) {
+  noteAllocatingCall();
   return create(to, flags, priority);
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* to) {
@@ -61,6 +67,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* to) {
 
 /// Work that is under way is finished; the handle is no more.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  noteAllocatingCall();
   return unfailingCall([&] {
     cudaStream_t stream = nullptr;
     if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread)

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
@@ -149,6 +150,7 @@ CUresult cuMemGetAllocationGranularity(size_t* to, const CUmemAllocationProp* pr
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* to, size_t bytes,
                      const CUmemAllocationProp* properties, unsigned long long flags) {
+  noteAllocatingCall();
   return driverCall([&] {
     if (to == nullptr || flags != 0 || bytes == 0 || !isGranular(bytes))
       return cudaErrorInvalidValue;
@@ -168,6 +170,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* to, size_t bytes,
 
 /// The memory lives on where it is mapped.
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  noteAllocatingCall();
   return driverCall([&] {
     Physical* const physical = physicalOf(handle);
     if (physical == nullptr) return cudaErrorInvalidValue;
@@ -178,6 +181,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult cuMemAddressReserve(CUdeviceptr* to, size_t bytes, size_t alignment, CUdeviceptr,
                              unsigned long long flags) {
+  noteAllocatingCall();
   return driverCall([&] {
     if (to == nullptr || flags != 0 || bytes == 0 || bytes % kPageBytes != 0 ||
         (alignment & (alignment - 1)) != 0)
@@ -196,6 +200,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* to, size_t bytes, size_t alignment, CU
 
 /// The addresses are never used again.
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+  noteAllocatingCall();
   return driverCall([&] {
     const auto at = reservations().find(pointer(address));
     if (at == reservations().end() || at->second != bytes ||
@@ -208,6 +213,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
 
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  noteAllocatingCall();
   waitForTeam(handle);
   return driverCall([&] {
     Physical* const physical = physicalOf(handle);
@@ -223,6 +229,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 
 /// Where nothing is mapped there is nothing to do, and a mapping goes as a whole.
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+  noteAllocatingCall();
   return driverCall([&] {
     char* const at = pointer(address);
     if (mappingsOf(at, bytes).empty() && !isReserved(at, bytes)) return cudaErrorInvalidValue;
@@ -243,6 +250,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* all,
                         size_t count) {
+  noteAllocatingCall();
   return driverCall([&] {
     const auto ranges = mappingsOf(pointer(address), bytes);
     if (ranges.empty() || all == nullptr || count == 0) return cudaErrorInvalidValue;

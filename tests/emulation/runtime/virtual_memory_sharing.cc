@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/multicast.h"
 #include "tests/emulation/runtime/virtual_memory.h"
@@ -45,6 +46,7 @@ CUresult cuMemExportToShareableHandle(void* to, CUmemGenericAllocationHandle han
 /// The descriptor is the caller's as before.
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* to, void* handle,
                                         CUmemAllocationHandleType type) {
+  noteAllocatingCall();
   return driverCall([&] {
     if (to == nullptr) return cudaErrorInvalidValue;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return cudaErrorNotSupported;

@@ -525,9 +525,8 @@ mutation(slot_is_given_back_before_it_is_read
          SANITIZER thread TEST copy_exchange_test FILTER CopyExchange.OfPatterns*
          SHOWS "data race [^\n]*copyRows")
 mutation(stream_does_not_wait_for_another_lane
-         FILE src/executor/copy/program_run.cc
-         FROM [[  for (const plan::Dependency& d : step.after)
-    if (d.lane != number) plan_.awaited_.at({d.lane, d.step}).holdBack(lane.queue().flush());]]
+         FILE src/executor/copy/lane.cc
+         FROM [[  if (other.stream_.stream != stream_.stream) other.stream_.holdBack(queue_.flush());]]
          SANITIZER thread TEST copy_plans_test FILTER CopyOperations.WaitForOther*
          SHOWS "data race [^\n]*copyRows")
 mutation(step_gives_back_what_it_has_not_folded
@@ -544,6 +543,12 @@ mutation(step_gives_back_what_it_has_not_folded
     if (isChannel(step.targets[i])) lane.tell(messages[step.sources.size() + i]);]]
          SANITIZER thread TEST copy_plans_test FILTER CopyOperations.DoNotOvertake*
          SHOWS "data race [^\n]*copyRows")
+mutation(wait_that_is_over_is_still_told
+         FILE src/executor/copy/lane.cc
+         FROM [[{ queue_.write(&words_->state.place, placeOf(Waiting::Passed, 0, 0, 0)); }]]
+         TO [[{}]]
+         TEST copy_lanes_test FILTER CopyLanes.*
+         SHOWS "has given up")
 mutation(operation_ends_without_a_look_at_poison
          FILE src/executor/copy/stream_executor.cc
          FROM [[  queue.awaitAtLeast(
@@ -573,3 +578,21 @@ mutation(streams_wait_for_equal_words
          TO [[CU_STREAM_WAIT_VALUE_EQ | waitFlags_]]
          TEST copy_faults_test FILTER CopyFaults.AbortEndsAll*
          SHOWS "timeout")
+
+# ---- Loading, for which CUDA may wait for what runs: kernels are loaded before any of them waits for another.
+
+mutation(kernels_of_calls_are_not_loaded_at_set_up
+         FILE src/executor/cuda/residency.cc
+         FROM [[    device::loadKernels({&loaded, 1}, device);]]
+         TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
+         SHOWS "nothing has loaded [^\n]*interpret<")
+mutation(kernels_that_add_are_not_loaded_at_set_up
+         FILE src/executor/copy/stream_executor.cc
+         FROM [[    device::loadKernels({&fold, 1}, endpoint.device());]]
+         TEST copy_plans_test FILTER All/CopyPlans.*/1
+         SHOWS "nothing has loaded [^\n]*foldPiece<")
+mutation(kernel_of_a_probe_is_not_loaded_at_set_up
+         FILE transports/p2p/endpoint.cc
+         FROM [[  device::loadKernels({&kernel, 1}, device);]]
+         TEST cuda_launches_test FILTER Connecting.HonestPairsStay
+         SHOWS "nothing has loaded [^\n]*probePeers")

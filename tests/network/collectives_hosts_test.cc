@@ -238,16 +238,17 @@ TEST_F(Hosts, DifferentCountsAreRefusedOnBothSides) {
 }
 
 /// What goes wrong in the first call of 16 ranks on four hosts, while they still connect.
-enum class FirstCall { Mismatch, Death, FewDescriptors };
+enum class FirstCall { Mismatch, Death, Unplugged, FewDescriptors };
 
-// Rows 1, 4 and 15, across hosts: nobody is ended by what UCX makes of connections that are half
-// made.
+// Rows 1, 4, 11 and 15, across hosts: nobody is ended by what UCX makes of connections that are
+// half made, and nobody waits for a connection to a host that does not answer.
 class FirstCalls : public Hosts, public testing::WithParamInterface<FirstCall> {};
 
 TEST_P(FirstCalls, EndNobodyWhenTheyFail) {
-  constexpr int kRanks = 16, kDifferent = 5;
-  const NetworkHosts hosts(4);
+  constexpr int kRanks = 16, kDifferent = 5, kUnplugged = 1;
+  const auto hostOf = [](int rank) { return rank / 4; };
   for (int repeat = 0; repeat < 2; ++repeat) {
+    const NetworkHosts hosts(4);
     std::array<int, 2> gate{};  // closed when all have joined
     ASSERT_EQ(::pipe(gate.data()), 0);
     RankProcesses ranks(
@@ -269,25 +270,39 @@ TEST_P(FirstCalls, EndNobodyWhenTheyFail) {
             c.barrier();
           });
           context.say(std::string(toString(outcome.code)) + ": " + outcome.text);
+          context.say("failed at " + std::to_string(nowMs()));
+          if (GetParam() == FirstCall::Unplugged) {
+            const int left = c.shrink().size();
+            return left == (hostOf(c.rank()) == kUnplugged ? 4 : 12) ? 0 : 1;
+          }
           const char* const named = GetParam() == FirstCall::Mismatch ? "of 8192 float32"
                                     : GetParam() == FirstCall::Death  ? "rank 5 (pid "
                                                                       : "(ulimit -n)";
           return outcome.text.find(named) == std::string::npos ? 1 : 0;
         },
-        [&](int rank) { hosts.enter(rank / 4); });
+        [&](int rank) { hosts.enter(hostOf(rank)); });
     for (int r = 0; r < kRanks; ++r)
       EXPECT_TRUE(ranks.awaitLine(r, "joined", 30s)) << ranks.output(r);
+    const int64_t begin = nowMs();
+    if (GetParam() == FirstCall::Unplugged) hosts.unplug(kUnplugged);
     for (const int end : gate) ::close(end);
     for (int r = 0; r < kRanks; ++r)
       EXPECT_EQ(ranks.wait(r, 60s),
                 GetParam() == FirstCall::Death && r == kDifferent ? 128 + SIGKILL : 0)
           << "rank " << r << ": " << ranks.output(r);
+    for (int r = 0; r < kRanks && GetParam() == FirstCall::Unplugged; ++r) {
+      const std::string out = ranks.output(r), mark = "failed at ";
+      const int lost = std::stoi(out.substr(out.find("peer lost: rank ") + 16));
+      EXPECT_NE(hostOf(lost) == kUnplugged, hostOf(r) == kUnplugged) << out;
+      EXPECT_LE(std::stoll(out.substr(out.find(mark) + mark.size())) - begin, kHostLossNoticedMs)
+          << out;
+    }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Failures, FirstCalls,
                          testing::Values(FirstCall::Mismatch, FirstCall::Death,
-                                         FirstCall::FewDescriptors));
+                                         FirstCall::Unplugged, FirstCall::FewDescriptors));
 
 TEST_F(Hosts, SharedMemoryAloneIsRefused) {
   const NetworkHosts hosts(2);

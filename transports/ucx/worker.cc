@@ -49,7 +49,10 @@ constexpr uint64_t kConnectionDescriptors = 8;
 struct Setting {
   const char *variable, *name, *value;
 };
-constexpr std::array<Setting, 6> kSettings{{{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
+// A connect() that blocks would hold the worker's lock for as long as the kernel tries to reach a
+// host that does not answer.
+constexpr std::array<Setting, 7> kSettings{{{"UCX_TCP_CONN_NB", "CONN_NB", "y"},
+                                            {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
                                             {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s"},
                                             {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},
                                             {"UCX_TCP_KEEPCNT", "KEEPCNT", "3"},

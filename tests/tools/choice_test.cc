@@ -1,11 +1,11 @@
 // How good the choices are, by what a virtual machine of 2 cores was measured to take: in windows
 // and on ordinary memory on 2, 3, 4, 5 and 8 ranks of one host, and between hosts, which are
 // network namespaces: two with a rank and a core each, two with two ranks and a core each, and four
-// with a rank each, of which two share a core, which no topology says. choice.jsonl is of runs of
-// `tutti tune -n 3`, `-n 5`, `-n 8` and of launched ranks, with nothing else running, put together
-// by `tutti tune --from ... --record`; choice_between.jsonl the same, minutes later, with
-// `--blocks` of sizes between; choice_earlier.jsonl the same sizes on other days, on another such
-// machine, of one host.
+// with a rank each, of which two share a core, which no topology says. choice.jsonl is of two to
+// five runs of `tutti tune -n 3`, `-n 5`, `-n 8` and of launched ranks, with nothing else running,
+// put together by `tutti tune --from ... --record`; choice_between.jsonl the same, minutes later,
+// with `--blocks` of sizes between; choice_later.jsonl the first sizes again hours later, one run
+// each, without the four hosts.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 using collectives::MeasuredCall;
 
-std::string recordPath, betweenPath, earlierPath;  // set by main()
+std::string recordPath, betweenPath, laterPath;  // set by main()
 
 std::vector<MeasuredCall> read(const std::string& path) {
   std::ifstream file(path);
@@ -43,9 +43,8 @@ const std::vector<MeasuredCall>& between() {
   static const auto calls = read(betweenPath);
   return calls;
 }
-
-const std::vector<MeasuredCall>& earlier() {
-  static const auto calls = read(earlierPath);
+const std::vector<MeasuredCall>& later() {
+  static const auto calls = read(laterPath);
   return calls;
 }
 
@@ -122,11 +121,8 @@ TEST(RecordedCalls, AreChosenWellForByDefault) {
   }
 }
 
-bool ofFourHosts(const MeasuredCall& call) { return call.topology.hosts() == 4; }
-
 // What no constants choose well for is preferred by name. Of sizes between, which the table was not
-// fitted to, none is chosen badly for either, but for one of four hosts, which share cores, as no
-// topology says. By what was measured on other days, on another machine, a few are.
+// fitted to, none is chosen badly for either. By what was measured hours later, once, a few are.
 TEST(RecordedCalls, AreChosenWellForOnceTuned) {
   const topology::Tuning tuned = collectives::fit(fitted(), {});
   for (const auto* calls : {&fitted(), &between()}) {
@@ -134,24 +130,37 @@ TEST(RecordedCalls, AreChosenWellForOnceTuned) {
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.02);
     for (const auto& counts : {ofHosts, ofHostsWithSharedCores})
       EXPECT_LE(judge(*calls, tuned, counts).regrets.mean, 1.05);
-    int badly = 0;
-    for (const MeasuredCall& call : *calls) {
-      const double regret = collectives::regret(call, tuned);
-      badly += regret > 1.3;
-      EXPECT_LE(regret, calls == &between() && ofFourHosts(call) ? 1.4 : 1.3)
+    for (const MeasuredCall& call : *calls)
+      EXPECT_LE(collectives::regret(call, tuned), 1.3)
           << call.request.describe() << (call.windows ? " in windows on " : " on ")
           << call.topology.describe();
-    }
-    EXPECT_LE(badly, calls == &between() ? 1 : 0);
   }
-  const Judged alone = judge(earlier(), tuned, ofACoreEach);
-  EXPECT_LE(alone.regrets.mean, 1.02);
-  EXPECT_LE(alone.regrets.worst, 1.32);
-  const Judged shared = judge(earlier(), tuned, ofSharedCores);
-  EXPECT_LE(shared.regrets.mean, 1.05);
-  EXPECT_LE(shared.regrets.worst, 2.3);
-  EXPECT_LE(shared.badly, 0.04);
+  EXPECT_LE(judge(later(), tuned, ofACoreEach).regrets.worst, 1.3);
+  const auto expectFew = [&](const auto& counts, double worst, double badly) {
+    const Judged all = judge(later(), tuned, counts);
+    EXPECT_LE(all.regrets.mean, 1.05);
+    EXPECT_LE(all.regrets.worst, worst);
+    EXPECT_LE(all.badly, badly);
+  };
+  expectFew(ofSharedCores, 1.65, 0.005);
+  expectFew(ofHosts, 1.65, 0.02);
+  expectFew(ofHostsWithSharedCores, 2.3, 0.03);
   EXPECT_LE(tuned.preferences.size(), fitted().size() / 5);
+}
+
+// For other numbers of ranks there are no preferences, and constants alone choose.
+TEST(RecordedCalls, AreChosenWellForOnNumbersOfRanksThatNobodyTunedFor) {
+  std::vector<MeasuredCall> some;
+  std::ranges::copy_if(fitted(), std::back_inserter(some), [](const MeasuredCall& call) {
+    return ofOneHost(call) && call.topology.ranks != 4 && call.topology.ranks != 8;
+  });
+  const topology::Tuning tuned = collectives::fit(some, {});
+  const Judged others = judge(fitted(), tuned, [](const MeasuredCall& call) {
+    return ofOneHost(call) && (call.topology.ranks == 4 || call.topology.ranks == 8);
+  });
+  EXPECT_LE(others.regrets.mean, 1.03);
+  EXPECT_LE(others.regrets.worst, 1.5);
+  EXPECT_LE(others.badly, 0.02);
 }
 
 TEST(RecordedCalls, TellWorseConstants) {
@@ -210,11 +219,11 @@ TEST(Record, SaysWhatItRefusesAndWhere) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (argc != 4) {
-    fprintf(stderr, "usage: %s RECORD RECORD_OF_SIZES_BETWEEN EARLIER_RECORD\n", argv[0]);
+    fprintf(stderr, "usage: %s RECORD RECORD_OF_SIZES_BETWEEN LATER_RECORD\n", argv[0]);
     return 2;
   }
   tutti::tools::recordPath = argv[1];
   tutti::tools::betweenPath = argv[2];
-  tutti::tools::earlierPath = argv[3];
+  tutti::tools::laterPath = argv[3];
   return RUN_ALL_TESTS();
 }

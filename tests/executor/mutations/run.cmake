@@ -7,6 +7,8 @@ set(limit 30)
 # Kernels of which all threads wait, and streams that do, are ended earlier.
 set(ENV{TUTTI_EMULATION_TIMEOUT} 5)
 set(ENV{TSAN_OPTIONS} halt_on_error=1)
+# As ctest runs most of them: a kernel that was not loaded at set-up is an error.
+set(ENV{TUTTI_EMULATION_LAZY_LOADING} 2)
 
 set_property(GLOBAL PROPERTY seen 0)
 set_property(GLOBAL PROPERTY wrong "")

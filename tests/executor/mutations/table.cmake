@@ -583,7 +583,11 @@ mutation(streams_wait_for_equal_words
 
 mutation(kernels_of_calls_are_not_loaded_at_set_up
          FILE src/executor/cuda/residency.cc
-         FROM [[    device::loadKernels({&loaded, 1}, device);]]
+         FROM [[    device::loadKernels({&loaded, 1}, device);
+    int each = 0;
+    TUTTI_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, kMostThreadsPerBlock,
+                                                             kMostSharedBytes));]]
+         TO [[    int each = 4;]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "nothing has loaded [^\n]*interpret<")
 mutation(kernels_that_add_are_not_loaded_at_set_up
@@ -596,3 +600,4 @@ mutation(kernel_of_a_probe_is_not_loaded_at_set_up
          FROM [[  device::loadKernels({&kernel, 1}, device);]]
          TEST cuda_launches_test FILTER Connecting.HonestPairsStay
          SHOWS "nothing has loaded [^\n]*probePeers")
+# The emulation loads a kernel too when it is asked how many blocks of it there is room for.

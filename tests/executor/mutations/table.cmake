@@ -581,6 +581,7 @@ mutation(streams_wait_for_equal_words
 
 # ---- Loading, for which CUDA may wait for what runs: kernels are loaded before any of them waits for another.
 
+# The emulation loads a kernel too when it is asked how many blocks of it there is room for.
 mutation(kernels_of_calls_are_not_loaded_at_set_up
          FILE src/executor/cuda/residency.cc
          FROM [[    device::loadKernels({&loaded, 1}, device);
@@ -600,4 +601,3 @@ mutation(kernel_of_a_probe_is_not_loaded_at_set_up
          FROM [[  device::loadKernels({&kernel, 1}, device);]]
          TEST cuda_launches_test FILTER Connecting.HonestPairsStay
          SHOWS "nothing has loaded [^\n]*probePeers")
-# The emulation loads a kernel too when it is asked how many blocks of it there is room for.

@@ -296,7 +296,7 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
       case Message::Ready: {
         in.requireEnd();
         std::lock_guard lock(mutex);
-        peers[peer].ready = true;
+        ++peers[peer].ready;
         break;
       }
       case Message::View: {

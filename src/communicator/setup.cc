@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "collectives/chooser.h"
+#include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
@@ -282,6 +283,43 @@ void Communicator::Impl::cannotConnect(int peer, const Error& why) {
   base::fail(why.code(), self(), " cannot connect to ", name(peer), ": ", why.what());
 }
 
+void Communicator::Impl::awaitReadiness(int times, base::Deadline deadline) {
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != who.rank) send(peer, Message::Ready, {});
+  awaitAll("readiness", deadline, [times](const Peer& p) { return p.ready >= times; });
+}
+
+// Whether hosts reach each other by the network of the transport, which may be another one than the
+// control plane's, shows when something is sent: the first rank of each host sends an empty message
+// to that of the next.
+void Communicator::Impl::crossHosts(base::Deadline deadline) {
+  const auto firstOf = [&](int host) {
+    const auto first = std::ranges::find(topology.hostOf, host);
+    return static_cast<int>(first - topology.hostOf.begin());
+  };
+  const int hosts = topology.hosts(), host = topology.hostOf[who.rank];
+  if (firstOf(host) != who.rank) return;
+  const int next = firstOf((host + 1) % hosts), before = firstOf((host + hosts - 1) % hosts);
+  base::Backoff backoff(false);
+  try {
+    auto& out = endpoint->sendRing(next, 0);
+    auto& in = endpoint->receiveRing(before, 0);
+    out.publish(0, 0, 0);
+    endpoint->flush();
+    while (!in.ready()) {
+      throwIfFailed();
+      if (deadline.passed())
+        base::fail(ErrorCode::Timeout, self(), ": set-up timed out while waiting for a message of ",
+                   name(before), " by ", endpoint->name(before));
+      if (!endpoint->progress()) backoff.idle();
+    }
+    in.release();
+    endpoint->flush();
+  } catch (const transports::ConnectionLost& lost) {
+    cannotConnect(lost.peer(), Error(lost.code(), lost.how()));
+  }
+}
+
 void Communicator::Impl::connect(base::Deadline deadline) {
   who.world->control->listen(who.id, this);
   listening = true;
@@ -348,9 +386,10 @@ void Communicator::Impl::connect(base::Deadline deadline) {
     }
     joinGpus(gpus, deadline);
     choices.clear();  // made before the tuning table was known
-    for (int peer = 0; peer < size; ++peer)
-      if (peer != who.rank) send(peer, Message::Ready, {});
-    awaitAll("readiness", deadline, [](const Peer& p) { return p.ready; });
+    awaitReadiness(1, deadline);
+    if (size != who.world->control->size() || topology.hosts() == 1) return;
+    crossHosts(deadline);
+    awaitReadiness(2, deadline);
   } catch (const Error& e) {
     fail(e, true);
     throw;

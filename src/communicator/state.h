@@ -163,9 +163,9 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     std::optional<bootstrap::ControlMessage> hello;
     std::vector<communicator::ToldGpuState> gpu;  // in turn
     std::optional<uint64_t> leftGpuAfter;         // collectives there, when it has left
-    bool ready = false;
-    Status status;         // its last answer to an inquiry
-    bool answers = false;  // it has answered one
+    int ready = 0;                                ///< how often it has said so
+    Status status;                                // its last answer to an inquiry
+    bool answers = false;                         // it has answered one
     std::pair<uint64_t, uint64_t>
         waited;  // in which operation, with how many bytes, at that answer
     std::map<std::pair<uint32_t, uint32_t>, std::set<int>> views;  // dead, by vote and round
@@ -183,6 +183,9 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void awaitAll(const char* what, base::Deadline deadline,
                 const std::function<bool(const Peer&)>& arrived);
   /// Throws what has become of the peer, else `why`.
+  /// All ranks have said so many times that they are ready.
+  void awaitReadiness(int times, base::Deadline deadline);
+  void crossHosts(base::Deadline deadline);
   [[noreturn]] void cannotConnect(int peer, const Error& why);
   static void connectLocal(const std::vector<std::shared_ptr<Impl>>& ranks,
                            std::vector<std::unique_ptr<transports::Endpoint>> endpoints);

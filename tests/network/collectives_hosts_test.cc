@@ -132,6 +132,37 @@ TEST_F(Hosts, DataGoesByTheInterfaceThatLeadsToTheOthers) {
   EXPECT_TRUE(ranks.allSucceed(60s));
 }
 
+// Row 22 of what carries the data: all ranks hear of it at set-up, and who uses the wrong device
+// says so. Nobody answers on a loopback; where a cable leads nowhere it takes the set-up's
+// deadline.
+TEST_F(Hosts, ADeviceThatLeadsNowhereIsNamedAtSetUp) {
+  const NetworkHosts hosts(2);
+  for (int host = 0; host < 2; ++host) {
+    hosts.run(host, {"ip", "link", "add", "aside", "type", "veth", "peer", "name", "end"});
+    for (const char* device : {"aside", "end"})
+      hosts.run(host, {"ip", "link", "set", device, "up"});
+    hosts.run(host,
+              {"ip", "address", "add", "10.66." + std::to_string(host) + ".1/24", "dev", "aside"});
+  }
+  for (const std::string device : {"lo", "aside"}) {
+    RankProcesses ranks(
+        3,
+        [&](const Context& context) {
+          const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 8s}); });
+          context.say(std::string(toString(outcome.code)) + ": " + outcome.text);
+          return outcome.code == ErrorCode::PeerLost || outcome.code == ErrorCode::Timeout ? 0 : 1;
+        },
+        [&](int rank) {
+          hosts.enter(rank / 2);
+          ::setenv("UCX_NET_DEVICES", device.c_str(), 1);
+        });
+    ASSERT_TRUE(ranks.allSucceed(30s)) << device;
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_NE(ranks.output(rank).find("UCX_NET_DEVICES=" + device), std::string::npos)
+          << ranks.output(rank);
+  }
+}
+
 // A rank that computes after its last call does not hold the others up: what it has sent is gone.
 TEST_F(Hosts, ARankThatIsBusyElsewhereHoldsNobodyUp) {
   runOn({0, 1, 1}, {.timeout = 30s}, [](Communicator& c) {

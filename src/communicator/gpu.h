@@ -120,7 +120,8 @@ class GpuSide {
   /// they tell each other what has come of it.
   virtual bool byCopies() const = 0;
   virtual void rejoin() = 0;
-  /// Patterns through all pairs, by all ranks at the same time. The first does not wait.
+  /// Patterns through all pairs, by all ranks at the same time. The first waits for no other rank;
+  /// by copies, all have returned from it before the second.
   virtual void startProbe() = 0;
   virtual void finishProbe() = 0;
   /// Where there are no faults. Throws what CUDA refuses.

@@ -115,8 +115,9 @@ void Communicator::Impl::joinGpus(const std::vector<transports::Address>& addres
     if (!gpuIsFaultless()) return;
   }
   gpu->startProbe();
+  if (rejoins) tellGpuState(3, deadline);  // what this rank has copied is there
   gpu->finishProbe();
-  tellGpuState(rejoins ? 3 : 1, deadline);
+  tellGpuState(rejoins ? 4 : 1, deadline);
   if (gpuIsFaultless()) gpu->makeReady();
 }
 

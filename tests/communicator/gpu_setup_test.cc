@@ -136,7 +136,7 @@ TEST_P(GpuSetup, OfDevicesThatAreNotJoinedTellsAllRanksWhich) {
 
 // The rank whose bytes they are sees nothing of it.
 TEST_P(GpuSetup, OfAPairThatLiesTellsAllRanksWhich) {
-  emulation::corruptWrites(3, 2);
+  (GetParam().byCopies ? emulation::corruptCopies : emulation::corruptWrites)(3, 2);
   expectApart(makeOn({2, 3, 1}, GetParam()),
               {"rank 0", "rank 1", "what rank 1 wrote arrived wrong at rank 0 on device 2"});
   expectJoined(makeOn({1, 3, 1}, GetParam()));

@@ -330,18 +330,19 @@ void Endpoint::startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* 
 std::vector<std::string> Endpoint::finishProbe() {
   OnDevice on(device_);
   TUTTI_CUDA(cudaStreamSynchronize(stream_));
-  std::vector<std::string> faults(static_cast<size_t>(size_));
-  for (int peer = 0; peer < size_; ++peer) {
-    const ProbeFinding& finding = findings_.data()[peer];
-    if (finding.state == ProbeState::Late)
-      faults[peer] = base::message("what rank ", peer, " wrote did not arrive at rank ", rank_,
-                                   " on device ", device_, " in time");
-    if (finding.state == ProbeState::Wrong)
-      faults[peer] =
-          base::message("what rank ", peer, " wrote arrived wrong at rank ", rank_, " on device ",
-                        device_, ", from byte ", 4 * finding.firstWrong, " of ", kProbeBytes);
-  }
+  std::vector<std::string> faults;
+  for (int peer = 0; peer < size_; ++peer) faults.push_back(faultOf(peer, findings_.data()[peer]));
   return faults;
+}
+
+std::string Endpoint::faultOf(int peer, const ProbeFinding& finding) const {
+  if (finding.state == ProbeState::Late)
+    return base::message("what rank ", peer, " wrote did not arrive at rank ", rank_, " on device ",
+                         device_, " in time");
+  if (finding.state == ProbeState::Wrong)
+    return base::message("what rank ", peer, " wrote arrived wrong at rank ", rank_, " on device ",
+                         device_, ", from byte ", 4 * finding.firstWrong, " of ", kProbeBytes);
+  return {};
 }
 
 void Endpoint::requireConnected() const { requireNone(reasons_); }

@@ -69,13 +69,15 @@ class Endpoint {
   const std::string& reason(int peer) const { return reasons_[peer]; }
   void disconnect(int peer, const std::string& reason);
 
-  /// Writes patterns to all connected peers that do not take turns with this rank, and looks at
-  /// what they wrote. All ranks do it at the same time, each with the same number, which is new.
-  /// Does not wait. Where `isOver` becomes other than 0, which is pinned and outlives the endpoint,
-  /// what has not come counts as late.
+  /// Writes patterns, by a kernel, to all connected peers that do not take turns with this rank,
+  /// and looks at what they wrote. All ranks do it at the same time, each with the same number,
+  /// which is new. Does not wait. Where `isOver` becomes other than 0, which is pinned and outlives
+  /// the endpoint, what has not come counts as late.
   void startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* isOver = nullptr);
   /// Waits for it. By peer: what is wrong with what came from there, or nothing.
   std::vector<std::string> finishProbe();
+  /// In words; nothing where there is none.
+  std::string faultOf(int peer, const ProbeFinding& finding) const;
 
   /// The probe's, for others when that has ended: each stream takes a queue of the device, of which
   /// there are few.

@@ -126,6 +126,7 @@ CudaSide::~CudaSide() {
     leave();
     engine_.reset();
     far_.reset();
+    copyProbe_.reset();
     before_.reset();
     endpoint_.reset();
     probeIsOver_.reset();
@@ -253,7 +254,10 @@ void CudaSide::rejoin() {
 
 void CudaSide::startProbe() {
   const OutsideCapture outside;
-  endpoint_->startProbe(1, kProbeDeadlineNs, probeIsOver_->data());
+  if (byCopies())
+    copyProbe_ = std::make_unique<executor::copy::CopyProbe>(*endpoint_, 1);
+  else
+    endpoint_->startProbe(1, kProbeDeadlineNs, probeIsOver_->data());
 }
 
 // A peer that fails meanwhile writes no pattern.
@@ -263,11 +267,12 @@ void CudaSide::endProbe() {
 
 void CudaSide::finishProbe() {
   const OutsideCapture outside;
-  const auto found = endpoint_->finishProbe();
+  const auto found = copyProbe_ ? copyProbe_->finish() : endpoint_->finishProbe();
   for (size_t peer = 0; peer < found.size(); ++peer)
     if (!found[peer].empty()) state_.add(static_cast<int>(peer), found[peer]);
-  before_
-      .reset();  // not earlier: that waits for what runs on the GPU, which may wait for this rank
+  // Not earlier: that waits for what runs on the GPU, which may wait for this rank.
+  copyProbe_.reset();
+  before_.reset();
 }
 
 // Also of kernels: ranks that call by streams of their own wait for each other there.

@@ -13,6 +13,7 @@
 #include "src/communicator/cuda/graph_count.h"
 #include "src/communicator/gpu.h"
 #include "src/device/any_stream.h"
+#include "src/executor/copy/probe.h"
 #include "transports/p2p/endpoint.h"
 
 namespace tutti::communicator {
@@ -116,6 +117,7 @@ class CudaSide final : public GpuSide {
       std::make_unique<transports::p2p::PinnedMemory<uint32_t>>(1);
   // `before_` is the one before rejoin(), until all peers have let go of its memory.
   std::unique_ptr<transports::p2p::Endpoint> endpoint_, before_;
+  std::unique_ptr<executor::copy::CopyProbe> copyProbe_;  // while it is under way, of copies
   std::unique_ptr<transports::Endpoint> far_;  // to the far peers, until the engine has it
   GpuState state_;
   std::vector<Neighbour> peers_;

@@ -11,6 +11,7 @@
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory.h"
+#include "tests/emulation/runtime/peer.h"
 
 namespace tutti::emulation {
 namespace {
@@ -124,9 +125,16 @@ cudaError_t run(const cudaMemcpy3DParms& copy, const Order& order) {
           makeTask(cudaGraphNodeTypeMemcpy, [staged, from, to = rowsOf(copy.dstPtr, copy.dstPos),
                                              extent = copy.extent] { copyRows(to, from, extent); });
     }
-    if (const cudaError_t bad = submit(order.stream, task); bad != cudaSuccess) return bad;
     cudaStream_t stream = nullptr;
     findStream(order.stream, stream);
+    const Rows to = rowsOf(copy.dstPtr, copy.dstPos);
+    if (copy.extent.width > 16 && stream->capture == nullptr &&
+        isCopyWrong(stream->device, to.first))
+      task = makeTask(cudaGraphNodeTypeMemcpy, [right = task->body, to] {
+        right();
+        *to.first ^= 1;
+      });
+    if (const cudaError_t bad = submit(order.stream, task); bad != cudaSuccess) return bad;
     const bool toDevice = isDeviceMemory(copy.dstPtr.ptr);
     const bool fromDevice = isDeviceMemory(copy.srcPtr.ptr);
     const bool isPinned = !isPageable(copy.srcPtr.ptr) && !isPageable(copy.dstPtr.ptr);

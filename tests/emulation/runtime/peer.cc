@@ -9,6 +9,7 @@
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/memory.h"
+#include "tests/emulation/runtime/virtual_memory.h"
 
 namespace tutti::emulation {
 namespace {
@@ -20,6 +21,11 @@ Pairs& apart() {
   return *pairs;
 }
 Pairs& lying() {
+  static auto* const pairs = new Pairs;
+  return *pairs;
+}
+
+Pairs& lyingByCopies() {
   static auto* const pairs = new Pairs;
   return *pairs;
 }
@@ -52,6 +58,23 @@ void corruptWrites(int device, int peer) {
     return cudaSuccess;
   });
   observeReleases(corrupt);
+}
+
+void corruptCopies(int device, int peer) {
+  call([&] {
+    lyingByCopies().insert({device, peer});
+    return cudaSuccess;
+  });
+}
+
+bool isCopyWrong(int device, const void* address) {
+  if (lyingByCopies().empty()) return false;
+  const Allocation* const found = findAllocation(address);
+  if (found == nullptr || found->isHost()) return false;
+  const bool isForeign = found->kind == Allocation::Kind::Foreign;
+  const int home = isForeign ? found->foreign.device : found->device;
+  return lyingByCopies().contains({device, home}) &&
+         (device != home || isForeign || isImported(*found));
 }
 
 }  // namespace tutti::emulation

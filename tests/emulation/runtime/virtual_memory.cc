@@ -132,6 +132,11 @@ char* mappedAt(const Physical* physical, size_t fromBytes, size_t bytes) {
   return nullptr;
 }
 
+bool isImported(const Allocation& allocation) {
+  const auto mapped = mappings().find(allocation.start);
+  return mapped != mappings().end() && mapped->second.physical->isImported;
+}
+
 }  // namespace tutti::emulation
 
 using namespace tutti::emulation;

@@ -572,6 +572,17 @@ mutation(words_stay_closed_after_a_failure
          FROM [[        queue.write(word(endpoint.offsets().copyCredit(channel, peer, slot)), 0);]]
          TEST copy_faults_test FILTER CopyFaults.AbortEndsAll*
          SHOWS "timeout")
+mutation(wrong_bytes_of_copies_are_not_told
+         FILE src/executor/copy/probe.cc
+         FROM [[      return {ProbeState::Wrong, i};]]
+         TO [[      break;]]
+         TEST copy_probe_test FILTER CopyProbes.OfAPairThatLies*
+         SHOWS "arrived wrong")
+mutation(flag_of_a_probe_by_copies_is_not_asked_for
+         FILE src/executor/copy/probe.cc
+         FROM [[  if (*seen_.data() != number_) return {ProbeState::Late};]]
+         TEST copy_probe_test FILTER CopyProbes.OfAPeer*
+         SHOWS "timeout")
 mutation(streams_wait_for_equal_words
          FILE src/executor/copy/stream_queue.cc
          FROM [[CU_STREAM_WAIT_VALUE_GEQ | waitFlags_]]

@@ -32,7 +32,8 @@ using tutti::bench::Job;
 using tutti::bench::medianInterval;
 using tutti::tests::NetworkHosts;
 
-constexpr int kAttempts = 3;  // that a size has where it is to reach something
+constexpr int kAttempts = 5;      // that a size has where it is to reach something
+constexpr double kAsFast = 0.98;  // of another's time over ours, in the median
 
 /// "1gbit" and "200mbit" as bytes a second.
 double bytesPerSecond(const std::string& rate) {
@@ -73,9 +74,9 @@ struct Turns {
       const Interval i = ratio(library);
       std::printf("      %6.2f [%6.2f, %6.2f]", i.median, i.low, i.high);
       if (names[library] == "tcp")
-        reached |= share(library) < required && i.high >= 1;
+        reached |= share(library) < required && i.median >= kAsFast;
       else
-        isSlower |= i.high < 1;
+        isSlower |= i.median < kAsFast;
     }
     std::printf("\n");
     std::fflush(stdout);
@@ -110,8 +111,8 @@ int main(int argc, char** argv) {
   app.add_option(
          "--require", required,
          "end with 1 unless every size reaches this percentage of the links' rate, or, where "
-         "plain TCP does not, is not surely slower than that, and Gloo is surely faster at "
-         "none; each has three attempts")
+         "plain TCP does not, is as fast as that, and at least as fast as Gloo, both but for 2% "
+         "of the median; each has five attempts")
       ->check(CLI::Range(0, 100));
   app.add_option("--bin", bin, "where the workers are");
   CLI11_PARSE(app, argc, argv);

@@ -261,6 +261,7 @@ for test in cuda_interpreter cuda_launches cuda_exchange cuda_slices cuda_proxy 
   fi
 done
 tests communicator 90 "$tests/gpu_communicator_test"
+tests communicator_shrink 60 "$tests/gpu_shrink_test"
 tests communicator_processes 90 "$tests/gpu_processes_test"
 tests communicator_hosts 90 "$tests/gpu_hosts_test"
 LD_LIBRARY_PATH=$libraries part nccl_programs 90 "$tests/nccl_gpu"

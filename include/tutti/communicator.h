@@ -385,9 +385,9 @@ class Communicator {
   /// death, so after a partition each side may go on by itself.
   Communicator shrink();
 
-  /// Ends every operation of this communicator here, with Aborted, and tells the others; when it had
-  /// failed before, they are told of that failure. Always returns, from any thread. Afterwards only
-  /// shrink(), subset() and destruction are allowed.
+  /// Ends every operation of this communicator here, with Aborted, and tells the others; when it
+  /// had failed before, they are told of that failure. Always returns, from any thread. Afterwards
+  /// only shrink(), subset() and destruction are allowed.
   void abort();
 
   /// The failure that made this communicator unusable, if one did.
@@ -412,10 +412,12 @@ Memory allocateShareable(size_t bytes);
 
 /// Between construction and end() the calls that this thread issues, on any communicators,
 /// are collected; end() starts them together, so that calls on several communicators of one thread
-/// cannot wait for each other. Groups nest: the outermost end() starts everything. Arguments are
-/// checked by the call itself; a call that throws is not part of the group. Buffers must last until
-/// the outermost end() has returned, or the stream has run it; a stream may be destroyed
-/// before. Groups of one thread are destroyed in the reverse order of their construction.
+/// cannot wait for each other. Where calls on several communicators share a stream of a GPU, all
+/// ranks name these communicators in the same order. Groups nest: the outermost end() starts
+/// everything. Arguments are checked by the call itself; a call that throws is not part of the
+/// group. Buffers must last until the outermost end() has returned, or the stream has run it; a
+/// stream may be destroyed before. Groups of one thread are destroyed in the reverse order of their
+/// construction.
 class Group {
  public:
   Group();

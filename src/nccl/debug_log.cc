@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include <tutti/log.h>
@@ -18,13 +20,6 @@ namespace {
 std::string variable(const char* name) {
   const char* text = std::getenv(name);
   return text ? text : "";
-}
-
-DebugLevel parseLevel(const std::string& word) {
-  static constexpr std::array kWords{"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
-  for (size_t i = 0; i < kWords.size(); ++i)
-    if (::strcasecmp(word.c_str(), kWords[i]) == 0) return static_cast<DebugLevel>(i);
-  return DebugLevel::None;
 }
 
 struct Word {
@@ -85,6 +80,13 @@ std::string expand(const std::string& pattern) {
 
 }  // namespace
 
+std::optional<DebugLevel> parseDebugLevel(const std::string& word) {
+  static constexpr std::array kWords{"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
+  for (size_t i = 0; i < kWords.size(); ++i)
+    if (::strcasecmp(word.c_str(), kWords[i]) == 0) return static_cast<DebugLevel>(i);
+  return std::nullopt;
+}
+
 DebugLog& DebugLog::ofProcess() {
   static auto* const instance = new DebugLog;  // threads may log until the very end
   return *instance;
@@ -97,16 +99,24 @@ DebugLog::DebugLog() {
 
 void DebugLog::reset() {
   const std::string pattern = variable("NCCL_DEBUG_FILE");
+  std::string refused;
   {
     std::lock_guard lock(mutex_);
     if (file_ != stdout) std::fclose(file_);
     file_ = stdout;
-    level_ = parseLevel(variable("NCCL_DEBUG"));
+    level_ = parseDebugLevel(variable("NCCL_DEBUG")).value_or(DebugLevel::None);
     subsystems_ = parseSubsystems(variable("NCCL_DEBUG_SUBSYS"));
-    if (level_.load() > DebugLevel::Version && !pattern.empty())
-      if (std::FILE* opened = std::fopen(expand(pattern).c_str(), "we")) file_ = opened;
+    if (level_.load() > DebugLevel::Version && !pattern.empty()) {
+      const std::string path = expand(pattern);
+      if (std::FILE* opened = std::fopen(path.c_str(), "we"))
+        file_ = opened;
+      else
+        refused = base::message("NCCL_DEBUG_FILE: ", path, ": ", std::strerror(errno),
+                                "; lines go to standard output");
+    }
   }
   takeOverLibraryLog();
+  if (!refused.empty()) warn(refused);
 }
 
 // Who asks for NCCL's lines gets everything in them; who does not, what TUTTI_LOG says.

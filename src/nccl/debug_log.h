@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "src/base/check.h"
@@ -15,6 +16,9 @@ namespace tutti::nccl {
 
 /// NCCL_DEBUG, by rising talkativeness.
 enum class DebugLevel { None, Version, Warn, Info, Abort, Trace };
+
+/// By its word in upper or lower case; nothing where that is none.
+std::optional<DebugLevel> parseDebugLevel(const std::string& word);
 
 /// What an INFO line is about: the words of NCCL_DEBUG_SUBSYS that this library has lines for, as
 /// bits.

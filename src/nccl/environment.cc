@@ -13,6 +13,7 @@
 
 #include <tutti-nccl/nccl.h>
 
+#include "src/base/log.h"
 #include "src/nccl/debug_log.h"
 
 namespace tutti::nccl {
@@ -61,12 +62,15 @@ Environment read() {
 bool ignored(std::string_view name, std::string_view value) {
   if (std::ranges::find(kHonoured, name) == kHonoured.end()) return true;
   if (name == "NCCL_ALGO") return environment().algorithm.empty();
+  if (name == "NCCL_DEBUG") return !value.empty() && !parseDebugLevel(std::string(value));
   if (name == "NCCL_CUMEM_ENABLE") return value != "0" && value != "1" && value != "-2";
   if (name == "NCCL_IB_DISABLE" || name == "NCCL_SHM_DISABLE") return value != "0" && value != "1";
   if (name == "NCCL_MAX_CTAS") return !environment().maxBlocks && !value.empty();
   return name == "NCCL_COMM_BLOCKING" && !environment().blocking && !value.empty();
 }
 
+// Whoever has set them expects something of them, so they are named also where nobody asked for
+// NCCL's lines.
 void report() {
   DebugLog& log = DebugLog::ofProcess();
   log.version(base::message("NCCL version ", NCCL_MAJOR, ".", NCCL_MINOR, ".", NCCL_PATCH, "+tutti",
@@ -85,7 +89,7 @@ void report() {
   std::ranges::sort(names);
   std::string text = "variables without a meaning here, ignored:";
   for (const std::string& name : names) text += " " + name;
-  log.warn(text);
+  base::log(LogLevel::Warning, text);
 }
 
 }  // namespace

@@ -63,10 +63,13 @@ void makeOne(Making& making) {
     comm->ready(std::move(*communicator));
   } catch (...) {
     making.parent.reset();
-    if (comm) comm->failed(asError(std::current_exception()));
     throw;
   }
   logMade(making);
+}
+
+void tellFailure(const Making& making, const std::exception_ptr& failure) {
+  if (making.comm) making.comm->failed(asError(failure));
 }
 
 /// Without a thread it has failed; the others of its group wait for it until their deadline.
@@ -76,18 +79,21 @@ void starting(const Making& making, std::exception_ptr& failure,
     startThread();
   } catch (...) {
     failure = std::current_exception();
-    if (making.comm) making.comm->failed(asError(failure));
+    tellFailure(making, failure);
   }
 }
 
-/// By a thread that nobody waits for. The caller's `out` is not touched from there.
+/// By a thread that nobody waits for. The caller's `out` is not touched from there. Whoever sees
+/// the state of a failure finds its text.
 void makeAlone(Making& making) {
   auto own = std::make_shared<Making>(making);
   base::ServiceThread::startAlone(kThread, [own] {
-    guard(own->function, [&] {
+    try {
       makeOne(*own);
-      return ncclSuccess;
-    });
+    } catch (...) {
+      report(own->function, std::current_exception());
+      tellFailure(*own, std::current_exception());
+    }
   });
   making.parent.reset();
 }
@@ -232,6 +238,7 @@ ncclResult_t run(std::vector<Making> makings) {
       makeOne(makings[i]);
     } catch (...) {
       failures[i] = std::current_exception();
+      tellFailure(makings[i], failures[i]);
     }
   };
   if (makings.size() == 1 && makings[0].blocking) {

@@ -248,6 +248,42 @@ static void debug_lines(void) {
   rmdir(folder);
 }
 
+/* Who sets what has no meaning here is told, also without NCCL's lines. */
+static void ignored_variables(void) {
+  char path[] = "/tmp/tutti-nccl-XXXXXX";
+  const int file = mkstemp(path);
+  CHECK(file >= 0);
+  setenv("NCCL_IB_HCA", "mlx5", 1);
+  setenv("NCCL_DEBUG", "WARNING", 1);
+  unsetenv("TUTTI_LOG");
+  CHECK_EQ(dup2(file, 2), 2);
+  ncclComm_t comm = NULL;
+  for (int i = 0; i < 2; ++i) {
+    OK(ncclCommInitAll(&comm, 1, NULL));
+    OK(ncclCommDestroy(comm));
+  }
+  const char* text = read_file(path);
+  const char* named =
+      strstr(text, "variables without a meaning here, ignored: NCCL_DEBUG NCCL_IB_HCA");
+  CHECK(named && !strstr(named + 20, "without a meaning")); /* once */
+  unlink(path);
+}
+
+static void debug_file_that_cannot_be(void) {
+  char path[] = "/tmp/tutti-nccl-XXXXXX";
+  const int file = mkstemp(path);
+  CHECK(file >= 0);
+  setenv("NCCL_DEBUG", "WARN", 1);
+  setenv("NCCL_DEBUG_FILE", "/nowhere/lines", 1);
+  fflush(stdout);
+  CHECK_EQ(dup2(file, 1), 1);
+  ncclComm_t comm = NULL;
+  OK(ncclCommInitAll(&comm, 1, NULL));
+  OK(ncclCommDestroy(comm));
+  CHECK(strstr(read_file(path), "NCCL WARN NCCL_DEBUG_FILE: /nowhere/lines: No such file"));
+  unlink(path);
+}
+
 /* Nothing is written unless it is asked for; what was asked for can be asked again. */
 static void debug_silence(void) {
   char path[] = "/tmp/tutti-nccl-XXXXXX";
@@ -334,6 +370,8 @@ const Case library_cases[] = {
     {"library/memory", memory},
     {"library/debug_lines", debug_lines},
     {"library/debug_silence", debug_silence},
+    {"library/ignored_variables", ignored_variables},
+    {"library/debug_file_that_cannot_be", debug_file_that_cannot_be},
     {"library/debug_excluded", debug_excluded},
     {"library/algorithm_by_variable", algorithm_by_variable},
     {NULL, NULL},

@@ -182,10 +182,10 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   /// Until `arrived` holds for all others. Throws Timeout, or PeerLost for one that has left.
   void awaitAll(const char* what, base::Deadline deadline,
                 const std::function<bool(const Peer&)>& arrived);
-  /// Throws what has become of the peer, else `why`.
   /// All ranks have said so many times that they are ready.
   void awaitReadiness(int times, base::Deadline deadline);
   void crossHosts(base::Deadline deadline);
+  /// Throws what has become of the peer, else `why`.
   [[noreturn]] void cannotConnect(int peer, const Error& why);
   static void connectLocal(const std::vector<std::shared_ptr<Impl>>& ranks,
                            std::vector<std::unique_ptr<transports::Endpoint>> endpoints);

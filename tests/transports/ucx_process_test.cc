@@ -250,8 +250,9 @@ TEST(UcxLibraryDeathTest, WithoutUcxItIsUnsupported) {
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "libucp.so.0") << "no library";
   ::setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
-  const auto unsupported = [] {
+  const auto unsupported = [&] {
     const Outcome outcome = outcomeOf([] { makeWorker(); });
+    std::filesystem::remove_all(folder);  // the child began the test anew, with a folder of its own
     std::fprintf(stderr, "%s\n", outcome.text.c_str());
     std::exit(outcome.code == ErrorCode::Unsupported ? 0 : 1);
   };

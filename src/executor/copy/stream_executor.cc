@@ -52,6 +52,8 @@ uint64_t mostScratchBytes(const plan::PlanSpec& spec, const transports::p2p::Lay
   TUTTI_REQUIRE(spec.messageChunks > 0, spec.describe(), " needs scratch memory without bound");
   const uint64_t chunkBytes =
       layout.copySlotBytes / spec.messageChunks / plan::kChunkAlignment * plan::kChunkAlignment;
+  TUTTI_REQUIRE(chunkBytes > 0, spec.describe(), " has messages of ", spec.messageChunks,
+                " chunks, which slots of ", layout.copySlotBytes, " bytes do not hold");
   return spec.scratchBlocks * spec.divisions * chunkBytes;
 }
 

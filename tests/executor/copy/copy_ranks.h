@@ -31,7 +31,7 @@ struct CopyRanksOptions {
 };
 
 /// Whether CUDA can keep the streams of so many ranks apart on so many devices, or on those that
-/// there are: a rank has seven, and a device at most 32 queues for all.
+/// there are: a rank has up to seven, and a device at most 32 queues for all.
 bool haveQueues(int ranks, int devices);
 
 class CopyRanks {

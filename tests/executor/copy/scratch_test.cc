@@ -48,6 +48,16 @@ TEST(CopyScratch, IsNotAskedForMoreThanThereIs) {
                 ErrorCode::InvalidArgument, part + " ");
 }
 
+TEST(CopyScratch, OfMessagesThatNoSlotHoldsHasNoBound) {
+  plan::PlanSpec spec = ringCall(2, 0).spec;
+  spec.scratchBlocks = 1;
+  const auto refusal = [&] { return outcomeOf([&] { mostScratchBytes(spec, kCopyLayout); }); };
+  spec.messageChunks = 0;
+  expectError(refusal(), ErrorCode::InvalidArgument, "without bound");
+  spec.messageChunks = 1 << 20;
+  expectError(refusal(), ErrorCode::InvalidArgument, "slots of 4096 bytes do not hold");
+}
+
 /// The plan of the algorithm, which has scratch memory.
 plan::PlanSpec recursive(Collective collective, int ranks) {
   return planOf(plan::Algorithm::Recursive, collective, plan::Protocol::Simple, ranks);

@@ -265,12 +265,13 @@ tests communicator_shrink 60 "$tests/gpu_shrink_test"
 tests communicator_processes 90 "$tests/gpu_processes_test"
 tests communicator_hosts 90 "$tests/gpu_hosts_test"
 LD_LIBRARY_PATH=$libraries part nccl_programs 90 "$tests/nccl_gpu"
+collectives="all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv gather scatter alltoallv"
 for ranks in 2 4 8; do
-  for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv gather scatter alltoallv; do
+  for collective in $collectives; do
     part "threads_${ranks}_$collective" 30 "$programs/${collective}_perf" -t "$ranks" -g 1 \
       -b 8 -e 1M -f 32 -n 3 -w 1 --device $device
   done
-  for collective in all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv gather scatter alltoallv; do
+  for collective in $collectives; do
     part "processes_${ranks}_$collective" 30 "$programs/tutti" perf $collective -n "$ranks" -b 8 -e 1M -f 32 \
       --iters 3 -w 1 --device $device
   done

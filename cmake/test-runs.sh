@@ -45,6 +45,20 @@ tests() {
   cp "$folder/Testing/Temporary/LastTest.log" "$folder/$name.details"
 }
 
+# failures DETAILS: of each test that failed the first lines of its first three assertions that did, of
+# GoogleTest or CMake, with the names of the cases; of one that has none the last line it said.
+failures() {
+  awk '
+    { line = "  " substr($0, 1, 300) "\n" }
+    /^[0-9]+\/[0-9]+ Test: / { test = $3; what = last = ""; found = lines = 0 }
+    /: Failure$|^CMake Error/ && ++found <= 3 { lines = 6 }
+    lines-- > 0 || /^\[  FAILED  \].*ms\)$/ { what = what line }
+    /^<end of output>/ { said = last }
+    !/^$|^-----/ { last = line }
+    /^Test (Failed\.|Fail Reason:)$/ { printf "Failed: %s\n%s", test, what ? what : said }
+  ' "$1"
+}
+
 # summary WHAT: how each of the runs ended, and exits.
 summary() {
   local log
@@ -53,6 +67,7 @@ summary() {
     echo "== ${log%.log}"
     sed -n '/tests passed/,$p' "$log"
     # The line after "FILE:LINE: Skipped" is why; scripts say it behind SKIPPED, as a message of CMake's or not.
+    failures "${log%.log}.details"
     sed -nE '/: Skipped$/{n;s/^/Skipped: /p;}; s/^(-- )?SKIPPED: /Skipped: /p' "${log%.log}.details" | sort | uniq -c
   done
   [ $status = 0 ] && echo "$1: all passed" || echo "$1: FAILED"

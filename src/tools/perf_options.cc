@@ -51,6 +51,7 @@ void validate(const PerfOptions& o) {
   }
   TUTTI_REQUIRE(o.plotFile.empty() || o.collective != Collective::Barrier,
                 "--plot draws times over sizes, and a barrier has none");
+  TUTTI_REQUIRE(o.plotFile.empty() || o.maxBytes > 0, "--plot draws nothing of 0 bytes");
   requireDeviceWord(o.device);
   o.sizes();
 }

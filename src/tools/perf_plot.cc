@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <set>
 #include <sstream>
 
 #include "src/base/check.h"
@@ -38,6 +39,15 @@ void writeData(std::ostream& out, const char* name, const std::vector<PerfRow>& 
   out << "EOD\n";
 }
 
+/// Of a single size, for which gnuplot would say that the range is empty; "" for several.
+std::string xRange(const std::vector<PerfRow>& rows) {
+  std::set<uint64_t> sizes;
+  for (const PerfRow& row : rows)
+    if (row.bytes > 0) sizes.insert(row.bytes);
+  if (sizes.size() != 1) return "";
+  return base::message("set xrange [", *sizes.begin(), "/2.:", *sizes.begin(), "*2.]\n");
+}
+
 base::FileDescriptor openPlot(const std::string& file, int flags) {
   base::FileDescriptor svg(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666));
   if (!svg) base::failSyscall("open", errno, "--plot " + file);
@@ -67,7 +77,7 @@ std::string plotScript(const PerfOptions& options, int ranks, const std::vector<
       << (ranks == 1 ? " rank" : " ranks") << "\"\n";
   writeData(out, "$OUT", rows, false);
   if (both) writeData(out, "$IN", rows, true);
-  out << kStyle << "set logscale y\nset ylabel \"time, us\"\n"
+  out << kStyle << xRange(rows) << "set logscale y\nset ylabel \"time, us\"\n"
       << "plot $OUT using 1:2 title \"median\" " << kFirst
       << ", $OUT using 1:3 title \"99th percentile\" dashtype 2 " << kFirst;
   if (both) out << ", $IN using 1:2 title \"median, in place\" " << kSecond;

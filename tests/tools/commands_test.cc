@@ -156,6 +156,11 @@ TEST(PerfCommand, DrawsItsTable) {
     EXPECT_NE(svg.substr(at, svg.find("<g id=", at + 1) - at).find(" d='M"), std::string::npos)
         << curve;
   }
+  const Result one = runTutti({"perf", "all_gather", "-n", "2", "-b", "8", "-e", "8", "--iters",
+                               "1", "--plot", folder.path + "/one.svg"});
+  EXPECT_EQ(one.exitCode, 0);
+  EXPECT_EQ(one.err, "");
+  EXPECT_NE(folder.read("one.svg").find("</svg>"), std::string::npos);
 }
 
 TEST(PerfCommand, FailsBeforeItMeasuresWhenItsPlotCannotBeDrawn) {

@@ -215,6 +215,8 @@ TEST(PerfPlot, SaysWhatToDrawAndWhatIsMissing) {
             std::string::npos);
   EXPECT_EQ(refusal({"barrier", "--plot", "x.svg"}),
             "--plot draws times over sizes, and a barrier has none");
+  EXPECT_EQ(refusal({"all_gather", "-b", "0", "-e", "0", "--plot", "x.svg"}),
+            "--plot draws nothing of 0 bytes");
   EXPECT_THROW(writePlot("/nowhere/at/all.svg", script), Error);
 }
 

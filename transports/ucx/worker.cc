@@ -100,6 +100,20 @@ std::string describeDevices(const WorkerOptions& options) {
       "), and the other host must be reached by it, and reach it");
 }
 
+/// Throws System: the settings, which allow nothing that this host has, and what it has.
+[[noreturn]] void failWithoutDevice(const WorkerOptions& options) {
+  std::string settings, devices;
+  for (const auto& [own, variable] :
+       {std::pair(options.tls, "UCX_TLS"), std::pair(options.devices, "UCX_NET_DEVICES")})
+    if (const std::string value = effective(own, variable); !value.empty())
+      settings += base::message(settings.empty() ? "" : " and ", variable, "=", value);
+  for (const std::string& device : usableRdmaDevices()) devices += " " + device;
+  base::fail(ErrorCode::System, "UCX finds no device for ",
+             settings.empty() ? "any of its transports" : settings,
+             "; RDMA devices of this host whose link is up:", devices.empty() ? " none" : devices,
+             "; TUTTI_LOG=info shows what UCX says itself");
+}
+
 struct ReleaseConfig {
   void operator()(ucp_config_t* config) const { library().configRelease(config); }
 };
@@ -167,8 +181,10 @@ void Worker::initialise(const WorkerOptions& options) {
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   params.name = "tutti";
-  require(ucp.initVersion(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
-          "be initialised");
+  const ucs_status_t status =
+      ucp.initVersion(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_);
+  if (status == UCS_ERR_NO_DEVICE) failWithoutDevice(options);
+  require(status, "be initialised");
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   require(ucp.contextQuery(context_, &attributes), "tell what memory it can use");

@@ -290,30 +290,35 @@ void Communicator::Impl::awaitReadiness(int times, base::Deadline deadline) {
 }
 
 // Whether hosts reach each other by the network of the transport, which may be another one than the
-// control plane's, shows when something is sent: the first rank of each host sends an empty message
-// to that of the next.
+// control plane's, shows when something is sent: each rank sends an empty message to the one of the
+// next host that has its place there, counted again from the first where that host has fewer.
 void Communicator::Impl::crossHosts(base::Deadline deadline) {
-  const auto firstOf = [&](int host) {
-    const auto first = std::ranges::find(topology.hostOf, host);
-    return static_cast<int>(first - topology.hostOf.begin());
-  };
   const int hosts = topology.hosts(), host = topology.hostOf[who.rank];
-  if (firstOf(host) != who.rank) return;
-  const int next = firstOf((host + 1) % hosts), before = firstOf((host + hosts - 1) % hosts);
+  const auto ranksOf = [&](int of) {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size; ++rank)
+      if (topology.hostOf[rank] == of) ranks.push_back(rank);
+    return ranks;
+  };
+  const std::vector<int> here = ranksOf(host), next = ranksOf((host + 1) % hosts),
+                         before = ranksOf((host + hosts - 1) % hosts);
+  const auto place = static_cast<size_t>(std::ranges::find(here, who.rank) - here.begin());
   base::Backoff backoff(false);
   try {
-    auto& out = endpoint->sendRing(next, 0);
-    auto& in = endpoint->receiveRing(before, 0);
-    out.publish(0, 0, 0);
+    endpoint->sendRing(next[place % next.size()], 0).publish(0, 0, 0);
     endpoint->flush();
-    while (!in.ready()) {
-      throwIfFailed();
-      if (deadline.passed())
-        base::fail(ErrorCode::Timeout, self(), ": set-up timed out while waiting for a message of ",
-                   name(before), " by ", endpoint->name(before));
-      if (!endpoint->progress()) backoff.idle();
+    for (size_t sender = place; sender < before.size(); sender += here.size()) {
+      auto& in = endpoint->receiveRing(before[sender], 0);
+      while (!in.ready()) {
+        throwIfFailed();
+        if (deadline.passed())
+          base::fail(ErrorCode::Timeout, self(),
+                     ": set-up timed out while waiting for a message of ", name(before[sender]),
+                     " by ", endpoint->name(before[sender]));
+        if (!endpoint->progress()) backoff.idle();
+      }
+      in.release();
     }
-    in.release();
     endpoint->flush();
   } catch (const transports::ConnectionLost& lost) {
     cannotConnect(lost.peer(), Error(lost.code(), lost.how()));

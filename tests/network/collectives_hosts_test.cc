@@ -163,6 +163,30 @@ TEST_F(Hosts, ADeviceThatLeadsNowhereIsNamedAtSetUp) {
   }
 }
 
+// Hosts of two, three and one ranks: whichever it is.
+TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
+  const NetworkHosts hosts(3);
+  const Placement placement{0, 0, 1, 1, 1, 2};
+  for (const int wrong : {1, 4, 5}) {
+    RankProcesses ranks(
+        6,
+        [&](const Context& context) {
+          const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 8s}); });
+          context.say(outcome.text);
+          return outcome.code == ErrorCode::PeerLost ? 0 : 1;
+        },
+        [&](int rank) {
+          hosts.enter(placement[static_cast<size_t>(rank)]);
+          if (rank == wrong) ::setenv("UCX_NET_DEVICES", "lo", 1);
+        });
+    ASSERT_TRUE(ranks.allSucceed(30s)) << wrong;
+    for (int rank = 0; rank < 6; ++rank)
+      EXPECT_NE(ranks.output(rank).find("rank " + std::to_string(wrong) + " (pid "),
+                std::string::npos)
+          << ranks.output(rank);
+  }
+}
+
 // A rank that computes after its last call does not hold the others up: what it has sent is gone.
 TEST_F(Hosts, ARankThatIsBusyElsewhereHoldsNobodyUp) {
   runOn({0, 1, 1}, {.timeout = 30s}, [](Communicator& c) {

@@ -77,7 +77,7 @@ struct GpuFailure {
   ErrorCode code = ErrorCode::Internal;
   std::string text;
   int peer = -1;           ///< waited for, or lost, or who disagrees
-  uint64_t operation = 0;  ///< its number among this rank's launches, from 1; 0: between them
+  uint64_t operation = 0;  ///< its number among this rank's calls, from 1; 0: between them
   uint64_t bytesArrived = 0;
 };
 
@@ -151,7 +151,7 @@ class GpuSide {
   virtual bool isRunning() = 0;
   /// Whether a graph is left in which a call was captured.
   virtual bool hasGraphs() const = 0;
-  /// Launches that were made or captured.
+  /// Calls that were launched or captured.
   virtual uint64_t launched() const = 0;
   /// Collectives that have ended, those of graphs each time; 0 where they are not counted. From any
   /// thread.
@@ -172,9 +172,9 @@ class GpuSide {
 /// Throws Unsupported where there is no such device, and OutOfMemory naming the bytes.
 std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options);
 
-/// Calls of several ranks of one communicator that are launched together, or of one rank: a
-/// collective of each, or sends and receives of each. But for calls by copies they share a device
-/// and a stream.
+/// Calls of ranks of one communicator that are launched together: collectives, of a rank in the
+/// order in which they follow each other, or sends and receives, once of each rank. But for calls
+/// by copies they share a device and a stream.
 struct GpuLaunch {
   GpuSide* side = nullptr;
   const GpuCall* call = nullptr;
@@ -184,5 +184,7 @@ struct GpuLaunch {
 };
 /// Throws Mismatch where the calls do not go together, and what CUDA refuses.
 void launchOnGpu(std::span<const GpuLaunch> ranks);
+/// Whether `next` may be launched together with `calls`, behind those of its rank.
+bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next);
 
 }  // namespace tutti::communicator

@@ -11,6 +11,8 @@ std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options) {
   return nullptr;
 }
 
+bool mayFollow(std::span<const GpuLaunch>, const GpuLaunch&) { return false; }
+
 void launchOnGpu(std::span<const GpuLaunch>) {
   base::fail(ErrorCode::Unsupported, "this build has no CUDA");
 }

@@ -113,7 +113,8 @@ class SharedStreams {
   std::map<std::pair<uint64_t, StreamIdentity>, Launched> launches_;  // by communicator
 };
 
-/// Calls that are launched together, each with a stream.
+/// Calls that are launched together, each with a stream: the first, or another, of every rank; and
+/// those that follow in the same launch.
 struct Batch {
   uint64_t group = 0;
   size_t turn = 0;
@@ -154,6 +155,51 @@ void sortByTurn(std::vector<Batch>& batches) {
   });
 }
 
+GpuLaunch launchOf(const GpuWork& work, uint64_t capture = 0) {
+  return {work.communicator->gpu.get(), std::get_if<GpuCall>(&work.call),
+          std::get_if<executor::Exchange>(&work.call), work.stream, capture};
+}
+
+/// In one launch. A rank whose call before is not in that one would have it wait for another, which
+/// may wait for it.
+bool mayFollow(const Batch& batch, const Batch& next) {
+  std::vector<GpuLaunch> launches;
+  for (const GpuWork& work : batch.works) launches.push_back(launchOf(work));
+  return std::ranges::all_of(next.works, [&](const GpuWork& work) {
+    const bool isBehindItsOwn = std::ranges::find(batch.works, work.communicator,
+                                                  &GpuWork::communicator) != batch.works.end();
+    launches.push_back(launchOf(work));
+    return isBehindItsOwn &&
+           mayFollow(std::span(launches).first(launches.size() - 1), launches.back());
+  });
+}
+
+/// Whether one has to be launched after the other: they have a rank or a stream in common.
+bool areOrdered(const Batch& batch, const Batch& other) {
+  return std::ranges::any_of(batch.works, [&](const GpuWork& one) {
+    return std::ranges::any_of(other.works, [&](const GpuWork& another) {
+      return one.communicator == another.communicator || areOne(one.stream, another.stream);
+    });
+  });
+}
+
+/// What may be in the launch of the batch that it has to come after, is. Past another
+/// communicator's nothing is moved: their order is the same for all ranks, whoever joins what.
+void joinTurns(std::vector<Batch>& batches) {
+  std::vector<Batch> joined;
+  for (Batch& batch : batches) {
+    const auto isBound = [&](const Batch& other) {
+      return other.group != batch.group || areOrdered(other, batch);
+    };
+    const auto before = std::find_if(joined.rbegin(), joined.rend(), isBound);
+    if (before != joined.rend() && before->group == batch.group && mayFollow(*before, batch))
+      std::ranges::move(batch.works, std::back_inserter(before->works));
+    else
+      joined.push_back(std::move(batch));
+  }
+  batches = std::move(joined);
+}
+
 std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
   std::vector<Batch> batches;
   std::map<const Communicator::Impl*, size_t> turns;
@@ -172,6 +218,7 @@ std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
     batches.push_back(std::move(batch));
   }
   sortByTurn(batches);
+  joinTurns(batches);
   return batches;
 }
 
@@ -184,10 +231,12 @@ std::map<Line, uint64_t> messagesOf(const executor::Exchange& exchange) {
   return messages;
 }
 
+/// To those of the calls before it on its stream.
 void addParts(const GpuWork& work, std::vector<Part>& parts) {
   const Communicator::Impl& c = *work.communicator;
   if (!work.isExchange()) {
-    const uint64_t number = c.gpuCollectives.load() + 1;
+    uint64_t number = c.gpuCollectives.load() + 1;
+    for (const Part& part : parts) number += part.line == kCollectives && part.rank == c.who.rank;
     parts.push_back({kCollectives, c.who.rank, number, number});
     return;
   }
@@ -225,10 +274,9 @@ void launch(const Batch& batch) {
   for (const GpuWork& work : batch.works) {
     auto& c = *work.communicator;
     c.throwIfFailed();
-    c.launching(work);
-    launches.push_back({c.gpu.get(), std::get_if<GpuCall>(&work.call),
-                        std::get_if<executor::Exchange>(&work.call), work.stream,
-                        captures[launches.size()]});
+    c.launching(work,
+                static_cast<uint64_t>(std::ranges::count(launches, c.gpu.get(), &GpuLaunch::side)));
+    launches.push_back(launchOf(work, captures[launches.size()]));
   }
   launchOnGpu(launches);
 }
@@ -332,13 +380,13 @@ GpuWork Communicator::Impl::gpuWork(const OperationWork& work, StreamRef stream)
           .stream = stream};
 }
 
-void Communicator::Impl::launching(const GpuWork& work) {
+void Communicator::Impl::launching(const GpuWork& work, uint64_t behind) {
   if (work.isExchange())
     for (const auto& [line, count] :
          communicator::messagesOf(std::get<executor::Exchange>(work.call)))
       gpuMessages[line] += count;
   gpuRecorder.issued(
-      {.number = gpu->launched() + 1,
+      {.number = gpu->launched() + behind + 1,
        .sequence = work.isExchange() ? ++gpuExchanges : gpuCollectives.fetch_add(1) + 1,
        .facts = work.facts,
        .phase = communicator::Phase::Launched});

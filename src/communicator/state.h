@@ -241,7 +241,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   communicator::GpuWork gpuWork(const communicator::OperationWork& work, StreamRef stream);
   const communicator::GpuChoice& chooseOnGpu(const communicator::CallFacts& facts);
   /// Records and counts what is about to be launched.
-  void launching(const communicator::GpuWork& work);
+  /// Behind so many calls of this rank in the same launch.
+  void launching(const communicator::GpuWork& work, uint64_t behind);
   /// Looks after launches that have given up, or cannot end. The monitor's.
   void watchGpu();
   void watchLeaversOnGpu();

@@ -75,10 +75,11 @@ struct Peer {
 struct RankWords {
   uint32_t operation = 0;  ///< collectives that have ended
   uint32_t entries = 0;    ///< of these, on mapped buffers
-  uint32_t lanesDone = 0;  ///< of the launch under way
+  uint32_t lanesDone = 0;  ///< of the call under way
   uint32_t stop = 0;       ///< not 0: a lane has given up, and all others do
   uint32_t poison = 0;     ///< stored by a peer that has given up: its rank + 1
-  uint64_t completed = 0;  ///< launches that have ended; those that failed have not
+  uint32_t followed = 0;   ///< calls that have ended, of those with another behind in their launch
+  uint64_t completed = 0;  ///< calls that have ended; those that failed have not
 };
 
 /// Of a message by copy engines, behind it: in the receiver's memory, one for each slot. All zero:

@@ -44,6 +44,7 @@ class CopyEngine final : public GpuEngine {
     return std::make_unique<CopyEnginePlan>(executor_.prepare(spec, programOf));
   }
   void launch(std::span<const GpuLaunch> ranks) override;
+  bool mayFollow(std::span<const GpuLaunch>, const GpuLaunch&) const override { return false; }
   void leave() override { executor_.leave(); }
   bool isRunning() override { return executor_.isWaiting(); }
   uint64_t collectives() const override { return 0; }

@@ -23,6 +23,8 @@ class GpuEngine {
                                            const plan::ProgramOf& programOf) = 0;
   /// Of the ranks of launchOnGpu(), this engine's among them.
   virtual void launch(std::span<const GpuLaunch> ranks) = 0;
+  /// As mayFollow() has it.
+  virtual bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) const = 0;
   /// No launch will come, and all have ended: until what they have sent has left this host. What a
   /// graph replays from now on ends without a word to the peers.
   virtual void leave() = 0;
@@ -35,7 +37,7 @@ class GpuEngine {
   /// As GpuSide has them.
   virtual void watch() = 0;
   virtual void abort() = 0;
-  /// `launched`: launches so far.
+  /// `launched`: calls so far.
   virtual std::optional<GpuFailure> failure(uint64_t launched) const = 0;
 };
 

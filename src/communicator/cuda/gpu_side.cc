@@ -406,13 +406,13 @@ void CudaSide::before(cudaStream_t stream, uint64_t capture) {
   capture_ = capture;
 }
 
-void CudaSide::after(cudaStream_t stream, uint64_t capture) {
+void CudaSide::after(cudaStream_t stream, uint64_t capture, uint64_t calls) {
   const OnDevice on(device());
   const bool isCaptured = capture != 0;
   if (isCaptured) graphs_.add(stream);
   TUTTI_CUDA(cudaEventRecord(isCaptured ? captured_.get() : last_.get(), stream));
   (isCaptured ? capturedStream_ : lastStream_) = stream;
-  launched_.fetch_add(1, std::memory_order_relaxed);
+  launched_.fetch_add(calls, std::memory_order_relaxed);
 }
 
 std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options) {
@@ -425,12 +425,34 @@ namespace {
 
 CudaSide& sideOf(const GpuLaunch& rank) { return static_cast<CudaSide&>(*rank.side); }
 
+/// One of a launch's ranks, with a call of it.
+struct Part {
+  const GpuLaunch& rank;
+  uint64_t calls;
+};
+
+std::vector<Part> partsOf(std::span<const GpuLaunch> calls) {
+  std::vector<Part> parts;
+  for (const GpuLaunch& call : calls) {
+    const auto same = [&](const Part& part) { return part.rank.side == call.side; };
+    if (const auto known = std::ranges::find_if(parts, same); known != parts.end())
+      ++known->calls;
+    else
+      parts.push_back({call, 1});
+  }
+  return parts;
+}
+
+void after(const Part& part) {
+  sideOf(part.rank).after(part.rank.stream.cuda(), part.rank.capture, part.calls);
+}
+
 // What was enqueued is waited for, by every rank. CUDA has refused a call, and may refuse these.
-void afterFailure(const GpuLaunch& rank) {
+void afterFailure(const Part& part) {
   try {
-    sideOf(rank).after(rank.stream.cuda(), rank.capture);
+    after(part);
   } catch (const Error& error) {
-    base::log(LogLevel::Error, "rank ", sideOf(rank).rank(),
+    base::log(LogLevel::Error, "rank ", sideOf(part.rank).rank(),
               " cannot wait for what is left of a launch that failed: ", error.what());
   }
 }
@@ -439,15 +461,19 @@ void afterFailure(const GpuLaunch& rank) {
 
 GpuEngine& engineOf(const GpuLaunch& rank) { return sideOf(rank).engine(); }
 
-void launchOnGpu(std::span<const GpuLaunch> ranks) {
-  for (const GpuLaunch& rank : ranks) sideOf(rank).before(rank.stream.cuda(), rank.capture);
+bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) {
+  return engineOf(next).mayFollow(calls, next);
+}
+
+void launchOnGpu(std::span<const GpuLaunch> calls) {
+  const std::vector<Part> parts = partsOf(calls);
+  for (const auto& [rank, count] : parts) sideOf(rank).before(rank.stream.cuda(), rank.capture);
   size_t ended = 0;
   try {
-    engineOf(ranks.front()).launch(ranks);
-    for (; ended < ranks.size(); ++ended)
-      sideOf(ranks[ended]).after(ranks[ended].stream.cuda(), ranks[ended].capture);
+    engineOf(calls.front()).launch(calls);
+    for (; ended < parts.size(); ++ended) after(parts[ended]);
   } catch (const Error&) {
-    for (const GpuLaunch& rank : ranks.subspan(ended)) afterFailure(rank);
+    for (; ended < parts.size(); ++ended) afterFailure(parts[ended]);
     throw;
   }
 }

@@ -85,10 +85,11 @@ class CudaSide final : public GpuSide {
   GpuEngine& engine() { return *engine_; }
   int device() const { return options_.device.index; }
   int rank() const { return options_.rank; }
-  /// One launch of a rank runs at a time: on another stream than the last one's it waits for that.
-  /// A launch that is captured waits for those of its own capture, which is as in StreamIdentity.
+  /// One launch of a rank, of so many calls, runs at a time: on another stream than the last one's
+  /// it waits for that. A launch that is captured waits for those of its own capture, which is as
+  /// in StreamIdentity.
   void before(cudaStream_t stream, uint64_t capture);
-  void after(cudaStream_t stream, uint64_t capture);
+  void after(cudaStream_t stream, uint64_t capture, uint64_t calls);
 
  private:
   struct Neighbour {

@@ -1,5 +1,7 @@
 // Calls as launches of the kernel that interprets programs.
 
+#include <algorithm>
+
 #include "src/communicator/cuda/block_shares.h"
 #include "src/communicator/cuda/engine.h"
 #include "src/communicator/cuda/wires.h"
@@ -10,6 +12,7 @@ namespace {
 using executor::cuda::DeviceLaunch;
 using executor::cuda::DeviceTransfer;
 using executor::cuda::Interpreter;
+using transports::p2p::Wire;
 
 class KernelPlan final : public GpuPlan {
  public:
@@ -39,6 +42,7 @@ class KernelEngine final : public GpuEngine {
     else
       launchExchanges(ranks, ranks.front().stream.cuda());
   }
+  bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) const override;
   void leave() override {
     interpreter_.finishSending();
     interpreter_.abort();
@@ -54,6 +58,7 @@ class KernelEngine final : public GpuEngine {
   static KernelEngine& of(const GpuLaunch& rank) {
     return static_cast<KernelEngine&>(engineOf(rank));
   }
+  Wire wireOf(const GpuCall& call) const { return wireFor(call.bytes, call.isMapped, keepsLines_); }
   DeviceLaunch launchOf(const GpuLaunch& rank) const;
   static void launchCalls(std::span<const GpuLaunch> ranks, cudaStream_t stream);
   static void launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_t stream);
@@ -102,9 +107,19 @@ DeviceLaunch KernelEngine::launchOf(const GpuLaunch& rank) const {
           .deterministic = call.deterministic,
           .callHash = call.callHash,
           .isCaptured = rank.capture != 0,
-          .wire = wireFor(call.bytes, call.isMapped, keepsLines_),
+          .wire = wireOf(call),
           .slices = call.slices,
           .blocks = call.blocks ? std::span(*call.blocks) : std::span<const plan::Block>()};
+}
+
+bool KernelEngine::mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) const {
+  if (!next.call || calls.size() >= executor::cuda::kMostMergedCalls) return false;
+  return std::ranges::all_of(calls, [&](const GpuLaunch& before) {
+    return before.call && before.stream.cuda() == next.stream.cuda() &&
+           before.stream.device() == next.stream.device() &&
+           sizeOf(before.call->type) == sizeOf(next.call->type) &&
+           wireOf(*before.call) == wireOf(*next.call);
+  });
 }
 
 void KernelEngine::launchCalls(std::span<const GpuLaunch> ranks, cudaStream_t stream) {

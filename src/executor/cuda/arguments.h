@@ -99,13 +99,15 @@ struct Counts {
   uint32_t collectives = 0;  ///< of these, modulo 2^32
 };
 
+/// One call of a rank.
 struct RankArguments {
   uint32_t rank, ranks;
   const ProgramHeader* program;
   transports::p2p::Link* links;        ///< of the launch's wire
   transports::p2p::Link* simpleLinks;  ///< those to other hosts, whatever the launch's wire
   uint32_t linksPerSlice;              ///< a replica has so many channels times ranks for itself
-  uint32_t isReplayed;                 ///< of a graph: nobody has an event behind the launch
+  uint16_t isReplayed;                 ///< of a graph: nobody has an event behind the launch
+  uint16_t next;  ///< Arguments::rank of the call behind this one; 0: it is the last
   const transports::p2p::Peer* peers;
   transports::p2p::RankWords* words;
   uint64_t* progress;        ///< of each lane: operation << 32 | steps of all rounds that are done
@@ -121,13 +123,14 @@ struct RankArguments {
   ExchangeCode exchange;  ///< instead of a program
   Arithmetic arithmetic;
   uint32_t callHash;
-  uint32_t firstBlock;  ///< of the launch's blocks
+  uint16_t firstBlock;  ///< of the launch's blocks
+  uint16_t lanes;       ///< of the rank in this launch, those that have no part in this call too
 };
 
-inline constexpr uint32_t kMostMergedRanks = 16;
+inline constexpr uint32_t kMostMergedCalls = 16;
 
 struct Arguments {
-  uint32_t ranks;
+  uint32_t ranks;  ///< whose first calls are at the beginning of `rank`, in the order of blocks
   uint32_t threadsPerLane;  ///< a multiple of 32
   uint32_t lanesPerBlock;
   uint32_t mostPorts;  ///< of a step, over all ranks
@@ -138,7 +141,7 @@ struct Arguments {
   uint32_t looksEvery;                ///< spins between looks at who has given up, and at the clock
   uint64_t slotStride, simpleStride;  ///< of the wire; of Simple
   uint64_t deadlineNs;
-  RankArguments rank[kMostMergedRanks];
+  RankArguments rank[kMostMergedCalls];
 };
 static_assert(sizeof(Arguments) <= 4096, "arguments of a kernel");
 
@@ -158,10 +161,13 @@ static_assert(sizeof(Operand) == 16);
 
 /// Who stops is set in one phase of a step and read behind the barrier that ends it.
 struct LaneShared {
+  uint32_t number;  ///< of the lane within its rank
+  uint32_t call;    ///< under way: Arguments::rank
   uint32_t stoppedWaiting, stoppedMoving;
   unsigned long long bytesArrived;
+  uint64_t began;  ///< the call, by ptx::globalTimer()
 };
-static_assert(sizeof(LaneShared) == 16);
+static_assert(sizeof(LaneShared) == 32);
 
 /// Two sets of operands, then blocks.
 constexpr uint32_t sharedBytesPerLane(uint32_t mostPorts, uint32_t blocks) {

@@ -127,7 +127,7 @@ void Interpreter::exchangeMerged(std::span<const RankExchange> ranks, cudaStream
   std::vector<Part> parts;
   for (const RankExchange& rank : ranks) parts.push_back(rank.interpreter->partOf(rank.exchange));
   enqueue(
-      parts, Wire::Simple,
+      std::move(parts), Wire::Simple,
       [&](const Grid& grid, const Arguments& all) { return launchExchange(grid, all, stream); },
       stream);
 }

@@ -51,11 +51,11 @@ TUTTI_DEVICE Operand operandAt(const unsigned char* at) {
 /// operands[0] to operands[1], by all threads of the lane, behind a barrier.
 template <Wire kWire>
 TUTTI_DEVICE void copyOperands(Lane& lane, uint64_t bytes) {
-  Chunk chunk{lane.operands, lane.operands + 1};
+  Chunk chunk{lane.operands(), lane.operands() + 1};
   chunk.sourceCount = chunk.targetCount = 1;
   chunk.bytes = bytes;
-  chunk.isAligned =
-      kWire == Wire::Simple && lane.operands[0].alignment == 16 && lane.operands[1].alignment == 16;
+  chunk.isAligned = kWire == Wire::Simple && lane.operands()[0].alignment == 16 &&
+                    lane.operands()[1].alignment == 16;
   copyChunk<kWire, Piece>(lane, chunk);
 }
 
@@ -71,8 +71,8 @@ TUTTI_DEVICE void beginMessage(Lane& lane, const Direction<kWire>& way, int peer
   inSlot.flag = message;
   inSlot.inSlot = kWire != Wire::Simple;
   inSlot.peer = int16_t(peer);
-  lane.operands[way.sends ? 1 : 0] = inSlot;
-  lane.operands[way.sends ? 0 : 1] = operandAt(user);
+  lane.operands()[way.sends ? 1 : 0] = inSlot;
+  lane.operands()[way.sends ? 0 : 1] = operandAt(user);
   if (lane.hasFailed) atomicExch(&lane.shared->stoppedWaiting, 1u);
 }
 
@@ -141,8 +141,8 @@ TUTTI_DEVICE bool passTransfer(Lane& lane, const TransferCode& transfer, int pee
 TUTTI_DEVICE void copyTransfer(Lane& lane, const TransferCode& transfer) {
   const uint64_t begin = sliceBegin(lane, transfer), bytes = sliceSize(lane, transfer);
   if (lane.thread == 0) {
-    lane.operands[0] = operandAt(transfer.from + begin);
-    lane.operands[1] = operandAt(transfer.to + begin);
+    lane.operands()[0] = operandAt(transfer.from + begin);
+    lane.operands()[1] = operandAt(transfer.to + begin);
   }
   lane.sync();
   if (bytes > 0) copyOperands<Wire::Simple>(lane, bytes);
@@ -176,36 +176,30 @@ TUTTI_DEVICE bool runEdge(Lane& lane, const EdgeCode& edge) {
 /// Blocks as interpret() has them; lanes are those of the first edge, each a slice, and so on.
 inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
     exchange(const __grid_constant__ Arguments all) {
-  const RankArguments& rank = rankOfBlock(all);
+  const RankArguments& rank = all.rank[rankOfBlock(all)];
   const ExchangeCode& code = rank.exchange;
   const uint32_t group = threadIdx.x / all.threadsPerLane;
   const uint32_t number = (blockIdx.x - rank.firstBlock) * all.lanesPerBlock + group;
-  // A rank that has nothing to do counts the operation all the same.
-  const uint32_t lanes = max(code.edgeCount * code.mostSlices, 1u);
-  if (number >= lanes) return;
-  auto* const shared = reinterpret_cast<LaneShared*>(::tutti::cuda::dynamicShared<unsigned char>() +
-                                                     group * all.sharedBytesPerLane);
+  if (number >= rank.lanes) return;
+  auto* const shared = sharedOfLane(all);
   Lane lane{all,
             rank,
             LaneCode{},
             shared,
-            reinterpret_cast<Operand*>(shared + 1),
             nullptr,
             nullptr,
-            nullptr,
-            number,
             code.edgeCount > 0 ? number % code.mostSlices : 0,
             group,
             threadIdx.x % all.threadsPerLane,
             0,
             0,
             0};
-  lane.began = ptx::globalTimer();
-  if (lane.thread == 0) *shared = LaneShared{};
+  if (lane.thread == 0) *shared = LaneShared{.number = number, .began = ptx::globalTimer()};
   if (lane.thread == 0 && number == 0) begin(rank, false);
   lane.sync();
+  // A rank that has nothing to do counts the operation all the same.
   if (code.edgeCount > 0 && !runEdge(lane, code.edges[number / code.mostSlices])) return;
-  if (lane.thread == 0 && isLast(lane, lanes)) end(rank);
+  if (lane.thread == 0 && isLast(rank)) end(rank);
 }
 
 }  // namespace tutti::executor::cuda

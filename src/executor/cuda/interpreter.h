@@ -125,8 +125,9 @@ class Interpreter {
 
   /// Enqueues the launch. Throws InvalidArgument, and System where CUDA refuses it.
   void launch(const DeviceLaunch& launch, cudaStream_t stream);
-  /// The launches of several ranks of one device and one stream as one kernel: one after the other
-  /// they would wait for each other for ever. Alike in wire and size of elements.
+  /// The calls of several ranks of one device and one stream as one kernel: one after the other
+  /// they would wait for each other for ever. Several calls of a rank follow each other in it, each
+  /// with a part of the blocks that the largest needs. Alike in wire and size of elements.
   struct RankLaunch {
     Interpreter* interpreter;
     DeviceLaunch launch;
@@ -140,7 +141,7 @@ class Interpreter {
     Interpreter* interpreter;
     DeviceExchange exchange;
   };
-  /// Of ranks that share a stream, as launchMerged().
+  /// Of ranks that share a stream, as launchMerged(), each of them once.
   static void exchangeMerged(std::span<const RankExchange> ranks, cudaStream_t stream);
   /// Into how many lanes a large transfer is cut.
   uint32_t mostExchangeSlices() const;
@@ -182,7 +183,7 @@ class Interpreter {
   TransferCode sliced(const void* from, void* to, uint64_t bytes) const;
   Part partOf(const DeviceExchange& exchange);
   using LaunchKernel = std::function<cudaError_t(const Grid&, const Arguments&)>;
-  static void enqueue(std::span<Part> parts, Wire wire, const LaunchKernel& kernel,
+  static void enqueue(std::vector<Part> parts, Wire wire, const LaunchKernel& kernel,
                       cudaStream_t stream);
 
   transports::p2p::Endpoint& endpoint_;

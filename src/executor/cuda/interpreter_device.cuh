@@ -13,7 +13,8 @@ TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
   const RankArguments& rank = lane.rank;
   const uint32_t number = lane.entries + 1;
 #pragma unroll 1
-  for (uint32_t p = lane.thread; p < rank.ranks && lane.number == 0; p += lane.all.threadsPerLane) {
+  for (uint32_t p = lane.thread; p < rank.ranks && lane.shared->number == 0;
+       p += lane.all.threadsPerLane) {
     if (p == rank.rank) continue;
     transports::p2p::Entry& entry = rank.peers[p].entriesThere[lane.entries % 2];
     entry.in = reinterpret_cast<uint64_t>(rank.in);
@@ -39,7 +40,7 @@ template <Wire kWire, int kSize>
 TUTTI_DEVICE bool runRounds(Lane& lane) {
   const auto* const steps =
       rowsAt<StepCode>(lane.rank.program, lane.rank.program->stepOffset) + lane.code.firstStep;
-  const uint64_t rounds = lane.rank.shape.rounds;
+  const auto rounds = uint32_t(lane.rank.shape.rounds);
 #pragma unroll 1
   for (lane.round = 0; lane.round != rounds; ++lane.round)
 #pragma unroll 1
@@ -48,10 +49,9 @@ TUTTI_DEVICE bool runRounds(Lane& lane) {
   return true;
 }
 
-/// Counts what the lane has sent and received, for the next launch. The last lane ends the rank's
-/// operation.
+/// Counts what the lane has sent and received, for the next call.
 template <Wire kWire>
-TUTTI_DEVICE void finish(const Lane& lane) {
+TUTTI_DEVICE void countMessages(const Lane& lane) {
   lane.sync();  // all have read the counts
   const RankArguments& rank = lane.rank;
   const auto* const links =
@@ -62,11 +62,6 @@ TUTTI_DEVICE void finish(const Lane& lane) {
     Link& link = linkAt<kWire>(lane, links[i].link);
     if (links[i].sends > 0) link.sent += rounds * links[i].sends;
     if (links[i].receives > 0) link.received += rounds * links[i].receives;
-  }
-  if (lane.thread == 0 && isLast(lane, rank.program->lanes * rank.shape.slices)) {
-    rank.words->entries += rank.program->maps;
-    rank.words->operation += 1;
-    end(rank);
   }
 }
 
@@ -82,40 +77,70 @@ TUTTI_DEVICE const BlockCode* blocksOf(const Arguments& all, const RankArguments
   return copies;
 }
 
-/// Blocks of `lanesPerBlock` lanes of `threadsPerLane` threads, each rank's from `firstBlock` on,
-/// first all lanes of slice 0; all of them must be resident together. Dynamic shared memory:
-/// sharedBytesPerLane for each lane. kSize is the size of an element.
+/// A lane's part in one of its rank's calls; false where it has given up.
 template <Wire kWire, int kSize>
-__global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
-    interpret(const __grid_constant__ Arguments all) {
-  const RankArguments& rank = rankOfBlock(all);
-  const uint32_t group = threadIdx.x / all.threadsPerLane;
-  const uint32_t number = (blockIdx.x - rank.firstBlock) * all.lanesPerBlock + group;
-  const uint32_t lanes = rank.program->lanes, slice = number / lanes;
-  if (slice >= rank.shape.slices) return;
-  auto* const shared = reinterpret_cast<LaneShared*>(::tutti::cuda::dynamicShared<unsigned char>() +
-                                                     group * all.sharedBytesPerLane);
+TUTTI_DEVICE bool runCall(const Arguments& all, const RankArguments& rank, LaneShared* shared) {
+  const uint32_t number = shared->number, lanes = rank.program->lanes, slice = number / lanes;
   Lane lane{all,
             rank,
             rowsAt<LaneCode>(rank.program, rank.program->laneOffset)[number % lanes],
             shared,
-            reinterpret_cast<Operand*>(shared + 1),
             rank.links + slice * rank.linksPerSlice,
-            rank.progress + slice * lanes,
             blocksOf(all, rank, shared),
-            number,
             slice,
-            group,
+            threadIdx.x / all.threadsPerLane,
             threadIdx.x % all.threadsPerLane,
             rank.callHash,
             rank.words->operation,
             rank.words->entries};
-  lane.began = ptx::globalTimer();
-  if (lane.thread == 0) *shared = LaneShared{};
+  if (lane.thread == 0) shared->began = ptx::globalTimer();
   if (lane.thread == 0 && number == 0) begin(rank, true);
   lane.sync();
-  if (rank.program->maps && !exchangeEntries(lane)) return;
-  if (runRounds<kWire, kSize>(lane)) finish<kWire>(lane);
+  if (rank.program->maps && !exchangeEntries(lane)) return false;
+  if (!runRounds<kWire, kSize>(lane)) return false;
+  countMessages<kWire>(lane);
+  return true;
+}
+
+/// Blocks of `lanesPerBlock` lanes of `threadsPerLane` threads, each rank's from `firstBlock` on,
+/// first all lanes of slice 0; all of them must be resident together. Dynamic shared memory:
+/// sharedBytesPerLane for each lane. kSize is the size of an element. Of several calls of a rank
+/// each has the first lanes, as many as it needs, when all have left the one before. What lies in
+/// shared memory meanwhile leaves the folds their registers.
+template <Wire kWire, int kSize>
+__global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
+    interpret(const __grid_constant__ Arguments all) {
+  const uint32_t group = threadIdx.x / all.threadsPerLane;
+  const bool isFirst = threadIdx.x % all.threadsPerLane == 0;
+  auto* const shared = sharedOfLane(all);
+  const uint32_t first = rankOfBlock(all);
+  const uint32_t number = (blockIdx.x - all.rank[first].firstBlock) * all.lanesPerBlock + group;
+  if (number >= all.rank[first].lanes) return;
+  if (isFirst) *shared = LaneShared{.number = number, .call = first};
+  ptx::barSync(1 + group, all.threadsPerLane);
+#pragma unroll 1
+  for (;;) {
+    const RankArguments& rank = all.rank[__shfl_sync(~0U, shared->call, 0)];
+    if (shared->number < rank.program->lanes * rank.shape.slices &&
+        !runCall<kWire, kSize>(all, rank, shared))
+      return;
+    if (rank.next != 0) ptx::barSync(1 + group, all.threadsPerLane);  // all have counted
+    if (isFirst) {
+      const uint32_t followed = rank.next != 0 ? rank.words->followed : 0;
+      if (isLast(rank)) {
+        rank.words->entries += rank.program->maps;
+        rank.words->operation += 1;
+        end(rank);
+      }
+      if (rank.next != 0)
+        *shared = LaneShared{.number = shared->number,
+                             .call = rank.next,
+                             .stoppedWaiting = !awaitEnd(rank, followed, all.looksEvery)};
+    }
+    if (rank.next == 0) return;
+    ptx::barSync(1 + group, all.threadsPerLane);
+    if (shared->stoppedWaiting) return;
+  }
 }
 
 }  // namespace tutti::executor::cuda

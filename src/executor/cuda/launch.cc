@@ -1,5 +1,5 @@
-// Launches: what a call of a plan is for the kernel, and how the blocks of all ranks of a launch
-// are laid out.
+// Launches: what a call of a plan is for the kernel, how the blocks of all ranks of a launch are
+// laid out, and how the calls of a rank follow each other in it.
 
 #include "src/executor/cuda/launch.h"
 
@@ -23,10 +23,34 @@ uint32_t hashOf(const DeviceLaunch& launch) {
 /// Of slices from this size on twice the threads have their loads in flight.
 constexpr uint64_t kLongSlice = 64 << 10;
 
-/// What ranks of one launch share. Lanes have as many threads as fit a block.
+/// The parts as a launch has them: the first calls of all ranks, then those behind, and how many
+/// ranks there are. Each call knows the next one of its rank, and how many lanes that has in all.
+uint32_t chain(std::vector<Interpreter::Part>& parts) {
+  std::vector<Interpreter::Part> first, behind;
+  const auto sameRank = [](const Interpreter::Part& part) {
+    return [rank = part.interpreter](const Interpreter::Part& other) {
+      return other.interpreter == rank;
+    };
+  };
+  for (Interpreter::Part& part : parts)
+    (std::ranges::any_of(first, sameRank(part)) ? behind : first).push_back(std::move(part));
+  const auto ranks = static_cast<uint32_t>(first.size());
+  std::ranges::move(behind, std::back_inserter(first));
+  parts = std::move(first);
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    const auto next = std::find_if(part + 1, parts.end(), sameRank(*part));
+    if (next != parts.end()) part->arguments.next = static_cast<uint16_t>(next - parts.begin());
+    for (const Interpreter::Part& other : parts)
+      if (sameRank(*part)(other))
+        part->arguments.lanes = std::max(part->arguments.lanes, static_cast<uint16_t>(other.lanes));
+  }
+  return ranks;
+}
+
+/// What calls of one launch share. Lanes have as many threads as fit a block.
 Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOptions& options,
                  const transports::p2p::Layout& layout, Wire wire) {
-  Arguments all{.ranks = static_cast<uint32_t>(parts.size()),
+  Arguments all{.ranks = 0,
                 .threadsPerLane = options.threadsPerLane,
                 .lanesPerBlock = 1,
                 .mostPorts = 0,
@@ -61,8 +85,9 @@ uint64_t sliceBytes(uint64_t bytes, uint32_t slices) {
   return base::roundUp((bytes + slices - 1) / slices, kSliceAlignment);
 }
 
-void Interpreter::enqueue(std::span<Part> parts, Wire wire, const LaunchKernel& kernel,
+void Interpreter::enqueue(std::vector<Part> parts, Wire wire, const LaunchKernel& kernel,
                           cudaStream_t stream) {
+  const uint32_t ranks = chain(parts);
   const Interpreter& first = *parts.front().interpreter;
   Arguments all = layOut(parts, first.options_, first.endpoint_.layout(), wire);
   Grid grid{.blocks = 0,
@@ -71,10 +96,12 @@ void Interpreter::enqueue(std::span<Part> parts, Wire wire, const LaunchKernel& 
   TUTTI_REQUIRE(grid.sharedBytes <= kMostSharedBytes, "steps of ", all.mostPorts, " ports in ",
                 all.lanesPerBlock, " lanes need ", grid.sharedBytes,
                 " bytes of shared memory; a block has ", kMostSharedBytes);
+  all.ranks = ranks;
   for (size_t i = 0; i < parts.size(); ++i) {
     all.rank[i] = parts[i].arguments;
-    all.rank[i].firstBlock = grid.blocks;
-    grid.blocks += ceilDivide(parts[i].lanes, all.lanesPerBlock);
+    if (i >= ranks) continue;
+    all.rank[i].firstBlock = static_cast<uint16_t>(grid.blocks);
+    grid.blocks += ceilDivide(all.rank[i].lanes, all.lanesPerBlock);
   }
   OnDevice on(first.endpoint_.device());
   TUTTI_CUDA(kernel(grid, all));
@@ -83,8 +110,8 @@ void Interpreter::enqueue(std::span<Part> parts, Wire wire, const LaunchKernel& 
 }
 
 void Interpreter::requireJoinable(std::span<Interpreter* const> ranks) {
-  TUTTI_REQUIRE(!ranks.empty() && ranks.size() <= kMostMergedRanks, ranks.size(),
-                " ranks in one launch: 1 to ", kMostMergedRanks, " are possible");
+  TUTTI_REQUIRE(!ranks.empty() && ranks.size() <= kMostMergedCalls, ranks.size(),
+                " calls in one launch: 1 to ", kMostMergedCalls, " are possible");
   const Interpreter& first = *ranks.front();
   for (const Interpreter* rank : ranks) {
     TUTTI_REQUIRE(rank->endpoint_.device() == first.endpoint_.device(), "ranks of devices ",
@@ -214,7 +241,7 @@ void Interpreter::launchMerged(std::span<const RankLaunch> ranks, cudaStream_t s
     parts.push_back(rank.interpreter->partOf(rank.launch));
   }
   enqueue(
-      parts, first.wire,
+      std::move(parts), first.wire,
       [&](const Grid& grid, const Arguments& all) {
         return launchInterpreter(first.wire, sizeOf(first.type), grid, all, stream);
       },

@@ -1,33 +1,39 @@
 #pragma once
 
-// How a launch begins and ends: which rank a block is of, and what its last lane does.
+// How a launch begins and ends: which rank a block is of, what the last lane of a call does, and
+// how the calls of a rank follow each other.
 
 #include "src/executor/cuda/wait_device.cuh"
 
 namespace tutti::executor::cuda {
 
-TUTTI_DEVICE const RankArguments& rankOfBlock(const Arguments& all) {
+TUTTI_DEVICE uint32_t rankOfBlock(const Arguments& all) {
   uint32_t r = all.ranks - 1;
   while (blockIdx.x < all.rank[r].firstBlock) --r;
-  return all.rank[r];
+  return r;
 }
 
-/// By one thread of a rank's launch: tells the host.
+TUTTI_DEVICE LaneShared* sharedOfLane(const Arguments& all) {
+  return reinterpret_cast<LaneShared*>(::tutti::cuda::dynamicShared<unsigned char>() +
+                                       threadIdx.x / all.threadsPerLane * all.sharedBytesPerLane);
+}
+
+/// By one thread of a rank's call: tells the host.
 TUTTI_DEVICE void begin(const RankArguments& rank, bool isCollective) {
   ptx::stRelaxedSys(&rank.counts->begun, 2 * (rank.words->completed + 1) + isCollective);
 }
 
-/// To be called once by every lane, when it is done. One that is alone need not ask, nor wait until
-/// what it wrote has arrived.
-TUTTI_DEVICE bool isLast(const Lane& lane, uint32_t lanes) {
-  if (lanes == 1) return true;
-  const uint32_t before = ptx::atomAddAcqRelGpu(&lane.rank.words->lanesDone, 1u);
-  return before + 1 == lanes;
+/// To be called once by every lane, when it is done with the call. One that is alone need not ask,
+/// nor wait until what it wrote has arrived.
+TUTTI_DEVICE bool isLast(const RankArguments& rank) {
+  if (rank.lanes == 1) return true;
+  const uint32_t before = ptx::atomAddAcqRelGpu(&rank.words->lanesDone, 1u);
+  return before + 1 == rank.lanes;
 }
 
-/// By the last lane: tells the host. What the launch wrote is seen by the event behind it, and the
-/// count need not arrive later, for which it would wait a microsecond; but of a graph's replay the
-/// host knows by the count alone that memory may be given back.
+/// By the last lane: tells the host. What the call wrote is seen by the event behind the launch,
+/// and the count need not arrive later, for which it would wait a microsecond; but of a graph's
+/// replay the host knows by the count alone that memory may be given back.
 TUTTI_DEVICE void end(const RankArguments& rank) {
   rank.words->lanesDone = 0;
   rank.words->completed += 1;
@@ -37,6 +43,18 @@ TUTTI_DEVICE void end(const RankArguments& rank) {
     ptx::stReleaseSys(&rank.counts->completed, rank.words->completed);
   else
     ptx::stRelaxedSys(&rank.counts->completed, rank.words->completed);
+  if (rank.next != 0) ptx::stReleaseGpu(&rank.words->followed, rank.words->followed + 1);
+}
+
+/// In every lane of a rank that has another call behind this one: until the last lane has ended it.
+/// `followed` is what the word was when the lane began this call, which none has left then. Only
+/// lanes that have work look at the clock: they know whom they wait for.
+TUTTI_DEVICE bool awaitEnd(const RankArguments& rank, uint32_t followed, uint32_t looksEvery) {
+  for (uint32_t spins = 1; ptx::ldAcquireGpu(&rank.words->followed) == followed; ++spins) {
+    if (spins % looksEvery == 0 && ptx::ldRelaxedGpu(&rank.words->stop) != 0) return false;
+    spinHint();
+  }
+  return true;
 }
 
 }  // namespace tutti::executor::cuda

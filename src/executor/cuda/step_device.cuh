@@ -10,7 +10,7 @@ namespace tutti::executor::cuda {
 
 /// The number of the message that a channel's port sends or takes in this round.
 TUTTI_DEVICE uint32_t messageOf(const Lane& lane, const PortCode& port, uint32_t before) {
-  return before + uint32_t(lane.round) * port.perRound + port.ordinal + 1;
+  return before + lane.round * port.perRound + port.ordinal + 1;
 }
 
 /// A message to another host is one of Simple whatever the launch's wire: there the latency of a
@@ -55,7 +55,7 @@ TUTTI_DEVICE Place placeOf(const Lane& lane, const PortCode& port, uint32_t inde
   const uint32_t chunk = port.chunk + index, division = chunk % shape.divisions;
   const BlockCode block = blockOf(lane, port.kind, port.buffer, chunk / shape.divisions);
   const uint64_t begin =
-      min((lane.round * shape.divisions + division) * block.chunkBytes, block.bytes);
+      min((uint64_t{lane.round} * shape.divisions + division) * block.chunkBytes, block.bytes);
   const uint64_t end = min(begin + block.chunkBytes, block.bytes);
   const uint64_t first = min(lane.slice * block.sliceBytes, end - begin);
   const uint64_t bytes = min(block.sliceBytes, end - begin - first);
@@ -123,7 +123,7 @@ TUTTI_DEVICE void awaitSlot(Lane& lane, const PortCode& port) {
 
 TUTTI_DEVICE void awaitDependency(Lane& lane, const DependencyCode& after) {
   const auto* const lanes = rowsAt<LaneCode>(lane.rank.program, lane.rank.program->laneOffset);
-  const uint64_t steps = lane.round * lanes[after.lane].steps + after.step + 1;
+  const uint64_t steps = uint64_t{lane.round} * lanes[after.lane].steps + after.step + 1;
   awaitSteps(lane, after.lane, uint32_t(steps));
 }
 
@@ -261,8 +261,8 @@ TUTTI_DEVICE void publish(Lane& lane, const StepCode& step, const PortCode* port
     }
   }
   if (step.awaited && lane.thread == 0) {
-    const uint64_t steps = lane.round * lane.code.steps + lane.step + 1;
-    ptx::stReleaseGpu(lane.progress + lane.number % lane.rank.program->lanes,
+    const uint64_t steps = uint64_t{lane.round} * lane.code.steps + lane.step + 1;
+    ptx::stReleaseGpu(lane.rank.progress + lane.shared->number,
                       uint64_t(lane.operation) << 32 | uint32_t(steps));
   }
 }
@@ -278,7 +278,7 @@ TUTTI_DEVICE bool runStep(Lane& lane, const StepCode& step) {
 #pragma unroll 1
   for (uint32_t chunk = 0; chunk < (hasData ? data->chunks : 1); ++chunk) {
     // The other set may still be read.
-    Operand* const operands = lane.operands + chunk % 2 * lane.all.mostPorts;
+    Operand* const operands = lane.operands() + chunk % 2 * lane.all.mostPorts;
     findOperands<kWire, kSize>(lane, step, ports, chunk, operands);
     lane.sync();
     if (chunk == 0 && lane.shared->stoppedWaiting) return false;

@@ -22,21 +22,19 @@ struct Lane {
   const RankArguments& rank;
   LaneCode code;
   LaneShared* shared;
-  Operand* operands;        ///< two sets
   Link* links;              ///< of this slice
-  uint64_t* progress;       ///< of the lanes of this slice
   const BlockCode* blocks;  ///< of the rank, or a copy in shared memory
-  uint32_t number;          ///< within the rank
   uint32_t slice;
   uint32_t group;                ///< within the block
   uint32_t thread;               ///< within the lane
   uint32_t callHash, operation;  ///< what messages say; of an exchange they are of a transfer
   uint32_t entries;
   uint32_t step = 0;
-  uint64_t round = 0;
-  uint64_t began = 0;
+  uint32_t round = 0;
   bool hasFailed = false;
 
+  /// Two sets.
+  TUTTI_DEVICE Operand* operands() const { return reinterpret_cast<Operand*>(shared + 1); }
   TUTTI_DEVICE uint32_t threads() const { return all.threadsPerLane; }
   /// All threads of the lane meet. Barrier 0 is the whole block's.
   TUTTI_DEVICE void sync() const { ptx::barSync(1 + group, all.threadsPerLane); }
@@ -62,7 +60,7 @@ TUTTI_DEVICE void giveUp(Lane& lane, StopReason reason, int peer, uint32_t bytes
   Report& report = *rank.report;
   report.reason = reason;
   report.peer = peer;
-  report.lane = lane.number;
+  report.lane = lane.shared->number;
   report.step = lane.step;
   report.round = lane.round;
   report.bytesArrived = atomicAdd(&lane.shared->bytesArrived, 0);
@@ -85,7 +83,7 @@ TUTTI_DEVICE bool shouldStop(Lane& lane, uint32_t spins, int peer) {
   const RankWords* const words = lane.rank.words;
   if (ptx::ldRelaxedGpu(&words->stop) != 0) return lane.hasFailed = true;
   StopReason reason = StopReason::None;
-  if (ptx::globalTimer() - lane.began > lane.all.deadlineNs) reason = StopReason::Deadline;
+  if (ptx::globalTimer() - lane.shared->began > lane.all.deadlineNs) reason = StopReason::Deadline;
   if (const uint32_t from = ptx::ldRelaxedSys(&words->poison); from != 0) {
     reason = StopReason::Poisoned;
     peer = int(from) - 1;
@@ -118,7 +116,7 @@ TUTTI_DEVICE bool awaitEqual(Lane& lane, const uint32_t* word, uint32_t wanted, 
 
 /// Until another lane of this slice has done so many steps of this operation.
 TUTTI_DEVICE bool awaitSteps(Lane& lane, uint32_t other, uint32_t steps) {
-  const uint64_t* const word = lane.progress + other;
+  const uint64_t* const word = lane.rank.progress + lane.slice * lane.rank.program->lanes + other;
   for (uint32_t spins = 1;; ++spins) {
     const uint64_t seen = ptx::ldAcquireGpu(word);
     if (uint32_t(seen >> 32) == lane.operation && uint32_t(seen) >= steps) return true;

@@ -51,10 +51,22 @@ mutation(steps_of_a_lane_are_loaded_without_acquire
          SHOWS "${payload}")
 mutation(last_lane_does_not_acquire_what_the_others_have_read
          FILE src/executor/cuda/launch_device.cuh
-         FROM [[ptx::atomAddAcqRelGpu(&lane.rank.words->lanesDone, 1u)]]
-         TO [[ptx::atomAddRelaxedGpu(&lane.rank.words->lanesDone, 1u)]]
+         FROM [[ptx::atomAddAcqRelGpu(&rank.words->lanesDone, 1u)]]
+         TO [[ptx::atomAddRelaxedGpu(&rank.words->lanesDone, 1u)]]
          SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
-         SHOWS "data race [^\n]*(finish|interpret)<")
+         SHOWS "data race [^\n]*(countMessages|interpret)<")
+mutation(end_of_a_call_is_stored_without_release
+         FILE src/executor/cuda/launch_device.cuh
+         FROM [[ptx::stReleaseGpu(&rank.words->followed,]]
+         TO [[ptx::stRelaxedGpu(&rank.words->followed,]]
+         SANITIZER thread TEST cuda_launches_test FILTER Wires/Chains.CallsFollowEachOther/0
+         SHOWS "data race")
+mutation(end_of_a_call_is_loaded_without_acquire
+         FILE src/executor/cuda/launch_device.cuh
+         FROM [[ptx::ldAcquireGpu(&rank.words->followed)]]
+         TO [[ptx::ldRelaxedGpu(&rank.words->followed)]]
+         SANITIZER thread TEST cuda_launches_test FILTER Wires/Chains.CallsFollowEachOther/0
+         SHOWS "data race")
 mutation(entry_is_stored_without_release
          FILE src/executor/cuda/interpreter_device.cuh
          FROM [[ptx::stReleaseSys(&entry.number, number);]]
@@ -103,7 +115,25 @@ mutation(counts_of_messages_change_while_threads_read_them
          FILE src/executor/cuda/interpreter_device.cuh
          FROM [[  lane.sync();  // all have read the counts]]
          SANITIZER thread TEST cuda_interpreter_test FILTER Messages.ThatGoOneWay*
-         SHOWS "data race [^\n]*(publish|finish)<")
+         SHOWS "data race [^\n]*(publish|countMessages)<")
+mutation(lane_has_left_a_call_before_all_its_threads_have_counted
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[    if (rank.next != 0) ptx::barSync(1 + group, all.threadsPerLane);  // all have counted
+]]
+         SANITIZER thread TEST cuda_launches_test FILTER Wires/Chains.CallsFollowEachOther/0
+         SHOWS "data race")
+mutation(call_begins_while_lanes_are_in_the_one_before
+         FILE src/executor/cuda/launch_device.cuh
+         FROM [[ptx::ldAcquireGpu(&rank.words->followed) == followed;]]
+         TO [[false;]]
+         TEST cuda_launches_test FILTER Wires/Chains.*
+         SHOWS "FAILED  . Wires/Chains")
+mutation(lanes_without_a_part_in_a_call_are_not_waited_for
+         FILE src/executor/cuda/launch_device.cuh
+         FROM [[return before + 1 == rank.lanes;]]
+         TO [[return before + 1 == rank.program->lanes * rank.shape.slices;]]
+         TEST cuda_launches_test FILTER Wires/Chains.*
+         SHOWS "FAILED  . Wires/Chains")
 mutation(operands_of_the_next_chunk_are_written_over_those_in_use
          FILE src/executor/cuda/step_device.cuh
          FROM [[lane.operands + chunk % 2 * lane.all.mostPorts]]

@@ -245,7 +245,7 @@ struct ReceiveArgs {
   int peer = 0;  ///< from whom
 };
 /// Every rank sends a block to each rank, itself included. What one sends, the other must expect:
-/// sendCounts[q] here is recvCounts[rank()] on rank q.
+/// sendCounts[q] here is recvCounts[rank()] on rank q, of the same type.
 struct AllToAllVArgs {
   const void* send = nullptr;
   std::span<const size_t> sendCounts;   ///< elements for each rank
@@ -324,9 +324,10 @@ class Communicator {
   // done (a send when its buffer may be used again, which may be before the other side has
   // received); in a group all of them are under way at once, on one stream, after the group's
   // collectives, so any pattern of them works. Between two ranks the order of collectives, sends
-  // and receives must be the same on both. Counts that differ are a Mismatch; buffers that are
-  // received into must not overlap others of the same call or group (InvalidArgument, from end()
-  // in a group). A rank that has left is noticed by those that still need it (PeerLost).
+  // and receives must be the same on both. Types or counts that differ are a Mismatch, also where
+  // there are no elements; buffers that are received into must not overlap others of the same call
+  // or group (InvalidArgument, from end() in a group). A rank that has left is noticed by those
+  // that still need it (PeerLost).
   void send(const SendArgs& args, StreamRef stream = {});
   void receive(const ReceiveArgs& args, StreamRef stream = {});
   /// Collective: as many sends and receives as there are ranks.

@@ -456,14 +456,14 @@ void Communicator::Impl::watchGpu() {
   if (!found) return watchLeaversOnGpu();
   const int64_t now = clock.nowNs();
   const auto entry = gpuRecorder.find(found->operation);
+  const bool isMismatch = found->code == ErrorCode::Mismatch;
+  const bool isAsked = isMismatch && entry && entry->collective();
   if (gpuFailedNs == 0) {
     gpuFailedNs = now;
-    if (found->code == ErrorCode::Mismatch && entry && entry->collective())
-      inquire(found->peer, *entry, true);
+    if (isAsked) inquire(found->peer, *entry, true);
   }
-  const int64_t grace = found->code == ErrorCode::Mismatch  ? kDisputeNs
-                        : found->code == ErrorCode::Timeout ? 0
-                                                            : kReasonNs;
+  const bool isAnswer = isMismatch || found->code == ErrorCode::Timeout;
+  const int64_t grace = isAsked ? kDisputeNs : isAnswer ? 0 : kReasonNs;
   if (now - gpuFailedNs < grace) return;
   std::string call = base::message(self(), " on ", toString(settings.device));
   if (found->operation > 0)

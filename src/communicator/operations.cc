@@ -9,6 +9,7 @@
 #include "src/base/integers.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
+#include "src/base/transfer_key.h"
 #include "src/communicator/gpu_work.h"
 #include "src/communicator/operation_work.h"
 #include "src/communicator/request.h"
@@ -204,9 +205,10 @@ executor::Transfer Communicator::Impl::transfer(const char* what, const void* da
                                                 DataType type, int peer) const {
   TUTTI_REQUIRE(peer >= 0 && peer < size, what, ": peer ", peer, " is not a rank of 0..", size - 1);
   const uint64_t bytes = multiply(count, 1, type);
+  TUTTI_REQUIRE(bytes <= base::kMostTransferBytes, what, " of ", bytes, " bytes");
   TUTTI_REQUIRE(bytes == 0 || data, what, " is null with count ", count);
   // Only receives are written to.
-  return {peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes};
+  return {peer, static_cast<std::byte*>(const_cast<void*>(data)), bytes, type};
 }
 
 std::vector<executor::Transfer> Communicator::Impl::blocks(const char* what, const void* data,

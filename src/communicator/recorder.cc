@@ -6,7 +6,7 @@
 #include <tutti/reduction.h>
 #include "src/base/check.h"
 #include "src/base/integers.h"
-#include "src/executor/operation.h"
+#include "src/base/transfer_key.h"
 
 namespace tutti::communicator {
 namespace {
@@ -68,7 +68,7 @@ uint32_t CallFacts::fingerprint() const {
   for (const uint64_t word :
        {pack(*this), count, blocksHash, reduction[0], reduction[1], static_cast<uint64_t>(root)})
     hash ^= base::mixBits(word + (place += base::kMixStep));
-  return static_cast<uint32_t>(base::mixBits(hash)) & ~executor::kExchangeBit;
+  return static_cast<uint32_t>(base::mixBits(hash)) & ~base::kExchangeBit;
 }
 
 std::string CallFacts::describe() const {

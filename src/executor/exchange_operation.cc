@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/base/check.h"
+#include "src/base/transfer_key.h"
 
 namespace tutti::executor {
 
@@ -14,11 +15,11 @@ namespace {
 // Of a transfer to itself, at once.
 constexpr uint64_t kPieceBytes = 1 << 20;
 
-// The two words of a header that say how many bytes the whole transfer has.
-uint32_t highWord(uint64_t bytes) { return kExchangeBit | static_cast<uint32_t>(bytes >> 32); }
-uint32_t lowWord(uint64_t bytes) { return static_cast<uint32_t>(bytes); }
-uint64_t bytesOf(const SlotHeader& header) {
-  return exchangeBytes(header.callHash, header.operation);
+uint64_t keyOf(const Transfer& transfer) {
+  return base::transferKey(transfer.type, transfer.bytes);
+}
+uint64_t keyOf(const SlotHeader& header) {
+  return base::transferKey(header.callHash, header.operation);
 }
 
 std::vector<Transfer> ofPeer(const std::vector<Transfer>& transfers, int peer) {
@@ -38,9 +39,10 @@ void requireSelfMatches(const Exchange& exchange) {
                " sends to itself and ", receives.size(),
                " receives from itself in one group; they match in order");
   for (size_t i = 0; i < sends.size(); ++i)
-    if (sends[i].bytes != receives[i].bytes)
-      base::fail(ErrorCode::InvalidUsage, "rank ", exchange.rank, " sends ", sends[i].bytes,
-                 " bytes to itself and receives ", receives[i].bytes);
+    if (keyOf(sends[i]) != keyOf(receives[i]))
+      base::fail(ErrorCode::InvalidUsage, "rank ", exchange.rank, " sends ",
+                 base::describeTransfer(keyOf(sends[i])), " to itself and receives ",
+                 base::describeTransfer(keyOf(receives[i])));
 }
 
 void requireDisjoint(const Exchange& exchange) {
@@ -146,14 +148,15 @@ bool ExchangeOperation::send(Edge& edge) {
     return false;
   }
   const Transfer& t = edge.transfers[edge.next];
+  const uint64_t key = keyOf(t);
   const uint64_t bytes =
       std::min<uint64_t>(t.bytes - edge.offset, exchange_.endpoint->layout().slotBytes);
   if (ring.canLend() && bytes >= Lending::kLeastBytes) {
-    lending_.lend(edge.peer, ring, t.data + edge.offset, highWord(t.bytes), lowWord(t.bytes),
+    lending_.lend(edge.peer, ring, t.data + edge.offset, base::upperHalf(key), base::lowerHalf(key),
                   static_cast<uint32_t>(bytes));
   } else {
     if (bytes > 0) std::memcpy(ring.payload(bytes), t.data + edge.offset, bytes);
-    ring.publish(highWord(t.bytes), lowWord(t.bytes), static_cast<uint32_t>(bytes));
+    ring.publish(base::upperHalf(key), base::lowerHalf(key), static_cast<uint32_t>(bytes));
   }
   edge.advance(bytes);
   return true;
@@ -177,17 +180,21 @@ bool ExchangeOperation::receive(Edge& edge) {
   return true;
 }
 
+void ExchangeOperation::failByHeader(const Edge& edge, const SlotHeader& header) const {
+  const bool isExchange = (header.callHash & base::kExchangeBit) != 0;
+  const std::string does =
+      isExchange ? "sends " + base::describeTransfer(keyOf(header))
+                 : base::message("is in a collective instead, its operation ", header.operation);
+  base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", exchange_.rank, " receives ",
+             base::describeTransfer(keyOf(edge.transfers[edge.next])), " from rank ", edge.peer,
+             ", which ", does);
+}
+
 void ExchangeOperation::checkHeader(const Edge& edge, const SlotHeader& header) const {
-  const uint64_t expected = edge.transfers[edge.next].bytes;
-  if ((header.callHash & kExchangeBit) == 0)
-    base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", exchange_.rank, " receives ", expected,
-               " bytes from rank ", edge.peer, ", which is in a collective instead, its operation ",
-               header.operation);
-  if (bytesOf(header) != expected)
-    base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", exchange_.rank, " receives ", expected,
-               " bytes from rank ", edge.peer, ", which sends ", bytesOf(header));
+  const Transfer& t = edge.transfers[edge.next];
+  if (keyOf(header) != keyOf(t)) failByHeader(edge, header);
   const uint64_t part =
-      std::min<uint64_t>(expected - edge.offset, exchange_.endpoint->layout().slotBytes);
+      std::min<uint64_t>(t.bytes - edge.offset, exchange_.endpoint->layout().slotBytes);
   TUTTI_ASSERT(header.bytes == part, "rank ", edge.peer, " sent a message of ", header.bytes,
                " bytes where ", part, " are next");
 }

@@ -4,11 +4,12 @@
 // in order; edges are independent of each other, so no pattern can make a circular wait: whatever
 // one rank sends, its peer takes as soon as it receives, in any order of peers. A transfer is cut
 // into messages as large as slots; an empty one is an empty message, so that both ends agree also
-// about nothing.
+// about nothing, and about its type.
 
 #include <cstddef>
 #include <vector>
 
+#include <tutti/types.h>
 #include "src/executor/lending.h"
 #include "src/executor/operation.h"
 #include "transports/connection.h"
@@ -18,7 +19,8 @@ namespace tutti::executor {
 struct Transfer {
   int peer = 0;
   std::byte* data = nullptr;  ///< only read when it is sent
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;         ///< up to kMostTransferBytes
+  DataType type = DataType::UInt8;
 };
 
 struct Exchange {
@@ -28,7 +30,8 @@ struct Exchange {
   std::vector<Transfer> sends, receives;     ///< to and from one peer in order
 };
 
-/// Throws InvalidUsage when the transfers to and from this rank itself do not match in order.
+/// Throws InvalidUsage when the transfers to and from this rank itself do not match in order, type
+/// and bytes.
 void requireSelfMatches(const Exchange& exchange);
 /// Throws InvalidArgument when memory that is received into is received into or sent by another
 /// transfer too.
@@ -39,7 +42,7 @@ class ExchangeOperation final : public Operation {
  public:
   /// Starts over. Not while one is in progress. Its transfers to itself must match.
   void begin(Exchange exchange);
-  /// Throws Mismatch when a peer sends another number of bytes, or something else.
+  /// Throws Mismatch when a peer sends another type or number of elements, or something else.
   Poll poll() override;
   int waitingFor() const override { return waitingFor_; }
   uint64_t bytesReceived() const override { return bytesReceived_; }
@@ -64,6 +67,7 @@ class ExchangeOperation final : public Operation {
   bool send(Edge& edge);
   bool receive(Edge& edge);
   void checkHeader(const Edge& edge, const transports::SlotHeader& header) const;
+  [[noreturn]] void failByHeader(const Edge& edge, const transports::SlotHeader& header) const;
 
   Exchange exchange_;
   std::vector<Edge> sends_, receives_;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "src/base/check.h"
+#include "src/base/transfer_key.h"
 #include "src/numbers/fold_by.h"
 
 namespace tutti::executor {
@@ -305,10 +306,11 @@ uint64_t HostOperation::messageBytes(const Port& port, int64_t round) const {
 }
 
 void HostOperation::checkHeader(int peer, const SlotHeader& header, uint64_t expectedBytes) const {
-  if ((header.callHash & kExchangeBit) != 0)
+  if ((header.callHash & base::kExchangeBit) != 0)
     base::fail(ErrorCode::Mismatch, "ranks disagree: rank ", launch_.rank,
                " is in a collective, and rank ", peer, " sends ",
-               exchangeBytes(header.callHash, header.operation), " bytes that are to be received");
+               base::describeTransfer(base::transferKey(header.callHash, header.operation)),
+               ", which are to be received");
   if (header.callHash != launch_.callHash || header.operation != launch_.operation)
     throw MismatchSeen{peer, header.callHash, header.operation, header.bytes};
   TUTTI_ASSERT(header.bytes == expectedBytes, "rank ", launch_.rank, " got ", header.bytes,

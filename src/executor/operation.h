@@ -27,11 +27,4 @@ struct MismatchSeen {
   uint64_t bytes;
 };
 
-/// Set in the call hash of messages of sends and receives, and of those only. Their other bits, and
-/// their number of the operation, are the whole transfer's bytes.
-inline constexpr uint32_t kExchangeBit = 1U << 31;
-inline uint64_t exchangeBytes(uint32_t callHash, uint32_t operation) {
-  return static_cast<uint64_t>(callHash & ~kExchangeBit) << 32 | operation;
-}
-
 }  // namespace tutti::executor

@@ -282,13 +282,61 @@ TEST(Exchange, CountsThatDifferAreAMismatchOnBothSides) {
       });
       EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
       EXPECT_TRUE(contains(outcome.text, "rank 1 receives " + std::to_string(expected) +
-                                             " bytes from rank 0, which sends " +
-                                             std::to_string(sent)))
+                                             " uint8 from rank 0, which sends " +
+                                             std::to_string(sent) + " uint8"))
           << outcome.text;
       EXPECT_EQ(theirs, Bytes(expected, 0xa5)) << "delivered";
       EXPECT_EQ(c.shrink().size(), 3);
     });
   }
+}
+
+/// `count` elements, which lie in one buffer of bytes.
+struct Elements {
+  size_t count;
+  DataType type;
+  Bytes bytes = Bytes(count * sizeOf(type), 0xa5);
+  std::string text() const { return std::to_string(count) + " " + toString(type); }
+};
+
+// Where the bytes are as many, too, and where there are none.
+TEST(Exchange, TypesThatDifferAreAMismatchOnBothSides) {
+  using enum DataType;
+  const std::pair<Elements, Elements> pairs[] = {
+      {{16, Float32}, {16, Int32}},       {{16, Float32}, {64, Int8}},
+      {{16, BFloat16}, {16, Float16}},    {{0, Float64}, {0, Int64}},
+      {{16, Float32}, {16, Float64}},     {{100'000, UInt32}, {100'000, Int32}},
+      {{3, Float8E4M3}, {3, Float8E5M2}}, {{1'000'000, Int64}, {1'000'000, UInt64}}};
+  for (const auto& [sent, received] : pairs)
+    for (const bool asBlocks : {false, true}) {
+      auto ranks = Communicator::createLocal(2, {.timeout = 20s});
+      runRanks(ranks, [&, sent = sent, received = received](Communicator& c) {
+        const Elements& mine = c.rank() == 0 ? sent : received;
+        Bytes into = received.bytes, unused(mine.bytes.size());
+        const size_t sends[] = {0, c.rank() == 0 ? mine.count : 0};
+        const size_t receives[] = {c.rank() == 1 ? mine.count : 0, 0};
+        const Outcome outcome = outcomeOf([&] {
+          if (asBlocks)
+            c.allToAllV({.send = sent.bytes.data(),
+                         .sendCounts = sends,
+                         .recv = into.data(),
+                         .recvCounts = receives,
+                         .type = mine.type});
+          else if (c.rank() == 0)
+            c.send({.send = sent.bytes.data(), .count = mine.count, .type = mine.type, .peer = 1});
+          else
+            c.receive({.recv = into.data(), .count = mine.count, .type = mine.type, .peer = 0});
+          c.barrier();
+        });
+        EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
+        // Of blocks, an empty one of the other direction may be the first that is compared.
+        const bool isNamed = contains(outcome.text, "rank 1 receives " + received.text() +
+                                                        " from rank 0, which sends " + sent.text());
+        const bool isOther = asBlocks && contains(outcome.text, "rank 0 receives 0 ");
+        EXPECT_TRUE(isNamed || isOther) << outcome.text;
+        EXPECT_EQ(into, received.bytes) << "delivered";
+      });
+    }
 }
 
 TEST(Exchange, ASendAgainstACollectiveIsAMismatch) {
@@ -484,6 +532,9 @@ TEST(Exchange, RefusesWhatCannotBeRight) {
     refused(InvalidArgument, "send is null", [&] { c.send({.count = 1, .peer = other}); });
     refused(InvalidArgument, "does not fit in memory",
             [&] { c.receive({.recv = x.data(), .count = SIZE_MAX / 2, .peer = other}); });
+    refused(InvalidArgument, "send of 281474976710656 bytes", [&] {
+      c.send({.send = x.data(), .count = size_t{1} << 46, .type = DataType::Int32, .peer = other});
+    });
     refused(InvalidArgument, "there is no data type 77",
             [&] { c.send({.send = x.data(), .count = 1, .type = DataType{77}, .peer = other}); });
     refused(InvalidUsage, "1 sends to itself and 0 receives", [&] { give(c, x, me); });
@@ -493,12 +544,18 @@ TEST(Exchange, RefusesWhatCannotBeRight) {
       take(c, y, me);
       group.end();
     });
-    refused(InvalidUsage, "sends 100 bytes to itself and receives 99", [&] {
-      Group group;
-      give(c, x, me);
-      c.receive({.recv = y.data(), .count = 99, .type = DataType::UInt8, .peer = me});
-      group.end();
-    });
+    for (const auto& [count, type] :
+         {std::pair(size_t{99}, DataType::UInt8), std::pair(size_t{100}, DataType::Int8),
+          std::pair(size_t{25}, DataType::Float32)})
+      refused(
+          InvalidUsage,
+          "sends 100 uint8 to itself and receives " + std::to_string(count) + " " + toString(type),
+          [&, count = count, type = type] {
+            Group group;
+            give(c, x, me);
+            c.receive({.recv = y.data(), .count = count, .type = type, .peer = me});
+            group.end();
+          });
     refused(InvalidArgument, "overlapping buffers: sent to rank", [&] {
       Group group;
       give(c, x, other);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/check.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"
@@ -303,15 +304,51 @@ TEST_F(GpuCalls, SendAndReceiveInARingAndToThemselves) {
   }
 }
 
-TEST_F(GpuCalls, SendsThatAreLongerThanTheirReceivesAreAMismatch) {
-  Setting s(2, 2, kCount);
-  s.ranks[0].send({s.values[0].data(), 7, DataType::Float32, 1}, s.streams[0]);
-  s.ranks[1].receive({s.values[1].data(), 6, DataType::Float32, 0}, s.streams[1]);
-  for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
-  expectError(outcomeOf([&] {
-                while (true) s.ranks[1].barrier(s.streams[1]), s.streams[1].synchronize();
-              }),
-              ErrorCode::Mismatch, "28 bytes");
+// Whoever has sent may have ended well, and learns of it behind that.
+TEST_F(GpuCalls, SendsThatDifferFromTheirReceivesAreAMismatchOnBothSides) {
+  struct Received {
+    size_t count;
+    DataType type;
+  };
+  for (const bool byCopies : {false, true})
+    for (const auto& [count, type] :
+         {Received{6, DataType::Float32}, Received{7, DataType::Int32},
+          Received{28, DataType::UInt8}, Received{kCount, DataType::Int32}}) {
+      Setting s(2, 2, kCount, {.gpuCopies = byCopies});
+      const size_t sent = count == kCount ? kCount : 7;
+      s.ranks[0].send({s.values[0].data(), sent, DataType::Float32, 1}, s.streams[0]);
+      s.ranks[1].receive({s.values[1].data(), count, type, 0}, s.streams[1]);
+      runRanks(s.ranks, [&, count = count, type = type](Communicator& c) {
+        const Outcome outcome = outcomeOf([&] {
+          for (;;) {
+            s.streams[c.rank()].synchronize();
+            c.barrier(s.streams[c.rank()]);
+          }
+        });
+        expectError(outcome, ErrorCode::Mismatch, "1 receive of ");
+        expectError(outcome, ErrorCode::Mismatch,
+                    base::message("rank 1 receives ", count, " ", toString(type)));
+        expectError(outcome, ErrorCode::Mismatch, base::message("sends ", sent, " float32"));
+      });
+    }
+}
+
+// Collectives have numbers among all launches.
+TEST_F(GpuCalls, ThatDisagreeBehindTransfersAreAMismatchWithBothSides) {
+  for (const bool byCopies : {false, true}) {
+    Setting s(2, 2, kCount, {.gpuCopies = byCopies});
+    runRanks(s.ranks, [&](Communicator& c) {
+      const int r = c.rank();
+      for (int i = 0; i < 3; ++i) {
+        if (r == 0) c.send({s.values[0].data(), 7, DataType::Float32, 1});
+        if (r == 1) c.receive({s.values[1].data(), 7, DataType::Float32, 0});
+      }
+      const size_t count = r == 0 ? kCount : kCount - 1;
+      const Outcome outcome = outcomeOf([&] { c.allReduce(s.args(r, count)); });
+      expectError(outcome, ErrorCode::Mismatch, "all_reduce of 5000 float32");
+      expectError(outcome, ErrorCode::Mismatch, "all_reduce of 4999 float32");
+    });
+  }
 }
 
 TEST_F(GpuCalls, OfBlocksThatDiffer) {

@@ -292,6 +292,26 @@ TEST_F(Hosts, DifferentCountsAreRefusedOnBothSides) {
   });
 }
 
+TEST_F(Hosts, TransfersOfDifferentTypesAreRefusedOnBothSides) {
+  for (const size_t count : {size_t{0}, size_t{16}, size_t{1'000'000}})  // the last is lent
+    runOn({0, 1}, {.timeout = 30s}, [count](Communicator& c) {
+      std::vector<float> x(count);
+      const Outcome outcome = outcomeOf([&] {
+        if (c.rank() == 0)
+          c.send({.send = x.data(), .count = count, .type = DataType::Float32, .peer = 1});
+        else
+          c.receive({.recv = x.data(), .count = count, .type = DataType::Int32, .peer = 0});
+        c.barrier();
+      });
+      EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
+      const std::string elements = std::to_string(count);
+      EXPECT_NE(outcome.text.find("rank 1 receives " + elements +
+                                  " int32 from rank 0, which sends " + elements + " float32"),
+                std::string::npos)
+          << outcome.text;
+    });
+}
+
 /// What goes wrong in the first call of 16 ranks on four hosts, while they still connect.
 enum class FirstCall { Mismatch, Death, Unplugged, FewDescriptors };
 

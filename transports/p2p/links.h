@@ -85,11 +85,11 @@ struct RankWords {
 /// Of a message by copy engines, behind it: in the receiver's memory, one for each slot. All zero:
 /// no message. `call` and `complement` add up to kOpen, so that two streams' waits for "at least"
 /// say that they are what is expected; kOpen itself is at least whatever is waited for.
-struct CopyMark {
+struct alignas(16) CopyMark {
   uint32_t call;  ///< fingerprint, from 1 to kOpen - 1
   uint32_t complement;
   uint32_t alive;  ///< 1; 0 of a sender that has given up
-  uint32_t bytes;
+  uint32_t told;   ///< what the sender tells of it beside its fingerprint
 };
 static_assert(sizeof(CopyMark) == 16);
 inline constexpr uint32_t kOpen = 0x7fffffff;
@@ -97,10 +97,11 @@ inline constexpr uint32_t kOpen = 0x7fffffff;
 /// What a rank that gives up tells a peer.
 struct CopyNotice {
   uint32_t isMismatch;
-  uint32_t culprit;      ///< whose message was another than expected
-  uint32_t call, bytes;  ///< what was expected
+  uint32_t culprit;             ///< whose message was another than expected
+  uint32_t call, told;          ///< of a mark that was expected
+  uint32_t sentCall, sentTold;  ///< of the one that has come
 };
-static_assert(sizeof(CopyNotice) == 16);
+static_assert(sizeof(CopyNotice) == 24);
 
 /// Distance of slots for messages of `bytes` payload. LL takes two bytes for one, LL128 at most
 /// that.

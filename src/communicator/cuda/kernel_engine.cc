@@ -91,7 +91,7 @@ std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
   return GpuFailure{.code = error.code(),
                     .text = error.what(),
                     .peer = report->peer,
-                    .operation = uint64_t{report->operation} + 1,
+                    .operation = interpreter_.completed() + 1,
                     .bytesArrived = report->bytesArrived};
 }
 
@@ -132,7 +132,7 @@ void KernelEngine::launchCalls(std::span<const GpuLaunch> ranks, cudaStream_t st
 void KernelEngine::launchExchanges(std::span<const GpuLaunch> ranks, cudaStream_t stream) {
   const auto transfers = [](const std::vector<executor::Transfer>& list) {
     std::vector<DeviceTransfer> all;
-    for (const executor::Transfer& t : list) all.push_back({t.peer, t.data, t.bytes});
+    for (const executor::Transfer& t : list) all.push_back({t.peer, t.data, t.bytes, t.type});
     return all;
   };
   std::vector<std::vector<DeviceTransfer>> held;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "src/base/transfer_key.h"
+
 namespace tutti::executor::copy {
 namespace {
 
-/// As fingerprints of collectives do not have it.
-uint64_t keyOf(const Transfer& transfer) { return uint64_t{kExchangeBit} << 32 | transfer.bytes; }
+uint64_t keyOf(const Transfer& transfer) {
+  return base::transferKey(transfer.type, transfer.bytes);
+}
 
 uint64_t messagesOf(const Transfer& transfer, uint64_t slotBytes) {
   return std::max<uint64_t>(1, (transfer.bytes + slotBytes - 1) / slotBytes);

@@ -42,7 +42,7 @@ void Lane::set(uint32_t* word, uint32_t& has, uint32_t value) {
 // For the host that looks what the lane waits for.
 void Lane::expect(Waiting what, const Message& message) {
   set(&words_->state.call, call_, fingerprintOf(key_, message.bytes));
-  set(&words_->state.bytes, bytes_, static_cast<uint32_t>(message.bytes));
+  set(&words_->state.told, told_, told(key_, message.bytes));
   queue_.write(&words_->state.number, static_cast<uint32_t>(message.number));
   queue_.write(&words_->state.place, placeOf(what, message.channel, slotOf(message), message.peer));
 }
@@ -85,7 +85,7 @@ void Lane::tell(const Message& message) {
   const uint32_t slot = slotOf(message), call = fingerprintOf(key_, message.bytes);
   if (stagedCall_ != call) {
     queue_.write(&words_->stage.complement, kOpen - call);
-    queue_.write(&words_->stage.bytes, static_cast<uint32_t>(message.bytes));
+    queue_.write(&words_->stage.told, told(key_, message.bytes));
   }
   set(&words_->stage.call, stagedCall_, call);
   queue_.copy(here<uint32_t>(offsets.copyCredit(message.channel, message.peer, slot)),

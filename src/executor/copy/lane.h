@@ -30,10 +30,10 @@ struct Message {
 
 class Lane {
  public:
-  /// `key`: of the call, the same on all ranks.
+  /// `key`: of the call, its fingerprint; of a transfer, its transferKey(). The same at both ends.
   Lane(const Ground& ground, uint32_t number, const LaneStream& stream, uint64_t key);
 
-  /// Messages from here on are of another call.
+  /// Messages from here on are of another transfer.
   void setKey(uint64_t key) { key_ = key; }
 
   /// What another one of this rank has been given so far.
@@ -66,7 +66,7 @@ class Lane {
   StreamQueue queue_;
   // What the words have by now; nothing is known of them where an operation begins.
   static constexpr uint32_t kUnknown = ~0u;
-  uint32_t call_ = kUnknown, bytes_ = kUnknown, stagedCall_ = kUnknown;
+  uint32_t call_ = kUnknown, told_ = kUnknown, stagedCall_ = kUnknown;
 };
 
 }  // namespace tutti::executor::copy

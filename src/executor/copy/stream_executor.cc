@@ -182,7 +182,7 @@ void StreamExecutor::check(const CopyLaunch& launch) const {
   const plan::PlanSpec& spec = launch.plan->spec_;
   TUTTI_REQUIRE(isDefined(launch.op, launch.type), toString(launch.op), " is not defined for ",
                 toString(launch.type));
-  TUTTI_REQUIRE((launch.callHash & kExchangeBit) == 0, "a fingerprint of ", launch.callHash);
+  TUTTI_REQUIRE((launch.callHash & base::kExchangeBit) == 0, "a fingerprint of ", launch.callHash);
   const size_t blocks = launch.blocks.size();
   TUTTI_REQUIRE(blocks == 0 || (spec.unevenSafe && blocks == static_cast<size_t>(endpoint_.size())),
                 blocks, " blocks that differ in size for ", endpoint_.size(), " ranks by ",

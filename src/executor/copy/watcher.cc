@@ -22,6 +22,26 @@ struct Watcher::View {
   PinnedMemory<LaneState> now{kMostLanes};  // of isWaiting()
 };
 
+namespace {
+
+std::string describeMessage(uint32_t call, uint32_t told) {
+  if (!isOfTransfer(call))
+    return base::message("a message of ", told, " bytes and fingerprint ", call);
+  const uint32_t count = told & kMostTold;
+  const auto type = static_cast<DataType>(told >> 28);
+  if (static_cast<int>(type) >= kDataTypeCount)  // the words of a mark may be of two
+    return base::message(count, " elements");
+  return base::message(count == kMostTold ? "at least " : "", count, " ", toString(type));
+}
+
+std::string describeMismatch(int receiver, int sender, const CopyNotice& notice) {
+  return base::message("ranks disagree: rank ", receiver, " receives ",
+                       describeMessage(notice.call, notice.told), " from rank ", sender,
+                       ", which sends ", describeMessage(notice.sentCall, notice.sentTold));
+}
+
+}  // namespace
+
 // The greatest priority: streams of different ones do not share a queue of the device, in which a
 // waiting one would hold up this one.
 Watcher::Watcher(const Ground& ground, uint64_t deadlineNs)
@@ -130,9 +150,8 @@ std::string Watcher::where() const {
   return base::message("rank ", ground_.endpoint.rank(), ", operation ", ended_, ": ");
 }
 
-std::string Watcher::describe(const LaneState& state) const {
-  const auto message =
-      base::message("a message of ", state.bytes, " bytes and fingerprint ", state.call);
+std::string Watcher::describe(const LaneState& state) {
+  const std::string message = describeMessage(state.call, state.told);
   const int peer = peerOf(state.place);
   return waitingOf(state.place) == Waiting::Message
              ? base::message("for ", message, " from rank ", peer)
@@ -156,12 +175,11 @@ void Watcher::judgeLane(size_t index) {
   const int rank = ground_.endpoint.rank(), peer = peerOf(seen.state.place);
   const CopyMark& mark = lane.mark;
   if (what == Waiting::Message && mark.alive == 1 && mark.call != 0 &&
-      mark.call + mark.complement == kOpen && mark.call != seen.state.call)
-    return giveUp(
-        ErrorCode::Mismatch, peer,
-        base::message("ranks disagree: rank ", rank, " waits ", describe(seen.state),
-                      ", which sends one of ", mark.bytes, " bytes and fingerprint ", mark.call),
-        CopyNotice{1, static_cast<uint32_t>(peer), seen.state.call, seen.state.bytes});
+      mark.call + mark.complement == kOpen && mark.call != seen.state.call) {
+    const CopyNotice notice{
+        1, static_cast<uint32_t>(peer), seen.state.call, seen.state.told, mark.call, mark.told};
+    return giveUp(ErrorCode::Mismatch, peer, describeMismatch(rank, peer, notice), notice);
+  }
   if (Clock::now() - seen.since > std::chrono::nanoseconds(deadlineNs_))
     giveUp(ErrorCode::Timeout, peer,
            base::message("the deadline passed while rank ", rank, " waits ", describe(seen.state)),
@@ -176,11 +194,7 @@ void Watcher::judgePoison(uint32_t poison) {
              sizeof notice);
   TUTTI_CUDA(cudaStreamSynchronize(stream_));  // the look's copies have come through before
   if (notice.isMismatch != 0 && notice.culprit == static_cast<uint32_t>(rank))
-    return giveUp(ErrorCode::Mismatch, from,
-                  base::message("ranks disagree: rank ", from, " waits for a message of ",
-                                notice.bytes, " bytes and fingerprint ", notice.call, " from rank ",
-                                rank, ", which sends another"),
-                  {});
+    return giveUp(ErrorCode::Mismatch, from, describeMismatch(from, rank, notice), {});
   std::string waits;
   for (size_t i = 0; i < lanesLookedAt_ && waits.empty(); ++i)
     if (isWait(seen_[i].state.place)) waits = ", while this one waits " + describe(seen_[i].state);
@@ -223,7 +237,9 @@ void Watcher::tellPeers(StreamQueue& queue, const CopyNotice& notice) const {
   queue.write(&sources.notice.isMismatch, notice.isMismatch);
   queue.write(&sources.notice.culprit, notice.culprit);
   queue.write(&sources.notice.call, notice.call);
-  queue.write(&sources.notice.bytes, notice.bytes);
+  queue.write(&sources.notice.told, notice.told);
+  queue.write(&sources.notice.sentCall, notice.sentCall);
+  queue.write(&sources.notice.sentTold, notice.sentTold);
   queue.write(&sources.poison, kPoison + static_cast<uint32_t>(endpoint.rank()));
   for (int peer = 0; peer < endpoint.size(); ++peer) {
     if (peer == endpoint.rank()) continue;

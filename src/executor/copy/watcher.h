@@ -68,7 +68,7 @@ class Watcher {
   void judgeLane(size_t lane);
   void judgePoison(uint32_t poison);
   std::string where() const;
-  std::string describe(const LaneState& state) const;
+  static std::string describe(const LaneState& state);
   void end(const std::string& why, std::optional<CopyNotice> notice);
   /// Once, because of `peer`. With `notice` the peers are told.
   void giveUp(ErrorCode code, int peer, const std::string& what, std::optional<CopyNotice> notice);

@@ -6,9 +6,11 @@
 //
 // Streams wait for "at least", cyclic: a negative word is not at least 0.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "src/base/integers.h"
+#include "src/base/transfer_key.h"
 #include "transports/p2p/links.h"
 
 namespace tutti::executor::copy {
@@ -39,9 +41,9 @@ enum class Waiting : uint32_t { Nothing, Message, Slot, Passed };
 /// What a lane waits for now, and expects there; written by its stream before it waits, and when
 /// that is over.
 struct LaneState {
-  uint32_t place = 0;  ///< placeOf()
-  uint32_t call = 0;   ///< fingerprint of the message
-  uint32_t bytes = 0;
+  uint32_t place = 0;   ///< placeOf()
+  uint32_t call = 0;    ///< fingerprint of the message
+  uint32_t told = 0;    ///< told()
   uint32_t number = 0;  ///< of the message, of its link's in this operation; modulo 2^32
   bool operator==(const LaneState&) const = default;
 };
@@ -66,9 +68,25 @@ constexpr int channelOf(uint32_t place) { return static_cast<int>(place >> 24 & 
 constexpr uint32_t slotOf(uint32_t place) { return place >> 16 & 255; }
 constexpr int peerOf(uint32_t place) { return static_cast<int>(place & 0xffff); }
 
-/// Of a message of a call: from 1 to kOpen - 1.
+constexpr bool isTransfer(uint64_t key) { return key >> 63 != 0; }
+
+/// Of a message of a call, which has a fingerprint as its key, or of a transfer, which has its
+/// transferKey(): from 1 to kOpen - 1, odd of transfers alone.
 constexpr uint32_t fingerprintOf(uint64_t key, uint64_t bytes) {
-  return static_cast<uint32_t>(1 + base::mixBits(key + base::mixBits(bytes + 1)) % (kOpen - 1));
+  const uint64_t mixed = base::mixBits(key + base::mixBits(bytes + 1)) % (kOpen / 2);
+  return static_cast<uint32_t>(2 * mixed + (isTransfer(key) ? 1 : 2));
+}
+constexpr bool isOfTransfer(uint32_t fingerprint) { return fingerprint % 2 != 0; }
+
+/// What words say of a message beside its fingerprint: its bytes, and of a transfer its type, in
+/// the upper 4 bits, and the number of all its elements, or the most that there is room for.
+inline constexpr uint32_t kMostTold = (1U << 28) - 1;
+inline uint32_t told(uint64_t key, uint64_t bytes) {
+  if (!isTransfer(key)) return static_cast<uint32_t>(bytes);
+  const DataType type = base::typeOf(key);
+  const uint64_t count = base::bytesOf(key) / sizeOf(type);
+  return static_cast<uint32_t>(type) << 28 |
+         static_cast<uint32_t>(std::min<uint64_t>(count, kMostTold));
 }
 
 /// Operations are counted by copies alone: this many different words, of which each operation

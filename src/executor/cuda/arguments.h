@@ -60,11 +60,6 @@ struct Report {
   uint32_t theirCallHash, theirOperation, theirBytes;  ///< of a mismatch
 };
 
-/// Set in the hash of messages of sends and receives, and of those only: as
-/// src/executor/operation.h has it. With it the hash and the number of the operation are {the bit,
-/// slices << 16, bytes >> 32} and the lower bytes: of the whole transfer.
-inline constexpr uint32_t kExchangeBit = 1U << 31;
-
 enum class EdgeKind : uint32_t { Send, Receive, Self };
 
 /// All transfers of one rank to another, in order; each slice of them is a lane.
@@ -74,12 +69,13 @@ struct EdgeCode {
   uint32_t firstTransfer, transfers;
 };
 
-/// `slices` lanes have `sliceBytes` of it each, the last the rest.
+/// `slices` lanes have `sliceBytes` of it each, the last the rest. Messages have its
+/// transferKey(): `callHash`, and the lower half of `bytes`.
 struct TransferCode {
   const unsigned char* from;  ///< null where it is received
   unsigned char* to;          ///< null where it is sent
   uint64_t bytes, sliceBytes;
-  uint32_t slices, unused;
+  uint32_t slices, callHash;
 };
 
 /// Sends and receives: tables in pinned memory. A message by LL goes ahead of those in slots.

@@ -1,6 +1,7 @@
 // Sends and receives: the tables of a launch.
 
 #include "src/base/check.h"
+#include "src/base/transfer_key.h"
 #include "src/executor/cuda/launch.h"
 
 namespace tutti::executor::cuda {
@@ -14,12 +15,15 @@ Queues byPeer(std::span<const DeviceTransfer> transfers, int size, const char* w
   for (const DeviceTransfer& t : transfers) {
     TUTTI_REQUIRE(t.peer >= 0 && t.peer < size, what, ": peer ", t.peer, " is not a rank of 0..",
                   size - 1);
-    // More do not fit the header.
-    TUTTI_REQUIRE(t.bytes >> 48 == 0, what, " of ", t.bytes, " bytes");
+    TUTTI_REQUIRE(t.bytes <= base::kMostTransferBytes, what, " of ", t.bytes, " bytes");
     TUTTI_REQUIRE(t.bytes == 0 || t.data != nullptr, what, " is null with ", t.bytes, " bytes");
     queues[static_cast<size_t>(t.peer)].push_back(t);
   }
   return queues;
+}
+
+uint64_t keyOf(const DeviceTransfer& transfer, uint32_t slices = 0) {
+  return base::transferKey(transfer.type, transfer.bytes, slices);
 }
 
 void requireSelfMatches(int rank, std::span<const DeviceTransfer> sends,
@@ -29,9 +33,10 @@ void requireSelfMatches(int rank, std::span<const DeviceTransfer> sends,
                " sends to itself and ", receives.size(),
                " receives from itself in one group; they match in order");
   for (size_t i = 0; i < sends.size(); ++i)
-    if (sends[i].bytes != receives[i].bytes)
-      base::fail(ErrorCode::InvalidUsage, "rank ", rank, " sends ", sends[i].bytes,
-                 " bytes to itself and receives ", receives[i].bytes);
+    if (keyOf(sends[i]) != keyOf(receives[i]))
+      base::fail(ErrorCode::InvalidUsage, "rank ", rank, " sends ",
+                 base::describeTransfer(keyOf(sends[i])), " to itself and receives ",
+                 base::describeTransfer(keyOf(receives[i])));
 }
 
 /// Edges and transfers, as the kernel has them.
@@ -51,8 +56,8 @@ uint32_t Interpreter::mostExchangeSlices() const {
 
 // Each slice has at least what one message by LL carries, so that both ends know from the bytes
 // alone how many there are.
-TransferCode Interpreter::sliced(const void* from, void* to, uint64_t bytes) const {
-  const uint64_t least = endpoint_.layout().lowLatencyBytes;
+TransferCode Interpreter::sliced(const DeviceTransfer& transfer, const void* from, void* to) const {
+  const uint64_t bytes = transfer.bytes, least = endpoint_.layout().lowLatencyBytes;
   const auto slices = static_cast<uint32_t>(
       std::clamp<uint64_t>((bytes + least - 1) / least, 1, mostExchangeSlices()));
   return {static_cast<const unsigned char*>(from),
@@ -60,7 +65,7 @@ TransferCode Interpreter::sliced(const void* from, void* to, uint64_t bytes) con
           bytes,
           sliceBytes(bytes, slices),
           slices,
-          0};
+          base::upperHalf(keyOf(transfer, slices))};
 }
 
 Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
@@ -75,18 +80,17 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
                             static_cast<uint32_t>(rows.transfers.size()),
                             static_cast<uint32_t>(transfers)});
   };
-  const auto add = [&](const void* from, void* to, uint64_t bytes) {
-    rows.transfers.push_back(sliced(from, to, bytes));
+  const auto add = [&](const DeviceTransfer& transfer, const void* from, void* to) {
+    rows.transfers.push_back(sliced(transfer, from, to));
     rows.mostSlices = std::max(rows.mostSlices, rows.transfers.back().slices);
   };
   for (size_t peer = 0; peer < sends.size(); ++peer) {
     begin(peer == self ? EdgeKind::Self : EdgeKind::Send, peer, sends[peer].size());
     for (size_t i = 0; i < sends[peer].size(); ++i)
-      add(sends[peer][i].data, peer == self ? receives[peer][i].data : nullptr,
-          sends[peer][i].bytes);
+      add(sends[peer][i], sends[peer][i].data, peer == self ? receives[peer][i].data : nullptr);
     if (peer == self) continue;
     begin(EdgeKind::Receive, peer, receives[peer].size());
-    for (const DeviceTransfer& t : receives[peer]) add(nullptr, t.data, t.bytes);
+    for (const DeviceTransfer& t : receives[peer]) add(t, nullptr, t.data);
   }
   const auto lanes = static_cast<uint32_t>(rows.edges.size()) * rows.mostSlices;
   TUTTI_REQUIRE(lanes <= kMostLanesPerBlock * options_.blocks, rows.edges.size(),

@@ -4,10 +4,10 @@
 // from it, has a lane of its own, so all are under way at once and no pattern can make a circular
 // wait. Between two ranks transfers match in order.
 //
-// A slice of a transfer is cut into messages: one by LL, whose header says how many bytes the whole
-// transfer has and which is all of a small one, and then slots of Simple; between hosts slots
-// alone. Both ends cut alike, and an empty slice is an empty message, so ranks that disagree find
-// out by the first.
+// A slice of a transfer is cut into messages: one by LL, whose header says what the whole transfer
+// is (src/base/transfer_key.h) and which is all of a small one, and then slots of Simple;
+// between hosts slots alone. Both ends cut alike, and an empty slice is an empty message, so ranks
+// that disagree find out by the first.
 //
 // Bound: bytes read plus bytes written, twice (into slots and out of them), over HBM, and once over
 // NVLink; small ones by the latency of one write of a peer's memory.
@@ -112,8 +112,7 @@ TUTTI_DEVICE uint64_t sliceSize(const Lane& lane, const TransferCode& transfer) 
 TUTTI_DEVICE bool passTransfer(Lane& lane, const TransferCode& transfer, int peer,
                                Direction<Wire::LL>& quick, Direction<Wire::Simple>& bulk) {
   const ExchangeCode& code = lane.rank.exchange;
-  lane.callHash =
-      kExchangeBit | transfer.slices << 16 | static_cast<uint32_t>(transfer.bytes >> 32);
+  lane.callHash = transfer.callHash;
   lane.operation = static_cast<uint32_t>(transfer.bytes);
   lane.round = 0;
   const unsigned char* user =

@@ -92,12 +92,14 @@ size_t slotBytesOfSlices(const plan::PlanSpec& spec, size_t slotBytes, uint32_t 
 struct DeviceTransfer {
   int peer = 0;
   void* data = nullptr;  ///< only read when it is sent
-  uint64_t bytes = 0;    ///< below 2^48
+  uint64_t bytes = 0;    ///< up to kMostTransferBytes
+  DataType type = DataType::UInt8;
 };
 
 /// Sends and receives of one rank, all under way at once, so that no pattern can hang. Between two
-/// ranks they match in order, within a launch and from launch to launch; from this rank to itself
-/// within the launch. What is received overlaps nothing. Read before exchange() returns.
+/// ranks they match in order, type and bytes, within a launch and from launch to launch; from this
+/// rank to itself within the launch. What is received overlaps nothing. Read before exchange()
+/// returns.
 struct DeviceExchange {
   std::span<const DeviceTransfer> sends, receives;
   bool isCaptured = false;  ///< as of a DeviceLaunch
@@ -180,7 +182,7 @@ class Interpreter {
   LaunchTables::Table tableOf(const DeviceLaunch& launch, const plan::Shape& shape,
                               RankArguments& arguments);
   Part partOf(const DeviceLaunch& launch);
-  TransferCode sliced(const void* from, void* to, uint64_t bytes) const;
+  TransferCode sliced(const DeviceTransfer& transfer, const void* from, void* to) const;
   Part partOf(const DeviceExchange& exchange);
   using LaunchKernel = std::function<cudaError_t(const Grid&, const Arguments&)>;
   static void enqueue(std::vector<Part> parts, Wire wire, const LaunchKernel& kernel,

@@ -5,6 +5,7 @@
 
 #include "src/base/check.h"
 #include "src/base/integers.h"
+#include "src/base/transfer_key.h"
 
 namespace tutti::executor::cuda {
 namespace {
@@ -17,7 +18,7 @@ constexpr uint32_t kMostSharedBlocks = 8;
 
 /// What ranks compare: the call, and into how many slices it is cut. That of one is the call's.
 uint32_t hashOf(const DeviceLaunch& launch) {
-  return launch.callHash ^ (((launch.slices - 1) * 0x9e3779b1U) & ~kExchangeBit);
+  return launch.callHash ^ (((launch.slices - 1) * 0x9e3779b1U) & ~base::kExchangeBit);
 }
 
 /// Of slices from this size on twice the threads have their loads in flight.

@@ -1,31 +1,30 @@
 // What a rank that has given up says of it.
 
 #include "src/base/check.h"
+#include "src/base/transfer_key.h"
 #include "src/executor/cuda/launch.h"
 
 namespace tutti::executor::cuda {
 namespace {
 
-bool isExchange(uint32_t callHash) { return (callHash & kExchangeBit) != 0; }
-/// Of the whole transfer.
-uint64_t exchangeBytes(uint32_t callHash, uint32_t operation) {
-  return static_cast<uint64_t>(callHash & 0xffff) << 32 | operation;
+bool isExchange(uint32_t callHash) { return (callHash & base::kExchangeBit) != 0; }
+std::string transferOf(uint32_t callHash, uint32_t operation) {
+  return base::describeTransfer(base::transferKey(callHash, operation));
 }
 
 /// `verb`: what it does with a transfer.
 std::string sideOf(int rank, uint32_t callHash, uint32_t operation, uint32_t bytes,
                    const char* verb) {
   if (isExchange(callHash))
-    return base::message("rank ", rank, " ", verb, " ", exchangeBytes(callHash, operation),
-                         " bytes");
+    return base::message("rank ", rank, " ", verb, " ", transferOf(callHash, operation));
   return base::message("rank ", rank, " is in operation ", operation, " of fingerprint ", callHash,
                        " with a message of ", bytes, " bytes");
 }
 
 std::string placeOf(int rank, const Report& r) {
   if (isExchange(r.callHash))
-    return base::message("rank ", rank, ", a transfer of ", exchangeBytes(r.callHash, r.operation),
-                         " bytes, lane ", r.lane, ", after ", r.bytesArrived, " bytes: ");
+    return base::message("rank ", rank, ", a transfer of ", transferOf(r.callHash, r.operation),
+                         ", lane ", r.lane, ", after ", r.bytesArrived, " bytes: ");
   return base::message("rank ", rank, ", operation ", r.operation, ", lane ", r.lane, ", step ",
                        r.step, " of round ", r.round, ", after ", r.bytesArrived, " bytes: ");
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "src/base/check.h"
+#include "src/base/transfer_key.h"
 #include "tests/executor/copy/copy_ranks.h"
 
 namespace tutti::tests {
@@ -116,26 +117,57 @@ TEST(CopyExchange, IsReplayedAndHasNoKernels) {
   for (cudaGraphExec_t graph : graphs) TUTTI_CUDA(cudaGraphExecDestroy(graph));
 }
 
-TEST(CopyExchange, OfDifferentSizesIsAMismatchOnBothSides) {
-  CopyRanks ranks({.ranks = 2});
-  DeviceBuffer a(0, Buffer(9000), 0), b(ranks.deviceOf(1), Buffer(9000), 0);
-  ranks.executor(0).exchange({.rank = 0, .size = 2, .sends = {{1, a.data(), 8000}}},
-                             ranks.stream(0));
-  ranks.executor(1).exchange({.rank = 1, .size = 2, .receives = {{0, b.data(), 9000}}},
-                             ranks.stream(1));
-  ranks.finishWithFailures();
-  for (int r = 0; r < 2; ++r) {
-    EXPECT_EQ(ranks.failureOf(r).code(), ErrorCode::Mismatch) << ranks.failureOf(r).what();
-    EXPECT_NE(std::string(ranks.failureOf(r).what()).find("rank 1 waits for a message of 4096"),
-              std::string::npos)
-        << ranks.failureOf(r).what();
+TEST(CopyExchange, OfDifferentElementsIsAMismatchOnBothSides) {
+  using enum DataType;
+  struct Elements {
+    uint64_t count;
+    DataType type;
+    uint64_t bytes() const { return count * sizeOf(type); }
+    std::string text() const { return base::message(count, " ", toString(type)); }
+  };
+  constexpr std::pair<Elements, Elements> kPairs[] = {
+      {{8000, UInt8}, {9000, UInt8}},     {{9000, UInt8}, {8000, UInt8}},
+      {{16, Float32}, {16, Int32}},       {{16, Int32}, {16, Float32}},
+      {{64, Int8}, {16, Float32}},        {{0, Float64}, {0, UInt64}},
+      {{2000, BFloat16}, {2000, Float16}}};
+  for (const auto& [sent, received] : kPairs) {
+    CopyRanks ranks({.ranks = 2});
+    DeviceBuffer a(0, Buffer(9000), 0), b(ranks.deviceOf(1), Buffer(9000), 0);
+    ranks.executor(0).exchange(
+        {.rank = 0, .size = 2, .sends = {{1, a.data(), sent.bytes(), sent.type}}}, ranks.stream(0));
+    ranks.executor(1).exchange(
+        {.rank = 1, .size = 2, .receives = {{0, b.data(), received.bytes(), received.type}}},
+        ranks.stream(1));
+    ranks.finishWithFailures();
+    const std::string text = "ranks disagree: rank 1 receives " + received.text() +
+                             " from rank 0, which sends " + sent.text();
+    for (int r = 0; r < 2; ++r) {
+      EXPECT_EQ(ranks.failureOf(r).code(), ErrorCode::Mismatch) << ranks.failureOf(r).what();
+      EXPECT_NE(std::string(ranks.failureOf(r).what()).find(text), std::string::npos)
+          << text << " is not in: " << ranks.failureOf(r).what();
+    }
   }
+}
+
+// A word tells no more.
+TEST(CopyExchange, OfManyElementsIsTold) {
+  using executor::copy::kMostTold;
+  const auto key = [](uint64_t count) { return base::transferKey(DataType::Float64, 8 * count); };
+  EXPECT_EQ(executor::copy::told(key(kMostTold - 1), 5) & kMostTold, kMostTold - 1);
+  EXPECT_EQ(executor::copy::told(key(kMostTold + 1), 5) & kMostTold, kMostTold);
+  EXPECT_EQ(executor::copy::told(77, 5), 5U);
 }
 
 TEST(CopyExchange, RefusesWhatCannotBe) {
   CopyRanks ranks({.ranks = 2});
   DeviceBuffer a(0, Buffer(64), 0);
   EXPECT_THROW(ranks.executor(0).exchange({.rank = 0, .size = 2, .sends = {{0, a.data(), 8}}},
+                                          ranks.stream(0)),
+               Error);
+  EXPECT_THROW(ranks.executor(0).exchange({.rank = 0,
+                                           .size = 2,
+                                           .sends = {{0, a.data(), 8, DataType::Int64}},
+                                           .receives = {{0, a.data() + 8, 8, DataType::Float64}}},
                                           ranks.stream(0)),
                Error);
   EXPECT_THROW(

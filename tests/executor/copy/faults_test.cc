@@ -39,8 +39,8 @@ TEST(CopyFaults, CallsThatDifferAreAMismatchOnBothSides) {
   ranks.finishWithFailures();
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(ranks.failureOf(r).code(), ErrorCode::Mismatch);
-    expectNames(ranks.failureOf(r),
-                {"ranks disagree", "rank 0", "rank 1", "bytes and fingerprint", "operation 1: "});
+    expectNames(ranks.failureOf(r), {"ranks disagree", "rank 0", "rank 1", "bytes and fingerprint",
+                                     ", which sends a message of ", "operation 1: "});
   }
   EXPECT_THROW(ranks.launch(0), Error);
 }

@@ -64,6 +64,7 @@ class Exchange {
   }
 
   DeviceExchange of(int rank) const { return {sends_[rank], receives_[rank]}; }
+  std::vector<DeviceTransfer>& sends(int rank) { return sends_[rank]; }
   std::vector<DeviceTransfer>& receives(int rank) { return receives_[rank]; }
   void launch(int rank) { ranks_.interpreter(rank).exchange(of(rank), ranks_.stream(rank)); }
   void launchAll() {
@@ -278,8 +279,27 @@ enum class Way { Near, Far, Direct };
 // Also where one of both is one message and the other many, and from host to host.
 class ExchangesThatDiffer : public testing::TestWithParam<Way> {};
 TEST_P(ExchangesThatDiffer, AreAMismatchThatNamesBoth) {
-  constexpr std::pair<int, int> kPairs[] = {
-      {100, 104}, {0, 8}, {8, 0}, {100, 90000}, {90000, 100}, {90000, 90004}, {5000, 90000}};
+  using enum DataType;
+  struct Elements {
+    uint64_t count;
+    DataType type = UInt8;
+    uint64_t bytes() const { return count * sizeOf(type); }
+    std::string text() const { return base::message(count, " ", toString(type)); }
+  };
+  constexpr std::pair<Elements, Elements> kPairs[] = {
+      {{100}, {104}},
+      {{0}, {8}},
+      {{8}, {0}},
+      {{100}, {90000}},
+      {{90000}, {100}},
+      {{90000}, {90004}},
+      {{5000}, {90000}},
+      {{16, Float32}, {16, Int32}},
+      {{16, Float32}, {64, Int8}},
+      {{0, Float16}, {0, BFloat16}},
+      {{20000, Float32}, {20000, UInt32}},
+      {{3, Float8E5M2}, {3, Float8E4M3}},
+  };
   for (const auto& [sent, received] : kPairs) {
     DeviceRanksOptions options = exchanging(2);
     if (GetParam() != Way::Near) {
@@ -288,14 +308,15 @@ TEST_P(ExchangesThatDiffer, AreAMismatchThatNamesBoth) {
     }
     if (GetParam() == Way::Direct) options.directBytes = kDirectBytes;
     DeviceRanks ranks(options);
-    const Move moves[] = {{1, 0, static_cast<uint64_t>(sent)}};
+    const Move moves[] = {{1, 0, sent.bytes()}};
     Exchange exchange(ranks, moves, 1);
+    exchange.sends(1)[0].type = sent.type;
     DeviceBuffer buffer(ranks.deviceOf(0), Buffer(90000), 0);
-    exchange.receives(0)[0] = {1, buffer.data(), static_cast<uint64_t>(received)};
+    exchange.receives(0)[0] = {1, buffer.data(), received.bytes(), received.type};
     exchange.launchAll();
     const std::string text = mismatchOf(ranks);
-    for (const std::string& part : {base::message("rank 0 receives ", received, " bytes"),
-                                    base::message("rank 1 sends ", sent, " bytes")})
+    for (const std::string& part :
+         {"rank 0 receives " + received.text(), "rank 1 sends " + sent.text()})
       EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
     EXPECT_EQ(buffer.download(), Buffer(90000)) << "something was delivered";
   }
@@ -314,7 +335,7 @@ TEST(Exchanges, AreNotCollectives) {
     ranks.launch(0);
     exchange.launch(1);
     const std::string text = mismatchOf(ranks);
-    EXPECT_NE(text.find(sends ? "rank 1 sends 300 bytes" : "rank 1 receives 300 bytes"),
+    EXPECT_NE(text.find(sends ? "rank 1 sends 300 uint8" : "rank 1 receives 300 uint8"),
               std::string::npos)
         << text;
     EXPECT_NE(text.find("rank 0 is in operation 0 of fingerprint 77"), std::string::npos) << text;
@@ -347,7 +368,7 @@ TEST(Exchanges, ThatAreLateSayWhatHasArrived) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), ErrorCode::Timeout);
   EXPECT_EQ(std::string(error->what()),
-            "rank 0, a transfer of 8 bytes, lane 0, after 150 bytes: the deadline passed while "
+            "rank 0, a transfer of 8 uint8, lane 0, after 150 bytes: the deadline passed while "
             "waiting for rank 1");
 }
 
@@ -369,6 +390,8 @@ TEST(Exchanges, ThatCannotBeRightAreRefused) {
   refuses(ErrorCode::InvalidArgument, {{1, data, uint64_t{1} << 48}}, {});
   refuses(ErrorCode::InvalidUsage, {{0, data, 8}}, {});
   refuses(ErrorCode::InvalidUsage, {{0, data, 8}}, {{0, data, 4}});
+  refuses(ErrorCode::InvalidUsage, {{0, data, 8, DataType::Int64}},
+          {{0, data, 8, DataType::Float64}});
   EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
 }
 

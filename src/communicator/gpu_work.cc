@@ -460,7 +460,10 @@ void Communicator::Impl::watchGpu() {
   const bool isAsked = isMismatch && entry && entry->collective();
   if (gpuFailedNs == 0) {
     gpuFailedNs = now;
-    if (isAsked) inquire(found->peer, *entry, true);
+    // Also about those before: what a rank sent in one of them may have been left.
+    for (const auto& known : gpuRecorder.recent())
+      if (isAsked && known.collective() && known.number <= entry->number)
+        inquire(found->peer, known, true);
   }
   const bool isAnswer = isMismatch || found->code == ErrorCode::Timeout;
   const int64_t grace = isAsked ? kDisputeNs : isAnswer ? 0 : kReasonNs;

@@ -176,7 +176,7 @@ device::Work::Status OperationWork::step() {
     noteBreak(lost);
     return Status::Idle;
   } catch (const executor::MismatchSeen& seen) {
-    c.inquire(seen.peer, entry_.number);
+    inquire(seen);
     disputedNs_ = c.clock.nowNs();
     dispute_ = seen;
     return Status::Idle;
@@ -235,6 +235,16 @@ device::Work::Status OperationWork::disputed(const executor::MismatchSeen& seen)
                           seen.callHash, " instead of ", entry_.collective()->fingerprint())),
       true);
   return Status::Idle;
+}
+
+// About the earlier of the two operations: a rank that is ahead ended one in which they differ.
+void OperationWork::inquire(const executor::MismatchSeen& seen) {
+  auto& c = *communicator_;
+  const uint32_t behind = static_cast<uint32_t>(entry_.sequence) - seen.operation;
+  std::optional<Recorder::Entry> earlier;
+  if (static_cast<int32_t>(behind) > 0)
+    earlier = c.recorder.findCollective(entry_.sequence - behind);
+  c.inquire(seen.peer, earlier ? *earlier : entry_, false);
 }
 
 void OperationWork::noteBreak(const transports::ConnectionLost& lost) {

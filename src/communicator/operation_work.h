@@ -60,6 +60,7 @@ class OperationWork final : public device::Work {
   void begin();
   void watch();  // deadlines and departures, looked at now and then
   void watchLeavers();
+  void inquire(const executor::MismatchSeen& seen);
   Status disputed(const executor::MismatchSeen& seen);
   void noteBreak(const transports::ConnectionLost& lost);
   Status broken(const transports::ConnectionLost& lost);

@@ -325,12 +325,31 @@ TEST_F(GpuCalls, SendsThatDifferFromTheirReceivesAreAMismatchOnBothSides) {
             c.barrier(s.streams[c.rank()]);
           }
         });
-        expectError(outcome, ErrorCode::Mismatch, "1 receive of ");
         expectError(outcome, ErrorCode::Mismatch,
                     base::message("rank 1 receives ", count, " ", toString(type)));
         expectError(outcome, ErrorCode::Mismatch, base::message("sends ", sent, " float32"));
       });
     }
+}
+
+// Both only send, so both calls end well; the next one finds what they have left. By copies it
+// waits for their slots instead.
+TEST_F(GpuCalls, ThatLeaveMessagesAreAMismatchOfTheCallsThatDiffer) {
+  Setting s(2, 2, kCount);
+  runRanks(s.ranks, [&](Communicator& c) {
+    const int r = c.rank();
+    const float* const in = s.values[r].data();
+    Floats out(c.device(), kCount, 0.0f);
+    c.allReduce(s.args(r, 16));
+    if (r == 0)
+      c.scatter({.send = in, .recv = out.data(), .count = 16, .root = 0});
+    else
+      c.gather({.send = in, .recv = out.data(), .count = 16, .root = 0});
+    const Outcome outcome = outcomeOf([&] { c.allReduce(s.args(r, 16)); });
+    expectError(outcome, ErrorCode::Mismatch, "ranks disagree about operation 2");
+    expectError(outcome, ErrorCode::Mismatch, "calls scatter of 16 float32");
+    expectError(outcome, ErrorCode::Mismatch, "calls gather of 16 float32");
+  });
 }
 
 // Collectives have numbers among all launches.

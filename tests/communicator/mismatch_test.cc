@@ -12,6 +12,8 @@
 
 #include <tutti/tutti.h>
 
+#include "tests/support/local_ranks.h"
+#include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
 
 namespace tutti::tests {
@@ -254,6 +256,24 @@ TEST_P(Mismatch, IsRefusedOnAllRanksWithBothSidesAndDeliversNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Mismatch, testing::Combine(testing::Values(2, 4), testing::Bool()));
+
+// Both only send, so both calls end well; the next one finds what they have left.
+TEST(LateMismatch, NamesTheCallsThatDifferAndNotThoseThatFindIt) {
+  auto ranks = Communicator::createLocal(2, {.timeout = 20s});
+  runRanks(ranks, [](Communicator& c) {
+    float send[32] = {}, recv[32] = {};
+    c.barrier();
+    if (c.rank() == 0)
+      c.scatter({.send = send, .recv = recv, .count = 16, .root = 0});
+    else
+      c.gather({.send = send, .recv = recv, .count = 16, .root = 0});
+    const Outcome outcome = outcomeOf([&] { c.barrier(); });
+    EXPECT_EQ(outcome.code, ErrorCode::Mismatch) << outcome.text;
+    for (const char* part : {"ranks disagree about operation 2", "calls scatter of 16 float32",
+                             "calls gather of 16 float32"})
+      EXPECT_TRUE(contains(outcome.text, part)) << part << " is not in: " << outcome.text;
+  });
+}
 
 }  // namespace
 }  // namespace tutti::tests

@@ -254,6 +254,23 @@ static void disagree(const Rank* rank) {
 }
 static void disagreement(void) { run_processes(2, disagree, -1); }
 
+/* ncclChar is ncclInt8, but ncclUint8 is another type. */
+static void send_another_type(const Rank* rank) {
+  ncclComm_t comm = join(rank);
+  const char* const both = "rank 1 receives 8 int8 from rank 0, which sends 8 uint8";
+  char x[8] = {1};
+  if (rank->rank == 0) {
+    OK(ncclSend(x, 8, ncclChar, 1, comm, NULL));
+    OK(ncclSend(x, 8, ncclUint8, 1, comm, NULL));
+    FAILS(ncclAllReduce(x, x, 8, ncclInt8, ncclSum, comm, NULL), ncclInvalidUsage, both);
+  } else {
+    OK(ncclRecv(x, 8, ncclInt8, 0, comm, NULL));
+    FAILS(ncclRecv(x, 8, ncclInt8, 0, comm, NULL), ncclInvalidUsage, both);
+  }
+  OK(ncclCommAbort(comm));
+}
+static void disagreement_about_types(void) { run_processes(2, send_another_type, -1); }
+
 /* A parent's communicators do not work in a forked child, and say so. */
 static void forked_child(void) {
   ncclComm_t comm = NULL;
@@ -282,6 +299,7 @@ const Case failure_cases[] = {
     {"failure/death_is_an_asynchronous_error", death_is_an_asynchronous_error},
     {"failure/shrink_ends_calls", shrink_ends_calls},
     {"failure/disagreement", disagreement},
+    {"failure/disagreement_about_types", disagreement_about_types},
     {"failure/forked_child", forked_child},
     {NULL, NULL},
 };

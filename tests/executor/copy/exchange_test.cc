@@ -117,37 +117,43 @@ TEST(CopyExchange, IsReplayedAndHasNoKernels) {
   for (cudaGraphExec_t graph : graphs) TUTTI_CUDA(cudaGraphExecDestroy(graph));
 }
 
-TEST(CopyExchange, OfDifferentElementsIsAMismatchOnBothSides) {
-  using enum DataType;
-  struct Elements {
-    uint64_t count;
-    DataType type;
-    uint64_t bytes() const { return count * sizeOf(type); }
-    std::string text() const { return base::message(count, " ", toString(type)); }
-  };
-  constexpr std::pair<Elements, Elements> kPairs[] = {
-      {{8000, UInt8}, {9000, UInt8}},     {{9000, UInt8}, {8000, UInt8}},
-      {{16, Float32}, {16, Int32}},       {{16, Int32}, {16, Float32}},
-      {{64, Int8}, {16, Float32}},        {{0, Float64}, {0, UInt64}},
-      {{2000, BFloat16}, {2000, Float16}}};
-  for (const auto& [sent, received] : kPairs) {
-    CopyRanks ranks({.ranks = 2});
-    DeviceBuffer a(0, Buffer(9000), 0), b(ranks.deviceOf(1), Buffer(9000), 0);
-    ranks.executor(0).exchange(
-        {.rank = 0, .size = 2, .sends = {{1, a.data(), sent.bytes(), sent.type}}}, ranks.stream(0));
-    ranks.executor(1).exchange(
-        {.rank = 1, .size = 2, .receives = {{0, b.data(), received.bytes(), received.type}}},
-        ranks.stream(1));
-    ranks.finishWithFailures();
-    const std::string text = "ranks disagree: rank 1 receives " + received.text() +
-                             " from rank 0, which sends " + sent.text();
-    for (int r = 0; r < 2; ++r) {
-      EXPECT_EQ(ranks.failureOf(r).code(), ErrorCode::Mismatch) << ranks.failureOf(r).what();
-      EXPECT_NE(std::string(ranks.failureOf(r).what()).find(text), std::string::npos)
-          << text << " is not in: " << ranks.failureOf(r).what();
-    }
+struct Elements {
+  uint64_t count;
+  DataType type;
+  uint64_t bytes() const { return count * sizeOf(type); }
+  std::string text() const { return base::message(count, " ", toString(type)); }
+};
+
+class CopiedElements : public testing::TestWithParam<std::pair<Elements, Elements>> {};
+TEST_P(CopiedElements, ThatDifferAreAMismatchOnBothSides) {
+  const auto& [sent, received] = GetParam();
+  CopyRanks ranks({.ranks = 2});
+  DeviceBuffer a(0, Buffer(9000), 0), b(ranks.deviceOf(1), Buffer(9000), 0);
+  ranks.executor(0).exchange(
+      {.rank = 0, .size = 2, .sends = {{1, a.data(), sent.bytes(), sent.type}}}, ranks.stream(0));
+  ranks.executor(1).exchange(
+      {.rank = 1, .size = 2, .receives = {{0, b.data(), received.bytes(), received.type}}},
+      ranks.stream(1));
+  ranks.finishWithFailures();
+  const std::string text = "ranks disagree: rank 1 receives " + received.text() +
+                           " from rank 0, which sends " + sent.text();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(ranks.failureOf(r).code(), ErrorCode::Mismatch) << ranks.failureOf(r).what();
+    EXPECT_NE(std::string(ranks.failureOf(r).what()).find(text), std::string::npos)
+        << text << " is not in: " << ranks.failureOf(r).what();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Pairs, CopiedElements,
+    testing::Values(std::pair(Elements{16, DataType::Float32}, Elements{16, DataType::Int32}),
+                    std::pair(Elements{16, DataType::Int32}, Elements{16, DataType::Float32}),
+                    std::pair(Elements{64, DataType::Int8}, Elements{16, DataType::Float32}),
+                    std::pair(Elements{0, DataType::Float64}, Elements{0, DataType::UInt64}),
+                    std::pair(Elements{4000, DataType::BFloat16},
+                              Elements{4000, DataType::Float16}),
+                    std::pair(Elements{8000, DataType::UInt8}, Elements{9000, DataType::UInt8}),
+                    std::pair(Elements{9000, DataType::UInt8}, Elements{8000, DataType::UInt8})));
 
 // A word tells no more.
 TEST(CopyExchange, OfManyElementsIsTold) {

@@ -429,6 +429,12 @@ mutation(fingerprint_is_not_compared
          FROM [[theirs.callHash != lane.callHash ||]]
          TEST cuda_launches_test FILTER Wires/Faults.CallsThatDiffer*
          SHOWS "no rank has that error")
+mutation(types_of_transfers_are_not_compared
+         FILE src/executor/cuda/exchange.cc
+         FROM [[base::transferKey(transfer.type, ]]
+         TO [[base::transferKey(DataType::UInt8, ]]
+         TEST cuda_exchange_test FILTER Hosts/ExchangesThatDiffer.*/0
+         SHOWS "receives 16 int32 is not in")
 mutation(operation_is_not_compared
          FILE src/executor/cuda/message_device.cuh
          FROM [[theirs.operation != lane.operation ||]]
@@ -531,6 +537,12 @@ mutation(greater_fingerprints_are_taken
          FILE src/executor/copy/lane.cc
          FROM [[  queue_.awaitAtLeast(&mark->complement, kOpen - call);]]
          TEST copy_faults_test FILTER CopyFaults.CountsThat*
+         SHOWS "ErrorCode::Mismatch")
+mutation(types_of_copied_transfers_are_not_compared
+         FILE src/executor/copy/exchange_run.cc
+         FROM [[base::transferKey(transfer.type, ]]
+         TO [[base::transferKey(DataType::UInt8, ]]
+         TEST copy_exchange_test FILTER Pairs/CopiedElements.*/0
          SHOWS "ErrorCode::Mismatch")
 mutation(slot_of_the_message_behind
          FILE src/executor/copy/lane.cc

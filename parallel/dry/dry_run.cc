@@ -11,8 +11,8 @@ KernelCount DryRun::allKernels() const {
 }
 
 DryRun dryRun(const DryRunArgs& args, Model& model, Optimizer& optimizer) {
-  DeviceMesh mesh = DeviceMesh::dry(args.mesh, args.rank);
-  DryKernels kernels;
+  DeviceMesh mesh = DeviceMesh::dry(args.mesh, args.rank, args.device);
+  DryKernels kernels(args.device);
   Engine engine(mesh, kernels, model, args.engine);
   const std::vector<uint8_t> anyText(static_cast<size_t>(args.context) + 2);
   Loader loader(anyText, args.context, args.batch, args.engine.seed);

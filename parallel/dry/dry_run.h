@@ -17,9 +17,10 @@ struct DryRunArgs {
   MeshShape mesh = {};
   int rank = 0;  ///< whose part it is
   EngineOptions engine;
-  int64_t batch = 1;    ///< sequences of a step, over all ranks
-  int64_t context = 1;  ///< tokens of one, at most the model's
-  bool calls = false;   ///< are listed, too
+  int64_t batch = 1;                     ///< sequences of a step, over all ranks
+  int64_t context = 1;                   ///< tokens of one, at most the model's
+  DeviceKind device = DeviceKind::Host;  ///< of a rank: copies and scratch are not alike on all
+  bool calls = false;                    ///< are listed, too
 };
 
 /// Of the second step: the first finds weights that were just made, and all later ones are alike.

@@ -33,10 +33,11 @@ Collectives since(const Collectives& before, const Collectives& now) {
   return result;
 }
 
-DeviceMesh::DeviceMesh(Device device) : stream_(streamOn(device)) {}
+DeviceMesh::DeviceMesh(Device device) : kind_(device.kind), stream_(streamOn(device)) {}
 
 DeviceMesh::DeviceMesh(Communicator world) : shape_(MeshShape::along(Axis::Data, world.size())) {
   place_ = placeOf(shape_, world.rank());
+  kind_ = world.device().kind;
   stream_ = streamOn(world.device());
   groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world), stream_));
 }
@@ -46,16 +47,18 @@ DeviceMesh::DeviceMesh(Communicator world, const MeshShape& shape) : shape_(shap
   require(ranks == world.size(), "a mesh of ", shape.describe(), " has ", ranks,
           ranks == 1 ? " rank" : " ranks", ", and the job has ", world.size());
   place_ = placeOf(shape, world.rank());
+  kind_ = world.device().kind;
   stream_ = streamOn(world.device());
   groups_.emplace(longAxes(AxisSet::all()), MeshCommunicator(std::move(world), stream_));
 }
 
-DeviceMesh DeviceMesh::dry(const MeshShape& shape, int rank) {
+DeviceMesh DeviceMesh::dry(const MeshShape& shape, int rank, DeviceKind kind) {
   require(rank >= 0 && rank < shape.ranks(), "there is no rank ", rank, " in ", shape.describe());
   DeviceMesh mesh;
   mesh.shape_ = shape;
   mesh.place_ = placeOf(shape, rank);
   mesh.dry_ = true;
+  mesh.kind_ = kind;
   return mesh;
 }
 
@@ -66,6 +69,7 @@ DeviceMesh DeviceMesh::arranged(const MeshShape& shape) {
   mesh.shape_ = shape;
   mesh.place_ = placeOf(shape, rank());
   mesh.dry_ = dry_;
+  mesh.kind_ = kind_;
   mesh.stream_ = stream_;
   if (!dry_ && ranks() > 1)
     mesh.groups_.emplace(mesh.longAxes(AxisSet::all()), make(AxisSet::all()));
@@ -132,7 +136,7 @@ void DeviceMesh::download(const Tensor& from, void* to) const {
 }
 
 Tensor DeviceMesh::onDevice(const Tensor& ofHost, Arena& memory) const {
-  if (!stream_) return ofHost;
+  if (kind_ == DeviceKind::Host) return ofHost;
   const Tensor result = memory.allocate(ofHost.type, ofHost.shape);
   upload(ofHost.data, result);
   return result;

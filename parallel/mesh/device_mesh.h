@@ -31,8 +31,9 @@ class DeviceMesh {
   /// Throws InvalidArgument when the shape has another number of ranks than `world`.
   DeviceMesh(Communicator world, const MeshShape& shape);
   /// One rank of a job that is not there, for a dry run: it knows its place, memory of its arenas
-  /// and of allocate() is addresses without memory behind them, and collectives only count.
-  static DeviceMesh dry(const MeshShape& shape, int rank);
+  /// and of allocate() is addresses without memory behind them, and collectives only count. `kind`
+  /// is of the device that it would have: of a GPU what onDevice() copies takes memory, too.
+  static DeviceMesh dry(const MeshShape& shape, int rank, DeviceKind kind = DeviceKind::Host);
   /// The same ranks along other axes, with communicators of their own; dry where this one is.
   /// Collective over all ranks. Throws InvalidArgument when the shape has another number of them,
   /// and as Communicator::subset() does.
@@ -106,6 +107,7 @@ class DeviceMesh {
   MeshShape shape_;
   MeshPlace place_{};
   bool dry_ = false;
+  DeviceKind kind_ = DeviceKind::Host;                        // also of a device that is not there
   std::shared_ptr<Stream> stream_;                            // null on the host
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // stays where it is
   std::map<AxisSet, MeshCommunicator> groups_;  // by axes that are long: the job's by all of them

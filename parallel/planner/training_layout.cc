@@ -90,7 +90,8 @@ DryRun dryRunUnder(const TrainingJob& job, const TrainingLayout& layout, int ran
                  .rank = rank,
                  .engine = engineUnder(job, layout),
                  .batch = job.batch,
-                 .context = job.context},
+                 .context = job.context,
+                 .device = job.device},
                 *model, *makeOptimizer(job.optimizer));
 }
 

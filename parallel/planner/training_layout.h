@@ -21,8 +21,9 @@ struct TrainingJob {
   ModelOptions model;
   StoreTypes types = DType::BFloat16;
   OptimizerKind optimizer = OptimizerKind::AdamW;
-  int64_t batch = 1;    ///< sequences of a step, over all ranks
-  int64_t context = 1;  ///< tokens of one, at most the model's
+  int64_t batch = 1;                     ///< sequences of a step, over all ranks
+  int64_t context = 1;                   ///< tokens of one, at most the model's
+  DeviceKind device = DeviceKind::Host;  ///< of a rank, for what a dry run says that it holds
 
   double tokens() const { return static_cast<double>(batch) * static_cast<double>(context); }
 };

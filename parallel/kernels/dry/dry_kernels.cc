@@ -80,13 +80,6 @@ double causalFlops(const Tensor& out, int64_t keys, int64_t ahead, const Attenti
   return 2 * batch * width * seenPairs(out.shape[1], keys, ahead, reach.window);
 }
 
-/// What the host's kernels take, of gradients.
-void takeBackwardScratch(DType type, int64_t queries, int64_t keys, Arena& scratch) {
-  const ArenaScope scope(scratch);
-  const Shape block = host::backwardScratch(queries, keys);
-  for (const Shape& shape : {block, block, Shape{block[1]}}) scratch.allocate(type, shape);
-}
-
 }  // namespace
 
 KernelCount& KernelCount::operator+=(const KernelCount& other) {
@@ -107,6 +100,13 @@ KernelCount& DryKernels::countOf(const char* name) {
   for (auto& [known, count] : counts_)
     if (known == name) return count;
   return counts_.emplace_back(name, KernelCount{}).second;
+}
+
+/// What a call of the host's kernels takes while it lasts.
+void DryKernels::take(Arena& scratch, DType type, std::initializer_list<Shape> shapes) const {
+  if (kind_ != DeviceKind::Host) return;
+  const ArenaScope scope(scratch);
+  for (const Shape& shape : shapes) scratch.allocate(type, shape);
 }
 
 void DryKernels::gemm(const GemmArgs& args) {
@@ -249,8 +249,7 @@ void DryKernels::attention(const AttentionArgs& args, Arena& scratch) {
   });
   const int64_t context = a.out.shape[1];
   count.gemmFlops += 2 * causalFlops(a.out, context, 0, a.reach);  // of scores, of values
-  const ArenaScope scope(scratch);
-  scratch.allocate(a.out.type, host::forwardScratch(context, context));
+  take(scratch, a.out.type, {host::forwardScratch(context, context)});
 }
 
 void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scratch) {
@@ -262,7 +261,8 @@ void DryKernels::attentionBackward(const AttentionBackwardArgs& args, Arena& scr
                .checked(a.out, [&] { requireOperands(a); });
   const int64_t context = a.out.shape[1];
   count.gemmFlops += 5 * causalFlops(a.out, context, 0, a.reach);  // scores again, dP, dV, dQ, dK
-  takeBackwardScratch(a.out.type, context, context, scratch);
+  const Shape block = host::backwardScratch(context, context);
+  take(scratch, a.out.type, {block, block, {block[1]}});
 }
 
 void DryKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) {
@@ -274,8 +274,7 @@ void DryKernels::attentionBlock(const AttentionBlockArgs& args, Arena& scratch) 
                .checked(a.out, [&] { requireOperands(a); });
   const int64_t keys = a.key.shape[1];
   count.gemmFlops += 2 * causalFlops(a.out, keys, a.firstQuery - a.firstKey, a.reach);
-  const ArenaScope scope(scratch);
-  scratch.allocate(a.out.type, host::forwardScratch(a.out.shape[1], keys));
+  take(scratch, a.out.type, {host::forwardScratch(a.out.shape[1], keys)});
 }
 
 void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, Arena& scratch) {
@@ -287,7 +286,8 @@ void DryKernels::attentionBlockBackward(const AttentionBlockBackwardArgs& args, 
                .checked(a.out, [&] { requireOperands(a); });
   const int64_t keys = a.key.shape[1];
   count.gemmFlops += 5 * causalFlops(a.out, keys, a.firstQuery - a.firstKey, a.reach);
-  takeBackwardScratch(a.out.type, a.out.shape[1], keys, scratch);
+  const Shape block = host::backwardScratch(a.out.shape[1], keys);
+  take(scratch, a.out.type, {block, block, {block[1]}});
 }
 
 void DryKernels::attentionMerge(const AttentionMergeArgs& args) {

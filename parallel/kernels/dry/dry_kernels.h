@@ -2,11 +2,12 @@
 
 // DryKernels: the same calls without data. Operands are checked as the host's kernels check them,
 // no element is read or written, and what a device would have to do is counted. `scratch` is taken
-// as the host's kernels take it.
+// as the host's kernels take it; a GPU's take none, as their queues have memory of their own.
 //
 // Token ids and labels are elements too: they are not compared with the vocabulary. A loss is 0.
 // Which experts tokens go to is not known either: as many to each.
 
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <utility>
@@ -30,6 +31,8 @@ struct KernelCount {
 
 class DryKernels final : public Kernels {
  public:
+  /// `kind` is of the device whose place they take.
+  explicit DryKernels(DeviceKind kind = DeviceKind::Host) : kind_(kind) {}
   bool dry() const override { return true; }
 
   /// By the names of the methods below.
@@ -78,6 +81,9 @@ class DryKernels final : public Kernels {
  private:
   /// Of a method: `name` is the same literal each time.
   KernelCount& countOf(const char* name);
+  void take(Arena& scratch, DType type, std::initializer_list<Shape> shapes) const;
+
+  const DeviceKind kind_;
   std::vector<std::pair<const char*, KernelCount>> counts_;  // few: a dry run looks here most often
 };
 

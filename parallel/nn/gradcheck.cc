@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "parallel/tensor/random.h"
 
@@ -9,34 +11,50 @@ namespace tutti::parallel {
 
 namespace {
 
-void fillNormal(const Tensor& x, uint64_t seed, const std::string& name, double deviation) {
+using Elements = std::vector<double>;
+
+Elements elementsOf(const DeviceMesh& mesh, const Tensor& x) {
+  Elements elements(static_cast<size_t>(x.count()));
+  mesh.download(x, elements.data());
+  return elements;
+}
+
+Elements fillNormal(const DeviceMesh& mesh, const Tensor& x, uint64_t seed, const std::string& name,
+                    double deviation) {
   const Random random(seed, name);
-  for (int64_t i = 0; i < x.count(); ++i)
-    x.as<double>()[i] = deviation * random.normal(static_cast<uint64_t>(i));
+  Elements elements(static_cast<size_t>(x.count()));
+  for (size_t i = 0; i < elements.size(); ++i) elements[i] = deviation * random.normal(i);
+  mesh.upload(elements.data(), x);
+  return elements;
 }
 
 class Checker {
  public:
-  Checker(Module& module, Kernels& kernels, const GradcheckOptions& options)
-      : module_(module),
+  Checker(DeviceMesh& mesh, Kernels& kernels, Module& module, const GradcheckOptions& options)
+      : mesh_(mesh),
         kernels_(kernels),
+        module_(module),
         options_(options),
-        store_(mesh_, kernels, {}, DType::Float64),
-        context_{mesh_, kernels_, store_, scratch_} {
-    if (options_.input.type == DType::Float64 && options_.input.shape.rank() == 3) {
-      beginTokens(context_, {options_.input.shape[0], options_.input.shape[1]}, saved_);
-      options_.input = options_.input.matrix();
+        scratch_("scratch", mesh.backing()),
+        keep_("gradcheck", mesh.backing()),
+        store_(mesh, kernels, {}, DType::Float64),
+        saved_(mesh.backing()),
+        context_{mesh_, kernels_, store_, scratch_},
+        input_(mesh.onDevice(options.input, keep_)) {
+    if (input_.type == DType::Float64 && input_.shape.rank() == 3) {
+      beginTokens(context_, {input_.shape[0], input_.shape[1]}, saved_);
+      input_ = input_.matrix();
     }
     module.declare(store_);
     store_.initialize(options.seed);
     for (size_t p = 0; p < store_.parameterCount(); ++p)
-      fillNormal(store_.weight(store_.parameter(p)), options.seed, store_.parameter(p).name,
+      fillNormal(mesh_, store_.weight(store_.parameter(p)), options.seed, store_.parameter(p).name,
                  options.weightScale);
   }
 
   GradcheckReport run() {
     const Tensor dx = analytic();
-    if (options_.input.type == DType::Float64) compare("input", options_.input, dx);
+    if (input_.type == DType::Float64) compare("input", input_, dx);
     for (size_t p = 0; p < store_.parameterCount(); ++p) {
       const Parameter& parameter = store_.parameter(p);
       compare(parameter.name, store_.weight(parameter), store_.finishedGradient(parameter));
@@ -49,11 +67,9 @@ class Checker {
   Tensor analytic() {
     store_.beginStep(1);
     saved_.openUnit(0);
-    const Tensor y = module_.forward(context_, options_.input, saved_);
-    direction_ = keep_.allocate(DType::Float64, y.shape);
-    fillNormal(direction_, options_.seed, "direction", 1);
+    const Tensor y = module_.forward(context_, input_, saved_);
     const Tensor dy = saved_.untilWeights.allocate(DType::Float64, y.shape);
-    kernels_.copy(direction_, dy);
+    direction_ = fillNormal(mesh_, dy, options_.seed, "direction", 1);
     const Tensor dx = module_.backward(context_, dy, saved_);
     Tensor result;
     if (dx.data != nullptr) {
@@ -68,53 +84,56 @@ class Checker {
 
   double objective() {
     saved_.reset();
-    const Tensor y = module_.forward(context_, options_.input, saved_);
-    double total = 0;
-    for (int64_t i = 0; i < y.count(); ++i) total += y.as<double>()[i] * direction_.as<double>()[i];
+    const Elements y = elementsOf(mesh_, module_.forward(context_, input_, saved_));
     saved_.reset();
-    return total;
+    return std::inner_product(y.begin(), y.end(), direction_.begin(), 0.0);
   }
 
-  double difference(double& element) {
+  /// By an element of `values`, which is `before`.
+  double difference(const Tensor& values, int64_t i, double before) {
     constexpr double h = 0x1p-10;
-    const double before = element;
+    const Tensor element = values.view({values.count()}).part(0, i, 1);
     const auto at = [&](double offset) {
-      element = before + offset;
+      const double moved = before + offset;
+      mesh_.upload(&moved, element);
       return objective();
     };
     const double result = (at(-2 * h) - 8 * at(-h) + 8 * at(h) - at(2 * h)) / (12 * h);
-    element = before;
+    mesh_.upload(&before, element);
     return result;
   }
 
   void compare(const std::string& name, const Tensor& values, const Tensor& gradient) {
-    const double* g = gradient.as<double>();
+    const Elements said = elementsOf(mesh_, gradient), before = elementsOf(mesh_, values);
     double largest = 1;
-    for (int64_t i = 0; i < gradient.count(); ++i) largest = std::max(largest, std::fabs(g[i]));
-    for (int64_t i = 0; i < values.count(); ++i, ++report_.elements) {
-      const double error = std::fabs(difference(values.as<double>()[i]) - g[i]) / largest;
+    for (const double each : said) largest = std::max(largest, std::fabs(each));
+    for (size_t i = 0; i < before.size(); ++i, ++report_.elements) {
+      const double found = difference(values, static_cast<int64_t>(i), before[i]);
+      const double error = std::fabs(found - said[i]) / largest;
       if (std::isnan(report_.worst) || error <= report_.worst) continue;  // a NaN stays
       report_.worst = error;
       report_.where = message(name, "[", i, "]");
     }
   }
 
-  Module& module_;
+  DeviceMesh& mesh_;
   Kernels& kernels_;
-  GradcheckOptions options_;
-  DeviceMesh mesh_;
-  Arena scratch_{"scratch"}, keep_{"gradcheck"};
+  Module& module_;
+  const GradcheckOptions options_;
+  Arena scratch_, keep_;
   ParameterStore store_;
   Saved saved_;
   ParallelContext context_;
-  Tensor direction_;
+  Tensor input_;        // where the module is
+  Elements direction_;  // dy
   GradcheckReport report_;
 };
 
 }  // namespace
 
-GradcheckReport gradcheck(Module& module, Kernels& kernels, const GradcheckOptions& options) {
-  return Checker(module, kernels, options).run();
+GradcheckReport gradcheck(DeviceMesh& mesh, Kernels& kernels, Module& module,
+                          const GradcheckOptions& options) {
+  return Checker(mesh, kernels, module, options).run();
 }
 
 }  // namespace tutti::parallel

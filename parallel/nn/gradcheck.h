@@ -23,13 +23,16 @@ struct GradcheckReport {
 };
 
 struct GradcheckOptions {
-  Tensor input;  ///< float64 [batch, context, width] or [tokens, width]: also checked; int32 token
-                 ///< ids: only the weights are
+  Tensor input;  ///< of the host; float64 [batch, context, width] or [tokens, width]: also checked;
+                 ///< int32 token ids: only the weights are
   uint64_t seed = 1;
   double weightScale = 0.5;  ///< the weights' first values are replaced by normal ones of this size
 };
 
-/// `module` must not have been declared to a store yet.
-GradcheckReport gradcheck(Module& module, Kernels& kernels, const GradcheckOptions& options);
+/// On the device of `mesh`, which has one rank, by kernels of its stream: a GPU's compute in
+/// float64 too, though not by its tensor cores. `module` must not have been declared to a store
+/// yet.
+GradcheckReport gradcheck(DeviceMesh& mesh, Kernels& kernels, Module& module,
+                          const GradcheckOptions& options);
 
 }  // namespace tutti::parallel

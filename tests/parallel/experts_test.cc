@@ -223,9 +223,10 @@ TEST(Experts, BackwardBelongsToForwardAndTheLosses) {
   Arena arena("input");
   const Tensor x = normalInput(arena);
   for (const Case& c : cases()) {
+    DeviceMesh mesh;
     HostKernels kernels;
     WithLosses module(c);
-    const GradcheckReport report = gradcheck(module, kernels, {.input = x, .seed = kSeed});
+    const GradcheckReport report = gradcheck(mesh, kernels, module, {.input = x, .seed = kSeed});
     std::printf("%s: %lld elements, worst %.2g at %s\n", c.name.c_str(),
                 static_cast<long long>(report.elements), report.worst, report.where.c_str());
     EXPECT_LE(report.worst, kTolerance) << c.name << ", " << report.where << ", seed " << kSeed;

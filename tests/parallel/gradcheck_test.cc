@@ -1,13 +1,17 @@
-// Every module's backward against its forward, in float64, at every element.
+// Every module's backward against its forward, in float64, at every element. The device is the
+// argument: host, or in a program with emulated GPUs, emulated.
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "parallel/kernels/host/host_kernels.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/nn/gradcheck.h"
 #include "parallel/nn/llama.h"
+#include "parallel/samples/device.h"
 #include "parallel/tensor/random.h"
 
 namespace tutti::parallel {
@@ -15,6 +19,17 @@ namespace {
 
 constexpr uint64_t kSeed = 5;
 constexpr double kTolerance = 1e-10;  // derived in gradcheck.h
+
+std::string device = "host";
+
+GradcheckReport checked(Module& module, const GradcheckOptions& options) {
+  DeviceMesh mesh(deviceFor(device, 0));
+  const auto kernels = kernelsFor(mesh);
+  const GradcheckReport report = gradcheck(mesh, *kernels, module, options);
+  std::printf("%lld elements, worst %.2g at %s\n", static_cast<long long>(report.elements),
+              report.worst, report.where.c_str());
+  return report;
+}
 
 struct Input {
   explicit Input(const Shape& shape) : x(arena.allocate(DType::Float64, shape)) {
@@ -28,10 +43,7 @@ struct Input {
 
 void expectRight(Module& module, const Shape& shape) {
   Input input(shape);
-  HostKernels kernels;
-  const GradcheckReport report = gradcheck(module, kernels, {.input = input.x, .seed = kSeed});
-  std::printf("%lld elements, worst %.2g at %s\n", static_cast<long long>(report.elements),
-              report.worst, report.where.c_str());
+  const GradcheckReport report = checked(module, {.input = input.x, .seed = kSeed});
   EXPECT_LE(report.worst, kTolerance) << report.where << ", seed " << kSeed;
 }
 
@@ -127,13 +139,10 @@ TEST(Gradcheck, LlamaBlock) {
 /// `weightScale`: the difference's own error is that of the model's fifth derivative, which is
 /// small only where one layer after the other is nearly linear.
 void expectRight(Module& model, double weightScale) {
-  HostKernels kernels;
   int32_t ids[8] = {0, 3, 3, 6, 1, 0, 5, 2};
-  const GradcheckReport report = gradcheck(
-      model, kernels,
+  const GradcheckReport report = checked(
+      model,
       {.input = Tensor(ids, DType::Int32, {2, 4}), .seed = kSeed, .weightScale = weightScale});
-  std::printf("%lld elements, worst %.2g at %s\n", static_cast<long long>(report.elements),
-              report.worst, report.where.c_str());
   EXPECT_LE(report.worst, kTolerance) << report.where << ", seed " << kSeed;
   EXPECT_GT(report.elements, 700);
 }
@@ -167,7 +176,10 @@ class Wrong final : public Module {
   }
   Tensor backward(ParallelContext& context, const Tensor& dy, Saved& saved) override {
     const Tensor dx = right_.backward(context, dy, saved);
-    for (int64_t i = 0; i < dx.count(); ++i) dx.as<double>()[i] *= factor_;
+    std::vector<double> wrong(static_cast<size_t>(dx.count()));
+    context.mesh.download(dx, wrong.data());
+    for (double& element : wrong) element *= factor_;
+    context.mesh.upload(wrong.data(), dx);
     return dx;
   }
   void declare(ParameterStore& store) override { right_.declare(store); }
@@ -179,12 +191,17 @@ class Wrong final : public Module {
 
 TEST(Gradcheck, SeesAWrongFactor) {
   Input input({2, 3});
-  HostKernels kernels;
   Wrong module(1 + 1e-8);
-  const GradcheckReport report = gradcheck(module, kernels, {.input = input.x, .seed = kSeed});
+  const GradcheckReport report = checked(module, {.input = input.x, .seed = kSeed});
   EXPECT_GT(report.worst, kTolerance);
   EXPECT_EQ(report.where.substr(0, 5), "input");
 }
 
 }  // namespace
 }  // namespace tutti::parallel
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc > 1) tutti::parallel::device = argv[1];
+  return RUN_ALL_TESTS();
+}

@@ -4,8 +4,7 @@
 // mesh's communicators. Collective over the ranks along the axes that the steps name.
 //
 // Blocks that are not contiguous in memory, because the dimension that is cut or put together has
-// others outside it, are packed before a collective and unpacked behind it. The CPU packs, so
-// tensors are in host memory.
+// others outside it, are packed before a collective and unpacked behind it, row by row.
 
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/sharding/redistribution.h"

@@ -25,8 +25,8 @@ struct KernelRate {
 struct DeviceRates {
   KernelRate any = {};
   std::map<std::string, KernelRate> byKernel = {};  ///< those that have others, by their names
-  /// That the ranks of a host share, each of which has all of one while it computes; 0: every rank
-  /// has a device of its own.
+  /// Or GPUs, that the ranks of a host share, each of which has all of one while it computes; 0:
+  /// every rank has a device of its own.
   int cores = 0;
   /// Whether collectives that are started beside computation really go on beside it.
   bool overlaps = true;

@@ -13,8 +13,10 @@ size_t bytesOf(int64_t elements) {
   return (static_cast<size_t>(elements) * sizeof(double) + 63) / 64 * 64;
 }
 
-/// Scores of queries and keys, and of their gradients: a block of queries at a time.
-size_t scoresOf(int64_t queries, int64_t keys) {
+/// Scores of queries and keys, and of their gradients: on the host a block of queries at a time; a
+/// GPU's kernels have memory of their own.
+size_t scoresOf(const AttentionLayer& l, int64_t queries, int64_t keys) {
+  if (l.device != DeviceKind::Host) return 0;
   const Shape block = host::backwardScratch(queries, keys);
   return 2 * bytesOf(block.count()) + bytesOf(block[1]);
 }
@@ -35,7 +37,7 @@ LayerCost predictRing(const AttentionLayer& l) {
   const int64_t pair = l.own() * 2 * l.kvHeads * l.headWidth();
   const int64_t piece = alone ? l.length : l.own() / 2;
   const size_t travelling = alone ? 0 : 5 * bytesOf(pair) + bytesOf(l.own() * l.width);
-  cost.peak = cost.kept + gradientsOf(l) + travelling + scoresOf(piece, piece);
+  cost.peak = cost.kept + gradientsOf(l) + travelling + scoresOf(l, piece, piece);
   const auto ranks = static_cast<size_t>(l.ranks);
   const size_t sent = static_cast<size_t>(pair) * sizeof(double);
   cost.forward = alone ? 0 : (ranks - 1) * sent;
@@ -51,7 +53,7 @@ LayerCost predictHeads(const AttentionLayer& l) {
   LayerCost cost{.kept = bytesOf(inputs) + bytesOf(results) + bytesOf(l.length * heads) +
                          bytesOf(l.own() * l.width) + resultOf(l)};
   const size_t exchanged = bytesOf(results) + bytesOf(inputs) +
-                           std::max(scoresOf(l.length, l.length), 2 * bytesOf(inputs));
+                           std::max(scoresOf(l, l.length, l.length), 2 * bytesOf(inputs));
   cost.peak = cost.kept + gradientsOf(l) + std::max(exchanged, 3 * bytesOf(inputs));
   const size_t others = static_cast<size_t>(inputs + results) / static_cast<size_t>(l.ranks) *
                         static_cast<size_t>(l.ranks - 1);

@@ -15,6 +15,7 @@ struct AttentionLayer {
   int64_t width = 0, heads = 0, kvHeads = 0;
   int ranks = 1;
   ContextAttention attention = ContextAttention::Ring;
+  DeviceKind device = DeviceKind::Host;  ///< of the ranks, for what attention takes for itself
 
   int64_t headWidth() const { return width / heads; }
   int64_t own() const { return length / ranks; }  ///< positions of a rank

@@ -2,7 +2,8 @@
 // rank holds by kind and sends, how long ranks wait and for what, tokens a second, and beside them
 // what the planner says by rates measured at the start. `compare_strategies --ranks 4`, and with
 // `--experts 8` of a mixture of experts; with `--device dry` what is known of ranks that are not
-// there: memory, bytes and the planner's time.
+// there: memory, bytes and the planner's time. On GPUs ranks wait for each other on streams, which
+// nobody times: idle is then what their threads wait for.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/engine/describe.h"
+#include "parallel/samples/device.h"
+#include "parallel/samples/elements.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/layout_comparison.h"
 #include "parallel/samples/measured_rates.h"
@@ -26,6 +29,10 @@ constexpr double kRate = 0.01;
 /// data.
 constexpr double kCapacity = 1.25;
 
+/// Of each communicator, of which there are some thirty at a time: a GPU has as many for the last
+/// one as for the first.
+constexpr int kGpuBlocks = 4;
+
 struct CompareOptions {
   bool json = false, markdown = false;
 };
@@ -35,15 +42,33 @@ TrainingJob jobOf(const SampleOptions& o) {
           .types = DType::Float32,
           .optimizer = OptimizerKind::Sgd,
           .batch = o.batch,
-          .context = o.model.context};
+          .context = o.model.context,
+          .device = kindOf(o.device)};
 }
+
+/// The ranks in every arrangement. Strategies that arrange them alike share its communicators.
+class Arrangements {
+ public:
+  explicit Arrangements(DeviceMesh& ranks) : ranks_(ranks) {}
+  /// Collective where it is new.
+  DeviceMesh& as(const MeshShape& shape) {
+    if (ranks_.shape() == shape) return ranks_;
+    const auto found = std::ranges::find(others_, shape, &DeviceMesh::shape);
+    return found != others_.end() ? *found : others_.emplace_back(ranks_.arranged(shape));
+  }
+
+ private:
+  DeviceMesh& ranks_;
+  std::list<DeviceMesh> others_;
+};
 
 /// The training under one strategy.
 struct Compared {
-  Compared(SampleRank& of, const TrainingJob& all, Strategy of_, const std::vector<uint8_t>& tokens)
+  Compared(SampleRank& of, Arrangements& ranks, const TrainingJob& all, Strategy of_,
+           const std::vector<uint8_t>& tokens)
       : strategy(std::move(of_)),
         job(all),
-        mesh(of.mesh.arranged(strategy.layout.mesh)),
+        mesh(ranks.as(strategy.layout.mesh)),
         model(makeModel(modelUnder(job, strategy.layout))),
         engine(mesh, of.kernels, *model, engineOptions()),
         loader(tokens, job.context, job.batch, kSampleSeed),
@@ -64,12 +89,12 @@ struct Compared {
 
   Strategy strategy;
   TrainingJob job;
-  DeviceMesh mesh;
+  DeviceMesh& mesh;
   std::unique_ptr<Model> model;
   Engine engine;
   Loader loader;
   std::unique_ptr<Optimizer> optimizer;
-  StepTimes times;
+  StepTimes times{mesh};
   Waited waited;  // in all steps but the first
   Collectives sent;
   double loss = 0;  // of the last step
@@ -81,11 +106,12 @@ Waited sharesWaited(SampleRank& rank, const Compared& c) {
   const double seconds = c.times.totalMilliseconds() / 1e3 * rank.mesh.ranks();
   for (double& share : own.seconds) share = seconds > 0 ? share / seconds : 0;
   const Shape shape{static_cast<int64_t>(own.seconds.size())};
-  Tensor summands(own.seconds.data(), DType::Float64, shape);
+  Arena memory("shares", rank.mesh.backing());
+  Tensor summands = memory.allocate(DType::Float64, shape);
+  setElements(rank.mesh, summands, {own.seconds.begin(), own.seconds.end()});
   summands.layout.partial = {Axis::Data};  // the sample's ranks lie along it
-  Arena memory("shares");
-  const Tensor sum = rearranged(rank.mesh, summands, shape, {}, memory);
-  std::copy_n(sum.as<double>(), mean.seconds.size(), mean.seconds.begin());
+  std::ranges::copy(elementsOf(rank.mesh, rearranged(rank.mesh, summands, shape, {}, memory)),
+                    mean.seconds.begin());
   return mean;
 }
 
@@ -224,11 +250,11 @@ void requirePlanned(const Compared& c, const ExpertOptions& experts) {
 }
 
 /// One training after the other, a step of each at a time.
-std::list<Compared> trained(SampleRank& rank, const TrainingJob& job) {
+std::list<Compared> trained(SampleRank& rank, Arrangements& ranks, const TrainingJob& job) {
   const std::vector<uint8_t> tokens = sampleText();
   std::list<Compared> all;
   for (Strategy& strategy : strategiesOf(job, rank.mesh.ranks()))
-    all.emplace_back(rank, job, std::move(strategy), tokens);
+    all.emplace_back(rank, ranks, job, std::move(strategy), tokens);
   for (int64_t step = 0; step < rank.options.steps; ++step)
     for (Compared& compared : all) compared.step(step);
   return all;
@@ -237,7 +263,8 @@ std::list<Compared> trained(SampleRank& rank, const TrainingJob& job) {
 /// What rank 0 would hold and send, and what the planner says of ranks that are not there: they
 /// compute as this machine does, and what they exchange is copied in its memory.
 void compareDry(SampleRank& rank, const TrainingJob& job, const CompareOptions& options) {
-  const std::list<Compared> all = trained(rank, job);
+  Arrangements arrangements(rank.mesh);
+  const std::list<Compared> all = trained(rank, arrangements, job);
   if (rank.options.device != "dry") return;  // ranks come after this run, and say what they find
   const DeviceRates rates = ratesHere(rank.options, rank.mesh.ranks());
   CopyingNetwork network(rates.of("copy").bytesPerSecond / 2);  // each byte is read and written
@@ -252,10 +279,13 @@ void compare(SampleRank& rank, const CompareOptions& options) {
   TrainingJob job = jobOf(rank.options);
   std::visit([](auto& model) { fillExperts(model.experts); }, job.model);
   if (rank.mesh.dry()) return compareDry(rank, job, options);
+  if (rank.mesh.stream())
+    rank.note("idle is of the ranks' threads: what streams wait is not timed");
   const DeviceRates rates = measuredRates(rank, job.context);
-  MeasuredNetwork network(rank.mesh);
+  MeasuredNetwork network(rank);
   Predictor predictor(job, rates, network, rank.mesh.ranks());
-  const std::list<Compared> all = trained(rank, job);
+  Arrangements arrangements(rank.mesh);
+  const std::list<Compared> all = trained(rank, arrangements, job);
   std::vector<nlohmann::json> rows;
   for (const Compared& compared : all) {
     requirePlanned(compared, rank.options.model.experts);
@@ -293,5 +323,5 @@ int main(int argc, char** argv) {
        .flags = [&](CLI::App& app, SampleOptions& all) { addFlags(app, all, options); },
        .mesh = [](int ranks) { return MeshShape::along(Axis::Data, ranks); },
        .train = [&](SampleRank& rank) { compare(rank, options); },
-       .onHostAlone = true});
+       .gpuBlocks = kGpuBlocks});
 }

@@ -23,21 +23,27 @@ void requireDeviceWord(const std::string& word) {
           "--device cuda: this program runs on emulated GPUs alone: --device emulated");
 }
 
+DeviceKind kindOf(const std::string& word) {
+  return word == "host" || word == "dry" ? DeviceKind::Host : DeviceKind::Cuda;
+}
+
 Device deviceFor(const std::string& word, int rank) {
   requireDeviceWord(word);
-  if (word == "host") return {};
+  if (kindOf(word) == DeviceKind::Host) return {};
   const int count = deviceCount(DeviceKind::Cuda);
   if (count == 0)
     fail(ErrorCode::Unsupported, "--device ", word, ": ", whyNoDevice(DeviceKind::Cuda));
   return {DeviceKind::Cuda, rank % count};
 }
 
-DeviceMesh joinMesh(const MeshShape& shape, const std::string& device, bool deterministic) {
+DeviceMesh joinMesh(const MeshShape& shape, const std::string& device, bool deterministic,
+                    int gpuBlocks) {
   if (shape.ranks() == 1) return DeviceMesh(deviceFor(device, 0));
   const auto launched = launchedRank();
   return DeviceMesh(
       Communicator::create({.deterministic = deterministic,
-                            .device = deviceFor(device, launched ? launched->rank : 0)}),
+                            .device = deviceFor(device, launched ? launched->rank : 0),
+                            .gpuBlocks = gpuBlocks}),
       shape);
 }
 

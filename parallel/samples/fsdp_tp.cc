@@ -64,7 +64,7 @@ void train(SampleRank& rank, const FsdpTpOptions& options) {
   Engine engine(rank.mesh, rank.kernels, model, fsdpTpEngine(o));
   Loader loader(tokens, o.model.context, o.batch, kSampleSeed);
   const auto optimizer = makeAdamW({});
-  StepTimes times;
+  StepTimes times(rank.mesh);
   for (int64_t step = 0; step < o.steps; ++step)
     times.measure([&] { rank.show(step, engine.step(loader, step, *optimizer, kFsdpTpRate)); });
   rank.showUse(engine);
@@ -91,6 +91,5 @@ int main(int argc, char** argv) {
                compareLayouts(rank, tokensOf(options.dataset), options.memoryLimit);
              else
                train(rank, options);
-           },
-       .onHostAlone = true});
+           }});
 }

@@ -4,6 +4,7 @@
 
 #include "parallel/dry/dry_run.h"
 #include "parallel/engine/describe.h"
+#include "parallel/samples/device.h"
 
 namespace tutti::parallel {
 
@@ -28,7 +29,8 @@ TrainingMemory plannedMemory(const MeshShape& mesh, int rank, const SampleOption
                  .rank = rank,
                  .engine = fsdpTpEngine(o),
                  .batch = o.batch,
-                 .context = o.model.context},
+                 .context = o.model.context,
+                 .device = kindOf(o.device)},
                 model, *makeAdamW({}))
       .memory;
 }

@@ -43,7 +43,7 @@ struct Compared {
   Engine engine;
   Loader loader;
   std::unique_ptr<Optimizer> optimizer;
-  StepTimes times;
+  StepTimes times{mesh};
   double loss = 0;  // of the last step
 };
 

@@ -2,22 +2,21 @@
 
 // How long the steps of fsdp_tp take: of one training, and under several layouts in turn.
 
-#include <chrono>
 #include <vector>
 
+#include "parallel/samples/device_time.h"
 #include "parallel/samples/sample.h"
 
 namespace tutti::parallel {
 
 class StepTimes {
  public:
+  /// On the device of `mesh`, which must outlive this.
+  explicit StepTimes(const DeviceMesh& mesh) : mesh_(mesh) {}
   /// Calls `step`. One ends with sums over all ranks, so it takes as long on each of them.
   template <class Step>
   void measure(const Step& step) {
-    const auto start = std::chrono::steady_clock::now();
-    step();
-    const std::chrono::duration<double, std::milli> taken =
-        std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::milli> taken = timeOnDevice(mesh_, step);
     milliseconds_.push_back(taken.count());
   }
   /// Without the first step, in which arenas grow.
@@ -25,6 +24,7 @@ class StepTimes {
   double totalMilliseconds() const;  ///< without it too
 
  private:
+  const DeviceMesh& mesh_;
   std::vector<double> milliseconds_;
 };
 

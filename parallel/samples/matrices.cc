@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "parallel/engine/describe.h"
+#include "parallel/samples/elements.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
 
@@ -14,34 +16,23 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 
-void set(const Tensor& x, int64_t i, double value) {
-  if (x.type == DType::Float64)
-    x.as<double>()[i] = value;
-  else
-    x.as<float>()[i] = static_cast<float>(value);
-}
-
-double get(const Tensor& x, int64_t i) {
-  return x.type == DType::Float64 ? x.as<double>()[i] : x.as<float>()[i];
-}
-
 /// Calls `visit` with each element's number in the part and in the whole.
 template <class Visit>
 void forElements(const Box& box, const Shape& whole, const Visit& visit) {
-  int64_t at = 0;
+  size_t at = 0;
   for (int64_t i = box[0].begin; i < box[0].end; ++i)
-    for (int64_t j = box[1].begin; j < box[1].end; ++j) visit(at++, i * whole[1] + j);
+    for (int64_t j = box[1].begin; j < box[1].end; ++j)
+      visit(at++, static_cast<size_t>(i * whole[1] + j));
 }
 
 /// Of what each rank has one.
 double largestOf(DeviceMesh& mesh, double own, Arena& memory) {
   Tensor mine = memory.allocate(DType::Float64, {1});
-  *mine.as<double>() = own;
+  setElements(mesh, mine, {own});
   for (int i = 0; i < kAxisCount; ++i)
     if (const auto axis = static_cast<Axis>(i); mesh.extent(axis) > 1)
       mine.layout.dims[0].append(axis);
-  const Tensor all = rearranged(mesh, mine, {mesh.ranks()}, {}, memory);
-  return *std::max_element(all.as<double>(), all.as<double>() + all.count());
+  return std::ranges::max(elementsOf(mesh, rearranged(mesh, mine, {mesh.ranks()}, {}, memory)));
 }
 
 }  // namespace
@@ -65,9 +56,11 @@ Tensor exampleMatrix(const DeviceMesh& mesh, const Term& term, const Shape& glob
   const Random random(kSeed, term.name);
   const double ranks = mesh.extent(x.layout.partial), index = mesh.index(x.layout.partial);
   const double share = (index + 1) / (ranks * (ranks + 1) / 2);
-  forElements(box, global, [&](int64_t at, int64_t place) {
-    set(x, at, share * (2 * random.uniform(static_cast<uint64_t>(place)) - 1));
+  std::vector<double> elements(static_cast<size_t>(x.count()));
+  forElements(box, global, [&](size_t at, size_t place) {
+    elements[at] = share * (2 * random.uniform(place) - 1);
   });
+  setElements(mesh, x, elements);
   return x;
 }
 
@@ -106,11 +99,13 @@ void requirePredicted(const Step& step, const Collectives& counted, const Collec
          "and the algebra predicts that it ", describe(predicted));
 }
 
-double worstDifference(const Tensor& part, const Box& box, const Tensor& whole) {
+double worstDifference(const DeviceMesh& mesh, const Tensor& part, const Box& box,
+                       const Tensor& whole) {
+  const std::vector<double> own = elementsOf(mesh, part), all = elementsOf(mesh, whole);
   double largest = std::numeric_limits<double>::min(), worst = 0;
-  for (int64_t i = 0; i < whole.count(); ++i) largest = std::max(largest, std::fabs(get(whole, i)));
-  forElements(box, whole.shape, [&](int64_t at, int64_t place) {
-    const double difference = std::fabs(get(part, at) - get(whole, place));
+  for (const double element : all) largest = std::max(largest, std::fabs(element));
+  forElements(box, whole.shape, [&](size_t at, size_t place) {
+    const double difference = std::fabs(own[at] - all[place]);
     if (std::isnan(worst) || difference <= worst) return;  // a NaN stays
     worst = difference;
   });
@@ -127,7 +122,7 @@ double checkedDifference(DeviceMesh& mesh, Kernels& kernels, const Product& prod
     return exampleMatrix(mesh, term, globalShape(term, sizes), part.type, memory);
   };
   const double worst =
-      worstDifference(c, boxOf(global, c.layout, mesh.shape(), mesh.place()),
+      worstDifference(mesh, c, boxOf(global, c.layout, mesh.shape(), mesh.place()),
                       multiplyParts(whole, example(whole.a), example(whole.b), kernels, memory));
   const double bound = part.type == DType::Float64 ? 1e-12 : 1e-12 * 0x1p29;
   ensure(worst <= bound, "rank ", mesh.rank(), "'s part of the product is ", worst,

@@ -34,7 +34,8 @@ void requirePredicted(const Step& step, const Collectives& counted, const Collec
 
 /// The largest difference between `part` and what of `whole` it is, in units of the largest element
 /// of the whole; NaN where there is one.
-double worstDifference(const Tensor& part, const Box& box, const Tensor& whole);
+double worstDifference(const DeviceMesh& mesh, const Tensor& part, const Box& box,
+                       const Tensor& whole);
 
 /// That of the parts of all ranks, of which `part` is this one's, from the product of two example
 /// matrices, which this rank computes by itself. Collective. Throws Internal where this rank's is

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "parallel/kernels/host/host_kernels.h"
+#include "parallel/samples/device_time.h"
 
 namespace tutti::parallel {
 
@@ -29,6 +30,20 @@ double coreSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+/// Of a core, or of a GPU.
+double secondsOf(const Call& call, SampleRank& rank) {
+  if (rank.mesh.stream()) return timeOnDevice(rank.mesh, [&] { call(rank.kernels); }).count();
+  const double begin = coreSeconds();
+  call(rank.kernels);
+  return coreSeconds() - begin;
+}
+
+/// Of what ranks share that computes: cores, or GPUs, which they take in turn.
+int unitsHere(const DeviceMesh& mesh) {
+  if (mesh.stream()) return deviceCount(mesh.device().kind);
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::ranges::nth_element(values, middle);
@@ -38,8 +53,13 @@ double median(std::vector<double> values) {
 /// What one sequence goes through in a layer, and what the calls are made of.
 class Calls {
  public:
-  Calls(const GptOptions& model, int64_t tokens, Kernels& kernels)
-      : kernels_(kernels), tokens_(tokens), width_(model.width), heads_(model.heads) {
+  Calls(const GptOptions& model, int64_t tokens, SampleRank& rank)
+      : kernels_(rank.kernels),
+        tokens_(tokens),
+        width_(model.width),
+        heads_(model.heads),
+        arena_("measured", rank.mesh.backing()),
+        scratch_("scratch", rank.mesh.backing()) {
     const Tensor x = matrix(width_), y = matrix(width_), dx = matrix(width_);
     const Tensor inner = matrix(4 * width_), dInner = matrix(4 * width_);
     const Tensor w = make({width_, 4 * width_}), dw = make({width_, 4 * width_});
@@ -122,7 +142,7 @@ class Calls {
 
   Kernels& kernels_;
   const int64_t tokens_, width_, heads_;
-  Arena arena_{"measured"}, scratch_{"scratch"};
+  Arena arena_, scratch_;
   std::vector<std::pair<std::string, Call>> calls_;
 };
 
@@ -155,21 +175,20 @@ void setRates(DeviceRates& rates, const Calls& layer, double layers,
 /// Layers have memory of their own each, and go by in turn, as they do in a step: what a kernel
 /// finds in a cache is what it finds there.
 DeviceRates measuredRates(SampleRank& rank, int64_t tokens) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  DeviceRates rates{.cores = cores, .overlaps = rank.mesh.ranks() < cores};
+  const int units = unitsHere(rank.mesh);
+  // On a GPU collectives have streams of their own.
+  DeviceRates rates{.cores = units, .overlaps = rank.mesh.stream() || rank.mesh.ranks() < units};
   std::list<Calls> layers;
   for (int64_t i = 0; i < rank.options.model.layers; ++i)
-    layers.emplace_back(rank.options.model, tokens, rank.kernels);
+    layers.emplace_back(rank.options.model, tokens, rank);
   std::map<std::string, std::vector<double>> seconds;  // by kernel, of all layers in a turn
   for (int turn = 0; turn < kTurns; ++turn) {
     if (MeshCommunicator* all = rank.mesh.communicator(AxisSet::all())) all->barrier();
     for (auto& [kernel, turns] : seconds) turns.push_back(0);
     for (const Calls& layer : layers)
       for (const auto& [kernel, call] : layer.all()) {
-        const double begin = coreSeconds();
-        call(rank.kernels);
         auto& turns = seconds.try_emplace(kernel, 1).first->second;
-        turns.back() += coreSeconds() - begin;
+        turns.back() += secondsOf(call, rank);
       }
   }
   setRates(rates, layers.front(), double(layers.size()), seconds);

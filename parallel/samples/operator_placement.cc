@@ -90,6 +90,5 @@ int main(int argc, char** argv) {
                           model = &sample.model;
                         },
                     .mesh = [&](int ranks) { return meshOf(ranks, options.cut, *model); },
-                    .train = [&](SampleRank& rank) { train(rank, options); },
-                    .onHostAlone = true});
+                    .train = [&](SampleRank& rank) { train(rank, options); }});
 }

@@ -1,19 +1,19 @@
 // pipeline_schedules: every schedule on one model. Its layers sleep instead of computing, so that
 // as many ranks as there are fit on any machine; how long ranks idle is predicted in virtual time
-// and then measured. `pipeline_schedules --ranks 4 --micro-batches 8`
+// and then measured. On GPUs what lies between the layers is there, and they sleep on the host.
+// `pipeline_schedules --ranks 4 --micro-batches 8`
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 
 #include "parallel/pipeline/timeline.h"
+#include "parallel/samples/device_time.h"
 #include "parallel/samples/sample.h"
 #include "parallel/samples/sleeper.h"
 
 namespace {
 
 using namespace tutti::parallel;
-using Clock = std::chrono::steady_clock;
 
 struct SleepOptions {
   int microBatches = 8;
@@ -32,11 +32,10 @@ double idleShare(SampleRank& rank, Sleeper& model, Engine& engine, Loader& loade
   engine.gradients(loader, 0);
   model.setSleeps(true);
   barrier();
-  const auto begin = Clock::now();
-  engine.gradients(loader, 1);
-  const double step = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  const std::chrono::duration<double, std::milli> step =
+      timeOnDevice(rank.mesh, [&] { engine.gradients(loader, 1); });
   barrier();
-  return 1 - model.slept() / step;
+  return 1 - model.slept() / step.count();
 }
 
 void show(SampleRank& rank, ScheduleKind kind, const SleepOptions& o) {
@@ -89,6 +88,5 @@ int main(int argc, char** argv) {
                     .about = "How long ranks idle under every schedule, predicted and measured.",
                     .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, options); },
                     .mesh = [](int ranks) { return MeshShape::along(Axis::Pipeline, ranks); },
-                    .train = [&](SampleRank& rank) { train(rank, options); },
-                    .onHostAlone = true});
+                    .train = [&](SampleRank& rank) { train(rank, options); }});
 }

@@ -11,6 +11,8 @@
 #include "parallel/engine/describe.h"
 #include "parallel/nn/transformer.h"
 #include "parallel/samples/attention_layer.h"
+#include "parallel/samples/device.h"
+#include "parallel/samples/elements.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
@@ -49,10 +51,6 @@ struct Computed {
   LayerCost cost;
 };
 
-std::vector<double> valuesOf(const Tensor& x) {
-  return {x.as<double>(), x.as<double>() + x.count()};
-}
-
 /// The layer on one rank of `mesh`, with everything that it needs.
 class Layer {
  public:
@@ -85,7 +83,7 @@ class Layer {
     const Tensor y = attention_.forward(context_, x, saved_);
     computed.cost.forward = sentBytes() - before;
     computed.cost.kept = saved_.untilBackward.usedBytes() + saved_.untilWeights.usedBytes();
-    if (!mesh_.dry()) computed.result = valuesOf(y);
+    if (!mesh_.dry()) computed.result = elementsOf(mesh_, y);
     const Tensor dx = saved_.closeUnit(context_, attention_.backward(context_, dy, saved_));
     computed.cost.backward = sentBytes() - before - computed.cost.forward;
     computed.cost.peak =
@@ -93,9 +91,9 @@ class Layer {
     store_.addLoss(0, 0);
     store_.finishLoss();
     if (mesh_.dry()) return computed;
-    computed.inputGradient = valuesOf(dx);
+    computed.inputGradient = elementsOf(mesh_, dx);
     for (const Parameter* parameter : store_.declared())
-      for (const double gradient : valuesOf(store_.finishedGradient(*parameter)))
+      for (const double gradient : elementsOf(mesh_, store_.finishedGradient(*parameter)))
         computed.weightGradients.push_back(gradient);
     return computed;
   }
@@ -107,13 +105,13 @@ class Layer {
     const Tensor x = memory_.allocate(DType::Float64, {own[1], options_.width});
     if (mesh_.dry()) return x;
     const Random random(kSampleSeed, what);
-    const Tensor at = context_.sequences.positions(options_.length);
-    for (int64_t i = 0; i < x.count(); ++i) {
-      const int64_t row = i / options_.width;
-      const int64_t position = at.data == nullptr ? row : at.as<int32_t>()[row];
-      x.as<double>()[i] =
-          random.normal(static_cast<uint64_t>(position * options_.width + i % options_.width));
-    }
+    const int64_t width = options_.width;
+    std::vector<double> elements;
+    const SequenceCut cut = context_.sequences.cutOf(options_.length);
+    for (const Range& piece : cut.pieces(context_.sequences.rank()))
+      for (int64_t i = piece.begin * width; i < piece.end * width; ++i)
+        elements.push_back(random.normal(static_cast<uint64_t>(i)));
+    setElements(mesh_, x, elements);
     return x;
   }
 
@@ -175,10 +173,21 @@ void sayAndCheck(SampleRank& rank, const AttentionLayer& o, const LayerCost& cou
   line("sent in backward                 ", &LayerCost::backward);
 }
 
+/// The whole, by this rank and its device.
+Computed computeAlone(SampleRank& rank, const AttentionLayer& o) {
+  if (rank.mesh.dry()) {
+    DeviceMesh alone = DeviceMesh::dry({}, 0, o.device);
+    return Layer(alone, rank.kernels, o).compute();
+  }
+  DeviceMesh alone(rank.mesh.device());
+  const auto kernels = kernelsFor(alone);
+  return Layer(alone, *kernels, o).compute();
+}
+
 void attend(SampleRank& rank, AttentionLayer o, const std::string& attention) {
   check(o, rank.mesh.ranks());
-  DeviceMesh alone = rank.mesh.dry() ? DeviceMesh::dry({}, 0) : DeviceMesh();
-  const Computed whole = Layer(alone, rank.kernels, o).compute();
+  o.device = kindOf(rank.options.device);
+  const Computed whole = computeAlone(rank, o);
   rank.say(message("one rank: ", o.length, " positions of ", o.width, "\n"));
   sayAndCheck(rank, o, whole.cost);
   o.ranks = rank.mesh.ranks();
@@ -207,6 +216,5 @@ int main(int argc, char** argv) {
        .about = "Computes attention over a sequence that ranks share out, in two ways.",
        .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, layer, attention); },
        .mesh = [](int ranks) { return MeshShape::along(Axis::Context, ranks); },
-       .train = [&](SampleRank& rank) { attend(rank, layer, attention); },
-       .onHostAlone = true});
+       .train = [&](SampleRank& rank) { attend(rank, layer, attention); }});
 }

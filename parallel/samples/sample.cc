@@ -38,26 +38,20 @@ std::optional<int> parse(int argc, char** argv, const Sample& sample, SampleOpti
 
 /// Rank 0's part without data: two steps, of which the second is like all that follow.
 void trainDry(const Sample& sample, SampleOptions options, int ranks, bool quiet) {
-  DeviceMesh mesh = DeviceMesh::dry(sample.mesh(ranks), 0);
-  DryKernels kernels;
+  const DeviceKind kind = kindOf(options.device);
+  DeviceMesh mesh = DeviceMesh::dry(sample.mesh(ranks), 0, kind);
+  DryKernels kernels(kind);
   options.steps = 2;
   SampleRank rank(mesh, kernels, options, quiet);
   sample.train(rank);
 }
 
 void trainAsOneOf(const Sample& sample, const SampleOptions& options, int ranks) {
-  DeviceMesh mesh = joinMesh(sample.mesh(ranks), options.device, options.deterministic);
+  DeviceMesh mesh =
+      joinMesh(sample.mesh(ranks), options.device, options.deterministic, sample.gpuBlocks);
   const auto kernels = kernelsFor(mesh);
   SampleRank rank(mesh, *kernels, options);
   sample.train(rank);
-}
-
-void checkDevice(const Sample& sample, const std::string& device) {
-  if (device == "host" || device == "dry") return;
-  requireDeviceWord(device);
-  require(!sample.onHostAlone, "--device ", device, ": ", sample.name,
-          " computes on the host alone");
-  deviceFor(device, 0);
 }
 
 int run(int argc, char** argv, const Sample& sample, const SampleOptions& options) {
@@ -124,7 +118,7 @@ int runSample(int argc, char** argv, const Sample& sample) {
   if (const auto exitCode = parse(argc, argv, sample, options)) return *exitCode;
   host::setBlasThreads(1);  // ranks are the parallelism; one thread each keeps the bits
   try {
-    checkDevice(sample, options.device);
+    if (options.device != "dry") deviceFor(options.device, 0);  // there is one
     return run(argc, argv, sample, options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", sample.name.c_str(), error.what());

@@ -74,10 +74,9 @@ struct Sample {
   /// How so many ranks lie. Throws InvalidArgument naming the flag that is against it.
   std::function<MeshShape(int ranks)> mesh;
   std::function<void(SampleRank&)> train;
-  /// What it does with elements by itself it does on the host, and so it cannot be on a GPU.
-  bool onHostAlone = false;
   /// Where ranks are threads: runs `ranks` of them. Otherwise each is a process.
   std::function<void(const SampleOptions&, int ranks)> trainOnThreads = {};
+  int gpuBlocks = 0;  ///< CommunicatorOptions', of ranks that are processes
 };
 
 /// Runs a sample over its ranks; returns the program's exit code. What is wrong with its flags, or

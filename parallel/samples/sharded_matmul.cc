@@ -32,7 +32,7 @@ class Multiplication {
         product_(parseProduct(product, lettered_.letters)),
         sizes_(parseSizes("--sizes", o.sizes, product_)),
         memory_("matrices", rank.mesh.backing()),
-        lines_(!rank.mesh.dry()) {
+        lines_(rank.mesh) {
     requireMatrices(product_);
   }
 
@@ -121,6 +121,5 @@ int main(int argc, char** argv) {
                     .about = "Multiplies sharded matrices in the ways that `tutti shard` shows.",
                     .flags = [&](CLI::App& app, SampleOptions&) { addFlags(app, options); },
                     .mesh = [&](int ranks) { return meshOf(options, ranks).shape; },
-                    .train = [&](SampleRank& rank) { multiply(rank, options); },
-                    .onHostAlone = true});
+                    .train = [&](SampleRank& rank) { multiply(rank, options); }});
 }

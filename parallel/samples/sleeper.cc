@@ -26,16 +26,16 @@ Tensor Sleeper::forward(ParallelContext& context, UnitRange part, const Tensor&,
   for (UnitId unit = part.begin; unit < part.end; ++unit) {
     saved.openUnit(unit);
     if (unit + 1 == unitCount()) shape = {saved.tokens[0], saved.tokens[1], vocabulary()};
-    sleep(unit, costs_.forward);
+    sleep(context.mesh, unit, costs_.forward);
   }
   return zeros(context, saved, shape);
 }
 
 Tensor Sleeper::backward(ParallelContext& context, UnitRange part, const Tensor&, Saved& saved) {
   for (UnitId unit = part.end - 1; unit >= part.begin; --unit) {
-    sleep(unit, costs_.inputGradients);
+    sleep(context.mesh, unit, costs_.inputGradients);
     saved.work.push_back({[this, unit](ParallelContext& c, int microBatch) {
-      sleep(unit, costs_.weightGradients);
+      sleep(c.mesh, unit, costs_.weightGradients);
       const GradientSlot slot =
           c.store.gradient(parameters_[static_cast<size_t>(unit)], microBatch);
       if (slot.beta == 0) c.kernels.fillZero(slot.buffer);
@@ -59,8 +59,10 @@ Shape Sleeper::shapeBetween(const ParallelContext&, const Shape& tokens) const {
   return {tokens.count(), 1};
 }
 
-void Sleeper::sleep(UnitId unit, int64_t milliseconds) {
+/// Behind what the device has to do before it, as to wait for what another rank sends.
+void Sleeper::sleep(const DeviceMesh& mesh, UnitId unit, int64_t milliseconds) {
   if (!sleeps_ || unit == 0 || unit + 1 == unitCount()) return;
+  mesh.finish();
   const auto begin = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(std::chrono::microseconds(1000 * milliseconds / share_));
   const auto end = std::chrono::steady_clock::now();

@@ -1,7 +1,9 @@
 #pragma once
 
 // Sleeper: a model whose layers take their time and give zeros, so that as many stages of a
-// pipeline as there are fit on any machine.
+// pipeline as there are fit on any machine. Of a rank with a GPU they sleep on the host too, so
+// that ranks that share one do not wait for each other: each begins when the GPU has its input, and
+// what it gives is enqueued behind that.
 
 #include <vector>
 
@@ -32,7 +34,7 @@ class Sleeper final : public Model {
   double slept() const { return slept_; }
 
  private:
-  void sleep(UnitId unit, int64_t milliseconds);
+  void sleep(const DeviceMesh& mesh, UnitId unit, int64_t milliseconds);
 
   const Costs costs_;
   const int share_;  // layers of a rank

@@ -1,13 +1,13 @@
 #include "parallel/samples/strategies.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "parallel/samples/device_time.h"
 
 namespace tutti::parallel {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kTurns = 15;
 constexpr size_t kFewBytes = size_t{4} << 10, kManyBytes = size_t{1} << 20;
 
@@ -27,13 +27,12 @@ int64_t expertsOf(const TrainingJob& job) {
 
 /// The median of several calls' times, each of which all ranks begin together.
 template <class Call>
-double medianSeconds(MeshCommunicator* all, const Call& call) {
+double medianSeconds(DeviceMesh& mesh, const Call& call) {
+  MeshCommunicator* const all = mesh.communicator(AxisSet::all());
   std::vector<double> times;
   for (int turn = 0; turn < kTurns; ++turn) {
     if (all != nullptr) all->barrier();
-    const auto begin = Clock::now();
-    call();
-    times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    times.push_back(timeOnDevice(mesh, call).count());
   }
   std::ranges::nth_element(times, times.begin() + kTurns / 2);
   return times[kTurns / 2];
@@ -41,7 +40,8 @@ double medianSeconds(MeshCommunicator* all, const Call& call) {
 
 /// One exchange of a kind along tp, whose larger side has so many elements; a message takes what an
 /// AllGather of two ranks takes.
-void exchange(DeviceMesh& mesh, CollectiveKind kind, int64_t count, Arena& memory) {
+void exchange(DeviceMesh& mesh, Kernels& kernels, CollectiveKind kind, int64_t count,
+              Arena& memory) {
   const Layout split{.dims = {AxisList{Axis::Tensor}}}, partial{.partial = {Axis::Tensor}};
   const bool sums = kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter;
   const Layout from = sums ? partial : split;
@@ -49,7 +49,7 @@ void exchange(DeviceMesh& mesh, CollectiveKind kind, int64_t count, Arena& memor
   const ArenaScope scope(memory);
   const Shape global{count};
   Tensor x = memory.allocate(DType::Float32, localShape(global, from, mesh.shape(), mesh.place()));
-  std::fill_n(x.as<float>(), x.count(), 0.0f);
+  kernels.fillZero(x);
   x.layout = from;
   rearranged(mesh, x, global, to, memory);
 }
@@ -99,19 +99,19 @@ std::vector<Strategy> strategiesOf(const TrainingJob& job, int ranks) {
   return all;
 }
 
-MeasuredNetwork::MeasuredNetwork(DeviceMesh& mesh) {
-  const int ranks = mesh.ranks();
+MeasuredNetwork::MeasuredNetwork(SampleRank& rank) {
+  const int ranks = rank.mesh.ranks();
   for (int size = 2; size <= ranks; ++size) {
     if (ranks % size != 0) continue;
     MeshShape shape;
     shape[Axis::Fsdp] = ranks / size;
     shape[Axis::Tensor] = size;
-    DeviceMesh groups = mesh.arranged(shape);
-    Arena memory("measured");
+    DeviceMesh groups = rank.mesh.arranged(shape);
+    Arena memory("measured", groups.backing());
     for (const CollectiveKind kind : kCollectiveKinds) {
       const auto time = [&](size_t bytes) {
-        return medianSeconds(groups.communicator(AxisSet::all()), [&] {
-          exchange(groups, kind, static_cast<int64_t>(bytes / sizeof(float)), memory);
+        return medianSeconds(groups, [&] {
+          exchange(groups, rank.kernels, kind, static_cast<int64_t>(bytes / sizeof(float)), memory);
         });
       };
       const double few = time(kFewBytes), many = time(kManyBytes);

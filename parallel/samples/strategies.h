@@ -25,7 +25,7 @@ class MeasuredNetwork final : public Network {
  public:
   using Network::seconds;
   /// Collective over all ranks: all groups of a size measure at the same time.
-  explicit MeasuredNetwork(DeviceMesh& mesh);
+  explicit MeasuredNetwork(SampleRank& rank);
   double seconds(const MeshShape& mesh, AxisSet axes, CollectiveKind kind, double bytes) override;
 
  private:

@@ -9,6 +9,7 @@
 
 #include "parallel/engine/describe.h"
 #include "parallel/nn/transformer.h"
+#include "parallel/samples/elements.h"
 #include "parallel/samples/flags.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
@@ -47,23 +48,34 @@ double target(int64_t row, int64_t column, int64_t width) {
 }
 
 /// Half the sum of squares of y - target, y being all rows; dy is its gradient of this rank's rows.
-template <class T>
-double squares(const Tensor& y, const Tensor& dy, const Range& rows) {
-  const int64_t width = y.shape[1], count = y.count();
+double squares(const DeviceMesh& mesh, const Tensor& y, const Tensor& dy, const Range& rows) {
+  if (mesh.dry()) return 0;
+  const int64_t width = y.shape[1];
+  std::vector<double> errors = elementsOf(mesh, y);
   double sum = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = i / width;
-    const double error = static_cast<double>(y.as<T>()[i]) - target(row, i % width, width);
+  for (int64_t i = 0; i < y.count(); ++i) {
+    double& error = errors[static_cast<size_t>(i)];
+    error -= target(i / width, i % width, width);
     sum += error * error / 2;
-    if (row >= rows.begin && row < rows.end)
-      dy.as<T>()[i - rows.begin * width] = static_cast<T>(error);
   }
+  setElements(mesh, dy, {errors.begin() + rows.begin * width, errors.begin() + rows.end * width});
   return sum;
 }
 
-template <class T>
+/// The rows' inputs.
+void fill(const DeviceMesh& mesh, const Tensor& x, const Range& rows) {
+  if (mesh.dry()) return;
+  const int64_t width = x.shape[1];
+  std::vector<double> elements;
+  for (int64_t row = rows.begin; row < rows.end; ++row)
+    for (int64_t column = 0; column < width; ++column)
+      elements.push_back(input(row, column, width));
+  setElements(mesh, x, elements);
+}
+
 void train(SampleRank& rank, const MlpOptions& o) {
-  ParameterStore store(rank.mesh, rank.kernels, ShardPolicy::ddp(), TypeOf<T>::value);
+  const DType type = o.type == "float64" ? DType::Float64 : DType::Float32;
+  ParameterStore store(rank.mesh, rank.kernels, ShardPolicy::ddp(), type);
   Mlp mlp({.name = "mlp",
            .unit = 0,
            .width = o.width,
@@ -81,9 +93,8 @@ void train(SampleRank& rank, const MlpOptions& o) {
 
   const bool cut = tensor.cutsRows(o.sequenceParallel);
   const Range rows = cut ? tensor.rowsOf(o.rows) : Range{0, o.rows};
-  const Tensor x = memory.allocate(TypeOf<T>::value, {rows.count(), o.width});
-  for (int64_t i = 0; i < x.count() && !rank.mesh.dry(); ++i)
-    x.as<T>()[i] = static_cast<T>(input(rows.begin + i / o.width, i % o.width, o.width));
+  const Tensor x = memory.allocate(type, {rows.count(), o.width});
+  fill(rank.mesh, x, rows);
   saved.tokens = {o.rows};
 
   CollectiveCounters forward, backward;
@@ -99,7 +110,7 @@ void train(SampleRank& rank, const MlpOptions& o) {
     const Tensor dy = saved.untilWeights.allocate(y.type, y.shape);
     const ArenaScope scope(scratch);
     const Tensor all = rearranged(rank.mesh, y, {o.rows, o.width}, {}, scratch);
-    store.addLoss(rank.mesh.dry() ? 0 : squares<T>(all, dy, rows), 0);
+    store.addLoss(squares(rank.mesh, all, dy, rows), 0);
 
     tensor.counters = {};
     mlp.backward(context, dy, saved);
@@ -124,9 +135,5 @@ int main(int argc, char** argv) {
        .about = "Trains one MLP that is cut over the ranks.",
        .flags = [&](CLI::App& app, SampleOptions& options) { addFlags(app, options, o); },
        .mesh = [](int ranks) { return MeshShape::along(Axis::Tensor, ranks); },
-       .train =
-           [&](SampleRank& rank) {
-             o.type == "float64" ? train<double>(rank, o) : train<float>(rank, o);
-           },
-       .onHostAlone = true});
+       .train = [&](SampleRank& rank) { train(rank, o); }});
 }

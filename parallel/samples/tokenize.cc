@@ -2,6 +2,8 @@
 //
 //   tokenize --tokenizer tokenizer.json --text a.txt --text b.txt --output book.tokens
 //   tokenize --check book.tokens
+//
+// It computes with no tensors, so it takes no --device.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -86,7 +88,9 @@ void check(const std::string& path) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Makes a token file of texts, or checks one.", "tokenize");
+  CLI::App app(
+      "Makes a token file of texts, or checks one. There are no tensors in it, and so no --device.",
+      "tokenize");
   declare(app, options);
   try {
     app.parse(argc, argv);

@@ -48,7 +48,7 @@ TEST(Matrices, HavePartsOfTheWhole) {
       const Box box = boxOf(kShape, term.layout, kMesh, placeOf(kMesh, rank));
       EXPECT_EQ(part.shape, extentsOf(box));
       EXPECT_EQ(part.layout, term.layout);
-      EXPECT_EQ(worstDifference(part, box, all), 0) << text << ", rank " << rank;
+      EXPECT_EQ(worstDifference(DeviceMesh(), part, box, all), 0) << text << ", rank " << rank;
     }
   const Term partial = productOf("A[I,J]{Ux} B[J,K] -> C[I,K]").a;
   for (int rank = 0; rank < 3; ++rank) sum += partOn(rank, partial, memory).as<double>()[9];
@@ -56,7 +56,7 @@ TEST(Matrices, HavePartsOfTheWhole) {
   Term other = whole;
   other.name = "B";
   const Tensor another = exampleMatrix(DeviceMesh(), other, kShape, DType::Float64, memory);
-  EXPECT_GT(worstDifference(another, wholeOf(kShape), all), 0.5);
+  EXPECT_GT(worstDifference(DeviceMesh(), another, wholeOf(kShape), all), 0.5);
 }
 
 TEST(Matrices, AreMultipliedHoweverTheyLie) {
@@ -93,17 +93,17 @@ TEST(Matrices, DifferWhereOneElementDoes) {
   double whole[] = {1, -4, 2, 3, 0, 1}, part[] = {2, 3, 0, 1};
   const Tensor all(whole, DType::Float64, {3, 2}), rows(part, DType::Float64, {2, 2});
   const Box box{{1, 3}, {0, 2}};
-  EXPECT_EQ(worstDifference(rows, box, all), 0);
+  EXPECT_EQ(worstDifference(DeviceMesh(), rows, box, all), 0);
   for (double& element : part) {
     const double before = element;
     element += 1;
-    EXPECT_EQ(worstDifference(rows, box, all), 0.25);
+    EXPECT_EQ(worstDifference(DeviceMesh(), rows, box, all), 0.25);
     element = std::numeric_limits<double>::quiet_NaN();
-    EXPECT_TRUE(std::isnan(worstDifference(rows, box, all)));
+    EXPECT_TRUE(std::isnan(worstDifference(DeviceMesh(), rows, box, all)));
     element = before;
   }
   const Tensor none(part, DType::Float64, {0, 2});
-  EXPECT_EQ(worstDifference(none, {{3, 3}, {0, 2}}, all), 0);
+  EXPECT_EQ(worstDifference(DeviceMesh(), none, {{3, 3}, {0, 2}}, all), 0);
 }
 
 TEST(Matrices, HaveTwoDimensions) {

@@ -39,8 +39,8 @@ mutation(credit_of_an_exchange_is_stored_without_release
          SHOWS "${payload}")
 mutation(steps_of_a_lane_are_stored_without_release
          FILE src/executor/cuda/step_device.cuh
-         FROM [[ptx::stReleaseGpu(lane.progress]]
-         TO [[ptx::stRelaxedGpu(lane.progress]]
+         FROM [[ptx::stReleaseGpu(lane.rank.progress]]
+         TO [[ptx::stRelaxedGpu(lane.rank.progress]]
          SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
          SHOWS "${payload}")
 mutation(steps_of_a_lane_are_loaded_without_acquire
@@ -136,8 +136,8 @@ mutation(lanes_without_a_part_in_a_call_are_not_waited_for
          SHOWS "FAILED  . Wires/Chains")
 mutation(operands_of_the_next_chunk_are_written_over_those_in_use
          FILE src/executor/cuda/step_device.cuh
-         FROM [[lane.operands + chunk % 2 * lane.all.mostPorts]]
-         TO [[lane.operands]]
+         FROM [[lane.operands() + chunk % 2 * lane.all.mostPorts]]
+         TO [[lane.operands()]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/2
          SHOWS "differs from byte")
 mutation(lanes_share_one_barrier
@@ -192,8 +192,8 @@ mutation(half_of_the_slots_are_used
          SHOWS "differs from byte|no progress")
 mutation(rounds_count_one_message_each
          FILE src/executor/cuda/step_device.cuh
-         FROM [[uint32_t(lane.round) * port.perRound]]
-         TO [[uint32_t(lane.round)]]
+         FROM [[lane.round * port.perRound]]
+         TO [[lane.round]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted*
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(messages_of_one_round_are_counted
@@ -318,7 +318,7 @@ mutation(slices_share_links
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(rounds_of_divided_blocks_overlap
          FILE src/executor/cuda/step_device.cuh
-         FROM [[(lane.round * shape.divisions + division)]]
+         FROM [[(uint64_t{lane.round} * shape.divisions + division)]]
          TO [[(lane.round + division)]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/2
          SHOWS "differs from byte")
@@ -484,7 +484,7 @@ mutation(lanes_do_not_look_whether_another_has_given_up
          SHOWS "no progress")
 mutation(clock_is_not_looked_at
          FILE src/executor/cuda/wait_device.cuh
-         FROM [[if (ptx::globalTimer() - lane.began > lane.all.deadlineNs)]]
+         FROM [[if (ptx::globalTimer() - lane.shared->began > lane.all.deadlineNs)]]
          TO [[if (false)]]
          TEST cuda_launches_test FILTER Wires/Faults.NoWait*
          SHOWS "no progress")

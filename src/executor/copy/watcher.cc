@@ -1,6 +1,7 @@
 #include "src/executor/copy/watcher.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "src/base/check.h"
 #include "src/device/cuda/guards.h"
@@ -32,6 +33,14 @@ std::string describeMessage(uint32_t call, uint32_t told) {
   if (static_cast<int>(type) >= kDataTypeCount)  // the words of a mark may be of two
     return base::message(count, " elements");
   return base::message(count == kMostTold ? "at least " : "", count, " ", toString(type));
+}
+
+/// In two, of which each is read whole as one of more words need not be.
+void copyNotice(StreamQueue& queue, void* to, const void* from) {
+  constexpr size_t kFirst = offsetof(CopyNotice, sentCall);
+  queue.copy(to, from, kFirst);
+  queue.copy(static_cast<unsigned char*>(to) + kFirst,
+             static_cast<const unsigned char*>(from) + kFirst, sizeof(CopyNotice) - kFirst);
 }
 
 std::string describeMismatch(int receiver, int sender, const CopyNotice& notice) {
@@ -190,8 +199,8 @@ void Watcher::judgePoison(uint32_t poison) {
   const int from = static_cast<int>(poison - kPoison), rank = ground_.endpoint.rank();
   CopyNotice& notice = view_->words.data()->notice;
   StreamQueue queue(stream_, ground_.waitFlags);
-  queue.copy(&notice, ground_.endpoint.memory() + ground_.endpoint.offsets().copyNotice(from),
-             sizeof notice);
+  copyNotice(queue, &notice,
+             ground_.endpoint.memory() + ground_.endpoint.offsets().copyNotice(from));
   TUTTI_CUDA(cudaStreamSynchronize(stream_));  // the look's copies have come through before
   if (notice.isMismatch != 0 && notice.culprit == static_cast<uint32_t>(rank))
     return giveUp(ErrorCode::Mismatch, from, describeMismatch(from, rank, notice), {});
@@ -244,8 +253,7 @@ void Watcher::tellPeers(StreamQueue& queue, const CopyNotice& notice) const {
   for (int peer = 0; peer < endpoint.size(); ++peer) {
     if (peer == endpoint.rank()) continue;
     unsigned char* const there = endpoint.memoryOf(peer);
-    queue.copy(there + endpoint.offsets().copyNotice(endpoint.rank()), &sources.notice,
-               sizeof notice);
+    copyNotice(queue, there + endpoint.offsets().copyNotice(endpoint.rank()), &sources.notice);
     queue.copy(there + endpoint.offsets().copyPoison(), &sources.poison, sizeof(uint32_t));
   }
 }

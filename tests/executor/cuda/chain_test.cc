@@ -28,16 +28,16 @@ class Sums {
     call.type = DataType::Int32;
     call.inPlace = true;
     ranks.begin(call, wire, seed);
-    const plan::PlanSpec trees = planOf(plan::Algorithm::DoubleTree, plan::Collective::AllReduce,
+    const plan::PlanSpec shots = planOf(plan::Algorithm::TwoShot, plan::Collective::AllReduce,
                                         plan::Protocol::Simple, kRanks);
     for (int r = 0; r < kRanks; ++r)
-      trees_.push_back(ranks.interpreter(r).prepare(trees, collectives::build(trees, r)));
+      shots_.push_back(ranks.interpreter(r).prepare(shots, collectives::build(shots, r)));
   }
 
   std::vector<DeviceLaunch> of(int rank) const {
-    DeviceLaunch ring = ranks_.launchOf(rank), tree = ring;
-    tree.plan = trees_[static_cast<size_t>(rank)].get();
-    std::vector<DeviceLaunch> calls{ring, tree, ring, tree, ring};
+    DeviceLaunch ring = ranks_.launchOf(rank), shot = ring;
+    shot.plan = shots_[static_cast<size_t>(rank)].get();
+    std::vector<DeviceLaunch> calls{ring, shot, ring, shot, ring};
     const uint32_t slices[] = {1, 2, 4, 1, 2};
     for (size_t i = 0; i < calls.size(); ++i) {
       calls[i].slices = slices[i];
@@ -49,7 +49,7 @@ class Sums {
 
  private:
   DeviceRanks& ranks_;
-  std::vector<std::unique_ptr<DevicePlan>> trees_;
+  std::vector<std::unique_ptr<DevicePlan>> shots_;
 };
 
 void launchEach(DeviceRanks& ranks, const Sums& sums, int rank) {

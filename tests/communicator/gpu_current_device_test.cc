@@ -42,6 +42,8 @@ TEST_P(GpuCurrentDevice, StaysAfterEveryCall) {
       s_->ranks[r].receive({s_->values[r].data() + 10, 10, DataType::Float32, 1 - r},
                            s_->streams[r]);
     }
+    group.end();
+    for (Stream& stream : s_->streams) stream.synchronize();
   });
   onEveryDevice("split", [&] {
     std::thread other([&] { s_->ranks[1].split(0, 1); });

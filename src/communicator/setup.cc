@@ -314,7 +314,7 @@ void Communicator::Impl::crossHosts(base::Deadline deadline) {
         if (deadline.passed())
           base::fail(ErrorCode::Timeout, self(),
                      ": set-up timed out while waiting for a message of ", name(before[sender]),
-                     " by ", endpoint->name(before[sender]));
+                     " by ", endpoint->name(before[sender]), endpoint->settings(before[sender]));
         if (!endpoint->progress()) backoff.idle();
       }
       in.release();

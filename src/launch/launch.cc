@@ -10,6 +10,7 @@
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/bootstrap/meeting_server.h"
+#include "src/launch/descriptors.h"
 #include "src/launch/environment.h"
 #include "src/launch/job.h"
 
@@ -22,9 +23,6 @@ using launcher::SignalCollector;
 
 constexpr int kMaxRanks = 4096;
 constexpr int kMaxRestarts = 1000;
-// Two pipes, the process itself, and its connection to the meeting point, which is here.
-constexpr int kDescriptorsPerRank = 4;
-constexpr int kOwnDescriptors = 64;
 
 void check(const LaunchOptions& options) {
   TUTTI_REQUIRE(!options.command.empty() && !options.command[0].empty(),
@@ -40,7 +38,7 @@ void check(const LaunchOptions& options) {
                 "every attempt of a job with restarts has an id of its own, and one was given");
   rlimit limit = {};
   TUTTI_SYSCALL(getrlimit(RLIMIT_NOFILE, &limit));
-  const rlim_t needed = static_cast<rlim_t>(options.ranks) * kDescriptorsPerRank + kOwnDescriptors;
+  const rlim_t needed = launcher::launcherDescriptors(options.ranks);
   TUTTI_REQUIRE(limit.rlim_cur == RLIM_INFINITY || needed <= limit.rlim_cur, options.ranks,
                 " ranks need ", needed,
                 " open files in the launcher, but the limit (ulimit -n) is ", limit.rlim_cur);

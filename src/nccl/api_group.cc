@@ -47,10 +47,11 @@ TUTTI_NCCL_NAME(ncclGroupEnd);
 // The group has ended also when the argument is wrong.
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
   return guard("ncclGroupSimulateEnd", [&] {
-    const auto microseconds = Group::ofThread().simulateEnd();
+    std::optional<double> microseconds;
+    const ncclResult_t result = Group::ofThread().simulateEnd(microseconds);
     requireSimInfo(simInfo);
     if (microseconds) writeTime(simInfo, static_cast<float>(*microseconds));
-    return ncclSuccess;
+    return result;
   });
 }
 TUTTI_NCCL_NAME(ncclGroupSimulateEnd);

@@ -77,18 +77,17 @@ ncclResult_t Group::make(std::vector<Call> calls) {
   });
 }
 
-std::optional<double> Group::simulateEnd() {
+ncclResult_t Group::simulateEnd(std::optional<double>& microseconds) {
   auto collected = close();
-  if (!collected) return std::nullopt;
+  if (!collected) return ncclSuccess;
   for (const Making& making : collected->makings) takeBack(making);
   if (!collected->makings.empty())
     base::fail(ErrorCode::InvalidUsage, "making communicators cannot be simulated");
-  if (collected->failure != ncclSuccess)
-    base::fail(ErrorCode::InvalidUsage,
-               "a call of the group has failed: ", ncclGetErrorString(collected->failure));
+  if (collected->failure != ncclSuccess) return collected->failure;
   tutti::Group group;
   for (Call& call : collected->calls) call.call.start(call.stream);
-  return group.predict().count();
+  microseconds = group.predict().count();
+  return ncclSuccess;
 }
 
 }  // namespace tutti::nccl

@@ -23,8 +23,9 @@ class Group {
   /// Makes, at the outermost end, what was collected. ncclInProgress when some of it goes on.
   /// Throws InvalidUsage when none is open, and what its calls throw.
   ncclResult_t end();
-  /// Makes nothing; microseconds that the outermost group would take, none of an inner one.
-  std::optional<double> simulateEnd();
+  /// Makes nothing; tells the microseconds that the outermost group would take, of an inner one
+  /// none. As of end(), a call's result that was refused.
+  ncclResult_t simulateEnd(std::optional<double>& microseconds);
 
   /// Of a call inside; throws InvalidUsage for a group of both kinds.
   void add(std::shared_ptr<Comm> comm, PreparedCall call, StreamRef stream);

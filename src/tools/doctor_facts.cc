@@ -22,6 +22,7 @@
 #include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/socket_control_plane.h"
 #include "src/communicator/state.h"
+#include "src/launch/descriptors.h"
 #include "src/topology/read_machine.h"
 #include "transports/shm/endpoint.h"
 
@@ -119,7 +120,8 @@ void readNeeds(DoctorFacts& f) {
   const auto layout = transports::shm::chooseLayout(f.ranks, communicator::kChannels);
   f.inboxBytes = transports::shm::inboxBytes(f.ranks, layout);
   f.mappedBytes = 2 * f.inboxBytes + kOwnBytes;  // its own, and a block of each other's
-  f.descriptors = bootstrap::socketControlPlaneDescriptors(f.ranks) + kOwnDescriptors;
+  f.descriptors = std::max(bootstrap::socketControlPlaneDescriptors(f.ranks) + kOwnDescriptors,
+                           launcher::launcherDescriptors(f.ranks));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ struct DoctorFacts {
   // What the ranks need.
   uint64_t inboxBytes = 0;   ///< shared memory of one rank
   uint64_t mappedBytes = 0;  ///< of address space, by one rank
-  uint64_t descriptors = 0;  ///< open files of one rank
+  uint64_t descriptors = 0;  ///< open files of a rank, or of who launches them
 
   // What the machine gives.
   std::optional<transports::shm::MemoryRoom> memory;  ///< nothing when no limit can be read

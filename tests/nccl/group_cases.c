@@ -147,6 +147,12 @@ static void simulated(void) {
   CHECK(info.estimatedTime == NCCL_UNDEF_FLOAT);
   OK(ncclGroupSimulateEnd(&info));
   CHECK(info.estimatedTime > 0);
+  info.estimatedTime = NCCL_UNDEF_FLOAT;
+  OK(ncclGroupStart());
+  FAILS(ncclAllReduce(x[0], x[0] + 1, 4, ncclFloat, ncclSum, comms[0], NULL), ncclInvalidArgument,
+        "overlap");
+  CHECK(ncclGroupSimulateEnd(&info) == ncclInvalidArgument); /* as ncclGroupEnd() says */
+  CHECK(info.estimatedTime == NCCL_UNDEF_FLOAT);
   OK(ncclGroupStart());
   info.magic = 0;
   FAILS(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "INITIALIZER");

@@ -163,7 +163,36 @@ TEST_F(Hosts, ADeviceThatLeadsNowhereIsNamedAtSetUp) {
   }
 }
 
-// Hosts of two, three and one ranks: whichever it is.
+// Where nothing answers and nothing is refused it takes the deadline.
+TEST_F(Hosts, ADeviceThatSwallowsEverythingIsNamedAtSetUp) {
+  const NetworkHosts hosts(2);
+  for (int host = 0; host < 2; ++host) {
+    const std::string other = "10.67.0." + std::to_string(2 - host);
+    hosts.run(host, {"ip", "link", "add", "silent", "type", "veth", "peer", "name", "end"});
+    for (const char* device : {"silent", "end"})
+      hosts.run(host, {"ip", "link", "set", device, "up"});
+    hosts.run(host, {"ip", "address", "add", "10.67.0." + std::to_string(host + 1) + "/24", "dev",
+                     "silent"});
+    hosts.run(host, {"ip", "neighbour", "add", other, "lladdr", "02:00:00:00:00:01", "dev",
+                     "silent", "nud", "permanent"});
+  }
+  RankProcesses ranks(
+      2,
+      [&](const Context& context) {
+        const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 3s}); });
+        context.say(outcome.text);
+        return outcome.code == ErrorCode::Timeout ? 0 : 1;
+      },
+      [&](int rank) {
+        hosts.enter(rank);
+        ::setenv("UCX_NET_DEVICES", "silent", 1);
+      });
+  ASSERT_TRUE(ranks.allSucceed(30s));
+  EXPECT_NE((ranks.output(0) + ranks.output(1)).find("UCX_NET_DEVICES=silent"), std::string::npos)
+      << ranks.output(0) << ranks.output(1);
+}
+
+// Hosts of two, three and one ranks: whichever it is, who uses it says so.
 TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
   const NetworkHosts hosts(3);
   const Placement placement{0, 0, 1, 1, 1, 2};
@@ -184,6 +213,8 @@ TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
       EXPECT_NE(ranks.output(rank).find("rank " + std::to_string(wrong) + " (pid "),
                 std::string::npos)
           << ranks.output(rank);
+    EXPECT_NE(ranks.output(wrong).find("UCX_NET_DEVICES=lo"), std::string::npos)
+        << ranks.output(wrong);
   }
 }
 

@@ -20,6 +20,10 @@ class JoinedEndpoint final : public Endpoint {
     const Way way = to(peer);
     return way.endpoint.name(way.number);
   }
+  std::string settings(int peer) const override {
+    const Way way = to(peer);
+    return way.endpoint.settings(way.number);
+  }
   const RingLayout& layout() const override { return near_->layout(); }
 
   Address address(int peer) override {

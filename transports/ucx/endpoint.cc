@@ -41,6 +41,7 @@ class UcxEndpoint final : public Endpoint {
   }
 
   const char* name(int) const override { return "ucx"; }
+  std::string settings(int) const override { return worker_->settings(); }
   const RingLayout& layout() const override { return layout_; }
 
   Address address(int peer) override {

@@ -236,7 +236,7 @@ void Peer::throwFailure() {
   reported_ = true;
   throw ConnectionLost(
       peer_, base::message("its connection broke: UCX reports \"", library().statusString(*lost),
-                           "\"", connection_ && connection_->made() ? "" : worker_.devices()));
+                           "\"", connection_ && connection_->made() ? "" : worker_.settings()));
 }
 
 }  // namespace tutti::transports::ucx

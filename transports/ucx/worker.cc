@@ -89,15 +89,20 @@ std::string effective(const std::string& own, const char* variable) {
   return !own.empty() ? own : users ? users : "";
 }
 
-/// By which devices a worker goes, as a clause for who cannot be reached by them; "" where UCX
+/// What settings leave a worker to go by, as a clause for who cannot be reached; "" where UCX
 /// chooses.
-std::string describeDevices(const WorkerOptions& options) {
+std::string describeSettings(const WorkerOptions& options) {
   const std::string devices = effective(options.devices, "UCX_NET_DEVICES");
-  if (devices.empty()) return "";
-  return base::message(
-      "; this process uses ", devices, " alone (",
-      options.devices.empty() ? "UCX_NET_DEVICES=" + devices : "UCX_NET_DEVICES names others",
-      "), and the other host must be reached by it, and reach it");
+  const std::string tls = effective(options.tls, "UCX_TLS");
+  std::string text;
+  if (!devices.empty())
+    text = base::message(
+        "; this process uses ", devices, " alone (",
+        options.devices.empty() ? "UCX_NET_DEVICES=" + devices : "UCX_NET_DEVICES names others",
+        "), and the other host must be reached by it, and reach it");
+  if (!tls.empty())
+    text += base::message("; of UCX's transports it may use what UCX_TLS=", tls, " leaves");
+  return text;
 }
 
 /// Throws System: the settings, which allow nothing that this host has, and what it has.
@@ -174,7 +179,7 @@ Worker::Worker(const WorkerOptions& options) {
 void Worker::initialise(const WorkerOptions& options) {
   requireLockableMemory(effective(options.devices, "UCX_NET_DEVICES"),
                         effective(options.tls, "UCX_TLS"));
-  devices_ = describeDevices(options);
+  settings_ = describeSettings(options);
   const Library& ucp = library();
   const Config config = readConfig(options);
   ucp_params_t params{};
@@ -299,10 +304,10 @@ Connection& Worker::connection(const base::Bytes& address, int peer, const std::
   const ucs_status_t status = library().epCreate(worker_, &params, &made->endpoint_);
   if (status == UCS_ERR_UNREACHABLE)  // also because its process has just died
     throw ConnectionLost(peer, base::message("it cannot be reached: UCX reports \"",
-                                             library().statusString(status), "\"", devices_));
+                                             library().statusString(status), "\"", settings_));
   if (status != UCS_OK)
     base::fail(ErrorCode::System, who, ": UCX reports \"", library().statusString(status), "\"",
-               devices_, "; ", describe(d));
+               settings_, "; ", describe(d));
   return *connections_.emplace(key, std::move(made)).first->second;
 }
 

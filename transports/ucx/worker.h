@@ -101,7 +101,7 @@ class Worker {
   /// Called by the worker's own thread before it does anything else; does not throw.
   void enterOnThread(std::function<void()> enter) { enter_ = std::move(enter); }
   /// For messages about a peer that is not reached: "; this process uses lo alone (...)", or "".
-  const std::string& devices() const { return devices_; }
+  const std::string& settings() const { return settings_; }
 
   /// A random number, so that whoever was not told it cannot send to this door.
   uint64_t addDoor(Door* door);
@@ -178,7 +178,7 @@ class Worker {
   bool reachesGpus_ = false;
   std::function<void()> enter_;
   base::Bytes address_;
-  std::string devices_;
+  std::string settings_;
   std::unordered_map<uint64_t, Door*> doors_;
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again

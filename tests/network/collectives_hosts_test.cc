@@ -192,7 +192,7 @@ TEST_F(Hosts, ADeviceThatSwallowsEverythingIsNamedAtSetUp) {
       << ranks.output(0) << ranks.output(1);
 }
 
-// Hosts of two, three and one ranks: whichever it is, who uses it says so.
+// Hosts of two, three and one ranks: whichever it is. Who notices first names its own device.
 TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
   const NetworkHosts hosts(3);
   const Placement placement{0, 0, 1, 1, 1, 2};
@@ -213,8 +213,6 @@ TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
       EXPECT_NE(ranks.output(rank).find("rank " + std::to_string(wrong) + " (pid "),
                 std::string::npos)
           << ranks.output(rank);
-    EXPECT_NE(ranks.output(wrong).find("UCX_NET_DEVICES=lo"), std::string::npos)
-        << ranks.output(wrong);
   }
 }
 

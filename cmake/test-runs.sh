@@ -66,8 +66,8 @@ summary() {
   for log in "${logs[@]}"; do
     echo "== ${log%.log}"
     sed -n '/tests passed/,$p' "$log"
-    # The line after "FILE:LINE: Skipped" is why; scripts say it behind SKIPPED, as a message of CMake's or not.
     failures "${log%.log}.details"
+    # The line after "FILE:LINE: Skipped" is why; scripts say it behind SKIPPED, as a message of CMake's or not.
     sed -nE '/: Skipped$/{n;s/^/Skipped: /p;}; s/^(-- )?SKIPPED: /Skipped: /p' "${log%.log}.details" | sort | uniq -c
   done
   [ $status = 0 ] && echo "$1: all passed" || echo "$1: FAILED"

@@ -183,7 +183,7 @@ struct GpuLaunch {
   uint64_t capture = 0;  ///< of the stream's identity
 };
 /// Throws Mismatch where the calls do not go together, and what CUDA refuses.
-void launchOnGpu(std::span<const GpuLaunch> ranks);
+void launchOnGpu(std::span<const GpuLaunch> calls);
 /// Whether `next` may be launched together with `calls`, behind those of its rank.
 bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next);
 

@@ -47,8 +47,8 @@ TUTTI_DEVICE void end(const RankArguments& rank) {
 }
 
 /// In every lane of a rank that has another call behind this one: until the last lane has ended it.
-/// `followed` is what the word was when the lane began this call, which none has left then. Only
-/// lanes that have work look at the clock: they know whom they wait for.
+/// `followed` is what the word was before this lane was counted, without which the call cannot end.
+/// Only lanes that have work look at the clock: they know whom they wait for.
 TUTTI_DEVICE bool awaitEnd(const RankArguments& rank, uint32_t followed, uint32_t looksEvery) {
   for (uint32_t spins = 1; ptx::ldAcquireGpu(&rank.words->followed) == followed; ++spins) {
     if (spins % looksEvery == 0 && ptx::ldRelaxedGpu(&rank.words->stop) != 0) return false;

@@ -147,4 +147,82 @@ __global__ inline void wrong(Wrong what, uint32_t* flag, const __grid_constant__
   }
 }
 
+enum class WrongRegisters {
+  PartOfAWarp,
+  PartOfAWarpgroup,
+  AfterOthersLeft,
+  OthersTakeMore,
+  Again,
+  FewerByUp,
+  MoreByDown,
+  MoreThanThereAre
+};
+
+/// A block of 384 threads, which have 168 registers each at first.
+__global__ inline void __launch_bounds__(384, 1) wrongRegisters(WrongRegisters what) {
+  const unsigned thread = threadIdx.x, group = thread / 128;
+  switch (what) {
+    case WrongRegisters::PartOfAWarp:
+      if (thread != 5) ptx::setMaxRegistersDown<40>();
+      __syncthreads();
+      break;
+    case WrongRegisters::PartOfAWarpgroup:
+      if (thread < 96) ptx::setMaxRegistersDown<40>();
+      __syncthreads();
+      break;
+    case WrongRegisters::AfterOthersLeft:
+      if (thread < 32) return;
+      ptx::setMaxRegistersDown<40>();
+      break;
+    case WrongRegisters::OthersTakeMore:
+      if (thread < 32)
+        ptx::setMaxRegistersDown<40>();
+      else
+        ptx::setMaxRegistersDown<24>();
+      break;
+    case WrongRegisters::Again:
+      ptx::setMaxRegistersDown<40>();
+      ptx::setMaxRegistersDown<24>();
+      break;
+    case WrongRegisters::FewerByUp:
+      ptx::setMaxRegistersDown<40>();
+      __syncthreads();
+      ptx::setMaxRegistersUp<24>();
+      break;
+    case WrongRegisters::MoreByDown:
+      ptx::setMaxRegistersDown<40>();
+      __syncthreads();
+      ptx::setMaxRegistersDown<48>();
+      break;
+    case WrongRegisters::MoreThanThereAre:
+      if (group == 0)
+        ptx::setMaxRegistersDown<40>();
+      else
+        ptx::setMaxRegistersUp<240>();
+      break;
+  }
+}
+
+enum class MapFence { None, Acquire, Release };  // which one is missing
+
+/// Loads the box at 0, 16 bytes, of a tensor map in global memory, which becomes `next`, and again.
+__global__ inline void replaceMap(CUtensorMap* map, const CUtensorMap* next, MapFence missing) {
+  TUTTI_SHARED(uint4, held, [16]);
+  TUTTI_SHARED(uint64_t, barrier, [1]);
+  const uint32_t at = ptx::sharedAddress(barrier);
+  const uint32_t aligned = (ptx::sharedAddress(held) + 127) / 128 * 128;
+  ptx::mbarrierInit(at, 1);
+  ptx::fenceMbarrierInit();
+  ptx::fenceTensorMapAcquire(map);
+  for (uint32_t round = 0; round < 2; ++round) {
+    ptx::mbarrierArriveExpectTx(at, 16);
+    ptx::tensorLoad(aligned, map, {0}, at);
+    ptx::mbarrierWait(at, round);
+    if (round == 1) return;
+    *map = *next;
+    if (missing != MapFence::Release) ptx::fenceTensorMapRelease();
+    if (missing != MapFence::Acquire) ptx::fenceTensorMapAcquire(map);
+  }
+}
+
 }  // namespace tutti::emulation::core

@@ -89,18 +89,23 @@ TEST_P(Seeds, LaunchesRunSideBySide) {
 
 INSTANTIATE_TEST_SUITE_P(Core, Seeds, testing::Values(0, 1, 2, 3));
 
+/// Of a tensor of four words, which a box holds.
+CUtensorMap mapOf(uint32_t* words) {
+  alignas(128) CUtensorMap map{};
+  const cuuint64_t size = 4, unused = 16;
+  const cuuint32_t box = 4, stride = 1;
+  EXPECT_EQ(encodeTensorMap(&map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, words, &size, &unused, &box,
+                            &stride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                            CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            CUDA_SUCCESS);
+  return map;
+}
+
 void launchWrong(Wrong what, const cuda::LaunchConfig& config) {
   setenv("TUTTI_EMULATION_TIMEOUT", "1", 1);
   alignas(128) CUtensorMap map{};
   alignas(16) uint32_t flag[4] = {};
-  if (what >= Wrong::MisalignedLoad) {
-    const cuuint64_t size = 4, unused = 16;
-    const cuuint32_t box = 4, stride = 1;
-    EXPECT_EQ(encodeTensorMap(&map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, flag, &size, &unused, &box,
-                              &stride, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                              CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-              CUDA_SUCCESS);
-  }
+  if (what >= Wrong::MisalignedLoad) map = mapOf(flag);
   EXPECT_EQ(launch(wrong, config, what, &flag[0], map), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   std::exit(0);
@@ -164,6 +169,56 @@ TEST_F(Errors, OfTensorStoresOutside) {
   expectReport(Wrong::StoreBeyond, (store + kBeyond).c_str());
   expectReport(Wrong::ReductionBefore, (reduction + kBefore).c_str());
   expectReport(Wrong::ReductionBeyond, (reduction + kBeyond).c_str());
+}
+
+void launchWrongRegisters(WrongRegisters what) {
+  EXPECT_EQ(launch(wrongRegisters, {.block = {384}}, what), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  std::exit(0);
+}
+
+TEST_F(Errors, OfRegisters) {
+  const std::pair<WrongRegisters, const char*> cases[] = {
+      {WrongRegisters::PartOfAWarp, "deadlock.*\n.*a warp collective"},
+      {WrongRegisters::PartOfAWarpgroup, "exits without a setmaxnreg that others"},
+      {WrongRegisters::AfterOthersLeft, "dec to 40, but thread 0 of the warpgroup has exited"},
+      {WrongRegisters::OthersTakeMore,
+       "dec to 24, but others of the warpgroup execute setmaxnreg.dec to 40"},
+      {WrongRegisters::Again,
+       "dec to 24 before all threads of the warpgroup have executed "
+       "setmaxnreg.dec to 40"},
+      {WrongRegisters::FewerByUp, "inc to 24 by threads that have 40"},
+      {WrongRegisters::MoreByDown, "dec to 48 by threads that have 40"},
+      {WrongRegisters::MoreThanThereAre, "deadlock.*\n.*waits in setmaxnreg.inc"}};
+  for (const auto& [what, text] : cases)
+    EXPECT_EXIT(launchWrongRegisters(what), testing::ExitedWithCode(kErrorStatus), text);
+}
+
+template <int kRegisters>
+concept CanBeSet = requires {
+  cuda::ptx::setMaxRegistersUp<kRegisters>();
+};
+
+TEST_F(Errors, OfNumbersOfRegisters) {
+  static_assert(CanBeSet<24> && CanBeSet<256>);
+  static_assert(!CanBeSet<16> && !CanBeSet<36> && !CanBeSet<264>);
+}
+
+void launchMapReplaced(MapFence missing) {
+  alignas(16) uint32_t words[2][4] = {};
+  CUtensorMap map = mapOf(words[0]);
+  const CUtensorMap next = mapOf(words[1]);
+  EXPECT_EQ(launch(replaceMap, {}, &map, &next, missing), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  std::exit(0);
+}
+
+TEST_F(Errors, OfFencesOfTensorMaps) {
+  EXPECT_EXIT(launchMapReplaced(MapFence::None), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(launchMapReplaced(MapFence::Acquire), testing::ExitedWithCode(kErrorStatus),
+              "core_device.cuh:[0-9]+: .*is used without fence.proxy.tensormap::generic.acquire");
+  EXPECT_EXIT(launchMapReplaced(MapFence::Release), testing::ExitedWithCode(kErrorStatus),
+              "core_device.cuh:[0-9]+: .*no thread has executed .*generic.release since");
 }
 
 }  // namespace

@@ -57,6 +57,12 @@ class DeviceArray {
   size_t count_;
 };
 
+/// A function of the driver, by its name: TUTTI_DRIVER(cuMemCreate)(...). Ends the process where
+/// the driver has none.
+void* driverFunction(const char* name);
+#define TUTTI_DRIVER(name) \
+  reinterpret_cast<decltype(&name)>(::tutti::emulation::driverFunction(#name))
+
 /// A tensor in device memory and the boxes in which TMA copies it; the contiguous dimension first.
 struct TensorBox {
   CUtensorMapDataType type;

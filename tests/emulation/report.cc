@@ -73,6 +73,8 @@ void checkNothingIsUnderWay(const Thread& thread) {
   if (group.waited[self] != group.committed[self] ||
       group.issuedAtCommit[self] != group.issued[self])
     fail("a thread exits with wgmmas that it never waited for");
+  if (group.changed[self] != group.registerChanges.size())
+    fail("a thread exits without a setmaxnreg that others of its warpgroup executed");
 }
 
 }  // namespace tutti::emulation

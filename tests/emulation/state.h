@@ -44,6 +44,13 @@ struct BulkGroup {  // of bulk stores
   Tag readTag, writtenTag;
 };
 
+/// What the proxy that reads tensor maps, and keeps what it has read, knows of one.
+struct KnownTensorMap {
+  const void* at;
+  std::array<char, 128> bytes;
+  uint64_t releases;  // fences of the process before it was read
+};
+
 struct Thread {
   enum class State : uint8_t { Done, Ready, Waiting, Polling };
 
@@ -65,6 +72,7 @@ struct Thread {
   bool fenced = false;                    // relaxed stores from here on release
   std::vector<const void*> relaxedLoads;  // since the last fence, which acquires them
   int looksWithoutPause = 0;
+  int registers = 0;
 };
 
 struct Warp {
@@ -106,6 +114,9 @@ struct Block {
     uint32_t offset;
   };
   std::vector<StaticVariable> statics;
+  int freeRegisters = 0;  // of what the block had at its beginning
+  Thread* waitingForRegisters = nullptr;
+  std::vector<KnownTensorMap> tensorMaps;
   int asyncPending = 0;  // asynchronous operations on this block's shared memory
   Tag proxyTag;          // fences, for the proxy that reads
   /// As whom ThreadSanitizer sees this block's asynchronous copies, and its asynchronous reads of
@@ -136,6 +147,10 @@ struct Cluster {
 extern thread_local constinit Thread* currentThread;
 
 inline LaunchState& launchOf(const Block& block) { return *block.cluster->launch; }
+
+/// Registers of each thread of a block at its beginning: what ptxas may give to a kernel whose
+/// __launch_bounds__ say that one block of `threads` threads is on a multiprocessor.
+int registersAtFirst(unsigned threads);
 
 /// The current thread of a kernel; an error names `what` where there is none.
 Thread& thisThread(const char* what);

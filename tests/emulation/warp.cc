@@ -87,6 +87,13 @@ void requireFullWarp(unsigned lanes, const char* instruction) {
     fail(std::string(instruction) + " by lanes " + hex(lanes) + " only: it needs the whole warp");
 }
 
+Warpgroup& warpgroupOf(Thread& thread, const char* instruction, Site site) {
+  const unsigned number = thread.linear / kWarpgroup;
+  if ((number + 1) * kWarpgroup > thread.block->threadCount)
+    failAt(site, std::string(instruction) + " by a warpgroup of fewer than 128 threads");
+  return thread.block->warpgroups[number];
+}
+
 }  // namespace tutti::emulation
 
 namespace tutti::cuda::emulated {

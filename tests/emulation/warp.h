@@ -20,6 +20,10 @@ inline unsigned laneOf(const Thread& thread) { return thread.linear % 32; }
 /// For a thread that ends: others no longer wait for it.
 void leaveWarp(Thread& thread);
 
+/// The thread's warpgroup; fails, with the instruction's name, where that has fewer than 128
+/// threads.
+Warpgroup& warpgroupOf(Thread& thread, const char* instruction, Site site);
+
 /// The name of the collective, and fails unless all 32 lanes have come.
 void requireFullWarp(unsigned lanes, const char* instruction);
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a warpgroup has under way in wgmma. See ptx/wgmma.cc.
+// What a warpgroup has under way in wgmma, and its registers. See ptx/wgmma.cc and
+// ptx/registers.cc.
 
 #include <array>
 #include <cstdint>
@@ -41,7 +42,15 @@ struct WgmmaGroup {
   char tag = 0;       // its reads of shared memory, for those who wait for it
 };
 
-/// Operations and groups are numbered from 0 on; each thread issues and commits all of them.
+struct RegisterChange {  // a setmaxnreg
+  int registers;
+  bool increases;
+  cuda::Site site;
+  int executed = 0;  // by so many threads
+};
+
+/// Operations, groups and changes are numbered from 0 on; each thread issues, commits and executes
+/// all of them.
 struct Warpgroup {
   std::deque<std::unique_ptr<WgmmaOperation>> operations;  // not executed yet
   uint64_t executedOperations = 0;                         // number of operations.front()
@@ -51,6 +60,8 @@ struct Warpgroup {
   std::array<uint64_t, kWarpgroup> issued{}, committed{}, waited{};  // operations, groups, groups
   std::array<uint64_t, kWarpgroup> issuedAtCommit{};
   std::array<bool, kWarpgroup> fenced{};
+  std::vector<RegisterChange> registerChanges;
+  std::array<size_t, kWarpgroup> changed{};  // so many of them
   Thread* waiting = nullptr;
 };
 

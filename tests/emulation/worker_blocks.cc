@@ -92,6 +92,7 @@ void Worker::startThreads(Block& block) {
     thread.relaxedLoads.clear();
     thread.bulkGroups.clear();
     thread.looksWithoutPause = 0;
+    thread.registers = registersAtFirst(block.threadCount);
     block.threads.push_back(&thread);
     makeReady(thread);
   }

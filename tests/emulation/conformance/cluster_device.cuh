@@ -1,6 +1,6 @@
 #pragma once
 
-// Kernels for mbarriers, clusters and bulk copies (sm_90).
+// Kernels for mbarriers, clusters, bulk copies and registers of warpgroups (sm_90).
 
 #include <tutti/cuda/ptx.cuh>
 
@@ -73,6 +73,8 @@ __global__ inline void neighbours(uint32_t* out, const uint32_t* in) {
     ptx::mbarrierArriveExpectTxCluster(ptx::mapa(at, next), 0);
     ptx::mbarrierArriveClusterRelaxed(ptx::mapa(at, next));
   }
+  while (!ptx::mbarrierTryWaitClusterRelaxed(at, 0)) {
+  }
   ptx::mbarrierWaitClusterRelaxed(at, 0);
   ptx::mbarrierWaitCluster(at, 0);
   ptx::clusterArrive();
@@ -113,7 +115,8 @@ __global__ inline void sharedCopies(uint32_t* out, const uint32_t* in) {
   if (threadIdx.x == 0 && rank == 0) ptx::bulkLoadMulticast(words, in, 256, at, 3);
   if (threadIdx.x == 0 && rank == 1)
     ptx::bulkCopyCluster(ptx::mapa(words + 256, 0), ptx::sharedAddress(own), 256, ptx::mapa(at, 0));
-  ptx::mbarrierWaitCluster(at, 0);
+  while (!ptx::mbarrierTryWaitCluster(at, 0)) {
+  }
   out[128 * rank + threadIdx.x] = asWords[threadIdx.x];
   out[128 * rank + 64 + threadIdx.x] = asWords[64 + threadIdx.x];
   ptx::clusterSync();
@@ -170,6 +173,32 @@ __global__ inline void dependent(uint32_t* out) {
   ptx::gridDependencyWait();
   out[threadIdx.x] += threadIdx.x;
   ptx::gridLaunchDependents();
+}
+
+constexpr uint32_t kHeldWords = 192;
+
+/// Three warpgroups of one block, as kernels that multiply have them: the first gives registers
+/// back and passes words on, the others take them, which hold all of the words at a time. A thread
+/// of a block of 384 has 168 at first. out: a hash of the words of each thread.
+__global__ inline void __launch_bounds__(384, 1) shareRegisters(uint32_t* out, const uint32_t* in) {
+  TUTTI_SHARED(uint32_t, held, [kHeldWords]);
+  if (threadIdx.x < 128) {
+    ptx::setMaxRegistersDown<40>();
+    for (uint32_t i = threadIdx.x; i < kHeldWords; i += 128) held[i] = in[i];
+    ptx::barArrive(1, 384);
+    return;
+  }
+  ptx::setMaxRegistersUp<232>();
+  ptx::barSync(1, 384);
+  const uint32_t self = threadIdx.x - 128;
+  uint32_t words[kHeldWords], hash = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kHeldWords; ++i) words[i] = held[(i + self) % kHeldWords];
+#pragma unroll
+  for (uint32_t i = 0; i < kHeldWords; ++i) words[i] = 5 * words[i] + words[kHeldWords - 1 - i];
+#pragma unroll
+  for (uint32_t i = 0; i < kHeldWords; ++i) hash = 31 * hash + words[i];
+  out[self] = hash;
 }
 
 }  // namespace tutti::emulation::conformance

@@ -1,4 +1,4 @@
-// mbarriers, clusters and bulk copies.
+// mbarriers, clusters, bulk copies, and registers of warpgroups.
 
 #include <gtest/gtest.h>
 
@@ -88,10 +88,13 @@ TEST(Cluster, PairsOfFloatsAreAdded) {
   float sum = 0;
   for (const float value : in) sum += value;
   EXPECT_EQ(out, (std::vector<float>{sum, 3 * 64}));
+  expectGolden("red_add_f32", out);
 }
 
 TEST(Cluster, OneLaneIsElected) {
-  EXPECT_EQ(outputOf<uint32_t>(3, elections, {.block = dim3(96)}), std::vector<uint32_t>(3, 1));
+  const auto out = outputOf<uint32_t>(3, elections, {.block = dim3(96)});
+  EXPECT_EQ(out, std::vector<uint32_t>(3, 1));
+  expectGolden("elect", out);
 }
 
 TEST(Cluster, DependentLaunchesSeeWhatWasWritten) {
@@ -102,6 +105,22 @@ TEST(Cluster, DependentLaunchesSeeWhatWasWritten) {
   check(cudaDeviceSynchronize());
   const auto words = out.download();
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(words[i], 3 * i);
+  expectGolden("dependent_launches", words);
+}
+
+TEST(Cluster, WarpgroupsShareRegisters) {
+  const auto in = randomWords<uint32_t>(kHeldWords, 7);
+  const auto out = outputOf<uint32_t>(256, shareRegisters, {.block = dim3(384)},
+                                      DeviceArray<uint32_t>(in).get());
+  for (uint32_t thread = 0; thread < 256; ++thread) {
+    std::vector<uint32_t> words(kHeldWords);
+    for (uint32_t i = 0; i < kHeldWords; ++i) words[i] = in[(i + thread) % kHeldWords];
+    for (uint32_t i = 0; i < kHeldWords; ++i) words[i] = 5 * words[i] + words[kHeldWords - 1 - i];
+    uint32_t hash = 0;
+    for (const uint32_t word : words) hash = 31 * hash + word;
+    ASSERT_EQ(out[thread], hash) << thread;
+  }
+  expectGolden("set_max_registers", out);
 }
 
 /// stmatrix is ldmatrix the other way round.

@@ -1,8 +1,9 @@
 #pragma once
 
-// Outputs of kernels that are kept in golden/: one line for each, a name and a hash of its bytes.
-// What the emulation has written there is replaced by what a GPU writes, when one can be had; then
-// a layout that kernels and emulation misunderstand alike shows.
+// Outputs of kernels that are kept in golden/: one line for each, a name, a hash of its bytes, and
+// whether a GPU or the emulation wrote it. What the emulation has written there is replaced by what
+// a GPU writes, when one can be had; then a layout that kernels and emulation misunderstand alike
+// shows.
 
 #include <cstdint>
 #include <cstring>
@@ -15,8 +16,7 @@
 
 namespace tutti::emulation::conformance {
 
-/// Which golden file; set by main() from --golden=FILE. With --write-golden it is written anew,
-/// marked with what `source` says the outputs are from.
+/// Which golden file; set by main() from --golden=FILE. With --write-golden it is written anew.
 struct Golden {
   std::string path;
   bool write = false;

@@ -93,18 +93,20 @@ void expectAtomics(std::index_sequence<kIndex...>) {
 TEST(Memory, IsChangedByAtomics) { expectAtomics(std::make_index_sequence<16>{}); }
 
 template <bool kSys>
-void expectCounted() {
+void expectCounted(const std::string& name) {
   DeviceArray<uint32_t> out(3);
   out.fill(0);
   check(cuda::launch(countWithFences<kSys>, {.grid = dim3(6), .block = dim3(64)}, out.get()));
   check(cudaDeviceSynchronize());
   const uint32_t sum = 6 * 64 * 63 / 2;
-  EXPECT_EQ(out.download(), (std::vector<uint32_t>{sum, 6 * 64, sum}));
+  const auto words = out.download();
+  EXPECT_EQ(words, (std::vector<uint32_t>{sum, 6 * 64, sum}));
+  expectGolden(name, words);
 }
 
 TEST(Memory, IsOrderedByFences) {
-  expectCounted<false>();
-  expectCounted<true>();
+  expectCounted<false>("fence_gpu");
+  expectCounted<true>("fence_sys");
 }
 
 }  // namespace

@@ -25,10 +25,14 @@ __global__ void reduceReplicas(uint4* out, uint4* all) {
   }
 }
 
-/// Adds to words and floats of all replicas.
-__global__ inline void addToReplicas(uint32_t* words, float4* floats) {
+/// Adds to two words of all replicas.
+__global__ inline void addToWords(uint32_t* words) {
   ptx::multimemRedAddRelaxed(words, threadIdx.x);
-  ptx::multimemRedAddRelease(words + 1, 1u);
+  ptx::multimemRedAddRelease(words + 1, 3u);
+}
+
+/// Adds to four floats of all replicas.
+__global__ inline void addToFloats(float4* floats) {
   ptx::multimemRedAddF32(floats, make_float4(1, 2, 3, float(threadIdx.x)));
 }
 

@@ -1,4 +1,4 @@
-// multimem over replicas, which needs several GPUs and so runs in the emulation only; and fp8.
+// multimem over replicas on several GPUs; and fp8.
 
 #include <gtest/gtest.h>
 
@@ -7,36 +7,32 @@
 #include "tests/emulation/conformance/golden.h"
 #include "tests/emulation/conformance/matrix_model.h"
 #include "tests/emulation/conformance/multimem_device.cuh"
-#ifndef __CUDACC__
-#include "tests/emulation/emulation.h"
-#endif
+#include "tests/emulation/conformance/replicas.h"
 
 namespace tutti::emulation::conformance {
 namespace {
 
-#ifdef __CUDACC__
-TEST(Multimem, NeedsSeveralGpus) { GTEST_SKIP() << "multicast objects need several GPUs"; }
-#else
-constexpr size_t kReplicas = 3, kChunks = 32;
+constexpr int kReplicas = 3;
+constexpr size_t kChunks = 32;
 
-/// Three replicas behind one address.
-struct Replicas {
-  std::vector<DeviceArray<uint32_t> > replicas;
-  DeviceArray<uint32_t> all{4 * kChunks};
-
-  explicit Replicas(const std::vector<std::vector<uint32_t> >& values) {
-    std::vector<void*> addresses;
-    for (const auto& words : values) {
-      replicas.emplace_back(words);
-      addresses.push_back(replicas.back().get());
-    }
-    bindMulticast(all.get(), 16 * kChunks, addresses);
+class Multimem : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!canMulticast(kReplicas))
+      GTEST_SKIP() << "multicast objects of three GPUs need these, and a switch between them";
   }
-  ~Replicas() { unbindMulticast(all.get()); }
 };
 
+/// What all replicas have now, which is the same.
+std::vector<uint32_t> wordsOfAll(const Replicas& replicas) {
+  const auto words = replicas.download(0);
+  for (size_t device = 1; device < kReplicas; ++device)
+    EXPECT_EQ(replicas.download(device), words) << device;
+  return words;
+}
+
 template <int kType, class T>
-void expectReduced() {
+void expectReduced(const std::string& type) {
   constexpr size_t kElements = 16 * kChunks / sizeof(T);
   std::vector<std::vector<uint32_t> > values;
   std::vector<T> sum(kElements, T(0.0f));
@@ -48,34 +44,52 @@ void expectReduced() {
   }
   const Replicas replicas(values);
   const auto out = outputOf<uint4>(kChunks, reduceReplicas<kType>, {.block = dim3(kChunks)},
-                                   reinterpret_cast<uint4*>(replicas.all.get()));
-  EXPECT_EQ(std::memcmp(out.data(), sum.data(), 16 * kChunks), 0) << kType;
-  for (const auto& replica : replicas.replicas)
-    if (kType < 2) {
-      EXPECT_EQ(std::memcmp(replica.download().data(), sum.data(), 16 * kChunks), 0) << kType;
-    }
+                                   reinterpret_cast<uint4*>(replicas.all()));
+  EXPECT_EQ(std::memcmp(out.data(), sum.data(), 16 * kChunks), 0) << type;
+  expectGolden("multimem_ld_reduce_" + type, out);
+  if (kType == 2) return;  // which stores nothing
+  const auto stored = wordsOfAll(replicas);
+  EXPECT_EQ(std::memcmp(stored.data(), sum.data(), 16 * kChunks), 0) << type;
+  expectGolden("multimem_st_" + type, stored);
 }
 
-TEST(Multimem, ReducesAndStores) {
-  expectReduced<0, float>();
-  expectReduced<1, __nv_bfloat16>();
-  expectReduced<2, __half>();
+TEST_F(Multimem, ReducesAndStores) {
+  expectReduced<0, float>("f32");
+  expectReduced<1, __nv_bfloat16>("bf16");
+  expectReduced<2, __half>("f16");
 }
 
-TEST(Multimem, AddsToAll) {
-  const Replicas replicas(std::vector(kReplicas, std::vector<uint32_t>(4 * kChunks)));
-  uint32_t* const words = replicas.all.get();
-  check(cuda::launch(addToReplicas, {.block = dim3(32)}, words,
-                     reinterpret_cast<float4*>(words + 4)));
-  for (const auto& replica : replicas.replicas) {
-    const auto got = replica.download();
-    EXPECT_EQ(got[0], 31u * 16);
-    EXPECT_EQ(got[1], 32u);
-    const float expected[] = {32, 64, 96, 31 * 16};
-    EXPECT_EQ(std::memcmp(&got[4], expected, 16), 0);
+TEST_F(Multimem, AddsToAll) {
+  const Replicas replicas(
+      std::vector(kReplicas, std::vector<uint32_t>(randomWords<uint32_t>(4, 9))));
+  const uint32_t first = replicas.download(0)[0], second = replicas.download(0)[1];
+  check(cuda::launch(addToWords, {.block = dim3(32)}, replicas.all()));
+  check(cudaDeviceSynchronize());
+  const auto words = wordsOfAll(replicas);
+  EXPECT_EQ(words[0], first + 31u * 16);
+  EXPECT_EQ(words[1], second + 32u * 3);
+  expectGolden("multimem_red_u32", words);
+}
+
+TEST_F(Multimem, AddsFloatsToAll) {
+  std::vector<std::vector<uint32_t> > values;
+  std::vector<float> expected;
+  for (uint64_t device = 0; device < kReplicas; ++device) {
+    const auto numbers = randomIntegers<float>(4, 1000, device);
+    values.emplace_back(4);
+    std::memcpy(values.back().data(), numbers.data(), 16);
+    for (size_t i = 0; i < 4; ++i)
+      expected.push_back(numbers[i] + (i < 3 ? 32 * float(i + 1) : 31 * 16));
   }
+  const Replicas replicas(values);
+  check(cuda::launch(addToFloats, {.block = dim3(32)}, reinterpret_cast<float4*>(replicas.all())));
+  check(cudaDeviceSynchronize());
+  std::vector<uint32_t> all;
+  for (size_t device = 0; device < kReplicas; ++device)
+    for (const uint32_t word : replicas.download(device)) all.push_back(word);
+  EXPECT_EQ(std::memcmp(all.data(), expected.data(), 16 * kReplicas), 0);
+  expectGolden("multimem_red_f32", all);
 }
-#endif
 
 template <class Pair>
 void expectPair(uint32_t packed, uint32_t halves, float low, float high) {

@@ -180,23 +180,62 @@ TEST(Tensor, IsCopiedInFiveDimensions) {
       1);
 }
 
-TEST(Tensor, IsMulticastToACluster) {
-  constexpr int kRows = 8;
-  Tensor<__nv_bfloat16, 2> source({64, 4 * kRows});
+/// Each block loads a quarter of a tensor without gaps, along its last dimension.
+template <int kRank>
+void expectMulticast(const std::string& name, const std::array<int, kRank>& size, int swizzle) {
+  Tensor<__nv_bfloat16, kRank> source(size);
   source.values = randomIntegers<__nv_bfloat16>(source.values.size(), 100, 3);
   const DeviceArray<__nv_bfloat16> data(source.values);
-  const uint32_t bytes = 128 * kRows;
+  const uint32_t bytes = uint32_t(source.values.size() * 2 / 4);
+  auto box = size;
+  box[kRank - 1] /= 4;
   const auto out = outputOf<uint32_t>(
-      4 * bytes, tensorMulticast<kRows>,
+      4 * bytes, tensorMulticast<kRank>,
       {.grid = dim3(4), .block = dim3(64), .cluster = dim3(4), .dynamicSharedBytes = 4 * bytes},
-      source.map(data, {64, kRows}, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_SWIZZLE_128B),
+      source.map(data, box, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, kSwizzles[swizzle]), box[kRank - 1],
       bytes);
   std::vector<char> whole(4 * bytes);
   for (size_t i = 0; i < 4 * bytes; ++i)
-    whole[placed(i, 3)] = reinterpret_cast<const char*>(source.values.data())[i];
+    whole[placed(i, swizzle)] = reinterpret_cast<const char*>(source.values.data())[i];
   for (size_t rank = 0; rank < 4; ++rank)
-    ASSERT_EQ(std::memcmp(out.data() + rank * bytes, whole.data(), 4 * bytes), 0) << rank;
-  expectGolden("tensor_multicast", out);
+    ASSERT_EQ(std::memcmp(out.data() + rank * bytes, whole.data(), 4 * bytes), 0)
+        << name << " " << rank;
+  expectGolden(name, out);
+}
+
+TEST(Tensor, IsMulticastToACluster) { expectMulticast<2>("tensor_multicast", {64, 32}, 3); }
+
+TEST(Tensor, IsMulticastInEveryNumberOfDimensions) {
+  expectMulticast<1>("tensor_multicast_1d", {1024}, 0);
+  expectMulticast<3>("tensor_multicast_3d", {32, 4, 16}, 0);
+  expectMulticast<4>("tensor_multicast_4d", {16, 4, 4, 8}, 0);
+  expectMulticast<5>("tensor_multicast_5d", {8, 4, 2, 4, 8}, 0);
+}
+
+/// A map of one tensor is replaced by that of another, with another swizzle.
+TEST(Tensor, MapInGlobalMemoryIsReplaced) {
+  constexpr int kSwizzle[] = {2, 0};
+  constexpr uint32_t kBytes = 2 * 32 * 24;
+  std::vector<CUtensorMap> maps;
+  std::vector<DeviceArray<__nv_bfloat16> > data;
+  std::vector<char> expected(2 * kBytes);
+  for (size_t i = 0; i < 2; ++i) {
+    Tensor<__nv_bfloat16, 2> source({32, 24});
+    source.values = randomIntegers<__nv_bfloat16>(source.values.size(), 100, 4 + i);
+    data.emplace_back(source.values);
+    maps.push_back(source.map(data.back(), source.size, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                              kSwizzles[kSwizzle[i]]));
+    for (size_t byte = 0; byte < kBytes; ++byte)
+      expected[i * kBytes + placed(byte, kSwizzle[i])] =
+          reinterpret_cast<const char*>(source.values.data())[byte];
+  }
+  const DeviceArray<CUtensorMap> map(std::vector{maps[0]}), next(std::vector{maps[1]});
+  const DeviceArray<uint32_t> turn(std::vector<uint32_t>{0});
+  const auto out = outputOf<uint32_t>(
+      kBytes / 2, replacedMap, {.grid = dim3(2), .block = dim3(64), .dynamicSharedBytes = kBytes},
+      map.get(), next.get(), turn.get(), kBytes);
+  EXPECT_EQ(std::memcmp(out.data(), expected.data(), 2 * kBytes), 0);
+  expectGolden("tensor_map_replaced", out);
 }
 
 }  // namespace

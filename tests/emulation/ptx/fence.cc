@@ -51,11 +51,6 @@ void fenceAcqRelSys(Site) { fence(); }
 void fenceProxyAsyncShared(Site) { fenceProxy(); }
 void fenceProxyAsync(Site) { fenceProxy(); }
 void fenceMbarrierInit(Site) { thisThread("fence.mbarrier_init"); }
-void fenceTensorMapAcquire(const CUtensorMap* map, Site) {
-  thisThread("fence.proxy.tensormap");
-  touchRead(map, sizeof *map, "fence.proxy.tensormap");
-}
-void fenceTensorMapRelease(Site) { thisThread("fence.proxy.tensormap"); }
 void gridDependencyWait(Site) { thisThread("griddepcontrol.wait"); }
 void gridLaunchDependents(Site) { thisThread("griddepcontrol.launch_dependents"); }
 

@@ -1,5 +1,6 @@
 // TMA; see include/tutti/cuda/ptx/tensor.cuh.
 
+#include <atomic>
 #include <cstring>
 
 #include "tests/emulation/ptx/mbarrier.h"
@@ -17,6 +18,30 @@ struct Box {
   uint32_t shared;  // offset
 };
 
+/// Of the process: fences that show what a thread wrote to the proxy that reads tensor maps.
+std::atomic<uint64_t> tensorMapReleases{0};
+
+KnownTensorMap readAgain(const CUtensorMap* map) {
+  KnownTensorMap known{map, {}, tensorMapReleases};
+  std::memcpy(known.bytes.data(), map, known.bytes.size());
+  return known;
+}
+
+/// What this block's proxy knows of the map, which it reads where it knows nothing.
+KnownTensorMap& knownOf(const CUtensorMap* map) {
+  auto& all = thisBlock().tensorMaps;
+  for (KnownTensorMap& known : all)
+    if (known.at == map) return known;
+  return all.emplace_back(readAgain(map));
+}
+
+/// A map that has changed since the block first used or acquired it is stale in the proxy.
+void expectKnown(const CUtensorMap* map, Site site) {
+  if (knownOf(map).bytes != readAgain(map).bytes)
+    failAt(site,
+           "a tensor map that has changed is used without fence.proxy.tensormap::generic.acquire");
+}
+
 Box makeBox(const CUtensorMap* map, const int* at, int rank, uint32_t shared, Site site) {
   thisThread("cp.async.bulk.tensor");
   Box box{};
@@ -24,6 +49,7 @@ Box makeBox(const CUtensorMap* map, const int* at, int rank, uint32_t shared, Si
     failAt(site, "a tensor map at an address that is no multiple of 64");
   touchRead(map, sizeof box.map, "a tensor map");
   Ignored ignored;
+  expectKnown(map, site);
   std::memcpy(static_cast<void*>(&box.map), map, sizeof box.map);
   if (box.map.magic != TensorMap::kMagic) failAt(site, "these 128 bytes are no tensor map");
   if (box.map.rank != rank)
@@ -198,6 +224,23 @@ TUTTI_TENSOR(2)
 TUTTI_TENSOR(3)
 TUTTI_TENSOR(4)
 TUTTI_TENSOR(5)
+
+void fenceTensorMapAcquire(const CUtensorMap* map, Site site) {
+  thisThread("fence.proxy.tensormap");
+  touchRead(map, sizeof *map, "fence.proxy.tensormap");
+  Ignored ignored;
+  KnownTensorMap& known = knownOf(map);
+  const KnownTensorMap now = readAgain(map);
+  if (known.bytes != now.bytes && known.releases == now.releases)
+    failAt(site,
+           "a tensor map has changed, and no thread has executed "
+           "fence.proxy.tensormap::generic.release since");
+  known = now;
+}
+void fenceTensorMapRelease(Site) {
+  thisThread("fence.proxy.tensormap");
+  ++tensorMapReleases;
+}
 
 void prefetchTensorMap(const CUtensorMap* map, Site site) {
   thisThread("prefetch.tensormap");

@@ -12,6 +12,7 @@
 
 #include "tests/emulation/ptx/matrix_descriptor.h"
 #include "tests/emulation/ptx/numbers.h"
+#include "tests/emulation/warp.h"
 #include "tests/emulation/worker.h"
 
 namespace tutti::emulation {
@@ -170,13 +171,6 @@ bool sameOperands(const WgmmaIssue& one, const WgmmaIssue& other) {
          (one.aRegisters == nullptr) == (other.aRegisters == nullptr);
 }
 
-Warpgroup& warpgroupOf(Thread& thread, Site site) {
-  const unsigned number = thread.linear / kWarpgroup;
-  if ((number + 1) * kWarpgroup > thread.block->threadCount)
-    failAt(site, "wgmma by a warpgroup of fewer than 128 threads");
-  return thread.block->warpgroups[number];
-}
-
 }  // namespace
 }  // namespace tutti::emulation
 
@@ -186,13 +180,13 @@ using namespace emulation;
 
 void wgmmaFence(Site site) {
   Thread& thread = thisThread("wgmma.fence");
-  warpgroupOf(thread, site).fenced[thread.linear % kWarpgroup] = true;
+  warpgroupOf(thread, "wgmma", site).fenced[thread.linear % kWarpgroup] = true;
 }
 
 void wgmmaIssue(const WgmmaIssue& issue, Site site) {
   Ignored ignored;
   Thread& thread = thisThread("wgmma");
-  Warpgroup& all = warpgroupOf(thread, site);
+  Warpgroup& all = warpgroupOf(thread, "wgmma", site);
   const unsigned self = thread.linear % kWarpgroup;
   const uint64_t number = all.issued[self]++;
   const size_t at = number - all.executedOperations;
@@ -219,7 +213,7 @@ void wgmmaIssue(const WgmmaIssue& issue, Site site) {
 void wgmmaCommit(Site site) {
   Ignored ignored;
   Thread& thread = thisThread("wgmma.commit_group");
-  Warpgroup& all = warpgroupOf(thread, site);
+  Warpgroup& all = warpgroupOf(thread, "wgmma", site);
   const unsigned self = thread.linear % kWarpgroup;
   const uint64_t number = all.committed[self]++;
   if (number == all.groups.size()) {
@@ -240,7 +234,7 @@ void wgmmaCommit(Site site) {
 void wgmmaWaitAllBut(int groups, Site site) {
   Ignored ignored;
   Thread& thread = thisThread("wgmma.wait_group");
-  Warpgroup& all = warpgroupOf(thread, site);
+  Warpgroup& all = warpgroupOf(thread, "wgmma", site);
   const unsigned self = thread.linear % kWarpgroup;
   const auto left = static_cast<uint64_t>(groups);
   const uint64_t target = all.committed[self] > left ? all.committed[self] - left : 0;

@@ -23,7 +23,9 @@ TUTTI_PTX void fenceMbarrierInit(TUTTI_ONLY_SITE)
     TUTTI_ASM("fence.mbarrier_init.release.cluster;" ::
                   : "memory");
 
-/// Before a tensor map is used that was written in global memory, 128 bytes at `map`. sm_90.
+/// Before a block uses a tensor map that was written in global memory, 128 bytes at `map`; and
+/// after a thread has written it, before it says so. sm_90. The emulation sees that they are
+/// missing where a block has used the map, or acquired it, before it changed.
 TUTTI_PTX void fenceTensorMapAcquire(const CUtensorMap* map TUTTI_SITE)
     TUTTI_ASM("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map)
               : "memory");

@@ -1,7 +1,8 @@
 #pragma once
 
-// Named barriers of a block, lanes of a warp, clocks. Shuffles, votes, match, redux and
-// __syncwarp() are CUDA C++'s own words; see device_words.cuh for those that the emulation has.
+// Named barriers of a block, lanes of a warp, clocks, registers of a warpgroup. Shuffles, votes,
+// match, redux and __syncwarp() are CUDA C++'s own words; see device_words.cuh for those that the
+// emulation has.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
@@ -34,20 +35,34 @@ TUTTI_PTX bool electOne(TUTTI_ONLY_SITE)
 TUTTI_PTX uint64_t globalTimer(TUTTI_ONLY_SITE) TUTTI_ASM_TO(uint64_t, "mov.u64 %0, %%globaltimer;"
                                                              : "=l"(result));
 
-/// Registers of each thread of the warpgroup from here on: a multiple of 8, 24 to 256. By all its
-/// warps; needs __launch_bounds__. Nothing in the emulation. sm_90a.
+/// Whether setmaxnreg takes that many registers.
+constexpr bool isRegisterCount(int registers) {
+  return registers % 8 == 0 && registers >= 24 && registers <= 256;
+}
+
+#ifndef __CUDACC__
+void increaseRegisters(int registers, Site site);
+void decreaseRegisters(int registers, Site site);
+#endif
+
+/// Registers of each thread of the warpgroup from here on, more or fewer than before. By all its
+/// threads, and again only behind a barrier of them. Up waits until others of the block have given
+/// back enough; a kernel begins with what its __launch_bounds__, which it needs, make of all 65536.
+/// sm_90a.
 template <int kRegisters>
-TUTTI_DEVICE void setMaxRegistersUp() {
-  static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
+requires(isRegisterCount(kRegisters)) TUTTI_DEVICE void setMaxRegistersUp(TUTTI_ONLY_SITE) {
 #ifdef __CUDACC__
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#else
+  increaseRegisters(kRegisters, site);
 #endif
 }
 template <int kRegisters>
-TUTTI_DEVICE void setMaxRegistersDown() {
-  static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
+requires(isRegisterCount(kRegisters)) TUTTI_DEVICE void setMaxRegistersDown(TUTTI_ONLY_SITE) {
 #ifdef __CUDACC__
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#else
+  decreaseRegisters(kRegisters, site);
 #endif
 }
 

@@ -251,14 +251,13 @@ else
   for name in conformance_sm80 conformance_sm90 runtime; do leave "$name" "it is about a GPU"; done
 fi
 
-# Collectives, with several ranks on one GPU: what runs plans there, and communicators.
+# Streams, events and memory, as the library has them.
+tests device 60 "$tests/cuda_device_test"
+
+# Collectives, with several ranks on one GPU: what connects them and runs plans there, and communicators.
 for test in cuda_interpreter cuda_launches cuda_exchange cuda_slices cuda_proxy copy_plans copy_exchange copy_faults \
   copy_processes; do
-  if [ -n "$emulated" ] && [ $test = cuda_launches ] && [ "$gpus" -lt 4 ]; then
-    leave "executor_$test" "the emulation's also connects four devices"
-  else
-    tests "executor_$test" 60 "$tests/${test}_test"
-  fi
+  tests "executor_$test" 60 "$tests/${test}_test"
 done
 tests communicator 90 "$tests/gpu_communicator_test"
 tests communicator_shrink 60 "$tests/gpu_shrink_test"

@@ -21,18 +21,23 @@ using communicator::placementOf;
 using communicator::runsOnGpu;
 using Side = Placement::Side;
 
+const Placement kAny{Side::Any, "barrier"}, kOnHost{Side::Host, "scan", "send"},
+    kOnGpu{Side::Gpu, "reduce", "recv"};
+
 class CudaPlacement : public CudaTest {};
 class CudaCommunicator : public CudaTest {};
 
-/// One of each memory that a rank on cuda:1 may meet.
+/// One of each memory that a rank on someGpu(1) may meet; `other` is its own where there is one
+/// GPU.
 struct Memories {
   std::vector<char> host = std::vector<char>(64);
-  Memory pinned = allocatePinned(64), own = allocateOn(gpu(1), 64), other = allocateOn(gpu(2), 64);
+  Memory pinned = allocatePinned(64), own = allocateOn(someGpu(1), 64),
+         other = allocateOn(someGpu(2), 64);
 };
 
 Placement place(const void* send, const void* recv) {
   const Buffer buffers[] = {{"send", send, 8}, {"recv", recv, 8}};
-  return placementOf("all_reduce", buffers, gpu(1));
+  return placementOf("all_reduce", buffers, someGpu(1));
 }
 
 TEST_F(CudaPlacement, IsThatOfTheMemory) {
@@ -44,12 +49,13 @@ TEST_F(CudaPlacement, IsThatOfTheMemory) {
   EXPECT_STREQ(place(m.pinned.data(), m.own.data()).argument, "recv");
   EXPECT_EQ(place(m.host.data(), m.pinned.data()).side, Side::Host);
   const Buffer unused[] = {{"send", m.other.data(), 0}, {"recv", nullptr, 0}};
-  EXPECT_EQ(placementOf("reduce", unused, gpu(1)).side, Side::Any)
+  EXPECT_EQ(placementOf("reduce", unused, someGpu(1)).side, Side::Any)
       << "without bytes nothing is asked";
-  EXPECT_EQ(placementOf("barrier", {}, gpu(1)).side, Side::Any);
+  EXPECT_EQ(placementOf("barrier", {}, someGpu(1)).side, Side::Any);
 }
 
 TEST_F(CudaPlacement, OfMemoryThatIsNobodysIsRefusedByName) {
+  if (devices() < 3) GTEST_SKIP() << "three GPUs are needed";
   Memories m;
   expectError(
       outcomeOf([&] { place(m.own.data(), m.other.data()); }), ErrorCode::InvalidArgument,
@@ -57,6 +63,10 @@ TEST_F(CudaPlacement, OfMemoryThatIsNobodysIsRefusedByName) {
       "the host");
   expectError(outcomeOf([&] { place(m.other.data(), m.own.data()); }), ErrorCode::InvalidArgument,
               "all_reduce: send is memory of cuda:2");
+}
+
+TEST_F(CudaPlacement, OfMemoryOfTwoKindsIsRefusedByName) {
+  Memories m;
   expectError(outcomeOf([&] { place(m.host.data(), m.own.data()); }), ErrorCode::InvalidArgument,
               "all_reduce: send is ordinary memory of the host, and recv is memory of a GPU");
 }
@@ -69,40 +79,47 @@ TEST_F(CudaPlacement, OfTheHostIsTheHost) {
 }
 
 TEST_F(CudaPlacement, GoesWithTheStream) {
-  Stream host, own(gpu(1)), other(gpu(0));
-  const Placement any{Side::Any, "barrier"}, onHost{Side::Host, "scan", "send"},
-      onGpu{Side::Gpu, "reduce", "recv"};
-  EXPECT_FALSE(runsOnGpu(any, gpu(1), {}));
-  EXPECT_FALSE(runsOnGpu(any, gpu(1), host));
-  EXPECT_TRUE(runsOnGpu(any, gpu(1), own));
-  EXPECT_FALSE(runsOnGpu(onHost, gpu(1), {}));
-  EXPECT_FALSE(runsOnGpu(onHost, gpu(1), host));
-  EXPECT_TRUE(runsOnGpu(onGpu, gpu(1), {}));
-  EXPECT_TRUE(runsOnGpu(onGpu, gpu(1), own));
-  expectError(outcomeOf([&] { runsOnGpu(onHost, gpu(1), own); }), ErrorCode::InvalidArgument,
-              "scan: stream is of cuda:1, and send is ordinary memory of the host");
-  expectError(outcomeOf([&] { runsOnGpu(onGpu, gpu(1), host); }), ErrorCode::InvalidArgument,
+  const Device device = someGpu(1);
+  Stream host, own(device);
+  EXPECT_FALSE(runsOnGpu(kAny, device, {}));
+  EXPECT_FALSE(runsOnGpu(kAny, device, host));
+  EXPECT_TRUE(runsOnGpu(kAny, device, own));
+  EXPECT_FALSE(runsOnGpu(kOnHost, device, {}));
+  EXPECT_FALSE(runsOnGpu(kOnHost, device, host));
+  EXPECT_TRUE(runsOnGpu(kOnGpu, device, {}));
+  EXPECT_TRUE(runsOnGpu(kOnGpu, device, own));
+  const std::string name = toString(device);
+  expectError(outcomeOf([&] { runsOnGpu(kOnHost, device, own); }), ErrorCode::InvalidArgument,
+              "scan: stream is of " + name + ", and send is ordinary memory of the host");
+  expectError(outcomeOf([&] { runsOnGpu(kOnGpu, device, host); }), ErrorCode::InvalidArgument,
               "reduce: stream is the host's, and recv is memory of a GPU");
-  for (const Placement& placement : {any, onHost, onGpu})
+  expectError(outcomeOf([&] { runsOnGpu(kAny, Device{}, own); }), ErrorCode::InvalidArgument,
+              "barrier: stream is of " + name + ", and this rank's device is host:0");
+}
+
+TEST_F(CudaPlacement, IsRefusedStreamsOfOtherDevices) {
+  if (devices() < 2) GTEST_SKIP() << "two GPUs are needed";
+  Stream other(gpu(0));
+  for (const Placement& placement : {kAny, kOnHost, kOnGpu})
     expectError(outcomeOf([&] { runsOnGpu(placement, gpu(1), other); }), ErrorCode::InvalidArgument,
                 "stream is of cuda:0, and this rank's device is cuda:1");
-  expectError(outcomeOf([&] { runsOnGpu(any, Device{}, own); }), ErrorCode::InvalidArgument,
-              "barrier: stream is of cuda:1, and this rank's device is host:0");
 }
 
 std::vector<Communicator> onGpus(int ranks) {
   CommunicatorOptions options;
-  for (int r = 0; r < ranks; ++r) options.devices.push_back(gpu(r));
+  for (int r = 0; r < ranks; ++r) options.devices.push_back(someGpu(r));
   return Communicator::createLocal(ranks, options);
 }
 
 TEST_F(CudaCommunicator, HasTheDeviceOfItsOptions) {
   std::vector<Communicator> ranks = onGpus(3);
-  for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks[r].device(), gpu(r));
-  EXPECT_EQ(Communicator::createLocal(1, {.device = gpu(2)})[0].device(), gpu(2));
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks[r].device(), someGpu(r));
+  EXPECT_EQ(Communicator::createLocal(1, {.device = someGpu(2)})[0].device(), someGpu(2));
   EXPECT_EQ(Communicator::createLocal(1)[0].device(), Device{});
-  expectError(outcomeOf([] { Communicator::createLocal(1, {.device = gpu(4)}); }),
-              ErrorCode::Unsupported, "there is no device cuda:4: CUDA sees 4");
+  expectError(outcomeOf([] { Communicator::createLocal(1, {.device = gpu(devices())}); }),
+              ErrorCode::Unsupported,
+              "there is no device " + toString(gpu(devices())) + ": CUDA sees " +
+                  std::to_string(devices()));
   expectError(outcomeOf([] { Communicator::createLocal(2, {.devices = {gpu(0)}}); }),
               ErrorCode::InvalidArgument, "1 devices for 2 ranks");
   EXPECT_EQ(currentDevice(), 0);
@@ -130,7 +147,7 @@ TEST_F(CudaCommunicator, WorksOnTheHostsMemoryAsBefore) {
 TEST_F(CudaCommunicator, RefusesWhatItCannotRunAndGoesOn) {
   std::vector<Communicator> ranks = onGpus(2);
   Communicator& c = ranks[1];
-  Stream stream(gpu(1));
+  Stream stream(someGpu(1));
   Memories m;
   void* const own = m.own.data();
   const AllReduceArgs args{
@@ -139,7 +156,8 @@ TEST_F(CudaCommunicator, RefusesWhatItCannotRunAndGoesOn) {
       .count = 2,
       .type = DataType::Float32,
       .reduction = {"mine", DataType::Float32, [](const void*, void*, size_t) {}}};
-  const std::string words = "all_reduce on cuda:1: the reduction mine is a function of the host";
+  const std::string words =
+      "all_reduce on " + toString(c.device()) + ": the reduction mine is a function of the host";
   expectError(outcomeOf([&] { c.allReduce(args); }), ErrorCode::Unsupported, words);
   expectError(outcomeOf([&] { c.allReduce(args, stream); }), ErrorCode::Unsupported, "rank 1");
   PreparedCall prepared = c.prepare(args);
@@ -153,6 +171,7 @@ TEST_F(CudaCommunicator, RefusesWhatItCannotRunAndGoesOn) {
 }
 
 TEST_F(CudaCommunicator, RefusesByTheNameOfTheArgument) {
+  if (devices() < 3) GTEST_SKIP() << "three GPUs are needed";
   std::vector<Communicator> ranks = onGpus(2);
   Communicator& c = ranks[1];
   Stream stream(gpu(1)), other(gpu(0));

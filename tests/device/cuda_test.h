@@ -1,7 +1,7 @@
 #pragma once
 
-// What tests of the CUDA part of the device layer share, which run on the emulation's four devices,
-// and those of communicators, which also run on GPUs, be it one.
+// What tests of the CUDA part of the device layer and those of communicators share, which run on
+// the emulation's four devices and on GPUs, be it one.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -23,6 +23,11 @@ inline constexpr int kDevices = 4;  ///< of the emulation, where nothing says ot
 
 inline Device gpu(int index) { return {DeviceKind::Cuda, index}; }
 
+inline int devices() { return deviceCount(DeviceKind::Cuda); }
+
+/// A GPU for each index, another one for another index where there are so many.
+inline Device someGpu(int index) { return gpu(index % devices()); }
+
 inline int currentDevice() {
   int device = -1;
   EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
@@ -39,7 +44,7 @@ class CudaTest : public testing::Test {
   }
   void TearDown() override {
     EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
-    for (int device = 0; device < deviceCount(DeviceKind::Cuda); ++device) {
+    for (int device = 0; device < devices(); ++device) {
       EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
       EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     }
@@ -49,8 +54,7 @@ class CudaTest : public testing::Test {
 /// Calls `call` with each device current in turn, and expects it to be so afterwards too.
 template <class Call>
 void onEveryDevice(const char* what, const Call& call) {
-  const int devices = deviceCount(DeviceKind::Cuda);
-  for (int current = 0; current < devices; ++current) {
+  for (int current = 0; current < devices(); ++current) {
     ASSERT_EQ(cudaSetDevice(current), cudaSuccess);
     call();
     EXPECT_EQ(currentDevice(), current) << what;

@@ -1,14 +1,13 @@
-// How p2p connects: what an address may say, devices that are not joined, and pairs that lie.
+// How p2p connects: what an address may say, and who is joined.
 
-#include <cuda.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstring>
-#include <thread>
+#include <algorithm>
+#include <memory>
+#include <string>
 
-#include "src/device/cuda/driver.h"
-#include "tests/emulation/runtime/peer.h"
+#include "tests/device/access.h"
+#include "tests/device/cuda_test.h"
 #include "transports/p2p/endpoint.h"
 
 namespace tutti::tests {
@@ -26,94 +25,33 @@ using transports::p2p::Wire;
 
 const Layout kLayout{.rings = {.channels = 2, .slotCount = 2, .slotBytes = 4096},
                      .lowLatencyBytes = 1024};
-constexpr uint64_t kSoon = 300'000'000;
 
-/// Two ranks on two devices; what rank 1 writes to rank 0 goes to a decoy.
-class LyingPair : public testing::Test {
- protected:
-  void SetUp() override {
-    first_.connect(1, second_.address().blob);
-    second_.connect(0, decoy_.address().blob);
-  }
-  void expectDropped(const char* why) {
-    Endpoint* const both[] = {&first_, &second_};
-    probeInProcess(both, kSoon);
-    for (Endpoint* endpoint : both) {
-      const int peer = 1 - endpoint->rank();
-      EXPECT_FALSE(endpoint->isConnected(peer));
-      EXPECT_NE(endpoint->reason(peer).find(why), std::string::npos) << endpoint->reason(peer);
-      EXPECT_NE(endpoint->reason(peer).find("rank 1 wrote"), std::string::npos);
-    }
-  }
-  /// Passes on what arrives at the decoy, as rank 1's pattern to rank 0; one bit of it is another.
-  void forward(size_t wrongByte) {
-    const size_t at = MemoryLayout(kLayout, 2).probe(1);
-    auto* const from = reinterpret_cast<uint32_t*>(reinterpret_cast<char*>(decoy_.words()) + at);
-    auto* const to = reinterpret_cast<uint32_t*>(reinterpret_cast<char*>(first_.words()) + at);
-    uint32_t flag = 0;
-    while ((flag = std::atomic_ref(*from).load(std::memory_order_acquire)) == 0)
-      std::this_thread::yield();
-    std::memcpy(to + kLine / 4, from + kLine / 4, kProbeBytes);
-    reinterpret_cast<unsigned char*>(to)[kLine + wrongByte] ^= 4;
-    std::atomic_ref(*to).store(flag, std::memory_order_release);
-  }
-
-  Endpoint first_{0, 0, 2, kLayout}, second_{1, 1, 2, kLayout};
-  Endpoint decoy_{0, 0, 2, kLayout};
-};
-
-TEST_F(LyingPair, WhoseBytesNeverComeIsNotUsed) { expectDropped("did not arrive at rank 0"); }
-
-TEST_F(LyingPair, WhoseBytesAreOthersIsNotUsed) {
-  std::thread wire([this] { forward(kProbeBytes - 3); });
-  expectDropped("from byte 16380 of 16384");
-  wire.join();
-}
-
-TEST(Connecting, NamesDevicesThatAreNotJoined) {
-  emulation::forbidPeerAccess(2, 3);
-  Endpoint here(2, 0, 2, kLayout), there(3, 1, 2, kLayout);
-  Endpoint* const both[] = {&here, &there};
-  connectInProcess(both, kSoon);
-  for (Endpoint* endpoint : both) {
-    const int peer = 1 - endpoint->rank();
-    EXPECT_FALSE(endpoint->isConnected(peer));
-    EXPECT_EQ(endpoint->reason(peer), "device 2 has no peer access to device 3");
-    EXPECT_THROW(endpoint->requireConnected(), Error);
-  }
-}
+/// Of a device, another one for another number where there are so many.
+int deviceAt(int number) { return someGpu(number).index; }
 
 TEST(Connecting, HonestPairsStay) {
-  Endpoint a(0, 0, 3, kLayout), b(1, 1, 3, kLayout), c(0, 2, 3, kLayout);
+  Endpoint a(0, 0, 3, kLayout), b(deviceAt(1), 1, 3, kLayout), c(0, 2, 3, kLayout);
   Endpoint* const all[] = {&a, &b, &c};
   connectInProcess(all, 30'000'000'000);
   for (Endpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
-}
-
-/// Whether kernels of `device` may touch virtual memory that starts there.
-bool mayTouch(int device, const void* start) {
-  const auto ask = device::driverFunction<decltype(cuMemGetAccess)>("cuMemGetAccess", 10020);
-  const CUmemLocation there{CU_MEM_LOCATION_TYPE_DEVICE, device};
-  unsigned long long access = 0;
-  EXPECT_EQ(ask(&access, &there, reinterpret_cast<CUdeviceptr>(start)), CUDA_SUCCESS);
-  return access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
 // Those of one process need no descriptor, but whatever it was made for the memory is there for
 // them.
 TEST(Connecting, RanksOfOneProcessMeetWhateverTheirHandlesAre) {
-  Endpoint a(0, 0, 3, kLayout, 0, Handles::Descriptors), b(1, 1, 3, kLayout, 0, Handles::Ipc),
-      c(1, 2, 3, kLayout, 0, Handles::Descriptors);
+  Endpoint a(0, 0, 3, kLayout, 0, Handles::Descriptors),
+      b(deviceAt(1), 1, 3, kLayout, 0, Handles::Ipc),
+      c(deviceAt(1), 2, 3, kLayout, 0, Handles::Descriptors);
   Endpoint* const all[] = {&a, &b, &c};
   connectInProcess(all, 30'000'000'000);
   for (Endpoint* endpoint : all) EXPECT_NO_THROW(endpoint->requireConnected());
-  EXPECT_TRUE(mayTouch(1, a.memory()) && mayTouch(0, c.memory()));
+  EXPECT_TRUE(mayTouch(deviceAt(1), a.memory()) && mayTouch(0, c.memory()));
   EXPECT_EQ(a.address().descriptors.size(), 1U);
   EXPECT_EQ(b.address().descriptors.size(), 0U);
 }
 
 TEST(Connecting, RefusesMoreThanOneDescriptor) {
-  Endpoint a(0, 0, 2, kLayout), b(1, 1, 2, kLayout, 0, Handles::Descriptors);
+  Endpoint a(0, 0, 2, kLayout), b(deviceAt(1), 1, 2, kLayout, 0, Handles::Descriptors);
   Address address = b.address();
   address.descriptors.push_back(std::move(b.address().descriptors[0]));
   EXPECT_THROW(a.connect(1, address.blob, address.descriptors), Error);
@@ -123,14 +61,14 @@ TEST(Connecting, RefusesOtherLayoutsAndAddressesOfOthers) {
   Endpoint a(0, 0, 3, kLayout);
   Layout other = kLayout;
   other.rings.slotBytes = 8192;
-  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address().blob), Error);
+  EXPECT_THROW(a.connect(1, Endpoint(deviceAt(1), 1, 3, other).address().blob), Error);
   other = kLayout;
   other.lowLatencyBytes = 2048;
-  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address().blob), Error);
+  EXPECT_THROW(a.connect(1, Endpoint(deviceAt(1), 1, 3, other).address().blob), Error);
   other = kLayout;
   other.copySlotBytes = 2048;
-  EXPECT_THROW(a.connect(1, Endpoint(1, 1, 3, other).address().blob), Error);
-  const base::Bytes address = Endpoint(1, 1, 3, kLayout).address().blob;
+  EXPECT_THROW(a.connect(1, Endpoint(deviceAt(1), 1, 3, other).address().blob), Error);
+  const base::Bytes address = Endpoint(deviceAt(1), 1, 3, kLayout).address().blob;
   EXPECT_THROW(a.connect(2, address), Error);
   for (size_t bytes = 0; bytes < address.size(); ++bytes)
     EXPECT_THROW(a.connect(1, base::Bytes(address.begin(), address.begin() + bytes)), Error);
@@ -140,7 +78,7 @@ TEST(Connecting, RefusesOtherLayoutsAndAddressesOfOthers) {
 // An address that names nothing alive would have kernels write anywhere.
 TEST(Connecting, RefusesAddressesOfEndpointsThatAreGone) {
   Endpoint a(0, 0, 2, kLayout);
-  auto b = std::make_unique<Endpoint>(1, 1, 2, kLayout);
+  auto b = std::make_unique<Endpoint>(deviceAt(1), 1, 2, kLayout);
   const base::Bytes address = b->address().blob;
   b.reset();
   try {
@@ -148,7 +86,9 @@ TEST(Connecting, RefusesAddressesOfEndpointsThatAreGone) {
     FAIL() << "it is connected";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::Refused);
-    EXPECT_NE(std::string(error.what()).find("rank 1 names memory of device 1"), std::string::npos)
+    EXPECT_NE(std::string(error.what())
+                  .find("rank 1 names memory of device " + std::to_string(deviceAt(1))),
+              std::string::npos)
         << error.what();
   }
   EXPECT_FALSE(a.isConnected(1));
@@ -208,7 +148,7 @@ TEST(HostMemoryLayout, PartsDoNotOverlap) {
 
 // Near pairs are probed and far ones are not; a rank is joined with all.
 TEST(Connecting, JoinsFarPeersThroughTheHost) {
-  Endpoint a(0, 0, 3, kLayout), b(1, 1, 3, kLayout), c(0, 2, 3, kLayout, 7);
+  Endpoint a(0, 0, 3, kLayout), b(deviceAt(1), 1, 3, kLayout), c(0, 2, 3, kLayout, 7);
   a.connect(1, b.address().blob);
   b.connect(0, a.address().blob);
   for (Endpoint* endpoint : {&a, &b}) {
@@ -229,15 +169,15 @@ TEST(Connecting, JoinsFarPeersThroughTheHost) {
 
 // The caller's device is current again after every call.
 TEST(Connecting, LeavesTheCurrentDevice) {
-  TUTTI_CUDA(cudaSetDevice(1));
+  TUTTI_CUDA(cudaSetDevice(deviceAt(1)));
   {
-    Endpoint a(0, 0, 2, kLayout), b(2, 1, 2, kLayout);
+    Endpoint a(0, 0, 2, kLayout), b(deviceAt(2), 1, 2, kLayout);
     Endpoint* const both[] = {&a, &b};
     connectInProcess(both, 30'000'000'000);
   }
   int device = -1;
   TUTTI_CUDA(cudaGetDevice(&device));
-  EXPECT_EQ(device, 1);
+  EXPECT_EQ(device, deviceAt(1));
   TUTTI_CUDA(cudaSetDevice(0));
 }
 

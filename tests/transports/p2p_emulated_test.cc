@@ -1,0 +1,84 @@
+// How p2p connects where the emulation stands in for devices that are not joined, and for pairs
+// that lie.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "tests/device/cuda_test.h"
+#include "tests/emulation/runtime/peer.h"
+#include "transports/p2p/endpoint.h"
+
+namespace tutti::tests {
+namespace {
+
+using transports::p2p::Endpoint;
+using transports::p2p::kLine;
+using transports::p2p::kProbeBytes;
+using transports::p2p::Layout;
+using transports::p2p::MemoryLayout;
+
+const Layout kLayout{.rings = {.channels = 2, .slotCount = 2, .slotBytes = 4096},
+                     .lowLatencyBytes = 1024};
+constexpr uint64_t kSoon = 300'000'000;
+
+/// Two ranks on two devices; what rank 1 writes to rank 0 goes to a decoy.
+class LyingPair : public testing::Test {
+ protected:
+  void SetUp() override {
+    first_.connect(1, second_.address().blob);
+    second_.connect(0, decoy_.address().blob);
+  }
+  void expectDropped(const char* why) {
+    Endpoint* const both[] = {&first_, &second_};
+    probeInProcess(both, kSoon);
+    for (Endpoint* endpoint : both) {
+      const int peer = 1 - endpoint->rank();
+      EXPECT_FALSE(endpoint->isConnected(peer));
+      EXPECT_NE(endpoint->reason(peer).find(why), std::string::npos) << endpoint->reason(peer);
+      EXPECT_NE(endpoint->reason(peer).find("rank 1 wrote"), std::string::npos);
+    }
+  }
+  /// Passes on what arrives at the decoy, as rank 1's pattern to rank 0; one bit of it is another.
+  void forward(size_t wrongByte) {
+    const size_t at = MemoryLayout(kLayout, 2).probe(1);
+    auto* const from = reinterpret_cast<uint32_t*>(reinterpret_cast<char*>(decoy_.words()) + at);
+    auto* const to = reinterpret_cast<uint32_t*>(reinterpret_cast<char*>(first_.words()) + at);
+    uint32_t flag = 0;
+    while ((flag = std::atomic_ref(*from).load(std::memory_order_acquire)) == 0)
+      std::this_thread::yield();
+    std::memcpy(to + kLine / 4, from + kLine / 4, kProbeBytes);
+    reinterpret_cast<unsigned char*>(to)[kLine + wrongByte] ^= 4;
+    std::atomic_ref(*to).store(flag, std::memory_order_release);
+  }
+
+  Endpoint first_{0, 0, 2, kLayout}, second_{someGpu(1).index, 1, 2, kLayout};
+  Endpoint decoy_{0, 0, 2, kLayout};
+};
+
+TEST_F(LyingPair, WhoseBytesNeverComeIsNotUsed) { expectDropped("did not arrive at rank 0"); }
+
+TEST_F(LyingPair, WhoseBytesAreOthersIsNotUsed) {
+  std::thread wire([this] { forward(kProbeBytes - 3); });
+  expectDropped("from byte 16380 of 16384");
+  wire.join();
+}
+
+TEST(Joining, NamesDevicesThatAreNotJoined) {
+  if (devices() < 4) GTEST_SKIP() << "it parts two devices that no other test uses";
+  emulation::forbidPeerAccess(2, 3);
+  Endpoint here(2, 0, 2, kLayout), there(3, 1, 2, kLayout);
+  Endpoint* const both[] = {&here, &there};
+  connectInProcess(both, kSoon);
+  for (Endpoint* endpoint : both) {
+    const int peer = 1 - endpoint->rank();
+    EXPECT_FALSE(endpoint->isConnected(peer));
+    EXPECT_EQ(endpoint->reason(peer), "device 2 has no peer access to device 3");
+    EXPECT_THROW(endpoint->requireConnected(), Error);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -132,8 +132,8 @@ struct Arguments {
   uint32_t mostPorts;  ///< of a step, over all ranks
   uint32_t slotCount;  ///< of the wire: a power of two
   uint32_t sharedBytesPerLane;
-  uint32_t
-      sharedBlocks;  ///< room for blocks in each lane's shared memory; 0: they stay where they are
+  // Room in each lane's shared memory; 0: they stay where they are.
+  uint32_t sharedBlocks, sharedProgramBytes, sharedLinks;
   uint32_t looksEvery;                ///< spins between looks at who has given up, and at the clock
   uint64_t slotStride, simpleStride;  ///< of the wire; of Simple
   uint64_t deadlineNs;
@@ -155,20 +155,32 @@ struct Operand {
 };
 static_assert(sizeof(Operand) == 16);
 
+/// What a lane asks in every step: of the rank, or copies in shared memory.
+struct LaneTables {
+  const ProgramHeader* program;
+  const transports::p2p::Link* links;  ///< of the lane's slice
+  const BlockCode* blocks;
+};
+
 /// Who stops is set in one phase of a step and read behind the barrier that ends it.
-struct LaneShared {
+struct alignas(16) LaneShared {
   uint32_t number;  ///< of the lane within its rank
   uint32_t call;    ///< under way: Arguments::rank
   uint32_t stoppedWaiting, stoppedMoving;
   unsigned long long bytesArrived;
   uint64_t began;  ///< the call, by ptx::globalTimer()
+  LaneTables tables;
+  LaneCode code;
+  uint32_t entries;  ///< RankWords::entries
 };
-static_assert(sizeof(LaneShared) == 32);
+static_assert(sizeof(LaneShared) == 80);
 
-/// Two sets of operands, then blocks.
-constexpr uint32_t sharedBytesPerLane(uint32_t mostPorts, uint32_t blocks) {
+/// Two sets of operands, then blocks, links and the program.
+constexpr uint32_t sharedBytesPerLane(uint32_t mostPorts, uint32_t blocks = 0, uint32_t links = 0,
+                                      uint32_t programBytes = 0) {
   return static_cast<uint32_t>(sizeof(LaneShared) + 2 * mostPorts * sizeof(Operand) +
-                               blocks * sizeof(BlockCode));
+                               blocks * sizeof(BlockCode) + links * sizeof(transports::p2p::Link) +
+                               programBytes);
 }
 
 }  // namespace tutti::executor::cuda

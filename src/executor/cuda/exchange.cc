@@ -116,7 +116,7 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
                         .quickBytes = static_cast<uint32_t>(layout.lowLatencyBytes),
                         .slotBytes = static_cast<uint32_t>(layout.rings.slotBytes),
                         .quickStride = slotStride(Wire::LL, layout.lowLatencyBytes)};
-  return {this, arguments, std::max(lanes, 1U), 2, std::move(table)};
+  return {this, arguments, std::max(lanes, 1U), 2, 0, std::move(table)};
 }
 
 void Interpreter::exchange(const DeviceExchange& exchange, cudaStream_t stream) {

@@ -181,18 +181,12 @@ inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
   const uint32_t number = (blockIdx.x - rank.firstBlock) * all.lanesPerBlock + group;
   if (number >= rank.lanes) return;
   auto* const shared = sharedOfLane(all);
-  Lane lane{all,
-            rank,
-            LaneCode{},
-            shared,
-            nullptr,
-            nullptr,
-            code.edgeCount > 0 ? number % code.mostSlices : 0,
-            group,
-            threadIdx.x % all.threadsPerLane,
-            0,
-            0,
-            0};
+  Lane lane{.all = all,
+            .rank = rank,
+            .shared = shared,
+            .slice = code.edgeCount > 0 ? number % code.mostSlices : 0,
+            .group = group,
+            .thread = threadIdx.x % all.threadsPerLane};
   if (lane.thread == 0) *shared = LaneShared{.number = number, .began = ptx::globalTimer()};
   if (lane.thread == 0 && number == 0) begin(rank, false);
   lane.sync();

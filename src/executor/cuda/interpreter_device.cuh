@@ -11,12 +11,12 @@ namespace tutti::executor::cuda {
 /// have told theirs.
 TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
   const RankArguments& rank = lane.rank;
-  const uint32_t number = lane.entries + 1;
+  const uint32_t number = lane.shared->entries + 1;
 #pragma unroll 1
   for (uint32_t p = lane.thread; p < rank.ranks && lane.shared->number == 0;
        p += lane.all.threadsPerLane) {
     if (p == rank.rank) continue;
-    transports::p2p::Entry& entry = rank.peers[p].entriesThere[lane.entries % 2];
+    transports::p2p::Entry& entry = rank.peers[p].entriesThere[lane.shared->entries % 2];
     entry.in = reinterpret_cast<uint64_t>(rank.in);
     entry.out = reinterpret_cast<uint64_t>(rank.out);
     entry.callHash = lane.callHash;
@@ -26,7 +26,7 @@ TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
 #pragma unroll 1
   for (uint32_t p = lane.thread; p < rank.ranks && !lane.hasFailed; p += lane.all.threadsPerLane) {
     if (p == rank.rank) continue;
-    const transports::p2p::Entry& entry = rank.peers[p].entries[lane.entries % 2];
+    const transports::p2p::Entry& entry = rank.peers[p].entries[lane.shared->entries % 2];
     if (!awaitAtLeast(lane, &entry.number, number, int(p))) break;
     if (entry.callHash != lane.callHash || entry.operation != lane.operation)
       giveUp(lane, StopReason::Mismatch, int(p), 0, {entry.callHash, entry.operation, 0});
@@ -39,12 +39,12 @@ TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
 template <Wire kWire, int kSize>
 TUTTI_DEVICE bool runRounds(Lane& lane) {
   const auto* const steps =
-      rowsAt<StepCode>(lane.rank.program, lane.rank.program->stepOffset) + lane.code.firstStep;
+      rowsAt<StepCode>(lane.program(), lane.program()->stepOffset) + lane.shared->code.firstStep;
   const auto rounds = uint32_t(lane.rank.shape.rounds);
 #pragma unroll 1
   for (lane.round = 0; lane.round != rounds; ++lane.round)
 #pragma unroll 1
-    for (lane.step = 0; lane.step != lane.code.steps; ++lane.step)
+    for (lane.step = 0; lane.step != lane.shared->code.steps; ++lane.step)
       if (!runStep<kWire, kSize>(lane, steps[lane.step])) return false;
   return true;
 }
@@ -55,48 +55,73 @@ TUTTI_DEVICE void countMessages(const Lane& lane) {
   lane.sync();  // all have read the counts
   const RankArguments& rank = lane.rank;
   const auto* const links =
-      rowsAt<LaneLink>(rank.program, rank.program->linkOffset) + lane.code.firstLink;
+      rowsAt<LaneLink>(lane.program(), lane.program()->linkOffset) + lane.shared->code.firstLink;
   const auto rounds = uint32_t(rank.shape.rounds);
 #pragma unroll 1
-  for (uint32_t i = lane.thread; i < lane.code.links; i += lane.all.threadsPerLane) {
-    Link& link = linkAt<kWire>(lane, links[i].link);
-    if (links[i].sends > 0) link.sent += rounds * links[i].sends;
-    if (links[i].receives > 0) link.received += rounds * links[i].receives;
+  for (uint32_t i = lane.thread; i < lane.shared->code.links; i += lane.all.threadsPerLane) {
+    const Link& before = linkAt<kWire>(lane, links[i].link);
+    Link* const kept = kWire != Wire::Simple && before.leavesHost ? rank.simpleLinks : rank.links;
+    Link& link = kept[lane.slice * rank.linksPerSlice + links[i].link];
+    if (links[i].sends > 0) link.sent = before.sent + rounds * links[i].sends;
+    if (links[i].receives > 0) link.received = before.received + rounds * links[i].receives;
   }
 }
 
-/// Every step asks where blocks lie, and pinned memory is far away, so each lane has a copy.
-TUTTI_DEVICE const BlockCode* blocksOf(const Arguments& all, const RankArguments& rank,
-                                       LaneShared* shared) {
-  if (rank.blocks == nullptr || all.sharedBlocks == 0) return rank.blocks;
-  auto* const copies =
-      reinterpret_cast<BlockCode*>(reinterpret_cast<Operand*>(shared + 1) + 2 * all.mostPorts);
+/// By all threads of a lane, of whole words.
+template <class Row>
+TUTTI_DEVICE void copyRows(const Arguments& all, void* to, const Row* from, uint32_t bytes) {
+  auto* const words = static_cast<uint32_t*>(to);
 #pragma unroll 1
-  for (uint32_t i = threadIdx.x % all.threadsPerLane; i < rank.ranks; i += all.threadsPerLane)
-    copies[i] = rank.blocks[i];
-  return copies;
+  for (uint32_t i = threadIdx.x % all.threadsPerLane; i < bytes / 4; i += all.threadsPerLane)
+    words[i] = reinterpret_cast<const uint32_t*>(from)[i];
+}
+
+/// Every step asks the program and the links, one answer for the next question, and each would come
+/// from the second-level cache, for what is waited for empties the first; and blocks lie in pinned
+/// memory. So a lane has copies of what there is room for, all under way together.
+TUTTI_DEVICE void copyTables(const Lane& lane) {
+  const Arguments& all = lane.all;
+  const RankArguments& rank = lane.rank;
+  LaneTables tables{rank.program, rank.links + lane.slice * rank.linksPerSlice, rank.blocks};
+  auto* to = reinterpret_cast<unsigned char*>(lane.operands() + 2 * all.mostPorts);
+  if (rank.blocks != nullptr && all.sharedBlocks != 0) {
+    copyRows(all, to, rank.blocks, rank.ranks * uint32_t(sizeof(BlockCode)));
+    tables.blocks = reinterpret_cast<const BlockCode*>(to);
+  }
+  to += all.sharedBlocks * sizeof(BlockCode);
+  if (all.sharedLinks != 0) {
+    copyRows(all, to, tables.links, rank.linksPerSlice * uint32_t(sizeof(Link)));
+    tables.links = reinterpret_cast<const Link*>(to);
+  }
+  to += all.sharedLinks * sizeof(Link);
+  if (all.sharedProgramBytes != 0) {
+    copyRows(all, to, rank.program, rank.program->bytes);
+    tables.program = reinterpret_cast<const ProgramHeader*>(to);
+  }
+  if (lane.thread == 0) lane.shared->tables = tables;
 }
 
 /// A lane's part in one of its rank's calls; false where it has given up.
 template <Wire kWire, int kSize>
 TUTTI_DEVICE bool runCall(const Arguments& all, const RankArguments& rank, LaneShared* shared) {
   const uint32_t number = shared->number, lanes = rank.program->lanes, slice = number / lanes;
-  Lane lane{all,
-            rank,
-            rowsAt<LaneCode>(rank.program, rank.program->laneOffset)[number % lanes],
-            shared,
-            rank.links + slice * rank.linksPerSlice,
-            blocksOf(all, rank, shared),
-            slice,
-            threadIdx.x / all.threadsPerLane,
-            threadIdx.x % all.threadsPerLane,
-            rank.callHash,
-            rank.words->operation,
-            rank.words->entries};
-  if (lane.thread == 0) shared->began = ptx::globalTimer();
-  if (lane.thread == 0 && number == 0) begin(rank, true);
+  Lane lane{.all = all,
+            .rank = rank,
+            .shared = shared,
+            .slice = slice,
+            .group = threadIdx.x / all.threadsPerLane,
+            .thread = threadIdx.x % all.threadsPerLane,
+            .callHash = rank.callHash,
+            .operation = rank.words->operation};
+  copyTables(lane);
+  if (lane.thread == 0) {
+    shared->began = ptx::globalTimer();
+    shared->code = rowsAt<LaneCode>(rank.program, rank.program->laneOffset)[number % lanes];
+    shared->entries = rank.words->entries;
+  }
   lane.sync();
-  if (rank.program->maps && !exchangeEntries(lane)) return false;
+  if (lane.thread == 0 && number == 0) begin(rank, true);
+  if (lane.program()->maps && !exchangeEntries(lane)) return false;
   if (!runRounds<kWire, kSize>(lane)) return false;
   countMessages<kWire>(lane);
   return true;

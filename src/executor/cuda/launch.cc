@@ -15,6 +15,8 @@ using device::OnDevice;
 /// Each lane has a copy of so many blocks that differ in size; of more ranks they stay in pinned
 /// memory.
 constexpr uint32_t kMostSharedBlocks = 8;
+/// The same of links, and of a program.
+constexpr uint32_t kMostSharedLinks = 32, kMostSharedProgramBytes = 4096;
 
 /// What ranks compare: the call, and into how many slices it is cut. That of one is the call's.
 uint32_t hashOf(const DeviceLaunch& launch) {
@@ -58,25 +60,39 @@ Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOpti
                 .slotCount = layout.rings.slotCount,
                 .sharedBytesPerLane = 0,
                 .sharedBlocks = 0,
+                .sharedProgramBytes = 0,
+                .sharedLinks = 0,
                 .looksEvery = options.looksEvery,
                 .slotStride = slotStride(wire, layout.slotBytes(wire)),
                 .simpleStride = slotStride(Wire::Simple, layout.rings.slotBytes),
                 .deadlineNs = options.deadlineNs,
                 .rank = {}};
-  uint32_t blocks = 0;
+  uint32_t blocks = 0, links = 0, programBytes = 0;
   for (const Interpreter::Part& part : parts) {
     all.lanesPerBlock = std::max(all.lanesPerBlock, ceilDivide(part.lanes, options.blocks));
     all.mostPorts = std::max(all.mostPorts, part.mostPorts);
     if (part.arguments.blocks != nullptr) blocks = part.arguments.ranks;
+    if (part.programBytes > 0) links = std::max(links, part.arguments.linksPerSlice);
+    programBytes = std::max(programBytes, part.programBytes);
     if (wire == Wire::Simple && part.arguments.shape.sliceBytes >= kLongSlice)
       all.threadsPerLane = 2 * options.threadsPerLane;
   }
   all.threadsPerLane =
       std::min(all.threadsPerLane, kMostThreadsPerBlock / all.lanesPerBlock / 32 * 32);
-  if (blocks <= kMostSharedBlocks &&
-      all.lanesPerBlock * sharedBytesPerLane(all.mostPorts, blocks) <= kMostSharedBytes)
-    all.sharedBlocks = blocks;
-  all.sharedBytesPerLane = sharedBytesPerLane(all.mostPorts, all.sharedBlocks);
+  const auto bytesPerLane = [&] {
+    return sharedBytesPerLane(all.mostPorts, all.sharedBlocks, all.sharedLinks,
+                              all.sharedProgramBytes);
+  };
+  const auto share = [&](uint32_t& room, uint32_t wanted, uint32_t most) {
+    if (wanted > most) return;
+    room = wanted;
+    if (all.lanesPerBlock * bytesPerLane() > kMostSharedBytes) room = 0;
+  };
+  share(all.sharedBlocks, blocks, kMostSharedBlocks);
+  share(all.sharedProgramBytes, static_cast<uint32_t>(base::roundUp(programBytes, 16)),
+        kMostSharedProgramBytes);
+  share(all.sharedLinks, links, kMostSharedLinks);
+  all.sharedBytesPerLane = bytesPerLane();
   return all;
 }
 
@@ -220,7 +236,12 @@ Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
   arguments.isReplayed = launch.isCaptured;
   LaunchTables::Table table;
   if (!launch.blocks.empty()) table = tableOf(launch, shape, arguments);
-  return {this, arguments, plan.lanes_ * launch.slices, plan.mostPorts_, std::move(table)};
+  return {this,
+          arguments,
+          plan.lanes_ * launch.slices,
+          plan.mostPorts_,
+          static_cast<uint32_t>(plan.image_->bytes.size()),
+          std::move(table)};
 }
 
 void Interpreter::launch(const DeviceLaunch& launch, cudaStream_t stream) {

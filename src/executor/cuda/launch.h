@@ -24,7 +24,8 @@ struct Interpreter::Part {
   Interpreter* interpreter;
   RankArguments arguments;
   uint32_t lanes;
-  uint32_t mostPorts;  ///< of a step
+  uint32_t mostPorts;     ///< of a step
+  uint32_t programBytes;  ///< 0: sends and receives
   LaunchTables::Table table;
 };
 

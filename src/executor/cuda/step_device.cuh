@@ -21,8 +21,8 @@ TUTTI_DEVICE bool isSimple(const Link& link) {
 }
 
 template <Wire kWire>
-TUTTI_DEVICE Link& linkAt(const Lane& lane, uint32_t index) {
-  Link& link = lane.links[index];
+TUTTI_DEVICE const Link& linkAt(const Lane& lane, uint32_t index) {
+  const Link& link = lane.shared->tables.links[index];
   if (kWire == Wire::Simple || !link.leavesHost) return link;
   return lane.rank.simpleLinks[lane.slice * lane.rank.linksPerSlice + index];
 }
@@ -41,11 +41,12 @@ struct Place {
 /// Messages name blocks as the buffer that has all of them does.
 TUTTI_DEVICE BlockCode blockOf(const Lane& lane, PortKind kind, PortBuffer buffer, uint32_t block) {
   const ShapeCode& shape = lane.rank.shape;
-  if (lane.blocks == nullptr)
+  const BlockCode* const blocks = lane.shared->tables.blocks;
+  if (blocks == nullptr)
     return {block * shape.blockBytes, shape.blockBytes, shape.chunkBytes, shape.sliceBytes};
   if (kind == PortKind::Channel || (buffer == PortBuffer::In ? shape.manyIn : shape.manyOut))
-    return lane.blocks[block];
-  BlockCode own = lane.blocks[lane.rank.rank];
+    return blocks[block];
+  BlockCode own = blocks[lane.rank.rank];
   own.offset = 0;
   return own;
 }
@@ -122,7 +123,7 @@ TUTTI_DEVICE void awaitSlot(Lane& lane, const PortCode& port) {
 }
 
 TUTTI_DEVICE void awaitDependency(Lane& lane, const DependencyCode& after) {
-  const auto* const lanes = rowsAt<LaneCode>(lane.rank.program, lane.rank.program->laneOffset);
+  const auto* const lanes = rowsAt<LaneCode>(lane.program(), lane.program()->laneOffset);
   const uint64_t steps = uint64_t{lane.round} * lanes[after.lane].steps + after.step + 1;
   awaitSteps(lane, after.lane, uint32_t(steps));
 }
@@ -132,7 +133,7 @@ template <Wire kWire>
 TUTTI_DEVICE void awaitStep(Lane& lane, const StepCode& step, const PortCode* ports) {
   const uint32_t portCount = uint32_t(step.sources) + step.targets;
   const auto* const afters =
-      rowsAt<DependencyCode>(lane.rank.program, lane.rank.program->afterOffset) + step.firstAfter;
+      rowsAt<DependencyCode>(lane.program(), lane.program()->afterOffset) + step.firstAfter;
 #pragma unroll 1
   for (uint32_t i = lane.thread; i < portCount + step.afters && !lane.hasFailed;
        i += lane.all.threadsPerLane) {
@@ -150,7 +151,8 @@ TUTTI_DEVICE void awaitStep(Lane& lane, const StepCode& step, const PortCode* po
 
 TUTTI_DEVICE unsigned char* baseOf(const Lane& lane, const PortCode& port) {
   if (port.kind == PortKind::Mapped) {
-    const transports::p2p::Entry& entry = lane.rank.peers[port.rank].entries[lane.entries % 2];
+    const transports::p2p::Entry& entry =
+        lane.rank.peers[port.rank].entries[lane.shared->entries % 2];
     return reinterpret_cast<unsigned char*>(port.buffer == PortBuffer::In ? entry.in : entry.out);
   }
   if (port.buffer == PortBuffer::Scratch) return lane.rank.scratch;
@@ -261,7 +263,7 @@ TUTTI_DEVICE void publish(Lane& lane, const StepCode& step, const PortCode* port
     }
   }
   if (step.awaited && lane.thread == 0) {
-    const uint64_t steps = uint64_t{lane.round} * lane.code.steps + lane.step + 1;
+    const uint64_t steps = uint64_t{lane.round} * lane.shared->code.steps + lane.step + 1;
     ptx::stReleaseGpu(lane.rank.progress + lane.shared->number,
                       uint64_t(lane.operation) << 32 | uint32_t(steps));
   }
@@ -271,7 +273,7 @@ TUTTI_DEVICE void publish(Lane& lane, const StepCode& step, const PortCode* port
 template <Wire kWire, int kSize>
 TUTTI_DEVICE bool runStep(Lane& lane, const StepCode& step) {
   const auto* const ports =
-      rowsAt<PortCode>(lane.rank.program, lane.rank.program->portOffset) + step.firstPort;
+      rowsAt<PortCode>(lane.program(), lane.program()->portOffset) + step.firstPort;
   const bool hasData = step.dataPort < step.sources + step.targets;
   const PortCode* const data = hasData ? ports + step.dataPort : nullptr;
   awaitStep<kWire>(lane, step, ports);

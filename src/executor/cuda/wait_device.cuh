@@ -20,19 +20,16 @@ using ::tutti::cuda::spinHint;
 struct Lane {
   const Arguments& all;
   const RankArguments& rank;
-  LaneCode code;
   LaneShared* shared;
-  Link* links;              ///< of this slice
-  const BlockCode* blocks;  ///< of the rank, or a copy in shared memory
   uint32_t slice;
   uint32_t group;                ///< within the block
   uint32_t thread;               ///< within the lane
   uint32_t callHash, operation;  ///< what messages say; of an exchange they are of a transfer
-  uint32_t entries;
   uint32_t step = 0;
   uint32_t round = 0;
   bool hasFailed = false;
 
+  TUTTI_DEVICE const ProgramHeader* program() const { return shared->tables.program; }
   /// Two sets.
   TUTTI_DEVICE Operand* operands() const { return reinterpret_cast<Operand*>(shared + 1); }
   TUTTI_DEVICE uint32_t threads() const { return all.threadsPerLane; }
@@ -116,7 +113,7 @@ TUTTI_DEVICE bool awaitEqual(Lane& lane, const uint32_t* word, uint32_t wanted, 
 
 /// Until another lane of this slice has done so many steps of this operation.
 TUTTI_DEVICE bool awaitSteps(Lane& lane, uint32_t other, uint32_t steps) {
-  const uint64_t* const word = lane.rank.progress + lane.slice * lane.rank.program->lanes + other;
+  const uint64_t* const word = lane.rank.progress + lane.slice * lane.program()->lanes + other;
   for (uint32_t spins = 1;; ++spins) {
     const uint64_t seen = ptx::ldAcquireGpu(word);
     if (uint32_t(seen >> 32) == lane.operation && uint32_t(seen) >= steps) return true;

@@ -198,8 +198,8 @@ mutation(rounds_count_one_message_each
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(messages_of_one_round_are_counted
          FILE src/executor/cuda/interpreter_device.cuh
-         FROM [[link.sent += rounds * links[i].sends]]
-         TO [[link.sent += links[i].sends]]
+         FROM [[before.sent + rounds * links[i].sends]]
+         TO [[before.sent + links[i].sends]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted*
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(counts_do_not_outlive_the_launch
@@ -310,9 +310,16 @@ mutation(slices_share_scratch
          TO [[uint64_t(chunk) * shape.sliceBytes]]
          TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
          SHOWS "differs from byte")
+mutation(tables_are_used_before_they_are_copied
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[lane.sync();
+  if (lane.thread == 0 && number == 0) begin]]
+         TO [[if (lane.thread == 0 && number == 0) begin]]
+         TEST cuda_interpreter_test FILTER Simple/Plans.*/0
+         SHOWS "differs from byte|no progress|disagree|has given up|wrong|ended by signal|Segmentation|SEGV|died")
 mutation(slices_share_links
          FILE src/executor/cuda/interpreter_device.cuh
-         FROM [[rank.links + slice * rank.linksPerSlice]]
+         FROM [[rank.links + lane.slice * rank.linksPerSlice]]
          TO [[rank.links]]
          TEST cuda_slices_test FILTER Wires/Slices.GiveTheHostsBits/0
          SHOWS "differs from byte|no progress|disagree|has given up")

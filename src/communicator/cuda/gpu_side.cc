@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <random>
 
 #include "src/base/backoff.h"
@@ -101,6 +102,42 @@ std::unique_ptr<Endpoint> makeNearEndpoint(const GpuSide::Options& options, cons
   return std::make_unique<Endpoint>(device, options.rank, options.size, layout, 0, handles);
 }
 
+/// Those sides of the process whose calls are copies. Their streams wait for peers until these have
+/// told them, or until their watcher, which needs CUDA, opens what they wait for. To free memory of
+/// a device waits for all that runs there, and CUDA may hold its lock meanwhile: so what waits
+/// there for a rank that is gone would never end.
+class CopySides {
+ public:
+  static CopySides& ofProcess() {
+    static CopySides sides;
+    return sides;
+  }
+  void add(CudaSide& side) {
+    const std::lock_guard lock(mutex_);
+    sides_.push_back(&side);
+  }
+  /// From now on nobody asks it.
+  void remove(CudaSide& side) {
+    const std::lock_guard lock(mutex_);
+    std::erase(sides_, &side);
+  }
+  /// Until what they have enqueued on the device has ended, as it does by their deadlines.
+  void awaitIdle(int device) {
+    const auto isBusy = [&](CudaSide* side) {
+      return side->device() == device &&
+             (!side->isIdle() || (side->hasGraphs() && side->isRunning()));
+    };
+    for (base::Backoff backoff(false);; backoff.idle()) {
+      const std::lock_guard lock(mutex_);
+      if (std::ranges::none_of(sides_, isBusy)) return;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<CudaSide*> sides_;
+};
+
 }  // namespace
 
 CudaEvent::CudaEvent() { TUTTI_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
@@ -119,11 +156,13 @@ CudaSide::CudaSide(const Options& options)
 }
 
 CudaSide::~CudaSide() {
+  CopySides::ofProcess().remove(*this);
   endProbe();
   try {
     const OnDevice on(device());
     const OutsideCapture outside;
     leave();
+    CopySides::ofProcess().awaitIdle(device());
     engine_.reset();
     far_.reset();
     copyProbe_.reset();
@@ -298,6 +337,7 @@ void CudaSide::makeReady() {
                 ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
                 : makeKernelEngine(*endpoint_, {.blocks = fewestBlocks_, .deadlineNs = deadlineNs},
                                    canMap() && linesArriveWhole(devices), std::move(far_));
+  if (byCopies()) CopySides::ofProcess().add(*this);
   ready_.store(engine_.get(), std::memory_order_seq_cst);
   if (aborted_.load(std::memory_order_seq_cst)) engine_->abort();
 }

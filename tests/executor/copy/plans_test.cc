@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <thread>
+#include <vector>
 
 #include "src/base/check.h"
 #include "tests/executor/copy/copy_ranks.h"
@@ -142,10 +143,12 @@ TEST(CopyOperations, DoNotOvertakeEachOther) {
     for (const uint64_t count : {500, 3001}) calls.calls.push_back({.spec = spec, .count = count});
   for (int i = 0; i < 4; ++i) calls.calls.push_back(calls.calls[0]);
   calls.prepare(ranks);
+  std::vector<std::jthread> threads;  // a stream may be full before the others begin
   for (int r = 0; r < kRanks; ++r) {
-    calls.launch(ranks, r);
+    threads.emplace_back([&, r] { calls.launch(ranks, r); });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  threads.clear();
   ranks.finish();
   for (int r = 0; r < kRanks; ++r) ASSERT_EQ(std::string(ranks.failureOf(r).what()), "");
   calls.expectRight();

@@ -5,6 +5,7 @@
 #include <tutti/device.h>
 
 #include "collectives/algorithms.h"
+#include "src/device/cuda.h"
 #include "transports/p2p/owned_memory.h"
 
 namespace tutti::tests {
@@ -22,17 +23,24 @@ Buffer DeviceBuffer::download() const {
   return bytes;
 }
 
+bool networksReach() { return device::cudaSupport().emulated; }
+
+static DeviceRanksOptions withinReach(DeviceRanksOptions options) {
+  if (!networksReach()) options.directBytes = transports::p2p::kNoMessage;
+  return options;
+}
+
 int devicesOf(int wanted) { return std::min(wanted, deviceCount(DeviceKind::Cuda)); }
 
 DeviceRanks::DeviceRanks(const DeviceRanksOptions& options)
-    : options_(options), devices_(devicesOf(options.devices)) {
+    : options_(withinReach(options)), devices_(devicesOf(options.devices)) {
   std::vector<DeviceEndpoint*> endpoints;
   for (int r = 0; r < options.ranks; ++r) {
     endpoints_.push_back(std::make_unique<DeviceEndpoint>(deviceOf(r), r, options.ranks,
                                                           options.layout, options.firstMessage));
     endpoints.push_back(endpoints_.back().get());
   }
-  connectRanks(endpoints, options);
+  connectRanks(endpoints, options_);
   auto far = farEndpoints();
   for (int r = 0; r < options.ranks; ++r) {
     interpreters_.push_back(

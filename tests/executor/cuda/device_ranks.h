@@ -24,6 +24,10 @@ using transports::p2p::Wire;
 using FarNetwork = std::function<std::vector<std::unique_ptr<transports::Endpoint>>(
     int ranks, const transports::RingLayout& layout)>;
 
+/// Whether the networks of these tests read and write memory of devices: the emulation's, which is
+/// the host's. With GPUs all messages between hosts go through pinned memory.
+bool networksReach();
+
 struct DeviceRanksOptions {
   int ranks = 2;
   int devices = 4;  ///< rank r is on device r modulo that, or modulo those that there are
@@ -39,7 +43,7 @@ struct DeviceRanksOptions {
   /// joins them. None: all are on one.
   std::vector<int> hosts = {};
   FarNetwork network = {};
-  /// Between those: payloads that reach so far lie in memory of the devices.
+  /// Between those: payloads that reach so far lie in memory of the devices, where networksReach().
   uint32_t directBytes = transports::p2p::kNoMessage;
 
   bool areFar(int rank, int peer) const { return !hosts.empty() && hosts[rank] != hosts[peer]; }

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <random>
+#include <shared_mutex>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
@@ -102,38 +104,53 @@ std::unique_ptr<Endpoint> makeNearEndpoint(const GpuSide::Options& options, cons
   return std::make_unique<Endpoint>(device, options.rank, options.size, layout, 0, handles);
 }
 
-/// Those sides of the process whose calls are copies. Their streams wait for peers until these have
-/// told them, or until their watcher, which needs CUDA, opens what they wait for. To free memory of
-/// a device waits for all that runs there, and CUDA may hold its lock meanwhile: so what waits
-/// there for a rank that is gone would never end.
-class CopySides {
+/// How long the process's calls may keep a rank that leaves from freeing its memory.
+constexpr std::chrono::seconds kPatience{5};
+
+/// The sides of a process. To free memory waits for all that runs on a GPU, and CUDA holds its lock
+/// meanwhile. If that is a call of which another rank's part is still to be launched, or copies
+/// that wait for a rank that is gone, and would be told so, nobody could do that any more. So
+/// memory is freed while nothing is under way, and nothing is launched.
+class CudaSides {
  public:
-  static CopySides& ofProcess() {
-    static CopySides sides;
-    return sides;
+  static CudaSides& ofProcess() {
+    static auto* const sides = new CudaSides;  // parked ones are never destroyed
+    return *sides;
   }
   void add(CudaSide& side) {
     const std::lock_guard lock(mutex_);
     sides_.push_back(&side);
   }
-  /// From now on nobody asks it.
   void remove(CudaSide& side) {
     const std::lock_guard lock(mutex_);
     std::erase(sides_, &side);
   }
-  /// Until what they have enqueued on the device has ended, as it does by their deadlines.
-  void awaitIdle(int device) {
-    const auto isBusy = [&](CudaSide* side) {
-      return side->device() == device &&
-             (!side->isIdle() || (side->hasGraphs() && side->isRunning()));
-    };
+  [[nodiscard]] std::shared_lock<std::shared_mutex> launching() {
+    return std::shared_lock(launching_);
+  }
+  /// While it is held nothing is launched; and nothing is under way, unless the calls of the
+  /// process never end together.
+  [[nodiscard]] std::unique_lock<std::shared_mutex> quiet() {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
     for (base::Backoff backoff(false);; backoff.idle()) {
-      const std::lock_guard lock(mutex_);
-      if (std::ranges::none_of(sides_, isBusy)) return;
+      std::unique_lock alone(launching_);
+      if (isQuiet() || std::chrono::steady_clock::now() > end) return alone;
     }
   }
 
  private:
+  bool isQuiet() {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::none_of(sides_, [](CudaSide* side) {
+      try {
+        return !side->isIdle() || (side->hasGraphs() && side->isRunning());
+      } catch (const Error&) {
+        return false;  // its device has a fault
+      }
+    });
+  }
+
+  std::shared_mutex launching_;
   std::mutex mutex_;
   std::vector<CudaSide*> sides_;
 };
@@ -156,13 +173,13 @@ CudaSide::CudaSide(const Options& options)
 }
 
 CudaSide::~CudaSide() {
-  CopySides::ofProcess().remove(*this);
+  CudaSides::ofProcess().remove(*this);
   endProbe();
   try {
     const OnDevice on(device());
     const OutsideCapture outside;
     leave();
-    CopySides::ofProcess().awaitIdle(device());
+    const auto alone = CudaSides::ofProcess().quiet();
     engine_.reset();
     far_.reset();
     copyProbe_.reset();
@@ -337,7 +354,7 @@ void CudaSide::makeReady() {
                 ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
                 : makeKernelEngine(*endpoint_, {.blocks = fewestBlocks_, .deadlineNs = deadlineNs},
                                    canMap() && linesArriveWhole(devices), std::move(far_));
-  if (byCopies()) CopySides::ofProcess().add(*this);
+  CudaSides::ofProcess().add(*this);
   ready_.store(engine_.get(), std::memory_order_seq_cst);
   if (aborted_.load(std::memory_order_seq_cst)) engine_->abort();
 }
@@ -507,6 +524,7 @@ bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) {
 
 void launchOnGpu(std::span<const GpuLaunch> calls) {
   const std::vector<Part> parts = partsOf(calls);
+  const auto launching = CudaSides::ofProcess().launching();
   for (const auto& [rank, count] : parts) sideOf(rank).before(rank.stream.cuda(), rank.capture);
   size_t ended = 0;
   try {

@@ -204,7 +204,7 @@ mutation(messages_of_one_round_are_counted
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(counts_do_not_outlive_the_launch
          FILE src/executor/cuda/interpreter_device.cuh
-         FROM [[    if (links[i].receives > 0) link.received += rounds * links[i].receives;]]
+         FROM [[    if (links[i].receives > 0) link.received = before.received + rounds * links[i].receives;]]
          TEST cuda_launches_test FILTER Wires/Graphs.OfAStagedPlanReplay/1
          SHOWS "is wrong, seed|no progress|disagree|has given up")
 mutation(messages_of_an_exchange_are_not_counted
@@ -263,7 +263,7 @@ mutation(launch_is_never_over
 
 mutation(entries_are_numbered_from_0
          FILE src/executor/cuda/interpreter_device.cuh
-         FROM [[const uint32_t number = lane.entries + 1;]]
+         FROM [[const uint32_t number = lane.shared->entries + 1;]]
          TO [[const uint32_t number = lane.entries;]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "differs from byte|disagree|has given up")
@@ -274,7 +274,7 @@ mutation(entries_are_not_counted
          SHOWS "is wrong, seed|disagree|has given up")
 mutation(there_is_one_entry_for_odd_and_even_numbers
          FILE src/executor/cuda/interpreter_device.cuh
-         FROM [=[rank.peers[p].entriesThere[lane.entries % 2]]=]
+         FROM [=[rank.peers[p].entriesThere[lane.shared->entries % 2]]=]
          TO [=[rank.peers[p].entriesThere[0]]=]
          TEST cuda_launches_test FILTER Wires/Graphs.OfAMappedPlanReplay/0
          SHOWS "no progress")

@@ -20,9 +20,10 @@ struct PeerInfo {
   std::string host;    ///< host name, for messages
   std::string bootId;  ///< and network namespace: equal means the same host
   int64_t pid = 0;
-  int cores = 0;                 ///< processors this process may run on
-  std::string interface = {};    ///< by which other hosts reach it; empty: by none
-  std::string describe() const;  ///< "pid 4711 on host n1"
+  int cores = 0;                       ///< processors this process may run on
+  std::string interface = {};          ///< by which other hosts reach it; empty: by none
+  std::string interfaceVariable = {};  ///< what chose that: "TUTTI_INTERFACE"; empty: no variable
+  std::string describe() const;        ///< "pid 4711 on host n1"
 };
 
 struct ControlMessage {

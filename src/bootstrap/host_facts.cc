@@ -45,7 +45,8 @@ PeerInfo describeThisProcess() {
 }
 
 void write(base::ByteWriter& out, const PeerInfo& info) {
-  out.put(info.host).put(info.bootId).put(info.pid).put(info.cores).put(info.interface);
+  out.put(info.host).put(info.bootId).put(info.pid).put(info.cores);
+  out.put(info.interface).put(info.interfaceVariable);
 }
 
 PeerInfo readPeerInfo(base::ByteReader& in) {
@@ -55,6 +56,7 @@ PeerInfo readPeerInfo(base::ByteReader& in) {
   info.pid = in.get<int64_t>("pid");
   info.cores = in.get<int>("cores");
   info.interface = in.getString("interface", kMaxInterfaceBytes);
+  info.interfaceVariable = in.getString("interface variable", kMaxInterfaceBytes);
   if (info.pid <= 0) base::fail(ErrorCode::Refused, "pid ", info.pid, " is not a process");
   if (info.cores <= 0 || info.cores > kMaxCores)
     base::fail(ErrorCode::Refused, "cores ", info.cores, " is out of range");

@@ -32,6 +32,10 @@ void MeetingClient::connect() {
             : "; rank 0 listens where its own TUTTI_ADDRESS or MASTER_ADDR says, and it may "
               "resolve that name to its loopback: set TUTTI_ADDRESS=host:port, the same "
               "on all ranks";
+  if (!point_.openedByRankZero && point_.network)
+    progress_ +=
+        "; TUTTI_INTERFACE, set where the unique id is made, names another interface of "
+        "that host";
   for (auto pause = kFirstPause; !tryConnect(); pause = std::min(2 * pause, kLongestPause)) {
     checkDeadline("an answer");
     std::this_thread::sleep_for(pause);
@@ -134,7 +138,7 @@ void MeetingClient::checkDeadline(const std::string& waitingFor) const {
     base::fail(ErrorCode::Aborted, "set-up of rank ", rank_, " of ", size_, " was stopped");
   if (!deadline_.passed()) return;
   base::fail(ErrorCode::Timeout, "set-up of rank ", rank_, " of ", size_,
-             " was not complete within its deadline, waiting for ", waitingFor, " at ",
+             " was not complete within its deadline, waiting for ", waitingFor, "; meeting at ",
              describeAddresses(point_), ": ", progress_);
 }
 

@@ -13,7 +13,7 @@
 namespace tutti::bootstrap {
 
 /// Of the protocols of set-up; both ends must have the same.
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 struct MeetingPoint {
   Address address;

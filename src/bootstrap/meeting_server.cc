@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/bootstrap/doorway.h"
+#include "src/bootstrap/network_interface.h"
 #include "src/bootstrap/roster.h"
 
 namespace tutti::bootstrap {
@@ -29,6 +30,7 @@ struct MeetingServer::State {
     if (point.network) {
       listeners.push_back(listenOn(*point.network, kBacklog));
       point.network = localAddress(listeners.back().get());
+      interface = interfaceWith(*point.network, interfacesUp());
     }
     door.emplace(std::move(listeners), point.credentials, Purpose::Meeting, -1);
   }
@@ -51,11 +53,13 @@ struct MeetingServer::State {
   void fail(const Failure& failure);
   void tell(const SetupMessage& message);
   std::string progress() const;
+  std::string unconnected() const;
   void tellProgress();
   void sweep();
 
   MeetingPoint point;
   std::optional<Doorway> door;
+  std::string interface;  // with point.network
   Roster roster;
   std::vector<Guest> guests;
   std::chrono::milliseconds lifetime;
@@ -182,8 +186,23 @@ void MeetingServer::State::tell(const SetupMessage& message) {
 }
 
 std::string MeetingServer::State::progress() const {
-  const bool hidden = isLoopback(point.address) && !roster.complete();
-  return roster.progress() + (hidden ? kLoopbackMeeting : "");
+  std::string text = roster.progress();
+  if (roster.complete()) return text + unconnected();
+  if (isLoopback(point.address)) text += kLoopbackMeeting;
+  if (point.network)
+    text += base::message("; other hosts reach the meeting point at ", point.network->describe(),
+                          " (", describeInterface(interface, interfaceVariable()),
+                          "); TUTTI_INTERFACE, set on its host, names another interface");
+  return text;
+}
+
+/// "; not connected to all others: 0, 1 and 3 more"
+std::string MeetingServer::State::unconnected() const {
+  std::vector<int> ranks;
+  for (const Guest& guest : guests)
+    if (guest.rank >= 0 && !guest.connected) ranks.push_back(guest.rank);
+  std::ranges::sort(ranks);
+  return ranks.empty() ? "" : "; not connected to all others: " + listRanks(ranks);
 }
 
 void MeetingServer::State::tellProgress() {

@@ -9,6 +9,14 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr size_t kOutgoingAtOnce = 64;
+constexpr const char* kSetThere = "; TUTTI_INTERFACE, set there, names another interface";
+
+/// "192.0.2.1:4711 (interface eth0)"
+std::string networkAddress(const Arrival& arrival) {
+  return base::message(arrival.network->describe(), " (",
+                       describeInterface(arrival.info.interface, arrival.info.interfaceVariable),
+                       ")");
+}
 
 }  // namespace
 
@@ -29,6 +37,7 @@ std::vector<base::FileDescriptor> Mesh::listen(const std::optional<NetworkInterf
   listeners.push_back(listenOn(network->address, backlog));
   arrival_.network = localAddress(listeners.back().get());
   arrival_.info.interface = network->name;
+  arrival_.info.interfaceVariable = interfaceVariable();
   return listeners;
 }
 
@@ -44,11 +53,22 @@ std::vector<base::FileDescriptor> Mesh::connect(MeetingClient& meeting) {
     for (const auto& [rank, connection] : outgoing_) connection.watch(set);
     const bool waitingForRoom = next_ < rank_ && outgoing_.size() < kOutgoingAtOnce;
     set.wait(waitingForRoom ? 5 : Doorway::kPatrolMs);
-    meeting.advance(set);
+    hear(meeting, set, table);
     advance(set, table);
     if (connected_ < size_ - 1) meeting.checkDeadline(missing(table));
   }
   return std::move(sockets_);
+}
+
+/// Whose deadline passes first tells all others what it waited for, which may be another
+/// connection than those that this rank lacks.
+void Mesh::hear(MeetingClient& meeting, const PollSet& set, const Table& table) const {
+  try {
+    meeting.advance(set);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Timeout) throw;
+    base::fail(ErrorCode::Timeout, error.what(), "; rank ", rank_, " lacks ", missing(table));
+  }
 }
 
 /// An address that other hosts have too, like that of Docker's bridge, leads each of them to
@@ -123,8 +143,7 @@ void Mesh::failToConnect(int rank, int error, const Table& table) const {
 void Mesh::cannotReach(int rank, const Table& table, ErrorCode code, const std::string& why) const {
   const bool here = onThisHost(table.ranks[static_cast<size_t>(rank)]);
   base::fail(code, "rank ", rank_, " (", arrival_.info.describe(), ") cannot reach ",
-             describe(rank, table), ": ", why,
-             here ? "" : "; TUTTI_INTERFACE, set there, names another interface");
+             describe(rank, table), ": ", why, here ? "" : kSetThere);
 }
 
 void Mesh::accept(SetupConnection connection, const Table& table) {
@@ -154,19 +173,24 @@ void Mesh::noteProcess(int rank, int socket, const Table& table) const {
               process.pid, " here: another pid namespace");
 }
 
+/// The connection that this rank waits for, at which address, and what would change that. Ranks
+/// connect to those below them.
 std::string Mesh::missing(const Table& table) const {
-  for (int rank = 0; rank < size_; ++rank)
-    if (rank != rank_ && !sockets_[static_cast<size_t>(rank)])
-      return "the connection with " + describe(rank, table);
-  return "nothing";
+  int rank = 0;
+  while (rank < size_ && (rank == rank_ || sockets_[static_cast<size_t>(rank)])) ++rank;
+  if (rank == size_) return "nothing";
+  const Arrival& peer = table.ranks[static_cast<size_t>(rank)];
+  if (onThisHost(peer)) return "the connection with " + describe(rank, table);
+  if (rank < rank_) return base::message("the connection with ", describe(rank, table), kSetThere);
+  return base::message("the connection of rank ", rank, " (", peer.info.describe(), ") to ",
+                       networkAddress(arrival_),
+                       " here; TUTTI_INTERFACE, set here, names another interface");
 }
 
 std::string Mesh::describe(int rank, const Table& table) const {
   const Arrival& peer = table.ranks[static_cast<size_t>(rank)];
-  const std::string who = base::message("rank ", rank, " (", peer.info.describe(), ")");
-  return onThisHost(peer) ? base::message(who, " at ", peer.listening.describe())
-                          : base::message(who, " at ", peer.network->describe(), " (interface ",
-                                          peer.info.interface, ")");
+  return base::message("rank ", rank, " (", peer.info.describe(), ") at ",
+                       onThisHost(peer) ? peer.listening.describe() : networkAddress(peer));
 }
 
 }  // namespace tutti::bootstrap

@@ -25,6 +25,7 @@ class Mesh {
   std::vector<base::FileDescriptor> connect(MeetingClient& meeting);
 
  private:
+  void hear(MeetingClient& meeting, const PollSet& set, const Table& table) const;
   void startOutgoing(const Table& table);
   void advance(const PollSet& set, const Table& table);
   void accept(SetupConnection connection, const Table& table);

@@ -47,11 +47,24 @@ std::vector<InterfaceEntry> interfacesUp() {
   return found;
 }
 
+std::string interfaceWith(const Address& address, const std::vector<InterfaceEntry>& up) {
+  const auto found = std::ranges::find_if(up, [&](const InterfaceEntry& e) {
+    return e.interface.address.family == address.family && e.interface.address.ip == address.ip;
+  });
+  return found == up.end() ? "" : found->interface.name;
+}
+
 bool leadsHere(const Address& address, const std::vector<InterfaceEntry>& up) {
-  return isLoopback(address) || std::ranges::any_of(up, [&](const InterfaceEntry& e) {
-           return e.interface.address.family == address.family &&
-                  e.interface.address.ip == address.ip;
-         });
+  return isLoopback(address) || !interfaceWith(address, up).empty();
+}
+
+std::string interfaceVariable() {
+  if (!base::env().interface.empty()) return "TUTTI_INTERFACE";
+  return base::env().socketInterfaces.empty() ? "" : "NCCL_SOCKET_IFNAME";
+}
+
+std::string describeInterface(const std::string& name, const std::string& variable) {
+  return "interface " + name + (variable.empty() ? "" : ", chosen by " + variable);
 }
 
 std::optional<Address> towardsDefaultRoute() {

@@ -20,6 +20,10 @@ struct NetworkInterface {
 /// is not the loopback. Nothing when there is none. Throws InvalidArgument when either variable
 /// names none that is up.
 std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used = {});
+/// Which of the two variables has a say in that: its name. Empty: neither is set.
+std::string interfaceVariable();
+/// For messages: "interface eth0, chosen by TUTTI_INTERFACE".
+std::string describeInterface(const std::string& name, const std::string& variable);
 
 /// An address that is up.
 struct InterfaceEntry {
@@ -29,6 +33,8 @@ struct InterfaceEntry {
 /// Those of this host, in the kernel's order. Link-local addresses of IPv6 are left out: they mean
 /// nothing without the interface that they are seen through.
 std::vector<InterfaceEntry> interfacesUp();
+/// The name of the interface that has an address; empty: none is up that has it.
+std::string interfaceWith(const Address& address, const std::vector<InterfaceEntry>& up);
 /// Whether an address leads from this host to itself, which makes it useless for another's.
 bool leadsHere(const Address& address, const std::vector<InterfaceEntry>& up);
 /// What the two variables say; each may be empty.

@@ -1,11 +1,13 @@
 #include "src/bootstrap/roster.h"
 
+#include <algorithm>
+
 #include "src/bootstrap/meeting_point.h"
 
 namespace tutti::bootstrap {
 namespace {
 
-constexpr int kNamedRanks = 8;
+constexpr size_t kNamedRanks = 8;
 constexpr size_t kMaxRemarkBytes = 512;
 
 std::string name(int rank, const PeerInfo& info) {
@@ -69,13 +71,19 @@ std::string Roster::progress() const {
   if (size_ == 0) return "no rank has arrived";
   std::string text = base::message(arrived_.size(), " of ", size_, " ranks have arrived");
   if (complete()) return text;
-  int missing = 0;
-  for (int rank = 0; rank < size_; ++rank) {
-    if (arrived_.count(rank)) continue;
-    if (++missing <= kNamedRanks) text += base::message(missing == 1 ? "; missing: " : ", ", rank);
-  }
-  if (missing > kNamedRanks) text += base::message(" and ", missing - kNamedRanks, " more");
-  return text + remarks_;
+  std::vector<int> missing;
+  for (int rank = 0; rank < size_; ++rank)
+    if (!arrived_.count(rank)) missing.push_back(rank);
+  return text + "; missing: " + listRanks(missing) + remarks_;
+}
+
+std::string listRanks(const std::vector<int>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < std::min(ranks.size(), kNamedRanks); ++i)
+    text += base::message(i == 0 ? "" : ", ", ranks[i]);
+  if (ranks.size() > kNamedRanks)
+    text += base::message(" and ", ranks.size() - kNamedRanks, " more");
+  return text;
 }
 
 }  // namespace tutti::bootstrap

@@ -42,4 +42,7 @@ class Roster {
   std::string remarks_;  // about those who were refused, for the message of a timeout
 };
 
+/// "1, 4, 5 and 2 more": the first eight.
+std::string listRanks(const std::vector<int>& ranks);
+
 }  // namespace tutti::bootstrap

@@ -137,6 +137,14 @@ class Liar {
     });
     return heard;
   }
+  bool hearsTable() {
+    bool heard = false;
+    pump([&] {
+      while (auto message = connection_.receive()) heard |= std::holds_alternative<Table>(*message);
+      return heard || connection_.ended();
+    });
+    return heard;
+  }
 
  private:
   void pump(const std::function<bool()>& done) {
@@ -229,6 +237,20 @@ TEST(Liars, ARanksOwnFailureIsToldToTheOthers) {
   Liar late(point, claimOf(point, 2, 3));  // comes when all is over
   late.say(arrivalOf());
   EXPECT_TRUE(contains(late.hear().text, "no memory for the mesh"));
+}
+
+TEST(Liars, ARankThatConnectsToNobodyIsNamedAtTheDeadline) {
+  const MeetingPoint point = randomMeetingPoint();
+  MeetingServer server(point, milliseconds(500));
+  Liar honest(point, claimOf(point, 0, 2)), liar(point, claimOf(point, 1, 2));
+  honest.say(arrivalOf());
+  liar.say(arrivalOf());
+  EXPECT_TRUE(honest.hearsTable());
+  honest.say(Connected{});
+  const Failure why = honest.hear();
+  EXPECT_EQ(why.code, ErrorCode::Timeout);
+  EXPECT_TRUE(contains(why.text, "2 of 2 ranks have arrived; not connected to all others: 1"))
+      << why.text;
 }
 
 TEST(Ports, RanksMeetByTcp) {

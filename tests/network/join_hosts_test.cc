@@ -197,6 +197,64 @@ TEST_F(JoinHosts, AnInterfaceThatLeadsNowhereIsNamed) {
   EXPECT_TRUE(contains(none[0], "eth0 (10.77.0.1)")) << none[0];
 }
 
+/// Gives each host an interface `silent`, whose packets go to a station that is none: nothing
+/// answers, and nothing is refused.
+void addSilentInterfaces(const NetworkHosts& hosts) {
+  for (int host : {0, 1}) {
+    const auto address = [](int of) { return base::message("10.67.0.", of + 1); };
+    hosts.run(host, {"ip", "link", "add", "silent", "type", "veth", "peer", "name", "end"});
+    for (const char* device : {"silent", "end"})
+      hosts.run(host, {"ip", "link", "set", device, "up"});
+    hosts.run(host, {"ip", "address", "add", address(host) + "/24", "dev", "silent"});
+    hosts.run(host, {"ip", "neighbour", "add", address(1 - host), "lladdr", "02:00:00:00:00:01",
+                     "dev", "silent", "nud", "permanent"});
+  }
+}
+
+// The ranks meet by a network that works, and rank 1 cannot connect to rank 0. It takes a deadline,
+// whosever passes first: that of the meeting point, of rank 0 or of rank 1.
+TEST_F(JoinHosts, AnInterfaceThatSwallowsEverythingIsNamed) {
+  const NetworkHosts hosts(2);
+  addSilentInterfaces(hosts);
+  for (const char* variable : {"TUTTI_INTERFACE", "NCCL_SOCKET_IFNAME"})
+    for (const auto& times : {std::array{2000ms, 2000ms}, {1000ms, 8000ms}, {8000ms, 1000ms}}) {
+      RankProcesses ranks(3, [&](int rank, Board&) {
+        hosts.enter(rank / 2);
+        ::setenv(variable, "silent", 1);
+        ::setenv("TUTTI_RANK", std::to_string(rank).c_str(), 1);
+        ::setenv("TUTTI_WORLD_SIZE", "3", 1);
+        ::setenv("TUTTI_ADDRESS", (hosts.address(0) + ":29514").c_str(), 1);
+        ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+        return greet(*join(discover({}), base::Deadline::after(times[rank / 2])));
+      });
+      const auto said = ranks.results();
+      const std::string chosen = base::message("(interface silent, chosen by ", variable, ")");
+      for (int rank = 0; rank < 3; ++rank)
+        for (const std::string& part :
+             {std::string("error timeout"), base::message("rank ", rank < 2 ? 2 : 0, " (pid "),
+              std::string("10.67.0.1:"), chosen, std::string("TUTTI_INTERFACE, set "),
+              std::string("names another interface")})
+          EXPECT_TRUE(contains(said[rank], part)) << part << ": " << said[rank];
+    }
+}
+
+// The unique id names that interface's address, so the ranks do not even meet.
+TEST_F(JoinHosts, AnIdOfAnInterfaceThatSwallowsEverythingNamesIt) {
+  const NetworkHosts hosts(2);
+  addSilentInterfaces(hosts);
+  RankProcesses ranks(2, [&](int rank, Board& board) {
+    hosts.enter(rank);
+    ::setenv("TUTTI_INTERFACE", "silent", 1);
+    if (rank == 0) board.publish(UniqueId::create());
+    return greet(*joinAs(rank, 2, board.awaitId(), 1500ms));
+  });
+  const auto said = ranks.results();
+  for (const std::string& one : said)
+    for (const char* part : {"error timeout", "10.67.0.1:", "TUTTI_INTERFACE, set "})
+      EXPECT_TRUE(contains(one, part)) << part << ": " << one;
+  EXPECT_TRUE(contains(said[0], "(interface silent, chosen by TUTTI_INTERFACE)")) << said[0];
+}
+
 /// An interface of rank 0's, and what both ranks say of it.
 struct WrongInterface {
   const char *name, *address, *why;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <exception>
+#include <new>
 
 #include "src/base/check.h"
 #include "src/base/transfer_key.h"
@@ -23,6 +25,21 @@ using Time = std::chrono::steady_clock::time_point;
 
 // Bytes that one poll moves at most, so that aborts and other operations are seen to.
 constexpr uint64_t kPieceBytes = 1 << 20;
+
+/// Calls what the caller gave. Whatever it throws is his error, but for want of memory.
+void combineBy(const Reduction& reduction, const void* in, void* inout, size_t count) {
+  try {
+    return reduction.function()(in, inout, count);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    base::fail(ErrorCode::InvalidArgument, "the reduction ", reduction.name(),
+               " threw: ", error.what());
+  } catch (...) {
+    base::fail(ErrorCode::InvalidArgument, "the reduction ", reduction.name(),
+               " threw what is no std::exception");
+  }
+}
 
 bool isReduced(DataType type) {
   return type == DataType::Float16 || type == DataType::BFloat16 || type == DataType::Float8E4M3 ||
@@ -362,8 +379,10 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
   const uint64_t count = piece.bytes / sizeOf(launch_.type);
   if (launch_.reduction && sources_.size() > 1) {
     const bool tree = launch_.canonical && step.fold == Fold::Canonical;
-    return numbers::foldBy(launch_.reduction.function(), sizeOf(launch_.type), tree, sources_,
-                           targets_, count);
+    const auto combine = [this](const void* in, void* inout, size_t n) {
+      combineBy(launch_.reduction, in, inout, n);
+    };
+    return numbers::foldBy(combine, sizeOf(launch_.type), tree, sources_, targets_, count);
   }
   const auto begin = toUser ? std::chrono::steady_clock::now() : Time();
   numbers::fold({.type = launch_.type,

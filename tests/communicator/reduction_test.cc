@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <new>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -153,22 +155,40 @@ TEST(Reductions, OfOtherNamesAreAMismatch) {
   }
 }
 
-TEST(Reductions, ThatThrowFailTheCommunicatorByName) {
-  const Reduction faulty("faulty", DataType::Int32, [](const void*, void*, size_t) {
-    throw std::runtime_error("on purpose");
-  });
-  auto ranks = Communicator::createLocal(2, {.timeout = std::chrono::seconds(20)});
+/// Of three ranks rank 1's reduction throws, and the others' do not: all say who, in which call.
+void expectThrown(const std::function<void()>& raise, ErrorCode code, const std::string& text) {
+  auto ranks = Communicator::createLocal(3, {.timeout = std::chrono::seconds(20)});
   runRanks(ranks, [&](Communicator& c) {
-    int32_t x = 6;
+    const int rank = c.rank();
+    const Reduction faulty("faulty", DataType::Int32, [&, rank](const void*, void*, size_t) {
+      if (rank == 1) raise();
+    });
+    std::vector<int32_t> x(6, 6);
     const Outcome outcome = outcomeOf([&] {
-      c.allReduce(
-          {.send = &x, .recv = &x, .count = 1, .type = DataType::Int32, .reduction = faulty});
+      c.allReduce({.send = x.data(),
+                   .recv = x.data(),
+                   .count = x.size(),
+                   .type = DataType::Int32,
+                   .reduction = faulty});
       c.barrier();
     });
-    EXPECT_EQ(outcome.code, ErrorCode::Internal) << outcome.text;
-    EXPECT_NE(outcome.text.find("reduction faulty"), std::string::npos) << outcome.text;
-    EXPECT_NE(outcome.text.find("on purpose"), std::string::npos) << outcome.text;
+    EXPECT_EQ(outcome.code, code) << outcome.text;
+    for (const std::string& part : {std::string("rank 1 ("), std::string("operation 1, all_reduce"),
+                                    std::string("reduction faulty"), text})
+      EXPECT_NE(outcome.text.find(part), std::string::npos) << part << ": " << outcome.text;
+    EXPECT_EQ(outcome.text.find("reported by rank 1") == std::string::npos, rank == 1)
+        << outcome.text;
   });
+}
+
+TEST(Reductions, ThatThrowFailTheCommunicatorByTheCallersError) {
+  expectThrown([] { throw std::runtime_error("on purpose"); }, ErrorCode::InvalidArgument,
+               "the reduction faulty threw: on purpose");
+  expectThrown([] { throw Error(ErrorCode::Internal, "on purpose"); }, ErrorCode::InvalidArgument,
+               "the reduction faulty threw: on purpose");
+  expectThrown([] { throw 42; }, ErrorCode::InvalidArgument,
+               "the reduction faulty threw what is no std::exception");
+  expectThrown([] { throw std::bad_alloc(); }, ErrorCode::OutOfMemory, "bad_alloc");
 }
 
 TEST(Reductions, RefuseWhatCannotBeRight) {

@@ -24,35 +24,34 @@ std::string variable(const char* name) {
 
 struct Word {
   const char* name;
-  Subsystem subsystem;
+  uint32_t bits;  // 0: one of NCCL's that has no lines here
 };
-constexpr std::array kSubsystems{Word{"INIT", Subsystem::Init},   Word{"COLL", Subsystem::Coll},
-                                 Word{"P2P", Subsystem::P2p},     Word{"ENV", Subsystem::Env},
-                                 Word{"ALLOC", Subsystem::Alloc}, Word{"REG", Subsystem::Reg}};
+constexpr uint32_t bitsOf(Subsystem subsystem) { return static_cast<uint32_t>(subsystem); }
+constexpr uint32_t kDefaultSubsystems = bitsOf(Subsystem::Init) | bitsOf(Subsystem::Env);
+constexpr std::array kSubsystems{Word{"INIT", bitsOf(Subsystem::Init)},
+                                 Word{"COLL", bitsOf(Subsystem::Coll)},
+                                 Word{"P2P", bitsOf(Subsystem::P2p)},
+                                 Word{"ENV", bitsOf(Subsystem::Env)},
+                                 Word{"ALLOC", bitsOf(Subsystem::Alloc)},
+                                 Word{"REG", bitsOf(Subsystem::Reg)},
+                                 Word{"ALL", ~0u},
+                                 Word{"SHM", 0},
+                                 Word{"NET", 0},
+                                 Word{"GRAPH", 0},
+                                 Word{"TUNING", 0},
+                                 Word{"CALL", 0},
+                                 Word{"PROXY", 0},
+                                 Word{"NVLS", 0},
+                                 Word{"BOOTSTRAP", 0},
+                                 Word{"PROFILE", 0},
+                                 Word{"RAS", 0}};
 
-uint32_t bitsOf(std::string_view word) {
-  if (::strncasecmp(word.data(), "ALL", std::max<size_t>(word.size(), 3)) == 0) return ~0u;
-  for (const auto& [name, subsystem] : kSubsystems)
-    if (word.size() == std::string_view(name).size() &&
-        ::strncasecmp(word.data(), name, word.size()) == 0)
-      return static_cast<uint32_t>(subsystem);
-  return 0;  // one of NCCL's that has no lines here
-}
-
-/// "INIT,COLL", or "^INIT,COLL" for all but these.
-uint32_t parseSubsystems(const std::string& text) {
-  if (text.empty())
-    return static_cast<uint32_t>(Subsystem::Init) | static_cast<uint32_t>(Subsystem::Env);
-  std::string_view rest = text;
-  const bool inverted = rest.starts_with('^');
-  if (inverted) rest.remove_prefix(1);
-  uint32_t bits = 0;
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    bits |= bitsOf(rest.substr(0, comma));
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  return inverted ? ~bits : bits;
+const Word* findSubsystem(std::string_view word) {
+  const auto found = std::ranges::find_if(kSubsystems, [&](const Word& known) {
+    return word.size() == std::string_view(known.name).size() &&
+           ::strncasecmp(word.data(), known.name, word.size()) == 0;
+  });
+  return found == kSubsystems.end() ? nullptr : &*found;
 }
 
 /// Up to the first dot, as NCCL's lines have it.
@@ -80,6 +79,25 @@ std::string expand(const std::string& pattern) {
 
 }  // namespace
 
+SubsystemList parseSubsystems(std::string_view text) {
+  SubsystemList list;
+  const bool inverted = text.starts_with('^');
+  if (inverted) text.remove_prefix(1);
+  uint32_t bits = 0;
+  bool named = false;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    if (word.empty()) continue;
+    const Word* const found = findSubsystem(word);
+    if (found) bits |= found->bits;
+    if (!found) list.unknown.emplace_back(word);
+    named |= found != nullptr;
+  }
+  list.bits = inverted ? ~bits : named ? bits : kDefaultSubsystems;
+  return list;
+}
+
 std::optional<DebugLevel> parseDebugLevel(const std::string& word) {
   static constexpr std::array kWords{"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
   for (size_t i = 0; i < kWords.size(); ++i)
@@ -105,7 +123,7 @@ void DebugLog::reset() {
     if (file_ != stdout) std::fclose(file_);
     file_ = stdout;
     level_ = parseDebugLevel(variable("NCCL_DEBUG")).value_or(DebugLevel::None);
-    subsystems_ = parseSubsystems(variable("NCCL_DEBUG_SUBSYS"));
+    subsystems_ = parseSubsystems(variable("NCCL_DEBUG_SUBSYS")).bits;
     if (level_.load() > DebugLevel::Version && !pattern.empty()) {
       const std::string path = expand(pattern);
       if (std::FILE* opened = std::fopen(path.c_str(), "we"))

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "src/base/check.h"
 
@@ -23,6 +25,15 @@ std::optional<DebugLevel> parseDebugLevel(const std::string& word);
 /// What an INFO line is about: the words of NCCL_DEBUG_SUBSYS that this library has lines for, as
 /// bits.
 enum class Subsystem : uint32_t { Init = 1, Coll = 2, P2p = 4, Env = 8, Alloc = 16, Reg = 32 };
+
+/// What NCCL_DEBUG_SUBSYS says.
+struct SubsystemList {
+  uint32_t bits = 0;                 ///< of Subsystem
+  std::vector<std::string> unknown;  ///< words that are no subsystem of NCCL's; they change nothing
+};
+
+/// "INIT,COLL", or "^INIT,COLL" for all but these. Of a list without a subsystem: INIT and ENV.
+SubsystemList parseSubsystems(std::string_view text);
 
 /// The process's. Thread safe, and inert for nobody: forked children log too.
 class DebugLog {

@@ -69,6 +69,12 @@ bool ignored(std::string_view name, std::string_view value) {
   return name == "NCCL_COMM_BLOCKING" && !environment().blocking && !value.empty();
 }
 
+void warnOf(std::string text, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  for (const std::string& name : names) text += " " + name;
+  base::log(LogLevel::Warning, text);
+}
+
 // Whoever has set them expects something of them, so they are named also where nobody asked for
 // NCCL's lines.
 void report() {
@@ -85,11 +91,10 @@ void report() {
     else
       log.info(Subsystem::Env, name, " set by environment to ", line.substr(name.size() + 1));
   }
-  if (names.empty()) return;
   std::ranges::sort(names);
-  std::string text = "variables without a meaning here, ignored:";
-  for (const std::string& name : names) text += " " + name;
-  base::log(LogLevel::Warning, text);
+  warnOf("variables without a meaning here, ignored:", names);
+  warnOf("NCCL_DEBUG_SUBSYS: words that are no subsystem of NCCL's, ignored:",
+         parseSubsystems(variable("NCCL_DEBUG_SUBSYS")).unknown);
 }
 
 }  // namespace

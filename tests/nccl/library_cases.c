@@ -330,6 +330,51 @@ static void reduce_of_rank(const Rank* rank) {
   OK(ncclCommDestroy(comm));
 }
 
+static void reduce_twice(const Rank* rank) {
+  (void)rank;
+  for (int i = 0; i < 2; ++i) {
+    ncclComm_t comm = NULL;
+    float x = 1;
+    OK(ncclCommInitAll(&comm, 1, NULL));
+    OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL));
+    OK(ncclCommDestroy(comm));
+  }
+}
+
+/* Words that are no subsystem of NCCL's are named once, and the list is read without them. */
+static void debug_subsystems_that_are_none(void) {
+  static const struct {
+    const char *list, *named;
+    int init, coll; /* whether it has their lines */
+  } cases[] = {
+      {"FOO", ": FOO\n", 1, 0},
+      {"FOO,coll,,BARS", ": FOO BARS\n", 0, 1},
+      {"^FOO", ": FOO\n", 1, 1},
+      {"^init,ALLOT", ": ALLOT\n", 0, 1},
+      {"INIT,NET,RAS,all", NULL, 1, 1},
+      {"NET", NULL, 0, 0},
+      {"", NULL, 1, 0},
+  };
+  setenv("NCCL_DEBUG", "INFO", 1);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    char path[] = "/tmp/tutti-nccl-XXXXXX";
+    CHECK(mkstemp(path) >= 0);
+    setenv("NCCL_DEBUG_FILE", path, 1);
+    setenv("NCCL_DEBUG_SUBSYS", cases[i].list, 1);
+    run_processes(1, reduce_twice, -1);
+    const char* text = read_file(path);
+    unlink(path);
+    const char* named = strstr(text, "words that are no subsystem of NCCL's, ignored: ");
+    CHECK(!named == !cases[i].named);
+    if (named) {
+      CHECK(strstr(named, cases[i].named));
+      CHECK(!strstr(named + 20, "words that are no subsystem")); /* once */
+    }
+    CHECK_EQ(strstr(text, "Init COMPLETE") != NULL, cases[i].init);
+    CHECK_EQ(strstr(text, "AllReduce: ") != NULL, cases[i].coll);
+  }
+}
+
 /* Whether ranks that are started now say these words about what is chosen. */
 static int chosen_with(const char* words) {
   char path[] = "/tmp/tutti-nccl-XXXXXX";
@@ -373,6 +418,7 @@ const Case library_cases[] = {
     {"library/ignored_variables", ignored_variables},
     {"library/debug_file_that_cannot_be", debug_file_that_cannot_be},
     {"library/debug_excluded", debug_excluded},
+    {"library/debug_subsystems_that_are_none", debug_subsystems_that_are_none},
     {"library/algorithm_by_variable", algorithm_by_variable},
     {NULL, NULL},
 };

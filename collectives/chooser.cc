@@ -81,6 +81,32 @@ void checkName(const std::string& algorithm) {
              plan::algorithmNames());
 }
 
+/// Whether a preference may name it. Each algorithm that a collective has for some ranks and hosts
+/// it has for four ranks, on one host or two.
+bool preferable(const std::string& name, Collective collective) {
+  return name == kPreferStaged || exists(name, collective, 4) ||
+         exists(name, collective, 4, {0, 0, 1, 1});
+}
+
+void requirePreference(const topology::Preference& p, const std::string& where) {
+  const auto collective = plan::parseCollective(p.collective);
+  TUTTI_REQUIRE(collective, where, ": there is no collective '", p.collective,
+                "': ", plan::collectiveNames());
+  const AlgorithmName named(p.algorithm);
+  TUTTI_REQUIRE(named.wellFormed, where, ": \"", p.algorithm,
+                "\": behind the slash is no number of channels");
+  const bool form = named.algorithm == kPreferMapped || named.algorithm == kPreferStaged;
+  if (preferable(named.algorithm, *collective) && !(form && named.channels > 0)) return;
+  std::string known;
+  for (int i = 0; i < plan::kAlgorithmCount; ++i)
+    if (const std::string name = plan::toString(static_cast<Algorithm>(i));
+        preferable(name, *collective))
+      known += name + ", ";
+  if (preferable(kPreferMapped, *collective)) known += base::message(kPreferMapped, ", ");
+  base::fail(ErrorCode::InvalidArgument, where, ": ", p.collective, " has no algorithm \"",
+             p.algorithm, "\": ", known, kPreferStaged);
+}
+
 /// What the tuning table prefers for such a call.
 struct Preferred {
   const std::string* algorithm = nullptr;  ///< among staged plans
@@ -191,11 +217,11 @@ uint64_t preferenceBytes(const plan::CollectiveRequest& request) {
 }
 
 void requirePreferences(const topology::Tuning& tuning) {
-  for (const topology::Preference& p : tuning.preferences) {
-    TUTTI_REQUIRE(plan::parseCollective(p.collective), "tuning table: there is no collective '",
-                  p.collective, "': ", plan::collectiveNames());
-    if (p.algorithm != kPreferStaged) checkName(p.algorithm);
-  }
+  for (const topology::Preference& p : tuning.preferences) requirePreference(p, "tuning table");
+}
+
+topology::Tuning readTuning(const std::string& path) {
+  return topology::Tuning::read(path, requirePreference);
 }
 
 Choice choose(const plan::CollectiveRequest& request, const topology::Topology& topology,

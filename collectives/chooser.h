@@ -40,8 +40,11 @@ bool isNamed(const PlanSpec& spec, const std::string& name);
 /// The block size by which a preference knows such a call: a power of two.
 uint64_t preferenceBytes(const plan::CollectiveRequest& request);
 
-/// Throws InvalidArgument naming a preference whose collective or algorithm does not exist at all.
+/// Throws InvalidArgument naming a preference whose collective does not exist, or has no such
+/// algorithm.
 void requirePreferences(const topology::Tuning& tuning);
+/// A tuning file's. Throws InvalidArgument naming the file, and the line of what cannot be.
+topology::Tuning readTuning(const std::string& path);
 
 /// Between hosts an algorithm may be forced with its channels ("ring/2"): on one host all have one.
 /// Throws InvalidArgument when `request.algorithm` names no algorithm, or one that does not exist

@@ -84,9 +84,7 @@ std::shared_ptr<transports::ucx::Worker> World::network(const LocalRank& rank) {
 topology::Tuning ownTuning() {
   const std::string& file = base::env().tuning;
   if (file.empty()) return {};
-  topology::Tuning tuning = topology::Tuning::read(file);
-  collectives::requirePreferences(tuning);
-  return tuning;
+  return collectives::readTuning(file);
 }
 
 Settings Settings::from(const CommunicatorOptions& options) {

@@ -52,9 +52,7 @@ topology::Topology Job::topology() const {
 
 topology::Tuning Job::tuning() const {
   if (tuningFile.empty()) return communicator::ownTuning();
-  topology::Tuning tuning = topology::Tuning::read(tuningFile);
-  collectives::requirePreferences(tuning);
-  return tuning;
+  return collectives::readTuning(tuningFile);
 }
 
 JobOptions::JobOptions(CLI::App& app, int most) {

@@ -129,7 +129,8 @@ std::string Tuning::text() const {
   return text;
 }
 
-Tuning Tuning::parse(const std::string& text, const std::string& where) {
+Tuning Tuning::parse(const std::string& text, const std::string& where,
+                     const PreferenceCheck& check) {
   TUTTI_REQUIRE(text.size() <= kMostBytes, where, " has ", text.size(),
                 " bytes; a tuning file has at most ", kMostBytes);
   Tuning tuning;
@@ -151,6 +152,7 @@ Tuning Tuning::parse(const std::string& text, const std::string& where) {
           preference, where, ", line ", number, ": \"", value,
           "\" is not like \"COLLECTIVE RANKS HOSTS BYTES ALGORITHM\", with a power of two "
           "of bytes from 8 on");
+      if (check) check(*preference, base::message(where, ", line ", number));
       tuning.preferences.push_back(std::move(*preference));
       TUTTI_REQUIRE(tuning.preferences.size() <= kMostPreferences, where, ", line ", number,
                     ": more than ", kMostPreferences, " preferences");
@@ -174,14 +176,14 @@ Tuning Tuning::parse(const std::string& text, const std::string& where) {
   return tuning;
 }
 
-Tuning Tuning::read(const std::string& path) {
+Tuning Tuning::read(const std::string& path, const PreferenceCheck& check) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   TUTTI_REQUIRE(file.eof() && !file.bad(), "the tuning file ", path,
                 file.is_open() ? " is too long, or is no file" : " cannot be opened");
   text.resize(static_cast<size_t>(file.gcount()));
-  return parse(text, path);
+  return parse(text, path, check);
 }
 
 }  // namespace tutti::topology

@@ -7,6 +7,7 @@
 // best in the mean (tests/tools/choice_test.cc).
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct Preference {
   std::string algorithm;    ///< or "mapped" or "staged": whether to ask for mapped buffers
   bool operator==(const Preference&) const = default;
 };
+
+/// Throws InvalidArgument naming `where` it stands where its names are none.
+using PreferenceCheck = std::function<void(const Preference&, const std::string& where)>;
 
 struct Tuning {
   double messageMicroseconds = 0.7;      ///< one message, from ready to seen, without data
@@ -50,10 +54,11 @@ struct Tuning {
   /// COLLECTIVE RANKS HOSTS BYTES ALGORITHM" for each preference.
   std::string text() const;
   /// Constants that are not there keep their defaults; "#" begins a comment. Throws InvalidArgument
-  /// naming `where` and the line of what is no such text.
-  static Tuning parse(const std::string& text, const std::string& where);
+  /// naming `where` and the line of what is no such text, or what `check` throws.
+  static Tuning parse(const std::string& text, const std::string& where,
+                      const PreferenceCheck& check = {});
   /// The file's. Throws InvalidArgument when it cannot be read.
-  static Tuning read(const std::string& path);
+  static Tuning read(const std::string& path, const PreferenceCheck& check = {});
   bool operator==(const Tuning&) const = default;
 };
 

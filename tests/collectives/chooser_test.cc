@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <fstream>
 
 #include <tutti/error.h>
 #include "src/base/check.h"
@@ -218,11 +220,51 @@ TEST(Chooser, RefusesPreferencesForWhatDoesNotExist) {
   EXPECT_NO_THROW(requirePreferences(tuning));
   tuning.preferences = {{"all_reduce", 4, 1, 4096, "staged"}};
   EXPECT_NO_THROW(requirePreferences(tuning));
-  for (const auto& [collective, algorithm] :
-       {std::pair{"all_produce", "ring"}, std::pair{"all_reduce", "rings"}}) {
+  for (const auto& [collective, algorithm] : {std::pair{"all_produce", "ring"},
+                                              {"all_reduce", "rings"},
+                                              {"all_reduce", "ring/x"},
+                                              {"all_reduce", "mapped/2"},
+                                              {"alltoall", "ring"},
+                                              {"barrier", "mapped"}}) {
     tuning.preferences = {{collective, 4, 1, 4096, algorithm}};
     EXPECT_THROW(requirePreferences(tuning), Error) << collective << " " << algorithm;
   }
+}
+
+// And those that there are for any ranks and hosts are accepted.
+TEST(Chooser, AcceptsPreferencesForAllPlansThatThereAre) {
+  for (int c = 0; c < plan::kCollectiveCount; ++c)
+    for (const auto& hosts : std::vector<std::vector<int>>{
+             {}, {0, 1}, {0, 0, 1}, {0, 1, 0, 1}, {0, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}})
+      for (int ranks = 2; ranks <= 9; ++ranks) {
+        if (!hosts.empty() && std::ssize(hosts) != ranks) continue;
+        Topology topology{.ranks = ranks, .cores = 2, .hostOf = hosts};
+        topology.channels = 4;
+        const Choice choice = choose({.collective = static_cast<Collective>(c)}, topology, {});
+        for (const Candidate& candidate : choice.candidates) {
+          std::string name = plan::toString(candidate.spec.algorithm);
+          if (candidate.spec.protocol == Protocol::Mapped)
+            name = kPreferMapped;
+          else if (candidate.spec.channels > 1)
+            name += base::message("/", candidate.spec.channels);
+          Tuning tuning;
+          tuning.preferences = {{plan::toString(static_cast<Collective>(c)), 4, 1, 4096, name}};
+          EXPECT_NO_THROW(requirePreferences(tuning))
+              << plan::toString(static_cast<Collective>(c)) << " by " << name;
+        }
+      }
+}
+
+TEST(Chooser, NamesTheLineOfAFileThatPrefersWhatDoesNotExist) {
+  const std::string path = testing::TempDir() + "tutti-preferences-test.txt";
+  std::ofstream(path) << "# measured\nprefer = all_reduce 4 1 4096 ring\n"
+                         "prefer = alltoall 4 1 4096 ring\n";
+  const auto outcome = tests::outcomeOf([&] { readTuning(path); });
+  EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument);
+  EXPECT_EQ(outcome.text, path +
+                              ", line 3: alltoall has no algorithm \"ring\": one_shot, "
+                              "pairwise, mapped, staged");
+  std::remove(path.c_str());
 }
 
 TEST(Chooser, TakesNoPlanWhoseMessagesDoNotFitTheSlots) {

@@ -403,24 +403,13 @@ Finding checkInventory(const DoctorFacts& f) {
 }
 
 std::vector<Finding> diagnose(const DoctorFacts& facts) {
-  constexpr std::array kChecks{checkCores,
-                               checkSharedMemory,
-                               checkSealedMemory,
-                               checkFileSize,
-                               checkAddressSpace,
-                               checkOpenFiles,
-                               checkLockedMemory,
-                               checkProcessDescriptors,
-                               checkPeerDescriptors,
-                               checkClock,
-                               checkGovernor,
-                               checkHugePages,
-                               checkInterface,
-                               checkListening,
-                               checkRdma,
-                               checkUcx,
-                               checkCuda,
-                               checkInventory};
+  constexpr std::array kChecks{
+      checkCores,           checkSharedMemory,  checkSealedMemory, checkFileSize,
+      checkAddressSpace,    checkOpenFiles,     checkLockedMemory, checkProcessDescriptors,
+      checkPeerDescriptors, checkClock,         checkGovernor,     checkHugePages,
+      checkInterface,       checkListening,     checkRdma,         checkUcx,
+      checkUcxDevices,      checkUcxTransports, checkCuda,         checkInventory,
+      checkTransport,       checkTuning};
   std::vector<Finding> findings;
   for (const auto& check : kChecks) findings.push_back(check(facts));
   return findings;

@@ -45,7 +45,11 @@ Finding checkInterface(const DoctorFacts& facts);
 Finding checkListening(const DoctorFacts& facts);
 Finding checkRdma(const DoctorFacts& facts);
 Finding checkUcx(const DoctorFacts& facts);
+Finding checkUcxDevices(const DoctorFacts& facts);
+Finding checkUcxTransports(const DoctorFacts& facts);
 Finding checkCuda(const DoctorFacts& facts);
 Finding checkInventory(const DoctorFacts& facts);
+Finding checkTransport(const DoctorFacts& facts);
+Finding checkTuning(const DoctorFacts& facts);
 
 }  // namespace tutti::tools

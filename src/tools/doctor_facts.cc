@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -91,6 +92,20 @@ Outcome tryListening(const topology::NetworkInterface* interface) {
   }
 }
 
+Outcome tryTuning() {
+  try {
+    communicator::ownTuning();
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string variable(const char* name) {
+  const char* const text = std::getenv(name);
+  return text ? text : "";
+}
+
 std::vector<std::string> readOwnBridges(const topology::Machine& machine) {
   std::vector<std::string> bridges;
   for (const topology::NetworkInterface& interface : machine.interfaces) {
@@ -151,6 +166,11 @@ DoctorFacts readDoctorFacts(int ranks) {
   if (const auto route = bootstrap::towardsDefaultRoute()) f.routeAddress = route->describeIp();
   f.ownBridges = readOwnBridges(f.machine);
   f.listening = tryListening(chosenInterface(f));
+  f.ucxDevices = variable("UCX_NET_DEVICES");
+  f.ucxTransports = variable("UCX_TLS");
+  f.transport = base::env().transport;
+  f.tuning = base::env().tuning;
+  f.readTuning = tryTuning();
   return f;
 }
 

@@ -52,6 +52,13 @@ struct DoctorFacts {
   /// Bridges without a port that is a device, like Docker's: as far as can be seen, they join only
   /// what runs on this host, and other hosts may have the same with the same address.
   std::vector<std::string> ownBridges;
+  std::string ucxDevices;     ///< UCX_NET_DEVICES
+  std::string ucxTransports;  ///< UCX_TLS
+
+  // How ranks are joined, and what they choose by.
+  std::string transport;  ///< TUTTI_TRANSPORT
+  std::string tuning;     ///< TUTTI_TUNING
+  Outcome readTuning;     ///< of that file
 };
 
 /// Of this machine, for `ranks` ranks; 0: one for each core that this process may use.

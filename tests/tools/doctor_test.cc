@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/base/check.h"
 #include "src/tools/doctor.h"
 #include "tests/topology/big_machine.h"
 
@@ -60,7 +61,7 @@ TEST(Doctor, FindsNothingWhereNothingIsWrong) {
     EXPECT_FALSE(f.measured.empty()) << f.check;
     EXPECT_TRUE(names.insert(f.check).second) << f.check;
   }
-  EXPECT_EQ(names.size(), 18u);
+  EXPECT_EQ(names.size(), 22u);
 }
 
 TEST(Doctor, CountsCores) {
@@ -262,6 +263,77 @@ TEST(Doctor, LooksAtRdmaPorts) {
   expect(checkRdma(with(without)), State::Note, "no libibverbs: no such file", "apt-get install");
   expect(checkRdma(with([&](auto& f) { without(f), f.machine.pciDevices.clear(); })), State::Good,
          "no libibverbs", "");
+}
+
+// Eight ports "mlx5_N:1", eth0, and the loopback.
+TEST(Doctor, LooksWhetherUcxsDevicesAreThere) {
+  const auto wanting = [](const char* value, const auto&... changes) {
+    return checkUcxDevices(with([&](auto& f) { f.ucxDevices = value, (changes(f), ...); }));
+  };
+  expect(wanting(""), State::Good, "UCX_NET_DEVICES is not set", "");
+  for (const char* value : {"mlx5_0:1", "mlx5_0:1,mlx5_7:1", "mlx5_3", "mlx5_*", "eth0", "all",
+                            "^mlx5_0:1", "mlx5_1:1,all"})
+    expect(wanting(value), State::Good, value, "");
+  expect(wanting("mlx5_0:2"), State::Wrong, "UCX_NET_DEVICES=mlx5_0:2: mlx5_0:2 is no device here",
+         "export UCX_NET_DEVICES=mlx5_0:1,mlx5_1:1,");
+  expect(wanting("eth7"), State::Wrong, "eth7 is no device here", "mlx5_7:1,eth0");
+  expect(wanting("eth7,lo"), State::Wrong, "eth7 is no device here; lo: it leads every host to",
+         "export UCX_NET_DEVICES=");
+  expect(wanting("mlx5_0:1,mlx4_0:1,eth0"), State::Slow, ": mlx4_0:1 is no device here",
+         "export UCX_NET_DEVICES=mlx5_0:1,eth0");
+  const auto down = [](auto& f) {
+    f.machine.nics[2].ports[0].state = "down";
+    f.machine.interfaces[1].up = false;
+  };
+  expect(wanting("mlx5_2:1", down), State::Wrong, "mlx5_2:1: its port is down", "");
+  expect(wanting("eth0", down), State::Wrong, "eth0: it is down", "");
+  const auto bare = [](auto& f) {
+    f.machine.nics.clear();
+    f.machine.interfaces[1].addresses.clear();
+  };
+  expect(wanting("eth0", bare), State::Wrong, "eth0: it has no address", "unset UCX_NET_DEVICES");
+}
+
+TEST(Doctor, LooksWhetherUcxsTransportsJoinHosts) {
+  const auto wanting = [](const char* value, const auto&... changes) {
+    return checkUcxTransports(with([&](auto& f) { f.ucxTransports = value, (changes(f), ...); }));
+  };
+  expect(wanting(""), State::Good, "UCX_TLS is not set", "");
+  const auto noPort = [](auto& f) { f.machine.nics.clear(); };
+  for (const char* value : {"all", "tcp", "sm,tcp,self", "^ib", "^sm", "^cuda_ipc"}) {
+    expect(wanting(value), State::Good, value, "");
+    expect(wanting(value, noPort), State::Good, value, "");
+  }
+  for (const char* value : {"rc", "rc_x,self", "\\ud_v,sm", "ib", "dc"}) {
+    expect(wanting(value), State::Good, value, "");
+    expect(wanting(value, noPort), State::Wrong, "leaves RDMA alone between hosts",
+           base::message("export UCX_TLS=", value, ",tcp"));
+  }
+  expect(wanting("^tcp"), State::Good, "^tcp", "");
+  expect(wanting("^tcp", noPort), State::Wrong, "leaves RDMA alone", "unset UCX_TLS");
+  expect(wanting("^tcp,ib"), State::Wrong, "leaves nothing that joins hosts", "unset UCX_TLS");
+  for (const char* value : {"sm", "shm", "self,sm", "posix,sysv", "cuda_copy,cuda_ipc"})
+    expect(wanting(value), State::Wrong,
+           base::message("UCX_TLS=", value, " leaves nothing that joins hosts"),
+           base::message("export UCX_TLS=", value, ",tcp"));
+}
+
+TEST(Doctor, LooksAtTheTransportAndTheTuningTable) {
+  const auto transport = [](const char* name) {
+    return checkTransport(with([&](auto& f) { f.transport = name; }));
+  };
+  expect(transport(""), State::Good, "TUTTI_TRANSPORT is not set", "");
+  expect(transport("ucx"), State::Good, "TUTTI_TRANSPORT=ucx", "");
+  expect(transport("shm"), State::Note, "TUTTI_TRANSPORT=shm", "unset TUTTI_TRANSPORT");
+  expect(transport("tcp"), State::Wrong, "TUTTI_TRANSPORT=tcp is not shm or ucx",
+         "unset TUTTI_TRANSPORT");
+  expect(checkTuning(good()), State::Good, "TUTTI_TUNING is not set", "");
+  expect(checkTuning(with([](auto& f) { f.tuning = "a.txt"; })), State::Good, "a.txt", "");
+  expect(checkTuning(with([](auto& f) {
+           f.tuning = "a.txt";
+           f.readTuning = "a.txt, line 2: nonsense";
+         })),
+         State::Wrong, "TUTTI_TUNING: a.txt, line 2: nonsense", "tutti tune -n 8 -o");
 }
 
 TEST(Doctor, LooksForLibraries) {

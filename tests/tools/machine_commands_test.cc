@@ -103,6 +103,27 @@ TEST(DoctorCommand, SeesAnInterfaceThatIsNone) {
   EXPECT_EQ(underShell("TUTTI_SLOT_BYTES=many", "doctor").exitCode, 1);
 }
 
+TEST(DoctorCommand, SeesSettingsThatCannotBe) {
+  Folder folder;
+  const std::string file = folder.path + "/tuning.txt";
+  std::ofstream(file) << "prefer = alltoall 2 1 4096 ring\n";
+  const struct {
+    std::string set, said;
+  } cases[] = {
+      {"TUTTI_TUNING=" + file, "wrong  tuning "},
+      {"TUTTI_TUNING=" + file + ".none", "wrong  tuning "},
+      {"TUTTI_TRANSPORT=tcp", "wrong  transport       TUTTI_TRANSPORT=tcp is not shm or ucx"},
+      {"UCX_NET_DEVICES=nosuch0", "wrong  UCX devices     UCX_NET_DEVICES=nosuch0: nosuch0 is no"},
+      {"UCX_TLS=sm", "wrong  UCX transports  UCX_TLS=sm leaves nothing that joins hosts"},
+  };
+  for (const auto& [set, said] : cases) {
+    const Result run = underShell(set, "doctor -n 1");
+    EXPECT_EQ(run.exitCode, 1) << set;
+    EXPECT_NE(run.out.find(said), std::string::npos) << set << "\n" << run.out;
+  }
+  EXPECT_NE(underShell(cases[0].set, "doctor -n 1").out.find("line 1"), std::string::npos);
+}
+
 TEST(MachineCommands, RefuseWrongFlagsWithCodeTwoAndAMessage) {
   for (const char* command : {"topo", "doctor"})
     for (const char* wrong : {"--no-such-flag", "--ranks=0", "--ranks=x", "extra"}) {

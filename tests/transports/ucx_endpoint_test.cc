@@ -115,8 +115,11 @@ TEST(UcxWorker, WithoutADeviceTheErrorSaysSo) {
     EXPECT_NE(outcome.text.find(part), std::string::npos) << part << " in: " << outcome.text;
 }
 
-TEST(UcxWorker, KnowsWhichSettingsLeaveRdma) {
-  using transports::ucx::allowsDevice, transports::ucx::allowsRdma;
+TEST(UcxWorker, KnowsWhichSettingsLeaveRdmaAndTcp) {
+  using transports::ucx::allowsDevice, transports::ucx::allowsRdma, transports::ucx::allowsTcp;
+  for (const char* tls : {"", "all", "tcp", "self,tcp", "^ib", "^sm"})
+    EXPECT_TRUE(allowsTcp(tls)) << tls;
+  for (const char* tls : {"sm", "rc,self", "^tcp", "^ib,tcp"}) EXPECT_FALSE(allowsTcp(tls)) << tls;
   for (const char* tls :
        {"", "all", "ib", "rc_v,self", "tcp,ud", "self,dc_x", "\\rc_verbs", "^tcp"})
     EXPECT_TRUE(allowsRdma(tls)) << tls;

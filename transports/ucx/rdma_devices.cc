@@ -59,6 +59,13 @@ bool allowsRdma(const std::string& tls) {
   });
 }
 
+bool allowsTcp(const std::string& tls) {
+  if (tls.empty()) return true;
+  if (tls.front() == '^') return !std::ranges::count(itemsOf(tls.substr(1)), "tcp");
+  const std::vector<std::string> items = itemsOf(tls);
+  return std::ranges::count(items, "tcp") + std::ranges::count(items, "all") > 0;
+}
+
 bool allowsDevice(const std::string& devices, const std::string& device) {
   if (devices.empty() || devices.front() == '^') return true;
   return std::ranges::any_of(itemsOf(devices), [&](const std::string& item) {

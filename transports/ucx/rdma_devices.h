@@ -13,6 +13,8 @@ std::vector<std::string> usableRdmaDevices();
 
 /// Whether UCX_TLS=`tls` lets UCX use RDMA; empty: any.
 bool allowsRdma(const std::string& tls);
+/// Whether it lets UCX use TCP.
+bool allowsTcp(const std::string& tls);
 /// Whether UCX_NET_DEVICES=`devices` lets UCX use a port of `device`, "mlx5_0".
 bool allowsDevice(const std::string& devices, const std::string& device);
 

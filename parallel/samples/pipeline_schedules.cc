@@ -8,6 +8,7 @@
 
 #include "parallel/pipeline/timeline.h"
 #include "parallel/samples/device_time.h"
+#include "parallel/samples/list_flag.h"
 #include "parallel/samples/sample.h"
 #include "parallel/samples/sleeper.h"
 
@@ -70,13 +71,11 @@ void addFlags(CLI::App& app, SleepOptions& o) {
   app.add_option("--micro-batches", o.microBatches, "micro-batches of a step")
       ->check(CLI::Range(1, 512))
       ->capture_default_str();
-  app.add_option("--costs", o.costs,
-                 "milliseconds of forward, input gradients and weight gradients of a micro-batch "
-                 "on a rank: F,B,W")
-      ->delimiter(',')
-      ->expected(3)
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  addListFlag(app, "--costs", o.costs,
+              "milliseconds of forward, input gradients and weight gradients of a micro-batch "
+              "on a rank: F,B,W",
+              CLI::Range(1, 1000), 3)
+      ->default_str("4,4,4");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "parallel/samples/config_file.h"
 #include "parallel/samples/device.h"
 #include "parallel/samples/flags.h"
+#include "parallel/samples/list_flag.h"
 #include "parallel/samples/train_options.h"
 
 namespace tutti::parallel {
@@ -67,11 +68,10 @@ void declare(CLI::App& app, TrainOptions& o) {
                  "weights too; default: 3 with --fsdp, else 0")
       ->check(CLI::Range(0, 3));
   addReshardFlags(app, o.reshard);
-  app.add_option("--offload", o.offload,
-                 "what lies in other memory: none, or of optimizer, gradients (from --zero 2 on) "
-                 "and parameters (--zero 3) those that are named, with commas")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"none", "optimizer", "gradients", "parameters"}));
+  addListFlag(app, "--offload", o.offload,
+              "what lies in other memory: none, or of optimizer, gradients (from --zero 2 on) "
+              "and parameters (--zero 3) those that are named, with commas",
+              CLI::IsMember({"none", "optimizer", "gradients", "parameters"}));
   app.add_option("--offload-folder", o.offloadFolder,
                  "in files there; default: in this host's memory, which on a host is the same, "
                  "and of which a GPU has parts at a time");
@@ -114,8 +114,8 @@ void declare(CLI::App& app, TrainOptions& o) {
   app.add_option("--chunks", o.chunks,
                  "stages of each of them: 2 or more of interleaved, 2 of zb-v, 1 of all others")
       ->check(CLI::PositiveNumber);
-  app.add_option("--stages", o.stages, "layers of each stage; default: as evenly as can be")
-      ->delimiter(',');
+  addListFlag(app, "--stages", o.stages, "layers of each stage; default: as evenly as can be",
+              CLI::Validator("INT"));
   addStepFlags(app, o.steps, o.batch);
   app.add_option("--micro-batches", o.microBatches,
                  "pieces of the batch in each round; default: the least multiple of the ranks from "

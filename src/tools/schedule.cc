@@ -1,11 +1,13 @@
 #include "src/tools/schedule.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 
 #include "parallel/pipeline/violations.h"
 #include "src/base/check.h"
 #include "src/tools/output_file.h"
+#include "src/tools/perf_options.h"
 
 namespace tutti::tools {
 namespace {
@@ -15,7 +17,17 @@ using parallel::Schedule;
 constexpr int kMostRanks = 128, kMostMicroBatches = 512;
 
 /// "1,2,1".
-parallel::Costs parseCosts(const std::vector<int64_t>& costs, int64_t transfer) {
+int64_t parseCost(const std::string& word) {
+  int64_t cost = 0;
+  const char* const end = word.data() + word.size();
+  const auto [rest, error] = std::from_chars(word.data(), end, cost);
+  TUTTI_REQUIRE(error == std::errc() && rest == end, "--costs: ", word, " is no whole number");
+  return cost;
+}
+
+parallel::Costs parseCosts(const std::string& list, int64_t transfer) {
+  std::vector<int64_t> costs;
+  for (const std::string& word : parseList("--costs", list)) costs.push_back(parseCost(word));
   TUTTI_REQUIRE(costs.size() == 3, "--costs has three numbers, of F, B and W, not ", costs.size());
   const parallel::Costs parsed{costs[0], costs[1], costs[2], transfer};
   parallel::check(parsed);
@@ -38,7 +50,7 @@ int showSchedule(const ScheduleCommand& command) {
 std::variant<ScheduleCommand, int> parseSchedule(int argc, const char* const* argv) {
   ScheduleCommand o;
   std::string name;
-  std::vector<int64_t> costs{1, 1, 1};
+  std::string costs = "1,1,1";
   int64_t transfer = 0;
   CLI::App app{
       "What the ranks of a pipeline do in a step, how long each of them idles, and how many\n"
@@ -57,7 +69,6 @@ std::variant<ScheduleCommand, int> parseSchedule(int argc, const char* const* ar
   app.add_option("--costs", costs,
                  "what forward, input gradients and weight gradients of a micro-batch take on a "
                  "rank, as whole numbers: F,B,W; 1,1,1 without it")
-      ->delimiter(',')
       ->type_name("F,B,W");
   app.add_option("--transfer", transfer, "what it takes to send something to the next rank")
       ->capture_default_str();

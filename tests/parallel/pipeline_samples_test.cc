@@ -62,6 +62,14 @@ TEST(PipelineSamples, SchedulesIdleAsPredicted) {
   ASSERT_EQ(said.size(), 6U) << dry.text;
   const std::vector<double> expected{75, 27.3, 27.3, 15.8, 11.1, 5.9};  // docs/pipelines.md
   for (size_t i = 0; i < said.size(); ++i) EXPECT_EQ(said[i].predicted, expected[i]) << dry.text;
+  for (const auto& [costs, why] :
+       {std::pair{"1,,2,3", "--costs: \"1,,2,3\": between its commas is nothing"},
+        {"1,2", "--costs: 3 are wanted, not 2"},
+        {"1,2,0", "--costs: Value 0 not in range 1 to 1000"}}) {
+    const Output refused = run(std::string("pipeline_schedules --device dry --costs ") + costs);
+    EXPECT_NE(refused.exitCode, 0);
+    EXPECT_NE(refused.text.find(why), std::string::npos) << refused.text;
+  }
   if (!measures) return;
   // What sleeps is late where others compute: of three attempts one has to be undisturbed.
   for (const std::string costs : {"160,160,160", "80,160,40", "160,80,80"}) {

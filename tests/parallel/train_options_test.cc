@@ -81,6 +81,29 @@ TEST(TrainOptions, SayWhatLiesElsewhere) {
               "--offload-folder f: it is for what --offload names");
 }
 
+TEST(TrainOptions, OfListsHaveNoEmptyWords) {
+  EXPECT_EQ(parsed("--pp 3 --stages 2,1,1").stages, (std::vector<int>{2, 1, 1}));
+  EXPECT_EQ(parsed("--pp 3 --stages 2 --stages 1,1").stages, (std::vector<int>{2, 1, 1}));
+  const auto said = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train_gpt", "--text", "x"});
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    TrainOptions options;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(parse(static_cast<int>(arguments.size()), arguments.data(), options), 2);
+    const std::string printed = testing::internal::GetCapturedStderr();
+    return printed.substr(0, printed.find('\n'));
+  };
+  for (const std::string list : {"1,,2", ",1", "1,", ","})
+    EXPECT_EQ(said({"--stages=" + list}),
+              "--stages: \"" + list + "\": between its commas is nothing");
+  EXPECT_EQ(said({"--zero", "2", "--offload", "optimizer,,gradients"}),
+            "--offload: \"optimizer,,gradients\": between its commas is nothing");
+  EXPECT_EQ(said({"--stages", "1,x"}), "The value x is not an allowed value for --stages");
+  EXPECT_NE(said({"--offload", "optimizer,weights"}).find("--offload: weights not in {"),
+            std::string::npos);
+}
+
 template <class Call>
 std::string refusalOf(const Call& call) {
   try {
@@ -193,6 +216,10 @@ TEST(TrainOptions, OfAFileAreRefusedByLine) {
             "train_gpt: FILE, line 2: lr is neither text, a number, true or false, nor an array of "
             "these");
   EXPECT_EQ(said("stages = []"), "train_gpt: FILE, line 2: stages is an empty array");
+  EXPECT_EQ(said("stages = [3, \"\"]"),
+            "train_gpt: FILE, line 2: --stages: \"\": between its commas is nothing");
+  EXPECT_EQ(said("stages = \"3,,1\""),
+            "train_gpt: FILE, line 2: --stages: \"3,,1\": between its commas is nothing");
   EXPECT_EQ(said("deterministic = 3"),
             "train_gpt: FILE, line 2: deterministic is neither true nor false");
   EXPECT_EQ(said("\n\ntp = \"x\""),

@@ -110,7 +110,11 @@ TEST(ScheduleCommand, RefusesWhatMakesNoSense) {
   expectRefused({"1f1b", "-p", "4", "-m", "8", "--costs", "1,2"}, "--costs has three numbers");
   expectRefused({"1f1b", "-p", "4", "-m", "8", "--costs", "1,0,1"},
                 "a computation costs 1 to 1000000, not 0");
-  expectRefused({"1f1b", "-p", "4", "-m", "8", "--costs", "1,x,1"}, "--costs");
+  expectRefused({"1f1b", "-p", "4", "-m", "8", "--costs", "1,x,1"},
+                "--costs: x is no whole number");
+  for (const std::string costs : {"1,,2,3", ",1,2,3", "1,2,3,", ",,"})
+    expectRefused({"1f1b", "-p", "4", "-m", "8", "--costs=" + costs},
+                  "--costs \"" + costs + "\": between its commas is nothing");
   expectRefused({"1f1b", "-p", "4", "-m", "8", "--transfer", "-1"},
                 "a transfer costs 0 to 1000000, not -1");
   expectRefused({"1f1b", "-p", "4", "-m", "8", "--activations", "4"}, "only that of zb-v");

@@ -12,7 +12,7 @@
 namespace tutti::parallel {
 
 /// The words between the commas of a flag's value. Throws CLI11's error, which names the flag, for
-/// one without letters: CLI11's own lists leave it out.
+/// an empty one: CLI11's own lists leave it out.
 inline std::vector<std::string> listWords(const std::string& flag, const std::string& text) {
   std::vector<std::string> words;
   for (size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {

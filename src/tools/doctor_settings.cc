@@ -1,8 +1,7 @@
 // The checks of what the environment says about transports, devices and the tuning table.
 
-#include <fnmatch.h>
-
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
 
 #include "src/base/check.h"
@@ -42,50 +41,80 @@ std::string joined(const std::vector<std::string>& items, const char* between) {
   return text;
 }
 
-/// "mlx5_0:1", "mlx5_0" for all of its ports, or a pattern, "mlx5_*".
-bool names(const std::string& item, const std::string& device) {
-  return device.starts_with(item + ":") || ::fnmatch(item.c_str(), device.c_str(), 0) == 0;
+/// Whether UCX takes "mlx5_0" for all ports of that device, and "^eth0" for all devices but that.
+/// Up to 1.19 it compares whole names.
+bool knowsShortForms(const topology::Machine& machine) {
+  const topology::Library* const ucx = machine.library("UCX");
+  int major = 0, minor = 0;
+  if (!ucx || std::sscanf(ucx->version.c_str(), "%d.%d", &major, &minor) != 2) return true;
+  return major > 1 || minor > 19;
 }
 
 /// What is wrong with an item of UCX_NET_DEVICES; empty where it names a device that can be used.
-std::string problemOf(const std::string& item, const std::vector<Device>& devices) {
+std::string problemOf(const std::string& item, const std::vector<Device>& devices,
+                      bool shortForms) {
   std::string problem = item + " is no device here";
   for (const Device& device : devices) {
-    if (!names(item, device.name)) continue;
+    const bool ofIts = device.name.starts_with(item + ":");
+    if (device.name != item && !ofIts) continue;
+    if (ofIts && !shortForms) return message(item, " lacks its port, as in ", device.name);
     if (device.unusable.empty()) return "";
     problem = message(item, ": ", device.unusable);
   }
   return problem;
 }
 
+std::vector<std::string> itemsOf(const std::string& list) {
+  std::vector<std::string> items;
+  std::istringstream in(list);
+  for (std::string item; std::getline(in, item, ',');) items.push_back(item);
+  return items;
+}
+
+/// Names all devices that can be used, but for some.
+std::string useAllBut(const std::vector<std::string>& leftOut, const std::vector<Device>& devices) {
+  std::vector<std::string> names;
+  for (const Device& device : devices)
+    if (device.unusable.empty() && !std::ranges::count(leftOut, device.name))
+      names.push_back(device.name);
+  return names.empty() ? "unset UCX_NET_DEVICES" : "export UCX_NET_DEVICES=" + joined(names, ",");
+}
+
 }  // namespace
 
 Finding checkUcxDevices(const DoctorFacts& f) {
-  Finding found{.check = "UCX devices"};
   const std::string& value = f.ucxDevices;
+  Finding found{.check = "UCX devices", .measured = "UCX_NET_DEVICES=" + value};
+  const std::vector<Device> devices = devicesOf(f.machine);
+  const bool shortForms = knowsShortForms(f.machine);
   if (value.empty()) {
     found.measured = "UCX_NET_DEVICES is not set";
     return found;
   }
-  found.measured = "UCX_NET_DEVICES=" + value;
-  if (value.starts_with('^')) return found;  // all but these
-  const std::vector<Device> devices = devicesOf(f.machine);
+  if (value.front() == '^') {
+    if (shortForms) return found;
+    found.state = State::Wrong;
+    found.measured += ": this UCX leaves out no devices";
+    found.why = "it takes the ^ for a part of a name, and finds no such device";
+    found.mend = useAllBut(itemsOf(value.substr(1)), devices);
+    return found;
+  }
   std::vector<std::string> good, problems;
-  std::istringstream in(value);
-  for (std::string item; std::getline(in, item, ',');) {
-    const std::string problem = item == "all" ? "" : problemOf(item, devices);
+  for (const std::string& item : itemsOf(value)) {
+    const std::string problem = item == "all" ? "" : problemOf(item, devices, shortForms);
     (problem.empty() ? good : problems).push_back(problem.empty() ? item : problem);
   }
   if (problems.empty()) return found;
   found.measured += ": " + joined(problems, "; ");
-  found.state = good.empty() ? State::Wrong : State::Slow;
-  found.why = good.empty() ? "ranks of other hosts cannot be reached by any of them"
-                           : "UCX goes by the others alone";
-  if (good.empty())
-    for (const Device& device : devices)
-      if (device.unusable.empty()) good.push_back(device.name);
-  found.mend =
-      good.empty() ? "unset UCX_NET_DEVICES" : "export UCX_NET_DEVICES=" + joined(good, ",");
+  if (good.empty()) {
+    found.state = State::Wrong;
+    found.why = "ranks of other hosts cannot be reached by any of them";
+    found.mend = useAllBut({}, devices);
+  } else {
+    found.state = State::Slow;
+    found.why = "UCX goes by the others alone";
+    found.mend = "export UCX_NET_DEVICES=" + joined(good, ",");
+  }
   return found;
 }
 

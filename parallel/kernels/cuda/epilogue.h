@@ -22,12 +22,24 @@ struct BatchStrides {
   int64_t c = 0, inner = 0, residual = 0, bias = 0;
 };
 
+/// How kernels with tensor cores store: what Lines and Pairs have no way for is Any's.
+///   Lines  c, bias and residual of the operands' 16 bits, in rows of a multiple of eight columns
+///          that begin at multiples of 16 bytes; no activation, and c is not added to.
+///   Pairs  c of float32, in rows of an even number of columns that begin at multiples of 8 bytes;
+///          no epilogue.
+enum class OutputWay : int32_t { Any, Lines, Pairs };
+
 struct GemmOutput {
   Matrix c;
   int32_t rows, columns;  ///< of the sums
   int32_t accumulate;
   int32_t isVector;  ///< four columns from a multiple of four on are aligned in all operands
+  OutputWay way;
   Epilogue epilogue;
+  /// Of the epilogue, for sums in float32: asked of a double, an instruction of the pipe that has
+  /// these would wait for the tensor cores.
+  int32_t isScaled;
+  float scale;
   int32_t batch;  ///< products
   BatchStrides strides;
   int64_t splitStride;  ///< elements from one split's sums to the next one's

@@ -134,6 +134,14 @@ TUTTI_DEVICE void activate(const GemmOutput& out, T (&x)[kRows][kWidth], T (&rig
                                right[i][j]);
 }
 
+template <class T>
+TUTTI_DEVICE T scaleOf(const GemmOutput& out) {
+  if constexpr (sizeof(T) == sizeof(double))
+    return out.epilogue.scale;
+  else
+    return out.scale;
+}
+
 /// Sums of neighbours from `column` on, one or, where the output is a vector's, four from a
 /// multiple of four on; of kRows rows from `row` on, kRowStep apart, all of which there are. Those
 /// beyond the last column are dropped.
@@ -142,11 +150,11 @@ TUTTI_DEVICE void storeSums(const GemmOutput& out, T (&x)[kRows][kWidth], int32_
                             int32_t column) {
   if (column >= out.columns) return;
   const Epilogue& e = out.epilogue;
-  if (e.scale != 1) {
+  if (out.isScaled != 0) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) x[i][j] *= T(e.scale);
+      for (int j = 0; j < kWidth; ++j) x[i][j] = times(x[i][j], scaleOf<T>(out));
   }
   if (e.bias.data != nullptr) {
     T bias[kWidth];

@@ -77,6 +77,7 @@ uint32_t packBf16(float low, float high, Site) {
   return toBf16(low) | uint32_t(toBf16(high)) << 16;
 }
 uint32_t packF16(float low, float high, Site) { return toF16(low) | uint32_t(toF16(high)) << 16; }
+float widenF16(uint16_t half, Site) { return fromF16(half); }
 uint32_t roundTf32(float value, Site) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   return std::isfinite(value) ? (bits + 0x1000) & ~0x1fffu : bits;

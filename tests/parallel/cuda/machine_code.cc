@@ -56,4 +56,14 @@ std::vector<uint64_t> instructions(const std::string& code, uint32_t opcode) {
   return found;
 }
 
+int doubleInstructions(const std::string& code) {
+  constexpr uint64_t kOperation = 0x1ff, kFirst = 0x28, kLast = 0x2b;  // DMUL, DADD, DSETP, DFMA
+  int count = 0;
+  for (size_t at = 0; at + 16 <= code.size(); at += 16) {
+    const uint64_t operation = valueAt<uint64_t>(code, at) & kOperation;
+    count += operation >= kFirst && operation <= kLast ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace tutti::parallel::cuda

@@ -25,4 +25,7 @@ std::map<std::string, std::string> kernelsIn(const std::string& bytes);
 /// The first word of each instruction of an opcode.
 std::vector<uint64_t> instructions(const std::string& code, uint32_t opcode);
 
+/// Instructions that multiply, add or compare in float64, wherever their operands are.
+int doubleInstructions(const std::string& code);
+
 }  // namespace tutti::parallel::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
-// Conversions of two numbers at a time, which land packed: the first in the low part; and powers of
-// two.
+// Conversions, most of two numbers at a time, which land packed, the first in the low part; and
+// powers of two.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
@@ -15,6 +15,9 @@ TUTTI_PTX uint32_t packF16(float low, float high TUTTI_SITE)
     TUTTI_ASM_TO(uint32_t, "cvt.rn.f16x2.f32 %0, %1, %2;"
                  : "=r"(result)
                  : "f"(high), "f"(low));
+TUTTI_PTX float widenF16(uint16_t half TUTTI_SITE) TUTTI_ASM_TO(float, "cvt.f32.f16 %0, %1;"
+                                                                : "=f"(result)
+                                                                : "h"(half));
 /// Rounded to tf32: 10 bits of mantissa, ties away from zero.
 TUTTI_PTX uint32_t roundTf32(float value TUTTI_SITE)
     TUTTI_ASM_TO(uint32_t, "cvt.rna.tf32.f32 %0, %1;"

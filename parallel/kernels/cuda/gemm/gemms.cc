@@ -28,6 +28,24 @@ bool isVector(const Matrix& x, int64_t batchStride) {
          (x.stride | batchStride) % 4 == 0;
 }
 
+OutputWay wayOf(const GemmProduct& x) {
+  const Epilogue& e = x.epilogue;
+  if (e.activation != Activation::None) return OutputWay::Any;
+  if (x.c.elements.format == Format::Float32)
+    return e.scale == 1 && e.bias.data == nullptr && e.residual.elements.data == nullptr &&
+                   x.columns % 2 == 0 && alignmentOf(x.c, x.strides.c) >= 8
+               ? OutputWay::Pairs
+               : OutputWay::Any;
+  const auto fits = [&](const Elements& of, int32_t alignment, int32_t least) {
+    return of.data == nullptr || (of.format == x.a.elements.format && alignment >= least);
+  };
+  const bool isLines = isOf16Bits(x.c.elements.format) && !x.accumulate && x.columns % 8 == 0 &&
+                       fits(x.c.elements, alignmentOf(x.c, x.strides.c), 16) &&
+                       fits(e.residual.elements, alignmentOf(e.residual, x.strides.residual), 16) &&
+                       fits(e.bias, alignmentOf({e.bias, 0}, x.strides.bias), 4);
+  return isLines ? OutputWay::Lines : OutputWay::Any;
+}
+
 /// Partial sums, in rows of a multiple of four: what is beyond c's columns is zero.
 GemmOutput partialOf(const GemmProduct& x, float* partial, int32_t splits, int64_t splitStride) {
   const int64_t columns = splitStride / x.rows;
@@ -36,7 +54,10 @@ GemmOutput partialOf(const GemmProduct& x, float* partial, int32_t splits, int64
           .columns = static_cast<int32_t>(columns),
           .accumulate = false,
           .isVector = true,
+          .way = OutputWay::Pairs,
           .epilogue = {},
+          .isScaled = false,
+          .scale = 1,
           .batch = x.batch,
           .strides = {.c = splits * splitStride},
           .splitStride = splitStride};
@@ -112,7 +133,10 @@ GemmOutput outputOf(const GemmProduct& x) {
                       isVector(e.inner, x.strides.inner) &&
                       isVector(e.residual, x.strides.residual) &&
                       isVector({e.bias, 0}, x.strides.bias),
+          .way = wayOf(x),
           .epilogue = e,
+          .isScaled = e.scale != 1,
+          .scale = static_cast<float>(e.scale),
           .batch = x.batch,
           .strides = x.strides,
           .splitStride = 0};

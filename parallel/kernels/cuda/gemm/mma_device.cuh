@@ -23,6 +23,7 @@
 
 #include "parallel/kernels/cuda/gemm/arguments.h"
 #include "parallel/kernels/cuda/gemm/output_device.cuh"
+#include "parallel/kernels/cuda/gemm/pairs_device.cuh"
 #include "parallel/kernels/cuda/gemm/tiles_device.cuh"
 
 namespace tutti::parallel::cuda {
@@ -192,20 +193,6 @@ TUTTI_DEVICE void addStep(MmaSums& sums, const char* a, const char* b) {
   }
 }
 
-/// As storeWarp() does, of a warp's rows; the loop is not unrolled for the same reason.
-TUTTI_DEVICE void storeRows(const GemmOutput& out, WarpStage& stage, const MmaSums& sums,
-                            int32_t row, int32_t column) {
-#pragma unroll 1
-  for (int turn = 0; turn < 4; ++turn) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (i == turn) stageSums(stage, sums[i], 0);
-    __syncwarp();
-    storeStage(out, stage, row + turn * kStageRows, column);
-    __syncwarp();
-  }
-}
-
 template <Format kFormat, Major kMajorA, Major kMajorB>
 __global__ void __launch_bounds__(kMmaThreads) mmaGemm(const __grid_constant__ MmaGemm x) {
   auto& shared = *dynamicShared<MmaShared>();
@@ -233,9 +220,12 @@ __global__ void __launch_bounds__(kMmaThreads) mmaGemm(const __grid_constant__ M
   ptx::cpAsyncWait<0>();
   __syncthreads();  // stages are no longer read
   const int warp = int(threadIdx.x) / 32;
-  WarpStage& stage = dynamicShared<WarpStage>()[warp];
-  storeRows(outputOf(x.out, unit.product, unit.split), stage, sums, row + warp % 2 * 64,
-            column + warp / 2 * 32);
+  const GemmOutput out = outputOf(x.out, unit.product, unit.split);
+  const int32_t firstRow = row + warp % 2 * 64, firstColumn = column + warp / 2 * 32;
+  if (out.way == OutputWay::Pairs)
+    storePairs<kStageRows>(out, sums, firstRow, firstColumn);
+  else
+    storeAny<kStageRows>(out, dynamicShared<WarpStage>()[warp], sums, firstRow, firstColumn);
 }
 
 }  // namespace tutti::parallel::cuda

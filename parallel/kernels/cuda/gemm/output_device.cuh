@@ -1,8 +1,9 @@
 #pragma once
 
-// From a warp's sums to c, the same for all kernels of this folder: 16 rows by 32 columns at a time
-// go through the warp's own shared memory, so that lanes then have four neighbours of a row each
-// and eight lanes 32, which is 64 or 128 adjacent bytes of c.
+// From a warp's sums to c, in the way that all kernels of this folder have for any output (others
+// are in lines_device.cuh and pairs_device.cuh): 16 rows by 32 columns at a time go through the
+// warp's own shared memory, so that lanes then have four neighbours of a row each and eight lanes
+// 32, which is 64 or 128 adjacent bytes of c.
 //
 // A lane's sums are those of mma and wgmma: sum 4 j + h of 16 is in row lane / 4 + 8 (h / 2),
 // column 8 j + 2 (lane % 4) + h % 2.
@@ -15,9 +16,12 @@
 namespace tutti::parallel::cuda {
 
 inline constexpr int kStageRows = 16, kStageColumns = 32, kSumsOfStage = 16;
-/// Eight more columns: the four rows that half a warp writes to are in different banks.
-struct alignas(16) WarpStage {
-  float sums[kStageRows][kStageColumns + 8];
+struct alignas(128) WarpStage {
+  union {
+    /// Eight more columns: the four rows that half a warp writes to are in different banks.
+    float sums[kStageRows][kStageColumns + 8];
+    char lines[2][kStageRows][128];  ///< for lines_device.cuh
+  };
 };
 
 /// Four neighbours of a row, from a multiple of four on, however c is aligned; also the last of a
@@ -50,8 +54,8 @@ TUTTI_DEVICE void storeStage(const GemmOutput& out, const WarpStage& stage, int3
                              int32_t column) {
   constexpr int kRowsOfLane = 4, kRowStep = kStageRows / kRowsOfLane;
   const int lane = int(threadIdx.x) % 32, first = lane / 8, place = lane % 8 * 4;
-  if (column >= out.columns) return;
-  if (out.isVector == 0) {  // then a lane has one column
+  if (out.isVector == 0 || row + kStageRows > out.rows || column + kStageColumns > out.columns) {
+    if (column + lane >= out.columns) return;  // here a lane has one column
 #pragma unroll 1
     for (int i = 0; i < kStageRows; ++i) {
       const float sum[1] = {stage.sums[i][lane]};
@@ -59,36 +63,29 @@ TUTTI_DEVICE void storeStage(const GemmOutput& out, const WarpStage& stage, int3
     }
     return;
   }
-  const auto load = [&](int i, float(&sums)[4]) {
-    const float4 four = *reinterpret_cast<const float4*>(&stage.sums[i][place]);
-    sums[0] = four.x, sums[1] = four.y, sums[2] = four.z, sums[3] = four.w;
-  };
-  if (row + kStageRows <= out.rows && column + place + 4 <= out.columns) {
-    float sums[kRowsOfLane][4];
+  float sums[kRowsOfLane][4];
 #pragma unroll
-    for (int i = 0; i < kRowsOfLane; ++i) load(first + i * kRowStep, sums[i]);
-    return storeSums<kRowStep>(out, sums, row + first, column + place);
+  for (int i = 0; i < kRowsOfLane; ++i) {
+    const float4 four = *reinterpret_cast<const float4*>(&stage.sums[first + i * kRowStep][place]);
+    sums[i][0] = four.x, sums[i][1] = four.y, sums[i][2] = four.z, sums[i][3] = four.w;
   }
-#pragma unroll 1
-  for (int i = first; i < kStageRows; i += kRowStep) {
-    float sums[4];
-    load(i, sums);
-    storeFourSums(out, sums, row + i, column + place);
-  }
+  storeSums<kRowStep>(out, sums, row + first, column + place);
 }
 
-/// All sums of a warp: 16 rows from `row` on, kCount / 16 times 32 columns from `column` on. The
-/// loop is not unrolled, so that its code is there once; each turn takes its sums from registers.
-template <int kCount>
-TUTTI_DEVICE void storeWarp(const GemmOutput& out, WarpStage& stage, const float (&sums)[kCount],
-                            int32_t row, int32_t column) {
+/// All sums of a warp, in any way: blocks of 16 rows kRowStep apart, from `row` on, each of
+/// kCount / 16 times 32 columns from `column` on. The loop is not unrolled, so that its code is
+/// there once; each turn takes its sums from registers.
+template <int kRowStep, int kBlocks, int kCount>
+TUTTI_DEVICE void storeAny(const GemmOutput& out, WarpStage& stage,
+                           const float (&sums)[kBlocks][kCount], int32_t row, int32_t column) {
+  constexpr int kTurns = kCount / kSumsOfStage;
 #pragma unroll 1
-  for (int turn = 0; turn < kCount / kSumsOfStage; ++turn) {
+  for (int turn = 0; turn < kBlocks * kTurns; ++turn) {
 #pragma unroll
-    for (int i = 0; i < kCount / kSumsOfStage; ++i)
-      if (i == turn) stageSums(stage, sums, i * kSumsOfStage);
+    for (int i = 0; i < kBlocks * kTurns; ++i)
+      if (i == turn) stageSums(stage, sums[i / kTurns], i % kTurns * kSumsOfStage);
     __syncwarp();
-    storeStage(out, stage, row, column + turn * kStageColumns);
+    storeStage(out, stage, row + turn / kTurns * kRowStep, column + turn % kTurns * kStageColumns);
     __syncwarp();
   }
 }

@@ -86,7 +86,7 @@ TUTTI_DEVICE void addSimtStep(float (&sums)[8][8], const SimtTile& a, const Simt
   }
 }
 
-/// The loop is not unrolled, as in storeWarp().
+/// The loop is not unrolled, as in storeAny().
 TUTTI_DEVICE void storeSquare(const GemmOutput& out, const float (&sums)[8][8], int32_t firstRow,
                               int32_t firstColumn) {
   const int row = int(threadIdx.x) / kSimtSide * 4, column = int(threadIdx.x) % kSimtSide * 4;

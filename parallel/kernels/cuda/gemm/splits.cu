@@ -8,11 +8,14 @@
 namespace tutti::parallel::cuda {
 
 cudaError_t enqueue(const SumSplits& x, cudaStream_t stream) {
-  const int64_t fours = int64_t{x.out.batch} * x.out.rows * ((x.out.columns + 3) / 4);
-  const int64_t blocks = std::min<int64_t>((fours + kSumThreads - 1) / kSumThreads, 4096);
+  constexpr int32_t kMost = 65535, kColumns = 4 * kSumAcross;  // of a grid's y and z; of a block
+  const auto across = static_cast<unsigned>((x.out.columns + kColumns - 1) / kColumns);
+  const auto down = static_cast<unsigned>(std::min((x.out.rows + kSumRows - 1) / kSumRows, kMost));
   return ::tutti::cuda::launch(
       sumSplits,
-      {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kSumThreads), .stream = stream},
+      {.grid = dim3(across, down, static_cast<unsigned>(std::min(x.out.batch, kMost))),
+       .block = dim3(kSumAcross, kSumRows),
+       .stream = stream},
       x);
 }
 

@@ -6,9 +6,9 @@
 //
 // Warpgroup 0 produces: one thread waits until a stage is empty and issues TMA for it. Warpgroups 1
 // and 2 consume: wgmma on 64 rows of the tile each, and then what they have to c
-// (output_device.cuh). Blocks are persistent: cluster i takes units i, i + clusters, ...
-// (tiles_device.cuh), and the producer runs ahead into the next tile while consumers store the one
-// before.
+// in one of three ways (OutputWay). Blocks are persistent: cluster i takes units i, i + clusters,
+// ... (tiles_device.cuh), and the producer runs ahead into the next tile while consumers store the
+// one before.
 //
 // In a cluster of two, blocks have tiles below each other and share b: each loads half of its tile
 // into both. So a stage is full when both halves are there, and may be filled again when both
@@ -31,7 +31,9 @@
 #include <tutti/cuda/ptx.cuh>
 
 #include "parallel/kernels/cuda/gemm/arguments.h"
+#include "parallel/kernels/cuda/gemm/lines_device.cuh"
 #include "parallel/kernels/cuda/gemm/output_device.cuh"
+#include "parallel/kernels/cuda/gemm/pairs_device.cuh"
 #include "parallel/kernels/cuda/gemm/tiles_device.cuh"
 
 namespace tutti::parallel::cuda {
@@ -171,15 +173,21 @@ TUTTI_DEVICE void multiply(float (&sums)[kHalvesHere][kSums], WgmmaShared<Kernel
   release(shared.empty[before]);
 }
 
-template <class Kernel>
-TUTTI_DEVICE void storeRows(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
+template <class Kernel, int kHalvesHere>
+TUTTI_DEVICE void storeTile(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
                             const GemmUnit& unit, int firstRow,
-                            const float (&sums)[Kernel::kColumns / 2]) {
+                            const float (&sums)[kHalvesHere][Kernel::kColumns / 2]) {
   const int warp = int(threadIdx.x - kWarpgroup) / 32;
   const auto rank = int32_t(ptx::clusterRank()), cluster = int32_t(ptx::clusterSize());
-  storeWarp(outputOf(x.out, unit.product, unit.split), shared.out[warp], sums,
-            (unit.row * cluster + rank) * kTileRows + firstRow + warp % 4 * kStageRows,
-            unit.column * Kernel::kColumns);
+  const int32_t row = (unit.row * cluster + rank) * kTileRows + firstRow + warp % 4 * kStageRows;
+  const int32_t column = unit.column * Kernel::kColumns;
+  const GemmOutput out = outputOf(x.out, unit.product, unit.split);
+  if (out.way == OutputWay::Lines)
+    storeLines<Kernel::kFormat, kHalfRows>(out, shared.out[warp], sums, row, column);
+  else if (out.way == OutputWay::Pairs)
+    storePairs<kHalfRows>(out, sums, row, column);
+  else
+    storeAny<kHalfRows>(out, shared.out[warp], sums, row, column);
 }
 
 template <class Kernel>
@@ -192,7 +200,7 @@ TUTTI_DEVICE void consumeTogether(WgmmaShared<Kernel::kColumns>& shared, const W
     const GemmUnit unit = unitAt(x.tiles, index);
     float sums[1][Kernel::kColumns / 2];
     multiply<Kernel>(sums, shared, consumer * kHalfRows, unit.steps, place, [] {});
-    storeRows<Kernel>(shared, x, unit, consumer * kHalfRows, sums[0]);
+    storeTile<Kernel>(shared, x, unit, consumer * kHalfRows, sums);
   }
 }
 
@@ -218,9 +226,7 @@ TUTTI_DEVICE void consumeInTurn(WgmmaShared<Kernel::kColumns>& shared, const Wgm
     multiply<Kernel>(sums, shared, 0, unit.steps, place, [&] {
       if (index + clusters < x.tiles.units) ptx::barArrive(uint32_t(2 - consumer), kBoth);
     });
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      storeRows<Kernel>(shared, x, unit, half * kHalfRows, sums[half]);
+    storeTile<Kernel>(shared, x, unit, 0, sums);
   }
 }
 

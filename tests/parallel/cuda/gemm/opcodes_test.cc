@@ -1,5 +1,6 @@
 // What nvcc made of the kernels for Hopper, read out of the machine code: each has wgmma, its
-// operands' majors among the instruction's bits, and TMA, for one block and for clusters.
+// operands' majors among the instruction's bits, and TMA, for one block and for clusters; and none
+// computes in float64, which would wait for the tensor cores.
 
 #include <gtest/gtest.h>
 
@@ -31,6 +32,7 @@ TEST(Opcodes, HopperKernelsUseItsTensorCoresAndTma) {
     for (const uint64_t each : majors) ++kernelsOfMajors[each];
     EXPECT_FALSE(instructions(code, kTensorLoad).empty());
     EXPECT_FALSE(instructions(code, kTensorLoadMulticast).empty());
+    EXPECT_EQ(doubleInstructions(code), 0);
   }
   EXPECT_EQ(kernelsOfMajors,
             (std::map<uint64_t, int>{{0, 6}, {kTurnsA, 6}, {kTurnsB, 6}, {kTurnsA | kTurnsB, 6}}));

@@ -263,6 +263,17 @@ std::string Product::errorOf(const Result& result) const {
   return std::move(text).str();
 }
 
+std::vector<char> Product::elementsOfC() const {
+  const std::vector<char> all = bytes();
+  const auto rowBytes = static_cast<size_t>(c_.image.columns * bytesOf(c_.image.format));
+  std::vector<char> elements;
+  for (int32_t row = 0; row < c_.image.rows; ++row) {
+    const auto first = all.begin() + static_cast<ptrdiff_t>(c_.image.placeOf(row, 0));
+    elements.insert(elements.end(), first, first + static_cast<ptrdiff_t>(rowBytes));
+  }
+  return elements;
+}
+
 std::string Product::error() const {
   const std::string ofC = errorOf({"c", c_, expectedC_});
   return ofC.empty() ? errorOf({"inner", inner_, expectedInner_}) : ofC;

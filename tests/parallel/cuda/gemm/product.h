@@ -53,6 +53,10 @@ class Product {
   /// What is wrong with the results and the bytes around them, or nothing.
   std::string error() const;
   std::vector<char> bytes() const { return c_.memory.download(); }
+  /// Without what is around them, row by row.
+  std::vector<char> elementsOfC() const;
+  /// Of the result, which splits have not.
+  OutputWay way() const { return outputOf(product_).way; }
 
  private:
   /// How matrices lie.

@@ -1,0 +1,159 @@
+// How sums reach c: which way an output takes, and each way at the edges of what a lane, a line and
+// a tile have, to the bit; around c nothing is written, and beyond the operands nothing is read.
+
+#include "tests/parallel/cuda/gemm/tiles.h"
+
+namespace tutti::parallel::cuda {
+namespace {
+
+const EpilogueCase kEpilogues[] = {{},
+                                   {.scale = -0.5},
+                                   {.bias = true},
+                                   {.residual = true},
+                                   {.bias = true, .residual = true, .scale = 2}};
+
+void expectRightBy(OutputWay way, const ProductCase& of, GemmFamily family) {
+  SCOPED_TRACE(of.describe());
+  EXPECT_EQ(Product(of).way(), way);
+  expectRight(of, family);
+}
+
+bool isWgmma(const TestedTile& tile) { return tile.family == GemmFamily::Wgmma; }
+
+// Rows around the 4 of a store, the 8 of a matrix, the 16 of a warp and the 64 of a warpgroup;
+// columns around the 8 of a chunk, the 64 of a line and those of tiles.
+TEST(GemmOutputs, AreExactInLines) {
+  int which = 0;
+  for (const TestedTile& tile : kTiles)
+    for (const int32_t rows : {1, 5, 13, 16, 67, 140})
+      for (const int32_t columns : {8, 56, 64, 72, 136, 264}) {
+        if (!isWgmma(tile)) continue;
+        const Format format = typesOf(tile)[which % 2];
+        expectRightBy(OutputWay::Lines,
+                      arranged(which++, {.rows = rows,
+                                         .columns = columns,
+                                         .depth = 24,
+                                         .in = format,
+                                         .out = format,
+                                         .gapC = which % 3 * 8,
+                                         .epilogue = kEpilogues[which % 5],
+                                         .forced = tile.forced}),
+                      tile.family);
+      }
+}
+
+TEST(GemmOutputs, AreExactInPairs) {
+  int which = 0;
+  for (const TestedTile& tile : kTiles)
+    for (const int32_t rows : {1, 7, 9, 16, 67, 140})
+      for (const int32_t columns : {2, 6, 8, 62, 66, 138, 258})
+        expectRightBy(OutputWay::Pairs,
+                      arranged(which++, {.rows = rows,
+                                         .columns = columns,
+                                         .depth = 24,
+                                         .in = typesOf(tile)[0],
+                                         .accumulate = which % 3 != 0,
+                                         .gapC = which % 3 * 2,
+                                         .forced = tile.forced}),
+                      tile.family);
+}
+
+// More tiles than multiprocessors, so that blocks have several and consumers their turns; batches;
+// and splits, whose partial sums are pairs whatever c is.
+TEST(GemmOutputs, AreExactOfManyTiles) {
+  int which = 0;
+  for (const TestedTile& tile : kTiles)
+    for (const bool isLines : {true, false})
+      for (const int splits : {1, 3}) {
+        const bool isHere = isLines && isWgmma(tile);
+        const Format in = typesOf(tile)[0];
+        expectRightBy(isHere ? OutputWay::Lines : OutputWay::Pairs,
+                      arranged(which++, {.rows = 268,
+                                         .columns = 136,
+                                         .depth = 64 * 2 + 8,
+                                         .in = in,
+                                         .out = isHere ? in : kFloat,
+                                         .accumulate = !isHere,
+                                         .gapC = 8,
+                                         .batch = 3,
+                                         .sharesB = which % 2 == 0,
+                                         .epilogue = isHere ? kEpilogues[4] : EpilogueCase{},
+                                         .forced = inSplits(tile, splits)}),
+                      tile.family);
+      }
+}
+
+// What is asked for is the same by each way, so bits are: gaps of c alone differ.
+TEST(GemmOutputs, HaveTheSameBitsInEveryWay) {
+  int which = 0;
+  for (const TestedTile& tile : kTiles)
+    for (const Format out : typesOf(tile))
+      for (const EpilogueCase& epilogue : kEpilogues) {
+        ProductCase of = arranged(which++, {.rows = 77,
+                                            .columns = 152,
+                                            .depth = 72,
+                                            .in = out,
+                                            .out = out,
+                                            .gapC = 8,
+                                            .anyNumbers = true,
+                                            .epilogue = epilogue,
+                                            .forced = tile.forced});
+        SCOPED_TRACE(of.describe());
+        Product one(of);
+        of.gapC = out == kFloat ? 1 : 4;
+        Product any(of);
+        EXPECT_EQ(any.way(), OutputWay::Any);
+        if (isWgmma(tile)) {
+          EXPECT_EQ(one.way(), OutputWay::Lines);
+        }
+        one.run();
+        any.run();
+        ASSERT_EQ(one.error(), "");
+        ASSERT_TRUE(one.elementsOfC() == any.elementsOfC());
+      }
+}
+
+// Each thing that a way does not have is enough.
+TEST(GemmOutputs, TakeTheWayThatTheyAllow) {
+  const ProductCase lines{.rows = 20, .columns = 24, .depth = 8, .out = kBrain, .gapC = 8};
+  const ProductCase pairs{.rows = 20, .columns = 22, .depth = 8, .gapC = 2};
+  const auto wayOf = [](ProductCase of, const auto& change) {
+    change(of);
+    return Product(of).way();
+  };
+  using Case = ProductCase;
+  EXPECT_EQ(wayOf(lines, [](Case&) {}), OutputWay::Lines);
+  for (const auto change : {
+           +[](Case& x) { x.epilogue = kEpilogues[4]; },
+           +[](Case& x) { x.epilogue = {.bias = true, .offsetBias = 2}; },
+           +[](Case& x) { x.batch = 2, x.batchGap = 8; },
+       })
+    EXPECT_EQ(wayOf(lines, change), OutputWay::Lines);
+  for (const auto change : {
+           +[](Case& x) { x.out = kHalf; },
+           +[](Case& x) { x.accumulate = true; },
+           +[](Case& x) { x.columns = 20; },
+           +[](Case& x) { x.gapC = 4; },
+           +[](Case& x) { x.offsetC = 4; },
+           +[](Case& x) { x.batch = 2, x.batchGap = 4; },
+           +[](Case& x) { x.epilogue.activation = Activation::Gelu; },
+           +[](Case& x) { x.epilogue = {.bias = true, .offsetBias = 1}; },
+           +[](Case& x) { x.epilogue = {.residual = true, .offsetResidual = 4}; },
+       })
+    EXPECT_EQ(wayOf(lines, change), OutputWay::Any);
+  EXPECT_EQ(wayOf(pairs, [](Case& x) { x.accumulate = true; }), OutputWay::Pairs);
+  for (const auto change : {
+           +[](Case& x) { x.columns = 21; },
+           +[](Case& x) { x.gapC = 1; },
+           +[](Case& x) { x.offsetC = 1; },
+           +[](Case& x) { x.batch = 2, x.batchGap = 1; },
+           +[](Case& x) { x.epilogue.scale = 2; },
+           +[](Case& x) { x.epilogue.bias = true; },
+           +[](Case& x) { x.epilogue.residual = true; },
+           +[](Case& x) { x.epilogue.activation = Activation::SwiGlu; },
+       })
+    EXPECT_EQ(wayOf(pairs, change), OutputWay::Any);
+}
+
+}  // namespace
+}  // namespace tutti::parallel::cuda

@@ -28,8 +28,8 @@ TEST(Gemm, IsExactInEveryArrangement) {
                       tile.family);
 }
 
-// What sanitizers have the time for: each kernel once, over several tiles and turns of the ring,
-// and in splits, as a batch and with an epilogue.
+// What sanitizers have the time for: each kernel once, over several tiles and turns of the ring;
+// in splits, as a batch and with an epilogue; and, where it has them, in lines with a residual.
 TEST(GemmBriefly, IsRight) {
   constexpr Activation kActivations[] = {Activation::Gelu, Activation::GeluBackward,
                                          Activation::SwiGlu, Activation::SwiGluBackward};
@@ -53,6 +53,16 @@ TEST(GemmBriefly, IsRight) {
                                                 .residual = true,
                                                 .scale = 0x1p-6},
                                    .forced = inSplits(tile, 2)}),
+                tile.family);
+    const Format format = typesOf(tile)[which / 2 % 2 % typesOf(tile).size()];
+    expectRight(arranged(which++, {.rows = 70,
+                                   .columns = 136,
+                                   .depth = 24,
+                                   .in = format,
+                                   .out = format,
+                                   .gapC = 8,
+                                   .epilogue = {.bias = true, .residual = true},
+                                   .forced = tile.forced}),
                 tile.family);
   }
   for (const int32_t offset : {1, 2, 4})  // of 16 bits; float32 is aligned to its size

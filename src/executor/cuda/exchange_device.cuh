@@ -177,7 +177,7 @@ inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
     exchange(const __grid_constant__ Arguments all) {
   const RankArguments& rank = all.rank[rankOfBlock(all)];
   const ExchangeCode& code = rank.exchange;
-  const uint32_t group = threadIdx.x / all.threadsPerLane;
+  const auto [group, thread] = seatOf(all);
   const uint32_t number = (blockIdx.x - rank.firstBlock) * all.lanesPerBlock + group;
   if (number >= rank.lanes) return;
   auto* const shared = sharedOfLane(all);
@@ -186,7 +186,7 @@ inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
             .shared = shared,
             .slice = code.edgeCount > 0 ? number % code.mostSlices : 0,
             .group = group,
-            .thread = threadIdx.x % all.threadsPerLane};
+            .thread = thread};
   if (lane.thread == 0) *shared = LaneShared{.number = number, .began = ptx::globalTimer()};
   if (lane.thread == 0 && number == 0) begin(rank, false);
   lane.sync();

@@ -69,10 +69,10 @@ TUTTI_DEVICE void countMessages(const Lane& lane) {
 
 /// By all threads of a lane, of whole words.
 template <class Row>
-TUTTI_DEVICE void copyRows(const Arguments& all, void* to, const Row* from, uint32_t bytes) {
+TUTTI_DEVICE void copyRows(const Lane& lane, void* to, const Row* from, uint32_t bytes) {
   auto* const words = static_cast<uint32_t*>(to);
 #pragma unroll 1
-  for (uint32_t i = threadIdx.x % all.threadsPerLane; i < bytes / 4; i += all.threadsPerLane)
+  for (uint32_t i = lane.thread; i < bytes / 4; i += lane.threads())
     words[i] = reinterpret_cast<const uint32_t*>(from)[i];
 }
 
@@ -85,17 +85,17 @@ TUTTI_DEVICE void copyTables(const Lane& lane) {
   LaneTables tables{rank.program, rank.links + lane.slice * rank.linksPerSlice, rank.blocks};
   auto* to = reinterpret_cast<unsigned char*>(lane.operands() + 2 * all.mostPorts);
   if (rank.blocks != nullptr && all.sharedBlocks != 0) {
-    copyRows(all, to, rank.blocks, rank.ranks * uint32_t(sizeof(BlockCode)));
+    copyRows(lane, to, rank.blocks, rank.ranks * uint32_t(sizeof(BlockCode)));
     tables.blocks = reinterpret_cast<const BlockCode*>(to);
   }
   to += all.sharedBlocks * sizeof(BlockCode);
   if (all.sharedLinks != 0) {
-    copyRows(all, to, tables.links, rank.linksPerSlice * uint32_t(sizeof(Link)));
+    copyRows(lane, to, tables.links, rank.linksPerSlice * uint32_t(sizeof(Link)));
     tables.links = reinterpret_cast<const Link*>(to);
   }
   to += all.sharedLinks * sizeof(Link);
   if (all.sharedProgramBytes != 0) {
-    copyRows(all, to, rank.program, rank.program->bytes);
+    copyRows(lane, to, rank.program, rank.program->bytes);
     tables.program = reinterpret_cast<const ProgramHeader*>(to);
   }
   if (lane.thread == 0) lane.shared->tables = tables;
@@ -104,19 +104,21 @@ TUTTI_DEVICE void copyTables(const Lane& lane) {
 /// A lane's part in one of its rank's calls; false where it has given up.
 template <Wire kWire, int kSize>
 TUTTI_DEVICE bool runCall(const Arguments& all, const RankArguments& rank, LaneShared* shared) {
-  const uint32_t number = shared->number, lanes = rank.program->lanes, slice = number / lanes;
+  const uint32_t number = shared->number;
+  const auto [slice, numberInSlice] = divided(number, rank.program->lanes);
+  const auto [group, thread] = seatOf(all);
   Lane lane{.all = all,
             .rank = rank,
             .shared = shared,
             .slice = slice,
-            .group = threadIdx.x / all.threadsPerLane,
-            .thread = threadIdx.x % all.threadsPerLane,
+            .group = group,
+            .thread = thread,
             .callHash = rank.callHash,
             .operation = rank.words->operation};
   copyTables(lane);
   if (lane.thread == 0) {
     shared->began = ptx::globalTimer();
-    shared->code = rowsAt<LaneCode>(rank.program, rank.program->laneOffset)[number % lanes];
+    shared->code = rowsAt<LaneCode>(rank.program, rank.program->laneOffset)[numberInSlice];
     shared->entries = rank.words->entries;
   }
   lane.sync();
@@ -135,8 +137,8 @@ TUTTI_DEVICE bool runCall(const Arguments& all, const RankArguments& rank, LaneS
 template <Wire kWire, int kSize>
 __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
     interpret(const __grid_constant__ Arguments all) {
-  const uint32_t group = threadIdx.x / all.threadsPerLane;
-  const bool isFirst = threadIdx.x % all.threadsPerLane == 0;
+  const auto [group, thread] = seatOf(all);
+  const bool isFirst = thread == 0;
   auto* const shared = sharedOfLane(all);
   const uint32_t first = rankOfBlock(all);
   const uint32_t number = (blockIdx.x - all.rank[first].firstBlock) * all.lanesPerBlock + group;

@@ -15,7 +15,7 @@ TUTTI_DEVICE uint32_t rankOfBlock(const Arguments& all) {
 
 TUTTI_DEVICE LaneShared* sharedOfLane(const Arguments& all) {
   return reinterpret_cast<LaneShared*>(::tutti::cuda::dynamicShared<unsigned char>() +
-                                       threadIdx.x / all.threadsPerLane * all.sharedBytesPerLane);
+                                       seatOf(all).times * all.sharedBytesPerLane);
 }
 
 /// By one thread of a rank's call: tells the host.

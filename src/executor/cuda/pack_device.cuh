@@ -105,22 +105,19 @@ TUTTI_DEVICE void storeMemory(const Operand& operand, const Part& part, uint4 va
 }
 
 /// A message of LL: two words with their flags. The halves of 16 bytes may arrive apart, so both
-/// flags are looked at. Of `count` such messages, 1 or 2, the words.
+/// flags are looked at. Of `count` such messages, 1 or 2, the words; both are fetched together.
 TUTTI_DEVICE uint4 awaitWords(Lane& lane, const unsigned char* from, uint32_t count, uint32_t flag,
                               int peer) {
-  uint4 words{};
+  const auto* const at = reinterpret_cast<const uint4*>(from);
 #pragma unroll 1
-  for (uint32_t i = 0; i < count; ++i) {
-    const auto* const at = reinterpret_cast<const uint4*>(from) + i;
-    uint4 got = ptx::ldVolatile(at);
-    for (uint32_t spins = 1; got.y != flag || got.w != flag; ++spins) {
-      if (lane.hasFailed || shouldStop(lane, spins, peer)) break;
-      spinHint();
-      got = ptx::ldVolatile(at);
-    }
-    words = make_uint4(i == 0 ? got.x : words.x, i == 0 ? got.z : words.y, got.x, got.z);
+  for (uint32_t spins = 1;; ++spins) {
+    const uint4 first = ptx::ldVolatile(at);
+    const uint4 last = count > 1 ? ptx::ldVolatile(at + 1) : first;
+    const bool areThere = first.y == flag && first.w == flag && last.y == flag && last.w == flag;
+    if (areThere || lane.hasFailed || shouldStop(lane, spins, peer))
+      return make_uint4(first.x, first.z, last.x, last.z);
+    spinHint();
   }
-  return words;
 }
 
 TUTTI_DEVICE void sendWords(unsigned char* to, uint32_t first, uint32_t second, uint32_t flag) {

@@ -53,8 +53,9 @@ TUTTI_DEVICE BlockCode blockOf(const Lane& lane, PortKind kind, PortBuffer buffe
 
 TUTTI_DEVICE Place placeOf(const Lane& lane, const PortCode& port, uint32_t index) {
   const ShapeCode& shape = lane.rank.shape;
-  const uint32_t chunk = port.chunk + index, division = chunk % shape.divisions;
-  const BlockCode block = blockOf(lane, port.kind, port.buffer, chunk / shape.divisions);
+  const uint32_t chunk = port.chunk + index;
+  const auto [number, division] = divided(chunk, shape.divisions);
+  const BlockCode block = blockOf(lane, port.kind, port.buffer, number);
   const uint64_t begin =
       min((uint64_t{lane.round} * shape.divisions + division) * block.chunkBytes, block.bytes);
   const uint64_t end = min(begin + block.chunkBytes, block.bytes);

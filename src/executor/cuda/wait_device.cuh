@@ -16,6 +16,22 @@ using transports::p2p::Link;
 using transports::p2p::RankWords;
 using ::tutti::cuda::spinHint;
 
+/// How often `parts` go into a number, and what is left. Most often there is one part, and to
+/// divide takes as long as to wait for all threads of a lane.
+struct Quotient {
+  uint32_t times, rest;
+};
+TUTTI_DEVICE Quotient divided(uint32_t number, uint32_t parts) {
+  if (parts == 1) return {number, 0};
+  return {number / parts, number % parts};
+}
+
+/// Which lane of its block a thread is in, and where there.
+TUTTI_DEVICE Quotient seatOf(const Arguments& all) {
+  if (all.lanesPerBlock == 1) return {0, threadIdx.x};
+  return divided(threadIdx.x, all.threadsPerLane);
+}
+
 /// One thread's view of its lane.
 struct Lane {
   const Arguments& all;

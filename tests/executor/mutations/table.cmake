@@ -226,14 +226,20 @@ mutation(credits_do_not_wrap
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(old_flags_of_ll_are_taken
          FILE src/executor/cuda/pack_device.cuh
-         FROM [[got.y != flag || got.w != flag]]
-         TO [[got.y == 0 || got.w == 0]]
+         FROM [[first.y == flag && first.w == flag && last.y == flag && last.w == flag]]
+         TO [[first.y != 0 && first.w != 0 && last.y != 0 && last.w != 0]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted*
          SHOWS "differs from byte|disagree|has given up")
 mutation(one_flag_of_two_is_looked_at
          FILE src/executor/cuda/pack_device.cuh
-         FROM [[got.y != flag || got.w != flag]]
-         TO [[got.y != flag]]
+         FROM [[first.y == flag && first.w == flag && last.y == flag && last.w == flag]]
+         TO [[first.y == flag && last.y == flag]]
+         TEST cuda_interpreter_test FILTER Messages.AreCounted* SEED 1
+         SHOWS "differs from byte|disagree|has given up")
+mutation(flags_of_the_second_words_are_not_looked_at
+         FILE src/executor/cuda/pack_device.cuh
+         FROM [[first.y == flag && first.w == flag && last.y == flag && last.w == flag]]
+         TO [[first.y == flag && first.w == flag]]
          TEST cuda_interpreter_test FILTER Messages.AreCounted* SEED 1
          SHOWS "differs from byte|disagree|has given up")
 mutation(any_line_of_a_warp_will_do

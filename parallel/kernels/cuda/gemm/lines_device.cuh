@@ -1,21 +1,18 @@
 #pragma once
 
 // From a warp's sums to c of 16 bits without an activation (OutputWay::Lines): scale, bias and
-// residual in registers, and 16 rows by 64 columns at a time through the warp's shared memory, out
-// of which 8 lanes store a line of 128 bytes of a row. All that differs between outputs is asked
-// once for 16 rows by 128 columns, the code is straight otherwise; it is unrolled over the sums, as
-// a register has no index.
+// residual in registers, and 16 rows by 64 columns at a time through the warp's shared memory, from
+// which 8 lanes store a line of 128 bytes of a row. The code is straight: it is unrolled over the
+// sums, as a register has no index, and what differs between outputs are a few branches of a line,
+// or one of a tile where nothing is added.
 //
-//   shared memory   16 rows of 128 bytes, of which the eight chunks of 16 bytes are exchanged by
-//   the
-//                   row's number: chunk k of row r is where k ^ r % 8 would be. So the eight rows
-//                   of a matrix of stmatrix and ldmatrix are in different banks, as are the eight
-//                   chunks of a row.
-//   stmatrix        takes sums as mma and wgmma leave them, once they are in pairs of 16 bits; the
-//                   residual comes the other way, by lines and ldmatrix.
+// In shared memory a line has its eight chunks of 16 bytes exchanged by the row's number: chunk k
+// of row r is where k ^ r % 8 would be. So the eight rows of a matrix of stmatrix or ldmatrix are
+// in different banks, as are the eight chunks of a row. stmatrix takes sums as mma and wgmma leave
+// them, in pairs of 16 bits; the residual comes the other way, by lines and ldmatrix.
 //
-// Bound: bytes of c and of the residual; some 200 instructions of a warp for 16 rows by 128
-// columns.
+// Bound: bytes of c and of the residual; some 70 instructions of a warp for 16 rows by 64 columns,
+// and 250 more with scale, bias and residual.
 
 #include <tutti/cuda/ptx.cuh>
 
@@ -77,24 +74,31 @@ struct LineChunks {
   }
 };
 
-template <Format kFormat>
-TUTTI_DEVICE void addBias(float (&x)[kSumsOfLine], const GemmOutput& out, int32_t column) {
+/// Two neighbours of the bias for each 8 columns of a line, as sums have them.
+using LineBias = uint32_t[kLineColumns / 8];
+/// Of all lines beside each other, before the first is needed.
+template <int kAcross>
+TUTTI_DEVICE void readBias(LineBias (&to)[kAcross], const GemmOutput& out, int32_t column) {
   const auto* const bias = static_cast<const uint16_t*>(out.epilogue.bias.data);
   const int32_t first = column + int(threadIdx.x) % 4 * 2;
-  uint32_t pairs[kLineColumns / 8];
 #pragma unroll
-  for (int i = 0; i < kLineColumns / 8; ++i)
-    pairs[i] =
-        first + i * 8 < out.columns ? *reinterpret_cast<const uint32_t*>(bias + first + i * 8) : 0;
+  for (int i = 0; i < kAcross * kLineColumns / 8; ++i)
+    to[i / 8][i % 8] = bias != nullptr && first + i * 8 < out.columns
+                           ? *reinterpret_cast<const uint32_t*>(bias + first + i * 8)
+                           : 0;
+}
+template <Format kFormat>
+TUTTI_DEVICE void addBias(float (&x)[kSumsOfLine], const LineBias& bias) {
 #pragma unroll
   for (int i = 0; i < kSumsOfLine / 2; ++i) {
-    const float2 two = widenPair<kFormat>(pairs[i / 2]);
+    const float2 two = widenPair<kFormat>(bias[i / 2]);
     x[2 * i] += two.x, x[2 * i + 1] += two.y;
   }
 }
 
 /// Into the stage, by copies that are this lane's last group; zeros beyond the edges.
 TUTTI_DEVICE void fetchLine(LineStage& stage, const LineChunks& residual, int firstTurn, int line) {
+  __syncwarp();  // all have read what was there
 #pragma unroll
   for (int i = 0; i < kLineTurns; ++i)
     ptx::cpAsync<16>(ptx::sharedAddress(movedChunkAt(stage, i)), residual.at(firstTurn + i, line),
@@ -131,7 +135,6 @@ TUTTI_DEVICE void storeLine(const float (&x)[kSumsOfLine], LineStage& stage, con
 #pragma unroll
   for (int i = 0; i < kLineTurns; ++i)
     chunks[i] = *reinterpret_cast<const uint4*>(movedChunkAt(stage, i));
-  __syncwarp();  // the stage is free again
 #pragma unroll
   for (int i = 0; i < kLineTurns; ++i)
     if (c.has(firstTurn + i, line))
@@ -139,8 +142,10 @@ TUTTI_DEVICE void storeLine(const float (&x)[kSumsOfLine], LineStage& stage, con
 }
 
 /// All sums of a warp, as storeAny() has them; kFormat is that of c, bias and residual. What is
-/// done to sums is in the order of storeSums(), so that bits are the same. The residual is read two
-/// lines ahead, each into the stage that its line of c goes through.
+/// done to sums is in the order of storeSums(), so that bits are the same. Lines take turns at two
+/// stages: before a line is written all lanes have passed the barrier of the one before, behind
+/// which the stage has been read. The residual is read two lines ahead, each into the stage that
+/// its line of c goes through.
 template <Format kFormat, bool kIsPlain, int kRowStep, int kBlocks, int kCount>
 TUTTI_DEVICE void storeLinesOf(const GemmOutput& out, WarpStage& stages,
                                const float (&sums)[kBlocks][kCount], int32_t row, int32_t column) {
@@ -155,6 +160,8 @@ TUTTI_DEVICE void storeLinesOf(const GemmOutput& out, WarpStage& stages,
   };
   fetch(0);
   fetch(1);
+  LineBias bias[kAcross];
+  if constexpr (!kIsPlain) readBias(bias, out, column);
 #pragma unroll
   for (int i = 0; i < kLines; ++i) {
     LineStage& stage = stages.lines[i % 2];
@@ -166,8 +173,7 @@ TUTTI_DEVICE void storeLinesOf(const GemmOutput& out, WarpStage& stages,
 #pragma unroll
         for (int j = 0; j < kSumsOfLine; ++j) x[j] = times(x[j], out.scale);
       }
-      if (out.epilogue.bias.data != nullptr)
-        addBias<kFormat>(x, out, column + i % kAcross * kLineColumns);
+      if (out.epilogue.bias.data != nullptr) addBias<kFormat>(x, bias[i % kAcross]);
       if (hasResidual) {
         i + 1 < kLines ? ptx::cpAsyncWait<1>() : ptx::cpAsyncWait<0>();
         __syncwarp();

@@ -83,6 +83,18 @@ TEST(GemmOutputs, AreExactOfManyTiles) {
       }
 }
 
+// More rows, and more products, than what adds splits has blocks for.
+TEST(GemmOutputs, AreExactInSplitsOfManyRowsAndProducts) {
+  const std::string forced = inSplits({"mma", GemmFamily::Mma}, 2);
+  for (const ProductCase& of :
+       {ProductCase{.rows = 4 * 1024 + 5, .columns = 8, .depth = 128},
+        ProductCase{.rows = 3, .columns = 4, .depth = 128, .batch = 1027}}) {
+    ProductCase split = of;
+    split.forced = forced;
+    expectRight(split, GemmFamily::Mma);
+  }
+}
+
 // What is asked for is the same by each way, so bits are: gaps of c alone differ.
 TEST(GemmOutputs, HaveTheSameBitsInEveryWay) {
   int which = 0;

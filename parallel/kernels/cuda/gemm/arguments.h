@@ -62,7 +62,7 @@ struct WgmmaGemm {
   int32_t isKMajorA, isKMajorB;
   int32_t isSharedA, isSharedB;  ///< by all products of a batch
   Schedule schedule;
-  int32_t tileColumns;  ///< 128 or, together, 256
+  int32_t tileColumns;  ///< 128 or, together, 192 or 256
   int32_t cluster;      ///< blocks: 1 or 2
   int32_t blocks;       ///< at most as many as the GPU has room for
 };

@@ -11,19 +11,19 @@ namespace tutti::parallel::cuda {
 
 namespace {
 
-// Cycles of a step as an H200 takes them (docs/benchmarks/h200.md). Of 256 columns they are those
-// of tensor cores, 1024, and some; of 128 those of shared memory, which a step writes 32 KiB to and
-// reads 48 KiB from, 128 bytes a cycle; mma.sync had 194 TFLOP/s. Cycles of storing a tile are
-// estimates, as is what is below: of wgmma's 500 until the last products are there and the first
-// store is on its way, 250 for each 16 rows by 64 columns that a warp has (4, or 2 of 128 columns
-// that two warpgroups share), and c's 32 or 64 KiB at 52 bytes a cycle. Lanes are taken for four
-// fifths of what they add at most.
+// Cycles of a step, and of storing a tile by lines, as an H200 takes them
+// (docs/benchmarks/h200.md). Of 256 columns steps are those of tensor cores, 1024, and some; of
+// fewer those of shared memory, which a step of 128 columns writes 32 KiB to and reads 48 KiB from,
+// 128 bytes a cycle; mma.sync had 194 TFLOP/s. Where b is stored the other way around steps take a
+// tenth more, whatever the tile. What is below is estimated. Lanes are taken for four fifths of
+// what they add at most.
 constexpr auto kTogether = Schedule::Together, kInTurn = Schedule::InTurn;
 constexpr GemmTile kTiles[] = {
-    {GemmFamily::Wgmma, kTogether, 256, 1, 1070, 2760},
-    {GemmFamily::Wgmma, kTogether, 256, 2, 1060, 2760},
-    {GemmFamily::Wgmma, kTogether, 128, 1, 640, 1630},
-    {GemmFamily::Wgmma, kTogether, 128, 2, 640, 1630},
+    {GemmFamily::Wgmma, kTogether, 256, 1, 1070, 4000},
+    {GemmFamily::Wgmma, kTogether, 256, 2, 1060, 4000},
+    {GemmFamily::Wgmma, kTogether, 192, 1, 900, 2800},
+    {GemmFamily::Wgmma, kTogether, 128, 1, 640, 2000},
+    {GemmFamily::Wgmma, kTogether, 128, 2, 640, 2000},
     {GemmFamily::Wgmma, kInTurn, 128, 1, 640, 2130},
     {GemmFamily::Wgmma, kInTurn, 128, 2, 640, 2130},
     {GemmFamily::Mma, kTogether, 128, 1, 2400, 5000},

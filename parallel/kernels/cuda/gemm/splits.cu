@@ -9,8 +9,8 @@ namespace tutti::parallel::cuda {
 
 cudaError_t enqueue(const SumSplits& x, cudaStream_t stream) {
   constexpr int32_t kColumns = 4 * kSumAcross;  // of a block
-  constexpr int32_t kMost =
-      1024;  // blocks below each other, and products; a block goes on by as many
+  // Blocks below each other, and products; a block goes on by as many.
+  constexpr int32_t kMost = 1024;
   const auto across = static_cast<unsigned>((x.out.columns + kColumns - 1) / kColumns);
   const auto down = static_cast<unsigned>(std::min((x.out.rows + kSumRows - 1) / kSumRows, kMost));
   return ::tutti::cuda::launch(

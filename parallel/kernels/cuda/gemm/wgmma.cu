@@ -34,6 +34,10 @@ constexpr WgmmaKernel kWgmmaKernels[] = {
     entry<kTogether, 256, kBrain, kMn, kK>(), entry<kTogether, 256, kBrain, kMn, kMn>(),
     entry<kTogether, 256, kHalf, kK, kK>(),   entry<kTogether, 256, kHalf, kK, kMn>(),
     entry<kTogether, 256, kHalf, kMn, kK>(),  entry<kTogether, 256, kHalf, kMn, kMn>(),
+    entry<kTogether, 192, kBrain, kK, kK>(),  entry<kTogether, 192, kBrain, kK, kMn>(),
+    entry<kTogether, 192, kBrain, kMn, kK>(), entry<kTogether, 192, kBrain, kMn, kMn>(),
+    entry<kTogether, 192, kHalf, kK, kK>(),   entry<kTogether, 192, kHalf, kK, kMn>(),
+    entry<kTogether, 192, kHalf, kMn, kK>(),  entry<kTogether, 192, kHalf, kMn, kMn>(),
     entry<kTogether, 128, kBrain, kK, kK>(),  entry<kTogether, 128, kBrain, kK, kMn>(),
     entry<kTogether, 128, kBrain, kMn, kK>(), entry<kTogether, 128, kBrain, kMn, kMn>(),
     entry<kTogether, 128, kHalf, kK, kK>(),   entry<kTogether, 128, kHalf, kK, kMn>(),
@@ -45,7 +49,9 @@ constexpr WgmmaKernel kWgmmaKernels[] = {
 };
 
 constexpr size_t sharedBytes(int32_t columns) {
-  return columns == 256 ? sizeof(WgmmaShared<256>) : sizeof(WgmmaShared<128>);
+  return columns == 256   ? sizeof(WgmmaShared<256>)
+         : columns == 192 ? sizeof(WgmmaShared<192>)
+                          : sizeof(WgmmaShared<128>);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ inline constexpr int kRowBytes = 128;  ///< of a stage, for a row of a or a colu
 inline constexpr int kPanel = 64, kPanelBytes = kPanel * kRowBytes;
 
 template <int kColumns>
-constexpr int kWgmmaStages = kColumns == 256 ? 4 : 6;
+constexpr int kWgmmaStages = kColumns == 128 ? 6 : 4;
 
 template <int kColumns>
 struct WgmmaShared {

@@ -137,7 +137,7 @@ TEST(Gemm, TakesAnyAlignment) {
                                        .forced = "wgmma"}),
                       GemmFamily::Mma);
   for (int which = 0; which < 4; ++which)
-    for (const TestedTile& tile : {kTiles[7], kTiles[8]})  // of float32
+    for (const TestedTile& tile : {kTf32, kSimt})
       for (const auto& [offset, gap] : {Unaligned{1, 0}, Unaligned{2, 8}, Unaligned{0, 1}})
         expectRight(arranged(which, {.rows = 50,
                                      .columns = 70,

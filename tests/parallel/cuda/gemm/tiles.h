@@ -12,16 +12,21 @@ struct TestedTile {
   const char* forced;
   GemmFamily family;
 };
+inline constexpr TestedTile kTf32{"tf32", GemmFamily::Tf32};
+/// Which takes what float32 does not allow `wgmma`.
+inline constexpr TestedTile kSimt{"wgmma", GemmFamily::Simt};
 inline constexpr TestedTile kTiles[] = {
     {"wgmma,together,columns=256,cluster=1", GemmFamily::Wgmma},
     {"wgmma,together,columns=256,cluster=2", GemmFamily::Wgmma},
+    {"wgmma,together,columns=192,cluster=1", GemmFamily::Wgmma},
     {"wgmma,together,columns=128,cluster=1", GemmFamily::Wgmma},
     {"wgmma,together,columns=128,cluster=2", GemmFamily::Wgmma},
     {"wgmma,turns,columns=128,cluster=1", GemmFamily::Wgmma},
     {"wgmma,turns,columns=128,cluster=2", GemmFamily::Wgmma},
-    {"mma", GemmFamily::Mma},
-    {"tf32", GemmFamily::Tf32},
-    {"wgmma", GemmFamily::Simt}};  // which float32 does not allow
+    {"mma", GemmFamily::Mma},  // the others are of float32
+    kTf32,
+    kSimt,
+};
 inline constexpr Format kBrain = Format::BFloat16, kHalf = Format::Float16,
                         kFloat = Format::Float32;
 

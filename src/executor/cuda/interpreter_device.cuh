@@ -62,18 +62,20 @@ TUTTI_DEVICE void countMessages(const Lane& lane) {
     const Link& before = linkAt<kWire>(lane, links[i].link);
     Link* const kept = kWire != Wire::Simple && before.leavesHost ? rank.simpleLinks : rank.links;
     Link& link = kept[lane.slice * rank.linksPerSlice + links[i].link];
-    if (links[i].sends > 0) link.sent = before.sent + rounds * links[i].sends;
-    if (links[i].receives > 0) link.received = before.received + rounds * links[i].receives;
+    if (links[i].sends > 0) ptx::stRelaxedGpu(&link.sent, before.sent + rounds * links[i].sends);
+    if (links[i].receives > 0)
+      ptx::stRelaxedGpu(&link.received, before.received + rounds * links[i].receives);
   }
 }
 
-/// By all threads of a lane, of whole words.
+/// By all threads of a lane, of whole words. Other lanes may count on links of theirs meanwhile,
+/// which this one does not use.
 template <class Row>
 TUTTI_DEVICE void copyRows(const Lane& lane, void* to, const Row* from, uint32_t bytes) {
   auto* const words = static_cast<uint32_t*>(to);
 #pragma unroll 1
   for (uint32_t i = lane.thread; i < bytes / 4; i += lane.threads())
-    words[i] = reinterpret_cast<const uint32_t*>(from)[i];
+    words[i] = ptx::ldRelaxedGpu(reinterpret_cast<const uint32_t*>(from) + i);
 }
 
 /// Every step asks the program and the links, one answer for the next question, and each would come

@@ -204,7 +204,8 @@ mutation(messages_of_one_round_are_counted
          SHOWS "differs from byte|no progress|disagree|has given up")
 mutation(counts_do_not_outlive_the_launch
          FILE src/executor/cuda/interpreter_device.cuh
-         FROM [[    if (links[i].receives > 0) link.received = before.received + rounds * links[i].receives;]]
+         FROM [[before.received + rounds * links[i].receives]]
+         TO [[before.received]]
          TEST cuda_launches_test FILTER Wires/Graphs.OfAStagedPlanReplay/1
          SHOWS "is wrong, seed|no progress|disagree|has given up")
 mutation(messages_of_an_exchange_are_not_counted
@@ -270,7 +271,7 @@ mutation(launch_is_never_over
 mutation(entries_are_numbered_from_0
          FILE src/executor/cuda/interpreter_device.cuh
          FROM [[const uint32_t number = lane.shared->entries + 1;]]
-         TO [[const uint32_t number = lane.entries;]]
+         TO [[const uint32_t number = lane.shared->entries;]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/0
          SHOWS "differs from byte|disagree|has given up")
 mutation(entries_are_not_counted

@@ -14,13 +14,17 @@ using plan::Port;
 
 constexpr int kMostRanksWalked = 16;
 constexpr int kMostRanksWalkedOnHosts = 64;
+constexpr double kHandOversLate = 2;  // fitted, as the constants are
 
 /// The constants, as this topology makes them.
 struct Rates {
   Rates(const topology::Topology& topology, const topology::Tuning& tuning) {
     crowd = std::max(1.0, static_cast<double>(topology.ranksPerHost()) / topology.cores);
-    yield = topology.oversubscribed() ? tuning.yieldMicroseconds : 0;
-    message = tuning.messageMicroseconds;
+    // A core goes round the ranks that share it: those that wait look, and hand it on. A receiver
+    // that has handed on its own sees a message some hand-overs late.
+    const double once = topology.oversubscribed() ? tuning.yieldMicroseconds : 0;
+    yield = crowd * once;
+    message = tuning.messageMicroseconds + kHandOversLate * once;
     network = tuning.networkMicroseconds;
     entry = tuning.entryMicroseconds + yield * crowd;  // every rank waits for all the others
     // A gigabyte per second is a thousand bytes per microsecond.
@@ -33,7 +37,7 @@ struct Rates {
     if (topology.oversubscribed())
       cores = {.hostOf = topology.hostOf, .perHost = topology.cores, .handOver = yield};
   }
-  double message, network, gap, entry, yield;  // microseconds
+  double message, network, gap, entry, yield;  // microseconds; yield: a core's whole round
   double link;                                 // microseconds per byte
   double crowd;                                // how many ranks share a core
   StepRates steps;                             // of a rank that shares none

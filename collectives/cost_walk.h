@@ -1,12 +1,12 @@
 #pragma once
 
 // Predicts how long a plan takes: walks the same programs that run (walk.h). A message is seen some
-// time after it was written. Where ranks outnumber cores, they take turns on these, and a core is
-// handed over for each turn. A message between hosts also passes the link of
-// its sender's host and that of its receiver's, one after another with those of the host's other
-// ranks; the two directions of a link are independent. Who is whose neighbour in a ring or a tree
-// is a matter of ranks and not of hosts, so a plan costs more where neighbouring ranks are on
-// different hosts.
+// time after it was written. Where ranks outnumber cores, they take turns on these: a core is
+// handed over for each turn, round all ranks that share it, and messages are seen later. A message
+// between hosts also passes the link of its sender's host and that of its receiver's, one after
+// another with those of the host's other ranks; the two directions of a link are independent. Who
+// is whose neighbour in a ring or a tree is a matter of ranks and not of hosts, so a plan costs
+// more where neighbouring ranks are on different hosts.
 
 #include "collectives/algorithms.h"
 #include "src/topology/topology.h"

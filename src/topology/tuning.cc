@@ -14,7 +14,7 @@
 namespace tutti::topology {
 namespace {
 
-constexpr uint32_t kTuningVersion = 6;
+constexpr uint32_t kTuningVersion = 7;
 // Of a file: the text of all constants has about four hundred, that of a preference some forty.
 constexpr size_t kMostBytes = 512 * 1024;
 constexpr size_t kMostNameBytes = 32;

@@ -3,7 +3,7 @@
 // The tuning table: the constants of the cost model, and the calls for which they are not enough.
 // What `tutti tune` measures, and a file keeps. Rank 0 hands out its own, so that all ranks choose
 // the same. The defaults are a virtual machine's of 2 cores; of the calls that
-// tests/tools/choice.jsonl records on one host, 2 to 8 ranks, what they choose takes 1.02 times the
+// tests/tools/choice.jsonl records on one host, 2 to 8 ranks, what they choose takes 1.01 times the
 // best in the mean (tests/tools/choice_test.cc).
 
 #include <cstdint>
@@ -29,14 +29,14 @@ struct Preference {
 using PreferenceCheck = std::function<void(const Preference&, const std::string& where)>;
 
 struct Tuning {
-  double messageMicroseconds = 0.7;      ///< one message, from ready to seen, without data
-  double stepMicroseconds = 0.0105;      ///< the executor's own cost of one step
-  double copyGigabytesPerSecond = 19;    ///< one rank copying through a slot, in and out
-  double reduceGigabytesPerSecond = 28;  ///< one rank folding, per byte of one source
+  double messageMicroseconds = 0.7;        ///< one message, from ready to seen, without data
+  double stepMicroseconds = 0.015;         ///< the executor's own cost of one step
+  double copyGigabytesPerSecond = 15;      ///< one rank copying through a slot, in and out
+  double reduceGigabytesPerSecond = 32.5;  ///< one rank folding, per byte of one source
   double mappedGigabytesPerSecond =
-      115;  ///< one rank reading or writing mapped memory, per byte touched
-  double entryMicroseconds = 0.0075;  ///< exchanging entry records between two ranks
-  double yieldMicroseconds = 0.97;  ///< handing a core to the next rank, when ranks outnumber cores
+      42;  ///< one rank reading or writing mapped memory, per byte touched
+  double entryMicroseconds = 0.006;  ///< exchanging entry records between two ranks
+  double yieldMicroseconds = 0.65;  ///< handing a core to the next rank, when ranks outnumber cores
   // Between hosts; the defaults are those of TCP over Ethernet of 10 Gbit/s.
   double networkMicroseconds = 25;     ///< one message, from ready to seen, without data
   double networkGapMicroseconds = 20;  ///< what a message takes of a host's link beside its bytes

@@ -39,7 +39,7 @@ TEST(Chooser, IsAPureFunction) {
 
 TEST(Chooser, SaysWhy) {
   EXPECT_EQ(choose4({.count = 1}).reason,
-            "all_reduce of 1 float32, sum: one_shot, predicted 0.76 us; next is two_shot, 1.53 us");
+            "all_reduce of 1 float32, sum: one_shot, predicted 0.79 us; next is two_shot, 1.58 us");
   EXPECT_EQ(choose4({.count = 1, .algorithm = "ring"}).reason,
             "all_reduce of 1 float32, sum, algorithm ring: ring, as asked");
   EXPECT_EQ(choose4({.count = 65536, .mappable = true, .algorithm = "mapped"}).mapped->algorithm,

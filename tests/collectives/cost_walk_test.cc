@@ -67,9 +67,11 @@ TEST(CostWalk, RanksTakeTurnsOnCores) {
   // The root copies to its own output and to three ranks, and nobody keeps it from its core; then
   // each of these copies once.
   EXPECT_DOUBLE_EQ(time(4), 5 * copy);
-  // Of two cores one is handed to the root; then both to a rank each, and one to the last rank.
-  EXPECT_DOUBLE_EQ(time(2), 6 * copy + 3 * 5);
-  EXPECT_DOUBLE_EQ(time(1), 7 * copy + 4 * 5);
+  // Of two cores one is handed to the root; what it sends is seen two hand-overs later; then both
+  // go to a rank each, and one to the last rank. Of ranks that share a core each has it in its
+  // hand.
+  EXPECT_DOUBLE_EQ(time(2), 6 * copy + (3 * 2 + 2) * 5);
+  EXPECT_DOUBLE_EQ(time(1), 7 * copy + (4 * 4 + 2) * 5);
 }
 
 TEST(CostWalk, OfTooManyRanksToWalkTwiceAsManyOnACoreTakeTwiceTheWork) {

@@ -102,15 +102,17 @@ bool ofHostsWithSharedCores(const MeasuredCall& call) {
 }
 
 // Where several ranks share a core, which of them the kernel runs next counts as much as the plan.
+// On one host all but one are within 1.3: all_gather of 128 KiB on 5 ranks, whose best is 1.5%
+// slower by prediction.
 TEST(RecordedCalls, AreChosenWellForByDefault) {
   for (const auto* calls : {&fitted(), &between()}) {
     const Judged alone = judge(*calls, {}, ofACoreEach);
     EXPECT_LE(alone.regrets.mean, 1.02);
     EXPECT_LE(alone.regrets.worst, 1.3);
     const Judged shared = judge(*calls, {}, ofSharedCores);
-    EXPECT_LE(shared.regrets.mean, 1.035);
-    EXPECT_LE(shared.regrets.worst, 1.55);
-    EXPECT_LE(shared.badly, 0.02);
+    EXPECT_LE(shared.regrets.mean, 1.02);
+    EXPECT_LE(shared.regrets.worst, 1.34);
+    EXPECT_LE(shared.badly, 0.001);
     const Judged hosts = judge(*calls, {}, ofHosts);
     EXPECT_LE(hosts.regrets.mean, 1.05);
     EXPECT_LE(hosts.regrets.worst, 1.3);
@@ -158,9 +160,9 @@ TEST(RecordedCalls, AreChosenWellForOnNumbersOfRanksThatNobodyTunedFor) {
   const Judged others = judge(fitted(), tuned, [](const MeasuredCall& call) {
     return ofOneHost(call) && (call.topology.ranks == 4 || call.topology.ranks == 8);
   });
-  EXPECT_LE(others.regrets.mean, 1.03);
-  EXPECT_LE(others.regrets.worst, 1.5);
-  EXPECT_LE(others.badly, 0.02);
+  EXPECT_LE(others.regrets.mean, 1.02);
+  EXPECT_LE(others.regrets.worst, 1.35);
+  EXPECT_LE(others.badly, 0.005);
 }
 
 TEST(RecordedCalls, TellWorseConstants) {

@@ -39,11 +39,12 @@ TEST(ExplainCommand, ShowsPredictionsTheChoiceAndItsLimits) {
   EXPECT_TRUE(contains(lines(run.out)[0], "8 ranks on 1 host, 2 cores")) << run.out;
   EXPECT_TRUE(lines(run.out)[1].starts_with("all_reduce of 1048576 float32, sum: ")) << run.out;
   double least = 1e30, chosen = 0;
-  for (const std::string name : {"ring", "recursive", "one_shot", "two_shot"}) {
-    const auto row = rowOf(run.out, name + ", 1 channel");
-    const bool marked = row.at(0) == "*";
-    ASSERT_EQ(row.size(), marked ? 6U : 5U) << run.out;
-    const double predicted = std::stod(row[marked ? 1 : 0]);
+  for (const char* const row : {"ring, 1 channel", "recursive, 1 channel", "one_shot, 1 channel",
+                                "two_shot, 1 channel", "double_tree, 2 channels"}) {
+    const auto words = rowOf(run.out, row);
+    const bool marked = words.at(0) == "*";
+    ASSERT_EQ(words.size(), marked ? 6U : 5U) << run.out;
+    const double predicted = std::stod(words[marked ? 1 : 0]);
     if (marked) chosen = predicted;
     least = std::min(least, predicted);
   }

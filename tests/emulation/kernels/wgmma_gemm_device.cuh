@@ -160,12 +160,14 @@ __global__ void __launch_bounds__(kWgThreads, 1)
     }
     ptx::fenceMbarrierInit();
   }
+  // Whoever waits for registers comes behind thread 0 as well, which would hide that bug.
+  constexpr bool kMovesRegisters = kBug != WgmmaBug::NoBarrierFence;
   if (kBug != WgmmaBug::NoBarrierFence) ptx::clusterSync();
   if (threadIdx.x < 128) {
-    ptx::setMaxRegistersDown<40>();
+    if constexpr (kMovesRegisters) ptx::setMaxRegistersDown<40>();
     if (threadIdx.x == 0) wgmmaProduce<kBug>(shared, &a, &b, shape);
   } else {
-    ptx::setMaxRegistersUp<232>();
+    if constexpr (kMovesRegisters) ptx::setMaxRegistersUp<232>();
     uint32_t step = 0;
     for (int tile = int(blockIdx.x) / 2; tile < wgmmaTiles(shape); tile += int(gridDim.x) / 2) {
       float sums[64];

@@ -3,16 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <mutex>
 #include <random>
-#include <shared_mutex>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/communicator/cuda/block_shares.h"
+#include "src/communicator/cuda/cuda_sides.h"
 #include "src/communicator/cuda/wires.h"
 #include "src/device/cuda.h"
 #include "src/device/cuda/guards.h"
@@ -103,57 +101,6 @@ std::unique_ptr<Endpoint> makeNearEndpoint(const GpuSide::Options& options, cons
   }
   return std::make_unique<Endpoint>(device, options.rank, options.size, layout, 0, handles);
 }
-
-/// How long the process's calls may keep a rank that leaves from freeing its memory.
-constexpr std::chrono::seconds kPatience{5};
-
-/// The sides of a process. To free memory waits for all that runs on a GPU, and CUDA holds its lock
-/// meanwhile. If that is a call of which another rank's part is still to be launched, or copies
-/// that wait for a rank that is gone, and would be told so, nobody could do that any more. So
-/// memory is freed while nothing is under way, and nothing is launched.
-class CudaSides {
- public:
-  static CudaSides& ofProcess() {
-    static auto* const sides = new CudaSides;  // parked ones are never destroyed
-    return *sides;
-  }
-  void add(CudaSide& side) {
-    const std::lock_guard lock(mutex_);
-    sides_.push_back(&side);
-  }
-  void remove(CudaSide& side) {
-    const std::lock_guard lock(mutex_);
-    std::erase(sides_, &side);
-  }
-  [[nodiscard]] std::shared_lock<std::shared_mutex> launching() {
-    return std::shared_lock(launching_);
-  }
-  /// While it is held nothing is launched; and nothing is under way, unless the calls of the
-  /// process never end together.
-  [[nodiscard]] std::unique_lock<std::shared_mutex> quiet() {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    for (base::Backoff backoff(false);; backoff.idle()) {
-      std::unique_lock alone(launching_);
-      if (isQuiet() || std::chrono::steady_clock::now() > end) return alone;
-    }
-  }
-
- private:
-  bool isQuiet() {
-    const std::lock_guard lock(mutex_);
-    return std::ranges::none_of(sides_, [](CudaSide* side) {
-      try {
-        return !side->isIdle() || (side->hasGraphs() && side->isRunning());
-      } catch (const Error&) {
-        return false;  // its device has a fault
-      }
-    });
-  }
-
-  std::shared_mutex launching_;
-  std::mutex mutex_;
-  std::vector<CudaSide*> sides_;
-};
 
 }  // namespace
 

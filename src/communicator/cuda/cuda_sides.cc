@@ -1,0 +1,58 @@
+#include "src/communicator/cuda/cuda_sides.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "src/base/backoff.h"
+#include "src/base/log.h"
+#include "src/communicator/cuda/gpu_side.h"
+
+namespace tutti::communicator {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+}  // namespace
+
+// Never destroyed: parked sides are not.
+CudaSides& CudaSides::ofProcess() {
+  static auto* const sides = new CudaSides;
+  return *sides;
+}
+
+void CudaSides::add(CudaSide& side) {
+  const std::lock_guard lock(mutex_);
+  sides_.push_back(&side);
+}
+
+void CudaSides::remove(CudaSide& side) {
+  const std::lock_guard lock(mutex_);
+  std::erase(sides_, &side);
+}
+
+std::shared_lock<std::shared_mutex> CudaSides::launching() { return std::shared_lock(launching_); }
+
+std::unique_lock<std::shared_mutex> CudaSides::quiet() {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  for (base::Backoff backoff(false);; backoff.idle()) {
+    std::unique_lock alone(launching_);
+    if (isQuiet()) return alone;
+    if (std::chrono::steady_clock::now() < end) continue;
+    base::log(LogLevel::Warning, "calls are under way on GPUs for ", kPatience.count(),
+              " s: a rank that leaves frees its memory beside them");
+    return alone;
+  }
+}
+
+bool CudaSides::isQuiet() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::none_of(sides_, [](CudaSide* side) {
+    try {
+      return !side->isIdle() || (side->hasGraphs() && side->isRunning());
+    } catch (const Error&) {
+      return false;  // its device has a fault
+    }
+  });
+}
+
+}  // namespace tutti::communicator

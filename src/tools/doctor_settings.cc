@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
 
 #include "src/base/check.h"
 #include "src/communicator/endpoints.h"
@@ -13,6 +12,7 @@ namespace tutti::tools {
 namespace {
 
 using base::message;
+using transports::ucx::itemsOf;
 using State = Finding::State;
 
 struct Device {
@@ -62,13 +62,6 @@ std::string problemOf(const std::string& item, const std::vector<Device>& device
     problem = message(item, ": ", device.unusable);
   }
   return problem;
-}
-
-std::vector<std::string> itemsOf(const std::string& list) {
-  std::vector<std::string> items;
-  std::istringstream in(list);
-  for (std::string item; std::getline(in, item, ',');) items.push_back(item);
-  return items;
 }
 
 /// Names all devices that can be used, but for some.

@@ -16,7 +16,6 @@ using parallel::Schedule;
 
 constexpr int kMostRanks = 128, kMostMicroBatches = 512;
 
-/// "1,2,1".
 int64_t parseCost(const std::string& word) {
   int64_t cost = 0;
   const char* const end = word.data() + word.size();
@@ -25,6 +24,7 @@ int64_t parseCost(const std::string& word) {
   return cost;
 }
 
+/// "1,2,1".
 parallel::Costs parseCosts(const std::string& list, int64_t transfer) {
   std::vector<int64_t> costs;
   for (const std::string& word : parseList("--costs", list)) costs.push_back(parseCost(word));

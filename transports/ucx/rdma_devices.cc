@@ -28,14 +28,14 @@ bool hasActivePort(const std::string& device) {
   return false;
 }
 
+}  // namespace
+
 std::vector<std::string> itemsOf(const std::string& list) {
   std::vector<std::string> items;
   std::istringstream in(list);
   for (std::string item; std::getline(in, item, ',');) items.push_back(item);
   return items;
 }
-
-}  // namespace
 
 std::vector<std::string> usableRdmaDevices() {
   std::vector<std::string> devices;

@@ -11,6 +11,8 @@ namespace tutti::transports::ucx {
 /// not be there.
 std::vector<std::string> usableRdmaDevices();
 
+/// What is between the commas of a setting.
+std::vector<std::string> itemsOf(const std::string& list);
 /// Whether UCX_TLS=`tls` lets UCX use RDMA; empty: any.
 bool allowsRdma(const std::string& tls);
 /// Whether it lets UCX use TCP.

@@ -13,6 +13,7 @@ struct WgmmaKernel {
   Format format;
   int32_t columns;
   bool isKMajorA, isKMajorB;
+  size_t sharedBytes;
 };
 
 template <Schedule kSchedule, int kColumns, Format kFormat, Major kMajorA, Major kMajorB>
@@ -22,7 +23,8 @@ constexpr WgmmaKernel entry() {
           kFormat,
           kColumns,
           kMajorA == Major::K,
-          kMajorB == Major::K};
+          kMajorB == Major::K,
+          sizeof(WgmmaShared<kColumns>)};
 }
 
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
@@ -48,12 +50,6 @@ constexpr WgmmaKernel kWgmmaKernels[] = {
     entry<kInTurn, 128, kHalf, kMn, kK>(),    entry<kInTurn, 128, kHalf, kMn, kMn>(),
 };
 
-constexpr size_t sharedBytes(int32_t columns) {
-  return columns == 256   ? sizeof(WgmmaShared<256>)
-         : columns == 192 ? sizeof(WgmmaShared<192>)
-                          : sizeof(WgmmaShared<128>);
-}
-
 }  // namespace
 
 cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream) {
@@ -64,7 +60,7 @@ cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream) {
                                    {.grid = dim3(static_cast<unsigned>(x.blocks)),
                                     .block = dim3(kWgmmaThreads),
                                     .cluster = dim3(static_cast<unsigned>(x.cluster)),
-                                    .dynamicSharedBytes = sharedBytes(x.tileColumns),
+                                    .dynamicSharedBytes = each.sharedBytes,
                                     .stream = stream},
                                    x);
   return cudaErrorInvalidValue;
@@ -75,7 +71,7 @@ cudaError_t loadWgmma() {
   cudaError_t error = isHopperHere(&isHopper);
   if (!isHopper) return error;
   for (const WgmmaKernel& each : kWgmmaKernels)
-    if (error == cudaSuccess) error = loadLarge(each.kernel, sharedBytes(each.columns));
+    if (error == cudaSuccess) error = loadLarge(each.kernel, each.sharedBytes);
   return error;
 }
 

@@ -329,6 +329,11 @@ struct SgdArgs {
   double learningRate = 0, momentum = 0;
 };
 
+/// Of one shape, as copy() takes them.
+struct TensorCopy {
+  Tensor from, to;
+};
+
 /// The type of what kernels keep of tensors of `type`: statistics of rows, and sums over them.
 constexpr DType statisticsType(DType type) { return isNarrow(type) ? DType::Float32 : type; }
 
@@ -350,6 +355,10 @@ class Kernels {
   /// The two have one shape, of any rank; where types differ each element is rounded to nearest.
   /// Rows of both may be strided.
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
+  /// Each of these, in any order, in as few launches as a GPU can.
+  virtual void copyAll(std::span<const TensorCopy> all) {
+    for (const auto& [from, to] : all) copy(from, to);
+  }
   /// y [rows, n] += bias [n] in each row. Rows of y may be strided.
   virtual void addBias(const Tensor& bias, const Tensor& y) = 0;
   /// db [n] = column sums of dy [rows, n] + beta * db, rows of all columns in one order. Rows of dy

@@ -163,10 +163,12 @@ void Weights::makeCurrent(int id, Phase phase) {
   } else {
     u.current = true;  // for full(): from here on what it names is valid
     const UnitCut& cut = cut_.units[static_cast<size_t>(id)];
+    std::vector<TensorCopy> copies;
     for (int i = cut.begin; i < cut.end; ++i) {
       const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
-      kernels_.copy(master(piece), full(piece));
+      copies.push_back({master(piece), full(piece)});
     }
+    kernels_.copyAll(copies);
   }
 }
 
@@ -184,14 +186,16 @@ bool Weights::startGather(int id, Phase phase) {
     enqueued_.record(mesh_.stream());  // what was unpacked from this buffer, and is computed still
     enqueued_.wait(stream_);
   }
+  std::vector<TensorCopy> copies;
   for (int i = cut.begin; i < cut.end; ++i) {
     const Piece& piece = cut_.pieces[static_cast<size_t>(i)];
     const Tensor rows = master(piece), to = mine.rows(piece.block, rows.count());
     if (onStream)
       copy({.to = to.data, .from = rows.data, .bytes = rows.bytes()}, stream_);
     else
-      kernels_.copy(rows, to.view(rows.shape));
+      copies.push_back({rows, to.view(rows.shape)});
   }
+  kernels_.copyAll(copies);
   const MutationPoint point = gatherPoint(phase);
   const Trace::OnStreamSpan span(mesh_.trace(), stream_, "all_gather", Trace::Lane::Store);
   mesh_.communicator(policy_.shard)

@@ -62,6 +62,7 @@ class CudaKernels final : public Kernels {
   void gemm(const GemmArgs& args) override;
   void fillZero(const Tensor& x) override;
   void copy(const Tensor& from, const Tensor& to) override;
+  void copyAll(std::span<const TensorCopy> all) override;
   void addBias(const Tensor& bias, const Tensor& y) override;
   void biasGradient(const Tensor& dy, const Tensor& db, double beta) override;
   void add(const Tensor& from, const Tensor& to) override;

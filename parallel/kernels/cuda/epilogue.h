@@ -23,8 +23,9 @@ struct BatchStrides {
 };
 
 /// How kernels with tensor cores store: what Lines and Pairs have no way for is Any's.
-///   Lines  c, bias and residual of the operands' 16 bits, in rows of a multiple of eight columns
-///          that begin at multiples of 16 bytes; no activation, and c is not added to.
+///   Lines  c, bias, residual and `inner` of the operands' 16 bits, whose rows, and halves of
+///          rows, begin at multiples of 16 bytes. The residual, or what c has where it is added to
+///          and which is in the residual's place then, without an activation.
 ///   Pairs  c of float32, in rows of an even number of columns that begin at multiples of 8 bytes;
 ///          no epilogue.
 enum class OutputWay : int32_t { Any, Lines, Pairs };

@@ -1,4 +1,4 @@
-// The calls that take many tensors at once: updates of weights, and squares of gradients.
+// The calls that take many tensors at once: updates of weights, copies, and squares of gradients.
 
 #include "parallel/kernels/cuda/cuda_kernels.h"
 #include "parallel/kernels/cuda/operand.h"
@@ -109,6 +109,25 @@ void CudaKernels::sgd(const SgdArgs& args) {
   }
   tables.finish();
   withVelocity.finish();
+}
+
+/// Between types of up to 32 bits those whose elements adjoin go together.
+void CudaKernels::copyAll(std::span<const TensorCopy> all) {
+  auto tables = updates<2>(*queue_, "copy", CopyRates{});
+  for (const auto& [from, to] : all) {
+    Tensor wideFrom = from, wideTo = to;
+    widen(wideFrom, wideTo);
+    const bool isAlone = streaming_ == StreamingFamily::Plain || from.type == to.type ||
+                         wideFrom.type != DType::Float32 || wideTo.type != DType::Float32 ||
+                         !from.contiguous() || !to.contiguous();
+    if (isAlone) {
+      copy(from, to);
+    } else {
+      requireCopy(from, to);
+      tables.add({elementsOf(to), elementsOf(from)}, to.count());
+    }
+  }
+  tables.finish();
 }
 
 /// Of all of them the host waits for one sum.

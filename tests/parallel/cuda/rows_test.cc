@@ -101,6 +101,27 @@ TEST_P(CudaRows, CopiesAndSums) {
   expectExact(biases, "biasGradient");
 }
 
+// More than a table has, that begin and end anywhere; rows with gaps, another type, and nothing.
+TEST_P(CudaRows, CopiesMany) {
+  std::vector<Operand> from, to;
+  for (int64_t i = 0; i < 150; ++i) {
+    const int64_t count = i * i % 83 + (i == 77 ? 5000 : 0), first = i % 5 == 0 ? i % 3 : 0;
+    from.push_back(random({count + first}, kept()).columns(first, count));
+    to.push_back(result({count + first}, elements()).columns(first, count));
+  }
+  from.push_back(random({4, 9}, kept()).columns(1, 6));
+  to.push_back(result({4, 6}, elements()));
+  from.push_back(random({40}, elements()));
+  to.push_back(result({40}, kept()));
+  both([&](const Side& side) {
+    std::vector<TensorCopy> all;
+    for (size_t i = 0; i < from.size(); ++i) all.push_back({side(from[i]), side(to[i])});
+    side.kernels.copyAll(all);
+    side.kernels.copyAll({});
+  });
+  for (size_t i = 0; i < to.size(); ++i) expectExact(to[i], ("copy " + std::to_string(i)).c_str());
+}
+
 // A block's threads have some columns and no column; the sums of a row of 300 err by as many
 // roundings of a sum of sizes that is 300 times an element's, at most 4.
 TEST_P(CudaRows, LayerNorm) {

@@ -28,22 +28,34 @@ bool isVector(const Matrix& x, int64_t batchStride) {
          (x.stride | batchStride) % 4 == 0;
 }
 
-OutputWay wayOf(const GemmProduct& x) {
+/// Of SwiGLU: the right halves begin behind the last column of the left ones.
+bool hasHalves(Activation x) { return x == Activation::SwiGlu || x == Activation::SwiGluBackward; }
+
+bool isForPairs(const GemmProduct& x) {
   const Epilogue& e = x.epilogue;
-  if (e.activation != Activation::None) return OutputWay::Any;
-  if (x.c.elements.format == Format::Float32)
-    return e.scale == 1 && e.bias.data == nullptr && e.residual.elements.data == nullptr &&
-                   x.columns % 2 == 0 && alignmentOf(x.c, x.strides.c) >= 8
-               ? OutputWay::Pairs
-               : OutputWay::Any;
-  const auto fits = [&](const Elements& of, int32_t alignment, int32_t least) {
-    return of.data == nullptr || (of.format == x.a.elements.format && alignment >= least);
+  return e.activation == Activation::None && e.scale == 1 && e.bias.data == nullptr &&
+         e.residual.elements.data == nullptr && x.columns % 2 == 0 &&
+         alignmentOf(x.c, x.strides.c) >= 8;
+}
+
+bool isForLines(const GemmProduct& x) {
+  const Epilogue& e = x.epilogue;
+  const auto fits = [&](const Matrix& of, int64_t batchStride, int32_t least) {
+    return of.elements.data == nullptr ||
+           (of.elements.format == x.a.elements.format && alignmentOf(of, batchStride) >= least);
   };
-  const bool isLines = isOf16Bits(x.c.elements.format) && !x.accumulate && x.columns % 8 == 0 &&
-                       fits(x.c.elements, alignmentOf(x.c, x.strides.c), 16) &&
-                       fits(e.residual.elements, alignmentOf(e.residual, x.strides.residual), 16) &&
-                       fits(e.bias, alignmentOf({e.bias, 0}, x.strides.bias), 4);
-  return isLines ? OutputWay::Lines : OutputWay::Any;
+  const bool hasResidual = e.residual.elements.data != nullptr;
+  if (e.activation != Activation::None && (hasResidual || x.accumulate)) return false;
+  if (hasHalves(e.activation) && x.columns % 8 != 0) return false;
+  return !(hasResidual && x.accumulate) && (e.bias.data == nullptr || x.columns % 2 == 0) &&
+         fits(x.c, x.strides.c, 16) && fits(e.inner, x.strides.inner, 16) &&
+         fits(e.residual, x.strides.residual, 16) && fits({e.bias, 0}, x.strides.bias, 4);
+}
+
+OutputWay wayOf(const GemmProduct& x) {
+  if (x.c.elements.format == Format::Float32)
+    return isForPairs(x) ? OutputWay::Pairs : OutputWay::Any;
+  return isOf16Bits(x.c.elements.format) && isForLines(x) ? OutputWay::Lines : OutputWay::Any;
 }
 
 /// Partial sums, in rows of a multiple of four: what is beyond c's columns is zero.
@@ -122,24 +134,26 @@ GemmChip chipOf(int device) {
 
 GemmOutput outputOf(const GemmProduct& x) {
   const Epilogue& e = x.epilogue;
-  // Their right halves begin behind the last column of the left ones.
-  const bool hasHalves =
-      e.activation == Activation::SwiGlu || e.activation == Activation::SwiGluBackward;
-  return {.c = x.c,
-          .rows = x.rows,
-          .columns = x.columns,
-          .accumulate = x.accumulate,
-          .isVector = (!hasHalves || x.columns % 4 == 0) && isVector(x.c, x.strides.c) &&
-                      isVector(e.inner, x.strides.inner) &&
-                      isVector(e.residual, x.strides.residual) &&
-                      isVector({e.bias, 0}, x.strides.bias),
-          .way = wayOf(x),
-          .epilogue = e,
-          .isScaled = e.scale != 1,
-          .scale = static_cast<float>(e.scale),
-          .batch = x.batch,
-          .strides = x.strides,
-          .splitStride = 0};
+  GemmOutput out{.c = x.c,
+                 .rows = x.rows,
+                 .columns = x.columns,
+                 .accumulate = x.accumulate,
+                 .isVector = (!hasHalves(e.activation) || x.columns % 4 == 0) &&
+                             isVector(x.c, x.strides.c) && isVector(e.inner, x.strides.inner) &&
+                             isVector(e.residual, x.strides.residual) &&
+                             isVector({e.bias, 0}, x.strides.bias),
+                 .way = wayOf(x),
+                 .epilogue = e,
+                 .isScaled = e.scale != 1,
+                 .scale = static_cast<float>(e.scale),
+                 .batch = x.batch,
+                 .strides = x.strides,
+                 .splitStride = 0};
+  if (out.way == OutputWay::Lines && x.accumulate) {
+    out.epilogue.residual = x.c, out.strides.residual = x.strides.c;
+    out.accumulate = false;
+  }
+  return out;
 }
 
 GemmChoice Gemms::choose(const GemmProduct& x) const {

@@ -173,21 +173,44 @@ TUTTI_DEVICE void multiply(float (&sums)[kHalvesHere][kSums], WgmmaShared<Kernel
   release(shared.empty[before]);
 }
 
+/// Where a warp's sums of a unit go, from its consumer's first row of the tile on.
+template <int kColumns>
+struct WarpPlace {
+  int32_t row, column;
+  TUTTI_DEVICE WarpPlace(const GemmUnit& unit, int firstRow) {
+    const int warp = int(threadIdx.x - kWarpgroup) / 32 % 4;
+    const auto rank = int32_t(ptx::clusterRank()), cluster = int32_t(ptx::clusterSize());
+    row = (unit.row * cluster + rank) * kTileRows + firstRow + warp * kStageRows;
+    column = unit.column * kColumns;
+  }
+};
+template <int kColumns>
+TUTTI_DEVICE WarpStage& stageOf(WgmmaShared<kColumns>& shared) {
+  return shared.out[(threadIdx.x - kWarpgroup) / 32];
+}
+
+/// Before the tile's products: what lines read besides is then there when they are done.
+template <class Kernel>
+TUTTI_DEVICE void fetchFirst(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
+                             const GemmUnit& unit, int firstRow) {
+  if (x.out.way != OutputWay::Lines) return;
+  const WarpPlace<Kernel::kColumns> place(unit, firstRow);
+  fetchFirstLines<Kernel::kColumns / kLineColumns, kHalfRows>(
+      outputOf(x.out, unit.product, unit.split), stageOf(shared), place.row, place.column);
+}
+
 template <class Kernel, int kHalvesHere>
 TUTTI_DEVICE void storeTile(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
                             const GemmUnit& unit, int firstRow,
                             const float (&sums)[kHalvesHere][Kernel::kColumns / 2]) {
-  const int warp = int(threadIdx.x - kWarpgroup) / 32;
-  const auto rank = int32_t(ptx::clusterRank()), cluster = int32_t(ptx::clusterSize());
-  const int32_t row = (unit.row * cluster + rank) * kTileRows + firstRow + warp % 4 * kStageRows;
-  const int32_t column = unit.column * Kernel::kColumns;
+  const WarpPlace<Kernel::kColumns> place(unit, firstRow);
   const GemmOutput out = outputOf(x.out, unit.product, unit.split);
   if (out.way == OutputWay::Lines)
-    storeLines<Kernel::kFormat, kHalfRows>(out, shared.out[warp], sums, row, column);
+    storeLines<Kernel::kFormat, kHalfRows>(out, stageOf(shared), sums, place.row, place.column);
   else if (out.way == OutputWay::Pairs)
-    storePairs<kHalfRows>(out, sums, row, column);
+    storePairs<kHalfRows>(out, sums, place.row, place.column);
   else
-    storeAny<kHalfRows>(out, shared.out[warp], sums, row, column);
+    storeAny<kHalfRows>(out, stageOf(shared), sums, place.row, place.column);
 }
 
 template <class Kernel>
@@ -199,6 +222,7 @@ TUTTI_DEVICE void consumeTogether(WgmmaShared<Kernel::kColumns>& shared, const W
        index += clusters) {
     const GemmUnit unit = unitAt(x.tiles, index);
     float sums[1][Kernel::kColumns / 2];
+    fetchFirst<Kernel>(shared, x, unit, consumer * kHalfRows);
     multiply<Kernel>(sums, shared, consumer * kHalfRows, unit.steps, place, [] {});
     storeTile<Kernel>(shared, x, unit, consumer * kHalfRows, sums);
   }
@@ -222,6 +246,7 @@ TUTTI_DEVICE void consumeInTurn(WgmmaShared<Kernel::kColumns>& shared, const Wgm
       continue;
     }
     float sums[2][Kernel::kColumns / 2];
+    fetchFirst<Kernel>(shared, x, unit, 0);
     ptx::barSync(uint32_t(1 + consumer), kBoth);
     multiply<Kernel>(sums, shared, 0, unit.steps, place, [&] {
       if (index + clusters < x.tiles.units) ptx::barArrive(uint32_t(2 - consumer), kBoth);

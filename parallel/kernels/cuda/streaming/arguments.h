@@ -25,7 +25,8 @@ cudaError_t enqueue(const InRuns<Rotary>& x, cudaStream_t stream);
 cudaError_t loadStreamed();
 
 /// updates.cu: of many weights, of float32, bfloat16 and float16; the weight comes first, then the
-/// gradient, then what is kept. The entry's weight decay is for the one that is left out.
+/// gradient, then what is kept. The entry's weight decay is for the one that is left out. Of a copy
+/// to another type the first becomes what the second is.
 template <class Rates, int kOperands>
 struct Updates {
   Rates rates;
@@ -40,9 +41,13 @@ struct AdamWRates {
 struct SgdRates {
   float gradientScale, learningRate, weightDecay, momentum;
 };
+struct CopyRates {
+  float weightDecay;  ///< none
+};
 cudaError_t enqueue(const Updates<AdamWRates, 4>& x, cudaStream_t stream);
 cudaError_t enqueue(const Updates<SgdRates, 2>& x, cudaStream_t stream);
 cudaError_t enqueue(const Updates<SgdRates, 3>& x, cudaStream_t stream);
+cudaError_t enqueue(const Updates<CopyRates, 2>& x, cudaStream_t stream);
 cudaError_t loadUpdates();
 
 /// norms.cu: of so many columns at most, in runs of as many elements whatever the types.

@@ -34,10 +34,14 @@ cudaError_t enqueue(const Updates<SgdRates, 3>& x, cudaStream_t stream) {
   return UpdateKernels<SgdRates, 3>::start(x, stream);
 }
 
+cudaError_t enqueue(const Updates<CopyRates, 2>& x, cudaStream_t stream) {
+  return UpdateKernels<CopyRates, 2>::start(x, stream);
+}
+
 cudaError_t loadUpdates() {
   cudaError_t error = cudaSuccess;
   for (const auto load : {UpdateKernels<AdamWRates, 4>::load, UpdateKernels<SgdRates, 2>::load,
-                          UpdateKernels<SgdRates, 3>::load})
+                          UpdateKernels<SgdRates, 3>::load, UpdateKernels<CopyRates, 2>::load})
     if (error == cudaSuccess) error = load();
   return error;
 }

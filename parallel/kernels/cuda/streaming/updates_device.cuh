@@ -1,13 +1,14 @@
 #pragma once
 
-// What optimizers do to many weights at once. A block has up to kUpdateElements neighbouring
-// elements of one weight: by runs of words of 16 bytes as far as there are whole runs, and one by
-// one behind them. Where an operand does not begin at a multiple of 16 bytes, all are one by one.
-// One by one they are as the plain kernels have them.
+// What optimizers do to many weights at once, and copies of many to another type. A block has up to
+// kUpdateElements neighbouring elements of one weight: by runs of words of 16 bytes as far as there
+// are whole runs, and one by one behind them. Where an operand does not begin at a multiple of 16
+// bytes, all are one by one. One by one they are as the plain kernels have them.
 //
 // Bound: the memory's bandwidth; bytes of an element of float32:
 //   adamW    read 16, write 12
 //   sgd      read 8, write 4; with a velocity read 12, write 8
+//   copy     read 4, write 2 where it is to 16 bits
 // What a launch takes besides does not depend on how many weights there are, as long as they fit in
 // one table; a weight whose elements fill no block wastes the rest of its threads.
 
@@ -31,6 +32,7 @@ TUTTI_DEVICE void updateOne(const SgdRates& rates, float (&x)[3]) {
   const SgdStep<float> step(rates, x[0], x[1], true, x[2]);
   x[0] = step.weight, x[2] = step.velocity;
 }
+TUTTI_DEVICE void updateOne(const CopyRates&, float (&x)[2]) { x[0] = x[1]; }
 TUTTI_DEVICE constexpr bool changes(int operand) { return operand != 1; }
 
 /// One weight's operands, and what becomes of them.

@@ -179,14 +179,14 @@ Product::Product(const ProductCase& from)
                  from.out, kCanary},
                 3, false)),
       inner_(random({from.rows, (isGated(from.epilogue.activation) ? 2 : 1) * from.columns,
-                     placeOf(from.epilogue.offsetInner, from.gapC + 4, false), from.in, kCanary},
+                     placeOf(from.epilogue.offsetInner, from.gapC + 8, false), from.in, kCanary},
                     4, false)),
       bias_(random(
           {1, from.columns, placeOf(from.epilogue.offsetBias, 0, from.sharesB), from.in, kNaNs}, 5,
           false)),
       residual_(
           random({from.rows, halves_ * from.columns,
-                  placeOf(from.epilogue.offsetResidual, from.gapC + 8, false), from.out, kNaNs},
+                  placeOf(from.epilogue.offsetResidual, from.gapC + 16, false), from.out, kNaNs},
                  6, false)),
       gemms_(chipOf(0), GemmOptions{.forced = GemmForced::parse(from.forced), .table = {}}) {
   for (const auto load : {loadSimt, loadMma, loadWgmma, loadSplits}) emulation::check(load());

@@ -96,30 +96,65 @@ bool ofACoreEach(const MeasuredCall& call) {
 bool ofSharedCores(const MeasuredCall& call) {
   return ofOneHost(call) && call.topology.oversubscribed();
 }
+// The calls that the defaults choose for worse than 1.3 times the best. On one host: ring, the
+// best, and recursive are predicted within 2% of each other. Of four hosts that share two cores the
+// prediction does not know that they do, nor that TCP takes time of them: it lets links work beside
+// each other, and takes the plans with more messages. Of two hosts the two plans are predicted
+// within 6% (all_reduce), and hierarchical ones as less than they take.
+struct BadlyChosen {
+  plan::Collective collective;
+  int ranks, hosts;
+  uint64_t leastBlock, mostBlock;  // bytes
+  bool has(const MeasuredCall& call) const {
+    const uint64_t bytes = call.request.blockBytes();
+    return collective == call.request.collective && ranks == call.topology.ranks &&
+           hosts == call.topology.hosts() && leastBlock <= bytes && bytes <= mostBlock;
+  }
+};
+constexpr uint64_t kKiB = 1024;
+constexpr BadlyChosen kBadlyChosen[] = {
+    {plan::Collective::AllGather, 5, 1, 128 * kKiB, 128 * kKiB},
+    {plan::Collective::AllReduce, 4, 2, 48 * kKiB, 48 * kKiB},
+    {plan::Collective::ReduceScatter, 4, 2, 64 * kKiB, 64 * kKiB},
+    {plan::Collective::Broadcast, 4, 4, 96 * kKiB, 256 * kKiB},
+    {plan::Collective::Scan, 4, 4, 48 * kKiB, 128 * kKiB},
+};
+
 bool ofHosts(const MeasuredCall& call) { return !ofOneHost(call) && call.topology.ranks == 2; }
 bool ofHostsWithSharedCores(const MeasuredCall& call) {
   return !ofOneHost(call) && call.topology.ranks > 2;
 }
 
+TEST(RecordedCalls, AreChosenWithin1Point3TimesTheBestButForThoseNamed) {
+  std::vector<const MeasuredCall*> badly;
+  for (const auto* calls : {&fitted(), &between()})
+    for (const MeasuredCall& call : *calls) {
+      const double regret = collectives::regret(call, {});
+      if (regret <= 1.3) continue;
+      badly.push_back(&call);
+      const bool named =
+          std::ranges::any_of(kBadlyChosen, [&](const auto& some) { return some.has(call); });
+      EXPECT_LE(regret, named ? 1.57 : 1.3)
+          << call.request.describe() << (call.windows ? " in windows on " : " on ")
+          << call.topology.describe();
+    }
+  for (const BadlyChosen& some : kBadlyChosen)  // who is chosen well for is not named
+    EXPECT_TRUE(std::ranges::any_of(badly, [&](const auto* call) { return some.has(*call); }))
+        << plan::toString(some.collective) << " on " << some.ranks << " ranks";
+  EXPECT_LE(badly.size(), 11U);
+}
+
 // Where several ranks share a core, which of them the kernel runs next counts as much as the plan.
-// On one host all but one are within 1.3: all_gather of 128 KiB on 5 ranks, of which ring, the
-// best, and recursive are predicted within 2% of each other.
-TEST(RecordedCalls, AreChosenWellForByDefault) {
+TEST(RecordedCalls, AreChosenWellForByDefaultInTheMean) {
   for (const auto* calls : {&fitted(), &between()}) {
     const Judged alone = judge(*calls, {}, ofACoreEach);
     EXPECT_LE(alone.regrets.mean, 1.02);
-    EXPECT_LE(alone.regrets.worst, 1.3);
     const Judged shared = judge(*calls, {}, ofSharedCores);
     EXPECT_LE(shared.regrets.mean, 1.02);
-    EXPECT_LE(shared.regrets.worst, 1.34);
-    EXPECT_LE(shared.badly, 0.001);
     const Judged hosts = judge(*calls, {}, ofHosts);
     EXPECT_LE(hosts.regrets.mean, 1.05);
-    EXPECT_LE(hosts.regrets.worst, 1.3);
     const Judged sharing = judge(*calls, {}, ofHostsWithSharedCores);
     EXPECT_LE(sharing.regrets.mean, 1.055);
-    EXPECT_LE(sharing.regrets.worst, 1.65);
-    EXPECT_LE(sharing.badly, 0.02);
   }
 }
 

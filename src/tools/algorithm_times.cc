@@ -239,16 +239,20 @@ std::map<std::string, AlgorithmTime> AlgorithmTimes::measure(const PerfOptions& 
                                                              uint64_t blockBytes, int turns) {
   const base::KeptToCore core(place_);
   const uint64_t bytes = bufferBytes(options.collective, c_.size(), blockBytes);
+  std::vector<std::string> names;
+  for (const auto& [name, communicator] : forced_)
+    if ((options.windows || name != collectives::kPreferMapped) &&
+        forcedChoice(name, c_, options, blockBytes))
+      names.push_back(name);
+  requireMemoryForCalls(c_, options, bytes, options.windows ? 1 + names.size() : 1);
   std::map<std::string, std::unique_ptr<Contestant>> contestants;
   auto& chosen = contestants[kChosen] =
       std::make_unique<Contestant>(meeting_, c_, clockAhead_, options, bytes);
-  for (auto& [name, communicator] : forced_) {
-    if (!forcedChoice(name, c_, options, blockBytes)) continue;
-    if (options.windows)
-      contestants[name] =
-          std::make_unique<Contestant>(meeting_, communicator, clockAhead_, options, bytes);
-    else if (name != collectives::kPreferMapped)
-      contestants[name] = std::make_unique<Contestant>(communicator, *chosen);
+  for (const std::string& name : names) {
+    Communicator& communicator = forced_.at(name);
+    contestants[name] = options.windows ? std::make_unique<Contestant>(meeting_, communicator,
+                                                                       clockAhead_, options, bytes)
+                                        : std::make_unique<Contestant>(communicator, *chosen);
   }
   for (auto& entry : contestants) entry.second->warmUp();
   std::map<std::string, AlgorithmTime> times;

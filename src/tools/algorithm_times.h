@@ -33,7 +33,8 @@ class AlgorithmTimes {
 
   /// Collective: the times of calls of blocks of `blockBytes`, by algorithm, of those that exist
   /// for it, and under kChosen; the same on all ranks. Takes `options`' collective, type,
-  /// reduction, root, memory and iterations.
+  /// reduction, root, memory and iterations. Throws OutOfMemory, on all ranks, where there is none
+  /// for the buffers: in windows each algorithm has its own.
   std::map<std::string, AlgorithmTime> measure(const PerfOptions& options, uint64_t blockBytes,
                                                int turns);
 

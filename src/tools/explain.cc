@@ -111,6 +111,7 @@ int runRank(const ExplainOptions& o) {
   requireNothingForced();
   Communicator c = Communicator::create({.deterministic = o.request.deterministic});
   const PerfOptions perf{.collective = o.request.collective,
+                         .collectiveName = plan::toString(o.request.collective),
                          .type = o.request.type,
                          .op = o.request.op,
                          .root = o.request.root};

@@ -9,6 +9,7 @@
 #include "src/base/check.h"
 #include "src/device/cuda.h"
 #include "src/plan/hosts.h"
+#include "src/tools/memory_need.h"
 
 namespace tutti::tools {
 namespace {
@@ -17,6 +18,22 @@ PerfPattern patternOf(const Communicator& c, const PerfOptions& o, uint64_t byte
   return {
       o.collective, o.exchange, o.type, o.op,
       c.rank(),     c.size(),   o.root, perfShape(o, c.rank(), c.size(), bytes / sizeOf(o.type))};
+}
+
+/// The same, where there is memory for its buffers.
+PerfPattern fittingPatternOf(Communicator& c, const PerfOptions& o, uint64_t bytes) {
+  requireMemoryForCalls(c, o, bytes, 1);
+  return patternOf(c, o, bytes);
+}
+
+std::vector<std::byte> ordinaryMemory(uint64_t bytes) {
+  try {
+    return std::vector<std::byte>(bytes);
+  } catch (const std::exception&) {  // more than there is, or than a vector can have
+    base::fail(ErrorCode::OutOfMemory, bytes,
+               " bytes of ordinary memory for a buffer cannot be had: take smaller sizes or fewer "
+               "ranks; see ulimit -v and /proc/sys/vm/overcommit_memory");
+  }
 }
 
 }  // namespace
@@ -33,7 +50,7 @@ PerfBuffer::PerfBuffer(Communicator& c, uint64_t bytes, bool window)
     memory_ = allocateOn(c.device(), bytes);
   else if (window)
     memory_ = c.allocate(bytes);
-  if (onGpu_ || !window) ordinary_.resize(bytes);
+  if (onGpu_ || !window) ordinary_ = ordinaryMemory(bytes);
 }
 
 void PerfBuffer::spoil() {
@@ -55,7 +72,7 @@ PerfCall::PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& 
       seam_(seam),
       stream_(stream),
       ref_(stream ? StreamRef(*stream) : StreamRef()),
-      pattern_(patternOf(c, options, bytes)),
+      pattern_(fittingPatternOf(c, options, bytes)),
       seed_(pattern_.shape.seed),
       uneven_(unevenCounts(options.uneven() ? 0 : c.rank(), c.size(), pattern_.shape.count)),
       in_(std::make_shared<PerfBuffer>(c, pattern_.shape.inCount * sizeOf(options.type),
@@ -213,6 +230,16 @@ int64_t PerfCall::countWrong(bool inPlace, uint64_t repetition) {
   auto wrong = static_cast<int64_t>(found.wrong);
   c_.allReduce({.send = &wrong, .recv = &wrong, .count = 1, .type = DataType::Int64});
   return wrong;
+}
+
+void requireMemoryForCalls(Communicator& c, const PerfOptions& o, uint64_t bytes, size_t calls) {
+  const PerfShape shape = patternOf(c, o, bytes).shape;
+  const auto add = [](uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; };
+  // On a GPU the host has a copy of as many.
+  const uint64_t each = add(shape.inCount * sizeOf(o.type), shape.outCount * sizeOf(o.type));
+  requireMemory(c, each > UINT64_MAX / calls ? UINT64_MAX : each * calls,
+                base::message("buffers for ", o.collectiveName, " of ", bytes, " bytes",
+                              calls == 1 ? "" : base::message(" by ", calls, " algorithms")));
 }
 
 void requireFit(const PerfOptions& options, const Communicator& c) {

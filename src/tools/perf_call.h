@@ -25,7 +25,7 @@ using PerfSeam =
     std::function<void(const std::function<void()>& call, std::byte* result, size_t bytes)>;
 
 /// Memory of one size: a GPU's, or the host's, in a window or ordinary. A GPU's is filled and
-/// looked at in a copy of the host's.
+/// looked at in a copy of the host's. Throws OutOfMemory where it cannot be had.
 class PerfBuffer {
  public:
   PerfBuffer(Communicator& c, uint64_t bytes, bool window);
@@ -89,5 +89,10 @@ class PerfCall {
 
 /// Throws InvalidArgument for options that do not fit the communicator.
 void requireFit(const PerfOptions& options, const Communicator& c);
+
+/// Collective: throws OutOfMemory where there is no memory for the buffers of so many PerfCalls on
+/// all ranks. Each PerfCall asks for itself; who makes several asks before the first.
+void requireMemoryForCalls(Communicator& c, const PerfOptions& options, uint64_t bytes,
+                           size_t calls);
 
 }  // namespace tutti::tools

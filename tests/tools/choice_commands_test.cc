@@ -119,6 +119,18 @@ TEST(ExplainCommand, MeasuresWhatDeterministicModeMayTake) {
   EXPECT_FALSE(contains(run.out, "ring, ")) << run.out;
 }
 
+// In windows one_shot, ring, recursive, two_shot, double_tree, mapped and what is chosen have two
+// buffers each on each of two ranks.
+TEST(ExplainCommand, NamesTheMemoryThatMeasuringWants) {
+  const Result run = runTutti({"explain", "all_reduce", "--count", "256G", "-n", "2", "--measure"});
+  EXPECT_EQ(run.exitCode, 1);
+  EXPECT_EQ(run.out, "");
+  EXPECT_TRUE(contains(run.err,
+                       "buffers for all_reduce of 1099511627776 bytes by 7 algorithms: 2 ranks "
+                       "need together 30786325577728 bytes, and "))
+      << run.err;
+}
+
 TEST(ExplainCommand, RefusesByName) {
   const auto refusal = [](std::vector<std::string> words) {
     words.insert(words.begin(), "explain");

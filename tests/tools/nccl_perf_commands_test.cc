@@ -109,6 +109,17 @@ TEST(NcclPerfPrograms, RefuseWithExitCodeTwoAndTheName) {
               "broadcast_perf: " + name + " is set, and has no meaning here: unset it\n");
 }
 
+TEST(NcclPerfPrograms, NameTheMemoryThatThereIsNot) {
+  const Result run =
+      Command({besideTutti("all_reduce_perf"), "-b", "1048576G", "-e", "1048576G", "-g", "2"})
+          .wait();
+  EXPECT_EQ(run.exitCode, 1);
+  EXPECT_TRUE(contains(run.err,
+                       "all_reduce_perf: buffers for all_reduce of 1125899906842624 bytes: 2 ranks "
+                       "need together 4503599627370496 bytes, and "))
+      << run.err;
+}
+
 TEST(NcclPerfPrograms, FailBeforeTheyMeasureWhenJsonCannotBeWritten) {
   const Result run = Command({besideTutti("all_reduce_perf"), "-J", "/nowhere/at/all.json"}).wait();
   EXPECT_EQ(run.exitCode, 1);

@@ -98,7 +98,7 @@ std::optional<MemoryRoom> limits(const MemoryFiles& files, const char* memory, c
   std::optional<MemoryRoom> room;
   const std::string meminfo = files.proc + "/meminfo";
   const uint64_t kilobytes = readField(meminfo, memory) + readField(meminfo, swap);
-  if (kilobytes > 0) room = {kilobytes * 1024, "the machine"};
+  if (kilobytes > 0) room = {kilobytes * 1024, kWholeMachine};
   narrowByCgroups(room, files, whole);
   return room;
 }

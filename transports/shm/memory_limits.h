@@ -11,6 +11,9 @@
 
 namespace tutti::transports::shm {
 
+/// Whose limit it is where no group has a narrower one.
+inline constexpr const char* kWholeMachine = "the machine";
+
 /// The narrowest limit, and what is left of it.
 struct MemoryRoom {
   uint64_t bytes;      ///< still to be had

@@ -48,6 +48,19 @@ const char* toString(State state) {
   return "";
 }
 
+std::string shellWord(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:/@%=";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string exportOf(const std::string& variable, const std::string& value) {
+  return message("export ", variable, "=", shellWord(value));
+}
+
 Finding checkCores(const DoctorFacts& f) {
   const int usable = f.machine.usableCores(), all = static_cast<int>(f.machine.cores.size());
   Finding found{
@@ -76,7 +89,7 @@ Finding checkSharedMemory(const DoctorFacts& f) {
   if (f.memory && f.memory->bytes < needed) {
     found.state = State::Wrong;
     found.why = "a communicator of these ranks on this host cannot be made";
-    found.mend = f.memory->within == "the machine"
+    found.mend = f.memory->within == transports::shm::kWholeMachine
                      ? "export TUTTI_SLOT_BYTES=1024, or use fewer ranks"
                      : "raise the limit of the group (Slurm: --mem, Docker: --memory), or export "
                        "TUTTI_SLOT_BYTES=1024";
@@ -265,8 +278,7 @@ Finding checkInterface(const DoctorFacts& f) {
     found.measured = message(variable, "=", value, " is none that is up",
                              names.empty() ? "" : "; there are " + names);
     found.why = "ranks of other hosts cannot reach this one";
-    found.mend =
-        names.empty() ? "unset " + variable : message("export TUTTI_INTERFACE=", others[0]->name);
+    found.mend = names.empty() ? "unset " + variable : exportOf("TUTTI_INTERFACE", others[0]->name);
     return found;
   }
   if (!chosen) {
@@ -280,7 +292,7 @@ Finding checkInterface(const DoctorFacts& f) {
   judgeReach(f, *chosen, found);
   if (found.state != State::Good) {
     found.mend =
-        !others.empty() ? message("export TUTTI_INTERFACE=", others[0]->name) : "unset " + variable;
+        !others.empty() ? exportOf("TUTTI_INTERFACE", others[0]->name) : "unset " + variable;
     return found;
   }
   if (others.empty() || !variable.empty()) return found;
@@ -292,13 +304,13 @@ Finding checkInterface(const DoctorFacts& f) {
   if (faster == others.end()) {
     found.state = State::Note;
     found.why = "other hosts must reach this one by the interface that is chosen";
-    found.mend = message("if it is another: export TUTTI_INTERFACE=", others[0]->name);
+    found.mend = "if it is another: " + exportOf("TUTTI_INTERFACE", others[0]->name);
     return found;
   }
   found.state = State::Slow;
   found.why = message((*faster)->name, " is faster: ", rateText(*(*faster)->gigabitsPerSecond),
                       ", not ", rateText(*chosen->gigabitsPerSecond));
-  found.mend = message("export TUTTI_INTERFACE=", (*faster)->name);
+  found.mend = exportOf("TUTTI_INTERFACE", (*faster)->name);
   return found;
 }
 

@@ -26,6 +26,11 @@ struct Finding {
 };
 const char* toString(Finding::State state);  ///< "good", "note", "slow", "wrong"
 
+/// A word as a shell takes it: in quotes where it would not be one, or not that one.
+std::string shellWord(const std::string& word);
+/// The command that sets a variable.
+std::string exportOf(const std::string& variable, const std::string& value);
+
 /// What all checks find, in the order in which a person should read it.
 std::vector<Finding> diagnose(const DoctorFacts& facts);
 

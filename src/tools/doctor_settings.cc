@@ -53,13 +53,14 @@ bool knowsShortForms(const topology::Machine& machine) {
 /// What is wrong with an item of UCX_NET_DEVICES; empty where it names a device that can be used.
 std::string problemOf(const std::string& item, const std::vector<Device>& devices,
                       bool shortForms) {
-  std::string problem = item + " is no device here";
+  const std::string name = shellWord(item);  // a space in it is seen
+  std::string problem = name + " is no device here";
   for (const Device& device : devices) {
     const bool ofIts = device.name.starts_with(item + ":");
     if (device.name != item && !ofIts) continue;
-    if (ofIts && !shortForms) return message(item, " lacks its port, as in ", device.name);
+    if (ofIts && !shortForms) return message(name, " lacks its port, as in ", device.name);
     if (device.unusable.empty()) return "";
-    problem = message(item, ": ", device.unusable);
+    problem = message(name, ": ", device.unusable);
   }
   return problem;
 }
@@ -70,7 +71,7 @@ std::string useAllBut(const std::vector<std::string>& leftOut, const std::vector
   for (const Device& device : devices)
     if (device.unusable.empty() && !std::ranges::count(leftOut, device.name))
       names.push_back(device.name);
-  return names.empty() ? "unset UCX_NET_DEVICES" : "export UCX_NET_DEVICES=" + joined(names, ",");
+  return names.empty() ? "unset UCX_NET_DEVICES" : exportOf("UCX_NET_DEVICES", joined(names, ","));
 }
 
 }  // namespace
@@ -93,7 +94,9 @@ Finding checkUcxDevices(const DoctorFacts& f) {
     return found;
   }
   std::vector<std::string> good, problems;
-  for (const std::string& item : itemsOf(value)) {
+  const std::vector<std::string> items = itemsOf(value);
+  if (items.empty()) problems.push_back("it names none");
+  for (const std::string& item : items) {
     const std::string problem = item == "all" ? "" : problemOf(item, devices, shortForms);
     (problem.empty() ? good : problems).push_back(problem.empty() ? item : problem);
   }
@@ -101,12 +104,12 @@ Finding checkUcxDevices(const DoctorFacts& f) {
   found.measured += ": " + joined(problems, "; ");
   if (good.empty()) {
     found.state = State::Wrong;
-    found.why = "ranks of other hosts cannot be reached by any of them";
+    found.why = "ranks of other hosts cannot be reached so";
     found.mend = useAllBut({}, devices);
   } else {
     found.state = State::Slow;
     found.why = "UCX goes by the others alone";
-    found.mend = "export UCX_NET_DEVICES=" + joined(good, ",");
+    found.mend = exportOf("UCX_NET_DEVICES", joined(good, ","));
   }
   return found;
 }
@@ -128,7 +131,9 @@ Finding checkUcxTransports(const DoctorFacts& f) {
   found.measured += rdma ? " leaves RDMA alone between hosts, and no port of a NIC is active here"
                          : " leaves nothing that joins hosts";
   found.why = "ranks of other hosts cannot be reached";
-  found.mend = value.starts_with('^') ? "unset UCX_TLS" : message("export UCX_TLS=", value, ",tcp");
+  std::vector<std::string> items = itemsOf(value);
+  items.push_back("tcp");
+  found.mend = value.starts_with('^') ? "unset UCX_TLS" : exportOf("UCX_TLS", joined(items, ","));
   return found;
 }
 

@@ -265,6 +265,21 @@ TEST(Doctor, LooksAtRdmaPorts) {
          "no libibverbs", "");
 }
 
+// What it prints a person copies into a shell.
+TEST(Doctor, WritesWordsAsAShellTakesThem) {
+  for (const char* plain : {"eth0", "mlx5_0:1,mlx5_1:1", "/a/b.c", "-x=1"})
+    EXPECT_EQ(shellWord(plain), plain);
+  for (const std::string word :
+       {"", " eth0", "a b", "it's", "$HOME", "\\ud_v", "a*", "^ib", "a;b", "\"", "a\nb", "~"}) {
+    const std::string command = exportOf("TUTTI_WORD", word) + "; printf '%s' \"$TUTTI_WORD\"";
+    std::FILE* const shell = ::popen(command.c_str(), "r");
+    ASSERT_NE(shell, nullptr);
+    char text[64];
+    EXPECT_EQ(std::string(text, std::fread(text, 1, sizeof text, shell)), word) << command;
+    EXPECT_EQ(::pclose(shell), 0) << command;
+  }
+}
+
 // Eight ports "mlx5_N:1", eth0, and the loopback.
 TEST(Doctor, LooksWhetherUcxsDevicesAreThere) {
   const auto wanting = [](const char* value, const auto&... changes) {
@@ -280,9 +295,15 @@ TEST(Doctor, LooksWhetherUcxsDevicesAreThere) {
          "export UCX_NET_DEVICES=");
   expect(wanting("mlx5_0:1,mlx4_0:1,eth0"), State::Slow, ": mlx4_0:1 is no device here",
          "export UCX_NET_DEVICES=mlx5_0:1,eth0");
+  for (const char* value : {",", ",,"})
+    expect(wanting(value), State::Wrong, ": it names none", "export UCX_NET_DEVICES=mlx5_0:1,");
+  for (const char* value : {"eth0,,mlx5_0:1", ",eth0,"})
+    expect(wanting(value), State::Good, value, "");
+  expect(wanting("mlx5_0:1, eth0"), State::Slow, ": ' eth0' is no device here",
+         "export UCX_NET_DEVICES=mlx5_0:1");
   // UCX 1.13 compares whole names.
   expect(wanting("mlx5_3"), State::Wrong, "mlx5_3 lacks its port, as in mlx5_3:1", "mlx5_3:1,");
-  expect(wanting("mlx5_*"), State::Wrong, "mlx5_* is no device here", "mlx5_3:1,");
+  expect(wanting("mlx5_*"), State::Wrong, "'mlx5_*' is no device here", "mlx5_3:1,");
   expect(wanting("^eth0,mlx5_0:1"), State::Wrong, "leaves out no devices",
          "export UCX_NET_DEVICES=mlx5_1:1,mlx5_2:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_7:1");
   const auto newer = [](auto& f) {
@@ -313,11 +334,16 @@ TEST(Doctor, LooksWhetherUcxsTransportsJoinHosts) {
     expect(wanting(value), State::Good, value, "");
     expect(wanting(value, noPort), State::Good, value, "");
   }
-  for (const char* value : {"rc", "rc_x,self", "\\ud_v,sm", "ib", "dc"}) {
+  for (const char* value : {"rc", "rc_x,self", "ib", "dc"}) {
     expect(wanting(value), State::Good, value, "");
     expect(wanting(value, noPort), State::Wrong, "leaves RDMA alone between hosts",
            base::message("export UCX_TLS=", value, ",tcp"));
   }
+  expect(wanting("\\ud_v,sm"), State::Good, "\\ud_v,sm", "");
+  expect(wanting("\\ud_v,sm", noPort), State::Wrong, "leaves RDMA alone between hosts",
+         "export UCX_TLS='\\ud_v,sm,tcp'");
+  expect(wanting("sm, tcp"), State::Wrong, "leaves nothing", "export UCX_TLS='sm, tcp,tcp'");
+  expect(wanting(","), State::Wrong, "leaves nothing", "export UCX_TLS=tcp");
   expect(wanting("^tcp"), State::Good, "^tcp", "");
   expect(wanting("^tcp", noPort), State::Wrong, "leaves RDMA alone", "unset UCX_TLS");
   expect(wanting("^tcp,ib"), State::Wrong, "leaves nothing that joins hosts", "unset UCX_TLS");

@@ -33,7 +33,8 @@ bool hasActivePort(const std::string& device) {
 std::vector<std::string> itemsOf(const std::string& list) {
   std::vector<std::string> items;
   std::istringstream in(list);
-  for (std::string item; std::getline(in, item, ',');) items.push_back(item);
+  for (std::string item; std::getline(in, item, ',');)
+    if (!item.empty()) items.push_back(item);
   return items;
 }
 

@@ -11,7 +11,7 @@ namespace tutti::transports::ucx {
 /// not be there.
 std::vector<std::string> usableRdmaDevices();
 
-/// What is between the commas of a setting.
+/// What is between the commas of a setting; as UCX does, without what is empty.
 std::vector<std::string> itemsOf(const std::string& list);
 /// Whether UCX_TLS=`tls` lets UCX use RDMA; empty: any.
 bool allowsRdma(const std::string& tls);

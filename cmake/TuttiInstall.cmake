@@ -85,11 +85,9 @@ function(tutti_install)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tutti ${PROJECT_SOURCE_DIR}/include/tutti-nccl
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT tutti NAMESPACE tutti:: DESTINATION ${package} FILE tuttiTargets.cmake)
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tuttiConfig.cmake CONTENT
-"include(CMakeFindDependencyMacro)
-find_dependency(Threads)
-include(\${CMAKE_CURRENT_LIST_DIR}/tuttiTargets.cmake)
-" @ONLY)
+  configure_package_config_file(
+    ${PROJECT_SOURCE_DIR}/cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/tuttiConfig.cmake
+    INSTALL_DESTINATION ${package} NO_SET_AND_CHECK_MACRO)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
                                    COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/tuttiConfig.cmake

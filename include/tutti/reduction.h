@@ -17,9 +17,10 @@ class Reduction {
  public:
   /// inout[i] = in[i] combined with inout[i], for i from 0 to count - 1. Both are aligned to 64
   /// bytes, do not overlap and are no buffers of the caller. It is called on whichever thread runs
-  /// the operation, several times and for parts of the buffers in any order. What it throws fails
-  /// the communicator, by InvalidArgument with its text, or OutOfMemory for std::bad_alloc. In
-  /// deterministic mode `in` is the left part of the tree over ranks.
+  /// the operation, several times and for parts of the buffers in any order. It may not call the
+  /// communicator that calls it (InvalidArgument there). What it throws fails the communicator, by
+  /// InvalidArgument with its text, or OutOfMemory for std::bad_alloc. In deterministic mode `in`
+  /// is the left part of the tree over ranks.
   using Function = std::function<void(const void* in, void* inout, size_t count)>;
 
   static constexpr size_t kLongestName = 16;

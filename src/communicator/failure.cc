@@ -123,8 +123,17 @@ Error Communicator::Impl::usedAfterFork() const {
   return Error(ErrorCode::InvalidUsage, "a communicator of the parent process was used after fork");
 }
 
+void Communicator::Impl::requireOutsideReduction() const {
+  if (operation.combinesHere())
+    base::fail(
+        ErrorCode::InvalidArgument, self(),
+        ": a reduction of the caller's own calls the communicator whose operation it is part "
+        "of, and would wait for itself");
+}
+
 void Communicator::Impl::requireUsable() const {
   if (inForkedChild()) throw usedAfterFork();
+  requireOutsideReduction();
   throwIfFailed();
 }
 

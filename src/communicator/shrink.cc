@@ -33,6 +33,7 @@ base::ByteWriter& putRanks(base::ByteWriter& out, const std::set<int>& ranks) {
 
 Communicator Communicator::shrink() {
   if (impl_->inForkedChild()) throw impl_->usedAfterFork();
+  impl_->requireOutsideReduction();
   const auto deadline =
       base::Deadline::after(std::chrono::milliseconds(impl_->settings.setupTimeoutMs));
   std::shared_ptr<Impl> last = impl_;

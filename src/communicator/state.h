@@ -260,7 +260,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::string recorded(size_t lines) const;  ///< the operations that are kept, at most so many
   void throwIfFailed() const;
   [[noreturn]] void throwFailure() const;
-  void requireUsable() const;  ///< not failed, not forked
+  void requireUsable() const;  ///< not failed, not forked, not from inside its own operation
+  void requireOutsideReduction() const;
   bool inForkedChild() const { return guard.inForkedChild(); }
   Error usedAfterFork() const;
   std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"

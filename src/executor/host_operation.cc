@@ -26,6 +26,20 @@ using Time = std::chrono::steady_clock::time_point;
 // Bytes that one poll moves at most, so that aborts and other operations are seen to.
 constexpr uint64_t kPieceBytes = 1 << 20;
 
+/// An operation that is in a reduction of the caller's own, on this thread.
+struct Combining {
+  explicit Combining(const HostOperation& its) : operation(its), outer(innermost) {
+    innermost = this;
+  }
+  ~Combining() { innermost = outer; }
+  Combining(const Combining&) = delete;
+  Combining& operator=(const Combining&) = delete;
+
+  const HostOperation& operation;
+  const Combining* const outer;  // which has called what calls this one
+  static inline thread_local const Combining* innermost = nullptr;
+};
+
 /// Calls what the caller gave. Whatever it throws is his error, but for want of memory.
 void combineBy(const Reduction& reduction, const void* in, void* inout, size_t count) {
   try {
@@ -231,6 +245,12 @@ bool HostOperation::choose() {
   return !refused_ && entriesToSend_ + entriesToReceive_ == 0 && startMapped();
 }
 
+bool HostOperation::combinesHere() const {
+  for (const Combining* c = Combining::innermost; c; c = c->outer)
+    if (&c->operation == this) return true;
+  return false;
+}
+
 Poll HostOperation::poll() {
   bool moved = entriesToSend_ + entriesToReceive_ > 0 && enter();
   if (!active_ && !choose()) return moved ? Poll::Moved : Poll::Idle;
@@ -380,6 +400,7 @@ void HostOperation::foldPiece(const Lane& lane, const Step& step, const Piece& p
   if (launch_.reduction && sources_.size() > 1) {
     const bool tree = launch_.canonical && step.fold == Fold::Canonical;
     const auto combine = [this](const void* in, void* inout, size_t n) {
+      const Combining here(*this);
       combineBy(launch_.reduction, in, inout, n);
     };
     return numbers::foldBy(combine, sizeOf(launch_.type), tree, sources_, targets_, count);

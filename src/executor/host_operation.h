@@ -95,6 +95,9 @@ class HostOperation final : public Operation {
   Poll poll() override;
   int waitingFor() const override { return waitingFor_; }
   uint64_t bytesReceived() const override { return bytesReceived_; }
+  /// True inside a reduction of the caller's own that this operation has called on this thread,
+  /// also where other operations, which that one waits for, lie between.
+  bool combinesHere() const;
 
  private:
   struct LaneState {

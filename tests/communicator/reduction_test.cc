@@ -191,6 +191,43 @@ TEST(Reductions, ThatThrowFailTheCommunicatorByTheCallersError) {
   expectThrown([] { throw std::bad_alloc(); }, ErrorCode::OutOfMemory, "bad_alloc");
 }
 
+// It would wait for the call that it is part of; also where a call of another communicator, which
+// it may make, lies between. By one_shot each rank combines once.
+TEST(Reductions, MayNotCallTheirOwnCommunicator) {
+  const CommunicatorOptions options{.timeout = std::chrono::seconds(20), .algorithm = "one_shot"};
+  auto ranks = Communicator::createLocal(2, options),
+       others = Communicator::createLocal(2, options);
+  const auto reduceBy = [](Communicator& c, const Reduction::Function& function) {
+    int32_t x = 6;
+    c.allReduce({.send = &x,
+                 .recv = &x,
+                 .count = 1,
+                 .type = DataType::Int32,
+                 .reduction = Reduction("nested", DataType::Int32, function)});
+  };
+  runRanks(ranks, [&](Communicator& c) {
+    Communicator& other = others[static_cast<size_t>(c.rank())];
+    std::vector<Outcome> refused;
+    const auto tryOwn = [&](const void*, void*, size_t) {
+      refused.push_back(outcomeOf([&] { c.barrier(); }));
+      refused.push_back(outcomeOf([&] { c.shrink(); }));
+    };
+    reduceBy(c, [&](const void* in, void* inout, size_t count) {
+      tryOwn(in, inout, count);
+      reduceBy(other, tryOwn);
+    });
+    EXPECT_EQ(refused.size(), 4u);
+    for (const Outcome& outcome : refused) {
+      EXPECT_EQ(outcome.code, ErrorCode::InvalidArgument) << outcome.text;
+      EXPECT_NE(outcome.text.find("calls the communicator whose operation it is part of"),
+                std::string::npos)
+          << outcome.text;
+    }
+    c.barrier();  // when it has ended
+    other.barrier();
+  });
+}
+
 TEST(Reductions, RefuseWhatCannotBeRight) {
   const auto nothing = [](const void*, void*, size_t) {};
   for (const char* name : {"", "a name with spaces", "seventeen_letters", "umlaut\xc3\xa4"})

@@ -202,8 +202,9 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
   virtual const char* name(int peer) const = 0;  ///< by which transport: "shm", "sim", "ucx"
-  /// For messages, behind the name: what settings leave it to go by; "" where there are none.
-  virtual std::string settings(int /*peer*/) const { return ""; }
+  /// For messages about a connected peer that is not reached: by what devices both go, "; rank 0
+  /// goes by ..."; "" where there are none.
+  virtual std::string ways(int /*peer*/) const { return ""; }
   virtual const RingLayout& layout() const = 0;
   virtual Address address(int peer) = 0;
   /// Throws Refused when the address is malformed or its layout differs from ours.

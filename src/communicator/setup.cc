@@ -14,6 +14,7 @@
 #include "src/topology/distance.h"
 #include "src/topology/read_machine.h"
 #include "transports/ucx/rdma_devices.h"
+#include "transports/ucx/settings.h"
 
 namespace tutti {
 
@@ -62,9 +63,8 @@ transports::ucx::WorkerOptions byInterface(const std::string& interface) {
 
 /// RDMA devices that UCX may use. To read a machine takes longer than this.
 size_t nicCount() {
-  const char* const tls = std::getenv("UCX_TLS");
-  return transports::ucx::allowsRdma(tls ? tls : "") ? transports::ucx::usableRdmaDevices().size()
-                                                     : 0;
+  using namespace transports::ucx;
+  return allowsRdma(usersSetting("UCX_TLS")) ? usableRdmaDevices().size() : 0;
 }
 
 }  // namespace
@@ -77,6 +77,9 @@ std::shared_ptr<transports::ucx::Worker> World::network(const LocalRank& rank) {
     options = byInterface(control->peer(control->rank()).interface);
   else if (nics > 1)
     options = workerOptions(rank, [] { return topology::readMachine(); });
+  const std::string& host = control->peer(control->rank()).bootId;
+  for (int other = 0; other < control->size(); ++other)
+    options.betweenHosts |= control->peer(other).bootId != host;
   network_ = transports::ucx::makeWorker(options);
   return network_;
 }
@@ -267,7 +270,11 @@ void Communicator::Impl::awaitAll(const char* what, base::Deadline deadline,
 }
 
 std::shared_ptr<transports::ucx::Worker> Communicator::Impl::network() {
-  return who.world->network(communicator::LocalRank::of(who.rank, topology, settings.device));
+  try {
+    return who.world->network(communicator::LocalRank::of(who.rank, topology, settings.device));
+  } catch (const Error& e) {
+    base::fail(e.code(), self(), ": ", e.what());
+  }
 }
 
 // A rank that is gone cannot be connected to; the news of it may come a moment later.
@@ -312,7 +319,7 @@ void Communicator::Impl::crossHosts(base::Deadline deadline) {
         if (deadline.passed())
           base::fail(ErrorCode::Timeout, self(),
                      ": set-up timed out while waiting for a message of ", name(before[sender]),
-                     " by ", endpoint->name(before[sender]), endpoint->settings(before[sender]));
+                     " by ", endpoint->name(before[sender]), endpoint->ways(before[sender]));
         if (!endpoint->progress()) backoff.idle();
       }
       in.release();

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -101,11 +100,6 @@ Outcome tryTuning() {
   }
 }
 
-std::string variable(const char* name) {
-  const char* const text = std::getenv(name);
-  return text ? text : "";
-}
-
 std::vector<std::string> readOwnBridges(const topology::Machine& machine) {
   std::vector<std::string> bridges;
   for (const topology::NetworkInterface& interface : machine.interfaces) {
@@ -166,8 +160,8 @@ DoctorFacts readDoctorFacts(int ranks) {
   if (const auto route = bootstrap::towardsDefaultRoute()) f.routeAddress = route->describeIp();
   f.ownBridges = readOwnBridges(f.machine);
   f.listening = tryListening(chosenInterface(f));
-  f.ucxDevices = variable("UCX_NET_DEVICES");
-  f.ucxTransports = variable("UCX_TLS");
+  f.ucxDevices = transports::ucx::usersSetting("UCX_NET_DEVICES");
+  f.ucxTransports = transports::ucx::usersSetting("UCX_TLS");
   f.transport = base::env().transport;
   f.tuning = base::env().tuning;
   f.readTuning = tryTuning();

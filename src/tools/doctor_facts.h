@@ -9,6 +9,7 @@
 
 #include "src/topology/machine.h"
 #include "transports/shm/memory_limits.h"
+#include "transports/ucx/settings.h"
 
 namespace tutti::tools {
 
@@ -52,8 +53,8 @@ struct DoctorFacts {
   /// Bridges without a port that is a device, like Docker's: as far as can be seen, they join only
   /// what runs on this host, and other hosts may have the same with the same address.
   std::vector<std::string> ownBridges;
-  std::string ucxDevices;     ///< UCX_NET_DEVICES
-  std::string ucxTransports;  ///< UCX_TLS
+  transports::ucx::Setting ucxDevices;     ///< UCX_NET_DEVICES
+  transports::ucx::Setting ucxTransports;  ///< UCX_TLS
 
   // How ranks are joined, and what they choose by.
   std::string transport;  ///< TUTTI_TRANSPORT

@@ -6,7 +6,7 @@
 #include "src/base/check.h"
 #include "src/communicator/endpoints.h"
 #include "src/tools/doctor_checks.h"
-#include "transports/ucx/rdma_devices.h"
+#include "transports/ucx/settings.h"
 
 namespace tutti::tools {
 namespace {
@@ -77,12 +77,16 @@ std::string useAllBut(const std::vector<std::string>& leftOut, const std::vector
 }  // namespace
 
 Finding checkUcxDevices(const DoctorFacts& f) {
-  const std::string& value = f.ucxDevices;
+  if (!f.ucxDevices) return {.check = "UCX devices", .measured = "UCX_NET_DEVICES is not set"};
+  const std::string& value = *f.ucxDevices;
   Finding found{.check = "UCX devices", .measured = "UCX_NET_DEVICES=" + value};
   const std::vector<Device> devices = devicesOf(f.machine);
   const bool shortForms = knowsShortForms(f.machine);
   if (value.empty()) {
-    found.measured = "UCX_NET_DEVICES is not set";
+    found.state = State::Wrong;
+    found.measured = "UCX_NET_DEVICES is set and empty, which names no device";
+    found.why = "ranks of other hosts cannot be reached";
+    found.mend = "unset UCX_NET_DEVICES";
     return found;
   }
   if (value.front() == '^') {
@@ -115,13 +119,16 @@ Finding checkUcxDevices(const DoctorFacts& f) {
 }
 
 Finding checkUcxTransports(const DoctorFacts& f) {
-  Finding found{.check = "UCX transports"};
-  const std::string& value = f.ucxTransports;
+  if (!f.ucxTransports) return {.check = "UCX transports", .measured = "UCX_TLS is not set"};
+  const std::string& value = *f.ucxTransports;
+  Finding found{.check = "UCX transports", .measured = "UCX_TLS=" + value};
   if (value.empty()) {
-    found.measured = "UCX_TLS is not set";
+    found.state = State::Wrong;
+    found.measured = "UCX_TLS is set and empty, which UCX does not take";
+    found.why = "ranks of other hosts cannot be reached, nor any by TUTTI_TRANSPORT=ucx";
+    found.mend = "unset UCX_TLS";
     return found;
   }
-  found.measured = "UCX_TLS=" + value;
   if (transports::ucx::allowsTcp(value)) return found;
   const bool rdma = transports::ucx::allowsRdma(value);
   const bool port = std::ranges::any_of(topology::networkDevices(f.machine),

@@ -132,8 +132,21 @@ TEST_F(Hosts, DataGoesByTheInterfaceThatLeadsToTheOthers) {
   EXPECT_TRUE(ranks.allSucceed(60s));
 }
 
-// Row 22 of what carries the data: all ranks hear of it at set-up, and who uses the wrong device
-// says so. Nobody answers on a loopback; where a cable leads nowhere it takes the set-up's
+/// What an error says of the devices of a rank.
+std::string goesBy(int rank, const std::string& devices) {
+  return "rank " + std::to_string(rank) + " goes by " + devices;
+}
+
+/// That all of `size` ranks say all of `parts`.
+void expectSaidByAll(RankProcesses& ranks, int size, const std::vector<std::string>& parts) {
+  for (int rank = 0; rank < size; ++rank)
+    for (const std::string& part : parts)
+      EXPECT_NE(ranks.output(rank).find(part), std::string::npos)
+          << part << " of rank " << rank << ": " << ranks.output(rank);
+}
+
+// Row 22 of what carries the data: all ranks hear of it at set-up, and of the devices of both ends.
+// Nobody answers on a loopback; where a cable leads nowhere it takes the set-up's
 // deadline.
 TEST_F(Hosts, ADeviceThatLeadsNowhereIsNamedAtSetUp) {
   const NetworkHosts hosts(2);
@@ -157,9 +170,7 @@ TEST_F(Hosts, ADeviceThatLeadsNowhereIsNamedAtSetUp) {
           ::setenv("UCX_NET_DEVICES", device.c_str(), 1);
         });
     ASSERT_TRUE(ranks.allSucceed(30s)) << device;
-    for (int rank = 0; rank < 3; ++rank)
-      EXPECT_NE(ranks.output(rank).find("UCX_NET_DEVICES=" + device), std::string::npos)
-          << ranks.output(rank);
+    expectSaidByAll(ranks, 3, {goesBy(2, device + " (UCX_NET_DEVICES=" + device + ")")});
   }
 }
 
@@ -188,11 +199,12 @@ TEST_F(Hosts, ADeviceThatSwallowsEverythingIsNamedAtSetUp) {
         ::setenv("UCX_NET_DEVICES", "silent", 1);
       });
   ASSERT_TRUE(ranks.allSucceed(30s));
-  EXPECT_NE((ranks.output(0) + ranks.output(1)).find("UCX_NET_DEVICES=silent"), std::string::npos)
-      << ranks.output(0) << ranks.output(1);
+  for (const int rank : {0, 1})
+    expectSaidByAll(ranks, 2, {goesBy(rank, "silent (UCX_NET_DEVICES=silent)")});
 }
 
-// Hosts of two, three and one ranks: whichever it is. Who notices first names its own device.
+// Hosts of two, three and one ranks: whichever it is, all ranks name it, its host and its setting,
+// also those that go by the right device and notice first.
 TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
   const NetworkHosts hosts(3);
   const Placement placement{0, 0, 1, 1, 1, 2};
@@ -209,10 +221,47 @@ TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
           if (rank == wrong) ::setenv("UCX_NET_DEVICES", "lo", 1);
         });
     ASSERT_TRUE(ranks.allSucceed(30s)) << wrong;
-    for (int rank = 0; rank < 6; ++rank)
-      EXPECT_NE(ranks.output(rank).find("rank " + std::to_string(wrong) + " (pid "),
-                std::string::npos)
-          << ranks.output(rank);
+    const std::string pid = std::to_string(ranks.pid(wrong)),
+                      host = hosts.name(placement[static_cast<size_t>(wrong)]);
+    expectSaidByAll(ranks, 6,
+                    {"rank " + std::to_string(wrong) + " (pid " + pid + " on host " + host + ")",
+                     goesBy(wrong, "lo (UCX_NET_DEVICES=lo)"), " goes by eth0;"});
+  }
+}
+
+// What UCX does not have on a rank's host, or may not use there: it says so before it is asked to
+// send, with what there is. To UCX a variable that is set and empty names nothing.
+TEST_F(Hosts, ARankWithoutADeviceIsNamedAtSetUp) {
+  const NetworkHosts hosts(2);
+  hosts.run(1, {"ip", "link", "add", "off", "type", "veth", "peer", "name", "end"});
+  hosts.run(1, {"ip", "address", "add", "10.68.0.1/24", "dev", "off"});
+  const struct {
+    const char* variable;
+    std::string value, end;
+  } settings[] = {{"UCX_NET_DEVICES", "nosuch", ";"},
+                  {"UCX_NET_DEVICES", "off", ";"},
+                  {"UCX_NET_DEVICES", "", ";"},
+                  {"UCX_TLS", "sm", " and device eth0;"},
+                  {"UCX_TLS", "nosuch", " and device eth0;"},
+                  {"UCX_TLS", "", " and device eth0;"}};
+  for (const auto& [variable, value, end] : settings) {
+    RankProcesses ranks(
+        3,
+        [&](const Context& context) {
+          const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 60s}); });
+          context.say(outcome.text);
+          return outcome.code == ErrorCode::System ? 0 : 1;
+        },
+        [&, name = variable, to = value](int rank) {
+          hosts.enter(rank == 0 ? 0 : 1);
+          if (rank == 1) ::setenv(name, to.c_str(), 1);
+        });
+    ASSERT_TRUE(ranks.allSucceed(30s)) << variable << "=" << value;
+    expectSaidByAll(ranks, 3,
+                    {"rank 1 (pid " + std::to_string(ranks.pid(1)) + " on host " + hosts.name(1) +
+                         "): UCX finds",
+                     std::string(" for ") + variable + "=" + value + end,
+                     "; without settings it has here ", "eth0"});
   }
 }
 

@@ -285,7 +285,8 @@ TEST(Doctor, LooksWhetherUcxsDevicesAreThere) {
   const auto wanting = [](const char* value, const auto&... changes) {
     return checkUcxDevices(with([&](auto& f) { f.ucxDevices = value, (changes(f), ...); }));
   };
-  expect(wanting(""), State::Good, "UCX_NET_DEVICES is not set", "");
+  expect(checkUcxDevices(with([](auto&) {})), State::Good, "UCX_NET_DEVICES is not set", "");
+  expect(wanting(""), State::Wrong, "UCX_NET_DEVICES is set and empty", "unset UCX_NET_DEVICES");
   for (const char* value : {"mlx5_0:1", "mlx5_0:1,mlx5_7:1", "eth0", "all", "mlx5_1:1,all"})
     expect(wanting(value), State::Good, value, "");
   expect(wanting("mlx5_0:2"), State::Wrong, "UCX_NET_DEVICES=mlx5_0:2: mlx5_0:2 is no device here",
@@ -328,7 +329,8 @@ TEST(Doctor, LooksWhetherUcxsTransportsJoinHosts) {
   const auto wanting = [](const char* value, const auto&... changes) {
     return checkUcxTransports(with([&](auto& f) { f.ucxTransports = value, (changes(f), ...); }));
   };
-  expect(wanting(""), State::Good, "UCX_TLS is not set", "");
+  expect(checkUcxTransports(with([](auto&) {})), State::Good, "UCX_TLS is not set", "");
+  expect(wanting(""), State::Wrong, "UCX_TLS is set and empty", "unset UCX_TLS");
   const auto noPort = [](auto& f) { f.machine.nics.clear(); };
   for (const char* value : {"all", "tcp", "sm,tcp,self", "^ib", "^sm", "^cuda_ipc"}) {
     expect(wanting(value), State::Good, value, "");

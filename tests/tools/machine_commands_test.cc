@@ -114,6 +114,8 @@ TEST(DoctorCommand, SeesSettingsThatCannotBe) {
       {"TUTTI_TUNING=" + file + ".none", "wrong  tuning "},
       {"TUTTI_TRANSPORT=tcp", "wrong  transport       TUTTI_TRANSPORT=tcp is not shm or ucx"},
       {"UCX_NET_DEVICES=nosuch0", "wrong  UCX devices     UCX_NET_DEVICES=nosuch0: nosuch0 is no"},
+      {"UCX_NET_DEVICES=", "wrong  UCX devices     UCX_NET_DEVICES is set and empty"},
+      {"UCX_TLS=", "wrong  UCX transports  UCX_TLS is set and empty"},
       {"UCX_TLS=sm", "wrong  UCX transports  UCX_TLS=sm leaves nothing that joins hosts"},
   };
   for (const auto& [set, said] : cases) {

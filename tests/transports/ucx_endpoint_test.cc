@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -16,7 +17,7 @@
 #include "tests/support/outcome.h"
 #include "tests/transports/ucx_fabrics.h"
 #include "transports/ucx/address.h"
-#include "transports/ucx/rdma_devices.h"
+#include "transports/ucx/settings.h"
 #include "transports/ucx/worker.h"
 
 namespace tutti::tests {
@@ -29,6 +30,7 @@ using transports::SendRing;
 using transports::ucx::AddressBlob;
 using transports::ucx::makeUcxEndpoint;
 using transports::ucx::makeWorker;
+using transports::ucx::WorkerOptions;
 
 using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
 using Workers = std::vector<std::shared_ptr<transports::ucx::Worker>>;
@@ -106,28 +108,76 @@ TEST(UcxEndpoint, ImpossibleRanksAndLayoutsAreRefused) {
   EXPECT_EQ(code(0, 2, {.slotCount = 3}), ErrorCode::InvalidArgument);
 }
 
+/// A variable, for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
 TEST(UcxWorker, WithoutADeviceTheErrorSaysSo) {
-  const auto outcome = outcomeOf([] { makeWorker({.devices = "no_such_device", .tls = "tcp"}); });
-  EXPECT_EQ(outcome.code, ErrorCode::System);
-  for (const char* part :
-       {"UCX finds no device for UCX_TLS=tcp and UCX_NET_DEVICES=no_such_device;",
-        "TUTTI_LOG=info"})
-    EXPECT_NE(outcome.text.find(part), std::string::npos) << part << " in: " << outcome.text;
+  const auto expectNone = [](const WorkerOptions& options, const std::string& begin) {
+    const auto outcome = outcomeOf([&] { makeWorker(options); });
+    EXPECT_EQ(outcome.code, ErrorCode::System);
+    for (const std::string& part : {begin, std::string("; without settings it has here "),
+                                    std::string("lo"), std::string("TUTTI_LOG=info")})
+      EXPECT_NE(outcome.text.find(part), std::string::npos) << part << " in: " << outcome.text;
+  };
+  const WorkerOptions none{.devices = "none"}, between{.devices = "none", .betweenHosts = true};
+  expectNone({.devices = "none", .tls = "tcp"},
+             "UCX finds no device for transports tcp and device none;");
+  EXPECT_NO_THROW(makeWorker(none));  // it has shared memory
+  expectNone(between, "UCX finds no device that leads to other hosts for device none;");
+  {
+    const Variable devices("UCX_NET_DEVICES", "none");
+    expectNone({.tls = "tcp"}, "UCX finds no device for UCX_NET_DEVICES=none and transports tcp;");
+  }
+  {
+    const Variable tls("UCX_TLS", "");
+    expectNone(none, "UCX finds no device for UCX_TLS= and device none;");
+  }
+  const Variable tls("UCX_TLS", "sm"), devices("UCX_NET_DEVICES", "");
+  expectNone({.betweenHosts = true},
+             "UCX finds no device that leads to other hosts for UCX_TLS=sm and UCX_NET_DEVICES=;");
+}
+
+// Peers put it into their errors.
+TEST(UcxWorker, TellsWhatItGoesBy) {
+  const auto blobOf = [](const WorkerOptions& options) {
+    return AddressBlob::read(makeUcxEndpoint(makeWorker(options), 0, 2, {})->address(1).blob);
+  };
+  EXPECT_EQ(blobOf({.devices = "lo"}).devices, "lo");
+  EXPECT_EQ(blobOf({.devices = "none"}).devices, "no network device");
+  {
+    const Variable devices("UCX_NET_DEVICES", "lo,none\n");
+    EXPECT_EQ(blobOf({.tls = "sm"}).devices, "no network device (UCX_NET_DEVICES=lo,none?)");
+    const Variable tls("UCX_TLS", "all");
+    EXPECT_EQ(blobOf({}).devices, "lo (UCX_TLS=all, UCX_NET_DEVICES=lo,none?)");
+  }
+  AddressBlob longest = blobOf({.devices = "lo"});
+  longest.devices = std::string(100'000, 'x');
+  EXPECT_EQ(AddressBlob::read(longest.write()).devices, std::string(512, 'x'));
 }
 
 TEST(UcxWorker, KnowsWhichSettingsLeaveRdmaAndTcp) {
   using transports::ucx::allowsDevice, transports::ucx::allowsRdma, transports::ucx::allowsTcp;
-  for (const char* tls : {"", "all", "tcp", "self,tcp", "^ib", "^sm"})
+  EXPECT_TRUE(allowsTcp({}) && allowsRdma({}) && allowsDevice({}, "mlx5_1"));
+  for (const char* tls : {"all", "tcp", "self,tcp", "^ib", "^sm"})
     EXPECT_TRUE(allowsTcp(tls)) << tls;
-  for (const char* tls : {"sm", "rc,self", "^tcp", "^ib,tcp"}) EXPECT_FALSE(allowsTcp(tls)) << tls;
-  for (const char* tls :
-       {"", "all", "ib", "rc_v,self", "tcp,ud", "self,dc_x", "\\rc_verbs", "^tcp"})
+  for (const char* tls : {"", "sm", "rc,self", "^tcp", "^ib,tcp"})
+    EXPECT_FALSE(allowsTcp(tls)) << tls;
+  for (const char* tls : {"all", "ib", "rc_v,self", "tcp,ud", "self,dc_x", "\\rc_verbs", "^tcp"})
     EXPECT_TRUE(allowsRdma(tls)) << tls;
-  for (const char* tls : {"tcp,self", "sm", "^ib", "^tcp,ib", "cuda_copy,tcp"})
+  for (const char* tls : {"", "tcp,self", "sm", "^ib", "^tcp,ib", "cuda_copy,tcp"})
     EXPECT_FALSE(allowsRdma(tls)) << tls;
-  for (const char* devices : {"", "all", "mlx5_1", "eth0,mlx5_1:1", "^eth0"})
+  for (const char* devices : {"all", "mlx5_1", "eth0,mlx5_1:1", "^eth0"})
     EXPECT_TRUE(allowsDevice(devices, "mlx5_1")) << devices;
-  for (const char* devices : {"eth0", "mlx5_10:1", "mlx5_0:1,lo"})
+  for (const char* devices : {"", "eth0", "mlx5_10:1", "mlx5_0:1,lo"})
     EXPECT_FALSE(allowsDevice(devices, "mlx5_1")) << devices;
 }
 

@@ -20,9 +20,9 @@ class JoinedEndpoint final : public Endpoint {
     const Way way = to(peer);
     return way.endpoint.name(way.number);
   }
-  std::string settings(int peer) const override {
+  std::string ways(int peer) const override {
     const Way way = to(peer);
-    return way.endpoint.settings(way.number);
+    return way.endpoint.ways(way.number);
   }
   const RingLayout& layout() const override { return near_->layout(); }
 

@@ -3,18 +3,29 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "src/base/check.h"
 
 namespace tutti::transports::ucx {
 namespace {
 
 constexpr uint32_t kMagic = 0x78637574;  // "tucx"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 // A machine with dozens of devices has a few kilobytes.
 constexpr size_t kLongestWorkerAddress = 65536;
+constexpr size_t kLongestDevices = 512;
 
 uint64_t digest(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+/// For one line of a message, whatever a variable has.
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  return text;
 }
 
 }  // namespace
@@ -25,6 +36,7 @@ base::Bytes AddressBlob::write() const {
   out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
   out.put(static_cast<uint64_t>(layout.slotBytes)).put(door);
   out.put(std::span<const std::byte>(worker));
+  out.put(devices.substr(0, kLongestDevices));
   base::Bytes bytes = out.take();
   const base::Bytes sum = base::bytesOf(digest(bytes));
   bytes.insert(bytes.end(), sum.begin(), sum.end());
@@ -47,6 +59,7 @@ AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
   blob.layout.slotBytes = in.get<uint64_t>("slotBytes");
   blob.door = in.get<uint64_t>("door");
   blob.worker = in.getBytes("worker", kLongestWorkerAddress);
+  blob.devices = printable(in.getString("devices", kLongestDevices));
   const auto sum = in.get<uint64_t>("digest");
   in.requireEnd();
   if (sum != digest(bytes.first(bytes.size() - sizeof sum)))

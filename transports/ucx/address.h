@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "transports/connection.h"
 
@@ -13,8 +14,9 @@ namespace tutti::transports::ucx {
 struct AddressBlob {
   int32_t from = 0, to = 0, size = 0;
   RingLayout layout;
-  uint64_t door = 0;   ///< where `to` sends what it has for `from`
-  base::Bytes worker;  ///< UCP's address of the worker that serves `from`
+  uint64_t door = 0;         ///< where `to` sends what it has for `from`
+  base::Bytes worker;        ///< UCP's address of the worker that serves `from`
+  std::string devices = {};  ///< that it goes by, in words; cut where it is long
 
   base::Bytes write() const;
   /// Throws Refused when it is malformed or of another version.

@@ -41,13 +41,17 @@ class UcxEndpoint final : public Endpoint {
   }
 
   const char* name(int) const override { return "ucx"; }
-  std::string settings(int) const override { return worker_->settings(); }
+  std::string ways(int peer) const override {
+    requirePeer(peer);
+    return peers_[static_cast<size_t>(peer)]->ways();
+  }
   const RingLayout& layout() const override { return layout_; }
 
   Address address(int peer) override {
     requirePeer(peer);
     const auto lock = worker_->lock();
-    const AddressBlob blob{rank_, peer, size_, layout_, at(peer).door(), worker_->address()};
+    const AddressBlob blob{
+        rank_, peer, size_, layout_, at(peer).door(), worker_->address(), worker_->devices()};
     return {blob.write(), {}};
   }
 

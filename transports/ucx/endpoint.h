@@ -20,6 +20,7 @@ struct WorkerOptions {
   /// where there is RDMA; over TCP nobody fetches, which costs a round trip more and a third of the
   /// bandwidth of a link of 1 Gbit/s.
   std::string rendezvous = {};
+  bool betweenHosts = false;  ///< refuse, where UCX finds no device that leads to other hosts
 };
 
 /// One UCP worker, which may be used by several threads. It keeps one connection for each worker

@@ -99,6 +99,7 @@ Library load() {
   find(handle, "ucp_init_version", l.initVersion);
   find(handle, "ucp_cleanup", l.cleanup);
   find(handle, "ucp_context_query", l.contextQuery);
+  find(handle, "ucp_context_print_info", l.contextPrintInfo);
   find(handle, "ucp_worker_create", l.workerCreate);
   find(handle, "ucp_worker_destroy", l.workerDestroy);
   find(handle, "ucp_worker_get_address", l.workerGetAddress);

@@ -18,6 +18,7 @@ struct Library {
   decltype(&ucp_init_version) initVersion;
   decltype(&ucp_cleanup) cleanup;
   decltype(&ucp_context_query) contextQuery;
+  decltype(&ucp_context_print_info) contextPrintInfo;
   decltype(&ucp_worker_create) workerCreate;
   decltype(&ucp_worker_destroy) workerDestroy;
   decltype(&ucp_worker_get_address) workerGetAddress;

@@ -23,7 +23,7 @@ bool limited() {
 
 }  // namespace
 
-void requireLockableMemory(const std::string& devices, const std::string& tls) {
+void requireLockableMemory(const Setting& devices, const Setting& tls) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur >= kLeastLockedBytes ||
       !limited() || !allowsRdma(tls))

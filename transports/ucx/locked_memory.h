@@ -5,7 +5,8 @@
 // this is asked before it begins.
 
 #include <cstdint>
-#include <string>
+
+#include "transports/ucx/settings.h"
 
 namespace tutti::transports::ucx {
 
@@ -14,7 +15,7 @@ inline constexpr uint64_t kLeastLockedBytes = uint64_t{64} << 20;
 
 /// Throws System, with the limit and how to raise it, where a worker with these settings would use
 /// an RDMA device and this process may not lock that much (RLIMIT_MEMLOCK, without CAP_IPC_LOCK).
-/// `devices` and `tls` are as in UCX_NET_DEVICES and UCX_TLS; empty: any.
-void requireLockableMemory(const std::string& devices, const std::string& tls);
+/// `devices` and `tls` are what counts of UCX_NET_DEVICES and UCX_TLS.
+void requireLockableMemory(const Setting& devices, const Setting& tls);
 
 }  // namespace tutti::transports::ucx

@@ -56,8 +56,14 @@ void Peer::use() {
 
 void Peer::connect() {
   if (!connection_)
-    connection_ = &worker_.connection(theirs_->worker, peer_,
-                                      base::message("rank ", rank_, " cannot reach rank ", peer_));
+    connection_ =
+        &worker_.connection(theirs_->worker, peer_,
+                            base::message("rank ", rank_, " cannot reach rank ", peer_), ways());
+}
+
+std::string Peer::ways() const {
+  return base::message("; rank ", rank_, " goes by ", worker_.devices(), "; rank ", peer_,
+                       " goes by ", theirs_->devices, "; UCX_NET_DEVICES names others");
 }
 
 // The notice tells the peer that it is used, and makes UCX connect: so the loss of a peer is seen
@@ -236,7 +242,7 @@ void Peer::throwFailure() {
   reported_ = true;
   throw ConnectionLost(
       peer_, base::message("its connection broke: UCX reports \"", library().statusString(*lost),
-                           "\"", connection_ && connection_->made() ? "" : worker_.settings()));
+                           "\"", connection_ && connection_->made() ? "" : ways()));
 }
 
 }  // namespace tutti::transports::ucx

@@ -2,11 +2,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 namespace tutti::transports::ucx {
 namespace {
@@ -30,14 +27,6 @@ bool hasActivePort(const std::string& device) {
 
 }  // namespace
 
-std::vector<std::string> itemsOf(const std::string& list) {
-  std::vector<std::string> items;
-  std::istringstream in(list);
-  for (std::string item; std::getline(in, item, ',');)
-    if (!item.empty()) items.push_back(item);
-  return items;
-}
-
 std::vector<std::string> usableRdmaDevices() {
   std::vector<std::string> devices;
   std::error_code none;
@@ -48,30 +37,6 @@ std::vector<std::string> usableRdmaDevices() {
       devices.push_back(device);
   }
   return devices;
-}
-
-bool allowsRdma(const std::string& tls) {
-  if (tls.empty()) return true;
-  if (tls.front() == '^') return !std::ranges::count(itemsOf(tls.substr(1)), "ib");
-  return std::ranges::any_of(itemsOf(tls), [](std::string item) {
-    if (item.starts_with('\\')) item.erase(0, 1);  // this one, and no auxiliary one
-    return item == "all" || std::ranges::any_of(std::array{"ib", "rc", "ud", "dc"},
-                                                [&](auto kind) { return item.starts_with(kind); });
-  });
-}
-
-bool allowsTcp(const std::string& tls) {
-  if (tls.empty()) return true;
-  if (tls.front() == '^') return !std::ranges::count(itemsOf(tls.substr(1)), "tcp");
-  const std::vector<std::string> items = itemsOf(tls);
-  return std::ranges::count(items, "tcp") + std::ranges::count(items, "all") > 0;
-}
-
-bool allowsDevice(const std::string& devices, const std::string& device) {
-  if (devices.empty() || devices.front() == '^') return true;
-  return std::ranges::any_of(itemsOf(devices), [&](const std::string& item) {
-    return item == "all" || item == device || item.starts_with(device + ":");
-  });
 }
 
 }  // namespace tutti::transports::ucx

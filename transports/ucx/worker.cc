@@ -19,7 +19,9 @@
 #include "transports/ring_layout.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/locked_memory.h"
+#include "transports/ucx/network_devices.h"
 #include "transports/ucx/rdma_devices.h"
+#include "transports/ucx/settings.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -46,12 +48,12 @@ constexpr uint64_t kConnectionDescriptors = 8;
 // long, and from 64 KiB on, UCX's default, nearly three times where all of a call is one message.
 //
 // What the user has set in the environment stays.
-struct Setting {
+struct Default {
   const char *variable, *name, *value;
 };
 // A connect() that blocks would hold the worker's lock for as long as the kernel tries to reach a
 // host that does not answer.
-constexpr std::array<Setting, 7> kSettings{{{"UCX_TCP_CONN_NB", "CONN_NB", "y"},
+constexpr std::array<Default, 7> kDefaults{{{"UCX_TCP_CONN_NB", "CONN_NB", "y"},
                                             {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
                                             {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s"},
                                             {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},
@@ -83,42 +85,6 @@ void require(ucs_status_t status, const char* what) {
                describe(descriptors()), "; TUTTI_LOG=info shows what UCX says itself");
 }
 
-/// What counts of a setting that the library may have made and the user may have: UCX_`name`.
-std::string effective(const std::string& own, const char* variable) {
-  const char* const users = std::getenv(variable);
-  return !own.empty() ? own : users ? users : "";
-}
-
-/// What settings leave a worker to go by, as a clause for who cannot be reached; "" where UCX
-/// chooses.
-std::string describeSettings(const WorkerOptions& options) {
-  const std::string devices = effective(options.devices, "UCX_NET_DEVICES");
-  const std::string tls = effective(options.tls, "UCX_TLS");
-  std::string text;
-  if (!devices.empty())
-    text = base::message(
-        "; this process uses ", devices, " alone (",
-        options.devices.empty() ? "UCX_NET_DEVICES=" + devices : "UCX_NET_DEVICES names others",
-        "), and the other host must be reached by it, and reach it");
-  if (!tls.empty())
-    text += base::message("; of UCX's transports it may use what UCX_TLS=", tls, " leaves");
-  return text;
-}
-
-/// Throws System: the settings, which allow nothing that this host has, and what it has.
-[[noreturn]] void failWithoutDevice(const WorkerOptions& options) {
-  std::string settings, devices;
-  for (const auto& [own, variable] :
-       {std::pair(options.tls, "UCX_TLS"), std::pair(options.devices, "UCX_NET_DEVICES")})
-    if (const std::string value = effective(own, variable); !value.empty())
-      settings += base::message(settings.empty() ? "" : " and ", variable, "=", value);
-  for (const std::string& device : usableRdmaDevices()) devices += " " + device;
-  base::fail(ErrorCode::System, "UCX finds no device for ",
-             settings.empty() ? "any of its transports" : settings,
-             "; RDMA devices of this host whose link is up:", devices.empty() ? " none" : devices,
-             "; TUTTI_LOG=info shows what UCX says itself");
-}
-
 struct ReleaseConfig {
   void operator()(ucp_config_t* config) const { library().configRelease(config); }
 };
@@ -133,7 +99,7 @@ Config readConfig(const WorkerOptions& options) {
   ucp_config_t* read = nullptr;
   require(library().configRead(nullptr, nullptr, &read), "read its configuration");
   Config config(read);
-  for (const auto& [variable, name, value] : kSettings)
+  for (const auto& [variable, name, value] : kDefaults)
     if (!std::getenv(variable)) library().configModify(config.get(), name, value);
   const bool rdma = allowsRdma(effective(options.tls, "UCX_TLS")) && !usableRdmaDevices().empty();
   if (!options.rendezvous.empty())
@@ -179,7 +145,6 @@ Worker::Worker(const WorkerOptions& options) {
 void Worker::initialise(const WorkerOptions& options) {
   requireLockableMemory(effective(options.devices, "UCX_NET_DEVICES"),
                         effective(options.tls, "UCX_TLS"));
-  settings_ = describeSettings(options);
   const Library& ucp = library();
   const Config config = readConfig(options);
   ucp_params_t params{};
@@ -188,8 +153,12 @@ void Worker::initialise(const WorkerOptions& options) {
   params.name = "tutti";
   const ucs_status_t status =
       ucp.initVersion(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_);
-  if (status == UCS_ERR_NO_DEVICE) failWithoutDevice(options);
+  if (status == UCS_ERR_NO_DEVICE || status == UCS_ERR_NO_ELEM) failWithoutDevice(options, "");
   require(status, "be initialised");
+  const auto devices = networkDevices(context_);
+  if (options.betweenHosts && devices && devices->empty())
+    failWithoutDevice(options, " that leads to other hosts");
+  devices_ = describeDevices(options, devices);
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   require(ucp.contextQuery(context_, &attributes), "tell what memory it can use");
@@ -283,7 +252,8 @@ void Connection::onError(void* connection, ucp_ep_h, ucs_status_t status) {
   self->worker_.lose(*self, status);
 }
 
-Connection& Worker::connection(const base::Bytes& address, int peer, const std::string& who) {
+Connection& Worker::connection(const base::Bytes& address, int peer, const std::string& who,
+                               const std::string& ways) {
   const std::string key(reinterpret_cast<const char*>(address.data()), address.size());
   if (const auto found = connections_.find(key); found != connections_.end()) {
     if (!found->second->lost()) return *found->second;
@@ -304,10 +274,10 @@ Connection& Worker::connection(const base::Bytes& address, int peer, const std::
   const ucs_status_t status = library().epCreate(worker_, &params, &made->endpoint_);
   if (status == UCS_ERR_UNREACHABLE)  // also because its process has just died
     throw ConnectionLost(peer, base::message("it cannot be reached: UCX reports \"",
-                                             library().statusString(status), "\"", settings_));
+                                             library().statusString(status), "\"", ways));
   if (status != UCS_OK)
     base::fail(ErrorCode::System, who, ": UCX reports \"", library().statusString(status), "\"",
-               settings_, "; ", describe(d));
+               ways, "; ", describe(d));
   return *connections_.emplace(key, std::move(made)).first->second;
 }
 

@@ -100,8 +100,8 @@ class Worker {
   bool reachesGpus() const { return reachesGpus_; }
   /// Called by the worker's own thread before it does anything else; does not throw.
   void enterOnThread(std::function<void()> enter) { enter_ = std::move(enter); }
-  /// For messages about a peer that is not reached: "; this process uses lo alone (...)", or "".
-  const std::string& settings() const { return settings_; }
+  /// For messages: the devices that it goes by, and which variables have chosen them.
+  const std::string& devices() const { return devices_; }
 
   /// A random number, so that whoever was not told it cannot send to this door.
   uint64_t addDoor(Door* door);
@@ -109,8 +109,9 @@ class Worker {
 
   /// The connection with the worker of that address; made if need be. Throws ConnectionLost of
   /// `peer` when nobody is reached there, and System when it cannot be made; `who` begins the
-  /// message: "rank 0 cannot reach rank 1".
-  Connection& connection(const base::Bytes& address, int peer, const std::string& who);
+  /// message, "rank 0 cannot reach rank 1", and `ways`, how both go, ends it.
+  Connection& connection(const base::Bytes& address, int peer, const std::string& who,
+                         const std::string& ways);
   /// How many there are, of all endpoints of this worker; those that were lost not among them.
   size_t connections() const { return connections_.size(); }
   /// Header and data stay until `operation` is done, which may be before this returns. `isDirect`:
@@ -178,7 +179,7 @@ class Worker {
   bool reachesGpus_ = false;
   std::function<void()> enter_;
   base::Bytes address_;
-  std::string settings_;
+  std::string devices_;
   std::unordered_map<uint64_t, Door*> doors_;
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again

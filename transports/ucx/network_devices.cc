@@ -1,0 +1,114 @@
+#include "transports/ucx/network_devices.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+
+#include "src/base/check.h"
+#include "transports/ucx/library.h"
+#include "transports/ucx/settings.h"
+
+namespace tutti::transports::ucx {
+namespace {
+
+constexpr const char* kDevices = "UCX_NET_DEVICES";
+constexpr const char* kTransports = "UCX_TLS";
+
+std::string joined(const std::vector<std::string>& items, const char* between) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : between) + item;
+  return text;
+}
+
+/// "UCX_TLS=tcp", for those that the user has set and that count.
+std::vector<std::string> usersSettings(const WorkerOptions& options) {
+  std::vector<std::string> settings;
+  for (const auto& [own, variable] :
+       {std::pair(options.tls, kTransports), std::pair(options.devices, kDevices)})
+    if (const Setting value = usersSetting(variable); value && own.empty())
+      settings.push_back(base::message(variable, "=", *value));
+  return settings;
+}
+
+/// What UCX prints about a context; empty where there is no memory for it.
+std::string printed(ucp_context_h context) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* const stream = ::open_memstream(&text, &size);
+  if (!stream) return {};
+  library().contextPrintInfo(context, stream);
+  std::fclose(stream);
+  const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
+  return {text, size};
+}
+
+/// The host's own memory and its GPUs are devices to UCX, too.
+bool leadsToOtherHosts(const std::string& device) {
+  return std::ranges::none_of(std::array{"memory", "cuda", "rocm"},
+                              [&](const char* kind) { return device.starts_with(kind); });
+}
+
+/// Those that UCX has where no setting forbids any.
+std::vector<std::string> allNetworkDevices() {
+  const Library& ucp = library();
+  ucp_config_t* config = nullptr;
+  if (ucp.configRead(nullptr, nullptr, &config) != UCS_OK) return {};
+  ucp.configModify(config, "NET_DEVICES", "all");
+  ucp.configModify(config, "TLS", "all");
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = UCP_FEATURE_AM;
+  ucp_context_h context = nullptr;
+  const ucs_status_t status =
+      ucp.initVersion(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
+  ucp.configRelease(config);
+  if (status != UCS_OK) return {};
+  const auto devices = networkDevices(context);
+  ucp.cleanup(context);
+  return devices.value_or(std::vector<std::string>());
+}
+
+}  // namespace
+
+// A line is "#      resource 1  :  md 1  dev 1  flags -- tcp/eth0". What does not look so is not
+// taken for a context without devices.
+std::optional<std::vector<std::string>> networkDevices(ucp_context_h context) {
+  std::vector<std::string> devices;
+  bool any = false;
+  std::istringstream lines(printed(context));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t slash = line.rfind('/');
+    if (line.find(" resource ") == std::string::npos || slash == std::string::npos) continue;
+    any = true;
+    const std::string device = line.substr(slash + 1, line.find_last_not_of(' ') - slash);
+    if (leadsToOtherHosts(device) && !std::ranges::count(devices, device))
+      devices.push_back(device);
+  }
+  return any ? std::optional(devices) : std::nullopt;
+}
+
+std::string describeDevices(const WorkerOptions& options,
+                            const std::optional<std::vector<std::string>>& devices) {
+  const std::string settings = joined(usersSettings(options), ", ");
+  return (!devices           ? "what UCX has chosen"
+          : devices->empty() ? "no network device"
+                             : joined(*devices, ",")) +
+         (settings.empty() ? "" : " (" + settings + ")");
+}
+
+void failWithoutDevice(const WorkerOptions& options, const char* wanted) {
+  std::vector<std::string> settings = usersSettings(options);
+  if (!options.tls.empty()) settings.push_back("transports " + options.tls);
+  if (!options.devices.empty()) settings.push_back("device " + options.devices);
+  const std::vector<std::string> all = allNetworkDevices();
+  base::fail(ErrorCode::System, "UCX finds no device", wanted, " for ",
+             settings.empty() ? "any of its transports" : joined(settings, " and "),
+             "; without settings it has here ",
+             all.empty() ? "no network device" : joined(all, ", "),
+             "; TUTTI_LOG=info shows what UCX says itself");
+}
+
+}  // namespace tutti::transports::ucx

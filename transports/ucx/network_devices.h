@@ -1,0 +1,25 @@
+#pragma once
+
+// The network devices that UCX has, and what errors say of them.
+
+#include <ucp/api/ucp.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transports/ucx/endpoint.h"
+
+namespace tutti::transports::ucx {
+
+/// The network devices of a context, as UCX_NET_DEVICES has them. Nothing where UCX does not tell.
+std::optional<std::vector<std::string>> networkDevices(ucp_context_h context);
+/// For messages: the devices of a worker with these options, and which variables have chosen them,
+/// "lo (UCX_NET_DEVICES=lo)".
+std::string describeDevices(const WorkerOptions& options,
+                            const std::optional<std::vector<std::string>>& devices);
+/// Throws System: that UCX finds no device `wanted`, " that leads to other hosts" or "", for these
+/// settings, and which network devices it has without any.
+[[noreturn]] void failWithoutDevice(const WorkerOptions& options, const char* wanted);
+
+}  // namespace tutti::transports::ucx

@@ -60,5 +60,8 @@ struct Env {
 
 /// The process's variables, read at the first call. Throws InvalidArgument naming a malformed one.
 const Env& env();
+/// The same, but malformed ones have their defaults: for what a rank does to tell others that it
+/// has one.
+const Env& lenientEnv();
 
 }  // namespace tutti::base

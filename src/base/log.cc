@@ -46,7 +46,7 @@ bool logEnabled(LogLevel level) {
     std::lock_guard lock(sink().mutex);
     if (sink().custom) return true;
   }
-  const auto& threshold = env().log;
+  const auto& threshold = lenientEnv().log;
   return threshold && level >= *threshold;
 }
 

@@ -59,8 +59,8 @@ bool leadsHere(const Address& address, const std::vector<InterfaceEntry>& up) {
 }
 
 std::string interfaceVariable() {
-  if (!base::env().interface.empty()) return "TUTTI_INTERFACE";
-  return base::env().socketInterfaces.empty() ? "" : "NCCL_SOCKET_IFNAME";
+  if (!base::lenientEnv().interface.empty()) return "TUTTI_INTERFACE";
+  return base::lenientEnv().socketInterfaces.empty() ? "" : "NCCL_SOCKET_IFNAME";
 }
 
 std::string describeInterface(const std::string& name, const std::string& variable) {
@@ -126,7 +126,7 @@ std::optional<NetworkInterface> chooseInterface(std::vector<InterfaceEntry> up,
 
 std::optional<NetworkInterface> networkInterface(const std::optional<Address>& used) {
   const std::vector<InterfaceEntry> up = interfacesUp();
-  const WantedInterface wanted{base::env().interface, base::env().socketInterfaces};
+  const WantedInterface wanted{base::lenientEnv().interface, base::lenientEnv().socketInterfaces};
   const auto chosen = chooseInterface(up, wanted, used, towardsDefaultRoute());
   TUTTI_REQUIRE(chosen || wanted.one.empty(), "TUTTI_INTERFACE=", wanted.one,
                 " is no interface of this host that is up: ", namesOf(up));

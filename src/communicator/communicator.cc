@@ -9,6 +9,7 @@
 
 #include "src/base/check.h"
 #include "src/base/integers.h"
+#include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/bootstrap/bootstrap.h"
 #include "src/communicator/inspection.h"
@@ -46,12 +47,29 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
   return *this;
 }
 
+// A rank whose settings cannot be comes to the others all the same, to tell them why there will be
+// no communicator: they would wait for it, and then know nothing but that it has not come.
 Communicator Communicator::create(const CommunicatorOptions& options) {
-  Settings settings = Settings::from(options);
-  const base::Deadline deadline = setupDeadline(settings);
   const bootstrap::Identity identity = bootstrap::discover(options);
-  if (identity.rank == 0) settings.tuning = communicator::ownTuning();
-  auto world = std::make_shared<World>(bootstrap::join(identity, deadline, options.stop), nullptr);
+  Settings settings;
+  std::optional<Error> refusal;
+  try {
+    settings = Settings::from(options);
+    if (identity.rank == 0) settings.tuning = communicator::ownTuning();
+  } catch (const Error& e) {
+    if (identity.size == 1) throw;
+    refusal = e;
+    settings.setupTimeoutMs = communicator::setupTimeoutOf(options);
+    base::log(LogLevel::Error, "rank ", identity.rank, " of ", identity.size, ": ", e.what());
+  }
+  const base::Deadline deadline = setupDeadline(settings);
+  std::shared_ptr<World> world;
+  try {
+    world = std::make_shared<World>(bootstrap::join(identity, deadline, options.stop), nullptr);
+  } catch (const Error&) {
+    if (refusal) throw Error(*refusal);
+    throw;
+  }
   std::vector<int> members(identity.size);
   for (int r = 0; r < identity.size; ++r) members[r] = r;
   auto impl = std::make_shared<Impl>(
@@ -59,6 +77,7 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   const std::stop_callback stopped(options.stop, [&made = *impl] {  // which the result owns
     made.fail(Error(ErrorCode::Aborted, "set-up of " + made.self() + " was stopped"), true);
   });
+  if (refusal) impl->refuse(*refusal);
   impl->connect(deadline);
   return Communicator(std::move(impl));
 }

@@ -90,6 +90,12 @@ topology::Tuning ownTuning() {
   return collectives::readTuning(file);
 }
 
+int64_t setupTimeoutOf(const CommunicatorOptions& options) {
+  const int64_t given = options.setupTimeout.count();
+  return std::min<int64_t>(given > 0 ? given : base::lenientEnv().setupTimeoutMs,
+                           base::kLongestWait.count());
+}
+
 Settings Settings::from(const CommunicatorOptions& options) {
   const base::Env& env = base::env();
   TUTTI_REQUIRE(options.timeout.count() >= 0 && options.setupTimeout.count() >= 0 &&
@@ -102,7 +108,7 @@ Settings Settings::from(const CommunicatorOptions& options) {
   };
   const std::string& transport = options.transport.empty() ? env.transport : options.transport;
   requireTransport(transport);
-  return {.setupTimeoutMs = choose(options.setupTimeout.count(), env.setupTimeoutMs),
+  return {.setupTimeoutMs = setupTimeoutOf(options),
           .timeoutMs = choose(options.timeout.count(), env.timeoutMs),
           .stragglerMs = choose(options.straggler.count(), env.stragglerMs),
           .deterministic = options.deterministic || env.deterministic,
@@ -131,6 +137,9 @@ Communicator::Impl::Impl(Membership membership, const Settings& chosen)
     topology.hostOf.push_back(
         hosts.try_emplace(host, static_cast<int>(hosts.size())).first->second);
   }
+}
+
+void Communicator::Impl::requirePossible() {
   if (settings.device.kind == DeviceKind::Cuda)
     device::requireCudaDevice(settings.device.index);
   else
@@ -172,6 +181,7 @@ void Communicator::Impl::connectLocal(
     const std::vector<std::shared_ptr<Impl>>& ranks,
     std::vector<std::unique_ptr<transports::Endpoint>> endpoints) {
   const int size = static_cast<int>(ranks.size());
+  for (const auto& rank : ranks) rank->requirePossible();
   for (int i = 0; i < size; ++i)
     for (int j = 0; j < size; ++j)
       if (i != j) endpoints[i]->connect(j, endpoints[j]->address(i));
@@ -330,7 +340,18 @@ void Communicator::Impl::crossHosts(base::Deadline deadline) {
   }
 }
 
+void Communicator::Impl::refuse(const Error& why) {
+  const Error named(why.code(), self() + ": " + why.what());
+  tellFailure(named);
+  throw named;
+}
+
 void Communicator::Impl::connect(base::Deadline deadline) {
+  try {
+    requirePossible();
+  } catch (const Error& e) {
+    refuse(e);
+  }
   who.world->control->listen(who.id, this);
   listening = true;
   for (const int member : who.members)

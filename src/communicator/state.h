@@ -82,6 +82,10 @@ struct Settings {
   static Settings from(const CommunicatorOptions& options);
 };
 
+/// The deadline of set-up that these options and the environment give; the default where they give
+/// none that can be.
+int64_t setupTimeoutOf(const CommunicatorOptions& options);
+
 /// The constants that TUTTI_TUNING names, or the defaults.
 topology::Tuning ownTuning();
 
@@ -177,6 +181,11 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   // Set-up (setup.cc). connect() is collective over the members and needs them to run at the same
   // time; connectLocal() joins all ranks of one process in one call.
   void connect(base::Deadline deadline);
+  /// Instead of connect(), where this rank's settings cannot be: throws `why` with this rank's
+  /// name, and so does connect() of all others.
+  [[noreturn]] void refuse(const Error& why);
+  /// Throws InvalidArgument or Unsupported for a device or an algorithm that there is not.
+  void requirePossible();
   /// The worker by which this rank reaches other hosts.
   std::shared_ptr<transports::ucx::Worker> network();
   /// Until `arrived` holds for all others. Throws Timeout, or PeerLost for one that has left.

@@ -3,10 +3,21 @@
 # of them under AddressSanitizer with UBSan and under ThreadSanitizer, without the CUDA parts: kernels run
 # under sanitizers among the release tests, most of them by `make thorough`. All three run even when one fails; the closing lines of
 # each are repeated at the end. TUTTI_CUDA and TUTTI_CUDA_ARCHITECTURES are passed on to the release build.
+#
+# Release tests leave a fifth of the processors idle, as they wait for each other, for deadlines and for networks.
+# Meanwhile, at the least priority, the sanitizers' builds are made ahead; what these say is said by the builds below.
 cd "$(dirname "$0")/.." && source cmake/test-runs.sh || exit
 
-build release "${TUTTI_CUDA:-AUTO}" all && tests release test -LE '^(long|thorough)$'
-for preset in asan tsan; do
+sanitizers=(asan tsan)
+if build release "${TUTTI_CUDA:-AUTO}" all; then
+  (
+    renice -n 19 $BASHPID
+    for preset in "${sanitizers[@]}"; do build $preset OFF sanitizer_subset; done
+  ) >/dev/null 2>&1 &
+  tests release test -LE '^(long|thorough)$'
+  wait
+fi
+for preset in "${sanitizers[@]}"; do
   build $preset OFF sanitizer_subset && tests $preset test -L sanitizer-subset
 done
 summary "make test"

@@ -197,7 +197,11 @@ inline int __clz(int bits) { return std::countl_zero(unsigned(bits)); }
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
-inline float __fdividef(float a, float b) { return a / b; }
+/// As the programming guide has it: 0 beyond 2^126, whose reciprocals a GPU has not.
+inline float __fdividef(float a, float b) {
+  const float size = b < 0 ? -b : b;
+  return size > 0x1p126f && size <= 0x1.fffffep127f ? a * 0 : a / b;
+}
 // Rounded once each: nvcc makes no fma of them.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }

@@ -24,17 +24,17 @@ struct Sigmoid<double> {
 };
 /// With u = 2^-24 and e = exp(-x): e errs by (2 |x| + 4) u of it, for a product and its constant
 /// are rounded and the exponential errs by two units in the last place; the value, besides, by 5 u
-/// of it, by an addition and the two units of a quotient, and `rest` by one more. Below -86 it is
-/// 0 in the place of less, and what it is less than 1 is 1: their product is no NaN.
+/// of it, by an addition and the two units of a quotient, and `rest` by one more. Below -87.4 both
+/// are 0: the quotient is, as of any divisor beyond 2^126, and the exponential is bounded, so that
+/// their product is no NaN.
 template <>
 struct Sigmoid<float> {
   float value, rest;
   TUTTI_DEVICE explicit Sigmoid(float x) {
-    const float most = __uint_as_float((127u + 125u) << 23);
+    const float most = __uint_as_float((127u + 127u) << 23);
     const float small = min(::tutti::cuda::ptx::exp2Approximate(x * -1.4426950408889634f), most);
-    const bool isFar = small >= most;
-    value = isFar ? 0.0f : __fdividef(1.0f, 1.0f + small);
-    rest = isFar ? 1.0f : small * value;
+    value = __fdividef(1.0f, 1.0f + small);
+    rest = small * value;
   }
 };
 

@@ -184,7 +184,7 @@ template <int kAcross, int kBlocks, int kCount>
 TUTTI_DEVICE void takeEight(float (&x)[8], const float (&sums)[kBlocks][kCount], int i, int first) {
 #pragma unroll
   for (int k = 0; k < kBlocks * kAcross; ++k) {
-    if (k != i) continue;
+    if (k > 0 && k != i) continue;  // the first ones are replaced by the others
 #pragma unroll
     for (int j = 0; j < 8; ++j) x[j] = sums[k / kAcross][k % kAcross * kSumsOfLine + first + j];
   }
@@ -193,10 +193,8 @@ TUTTI_DEVICE void takeEight(float (&x)[8], const float (&sums)[kBlocks][kCount],
 template <Format kFormat>
 TUTTI_DEVICE void scaleAndBias(float (&x)[8], const GemmOutput& out, const LineBias& bias,
                                int first) {
-  if (out.isScaled != 0) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = times(x[i], out.scale);
-  }
+  for (int i = 0; i < 8; ++i) x[i] = times(x[i], out.scale);  // by 1 they stay as they are
   if (out.epilogue.bias.data != nullptr) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -17,11 +17,15 @@ struct GemmUnit {
   int32_t split, firstStep, steps;
 };
 
+/// Of one product, and of depth that is not split, nothing is divided: that takes longer than to
+/// ask.
 TUTTI_DEVICE GemmUnit unitAt(const GemmTiles& tiles, int32_t indexOfAll) {
-  const int32_t product = indexOfAll / tiles.unitsOfProduct;
-  const int32_t index = indexOfAll % tiles.unitsOfProduct;
-  const int32_t split = index / (tiles.rows * tiles.columns);
-  const int32_t tile = index % (tiles.rows * tiles.columns);
+  const int32_t product =
+      tiles.units == tiles.unitsOfProduct ? 0 : indexOfAll / tiles.unitsOfProduct;
+  const int32_t index = indexOfAll - product * tiles.unitsOfProduct;
+  const int32_t tilesOfSplit = tiles.rows * tiles.columns;
+  const int32_t split = tiles.splits == 1 ? 0 : index / tilesOfSplit;
+  const int32_t tile = index - split * tilesOfSplit;
   const int32_t firstRow = tile / (tiles.group * tiles.columns) * tiles.group;
   const int32_t rows = min(tiles.group, tiles.rows - firstRow);
   const int32_t inGroup = tile - firstRow * tiles.columns;
@@ -32,6 +36,10 @@ TUTTI_DEVICE GemmUnit unitAt(const GemmTiles& tiles, int32_t indexOfAll) {
           .split = split,
           .firstStep = firstStep,
           .steps = min(tiles.stepsOfSplit, tiles.steps - firstStep)};
+}
+
+TUTTI_DEVICE int32_t stepsAt(const GemmTiles& tiles, int32_t indexOfAll) {
+  return tiles.splits == 1 ? tiles.steps : unitAt(tiles, indexOfAll).steps;
 }
 
 /// An operand of one product.

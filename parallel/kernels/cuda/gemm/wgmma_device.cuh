@@ -240,11 +240,11 @@ TUTTI_DEVICE void consumeInTurn(WgmmaShared<Kernel::kColumns>& shared, const Wgm
   if (!isMine) ptx::barArrive(1, kBoth);
   for (int32_t index = int32_t(blockIdx.x / ptx::clusterSize()); index < x.tiles.units;
        index += clusters, isMine = !isMine) {
-    const GemmUnit unit = unitAt(x.tiles, index);
     if (!isMine) {
-      place.advance(uint32_t(unit.steps));
+      place.advance(uint32_t(stepsAt(x.tiles, index)));
       continue;
     }
+    const GemmUnit unit = unitAt(x.tiles, index);
     float sums[2][Kernel::kColumns / 2];
     fetchFirst<Kernel>(shared, x, unit, 0);
     ptx::barSync(uint32_t(1 + consumer), kBoth);

@@ -229,6 +229,36 @@ TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
   }
 }
 
+// As where every host has a bridge for its containers, of the same address: to the others that
+// leads to themselves, and all say so before UCX connects.
+TEST_F(Hosts, ADeviceWhoseAddressOthersHaveIsNamedAtSetUp) {
+  const NetworkHosts hosts(3);
+  for (int host = 0; host < 3; ++host) {
+    hosts.run(host, {"ip", "link", "add", "same", "type", "veth", "peer", "name", "end"});
+    for (const char* device : {"same", "end"}) hosts.run(host, {"ip", "link", "set", device, "up"});
+    hosts.run(host, {"ip", "address", "add", "172.17.0.1/16", "dev", "same"});
+  }
+  for (const int wrong : {0, 1, 2}) {
+    RankProcesses ranks(
+        3,
+        [&](const Context& context) {
+          const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 8s}); });
+          context.say(outcome.text);
+          return outcome.code == ErrorCode::PeerLost ? 0 : 1;
+        },
+        [&](int rank) {
+          hosts.enter(rank);
+          if (rank == wrong) ::setenv("UCX_NET_DEVICES", "same", 1);
+        });
+    ASSERT_TRUE(ranks.allSucceed(30s)) << wrong;
+    expectSaidByAll(
+        ranks, 3,
+        {"rank " + std::to_string(wrong) + " (pid " + std::to_string(ranks.pid(wrong)) +
+             " on host " + hosts.name(wrong) + ")",
+         goesBy(wrong, "same (UCX_NET_DEVICES=same)"), "this host has its addresses, 172.17.0.1"});
+  }
+}
+
 // What UCX does not have on a rank's host, or may not use there: it says so before it is asked to
 // send, with what there is. To UCX a variable that is set and empty names nothing.
 TEST_F(Hosts, ARankWithoutADeviceIsNamedAtSetUp) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "transports/connection.h"
 
@@ -17,6 +18,9 @@ struct AddressBlob {
   uint64_t door = 0;         ///< where `to` sends what it has for `from`
   base::Bytes worker;        ///< UCP's address of the worker that serves `from`
   std::string devices = {};  ///< that it goes by, in words; cut where it is long
+  std::string host = {};     ///< that `from` is on, as WorkerOptions has it
+  /// Of all these devices, as NetworkDevices has them; none where one of them has none.
+  std::vector<uint32_t> addresses = {};
 
   base::Bytes write() const;
   /// Throws Refused when it is malformed or of another version.

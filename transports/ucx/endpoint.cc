@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "transports/ring_layout.h"
 #include "transports/ucx/address.h"
+#include "transports/ucx/network_devices.h"
 #include "transports/ucx/peer.h"
 #include "transports/ucx/worker.h"
 
@@ -50,8 +51,15 @@ class UcxEndpoint final : public Endpoint {
   Address address(int peer) override {
     requirePeer(peer);
     const auto lock = worker_->lock();
-    const AddressBlob blob{
-        rank_, peer, size_, layout_, at(peer).door(), worker_->address(), worker_->devices()};
+    const AddressBlob blob{rank_,
+                           peer,
+                           size_,
+                           layout_,
+                           at(peer).door(),
+                           worker_->address(),
+                           worker_->devices(),
+                           worker_->host(),
+                           worker_->addresses()};
     return {blob.write(), {}};
   }
 
@@ -62,7 +70,12 @@ class UcxEndpoint final : public Endpoint {
       base::fail(ErrorCode::InvalidUsage, "rank ", rank_, " is connected to rank ", peer);
     AddressBlob blob = AddressBlob::read(address.blob);
     check(peer, blob);
+    const bool isHere = leadsHere(blob);
+    const std::string addresses = describeAddresses(blob.addresses);
     at(peer).setAddress(std::move(blob));
+    if (isHere)
+      base::fail(ErrorCode::PeerLost, "it cannot be reached, as this host has its addresses, ",
+                 addresses, ", too", at(peer).ways());
   }
 
   SendRing& sendRing(int peer, int channel) override {
@@ -176,6 +189,15 @@ class UcxEndpoint final : public Endpoint {
                  " of ", blob.size, " came as that of rank ", peer, " for rank ", rank_, " of ",
                  size_);
     requireSameLayout(peer, blob.layout, rank_, layout_);
+  }
+
+  /// Whether messages for a peer of another host would end on this one, as where each has a bridge
+  /// for containers. UCX would meet whoever listens there, or nobody, and assert.
+  bool leadsHere(const AddressBlob& blob) const {
+    if (blob.host.empty() || blob.host == worker_->host() || blob.addresses.empty()) return false;
+    const std::vector<uint32_t> own = ownAddresses();
+    return std::ranges::all_of(blob.addresses,
+                               [&](uint32_t each) { return std::ranges::count(own, each) > 0; });
   }
 
   const std::shared_ptr<Worker> worker_;

@@ -1,5 +1,10 @@
 #include "transports/ucx/network_devices.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -71,7 +76,50 @@ std::vector<std::string> allNetworkDevices() {
   return devices.value_or(std::vector<std::string>());
 }
 
+struct InterfaceAddress {
+  std::string name;
+  uint32_t address;
+};
+std::vector<InterfaceAddress> interfaceAddresses() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<InterfaceAddress> all;
+  for (const ifaddrs* each = list; each; each = each->ifa_next)
+    if (each->ifa_addr && each->ifa_addr->sa_family == AF_INET && (each->ifa_flags & IFF_UP) != 0)
+      all.push_back(
+          {each->ifa_name, reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr.s_addr});
+  return all;
+}
+
 }  // namespace
+
+std::vector<uint32_t> ownAddresses() {
+  std::vector<uint32_t> own;
+  for (const InterfaceAddress& each : interfaceAddresses()) own.push_back(each.address);
+  return own;
+}
+
+std::vector<uint32_t> addressesOf(const std::vector<std::string>& devices) {
+  const std::vector<InterfaceAddress> all = interfaceAddresses();
+  std::vector<uint32_t> found;
+  for (const std::string& device : devices) {
+    const size_t before = found.size();
+    for (const InterfaceAddress& each : all)
+      if (each.name == device) found.push_back(each.address);
+    if (found.size() == before) return {};
+  }
+  return found;
+}
+
+std::string describeAddresses(const std::vector<uint32_t>& addresses) {
+  std::vector<std::string> texts;
+  for (const uint32_t address : addresses) {
+    std::array<char, INET_ADDRSTRLEN> text{};
+    texts.emplace_back(::inet_ntop(AF_INET, &address, text.data(), text.size()));
+  }
+  return joined(texts, ", ");
+}
 
 // A line is "#      resource 1  :  md 1  dev 1  flags -- tcp/eth0". What does not look so is not
 // taken for a context without devices.

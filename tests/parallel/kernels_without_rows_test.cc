@@ -97,6 +97,12 @@ void copy(Kernels& kernels, Operands& o) {
   kernels.copy(o.kept({0, kWidth}), o.ones({0, kWidth}));
 }
 
+void copyAll(Kernels& kernels, Operands& o) {
+  const TensorCopy all[] = {{o.ones({0, kWidth}), o.kept({0, kWidth})}, {o.kept({0}), o.ones({0})}};
+  kernels.copyAll(all);
+  kernels.copyAll({});
+}
+
 void addBias(Kernels& kernels, Operands& o) {
   kernels.addBias(o.ones({kWidth}), o.ones({0, kWidth}));
 }
@@ -415,6 +421,7 @@ const std::vector<Kernel> kKernels{
     TUTTI_KERNEL(gemm),
     TUTTI_KERNEL(fillZero),
     TUTTI_KERNEL(copy),
+    TUTTI_KERNEL(copyAll),
     TUTTI_KERNEL(addBias),
     TUTTI_KERNEL(biasGradient),
     TUTTI_KERNEL(add),

@@ -78,7 +78,6 @@ std::shared_ptr<transports::ucx::Worker> World::network(const LocalRank& rank) {
   else if (nics > 1)
     options = workerOptions(rank, [] { return topology::readMachine(); });
   const std::string& host = control->peer(control->rank()).bootId;
-  options.host = host;
   for (int other = 0; other < control->size(); ++other)
     options.betweenHosts |= control->peer(other).bootId != host;
   network_ = transports::ucx::makeWorker(options);

@@ -15,7 +15,7 @@ constexpr uint32_t kMagic = 0x78637574;  // "tucx"
 constexpr uint32_t kVersion = 4;
 // A machine with dozens of devices has a few kilobytes.
 constexpr size_t kLongestWorkerAddress = 65536;
-constexpr size_t kLongestDevices = 512, kLongestHost = 256, kMostAddresses = 64;
+constexpr size_t kLongestDevices = 512, kLongestNetwork = 256, kMostAddresses = 64;
 
 uint64_t digest(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
@@ -36,7 +36,7 @@ base::Bytes AddressBlob::write() const {
   out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
   out.put(static_cast<uint64_t>(layout.slotBytes)).put(door);
   out.put(std::span<const std::byte>(worker));
-  out.put(devices.substr(0, kLongestDevices)).put(host.substr(0, kLongestHost));
+  out.put(devices.substr(0, kLongestDevices)).put(network.substr(0, kLongestNetwork));
   const bool areFew = addresses.size() <= kMostAddresses;
   out.put(static_cast<uint32_t>(areFew ? addresses.size() : 0));
   if (areFew)
@@ -64,7 +64,7 @@ AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
   blob.door = in.get<uint64_t>("door");
   blob.worker = in.getBytes("worker", kLongestWorkerAddress);
   blob.devices = printable(in.getString("devices", kLongestDevices));
-  blob.host = in.getString("host", kLongestHost);
+  blob.network = in.getString("network", kLongestNetwork);
   const auto count = in.get<uint32_t>("number of addresses");
   if (count > kMostAddresses) base::fail(ErrorCode::Refused, "a UCX address has ", count, " of IP");
   for (uint32_t i = 0; i < count; ++i) blob.addresses.push_back(in.get<uint32_t>("address"));

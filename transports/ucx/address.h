@@ -18,7 +18,7 @@ struct AddressBlob {
   uint64_t door = 0;         ///< where `to` sends what it has for `from`
   base::Bytes worker;        ///< UCP's address of the worker that serves `from`
   std::string devices = {};  ///< that it goes by, in words; cut where it is long
-  std::string host = {};     ///< that `from` is on, as WorkerOptions has it
+  std::string network = {};  ///< of the host that `from` is on, as ownNetwork() has it
   /// Of all these devices, as NetworkDevices has them; none where one of them has none.
   std::vector<uint32_t> addresses = {};
 

@@ -58,7 +58,7 @@ class UcxEndpoint final : public Endpoint {
                            at(peer).door(),
                            worker_->address(),
                            worker_->devices(),
-                           worker_->host(),
+                           worker_->network(),
                            worker_->addresses()};
     return {blob.write(), {}};
   }
@@ -191,10 +191,11 @@ class UcxEndpoint final : public Endpoint {
     requireSameLayout(peer, blob.layout, rank_, layout_);
   }
 
-  /// Whether messages for a peer of another host would end on this one, as where each has a bridge
-  /// for containers. UCX would meet whoever listens there, or nobody, and assert.
+  /// Whether messages for a peer of another network would end in this one, as where each host has a
+  /// bridge for containers. UCX would meet whoever listens there, or nobody, and assert.
   bool leadsHere(const AddressBlob& blob) const {
-    if (blob.host.empty() || blob.host == worker_->host() || blob.addresses.empty()) return false;
+    if (blob.network.empty() || blob.network == worker_->network() || blob.addresses.empty())
+      return false;
     const std::vector<uint32_t> own = ownAddresses();
     return std::ranges::all_of(blob.addresses,
                                [&](uint32_t each) { return std::ranges::count(own, each) > 0; });

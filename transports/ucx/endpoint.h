@@ -21,9 +21,6 @@ struct WorkerOptions {
   /// bandwidth of a link of 1 Gbit/s.
   std::string rendezvous = {};
   bool betweenHosts = false;  ///< refuse, where UCX finds no device that leads to other hosts
-  /// Equal for the ranks of this host. Peers of other hosts by addresses that this one has too are
-  /// not reached; empty: nobody asks.
-  std::string host = {};
 };
 
 /// One UCP worker, which may be used by several threads. It keeps one connection for each worker

@@ -9,6 +9,8 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <sstream>
 
@@ -93,6 +95,14 @@ std::vector<InterfaceAddress> interfaceAddresses() {
 }
 
 }  // namespace
+
+std::string ownNetwork() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  std::error_code none;
+  const std::string space = std::filesystem::read_symlink("/proc/self/ns/net", none).string();
+  return boot.empty() || space.empty() ? "" : boot + " " + space;
+}
 
 std::vector<uint32_t> ownAddresses() {
   std::vector<uint32_t> own;

@@ -14,6 +14,9 @@ namespace tutti::transports::ucx {
 
 /// The network devices of a context, as UCX_NET_DEVICES has them. Nothing where UCX does not tell.
 std::optional<std::vector<std::string>> networkDevices(ucp_context_h context);
+/// Equal for processes that share interfaces: the kernel's boot, and its network namespace. Empty
+/// where neither is told.
+std::string ownNetwork();
 /// Addresses of IPv4, as the network orders their bytes, of interfaces that are up: of all, or of
 /// `devices`; then none where one of these has none, as one of RDMA.
 std::vector<uint32_t> ownAddresses();

@@ -159,7 +159,7 @@ void Worker::initialise(const WorkerOptions& options) {
   if (options.betweenHosts && devices && devices->empty())
     failWithoutDevice(options, " that leads to other hosts");
   devices_ = describeDevices(options, devices);
-  host_ = options.host;
+  network_ = ownNetwork();
   if (devices) addresses_ = addressesOf(*devices);
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;

@@ -102,7 +102,7 @@ class Worker {
   void enterOnThread(std::function<void()> enter) { enter_ = std::move(enter); }
   /// For messages: the devices that it goes by, and which variables have chosen them.
   const std::string& devices() const { return devices_; }
-  const std::string& host() const { return host_; }
+  const std::string& network() const { return network_; }
   /// Of those devices, as addressesOf() has them.
   const std::vector<uint32_t>& addresses() const { return addresses_; }
 
@@ -182,7 +182,7 @@ class Worker {
   bool reachesGpus_ = false;
   std::function<void()> enter_;
   base::Bytes address_;
-  std::string devices_, host_;
+  std::string devices_, network_;
   std::vector<uint32_t> addresses_;
   std::unordered_map<uint64_t, Door*> doors_;
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address

@@ -203,30 +203,35 @@ TEST_F(Hosts, ADeviceThatSwallowsEverythingIsNamedAtSetUp) {
     expectSaidByAll(ranks, 2, {goesBy(rank, "silent (UCX_NET_DEVICES=silent)")});
 }
 
-// Hosts of two, three and one ranks: whichever it is, all ranks name it, its host and its setting,
-// also those that go by the right device and notice first.
+/// Of these ranks `wrong` alone has `device` for UCX: all name it, its host, its setting, and
+/// `why`, also those that go by the right device and notice first.
+void expectNamedByAll(const NetworkHosts& hosts, const Placement& placement, int wrong,
+                      const std::string& device, const std::string& why) {
+  const int size = static_cast<int>(placement.size());
+  const auto hostOf = [&](int rank) { return placement[static_cast<size_t>(rank)]; };
+  RankProcesses ranks(
+      size,
+      [&](const Context& context) {
+        const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 8s}); });
+        context.say(outcome.text);
+        return outcome.code == ErrorCode::PeerLost ? 0 : 1;
+      },
+      [&](int rank) {
+        hosts.enter(hostOf(rank));
+        if (rank == wrong) ::setenv("UCX_NET_DEVICES", device.c_str(), 1);
+      });
+  ASSERT_TRUE(ranks.allSucceed(30s)) << wrong;
+  expectSaidByAll(ranks, size,
+                  {"rank " + std::to_string(wrong) + " (pid " + std::to_string(ranks.pid(wrong)) +
+                       " on host " + hosts.name(hostOf(wrong)) + ")",
+                   goesBy(wrong, device + " (UCX_NET_DEVICES=" + device + ")"), why});
+}
+
+// Hosts of two, three and one ranks, whichever it is.
 TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
   const NetworkHosts hosts(3);
-  const Placement placement{0, 0, 1, 1, 1, 2};
-  for (const int wrong : {1, 4, 5}) {
-    RankProcesses ranks(
-        6,
-        [&](const Context& context) {
-          const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 8s}); });
-          context.say(outcome.text);
-          return outcome.code == ErrorCode::PeerLost ? 0 : 1;
-        },
-        [&](int rank) {
-          hosts.enter(placement[static_cast<size_t>(rank)]);
-          if (rank == wrong) ::setenv("UCX_NET_DEVICES", "lo", 1);
-        });
-    ASSERT_TRUE(ranks.allSucceed(30s)) << wrong;
-    const std::string pid = std::to_string(ranks.pid(wrong)),
-                      host = hosts.name(placement[static_cast<size_t>(wrong)]);
-    expectSaidByAll(ranks, 6,
-                    {"rank " + std::to_string(wrong) + " (pid " + pid + " on host " + host + ")",
-                     goesBy(wrong, "lo (UCX_NET_DEVICES=lo)"), " goes by eth0;"});
-  }
+  for (const int wrong : {1, 4, 5})
+    expectNamedByAll(hosts, {0, 0, 1, 1, 1, 2}, wrong, "lo", " goes by eth0;");
 }
 
 // As where every host has a bridge for its containers, of the same address: to the others that
@@ -238,25 +243,8 @@ TEST_F(Hosts, ADeviceWhoseAddressOthersHaveIsNamedAtSetUp) {
     for (const char* device : {"same", "end"}) hosts.run(host, {"ip", "link", "set", device, "up"});
     hosts.run(host, {"ip", "address", "add", "172.17.0.1/16", "dev", "same"});
   }
-  for (const int wrong : {0, 1, 2}) {
-    RankProcesses ranks(
-        3,
-        [&](const Context& context) {
-          const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 8s}); });
-          context.say(outcome.text);
-          return outcome.code == ErrorCode::PeerLost ? 0 : 1;
-        },
-        [&](int rank) {
-          hosts.enter(rank);
-          if (rank == wrong) ::setenv("UCX_NET_DEVICES", "same", 1);
-        });
-    ASSERT_TRUE(ranks.allSucceed(30s)) << wrong;
-    expectSaidByAll(
-        ranks, 3,
-        {"rank " + std::to_string(wrong) + " (pid " + std::to_string(ranks.pid(wrong)) +
-             " on host " + hosts.name(wrong) + ")",
-         goesBy(wrong, "same (UCX_NET_DEVICES=same)"), "this host has its addresses, 172.17.0.1"});
-  }
+  for (const int wrong : {0, 1, 2})
+    expectNamedByAll(hosts, {0, 1, 2}, wrong, "same", "this host has its addresses, 172.17.0.1");
 }
 
 // What UCX does not have on a rank's host, or may not use there: it says so before it is asked to

@@ -19,7 +19,7 @@ struct AddressBlob {
   base::Bytes worker;        ///< UCP's address of the worker that serves `from`
   std::string devices = {};  ///< that it goes by, in words; cut where it is long
   std::string network = {};  ///< of the host that `from` is on, as ownNetwork() has it
-  /// Of all these devices, as NetworkDevices has them; none where one of them has none.
+  /// Of all these devices, as addressesOf() has them; none where one of them has none.
   std::vector<uint32_t> addresses = {};
 
   base::Bytes write() const;

@@ -71,7 +71,7 @@ class UcxEndpoint final : public Endpoint {
     AddressBlob blob = AddressBlob::read(address.blob);
     check(peer, blob);
     const bool isHere = leadsHere(blob);
-    const std::string addresses = describeAddresses(blob.addresses);
+    const std::string addresses = isHere ? describeAddresses(blob.addresses) : "";
     at(peer).setAddress(std::move(blob));
     if (isHere)
       base::fail(ErrorCode::PeerLost, "it cannot be reached, as this host has its addresses, ",

@@ -195,6 +195,24 @@ class ConnectionLost : public Error {
   std::string how_;
 };
 
+/// Asks where the address of a peer leads, beside what the transport sends by itself. Nothing of it
+/// waits.
+class Visit {
+ public:
+  enum class Finding : uint8_t {
+    Silence,      ///< nobody has answered so far
+    Host,         ///< a kernel has, and no process yet
+    Peer,         ///< the peer has
+    Elsewhere,    ///< its place is another one's, or nobody's: the peer is not there
+    Unreachable,  ///< no way leads there
+  };
+  virtual ~Visit() = default;
+  /// What is known by now. From Peer, Elsewhere and Unreachable on it stays so.
+  virtual Finding look() = 0;
+  /// For messages: where it asks, and what came of it, "10.0.0.2:40123 (Connection refused)".
+  virtual std::string describe() const = 0;
+};
+
 /// One rank's end of a transport, for one communicator. Set-up: every rank makes its endpoint,
 /// hands address(p) to each peer p, and calls connect(p, address from p). After that the rings to p
 /// may be used.
@@ -209,6 +227,9 @@ class Endpoint {
   virtual Address address(int peer) = 0;
   /// Throws Refused when the address is malformed or its layout differs from ours.
   virtual void connect(int peer, Address address) = 0;
+  /// Of a connected peer. Null where there is nothing to find out, or no way to. Throws System
+  /// where it cannot be asked for. On any thread.
+  virtual std::unique_ptr<Visit> visit(int /*peer*/) { return nullptr; }
   virtual SendRing& sendRing(int peer, int channel) = 0;
   virtual ReceiveRing& receiveRing(int peer, int channel) = 0;
   /// Makes messages of at least `slots.leastBytes` between this rank and `peer` direct, on one

@@ -420,6 +420,18 @@ void Communicator::Impl::onTick() {
     lastInquiryNs = 0;
   }
   if (watchedPeer < 0 || waited < kInquireAfterNs) return;
+  if (endpoint) {
+    const auto cut = networkWatch.look(
+        *endpoint,
+        {.operation = current, .peer = watchedPeer, .bytesReceived = entry->bytesReceived}, now);
+    if (cut)
+      return fail(
+          Error(ErrorCode::PeerLost,
+                base::message(name(watchedPeer), " is cut off: nothing has answered ", self(),
+                              " at ", *cut, " for seconds", endpoint->ways(watchedPeer),
+                              "; noticed during ", textOf(*entry))),
+          true);
+  }
   if (now - lastInquiryNs >= kInquireAgainNs) {
     lastInquiryNs = now;
     inquire(watchedPeer, current);

@@ -24,6 +24,7 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/communicator/endpoints.h"
 #include "src/communicator/gpu.h"
+#include "src/communicator/network_watch.h"
 #include "src/communicator/recorder.h"
 #include "src/communicator/windows.h"
 #include "src/executor/exchange_operation.h"
@@ -193,6 +194,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
                 const std::function<bool(const Peer&)>& arrived);
   /// All ranks have said so many times that they are ready.
   void awaitReadiness(int times, base::Deadline deadline);
+  /// That other hosts are reached: addresses lead there, and messages get there.
+  void visitHosts(base::Deadline deadline);
   void crossHosts(base::Deadline deadline);
   /// Throws what has become of the peer, else `why`.
   [[noreturn]] void cannotConnect(int peer, const Error& why);
@@ -365,6 +368,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   // The monitor's own.
   uint64_t watchedOperation = 0;
   int watchedPeer = -1;
+  communicator::NetworkWatch networkWatch;
   int64_t lastInquiryNs = 0;
   bool straggling = false;
   int64_t gpuFailedNs = 0;

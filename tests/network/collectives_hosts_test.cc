@@ -206,7 +206,8 @@ TEST_F(Hosts, ADeviceThatSwallowsEverythingIsNamedAtSetUp) {
 /// Of these ranks `wrong` alone has `device` for UCX: all name it, its host, its setting, and
 /// `why`, also those that go by the right device and notice first.
 void expectNamedByAll(const NetworkHosts& hosts, const Placement& placement, int wrong,
-                      const std::string& device, const std::string& why) {
+                      const std::string& device, const std::string& why,
+                      ErrorCode code = ErrorCode::PeerLost) {
   const int size = static_cast<int>(placement.size());
   const auto hostOf = [&](int rank) { return placement[static_cast<size_t>(rank)]; };
   RankProcesses ranks(
@@ -214,7 +215,7 @@ void expectNamedByAll(const NetworkHosts& hosts, const Placement& placement, int
       [&](const Context& context) {
         const Outcome outcome = outcomeOf([&] { context.join({.setupTimeout = 8s}); });
         context.say(outcome.text);
-        return outcome.code == ErrorCode::PeerLost ? 0 : 1;
+        return outcome.code == code ? 0 : 1;
       },
       [&](int rank) {
         hosts.enter(hostOf(rank));
@@ -234,17 +235,58 @@ TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
     expectNamedByAll(hosts, {0, 0, 1, 1, 1, 2}, wrong, "lo", " goes by eth0;");
 }
 
+/// A device of this name and address on a host.
+void addDevice(const NetworkHosts& hosts, int host, const std::string& name,
+               const std::string& address) {
+  const std::string end = name + "-end";
+  hosts.run(host, {"ip", "link", "add", name, "type", "veth", "peer", "name", end});
+  for (const std::string& device : {name, end})
+    hosts.run(host, {"ip", "link", "set", device, "up"});
+  hosts.run(host, {"ip", "address", "add", address, "dev", name});
+}
+
 // As where every host has a bridge for its containers, of the same address: to the others that
 // leads to themselves, and all say so before UCX connects.
 TEST_F(Hosts, ADeviceWhoseAddressOthersHaveIsNamedAtSetUp) {
   const NetworkHosts hosts(3);
-  for (int host = 0; host < 3; ++host) {
-    hosts.run(host, {"ip", "link", "add", "same", "type", "veth", "peer", "name", "end"});
-    for (const char* device : {"same", "end"}) hosts.run(host, {"ip", "link", "set", device, "up"});
-    hosts.run(host, {"ip", "address", "add", "172.17.0.1/16", "dev", "same"});
-  }
+  for (int host = 0; host < 3; ++host) addDevice(hosts, host, "same", "172.17.0.1/16");
   for (const int wrong : {0, 1, 2})
-    expectNamedByAll(hosts, {0, 1, 2}, wrong, "same", "this host has its addresses, 172.17.0.1");
+    expectNamedByAll(hosts, {0, 1, 2}, wrong, "same",
+                     " (Connection refused), an address that this host has, too");
+}
+
+// To its neighbours it is the address of a bystander, or of nobody.
+TEST_F(Hosts, ADeviceThatIsRefusedIsNamedAtSetUp) {
+  const NetworkHosts hosts(5);
+  hosts.run(2, {"sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore"});
+  addDevice(hosts, 2, "taken", hosts.address(4) + "/32");
+  addDevice(hosts, 2, "aside", "10.69.0.1/24");
+  const auto expectNamed = [&](const std::string& device, const std::string& why) {
+    SCOPED_TRACE(device + why);
+    expectNamedByAll(hosts, {0, 1, 2, 3}, 2, device, why);
+  };
+  expectNamed("taken", " it is not reached at " + hosts.address(4) + ":");
+  expectNamed("aside", " (Network is unreachable)");
+  const auto route = [&](const std::string& change, const std::string& kind) {
+    for (const int host : {0, 1, 3}) hosts.run(host, {"ip", "route", change, kind, "10.69.0.0/24"});
+  };
+  for (const auto& [kind, why] : {std::pair{"unreachable", " (No route to host)"},
+                                  {"prohibit", " (Permission denied)"},
+                                  {"blackhole", " (Invalid argument)"}}) {
+    route("add", kind);
+    expectNamed("aside", why);
+    route("delete", kind);
+  }
+}
+
+// Also by those that have not asked it, and wait for others.
+TEST_F(Hosts, ADeviceThatOneRankIsNotHeardByIsNamedAtSetUp) {
+  const NetworkHosts hosts(4);
+  addDevice(hosts, 1, "silent", "10.77.0.99/32");
+  for (const int host : {0, 2, 3})
+    hosts.run(host, {"ip", "neighbour", "add", "10.77.0.99", "lladdr", "02:00:00:00:00:01", "dev",
+                     NetworkHosts::kInterface, "nud", "permanent"});
+  expectNamedByAll(hosts, {0, 0, 0, 1, 2, 3}, 3, "silent", " at 10.77.0.99:", ErrorCode::Timeout);
 }
 
 // What UCX does not have on a rank's host, or may not use there: it says so before it is asked to
@@ -536,6 +578,37 @@ TEST_F(Hosts, APartitionIsNamedOnBothSides) {
 }
 
 // Row 3, across hosts: a stopped process is slow, however long it takes.
+// The control plane has another network, which is whole.
+TEST_F(Hosts, APartitionOfTheDataAloneIsNamedOnBothSides) {
+  const NetworkHosts hosts(2);
+  const auto data = [](int host) { return "10.78.0." + std::to_string(host + 1); };
+  for (int host = 0; host < 2; ++host) {
+    hosts.run(host, {"ip", "link", "add", "data", "type", "vxlan", "id", "7", "dstport", "4789",
+                     "remote", hosts.address(1 - host)});
+    hosts.run(host, {"ip", "address", "add", data(host) + "/24", "dev", "data"});
+    hosts.run(host, {"ip", "link", "set", "data", "up"});
+  }
+  RankProcesses ranks(
+      3, [](const Context& context) { return loopAllReduce(context, false, {.timeout = 60s}); },
+      [&](int rank) {
+        hosts.enter(rank / 2);
+        ::setenv("UCX_NET_DEVICES", "data", 1);
+        ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
+      });
+  for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "reduces", 30s)) << ranks.output(r);
+  const int64_t cut = nowMs();
+  for (int host = 0; host < 2; ++host)
+    hosts.run(host, {"ip", "neighbour", "replace", data(1 - host), "lladdr", "02:00:00:00:00:01",
+                     "dev", "data", "nud", "permanent"});
+  ASSERT_TRUE(ranks.allSucceed(30s));
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string out = ranks.output(rank);
+    EXPECT_LE(endOfLoop(out) - cut, kHostLossNoticedMs) << out;
+    EXPECT_NE(out.find("is cut off: nothing has answered"), std::string::npos) << out;
+    EXPECT_NE(out.find(" goes by data (UCX_NET_DEVICES=data)"), std::string::npos) << out;
+  }
+}
+
 TEST_F(Hosts, AStoppedRankIsWaitedFor) {
   const NetworkHosts hosts(2);
   RankProcesses ranks(

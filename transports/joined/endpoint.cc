@@ -36,6 +36,10 @@ class JoinedEndpoint final : public Endpoint {
     const Way way = to(peer);
     way.endpoint.connect(way.number, std::move(address));
   }
+  std::unique_ptr<Visit> visit(int peer) override {
+    const Way way = to(peer);
+    return way.endpoint.visit(way.number);
+  }
   SendRing& sendRing(int peer, int channel) override {
     const Way way = to(peer);
     return way.endpoint.sendRing(way.number, channel);

@@ -12,10 +12,10 @@ namespace tutti::transports::ucx {
 namespace {
 
 constexpr uint32_t kMagic = 0x78637574;  // "tucx"
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 // A machine with dozens of devices has a few kilobytes.
 constexpr size_t kLongestWorkerAddress = 65536;
-constexpr size_t kLongestDevices = 512, kLongestNetwork = 256, kMostAddresses = 64;
+constexpr size_t kLongestDevices = 512, kMostPlaces = 64;
 
 uint64_t digest(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
@@ -36,11 +36,10 @@ base::Bytes AddressBlob::write() const {
   out.put(static_cast<int32_t>(layout.channels)).put(layout.slotCount);
   out.put(static_cast<uint64_t>(layout.slotBytes)).put(door);
   out.put(std::span<const std::byte>(worker));
-  out.put(devices.substr(0, kLongestDevices)).put(network.substr(0, kLongestNetwork));
-  const bool areFew = addresses.size() <= kMostAddresses;
-  out.put(static_cast<uint32_t>(areFew ? addresses.size() : 0));
-  if (areFew)
-    for (const uint32_t address : addresses) out.put(address);
+  out.put(devices.substr(0, kLongestDevices)).put(beacon.number);
+  const size_t places = beacon.places.size() <= kMostPlaces ? beacon.places.size() : 0;
+  out.put(static_cast<uint32_t>(places));
+  for (size_t i = 0; i < places; ++i) out.put(beacon.places[i].address).put(beacon.places[i].port);
   base::Bytes bytes = out.take();
   const base::Bytes sum = base::bytesOf(digest(bytes));
   bytes.insert(bytes.end(), sum.begin(), sum.end());
@@ -64,10 +63,13 @@ AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
   blob.door = in.get<uint64_t>("door");
   blob.worker = in.getBytes("worker", kLongestWorkerAddress);
   blob.devices = printable(in.getString("devices", kLongestDevices));
-  blob.network = in.getString("network", kLongestNetwork);
-  const auto count = in.get<uint32_t>("number of addresses");
-  if (count > kMostAddresses) base::fail(ErrorCode::Refused, "a UCX address has ", count, " of IP");
-  for (uint32_t i = 0; i < count; ++i) blob.addresses.push_back(in.get<uint32_t>("address"));
+  blob.beacon.number = in.get<uint64_t>("beacon's number");
+  const auto places = in.get<uint32_t>("number of places");
+  if (places > kMostPlaces) base::fail(ErrorCode::Refused, "a UCX address has ", places, " of IP");
+  for (uint32_t i = 0; i < places; ++i) {
+    const auto address = in.get<uint32_t>("place's address");
+    blob.beacon.places.push_back({address, in.get<uint16_t>("place's port")});
+  }
   const auto sum = in.get<uint64_t>("digest");
   in.requireEnd();
   if (sum != digest(bytes.first(bytes.size() - sizeof sum)))

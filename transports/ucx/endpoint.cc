@@ -10,7 +10,6 @@
 #include "src/base/log.h"
 #include "transports/ring_layout.h"
 #include "transports/ucx/address.h"
-#include "transports/ucx/network_devices.h"
 #include "transports/ucx/peer.h"
 #include "transports/ucx/worker.h"
 
@@ -58,8 +57,7 @@ class UcxEndpoint final : public Endpoint {
                            at(peer).door(),
                            worker_->address(),
                            worker_->devices(),
-                           worker_->network(),
-                           worker_->addresses()};
+                           worker_->beacon()};
     return {blob.write(), {}};
   }
 
@@ -70,12 +68,14 @@ class UcxEndpoint final : public Endpoint {
       base::fail(ErrorCode::InvalidUsage, "rank ", rank_, " is connected to rank ", peer);
     AddressBlob blob = AddressBlob::read(address.blob);
     check(peer, blob);
-    const bool isHere = leadsHere(blob);
-    const std::string addresses = isHere ? describeAddresses(blob.addresses) : "";
     at(peer).setAddress(std::move(blob));
-    if (isHere)
-      base::fail(ErrorCode::PeerLost, "it cannot be reached, as this host has its addresses, ",
-                 addresses, ", too", at(peer).ways());
+  }
+
+  std::unique_ptr<Visit> visit(int peer) override {
+    requirePeer(peer);
+    const auto lock = worker_->lock();
+    const BeaconAddress& beacon = at(peer).beacon();
+    return beacon.places.empty() ? nullptr : visitBeacon(beacon);
   }
 
   SendRing& sendRing(int peer, int channel) override {
@@ -189,16 +189,6 @@ class UcxEndpoint final : public Endpoint {
                  " of ", blob.size, " came as that of rank ", peer, " for rank ", rank_, " of ",
                  size_);
     requireSameLayout(peer, blob.layout, rank_, layout_);
-  }
-
-  /// Whether messages for a peer of another network would end in this one, as where each host has a
-  /// bridge for containers. UCX would meet whoever listens there, or nobody, and assert.
-  bool leadsHere(const AddressBlob& blob) const {
-    if (blob.network.empty() || blob.network == worker_->network() || blob.addresses.empty())
-      return false;
-    const std::vector<uint32_t> own = ownAddresses();
-    return std::ranges::all_of(blob.addresses,
-                               [&](uint32_t each) { return std::ranges::count(own, each) > 0; });
   }
 
   const std::shared_ptr<Worker> worker_;

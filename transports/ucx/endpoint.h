@@ -20,7 +20,8 @@ struct WorkerOptions {
   /// where there is RDMA; over TCP nobody fetches, which costs a round trip more and a third of the
   /// bandwidth of a link of 1 Gbit/s.
   std::string rendezvous = {};
-  bool betweenHosts = false;  ///< refuse, where UCX finds no device that leads to other hosts
+  /// Refuse, where UCX finds no device that leads to other hosts, and be there to be visited.
+  bool betweenHosts = false;
 };
 
 /// One UCP worker, which may be used by several threads. It keeps one connection for each worker

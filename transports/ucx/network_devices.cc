@@ -9,8 +9,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <sstream>
 
@@ -96,14 +94,6 @@ std::vector<InterfaceAddress> interfaceAddresses() {
 
 }  // namespace
 
-std::string ownNetwork() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  std::error_code none;
-  const std::string space = std::filesystem::read_symlink("/proc/self/ns/net", none).string();
-  return boot.empty() || space.empty() ? "" : boot + " " + space;
-}
-
 std::vector<uint32_t> ownAddresses() {
   std::vector<uint32_t> own;
   for (const InterfaceAddress& each : interfaceAddresses()) own.push_back(each.address);
@@ -122,13 +112,9 @@ std::vector<uint32_t> addressesOf(const std::vector<std::string>& devices) {
   return found;
 }
 
-std::string describeAddresses(const std::vector<uint32_t>& addresses) {
-  std::vector<std::string> texts;
-  for (const uint32_t address : addresses) {
-    std::array<char, INET_ADDRSTRLEN> text{};
-    texts.emplace_back(::inet_ntop(AF_INET, &address, text.data(), text.size()));
-  }
-  return joined(texts, ", ");
+std::string describeAddress(uint32_t address) {
+  std::array<char, INET_ADDRSTRLEN> text{};
+  return ::inet_ntop(AF_INET, &address, text.data(), text.size());
 }
 
 // A line is "#      resource 1  :  md 1  dev 1  flags -- tcp/eth0". What does not look so is not

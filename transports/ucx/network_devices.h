@@ -14,15 +14,12 @@ namespace tutti::transports::ucx {
 
 /// The network devices of a context, as UCX_NET_DEVICES has them. Nothing where UCX does not tell.
 std::optional<std::vector<std::string>> networkDevices(ucp_context_h context);
-/// Equal for processes that share interfaces: the kernel's boot, and its network namespace. Empty
-/// where neither is told.
-std::string ownNetwork();
 /// Addresses of IPv4, as the network orders their bytes, of interfaces that are up: of all, or of
 /// `devices`; then none where one of these has none, as one of RDMA.
 std::vector<uint32_t> ownAddresses();
 std::vector<uint32_t> addressesOf(const std::vector<std::string>& devices);
-/// "172.17.0.1, 10.0.0.1"
-std::string describeAddresses(const std::vector<uint32_t>& addresses);
+/// "172.17.0.1"
+std::string describeAddress(uint32_t address);
 /// For messages: the devices of a worker with these options, and which variables have chosen them,
 /// "lo (UCX_NET_DEVICES=lo)".
 std::string describeDevices(const WorkerOptions& options,

@@ -159,8 +159,7 @@ void Worker::initialise(const WorkerOptions& options) {
   if (options.betweenHosts && devices && devices->empty())
     failWithoutDevice(options, " that leads to other hosts");
   devices_ = describeDevices(options, devices);
-  network_ = ownNetwork();
-  if (devices) addresses_ = addressesOf(*devices);
+  if (devices && options.betweenHosts) beacon_ = Beacon(addressesOf(*devices));
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   require(ucp.contextQuery(context_, &attributes), "tell what memory it can use");
@@ -438,8 +437,13 @@ bool Worker::serveOnce() {
 }
 
 void Worker::rest(bool forEvents, int forMs) {
-  std::array<pollfd, 2> waiting{pollfd{stop_.get(), POLLIN, 0}, pollfd{events_, POLLIN, 0}};
-  ::poll(waiting.data(), forEvents ? 2 : 1, forMs);
+  waiting_.assign({{stop_.get(), POLLIN, 0}, {forEvents ? events_ : -1, POLLIN, 0}});
+  const auto visitors = static_cast<ptrdiff_t>(waiting_.size());
+  beacon_.listTo(waiting_);
+  ::poll(waiting_.data(), waiting_.size(), forMs);
+  if (std::any_of(waiting_.begin() + visitors, waiting_.end(),
+                  [](const pollfd& each) { return each.revents != 0; }))
+    beacon_.answer();
 }
 
 bool Worker::advance() {

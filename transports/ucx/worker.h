@@ -22,6 +22,7 @@
 #include "src/base/file_descriptor.h"
 #include "src/base/process.h"
 #include "src/base/service_thread.h"
+#include "transports/ucx/beacon.h"
 #include "transports/ucx/endpoint.h"
 #include "transports/ucx/message.h"
 
@@ -102,9 +103,8 @@ class Worker {
   void enterOnThread(std::function<void()> enter) { enter_ = std::move(enter); }
   /// For messages: the devices that it goes by, and which variables have chosen them.
   const std::string& devices() const { return devices_; }
-  const std::string& network() const { return network_; }
-  /// Of those devices, as addressesOf() has them.
-  const std::vector<uint32_t>& addresses() const { return addresses_; }
+  /// Where others can ask whether these lead here.
+  const BeaconAddress& beacon() const { return beacon_.address(); }
 
   /// A random number, so that whoever was not told it cannot send to this door.
   uint64_t addDoor(Door* door);
@@ -182,8 +182,8 @@ class Worker {
   bool reachesGpus_ = false;
   std::function<void()> enter_;
   base::Bytes address_;
-  std::string devices_, network_;
-  std::vector<uint32_t> addresses_;
+  std::string devices_;
+  Beacon beacon_;  // answered by the worker's own thread
   std::unordered_map<uint64_t, Door*> doors_;
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again
@@ -192,6 +192,7 @@ class Worker {
   std::vector<Connection*> lost_;                      // to be closed
   std::vector<void*> closing_;                         // UCX's requests
   std::vector<std::unique_ptr<Link>> kept_;
+  std::vector<pollfd> waiting_;  // the thread's own
   base::ServiceThread thread_;
 };
 

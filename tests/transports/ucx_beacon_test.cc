@@ -1,0 +1,145 @@
+// Whether an address leads to a worker: what a visitor finds there, and what the worker answers.
+
+#include "transports/ucx/beacon.h"
+
+#include <arpa/inet.h>
+#include <sys/resource.h>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "tests/support/outcome.h"
+#include "transports/ucx/endpoint.h"
+#include "transports/ucx/settings.h"
+
+namespace tutti::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using transports::Visit;
+using transports::ucx::Beacon;
+using transports::ucx::BeaconAddress;
+using transports::ucx::visitBeacon;
+using enum Visit::Finding;
+
+const uint32_t kLoopback = ::htonl(INADDR_LOOPBACK), kOther = ::htonl(INADDR_LOOPBACK + 1);
+
+/// What there is when it is not `first` any more.
+Visit::Finding after(Visit::Finding first, Visit& visit) {
+  const auto deadline = base::Deadline::after(20s);
+  while (visit.look() == first && !deadline.passed()) std::this_thread::sleep_for(1ms);
+  return visit.look();
+}
+
+TEST(UcxBeacon, IsKnownByItsNumber) {
+  Beacon beacon({kLoopback, kOther});
+  ASSERT_EQ(beacon.address().places.size(), 2U);
+  const auto visit = visitBeacon(beacon.address());
+  EXPECT_EQ(after(Silence, *visit), Host);  // nobody has answered, as of a stopped process
+  beacon.answer();
+  EXPECT_EQ(after(Host, *visit), Peer);
+  EXPECT_EQ(visit->look(), Peer);
+
+  BeaconAddress another = beacon.address();
+  ++another.number;
+  const auto wrong = visitBeacon(another);
+  EXPECT_EQ(after(Silence, *wrong), Host);
+  beacon.answer();
+  EXPECT_EQ(after(Host, *wrong), Elsewhere);
+  const std::string place = "127.0.0.1:" + std::to_string(another.places[0].port);
+  EXPECT_NE(wrong->describe().find(
+                place + " (somebody else answers there), an address that this host has, too, 127."),
+            std::string::npos)
+      << wrong->describe();
+}
+
+TEST(UcxBeacon, OneOfItsPlacesIsEnough) {
+  Beacon beacon({kLoopback, kOther});
+  BeaconAddress gone;
+  gone.places = Beacon({kOther}).address().places;  // where nobody listens any more
+  const auto refused = visitBeacon(gone);
+  EXPECT_EQ(after(Silence, *refused), Elsewhere);
+  EXPECT_NE(refused->describe().find(" (Connection refused)"), std::string::npos);
+
+  BeaconAddress half = beacon.address();
+  half.places[0] = gone.places[0];
+  const auto visit = visitBeacon(half);
+  EXPECT_EQ(after(Silence, *visit), Host);
+  beacon.answer();
+  EXPECT_EQ(after(Host, *visit), Peer);
+}
+
+// 255.255.255.255 is nobody's for TCP, and no packet goes there.
+TEST(UcxBeacon, WhereNoWayLeadsIsUnreachable) {
+  const auto visit = visitBeacon({.places = {{INADDR_BROADCAST, 1}}, .number = 1});
+  EXPECT_EQ(after(Silence, *visit), Unreachable) << visit->describe();
+}
+
+TEST(UcxBeacon, ListensWithinUcxsPorts) {
+  const auto places = [](const std::string& range) {
+    ::setenv("UCX_TCP_PORT_RANGE", range.c_str(), 1);
+    const Beacon one({kLoopback}), two({kLoopback}), three({kLoopback});
+    ::unsetenv("UCX_TCP_PORT_RANGE");
+    std::vector<uint16_t> ports;
+    for (const Beacon* each : {&one, &two, &three})
+      for (const auto& place : each->address().places) ports.push_back(place.port);
+    return ports;
+  };
+  const uint16_t free = Beacon({kLoopback}).address().places[0].port;
+  const std::string first = std::to_string(free);
+  EXPECT_EQ(places(first + "-" + first), std::vector<uint16_t>{free});
+  for (const char* any : {"0", "", "x", "2000-1000", "0-5", "1-70000", "40000-40010 "}) {
+    EXPECT_EQ(places(any).size(), 3U) << any;
+    ::setenv("UCX_TCP_PORT_RANGE", any, 1);
+    EXPECT_EQ(transports::ucx::portRange(), (std::pair(0, 0))) << any;
+    ::unsetenv("UCX_TCP_PORT_RANGE");
+  }
+}
+
+// Who comes then waits, and the thread that would answer does not turn in circles.
+TEST(UcxBeacon, WithoutDescriptorsItAnswersLater) {
+  Beacon beacon({kLoopback});
+  const auto visit = visitBeacon(beacon.address());
+  EXPECT_EQ(after(Silence, *visit), Host);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  beacon.answer();
+  const Outcome another = outcomeOf([&] { visitBeacon(beacon.address()); });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(another.code, ErrorCode::System);
+  EXPECT_EQ(visit->look(), Host);
+  std::vector<pollfd> waiting;
+  beacon.listTo(waiting);
+  EXPECT_TRUE(waiting.empty());
+  beacon.listTo(waiting);
+  EXPECT_EQ(waiting.size(), 1U);
+  beacon.answer();
+  EXPECT_EQ(after(Host, *visit), Peer);
+}
+
+// Whatever its ranks do: the worker's own thread answers. One that is not between hosts is not
+// asked.
+TEST(UcxBeacon, AWorkerAnswersByItself) {
+  const auto visitTo = [](bool betweenHosts) {
+    const transports::ucx::WorkerOptions options{
+        .devices = "lo", .tls = "tcp,self", .betweenHosts = betweenHosts};
+    const auto here = makeUcxEndpoint(transports::ucx::makeWorker(options), 0, 2, {});
+    const auto there = makeUcxEndpoint(transports::ucx::makeWorker(options), 1, 2, {});
+    here->connect(1, there->address(0));
+    const auto visit = here->visit(1);
+    if (!visit) return Silence;
+    after(Silence, *visit);
+    return after(Host, *visit);
+  };
+  EXPECT_EQ(visitTo(true), Peer);
+  EXPECT_EQ(visitTo(false), Silence);
+}
+
+}  // namespace
+}  // namespace tutti::tests

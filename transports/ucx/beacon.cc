@@ -1,0 +1,194 @@
+#include "transports/ucx/beacon.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "src/base/check.h"
+#include "src/base/log.h"
+#include "transports/ucx/network_devices.h"
+#include "transports/ucx/settings.h"
+
+namespace tutti::transports::ucx {
+namespace {
+
+// Visitors that come while the thread that answers them is busy; the kernel takes no more than its
+// own limit.
+constexpr int kBacklog = 4096;
+
+sockaddr_in socketAddress(const BeaconPlace& place) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = place.address;
+  address.sin_port = htons(place.port);
+  return address;
+}
+
+base::FileDescriptor tcpSocket() {
+  return base::FileDescriptor(
+      TUTTI_SYSCALL(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+}
+
+/// A socket that listens at an address, at the first port from `first` to `last` that is free.
+base::FileDescriptor listenAt(uint32_t address, int first, int last) {
+  for (int port = first; port <= last; ++port) {
+    base::FileDescriptor socket = tcpSocket();
+    const sockaddr_in at = socketAddress({address, static_cast<uint16_t>(port)});
+    if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 &&
+        ::listen(socket.get(), kBacklog) == 0)
+      return socket;
+    if (errno != EADDRINUSE && errno != EACCES) break;
+  }
+  return {};
+}
+
+uint16_t portOf(const base::FileDescriptor& socket) {
+  sockaddr_in address{};
+  socklen_t bytes = sizeof address;
+  TUTTI_SYSCALL(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes));
+  return ntohs(address.sin_port);
+}
+
+class BeaconVisit final : public Visit {
+ public:
+  explicit BeaconVisit(const BeaconAddress& where) : number_(where.number) {
+    for (const BeaconPlace& place : where.places) attempts_.push_back({.place = place});
+    for (Attempt& each : attempts_) begin(each);
+  }
+
+  Finding look() override {
+    for (Attempt& each : attempts_) {
+      if (each.socket) advance(each);
+      if (each.finding == Finding::Peer) return end(Finding::Peer);
+    }
+    const auto is = [](Finding finding) {
+      return [finding](const Attempt& each) { return each.finding == finding; };
+    };
+    if (std::ranges::any_of(attempts_, is(Finding::Host))) return Finding::Host;
+    if (std::ranges::any_of(attempts_, is(Finding::Silence))) return Finding::Silence;
+    return std::ranges::any_of(attempts_, is(Finding::Elsewhere)) ? Finding::Elsewhere
+                                                                  : Finding::Unreachable;
+  }
+
+  std::string describe() const override {
+    const std::vector<uint32_t> own = ownAddresses();
+    std::string text;
+    for (const Attempt& each : attempts_) {
+      const bool isOwn = std::ranges::count(own, each.place.address) > 0;
+      text += base::message(text.empty() ? "" : ", ", describeAddress(each.place.address), ":",
+                            each.place.port, each.how.empty() ? "" : " (" + each.how + ")",
+                            isOwn ? ", an address that this host has, too" : "");
+    }
+    return text;
+  }
+
+ private:
+  struct Attempt {
+    BeaconPlace place;
+    base::FileDescriptor socket = {};  // empty when it is over
+    Finding finding = Finding::Silence;
+    std::string how = {};
+    std::array<std::byte, sizeof(uint64_t)> heard = {};
+    size_t heardBytes = 0;
+  };
+
+  static void end(Attempt& attempt, Finding finding, std::string how) {
+    attempt.socket.reset();
+    attempt.finding = finding;
+    attempt.how = std::move(how);
+  }
+
+  Finding end(Finding finding) {
+    for (Attempt& each : attempts_) each.socket.reset();
+    return finding;
+  }
+
+  static void fail(Attempt& attempt, int error) {
+    end(attempt, error == ECONNREFUSED ? Finding::Elsewhere : Finding::Unreachable,
+        std::strerror(error));
+  }
+
+  static void begin(Attempt& attempt) {
+    attempt.socket = tcpSocket();
+    const sockaddr_in to = socketAddress(attempt.place);
+    if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 &&
+        errno != EINPROGRESS)
+      fail(attempt, errno);
+  }
+
+  void advance(Attempt& attempt) {
+    pollfd ready{attempt.socket.get(), POLLOUT, 0};
+    if (attempt.finding == Finding::Silence) {
+      if (::poll(&ready, 1, 0) <= 0) return;
+      int error = 0;
+      socklen_t bytes = sizeof error;
+      ::getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+      if (error != 0) return fail(attempt, error);
+      attempt.finding = Finding::Host;
+    }
+    const ssize_t got = ::recv(attempt.socket.get(), attempt.heard.data() + attempt.heardBytes,
+                               attempt.heard.size() - attempt.heardBytes, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) return end(attempt, Finding::Elsewhere, "it said nothing");
+    attempt.heardBytes += static_cast<size_t>(got);
+    if (attempt.heardBytes < attempt.heard.size()) return;
+    if (std::memcmp(attempt.heard.data(), &number_, sizeof number_) == 0)
+      end(attempt, Finding::Peer, "");
+    else
+      end(attempt, Finding::Elsewhere, "somebody else answers there");
+  }
+
+  const uint64_t number_;
+  std::vector<Attempt> attempts_;
+};
+
+}  // namespace
+
+Beacon::Beacon(const std::vector<uint32_t>& addresses) {
+  TUTTI_SYSCALL(::getrandom(&address_.number, sizeof address_.number, 0));
+  const auto [first, last] = portRange();
+  for (const uint32_t address : addresses) {
+    base::FileDescriptor listener = listenAt(address, first, last);
+    if (!listener) {
+      base::log(LogLevel::Info, "no port of ", describeAddress(address),
+                " is left to be asked at whether it is this process that one reaches there");
+      continue;
+    }
+    address_.places.push_back({address, portOf(listener)});
+    listeners_.push_back(std::move(listener));
+  }
+}
+
+void Beacon::listTo(std::vector<pollfd>& waiting) {
+  if (std::exchange(isShort_, false)) return;
+  for (const base::FileDescriptor& listener : listeners_)
+    waiting.push_back({listener.get(), POLLIN, 0});
+}
+
+// The number fits into what the kernel keeps for a new connection.
+void Beacon::answer() noexcept {
+  for (const base::FileDescriptor& listener : listeners_)
+    while (true) {
+      const int visitor = ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (visitor < 0) {
+        isShort_ |= errno != EAGAIN && errno != ECONNABORTED && errno != EINTR;
+        break;
+      }
+      [[maybe_unused]] const ssize_t told =
+          ::send(visitor, &address_.number, sizeof address_.number, MSG_DONTWAIT | MSG_NOSIGNAL);
+      ::close(visitor);
+    }
+}
+
+std::unique_ptr<Visit> visitBeacon(const BeaconAddress& where) {
+  return std::make_unique<BeaconVisit>(where);
+}
+
+}  // namespace tutti::transports::ucx

@@ -1,0 +1,52 @@
+#pragma once
+
+// Where the address of a worker leads, found out by plain TCP: UCX 1.13 ends a process that answers
+// one which it cannot reach. A worker whose devices all have addresses of IPv4 listens there, on
+// ports of its own, and tells whoever comes a random number, by which a visitor knows it.
+
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/base/file_descriptor.h"
+#include "transports/connection.h"
+
+namespace tutti::transports::ucx {
+
+struct BeaconPlace {
+  uint32_t address = 0;  ///< of IPv4, as the network orders its bytes
+  uint16_t port = 0;
+  bool operator==(const BeaconPlace&) const = default;
+};
+
+struct BeaconAddress {
+  std::vector<BeaconPlace> places;  ///< none: nobody can ask
+  uint64_t number = 0;
+};
+
+class Beacon {
+ public:
+  Beacon() = default;
+  /// Listens at these addresses of this host, within UCX_TCP_PORT_RANGE where that is set: people
+  /// open those ports of a firewall. There is no place where a port cannot be had.
+  explicit Beacon(const std::vector<uint32_t>& addresses);
+
+  const BeaconAddress& address() const { return address_; }
+  /// Adds what shall be waited for before answer(); nothing once after an answer that failed.
+  void listTo(std::vector<pollfd>& waiting);
+  /// All who have come. Does not wait.
+  void answer() noexcept;
+
+ private:
+  BeaconAddress address_;
+  std::vector<base::FileDescriptor> listeners_;
+  bool isShort_ = false;  // of descriptors: who has come waits
+};
+
+/// Of the worker that has told `where`; asks at all of its places at once. Throws System when there
+/// is no descriptor.
+std::unique_ptr<Visit> visitBeacon(const BeaconAddress& where);
+
+}  // namespace tutti::transports::ucx

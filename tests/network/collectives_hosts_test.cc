@@ -232,7 +232,7 @@ void expectNamedByAll(const NetworkHosts& hosts, const Placement& placement, int
 TEST_F(Hosts, ARankWithAWrongDeviceOfItsOwnIsNamedAtSetUp) {
   const NetworkHosts hosts(3);
   for (const int wrong : {1, 4, 5})
-    expectNamedByAll(hosts, {0, 0, 1, 1, 1, 2}, wrong, "lo", " goes by eth0;");
+    expectNamedByAll(hosts, {0, 0, 1, 1, 1, 2}, wrong, "lo", " it is not reached at 127.0.0.1:");
 }
 
 /// A device of this name and address on a host.
@@ -279,14 +279,27 @@ TEST_F(Hosts, ADeviceThatIsRefusedIsNamedAtSetUp) {
   }
 }
 
-// Also by those that have not asked it, and wait for others.
-TEST_F(Hosts, ADeviceThatOneRankIsNotHeardByIsNamedAtSetUp) {
-  const NetworkHosts hosts(4);
+// Where one other host alone finds no way to it, the next one, the one before, or one that is two
+// away.
+TEST_F(Hosts, ADeviceThatOneHostDoesNotReachIsNamedAtSetUp) {
+  for (const int lost : {0, 1, 3}) {
+    const NetworkHosts hosts(4);
+    addDevice(hosts, 2, "second", "10.77.0.99/32");
+    hosts.run(lost, {"ip", "route", "add", "unreachable", "10.77.0.99"});
+    SCOPED_TRACE(lost);
+    expectNamedByAll(hosts, {0, 1, 2, 3}, 2, "second", " (No route to host)");
+  }
+}
+
+// Host 4 does not ask host 1, and waits for others who do.
+TEST_F(Hosts, ADeviceThatIsSilentIsNamedAtSetUpByThoseWhoWaitForOthers) {
+  const NetworkHosts hosts(6);
   addDevice(hosts, 1, "silent", "10.77.0.99/32");
-  for (const int host : {0, 2, 3})
+  for (const int host : {0, 2, 3, 4, 5})
     hosts.run(host, {"ip", "neighbour", "add", "10.77.0.99", "lladdr", "02:00:00:00:00:01", "dev",
                      NetworkHosts::kInterface, "nud", "permanent"});
-  expectNamedByAll(hosts, {0, 0, 0, 1, 2, 3}, 3, "silent", " at 10.77.0.99:", ErrorCode::Timeout);
+  expectNamedByAll(hosts, {0, 0, 1, 2, 3, 4, 5}, 2, "silent",
+                   " at 10.77.0.99:", ErrorCode::Timeout);
 }
 
 // What UCX does not have on a rank's host, or may not use there: it says so before it is asked to

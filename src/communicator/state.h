@@ -194,13 +194,15 @@ struct Communicator::Impl final : bootstrap::ControlListener,
                 const std::function<bool(const Peer&)>& arrived);
   /// All ranks have said so many times that they are ready.
   void awaitReadiness(int times, base::Deadline deadline);
-  /// That other hosts are reached: addresses lead there, and messages get there.
-  void visitHosts(base::Deadline deadline);
-  void crossHosts(base::Deadline deadline);
   /// Throws what has become of the peer, else `why`.
   [[noreturn]] void cannotConnect(int peer, const Error& why);
   static void connectLocal(const std::vector<std::shared_ptr<Impl>>& ranks,
                            std::vector<std::unique_ptr<transports::Endpoint>> endpoints);
+
+  // Set-up between hosts (setup_hosts.cc): that addresses lead there, and that messages get there.
+  void reachHosts(base::Deadline deadline);
+  void visitHosts(base::Deadline deadline);
+  void crossHosts(base::Deadline deadline);
 
   // Set-up of GPUs (gpu_setup.cc). Where they cannot be joined, `noGpu` says why on all ranks.
   void makeGpu();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <new>
 #include <vector>
 
 #include "src/base/check.h"
@@ -32,6 +33,29 @@ Told ownNeed(uint64_t bytes) {
     own.left = room->bytes;
     room->within.copy(own.limit.data(), own.limit.size() - 1);
   }
+  return own;
+}
+
+/// How `take` ended, as ranks tell each other. A long text loses its end.
+struct Taken {
+  ErrorCode code = ErrorCode::OutOfMemory;
+  std::array<char, 500> failure{};  // empty: well
+};
+
+Taken ownTaken(const std::function<void()>& take) {
+  Taken own;
+  std::string failure;
+  try {
+    take();
+    return own;
+  } catch (const Error& error) {
+    own.code = error.code();
+    failure = error.what();
+  } catch (const std::bad_alloc&) {
+    failure = "there is no memory";
+  }
+  base::message("(", bootstrap::describeThisProcess().describe(), "): ", failure)
+      .copy(own.failure.data(), own.failure.size() - 1);
   return own;
 }
 
@@ -72,6 +96,15 @@ void requireMemory(Communicator& c, uint64_t bytes, const std::string& purpose) 
     needs.push_back({all[rank].bytes, all[rank].left, all[rank].limit.data(),
                      sharersOf(all[rank].bootId.data(), c.hosts()[rank], all[rank].limit.data())});
   requireRoom(needs, purpose);
+}
+
+void takeOnAll(Communicator& c, const std::string& purpose, const std::function<void()>& take) {
+  const Taken own = ownTaken(take);
+  std::vector<Taken> all(static_cast<size_t>(c.size()));
+  c.allGather({.send = &own, .recv = all.data(), .count = sizeof own, .type = DataType::Int8});
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].failure[0] != 0)
+      base::fail(all[rank].code, purpose, ": rank ", rank, " ", all[rank].failure.data());
 }
 
 }  // namespace tutti::tools

@@ -4,6 +4,7 @@
 // itself where there is not enough for all; then the kernel ends ranks, of whichever program.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -30,5 +31,10 @@ void requireRoom(std::span<const MemoryNeed> ranks, const std::string& purpose);
 /// Collective, before anything of it is taken: the same of this machine, for `bytes` on this rank.
 /// All ranks throw, or none.
 void requireMemory(Communicator& c, uint64_t bytes, const std::string& purpose);
+
+/// Collective: calls `take`, which takes memory, or whatever else may be lacking on one rank alone.
+/// Where it throws on one, all throw that, with that rank and its process and `purpose` before it;
+/// so none waits for a rank that has given up.
+void takeOnAll(Communicator& c, const std::string& purpose, const std::function<void()>& take);
 
 }  // namespace tutti::tools

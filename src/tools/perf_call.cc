@@ -20,6 +20,11 @@ PerfPattern patternOf(const Communicator& c, const PerfOptions& o, uint64_t byte
       c.rank(),     c.size(),   o.root, perfShape(o, c.rank(), c.size(), bytes / sizeOf(o.type))};
 }
 
+/// "buffers for all_reduce of 64 bytes"
+std::string purposeOf(const PerfOptions& o, uint64_t bytes) {
+  return base::message("buffers for ", o.collectiveName, " of ", bytes, " bytes");
+}
+
 /// The same, where there is memory for its buffers.
 PerfPattern fittingPatternOf(Communicator& c, const PerfOptions& o, uint64_t bytes) {
   requireMemoryForCalls(c, o, bytes, 1);
@@ -74,11 +79,14 @@ PerfCall::PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& 
       ref_(stream ? StreamRef(*stream) : StreamRef()),
       pattern_(fittingPatternOf(c, options, bytes)),
       seed_(pattern_.shape.seed),
-      uneven_(unevenCounts(options.uneven() ? 0 : c.rank(), c.size(), pattern_.shape.count)),
-      in_(std::make_shared<PerfBuffer>(c, pattern_.shape.inCount * sizeOf(options.type),
-                                       options.windows)),
-      out_(std::make_shared<PerfBuffer>(c, pattern_.shape.outCount * sizeOf(options.type),
-                                        options.windows)) {
+      uneven_(unevenCounts(options.uneven() ? 0 : c.rank(), c.size(), pattern_.shape.count)) {
+  const auto make = [&](uint64_t count) {
+    return std::make_shared<PerfBuffer>(c, count * sizeOf(options.type), options.windows);
+  };
+  takeOnAll(c, purposeOf(options, bytes), [&] {
+    in_ = make(pattern_.shape.inCount);
+    out_ = make(pattern_.shape.outCount);
+  });
   // To free memory of a GPU waits for its kernels, those of other ranks too: none may wait there
   // for a rank that has not freed what it had before.
   if (c.device().kind == DeviceKind::Cuda) c.barrier();
@@ -237,9 +245,9 @@ void requireMemoryForCalls(Communicator& c, const PerfOptions& o, uint64_t bytes
   const auto add = [](uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; };
   // On a GPU the host has a copy of as many.
   const uint64_t each = add(shape.inCount * sizeOf(o.type), shape.outCount * sizeOf(o.type));
-  requireMemory(c, each > UINT64_MAX / calls ? UINT64_MAX : each * calls,
-                base::message("buffers for ", o.collectiveName, " of ", bytes, " bytes",
-                              calls == 1 ? "" : base::message(" by ", calls, " algorithms")));
+  requireMemory(
+      c, each > UINT64_MAX / calls ? UINT64_MAX : each * calls,
+      purposeOf(o, bytes) + (calls == 1 ? "" : base::message(" by ", calls, " algorithms")));
 }
 
 void requireFit(const PerfOptions& options, const Communicator& c) {

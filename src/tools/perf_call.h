@@ -48,6 +48,7 @@ class PerfCall {
  public:
   /// Calls go to `stream`, if there is one; else they are complete when start() returns. `bytes` is
   /// the size asked for, of the larger buffer. Everything passed by reference must outlive it.
+  /// Collective: all ranks throw, or none, where there is no memory on one.
   PerfCall(Communicator& c, const PerfOptions& options, const PerfSeam& seam, uint64_t bytes,
            Stream* stream = nullptr);
   /// The same calls as `other`'s through another communicator of its ranks, on the same memory,
@@ -84,7 +85,7 @@ class PerfCall {
   PerfPattern pattern_;
   const uint64_t seed_;
   const std::vector<size_t> uneven_;  // blocks of different sizes, by peer
-  const std::shared_ptr<PerfBuffer> in_, out_;
+  std::shared_ptr<PerfBuffer> in_, out_;
 };
 
 /// Throws InvalidArgument for options that do not fit the communicator.

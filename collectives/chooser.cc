@@ -7,6 +7,7 @@
 
 #include "collectives/cost_walk.h"
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/plan/hosts.h"
 
 namespace tutti::collectives {
@@ -73,11 +74,11 @@ std::vector<Candidate> collect(Protocol protocol, const plan::CollectiveRequest&
 void checkName(const std::string& algorithm) {
   if (algorithm == kPreferMapped) return;
   const AlgorithmName named(algorithm);
-  TUTTI_REQUIRE(named.wellFormed, "algorithm \"", algorithm,
+  TUTTI_REQUIRE(named.wellFormed, "algorithm \"", base::printable(algorithm),
                 "\": behind the slash is no number of channels");
   for (int i = 0; i < plan::kAlgorithmCount; ++i)
     if (named.algorithm == plan::toString(static_cast<Algorithm>(i))) return;
-  base::fail(ErrorCode::InvalidArgument, "algorithm \"", algorithm, "\" is not ",
+  base::fail(ErrorCode::InvalidArgument, "algorithm \"", base::printable(algorithm), "\" is not ",
              plan::algorithmNames());
 }
 

@@ -6,6 +6,7 @@
 
 #include "src/base/check.h"
 #include "src/base/clock.h"
+#include "src/base/printable.h"
 
 namespace tutti::base {
 namespace {
@@ -57,7 +58,7 @@ class Reading {
     const char* const end = digits.data() + digits.size();
     const auto [rest, error] = std::from_chars(digits.data(), end, value);
     if (error == std::errc() && rest == end && value >= least && value <= most) return value;
-    note(name, "=", digits, " is not a whole number from ", least, " to ", most);
+    note(name, "=", printable(digits), " is not a whole number from ", least, " to ", most);
     return fallback;
   }
 
@@ -78,7 +79,8 @@ class Reading {
     if (word == "off") return std::nullopt;
     for (LogLevel l : {LogLevel::Debug, LogLevel::Info, LogLevel::Warning, LogLevel::Error})
       if (word == toString(l)) return l;
-    if (!word.empty()) note(name, "=", word, " is none of debug, info, warning, error, off");
+    if (!word.empty())
+      note(name, "=", printable(word), " is none of debug, info, warning, error, off");
     return LogLevel::Warning;
   }
 };

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "src/base/printable.h"
 #include "src/bootstrap/secrets.h"
 
 namespace tutti::bootstrap {
@@ -123,14 +124,15 @@ Address resolve(const std::string& host, uint16_t port) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  TUTTI_REQUIRE(error == 0, "host ", host, " cannot be resolved: ", ::gai_strerror(error));
+  TUTTI_REQUIRE(error == 0, "host ", base::printable(host),
+                " cannot be resolved: ", ::gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, ::freeaddrinfo);
   for (const addrinfo* entry = found; entry; entry = entry->ai_next)
     if (auto address = addressOf(*entry->ai_addr)) {
       address->port = port;
       return *address;
     }
-  base::fail(ErrorCode::InvalidArgument, "host ", host, " has no IP address");
+  base::fail(ErrorCode::InvalidArgument, "host ", base::printable(host), " has no IP address");
 }
 
 std::optional<Address> addressOf(const sockaddr& address) {

@@ -14,6 +14,7 @@
 
 #include "src/base/check.h"
 #include "src/base/env.h"
+#include "src/base/printable.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -128,9 +129,9 @@ std::optional<NetworkInterface> networkInterface(const std::optional<Address>& u
   const std::vector<InterfaceEntry> up = interfacesUp();
   const WantedInterface wanted{base::lenientEnv().interface, base::lenientEnv().socketInterfaces};
   const auto chosen = chooseInterface(up, wanted, used, towardsDefaultRoute());
-  TUTTI_REQUIRE(chosen || wanted.one.empty(), "TUTTI_INTERFACE=", wanted.one,
+  TUTTI_REQUIRE(chosen || wanted.one.empty(), "TUTTI_INTERFACE=", base::printable(wanted.one),
                 " is no interface of this host that is up: ", namesOf(up));
-  TUTTI_REQUIRE(chosen || wanted.list.empty(), "NCCL_SOCKET_IFNAME=", wanted.list,
+  TUTTI_REQUIRE(chosen || wanted.list.empty(), "NCCL_SOCKET_IFNAME=", base::printable(wanted.list),
                 " allows no interface of this host that is up: ", namesOf(up));
   return chosen;
 }

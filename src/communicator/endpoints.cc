@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/communicator/state.h"
 #include "transports/joined/endpoint.h"
 #include "transports/shm/endpoint.h"
@@ -12,8 +13,8 @@ namespace tutti::communicator {
 using topology::Topology;
 
 void requireTransport(const std::string& name) {
-  TUTTI_REQUIRE(std::ranges::find(kTransports, name) != std::end(kTransports), "transport \"", name,
-                "\" is not shm or ucx");
+  TUTTI_REQUIRE(std::ranges::find(kTransports, name) != std::end(kTransports), "transport \"",
+                base::printable(name), "\" is not shm or ucx");
 }
 
 bool needsNetwork(const Topology& topology, const std::string& transport) {

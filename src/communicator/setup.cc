@@ -7,6 +7,7 @@
 #include "src/base/check.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
+#include "src/base/printable.h"
 #include "src/base/process.h"
 #include "src/communicator/state.h"
 #include "src/device/cuda.h"
@@ -234,8 +235,9 @@ struct Hello {
     return {settings.deterministic, settings.algorithm, settings.transport, {}, {}, {}, 0};
   }
   std::string wishes() const {
-    return base::message("deterministic=", int{deterministic}, " algorithm='", algorithm,
-                         "' transport='", transport, "'");
+    return base::message("deterministic=", int{deterministic}, " algorithm='",
+                         base::printable(algorithm), "' transport='", base::printable(transport),
+                         "'");
   }
   static Hello read(const base::Bytes& bytes) {
     base::ByteReader in(bytes);

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/communicator/endpoints.h"
 #include "src/tools/doctor_checks.h"
 #include "transports/ucx/settings.h"
@@ -53,7 +54,7 @@ bool knowsShortForms(const topology::Machine& machine) {
 /// What is wrong with an item of UCX_NET_DEVICES; empty where it names a device that can be used.
 std::string problemOf(const std::string& item, const std::vector<Device>& devices,
                       bool shortForms) {
-  const std::string name = shellWord(item);  // a space in it is seen
+  const std::string name = base::printable(shellWord(item));  // a space in it is seen
   std::string problem = name + " is no device here";
   for (const Device& device : devices) {
     const bool ofIts = device.name.starts_with(item + ":");
@@ -79,7 +80,7 @@ std::string useAllBut(const std::vector<std::string>& leftOut, const std::vector
 Finding checkUcxDevices(const DoctorFacts& f) {
   if (!f.ucxDevices) return {.check = "UCX devices", .measured = "UCX_NET_DEVICES is not set"};
   const std::string& value = *f.ucxDevices;
-  Finding found{.check = "UCX devices", .measured = "UCX_NET_DEVICES=" + value};
+  Finding found{.check = "UCX devices", .measured = "UCX_NET_DEVICES=" + base::printable(value)};
   const std::vector<Device> devices = devicesOf(f.machine);
   const bool shortForms = knowsShortForms(f.machine);
   if (value.empty()) {
@@ -121,7 +122,7 @@ Finding checkUcxDevices(const DoctorFacts& f) {
 Finding checkUcxTransports(const DoctorFacts& f) {
   if (!f.ucxTransports) return {.check = "UCX transports", .measured = "UCX_TLS is not set"};
   const std::string& value = *f.ucxTransports;
-  Finding found{.check = "UCX transports", .measured = "UCX_TLS=" + value};
+  Finding found{.check = "UCX transports", .measured = "UCX_TLS=" + base::printable(value)};
   if (value.empty()) {
     found.state = State::Wrong;
     found.measured = "UCX_TLS is set and empty, which UCX does not take";

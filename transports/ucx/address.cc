@@ -3,10 +3,8 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
-#include <cctype>
-
 #include "src/base/check.h"
+#include "src/base/printable.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -19,13 +17,6 @@ constexpr size_t kLongestDevices = 512, kMostPlaces = 64;
 
 uint64_t digest(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
-}
-
-/// For one line of a message, whatever a variable has.
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
-  return text;
 }
 
 }  // namespace
@@ -62,7 +53,7 @@ AddressBlob AddressBlob::read(std::span<const std::byte> bytes) {
   blob.layout.slotBytes = in.get<uint64_t>("slotBytes");
   blob.door = in.get<uint64_t>("door");
   blob.worker = in.getBytes("worker", kLongestWorkerAddress);
-  blob.devices = printable(in.getString("devices", kLongestDevices));
+  blob.devices = base::printable(in.getString("devices", kLongestDevices));
   blob.beacon.number = in.get<uint64_t>("beacon's number");
   const auto places = in.get<uint32_t>("number of places");
   if (places > kMostPlaces) base::fail(ErrorCode::Refused, "a UCX address has ", places, " of IP");

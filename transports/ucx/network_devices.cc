@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/settings.h"
 
@@ -34,7 +35,7 @@ std::vector<std::string> usersSettings(const WorkerOptions& options) {
   for (const auto& [own, variable] :
        {std::pair(options.tls, kTransports), std::pair(options.devices, kDevices)})
     if (const Setting value = usersSetting(variable); value && own.empty())
-      settings.push_back(base::message(variable, "=", *value));
+      settings.push_back(base::message(variable, "=", base::printable(*value)));
   return settings;
 }
 

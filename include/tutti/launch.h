@@ -66,7 +66,8 @@ struct LaunchedRank {
 /// What Communicator::create() would go by: nothing when no launcher (tutti run, torchrun, srun,
 /// mpirun, ...) has started this process, so that it may call launch() itself. Variables of an
 /// allocation alone (salloc, a batch script) are no launcher. Throws InvalidArgument naming the
-/// variable that is malformed or missing.
+/// variable that is malformed or missing, after it has told so to the other ranks of the job, where
+/// it is known where they meet.
 std::optional<LaunchedRank> launchedRank();
 
 }  // namespace tutti

@@ -18,21 +18,26 @@ namespace tutti::bootstrap {
 
 /// Who this rank is and where it meets the others.
 struct Identity {
-  int rank = -1;
-  int size = -1;
-  UniqueId id;  ///< meeting point and secret
+  int rank = -1;  ///< -1: malformed
+  int size = -1;  ///< the same
+  UniqueId id;    ///< meeting point and secret
   std::string
       source;  ///< "explicit arguments", "tutti run", "torchrun", ...: logged at debug level
+  /// What leaves open who this rank is, where it is known who is to be told: join() throws it.
+  std::optional<Error> malformed = {};
+  std::string describe() const;  ///< "rank 2 of 4"; "a rank" where that is malformed
 };
 
 /// The first source that speaks, in the order of docs/environment.md. With no launcher at all:
 /// rank 0 of 1. Throws InvalidArgument naming the variable that is malformed, missing or
-/// contradictory.
+/// contradictory, where nobody can be told.
 Identity discover(const CommunicatorOptions& options);
 
 /// Joins the job: meets at the identity's address, authenticates both ways, exchanges addresses,
 /// and connects to every other rank. Throws Refused, Timeout or System within the deadline, and
-/// Aborted soon after a request to stop; nothing is left behind.
+/// Aborted soon after a request to stop; nothing is left behind. A rank that cannot take part tells
+/// the others why; the one whose process has the meeting point stays, within its deadline, until
+/// all have been told.
 std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline,
                                    const std::stop_token& stop = {});
 

@@ -10,7 +10,11 @@
 
 #include "src/bootstrap/discover.h"
 
+#include <tutti/launch.h>
+
+#include "src/base/env.h"
 #include "src/base/log.h"
+#include "src/base/printable.h"
 #include "src/bootstrap/host_facts.h"
 #include "src/bootstrap/meeting_point.h"
 
@@ -75,8 +79,8 @@ MeetingPoint onThisHost(const LaunchFacts& facts, const std::optional<std::strin
 
 MeetingPoint withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
   if (value(lookup, "TUTTI_ALLOW_UNAUTHENTICATED") == "1") {
-    base::log(LogLevel::Warning, "TUTTI_ALLOW_UNAUTHENTICATED=1: anybody who reaches ", *facts.host,
-              " may join this job");
+    base::log(LogLevel::Warning, "TUTTI_ALLOW_UNAUTHENTICATED=1: anybody who reaches ",
+              base::printable(*facts.host), " may join this job");
     const std::string seed = runSeed(facts);
     return {.address = resolve(*facts.host, meetingPort(facts, lookup)),
             .credentials = {.secret = digest<32>("no key", seed), .job = digest<16>("job", seed)},
@@ -89,14 +93,17 @@ MeetingPoint withoutKey(const LaunchFacts& facts, const Lookup& lookup) {
   return onThisHost(facts, {});
 }
 
-Identity fromLauncher(const LaunchFacts& facts, const Lookup& lookup) {
-  Identity identity{.rank = facts.rank, .size = facts.size, .source = facts.launcher};
+Identity identify(const LaunchFacts& facts, const Lookup& lookup) {
+  Identity identity{.rank = facts.rank,
+                    .size = facts.size,
+                    .source = facts.launcher,
+                    .malformed = facts.malformed};
   if (!facts.contradiction.empty())
     base::log(LogLevel::Warning, facts.launcher, " says that this process is alone, and ",
               facts.contradiction, ": it is taken to be alone");
   if (const auto hex = value(lookup, "TUTTI_UNIQUE_ID")) {
     identity.id = idFromHex(*hex);
-  } else if (facts.size > 1) {
+  } else if (facts.size != 1) {
     const auto key = jobKey(lookup);
     const bool known = facts.oneHost && !facts.run.empty();
     TUTTI_REQUIRE(facts.host || known, facts.launcher, " says rank ", facts.rank, " of ",
@@ -109,7 +116,23 @@ Identity fromLauncher(const LaunchFacts& facts, const Lookup& lookup) {
   return identity;
 }
 
+Identity fromLauncher(const LaunchFacts& facts, const Lookup& lookup) {
+  Identity identity;
+  try {
+    identity = identify(facts, lookup);
+  } catch (const Error&) {
+    if (!facts.malformed) throw;
+  }
+  if (facts.malformed && identity.id == UniqueId{}) throw Error(*facts.malformed);
+  return identity;
+}
+
 }  // namespace
+
+std::string Identity::describe() const {
+  if (rank < 0) return "a rank";
+  return size < 0 ? base::message("rank ", rank) : base::message("rank ", rank, " of ", size);
+}
 
 Identity discover(const CommunicatorOptions& options, const Lookup& lookup) {
   if (options.id) {
@@ -128,7 +151,8 @@ Identity discover(const CommunicatorOptions& options, const Lookup& lookup) {
 
 UniqueId idAt(const std::string& address, const Lookup& lookup) {
   const size_t colon = address.rfind(':');
-  TUTTI_REQUIRE(colon != std::string::npos && colon > 0, "\"", address, "\" is not host:port");
+  TUTTI_REQUIRE(colon != std::string::npos && colon > 0, "\"", base::printable(address),
+                "\" is not host:port");
   std::string host = address.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   const LaunchFacts facts{.host = host,
@@ -140,8 +164,7 @@ UniqueId idAt(const std::string& address, const Lookup& lookup) {
 
 Identity discover(const CommunicatorOptions& options) {
   Identity identity = discover(options, processVariable);
-  base::log(LogLevel::Debug, "rank ", identity.rank, " of ", identity.size, ", says ",
-            identity.source);
+  base::log(LogLevel::Debug, identity.describe(), ", says ", identity.source);
   return identity;
 }
 
@@ -151,6 +174,16 @@ namespace tutti {
 
 UniqueId UniqueId::at(const std::string& address) {
   return bootstrap::idAt(address, bootstrap::processVariable);
+}
+
+std::optional<LaunchedRank> launchedRank() {
+  const auto facts = bootstrap::readLaunchFacts(bootstrap::processVariable);
+  if (!facts) return std::nullopt;
+  if (facts->malformed) {  // the caller will hardly come to create(), which tells the others
+    const std::chrono::milliseconds time(base::lenientEnv().setupTimeoutMs);
+    bootstrap::join(bootstrap::discover({}), base::Deadline::after(time));
+  }
+  return LaunchedRank{facts->launcher, facts->rank, facts->size};
 }
 
 }  // namespace tutti

@@ -13,6 +13,10 @@ namespace {
 /// Beside the mesh: its listener, strangers, the meeting connection, and what the caller needs.
 constexpr size_t kSpareDescriptors = 8;
 
+/// How long a rank that does not know its rank tries to tell that to others. Often none of a job's
+/// ranks does, and then nobody comes.
+constexpr std::chrono::milliseconds kMalformedTime{10'000};
+
 void requireDescriptors(int size) {
   const size_t needed = socketControlPlaneDescriptors(size) + kSpareDescriptors;
   const size_t free = freeDescriptors();
@@ -43,6 +47,7 @@ std::optional<NetworkInterface> towardsOtherHosts(const MeetingClient& meeting,
 
 std::shared_ptr<ControlPlane> arrive(MeetingClient& meeting, const Identity& identity,
                                      const MeetingPoint& point) {
+  if (identity.malformed) throw Error(*identity.malformed);
   requireDescriptors(identity.size);
   Mesh mesh(point.credentials, identity.rank, identity.size, towardsOtherHosts(meeting, point));
   meeting.send(mesh.arrival());
@@ -57,16 +62,18 @@ std::shared_ptr<ControlPlane> arrive(MeetingClient& meeting, const Identity& ide
   return makeSocketControlPlane(identity.rank, std::move(peers), std::move(sockets));
 }
 
-}  // namespace
+/// The meeting point, where it is in this process: rank 0's, or one of an id that was made here.
+std::shared_ptr<MeetingServer> serverHere(const MeetingPoint& point, int rank,
+                                          base::Deadline deadline) {
+  if (!point.openedByRankZero) return meetingOpenedHere(point.credentials.job);
+  if (rank != 0) return nullptr;
+  return std::make_shared<MeetingServer>(point, std::chrono::milliseconds(deadline.remainingMs()));
+}
 
-std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline,
+std::shared_ptr<ControlPlane> meet(const Identity& identity, base::Deadline deadline,
                                    const std::stop_token& stop) {
-  requireMembership(identity.rank, identity.size);
-  if (identity.size == 1 && identity.id == UniqueId{}) return makeLocalControlPlanes(1).front();
   const MeetingPoint point = decode(identity.id);
-  std::optional<MeetingServer> opened;
-  if (point.openedByRankZero && identity.rank == 0)
-    opened.emplace(point, std::chrono::milliseconds(deadline.remainingMs()));
+  const auto server = serverHere(point, identity.rank, deadline);
   MeetingClient meeting(point, identity.rank, identity.size, deadline, stop);
   try {
     auto plane = arrive(meeting, identity, point);
@@ -75,10 +82,29 @@ std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline dead
     return plane;
   } catch (const Error& error) {
     const auto first = meeting.giveUp({.code = error.code(), .text = error.what()});
+    if (server) server->awaitAllTold(deadline, stop);
     // Of a loss the meeting point knows more: who died, and who merely gave up because of it.
     if (first && error.code() == ErrorCode::PeerLost) throw *first;
     throw;
   }
+}
+
+}  // namespace
+
+std::shared_ptr<ControlPlane> join(const Identity& identity, base::Deadline deadline,
+                                   const std::stop_token& stop) {
+  if (identity.malformed) {
+    const std::chrono::milliseconds left(deadline.remainingMs());
+    try {
+      meet(identity, base::Deadline::after(std::min(left, kMalformedTime)), stop);
+    } catch (const Error&) {
+      // It is the one below, or there was nobody to be told.
+    }
+    throw Error(*identity.malformed);
+  }
+  requireMembership(identity.rank, identity.size);
+  if (identity.size == 1 && identity.id == UniqueId{}) return makeLocalControlPlanes(1).front();
+  return meet(identity, deadline, stop);
 }
 
 }  // namespace tutti::bootstrap

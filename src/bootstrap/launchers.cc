@@ -7,9 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include <tutti/launch.h>
-
 #include "src/base/check.h"
+#include "src/base/printable.h"
 #include "src/bootstrap/host_facts.h"
 
 namespace tutti::bootstrap {
@@ -35,8 +34,8 @@ std::string join(const std::vector<const char*>& names, const char* word) {
 void readAddress(const Launcher& launcher, const Lookup& lookup, LaunchFacts& facts) {
   if (const auto address = lookup("TUTTI_ADDRESS"); address && !address->empty()) {
     const size_t colon = address->rfind(':');
-    TUTTI_REQUIRE(colon != std::string::npos && colon > 0, "TUTTI_ADDRESS=", *address,
-                  " is not host:port");
+    TUTTI_REQUIRE(colon != std::string::npos && colon > 0,
+                  "TUTTI_ADDRESS=", base::printable(*address), " is not host:port");
     facts.host = address->substr(0, colon);
     if (facts.host->size() > 2 && facts.host->front() == '[' && facts.host->back() == ']')
       facts.host = facts.host->substr(1, facts.host->size() - 2);
@@ -81,22 +80,43 @@ std::string largerWorld(const Launcher& counts, const Lookup& lookup) {
   for (const Launcher* other = &counts + 1; other <= &launchers().back(); ++other) {
     const auto size = first(other->size, lookup);
     if (!speaks(*other, lookup) || !size || size->value == "1") continue;
-    return base::message(other->name, " says rank ", first(other->rank, lookup)->value, " of ",
-                         size->value);
+    return base::message(other->name, " says rank ",
+                         base::printable(first(other->rank, lookup)->value), " of ",
+                         base::printable(size->value));
   }
   return {};
 }
 
+/// Rank, size and hosts, each of which may be malformed by itself.
+void readMembership(const Launcher& launcher, const Found& rank, const Lookup& lookup,
+                    LaunchFacts& facts) {
+  const auto note = [&](const auto& reading) {
+    try {
+      reading();
+    } catch (const Error& error) {
+      if (!facts.malformed) facts.malformed = error;
+    }
+  };
+  const auto size = first(launcher.size, lookup);
+  note([&] {
+    TUTTI_REQUIRE(size, rank.name, "=", base::printable(rank.value), " is set, and ",
+                  join(launcher.size, " or "), " is not");
+    facts.size = parseVariable(size->name, size->value, 1, kMaxWorldSize);
+  });
+  note([&] {
+    const int number = parseVariable(rank.name, rank.value, 0, kMaxWorldSize - 1);
+    TUTTI_REQUIRE(facts.size < 0 || number < facts.size, rank.name, "=", rank.value,
+                  " is not below ", size->name, "=", size->value);
+    facts.rank = number;
+  });
+  // Where that cannot be known, whoever shares this host can be told.
+  facts.oneHost = true;
+  if (facts.size > 0) note([&] { facts.oneHost = onOneHost(launcher, facts.size, lookup); });
+}
+
 LaunchFacts read(const Launcher& launcher, const Found& rank, const Lookup& lookup) {
   LaunchFacts facts{.launcher = launcher.name};
-  const auto size = first(launcher.size, lookup);
-  TUTTI_REQUIRE(size, rank.name, "=", rank.value, " is set, and ", join(launcher.size, " or "),
-                " is not");
-  facts.size = parseVariable(size->name, size->value, 1, kMaxWorldSize);
-  facts.rank = parseVariable(rank.name, rank.value, 0, kMaxWorldSize - 1);
-  TUTTI_REQUIRE(facts.rank < facts.size, rank.name, "=", rank.value, " is not below ", size->name,
-                "=", size->value);
-  facts.oneHost = onOneHost(launcher, facts.size, lookup);
+  readMembership(launcher, rank, lookup, facts);
   for (const char* name : launcher.run)
     if (const auto value = lookup(name)) facts.run += base::message(name, "=", *value, ";");
   if (launcher.parent) facts.run += parentOf(launcher.parent, lookup);
@@ -121,7 +141,7 @@ int parseVariable(const std::string& name, const std::string& value, int low, in
   const char* end = value.data() + value.size();
   const auto [rest, error] = std::from_chars(value.data(), end, number);
   TUTTI_REQUIRE(error == std::errc() && rest == end && number >= low && number <= high, name, "=",
-                value, " is not a whole number from ", low, " to ", high);
+                base::printable(value), " is not a whole number from ", low, " to ", high);
   return number;
 }
 
@@ -194,13 +214,3 @@ std::optional<LaunchFacts> readLaunchFacts(const Lookup& lookup) {
 }
 
 }  // namespace tutti::bootstrap
-
-namespace tutti {
-
-std::optional<LaunchedRank> launchedRank() {
-  const auto facts = bootstrap::readLaunchFacts(bootstrap::processVariable);
-  if (!facts) return std::nullopt;
-  return LaunchedRank{facts->launcher, facts->rank, facts->size};
-}
-
-}  // namespace tutti

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/error.h>
+
 namespace tutti::bootstrap {
 
 /// Looks up one environment variable; tests give their own.
@@ -42,19 +44,22 @@ const std::vector<Launcher>& launchers();
 /// What a launcher said.
 struct LaunchFacts {
   std::string launcher;
-  int rank = -1, size = -1;
-  bool oneHost = false;  ///< all ranks share this host
-  std::string run;       ///< what tells jobs apart; empty when nothing does
+  int rank = -1, size = -1;  ///< -1: malformed
+  bool oneHost = false;      ///< all ranks share this host
+  std::string run;           ///< what tells jobs apart; empty when nothing does
   std::optional<std::string> host;
   std::optional<int> port;
   std::string addressVariables;  ///< for messages: "TUTTI_ADDRESS or MASTER_ADDR and MASTER_PORT"
   /// "Slurm says rank 2 of 3", where this launcher says that the process is alone: it may be so, or
   /// a variable has stayed in the environment, and each of the three computes by itself.
   std::string contradiction;
+  /// InvalidArgument naming the variable that is malformed or missing, where that leaves open who
+  /// this rank is, and not where the ranks meet: there it can tell the others.
+  std::optional<Error> malformed;
 };
 
 /// Nothing when no launcher speaks. Throws InvalidArgument naming the variable that is malformed or
-/// missing.
+/// missing, where the ranks meet by it.
 std::optional<LaunchFacts> readLaunchFacts(const Lookup& lookup);
 
 /// `name`'s value as a whole number from `low` to `high`; throws InvalidArgument naming it.

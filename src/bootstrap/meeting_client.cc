@@ -25,6 +25,8 @@ MeetingClient::MeetingClient(const MeetingPoint& point, int rank, int size, base
 
 void MeetingClient::connect() {
   progress_ = "nothing answers there";
+  if (point_.openedByRankZero)
+    progress_ += ": rank 0, which listens there, has not come, could not listen, or has ended";
   if (point_.openedByRankZero && point_.address.family != Family::Unix)
     progress_ +=
         isLoopback(point_.address)
@@ -142,7 +144,26 @@ void MeetingClient::checkDeadline(const std::string& waitingFor) const {
              describeAddresses(point_), ": ", progress_);
 }
 
+void MeetingClient::send(const SetupMessage& message) {
+  arrived_ |= std::holds_alternative<Arrival>(message);
+  connection_->send(message);
+}
+
 std::optional<Error> MeetingClient::giveUp(const Failure& failure) noexcept {
+  std::optional<Error> answer;
+  if (arrived_) {
+    answer = say(failure);
+  } else {  // nobody knows its process yet
+    const std::string who = rank_ < 0 ? "a rank" : base::message("rank ", rank_);
+    answer = say(
+        {.code = failure.code,
+         .text = base::message(who, " (", describeThisProcess().describe(), "): ", failure.text)});
+  }
+  connection_.reset();
+  return answer;
+}
+
+std::optional<Error> MeetingClient::say(const Failure& failure) noexcept {
   if (failed_ || connection_->ended()) return std::nullopt;  // it knows
   const auto end = base::Deadline::after(kGiveUpTime);
   try {

@@ -17,7 +17,7 @@ class MeetingClient {
   MeetingClient(const MeetingPoint& point, int rank, int size, base::Deadline deadline,
                 std::stop_token stop = {});
 
-  void send(const SetupMessage& message) { connection_->send(message); }
+  void send(const SetupMessage& message);
   /// For loops that wait for other things too.
   void watch(PollSet& set) const { connection_->watch(set); }
   /// Moves bytes and takes in Progress. Throws what a Failure says, and PeerLost when the meeting
@@ -33,7 +33,7 @@ class MeetingClient {
   void checkDeadline(const std::string& waitingFor) const;
   /// Says why this rank cannot go on, and makes sure that it is heard. Returns what the meeting
   /// point answers, or its end: the first reason that it heard, which is often the better one,
-  /// because a rank that gives up looks like one that has died.
+  /// because a rank that gives up looks like one that has died. Ends the connection.
   std::optional<Error> giveUp(const Failure& failure) noexcept;
 
  private:
@@ -42,6 +42,7 @@ class MeetingClient {
   [[noreturn]] void nobodyListens() const;
   void take(const SetupMessage& message);
   [[noreturn]] void rethrow(const Failure& failure) const;
+  std::optional<Error> say(const Failure& failure) noexcept;
   std::string describe() const;
 
   MeetingPoint point_;
@@ -50,6 +51,7 @@ class MeetingClient {
   std::stop_token stop_;
   std::optional<SetupConnection> connection_;
   std::optional<Table> table_;
+  bool arrived_ = false;  // has said so
   bool complete_ = false;
   bool failed_ = false;  // the meeting point has said so
   std::string progress_ = "the meeting point has said nothing yet";

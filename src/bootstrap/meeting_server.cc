@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <set>
 
 #include "src/base/log.h"
 #include "src/base/process.h"
@@ -19,6 +20,7 @@ using Time = std::chrono::steady_clock;
 constexpr int kBacklog = 4096;
 constexpr std::chrono::milliseconds kFlushTime{500};
 constexpr std::chrono::milliseconds kProgressEvery{200};
+constexpr std::chrono::milliseconds kStep{100};
 
 }  // namespace
 
@@ -50,7 +52,10 @@ struct MeetingServer::State {
   void serve(Guest& guest);
   void onArrival(Guest& guest, const Arrival& arrival);
   void onConnected(Guest& guest);
+  void onFailure(Guest& guest, const Failure& failure);
   void fail(const Failure& failure);
+  void noteTold(const Claim& claim);
+  bool allTold() const;
   void tell(const SetupMessage& message);
   std::string progress() const;
   std::string unconnected() const;
@@ -68,6 +73,11 @@ struct MeetingServer::State {
   int connected = 0;
   bool complete = false;
   std::optional<Failure> failure;
+  std::atomic<bool> refused{false};  // by a rank that cannot take part: the failure
+  // Then: who has heard of it, or said it, by rank; how many more, who do not know theirs; and of
+  // how many, 0 as long as none has said so.
+  std::set<int> told;
+  int toldMore = 0, toldOf = 0;
   std::atomic<bool> stop{false};
   std::mutex mutex;
   std::condition_variable ended;
@@ -93,7 +103,7 @@ bool MeetingServer::State::over() const {
     return guest.connection.flushed() || guest.connection.ended();
   });
   if (Time::now() >= end && (complete || failure)) return true;
-  return flushed && (complete || (failure && stop.load()));
+  return flushed && (complete || (failure && (stop.load() || (refused.load() && allTold()))));
 }
 
 void MeetingServer::State::step() {
@@ -134,22 +144,21 @@ void MeetingServer::State::serve(Guest& guest) {
       onArrival(guest, *arrival);
     else if (std::holds_alternative<Connected>(*message) && roster.complete() && guest.rank >= 0)
       onConnected(guest);
-    else if (const auto* told = std::get_if<Failure>(&*message))
-      fail(
-          {.code = told->code,
-           .text = roster.describe(guest.connection.handshake().claim().rank) + ": " + told->text});
+    else if (const auto* why = std::get_if<Failure>(&*message))
+      onFailure(guest, *why);
     else
       base::fail(ErrorCode::Refused, "an unexpected set-up message");
   }
 }
 
 void MeetingServer::State::onArrival(Guest& guest, const Arrival& arrival) {
-  if (failure) {  // late: it is told why the job failed
+  const Claim& claim = guest.connection.handshake().claim();
+  if (failure && claim.job == point.credentials.job) {  // late: it is told why the job failed
     guest.connection.send(*failure);
     guest.leaving = true;
+    noteTold(claim);
     return;
   }
-  const Claim& claim = guest.connection.handshake().claim();
   const Roster::Decision decision = roster.admit(claim, arrival);
   if (decision.verdict != Roster::Verdict::Welcome) {
     guest.connection.send(decision.why);
@@ -168,6 +177,42 @@ void MeetingServer::State::onConnected(Guest& guest) {
   tell(Complete{});
   complete = true;
   end = Time::now() + kFlushTime;
+}
+
+/// Of a rank that has arrived, or of one that is missing and will not. Another job's, and a second
+/// process of a rank that is there, end nothing.
+void MeetingServer::State::onFailure(Guest& guest, const Failure& why) {
+  if (guest.rank >= 0)
+    return fail({.code = why.code, .text = roster.describe(guest.rank) + ": " + why.text});
+  guest.leaving = true;
+  const Claim& claim = guest.connection.handshake().claim();
+  if (!roster.lacks(claim)) {
+    base::log(LogLevel::Info, "set-up: not of a missing rank: ", why.text);
+    return;
+  }
+  const auto last = end;
+  if (!failure) {
+    refused.store(true);
+    toldOf = roster.size();
+    for (const Guest& other : guests)
+      if (other.rank >= 0) told.insert(other.rank);
+    fail(why);
+    end = last;
+  }
+  noteTold(claim);
+  guest.connection.send(*failure);
+}
+
+void MeetingServer::State::noteTold(const Claim& claim) {
+  toldOf = std::max(toldOf, claim.size);
+  if (claim.rank < 0)
+    ++toldMore;
+  else
+    told.insert(claim.rank);
+}
+
+bool MeetingServer::State::allTold() const {
+  return toldOf > 0 && std::cmp_greater_equal(told.size() + toldMore, toldOf);
 }
 
 void MeetingServer::State::fail(const Failure& why) {
@@ -241,6 +286,19 @@ MeetingServer::~MeetingServer() {
   state_->stop.store(true);  // seen at the next patrol
   std::unique_lock lock(state_->mutex);
   state_->ended.wait(lock, [&] { return state_->finished; });
+}
+
+void MeetingServer::awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const {
+  if (!state_->refused.load()) return;
+  std::unique_lock lock(state_->mutex);
+  const auto ended = [&](std::chrono::milliseconds within) {
+    return state_->ended.wait_for(lock, within, [&] { return state_->finished; });
+  };
+  if (ended(kStep)) return;
+  base::log(LogLevel::Error, state_->failure->text,
+            "; ranks that have not come yet are told when they come");
+  while (!deadline.passed() && !stop.stop_requested() && !ended(kStep)) {
+  }
 }
 
 const MeetingPoint& MeetingServer::point() const { return state_->point; }

@@ -8,10 +8,12 @@
 //   one fails, ends, or differs   -> Failure to each, and the server ends
 //   meanwhile                     -> Progress to each, for the messages of their timeouts
 //
-// After a failure it stays a little, to tell the reason to ranks that come late.
+// After a failure it stays a little, to tell the reason to ranks that come late. Where a rank came
+// to say that it cannot take part, and nothing else is wrong, it stays until all have come.
 
 #include <atomic>
 #include <memory>
+#include <stop_token>
 
 #include "src/base/clock.h"
 #include "src/base/service_thread.h"
@@ -30,6 +32,9 @@ class MeetingServer {
   MeetingServer& operator=(const MeetingServer&) = delete;
 
   bool finished() const;
+  /// Where a rank said that it cannot take part: until all others have heard, the deadline, or a
+  /// request to stop. Else returns at once.
+  void awaitAllTold(base::Deadline deadline, const std::stop_token& stop) const;
   /// As given, with the port of `network` where the kernel has chosen it.
   const MeetingPoint& point() const;
 
@@ -40,5 +45,8 @@ class MeetingServer {
  private:
   std::shared_ptr<State> state_;
 };
+
+/// Of this process's ids: the meeting point of that job; nothing where it is gone, or elsewhere.
+std::shared_ptr<MeetingServer> meetingOpenedHere(const JobId& job);
 
 }  // namespace tutti::bootstrap

@@ -54,6 +54,10 @@ Roster::Decision Roster::admit(const Claim& claim, const Arrival& arrival) {
   return {};
 }
 
+bool Roster::lacks(const Claim& claim) const {
+  return claim.job == job_ && !complete() && !arrived_.contains(claim.rank);
+}
+
 Table Roster::table() const {
   Table table;
   table.ranks.reserve(arrived_.size());

@@ -27,6 +27,10 @@ class Roster {
   /// the world is.
   Decision admit(const Claim& claim, const Arrival& arrival);
 
+  /// Whether a rank that connects without arriving is one that is missing. One that does not know
+  /// its rank may be any.
+  bool lacks(const Claim& claim) const;
+
   bool complete() const { return size_ > 0 && arrived_.size() == static_cast<size_t>(size_); }
   int size() const { return size_; }  ///< 0 before anybody came
   Table table() const;

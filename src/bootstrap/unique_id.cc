@@ -19,15 +19,21 @@ using bootstrap::MeetingServer;
 /// time is over, or when the process exits.
 class OpenMeetings {
  public:
-  void add(std::unique_ptr<MeetingServer> server) {
+  void add(std::shared_ptr<MeetingServer> server) {
     std::lock_guard lock(mutex_);
     servers_.remove_if([](const auto& other) { return other->finished(); });
     servers_.push_back(std::move(server));
   }
+  std::shared_ptr<MeetingServer> of(const bootstrap::JobId& job) {
+    std::lock_guard lock(mutex_);
+    for (const auto& server : servers_)
+      if (server->point().credentials.job == job && !server->finished()) return server;
+    return nullptr;
+  }
 
  private:
   std::mutex mutex_;
-  std::list<std::unique_ptr<MeetingServer>> servers_;
+  std::list<std::shared_ptr<MeetingServer>> servers_;
 };
 
 OpenMeetings& openMeetings() {
@@ -44,21 +50,25 @@ int digitValue(char digit) {
 
 }  // namespace
 
+std::shared_ptr<MeetingServer> bootstrap::meetingOpenedHere(const JobId& job) {
+  return openMeetings().of(job);
+}
+
 UniqueId UniqueId::create(Reach reach) {
   bootstrap::MeetingPoint point = bootstrap::randomMeetingPoint();
   if (reach == Reach::Network)
     if (const auto interface = bootstrap::networkInterface()) point.network = interface->address;
   const std::chrono::milliseconds lifetime(base::env().setupTimeoutMs);
   OpenMeetings& meetings = openMeetings();  // before the server's thread logs anything
-  std::unique_ptr<MeetingServer> server;
+  std::shared_ptr<MeetingServer> server;
   try {
-    server = std::make_unique<MeetingServer>(point, lifetime);
+    server = std::make_shared<MeetingServer>(point, lifetime);
   } catch (const Error& error) {
     const base::Env& env = base::env();
     if (!point.network || !env.interface.empty() || !env.socketInterfaces.empty()) throw;
     base::log(LogLevel::Info, "this id is good on this host only: ", error.what());
     point.network.reset();
-    server = std::make_unique<MeetingServer>(point, lifetime);
+    server = std::make_shared<MeetingServer>(point, lifetime);
   }
   const UniqueId id = bootstrap::encode(server->point());
   meetings.add(std::move(server));

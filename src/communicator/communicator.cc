@@ -54,13 +54,14 @@ Communicator Communicator::create(const CommunicatorOptions& options) {
   Settings settings;
   std::optional<Error> refusal;
   try {
+    if (identity.malformed) throw Error(*identity.malformed);
     settings = Settings::from(options);
     if (identity.rank == 0) settings.tuning = communicator::ownTuning();
   } catch (const Error& e) {
     if (identity.size == 1) throw;
     refusal = e;
     settings.setupTimeoutMs = communicator::setupTimeoutOf(options);
-    base::log(LogLevel::Error, "rank ", identity.rank, " of ", identity.size, ": ", e.what());
+    base::log(LogLevel::Error, identity.describe(), ": ", e.what());
   }
   const base::Deadline deadline = setupDeadline(settings);
   std::shared_ptr<World> world;

@@ -29,6 +29,7 @@ Identity find(const Variables& variables, const CommunicatorOptions& options = {
 void expectError(const Variables& variables, ErrorCode code, const std::string& part) {
   try {
     const Identity identity = find(variables);
+    if (identity.malformed) throw Error(*identity.malformed);  // as join() does
     ADD_FAILURE() << "rank " << identity.rank << " of " << identity.size << ", not: " << part;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), code) << error.what();
@@ -286,6 +287,41 @@ TEST(Discover, MalformedAndContradictoryVariablesAreNamed) {
   expectInvalid({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}}, "MASTER_PORT");
   expectInvalid({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "1"}}, "MASTER_ADDR");
   expectInvalid(with(kTorch, {{"LOCAL_WORLD_SIZE", "5"}}), "LOCAL_WORLD_SIZE=5");
+}
+
+// What does not say where the ranks meet need not be right to find them.
+TEST(Discover, AMalformedRankKnowsWhereTheOthersMeet) {
+  const UniqueId here = find(kTorch).id;
+  const Variables key{{"TUTTI_JOB_KEY", kKey}};
+  const UniqueId far = find(with(kTorch, key)).id;
+  for (const auto& [name, value] : {std::pair{"RANK", "x"},
+                                    {"RANK", "4"},
+                                    {"WORLD_SIZE", "x"},
+                                    {"WORLD_SIZE", ""},
+                                    {"LOCAL_WORLD_SIZE", "5"}}) {
+    const Variables wrong = with(kTorch, {{name, value}});
+    const bool ofRank = name == std::string("RANK"), ofSize = name == std::string("WORLD_SIZE");
+    const Identity identity = find(wrong);
+    EXPECT_TRUE(identity.malformed);
+    EXPECT_EQ(identity.id, here);
+    EXPECT_EQ(identity.rank, ofRank ? -1 : 3);
+    EXPECT_EQ(identity.size, ofSize ? -1 : 4);
+    EXPECT_EQ(find(with(wrong, key)).id, far);
+    const UniqueId given = encode(randomMeetingPoint());
+    EXPECT_EQ(find(with(wrong, {{"TUTTI_UNIQUE_ID", given.toHex()}})).id, given);
+  }
+  EXPECT_THROW(find({{"RANK", "x"}, {"WORLD_SIZE", "1"}}), Error);
+  EXPECT_THROW(find({{"TUTTI_RANK", "x"}, {"TUTTI_WORLD_SIZE", "2"}}), Error);
+}
+
+// Nothing of a value reaches a terminal but what it shows.
+TEST(Discover, ControlCharactersOfValuesAreNotRepeated) {
+  const std::string wild = "1\x1b[2J\n\x7f\u009b2J", tame = "1?[2J???2J";
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT"})
+    expectInvalid(with(kTorch, {{name, wild}}), base::message(name, "=", tame, " is not"));
+  expectInvalid({{"RANK", wild}}, "RANK=" + tame + " is set");
+  expectInvalid(with(kTorch, {{"TUTTI_ADDRESS", wild}}), "TUTTI_ADDRESS=" + tame + " is not");
+  expectInvalid(with(kTorch, {{"MASTER_ADDR", wild}, {"TUTTI_JOB_KEY", kKey}}), "host " + tame);
 }
 
 TEST(Discover, AWorldOfOneNeedsNoMeetingPoint) {

@@ -45,6 +45,7 @@ class RankProcesses {
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   Board& board() { return *board_; }
+  pid_t pid(int rank) const { return processes_.pid(rank); }
   void kill(int rank, int number) { processes_.signal(rank, number); }
   /// False when patience ended.
   bool awaitStep(int rank, int step);

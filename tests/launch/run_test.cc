@@ -63,6 +63,24 @@ TEST(Run, TellsEachRankWhoItIs) {
   EXPECT_EQ(result.err, "");
 }
 
+// Each rank ends well here, so that the launcher ends none before it has said what it heard.
+TEST(Run, ARankThatDoesNotKnowItsNumberTellsTheOthers) {
+  const Result result =
+      runShell(3, "[ $TUTTI_RANK = 1 ] && export TUTTI_RANK=one; " + joiningRankPath + "; exit 0");
+  EXPECT_EQ(result.exitCode, 0);
+  for (const char* rank : {"[0] ", "[1] ", "[2] "})
+    EXPECT_TRUE(std::ranges::any_of(lines(result.err),
+                                    [&](const std::string& line) {
+                                      return line.starts_with(rank) &&
+                                             contains(line, "TUTTI_RANK=one is not a whole number");
+                                    }))
+        << rank << result.err;
+  for (const char* rank : {"0", "2"})
+    EXPECT_TRUE(
+        contains(result.err, std::string("set-up of rank ") + rank + " of 3 failed: a rank (pid "))
+        << result.err;
+}
+
 TEST(Run, GivesAllRanksOneIdAndEachJobItsOwn) {
   const auto ids = [] {
     const Result result = runShell(3, "echo $TUTTI_UNIQUE_ID");

@@ -197,6 +197,54 @@ TEST_F(JoinHosts, AnInterfaceThatLeadsNowhereIsNamed) {
   EXPECT_TRUE(contains(none[0], "eth0 (10.77.0.1)")) << none[0];
 }
 
+// The rank that cannot take part comes first, or serves the meeting, or both; the last one comes
+// when it would be over, had nobody waited to tell it why.
+TEST_F(JoinHosts, AnInterfaceThatIsNotThereIsToldToThoseWhoComeLate) {
+  const NetworkHosts hosts(3);
+  for (const int wrong : {0, 1}) {
+    SCOPED_TRACE(wrong);
+    RankProcesses ranks(3, [&](int rank, Board&) {
+      hosts.enter(rank);
+      if (rank == wrong) ::setenv("TUTTI_INTERFACE", "eth7\x1b[2J", 1);
+      ::setenv("RANK", std::to_string(rank).c_str(), 1);
+      ::setenv("WORLD_SIZE", "3", 1);
+      ::setenv("TUTTI_ADDRESS", (hosts.address(0) + ":29515").c_str(), 1);
+      ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+      if (rank != wrong) std::this_thread::sleep_for(rank == 0 ? 300ms : 2500ms);
+      return greet(*join(discover({}), base::Deadline::after(kPatience)));
+    });
+    const auto said = ranks.results();
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string who =
+          base::message("rank ", wrong, " (pid ", ranks.pid(wrong), " on host n", wrong, "): ");
+      for (const std::string& part :
+           {std::string("error invalid argument"), rank == wrong ? "" : who,
+            std::string("TUTTI_INTERFACE=eth7?[2J is no interface of this host")})
+        EXPECT_TRUE(contains(said[rank], part)) << part << ": " << said[rank];
+    }
+  }
+}
+
+// On another host than the meeting point; only its key makes it one that is believed.
+TEST_F(JoinHosts, AMalformedRankIsToldToAllHosts) {
+  const NetworkHosts hosts(2);
+  RankProcesses ranks(3, [&](int rank, Board&) {
+    hosts.enter(rank / 2);
+    ::setenv("RANK", rank == 2 ? "two" : std::to_string(rank).c_str(), 1);
+    ::setenv("WORLD_SIZE", "3", 1);
+    ::setenv("TUTTI_ADDRESS", (hosts.address(0) + ":29516").c_str(), 1);
+    ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+    return greet(*join(discover({}), base::Deadline::after(kPatience)));
+  });
+  const auto said = ranks.results();
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string who = base::message("a rank (pid ", ranks.pid(2), " on host n1): ");
+    for (const std::string& part :
+         {std::string("error invalid argument"), rank == 2 ? "" : who, std::string("RANK=two is")})
+      EXPECT_TRUE(contains(said[rank], part)) << part << ": " << said[rank];
+  }
+}
+
 /// Gives each host an interface `silent`, whose packets go to a station that is none: nothing
 /// answers, and nothing is refused.
 void addSilentInterfaces(const NetworkHosts& hosts) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/base/printable.h"
 #include "src/bootstrap/network_interface.h"
 
 namespace tutti::bootstrap {
@@ -114,7 +115,7 @@ std::string MeetingClient::describe() const {
 
 void MeetingClient::take(const SetupMessage& message) {
   if (const auto* progress = std::get_if<Progress>(&message)) {
-    progress_ = progress->text;
+    progress_ = base::printable(progress->text);
   } else if (const auto* failure = std::get_if<Failure>(&message)) {
     failed_ = true;
     rethrow(*failure);
@@ -132,7 +133,8 @@ void MeetingClient::take(const SetupMessage& message) {
 }
 
 void MeetingClient::rethrow(const Failure& failure) const {
-  base::fail(failure.code, "set-up of rank ", rank_, " of ", size_, " failed: ", failure.text);
+  base::fail(failure.code, "set-up of rank ", rank_, " of ", size_,
+             " failed: ", base::printable(failure.text));
 }
 
 void MeetingClient::checkDeadline(const std::string& waitingFor) const {

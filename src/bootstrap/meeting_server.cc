@@ -8,6 +8,7 @@
 #include <set>
 
 #include "src/base/log.h"
+#include "src/base/printable.h"
 #include "src/base/process.h"
 #include "src/bootstrap/doorway.h"
 #include "src/bootstrap/network_interface.h"
@@ -145,7 +146,7 @@ void MeetingServer::State::serve(Guest& guest) {
     else if (std::holds_alternative<Connected>(*message) && roster.complete() && guest.rank >= 0)
       onConnected(guest);
     else if (const auto* why = std::get_if<Failure>(&*message))
-      onFailure(guest, *why);
+      onFailure(guest, {.code = why->code, .text = base::printable(why->text)});
     else
       base::fail(ErrorCode::Refused, "an unexpected set-up message");
   }

@@ -1,7 +1,5 @@
 #include "src/bootstrap/setup_message.h"
 
-#include "src/base/printable.h"
-
 namespace tutti::bootstrap {
 namespace {
 
@@ -49,7 +47,7 @@ Table readTable(base::ByteReader& in, size_t bytes) {
 Failure readFailure(base::ByteReader& in) {
   Failure failure;
   failure.code = in.getEnum("error code", ErrorCode::InvalidArgument, ErrorCode::Internal);
-  failure.text = base::printable(in.getString("error text", kMaxTextBytes));
+  failure.text = in.getString("error text", kMaxTextBytes);
   return failure;
 }
 
@@ -57,7 +55,7 @@ SetupMessage readBody(uint8_t kind, base::ByteReader& in, size_t bytes) {
   switch (kind) {
     case 0: return readArrival(in);
     case 1: return readTable(in, bytes);
-    case 2: return Progress{base::printable(in.getString("progress", kMaxTextBytes))};
+    case 2: return Progress{in.getString("progress", kMaxTextBytes)};
     case 3: return Connected{};
     case 4: return Complete{};
     case 5: return readFailure(in);

@@ -200,15 +200,17 @@ class ConnectionLost : public Error {
 class Visit {
  public:
   enum class Finding : uint8_t {
-    Silence,      ///< nobody has answered so far
-    Host,         ///< a kernel has, and no process yet
-    Peer,         ///< the peer has
-    Elsewhere,    ///< its place is another one's, or nobody's: the peer is not there
-    Unreachable,  ///< no way leads there
+    Silence,      ///< one of its places has not answered so far
+    Host,         ///< kernels have, of all of them, and no process yet of one
+    Peer,         ///< the peer has, at all of them
+    Elsewhere,    ///< one is another one's, or nobody's: the peer is not there
+    Unreachable,  ///< no way leads to one
   };
   virtual ~Visit() = default;
   /// What is known by now. From Peer, Elsewhere and Unreachable on it stays so.
   virtual Finding look() = 0;
+  /// At the last look: whether something has answered at any of its places, whatever it is.
+  virtual bool heard() const = 0;
   /// For messages: where it asks, and what came of it, "10.0.0.2:40123 (Connection refused)".
   virtual std::string describe() const = 0;
 };

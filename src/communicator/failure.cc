@@ -421,16 +421,14 @@ void Communicator::Impl::onTick() {
   }
   if (watchedPeer < 0 || waited < kInquireAfterNs) return;
   if (endpoint) {
-    const auto cut = networkWatch.look(
-        *endpoint,
-        {.operation = current, .peer = watchedPeer, .bytesReceived = entry->bytesReceived}, now);
+    const auto cut = networkWatch.look(*endpoint, current, watchedPeer, now);
     if (cut)
-      return fail(
-          Error(ErrorCode::PeerLost,
-                base::message(name(watchedPeer), " is cut off: nothing has answered ", self(),
-                              " at ", *cut, " for seconds", endpoint->ways(watchedPeer),
-                              "; noticed during ", textOf(*entry))),
-          true);
+      return fail(Error(ErrorCode::PeerLost,
+                        base::message(self(), " and ", name(cut->peer),
+                                      " do not reach each other any more: nothing has answered at ",
+                                      cut->where, " for seconds", endpoint->ways(cut->peer),
+                                      "; noticed during ", textOf(*entry))),
+                  true);
   }
   if (now - lastInquiryNs >= kInquireAgainNs) {
     lastInquiryNs = now;

@@ -1,10 +1,11 @@
 #pragma once
 
-// NetworkWatch: whether the network of the data still leads to the peer that an operation waits
+// NetworkWatch: whether the network of the data still leads to the peers that an operation waits
 // for. The control plane finds out about its own network; where the data has another one, TCP
 // repeats for minutes what does not get through.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,25 +17,31 @@ namespace tutti::communicator {
 
 class NetworkWatch {
  public:
-  /// What an operation waits for; when it has waited for a second, and nothing has come meanwhile,
-  /// the peer's host is asked, and asked again while it waits on. A stopped process counts as
-  /// there: its kernel answers.
-  struct Wait {
-    uint64_t operation = 0;
-    int peer = -1;  ///< -1: for nobody
-    uint64_t bytesReceived = 0;
-    bool operator==(const Wait&) const = default;
+  struct Cut {
+    int peer;
+    std::string where;  ///< "10.0.0.2:40123"
   };
-  /// To be called every few hundred milliseconds at least. Once nothing has answered for three
-  /// seconds: where it was asked, "10.0.0.2:40123".
-  std::optional<std::string> look(transports::Endpoint& endpoint, const Wait& wait, int64_t nowNs);
+  /// To be called every few hundred milliseconds at least, with the peer that the operation waits
+  /// for just now, -1: for nobody. Once an operation has waited for one for a second, that one's
+  /// host is asked, and asked again while it is waited for, also in turns with others. A cut is
+  /// where nothing has answered for three seconds; a stopped process counts as there, for its
+  /// kernel answers.
+  std::optional<Cut> look(transports::Endpoint& endpoint, uint64_t operation, int peer,
+                          int64_t nowNs);
 
  private:
-  Wait wait_;
-  int64_t sinceNs_ = 0;                                     // of this wait
-  int64_t nextNs_ = 0;                                      // visit
-  int64_t askedNs_ = 0;                                     // the first of those that are here
-  std::vector<std::unique_ptr<transports::Visit>> visits_;  // nobody has answered them
+  struct Asked {
+    int64_t sinceNs = 0;                                     // it has been waited for
+    int64_t seenNs = 0;                                      // the last time
+    int64_t nextNs = 0;                                      // visit
+    int64_t firstNs = 0;                                     // of those that are here
+    std::vector<std::unique_ptr<transports::Visit>> visits;  // that it has not answered
+  };
+  static std::optional<std::string> ask(transports::Endpoint& endpoint, int peer, Asked& asked,
+                                        int64_t nowNs);
+
+  uint64_t operation_ = 0;
+  std::map<int, Asked> asked_;  // by peer
 };
 
 }  // namespace tutti::communicator

@@ -58,7 +58,11 @@ namespace {
 /// would take the fastest one, which may be a bridge that leads nowhere.
 transports::ucx::WorkerOptions byInterface(const std::string& interface) {
   if (std::getenv("UCX_NET_DEVICES")) return {};
-  return {.devices = interface.substr(0, interface.find(':'))};  // "eth0:1" is another address
+  const base::Env& env = base::lenientEnv();
+  return {.devices = interface.substr(0, interface.find(':')),  // "eth0:1" is another address
+          .chosenBy = !env.interface.empty()          ? "TUTTI_INTERFACE=" + env.interface
+                      : !env.socketInterfaces.empty() ? "NCCL_SOCKET_IFNAME=" + env.socketInterfaces
+                                                      : ""};
 }
 
 /// RDMA devices that UCX may use. To read a machine takes longer than this.

@@ -14,6 +14,8 @@
 namespace tutti {
 namespace {
 
+constexpr const char* kOthers = "; UCX_NET_DEVICES names others";
+
 std::vector<int> ranksOf(const topology::Topology& topology, int host) {
   std::vector<int> ranks;
   for (int rank = 0; rank < topology.ranks; ++rank)
@@ -26,15 +28,16 @@ base::Deadline halfWayTo(const base::Deadline& deadline) {
   return base::Deadline::after(std::chrono::milliseconds(deadline.remainingMs() / 2));
 }
 
-/// Ranks of other hosts for `rank` to visit: of those that are 1, 2, 4, ... hosts away, in both
-/// directions, the ones that have its place there, counted again from the first of the host that
-/// has fewer. So each rank is visited from all of these hosts.
+/// Ranks of other hosts for `rank` to visit: of all of up to 17, and of those that are 10, 12, ...,
+/// each time about an eighth more, away in either direction, the ones that have its place there,
+/// counted again from the first of the host that has fewer. So each rank is visited from all of
+/// these hosts.
 std::vector<int> toVisit(const topology::Topology& topology, int rank) {
   const int hosts = topology.hosts(), host = topology.hostOf[rank];
   const std::vector<int> here = ranksOf(topology, host);
   const auto place = static_cast<size_t>(std::ranges::find(here, rank) - here.begin());
   std::set<int> others;
-  for (int distance = 1; distance < hosts; distance *= 2)
+  for (int distance = 1; distance < hosts; distance += 1 + distance / 8)
     for (const int other : {host + distance, host + hosts - distance}) others.insert(other % hosts);
   std::vector<int> visited;
   for (const int other : others) {
@@ -68,7 +71,7 @@ void Communicator::Impl::visitHosts(base::Deadline deadline) {
         cannotConnect(each.first,
                       Error(ErrorCode::PeerLost,
                             base::message("it is not reached at ", each.second->describe(),
-                                          endpoint->ways(each.first))));
+                                          endpoint->ways(each.first), kOthers)));
       return finding == Peer;
     });
     if (visits.empty()) return;
@@ -76,7 +79,7 @@ void Communicator::Impl::visitHosts(base::Deadline deadline) {
     if (deadline.passed()) {
       const auto& [peer, visit] = *visits.begin();
       base::fail(ErrorCode::Timeout, self(), ": set-up timed out while waiting for an answer of ",
-                 name(peer), " at ", visit->describe(), endpoint->ways(peer));
+                 name(peer), " at ", visit->describe(), endpoint->ways(peer), kOthers);
     }
     backoff.idle();
   }
@@ -102,7 +105,8 @@ void Communicator::Impl::crossHosts(base::Deadline deadline) {
         if (deadline.passed())
           base::fail(ErrorCode::Timeout, self(),
                      ": set-up timed out while waiting for a message of ", name(before[sender]),
-                     " by ", endpoint->name(before[sender]), endpoint->ways(before[sender]));
+                     " by ", endpoint->name(before[sender]), endpoint->ways(before[sender]),
+                     kOthers);
         if (!endpoint->progress()) backoff.idle();
       }
       in.release();

@@ -111,6 +111,7 @@ void ExchangeOperation::addEdges(std::vector<Transfer> transfers, int direction,
 
 Poll ExchangeOperation::poll() {
   bool moved = moveToSelf();
+  longestIdle_ = 0;
   for (Edge& edge : sends_) moved |= send(edge);
   for (Edge& edge : receives_) moved |= receive(edge);
   const auto finished = [](const Edge& edge) { return edge.finished(); };
@@ -144,9 +145,13 @@ bool ExchangeOperation::send(Edge& edge) {
   if (edge.finished()) return false;
   transports::SendRing& ring = exchange_.endpoint->sendRing(edge.peer, 0);
   if (!ring.ready()) {
-    waitingFor_ = edge.peer;
+    if (++edge.idlePolls >= longestIdle_) {
+      longestIdle_ = edge.idlePolls;
+      waitingFor_ = edge.peer;
+    }
     return false;
   }
+  edge.idlePolls = 0;
   const Transfer& t = edge.transfers[edge.next];
   const uint64_t key = keyOf(t);
   const uint64_t bytes =
@@ -166,9 +171,13 @@ bool ExchangeOperation::receive(Edge& edge) {
   if (edge.finished()) return false;
   transports::ReceiveRing& ring = exchange_.endpoint->receiveRing(edge.peer, 0);
   if (!ring.ready()) {
-    waitingFor_ = edge.peer;
+    if (++edge.idlePolls >= longestIdle_) {
+      longestIdle_ = edge.idlePolls;
+      waitingFor_ = edge.peer;
+    }
     return false;
   }
+  edge.idlePolls = 0;
   const SlotHeader& header = *ring.slot();
   checkHeader(edge, header);
   const Transfer& t = edge.transfers[edge.next];

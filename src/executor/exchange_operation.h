@@ -55,7 +55,8 @@ class ExchangeOperation final : public Operation {
     int peer = 0;
     std::vector<Transfer> transfers;
     size_t next = 0;
-    uint64_t offset = 0;  // of the next transfer, bytes that are done
+    uint64_t offset = 0;     // of the next transfer, bytes that are done
+    uint64_t idlePolls = 0;  // since the last message
     bool finished() const { return next == transfers.size(); }
     void advance(uint64_t bytes);
   };
@@ -73,7 +74,8 @@ class ExchangeOperation final : public Operation {
   std::vector<Edge> sends_, receives_;
   Edge toSelf_, fromSelf_;
   Lending lending_;
-  int waitingFor_ = -1;
+  int waitingFor_ = -1;       // the one with whom nothing has moved for longest
+  uint64_t longestIdle_ = 0;  // polls, in this poll
   uint64_t bytesReceived_ = 0;
 };
 

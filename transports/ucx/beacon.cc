@@ -36,17 +36,14 @@ base::FileDescriptor tcpSocket() {
       TUTTI_SYSCALL(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 }
 
-/// A socket that listens at an address, at the first port from `first` to `last` that is free.
-base::FileDescriptor listenAt(uint32_t address, int first, int last) {
-  for (int port = first; port <= last; ++port) {
-    base::FileDescriptor socket = tcpSocket();
-    const sockaddr_in at = socketAddress({address, static_cast<uint16_t>(port)});
-    if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 &&
-        ::listen(socket.get(), kBacklog) == 0)
-      return socket;
-    if (errno != EADDRINUSE && errno != EACCES) break;
-  }
-  return {};
+/// A socket that listens at an address, at a port of the kernel's; empty where it cannot.
+base::FileDescriptor listenAt(uint32_t address) {
+  base::FileDescriptor socket = tcpSocket();
+  const sockaddr_in at = socketAddress({address, 0});
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0)
+    return {};
+  return socket;
 }
 
 uint16_t portOf(const base::FileDescriptor& socket) {
@@ -64,17 +61,19 @@ class BeaconVisit final : public Visit {
   }
 
   Finding look() override {
-    for (Attempt& each : attempts_) {
+    for (Attempt& each : attempts_)
       if (each.socket) advance(each);
-      if (each.finding == Finding::Peer) return end(Finding::Peer);
-    }
-    const auto is = [](Finding finding) {
-      return [finding](const Attempt& each) { return each.finding == finding; };
-    };
-    if (std::ranges::any_of(attempts_, is(Finding::Host))) return Finding::Host;
-    if (std::ranges::any_of(attempts_, is(Finding::Silence))) return Finding::Silence;
-    return std::ranges::any_of(attempts_, is(Finding::Elsewhere)) ? Finding::Elsewhere
-                                                                  : Finding::Unreachable;
+    for (const Finding finding :
+         {Finding::Elsewhere, Finding::Unreachable, Finding::Silence, Finding::Host})
+      if (std::ranges::any_of(attempts_, [&](auto& each) { return each.finding == finding; }))
+        return finding;
+    return Finding::Peer;
+  }
+
+  bool heard() const override {
+    return std::ranges::any_of(attempts_, [](const Attempt& each) {
+      return each.finding != Finding::Silence && each.finding != Finding::Unreachable;
+    });
   }
 
   std::string describe() const override {
@@ -103,11 +102,6 @@ class BeaconVisit final : public Visit {
     attempt.socket.reset();
     attempt.finding = finding;
     attempt.how = std::move(how);
-  }
-
-  Finding end(Finding finding) {
-    for (Attempt& each : attempts_) each.socket.reset();
-    return finding;
   }
 
   static void fail(Attempt& attempt, int error) {
@@ -153,9 +147,12 @@ class BeaconVisit final : public Visit {
 
 Beacon::Beacon(const std::vector<uint32_t>& addresses) {
   TUTTI_SYSCALL(::getrandom(&address_.number, sizeof address_.number, 0));
-  const auto [first, last] = portRange();
+  if (hasPortRange()) return;
+  const auto isLoopback = [](uint32_t address) { return ntohl(address) >> 24 == IN_LOOPBACKNET; };
   for (const uint32_t address : addresses) {
-    base::FileDescriptor listener = listenAt(address, first, last);
+    // UCX knows itself that these lead to nobody else.
+    if (isLoopback(address) && !std::ranges::all_of(addresses, isLoopback)) continue;
+    base::FileDescriptor listener = listenAt(address);
     if (!listener) {
       base::log(LogLevel::Info, "no port of ", describeAddress(address),
                 " is left to be asked at whether it is this process that one reaches there");

@@ -29,8 +29,9 @@ struct BeaconAddress {
 class Beacon {
  public:
   Beacon() = default;
-  /// Listens at these addresses of this host, within UCX_TCP_PORT_RANGE where that is set: people
-  /// open those ports of a firewall. There is no place where a port cannot be had.
+  /// Listens at these addresses of this host; at none where UCX_TCP_PORT_RANGE is set, because
+  /// other ports than those may be closed, and those are UCX's. There is no place where a port
+  /// cannot be had.
   explicit Beacon(const std::vector<uint32_t>& addresses);
 
   const BeaconAddress& address() const { return address_; }

@@ -22,6 +22,8 @@ struct WorkerOptions {
   std::string rendezvous = {};
   /// Refuse, where UCX finds no device that leads to other hosts, and be there to be visited.
   bool betweenHosts = false;
+  /// For messages, which setting has chosen `devices`: "TUTTI_INTERFACE=eth1". Empty: none.
+  std::string chosenBy = {};
 };
 
 /// One UCP worker, which may be used by several threads. It keeps one connection for each worker

@@ -137,7 +137,9 @@ std::optional<std::vector<std::string>> networkDevices(ucp_context_h context) {
 
 std::string describeDevices(const WorkerOptions& options,
                             const std::optional<std::vector<std::string>>& devices) {
-  const std::string settings = joined(usersSettings(options), ", ");
+  std::vector<std::string> all = usersSettings(options);
+  if (!options.chosenBy.empty()) all.push_back(base::printable(options.chosenBy));
+  const std::string settings = joined(all, ", ");
   return (!devices           ? "what UCX has chosen"
           : devices->empty() ? "no network device"
                              : joined(*devices, ",")) +

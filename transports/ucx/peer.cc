@@ -7,6 +7,11 @@
 #include "transports/ucx/library.h"
 
 namespace tutti::transports::ucx {
+namespace {
+
+constexpr const char* kOthers = "; UCX_NET_DEVICES names others";
+
+}  // namespace
 
 /// On its way until it is done, whatever becomes of the peer.
 class Peer::Notice final : public Operation {
@@ -56,14 +61,14 @@ void Peer::use() {
 
 void Peer::connect() {
   if (!connection_)
-    connection_ =
-        &worker_.connection(theirs_->worker, peer_,
-                            base::message("rank ", rank_, " cannot reach rank ", peer_), ways());
+    connection_ = &worker_.connection(theirs_->worker, peer_,
+                                      base::message("rank ", rank_, " cannot reach rank ", peer_),
+                                      ways() + kOthers);
 }
 
 std::string Peer::ways() const {
   return base::message("; rank ", rank_, " goes by ", worker_.devices(), "; rank ", peer_,
-                       " goes by ", theirs_->devices, "; UCX_NET_DEVICES names others");
+                       " goes by ", theirs_->devices);
 }
 
 // The notice tells the peer that it is used, and makes UCX connect: so the loss of a peer is seen
@@ -242,7 +247,7 @@ void Peer::throwFailure() {
   reported_ = true;
   throw ConnectionLost(
       peer_, base::message("its connection broke: UCX reports \"", library().statusString(*lost),
-                           "\"", connection_ && connection_->made() ? "" : ways()));
+                           "\"", connection_ && connection_->made() ? "" : ways() + kOthers));
 }
 
 }  // namespace tutti::transports::ucx

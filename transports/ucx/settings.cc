@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 
@@ -18,13 +16,9 @@ Setting effective(const std::string& own, const char* variable) {
   return own.empty() ? usersSetting(variable) : own;
 }
 
-std::pair<int, int> portRange() {
+bool hasPortRange() {
   const std::string range = usersSetting("UCX_TCP_PORT_RANGE").value_or("");
-  int first = 0, last = 0, used = 0;
-  const bool isRange = std::sscanf(range.c_str(), "%d-%d%n", &first, &last, &used) == 2 &&
-                       static_cast<size_t>(used) == range.size();
-  return isRange && 0 < first && first <= last && last <= UINT16_MAX ? std::pair(first, last)
-                                                                     : std::pair(0, 0);
+  return !range.empty() && range != "0";
 }
 
 std::vector<std::string> itemsOf(const std::string& list) {

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace tutti::transports::ucx {
@@ -18,9 +17,9 @@ Setting usersSetting(const char* variable);
 /// What counts: `own`, which the library has chosen, else what the environment says.
 Setting effective(const std::string& own, const char* variable);
 
-/// From which port to which UCX_TCP_PORT_RANGE lets UCX listen, "40000-40100"; 0 and 0, any, where
-/// it is not set or says something else.
-std::pair<int, int> portRange();
+/// Whether UCX_TCP_PORT_RANGE, "40000-40100", says at which ports UCX listens: those that people
+/// open in a firewall, and as many as UCX needs.
+bool hasPortRange();
 
 /// What is between the commas of a setting; as UCX does, without what is empty.
 std::vector<std::string> itemsOf(const std::string& list);

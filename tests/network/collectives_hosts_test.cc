@@ -203,11 +203,12 @@ TEST_F(Hosts, ADeviceThatSwallowsEverythingIsNamedAtSetUp) {
     expectSaidByAll(ranks, 2, {goesBy(rank, "silent (UCX_NET_DEVICES=silent)")});
 }
 
-/// Of these ranks `wrong` alone has `device` for UCX: all name it, its host, its setting, and
-/// `why`, also those that go by the right device and notice first.
+/// Of these ranks `wrong` alone has `device` for UCX, by `variable`: all name it, its host, its
+/// setting, and `why`, also those that go by the right device and notice first.
 void expectNamedByAll(const NetworkHosts& hosts, const Placement& placement, int wrong,
                       const std::string& device, const std::string& why,
-                      ErrorCode code = ErrorCode::PeerLost) {
+                      ErrorCode code = ErrorCode::PeerLost,
+                      const std::string& variable = "UCX_NET_DEVICES") {
   const int size = static_cast<int>(placement.size());
   const auto hostOf = [&](int rank) { return placement[static_cast<size_t>(rank)]; };
   RankProcesses ranks(
@@ -219,13 +220,13 @@ void expectNamedByAll(const NetworkHosts& hosts, const Placement& placement, int
       },
       [&](int rank) {
         hosts.enter(hostOf(rank));
-        if (rank == wrong) ::setenv("UCX_NET_DEVICES", device.c_str(), 1);
+        if (rank == wrong) ::setenv(variable.c_str(), device.c_str(), 1);
       });
   ASSERT_TRUE(ranks.allSucceed(30s)) << wrong;
   expectSaidByAll(ranks, size,
                   {"rank " + std::to_string(wrong) + " (pid " + std::to_string(ranks.pid(wrong)) +
                        " on host " + hosts.name(hostOf(wrong)) + ")",
-                   goesBy(wrong, device + " (UCX_NET_DEVICES=" + device + ")"), why});
+                   goesBy(wrong, device + " (" + variable + "=" + device + ")"), why});
 }
 
 // Hosts of two, three and one ranks, whichever it is.
@@ -267,6 +268,7 @@ TEST_F(Hosts, ADeviceThatIsRefusedIsNamedAtSetUp) {
   };
   expectNamed("taken", " it is not reached at " + hosts.address(4) + ":");
   expectNamed("aside", " (Network is unreachable)");
+  expectNamed("aside,eth0", " (Network is unreachable)");
   const auto route = [&](const std::string& change, const std::string& kind) {
     for (const int host : {0, 1, 3}) hosts.run(host, {"ip", "route", change, kind, "10.69.0.0/24"});
   };
@@ -277,6 +279,14 @@ TEST_F(Hosts, ADeviceThatIsRefusedIsNamedAtSetUp) {
     expectNamed("aside", why);
     route("delete", kind);
   }
+}
+
+// To the last rank nobody connects by the control plane.
+TEST_F(Hosts, ADeviceThatAnInterfaceHasChosenIsNamedWithItsVariable) {
+  const NetworkHosts hosts(3);
+  addDevice(hosts, 2, "aside", "10.69.0.1/24");
+  for (const char* variable : {"TUTTI_INTERFACE", "NCCL_SOCKET_IFNAME"})
+    expectNamedByAll(hosts, {0, 1, 2}, 2, "aside", " at 10.69.0.1:", ErrorCode::PeerLost, variable);
 }
 
 // Where one other host alone finds no way to it, the next one, the one before, or one that is two

@@ -31,8 +31,8 @@ namespace {
 constexpr int kAttendedMs = 1;
 // UCX's timers, keep-alive among them, want progress also when nothing comes.
 constexpr int kPatrolMs = 100;
-// How long a rank that leaves waits for a peer that takes nothing, and at most.
-constexpr std::chrono::seconds kStuck{5}, kLongestDrain{60};
+// How long a rank that leaves waits while no message gets through, and at most.
+constexpr std::chrono::seconds kStuck{8}, kLongestDrain{60};
 // How long the destructor gives to what was sent, and then to the closing of connections.
 constexpr std::chrono::milliseconds kFarewell{1000};
 // A connection over TCP has one descriptor, and a few more while it is made.
@@ -348,22 +348,23 @@ void Worker::flush(Connection& connection, Operation& operation) {
   settle(library().epFlushNbx(connection.endpoint_, &params), operation);
 }
 
+// That UCX's progress did something is no sign: where a peer's network is gone it does so for ever.
 bool Worker::awaitWhileMoving(const std::function<bool()>& condition) {
   base::Backoff backoff(false);
+  uint64_t before = 0;
   const auto end = base::Deadline::after(kLongestDrain);
   for (auto stuck = base::Deadline::after(kStuck); !stuck.passed() && !end.passed();) {
-    bool moved = false;
+    bool any = false;
     {
       const auto held = lock();
-      moved = progress();
+      any = progress();
       if (condition()) return true;
+      if (std::exchange(before, messages_) != messages_) stuck = base::Deadline::after(kStuck);
     }
-    if (moved) {
-      stuck = base::Deadline::after(kStuck);
+    if (any)
       backoff.reset();
-    } else {
+    else
       backoff.idle();
-    }
   }
   return false;
 }
@@ -405,6 +406,7 @@ void Worker::onFetched(void* request, ucs_status_t status, size_t, void* operati
 
 void Worker::finish(Operation& operation, ucs_status_t status) {
   --underWay_;
+  ++messages_;
   if (operation.connection_ && status == UCS_OK) operation.connection_->made_ = true;
   operation.done(status);
 }
@@ -478,6 +480,7 @@ Door* Worker::doorOf(const void* header, size_t headerBytes) {
 
 ucs_status_t Worker::onData(void* worker, const void* header, size_t headerBytes, void* data,
                             size_t bytes, const ucp_am_recv_param_t* param) {
+  ++static_cast<Worker*>(worker)->messages_;
   Door* const door = static_cast<Worker*>(worker)->doorOf(header, headerBytes);
   if (!door) return UCS_OK;
   DataHeader own;
@@ -492,6 +495,7 @@ ucs_status_t Worker::onData(void* worker, const void* header, size_t headerBytes
 
 ucs_status_t Worker::onNotice(void* worker, const void* header, size_t headerBytes, void* data,
                               size_t bytes, const ucp_am_recv_param_t* param) {
+  ++static_cast<Worker*>(worker)->messages_;
   Door* const door = static_cast<Worker*>(worker)->doorOf(header, headerBytes);
   if (!door) return UCS_OK;
   NoticeHeader own;

@@ -130,7 +130,7 @@ class Worker {
   /// Everything that is under way to the peer ends, and who uses the connection hears of its loss.
   void disconnect(Connection& connection) { lose(connection, UCS_ERR_CANCELED); }
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as
-  /// something moves, and a minute at most. False when it does not hold.
+  /// messages get through, and a minute at most. False when it does not hold.
   bool awaitWhileMoving(const std::function<bool()>& condition);
   /// Fetches the data of a message with rendezvous. Within Door::onData() only.
   void fetch(const Arrived& data, void* to, Operation& operation);
@@ -188,6 +188,7 @@ class Worker {
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again
   uint64_t underWay_ = 0;                              // operations
+  uint64_t messages_ = 0;                              // that came, or were got rid of
   bool broken_ = false;                                // a connection, or what an endpoint did
   std::vector<Connection*> lost_;                      // to be closed
   std::vector<void*> closing_;                         // UCX's requests

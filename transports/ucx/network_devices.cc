@@ -132,6 +132,7 @@ std::optional<std::vector<std::string>> networkDevices(ucp_context_h context) {
     if (leadsToOtherHosts(device) && !std::ranges::count(devices, device))
       devices.push_back(device);
   }
+  std::ranges::sort(devices);  // UCX has them in any order
   return any ? std::optional(devices) : std::nullopt;
 }
 

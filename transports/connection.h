@@ -209,7 +209,8 @@ class Visit {
   virtual ~Visit() = default;
   /// What is known by now. From Peer, Elsewhere and Unreachable on it stays so.
   virtual Finding look() = 0;
-  /// At the last look: whether something has answered at any of its places, whatever it is.
+  /// At the last look: whether something has answered at all of its places, whatever it is, and has
+  /// not ceased to.
   virtual bool heard() const = 0;
   /// For messages: where it asks, and what came of it, "10.0.0.2:40123 (Connection refused)".
   virtual std::string describe() const = 0;

@@ -54,7 +54,7 @@ struct MeetingServer::State {
   void onArrival(Guest& guest, const Arrival& arrival);
   void onConnected(Guest& guest);
   void onFailure(Guest& guest, const Failure& failure);
-  void fail(const Failure& failure);
+  void fail(const Failure& failure, bool isRefusal = false);
   void noteTold(const Claim& claim);
   bool allTold() const;
   void tell(const SetupMessage& message);
@@ -193,11 +193,10 @@ void MeetingServer::State::onFailure(Guest& guest, const Failure& why) {
   }
   const auto last = end;
   if (!failure) {
-    refused.store(true);
     toldOf = roster.size();
     for (const Guest& other : guests)
       if (other.rank >= 0) told.insert(other.rank);
-    fail(why);
+    fail(why, true);
     end = last;
   }
   noteTold(claim);
@@ -216,9 +215,10 @@ bool MeetingServer::State::allTold() const {
   return toldOf > 0 && std::cmp_greater_equal(told.size() + toldMore, toldOf);
 }
 
-void MeetingServer::State::fail(const Failure& why) {
+void MeetingServer::State::fail(const Failure& why, bool isRefusal) {
   if (failure || complete) return;
   failure = why;
+  refused.store(isRefusal);  // from here on others may read the failure
   tell(why);
   end = Time::now() + kLinger;
 }

@@ -1,6 +1,7 @@
 #include "src/communicator/network_watch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <tutti/error.h>
 
@@ -12,9 +13,6 @@ constexpr int64_t kPatienceNs = 1'000'000'000;
 constexpr int64_t kForgottenNs = 2'000'000'000;
 // Any packet of a visit may be lost, so there are several.
 constexpr int64_t kAgainNs = 500'000'000, kCutNs = 3'000'000'000;
-// Visitors of a stopped process stay in its kernel's queue: it is asked again when it has been
-// waited for by this part longer.
-constexpr int64_t kPart = 8;
 
 }  // namespace
 
@@ -22,12 +20,12 @@ std::optional<NetworkWatch::Cut> NetworkWatch::look(transports::Endpoint& endpoi
                                                     uint64_t operation, int peer, int64_t nowNs) {
   if (operation != operation_) asked_.clear();
   operation_ = operation;
+  std::erase_if(asked_, [&](auto& each) { return nowNs - each.second.seenNs > kForgottenNs; });
   if (peer >= 0) {
     const auto [place, isNew] = asked_.try_emplace(peer);
-    if (isNew) place->second = {.sinceNs = nowNs, .nextNs = nowNs + kPatienceNs};
+    if (isNew) place->second.nextNs = nowNs + kPatienceNs;
     place->second.seenNs = nowNs;
   }
-  std::erase_if(asked_, [&](auto& each) { return nowNs - each.second.seenNs > kForgottenNs; });
   for (auto& [each, asked] : asked_)
     if (auto where = ask(endpoint, each, asked, nowNs)) return Cut{each, std::move(*where)};
   return std::nullopt;
@@ -40,16 +38,16 @@ std::optional<std::string> NetworkWatch::ask(transports::Endpoint& endpoint, int
     isThere |= visit->look() == transports::Visit::Finding::Peer;
     isHeard |= visit->heard();
   }
-  const int64_t askedNs = nowNs - asked.firstNs;
-  if (isThere || (isHeard && askedNs >= kAgainNs)) {
+  const bool wasHeard = std::exchange(asked.isHeard, isHeard && !isThere);
+  if (isThere) {
     asked.visits.clear();
-    asked.nextNs =
-        nowNs + (isThere ? kPatienceNs : std::max(kPatienceNs, (nowNs - asked.sinceNs) / kPart));
+    asked.nextNs = nowNs + kPatienceNs;
     return std::nullopt;
   }
-  if (!asked.visits.empty() && !isHeard && askedNs >= kCutNs)
+  if (isHeard) return std::nullopt;
+  if (wasHeard || (!asked.visits.empty() && nowNs - asked.firstNs >= kCutNs))
     return asked.visits.front()->describe();
-  if (isHeard || nowNs < asked.nextNs) return std::nullopt;
+  if (nowNs < asked.nextNs) return std::nullopt;
   asked.nextNs = nowNs + kAgainNs;
   try {
     auto visit = endpoint.visit(peer);

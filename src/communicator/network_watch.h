@@ -24,17 +24,17 @@ class NetworkWatch {
   /// To be called every few hundred milliseconds at least, with the peer that the operation waits
   /// for just now, -1: for nobody. Once an operation has waited for one for a second, that one's
   /// host is asked, and asked again while it is waited for, also in turns with others. A cut is
-  /// where nothing has answered for three seconds; a stopped process counts as there, for its
-  /// kernel answers.
+  /// where one of its places has not answered for three seconds. A stopped process counts as there,
+  /// for its kernel answers; it is not visited again, as its queue of visitors is short.
   std::optional<Cut> look(transports::Endpoint& endpoint, uint64_t operation, int peer,
                           int64_t nowNs);
 
  private:
   struct Asked {
-    int64_t sinceNs = 0;                                     // it has been waited for
-    int64_t seenNs = 0;                                      // the last time
+    int64_t seenNs = 0;                                      // it was waited for
     int64_t nextNs = 0;                                      // visit
     int64_t firstNs = 0;                                     // of those that are here
+    bool isHeard = false;                                    // a kernel, and no process yet
     std::vector<std::unique_ptr<transports::Visit>> visits;  // that it has not answered
   };
   static std::optional<std::string> ask(transports::Endpoint& endpoint, int peer, Asked& asked,

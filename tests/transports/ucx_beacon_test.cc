@@ -73,6 +73,11 @@ TEST(UcxBeacon, AllItsPlacesMustLeadToIt) {
   EXPECT_EQ(after(Silence, *visit), Elsewhere);
   beacon.answer();
   EXPECT_EQ(visit->look(), Elsewhere);
+
+  half.places[0] = {INADDR_BROADCAST, 1};
+  const auto cut = visitBeacon(half);
+  EXPECT_EQ(after(Silence, *cut), Unreachable);
+  EXPECT_FALSE(cut->heard());  // the other place has answered
 }
 
 // To UCX it leads to processes of this host alone.

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -46,6 +47,17 @@ base::FileDescriptor listenAt(uint32_t address) {
   return socket;
 }
 
+/// A connection whose other kernel has not answered for about 6 s ends with ETIMEDOUT.
+void askKernel(int socket) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(socket, level, option, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
+}
+
 uint16_t portOf(const base::FileDescriptor& socket) {
   sockaddr_in address{};
   socklen_t bytes = sizeof address;
@@ -71,7 +83,7 @@ class BeaconVisit final : public Visit {
   }
 
   bool heard() const override {
-    return std::ranges::any_of(attempts_, [](const Attempt& each) {
+    return std::ranges::all_of(attempts_, [](const Attempt& each) {
       return each.finding != Finding::Silence && each.finding != Finding::Unreachable;
     });
   }
@@ -81,9 +93,11 @@ class BeaconVisit final : public Visit {
     std::string text;
     for (const Attempt& each : attempts_) {
       const bool isOwn = std::ranges::count(own, each.place.address) > 0;
-      text += base::message(text.empty() ? "" : ", ", describeAddress(each.place.address), ":",
-                            each.place.port, each.how.empty() ? "" : " (" + each.how + ")",
-                            isOwn ? ", an address that this host has, too" : "");
+      text += base::message(
+          text.empty() ? "" : ", ", describeAddress(each.place.address), ":", each.place.port,
+          each.how.empty() ? "" : " (" + each.how + ")",
+          attempts_.size() > 1 && each.finding == Finding::Silence ? " (no answer)" : "",
+          isOwn ? ", an address that this host has, too" : "");
     }
     return text;
   }
@@ -105,12 +119,13 @@ class BeaconVisit final : public Visit {
   }
 
   static void fail(Attempt& attempt, int error) {
-    end(attempt, error == ECONNREFUSED ? Finding::Elsewhere : Finding::Unreachable,
-        std::strerror(error));
+    const bool isAnswer = error == ECONNREFUSED || error == ECONNRESET;
+    end(attempt, isAnswer ? Finding::Elsewhere : Finding::Unreachable, std::strerror(error));
   }
 
   static void begin(Attempt& attempt) {
     attempt.socket = tcpSocket();
+    askKernel(attempt.socket.get());
     const sockaddr_in to = socketAddress(attempt.place);
     if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 &&
         errno != EINPROGRESS)
@@ -130,7 +145,8 @@ class BeaconVisit final : public Visit {
     const ssize_t got = ::recv(attempt.socket.get(), attempt.heard.data() + attempt.heardBytes,
                                attempt.heard.size() - attempt.heardBytes, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) return end(attempt, Finding::Elsewhere, "it said nothing");
+    if (got < 0) return fail(attempt, errno);
+    if (got == 0) return end(attempt, Finding::Elsewhere, "it said nothing");
     attempt.heardBytes += static_cast<size_t>(got);
     if (attempt.heardBytes < attempt.heard.size()) return;
     if (std::memcmp(attempt.heard.data(), &number_, sizeof number_) == 0)

@@ -247,8 +247,9 @@ class Endpoint {
   /// Hands over what this side has published and given back so far: it gets to the others without
   /// further calls of progress(), for nobody may keep them waiting by going away to compute.
   virtual void flush() = 0;
-  /// Waits until what was handed over has reached the others, for as long as something moves, and a
-  /// minute at most. To be called before this rank leaves: what is under way then may be lost.
+  /// Waits until what was handed over has reached the others, for as long as messages get through,
+  /// and a minute at most. To be called before this rank leaves: what is under way then may be
+  /// lost.
   virtual void drain() = 0;
   /// To be called before this rank leaves after a failure, instead of drain(): others may be about
   /// to connect to it, or have gone before they were through. Does not wait.

@@ -10,11 +10,12 @@
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/communicator/state.h"
+#include "transports/ucx/settings.h"
 
 namespace tutti {
 namespace {
 
-constexpr const char* kOthers = "; UCX_NET_DEVICES names others";
+using transports::ucx::kAdvice;
 
 std::vector<int> ranksOf(const topology::Topology& topology, int host) {
   std::vector<int> ranks;
@@ -71,7 +72,7 @@ void Communicator::Impl::visitHosts(base::Deadline deadline) {
         cannotConnect(each.first,
                       Error(ErrorCode::PeerLost,
                             base::message("it is not reached at ", each.second->describe(),
-                                          endpoint->ways(each.first), kOthers)));
+                                          endpoint->ways(each.first), kAdvice)));
       return finding == Peer;
     });
     if (visits.empty()) return;
@@ -79,7 +80,7 @@ void Communicator::Impl::visitHosts(base::Deadline deadline) {
     if (deadline.passed()) {
       const auto& [peer, visit] = *visits.begin();
       base::fail(ErrorCode::Timeout, self(), ": set-up timed out while waiting for an answer of ",
-                 name(peer), " at ", visit->describe(), endpoint->ways(peer), kOthers);
+                 name(peer), " at ", visit->describe(), endpoint->ways(peer), kAdvice);
     }
     backoff.idle();
   }
@@ -106,7 +107,7 @@ void Communicator::Impl::crossHosts(base::Deadline deadline) {
           base::fail(ErrorCode::Timeout, self(),
                      ": set-up timed out while waiting for a message of ", name(before[sender]),
                      " by ", endpoint->name(before[sender]), endpoint->ways(before[sender]),
-                     kOthers);
+                     kAdvice);
         if (!endpoint->progress()) backoff.idle();
       }
       in.release();

@@ -141,14 +141,17 @@ bool ExchangeOperation::moveToSelf() {
   return true;
 }
 
+void ExchangeOperation::noteIdle(Edge& edge) {
+  if (++edge.idlePolls < longestIdle_) return;
+  longestIdle_ = edge.idlePolls;
+  waitingFor_ = edge.peer;
+}
+
 bool ExchangeOperation::send(Edge& edge) {
   if (edge.finished()) return false;
   transports::SendRing& ring = exchange_.endpoint->sendRing(edge.peer, 0);
   if (!ring.ready()) {
-    if (++edge.idlePolls >= longestIdle_) {
-      longestIdle_ = edge.idlePolls;
-      waitingFor_ = edge.peer;
-    }
+    noteIdle(edge);
     return false;
   }
   edge.idlePolls = 0;
@@ -171,10 +174,7 @@ bool ExchangeOperation::receive(Edge& edge) {
   if (edge.finished()) return false;
   transports::ReceiveRing& ring = exchange_.endpoint->receiveRing(edge.peer, 0);
   if (!ring.ready()) {
-    if (++edge.idlePolls >= longestIdle_) {
-      longestIdle_ = edge.idlePolls;
-      waitingFor_ = edge.peer;
-    }
+    noteIdle(edge);
     return false;
   }
   edge.idlePolls = 0;

@@ -65,6 +65,7 @@ class ExchangeOperation final : public Operation {
   void addEdges(std::vector<Transfer> transfers, int direction, std::vector<Edge>& edges,
                 Edge& self) const;
   bool moveToSelf();
+  void noteIdle(Edge& edge);
   bool send(Edge& edge);
   bool receive(Edge& edge);
   void checkHeader(const Edge& edge, const transports::SlotHeader& header) const;

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/base/log.h"
@@ -133,8 +133,8 @@ class BeaconVisit final : public Visit {
   }
 
   void advance(Attempt& attempt) {
-    pollfd ready{attempt.socket.get(), POLLOUT, 0};
     if (attempt.finding == Finding::Silence) {
+      pollfd ready{attempt.socket.get(), POLLOUT, 0};
       if (::poll(&ready, 1, 0) <= 0) return;
       int error = 0;
       socklen_t bytes = sizeof error;

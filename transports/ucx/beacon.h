@@ -18,7 +18,6 @@ namespace tutti::transports::ucx {
 struct BeaconPlace {
   uint32_t address = 0;  ///< of IPv4, as the network orders its bytes
   uint16_t port = 0;
-  bool operator==(const BeaconPlace&) const = default;
 };
 
 struct BeaconAddress {

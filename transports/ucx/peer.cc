@@ -5,13 +5,9 @@
 
 #include "src/base/check.h"
 #include "transports/ucx/library.h"
+#include "transports/ucx/settings.h"
 
 namespace tutti::transports::ucx {
-namespace {
-
-constexpr const char* kOthers = "; UCX_NET_DEVICES names others";
-
-}  // namespace
 
 /// On its way until it is done, whatever becomes of the peer.
 class Peer::Notice final : public Operation {
@@ -63,7 +59,7 @@ void Peer::connect() {
   if (!connection_)
     connection_ = &worker_.connection(theirs_->worker, peer_,
                                       base::message("rank ", rank_, " cannot reach rank ", peer_),
-                                      ways() + kOthers);
+                                      ways() + kAdvice);
 }
 
 std::string Peer::ways() const {
@@ -247,7 +243,7 @@ void Peer::throwFailure() {
   reported_ = true;
   throw ConnectionLost(
       peer_, base::message("its connection broke: UCX reports \"", library().statusString(*lost),
-                           "\"", connection_ && connection_->made() ? "" : ways() + kOthers));
+                           "\"", connection_ && connection_->made() ? "" : ways() + kAdvice));
 }
 
 }  // namespace tutti::transports::ucx

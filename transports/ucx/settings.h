@@ -8,6 +8,9 @@
 
 namespace tutti::transports::ucx {
 
+/// For the end of messages about a peer that is not reached.
+inline constexpr const char* kAdvice = "; UCX_NET_DEVICES names others";
+
 /// The value of one; nothing where it is not set, and UCX chooses. One that is set and empty allows
 /// nothing.
 using Setting = std::optional<std::string>;

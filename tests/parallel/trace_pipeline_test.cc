@@ -22,9 +22,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kRanks = 4, kMicroBatches = 8;
-constexpr Costs kMilliseconds{6, 6, 6};
-// Sleep takes a little longer than asked for, and much longer where others compute.
-constexpr int kAttempts = 5;
+// Sleep takes a little longer than asked for, and much longer where others compute, so each
+// attempt's sleeps are twice as long as those of the one before.
+constexpr int kAttempts = 5, kFirstMilliseconds = 6;
 constexpr double kBound = 0.1;
 
 /// How often a computation of that name is in the file.
@@ -35,22 +35,22 @@ std::ptrdiff_t countOf(const std::string& path, const char* name) {
 }
 
 /// Two steps of the schedule, the second of them with a trace.
-double traced(ScheduleKind kind, const std::string& path) {
+double traced(ScheduleKind kind, int milliseconds, const std::string& path) {
+  const Costs costs{milliseconds, milliseconds, milliseconds};
   double bubble = 0;
   onRanks(MeshShape::along(Axis::Pipeline, kRanks), false, [&](DeviceMesh& mesh) {
     HostKernels kernels;
-    Sleeper model(2 * kRanks, kRanks, kMilliseconds);
+    Sleeper model(2 * kRanks, kRanks, costs);
     Engine engine(
         mesh, kernels, model,
-        {.reductionGroups = kMicroBatches, .pipeline = {.schedule = kind, .costs = kMilliseconds}});
+        {.reductionGroups = kMicroBatches, .pipeline = {.schedule = kind, .costs = costs}});
     const std::vector<uint8_t> text = sampleText();
     Loader loader(text, 4, kMicroBatches, kSampleSeed);
     engine.gradients(loader, 0);
     const TraceFile trace(mesh, path);
     engine.gradients(loader, 1);
     trace.write();
-    if (mesh.rank() == 0)
-      bubble = timelineOf(engine.pipeline().schedule(), kMilliseconds).bubble().value();
+    if (mesh.rank() == 0) bubble = timelineOf(engine.pipeline().schedule(), costs).bubble().value();
   });
   return bubble;
 }
@@ -100,7 +100,7 @@ TEST(TracedPipeline, IdlesAsItsScheduleSays) {
     bool within = false;
     std::string seen;
     for (int attempt = 0; attempt < kAttempts && !within; ++attempt) {
-      const double bubble = traced(kind, path);
+      const double bubble = traced(kind, kFirstMilliseconds << attempt, path);
       const Idle idle = idleOf(path);
       const int chunks = kind == ScheduleKind::Interleaved ? 2 : 1;
       const int splits = kind == ScheduleKind::ZeroBubbleH1 ? 1 : 0;

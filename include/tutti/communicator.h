@@ -144,8 +144,11 @@ struct AllReduceArgs {
   size_t count = 0;
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  double scalar = 1.0;       ///< of PreMulSum
-  Reduction reduction = {};  ///< instead of op and scalar, if given
+  double scalar = 1.0;             ///< of PreMulSum
+  Reduction reduction = {};        ///< instead of op and scalar, if given
+  const void* scalarAt = nullptr;  ///< instead of scalar, if given: an element of `type`, read when
+                                   ///< the call runs, on a GPU behind what is on its stream, and by
+                                   ///< each replay of a graph; where the buffers are, or pinned
 };
 struct ReduceArgs {
   const void* send = nullptr;
@@ -156,6 +159,7 @@ struct ReduceArgs {
   double scalar = 1.0;
   int root = 0;
   Reduction reduction = {};
+  const void* scalarAt = nullptr;
 };
 struct BroadcastArgs {
   const void* send = nullptr;  ///< read only at the root
@@ -178,6 +182,7 @@ struct ReduceScatterArgs {
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
   Reduction reduction = {};
+  const void* scalarAt = nullptr;
 };
 
 // Blocks that differ in size. The arguments about them must be the same on all ranks.
@@ -200,6 +205,7 @@ struct ReduceScatterVArgs {
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
   Reduction reduction = {};
+  const void* scalarAt = nullptr;
 };
 struct GatherArgs {
   const void* send = nullptr;  ///< count elements
@@ -230,6 +236,7 @@ struct ScanArgs {
   ReduceOp op = ReduceOp::Sum;  ///< any but Avg
   double scalar = 1.0;
   Reduction reduction = {};
+  const void* scalarAt = nullptr;
 };
 
 struct SendArgs {

@@ -27,6 +27,7 @@ Call callOf(Collective collective, const Args& a) {
   if constexpr (requires { a.op; }) {
     call.facts.op = a.op;
     call.scalar = a.scalar;
+    call.scalarAt = a.op == ReduceOp::PreMulSum && !a.reduction ? a.scalarAt : nullptr;
     call.reduction = a.reduction;
   }
   return call;

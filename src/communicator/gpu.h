@@ -65,6 +65,7 @@ struct GpuCall {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
+  const void* scalarAt = nullptr;  ///< an element of `type` that is read instead, on the stream
   bool deterministic = false;
   uint32_t callHash = 0;
   uint64_t bytes = 0;   ///< of the larger buffer

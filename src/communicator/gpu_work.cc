@@ -370,6 +370,7 @@ GpuWork Communicator::Impl::gpuWork(const OperationWork& work, StreamRef stream)
                                         .type = launch->type,
                                         .op = launch->op,
                                         .scalar = launch->scalar,
+                                        .scalarAt = launch->scalarAt,
                                         .deterministic = settings.deterministic,
                                         .callHash = facts.fingerprint(),
                                         .bytes = communicator::bufferBytes(

@@ -85,7 +85,9 @@ Placement checkBuffers(const Communicator::Impl& self, const Communicator::Impl:
   const Range out{call.out, !outUsed ? 0 : manyOut ? extents.all : extents.own.bytes};
   TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
   TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
-  const Buffer buffers[] = {{"send", in.begin, in.bytes}, {"recv", out.begin, out.bytes}};
+  const Buffer buffers[] = {{"send", in.begin, in.bytes},
+                            {"recv", out.begin, out.bytes},
+                            {"scalarAt", call.scalarAt, call.scalarAt ? sizeOf(f.type) : 0}};
   const Placement placement = communicator::placementOf(name, buffers, self.settings.device);
   if (!overlap(in, out)) return placement;
   const uint64_t block = extents.own.offset;
@@ -176,6 +178,7 @@ OperationWork Communicator::Impl::makeCollective(Call call) {
                           .type = call.facts.type,
                           .op = call.facts.op,
                           .scalar = call.scalar,
+                          .scalarAt = call.scalarAt,
                           .reduction = std::move(call.reduction),
                           .canonical = settings.deterministic,
                           .callHash = call.facts.fingerprint(),

@@ -223,6 +223,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
     double scalar = 1.0;
+    const void* scalarAt = nullptr;
     Reduction reduction = {};                                          // instead of facts.op
     std::shared_ptr<const std::vector<plan::Block>> blocks = nullptr;  // where they differ
   };

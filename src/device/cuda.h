@@ -54,8 +54,6 @@ std::unique_ptr<Graph> capture(StreamRef stream, const std::function<void()>& wo
 void copyOn(StreamRef stream, void* to, const void* from, size_t bytes);
 /// Returns when it is done; both may be any memory.
 void copyMemory(void* to, const void* from, size_t bytes);
-/// The same, behind what is on the stream. Throws InvalidUsage where that is captured.
-void copyBehind(StreamRef stream, void* to, const void* from, size_t bytes);
 /// The calling thread's.
 int currentCudaDevice();
 

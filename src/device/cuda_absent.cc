@@ -28,7 +28,6 @@ Memory allocateCuda(int, size_t) { refuse(); }
 Memory allocateCudaPinned(size_t) { refuse(); }
 void copyOn(StreamRef, void*, const void*, size_t) { refuse(); }
 void copyMemory(void*, const void*, size_t) { refuse(); }
-void copyBehind(StreamRef, void*, const void*, size_t) { refuse(); }
 int currentCudaDevice() { refuse(); }
 
 }  // namespace tutti::device

@@ -8,6 +8,7 @@
 
 #include "src/base/check.h"
 #include "src/base/transfer_key.h"
+#include "src/numbers/element.h"
 #include "src/numbers/fold_by.h"
 
 namespace tutti::executor {
@@ -90,6 +91,7 @@ ReadyPlan lendingPlan(const plan::PlanSpec& spec, plan::Program program, int ran
 
 void HostOperation::begin(Launch launch) {
   launch_ = std::move(launch);
+  if (launch_.scalarAt) launch_.scalar = numbers::elementAt(launch_.type, launch_.scalarAt);
   userBytes_ = launch_.count * sizeOf(launch_.type);
   active_ = nullptr;
   waitingFor_ = -1;

@@ -77,6 +77,7 @@ struct Launch {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
+  const void* scalarAt = nullptr;  ///< an element of `type` that begin() reads instead
   Reduction reduction = {};  ///< instead of op and scalar, if given
   bool canonical = false;    ///< deterministic mode: every fold rounds at each node
   uint32_t callHash = 0;     ///< same on all ranks that make the same call; without kExchangeBit

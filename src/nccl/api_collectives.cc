@@ -55,9 +55,10 @@ class Call {
   /// `args` with the reduction that `op` stands for.
   template <class Args>
   Args reducing(int op, Args args) const {
-    const auto [known, scalar] = comm_->reductions().find(op, ncclType_, stream_);
+    const auto [known, scalar, scalarAt] = comm_->reductions().find(op, ncclType_);
     args.op = known;
     args.scalar = scalar;
+    args.scalarAt = scalarAt;
     return args;
   }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "src/base/check.h"
 #include "src/device/any_stream.h"
@@ -44,13 +43,6 @@ StreamRef streamFor(Device device, cudaStream_t stream,
   if (!onGpu) return {};  // buffers that do not go together are told apart by name there
   return isDefault(stream) ? device::AnyStream::cudaRef(stream, device.index)
                            : device::borrowCudaStream(stream);
-}
-
-void readBehind(StreamRef stream, void* to, const void* from, size_t bytes) {
-  if (stream.isCuda())
-    device::copyBehind(stream, to, from, bytes);
-  else
-    std::memcpy(to, from, bytes);
 }
 
 }  // namespace tutti::nccl

@@ -20,7 +20,4 @@ Device deviceNumbered(int index);
 /// host, which needs the null stream. Throws InvalidArgument for what does not go together.
 StreamRef streamFor(Device device, cudaStream_t stream, std::initializer_list<const void*> buffers);
 
-/// Reads `bytes` at `from`, memory of any kind, once all is done that is before this on the stream.
-void readBehind(StreamRef stream, void* to, const void* from, size_t bytes);
-
 }  // namespace tutti::nccl

@@ -7,8 +7,7 @@
 #include <limits>
 
 #include "src/base/check.h"
-#include "src/nccl/gpu_calls.h"
-#include "src/numbers/convert.h"
+#include "src/numbers/element.h"
 
 namespace tutti::nccl {
 namespace {
@@ -20,38 +19,21 @@ constexpr std::array<DataType, ncclNumTypes> kTypes{
 constexpr std::array<ReduceOp, ncclNumOps> kOps{ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max,
                                                 ReduceOp::Min, ReduceOp::Avg};
 
-template <class T>
-T load(const void* data) {
-  T value;
-  std::memcpy(&value, data, sizeof value);
-  return value;
-}
-
 /// Beyond 2^53 not every integer is a double.
 template <class T>
-double exactly(T value) {
-  const double scalar = static_cast<double>(value);
+void requireDouble(const void* at, double scalar) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
   constexpr int kBits = std::numeric_limits<T>::digits;
   TUTTI_REQUIRE(scalar < std::ldexp(1.0, kBits) && static_cast<T>(scalar) == value, "the scalar ",
                 value, " has more than 53 significant bits, which is not supported");
-  return scalar;
 }
 
-double scalarAt(const void* data, int type) {
-  switch (dataTypeOf(type)) {
-    case DataType::Int8: return load<int8_t>(data);
-    case DataType::UInt8: return load<uint8_t>(data);
-    case DataType::Int32: return load<int32_t>(data);
-    case DataType::UInt32: return load<uint32_t>(data);
-    case DataType::Int64: return exactly(load<int64_t>(data));
-    case DataType::UInt64: return exactly(load<uint64_t>(data));
-    case DataType::Float16: return numbers::fromFloat16(load<uint16_t>(data));
-    case DataType::BFloat16: return numbers::fromBFloat16(load<uint16_t>(data));
-    case DataType::Float8E4M3: return numbers::fromFloat8E4M3(load<uint8_t>(data));
-    case DataType::Float8E5M2: return numbers::fromFloat8E5M2(load<uint8_t>(data));
-    case DataType::Float32: return load<float>(data);
-    default: return load<double>(data);
-  }
+double scalarAt(const void* at, int type) {
+  const double scalar = numbers::elementAt(dataTypeOf(type), at);
+  if (type == ncclInt64) requireDouble<int64_t>(at, scalar);
+  if (type == ncclUint64) requireDouble<uint64_t>(at, scalar);
+  return scalar;
 }
 
 bool builtIn(int op) { return op >= 0 && op < ncclNumOps; }
@@ -89,7 +71,7 @@ void Reductions::remove(int op) {
   TUTTI_REQUIRE(made_.erase(op) == 1, "reduction ", op, " was not made for this communicator");
 }
 
-ReductionFacts Reductions::find(int op, int type, StreamRef stream) const {
+ReductionFacts Reductions::find(int op, int type) const {
   if (builtIn(op)) return {.op = kOps[static_cast<size_t>(op)]};
   std::lock_guard lock(mutex_);
   const auto found = made_.find(op);
@@ -98,10 +80,7 @@ ReductionFacts Reductions::find(int op, int type, StreamRef stream) const {
   const PreMulSum& made = found->second;
   TUTTI_REQUIRE(made.type == type, "reduction ", op, " was made for datatype ", made.type,
                 ", and the call's is ", type);
-  if (!made.location) return {.op = ReduceOp::PreMulSum, .scalar = made.scalar};
-  alignas(8) std::byte scalar[8];
-  readBehind(stream, scalar, made.location, sizeOf(dataTypeOf(type)));
-  return {.op = ReduceOp::PreMulSum, .scalar = scalarAt(scalar, type)};
+  return {.op = ReduceOp::PreMulSum, .scalar = made.scalar, .scalarAt = made.location};
 }
 
 }  // namespace tutti::nccl

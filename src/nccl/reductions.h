@@ -8,7 +8,6 @@
 
 #include <tutti-nccl/nccl.h>
 
-#include <tutti/device.h>
 #include <tutti/types.h>
 
 namespace tutti::nccl {
@@ -29,6 +28,7 @@ DataType dataTypeOf(int type);
 struct ReductionFacts {
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
+  const void* scalarAt = nullptr;  ///< read by the call instead, if given
 };
 
 /// The reductions of one communicator. Thread safe.
@@ -39,10 +39,9 @@ class Reductions {
   ncclRedOp_t addPreMulSum(const void* scalar, int type, int residence);
   /// Throws InvalidArgument when it is built in or was not made here.
   void remove(int op);
-  /// For a call on elements of `type`; reads a scalar in device memory now, once all is done that
-  /// is on `stream`. Throws InvalidArgument for one that is neither built in nor made here for this
-  /// type.
-  ReductionFacts find(int op, int type, StreamRef stream) const;
+  /// For a call on elements of `type`. Throws InvalidArgument for one that is neither built in nor
+  /// made here for this type.
+  ReductionFacts find(int op, int type) const;
 
  private:
   struct PreMulSum {

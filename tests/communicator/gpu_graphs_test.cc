@@ -85,6 +85,37 @@ TEST_P(GpuGraphs, ThatNeedARankThatHasLeftEnd) {
   s.streams[0].synchronize();
 }
 
+// Each replay reads it behind what is on its stream.
+TEST_P(GpuGraphs, ReadTheScalarEachTime) {
+  Setting s = setting();
+  std::vector<Floats> scalars;
+  std::vector<cudaGraphExec_t> graphs;
+  for (int r = 0; r < 2; ++r) scalars.emplace_back(s.ranks[r].device(), 1, -1.0f);
+  for (int r = 0; r < 2; ++r)
+    graphs.push_back(capture(s.ranks[r], streamOf(s, r), [&] {
+      AllReduceArgs args = s.args(r, kCount);
+      args.op = ReduceOp::PreMulSum;
+      args.scalarAt = scalars[r].data();
+      s.ranks[r].allReduce(args, s.streams[r]);
+    }));
+  float expected = 0;
+  for (const auto& [first, second] : {std::pair(2.0f, 3.0f), std::pair(1.0f, 0.5f)}) {
+    const float now[] = {first, second};
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_EQ(
+          cudaMemcpyAsync(scalars[r].data(), &now[r], 4, cudaMemcpyHostToDevice, streamOf(s, r)),
+          cudaSuccess);
+      ASSERT_EQ(cudaGraphLaunch(graphs[r], streamOf(s, r)), cudaSuccess);
+    }
+    expected = expected == 0 ? first + 2 * second : expected * (first + second);
+    for (int r = 0; r < 2; ++r) {
+      s.streams[r].synchronize();
+      EXPECT_TRUE(s.values[r].are(expected)) << r << " " << expected;
+    }
+  }
+  for (cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
 // Nobody is missed who has left behind the last of them.
 TEST_P(GpuGraphs, ThatHaveEndedNeedNobody) {
   Setting s = setting();

@@ -431,6 +431,16 @@ TEST_F(GpuCalls, WhichTheGpuCannotMakeAreRefused) {
                                     .reduction = own});
               }),
               ErrorCode::Unsupported, "the reduction mine is a function of the host");
+  const float ordinary = 2;
+  expectError(outcomeOf([&] {
+                ranks[0].allReduce({.send = memory.data(),
+                                    .recv = memory.data(),
+                                    .count = 1,
+                                    .op = ReduceOp::PreMulSum,
+                                    .scalarAt = &ordinary});
+              }),
+              ErrorCode::InvalidArgument,
+              "send is memory of a GPU, and scalarAt is ordinary memory of the host");
   CommunicatorOptions mixed;
   mixed.devices = {gpu(0), Device{}, gpu(0)};
   auto half = Communicator::createLocal(3, mixed);

@@ -127,6 +127,53 @@ TEST(PreparedCalls, AreMadeAgainAndAgain) {
   });
 }
 
+// The scalar's memory is read each time, and is of the call's type.
+TEST(PreparedCalls, ReadAScalarInMemory) {
+  auto ranks = Communicator::createLocal(kRanks);
+  runRanks(ranks, [](Communicator& c) {
+    int64_t x = 0;
+    double y = 0;
+    struct {
+      char odd = 0;
+      int64_t scalar = 0;
+    } __attribute__((packed)) its;
+    double fraction = 0;
+    PreparedCall whole = c.prepare(AllReduceArgs{.send = &x,
+                                                 .recv = &x,
+                                                 .count = 1,
+                                                 .type = DataType::Int64,
+                                                 .op = ReduceOp::PreMulSum,
+                                                 .scalar = 100,
+                                                 .scalarAt = reinterpret_cast<char*>(&its) + 1});
+    PreparedCall part = c.prepare(ScanArgs{.send = &y,
+                                           .recv = &y,
+                                           .count = 1,
+                                           .type = DataType::Float64,
+                                           .op = ReduceOp::PreMulSum,
+                                           .scalarAt = &fraction});
+    Stream stream;
+    for (int turn = 1; turn < 5; ++turn) {
+      x = c.rank() + 1;
+      y = 1;
+      its.scalar = turn;
+      fraction = turn * 0.25;
+      whole.start();
+      part.start(stream);
+      stream.synchronize();
+      EXPECT_EQ(x, 6 * turn);
+      EXPECT_EQ(y, (c.rank() + 1) * turn * 0.25);
+    }
+    // Of other reductions it is nothing, as the scalar is.
+    x = 2;
+    c.allReduce({.send = &x,
+                 .recv = &x,
+                 .count = 1,
+                 .type = DataType::Int64,
+                 .scalarAt = reinterpret_cast<const void*>(8)});
+    EXPECT_EQ(x, 6);
+  });
+}
+
 TEST(PreparedCalls, JoinGroups) {
   auto ranks = Communicator::createLocal(kRanks);
   runRanks(ranks, [](Communicator& c) {

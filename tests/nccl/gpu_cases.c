@@ -354,6 +354,38 @@ static void graph_of_rank(const Rank* rank) {
 }
 static void graph(void) { run_threads(2, graph_of_rank); }
 
+/* A scalar that was on the device is read by the call, behind what is on its stream: each time. */
+static void graph_of_scaled_rank(const Rank* rank) {
+  Gpu g = enter_on(rank, rank->rank % device_count());
+  int64_t* scalar = NULL;
+  CUDA(cudaMalloc((void**)&scalar, 8));
+  ncclRedOp_t op;
+  OK(ncclRedOpCreatePreMulSum(&op, scalar, ncclInt64, ncclScalarDevice, g.comm));
+  cudaGraph_t graph;
+  cudaGraphExec_t ready;
+  CUDA(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeThreadLocal));
+  OK(ncclAllReduce(g.in, g.out, kCount, ncclInt64, op, g.comm, g.stream));
+  CUDA(cudaStreamEndCapture(g.stream, &graph));
+  CUDA(cudaGraphInstantiate(&ready, graph, 0));
+  OK(ncclRedOpDestroy(op, g.comm));
+  for (int64_t replay = 0; replay < 3; ++replay) {
+    const int64_t own = g.rank == 0 ? 1 : replay; /* what the other one has is taken as it is */
+    put(&g, ncclInt64, kCount);
+    CUDA(cudaMemcpyAsync(scalar, &own, 8, cudaMemcpyHostToDevice, g.stream));
+    CUDA(cudaGraphLaunch(ready, g.stream));
+    int64_t got[kCount];
+    get(&g, g.out, (char*)got, sizeof got);
+    for (size_t i = 0; i < kCount; ++i)
+      CHECK_EQ(got[i], (int64_t)(input(ncclInt64, g.number[0], i) +
+                                 (double)replay * input(ncclInt64, g.number[1], i)));
+  }
+  CUDA(cudaGraphExecDestroy(ready));
+  CUDA(cudaGraphDestroy(graph));
+  CUDA(cudaFree(scalar));
+  end_gpu(&g);
+}
+static void graph_of_a_scalar(void) { run_threads(2, graph_of_scaled_rank); }
+
 /* A communicator of all ranks with this config. */
 static Gpu enter_with(const Rank* rank, ncclConfig_t config) {
   const int device = rank->rank % device_count();
@@ -948,6 +980,7 @@ const Case gpu_cases[] = {{"gpu/all_devices", all_devices},
                           {"gpu/default_streams", default_streams},
                           {"gpu/shared_default_streams", shared_default_streams},
                           {"gpu/graph", graph},
+                          {"gpu/graph_of_a_scalar", graph_of_a_scalar},
                           {"gpu/policies", policies},
                           {"gpu/most_blocks", most_blocks},
                           {"gpu/most_blocks_by_variable", most_blocks_by_variable},

@@ -7,8 +7,12 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <random>
 
+#include <tutti/error.h>
+#include "src/numbers/element.h"
 #include "tests/numbers/reference.h"
 
 namespace tutti::numbers {
@@ -151,6 +155,23 @@ TEST(ConvertLandmarks, AreThePublishedOnes) {
   EXPECT_EQ(fromBFloat16(0x3f80), 1.0f);
   EXPECT_EQ(fromBFloat16(0x7f7f), 0x1.fep127f);
   EXPECT_EQ(toBFloat16(std::numeric_limits<float>::denorm_min()), 0);
+}
+
+// Of every type, at an odd address.
+TEST(ElementAt, IsTheReferencesValue) {
+  std::mt19937_64 random(1);
+  for (int t = 0; t < kDataTypeCount; ++t) {
+    const auto type = static_cast<DataType>(t);
+    for (int i = 0; i < 2000; ++i) {
+      alignas(8) char bytes[9] = {};
+      const uint64_t bits = random();
+      std::memcpy(bytes + 1, &bits, sizeof bits);
+      const double expected = reference::valueAt(type, &bits, 0), got = elementAt(type, bytes + 1);
+      ASSERT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected)))
+          << toString(type) << " " << got << " " << expected;
+    }
+  }
+  EXPECT_THROW(elementAt(static_cast<DataType>(kDataTypeCount), ""), Error);
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ CopyLaunch launchOf(const GpuCall& call) {
           .type = call.type,
           .op = call.op,
           .scalar = call.scalar,
+          .scalarAt = call.scalarAt,
           .deterministic = call.deterministic,
           .callHash = call.callHash};
 }

@@ -104,6 +104,7 @@ DeviceLaunch KernelEngine::launchOf(const GpuLaunch& rank) const {
           .type = call.type,
           .op = call.op,
           .scalar = call.scalar,
+          .scalarAt = call.scalarAt,
           .deterministic = call.deterministic,
           .callHash = call.callHash,
           .isCaptured = rank.capture != 0,

@@ -71,12 +71,6 @@ void copyOn(StreamRef stream, void* to, const void* from, size_t bytes) {
   TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.cuda()));
 }
 
-void copyBehind(StreamRef stream, void* to, const void* from, size_t bytes) {
-  copyOn(stream, to, from, bytes);
-  const OnDevice here(stream.device().index);
-  TUTTI_CUDA(cudaStreamSynchronize(stream.cuda()));
-}
-
 int currentCudaDevice() {
   int device = 0;
   TUTTI_CUDA(cudaGetDevice(&device));

@@ -15,7 +15,8 @@ inline constexpr uint32_t kMostOperands = 240;
 /// targets = fold(sources); the host has found where they lie.
 struct FoldArguments {
   uint64_t bytes;
-  double scalar;  ///< of PreMulSum
+  double scalar;         ///< of PreMulSum
+  const void* scalarAt;  ///< an element that is read instead, or null
   int32_t divideBy;
   uint16_t sources, targets;
   uint8_t type, op;   ///< as tutti::DataType and tutti::ReduceOp

@@ -125,7 +125,8 @@ std::vector<ProgramRun::Piece> ProgramRun::piecesOf(Lane& lane, const Step& step
 
 bool ProgramRun::isScaled(const Port& port) const {
   return launch_.op == ReduceOp::PreMulSum && plan::isReduction(plan_.spec_.collective) &&
-         port.kind == Port::Kind::Local && port.buffer == Buffer::In && launch_.scalar != 1.0;
+         port.kind == Port::Kind::Local && port.buffer == Buffer::In &&
+         (launch_.scalarAt || launch_.scalar != 1.0);
 }
 
 void ProgramRun::move(Lane& lane, const Step& step, const std::vector<Piece>& pieces) const {
@@ -163,6 +164,7 @@ void ProgramRun::fold(Lane& lane, const Step& step, const Piece& piece) const {
   FoldArguments arguments{};
   arguments.bytes = piece.bytes;
   arguments.scalar = launch_.scalar;
+  arguments.scalarAt = launch_.scalarAt;
   arguments.divideBy = step.completes && launch_.op == ReduceOp::Avg ? ranks_ : 1;
   arguments.sources = static_cast<uint16_t>(sources);
   arguments.targets = static_cast<uint16_t>(piece.operands.size() - sources);

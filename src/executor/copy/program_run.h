@@ -46,6 +46,7 @@ struct CopyLaunch {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
+  const void* scalarAt = nullptr;  ///< an element of `type` that is read instead, by the kernel
   bool deterministic = false;
   uint32_t callHash = 0;  ///< same on all ranks that make the same call; below 2^31
 };

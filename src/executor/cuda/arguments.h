@@ -30,7 +30,11 @@ struct Arithmetic {
   uint8_t type, op;
   uint8_t deterministic;  ///< every addition rounds to the type
   uint8_t reduces;        ///< results are sums
-  double scalar;          ///< of PreMulSum
+  uint8_t readsScalar;    ///< PreMulSum's scalar is an element in memory
+  union {
+    double scalar;
+    const void* scalarAt;
+  };
 };
 
 enum class StopReason : uint32_t {

@@ -230,8 +230,13 @@ Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
                      .slices = launch.slices,
                      .manyIn = plan::givesBlocks(spec.collective),
                      .manyOut = plan::getsBlocks(spec.collective)};
-  arguments.arithmetic = {static_cast<uint8_t>(launch.type), static_cast<uint8_t>(launch.op),
-                          launch.deterministic, plan::isReduction(spec.collective), launch.scalar};
+  arguments.arithmetic = {.type = static_cast<uint8_t>(launch.type),
+                          .op = static_cast<uint8_t>(launch.op),
+                          .deterministic = launch.deterministic,
+                          .reduces = plan::isReduction(spec.collective),
+                          .readsScalar = launch.scalarAt != nullptr,
+                          .scalar = launch.scalar};
+  if (launch.scalarAt) arguments.arithmetic.scalarAt = launch.scalarAt;
   arguments.callHash = hashOf(launch);
   arguments.isReplayed = launch.isCaptured;
   LaunchTables::Table table;

@@ -220,7 +220,7 @@ TUTTI_DEVICE T truncate(double x) {
   return T(x);
 }
 
-/// An element times PreMulSum's scalar, rounded to its type.
+/// An element times PreMulSum's scalar, rounded to its type; by 1 it stays as it is.
 template <class Codec>
 TUTTI_DEVICE typename Codec::Lane scaled(typename Codec::Lane x, double scalar) {
   using Lane = typename Codec::Lane;
@@ -229,7 +229,7 @@ TUTTI_DEVICE typename Codec::Lane scaled(typename Codec::Lane x, double scalar) 
   else if constexpr (kIsFloat<Lane>)
     return __dmul_rn(x, scalar);
   else
-    return truncate<Lane>(double(x) * scalar);
+    return scalar == 1.0 ? x : truncate<Lane>(double(x) * scalar);
 }
 
 template <class Codec>

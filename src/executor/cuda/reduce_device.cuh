@@ -212,6 +212,17 @@ TUTTI_DEVICE uint4 joined(uint4 a, uint4 b, uint8_t type, uint8_t op) {
   return result;
 }
 
+/// PreMulSum's scalar where it is an element in memory: of an integer of 64 bits the nearest
+/// double.
+template <int kSize>
+TUTTI_DEVICE double scalarAt(const void* at, uint8_t type) {
+  double scalar = 0;
+  withCodec<kSize>(type, [&]<class Codec>() {
+    scalar = double(Codec::widen(*static_cast<const typename Codec::Stored*>(at)));
+  });
+  return scalar;
+}
+
 /// Times PreMulSum's scalar, rounded to the type.
 template <int kSize>
 TUTTI_DEVICE uint4 scaledPack(uint4 a, uint8_t type, double scalar) {

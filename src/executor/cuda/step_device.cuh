@@ -179,7 +179,7 @@ TUTTI_DEVICE Operand operandOf(const Lane& lane, const PortCode& port, uint32_t 
   const Arithmetic& arithmetic = lane.rank.arithmetic;
   operand.isScaled = arithmetic.op == kPreMulSum && arithmetic.reduces && isSource &&
                      port.kind == PortKind::Local && port.buffer == PortBuffer::In &&
-                     arithmetic.scalar != 1.0;
+                     (arithmetic.readsScalar || arithmetic.scalar != 1.0);
   const auto address = reinterpret_cast<uint64_t>(operand.at);
   operand.alignment = address % 16 == 0 ? 16 : address % kSize == 0 ? kSize : 1;
   return operand;
@@ -233,7 +233,8 @@ TUTTI_DEVICE void moveChunk(Lane& lane, const StepCode& step, const PortCode* po
                  (arithmetic.deterministic || !isReducedType(arithmetic.type));
   chunk.isRounded = arithmetic.deterministic != 0;
   chunk.divideBy = step.completes && arithmetic.op == kAvg ? int(lane.rank.ranks) : 1;
-  chunk.scalar = arithmetic.scalar;
+  chunk.scalar = arithmetic.readsScalar ? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)
+                                        : arithmetic.scalar;
   if (chunk.sourceCount == 1 && chunk.divideBy == 1 && !operands[0].isScaled)
     copyChunk<kWire, typename WordOf<kSize>::Type>(lane, chunk);
   else

@@ -37,9 +37,11 @@ void CopyRanks::begin(const Call& call, uint64_t seed, size_t shift) {
   plans_.clear();
   launches_.clear();
   buffers_.clear();
+  scalars_.clear();
   for (int r = 0; r < size(); ++r) {
     const Memory memory = memoryOf(call, r, seed);
     buffers_.emplace_back(deviceOf(r), memory.bytes, shift);
+    if (call.hasScalarInMemory) scalars_.emplace_back(deviceOf(r), call.scalarElement(r), 0);
     plans_.push_back(executors_[r]->prepare(call.spec, programsOf(call.spec)));
     launches_.push_back({.plan = plans_.back().get(),
                          .in = buffers_[r].data() + memory.in,
@@ -48,7 +50,8 @@ void CopyRanks::begin(const Call& call, uint64_t seed, size_t shift) {
                          .blocks = call.blocks,
                          .type = call.type,
                          .op = call.op,
-                         .scalar = call.scalar(r),
+                         .scalar = call.hasScalarInMemory ? 1.0 : call.scalar(r),
+                         .scalarAt = call.hasScalarInMemory ? scalars_[r].data() : nullptr,
                          .deterministic = call.deterministic,
                          .callHash = 77});
   }

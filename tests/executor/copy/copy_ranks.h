@@ -70,7 +70,7 @@ class CopyRanks {
   std::vector<cudaStream_t> streams_;
   std::vector<std::unique_ptr<CopyPlan>> plans_;
   std::vector<CopyLaunch> launches_;
-  std::vector<DeviceBuffer> buffers_;
+  std::vector<DeviceBuffer> buffers_, scalars_;
 };
 
 plan::ProgramOf programsOf(const plan::PlanSpec& spec);

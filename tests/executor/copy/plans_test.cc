@@ -85,6 +85,18 @@ TEST(CopyNumbers, OfAllTypesAndReductionsAreTheHosts) {
         }
 }
 
+// The first rank's is 1, which leaves integers as they are.
+TEST(CopyNumbers, AreScaledByWhatIsInMemory) {
+  CopyRanks ranks({.ranks = 3});
+  for (int type = 0; type < kDataTypeCount; ++type) {
+    Call call = ringCall(3, 997);
+    call.type = static_cast<DataType>(type);
+    call.op = ReduceOp::PreMulSum;
+    call.hasScalarInMemory = true;
+    ASSERT_EQ(differenceFromHost(ranks, call), "");
+  }
+}
+
 TEST(CopyNumbers, LieAnywhere) {
   CopyRanks ranks({.ranks = 2, .devices = 1});
   for (const auto type : {DataType::BFloat16, DataType::Float64})

@@ -88,10 +88,12 @@ void DeviceRanks::begin(const Call& call, Wire wire, uint64_t seed, size_t shift
   plans_.clear();
   launches_.clear();
   buffers_.clear();
+  scalars_.clear();
   calls_.assign(1, call);
   for (int r = 0; r < size(); ++r) {
     const Memory memory = memoryOf(calls_.back(), r, seed);
     buffers_.emplace_back(deviceOf(r), memory.bytes, shift);
+    if (call.hasScalarInMemory) scalars_.emplace_back(deviceOf(r), call.scalarElement(r), 0);
     plans_.push_back(interpreters_[r]->prepare(call.spec, collectives::build(call.spec, r)));
     launches_.push_back({.plan = plans_.back().get(),
                          .in = buffers_[r].data() + memory.in,
@@ -99,7 +101,8 @@ void DeviceRanks::begin(const Call& call, Wire wire, uint64_t seed, size_t shift
                          .count = call.count,
                          .type = call.type,
                          .op = call.op,
-                         .scalar = call.scalar(r),
+                         .scalar = call.hasScalarInMemory ? 1.0 : call.scalar(r),
+                         .scalarAt = call.hasScalarInMemory ? scalars_[r].data() : nullptr,
                          .deterministic = call.deterministic,
                          .callHash = 77,
                          .wire = wire,

@@ -109,7 +109,7 @@ class DeviceRanks {
   std::vector<std::unique_ptr<DevicePlan>> plans_;
   std::vector<Call> calls_;  // the one that was begun, whose blocks the launches name
   std::vector<DeviceLaunch> launches_;
-  std::vector<DeviceBuffer> buffers_;
+  std::vector<DeviceBuffer> buffers_, scalars_;
 };
 
 /// Connects all ranks, over the network those of different hosts.

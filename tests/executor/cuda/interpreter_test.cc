@@ -77,6 +77,20 @@ TEST(Numbers, OfAllTypesAndReductionsAreTheHosts) {
         }
 }
 
+// The first rank's is 1, which leaves integers as they are.
+TEST(Numbers, AreScaledByWhatIsInMemory) {
+  constexpr int kRanks = 3;
+  DeviceRanks devices({.ranks = kRanks});
+  for (int type = 0; type < kDataTypeCount; ++type)
+    for (const Wire wire : kWires) {
+      Call call = ringCall(kRanks, 997);
+      call.type = static_cast<DataType>(type);
+      call.op = ReduceOp::PreMulSum;
+      call.hasScalarInMemory = true;
+      ASSERT_EQ(differenceFromHost(devices, call, wire), "") << toString(wire);
+    }
+}
+
 // Buffers off their alignment, by elements and by single bytes, and other ranks' slots aligned.
 TEST(Numbers, LieAnywhere) {
   DeviceRanks devices({.ranks = 2, .devices = 1});

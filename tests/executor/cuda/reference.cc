@@ -7,6 +7,7 @@
 #include "collectives/algorithms.h"
 #include "src/base/check.h"
 #include "src/executor/host_operation.h"
+#include "src/numbers/convert.h"
 #include "transports/sim/endpoint.h"
 
 namespace tutti::tests {
@@ -78,12 +79,30 @@ uint64_t Call::bytesOf(plan::Buffer buffer, int rank) const {
   return blocks.empty() ? many * blockOf(rank).bytes : plan::endOf(blocks);
 }
 
+Buffer Call::scalarElement(int rank) const {
+  Buffer element(sizeOf(type));
+  const auto write = [&](auto value) { std::memcpy(element.data(), &value, element.size()); };
+  const double value = scalar(rank);
+  const auto narrow = static_cast<float>(value);
+  switch (type) {
+    case DataType::Float64: write(value); break;
+    case DataType::Float32: write(narrow); break;
+    case DataType::Float16: write(numbers::toFloat16(narrow)); break;
+    case DataType::BFloat16: write(numbers::toBFloat16(narrow)); break;
+    case DataType::Float8E4M3: write(numbers::toFloat8E4M3(narrow)); break;
+    case DataType::Float8E5M2: write(numbers::toFloat8E5M2(narrow)); break;
+    default: write(static_cast<int64_t>(value));  // its lowest bytes come first
+  }
+  return element;
+}
+
 std::string Call::describe() const {
   std::string sizes;
   for (const plan::Block& block : blocks)
     sizes += base::message(" ", block.offset, "+", block.bytes);
   return base::message(spec.describe(), ", ", count, " ", toString(type), " ", toString(op),
                        deterministic ? ", deterministic" : "", inPlace ? ", in place" : "",
+                       hasScalarInMemory ? ", scalar in memory" : "",
                        sizes.empty() ? "" : ", blocks", sizes);
 }
 

@@ -23,6 +23,7 @@ struct Call {
   ReduceOp op = ReduceOp::Sum;
   bool deterministic = false;
   bool inPlace = false;
+  bool hasScalarInMemory = false;        ///< PreMulSum's; the host executor is given the number
   std::vector<plan::Block> blocks = {};  ///< by rank, where they differ; `count` is not used then
 
   /// Where the rank's block lies in a buffer that has all.
@@ -36,8 +37,12 @@ struct Call {
     return inPlace && spec.inPlaceSafe && gives(plan::Buffer::In, rank) &&
            gives(plan::Buffer::Out, rank);
   }
-  /// PreMulSum's.
-  double scalar(int rank) const { return op == ReduceOp::PreMulSum ? 0.75 + rank : 1.0; }
+  /// PreMulSum's; in memory every type has it.
+  double scalar(int rank) const {
+    return op != ReduceOp::PreMulSum ? 1.0 : hasScalarInMemory ? 1.0 + rank : 0.75 + rank;
+  }
+  /// An element with that value.
+  Buffer scalarElement(int rank) const;
   std::string describe() const;
 };
 

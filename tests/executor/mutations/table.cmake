@@ -412,6 +412,18 @@ mutation(received_sums_are_multiplied_again
          FROM [[port.kind == PortKind::Local && port.buffer == PortBuffer::In &&]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
+mutation(scalar_in_memory_is_not_looked_for
+         FILE src/executor/cuda/step_device.cuh
+         FROM [[(arithmetic.readsScalar || arithmetic.scalar != 1.0)]]
+         TO [[arithmetic.scalar != 1.0]]
+         TEST cuda_interpreter_test FILTER Numbers.AreScaledByWhatIsInMemory
+         SHOWS "differs from byte")
+mutation(integers_times_one_lose_their_low_bits
+         FILE src/executor/cuda/numbers_device.cuh
+         FROM [[return scalar == 1.0 ? x : truncate<Lane>(double(x) * scalar);]]
+         TO [[return truncate<Lane>(double(x) * scalar);]]
+         TEST cuda_interpreter_test FILTER Numbers.AreScaledByWhatIsInMemory
+         SHOWS "differs from byte")
 mutation(reduced_types_are_rounded_each_time
          FILE src/executor/cuda/fold_device.cuh
          FROM [[kSize <= 2 && !chunk.isRounded && isWidened(chunk.type, chunk.op)]]

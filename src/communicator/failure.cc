@@ -401,6 +401,15 @@ Communicator::Impl::Status Communicator::Impl::status() const {
           .waitingFor = entry->phase == Phase::Running ? entry->waitingFor : -1};
 }
 
+void Communicator::Impl::failByCut(const communicator::NetworkWatch::Cut& cut,
+                                   const std::string& during) {
+  fail(Error(ErrorCode::PeerLost,
+             base::message(self(), " and ", name(cut.peer),
+                           " do not reach each other any more: nothing has answered at ", cut.where,
+                           " for seconds", endpoint->ways(cut.peer), "; noticed during ", during)),
+       true);
+}
+
 void Communicator::Impl::onTick() {
   watchGpu();
   if (failed.load(std::memory_order_acquire)) return;
@@ -422,13 +431,7 @@ void Communicator::Impl::onTick() {
   if (watchedPeer < 0 || waited < kInquireAfterNs) return;
   if (endpoint) {
     const auto cut = networkWatch.look(*endpoint, current, watchedPeer, now);
-    if (cut)
-      return fail(Error(ErrorCode::PeerLost,
-                        base::message(self(), " and ", name(cut->peer),
-                                      " do not reach each other any more: nothing has answered at ",
-                                      cut->where, " for seconds", endpoint->ways(cut->peer),
-                                      "; noticed during ", textOf(*entry))),
-                  true);
+    if (cut) return failByCut(*cut, textOf(*entry));
   }
   if (now - lastInquiryNs >= kInquireAgainNs) {
     lastInquiryNs = now;

@@ -439,6 +439,23 @@ void Communicator::Impl::watchLeaversOnGpu() {
        true);
 }
 
+// A kernel does not say for whom it waits, so that is anybody on another host.
+void Communicator::Impl::watchNetworkOnGpu() {
+  std::optional<uint64_t> ended;
+  {
+    std::lock_guard lock(mutex);
+    if (gpu) ended = gpu->underWay();
+  }
+  if (!ended) return;
+  for (const int peer : visited) {
+    const auto cut = gpuNetworkWatch.look(*endpoint, *ended, peer, clock.nowNs());
+    if (!cut) continue;
+    const auto entry = gpuRecorder.find(*ended + 1);
+    return failByCut(*cut, base::message(entry ? entry->describe() : "a replayed call", " on ",
+                                         toString(settings.device)));
+  }
+}
+
 // A peer that has given up tells why by the control plane, and ranks that disagree compare their
 // calls there. What the GPU knows is the answer where they do not. What is enqueued there ends only
 // while it is watched, so that goes on when the communicator has failed.
@@ -454,7 +471,10 @@ void Communicator::Impl::watchGpu() {
     return fail(error, true);
   }
   if (failed.load(std::memory_order_acquire)) return;
-  if (!found) return watchLeaversOnGpu();
+  if (!found) {
+    watchLeaversOnGpu();
+    return watchNetworkOnGpu();
+  }
   const int64_t now = clock.nowNs();
   const auto entry = gpuRecorder.find(found->operation);
   const bool isMismatch = found->code == ErrorCode::Mismatch;

@@ -141,6 +141,7 @@ Communicator::Impl::Impl(Membership membership, const Settings& chosen)
     topology.hostOf.push_back(
         hosts.try_emplace(host, static_cast<int>(hosts.size())).first->second);
   }
+  visited = ranksToVisit();
 }
 
 void Communicator::Impl::requirePossible() {

@@ -29,14 +29,15 @@ base::Deadline halfWayTo(const base::Deadline& deadline) {
   return base::Deadline::after(std::chrono::milliseconds(deadline.remainingMs() / 2));
 }
 
-/// Ranks of other hosts for `rank` to visit: of all of up to 17, and of those that are 10, 12, ...,
-/// each time about an eighth more, away in either direction, the ones that have its place there,
-/// counted again from the first of the host that has fewer. So each rank is visited from all of
-/// these hosts.
-std::vector<int> toVisit(const topology::Topology& topology, int rank) {
-  const int hosts = topology.hosts(), host = topology.hostOf[rank];
+}  // namespace
+
+// Of all of up to 17 hosts, and of those that are 10, 12, ..., each time about an eighth more, away
+// in either direction, the ranks that have this one's place there, counted again from the first of
+// the host that has fewer. So each rank is visited from all of these hosts.
+std::vector<int> Communicator::Impl::ranksToVisit() const {
+  const int hosts = topology.hosts(), host = topology.hostOf[who.rank];
   const std::vector<int> here = ranksOf(topology, host);
-  const auto place = static_cast<size_t>(std::ranges::find(here, rank) - here.begin());
+  const auto place = static_cast<size_t>(std::ranges::find(here, who.rank) - here.begin());
   std::set<int> others;
   for (int distance = 1; distance < hosts; distance += 1 + distance / 8)
     for (const int other : {host + distance, host + hosts - distance}) others.insert(other % hosts);
@@ -49,14 +50,12 @@ std::vector<int> toVisit(const topology::Topology& topology, int rank) {
   return visited;
 }
 
-}  // namespace
-
 // The network of the transport may be another one than the control plane's, and a rank may have
 // told an address of it that leads nowhere, or to somebody else. That has to be known before
 // anything is sent: UCX does not survive it.
 void Communicator::Impl::visitHosts(base::Deadline deadline) {
   std::map<int, std::unique_ptr<transports::Visit>> visits;
-  for (const int peer : toVisit(topology, who.rank)) {
+  for (const int peer : visited) {
     try {
       if (auto visit = endpoint->visit(peer)) visits.emplace(peer, std::move(visit));
     } catch (const Error& e) {

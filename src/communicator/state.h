@@ -200,6 +200,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
                            std::vector<std::unique_ptr<transports::Endpoint>> endpoints);
 
   // Set-up between hosts (setup_hosts.cc): that addresses lead there, and that messages get there.
+  std::vector<int> ranksToVisit() const;
   void reachHosts(base::Deadline deadline);
   void visitHosts(base::Deadline deadline);
   void crossHosts(base::Deadline deadline);
@@ -261,6 +262,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   /// Looks after launches that have given up, or cannot end. The monitor's.
   void watchGpu();
   void watchLeaversOnGpu();
+  void watchNetworkOnGpu();
   /// Until nothing runs on the GPU. Throws the failure.
   void awaitGpu();
   /// Until nothing that was launched touches the callers' memory.
@@ -287,6 +289,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::optional<Error> stoppedBefore(uint64_t sequence) const;
   /// A rank of these that left or shrinks, or -1.
   int stoppedAmong(const std::function<bool(int)>& ranks) const;
+  void failByCut(const communicator::NetworkWatch::Cut& cut, const std::string& during);
   void failByLeaver(int peer, const communicator::Recorder::Entry& entry);
   void timeoutOperation(uint64_t operation);
 
@@ -318,6 +321,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   const int size;
   const base::ProcessGuard guard;
   topology::Topology topology;
+  std::vector<int> visited;                        // of other hosts; constant
   std::unique_ptr<transports::Endpoint> endpoint;  // null when alone
   base::SteadyClock clock;
 
@@ -371,7 +375,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   // The monitor's own.
   uint64_t watchedOperation = 0;
   int watchedPeer = -1;
-  communicator::NetworkWatch networkWatch;
+  communicator::NetworkWatch networkWatch, gpuNetworkWatch;
   int64_t lastInquiryNs = 0;
   bool straggling = false;
   int64_t gpuFailedNs = 0;

@@ -29,15 +29,6 @@ int64_t receivedBytes(int host, const std::string& interface) {
       network->run(host, {"cat", "/sys/class/net/" + interface + "/statistics/rx_bytes"}));
 }
 
-/// A second way to the other host, by which nobody goes who is not told to.
-void addTunnel(int host) {
-  const auto ip = [&](const std::vector<std::string>& words) { network->run(host, words); };
-  ip({"ip", "link", "add", "tunnel", "type", "vxlan", "id", "7", "dstport", "4789", "remote",
-      network->address(1 - host)});
-  ip({"ip", "address", "add", "10.78.0." + std::to_string(host + 1) + "/24", "dev", "tunnel"});
-  ip({"ip", "link", "set", "tunnel", "up"});
-}
-
 /// A case, or all whose names begin so. Names are beginnings, so that some are run too that send
 /// nothing.
 struct Run {
@@ -55,7 +46,7 @@ constexpr Run kRuns[] = {
     {"life/nonblocking"},
     {"collectives/reductions"},
     {"collectives/movements"},
-    {"life/splits", 2, 10'000, "NCCL_SOCKET_IFNAME", "tun", "tunnel"},
+    {"life/splits", 2, 10'000, "NCCL_SOCKET_IFNAME", "tun", NetworkHosts::kTunnel},
     {"collectives/", 1, 10'000, "NCCL_SHM_DISABLE", "1", "lo"},
     {"failure/"},
     {"hosts/calls", 4},
@@ -72,8 +63,7 @@ int perform(const Run& run) {
   network = &made;
   hostCount = run.hosts;
   const Hosts hosts{run.hosts, enterHostOf, unplug, tutti::tests::kHostLossNoticedMs};
-  if (std::string(run.interface) == "tunnel")
-    for (const int host : {0, 1}) addTunnel(host);
+  if (std::string(run.interface) == NetworkHosts::kTunnel) made.addTunnel();
   if (run.variable) ::setenv(run.variable, run.value, 1);
   int status = run_cases_on_hosts(&hosts, run.name);
   if (run.variable) ::unsetenv(run.variable);

@@ -108,26 +108,23 @@ TEST_F(Hosts, DataGoesByTheInterfaceThatLeadsToTheOthers) {
     run({"ip", "link", "add", "docker0", "type", "bridge"});
     run({"ip", "address", "add", "172.17.0.1/16", "dev", "docker0"});
     run({"ip", "link", "set", "docker0", "up"});
-    run({"ip", "link", "add", "tunnel", "type", "vxlan", "id", "7", "dstport", "4789", "remote",
-         hosts.address(1 - host)});
-    run({"ip", "address", "add", "10.78.0." + std::to_string(host + 1) + "/24", "dev", "tunnel"});
-    run({"ip", "link", "set", "tunnel", "up"});
   }
+  hosts.addTunnel();
   constexpr size_t kCount = 1 << 20;
   RankProcesses ranks(
       2,
       [&](const Context& context) {
         Communicator c = context.join({.timeout = 30s});
         std::vector<int> x(kCount, 1);
-        const int64_t before = sentBy("tunnel");
+        const int64_t before = sentBy(NetworkHosts::kTunnel);
         c.allReduce({.send = x.data(), .recv = x.data(), .count = kCount, .type = DataType::Int32});
         EXPECT_EQ(std::ranges::count(x, 2), int64_t{kCount});
-        EXPECT_GE(sentBy("tunnel") - before, int64_t{kCount * sizeof(int)});
+        EXPECT_GE(sentBy(NetworkHosts::kTunnel) - before, int64_t{kCount * sizeof(int)});
         return testing::Test::HasFailure() ? 1 : 0;
       },
       [&](int rank) {
         hosts.enter(rank);
-        ::setenv("TUTTI_INTERFACE", "tunnel", 1);
+        ::setenv("TUTTI_INTERFACE", NetworkHosts::kTunnel, 1);
       });
   EXPECT_TRUE(ranks.allSucceed(60s));
 }
@@ -600,29 +597,20 @@ TEST_F(Hosts, APartitionIsNamedOnBothSides) {
   }
 }
 
-// Row 3, across hosts: a stopped process is slow, however long it takes.
 // The control plane has another network, which is whole.
 TEST_F(Hosts, APartitionOfTheDataAloneIsNamedOnBothSides) {
   const NetworkHosts hosts(2);
-  const auto data = [](int host) { return "10.78.0." + std::to_string(host + 1); };
-  for (int host = 0; host < 2; ++host) {
-    hosts.run(host, {"ip", "link", "add", "data", "type", "vxlan", "id", "7", "dstport", "4789",
-                     "remote", hosts.address(1 - host)});
-    hosts.run(host, {"ip", "address", "add", data(host) + "/24", "dev", "data"});
-    hosts.run(host, {"ip", "link", "set", "data", "up"});
-  }
+  hosts.addTunnel();
   RankProcesses ranks(
       3, [](const Context& context) { return loopAllReduce(context, false, {.timeout = 60s}); },
       [&](int rank) {
         hosts.enter(rank / 2);
-        ::setenv("UCX_NET_DEVICES", "data", 1);
+        ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
         ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
       });
   for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "reduces", 30s)) << ranks.output(r);
   const int64_t cut = nowMs();
-  for (int host = 0; host < 2; ++host)
-    hosts.run(host, {"ip", "neighbour", "replace", data(1 - host), "lladdr", "02:00:00:00:00:01",
-                     "dev", "data", "nud", "permanent"});
+  hosts.cutTunnel();
   ASSERT_TRUE(ranks.allSucceed(30s));
   for (int rank = 0; rank < 3; ++rank) {
     const std::string out = ranks.output(rank);
@@ -630,10 +618,11 @@ TEST_F(Hosts, APartitionOfTheDataAloneIsNamedOnBothSides) {
     EXPECT_NE(out.find(" do not reach each other any more: nothing has answered at 10.78.0."),
               std::string::npos)
         << out;
-    EXPECT_NE(out.find(" goes by data (UCX_NET_DEVICES=data)"), std::string::npos) << out;
+    EXPECT_NE(out.find(" goes by tunnel (UCX_NET_DEVICES=tunnel)"), std::string::npos) << out;
   }
 }
 
+// Row 3, across hosts: a stopped process is slow, however long it takes.
 TEST_F(Hosts, AStoppedRankIsWaitedFor) {
   const NetworkHosts hosts(2);
   RankProcesses ranks(

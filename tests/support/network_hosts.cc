@@ -210,6 +210,25 @@ void NetworkHosts::unplug(int host) const {
   runIn(hosts_, {"ip", "link", "set", port(host), "down"});
 }
 
+void NetworkHosts::addTunnel() const {
+  for (const int host : {0, 1}) {
+    runIn(host, {"ip", "link", "add", kTunnel, "type", "vxlan", "id", "7", "dstport", "4789",
+                 "remote", address(1 - host)});
+    runIn(host, {"ip", "address", "add", tunnelAddress(host) + "/24", "dev", kTunnel});
+    runIn(host, {"ip", "link", "set", kTunnel, "up"});
+  }
+}
+
+std::string NetworkHosts::tunnelAddress(int host) const {
+  return "10.78.0." + std::to_string(host + 1);
+}
+
+void NetworkHosts::cutTunnel() const {
+  for (const int host : {0, 1})
+    runIn(host, {"ip", "neighbour", "replace", tunnelAddress(1 - host), "lladdr",
+                 "02:00:00:00:00:01", "dev", kTunnel, "nud", "permanent"});
+}
+
 void NetworkHosts::disturb(int host, const std::vector<std::string>& netem) const {
   std::vector<std::string> command = {"tc",   "qdisc", "replace", "dev",   kInterface,
                                       "root", "netem", "limit",   "100000"};

@@ -36,6 +36,10 @@ class NetworkHosts {
   std::string address(int host) const;  ///< "10.77.0.1" for host 0
   std::string name(int host) const;     ///< "n0" for host 0
   void unplug(int host) const;          ///< takes the cable out
+  /// A second network of two hosts, through the first: an interface kTunnel with an address each.
+  void addTunnel() const;
+  std::string tunnelAddress(int host) const;  ///< "10.78.0.1" for host 0
+  void cutTunnel() const;                     ///< what goes into it gets lost
   /// Disturbs what the host sends, as tc's netem writes it: {"loss", "1%"}. Instead of its rate.
   void disturb(int host, const std::vector<std::string>& netem) const;
   /// How many packets were lost so far to what disturbs the host.
@@ -44,6 +48,7 @@ class NetworkHosts {
   std::string run(int host, const std::vector<std::string>& command) const;
 
   static constexpr const char* kInterface = "eth0";  ///< of every host
+  static constexpr const char* kTunnel = "tunnel";
   static constexpr int kBurst = 40960;  ///< of token buckets, bytes: at most 1% of 4 MiB
 
  private:

@@ -47,6 +47,7 @@ class CopyEngine final : public GpuEngine {
   bool mayFollow(std::span<const GpuLaunch>, const GpuLaunch&) const override { return false; }
   void leave() override { executor_.leave(); }
   bool isRunning() override { return executor_.isWaiting(); }
+  std::optional<uint64_t> underWay() const override { return std::nullopt; }
   uint64_t collectives() const override { return 0; }
   int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;
   void watch() override { executor_.watch(); }

@@ -31,7 +31,8 @@ class GpuEngine {
   /// Something has begun on the GPU, be it a graph's, and not ended. What does not come ends by its
   /// deadline.
   virtual bool isRunning() = 0;
-  /// As GpuSide has it.
+  /// As GpuSide has them.
+  virtual std::optional<uint64_t> underWay() const = 0;
   virtual uint64_t collectives() const = 0;
   virtual int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const = 0;
   /// As GpuSide has them.

@@ -371,6 +371,12 @@ bool CudaSide::isRunning() {
   return engine_ && !hasLeft_.load(std::memory_order_acquire) && engine_->isRunning();
 }
 
+std::optional<uint64_t> CudaSide::underWay() const {
+  if (hasLeft_.load(std::memory_order_acquire)) return std::nullopt;
+  const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
+  return ready ? ready->underWay() : std::nullopt;
+}
+
 uint64_t CudaSide::collectives() const {
   const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
   return ready ? ready->collectives() : 0;

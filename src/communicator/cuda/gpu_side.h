@@ -72,6 +72,7 @@ class CudaSide final : public GpuSide {
   StreamIdentity identityOf(StreamRef stream) const override;
   bool isIdle() const override;
   bool isRunning() override;
+  std::optional<uint64_t> underWay() const override;
   bool hasGraphs() const override { return graphs_.any(); }
   uint64_t launched() const override { return launched_.load(std::memory_order_relaxed); }
   uint64_t collectives() const override;

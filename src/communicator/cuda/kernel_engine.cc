@@ -48,6 +48,7 @@ class KernelEngine final : public GpuEngine {
     interpreter_.abort();
   }
   bool isRunning() override { return interpreter_.underWay() != Interpreter::UnderWay::Nothing; }
+  std::optional<uint64_t> underWay() const override;
   uint64_t collectives() const override { return interpreter_.collectives(); }
   int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;
   void watch() override {}
@@ -93,6 +94,12 @@ std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
                     .peer = report->peer,
                     .operation = interpreter_.completed() + 1,
                     .bytesArrived = report->bytesArrived};
+}
+
+std::optional<uint64_t> KernelEngine::underWay() const {
+  const uint64_t ended = interpreter_.completed();
+  if (interpreter_.underWay() == Interpreter::UnderWay::Nothing) return std::nullopt;
+  return ended;
 }
 
 DeviceLaunch KernelEngine::launchOf(const GpuLaunch& rank) const {

@@ -41,13 +41,13 @@ std::vector<int> Communicator::Impl::ranksToVisit() const {
   std::set<int> others;
   for (int distance = 1; distance < hosts; distance += 1 + distance / 8)
     for (const int other : {host + distance, host + hosts - distance}) others.insert(other % hosts);
-  std::vector<int> visited;
+  std::vector<int> ranks;
   for (const int other : others) {
     const std::vector<int> there = ranksOf(topology, other);
     for (size_t at = place % there.size(); at < there.size(); at += here.size())
-      visited.push_back(there[at]);
+      ranks.push_back(there[at]);
   }
-  return visited;
+  return ranks;
 }
 
 // The network of the transport may be another one than the control plane's, and a rank may have

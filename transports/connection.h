@@ -199,18 +199,22 @@ class ConnectionLost : public Error {
 /// waits.
 class Visit {
  public:
+  /// Where it asks.
+  enum class Places : uint8_t {
+    All,   ///< by which the transport may go; of all of which is asked for the worst finding
+    Used,  ///< by which its messages have gone; where that is not known all, for the best finding
+  };
   enum class Finding : uint8_t {
-    Silence,      ///< one of its places has not answered so far
-    Host,         ///< kernels have, of all of them, and no process yet of one
-    Peer,         ///< the peer has, at all of them
-    Elsewhere,    ///< one is another one's, or nobody's: the peer is not there
-    Unreachable,  ///< no way leads to one
+    Silence,      ///< nobody has answered so far
+    Host,         ///< a kernel has, and no process yet
+    Peer,         ///< the peer has
+    Elsewhere,    ///< another one has, or that there is nobody: the peer is not there
+    Unreachable,  ///< no way leads there
   };
   virtual ~Visit() = default;
-  /// What is known by now. From Peer, Elsewhere and Unreachable on it stays so.
+  /// What is known by now.
   virtual Finding look() = 0;
-  /// At the last look: whether something has answered at all of its places, whatever it is, and has
-  /// not ceased to.
+  /// At the last look: whether something has answered, whatever it is, and has not ceased to.
   virtual bool heard() const = 0;
   /// For messages: where it asks, and what came of it, "10.0.0.2:40123 (Connection refused)".
   virtual std::string describe() const = 0;
@@ -232,7 +236,7 @@ class Endpoint {
   virtual void connect(int peer, Address address) = 0;
   /// Of a connected peer. Null where there is nothing to find out, or no way to. Throws System
   /// where it cannot be asked for. On any thread.
-  virtual std::unique_ptr<Visit> visit(int /*peer*/) { return nullptr; }
+  virtual std::unique_ptr<Visit> visit(int /*peer*/, Visit::Places /*places*/) { return nullptr; }
   virtual SendRing& sendRing(int peer, int channel) = 0;
   virtual ReceiveRing& receiveRing(int peer, int channel) = 0;
   /// Makes messages of at least `slots.leastBytes` between this rank and `peer` direct, on one

@@ -50,7 +50,7 @@ std::optional<std::string> NetworkWatch::ask(transports::Endpoint& endpoint, int
   if (nowNs < asked.nextNs) return std::nullopt;
   asked.nextNs = nowNs + kAgainNs;
   try {
-    auto visit = endpoint.visit(peer);
+    auto visit = endpoint.visit(peer, transports::Visit::Places::Used);
     if (!visit) return std::nullopt;
     if (asked.visits.empty()) asked.firstNs = nowNs;
     asked.visits.push_back(std::move(visit));

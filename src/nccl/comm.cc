@@ -191,7 +191,9 @@ ncclResult_t Comm::asyncResult() {
   if (!error) return ncclSuccess;
   if (!std::exchange(told_, true))
     DebugLog::ofProcess().failure(base::message("ncclCommGetAsyncError: ", error->what()));
-  return resultOf(error->code());
+  // Of an abort it is the caller's own doing.
+  return aborted_ && error->code() == ErrorCode::Aborted ? ncclInvalidUsage
+                                                         : resultOf(error->code());
 }
 
 }  // namespace tutti::nccl

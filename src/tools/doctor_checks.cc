@@ -285,6 +285,12 @@ Finding checkInterface(const DoctorFacts& f) {
     found.state = State::Note;
     found.measured = "none but the loopback is up";
     found.why = "ranks of other hosts cannot reach this one";
+    const auto isLoopback = [](const NetworkInterface& i) { return i.up && i.loopback; };
+    if (std::ranges::none_of(f.machine.interfaces, isLoopback)) {
+      found.measured = "none is up, nor is the loopback";
+      found.why = "UCX joins no ranks, those of this host neither";
+      found.mend = "ip link set lo up";
+    }
     return found;
   }
   found.measured = message(chosen->name, " (", addressOf(*chosen, f.wantedInterface), ")",

@@ -39,7 +39,8 @@ class FakeVisit final : public Visit {
 class FakeEndpoint final : public transports::Endpoint {
  public:
   explicit FakeEndpoint(World& world) : world_(world) {}
-  std::unique_ptr<Visit> visit(int peer) override {
+  std::unique_ptr<Visit> visit(int peer, Visit::Places places) override {
+    EXPECT_EQ(places, Visit::Places::Used);
     if (!world_.areVisited || peer != 3) return nullptr;
     if (!world_.hasDescriptors) throw Error(ErrorCode::System, "no descriptor is left");
     ++world_.visits;

@@ -597,31 +597,6 @@ TEST_F(Hosts, APartitionIsNamedOnBothSides) {
   }
 }
 
-// The control plane has another network, which is whole.
-TEST_F(Hosts, APartitionOfTheDataAloneIsNamedOnBothSides) {
-  const NetworkHosts hosts(2);
-  hosts.addTunnel();
-  RankProcesses ranks(
-      3, [](const Context& context) { return loopAllReduce(context, false, {.timeout = 60s}); },
-      [&](int rank) {
-        hosts.enter(rank / 2);
-        ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
-        ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
-      });
-  for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "reduces", 30s)) << ranks.output(r);
-  const int64_t cut = nowMs();
-  hosts.cutTunnel();
-  ASSERT_TRUE(ranks.allSucceed(30s));
-  for (int rank = 0; rank < 3; ++rank) {
-    const std::string out = ranks.output(rank);
-    EXPECT_LE(endOfLoop(out) - cut, kHostLossNoticedMs) << out;
-    EXPECT_NE(out.find(" do not reach each other any more: nothing has answered at 10.78.0."),
-              std::string::npos)
-        << out;
-    EXPECT_NE(out.find(" goes by tunnel (UCX_NET_DEVICES=tunnel)"), std::string::npos) << out;
-  }
-}
-
 // Row 3, across hosts: a stopped process is slow, however long it takes.
 TEST_F(Hosts, AStoppedRankIsWaitedFor) {
   const NetworkHosts hosts(2);

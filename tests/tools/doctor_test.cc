@@ -204,6 +204,8 @@ TEST(Doctor, SaysWhichInterfaceWouldBeChosen) {
   expect(checkInterface(with([&](auto& f) { down(f), f.wantedInterface = "eth0"; })), State::Wrong,
          "eth0 is none", "unset TUTTI_INTERFACE");
   expect(checkInterface(with(down)), State::Note, "none but the loopback", "");
+  expect(checkInterface(with([&](auto& f) { down(f), f.machine.interfaces[0].up = false; })),
+         State::Note, "none is up, nor is the loopback", "ip link set lo up");
   expect(checkInterface(with([](auto& f) { f.machine.interfaces[1].addresses.clear(); })),
          State::Note, "none but the loopback", "");
   // NCCL_SOCKET_IFNAME allows some.

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 #include "src/base/clock.h"
 #include "tests/support/outcome.h"
@@ -39,7 +41,7 @@ Visit::Finding after(Visit::Finding first, Visit& visit) {
 TEST(UcxBeacon, IsKnownByItsNumber) {
   Beacon beacon({kLoopback, kOther});
   ASSERT_EQ(beacon.address().places.size(), 2U);
-  const auto visit = visitBeacon(beacon.address());
+  const auto visit = visitBeacon(beacon.address(), Visit::Places::All);
   EXPECT_EQ(after(Silence, *visit), Host);  // nobody has answered, as of a stopped process
   beacon.answer();
   EXPECT_EQ(after(Host, *visit), Peer);
@@ -47,7 +49,7 @@ TEST(UcxBeacon, IsKnownByItsNumber) {
 
   BeaconAddress another = beacon.address();
   ++another.number;
-  const auto wrong = visitBeacon(another);
+  const auto wrong = visitBeacon(another, Visit::Places::All);
   EXPECT_EQ(after(Silence, *wrong), Host);
   beacon.answer();
   EXPECT_EQ(after(Host, *wrong), Elsewhere);
@@ -62,22 +64,73 @@ TEST(UcxBeacon, AllItsPlacesMustLeadToIt) {
   Beacon beacon({kLoopback, kOther});
   BeaconAddress gone;
   gone.places = Beacon({kOther}).address().places;  // where nobody listens any more
-  const auto refused = visitBeacon(gone);
+  const auto refused = visitBeacon(gone, Visit::Places::All);
   EXPECT_EQ(after(Silence, *refused), Elsewhere);
   EXPECT_TRUE(refused->heard());
   EXPECT_NE(refused->describe().find(" (Connection refused)"), std::string::npos);
 
   BeaconAddress half = beacon.address();
   half.places[0] = gone.places[0];
-  const auto visit = visitBeacon(half);
+  const auto visit = visitBeacon(half, Visit::Places::All);
   EXPECT_EQ(after(Silence, *visit), Elsewhere);
   beacon.answer();
   EXPECT_EQ(visit->look(), Elsewhere);
 
   half.places[0] = {INADDR_BROADCAST, 1};
-  const auto cut = visitBeacon(half);
+  const auto cut = visitBeacon(half, Visit::Places::All);
   EXPECT_EQ(after(Silence, *cut), Unreachable);
   EXPECT_FALSE(cut->heard());  // the other place has answered
+}
+
+/// A connection to an address, over which so much was sent.
+class Traffic {
+ public:
+  Traffic(uint32_t address, size_t bytes) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = address;
+    socklen_t length = sizeof to;
+    auto* const place = reinterpret_cast<sockaddr*>(&to);
+    const base::FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
+    EXPECT_EQ(::bind(listener.get(), place, sizeof to), 0);
+    EXPECT_EQ(::listen(listener.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener.get(), place, &length), 0);
+    EXPECT_EQ(::connect(here_.get(), place, sizeof to), 0);
+    there_ = base::FileDescriptor(::accept(listener.get(), nullptr, nullptr));
+    std::vector<char> data(bytes);
+    EXPECT_EQ(::send(here_.get(), data.data(), bytes, 0), static_cast<ssize_t>(bytes));
+    EXPECT_EQ(::recv(there_.get(), data.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
+  }
+
+ private:
+  base::FileDescriptor here_{::socket(AF_INET, SOCK_STREAM, 0)}, there_;
+};
+
+// Where nobody knows by which place data goes, one will do; else it is those by which it does.
+TEST(UcxBeacon, PlacesThatAreNotUsedNeedNotLeadToIt) {
+  const uint32_t used = ::htonl(INADDR_LOOPBACK + 2), unused = ::htonl(INADDR_LOOPBACK + 3);
+  Beacon beacon({used, unused});
+  BeaconAddress half = beacon.address();
+  half.places[1] = Beacon({unused}).address().places[0];  // where nobody listens any more
+  const auto find = [&](const BeaconAddress& where) {
+    const auto visit = visitBeacon(where, Visit::Places::Used);
+    const Visit::Finding first = after(Silence, *visit);
+    EXPECT_TRUE(visit->heard());
+    beacon.answer();
+    return first == Host ? after(Host, *visit) : first;
+  };
+  EXPECT_EQ(find(half), Peer);
+  const Traffic much(used, 100'000), little(unused, 500);
+  EXPECT_EQ(find(half), Peer);
+  BeaconAddress other = beacon.address();
+  other.places[0] = half.places[1];
+  other.places[0].address = used;
+  EXPECT_EQ(find(other), Elsewhere);
+  const Traffic more(unused, 2000);
+  EXPECT_EQ(find(half), Elsewhere);
+
+  half.places[1] = {INADDR_BROADCAST, 1};  // nothing went there
+  EXPECT_EQ(find(half), Peer);
 }
 
 // To UCX it leads to processes of this host alone.
@@ -93,7 +146,8 @@ TEST(UcxBeacon, ALoopbackIsLeftOutWhereThereAreOthers) {
 
 // 255.255.255.255 is nobody's for TCP, and no packet goes there.
 TEST(UcxBeacon, WhereNoWayLeadsIsUnreachable) {
-  const auto visit = visitBeacon({.places = {{INADDR_BROADCAST, 1}}, .number = 1});
+  const auto visit =
+      visitBeacon({.places = {{INADDR_BROADCAST, 1}}, .number = 1}, Visit::Places::All);
   EXPECT_EQ(after(Silence, *visit), Unreachable) << visit->describe();
   EXPECT_FALSE(visit->heard());
 }
@@ -114,14 +168,14 @@ TEST(UcxBeacon, TakesNoneOfUcxsPorts) {
 // Who comes then waits, and the thread that would answer does not turn in circles.
 TEST(UcxBeacon, WithoutDescriptorsItAnswersLater) {
   Beacon beacon({kLoopback});
-  const auto visit = visitBeacon(beacon.address());
+  const auto visit = visitBeacon(beacon.address(), Visit::Places::All);
   EXPECT_EQ(after(Silence, *visit), Host);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   beacon.answer();
-  const Outcome another = outcomeOf([&] { visitBeacon(beacon.address()); });
+  const Outcome another = outcomeOf([&] { visitBeacon(beacon.address(), Visit::Places::All); });
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(another.code, ErrorCode::System);
   EXPECT_EQ(visit->look(), Host);
@@ -143,7 +197,7 @@ TEST(UcxBeacon, AWorkerAnswersByItself) {
     const auto here = makeUcxEndpoint(transports::ucx::makeWorker(options), 0, 2, {});
     const auto there = makeUcxEndpoint(transports::ucx::makeWorker(options), 1, 2, {});
     here->connect(1, there->address(0));
-    const auto visit = here->visit(1);
+    const auto visit = here->visit(1, Visit::Places::All);
     if (!visit) return Silence;
     after(Silence, *visit);
     return after(Host, *visit);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "src/base/log.h"
 #include "transports/ucx/network_devices.h"
 #include "transports/ucx/settings.h"
+#include "transports/ucx/socket_traffic.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -67,25 +69,31 @@ uint16_t portOf(const base::FileDescriptor& socket) {
 
 class BeaconVisit final : public Visit {
  public:
-  explicit BeaconVisit(const BeaconAddress& where) : number_(where.number) {
-    for (const BeaconPlace& place : where.places) attempts_.push_back({.place = place});
+  /// `bestCounts`: of the findings, or the worst.
+  BeaconVisit(uint64_t number, const std::vector<BeaconPlace>& places, bool bestCounts)
+      : number_(number), bestCounts_(bestCounts) {
+    for (const BeaconPlace& place : places) attempts_.push_back({.place = place});
     for (Attempt& each : attempts_) begin(each);
   }
 
   Finding look() override {
     for (Attempt& each : attempts_)
       if (each.socket) advance(each);
-    for (const Finding finding :
-         {Finding::Elsewhere, Finding::Unreachable, Finding::Silence, Finding::Host})
-      if (std::ranges::any_of(attempts_, [&](auto& each) { return each.finding == finding; }))
-        return finding;
-    return Finding::Peer;
+    using enum Finding;
+    constexpr std::array kWorstFirst{Elsewhere, Unreachable, Silence, Host, Peer};
+    constexpr std::array kBestFirst{Peer, Host, Elsewhere, Silence, Unreachable};
+    return *std::ranges::find_if(bestCounts_ ? kBestFirst : kWorstFirst, [&](Finding finding) {
+      return std::ranges::any_of(attempts_,
+                                 [&](const Attempt& each) { return each.finding == finding; });
+    });
   }
 
   bool heard() const override {
-    return std::ranges::all_of(attempts_, [](const Attempt& each) {
+    const auto isHeard = [](const Attempt& each) {
       return each.finding != Finding::Silence && each.finding != Finding::Unreachable;
-    });
+    };
+    return bestCounts_ ? std::ranges::any_of(attempts_, isHeard)
+                       : std::ranges::all_of(attempts_, isHeard);
   }
 
   std::string describe() const override {
@@ -156,8 +164,20 @@ class BeaconVisit final : public Visit {
   }
 
   const uint64_t number_;
+  const bool bestCounts_;
   std::vector<Attempt> attempts_;
 };
+
+/// None where that is not known.
+std::vector<BeaconPlace> usedAmong(const std::vector<BeaconPlace>& places) {
+  std::map<uint32_t, uint64_t> traffic = socketTraffic();
+  uint64_t most = 0;
+  for (const BeaconPlace& place : places) most = std::max(most, traffic[place.address]);
+  std::vector<BeaconPlace> used;
+  for (const BeaconPlace& place : places)
+    if (most > 0 && traffic[place.address] >= most / 100) used.push_back(place);
+  return used;
+}
 
 }  // namespace
 
@@ -200,8 +220,12 @@ void Beacon::answer() noexcept {
     }
 }
 
-std::unique_ptr<Visit> visitBeacon(const BeaconAddress& where) {
-  return std::make_unique<BeaconVisit>(where);
+std::unique_ptr<Visit> visitBeacon(const BeaconAddress& where, Visit::Places places) {
+  if (places == Visit::Places::All || where.places.size() == 1)
+    return std::make_unique<BeaconVisit>(where.number, where.places, false);
+  const std::vector<BeaconPlace> used = usedAmong(where.places);
+  return std::make_unique<BeaconVisit>(where.number, used.empty() ? where.places : used,
+                                       used.empty());
 }
 
 }  // namespace tutti::transports::ucx

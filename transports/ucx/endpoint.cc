@@ -71,11 +71,11 @@ class UcxEndpoint final : public Endpoint {
     at(peer).setAddress(std::move(blob));
   }
 
-  std::unique_ptr<Visit> visit(int peer) override {
+  std::unique_ptr<Visit> visit(int peer, Visit::Places places) override {
     requirePeer(peer);
     const auto lock = worker_->lock();
     const BeaconAddress& beacon = at(peer).beacon();
-    return beacon.places.empty() ? nullptr : visitBeacon(beacon);
+    return beacon.places.empty() ? nullptr : visitBeacon(beacon, places);
   }
 
   SendRing& sendRing(int peer, int channel) override {

@@ -105,10 +105,9 @@ std::vector<uint32_t> addressesOf(const std::vector<std::string>& devices) {
   const std::vector<InterfaceAddress> all = interfaceAddresses();
   std::vector<uint32_t> found;
   for (const std::string& device : devices) {
-    const size_t before = found.size();
-    for (const InterfaceAddress& each : all)
-      if (each.name == device) found.push_back(each.address);
-    if (found.size() == before) return {};
+    const auto first = std::ranges::find(all, device, &InterfaceAddress::name);
+    if (first == all.end()) return {};
+    found.push_back(first->address);
   }
   return found;
 }

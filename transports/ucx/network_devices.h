@@ -14,9 +14,9 @@ namespace tutti::transports::ucx {
 
 /// The network devices of a context, as UCX_NET_DEVICES has them. Nothing where UCX does not tell.
 std::optional<std::vector<std::string>> networkDevices(ucp_context_h context);
-/// Addresses of IPv4, as the network orders their bytes, of interfaces that are up: of all, or of
-/// `devices`; then none where one of these has none, as one of RDMA.
+/// All addresses of IPv4, as the network orders their bytes, of interfaces that are up.
 std::vector<uint32_t> ownAddresses();
+/// Of each of `devices` its first, by which UCX goes; none where one has none, as one of RDMA.
 std::vector<uint32_t> addressesOf(const std::vector<std::string>& devices);
 /// "172.17.0.1"
 std::string describeAddress(uint32_t address);

@@ -57,7 +57,8 @@ void Communicator::Impl::visitHosts(base::Deadline deadline) {
   std::map<int, std::unique_ptr<transports::Visit>> visits;
   for (const int peer : visited) {
     try {
-      if (auto visit = endpoint->visit(peer, transports::Visit::Places::All)) visits.emplace(peer, std::move(visit));
+      if (auto visit = endpoint->visit(peer, transports::Visit::Places::All))
+        visits.emplace(peer, std::move(visit));
     } catch (const Error& e) {
       cannotConnect(peer, e);
     }

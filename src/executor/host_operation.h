@@ -78,10 +78,10 @@ struct Launch {
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;
   const void* scalarAt = nullptr;  ///< an element of `type` that begin() reads instead
-  Reduction reduction = {};  ///< instead of op and scalar, if given
-  bool canonical = false;    ///< deterministic mode: every fold rounds at each node
-  uint32_t callHash = 0;     ///< same on all ranks that make the same call; without kExchangeBit
-  uint32_t operation = 0;    ///< the communicator's operation number
+  Reduction reduction = {};        ///< instead of op and scalar, if given
+  bool canonical = false;          ///< deterministic mode: every fold rounds at each node
+  uint32_t callHash = 0;   ///< same on all ranks that make the same call; without kExchangeBit
+  uint32_t operation = 0;  ///< the communicator's operation number
   std::vector<std::byte>* scratch = nullptr;  ///< grown when needed and kept
 };
 

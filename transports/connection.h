@@ -201,8 +201,9 @@ class Visit {
  public:
   /// Where it asks.
   enum class Places : uint8_t {
-    All,   ///< by which the transport may go; of all of which is asked for the worst finding
-    Used,  ///< by which its messages have gone; where that is not known all, for the best finding
+    All,   ///< all by which the transport may go, whose worst finding counts
+    Used,  ///< those that its data goes by, whose worst counts; where that is not known all, and
+           ///< the best
   };
   enum class Finding : uint8_t {
     Silence,      ///< nobody has answered so far
@@ -216,7 +217,8 @@ class Visit {
   virtual Finding look() = 0;
   /// At the last look: whether something has answered, whatever it is, and has not ceased to.
   virtual bool heard() const = 0;
-  /// For messages: where it asks, and what came of it, "10.0.0.2:40123 (Connection refused)".
+  /// For messages: where it asks and has not found the peer, and what came of it, "10.0.0.2:40123
+  /// (Connection refused)"; where it asks when the peer is at all of them.
   virtual std::string describe() const = 0;
 };
 

@@ -137,6 +137,12 @@ struct CommunicatorOptions {
 // Arguments. Counts are elements, never bytes; buffers hold `count` elements of `type` unless said
 // otherwise. `send == recv` (at the offset named) is in place; any other overlap is refused.
 // A count of zero is a no-op that still takes part in the order of calls; its pointers may be null.
+//
+// PreMulSum multiplies this rank's input by `scalar`, or, where `scalarAt` is given, by the element
+// of `type` that lies there, at any address: where the buffers are or in pinned memory, and not in
+// recv. It is read when the call runs, on a GPU behind what is on its stream, by each start of a
+// prepared call and each replay of a graph, and has to stay as it is until the call has ended. A
+// 64-bit integer counts as the nearest double. Ranks may have different ones.
 
 struct AllReduceArgs {
   const void* send = nullptr;
@@ -146,9 +152,7 @@ struct AllReduceArgs {
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;             ///< of PreMulSum
   Reduction reduction = {};        ///< instead of op and scalar, if given
-  const void* scalarAt = nullptr;  ///< instead of scalar, if given: an element of `type`, read when
-                                   ///< the call runs, on a GPU behind what is on its stream, and by
-                                   ///< each replay of a graph; where the buffers are, or pinned
+  const void* scalarAt = nullptr;  ///< or where PreMulSum's scalar is, see above
 };
 struct ReduceArgs {
   const void* send = nullptr;

@@ -430,7 +430,7 @@ void Communicator::Impl::onTick() {
   }
   if (watchedPeer < 0 || waited < kInquireAfterNs) return;
   if (endpoint) {
-    const auto cut = networkWatch.look(*endpoint, current, watchedPeer, now);
+    const auto cut = networkWatch.look(*endpoint, current, {&watchedPeer, 1}, now);
     if (cut) return failByCut(*cut, textOf(*entry));
   }
   if (now - lastInquiryNs >= kInquireAgainNs) {

@@ -150,8 +150,8 @@ class GpuSide {
   virtual bool isIdle() const = 0;
   /// Whether something has begun, as a graph's replay may, and not ended.
   virtual bool isRunning() = 0;
-  /// Of a kernel that has begun and not ended, a graph's too: how many launches had ended before
-  /// it. From any thread.
+  /// Of a collective by a kernel that has begun and not ended, a graph's too: how many launches had
+  /// ended before it. From any thread.
   virtual std::optional<uint64_t> underWay() const = 0;
   /// Whether a graph is left in which a call was captured.
   virtual bool hasGraphs() const = 0;

@@ -439,21 +439,21 @@ void Communicator::Impl::watchLeaversOnGpu() {
        true);
 }
 
-// A kernel does not say for whom it waits, so that is anybody on another host.
+// A kernel does not say for whom it waits: of a collective that may be anybody. Sends and receives
+// may have nothing to do with a host that is gone.
 void Communicator::Impl::watchNetworkOnGpu() {
   std::optional<uint64_t> ended;
+  std::vector<int> waitedFor;
   {
     std::lock_guard lock(mutex);
     if (gpu) ended = gpu->underWay();
+    if (ended)
+      std::ranges::copy_if(visited, std::back_inserter(waitedFor),
+                           [&](int peer) { return !peers[peer].left; });
   }
-  if (!ended) return;
-  for (const int peer : visited) {
-    const auto cut = gpuNetworkWatch.look(*endpoint, *ended, peer, clock.nowNs());
-    if (!cut) continue;
-    const auto entry = gpuRecorder.find(*ended + 1);
-    return failByCut(*cut, base::message(entry ? entry->describe() : "a replayed call", " on ",
-                                         toString(settings.device)));
-  }
+  if (waitedFor.empty()) return;
+  const auto cut = gpuNetworkWatch.look(*endpoint, *ended, waitedFor, clock.nowNs());
+  if (cut) failByCut(*cut, base::message("a collective on ", toString(settings.device)));
 }
 
 // A peer that has given up tells why by the control plane, and ranks that disagree compare their

@@ -17,11 +17,12 @@ constexpr int64_t kAgainNs = 500'000'000, kCutNs = 3'000'000'000;
 }  // namespace
 
 std::optional<NetworkWatch::Cut> NetworkWatch::look(transports::Endpoint& endpoint,
-                                                    uint64_t operation, int peer, int64_t nowNs) {
+                                                    uint64_t operation, std::span<const int> peers,
+                                                    int64_t nowNs) {
   if (operation != operation_) asked_.clear();
   operation_ = operation;
   std::erase_if(asked_, [&](auto& each) { return nowNs - each.second.seenNs > kForgottenNs; });
-  if (peer >= 0) {
+  for (const int peer : peers) {
     const auto [place, isNew] = asked_.try_emplace(peer);
     if (isNew) place->second.nextNs = nowNs + kPatienceNs;
     place->second.seenNs = nowNs;

@@ -1,13 +1,14 @@
 #pragma once
 
-// NetworkWatch: whether the network of the data still leads to the peers that an operation waits
-// for. The control plane finds out about its own network; where the data has another one, TCP
-// repeats for minutes what does not get through.
+// NetworkWatch: whether the network of the data still leads to the peers that an operation, on the
+// host or on a GPU, waits for. The control plane finds out about its own network; where the data
+// has another one, TCP repeats for minutes what does not get through.
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,13 +22,14 @@ class NetworkWatch {
     int peer;
     std::string where;  ///< "10.0.0.2:40123"
   };
-  /// To be called every few hundred milliseconds at least, with the peer that the operation waits
-  /// for just now, -1: for nobody. Once an operation has waited for one for a second, that one's
-  /// host is asked, and asked again while it is waited for, also in turns with others. A cut is
-  /// where one of its places has not answered for three seconds. A stopped process counts as there,
-  /// for its kernel answers; it is not visited again, as its queue of visitors is short.
-  std::optional<Cut> look(transports::Endpoint& endpoint, uint64_t operation, int peer,
-                          int64_t nowNs);
+  /// To be called every few hundred milliseconds at least, with the peers that the operation waits
+  /// for just now. Once an operation has waited for one for a second, that one's host is asked, and
+  /// asked again while it is waited for, also in turns with others. A cut is where one of the
+  /// places that its data goes by has not answered for three seconds, or, where these are not
+  /// known, none of all has. A stopped process counts as there, for its kernel answers; it is not
+  /// visited again, as its queue of visitors is short.
+  std::optional<Cut> look(transports::Endpoint& endpoint, uint64_t operation,
+                          std::span<const int> peers, int64_t nowNs);
 
  private:
   struct Asked {

@@ -85,9 +85,12 @@ Placement checkBuffers(const Communicator::Impl& self, const Communicator::Impl:
   const Range out{call.out, !outUsed ? 0 : manyOut ? extents.all : extents.own.bytes};
   TUTTI_REQUIRE(in.bytes == 0 || in.begin, name, ": send is null with count ", f.count);
   TUTTI_REQUIRE(out.bytes == 0 || out.begin, name, ": recv is null with count ", f.count);
+  const Range scalar{static_cast<const std::byte*>(call.scalarAt),
+                     call.scalarAt && f.count > 0 ? sizeOf(f.type) : 0};
+  TUTTI_REQUIRE(!overlap(scalar, out), name, ": scalarAt lies in recv");
   const Buffer buffers[] = {{"send", in.begin, in.bytes},
                             {"recv", out.begin, out.bytes},
-                            {"scalarAt", call.scalarAt, call.scalarAt ? sizeOf(f.type) : 0}};
+                            {"scalarAt", scalar.begin, scalar.bytes}};
   const Placement placement = communicator::placementOf(name, buffers, self.settings.device);
   if (!overlap(in, out)) return placement;
   const uint64_t block = extents.own.offset;

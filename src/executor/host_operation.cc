@@ -91,7 +91,8 @@ ReadyPlan lendingPlan(const plan::PlanSpec& spec, plan::Program program, int ran
 
 void HostOperation::begin(Launch launch) {
   launch_ = std::move(launch);
-  if (launch_.scalarAt) launch_.scalar = numbers::elementAt(launch_.type, launch_.scalarAt);
+  if (launch_.scalarAt && launch_.count > 0)
+    launch_.scalar = numbers::elementAt(launch_.type, launch_.scalarAt);
   userBytes_ = launch_.count * sizeOf(launch_.type);
   active_ = nullptr;
   waitingFor_ = -1;

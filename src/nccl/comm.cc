@@ -184,16 +184,17 @@ bool Comm::streamBusy() {
 ncclResult_t Comm::asyncResult() {
   std::lock_guard lock(mutex_);
   if (making_ > 0 || streamBusy()) return ncclInProgress;
-  if (failure_) return resultOf(failure_->code());
+  const auto result = [&](ErrorCode code) {  // of an abort it is the caller's own doing
+    return aborted_ && code == ErrorCode::Aborted ? ncclInvalidUsage : resultOf(code);
+  };
+  if (failure_) return result(failure_->code());
   if (revoked_) return uses_ > 0 ? ncclInProgress : ncclSuccess;
   if (finalized_ && !communicator::Inspection::gpuIsIdle(*communicator_)) return ncclInProgress;
   const auto error = communicator_->asyncError();
   if (!error) return ncclSuccess;
   if (!std::exchange(told_, true))
     DebugLog::ofProcess().failure(base::message("ncclCommGetAsyncError: ", error->what()));
-  // Of an abort it is the caller's own doing.
-  return aborted_ && error->code() == ErrorCode::Aborted ? ncclInvalidUsage
-                                                         : resultOf(error->code());
+  return result(error->code());
 }
 
 }  // namespace tutti::nccl

@@ -3,11 +3,13 @@
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "src/base/check.h"
 #include "tests/communicator/gpu_ranks.h"
@@ -71,6 +73,11 @@ TEST(GpuHostsCut, ThatHaveAnotherNetworkForControlAreNamed) {
         ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
       });
   for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "reduces", 60s)) << ranks.output(r);
+  ranks.signal(1, SIGSTOP);  // who is slow is waited for
+  std::this_thread::sleep_for(7s);
+  ranks.signal(1, SIGCONT);
+  std::this_thread::sleep_for(1s);
+  ASSERT_EQ(endOfLoop(ranks.output(0)), INT64_MAX) << ranks.output(0);
   const int64_t cut = nowMs();
   hosts.cutTunnel();
   ASSERT_TRUE(ranks.allSucceed(60s));

@@ -441,6 +441,14 @@ TEST_F(GpuCalls, WhichTheGpuCannotMakeAreRefused) {
               }),
               ErrorCode::InvalidArgument,
               "send is memory of a GPU, and scalarAt is ordinary memory of the host");
+  expectError(outcomeOf([&] {
+                ranks[0].allReduce({.send = memory.data(),
+                                    .recv = memory.data(),
+                                    .count = 2,
+                                    .op = ReduceOp::PreMulSum,
+                                    .scalarAt = memory.as<float>() + 1});
+              }),
+              ErrorCode::InvalidArgument, "scalarAt lies in recv");
   CommunicatorOptions mixed;
   mixed.devices = {gpu(0), Device{}, gpu(0)};
   auto half = Communicator::createLocal(3, mixed);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <vector>
 
 #include <tutti/error.h>
@@ -72,7 +73,8 @@ class NetworkWatching : public testing::Test {
   int64_t lookFor(int64_t ms, const std::vector<int>& peers = {3}, uint64_t operation = 7) {
     for (const int64_t end = nowMs_ + ms; nowMs_ < end; nowMs_ += 50) {
       const int peer = peers[static_cast<size_t>(nowMs_ / 50) % peers.size()];
-      if (const auto cut = watch_.look(endpoint_, operation, peer, nowMs_ * kMs)) {
+      const std::span<const int> now(&peer, peer >= 0 ? 1 : 0);
+      if (const auto cut = watch_.look(endpoint_, operation, now, nowMs_ * kMs)) {
         EXPECT_EQ(cut->where, "10.0.0.2:4711");
         EXPECT_EQ(cut->peer, 3);
         return nowMs_;
@@ -136,6 +138,14 @@ TEST_F(NetworkWatching, ACutIsNoticedInTimeHoweverLongItHasAnswered) {
 
 TEST_F(NetworkWatching, OthersMayBeWaitedForInTurns) {
   EXPECT_EQ(lookFor(20'000, {1, 2, 3, 4}), 100 + 4000);
+}
+
+TEST_F(NetworkWatching, ManyMayBeWaitedForAtOnce) {
+  const std::vector<int> all{1, 2, 3, 4};
+  for (; nowMs_ < 4000; nowMs_ += 50) ASSERT_FALSE(watch_.look(endpoint_, 7, all, nowMs_ * kMs));
+  const auto cut = watch_.look(endpoint_, 7, all, nowMs_ * kMs);
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->peer, 3);
 }
 
 TEST_F(NetworkWatching, AnotherOperationBeginsAnew) {

@@ -163,6 +163,10 @@ TEST(PreparedCalls, ReadAScalarInMemory) {
       EXPECT_EQ(x, 6 * turn);
       EXPECT_EQ(y, (c.rank() + 1) * turn * 0.25);
     }
+    // Nothing is not scaled.
+    c.allReduce({.type = DataType::Int64,
+                 .op = ReduceOp::PreMulSum,
+                 .scalarAt = reinterpret_cast<const void*>(8)});
     // Of other reductions it is nothing, as the scalar is.
     x = 2;
     c.allReduce({.send = &x,

@@ -97,9 +97,12 @@ class Traffic {
     EXPECT_EQ(::getsockname(listener.get(), place, &length), 0);
     EXPECT_EQ(::connect(here_.get(), place, sizeof to), 0);
     there_ = base::FileDescriptor(::accept(listener.get(), nullptr, nullptr));
-    std::vector<char> data(bytes);
-    EXPECT_EQ(::send(here_.get(), data.data(), bytes, 0), static_cast<ssize_t>(bytes));
-    EXPECT_EQ(::recv(there_.get(), data.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
+    std::vector<char> data(10'000);
+    const auto all = static_cast<ssize_t>(data.size());
+    for (size_t sent = 0; sent < bytes; sent += data.size()) {
+      EXPECT_EQ(::send(here_.get(), data.data(), data.size(), 0), all);
+      EXPECT_EQ(::recv(there_.get(), data.data(), data.size(), MSG_WAITALL), all);
+    }
   }
 
  private:
@@ -120,13 +123,13 @@ TEST(UcxBeacon, PlacesThatAreNotUsedNeedNotLeadToIt) {
     return first == Host ? after(Host, *visit) : first;
   };
   EXPECT_EQ(find(half), Peer);
-  const Traffic much(used, 100'000), little(unused, 500);
+  const Traffic much(used, 300'000), little(unused, 100'000);
   EXPECT_EQ(find(half), Peer);
   BeaconAddress other = beacon.address();
   other.places[0] = half.places[1];
   other.places[0].address = used;
   EXPECT_EQ(find(other), Elsewhere);
-  const Traffic more(unused, 2000);
+  const Traffic more(unused, 200'000);
   EXPECT_EQ(find(half), Elsewhere);
 
   half.places[1] = {INADDR_BROADCAST, 1};  // nothing went there

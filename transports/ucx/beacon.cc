@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -99,7 +100,10 @@ class BeaconVisit final : public Visit {
   std::string describe() const override {
     const std::vector<uint32_t> own = ownAddresses();
     std::string text;
+    const auto isPeer = [](const Attempt& each) { return each.finding == Finding::Peer; };
+    const bool isAll = std::ranges::all_of(attempts_, isPeer);
     for (const Attempt& each : attempts_) {
+      if (isPeer(each) && !isAll) continue;
       const bool isOwn = std::ranges::count(own, each.place.address) > 0;
       text += base::message(
           text.empty() ? "" : ", ", describeAddress(each.place.address), ":", each.place.port,
@@ -168,14 +172,17 @@ class BeaconVisit final : public Visit {
   std::vector<Attempt> attempts_;
 };
 
+// Much more than set-up takes.
+constexpr uint64_t kUsedBytes = 256 << 10;
+
 /// None where that is not known.
 std::vector<BeaconPlace> usedAmong(const std::vector<BeaconPlace>& places) {
-  std::map<uint32_t, uint64_t> traffic = socketTraffic();
-  uint64_t most = 0;
-  for (const BeaconPlace& place : places) most = std::max(most, traffic[place.address]);
+  const std::map<uint32_t, SocketTraffic> traffic = socketTraffic();
   std::vector<BeaconPlace> used;
-  for (const BeaconPlace& place : places)
-    if (most > 0 && traffic[place.address] >= most / 100) used.push_back(place);
+  std::ranges::copy_if(places, std::back_inserter(used), [&](const BeaconPlace& place) {
+    const auto found = traffic.find(place.address);
+    return found != traffic.end() && (found->second.bytes >= kUsedBytes || found->second.isWaiting);
+  });
   return used;
 }
 

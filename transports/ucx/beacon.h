@@ -45,9 +45,9 @@ class Beacon {
   bool isShort_ = false;  // of descriptors: who has come waits
 };
 
-/// Of the worker that has told `where`; asks at these of its places at once. A device counts as
-/// used where connections of this process to it have carried a hundredth of what those to the
-/// busiest one have. Throws System when there is no descriptor.
+/// Of the worker that has told `where`; asks at these of its places at once. Data goes by a device
+/// where connections of this process to it have carried 256 KiB, or wait for it. Throws System when
+/// there is no descriptor.
 std::unique_ptr<Visit> visitBeacon(const BeaconAddress& where, Visit::Places places);
 
 }  // namespace tutti::transports::ucx

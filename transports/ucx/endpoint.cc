@@ -73,8 +73,10 @@ class UcxEndpoint final : public Endpoint {
 
   std::unique_ptr<Visit> visit(int peer, Visit::Places places) override {
     requirePeer(peer);
-    const auto lock = worker_->lock();
-    const BeaconAddress& beacon = at(peer).beacon();
+    const BeaconAddress beacon = [&] {
+      const auto lock = worker_->lock();
+      return at(peer).beacon();
+    }();
     return beacon.places.empty() ? nullptr : visitBeacon(beacon, places);
   }
 

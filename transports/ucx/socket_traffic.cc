@@ -12,11 +12,13 @@
 
 namespace tutti::transports::ucx {
 
-std::map<uint32_t, uint64_t> socketTraffic() {
-  std::map<uint32_t, uint64_t> traffic;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
-    const std::string name = entry.path().filename();
+std::map<uint32_t, SocketTraffic> socketTraffic() {
+  std::map<uint32_t, SocketTraffic> traffic;
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator at("/proc/self/fd", error); !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename();
     int socket = -1;
     std::from_chars(name.data(), name.data() + name.size(), socket);
     tcp_info info{};
@@ -29,7 +31,9 @@ std::map<uint32_t, uint64_t> socketTraffic() {
         ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0 ||
         peer.sin_family != AF_INET)
       continue;
-    traffic[peer.sin_addr.s_addr] += info.tcpi_bytes_acked + info.tcpi_bytes_received;
+    SocketTraffic& its = traffic[peer.sin_addr.s_addr];
+    its.bytes += info.tcpi_bytes_acked + info.tcpi_bytes_received;
+    its.isWaiting |= info.tcpi_unacked > 0;
   }
   return traffic;
 }

@@ -5,8 +5,14 @@
 
 namespace tutti::transports::ucx {
 
-/// Bytes that the TCP connections which this process has now have carried, both ways, by the other
-/// end's address of IPv4, as the network orders its bytes. Nothing where the kernel does not tell.
-std::map<uint32_t, uint64_t> socketTraffic();
+struct SocketTraffic {
+  uint64_t bytes = 0;      ///< carried so far, both ways
+  bool isWaiting = false;  ///< for the other end to acknowledge some
+};
+
+/// What the TCP connections that this process has now, whoever has made them, have carried, by the
+/// other end's address of IPv4, as the network orders its bytes. Nothing where the kernel does not
+/// tell; sockets of IPv6 are left out.
+std::map<uint32_t, SocketTraffic> socketTraffic();
 
 }  // namespace tutti::transports::ucx

@@ -98,7 +98,7 @@ std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
 
 std::optional<uint64_t> KernelEngine::underWay() const {
   const uint64_t ended = interpreter_.completed();
-  if (interpreter_.underWay() == Interpreter::UnderWay::Nothing) return std::nullopt;
+  if (interpreter_.underWay() != Interpreter::UnderWay::Collective) return std::nullopt;
   return ended;
 }
 

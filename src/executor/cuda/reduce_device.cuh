@@ -218,7 +218,10 @@ template <int kSize>
 TUTTI_DEVICE double scalarAt(const void* at, uint8_t type) {
   double scalar = 0;
   withCodec<kSize>(type, [&]<class Codec>() {
-    scalar = double(Codec::widen(*static_cast<const typename Codec::Stored*>(at)));
+    typename Codec::Stored element;
+    for (int i = 0; i < kSize; ++i)  // at any address
+      reinterpret_cast<unsigned char*>(&element)[i] = static_cast<const unsigned char*>(at)[i];
+    scalar = double(Codec::widen(element));
   });
   return scalar;
 }

@@ -41,7 +41,7 @@ void CopyRanks::begin(const Call& call, uint64_t seed, size_t shift) {
   for (int r = 0; r < size(); ++r) {
     const Memory memory = memoryOf(call, r, seed);
     buffers_.emplace_back(deviceOf(r), memory.bytes, shift);
-    if (call.hasScalarInMemory) scalars_.emplace_back(deviceOf(r), call.scalarElement(r), 0);
+    if (call.hasScalarInMemory) scalars_.emplace_back(deviceOf(r), call.scalarElement(r), 1);
     plans_.push_back(executors_[r]->prepare(call.spec, programsOf(call.spec)));
     launches_.push_back({.plan = plans_.back().get(),
                          .in = buffers_[r].data() + memory.in,

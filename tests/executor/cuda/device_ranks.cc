@@ -93,7 +93,7 @@ void DeviceRanks::begin(const Call& call, Wire wire, uint64_t seed, size_t shift
   for (int r = 0; r < size(); ++r) {
     const Memory memory = memoryOf(calls_.back(), r, seed);
     buffers_.emplace_back(deviceOf(r), memory.bytes, shift);
-    if (call.hasScalarInMemory) scalars_.emplace_back(deviceOf(r), call.scalarElement(r), 0);
+    if (call.hasScalarInMemory) scalars_.emplace_back(deviceOf(r), call.scalarElement(r), 1);
     plans_.push_back(interpreters_[r]->prepare(call.spec, collectives::build(call.spec, r)));
     launches_.push_back({.plan = plans_.back().get(),
                          .in = buffers_[r].data() + memory.in,

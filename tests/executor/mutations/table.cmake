@@ -592,6 +592,12 @@ mutation(stream_does_not_wait_for_another_lane
          FROM [[  if (other.stream_.stream != stream_.stream) other.stream_.holdBack(queue_.flush());]]
          SANITIZER thread TEST copy_plans_test FILTER CopyOperations.WaitForOther*
          SHOWS "data race [^\n]*copyRows")
+mutation(copies_do_not_look_for_a_scalar_in_memory
+         FILE src/executor/copy/program_run.cc
+         FROM [[(launch_.scalarAt || launch_.scalar != 1.0)]]
+         TO [[launch_.scalar != 1.0]]
+         TEST copy_plans_test FILTER CopyNumbers.AreScaledByWhatIsInMemory
+         SHOWS "differs from byte")
 mutation(step_gives_back_what_it_has_not_folded
          FILE src/executor/copy/program_run.cc
          FROM [[  move(lane, step, piecesOf(lane, step, messages));

@@ -412,10 +412,10 @@ mutation(received_sums_are_multiplied_again
          FROM [[port.kind == PortKind::Local && port.buffer == PortBuffer::In &&]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
-mutation(scalar_in_memory_is_not_looked_for
+mutation(scalar_in_memory_is_not_read
          FILE src/executor/cuda/step_device.cuh
-         FROM [[(arithmetic.readsScalar || arithmetic.scalar != 1.0)]]
-         TO [[arithmetic.scalar != 1.0]]
+         FROM [[arithmetic.readsScalar ? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)]]
+         TO [[arithmetic.readsScalar ? 1.0]]
          TEST cuda_interpreter_test FILTER Numbers.AreScaledByWhatIsInMemory
          SHOWS "differs from byte")
 mutation(integers_times_one_lose_their_low_bits

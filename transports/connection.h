@@ -218,7 +218,7 @@ class Visit {
   /// At the last look: whether something has answered, whatever it is, and has not ceased to.
   virtual bool heard() const = 0;
   /// For messages: where it asks and has not found the peer, and what came of it, "10.0.0.2:40123
-  /// (Connection refused)"; where it asks when the peer is at all of them.
+  /// (Connection refused)".
   virtual std::string describe() const = 0;
 };
 

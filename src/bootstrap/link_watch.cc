@@ -1,24 +1,20 @@
 #include "src/bootstrap/link_watch.h"
 
-#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
 #include "src/base/check.h"
+#include "src/base/tcp_sockets.h"
 
 namespace tutti::bootstrap {
 namespace {
 
 constexpr double kSlowMs = 50, kSlowerMs = 5, kTimesOthers = 10;
 constexpr double kLoss = 1.0 / 200;
-constexpr uint8_t kEstablished =
-    1;  // the kernel's number; glibc has the name beside a tcp_info of its own
 
 /// In the upper half where they are even in number; not a number of none.
 double median(std::vector<double> values) {
@@ -46,25 +42,14 @@ std::string peerIp(int socket) {
 
 std::vector<TcpConnection> tcpConnections() {
   std::vector<TcpConnection> connections;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
-    const std::string name = entry.path().filename();
-    int socket = -1;
-    std::from_chars(name.data(), name.data() + name.size(), socket);
-    tcp_info info{};
-    socklen_t length = sizeof info;
-    // Fails for all that is no TCP socket. An older kernel says less.
-    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
-        length < offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out ||
-        info.tcpi_state != kEstablished || info.tcpi_min_rtt == ~uint32_t{0})
-      continue;
-    std::string peer = peerIp(socket);
-    if (peer.empty()) continue;
-    connections.push_back({.socket = socket,
+  for (const base::TcpSocket& each : base::tcpSockets()) {
+    std::string peer = peerIp(each.socket);
+    if (peer.empty() || !each.roundTripMs) continue;
+    connections.push_back({.socket = each.socket,
                            .peer = std::move(peer),
-                           .roundTripMs = info.tcpi_min_rtt / 1e3,
-                           .packets = info.tcpi_data_segs_out,
-                           .sentAgain = info.tcpi_total_retrans});
+                           .roundTripMs = *each.roundTripMs,
+                           .packets = each.packets,
+                           .sentAgain = each.sentAgain});
   }
   return connections;
 }

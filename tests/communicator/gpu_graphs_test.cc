@@ -27,20 +27,6 @@ class GpuGraphs : public CudaTest, public testing::WithParamInterface<bool> {
   }
 };
 
-/// What `calls` enqueues on the stream.
-template <class Calls>
-cudaGraphExec_t capture(const Communicator& c, cudaStream_t stream, const Calls& calls) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  EXPECT_EQ(cudaSetDevice(c.device().index), cudaSuccess);
-  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
-  calls();
-  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  return exec;
-}
-
 /// An AllReduce of each rank, captured; replayed by whoever asks.
 class Replays {
  public:

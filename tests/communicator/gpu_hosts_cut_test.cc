@@ -17,6 +17,7 @@
 #include "tests/support/leftovers.h"
 #include "tests/support/network_hosts.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/with_network_hosts.h"
 
 namespace tutti::tests {
 namespace {
@@ -35,12 +36,7 @@ int loopOnGpu(const Context& context, bool replays) {
     c.allReduce({.send = x.data(), .recv = y.data(), .count = kCount}, stream);
   };
   const cudaStream_t its = StreamRef(stream).cuda();
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  EXPECT_EQ(cudaStreamBeginCapture(its, cudaStreamCaptureModeRelaxed), cudaSuccess);
-  reduce();
-  EXPECT_EQ(cudaStreamEndCapture(its, &graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  const cudaGraphExec_t exec = capture(c, its, reduce);
   std::optional<Error> error;
   for (bool isFirst = true; !error; isFirst = false) {
     try {
@@ -57,12 +53,12 @@ int loopOnGpu(const Context& context, bool replays) {
   }
   context.say(base::message("ended ", nowMs(), " ", toString(error->code()), "|", error->what()));
   EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   return testing::Test::HasFailure();
 }
 
-TEST(GpuHostsCut, ThatHaveAnotherNetworkForControlAreNamed) {
-  if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
+using GpuHostsCut = WithNetworkHosts;
+
+TEST_F(GpuHostsCut, ThatHaveAnotherNetworkForControlAreNamed) {
   const NetworkHosts hosts(2);
   hosts.addTunnel();
   RankProcesses ranks(

@@ -79,20 +79,33 @@ inline void checkAllSizes(Communicator& c) {
   c.barrier();
 }
 
+/// What `calls` enqueues on the stream, as a graph.
+template <class Calls>
+cudaGraphExec_t capture(const Communicator& c, cudaStream_t stream, const Calls& calls,
+                        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  EXPECT_EQ(cudaSetDevice(c.device().index), cudaSuccess);
+  EXPECT_EQ(cudaStreamBeginCapture(stream, mode), cudaSuccess);
+  calls();
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  return exec;
+}
+
 /// So many AllReduces of each rank, captured into a graph that is replayed.
 inline void checkReplays(Setting& s, size_t count, int calls, int replays) {
   const auto size = static_cast<int>(s.ranks.size());
-  std::vector<cudaGraphExec_t> graphs(s.ranks.size());
-  for (int r = 0; r < size; ++r) {
-    const cudaStream_t stream = StreamRef(s.streams[r]).cuda();
-    ASSERT_EQ(cudaSetDevice(s.ranks[r].device().index), cudaSuccess);
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
-    for (int call = 0; call < calls; ++call) s.ranks[r].allReduce(s.args(r, count), s.streams[r]);
-    cudaGraph_t graph;
-    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    ASSERT_EQ(cudaGraphInstantiate(&graphs[r], graph, 0), cudaSuccess);
-    ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  }
+  std::vector<cudaGraphExec_t> graphs;
+  for (int r = 0; r < size; ++r)
+    graphs.push_back(capture(
+        s.ranks[r], StreamRef(s.streams[r]).cuda(),
+        [&] {
+          for (int call = 0; call < calls; ++call)
+            s.ranks[r].allReduce(s.args(r, count), s.streams[r]);
+        },
+        cudaStreamCaptureModeGlobal));
   const auto grown = static_cast<float>(std::pow(size, calls));
   for (int replay = 1; replay <= replays; ++replay) {
     for (int r = 0; r < size; ++r) s.values[r].put(static_cast<float>(replay));

@@ -24,6 +24,7 @@
 #include "tests/support/network_hosts.h"
 #include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/with_network_hosts.h"
 
 namespace tutti::tests {
 namespace {
@@ -32,15 +33,7 @@ using namespace std::chrono_literals;
 using Context = RankProcesses::Context;
 using Placement = std::vector<int>;  // the host of each rank
 
-class Hosts : public testing::Test {
- protected:
-  static void SetUpTestSuite() { reason_ = NetworkHosts::unavailable(); }
-  void SetUp() override {
-    if (reason_) GTEST_SKIP() << *reason_;
-  }
-  static std::optional<std::string> reason_;
-};
-std::optional<std::string> Hosts::reason_;
+using Hosts = WithNetworkHosts;
 
 /// The body on every rank; what it expects in vain fails here.
 void runOn(const Placement& placement, const CommunicatorOptions& options,

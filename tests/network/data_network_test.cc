@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -16,6 +15,7 @@
 #include "tests/support/leftovers.h"
 #include "tests/support/network_hosts.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/with_network_hosts.h"
 
 namespace tutti::tests {
 namespace {
@@ -23,15 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 using Context = RankProcesses::Context;
 
-class DataNetwork : public testing::Test {
- protected:
-  static void SetUpTestSuite() { reason_ = NetworkHosts::unavailable(); }
-  void SetUp() override {
-    if (reason_) GTEST_SKIP() << *reason_;
-  }
-  static std::optional<std::string> reason_;
-};
-std::optional<std::string> DataNetwork::reason_;
+using DataNetwork = WithNetworkHosts;
 
 // The control plane has another network, which is whole.
 TEST_F(DataNetwork, WhosePartitionIsNamedOnBothSides) {

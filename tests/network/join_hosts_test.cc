@@ -13,6 +13,7 @@
 #include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
 #include "tests/support/network_hosts.h"
+#include "tests/support/with_network_hosts.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -27,15 +28,7 @@ std::shared_ptr<ControlPlane> joinAs(int rank, int size, const UniqueId& id,
               base::Deadline::after(time));
 }
 
-class JoinHosts : public testing::Test {
- protected:
-  static void SetUpTestSuite() { reason_ = NetworkHosts::unavailable(); }
-  void SetUp() override {
-    if (reason_) GTEST_SKIP() << *reason_;
-  }
-  static std::optional<std::string> reason_;
-};
-std::optional<std::string> JoinHosts::reason_;
+using JoinHosts = tests::WithNetworkHosts;
 
 TEST_F(JoinHosts, AnIdThatWasMadeOnOneHostIsGoodOnAll) {
   const NetworkHosts hosts(3);

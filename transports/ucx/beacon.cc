@@ -11,14 +11,15 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "src/base/check.h"
 #include "src/base/log.h"
+#include "src/base/tcp_sockets.h"
 #include "transports/ucx/network_devices.h"
 #include "transports/ucx/settings.h"
-#include "transports/ucx/socket_traffic.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -100,10 +101,8 @@ class BeaconVisit final : public Visit {
   std::string describe() const override {
     const std::vector<uint32_t> own = ownAddresses();
     std::string text;
-    const auto isPeer = [](const Attempt& each) { return each.finding == Finding::Peer; };
-    const bool isAll = std::ranges::all_of(attempts_, isPeer);
     for (const Attempt& each : attempts_) {
-      if (isPeer(each) && !isAll) continue;
+      if (each.finding == Finding::Peer) continue;
       const bool isOwn = std::ranges::count(own, each.place.address) > 0;
       text += base::message(
           text.empty() ? "" : ", ", describeAddress(each.place.address), ":", each.place.port,
@@ -172,16 +171,25 @@ class BeaconVisit final : public Visit {
   std::vector<Attempt> attempts_;
 };
 
-// Much more than set-up takes.
+// Set-up sends each peer about 1200 bytes by a device that no data goes by, with all headers.
 constexpr uint64_t kUsedBytes = 256 << 10;
 
 /// None where that is not known.
 std::vector<BeaconPlace> usedAmong(const std::vector<BeaconPlace>& places) {
-  const std::map<uint32_t, SocketTraffic> traffic = socketTraffic();
+  std::map<uint32_t, uint64_t> bytes;  // by address
+  std::set<uint32_t> waiting;
+  for (const base::TcpSocket& each : base::tcpSockets()) {
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(each.socket, reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
+        peer.sin_family != AF_INET)
+      continue;
+    bytes[peer.sin_addr.s_addr] += each.bytes;
+    if (each.isWaiting) waiting.insert(peer.sin_addr.s_addr);
+  }
   std::vector<BeaconPlace> used;
   std::ranges::copy_if(places, std::back_inserter(used), [&](const BeaconPlace& place) {
-    const auto found = traffic.find(place.address);
-    return found != traffic.end() && (found->second.bytes >= kUsedBytes || found->second.isWaiting);
+    return bytes[place.address] >= kUsedBytes || waiting.contains(place.address);
   });
   return used;
 }

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tutti::base {
+
+/// A connected TCP socket of this process, whoever has made it, and what the kernel has counted.
+struct TcpSocket {
+  int socket = -1;
+  uint64_t bytes = 0;                      ///< received, and sent and acknowledged
+  uint64_t packets = 0;                    ///< sent with data, those sent again among them
+  uint64_t sentAgain = 0;                  ///< packets
+  bool isWaiting = false;                  ///< for the other end to acknowledge some
+  std::optional<double> roundTripMs = {};  ///< the least of late
+};
+
+/// None where /proc cannot be read, or an older kernel counts less.
+std::vector<TcpSocket> tcpSockets();
+
+}  // namespace tutti::base

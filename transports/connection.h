@@ -215,7 +215,7 @@ class Visit {
   virtual ~Visit() = default;
   /// What is known by now.
   virtual Finding look() = 0;
-  /// At the last look: whether something has answered, whatever it is, and has not ceased to.
+  /// At the last look: whether the peer or a kernel has answered, and has not ceased to.
   virtual bool heard() const = 0;
   /// For messages: where it asks and has not found the peer, and what came of it, "10.0.0.2:40123
   /// (Connection refused)".

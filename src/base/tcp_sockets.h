@@ -6,11 +6,13 @@
 
 namespace tutti::base {
 
-/// A connected TCP socket of this process, whoever has made it, and what the kernel has counted.
+/// A TCP socket of this process that is connected or just connecting, whoever has made it, and what
+/// the kernel has counted.
 struct TcpSocket {
   int socket = -1;
-  uint64_t bytes = 0;                      ///< received, and sent and acknowledged
-  uint64_t packets = 0;                    ///< sent with data, those sent again among them
+  uint32_t peer = 0;     ///< the other end's address of IPv4, as the network orders its bytes, or 0
+  uint64_t bytes = 0;    ///< received, and sent and acknowledged
+  uint64_t packets = 0;  ///< sent with data, those sent again among them
   uint64_t sentAgain = 0;                  ///< packets
   bool isWaiting = false;                  ///< for the other end to acknowledge some
   std::optional<double> roundTripMs = {};  ///< the least of late

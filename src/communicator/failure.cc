@@ -405,8 +405,9 @@ void Communicator::Impl::failByCut(const communicator::NetworkWatch::Cut& cut,
                                    const std::string& during) {
   fail(Error(ErrorCode::PeerLost,
              base::message(self(), " and ", name(cut.peer),
-                           " do not reach each other any more: nothing has answered at ", cut.where,
-                           " for seconds", endpoint->ways(cut.peer), "; noticed during ", during)),
+                           " do not reach each other any more: the latter has not answered at ",
+                           cut.where, " for seconds", endpoint->ways(cut.peer), "; noticed during ",
+                           during)),
        true);
 }
 

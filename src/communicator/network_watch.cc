@@ -34,15 +34,18 @@ std::optional<NetworkWatch::Cut> NetworkWatch::look(transports::Endpoint& endpoi
 
 std::optional<std::string> NetworkWatch::ask(transports::Endpoint& endpoint, int peer, Asked& asked,
                                              int64_t nowNs) {
-  bool isThere = false, isHeard = false;
+  bool isThere = false, isHeard = false, isElsewhere = false;
   for (const auto& visit : asked.visits) {
-    isThere |= visit->look() == transports::Visit::Finding::Peer;
+    const auto finding = visit->look();
+    isThere |= finding == transports::Visit::Finding::Peer;
+    isElsewhere |= finding == transports::Visit::Finding::Elsewhere;
     isHeard |= visit->heard();
   }
   const bool wasHeard = std::exchange(asked.isHeard, isHeard && !isThere);
-  if (isThere) {
+  // A process that was heard and has died is not cut off: the control plane says so presently.
+  if (isThere || (wasHeard && !isHeard && isElsewhere)) {
     asked.visits.clear();
-    asked.nextNs = nowNs + kPatienceNs;
+    asked.nextNs = nowNs + (isThere ? kPatienceNs : kAgainNs);
     return std::nullopt;
   }
   if (isHeard) return std::nullopt;

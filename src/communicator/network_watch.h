@@ -25,9 +25,10 @@ class NetworkWatch {
   /// To be called every few hundred milliseconds at least, with the peers that the operation waits
   /// for just now. Once an operation has waited for one for a second, that one's host is asked, and
   /// asked again while it is waited for, also in turns with others. A cut is where one of the
-  /// places that its data goes by has not answered for three seconds, or, where these are not
-  /// known, none of all has. A stopped process counts as there, for its kernel answers; it is not
-  /// visited again, as its queue of visitors is short.
+  /// places that its data goes by has not answered for three seconds, or has answered that nobody
+  /// is there, or, where these are not known, none of all has. (A process that is there no more the
+  /// control plane has named by then.) A stopped process counts as there, for its kernel answers;
+  /// it is not visited again, as its queue of visitors is short.
   std::optional<Cut> look(transports::Endpoint& endpoint, uint64_t operation,
                           std::span<const int> peers, int64_t nowNs);
 

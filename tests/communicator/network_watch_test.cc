@@ -30,7 +30,7 @@ class FakeVisit final : public Visit {
   explicit FakeVisit(World& world) : world_(world) { ++world_.there; }
   ~FakeVisit() override { --world_.there; }
   Finding look() override { return world_.finding; }
-  bool heard() const override { return world_.finding != Silence && world_.finding != Unreachable; }
+  bool heard() const override { return world_.finding == Host || world_.finding == Peer; }
   std::string describe() const override { return "10.0.0.2:4711"; }
 
  private:
@@ -98,12 +98,27 @@ TEST_F(NetworkWatching, WhereNoWayLeadsIsACut) {
   EXPECT_EQ(lookFor(20'000), 4000);
 }
 
-TEST_F(NetworkWatching, WhoeverAnswersTheNetworkIsThere) {
-  for (const auto finding : {Host, Peer, Elsewhere}) {
+// As where a router refuses.
+TEST_F(NetworkWatching, WhereSomebodyElseAnswersIsACut) {
+  world_.finding = Elsewhere;
+  EXPECT_EQ(lookFor(20'000), 4000);
+  EXPECT_EQ(world_.visits, 6);
+}
+
+TEST_F(NetworkWatching, WhereTheHostAnswersIsNone) {
+  for (const auto finding : {Host, Peer}) {
     world_.finding = finding;
     EXPECT_EQ(lookFor(10'000, {3}, static_cast<uint64_t>(finding)), -1);
   }
   EXPECT_GE(world_.visits, 3);
+}
+
+// Who names the dead is asked first; and where nobody has, it is a cut after all.
+TEST_F(NetworkWatching, AStoppedProcessThatDiesIsNotCutOffAtOnce) {
+  world_.finding = Host;
+  EXPECT_EQ(lookFor(60'000), -1);
+  world_.finding = Elsewhere;
+  EXPECT_EQ(lookFor(20'000), 60'000 + 3500);
 }
 
 // A stopped process's kernel has a short queue: one visit stays, and tells when it is not answered

@@ -3,14 +3,17 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <tutti/tutti.h>
 
+#include "src/base/check.h"
 #include "tests/support/all_reduce_loop.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/network_hosts.h"
@@ -43,11 +46,34 @@ TEST_F(DataNetwork, WhosePartitionIsNamedOnBothSides) {
   for (int rank = 0; rank < 3; ++rank) {
     const std::string out = ranks.output(rank);
     EXPECT_LE(endOfLoop(out) - cut, kHostLossNoticedMs) << out;
-    EXPECT_NE(out.find(" do not reach each other any more: nothing has answered at 10.78.0."),
-              std::string::npos)
+    EXPECT_NE(
+        out.find(" do not reach each other any more: the latter has not answered at 10.78.0."),
+        std::string::npos)
         << out;
     EXPECT_NE(out.find(" goes by tunnel (UCX_NET_DEVICES=tunnel)"), std::string::npos) << out;
   }
+}
+
+// Its kernel has answered for a process that is stopped, and is asked further on.
+TEST_F(DataNetwork, OfAStoppedRankMayPartToo) {
+  const NetworkHosts hosts(2);
+  hosts.addTunnel();
+  RankProcesses ranks(
+      2, [](const Context& context) { return loopAllReduce(context, false, {.timeout = 60s}); },
+      [&](int rank) {
+        hosts.enter(rank);
+        ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
+        ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
+      });
+  for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "reduces", 30s)) << ranks.output(r);
+  ranks.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(3s);
+  hosts.cutTunnel();
+  EXPECT_EQ(ranks.wait(0, 30s), 0);
+  ranks.signal(1, SIGCONT);
+  EXPECT_EQ(ranks.wait(1, 30s), 0);
+  EXPECT_NE(ranks.output(0).find(" the latter has not answered at 10.78.0.2:"), std::string::npos)
+      << ranks.output(0);
 }
 
 // UCX goes by the first address of a device alone. Here host 1's second one leads nowhere from host
@@ -71,58 +97,126 @@ TEST_F(DataNetwork, MayHaveMoreAddressesOnADevice) {
   EXPECT_TRUE(ranks.allSucceed(30s));
 }
 
+/// Hosts with two more devices each, "data0" and "data1", of which UCX may use both.
+class TwoDevices {
+ public:
+  explicit TwoDevices(int count) : hosts(count), count_(count) {
+    for (int host = 0; host < count; ++host)
+      for (const int device : {0, 1}) {
+        const auto run = [&](const std::vector<std::string>& command) { hosts.run(host, command); };
+        run({"ip", "link", "add", "link", NetworkHosts::kInterface, "name", name(device), "type",
+             "macvlan", "mode", "bridge"});
+        run({"ip", "address", "add", address(device, host) + "/24", "dev", name(device)});
+        run({"ip", "link", "set", name(device), "up"});
+      }
+  }
+  /// In a rank's process.
+  void enter(int host) const {
+    hosts.enter(host);
+    ::setenv("UCX_NET_DEVICES", "data0,data1", 1);
+    ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
+  }
+  /// The one that data goes by.
+  int used() const {
+    const auto sentBy = [&](int device) {
+      return std::stoll(
+          hosts.run(0, {"cat", "/sys/class/net/" + name(device) + "/statistics/tx_bytes"}));
+    };
+    const int used = sentBy(0) > sentBy(1) ? 0 : 1;
+    EXPECT_LT(sentBy(1 - used), sentBy(used) / 3);
+    return used;
+  }
+  /// What goes there by this device gets lost from now on.
+  void cut(int device) const {
+    for (int host = 0; host < count_; ++host)
+      for (int other = 0; other < count_; ++other)
+        if (other != host)
+          hosts.run(host, {"ip", "neighbour", "replace", address(device, other), "lladdr",
+                           "02:00:00:00:00:01", "dev", name(device), "nud", "permanent"});
+  }
+  /// That a rank which has said `out` has named the cut of this device in time.
+  static void expectNamed(const std::string& out, int device, int64_t since) {
+    EXPECT_LE(endOfLoop(out) - since, kHostLossNoticedMs) << out;
+    EXPECT_NE(out.find(" do not reach each other any more: the latter has not answered at " +
+                       prefix(device)),
+              std::string::npos)
+        << out;
+  }
+  const NetworkHosts hosts;
+
+ private:
+  static std::string name(int device) { return "data" + std::to_string(device); }
+  static std::string prefix(int device) { return "10." + std::to_string(79 + device) + ".0."; }
+  static std::string address(int device, int host) {
+    return prefix(device) + std::to_string(host + 1);
+  }
+  const int count_;
+};
+
 // UCX may use two devices and uses one. The other one parts, and later a rank is slow: nothing has
 // happened. Then the one that it uses parts.
 TEST_F(DataNetwork, MayPartWhereNoDataGoes) {
-  const NetworkHosts hosts(2);
-  const std::string devices[] = {"data0", "data1"};
-  const auto address = [](int device, int host) {
-    return "10." + std::to_string(79 + device) + ".0." + std::to_string(host + 1);
-  };
-  for (const int host : {0, 1})
-    for (const int device : {0, 1}) {
-      const auto run = [&](const std::vector<std::string>& command) { hosts.run(host, command); };
-      run({"ip", "link", "add", "link", NetworkHosts::kInterface, "name", devices[device], "type",
-           "macvlan", "mode", "bridge"});
-      run({"ip", "address", "add", address(device, host) + "/24", "dev", devices[device]});
-      run({"ip", "link", "set", devices[device], "up"});
-    }
+  const TwoDevices network(2);
   RankProcesses ranks(
       2, [](const Context& context) { return loopAllReduce(context, false); },
-      [&](int rank) {
-        hosts.enter(rank);
-        ::setenv("UCX_NET_DEVICES", "data0,data1", 1);
-        ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
-      });
+      [&](int rank) { network.enter(rank); });
   for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "reduces", 30s)) << ranks.output(r);
   std::this_thread::sleep_for(500ms);
-  const auto sentBy = [&](int device) {
-    return std::stoll(
-        hosts.run(0, {"cat", "/sys/class/net/" + devices[device] + "/statistics/tx_bytes"}));
-  };
-  const int unused = sentBy(0) > sentBy(1) ? 1 : 0;
-  ASSERT_LT(sentBy(unused), sentBy(1 - unused) / 100);
-  const auto cut = [&](int device) {
-    for (const int host : {0, 1})
-      hosts.run(host, {"ip", "neighbour", "replace", address(device, 1 - host), "lladdr",
-                       "02:00:00:00:00:01", "dev", devices[device], "nud", "permanent"});
-  };
-  cut(unused);
+  const int used = network.used();
+  network.cut(1 - used);
   ranks.signal(1, SIGSTOP);
   std::this_thread::sleep_for(7s);
   ranks.signal(1, SIGCONT);
   std::this_thread::sleep_for(1s);
   EXPECT_EQ(endOfLoop(ranks.output(0)), INT64_MAX) << ranks.output(0);
   const int64_t since = nowMs();
-  cut(1 - unused);
+  network.cut(used);
   ASSERT_TRUE(ranks.allSucceed(30s));
-  for (int r = 0; r < 2; ++r) {
-    const std::string out = ranks.output(r), place = address(1 - unused, 0);
-    EXPECT_LE(endOfLoop(out) - since, kHostLossNoticedMs) << out;
-    EXPECT_NE(out.find("nothing has answered at " + place.substr(0, place.size() - 1)),
-              std::string::npos)
-        << out;
+  for (int r = 0; r < 2; ++r) TwoDevices::expectNamed(ranks.output(r), used, since);
+}
+
+/// Of four ranks; those two apart have a communicator, over which nothing has gone, and call it
+/// after two seconds. Says "split" before, and "reduced" or "ended".
+int callPairLate(const Context& context) {
+  Communicator world = context.join({.timeout = 60s, .algorithm = "ring"});
+  std::vector<float> x(4096);
+  const auto reduce = [&](Communicator& c, size_t count) {
+    c.allReduce({.send = x.data(), .recv = x.data(), .count = count});
+  };
+  for (int i = 0; i < 20; ++i) reduce(world, x.size());
+  Communicator pair = *world.split(world.rank() % 2, world.rank());
+  context.say("split");
+  std::this_thread::sleep_for(2s);
+  try {
+    reduce(pair, 16);
+    context.say("reduced");
+  } catch (const Error& e) {
+    context.say(base::message("ended ", nowMs(), " ", toString(e.code()), "|", e.what()));
   }
+  ::_exit(0);  // nothing that the world has to send would arrive
+}
+
+// A connection that is being made tells by which of two devices data would go. UCX chooses one for
+// each pair, so that some pairs may go by the whole one.
+TEST_F(DataNetwork, MayPartBeforeAPairsFirstConnection) {
+  constexpr int kRanks = 4;
+  int named = 0;
+  for (int attempt = 0; attempt < 6 && named == 0; ++attempt) {
+    const TwoDevices network(kRanks);
+    RankProcesses ranks(kRanks, callPairLate, [&](int rank) { network.enter(rank); });
+    for (int r = 0; r < kRanks; ++r)
+      ASSERT_TRUE(ranks.awaitLine(r, "split", 30s)) << ranks.output(r);
+    const int device = attempt % 2;
+    network.cut(device);
+    const int64_t called = nowMs() + 2000;
+    ASSERT_TRUE(ranks.allSucceed(60s));
+    for (int r = 0; r < kRanks; ++r) {
+      if (ranks.output(r).find("reduced") != std::string::npos) continue;
+      ++named;
+      TwoDevices::expectNamed(ranks.output(r), device, called);
+    }
+  }
+  EXPECT_GT(named, 0);
 }
 
 }  // namespace

@@ -78,8 +78,9 @@ start() {
     -m "$megabytes" -nodefaults -no-user-config -display none -no-reboot \
     -serial "file:$run/console$guest" -serial "file:$run/status$guest" \
     -kernel "$folder/vmlinux" -initrd "$run/initramfs.gz" \
-    -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=nowatchdog \
-random.trust_cpu=on GUEST=$guest" \
+    -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off init_on_alloc=0 lsm= \
+hardened_usercopy=off randomize_kstack_offset=off nokaslr tsc=nowatchdog random.trust_cpu=on \
+GUEST=$guest" \
     -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
     "${network[@]}" </dev/null >"$run/qemu$guest" 2>&1 &
 }

@@ -66,7 +66,7 @@ TEST(UcxBeacon, AllItsPlacesMustLeadToIt) {
   gone.places = Beacon({kOther}).address().places;  // where nobody listens any more
   const auto refused = visitBeacon(gone, Visit::Places::All);
   EXPECT_EQ(after(Silence, *refused), Elsewhere);
-  EXPECT_TRUE(refused->heard());
+  EXPECT_FALSE(refused->heard());
   EXPECT_NE(refused->describe().find(" (Connection refused)"), std::string::npos);
 
   BeaconAddress half = beacon.address();
@@ -118,7 +118,7 @@ TEST(UcxBeacon, PlacesThatAreNotUsedNeedNotLeadToIt) {
   const auto find = [&](const BeaconAddress& where) {
     const auto visit = visitBeacon(where, Visit::Places::Used);
     const Visit::Finding first = after(Silence, *visit);
-    EXPECT_TRUE(visit->heard());
+    EXPECT_EQ(visit->heard(), first == Host);
     beacon.answer();
     return first == Host ? after(Host, *visit) : first;
   };
@@ -134,6 +134,70 @@ TEST(UcxBeacon, PlacesThatAreNotUsedNeedNotLeadToIt) {
 
   half.places[1] = {INADDR_BROADCAST, 1};  // nothing went there
   EXPECT_EQ(find(half), Peer);
+}
+
+/// Where connections to it remain ones that are being made: somebody listens and has no place for
+/// them.
+class Silent {
+ public:
+  explicit Silent(uint32_t address) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = address;
+    socklen_t length = sizeof at;
+    auto* const place = reinterpret_cast<sockaddr*>(&at);
+    EXPECT_EQ(::bind(listener_.get(), place, sizeof at), 0);
+    EXPECT_EQ(::listen(listener_.get(), 0), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), place, &length), 0);
+    place_ = {address, ::ntohs(at.sin_port)};
+    connect(first_);
+  }
+  const transports::ucx::BeaconPlace& place() const { return place_; }
+  void connect(const base::FileDescriptor& socket) const {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = place_.address;
+    to.sin_port = ::htons(place_.port);
+    EXPECT_NE(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    EXPECT_EQ(errno, EINPROGRESS);
+    pollfd ready{socket.get(), POLLOUT, 0};
+    EXPECT_EQ(::poll(&ready, 1, 100), &socket == &first_ ? 1 : 0);
+  }
+
+ private:
+  base::FileDescriptor listener_{::socket(AF_INET, SOCK_STREAM, 0)},
+      first_{::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)};
+  transports::ucx::BeaconPlace place_;
+};
+
+// Data goes where UCX just connects to, and not where the visits themselves do.
+TEST(UcxBeacon, AConnectionThatIsBeingMadeIsUse) {
+  const uint32_t answering = ::htonl(INADDR_LOOPBACK + 4), silent = ::htonl(INADDR_LOOPBACK + 5);
+  Beacon beacon({answering});
+  const Silent nobody(silent);
+  BeaconAddress where = beacon.address();
+  where.places.push_back(nobody.place());
+  const auto begin = [&] { return visitBeacon(where, Visit::Places::Used); };
+  const auto first = begin(), second = begin();
+  for (const auto& visit : {first.get(), second.get()}) {
+    EXPECT_EQ(after(Silence, *visit), Host);
+    EXPECT_TRUE(visit->heard());
+    const std::string there = "127.0.0.6:" + std::to_string(nobody.place().port);
+    EXPECT_NE(visit->describe().find(", " + there + " (no answer)"), std::string::npos)
+        << visit->describe();
+  }
+  beacon.answer();
+  for (const auto& visit : {first.get(), second.get()}) EXPECT_EQ(after(Host, *visit), Peer);
+
+  const base::FileDescriptor ucxs(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  nobody.connect(ucxs);
+  const auto third = begin();
+  std::this_thread::sleep_for(100ms);
+  beacon.answer();
+  EXPECT_EQ(third->look(), Silence);
+  EXPECT_FALSE(third->heard());
+  EXPECT_EQ(third->describe().find("127.0.0.5"), std::string::npos) << third->describe();
+  EXPECT_NE(third->describe().find("127.0.0.6"), std::string::npos) << third->describe();
 }
 
 // To UCX it leads to processes of this host alone.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -69,6 +70,41 @@ uint16_t portOf(const base::FileDescriptor& socket) {
   return ntohs(address.sin_port);
 }
 
+/// The sockets of this process's visits, which are no sign that data goes anywhere.
+struct Visiting {
+  std::mutex mutex;
+  std::set<int> sockets;
+};
+Visiting& visiting() {
+  static Visiting all;
+  return all;
+}
+
+/// Of a visit.
+class VisitSocket {
+ public:
+  VisitSocket() = default;
+  VisitSocket(const VisitSocket&) = delete;
+  VisitSocket(VisitSocket&& other) noexcept = default;
+  ~VisitSocket() { close(); }
+  void open() {
+    const std::lock_guard lock(visiting().mutex);
+    socket_ = tcpSocket();
+    visiting().sockets.insert(socket_.get());
+  }
+  void close() {
+    if (!socket_) return;
+    const std::lock_guard lock(visiting().mutex);
+    visiting().sockets.erase(socket_.get());
+    socket_.reset();
+  }
+  int get() const { return socket_.get(); }
+  explicit operator bool() const { return static_cast<bool>(socket_); }
+
+ private:
+  base::FileDescriptor socket_;
+};
+
 class BeaconVisit final : public Visit {
  public:
   /// `bestCounts`: of the findings, or the worst.
@@ -92,7 +128,7 @@ class BeaconVisit final : public Visit {
 
   bool heard() const override {
     const auto isHeard = [](const Attempt& each) {
-      return each.finding != Finding::Silence && each.finding != Finding::Unreachable;
+      return each.finding == Finding::Host || each.finding == Finding::Peer;
     };
     return bestCounts_ ? std::ranges::any_of(attempts_, isHeard)
                        : std::ranges::all_of(attempts_, isHeard);
@@ -116,7 +152,7 @@ class BeaconVisit final : public Visit {
  private:
   struct Attempt {
     BeaconPlace place;
-    base::FileDescriptor socket = {};  // empty when it is over
+    VisitSocket socket = {};  // empty when it is over
     Finding finding = Finding::Silence;
     std::string how = {};
     std::array<std::byte, sizeof(uint64_t)> heard = {};
@@ -124,7 +160,7 @@ class BeaconVisit final : public Visit {
   };
 
   static void end(Attempt& attempt, Finding finding, std::string how) {
-    attempt.socket.reset();
+    attempt.socket.close();
     attempt.finding = finding;
     attempt.how = std::move(how);
   }
@@ -135,7 +171,7 @@ class BeaconVisit final : public Visit {
   }
 
   static void begin(Attempt& attempt) {
-    attempt.socket = tcpSocket();
+    attempt.socket.open();
     askKernel(attempt.socket.get());
     const sockaddr_in to = socketAddress(attempt.place);
     if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 &&
@@ -178,14 +214,13 @@ constexpr uint64_t kUsedBytes = 256 << 10;
 std::vector<BeaconPlace> usedAmong(const std::vector<BeaconPlace>& places) {
   std::map<uint32_t, uint64_t> bytes;  // by address
   std::set<uint32_t> waiting;
-  for (const base::TcpSocket& each : base::tcpSockets()) {
-    sockaddr_in peer{};
-    socklen_t length = sizeof peer;
-    if (::getpeername(each.socket, reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
-        peer.sin_family != AF_INET)
-      continue;
-    bytes[peer.sin_addr.s_addr] += each.bytes;
-    if (each.isWaiting) waiting.insert(peer.sin_addr.s_addr);
+  {
+    const std::lock_guard lock(visiting().mutex);
+    for (const base::TcpSocket& each : base::tcpSockets()) {
+      if (visiting().sockets.contains(each.socket)) continue;
+      bytes[each.peer] += each.bytes;
+      if (each.isWaiting) waiting.insert(each.peer);
+    }
   }
   std::vector<BeaconPlace> used;
   std::ranges::copy_if(places, std::back_inserter(used), [&](const BeaconPlace& place) {

@@ -30,16 +30,18 @@ void checkArrival(NamedBarrier& barrier, unsigned id, unsigned count, Site site)
   if (id >= 16 || count % 32 != 0 || count > 1024)
     failAt(site, "barrier " + std::to_string(id) + " of " + std::to_string(count) +
                      " threads: ids are 0 to 15, counts multiples of 32");
-  const std::string others =
-      std::string(barrier.first.file) + ":" + std::to_string(barrier.first.line);
+  const auto others = [&barrier] {
+    return std::string(barrier.first.file) + ":" + std::to_string(barrier.first.line);
+  };
   if (barrier.arrived == 0) {
     barrier.expected = count;
     barrier.first = site;
   } else if (barrier.expected != count) {
     failAt(site, "barrier " + std::to_string(id) + " of " + std::to_string(count) +
-                     " threads, but of " + std::to_string(barrier.expected) + " at " + others);
+                     " threads, but of " + std::to_string(barrier.expected) + " at " + others());
   } else if (count == kAllThreads && barrier.first.line != site.line) {
-    failAt(site, "divergent __syncthreads: other threads of the block are in the one at " + others);
+    failAt(site,
+           "divergent __syncthreads: other threads of the block are in the one at " + others());
   }
 }
 

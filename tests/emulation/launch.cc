@@ -40,8 +40,10 @@ class Helpers {
       helper = new Helper;
       std::thread([this, helper] { serve(*helper); }).detach();
     }
-    std::lock_guard lock(helper->mutex);
-    helper->launch = &launch;
+    {
+      std::lock_guard lock(helper->mutex);
+      helper->launch = &launch;
+    }
     helper->wake.notifyAll();
   }
 
@@ -67,10 +69,13 @@ class Helpers {
         launch = std::exchange(helper.launch, nullptr);
       }
       Worker::ofThisThread().run(*launch);
-      std::lock_guard lock(mutex_);
-      idle_.push_back(&helper);
-      launch->helpers.fetch_sub(1);
-      done_.notifyAll();
+      bool isLast = false;
+      {
+        std::lock_guard lock(mutex_);
+        idle_.push_back(&helper);
+        isLast = launch->helpers.fetch_sub(1) == 1;
+      }
+      if (isLast) done_.notifyAll();
     }
   }
 

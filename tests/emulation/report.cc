@@ -45,11 +45,7 @@ void fail(const std::string& text) {
 
 void failAt(Site site, const std::string& text) { fail(place(site) + ": " + text); }
 
-Thread& thisThread(const char* what) {
-  if (currentThread == nullptr || currentThread->block == nullptr)
-    fail(std::string(what) + " outside a kernel");
-  return *currentThread;
-}
+void failOutside(const char* what) { fail(std::string(what) + " outside a kernel"); }
 
 void reportWaiting(const Launch& launch, const char* why, std::span<const Thread* const> threads) {
   std::string text = std::string(why) + ", in kernel " + launch.kernel + " on device " +

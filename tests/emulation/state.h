@@ -148,15 +148,20 @@ extern thread_local constinit Thread* currentThread;
 
 inline LaunchState& launchOf(const Block& block) { return *block.cluster->launch; }
 
+/// fail() with the place in the kernel's source.
+[[noreturn]] void failAt(Site site, const std::string& text);
+/// Nothing but a kernel may do `what`.
+[[noreturn]] void failOutside(const char* what);
+
 /// Registers of each thread of a block at its beginning: what ptxas may give to a kernel whose
 /// __launch_bounds__ say that one block of `threads` threads is on a multiprocessor.
 int registersAtFirst(unsigned threads);
 
 /// The current thread of a kernel; an error names `what` where there is none.
-Thread& thisThread(const char* what);
+inline Thread& thisThread(const char* what) {
+  if (currentThread == nullptr || currentThread->block == nullptr) failOutside(what);
+  return *currentThread;
+}
 inline Block& thisBlock() { return *currentThread->block; }
-
-/// fail() with the place in the kernel's source.
-[[noreturn]] void failAt(Site site, const std::string& text);
 
 }  // namespace tutti::emulation

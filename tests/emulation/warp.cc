@@ -32,7 +32,7 @@ Warp::Meeting& meetingOf(Warp& warp, unsigned mask, unsigned lane, Site site) {
   Warp::Meeting* unused = nullptr;
   for (auto& meeting : warp.meetings) {
     if (meeting.mask == mask) return meeting;
-    if (meeting.mask == 0) unused = &meeting;
+    if (meeting.mask == 0 && unused == nullptr) unused = &meeting;
   }
   for (const auto& meeting : warp.meetings)
     if ((meeting.mask & lane) != 0)

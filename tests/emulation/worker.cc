@@ -69,6 +69,8 @@ uint64_t Worker::random() {
 
 void Worker::begin(LaunchState& launch) {
   launch_ = &launch;
+  blockDim = launch.launch->block;
+  gridDim = launch.launch->grid;
   seed_ = launch.launch->seed;
   randomState_ = (seed_ + 1) * 0x9e3779b97f4a7c15ull + reinterpret_cast<uintptr_t>(this) % 4099;
   main_.worker = this;
@@ -218,8 +220,6 @@ void Worker::switchTo(Thread& thread) {
   if (thread.block != nullptr) {
     threadIdx = thread.index;
     blockIdx = thread.block->index;
-    blockDim = launch_->launch->block;
-    gridDim = launch_->launch->grid;
   }
   switchFiber(from.fiber, thread.fiber);
 }
@@ -227,7 +227,9 @@ void Worker::switchTo(Thread& thread) {
 /// Leaves the current thread for another one that is ready, or for the worker.
 void Worker::leave() {
   const bool land = seeded() && !operations_.empty() && random() % kLandBetweenOneIn == 0;
-  switchTo(readyCount_ > 0 && !land ? popReady() : main_);
+  Thread& next = readyCount_ > 0 && !land ? popReady() : main_;
+  if (readyCount_ > 0) __builtin_prefetch(ready_[readyHead_]->fiber.stackPointer);
+  switchTo(next);
 }
 
 void Worker::wait(const char* what, Site site) {

@@ -31,7 +31,9 @@ class Worker {
   /// Makes all of a list ready and empties it.
   void wake(Thread*& list);
   /// Something happened that those who poll may wait for.
-  void progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
+  void progress() {  // called by this worker's OS thread only, so that nothing is lost
+    progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 
   /// Calls `land` later, outside any thread. Until then `block`, if given, may not end.
   void defer(Block* block, std::function<void()> land);

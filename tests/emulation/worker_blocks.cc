@@ -83,6 +83,8 @@ ThreadContext Worker::newProxy(std::vector<ThreadContext>& pool, const char* nam
 
 void Worker::startThreads(Block& block) {
   const dim3 shape = launch_->launch->block;
+  const int registers = registersAtFirst(block.threadCount);
+  block.threads.reserve(block.threadCount);
   for (unsigned i = 0; i < block.threadCount; ++i) {
     Thread& thread = idleThread();
     thread.block = &block;
@@ -92,7 +94,7 @@ void Worker::startThreads(Block& block) {
     thread.relaxedLoads.clear();
     thread.bulkGroups.clear();
     thread.looksWithoutPause = 0;
-    thread.registers = registersAtFirst(block.threadCount);
+    thread.registers = registers;
     block.threads.push_back(&thread);
     makeReady(thread);
   }

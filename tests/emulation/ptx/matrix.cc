@@ -96,18 +96,20 @@ void multiply(Tiles& tiles, int depth) {
         tiles.d[row][column] += tiles.a[row][k] * tiles.b[k][column];
 }
 
-float halfOf(uint32_t word, int half, float (*convert)(uint16_t)) {
-  return convert(static_cast<uint16_t>(word >> 16 * half));
+template <float (*kConvert)(uint16_t)>
+float halfOf(uint32_t word, int half) {
+  return kConvert(static_cast<uint16_t>(word >> 16 * half));
 }
 
-void gather16(void** slots, Tiles& tiles, float (*convert)(uint16_t)) {
+template <float (*kConvert)(uint16_t)>
+void gather16(void** slots, Tiles& tiles) {
   for (int lane = 0; lane < 32; ++lane) {
     const auto& own = *static_cast<MmaLane*>(slots[lane]);
     const int g = lane / 4, q = 2 * (lane % 4);
     for (int half = 0; half < 2; ++half) {
       for (int i = 0; i < 4; ++i)
-        tiles.a[g + 8 * (i % 2)][q + 8 * (i / 2) + half] = halfOf(own.a[i], half, convert);
-      for (int i = 0; i < 2; ++i) tiles.b[q + 8 * i + half][g] = halfOf(own.b[i], half, convert);
+        tiles.a[g + 8 * (i % 2)][q + 8 * (i / 2) + half] = halfOf<kConvert>(own.a[i], half);
+      for (int i = 0; i < 2; ++i) tiles.b[q + 8 * i + half][g] = halfOf<kConvert>(own.b[i], half);
     }
   }
 }
@@ -130,7 +132,7 @@ template <float (*kConvert)(uint16_t)>
 void completeMma16(void** slots, unsigned lanes) {
   requireFullWarp(lanes, "mma.sync");
   Tiles tiles;
-  gather16(slots, tiles, kConvert);
+  gather16<kConvert>(slots, tiles);
   moveFloats(slots, tiles, false);
   multiply(tiles, 16);
   moveFloats(slots, tiles, true);
@@ -153,14 +155,14 @@ void completeMmaTf32(void** slots, unsigned lanes) {
 void completeMmaHalves(void** slots, unsigned lanes) {
   requireFullWarp(lanes, "mma.sync");
   Tiles tiles;
-  gather16(slots, tiles, fromF16);
+  gather16<fromF16>(slots, tiles);
   const auto at = [&tiles](int lane, int i, int half) -> float& {
     return tiles.d[lane / 4 + 8 * i][2 * (lane % 4) + half];
   };
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 2; ++i)
       for (int half = 0; half < 2; ++half)
-        at(lane, i, half) = halfOf(static_cast<MmaLane*>(slots[lane])->dHalves[i], half, fromF16);
+        at(lane, i, half) = halfOf<fromF16>(static_cast<MmaLane*>(slots[lane])->dHalves[i], half);
   multiply(tiles, 16);
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 2; ++i)

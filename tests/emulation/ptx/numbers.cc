@@ -9,7 +9,6 @@
 
 namespace tutti::emulation {
 
-float fromF16(uint16_t bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
 uint16_t toF16(float value) { return std::bit_cast<uint16_t>(static_cast<_Float16>(value)); }
 
 uint16_t toBf16(float value) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "tests/emulation/ptx/matrix_descriptor.h"
 #include "tests/emulation/ptx/numbers.h"
@@ -37,11 +38,31 @@ float numberOf(WgmmaType type, uint32_t bits) {
                                  : fromF16(static_cast<uint16_t>(bits));
 }
 
-/// An operand's values, [count][depth]: `count` rows of a, or columns of b.
+/// The elements of 16 bytes, `step` apart.
+template <WgmmaType kType>
+void widenChunk(const char* from, float* to, int step) {
+  using Bits = std::conditional_t<kType == WgmmaType::Tf32, uint32_t, uint16_t>;
+  std::array<Bits, 16 / sizeof(Bits)> chunk;
+  std::memcpy(chunk.data(), from, sizeof chunk);
+  for (const Bits bits : chunk) {
+    *to = numberOf(kType, bits);
+    to += step;
+  }
+}
+
+/// How far apart rows of a, or columns of b, are among an operand's values, and numbers along k.
+struct Steps {
+  int row, k;
+};
+
+/// An operand's values: `count` rows of a, or columns of b.
 std::vector<float> readShared(const WgmmaOperation& operation, uint64_t descriptor,
-                              cuda::ptx::Major major, int count, Block& block) {
+                              cuda::ptx::Major major, int count, Steps steps, Block& block) {
   const WgmmaType type = operation.issue.type;
   const int bytes = type == WgmmaType::Tf32 ? 4 : 2, depth = 32 / bytes, perChunk = 16 / bytes;
+  const auto widen = type == WgmmaType::Tf32   ? widenChunk<WgmmaType::Tf32>
+                     : type == WgmmaType::Bf16 ? widenChunk<WgmmaType::Bf16>
+                                               : widenChunk<WgmmaType::F16>;
   const MatrixDescriptor matrix(descriptor, major, operation.site);
   std::vector<float> values(static_cast<size_t>(count) * static_cast<size_t>(depth));
   const bool kMajor = major == cuda::ptx::Major::K;
@@ -53,12 +74,9 @@ std::vector<float> readShared(const WgmmaOperation& operation, uint64_t descript
     const char* const from =
         sharedBytes(matrix.chunk(other, first / perChunk), 16, 16, block, operation.site);
     touchRead(from, 16, "wgmma");
-    for (int i = 0; i < perChunk; ++i) {
-      uint32_t bits = 0;
-      std::memcpy(&bits, from + i * bytes, static_cast<size_t>(bytes));
-      const int row = kMajor ? other : first + i, k = kMajor ? first + i : other;
-      values[static_cast<size_t>(row * depth + k)] = numberOf(type, bits);
-    }
+    const int row = kMajor ? other : first, k = kMajor ? first : other;
+    widen(from, &values[static_cast<size_t>(row * steps.row + k * steps.k)],
+          kMajor ? steps.k : steps.row);
   }
   return values;
 }
@@ -84,7 +102,7 @@ std::vector<float> readRegisters(const WgmmaOperation& operation) {
   return values;
 }
 
-/// d += a b', b given by columns. One rounding per product, k from 0 on.
+/// d += a b, with a as [row][k] and b as [k][column]. One rounding per product, k from 0 on.
 [[gnu::target_clones("default", "arch=x86-64-v3")]] void multiply(float* d, const float* a,
                                                                   const float* b, int columns,
                                                                   int depth) {
@@ -98,17 +116,14 @@ void execute(const WgmmaOperation& operation, Block& block) {
   const WgmmaIssue& issue = operation.issue;
   AccumulatorTile& tile = *operation.tile;
   const int depth = issue.type == WgmmaType::Tf32 ? 8 : 16;
-  const std::vector<float> a = issue.aRegisters != nullptr
-                                   ? readRegisters(operation)
-                                   : readShared(operation, issue.a, issue.aMajor, kRows, block);
-  const std::vector<float> b = readShared(operation, issue.b, issue.bMajor, issue.columns, block);
-  std::vector<float> turned(b.size());  // [depth][columns]
-  for (int column = 0; column < issue.columns; ++column)
-    for (int k = 0; k < depth; ++k)
-      turned[static_cast<size_t>(k * issue.columns + column)] =
-          b[static_cast<size_t>(column * depth + k)];
+  const std::vector<float> a =
+      issue.aRegisters != nullptr
+          ? readRegisters(operation)
+          : readShared(operation, issue.a, issue.aMajor, kRows, {.row = depth, .k = 1}, block);
+  const std::vector<float> b = readShared(operation, issue.b, issue.bMajor, issue.columns,
+                                          {.row = 1, .k = issue.columns}, block);
   if (!issue.accumulate) std::fill(tile.values.begin(), tile.values.end(), 0.0f);
-  multiply(tile.values.data(), a.data(), turned.data(), issue.columns, depth);
+  multiply(tile.values.data(), a.data(), b.data(), issue.columns, depth);
 }
 
 void executeNextGroup(Warpgroup& all, Block& block, Worker& worker) {

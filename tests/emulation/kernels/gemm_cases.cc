@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include <tutti/cuda/launch.h>
 
 #include "tests/emulation/device_array.h"
@@ -18,6 +20,12 @@ Matrix someIntegers(size_t count, uint64_t seed) {
   return values;
 }
 
+std::vector<float> widened(const Matrix& matrix) {
+  std::vector<float> values;
+  for (const auto& value : matrix) values.push_back(__bfloat162float(value));
+  return values;
+}
+
 struct Problem {
   int m, n, k;
   Matrix a, b;
@@ -30,13 +38,13 @@ struct Problem {
         a(someIntegers(size_t(rows) * size_t(depth), 1)),
         b(someIntegers(size_t(columns) * size_t(depth), 2)),
         c(size_t(rows) * size_t(columns)) {
-    const auto at = [&](const Matrix& matrix, int row, int column) {
-      return __bfloat162float(matrix[size_t(row) * size_t(k) + size_t(column)]);
-    };
+    const std::vector<float> left = widened(a), right = widened(b);
     for (int row = 0; row < m; ++row)
-      for (int column = 0; column < n; ++column)
-        for (int i = 0; i < k; ++i)
-          c[size_t(row) * size_t(n) + size_t(column)] += at(a, row, i) * at(b, column, i);
+      for (int column = 0; column < n; ++column) {
+        const float* const first = &left[size_t(row) * size_t(k)];
+        c[size_t(row) * size_t(n) + size_t(column)] =
+            std::inner_product(first, first + k, &right[size_t(column) * size_t(k)], 0.0f);
+      }
   }
 };
 

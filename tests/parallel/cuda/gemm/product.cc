@@ -99,22 +99,34 @@ Product::Operand Product::random(const Image& image, uint64_t seed, bool isRound
   return operand;
 }
 
+std::vector<double> Product::rowsOfB(int32_t product) const {
+  std::vector<double> rows;
+  rows.reserve(static_cast<size_t>(case_.depth) * static_cast<size_t>(case_.columns));
+  for (int32_t i = 0; i < case_.depth; ++i)
+    for (int32_t column = 0; column < case_.columns; ++column)
+      rows.push_back(case_.isKMajorB ? b_.at(product * case_.columns + column, i)
+                                     : b_.at(product * case_.depth + i, column));
+  return rows;
+}
+
 // Products of 16 bits, and of TF32, are exact in float32. Sums err by at most one unit in the last
 // place of the sum of sizes for each addition (2^-23, which also holds where the last place is cut
 // off, and where both a product and its addition are rounded to nearest). Integers have no error.
 void Product::sum() {
   const int32_t rows = case_.rows * case_.batch;
   sums_.resize(static_cast<size_t>(rows) * static_cast<size_t>(case_.columns));
+  std::vector<double> b;
   for (int32_t row = 0; row < rows; ++row) {
     const int32_t product = row / case_.rows, own = row % case_.rows;
     const int32_t ofA = case_.sharesA ? 0 : product, ofB = case_.sharesB ? 0 : product;
+    if (row == 0 || (own == 0 && !case_.sharesB)) b = rowsOfB(ofB);
     Near* const to = &sums_[static_cast<size_t>(row) * static_cast<size_t>(case_.columns)];
     for (int32_t i = 0; i < case_.depth; ++i) {
       const double left =
           case_.isKMajorA ? a_.at(ofA * case_.rows + own, i) : a_.at(ofA * case_.depth + i, own);
+      const double* const right = b.data() + static_cast<ptrdiff_t>(i) * case_.columns;
       for (int32_t column = 0; column < case_.columns; ++column) {
-        const double summand = left * (case_.isKMajorB ? b_.at(ofB * case_.columns + column, i)
-                                                       : b_.at(ofB * case_.depth + i, column));
+        const double summand = left * right[column];
         to[column].value += summand;
         to[column].error += std::fabs(summand);
       }

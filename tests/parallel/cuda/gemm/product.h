@@ -93,6 +93,8 @@ class Product {
     const std::vector<Near>& expected;
   };
   Operand random(const Image& image, uint64_t seed, bool isRounded) const;
+  /// Of one product, [depth, columns].
+  std::vector<double> rowsOfB(int32_t product) const;
   void sum();
   void expectEpilogue();
   std::string errorOf(const Result& result) const;

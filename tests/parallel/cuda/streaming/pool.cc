@@ -10,7 +10,16 @@ size_t Pool::place(size_t bytes) {
   const size_t at = used_;
   used_ = (used_ + bytes + 2 * 256 - 1) / 256 * 256;
   if (used_ > kBytes) std::abort();
+  image_.resize(used_, kNaNs);
   return at;
+}
+
+void Pool::expectNothingBehind() const {
+  std::vector<char> bytes(kBytes - used_);
+  emulation::check(
+      cudaMemcpy(bytes.data(), memory_.get() + used_, bytes.size(), cudaMemcpyDeviceToHost));
+  EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == kNaNs; }))
+      << "something is written behind all operands";
 }
 
 Elements Pool::result(const Rows& rows, Format format) {
@@ -57,8 +66,10 @@ float* Pool::scratch(int64_t count) {
 }
 
 void Pool::reset() {
-  std::fill_n(image_.begin(), used_, char(-1));
+  expectNothingBehind();
+  memory_.fill(kNaNs);
   used_ = 256;
+  image_.assign(used_, kNaNs);
   scratch_.clear();
 }
 
@@ -84,7 +95,8 @@ std::vector<char> Pool::after(const Call& call, StreamingFamily family) {
   memory_.upload(image_);
   emulation::check(call(family), "a launch");
   emulation::check(cudaDeviceSynchronize());
-  std::vector<char> bytes = memory_.download();
+  std::vector<char> bytes(used_);
+  emulation::check(cudaMemcpy(bytes.data(), memory_.get(), used_, cudaMemcpyDeviceToHost));
   for (const auto& [x, count] : scratch_) erase(bytes, x, count);
   return bytes;
 }

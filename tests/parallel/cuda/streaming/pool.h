@@ -35,6 +35,11 @@ class Pool {
  public:
   using Call = std::function<cudaError_t(StreamingFamily)>;
 
+  Pool() { memory_.fill(kNaNs); }
+  ~Pool() { expectNothingBehind(); }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
   struct Range {
     double least, most;
   };
@@ -67,14 +72,18 @@ class Pool {
   double doubleIn(const std::vector<char>& bytes, const double* x) const;
 
  private:
-  static constexpr size_t kBytes = size_t{1} << 21;
+  static constexpr size_t kBytes = size_t{5} << 18;
+  static constexpr char kNaNs = -1;
   size_t place(size_t bytes);
+  /// Behind the operands all is NaN still. Looked at once for all calls, as it is most of the
+  /// memory.
+  void expectNothingBehind() const;
   std::vector<char> after(const Call& call, StreamingFamily family);
   size_t offsetOf(const Elements& x, int64_t index) const;
 
   emulation::DeviceArray<char> memory_{kBytes};
-  std::vector<char> image_ = std::vector<char>(kBytes, char(-1));
   size_t used_ = 256;
+  std::vector<char> image_ = std::vector<char>(used_, kNaNs);  // of what is used
   std::vector<std::pair<Elements, int64_t>> scratch_;
   emulation::Random random_{5};
 };

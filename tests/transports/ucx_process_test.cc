@@ -192,6 +192,19 @@ int workerWithout() {
 
 TEST(UcxLimits, AWorkerWithoutDescriptorsIsNamed) { EXPECT_EQ(inChild(workerWithout), 0); }
 
+TEST(UcxSettings, OneThatUcxRefusesIsNamed) {
+  EXPECT_EQ(inChild([] {
+              ::setenv("UCX_TCP_PORT_RANGE", "", 1);
+              const Outcome outcome = outcomeOf([] { makeWorker(overTcp()); });
+              if (outcome.code == ErrorCode::System &&
+                  outcome.text.find("UCX_TCP_PORT_RANGE=") != std::string::npos)
+                return 0;
+              std::fprintf(stderr, "%s\n", outcome.text.c_str());
+              return 1;
+            }),
+            0);
+}
+
 // ---- what UCX may not do; each in a process that has not loaded it yet
 
 bool ucxIsLoaded() {

@@ -12,10 +12,13 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <string>
+#include <string_view>
 
 #include "src/base/backoff.h"
 #include "src/base/check.h"
 #include "src/base/clock.h"
+#include "src/base/printable.h"
 #include "transports/ring_layout.h"
 #include "transports/ucx/library.h"
 #include "transports/ucx/locked_memory.h"
@@ -79,10 +82,20 @@ std::string describe(const Descriptors& d) {
                        " (ulimit -n)");
 }
 
+/// "the environment has UCX_TCP_PORT_RANGE=, UCX_TLS=tcp; ", or nothing where it has none of UCX's.
+std::string environmentOfUcx() {
+  std::string text;
+  for (char** each = environ; *each; ++each)
+    if (const std::string_view setting = *each; setting.starts_with("UCX_"))
+      text += (text.empty() ? "the environment has " : ", ") + base::printable(setting);
+  return text.empty() ? text : text + "; ";
+}
+
 void require(ucs_status_t status, const char* what) {
   if (status != UCS_OK)
     base::fail(ErrorCode::System, "UCX cannot ", what, ": ", library().statusString(status), "; ",
-               describe(descriptors()), "; TUTTI_LOG=info shows what UCX says itself");
+               status == UCS_ERR_INVALID_PARAM ? environmentOfUcx() : "", describe(descriptors()),
+               "; TUTTI_LOG=info shows what UCX says itself");
 }
 
 struct ReleaseConfig {

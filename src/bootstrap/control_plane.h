@@ -18,7 +18,7 @@ namespace tutti::bootstrap {
 /// are equal and a Unix connection between them succeeded.
 struct PeerInfo {
   std::string host;    ///< host name, for messages
-  std::string bootId;  ///< and network namespace: equal means the same host
+  std::string bootId;  ///< and network namespace, see hostId(): equal means the same host
   int64_t pid = 0;
   int cores = 0;                       ///< processors this process may run on
   std::string interface = {};          ///< by which other hosts reach it; empty: by none

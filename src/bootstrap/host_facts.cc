@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxInterfaceBytes = 64;
 constexpr int kMaxCores = 1 << 20;
+constexpr const char* kUnknownBootId = "unknown";
 
 std::string hostName() {
   std::array<char, kMaxNameBytes> name{};
@@ -21,25 +22,31 @@ std::string hostName() {
   return name.data();
 }
 
-std::string bootAndNamespace() {
-  struct stat net {};
-  if (::stat("/proc/self/ns/net", &net) != 0) net.st_ino = 0;
-  return base::message(bootId(), "/net:", net.st_ino);
-}
-
 }  // namespace
 
 std::string bootId() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return boot.empty() ? "unknown" : boot;
+  return boot.empty() ? kUnknownBootId : boot;
+}
+
+HostFacts readHostFacts() {
+  struct stat net {};
+  if (::stat("/proc/self/ns/net", &net) != 0) net.st_ino = 0;
+  return {.bootId = bootId(), .networkNamespace = net.st_ino};
+}
+
+std::string hostId(const HostFacts& facts, const std::optional<Address>& network) {
+  const std::string id = base::message(facts.bootId, "/net:", facts.networkNamespace);
+  const bool isKnown = facts.bootId != kUnknownBootId && facts.networkNamespace != 0;
+  return isKnown || !network ? id : base::message(id, "/", network->describeIp());
 }
 
 std::string PeerInfo::describe() const { return base::message("pid ", pid, " on host ", host); }
 
 PeerInfo describeThisProcess() {
   return {.host = hostName(),
-          .bootId = bootAndNamespace(),
+          .bootId = hostId(readHostFacts(), std::nullopt),
           .pid = ::getpid(),
           .cores = base::usableCores()};
 }

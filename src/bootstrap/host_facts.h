@@ -2,9 +2,11 @@
 
 // What this process tells the others about itself, and PeerInfo as bytes.
 
+#include <optional>
 #include <span>
 #include <string>
 
+#include "src/bootstrap/address.h"
 #include "src/bootstrap/control_plane.h"
 
 namespace tutti::bootstrap {
@@ -12,6 +14,17 @@ namespace tutti::bootstrap {
 /// The kernel's, of this boot of the machine; "unknown" where it cannot be read. Containers of one
 /// machine have the same.
 std::string bootId();
+
+/// What the kernel says of this process's host; 0 is an unknown network namespace.
+struct HostFacts {
+  std::string bootId;
+  uint64_t networkNamespace = 0;
+};
+HostFacts readHostFacts();
+/// As PeerInfo::bootId. Where a fact is unknown, as there is no /proc, other hosts' are too: what
+/// tells them apart is `network`, by which other hosts reach this one. Whose ranks meet at a Unix
+/// socket, and have none, are on one host.
+std::string hostId(const HostFacts& facts, const std::optional<Address>& network);
 
 /// This process: host name, boot id and network namespace, pid, usable processors.
 PeerInfo describeThisProcess();

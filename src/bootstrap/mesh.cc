@@ -36,6 +36,7 @@ std::vector<base::FileDescriptor> Mesh::listen(const std::optional<NetworkInterf
   if (!network) return listeners;
   listeners.push_back(listenOn(network->address, backlog));
   arrival_.network = localAddress(listeners.back().get());
+  arrival_.info.bootId = hostId(readHostFacts(), arrival_.network);
   arrival_.info.interface = network->name;
   arrival_.info.interfaceVariable = interfaceVariable();
   return listeners;
@@ -130,14 +131,31 @@ void Mesh::failToConnect(int rank, int error, const Table& table) const {
       if (!here)
         cannotReach(rank, table, ErrorCode::PeerLost,
                     "nobody listens there: it has ended, or another host has that address");
-      base::fail(ErrorCode::PeerLost, describe(rank, table), " ended during set-up, before rank ",
-                 rank_, " reached it");
+      failToConnectHere(rank, table);
     case ECONNRESET:
     case EPIPE:
       base::fail(ErrorCode::PeerLost, describe(rank, table), " closed its connection with rank ",
                  rank_, " during set-up");
     default: cannotReach(rank, table, ErrorCode::System, std::strerror(error));
   }
+}
+
+/// Whoever has arrived listens until it ends, so a Unix socket that nobody has may also be of
+/// another host, whose id is the same as this one's.
+void Mesh::failToConnectHere(int rank, const Table& table) const {
+  const Arrival& peer = table.ranks[static_cast<size_t>(rank)];
+  if (peer.network && !leadsHere(*peer.network, interfacesUp()))
+    cannotReach(rank, table, ErrorCode::System,
+                base::message("its boot id and network namespace, ", peer.info.bootId,
+                              ", are this host's too, and its address, ", networkAddress(peer),
+                              ", is not: it is on another host. Virtual machines that are copies "
+                              "of a running one have its boot id until they are restarted"));
+  base::fail(ErrorCode::PeerLost, describe(rank, table), " ended during set-up, before rank ",
+             rank_, " reached it",
+             peer.network ? base::message(", or is on another host that has the address of this "
+                                          "one, ",
+                                          networkAddress(peer), ", too", kSetThere)
+                          : "");
 }
 
 void Mesh::cannotReach(int rank, const Table& table, ErrorCode code, const std::string& why) const {

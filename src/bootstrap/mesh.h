@@ -33,6 +33,7 @@ class Mesh {
   void noteProcess(int rank, int socket, const Table& table) const;
   void requireWays(const Table& table) const;
   [[noreturn]] void failToConnect(int rank, int error, const Table& table) const;
+  [[noreturn]] void failToConnectHere(int rank, const Table& table) const;
   [[noreturn]] void cannotReach(int rank, const Table& table, ErrorCode code,
                                 const std::string& why) const;
   bool onThisHost(const Arrival& peer) const { return peer.info.bootId == arrival_.info.bootId; }

@@ -1,13 +1,18 @@
 // Set-up and the control plane between hosts: namespaces of this machine on one switch.
 
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "src/base/check.h"
 #include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/meeting_point.h"
 #include "tests/bootstrap/rank_processes.h"
@@ -20,6 +25,7 @@ namespace {
 
 using Board = RankProcesses::Board;
 using tests::NetworkHosts;
+namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 std::shared_ptr<ControlPlane> joinAs(int rank, int size, const UniqueId& id,
@@ -138,6 +144,109 @@ TEST_F(JoinHosts, AStoppedProcessIsNotLost) {
   ranks.board().go.store(1);
   ranks.kill(1, SIGCONT);
   for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 2");
+}
+
+/// A folder that processes have as their /proc; removed at the end.
+class FakeProc {
+ public:
+  FakeProc() { EXPECT_NE(::mkdtemp(folder_.data()), nullptr); }
+  ~FakeProc() { fs::remove_all(folder_); }
+  FakeProc(const FakeProc&) = delete;
+  FakeProc& operator=(const FakeProc&) = delete;
+
+  void add(const std::string& file, const std::string& text) const {
+    const fs::path path = fs::path(folder_) / file;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  /// This process's, from now on.
+  void mountHere() const {
+    TUTTI_SYSCALL(::unshare(CLONE_NEWNS));
+    TUTTI_SYSCALL(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
+    TUTTI_SYSCALL(::mount(folder_.c_str(), "/proc", nullptr, MS_BIND, nullptr));
+  }
+
+ private:
+  std::string folder_ = (fs::temp_directory_path() / "tutti_proc_XXXXXX").string();
+};
+
+// Their boot ids and network namespaces are unknown, and so they seem to be the same.
+TEST_F(JoinHosts, HostsWithoutProcAreToldApart) {
+  const NetworkHosts hosts(2);
+  const FakeProc nothing;
+  RankProcesses ranks(4, [&](int rank, Board& board) {
+    hosts.enter(rank / 2);
+    nothing.mountHere();
+    if (rank == 0) board.publish(UniqueId::create());
+    const auto plane = joinAs(rank, 4, board.awaitId());
+    const bool told = plane->peer(0).bootId == plane->peer(1).bootId &&
+                      plane->peer(2).bootId == plane->peer(3).bootId &&
+                      plane->peer(0).bootId != plane->peer(2).bootId;
+    return greet(*plane) + (told ? "" : ", and hosts are not told apart");
+  });
+  for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 4");
+}
+
+// As where every host has a bridge for its containers, of the same address, and goes by that.
+TEST_F(JoinHosts, AnAddressThatHostsWithoutProcShareIsNamed) {
+  const NetworkHosts hosts(2);
+  const FakeProc nothing;
+  for (int host : {0, 1}) {
+    hosts.run(host, {"ip", "link", "add", "docker0", "type", "bridge"});
+    hosts.run(host, {"ip", "address", "add", "172.17.0.1/16", "dev", "docker0"});
+    hosts.run(host, {"ip", "link", "set", "docker0", "up"});
+  }
+  RankProcesses ranks(2, [&](int rank, Board&) {
+    hosts.enter(rank);
+    nothing.mountHere();
+    ::setenv("TUTTI_INTERFACE", "docker0", 1);
+    ::setenv("RANK", std::to_string(rank).c_str(), 1);
+    ::setenv("WORLD_SIZE", "2", 1);
+    ::setenv("TUTTI_ADDRESS", (hosts.address(0) + ":29517").c_str(), 1);
+    ::setenv("TUTTI_JOB_KEY", "a key of enough letters", 1);
+    return greet(*join(discover({}), base::Deadline::after(kPatience)));
+  });
+  for (const std::string& said : ranks.results())
+    for (const char* part : {"on another host that has the address of this one, 172.17.0.1:",
+                             "TUTTI_INTERFACE, set there"})
+      EXPECT_TRUE(contains(said, part)) << part << ": " << said;
+}
+
+// It needs no network for that.
+TEST_F(JoinHosts, RanksOfAHostWithoutProcJoin) {
+  const NetworkHosts hosts(1);
+  const FakeProc nothing;
+  for (const auto reach : {UniqueId::Reach::Host, UniqueId::Reach::Network}) {
+    RankProcesses ranks(2, [&](int rank, Board& board) {
+      hosts.enter(0);
+      nothing.mountHere();
+      if (rank == 0) board.publish(UniqueId::create(reach));
+      const auto plane = joinAs(rank, 2, board.awaitId());
+      return greet(*plane) + (plane->peer(0).bootId == plane->peer(1).bootId ? "" : ", as hosts");
+    });
+    for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 2");
+  }
+}
+
+// As of two virtual machines that are copies of a running one.
+TEST_F(JoinHosts, AHostThatSeemsToBeThisOneIsNamed) {
+  const NetworkHosts hosts(2);
+  const FakeProc copied;
+  copied.add("sys/kernel/random/boot_id", "9dc15b5c-5c3f-4a0b-8c3a-6a4d2d0f9a11\n");
+  copied.add("self/ns/net", "");
+  RankProcesses ranks(2, [&](int rank, Board& board) {
+    hosts.enter(rank);
+    copied.mountHere();
+    if (rank == 0) board.publish(UniqueId::create());
+    return greet(*joinAs(rank, 2, board.awaitId()));
+  });
+  for (const std::string& said : ranks.results())
+    for (const std::string& part :
+         {std::string("error system"), std::string("rank 1 ("),
+          std::string("cannot reach rank 0 ("),
+          std::string("9dc15b5c-5c3f-4a0b-8c3a-6a4d2d0f9a11/net:"), hosts.address(0),
+          std::string("on another host"), std::string("until they are restarted")})
+      EXPECT_TRUE(contains(said, part)) << part << ": " << said;
 }
 
 /// What two ranks on two hosts say that meet at `meeting[rank]`, each with a deadline of its own;

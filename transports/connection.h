@@ -254,11 +254,12 @@ class Endpoint {
   /// further calls of progress(), for nobody may keep them waiting by going away to compute.
   virtual void flush() = 0;
   /// Waits until what was handed over has reached the others, for as long as messages get through,
-  /// and a minute at most. To be called before this rank leaves: what is under way then may be
-  /// lost.
-  virtual void drain() = 0;
-  /// To be called before this rank leaves after a failure, instead of drain(): others may be about
-  /// to connect to it, or have gone before they were through. Does not wait.
+  /// a minute at most, and until `hasFailed`: one of them may be gone, which the transport does not
+  /// know. To be called before this rank leaves: what is under way then may be lost. `hasFailed`
+  /// may be called with the transport's locks held.
+  virtual void drain(const std::function<bool()>& hasFailed) = 0;
+  /// To be called before this rank leaves after a failure, instead of drain() or after it: others
+  /// may be about to connect to it, or have gone before they were through. Does not wait.
   virtual void abandon() {}
   /// Takes back what was lent to it, for the caller's memory is his again when an operation has
   /// failed: sends none of it any more, and nothing else, and puts nothing into direct slots. True

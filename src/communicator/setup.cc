@@ -157,6 +157,8 @@ Communicator::Impl::~Impl() {
   if (inForkedChild()) return;  // nobody is told
   if (!listening) return;       // nobody has heard of it
   finishGpu();
+  const auto hasFailed = [this] { return failed.load(std::memory_order_acquire); };
+  if (endpoint && !hasFailed()) endpoint->drain(hasFailed);
   std::optional<Error> reason;
   {
     std::lock_guard lock(mutex);
@@ -164,12 +166,8 @@ Communicator::Impl::~Impl() {
   }
   // A failure is repeated, so that nobody hears of this rank's leaving before he hears of its
   // reason. The others need the goodbye too: who has left is not waited for when they shrink.
-  if (reason) {
-    tellFailure(*reason);
-    if (endpoint) endpoint->abandon();
-  } else if (endpoint) {
-    endpoint->drain();
-  }
+  if (reason) tellFailure(*reason);
+  if (endpoint && hasFailed()) endpoint->abandon();
   for (int peer = 0; peer < size; ++peer)
     if (peer != who.rank)
       send(peer, Message::Goodbye,

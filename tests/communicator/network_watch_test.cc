@@ -56,7 +56,7 @@ class FakeEndpoint final : public transports::Endpoint {
   bool goDirect(int, int, const transports::DirectSlots&) override { return false; }
   bool progress() override { return false; }
   void flush() override {}
-  void drain() override {}
+  void drain(const std::function<bool()>&) override {}
   bool recall() override { return true; }
 
  private:

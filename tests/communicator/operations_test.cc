@@ -171,7 +171,7 @@ class FaultyEndpoint final : public transports::Endpoint {
     return endpoint_->progress();
   }
   void flush() override { endpoint_->flush(); }
-  void drain() override { endpoint_->drain(); }
+  void drain(const std::function<bool()>& hasFailed) override { endpoint_->drain(hasFailed); }
   bool recall() override { return endpoint_->recall(); }
 
  private:

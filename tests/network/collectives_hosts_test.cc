@@ -18,6 +18,7 @@
 
 #include <tutti/tutti.h>
 
+#include "src/base/check.h"
 #include "tests/support/all_reduce_loop.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/leftovers.h"
@@ -594,6 +595,42 @@ TEST_F(Hosts, APartitionIsNamedOnBothSides) {
     EXPECT_LE(endOfLoop(out) - cut, kHostLossNoticedMs) << out;
     EXPECT_NE(out.find("goes on with 2"), std::string::npos) << out;
   }
+}
+
+// Row 11, while a rank leaves a part: over a slow link, so that most of what it has sent is under
+// way when the cable is taken out. Its next call says so, in time. Parts have one worker.
+TEST_F(Hosts, APartitionIsNamedInTimeToARankThatWaitsForWhatItHasSent) {
+  constexpr size_t kCount = 500'000;  // 8 s of the link
+  const NetworkHosts hosts(2, {.rate = "2mbit"});
+  RankProcesses ranks(
+      2,
+      [](const Context& context) {
+        Communicator c = context.join({.timeout = 60s});
+        auto part = c.split(0, 0), other = c.split(0, 0);
+        std::vector<int> x(kCount, context.rank);
+        int one = 1;
+        other->allReduce({.send = &one, .recv = &one, .count = 1, .type = DataType::Int32});
+        const Outcome outcome = outcomeOf([&] {
+          part->broadcast(
+              {.send = x.data(), .recv = x.data(), .count = kCount, .type = DataType::Int32});
+          context.say("leaves");
+          part.reset();
+          other.reset();
+          c.barrier();
+        });
+        context.say(
+            base::message("ended ", nowMs(), " ", toString(outcome.code), "|", outcome.text));
+        return outcome.code == ErrorCode::PeerLost && c.shrink().size() == 1 ? 0 : 1;
+      },
+      [&](int rank) { hosts.enter(rank); });
+  ASSERT_TRUE(ranks.awaitLine(0, "leaves", 30s)) << ranks.output(0);
+  const int64_t cut = nowMs();
+  hosts.unplug(1);
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(ranks.wait(r, 40s), 0) << ranks.output(r);
+    EXPECT_LE(endOfLoop(ranks.output(r)) - cut, kHostLossNoticedMs) << ranks.output(r);
+  }
+  EXPECT_EQ(ranks.output(1).find("leaves"), std::string::npos) << "all had been sent";
 }
 
 // Row 3, across hosts: a stopped process is slow, however long it takes.

@@ -456,7 +456,7 @@ TEST(UcxLoan, IsNotSentAfterItWasRecalled) {
   recall(*all[0]);
   memory = {};
   other.release();
-  all[0]->drain();
+  all[0]->drain([] { return false; });
   all[0].reset();  // posts what was published
   progressUntil(all, [deadline = base::Deadline::after(std::chrono::milliseconds(200))] {
     return deadline.passed();

@@ -60,9 +60,9 @@ class JoinedEndpoint final : public Endpoint {
     near_->flush();
     far_->flush();
   }
-  void drain() override {
-    near_->drain();
-    far_->drain();
+  void drain(const std::function<bool()>& hasFailed) override {
+    near_->drain(hasFailed);
+    far_->drain(hasFailed);
   }
   void abandon() override { far_->abandon(); }
   bool recall() override {

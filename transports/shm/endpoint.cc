@@ -72,7 +72,7 @@ class ShmEndpoint final : public Endpoint {
   bool goDirect(int, int, const DirectSlots&) override { return false; }
   bool progress() override { return false; }  // stores move everything
   void flush() override {}
-  void drain() override {}
+  void drain(const std::function<bool()>&) override {}
   bool recall() override { return true; }
 
  private:

@@ -68,7 +68,7 @@ class SimEndpoint final : public Endpoint {
   bool progress() override { return network_->progress(rank_); }
   // The network looks into all rings itself, and whoever waits for a message moves it.
   void flush() override {}
-  void drain() override {}
+  void drain(const std::function<bool()>&) override {}
   bool recall() override {
     network_->recall(rank_);
     return true;

@@ -117,18 +117,18 @@ class UcxEndpoint final : public Endpoint {
     post(true);
   }
 
-  void drain() override {
+  void drain(const std::function<bool()>& hasFailed) override {
     const auto sent = [&] {
       post(true);
       return std::ranges::all_of(used_, [](const Peer* peer) { return peer->sent(); });
     };
-    if (!worker_->awaitWhileMoving(sent)) return;
+    if (!worker_->awaitWhileMoving(sent, hasFailed)) return;
     const auto left = std::make_shared<size_t>(0);
     {
       const auto lock = worker_->lock();
       for (Peer* peer : used_) peer->flush(left);
     }
-    worker_->awaitWhileMoving([&] { return *left == 0; });
+    worker_->awaitWhileMoving([&] { return *left == 0; }, hasFailed);
   }
 
   void abandon() override {

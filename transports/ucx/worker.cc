@@ -362,7 +362,8 @@ void Worker::flush(Connection& connection, Operation& operation) {
 }
 
 // That UCX's progress did something is no sign: where a peer's network is gone it does so for ever.
-bool Worker::awaitWhileMoving(const std::function<bool()>& condition) {
+bool Worker::awaitWhileMoving(const std::function<bool()>& condition,
+                              const std::function<bool()>& hasFailed) {
   base::Backoff backoff(false);
   uint64_t before = 0;
   const auto end = base::Deadline::after(kLongestDrain);
@@ -372,6 +373,7 @@ bool Worker::awaitWhileMoving(const std::function<bool()>& condition) {
       const auto held = lock();
       any = progress();
       if (condition()) return true;
+      if (hasFailed()) return false;
       if (std::exchange(before, messages_) != messages_) stuck = base::Deadline::after(kStuck);
     }
     if (any)

@@ -130,8 +130,10 @@ class Worker {
   /// Everything that is under way to the peer ends, and who uses the connection hears of its loss.
   void disconnect(Connection& connection) { lose(connection, UCS_ERR_CANCELED); }
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as
-  /// messages get through, and a minute at most. False when it does not hold.
-  bool awaitWhileMoving(const std::function<bool()>& condition);
+  /// messages get through, a minute at most, and until `hasFailed`, which is looked at likewise.
+  /// False when it does not hold.
+  bool awaitWhileMoving(const std::function<bool()>& condition,
+                        const std::function<bool()>& hasFailed);
   /// Fetches the data of a message with rendezvous. Within Door::onData() only.
   void fetch(const Arrived& data, void* to, Operation& operation);
   /// Keeps `link` until UCX is through with it.

@@ -99,10 +99,8 @@ void Proxy::settle() {
       backoff.idle();
     }
   }
-  if (hasStopped())
-    far_->abandon();
-  else
-    far_->drain();
+  if (!hasStopped()) far_->drain([this] { return hasStopped(); });
+  if (hasStopped()) far_->abandon();
   for (const auto end = base::Deadline::after(kLastWords); hasStopped() && !end.passed();)
     if (!move()) backoff.idle();
   while (!far_->recall()) backoff.idle();

@@ -164,7 +164,7 @@ class Breaking final : public transports::Endpoint {
     return inner_->progress();
   }
   void flush() override { inner_->flush(); }
-  void drain() override { inner_->drain(); }
+  void drain(const std::function<bool()>& hasFailed) override { inner_->drain(hasFailed); }
   bool recall() override { return inner_->recall(); }
 
  private:

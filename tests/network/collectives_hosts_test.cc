@@ -21,6 +21,7 @@
 #include "src/base/check.h"
 #include "tests/support/all_reduce_loop.h"
 #include "tests/support/collective_checks.h"
+#include "tests/support/fake_proc.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/network_hosts.h"
 #include "tests/support/outcome.h"
@@ -536,6 +537,31 @@ TEST_P(FirstCalls, EndNobodyWhenTheyFail) {
 INSTANTIATE_TEST_SUITE_P(Failures, FirstCalls,
                          testing::Values(FirstCall::Mismatch, FirstCall::Death,
                                          FirstCall::Unplugged, FirstCall::FewDescriptors));
+
+// Shared memory needs no /proc, and UCX 1.13 does: between hosts the error says so.
+TEST_F(Hosts, WithoutProcAreJoinedOrSayThatItIsMissing) {
+  const NetworkHosts hosts(2);
+  const FakeProc nothing;
+  for (const Placement& placement : {Placement{0, 0}, {0, 0, 1}}) {
+    const int size = static_cast<int>(placement.size());
+    RankProcesses ranks(
+        size,
+        [&](const Context& context) {
+          const Outcome outcome = outcomeOf([&] {
+            Communicator c = context.join({.timeout = 30s});
+            checkAll(c, {.count = 999});
+          });
+          context.say(outcome.text);
+          const char* const said = size == 2 ? "no error" : "/proc cannot be read";
+          return outcome.text == "no error" || outcome.text.find(said) != std::string::npos ? 0 : 1;
+        },
+        [&](int rank) {
+          hosts.enter(placement[static_cast<size_t>(rank)]);
+          nothing.mountHere();
+        });
+    EXPECT_TRUE(ranks.allSucceed(60s)) << size;
+  }
+}
 
 TEST_F(Hosts, SharedMemoryAloneIsRefused) {
   const NetworkHosts hosts(2);

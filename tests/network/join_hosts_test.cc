@@ -1,22 +1,18 @@
 // Set-up and the control plane between hosts: namespaces of this machine on one switch.
 
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
-#include "src/base/check.h"
 #include "src/bootstrap/bootstrap.h"
 #include "src/bootstrap/meeting_point.h"
 #include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
+#include "tests/support/fake_proc.h"
 #include "tests/support/network_hosts.h"
 #include "tests/support/with_network_hosts.h"
 
@@ -24,8 +20,8 @@ namespace tutti::bootstrap {
 namespace {
 
 using Board = RankProcesses::Board;
+using tests::FakeProc;
 using tests::NetworkHosts;
-namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 std::shared_ptr<ControlPlane> joinAs(int rank, int size, const UniqueId& id,
@@ -145,30 +141,6 @@ TEST_F(JoinHosts, AStoppedProcessIsNotLost) {
   ranks.kill(1, SIGCONT);
   for (const std::string& said : ranks.results()) EXPECT_EQ(said, "heard 2");
 }
-
-/// A folder that processes have as their /proc; removed at the end.
-class FakeProc {
- public:
-  FakeProc() { EXPECT_NE(::mkdtemp(folder_.data()), nullptr); }
-  ~FakeProc() { fs::remove_all(folder_); }
-  FakeProc(const FakeProc&) = delete;
-  FakeProc& operator=(const FakeProc&) = delete;
-
-  void add(const std::string& file, const std::string& text) const {
-    const fs::path path = fs::path(folder_) / file;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  /// This process's, from now on.
-  void mountHere() const {
-    TUTTI_SYSCALL(::unshare(CLONE_NEWNS));
-    TUTTI_SYSCALL(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
-    TUTTI_SYSCALL(::mount(folder_.c_str(), "/proc", nullptr, MS_BIND, nullptr));
-  }
-
- private:
-  std::string folder_ = (fs::temp_directory_path() / "tutti_proc_XXXXXX").string();
-};
 
 // Their boot ids and network namespaces are unknown, and so they seem to be the same.
 TEST_F(JoinHosts, HostsWithoutProcAreToldApart) {

@@ -78,6 +78,7 @@ Descriptors descriptors() {
 }
 
 std::string describe(const Descriptors& d) {
+  if (d.open == 0) return "/proc cannot be read here, which UCX may need";
   return base::message("this process has ", d.open, " descriptors of at most ", d.limit,
                        " (ulimit -n)");
 }

@@ -3,7 +3,9 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdio>
@@ -19,34 +21,18 @@ namespace {
 // The kernel's numbers; glibc has the names beside a tcp_info of its own.
 constexpr uint8_t kEstablished = 1, kConnecting = 2;
 
-struct Place {
-  uint32_t address = 0;  // of IPv4, as the network orders its bytes
-  uint16_t port = 0;     // as numbers are
-  auto operator<=>(const Place&) const = default;
-};
-
-/// By `call`, getsockname or getpeername.
-Place placeOf(int socket, int (&call)(int, sockaddr*, socklen_t*)) {
-  sockaddr_in address{};
-  socklen_t length = sizeof address;
-  if (call(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-      address.sin_family != AF_INET)
-    return {};
-  return {address.sin_addr.s_addr, ntohs(address.sin_port)};
-}
-
-/// Where connections that are being made lead, by where they begin: no call tells it. Of all
-/// processes of this network.
-std::map<Place, uint32_t> connecting() {
-  std::map<Place, uint32_t> peers;
+/// Where connections that are being made lead, of all processes of this network, by the sockets'
+/// inodes.
+std::map<ino_t, uint32_t> connecting() {
+  std::map<ino_t, uint32_t> peers;
   std::ifstream table("/proc/thread-self/net/tcp");
   for (std::string line; std::getline(table, line);) {
-    Place own;
     unsigned peer = 0, state = 0;
-    if (std::sscanf(line.c_str(), " %*[^:]: %8x:%4hx %8x:%*x %2x", &own.address, &own.port, &peer,
-                    &state) == 4 &&
+    unsigned long inode = 0;
+    if (std::sscanf(line.c_str(), " %*d: %*x:%*x %8x:%*x %2x %*x:%*x %*x:%*x %*x %*u %*u %lu",
+                    &peer, &state, &inode) == 3 &&
         state == kConnecting)
-      peers[own] = peer;
+      peers[inode] = peer;
   }
   return peers;
 }
@@ -55,7 +41,6 @@ std::map<Place, uint32_t> connecting() {
 
 std::vector<TcpSocket> tcpSockets() {
   std::vector<TcpSocket> sockets;
-  bool isAnyConnecting = false;
   std::error_code error;
   const std::filesystem::directory_iterator end;
   for (std::filesystem::directory_iterator at("/proc/self/fd", error); !error && at != end;
@@ -70,22 +55,35 @@ std::vector<TcpSocket> tcpSockets() {
         length < offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out ||
         (info.tcpi_state != kEstablished && info.tcpi_state != kConnecting))
       continue;
-    isAnyConnecting |= info.tcpi_state == kConnecting;
     sockets.push_back({.socket = socket,
-                       .peer = placeOf(socket, ::getpeername).address,
+                       .isConnecting = info.tcpi_state == kConnecting,
                        .bytes = info.tcpi_bytes_acked + info.tcpi_bytes_received,
                        .packets = info.tcpi_data_segs_out,
                        .sentAgain = info.tcpi_total_retrans,
                        .isWaiting = info.tcpi_unacked > 0});
     if (info.tcpi_min_rtt != ~uint32_t{0}) sockets.back().roundTripMs = info.tcpi_min_rtt / 1e3;
   }
-  if (!isAnyConnecting) return sockets;
-  const std::map<Place, uint32_t> peers = connecting();
-  for (TcpSocket& each : sockets)
-    if (const auto at = peers.find(placeOf(each.socket, ::getsockname));
-        each.peer == 0 && at != peers.end())
-      each.peer = at->second;
   return sockets;
+}
+
+std::vector<uint32_t> peersOf(std::span<const TcpSocket> sockets) {
+  std::map<ino_t, uint32_t> table;
+  if (std::ranges::any_of(sockets, &TcpSocket::isConnecting)) table = connecting();
+  std::vector<uint32_t> peers;
+  for (const TcpSocket& each : sockets) {
+    uint32_t& peer = peers.emplace_back(0);
+    sockaddr_in address{};
+    socklen_t length = sizeof address;
+    struct stat file {};
+    if (!each.isConnecting) {
+      if (::getpeername(each.socket, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+          address.sin_family == AF_INET)
+        peer = address.sin_addr.s_addr;
+    } else if (::fstat(each.socket, &file) == 0 && table.contains(file.st_ino)) {
+      peer = table.at(file.st_ino);
+    }
+  }
+  return peers;
 }
 
 }  // namespace tutti::base

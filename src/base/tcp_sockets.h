@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace tutti::base {
@@ -10,9 +11,9 @@ namespace tutti::base {
 /// the kernel has counted.
 struct TcpSocket {
   int socket = -1;
-  uint32_t peer = 0;     ///< the other end's address of IPv4, as the network orders its bytes, or 0
-  uint64_t bytes = 0;    ///< received, and sent and acknowledged
-  uint64_t packets = 0;  ///< sent with data, those sent again among them
+  bool isConnecting = false;
+  uint64_t bytes = 0;                      ///< received, and sent and acknowledged
+  uint64_t packets = 0;                    ///< sent with data, those sent again among them
   uint64_t sentAgain = 0;                  ///< packets
   bool isWaiting = false;                  ///< for the other end to acknowledge some
   std::optional<double> roundTripMs = {};  ///< the least of late
@@ -20,5 +21,8 @@ struct TcpSocket {
 
 /// None where /proc cannot be read, or an older kernel counts less.
 std::vector<TcpSocket> tcpSockets();
+/// The other ends' addresses of IPv4, as the network orders their bytes; 0 for what has none. Of a
+/// socket that is connecting only the kernel's table tells it, which is of all processes and long.
+std::vector<uint32_t> peersOf(std::span<const TcpSocket> sockets);
 
 }  // namespace tutti::base

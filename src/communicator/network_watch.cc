@@ -58,7 +58,7 @@ std::optional<std::string> NetworkWatch::ask(transports::Endpoint& endpoint, int
     if (!visit) return std::nullopt;
     if (asked.visits.empty()) asked.firstNs = nowNs;
     asked.visits.push_back(std::move(visit));
-  } catch (const Error&) {  // without a descriptor nothing is found out
+  } catch (const Error&) {  // without a descriptor or a port nothing is found out
   }
   return std::nullopt;
 }

@@ -1,12 +1,14 @@
 // The network of the data where it is not that of control: when it parts, and what is no partition.
 // Ranks are processes, hosts are namespaces of this machine on one switch.
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,11 +16,14 @@
 #include <tutti/tutti.h>
 
 #include "src/base/check.h"
+#include "src/base/file_descriptor.h"
 #include "tests/support/all_reduce_loop.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/network_hosts.h"
+#include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/with_network_hosts.h"
+#include "transports/ucx/beacon.h"
 
 namespace tutti::tests {
 namespace {
@@ -74,6 +79,32 @@ TEST_F(DataNetwork, OfAStoppedRankMayPartToo) {
   EXPECT_EQ(ranks.wait(1, 30s), 0);
   EXPECT_NE(ranks.output(0).find(" the latter has not answered at 10.78.0.2:"), std::string::npos)
       << ranks.output(0);
+}
+
+// A visit that a host has no port for says nothing of who is visited.
+TEST_F(DataNetwork, AHostWithoutPortsFindsNothingOut) {
+  const NetworkHosts hosts(1);
+  RankProcesses ranks(
+      1,
+      [&](const Context& context) {
+        const transports::ucx::Beacon beacon({::inet_addr(hosts.address(0).c_str())});
+        std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40000 40000";
+        const base::FileDescriptor taken(::socket(AF_INET, SOCK_STREAM, 0));
+        sockaddr_in last{};
+        last.sin_family = AF_INET;
+        last.sin_port = ::htons(40000);
+        if (::bind(taken.get(), reinterpret_cast<const sockaddr*>(&last), sizeof last) != 0)
+          return 2;
+        const Outcome outcome =
+            outcomeOf([&] { visitBeacon(beacon.address(), transports::Visit::Places::Used); });
+        context.say(outcome.text);
+        return outcome.code == ErrorCode::System &&
+                       outcome.text.find("no connection to 10.77.0.1:") == 0
+                   ? 0
+                   : 1;
+      },
+      [&](int) { hosts.enter(0); });
+  EXPECT_TRUE(ranks.allSucceed(30s));
 }
 
 // UCX goes by the first address of a device alone. Here host 1's second one leads nowhere from host
@@ -176,7 +207,7 @@ TEST_F(DataNetwork, MayPartWhereNoDataGoes) {
 }
 
 /// Of four ranks; those two apart have a communicator, over which nothing has gone, and call it
-/// after two seconds. Says "split" before, and "reduced" or "ended".
+/// after two seconds. Says "split" before, "reduced" or "ended", and "over".
 int callPairLate(const Context& context) {
   Communicator world = context.join({.timeout = 60s, .algorithm = "ring"});
   std::vector<float> x(4096);
@@ -193,7 +224,8 @@ int callPairLate(const Context& context) {
   } catch (const Error& e) {
     context.say(base::message("ended ", nowMs(), " ", toString(e.code()), "|", e.what()));
   }
-  ::_exit(0);  // nothing that the world has to send would arrive
+  context.say("over");
+  while (true) ::pause();  // until the others are through, too
 }
 
 // A connection that is being made tells by which of two devices data would go. UCX chooses one for
@@ -209,7 +241,8 @@ TEST_F(DataNetwork, MayPartBeforeAPairsFirstConnection) {
     const int device = attempt % 2;
     network.cut(device);
     const int64_t called = nowMs() + 2000;
-    ASSERT_TRUE(ranks.allSucceed(60s));
+    for (int r = 0; r < kRanks; ++r)
+      ASSERT_TRUE(ranks.awaitLine(r, "over", 60s)) << ranks.output(r);
     for (int r = 0; r < kRanks; ++r) {
       if (ranks.output(r).find("reduced") != std::string::npos) continue;
       ++named;

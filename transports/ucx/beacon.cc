@@ -11,7 +11,6 @@
 #include <cstring>
 #include <iterator>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -70,40 +69,25 @@ uint16_t portOf(const base::FileDescriptor& socket) {
   return ntohs(address.sin_port);
 }
 
-/// The sockets of this process's visits, which are no sign that data goes anywhere.
-struct Visiting {
-  std::mutex mutex;
-  std::set<int> sockets;
-};
-Visiting& visiting() {
-  static Visiting all;
-  return all;
+/// By which visits' own sockets are known, for they are no sign that data goes anywhere: they wait
+/// for a number.
+constexpr int kVisitBytes = sizeof(uint64_t);
+
+void markAsVisit(int socket) {
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &kVisitBytes, sizeof kVisitBytes);
 }
 
-/// Of a visit.
-class VisitSocket {
- public:
-  VisitSocket() = default;
-  VisitSocket(const VisitSocket&) = delete;
-  VisitSocket(VisitSocket&& other) noexcept = default;
-  ~VisitSocket() { close(); }
-  void open() {
-    const std::lock_guard lock(visiting().mutex);
-    socket_ = tcpSocket();
-    visiting().sockets.insert(socket_.get());
-  }
-  void close() {
-    if (!socket_) return;
-    const std::lock_guard lock(visiting().mutex);
-    visiting().sockets.erase(socket_.get());
-    socket_.reset();
-  }
-  int get() const { return socket_.get(); }
-  explicit operator bool() const { return static_cast<bool>(socket_); }
+bool isVisit(int socket) {
+  int least = 0;
+  socklen_t bytes = sizeof least;
+  return ::getsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &least, &bytes) == 0 && least == kVisitBytes;
+}
 
- private:
-  base::FileDescriptor socket_;
-};
+/// Of connect(): that says something of this host alone, at this moment.
+bool isOwn(int error) {
+  constexpr std::array kOwn{EADDRNOTAVAIL, EAGAIN, ENOBUFS, ENOMEM, EPERM};
+  return std::ranges::count(kOwn, error) > 0;
+}
 
 class BeaconVisit final : public Visit {
  public:
@@ -152,7 +136,7 @@ class BeaconVisit final : public Visit {
  private:
   struct Attempt {
     BeaconPlace place;
-    VisitSocket socket = {};  // empty when it is over
+    base::FileDescriptor socket = {};  // empty when it is over
     Finding finding = Finding::Silence;
     std::string how = {};
     std::array<std::byte, sizeof(uint64_t)> heard = {};
@@ -160,7 +144,7 @@ class BeaconVisit final : public Visit {
   };
 
   static void end(Attempt& attempt, Finding finding, std::string how) {
-    attempt.socket.close();
+    attempt.socket.reset();
     attempt.finding = finding;
     attempt.how = std::move(how);
   }
@@ -171,12 +155,17 @@ class BeaconVisit final : public Visit {
   }
 
   static void begin(Attempt& attempt) {
-    attempt.socket.open();
+    attempt.socket = tcpSocket();
+    markAsVisit(attempt.socket.get());
     askKernel(attempt.socket.get());
     const sockaddr_in to = socketAddress(attempt.place);
-    if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 &&
-        errno != EINPROGRESS)
-      fail(attempt, errno);
+    if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ||
+        errno == EINPROGRESS)
+      return;
+    if (isOwn(errno))
+      base::fail(ErrorCode::System, "no connection to ", describeAddress(attempt.place.address),
+                 ":", attempt.place.port, " can be begun: ", std::strerror(errno));
+    fail(attempt, errno);
   }
 
   void advance(Attempt& attempt) {
@@ -214,13 +203,12 @@ constexpr uint64_t kUsedBytes = 256 << 10;
 std::vector<BeaconPlace> usedAmong(const std::vector<BeaconPlace>& places) {
   std::map<uint32_t, uint64_t> bytes;  // by address
   std::set<uint32_t> waiting;
-  {
-    const std::lock_guard lock(visiting().mutex);
-    for (const base::TcpSocket& each : base::tcpSockets()) {
-      if (visiting().sockets.contains(each.socket)) continue;
-      bytes[each.peer] += each.bytes;
-      if (each.isWaiting) waiting.insert(each.peer);
-    }
+  std::vector<base::TcpSocket> sockets = base::tcpSockets();
+  std::erase_if(sockets, [](const base::TcpSocket& each) { return isVisit(each.socket); });
+  const std::vector<uint32_t> peers = base::peersOf(sockets);
+  for (size_t i = 0; i < sockets.size(); ++i) {
+    bytes[peers[i]] += sockets[i].bytes;
+    if (sockets[i].isWaiting) waiting.insert(peers[i]);
   }
   std::vector<BeaconPlace> used;
   std::ranges::copy_if(places, std::back_inserter(used), [&](const BeaconPlace& place) {

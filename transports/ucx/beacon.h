@@ -47,7 +47,8 @@ class Beacon {
 
 /// Of the worker that has told `where`; asks at these of its places at once. Data goes by a device
 /// where connections of this process to it have carried 256 KiB, or wait for it to acknowledge
-/// something, and be it that they are being made. Throws System when there is no descriptor.
+/// something, and be it that they are being made. Throws System when this host has no descriptor or
+/// no port left for it.
 std::unique_ptr<Visit> visitBeacon(const BeaconAddress& where, Visit::Places places);
 
 }  // namespace tutti::transports::ucx

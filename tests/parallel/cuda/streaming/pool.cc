@@ -7,6 +7,7 @@
 namespace tutti::parallel::cuda {
 
 size_t Pool::place(size_t bytes) {
+  if (std::exchange(isComputed_, false)) expectNothingBehind();
   const size_t at = used_;
   used_ = (used_ + bytes + 2 * 256 - 1) / 256 * 256;
   if (used_ > kBytes) std::abort();
@@ -93,6 +94,7 @@ double Pool::doubleIn(const std::vector<char>& bytes, const double* x) const {
 
 std::vector<char> Pool::after(const Call& call, StreamingFamily family) {
   memory_.upload(image_);
+  isComputed_ = true;
   emulation::check(call(family), "a launch");
   emulation::check(cudaDeviceSynchronize());
   std::vector<char> bytes(used_);

@@ -75,14 +75,15 @@ class Pool {
   static constexpr size_t kBytes = size_t{5} << 18;
   static constexpr char kNaNs = -1;
   size_t place(size_t bytes);
-  /// Behind the operands all is NaN still. Looked at once for all calls, as it is most of the
-  /// memory.
+  /// Behind the operands all is NaN still. Looked at once for all calls of the same operands, as it
+  /// is most of the memory.
   void expectNothingBehind() const;
   std::vector<char> after(const Call& call, StreamingFamily family);
   size_t offsetOf(const Elements& x, int64_t index) const;
 
   emulation::DeviceArray<char> memory_{kBytes};
   size_t used_ = 256;
+  bool isComputed_ = false;  // something, since it was looked at what is behind
   std::vector<char> image_ = std::vector<char>(used_, kNaNs);  // of what is used
   std::vector<std::pair<Elements, int64_t>> scratch_;
   emulation::Random random_{5};

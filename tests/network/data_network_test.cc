@@ -33,17 +33,20 @@ using Context = RankProcesses::Context;
 
 using DataNetwork = WithNetworkHosts;
 
+/// In a rank's process: its data goes by the tunnel, its control plane does not.
+void enterForTunnel(const NetworkHosts& hosts, int host) {
+  hosts.enter(host);
+  ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
+  ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
+}
+
 // The control plane has another network, which is whole.
 TEST_F(DataNetwork, WhosePartitionIsNamedOnBothSides) {
   const NetworkHosts hosts(2);
   hosts.addTunnel();
   RankProcesses ranks(
       3, [](const Context& context) { return loopAllReduce(context, false, {.timeout = 60s}); },
-      [&](int rank) {
-        hosts.enter(rank / 2);
-        ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
-        ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
-      });
+      [&](int rank) { enterForTunnel(hosts, rank / 2); });
   for (int r = 0; r < 3; ++r) ASSERT_TRUE(ranks.awaitLine(r, "reduces", 30s)) << ranks.output(r);
   const int64_t cut = nowMs();
   hosts.cutTunnel();
@@ -65,11 +68,7 @@ TEST_F(DataNetwork, OfAStoppedRankMayPartToo) {
   hosts.addTunnel();
   RankProcesses ranks(
       2, [](const Context& context) { return loopAllReduce(context, false, {.timeout = 60s}); },
-      [&](int rank) {
-        hosts.enter(rank);
-        ::setenv("UCX_NET_DEVICES", NetworkHosts::kTunnel, 1);
-        ::setenv("TUTTI_INTERFACE", NetworkHosts::kInterface, 1);
-      });
+      [&](int rank) { enterForTunnel(hosts, rank); });
   for (int r = 0; r < 2; ++r) ASSERT_TRUE(ranks.awaitLine(r, "reduces", 30s)) << ranks.output(r);
   ranks.signal(1, SIGSTOP);
   std::this_thread::sleep_for(3s);

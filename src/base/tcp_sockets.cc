@@ -75,11 +75,10 @@ std::vector<uint32_t> peersOf(std::span<const TcpSocket> sockets) {
     sockaddr_in address{};
     socklen_t length = sizeof address;
     struct stat file {};
-    if (!each.isConnecting) {
-      if (::getpeername(each.socket, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
-          address.sin_family == AF_INET)
-        peer = address.sin_addr.s_addr;
-    } else if (::fstat(each.socket, &file) == 0 && table.contains(file.st_ino)) {
+    if (::getpeername(each.socket, reinterpret_cast<sockaddr*>(&address), &length) == 0) {
+      if (address.sin_family == AF_INET) peer = address.sin_addr.s_addr;
+    } else if (each.isConnecting && ::fstat(each.socket, &file) == 0 &&
+               table.contains(file.st_ino)) {
       peer = table.at(file.st_ino);
     }
   }

@@ -36,10 +36,13 @@ HostFacts readHostFacts() {
   return {.bootId = bootId(), .networkNamespace = net.st_ino};
 }
 
+bool areKnown(const HostFacts& facts) {
+  return facts.bootId != kUnknownBootId && facts.networkNamespace != 0;
+}
+
 std::string hostId(const HostFacts& facts, const std::optional<Address>& network) {
   const std::string id = base::message(facts.bootId, "/net:", facts.networkNamespace);
-  const bool isKnown = facts.bootId != kUnknownBootId && facts.networkNamespace != 0;
-  return isKnown || !network ? id : base::message(id, "/", network->describeIp());
+  return areKnown(facts) || !network ? id : base::message(id, "/", network->describeIp());
 }
 
 std::string PeerInfo::describe() const { return base::message("pid ", pid, " on host ", host); }

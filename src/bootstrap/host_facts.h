@@ -2,6 +2,7 @@
 
 // What this process tells the others about itself, and PeerInfo as bytes.
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ struct HostFacts {
   uint64_t networkNamespace = 0;
 };
 HostFacts readHostFacts();
+/// Whether they alone tell a host from others.
+bool areKnown(const HostFacts& facts);
 /// As PeerInfo::bootId. Where a fact is unknown, as there is no /proc, other hosts' are too: what
 /// tells them apart is `network`, by which other hosts reach this one. Whose ranks meet at a Unix
 /// socket, and have none, are on one host.

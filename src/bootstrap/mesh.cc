@@ -145,17 +145,18 @@ void Mesh::failToConnect(int rank, int error, const Table& table) const {
 void Mesh::failToConnectHere(int rank, const Table& table) const {
   const Arrival& peer = table.ranks[static_cast<size_t>(rank)];
   if (peer.network && !leadsHere(*peer.network, interfacesUp()))
-    cannotReach(rank, table, ErrorCode::System,
-                base::message("its boot id and network namespace, ", peer.info.bootId,
-                              ", are this host's too, and its address, ", networkAddress(peer),
-                              ", is not: it is on another host. Virtual machines that are copies "
-                              "of a running one have its boot id until they are restarted"));
+    cannotReach(
+        rank, table, ErrorCode::System,
+        base::message("its boot id and network namespace, ", peer.info.bootId,
+                      ", are this host's too, and its address, ", networkAddress(peer),
+                      ", is not: it seems to be on another host. Virtual machines that are copies "
+                      "of a running one have its boot id until they are restarted"));
   base::fail(ErrorCode::PeerLost, describe(rank, table), " ended during set-up, before rank ",
              rank_, " reached it",
-             peer.network ? base::message(", or is on another host that has the address of this "
-                                          "one, ",
-                                          networkAddress(peer), ", too", kSetThere)
-                          : "");
+             peer.network && !areKnown(readHostFacts())
+                 ? base::message(", or is on another host that has the address of this one, ",
+                                 networkAddress(peer), ", too", kSetThere)
+                 : "");
 }
 
 void Mesh::cannotReach(int rank, const Table& table, ErrorCode code, const std::string& why) const {

@@ -166,10 +166,8 @@ Communicator::Impl::~Impl() {
   }
   // A failure is repeated, so that nobody hears of this rank's leaving before he hears of its
   // reason. The others need the goodbye too: who has left is not waited for when they shrink.
-  if (reason) {
-    tellFailure(*reason);
-    if (endpoint) endpoint->abandon();
-  }
+  if (reason) tellFailure(*reason);
+  if (endpoint && hasFailed()) endpoint->abandon();
   for (int peer = 0; peer < size; ++peer)
     if (peer != who.rank)
       send(peer, Message::Goodbye,

@@ -217,7 +217,7 @@ TEST_F(JoinHosts, AHostThatSeemsToBeThisOneIsNamed) {
          {std::string("error system"), std::string("rank 1 ("),
           std::string("cannot reach rank 0 ("),
           std::string("9dc15b5c-5c3f-4a0b-8c3a-6a4d2d0f9a11/net:"), hosts.address(0),
-          std::string("on another host"), std::string("until they are restarted")})
+          std::string("seems to be on another host"), std::string("until they are restarted")})
       EXPECT_TRUE(contains(said, part)) << part << ": " << said;
 }
 

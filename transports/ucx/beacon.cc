@@ -74,7 +74,7 @@ uint16_t portOf(const base::FileDescriptor& socket) {
 constexpr int kVisitBytes = sizeof(uint64_t);
 
 void markAsVisit(int socket) {
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &kVisitBytes, sizeof kVisitBytes);
+  TUTTI_SYSCALL(::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &kVisitBytes, sizeof kVisitBytes));
 }
 
 bool isVisit(int socket) {
@@ -84,7 +84,7 @@ bool isVisit(int socket) {
 }
 
 /// Of connect(): that says something of this host alone, at this moment.
-bool isOwn(int error) {
+bool isOfThisHost(int error) {
   constexpr std::array kOwn{EADDRNOTAVAIL, EAGAIN, ENOBUFS, ENOMEM, EPERM};
   return std::ranges::count(kOwn, error) > 0;
 }
@@ -159,13 +159,14 @@ class BeaconVisit final : public Visit {
     markAsVisit(attempt.socket.get());
     askKernel(attempt.socket.get());
     const sockaddr_in to = socketAddress(attempt.place);
-    if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ||
-        errno == EINPROGRESS)
+    if (::connect(attempt.socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0)
       return;
-    if (isOwn(errno))
+    const int error = errno;
+    if (error == EINPROGRESS) return;
+    if (isOfThisHost(error))
       base::fail(ErrorCode::System, "no connection to ", describeAddress(attempt.place.address),
-                 ":", attempt.place.port, " can be begun: ", std::strerror(errno));
-    fail(attempt, errno);
+                 ":", attempt.place.port, " can be begun: ", std::strerror(error));
+    fail(attempt, error);
   }
 
   void advance(Attempt& attempt) {

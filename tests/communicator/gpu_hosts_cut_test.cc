@@ -11,7 +11,6 @@
 #include <string>
 #include <thread>
 
-#include "src/base/check.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/support/all_reduce_loop.h"
 #include "tests/support/leftovers.h"
@@ -51,7 +50,7 @@ int loopOnGpu(const Context& context, bool replays) {
     }
     if (isFirst && !error) context.say(y.are(2) ? "reduces" : "reduces wrongly");
   }
-  context.say(base::message("ended ", nowMs(), " ", toString(error->code()), "|", error->what()));
+  sayEnded(context, error->code(), error->what());
   EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
   return testing::Test::HasFailure();
 }

@@ -13,6 +13,10 @@ using namespace std::chrono_literals;
 
 int64_t nowMs() { return std::chrono::steady_clock::now().time_since_epoch() / 1ms; }
 
+void sayEnded(const RankProcesses::Context& context, ErrorCode code, const std::string& text) {
+  context.say(base::message("ended ", nowMs(), " ", toString(code), "|", text));
+}
+
 int loopAllReduce(const RankProcesses::Context& context, bool goOn, CommunicatorOptions options) {
   options.timeout = 60s;
   options.straggler = 500ms;
@@ -25,7 +29,7 @@ int loopAllReduce(const RankProcesses::Context& context, bool goOn, Communicator
     context.say("reduces");
     while (true) reduce();
   } catch (const Error& e) {
-    context.say(base::message("ended ", nowMs(), " ", toString(e.code()), "|", e.what()));
+    sayEnded(context, e.code(), e.what());
   }
   if (!goOn) return 0;
   Communicator rest = c.shrink();

@@ -12,13 +12,16 @@ namespace tutti::tests {
 /// Of the machine's steady clock, which is one for all processes.
 int64_t nowMs();
 
+/// Says "ended", when, the code and the text.
+void sayEnded(const RankProcesses::Context& context, ErrorCode code, const std::string& text);
+
 /// A rank's body: joins with `options`, says "joined", calls AllReduce, says "reduces", and calls
-/// it until it fails; says "ended", when, the code and what the error said. Where it shall go on,
-/// it shrinks the communicator and says "goes on with N" ranks.
+/// it until it fails; says so by sayEnded(). Where it shall go on, it shrinks the communicator and
+/// says "goes on with N" ranks.
 int loopAllReduce(const RankProcesses::Context& context, bool goOn,
                   CommunicatorOptions options = {});
 
-/// The nowMs() at which a rank's loop ended that has said `output`; INT64_MAX when it has not.
+/// The nowMs() of sayEnded() of a rank that has said `output`; INT64_MAX when it has not.
 int64_t endOfLoop(const std::string& output);
 
 }  // namespace tutti::tests

@@ -189,7 +189,9 @@ static void end_while_waiting(const Rank* rank, ncclComm_t comm,
     await_flag(rank->shared, kDone, 1);
   else
     raise_flag(rank->shared, kBusy);
-  const ncclResult_t result = sum(comm, rank->size, rank->rank);
+  /* Rank 0 may have sent all that the others' sum needs of it; the next one it has no part in. */
+  ncclResult_t result = sum(comm, rank->size, rank->rank);
+  if (rank->rank != 0 && result == ncclSuccess) result = sum(comm, rank->size, rank->rank);
   if (rank->rank == 0) {
     CHECK_EQ(result, ncclInvalidUsage);
     CHECK_EQ(pthread_join(thread, NULL), 0);

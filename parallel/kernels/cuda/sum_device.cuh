@@ -2,15 +2,18 @@
 
 // Squares of all elements of many tensors, added exactly: to the limbs of an ExactSum, which are
 // integers, so that the order does not matter. A block takes kSumElements elements into limbs of
-// its own in shared memory, settles their carries, and adds them to those in memory.
+// its own in shared memory, and adds them to those in memory.
 //
 // Squares of float32 are below 2^48. Those whose exponents are within a window a thread adds up in
-// 128 bits of its registers; others are added to a bin for each exponent, in shared memory, which
-// has room for those of all the block's elements.
+// three registers of 64 bits; others are added to a bin for each exponent, in shared memory, which
+// has room for those of all the block's elements. Limbs of a block are below 2^42 then, so those in
+// memory have room for 2^36 elements, more than a GPU has. Of float64 carries are settled first.
 //
 // Bound: the memory's bandwidth, 4 bytes an element. Numbers outside of the window, 2^20 times less
 // than the largest of a warp's first, or 2^4 times more, cost additions in shared memory, which
 // wait for each other where exponents are alike.
+
+#include <type_traits>
 
 #include "parallel/kernels/cuda/elements_device.cuh"
 #include "parallel/kernels/cuda/joined_device.cuh"
@@ -59,24 +62,43 @@ TUTTI_DEVICE void settle(Word* limbs) {
 }
 
 /// Of this block's elements: those of this thread, kAhead at a time, of which those beyond the last
-/// one are zero. All threads of a block call visit() as often.
+/// one are zero. `at` gives the block's i-th element. All threads of a block call visit() as often.
 inline constexpr int kAhead = 8;
-template <class T, class Visit>
-TUTTI_DEVICE void forOwnElements(const AddSquares& x, const Visit& visit) {
-  const auto& entry = entryOfBlock(x.table);
-  const Elements elements{entry.operands[0], x.table.formats[0]};
-  const int64_t first = firstOfBlock(entry, kSumElements);
-  const int64_t end = min(kSumElements, entry.count - first);
+template <class T, class At, class Visit>
+TUTTI_DEVICE void forOwn(int64_t end, const At& at, const Visit& visit) {
+  constexpr int64_t kBatch = kAhead * kThreads;
+  const auto thread = int64_t(threadIdx.x);
 #pragma unroll 1
-  for (int64_t batch = 0; batch < end; batch += kAhead * blockDim.x) {
+  for (int64_t batch = 0; batch < end; batch += kBatch) {
     T values[kAhead];
+    if (batch + kBatch <= end) {
 #pragma unroll
-    for (int j = 0; j < kAhead; ++j) {
-      const int64_t i = batch + j * blockDim.x + threadIdx.x;
-      values[j] = i < end ? load<T>(elements, first + i) : T(0);
+      for (int j = 0; j < kAhead; ++j) values[j] = at(batch + thread + j * kThreads);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) {
+        const int64_t i = batch + thread + j * kThreads;
+        values[j] = i < end ? at(i) : T(0);
+      }
     }
     visit(values);
   }
+}
+
+template <class T, class Visit>
+TUTTI_DEVICE void forOwnElements(const AddSquares& x, const Visit& visit) {
+  const auto& entry = entryOfBlock(x.table);
+  const int64_t first = firstOfBlock(entry, kSumElements);
+  const int64_t end = min(kSumElements, entry.count - first);
+  const Elements elements = movedBy({entry.operands[0], x.table.formats[0]}, first);
+  if constexpr (std::is_same_v<T, float>)
+    if (elements.format == Format::Float32) {
+      const auto* const own = static_cast<const float*>(elements.data);
+      return forOwn<T>(
+          end, [&](int64_t i) { return own[i]; }, visit);
+    }
+  forOwn<T>(
+      end, [&](int64_t i) { return load<T>(elements, i); }, visit);
 }
 
 /// The significand of a float32 and its exponent, of a denormal number the lowest one.
@@ -93,38 +115,39 @@ struct Parted {
   TUTTI_DEVICE Word square() const { return Word(mantissa) * mantissa; }
 };
 
-/// A sum of squares of numbers whose exponents are within kExponents from `lowest` on, in units of
-/// 2^(2 (lowest - 150)), of which it has 128 bits: squares of 48 bits, moved by up to 46, and 2^12
-/// of them, those of a warp.
+/// A sum of squares of numbers whose exponents are within kExponents from `lowest` on. In units of
+/// 2^(lowest - 150) such a number has 47 bits, which are two halves of 24: it is h 2^24 + l, and of
+/// ll, hl and hh a register of 64 bits each has room for the 2^12 of a warp.
 struct SquaresOfWindow {
   static constexpr int kExponents = 24;
   int lowest;
-  Word low = 0, high = 0;
+  Word low = 0, middle = 0, high = 0;
   TUTTI_DEVICE explicit SquaresOfWindow(int lowestExponent) : lowest(lowestExponent) {}
-  TUTTI_DEVICE bool has(int exponent) const {
-    return exponent >= lowest && exponent < lowest + kExponents;
+  TUTTI_DEVICE bool has(const Parted& x) const {
+    return uint32_t(x.exponent - lowest) < uint32_t(kExponents) || x.mantissa == 0;
   }
-  TUTTI_DEVICE void add(Word toLow, Word toHigh) {
-    low += toLow;
-    high += toHigh + (low < toLow ? 1 : 0);
-  }
+  /// One that the window has.
   TUTTI_DEVICE void add(const Parted& x) {
-    const int shift = 2 * (x.exponent - lowest);
-    const Word square = x.square();
-    add(square << shift, shift == 0 ? 0 : square >> (64 - shift));
+    const int shift = x.mantissa == 0 ? 0 : x.exponent - lowest;
+    const uint32_t l = x.mantissa << shift & 0xffffffu, h = x.mantissa >> (24 - shift);
+    low += Word(l) * l;
+    middle += Word(h) * l;
+    high += Word(h) * h;
   }
   /// In every lane those of all; the window is the same in all.
   TUTTI_DEVICE void joinWarp() {
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) {
-      const Word otherLow = __shfl_xor_sync(kAllLanes, low, mask);
-      const Word otherHigh = __shfl_xor_sync(kAllLanes, high, mask);
-      add(otherLow, otherHigh);
+      low += __shfl_xor_sync(kAllLanes, low, mask);
+      middle += __shfl_xor_sync(kAllLanes, middle, mask);
+      high += __shfl_xor_sync(kAllLanes, high, mask);
     }
   }
   TUTTI_DEVICE void addTo(Word* limbs) const {
-    if (low != 0) addScaled(limbs, low, 2 * (lowest - 150), false);
-    if (high != 0) addScaled(limbs, high, 2 * (lowest - 150) + 64, false);
+    const int unit = 2 * (lowest - 150);
+    if (low != 0) addScaled(limbs, low, unit, false);
+    if (middle != 0) addScaled(limbs, middle, unit + 25, false);
+    if (high != 0) addScaled(limbs, high, unit + 48, false);
   }
 };
 
@@ -148,15 +171,21 @@ TUTTI_DEVICE Word sumOfBlock(const AddSquares& x, Word* limbs, float) {
   SquaresOfWindow window(0);  // none yet
   forOwnElements<float>(x, [&](const float(&values)[kAhead]) {
     if (window.lowest == 0) window.lowest = lowestOfWindow(values);
+    bool areInside = true;
+#pragma unroll
+    for (const float value : values) areInside = areInside && window.has(Parted(value));
+    if (areInside) {
+#pragma unroll
+      for (const float value : values) window.add(Parted(value));
+      return;
+    }
 #pragma unroll
     for (const float value : values) {
       const Parted each(value);
-      if (window.has(each.exponent))
+      if (window.has(each))
         window.add(each);
-      else if (!each.isFinite())
-        atomicAdd(&bins[kBins - 1], 1);  // it may have no mantissa
-      else if (each.mantissa != 0)
-        atomicAdd(&bins[each.exponent], each.square());
+      else
+        atomicAdd(&bins[each.exponent], each.isFinite() ? each.square() : 1);
     }
   });
   window.joinWarp();
@@ -193,7 +222,7 @@ __global__ void addSquares(const __grid_constant__ AddSquares x) {
   const Word notFinite = sumOfBlock(x, limbs, T(0));
   __syncthreads();
   if (threadIdx.x == 0) {
-    settle(limbs);
+    if constexpr (sizeof(T) == sizeof(double)) settle(limbs);
     if (notFinite != 0) atomicAdd(&x.limbs[kLimbs], notFinite);
   }
   __syncthreads();

@@ -25,8 +25,16 @@ void refuseVariables() {
     TUTTI_REQUIRE(!std::getenv(name), name, " is set, and has no meaning here: unset it");
 }
 
+/// Kernels of ranks as threads wait for each other, so none may be behind another in a queue of the
+/// GPU. CUDA reads it when it begins.
+void askForQueues(const NcclPerfOptions& options) {
+  if (options.perf.device != "host" && options.ranksHere() > 1)
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 int measure(const NcclPerfOptions& options) {
   refuseVariables();
+  askForQueues(options);
   // Before joining, so that nobody is kept waiting by a file that cannot be written.
   const auto launched = launchedRank();
   std::ofstream json;

@@ -123,7 +123,12 @@ Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_
   OnDevice on(device);
   const device::Kernel kernel{"probe", probeAddress()};
   device::loadKernels({&kernel, 1}, device);
-  TUTTI_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  // Probes of ranks of one device wait for each other. CUDA deals queues out in turn to streams of
+  // one priority: this one takes none from callers', nor from set-up's, which goes on meanwhile.
+  int least = 0, greatest = 0;
+  TUTTI_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  TUTTI_CUDA(
+      cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, std::min(greatest + 1, least)));
 }
 
 Endpoint::~Endpoint() {
@@ -258,6 +263,10 @@ void Endpoint::disconnect(int peer, const std::string& reason) {
 Link* Endpoint::links(Wire wire) const {
   return reinterpret_cast<Link*>(tables_.data() +
                                  static_cast<size_t>(wire) * linkBytes(layout_, size_));
+}
+
+const unsigned char* Endpoint::credits(Wire wire) const {
+  return memory_->data() + offsets_.credit(wire, 0, 0);
 }
 
 const Peer* Endpoint::peers() const {

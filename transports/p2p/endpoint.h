@@ -102,6 +102,8 @@ class Endpoint {
 
   // For the kernel, in device memory.
   Link* links(Wire wire) const;
+  /// Of the first channel, by peer, kLine apart.
+  const unsigned char* credits(Wire wire) const;
   const Peer* peers() const;
   RankWords* words() const { return memory_->as<RankWords>(); }
 

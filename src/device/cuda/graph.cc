@@ -1,4 +1,4 @@
-#include <cuda_runtime_api.h>
+#include "src/device/cuda/graph.h"
 
 #include <utility>
 
@@ -39,6 +39,10 @@ class CudaGraph final : public Graph {
   cudaGraphExec_t ready_ = nullptr;
 };
 
+using Kept = std::shared_ptr<void>;
+
+void letGo(void* kept) { delete static_cast<Kept*>(kept); }
+
 }  // namespace
 
 std::unique_ptr<Graph> capture(StreamRef stream, const std::function<void()>& work) {
@@ -57,6 +61,22 @@ std::unique_ptr<Graph> capture(StreamRef stream, const std::function<void()>& wo
   }
   TUTTI_CUDA(cudaStreamEndCapture(stream.cuda(), &captured));
   return std::make_unique<CudaGraph>(captured, device);
+}
+
+bool keepInGraph(cudaStream_t stream, std::shared_ptr<void> kept) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  cudaGraph_t graph = nullptr;
+  TUTTI_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id, &graph));
+  if (status != cudaStreamCaptureStatusActive) return status != cudaStreamCaptureStatusNone;
+  auto held = std::make_unique<Kept>(std::move(kept));
+  cudaUserObject_t object = nullptr;
+  TUTTI_CUDA(cudaUserObjectCreate(&object, held.get(), letGo, 1, cudaUserObjectNoDestructorSync));
+  held.release();  // letGo() has it
+  const cudaError_t error = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
+  if (error == cudaSuccess) return true;
+  cudaUserObjectRelease(object, 1);
+  failCuda("cudaGraphRetainUserObject", error);
 }
 
 }  // namespace tutti::device

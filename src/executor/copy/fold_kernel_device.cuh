@@ -20,19 +20,14 @@ template <int kSize>
 __global__ void __launch_bounds__(kFoldThreads, 1)
     foldPiece(const __grid_constant__ FoldArguments fold) {
   Team team{blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x};
-  const cuda::Chunk chunk{
-      fold.operands,
-      fold.operands + fold.sources,
-      fold.sources,
-      fold.targets,
-      fold.bytes,
-      fold.type,
-      fold.op,
-      fold.isAligned != 0,
-      fold.isTree != 0,
-      fold.isRounded != 0,
-      fold.divideBy,
-      fold.scalarAt ? cuda::scalarAt<kSize>(fold.scalarAt, fold.type) : fold.scalar};
+  const double scalar =
+      fold.scalarAt ? cuda::scalarAt<kSize>(fold.scalarAt, fold.type) : fold.scalar;
+  const cuda::Chunk chunk{fold.operands,    fold.operands + fold.sources,
+                          fold.sources,     fold.targets,
+                          fold.bytes,       fold.type,
+                          fold.op,          fold.isAligned != 0,
+                          fold.isTree != 0, fold.isRounded != 0,
+                          fold.divideBy,    &scalar};
   cuda::foldChunk<cuda::Wire::Simple, kSize>(team, chunk);
 }
 

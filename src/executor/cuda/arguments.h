@@ -92,6 +92,11 @@ struct ExchangeCode {
   uint64_t quickStride;
 };
 
+/// A short call that is performed at once (one_shot_device.cuh).
+struct OneShotCode {
+  const unsigned char* credits;  ///< of the wire's first channel, by peer, kLine apart
+};
+
 /// What a rank's launches tell the host of themselves, those of graphs too; in pinned memory.
 struct Counts {
   uint64_t begun = 0;        ///< 2 * launches that have begun, + 1 where the last is a collective
@@ -106,7 +111,8 @@ struct RankArguments {
   transports::p2p::Link* links;        ///< of the launch's wire
   transports::p2p::Link* simpleLinks;  ///< those to other hosts, whatever the launch's wire
   uint32_t linksPerSlice;              ///< a replica has so many channels times ranks for itself
-  uint16_t isReplayed;                 ///< of a graph: nobody has an event behind the launch
+  uint8_t isReplayed;                  ///< of a graph: nobody has an event behind the launch
+  uint8_t isOneShot;                   ///< by LL, where `oneShot` may be used
   uint16_t next;  ///< Arguments::rank of the call behind this one; 0: it is the last
   const transports::p2p::Peer* peers;
   transports::p2p::RankWords* words;
@@ -120,7 +126,10 @@ struct RankArguments {
   uint32_t* tableEnded;     ///< pinned: set when the launch's table is not read any more, or null
   Counts* counts;           ///< pinned
   ShapeCode shape;
-  ExchangeCode exchange;  ///< instead of a program
+  union {
+    ExchangeCode exchange;  ///< instead of a program
+    OneShotCode oneShot;
+  };
   Arithmetic arithmetic;
   uint32_t callHash;
   uint16_t firstBlock;  ///< of the launch's blocks
@@ -136,7 +145,8 @@ struct Arguments {
   uint32_t mostPorts;  ///< of a step, over all ranks
   uint32_t slotCount;  ///< of the wire: a power of two
   uint32_t sharedBytesPerLane;
-  // Room in each lane's shared memory; 0: they stay where they are.
+  // Room in each lane's shared memory; 0: they stay where they are. That of programs is also for
+  // what peers send to a call that is performed at once.
   uint32_t sharedBlocks, sharedProgramBytes, sharedLinks;
   uint32_t looksEvery;                ///< spins between looks at who has given up, and at the clock
   uint64_t slotStride, simpleStride;  ///< of the wire; of Simple
@@ -175,9 +185,10 @@ struct alignas(16) LaneShared {
   uint64_t began;  ///< the call, by ptx::globalTimer()
   LaneTables tables;
   LaneCode code;
+  double scalar;     ///< PreMulSum's
   uint32_t entries;  ///< RankWords::entries
 };
-static_assert(sizeof(LaneShared) == 80);
+static_assert(sizeof(LaneShared) == 96);
 
 /// Two sets of operands, then blocks, links and the program.
 constexpr uint32_t sharedBytesPerLane(uint32_t mostPorts, uint32_t blocks = 0, uint32_t links = 0,

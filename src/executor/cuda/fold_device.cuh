@@ -27,7 +27,7 @@ struct Chunk {
   bool isTree;     ///< the aligned binary tree over the list
   bool isRounded;  ///< every addition rounds to the type
   int divideBy;
-  double scalar;
+  const double* scalar;  ///< of sources that are scaled
 };
 
 /// Of the tree: 2^kTreeDepth - 1 sources at most.
@@ -138,7 +138,7 @@ TUTTI_DEVICE uint4 foldList(Team& lane, const Chunk& chunk, const Part& part) {
 #pragma unroll 1
   for (uint32_t s = 0; s < chunk.sourceCount; ++s) {
     uint4 next = load<kWire, Word>(lane, chunk.sources[s], part);
-    if (chunk.sources[s].isScaled) next = scaledPack<kSize>(next, chunk.type, chunk.scalar);
+    if (chunk.sources[s].isScaled) next = scaledPack<kSize>(next, chunk.type, *chunk.scalar);
     if (isWide)
       addWide<kSize>(wide, next, s == 0, chunk.type, chunk.op);
     else
@@ -158,7 +158,7 @@ TUTTI_DEVICE uint4 foldTree(Team& lane, const Chunk& chunk, const Part& part) {
 #pragma unroll 1
   for (uint32_t s = 0; s < chunk.sourceCount; ++s) {
     uint4 next = load<kWire, Word>(lane, chunk.sources[s], part);
-    if (chunk.sources[s].isScaled) next = scaledPack<kSize>(next, chunk.type, chunk.scalar);
+    if (chunk.sources[s].isScaled) next = scaledPack<kSize>(next, chunk.type, *chunk.scalar);
     int level = 0;
 #pragma unroll 1
     for (; (s >> level & 1) != 0; ++level)
@@ -202,6 +202,15 @@ TUTTI_DEVICE bool isPlainSum(const Chunk& chunk) {
   return true;
 }
 
+/// The packs from `first` on by the one loop for all types and reductions.
+template <Wire kWire, int kSize, class Team>
+TUTTI_DEVICE void foldParts(Team& lane, const Chunk& chunk, uint64_t first) {
+  eachPart<kWire, typename WordOf<kSize>::Type>(lane, chunk, first, [&](const Part& part) {
+    return chunk.isTree ? foldTree<kWire, kSize>(lane, chunk, part)
+                        : foldList<kWire, kSize>(lane, chunk, part);
+  });
+}
+
 template <Wire kWire, int kSize, class Team>
 TUTTI_DEVICE void foldChunk(Team& lane, const Chunk& chunk) {
   uint64_t first = lane.thread;
@@ -216,10 +225,7 @@ TUTTI_DEVICE void foldChunk(Team& lane, const Chunk& chunk) {
           }
         first = sumAligned<Codec>(chunk, first, lane.threads());
       });
-  eachPart<kWire, typename WordOf<kSize>::Type>(lane, chunk, first, [&](const Part& part) {
-    return chunk.isTree ? foldTree<kWire, kSize>(lane, chunk, part)
-                        : foldList<kWire, kSize>(lane, chunk, part);
-  });
+  foldParts<kWire, kSize>(lane, chunk, first);
 }
 
 /// One source, as it is.

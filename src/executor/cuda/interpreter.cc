@@ -76,6 +76,9 @@ std::unique_ptr<DevicePlan> Interpreter::prepare(const plan::PlanSpec& spec,
   plan->lanes_ = header.lanes;
   plan->mostPorts_ = header.mostPorts;
   plan->mostBlocks_ = options_.blocks;
+  plan->isOneShot_ = isOneShot(spec, program, endpoint_.rank());
+  for (int peer = 0; peer < endpoint_.size(); ++peer)
+    if (endpoint_.isThroughHost(peer)) plan->isOneShot_ = false;
   const uint32_t mostLanes = std::min(kMostLanes, kMostLanesPerBlock * options_.blocks);
   TUTTI_REQUIRE(plan->lanes_ <= mostLanes, spec.describe(), " has ", plan->lanes_, " lanes, and ",
                 options_.blocks, " blocks hold ", kMostLanesPerBlock, " each");

@@ -57,6 +57,7 @@ class DevicePlan {
   friend class Interpreter;
   plan::PlanSpec spec_;
   uint32_t lanes_ = 0, mostPorts_ = 0, mostBlocks_ = 1, mostSlices_ = 1;
+  bool isOneShot_ = false;  ///< between ranks of one host: see one_shot_device.cuh
   std::shared_ptr<const ProgramImage> image_;
   std::shared_ptr<unsigned char> scratch_;
 };
@@ -182,6 +183,7 @@ class Interpreter {
   LaunchTables::Table takeTable(size_t rowBytes);
   LaunchTables::Table tableOf(const DeviceLaunch& launch, const plan::Shape& shape,
                               RankArguments& arguments);
+  uint32_t oneShotBytes(const DeviceLaunch& launch, const plan::Shape& shape) const;
   Part partOf(const DeviceLaunch& launch);
   TransferCode sliced(const DeviceTransfer& transfer, const void* from, void* to) const;
   Part partOf(const DeviceExchange& exchange);
@@ -198,7 +200,7 @@ class Interpreter {
   /// Operations follow each other, so all plans share one scratch memory: the largest so far.
   std::shared_ptr<unsigned char> scratch_;
   size_t scratchBytes_ = 0;
-  transports::p2p::SetupStream setup_;
+  device::SetupStream setup_;
   LaunchTables tables_;
   transports::p2p::PinnedMemory<Counts> counts_{1};
   transports::p2p::PinnedMemory<uint32_t> stopWord_{1};

@@ -2,8 +2,7 @@
 
 // The kernel that runs a rank's program. README.md beside it tells its story.
 
-#include "src/executor/cuda/launch_device.cuh"
-#include "src/executor/cuda/step_device.cuh"
+#include "src/executor/cuda/one_shot_device.cuh"
 
 namespace tutti::executor::cuda {
 
@@ -103,9 +102,9 @@ TUTTI_DEVICE void copyTables(const Lane& lane) {
   if (lane.thread == 0) lane.shared->tables = tables;
 }
 
-/// A lane's part in one of its rank's calls; false where it has given up.
+/// By a lane that has a part in the rank's call: all its steps; false where it has given up.
 template <Wire kWire, int kSize>
-TUTTI_DEVICE bool runCall(const Arguments& all, const RankArguments& rank, LaneShared* shared) {
+TUTTI_DEVICE bool runSteps(const Arguments& all, const RankArguments& rank, LaneShared* shared) {
   const uint32_t number = shared->number;
   const auto [slice, numberInSlice] = divided(number, rank.program->lanes);
   const auto [group, thread] = seatOf(all);
@@ -119,9 +118,11 @@ TUTTI_DEVICE bool runCall(const Arguments& all, const RankArguments& rank, LaneS
             .operation = rank.words->operation};
   copyTables(lane);
   if (lane.thread == 0) {
-    shared->began = ptx::globalTimer();
     shared->code = rowsAt<LaneCode>(rank.program, rank.program->laneOffset)[numberInSlice];
     shared->entries = rank.words->entries;
+    const Arithmetic& arithmetic = rank.arithmetic;
+    shared->scalar = arithmetic.readsScalar ? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)
+                                            : arithmetic.scalar;
   }
   lane.sync();
   if (lane.thread == 0 && number == 0) begin(rank, true);
@@ -129,6 +130,15 @@ TUTTI_DEVICE bool runCall(const Arguments& all, const RankArguments& rank, LaneS
   if (!runRounds<kWire, kSize>(lane)) return false;
   countMessages<kWire>(lane);
   return true;
+}
+
+/// By all lanes of the launch; false where one has given up.
+template <Wire kWire, int kSize>
+TUTTI_DEVICE bool runCall(const Arguments& all, const RankArguments& rank, LaneShared* shared) {
+  if constexpr (kWire == Wire::LL)
+    if (isAtOnce(all, rank)) return shared->number > 0 || runAtOnce<kSize>(all, rank, shared);
+  return shared->number >= rank.program->lanes * rank.shape.slices ||
+         runSteps<kWire, kSize>(all, rank, shared);
 }
 
 /// Blocks of `lanesPerBlock` lanes of `threadsPerLane` threads, each rank's from `firstBlock` on,
@@ -145,26 +155,25 @@ __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
   const uint32_t first = rankOfBlock(all);
   const uint32_t number = (blockIdx.x - all.rank[first].firstBlock) * all.lanesPerBlock + group;
   if (number >= all.rank[first].lanes) return;
-  if (isFirst) *shared = LaneShared{.number = number, .call = first};
+  if (isFirst) *shared = LaneShared{.number = number, .call = first, .began = ptx::globalTimer()};
   ptx::barSync(1 + group, all.threadsPerLane);
 #pragma unroll 1
   for (;;) {
     const RankArguments& rank = all.rank[__shfl_sync(~0U, shared->call, 0)];
-    if (shared->number < rank.program->lanes * rank.shape.slices &&
-        !runCall<kWire, kSize>(all, rank, shared))
-      return;
+    if (!runCall<kWire, kSize>(all, rank, shared)) return;
     if (rank.next != 0) ptx::barSync(1 + group, all.threadsPerLane);  // all have counted
     if (isFirst) {
       const uint32_t followed = rank.next != 0 ? rank.words->followed : 0;
       if (isLast(rank)) {
-        rank.words->entries += rank.program->maps;
+        if (!rank.isOneShot) rank.words->entries += rank.program->maps;
         rank.words->operation += 1;
         end(rank);
       }
       if (rank.next != 0)
         *shared = LaneShared{.number = shared->number,
                              .call = rank.next,
-                             .stoppedWaiting = !awaitEnd(rank, followed, all.looksEvery)};
+                             .stoppedWaiting = !awaitEnd(rank, followed, all.looksEvery),
+                             .began = ptx::globalTimer()};
     }
     if (rank.next == 0) return;
     ptx::barSync(1 + group, all.threadsPerLane);

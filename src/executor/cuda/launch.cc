@@ -209,6 +209,16 @@ LaunchTables::Table Interpreter::tableOf(const DeviceLaunch& launch, const plan:
   return table;
 }
 
+// Of shared memory, for what all ranks give to a call that is performed at once; 0: it is not one.
+uint32_t Interpreter::oneShotBytes(const DeviceLaunch& launch, const plan::Shape& shape) const {
+  const uint64_t bytes = base::roundUp(launch.count * sizeOf(launch.type), 16) *
+                         static_cast<uint64_t>(endpoint_.size());
+  const bool isOneShot = launch.plan->isOneShot_ && launch.wire == Wire::LL && launch.slices == 1 &&
+                         shape.rounds() == 1 && launch.op != ReduceOp::PreMulSum &&
+                         bytes <= kMostSharedProgramBytes;
+  return isOneShot ? static_cast<uint32_t>(bytes) : 0;
+}
+
 Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
   requireRight(launch);
   const DevicePlan& plan = *launch.plan;
@@ -239,13 +249,16 @@ Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
   if (launch.scalarAt) arguments.arithmetic.scalarAt = launch.scalarAt;
   arguments.callHash = hashOf(launch);
   arguments.isReplayed = launch.isCaptured;
+  const uint32_t oneShot = oneShotBytes(launch, shape);
+  arguments.isOneShot = oneShot > 0;
+  arguments.oneShot.credits = endpoint_.credits(launch.wire);
   LaunchTables::Table table;
   if (!launch.blocks.empty()) table = tableOf(launch, shape, arguments);
   return {this,
           arguments,
           plan.lanes_ * launch.slices,
           plan.mostPorts_,
-          static_cast<uint32_t>(plan.image_->bytes.size()),
+          std::max(static_cast<uint32_t>(plan.image_->bytes.size()), oneShot),
           std::move(table)};
 }
 

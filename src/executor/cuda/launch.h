@@ -25,7 +25,7 @@ struct Interpreter::Part {
   RankArguments arguments;
   uint32_t lanes;
   uint32_t mostPorts;     ///< of a step
-  uint32_t programBytes;  ///< 0: sends and receives
+  uint32_t programBytes;  ///< of shared memory that a lane would use; 0: sends and receives
   LaunchTables::Table table;
 };
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "src/device/cuda/check.h"
+#include "src/device/cuda/graph.h"
 
 namespace tutti::executor::cuda {
 
@@ -15,6 +15,9 @@ LaunchTables::LaunchTables(size_t bytes, const std::string& owner)
 void LaunchTables::reclaim() {
   std::erase_if(launched_, [](const Table& table) {
     return std::atomic_ref(*table.ended()).load(std::memory_order_acquire) != 0;
+  });
+  std::erase_if(captured_, [](const Captured& captured) {
+    return captured.isOver->load(std::memory_order_acquire);
   });
 }
 
@@ -31,9 +34,12 @@ LaunchTables::Table LaunchTables::take(size_t rowBytes, const std::function<void
 }
 
 void LaunchTables::keep(const Table& table, cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  TUTTI_CUDA(cudaStreamIsCapturing(stream, &status));
-  (status == cudaStreamCaptureStatusNone ? launched_ : captured_).push_back(table);
+  const auto isOver = std::make_shared<std::atomic<bool>>(false);
+  const auto end = [isOver](void*) { isOver->store(true, std::memory_order_release); };
+  if (device::keepInGraph(stream, {nullptr, end}))
+    captured_.push_back({table, isOver});
+  else
+    launched_.push_back(table);
 }
 
 }  // namespace tutti::executor::cuda

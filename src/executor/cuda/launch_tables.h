@@ -2,10 +2,11 @@
 
 // What a launch needs to know that does not fit its arguments: tables in pinned memory, which the
 // kernel reads. Each begins with a word that the launch's last lane sets; then its room is taken
-// for another. What a graph may replay is kept for ever.
+// for another. That of a captured launch is taken when its graph is gone.
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,7 +54,12 @@ class LaunchTables {
 
   transports::p2p::PinnedMemory<unsigned char> memory_;
   Arena arena_;
-  std::vector<Table> launched_, captured_;
+  std::vector<Table> launched_;
+  struct Captured {
+    Table table;
+    std::shared_ptr<std::atomic<bool>> isOver;  // set by a thread of CUDA's
+  };
+  std::vector<Captured> captured_;
 };
 
 }  // namespace tutti::executor::cuda

@@ -162,4 +162,23 @@ std::vector<unsigned char> encode(const plan::PlanSpec& spec, const plan::Progra
   return Encoder(spec, program, rank).image();
 }
 
+bool isOneShot(const plan::PlanSpec& spec, const plan::Program& program, int rank) {
+  if (spec.ranks < 2 || spec.divisions != 1 || spec.mapped.any()) return false;
+  plan::Step send{.sources = {plan::local(plan::Buffer::In, 0)}};
+  plan::Step fold{.targets = {plan::local(plan::Buffer::Out, 0)},
+                  .fold = plan::Fold::Canonical,
+                  .completes = true};
+  for (int r = 0; r < spec.ranks; ++r) {
+    fold.sources.push_back(r == rank ? plan::local(plan::Buffer::In, 0) : plan::channel(r, 0));
+    if (r != rank) send.targets.push_back(plan::channel(r, 0));
+  }
+  if (program.lanes.size() != 1 || program.lanes[0].channel != 0 ||
+      program.lanes[0].steps.size() != 2)
+    return false;
+  // A plan begins with the next rank; all are sent to side by side.
+  plan::Step first = program.lanes[0].steps[0];
+  std::ranges::sort(first.targets);
+  return first == send && program.lanes[0].steps[1] == fold;
+}
+
 }  // namespace tutti::executor::cuda

@@ -73,4 +73,8 @@ struct ProgramHeader {
 std::vector<unsigned char> encode(const plan::PlanSpec& spec, const plan::Program& program,
                                   int rank);
 
+/// Whether all that the program does is to send its input, which is one chunk, to all others, and
+/// to fold what they send in the order of ranks.
+bool isOneShot(const plan::PlanSpec& spec, const plan::Program& program, int rank);
+
 }  // namespace tutti::executor::cuda

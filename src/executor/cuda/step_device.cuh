@@ -160,6 +160,12 @@ TUTTI_DEVICE unsigned char* baseOf(const Lane& lane, const PortCode& port) {
   return port.buffer == PortBuffer::In ? const_cast<unsigned char*>(lane.rank.in) : lane.rank.out;
 }
 
+template <int kSize>
+TUTTI_DEVICE uint16_t alignmentOf(const unsigned char* at) {
+  const auto address = reinterpret_cast<uint64_t>(at);
+  return address % 16 == 0 ? 16 : address % kSize == 0 ? kSize : 1;
+}
+
 /// Where the port's `index`th chunk lies.
 template <Wire kWire, int kSize>
 TUTTI_DEVICE Operand operandOf(const Lane& lane, const PortCode& port, uint32_t index,
@@ -180,8 +186,7 @@ TUTTI_DEVICE Operand operandOf(const Lane& lane, const PortCode& port, uint32_t 
   operand.isScaled = arithmetic.op == kPreMulSum && arithmetic.reduces && isSource &&
                      port.kind == PortKind::Local && port.buffer == PortBuffer::In &&
                      (arithmetic.readsScalar || arithmetic.scalar != 1.0);
-  const auto address = reinterpret_cast<uint64_t>(operand.at);
-  operand.alignment = address % 16 == 0 ? 16 : address % kSize == 0 ? kSize : 1;
+  operand.alignment = alignmentOf<kSize>(operand.at);
   return operand;
 }
 
@@ -215,26 +220,29 @@ TUTTI_DEVICE uint32_t withChunks(const PortCode* ports, uint32_t count) {
   return some;
 }
 
+/// How the sources of a chunk are folded.
+TUTTI_DEVICE void setArithmetic(const Lane& lane, Chunk& chunk, StepFold fold, bool completes) {
+  const Arithmetic& arithmetic = lane.rank.arithmetic;
+  chunk.type = arithmetic.type;
+  chunk.op = arithmetic.op;
+  // Two operands give the same by either fold.
+  chunk.isTree = fold == StepFold::Canonical && chunk.sourceCount > 2 &&
+                 (arithmetic.deterministic || !isReducedType(arithmetic.type));
+  chunk.isRounded = arithmetic.deterministic != 0;
+  chunk.divideBy = completes && arithmetic.op == kAvg ? int(lane.rank.ranks) : 1;
+}
+
 template <Wire kWire, int kSize>
 TUTTI_DEVICE void moveChunk(Lane& lane, const StepCode& step, const PortCode* ports,
                             const Operand* operands, uint64_t bytes) {
-  const Arithmetic& arithmetic = lane.rank.arithmetic;
   Chunk chunk{operands, operands + step.sources};
   chunk.sourceCount = withChunks(ports, step.sources);
   chunk.targetCount = withChunks(ports + step.sources, step.targets);
   chunk.bytes = bytes;
-  chunk.type = arithmetic.type;
-  chunk.op = arithmetic.op;
   chunk.isAligned =
       areAligned(chunk.sources, chunk.sourceCount) && areAligned(chunk.targets, chunk.targetCount);
-  const bool isTree = step.fold == StepFold::Canonical;
-  // Two operands give the same by either fold.
-  chunk.isTree = isTree && chunk.sourceCount > 2 &&
-                 (arithmetic.deterministic || !isReducedType(arithmetic.type));
-  chunk.isRounded = arithmetic.deterministic != 0;
-  chunk.divideBy = step.completes && arithmetic.op == kAvg ? int(lane.rank.ranks) : 1;
-  chunk.scalar = arithmetic.readsScalar ? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)
-                                        : arithmetic.scalar;
+  setArithmetic(lane, chunk, step.fold, step.completes);
+  chunk.scalar = &lane.shared->scalar;
   if (chunk.sourceCount == 1 && chunk.divideBy == 1 && !operands[0].isScaled)
     copyChunk<kWire, typename WordOf<kSize>::Type>(lane, chunk);
   else

@@ -261,6 +261,87 @@ mutation(launch_is_never_over
          TEST cuda_launches_test FILTER Wires/Chains.*
          SHOWS "operations instead of|no progress|disagree")
 
+# ---- Calls that are performed at once.
+
+set(shot FILE src/executor/cuda/one_shot_device.cuh TEST cuda_launches_test)
+mutation(at_once_a_slot_is_taken_for_free
+         ${shot} FROM [[sent - all.slotCount]] TO [[sent - 2 * all.slotCount]]
+         FILTER OneShot.WaitsForItsSlot
+         SHOWS "Which is|no progress")
+mutation(at_once_no_credit_is_given_back
+         ${shot} FROM [[    ptx::stRelaxedSys(link.peerCredit, received);]]
+         FILTER OneShot.CountsMessages*
+         SHOWS "no progress")
+mutation(at_once_what_is_sent_is_not_counted
+         ${shot} FROM [[    ptx::stRelaxedGpu(&link.sent, sent);]]
+         FILTER OneShot.CountsMessages*
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(at_once_what_is_received_is_not_counted
+         ${shot} FROM [[    ptx::stRelaxedGpu(&link.received, received);]]
+         FILTER OneShot.CountsMessages*
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(at_once_headers_are_not_looked_at
+         ${shot} FROM [[    else if (!lane.hasFailed)
+      checkHeader(lane, int(peer), bytes, {value.x, value.y, value.z});]]
+         FILTER OneShotFaults.CallsThatDiffer*
+         SHOWS "no rank has that error")
+mutation(at_once_failures_are_not_told_to_other_threads
+         ${shot} FROM [[  if (shared->stoppedWaiting) return false;]]
+         FILTER OneShotFaults.CountsThatDiffer*
+         SHOWS "FAILED  . OneShotFaults")
+mutation(at_once_sums_begin_before_all_has_come
+         ${shot} FROM [[  lane.sync();
+  if (shared->stoppedWaiting)]]
+         TO [[  if (shared->stoppedWaiting)]]
+         FILTER OneShot.Replays
+         SHOWS "a load of 16 bytes at|is wrong, seed")
+mutation(at_once_a_rank_is_a_peer_of_its_own
+         ${shot} FROM [[other + (other >= rank.rank)]] TO [[other + (other > rank.rank)]]
+         FILTER OneShot.GivesTheHostsBits
+         SHOWS "a store of 16 bytes at .nil.")
+mutation(at_once_a_piece_has_8_bytes
+         ${shot} FROM [[isHeader || part.bytes > 8 ? 2 : 1]] TO [[isHeader ? 2 : 1]]
+         FILTER OneShot.GivesTheHostsBits
+         SHOWS "differs from byte")
+mutation(at_once_there_are_more_pieces_than_threads
+         ${shot} FROM [[(rank.ranks - 1) * pieces <= all.threadsPerLane]] TO [[true]]
+         FILTER OneShot.OfAnyRanks*
+         SHOWS "differs from byte")
+mutation(at_once_there_is_always_room
+         ${shot} FROM [[rank.ranks * (pieces - 1) * sizeof(uint4) <= all.sharedProgramBytes]] TO [[true]]
+         SANITIZER address FILTER OneShot.WithoutRoom*
+         SHOWS "AddressSanitizer")
+mutation(at_once_the_ranks_own_part_has_come
+         ${shot} FROM [[    if (r == rank.rank) operand.at = const_cast<unsigned char*>(rank.in);]]
+         FILTER OneShot.GivesTheHostsBits
+         SHOWS "differs from byte")
+mutation(at_once_averages_are_sums
+         FILE src/executor/cuda/step_device.cuh TEST cuda_launches_test
+         FROM [[completes && arithmetic.op == kAvg]] TO [[!completes && arithmetic.op == kAvg]]
+         FILTER OneShot.GivesTheHostsBits
+         SHOWS "differs from byte")
+mutation(at_once_inputs_that_are_scaled_are_not
+         FILE src/executor/cuda/launch.cc TEST cuda_launches_test
+         FROM [[ && launch.op != ReduceOp::PreMulSum]]
+         FILTER OneShot.GivesTheHostsBits
+         SHOWS "differs from byte")
+mutation(at_once_rounds_are_one
+         FILE src/executor/cuda/launch.cc TEST cuda_launches_test
+         FROM [[shape.rounds() == 1]] TO [[true]]
+         FILTER OneShot.IsForShortCalls*
+         SHOWS "differs from byte|no progress|disagree|has given up")
+mutation(at_once_a_plan_ends_as_it_likes
+         FILE src/executor/cuda/program.cc TEST cuda_launches_test
+         FROM [[ && program.lanes[0].steps[1] == fold]]
+         FILTER OneShot.MeetsARank*
+         SHOWS "isOneShot")
+mutation(at_once_peers_are_on_any_host
+         FILE src/executor/cuda/interpreter.cc TEST cuda_proxy_test
+         FROM [[if (endpoint_.isThroughHost(peer)) plan->isOneShot_ = false;]]
+         TO [[continue;]]
+         FILTER Sim/FarPlans.*
+         SHOWS "a store of 16 bytes at .nil.")
+
 # ---- Entries of mapped plans, and lanes that wait for each other.
 
 mutation(entries_are_numbered_from_0
@@ -271,7 +352,7 @@ mutation(entries_are_numbered_from_0
          SHOWS "differs from byte|disagree|has given up")
 mutation(entries_are_not_counted
          FILE src/executor/cuda/interpreter_device.cuh
-         FROM [[    rank.words->entries += rank.program->maps;]]
+         FROM [[if (!rank.isOneShot) rank.words->entries += rank.program->maps;]]
          TEST cuda_launches_test FILTER Wires/Graphs.OfAMappedPlanReplay/0
          SHOWS "is wrong, seed|disagree|has given up")
 mutation(there_is_one_entry_for_odd_and_even_numbers
@@ -391,8 +472,8 @@ mutation(gaps_in_a_message_do_not_count
 
 mutation(trees_are_folded_as_lists
          FILE src/executor/cuda/step_device.cuh
-         FROM [[chunk.isTree = isTree && chunk.sourceCount > 2 &&]]
-         TO [[chunk.isTree = isTree && chunk.sourceCount > 99 &&]]
+         FROM [[fold == StepFold::Canonical && chunk.sourceCount > 2 &&]]
+         TO [[fold == StepFold::Canonical && chunk.sourceCount > 99 &&]]
          TEST cuda_interpreter_test FILTER Simple/Plans.*/2
          SHOWS "differs from byte")
 mutation(deterministic_sums_are_rounded_once
@@ -403,7 +484,7 @@ mutation(deterministic_sums_are_rounded_once
          SHOWS "differs from byte")
 mutation(partial_sums_are_divided_too
          FILE src/executor/cuda/step_device.cuh
-         FROM [[step.completes && arithmetic.op == kAvg]]
+         FROM [[completes && arithmetic.op == kAvg]]
          TO [[arithmetic.op == kAvg]]
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
@@ -413,9 +494,9 @@ mutation(received_sums_are_multiplied_again
          TEST cuda_interpreter_test FILTER Numbers.OfAllTypes*
          SHOWS "differs from byte")
 mutation(scalar_in_memory_is_not_read
-         FILE src/executor/cuda/step_device.cuh
-         FROM [[arithmetic.readsScalar ? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)]]
-         TO [[arithmetic.readsScalar ? 1.0]]
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)]]
+         TO [[? 1.0]]
          TEST cuda_interpreter_test FILTER Numbers.AreScaledByWhatIsInMemory
          SHOWS "differs from byte")
 mutation(integers_times_one_lose_their_low_bits

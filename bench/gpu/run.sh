@@ -259,10 +259,22 @@ for test in cuda_interpreter cuda_launches cuda_exchange cuda_slices cuda_proxy 
   copy_processes; do
   tests "executor_$test" 60 "$tests/${test}_test"
 done
+if [ "$gpus" -lt 3 ]; then
+  leave executor_cuda_processes "its ranks are three processes with a GPU each"
+else
+  tests executor_cuda_processes 60 "$tests/cuda_processes_test"
+fi
 tests communicator 90 "$tests/gpu_communicator_test"
 tests communicator_shrink 60 "$tests/gpu_shrink_test"
 tests communicator_processes 90 "$tests/gpu_processes_test"
 tests communicator_hosts 90 "$tests/gpu_hosts_test"
+if [ -n "$emulated" ]; then
+  tests communicator_probe 60 "$tests/gpu_probe_test"
+  part communicator_direct 90 env TUTTI_GPU_DIRECT=1 "$tests/gpu_hosts_test"
+else
+  leave communicator_probe "no GPU lies to another when it is asked to"
+  leave communicator_direct "the networks of these tests do not reach a GPU's memory"
+fi
 LD_LIBRARY_PATH=$libraries part nccl_programs 90 "$tests/nccl_gpu"
 collectives="all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv gather scatter alltoallv"
 for ranks in 2 4 8; do

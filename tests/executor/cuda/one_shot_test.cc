@@ -210,6 +210,29 @@ TEST(OneShot, WithoutRoomTakesSteps) {
   for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.buffer(r).download(), expected[r].bytes);
 }
 
+// It asks no program: its graphs are right when another one lies where that was.
+TEST(OneShot, AsksNoProgram) {
+  DeviceRanks ranks(optionsOf(2));
+  const Call call = shotCall(2, 10);
+  const auto expected = hostResult(call, 1, ranks.slotBytes(Wire::LL));
+  ranks.begin(ringCall(2, 10), Wire::LL, 1);
+  std::vector<std::unique_ptr<DevicePlan>> others;
+  std::vector<cudaGraphExec_t> graphs;
+  for (int r = 0; r < 2; ++r) {
+    Interpreter& interpreter = ranks.interpreter(r);
+    auto plan = interpreter.prepare(call.spec, collectives::build(call.spec, r));
+    DeviceLaunch launch = ranks.launchOf(r);
+    launch.plan = plan.get();
+    graphs.push_back(ranks.capture(r, [&] { interpreter.launch(launch, ranks.stream(r)); }));
+    plan.reset();
+    others.push_back(interpreter.prepare(call.spec, {{{.channel = 0, .steps = {}}}}));
+  }
+  for (int r = 0; r < 2; ++r) TUTTI_CUDA(cudaGraphLaunch(graphs[r], ranks.stream(r)));
+  for (int r = 0; r < 2; ++r) ranks.wait(r);
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.buffer(r).download(), expected[r].bytes);
+  for (cudaGraphExec_t graph : graphs) cudaGraphExecDestroy(graph);
+}
+
 TEST(OneShot, Replays) {
   for (const uint64_t count : {2, 100})
     EXPECT_EQ(replayMany(optionsOf(2), shotCall(2, count), Wire::LL, 12), "");

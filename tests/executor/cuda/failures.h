@@ -35,4 +35,14 @@ inline Error firstOf(DeviceRanks& ranks, ErrorCode code) {
   return found;
 }
 
+/// Of two ranks that have begun a call: rank 1 takes it for a later operation.
+inline void expectSkippedIsMismatch(DeviceRanks& ranks) {
+  const uint32_t skipped = 5;
+  TUTTI_CUDA(cudaMemcpy(&ranks.endpoint(1).words()->operation, &skipped, sizeof skipped,
+                        cudaMemcpyHostToDevice));
+  TUTTI_CUDA(cudaDeviceSynchronize());
+  for (int r = 0; r < 2; ++r) ranks.launch(r);
+  expectNames(firstOf(ranks, ErrorCode::Mismatch), {"operation 0", "operation 5"});
+}
+
 }  // namespace tutti::tests

@@ -41,12 +41,7 @@ TEST_P(Faults, CountsThatDifferAreAMismatch) {
 TEST_P(Faults, ASkippedOperationIsAMismatch) {
   DeviceRanks ranks({.ranks = 2});
   ranks.begin(ringCall(2, 300), GetParam(), 1);
-  const uint32_t skipped = 5;
-  TUTTI_CUDA(cudaMemcpy(&ranks.endpoint(1).words()->operation, &skipped, sizeof skipped,
-                        cudaMemcpyHostToDevice));
-  TUTTI_CUDA(cudaDeviceSynchronize());
-  for (int r = 0; r < 2; ++r) ranks.launch(r);
-  expectNames(firstOf(ranks, ErrorCode::Mismatch), {"operation 0", "operation 5"});
+  expectSkippedIsMismatch(ranks);
 }
 
 TEST_P(Faults, AbortEndsAllRanks) {

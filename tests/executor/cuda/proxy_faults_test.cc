@@ -73,12 +73,7 @@ TEST_P(FarFaults, CountsThatDifferAreAMismatch) {
 TEST_P(FarFaults, ASkippedOperationIsAMismatch) {
   DeviceRanks ranks(options({0, 1}));
   ranks.begin(ringCall(2, 300), Wire::LL128, 1);
-  const uint32_t skipped = 5;
-  TUTTI_CUDA(cudaMemcpy(&ranks.endpoint(1).words()->operation, &skipped, sizeof skipped,
-                        cudaMemcpyHostToDevice));
-  TUTTI_CUDA(cudaDeviceSynchronize());
-  for (int r = 0; r < 2; ++r) ranks.launch(r);
-  expectNames(firstOf(ranks, ErrorCode::Mismatch), {"operation 0", "operation 5"});
+  expectSkippedIsMismatch(ranks);
 }
 
 // Rank 1 is on rank 0's host and rank 2 is not; rank 3's launch comes late, or is refused: it has

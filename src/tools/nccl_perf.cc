@@ -25,16 +25,8 @@ void refuseVariables() {
     TUTTI_REQUIRE(!std::getenv(name), name, " is set, and has no meaning here: unset it");
 }
 
-/// Kernels of ranks as threads wait for each other, so none may be behind another in a queue of the
-/// GPU. CUDA reads it when it begins.
-void askForQueues(const NcclPerfOptions& options) {
-  if (options.perf.device != "host" && options.ranksHere() > 1)
-    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-}
-
 int measure(const NcclPerfOptions& options) {
   refuseVariables();
-  askForQueues(options);
   // Before joining, so that nobody is kept waiting by a file that cannot be written.
   const auto launched = launchedRank();
   std::ofstream json;
@@ -60,6 +52,9 @@ int ncclPerfMain(int argc, char** argv) {
   const std::string program(nameOf(argv[0]));
   std::vector<const char*> words(argv, argv + argc);
   words[0] = program.c_str();
+  // Kernels of ranks as threads wait for each other, so none may be behind another in a queue of
+  // the GPU. CUDA reads it when it begins, which is when --device is looked at.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   try {
     const auto parsed = parseNcclPerf(argc, words.data());
     if (const int* code = std::get_if<int>(&parsed)) return *code;

@@ -12,6 +12,7 @@
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/sanitized.h"
 
 namespace tutti::tests {
 namespace {
@@ -61,6 +62,8 @@ TEST_P(GpuAllocations, EndBeforeCollectives) {
   for (const char* const algorithm : {"", "recursive", "double_tree"})
     for (const int size : {2, 4}) {
       if (size == 2 && *algorithm != 0) continue;
+      // What isOrderedByItsDataAlone() of the executor's tests is about.
+      if (kThreadSanitized && *algorithm == 'd') continue;
       SCOPED_TRACE(testing::Message() << size << " ranks " << algorithm);
       auto ranks = make(size, {.algorithm = algorithm});
       auto windows = windowsOf(ranks);

@@ -177,13 +177,16 @@ void launchWrongRegisters(WrongRegisters what) {
   std::exit(0);
 }
 
+// Who is first is a matter of the seed.
 TEST_F(Errors, OfRegisters) {
   const std::pair<WrongRegisters, const char*> cases[] = {
       {WrongRegisters::PartOfAWarp, "deadlock.*\n.*a warp collective"},
       {WrongRegisters::PartOfAWarpgroup, "exits without a setmaxnreg that others"},
-      {WrongRegisters::AfterOthersLeft, "dec to 40, but thread 0 of the warpgroup has exited"},
+      {WrongRegisters::AfterOthersLeft,
+       "dec to 40, but thread [0-9]+ of the warpgroup has exited|exits without a setmaxnreg that "
+       "others"},
       {WrongRegisters::OthersTakeMore,
-       "dec to 24, but others of the warpgroup execute setmaxnreg.dec to 40"},
+       "dec to (24|40), but others of the warpgroup execute setmaxnreg.dec to (40|24)"},
       {WrongRegisters::Again,
        "dec to 24 before all threads of the warpgroup have executed "
        "setmaxnreg.dec to 40"},

@@ -8,7 +8,6 @@
 #include "src/device/cuda.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/guards.h"
-#include "src/device/cuda/setup_stream.h"
 
 namespace tutti::device {
 namespace {
@@ -59,13 +58,12 @@ Memory allocateCuda(int device, size_t bytes) {
 }
 
 // Copies of pageable memory may return before they have arrived, and the default stream's do not
-// wait for streams that do not wait for it: so one that nobody computes on, and a wait.
+// wait for streams that do not wait for it: so one of its own, and a wait.
 void copyMemory(void* to, const void* from, size_t bytes) {
   if (cudaSupport().devices == 0) base::fail(ErrorCode::Unsupported, cudaSupport().missing);
   const OutsideCapture relaxed;
-  const SetupStream stream(currentDevice());
-  TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.get()));
-  stream.wait();
+  TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread));
+  TUTTI_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
 void copyOn(StreamRef stream, void* to, const void* from, size_t bytes) {

@@ -27,7 +27,7 @@ class CopyProbe {
   const transports::p2p::Endpoint& endpoint_;
   const uint32_t number_;
   const unsigned waitFlags_;
-  device::SetupStream setup_;
+  transports::p2p::SetupStream setup_;
   transports::p2p::DeviceMemory sent_;  // by peer a pattern, then the flag
   transports::p2p::PinnedMemory<uint32_t> seen_;
 };

@@ -200,7 +200,7 @@ class Interpreter {
   /// Operations follow each other, so all plans share one scratch memory: the largest so far.
   std::shared_ptr<unsigned char> scratch_;
   size_t scratchBytes_ = 0;
-  device::SetupStream setup_;
+  transports::p2p::SetupStream setup_;
   LaunchTables tables_;
   transports::p2p::PinnedMemory<Counts> counts_{1};
   transports::p2p::PinnedMemory<uint32_t> stopWord_{1};

@@ -36,10 +36,15 @@ LaunchTables::Table LaunchTables::take(size_t rowBytes, const std::function<void
 void LaunchTables::keep(const Table& table, cudaStream_t stream) {
   const auto isOver = std::make_shared<std::atomic<bool>>(false);
   const auto end = [isOver](void*) { isOver->store(true, std::memory_order_release); };
-  if (device::keepInGraph(stream, {nullptr, end}))
-    captured_.push_back({table, isOver});
-  else
-    launched_.push_back(table);
+  try {
+    if (device::keepInGraph(stream, {nullptr, end}))
+      captured_.push_back({table, isOver});
+    else
+      launched_.push_back(table);
+  } catch (...) {  // the graph has the launch, and may be replayed
+    captured_.push_back({table, std::make_shared<std::atomic<bool>>(false)});
+    throw;
+  }
 }
 
 }  // namespace tutti::executor::cuda

@@ -79,6 +79,7 @@ TUTTI_DEVICE bool runAtOnce(const Arguments& all, const RankArguments& rank, Lan
   const uint64_t offset = isHeader ? 0 : kLine + part.slotOffset;
   auto* const arrived = reinterpret_cast<uint4*>(lane.operands() + 2 * all.mostPorts);
   uint32_t sent = 0, received = 0;
+  if (thread == lane.threads() - 1) begin(rank, true);  // who waits for nobody, as a rule
   if (hasPiece) {
     sent = ptx::ldRelaxedGpu(&link.sent) + 1;
     received = ptx::ldRelaxedGpu(&link.received) + 1;
@@ -97,7 +98,6 @@ TUTTI_DEVICE bool runAtOnce(const Arguments& all, const RankArguments& rank, Lan
       if (words > 1) sendWords(to + 16, value.z, value.w, sent);
     }
   }
-  if (thread == 0) begin(rank, true);
   findOneShotOperands<kSize>(lane, arrived, packs);
   lane.step = 1;
   if (hasPiece && !lane.hasFailed) {
@@ -109,9 +109,10 @@ TUTTI_DEVICE bool runAtOnce(const Arguments& all, const RankArguments& rank, Lan
     else if (!lane.hasFailed)
       checkHeader(lane, int(peer), bytes, {value.x, value.y, value.z});
   }
-  if (lane.hasFailed) atomicExch(&shared->stoppedWaiting, 1u);
+  // Not the word that tells threads of the call before that they may end: some may still read it.
+  if (lane.hasFailed) atomicExch(&shared->stoppedMoving, 1u);
   lane.sync();
-  if (shared->stoppedWaiting) return false;
+  if (shared->stoppedMoving) return false;
   foldOneShot<kSize>(lane);
   if (isHeader) {  // all threads have taken what the peer has sent
     ptx::stRelaxedSys(link.peerCredit, received);

@@ -32,6 +32,17 @@ DeviceRanksOptions optionsOf(int ranks, uint32_t slots = 4) {
   return options;
 }
 
+/// Until the rank's collective behind so many is under way.
+void awaitCollective(DeviceRanks& ranks, int rank, uint64_t before) {
+  const Interpreter& interpreter = ranks.interpreter(rank);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (interpreter.completed() != before ||
+         interpreter.underWay() != Interpreter::UnderWay::Collective) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // Random bits, as in Numbers.OfAllTypesAndReductionsAreTheHosts; ends of 8 bytes, of less and of
 // more; of three ranks a list and a tree differ.
 TEST(OneShot, GivesTheHostsBits) {
@@ -108,6 +119,7 @@ TEST(OneShot, WaitsForItsSlot) {
     ranks.launch(r);
   };
   launch(0);
+  awaitCollective(ranks, 0, kSlots);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   launch(1);
   for (int r = 0; r < 2; ++r) ranks.wait(r);
@@ -287,6 +299,22 @@ TEST(OneShotFaults, CountsThatDifferAreAMismatch) {
     EXPECT_EQ(ranks.buffer(r).download(), memoryOf(shotCall(2, 20), r, 1).bytes) << "rank " << r;
 }
 
+// Threads of the call before may still ask whether they may go on.
+TEST(OneShotFaults, AMismatchBehindAnotherCallEndsAllThreads) {
+  for (int i = 0; i < 10; ++i) {
+    DeviceRanks ranks(optionsOf(2));
+    ranks.begin(shotCall(2, 20), Wire::LL, 1);
+    for (int r = 0; r < 2; ++r) {
+      DeviceLaunch other = ranks.launchOf(r);
+      other.callHash += static_cast<uint32_t>(r);
+      const Interpreter::RankLaunch calls[] = {{&ranks.interpreter(r), ranks.launchOf(r)},
+                                               {&ranks.interpreter(r), other}};
+      Interpreter::launchMerged(calls, ranks.stream(r));
+    }
+    expectNames(firstOf(ranks, ErrorCode::Mismatch), {"operation 1"});
+  }
+}
+
 TEST(OneShotFaults, ASkippedOperationIsAMismatch) {
   DeviceRanks ranks(optionsOf(2));
   ranks.begin(shotCall(2, 3), Wire::LL, 1);
@@ -298,8 +326,7 @@ TEST(OneShotFaults, AbortEndsAllRanks) {
   ranks.begin(shotCall(3, 30), Wire::LL, 1);
   ranks.launch(0);
   ranks.launch(1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(ranks.interpreter(0).underWay(), Interpreter::UnderWay::Collective);
+  awaitCollective(ranks, 0, 0);
   ranks.interpreter(0).abort();
   for (int r = 0; r < 2; ++r) ranks.wait(r);
   EXPECT_EQ(failureOf(ranks, 0).code(), ErrorCode::Aborted);

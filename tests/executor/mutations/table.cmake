@@ -286,13 +286,30 @@ mutation(at_once_headers_are_not_looked_at
          FILTER OneShotFaults.CallsThatDiffer*
          SHOWS "no rank has that error")
 mutation(at_once_failures_are_not_told_to_other_threads
-         ${shot} FROM [[  if (shared->stoppedWaiting) return false;]]
+         ${shot} FROM [[  if (shared->stoppedMoving) return false;]]
          FILTER OneShotFaults.CountsThatDiffer*
          SHOWS "FAILED  . OneShotFaults")
+mutation(at_once_failures_are_told_to_threads_of_the_call_before
+         ${shot} FROM [[atomicExch(&shared->stoppedMoving, 1u);
+  lane.sync();
+  if (shared->stoppedMoving) return false;]]
+         TO [[atomicExch(&shared->stoppedWaiting, 1u);
+  lane.sync();
+  if (shared->stoppedWaiting) return false;]]
+         FILTER OneShotFaults.AMismatchBehind* SEED 1
+         SHOWS "deadlock|no progress")
+mutation(at_once_a_call_begins_behind_its_wait_for_a_slot
+         ${shot} FROM [[  if (thread == lane.threads() - 1) begin(rank, true);  // who waits for nobody, as a rule
+]]
+         TO [[  while (lane.thread == lane.threads() - 1 && ptx::ldAcquireSys(link.credit) < 2) spinHint();
+  if (thread == lane.threads() - 1) begin(rank, true);
+]]
+         FILTER OneShot.WaitsForItsSlot
+         SHOWS "steady_clock|no progress")
 mutation(at_once_sums_begin_before_all_has_come
          ${shot} FROM [[  lane.sync();
-  if (shared->stoppedWaiting)]]
-         TO [[  if (shared->stoppedWaiting)]]
+  if (shared->stoppedMoving)]]
+         TO [[  if (shared->stoppedMoving)]]
          FILTER OneShot.Replays
          SHOWS "a load of 16 bytes at|is wrong, seed")
 mutation(at_once_a_rank_is_a_peer_of_its_own

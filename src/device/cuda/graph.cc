@@ -63,18 +63,18 @@ std::unique_ptr<Graph> capture(StreamRef stream, const std::function<void()>& wo
   return std::make_unique<CudaGraph>(captured, device);
 }
 
-bool keepInGraph(cudaStream_t stream, std::shared_ptr<void> kept) {
+void keepInGraph(cudaStream_t stream, std::shared_ptr<void> kept) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
   cudaGraph_t graph = nullptr;
   TUTTI_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id, &graph));
-  if (status != cudaStreamCaptureStatusActive) return status != cudaStreamCaptureStatusNone;
+  if (status != cudaStreamCaptureStatusActive) return;
   auto held = std::make_unique<Kept>(std::move(kept));
   cudaUserObject_t object = nullptr;
   TUTTI_CUDA(cudaUserObjectCreate(&object, held.get(), letGo, 1, cudaUserObjectNoDestructorSync));
   held.release();  // letGo() has it
   const cudaError_t error = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
-  if (error == cudaSuccess) return true;
+  if (error == cudaSuccess) return;
   cudaUserObjectRelease(object, 1);
   failCuda("cudaGraphRetainUserObject", error);
 }

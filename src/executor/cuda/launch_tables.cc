@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "src/device/cuda/graph.h"
+#include "src/device/cuda/guards.h"
 
 namespace tutti::executor::cuda {
 
@@ -34,13 +35,15 @@ LaunchTables::Table LaunchTables::take(size_t rowBytes, const std::function<void
 }
 
 void LaunchTables::keep(const Table& table, cudaStream_t stream) {
+  if (!device::isCapturing(stream)) {
+    launched_.push_back(table);
+    return;
+  }
   const auto isOver = std::make_shared<std::atomic<bool>>(false);
   const auto end = [isOver](void*) { isOver->store(true, std::memory_order_release); };
   try {
-    if (device::keepInGraph(stream, {nullptr, end}))
-      captured_.push_back({table, isOver});
-    else
-      launched_.push_back(table);
+    device::keepInGraph(stream, {nullptr, end});
+    captured_.push_back({table, isOver});
   } catch (...) {  // the graph has the launch, and may be replayed
     captured_.push_back({table, std::make_shared<std::atomic<bool>>(false)});
     throw;

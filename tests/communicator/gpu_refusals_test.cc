@@ -97,6 +97,50 @@ TEST_P(GpuRefusals, OfACallThatIsWaitedForAreToldWhenNothingTouchesItsBuffer) {
   EXPECT_GT(calls, GetParam() ? 20 : 2);
 }
 
+// Sends and receives, whose launch has a table that the graph keeps. A graph of them that the
+// program got nevertheless ends when it is launched.
+TEST_P(GpuRefusals, OfACaptureFailAllRanks) {
+  int failures = 0;
+  for (int calls = 0;; calls += GetParam() ? 3 : 1) {
+    SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
+    CommunicatorOptions options{.timeout = std::chrono::seconds(60), .gpuCopies = GetParam()};
+    options.devices = {gpu(1), gpu(2)};
+    Setting s(Communicator::createLocal(2, options), kCount);
+    const cudaStream_t stream = StreamRef(s.streams[0]).cuda();
+    ASSERT_EQ(cudaSetDevice(s.ranks[0].device().index), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    Outcome outcome;
+    bool hasFailed = false;
+    {
+      Group group;
+      s.ranks[0].send({s.values[0].data(), kCount / 2, DataType::Float32, 1}, s.streams[0]);
+      s.ranks[0].receive({s.values[0].data() + kCount / 2, kCount / 2, DataType::Float32, 1},
+                         s.streams[0]);
+      const emulation::FailingCall failing(calls, cudaErrorUnknown);
+      outcome = outcomeOf([&] { group.end(); });
+      hasFailed = failing.hasFailed();
+    }
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(stream, &graph);
+    if (!hasFailed) {
+      EXPECT_EQ(outcome.text, "no error");
+      EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+      break;
+    }
+    ++failures;
+    expectError(outcome, ErrorCode::Cuda, "cudaErrorUnknown");
+    for (Communicator& rank : s.ranks)
+      expectError(failureOf(rank), ErrorCode::Cuda, "cudaErrorUnknown");
+    cudaGraphExec_t exec = nullptr;
+    if (graph == nullptr || cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess) continue;
+    EXPECT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+    s.streams[0].synchronize();
+    EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+  EXPECT_GT(failures, 4);
+}
+
 INSTANTIATE_TEST_SUITE_P(Executors, GpuRefusals, testing::Bool(), [](const auto& byCopies) {
   return byCopies.param ? "ByCopies" : "ByKernels";
 });

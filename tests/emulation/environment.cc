@@ -35,7 +35,7 @@ Environment read() {
   all.isLoadingLazy = lazy != 0;
   all.isLateLoadingWrong = lazy == 2;
   all.isWaitingLocked = number("TUTTI_EMULATION_LOCKED_WAITS", 0, 0, 1) != 0;
-  all.connections = number("CUDA_DEVICE_MAX_CONNECTIONS", 0, 1, 32);
+  all.connections = number("CUDA_DEVICE_MAX_CONNECTIONS", all.connections, 1, 32);
   all.pending = number("TUTTI_EMULATION_PENDING", 0, 0);
   return all;
 }

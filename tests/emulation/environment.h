@@ -32,8 +32,8 @@ struct Environment {
   /// meanwhile, as CUDA does. 0.
   bool isWaitingLocked = false;
   /// CUDA_DEVICE_MAX_CONNECTIONS: hardware queues that the streams of a device share, 1 to 32; what
-  /// waits holds up all that is behind it in its queue. Not set: each stream has its own.
-  uint64_t connections = 0;
+  /// waits holds up all that is behind it in its queue. 8.
+  uint64_t connections = 8;
   /// TUTTI_EMULATION_PENDING: as much work a stream takes before whoever adds more waits. 0: any.
   uint64_t pending = 0;
 };

@@ -10,6 +10,7 @@
 
 #include "src/base/check.h"
 #include "src/device/cuda.h"
+#include "src/device/cuda/library_stream.h"
 #include "transports/ring_layout.h"
 
 namespace tutti::transports::p2p {
@@ -123,12 +124,7 @@ Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_
   OnDevice on(device);
   const device::Kernel kernel{"probe", probeAddress()};
   device::loadKernels({&kernel, 1}, device);
-  // Probes of ranks of one device wait for each other. CUDA deals queues out in turn to streams of
-  // one priority: this one takes none from callers', nor from set-up's, which goes on meanwhile.
-  int least = 0, greatest = 0;
-  TUTTI_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  TUTTI_CUDA(
-      cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, std::min(greatest + 1, least)));
+  stream_ = device::makeLibraryStream(device::StreamPurpose::Probes);
 }
 
 Endpoint::~Endpoint() {

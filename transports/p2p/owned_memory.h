@@ -7,45 +7,27 @@
 
 #include <cstddef>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/guards.h"
+#include "src/device/cuda/library_stream.h"
 #include "src/device/cuda/virtual_memory.h"
 
 namespace tutti::transports::p2p {
 
 using device::OnDevice;
 
-/// A device's stream for set-up: it waits for nothing else there, where kernels may spin until a
-/// peer is ready. All of the process share it, and it stays: CUDA deals its queues out as streams
-/// are made, and ranks of one device whose streams get the same one would wait for each other.
-/// Streams of different priorities do not share a queue, so it has the greatest, which callers'
-/// seldom have.
+/// A device's stream for set-up, where kernels of other streams may spin until a peer is ready.
 class SetupStream {
  public:
-  explicit SetupStream(int device) {
-    static std::mutex mutex;
-    static auto& streams = *new std::map<int, cudaStream_t>;
-    const std::lock_guard lock(mutex);
-    const auto known = streams.find(device);
-    if (known != streams.end()) {
-      stream_ = known->second;
-      return;
-    }
-    OnDevice on(device);
-    int least = 0, greatest = 0;
-    TUTTI_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    TUTTI_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
-    streams.emplace(device, stream_);
-  }
+  explicit SetupStream(int device)
+      : stream_(device::sharedStream(device::StreamPurpose::SetUp, device)) {}
   cudaStream_t get() const { return stream_; }
   void wait() const { TUTTI_CUDA(cudaStreamSynchronize(stream_)); }
 
  private:
-  cudaStream_t stream_ = nullptr;
+  const cudaStream_t stream_;
 };
 
 /// Memory of a device, all zero, and nothing under way when it is there.

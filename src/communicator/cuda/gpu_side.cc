@@ -14,6 +14,7 @@
 #include "src/communicator/cuda/wires.h"
 #include "src/device/cuda.h"
 #include "src/device/cuda/guards.h"
+#include "src/device/cuda/library_stream.h"
 
 namespace tutti::communicator {
 namespace {
@@ -301,6 +302,8 @@ void CudaSide::makeReady() {
                 ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
                 : makeKernelEngine(*endpoint_, {.blocks = fewestBlocks_, .deadlineNs = deadlineNs},
                                    canMap() && linesArriveWhole(devices), std::move(far_));
+  // So that copies that a thread waits for make no stream beside calls that run.
+  device::sharedStream(device::StreamPurpose::Copies, options_.device.index);
   CudaSides::ofProcess().add(*this);
   ready_.store(engine_.get(), std::memory_order_seq_cst);
   if (aborted_.load(std::memory_order_seq_cst)) engine_->abort();

@@ -8,6 +8,7 @@
 #include "src/device/cuda.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/guards.h"
+#include "src/device/cuda/library_stream.h"
 
 namespace tutti::device {
 namespace {
@@ -40,13 +41,13 @@ void requireAllocated(const char* call, cudaError_t error, int device, size_t by
   failCuda(call, error, context);
 }
 
-int currentDevice() {
+}  // namespace
+
+int currentCudaDevice() {
   int device = 0;
   TUTTI_CUDA(cudaGetDevice(&device));
   return device;
 }
-
-}  // namespace
 
 Memory allocateCuda(int device, size_t bytes) {
   if (bytes == 0) return {};
@@ -58,12 +59,13 @@ Memory allocateCuda(int device, size_t bytes) {
 }
 
 // Copies of pageable memory may return before they have arrived, and the default stream's do not
-// wait for streams that do not wait for it: so one of its own, and a wait.
+// wait for streams that do not wait for it: so one of the library's own, and a wait.
 void copyMemory(void* to, const void* from, size_t bytes) {
   if (cudaSupport().devices == 0) base::fail(ErrorCode::Unsupported, cudaSupport().missing);
   const OutsideCapture relaxed;
-  TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread));
-  TUTTI_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
+  const cudaStream_t stream = sharedStream(StreamPurpose::Copies, currentCudaDevice());
+  TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+  TUTTI_CUDA(cudaStreamSynchronize(stream));
 }
 
 void copyOn(StreamRef stream, void* to, const void* from, size_t bytes) {
@@ -71,16 +73,10 @@ void copyOn(StreamRef stream, void* to, const void* from, size_t bytes) {
   TUTTI_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.cuda()));
 }
 
-int currentCudaDevice() {
-  int device = 0;
-  TUTTI_CUDA(cudaGetDevice(&device));
-  return device;
-}
-
 Memory allocateCudaPinned(size_t bytes) {
   if (bytes == 0) return {};
   if (cudaSupport().devices == 0) base::fail(ErrorCode::Unsupported, cudaSupport().missing);
-  const int device = currentDevice();
+  const int device = currentCudaDevice();
   const OutsideCapture relaxed;
   void* data = nullptr;
   requireAllocated("cudaHostAlloc",

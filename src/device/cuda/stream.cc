@@ -1,9 +1,12 @@
-// Streams of CUDA: owned ones, which do not wait for the legacy default stream, and borrowed ones.
+// Streams of CUDA: owned ones, which do not wait for the legacy default stream, borrowed ones, and
+// the library's own.
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -14,6 +17,7 @@
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/driver.h"
 #include "src/device/cuda/guards.h"
+#include "src/device/cuda/library_stream.h"
 
 namespace tutti::device {
 namespace {
@@ -193,6 +197,29 @@ StreamRef borrowCudaStream(CUstream_st* stream) {
   else if (devices > 1)
     TUTTI_CUDA(cudaStreamGetDevice(stream, &device));
   return AnyStream::cudaRef(stream, device);
+}
+
+cudaStream_t makeLibraryStream(StreamPurpose purpose) {
+  int least = 0, greatest = 0;
+  TUTTI_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  const unsigned flags =
+      purpose == StreamPurpose::Copies ? cudaStreamDefault : cudaStreamNonBlocking;
+  cudaStream_t stream = nullptr;
+  TUTTI_CUDA(cudaStreamCreateWithPriority(&stream, flags,
+                                          std::min(greatest + static_cast<int>(purpose), least)));
+  return stream;
+}
+
+cudaStream_t sharedStream(StreamPurpose purpose, int device) {
+  static std::mutex mutex;
+  static auto& streams = *new std::map<std::pair<StreamPurpose, int>, cudaStream_t>;
+  const std::lock_guard lock(mutex);
+  cudaStream_t& stream = streams[{purpose, device}];
+  if (stream == nullptr) {
+    const OnDevice here(device);
+    stream = makeLibraryStream(purpose);
+  }
+  return stream;
 }
 
 }  // namespace tutti::device

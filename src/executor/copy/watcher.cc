@@ -5,6 +5,7 @@
 
 #include "src/base/check.h"
 #include "src/device/cuda/guards.h"
+#include "src/device/cuda/library_stream.h"
 
 namespace tutti::executor::copy {
 
@@ -51,15 +52,11 @@ std::string describeMismatch(int receiver, int sender, const CopyNotice& notice)
 
 }  // namespace
 
-// The greatest priority: streams of different ones do not share a queue of the device, in which a
-// waiting one would hold up this one.
 Watcher::Watcher(const Ground& ground, uint64_t deadlineNs)
     : ground_(ground), deadlineNs_(deadlineNs), seen_(kMostLanes) {
   OnDevice on(ground.endpoint.device());
   view_ = std::make_unique<View>();
-  int least = 0, greatest = 0;
-  TUTTI_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  TUTTI_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest));
+  stream_ = device::makeLibraryStream(device::StreamPurpose::SetUp);
 }
 
 Watcher::~Watcher() {

@@ -64,8 +64,8 @@ struct CUstream_st {
   bool isLegacy = false;
 
   std::deque<tutti::emulation::WorkPointer> queue;
-  tutti::emulation::WorkPointer last;                         // the newest; null before the first
-  std::shared_ptr<tutti::emulation::HardwareQueue> hardware;  // null: one of its own
+  tutti::emulation::WorkPointer last;  // the newest; null before the first
+  std::shared_ptr<tutti::emulation::HardwareQueue> hardware;
   tutti::emulation::QuietCondition wake;
   bool hasThread = false, isDestroyed = false;
 

@@ -273,12 +273,13 @@ if [ -n "$emulated" ]; then
   part communicator_direct 90 env TUTTI_GPU_DIRECT=1 "$tests/gpu_hosts_test"
 else
   leave communicator_probe "no GPU lies to another when it is asked to"
+  leave communicator_launches "how many kernels a group is, the emulation counts"
   leave communicator_direct "the networks of these tests do not reach a GPU's memory"
 fi
 LD_LIBRARY_PATH=$libraries part nccl_programs 90 "$tests/nccl_gpu"
 collectives="all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv gather scatter alltoallv"
 for ranks in 2 4 8; do
-  for collective in $collectives; do
+  for collective in $collectives hypercube; do
     part "threads_${ranks}_$collective" 30 "$programs/${collective}_perf" -t "$ranks" -g 1 \
       -b 8 -e 1M -f 32 -n 3 -w 1 --device $device
   done

@@ -20,7 +20,8 @@
 // Failure. An operation that fails, fails its communicator: every later call throws the same Error.
 // The contents of its recv buffers are undefined, the case above aside. Memory of allocate() may
 // still be written by ranks that have not heard of the failure, until the communicator was shrunk
-// or the memory is given back; other memory is never touched by another rank.
+// or the memory is given back; so may buffers of calls on GPUs' streams, by GPUs of the same
+// process, until the communicator is destroyed. Other memory is never touched by another rank.
 //
 // Completion. With no stream (the default) a call returns when its buffers may be used again. With
 // a stream it returns at once, and the work runs in stream order; its failure is thrown by the

@@ -12,14 +12,13 @@
 namespace tutti {
 
 using communicator::CallFacts;
+using communicator::kInquireAfterNs;
+using communicator::kInquireAgainNs;
 using communicator::Phase;
 using communicator::Recorder;
 
 namespace {
 
-// A rank that has been waited for this long is asked what it is doing.
-constexpr int64_t kInquireAfterNs = 100'000'000;
-constexpr int64_t kInquireAgainNs = 1'000'000'000;
 // Operations that a failure prints; describe() has all that are kept.
 constexpr size_t kRecordedLines = 8;
 // Of a failure's text that is told to others.
@@ -174,13 +173,13 @@ void Communicator::Impl::failByLeaver(int peer, const Recorder::Entry& entry) {
 
 // Of a collective all ranks know the number, and can compare what they call.
 void Communicator::Impl::inquire(int peer, uint64_t number) {
-  if (const auto entry = recorder.find(number)) inquire(peer, *entry, false);
+  if (const auto entry = recorder.find(number)) inquire(peer, *entry, Inquirer::Host);
 }
 
-void Communicator::Impl::inquire(int peer, const Recorder::Entry& entry, bool onGpu) {
+void Communicator::Impl::inquire(int peer, const Recorder::Entry& entry, Inquirer by) {
   base::ByteWriter out;
   const CallFacts* facts = entry.collective();
-  out.put(onGpu).put(facts ? entry.sequence : uint64_t{0});
+  out.put(by).put(facts ? entry.sequence : uint64_t{0});
   (facts ? *facts : CallFacts()).write(out);
   send(peer, Message::Inquiry, out.take());
 }
@@ -363,18 +362,19 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         break;
       }
       case Message::Inquiry: {
-        const bool onGpu = in.getFlag("GPU");
+        const auto by = in.getEnum("who asks", Inquirer::Host, Inquirer::GpuWaiting);
         const auto sequence = in.get<uint64_t>("operation");
         const CallFacts theirs = CallFacts::read(in);
         in.requireEnd();
-        const auto mine = (onGpu ? gpuRecorder : recorder).findCollective(sequence);
+        if (by == Inquirer::GpuWaiting && gpuWasCaptured.load(std::memory_order_acquire)) return;
+        const auto mine = (by == Inquirer::Host ? recorder : gpuRecorder).findCollective(sequence);
         if (mine && !(*mine->collective() == theirs))
           return fail(Error(ErrorCode::Mismatch,
                             base::message("ranks disagree about operation ", sequence, ": ",
                                           name(peer), " calls ", theirs.describe(), "; ", self(),
                                           " calls ", mine->describe())),
                       true);
-        if (onGpu) return;
+        if (by != Inquirer::Host) return;
         const Status now = status();
         send(peer, Message::Status,
              base::ByteWriter().put(now.sequence).put(now.activity).put(now.waitingFor).take());

@@ -148,10 +148,15 @@ class GpuSide {
   virtual StreamIdentity identityOf(StreamRef stream) const = 0;
   /// Whether all that was launched has ended; what was captured does not count.
   virtual bool isIdle() const = 0;
+  /// Of a rank that has given up: until no kernel of this process touches its buffers, whoever
+  /// launched it. At most 5 s: one that has not begun by then touches none of them.
+  virtual void awaitPeers() const = 0;
+  /// Mapped plans of this rank may have these buffers. Throws what CUDA says where they cannot.
+  virtual void allowPeers(const void* data, size_t bytes) const = 0;
   /// Whether something has begun, as a graph's replay may, and not ended.
   virtual bool isRunning() = 0;
-  /// Of a collective by a kernel that has begun and not ended, a graph's too: how many launches had
-  /// ended before it. From any thread.
+  /// Of a collective that has begun and not ended, a graph's too: how many launches had ended
+  /// before it. By copies of any call that waits. From any thread.
   virtual std::optional<uint64_t> underWay() const = 0;
   /// Whether a graph is left in which a call was captured.
   virtual bool hasGraphs() const = 0;

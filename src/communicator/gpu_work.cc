@@ -19,6 +19,8 @@ namespace tutti {
 using communicator::CallFacts;
 using communicator::GpuChoice;
 using communicator::GpuWork;
+using communicator::kInquireAfterNs;
+using communicator::kInquireAgainNs;
 using communicator::OperationWork;
 
 namespace communicator {
@@ -88,10 +90,12 @@ class SharedStreams {
   /// These are about to share a launch. The rank that has been there, or -1.
   int launch(uint64_t group, const StreamIdentity& stream, const std::vector<Part>& parts) {
     const std::lock_guard lock(mutex_);
-    Launched& here = launches_[{group, stream}];
+    forgetOldest();
+    Stream& here = launches_[{group, stream}];
+    here.used = ++used_;
     for (const Part& part : parts)
-      if (const int other = rankBefore(here, part); other >= 0) return other;
-    for (const Part& part : parts) here[{part.line, part.rank}] = part.last;
+      if (const int other = rankBefore(here.launched, part); other >= 0) return other;
+    for (const Part& part : parts) here.launched[{part.line, part.rank}] = part.last;
     return -1;
   }
   void forget(uint64_t group) {
@@ -109,8 +113,21 @@ class SharedStreams {
     }
     return -1;
   }
+  struct Stream {
+    Launched launched;
+    uint64_t used = 0;  // when it was last
+  };
+  /// A program may make a stream, or a capture, for every call. What another rank launched on one
+  /// so many streams ago is no call that a rank is just about to make.
+  void forgetOldest() {
+    constexpr size_t kMost = 4096;
+    if (launches_.size() < kMost) return;
+    std::erase_if(launches_,
+                  [&](const auto& entry) { return entry.second.used + kMost / 2 < used_; });
+  }
   std::mutex mutex_;
-  std::map<std::pair<uint64_t, StreamIdentity>, Launched> launches_;  // by communicator
+  std::map<std::pair<uint64_t, StreamIdentity>, Stream> launches_;  // by communicator
+  uint64_t used_ = 0;
 };
 
 /// Calls that are launched together, each with a stream: the first, or another, of every rank; and
@@ -276,6 +293,7 @@ void launch(const Batch& batch) {
     c.throwIfFailed();
     c.launching(work,
                 static_cast<uint64_t>(std::ranges::count(launches, c.gpu.get(), &GpuLaunch::side)));
+    if (captures[launches.size()] != 0) c.gpuWasCaptured.store(true, std::memory_order_release);
     launches.push_back(launchOf(work, captures[launches.size()]));
   }
   launchOnGpu(launches);
@@ -360,6 +378,10 @@ GpuWork Communicator::Impl::gpuWork(const OperationWork& work, StreamRef stream)
   const GpuChoice& choice = chooseOnGpu(facts);
   facts.algorithm = choice.spec.algorithm;
   facts.planHash = choice.hash ^ communicator::kOnGpu;
+  const uint64_t blockBytes = communicator::blockCount(facts, size) * sizeOf(facts.type);
+  if (choice.spec.mapped.any())
+    for (const auto& buffer : work.placement().collective)
+      gpu->allowPeers(buffer.data, buffer.bytes);
   return {.communicator = shared_from_this(),
           .facts = facts,
           .call = communicator::GpuCall{.plan = choice.plan,
@@ -373,9 +395,7 @@ GpuWork Communicator::Impl::gpuWork(const OperationWork& work, StreamRef stream)
                                         .scalarAt = launch->scalarAt,
                                         .deterministic = settings.deterministic,
                                         .callHash = facts.fingerprint(),
-                                        .bytes = communicator::bufferBytes(
-                                            choice.spec, communicator::blockCount(facts, size) *
-                                                             sizeOf(facts.type)),
+                                        .bytes = communicator::bufferBytes(choice.spec, blockBytes),
                                         .slices = choice.slices,
                                         .isMapped = choice.spec.mapped.any()},
           .stream = stream};
@@ -395,6 +415,8 @@ void Communicator::Impl::launching(const GpuWork& work, uint64_t behind) {
 
 void Communicator::Impl::awaitIdleGpu() {
   for (base::Backoff backoff(!topology.oversubscribed()); !gpu->isIdle();) backoff.idle();
+  if (gpu->canMap() && (gpu->failure() || failed.load(std::memory_order_acquire)))
+    gpu->awaitPeers();
 }
 
 // Also of a failure the caller hears only when no kernel touches his memory any more: it ends them.
@@ -415,6 +437,8 @@ namespace {
 constexpr int64_t kReasonNs = 1'000'000'000, kDisputeNs = 2'000'000'000;
 // How long what a rank has sent may take when it has left.
 constexpr int64_t kLeaverNs = 1'000'000'000;
+// How many ranks one that waits asks together.
+constexpr int kAskedAtATime = 8;
 
 }  // namespace
 
@@ -441,7 +465,7 @@ void Communicator::Impl::watchLeaversOnGpu() {
 
 // A kernel does not say for whom it waits: of a collective that may be anybody. Sends and receives
 // may have nothing to do with a host that is gone.
-void Communicator::Impl::watchNetworkOnGpu() {
+void Communicator::Impl::watchWaitsOnGpu() {
   std::optional<uint64_t> ended;
   std::vector<int> waitedFor;
   {
@@ -451,9 +475,28 @@ void Communicator::Impl::watchNetworkOnGpu() {
       std::ranges::copy_if(visited, std::back_inserter(waitedFor),
                            [&](int peer) { return !peers[peer].left; });
   }
+  if (ended) inquireOnGpu(*ended);
   if (waitedFor.empty()) return;
   const auto cut = gpuNetworkWatch.look(*endpoint, *ended, waitedFor, clock.nowNs());
   if (cut) failByCut(*cut, base::message("a collective on ", toString(settings.device)));
+}
+
+// Of ranks in different calls none may get a message of the other's: they take other wires, or have
+// other roots. So whoever waits asks the others what they call, some at a time. Where a rank has
+// captured calls, which it replays, ranks do not count alike.
+void Communicator::Impl::inquireOnGpu(uint64_t ended) {
+  const int64_t now = clock.nowNs();
+  if (gpuWaited != ended) gpuWaitedSinceNs = now;
+  gpuWaited = ended;
+  if (gpuWaitedSinceNs == 0) gpuWaitedSinceNs = now;
+  if (now - gpuWaitedSinceNs < kInquireAfterNs || now - gpuInquiryNs < kInquireAgainNs) return;
+  const auto entry = gpuRecorder.find(ended + 1);
+  if (!entry || !entry->collective() || gpuWasCaptured.load(std::memory_order_acquire)) return;
+  gpuInquiryNs = now;
+  for (int i = 0; i < std::min(kAskedAtATime, size - 1); ++i) {
+    gpuAsked = gpuAsked % (size - 1) + 1;
+    inquire((who.rank + gpuAsked) % size, *entry, Inquirer::GpuWaiting);
+  }
 }
 
 // A peer that has given up tells why by the control plane, and ranks that disagree compare their
@@ -473,7 +516,7 @@ void Communicator::Impl::watchGpu() {
   if (failed.load(std::memory_order_acquire)) return;
   if (!found) {
     watchLeaversOnGpu();
-    return watchNetworkOnGpu();
+    return watchWaitsOnGpu();
   }
   const int64_t now = clock.nowNs();
   const auto entry = gpuRecorder.find(found->operation);
@@ -484,7 +527,7 @@ void Communicator::Impl::watchGpu() {
     // Also about those before: what a rank sent in one of them may have been left.
     for (const auto& known : gpuRecorder.recent())
       if (isAsked && known.collective() && known.number <= entry->number)
-        inquire(found->peer, known, true);
+        inquire(found->peer, known, Inquirer::Gpu);
   }
   const bool isAnswer = isMismatch || found->code == ErrorCode::Timeout;
   const int64_t grace = isAsked ? kDisputeNs : isAnswer ? 0 : kReasonNs;

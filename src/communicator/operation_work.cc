@@ -244,7 +244,7 @@ void OperationWork::inquire(const executor::MismatchSeen& seen) {
   std::optional<Recorder::Entry> earlier;
   if (static_cast<int32_t>(behind) > 0)
     earlier = c.recorder.findCollective(entry_.sequence - behind);
-  c.inquire(seen.peer, earlier ? *earlier : entry_, false);
+  c.inquire(seen.peer, earlier ? *earlier : entry_, Communicator::Impl::Inquirer::Host);
 }
 
 void OperationWork::noteBreak(const transports::ConnectionLost& lost) {

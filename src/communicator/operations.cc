@@ -91,7 +91,8 @@ Placement checkBuffers(const Communicator::Impl& self, const Communicator::Impl:
   const Buffer buffers[] = {{"send", in.begin, in.bytes},
                             {"recv", out.begin, out.bytes},
                             {"scalarAt", scalar.begin, scalar.bytes}};
-  const Placement placement = communicator::placementOf(name, buffers, self.settings.device);
+  Placement placement = communicator::placementOf(name, buffers, self.settings.device);
+  placement.collective = {buffers[0], buffers[1]};
   if (!overlap(in, out)) return placement;
   const uint64_t block = extents.own.offset;
   const bool inPlace =

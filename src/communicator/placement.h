@@ -3,6 +3,7 @@
 // Where a call runs: on the host or on the rank's GPU, which the memory of its buffers and its
 // stream say together.
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -12,18 +13,19 @@
 namespace tutti::communicator {
 
 /// What the buffers of a call say.
-struct Placement {
-  enum class Side : uint8_t { Any, Host, Gpu } side = Side::Any;
-  /// The argument that says so: "all_reduce", "send".
-  const char* call = "";
-  const char* argument = "";
-};
-
 /// A buffer of a call, by its name among the arguments.
 struct Buffer {
   const char* argument;
   const void* data;
   uint64_t bytes;  ///< that are used; without any it says nothing
+};
+
+struct Placement {
+  enum class Side : uint8_t { Any, Host, Gpu } side = Side::Any;
+  /// The argument that says so: "all_reduce", "send".
+  const char* call = "";
+  const char* argument = "";
+  std::array<Buffer, 2> collective = {};  ///< send and recv of one
 };
 
 /// Throws InvalidArgument naming the argument for memory that no executor of a rank on `own` can

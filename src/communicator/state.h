@@ -113,6 +113,9 @@ struct ReadyChoice {
   double microseconds = 0;  ///< predicted, staged
 };
 
+/// A rank that has been waited for this long is asked what it is doing, and again.
+constexpr int64_t kInquireAfterNs = 100'000'000, kInquireAgainNs = 1'000'000'000;
+
 /// A choice with this rank's program on the GPU.
 struct GpuChoice {
   plan::PlanSpec spec;
@@ -152,7 +155,10 @@ struct Communicator::Impl final : bootstrap::ControlListener,
     Decision,
     Gpu
   };
-  /// A rank's answer to an inquiry.
+  /// Why a rank tells another what it calls: it waits for that one or has got its message, on the
+  /// host; it has got somebody's message on a GPU; or waits there, it does not know for whom.
+  enum class Inquirer : uint8_t { Host, Gpu, GpuWaiting };
+  /// A rank's answer to an inquiry of the host.
   struct Status {
     uint64_t sequence = 0;  ///< of the collective that it is in, or of the last that it has done
     Activity activity = Activity::Nothing;
@@ -262,7 +268,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   /// Looks after launches that have given up, or cannot end. The monitor's.
   void watchGpu();
   void watchLeaversOnGpu();
-  void watchNetworkOnGpu();
+  void watchWaitsOnGpu();
   /// Until nothing runs on the GPU. Throws the failure.
   void awaitGpu();
   /// Until nothing that was launched touches the callers' memory.
@@ -284,7 +290,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   std::string name(int rank) const;  ///< "rank 2 (pid 4711 on host n1)"
   std::string self() const { return name(who.rank); }
   void inquire(int peer, uint64_t operation);
-  void inquire(int peer, const communicator::Recorder::Entry& entry, bool onGpu);
+  void inquire(int peer, const communicator::Recorder::Entry& entry, Inquirer by);
+  void inquireOnGpu(uint64_t ended);
   /// A rank that left or shrinks makes collective `sequence` impossible.
   std::optional<Error> stoppedBefore(uint64_t sequence) const;
   /// A rank of these that left or shrinks, or -1.
@@ -345,6 +352,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   communicator::Recorder gpuRecorder;
   std::atomic<uint64_t> gpuCollectives{0};  // launched
   uint64_t gpuExchanges = 0;
+  std::atomic<bool> gpuWasCaptured{false};              // a call of this rank, at any time
   std::map<std::pair<int, int>, uint64_t> gpuMessages;  // launched, by sender and receiver
   std::unordered_map<uint64_t, communicator::GpuChoice> gpuChoices;
   std::unordered_map<uint64_t, std::unique_ptr<communicator::GpuPlan>> gpuPlans;  // by spec's hash
@@ -380,6 +388,9 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   bool straggling = false;
   int64_t gpuFailedNs = 0;
   int gpuLeaver = -1;
+  uint64_t gpuWaited = 0;  // launches that had ended before the one that is under way
+  int64_t gpuWaitedSinceNs = 0, gpuInquiryNs = 0;
+  int gpuAsked = 0;  // the last, as a distance
   int64_t gpuLeaverSinceNs = 0;
 };
 

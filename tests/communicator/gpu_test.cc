@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -469,6 +471,77 @@ TEST_F(GpuCalls, ThatDisagreeAreAMismatchWithBothSides) {
     expectError(outcome, ErrorCode::Mismatch, "all_reduce of 5000 float32");
     expectError(outcome, ErrorCode::Mismatch, "all_reduce of 4999 float32");
   });
+}
+
+// No message or entry of the one call is where the other waits: they take other wires, or have
+// other roots. They ask each other.
+TEST_F(GpuCalls, ThatNeverMeetAreAMismatchWithBothSides) {
+  constexpr size_t kMost = 100'000;
+  const auto sum = [](Setting& s, int r, size_t count) { s.ranks[r].allReduce(s.args(r, count)); };
+  const auto broadcast = [](Setting& s, int r, int root) {
+    s.ranks[r].broadcast({.send = s.values[r].data(),
+                          .recv = s.values[r].data(),
+                          .count = 4,
+                          .type = DataType::Float32,
+                          .root = root});
+  };
+  struct Row {
+    std::function<void(Setting&, int)> call[2];  // of either rank
+    std::string text[2];
+  };
+  const Row rows[] = {
+      {{[&](Setting& s, int r) { sum(s, r, 2); }, [&](Setting& s, int r) { sum(s, r, kMost); }},
+       {"all_reduce of 2 float32", "all_reduce of 100000 float32"}},
+      {{[&](Setting& s, int r) { sum(s, r, 8192); }, [&](Setting& s, int r) { sum(s, r, 16384); }},
+       {"all_reduce of 8192 float32", "all_reduce of 16384 float32"}},
+      {{[&](Setting& s, int r) { broadcast(s, r, 1); },
+        [&](Setting& s, int r) { broadcast(s, r, 0); }},
+       {"broadcast of 4 float32, root 1", "broadcast of 4 float32, root 0"}}};
+  for (const bool byCopies : {false, true})
+    for (const int devices : {1, 2})
+      for (const Row& row : rows) {
+        SCOPED_TRACE(testing::Message() << row.text[0] << byCopies << devices);
+        Setting s(2, devices, kMost, {.timeout = std::chrono::seconds(120), .gpuCopies = byCopies});
+        runRanks(s.ranks, [&](Communicator& c) {
+          const Outcome outcome = outcomeOf([&] { row.call[c.rank()](s, c.rank()); });
+          for (const std::string& text : row.text) expectError(outcome, ErrorCode::Mismatch, text);
+        });
+      }
+}
+
+// Calls that are captured have numbers, and their replays none: what rank 0 calls by a number need
+// not be what rank 1 calls by it, be it that rank 0 waits and asks, or rank 1.
+TEST_F(GpuCalls, OfARankThatReplaysAreNotComparedByTheirNumbers) {
+  constexpr int kReplays = 3;
+  for (const int asking : {0, 1}) {
+    Setting s(2, 2, kCount);
+    const auto sum = [&](int r, size_t count) {
+      s.ranks[r].allReduce(s.args(r, count), s.streams[r]);
+    };
+    const auto sendTwice = [&] {
+      for (int i = 0; i < 2; ++i)
+        s.ranks[0].send({s.values[0].data(), 1, DataType::Float32, 1}, s.streams[0]);
+    };
+    const auto sumThrice = [&] {
+      for (int i = 0; i < 3; ++i) sum(0, kCount);
+    };
+    const cudaStream_t stream = StreamRef(s.streams[0]).cuda();
+    const cudaGraphExec_t graph = capture(s.ranks[0], stream, [&] { sum(0, kCount); });
+    const cudaGraphExec_t other = capture(s.ranks[0], stream, [&] {
+      asking == 0 ? sendTwice() : sumThrice();  // never replayed
+    });
+    for (int i = 0; i < kReplays; ++i) {
+      ASSERT_EQ(cudaGraphLaunch(graph, stream), cudaSuccess);
+      sum(1, kCount);
+    }
+    sum(asking, 10);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+    sum(1 - asking, 10);
+    for (Stream& each : s.streams) each.synchronize();
+    for (const Communicator& c : s.ranks) EXPECT_FALSE(c.asyncError()) << c.asyncError()->what();
+    for (const cudaGraphExec_t each : {graph, other})
+      EXPECT_EQ(cudaGraphExecDestroy(each), cudaSuccess);
+  }
 }
 
 // Only the fingerprint tells them apart.

@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 
+#include <atomic>
+#include <chrono>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <tutti/cuda/launch.h>
@@ -120,6 +123,36 @@ TEST_F(CudaMemory, IsCopiedToPinnedMemoryWhenTheCallReturns) {
     device::copyMemory(pinned.data(), memory.data(), kBytes);
     EXPECT_EQ(pinned.as<char>()[kBytes - 1], value);
   }
+}
+
+/// What a stream stands before until somebody opens it.
+struct Gate {
+  std::atomic<bool> isOpen{false};
+  static void await(void* gate) {
+    while (!static_cast<Gate*>(gate)->isOpen)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+};
+
+TEST_F(CudaMemory, IsCopiedBehindTheLegacyStreamAndNoOther) {
+  Memory memory = allocateOn(someGpu(0), 8);
+  const uint64_t sent = 7;
+  Gate mine;
+  ASSERT_EQ(cudaLaunchHostFunc(cudaStreamPerThread, Gate::await, &mine), cudaSuccess);
+  copy({memory.data(), &sent, sizeof sent});
+  mine.isOpen = true;
+  ASSERT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+  Gate legacy;
+  std::atomic<bool> isCopied{false};
+  ASSERT_EQ(cudaLaunchHostFunc(cudaStreamLegacy, Gate::await, &legacy), cudaSuccess);
+  std::thread copying([&] {
+    copy({memory.data(), &sent, sizeof sent});
+    isCopied = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(isCopied);
+  legacy.isOpen = true;
+  copying.join();
 }
 
 // From what the memory has when the stream comes to it.

@@ -124,12 +124,14 @@ Endpoint::Endpoint(int device, int rank, int size, const Layout& layout, uint32_
   OnDevice on(device);
   const device::Kernel kernel{"probe", probeAddress()};
   device::loadKernels({&kernel, 1}, device);
-  stream_ = device::makeLibraryStream(device::StreamPurpose::Probes);
+  probeStream_ = device::makeLibraryStream(device::StreamPurpose::Probes);
+  stream_ = device::makeLibraryStream(device::StreamPurpose::Calls);
 }
 
 Endpoint::~Endpoint() {
   liveMemory().remove(memory_->data());
   cudaStreamDestroy(stream_);
+  cudaStreamDestroy(probeStream_);
 }
 
 Address Endpoint::address() const {
@@ -329,12 +331,12 @@ void Endpoint::startProbe(uint32_t number, uint64_t deadlineNs, const uint32_t* 
                           .words = kProbeBytes / 4,
                           .deadlineNs = deadlineNs,
                           .isOver = isOver},
-                         stream_));
+                         probeStream_));
 }
 
 std::vector<std::string> Endpoint::finishProbe() {
   OnDevice on(device_);
-  TUTTI_CUDA(cudaStreamSynchronize(stream_));
+  TUTTI_CUDA(cudaStreamSynchronize(probeStream_));
   std::vector<std::string> faults;
   for (int peer = 0; peer < size_; ++peer) faults.push_back(faultOf(peer, findings_.data()[peer]));
   return faults;

@@ -146,7 +146,7 @@ class Endpoint {
   std::vector<std::string> reasons_;
   DeviceMemory pairs_;
   PinnedMemory<ProbeFinding> findings_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, probeStream_ = nullptr;
 };
 
 /// Connects all endpoints, which are all the ranks of a communicator, in the order of ranks, and

@@ -31,6 +31,11 @@ constexpr uint64_t kMostOperations = 1 << 22;
 /// How long a message of a rank that has left may take to be seen.
 constexpr std::chrono::seconds kLeaver{1};
 
+/// Operations are counted modulo a number: the last of those that `ended` can be.
+uint64_t lastOf(uint32_t ended, uint64_t launched) {
+  return launched - std::min((launched - ended) % executor::copy::kCounted, launched);
+}
+
 class CopyEngine final : public GpuEngine {
  public:
   CopyEngine(const transports::p2p::Endpoint& endpoint, uint64_t deadlineNs, size_t streams)
@@ -47,7 +52,7 @@ class CopyEngine final : public GpuEngine {
   bool mayFollow(std::span<const GpuLaunch>, const GpuLaunch&) const override { return false; }
   void leave() override { executor_.leave(); }
   bool isRunning() override { return executor_.isWaiting(); }
-  std::optional<uint64_t> underWay() const override { return std::nullopt; }
+  std::optional<uint64_t> underWay(uint64_t launched) const override;
   uint64_t collectives() const override { return 0; }
   int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;
   void watch() override { executor_.watch(); }
@@ -92,6 +97,12 @@ int CopyEngine::missedLeaver(const std::vector<std::optional<uint64_t>>& leftAft
   return -1;
 }
 
+// As far as it has been seen.
+std::optional<uint64_t> CopyEngine::underWay(uint64_t launched) const {
+  const auto ended = executor_.awaitedIn();
+  return ended ? std::optional(lastOf(*ended, launched)) : std::nullopt;
+}
+
 // Whoever aborts has a failure to tell already.
 void CopyEngine::abort() {
   try {
@@ -101,15 +112,13 @@ void CopyEngine::abort() {
   }
 }
 
-// Operations are counted modulo a number: it was the last of those that it can have been.
 std::optional<GpuFailure> CopyEngine::failure(uint64_t launched) const {
   const auto found = executor_.report();
   if (!found) return {};
-  const uint64_t since = (launched - found->operation - 1) % executor::copy::kCounted;
   return GpuFailure{.code = found->error.code(),
                     .text = found->error.what(),
                     .peer = found->peer,
-                    .operation = launched - std::min(since, launched),
+                    .operation = lastOf(found->operation + 1, launched),
                     .bytesArrived = 0};
 }
 

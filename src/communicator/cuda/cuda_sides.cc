@@ -44,15 +44,28 @@ std::unique_lock<std::shared_mutex> CudaSides::quiet() {
   }
 }
 
-bool CudaSides::isQuiet() {
+void CudaSides::awaitIdle(uint64_t group) {
+  const auto isLaunching = [&](CudaSide& side) { return side.group() == group && !side.isIdle(); };
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  for (base::Backoff backoff(false); !noneOf(isLaunching); backoff.idle())
+    if (std::chrono::steady_clock::now() >= end) return;
+}
+
+template <class Condition>
+bool CudaSides::noneOf(const Condition& condition) {
   const std::lock_guard lock(mutex_);
-  return std::ranges::none_of(sides_, [](CudaSide* side) {
+  return std::ranges::none_of(sides_, [&](CudaSide* side) {
     try {
-      return !side->isIdle() || (side->hasGraphs() && side->isRunning());
+      return condition(*side);
     } catch (const Error&) {
       return false;  // its device has a fault
     }
   });
+}
+
+bool CudaSides::isQuiet() {
+  return noneOf(
+      [](CudaSide& side) { return !side.isIdle() || (side.hasGraphs() && side.isRunning()); });
 }
 
 }  // namespace tutti::communicator

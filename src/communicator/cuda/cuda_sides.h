@@ -25,10 +25,14 @@ class CudaSides {
   /// While it is held nothing is launched; and nothing is under way, unless the calls of the
   /// process do not end together for 5 s, which is logged.
   [[nodiscard]] std::unique_lock<std::shared_mutex> quiet();
+  /// Until all that the ranks of a communicator have launched has ended, or for 5 s.
+  void awaitIdle(uint64_t group);
 
  private:
   CudaSides() = default;
   bool isQuiet();
+  template <class Condition>
+  bool noneOf(const Condition& condition);
 
   std::shared_mutex launching_;
   std::mutex mutex_;

@@ -32,7 +32,7 @@ class GpuEngine {
   /// deadline.
   virtual bool isRunning() = 0;
   /// As GpuSide has them.
-  virtual std::optional<uint64_t> underWay() const = 0;
+  virtual std::optional<uint64_t> underWay(uint64_t launched) const = 0;
   virtual uint64_t collectives() const = 0;
   virtual int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const = 0;
   /// As GpuSide has them.

@@ -15,6 +15,7 @@
 #include "src/device/cuda.h"
 #include "src/device/cuda/guards.h"
 #include "src/device/cuda/library_stream.h"
+#include "src/device/cuda/virtual_memory.h"
 
 namespace tutti::communicator {
 namespace {
@@ -358,6 +359,15 @@ bool CudaSide::isIdle() const {
   return true;
 }
 
+void CudaSide::awaitPeers() const { CudaSides::ofProcess().awaitIdle(group_); }
+
+void CudaSide::allowPeers(const void* data, size_t bytes) const {
+  std::vector<int> others;
+  for (const Neighbour& peer : peers_)
+    if (peer.device != device()) others.push_back(peer.device);
+  device::allowPeers(data, bytes, device(), others);
+}
+
 void CudaSide::watch() {
   if (GpuEngine* const ready = ready_.load(std::memory_order_acquire)) ready->watch();
 }
@@ -377,7 +387,7 @@ bool CudaSide::isRunning() {
 std::optional<uint64_t> CudaSide::underWay() const {
   if (hasLeft_.load(std::memory_order_acquire)) return std::nullopt;
   const GpuEngine* const ready = ready_.load(std::memory_order_acquire);
-  return ready ? ready->underWay() : std::nullopt;
+  return ready ? ready->underWay(launched()) : std::nullopt;
 }
 
 uint64_t CudaSide::collectives() const {

@@ -71,6 +71,8 @@ class CudaSide final : public GpuSide {
   }
   StreamIdentity identityOf(StreamRef stream) const override;
   bool isIdle() const override;
+  void awaitPeers() const override;
+  void allowPeers(const void* data, size_t bytes) const override;
   bool isRunning() override;
   std::optional<uint64_t> underWay() const override;
   bool hasGraphs() const override { return graphs_.any(); }

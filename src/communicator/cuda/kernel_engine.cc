@@ -48,7 +48,7 @@ class KernelEngine final : public GpuEngine {
     interpreter_.abort();
   }
   bool isRunning() override { return interpreter_.underWay() != Interpreter::UnderWay::Nothing; }
-  std::optional<uint64_t> underWay() const override;
+  std::optional<uint64_t> underWay(uint64_t launched) const override;
   uint64_t collectives() const override { return interpreter_.collectives(); }
   int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;
   void watch() override {}
@@ -96,7 +96,7 @@ std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
                     .bytesArrived = report->bytesArrived};
 }
 
-std::optional<uint64_t> KernelEngine::underWay() const {
+std::optional<uint64_t> KernelEngine::underWay(uint64_t) const {
   const uint64_t ended = interpreter_.completed();
   if (interpreter_.underWay() != Interpreter::UnderWay::Collective) return std::nullopt;
   return ended;

@@ -14,6 +14,7 @@ enum class StreamPurpose {
   SetUp,   ///< and watching: small copies, for which nothing may wait
   Probes,  ///< of pairs of devices, which wait for each other
   Copies,  ///< that a thread waits for, behind what the legacy default stream holds
+  Calls,   ///< of a communicator's rank whose caller has no stream
 };
 
 /// Of the current device. It belongs to the caller.

@@ -26,6 +26,8 @@ struct Driver {
   TUTTI_FUNCTION(cuMemMap);
   TUTTI_FUNCTION(cuMemUnmap);
   TUTTI_FUNCTION(cuMemSetAccess);
+  TUTTI_FUNCTION(cuMemGetAccess);
+  TUTTI_FUNCTION(cuPointerGetAttribute);
   TUTTI_FUNCTION(cuMemGetAllocationGranularity);
   TUTTI_FUNCTION(cuMemExportToShareableHandle);
   TUTTI_FUNCTION(cuMemImportFromShareableHandle);
@@ -176,6 +178,56 @@ void VirtualMemory::release() noexcept {
   } catch (const std::exception& e) {
     base::log(LogLevel::Error, "memory of a GPU was not given back: ", e.what());
   }
+}
+
+namespace {
+
+template <class T>
+T attributeOf(CUdeviceptr address, CUpointer_attribute attribute) {
+  T value{};
+  TUTTI_CUDA(driver().cuPointerGetAttribute(&value, attribute, address));
+  return value;
+}
+
+void allowPool(cudaMemPool_t pool, std::span<const int> peers) {
+  for (const int peer : peers) {
+    cudaMemAccessDesc access{{cudaMemLocationTypeDevice, peer}, cudaMemAccessFlagsProtReadWrite};
+    cudaMemAccessFlags has = cudaMemAccessFlagsProtNone;
+    TUTTI_CUDA(cudaMemPoolGetAccess(&has, pool, &access.location));
+    if (has != access.flags) TUTTI_CUDA(cudaMemPoolSetAccess(pool, &access, 1));
+  }
+}
+
+// Access is a mapping's, as a whole.
+void allowMapped(CUdeviceptr data, size_t bytes, std::span<const int> peers) {
+  for (CUdeviceptr at = data; at < data + bytes;) {
+    const auto start = attributeOf<CUdeviceptr>(at, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+    const auto size = attributeOf<size_t>(at, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+    for (const int peer : peers) {
+      const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, peer},
+                                   CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+      unsigned long long has = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      TUTTI_CUDA(driver().cuMemGetAccess(&has, &access.location, at));
+      if (has != access.flags) TUTTI_CUDA(driver().cuMemSetAccess(start, size, &access, 1));
+    }
+    at = start + size;
+  }
+}
+
+}  // namespace
+
+void allowPeers(const void* data, size_t bytes, int device, std::span<const int> peers) {
+  if (bytes == 0 || peers.empty()) return;
+  const OnDevice here(device);
+  const OutsideCapture relaxed;
+  const auto address = reinterpret_cast<CUdeviceptr>(data);
+  if (attributeOf<int>(address, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) != 0) return;
+  if (attributeOf<unsigned>(address, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) != CU_MEMORYTYPE_DEVICE)
+    return;
+  if (const auto pool = attributeOf<cudaMemPool_t>(address, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE))
+    allowPool(pool, peers);
+  else
+    allowMapped(address, bytes, peers);
 }
 
 }  // namespace tutti::device

@@ -48,4 +48,9 @@ class VirtualMemory {
   bool isMapped_ = false;
 };
 
+/// Kernels of `peers` may touch `bytes` of `device` from now on, whoever has allocated them: by
+/// peer access they may touch what cudaMalloc() gave, and what a pool, or cuMem, gave when that was
+/// told so. Throws what CUDA says where that cannot be.
+void allowPeers(const void* data, size_t bytes, int device, std::span<const int> peers);
+
 }  // namespace tutti::device

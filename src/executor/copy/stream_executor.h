@@ -93,6 +93,7 @@ class StreamExecutor {
   /// As the watcher has them.
   bool isWaiting() { return watcher_.isWaiting(); }
   std::vector<int> awaited(std::chrono::nanoseconds since) const { return watcher_.awaited(since); }
+  std::optional<uint32_t> awaitedIn() const { return watcher_.awaitedIn(); }
   /// Why the rank has given up, when it has: Mismatch, Timeout, Aborted or PeerLost, naming peer,
   /// operation (modulo 1024) and bytes. Then nothing more can be launched. From any thread.
   std::optional<Error> failure() const {

@@ -98,6 +98,13 @@ std::vector<int> Watcher::awaited(std::chrono::nanoseconds since) const {
   return peers;
 }
 
+std::optional<uint32_t> Watcher::awaitedIn() const {
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < lanesLookedAt_ && !failure_; ++i)
+    if (isWait(seen_[i].state.place)) return seen_[i].operation;
+  return std::nullopt;
+}
+
 bool Watcher::isBusy() const {
   const cudaError_t error = cudaStreamQuery(stream_);
   if (error == cudaSuccess) return false;

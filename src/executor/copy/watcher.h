@@ -45,6 +45,9 @@ class Watcher {
   bool isWaiting();
   /// Ranks for whom lanes have been seen to wait for so long.
   std::vector<int> awaited(std::chrono::nanoseconds since) const;
+  /// Of the operation in which a lane has been seen to wait: how many had ended before it, modulo
+  /// kCounted.
+  std::optional<uint32_t> awaitedIn() const;
 
  private:
   using Clock = std::chrono::steady_clock;

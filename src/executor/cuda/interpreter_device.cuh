@@ -6,8 +6,18 @@
 
 namespace tutti::executor::cuda {
 
+/// Whether this rank or a peer has given up, asked where no wait has asked; the host's word is far.
+TUTTI_DEVICE bool hasGivenUp(Lane& lane) {
+  const RankWords* const words = lane.rank.words;
+  if (const uint32_t from = ptx::ldRelaxedSys(&words->poison); from != 0)
+    giveUp(lane, StopReason::Poisoned, int(from) - 1);
+  lane.hasFailed |= ptx::ldRelaxedGpu(&words->stop) != 0;
+  return lane.hasFailed;
+}
+
 /// Tells all peers where this rank's buffers are, by lane 0; and waits, in every lane, until all
-/// have told theirs.
+/// have told theirs. What a rank that has given up has told is no address any more: its caller may
+/// have the buffers back.
 TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
   const RankArguments& rank = lane.rank;
   const uint32_t number = lane.shared->entries + 1;
@@ -26,7 +36,7 @@ TUTTI_DEVICE bool exchangeEntries(Lane& lane) {
   for (uint32_t p = lane.thread; p < rank.ranks && !lane.hasFailed; p += lane.all.threadsPerLane) {
     if (p == rank.rank) continue;
     const transports::p2p::Entry& entry = rank.peers[p].entries[lane.shared->entries % 2];
-    if (!awaitAtLeast(lane, &entry.number, number, int(p))) break;
+    if (!awaitAtLeast(lane, &entry.number, number, int(p)) || hasGivenUp(lane)) break;
     if (entry.callHash != lane.callHash || entry.operation != lane.operation)
       giveUp(lane, StopReason::Mismatch, int(p), 0, {entry.callHash, entry.operation, 0});
   }

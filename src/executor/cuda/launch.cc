@@ -127,9 +127,12 @@ void Interpreter::enqueue(std::vector<Part> parts, Wire wire, const LaunchKernel
 }
 
 void Interpreter::requireJoinable(std::span<Interpreter* const> ranks) {
-  TUTTI_REQUIRE(!ranks.empty() && ranks.size() <= kMostMergedCalls, ranks.size(),
-                " calls in one launch: 1 to ", kMostMergedCalls, " are possible");
+  TUTTI_REQUIRE(!ranks.empty(), "a launch of no calls");
   const Interpreter& first = *ranks.front();
+  TUTTI_REQUIRE(ranks.size() <= kMostMergedCalls, ranks.size(),
+                " ranks call together on one stream of device ", first.endpoint_.device(),
+                ", from rank ", first.endpoint_.rank(), " on, and would share a launch, which ",
+                kMostMergedCalls, " may: the others need streams of their own");
   for (const Interpreter* rank : ranks) {
     TUTTI_REQUIRE(rank->endpoint_.device() == first.endpoint_.device(), "ranks of devices ",
                   first.endpoint_.device(), " and ", rank->endpoint_.device(), " in one launch");

@@ -291,10 +291,11 @@ void launch(const Batch& batch) {
   for (const GpuWork& work : batch.works) {
     auto& c = *work.communicator;
     c.throwIfFailed();
+    const uint64_t capture = captures[launches.size()];
+    if (capture != 0) c.gpuWasCaptured.store(true, std::memory_order_release);
     c.launching(work,
                 static_cast<uint64_t>(std::ranges::count(launches, c.gpu.get(), &GpuLaunch::side)));
-    if (captures[launches.size()] != 0) c.gpuWasCaptured.store(true, std::memory_order_release);
-    launches.push_back(launchOf(work, captures[launches.size()]));
+    launches.push_back(launchOf(work, capture));
   }
   launchOnGpu(launches);
 }

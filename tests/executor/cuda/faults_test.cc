@@ -81,7 +81,7 @@ TEST_P(Faults, NoWaitIsForEver) {
 INSTANTIATE_TEST_SUITE_P(Wires, Faults, testing::ValuesIn(kWires));
 
 // Ranks that disagree touch nobody's buffers: entries are compared before the first step, whose
-// messages would tell it too late.
+// messages would tell it too late. Nor does a rank that comes when another has given up.
 TEST(MappedFaults, EntriesAreCheckedAndAwaitedWithADeadline) {
   DeviceRanksOptions options{.ranks = 2};
   options.interpreter.deadlineNs = 30'000'000;
@@ -101,10 +101,15 @@ TEST(MappedFaults, EntriesAreCheckedAndAwaitedWithADeadline) {
       EXPECT_EQ(ranks.buffer(r).download(), memoryOf(call, r, 1).bytes) << "rank " << r;
   }
   DeviceRanks ranks(options);
-  ranks.begin(mappedCall(2, 300), Wire::Simple, 1);
+  const Call call = mappedCall(2, 300);
+  ranks.begin(call, Wire::Simple, 1);
   ranks.launch(0);
   ranks.wait(0);
   EXPECT_EQ(ranks.interpreter(0).failure()->code(), ErrorCode::Timeout);
+  ranks.launch(1);
+  ranks.wait(1);
+  EXPECT_EQ(ranks.interpreter(1).failure()->code(), ErrorCode::PeerLost);
+  EXPECT_EQ(ranks.buffer(0).download(), memoryOf(call, 0, 1).bytes);
 }
 
 // More blocks than the device holds would wait for those that cannot start.

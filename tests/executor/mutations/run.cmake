@@ -9,6 +9,8 @@ set(ENV{TUTTI_EMULATION_TIMEOUT} 5)
 set(ENV{TSAN_OPTIONS} halt_on_error=1)
 # As ctest runs most of them: a kernel that was not loaded at set-up is an error.
 set(ENV{TUTTI_EMULATION_LAZY_LOADING} 2)
+# As it runs those of copies.
+set(ENV{CUDA_DEVICE_MAX_CONNECTIONS} 32)
 
 set_property(GLOBAL PROPERTY seen 0)
 set_property(GLOBAL PROPERTY wrong "")

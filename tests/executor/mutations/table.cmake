@@ -572,6 +572,12 @@ mutation(entries_are_not_compared
          TO [[if (false)]]
          TEST cuda_launches_test FILTER MappedFaults.*
          SHOWS "ranks.buffer.r..download")
+mutation(buffers_of_ranks_that_have_given_up_are_touched
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[ || hasGivenUp(lane)) break;]]
+         TO [[) break;]]
+         TEST cuda_launches_test FILTER MappedFaults.*
+         SHOWS "ranks.buffer.0..download")
 mutation(stop_word_is_not_looked_at
          FILE src/executor/cuda/wait_device.cuh
          FROM [[ptx::ldRelaxedSys(lane.rank.stopWord); word != 0]]

@@ -12,7 +12,7 @@ for preset in ${PRESETS:-release asan tsan}; do
   for seed in ${SEEDS:-0 1 2}; do
     without=()
     if [ "$preset" = tsan ] && [ "$seed" != 0 ]; then without=(-E "$once"); fi
-    TUTTI_EMULATION_SEED=$seed tests "$preset" "seed-$seed" -L '^(emulated|kernels|thorough)$' -LE '^(long|parallel|install|plan)$' "${without[@]}"
+    TUTTI_EMULATION_SEED=$seed tests "$preset" "seed-$seed" -L '^(emulated|kernels|thorough)$' -LE '^(long|parallel|install|plan|communicator)$' "${without[@]}"
   done
 done
 summary "make seeds"

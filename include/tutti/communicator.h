@@ -45,7 +45,9 @@
 // there for this rank's next call, for cudaFree() waits for all kernels. Calls can be captured into
 // graphs; whoever replays those keeps them and other calls of the same communicator in one order.
 // Reductions that are functions of the caller's own throw Unsupported; so does every call where the
-// ranks' GPUs are not joined, and says why.
+// ranks' GPUs are not joined, and says why. Between GPUs of one process kernels touch the other
+// ranks' buffers: memory of a pool, or of cuMem, is opened to their GPUs by the first call on it, a
+// pool as a whole.
 //
 // Fork and exit. A forked child must not use communicators of its parent (calls throw
 // InvalidUsage); exec is fine: no descriptor is inherited. Destroying a communicator tells the

@@ -163,8 +163,9 @@ struct CopyArgs {
   size_t bytes = 0;
 };
 /// Copies behind what `stream` holds; both sides must last until the stream has done it. Without a
-/// stream it returns when they have been copied, for which it waits, of all streams, for the legacy
-/// default one of the current device alone. A stream of the host copies the host's memory.
+/// stream it returns when they have been copied, for which it waits for the legacy default stream
+/// of the current device, and for such copies of other threads, but for no other stream of the
+/// program. A stream of the host copies the host's memory.
 void copy(const CopyArgs& args, StreamRef stream = {});
 
 }  // namespace tutti

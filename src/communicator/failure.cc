@@ -366,8 +366,8 @@ void Communicator::Impl::onMessage(int from, bootstrap::ControlMessage message) 
         const auto sequence = in.get<uint64_t>("operation");
         const CallFacts theirs = CallFacts::read(in);
         in.requireEnd();
-        if (by == Inquirer::GpuWaiting && gpuWasCaptured.load(std::memory_order_acquire)) return;
         const auto mine = (by == Inquirer::Host ? recorder : gpuRecorder).findCollective(sequence);
+        if (by == Inquirer::GpuWaiting && gpuWasCaptured.load(std::memory_order_acquire)) return;
         if (mine && !(*mine->collective() == theirs))
           return fail(Error(ErrorCode::Mismatch,
                             base::message("ranks disagree about operation ", sequence, ": ",

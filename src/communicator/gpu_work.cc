@@ -407,6 +407,8 @@ void Communicator::Impl::launching(const GpuWork& work, uint64_t behind) {
     for (const auto& [line, count] :
          communicator::messagesOf(std::get<executor::Exchange>(work.call)))
       gpuMessages[line] += count;
+  if (const auto* const call = std::get_if<communicator::GpuCall>(&work.call))
+    gpuBuffersAreMapped |= call->isMapped;
   gpuRecorder.issued(
       {.number = gpu->launched() + behind + 1,
        .sequence = work.isExchange() ? ++gpuExchanges : gpuCollectives.fetch_add(1) + 1,
@@ -416,7 +418,8 @@ void Communicator::Impl::launching(const GpuWork& work, uint64_t behind) {
 
 void Communicator::Impl::awaitIdleGpu() {
   for (base::Backoff backoff(!topology.oversubscribed()); !gpu->isIdle();) backoff.idle();
-  if (gpu->canMap() && (gpu->failure() || failed.load(std::memory_order_acquire)))
+  if (std::exchange(gpuBuffersAreMapped, false) &&
+      (gpu->failure() || failed.load(std::memory_order_acquire)))
     gpu->awaitPeers();
 }
 

@@ -352,6 +352,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   communicator::Recorder gpuRecorder;
   std::atomic<uint64_t> gpuCollectives{0};  // launched
   uint64_t gpuExchanges = 0;
+  bool gpuBuffersAreMapped = false;                     // by calls since it was waited for
   std::atomic<bool> gpuWasCaptured{false};              // a call of this rank, at any time
   std::map<std::pair<int, int>, uint64_t> gpuMessages;  // launched, by sender and receiver
   std::unordered_map<uint64_t, communicator::GpuChoice> gpuChoices;

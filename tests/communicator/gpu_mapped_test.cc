@@ -136,6 +136,7 @@ TEST_F(GpuMapped, ACallThatFailsReturnsWhenNoPeersKernelTouchesItsBuffer) {
   std::thread caller([&] {
     outcome = outcomeOf([&] { s.ranks[0].allReduce(s.args(0, kCount)); });
     hasReturned = true;
+    s.values[0].put(7);
   });
   std::this_thread::sleep_for(100ms);
   s.ranks[0].abort();
@@ -145,7 +146,7 @@ TEST_F(GpuMapped, ACallThatFailsReturnsWhenNoPeersKernelTouchesItsBuffer) {
   caller.join();
   expectError(outcome, ErrorCode::Aborted, "rank 0");
   s.streams[1].synchronize();
-  EXPECT_TRUE(s.values[0].are(1)) << "rank 1 has written there";
+  EXPECT_TRUE(s.values[0].are(7)) << "rank 1 has written there";
 }
 
 }  // namespace

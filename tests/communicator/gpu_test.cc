@@ -337,8 +337,8 @@ TEST_F(GpuCalls, SendsThatDifferFromTheirReceivesAreAMismatchOnBothSides) {
     }
 }
 
-// Both only send, so both calls end well; the next one finds what they have left. By copies it
-// waits for their slots instead.
+// Both only send, so both calls may end well; then the next one finds what they have left. By
+// copies it waits for their slots instead.
 TEST_F(GpuCalls, ThatLeaveMessagesAreAMismatchOfTheCallsThatDiffer) {
   Setting s(2, 2, kCount);
   runRanks(s.ranks, [&](Communicator& c) {
@@ -346,11 +346,13 @@ TEST_F(GpuCalls, ThatLeaveMessagesAreAMismatchOfTheCallsThatDiffer) {
     const float* const in = s.values[r].data();
     Floats out(c.device(), kCount, 0.0f);
     c.allReduce(s.args(r, 16));
-    if (r == 0)
-      c.scatter({.send = in, .recv = out.data(), .count = 16, .root = 0});
-    else
-      c.gather({.send = in, .recv = out.data(), .count = 16, .root = 0});
-    const Outcome outcome = outcomeOf([&] { c.allReduce(s.args(r, 16)); });
+    const Outcome outcome = outcomeOf([&] {
+      if (r == 0)
+        c.scatter({.send = in, .recv = out.data(), .count = 16, .root = 0});
+      else
+        c.gather({.send = in, .recv = out.data(), .count = 16, .root = 0});
+      c.allReduce(s.args(r, 16));
+    });
     expectError(outcome, ErrorCode::Mismatch, "ranks disagree about operation 2");
     expectError(outcome, ErrorCode::Mismatch, "calls scatter of 16 float32");
     expectError(outcome, ErrorCode::Mismatch, "calls gather of 16 float32");

@@ -45,27 +45,23 @@ std::unique_lock<std::shared_mutex> CudaSides::quiet() {
 }
 
 void CudaSides::awaitIdle(uint64_t group) {
-  const auto isLaunching = [&](CudaSide& side) { return side.group() == group && !side.isIdle(); };
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  for (base::Backoff backoff(false); !noneOf(isLaunching); backoff.idle())
-    if (std::chrono::steady_clock::now() >= end) return;
+  for (base::Backoff backoff(false);; backoff.idle()) {
+    const std::unique_lock alone(launching_);
+    if (isQuiet(group) || std::chrono::steady_clock::now() >= end) return;
+  }
 }
 
-template <class Condition>
-bool CudaSides::noneOf(const Condition& condition) {
+bool CudaSides::isQuiet(std::optional<uint64_t> group) {
   const std::lock_guard lock(mutex_);
   return std::ranges::none_of(sides_, [&](CudaSide* side) {
+    if (group && side->group() != *group) return false;
     try {
-      return condition(*side);
+      return !side->isIdle() || (side->hasGraphs() && side->isRunning());
     } catch (const Error&) {
       return false;  // its device has a fault
     }
   });
-}
-
-bool CudaSides::isQuiet() {
-  return noneOf(
-      [](CudaSide& side) { return !side.isIdle() || (side.hasGraphs() && side.isRunning()); });
 }
 
 }  // namespace tutti::communicator

@@ -6,6 +6,7 @@
 // freed while nothing is under way, and nothing is launched.
 
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <vector>
 
@@ -30,9 +31,8 @@ class CudaSides {
 
  private:
   CudaSides() = default;
-  bool isQuiet();
-  template <class Condition>
-  bool noneOf(const Condition& condition);
+  /// Of one communicator's, or of all.
+  bool isQuiet(std::optional<uint64_t> group = {});
 
   std::shared_mutex launching_;
   std::mutex mutex_;

@@ -47,7 +47,10 @@ class KernelEngine final : public GpuEngine {
     interpreter_.finishSending();
     interpreter_.abort();
   }
-  bool isRunning() override { return interpreter_.underWay() != Interpreter::UnderWay::Nothing; }
+  bool isRunning() override {
+    return interpreter_.underWay() != Interpreter::UnderWay::Nothing ||
+           interpreter_.mayTouchPeers();
+  }
   std::optional<uint64_t> underWay(uint64_t launched) const override;
   uint64_t collectives() const override { return interpreter_.collectives(); }
   int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;

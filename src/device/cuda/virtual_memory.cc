@@ -198,7 +198,7 @@ void allowPool(cudaMemPool_t pool, std::span<const int> peers) {
   }
 }
 
-// Access is a mapping's, as a whole.
+// Access is a mapping's, as a whole. What is none is reached by peer access, or not at all.
 void allowMapped(CUdeviceptr data, size_t bytes, std::span<const int> peers) {
   for (CUdeviceptr at = data; at < data + bytes;) {
     const auto start = attributeOf<CUdeviceptr>(at, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
@@ -207,7 +207,9 @@ void allowMapped(CUdeviceptr data, size_t bytes, std::span<const int> peers) {
       const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, peer},
                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
       unsigned long long has = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-      TUTTI_CUDA(driver().cuMemGetAccess(&has, &access.location, at));
+      const CUresult asked = driver().cuMemGetAccess(&has, &access.location, at);
+      if (asked == CUDA_ERROR_INVALID_VALUE) return;
+      TUTTI_CUDA(asked);
       if (has != access.flags) TUTTI_CUDA(driver().cuMemSetAccess(start, size, &access, 1));
     }
     at = start + size;

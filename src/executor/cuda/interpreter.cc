@@ -142,6 +142,12 @@ Interpreter::UnderWay Interpreter::underWay() const {
   return begun % 2 != 0 ? UnderWay::Collective : UnderWay::Exchange;
 }
 
+bool Interpreter::mayTouchPeers() const {
+  const uint64_t begun = std::atomic_ref(counts_.data()->begun).load(std::memory_order_acquire);
+  return begun % 2 != 0 && begun / 2 > completed() &&
+         std::atomic_ref(counts_.data()->failed).load(std::memory_order_acquire) == 0;
+}
+
 void Interpreter::abort() {
   uint32_t none = 0;
   std::atomic_ref(*stopWord_.data())

@@ -160,6 +160,9 @@ class Interpreter {
   /// What has begun and not ended, nor given up. From any thread.
   enum class UnderWay { Nothing, Exchange, Collective };
   UnderWay underWay() const;
+  /// Whether a lane may be in a collective, a graph's too, be it that another one has given up.
+  /// From any thread.
+  bool mayTouchPeers() const;
   /// Ends what is under way, here and on the peers; from any thread. There is no way back.
   void abort();
   /// Why launches have given up, when they have: Mismatch, Timeout, Aborted or PeerLost, naming

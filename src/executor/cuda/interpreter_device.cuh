@@ -170,7 +170,11 @@ __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
 #pragma unroll 1
   for (;;) {
     const RankArguments& rank = all.rank[__shfl_sync(~0U, shared->call, 0)];
-    if (!runCall<kWire, kSize>(all, rank, shared)) return;
+    if (!runCall<kWire, kSize>(all, rank, shared)) {
+      ptx::barSync(1 + group, all.threadsPerLane);  // none of the lane touches anything any more
+      if (isFirst) leaveFailed(rank);
+      return;
+    }
     if (rank.next != 0) ptx::barSync(1 + group, all.threadsPerLane);  // all have counted
     if (isFirst) {
       const uint32_t followed = rank.next != 0 ? rank.words->followed : 0;

@@ -23,12 +23,29 @@ TUTTI_DEVICE void begin(const RankArguments& rank, bool isCollective) {
   ptx::stRelaxedSys(&rank.counts->begun, 2 * (rank.words->completed + 1) + isCollective);
 }
 
-/// To be called once by every lane, when it is done with the call. One that is alone need not ask,
-/// nor wait until what it wrote has arrived.
+/// What a lane that has given up adds to those that are done with the call, beside 1.
+inline constexpr uint32_t kFailedLane = 1 << 16;
+
+/// By the last lane that is done with a call of which some have given up: tells the host that none
+/// touches a buffer any more.
+TUTTI_DEVICE void endFailed(const RankArguments& rank) {
+  rank.words->lanesDone = 0;
+  ptx::stReleaseSys(&rank.counts->failed, 1u);
+}
+
+/// To be called once by every lane, when it is done with the call: true for the last one, where
+/// none has given up. One that is alone need not ask, nor wait until what it wrote has arrived.
 TUTTI_DEVICE bool isLast(const RankArguments& rank) {
   if (rank.lanes == 1) return true;
   const uint32_t before = ptx::atomAddAcqRelGpu(&rank.words->lanesDone, 1u);
+  if (before >= kFailedLane && before % kFailedLane + 1 == rank.lanes) endFailed(rank);
   return before + 1 == rank.lanes;
+}
+
+/// The same of one that has given up.
+TUTTI_DEVICE void leaveFailed(const RankArguments& rank) {
+  const uint32_t before = ptx::atomAddAcqRelGpu(&rank.words->lanesDone, kFailedLane + 1);
+  if (before % kFailedLane + 1 == rank.lanes) endFailed(rank);
 }
 
 /// By the last lane: tells the host. What the call wrote is seen by the event behind the launch,

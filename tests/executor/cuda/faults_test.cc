@@ -52,9 +52,13 @@ TEST_P(Faults, AbortEndsAllRanks) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(ranks.interpreter(0).failure());
   EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
+  EXPECT_TRUE(ranks.interpreter(0).mayTouchPeers());
+  EXPECT_FALSE(ranks.interpreter(2).mayTouchPeers());
   ranks.interpreter(0).abort();
   ranks.wait(0);
   ranks.wait(1);
+  EXPECT_FALSE(ranks.interpreter(0).mayTouchPeers());
+  EXPECT_FALSE(ranks.interpreter(1).mayTouchPeers());
   EXPECT_EQ(failureOf(ranks, 0).code(), ErrorCode::Aborted);
   expectNames(failureOf(ranks, 0), {"rank 0", "waiting for rank"});
   EXPECT_EQ(failureOf(ranks, 1).code(), ErrorCode::PeerLost);

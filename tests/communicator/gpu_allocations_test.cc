@@ -30,6 +30,8 @@ class GpuAllocations : public CudaTest, public testing::WithParamInterface<Way> 
  protected:
   static std::vector<Communicator> make(int size, CommunicatorOptions options = {}) {
     options.gpuCopies = GetParam().byCopies;
+    // ThreadSanitizer knows 8128 threads at a time, of which a block has 512.
+    if (kThreadSanitized) options.gpuBlocks = 2;
     return makeRanks(size, GetParam().devices, options);
   }
 };

@@ -257,7 +257,9 @@ mutation(second_half_of_a_pack_has_the_flag_before
          SHOWS "no progress")
 mutation(launch_is_never_over
          FILE src/executor/cuda/launch_device.cuh
-         FROM [[  rank.words->lanesDone = 0;]]
+         FROM [[  rank.words->lanesDone = 0;
+  rank.words->completed]]
+         TO [[  rank.words->completed]]
          TEST cuda_launches_test FILTER Wires/Chains.*
          SHOWS "operations instead of|no progress|disagree")
 

@@ -166,6 +166,7 @@ void Queue::finish(const char* operation, bool always) {
   for (int i = 0; i < count; ++i) {
     const FirstOutside& found = found_.as<FirstOutside>()[i];
     const Checked& checked = checked_[i];
+    if (found.index >= 0) wait(operation);  // kernels of the call may still read the values
     parallel::require(found.index < 0, checked.what, found.value, " is not in [", checked.lowest,
                       ", ", checked.end, ")");
   }

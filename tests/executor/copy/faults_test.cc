@@ -71,7 +71,7 @@ TEST(CopyFaults, AbortEndsAllRanksWhenAPeerNeverComes) {
   ranks.begin(ringCall(3, 9000), 1);
   ranks.launch(0);
   ranks.launch(1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (!ranks.executor(1).awaitedIn()) ranks.executor(1).watch();
   EXPECT_FALSE(ranks.isIdle(0));
   EXPECT_FALSE(ranks.executor(0).failure());
   std::thread([&] { ranks.executor(0).abort(); }).join();

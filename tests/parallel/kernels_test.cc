@@ -568,16 +568,19 @@ TEST_P(Results, BiasesOfStridedRows) {
 TEST_P(Refusals, Optimizers) {
   const Tensor x = make({kRows, kWidth});
   // The others of a call, too.
-  const AdamWTensors good{.weight = x, .gradient = x, .first = x, .second = x};
-  expectAllChecked<AdamWTensors>(good,
+  const auto of = [](const Tensor& one) {
+    return AdamWTensors{.weight = one, .gradient = one, .first = one, .second = one};
+  };
+  const Tensor before = make({kRows, kWidth}), behind = make({kRows, kWidth});
+  expectAllChecked<AdamWTensors>(of(x),
                                  [&](const AdamWTensors& a) {
-                                   const AdamWTensors all[] = {good, a, good};
+                                   const AdamWTensors all[] = {of(before), a, of(behind)};
                                    kernels_.adamW({.tensors = all});
                                  },
                                  {&AdamWTensors::weight, &AdamWTensors::gradient,
                                   &AdamWTensors::first, &AdamWTensors::second});
   const auto sgd = [&](const SgdTensors& a) {
-    const SgdTensors all[] = {{.weight = x, .gradient = x}, a};
+    const SgdTensors all[] = {{.weight = before, .gradient = before}, a};
     kernels_.sgd({.tensors = all});
   };
   expectAllChecked<SgdTensors>({.weight = x, .gradient = x}, sgd,

@@ -12,7 +12,6 @@
 
 namespace tutti::communicator {
 
-/// What the buffers of a call say.
 /// A buffer of a call, by its name among the arguments.
 struct Buffer {
   const char* argument;
@@ -20,6 +19,7 @@ struct Buffer {
   uint64_t bytes;  ///< that are used; without any it says nothing
 };
 
+/// What the buffers of a call say.
 struct Placement {
   enum class Side : uint8_t { Any, Host, Gpu } side = Side::Any;
   /// The argument that says so: "all_reduce", "send".

@@ -32,23 +32,16 @@ void CudaSides::remove(CudaSide& side) {
 
 std::shared_lock<std::shared_mutex> CudaSides::launching() { return std::shared_lock(launching_); }
 
-std::unique_lock<std::shared_mutex> CudaSides::quiet() {
+std::unique_lock<std::shared_mutex> CudaSides::quiet(std::optional<uint64_t> group) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   for (base::Backoff backoff(false);; backoff.idle()) {
     std::unique_lock alone(launching_);
-    if (isQuiet()) return alone;
+    if (isQuiet(group)) return alone;
     if (std::chrono::steady_clock::now() < end) continue;
-    base::log(LogLevel::Warning, "calls are under way on GPUs for ", kPatience.count(),
-              " s: a rank that leaves frees its memory beside them");
+    base::log(
+        LogLevel::Warning, "calls are under way on GPUs for ", kPatience.count(),
+        " s: a rank that leaves, or whose call has failed, does not wait for them any longer");
     return alone;
-  }
-}
-
-void CudaSides::awaitIdle(uint64_t group) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  for (base::Backoff backoff(false);; backoff.idle()) {
-    const std::unique_lock alone(launching_);
-    if (isQuiet(group) || std::chrono::steady_clock::now() >= end) return;
   }
 }
 

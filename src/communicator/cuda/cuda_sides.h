@@ -23,16 +23,13 @@ class CudaSides {
   void remove(CudaSide& side);
   /// Held by whoever launches.
   [[nodiscard]] std::shared_lock<std::shared_mutex> launching();
-  /// While it is held nothing is launched; and nothing is under way, unless the calls of the
-  /// process do not end together for 5 s, which is logged.
-  [[nodiscard]] std::unique_lock<std::shared_mutex> quiet();
-  /// Until all that the ranks of a communicator have launched has ended, or for 5 s.
-  void awaitIdle(uint64_t group);
+  /// While it is held nothing is launched; and nothing is under way, of one communicator's ranks or
+  /// of all, unless their calls do not end together for 5 s, which is logged.
+  [[nodiscard]] std::unique_lock<std::shared_mutex> quiet(std::optional<uint64_t> group = {});
 
  private:
   CudaSides() = default;
-  /// Of one communicator's, or of all.
-  bool isQuiet(std::optional<uint64_t> group = {});
+  bool isQuiet(std::optional<uint64_t> group);
 
   std::shared_mutex launching_;
   std::mutex mutex_;

@@ -297,7 +297,12 @@ void CudaSide::makeReady() {
   isAlone_ = ranksHere() == 1;
   if (rank() == 0) warnOfFewQueues();
   std::vector<int> devices;
-  for (const Neighbour& peer : peers_) devices.push_back(peer.device);
+  for (const Neighbour& peer : peers_) {
+    devices.push_back(peer.device);
+    if (peer.device != device() &&
+        std::ranges::find(otherDevices_, peer.device) == otherDevices_.end())
+      otherDevices_.push_back(peer.device);
+  }
   const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;
   engine_ = byCopies()
                 ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
@@ -359,13 +364,10 @@ bool CudaSide::isIdle() const {
   return true;
 }
 
-void CudaSide::awaitPeers() const { CudaSides::ofProcess().awaitIdle(group_); }
+void CudaSide::awaitPeers() const { static_cast<void>(CudaSides::ofProcess().quiet(group_)); }
 
 void CudaSide::allowPeers(const void* data, size_t bytes) const {
-  std::vector<int> others;
-  for (const Neighbour& peer : peers_)
-    if (peer.device != device()) others.push_back(peer.device);
-  device::allowPeers(data, bytes, device(), others);
+  device::allowPeers(data, bytes, device(), otherDevices_);
 }
 
 void CudaSide::watch() {

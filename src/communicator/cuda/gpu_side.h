@@ -125,9 +125,10 @@ class CudaSide final : public GpuSide {
   std::unique_ptr<transports::Endpoint> far_;  // to the far peers, until the engine has it
   GpuState state_;
   std::vector<Neighbour> peers_;
-  bool isAlone_ = false;  // no other rank of this process is on this device
-  uint64_t group_ = 0;    // rank 0's number
-  uint32_t blocks_ = 0;   // taken from the process's shares
+  std::vector<int> otherDevices_;  // the peers', each once
+  bool isAlone_ = false;           // no other rank of this process is on this device
+  uint64_t group_ = 0;             // rank 0's number
+  uint32_t blocks_ = 0;            // taken from the process's shares
   uint32_t fewestBlocks_ = UINT32_MAX;
   std::unique_ptr<GpuEngine> engine_;
   std::atomic<GpuEngine*> ready_{nullptr};

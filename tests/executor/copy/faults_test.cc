@@ -71,7 +71,8 @@ TEST(CopyFaults, AbortEndsAllRanksWhenAPeerNeverComes) {
   ranks.begin(ringCall(3, 9000), 1);
   ranks.launch(0);
   ranks.launch(1);
-  while (!ranks.executor(1).awaitedIn()) ranks.executor(1).watch();
+  for (; !ranks.executor(1).awaitedIn(); ranks.executor(1).watch())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_FALSE(ranks.isIdle(0));
   EXPECT_FALSE(ranks.executor(0).failure());
   std::thread([&] { ranks.executor(0).abort(); }).join();

@@ -492,7 +492,6 @@ void Communicator::Impl::inquireOnGpu(uint64_t ended) {
   const int64_t now = clock.nowNs();
   if (gpuWaited != ended) gpuWaitedSinceNs = now;
   gpuWaited = ended;
-  if (gpuWaitedSinceNs == 0) gpuWaitedSinceNs = now;
   if (now - gpuWaitedSinceNs < kInquireAfterNs || now - gpuInquiryNs < kInquireAgainNs) return;
   const auto entry = gpuRecorder.find(ended + 1);
   if (!entry || !entry->collective() || gpuWasCaptured.load(std::memory_order_acquire)) return;

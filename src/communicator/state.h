@@ -389,7 +389,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   bool straggling = false;
   int64_t gpuFailedNs = 0;
   int gpuLeaver = -1;
-  uint64_t gpuWaited = 0;  // launches that had ended before the one that is under way
+  std::optional<uint64_t> gpuWaited;  // launches that had ended before the one that is under way
   int64_t gpuWaitedSinceNs = 0, gpuInquiryNs = 0;
   int gpuAsked = 0;  // the last, as a distance
   int64_t gpuLeaverSinceNs = 0;

@@ -337,7 +337,9 @@ class Communicator {
   // ranks that send to or receive from each other need to call. A call by itself returns when it is
   // done (a send when its buffer may be used again, which may be before the other side has
   // received); in a group all of them are under way at once, on one stream, after the group's
-  // collectives, so any pattern of them works. Between two ranks the order of collectives, sends
+  // collectives, so any pattern of them works; on a GPU they may name several streams, and are then
+  // behind what is on each of these, and before what comes next there (of captured ones all in one
+  // graph). Between two ranks the order of collectives, sends
   // and receives must be the same on both. Types or counts that differ are a Mismatch, also where
   // there are no elements; buffers that are received into must not overlap others of the same call
   // or group (InvalidArgument, from end() in a group). A rank that has left is noticed by those

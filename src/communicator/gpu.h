@@ -77,9 +77,12 @@ struct GpuCall {
 struct GpuFailure {
   ErrorCode code = ErrorCode::Internal;
   std::string text;
-  int peer = -1;           ///< waited for, or lost, or who disagrees
-  uint64_t operation = 0;  ///< its number among this rank's calls, from 1; 0: between them
+  int peer = -1;  ///< waited for, or lost, or who disagrees
+  /// Its number among this rank's calls that have ended, from 1; 0: between them. Captured calls
+  /// end as often as they are replayed.
+  uint64_t operation = 0;
   uint64_t bytesArrived = 0;
+  uint32_t callHash = 0;  ///< of a collective, where the GPU tells it
 };
 
 /// What tells the streams that ranks of one communicator may share, and captures, apart for the
@@ -190,6 +193,8 @@ struct GpuLaunch {
   const executor::Exchange* exchange = nullptr;
   StreamRef stream;
   uint64_t capture = 0;  ///< of the stream's identity
+  /// Others, of the same capture, that it comes behind and that come behind it.
+  std::span<const StreamRef> joined = {};
 };
 /// Throws Mismatch where the calls do not go together, and what CUDA refuses.
 void launchOnGpu(std::span<const GpuLaunch> calls);

@@ -156,13 +156,26 @@ void Communicator::Impl::joinLocalGpus(const std::vector<std::shared_ptr<Impl>>&
 
 // ---- The end.
 
+namespace {
+
+// Behind the deadline of what is under way.
+constexpr int64_t kReplaysEndNs = 5'000'000'000;
+
+}  // namespace
+
 // What was launched ends by itself, by its deadline or because the communicator has failed; and so
-// does what a graph replays.
+// does what a graph replays, of which no stream tells that it has ended.
 void Communicator::Impl::finishGpu() {
   if (!gpu) return;
-  const auto isBusy = [&] { return !gpu->isIdle() || (gpu->hasGraphs() && gpu->isRunning()); };
+  const int64_t end = clock.nowNs() + settings.timeoutMs * 1'000'000 + kReplaysEndNs;
   try {
-    for (base::Backoff backoff(false); isBusy();) backoff.idle();
+    for (base::Backoff backoff(false); !gpu->isIdle(); backoff.idle()) continue;
+    for (base::Backoff backoff(false); gpu->hasGraphs() && gpu->isRunning(); backoff.idle()) {
+      if (clock.nowNs() < end) continue;
+      base::log(LogLevel::Error, self(), ": a replay on ", toString(settings.device),
+                " has not ended by its deadline");
+      break;
+    }
     gpu->leave();
   } catch (const Error& error) {
     base::log(LogLevel::Error, self(), " leaves ", toString(settings.device), ": ", error.what());

@@ -143,6 +143,11 @@ bool areOne(StreamRef stream, StreamRef other) {
   return stream.cuda() == other.cuda() && stream.device() == other.device();
 }
 
+bool isOn(const GpuWork& work, StreamRef stream) {
+  return areOne(work.stream, stream) ||
+         std::ranges::any_of(work.joined, [&](StreamRef joined) { return areOne(joined, stream); });
+}
+
 // Those by copies whatever their streams: one after the other they could fill these.
 bool belongs(const Batch& batch, const GpuWork& work, size_t turn) {
   const GpuWork& first = batch.works.front();
@@ -173,8 +178,12 @@ void sortByTurn(std::vector<Batch>& batches) {
 }
 
 GpuLaunch launchOf(const GpuWork& work, uint64_t capture = 0) {
-  return {work.communicator->gpu.get(), std::get_if<GpuCall>(&work.call),
-          std::get_if<executor::Exchange>(&work.call), work.stream, capture};
+  return {.side = work.communicator->gpu.get(),
+          .call = std::get_if<GpuCall>(&work.call),
+          .exchange = std::get_if<executor::Exchange>(&work.call),
+          .stream = work.stream,
+          .capture = capture,
+          .joined = work.joined};
 }
 
 /// In one launch. A rank whose call before is not in that one would have it wait for another, which
@@ -195,7 +204,9 @@ bool mayFollow(const Batch& batch, const Batch& next) {
 bool areOrdered(const Batch& batch, const Batch& other) {
   return std::ranges::any_of(batch.works, [&](const GpuWork& one) {
     return std::ranges::any_of(other.works, [&](const GpuWork& another) {
-      return one.communicator == another.communicator || areOne(one.stream, another.stream);
+      return one.communicator == another.communicator || isOn(one, another.stream) ||
+             std::ranges::any_of(another.joined,
+                                 [&](StreamRef joined) { return isOn(one, joined); });
     });
   });
 }
@@ -264,12 +275,13 @@ void addParts(const GpuWork& work, std::vector<Part>& parts) {
   }
 }
 
-/// The capture that its stream is in, as StreamIdentity has it.
-uint64_t requireApart(const Batch& batch, const GpuWork& one) {
-  std::vector<Part> parts;  // of its stream
+/// Of a launch's calls, all that are on one of its streams; `one` is among them. The capture that
+/// the stream is in, as StreamIdentity has it.
+uint64_t requireApart(const Batch& batch, const GpuWork& one, StreamRef on) {
+  std::vector<Part> parts;
   for (const GpuWork& work : batch.works)
-    if (areOne(work.stream, one.stream)) addParts(work, parts);
-  const StreamIdentity stream = one.communicator->gpu->identityOf(one.stream);
+    if (isOn(work, on)) addParts(work, parts);
+  const StreamIdentity stream = one.communicator->gpu->identityOf(on);
   const int other = SharedStreams::ofProcess().launch(batch.group, stream, parts);
   if (other < 0) return stream.capture;
   const std::string call = std::visit([](const auto& its) { return its.describe(); }, one.facts);
@@ -279,14 +291,28 @@ uint64_t requireApart(const Batch& batch, const GpuWork& one) {
              "to be in one group");
 }
 
-void launch(const Batch& batch) {
+/// Of each call the capture that its streams are in.
+std::vector<uint64_t> capturesOf(const Batch& batch) {
+  std::vector<std::pair<StreamRef, uint64_t>> known;
+  const auto captureOf = [&](const GpuWork& work, StreamRef stream) {
+    for (const auto& [other, capture] : known)
+      if (areOne(other, stream)) return capture;
+    return known.emplace_back(stream, requireApart(batch, work, stream)).second;
+  };
   std::vector<uint64_t> captures;
   for (const GpuWork& work : batch.works) {
-    const auto shares = [&](const GpuWork& other) { return areOne(other.stream, work.stream); };
-    const auto first =
-        static_cast<size_t>(std::ranges::find_if(batch.works, shares) - batch.works.begin());
-    captures.push_back(first < captures.size() ? captures[first] : requireApart(batch, work));
+    captures.push_back(captureOf(work, work.stream));
+    for (const StreamRef joined : work.joined)
+      if (captureOf(work, joined) != captures.back())
+        base::fail(ErrorCode::InvalidUsage, work.communicator->self(),
+                   ": of the streams of a group's sends and receives one is captured, and another "
+                   "one not, or into another graph");
   }
+  return captures;
+}
+
+void launch(const Batch& batch) {
+  const std::vector<uint64_t> captures = capturesOf(batch);
   std::vector<GpuLaunch> launches;
   for (const GpuWork& work : batch.works) {
     auto& c = *work.communicator;
@@ -502,6 +528,16 @@ void Communicator::Impl::inquireOnGpu(uint64_t ended) {
   }
 }
 
+// Where calls were captured, the recorder counts these once, and the GPU their replays.
+std::optional<communicator::Recorder::Entry> Communicator::Impl::callOf(
+    const communicator::GpuFailure& found) const {
+  if (!gpuWasCaptured.load(std::memory_order_acquire)) return gpuRecorder.find(found.operation);
+  std::optional<communicator::Recorder::Entry> last;
+  for (const auto& known : gpuRecorder.recent())
+    if (known.collective() && known.collective()->fingerprint() == found.callHash) last = known;
+  return last;
+}
+
 // A peer that has given up tells why by the control plane, and ranks that disagree compare their
 // calls there. What the GPU knows is the answer where they do not. What is enqueued there ends only
 // while it is watched, so that goes on when the communicator has failed.
@@ -522,7 +558,7 @@ void Communicator::Impl::watchGpu() {
     return watchWaitsOnGpu();
   }
   const int64_t now = clock.nowNs();
-  const auto entry = gpuRecorder.find(found->operation);
+  const auto entry = callOf(*found);
   const bool isMismatch = found->code == ErrorCode::Mismatch;
   const bool isAsked = isMismatch && entry && entry->collective();
   if (gpuFailedNs == 0) {
@@ -536,8 +572,10 @@ void Communicator::Impl::watchGpu() {
   const int64_t grace = isAsked ? kDisputeNs : isAnswer ? 0 : kReasonNs;
   if (now - gpuFailedNs < grace) return;
   std::string call = base::message(self(), " on ", toString(settings.device));
-  if (found->operation > 0)
-    call += base::message(": ", entry ? entry->describe() : "a replayed call");
+  if (entry)
+    call += ": " + entry->describe();
+  else if (found->operation > 0 || gpuWasCaptured.load(std::memory_order_acquire))
+    call += ": a call, or a replay of one";
   else
     call += found->peer < 0 ? ", between calls" : ", between calls with " + name(found->peer);
   const std::string text =

@@ -19,7 +19,8 @@ struct GpuWork {
   std::shared_ptr<Communicator::Impl> communicator;
   std::variant<CallFacts, ExchangeFacts> facts;
   std::variant<GpuCall, executor::Exchange> call;
-  StreamRef stream;  ///< none: whoever launches it waits for it
+  StreamRef stream;                    ///< none: whoever launches it waits for it
+  std::vector<StreamRef> joined = {};  ///< as GpuLaunch has them
 
   bool isExchange() const { return std::holds_alternative<executor::Exchange>(call); }
 };

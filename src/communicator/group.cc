@@ -27,6 +27,7 @@ struct Call {
   std::shared_ptr<device::HostStream> stream;  // held: its owner may let go before the group ends
   StreamRef gpuStream;
   bool onGpu = false;
+  std::vector<StreamRef> joined = {};  // of an exchange on a GPU, the streams besides
 };
 
 struct Collected {
@@ -58,8 +59,16 @@ class GroupWork final : public device::Work {
   std::exception_ptr first_;
 };
 
+/// Of an exchange.
+void join(Call& call, StreamRef stream) {
+  const auto is = [&](StreamRef other) {
+    return other.cuda() == stream.cuda() && other.device() == stream.device();
+  };
+  if (!is(call.gpuStream) && std::ranges::none_of(call.joined, is)) call.joined.push_back(stream);
+}
+
 // All sends and receives of a communicator become one exchange, after the collectives: its ranks
-// may have issued them in different orders among collectives.
+// may have issued them in different orders among collectives. On a GPU it is on all their streams.
 void gatherExchanges(std::vector<Call>& calls) {
   std::vector<Call> collectives, exchanges;
   for (Call& call : calls) {
@@ -74,9 +83,10 @@ void gatherExchanges(std::vector<Call>& calls) {
       exchanges.push_back(std::move(call));
     } else {
       if (same->stream != call.stream || same->onGpu != call.onGpu ||
-          same->gpuStream.cuda() != call.gpuStream.cuda())
+          static_cast<bool>(same->gpuStream) != static_cast<bool>(call.gpuStream))
         base::fail(ErrorCode::InvalidUsage,
                    "the sends and receives of a group on one communicator name different streams");
+      join(*same, call.gpuStream);
       same->work.absorb(std::move(call.work));
     }
   }
@@ -94,6 +104,7 @@ Members launchThoseOfGpus(std::vector<Call>& calls) {
   for (const Call& call : calls) {
     if (!call.onGpu) continue;
     works.push_back(call.work.communicator()->gpuWork(call.work, call.gpuStream));
+    works.back().joined = call.joined;
     if (!call.gpuStream) waiting.push_back(works.back().communicator);
   }
   std::erase_if(calls, [](const Call& call) { return call.onGpu; });
@@ -152,15 +163,15 @@ void Group::end() {
   bool sharesCores = false;
   gatherExchanges(calls);
   const auto onGpu = launchThoseOfGpus(calls);
-  for (auto& [work, stream, gpuStream, isOnGpu] : calls) {
-    work.takeNumber();
-    if (stream) {
-      auto& group = streams[stream.get()];
-      if (!group) group = std::make_unique<GroupWork>(stream);
-      group->add(std::move(work));
+  for (Call& call : calls) {
+    call.work.takeNumber();
+    if (call.stream) {
+      auto& group = streams[call.stream.get()];
+      if (!group) group = std::make_unique<GroupWork>(call.stream);
+      group->add(std::move(call.work));
     } else {
-      sharesCores |= work.sharesCores();
-      here.add(std::move(work));
+      sharesCores |= call.work.sharesCores();
+      here.add(std::move(call.work));
     }
   }
   for (auto& [stream, group] : streams) stream->enqueue(std::move(group));

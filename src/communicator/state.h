@@ -292,6 +292,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void inquire(int peer, uint64_t operation);
   void inquire(int peer, const communicator::Recorder::Entry& entry, Inquirer by);
   void inquireOnGpu(uint64_t ended);
+  std::optional<communicator::Recorder::Entry> callOf(const communicator::GpuFailure& found) const;
   /// A rank that left or shrinks makes collective `sequence` impossible.
   std::optional<Error> stoppedBefore(uint64_t sequence) const;
   /// A rank of these that left or shrinks, or -1.

@@ -210,6 +210,80 @@ TEST_P(GpuGraphs, MayBeCapturedSideBySide) {
   for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
 }
 
+// A rank has one call at a time in each of several captures that are under way: of the outer one's
+// branches, between which another capture begins and ends, too.
+TEST_P(GpuGraphs, HaveCallsInOrderOnBranchesOfEach) {
+  Setting s = setting(10s);
+  std::vector<Stream> branches;
+  std::vector<Floats> others;
+  std::vector<cudaGraphExec_t> graphs, inner;
+  cudaEvent_t event = nullptr;
+  for (int r = 0; r < 2; ++r) {
+    branches.emplace_back(s.ranks[r].device());
+    others.emplace_back(s.ranks[r].device(), kCount, 0.0f);
+  }
+  for (int r = 0; r < 2; ++r) {
+    const Stream apart(s.ranks[r].device());
+    const cudaStream_t stream = streamOf(s, r), branch = StreamRef(branches[r]).cuda();
+    ASSERT_EQ(cudaSetDevice(s.ranks[r].device().index), cudaSuccess);
+    ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+    AllReduceArgs args = s.args(r, kCount);
+    args.send = args.recv = others[r].data();
+    graphs.push_back(capture(s.ranks[r], stream, [&] {
+      EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+      EXPECT_EQ(cudaStreamWaitEvent(branch, event, 0), cudaSuccess);
+      s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]);
+      inner.push_back(capture(s.ranks[r], StreamRef(apart).cuda(),
+                              [&] { s.ranks[r].allReduce(s.args(r, kCount), apart); }));
+      s.ranks[r].allReduce(args, branches[r]);
+      EXPECT_EQ(cudaEventRecord(event, branch), cudaSuccess);
+      EXPECT_EQ(cudaStreamWaitEvent(stream, event, 0), cudaSuccess);
+    }));
+    EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  }
+  for (int replay = 1; replay <= 3; ++replay) {
+    for (int r = 0; r < 2; ++r) {
+      s.values[r].put(static_cast<float>(r + 1));
+      others[r].put(static_cast<float>(10 * r + replay));
+    }
+    for (int r = 0; r < 2; ++r) ASSERT_EQ(cudaGraphLaunch(graphs[r], streamOf(s, r)), cudaSuccess);
+    for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+    for (int r = 0; r < 2; ++r) {
+      EXPECT_TRUE(s.values[r].are(3)) << r;
+      EXPECT_TRUE(others[r].are(static_cast<float>(10 + 2 * replay))) << r;
+      ASSERT_FALSE(s.ranks[r].asyncError()) << s.ranks[r].asyncError()->what();
+    }
+  }
+  for (const auto& all : {graphs, inner})
+    for (const cudaGraphExec_t graph : all) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
+// A captured call is recorded once, and ends as often as it is replayed: what fails behind it is
+// not named by a number of either.
+TEST_P(GpuGraphs, AreNotNamedWhereAnotherCallFails) {
+  for (const int count : {0, 1, 3}) {
+    Setting s = setting(500ms);
+    std::vector<cudaGraphExec_t> graphs;
+    for (int r = 0; r < 2; ++r)
+      graphs.push_back(capture(s.ranks[r], streamOf(s, r), [&] {
+        s.ranks[r].broadcast({s.values[r].data(), s.values[r].data(), kCount}, s.streams[r]);
+      }));
+    for (int replay = 0; replay < count; ++replay)
+      for (int r = 0; r < 2; ++r)
+        EXPECT_EQ(cudaGraphLaunch(graphs[r], streamOf(s, r)), cudaSuccess);
+    for (int r = 0; r < 2; ++r) s.streams[r].synchronize();
+    s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+    const Error error = awaitError(s.ranks[0]);
+    EXPECT_EQ(error.code(), ErrorCode::Timeout);
+    const std::string text = error.what(),
+                      named = GetParam() ? "a call, or a replay of one" : "all_reduce";
+    EXPECT_NE(text.find(named), std::string::npos) << text;
+    EXPECT_EQ(text.find("broadcast"), std::string::npos) << text;
+    s.streams[0].synchronize();
+    for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+  }
+}
+
 // Whoever captures in global mode asks of all threads to do nothing then that a capture forbids;
 // what communicators need for themselves is no part of it.
 TEST_P(GpuGraphs, MayBeCapturedWhileCommunicatorsAreMadeAndLeave) {

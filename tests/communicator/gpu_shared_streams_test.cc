@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -123,6 +124,135 @@ TEST_F(GpuSharedStreams, OfOneCaptureAreInTheOrderOfTheCalls) {
     }
     for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
   }
+}
+
+// A thread's stream lies where that of a thread that has ended was, and is another one.
+TEST_F(GpuSharedStreams, OfThreadsThatComeAndGoAreTheirOwn) {
+  Setting s(2, 1, kCount);
+  for (int r = 0; r < 2; ++r)
+    std::thread([&, r] {
+      EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+      const Outcome outcome = outcomeOf(
+          [&] { s.ranks[r].allReduce(s.args(r, kCount), StreamRef::cuda(cudaStreamPerThread)); });
+      EXPECT_EQ(outcome.text, "no error") << r;
+    }).join();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(3)) << r;
+}
+
+/// A message each way in one group, which a rank sends on its own stream and receives on another:
+/// behind what is on both, and before what comes next there.
+class OnTwoStreams {
+ public:
+  OnTwoStreams(Setting& s, int rank)
+      : s_(s),
+        rank_(rank),
+        other_(s.ranks[rank].device()),
+        received_(s.ranks[rank].device(), kCount, 0.0f),
+        zeros_(s.ranks[rank].device(), kCount, 0.0f),
+        ones_(s.ranks[rank].device(), kCount, static_cast<float>(rank + 7)) {}
+  void enqueue() {
+    copy(s_.values[rank_], ones_, sending());
+    copy(received_, zeros_, receiving());
+    {
+      Group group;
+      s_.ranks[rank_].send({s_.values[rank_].data(), kCount, DataType::Float32, 1 - rank_},
+                           s_.streams[rank_]);
+      s_.ranks[rank_].receive({received_.data(), kCount, DataType::Float32, 1 - rank_}, other_);
+    }
+    copy(s_.values[rank_], zeros_, sending());
+    copy(zeros_, received_, receiving());
+  }
+  void expectReceived() {
+    other_.synchronize();
+    s_.streams[rank_].synchronize();
+    EXPECT_TRUE(zeros_.are(static_cast<float>(1 - rank_ + 7))) << rank_;
+    EXPECT_FALSE(s_.ranks[rank_].asyncError()) << rank_;
+  }
+  cudaStream_t sending() const { return StreamRef(s_.streams[rank_]).cuda(); }
+  cudaStream_t receiving() const { return StreamRef(other_).cuda(); }
+  const Stream& other() const { return other_; }
+
+ private:
+  static void copy(const Floats& to, const Floats& from, cudaStream_t stream) {
+    EXPECT_EQ(cudaMemcpyAsync(to.data(), from.data(), 4 * kCount, cudaMemcpyDefault, stream),
+              cudaSuccess);
+  }
+  Setting& s_;
+  const int rank_;
+  Stream other_;
+  Floats received_, zeros_, ones_;
+};
+
+TEST_F(GpuSharedStreams, OfAGroupsSendsAndReceivesMayBeSeveral) {
+  for (const bool byCopies : {false, true}) {
+    Setting s(2, 2, kCount, {.gpuCopies = byCopies});
+    std::vector<std::unique_ptr<OnTwoStreams>> messages;
+    for (int r = 0; r < 2; ++r) messages.push_back(std::make_unique<OnTwoStreams>(s, r));
+    CudaGate gate(s.streams[0]), behind(messages[1]->other());
+    for (const auto& each : messages) each->enqueue();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    behind.open();
+    for (const auto& each : messages) each->expectReceived();
+  }
+}
+
+// In one graph, but not one of them alone.
+TEST_F(GpuSharedStreams, OfAGroupsSendsAndReceivesAreCapturedTogether) {
+  for (const bool byCopies : {false, true}) {
+    Setting s(2, 2, kCount, {.gpuCopies = byCopies});
+    std::vector<std::unique_ptr<OnTwoStreams>> messages;
+    std::vector<cudaGraphExec_t> graphs;
+    for (int r = 0; r < 2; ++r) {
+      const auto& own = messages.emplace_back(std::make_unique<OnTwoStreams>(s, r));
+      cudaEvent_t event = nullptr;
+      ASSERT_EQ(cudaSetDevice(s.ranks[r].device().index), cudaSuccess);
+      ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+      const auto follow = [&](cudaStream_t stream, cudaStream_t before) {
+        EXPECT_EQ(cudaEventRecord(event, before), cudaSuccess);
+        EXPECT_EQ(cudaStreamWaitEvent(stream, event, 0), cudaSuccess);
+      };
+      graphs.push_back(capture(s.ranks[r], own->sending(), [&] {
+        follow(own->receiving(), own->sending());
+        own->enqueue();
+        follow(own->sending(), own->receiving());
+      }));
+      EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+    }
+    for (int r = 0; r < 2; ++r)
+      EXPECT_EQ(cudaGraphLaunch(graphs[r], messages[r]->sending()), cudaSuccess);
+    for (const auto& each : messages) each->expectReceived();
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaSetDevice(s.ranks[0].device().index), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(messages[0]->sending(), cudaStreamCaptureModeRelaxed),
+              cudaSuccess);
+    const Outcome outcome = outcomeOf([&] { messages[0]->enqueue(); });
+    EXPECT_EQ(outcome.code, ErrorCode::InvalidUsage) << outcome.text;
+    EXPECT_NE(outcome.text.find("one is captured, and another one not"), std::string::npos)
+        << outcome.text;
+    EXPECT_EQ(cudaStreamEndCapture(messages[0]->sending(), &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    for (const cudaGraphExec_t exec : graphs) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  }
+}
+
+// Each rank's message waits for the other's, which is behind it on the stream where it is received.
+TEST_F(GpuSharedStreams, OfOtherRanksAreRefusedAmongSeveral) {
+  Setting s(2, 1, kCount, {.timeout = std::chrono::seconds(10)});
+  const auto messages = [&](int r) {
+    Group group;
+    s.ranks[r].send({s.values[r].data(), kCount / 2, DataType::Float32, 1 - r}, s.streams[r]);
+    s.ranks[r].receive({s.values[r].data() + kCount / 2, kCount / 2, DataType::Float32, 1 - r},
+                       s.streams[1 - r]);
+    group.end();
+  };
+  messages(0);
+  const Outcome outcome = outcomeOf([&] { messages(1); });
+  EXPECT_EQ(outcome.code, ErrorCode::InvalidUsage) << outcome.text;
+  EXPECT_NE(outcome.text.find("on one stream, one after the other"), std::string::npos)
+      << outcome.text;
 }
 
 }  // namespace

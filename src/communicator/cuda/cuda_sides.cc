@@ -6,6 +6,7 @@
 #include "src/base/backoff.h"
 #include "src/base/log.h"
 #include "src/communicator/cuda/gpu_side.h"
+#include "src/device/cuda/guards.h"
 
 namespace tutti::communicator {
 namespace {
@@ -37,11 +38,35 @@ std::unique_lock<std::shared_mutex> CudaSides::quiet(std::optional<uint64_t> gro
   for (base::Backoff backoff(false);; backoff.idle()) {
     std::unique_lock alone(launching_);
     if (isQuiet(group)) return alone;
-    if (std::chrono::steady_clock::now() < end) continue;
-    base::log(
-        LogLevel::Warning, "calls are under way on GPUs for ", kPatience.count(),
-        " s: a rank that leaves, or whose call has failed, does not wait for them any longer");
-    return alone;
+    if (std::chrono::steady_clock::now() >= end) return {};
+  }
+}
+
+void CudaSides::awaitQuiet(uint64_t group) {
+  if (quiet(group)) return;
+  base::log(LogLevel::Warning, "kernels of ranks that have failed are under way on GPUs for ",
+            kPatience.count(), " s: a call that has failed does not wait for them any longer");
+}
+
+void CudaSides::free(CudaMemory memory) {
+  {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(memory));
+  }
+  const auto alone = quiet({});
+  if (!alone) {
+    base::log(LogLevel::Warning, "calls are under way on GPUs for ", kPatience.count(),
+              " s: the memory of a rank that leaves is kept until another one leaves");
+    return;
+  }
+  std::vector<CudaMemory> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    gone.swap(kept_);
+  }
+  while (!gone.empty()) {
+    const device::OnDevice on(gone.back().device);
+    gone.pop_back();
   }
 }
 

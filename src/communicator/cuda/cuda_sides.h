@@ -3,16 +3,31 @@
 // When a rank's memory on a GPU is freed. CUDA waits for all that runs there, and holds its lock
 // meanwhile. If that is a call of which another rank's part is still to be launched, or copies that
 // wait for a rank that is gone, and would be told so, nobody could do that any more. So memory is
-// freed while nothing is under way, and nothing is launched.
+// freed while nothing is under way, and nothing is launched; and where calls do not end, later.
 
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <vector>
 
+#include "src/communicator/cuda/engine.h"
+#include "src/executor/copy/probe.h"
+#include "transports/p2p/endpoint.h"
+
 namespace tutti::communicator {
 
 class CudaSide;
+
+/// What a side has on its GPU. Freed from the end on: kernels look at the first.
+struct CudaMemory {
+  int device = 0;
+  std::unique_ptr<transports::p2p::PinnedMemory<uint32_t>> probeIsOver;
+  std::unique_ptr<transports::p2p::Endpoint> endpoint, before;
+  std::unique_ptr<executor::copy::CopyProbe> copyProbe;
+  std::unique_ptr<transports::Endpoint> far;
+  std::unique_ptr<GpuEngine> engine;
+};
 
 /// Those of a process.
 class CudaSides {
@@ -23,17 +38,23 @@ class CudaSides {
   void remove(CudaSide& side);
   /// Held by whoever launches.
   [[nodiscard]] std::shared_lock<std::shared_mutex> launching();
-  /// While it is held nothing is launched; and nothing is under way, of one communicator's ranks or
-  /// of all, unless their calls do not end together for 5 s, which is logged.
-  [[nodiscard]] std::unique_lock<std::shared_mutex> quiet(std::optional<uint64_t> group = {});
+  /// Until nothing is under way of the communicator's ranks, 5 s at most.
+  void awaitQuiet(uint64_t group);
+  /// Frees it, and what could not be freed before, while nothing is under way on any GPU and
+  /// nothing is launched. Where calls do not end together for 5 s, which is logged, it is kept
+  /// until the next side comes here.
+  void free(CudaMemory memory);
 
  private:
   CudaSides() = default;
+  /// Held while it is quiet; by nobody where that takes longer than 5 s.
+  std::unique_lock<std::shared_mutex> quiet(std::optional<uint64_t> group);
   bool isQuiet(std::optional<uint64_t> group);
 
   std::shared_mutex launching_;
   std::mutex mutex_;
   std::vector<CudaSide*> sides_;
+  std::vector<CudaMemory> kept_;
 };
 
 }  // namespace tutti::communicator

@@ -128,13 +128,13 @@ CudaSide::~CudaSide() {
     const OnDevice on(device());
     const OutsideCapture outside;
     leave();
-    const auto alone = CudaSides::ofProcess().quiet();
-    engine_.reset();
-    far_.reset();
-    copyProbe_.reset();
-    before_.reset();
-    endpoint_.reset();
-    probeIsOver_.reset();
+    CudaSides::ofProcess().free({.device = device(),
+                                 .probeIsOver = std::move(probeIsOver_),
+                                 .endpoint = std::move(endpoint_),
+                                 .before = std::move(before_),
+                                 .copyProbe = std::move(copyProbe_),
+                                 .far = std::move(far_),
+                                 .engine = std::move(engine_)});
   } catch (const std::exception& e) {
     base::log(LogLevel::Error, "rank ", rank(), " leaves ", toString(options_.device), ": ",
               e.what());
@@ -323,6 +323,9 @@ std::unique_ptr<GpuPlan> CudaSide::prepare(const plan::PlanSpec& spec,
 
 namespace {
 
+/// Of numbers of threads; CUDA counts its streams from 1.
+constexpr uint64_t kOfThreads = uint64_t{1} << 63;
+
 /// That of a capture that has failed: nothing can be launched into it.
 constexpr uint64_t kFailedCapture = ~uint64_t{0};
 
@@ -335,22 +338,30 @@ uint64_t captureOf(cudaStream_t stream) {
   return status == cudaStreamCaptureStatusActive ? id : kFailedCapture;
 }
 
+/// Of a stream that is not captured, which has it to itself for the life of the program. Of the
+/// stream that each thread has by default all threads have the same handle, and none gets a number
+/// that another thread has had.
+uint64_t idOf(cudaStream_t stream) {
+  static std::atomic<uint64_t> threads{0};
+  static thread_local const uint64_t ofThisThread = ++threads | kOfThreads;
+  if (stream == cudaStreamPerThread) return ofThisThread;
+  unsigned long long id = 0;
+  TUTTI_CUDA(cudaStreamGetId(stream, &id));
+  return id;
+}
+
 }  // namespace
 
 // To ask a stream for its id while it is captured ends the capture. Handles are used again, but of
-// the streams of one capture each has its own. Of the stream that each thread has by default all
-// threads have the same handle.
+// the streams of one capture each has its own; only that of the stream that each thread has by
+// default is the same for all threads.
 StreamIdentity CudaSide::identityOf(StreamRef stream) const {
-  static thread_local const char ofThisThread = 0;
   const OnDevice on(device());
   const cudaStream_t handle = stream.cuda();
   const uint64_t capture = captureOf(handle);
   if (isAlone_) return {reinterpret_cast<uintptr_t>(this), capture};  // it shares with nobody
-  if (handle == cudaStreamPerThread) return {reinterpret_cast<uintptr_t>(&ofThisThread), capture};
-  if (capture != 0) return {reinterpret_cast<uintptr_t>(handle), capture};
-  unsigned long long id = 0;
-  TUTTI_CUDA(cudaStreamGetId(handle, &id));
-  return {id, 0};
+  if (capture == 0 || handle == cudaStreamPerThread) return {idOf(handle), capture};
+  return {reinterpret_cast<uintptr_t>(handle), capture};
 }
 
 bool CudaSide::isIdle() const {
@@ -364,7 +375,7 @@ bool CudaSide::isIdle() const {
   return true;
 }
 
-void CudaSide::awaitPeers() const { static_cast<void>(CudaSides::ofProcess().quiet(group_)); }
+void CudaSide::awaitPeers() const { CudaSides::ofProcess().awaitQuiet(group_); }
 
 void CudaSide::allowPeers(const void* data, size_t bytes) const {
   device::allowPeers(data, bytes, device(), otherDevices_);
@@ -416,27 +427,44 @@ std::optional<GpuFailure> CudaSide::failure() const {
   return ready ? ready->failure(launched()) : std::nullopt;
 }
 
-void CudaSide::before(cudaStream_t stream, uint64_t capture) {
-  if (capture == 0) {
-    // Of the stream that each thread has by default all threads have the same handle.
-    const bool isLast = lastStream_ && *lastStream_ == stream && stream != cudaStreamPerThread;
-    if (!lastStream_ || isLast) return;
-    const OnDevice on(device());  // whose default stream it may be
-    TUTTI_CUDA(cudaStreamWaitEvent(stream, last_.get()));
-    return;
-  }
-  const OnDevice on(device());
-  if (capturedStream_ && capture_ == capture && *capturedStream_ != stream)
-    TUTTI_CUDA(cudaStreamWaitEvent(stream, captured_.get()));
-  capture_ = capture;
+CudaSide::Captured* CudaSide::lastOf(uint64_t capture) {
+  const auto found = std::ranges::find(captured_, capture, &Captured::capture);
+  return found == captured_.end() ? nullptr : &*found;
 }
 
-void CudaSide::after(cudaStream_t stream, uint64_t capture, uint64_t calls) {
+void CudaSide::before(const GpuLaunch& launch) {
+  const OnDevice on(device());  // whose default stream it may be
+  const cudaStream_t stream = launch.stream.cuda();
+  for (const StreamRef joined : launch.joined) {
+    TUTTI_CUDA(cudaEventRecord(joined_.get(), joined.cuda()));
+    TUTTI_CUDA(cudaStreamWaitEvent(stream, joined_.get()));
+  }
+  if (launch.capture == 0) {
+    if (lastStream_ && *lastStream_ != idOf(stream))
+      TUTTI_CUDA(cudaStreamWaitEvent(stream, last_.get()));
+    return;
+  }
+  const Captured* const last = lastOf(launch.capture);
+  if (last && last->stream != stream) TUTTI_CUDA(cudaStreamWaitEvent(stream, last->event.get()));
+}
+
+void CudaSide::after(const GpuLaunch& launch, uint64_t calls) {
   const OnDevice on(device());
-  const bool isCaptured = capture != 0;
-  if (isCaptured) graphs_.add(stream);
-  TUTTI_CUDA(cudaEventRecord(isCaptured ? captured_.get() : last_.get(), stream));
-  (isCaptured ? capturedStream_ : lastStream_) = stream;
+  const cudaStream_t stream = launch.stream.cuda();
+  cudaEvent_t event = last_.get();
+  if (launch.capture == 0) {
+    lastStream_ = idOf(stream);
+  } else {
+    graphs_.add(stream);
+    Captured* last = lastOf(launch.capture);
+    if (!last) last = &captured_[nextCapture_++ % kCaptures];
+    last->capture = launch.capture;
+    last->stream = stream;
+    event = last->event.get();
+  }
+  TUTTI_CUDA(cudaEventRecord(event, stream));
+  for (const StreamRef joined : launch.joined)
+    TUTTI_CUDA(cudaStreamWaitEvent(joined.cuda(), event));
   launched_.fetch_add(calls, std::memory_order_relaxed);
 }
 
@@ -468,9 +496,7 @@ std::vector<Part> partsOf(std::span<const GpuLaunch> calls) {
   return parts;
 }
 
-void after(const Part& part) {
-  sideOf(part.rank).after(part.rank.stream.cuda(), part.rank.capture, part.calls);
-}
+void after(const Part& part) { sideOf(part.rank).after(part.rank, part.calls); }
 
 // What was enqueued is waited for, by every rank. CUDA has refused a call, and may refuse these.
 void afterFailure(const Part& part) {
@@ -493,7 +519,7 @@ bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) {
 void launchOnGpu(std::span<const GpuLaunch> calls) {
   const std::vector<Part> parts = partsOf(calls);
   const auto launching = CudaSides::ofProcess().launching();
-  for (const auto& [rank, count] : parts) sideOf(rank).before(rank.stream.cuda(), rank.capture);
+  for (const auto& [rank, count] : parts) sideOf(rank).before(rank);
   size_t ended = 0;
   try {
     engineOf(calls.front()).launch(calls);

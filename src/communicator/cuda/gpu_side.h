@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -91,8 +92,8 @@ class CudaSide final : public GpuSide {
   /// One launch of a rank, of so many calls, runs at a time: on another stream than the last one's
   /// it waits for that. A launch that is captured waits for those of its own capture, which is as
   /// in StreamIdentity.
-  void before(cudaStream_t stream, uint64_t capture);
-  void after(cudaStream_t stream, uint64_t capture, uint64_t calls);
+  void before(const GpuLaunch& launch);
+  void after(const GpuLaunch& launch, uint64_t calls);
 
  private:
   struct Neighbour {
@@ -134,10 +135,21 @@ class CudaSide final : public GpuSide {
   std::atomic<GpuEngine*> ready_{nullptr};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> hasLeft_{false};
-  CudaEvent last_, captured_;
+  /// The last launch of a capture. Nobody tells when one has ended: that which began first among so
+  /// many gives way to another.
+  struct Captured {
+    uint64_t capture = 0;
+    cudaStream_t stream = nullptr;
+    CudaEvent event;
+  };
+  static constexpr size_t kCaptures = 8;
+  Captured* lastOf(uint64_t capture);
+
+  CudaEvent last_, joined_;
   GraphCount graphs_;
-  std::optional<cudaStream_t> lastStream_, capturedStream_;
-  uint64_t capture_ = 0;  // of which the last captured launch was
+  std::optional<uint64_t> lastStream_;  // its id
+  std::array<Captured, kCaptures> captured_;
+  size_t nextCapture_ = 0;  // of captured_
   std::atomic<uint64_t> launched_{0};
 };
 

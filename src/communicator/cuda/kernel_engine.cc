@@ -96,7 +96,8 @@ std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
                     .text = error.what(),
                     .peer = report->peer,
                     .operation = interpreter_.completed() + 1,
-                    .bytesArrived = report->bytesArrived};
+                    .bytesArrived = report->bytesArrived,
+                    .callHash = report->callHash};
 }
 
 std::optional<uint64_t> KernelEngine::underWay(uint64_t) const {

@@ -191,8 +191,13 @@ inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
   if (lane.thread == 0 && number == 0) begin(rank, false);
   lane.sync();
   // A rank that has nothing to do counts the operation all the same.
-  if (code.edgeCount > 0 && !runEdge(lane, code.edges[number / code.mostSlices])) return;
-  if (lane.thread == 0 && isLast(rank)) end(rank);
+  const bool hasEnded = code.edgeCount == 0 || runEdge(lane, code.edges[number / code.mostSlices]);
+  lane.sync();  // none of the lane touches anything any more
+  if (lane.thread != 0) return;
+  if (!hasEnded)
+    leaveFailed(rank);
+  else if (isLast(rank))
+    end(rank);
 }
 
 }  // namespace tutti::executor::cuda

@@ -145,6 +145,32 @@ TEST_P(Chains, AMismatchEndsAllBehindIt) {
   for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.interpreter(r).completed(), 2U);
 }
 
+// A lane that waits for the end of its call sees that another one has given up already in the next:
+// it is to be counted there, or nobody knows when the last has left.
+TEST(Chain, LanesAreLeftByAllOfTheCallThatFails) {
+  for (int turn = 0; turn < 60; ++turn) {
+    DeviceRanksOptions options = optionsOf(kRanks);
+    options.interpreter.looksEvery = 1;
+    DeviceRanks ranks(options);
+    const Sums sums(ranks, Wire::Simple, 8);
+    for (int r = 0; r < kRanks; ++r) {
+      DeviceLaunch call = sums.of(r)[2];
+      call.slices = 4;
+      std::vector<Interpreter::RankLaunch> all;
+      for (const uint32_t hash : {100U, 101U, r == 1 ? 999U : 102U, 103U}) {
+        call.callHash = hash;
+        all.push_back({&ranks.interpreter(r), call});
+      }
+      Interpreter::launchMerged(all, ranks.stream(r));
+    }
+    for (int r = 0; r < kRanks; ++r) ranks.wait(r);
+    for (int r = 0; r < kRanks; ++r) {
+      EXPECT_TRUE(ranks.interpreter(r).failure());
+      ASSERT_FALSE(ranks.interpreter(r).mayTouchPeers()) << "rank " << r << ", turn " << turn;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Wires, Chains, testing::ValuesIn(kWires));
 
 // Of mapped plans, too, each of which tells where buffers are; and lanes that have no part in a

@@ -355,6 +355,26 @@ TEST(Exchanges, EndWhenAborted) {
   EXPECT_EQ(ranks.interpreter(1).failure()->code(), ErrorCode::PeerLost);
 }
 
+// One lane has sent what it has to, and another gives up: the next call, which is behind them on
+// the stream, is told to have left the peers' memory all the same.
+TEST(Exchanges, OfWhichOneLaneGivesUpAreLeftByAll) {
+  DeviceRanksOptions options = exchanging(2);
+  options.interpreter.deadlineNs = 100'000'000;
+  for (const int behind : {0, 1, 2}) {
+    DeviceRanks ranks(options);
+    ranks.begin(ringCall(2, 3000), Wire::Simple, 1);
+    const Move moves[] = {{0, 1, 16}, {1, 0, 16}};
+    Exchange exchange(ranks, moves, 1);
+    exchange.launch(0);
+    for (int i = 0; i < behind; ++i) ranks.launch(0);
+    ranks.wait(0);
+    ASSERT_TRUE(ranks.interpreter(0).failure());
+    EXPECT_EQ(ranks.interpreter(0).failure()->code(), ErrorCode::Timeout);
+    EXPECT_FALSE(ranks.interpreter(0).mayTouchPeers()) << behind << " calls behind";
+    EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
+  }
+}
+
 TEST(Exchanges, ThatAreLateSayWhatHasArrived) {
   DeviceRanksOptions options = exchanging(2);
   options.interpreter.deadlineNs = 300'000'000;

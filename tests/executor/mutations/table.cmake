@@ -117,10 +117,24 @@ mutation(lane_has_left_a_call_before_all_its_threads_have_counted
 ]]
          SANITIZER thread TEST cuda_launches_test FILTER Wires/Chains.CallsFollowEachOther/0
          SHOWS "SEGV|data race")
+mutation(lanes_leave_before_they_see_that_their_call_has_ended
+         FILE src/executor/cuda/launch_device.cuh
+         FROM [[    if (ptx::ldAcquireGpu(&rank.words->followed) != followed) return true;
+    if (isStopped) return false;]]
+         TO [[    if (isStopped) return false;
+    if (ptx::ldAcquireGpu(&rank.words->followed) != followed) return true;]]
+         TEST cuda_launches_test FILTER Chain.LanesAreLeft*
+         SHOWS ", turn [0-9]")
+mutation(lanes_of_exchanges_that_give_up_are_not_counted
+         FILE src/executor/cuda/exchange_device.cuh
+         FROM [[    leaveFailed(rank);]]
+         TO [[    return;]]
+         TEST cuda_exchange_test FILTER Exchanges.OfWhichOneLane*
+         SHOWS "calls behind")
 mutation(call_begins_while_lanes_are_in_the_one_before
          FILE src/executor/cuda/launch_device.cuh
-         FROM [[ptx::ldAcquireGpu(&rank.words->followed) == followed;]]
-         TO [[false;]]
+         FROM [[ptx::ldAcquireGpu(&rank.words->followed) != followed]]
+         TO [[true]]
          TEST cuda_launches_test FILTER Wires/Chains.*
          SHOWS "FAILED  . Wires/Chains")
 mutation(lanes_without_a_part_in_a_call_are_not_waited_for

@@ -1,0 +1,56 @@
+// A communicator that leaves while another one's call waits for a rank that is late: to free memory
+// would wait for that call, and keep the rank from making it.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "tests/communicator/gpu_ranks.h"
+
+namespace tutti::tests {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kCount = 1000;
+
+class GpuLeaving : public CudaTest {};
+
+size_t memoryInUse() {
+  size_t all = 0;
+  for (int device = 0; device < devices(); ++device) {
+    size_t free = 0, total = 0;
+    EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
+    EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+    all += total - free;
+  }
+  return all;
+}
+
+TEST_F(GpuLeaving, BesideACallThatWaitsHoldsUpNobody) {
+  Setting waiting(2, 2, kCount, {.timeout = 60s});
+  const size_t without = memoryInUse();
+  auto leaving = std::make_unique<Setting>(2, 2, kCount);
+  // A driver may keep some for others.
+  const size_t kept = device::cudaSupport().emulated ? 0 : (memoryInUse() - without) / 2;
+  waiting.ranks[0].allReduce(waiting.args(0, kCount), waiting.streams[0]);
+  std::thread leaves([&] { leaving->ranks.clear(); });
+  std::this_thread::sleep_for(7s);  // it has waited for 5 s
+  waiting.ranks[1].allReduce(waiting.args(1, kCount), waiting.streams[1]);
+  for (int r = 0; r < 2; ++r) {
+    waiting.streams[r].synchronize();
+    EXPECT_TRUE(waiting.values[r].are(3)) << r;
+    EXPECT_FALSE(waiting.ranks[r].asyncError()) << r;
+  }
+  leaves.join();
+  leaving.reset();
+  // What was kept goes with the next one that leaves.
+  Setting(2, 2, kCount);
+  EXPECT_LE(memoryInUse(), without + kept);
+}
+
+}  // namespace
+}  // namespace tutti::tests

@@ -1,8 +1,8 @@
 // tune_gemm [--repeats N] [--out FILE] [ROWSxCOLUMNSxDEPTH:nn|nt|tn|tt[:float32] ...]: times every
-// row of the table of tiles (parallel/kernels/cuda/gemm/choice.cc) with several splits on the
-// products given, or on layers of GPT-2 and Llama 3, says what the model of costs had predicted,
-// and writes what was fastest to FILE, for TUTTI_GEMM_TABLE. Operands are random; a time is the
-// median.
+// row of the table of tiles (parallel/kernels/cuda/gemm/choice.cc) with several splits, and by
+// stream-K, on the products given, or on layers of GPT-2 and Llama 3, says what the model of costs
+// had predicted, and writes what was fastest to FILE, for TUTTI_GEMM_TABLE. Operands are random; a
+// time is the median.
 
 #include <cuda_runtime_api.h>
 
@@ -28,7 +28,8 @@ constexpr const char* kLayers[] = {
     "8192x4096x4096:nt",  "8192x4096x4096:nn", "4096x4096x8192:tn", "8192x28672x4096:nt",
     "8192x4096x14336:nt", "8192x8192x8192:nt",
 };
-constexpr int32_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
+constexpr int32_t kStreamK = 0;
+constexpr int32_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, kStreamK};
 constexpr int64_t kMostPartialSums = int64_t{64} << 20;  ///< more splits than that is worth nothing
 
 void check(cudaError_t error) {
@@ -156,25 +157,27 @@ std::string tune(const Problem& problem, const GemmChip& chip, int repeats) {
   Timer timer;
   for (const GemmTile& tile : gemmTiles())
     for (const int32_t splits : kSplits) {
-      const GemmChoice wanted{tile.family, tile.schedule, tile.columns, tile.cluster, splits};
+      GemmChoice wanted{tile.family, tile.schedule, tile.columns, tile.cluster, splits};
+      if (splits == kStreamK) wanted.splits = wanted.workers = 1;
       Gemms gemms(chip, {.forced = GemmForced::parse(wordsOf(wanted)), .table = {}});
       const GemmChoice choice = gemms.choose(product);
       // Another family where operands or the chip do not allow this one, fewer splits than asked
-      // for.
+      // for, units that nobody shares.
       if (choice.family != tile.family || choice.columns != tile.columns ||
           std::find(tried.begin(), tried.end(), choice) != tried.end())
         continue;
       tried.push_back(choice);
       const int64_t sums = Gemms::partialSumsOf(product, choice);
       if (sums > kMostPartialSums) continue;
-      const Buffer partial(std::max<int64_t>(sums, 1) * 4);
-      const double time = timer.milliseconds(repeats, [&] {
-        check(gemms.enqueue(product, choice, static_cast<float*>(partial.data()), nullptr));
-      });
+      const Buffer partial(std::max<int64_t>(sums, 1) * 4), arrivals(Gemms::arrivalsOf(chip) * 4);
+      check(cudaMemset(arrivals.data(), 0, static_cast<size_t>(Gemms::arrivalsOf(chip)) * 4));
+      const GemmScratch scratch{static_cast<float*>(partial.data()),
+                                static_cast<uint32_t*>(arrivals.data())};
+      const double time = timer.milliseconds(
+          repeats, [&] { check(gemms.enqueue(product, choice, scratch, nullptr)); });
       std::printf("  %-48s %10.4f ms %8.1f TFLOP/s, predicted %.0f cycles%s\n",
                   wordsOf(choice).c_str(), time, operations / time / 1e9,
-                  predictedCycles(shape, tile, choice.splits, chip),
-                  choice == chosen ? ", chosen" : "");
+                  predictedCycles(shape, tile, choice, chip), choice == chosen ? ", chosen" : "");
       // TF32 is for who asks for it: it is timed, and never written.
       if (choice.family == GemmFamily::Tf32 || (least > 0 && time >= least)) continue;
       least = time;

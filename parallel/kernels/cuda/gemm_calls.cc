@@ -69,12 +69,13 @@ void CudaKernels::gemm(const GemmArgs& all) {
                               .out = outputOf(product)},
                          doubles);
   const int64_t partialSums = Gemms::partialSumsOf(product, choice);
-  queue_->start(
-      "gemm",
-      ChosenGemm{.gemms = gemms_.get(),
-                 .product = product,
-                 .choice = choice,
-                 .partial = partialSums == 0 ? nullptr : queue_->scratch<float>(partialSums)});
+  queue_->start("gemm", ChosenGemm{.gemms = gemms_.get(),
+                                   .product = product,
+                                   .choice = choice,
+                                   .scratch = {.partial = partialSums == 0
+                                                              ? nullptr
+                                                              : queue_->scratch<float>(partialSums),
+                                               .arrivals = arrivals_.as<uint32_t>()}});
 }
 
 }  // namespace tutti::parallel

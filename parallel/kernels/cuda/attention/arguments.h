@@ -32,6 +32,7 @@ constexpr int32_t panelColumns(int32_t headWidth) {
 /// wgmma_forward.cu
 struct WgmmaAttention : Attention {
   CUtensorMap queries, keys, values;
+  int32_t mostBlocks;  ///< which take the tiles in turn
 };
 cudaError_t enqueue(const WgmmaAttention& x, cudaStream_t stream);
 cudaError_t loadWgmmaForward();
@@ -39,6 +40,7 @@ cudaError_t loadWgmmaForward();
 /// wgmma_gradients.cu
 struct WgmmaAttentionBackward : AttentionBackward {
   CUtensorMap queries, keys, values, dOuts;
+  int32_t mostBlocks;  ///< of each launch
 };
 cudaError_t enqueue(const WgmmaAttentionBackward& x, cudaStream_t stream);
 cudaError_t loadWgmmaGradients();

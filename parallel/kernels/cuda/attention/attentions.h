@@ -12,8 +12,8 @@ namespace tutti::parallel::cuda {
 
 class Attentions {
  public:
-  /// Takes `most` where operands allow.
-  explicit Attentions(AttentionFamily most) : most_(most) {}
+  /// Takes `most` where operands allow; of a GPU of so many multiprocessors.
+  Attentions(AttentionFamily most, int32_t processors) : most_(most), processors_(processors) {}
 
   /// As enqueue() of launches.h. Throws as TensorMaps does.
   cudaError_t enqueue(const Attention& x, bool doubles, cudaStream_t stream);
@@ -22,7 +22,11 @@ class Attentions {
  private:
   CUtensorMap mapOf(const HeadRows& x, const AttentionSizes& sizes, int32_t heads, int32_t rows);
 
+  /// Of kernels for Hopper.
+  int32_t mostBlocks(AttentionFamily family) const;
+
   const AttentionFamily most_;
+  const int32_t processors_;
   TensorMaps maps_;
 };
 

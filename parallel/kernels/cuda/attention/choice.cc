@@ -44,11 +44,12 @@ bool areMapped(const AttentionSizes& sizes, std::initializer_list<HeadRows> fact
 AttentionFamily attentionOfEnvironment() {
   const char* const text = std::getenv("TUTTI_ATTENTION");
   const std::string word = text == nullptr ? "wgmma" : text;
-  require(word == "plain" || word == "mma" || word == "wgmma",
-          "TUTTI_ATTENTION is plain, mma or wgmma, not ", word);
-  return word == "plain" ? AttentionFamily::Plain
-         : word == "mma" ? AttentionFamily::Mma
-                         : AttentionFamily::Wgmma;
+  require(word == "plain" || word == "mma" || word == "wgmma" || word == "persistent",
+          "TUTTI_ATTENTION is plain, mma, wgmma or persistent, not ", word);
+  return word == "plain"   ? AttentionFamily::Plain
+         : word == "mma"   ? AttentionFamily::Mma
+         : word == "wgmma" ? AttentionFamily::Wgmma
+                           : AttentionFamily::Persistent;
 }
 
 AttentionFamily attentionOfGpu(int capability, AttentionFamily most) {

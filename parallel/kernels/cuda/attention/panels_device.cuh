@@ -72,6 +72,17 @@ struct RingStage {
       : index(step % kStages), parity(uint32_t(step / kStages % 2)) {}
 };
 
+/// What a block has behind it, of tiles that had steps: how many, and their steps. Rings go on from
+/// tile to tile, and what is loaded once a tile has a barrier with a turn for each of these.
+struct TilesBefore {
+  int32_t tiles = 0, steps = 0;
+  TUTTI_DEVICE uint32_t parity() const { return uint32_t(tiles) % 2; }
+  TUTTI_DEVICE void add(int32_t stepsOfTile) {
+    tiles += stepsOfTile > 0 ? 1 : 0;
+    steps += stepsOfTile;
+  }
+};
+
 /// A warp has read a stage.
 TUTTI_DEVICE void releaseStage(uint64_t& empty) {
   if (laneOf() == 0) ptx::mbarrierArrive(ptx::sharedAddress(&empty));

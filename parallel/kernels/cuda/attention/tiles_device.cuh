@@ -178,6 +178,11 @@ TUTTI_DEVICE HeadTask headTaskOf(int32_t block, const AttentionSizes& sizes, int
   const int32_t head = group * ofGroup + inGroup % here;
   return {head / heads, head % heads, (lastFirst ? tiles - 1 - tile : tile) * tileRows};
 }
+/// How many there are.
+TUTTI_DEVICE int32_t headTasks(const AttentionSizes& sizes, int32_t heads, int32_t rows,
+                               int32_t tileRows) {
+  return sizes.batch * heads * ((rows + tileRows - 1) / tileRows);
+}
 TUTTI_DEVICE HeadTask headTask(const AttentionSizes& sizes, int32_t heads, int32_t rows,
                                int32_t tileRows, bool lastFirst, int64_t otherRows) {
   return headTaskOf(int32_t(blockIdx.x), sizes, heads, rows, tileRows, lastFirst, otherRows);

@@ -29,7 +29,8 @@ constexpr HeadKernel<WgmmaAttention> kWgmmaForward[] = {
 }  // namespace
 
 cudaError_t enqueue(const WgmmaAttention& x, cudaStream_t stream) {
-  return launchTiles<WgmmaAttention>(kWgmmaForward, x, x.sizes.heads, x.sizes.queries, stream);
+  return launchTiles<WgmmaAttention>(kWgmmaForward, x, x.sizes.heads, x.sizes.queries, stream,
+                                     x.mostBlocks);
 }
 
 cudaError_t loadWgmmaForward() {

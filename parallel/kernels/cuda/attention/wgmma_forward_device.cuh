@@ -15,13 +15,15 @@
 // the same time.
 //
 //   fullQueries            1 arrival, of the producer, and the tile's bytes
+//   emptyQueries           1 arrival of each of the 8 warps that consume
 //   fullKeys, fullValues   for each stage the same
 //   emptyKeys, emptyValues for each stage 1 arrival of each of the 8 warps that consume
 //   named barriers 1, 2    turns of warpgroups 1 and 2: 128 threads wait, the other 128 arrive
 //
 // Keys beyond the last are zeros, and no row sees them: scores are masked in tiles that some row of
 // the warpgroup does not see as a whole; tiles that none of the block sees are not loaded. Blocks
-// of the longest rows come first.
+// of the longest rows come first. Where blocks are fewer than tiles of queries, each takes these in
+// turn, and the producer loads the next tile while consumers end the one before.
 //
 // Bound: tensor cores, 16 * width cycles of a multiprocessor for 128 queries and 128 keys, or 1024
 // for their exponentials, whichever is more; they overlap as far as turns let them.
@@ -35,7 +37,7 @@ inline constexpr int kForwardStages = 2;
 template <int kWidth>
 struct WgmmaForwardShared {
   HeadPanels<kWidth, kWideRows> queries, keys[kForwardStages], values[kForwardStages];
-  uint64_t fullQueries;
+  uint64_t fullQueries, emptyQueries;
   uint64_t fullKeys[kForwardStages], emptyKeys[kForwardStages];
   uint64_t fullValues[kForwardStages], emptyValues[kForwardStages];
 };
@@ -44,6 +46,7 @@ template <int kWidth>
 TUTTI_DEVICE void startBarriers(WgmmaForwardShared<kWidth>& shared) {
   if (threadIdx.x == 0) {
     ptx::mbarrierInit(ptx::sharedAddress(&shared.fullQueries), 1);
+    ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyQueries), kReaders);
     for (int i = 0; i < kForwardStages; ++i) {
       ptx::mbarrierInit(ptx::sharedAddress(&shared.fullKeys[i]), 1);
       ptx::mbarrierInit(ptx::sharedAddress(&shared.fullValues[i]), 1);
@@ -67,13 +70,16 @@ struct ForwardSteps {
 
 template <int kWidth>
 TUTTI_DEVICE void produce(WgmmaForwardShared<kWidth>& shared, const WgmmaAttention& x,
-                          const HeadTask& task, const ForwardSteps& steps) {
+                          const HeadTask& task, const ForwardSteps& steps,
+                          const TilesBefore& before) {
   const int32_t kvHead = task.head / (x.sizes.heads / x.sizes.kvHeads);
   for (int32_t step = 0; step < steps.count; ++step) {
-    const RingStage<kForwardStages> at(step);
+    const RingStage<kForwardStages> at(before.steps + step);
     const int32_t first = steps.first + step * kWideRows;
-    if (step == 0)
+    if (step == 0) {
+      ptx::mbarrierWait(ptx::sharedAddress(&shared.emptyQueries), before.parity() ^ 1);
       fill(shared.queries, shared.fullQueries, &x.queries, task.batch, task.head, task.first);
+    }
     ptx::mbarrierWait(ptx::sharedAddress(&shared.emptyKeys[at.index]), at.parity ^ 1);
     fill(shared.keys[at.index], shared.fullKeys[at.index], &x.keys, task.batch, kvHead, first);
     ptx::mbarrierWait(ptx::sharedAddress(&shared.emptyValues[at.index]), at.parity ^ 1);
@@ -107,11 +113,13 @@ template <class Numbers, int kWidth>
 class WgmmaForwardRows {
  public:
   TUTTI_DEVICE WgmmaForwardRows(WgmmaForwardShared<kWidth>& shared, const WgmmaAttention& x,
-                                const HeadTask& task, const ForwardSteps& steps, int consumer)
+                                const HeadTask& task, const ForwardSteps& steps,
+                                const TilesBefore& before, int consumer)
       : shared_(shared),
         x_(x),
         task_(task),
         steps_(steps),
+        before_(before),
         turns_(consumer),
         firstRow_(consumer * kGroupRows),
         row_(task.first + firstRow_ + int(threadIdx.x) / 32 % 4 * 16),
@@ -124,7 +132,7 @@ class WgmmaForwardRows {
 
   TUTTI_DEVICE void compute() {
     if (steps_.count > 0) {
-      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullQueries), 0);
+      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullQueries), before_.parity());
       first();
       if (steps_.count > 1) turns_.open();
       for (int32_t step = 1; step < steps_.count; ++step) next(step);
@@ -136,12 +144,17 @@ class WgmmaForwardRows {
   }
 
  private:
+  TUTTI_DEVICE RingStage<kForwardStages> stageAt(int32_t step) const {
+    return RingStage<kForwardStages>(before_.steps + step);
+  }
+
   TUTTI_DEVICE void first() {
     awaitKeys(0);
+    const RingStage<kForwardStages> at = stageAt(0);
     ptx::wgmmaFence();
-    issueScores(0);
+    issueScores(at.index);
     ptx::wgmmaWait<0>(scores_);
-    releaseStage(shared_.emptyKeys[0]);
+    releaseScored(0, at.index);
     float keep[2];
     weigh(0, keep);
     packLeft<Numbers>(weights_, scores_);
@@ -149,7 +162,7 @@ class WgmmaForwardRows {
   }
 
   TUTTI_DEVICE void next(int32_t step) {
-    const RingStage<kForwardStages> at(step), before(step - 1);
+    const RingStage<kForwardStages> at = stageAt(step), before = stageAt(step - 1);
     ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullValues[before.index]), before.parity);
     turns_.take();
     ptx::wgmmaFence();
@@ -157,7 +170,7 @@ class WgmmaForwardRows {
     issueSums(before.index);
     turns_.pass(step + 1 == steps_.count);
     ptx::wgmmaWait<1>(scores_);
-    releaseStage(shared_.emptyKeys[at.index]);
+    releaseScored(step, at.index);
     float keep[2];
     weigh(step, keep);
     // Behind a loop, or ptxas would wait for the sums before the exponentials and not after them.
@@ -169,15 +182,22 @@ class WgmmaForwardRows {
   }
 
   TUTTI_DEVICE void last() {
-    const RingStage<kForwardStages> at(steps_.count - 1);
+    const RingStage<kForwardStages> at = stageAt(steps_.count - 1);
     ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullValues[at.index]), at.parity);
     ptx::wgmmaFence();
     issueSums(at.index);
     ptx::wgmmaWait<0>(sums_);
+    releaseStage(shared_.emptyValues[at.index]);
+  }
+
+  /// Scores of a step have been computed: of the last one nobody needs the queries any more.
+  TUTTI_DEVICE void releaseScored(int32_t step, int stage) {
+    releaseStage(shared_.emptyKeys[stage]);
+    if (step + 1 == steps_.count) releaseStage(shared_.emptyQueries);
   }
 
   TUTTI_DEVICE void awaitKeys(int32_t step) {
-    const RingStage<kForwardStages> at(step);
+    const RingStage<kForwardStages> at = stageAt(step);
     if (step < steps_.count)
       ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullKeys[at.index]), at.parity);
   }
@@ -207,6 +227,7 @@ class WgmmaForwardRows {
   const WgmmaAttention& x_;
   const HeadTask& task_;
   const ForwardSteps& steps_;
+  const TilesBefore& before_;
   const Turns turns_;
   const int firstRow_;  ///< of the warpgroup, in the tile of queries
   const int32_t row_;   ///< of the warp
@@ -221,16 +242,31 @@ __global__ void __launch_bounds__(kWideThreads, 1)
     wgmmaAttentionForward(const __grid_constant__ WgmmaAttention x) {
   auto& shared = *dynamicShared<WgmmaForwardShared<kWidth>>();
   startBarriers(shared);
-  const HeadTask task =
-      headTask(x.sizes, x.sizes.heads, x.sizes.queries, kWideRows, true, x.sizes.keys);
-  const ForwardSteps steps(x.sizes, task);
   const int warpgroup = __shfl_sync(kAllLanes, int(threadIdx.x) / 128, 0);
+  const auto forEachTile = [&x](const auto& work) {
+    const AttentionSizes& sizes = x.sizes;
+    const int32_t tasks = headTasks(sizes, sizes.heads, sizes.queries, kWideRows);
+    TilesBefore before;
+#pragma unroll 1
+    for (auto index = int32_t(blockIdx.x); index < tasks; index += int32_t(gridDim.x)) {
+      const HeadTask task =
+          headTaskOf(index, sizes, sizes.heads, sizes.queries, kWideRows, true, sizes.keys);
+      const ForwardSteps steps(sizes, task);
+      work(task, steps, before);
+      before.add(steps.count);
+    }
+  };
   if (warpgroup == 0) {
-    ptx::setMaxRegistersDown<24>();
-    if (threadIdx.x == 0) produce(shared, x, task, steps);
+    ptx::setMaxRegistersDown<40>();
+    if (threadIdx.x == 0)
+      forEachTile([&](const HeadTask& task, const ForwardSteps& steps, const TilesBefore& before) {
+        produce(shared, x, task, steps, before);
+      });
   } else {
-    ptx::setMaxRegistersUp<240>();
-    WgmmaForwardRows<Numbers, kWidth>(shared, x, task, steps, warpgroup - 1).compute();
+    ptx::setMaxRegistersUp<232>();
+    forEachTile([&](const HeadTask& task, const ForwardSteps& steps, const TilesBefore& before) {
+      WgmmaForwardRows<Numbers, kWidth>(shared, x, task, steps, before, warpgroup - 1).compute();
+    });
   }
 }
 

@@ -14,8 +14,12 @@
 //   sums       of dS u, and for keys of p v, by wgmma, the left factor in registers
 //
 //   fullOwn   1 arrival, of the producer, and the bytes of x and y
+//   emptyOwn  1 arrival of each of the 8 warps that consume
 //   full[s]   the same of u and v, and 32 of the warp that writes sums
 //   empty[s]  1 arrival of each of the 8 warps that consume
+//
+// Where blocks are fewer than tiles of own rows, each takes these in turn, and the producer loads
+// the next ones while consumers end those before.
 //
 // Bound: tensor cores, 3 or 4 products of 2 * 128 * 64 * width operations a step, while one
 // warpgroup computes gradients of scores the other's.
@@ -32,7 +36,7 @@ struct WgmmaGradientShared {
   HeadPanels<kWidth, kWideRows> own[2];
   HeadPanels<kWidth, kWideOthers> others[kGradientStages][2];
   RowSums sums[kGradientStages][kWideOthers];  ///< where the others are queries
-  uint64_t fullOwn, full[kGradientStages], empty[kGradientStages];
+  uint64_t fullOwn, emptyOwn, full[kGradientStages], empty[kGradientStages];
 };
 
 /// Maps of the operands, as GradientSides has these.
@@ -50,6 +54,7 @@ template <bool kOwnsKeys, int kWidth>
 TUTTI_DEVICE void startBarriers(WgmmaGradientShared<kWidth>& shared) {
   if (threadIdx.x == 0) {
     ptx::mbarrierInit(ptx::sharedAddress(&shared.fullOwn), 1);
+    ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyOwn), kReaders);
     for (int i = 0; i < kGradientStages; ++i) {
       ptx::mbarrierInit(ptx::sharedAddress(&shared.full[i]), kOwnsKeys ? 33 : 1);
       ptx::mbarrierInit(ptx::sharedAddress(&shared.empty[i]), kReaders);
@@ -61,16 +66,17 @@ TUTTI_DEVICE void startBarriers(WgmmaGradientShared<kWidth>& shared) {
 
 template <bool kOwnsKeys, int kWidth, class Steps>
 TUTTI_DEVICE void produceRows(WgmmaGradientShared<kWidth>& shared, const WgmmaAttentionBackward& a,
-                              const HeadTask& task, const Steps& steps) {
+                              const HeadTask& task, const Steps& steps, const TilesBefore& before) {
   const GradientMaps<kOwnsKeys> maps(a);
   if (steps.count() > 0) {
+    ptx::mbarrierWait(ptx::sharedAddress(&shared.emptyOwn), before.parity() ^ 1);
     ptx::mbarrierArriveExpectTx(ptx::sharedAddress(&shared.fullOwn),
                                 2 * HeadPanels<kWidth, kWideRows>::kBytes);
     shared.own[0].load(&maps.x, task.batch, task.head, task.first, shared.fullOwn);
     shared.own[1].load(&maps.y, task.batch, task.head, task.first, shared.fullOwn);
   }
   for (int32_t step = 0; step < steps.count(); ++step) {
-    const RingStage<kGradientStages> at(step);
+    const RingStage<kGradientStages> at(before.steps + step);
     const int32_t head = steps.headAt(step), first = steps.firstAt(step);
     uint64_t& full = shared.full[at.index];
     ptx::mbarrierWait(ptx::sharedAddress(&shared.empty[at.index]), at.parity ^ 1);
@@ -84,9 +90,9 @@ TUTTI_DEVICE void produceRows(WgmmaGradientShared<kWidth>& shared, const WgmmaAt
 /// Sums of the others, by a warp.
 template <int kWidth, class Steps>
 TUTTI_DEVICE void produceSums(WgmmaGradientShared<kWidth>& shared, const AttentionBackward& a,
-                              const HeadTask& task, const Steps& steps) {
+                              const HeadTask& task, const Steps& steps, const TilesBefore& before) {
   for (int32_t step = 0; step < steps.count(); ++step) {
-    const RingStage<kGradientStages> at(step);
+    const RingStage<kGradientStages> at(before.steps + step);
     ptx::mbarrierWait(ptx::sharedAddress(&shared.empty[at.index]), at.parity ^ 1);
     for (int row = laneOf(); row < kWideOthers; row += 32)
       shared.sums[at.index][row] =
@@ -111,10 +117,11 @@ class WgmmaGradientRows {
         row_(task.first + firstRow_ + int(threadIdx.x) / 32 % 4 * 16),
         own_(a, task, row_) {}
 
-  TUTTI_DEVICE void compute(const Steps& steps) {
-    if (steps.count() > 0) ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), 0);
+  TUTTI_DEVICE void compute(const Steps& steps, const TilesBefore& before) {
+    const uint32_t parity = before.parity();
+    if (steps.count() > 0) ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), parity);
     for (int32_t step = 0; step < steps.count(); ++step) {
-      const RingStage<kGradientStages> at(step);
+      const RingStage<kGradientStages> at(before.steps + step);
       ptx::mbarrierWait(ptx::sharedAddress(&shared_.full[at.index]), at.parity);
       multiply(at.index);
       ptx::wgmmaWait<1>(scores_);
@@ -122,8 +129,9 @@ class WgmmaGradientRows {
                     shared_.sums[at.index]);
       // Long there; but behind a loop, or ptxas would wait for the products before the exponentials
       // and not after them.
-      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), 0);
+      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), parity);
       ptx::wgmmaWait<0>(products_);
+      if (step + 1 == steps.count()) releaseStage(shared_.emptyOwn);
       gradientsOfScores(scores_, products_, own_, shared_.sums[at.index]);
       add(at.index);
       __syncwarp();
@@ -185,19 +193,38 @@ __global__ void __launch_bounds__(kWideThreads, 1)
   auto& shared = *dynamicShared<WgmmaGradientShared<kWidth>>();
   startBarriers<kOwnsKeys>(shared);
   const int32_t rows = kOwnsKeys ? a.sizes.keys : a.sizes.queries;
-  const HeadTask task = headTask(a.sizes, kOwnsKeys ? a.sizes.kvHeads : a.sizes.heads, rows,
-                                 kWideRows, !kOwnsKeys, otherRowsOf<kOwnsKeys>(a.sizes));
-  const GradientSteps<kOwnsKeys, kWideRows, kWideOthers> steps(a.sizes, task);
+  const int32_t heads = kOwnsKeys ? a.sizes.kvHeads : a.sizes.heads;
   const int warp = __shfl_sync(kAllLanes, int(threadIdx.x) / 32, 0);
+  using Steps = GradientSteps<kOwnsKeys, kWideRows, kWideOthers>;
+  const auto forEachTile = [&](const auto& work) {
+    const int32_t tasks = headTasks(a.sizes, heads, rows, kWideRows);
+    TilesBefore before;
+#pragma unroll 1
+    for (auto index = int32_t(blockIdx.x); index < tasks; index += int32_t(gridDim.x)) {
+      const HeadTask task = headTaskOf(index, a.sizes, heads, rows, kWideRows, !kOwnsKeys,
+                                       otherRowsOf<kOwnsKeys>(a.sizes));
+      const Steps steps(a.sizes, task);
+      work(task, steps, before);
+      before.add(steps.count());
+    }
+  };
   if (warp < 4) {
     ptx::setMaxRegistersDown<40>();
-    if (threadIdx.x == 0) produceRows<kOwnsKeys>(shared, a, task, steps);
-    if (kOwnsKeys && warp == 1) produceSums(shared, a, task, steps);
+    if (threadIdx.x == 0)
+      forEachTile([&](const HeadTask& task, const Steps& steps, const TilesBefore& before) {
+        produceRows<kOwnsKeys>(shared, a, task, steps, before);
+      });
+    if (kOwnsKeys && warp == 1)
+      forEachTile([&](const HeadTask& task, const Steps& steps, const TilesBefore& before) {
+        produceSums(shared, a, task, steps, before);
+      });
   } else {
     ptx::setMaxRegistersUp<232>();
-    WgmmaGradientRows<Numbers, kWidth, kOwnsKeys> own(shared, a, task, warp / 4 - 1);
-    own.compute(steps);
-    own.write();
+    forEachTile([&](const HeadTask& task, const Steps& steps, const TilesBefore& before) {
+      WgmmaGradientRows<Numbers, kWidth, kOwnsKeys> own(shared, a, task, warp / 4 - 1);
+      own.compute(steps, before);
+      own.write();
+    });
   }
 }
 

@@ -34,11 +34,11 @@ constexpr HeadKernel<WgmmaAttentionBackward> kWgmmaGradients[] = {
 
 cudaError_t enqueue(const WgmmaAttentionBackward& x, cudaStream_t stream) {
   const AttentionSizes& sizes = x.sizes;
-  const cudaError_t error = launchTiles<WgmmaAttentionBackward>(kWgmmaGradients<false>, x,
-                                                                sizes.heads, sizes.queries, stream);
+  const cudaError_t error = launchTiles<WgmmaAttentionBackward>(
+      kWgmmaGradients<false>, x, sizes.heads, sizes.queries, stream, x.mostBlocks);
   if (error != cudaSuccess) return error;
   return launchTiles<WgmmaAttentionBackward>(kWgmmaGradients<true>, x, sizes.kvHeads, sizes.keys,
-                                             stream);
+                                             stream, x.mostBlocks);
 }
 
 cudaError_t loadWgmmaGradients() {

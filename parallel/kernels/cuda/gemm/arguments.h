@@ -22,6 +22,9 @@ struct GemmTiles {
   int32_t splits, stepsOfSplit;  ///< of the depth; no split is empty
   int32_t unitsOfProduct;        ///< of all its splits
   int32_t units;                 ///< of all products of a batch
+  /// Stream-K: clusters, of which each has a run of adjacent steps of all units, and how many. 0:
+  /// units are dealt out in turn.
+  int32_t workers, stepsOfWorker;
 };
 
 /// An operand: its rows are a's rows or b's columns (K-major), or the depth.
@@ -49,6 +52,9 @@ struct SimtGemm : MmaGemm {};
 cudaError_t enqueue(const SimtGemm& x, cudaStream_t stream);
 cudaError_t loadSimt();
 
+/// Of its warps that multiply.
+inline constexpr int32_t kArrivalsOfBlock = 8;
+
 /// How the two warpgroups that multiply share tiles (wgmma_device.cuh).
 enum class Schedule : int32_t { Together, InTurn };
 
@@ -58,12 +64,16 @@ struct WgmmaGemm {
   CUtensorMap a, b;
   GemmTiles tiles;
   GemmOutput out;
+  /// Of stream-K: sums of units that workers share, two of kTileRows by tileColumns for a block;
+  /// and kArrivalsOfBlock numbers for it, which are zero before and behind.
+  float* fragments;
+  uint32_t* arrivals;
   Format format;
   int32_t isKMajorA, isKMajorB;
   int32_t isSharedA, isSharedB;  ///< by all products of a batch
   Schedule schedule;
-  int32_t tileColumns;  ///< 128 or, together, 192 or 256
-  int32_t cluster;      ///< blocks: 1 or 2
+  int32_t tileColumns;  ///< 128 or, together, 64, 192 or 256
+  int32_t cluster;      ///< blocks: 1 or, of 128 and 256 columns, 2
   int32_t blocks;       ///< at most as many as the GPU has room for
 };
 cudaError_t enqueue(const WgmmaGemm& x, cudaStream_t stream);

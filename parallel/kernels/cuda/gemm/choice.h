@@ -51,32 +51,37 @@ struct GemmChoice {
   Schedule schedule = Schedule::Together;
   int32_t columns = 0, cluster = 1;
   int32_t splits = 1;
+  /// Of Wgmma: clusters that share all units' steps (stream-K), in the place of splits; 0: units
+  /// are dealt out.
+  int32_t workers = 0;
   bool operator==(const GemmChoice&) const = default;
 };
 
-/// What TUTTI_GEMM asks for: `wgmma,together,columns=128,cluster=2,splits=3`, or some of it; `tf32`
-/// allows that and forces nothing else.
+/// What TUTTI_GEMM asks for: `wgmma,together,columns=128,cluster=2,splits=3`, or some of it, with
+/// `streamk` in the place of splits; `tf32` allows that and forces nothing else.
 struct GemmForced {
   bool tf32 = false;
+  bool streamK = false;  ///< where units do not fill the chip
   std::optional<GemmFamily> family;
   std::optional<Schedule> schedule;
   int32_t columns = 0, cluster = 0, splits = 0;  ///< 0: as chosen
   /// Throws InvalidArgument, naming the word that is none of these.
   static GemmForced parse(const std::string& text);
   bool isAnything() const {
-    return family || schedule || columns != 0 || cluster != 0 || splits != 0;
+    return family || schedule || columns != 0 || cluster != 0 || splits != 0 || streamK;
   }
 };
 /// The words that force a choice.
 std::string wordsOf(const GemmChoice& choice);
 
 /// A family that is forced on operands that do not allow it gives way to one that they do. Splits
-/// are at most as many as there are steps.
+/// are at most as many as there are steps. Stream-K is for who asks for it, and is left out where
+/// runs would be whole units, or the family has no clusters.
 GemmChoice chooseGemm(const GemmShape& shape, const GemmAllowed& allowed, const GemmChip& chip,
                       const GemmForced& forced = {});
 
 /// Cycles that the model predicts, which nothing but other predictions should be compared with.
-double predictedCycles(const GemmShape& shape, const GemmTile& tile, int32_t splits,
+double predictedCycles(const GemmShape& shape, const GemmTile& tile, const GemmChoice& choice,
                        const GemmChip& chip);
 
 /// For the kernels of a choice that is not Plain.
@@ -84,5 +89,7 @@ GemmTiles tilesOf(const GemmShape& shape, const GemmChoice& choice);
 /// How many partial sums of float32 a split has, in rows of a multiple of four; 0 where there is
 /// one split, which has the result.
 int64_t sumsOfSplit(const GemmShape& shape, const GemmChoice& choice);
+/// The same of all fragments of stream-K.
+int64_t sumsOfFragments(const GemmChoice& choice);
 
 }  // namespace tutti::parallel::cuda

@@ -175,25 +175,25 @@ GemmChoice Gemms::choose(const GemmProduct& x) const {
 }
 
 int64_t Gemms::partialSumsOf(const GemmProduct& x, const GemmChoice& choice) {
-  return x.batch * choice.splits * sumsOfSplit(shapeOf(x), choice);
+  return x.batch * choice.splits * sumsOfSplit(shapeOf(x), choice) + sumsOfFragments(choice);
 }
 
-cudaError_t Gemms::enqueue(const GemmProduct& x, const GemmChoice& choice, float* partial,
-                           cudaStream_t stream) {
+cudaError_t Gemms::enqueue(const GemmProduct& x, const GemmChoice& choice,
+                           const GemmScratch& scratch, cudaStream_t stream) {
   const GemmTiles tiles = tilesOf(shapeOf(x), choice);
   const GemmOutput result = outputOf(x);
   const int64_t splitStride = sumsOfSplit(shapeOf(x), choice);
   const GemmOutput out =
-      splitStride == 0 ? result : partialOf(x, partial, choice.splits, splitStride);
+      splitStride == 0 ? result : partialOf(x, scratch.partial, choice.splits, splitStride);
   cudaError_t error = cudaSuccess;
   if (choice.family == GemmFamily::Wgmma)
-    error = cuda::enqueue(wgmmaOf(x, choice, tiles, out), stream);
+    error = cuda::enqueue(wgmmaOf(x, choice, tiles, out, scratch), stream);
   else if (choice.family == GemmFamily::Simt)
     error = cuda::enqueue(SimtGemm{mmaOf(x, tiles, out)}, stream);
   else
     error = cuda::enqueue(mmaOf(x, tiles, out), stream);
   if (error != cudaSuccess || splitStride == 0) return error;
-  return cuda::enqueue(SumSplits{.partial = partial,
+  return cuda::enqueue(SumSplits{.partial = scratch.partial,
                                  .stride = out.c.stride,
                                  .splitStride = splitStride,
                                  .batchStride = out.strides.c,
@@ -203,8 +203,10 @@ cudaError_t Gemms::enqueue(const GemmProduct& x, const GemmChoice& choice, float
 }
 
 WgmmaGemm Gemms::wgmmaOf(const GemmProduct& x, const GemmChoice& choice, const GemmTiles& tiles,
-                         const GemmOutput& out) {
-  const int32_t clusters = std::min(tiles.units, std::max(chip_.processors / choice.cluster, 1));
+                         const GemmOutput& out, const GemmScratch& scratch) {
+  const int32_t clusters =
+      choice.workers != 0 ? choice.workers
+                          : std::min(tiles.units, std::max(chip_.processors / choice.cluster, 1));
   const int32_t columns = choice.columns / choice.cluster;
   return {.a = maps_.of(
               boxesOf(x.a, {x.batch, x.batchStrideA}, x.isKMajorA, x.rows, x.depth, kTileRows)),
@@ -212,6 +214,8 @@ WgmmaGemm Gemms::wgmmaOf(const GemmProduct& x, const GemmChoice& choice, const G
               boxesOf(x.b, {x.batch, x.batchStrideB}, x.isKMajorB, x.columns, x.depth, columns)),
           .tiles = tiles,
           .out = out,
+          .fragments = scratch.partial,
+          .arrivals = scratch.arrivals,
           .format = x.a.elements.format,
           .isKMajorA = x.isKMajorA,
           .isKMajorB = x.isKMajorB,

@@ -24,6 +24,12 @@ struct GemmProduct {
 /// Where its sums go, in any kernel.
 GemmOutput outputOf(const GemmProduct& product);
 
+/// Memory of a product besides its operands.
+struct GemmScratch {
+  float* partial;      ///< as partialSumsOf() says; aligned to 16 bytes
+  uint32_t* arrivals;  ///< as arrivalsOf() says; zero, as it is again behind the product
+};
+
 class Gemms {
  public:
   Gemms(const GemmChip& chip, const GemmOptions& options) : chip_(chip), options_(options) {}
@@ -33,14 +39,18 @@ class Gemms {
   GemmChoice choose(const GemmProduct& product) const;
   /// How many of float32 enqueue() needs.
   static int64_t partialSumsOf(const GemmProduct& product, const GemmChoice& choice);
-  /// Of a choice that is not Plain. `partial` is aligned to 16 bytes, and used until the stream has
-  /// done it. Throws as TensorMaps does.
-  cudaError_t enqueue(const GemmProduct& product, const GemmChoice& choice, float* partial,
-                      cudaStream_t stream);
+  /// How many arrivals any product may need.
+  static int64_t arrivalsOf(const GemmChip& chip) {
+    return int64_t{kArrivalsOfBlock} * chip.processors;
+  }
+  /// Of a choice that is not Plain. The scratch is used until the stream has done it. Throws as
+  /// TensorMaps does.
+  cudaError_t enqueue(const GemmProduct& product, const GemmChoice& choice,
+                      const GemmScratch& scratch, cudaStream_t stream);
 
  private:
   WgmmaGemm wgmmaOf(const GemmProduct& product, const GemmChoice& choice, const GemmTiles& tiles,
-                    const GemmOutput& out);
+                    const GemmOutput& out, const GemmScratch& scratch);
 
   const GemmChip chip_;
   const GemmOptions options_;
@@ -52,10 +62,10 @@ struct ChosenGemm {
   Gemms* gemms;
   GemmProduct product;
   GemmChoice choice;
-  float* partial;
+  GemmScratch scratch;
 };
 inline cudaError_t enqueue(const ChosenGemm& x, cudaStream_t stream) {
-  return x.gemms->enqueue(x.product, x.choice, x.partial, stream);
+  return x.gemms->enqueue(x.product, x.choice, x.scratch, stream);
 }
 
 /// Throws Cuda.

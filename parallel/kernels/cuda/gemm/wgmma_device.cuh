@@ -7,8 +7,8 @@
 // Warpgroup 0 produces: one thread waits until a stage is empty and issues TMA for it. Warpgroups 1
 // and 2 consume: wgmma on 64 rows of the tile each, and then what they have to c
 // in one of three ways (OutputWay). Blocks are persistent: cluster i takes units i, i + clusters,
-// ... (tiles_device.cuh), and the producer runs ahead into the next tile while consumers store the
-// one before.
+// ..., or a run of their steps (UnitsOf of tiles_device.cuh), and the producer runs ahead into the
+// next tile while consumers store the one before.
 //
 // In a cluster of two, blocks have tiles below each other and share b: each loads half of its tile
 // into both. So a stage is full when both halves are there, and may be filled again when both
@@ -48,7 +48,9 @@ inline constexpr int kRowBytes = 128;  ///< of a stage, for a row of a or a colu
 inline constexpr int kPanel = 64, kPanelBytes = kPanel * kRowBytes;
 
 template <int kColumns>
-constexpr int kWgmmaStages = kColumns == 128 ? 6 : 4;
+constexpr int kWgmmaStages = kColumns == 64    ? 8
+                             : kColumns == 128 ? 6
+                                               : 4;
 
 template <int kColumns>
 struct WgmmaShared {
@@ -87,6 +89,11 @@ TUTTI_DEVICE void loadBoxes(char* to, const CUtensorMap* map, int32_t outer, int
   }
 }
 
+TUTTI_DEVICE UnitsOf unitsHere(const WgmmaGemm& x) {
+  const auto cluster = int32_t(ptx::clusterSize());
+  return UnitsOf(x.tiles, int32_t(blockIdx.x) / cluster, int32_t(gridDim.x) / cluster);
+}
+
 template <int kColumns, Major kMajorA, Major kMajorB>
 TUTTI_DEVICE void produce(WgmmaShared<kColumns>& shared, const WgmmaGemm& x) {
   constexpr uint32_t kStageBytes = (kTileRows + kColumns) * kRowBytes;
@@ -95,9 +102,8 @@ TUTTI_DEVICE void produce(WgmmaShared<kColumns>& shared, const WgmmaGemm& x) {
   ptx::prefetchTensorMap(&x.a);
   ptx::prefetchTensorMap(&x.b);
   RingPlace<kWgmmaStages<kColumns>> place;
-  for (int32_t index = int32_t(blockIdx.x) / cluster; index < x.tiles.units;
-       index += int32_t(gridDim.x) / cluster) {
-    const GemmUnit unit = unitAt(x.tiles, index);
+  for (UnitsOf units = unitsHere(x); units.isThere(); units.next()) {
+    const GemmUnit unit = units.unit();
     const int32_t row = (unit.row * cluster + rank) * kTileRows;
     const int32_t column = unit.column * kColumns + rank * share;
     for (int32_t step = 0; step < unit.steps; ++step, place.advance()) {
@@ -189,7 +195,8 @@ TUTTI_DEVICE WarpStage& stageOf(WgmmaShared<kColumns>& shared) {
   return shared.out[(threadIdx.x - kWarpgroup) / 32];
 }
 
-/// Before the tile's products: what lines read besides is then there when they are done.
+/// What lines read besides: before the tile's products, so that it is there when they are done, or
+/// when the sums of all that share it are.
 template <class Kernel>
 TUTTI_DEVICE void fetchFirst(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
                              const GemmUnit& unit, int firstRow) {
@@ -197,6 +204,59 @@ TUTTI_DEVICE void fetchFirst(WgmmaShared<Kernel::kColumns>& shared, const WgmmaG
   const WarpPlace<Kernel::kColumns> place(unit, firstRow);
   fetchFirstLines<Kernel::kColumns / kLineColumns, kHalfRows>(
       outputOf(x.out, unit.product, unit.split), stageOf(shared), place.row, place.column);
+}
+
+/// A warp writes its sums of a fragment to memory, for that of another block which has the same
+/// rows. The one that comes last has the sums of all, in the order of the depth whoever that is,
+/// and true: nobody waits. Lanes have neighbouring words of 16 bytes.
+template <class Kernel, int kHalvesHere, int kSums>
+TUTTI_DEVICE bool joinFragments(const WgmmaGemm& x, const GemmUnit& unit, int32_t own,
+                                float (&sums)[kHalvesHere][kSums]) {
+  constexpr int kWords = kSums / 4, kAhead = 8;
+  const auto rank = int32_t(ptx::clusterRank()), cluster = int32_t(ptx::clusterSize());
+  const int lane = int(threadIdx.x) % 32;
+  const int warp = int(threadIdx.x - kWarpgroup) / 32 % (kConsumerWarps / kHalvesHere);
+  auto* const first =
+      reinterpret_cast<float4*>(x.fragments) + warp * kHalvesHere * kWords * 32 + lane;
+  const auto wordsOf = [&](int32_t fragment) {
+    const int32_t block = fragmentAt(x.tiles, unit, fragment) * cluster + rank;
+    return first + int64_t{block} * (kTileRows * Kernel::kColumns / 4);
+  };
+  float4* const to = wordsOf(own);
+#pragma unroll
+  for (int i = 0; i < kHalvesHere * kWords; ++i) {
+    const float* const from = &sums[i / kWords][i % kWords * 4];
+    to[i * 32] = make_float4(from[0], from[1], from[2], from[3]);
+  }
+  ptx::fenceAcqRelGpu();
+  __syncwarp();
+  uint32_t* const arrivals =
+      x.arrivals + (unit.firstWorker * cluster + rank) * kArrivalsOfBlock + warp;
+  uint32_t before = lane == 0 ? ptx::atomAddAcqRelGpu(arrivals, 1u) : 0;
+  before = __shfl_sync(~0u, before, 0);
+  if (int32_t(before) + 1 < unit.sharers) return false;
+  ptx::fenceAcqRelGpu();
+  if (lane == 0) *arrivals = 0;
+#pragma unroll
+  for (int half = 0; half < kHalvesHere; ++half)
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[half][i] = 0;
+#pragma unroll 1
+  for (int32_t fragment = 0; fragment < unit.sharers; ++fragment) {
+    const float4* const words = wordsOf(fragment);
+#pragma unroll
+    for (int at = 0; at < kHalvesHere * kWords; at += kAhead) {
+      float4 ahead[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) ahead[i] = words[(at + i) * 32];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        float* const sum = &sums[(at + i) / kWords][(at + i) % kWords * 4];
+        sum[0] += ahead[i].x, sum[1] += ahead[i].y, sum[2] += ahead[i].z, sum[3] += ahead[i].w;
+      }
+    }
+  }
+  return true;
 }
 
 template <class Kernel, int kHalvesHere>
@@ -213,19 +273,32 @@ TUTTI_DEVICE void storeTile(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGe
     storeAny<kHalfRows>(out, stageOf(shared), sums, place.row, place.column);
 }
 
+/// The unit at which `units` is, from its first row on: its products, and what becomes of them.
+template <class Kernel, int kHalvesHere, class Begin, class Issued>
+TUTTI_DEVICE void computeUnit(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
+                              const UnitsOf& units, int firstRow,
+                              RingPlace<kWgmmaStages<Kernel::kColumns>>& place, const Begin& begin,
+                              const Issued& issued) {
+  const GemmUnit unit = units.unit();
+  const bool isShared = unit.sharers > 0;
+  float sums[kHalvesHere][Kernel::kColumns / 2];
+  if (!isShared) fetchFirst<Kernel>(shared, x, unit, firstRow);
+  begin();
+  multiply<Kernel>(sums, shared, firstRow, unit.steps, place, issued);
+  if (isShared) {
+    if (!joinFragments<Kernel>(x, unit, units.placeIn(unit), sums)) return;
+    fetchFirst<Kernel>(shared, x, unit, firstRow);
+  }
+  storeTile<Kernel>(shared, x, unit, firstRow, sums);
+}
+
 template <class Kernel>
 TUTTI_DEVICE void consumeTogether(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
                                   int consumer) {
-  const auto clusters = int32_t(gridDim.x / ptx::clusterSize());
   RingPlace<kWgmmaStages<Kernel::kColumns>> place;
-  for (int32_t index = int32_t(blockIdx.x / ptx::clusterSize()); index < x.tiles.units;
-       index += clusters) {
-    const GemmUnit unit = unitAt(x.tiles, index);
-    float sums[1][Kernel::kColumns / 2];
-    fetchFirst<Kernel>(shared, x, unit, consumer * kHalfRows);
-    multiply<Kernel>(sums, shared, consumer * kHalfRows, unit.steps, place, [] {});
-    storeTile<Kernel>(shared, x, unit, consumer * kHalfRows, sums);
-  }
+  for (UnitsOf units = unitsHere(x); units.isThere(); units.next())
+    computeUnit<Kernel, 1>(
+        shared, x, units, consumer * kHalfRows, place, [] {}, [] {});
 }
 
 /// Of the cluster's units a consumer has every second one; stages of the others it leaves out. Its
@@ -234,24 +307,19 @@ template <class Kernel>
 TUTTI_DEVICE void consumeInTurn(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
                                 int consumer) {
   constexpr uint32_t kBoth = kConsumers * kWarpgroup;
-  const auto clusters = int32_t(gridDim.x / ptx::clusterSize());
   RingPlace<kWgmmaStages<Kernel::kColumns>> place;
   bool isMine = consumer == 0;
   if (!isMine) ptx::barArrive(1, kBoth);
-  for (int32_t index = int32_t(blockIdx.x / ptx::clusterSize()); index < x.tiles.units;
-       index += clusters, isMine = !isMine) {
+  for (UnitsOf units = unitsHere(x); units.isThere(); units.next(), isMine = !isMine) {
     if (!isMine) {
-      place.advance(uint32_t(stepsAt(x.tiles, index)));
+      place.advance(uint32_t(units.steps()));
       continue;
     }
-    const GemmUnit unit = unitAt(x.tiles, index);
-    float sums[2][Kernel::kColumns / 2];
-    fetchFirst<Kernel>(shared, x, unit, 0);
-    ptx::barSync(uint32_t(1 + consumer), kBoth);
-    multiply<Kernel>(sums, shared, 0, unit.steps, place, [&] {
-      if (index + clusters < x.tiles.units) ptx::barArrive(uint32_t(2 - consumer), kBoth);
-    });
-    storeTile<Kernel>(shared, x, unit, 0, sums);
+    computeUnit<Kernel, 2>(
+        shared, x, units, 0, place, [&] { ptx::barSync(uint32_t(1 + consumer), kBoth); },
+        [&] {
+          if (units.hasNext()) ptx::barArrive(uint32_t(2 - consumer), kBoth);
+        });
   }
 }
 

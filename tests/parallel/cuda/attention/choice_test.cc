@@ -8,7 +8,7 @@ namespace tutti::parallel::cuda {
 namespace {
 
 constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
-               kWgmma = AttentionFamily::Wgmma;
+               kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent;
 
 HeadRows rowsOf(Format format, uintptr_t address = 4096, int64_t stride = 1024) {
   return {{reinterpret_cast<void*>(address), format}, 64 * stride, stride};
@@ -34,7 +34,7 @@ Attention attention(const HeadRows& query, int32_t headWidth = 64) {
 }
 
 TEST(AttentionChoice, IsOfTheGpu) {
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma}) {
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent}) {
     EXPECT_EQ(attentionOfGpu(75, most), kPlain);
     EXPECT_EQ(attentionOfGpu(90, most), most);
     for (const int capability : {80, 86, 89, 100, 103, 120})
@@ -44,7 +44,7 @@ TEST(AttentionChoice, IsOfTheGpu) {
 
 TEST(AttentionChoice, IsOfTheOperands) {
   const Attention usual = attention(rowsOf(Format::BFloat16));
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma})
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent})
     EXPECT_EQ(attentionOf(usual, most), most);
   for (const int32_t width : {64, 80, 96, 128})
     EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kWgmma);

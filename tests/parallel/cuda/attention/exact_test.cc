@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
 constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
-               kWgmma = AttentionFamily::Wgmma;
+               kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent;
 
 /// One row, tiles of all sizes and one more or less; keys before, behind and around the queries;
 /// windows; documents, of one sequence fewer than of the other.
@@ -81,8 +81,10 @@ struct Exact {
 };
 std::vector<Exact> cases() {
   std::vector<Exact> all;
-  for (const PairSizes& sizes : reaches()) all.push_back({sizes, kBrain, {kPlain, kMma, kWgmma}});
-  for (const PairSizes& sizes : longReaches()) all.push_back({sizes, kBrain, {kWgmma}});
+  for (const PairSizes& sizes : reaches())
+    all.push_back({sizes, kBrain, {kPlain, kMma, kWgmma, kPersistent}});
+  for (const PairSizes& sizes : longReaches())
+    all.push_back({sizes, kBrain, {kWgmma, kPersistent}});
   for (const PairSizes& sizes : shapes())
     for (const Format format : {kBrain, kHalf}) all.push_back({sizes, format, {kMma, kWgmma}});
   return all;
@@ -179,7 +181,7 @@ struct OneKeyErrors {
 // One key to each query gives its value, whatever the score.
 TEST(AttentionExactly, OneKeyIsAllThereIs) {
   for (const Format format : {kBrain, kHalf})
-    for (const AttentionFamily family : {kPlain, kMma, kWgmma}) {
+    for (const AttentionFamily family : {kPlain, kMma, kWgmma, kPersistent}) {
       const PairSizes s{.batch = 2,
                         .queries = 130,
                         .keys = 130,

@@ -19,9 +19,10 @@ double roundingOf(Format format) {
   return format == Format::Float32 ? 0x1p-24 : format == Format::BFloat16 ? 0x1p-8 : 0x1p-11;
 }
 const char* nameOf(AttentionFamily family) {
-  return family == AttentionFamily::Plain ? "plain "
-         : family == AttentionFamily::Mma ? "mma "
-                                          : "wgmma ";
+  return family == AttentionFamily::Plain   ? "plain "
+         : family == AttentionFamily::Mma   ? "mma "
+         : family == AttentionFamily::Wgmma ? "wgmma "
+                                            : "persistent ";
 }
 double leastOf(Format format) { return format == Format::Float16 ? 0x1p-25 : 0; }
 
@@ -115,7 +116,8 @@ Heads::Heads(const HeadsCase& from)
       dValue(from.sizes.batch, from.sizes.keys, from.sizes.kvHeads * from.sizes.headWidth,
              from.results),
       case_(from),
-      attentions_(from.family),
+      // Blocks that stay have several tiles each.
+      attentions_(from.family, from.sizes.batch * from.sizes.heads < 4 ? 1 : 3),
       starts_(std::max<size_t>(from.sizes.starts.size(), 1)),
       dots_(from.sizes.batch, from.sizes.heads, from.sizes.queries, Format::Float32) {
   if (!from.sizes.starts.empty()) starts_.upload(from.sizes.starts);

@@ -17,7 +17,8 @@ namespace {
 
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
 
-constexpr auto kMma = AttentionFamily::Mma, kWgmma = AttentionFamily::Wgmma;
+constexpr auto kMma = AttentionFamily::Mma, kWgmma = AttentionFamily::Wgmma,
+               kPersistent = AttentionFamily::Persistent;
 
 /// Every width and type, with results of both types; offsets, shared keys, windows, documents.
 std::vector<HeadsCase> cases(AttentionFamily family) {
@@ -45,7 +46,7 @@ std::vector<HeadsCase> cases(AttentionFamily family) {
        .firstQuery = 64,
        .window = 60,
        .starts = {0, 70, 120, 0, 33, 500}});
-  if (family == kWgmma)  // of more keys than its ring of stages holds
+  if (family >= kWgmma)  // of more keys than its ring of stages holds
     add({.queries = 70, .keys = 410, .heads = 2, .kvHeads = 1, .headWidth = 80, .firstQuery = 345});
   return all;
 }
@@ -89,13 +90,46 @@ void expectBackward(const HeadsCase& c) {
 }
 
 TEST(AttentionAtRandom, ForwardIsNearTheDefinition) {
-  for (const AttentionFamily family : {kMma, kWgmma})
+  for (const AttentionFamily family : {kMma, kWgmma, kPersistent})
     for (const HeadsCase& c : cases(family)) expectForward(c);
 }
 
 TEST(AttentionAtRandom, BackwardIsNearTheDefinition) {
-  for (const AttentionFamily family : {kMma, kWgmma})
+  for (const AttentionFamily family : {kMma, kWgmma, kPersistent})
     for (const HeadsCase& c : cases(family)) expectBackward(c);
+}
+
+/// A hash of all bytes of all results.
+uint64_t bitsOf(const HeadsCase& c) {
+  Whole whole(c);
+  whole.x.forward();
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](const Spread& result) {
+    for (const char byte : result.bytes())
+      hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+  };
+  add(whole.x.out), add(whole.x.logSumExp);
+  whole.prepareBackward();
+  whole.x.backward(false);
+  add(whole.x.dQuery), add(whole.x.dKey), add(whole.x.dValue);
+  return hash;
+}
+
+// Blocks that stay for several tiles, some of which see nothing, compute what others do.
+TEST(AttentionBriefly, HasTheSameBitsByBlocksThatStay) {
+  for (const int64_t width : {64, 128}) {
+    HeadsCase c{.sizes = {.batch = 2,
+                          .queries = 270,
+                          .keys = 150,
+                          .heads = 4,
+                          .kvHeads = 2,
+                          .headWidth = width,
+                          .firstKey = 130},
+                .family = kWgmma};
+    const uint64_t bits = bitsOf(c);
+    c.family = kPersistent;
+    EXPECT_EQ(bitsOf(c), bits);
+  }
 }
 
 // Each kernel once, also under sanitizers: every width and type.
@@ -134,21 +168,6 @@ TEST(AttentionAtRandom, GrowingScoresScaleDownWhatWasBefore) {
   }
 }
 
-/// A hash of all bytes of all results.
-uint64_t bitsOf(const HeadsCase& c) {
-  Whole whole(c);
-  whole.x.forward();
-  uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&](const Spread& result) {
-    for (const char byte : result.bytes())
-      hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  };
-  add(whole.x.out), add(whole.x.logSumExp);
-  whole.prepareBackward();
-  whole.x.backward(false);
-  add(whole.x.dQuery), add(whole.x.dKey), add(whole.x.dValue);
-  return hash;
-}
 const HeadsCase kTiled{
     .sizes = {.batch = 2, .queries = 130, .keys = 130, .heads = 4, .kvHeads = 2, .headWidth = 64}};
 // Stages are filled again, and two warpgroups take turns.

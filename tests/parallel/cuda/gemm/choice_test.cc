@@ -26,7 +26,7 @@ double shareOfPeak(const GemmShape& shape, const GemmChoice& choice, const GemmC
       const double work = static_cast<double>(shape.rows) * static_cast<double>(shape.columns) *
                           static_cast<double>(shape.depth);
       return work / ofTile * tile.stepCycles / chip.processors /
-             predictedCycles(shape, tile, choice.splits, chip);
+             predictedCycles(shape, tile, choice, chip);
     }
   return 0;
 }
@@ -80,6 +80,30 @@ TEST(GemmChoice, MakesNoEmptySplit) {
     }
 }
 
+// For who asks for it; the runs of 132 clusters, or 66 of two, are all steps there are.
+TEST(GemmChoice, SharesAllStepsByStreamK) {
+  for (const char* const tile : {"columns=256,cluster=1", "columns=256,cluster=2", "turns"})
+    for (const GemmShape& shape : {GemmShape{768, 768, 16384}, GemmShape{128, 128, 100},
+                                   GemmShape{3000, 5000, 700}, GemmShape{300, 100, 1000, 7}}) {
+      const GemmForced forced = GemmForced::parse(message("wgmma,streamk,", tile));
+      const GemmChoice choice = chooseGemm(shape, kAll, kHopper, forced);
+      const GemmTiles tiles = tilesOf(shape, choice);
+      ASSERT_GT(choice.workers, 1);
+      EXPECT_LE(choice.workers, 132 / choice.cluster);
+      EXPECT_EQ(choice.splits, 1);
+      EXPECT_LT((choice.workers - 1) * tiles.stepsOfWorker, tiles.units * tiles.steps);
+      EXPECT_GE(choice.workers * tiles.stepsOfWorker, tiles.units * tiles.steps);
+      EXPECT_EQ(chooseGemm(shape, kAll, kHopper, GemmForced::parse(wordsOf(choice))), choice);
+    }
+  const auto workers = [](const GemmShape& shape, const GemmAllowed& allowed) {
+    return chooseGemm(shape, allowed, kHopper, GemmForced::parse("streamk")).workers;
+  };
+  EXPECT_EQ(workers({768, 768, 16384}, kFloats), 0);
+  EXPECT_EQ(workers({768, 768, 16384}, {.mma = true}), 0);
+  EXPECT_EQ(workers({1 << 24, 1 << 24, 1 << 24}, kAll), 0);  // more steps than are counted
+  EXPECT_EQ(chooseGemm({768, 768, 16384}, kAll, kHopper).workers, 0);
+}
+
 TEST(GemmChoice, IsForcedByWords) {
   const GemmShape shape{4096, 4096, 4096};
   const auto forced = [&](const char* text, const GemmAllowed& allowed = kAll,
@@ -106,8 +130,8 @@ TEST(GemmChoice, IsForcedByWords) {
   EXPECT_EQ(forced("tf32", kFloats, {.processors = 40, .capability = 75}).family, GemmFamily::Simt);
   EXPECT_EQ(forced("tf32").family, GemmFamily::Wgmma);
   for (const char* const wrong :
-       {"cublas", "columns", "columns=", "columns=x", "splits=0", "splits=5000", "columns=64",
-        "cluster=4", "wgmma,,mma", "turns,columns=256"})
+       {"cublas", "columns", "columns=", "columns=x", "splits=0", "splits=5000", "columns=32",
+        "cluster=4", "wgmma,,mma", "turns,columns=256", "streamk,splits=2", "streamk=2"})
     EXPECT_THROW(forced(wrong), Error) << wrong;
 }
 

@@ -29,7 +29,8 @@ TEST(Gemm, IsExactInEveryArrangement) {
 }
 
 // What sanitizers have the time for: each kernel once, over several tiles and turns of the ring;
-// in splits, as a batch and with an epilogue; and, where it has them, in lines with a residual.
+// in splits, as a batch and with an epilogue; and, where it has them, in lines with a residual, and
+// with steps that clusters share.
 TEST(GemmBriefly, IsRight) {
   constexpr Activation kActivations[] = {Activation::Gelu, Activation::GeluBackward,
                                          Activation::SwiGlu, Activation::SwiGluBackward};
@@ -53,6 +54,12 @@ TEST(GemmBriefly, IsRight) {
                                                 .residual = true,
                                                 .scale = 0x1p-6},
                                    .forced = inSplits(tile, 2)}),
+                tile.family);
+    expectRight(arranged(which++, {.rows = 300,
+                                   .columns = 262,
+                                   .depth = 64 * 5,
+                                   .in = typesOf(tile)[0],
+                                   .forced = std::string(tile.forced) + ",streamk"}),
                 tile.family);
     const Format format = typesOf(tile)[which / 2 % 2 % typesOf(tile).size()];
     expectRight(arranged(which++, {.rows = 70,

@@ -200,7 +200,9 @@ Product::Product(const ProductCase& from)
           random({from.rows, halves_ * from.columns,
                   placeOf(from.epilogue.offsetResidual, from.gapC + 16, false), from.out, kNaNs},
                  6, false)),
-      gemms_(chipOf(0), GemmOptions{.forced = GemmForced::parse(from.forced), .table = {}}) {
+      gemms_(chipOf(0), GemmOptions{.forced = GemmForced::parse(from.forced), .table = {}}),
+      arrivals_(static_cast<size_t>(Gemms::arrivalsOf(chipOf(0)))) {
+  arrivals_.fill(0);
   for (const auto load : {loadSimt, loadMma, loadWgmma, loadSplits}) emulation::check(load());
   sum();
   expectEpilogue();
@@ -238,7 +240,7 @@ void Product::run() {
   emulation::DeviceArray<float> partial(
       static_cast<size_t>(std::max<int64_t>(Gemms::partialSumsOf(product_, choice_), 1)));
   partial.fill(0xff);
-  emulation::check(gemms_.enqueue(product_, choice_, partial.get(), nullptr));
+  emulation::check(gemms_.enqueue(product_, choice_, {partial.get(), arrivals_.get()}, nullptr));
   emulation::check(cudaDeviceSynchronize());
 }
 
@@ -288,6 +290,8 @@ std::vector<char> Product::elementsOfC() const {
 
 std::string Product::error() const {
   const std::string ofC = errorOf({"c", c_, expectedC_});
+  for (const uint32_t arrivals : arrivals_.download())
+    if (arrivals != 0) return "arrivals are left";
   return ofC.empty() ? errorOf({"inner", inner_, expectedInner_}) : ofC;
 }
 

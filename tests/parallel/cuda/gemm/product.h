@@ -110,6 +110,7 @@ class Product {
   std::vector<Near> sums_;  ///< [rows, columns]
   std::vector<Near> expectedC_, expectedInner_;
   Gemms gemms_;
+  emulation::DeviceArray<uint32_t> arrivals_;
   GemmProduct product_;
   GemmChoice choice_;
 };

@@ -21,6 +21,7 @@ inline constexpr TestedTile kTiles[] = {
     {"wgmma,together,columns=192,cluster=1", GemmFamily::Wgmma},
     {"wgmma,together,columns=128,cluster=1", GemmFamily::Wgmma},
     {"wgmma,together,columns=128,cluster=2", GemmFamily::Wgmma},
+    {"wgmma,together,columns=64,cluster=1", GemmFamily::Wgmma},
     {"wgmma,turns,columns=128,cluster=1", GemmFamily::Wgmma},
     {"wgmma,turns,columns=128,cluster=2", GemmFamily::Wgmma},
     {"mma", GemmFamily::Mma},  // the others are of float32

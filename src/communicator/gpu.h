@@ -82,7 +82,8 @@ struct GpuFailure {
   /// end as often as they are replayed.
   uint64_t operation = 0;
   uint64_t bytesArrived = 0;
-  uint32_t callHash = 0;  ///< of a collective, where the GPU tells it
+  std::vector<uint32_t> callHashes =
+      {};  ///< of a collective, where the GPU tells: it has one of them
 };
 
 /// What tells the streams that ranks of one communicator may share, and captures, apart for the

@@ -148,6 +148,11 @@ bool isOn(const GpuWork& work, StreamRef stream) {
          std::ranges::any_of(work.joined, [&](StreamRef joined) { return areOne(joined, stream); });
 }
 
+bool shareAStream(const GpuWork& one, const GpuWork& another) {
+  return isOn(one, another.stream) ||
+         std::ranges::any_of(another.joined, [&](StreamRef joined) { return isOn(one, joined); });
+}
+
 // Those by copies whatever their streams: one after the other they could fill these.
 bool belongs(const Batch& batch, const GpuWork& work, size_t turn) {
   const GpuWork& first = batch.works.front();
@@ -156,7 +161,16 @@ bool belongs(const Batch& batch, const GpuWork& work, size_t turn) {
   if (work.communicator->gpu->byCopies()) return true;
   if (!work.stream)
     return batch.waits && first.stream.device() == work.communicator->settings.device;
-  return !batch.waits && areOne(first.stream, work.stream);
+  return !batch.waits && std::ranges::any_of(batch.works, [&](const GpuWork& other) {
+    return shareAStream(other, work);
+  });
+}
+
+/// A launch is on one stream, and joined by the others.
+void launchOn(StreamRef stream, GpuWork& work) {
+  if (areOne(work.stream, stream)) return;
+  work.joined.push_back(std::exchange(work.stream, stream));
+  std::erase_if(work.joined, [&](StreamRef joined) { return areOne(joined, stream); });
 }
 
 /// Who brings none has that of a kernel which it shares, or its own.
@@ -204,9 +218,7 @@ bool mayFollow(const Batch& batch, const Batch& next) {
 bool areOrdered(const Batch& batch, const Batch& other) {
   return std::ranges::any_of(batch.works, [&](const GpuWork& one) {
     return std::ranges::any_of(other.works, [&](const GpuWork& another) {
-      return one.communicator == another.communicator || isOn(one, another.stream) ||
-             std::ranges::any_of(another.joined,
-                                 [&](StreamRef joined) { return isOn(one, joined); });
+      return one.communicator == another.communicator || shareAStream(one, another);
     });
   });
 }
@@ -238,6 +250,7 @@ std::vector<Batch> batchesOf(std::vector<GpuWork> works) {
     const bool waits = !work.stream;
     work.stream = streamFor(work, mine != batches.end() ? &*mine : nullptr);
     if (mine != batches.end()) {
+      if (!work.communicator->gpu->byCopies()) launchOn(mine->works.front().stream, work);
       mine->works.push_back(std::move(work));
       continue;
     }
@@ -528,13 +541,17 @@ void Communicator::Impl::inquireOnGpu(uint64_t ended) {
   }
 }
 
-// Where calls were captured, the recorder counts these once, and the GPU their replays.
+// Where calls were captured, the recorder counts these once, and the GPU their replays: then a
+// collective is known by what it says in its messages.
 std::optional<communicator::Recorder::Entry> Communicator::Impl::callOf(
     const communicator::GpuFailure& found) const {
   if (!gpuWasCaptured.load(std::memory_order_acquire)) return gpuRecorder.find(found.operation);
   std::optional<communicator::Recorder::Entry> last;
   for (const auto& known : gpuRecorder.recent())
-    if (known.collective() && known.collective()->fingerprint() == found.callHash) last = known;
+    if (known.collective() &&
+        std::ranges::find(found.callHashes, known.collective()->fingerprint()) !=
+            found.callHashes.end())
+      last = known;
   return last;
 }
 
@@ -574,7 +591,7 @@ void Communicator::Impl::watchGpu() {
   std::string call = base::message(self(), " on ", toString(settings.device));
   if (entry)
     call += ": " + entry->describe();
-  else if (found->operation > 0 || gpuWasCaptured.load(std::memory_order_acquire))
+  else if (found->operation > 0)
     call += ": a call, or a replay of one";
   else
     call += found->peer < 0 ? ", between calls" : ", between calls with " + name(found->peer);

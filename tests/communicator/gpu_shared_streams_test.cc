@@ -238,6 +238,28 @@ TEST_F(GpuSharedStreams, OfAGroupsSendsAndReceivesAreCapturedTogether) {
   }
 }
 
+// Ranks of one device that name the same streams in another order, or some of them, share a launch.
+TEST_F(GpuSharedStreams, OfAGroupsSendsAndReceivesMayBeOtherRanks) {
+  for (const bool byCopies : {false, true}) {
+    Setting s(3, 1, kCount, {.gpuCopies = byCopies});
+    std::vector<Floats> received;
+    for (int r = 0; r < 3; ++r) received.emplace_back(gpu(0), kCount, 0.0f);
+    {
+      Group group;
+      for (int r = 0; r < 3; ++r) {
+        s.ranks[r].send({s.values[r].data(), kCount, DataType::Float32, (r + 1) % 3}, s.streams[r]);
+        s.ranks[r].receive({received[r].data(), kCount, DataType::Float32, (r + 2) % 3},
+                           s.streams[(r + 1) % 3]);
+      }
+    }
+    for (int r = 0; r < 3; ++r) {
+      s.streams[(r + 1) % 3].synchronize();
+      EXPECT_TRUE(received[r].are(static_cast<float>((r + 2) % 3 + 1))) << r;
+      EXPECT_FALSE(s.ranks[r].asyncError()) << r;
+    }
+  }
+}
+
 // Each rank's message waits for the other's, which is behind it on the stream where it is received.
 TEST_F(GpuSharedStreams, OfOtherRanksAreRefusedAmongSeveral) {
   Setting s(2, 1, kCount, {.timeout = std::chrono::seconds(10)});

@@ -13,15 +13,14 @@ using namespace cuda;
 CudaKernels::CudaKernels(StreamRef stream) : CudaKernels(stream, GemmOptions::fromEnvironment()) {}
 CudaKernels::CudaKernels(StreamRef stream, const GemmOptions& gemms)
     : device_(stream.device()),
-      arrivals_(allocateOn(device_, static_cast<size_t>(Gemms::arrivalsOf(chipOf(device_.index))) *
-                                        sizeof(uint32_t))),
       queue_(std::make_unique<Queue>(stream)),
       gemms_(std::make_unique<Gemms>(chipOf(device_.index), gemms)),
       attentions_(std::make_unique<Attentions>(
           attentionOfGpu(chipOf(device_.index).capability, attentionOfEnvironment()),
           chipOf(device_.index).processors)),
       streaming_(streamingOfEnvironment()) {
-  queue_->fillZero("fillZero", arrivals_.data(), arrivals_.bytes());
+  ensure(Gemms::arrivalsOf(chipOf(device_.index)) <= Queue::kZeros,
+         "more multiprocessors than zeros");
 }
 CudaKernels::~CudaKernels() = default;
 

@@ -102,7 +102,6 @@ class CudaKernels final : public Kernels {
   void startSums(const char* operation, cuda::ColumnSums sums, bool doubles);
 
   const Device device_;
-  const Memory arrivals_;  ///< of products; until the queue has done them
   const std::unique_ptr<cuda::Queue> queue_;
   const std::unique_ptr<cuda::Gemms> gemms_;
   const std::unique_ptr<cuda::Attentions> attentions_;

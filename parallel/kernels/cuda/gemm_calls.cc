@@ -75,7 +75,7 @@ void CudaKernels::gemm(const GemmArgs& all) {
                                    .scratch = {.partial = partialSums == 0
                                                               ? nullptr
                                                               : queue_->scratch<float>(partialSums),
-                                               .arrivals = arrivals_.as<uint32_t>()}});
+                                               .arrivals = queue_->zeros()}});
 }
 
 }  // namespace tutti::parallel

@@ -51,6 +51,7 @@ Queue::Queue(StreamRef stream)
       graphs_(graphsWanted(), device_),
       scratch_(stream, Workspace::Kind::Device),
       results_(stream, Workspace::Kind::Pinned),
+      zeros_(allocateOn(stream.device(), kZeros * sizeof(uint32_t))),
       found_(allocatePinned(kMostChecked * sizeof(FirstOutside))) {
   const OnDevice here(device_);
   for (const auto load : {loadGemm,
@@ -79,6 +80,7 @@ Queue::Queue(StreamRef stream)
     check("cudaFuncGetAttributes", load());
   check("cudaEventCreate", cudaEventCreateWithFlags(&haveLooked_.event, cudaEventDisableTiming));
   loadOfCuda();
+  check("cudaMemsetAsync", cudaMemsetAsync(zeros_.data(), 0, zeros_.bytes(), stream_.cuda()));
 }
 
 /// CUDA has kernels of its own, which fill and copy, for each alignment, and loads them when they

@@ -91,6 +91,9 @@ class Queue {
   T* scratch(int64_t count) {
     return static_cast<T*>(scratch_.room(static_cast<size_t>(count) * sizeof(T)));
   }
+  /// Numbers that are zero, and that whoever uses them leaves at zero.
+  uint32_t* zeros() const { return zeros_.as<uint32_t>(); }
+  static constexpr int64_t kZeros = 8192;
   template <class T>
   T* results(int64_t count) {
     return static_cast<T*>(results_.room(static_cast<size_t>(count) * sizeof(T)));
@@ -113,6 +116,7 @@ class Queue {
   Sequence sequence_;
   Graphs graphs_;
   Workspace scratch_, results_;
+  Memory zeros_;
   Memory found_;  ///< FirstOutside[kMostChecked]
   Checked checked_[kMostChecked] = {};
   int checkedCount_ = 0;

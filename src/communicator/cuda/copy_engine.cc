@@ -51,6 +51,7 @@ class CopyEngine final : public GpuEngine {
   void launch(std::span<const GpuLaunch> ranks) override;
   bool mayFollow(std::span<const GpuLaunch>, const GpuLaunch&) const override { return false; }
   void leave() override { executor_.leave(); }
+  void giveBlocks() override {}  // it has none
   bool isRunning() override { return executor_.isWaiting(); }
   std::optional<uint64_t> underWay(uint64_t launched) const override;
   uint64_t collectives() const override { return 0; }
@@ -118,7 +119,7 @@ std::optional<GpuFailure> CopyEngine::failure(uint64_t launched) const {
   return GpuFailure{.code = found->error.code(),
                     .text = found->error.what(),
                     .peer = found->peer,
-                    .operation = lastOf(found->operation + 1, launched),
+                    .operation = std::max<uint64_t>(lastOf(found->operation + 1, launched), 1),
                     .bytesArrived = 0};
 }
 

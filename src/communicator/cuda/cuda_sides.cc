@@ -12,6 +12,7 @@ namespace tutti::communicator {
 namespace {
 
 constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::milliseconds kHeldUp{200};
 
 }  // namespace
 
@@ -33,32 +34,51 @@ void CudaSides::remove(CudaSide& side) {
 
 std::shared_lock<std::shared_mutex> CudaSides::launching() { return std::shared_lock(launching_); }
 
-std::unique_lock<std::shared_mutex> CudaSides::quiet(std::optional<uint64_t> group) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  for (base::Backoff backoff(false);; backoff.idle()) {
+std::unique_lock<std::shared_mutex> CudaSides::quiet(std::optional<uint64_t> group,
+                                                     std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + patience;
+  for (base::Backoff backoff(false); Clock::now() < end; backoff.idle()) {
     std::unique_lock alone(launching_);
     if (isQuiet(group)) return alone;
-    if (std::chrono::steady_clock::now() >= end) return {};
   }
+  std::unique_lock alone(launching_);
+  for (base::Backoff backoff(false); !isQuiet(group); backoff.idle())
+    if (Clock::now() >= end + kHeldUp) return {};
+  return alone;
 }
 
 void CudaSides::awaitQuiet(uint64_t group) {
-  if (quiet(group)) return;
+  if (quiet(group, kPatience)) return;
   base::log(LogLevel::Warning, "kernels of ranks that have failed are under way on GPUs for ",
             kPatience.count(), " s: a call that has failed does not wait for them any longer");
 }
 
 void CudaSides::free(CudaMemory memory) {
+  bool isFirst = false;
   {
     const std::lock_guard lock(mutex_);
+    isFirst = kept_.empty();
     kept_.push_back(std::move(memory));
   }
-  const auto alone = quiet({});
-  if (!alone) {
-    base::log(LogLevel::Warning, "calls are under way on GPUs for ", kPatience.count(),
-              " s: the memory of a rank that leaves is kept until another one leaves");
-    return;
+  // Who has something kept already has waited for the calls that are under way.
+  if (freeKept(isFirst ? kPatience : std::chrono::seconds{0}) || !isFirst) return;
+  base::log(LogLevel::Warning, "calls are under way on GPUs for ", kPatience.count(),
+            " s: the memory of a rank that leaves is kept until they have ended, and another rank "
+            "comes or leaves");
+}
+
+void CudaSides::freeKept() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (kept_.empty()) return;
   }
+  freeKept(std::chrono::seconds{0});
+}
+
+bool CudaSides::freeKept(std::chrono::milliseconds patience) {
+  const auto alone = quiet({}, patience);
+  if (!alone) return false;
   std::vector<CudaMemory> gone;
   {
     const std::lock_guard lock(mutex_);
@@ -68,6 +88,7 @@ void CudaSides::free(CudaMemory memory) {
     const device::OnDevice on(gone.back().device);
     gone.pop_back();
   }
+  return true;
 }
 
 bool CudaSides::isQuiet(std::optional<uint64_t> group) {

@@ -5,6 +5,7 @@
 // wait for a rank that is gone, and would be told so, nobody could do that any more. So memory is
 // freed while nothing is under way, and nothing is launched; and where calls do not end, later.
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,15 +42,19 @@ class CudaSides {
   /// Until nothing is under way of the communicator's ranks, 5 s at most.
   void awaitQuiet(uint64_t group);
   /// Frees it, and what could not be freed before, while nothing is under way on any GPU and
-  /// nothing is launched. Where calls do not end together for 5 s, which is logged, it is kept
-  /// until the next side comes here.
+  /// nothing is launched. Where calls do not end together for 5 s, which is logged, it is kept.
   void free(CudaMemory memory);
+  /// What could not be, if it can now.
+  void freeKept();
 
  private:
   CudaSides() = default;
-  /// Held while it is quiet; by nobody where that takes longer than 5 s.
-  std::unique_lock<std::shared_mutex> quiet(std::optional<uint64_t> group);
+  /// Held while it is quiet; by nobody where that takes longer. In the end nobody may launch for a
+  /// moment, in which calls end that need nobody else's.
+  std::unique_lock<std::shared_mutex> quiet(std::optional<uint64_t> group,
+                                            std::chrono::milliseconds patience);
   bool isQuiet(std::optional<uint64_t> group);
+  bool freeKept(std::chrono::milliseconds patience);
 
   std::shared_mutex launching_;
   std::mutex mutex_;

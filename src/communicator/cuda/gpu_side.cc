@@ -128,6 +128,8 @@ CudaSide::~CudaSide() {
     const OnDevice on(device());
     const OutsideCapture outside;
     leave();
+    if (engine_) engine_->giveBlocks();
+    giveBlocks();
     CudaSides::ofProcess().free({.device = device(),
                                  .probeIsOver = std::move(probeIsOver_),
                                  .endpoint = std::move(endpoint_),
@@ -471,6 +473,7 @@ void CudaSide::after(const GpuLaunch& launch, uint64_t calls) {
 std::unique_ptr<GpuSide> makeGpuSide(const GpuSide::Options& options) {
   const OnDevice on(checked(options.device).index);
   const OutsideCapture outside;
+  CudaSides::ofProcess().freeKept();
   return std::make_unique<CudaSide>(options);
 }
 

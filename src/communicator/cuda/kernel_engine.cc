@@ -47,6 +47,7 @@ class KernelEngine final : public GpuEngine {
     interpreter_.finishSending();
     interpreter_.abort();
   }
+  void giveBlocks() override { interpreter_.giveBlocks(); }
   bool isRunning() override {
     return interpreter_.underWay() != Interpreter::UnderWay::Nothing ||
            interpreter_.mayTouchPeers();
@@ -97,7 +98,7 @@ std::optional<GpuFailure> KernelEngine::failure(uint64_t) const {
                     .peer = report->peer,
                     .operation = interpreter_.completed() + 1,
                     .bytesArrived = report->bytesArrived,
-                    .callHash = report->callHash};
+                    .callHashes = Interpreter::callHashesOf(report->callHash)};
 }
 
 std::optional<uint64_t> KernelEngine::underWay(uint64_t) const {

@@ -102,7 +102,7 @@ struct Counts {
   uint64_t begun = 0;        ///< 2 * launches that have begun, + 1 where the last is a collective
   uint64_t completed = 0;    ///< launches that have ended; those that failed have not
   uint32_t collectives = 0;  ///< of these, modulo 2^32
-  uint32_t failed = 0;       ///< 1 when all lanes have left a collective in which one has given up
+  uint32_t failed = 0;       ///< 1 when all lanes have left a call in which one has given up
 };
 
 /// One call of a rank.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/executor/cuda/launch.h"
@@ -64,7 +65,11 @@ Interpreter::Interpreter(transports::p2p::Endpoint& endpoint, Residency& residen
 Interpreter::~Interpreter() {
   if (failure()) abort();
   proxy_.reset();
-  residency_.release(endpoint_.device(), options_.blocks);
+  giveBlocks();
+}
+
+void Interpreter::giveBlocks() {
+  if (std::exchange(hasBlocks_, false)) residency_.release(endpoint_.device(), options_.blocks);
 }
 
 std::unique_ptr<DevicePlan> Interpreter::prepare(const plan::PlanSpec& spec,

@@ -118,8 +118,13 @@ class Interpreter {
               std::unique_ptr<transports::Endpoint> far = nullptr);
   /// No launch is under way.
   ~Interpreter();
+  /// Ahead of that, when nothing is launched or replayed any more: others may have its blocks.
+  void giveBlocks();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
+
+  /// Those of launches whose messages tell this one: in each number of slices another.
+  static std::vector<uint32_t> callHashesOf(uint32_t told);
 
   /// Allocates nothing and waits for no kernel, so it may be called while others run or capture; a
   /// program that is there already is not uploaded again. Throws InvalidArgument with the numbers
@@ -196,6 +201,7 @@ class Interpreter {
 
   transports::p2p::Endpoint& endpoint_;
   Residency& residency_;
+  bool hasBlocks_ = true;
   const InterpreterOptions options_;
   transports::p2p::DeviceMemory progress_, memory_;
   Arena arena_;  ///< of `memory_`

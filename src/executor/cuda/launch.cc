@@ -19,9 +19,12 @@ constexpr uint32_t kMostSharedBlocks = 8;
 constexpr uint32_t kMostSharedLinks = 32, kMostSharedProgramBytes = 4096;
 
 /// What ranks compare: the call, and into how many slices it is cut. That of one is the call's.
-uint32_t hashOf(const DeviceLaunch& launch) {
-  return launch.callHash ^ (((launch.slices - 1) * 0x9e3779b1U) & ~base::kExchangeBit);
+uint32_t hashOf(uint32_t callHash, uint32_t slices) {
+  return callHash ^ (((slices - 1) * 0x9e3779b1U) & ~base::kExchangeBit);
 }
+
+/// Of any plan.
+constexpr uint32_t kMostSlices = 64;
 
 /// Of slices from this size on twice the threads have their loads in flight.
 constexpr uint64_t kLongSlice = 64 << 10;
@@ -97,6 +100,12 @@ Arguments layOut(std::span<const Interpreter::Part> parts, const InterpreterOpti
 }
 
 }  // namespace
+
+std::vector<uint32_t> Interpreter::callHashesOf(uint32_t told) {
+  std::vector<uint32_t> all;
+  for (uint32_t slices = 1; slices <= kMostSlices; ++slices) all.push_back(hashOf(told, slices));
+  return all;
+}
 
 uint64_t sliceBytes(uint64_t bytes, uint32_t slices) {
   return base::roundUp((bytes + slices - 1) / slices, kSliceAlignment);
@@ -250,7 +259,7 @@ Interpreter::Part Interpreter::partOf(const DeviceLaunch& launch) {
                           .readsScalar = launch.scalarAt != nullptr,
                           .scalar = launch.scalar};
   if (launch.scalarAt) arguments.arithmetic.scalarAt = launch.scalarAt;
-  arguments.callHash = hashOf(launch);
+  arguments.callHash = hashOf(launch.callHash, launch.slices);
   arguments.isReplayed = launch.isCaptured;
   const uint32_t oneShot = oneShotBytes(launch, shape);
   arguments.isOneShot = oneShot > 0;

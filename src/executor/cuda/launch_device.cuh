@@ -65,9 +65,9 @@ TUTTI_DEVICE void end(const RankArguments& rank) {
 
 /// In every lane of a rank that has another call behind this one: until the last lane has ended it.
 /// `followed` is what the word was before this lane was counted, without which the call cannot end.
-/// False where it never will, as a lane of this call has given up. Where one of the next call has,
-/// this call has ended before, so that is asked behind it: this lane is to be counted there. Only
-/// lanes that have work look at the clock: they know whom they wait for.
+/// False where it may never, as a lane of this call, or of an earlier launch, has given up. Where
+/// one of the next call has, this call has ended before, so that is asked behind it: this lane is
+/// to be counted there. Only lanes that have work look at the clock: they know whom they wait for.
 TUTTI_DEVICE bool awaitEnd(const RankArguments& rank, uint32_t followed, uint32_t looksEvery) {
   for (uint32_t spins = 1;; ++spins) {
     const bool isStopped = spins % looksEvery == 0 && ptx::ldAcquireGpu(&rank.words->stop) != 0;

@@ -71,8 +71,11 @@ TEST(CopyFaults, AbortEndsAllRanksWhenAPeerNeverComes) {
   ranks.begin(ringCall(3, 9000), 1);
   ranks.launch(0);
   ranks.launch(1);
-  for (; !ranks.executor(1).awaitedIn(); ranks.executor(1).watch())
+  // Until it waits for what will not come, and not for what is on its way.
+  for (int looks = 0; looks < 50; looks = ranks.executor(1).awaitedIn() ? looks + 1 : 0) {
+    ranks.executor(1).watch();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   EXPECT_FALSE(ranks.isIdle(0));
   EXPECT_FALSE(ranks.executor(0).failure());
   std::thread([&] { ranks.executor(0).abort(); }).join();

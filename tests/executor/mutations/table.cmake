@@ -54,7 +54,7 @@ mutation(last_lane_does_not_acquire_what_the_others_have_read
          FROM [[ptx::atomAddAcqRelGpu(&rank.words->lanesDone, 1u)]]
          TO [[ptx::atomAddRelaxedGpu(&rank.words->lanesDone, 1u)]]
          SANITIZER thread TEST cuda_slices_test FILTER Wires/Slices.OfPlansWhoseLanesWait*/0
-         SHOWS "data race [^\n]*(countMessages|interpret)<")
+         SHOWS "data race [^\n]*((countMessages|interpret)<|cuda::end[(])")
 mutation(end_of_a_call_is_stored_without_release
          FILE src/executor/cuda/launch_device.cuh
          FROM [[ptx::stReleaseGpu(&rank.words->followed,]]

@@ -257,13 +257,13 @@ __global__ void __launch_bounds__(kWideThreads, 1)
     }
   };
   if (warpgroup == 0) {
-    ptx::setMaxRegistersDown<40>();
+    ptx::setMaxRegistersDown<24>();
     if (threadIdx.x == 0)
       forEachTile([&](const HeadTask& task, const ForwardSteps& steps, const TilesBefore& before) {
         produce(shared, x, task, steps, before);
       });
   } else {
-    ptx::setMaxRegistersUp<232>();
+    ptx::setMaxRegistersUp<240>();
     forEachTile([&](const HeadTask& task, const ForwardSteps& steps, const TilesBefore& before) {
       WgmmaForwardRows<Numbers, kWidth>(shared, x, task, steps, before, warpgroup - 1).compute();
     });

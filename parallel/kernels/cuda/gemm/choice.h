@@ -61,7 +61,7 @@ struct GemmChoice {
 /// `streamk` in the place of splits; `tf32` allows that and forces nothing else.
 struct GemmForced {
   bool tf32 = false;
-  bool streamK = false;  ///< where units do not fill the chip
+  bool streamK = false;  ///< where runs would not be whole units
   std::optional<GemmFamily> family;
   std::optional<Schedule> schedule;
   int32_t columns = 0, cluster = 0, splits = 0;  ///< 0: as chosen

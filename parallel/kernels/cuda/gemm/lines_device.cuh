@@ -153,15 +153,16 @@ TUTTI_DEVICE Matrix fetchedOf(const Epilogue& e) {
   if (isInner) x.elements.data = e.inner.elements.data, x.stride = e.inner.stride;
   return x;
 }
-/// The first two of all lines of a warp, as storeLines() takes them.
-template <int kAcross, int kRowStep>
+/// The first two of all lines of a warp, or the one there is, as storeLines() takes them.
+template <int kLines, int kAcross, int kRowStep>
 TUTTI_DEVICE void fetchFirstLines(const GemmOutput& out, WarpStage& stages, int32_t row,
                                   int32_t column) {
   const Matrix fetched = fetchedOf(out.epilogue);
   if (fetched.elements.data == nullptr) return;
   const LineChunks from(fetched, out, row, column);
   fetchLine(stages.lines[0], from, 0, 0);
-  fetchLine(stages.lines[1], from, 1 / kAcross * (kRowStep / kRowsAtOnce), 1 % kAcross);
+  if constexpr (kLines > 1)
+    fetchLine(stages.lines[1], from, 1 / kAcross * (kRowStep / kRowsAtOnce), 1 % kAcross);
 }
 
 /// The half of a matrix of SwiGLU that lies right of `left`.
@@ -229,7 +230,8 @@ TUTTI_DEVICE void activateEight(float (&x)[8], float (&right)[8], WarpStage& sta
 /// bias, residual and `inner`. What is done to sums is in the order of storeSums(), so that bits
 /// are the same. Eight sums are narrowed where the stage has what was fetched for them, which a
 /// warp reads all together. Lines take turns at two stages: before a line is written all lanes have
-/// passed the barrier of the one before, behind which the stage has been read.
+/// passed the barrier of the one before, behind which the stage has been read; where lines are odd
+/// the first one's stage is that of the last one of the tile before.
 template <Format kFormat, Activation kActivation, bool kIsPlain, int kRowStep, int kBlocks,
           int kCount>
 TUTTI_DEVICE void storeLinesOf(const GemmOutput& out, WarpStage& stages,
@@ -245,6 +247,7 @@ TUTTI_DEVICE void storeLinesOf(const GemmOutput& out, WarpStage& stages,
   const bool isKept = kKeeps && out.epilogue.inner.elements.data != nullptr;
   LineBias bias;
   if constexpr (!kIsPlain) readBias(bias, out, column);
+  if constexpr (kLines % 2 == 1) __syncwarp();
 #pragma unroll kUnrolled
   for (int i = 0; i < kLines; ++i) {
     LineStage& stage = stages.lines[kHasHalves ? 0 : i % 2];

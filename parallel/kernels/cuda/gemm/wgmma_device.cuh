@@ -197,12 +197,13 @@ TUTTI_DEVICE WarpStage& stageOf(WgmmaShared<kColumns>& shared) {
 
 /// What lines read besides: before the tile's products, so that it is there when they are done, or
 /// when the sums of all that share it are.
-template <class Kernel>
+template <class Kernel, int kHalvesHere>
 TUTTI_DEVICE void fetchFirst(WgmmaShared<Kernel::kColumns>& shared, const WgmmaGemm& x,
                              const GemmUnit& unit, int firstRow) {
+  constexpr int kAcross = Kernel::kColumns / kLineColumns;
   if (x.out.way != OutputWay::Lines) return;
   const WarpPlace<Kernel::kColumns> place(unit, firstRow);
-  fetchFirstLines<Kernel::kColumns / kLineColumns, kHalfRows>(
+  fetchFirstLines<kHalvesHere * kAcross, kAcross, kHalfRows>(
       outputOf(x.out, unit.product, unit.split), stageOf(shared), place.row, place.column);
 }
 
@@ -234,6 +235,7 @@ TUTTI_DEVICE bool joinFragments(const WgmmaGemm& x, const GemmUnit& unit, int32_
       x.arrivals + (unit.firstWorker * cluster + rank) * kArrivalsOfBlock + warp;
   uint32_t before = lane == 0 ? ptx::atomAddAcqRelGpu(arrivals, 1u) : 0;
   before = __shfl_sync(~0u, before, 0);
+  __syncwarp();  // behind lane 0, which has seen that all are there
   if (int32_t(before) + 1 < unit.sharers) return false;
   ptx::fenceAcqRelGpu();
   if (lane == 0) *arrivals = 0;
@@ -282,12 +284,12 @@ TUTTI_DEVICE void computeUnit(WgmmaShared<Kernel::kColumns>& shared, const Wgmma
   const GemmUnit unit = units.unit();
   const bool isShared = unit.sharers > 0;
   float sums[kHalvesHere][Kernel::kColumns / 2];
-  if (!isShared) fetchFirst<Kernel>(shared, x, unit, firstRow);
+  if (!isShared) fetchFirst<Kernel, kHalvesHere>(shared, x, unit, firstRow);
   begin();
   multiply<Kernel>(sums, shared, firstRow, unit.steps, place, issued);
   if (isShared) {
     if (!joinFragments<Kernel>(x, unit, units.placeIn(unit), sums)) return;
-    fetchFirst<Kernel>(shared, x, unit, firstRow);
+    fetchFirst<Kernel, kHalvesHere>(shared, x, unit, firstRow);
   }
   storeTile<Kernel>(shared, x, unit, firstRow, sums);
 }

@@ -148,13 +148,15 @@ TUTTI_DEVICE void issueStep(float (&sums)[kSums], uint64_t a, uint64_t b, bool i
   }
 }
 
-/// Calls issued() when the last products are under way.
+/// Calls issued() when the last products are under way. There is a step: a loop that might have
+/// none would leave sums undefined, and ptxas would serialize wgmma to give them values.
 template <class Kernel, int kHalvesHere, int kSums, class Issued>
 TUTTI_DEVICE void multiply(float (&sums)[kHalvesHere][kSums], WgmmaShared<Kernel::kColumns>& shared,
                            int firstRow, int32_t steps,
                            RingPlace<kWgmmaStages<Kernel::kColumns>>& place, const Issued& issued) {
   uint32_t before = 0;
-  for (int32_t step = 0; step < steps; ++step) {
+  int32_t step = 0;
+  do {
     const uint32_t stage = place.stage;
     ptx::mbarrierWait(sharedAddress(&shared.full[stage]), place.parity);
     const uint64_t b = descriptorOf<Kernel::kMajorB>(shared.b[stage]);
@@ -173,7 +175,7 @@ TUTTI_DEVICE void multiply(float (&sums)[kHalvesHere][kSums], WgmmaShared<Kernel
     if (step > 0) release(shared.empty[before]);
     before = stage;
     place.advance();
-  }
+  } while (++step < steps);
 #pragma unroll
   for (int half = 0; half < kHalvesHere; ++half) ptx::wgmmaWait<0>(sums[half]);
   release(shared.empty[before]);

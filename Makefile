@@ -3,6 +3,7 @@
 
 TUTTI_CUDA ?= AUTO
 export TUTTI_CUDA
+TUTTI_CUDA_ARCHITECTURES ?= sm80;sm90
 JOBS := $(shell nproc)
 quoted = '$(subst ','\'',$(1))'
 RANKS ?= 4
@@ -47,7 +48,9 @@ endif
 test: packages
 	@cmake/run-tests.sh
 
+# `make test` may have left kernels for sm_90a alone.
 build: configure
+	cmake -B build -D TUTTI_CUDA_ARCHITECTURES=$(call quoted,$(TUTTI_CUDA_ARCHITECTURES))
 	cmake --build build -- -j $(JOBS)
 
 asan tsan: packages

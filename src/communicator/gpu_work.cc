@@ -173,6 +173,22 @@ void launchOn(StreamRef stream, GpuWork& work) {
   std::erase_if(work.joined, [&](StreamRef joined) { return areOne(joined, stream); });
 }
 
+/// A group is on all streams that its calls name: of each communicator every launch comes behind
+/// what is on them, and before what comes next there.
+void joinStreams(std::vector<GpuWork>& works) {
+  for (GpuWork& work : works) {
+    const auto join = [&](StreamRef stream) {
+      if (!isOn(work, stream)) work.joined.push_back(stream);
+    };
+    if (!work.stream) continue;
+    for (const GpuWork& other : works) {
+      if (!other.stream || other.communicator != work.communicator) continue;
+      join(other.stream);
+      std::ranges::for_each(other.joined, join);
+    }
+  }
+}
+
 /// Who brings none has that of a kernel which it shares, or its own.
 StreamRef streamFor(const GpuWork& work, const Batch* batch) {
   if (work.stream) return work.stream;
@@ -317,9 +333,10 @@ std::vector<uint64_t> capturesOf(const Batch& batch) {
     captures.push_back(captureOf(work, work.stream));
     for (const StreamRef joined : work.joined)
       if (captureOf(work, joined) != captures.back())
-        base::fail(ErrorCode::InvalidUsage, work.communicator->self(),
-                   ": of the streams of a group's sends and receives one is captured, and another "
-                   "one not, or into another graph");
+        base::fail(
+            ErrorCode::InvalidUsage, work.communicator->self(),
+            ": of the streams of a group's calls one is captured, and another one not, or into "
+            "another graph");
   }
   return captures;
 }
@@ -348,6 +365,7 @@ void launch(std::vector<GpuWork> works) {
   for (const GpuWork& work : works)
     if (!work.stream) waiting.push_back(work.communicator);
   std::exception_ptr first;
+  joinStreams(works);
   for (const Batch& batch : batchesOf(std::move(works))) {
     try {
       launch(batch);

@@ -140,6 +140,58 @@ TEST_F(GpuSharedStreams, OfThreadsThatComeAndGoAreTheirOwn) {
   for (int r = 0; r < 2; ++r) EXPECT_TRUE(s.values[r].are(3)) << r;
 }
 
+// A group is on all streams that its calls name: they are behind what is there, whichever they
+// name.
+TEST_F(GpuSharedStreams, OfAGroupAreAllBehindAndBeforeItsCalls) {
+  for (const bool byCopies : {false, true}) {
+    Setting s(2, 2, kCount, {.gpuCopies = byCopies});
+    std::vector<Stream> others;
+    std::vector<Floats> second, result;
+    for (int r = 0; r < 2; ++r) {
+      others.emplace_back(s.ranks[r].device());
+      second.emplace_back(s.ranks[r].device(), kCount, 0.0f);
+      result.emplace_back(s.ranks[r].device(), kCount, 0.0f);
+    }
+    const auto copy = [](const Floats& to, const Floats& from, const Stream& stream) {
+      EXPECT_EQ(cudaMemcpyAsync(to.data(), from.data(), 4 * kCount, cudaMemcpyDefault,
+                                StreamRef(stream).cuda()),
+                cudaSuccess);
+    };
+    // What is late on the one stream is read by the call on the other one.
+    const auto call = [&](int r, const Stream& one, const Stream& another) {
+      AllReduceArgs args = s.args(r, kCount);
+      args.send = args.recv = second[r].data();
+      Group group;
+      s.ranks[r].allReduce(args, one);
+      s.ranks[r].allReduce(s.args(r, kCount), another);
+    };
+    CudaGate before(s.streams[0]);
+    for (int r = 0; r < 2; ++r) {
+      copy(second[r], s.values[r], s.streams[r]);
+      call(r, others[r], s.streams[r]);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    before.open();
+    for (int r = 0; r < 2; ++r) {
+      s.streams[r].synchronize();
+      others[r].synchronize();
+      EXPECT_TRUE(second[r].are(3)) << r;
+    }
+    // And what comes behind on the one waits for the call on the other one, which is late.
+    CudaGate behind(others[1]);
+    for (int r = 0; r < 2; ++r) {
+      call(r, others[r], s.streams[r]);
+      copy(result[r], second[r], s.streams[r]);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    behind.open();
+    for (int r = 0; r < 2; ++r) {
+      s.streams[r].synchronize();
+      EXPECT_TRUE(result[r].are(6)) << r;
+    }
+  }
+}
+
 /// A message each way in one group, which a rank sends on its own stream and receives on another:
 /// behind what is on both, and before what comes next there.
 class OnTwoStreams {

@@ -337,9 +337,7 @@ class Communicator {
   // ranks that send to or receive from each other need to call. A call by itself returns when it is
   // done (a send when its buffer may be used again, which may be before the other side has
   // received); in a group all of them are under way at once, on one stream, after the group's
-  // collectives, so any pattern of them works; on a GPU they may name several streams, and are then
-  // behind what is on each of these, and before what comes next there (of captured ones all in one
-  // graph). Between two ranks the order of collectives, sends
+  // collectives, so any pattern of them works. Between two ranks the order of collectives, sends
   // and receives must be the same on both. Types or counts that differ are a Mismatch, also where
   // there are no elements; buffers that are received into must not overlap others of the same call
   // or group (InvalidArgument, from end() in a group). A rank that has left is noticed by those
@@ -430,11 +428,13 @@ Memory allocateShareable(size_t bytes);
 /// Between construction and end() the calls that this thread issues, on any communicators,
 /// are collected; end() starts them together, so that calls on several communicators of one thread
 /// cannot wait for each other. Where calls on several communicators share a stream of a GPU, all
-/// ranks name these communicators in the same order. Groups nest: the outermost end() starts
-/// everything. Arguments are checked by the call itself; a call that throws is not part of the
-/// group. Buffers must last until the outermost end() has returned, or the stream has run it; a
-/// stream may be destroyed before. Groups of one thread are destroyed in the reverse order of their
-/// construction.
+/// ranks name these communicators in the same order. Where the calls on one communicator name
+/// several streams of a GPU, each of them is behind what is on all of these, and before what comes
+/// next there; of captured ones all are in one graph (InvalidUsage). Groups nest: the outermost
+/// end() starts everything. Arguments are checked by the call itself; a call that throws is not
+/// part of the group. Buffers must last until the outermost end() has returned, or the stream has
+/// run it; a stream may be destroyed before. Groups of one thread are destroyed in the reverse
+/// order of their construction.
 class Group {
  public:
   Group();

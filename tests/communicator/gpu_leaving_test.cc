@@ -7,6 +7,7 @@
 #include <chrono>
 #include <list>
 
+#include "src/communicator/cuda/cuda_sides.h"
 #include "tests/communicator/gpu_ranks.h"
 
 namespace tutti::tests {
@@ -56,6 +57,18 @@ TEST_F(GpuLeaving, BesideACallThatWaitsHoldsUpNobody) {
   others.clear();
   Setting(2, 2, kCount);  // what was kept goes with the next one that comes
   EXPECT_LE(memoryInUse(), without + kept);
+}
+
+// A launch waits where there is no room for more, until calls have ended that others are to make.
+TEST_F(GpuLeaving, BesideALaunchThatWaitsIsDone) {
+  const size_t without = memoryInUse();
+  {
+    Setting s(2, 2, kCount);
+    const auto launching = communicator::CudaSides::ofProcess().launching();
+    s.ranks.clear();
+  }
+  Setting(2, 2, kCount);
+  EXPECT_LE(memoryInUse(), without + (device::cudaSupport().emulated ? 0 : size_t{32} << 20));
 }
 
 }  // namespace

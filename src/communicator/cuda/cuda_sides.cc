@@ -38,14 +38,14 @@ std::unique_lock<std::shared_mutex> CudaSides::quiet(std::optional<uint64_t> gro
                                                      std::chrono::milliseconds patience) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + patience;
-  for (base::Backoff backoff(false); Clock::now() < end; backoff.idle()) {
-    std::unique_lock alone(launching_);
+  // Whoever launches may wait there for room, which others make.
+  std::unique_lock alone(launching_, std::defer_lock);
+  for (base::Backoff backoff(false); Clock::now() < end + kHeldUp; backoff.idle()) {
+    if (!alone && !alone.try_lock()) continue;
     if (isQuiet(group)) return alone;
+    if (Clock::now() < end) alone.unlock();
   }
-  std::unique_lock alone(launching_);
-  for (base::Backoff backoff(false); !isQuiet(group); backoff.idle())
-    if (Clock::now() >= end + kHeldUp) return {};
-  return alone;
+  return {};
 }
 
 void CudaSides::awaitQuiet(uint64_t group) {

@@ -4,10 +4,11 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <time.h>
 
+#include <cmath>
 #include <iostream>
 #include <random>
-#include <thread>
 
 #include "src/bootstrap/bootstrap.h"
 #include "tests/bootstrap/rank_processes.h"
@@ -19,13 +20,32 @@ namespace {
 constexpr int kRanks = 3;
 /// A rank that dies before it has arrived is nobody's loss; the others wait this long for it.
 constexpr std::chrono::milliseconds kSetupTime{2000};
-constexpr int kLatestKillUs = 6000;  // set-up of three ranks takes about half of this
+/// Set-up of three ranks takes a tenth of this to half of it; early moments are the likelier ones.
+constexpr double kLatestKillUs = 6000;
 
-/// Joins, and then waits to hear that somebody is gone.
-std::string joinAndWatch(int rank, RankProcesses::Board& board) {
+/// The kernel kills this process then, at its time and not when a parent gets a turn.
+void dieAfter(std::chrono::microseconds moment) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  timer_t timer;
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) throw std::runtime_error("no timer");
+  itimerspec when{};
+  when.it_value.tv_nsec = std::chrono::nanoseconds(moment).count();
+  if (timer_settime(timer, 0, &when, nullptr) != 0) throw std::runtime_error("no timer is set");
+}
+
+struct Kill {
+  int victim;
+  std::chrono::microseconds moment;  // from when the victim begins to join
+};
+
+/// Joins, and then waits to hear that somebody is gone, or is killed.
+std::string joinAndWatch(int rank, RankProcesses::Board& board, const Kill& kill) {
   if (rank == 0) board.publish(UniqueId::create());
-  board.reach(rank, 1);
-  const auto plane = join({.rank = rank, .size = kRanks, .id = board.awaitId(), .source = "test"},
+  const UniqueId id = board.awaitId();
+  if (rank == kill.victim) dieAfter(kill.moment);
+  const auto plane = join({.rank = rank, .size = kRanks, .id = id, .source = "test"},
                           base::Deadline::after(kSetupTime));
   RecordingListener listener;
   plane->listen(1, &listener);
@@ -38,18 +58,19 @@ TEST(Kills, DuringSetupLeaveNothing) {
   const bool own = enterOwnNetwork();
   if (!own) std::cout << "no own network namespace: other jobs' sockets count\n";
   const tests::TemporaryFiles files;
-  const int kills = tests::testKills(50);
+  const int kills = tests::testKills(20);
   std::mt19937_64 random(tests::testSeed());
   ASSERT_EQ(countOurSockets(), 0);
   const int descriptors = countDescriptors();
   int duringSetup = 0;
   for (int i = 0; i < kills; ++i) {
     const int victim = static_cast<int>(random() % kRanks);
-    const auto moment = std::chrono::microseconds(random() % kLatestKillUs);
-    RankProcesses processes(kRanks, joinAndWatch);
-    ASSERT_TRUE(processes.awaitStep(0, 1));
-    std::this_thread::sleep_for(moment);
-    processes.kill(victim, SIGKILL);
+    const double part = std::uniform_real_distribution<>()(random);
+    const std::chrono::microseconds moment(1 +
+                                           static_cast<int64_t>(std::pow(part, 3) * kLatestKillUs));
+    RankProcesses processes(kRanks, [&](int rank, RankProcesses::Board& board) {
+      return joinAndWatch(rank, board, {.victim = victim, .moment = moment});
+    });
     const auto results = processes.results();
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == victim) {

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "src/communicator/cuda/block_shares.h"
@@ -18,24 +21,30 @@
 namespace tutti::tests {
 namespace {
 
+using namespace std::chrono_literals;
+
 class GpuBlocks : public CudaTest {};
 
-/// Communicators that leave no more than so many of all blocks: each takes half of what is left.
-std::vector<std::vector<Communicator>> fill(size_t& left, size_t most) {
-  std::vector<std::vector<Communicator>> made;
-  const auto all = static_cast<int>(left);
-  for (; left > most; left -= left / 2) made.push_back(makeRanks(1, 1, {.gpuBlocks = all}));
-  return made;
+/// What comes next on the second stream waits for what is on the first.
+void fork(cudaStream_t from, cudaStream_t to) {
+  cudaEvent_t event = nullptr;
+  EXPECT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  EXPECT_EQ(cudaEventRecord(event, from), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(to, event, 0), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
-/// How many communicators of a rank each can work beside others on a GPU.
+using communicator::BlockShare;
+using communicator::BlockShares;
+
+/// How many communicators of two ranks each can work beside others on one GPU.
 size_t fitting(int blocks) {
-  std::vector<std::vector<Communicator>> made;
-  const Memory memory = allocateOn(gpu(0), 64);
+  std::vector<Setting> made;
   for (;;) {
-    made.push_back(makeRanks(1, 1, {.gpuBlocks = blocks}));
+    made.emplace_back(2, 1, 16, CommunicatorOptions{.gpuBlocks = blocks});
     const Outcome outcome = outcomeOf([&] {
-      made.back()[0].allReduce({.send = memory.data(), .recv = memory.data(), .count = 16});
+      Group group;
+      for (int r = 0; r < 2; ++r) made.back().ranks[r].allReduce(made.back().args(r, 16));
     });
     if (outcome.text == "no error") continue;
     expectError(outcome, ErrorCode::Unsupported, "no blocks are left on cuda:0");
@@ -43,13 +52,38 @@ size_t fitting(int blocks) {
   }
 }
 
+/// The process's blocks of device 0 are taken, but for those that are shared.
+class Taken {
+ public:
+  Taken() { take(); }
+  ~Taken() {
+    while (count_-- > 0) shares_.give(kFirst + count_, 0);
+  }
+  /// What others have given since. False where that is nothing.
+  bool take() {
+    const device::OnDevice on(0);
+    const uint64_t before = count_;
+    for (BlockShare last; !last.shared; ++count_) last = shares_.take(kFirst + count_, 0, 1, ~0U);
+    return count_ > before + 1;
+  }
+
+ private:
+  static constexpr uint64_t kFirst = 1000;  // no communicator's, which are drawn from 2^64
+  BlockShares& shares_ = BlockShares::ofProcess();
+  uint64_t count_ = 0;
+};
+
 // Of a device that has few blocks left, because a large one holds hundreds.
-TEST_F(GpuBlocks, AreNoMoreThanARankMayTake) {
-  size_t left = communicator::BlockShares::ofProcess().residency().capacity(0);
-  const auto others = fill(left, 16);
-  EXPECT_EQ(fitting(1), left);
-  EXPECT_LT(fitting(2), left);
-  EXPECT_LT(fitting(0), fitting(2));
+TEST_F(GpuBlocks, AreNoMoreThanRanksMayTakeThatShareADevice) {
+  const device::OnDevice on(0);
+  BlockShares& shares = BlockShares::ofProcess();
+  uint32_t left = shares.residency().capacity(0);
+  uint64_t taken = 0;
+  while (left > 12) left -= 2 * shares.take(++taken, 0, 2, (left - 11) / 2).count;
+  EXPECT_EQ(fitting(1), left / 2);
+  EXPECT_LT(fitting(2), left / 2);
+  EXPECT_LE(fitting(0), fitting(2));
+  for (; taken > 0; --taken) shares.give(taken, 0);
   expectError(outcomeOf([] { makeRanks(1, 1, {.gpuBlocks = -1}); }), ErrorCode::InvalidArgument,
               "gpuBlocks is -1");
 }
@@ -57,12 +91,177 @@ TEST_F(GpuBlocks, AreNoMoreThanARankMayTake) {
 // As a training has for its axes. On a large device the last has as many as the first.
 TEST_F(GpuBlocks, OfSixCommunicatorsAreAlike) {
   executor::cuda::Residency residency;
-  communicator::BlockShares shares(residency);
+  BlockShares shares(residency);
   std::vector<uint32_t> blocks;
   for (uint64_t group = 1; group <= 6; ++group)
-    blocks.push_back(shares.take(group, 0, 1, communicator::wantedBlocks(1)));
+    blocks.push_back(shares.take(group, 0, 1, communicator::wantedBlocks(1)).count);
   const bool isLarge = residency.capacity(0) >= 7 * blocks.front();
   EXPECT_EQ(blocks.front() == blocks.back(), isLarge) << blocks.front() << " " << blocks.back();
+}
+
+TEST_F(GpuBlocks, OfAnyNumberOfCommunicatorsFit) {
+  executor::cuda::Residency residency;
+  const uint32_t capacity = residency.capacity(0);
+  for (const uint32_t wanted : {1U, 3U, communicator::wantedBlocks(1), capacity}) {
+    BlockShares shares(residency);
+    const uint64_t groups = capacity + 5;
+    uint32_t own = 0;
+    const communicator::SharedBlocks* shared = nullptr;
+    for (uint64_t group = 1; group <= groups; ++group) {
+      const BlockShare part = shares.take(group, 0, 1, wanted);
+      ASSERT_GE(part.count, std::min(wanted, std::max(capacity / 32, 1U))) << group;
+      EXPECT_EQ(shares.take(group, 0, 1, wanted).shared, part.shared);
+      shares.give(group, 0);
+      if (!part.shared) {
+        own += part.count;
+        EXPECT_EQ(shared, nullptr) << group;
+        continue;
+      }
+      EXPECT_TRUE(!shared || shared == part.shared.get());
+      shared = part.shared.get();
+      EXPECT_LE(part.count, shared->count());
+    }
+    ASSERT_NE(shared, nullptr);
+    EXPECT_LE(own + shared->count(), capacity);
+    EXPECT_EQ(shares.take(groups + 1, 0, capacity, 1).count, 0);
+    for (uint64_t group = 1; group <= groups; ++group) shares.give(group, 0);
+    residency.reserve(0, capacity, "a test");  // nothing is left of them
+    residency.release(0, capacity);
+  }
+}
+
+// More than have blocks of their own, with calls of all under way at the same time.
+TEST_F(GpuBlocks, OfManyCommunicatorsWorkTogether) {
+  constexpr size_t kCount = 3000;
+  const int size = std::min(devices(), 2);  // each rank has a device to itself
+  std::vector<Setting> all;
+  for (int i = 0; i < 12; ++i) all.emplace_back(size, size, kCount);
+  for (int turn = 0; turn < 2; ++turn)
+    for (int r = 0; r < size; ++r)
+      for (Setting& s : all) s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]);
+  for (Setting& s : all)
+    for (int r = 0; r < size; ++r) {
+      s.streams[r].synchronize();
+      ASSERT_FALSE(s.ranks[r].asyncError()) << s.ranks[r].asyncError()->what();
+      EXPECT_TRUE(s.values[r].are(size == 2 ? 6 : 1));
+    }
+}
+
+enum class How { Calls, Replays, OneGraph };
+
+/// Of two communicators the first one's call is late: by what they are called, and whether they
+/// share blocks.
+class GpuTurns : public CudaTest, public testing::WithParamInterface<std::tuple<How, bool>> {
+ protected:
+  static constexpr size_t kCount = 1000;
+  struct Caller {
+    Caller() : s(1, 1, kCount), result(s.ranks[0].device(), kCount, 0.0f) {}
+    cudaStream_t stream() const { return StreamRef(s.streams[0]).cuda(); }
+    void call() {
+      AllReduceArgs args = s.args(0, kCount);
+      args.recv = result.data();
+      s.ranks[0].allReduce(args, s.streams[0]);
+    }
+    Setting s;
+    Floats result;
+  };
+  static bool comes(const Floats& result, std::chrono::milliseconds within) {
+    for (const auto until = std::chrono::steady_clock::now() + within;
+         std::chrono::steady_clock::now() < until;)
+      if (result.are(1)) return true;
+    return false;
+  }
+};
+
+TEST_P(GpuTurns, AreTakenByThoseThatShareBlocks) {
+  const auto [how, isShared] = GetParam();
+  std::optional<Taken> taken;
+  if (isShared) taken.emplace();
+  std::optional<Caller> callers[2];
+  // Communicators that had graphs give their blocks when others are made, which have them then.
+  do {
+    for (auto& each : callers) each.reset();
+    if (isShared) taken->take();
+    for (auto& each : callers) each.emplace();
+  } while (isShared && taken->take());
+  Caller &first = *callers[0], &second = *callers[1];
+  std::optional<CudaGate> gate;
+  std::vector<cudaGraphExec_t> graphs;
+  if (how == How::OneGraph) {
+    graphs.push_back(capture(first.s.ranks[0], first.stream(), [&] {
+      fork(first.stream(), second.stream());
+      gate.emplace(first.s.streams[0]);
+      first.call();
+      second.call();
+      fork(second.stream(), first.stream());
+    }));
+    ASSERT_EQ(cudaGraphLaunch(graphs[0], first.stream()), cudaSuccess);
+  } else {
+    if (how == How::Replays)
+      for (Caller* each : {&first, &second})
+        graphs.push_back(capture(each->s.ranks[0], each->stream(), [&] { each->call(); }));
+    gate.emplace(first.s.streams[0]);
+    for (Caller* each : {&first, &second}) {
+      if (how == How::Calls)
+        each->call();
+      else
+        ASSERT_EQ(cudaGraphLaunch(graphs[each == &second], each->stream()), cudaSuccess);
+    }
+  }
+  EXPECT_EQ(comes(second.result, isShared ? 200ms : 20s), !isShared);
+  gate->open();
+  for (Caller* each : {&first, &second}) {
+    each->s.streams[0].synchronize();
+    EXPECT_TRUE(each->result.are(1));
+  }
+  for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
+std::string nameOf(const testing::TestParamInfo<GpuTurns::ParamType>& by) {
+  constexpr const char* kNames[] = {"Calls", "Replays", "OneGraph"};
+  const auto [how, isShared] = by.param;
+  return std::string(kNames[static_cast<int>(how)]) + (isShared ? "OfSharedBlocks" : "OfOwnBlocks");
+}
+
+INSTANTIATE_TEST_SUITE_P(By, GpuTurns,
+                         testing::Combine(testing::Values(How::Calls, How::Replays, How::OneGraph),
+                                          testing::Bool()),
+                         nameOf);
+
+// Of sends and receives: to and from more ranks than there are lanes. Those of some are more than
+// slots hold, so whoever sends waits for its receiver.
+TEST_F(GpuBlocks, HoldFewerLanesThanAGroupHasPeers) {
+  constexpr int kSize = 12;
+  constexpr size_t kLarge = 150'000, kSmall = 100;
+  const auto countOf = [](int from, int to) {
+    return (to - from + kSize) % kSize % 4 == 1 ? kLarge : kSmall;
+  };
+  Setting s(kSize, devices(), 1, {.timeout = std::chrono::seconds(60), .gpuBlocks = 1});
+  std::vector<std::vector<Floats>> sent(kSize), received(kSize);
+  for (int r = 0; r < kSize; ++r)
+    for (int peer = 0; peer < kSize; ++peer) {
+      sent[r].emplace_back(s.ranks[r].device(), countOf(r, peer),
+                           static_cast<float>(100 * r + peer));
+      received[r].emplace_back(s.ranks[r].device(), countOf(peer, r), -1.0f);
+    }
+  const auto streamOf = [&](int r) -> Stream& { return s.streams[r % devices()]; };
+  {
+    Group group;
+    for (int r = 0; r < kSize; ++r)
+      for (int i = 0; i < kSize; ++i) {
+        const int peer = (i * 5 + r) % kSize;  // in some order
+        s.ranks[r].send({sent[r][peer].data(), countOf(r, peer), DataType::Float32, peer},
+                        streamOf(r));
+        s.ranks[r].receive({received[r][peer].data(), countOf(peer, r), DataType::Float32, peer},
+                           streamOf(r));
+      }
+  }
+  for (int r = 0; r < kSize; ++r) {
+    streamOf(r).synchronize();
+    ASSERT_FALSE(s.ranks[r].asyncError()) << s.ranks[r].asyncError()->what();
+    for (int peer = 0; peer < kSize; ++peer)
+      EXPECT_TRUE(received[r][peer].are(static_cast<float>(100 * peer + r))) << r << " " << peer;
+  }
 }
 
 /// A rank for each of them, which asks for so many.
@@ -94,11 +293,16 @@ unsigned blocksOfKernel(Setting& s, int rank) {
   s.ranks[rank].allReduce(s.args(rank, kCount), s.streams[rank]);
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-  size_t count = 1;
-  cudaGraphNode_t node = nullptr;
-  EXPECT_EQ(cudaGraphGetNodes(graph, &node, &count), cudaSuccess);
+  cudaGraphNode_t nodes[8];
+  size_t count = std::size(nodes);
+  EXPECT_EQ(cudaGraphGetNodes(graph, nodes, &count), cudaSuccess);
   cudaKernelNodeParams kernel{};
-  EXPECT_EQ(cudaGraphKernelNodeGetParams(node, &kernel), cudaSuccess);
+  for (size_t i = 0; i < count; ++i) {
+    cudaGraphNodeType type{};
+    EXPECT_EQ(cudaGraphNodeGetType(nodes[i], &type), cudaSuccess);
+    if (type != cudaGraphNodeTypeKernel) continue;
+    EXPECT_EQ(cudaGraphKernelNodeGetParams(nodes[i], &kernel), cudaSuccess);
+  }
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   return kernel.gridDim.x;
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <deque>
 #include <thread>
 
 #include "tests/communicator/gpu_ranks.h"
@@ -256,6 +257,66 @@ TEST_P(GpuGraphs, HaveCallsInOrderOnBranchesOfEach) {
   }
   for (const auto& all : {graphs, inner})
     for (const cudaGraphExec_t graph : all) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
+}
+
+// Replays and calls of one rank come in the order in which they are launched, on whatever streams
+// they are: else what is on a stream that is late would meet another call of the peer.
+TEST_P(GpuGraphs, AndCallsBesideThemComeInTheirOrder) {
+  constexpr size_t kHead = 1000;
+  constexpr int kPlaces = 5;  // of each rank, with a stream and a buffer
+  Setting s = setting(20s);
+  std::vector<std::vector<Stream>> streams(2);
+  std::vector<std::vector<Floats>> values(2);
+  std::vector<cudaGraphExec_t> graphs;
+  std::deque<CudaGate> gates;
+  for (int r = 0; r < 2; ++r) {
+    for (int i = 0; i < kPlaces; ++i) {
+      streams[r].emplace_back(s.ranks[r].device());
+      values[r].emplace_back(s.ranks[r].device(), kCount, static_cast<float>(r + i));
+    }
+    const auto call = [&](int i, size_t count) {
+      AllReduceArgs args = s.args(r, count);
+      args.send = args.recv = values[r][i].data();
+      s.ranks[r].allReduce(args, streams[r][i]);
+    };
+    for (const int i : {1, 2})
+      graphs.push_back(capture(s.ranks[r], StreamRef(streams[r][i]).cuda(), [&] {
+        call(i, kCount);
+        call(i, kHead);
+      }));
+    const auto replay = [&](int i, int on) {
+      EXPECT_EQ(cudaGraphLaunch(graphs[2 * r + i - 1], StreamRef(streams[r][on]).cuda()),
+                cudaSuccess);
+    };
+    for (int i = 0; r == 0 && i + 1 < kPlaces; ++i) gates.emplace_back(streams[r][i]);
+    call(0, kHead);
+    replay(1, 1);
+    replay(2, 2);
+    call(3, kCount);
+    replay(1, 4);
+    call(4, kHead);
+  }
+  for (auto gate = gates.rbegin(); gate != gates.rend(); ++gate) {
+    std::this_thread::sleep_for(30ms);
+    gate->open();
+  }
+  for (int r = 0; r < 2; ++r)
+    for (Stream& stream : streams[r]) stream.synchronize();
+  for (int r = 0; r < 2; ++r) {
+    ASSERT_FALSE(s.ranks[r].asyncError()) << s.ranks[r].asyncError()->what();
+    const auto are = [&](int i, float head, float tail) {
+      std::vector<float> expected(kCount, tail), found(kCount);
+      std::fill_n(expected.begin(), kHead, head);
+      device::copyMemory(found.data(), values[r][i].data(), 4 * kCount);
+      EXPECT_EQ(found, expected) << "rank " << r << ", buffer " << i;
+    };
+    are(0, 1, static_cast<float>(r));
+    are(1, 3 * 8, 3 * 2);  // replayed twice, of two calls and of one
+    are(2, 5 * 2, 5);
+    are(3, 7, 7);
+    are(4, 9, static_cast<float>(r + 4));
+  }
+  for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
 }
 
 // A captured call is recorded once, and ends as often as it is replayed: what fails behind it is

@@ -516,6 +516,57 @@ TEST_F(GraphTest, ExternalEventsAreRecordedByLaunches) {
   EXPECT_EQ(value(), 6);
 }
 
+// What a graph waits for was recorded when it was launched, and not when it was captured.
+TEST_F(GraphTest, ExternalEventsAreWaitedForByLaunches) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const event = makeEvent();
+  begin();
+  EXPECT_CUDA(cudaStreamWaitEvent(stream_, event, cudaEventWaitExternal));
+  add(stream_, 3);
+  cudaGraphExec_t const exec = instantiate(end());
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(), 3);
+  {
+    Gate gate(other);
+    EXPECT_CUDA(launch(doubleAndAdd, {.stream = other}, data_, 1, 0));
+    EXPECT_CUDA(cudaEventRecord(event, other));
+    EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+    EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
+  }
+  EXPECT_EQ(value(), 9);
+}
+
+// While it is captured, a node is moved behind another one.
+TEST_F(GraphTest, EdgesMayBeRemoved) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const event = makeEvent();
+  const auto last = [&](cudaGraph_t* graph) {
+    cudaStreamCaptureStatus status{};
+    const cudaGraphNode_t* nodes = nullptr;
+    size_t count = 0;
+    EXPECT_CUDA(
+        cudaStreamGetCaptureInfo(stream_, &status, nullptr, graph, &nodes, nullptr, &count));
+    EXPECT_EQ(count, 1);
+    return nodes[0];
+  };
+  begin();
+  add(stream_, 3);
+  cudaGraph_t graph = nullptr;
+  cudaGraphNode_t record = nullptr;
+  cudaGraphNode_t const first = last(&graph);
+  EXPECT_CUDA(cudaGraphAddEventRecordNode(&record, graph, &first, 1, event));
+  add(stream_, 4);
+  cudaGraphNode_t const second = last(&graph);
+  EXPECT_CUDA(cudaGraphRemoveDependencies(graph, &first, &record, nullptr, 1));
+  EXPECT_EQ(cudaGraphRemoveDependencies(graph, &first, &record, nullptr, 1), cudaErrorInvalidValue);
+  EXPECT_CUDA(cudaGraphAddDependencies(graph, &second, &record, nullptr, 1));
+  cudaGraphExec_t const exec = instantiate(end());
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_CUDA(cudaStreamWaitEvent(other, event, 0));
+  EXPECT_CUDA(launch(doubleAndAdd, {.stream = other}, data_, 1, 0));
+  EXPECT_EQ(value(), 14);
+}
+
 TEST_F(GraphTest, UserObjectsLiveAsLongAsGraphs) {
   Called destroyed;
   const auto destroy = [](void* object) { ++static_cast<Called*>(object)->count; };

@@ -4,36 +4,57 @@
 
 namespace tutti::communicator {
 
+SharedBlocks::SharedBlocks(executor::cuda::Residency& residency, int device, uint32_t count)
+    : residency_(residency), device_(device), count_(count) {
+  residency.reserve(device, count, "whoever takes turns");
+}
+
+SharedBlocks::~SharedBlocks() { residency_.release(device_, count_); }
+
 BlockShares& BlockShares::ofProcess() {
   static executor::cuda::Residency residency;
   static BlockShares shares(residency);
   return shares;
 }
 
-uint32_t BlockShares::take(uint64_t group, int device, uint32_t ranks, uint32_t wanted) {
+BlockShare BlockShares::newShare(Shares& here, int device, uint32_t ranks, uint32_t wanted) {
   const uint32_t capacity = residency_.capacity(device);
+  // The least that is worth having to oneself is 4 of 132.
+  const uint32_t least = std::min(wanted, std::max(capacity / 32, 1U));
+  std::shared_ptr<SharedBlocks> shared = here.shared.lock();
+  uint32_t left = capacity - (shared ? shared->count() : 0);
+  for (const auto& [other, its] : here.byGroup)
+    if (!its.part.shared) left -= its.part.count * its.ranks;
+  const uint32_t keptBack =
+      ranks > 1 || shared ? 0 : std::min({wantedBlocks(1), std::max(capacity / 8, 1U), left});
+  const uint32_t own =
+      std::min({wanted, std::max(left / (2 * ranks), 1U), (left - keptBack) / ranks});
+  if (ranks > 1 || own >= least) return {own};
+  if (!shared && keptBack > 0) {
+    shared = std::make_shared<SharedBlocks>(residency_, device, keptBack);
+    here.shared = shared;
+  }
+  if (!shared) return {};
+  return {std::min(wanted, shared->count()), shared};
+}
+
+BlockShare BlockShares::take(uint64_t group, int device, uint32_t ranks, uint32_t wanted) {
   const std::lock_guard lock(mutex_);
-  auto& here = shares_[device];
-  const auto [at, isNew] = here.try_emplace(group);
+  Shares& here = shares_[device];
+  const auto [at, isNew] = here.byGroup.try_emplace(group);
   Share& share = at->second;
-  if (isNew) {
-    uint32_t taken = 0;
-    for (const auto& [other, its] : here) taken += its.blocks * its.ranks;
-    const uint32_t left = capacity - taken;
-    share.ranks = ranks;
-    share.blocks = std::min({wanted, std::max(left / (2 * ranks), 1U), left / ranks});
-  }
-  if (share.blocks == 0) {
-    if (isNew) here.erase(at);
-    return 0;
-  }
-  ++share.holders;
-  return share.blocks;
+  if (isNew) share = {newShare(here, device, ranks, wanted), ranks};
+  const BlockShare part = share.part;
+  if (part.count == 0)
+    here.byGroup.erase(at);
+  else
+    ++share.holders;
+  return part;
 }
 
 void BlockShares::give(uint64_t group, int device) {
   const std::lock_guard lock(mutex_);
-  auto& here = shares_[device];
+  auto& here = shares_[device].byGroup;
   const auto at = here.find(group);
   if (--at->second.holders == 0) here.erase(at);
 }

@@ -106,9 +106,6 @@ std::unique_ptr<Endpoint> makeNearEndpoint(const GpuSide::Options& options, cons
 
 }  // namespace
 
-CudaEvent::CudaEvent() { TUTTI_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
-CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
-
 CudaSide::CudaSide(const Options& options)
     : options_(options),
       number_(newNumber()),
@@ -145,8 +142,8 @@ CudaSide::~CudaSide() {
 }
 
 void CudaSide::giveBlocks() {
-  if (blocks_ > 0) BlockShares::ofProcess().give(group_, device());
-  blocks_ = 0;
+  if (share_.count > 0) BlockShares::ofProcess().give(group_, device());
+  share_ = {};
 }
 
 transports::Address CudaSide::address(int peer) {
@@ -212,11 +209,13 @@ uint32_t CudaSide::ranksHere() const {
 }
 
 const GpuState& CudaSide::state() {
-  if (blocks_ > 0 || byCopies()) return state_;
+  if (share_.count > 0 || byCopies()) return state_;
+  const OnDevice on(device());
+  const OutsideCapture outside;
   const uint32_t wanted = options_.mostBlocks ? options_.mostBlocks : wantedBlocks(ranksHere());
-  blocks_ = BlockShares::ofProcess().take(group_, device(), ranksHere(), wanted);
-  state_.blocks = std::min(blocks_, wanted);  // a rank that came earlier may have wanted more
-  if (blocks_ == 0)
+  share_ = BlockShares::ofProcess().take(group_, device(), ranksHere(), wanted);
+  state_.blocks = std::min(share_.count, wanted);  // a rank that came earlier may have wanted more
+  if (share_.count == 0)
     state_.add(rank(),
                base::message("no blocks are left on ", toString(options_.device), ", which holds ",
                              BlockShares::ofProcess().residency().capacity(device()),
@@ -306,10 +305,12 @@ void CudaSide::makeReady() {
       otherDevices_.push_back(peer.device);
   }
   const uint64_t deadlineNs = static_cast<uint64_t>(options_.timeoutMs) * 1'000'000;
-  engine_ = byCopies()
-                ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
-                : makeKernelEngine(*endpoint_, {.blocks = fewestBlocks_, .deadlineNs = deadlineNs},
-                                   canMap() && linesArriveWhole(devices), std::move(far_));
+  engine_ = byCopies() ? makeCopyEngine(*endpoint_, deadlineNs, streamsOf(ranksHere()))
+                       : makeKernelEngine(*endpoint_,
+                                          {.blocks = fewestBlocks_,
+                                           .reservesBlocks = !share_.shared,
+                                           .deadlineNs = deadlineNs},
+                                          canMap() && linesArriveWhole(devices), std::move(far_));
   // So that copies that a thread waits for make no stream beside calls that run.
   device::sharedStream(device::StreamPurpose::Copies, options_.device.index);
   CudaSides::ofProcess().add(*this);
@@ -325,9 +326,6 @@ std::unique_ptr<GpuPlan> CudaSide::prepare(const plan::PlanSpec& spec,
 
 namespace {
 
-/// Of numbers of threads; CUDA counts its streams from 1.
-constexpr uint64_t kOfThreads = uint64_t{1} << 63;
-
 /// That of a capture that has failed: nothing can be launched into it.
 constexpr uint64_t kFailedCapture = ~uint64_t{0};
 
@@ -340,18 +338,6 @@ uint64_t captureOf(cudaStream_t stream) {
   return status == cudaStreamCaptureStatusActive ? id : kFailedCapture;
 }
 
-/// Of a stream that is not captured, which has it to itself for the life of the program. Of the
-/// stream that each thread has by default all threads have the same handle, and none gets a number
-/// that another thread has had.
-uint64_t idOf(cudaStream_t stream) {
-  static std::atomic<uint64_t> threads{0};
-  static thread_local const uint64_t ofThisThread = ++threads | kOfThreads;
-  if (stream == cudaStreamPerThread) return ofThisThread;
-  unsigned long long id = 0;
-  TUTTI_CUDA(cudaStreamGetId(stream, &id));
-  return id;
-}
-
 }  // namespace
 
 // To ask a stream for its id while it is captured ends the capture. Handles are used again, but of
@@ -362,13 +348,13 @@ StreamIdentity CudaSide::identityOf(StreamRef stream) const {
   const cudaStream_t handle = stream.cuda();
   const uint64_t capture = captureOf(handle);
   if (isAlone_) return {reinterpret_cast<uintptr_t>(this), capture};  // it shares with nobody
-  if (capture == 0 || handle == cudaStreamPerThread) return {idOf(handle), capture};
+  if (capture == 0 || handle == cudaStreamPerThread) return {streamId(handle), capture};
   return {reinterpret_cast<uintptr_t>(handle), capture};
 }
 
 bool CudaSide::isIdle() const {
   const OutsideCapture outside;
-  const cudaError_t state = cudaEventQuery(last_.get());
+  const cudaError_t state = cudaEventQuery(order_.last());
   if (state == cudaErrorNotReady) {
     cudaGetLastError();  // no error that the program should find
     return false;
@@ -429,9 +415,8 @@ std::optional<GpuFailure> CudaSide::failure() const {
   return ready ? ready->failure(launched()) : std::nullopt;
 }
 
-CudaSide::Captured* CudaSide::lastOf(uint64_t capture) {
-  const auto found = std::ranges::find(captured_, capture, &Captured::capture);
-  return found == captured_.end() ? nullptr : &*found;
+std::unique_lock<std::mutex> CudaSide::turn() {
+  return share_.shared ? share_.shared->turn() : std::unique_lock<std::mutex>();
 }
 
 void CudaSide::before(const GpuLaunch& launch) {
@@ -441,30 +426,16 @@ void CudaSide::before(const GpuLaunch& launch) {
     TUTTI_CUDA(cudaEventRecord(joined_.get(), joined.cuda()));
     TUTTI_CUDA(cudaStreamWaitEvent(stream, joined_.get()));
   }
-  if (launch.capture == 0) {
-    if (lastStream_ && *lastStream_ != idOf(stream))
-      TUTTI_CUDA(cudaStreamWaitEvent(stream, last_.get()));
-    return;
-  }
-  const Captured* const last = lastOf(launch.capture);
-  if (last && last->stream != stream) TUTTI_CUDA(cudaStreamWaitEvent(stream, last->event.get()));
+  order_.before(stream, launch.capture);
+  if (share_.shared) share_.shared->order().before(stream, launch.capture);
 }
 
 void CudaSide::after(const GpuLaunch& launch, uint64_t calls) {
   const OnDevice on(device());
   const cudaStream_t stream = launch.stream.cuda();
-  cudaEvent_t event = last_.get();
-  if (launch.capture == 0) {
-    lastStream_ = idOf(stream);
-  } else {
-    graphs_.add(stream);
-    Captured* last = lastOf(launch.capture);
-    if (!last) last = &captured_[nextCapture_++ % kCaptures];
-    last->capture = launch.capture;
-    last->stream = stream;
-    event = last->event.get();
-  }
-  TUTTI_CUDA(cudaEventRecord(event, stream));
+  if (launch.capture != 0) graphs_.add(stream);
+  const cudaEvent_t event = order_.after(stream, launch.capture);
+  if (share_.shared) share_.shared->order().after(stream, launch.capture);
   for (const StreamRef joined : launch.joined)
     TUTTI_CUDA(cudaStreamWaitEvent(joined.cuda(), event));
   launched_.fetch_add(calls, std::memory_order_relaxed);
@@ -522,6 +493,8 @@ bool mayFollow(std::span<const GpuLaunch> calls, const GpuLaunch& next) {
 void launchOnGpu(std::span<const GpuLaunch> calls) {
   const std::vector<Part> parts = partsOf(calls);
   const auto launching = CudaSides::ofProcess().launching();
+  // Who takes turns is the only rank of its communicator on its device: no two are held.
+  const auto turn = sideOf(calls.front()).turn();
   for (const auto& [rank, count] : parts) sideOf(rank).before(rank);
   size_t ended = 0;
   try {

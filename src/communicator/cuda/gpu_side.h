@@ -4,33 +4,21 @@
 
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "src/communicator/cuda/block_shares.h"
 #include "src/communicator/cuda/engine.h"
 #include "src/communicator/cuda/graph_count.h"
+#include "src/communicator/cuda/launch_order.h"
 #include "src/communicator/gpu.h"
 #include "src/device/any_stream.h"
 #include "src/executor/copy/probe.h"
 #include "transports/p2p/endpoint.h"
 
 namespace tutti::communicator {
-
-/// An event without times.
-class CudaEvent {
- public:
-  CudaEvent();  ///< of the current device
-  ~CudaEvent();
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
 
 struct Process {
   int64_t id = 0;
@@ -89,9 +77,9 @@ class CudaSide final : public GpuSide {
   GpuEngine& engine() { return *engine_; }
   int device() const { return options_.device.index; }
   int rank() const { return options_.rank; }
-  /// One launch of a rank, of so many calls, runs at a time: on another stream than the last one's
-  /// it waits for that. A launch that is captured waits for those of its own capture, which is as
-  /// in StreamIdentity.
+  /// Held from before() to after().
+  [[nodiscard]] std::unique_lock<std::mutex> turn();
+  /// One launch of a rank, of so many calls, runs at a time; and of all that share its blocks.
   void before(const GpuLaunch& launch);
   void after(const GpuLaunch& launch, uint64_t calls);
 
@@ -129,27 +117,15 @@ class CudaSide final : public GpuSide {
   std::vector<int> otherDevices_;  // the peers', each once
   bool isAlone_ = false;           // no other rank of this process is on this device
   uint64_t group_ = 0;             // rank 0's number
-  uint32_t blocks_ = 0;            // taken from the process's shares
+  BlockShare share_;               // of the process's
   uint32_t fewestBlocks_ = UINT32_MAX;
   std::unique_ptr<GpuEngine> engine_;
   std::atomic<GpuEngine*> ready_{nullptr};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> hasLeft_{false};
-  /// The last launch of a capture. Nobody tells when one has ended: that which began first among so
-  /// many gives way to another.
-  struct Captured {
-    uint64_t capture = 0;
-    cudaStream_t stream = nullptr;
-    CudaEvent event;
-  };
-  static constexpr size_t kCaptures = 8;
-  Captured* lastOf(uint64_t capture);
-
-  CudaEvent last_, joined_;
+  LaunchOrder order_;  // of this rank's calls
+  CudaEvent joined_;
   GraphCount graphs_;
-  std::optional<uint64_t> lastStream_;  // its id
-  std::array<Captured, kCaptures> captured_;
-  size_t nextCapture_ = 0;  // of captured_
   std::atomic<uint64_t> launched_{0};
 };
 

@@ -43,6 +43,31 @@ using Kept = std::shared_ptr<void>;
 
 void letGo(void* kept) { delete static_cast<Kept*>(kept); }
 
+// Since CUDA 13 edges have data, which none of ours has.
+#if CUDART_VERSION >= 13000
+cudaError_t getCapture(cudaStream_t stream, cudaStreamCaptureStatus* status, cudaGraph_t* graph,
+                       const cudaGraphNode_t** last, size_t* count) {
+  return cudaStreamGetCaptureInfo(stream, status, nullptr, graph, last, nullptr, count);
+}
+cudaError_t addEdge(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to) {
+  return cudaGraphAddDependencies(graph, &from, &to, nullptr, 1);
+}
+cudaError_t removeEdge(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to) {
+  return cudaGraphRemoveDependencies(graph, &from, &to, nullptr, 1);
+}
+#else
+cudaError_t getCapture(cudaStream_t stream, cudaStreamCaptureStatus* status, cudaGraph_t* graph,
+                       const cudaGraphNode_t** last, size_t* count) {
+  return cudaStreamGetCaptureInfo(stream, status, nullptr, graph, last, count);
+}
+cudaError_t addEdge(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to) {
+  return cudaGraphAddDependencies(graph, &from, &to, 1);
+}
+cudaError_t removeEdge(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNode_t to) {
+  return cudaGraphRemoveDependencies(graph, &from, &to, 1);
+}
+#endif
+
 }  // namespace
 
 std::unique_ptr<Graph> capture(StreamRef stream, const std::function<void()>& work) {
@@ -77,6 +102,24 @@ void keepInGraph(cudaStream_t stream, std::shared_ptr<void> kept) {
   if (error == cudaSuccess) return;
   cudaUserObjectRelease(object, 1);
   failCuda("cudaGraphRetainUserObject", error);
+}
+
+// While a graph is captured nodes of it may be added, and not removed.
+void RecordNode::move(cudaStream_t stream, cudaEvent_t event) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  const cudaGraphNode_t* last = nullptr;
+  size_t count = 0;
+  TUTTI_CUDA(getCapture(stream, &status, &graph, &last, &count));
+  TUTTI_ASSERT(status == cudaStreamCaptureStatusActive, "a stream that is not captured");
+  const std::vector<cudaGraphNode_t> now(last, last + count);
+  if (node_ == nullptr) TUTTI_CUDA(cudaGraphAddEventRecordNode(&node_, graph, nullptr, 0, event));
+  for (const cudaGraphNode_t before : std::exchange(behind_, {}))
+    TUTTI_CUDA(removeEdge(graph, before, node_));
+  for (const cudaGraphNode_t before : now) {
+    TUTTI_CUDA(addEdge(graph, before, node_));
+    behind_.push_back(before);
+  }
 }
 
 }  // namespace tutti::device

@@ -44,6 +44,7 @@ struct Rows {
   std::vector<EdgeCode> edges;
   std::vector<TransferCode> transfers;
   uint32_t mostSlices = 1;
+  uint32_t lanes() const { return static_cast<uint32_t>(edges.size()) * mostSlices; }
 };
 
 }  // namespace
@@ -84,18 +85,18 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
     rows.transfers.push_back(sliced(transfer, from, to));
     rows.mostSlices = std::max(rows.mostSlices, rows.transfers.back().slices);
   };
-  for (size_t peer = 0; peer < sends.size(); ++peer) {
-    begin(peer == self ? EdgeKind::Self : EdgeKind::Send, peer, sends[peer].size());
-    for (size_t i = 0; i < sends[peer].size(); ++i)
-      add(sends[peer][i], sends[peer][i].data, peer == self ? receives[peer][i].data : nullptr);
-    if (peer == self) continue;
-    begin(EdgeKind::Receive, peer, receives[peer].size());
-    for (const DeviceTransfer& t : receives[peer]) add(t, nullptr, t.data);
+  // By distance, which both ends of an edge have in common: see runEdges().
+  const size_t size = sends.size();
+  for (size_t distance = 0; distance < size; ++distance) {
+    const size_t to = (self + distance) % size, from = (self + size - distance) % size;
+    begin(to == self ? EdgeKind::Self : EdgeKind::Send, to, sends[to].size());
+    for (size_t i = 0; i < sends[to].size(); ++i)
+      add(sends[to][i], sends[to][i].data, to == self ? receives[to][i].data : nullptr);
+    if (to == self) continue;
+    begin(EdgeKind::Receive, from, receives[from].size());
+    for (const DeviceTransfer& t : receives[from]) add(t, nullptr, t.data);
   }
-  const auto lanes = static_cast<uint32_t>(rows.edges.size()) * rows.mostSlices;
-  TUTTI_REQUIRE(lanes <= kMostLanesPerBlock * options_.blocks, rows.edges.size(),
-                " ranks to send to and to receive from at the same time need as many lanes, and ",
-                options_.blocks, " blocks hold ", kMostLanesPerBlock, " each");
+  const uint32_t lanes = std::clamp(rows.lanes(), 1U, kMostLanesPerBlock * options_.blocks);
 
   LaunchTables::Table table = takeTable(rows.edges.size() * sizeof(EdgeCode) +
                                         rows.transfers.size() * sizeof(TransferCode));
@@ -116,7 +117,7 @@ Interpreter::Part Interpreter::partOf(const DeviceExchange& exchange) {
                         .quickBytes = static_cast<uint32_t>(layout.lowLatencyBytes),
                         .slotBytes = static_cast<uint32_t>(layout.rings.slotBytes),
                         .quickStride = slotStride(Wire::LL, layout.lowLatencyBytes)};
-  return {this, arguments, std::max(lanes, 1U), 2, 0, std::move(table)};
+  return {this, arguments, lanes, 2, 0, std::move(table)};
 }
 
 void Interpreter::exchange(const DeviceExchange& exchange, cudaStream_t stream) {

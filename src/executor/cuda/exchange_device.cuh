@@ -1,8 +1,8 @@
 #pragma once
 
 // The kernel of sends and receives. Every slice of every edge, that is all transfers to one rank or
-// from it, has a lane of its own, so all are under way at once and no pattern can make a circular
-// wait. Between two ranks transfers match in order.
+// from it, has a lane of its own where there are so many, so all are under way at once and no
+// pattern can make a circular wait. Between two ranks transfers match in order.
 //
 // A slice of a transfer is cut into messages: one by LL, whose header says what the whole transfer
 // is (src/base/transfer_key.h) and which is all of a small one, and then slots of Simple;
@@ -172,6 +172,19 @@ TUTTI_DEVICE bool runEdge(Lane& lane, const EdgeCode& edge) {
   return true;
 }
 
+/// What the lane has of the edges: of more than there are lanes for, those that are so many apart.
+/// Edges are in the order of how far their ends are apart, so of those that have not ended the
+/// nearest have a lane at either end, whatever other ranks have: none waits in a circle. False when
+/// the lane has to end.
+TUTTI_DEVICE bool runEdges(Lane& lane) {
+  const ExchangeCode& code = lane.rank.exchange;
+  const uint32_t atATime = lane.rank.lanes / code.mostSlices;
+#pragma unroll 1
+  for (uint32_t i = lane.shared->number / code.mostSlices; i < code.edgeCount; i += atATime)
+    if (!runEdge(lane, code.edges[i])) return false;
+  return true;
+}
+
 /// Blocks as interpret() has them; lanes are those of the first edge, each a slice, and so on.
 inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
     exchange(const __grid_constant__ Arguments all) {
@@ -191,7 +204,7 @@ inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
   if (lane.thread == 0 && number == 0) begin(rank, false);
   lane.sync();
   // A rank that has nothing to do counts the operation all the same.
-  const bool hasEnded = code.edgeCount == 0 || runEdge(lane, code.edges[number / code.mostSlices]);
+  const bool hasEnded = runEdges(lane);
   lane.sync();  // none of the lane touches anything any more
   if (lane.thread != 0) return;
   if (!hasEnded)

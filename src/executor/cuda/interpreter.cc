@@ -58,7 +58,9 @@ Interpreter::Interpreter(transports::p2p::Endpoint& endpoint, Residency& residen
   for (int peer = 0; peer < endpoint.size() && !proxy_; ++peer)
     if (endpoint.isThroughHost(peer))
       proxy_ = std::make_unique<Proxy>(endpoint, std::move(far), stopWord_.data());
-  residency.reserve(endpoint.device(), options.blocks, endpoint.rank());
+  if (!options.reservesBlocks) return;
+  residency.reserve(endpoint.device(), options.blocks, base::message("rank ", endpoint.rank()));
+  hasBlocks_ = true;
 }
 
 // The proxy waits for a moment only when the kernel has given up.

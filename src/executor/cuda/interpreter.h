@@ -27,7 +27,8 @@ namespace tutti::executor::cuda {
 using transports::p2p::Wire;
 
 struct InterpreterOptions {
-  uint32_t blocks = 16;  ///< of one launch at most; reserved on the device
+  uint32_t blocks = 16;        ///< of one launch at most
+  bool reservesBlocks = true;  ///< on the device; else whoever launches sees that they are free
   /// A multiple of 32; twice as many for long slices, fewer where a block has many lanes.
   uint32_t threadsPerLane = 256;
   uint64_t deadlineNs = 600'000'000'000;
@@ -201,7 +202,7 @@ class Interpreter {
 
   transports::p2p::Endpoint& endpoint_;
   Residency& residency_;
-  bool hasBlocks_ = true;
+  bool hasBlocks_ = false;
   const InterpreterOptions options_;
   transports::p2p::DeviceMemory progress_, memory_;
   Arena arena_;  ///< of `memory_`

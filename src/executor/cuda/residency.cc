@@ -46,13 +46,13 @@ uint32_t Residency::capacity(int device) {
   return room(device).capacity;
 }
 
-void Residency::reserve(int device, uint32_t blocks, int rank) {
+void Residency::reserve(int device, uint32_t blocks, const std::string& who) {
   const std::lock_guard lock(mutex_);
   Room& here = room(device);
   if (blocks > here.capacity - here.taken)
-    base::fail(ErrorCode::InvalidUsage, "rank ", rank, " needs ", blocks, " blocks on device ",
-               device, " at the same time as ", here.taken, " of other ranks, and it holds ",
-               here.capacity, ": their kernels would wait for each other for ever");
+    base::fail(ErrorCode::InvalidUsage, who, " needs ", blocks, " blocks on device ", device,
+               " at the same time as ", here.taken, " of other ranks, and it holds ", here.capacity,
+               ": their kernels would wait for each other for ever");
   here.taken += blocks;
 }
 

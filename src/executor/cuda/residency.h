@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 
 namespace tutti::executor::cuda {
 
@@ -21,7 +22,7 @@ class Residency {
   /// Blocks that the device holds at the same time. Loads the kernels there.
   uint32_t capacity(int device);
   /// Throws InvalidUsage with the numbers where the device does not hold so many more.
-  void reserve(int device, uint32_t blocks, int rank);
+  void reserve(int device, uint32_t blocks, const std::string& who);
   void release(int device, uint32_t blocks);
 
  private:

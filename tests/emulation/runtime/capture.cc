@@ -42,11 +42,16 @@ void addUnique(std::vector<cudaGraphNode_t>& to, const std::vector<cudaGraphNode
     if (std::find(to.begin(), to.end(), node) == to.end()) to.push_back(node);
 }
 
-/// Whether all that was captured is before the end of the origin stream.
+/// Whether all that was captured is before the end of the origin stream. What was added to the
+/// graph by its nodes need not be.
 bool isJoined(const Capture& capture) {
   std::vector<cudaGraphNode_t> reached = capture.origin->frontier;
   for (size_t i = 0; i < reached.size(); ++i) addUnique(reached, reached[i]->after);
-  return reached.size() == capture.graph->nodes.size();
+  return std::all_of(
+      capture.graph->nodes.begin(), capture.graph->nodes.end(), [&](const auto& node) {
+        return !node->isCaptured ||
+               std::find(reached.begin(), reached.end(), node.get()) != reached.end();
+      });
 }
 
 }  // namespace
@@ -55,6 +60,7 @@ cudaError_t captureTask(cudaStream_t stream, TaskPointer task) {
   Capture& capture = *stream->capture;
   if (capture.isInvalid) return cudaErrorStreamCaptureInvalidated;
   stream->frontier = {addNode(capture.graph, std::move(task), stream->frontier)};
+  stream->frontier[0]->isCaptured = true;
   return cudaSuccess;
 }
 

@@ -218,6 +218,18 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* f
   });
 }
 
+cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                        const cudaGraphNode_t* to, const cudaGraphEdgeData*,
+                                        size_t count) {
+  return call([&] {
+    if (!isGraph(graph) || !areNodesOf(graph, from, count) || !areNodesOf(graph, to, count))
+      return cudaErrorInvalidValue;
+    for (size_t i = 0; i < count; ++i)
+      if (std::erase(to[i]->after, from[i]) == 0) return cudaErrorInvalidValue;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   return call([&] {
     if (!isGraph(graph)) return cudaErrorInvalidValue;

@@ -13,6 +13,7 @@ struct CUgraphNode_st {
   cudaGraph_t graph = nullptr;
   tutti::emulation::TaskPointer task;
   std::vector<cudaGraphNode_t> after;
+  bool isCaptured = false;  // of a stream, and not added to the graph
 };
 
 struct CUuserObject_st {

@@ -312,7 +312,7 @@ TEST_F(GpuBlocks, OfKernelsAreTheFewestThatARankAsksFor) {
   for (const int devices : {1, 2})
     for (const auto& blocks : {std::vector{2, 5}, std::vector{0, 3}, std::vector{7, 1, 4}}) {
       auto ranks = makeRanksWith(blocks, devices);
-      if (!kSanitized) runRanks(ranks, checkAllSizes);
+      if (!kSanitized) runRanks(ranks, checkInAllPlaces);
       Setting s(std::move(ranks), kCount);
       const auto size = static_cast<int>(blocks.size());
       std::vector<unsigned> launched;

@@ -20,7 +20,7 @@ constexpr size_t kCount = 5000;
 TEST_F(GpuCopies, GiveWhatIsKnown) {
   for (const int devices : {1, 2}) {
     auto ranks = makeRanks(3, devices, {.gpuCopies = true});
-    runRanks(ranks, checkAllSizes);
+    runRanks(ranks, checkInAllPlaces);
   }
 }
 
@@ -91,7 +91,7 @@ TEST_F(GpuCopies, OfOneRankAreThoseOfAll) {
       options.device = gpu(r % deviceCount(DeviceKind::Cuda));
       options.gpuCopies = r == 1;
       Communicator c = Communicator::create(options);
-      checkAllSizes(c);
+      checkInAllPlaces(c);
     });
   for (std::thread& thread : threads) thread.join();
 }

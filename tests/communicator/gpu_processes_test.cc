@@ -53,7 +53,7 @@ struct Part {
 
 int checkCollectives(const Context& context, int devices) {
   Communicator c = join(context, devices);
-  checkAllSizes(c);
+  checkInAllPlaces(c);
   return testing::Test::HasFailure();
 }
 
@@ -263,7 +263,7 @@ TEST(GpuProcesses, HearOfOneThatIsKilled) {
 int goOnWithoutRank1(const Context& context, int devices) {
   Communicator c = join(context, devices);
   Part part(c);
-  checkAllSizes(c);
+  checkInAllPlaces(c);
   context.say("ready");
   if (c.rank() == 1)
     while (true) pause();
@@ -278,7 +278,7 @@ int goOnWithoutRank1(const Context& context, int devices) {
   EXPECT_IN_CHILD(c.asyncError()->code() == ErrorCode::PeerLost);
   Communicator rest = c.shrink();
   EXPECT_IN_CHILD(rest.size() == 2 && rest.rank() == c.rank() / 2 && rest.device() == c.device());
-  checkAllSizes(rest);
+  checkInAllPlaces(rest);
   part.values.put(static_cast<float>(c.rank() + 1));
   rest.allReduce(part.args(), part.stream);
   part.stream.synchronize();

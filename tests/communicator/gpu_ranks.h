@@ -67,17 +67,19 @@ struct Setting {
   std::vector<Floats> values;
 };
 
-/// All collectives, of several sizes, in place and not.
-inline void checkAllSizes(Communicator& c) {
+/// All collectives, of several sizes.
+inline void checkAllSizes(Communicator& c, std::initializer_list<bool> inPlace) {
   Windows windows(c, 2 << 20);
   for (const size_t count : {size_t{0}, size_t{1}, size_t{30011}})
-    for (const bool inPlace : {false, true})
+    for (const bool isInPlace : inPlace)
       checkAll(c, {.count = count,
                    .root = static_cast<int>(count) % c.size(),
-                   .inPlace = inPlace,
+                   .inPlace = isInPlace,
                    .windows = &windows});
   c.barrier();
 }
+/// In place and not.
+inline void checkInAllPlaces(Communicator& c) { checkAllSizes(c, {false, true}); }
 
 /// What `calls` enqueues on the stream, as a graph.
 template <class Calls>

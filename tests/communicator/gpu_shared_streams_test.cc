@@ -201,6 +201,7 @@ class OnTwoStreams {
         rank_(rank),
         other_(s.ranks[rank].device()),
         received_(s.ranks[rank].device(), kCount, 0.0f),
+        result_(s.ranks[rank].device(), kCount, 0.0f),
         zeros_(s.ranks[rank].device(), kCount, 0.0f),
         ones_(s.ranks[rank].device(), kCount, static_cast<float>(rank + 7)) {}
   void enqueue() {
@@ -213,12 +214,12 @@ class OnTwoStreams {
       s_.ranks[rank_].receive({received_.data(), kCount, DataType::Float32, 1 - rank_}, other_);
     }
     copy(s_.values[rank_], zeros_, sending());
-    copy(zeros_, received_, receiving());
+    copy(result_, received_, receiving());
   }
   void expectReceived() {
     other_.synchronize();
     s_.streams[rank_].synchronize();
-    EXPECT_TRUE(zeros_.are(static_cast<float>(1 - rank_ + 7))) << rank_;
+    EXPECT_TRUE(result_.are(static_cast<float>(1 - rank_ + 7))) << rank_;
     EXPECT_FALSE(s_.ranks[rank_].asyncError()) << rank_;
   }
   cudaStream_t sending() const { return StreamRef(s_.streams[rank_]).cuda(); }
@@ -233,7 +234,7 @@ class OnTwoStreams {
   Setting& s_;
   const int rank_;
   Stream other_;
-  Floats received_, zeros_, ones_;
+  Floats received_, result_, zeros_, ones_;
 };
 
 TEST_F(GpuSharedStreams, OfAGroupsSendsAndReceivesMayBeSeveral) {

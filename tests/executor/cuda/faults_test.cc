@@ -122,9 +122,9 @@ TEST(Room, IsCountedAndWhatDoesNotFitIsRefused) {
   options.interpreter.blocks = 3;
   DeviceRanks ranks(options);
   const uint32_t all = ranks.residency().capacity(0);
-  ranks.residency().reserve(0, all - 6, 7);
+  ranks.residency().reserve(0, all - 6, "rank 7");
   try {
-    ranks.residency().reserve(0, 1, 8);
+    ranks.residency().reserve(0, 1, "rank 8");
     FAIL() << "one block too many";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::InvalidUsage);
@@ -134,7 +134,7 @@ TEST(Room, IsCountedAndWhatDoesNotFitIsRefused) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
   ranks.residency().release(0, all - 6);
-  ranks.residency().reserve(0, 1, 8);
+  ranks.residency().reserve(0, 1, "rank 8");
   ranks.residency().release(0, 1);
 }
 

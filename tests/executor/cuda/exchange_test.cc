@@ -423,14 +423,7 @@ TEST(Exchanges, AreCutIntoWhatTheBlocksHold) {
   options.interpreter.blocks = 1;
   EXPECT_EQ(DeviceRanks(options).interpreter(0).mostExchangeSlices(), 5U);
   options.ranks = 9;
-  DeviceRanks many(options);
-  EXPECT_EQ(many.interpreter(0).mostExchangeSlices(), 1U);
-  std::vector<DeviceTransfer> sends, receives;
-  for (int peer = 0; peer < 9; ++peer) {
-    sends.push_back({peer, nullptr, 0});
-    receives.push_back({peer, nullptr, 0});
-  }
-  EXPECT_THROW(many.interpreter(0).exchange({sends, receives}, many.stream(0)), Error);
+  EXPECT_EQ(DeviceRanks(options).interpreter(0).mostExchangeSlices(), 1U);
 }
 
 }  // namespace

@@ -43,11 +43,12 @@
 // collective behind another rank's same one, or one end of a message behind the other, on one
 // stream throws InvalidUsage); and memory of a GPU is not freed while another rank's kernel waits
 // there for this rank's next call, for cudaFree() waits for all kernels. Calls can be captured into
-// graphs; whoever replays those keeps them and other calls of the same communicator in one order.
-// Reductions that are functions of the caller's own throw Unsupported; so does every call where the
-// ranks' GPUs are not joined, and says why. Between GPUs of one process kernels touch the other
-// ranks' buffers: memory of a pool, or of cuMem, is opened to their GPUs by the first call on it, a
-// pool as a whole.
+// graphs; replays and calls of a rank come in the order in which they are launched. Where a process
+// has more communicators than a GPU has room for at the same time, the last ones' calls take turns
+// there: then that order is the same on all GPUs, over these communicators. Reductions that are
+// functions of the caller's own throw Unsupported; so does every call where the ranks' GPUs are not
+// joined, and says why. Between GPUs of one process kernels touch the other ranks' buffers: memory
+// of a pool, or of cuMem, is opened to their GPUs by the first call on it, a pool as a whole.
 //
 // Fork and exit. A forked child must not use communicators of its parent (calls throw
 // InvalidUsage); exec is fine: no descriptor is inherited. Destroying a communicator tells the
@@ -337,11 +338,12 @@ class Communicator {
   // ranks that send to or receive from each other need to call. A call by itself returns when it is
   // done (a send when its buffer may be used again, which may be before the other side has
   // received); in a group all of them are under way at once, on one stream, after the group's
-  // collectives, so any pattern of them works. Between two ranks the order of collectives, sends
-  // and receives must be the same on both. Types or counts that differ are a Mismatch, also where
-  // there are no elements; buffers that are received into must not overlap others of the same call
-  // or group (InvalidArgument, from end() in a group). A rank that has left is noticed by those
-  // that still need it (PeerLost).
+  // collectives, so any pattern of them works (on GPUs, of those with more peers than lanes fit
+  // the blocks, any in which all ranks are in their groups at the same time). Between two ranks the
+  // order of collectives, sends and receives must be the same on both. Types or counts that differ
+  // are a Mismatch, also where there are no elements; buffers that are received into must not
+  // overlap others of the same call or group (InvalidArgument, from end() in a group). A rank that
+  // has left is noticed by those that still need it (PeerLost).
   void send(const SendArgs& args, StreamRef stream = {});
   void receive(const ReceiveArgs& args, StreamRef stream = {});
   /// Collective: as many sends and receives as there are ranks.

@@ -560,11 +560,18 @@ TEST_F(GraphTest, EdgesMayBeRemoved) {
   EXPECT_CUDA(cudaGraphRemoveDependencies(graph, &first, &record, nullptr, 1));
   EXPECT_EQ(cudaGraphRemoveDependencies(graph, &first, &record, nullptr, 1), cudaErrorInvalidValue);
   EXPECT_CUDA(cudaGraphAddDependencies(graph, &second, &record, nullptr, 1));
-  cudaGraphExec_t const exec = instantiate(end());
+  cudaGraph_t const captured = end();
+  cudaGraphExec_t const exec = instantiate(captured);
   EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
   EXPECT_CUDA(cudaStreamWaitEvent(other, event, 0));
   EXPECT_CUDA(launch(doubleAndAdd, {.stream = other}, data_, 1, 0));
   EXPECT_EQ(value(), 14);
+  cudaGraph_t outer = nullptr;
+  cudaGraphNode_t child = nullptr;
+  EXPECT_CUDA(cudaGraphCreate(&outer, 0));
+  EXPECT_CUDA(cudaGraphAddChildGraphNode(&child, outer, nullptr, 0, captured));
+  EXPECT_CUDA(cudaGraphLaunch(instantiate(outer), stream_));
+  EXPECT_EQ(value(), 21);
 }
 
 TEST_F(GraphTest, UserObjectsLiveAsLongAsGraphs) {

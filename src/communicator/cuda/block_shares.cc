@@ -41,15 +41,14 @@ BlockShare BlockShares::newShare(Shares& here, int device, uint32_t ranks, uint3
 BlockShare BlockShares::take(uint64_t group, int device, uint32_t ranks, uint32_t wanted) {
   const std::lock_guard lock(mutex_);
   Shares& here = shares_[device];
-  const auto [at, isNew] = here.byGroup.try_emplace(group);
-  Share& share = at->second;
-  if (isNew) share = {newShare(here, device, ranks, wanted), ranks};
-  const BlockShare part = share.part;
-  if (part.count == 0)
-    here.byGroup.erase(at);
-  else
-    ++share.holders;
-  return part;
+  auto at = here.byGroup.find(group);
+  if (at == here.byGroup.end()) {
+    const BlockShare part = newShare(here, device, ranks, wanted);
+    if (part.count == 0) return {};
+    at = here.byGroup.emplace(group, Share{part, ranks}).first;
+  }
+  ++at->second.holders;
+  return at->second.part;
 }
 
 void BlockShares::give(uint64_t group, int device) {

@@ -60,7 +60,7 @@ class BlockShares {
   /// The blocks of each of the `ranks` ranks of this process that communicator `group` has on the
   /// device, which is current; the same for all that ask. 0 where nothing is left.
   BlockShare take(uint64_t group, int device, uint32_t ranks, uint32_t wanted);
-  /// By each of them that had some, when it is gone.
+  /// By each of them that had some, when it is gone, and its part with it.
   void give(uint64_t group, int device);
   executor::cuda::Residency& residency() { return residency_; }
 

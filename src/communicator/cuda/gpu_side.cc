@@ -142,8 +142,7 @@ CudaSide::~CudaSide() {
 }
 
 void CudaSide::giveBlocks() {
-  if (share_.count > 0) BlockShares::ofProcess().give(group_, device());
-  share_ = {};
+  if (std::exchange(share_, {}).count > 0) BlockShares::ofProcess().give(group_, device());
 }
 
 transports::Address CudaSide::address(int peer) {

@@ -56,10 +56,11 @@ cudaEvent_t LaunchOrder::after(cudaStream_t stream, uint64_t capture) {
   wasCaptured_ = true;
   Captured* last = lastOf(capture);
   if (!last) {
-    last = &captured_[nextCapture_++ % kCaptures];
+    last = &*std::ranges::min_element(captured_, {}, &Captured::used);
     last->capture = capture;
     last->record = {};
   }
+  last->used = ++used_;
   last->stream = stream;
   TUTTI_CUDA(cudaEventRecord(last->event.get(), stream));
   last->record.move(stream, replayed_.get());

@@ -45,10 +45,11 @@ class LaunchOrder {
   cudaEvent_t last() const { return last_.get(); }
 
  private:
-  /// The last launch of a capture. Nobody tells when one has ended: that which began first among so
-  /// many gives way to another.
+  /// The last launch of a capture. Nobody tells when one has ended: of so many that which nothing
+  /// was captured into for the longest time gives way to another.
   struct Captured {
     uint64_t capture = 0;
+    uint64_t used = 0;  // when it was last
     cudaStream_t stream = nullptr;
     CudaEvent event;
     device::RecordNode record;
@@ -59,7 +60,7 @@ class LaunchOrder {
   CudaEvent last_, replayed_;
   std::optional<uint64_t> lastStream_;  // its id
   std::array<Captured, kCaptures> captured_;
-  size_t nextCapture_ = 0;  // of captured_
+  uint64_t used_ = 0;
   bool wasCaptured_ = false;
 };
 

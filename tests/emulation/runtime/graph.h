@@ -23,7 +23,7 @@ struct CUuserObject_st {
 };
 
 struct CUgraph_st {
-  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // each behind those that it depends on
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
   std::map<cudaUserObject_t, unsigned> objects;        // and how many references to each
 };
 

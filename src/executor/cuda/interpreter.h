@@ -101,9 +101,9 @@ struct DeviceTransfer {
 
 /// Sends and receives of one rank, all under way at once where the blocks have lanes for all, so
 /// that no pattern can hang; else the nearest ranks' first, and a pattern ends where all ranks are
-/// in it. Between two ranks they match in order, type and bytes, within a launch and from launch to launch; from this
-/// rank to itself within the launch. What is received overlaps nothing. Read before exchange()
-/// returns.
+/// in it. Between two ranks they match in order, type and bytes, within a launch and from launch to
+/// launch; from this rank to itself within the launch. What is received overlaps nothing. Read
+/// before exchange() returns.
 struct DeviceExchange {
   std::span<const DeviceTransfer> sends, receives;
   bool isCaptured = false;  ///< as of a DeviceLaunch

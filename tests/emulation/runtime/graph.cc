@@ -192,8 +192,7 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* to, cudaGraph_t graph,
     made->type = cudaGraphNodeTypeGraph;
     made->child = makeGraph();
     std::map<cudaGraphNode_t, cudaGraphNode_t> copies;
-    for (const auto& node : child->nodes)
-      copies[node.get()] = addNode(made->child, node->task, {});
+    for (const auto& node : child->nodes) copies[node.get()] = addNode(made->child, node->task, {});
     for (const auto& node : child->nodes)
       for (cudaGraphNode_t each : node->after)
         copies.at(node.get())->after.push_back(copies.at(each));

@@ -24,7 +24,7 @@ struct CUuserObject_st {
 
 struct CUgraph_st {
   std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
-  std::map<cudaUserObject_t, unsigned> objects;        // and how many references to each
+  std::map<cudaUserObject_t, unsigned> objects;  // and how many references to each
 };
 
 namespace tutti::emulation {

@@ -265,12 +265,13 @@ else
   tests executor_cuda_processes 60 "$tests/cuda_processes_test"
 fi
 tests communicator 90 "$tests/gpu_communicator_test"
+tests communicator_blocks 60 "$tests/gpu_blocks_test"
 tests communicator_shrink 60 "$tests/gpu_shrink_test"
 tests communicator_processes 90 "$tests/gpu_processes_test"
 tests communicator_hosts 90 "$tests/gpu_hosts_test"
 if [ -n "$emulated" ]; then
   tests communicator_probe 60 "$tests/gpu_probe_test"
-  part communicator_direct 90 env TUTTI_GPU_DIRECT=1 "$tests/gpu_hosts_test"
+  TUTTI_GPU_DIRECT=1 tests communicator_direct 90 "$tests/gpu_hosts_test"
 else
   leave communicator_probe "no GPU lies to another when it is asked to"
   leave communicator_launches "how many kernels a group is, the emulation counts"

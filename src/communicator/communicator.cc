@@ -145,8 +145,9 @@ uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
   return c.impl_->operation.bytesReceived();
 }
 
-bool communicator::Inspection::gpuIsIdle(const Communicator& c) {
-  return !c.impl_->gpu || c.impl_->gpu->isIdle();
+bool communicator::Inspection::gpuIsQuiet(const Communicator& c,
+                                          std::optional<base::Deadline>& patience) {
+  return !c.impl_->gpu || c.impl_->gpuIsQuiet(patience);
 }
 
 int Communicator::rank() const { return impl_->who.rank; }

@@ -173,7 +173,11 @@ class GpuSide {
   /// under way cannot end; or -1. From any thread.
   virtual int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const = 0;
 
-  /// This rank makes no more calls, and all have ended: until what they have sent has left.
+  /// Of a rank that has failed: what was launched and has not begun is to touch nothing when it
+  /// does. False where it cannot be kept from that; then it is waited for.
+  virtual bool discard() = 0;
+  /// This rank makes no more calls, and all have ended, or have been discarded: until what they
+  /// have sent has left.
   virtual void leave() = 0;
   /// To be called now and then; finds what failure() tells. From any thread.
   virtual void watch() = 0;

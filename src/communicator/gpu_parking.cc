@@ -20,6 +20,14 @@ GpuParking& GpuParking::ofProcess() {
   return *parking;
 }
 
+bool GpuParking::mayGo(const GpuSide& side) {
+  try {
+    return !side.hasGraphs() && side.isIdle();
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 void GpuParking::add(ParkedGpu gpu) {
   sweep();
   const std::lock_guard lock(mutex_);
@@ -32,8 +40,8 @@ void GpuParking::add(ParkedGpu gpu) {
 void GpuParking::sweep() {
   std::vector<ParkedGpu> gone;
   const std::lock_guard lock(mutex_);
-  const auto last = std::stable_partition(
-      parked_.begin(), parked_.end(), [](const ParkedGpu& gpu) { return gpu.side->hasGraphs(); });
+  const auto last = std::stable_partition(parked_.begin(), parked_.end(),
+                                          [](const ParkedGpu& gpu) { return !mayGo(*gpu.side); });
   std::move(last, parked_.end(), std::back_inserter(gone));
   parked_.erase(last, parked_.end());
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// Where GPU sides stay whose communicators are gone while graphs of their calls are there: CUDA may
-// replay these whatever becomes of the communicator, and they must find their memory, and end.
+// Where GPU sides stay whose communicators are gone while graphs of their calls are there, or calls
+// that have failed have not begun: CUDA may launch these whatever becomes of the communicator, and
+// they must find their memory, and end.
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +16,7 @@
 
 namespace tutti::communicator {
 
-/// A side that has left, and its plans.
+/// A side and its plans, of a rank that makes no more calls.
 struct ParkedGpu {
   std::unique_ptr<GpuSide> side;
   std::unordered_map<uint64_t, std::unique_ptr<GpuPlan>> plans;
@@ -25,8 +26,10 @@ class GpuParking {
  public:
   static GpuParking& ofProcess();
 
+  /// Nothing of it is to come. True also where its device has a fault.
+  static bool mayGo(const GpuSide& side);
   void add(ParkedGpu gpu);
-  /// Frees those whose graphs are gone. To free memory waits for what runs on the GPU, so that
+  /// Frees those that may go. To free memory waits for what runs on the GPU, so that
   /// happens where communicators are made and go, and nowhere else.
   void sweep();
 

@@ -160,22 +160,43 @@ namespace {
 
 // Behind the deadline of what is under way.
 constexpr int64_t kReplaysEndNs = 5'000'000'000;
+// How long what has failed may take to end when it has begun.
+constexpr std::chrono::milliseconds kFailedEnd{200};
 
 }  // namespace
 
-// What was launched ends by itself, by its deadline or because the communicator has failed; and so
-// does what a graph replays, of which no stream tells that it has ended.
+// What was launched ends by itself, by its deadline or because the communicator has failed. Then it
+// ends at once, but not before it has begun, for which it may wait as long as other work of the GPU
+// takes.
+bool Communicator::Impl::gpuIsQuiet(std::optional<base::Deadline>& patience) {
+  if (gpu->isIdle()) return true;
+  if (!failed.load(std::memory_order_acquire)) return false;
+  if (!patience) patience = base::Deadline::after(kFailedEnd);
+  if (!patience->passed() || !gpu->discard() || gpu->isRunning()) return false;
+  std::unique_lock lock(mutex);
+  const Error reason = *failure;
+  lock.unlock();
+  tellFailure(reason);  // kernels that do not begin tell nobody
+  return true;
+}
+
+// What a graph replays ends by itself too, but no stream tells that it has.
+void Communicator::Impl::awaitReplays() {
+  const int64_t end = clock.nowNs() + settings.timeoutMs * 1'000'000 + kReplaysEndNs;
+  for (base::Backoff backoff(false); gpu->hasGraphs() && gpu->isRunning(); backoff.idle()) {
+    if (clock.nowNs() < end) continue;
+    base::log(LogLevel::Error, self(), ": a replay on ", toString(settings.device),
+              " has not ended by its deadline");
+    return;
+  }
+}
+
 void Communicator::Impl::finishGpu() {
   if (!gpu) return;
-  const int64_t end = clock.nowNs() + settings.timeoutMs * 1'000'000 + kReplaysEndNs;
   try {
-    for (base::Backoff backoff(false); !gpu->isIdle(); backoff.idle()) continue;
-    for (base::Backoff backoff(false); gpu->hasGraphs() && gpu->isRunning(); backoff.idle()) {
-      if (clock.nowNs() < end) continue;
-      base::log(LogLevel::Error, self(), ": a replay on ", toString(settings.device),
-                " has not ended by its deadline");
-      break;
-    }
+    std::optional<base::Deadline> patience;
+    for (base::Backoff backoff(false); !gpuIsQuiet(patience);) backoff.idle();
+    awaitReplays();
     gpu->leave();
   } catch (const Error& error) {
     base::log(LogLevel::Error, self(), " leaves ", toString(settings.device), ": ", error.what());
@@ -206,13 +227,13 @@ void Communicator::Impl::awaitGpuPeers() {
   gpu.release();
 }
 
-// A graph that is replayed later finds memory and words that end it.
+// What is launched or replayed later finds memory and words that end it.
 void Communicator::Impl::parkGpu() {
-  if (!gpu || !gpu->hasGraphs()) return;
-  base::log(LogLevel::Info, self(),
-            " leaves while graphs of its calls are there, which are to be "
-            "replayed no more; its memory of ",
-            toString(settings.device), " is kept until they are gone");
+  if (!gpu || communicator::GpuParking::mayGo(*gpu)) return;
+  base::log(LogLevel::Info, self(), " leaves while ",
+            gpu->hasGraphs() ? "graphs of its calls are there, which are to be replayed no more"
+                             : "a call of it, which has failed, waits for other work of the GPU",
+            "; its memory of ", toString(settings.device), " is kept until that is over");
   std::unique_lock lock(mutex);
   auto side = std::move(gpu);
   lock.unlock();

@@ -474,7 +474,8 @@ void Communicator::Impl::launching(const GpuWork& work, uint64_t behind) {
 }
 
 void Communicator::Impl::awaitIdleGpu() {
-  for (base::Backoff backoff(!topology.oversubscribed()); !gpu->isIdle();) backoff.idle();
+  std::optional<base::Deadline> patience;
+  for (base::Backoff backoff(!topology.oversubscribed()); !gpuIsQuiet(patience);) backoff.idle();
   if (std::exchange(gpuBuffersAreMapped, false) &&
       (gpu->failure() || failed.load(std::memory_order_acquire)))
     gpu->awaitPeers();

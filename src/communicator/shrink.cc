@@ -68,9 +68,10 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::shrunk(base::Deadline de
 
 // An operation that a stream runs sees the failure at its next poll. After that this rank touches
 // nobody's memory any more.
-void Communicator::Impl::awaitQuiet(base::Deadline deadline) const {
+void Communicator::Impl::awaitQuiet(base::Deadline deadline) {
   base::Backoff backoff(false);
-  while (active.load(std::memory_order_seq_cst) || (gpu && !gpu->isIdle())) {
+  std::optional<base::Deadline> patience;
+  while (active.load(std::memory_order_seq_cst) || (gpu && !gpuIsQuiet(patience))) {
     if (deadline.passed())
       base::fail(ErrorCode::Timeout, self(), ": timed out while operation ",
                  turn.load(std::memory_order_acquire), " was still running here");

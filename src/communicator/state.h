@@ -216,6 +216,10 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void joinGpus(const std::vector<transports::Address>& addresses, base::Deadline deadline);
   static void joinLocalGpus(const std::vector<std::shared_ptr<Impl>>& ranks);
   void finishGpu();
+  /// Whether nothing that was launched touches anything any more. To be asked again and again,
+  /// with the same `patience`.
+  bool gpuIsQuiet(std::optional<base::Deadline>& patience);
+  void awaitReplays();
   void awaitGpuPeers();
   void parkGpu();
   /// By the peers' addresses for this rank. False where not all ranks have one.
@@ -304,7 +308,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   // Shrinking (shrink.cc). The communicator of those that the survivors agree on, not connected.
   std::shared_ptr<Impl> shrunk(base::Deadline deadline);
   /// Until no operation runs on this rank any more. Throws Timeout.
-  void awaitQuiet(base::Deadline deadline) const;
+  void awaitQuiet(base::Deadline deadline);
   std::vector<int> agreeOnSurvivors(base::Deadline deadline);
   class Vote;
 

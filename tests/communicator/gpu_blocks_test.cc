@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <list>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "src/communicator/cuda/block_shares.h"
+#include "src/communicator/inspection.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
@@ -53,23 +56,27 @@ size_t fitting(int blocks) {
   }
 }
 
-/// The process's blocks of device 0 are taken, but for those that are shared.
+/// The process's blocks of a device are taken, but for those that are shared.
 class Taken {
  public:
-  Taken() { take(); }
+  explicit Taken(int device) : device_(device) { take(); }
   ~Taken() {
-    while (count_-- > 0) shares_.give(kFirst + count_, 0);
+    while (count_-- > 0) shares_.give(kFirst + count_, device_);
   }
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
   /// What others have given since. False where that is nothing.
   bool take() {
-    const device::OnDevice on(0);
+    const device::OnDevice on(device_);
     const uint64_t before = count_;
-    for (BlockShare last; !last.shared; ++count_) last = shares_.take(kFirst + count_, 0, 1, ~0U);
+    for (BlockShare last; !last.shared; ++count_)
+      last = shares_.take(kFirst + count_, device_, 1, ~0U);
     return count_ > before + 1;
   }
 
  private:
   static constexpr uint64_t kFirst = 1000;  // no communicator's, which are drawn from 2^64
+  const int device_;
   BlockShares& shares_ = BlockShares::ofProcess();
   uint64_t count_ = 0;
 };
@@ -148,51 +155,79 @@ TEST_F(GpuBlocks, OfManyCommunicatorsWorkTogether) {
     }
 }
 
+/// Has a call of its own buffer, which its rank alone would end at once.
+struct Caller {
+  static constexpr size_t kCount = 1000;
+  explicit Caller(int size = 1, const CommunicatorOptions& options = {})
+      : s(size, size, kCount, options) {
+    for (const Communicator& c : s.ranks) results.emplace_back(c.device(), kCount, 0.0f);
+  }
+  cudaStream_t stream(int r = 0) const { return StreamRef(s.streams[r]).cuda(); }
+  void call(int r = 0) {
+    AllReduceArgs args = s.args(r, kCount);
+    args.recv = results[r].data();
+    s.ranks[r].allReduce(args, s.streams[r]);
+  }
+  Setting s;
+  std::vector<Floats> results;
+};
+
+/// Two, of so many ranks on as many devices, that take turns.
+class Sharers {
+ public:
+  explicit Sharers(int size = 1, const CommunicatorOptions& options = {}) {
+    for (int device = 0; device < size; ++device) taken_.emplace_back(device);
+    // Communicators that had graphs give their blocks when others are made, which have them then.
+    do {
+      for (auto& each : callers_) each.reset();
+      for (Taken& taken : taken_) taken.take();
+      for (auto& each : callers_) each.emplace(size, options);
+    } while (std::ranges::count_if(taken_, [](Taken& taken) { return taken.take(); }) > 0);
+  }
+  Caller& first() { return *callers_[0]; }
+  Caller& second() { return *callers_[1]; }
+
+ private:
+  std::list<Taken> taken_;
+  std::optional<Caller> callers_[2];
+};
+
+/// Is set when all that is on the stream has ended.
+class Ended {
+ public:
+  void follow(cudaStream_t on) {
+    const auto set = [](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); };
+    EXPECT_EQ(cudaLaunchHostFunc(on, set, &ended_), cudaSuccess);
+  }
+  bool comes(std::chrono::milliseconds within) const {
+    for (const auto until = std::chrono::steady_clock::now() + within;
+         !ended_ && std::chrono::steady_clock::now() < until;)
+      std::this_thread::sleep_for(1ms);
+    return ended_;
+  }
+
+ private:
+  std::atomic<bool> ended_{false};
+};
+
 enum class How { Calls, Replays, OneGraph };
 
 /// Of two communicators the first one's call is late: by what they are called, and whether they
 /// share blocks.
-class GpuTurns : public CudaTest, public testing::WithParamInterface<std::tuple<How, bool>> {
- protected:
-  static constexpr size_t kCount = 1000;
-  struct Caller {
-    Caller() : s(1, 1, kCount), result(s.ranks[0].device(), kCount, 0.0f) {}
-    cudaStream_t stream() const { return StreamRef(s.streams[0]).cuda(); }
-    void call() {
-      AllReduceArgs args = s.args(0, kCount);
-      args.recv = result.data();
-      s.ranks[0].allReduce(args, s.streams[0]);
-    }
-    Setting s;
-    Floats result;
-  };
-  /// Set by what comes next on the stream.
-  static void tell(std::atomic<bool>& ended, cudaStream_t on) {
-    const auto set = [](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); };
-    EXPECT_EQ(cudaLaunchHostFunc(on, set, &ended), cudaSuccess);
-  }
-  static bool comes(const std::atomic<bool>& ended, std::chrono::milliseconds within) {
-    for (const auto until = std::chrono::steady_clock::now() + within;
-         !ended && std::chrono::steady_clock::now() < until;)
-      std::this_thread::sleep_for(1ms);
-    return ended;
-  }
-};
+class GpuTurns : public CudaTest, public testing::WithParamInterface<std::tuple<How, bool>> {};
 
 TEST_P(GpuTurns, AreTakenByThoseThatShareBlocks) {
   const auto [how, isShared] = GetParam();
-  std::optional<Taken> taken;
-  if (isShared) taken.emplace();
-  std::optional<Caller> callers[2];
-  // Communicators that had graphs give their blocks when others are made, which have them then.
-  do {
-    for (auto& each : callers) each.reset();
-    if (isShared) taken->take();
-    for (auto& each : callers) each.emplace();
-  } while (isShared && taken->take());
-  Caller &first = *callers[0], &second = *callers[1];
+  std::optional<Sharers> sharers;
+  std::optional<Caller> own[2];
+  if (isShared)
+    sharers.emplace();
+  else
+    for (auto& each : own) each.emplace();
+  Caller& first = isShared ? sharers->first() : *own[0];
+  Caller& second = isShared ? sharers->second() : *own[1];
   std::optional<CudaGate> gate;
-  std::atomic<bool> ended{false};
+  Ended ended;
   std::vector<cudaGraphExec_t> graphs;
   if (how == How::OneGraph) {
     graphs.push_back(capture(first.s.ranks[0], first.stream(), [&] {
@@ -200,7 +235,7 @@ TEST_P(GpuTurns, AreTakenByThoseThatShareBlocks) {
       gate.emplace(first.s.streams[0]);
       first.call();
       second.call();
-      tell(ended, second.stream());
+      ended.follow(second.stream());
       fork(second.stream(), first.stream());
     }));
     ASSERT_EQ(cudaGraphLaunch(graphs[0], first.stream()), cudaSuccess);
@@ -215,13 +250,13 @@ TEST_P(GpuTurns, AreTakenByThoseThatShareBlocks) {
       else
         ASSERT_EQ(cudaGraphLaunch(graphs[each == &second], each->stream()), cudaSuccess);
     }
-    tell(ended, second.stream());
+    ended.follow(second.stream());
   }
-  EXPECT_EQ(comes(ended, isShared ? 200ms : 20s), !isShared);
+  EXPECT_EQ(ended.comes(isShared ? 200ms : 20s), !isShared);
   gate->open();
   for (Caller* each : {&first, &second}) {
     each->s.streams[0].synchronize();
-    EXPECT_TRUE(each->result.are(1));
+    EXPECT_TRUE(each->results[0].are(1));
   }
   for (const cudaGraphExec_t graph : graphs) EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
 }
@@ -236,6 +271,148 @@ INSTANTIATE_TEST_SUITE_P(By, GpuTurns,
                          testing::Combine(testing::Values(How::Calls, How::Replays, How::OneGraph),
                                           testing::Bool()),
                          nameOf);
+
+class GpuSharers : public CudaTest {
+ protected:
+  int size() const { return std::min(devices(), 2); }  // each rank has a device to itself
+};
+
+// Their kernels have no turn before the first one's call ends, which may be after all deadlines.
+TEST_F(GpuSharers, ThatAreAbortedWaitForNoTurn) {
+  constexpr size_t kMany = 1 << 18;
+  Sharers sharers(size());
+  Caller& first = sharers.first();
+  Setting& second = sharers.second().s;
+  std::list<CudaGate> gates;
+  std::vector<Floats> small, large, received;
+  for (int r = 0; r < size(); ++r) {
+    gates.emplace_back(first.s.streams[r]);
+    first.call(r);
+    for (auto* results : {&small, &large, &received}) results->emplace_back(gpu(r), kMany, 0.0f);
+  }
+  const Floats sent[] = {{gpu(0), kMany, 1.0f}, {gpu(size() - 1), kMany, 2.0f}};
+  for (int r = 0; r < size(); ++r) {
+    Communicator& rank = second.ranks[r];
+    AllReduceArgs args{
+        .send = sent[r].data(), .recv = small[r].data(), .count = 10, .type = DataType::Float32};
+    rank.allReduce(args, second.streams[r]);
+    args.recv = large[r].data();
+    args.count = kMany;
+    rank.allReduce(args, second.streams[r]);
+    const int peer = size() - 1 - r;
+    Group group;
+    rank.send({sent[r].data(), kMany, DataType::Float32, peer}, second.streams[r]);
+    rank.receive({received[r].data(), kMany, DataType::Float32, peer}, second.streams[r]);
+  }
+  second.ranks[0].abort();
+  second.ranks.clear();
+  Caller third(size());  // what was kept is not freed
+  for (int r = 0; r < size(); ++r) third.call(r);
+  for (CudaGate& gate : gates) gate.open();
+  for (int r = 0; r < size(); ++r) {
+    for (Caller* each : {&first, &third}) {
+      each->s.streams[r].synchronize();
+      EXPECT_TRUE(each->results[r].are(size() > 1 ? 3 : 1));
+    }
+    second.streams[r].synchronize();
+    for (auto* results : {&small, &large, &received}) EXPECT_TRUE((*results)[r].are(0));
+  }
+}
+
+TEST_F(GpuSharers, ThatAreAbortedInACallGoOn) {
+  Sharers sharers;
+  Caller &first = sharers.first(), &second = sharers.second();
+  CudaGate gate(first.s.streams[0]);
+  first.call();
+  AllReduceArgs args = second.s.args(0, Caller::kCount);
+  args.recv = second.results[0].data();
+  Communicator& rank = second.s.ranks[0];
+  std::atomic<bool> hasReturned{false};
+  std::thread waiting([&] {
+    expectError(outcomeOf([&] { rank.allReduce(args); }), ErrorCode::Aborted, "abort() was called");
+    hasReturned = true;
+  });
+  std::optional<base::Deadline> patience;
+  while (communicator::Inspection::gpuIsQuiet(rank, patience) && !hasReturned)
+    std::this_thread::sleep_for(1ms);
+  rank.abort();
+  waiting.join();
+  std::vector<Communicator> subset;
+  subset.push_back(rank.subset(std::vector{0}));
+  Setting after(std::move(subset), Caller::kCount);
+  after.ranks[0].allReduce(after.args(0, Caller::kCount), after.streams[0]);
+  gate.open();
+  for (Setting* each : {&first.s, &after}) each->streams[0].synchronize();
+  EXPECT_TRUE(first.results[0].are(1));
+  EXPECT_TRUE(second.results[0].are(0));
+  EXPECT_FALSE(after.ranks[0].asyncError());
+}
+
+// Who comes behind it waits for the same turn.
+TEST_F(GpuSharers, ThatFailGiveTheirTurn) {
+  Sharers sharers(size(), {.timeout = 60s});
+  CudaGate gate(sharers.first().s.streams[0]);
+  sharers.first().call(0);
+  sharers.first().s.ranks[0].abort();
+  for (int r = 0; r < size(); ++r) sharers.second().call(r);
+  gate.open();
+  for (int r = 0; r < size(); ++r) {
+    sharers.second().s.streams[r].synchronize();
+    EXPECT_FALSE(sharers.second().s.ranks[r].asyncError());
+    EXPECT_TRUE(sharers.second().results[r].are(size() > 1 ? 3 : 1));
+  }
+}
+
+// Their calls are launched, and end, before those that come behind them.
+TEST_F(GpuSharers, ThatLeaveGiveTheirTurn) {
+  Sharers sharers(size(), {.timeout = 60s});
+  for (Caller* each : {&sharers.first(), &sharers.second()})
+    for (int r = 0; r < size(); ++r) each->call(r);
+  sharers.first().s.ranks.clear();
+  for (int r = 0; r < size(); ++r) sharers.second().call(r);
+  for (Caller* each : {&sharers.first(), &sharers.second()})
+    for (int r = 0; r < size(); ++r) {
+      each->s.streams[r].synchronize();
+      EXPECT_TRUE(each->results[r].are(size() > 1 ? 3 : 1));
+    }
+}
+
+// A group has calls of some that take turns, in any order within a rank, and of one that does not.
+TEST_F(GpuSharers, MayBeInOneGroup) {
+  constexpr size_t kCount = Caller::kCount;
+  Caller own(size(), {.timeout = 60s});
+  Sharers sharers(size(), {.timeout = 60s});
+  std::vector<Floats> sent, received;
+  for (int r = 0; r < size(); ++r) {
+    sent.emplace_back(gpu(r), kCount, static_cast<float>(10 + r));
+    received.emplace_back(gpu(r), kCount, 0.0f);
+  }
+  for (int turn = 0; turn < 3; ++turn) {
+    Group group;
+    for (int r = 0; r < size(); ++r) {
+      const int peer = size() - 1 - r;
+      const auto& s = sharers.first().s;
+      std::vector<std::function<void()>> calls = {
+          [&] { sharers.first().call(r); }, [&] { own.call(r); }, [&] { sharers.second().call(r); },
+          [&] {
+            sharers.first().s.ranks[r].send({sent[r].data(), kCount, DataType::Float32, peer},
+                                            s.streams[r]);
+          },
+          [&] {
+            sharers.first().s.ranks[r].receive(
+                {received[r].data(), kCount, DataType::Float32, peer}, s.streams[r]);
+          }};
+      for (const auto& call : calls) call();
+    }
+  }
+  for (int r = 0; r < size(); ++r) {
+    for (Caller* each : {&own, &sharers.first(), &sharers.second()}) {
+      each->s.streams[r].synchronize();
+      EXPECT_TRUE(each->results[r].are(size() > 1 ? 3 : 1)) << r;
+    }
+    EXPECT_TRUE(received[r].are(static_cast<float>(10 + size() - 1 - r))) << r;
+  }
+}
 
 // Of sends and receives: to and from more ranks than there are lanes. Those of some are more than
 // slots hold, so whoever sends waits for its receiver.

@@ -102,6 +102,26 @@ TEST_P(GpuShrink, EndsWhatIsUnderWay) {
   });
 }
 
+// Whose call waits on its stream for other work, so that its kernel tells nobody that it is over.
+class GpuShrinkOfKernels : public CudaTest {};
+TEST_F(GpuShrinkOfKernels, ByARankWhoseCallHasNotBegun) {
+  Setting s(2, 2, kCount, {.setupTimeout = 60s, .timeout = 60s});
+  CudaGate gate(s.streams[0]);
+  runRanks(s.ranks, [&](Communicator& c) {
+    c.allReduce(s.args(c.rank(), kCount), s.streams[c.rank()]);
+    if (c.rank() == 1)
+      while (!c.asyncError()) std::this_thread::sleep_for(1ms);
+    Communicator next = c.shrink();
+    EXPECT_EQ(next.size(), 2);
+    EXPECT_EQ(c.asyncError()->code(), ErrorCode::Aborted);
+  });
+  gate.open();
+  for (int r = 0; r < 2; ++r) {
+    s.streams[r].synchronize();
+    EXPECT_TRUE(s.values[r].are(static_cast<float>(r + 1))) << r;
+  }
+}
+
 TEST_P(GpuShrink, AfterAnAbort) {
   Setting s(Communicator::createLocal(3, options(3)), kCount);
   runRanks(s.ranks, [&](Communicator& c) {

@@ -80,6 +80,7 @@ struct RankWords {
   uint32_t poison = 0;     ///< stored by a peer that has given up: its rank + 1
   uint32_t followed = 0;   ///< calls that have ended, of those with another behind in their launch
   uint64_t completed = 0;  ///< calls that have ended; those that failed have not
+  uint32_t discarded = 0;  ///< not 0: the host has taken back what had not begun
 };
 
 /// Of a message by copy engines, behind it: in the receiver's memory, one for each slot. All zero:

@@ -5,10 +5,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
+#include "src/base/backoff.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/guards.h"
 #include "src/device/cuda/library_stream.h"
@@ -25,6 +27,17 @@ class SetupStream {
       : stream_(device::sharedStream(device::StreamPurpose::SetUp, device)) {}
   cudaStream_t get() const { return stream_; }
   void wait() const { TUTTI_CUDA(cudaStreamSynchronize(stream_)); }
+  /// False where that takes longer.
+  bool wait(std::chrono::milliseconds patience) const {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    for (base::Backoff backoff(false);; backoff.idle()) {
+      const cudaError_t state = cudaStreamQuery(stream_);
+      if (state == cudaSuccess) return true;
+      if (state != cudaErrorNotReady) device::failCuda("cudaStreamQuery", state);
+      cudaGetLastError();  // no error that the program should find
+      if (std::chrono::steady_clock::now() >= until) return false;
+    }
+  }
 
  private:
   const cudaStream_t stream_;

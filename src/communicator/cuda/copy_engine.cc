@@ -51,7 +51,8 @@ class CopyEngine final : public GpuEngine {
   void launch(std::span<const GpuLaunch> ranks) override;
   bool mayFollow(std::span<const GpuLaunch>, const GpuLaunch&) const override { return false; }
   void leave() override { executor_.leave(); }
-  void giveBlocks() override {}  // it has none
+  bool discard() override { return false; }  // copies are made when their turn comes
+  void giveBlocks() override {}              // it has none
   bool isRunning() override { return executor_.isWaiting(); }
   std::optional<uint64_t> underWay(uint64_t launched) const override;
   uint64_t collectives() const override { return 0; }

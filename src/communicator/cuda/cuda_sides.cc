@@ -96,7 +96,8 @@ bool CudaSides::isQuiet(std::optional<uint64_t> group) {
   return std::ranges::none_of(sides_, [&](CudaSide* side) {
     if (group && side->group() != *group) return false;
     try {
-      return !side->isIdle() || (side->hasGraphs() && side->isRunning());
+      if (group && side->isAborted()) side->discard();
+      return side->isBusy() || (!group && !side->isIdle());
     } catch (const Error&) {
       return false;  // its device has a fault
     }

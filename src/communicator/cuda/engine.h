@@ -28,6 +28,8 @@ class GpuEngine {
   /// No launch will come, and all have ended: until what they have sent has left this host. What a
   /// graph replays from now on ends without a word to the peers.
   virtual void leave() = 0;
+  /// As GpuSide has it.
+  virtual bool discard() = 0;
   /// Nothing is replayed any more, either: the blocks that its kernels had may be others'.
   virtual void giveBlocks() = 0;
   /// Something has begun on the GPU, be it a graph's, and not ended. What does not come ends by its

@@ -377,7 +377,17 @@ void CudaSide::leave() {
   const OnDevice on(device());
   const OutsideCapture outside;
   engine_->leave();
-  for (base::Backoff backoff(false); !isIdle(); backoff.idle()) engine_->watch();
+  for (base::Backoff backoff(false); !hasDiscarded_ && !isIdle(); backoff.idle()) engine_->watch();
+}
+
+bool CudaSide::discard() {
+  if (!hasDiscarded_ && engine_->discard()) hasDiscarded_ = true;
+  return hasDiscarded_;
+}
+
+bool CudaSide::isBusy() {
+  if (hasDiscarded_) return isRunning();
+  return !isIdle() || (hasGraphs() && isRunning());
 }
 
 bool CudaSide::isRunning() {

@@ -69,12 +69,16 @@ class CudaSide final : public GpuSide {
   uint64_t collectives() const override;
   int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;
 
+  bool discard() override;
   void leave() override;
   void watch() override;
   void abort() override;
   std::optional<GpuFailure> failure() const override;
 
   GpuEngine& engine() { return *engine_; }
+  bool isAborted() const { return aborted_.load(std::memory_order_acquire); }
+  /// Whether something of it, launched, replayed or to be, may touch what it has been given.
+  bool isBusy();
   int device() const { return options_.device.index; }
   int rank() const { return options_.rank; }
   /// Held from before() to after().
@@ -123,6 +127,7 @@ class CudaSide final : public GpuSide {
   std::atomic<GpuEngine*> ready_{nullptr};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> hasLeft_{false};
+  std::atomic<bool> hasDiscarded_{false};
   LaunchOrder order_;  // of this rank's calls
   CudaEvent joined_;
   GraphCount graphs_;

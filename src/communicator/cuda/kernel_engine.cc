@@ -47,11 +47,9 @@ class KernelEngine final : public GpuEngine {
     interpreter_.finishSending();
     interpreter_.abort();
   }
+  bool discard() override { return interpreter_.discard(); }
   void giveBlocks() override { interpreter_.giveBlocks(); }
-  bool isRunning() override {
-    return interpreter_.underWay() != Interpreter::UnderWay::Nothing ||
-           interpreter_.mayTouchPeers();
-  }
+  bool isRunning() override { return interpreter_.isRunning(); }
   std::optional<uint64_t> underWay(uint64_t launched) const override;
   uint64_t collectives() const override { return interpreter_.collectives(); }
   int missedLeaver(const std::vector<std::optional<uint64_t>>& leftAfter) const override;

@@ -188,6 +188,7 @@ struct alignas(16) LaneShared {
   LaneCode code;
   double scalar;     ///< PreMulSum's
   uint32_t entries;  ///< RankWords::entries
+  uint32_t isOver;   ///< when the call began
 };
 static_assert(sizeof(LaneShared) == 96);
 

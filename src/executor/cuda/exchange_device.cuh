@@ -200,11 +200,12 @@ inline __global__ void __launch_bounds__(kMostThreadsPerBlock, 1)
             .slice = code.edgeCount > 0 ? number % code.mostSlices : 0,
             .group = group,
             .thread = thread};
-  if (lane.thread == 0) *shared = LaneShared{.number = number, .began = ptx::globalTimer()};
+  if (lane.thread == 0)
+    *shared = LaneShared{.number = number, .began = ptx::globalTimer(), .isOver = isOver(rank)};
   if (lane.thread == 0 && number == 0) begin(rank, false);
   lane.sync();
   // A rank that has nothing to do counts the operation all the same.
-  const bool hasEnded = runEdges(lane);
+  const bool hasEnded = !shared->isOver && runEdges(lane);
   lane.sync();  // none of the lane touches anything any more
   if (lane.thread != 0) return;
   if (!hasEnded)

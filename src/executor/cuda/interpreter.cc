@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "src/base/check.h"
@@ -13,6 +15,11 @@ namespace {
 using device::OnDevice;
 
 constexpr uint32_t kMostLanes = 4096;
+
+constexpr std::chrono::milliseconds kDiscarding{200};
+/// Within this time a lane that has just found no word has found the host's other one, or waits for
+/// nothing and has ended, or the first lane has told that the call has begun.
+constexpr std::chrono::milliseconds kHasBegun{20};
 
 /// How large a message's share of one chunk can become, whatever the count.
 uint64_t mostChunkBytes(const plan::PlanSpec& spec, size_t slotBytes) {
@@ -149,9 +156,9 @@ Interpreter::UnderWay Interpreter::underWay() const {
   return begun % 2 != 0 ? UnderWay::Collective : UnderWay::Exchange;
 }
 
-bool Interpreter::mayTouchPeers() const {
+bool Interpreter::isRunning() const {
   const uint64_t begun = std::atomic_ref(counts_.data()->begun).load(std::memory_order_acquire);
-  return begun % 2 != 0 && begun / 2 > completed() &&
+  return begun / 2 > completed() &&
          std::atomic_ref(counts_.data()->failed).load(std::memory_order_acquire) == 0;
 }
 
@@ -159,6 +166,17 @@ void Interpreter::abort() {
   uint32_t none = 0;
   std::atomic_ref(*stopWord_.data())
       .compare_exchange_strong(none, stopWord(StopReason::Aborted, -1), std::memory_order_acq_rel);
+}
+
+// By a word in the device's memory, which is at hand where a call begins.
+bool Interpreter::discard() {
+  const device::OutsideCapture outside;
+  const OnDevice on(endpoint_.device());
+  TUTTI_CUDA(cudaMemcpyAsync(&endpoint_.words()->discarded, stopWord_.data(), sizeof(uint32_t),
+                             cudaMemcpyHostToDevice, setup_.get()));
+  if (!setup_.wait(kDiscarding)) return false;
+  std::this_thread::sleep_for(kHasBegun);
+  return true;
 }
 
 const Report* Interpreter::report() const {

@@ -167,11 +167,14 @@ class Interpreter {
   /// What has begun and not ended, nor given up. From any thread.
   enum class UnderWay { Nothing, Exchange, Collective };
   UnderWay underWay() const;
-  /// Whether a lane may be in a collective, a graph's too, be it that another one has given up.
-  /// From any thread.
-  bool mayTouchPeers() const;
+  /// Whether a lane may be in a call, a graph's too, be it that another one has given up. From any
+  /// thread.
+  bool isRunning() const;
   /// Ends what is under way, here and on the peers; from any thread. There is no way back.
   void abort();
+  /// After abort(): launches that have not begun touch nothing when they do. False where that could
+  /// not be brought about within a moment. isRunning() tells of what has begun meanwhile.
+  bool discard();
   /// Why launches have given up, when they have: Mismatch, Timeout, Aborted or PeerLost, naming
   /// peer, operation and bytes; or why the next would. Then nothing more can be launched. From any
   /// thread.

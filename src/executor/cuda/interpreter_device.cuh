@@ -128,14 +128,17 @@ TUTTI_DEVICE bool runSteps(const Arguments& all, const RankArguments& rank, Lane
             .operation = rank.words->operation};
   copyTables(lane);
   if (lane.thread == 0) {
+    shared->isOver = isOver(rank);
     shared->code = rowsAt<LaneCode>(rank.program, rank.program->laneOffset)[numberInSlice];
     shared->entries = rank.words->entries;
     const Arithmetic& arithmetic = rank.arithmetic;
-    shared->scalar = arithmetic.readsScalar ? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)
-                                            : arithmetic.scalar;
+    shared->scalar = arithmetic.readsScalar && !shared->isOver
+                         ? scalarAt<kSize>(arithmetic.scalarAt, arithmetic.type)
+                         : arithmetic.scalar;
   }
   lane.sync();
   if (lane.thread == 0 && number == 0) begin(rank, true);
+  if (shared->isOver) return false;
   if (lane.program()->maps && !exchangeEntries(lane)) return false;
   if (!runRounds<kWire, kSize>(lane)) return false;
   countMessages<kWire>(lane);

@@ -159,6 +159,8 @@ LaunchTables::Table Interpreter::takeTable(size_t rowBytes) {
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.deadlineNs);
   return tables_.take(rowBytes, [&] {
     if (const auto failed = failure()) throw *failed;
+    if (std::atomic_ref(*stopWord_.data()).load(std::memory_order_acquire) != 0)
+      base::fail(ErrorCode::Aborted, "rank ", endpoint_.rank(), " was aborted");
     if (std::chrono::steady_clock::now() > deadline)
       base::fail(ErrorCode::Timeout, "rank ", endpoint_.rank(), " waited for ",
                  options_.deadlineNs / 1'000'000,

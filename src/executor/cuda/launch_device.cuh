@@ -18,6 +18,12 @@ TUTTI_DEVICE LaneShared* sharedOfLane(const Arguments& all) {
                                        seatOf(all).times * all.sharedBytesPerLane);
 }
 
+/// Whether a call that begins is to touch nothing: one before it has given up, or the host has
+/// taken it back (Interpreter::discard()).
+TUTTI_DEVICE bool isOver(const RankArguments& rank) {
+  return (ptx::ldRelaxedGpu(&rank.words->stop) | ptx::ldRelaxedGpu(&rank.words->discarded)) != 0;
+}
+
 /// By one thread of a rank's call: tells the host.
 TUTTI_DEVICE void begin(const RankArguments& rank, bool isCollective) {
   ptx::stRelaxedSys(&rank.counts->begun, 2 * (rank.words->completed + 1) + isCollective);
@@ -42,8 +48,11 @@ TUTTI_DEVICE bool isLast(const RankArguments& rank) {
   return before + 1 == rank.lanes;
 }
 
-/// The same of one that has given up.
+/// The same of one that has given up, or was over when it began: who waits for this call's end, to
+/// begin another, hears of it by the same word.
 TUTTI_DEVICE void leaveFailed(const RankArguments& rank) {
+  if (ptx::ldRelaxedGpu(&rank.words->stop) == 0)
+    ptx::atomCasAcqRelGpu(&rank.words->stop, 0u, uint32_t(StopReason::Aborted));
   const uint32_t before = ptx::atomAddAcqRelGpu(&rank.words->lanesDone, kFailedLane + 1);
   if (before % kFailedLane + 1 == rank.lanes) endFailed(rank);
 }

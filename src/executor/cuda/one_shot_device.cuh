@@ -67,7 +67,8 @@ TUTTI_DEVICE bool runAtOnce(const Arguments& all, const RankArguments& rank, Lan
             .group = group,
             .thread = thread,
             .callHash = rank.callHash,
-            .operation = rank.words->operation};
+            .operation = rank.words->operation,
+            .hasFailed = isOver(rank)};
   const auto bytes = uint32_t(rank.shape.blockBytes);
   const uint32_t packs = piecesOf(rank) - 1, others = rank.ranks - 1;
   const auto [piece, other] = divided(thread, others);  // first the headers, then from the front
@@ -80,7 +81,7 @@ TUTTI_DEVICE bool runAtOnce(const Arguments& all, const RankArguments& rank, Lan
   auto* const arrived = reinterpret_cast<uint4*>(lane.operands() + 2 * all.mostPorts);
   uint32_t sent = 0, received = 0;
   if (thread == lane.threads() - 1) begin(rank, true);  // who waits for nobody, as a rule
-  if (hasPiece) {
+  if (hasPiece && !lane.hasFailed) {
     sent = ptx::ldRelaxedGpu(&link.sent) + 1;
     received = ptx::ldRelaxedGpu(&link.received) + 1;
     uint4 value = make_uint4(lane.callHash, lane.operation, bytes, 0);

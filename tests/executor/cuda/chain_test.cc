@@ -145,6 +145,15 @@ TEST_P(Chains, AMismatchEndsAllBehindIt) {
   for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.interpreter(r).completed(), 2U);
 }
 
+TEST_P(Chains, ThatAreDiscardedTouchNothing) {
+  DeviceRanks ranks(optionsOf(kRanks));
+  const Sums sums(ranks, GetParam(), 9);
+  std::vector<Buffer> before;
+  for (int r = 0; r < kRanks; ++r) before.push_back(ranks.buffer(r).download());
+  discard(ranks, [&](int r) { launchAsOne(ranks, sums, r); });
+  for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.buffer(r).download(), before[r]) << r;
+}
+
 // A lane that waits for the end of its call sees that another one has given up already in the next:
 // it is to be counted there, or nobody knows when the last has left.
 TEST(Chain, LanesAreLeftByAllOfTheCallThatFails) {
@@ -166,7 +175,7 @@ TEST(Chain, LanesAreLeftByAllOfTheCallThatFails) {
     for (int r = 0; r < kRanks; ++r) ranks.wait(r);
     for (int r = 0; r < kRanks; ++r) {
       EXPECT_TRUE(ranks.interpreter(r).failure());
-      ASSERT_FALSE(ranks.interpreter(r).mayTouchPeers()) << "rank " << r << ", turn " << turn;
+      ASSERT_FALSE(ranks.interpreter(r).isRunning()) << "rank " << r << ", turn " << turn;
     }
   }
 }

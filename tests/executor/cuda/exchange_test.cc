@@ -7,7 +7,7 @@
 #include <random>
 
 #include "src/base/check.h"
-#include "tests/executor/cuda/calls.h"
+#include "tests/executor/cuda/failures.h"
 #include "tests/executor/cuda/networks.h"
 #include "tests/support/sanitized.h"
 
@@ -81,6 +81,12 @@ class Exchange {
           return base::message("rank ", r, " differs from byte ", i, " of ", actual.size());
     }
     return {};
+  }
+  bool isUntouched() const {
+    return std::ranges::all_of(to_, [](const DeviceBuffer& buffer) {
+      return std::ranges::all_of(buffer.download(),
+                                 [](std::byte b) { return b == std::byte{0x5a}; });
+    });
   }
   /// Puts back what was there before.
   void clear() {
@@ -355,6 +361,14 @@ TEST(Exchanges, EndWhenAborted) {
   EXPECT_EQ(ranks.interpreter(1).failure()->code(), ErrorCode::PeerLost);
 }
 
+TEST(Exchanges, ThatAreDiscardedTouchNothing) {
+  DeviceRanks ranks(exchanging(2));
+  const Move moves[] = {{0, 1, 300000}, {1, 0, 16}, {1, 1, 3000}};
+  Exchange exchange(ranks, moves, 1);
+  discard(ranks, [&](int r) { exchange.launch(r); });
+  EXPECT_TRUE(exchange.isUntouched());
+}
+
 // One lane has sent what it has to, and another gives up: the next call, which is behind them on
 // the stream, is told to have left the peers' memory all the same.
 TEST(Exchanges, OfWhichOneLaneGivesUpAreLeftByAll) {
@@ -370,7 +384,7 @@ TEST(Exchanges, OfWhichOneLaneGivesUpAreLeftByAll) {
     ranks.wait(0);
     ASSERT_TRUE(ranks.interpreter(0).failure());
     EXPECT_EQ(ranks.interpreter(0).failure()->code(), ErrorCode::Timeout);
-    EXPECT_FALSE(ranks.interpreter(0).mayTouchPeers()) << behind << " calls behind";
+    EXPECT_FALSE(ranks.interpreter(0).isRunning()) << behind << " calls behind";
     EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
   }
 }

@@ -4,8 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <list>
 #include <string>
+#include <thread>
 
+#include "src/device/any_stream.h"
+#include "tests/device/cuda_test.h"
 #include "tests/executor/cuda/calls.h"
 
 namespace tutti::tests {
@@ -43,6 +49,41 @@ inline void expectSkippedIsMismatch(DeviceRanks& ranks) {
   TUTTI_CUDA(cudaDeviceSynchronize());
   for (int r = 0; r < 2; ++r) ranks.launch(r);
   expectNames(firstOf(ranks, ErrorCode::Mismatch), {"operation 0", "operation 5"});
+}
+
+/// Two launches of every rank wait on its stream for other work, and are discarded meanwhile; the
+/// second one begins later.
+inline void discard(DeviceRanks& ranks, const std::function<void(int rank)>& launch) {
+  std::list<CudaGate> gates[2];
+  for (int r = 0; r < ranks.size(); ++r)
+    for (auto& gate : gates) {
+      gate.emplace_back(device::AnyStream::cudaRef(ranks.stream(r), ranks.deviceOf(r)));
+      launch(r);
+    }
+  for (int r = 0; r < ranks.size(); ++r) {
+    ranks.interpreter(r).abort();
+    EXPECT_TRUE(ranks.interpreter(r).discard());
+  }
+  for (CudaGate& gate : gates[0]) gate.open();
+  // Each has told that it has begun.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int r = 0; r < ranks.size(); ++r) EXPECT_FALSE(ranks.interpreter(r).isRunning());
+  for (CudaGate& gate : gates[1]) gate.open();
+  for (int r = 0; r < ranks.size(); ++r) {
+    ranks.wait(r);
+    EXPECT_EQ(ranks.interpreter(r).completed(), 0U);
+    EXPECT_FALSE(ranks.interpreter(r).isRunning());
+    EXPECT_FALSE(ranks.interpreter(r).report());
+  }
+}
+
+/// Such a launch of the call.
+inline void expectDiscardedTouchesNothing(const Call& call, Wire wire) {
+  DeviceRanks ranks({.ranks = call.spec.ranks});
+  ranks.begin(call, wire, 1);
+  discard(ranks, [&](int r) { ranks.launch(r); });
+  for (int r = 0; r < ranks.size(); ++r)
+    EXPECT_EQ(ranks.buffer(r).download(), memoryOf(call, r, 1).bytes) << "rank " << r;
 }
 
 }  // namespace tutti::tests

@@ -52,13 +52,13 @@ TEST_P(Faults, AbortEndsAllRanks) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(ranks.interpreter(0).failure());
   EXPECT_EQ(ranks.interpreter(0).completed(), 0U);
-  EXPECT_TRUE(ranks.interpreter(0).mayTouchPeers());
-  EXPECT_FALSE(ranks.interpreter(2).mayTouchPeers());
+  EXPECT_TRUE(ranks.interpreter(0).isRunning());
+  EXPECT_FALSE(ranks.interpreter(2).isRunning());
   ranks.interpreter(0).abort();
   ranks.wait(0);
   ranks.wait(1);
-  EXPECT_FALSE(ranks.interpreter(0).mayTouchPeers());
-  EXPECT_FALSE(ranks.interpreter(1).mayTouchPeers());
+  EXPECT_FALSE(ranks.interpreter(0).isRunning());
+  EXPECT_FALSE(ranks.interpreter(1).isRunning());
   EXPECT_EQ(failureOf(ranks, 0).code(), ErrorCode::Aborted);
   expectNames(failureOf(ranks, 0), {"rank 0", "waiting for rank"});
   EXPECT_EQ(failureOf(ranks, 1).code(), ErrorCode::PeerLost);
@@ -82,7 +82,28 @@ TEST_P(Faults, NoWaitIsForEver) {
   expectNames(failureOf(ranks, 1), {"rank 1, operation 0", "waiting for rank 0"});
 }
 
+TEST_P(Faults, WhatIsDiscardedTouchesNothing) {
+  expectDiscardedTouchesNothing(ringCall(3, 9000), GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Wires, Faults, testing::ValuesIn(kWires));
+
+TEST(MappedFaults, WhatIsDiscardedTouchesNothing) {
+  expectDiscardedTouchesNothing(mappedCall(3, 9000), Wire::Simple);
+}
+
+// What it reads of the caller's may be there no more.
+TEST(ScalarFaults, WhatIsDiscardedTouchesNothing) {
+  DeviceRanks ranks({.ranks = 2});
+  Call call = ringCall(2, 100);
+  call.op = ReduceOp::PreMulSum;
+  ranks.begin(call, Wire::Simple, 1);
+  discard(ranks, [&](int r) {
+    DeviceLaunch launch = ranks.launchOf(r);
+    launch.scalarAt = reinterpret_cast<const void*>(uintptr_t{64});
+    ranks.interpreter(r).launch(launch, ranks.stream(r));
+  });
+}
 
 // Ranks that disagree touch nobody's buffers: entries are compared before the first step, whose
 // messages would tell it too late. Nor does a rank that comes when another has given up.

@@ -334,6 +334,10 @@ TEST(OneShotFaults, AbortEndsAllRanks) {
   expectNames(failureOf(ranks, 1), {"rank 1, operation 0", "rank 0 has given up"});
 }
 
+TEST(OneShotFaults, WhatIsDiscardedTouchesNothing) {
+  expectDiscardedTouchesNothing(shotCall(3, 10), Wire::LL);
+}
+
 TEST(OneShotFaults, NoWaitIsForEver) {
   DeviceRanksOptions options = optionsOf(2);
   options.interpreter.deadlineNs = 30'000'000;

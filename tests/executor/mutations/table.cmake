@@ -288,6 +288,41 @@ mutation(at_once_no_credit_is_given_back
          ${shot} FROM [[    ptx::stRelaxedSys(link.peerCredit, received);]]
          FILTER OneShot.CountsMessages*
          SHOWS "no progress")
+mutation(at_once_what_is_discarded_begins
+         ${shot} FROM [[            .operation = rank.words->operation,
+            .hasFailed = isOver(rank)};]]
+         TO [[            .operation = rank.words->operation};]]
+         FILTER OneShotFaults.WhatIsDiscarded*
+         SHOWS "Which is|Actual: true")
+mutation(what_is_discarded_begins
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[  if (shared->isOver) return false;]]
+         TEST cuda_launches_test FILTER *Faults.WhatIsDiscarded*
+         SHOWS "Which is|Actual: true")
+mutation(what_is_discarded_reads_its_scalar
+         FILE src/executor/cuda/interpreter_device.cuh
+         FROM [[readsScalar && !shared->isOver]]
+         TO [[readsScalar]]
+         TEST cuda_launches_test FILTER ScalarFaults.WhatIsDiscarded*
+         SHOWS "Segmentation fault")
+mutation(an_exchange_that_is_discarded_begins
+         FILE src/executor/cuda/exchange_device.cuh
+         FROM [[!shared->isOver && runEdges(lane)]]
+         TO [[runEdges(lane)]]
+         TEST cuda_exchange_test FILTER Exchanges.ThatAreDiscarded*
+         SHOWS "Which is|Actual: true|Actual: false")
+mutation(the_word_that_discards_is_not_copied
+         FILE src/executor/cuda/interpreter.cc
+         FROM [[  TUTTI_CUDA(cudaMemcpyAsync(&endpoint_.words()->discarded, stopWord_.data(), sizeof(uint32_t),
+                             cudaMemcpyHostToDevice, setup_.get()));]]
+         TEST cuda_launches_test FILTER Wires/Faults.WhatIsDiscarded*
+         SHOWS "Which is|Actual: true")
+mutation(who_is_over_tells_nobody_who_waits_for_the_next_call
+         FILE src/executor/cuda/launch_device.cuh
+         FROM [[    ptx::atomCasAcqRelGpu(&rank.words->stop, 0u, uint32_t(StopReason::Aborted));]]
+         TO [[    ;]]
+         TEST cuda_launches_test FILTER Wires/Chains.ThatAreDiscarded*
+         SHOWS "no progress|timeout")
 mutation(at_once_what_is_sent_is_not_counted
          ${shot} FROM [[    ptx::stRelaxedGpu(&link.sent, sent);]]
          FILTER OneShot.CountsMessages*

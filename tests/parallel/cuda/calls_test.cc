@@ -106,6 +106,7 @@ TEST_F(CudaCalls, FindTheFirstIdThatIsNotThereOfMany) {
     });
   };
   EXPECT_EQ(embedding(), "no refusal");
+  tested_->finish();  // it reads the ids
   for (const int64_t place : {kCount - 1, int64_t{8192}, int64_t{4096}, int64_t{4095},
                               int64_t{1024}, int64_t{1023}, int64_t{0}}) {
     ids.as<int32_t>()[place] = 7 + static_cast<int32_t>(place);

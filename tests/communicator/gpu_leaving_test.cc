@@ -71,5 +71,31 @@ TEST_F(GpuLeaving, BesideALaunchThatWaitsIsDone) {
   EXPECT_LE(memoryInUse(), without + (device::cudaSupport().emulated ? 0 : size_t{32} << 20));
 }
 
+// What it has launched waits for other work of the GPU, for which freeing memory would wait, too.
+TEST_F(GpuLeaving, WhenItHasFailedWaitsForNoLaunch) {
+  const size_t without = memoryInUse();
+  {
+    Setting s(2, 2, kCount);
+    CudaGate first(s.streams[0]), second(s.streams[1]);
+    for (int r = 0; r < 2; ++r) s.ranks[r].allReduce(s.args(r, kCount), s.streams[r]);
+    s.ranks[0].abort();
+    s.ranks.clear();
+    Setting other(2, 2, kCount);
+    for (int r = 0; r < 2; ++r) other.ranks[r].allReduce(other.args(r, kCount), other.streams[r]);
+    for (int r = 0; r < 2; ++r) {
+      other.streams[r].synchronize();
+      EXPECT_TRUE(other.values[r].are(3)) << r;
+    }
+    first.open();
+    second.open();
+    for (int r = 0; r < 2; ++r) {
+      s.streams[r].synchronize();
+      EXPECT_TRUE(s.values[r].are(static_cast<float>(r + 1))) << r;
+    }
+  }
+  Setting(2, 2, kCount);
+  EXPECT_LE(memoryInUse(), without + (device::cudaSupport().emulated ? 0 : size_t{32} << 20));
+}
+
 }  // namespace
 }  // namespace tutti::tests

@@ -72,7 +72,7 @@ if [ -n "$pack" ]; then
 fi
 
 report=$out/report.md
-began=$(date +%s) failures=0 uncovered=()
+began=$(date +%s) failures=0 uncovered=() asked=
 say() { echo "$*" | tee -a "$report"; }
 left() { echo $((seconds - $(date +%s) + began)); }
 within() {  # what time is left
@@ -106,7 +106,7 @@ lineByLine=$(command -v stdbuf >/dev/null && echo stdbuf -oL)
 
 # wanted NAME: whether the part was asked for.
 wanted() {
-  [ "$only" != speed ] && { [ -z "$parts" ] || [[ $1 =~ ^($parts)$ ]]; }
+  [ "$only" != speed ] && { [ -z "$parts" ] || [[ $1 =~ ^($parts)$ ]]; } && asked=1
 }
 
 # leave NAME WHY [DETAIL]: a part that is not run.
@@ -507,6 +507,12 @@ else
   measure training 50 python3 bench/gpu/train_speed.py "${training[@]}" --out "$out"
 fi
 
+# A mistake would look like a machine on which nothing fails.
+if [ -n "$parts" ] && [ "$only" != speed ] && [ -z "$asked" ]; then
+  say
+  say "No part has a name that --parts asks for: $parts"
+  failures=1
+fi
 say
 say "Not covered:"
 say

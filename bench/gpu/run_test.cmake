@@ -74,6 +74,8 @@ list(LENGTH passes count)
 if(NOT count EQUAL 1)
   message(FATAL_ERROR "a test was run ${count} times:\n${said}")
 endif()
+run(1 --build ${FOLDER}/build --parts "communicat|train")
+expect("No part has a name that --parts asks for: communicat.train")
 run(0 --build ${FOLDER}/build --seconds 4 --parts communicator)
 expect("\n. communicator . not run: no time left" "\n- communicator: no time left" "Checks that failed: 0[.]")
 

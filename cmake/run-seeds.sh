@@ -6,7 +6,7 @@
 # does with one seed.
 cd "$(dirname "$0")/.." && source cmake/test-runs.sh || exit
 
-once='^device_training_test$'
+once='^device_training_test(_thorough)?$'
 for preset in ${PRESETS:-release asan tsan}; do
   build "$preset" ON emulated_tests || continue
   for seed in ${SEEDS:-0 1 2}; do

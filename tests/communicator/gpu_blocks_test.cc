@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -377,7 +376,7 @@ TEST_F(GpuSharers, ThatLeaveGiveTheirTurn) {
     }
 }
 
-// A group has calls of some that take turns, in any order within a rank, and of one that does not.
+// A group has calls of some that take turns, and of one that does not.
 TEST_F(GpuSharers, MayBeInOneGroup) {
   constexpr size_t kCount = Caller::kCount;
   Caller own(size(), {.timeout = 60s});
@@ -391,18 +390,12 @@ TEST_F(GpuSharers, MayBeInOneGroup) {
     Group group;
     for (int r = 0; r < size(); ++r) {
       const int peer = size() - 1 - r;
-      const auto& s = sharers.first().s;
-      std::vector<std::function<void()>> calls = {
-          [&] { sharers.first().call(r); }, [&] { own.call(r); }, [&] { sharers.second().call(r); },
-          [&] {
-            sharers.first().s.ranks[r].send({sent[r].data(), kCount, DataType::Float32, peer},
-                                            s.streams[r]);
-          },
-          [&] {
-            sharers.first().s.ranks[r].receive(
-                {received[r].data(), kCount, DataType::Float32, peer}, s.streams[r]);
-          }};
-      for (const auto& call : calls) call();
+      Setting& s = sharers.first().s;
+      sharers.first().call(r);
+      own.call(r);
+      sharers.second().call(r);
+      s.ranks[r].send({sent[r].data(), kCount, DataType::Float32, peer}, s.streams[r]);
+      s.ranks[r].receive({received[r].data(), kCount, DataType::Float32, peer}, s.streams[r]);
     }
   }
   for (int r = 0; r < size(); ++r) {

@@ -5,7 +5,6 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <span>
 #include <thread>
@@ -122,14 +121,7 @@ TEST_F(GpuMapped, MappingsAreOpenedToTheOtherDevice) {
 // Rank 1's kernel, which is to run when rank 0 has given up, knows where rank 0's buffer was.
 TEST_F(GpuMapped, ACallThatFailsHasItsBufferBackThoughAPeersLaunchHasNotBegun) {
   Setting s(2, 2, kCount);
-  struct Gate {
-    std::atomic<bool> isOpen{false};
-    static void await(void* gate) {
-      while (!static_cast<Gate*>(gate)->isOpen) std::this_thread::sleep_for(1ms);
-    }
-  } gate;
-  const device::OnDevice on(s.ranks[1].device().index);
-  ASSERT_EQ(cudaLaunchHostFunc(StreamRef(s.streams[1]).cuda(), Gate::await, &gate), cudaSuccess);
+  CudaGate gate(s.streams[1]);
   s.ranks[1].allReduce(s.args(1, kCount), s.streams[1]);
   Outcome outcome;
   std::thread caller(
@@ -139,7 +131,7 @@ TEST_F(GpuMapped, ACallThatFailsHasItsBufferBackThoughAPeersLaunchHasNotBegun) {
   caller.join();
   expectError(outcome, ErrorCode::Aborted, "rank 0");
   s.values[0].put(7);
-  gate.isOpen = true;
+  gate.open();
   s.streams[1].synchronize();
   EXPECT_TRUE(s.values[0].are(7)) << "rank 1 has written there";
 }

@@ -271,10 +271,13 @@ tests communicator_processes 90 "$tests/gpu_processes_test"
 tests communicator_hosts 90 "$tests/gpu_hosts_test"
 if [ -n "$emulated" ]; then
   tests communicator_probe 60 "$tests/gpu_probe_test"
+  tests communicator_failures 60 "$tests/gpu_failures_test"
+  tests communicator_allocations 60 "$tests/gpu_allocations_test"
   TUTTI_GPU_DIRECT=1 tests communicator_direct 90 "$tests/gpu_hosts_test"
 else
   leave communicator_probe "no GPU lies to another when it is asked to"
-  leave communicator_launches "how many kernels a group is, the emulation counts"
+  leave communicator_failures "CUDA refuses no call when it is asked to"
+  leave communicator_allocations "what set-up allocates and how many kernels a group is, the emulation counts"
   leave communicator_direct "the networks of these tests do not reach a GPU's memory"
 fi
 LD_LIBRARY_PATH=$libraries part nccl_programs 90 "$tests/nccl_gpu"

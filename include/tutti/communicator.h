@@ -410,8 +410,8 @@ class Communicator {
   /// The failure that made this communicator unusable, if one did.
   std::optional<Error> asyncError() const;
 
-  /// Several lines: members, transports, and the recent operations with their algorithms, those of
-  /// the host and those of the GPU.
+  /// Several lines: members with the transports by which they are reached, on memory of the host
+  /// and, where they work on GPUs, there; and the recent operations of both with their algorithms.
   std::string describe() const;
 
   struct Impl;

@@ -145,9 +145,8 @@ uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
   return c.impl_->operation.bytesReceived();
 }
 
-bool communicator::Inspection::gpuIsQuiet(const Communicator& c,
-                                          std::optional<base::Deadline>& patience) {
-  return !c.impl_->gpu || c.impl_->gpuIsQuiet(patience);
+bool communicator::Inspection::gpuIsQuiet(const Communicator& c) {
+  return !c.impl_->gpu || c.impl_->gpuIsQuiet();
 }
 
 int Communicator::rank() const { return impl_->who.rank; }
@@ -293,6 +292,7 @@ std::string Communicator::describe() const {
   for (int r = 0; r < size(); ++r) {
     text += base::message("  ", impl_->name(r));
     if (r != rank()) text += base::message(" by ", impl_->endpoint->name(r));
+    if (impl_->gpu) text += base::message(", ", impl_->gpu->describe(r));
     text += "\n";
   }
   return text + impl_->recorded(SIZE_MAX);

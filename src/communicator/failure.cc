@@ -78,6 +78,7 @@ void Communicator::Impl::fail(const Error& error, bool tellOthers) {
     std::lock_guard lock(mutex);
     if (failure) return;
     failure = error;
+    failedAtNs = clock.nowNs();
     failed.store(true, std::memory_order_seq_cst);
     if (gpu) gpu->abort();
   }

@@ -141,6 +141,9 @@ class GpuSide {
   /// Kernels of this process may address all ranks' buffers.
   virtual bool canMap() const = 0;
 
+  /// On which GPU a rank works, and how this one's messages get there: "on cuda:1 by p2p". Of this
+  /// rank itself the GPU alone. After connect().
+  virtual std::string describe(int peer) const = 0;
   /// A rank of another process, which writes to memory of this one.
   virtual bool isRemote(int peer) const = 0;
 

@@ -161,22 +161,22 @@ namespace {
 // Behind the deadline of what is under way.
 constexpr int64_t kReplaysEndNs = 5'000'000'000;
 // How long what has failed may take to end when it has begun.
-constexpr std::chrono::milliseconds kFailedEnd{200};
+constexpr int64_t kFailedEndNs = 200'000'000;
 
 }  // namespace
 
 // What was launched ends by itself, by its deadline or because the communicator has failed. Then it
 // ends at once, but not before it has begun, for which it may wait as long as other work of the GPU
 // takes.
-bool Communicator::Impl::gpuIsQuiet(std::optional<base::Deadline>& patience) {
+bool Communicator::Impl::gpuIsQuiet() {
   if (gpu->isIdle()) return true;
   if (!failed.load(std::memory_order_acquire)) return false;
-  if (!patience) patience = base::Deadline::after(kFailedEnd);
-  if (!patience->passed() || !gpu->discard() || gpu->isRunning()) return false;
   std::unique_lock lock(mutex);
-  const Error reason = *failure;
+  const std::optional<Error> reason = failure;
+  const int64_t end = failedAtNs + kFailedEndNs;
   lock.unlock();
-  tellFailure(reason);  // kernels that do not begin tell nobody
+  if (clock.nowNs() < end || !gpu->discard() || gpu->isRunning()) return false;
+  if (reason) tellFailure(*reason);  // kernels that do not begin tell nobody
   return true;
 }
 
@@ -194,8 +194,7 @@ void Communicator::Impl::awaitReplays() {
 void Communicator::Impl::finishGpu() {
   if (!gpu) return;
   try {
-    std::optional<base::Deadline> patience;
-    for (base::Backoff backoff(false); !gpuIsQuiet(patience);) backoff.idle();
+    for (base::Backoff backoff(false); !gpuIsQuiet();) backoff.idle();
     awaitReplays();
     gpu->leave();
   } catch (const Error& error) {

@@ -474,8 +474,7 @@ void Communicator::Impl::launching(const GpuWork& work, uint64_t behind) {
 }
 
 void Communicator::Impl::awaitIdleGpu() {
-  std::optional<base::Deadline> patience;
-  for (base::Backoff backoff(!topology.oversubscribed()); !gpuIsQuiet(patience);) backoff.idle();
+  for (base::Backoff backoff(!topology.oversubscribed()); !gpuIsQuiet();) backoff.idle();
   if (std::exchange(gpuBuffersAreMapped, false) &&
       (gpu->failure() || failed.load(std::memory_order_acquire)))
     gpu->awaitPeers();

@@ -6,7 +6,6 @@
 
 #include <tutti/communicator.h>
 
-#include "src/base/clock.h"
 #include "src/topology/topology.h"
 
 namespace tutti::communicator {
@@ -17,9 +16,8 @@ struct Inspection {
   /// What came through channels in the last collective on host memory. After it.
   static uint64_t bytesReceived(const Communicator& c);
   /// Whether nothing that was launched on its GPU touches anything any more: it has ended, or is
-  /// not to begin, as this communicator failed some time ago. To be asked again and again, with the
-  /// same `patience`.
-  static bool gpuIsQuiet(const Communicator& c, std::optional<base::Deadline>& patience);
+  /// not to begin, as this communicator failed some time ago. To be asked again and again.
+  static bool gpuIsQuiet(const Communicator& c);
   /// split() of one that all its ranks have aborted.
   static std::optional<Communicator> splitAborted(Communicator& c, int color, int key);
 };

@@ -70,8 +70,7 @@ std::shared_ptr<Communicator::Impl> Communicator::Impl::shrunk(base::Deadline de
 // nobody's memory any more.
 void Communicator::Impl::awaitQuiet(base::Deadline deadline) {
   base::Backoff backoff(false);
-  std::optional<base::Deadline> patience;
-  while (active.load(std::memory_order_seq_cst) || (gpu && !gpuIsQuiet(patience))) {
+  while (active.load(std::memory_order_seq_cst) || (gpu && !gpuIsQuiet())) {
     if (deadline.passed())
       base::fail(ErrorCode::Timeout, self(), ": timed out while operation ",
                  turn.load(std::memory_order_acquire), " was still running here");

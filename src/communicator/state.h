@@ -216,9 +216,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void joinGpus(const std::vector<transports::Address>& addresses, base::Deadline deadline);
   static void joinLocalGpus(const std::vector<std::shared_ptr<Impl>>& ranks);
   void finishGpu();
-  /// Whether nothing that was launched touches anything any more. To be asked again and again,
-  /// with the same `patience`.
-  bool gpuIsQuiet(std::optional<base::Deadline>& patience);
+  /// Whether nothing that was launched touches anything any more. To be asked again and again.
+  bool gpuIsQuiet();
   void awaitReplays();
   void awaitGpuPeers();
   void parkGpu();
@@ -371,6 +370,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
   std::optional<Error> failure;
+  int64_t failedAtNs = 0;  // by `clock`
   std::vector<Peer> peers;
   std::atomic<bool> someoneStopped{false};
   std::map<uint32_t, std::set<int>> decisions;  // dead, by vote

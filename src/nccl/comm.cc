@@ -151,10 +151,8 @@ void Comm::stop(std::unique_lock<std::mutex>& lock) {
   if (communicator_) communicator_->abort();
   changed_.wait_for(lock, kLongestEnd, [&] { return uses_ == 0; });
   const auto end = std::chrono::steady_clock::now() + kLongestEnd;
-  std::optional<base::Deadline> patience;
   const auto busy = [&] {
-    return streamBusy() ||
-           (communicator_ && !communicator::Inspection::gpuIsQuiet(*communicator_, patience));
+    return streamBusy() || (communicator_ && !communicator::Inspection::gpuIsQuiet(*communicator_));
   };
   while (busy() && std::chrono::steady_clock::now() < end)
     changed_.wait_for(lock, std::chrono::milliseconds(1));
@@ -191,9 +189,7 @@ ncclResult_t Comm::asyncResult() {
   };
   if (failure_) return result(failure_->code());
   if (revoked_) return uses_ > 0 ? ncclInProgress : ncclSuccess;
-  std::optional<base::Deadline> patience;
-  if (finalized_ && !communicator::Inspection::gpuIsQuiet(*communicator_, patience))
-    return ncclInProgress;
+  if (finalized_ && !communicator::Inspection::gpuIsQuiet(*communicator_)) return ncclInProgress;
   const auto error = communicator_->asyncError();
   if (!error) return ncclSuccess;
   if (!std::exchange(told_, true))

@@ -331,8 +331,7 @@ TEST_F(GpuSharers, ThatAreAbortedInACallGoOn) {
     expectError(outcomeOf([&] { rank.allReduce(args); }), ErrorCode::Aborted, "abort() was called");
     hasReturned = true;
   });
-  std::optional<base::Deadline> patience;
-  while (communicator::Inspection::gpuIsQuiet(rank, patience) && !hasReturned)
+  while (communicator::Inspection::gpuIsQuiet(rank) && !hasReturned)
     std::this_thread::sleep_for(1ms);
   rank.abort();
   waiting.join();

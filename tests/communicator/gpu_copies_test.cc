@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -50,6 +51,19 @@ TEST_F(GpuCopies, AreCapturedWithoutKernels) {
       EXPECT_EQ(kernelsOf(graph), byCopies ? 0U : 1U);
       ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
     }
+  }
+}
+
+// Beside the transport of the host's memory.
+TEST_F(GpuCopies, AreDescribed) {
+  for (const bool byCopies : {false, true}) {
+    const auto ranks = makeRanks(2, 2, {.gpuCopies = byCopies});
+    const std::string text = ranks[0].describe();
+    const std::string own = ", on " + toString(ranks[0].device()) + "\n";
+    const std::string other = " by shm, on " + toString(ranks[1].device()) + " by p2p" +
+                              (byCopies ? ", with copies\n" : "\n");
+    EXPECT_NE(text.find(own), text.npos) << text;
+    EXPECT_NE(text.find(other), text.npos) << text;
   }
 }
 

@@ -113,6 +113,9 @@ TEST_F(GpuHostCalls, GoFromGpuToGpuWhereBothReachThem) {
     sides.connect();
     sides.makeReady();
     EXPECT_EQ(ways.count(other ? 1 : 0, 1), 2) << other;
+    EXPECT_EQ(sides[0].describe(1),
+              "on " + toString(gpu(1 % devices)) +
+                  (other ? " by ucx, from GPU to GPU" : " by ucx, through pinned memory"));
   }
 }
 

@@ -18,8 +18,12 @@ struct Fiber {
 };
 
 /// A fiber with a stack of its own that calls `entry` when it is first switched to; `entry` never
-/// returns. There is no way to end one.
+/// returns.
 void makeFiber(Fiber& fiber, size_t stackBytes, void (*entry)());
+/// It has been left, and is never switched to again. Not for AddressSanitizer, which is not told.
+void endFiber(Fiber& fiber);
+/// Of the process, made and not ended.
+int fiberCount();
 /// Makes a fiber of what this OS thread runs on already.
 void adoptThread(Fiber& fiber);
 /// Leaves `from` and goes on where `to` was left; returns when somebody switches back.

@@ -61,6 +61,7 @@ class Worker {
   void switchTo(Thread& thread);
   void leave();
   Thread& idleThread();
+  void endIdleThreads();
   Thread& popReady();
   void run(Thread& thread);
   static void enter();

@@ -31,10 +31,7 @@ class SetupStream {
   bool wait(std::chrono::milliseconds patience) const {
     const auto until = std::chrono::steady_clock::now() + patience;
     for (base::Backoff backoff(false);; backoff.idle()) {
-      const cudaError_t state = cudaStreamQuery(stream_);
-      if (state == cudaSuccess) return true;
-      if (state != cudaErrorNotReady) device::failCuda("cudaStreamQuery", state);
-      cudaGetLastError();  // no error that the program should find
+      if (device::hasEnded(stream_)) return true;
       if (std::chrono::steady_clock::now() >= until) return false;
     }
   }

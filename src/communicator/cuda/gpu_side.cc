@@ -179,6 +179,7 @@ void CudaSide::connect(int peer, const transports::Address& address) {
 void CudaSide::connectFar(int peer, const base::Bytes& address, bool reachesGpus) {
   peers_[peer].isDirect = options_.reachesGpus && reachesGpus;
   far_->connect(peer, {address, {}});
+  peers_[peer].far = far_->name(peer);
   endpoint_->connectThroughHost(
       peer, peers_[peer].isDirect ? kLeastDirectBytes : transports::p2p::kNoMessage);
   executor::cuda::goDirect(*endpoint_, *far_, peer);
@@ -191,6 +192,14 @@ void CudaSide::logWays() const {
   base::log(LogLevel::Info, "rank ", rank(), " on ", toString(options_.device), ": with ", direct,
             " of ", far, " ranks on other hosts UCX sends messages of ", kLeastDirectBytes,
             " bytes and more from GPU to GPU; all others go through pinned memory");
+}
+
+std::string CudaSide::describe(int peer) const {
+  const Neighbour& it = peers_[peer];
+  std::string text = "on " + toString(Device{DeviceKind::Cuda, it.device});
+  if (peer == rank()) return text;
+  if (!isFar(peer)) return text + (byCopies() ? " by p2p, with copies" : " by p2p");
+  return text + " by " + it.far + (it.isDirect ? ", from GPU to GPU" : ", through pinned memory");
 }
 
 bool CudaSide::canMap() const {
@@ -353,13 +362,7 @@ StreamIdentity CudaSide::identityOf(StreamRef stream) const {
 
 bool CudaSide::isIdle() const {
   const OutsideCapture outside;
-  const cudaError_t state = cudaEventQuery(order_.last());
-  if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // no error that the program should find
-    return false;
-  }
-  if (state != cudaSuccess) device::failCuda("cudaEventQuery", state);
-  return true;
+  return device::hasEnded(order_.last());
 }
 
 void CudaSide::awaitPeers() const { CudaSides::ofProcess().awaitQuiet(group_); }

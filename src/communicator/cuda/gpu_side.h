@@ -50,6 +50,7 @@ class CudaSide final : public GpuSide {
   int channels() const override { return endpoint_->layout().rings.channels; }
   uint32_t blocks() const override { return byCopies() ? 1 : fewestBlocks_; }
   bool canMap() const override;
+  std::string describe(int peer) const override;
   bool isRemote(int peer) const override {
     return peers_[peer].process.id != 0 && !isNear(peer) && !isFar(peer);
   }
@@ -91,6 +92,7 @@ class CudaSide final : public GpuSide {
   struct Neighbour {
     Process process;  ///< 0 before connect(): it does nothing here then
     int device = 0;
+    std::string far;        ///< the transport to it, where p2p does not lead there
     bool isDirect = false;  ///< long messages between it and this rank do not pass through the host
   };
   bool isFar(int peer) const { return options_.isFar[peer]; }

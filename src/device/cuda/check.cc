@@ -22,7 +22,18 @@ ErrorCode codeOf(cudaError_t error) {
   }
 }
 
+bool saysEnded(const char* call, cudaError_t answer) {
+  if (answer == cudaSuccess) return true;
+  if (answer != cudaErrorNotReady) failCuda(call, answer);
+  cudaGetLastError();
+  return false;
+}
+
 }  // namespace
+
+bool hasEnded(cudaStream_t stream) { return saysEnded("cudaStreamQuery", cudaStreamQuery(stream)); }
+
+bool hasEnded(cudaEvent_t event) { return saysEnded("cudaEventQuery", cudaEventQuery(event)); }
 
 std::string describe(cudaError_t error) {
   return base::message(cudaGetErrorName(error), " (", cudaGetErrorString(error), ")");

@@ -13,6 +13,10 @@ namespace tutti::device {
 /// fork does not allow) or Cuda. Takes the error off what cudaGetLastError() returns, so that
 /// nobody else meets it.
 [[noreturn]] void failCuda(const char* call, cudaError_t error, const std::string& context = {});
+/// Whether all that is on the stream so far, or was when the event was recorded, has ended. What
+/// CUDA answers where it has not is taken off what cudaGetLastError() returns.
+bool hasEnded(cudaStream_t stream);
+bool hasEnded(cudaEvent_t event);
 /// "cudaErrorNoDevice (no CUDA-capable device is detected)".
 std::string describe(cudaError_t error);
 

@@ -51,11 +51,7 @@ class CudaEvent final : public AnyEvent {
     requireNoCapture("Event::query");
     const OnDevice here(device_);
     const OutsideCapture relaxed;
-    const cudaError_t error = cudaEventQuery(event_);
-    if (error == cudaSuccess) return true;
-    if (error != cudaErrorNotReady) failCuda("cudaEventQuery", error);
-    cudaGetLastError();
-    return false;
+    return hasEnded(event_);
   }
 
  private:

@@ -105,19 +105,11 @@ std::optional<uint32_t> Watcher::awaitedIn() const {
   return std::nullopt;
 }
 
-bool Watcher::isBusy() const {
-  const cudaError_t error = cudaStreamQuery(stream_);
-  if (error == cudaSuccess) return false;
-  if (error != cudaErrorNotReady) device::failCuda("cudaStreamQuery", error);
-  cudaGetLastError();
-  return true;
-}
-
 void Watcher::look() {
   const std::lock_guard lock(mutex_);
   OnDevice on(ground_.endpoint.device());
   const OutsideCapture relaxed;
-  if (isBusy()) return;
+  if (!device::hasEnded(stream_)) return;
   if (isLooking_) ended_ = view_->words.data()->after;
   if (isLooking_ && !failure_) judge();
   isLooking_ = false;

@@ -65,7 +65,6 @@ class Watcher {
   };
   struct View;
 
-  bool isBusy() const;
   void begin();
   void judge();
   void judgeLane(size_t lane);

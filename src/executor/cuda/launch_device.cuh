@@ -51,8 +51,7 @@ TUTTI_DEVICE bool isLast(const RankArguments& rank) {
 /// The same of one that has given up, or was over when it began: who waits for this call's end, to
 /// begin another, hears of it by the same word.
 TUTTI_DEVICE void leaveFailed(const RankArguments& rank) {
-  if (ptx::ldRelaxedGpu(&rank.words->stop) == 0)
-    ptx::atomCasAcqRelGpu(&rank.words->stop, 0u, uint32_t(StopReason::Aborted));
+  ptx::atomCasAcqRelGpu(&rank.words->stop, 0u, uint32_t(StopReason::Aborted));
   const uint32_t before = ptx::atomAddAcqRelGpu(&rank.words->lanesDone, kFailedLane + 1);
   if (before % kFailedLane + 1 == rank.lanes) endFailed(rank);
 }

@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "src/base/check.h"
 #include "tests/executor/cuda/failures.h"
 #include "tests/executor/cuda/networks.h"
+#include "tests/support/outcome.h"
 #include "tests/support/sanitized.h"
 
 namespace tutti::tests {
@@ -367,6 +371,46 @@ TEST(Exchanges, ThatAreDiscardedTouchNothing) {
   Exchange exchange(ranks, moves, 1);
   discard(ranks, [&](int r) { exchange.launch(r); });
   EXPECT_TRUE(exchange.isUntouched());
+}
+
+// The word that takes launches back is asked when they begin.
+TEST(Exchanges, ThatHaveBegunEndWellWhenLaterOnesAreDiscarded) {
+  DeviceRanks ranks(exchanging(2));
+  const Move moves[] = {{1, 0, 300}};
+  Exchange exchange(ranks, moves, 1);
+  exchange.launch(0);
+  while (!ranks.interpreter(0).isRunning()) std::this_thread::yield();
+  EXPECT_TRUE(ranks.interpreter(0).discard());
+  exchange.launch(1);
+  EXPECT_EQ(exchange.difference(), "");
+  EXPECT_EQ(ranks.interpreter(0).completed(), 1U);
+}
+
+// Launches that have not begun hold all the room for what the next one is to be given.
+TEST(Exchanges, ThatWaitForRoomEndWhenAborted) {
+  DeviceRanksOptions options = exchanging(2);
+  options.interpreter.tableBytes = 512;
+  DeviceRanks ranks(options);
+  const Move moves[] = {{1, 0, 300}};
+  Exchange exchange(ranks, moves, 1);
+  CudaGate gate(device::AnyStream::cudaRef(ranks.stream(0), ranks.deviceOf(0)));
+  std::atomic<int> launched{0};
+  Outcome outcome;
+  std::thread calls([&] {
+    outcome = outcomeOf([&] {
+      for (;; ++launched) exchange.launch(0);
+    });
+  });
+  for (int before = 0; before == 0 || before != launched;) {
+    before = launched;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ranks.interpreter(0).abort();
+  calls.join();
+  EXPECT_LE(launched, 8);
+  expectError(outcome, ErrorCode::Aborted, "rank 0 was aborted");
+  gate.open();
+  ranks.wait(0);
 }
 
 // One lane has sent what it has to, and another gives up: the next call, which is behind them on

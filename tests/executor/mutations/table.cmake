@@ -319,8 +319,7 @@ mutation(the_word_that_discards_is_not_copied
          SHOWS "Which is|Actual: true")
 mutation(who_is_over_tells_nobody_who_waits_for_the_next_call
          FILE src/executor/cuda/launch_device.cuh
-         FROM [[    ptx::atomCasAcqRelGpu(&rank.words->stop, 0u, uint32_t(StopReason::Aborted));]]
-         TO [[    ;]]
+         FROM [[  ptx::atomCasAcqRelGpu(&rank.words->stop, 0u, uint32_t(StopReason::Aborted));]]
          TEST cuda_launches_test FILTER Wires/Chains.ThatAreDiscarded*
          SHOWS "no progress|timeout")
 mutation(at_once_what_is_sent_is_not_counted

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include <atomic>
 #include <cstdint>
 
 #include "tests/emulation/emulation.h"
@@ -39,7 +38,6 @@ namespace {
 
 constexpr size_t kGuardBytes = 4096;
 constexpr int kSavedRegisters = 6;
-std::atomic<int> fibers{0};
 
 /// How far below its end a stack begins. If all began at the end of a page, what threads touch most
 /// would be in the same few lines of the cache.
@@ -64,16 +62,7 @@ void makeFiber(Fiber& fiber, size_t stackBytes, void (*entry)()) {
   for (int i = 0; i < kSavedRegisters; ++i) *--top = nullptr;
   fiber.stackPointer = top;
   fiber.context = newThreadContext(nullptr);
-  ++fibers;
 }
-
-void endFiber(Fiber& fiber) {
-  endThreadContext(fiber.context);
-  munmap(fiber.stack - kGuardBytes, fiber.stackBytes + kGuardBytes);
-  --fibers;
-}
-
-int fiberCount() { return fibers; }
 
 void adoptThread(Fiber& fiber) {
   fiber.context = currentThreadContext();

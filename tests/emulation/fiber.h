@@ -1,7 +1,8 @@
 #pragma once
 
-// Stacks that can be switched between, by a few lines of assembly. A fiber stays on the OS thread
-// that made it: compilers keep addresses of thread_local variables across calls.
+// Stacks that can be switched between, by a few lines of assembly. Compilers keep addresses of
+// thread_local variables across calls: a fiber goes on on the OS thread on which it was left,
+// unless none that it is in the middle of touches one.
 
 #include <cstddef>
 
@@ -18,12 +19,8 @@ struct Fiber {
 };
 
 /// A fiber with a stack of its own that calls `entry` when it is first switched to; `entry` never
-/// returns.
+/// returns. There is no way to end one.
 void makeFiber(Fiber& fiber, size_t stackBytes, void (*entry)());
-/// It has been left, and is never switched to again. Not for AddressSanitizer, which is not told.
-void endFiber(Fiber& fiber);
-/// Of the process, made and not ended.
-int fiberCount();
 /// Makes a fiber of what this OS thread runs on already.
 void adoptThread(Fiber& fiber);
 /// Leaves `from` and goes on where `to` was left; returns when somebody switches back.

@@ -128,8 +128,10 @@ void run(const Launch& launch) {
   Ignored ignored;
   if (currentThread != nullptr) fail("a launch from a kernel");
   check(launch);
+  static std::atomic<uint64_t> launches{0};
   LaunchState state;
   state.launch = &launch;
+  state.number = ++launches;
   state.blocksPerCluster = static_cast<unsigned>(volume(launch.cluster));
   state.clusterCount = volume(launch.grid) / state.blocksPerCluster;
   state.threadsPerBlock = static_cast<unsigned>(volume(launch.block));

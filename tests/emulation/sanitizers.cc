@@ -6,7 +6,6 @@
 extern "C" {
 void* __tsan_get_current_fiber();
 void* __tsan_create_fiber(unsigned flags);
-void __tsan_destroy_fiber(void* fiber);
 void __tsan_set_fiber_name(void* fiber, const char* name);
 void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 void __tsan_acquire(void* address);
@@ -60,7 +59,6 @@ ThreadContext newThreadContext(const char* name) {
   if (name != nullptr) __tsan_set_fiber_name(context, name);
   return context;
 }
-void endThreadContext(ThreadContext context) { __tsan_destroy_fiber(context); }
 ThreadContext currentThreadContext() { return __tsan_get_current_fiber(); }
 void switchThreadContext(ThreadContext to) { __tsan_switch_to_fiber(to, kNoEdge); }
 void release(const void* tag) { __tsan_release(const_cast<void*>(tag)); }
@@ -94,7 +92,6 @@ bool atomicCompareExchange(uint64_t* at, uint64_t* expected, uint64_t value, int
 }
 #else
 ThreadContext newThreadContext(const char*) { return nullptr; }
-void endThreadContext(ThreadContext) {}
 ThreadContext currentThreadContext() { return nullptr; }
 void switchThreadContext(ThreadContext) {}
 void release(const void*) {}

@@ -15,7 +15,6 @@ extern const bool kThreadSanitizer, kAddressSanitizer;
 /// ThreadSanitizer's idea of a thread: a CUDA thread is one, and so is each asynchronous proxy.
 using ThreadContext = void*;
 ThreadContext newThreadContext(const char* name);
-void endThreadContext(ThreadContext context);
 ThreadContext currentThreadContext();
 /// Continues as another thread, without an edge between the two.
 void switchThreadContext(ThreadContext to);

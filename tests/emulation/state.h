@@ -73,6 +73,7 @@ struct Thread {
   std::vector<const void*> relaxedLoads;  // since the last fence, which acquires them
   int looksWithoutPause = 0;
   int registers = 0;
+  uint64_t lastLaunch = 0;  // when its worker gave it away
 };
 
 struct Warp {
@@ -126,6 +127,7 @@ struct Block {
 
 struct LaunchState {
   const Launch* launch = nullptr;
+  uint64_t number = 0;  // of the process's, from 1
   uint64_t clusterCount = 0;
   unsigned blocksPerCluster = 1, threadsPerBlock = 1;
   std::atomic<uint64_t> nextCluster{0};

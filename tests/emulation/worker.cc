@@ -21,9 +21,6 @@ namespace {
 constexpr unsigned kPreemptOneIn = 16;
 constexpr unsigned kLandBetweenOneIn = 8;
 constexpr unsigned kNapOneIn = 32;  // preemptions: the other workers run on meanwhile
-// With ThreadSanitizer, which knows 8128 threads at a time: beyond, a worker keeps none for the
-// next launch.
-constexpr int kMostFibers = 4096;
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -89,15 +86,7 @@ void Worker::run(LaunchState& launch) {
   while (step()) {
   }
   currentThread = nullptr;
-  if (kThreadSanitizer && fiberCount() > kMostFibers) endIdleThreads();
-}
-
-void Worker::endIdleThreads() {
-  for (Thread* thread : idle_) {
-    endFiber(thread->fiber);
-    delete thread;
-  }
-  idle_.clear();
+  giveIdleThreads();
 }
 
 /// Does the next thing; false when the launch has nothing left for this worker.
@@ -165,11 +154,21 @@ void Worker::defer(Block* block, std::function<void()> land) {
   operations_.push_back({block, std::move(land), seeded() && random() % 2 == 0});
 }
 
+namespace {
+
+/// Of the OS thread that a fiber goes on on, which is not always that on which it was left.
+__attribute__((noinline)) Thread& threadHere() {
+  asm volatile("");  // it has no result that is known from before
+  return *currentThread;
+}
+
+}  // namespace
+
 /// Where a fiber begins, once for each CUDA thread that runs on it.
 void Worker::enter() {
   beginFiber();
   while (true) {
-    Thread& thread = *currentThread;
+    Thread& thread = threadHere();
     LaunchState& launch = launchOf(*thread.block);
     acquire(&thread.worker->tag_);
     acquire(&launch.beginTag);
@@ -178,10 +177,11 @@ void Worker::enter() {
   }
 }
 
-/// After the kernel's function returned on `thread`: ends it, and comes back for the next.
+/// After the kernel's function returned on `thread`: ends it, and comes back for the next, which
+/// another worker may have.
 void Worker::run(Thread& thread) {
   {
-    Ignored ignored;  // not when it is left, as it may be for ever
+    Ignored ignored;
     checkNothingIsUnderWay(thread);
     release(&launch_->endTag);
     endThread(thread);

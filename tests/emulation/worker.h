@@ -1,7 +1,8 @@
 #pragma once
 
 // The scheduler of one OS thread: it admits blocks of a launch, runs their threads one at a time,
-// and lands asynchronous operations. Threads never leave the worker that admitted their block.
+// and lands asynchronous operations. Threads never leave the worker that admitted their block; the
+// fibers that they ran on may, afterwards.
 //
 // Without a seed threads run in the order in which they became ready, and asynchronous operations
 // land when nothing else can run. With one both are random: some operations land at once, some as
@@ -61,7 +62,8 @@ class Worker {
   void switchTo(Thread& thread);
   void leave();
   Thread& idleThread();
-  void endIdleThreads();
+  Thread* foreignThread();
+  void giveIdleThreads();
   Thread& popReady();
   void run(Thread& thread);
   static void enter();

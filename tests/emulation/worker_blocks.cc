@@ -1,5 +1,11 @@
 // The worker's blocks: how one is admitted with its threads, and what is left of it.
 
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "tests/emulation/quiet.h"
 #include "tests/emulation/shared_memory.h"
 #include "tests/emulation/worker.h"
 
@@ -18,6 +24,17 @@ bool takeRoom(const Launch& launch, unsigned blocks) {
 
 void leaveRoom(const Launch& launch, unsigned blocks) {
   if (launch.room != nullptr) launch.room->free.fetch_add(launch.roomPerBlock * blocks);
+}
+
+/// With ThreadSanitizer, which knows 8128 threads at a time: fibers that no worker has. If each
+/// kept as many as it ever needed at once, these could be more.
+struct ForeignThreads {
+  QuietMutex mutex;
+  std::deque<Thread*> all;  // those that have been here longest first
+};
+ForeignThreads& foreignThreads() {
+  static auto* const threads = new ForeignThreads;
+  return *threads;
 }
 
 }  // namespace
@@ -103,6 +120,7 @@ void Worker::startThreads(Block& block) {
 
 Thread& Worker::idleThread() {
   if (idle_.empty()) {
+    if (Thread* const thread = foreignThread()) return *thread;
     auto* const thread = new Thread;  // kept for the next block
     thread->worker = this;
     makeFiber(thread->fiber, environment().stackBytes, &Worker::enter);
@@ -113,6 +131,34 @@ Thread& Worker::idleThread() {
   Thread& thread = *idle_.back();
   idle_.pop_back();
   return thread;
+}
+
+// None that has run in this launch: it would be one thread with who ran on it there.
+Thread* Worker::foreignThread() {
+  if (!kThreadSanitizer) return nullptr;
+  ForeignThreads& foreign = foreignThreads();
+  const std::lock_guard lock(foreign.mutex);
+  if (foreign.all.empty()) return nullptr;
+  if (seeded()) std::swap(foreign.all[random() % foreign.all.size()], foreign.all.front());
+  const auto found = std::ranges::find_if(
+      foreign.all, [&](Thread* thread) { return thread->lastLaunch != launch_->number; });
+  if (found == foreign.all.end()) return nullptr;
+  Thread* const thread = *found;
+  foreign.all.erase(found);
+  thread->worker = this;
+  return thread;
+}
+
+/// When there is nothing left for this worker in a launch.
+void Worker::giveIdleThreads() {
+  if (!kThreadSanitizer) return;
+  ForeignThreads& foreign = foreignThreads();
+  const std::lock_guard lock(foreign.mutex);
+  for (Thread* thread : idle_) {
+    thread->lastLaunch = launch_->number;
+    foreign.all.push_back(thread);
+  }
+  idle_.clear();
 }
 
 void Worker::endCluster(Cluster& cluster) {

@@ -75,6 +75,17 @@ void expectGoldenBytes(const std::string& name, const void* bytes, size_t size) 
       << name << " in " << golden().path;
 }
 
+/// Says which lines of the file no test has given; whether there are none.
+bool allAreGiven() {
+  bool all = true;
+  for (const auto& [name, line] : expected()) {
+    if (written.contains(name)) continue;
+    fprintf(stderr, "no test gives %s, which is in %s\n", name.c_str(), golden().path.c_str());
+    all = false;
+  }
+  return all;
+}
+
 /// `someSkipped`: lines that no test gave may be of one that did not run here.
 void writeGolden(bool someSkipped) {
   for (const auto& [name, line] : expected()) {
@@ -107,6 +118,10 @@ int main(int argc, char** argv) {
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();
   const bool isWhole = all.test_to_run_count() == all.total_test_count();
   if (golden().write && !isWhole) fprintf(stderr, "nothing is written: a filter left tests out\n");
-  if (golden().write && isWhole && result == 0) writeGolden(all.skipped_test_count() > 0);
-  return result;
+  if (!isWhole || result != 0) return result;
+  if (golden().write)
+    writeGolden(all.skipped_test_count() > 0);
+  else if (all.skipped_test_count() == 0 && !allAreGiven())
+    return 1;
+  return 0;
 }

@@ -3,6 +3,8 @@
 // The kernels of this folder, right or with one bug each, run on data whose result is known. Used
 // by the program emulation_kernels, of which kernels_test runs one build for each sanitizer.
 
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -21,12 +23,18 @@ std::vector<Case> exchangeCases();
 std::vector<Case> rowsCases();
 std::vector<Case> gemmCases();
 
-/// function<Bug>() for the one of `kBugs` that has that number; false where none has.
+/// function<Bug>() for the one of `kBugs` that has that number; ends the program with status 2
+/// where none has.
 template <auto... kBugs, class Function>
 bool withBug(int bug, Function function) {
   bool result = false;
-  ((bug == static_cast<int>(kBugs) && (result = function.template operator()<kBugs>(), true)) ||
-   ...);
+  const bool isKnown =
+      ((bug == static_cast<int>(kBugs) && (result = function.template operator()<kBugs>(), true)) ||
+       ...);
+  if (!isKnown) {
+    fprintf(stderr, "the kernel has no bug %d\n", bug);
+    std::exit(2);
+  }
   return result;
 }
 

@@ -1,6 +1,7 @@
 // emulation_kernels KERNEL BUG: runs one kernel, with bug number BUG or, with 0, as it should be.
-// Exit status 0: the result is right; 1: it is wrong; else what the emulation or a sanitizer ends
-// with. Without arguments it lists the kernels and how many bugs each has.
+// Exit status 0: the result is right; 1: it is wrong; 2: there is no such kernel or bug; else what
+// the emulation or a sanitizer ends with. Without arguments it lists the kernels and how many bugs
+// each has.
 
 #include <cstdio>
 #include <cstdlib>

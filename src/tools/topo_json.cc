@@ -118,6 +118,13 @@ Json distancesOf(const Machine& m, const std::vector<NetworkDevice>& devices) {
     add("gpu", static_cast<int>(i), placeOf(m, m.gpus[i].pci));
   for (size_t i = 0; i < m.numaNodes.size(); ++i)
     add("numa_node", m.numaNodes[i].number, {.numaNodes = {static_cast<int>(i)}});
+  for (size_t i = 0; i < m.gpus.size(); ++i)
+    for (size_t j = 0; j < m.gpus.size(); ++j)
+      if (i != j)
+        all.push_back({{"gpu", i},
+                       {"to_gpu", j},
+                       {"distance", toString(distance(m, placeOf(m, m.gpus[i].pci),
+                                                      placeOf(m, m.gpus[j].pci)))}});
   return all;
 }
 

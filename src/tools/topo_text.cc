@@ -145,44 +145,60 @@ void writeLibraries(Page& page, const Machine& m) {
   for (const std::string& problem : m.problems) page.line("not read", problem);
 }
 
-struct Row {
+struct End {
   std::string name;
   Place place;
 };
 
-std::vector<Row> rowsOf(const Machine& m) {
-  std::vector<Row> rows;
+std::vector<End> gpusOf(const Machine& m) {
+  std::vector<End> ends;
   for (size_t i = 0; i < m.gpus.size(); ++i)
-    rows.push_back({base::message("GPU ", i), placeOf(m, m.gpus[i].pci)});
+    ends.push_back({base::message("GPU ", i), placeOf(m, m.gpus[i].pci)});
+  return ends;
+}
+
+std::vector<End> rowsOf(const Machine& m) {
+  std::vector<End> rows = gpusOf(m);
   for (size_t i = 0; i < m.numaNodes.size(); ++i)
     rows.push_back(
         {base::message("NUMA ", m.numaNodes[i].number), {.numaNodes = {static_cast<int>(i)}}});
   return rows;
 }
 
+std::vector<End> columnsOf(const Machine& m) {
+  std::vector<End> columns = gpusOf(m);
+  for (const NetworkDevice& d : networkDevices(m)) columns.push_back({d.name, placeOf(m, d.pci)});
+  return columns;
+}
+
 /// As many columns at a time as a page has.
 void writeDistances(Page& page, const Machine& m) {
-  const std::vector<NetworkDevice> devices = networkDevices(m);
-  if (devices.empty()) return;
+  const std::vector<End> columns = columnsOf(m);
+  if (columns.empty()) return;
   page.heading("How far");
   size_t width = 0;
-  for (const NetworkDevice& d : devices) width = std::max(width, d.name.size() + 2);
+  for (const End& column : columns) width = std::max(width, column.name.size() + 2);
   const size_t fitting = std::max<size_t>(1, (Page::kColumns - kLabel) / width);
   std::set<Distance> met;
-  for (size_t first = 0; first < devices.size(); first += fitting) {
-    const size_t last = std::min(devices.size(), first + fitting);
+  for (size_t first = 0; first < columns.size(); first += fitting) {
+    const size_t last = std::min(columns.size(), first + fitting);
     std::ostringstream head;
     head << std::left << std::setw(kLabel) << "";
     for (size_t i = first; i < last; ++i)
-      head << std::setw(static_cast<int>(width)) << devices[i].name;
+      head << std::setw(static_cast<int>(width)) << columns[i].name;
     page.raw(std::move(head).str());
-    for (const Row& row : rowsOf(m)) {
+    for (const End& row : rowsOf(m)) {
       std::ostringstream line;
       line << std::left << std::setw(kLabel) << row.name;
       for (size_t i = first; i < last; ++i) {
-        const Distance d = distance(m, row.place, placeOf(m, devices[i].pci));
+        line << std::setw(static_cast<int>(width));
+        if (row.name == columns[i].name) {
+          line << "-";
+          continue;
+        }
+        const Distance d = distance(m, row.place, columns[i].place);
         met.insert(d);
-        line << std::setw(static_cast<int>(width)) << toString(d);
+        line << toString(d);
       }
       page.raw(std::move(line).str());
     }

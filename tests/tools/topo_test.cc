@@ -61,7 +61,9 @@ TEST(TopoText, SaysWhatThereIs) {
           "              NVLinks unknown, near NIC mlx5_3:1 (PIX), "
           "GPU-6768696a-6b6c-6d6e-6f70-717273747576",
           "GPU 1         PXB       PIX       NODE      NODE      SYS       SYS       SYS       SYS",
-          "NUMA 1        SYS       SYS       SYS       SYS       PHB       PHB       PHB       PHB",
+          "              GPU 0     GPU 1     GPU 2     GPU 3     GPU 4     GPU 5     GPU 6     GPU "
+          "7",
+          "GPU 2         NODE      NODE      -         PXB       SYS       SYS       SYS       SYS",
           "GPU 2         NODE",
           "shm           the 8 ranks of this host (28 pairs), by shared memory",
           "p2p           12 of the 28 pairs of ranks of this host, by peer access, NVLinks unknown "
@@ -73,6 +75,11 @@ TEST(TopoText, SaysWhatThereIs) {
           "rank 6        GPU 6, PUs 8-15: mlx5_6:1 (PIX)",
       })
     EXPECT_TRUE(has(lines, line)) << line;
+  // To GPUs and to the NICs beside them.
+  EXPECT_EQ(std::ranges::count(lines,
+                               "NUMA 1        SYS       SYS       SYS       SYS       PHB  "
+                               "     PHB       PHB       PHB"),
+            2);
 }
 
 TEST(TopoText, HasAHundredColumnsAndNoSpacesAtLineEnds) {
@@ -136,10 +143,12 @@ TEST(TopoJson, HasEverything) {
   EXPECT_EQ(json["nics"][2]["ports"][0]["gigabits_per_second"], 400);
   EXPECT_EQ(json["interfaces"][0]["gigabits_per_second"], nullptr);
   EXPECT_EQ(json["interfaces"][1]["pci"], "0000:20:00.0");
-  EXPECT_EQ(json["distances"].size(), 9u * (8 + 2));
+  EXPECT_EQ(json["distances"].size(), 9u * (8 + 2) + 8u * 7);
   EXPECT_EQ(json["distances"][1], (Json{{"gpu", 0}, {"device", "mlx5_1:1"}, {"distance", "PXB"}}));
   EXPECT_EQ(json["distances"][89],
             (Json{{"numa_node", 1}, {"device", "eth0"}, {"distance", "SYS"}}));
+  EXPECT_EQ(json["distances"][90], (Json{{"gpu", 0}, {"to_gpu", 1}, {"distance", "PXB"}}));
+  EXPECT_EQ(json["distances"][145], (Json{{"gpu", 7}, {"to_gpu", 6}, {"distance", "PXB"}}));
   EXPECT_EQ(json["transports"][1]["joins"],
             "the 4 ranks of this host (6 pairs), by peer access, NVLinks unknown (GPUs 0-3)");
   EXPECT_EQ(json["transports"][1]["because"], "");

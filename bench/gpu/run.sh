@@ -63,7 +63,7 @@ if [ -n "$pack" ]; then
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE "/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libuc[pstm])\.so|^$build/" | xargs -I{} cp -L {} "$pack/needed/"
   find "$pack" -type f -exec strip {} + 2>/dev/null
-  git rev-parse --short HEAD >"$pack/commit"
+  git describe --always --dirty >"$pack/commit"
   # Programs share most of their code: a dictionary that spans several finds it.
   XZ_OPT='--threads=0 --lzma2=preset=2,dict=64MiB' \
     tar -cJf "$pack.tar.xz" -C "$(dirname "$pack")" "$(basename "$pack")" || exit 1
@@ -230,7 +230,7 @@ check() {
 
 say "# Report of bench/gpu/run.sh"
 say
-say "- date: $(date -u '+%F %H:%M UTC'); commit: $(cat "$build/commit" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+say "- date: $(date -u '+%F %H:%M UTC'); commit: $(cat "$build/commit" 2>/dev/null || git describe --always --dirty 2>/dev/null || echo unknown)"
 if [ -n "$emulated" ]; then
   say "- hardware: none, the emulation: times say nothing"
 else
@@ -270,8 +270,9 @@ tests communicator_shrink 60 "$tests/gpu_shrink_test"
 tests communicator_processes 90 "$tests/gpu_processes_test"
 tests communicator_hosts 90 "$tests/gpu_hosts_test"
 if [ -n "$emulated" ]; then
-  tests communicator_probe 60 "$tests/gpu_probe_test"
-  tests communicator_failures 60 "$tests/gpu_failures_test"
+  # However many devices the rest has: these are about several.
+  TUTTI_EMULATION_DEVICES=4 tests communicator_probe 60 "$tests/gpu_probe_test"
+  TUTTI_EMULATION_DEVICES=4 tests communicator_failures 60 "$tests/gpu_failures_test"
   tests communicator_allocations 60 "$tests/gpu_allocations_test"
   TUTTI_GPU_DIRECT=1 tests communicator_direct 90 "$tests/gpu_hosts_test"
 else
@@ -317,7 +318,7 @@ for test in kernels kernels_without_rows narrow_types epilogue gemm_batch kernel
 done
 tests training_sequences 60 "$tests/device_sequences_test"
 tests training 120 "$tests/device_training_test"
-if [ -n "$emulated" ]; then
+if [ "$gpus" -gt 1 ] && [ -n "$emulated" ]; then
   tests training_offload 60 "$tests/device_offload_test"
 else
   leave training_offload "its ranks want two GPUs, and nothing has been tried on them"
@@ -327,6 +328,8 @@ for test in gemm gemm_calls; do
   tests "training_$test" 60 "$tests/cuda_${test}_test"
 done
 part tune_gemm 90 "${tune[@]}"
+leave others "cuda_proxy_processes, copy_probe, copy_lanes, copy_queues, gpu_hosts_flushes, gpu_hosts_cut, device_mesh, \
+device_attention, cuda_gradcheck and the samples' tests have run on emulated GPUs alone (docs/testing.md)"
 
 # Bandwidth and latency, against what this GPU copies and against NCCL.
 say
@@ -487,26 +490,31 @@ if [ -n "$emulated" ]; then
   measure gemm 12 "$programs/gemm_speed" --turns 1 --cublas "$programs/libstand_in_cublas.so" 40x72x64:forward \
     33x40x70:dgrad 64x24x100:wgrad
   attention=(--turns 1 1x2x64x70:causal 1x1x128x65:all)
+  short=(--turns 1 1x2x64x71:causal)
   measure memory 6 "$programs/memory_speed" --turns 1 --rows 32 --width 64 --context 16 --vocabulary 100 --copy 0.01
   training=("$programs/train_gpt" --tiny --device emulated --turns 1 --steps 6)
 else
   LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${CUDA_HOME:-/usr/local/cuda}/lib64${wheel:+:$(dirname "$wheel")} \
     measure gemm 12 "$tests/gemm_speed"
   attention=()
+  short=(16x32x64x1024:causal 16x16x128x1024:all 8x16x128x2048:all 32x32x64x512:causal)
   measure memory 6 "$tests/memory_speed"
   training=("$programs/train_gpt")
 fi
-speed=$([ -n "$emulated" ] && echo "$programs/attention_speed" || echo "$tests/attention_speed")
+attend=("$([ -n "$emulated" ] && echo "$programs" || echo "$tests")/attention_speed")
 if ! command -v python3 >/dev/null; then
-  measure attention 12 "$speed" "${attention[@]}"
-  [ "$only" = checks ] || for name in "attention against PyTorch" training; do unmeasured "$name" "there is no python3"; done
+  [ "$only" = checks ] || unmeasured "attention against PyTorch" "there is no python3"
+elif ! python3 -c 'import torch' 2>/dev/null; then
+  [ "$only" = checks ] || unmeasured "attention against PyTorch" "no PyTorch"
 else
-  if python3 -c 'import torch' 2>/dev/null; then
-    measure attention 12 python3 bench/gpu/torch_attention.py "$speed" ${emulated:+--on-cpu} "${attention[@]}"
-  else
-    measure attention 12 "$speed" "${attention[@]}"
-    [ "$only" = checks ] || unmeasured "attention against PyTorch" "no PyTorch"
-  fi
+  attend=(python3 bench/gpu/torch_attention.py "${attend[@]}" ${emulated:+--on-cpu})
+fi
+measure attention 10 "${attend[@]}" "${attention[@]}"
+if [ "$only" != checks ]; then say; say "Attention of short sequences by blocks that stay, TUTTI_ATTENTION=persistent:"; fi
+TUTTI_ATTENTION=persistent measure attention_persistent 4 "${attend[@]}" "${short[@]}"
+if ! command -v python3 >/dev/null; then
+  [ "$only" = checks ] || unmeasured training "there is no python3"
+else
   measure training 50 python3 bench/gpu/train_speed.py "${training[@]}" --out "$out"
 fi
 
@@ -514,7 +522,7 @@ fi
 if [ -n "$parts" ] && [ "$only" != speed ] && [ -z "$asked" ]; then
   say
   say "No part has a name that --parts asks for: $parts"
-  failures=1
+  failures=$((failures + 1))
 fi
 say
 say "Not covered:"

@@ -2,15 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
 #include <string>
 
-#include "src/device/cuda.h"
 #include "tests/parallel/cuda/attention/heads.h"
+#include "tests/parallel/cuda/bits.h"
 
 namespace tutti::parallel::cuda {
 namespace {
@@ -99,20 +94,17 @@ TEST(AttentionAtRandom, BackwardIsNearTheDefinition) {
     for (const HeadsCase& c : cases(family)) expectBackward(c);
 }
 
-/// A hash of all bytes of all results.
-uint64_t bitsOf(const HeadsCase& c) {
+/// Of all results.
+Bits bitsOf(const HeadsCase& c) {
   Whole whole(c);
   whole.x.forward();
-  uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&](const Spread& result) {
-    for (const char byte : result.bytes())
-      hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  };
-  add(whole.x.out), add(whole.x.logSumExp);
+  Bits bits;
+  bits.add(whole.x.out.bytes()), bits.add(whole.x.logSumExp.bytes());
   whole.prepareBackward();
   whole.x.backward(false);
-  add(whole.x.dQuery), add(whole.x.dKey), add(whole.x.dValue);
-  return hash;
+  for (const Spread* result : {&whole.x.dQuery, &whole.x.dKey, &whole.x.dValue})
+    bits.add(result->bytes());
+  return bits;
 }
 
 // Blocks that stay for several tiles, some of which see nothing, compute what others do.
@@ -126,9 +118,9 @@ TEST(AttentionBriefly, HasTheSameBitsByBlocksThatStay) {
                           .headWidth = width,
                           .firstKey = 130},
                 .family = kWgmma};
-    const uint64_t bits = bitsOf(c);
+    const Bits bits = bitsOf(c);
     c.family = kPersistent;
-    EXPECT_EQ(bitsOf(c), bits);
+    EXPECT_TRUE(bitsOf(c) == bits);
   }
 }
 
@@ -178,32 +170,14 @@ const HeadsCase kHopper{
 
 TEST(AttentionBits, AreTheSameAgain) {
   for (const HeadsCase& c : {kTiled, kHopper}) {
-    const uint64_t first = bitsOf(c);
-    EXPECT_EQ(bitsOf(c), first) << c.describe();
-    printf("the bits are %016llx\n", static_cast<unsigned long long>(first));
+    const Bits first = bitsOf(c);
+    EXPECT_TRUE(bitsOf(c) == first) << c.describe();
+    first.say();
   }
 }
 
-// The emulation's threads run in another order, and copies land at other times. A GPU has orders of
-// its own, whatever the seed: one more program will do, which takes seconds to begin there.
 TEST(AttentionBits, AreThoseOfEveryOrder) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::string first;
-  const bool isEmulated = device::cudaSupport().emulated;
-  for (int seed = 0; seed < (isEmulated ? 3 : 2); ++seed) {
-    std::printf("a program of seed %d\n", seed);  // who waits for lines sees that it goes on
-    std::fflush(stdout);
-    const std::string command = "TUTTI_EMULATION_SEED=" + std::to_string(seed) + " " + self +
-                                " --gtest_filter=AttentionBits.AreTheSameAgain | grep bits.are";
-    const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-    ASSERT_NE(pipe, nullptr);
-    std::string lines;
-    for (std::array<char, 256> line{}; fgets(line.data(), line.size(), pipe.get()) != nullptr;)
-      lines += line.data();
-    EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2) << "seed " << seed;
-    if (seed == 0) first = lines;
-    EXPECT_EQ(lines, first) << "seed " << seed;
-  }
+  expectTheSameBitsInEveryOrder("AttentionBits.AreTheSameAgain", 2);
 }
 
 }  // namespace

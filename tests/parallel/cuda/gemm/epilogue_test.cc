@@ -81,25 +81,5 @@ TEST(GemmEpilogue, ComputesActivationsOfSeveralTiles) {
                   tile.family);
 }
 
-TEST(GemmEpilogue, HasTheSameBitsEachTime) {
-  for (const TestedTile& tile : kTiles) {
-    Product product({.rows = 130,
-                     .columns = 140,
-                     .depth = 200,
-                     .in = typesOf(tile)[0],
-                     .accumulate = true,
-                     .anyNumbers = true,
-                     .epilogue = {.activation = Activation::SwiGluBackward,
-                                  .bias = true,
-                                  .residual = true,
-                                  .scale = kSmall},
-                     .forced = inSplits(tile, 2)});
-    product.run();
-    const std::vector<char> first = product.bytes();
-    product.run();
-    ASSERT_TRUE(product.bytes() == first) << tile.forced;
-  }
-}
-
 }  // namespace
 }  // namespace tutti::parallel::cuda

@@ -205,23 +205,6 @@ TEST(Gemm, IsNearForAnyNumbers) {
                       tile.family);
 }
 
-TEST(Gemm, HasTheSameBitsEachTime) {
-  for (const TestedTile& tile : kTiles)
-    for (const int splits : {1, 3}) {
-      Product product({.rows = 260,
-                       .columns = 300,
-                       .depth = 320,
-                       .in = typesOf(tile)[0],
-                       .accumulate = true,
-                       .anyNumbers = true,
-                       .forced = inSplits(tile, splits)});
-      product.run();
-      const std::vector<char> first = product.bytes();
-      product.run();
-      ASSERT_TRUE(product.bytes() == first) << tile.forced;
-    }
-}
-
 TEST(Gemm, KeepsOtherTypesForThePlainKernel) {
   Gemms gemms({.processors = 132, .capability = 90}, {});
   GemmProduct product{.a = {{reinterpret_cast<void*>(256), kBrain}, 8},

@@ -31,8 +31,6 @@ void expectRightBy(OutputWay way, const ProductCase& of, GemmFamily family) {
   expectRight(of, family);
 }
 
-bool isWgmma(const TestedTile& tile) { return tile.family == GemmFamily::Wgmma; }
-
 // Rows around the 4 of a store, the 8 of a matrix, the 16 of a warp and the 64 of a warpgroup;
 // columns around the 8 of a chunk, the 64 of a line and those of tiles.
 TEST(GemmOutputs, AreExactInLines) {

@@ -6,22 +6,6 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-bool isWgmma(const TestedTile& tile) { return tile.family == GemmFamily::Wgmma; }
-std::string streamed(const TestedTile& tile) { return std::string(tile.forced) + ",streamk"; }
-
-/// Units below and beside each other, the last ones ragged, of so many steps.
-struct Units {
-  int32_t rows, columns, steps;
-};
-ProductCase caseOf(const TestedTile& tile, const Units& units) {
-  const GemmForced forced = GemmForced::parse(tile.forced);
-  return {.rows = kTileRows * forced.cluster * units.rows - 21,
-          .columns = forced.columns * units.columns - 40,
-          .depth = kStepDepth * units.steps - 8,
-          .in = typesOf(tile)[0],
-          .forced = streamed(tile)};
-}
-
 void expectShared(const ProductCase& of) {
   SCOPED_TRACE(of.describe());
   ASSERT_GT(Product(of).choice().workers, 1);
@@ -36,7 +20,7 @@ TEST(StreamK, IsExact) {
   for (const TestedTile& tile : kTiles)
     for (const Units& units : kUnits) {
       if (!isWgmma(tile)) continue;
-      ProductCase of = caseOf(tile, units);
+      ProductCase of = streamedCase(tile, units);
       of.in = typesOf(tile)[which / 4 % 2];
       of.accumulate = which % 3 == 0;
       expectShared(arranged(which++, of));
@@ -51,7 +35,7 @@ TEST(StreamK, IsExactInEveryWay) {
   int which = 0;
   for (const TestedTile& tile : kTiles) {
     if (!isWgmma(tile)) continue;
-    ProductCase of = caseOf(tile, {1, 5, 3});
+    ProductCase of = streamedCase(tile, {1, 5, 3});
     const auto expectBy = [&](OutputWay way, const ProductCase& wanted) {
       EXPECT_EQ(Product(wanted).way(), way);
       expectShared(arranged(which++, wanted));
@@ -74,7 +58,7 @@ TEST(StreamK, IsExactOfBatches) {
   int which = 0;
   for (const TestedTile& tile : kTiles) {
     if (!isWgmma(tile)) continue;
-    ProductCase of = caseOf(tile, {1, 1, 3});
+    ProductCase of = streamedCase(tile, {1, 1, 3});
     of.batch = 5;
     of.sharesB = which % 2 == 0;
     of.epilogue.bias = true;
@@ -82,18 +66,12 @@ TEST(StreamK, IsExactOfBatches) {
   }
 }
 
-TEST(StreamK, IsNearForAnyNumbersAndHasTheSameBitsEachTime) {
+TEST(StreamK, IsNearForAnyNumbers) {
   for (const TestedTile& tile : kTiles) {
     if (!isWgmma(tile)) continue;
-    ProductCase of = caseOf(tile, {1, 3, 7});
+    ProductCase of = streamedCase(tile, {1, 3, 7});
     of.anyNumbers = true;
-    SCOPED_TRACE(of.describe());
-    Product product(of);
-    product.run();
-    ASSERT_EQ(product.error(), "");
-    const std::vector<char> first = product.bytes();
-    product.run();
-    EXPECT_TRUE(product.bytes() == first);
+    expectShared(of);
   }
 }
 
@@ -101,7 +79,7 @@ TEST(StreamK, IsNearForAnyNumbersAndHasTheSameBitsEachTime) {
 TEST(StreamK, IsLeftOutWhereNothingIsShared) {
   for (const TestedTile& tile : kTiles) {
     const int32_t clusters = isWgmma(tile) ? 4 / GemmForced::parse(tile.forced).cluster : 1;
-    ProductCase of{.rows = 4, .columns = 4, .depth = 200, .forced = streamed(tile)};
+    ProductCase of{.rows = 4, .columns = 4, .depth = 200, .forced = inStreams(tile)};
     of.in = typesOf(tile)[0];
     of.batch = clusters;
     EXPECT_EQ(Product(of).choice().workers, 0) << of.forced;

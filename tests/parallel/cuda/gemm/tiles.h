@@ -42,6 +42,27 @@ inline std::string inSplits(const TestedTile& tile, int splits) {
   return tile.forced + (",splits=" + std::to_string(splits));
 }
 
+inline bool isWgmma(const TestedTile& tile) { return tile.family == GemmFamily::Wgmma; }
+
+/// With units whose steps are shared, where there are some for which that is worth it.
+inline std::string inStreams(const TestedTile& tile) {
+  return tile.forced + std::string(",streamk");
+}
+
+/// Units below and beside each other, the last ones ragged, of so many steps.
+struct Units {
+  int32_t rows, columns, steps;
+};
+/// Of a tile for `wgmma`.
+inline ProductCase streamedCase(const TestedTile& tile, const Units& units) {
+  const GemmForced forced = GemmForced::parse(tile.forced);
+  return {.rows = kTileRows * forced.cluster * units.rows - 21,
+          .columns = forced.columns * units.columns - 40,
+          .depth = kStepDepth * units.steps - 8,
+          .in = typesOf(tile)[0],
+          .forced = inStreams(tile)};
+}
+
 inline void expectRight(const ProductCase& of, GemmFamily family) {
   SCOPED_TRACE(of.describe());
   Product product(of);

@@ -53,6 +53,9 @@ struct Part {
 
 int checkCollectives(const Context& context, int devices) {
   Communicator c = join(context, devices);
+  const bool byCopies = std::min(devices, deviceCount(DeviceKind::Cuda)) < c.size();
+  EXPECT_IN_CHILD((c.describe().find(" by p2p, with copies\n") != std::string::npos) == byCopies);
+  EXPECT_IN_CHILD((c.describe().find(" by p2p\n") != std::string::npos) != byCopies);
   checkInAllPlaces(c);
   return testing::Test::HasFailure();
 }

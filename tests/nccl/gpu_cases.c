@@ -534,13 +534,19 @@ static void most_blocks_by_variable(void) {
   run_threads(2, variable_bounded_blocks_of_rank);
 }
 
+/* Rank 1 comes when rank 0's call has returned. */
 static void nonblocking_of_rank(const Rank* rank) {
   const int device = rank->rank % device_count();
   CUDA(cudaSetDevice(device));
   ncclConfig_t config = nonblocking();
   ncclComm_t comm = NULL;
+  if (rank->rank == 1) await_flag(rank->shared, 0, 1);
   const ncclResult_t begun =
       ncclCommInitRankConfig(&comm, rank->size, rank->id, rank->rank, &config);
+  if (rank->rank == 0) {
+    CHECK_EQ(begun, ncclInProgress);
+    raise_flag(rank->shared, 0);
+  }
   CHECK(begun == ncclSuccess || begun == ncclInProgress);
   CHECK_EQ(settle(comm), ncclSuccess);
   Gpu g = make_gpu(rank->rank, rank->size, device, comm);

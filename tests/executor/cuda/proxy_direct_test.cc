@@ -73,8 +73,9 @@ TEST_P(FarDirect, OnlyLongMessagesLieInMemoryOfTheDevice) {
     direct.clear();
     return differenceFromHost(ranks, ringCall(2, count), Wire::Simple);
   };
-  const auto flushes = [] {
-    return std::pair(emulation::deviceAt(0).flushes.load(), emulation::deviceAt(1).flushes.load());
+  const auto flushes = [&] {
+    return std::pair(emulation::deviceAt(ranks.deviceOf(0)).flushes.load(),
+                     emulation::deviceAt(ranks.deviceOf(1)).flushes.load());
   };
   const auto before = flushes();
   ASSERT_EQ(run(512), "");

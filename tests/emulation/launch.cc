@@ -17,8 +17,8 @@
 namespace tutti::emulation {
 namespace {
 
-/// OS threads that run blocks. They live for ever and serve one launch after the other, since their
-/// fibers cannot move; whoever calls run() may come and go.
+/// OS threads that run blocks. They live for ever and serve one launch after the other, as their
+/// fibers outlast these; whoever calls run() may come and go.
 class Helpers {
  public:
   static Helpers& ofProcess() {

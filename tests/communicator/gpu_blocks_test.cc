@@ -60,24 +60,26 @@ class Taken {
  public:
   explicit Taken(int device) : device_(device) { take(); }
   ~Taken() {
+    last_ = {};
     while (count_-- > 0) shares_.give(kFirst + count_, device_);
   }
   Taken(const Taken&) = delete;
   Taken& operator=(const Taken&) = delete;
-  /// What others have given since. False where that is nothing.
-  bool take() {
+  /// What others have given since.
+  void take() {
     const device::OnDevice on(device_);
-    const uint64_t before = count_;
-    for (BlockShare last; !last.shared; ++count_)
-      last = shares_.take(kFirst + count_, device_, 1, ~0U);
-    return count_ > before + 1;
+    for (last_ = {}; !last_.shared; ++count_)
+      last_ = shares_.take(kFirst + count_, device_, 1, ~0U);
   }
+  /// Grows with each that shares what is kept back.
+  long sharers() const { return last_.shared.use_count(); }
 
  private:
   static constexpr uint64_t kFirst = 1000;  // no communicator's, which are drawn from 2^64
   const int device_;
   BlockShares& shares_ = BlockShares::ofProcess();
   uint64_t count_ = 0;
+  BlockShare last_;
 };
 
 // Of a device that has few blocks left, because a large one holds hundreds.
@@ -180,13 +182,20 @@ class Sharers {
     do {
       for (auto& each : callers_) each.reset();
       for (Taken& taken : taken_) taken.take();
-      for (auto& each : callers_) each.emplace(size, options);
-    } while (std::ranges::count_if(taken_, [](Taken& taken) { return taken.take(); }) > 0);
+    } while (!(shares(callers_[0], size, options) && shares(callers_[1], size, options)));
   }
   Caller& first() { return *callers_[0]; }
   Caller& second() { return *callers_[1]; }
 
  private:
+  /// Makes the caller. False where it has blocks of its own on some device.
+  bool shares(std::optional<Caller>& caller, int size, const CommunicatorOptions& options) {
+    std::vector<long> before;
+    for (const Taken& taken : taken_) before.push_back(taken.sharers());
+    caller.emplace(size, options);
+    return std::ranges::equal(taken_, before, std::ranges::greater{}, &Taken::sharers);
+  }
+
   std::list<Taken> taken_;
   std::optional<Caller> callers_[2];
 };

@@ -224,7 +224,8 @@ struct LogitStatisticsArgs {
 struct CrossEntropyArgs {
   Tensor logits;      ///< [rows, part], as those; replaced by the gradient when `gradient` is true
   Tensor labels;      ///< int32 [rows]; -1: this row does not count
-  Tensor statistics;  ///< [ranks, rows, 3]: of all ranks that have a part, in their order
+  Tensor statistics;  ///< [ranks, rows, 3]: of all ranks that have a part, in their order; no
+                      ///< data: the logits are of the whole vocabulary, and theirs are computed
   double scale = 1;   ///< of the gradient: one over the global number of counted rows
   bool gradient = true;
   int64_t firstId = 0, vocabulary = 0;
@@ -309,6 +310,8 @@ struct AdamWTensors {
   Tensor weight, gradient;  ///< any one shape; weight is updated
   Tensor first, second;     ///< that shape: running means of g and g^2, updated
   double weightDecay = 0;
+  Tensor copy{};  ///< that shape, of any type: what copy() makes of the weight behind the update;
+                  ///< no data: none
 };
 struct AdamWArgs {
   std::span<const AdamWTensors> tensors;

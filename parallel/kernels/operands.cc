@@ -403,10 +403,16 @@ void requireOperands(const LogitStatisticsArgs& a) {
 
 void requireOperands(const CrossEntropyArgs& a) {
   requireLabels("crossEntropy", a.labels, a.logits);
+  requireVocabulary("crossEntropy", width(a.logits), a.firstId, a.vocabulary);
+  if (a.statistics.data == nullptr) {
+    require(a.vocabulary == 0 || a.vocabulary == width(a.logits),
+            "crossEntropy: of a part of the vocabulary, ", width(a.logits), " of ", a.vocabulary,
+            ", statistics of all ranks are needed");
+    return;
+  }
   require(a.statistics.shape.rank() >= 1, "crossEntropy: statistics ", a.statistics);
   requireVector("crossEntropy", a.statistics, a.statistics.shape[0] * a.labels.count() * 3,
                 a.logits.type);
-  requireVocabulary("crossEntropy", width(a.logits), a.firstId, a.vocabulary);
 }
 
 namespace {
@@ -525,6 +531,7 @@ void requireOperands(const RowDotsArgs& a) {
 
 void requireOperands(const AdamWTensors& a) {
   requireSame("adamW", a.weight, a.gradient, a.first, a.second);
+  if (a.copy.data != nullptr) requireCopy(a.weight, a.copy);
 }
 
 void requireOperands(const SgdTensors& a) {

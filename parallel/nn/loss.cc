@@ -19,21 +19,24 @@ double crossEntropy(ParallelContext& context, const LossArgs& args) {
       boxOf({tokens, args.vocabulary}, columns, context.mesh.shape(), context.mesh.place())[1];
   require(logits.shape.rank() == 3 && logits.shape[2] == part.count(), "logits ", logits,
           " of a vocabulary of ", args.vocabulary, " of which ", part.count(), " are here");
-  const Tensor own = context.scratch.allocate(statisticsType(logits.type), {tokens, 3});
-  context.kernels.logitStatistics({.logits = logits,
-                                   .labels = labels,
-                                   .statistics = own,
-                                   .firstId = part.begin,
-                                   .vocabulary = args.vocabulary});
-  const Tensor all = cut ? context.tensor.stack(MutationPoint::LossStatistics, own, context.scratch)
-                         : own.view({1, own.count()});
-  return context.kernels.crossEntropy({.logits = logits,
-                                       .labels = labels,
-                                       .statistics = all.view({all.shape[0], tokens, 3}),
-                                       .scale = args.scale,
-                                       .gradient = args.gradient,
-                                       .firstId = part.begin,
-                                       .vocabulary = args.vocabulary});
+  CrossEntropyArgs loss{.logits = logits,
+                        .labels = labels,
+                        .statistics = {},
+                        .scale = args.scale,
+                        .gradient = args.gradient,
+                        .firstId = part.begin,
+                        .vocabulary = args.vocabulary};
+  if (cut) {
+    const Tensor own = context.scratch.allocate(statisticsType(logits.type), {tokens, 3});
+    context.kernels.logitStatistics({.logits = logits,
+                                     .labels = labels,
+                                     .statistics = own,
+                                     .firstId = part.begin,
+                                     .vocabulary = args.vocabulary});
+    const Tensor all = context.tensor.stack(MutationPoint::LossStatistics, own, context.scratch);
+    loss.statistics = all.view({all.shape[0], tokens, 3});
+  }
+  return context.kernels.crossEntropy(loss);
 }
 
 }  // namespace tutti::parallel

@@ -31,7 +31,8 @@ class AdamW final : public Optimizer {
                           .gradient = each.gradient,
                           .first = each.state[0],
                           .second = each.state[1],
-                          .weightDecay = each.decay ? options_.weightDecay : 0});
+                          .weightDecay = each.decay ? options_.weightDecay : 0,
+                          .copy = each.copy});
     kernels.adamW({.tensors = tensors_,
                    .gradientScale = gradientScale,
                    .learningRate = learningRate_,
@@ -67,12 +68,17 @@ class Sgd final : public Optimizer {
                  .gradientScale = gradientScale,
                  .learningRate = learningRate_,
                  .momentum = options_.momentum});
+    copies_.clear();
+    for (const UpdateArgs& each : all)
+      if (each.copy.data != nullptr) copies_.push_back({each.weight, each.copy});
+    kernels.copyAll(copies_);
   }
 
  private:
   SgdOptions options_;
   double learningRate_ = 0;
   std::vector<SgdTensors> tensors_;  // as AdamW's
+  std::vector<TensorCopy> copies_;
 };
 
 }  // namespace

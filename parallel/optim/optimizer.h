@@ -11,11 +11,13 @@
 
 namespace tutti::parallel {
 
-/// What an update sees of one parameter. All tensors have the same shape and type.
+/// What an update sees of one parameter. All tensors have the same shape and, but for the copy, one
+/// type.
 struct UpdateArgs {
   Tensor weight, gradient;
   std::span<const Tensor> state;  ///< one for each of stateNames(), zero before the first update
   bool decay = true;              ///< weight decay applies: matrices yes, biases and norms no
+  Tensor copy{};  ///< that shape, of any type: the weight behind the update; no data: none
 };
 
 class Optimizer {

@@ -326,7 +326,8 @@ void ParameterStore::step(Optimizer& optimizer, double learningRate) {
     updates.push_back({.weight = weights_->master(piece),
                        .gradient = gradients_->sum(piece),
                        .state = state(*piece.parameter, optimizer),
-                       .decay = piece.parameter->decays()});
+                       .decay = piece.parameter->decays(),
+                       .copy = offloaded_ ? Tensor{} : weights_->kept(piece)});
   if (!offloaded_) {
     optimizer.update(updates, gradientScale_, kernels_);
   } else {
@@ -335,7 +336,7 @@ void ParameterStore::step(Optimizer& optimizer, double learningRate) {
       offloaded_->update(update, gradientScale_, optimizer, kernels_);
     offloaded_->end();
   }
-  weights_->changed();
+  weights_->changed(!offloaded_);
 }
 
 StoreMemory ParameterStore::memory() const {

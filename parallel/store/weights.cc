@@ -73,8 +73,15 @@ Tensor Weights::full(const Piece& piece) const {
   const auto id = static_cast<size_t>(piece.unit);
   ensure(units_[id].current, "the weights of ", piece.parameter->name, " were used while unit ", id,
          " was not acquired");
-  return units_[id].full.rows(piece.full, piece.local.count()).view(piece.local);
+  return inFull(piece);
 }
+
+Tensor Weights::inFull(const Piece& piece) const {
+  const Unit& of = units_[static_cast<size_t>(piece.unit)];
+  return of.full.rows(piece.full, piece.local.count()).view(piece.local);
+}
+
+Tensor Weights::kept(const Piece& piece) const { return keepsCopies() ? inFull(piece) : Tensor{}; }
 
 Tensor Weights::master(const Piece& piece) const {
   const Unit& of = units_[static_cast<size_t>(piece.unit)];
@@ -102,12 +109,12 @@ void Weights::fill(uint64_t seed) {
   changed();
 }
 
-void Weights::changed() {
+void Weights::changed(bool isKeptWritten) {
   for (Unit& u : units_) {
     ensure(u.held == 0, "weights changed while a unit was acquired");
     discard(u);
     giveBack(u);
-    u.current = cut_.shards == 1 && mastersWithin();
+    u.current = cut_.shards == 1 && (mastersWithin() || isKeptWritten);
   }
 }
 

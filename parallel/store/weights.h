@@ -43,8 +43,12 @@ class Weights {
   Tensor full(const Piece& piece) const;
   /// This rank's rows, of piece.box.
   Tensor master(const Piece& piece) const;
-  /// The masters are other values now: what was gathered is no longer true.
-  void changed();
+  /// Where what modules compute with is kept, of another type than the masters: who changes these
+  /// may write it, too. No data where the two are one, and where ranks gather it.
+  Tensor kept(const Piece& piece) const;
+  /// The masters are other values now: what was gathered is no longer true; nor what is kept,
+  /// unless that was written, too.
+  void changed(bool isKeptWritten = false);
 
   /// The masters lie in page-locked memory, and the rest on a GPU.
   bool mastersAway() const { return !mastersWithin() && masters_.backing().pinned; }
@@ -73,6 +77,8 @@ class Weights {
 
   /// The masters are rows of `full` itself.
   bool mastersWithin() const { return !policy_.parameters && types_.weights == types_.master; }
+  bool keepsCopies() const { return cut_.shards == 1 && !mastersWithin(); }
+  Tensor inFull(const Piece& piece) const;
   Unit& unit(int id);
   void makeCurrent(int id, Phase phase);
   bool startGather(int id, Phase phase);

@@ -416,6 +416,17 @@ TEST_P(Refusals, CrossEntropy) {
                                         .vocabulary = vocabulary}),
                  Error);
   };
+  const auto without = [&](int64_t firstId, int64_t vocabulary) {
+    kernels_.crossEntropy({.logits = logits,
+                           .labels = labels,
+                           .statistics = {},
+                           .firstId = firstId,
+                           .vocabulary = vocabulary});
+  };
+  EXPECT_NO_THROW(without(0, 0));
+  EXPECT_NO_THROW(without(0, kVocabulary));
+  EXPECT_THROW(without(0, kVocabulary + 2), Error);
+  EXPECT_THROW(without(1, kVocabulary + 2), Error);
   labels.as<int32_t>()[0] = -1;
   refused(-1, 0);
   refused(1, 0);
@@ -500,6 +511,43 @@ TEST_P(Results, LogitsWithGapsBetweenRows) {
       }
       EXPECT_EQ(all, sum);
     }
+}
+
+// Of a whole vocabulary statistics need not be given: losses and gradients are then, to the bit,
+// those of the statistics that the logits have.
+TEST_P(Results, CrossEntropyWithoutStatistics) {
+  constexpr int64_t kColumns = 21, kStride = 24;
+  const Tensor labels = make({kRows}, DType::Int32);
+  const int32_t ids[] = {0, kColumns - 1, -1, 7, 16, 3};
+  std::copy(std::begin(ids), std::end(ids), labels.as<int32_t>());
+  const Tensor values = make({kRows, kColumns}, DType::Float64);
+  for (int64_t i = 0; i < values.count(); ++i)
+    values.as<double>()[i] = static_cast<double>(i * i % 17) / 4 - 2;
+  for (const DType type : {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16})
+    for (const int64_t stride : {kColumns, kStride})
+      for (const bool gradient : {false, true}) {
+        SCOPED_TRACE(
+            message(toString(type), ", rows ", stride, " apart", gradient ? ", gradient" : ""));
+        const Tensor one = make({kRows, stride}, type), two = make({kRows, stride}, type);
+        const Tensor logits = one.part(1, 0, kColumns), same = two.part(1, 0, kColumns);
+        kernels_.copy(values, logits);
+        kernels_.copy(values, same);
+        const Tensor statistics = make({1, kRows, 3}, statisticsType(type));
+        kernels_.logitStatistics(
+            {.logits = same, .labels = labels, .statistics = statistics.matrix()});
+        CrossEntropyArgs args{.logits = same,
+                              .labels = labels,
+                              .statistics = statistics,
+                              .scale = 0.5,
+                              .gradient = gradient};
+        const double loss = kernels_.crossEntropy(args);
+        EXPECT_GT(loss, 0);
+        args.logits = logits;
+        args.statistics = {};
+        EXPECT_EQ(kernels_.crossEntropy(args), loss);
+        tested_->finish();
+        EXPECT_EQ(std::memcmp(one.data, two.data, one.bytes()), 0);
+      }
 }
 
 // Two halves of a vocabulary give the loss and the gradient of the whole, whichever has the larger
@@ -648,9 +696,11 @@ int64_t sizeOfOneOfMany(int i) {
 }
 
 // Of many tensors, more than a GPU has in one launch, of several types, and some of which begin
-// behind a multiple of 16 bytes, each becomes what it becomes by itself.
+// behind a multiple of 16 bytes, each becomes what it becomes by itself. Copies of AdamW's weights,
+// of all but that are even, are what copy() makes of these then.
 TEST_P(Results, OptimizersOfManyTensors) {
   constexpr int kMany = 210;
+  constexpr DType kCopies[] = {DType::BFloat16, DType::Float16, DType::Float32};
   uint64_t state = 1;
   const auto number = [&] {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -684,7 +734,8 @@ TEST_P(Results, OptimizersOfManyTensors) {
                      .gradient = filled(i, gradients),
                      .first = filled(i, kept),
                      .second = filled(i, kept, true),
-                     .weightDecay = 0.125 * (i % 3)});
+                     .weightDecay = 0.125 * (i % 3),
+                     .copy = i % 2 == 0 ? Tensor{} : filled(i, kCopies[i % 3])});
     const AdamWTensors& one = adamW.back();
     adamWAlone.push_back({copied(one.weight), copied(one.gradient), copied(one.first),
                           copied(one.second), one.weightDecay});
@@ -718,6 +769,12 @@ TEST_P(Results, OptimizersOfManyTensors) {
     expectSame(adamW[i].weight, adamWAlone[i].weight, at);
     expectSame(adamW[i].first, adamWAlone[i].first, at);
     expectSame(adamW[i].second, adamWAlone[i].second, at);
+    if (adamW[i].copy.data != nullptr) {
+      const Tensor expected = make(adamW[i].copy.shape, adamW[i].copy.type);
+      kernels_.copy(adamWAlone[i].weight, expected);
+      tested_->finish();
+      expectSame(adamW[i].copy, expected, at);
+    }
     expectSame(sgd[i].weight, sgdAlone[i].weight, at);
     if (sgd[i].velocity.data != nullptr) expectSame(sgd[i].velocity, sgdAlone[i].velocity, at);
   }

@@ -313,6 +313,9 @@ void crossEntropy(Kernels& kernels, Operands& o) {
                                   .labels = o.ids({0}),
                                   .statistics = o.kept({2, 0, 3})}),
             0);
+  EXPECT_EQ(kernels.crossEntropy(
+                {.logits = o.ones({0, kVocabulary}), .labels = o.ids({0}), .statistics = {}}),
+            0);
 }
 
 void route(Kernels& kernels, Operands& o) {

@@ -120,6 +120,33 @@ TEST(Sgd, KeepsItsVelocity) {
   }
 }
 
+// Whichever optimizer, and with a velocity or without: the weight behind the update, rounded to
+// bfloat16.
+TEST(Optimizers, WriteCopies) {
+  HostKernels kernels;
+  std::vector<std::unique_ptr<Optimizer>> all;
+  all.push_back(makeAdamW({}));
+  all.push_back(makeSgd({}));
+  all.push_back(makeSgd({.momentum = 0.75}));
+  for (const auto& optimizer : all) {
+    float weight[3] = {1, -2.125f, 300}, gradient[3] = {1e-3f, -7, 300}, first[3] = {},
+          second[3] = {};
+    uint16_t copy[3] = {}, expected[3] = {};
+    const std::vector<Tensor> state{Tensor(first, DType::Float32, {3}),
+                                    Tensor(second, DType::Float32, {3})};
+    optimizer->beginStep(1, 0.125);
+    const UpdateArgs update{
+        .weight = Tensor(weight, DType::Float32, {3}),
+        .gradient = Tensor(gradient, DType::Float32, {3}),
+        .state = std::span(state).first(static_cast<size_t>(optimizer->stateCount())),
+        .copy = Tensor(copy, DType::BFloat16, {3})};
+    optimizer->update({&update, 1}, 1, kernels);
+    EXPECT_NE(weight[0], 1);
+    kernels.copy(update.weight, Tensor(expected, DType::BFloat16, {3}));
+    EXPECT_TRUE(std::equal(copy, copy + 3, expected));
+  }
+}
+
 TEST(CosineSchedule, GoesThroughItsLandmarks) {
   const CosineSchedule s{.peak = 2, .warmupSteps = 10, .totalSteps = 110, .finalFraction = 0.1};
   EXPECT_DOUBLE_EQ(s.at(1), 0.2);

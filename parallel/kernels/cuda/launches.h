@@ -213,7 +213,7 @@ struct LogitStatistics {
 };
 cudaError_t enqueue(const LogitStatistics& x, bool doubles, cudaStream_t stream);
 struct CrossEntropy {
-  Elements logits, statistics;
+  Elements logits, statistics;  ///< no statistics: the logits' own
   const int32_t* labels;
   VocabularyPart part;
   double* losses;  ///< of each row; 0 where that does not count

@@ -16,8 +16,8 @@ TUTTI_DEVICE float lowestLogit(float) { return -3.0e38f; }
 TUTTI_DEVICE double lowestLogit(double) { return -1.0e308; }
 
 /// The label's logit, or 0 where that is elsewhere or does not count.
-template <class T>
-TUTTI_DEVICE T chosenLogit(const LogitStatistics& x, int64_t row) {
+template <class T, class Call>
+TUTTI_DEVICE T chosenLogit(const Call& x, int64_t row) {
   const int32_t label = rowIn(x.part, x.labels[row]);
   return label < 0 ? T(0) : load<T>(x.logits, row * x.stride + label);
 }
@@ -30,10 +30,13 @@ TUTTI_DEVICE void storeStatistics(const LogitStatistics& x, int64_t row, T large
   store<T>(x.statistics, 3 * row + 2, chosen);
 }
 
-/// Of the whole vocabulary. Ranks are taken in their order.
+/// Of the whole vocabulary.
 struct JoinedStatistics {
   double largest, sum, chosen;
 };
+/// Those of a row that does not count: its loss is 0.
+TUTTI_DEVICE JoinedStatistics ofNoLoss() { return {0, 1, 0}; }
+/// Of a row that counts, from what all ranks have given. Ranks are taken in their order.
 template <class T>
 TUTTI_DEVICE JoinedStatistics joinedStatistics(const CrossEntropy& x, int64_t row) {
   const int64_t rank = int64_t(x.rows) * 3;
@@ -50,14 +53,8 @@ TUTTI_DEVICE JoinedStatistics joinedStatistics(const CrossEntropy& x, int64_t ro
   return joined;
 }
 
-/// Stores a row's loss, and returns what its gradient is made of; a row that does not count has
-/// neither.
-template <class T>
-TUTTI_DEVICE JoinedStatistics storeLoss(const CrossEntropy& x, int64_t row) {
-  const bool counts = x.labels[row] >= 0;
-  const JoinedStatistics joined = counts ? joinedStatistics<T>(x, row) : JoinedStatistics{0, 1, 0};
-  x.losses[row] = counts ? log(joined.sum) - (joined.chosen - joined.largest) : 0;
-  return joined;
+TUTTI_DEVICE void storeLoss(const CrossEntropy& x, int64_t row, const JoinedStatistics& joined) {
+  x.losses[row] = log(joined.sum) - (joined.chosen - joined.largest);
 }
 
 /// From a logit to the loss's slope, but for the label's, which is `scale` less.

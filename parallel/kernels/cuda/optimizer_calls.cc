@@ -81,16 +81,29 @@ auto updates(Queue& queue, const char* operation, const Rates& rates) {
 
 void CudaKernels::adamW(const AdamWArgs& args) {
   auto tables = updates<4>(*queue_, "adamW", ratesOf(args));
+  auto withCopy = updates<5>(*queue_, "adamW", ratesOf(args));
+  std::vector<TensorCopy> copies;  // made by themselves
   for (const AdamWTensors& each : args.tensors) {
-    const bool doubles = areDoubles(each);
-    if (doubles || streaming_ == StreamingFamily::Plain)
+    const bool doubles = areDoubles(each), isPlain = streaming_ == StreamingFamily::Plain;
+    const Elements weight = elementsOf(each.weight), gradient = elementsOf(each.gradient);
+    const Elements first = elementsOf(each.first), second = elementsOf(each.second);
+    const int64_t count = each.weight.count();
+    const bool isCopied = each.copy.data != nullptr;
+    if (isCopied && !doubles && !isPlain && each.weight.type == DType::Float32 &&
+        isNarrow(each.copy.type) && each.copy.contiguous()) {
+      withCopy.add({weight, gradient, first, second, elementsOf(each.copy)}, count,
+                   each.weightDecay);
+      continue;
+    }
+    if (doubles || isPlain)
       queue_->start("adamW", plainOf(args, each), doubles);
     else
-      tables.add({elementsOf(each.weight), elementsOf(each.gradient), elementsOf(each.first),
-                  elementsOf(each.second)},
-                 each.weight.count(), each.weightDecay);
+      tables.add({weight, gradient, first, second}, count, each.weightDecay);
+    if (isCopied) copies.push_back({each.weight, each.copy});
   }
   tables.finish();
+  withCopy.finish();
+  copyAll(copies);
 }
 
 void CudaKernels::sgd(const SgdArgs& args) {

@@ -108,6 +108,7 @@ double CudaKernels::crossEntropy(const CrossEntropyArgs& args) {
   requireOperands(a);
   const bool doubles = isDouble(a.logits);
   const Vocabulary vocabulary{width(a.logits), a.firstId, a.vocabulary};
+  const bool isWhole = a.statistics.data == nullptr;
   const int64_t count = a.labels.count();
   auto* const losses = queue_->results<double>(count);
   const CrossEntropy call{.logits = elementsOf(args.logits),
@@ -117,7 +118,7 @@ double CudaKernels::crossEntropy(const CrossEntropyArgs& args) {
                           .losses = losses,
                           .rows = sizeOf32(count),
                           .width = sizeOf32(width(a.logits)),
-                          .ranks = sizeOf32(a.statistics.shape[0]),
+                          .ranks = isWhole ? 1 : sizeOf32(a.statistics.shape[0]),
                           .gradient = a.gradient,
                           .scale = a.scale,
                           .stride = rowStride(a.logits)};

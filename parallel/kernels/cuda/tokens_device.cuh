@@ -88,8 +88,13 @@ __global__ void sumByRow(const __grid_constant__ SumByRow x) {
 }
 
 template <class T>
-__global__ void logitStatistics(const __grid_constant__ LogitStatistics x) {
-  const int64_t row = blockIdx.x, first = row * x.stride;
+struct RowSoftmax {
+  T largest, sum;
+};
+/// Of a row, for all threads of its block.
+template <class T, class Call>
+TUTTI_DEVICE RowSoftmax<T> softmaxOf(const Call& x, int64_t row) {
+  const int64_t first = row * x.stride;
   T largest = lowestLogit(T(0));
   for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x))
     largest = Largest::join(largest, load<T>(x.logits, first + column));
@@ -97,16 +102,31 @@ __global__ void logitStatistics(const __grid_constant__ LogitStatistics x) {
   T sum = 0;
   for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x))
     sum += exponential(load<T>(x.logits, first + column) - largest);
-  sum = joinBlock<Sum>(sum);
-  if (threadIdx.x == 0) storeStatistics<T>(x, row, largest, sum, chosenLogit<T>(x, row));
+  return {largest, joinBlock<Sum>(sum)};
+}
+
+template <class T>
+__global__ void logitStatistics(const __grid_constant__ LogitStatistics x) {
+  const int64_t row = blockIdx.x;
+  const RowSoftmax<T> own = softmaxOf<T>(x, row);
+  if (threadIdx.x == 0) storeStatistics<T>(x, row, own.largest, own.sum, chosenLogit<T>(x, row));
 }
 
 template <class T>
 __global__ void crossEntropy(const __grid_constant__ CrossEntropy x) {
   TUTTI_SHARED(JoinedStatistics, shared, );
   const int64_t row = blockIdx.x, first = row * x.stride;
-  const bool counts = x.labels[row] >= 0;
-  if (threadIdx.x == 0) shared = storeLoss<T>(x, row);
+  const bool counts = x.labels[row] >= 0, isWhole = x.statistics.data == nullptr;
+  RowSoftmax<T> own{};
+  if (counts && isWhole) own = softmaxOf<T>(x, row);
+  if (threadIdx.x == 0) {
+    JoinedStatistics joined = ofNoLoss();
+    if (counts)
+      joined = isWhole ? JoinedStatistics{own.largest, own.sum, chosenLogit<T>(x, row)}
+                       : joinedStatistics<T>(x, row);
+    storeLoss(x, row, joined);
+    shared = joined;
+  }
   __syncthreads();
   if (x.gradient == 0) return;
   const int32_t label = rowIn(x.part, x.labels[row]);

@@ -390,10 +390,11 @@ void DryKernels::rowDots(const RowDotsArgs& args) {
 
 void DryKernels::adamW(const AdamWArgs& args) {
   for (AdamWTensors t : args.tensors)
-    countOf("adamW") +=
-        Call().reads(t.gradient).updates(t.weight, t.first, t.second).checked(t.weight, [&] {
-          requireOperands(t);
-        });
+    countOf("adamW") += Call()
+                            .reads(t.gradient)
+                            .updates(t.weight, t.first, t.second)
+                            .writes(t.copy)
+                            .checked(t.weight, [&] { requireOperands(t); });
 }
 
 void DryKernels::sgd(const SgdArgs& args) {

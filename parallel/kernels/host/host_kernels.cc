@@ -389,7 +389,10 @@ void HostKernels::attentionMerge(const AttentionMergeArgs& args) {
 }
 
 void HostKernels::adamW(const AdamWArgs& args) {
-  for (const AdamWTensors& tensors : args.tensors) update(args, tensors);
+  for (const AdamWTensors& tensors : args.tensors) {
+    update(args, tensors);
+    if (tensors.copy.data != nullptr) copy(tensors.weight, tensors.copy);
+  }
 }
 
 void HostKernels::update(const AdamWArgs& args, const AdamWTensors& t) {

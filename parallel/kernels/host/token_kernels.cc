@@ -144,7 +144,9 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
     return crossEntropy(wide);
   }
   requireOperands(a);
-  const int64_t count = a.labels.count(), ranks = a.statistics.shape[0];
+  const int64_t count = a.labels.count();
+  const bool isWhole = a.statistics.data == nullptr;
+  const int64_t ranks = isWhole ? 1 : a.statistics.shape[0];
   const int64_t w = width(a.logits), stride = rowStride(a.logits);
   const Vocabulary vocabulary("crossEntropy", w, a.firstId, a.vocabulary);
   double total = 0;
@@ -158,7 +160,12 @@ double HostKernels::crossEntropy(const CrossEntropyArgs& a) {
         if (a.gradient) std::fill_n(row, w, T(0));
         continue;
       }
-      const RowStatistics joined(a.statistics.as<T>() + 3 * r, 3 * count, ranks);
+      T own[3];
+      if (isWhole) {
+        leaves.logitStatistics(row, w, &own[0], &own[1]);
+        own[2] = row[label];
+      }
+      const RowStatistics joined(isWhole ? own : a.statistics.as<T>() + 3 * r, 3 * count, ranks);
       total += joined.loss();
       if (!a.gradient) continue;
       leaves.scaledExp(row, w, static_cast<T>(joined.largest),

@@ -25,8 +25,9 @@ cudaError_t enqueue(const InRuns<Rotary>& x, cudaStream_t stream);
 cudaError_t loadStreamed();
 
 /// updates.cu: of many weights, of float32, bfloat16 and float16; the weight comes first, then the
-/// gradient, then what is kept. The entry's weight decay is for the one that is left out. Of a copy
-/// to another type the first becomes what the second is.
+/// gradient, then what is kept; of five the last becomes what the weight is, of 16 bits. The entry's
+/// weight decay is for the one that is left out. Of a copy to another type the first becomes what
+/// the second is.
 template <class Rates, int kOperands>
 struct Updates {
   Rates rates;
@@ -45,6 +46,7 @@ struct CopyRates {
   float weightDecay;  ///< none
 };
 cudaError_t enqueue(const Updates<AdamWRates, 4>& x, cudaStream_t stream);
+cudaError_t enqueue(const Updates<AdamWRates, 5>& x, cudaStream_t stream);
 cudaError_t enqueue(const Updates<SgdRates, 2>& x, cudaStream_t stream);
 cudaError_t enqueue(const Updates<SgdRates, 3>& x, cudaStream_t stream);
 cudaError_t enqueue(const Updates<CopyRates, 2>& x, cudaStream_t stream);
@@ -76,6 +78,11 @@ cudaError_t loadColumns();
 
 /// losses.cu: of rows that begin anywhere, in runs of as many elements whatever the types.
 inline constexpr int32_t kLossRun = 8;
+/// Of a block that has a whole vocabulary's row: two on a multiprocessor, or one.
+inline constexpr int kThreadsOfWhole = 512, kThreadsOfLong = 1024;
+/// Rows of which every multiprocessor may have two at once: 132 of them have 30 MB then, which a
+/// second-level cache of 50 MB has still when they are read again.
+inline constexpr int64_t kMostBytesOfWhole = int64_t{112} << 10;
 cudaError_t enqueue(const InRuns<LogitStatistics>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<CrossEntropy>& x, cudaStream_t stream);
 cudaError_t loadLosses();

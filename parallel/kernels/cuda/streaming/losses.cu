@@ -13,26 +13,33 @@ template <Format kFormat>
 struct LossKernels {
   static constexpr auto kStatistics = statisticsOfRows<kFormat>;
   static constexpr auto kSlopes = slopesOfRows<kFormat>;
-  static cudaError_t load() { return loadAll(kStatistics, kSlopes); }
+  static constexpr auto kWhole = lossesOfWholeRows<kFormat, kThreadsOfWhole>;
+  static constexpr auto kLong = lossesOfWholeRows<kFormat, kThreadsOfLong>;
+  static cudaError_t load() { return loadAll(kStatistics, kSlopes, kWhole, kLong); }
 };
 using Floats = LossKernels<Format::Float32>;
 using Brains = LossKernels<Format::BFloat16>;
 using Halves = LossKernels<Format::Float16>;
 
-/// Of a row: whole warps, as many as have a batch each.
-int threadsOf(int32_t width) {
+/// Of a row: whole warps, as many as have a batch each, up to `most` threads.
+int threadsOf(int32_t width, int most) {
   const int64_t warps = blocksOf(width, int64_t{32} * kLossRuns * kLossRun);
-  return static_cast<int>(std::min<int64_t>(32 * warps, kThreads));
+  return static_cast<int>(std::min<int64_t>(32 * warps, most));
+}
+
+bool isLong(const CrossEntropy& x) {
+  const int64_t bytes = x.logits.format == Format::Float32 ? 4 : 2;
+  return x.width * bytes > kMostBytesOfWhole;
 }
 
 template <class Arguments>
 cudaError_t start(const Arguments& x, void (*floats)(Arguments), void (*brains)(Arguments),
-                  void (*halves)(Arguments), cudaStream_t stream) {
+                  void (*halves)(Arguments), cudaStream_t stream, int mostThreads = kThreads) {
   const Format format = x.logits.format;
   const auto kernel = format == Format::Float32    ? floats
                       : format == Format::BFloat16 ? brains
                                                    : halves;
-  return launch(kernel, x.rows, threadsOf(x.width), x, stream);
+  return launch(kernel, x.rows, threadsOf(x.width, mostThreads), x, stream);
 }
 
 }  // namespace
@@ -43,6 +50,13 @@ cudaError_t enqueue(const InRuns<LogitStatistics>& x, cudaStream_t stream) {
 }
 
 cudaError_t enqueue(const InRuns<CrossEntropy>& x, cudaStream_t stream) {
+  if (x.statistics.data == nullptr) {
+    if (isLong(x))
+      return start<CrossEntropy>(x, Floats::kLong, Brains::kLong, Halves::kLong, stream,
+                                 kThreadsOfLong);
+    return start<CrossEntropy>(x, Floats::kWhole, Brains::kWhole, Halves::kWhole, stream,
+                               kThreadsOfWhole);
+  }
   if (x.gradient == 0)
     return launch<CrossEntropy>(lossesOfRows, blocksOf(x.rows, kRowThreads), kRowThreads, x,
                                 stream);

@@ -25,9 +25,12 @@
 // those of the plain kernel to the bit. Bytes under way: 4 blocks of 256 threads with 64 bytes each
 // are 64 KB of a multiprocessor, where 800 ns at 4.8 TB/s need 29 KB.
 //
-// One pass for both would have to keep rows of some 100 KB, on all ranks, until these have
-// exchanged statistics. Slopes begin with the rows that statistics ended with: the second-level
-// cache has these still.
+// Ranks that have a part each exchange statistics between the two, which no cache has the logits
+// for; slopes begin with the rows that statistics ended with, some of which it has still. Of a
+// vocabulary that is not cut both are one launch:
+//   whole rows      read b, write b; without the gradient read b
+// A block reads its row once for the statistics, and once more for the slopes, from the
+// second-level cache: so few rows are under way at once, of many threads each, as it has room for.
 
 #include "parallel/kernels/cuda/loss_device.cuh"
 #include "parallel/kernels/cuda/streaming/arguments.h"
@@ -63,14 +66,18 @@ struct CutRow {
 
 using LossRun = float[kLossRun];
 
-/// A thread's runs of a row, every blockDim.x-th: the first of them are loaded when this is made.
-template <Format kFormat>
+/// A thread's runs of a row, every blockDim.x-th: the first kRuns are loaded when this is made.
+template <Format kFormat, int kRuns = kLossRuns>
 class RunsAhead {
  public:
   TUTTI_DEVICE RunsAhead(const Elements& logits, const CutRow& row)
       : logits_{logits.data, kFormat}, row_(row) {
+    begin();
+  }
+  /// Once more, behind forRuns().
+  TUTTI_DEVICE void begin() {
 #pragma unroll
-    for (int i = 0; i < kLossRuns; ++i) load(i, int32_t(threadIdx.x) + i * int32_t(blockDim.x));
+    for (int i = 0; i < kRuns; ++i) load(i, int32_t(threadIdx.x) + i * int32_t(blockDim.x));
   }
   /// Calls visit(column, logits) for each run, once. Visit may store there.
   template <class Visit>
@@ -78,10 +85,10 @@ class RunsAhead {
     const auto threads = int32_t(blockDim.x);
     for (int32_t run = int32_t(threadIdx.x); run < row_.runs;) {
 #pragma unroll
-      for (int i = 0; i < kLossRuns; ++i, run += threads) {
+      for (int i = 0; i < kRuns; ++i, run += threads) {
         if (run >= row_.runs) return;
         const Words<kLossRun> words = ahead_[i];
-        load(i, run + kLossRuns * threads);
+        load(i, run + kRuns * threads);
         LossRun logits;
         widenWords(words, kFormat, logits);
         visit(row_.columnOfRun(run), logits);
@@ -96,7 +103,7 @@ class RunsAhead {
   }
   const Elements logits_;
   const CutRow row_;
-  Words<kLossRun> ahead_[kLossRuns];
+  Words<kLossRun> ahead_[kRuns];
 };
 
 /// Exactly 1 of 0, 0 of minus infinity, NaN of NaN and of infinity less itself.
@@ -132,18 +139,24 @@ struct RunningSoftmax {
   }
 };
 
+/// Of a whole row, for all threads of its block.
+template <class Runs>
+TUTTI_DEVICE RunningSoftmax softmaxOf(const Elements& logits, const CutRow& row, Runs& runs) {
+  RunningSoftmax own;
+  row.forEdge([&](int32_t column) { own.add(load<float>(logits, row.first + column)); });
+  runs.forRuns([&](int32_t, const LossRun& run) { own.add(run); });
+  const float largest = joinBlock<Largest>(own.largest);
+  return {largest, joinBlock<Sum>(own.sumTo(largest))};
+}
+
 template <Format kFormat>
 __global__ void __launch_bounds__(kThreads, 4)
     statisticsOfRows(const __grid_constant__ LogitStatistics x) {
   const CutRow row(blockIdx.x, x.stride, x.width);
   RunsAhead<kFormat> runs(x.logits, row);
   const float chosen = threadIdx.x == 0 ? chosenLogit<float>(x, blockIdx.x) : 0;
-  RunningSoftmax own;
-  row.forEdge([&](int32_t column) { own.add(load<float>(x.logits, row.first + column)); });
-  runs.forRuns([&](int32_t, const LossRun& logits) { own.add(logits); });
-  const float largest = joinBlock<Largest>(own.largest);
-  const float sum = joinBlock<Sum>(own.sumTo(largest));
-  if (threadIdx.x == 0) storeStatistics<float>(x, blockIdx.x, largest, sum, chosen);
+  const RunningSoftmax all = softmaxOf(x.logits, row, runs);
+  if (threadIdx.x == 0) storeStatistics<float>(x, blockIdx.x, all.largest, all.sum, chosen);
 }
 
 template <Format kFormat>
@@ -154,22 +167,12 @@ TUTTI_DEVICE void storeZeros(const Elements& logits, const CutRow& row) {
     storeRun(Elements{logits.data, kFormat}, row.first + row.columnOfRun(run), none);
 }
 
-/// With the gradient.
-template <Format kFormat>
-__global__ void __launch_bounds__(kThreads, 4)
-    slopesOfRows(const __grid_constant__ CrossEntropy x) {
-  TUTTI_SHARED(JoinedStatistics, shared, );
-  const int64_t number = int64_t(x.rows) - 1 - blockIdx.x;
-  const CutRow row(number, x.stride, x.width);
-  if (x.labels[number] < 0) {
-    if (threadIdx.x == 0) storeLoss<float>(x, number);
-    return storeZeros<kFormat>(x.logits, row);
-  }
-  RunsAhead<kFormat> runs(x.logits, row);
-  if (threadIdx.x == 0) shared = storeLoss<float>(x, number);
-  __syncthreads();
+/// Of row `number`, which counts.
+template <Format kFormat, class Runs>
+TUTTI_DEVICE void storeSlopes(const CrossEntropy& x, int64_t number, const CutRow& row, Runs& runs,
+                              const JoinedStatistics& joined) {
   const int32_t label = rowIn(x.part, x.labels[number]);
-  const LogitSlopes<float> slopes(shared, x.scale);
+  const LogitSlopes<float> slopes(joined, x.scale);
   row.forEdge([&](int32_t column) {
     const float slope = slopes.of(load<float>(x.logits, row.first + column));
     store<float>(x.logits, row.first + column, column == label ? slope - slopes.scale : slope);
@@ -186,10 +189,57 @@ __global__ void __launch_bounds__(kThreads, 4)
   });
 }
 
+/// With the gradient.
+template <Format kFormat>
+__global__ void __launch_bounds__(kThreads, 4)
+    slopesOfRows(const __grid_constant__ CrossEntropy x) {
+  TUTTI_SHARED(JoinedStatistics, shared, );
+  const int64_t number = int64_t(x.rows) - 1 - blockIdx.x;
+  const CutRow row(number, x.stride, x.width);
+  if (x.labels[number] < 0) {
+    if (threadIdx.x == 0) storeLoss(x, number, ofNoLoss());
+    return storeZeros<kFormat>(x.logits, row);
+  }
+  RunsAhead<kFormat> runs(x.logits, row);
+  if (threadIdx.x == 0) {
+    shared = joinedStatistics<float>(x, number);
+    storeLoss(x, number, shared);
+  }
+  __syncthreads();
+  storeSlopes<kFormat>(x, number, row, runs, shared);
+}
+
 /// Without it: a thread has a row.
 __global__ inline void lossesOfRows(const __grid_constant__ CrossEntropy x) {
   const int64_t row = firstElement();
-  if (row < x.rows) storeLoss<float>(x, row);
+  if (row < x.rows)
+    storeLoss(x, row, x.labels[row] < 0 ? ofNoLoss() : joinedStatistics<float>(x, row));
+}
+
+/// Of a whole vocabulary, without statistics that were made ahead; with the gradient or without.
+template <Format kFormat, int kMostThreads>
+__global__ void __launch_bounds__(kMostThreads, kThreadsOfLong / kMostThreads)
+    lossesOfWholeRows(const __grid_constant__ CrossEntropy x) {
+  TUTTI_SHARED(JoinedStatistics, shared, );
+  const int64_t number = blockIdx.x;
+  const CutRow row(number, x.stride, x.width);
+  if (x.labels[number] < 0) {
+    if (threadIdx.x == 0) storeLoss(x, number, ofNoLoss());
+    if (x.gradient != 0) storeZeros<kFormat>(x.logits, row);
+    return;
+  }
+  constexpr int kRuns = kFormat == Format::Float32 ? 2 : kLossRuns;  // as many bytes
+  RunsAhead<kFormat, kRuns> runs(x.logits, row);
+  const float chosen = threadIdx.x == 0 ? chosenLogit<float>(x, number) : 0;
+  const RunningSoftmax all = softmaxOf(x.logits, row, runs);
+  if (x.gradient != 0) runs.begin();
+  if (threadIdx.x == 0) {
+    shared = {all.largest, all.sum, chosen};
+    storeLoss(x, number, shared);
+  }
+  if (x.gradient == 0) return;
+  __syncthreads();
+  storeSlopes<kFormat>(x, number, row, runs, shared);
 }
 
 }  // namespace tutti::parallel::cuda

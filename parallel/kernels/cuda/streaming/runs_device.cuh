@@ -148,5 +148,10 @@ TUTTI_DEVICE void widenHalfWord(const Words<4>& words, Format format, float (&va
 #pragma unroll
   for (int i = 0; i < 4; ++i) values[i] = all[i];
 }
+TUTTI_DEVICE void storeHalfWord(const Elements& x, int64_t at, const float (&values)[4]) {
+  const float all[8] = {values[0], values[1], values[2], values[3]};
+  const uint4 word = narrowWords(all, x.format).words[0];
+  *reinterpret_cast<uint2*>(static_cast<char*>(x.data) + at * 2) = make_uint2(word.x, word.y);
+}
 
 }  // namespace tutti::parallel::cuda

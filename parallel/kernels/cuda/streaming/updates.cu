@@ -14,7 +14,8 @@ struct UpdateKernels {
   static constexpr auto kFour = updated<4, Rates, kOperands>, kEight = updated<8, Rates, kOperands>;
   static cudaError_t start(const Arguments& x, cudaStream_t stream) {
     bool areFloats = true;
-    for (const Format format : x.table.formats) areFloats &= format == Format::Float32;
+    for (int k = 0; k < kOperands; ++k)
+      areFloats &= k == kCopy<kOperands> || x.table.formats[k] == Format::Float32;
     return launch(areFloats ? kFour : kEight, x.table.blocks, kThreads, x, stream);
   }
   static cudaError_t load() { return loadAll(kFour, kEight); }
@@ -24,6 +25,10 @@ struct UpdateKernels {
 
 cudaError_t enqueue(const Updates<AdamWRates, 4>& x, cudaStream_t stream) {
   return UpdateKernels<AdamWRates, 4>::start(x, stream);
+}
+
+cudaError_t enqueue(const Updates<AdamWRates, 5>& x, cudaStream_t stream) {
+  return UpdateKernels<AdamWRates, 5>::start(x, stream);
 }
 
 cudaError_t enqueue(const Updates<SgdRates, 2>& x, cudaStream_t stream) {
@@ -40,8 +45,9 @@ cudaError_t enqueue(const Updates<CopyRates, 2>& x, cudaStream_t stream) {
 
 cudaError_t loadUpdates() {
   cudaError_t error = cudaSuccess;
-  for (const auto load : {UpdateKernels<AdamWRates, 4>::load, UpdateKernels<SgdRates, 2>::load,
-                          UpdateKernels<SgdRates, 3>::load, UpdateKernels<CopyRates, 2>::load})
+  for (const auto load : {UpdateKernels<AdamWRates, 4>::load, UpdateKernels<AdamWRates, 5>::load,
+                          UpdateKernels<SgdRates, 2>::load, UpdateKernels<SgdRates, 3>::load,
+                          UpdateKernels<CopyRates, 2>::load})
     if (error == cudaSuccess) error = load();
   return error;
 }

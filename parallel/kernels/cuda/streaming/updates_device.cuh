@@ -6,7 +6,7 @@
 // bytes, all are one by one. One by one they are as the plain kernels have them.
 //
 // Bound: the memory's bandwidth; bytes of an element of float32:
-//   adamW    read 16, write 12
+//   adamW    read 16, write 12; with a copy of 16 bits write 14
 //   sgd      read 8, write 4; with a velocity read 12, write 8
 //   copy     read 4, write 2 where it is to 16 bits
 // What a launch takes besides does not depend on how many weights there are, as long as they fit in
@@ -25,6 +25,10 @@ TUTTI_DEVICE void updateOne(const AdamWRates& rates, float (&x)[4]) {
   const AdamWStep<float> step(rates, x[0], x[1], x[2], x[3]);
   x[0] = step.weight, x[2] = step.first, x[3] = step.second;
 }
+TUTTI_DEVICE void updateOne(const AdamWRates& rates, float (&x)[5]) {
+  const AdamWStep<float> step(rates, x[0], x[1], x[2], x[3]);
+  x[0] = x[4] = step.weight, x[2] = step.first, x[3] = step.second;
+}
 TUTTI_DEVICE void updateOne(const SgdRates& rates, float (&x)[2]) {
   x[0] = SgdStep<float>(rates, x[0], x[1], false, 0.0f).weight;
 }
@@ -34,6 +38,9 @@ TUTTI_DEVICE void updateOne(const SgdRates& rates, float (&x)[3]) {
 }
 TUTTI_DEVICE void updateOne(const CopyRates&, float (&x)[2]) { x[0] = x[1]; }
 TUTTI_DEVICE constexpr bool changes(int operand) { return operand != 1; }
+/// The one that is the weight's copy, of 16 bits and not read.
+template <int kOperands>
+inline constexpr int kCopy = kOperands == 5 ? 4 : kOperands;
 
 /// One weight's operands, and what becomes of them.
 template <class Rates, int kOperands>
@@ -59,32 +66,43 @@ struct Updated {
   template <int kRun>
   TUTTI_DEVICE void loadRun(int64_t at, Words<kRun> (&loaded)[kOperands]) const {
 #pragma unroll
-    for (int k = 0; k < kOperands; ++k) loaded[k] = loadWords<kRun>(operands[k], at);
+    for (int k = 0; k < kOperands; ++k)
+      if (k != kCopy<kOperands>) loaded[k] = loadWords<kRun>(operands[k], at);
   }
 
   template <int kRun>
   TUTTI_DEVICE void updateRun(int64_t at, const Words<kRun> (&loaded)[kOperands]) const {
     float x[kOperands][kRun];
 #pragma unroll
-    for (int k = 0; k < kOperands; ++k) widenWords(loaded[k], operands[k].format, x[k]);
+    for (int k = 0; k < kOperands; ++k)
+      if (k != kCopy<kOperands>) widenWords(loaded[k], operands[k].format, x[k]);
 #pragma unroll
     for (int i = 0; i < kRun; ++i) {
       float one[kOperands];
 #pragma unroll
-      for (int k = 0; k < kOperands; ++k) one[k] = x[k][i];
+      for (int k = 0; k < kOperands; ++k) one[k] = k == kCopy<kOperands> ? 0 : x[k][i];
       updateOne(rates, one);
 #pragma unroll
       for (int k = 0; k < kOperands; ++k) x[k][i] = one[k];
     }
 #pragma unroll
-    for (int k = 0; k < kOperands; ++k)
-      if (changes(k)) storeRun(operands[k], at, x[k]);
+    for (int k = 0; k < kOperands; ++k) {
+      if (!changes(k)) continue;
+      if constexpr (kRun == 4) {
+        if (k == kCopy<kOperands>) {
+          storeHalfWord(operands[k], at, x[k]);
+          continue;
+        }
+      }
+      storeRun(operands[k], at, x[k]);
+    }
   }
 
   TUTTI_DEVICE void updateElement(int64_t at) const {
     float one[kOperands];
 #pragma unroll
-    for (int k = 0; k < kOperands; ++k) one[k] = load<float>(operands[k], at);
+    for (int k = 0; k < kOperands; ++k)
+      one[k] = k == kCopy<kOperands> ? 0 : load<float>(operands[k], at);
     updateOne(rates, one);
 #pragma unroll
     for (int k = 0; k < kOperands; ++k)

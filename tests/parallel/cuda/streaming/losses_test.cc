@@ -1,6 +1,7 @@
 // The loss: exactly where exponentials are 1 or 0, else against float64; its gradient to the bit
-// what the plain kernel computes. Of rows that begin anywhere, and of rows with gaps between them,
-// of one element and of several batches of a block. Gaps are NaN, which nothing may read, or write.
+// what the plain kernel computes; of a whole vocabulary in one launch what it is in two. Of rows
+// that begin anywhere, and of rows with gaps between them, of one element and of several batches of
+// a block. Gaps are NaN, which nothing may read, or write.
 
 #include <algorithm>
 #include <cmath>
@@ -316,6 +317,153 @@ TEST(StreamedLosses, SlopesOfWhatIsNoNumber) {
                 c == 0 || c == 100 || c == 268)
           << c;
       EXPECT_EQ(pool.numberIn(got, x.logits, 4 * kWidth + c), 0) << c;
+    }
+  }
+}
+
+/// One rank's of a whole vocabulary: the first label, the last, one between them, and a row that
+/// does not count.
+CrossEntropy wholeOf(Pool& pool, const Logits& of, bool gradient) {
+  return {.logits = pool.random({kRows, of.width, of.stride, of.shift}, of.format),
+          .statistics = {},
+          .labels = pool.numbers({0, of.width - 1, of.width / 2, of.width / 3, -1}),
+          .part = {0, of.width},
+          .losses = pool.doubles(kRows),
+          .rows = kRows,
+          .width = of.width,
+          .ranks = 1,
+          .gradient = gradient ? 1 : 0,
+          .scale = 0.125,
+          .stride = of.stride};
+}
+int64_t labelOfWhole(int64_t row, int32_t width) {
+  const int64_t labels[] = {0, width - 1, width / 2, width / 3, -1};
+  return labels[row];
+}
+/// Which a block of twice the threads has by itself on a multiprocessor.
+constexpr int32_t kLongWidth = (kMostBytesOfWhole >> 1) + 5;
+
+// Logits are the largest or far below it.
+TEST(StreamedLosses, OfAWholeVocabularyAreExact) {
+  const auto test = [](Pool& pool, const Logits& of) {
+    const CrossEntropy x = wholeOf(pool, of, true);
+    const auto isLargest = [&](int64_t row, int64_t column) {
+      return column % (row + 2) == 0 || column == of.width - 1;
+    };
+    forLogits(of, [&](int64_t row, int64_t column, int64_t place) {
+      pool.set(x.logits, place, isLargest(row, column) ? 5 : -124);
+    });
+    ASSERT_NE(runOf(x), 0);
+    const std::vector<char> got =
+        pool.compute([&](StreamingFamily f) { return start(f, x); }).vectors;
+    const auto scale = static_cast<float>(x.scale);
+    for (int64_t row = 0; row < kRows; ++row) {
+      const int64_t label = labelOfWhole(row, of.width);
+      float sum = 0;
+      for (int64_t c = 0; c < of.width; ++c) sum += isLargest(row, c) ? 1.0f : 0.0f;
+      for (int64_t c = 0; c < of.width; ++c) {
+        const float slope = (isLargest(row, c) ? scale / sum : 0) - (c == label ? scale : 0);
+        ASSERT_EQ(pool.numberIn(got, x.logits, row * of.stride + c),
+                  label < 0 ? 0 : numberOf(bitsOf(double{slope}, of.format), of.format))
+            << row << ", " << c;
+      }
+      const double below = label < 0 || isLargest(row, label) ? 0 : 129;
+      EXPECT_EQ(pool.doubleIn(got, x.losses + row), label < 0 ? 0 : std::log(double{sum}) + below)
+          << row;
+    }
+    std::vector<char> others = got;
+    for (int64_t row = 0; row < kRows; ++row)
+      pool.erase(others, rowOf(x.logits, row * of.stride), of.width);
+    pool.erase(others, {x.losses, Format::Float32}, 2 * kRows);
+    EXPECT_TRUE(others == pool.image()) << "writes beside its results";
+  };
+  forAll(test);
+  Pool pool;
+  test(pool, {kLongWidth, kLongWidth, Format::BFloat16});
+}
+
+// To the bit, by the plain kernels, and by others where as many threads add: beyond, sums have
+// another order, each within the bound of StatisticsAreNearFloat64, so a slope differs by twice
+// that, and by a rounding of its type. Without the gradient logits stay as they are.
+TEST(StreamedLosses, OfAWholeVocabularyAreThoseOfItsStatistics) {
+  const auto test = [](Pool& pool, const Logits& of) {
+    for (const bool gradient : {false, true}) {
+      pool.reset();
+      const CrossEntropy x = wholeOf(pool, of, gradient);
+      CrossEntropy behind = x;
+      behind.statistics = pool.result({1, 3 * kRows, 3 * kRows}, Format::Float32);
+      const LogitStatistics ahead{.logits = x.logits,
+                                  .statistics = behind.statistics,
+                                  .labels = x.labels,
+                                  .part = x.part,
+                                  .rows = kRows,
+                                  .width = of.width,
+                                  .stride = of.stride};
+      const Pool::Results one = pool.compute([&](StreamingFamily f) { return start(f, x); });
+      Pool::Results two = pool.compute([&](StreamingFamily f) {
+        const cudaError_t error = start(f, ahead);
+        return error == cudaSuccess ? start(f, behind) : error;
+      });
+      for (std::vector<char>* bytes : {&two.vectors, &two.plain})
+        pool.erase(*bytes, behind.statistics, 3 * kRows);
+      EXPECT_TRUE(one.plain == two.plain);
+      if (of.width <= kBatch) {
+        EXPECT_TRUE(one.vectors == two.vectors);
+        continue;
+      }
+      const double runs = 2 + 4 * (1 + of.width / kBatch);
+      const double bound = 2 * kUnit * (28 + 3 + 30 * runs + 29 + 13);
+      const double rounding = of.format == Format::Float32    ? kUnit
+                              : of.format == Format::BFloat16 ? 0x1p-8
+                                                              : 0x1p-11;
+      forLogits(of, [&](int64_t row, int64_t column, int64_t place) {
+        const double slope = pool.numberIn(two.vectors, x.logits, place);
+        const double parts =
+            std::abs(slope) + (column == labelOfWhole(row, of.width) ? 2 * x.scale : 0);
+        const double least = of.format == Format::Float16 ? 0x1p-25 : 0;  // of a subnormal number
+        ASSERT_NEAR(pool.numberIn(one.vectors, x.logits, place), slope,
+                    gradient ? parts * (bound + 2 * rounding) + 2 * least : 0)
+            << place;
+      });
+      for (int64_t row = 0; row < kRows; ++row)
+        EXPECT_NEAR(pool.doubleIn(one.vectors, x.losses + row),
+                    pool.doubleIn(two.vectors, x.losses + row), row == 4 ? 0 : bound)
+            << row;
+    }
+  };
+  forAll(test);
+  Pool pool;
+  test(pool, {kLongWidth, kLongWidth, Format::BFloat16});
+}
+
+// A NaN and an infinity make all of their row NaN; minus infinity counts as none.
+TEST(StreamedLosses, OfAWholeVocabularyOfWhatIsNoNumber) {
+  for (const Format format : kFormats) {
+    constexpr int32_t kWidth = 269;
+    Pool pool;
+    const CrossEntropy x = wholeOf(pool, {kWidth, kWidth, format}, true);
+    for (int64_t c = 0; c < kWidth; ++c) {
+      pool.set(x.logits, c, c == 100 ? 3 : -kInfinity);
+      pool.set(x.logits, 4 * kWidth + c, kNaN);
+    }
+    pool.set(x.logits, 1 * kWidth + 100, kNaN);
+    pool.set(x.logits, 2 * kWidth + 100, kInfinity);
+    const Pool::Results results = pool.compute([&](StreamingFamily f) { return start(f, x); });
+    for (const std::vector<char>& got : {results.vectors, results.plain}) {
+      for (int64_t c = 0; c < kWidth; ++c) {
+        const auto of = [&](int64_t row) { return pool.numberIn(got, x.logits, row * kWidth + c); };
+        EXPECT_EQ(of(0), c == 0 ? -x.scale : c == 100 ? x.scale : 0) << c;
+        EXPECT_TRUE(std::isnan(of(1))) << c;
+        EXPECT_TRUE(std::isnan(of(2)) || of(2) == 0) << c;
+        EXPECT_TRUE(std::isfinite(of(3))) << c;
+        EXPECT_EQ(of(4), 0) << c;
+      }
+      const auto loss = [&](int64_t row) { return pool.doubleIn(got, x.losses + row); };
+      EXPECT_EQ(loss(0), kInfinity);
+      EXPECT_TRUE(std::isnan(loss(1)));
+      EXPECT_TRUE(std::isnan(loss(2)));
+      EXPECT_TRUE(std::isfinite(loss(3)));
+      EXPECT_EQ(loss(4), 0);
     }
   }
 }

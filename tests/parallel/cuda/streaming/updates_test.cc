@@ -91,6 +91,7 @@ struct Weight {
   Elements weight, gradient, first, second;
   int64_t count;
   double decay;
+  Elements copy{};
 };
 using Weights = std::vector<Weight>;
 
@@ -131,6 +132,20 @@ cudaError_t adamW(StreamingFamily family, const Weights& all, const AdamWRates& 
   return error;
 }
 
+/// Plainly by two kernels.
+cudaError_t adamWWithCopies(StreamingFamily family, const Weights& all) {
+  if (family == StreamingFamily::Vectors)
+    return together<5>(all, kAdamW, [](const Weight& x) {
+      return std::array{x.weight, x.gradient, x.first, x.second, x.copy};
+    });
+  cudaError_t error = adamW(family, all);
+  const RowPlaces adjacent{.isContiguous = 1};
+  for (const Weight& x : all)
+    if (error == cudaSuccess && x.count > 0)
+      error = enqueue(Convert{x.weight, x.copy, adjacent, adjacent, x.count, x.count}, nullptr);
+  return error;
+}
+
 cudaError_t sgd(StreamingFamily family, const Weights& all, bool keeps, const SgdRates& r = kSgd) {
   if (family == StreamingFamily::Vectors && keeps)
     return together<3>(all, r, [](const Weight& x) {
@@ -146,6 +161,8 @@ cudaError_t sgd(StreamingFamily family, const Weights& all, bool keeps, const Sg
                       false, nullptr);
   return error;
 }
+
+double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
 
 /// Where something is so many elements behind a multiple of 16 bytes.
 struct Shifts {
@@ -206,6 +223,31 @@ TEST(StreamedUpdates, HavePlainBitsOfOperandsThatAreNotAligned) {
   }
 }
 
+// The weight as it is behind the update, rounded to 16 bits: of gradients of either width, and
+// where the copy alone is not aligned; more than a table has, of other formats between them.
+TEST(StreamedUpdates, WithCopiesHavePlainBits) {
+  for (const Format gradient : {kFloat, kBrain})
+    for (const Format copy : {kBrain, Format::Float16}) {
+      Pool pool;
+      Weights all;
+      const auto add = [&](int64_t count, Format of, int64_t shift) {
+        all.push_back(weightOf(pool, count, {gradient, kFloat}, 0.125 * double(count % 3)));
+        all.back().copy = pool.result({1, count, count, shift}, of);
+      };
+      for (const int64_t shift : {0, 3})
+        for (const int64_t count : kCounts) add(count, copy, shift);
+      for (int i = 0; i < 100; ++i) add(1 + i % 11, i < 80 ? copy : kBrain, 0);
+      const auto call = [&](StreamingFamily f) { return adamWWithCopies(f, all); };
+      pool.expectPlainBits(call, "adamW with copies");
+      const std::vector<char> moved = pool.compute(call).vectors;
+      for (const Weight& x : all)
+        for (int64_t i = 0; i < x.count; ++i)
+          ASSERT_EQ(pool.numberIn(moved, x.copy, i),
+                    roundedTo(x.copy.format, pool.numberIn(moved, x.weight, i)))
+              << i;
+    }
+}
+
 // More than a table has, and of other formats between them.
 TEST(StreamedUpdates, OfHundredsHavePlainBits) {
   Pool pool;
@@ -229,7 +271,6 @@ TEST(StreamedUpdates, OfNoneDoNothing) {
 }
 
 double small(int64_t i) { return static_cast<double>(i * 5 % 7 - 3); }
-double roundedTo(Format format, double value) { return numberOf(bitsOf(value, format), format); }
 
 // Halves of small integers, and quotients by powers of two.
 TEST(StreamedUpdates, AreExact) {

@@ -1,7 +1,9 @@
 #include "bench/gpu/memory_cases.h"
 
 #include <algorithm>
+#include <set>
 
+#include "bench/gpu/memory_launches.h"
 #include "parallel/kernels/exact_sum.h"
 
 namespace tutti::bench {
@@ -164,14 +166,25 @@ void addTokens(Maker& m) {
          k.rotary(
              {.x = x[0], .cosine = x[1], .sine = x[2], .heads = heads, .headWidth = headWidth});
        })});
+  // All sequences have the same ids, of which several may be one.
+  const std::vector<int32_t> used = idsBelow(s.vocabulary, s.context);
   MemoryOperand tokens = in(kNarrow, table);
-  tokens.usedRows = std::min(s.context, s.vocabulary);
+  tokens.usedRows = static_cast<int64_t>(std::set<int32_t>(used.begin(), used.end()).size());
   m.cases.push_back({"embedding",
                      sequences,
                      1,
                      {in(kInt, ids, Content::Ids), tokens, out(kNarrow, sequence)},
                      quiet([](Kernels& k, Tensors x) {
                        k.embedding({.tokenIds = x[0], .tokens = x[1], .x = x[2]});
+                     })});
+  m.cases.push_back({"embedding with positions",
+                     sequences,
+                     1,
+                     {in(kInt, ids, Content::Ids), tokens, in(kNarrow, fixed({s.context, s.width})),
+                      out(kNarrow, sequence)},
+                     quiet([](Kernels& k, Tensors x) {
+                       k.embedding(
+                           {.tokenIds = x[0], .tokens = x[1], .positions = x[2], .x = x[3]});
                      })});
   m.cases.push_back({"embedding gradient",
                      sequences,
@@ -193,10 +206,59 @@ void addTokens(Maker& m) {
        })});
 }
 
+/// Float64, on the host: of a row of each head.
+void dotsOfHeads(const Tensor& dOut, const Tensor& out, const Tensor& dots) {
+  const int64_t heads = dots.shape[1], rows = dots.shape[2], width = dOut.shape[2];
+  const int64_t headWidth = width / heads;
+  for (int64_t i = 0; i < dots.count(); ++i) {
+    const int64_t sequence = i / rows / heads, head = i / rows % heads;
+    const int64_t first = (sequence * rows + i % rows) * width + head * headWidth;
+    double sum = 0;
+    for (int64_t k = first; k < first + headWidth; ++k)
+      sum += dOut.as<double>()[k] * out.as<double>()[k];
+    dots.as<double>()[i] = sum;
+  }
+}
+
+/// Kernels that are parts of calls: what attention's backward begins with, and what a product ends
+/// with whose depth is split, into a gradient of float32 that it is added to.
+void addPartsOfCalls(Maker& m) {
+  const MemorySizes& s = m.sizes;
+  const int64_t sequences = std::max<int64_t>(1, s.rows / s.context);
+  const int64_t heads = s.width / std::min<int64_t>(128, s.width);
+  const ShapeOf sequence = each({s.context, s.width});
+  m.cases.push_back(
+      {"attention dots",
+       sequences,
+       1,
+       {in(kNarrow, sequence), in(kNarrow, sequence), out(kWide, each({heads, s.context}))},
+       quiet([](Kernels&, Tensors x) { dotsOfHeads(x[0], x[1], x[2]); }),
+       [](Tensors x, CUstream_st* stream) {
+         launchAttentionDots({.dOut = x[0], .out = x[1], .dots = x[2]}, stream);
+       }});
+  // Each sequence stands for a product.
+  constexpr int64_t kSplits = 4;
+  const int64_t columns = (s.width + 3) / 4 * 4;
+  m.cases.push_back(
+      {"sum of splits",
+       sequences,
+       1,
+       {in(kWide, each({kSplits, s.context, columns})), updated(kWide, each({s.context, columns}))},
+       quiet([](Kernels& k, Tensors x) {
+         const Tensor splits = x[0].view({kSplits, x[1].count()});  // one product, on the host
+         for (int64_t split = 0; split < kSplits; ++split)
+           k.add(splits.rows(split, 1).view(x[1].shape), x[1]);
+       }),
+       [](Tensors x, CUstream_st* stream) {
+         launchSumOfSplits({.partial = x[0], .c = x[1]}, stream);
+       }});
+}
+
 /// `part`: behind the names; so many columns of the vocabulary, in rows that begin at multiples of
 /// 16 bytes, as a model has them (Arena::allocateRows).
 void addLossOf(Maker& m, const std::string& part, int64_t columns) {
-  const int64_t all = m.sizes.vocabulary, rows = std::max<int64_t>(m.period, m.sizes.rows / 4);
+  const int64_t all = m.sizes.vocabulary,
+                rows = std::max<int64_t>(1, m.sizes.rows / 4 / m.period) * m.period;
   const ShapeOf logits = each({(columns + 7) / 8 * 8});
   const MemoryOperand labels = in(kInt, m.one(), Content::Ids);
   m.cases.push_back({"logit statistics" + part,
@@ -337,6 +399,15 @@ void adamW(Kernels& kernels, Tensors x, int64_t parts) {
   kernels.adamW({.tensors = all, .learningRate = 0.125, .correction1 = 0.5, .correction2 = 0.25});
 }
 
+void sgd(Kernels& kernels, Tensors x, bool hasVelocity) {
+  std::vector<parallel::SgdTensors> all;
+  forParts(x, kWeights, [&](const auto& part) {
+    all.push_back({.weight = part(0), .gradient = part(1)});
+    if (hasVelocity) all.back().velocity = part(2);
+  });
+  kernels.sgd({.tensors = all, .learningRate = 0.125, .momentum = hasVelocity ? 0.5 : 0});
+}
+
 void addOptimizer(Maker& m) {
   const ShapeOf row = m.row();
   m.rows("adamw",
@@ -348,12 +419,14 @@ void addOptimizer(Maker& m) {
           updated(kWide, row, Content::Positive)},
          [](Kernels& k, Tensors x) { adamW(k, x, kWeights); });
   m.rows("sgd of many", {updated(kWide, row), in(kWide, row), updated(kWide, row)},
+         [](Kernels& k, Tensors x) { sgd(k, x, true); });
+  m.rows("sgd of many without velocity", {updated(kWide, row), in(kWide, row)},
+         [](Kernels& k, Tensors x) { sgd(k, x, false); });
+  m.rows("cast of many to bfloat16", {in(kWide, row), out(kNarrow, row)},
          [](Kernels& k, Tensors x) {
-           std::vector<parallel::SgdTensors> all;
-           forParts(x, kWeights, [&](const auto& part) {
-             all.push_back({.weight = part(0), .gradient = part(1), .velocity = part(2)});
-           });
-           k.sgd({.tensors = all, .learningRate = 0.125, .momentum = 0.5});
+           std::vector<parallel::TensorCopy> all;
+           forParts(x, kWeights, [&](const auto& part) { all.push_back({part(0), part(1)}); });
+           k.copyAll(all);
          });
   for (const int64_t parts : {int64_t{1}, kWeights})
     m.cases.push_back({parts == 1 ? "sum of squares" : "sum of squares of many",
@@ -383,9 +456,9 @@ double MemoryCase::bytes() const {
 }
 
 Cases memoryCases(const MemorySizes& sizes) {
-  Maker maker{sizes, std::min<int64_t>(16, sizes.rows), {}};
-  for (const auto add :
-       {addElementwise, addNorms, addTokens, addLoss, addRouting, addMoves, addOptimizer})
+  Maker maker{sizes, std::min<int64_t>(kRowPeriod, sizes.rows), {}};
+  for (const auto add : {addElementwise, addNorms, addTokens, addPartsOfCalls, addLoss, addRouting,
+                         addMoves, addOptimizer})
     add(maker);
   return maker.cases;
 }

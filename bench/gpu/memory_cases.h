@@ -12,6 +12,9 @@
 
 namespace tutti::bench {
 
+/// Rows after which content repeats, or all where they are fewer; else rows are a multiple of it.
+inline constexpr int64_t kRowPeriod = 16;
+
 struct MemorySizes {
   int64_t rows = 16384, width = 4096, context = 2048, vocabulary = 50257;
 };
@@ -29,7 +32,7 @@ struct MemoryOperand {
   std::function<Shape(int64_t units)> shape;
   Content content = Content::Random;
   bool isRead = true, isWritten = false;
-  int64_t usedRows = 0;  ///< of a table that is read in part; 0: all
+  int64_t usedRows = 0;  ///< of a table that is read in part, each once; 0: all
   int64_t end = 0;       ///< of ids; 0: the vocabulary's
 };
 
@@ -40,9 +43,15 @@ struct MemoryCase {
   std::vector<MemoryOperand> operands;
   /// Returns what the kernel does, or 0: a sum over rows.
   std::function<double(parallel::Kernels&, std::span<const Tensor>)> call;
+  /// Of a kernel that is only a part of what Kernels has: enqueues it on the GPU, where call() is
+  /// then the host's alone.
+  std::function<void(std::span<const Tensor>, CUstream_st*)> launch = {};
 
   double bytes() const;  ///< read and written, each once
 };
+
+/// What so many Ids are.
+std::vector<int32_t> idsBelow(int64_t end, int64_t count);
 
 std::vector<MemoryCase> memoryCases(const MemorySizes& sizes);
 
@@ -50,7 +59,7 @@ std::vector<MemoryCase> memoryCases(const MemorySizes& sizes);
 class MemoryRun {
  public:
   MemoryRun(Gpu& gpu, const MemoryCase& made, int64_t vocabulary);
-  double call() { return case_.call(gpu_.kernels(), onGpu_); }
+  double call();
   /// Calls once on both. Throws Internal, saying where, when anything written is not the host's; to
   /// be called first.
   void check();

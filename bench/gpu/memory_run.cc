@@ -29,14 +29,6 @@ std::vector<float> contentOf(const MemoryOperand& operand, int64_t count, size_t
   return numbers;
 }
 
-std::vector<int32_t> idsBelow(int64_t end, int64_t count) {
-  const parallel::Random random(1, "ids");
-  std::vector<int32_t> ids(static_cast<size_t>(count));
-  for (size_t i = 0; i < ids.size(); ++i)
-    ids[i] = static_cast<int32_t>(random.below(i, static_cast<uint64_t>(end)));
-  return ids;
-}
-
 /// Of `count` places, each once, in no order: 5 and the count have no common factor, or 3, ...
 std::vector<int32_t> placesOf(int64_t count) {
   int64_t step = std::max<int64_t>(1, std::min<int64_t>(5, count - 1));
@@ -60,6 +52,14 @@ std::vector<int32_t> continued(const std::vector<int32_t>& period, int64_t all, 
 
 }  // namespace
 
+std::vector<int32_t> idsBelow(int64_t end, int64_t count) {
+  const parallel::Random random(1, "ids");
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>(random.below(i, static_cast<uint64_t>(end)));
+  return ids;
+}
+
 MemoryRun::MemoryRun(Gpu& gpu, const MemoryCase& made, int64_t vocabulary)
     : gpu_(gpu), case_(made) {
   for (size_t i = 0; i < made.operands.size(); ++i) {
@@ -80,6 +80,12 @@ MemoryRun::MemoryRun(Gpu& gpu, const MemoryCase& made, int64_t vocabulary)
       std::ranges::copy(numbers, onHost_.back().as<double>());
     }
   }
+}
+
+double MemoryRun::call() {
+  if (!case_.launch) return case_.call(gpu_.kernels(), onGpu_);
+  case_.launch(onGpu_, gpu_.stream());
+  return 0;
 }
 
 void MemoryRun::check() {

@@ -1,9 +1,10 @@
 // memory_speed [--seconds N] [--turns N] [--rows N] [--width N] [--context N] [--vocabulary N]
 // [--copy MIB]: each kernel that memory bounds, in turns with a copy of 256 MiB from one place of
 // the GPU's memory to another. The table has the bytes that a call must read and write, each once,
-// over its time, and the ratio of that to the copy's bytes, read and written, over its own. A call
-// that waits for the GPU, to check ids or to return a sum, has that wait in its time. All results
-// are compared with the host's (memory_run.cc); the exit status is 1 if one is wrong.
+// over its time, and the ratio of that to the copy's bytes, read and written, over its own; a row
+// of a table of tokens or of positions is such a byte once, however many ids name it. A call that
+// waits for the GPU, to check ids or to return a sum, has that wait in its time. All results are
+// compared with the host's (memory_run.cc); the exit status is 1 if one is wrong.
 
 #include <cstdio>
 
@@ -25,6 +26,8 @@ int run(int argc, char** argv) {
   MemorySizes sizes;
   sizes = {size("--rows", sizes.rows), size("--width", sizes.width),
            size("--context", sizes.context), size("--vocabulary", sizes.vocabulary)};
+  parallel::require(sizes.rows < kRowPeriod || sizes.rows % kRowPeriod == 0, "--rows ", sizes.rows,
+                    " is neither below ", kRowPeriod, " nor a multiple of it");
   const int turns = static_cast<int>(size("--turns", 7));
   const auto copied = static_cast<size_t>(words.number("--copy", 256) * (1 << 20));
   const Budget budget(words.number("--seconds", 1e6));

@@ -1,8 +1,9 @@
-// tune_gemm [--repeats N] [--out FILE] [ROWSxCOLUMNSxDEPTH:nn|nt|tn|tt[:float32] ...]: times every
-// row of the table of tiles (parallel/kernels/cuda/gemm/choice.cc) with several splits, and by
-// stream-K, on the products given, or on layers of GPT-2 and Llama 3, says what the model of costs
-// had predicted, and writes what was fastest to FILE, for TUTTI_GEMM_TABLE. Operands are random; a
-// time is the median.
+// tune_gemm [--repeats N] [--out FILE] [ROWSxCOLUMNSxDEPTH:nn|nt|tn|tt[:float32|:gradient] ...]:
+// times every row of the table of tiles (parallel/kernels/cuda/gemm/choice.cc) with several splits,
+// and by stream-K, on the products given, or on layers of GPT-2 and Llama 3, says what the model of
+// costs had predicted, and writes what was fastest to FILE, for TUTTI_GEMM_TABLE. Operands are
+// random; a time is the median. Operands and results are bfloat16, with :float32 both of that, and
+// with :gradient the result is float32 and added to, as gradients of weights are.
 
 #include <cuda_runtime_api.h>
 
@@ -23,11 +24,13 @@ namespace tutti::parallel::cuda {
 namespace {
 
 constexpr const char* kLayers[] = {
-    "16384x2304x768:nt",  "16384x768x2304:nn", "2304x768x16384:tn", "16384x768x768:nt",
-    "768x768x16384:tn",   "16384x3072x768:nt", "16384x768x3072:nt", "3072x768x16384:tn",
-    "8192x4096x4096:nt",  "8192x4096x4096:nn", "4096x4096x8192:tn", "8192x28672x4096:nt",
-    "8192x4096x14336:nt", "8192x8192x8192:nt", "1024x1024x1024:nt", "768x3072x16384:tn",
-    "2304x768x8192:tn",   "768x768x8192:tn",   "3072x768x8192:tn",  "768x3072x8192:tn",
+    "16384x2304x768:nt",          "16384x768x2304:nn",          "2304x768x16384:tn:gradient",
+    "16384x768x768:nt",           "768x768x16384:tn:gradient",  "16384x3072x768:nt",
+    "16384x768x3072:nt",          "3072x768x16384:tn:gradient", "8192x4096x4096:nt",
+    "8192x4096x4096:nn",          "4096x4096x8192:tn:gradient", "8192x28672x4096:nt",
+    "8192x4096x14336:nt",         "8192x8192x8192:nt",          "1024x1024x1024:nt",
+    "768x3072x16384:tn:gradient", "2304x768x8192:tn:gradient",  "768x768x8192:tn:gradient",
+    "3072x768x8192:tn:gradient",  "768x3072x8192:tn:gradient",
 };
 constexpr int32_t kStreamK = 0;
 constexpr int32_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, kStreamK};
@@ -44,25 +47,32 @@ struct Options {
 };
 
 struct Problem {
-  GemmKey key;
-  Format format;
+  int64_t rows, columns, depth;
+  bool isTransposedA, isTransposedB;
+  Format format, result;
+  bool accumulate;
 };
 
 Problem parse(const std::string& text) {
-  Problem problem{.key = {}, .format = Format::BFloat16};
   long long rows = 0, columns = 0, depth = 0;
   char a = 0, b = 0, more = 0;
-  const bool isFloat = text.size() > 8 && text.ends_with(":float32");
-  const std::string shape = isFloat ? text.substr(0, text.size() - 8) : text;
+  const bool isFloat = text.ends_with(":float32"), isGradient = text.ends_with(":gradient");
+  const std::string shape = isFloat || isGradient ? text.substr(0, text.rfind(':')) : text;
   const int count =
       std::sscanf(shape.c_str(), "%lldx%lldx%lld:%c%c%c", &rows, &columns, &depth, &a, &b, &more);
   require(count == 5 && std::min({rows, columns, depth}) > 0 &&
               std::max({rows, columns, depth}) < (1 << 30) && (a == 'n' || a == 't') &&
               (b == 'n' || b == 't'),
-          text, " is not ROWSxCOLUMNSxDEPTH:nn, :nt, :tn or :tt");
-  problem.key = {rows, columns, depth, a == 't', b == 't', isFloat ? 32 : 16};
-  if (isFloat) problem.format = Format::Float32;
-  return problem;
+          text,
+          " is not ROWSxCOLUMNSxDEPTH:nn, :nt, :tn or :tt, with :float32 or :gradient or without");
+  return {.rows = rows,
+          .columns = columns,
+          .depth = depth,
+          .isTransposedA = a == 't',
+          .isTransposedB = b == 't',
+          .format = isFloat ? Format::Float32 : Format::BFloat16,
+          .result = isFloat || isGradient ? Format::Float32 : Format::BFloat16,
+          .accumulate = isGradient};
 }
 
 class Buffer {
@@ -126,31 +136,30 @@ class Timer {
 
 /// The line of what was fastest.
 std::string tune(const Problem& problem, const GemmChip& chip, int repeats) {
-  const GemmKey& key = problem.key;
-  const int64_t elementBytes = problem.format == Format::Float32 ? 4 : 2;
   const auto strideOf = [](int64_t width) { return (width + 7) / 8 * 8; };
-  const auto operand = [&](const Buffer& buffer, int64_t width) {
-    return Matrix{{buffer.data(), problem.format}, strideOf(width)};
+  const auto bytesOf = [&](int64_t rows, int64_t width, Format format) {
+    return rows * strideOf(width) * (format == Format::Float32 ? 4 : 2);
   };
-  const bool turnA = key.isTransposedA, turnB = key.isTransposedB;
-  const int64_t widthA = turnA ? key.rows : key.depth, widthB = turnB ? key.depth : key.columns;
-  Buffer a((turnA ? key.depth : key.rows) * strideOf(widthA) * elementBytes),
-      b((turnB ? key.columns : key.depth) * strideOf(widthB) * elementBytes);
-  const Buffer c(key.rows * strideOf(key.columns) * elementBytes);
-  a.fill();
-  b.fill();
-  const GemmProduct product{.a = operand(a, widthA),
-                            .b = operand(b, widthB),
-                            .c = operand(c, key.columns),
-                            .rows = static_cast<int32_t>(key.rows),
-                            .columns = static_cast<int32_t>(key.columns),
-                            .depth = static_cast<int32_t>(key.depth),
+  const auto matrix = [&](const Buffer& buffer, int64_t width, Format format) {
+    return Matrix{{buffer.data(), format}, strideOf(width)};
+  };
+  const auto [rows, columns, depth, turnA, turnB, format, result, accumulate] = problem;
+  const int64_t widthA = turnA ? rows : depth, widthB = turnB ? depth : columns;
+  Buffer a(bytesOf(turnA ? depth : rows, widthA, format)),
+      b(bytesOf(turnB ? columns : depth, widthB, format)), c(bytesOf(rows, columns, result));
+  for (Buffer* const buffer : {&a, &b, &c}) buffer->fill();
+  const GemmProduct product{.a = matrix(a, widthA, format),
+                            .b = matrix(b, widthB, format),
+                            .c = matrix(c, columns, result),
+                            .rows = static_cast<int32_t>(rows),
+                            .columns = static_cast<int32_t>(columns),
+                            .depth = static_cast<int32_t>(depth),
                             .isKMajorA = !turnA,
                             .isKMajorB = turnB,
-                            .accumulate = false};
-  const GemmShape shape{key.rows, key.columns, key.depth};
-  const double operations = 2.0 * static_cast<double>(key.rows) * static_cast<double>(key.columns) *
-                            static_cast<double>(key.depth);
+                            .accumulate = accumulate};
+  const GemmShape shape{rows, columns, depth};
+  const double operations =
+      2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
   const GemmChoice chosen = Gemms(chip, {}).choose(product);
   std::vector<GemmChoice> tried;
   GemmChoice best;
@@ -184,7 +193,7 @@ std::string tune(const Problem& problem, const GemmChip& chip, int repeats) {
       least = time;
       best = choice;
     }
-  return message(lineOf(key, best), "  # ", least, " ms");
+  return message(lineOf(keyOf(product), best), "  # ", least, " ms");
 }
 
 Options optionsOf(int argc, char** argv) {

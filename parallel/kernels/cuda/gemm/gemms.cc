@@ -132,6 +132,11 @@ GemmChip chipOf(int device) {
                         attribute(cudaDevAttrComputeCapabilityMinor)};
 }
 
+GemmKey keyOf(const GemmProduct& x) {
+  const auto bits = [](const Matrix& of) { return isOf16Bits(of.elements.format) ? 16 : 32; };
+  return {x.rows, x.columns, x.depth, !x.isKMajorA, x.isKMajorB, bits(x.a), bits(x.c)};
+}
+
 GemmOutput outputOf(const GemmProduct& x) {
   const Epilogue& e = x.epilogue;
   GemmOutput out{.c = x.c,
@@ -162,10 +167,7 @@ GemmChoice Gemms::choose(const GemmProduct& x) const {
       x.columns == 0 || x.depth == 0 || x.batch == 0)
     return {};
   const GemmForced* const tuned =
-      options_.forced.isAnything() || x.batch > 1
-          ? nullptr
-          : options_.table.find({x.rows, x.columns, x.depth, !x.isKMajorA, x.isKMajorB,
-                                 isOf16Bits(format) ? 16 : 32});
+      options_.forced.isAnything() || x.batch > 1 ? nullptr : options_.table.find(keyOf(x));
   return chooseGemm(shapeOf(x),
                     {.simt = format == Format::Float32,
                      .mma = isOf16Bits(format),

@@ -21,6 +21,8 @@ struct GemmProduct {
   int64_t batchStrideA = 0, batchStrideB = 0;  ///< elements; 0: all products share it
   BatchStrides strides = {};                   ///< of the others
 };
+/// What a table has it by, if it is a single one.
+GemmKey keyOf(const GemmProduct& product);
 /// Where its sums go, in any kernel.
 GemmOutput outputOf(const GemmProduct& product);
 

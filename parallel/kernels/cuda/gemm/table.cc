@@ -9,24 +9,51 @@
 
 namespace tutti::parallel::cuda {
 
-GemmTable GemmTable::parse(const std::string& text) {
+namespace {
+
+std::string wordOf(int32_t bits, int32_t resultBits) {
+  return bits == resultBits ? message(bits) : message(bits, "to", resultBits);
+}
+
+/// Sets the key's; false where the word is none.
+bool setBits(GemmKey& key, const std::string& word) {
+  for (const auto& [bits, resultBits] : {std::pair{16, 16}, {32, 32}, {16, 32}}) {
+    key.bits = bits, key.resultBits = resultBits;
+    if (word == wordOf(bits, resultBits)) return true;
+  }
+  return false;
+}
+
+/// Of `content`, which is not empty. Throws InvalidArgument.
+std::pair<GemmKey, GemmForced> entryOf(const std::string& content) {
+  std::istringstream words(content);
+  GemmKey key{};
+  std::string stored, bits, choice, more;
+  const bool isRead(words >> key.rows >> key.columns >> key.depth >> stored >> bits >> choice);
+  const bool isArranged = stored == "nn" || stored == "nt" || stored == "tn" || stored == "tt";
+  require(isRead && isArranged && setBits(key, bits) && !(words >> more),
+          "it is not ROWS COLUMNS DEPTH nn|nt|tn|tt 16|32|16to32 WORDS");
+  key.isTransposedA = stored[0] == 't';
+  key.isTransposedB = stored[1] == 't';
+  return {key, GemmForced::parse(choice)};
+}
+
+}  // namespace
+
+GemmTable GemmTable::parse(const std::string& text, const std::string& name) {
   GemmTable table;
   std::istringstream lines(text);
+  int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
+    ++number;
     const std::string content = line.substr(0, line.find('#'));
-    std::istringstream words(content);
-    GemmKey key{};
-    std::string stored, choice, more;
     if (content.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const bool isRead(words >> key.rows >> key.columns >> key.depth >> stored >> key.bits >>
-                      choice);
-    const bool isArranged = stored == "nn" || stored == "nt" || stored == "tn" || stored == "tt";
-    require(isRead && isArranged && (key.bits == 16 || key.bits == 32) && !(words >> more),
-            "a table of products has the line \"", line,
-            "\", which is not ROWS COLUMNS DEPTH nn|nt|tn|tt 16|32 WORDS");
-    key.isTransposedA = stored[0] == 't';
-    key.isTransposedB = stored[1] == 't';
-    table.choices_[key] = GemmForced::parse(choice);
+    try {
+      const auto [key, choice] = entryOf(content);
+      table.choices_[key] = choice;
+    } catch (const Error& error) {
+      fail(ErrorCode::InvalidArgument, name, ":", number, ": \"", line, "\": ", error.what());
+    }
   }
   return table;
 }
@@ -37,7 +64,7 @@ GemmTable GemmTable::load(const std::string& path) {
   text << file.rdbuf();
   require(file.is_open() && !std::filesystem::is_directory(path), "the table of products ", path,
           " cannot be read");
-  return parse(text.str());
+  return parse(text.str(), path);
 }
 
 const GemmForced* GemmTable::find(const GemmKey& key) const {
@@ -47,7 +74,8 @@ const GemmForced* GemmTable::find(const GemmKey& key) const {
 
 std::string lineOf(const GemmKey& key, const GemmChoice& choice) {
   return message(key.rows, " ", key.columns, " ", key.depth, " ", key.isTransposedA ? "t" : "n",
-                 key.isTransposedB ? "t" : "n", " ", key.bits, " ", wordsOf(choice));
+                 key.isTransposedB ? "t" : "n", " ", wordOf(key.bits, key.resultBits), " ",
+                 wordsOf(choice));
 }
 
 GemmOptions GemmOptions::fromEnvironment() {

@@ -3,10 +3,13 @@
 // What was measured of products: choices that a file has for shapes, as tune_gemm (bench/gpu)
 // writes it, in place of those that the model of costs makes. A line of it is
 //
-//   4096 768 3072 nt wgmma,together,columns=256,cluster=2,splits=1
+//   4096 768 3072 nt 16 wgmma,together,columns=256,cluster=2,splits=1
+//   768 3072 4096 tn 16to32 wgmma,together,columns=192,cluster=1,splits=1
 //
-// rows, columns, depth, how a and b are stored (n: as they are multiplied, t: transposed), and
-// words as TUTTI_GEMM has them. What follows # is a comment.
+// rows, columns, depth, how a and b are stored (n: as they are multiplied, t: transposed), bits of
+// elements, and words as TUTTI_GEMM has them. Bits are 16 or 32 where the result has the operands',
+// and 16to32 where it is float32 of operands of 16 bits, as gradients of weights are, whether it is
+// overwritten or added to. What follows # is a comment.
 
 #include <compare>
 #include <map>
@@ -19,15 +22,15 @@ namespace tutti::parallel::cuda {
 struct GemmKey {
   int64_t rows, columns, depth;
   bool isTransposedA, isTransposedB;
-  int32_t bits;  ///< 16 or 32
+  int32_t bits, resultBits;  ///< of elements: 16 or 32
   auto operator<=>(const GemmKey&) const = default;
 };
 
 class GemmTable {
  public:
-  /// Throws InvalidArgument, naming the line that is wrong.
-  static GemmTable parse(const std::string& text);
-  /// Throws InvalidArgument where it cannot be read.
+  /// Throws InvalidArgument, with the line that is wrong and its number behind the table's name.
+  static GemmTable parse(const std::string& text, const std::string& name = "a table of products");
+  /// Throws InvalidArgument where it cannot be read, and as parse() does.
   static GemmTable load(const std::string& path);
 
   /// Null where there is none.

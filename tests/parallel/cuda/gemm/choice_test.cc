@@ -216,7 +216,7 @@ TEST(GemmChoice, OfTheHeadIsOfHowItsRowsLie) {
 
 TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
   const GemmChoice mma{GemmFamily::Mma, Schedule::Together, 128, 1, 3};
-  const std::string text = "# measured\n\n" + lineOf({4096, 768, 3072, false, true, 16}, mma) +
+  const std::string text = "# measured\n\n" + lineOf({4096, 768, 3072, false, true, 16, 16}, mma) +
                            "  # 1 TFLOP/s\n4096 768 3072 tn 16 plain\n";
   const GemmTable table = GemmTable::parse(text);
   EXPECT_EQ(table.size(), 2u);
@@ -225,6 +225,9 @@ TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
   EXPECT_EQ(gemms.choose(productOf(4096, false, false)).family, GemmFamily::Plain);
   EXPECT_EQ(gemms.choose(productOf(4096, true, false)).family, GemmFamily::Wgmma);
   EXPECT_EQ(gemms.choose(productOf(4097, true, true)).family, GemmFamily::Wgmma);
+  GemmProduct toFloat = productOf(4096, true, true);
+  toFloat.c.elements.format = Format::Float32;
+  EXPECT_EQ(gemms.choose(toFloat).family, GemmFamily::Wgmma);
   GemmProduct floats = productOf(4096, true, true);
   floats.a.elements.format = floats.b.elements.format = Format::Float32;
   EXPECT_EQ(gemms.choose(floats).family, GemmFamily::Simt);
@@ -233,10 +236,45 @@ TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
   EXPECT_EQ(forced.choose(productOf(4096, true, true)).family, GemmFamily::Wgmma);
 }
 
+// Sums in float32 of operands of 16 bits have lines of their own, whether they are added to or not.
+TEST(GemmTable, TellsResultsOfFloat32Apart) {
+  const GemmChoice mma{GemmFamily::Mma, Schedule::Together, 128, 1, 3},
+      simt{GemmFamily::Simt, Schedule::Together, 128, 1, 2};
+  const std::string line = lineOf({4096, 768, 3072, true, false, 16, 32}, mma);
+  EXPECT_EQ(line, "4096 768 3072 tn 16to32 mma,splits=3");
+  const std::string ofFloats = lineOf({4096, 768, 3072, true, false, 32, 32}, simt);
+  EXPECT_EQ(ofFloats, "4096 768 3072 tn 32 columns=128,splits=2");
+  const GemmTable table =
+      GemmTable::parse(line + "\n" + ofFloats + "\n4096 768 3072 tn 16 plain\n");
+  EXPECT_EQ(table.size(), 3u);
+  const Gemms gemms(kHopper, {.forced = {}, .table = table});
+  GemmProduct product = productOf(4096, false, false);
+  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Plain);
+  product.accumulate = true;
+  EXPECT_EQ(gemms.choose(product).family, GemmFamily::Plain);
+  product.c.elements.format = Format::Float32;
+  EXPECT_EQ(gemms.choose(product), mma);
+  product.accumulate = false;
+  EXPECT_EQ(gemms.choose(product), mma);
+  product.a.elements.format = product.b.elements.format = Format::Float32;
+  EXPECT_EQ(gemms.choose(product), simt);
+}
+
 TEST(GemmTable, RefusesWhatItDoesNotUnderstand) {
-  for (const char* const wrong :
-       {"4096", "1 2 3 nt", "1 2 3 ab mma", "1 2 x nt mma", "1 2 3 nt fast", "1 2 3 nt mma more"})
-    EXPECT_THROW(GemmTable::parse(wrong), Error) << wrong;
+  const std::string good = "1 2 3 nt 16 mma\n# more\n";
+  for (const char* const wrong : {"4096", "1 2 3 nt 16", "1 2 3 nt mma", "1 2 3 ab 16 mma",
+                                  "1 2 x nt 16 mma", "1 2 3 nt 16 fast", "1 2 3 nt 16 mma more",
+                                  "1 2 3 nt 8 mma", "1 2 3 nt 32to16 mma", "1 2 3 nt 16to mma"}) {
+    try {
+      GemmTable::parse(good + wrong, "some/file");
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      const std::string text = error.what(),
+                        begin = std::string("some/file:3: \"") + wrong + "\": ";
+      EXPECT_NE(text.find(begin), std::string::npos) << text;
+    }
+  }
+  EXPECT_EQ(GemmTable::parse(good).size(), 1u);
   EXPECT_THROW(GemmTable::load("/nowhere/at all"), Error);
   EXPECT_THROW(GemmTable::load("/"), Error);
 }

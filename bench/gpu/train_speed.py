@@ -10,6 +10,10 @@ median step, the first ones of each run left out; MFU, whose formula parallel/RE
 prints it), of the peak that is given or known for the GPU's name; the ratio of PyTorch's time to ours; and
 both loss curves, which FOLDER/loss_MODEL.csv has whole. Where PyTorch is not there, ours alone.
 
+Of the Llama an estimate of how many layers fit is measured first, then more or fewer of them, each in a row of its
+own; below the table is how many fit, by both programs, and how many were found not to. That ends after some tries,
+and where less of the time is left than the try before took.
+
 The text is of bytes, so ids are below 256. The exit status is 1 where a program fails, a loss does not fall,
 or the two curves are apart. --tiny is for trying it out: a model of each kind that the host trains in seconds.
 """
@@ -30,6 +34,8 @@ import training_data
 # bfloat16, dense, by the words of nvidia-smi; the first that fits.
 PEAKS = [("H100 PCIe", 756e12), ("H100 NVL", 835e12), ("H100", 989.4e12), ("H200", 989.4e12), ("A100", 312e12)]
 WARM_UPS = 3  # steps of each run: what is compiled and allocated
+# Of a Llama: all layers that there are, the fewest that are tried where memory is short, and how many sizes at most.
+WHOLE, LEAST, TRIES = 32, 3, 6
 
 # Of two runs from the same weights the first loss is the same but for what bfloat16 rounds: each logit by a few
 # times 2^-9 of numbers of about 1, before the mean over the batch. Later ones are of weights that differ as much
@@ -42,7 +48,7 @@ class Failed(Exception):
 
 
 class NoMemory(Failed):
-    """Of the GPU: of a Llama fewer layers are tried."""
+    """Of the GPU."""
 
 
 def asked(query):
@@ -67,8 +73,36 @@ def layers_that_fit(memory):
     return int((0.86 * memory - 6e9 - 18 * (2 * one - whole)) / of_layer)
 
 
+def largest(first, most, measure):
+    """How many layers of a Llama fit, 0 where none were found to, and the fewest that do not, None where all did that
+    were tried. From an estimate: more by an eighth, or fewer by a quarter, until it is between two; then between these.
+    measure(layers) says whether they fit, and None where it is to be the last."""
+    fits, fails, layers = 0, None, first
+    for _ in range(TRIES):
+        fit = measure(layers)
+        if fit is None:
+            break
+        if fit:
+            fits = layers
+        else:
+            fails = layers
+        if fits == 0:
+            layers = layers * 3 // 4
+        elif fails is None:
+            layers = min(most, fits + max(1, fits // 8))
+        else:
+            layers = (fits + fails) // 2
+        if layers <= fits or layers < LEAST:
+            break
+    return fits, fails
+
+
+def layers_of(config):
+    return config["n_layer"] if "n_layer" in config else config["num_hidden_layers"]
+
+
 def models(o):
-    """(name, config, bits of its folder, batch, context) of each that is asked for."""
+    """(name, config, bits of its folder, batch, context) of each that is asked for; of a Llama the first to try."""
     for name in o.models.split(","):
         if name == "gpt2" and o.tiny:
             yield name, training_data.gpt2(2, 32, 2, 300, 16), 32, 4, 16
@@ -78,7 +112,7 @@ def models(o):
             yield name, training_data.llama(2, 32, 4, 2, 48, 300, 16), 16, 4, 16
         elif name == "llama":
             memory = o.memory or float(asked("memory.total") or 0) * 2**20
-            yield name, training_data.llama(max(1, layers_that_fit(memory))), 16, 2, 2048
+            yield name, training_data.llama(min(WHOLE, max(1, layers_that_fit(memory)))), 16, 2, 2048
         else:
             raise Failed(f"--models {name} is neither gpt2 nor llama")
 
@@ -139,8 +173,8 @@ class Model:
     def flops_per_token(self):
         """As train_gpt counts them."""
         c = self.config
-        layers, width = (c["n_layer"], c["n_embd"]) if "n_layer" in c else (c["num_hidden_layers"], c["hidden_size"])
-        return 6 * training_data.parameter_count(c) + 12 * layers * width * self.context
+        width = c["n_embd"] if "n_embd" in c else c["hidden_size"]
+        return 6 * training_data.parameter_count(c) + 12 * layers_of(c) * width * self.context
 
 
 def curves_of(model, turn):
@@ -153,7 +187,8 @@ def report(model):
     """The rows of a model, and its curves."""
     tokens, peak = model.batch * model.context, model.o.peak_flops
     parameters = training_data.parameter_count(model.config)
-    name = f"{model.name}, {parameters / 1e6:.1f} million parameters, batch {model.batch} x {model.context}"
+    name = f"{model.name}, {layers_of(model.config)} layers, {parameters / 1e6:.1f} million parameters, " \
+           f"batch {model.batch} x {model.context}"
     cells = []
     for side in ("ours", "theirs"):
         seconds = model.step_seconds(side)
@@ -194,7 +229,8 @@ def has_torch(python):
 
 
 def train(o, model, end, torch_there):
-    """Turns of both; what is said of what was left out. Where PyTorch fails, which may lack a compiler, ours goes on."""
+    """Turns of both; whether there was time for all, and what is said of what was left out. Where PyTorch fails, which
+    may lack a compiler, ours goes on."""
     why = "" if torch_there else f"{o.python} has no PyTorch"
     try:
         for turn in range(o.turns):
@@ -208,15 +244,63 @@ def train(o, model, end, torch_there):
             except Failed as error:
                 why, model.runs["theirs"] = str(error), []
     except TimeoutError:
-        return [f"training {model.name}: not measured: no time left in turn {turn + 1} of {o.turns}"]
-    return [f"training {model.name} against PyTorch: not measured: {why}"] if why else []
+        what = f"training {model.name} of {layers_of(model.config)} layers"
+        return False, [f"{what}: not measured: no time left in turn {turn + 1} of {o.turns}"]
+    return True, [f"training {model.name} against PyTorch: not measured: {why}"] if why else []
 
 
-def smaller(each):
-    """With three quarters of a Llama's layers; none where there are few, or it is no Llama."""
-    name, config, *others = each
-    layers = config.get("num_hidden_layers", 0) * 3 // 4
-    return (name, training_data.llama(layers), *others) if layers >= 4 else None
+class Measurements:
+    """Of all models: what is printed below the table, and what fails the program."""
+
+    def __init__(self, o):
+        self.o, self.end, self.torch_there = o, time.monotonic() + o.seconds, has_torch(o.python)
+        self.curves, self.left, self.failed = {}, {}, []
+
+    def measure(self, name, config, *others):
+        """Prints its row. Whether it fits; None where it failed otherwise, or the time is over."""
+        folder = tempfile.mkdtemp(prefix="tutti-train-speed-")
+        try:
+            model = Model(self.o, folder, name, config, *others)
+            is_whole, self.left[name] = train(self.o, model, self.end, self.torch_there)
+            if model.runs["ours"]:
+                ours, theirs = report(model)
+                self.curves[name] = [f"loss of {name}, ours: {curve_text(ours)}"]
+                self.curves[name] += [f"loss of {name}, PyTorch's: {curve_text(theirs)}"] if theirs else []
+                for turn in range(len(model.runs["ours"])):
+                    check(model, *curves_of(model, turn))
+            return True if is_whole else None
+        except NoMemory:
+            raise
+        except (Failed, OSError) as error:
+            self.failed.append(str(error))
+            return None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            sys.stdout.flush()
+
+    def measure_largest(self, name, config, *others):
+        """Of Llamas with more layers, or with fewer."""
+        first, took, why = config["num_hidden_layers"], 0, ""
+
+        def measure(layers):
+            nonlocal took, why
+            began = time.monotonic()
+            if self.end - began < took:
+                return None
+            try:
+                return self.measure(name, {**config, "num_hidden_layers": layers}, *others)
+            except NoMemory as error:
+                why = str(error)
+                return False
+            finally:
+                took = time.monotonic() - began
+
+        fits, fails = largest(first, first + 1 if self.o.tiny else WHOLE, measure)
+        if fits == 0 and fails:
+            self.failed.append(why)
+        elif fits:
+            more = f", and {fails} do not" if fails else ""
+            self.left[name] = [f"layers of {name}: {fits} fit{more}", *self.left[name]]
 
 
 def main():
@@ -238,36 +322,17 @@ def main():
         parser.error(f"--steps {o.steps}: the first {WARM_UPS} are not timed")
     o.peak_flops = o.peak_flops or peak_of(asked("name"))
     os.makedirs(o.out, exist_ok=True)
-    end, torch_there, failed, left, curves = time.monotonic() + o.seconds, has_torch(o.python), [], [], []
+    all_of = Measurements(o)
     print("| training | tokens/s | PyTorch's | ratio |\n|---|---|---|---|", flush=True)
-    waiting = list(models(o))
-    while waiting:
-        each = waiting.pop(0)
-        folder = tempfile.mkdtemp(prefix="tutti-train-speed-")
+    for each in list(models(o)):
         try:
-            model = Model(o, folder, *each)
-            left += train(o, model, end, torch_there)
-            if model.runs["ours"]:
-                ours, theirs = report(model)
-                curves += [f"loss of {model.name}, ours: {curve_text(ours)}"]
-                curves += [f"loss of {model.name}, PyTorch's: {curve_text(theirs)}"] if theirs else []
-                for turn in range(len(model.runs["ours"])):
-                    check(model, *curves_of(model, turn))
+            (all_of.measure_largest if each[0] == "llama" else all_of.measure)(*each)
         except NoMemory as error:
-            less = smaller(each)
-            if less:
-                waiting.insert(0, less)
-            else:
-                failed.append(str(error))
-        except (Failed, OSError) as error:
-            failed.append(str(error))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        sys.stdout.flush()
-    print("\n" + "\n".join(curves + left))
-    for why in failed:
+            all_of.failed.append(str(error))
+    print("\n" + "\n".join(itertools.chain(*all_of.curves.values(), *all_of.left.values())))
+    for why in all_of.failed:
         print(f"train_speed.py: error: {why}", file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if all_of.failed else 0
 
 
 if __name__ == "__main__":

@@ -33,9 +33,34 @@ assert sorted(d.permuted(1, 'epoch 0', 100, i) for i in range(100)) == list(rang
 starts = [d.window_start(5000, 16, i) for i in range(600)]
 assert 0 <= min(starts) and max(starts) + 17 <= 5000 - 250, (min(starts), max(starts))
 assert 3 < t.layers_that_fit(80e9) < t.layers_that_fit(140e9) < 32
-whole = ('llama', d.llama(8), 16, 2, 2048)
-assert t.smaller(whole)[1]['num_hidden_layers'] == 6 and t.smaller(('llama', d.llama(4))) is None
-assert t.smaller(('gpt2', d.gpt2())) is None
+
+# Of which so many layers fit, or none any more behind the last.
+def search(fit, first, most=32, last=99):
+    tried = []
+    def measure(layers):
+        tried.append(layers)
+        return None if len(tried) > last else layers <= fit
+    return t.largest(first, most, measure), tried
+for got, want in [(search(22, 20), ((22, 23), [20, 22, 24, 23])), (search(20, 20), ((20, 21), [20, 22, 21])),
+                  (search(13, 20), ((13, 14), [20, 15, 11, 13, 14])), (search(40, 30), ((32, None), [30, 32])),
+                  (search(32, 32), ((32, None), [32])), (search(2, 2, 3), ((2, 3), [2, 3])),
+                  (search(2, 4), ((0, 3), [4, 3])), (search(1, 2), ((0, 2), [2])),
+                  (search(30, 3), ((8, None), [3, 4, 5, 6, 7, 8])), (search(1, 20), ((0, 4), [20, 15, 11, 8, 6, 4])),
+                  (search(30, 20, last=2), ((22, None), [20, 22, 24])), (search(30, 20, last=0), ((0, None), [20]))]:
+    assert got == want, (got, want)
+
+# What took 40 s is not tried again in the last 20 of 100.
+clock, tried = [0], []
+t.time = types.SimpleNamespace(monotonic=lambda: clock[0])
+those = t.Measurements(types.SimpleNamespace(seconds=100, python='none', tiny=False))
+def measure(name, config):
+    tried.append(config['num_hidden_layers'])
+    clock[0] += 40
+    those.left[name] = ['no PyTorch']
+    return True
+those.measure = measure
+those.measure_largest('llama', d.llama(20))
+assert tried == [20, 22] and those.left['llama'] == ['layers of llama: 22 fit', 'no PyTorch'], (tried, those.left)
 assert t.peak_of('NVIDIA H100 80GB HBM3') > t.peak_of('NVIDIA H100 PCIe') > t.peak_of('a host') == 0
 "
                 ERROR_VARIABLE said RESULT_VARIABLE status)
@@ -58,7 +83,8 @@ file(APPEND ${folder}/other "sed '5s/\"loss\": [0-9.]*/\"loss\": 5.0/' \"$like\"
 file(CHMOD ${folder}/same ${folder}/other PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 execute_process(COMMAND ${command} --python ${folder}/same --models llama --steps 6 --turns 2
                 OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
-if(NOT status EQUAL 0 OR NOT said MATCHES "[|] llama, [^\n]* [|] ([0-9]+) [|] ([0-9]+) [|] 1[.]000 [|]" OR
+if(NOT status EQUAL 0 OR NOT said MATCHES "[|] llama, 2 layers, [^\n]* [|] ([0-9]+) [|] ([0-9]+) [|] 1[.]000 [|]" OR
+   NOT said MATCHES "[|] llama, 3 layers, [^\n]* [|] 1[.]000 [|]" OR NOT said MATCHES "layers of llama: 3 fit\n" OR
    NOT said MATCHES "loss of llama, PyTorch's: 1: 5[.]7")
   message(FATAL_ERROR "what repeats our metrics is not as fast, status ${status}: ${said}")
 endif()
@@ -73,14 +99,23 @@ if(NOT status EQUAL 1 OR NOT said MATCHES "gpt2: at step 5 our loss is 5[.]6[0-9
   message(FATAL_ERROR "curves that are apart passed with ${status}: ${said}")
 endif()
 
-# One that fails is said not to be measured; of one that lacks memory no smaller model is left to try.
-foreach(stand_in breaks starves)
+# One that fails is said not to be measured; of one that lacks memory no smaller model is left to try, or the one before
+# is the largest.
+foreach(stand_in breaks starves grows)
   file(WRITE ${folder}/${stand_in} "#!/bin/sh\n[ \"$1\" != -c ] || exit 0\n")
 endforeach()
 file(APPEND ${folder}/breaks "echo no compiler; exit 3\n")
 file(APPEND ${folder}/starves "echo CUDA out of memory; exit 1\n")
-file(CHMOD ${folder}/breaks ${folder}/starves PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
-foreach(case "breaks;0;not measured: theirs, llama: status 3: no compiler" "starves;1;status 1: CUDA out of memory")
+file(APPEND ${folder}/grows "while [ $# -gt 1 ]; do
+  case $1 in --like) like=$2 ;; --json) json=$2 ;; --folder) folder=$2 ;; esac
+  shift
+done
+cp \"$like\" \"$json\"
+! grep -q '\"num_hidden_layers\": 3' \"$folder/config.json\" || { echo CUDA out of memory; exit 1; }
+")
+file(CHMOD ${folder}/breaks ${folder}/starves ${folder}/grows PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+foreach(case "breaks;0;not measured: theirs, llama: status 3: no compiler" "starves;1;status 1: CUDA out of memory"
+        "grows;0;layers of llama: 2 fit, and 3 do not\n")
   list(GET case 0 stand_in)
   list(GET case 1 wanted)
   list(GET case 2 words)
@@ -90,6 +125,9 @@ foreach(case "breaks;0;not measured: theirs, llama: status 3: no compiler" "star
     message(FATAL_ERROR "${stand_in} ended with ${status}: ${said}")
   endif()
 endforeach()
+if(NOT said MATCHES "[|] llama, 2 layers" OR said MATCHES "[|] llama, 3 layers")
+  message(FATAL_ERROR "what did not fit has a row: ${said}")
+endif()
 execute_process(COMMAND ${command} --python ${folder}/same --models bert OUTPUT_QUIET ERROR_VARIABLE said RESULT_VARIABLE status)
 if(status EQUAL 0 OR NOT said MATCHES "bert is neither gpt2 nor llama")
   message(FATAL_ERROR "it trained a bert: ${said}")

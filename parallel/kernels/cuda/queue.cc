@@ -48,7 +48,8 @@ void* Workspace::room(size_t bytes) {
 Queue::Queue(StreamRef stream)
     : stream_(requireCuda(stream)),
       device_(stream.device().index),
-      graphs_(graphsWanted(), device_),
+      poisons_(isWanted("TUTTI_POISON_SCRATCH", false)),
+      graphs_(isWanted("TUTTI_GRAPHS", true), device_),
       scratch_(stream, Workspace::Kind::Device),
       results_(stream, Workspace::Kind::Pinned),
       zeros_(allocateOn(stream.device(), kZeros * sizeof(uint32_t))),
@@ -105,7 +106,13 @@ void Queue::check(const char* operation, cudaError_t error) const {
 }
 
 void Queue::fillZero(const char* operation, void* memory, size_t bytes) {
-  if (bytes > 0) start(operation, FillZeroBytes{memory, bytes});
+  if (bytes > 0) start(operation, FillBytes{memory, bytes, 0});
+}
+
+void* Queue::room(Workspace& workspace, size_t bytes) {
+  void* const memory = workspace.room(bytes);
+  if (poisons_ && bytes > 0) start("TUTTI_POISON_SCRATCH", FillBytes{memory, bytes, 0xff});
+  return memory;
 }
 
 void Queue::copy(const char* operation, void* to, const void* from, size_t bytes) {

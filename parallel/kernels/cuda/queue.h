@@ -89,14 +89,14 @@ class Queue {
   /// For one call: `count` numbers in memory of the GPU, or in memory that both address.
   template <class T>
   T* scratch(int64_t count) {
-    return static_cast<T*>(scratch_.room(static_cast<size_t>(count) * sizeof(T)));
+    return static_cast<T*>(room(scratch_, static_cast<size_t>(count) * sizeof(T)));
   }
   /// Numbers that are zero, and that whoever uses them leaves at zero.
   uint32_t* zeros() const { return zeros_.as<uint32_t>(); }
   static constexpr int64_t kZeros = 8192;
   template <class T>
   T* results(int64_t count) {
-    return static_cast<T*>(results_.room(static_cast<size_t>(count) * sizeof(T)));
+    return static_cast<T*>(room(results_, static_cast<size_t>(count) * sizeof(T)));
   }
 
  private:
@@ -105,6 +105,7 @@ class Queue {
     int64_t lowest, end;
   };
   static constexpr int kMostChecked = 2;
+  void* room(Workspace& workspace, size_t bytes);
   void check(const char* operation, cudaError_t error) const;
   void loadOfCuda();
   void wait(const char* operation);
@@ -112,6 +113,7 @@ class Queue {
 
   const StreamRef stream_;
   const int device_;
+  const bool poisons_;  ///< each call's scratch is NaN before it
   bool keeps_ = false;
   Sequence sequence_;
   Graphs graphs_;

@@ -30,8 +30,8 @@ cudaError_t Sequence::start(cudaStream_t stream, const char*& failed) const {
   return cudaSuccess;
 }
 
-cudaError_t enqueue(const FillZeroBytes& x, cudaStream_t stream) {
-  return cudaMemsetAsync(x.memory, 0, x.bytes, stream);
+cudaError_t enqueue(const FillBytes& x, cudaStream_t stream) {
+  return cudaMemsetAsync(x.memory, x.value, x.bytes, stream);
 }
 
 cudaError_t enqueue(const CopyBytes& x, cudaStream_t stream) {
@@ -124,10 +124,11 @@ cudaError_t Graphs::makeGraph(Known& known, const char*& failed) {
   return error == cudaSuccess ? destroyed : error;
 }
 
-bool graphsWanted() {
-  const char* const text = std::getenv("TUTTI_GRAPHS");
-  const std::string_view word = text == nullptr ? "1" : text;
-  parallel::require(word == "0" || word == "1", "TUTTI_GRAPHS is 0 or 1, not ", word);
+bool isWanted(const char* variable, bool otherwise) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  const std::string_view word = text;
+  parallel::require(word == "0" || word == "1", variable, " is 0 or 1, not ", word);
   return word == "1";
 }
 

@@ -65,11 +65,12 @@ class Sequence {
 };
 
 /// Memory that is filled or copied, as launches.h has kernels.
-struct FillZeroBytes {
+struct FillBytes {
   void* memory;
   size_t bytes;
+  int value;  ///< of each byte
 };
-cudaError_t enqueue(const FillZeroBytes& x, cudaStream_t stream);
+cudaError_t enqueue(const FillBytes& x, cudaStream_t stream);
 struct CopyBytes {
   void* to;
   const void* from;
@@ -115,7 +116,8 @@ class Graphs {
   int64_t launches_ = 0;
 };
 
-/// What TUTTI_GRAPHS says: 1, or without it, yes; 0: no. Throws InvalidArgument for other words.
-bool graphsWanted();
+/// What a variable of the environment says: 1: yes; 0: no; where it is not set, `otherwise`. Throws
+/// InvalidArgument for other words.
+bool isWanted(const char* variable, bool otherwise);
 
 }  // namespace tutti::parallel::cuda

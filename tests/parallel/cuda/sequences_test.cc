@@ -4,15 +4,20 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <cmath>
+#include <optional>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "parallel/data/loader.h"
 #include "parallel/engine/engine.h"
+#include "parallel/kernels/cuda/queue.h"
 #include "parallel/kernels/cuda/tables.h"
 #include "parallel/nn/gpt.h"
 #include "parallel/optim/optimizer.h"
 #include "tests/parallel/cuda/sequences.h"
+#include "tests/parallel/cuda/setting.h"
 
 namespace tutti::parallel {
 namespace {
@@ -20,15 +25,6 @@ namespace {
 using tests::expectError;
 using tests::gpu;
 using tests::outcomeOf;
-
-/// Sets TUTTI_GRAPHS as long as it lives.
-class GraphsSetting {
- public:
-  explicit GraphsSetting(const char* value) { ::setenv("TUTTI_GRAPHS", value, 1); }
-  ~GraphsSetting() { ::unsetenv("TUTTI_GRAPHS"); }
-  GraphsSetting(const GraphsSetting&) = delete;
-  GraphsSetting& operator=(const GraphsSetting&) = delete;
-};
 
 TEST_F(Sequences, AreGraphsFromTheSecondTimeOn) {
   const Chain one = chain(), kept = chain();
@@ -159,15 +155,40 @@ TEST_F(Sequences, GoToTheGraphOfWhoCaptures) {
 
 TEST_F(Sequences, AreNoGraphsWhereNobodyWantsThem) {
   {
-    const GraphsSetting none("0");
+    const Setting none("TUTTI_GRAPHS", "0");
     const Chain c = chain();
     CudaKernels kernels{stream_};
     for (int time = 0; time < 3; ++time) inSequence(kernels, true, [&] { call(kernels, c); });
     EXPECT_EQ(kernels.graphLaunches(), 0);
   }
-  const GraphsSetting wrong("yes");
-  expectError(outcomeOf([&] { CudaKernels{stream_}; }), ErrorCode::InvalidArgument,
-              "TUTTI_GRAPHS is 0 or 1, not yes");
+  for (const char* const name : {"TUTTI_GRAPHS", "TUTTI_POISON_SCRATCH"}) {
+    const Setting wrong(name, "yes");
+    expectError(outcomeOf([&] { CudaKernels{stream_}; }), ErrorCode::InvalidArgument,
+                std::string(name) + " is 0 or 1, not yes");
+  }
+}
+
+// What the call before has left there is overwritten before the next one, of what this one asks
+// for.
+TEST_F(Sequences, FindScratchPoisonedWhereThatIsWanted) {
+  constexpr int64_t kCount = 1000, kSome = 10;
+  for (const bool wanted : {false, true}) {
+    std::optional<Setting> poison;
+    if (wanted) poison.emplace("TUTTI_POISON_SCRATCH", "1");
+    cuda::Queue queue(stream_);
+    auto* const numbers = queue.scratch<float>(kCount);
+    auto* const results = queue.results<float>(kCount);
+    queue.fillZero("zeros", numbers, kCount * sizeof(float));
+    queue.fillZero("zeros", results, kCount * sizeof(float));
+    EXPECT_EQ(queue.scratch<float>(kSome), numbers);
+    EXPECT_EQ(queue.results<float>(kSome), results);
+    std::vector<float> there(2 * kCount, -1);
+    queue.copy("read", there.data(), numbers, kCount * sizeof(float));
+    queue.copy("read", there.data() + kCount, results, kCount * sizeof(float));
+    queue.finish("read", true);
+    for (int64_t i = 0; i < 2 * kCount; ++i)
+      EXPECT_EQ(std::isnan(there[static_cast<size_t>(i)]), wanted && i % kCount < kSome) << i;
+  }
 }
 
 // Of one launch there is no graph: as many weights as a table has are one, and one more are two.
@@ -229,7 +250,7 @@ Trained train(Recompute recompute) {
 TEST_F(SequencesWithoutKernels, OfATrainingHaveTheBitsOfSingleKernels) {
   for (const auto recompute : {Recompute::None, Recompute::Attention, Recompute::Block}) {
     const Trained graphs = train(recompute);
-    const GraphsSetting none("0");
+    const Setting none("TUTTI_GRAPHS", "0");
     const Trained single = train(recompute);
     EXPECT_EQ(graphs.losses, single.losses);
     EXPECT_EQ(graphs.weights, single.weights);

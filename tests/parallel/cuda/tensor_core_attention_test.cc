@@ -5,29 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "parallel/kernels/cuda/make_cuda_kernels.h"
 #include "tests/emulation/runtime/launched_kernels.h"
+#include "tests/parallel/cuda/setting.h"
 #include "tests/parallel/parity/rungs.h"
 
 namespace tutti::parallel {
 namespace {
 
 using emulation::LaunchedKernels;
-
-/// Sets a variable of the environment as long as it lives.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Setting() { ::unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* const name_;
-};
 
 // Two heads; Llama's share one of keys and values. More positions than a tile has.
 constexpr int64_t kContext = 139;

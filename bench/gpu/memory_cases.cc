@@ -254,12 +254,17 @@ void addPartsOfCalls(Maker& m) {
        }});
 }
 
-/// `part`: behind the names; so many columns of the vocabulary, in rows that begin at multiples of
-/// 16 bytes, as a model has them (Arena::allocateRows).
+int64_t lossRows(const Maker& m) {
+  return std::max<int64_t>(1, m.sizes.rows / 4 / m.period) * m.period;
+}
+/// Rows of so many columns that begin at multiples of 16 bytes, as a model has them
+/// (Arena::allocateRows).
+ShapeOf logitRows(int64_t columns) { return each({(columns + 7) / 8 * 8}); }
+
+/// `part`: behind the names; so many columns of the vocabulary.
 void addLossOf(Maker& m, const std::string& part, int64_t columns) {
-  const int64_t all = m.sizes.vocabulary,
-                rows = std::max<int64_t>(1, m.sizes.rows / 4 / m.period) * m.period;
-  const ShapeOf logits = each({(columns + 7) / 8 * 8});
+  const int64_t all = m.sizes.vocabulary, rows = lossRows(m);
+  const ShapeOf logits = logitRows(columns);
   const MemoryOperand labels = in(kInt, m.one(), Content::Ids);
   m.cases.push_back({"logit statistics" + part,
                      rows,
@@ -287,8 +292,16 @@ void addLossOf(Maker& m, const std::string& part, int64_t columns) {
 
 void addLoss(Maker& m) {
   constexpr int64_t kRanks = 8;
-  addLossOf(m, "", m.sizes.vocabulary);
-  addLossOf(m, " of a part", (m.sizes.vocabulary + kRanks - 1) / kRanks);
+  const int64_t columns = m.sizes.vocabulary;
+  m.cases.push_back({"loss of a whole vocabulary",
+                     lossRows(m),
+                     m.period,
+                     {updated(kNarrow, logitRows(columns)), in(kInt, m.one(), Content::Ids)},
+                     [=](Kernels& k, Tensors x) {
+                       return k.crossEntropy({.logits = x[0].part(1, 0, columns), .labels = x[1]});
+                     }});
+  addLossOf(m, "", columns);
+  addLossOf(m, " of a part", (columns + kRanks - 1) / kRanks);
 }
 
 constexpr int64_t kExperts = 64, kChosen = 2;
@@ -387,7 +400,8 @@ void forParts(Tensors x, int64_t parts, const Body& body) {
   }
 }
 
-void adamW(Kernels& kernels, Tensors x, int64_t parts) {
+/// `hasCopy`: of 16 bits.
+void adamW(Kernels& kernels, Tensors x, int64_t parts, bool hasCopy = false) {
   std::vector<parallel::AdamWTensors> all;
   forParts(x, parts, [&](const auto& part) {
     all.push_back({.weight = part(0),
@@ -395,6 +409,7 @@ void adamW(Kernels& kernels, Tensors x, int64_t parts) {
                    .first = part(2),
                    .second = part(3),
                    .weightDecay = 0.125});
+    if (hasCopy) all.back().copy = part(4);
   });
   kernels.adamW({.tensors = all, .learningRate = 0.125, .correction1 = 0.5, .correction2 = 0.25});
 }
@@ -418,6 +433,10 @@ void addOptimizer(Maker& m) {
          {updated(kWide, row), in(kWide, row), updated(kWide, row),
           updated(kWide, row, Content::Positive)},
          [](Kernels& k, Tensors x) { adamW(k, x, kWeights); });
+  m.rows("adamw of many with copies",
+         {updated(kWide, row), in(kWide, row), updated(kWide, row),
+          updated(kWide, row, Content::Positive), out(kNarrow, row)},
+         [](Kernels& k, Tensors x) { adamW(k, x, kWeights, true); });
   m.rows("sgd of many", {updated(kWide, row), in(kWide, row), updated(kWide, row)},
          [](Kernels& k, Tensors x) { sgd(k, x, true); });
   m.rows("sgd of many without velocity", {updated(kWide, row), in(kWide, row)},

@@ -14,7 +14,8 @@ namespace {
 // Cycles of a step, and of storing a tile by lines, as an H200 takes them
 // (docs/benchmarks/h200.md). Of 256 columns steps are those of tensor cores, 1024, and some; of
 // fewer those of shared memory, which a step of 128 columns writes 32 KiB to and reads 48 KiB from,
-// 128 bytes a cycle, and one of 64, which nobody has measured, 24 and 32; mma.sync had 194 TFLOP/s.
+// 128 bytes a cycle, and one of 64, which nobody has measured, 24 and 32; mma.sync had 194 TFLOP/s,
+// of which TF32, not measured, should have half, for half the depth of a step.
 // Where b is stored the other way around steps take a tenth more, whatever the tile. What is below
 // is estimated. Lanes are taken for four fifths of what they add at most.
 constexpr auto kTogether = Schedule::Together, kInTurn = Schedule::InTurn;
@@ -28,7 +29,7 @@ constexpr GemmTile kTiles[] = {
     {GemmFamily::Wgmma, kInTurn, 128, 1, 640, 2130},
     {GemmFamily::Wgmma, kInTurn, 128, 2, 640, 2130},
     {GemmFamily::Mma, kTogether, 128, 1, 2400, 5000},
-    {GemmFamily::Tf32, kTogether, 128, 1, 1280, 3500},
+    {GemmFamily::Tf32, kTogether, 128, 1, 2400, 3500},
     {GemmFamily::Simt, kTogether, 128, 1, 2560, 3500},
 };
 constexpr double kCacheBytes = 52;      // of a processor, a cycle, at least

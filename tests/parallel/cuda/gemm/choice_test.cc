@@ -66,6 +66,17 @@ TEST(GemmChoice, SplitsTheDepthWhereTilesAreFew) {
   }
 }
 
+// Queries, keys and values of GPT-2 124M, and shorter depths still: the one consumer stores while
+// the other multiplies. Of a long depth storing is little, and they share a tile.
+TEST(GemmChoice, TakesTurnsWhereStoringIsMuchOfATile) {
+  for (const GemmShape& shape : {GemmShape{8192, 2304, 768}, {4096, 3072, 256}, {8192, 768, 64}})
+    EXPECT_EQ(chooseGemm(shape, kAll, kHopper),
+              (GemmChoice{GemmFamily::Wgmma, Schedule::InTurn, 128, 1, 1}))
+        << shape.rows << " " << shape.columns << " " << shape.depth;
+  for (const GemmShape& shape : {GemmShape{8192, 2304, 8192}, {4096, 4096, 4096}})
+    EXPECT_EQ(chooseGemm(shape, kAll, kHopper).schedule, Schedule::Together) << shape.columns;
+}
+
 TEST(GemmChoice, MakesNoEmptySplit) {
   for (const int64_t depth : {1, 63, 64, 65, 640, 1000, 5000})
     for (int32_t wanted = 1; wanted <= 20; ++wanted) {

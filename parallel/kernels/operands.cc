@@ -404,8 +404,8 @@ void requireOperands(const LogitStatisticsArgs& a) {
 void requireOperands(const CrossEntropyArgs& a) {
   requireLabels("crossEntropy", a.labels, a.logits);
   requireVocabulary("crossEntropy", width(a.logits), a.firstId, a.vocabulary);
-  if (a.statistics.data == nullptr) {
-    require(a.vocabulary == 0 || a.vocabulary == width(a.logits),
+  if (a.statistics.data == nullptr) {  // or of no rows
+    require(a.labels.count() == 0 || a.vocabulary == 0 || a.vocabulary == width(a.logits),
             "crossEntropy: of a part of the vocabulary, ", width(a.logits), " of ", a.vocabulary,
             ", statistics of all ranks are needed");
     return;

@@ -28,7 +28,8 @@ class Optimizer {
   int stateCount() const { return static_cast<int>(stateNames().size()); }
   /// Once before the updates of a step; steps count from 1.
   virtual void beginStep(int64_t step, double learningRate) = 0;
-  /// Of as many parameters as there are. Gradients are multiplied by `gradientScale`, which is from
+  /// Of as many parameters as there are: writes each weight, its state and, where there is one, its
+  /// copy. Gradients are multiplied by `gradientScale`, which is from
   /// clipping, first.
   virtual void update(std::span<const UpdateArgs> all, double gradientScale, Kernels& kernels) = 0;
 };

@@ -604,6 +604,22 @@ TEST(Dry, SevenBillionParametersOverFourRanksByTypeOfGradients) {
   }
 }
 
+// The update writes what modules compute with, where that is kept: nobody copies the weights once
+// more. Ranks that gather have their own copies to make.
+TEST(Dry, CopiesOfWeightsAreTheUpdates) {
+  const Training training{.engine = {.types = DType::BFloat16}};
+  const DryRun one = dry(MeshShape{}, 0, training);
+  const auto parameters = static_cast<size_t>(one.parameters);
+  EXPECT_EQ(one.kernels.at("adamW").bytesWritten, (12 + 2) * parameters);
+  EXPECT_EQ(one.kernels.count("copy"), 0u);
+  Training sharded = training;
+  sharded.engine.policy = ShardPolicy::zero(1);
+  const DryRun half = dry(MeshShape::parse("fsdp=2"), 0, sharded);
+  const KernelCount& update = half.kernels.at("adamW");
+  EXPECT_EQ(3 * update.bytesRead, 4 * update.bytesWritten);
+  EXPECT_GE(half.kernels.at("copy").bytesWritten, parameters);
+}
+
 // It takes none of the memory that it is about.
 TEST(Dry, TakesNoMemoryItself) {
   const auto peak = [] {

@@ -697,7 +697,7 @@ int64_t sizeOfOneOfMany(int i) {
 
 // Of many tensors, more than a GPU has in one launch, of several types, and some of which begin
 // behind a multiple of 16 bytes, each becomes what it becomes by itself. Copies of AdamW's weights,
-// of all but that are even, are what copy() makes of these then.
+// which every second one has, are what copy() makes of these then.
 TEST_P(Results, OptimizersOfManyTensors) {
   constexpr int kMany = 210;
   constexpr DType kCopies[] = {DType::BFloat16, DType::Float16, DType::Float32};

@@ -313,6 +313,13 @@ void crossEntropy(Kernels& kernels, Operands& o) {
                                   .labels = o.ids({0}),
                                   .statistics = o.kept({2, 0, 3})}),
             0);
+  // Of a part of the vocabulary, where statistics of no rows have no data either.
+  EXPECT_EQ(kernels.crossEntropy({.logits = o.ones({0, kVocabulary}),
+                                  .labels = o.ids({0}),
+                                  .statistics = {},
+                                  .firstId = kVocabulary,
+                                  .vocabulary = 2 * kVocabulary}),
+            0);
   EXPECT_EQ(kernels.crossEntropy(
                 {.logits = o.ones({0, kVocabulary}), .labels = o.ids({0}), .statistics = {}}),
             0);

@@ -1,5 +1,7 @@
 #pragma once
 
+// Variables of the environment that are read where kernels are made.
+
 #include <cstdlib>
 
 namespace tutti::parallel {

@@ -267,8 +267,9 @@ TEST(Rung2, SixteenBitsAreAsNearWhereRanksHaveNoPosition) {
     for (const DType type : {DType::BFloat16, DType::Float16}) {
       const RunOptions options{.types = type, .model = model.options, .clip = 0.1};
       const Float32Reference reference = float32Reference(options);
-      for (const Arrangement& layout : {arrangement("cp=4"), exchanging(arrangement("cp=4")),
-                                        arrangement("fsdp=2,cp=4", zero(3))})
+      for (const Arrangement& layout :
+           {arrangement("cp=4"), exchanging(arrangement("cp=4")), arrangement("cp=4,tp=2"),
+            arrangement("fsdp=2,cp=4", zero(3))})
         expectWithin(narrowStep(reference,
                                 message(layout.name, ", ", model.name, ", ", toString(type)),
                                 under(layout, options)));

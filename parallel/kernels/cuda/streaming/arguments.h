@@ -25,9 +25,9 @@ cudaError_t enqueue(const InRuns<Rotary>& x, cudaStream_t stream);
 cudaError_t loadStreamed();
 
 /// updates.cu: of many weights, of float32, bfloat16 and float16; the weight comes first, then the
-/// gradient, then what is kept; of five the last becomes what the weight is, of 16 bits. The entry's
-/// weight decay is for the one that is left out. Of a copy to another type the first becomes what
-/// the second is.
+/// gradient, then what is kept; of five the last becomes what the weight is, of 16 bits. The
+/// entry's weight decay is for the one that is left out. Of a copy to another type the first
+/// becomes what the second is.
 template <class Rates, int kOperands>
 struct Updates {
   Rates rates;

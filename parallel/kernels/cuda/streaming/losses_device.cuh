@@ -14,7 +14,7 @@
 // begin at multiples of 16 bytes, so that behind the runs of 50257 columns there is one element.
 // Others begin anywhere: what lies before a row's first run, and behind its last, are some threads'
 // single elements. Runs are of 8 elements in float32, too, so that statistics are summed in one
-// order whatever the type.
+// order whatever the type, statistics by themselves.
 //
 // Bound: the memory's bandwidth; bytes of a logit, of which the type has b:
 //   statistics      read b

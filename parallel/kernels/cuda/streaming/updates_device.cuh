@@ -12,6 +12,8 @@
 // What a launch takes besides does not depend on how many weights there are, as long as they fit in
 // one table; a weight whose elements fill no block wastes the rest of its threads.
 
+#include <type_traits>
+
 #include "parallel/kernels/cuda/steps_device.cuh"
 #include "parallel/kernels/cuda/streaming/arguments.h"
 #include "parallel/kernels/cuda/streaming/runs_device.cuh"
@@ -38,13 +40,14 @@ TUTTI_DEVICE void updateOne(const SgdRates& rates, float (&x)[3]) {
 }
 TUTTI_DEVICE void updateOne(const CopyRates&, float (&x)[2]) { x[0] = x[1]; }
 TUTTI_DEVICE constexpr bool changes(int operand) { return operand != 1; }
-/// The one that is the weight's copy, of 16 bits and not read.
+/// The one that is the weight's copy, of 16 bits and not read: AdamW's fifth.
 template <int kOperands>
 inline constexpr int kCopy = kOperands == 5 ? 4 : kOperands;
 
 /// One weight's operands, and what becomes of them.
 template <class Rates, int kOperands>
 struct Updated {
+  static_assert(kOperands < 5 || std::is_same_v<Rates, AdamWRates>);
   Elements operands[kOperands];
   Rates rates;
 

@@ -132,9 +132,15 @@ endfunction()
 # then. As the end, and with nothing behind it, so that a crash after it is no skip.
 set(TUTTI_ALL_SKIPPED "\\[  PASSED  \\] 0 tests\\.\n(\\[  SKIPPED \\] [^\n]*\n)+$")
 
+# By how much longer tests may take.
+set(TUTTI_SLOWDOWN 1)
+if(TUTTI_SANITIZE)
+  set(TUTTI_SLOWDOWN 5)
+endif()
+
 # tutti_test(NAME SOURCES ... [LINKS ...] [LABELS ...] [TIMEOUT s] [PROCESSORS n] [EMULATED]
 # [ARGS ...] [THOROUGH FILTERS...]): a GoogleTest executable that ctest runs as one test; skipped where all of
-# its tests skip. THOROUGH: those are left to another test, NAME_thorough. Sanitizers get five times the time.
+# its tests skip. THOROUGH: those are left to another test, NAME_thorough.
 # Of label long it is built with the target long_tests only, of label thorough with thorough_tests.
 # EMULATED: what it links of the library runs on emulated GPUs.
 function(tutti_test name)
@@ -160,9 +166,7 @@ function(tutti_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  if(TUTTI_SANITIZE)
-    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
-  endif()
+  math(EXPR ARG_TIMEOUT "${TUTTI_SLOWDOWN} * ${ARG_TIMEOUT}")
   if(name IN_LIST TUTTI_SANITIZER_SUBSET)
     list(APPEND ARG_LABELS sanitizer-subset)
     add_dependencies(sanitizer_subset ${name})

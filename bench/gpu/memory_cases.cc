@@ -5,6 +5,7 @@
 
 #include "bench/gpu/memory_launches.h"
 #include "parallel/kernels/exact_sum.h"
+#include "parallel/kernels/norm_slices.h"
 
 namespace tutti::bench {
 
@@ -56,6 +57,13 @@ struct Maker {
   ShapeOf row() const { return each({sizes.width}); }
   ShapeOf one() const { return each({}); }
   ShapeOf width() const { return fixed({sizes.width}); }
+  /// What a norm leaves of slices of the rows, where it does: neither asked for nor a result.
+  MemoryOperand sums(int64_t each) const {
+    const auto shape = [each, columns = sizes.width](int64_t units) {
+      return Shape{each, parallel::normSlicesOf(units).count, columns};
+    };
+    return {kWide, shape, Content::Random, false, false};
+  }
   template <class Body>
   void rows(const std::string& name, std::vector<MemoryOperand> operands, Body body) {
     cases.push_back({name, sizes.rows, period, std::move(operands), quiet(body)});
@@ -132,6 +140,28 @@ void addNorms(Maker& m) {
            k.layerNormWeights(
                {.dy = x[0], .x = x[1], .mean = x[2], .rstd = x[3], .dWeight = x[4], .dBias = x[5]});
          });
+  m.rows("layer norm gradients",
+         {in(kNarrow, row), in(kNarrow, row), in(kNarrow, width), in(kWide, one),
+          in(kWide, one, Content::Positive), in(kNarrow, row), out(kNarrow, row), out(kWide, width),
+          out(kWide, width), m.sums(2)},
+         [](Kernels& k, Tensors x) {
+           const Tensor sums = k.normSlices({x[0], x[1], x[2], x[5], x[6]}) > 0 ? x[9] : Tensor();
+           k.layerNormBackward({.dy = x[0],
+                                .x = x[1],
+                                .weight = x[2],
+                                .mean = x[3],
+                                .rstd = x[4],
+                                .residual = x[5],
+                                .dx = x[6],
+                                .sums = sums});
+           k.layerNormWeights({.dy = x[0],
+                               .x = x[1],
+                               .mean = x[3],
+                               .rstd = x[4],
+                               .dWeight = x[7],
+                               .dBias = x[8],
+                               .sums = sums});
+         });
   m.rows("rms norm", {in(kNarrow, row), in(kNarrow, width), out(kNarrow, row), out(kWide, one)},
          [](Kernels& k, Tensors x) {
            k.rmsNorm({.x = x[0], .weight = x[1], .y = x[2], .rstd = x[3]});
@@ -147,6 +177,20 @@ void addNorms(Maker& m) {
          {in(kNarrow, row), in(kNarrow, row), in(kWide, one, Content::Positive), out(kWide, width)},
          [](Kernels& k, Tensors x) {
            k.rmsNormWeights({.dy = x[0], .x = x[1], .rstd = x[2], .dWeight = x[3]});
+         });
+  m.rows("rms norm gradients",
+         {in(kNarrow, row), in(kNarrow, row), in(kNarrow, width), in(kWide, one, Content::Positive),
+          in(kNarrow, row), out(kNarrow, row), out(kWide, width), m.sums(1)},
+         [](Kernels& k, Tensors x) {
+           const Tensor sums = k.normSlices({x[0], x[1], x[2], x[4], x[5]}) > 0 ? x[7] : Tensor();
+           k.rmsNormBackward({.dy = x[0],
+                              .x = x[1],
+                              .weight = x[2],
+                              .rstd = x[3],
+                              .residual = x[4],
+                              .dx = x[5],
+                              .sums = sums});
+           k.rmsNormWeights({.dy = x[0], .x = x[1], .rstd = x[3], .dWeight = x[6], .sums = sums});
          });
 }
 

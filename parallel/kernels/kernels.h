@@ -84,12 +84,16 @@ struct LayerNormBackwardArgs {
   Tensor mean, rstd;  ///< [rows], of forward
   Tensor residual;    ///< [rows, width] added to dx; no data: nothing is added
   Tensor dx;          ///< [rows, width]; may be `dy` or `residual`
+  Tensor sums{};      ///< float32 [2, normSlices(), width], at 16 bytes, overwritten: of each slice
+                      ///< of the rows what layerNormWeights adds up, of all slices dy times the
+                      ///< normalized x, then of all dy; no data: they are not wanted
 };
 struct LayerNormWeightArgs {
   Tensor dy, x;           ///< [rows, width]
   Tensor mean, rstd;      ///< [rows], of forward
   Tensor dWeight, dBias;  ///< [width]
   double betaWeight = 0, betaBias = 0;
+  Tensor sums{};  ///< of backward, which are added up; dy, x, mean and rstd are then not read
 };
 
 /// y = x / sqrt(mean(x^2) + epsilon) * weight, row by row (Zhang and Sennrich).
@@ -107,12 +111,18 @@ struct RmsNormBackwardArgs {
   Tensor rstd;      ///< [rows], of forward
   Tensor residual;  ///< [rows, width] added to dx; no data: nothing is added
   Tensor dx;        ///< [rows, width]; may be `dy` or `residual`
+  Tensor sums{};    ///< as layerNormBackward's, [1, slices, width]: there are none of dy
 };
 struct RmsNormWeightArgs {
   Tensor dy, x;    ///< [rows, width]
   Tensor rstd;     ///< [rows], of forward
   Tensor dWeight;  ///< [width]
   double beta = 0;
+  Tensor sums{};  ///< as layerNormWeights'
+};
+/// Operands of either norm's backward.
+struct NormSlicesArgs {
+  Tensor dy, x, weight, residual, dx;
 };
 
 /// Rotary positions (Su et al.): in each head, element i and element i + headWidth / 2 of position
@@ -369,6 +379,10 @@ class Kernels {
   virtual void biasGradient(const Tensor& dy, const Tensor& db, double beta) = 0;
   /// to += from, of one shape. Rows of both may be strided.
   virtual void add(const Tensor& from, const Tensor& to) = 0;
+
+  /// Of how many slices of the rows a norm's backward can leave sums, which spare the gradients of
+  /// the weights a second look at dy and x; 0: it takes no `sums`.
+  virtual int64_t normSlices(const NormSlicesArgs&) const { return 0; }
 
   virtual void layerNorm(const LayerNormArgs& args) = 0;
   virtual void layerNormBackward(const LayerNormBackwardArgs& args) = 0;

@@ -26,6 +26,16 @@ void requireVector(const char* operation, const Tensor& vector, int64_t count, D
           count, " elements of ", toString(type), " are needed, not ", vector);
 }
 
+/// Of slices of rows of so many columns.
+void requireSums(const char* operation, const Tensor& sums, int64_t each, int64_t columns) {
+  if (sums.data == nullptr) return;
+  require(sums.shape.rank() == 3 && sums.shape[0] == each && sums.shape[2] == columns &&
+              sums.type == DType::Float32 && sums.contiguous() &&
+              reinterpret_cast<uintptr_t>(sums.data) % 16 == 0,
+          operation, ": ", each, " float32 sums of each slice's ", columns,
+          " columns are needed, at a multiple of 16 bytes, not ", sums);
+}
+
 void requireIds(const char* operation, const Tensor& ids, int64_t count) {
   require(ids.count() == count && ids.type == DType::Int32 && ids.contiguous(), operation, ": ",
           count, " int32 ids are needed, not ", ids);
@@ -220,6 +230,7 @@ void requireOperands(const LayerNormBackwardArgs& a) {
   requireVector("layerNormBackward's weight", a.weight, width(a.x), a.x.type);
   requireVector("layerNormBackward's mean", a.mean, rows(a.x), a.x.type);
   requireVector("layerNormBackward's rstd", a.rstd, rows(a.x), a.x.type);
+  requireSums("layerNormBackward", a.sums, 2, width(a.x));
 }
 
 void requireOperands(const LayerNormWeightArgs& a) {
@@ -228,6 +239,7 @@ void requireOperands(const LayerNormWeightArgs& a) {
   requireVector("layerNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
   requireVector("layerNormWeights' dWeight", a.dWeight, width(a.x), a.x.type);
   requireVector("layerNormWeights' dBias", a.dBias, width(a.x), a.x.type);
+  requireSums("layerNormWeights", a.sums, 2, width(a.x));
 }
 
 void requireGelu(const Tensor& x, const Tensor& y) { requireSame("gelu", x, y); }
@@ -248,12 +260,19 @@ void requireOperands(const RmsNormBackwardArgs& a) {
   if (a.residual.data != nullptr) requireSame("rmsNormBackward's residual", a.dy, a.residual);
   requireVector("rmsNormBackward's weight", a.weight, width(a.x), a.x.type);
   requireVector("rmsNormBackward's rstd", a.rstd, rows(a.x), a.x.type);
+  requireSums("rmsNormBackward", a.sums, 1, width(a.x));
 }
 
 void requireOperands(const RmsNormWeightArgs& a) {
   requireSame("rmsNormWeights", a.dy, a.x);
   requireVector("rmsNormWeights' rstd", a.rstd, rows(a.x), a.x.type);
   requireVector("rmsNormWeights' dWeight", a.dWeight, width(a.x), a.x.type);
+  requireSums("rmsNormWeights", a.sums, 1, width(a.x));
+}
+
+void requireSlices(const char* operation, const Tensor& sums, int64_t slices) {
+  require(sums.data == nullptr || (slices > 0 && sums.shape[1] == slices), operation,
+          " leaves sums of ", slices, " slices of these rows, not ", sums);
 }
 
 void requireOperands(const RotaryArgs& a) {

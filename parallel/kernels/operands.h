@@ -58,6 +58,8 @@ void requireOperands(const RowDotsArgs& args);
 void requireOperands(const AdamWTensors& tensors);
 void requireOperands(const SgdTensors& tensors);
 
+/// Of a norm on a device that leaves sums of so many slices: none, or of as many.
+void requireSlices(const char* operation, const Tensor& sums, int64_t slices);
 void requireContiguous(const char* operation, const Tensor& x);
 /// Of one shape, with rows of adjacent elements. Their types may differ.
 void requireCopy(const Tensor& from, const Tensor& to);

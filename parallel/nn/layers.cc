@@ -156,6 +156,17 @@ Tensor RowLinear::backward(ParallelContext& context, const Tensor& dy, Saved& sa
   return dx;
 }
 
+namespace {
+
+/// For what a norm's backward leaves of slices of the rows, in each so many sums of a column; where
+/// the device leaves none it is left out.
+Tensor sumsOfSlices(Kernels& kernels, const NormSlicesArgs& args, int64_t each, Arena& arena) {
+  const int64_t slices = kernels.normSlices(args);
+  return slices == 0 ? Tensor{} : arena.allocate(DType::Float32, {each, slices, args.x.shape[-1]});
+}
+
+}  // namespace
+
 LayerNorm::LayerNorm(const NormOptions& o)
     : epsilon_(o.epsilon),
       weight_{.name = o.name + ".weight",
@@ -199,14 +210,18 @@ Tensor LayerNorm::backward(ParallelContext& context, const Tensor& dy, const Ten
                            Saved& saved) {
   const Tensor rstd = saved.pop(), mean = saved.pop(), x = saved.pop();
   const Tensor dx = saved.untilWeights.allocate(x.type, x.shape);
+  const Tensor scale = context.store.weight(weight_);
+  const Tensor sums =
+      sumsOfSlices(context.kernels, {dy, x, scale, residual, dx}, 2, saved.untilWeights);
   context.kernels.layerNormBackward({.dy = dy,
                                      .x = x,
-                                     .weight = context.store.weight(weight_),
+                                     .weight = scale,
                                      .mean = mean,
                                      .rstd = rstd,
                                      .residual = residual,
-                                     .dx = dx});
-  saved.work.push_back({[this, x, dy, mean, rstd](ParallelContext& c, int microBatch) {
+                                     .dx = dx,
+                                     .sums = sums});
+  saved.work.push_back({[this, x, dy, mean, rstd, sums](ParallelContext& c, int microBatch) {
     const GradientSlot weight = c.store.gradient(weight_, microBatch);
     const GradientSlot bias = c.store.gradient(bias_, microBatch);
     c.kernels.layerNormWeights({.dy = dy,
@@ -216,7 +231,8 @@ Tensor LayerNorm::backward(ParallelContext& context, const Tensor& dy, const Ten
                                 .dWeight = weight.buffer,
                                 .dBias = bias.buffer,
                                 .betaWeight = weight.beta,
-                                .betaBias = bias.beta});
+                                .betaBias = bias.beta,
+                                .sums = sums});
   }});
   return dx;
 }
@@ -251,16 +267,24 @@ Tensor RmsNorm::backward(ParallelContext& context, const Tensor& dy, const Tenso
                          Saved& saved) {
   const Tensor rstd = saved.pop(), x = saved.pop();
   const Tensor dx = saved.untilWeights.allocate(x.type, x.shape);
+  const Tensor scale = context.store.weight(weight_);
+  const Tensor sums =
+      sumsOfSlices(context.kernels, {dy, x, scale, residual, dx}, 1, saved.untilWeights);
   context.kernels.rmsNormBackward({.dy = dy,
                                    .x = x,
-                                   .weight = context.store.weight(weight_),
+                                   .weight = scale,
                                    .rstd = rstd,
                                    .residual = residual,
-                                   .dx = dx});
-  saved.work.push_back({[this, x, dy, rstd](ParallelContext& c, int microBatch) {
+                                   .dx = dx,
+                                   .sums = sums});
+  saved.work.push_back({[this, x, dy, rstd, sums](ParallelContext& c, int microBatch) {
     const GradientSlot weight = c.store.gradient(weight_, microBatch);
-    c.kernels.rmsNormWeights(
-        {.dy = dy, .x = x, .rstd = rstd, .dWeight = weight.buffer, .beta = weight.beta});
+    c.kernels.rmsNormWeights({.dy = dy,
+                              .x = x,
+                              .rstd = rstd,
+                              .dWeight = weight.buffer,
+                              .beta = weight.beta,
+                              .sums = sums});
   }});
   return dx;
 }

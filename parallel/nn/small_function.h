@@ -10,7 +10,7 @@
 
 namespace tutti::parallel {
 
-template <class Signature, size_t kBytes = 512>
+template <class Signature, size_t kBytes = 640>
 class SmallFunction;
 
 template <class Result, class... Args, size_t kBytes>

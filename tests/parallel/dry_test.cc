@@ -244,6 +244,34 @@ TEST(Dry, NormsAddWhatGoesAroundAttention) {
   EXPECT_EQ(norms.bytesWritten - alone.bytesWritten, add.bytesWritten);
 }
 
+// On a GPU a norm's backward leaves sums of slices of 16 rows, which are what its weights'
+// gradients read.
+TEST(Dry, NormsOfAGpuLeaveSums) {
+  constexpr int64_t kWidth = 64, kRows = 72;
+  LlamaOptions options;
+  options.vocabulary = 256, options.context = kRows, options.layers = 2;
+  options.width = kWidth, options.heads = options.kvHeads = 2, options.inner = 64;
+  const auto runOn = [&](DeviceKind device) {
+    Llama model(options);
+    const auto optimizer = adamW();
+    return dryRun({.mesh = {},
+                   .engine = {.reductionGroups = 1},
+                   .batch = 1,
+                   .context = kRows,
+                   .device = device},
+                  model, *optimizer);
+  };
+  const DryRun host = runOn(DeviceKind::Host), gpu = runOn(DeviceKind::Cuda);
+  const KernelCount &before = host.kernels.at("rmsNormBackward"),
+                    &backward = gpu.kernels.at("rmsNormBackward"),
+                    &weights = gpu.kernels.at("rmsNormWeights");
+  constexpr size_t kNorms = 5, kSums = 5 * kWidth * sizeof(float);  // of 72 rows 5 slices
+  EXPECT_EQ(weights.calls, static_cast<int64_t>(kNorms));
+  EXPECT_EQ(weights.bytesRead, kNorms * kSums);
+  EXPECT_EQ(backward.bytesWritten - before.bytesWritten, kNorms * kSums);
+  EXPECT_EQ(backward.bytesRead, before.bytesRead);
+}
+
 // Context parallelism with pieces of a sequence that differ, keys and values that ranks share, sums
 // of bfloat16 in float32, and what is computed again; beside every other axis.
 TEST(Dry, SaysWhatContextParallelTrainingsUse) {

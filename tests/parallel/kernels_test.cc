@@ -108,6 +108,50 @@ TEST_P(Refusals, LayerNorm) {
        &Weights::dBias});
 }
 
+// Of rows that no device leaves sums of.
+TEST_P(Refusals, SumsOfNorms) {
+  const Tensor x = make({kRows, kWidth}), vector = make({kWidth}), rows = make({kRows});
+  EXPECT_EQ(kernels_.normSlices({x, x, vector, {}, x}), 0);
+  const auto refuses = [](const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "they were taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument) << error.what();
+    }
+  };
+  for (const int64_t slices : {1, 2}) {
+    const Tensor both = make({2, slices, kWidth}), one = make({1, slices, kWidth});
+    refuses([&] {
+      kernels_.layerNormBackward({.dy = x,
+                                  .x = x,
+                                  .weight = vector,
+                                  .mean = rows,
+                                  .rstd = rows,
+                                  .residual = {},
+                                  .dx = x,
+                                  .sums = both});
+    });
+    refuses([&] {
+      kernels_.layerNormWeights({.dy = x,
+                                 .x = x,
+                                 .mean = rows,
+                                 .rstd = rows,
+                                 .dWeight = vector,
+                                 .dBias = vector,
+                                 .sums = both});
+    });
+    refuses([&] {
+      kernels_.rmsNormBackward(
+          {.dy = x, .x = x, .weight = vector, .rstd = rows, .residual = {}, .dx = x, .sums = one});
+    });
+    refuses([&] {
+      kernels_.rmsNormWeights(
+          {.dy = x, .x = x, .rstd = rows, .dWeight = vector, .beta = 0, .sums = one});
+    });
+  }
+}
+
 TEST_P(Refusals, Attention) {
   const Tensor qkv = make({2, 3, 3 * kWidth}), out = make({2, 3, kWidth}), lse = make({2, 2, 3}),
                dQkv = make({2, 3, 3 * kWidth});

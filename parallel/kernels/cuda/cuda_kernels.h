@@ -39,6 +39,7 @@ class Gemms;
 struct GemmOptions;
 class Queue;
 struct ColumnSums;
+struct NormBackward;
 enum class StreamingFamily;
 }  // namespace cuda
 
@@ -66,6 +67,8 @@ class CudaKernels final : public Kernels {
   void addBias(const Tensor& bias, const Tensor& y) override;
   void biasGradient(const Tensor& dy, const Tensor& db, double beta) override;
   void add(const Tensor& from, const Tensor& to) override;
+  /// TUTTI_STREAMING=plain: 0.
+  int64_t normSlices(const NormSlicesArgs& args) const override;
   void layerNorm(const LayerNormArgs& args) override;
   void layerNormBackward(const LayerNormBackwardArgs& args) override;
   void layerNormWeights(const LayerNormWeightArgs& args) override;
@@ -100,6 +103,11 @@ class CudaKernels final : public Kernels {
  private:
   /// With the scratch that the sums need.
   void startSums(const char* operation, cuda::ColumnSums sums, bool doubles);
+  /// With the sums of slices that there may be.
+  void startBackward(const char* operation, const cuda::NormBackward& norm, const Tensor& sums,
+                     bool doubles);
+  void startWeights(const char* operation, const cuda::ColumnSums& all, const Tensor& sums,
+                    bool doubles);
 
   const Device device_;
   const std::unique_ptr<cuda::Queue> queue_;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "parallel/kernels/host/attention_scratch.h"
+#include "parallel/kernels/norm_slices.h"
 #include "parallel/kernels/operands.h"
 
 namespace tutti::parallel {
@@ -72,6 +73,17 @@ class Call {
   size_t taken_ = 0;
   KernelCount count_{.calls = 1};
 };
+
+/// Of a norm's backward, and of the gradients of its weights, which know less.
+template <class Backward>
+NormSlicesArgs slicesArgsOf(const Backward& a) {
+  return {a.dy, a.x, a.weight, a.residual, a.dx};
+}
+
+template <class Weights>
+NormSlicesArgs weightSlicesArgsOf(const Weights& a) {
+  return {a.dy, a.x, {}, {}, {}};
+}
 
 /// Of one matrix product over the pairs of a query and a key that it may see, in all heads. What
 /// documents there are is not known.
@@ -161,6 +173,10 @@ void DryKernels::add(const Tensor& from, const Tensor& to) {
   countOf("add") += Call().reads(more).updates(sum).checked(sum, [&] { requireAdd(more, sum); });
 }
 
+int64_t DryKernels::normSlices(const NormSlicesArgs& args) const {
+  return kind_ == DeviceKind::Host ? 0 : normSlicesOf(args);
+}
+
 void DryKernels::layerNorm(const LayerNormArgs& args) {
   LayerNormArgs a = args;
   Call call;
@@ -171,19 +187,23 @@ void DryKernels::layerNorm(const LayerNormArgs& args) {
 
 void DryKernels::layerNormBackward(const LayerNormBackwardArgs& args) {
   LayerNormBackwardArgs a = args;
-  countOf("layerNormBackward") +=
-      Call().reads(a.dy, a.x, a.weight, a.mean, a.rstd, a.residual).writes(a.dx).checked(a.x, [&] {
-        requireOperands(a);
-      });
+  countOf("layerNormBackward") += Call()
+                                      .reads(a.dy, a.x, a.weight, a.mean, a.rstd, a.residual)
+                                      .writes(a.dx, a.sums)
+                                      .checked(a.x, [&] { requireOperands(a); });
+  requireSlices("layerNormBackward", a.sums, normSlices(slicesArgsOf(args)));
 }
 
 void DryKernels::layerNormWeights(const LayerNormWeightArgs& args) {
   LayerNormWeightArgs a = args;
-  countOf("layerNormWeights") += Call()
-                                     .reads(a.dy, a.x, a.mean, a.rstd)
-                                     .result(a.dWeight, a.betaWeight)
-                                     .result(a.dBias, a.betaBias)
-                                     .checked(a.x, [&] { requireOperands(a); });
+  Call call;
+  if (a.sums.data == nullptr)
+    call.reads(a.dy, a.x, a.mean, a.rstd);
+  else
+    call.reads(a.sums).uses(a.dy).uses(a.x).uses(a.mean).uses(a.rstd);
+  call.result(a.dWeight, a.betaWeight).result(a.dBias, a.betaBias);
+  countOf("layerNormWeights") += call.checked(a.x, [&] { requireOperands(a); });
+  requireSlices("layerNormWeights", a.sums, normSlices(weightSlicesArgsOf(args)));
 }
 
 void DryKernels::gelu(const Tensor& x, const Tensor& y) {
@@ -209,17 +229,22 @@ void DryKernels::rmsNorm(const RmsNormArgs& args) {
 void DryKernels::rmsNormBackward(const RmsNormBackwardArgs& args) {
   RmsNormBackwardArgs a = args;
   countOf("rmsNormBackward") +=
-      Call().reads(a.dy, a.x, a.weight, a.rstd, a.residual).writes(a.dx).checked(a.x, [&] {
+      Call().reads(a.dy, a.x, a.weight, a.rstd, a.residual).writes(a.dx, a.sums).checked(a.x, [&] {
         requireOperands(a);
       });
+  requireSlices("rmsNormBackward", a.sums, normSlices(slicesArgsOf(args)));
 }
 
 void DryKernels::rmsNormWeights(const RmsNormWeightArgs& args) {
   RmsNormWeightArgs a = args;
+  Call call;
+  if (a.sums.data == nullptr)
+    call.reads(a.dy, a.x, a.rstd);
+  else
+    call.reads(a.sums).uses(a.dy).uses(a.x).uses(a.rstd);
   countOf("rmsNormWeights") +=
-      Call().reads(a.dy, a.x, a.rstd).result(a.dWeight, a.beta).checked(a.x, [&] {
-        requireOperands(a);
-      });
+      call.result(a.dWeight, a.beta).checked(a.x, [&] { requireOperands(a); });
+  requireSlices("rmsNormWeights", a.sums, normSlices(weightSlicesArgsOf(args)));
 }
 
 void DryKernels::rotary(const RotaryArgs& args) {

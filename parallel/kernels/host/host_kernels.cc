@@ -143,6 +143,7 @@ void HostKernels::layerNormBackward(const LayerNormBackwardArgs& a) {
     return layerNormBackward(wide);
   }
   requireOperands(a);
+  requireSlices("layerNormBackward", a.sums, 0);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const T* residual = a.residual.data == nullptr ? nullptr : a.residual.as<T>();
@@ -163,6 +164,7 @@ void HostKernels::layerNormWeights(const LayerNormWeightArgs& a) {
     return layerNormWeights(wide);
   }
   requireOperands(a);
+  requireSlices("layerNormWeights", a.sums, 0);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.layerNormWeights(a.dy.as<T>(), a.x.as<T>(), a.mean.as<T>(), a.rstd.as<T>(),
@@ -230,6 +232,7 @@ void HostKernels::rmsNormBackward(const RmsNormBackwardArgs& a) {
     return rmsNormBackward(wide);
   }
   requireOperands(a);
+  requireSlices("rmsNormBackward", a.sums, 0);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     const T* residual = a.residual.data == nullptr ? nullptr : a.residual.as<T>();
@@ -248,6 +251,7 @@ void HostKernels::rmsNormWeights(const RmsNormWeightArgs& a) {
     return rmsNormWeights(wide);
   }
   requireOperands(a);
+  requireSlices("rmsNormWeights", a.sums, 0);
   dispatch(a.x, [&](const auto& leaves, auto zero) {
     using T = decltype(zero);
     leaves.rmsNormWeights(a.dy.as<T>(), a.x.as<T>(), a.rstd.as<T>(), a.dWeight.as<T>(), rows(a.x),

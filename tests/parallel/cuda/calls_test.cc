@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "parallel/kernels/cuda/cuda_kernels.h"
+#include "parallel/kernels/dry/dry_kernels.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "tests/parallel/tested_kernels.h"
 
@@ -171,6 +173,78 @@ TEST_F(CudaCalls, RefuseWhatTheyCannotCount) {
   }
   EXPECT_EQ(refusal([] { CudaKernels kernels{StreamRef()}; }),
             "the CUDA kernels need a stream of CUDA");
+}
+
+/// The same operands for both norms, of one type; the weight and what is summed in float32.
+struct NormOperands {
+  Tensor dy, x, weight, mean, rstd, dx, dWeight, dBias, sums{};
+};
+NormSlicesArgs slicesArgsOf(const NormOperands& o) { return {o.dy, o.x, o.weight, {}, o.dx}; }
+
+void normGradients(Kernels& kernels, const NormOperands& o, bool centered, double beta) {
+  if (centered) {
+    kernels.layerNormBackward({o.dy, o.x, o.weight, o.mean, o.rstd, {}, o.dx, o.sums});
+    kernels.layerNormWeights(
+        {o.dy, o.x, o.mean, o.rstd, o.dWeight, o.dBias, beta, 1 - beta, o.sums});
+  } else {
+    kernels.rmsNormBackward({o.dy, o.x, o.weight, o.rstd, {}, o.dx, o.sums});
+    kernels.rmsNormWeights({o.dy, o.x, o.rstd, o.dWeight, beta, o.sums});
+  }
+}
+
+// Sums of slices of the rows in the place of a second look: exact in small integers, of one slice
+// and of several. What is not for words of 16 bytes, and float64, has none, as a dry run says.
+TEST_F(CudaCalls, LeaveSumsOfNorms) {
+  const DryKernels dry(DeviceKind::Cuda);
+  const auto operands = [&](int64_t rows, int64_t width, DType type) {
+    NormOperands o{make({rows, width}, type),
+                   make({rows, width}, type),
+                   make({width}),
+                   make({rows}),
+                   make({rows}),
+                   make({rows, width}, type),
+                   make({width}),
+                   make({width})};
+    EXPECT_EQ(dry.normSlices(slicesArgsOf(o)), kernels_.normSlices(slicesArgsOf(o)));
+    return o;
+  };
+  EXPECT_EQ(kernels_.normSlices(slicesArgsOf(operands(9, 12, DType::BFloat16))), 0);
+  EXPECT_EQ(kernels_.normSlices(slicesArgsOf(operands(9, 8200, DType::BFloat16))), 0);
+  EXPECT_EQ(kernels_.normSlices(slicesArgsOf(operands(9, 16, DType::Float64))), 0);
+  EXPECT_EQ(kernels_.normSlices(slicesArgsOf(operands(0, 16, DType::Float32))), 0);
+  for (const int64_t rows : {5, 40})
+    for (const bool centered : {false, true})
+      for (const double beta : {0.0, 1.0}) {
+        NormOperands with = operands(rows, 24, DType::Float32);
+        const int64_t slices = kernels_.normSlices(slicesArgsOf(with));
+        ASSERT_EQ(slices, (rows + 15) / 16);
+        for (int64_t i = 0; i < with.x.count(); ++i) {
+          with.dy.as<float>()[i] = static_cast<float>(i * 5 % 7 - 3);
+          with.x.as<float>()[i] = static_cast<float>(i / 3 % 5 - 2);
+        }
+        std::fill_n(with.rstd.as<float>(), rows, 0.5f);
+        std::fill_n(with.mean.as<float>(), rows, 1.0f);
+        for (const Tensor& sum : {with.dWeight, with.dBias}) std::fill_n(sum.as<float>(), 24, 3.0f);
+        NormOperands without = with;
+        without.dx = make({rows, 24});
+        for (Tensor* sum : {&without.dWeight, &without.dBias}) {
+          *sum = make({24});
+          std::fill_n(sum->as<float>(), 24, 3.0f);
+        }
+        with.sums = make({centered ? 2 : 1, slices, 24});
+        std::fill_n(with.sums.as<float>(), with.sums.count(), NAN);
+        normGradients(kernels_, with, centered, beta);
+        normGradients(host_, without, centered, beta);
+        tested_->finish();
+        for (int64_t c = 0; c < 24; ++c) {
+          EXPECT_EQ(with.dWeight.as<float>()[c], without.dWeight.as<float>()[c]) << c;
+          EXPECT_EQ(with.dBias.as<float>()[c], without.dBias.as<float>()[c]) << c;
+        }
+        for (const int64_t wrong : {slices + 1, 2 * slices + 1}) {
+          with.sums = make({centered ? 2 : 1, wrong, 24});
+          EXPECT_NE(refusal([&] { normGradients(kernels_, with, centered, beta); }), "no refusal");
+        }
+      }
 }
 
 // Whichever device is current.

@@ -4,6 +4,7 @@
 // what enqueue() promises. choice.h says which operands they take.
 
 #include "parallel/kernels/cuda/launches.h"
+#include "parallel/kernels/norm_slices.h"
 
 namespace tutti::parallel::cuda {
 
@@ -52,19 +53,24 @@ cudaError_t enqueue(const Updates<SgdRates, 3>& x, cudaStream_t stream);
 cudaError_t enqueue(const Updates<CopyRates, 2>& x, cudaStream_t stream);
 cudaError_t loadUpdates();
 
-/// norms.cu: of so many columns at most, in runs of as many elements whatever the types.
-inline constexpr int32_t kNormRun = 8;
-inline constexpr int32_t kMostNormColumns = 8192;
+/// norms.cu: of kMostNormColumns at most, in runs of kNormRun elements whatever the types.
 cudaError_t enqueue(const InRuns<Norm>& x, cudaStream_t stream);
 cudaError_t enqueue(const InRuns<NormBackward>& x, cudaStream_t stream);
+/// Leaves besides what the weights' gradients are sums of, for SumsOfNorms: of each slice of the
+/// rows dy times the normalized x and, where there is a mean, of all of them behind that, dy. Only
+/// of operands whose runOf() is not 0.
+struct SlicedNormBackward {
+  NormBackward of;
+  float* sums;
+  RowSlices slices;  ///< normSlicesOf() the rows
+};
+cudaError_t enqueue(const SlicedNormBackward& x, cudaStream_t stream);
 cudaError_t loadNorms();
 
 /// columns.cu: of rows and columns that are cut into slices and tiles. `partial` has the sums of
 /// each slice.
 inline constexpr int32_t kSliceRows = 128, kMostSlices = 64;
-struct RowSlices {
-  int32_t count, rows;  ///< of each, but for the last: a multiple of kSliceRows
-};
+/// Of a multiple of kSliceRows each.
 constexpr RowSlices slicesOf(int32_t rows) {
   const int32_t batches = (rows + kSliceRows - 1) / kSliceRows;
   const int32_t batchesOfSlice = (batches + kMostSlices - 1) / kMostSlices;
@@ -74,6 +80,11 @@ struct SlicedSums : ColumnSums {
   RowSlices slices;
 };
 cudaError_t enqueue(const InRuns<ColumnSums>& x, cudaStream_t stream);
+/// Adds up what norms left in `partial`, of any number of slices. No rows are read.
+struct SumsOfNorms {
+  SlicedSums of;
+};
+cudaError_t enqueue(const SumsOfNorms& x, cudaStream_t stream);
 cudaError_t loadColumns();
 
 /// losses.cu: of rows that begin anywhere, in runs of as many elements whatever the types.

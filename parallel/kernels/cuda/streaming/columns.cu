@@ -8,7 +8,7 @@ namespace tutti::parallel::cuda {
 namespace {
 
 static_assert(kRowsOfThread * kRowLanes == kSliceRows);
-static_assert(kSlicesOfThread * kSliceGroups == kMostSlices);
+static_assert(kSlicesOfThread * kSliceGroups<kColumnsOfBlock> == kMostSlices);
 
 /// Of dy; of dy times the normalized x; of both.
 template <int kRun, int kKnown>
@@ -39,18 +39,27 @@ cudaError_t start(const SlicedSums& x, int32_t run, cudaStream_t stream) {
   return Eights::start(x, stream);
 }
 
+template <int kColumns>
+cudaError_t startSecond(const SlicedSums& x, cudaStream_t stream) {
+  const int sums = x.sumsOfDy.data == nullptr ? 1 : 2;
+  return launch(sumsOfColumns<kColumns>, blocksOf(x.width, kColumns) * sums, kThreads, x, stream);
+}
+
 }  // namespace
 
 cudaError_t enqueue(const InRuns<ColumnSums>& x, cudaStream_t stream) {
   const SlicedSums sliced{x, slicesOf(x.rows)};
   const cudaError_t error = start(sliced, x.run, stream);
   if (error != cudaSuccess || sliced.slices.count == 1) return error;
-  const int sums = x.sumsOfDy.data == nullptr ? 1 : 2;
-  return launch(sumsOfColumns, blocksOf(x.width, kColumnsOfBlock) * sums, kThreads, sliced, stream);
+  return startSecond<kColumnsOfBlock>(sliced, stream);
+}
+
+cudaError_t enqueue(const SumsOfNorms& x, cudaStream_t stream) {
+  return startSecond<kColumnsOfNorms>(x.of, stream);
 }
 
 cudaError_t loadColumns() {
-  cudaError_t error = loadAll(sumsOfColumns);
+  cudaError_t error = loadAll(sumsOfColumns<kColumnsOfBlock>, sumsOfColumns<kColumnsOfNorms>);
   for (const auto load : {Fours::load, Eights::load, Brains::load, Halves::load})
     if (error == cudaSuccess) error = load();
   return error;

@@ -6,14 +6,15 @@
 //      kRowLanes-th row of the slice, of which kRowsOfThread are under way at once. What they have
 //      is joined: of a warp's four rows by a tree, of the warps in their order.
 //   2. Of each column the slices: kSliceGroups threads add every so many of them, and one adds what
-//      these have, and what was there before.
+//      these have, and what was there before. It also adds up what norms_device.cuh left of slices.
 // One slice is stored without the second stage. Slices are cut by the number of rows alone
 // (slicesOf()), so the order of a sum does not depend on the width, the types or the GPU: a column
 // has the same bits in a matrix and in a part of it.
 //
 // Bound: the memory's bandwidth; bytes of an element, of which the type has b:
 //   biasGradient                       read b
-//   rmsNormWeights, layerNormWeights   read 2 b, once for both sums of the latter
+//   rmsNormWeights, layerNormWeights   read 2 b, once for both sums of the latter; where the
+//                                      norm's backward left sums, 4 bytes of each for a slice
 // Partial sums are 8 bytes, written and read, for kSliceRows or more elements, mostly in the
 // second-level cache. Kernels are compiled for operands of one format of 16 bits and means and rstd
 // of float32, besides those that look at each operand's.
@@ -26,9 +27,12 @@ namespace tutti::parallel::cuda {
 
 inline constexpr int kColumnLanes = 8, kRowLanes = kThreads / kColumnLanes;
 inline constexpr int kRowsOfThread = kSliceRows / kRowLanes;
-/// Of the second stage: columns of a block, and threads of a column.
-inline constexpr int kColumnsOfBlock = 32, kSliceGroups = kThreads / kColumnsOfBlock;
-inline constexpr int kSlicesOfThread = kMostSlices / kSliceGroups;
+/// Of the second stage: columns of a block, for sums that norms left in more slices fewer of them,
+/// as wide as a sector of the memory; threads of a column; slices that each has under way at once.
+inline constexpr int kColumnsOfBlock = 32, kColumnsOfNorms = 8;
+template <int kColumns>
+inline constexpr int kSliceGroups = kThreads / kColumns;
+inline constexpr int kSlicesOfThread = kMostSlices / kSliceGroups<kColumnsOfBlock>;
 inline constexpr int kBlockWarps = kThreads / 32;
 
 template <int kRun>
@@ -160,27 +164,30 @@ __global__ void __launch_bounds__(kThreads) sumsOfSlices(const __grid_constant__
 }
 
 /// Blocks of the first sum, then those of the second.
-__global__ inline void __launch_bounds__(kThreads)
-    sumsOfColumns(const __grid_constant__ SlicedSums x) {
-  TUTTI_SHARED(float, ofGroups, [kSliceGroups][kColumnsOfBlock]);
-  const auto blocks = uint32_t(x.width + kColumnsOfBlock - 1) / kColumnsOfBlock;
+template <int kColumns>
+__global__ void __launch_bounds__(kThreads) sumsOfColumns(const __grid_constant__ SlicedSums x) {
+  constexpr int kGroups = kSliceGroups<kColumns>;
+  TUTTI_SHARED(float, ofGroups, [kGroups][kColumns]);
+  const auto blocks = uint32_t(x.width + kColumns - 1) / kColumns;
   const auto which = int(blockIdx.x / blocks);
-  const int lane = int(threadIdx.x) % kColumnsOfBlock, group = int(threadIdx.x) / kColumnsOfBlock;
-  const int32_t column = int32_t(blockIdx.x % blocks) * kColumnsOfBlock + lane;
-  float partial[kSlicesOfThread];
-#pragma unroll
-  for (int i = 0; i < kSlicesOfThread; ++i) {
-    const int32_t slice = group + i * kSliceGroups;
-    partial[i] =
-        slice < x.slices.count && column < x.width ? partialOf(x, which, slice)[column] : 0.0f;
-  }
+  const int lane = int(threadIdx.x) % kColumns, group = int(threadIdx.x) / kColumns;
+  const int32_t column = int32_t(blockIdx.x % blocks) * kColumns + lane;
   float sum = 0;
+  for (int32_t first = group; first < x.slices.count; first += kGroups * kSlicesOfThread) {
+    float partial[kSlicesOfThread];
 #pragma unroll
-  for (int i = 0; i < kSlicesOfThread; ++i) sum += partial[i];
+    for (int i = 0; i < kSlicesOfThread; ++i) {
+      const int32_t slice = first + i * kGroups;
+      partial[i] =
+          slice < x.slices.count && column < x.width ? partialOf(x, which, slice)[column] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kSlicesOfThread; ++i) sum += partial[i];
+  }
   ofGroups[group][lane] = sum;
   __syncthreads();
   if (group != 0 || column >= x.width) return;
-  for (int other = 1; other < kSliceGroups; ++other) sum += ofGroups[other][lane];
+  for (int other = 1; other < kGroups; ++other) sum += ofGroups[other][lane];
   resultOf(x, which).store(column, sum);
 }
 

@@ -9,6 +9,7 @@
 #include "parallel/kernels/cuda/streaming/arguments.h"
 #include "parallel/kernels/cuda/streaming/choice.h"
 #include "parallel/kernels/cuda/streaming/runs_device.cuh"
+#include "parallel/kernels/kernels.h"
 
 namespace tutti::parallel::cuda {
 namespace {
@@ -98,6 +99,44 @@ TEST(StreamingChoice, IsOfWhatNormsReadAndWrite) {
   EXPECT_EQ(backward(odd, wide, 16), 0);
   EXPECT_EQ(backward(none, odd, 16), 0);
   EXPECT_EQ(backward(none, wide, kMostNormColumns + 8), 0);
+}
+
+// A norm leaves sums of what its kernels take.
+TEST(StreamingChoice, IsThatOfNormsThatLeaveSums) {
+  const auto expectAlike = [](DType type, int64_t rows, int64_t width, uintptr_t spoilt,
+                              uintptr_t address) {
+    const auto tensor = [&](uintptr_t number, DType of, const Shape& shape) {
+      return Tensor(reinterpret_cast<void*>(number == spoilt ? address : 4096 * number), of, shape);
+    };
+    const Shape all{rows, width};
+    const NormSlicesArgs args{tensor(1, type, all), tensor(2, type, all),
+                              tensor(3, DType::Float32, {width}), tensor(4, type, all),
+                              tensor(5, type, all)};
+    const auto elements = [](const Tensor& x) {
+      return Elements{x.data, x.type == DType::BFloat16  ? Format::BFloat16
+                              : x.type == DType::Float64 ? Format::Float64
+                                                         : Format::Float32};
+    };
+    const NormBackward norm{.dy = elements(args.dy),
+                            .x = elements(args.x),
+                            .weight = elements(args.weight),
+                            .mean = {},
+                            .rstd = {},
+                            .residual = elements(args.residual),
+                            .dx = elements(args.dx),
+                            .rows = static_cast<int32_t>(rows),
+                            .width = static_cast<int32_t>(width)};
+    const int64_t slices = runOf(norm) == 0 ? 0 : normSlicesOf(rows).count;
+    EXPECT_EQ(normSlicesOf(args), slices) << rows << " rows of " << width << ", " << spoilt;
+  };
+  for (const DType type : {DType::BFloat16, DType::Float32, DType::Float64})
+    for (const int64_t width : {0, 4, 8, 12, kMostNormColumns, kMostNormColumns + 8})
+      for (const int64_t rows : {0, 1, 100}) expectAlike(type, rows, width, 0, 0);
+  for (uintptr_t operand = 1; operand <= 5; ++operand) {
+    expectAlike(DType::BFloat16, 100, 16, operand, 4104);
+    expectAlike(DType::BFloat16, 100, 16, operand, 65536);
+  }
+  expectAlike(DType::BFloat16, 100, 16, 4, 0);  // no residual
 }
 
 TEST(StreamingChoice, IsOfRowsThatAreSummed) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <climits>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/communicator/cuda/wires.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/emulation/runtime/failing_call.h"
 #include "tests/emulation/runtime/peer.h"
@@ -123,6 +125,46 @@ void expectJoined(std::vector<Communicator> ranks) {
   for (int r = 0; r < size; ++r) {
     s.streams[r].synchronize();
     EXPECT_TRUE(s.values[r].are(static_cast<float>(size * (size + 1) / 2))) << r;
+  }
+}
+
+// Buffers of cudaMalloc() are mapped there: kernels address them, which CUDA takes for an error
+// without peer access, and the emulation, which has one address space, does not.
+TEST(GpuPeers, HaveAccessToEachOthersMemory) {
+  const std::vector<Communicator> ranks = makeOn({1, 2, 3}, {});
+  for (const int device : {1, 2, 3})
+    for (const int peer : {1, 2, 3}) {
+      if (device == peer) continue;
+      ASSERT_EQ(cudaSetDevice(device), cudaSuccess);
+      EXPECT_EQ(cudaDeviceEnablePeerAccess(peer, 0), cudaErrorPeerAccessAlreadyEnabled)
+          << device << " of " << peer;
+      EXPECT_EQ(cudaGetLastError(), cudaErrorPeerAccessAlreadyEnabled);
+    }
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
+// Lines arrive whole within a device and over NVLink, between all of them, and not where one pair
+// is joined by PCIe; then no message goes by LL128.
+TEST(GpuWires, OfLinesAreForThoseThatNvlinkJoins) {
+  using communicator::linesArriveWhole;
+  const int one[] = {0}, some[] = {0, 1, 2}, all[] = {0, 1, 2, 3};
+  EXPECT_TRUE(linesArriveWhole(one));
+  EXPECT_TRUE(linesArriveWhole(all));
+  emulation::joinByPcie(3, 1);
+  EXPECT_TRUE(linesArriveWhole(some));
+  EXPECT_FALSE(linesArriveWhole(all));
+  EXPECT_FALSE(linesArriveWhole(std::array{1, 3}));
+  EXPECT_FALSE(linesArriveWhole(std::array{3, 1}));
+  using communicator::wireFor;
+  using transports::p2p::Wire;
+  constexpr uint64_t kFew = communicator::kMostBytesByLL, kMany = communicator::kMostBytesByLL128;
+  for (const bool keepsLines : {false, true}) {
+    const Wire ofMany = keepsLines ? Wire::LL128 : Wire::Simple;
+    EXPECT_EQ(wireFor(kFew, false, keepsLines), Wire::LL);
+    EXPECT_EQ(wireFor(kFew + 1, false, keepsLines), ofMany);
+    EXPECT_EQ(wireFor(kMany, false, keepsLines), ofMany);
+    EXPECT_EQ(wireFor(kMany + 1, false, keepsLines), Wire::Simple);
+    EXPECT_EQ(wireFor(kFew, true, keepsLines), Wire::Simple);
   }
 }
 

@@ -20,6 +20,10 @@ Pairs& apart() {
   static auto* const pairs = new Pairs;
   return *pairs;
 }
+Pairs& joinedByPcie() {
+  static auto* const pairs = new Pairs;
+  return *pairs;
+}
 Pairs& lying() {
   static auto* const pairs = new Pairs;
   return *pairs;
@@ -48,6 +52,14 @@ void corrupt(int device, void* word) {
 void forbidPeerAccess(int device, int peer) {
   call([&] {
     apart().insert({device, peer});
+    return cudaSuccess;
+  });
+}
+
+void joinByPcie(int device, int peer) {
+  call([&] {
+    joinedByPcie().insert({device, peer});
+    joinedByPcie().insert({peer, device});
     return cudaSuccess;
   });
 }
@@ -119,8 +131,10 @@ cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr which, int f
     if (!isDevice(from) || !isDevice(to) || from == to) return cudaErrorInvalidDevice;
     switch (which) {
       case cudaDevP2PAttrPerformanceRank: *value = 0; return cudaSuccess;
-      case cudaDevP2PAttrAccessSupported:
       case cudaDevP2PAttrNativeAtomicSupported:
+        *value = !joinedByPcie().contains({from, to});
+        return cudaSuccess;
+      case cudaDevP2PAttrAccessSupported:
       case cudaDevP2PAttrCudaArrayAccessSupported: *value = 1; return cudaSuccess;
       default: return cudaErrorInvalidValue;
     }

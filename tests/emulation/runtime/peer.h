@@ -6,6 +6,8 @@ namespace tutti::emulation {
 
 /// From now on `device` has no peer access to `peer`.
 void forbidPeerAccess(int device, int peer);
+/// From now on these two have no native atomic operations on each other's memory, as over PCIe.
+void joinByPcie(int device, int peer);
 /// From now on, where a kernel on `device` raises a flag in memory of `peer`, one bit of the line
 /// behind the flag is another than was written. In memory of this process alone.
 void corruptWrites(int device, int peer);

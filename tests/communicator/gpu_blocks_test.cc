@@ -415,6 +415,30 @@ TEST_F(GpuSharers, MayBeInOneGroup) {
   }
 }
 
+// Of a group the first call of each comes before the second of any, on all ranks alike, whichever
+// calls a rank could have in one launch: here the second call of the first waits behind a call of
+// the second that is late.
+TEST_F(GpuSharers, HaveTheirFirstCallsBeforeTheSecondOfAny) {
+  Sharers sharers(1, {.timeout = 60s});
+  Caller &first = sharers.first(), &second = sharers.second();
+  CudaGate gate(second.s.streams[0]);
+  {
+    Group group;
+    first.call();
+    second.call();
+    first.call();
+  }
+  Ended ended;
+  ended.follow(first.stream());
+  EXPECT_FALSE(ended.comes(200ms));
+  gate.open();
+  for (Caller* each : {&first, &second}) {
+    each->s.streams[0].synchronize();
+    EXPECT_TRUE(each->results[0].are(1));
+  }
+  EXPECT_TRUE(ended.comes(20s));
+}
+
 // Of sends and receives: to and from more ranks than there are lanes. Those of some are more than
 // slots hold, so whoever sends waits for its receiver.
 TEST_F(GpuBlocks, HoldFewerLanesThanAGroupHasPeers) {

@@ -1,6 +1,8 @@
 #include "parallel/kernels/cuda/queue.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "parallel/kernels/cuda/attention/arguments.h"
@@ -17,6 +19,16 @@ void require(const char* operation, cudaError_t error, int device) {
   cudaGetLastError();
   fail(error == cudaErrorMemoryAllocation ? ErrorCode::OutOfMemory : ErrorCode::Cuda, operation,
        " on cuda:", device, ": ", cudaGetErrorName(error), " (", cudaGetErrorString(error), ")");
+}
+
+/// What a variable of the environment says: 1: yes; 0: no; where it is not set, `otherwise`. Throws
+/// InvalidArgument for other words.
+bool isAskedFor(const char* variable, bool otherwise) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  const std::string_view word = text;
+  parallel::require(word == "0" || word == "1", variable, " is 0 or 1, not ", word);
+  return word == "1";
 }
 
 StreamRef requireCuda(StreamRef stream) {
@@ -48,8 +60,8 @@ void* Workspace::room(size_t bytes) {
 Queue::Queue(StreamRef stream)
     : stream_(requireCuda(stream)),
       device_(stream.device().index),
-      poisons_(isWanted("TUTTI_POISON_SCRATCH", false)),
-      graphs_(isWanted("TUTTI_GRAPHS", true), device_),
+      poisons_(isAskedFor("TUTTI_POISON_SCRATCH", false)),
+      graphs_(isAskedFor("TUTTI_GRAPHS", true), device_),
       scratch_(stream, Workspace::Kind::Device),
       results_(stream, Workspace::Kind::Pinned),
       zeros_(allocateOn(stream.device(), kZeros * sizeof(uint32_t))),

@@ -1,6 +1,5 @@
 #include "parallel/kernels/cuda/sequence.h"
 
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -122,14 +121,6 @@ cudaError_t Graphs::makeGraph(Known& known, const char*& failed) {
   if (error == cudaSuccess) failed = "cudaGraphDestroy";
   const cudaError_t destroyed = cudaGraphDestroy(graph);
   return error == cudaSuccess ? destroyed : error;
-}
-
-bool isWanted(const char* variable, bool otherwise) {
-  const char* const text = std::getenv(variable);
-  if (text == nullptr) return otherwise;
-  const std::string_view word = text;
-  parallel::require(word == "0" || word == "1", variable, " is 0 or 1, not ", word);
-  return word == "1";
 }
 
 }  // namespace tutti::parallel::cuda

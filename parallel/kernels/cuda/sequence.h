@@ -116,8 +116,4 @@ class Graphs {
   int64_t launches_ = 0;
 };
 
-/// What a variable of the environment says: 1: yes; 0: no; where it is not set, `otherwise`. Throws
-/// InvalidArgument for other words.
-bool isWanted(const char* variable, bool otherwise);
-
 }  // namespace tutti::parallel::cuda

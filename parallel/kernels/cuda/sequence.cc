@@ -5,8 +5,6 @@
 #include <mutex>
 #include <string_view>
 
-#include "parallel/tensor/check.h"
-
 namespace tutti::parallel::cuda {
 
 void Sequence::clear() {

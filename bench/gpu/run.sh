@@ -198,9 +198,18 @@ underWay() {
   done
 }
 
+# skippedIn FILE: a line for each reason for which tests of GoogleTest have skipped: the reason, and the tests.
+skippedIn() {
+  awk '
+    reads { why = $0; reads = 0 }
+    /: Skipped$/ { reads = 1 }
+    /^\[  SKIPPED \] [^ ]+[.].* \(/ { tests[why] = tests[why] " " $4; why = "no reason" }
+    END { for (each in tests) print each ":" tests[each] }' "$1" | sort
+}
+
 # check HOW NAME SECONDS COMMAND...
 check() {
-  local how=$1 name=$2 limit=$3 rest status start why
+  local how=$1 name=$2 limit=$3 rest status start why skipped=()
   shift 3
   wanted "$name" || return 0
   if [ -n "$emulated" ]; then limit=$((4 * limit)); fi
@@ -210,6 +219,8 @@ check() {
   start=$(date +%s)
   $how "$out/$name.txt" $((limit < rest ? limit : rest)) "$@"
   status=$?
+  mapfile -t skipped < <(skippedIn "$out/$name.txt")
+  for why in "${skipped[@]}"; do uncovered+=("$name: skipped, $why"); done
   if [ $status = 124 ] && [ "$rest" -lt "$limit" ]; then
     if grep -qE '^(\[  FAILED  \]|FAIL) ' "$out/$name.txt"; then
       failures=$((failures + 1))
@@ -219,7 +230,7 @@ check() {
     fi
     uncovered+=("$name: no time left, after $rest s of its $limit$(underWay "$out/$name.txt")")
   elif [ $status = 0 ]; then
-    say "| $name | passed | $(($(date +%s) - start)) s |"
+    say "| $name | passed | $(($(date +%s) - start)) s${skipped:+, but for what was skipped} |"
   else
     failures=$((failures + 1))
     why=$(whyOf "$out/$name.txt")
@@ -350,8 +361,13 @@ elif copy=$(within "$build/bin/gpu/copy_bandwidth" 256 2>"$out/copy_bandwidth.tx
 else
   unmeasured "device-to-device copy" "$(tail -1 "$out/copy_bandwidth.txt")"
 fi
-timeOf() {  # a perf program's out-of-place time in microseconds, of the first size
-  within "$@" 2>>"$out/speed.txt" | awk '/^ *[0-9]/ { print $6; exit }'
+timeOf() {  # a perf program's out-of-place time in microseconds, of the first size; nothing of what was wrong
+  within "$@" 2>>"$out/speed.txt" | awk -v called="$*" '
+    /^ *[0-9]/ {
+      if ($(NF == 13 ? 9 : 10) + $NF == 0) print $6
+      else print called ": wrong: " $0 >>"'"$out"'/speed.txt"
+      exit
+    }'
 }
 ofCopy() {  # MICROSECONDS BYTES: what was moved in a second, and how much of the copy that is
   awk -v us="${1:-0}" -v bytes="$2" -v copy="${copy:-0}" 'BEGIN {
@@ -362,7 +378,7 @@ bytes=$([ -n "$emulated" ] && echo 65536 || echo 268435456)
 for ranks in 2 4 8; do
   [ "$only" != checks ] || break
   [ "$(left)" -gt 10 ] || { unmeasured "$ranks ranks on one GPU" "no time left"; continue; }
-  us=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b $large -e $large -n 20 -w 5 -c 0 --device $device)
+  us=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b $large -e $large -n 20 -w 5 -c 1 --device $device)
   small=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 100 -w 20 -c 0 --device $device)
   graphs=$(timeOf "$programs/all_reduce_perf" -t "$ranks" -g 1 -b 8 -e 8 -n 20 -G 20 -w 5 -c 0 --device $device)
   if [ -z "$us" ] || [ -z "$small" ] || [ -z "$graphs" ]; then

@@ -45,7 +45,18 @@ file(WRITE ${FOLDER}/build/tests/gpu_processes_test [=[#!/bin/bash
 echo "[ RUN      ] Some.Passes"
 echo "tutti [error] which a test expects"
 echo "[       OK ] Some.Passes (1 ms)"
-echo "[==========] 1 test from 1 test suite ran. (1 ms total)"
+for test in Some.Skips All/Some.Skips/0; do
+  echo "[ RUN      ] $test"
+  echo "some_test.cc:7: Skipped"
+  echo "it wants two devices"
+  echo
+  echo "[  SKIPPED ] $test (0 ms)"
+done
+echo "[==========] 3 tests from 2 test suites ran. (1 ms total)"
+echo "[  PASSED  ] 1 test."
+echo "[  SKIPPED ] 2 tests, listed below:"
+echo "[  SKIPPED ] Some.Skips"
+echo "[  SKIPPED ] All/Some.Skips/0"
 ]=])
 file(WRITE ${FOLDER}/build/tests/nccl_gpu [=[#!/bin/bash
 echo "tutti [error] which a case expects"
@@ -59,7 +70,8 @@ endforeach()
 set(ENV{TUTTI_TEST_CASE_SECONDS} 2)
 run(1 --build ${FOLDER}/build --parts "communicator.*|nccl_programs|torch")
 expect("\n. communicator . ..failed.. [^\n]*All/Some.Fails/1 All/Some.Leaves/0 Some.Crashes Some.Hangs *.\n"
-       "\n. communicator_processes . passed " "\n. communicator_hosts . not run: there is no gpu_hosts_test"
+       "\n. communicator_processes . passed . [0-9]+ s, but for what was skipped"
+       "\n- communicator_processes: skipped, it wants two devices: Some.Skips All/Some.Skips/0\n" "\n. communicator_hosts . not run: there is no gpu_hosts_test"
        "\n. nccl_programs . ..failed.. .status 1. . gpu/other *.\n"
        "\n- communicator_hosts: there is no" "Checks that failed: 2[.]" "\n- checks: --parts leaves out all but")
 if(report MATCHES "training|threads_2")
@@ -87,6 +99,6 @@ run(0 --build ${BUILD} --seconds 200 --parts "device|executor_(cop.*s|cuda_launc
 foreach(part device executor_cuda_launches executor_copy_plans executor_copy_faults executor_copy_processes nccl_programs threads_2_all_reduce processes_2_all_reduce threads_2_alltoall processes_2_alltoall)
   expect("\n. ${part} . passed ")
 endforeach()
-expect("Checks that failed: 0[.]")
+expect("Checks that failed: 0[.]" "\n- device: skipped, [^\n]*CudaPlacement.IsRefusedStreamsOfOtherDevices")
 run(0 --build ${BUILD} --seconds 7 --parts communicator)
 expect("\n. communicator . not done: no time left" "\n- communicator: no time left, after")

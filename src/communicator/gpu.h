@@ -81,7 +81,7 @@ struct GpuFailure {
   /// Its number among this rank's calls that have ended, from 1; 0: between them. Captured calls
   /// end as often as they are replayed.
   uint64_t operation = 0;
-  uint64_t bytesArrived = 0;
+  std::optional<uint64_t> bytesArrived = {};  ///< of it, where the GPU tells
   std::vector<uint32_t> callHashes =
       {};  ///< of a collective, where the GPU tells: it has one of them
 };

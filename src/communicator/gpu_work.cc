@@ -613,12 +613,13 @@ void Communicator::Impl::watchGpu() {
     call += ": a call, or a replay of one";
   else
     call += found->peer < 0 ? ", between calls" : ", between calls with " + name(found->peer);
-  const std::string text =
-      found->code == ErrorCode::Timeout && found->peer >= 0
-          ? base::message(call, " did not complete within ", settings.timeoutMs,
-                          " ms; it waits for ", name(found->peer), " with ", found->bytesArrived,
-                          " bytes received")
-          : base::message(call, ": ", found->text);
+  std::string text = base::message(call, ": ", found->text);
+  if (found->code == ErrorCode::Timeout && found->peer >= 0) {
+    text = base::message(call, " did not complete within ", settings.timeoutMs,
+                         " ms; it waits for ", name(found->peer));
+    if (found->bytesArrived)
+      text += base::message(" with ", *found->bytesArrived, " bytes received");
+  }
   fail(Error(found->code, text), true);
 }
 

@@ -572,6 +572,16 @@ TEST_F(GpuCalls, ThatNobodyElseMakesEndByTheirDeadline) {
   expectError(outcome, ErrorCode::Timeout, "it waits for rank 1");
 }
 
+TEST_F(GpuCalls, ThatEndByTheirDeadlineSayHowMuchHasCome) {
+  Setting s(3, 3, kCount, {.timeout = std::chrono::seconds(2)});
+  s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+  const Outcome outcome = outcomeOf([&] { s.ranks[1].allReduce(s.args(1, kCount)); });
+  expectError(outcome, ErrorCode::Timeout, "it waits for rank 2");
+  expectError(outcome, ErrorCode::Timeout, " bytes received");
+  EXPECT_EQ(outcome.text.find(" with 0 bytes"), std::string::npos)
+      << "each has what the other sent";
+}
+
 TEST_F(GpuCalls, ThatNeedARankThatHasLeftEnd) {
   Setting s(2, 2, kCount);
   s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);

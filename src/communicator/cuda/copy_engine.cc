@@ -120,8 +120,7 @@ std::optional<GpuFailure> CopyEngine::failure(uint64_t launched) const {
   return GpuFailure{.code = found->error.code(),
                     .text = found->error.what(),
                     .peer = found->peer,
-                    .operation = std::max<uint64_t>(lastOf(found->operation + 1, launched), 1),
-                    .bytesArrived = 0};
+                    .operation = std::max<uint64_t>(lastOf(found->operation + 1, launched), 1)};
 }
 
 }  // namespace

@@ -227,7 +227,9 @@ const GpuState& CudaSide::state() {
     state_.add(rank(),
                base::message("no blocks are left on ", toString(options_.device), ", which holds ",
                              BlockShares::ofProcess().residency().capacity(device()),
-                             " at the same time: other communicators have them"));
+                             " at the same time: this communicator's other ranks there, or other "
+                             "communicators, have "
+                             "them"));
   fewestBlocks_ = std::min(fewestBlocks_, state_.blocks);
   return state_;
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "src/base/check.h"
+#include "src/base/clock.h"
 #include "tests/executor/cuda/failures.h"
 
 namespace tutti::tests {
@@ -49,6 +50,8 @@ TEST_P(Faults, AbortEndsAllRanks) {
   ranks.begin(ringCall(3, 9000), GetParam(), 1);
   ranks.launch(0);
   ranks.launch(1);
+  const auto end = base::Deadline::after(std::chrono::seconds(20));
+  while (!ranks.interpreter(0).isRunning() && !end.passed()) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(ranks.interpreter(0).failure());
   EXPECT_EQ(ranks.interpreter(0).completed(), 0U);

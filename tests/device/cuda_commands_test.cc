@@ -1,8 +1,10 @@
 // The `tutti` command of build/tests/emulated, which runs on emulated GPUs, and the shipped one,
-// which says that it has none. Arguments: the shipped one, and the emulated one.
+// which says that it has none. Arguments: the shipped one, the emulated one, and a library that
+// stands in for NVML (fake_nvml.cc).
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string emulatedTutti;
+std::string emulatedTutti, fakeNvml;
 
 Result runEmulated(std::vector<std::string> words, const std::vector<std::string>& variables = {}) {
   words.insert(words.begin(), emulatedTutti);
@@ -44,6 +46,44 @@ TEST(EmulatedTopo, ListsTheEmulatedDevices) {
     EXPECT_NE(json["gpus"][i]["pci"], nullptr);
     EXPECT_EQ(json["gpus"][i]["reaches"], (std::vector<bool>{true, true, true, true}));
   }
+}
+
+/// The variable by which a program finds the stand-in where it looks for NVML.
+std::string withFakeNvml() {
+  const char* others = std::getenv("LD_LIBRARY_PATH");
+  return "LD_LIBRARY_PATH=" + std::filesystem::path(fakeNvml).parent_path().string() +
+         (others ? std::string(":") + others : "");
+}
+
+/// The lines about one of four GPUs.
+std::string linesAbout(const std::string& text, int gpu) {
+  const size_t first = text.find("\nGPU " + std::to_string(gpu) + " ");
+  const size_t next =
+      text.find(gpu == 3 ? "\nlibraries " : "\nGPU " + std::to_string(gpu + 1) + " ");
+  if (first == std::string::npos || next == std::string::npos) return "";
+  return text.substr(first, next - first);
+}
+
+TEST(EmulatedTopo, CountsTheNvLinksThatNvmlTellsOf) {
+  const Result text = runEmulated({"topo"}, {withFakeNvml()});
+  ASSERT_EQ(text.exitCode, 0) << text.err;
+  const char* const words[] = {"18 NVLinks", "12 NVLinks", "0 NVLinks", "NVLinks unknown"};
+  for (int gpu = 0; gpu < 4; ++gpu)
+    EXPECT_NE(linesAbout(text.out, gpu).find(std::string("\n              ") + words[gpu] + ", "),
+              std::string::npos)
+        << words[gpu] << "\n"
+        << text.out;
+  const Json json = Json::parse(runEmulated({"topo", "--json", "-n", "4"}, {withFakeNvml()}).out);
+  const Json gpus = json["gpus"], pairs = json["gpu_pairs"];
+  ASSERT_EQ(gpus.size(), 4u);
+  EXPECT_EQ(gpus[0]["nvlinks"], 18);
+  EXPECT_EQ(gpus[1]["nvlinks"], 12);
+  EXPECT_EQ(gpus[2]["nvlinks"], 0);
+  EXPECT_EQ(gpus[3]["nvlinks"], nullptr);
+  ASSERT_EQ(pairs.size(), 6u);
+  EXPECT_EQ(pairs[0]["how"], "by NVLink");                        // GPUs 0 and 1
+  EXPECT_EQ(pairs[1]["how"], "by PCIe peer access");              // 0 and 2
+  EXPECT_EQ(pairs[2]["how"], "by peer access, NVLinks unknown");  // 0 and 3
 }
 
 TEST(EmulatedTopo, WithoutDevicesSaysSo) {
@@ -119,11 +159,12 @@ TEST(DeviceOption, WithoutADeviceIsRefusedWithTheReason) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE EMULATED_TUTTI_EXECUTABLE\n", argv[0]);
+  if (argc != 4) {
+    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE EMULATED_TUTTI_EXECUTABLE FAKE_NVML\n", argv[0]);
     return 2;
   }
   tutti::launcher::tuttiPath = argv[1];
   tutti::launcher::emulatedTutti = argv[2];
+  tutti::launcher::fakeNvml = argv[3];
   return RUN_ALL_TESTS();
 }

@@ -33,6 +33,15 @@ std::vector<std::string> linesOf(const std::string& text) {
   return lines;
 }
 
+/// Its first GPUs have several NVLinks that are up, one, and none; of the others nobody knows.
+Machine withNvLinks() {
+  Machine m = bigMachine();
+  m.gpus[0].nvLinks = 18;
+  m.gpus[1].nvLinks = 1;
+  m.gpus[2].nvLinks = 0;
+  return m;
+}
+
 bool has(const std::vector<std::string>& lines, const std::string& line) {
   return std::ranges::count(lines, line) == 1;
 }
@@ -125,6 +134,21 @@ TEST(TopoText, NamesPortsThatAreDownAndTypesOfGids) {
                   "  port 1      down, Ethernet, speed unknown, 2 GIDs (RoCE v1, RoCE v2)"));
 }
 
+TEST(TopoText, CountsNvLinks) {
+  const auto lines = linesOf(topoText(withNvLinks(), 8));
+  for (const char* line : {
+           "              18 NVLinks, near NIC mlx5_0:1 (PIX), "
+           "GPU-64656667-6869-6a6b-6c6d-6e6f70717273",
+           "              1 NVLink, near NIC mlx5_1:1 (PIX), "
+           "GPU-65666768-696a-6b6c-6d6e-6f7071727374",
+           "              0 NVLinks, near NIC mlx5_2:1 (PIX), "
+           "GPU-66676869-6a6b-6c6d-6e6f-707172737475",
+           "              NVLinks unknown, near NIC mlx5_3:1 (PIX), "
+           "GPU-6768696a-6b6c-6d6e-6f70-717273747576",
+       })
+    EXPECT_TRUE(has(lines, line)) << line;
+}
+
 TEST(TopoJson, HasEverything) {
   const std::string text = topoJson(bigMachine(), 4);
   EXPECT_EQ(text.find('\n'), text.size() - 1);
@@ -169,6 +193,14 @@ TEST(TopoJson, HasEverything) {
   EXPECT_EQ(json["ranks"].size(), 4u);
   EXPECT_EQ(json["ranks"][3]["near_nic"], "mlx5_3:1");
   EXPECT_EQ(json["ranks"][3]["gpu"], 3);
+}
+
+TEST(TopoJson, CountsNvLinks) {
+  const Json gpus = Json::parse(topoJson(withNvLinks(), 8))["gpus"];
+  EXPECT_EQ(gpus[0]["nvlinks"], 18);
+  EXPECT_EQ(gpus[1]["nvlinks"], 1);
+  EXPECT_EQ(gpus[2]["nvlinks"], 0);
+  EXPECT_EQ(gpus[3]["nvlinks"], nullptr);
 }
 
 TEST(TopoJson, SurvivesNamesThatAreNoText) {

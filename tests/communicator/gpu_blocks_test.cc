@@ -496,27 +496,7 @@ std::vector<Communicator> makeRanksWith(const std::vector<int>& blocks, int devi
 
 constexpr size_t kCount = 1 << 18;  // in many slices, where there are blocks for them
 
-/// Of the kernel that is captured of an AllReduce.
-unsigned blocksOfKernel(Setting& s, int rank) {
-  const cudaStream_t stream = StreamRef(s.streams[rank]).cuda();
-  EXPECT_EQ(cudaSetDevice(s.ranks[rank].device().index), cudaSuccess);
-  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  s.ranks[rank].allReduce(s.args(rank, kCount), s.streams[rank]);
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-  cudaGraphNode_t nodes[8];
-  size_t count = std::size(nodes);
-  EXPECT_EQ(cudaGraphGetNodes(graph, nodes, &count), cudaSuccess);
-  cudaKernelNodeParams kernel{};
-  for (size_t i = 0; i < count; ++i) {
-    cudaGraphNodeType type{};
-    EXPECT_EQ(cudaGraphNodeGetType(nodes[i], &type), cudaSuccess);
-    if (type != cudaGraphNodeTypeKernel) continue;
-    EXPECT_EQ(cudaGraphKernelNodeGetParams(nodes[i], &kernel), cudaSuccess);
-  }
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  return kernel.gridDim.x;
-}
+unsigned blocksOfKernel(Setting& s, int rank) { return kernelOf(s, rank, kCount).gridDim.x; }
 
 // Into how many slices a call is cut follows from the blocks, and is the same on all ranks.
 TEST_F(GpuBlocks, OfKernelsAreTheFewestThatARankAsksFor) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include <tutti/tutti.h>
@@ -94,6 +95,28 @@ cudaGraphExec_t capture(const Communicator& c, cudaStream_t stream, const Calls&
   EXPECT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   return exec;
+}
+
+/// Of the kernel that is captured of a rank's AllReduce.
+inline cudaKernelNodeParams kernelOf(Setting& s, int rank, size_t count) {
+  const cudaStream_t stream = StreamRef(s.streams[rank]).cuda();
+  EXPECT_EQ(cudaSetDevice(s.ranks[rank].device().index), cudaSuccess);
+  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  s.ranks[rank].allReduce(s.args(rank, count), s.streams[rank]);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  cudaGraphNode_t nodes[8];
+  size_t nodeCount = std::size(nodes);
+  EXPECT_EQ(cudaGraphGetNodes(graph, nodes, &nodeCount), cudaSuccess);
+  cudaKernelNodeParams kernel{};
+  for (size_t i = 0; i < nodeCount; ++i) {
+    cudaGraphNodeType type{};
+    EXPECT_EQ(cudaGraphNodeGetType(nodes[i], &type), cudaSuccess);
+    if (type != cudaGraphNodeTypeKernel) continue;
+    EXPECT_EQ(cudaGraphKernelNodeGetParams(nodes[i], &kernel), cudaSuccess);
+  }
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  return kernel;
 }
 
 /// So many AllReduces of each rank, captured into a graph that is replayed.

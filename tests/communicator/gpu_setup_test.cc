@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/communicator/cuda/wires.h"
+#include "src/executor/cuda/kernels.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/emulation/runtime/failing_call.h"
 #include "tests/emulation/runtime/peer.h"
@@ -166,6 +167,27 @@ TEST(GpuWires, OfLinesAreForThoseThatNvlinkJoins) {
     EXPECT_EQ(wireFor(kMany + 1, false, keepsLines), Wire::Simple);
     EXPECT_EQ(wireFor(kFew, true, keepsLines), Wire::Simple);
   }
+}
+
+// Of a call of which LL128 takes as many bytes, staged by its algorithm.
+TEST(GpuWires, OfACallAreOfLinesWhereAllDevicesKeepThem) {
+  using transports::p2p::Wire;
+  constexpr size_t kFloats = communicator::kMostBytesByLL;  // four times its bytes
+  emulation::joinByPcie(3, 1);
+  const auto expect = [](const std::vector<int>& devices, Wire wire) {
+    CommunicatorOptions options{.algorithm = "ring"};
+    for (const int device : devices) options.devices.push_back(gpu(device));
+    const auto size = static_cast<int>(devices.size());
+    Setting s(Communicator::createLocal(size, options), kFloats);
+    for (int r = 0; r < size; ++r)
+      EXPECT_EQ(kernelOf(s, r, kFloats).func, executor::cuda::interpreterAddress(wire, 4))
+          << "rank " << r << " of " << size;
+  };
+  expect({0, 1}, Wire::LL128);
+  expect({0, 1, 2}, Wire::LL128);
+  expect({1, 3}, Wire::Simple);
+  expect({1, 0, 3}, Wire::Simple);  // ranks of which one has no such neighbour among them
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
 }
 
 // One of them finds it out.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <list>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include "src/communicator/cuda/block_shares.h"
 #include "src/communicator/inspection.h"
+#include "src/executor/cuda/kernels.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
@@ -95,6 +97,37 @@ TEST_F(GpuBlocks, AreNoMoreThanRanksMayTakeThatShareADevice) {
   for (; taken > 0; --taken) shares.give(taken, 0);
   expectError(outcomeOf([] { makeRanks(1, 1, {.gpuBlocks = -1}); }), ErrorCode::InvalidArgument,
               "gpuBlocks is -1");
+}
+
+// Of the kernel of which a multiprocessor holds the fewest, as the runtime says.
+TEST_F(GpuBlocks, FillADeviceWhenItHoldsNoMore) {
+  using transports::p2p::Wire;
+  int processors = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
+  std::vector<const void*> kernels{executor::cuda::exchangeAddress()};
+  for (const Wire wire : {Wire::Simple, Wire::LL, Wire::LL128})
+    for (const size_t elementBytes : {1, 2, 4, 8})
+      kernels.push_back(executor::cuda::interpreterAddress(wire, elementBytes));
+  executor::cuda::Residency residency;
+  ASSERT_GT(residency.capacity(0), 0U);  // by which the kernels are loaded
+  int fewest = INT_MAX;
+  for (const void* kernel : kernels) {
+    int each = 0;
+    ASSERT_EQ(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            &each, kernel, executor::cuda::kMostThreadsPerBlock, executor::cuda::kMostSharedBytes),
+        cudaSuccess);
+    fewest = std::min(fewest, each);
+  }
+  const auto all = static_cast<uint32_t>(fewest * processors);
+  const auto next = [&] { residency.reserve(0, 1, "the next"); };
+  residency.reserve(0, all, "a test");
+  expectError(outcomeOf(next), ErrorCode::InvalidUsage,
+              "the next needs 1 blocks on device 0 at the same time as " + std::to_string(all) +
+                  " of other ranks, and it holds " + std::to_string(all));
+  residency.release(0, 1);
+  EXPECT_NO_THROW(next());
+  EXPECT_EQ(outcomeOf(next).code, ErrorCode::InvalidUsage);
 }
 
 // As a training has for its axes. On a large device the last has as many as the first.

@@ -1,6 +1,8 @@
 #include "tests/emulation/environment.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 
 #include "tests/emulation/emulation.h"
@@ -21,6 +23,30 @@ uint64_t number(const char* name, uint64_t otherwise, uint64_t least,
   return value;
 }
 
+std::vector<int> visibleOf(int devices) {
+  const std::string name = "TUTTI_EMULATION_VISIBLE_DEVICES";
+  const char* at = std::getenv(name.c_str());
+  if (at == nullptr) {
+    std::vector<int> all(static_cast<size_t>(devices));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  const std::string text = at;
+  std::vector<int> visible;
+  while (*at != '\0') {
+    char* end = nullptr;
+    const long device = std::strtol(at, &end, 10);
+    if (end == at || (*end != ',' && *end != '\0'))
+      fail(name + "=" + text + " is no list of numbers between commas");
+    if (device < 0 || device >= devices) break;
+    if (std::find(visible.begin(), visible.end(), device) != visible.end())
+      fail(name + "=" + text + " has a device twice");
+    visible.push_back(static_cast<int>(device));
+    at = *end == ',' ? end + 1 : end;
+  }
+  return visible;
+}
+
 Environment read() {
   Environment all;
   all.seed = number("TUTTI_EMULATION_SEED", all.seed, 0);
@@ -29,6 +55,7 @@ Environment read() {
   const uint64_t stack = kThreadSanitizer || kAddressSanitizer ? 256 : 64;
   all.stackBytes = number("TUTTI_EMULATION_STACK", stack, 16) << 10;
   all.devices = static_cast<int>(number("TUTTI_EMULATION_DEVICES", 4, 0, kMaxDevices));
+  all.visible = visibleOf(all.devices);
   all.processors = static_cast<int>(number("TUTTI_EMULATION_PROCESSORS", 4, 1, 1024));
   all.memoryBytes = number("TUTTI_EMULATION_MEMORY", 2048, 1, 1 << 20) << 20;
   const uint64_t lazy = number("TUTTI_EMULATION_LAZY_LOADING", 0, 0, 2);

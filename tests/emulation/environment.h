@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace tutti::emulation {
 
@@ -19,6 +20,9 @@ struct Environment {
   size_t stackBytes = 0;
   /// TUTTI_EMULATION_DEVICES: 0 to 16. 4.
   int devices = 4;
+  /// TUTTI_EMULATION_VISIBLE_DEVICES: those of them that the process has, in this order, as
+  /// CUDA_VISIBLE_DEVICES has it: numbers between commas, up to the first of no device. All.
+  std::vector<int> visible;
   /// TUTTI_EMULATION_PROCESSORS: multiprocessors of each device. 4.
   int processors = 4;
   /// TUTTI_EMULATION_MEMORY: MiB of each device. 2048.

@@ -211,6 +211,45 @@ TEST_F(RuntimeErrors, ThereMayBeNoDevice) {
   unsetenv("TUTTI_EMULATION_DEVICES");
 }
 
+/// The devices that this process has, by the last letters of their UUIDs.
+std::string devicesHere() {
+  std::string letters;
+  for (int device = 0; device < tutti::emulation::deviceCount(); ++device) {
+    cudaDeviceProp all{};
+    EXPECT_CUDA(cudaGetDeviceProperties(&all, device));
+    letters += all.uuid.bytes[sizeof all.uuid.bytes - 1];
+  }
+  return letters;
+}
+
+TEST_F(RuntimeErrors, DevicesMayBeThoseOfAList) {
+  constexpr const char* kName = "TUTTI_EMULATION_VISIBLE_DEVICES";
+  setenv("TUTTI_EMULATION_DEVICES", "4", 1);
+  const std::pair<const char*, const char*> lists[] = {{"3,0", "DA"},   {"2,", "C"}, {"2,4,1", "C"},
+                                                       {"1,-1,0", "B"}, {"-1", ""},  {"", ""}};
+  for (const auto& [list, devices] : lists) {
+    setenv(kName, list, 1);
+    EXPECT_EXIT(_exit(devicesHere() == devices ? 0 : 1), testing::ExitedWithCode(0), "") << list;
+  }
+  setenv(kName, "3,0", 1);
+  const auto buses = [] {
+    int of3 = -1, of0 = -1, none = -1;
+    EXPECT_CUDA(cudaDeviceGetByPCIBusId(&of3, "0000:33:00.0"));
+    EXPECT_CUDA(cudaDeviceGetByPCIBusId(&of0, "0000:1B:00.0"));
+    EXPECT_EQ(cudaDeviceGetByPCIBusId(&none, "0000:23:00.0"), cudaErrorInvalidDevice);
+    EXPECT_EQ(cudaSetDevice(2), cudaErrorInvalidDevice);
+    _exit(of3 == 0 && of0 == 1 && !HasFailure() ? 0 : 1);
+  };
+  EXPECT_EXIT(buses(), testing::ExitedWithCode(0), "");
+  for (const char* list : {"1,one", "1;2", "0,1,0"}) {
+    setenv(kName, list, 1);
+    EXPECT_EXIT(devicesHere(), testing::ExitedWithCode(kErrorStatus), std::string(kName) + "=")
+        << list;
+  }
+  unsetenv(kName);
+  unsetenv("TUTTI_EMULATION_DEVICES");
+}
+
 TEST_F(RuntimeErrors, LoadingAKernelMayWaitForTheDevice) {
   setenv("TUTTI_EMULATION_LAZY_LOADING", "1", 1);
   const auto loaded = [] {

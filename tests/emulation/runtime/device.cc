@@ -35,10 +35,18 @@ std::array<Device, kMaxDevices>& devices() {
 
 }  // namespace
 
-int busOf(int device) { return 0x1b + 8 * device; }
-std::string uuidOf(int device) { return "Tutti emulated " + std::string(1, char('A' + device)); }
+int placeOf(int device) { return environment().visible.at(static_cast<size_t>(device)); }
+std::optional<int> deviceOfPlace(int place) {
+  for (int device = 0; device < deviceCount(); ++device)
+    if (placeOf(device) == place) return device;
+  return std::nullopt;
+}
+int busOf(int device) { return 0x1b + 8 * placeOf(device); }
+std::string uuidOf(int device) {
+  return "Tutti emulated " + std::string(1, char('A' + placeOf(device)));
+}
 
-int deviceCount() { return environment().devices; }
+int deviceCount() { return static_cast<int>(environment().visible.size()); }
 int processorsPerDevice() { return environment().processors; }
 size_t bytesPerDevice() { return environment().memoryBytes; }
 bool isDevice(int index) { return index >= 0 && index < deviceCount(); }

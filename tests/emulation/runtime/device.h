@@ -1,7 +1,8 @@
 #pragma once
 
 // The devices of the stand-in: as many as TUTTI_EMULATION_DEVICES says, all of them alike and
-// joined by links over which each reaches the memory of each.
+// joined by links over which each reaches the memory of each. A process may have some of them
+// alone, in another order: its numbers for them are its own.
 
 #include <cuda_runtime_api.h>
 
@@ -44,6 +45,10 @@ Device& deviceAt(int index);
 int currentDevice();
 void setCurrentDevice(int index);
 cudaError_t faultOf(int device);
+/// In the machine: which of all devices it is, for other processes.
+int placeOf(int device);
+/// Nothing where this process does not have it.
+std::optional<int> deviceOfPlace(int place);
 int busOf(int device);           // of PCI
 std::string uuidOf(int device);  // its 16 bytes
 /// By number of CUdevice_attribute, which has that of cudaDeviceAttr where both have it; nothing

@@ -228,7 +228,8 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t even
     if (const cudaError_t bad = check(event); bad != cudaSuccess) return bad;
     if (handle == nullptr) return cudaErrorInvalidValue;
     if (event->records == nullptr || event->isForeign) return cudaErrorInvalidResourceHandle;
-    writeHandle({.process = getpid(), .file = event->file, .device = event->device}, *handle);
+    writeHandle({.process = getpid(), .file = event->file, .device = placeOf(event->device)},
+                *handle);
     return cudaSuccess;
   });
 }

@@ -14,7 +14,7 @@ namespace tutti::emulation {
 struct ForeignFile {
   pid_t process = 0;
   int file = -1;
-  int device = 0;
+  int device = 0;            // its place in the machine
   uint64_t startBytes = 0;   // where the mapping begins in the file
   uint64_t mappedBytes = 0;  // whole pages
   uint64_t insideBytes = 0;  // from there to the allocation

@@ -19,7 +19,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
       return cudaErrorInvalidValue;
     writeHandle({.process = getpid(),
                  .file = found->file,
-                 .device = found->device,
+                 .device = placeOf(found->device),
                  .startBytes = found->fileBytes,
                  .mappedBytes = found->mappedBytes,
                  .insideBytes = size_t(found->start - found->mapping),

@@ -26,7 +26,7 @@ struct MulticastTable {
   uint64_t magic = kMagic;
   size_t bytes = 0;
   unsigned deviceCount = 0;
-  std::atomic<unsigned> added{0};       // bits, by device
+  std::atomic<unsigned> added{0};       // bits, by place
   std::atomic<uint32_t> isLocked{0};    // between processes
   std::atomic<uint32_t> generation{1};  // of the bindings
   Binding bindings[64];
@@ -126,26 +126,26 @@ bool isComplete(const MulticastTable& table) {
 
 cudaError_t bind(MulticastTable& table, bool isShareable, size_t atBytes, Physical* memory,
                  size_t fromBytes, size_t bytes) {
-  const int device = memory->properties.location.id;
+  const int place = placeOf(memory->properties.location.id);
   if (bytes == 0 || !isGranular(atBytes) || !isGranular(fromBytes) || !isGranular(bytes) ||
       atBytes + bytes > table.bytes || fromBytes + bytes > memory->bytes ||
       memory->multicast != nullptr)
     return cudaErrorInvalidValue;
-  if ((table.added.load() >> device & 1) == 0) return cudaErrorInvalidDevice;
+  if ((table.added.load() >> place & 1) == 0) return cudaErrorInvalidDevice;
   if (isShareable && (memory->properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE))
     return cudaErrorInvalidValue;
   const TableLock lock(table);
   MulticastTable::Binding* free = nullptr;
   for (auto& each : table.bindings) {
     if (!each.isLive) free = free == nullptr ? &each : free;
-    if (each.isLive && each.file.device == device && each.atBytes < atBytes + bytes &&
+    if (each.isLive && each.file.device == place && each.atBytes < atBytes + bytes &&
         atBytes < each.atBytes + each.file.bytes)
       return cudaErrorInvalidValue;
   }
   if (free == nullptr) return cudaErrorMemoryAllocation;
   *free = {{.process = getpid(),
             .file = memory->file,
-            .device = device,
+            .device = place,
             .startBytes = fromBytes,
             .bytes = bytes},
            atBytes,
@@ -218,7 +218,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle* to,
   noteAllocatingCall();
   return driverCall([&] {
     if (to == nullptr || properties == nullptr || properties->flags != 0 ||
-        properties->numDevices < 2 || int(properties->numDevices) > deviceCount() ||
+        properties->numDevices < 2 || int(properties->numDevices) > environment().devices ||
         properties->size == 0 || !isGranular(properties->size))
       return cudaErrorInvalidValue;
     constexpr unsigned long long kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -242,7 +242,7 @@ CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice devi
     if (table == nullptr) return cudaErrorInvalidValue;
     if (!isDevice(device)) return cudaErrorInvalidDevice;
     const TableLock lock(*table);
-    const unsigned bit = 1u << device;
+    const unsigned bit = 1u << placeOf(device);
     if ((table->added & bit) != 0 || isComplete(*table)) return cudaErrorInvalidValue;
     table->added |= bit;
     return cudaSuccess;
@@ -273,7 +273,7 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device,
     if (!isDevice(device)) return cudaErrorInvalidDevice;
     const TableLock lock(*table);
     for (auto& each : table->bindings) {
-      if (!each.isLive || each.file.device != device || each.atBytes != atBytes ||
+      if (!each.isLive || each.file.device != placeOf(device) || each.atBytes != atBytes ||
           each.file.bytes != bytes)
         continue;
       each.isLive = false;

@@ -84,7 +84,7 @@ bool isCopyWrong(int device, const void* address) {
   const Allocation* const found = findAllocation(address);
   if (found == nullptr || found->isHost()) return false;
   const bool isForeign = found->kind == Allocation::Kind::Foreign;
-  const int home = isForeign ? found->foreign.device : found->device;
+  const int home = isForeign ? deviceOfPlace(found->foreign.device).value_or(-1) : found->device;
   return lyingByCopies().contains({device, home}) &&
          (device != home || isForeign || isImported(*found));
 }

@@ -47,7 +47,7 @@ cudaError_t cudaMemPoolExportPointer(cudaMemPoolPtrExportData* to, void* start) 
         found->pool->handleTypes == cudaMemHandleTypeNone)
       return cudaErrorInvalidValue;
     writeHandle({.process = getpid(),
-                 .device = found->device,
+                 .device = placeOf(found->device),
                  .startBytes = found->fileBytes,
                  .mappedBytes = found->mappedBytes,
                  .insideBytes = size_t(found->start - found->mapping),

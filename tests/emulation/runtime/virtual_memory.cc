@@ -164,7 +164,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* to, size_t bytes,
     const int device = properties->location.id;
     if (!reserveBytes(device, bytes)) return cudaErrorMemoryAllocation;
     auto* const made = new Physical;
-    made->file = makeFile((kPhysicalName + std::to_string(device)).c_str(), bytes);
+    made->file = makeFile((kPhysicalName + std::to_string(placeOf(device))).c_str(), bytes);
     made->bytes = bytes;
     made->properties = *properties;
     fillFresh(made->file, bytes);

@@ -14,7 +14,7 @@ namespace tutti::emulation {
 
 constexpr size_t kGranularity = 2 << 20;
 
-/// The name of a file says that it is physical memory, and of which device.
+/// The name of a file says that it is physical memory, and of which device, by its place.
 inline const std::string kPhysicalName = "tutti-physical-";
 
 struct MulticastTable;

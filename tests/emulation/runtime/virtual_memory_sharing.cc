@@ -8,14 +8,15 @@
 
 #include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
+#include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/multicast.h"
 #include "tests/emulation/runtime/virtual_memory.h"
 
 namespace tutti::emulation {
 namespace {
 
-/// The device in a file's name; below 0 where the file is no physical memory.
-int deviceOfFile(int file) {
+/// The device's place in a file's name; below 0 where the file is no physical memory.
+int placeOfFile(int file) {
   char name[256] = {};
   const std::string link = "/proc/self/fd/" + std::to_string(file);
   if (readlink(link.c_str(), name, sizeof name - 1) < 0) return -1;
@@ -43,7 +44,8 @@ CUresult cuMemExportToShareableHandle(void* to, CUmemGenericAllocationHandle han
   });
 }
 
-/// The descriptor is the caller's as before.
+/// The descriptor is the caller's as before. Memory of a device that this process does not have is
+/// as the current one's.
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* to, void* handle,
                                         CUmemAllocationHandleType type) {
   noteAllocatingCall();
@@ -56,11 +58,12 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* to, void* 
     auto made = std::make_unique<Physical>();
     made->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     made->properties.requestedHandleTypes = type;
-    made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, deviceOfFile(file)};
+    made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE,
+                                 deviceOfPlace(placeOfFile(file)).value_or(currentDevice())};
     made->isImported = true;
     made->bytes = size_t(status.st_size);
     made->multicast = openMulticast(file, made->bytes);
-    if (made->multicast == nullptr && deviceOfFile(file) < 0) return cudaErrorInvalidValue;
+    if (made->multicast == nullptr && placeOfFile(file) < 0) return cudaErrorInvalidValue;
     made->file = dup(file);
     *to = keepPhysical(made.release());
     return cudaSuccess;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -51,11 +52,16 @@ struct Part {
     return 1;                           \
   }
 
-int checkCollectives(const Context& context, int devices) {
-  Communicator c = join(context, devices);
-  const bool byCopies = std::min(devices, deviceCount(DeviceKind::Cuda)) < c.size();
+/// By copies or by kernels, as describe() says.
+int checkWay(const Context& context, const Communicator& c, bool byCopies) {
   EXPECT_IN_CHILD((c.describe().find(" by p2p, with copies\n") != std::string::npos) == byCopies);
   EXPECT_IN_CHILD((c.describe().find(" by p2p\n") != std::string::npos) != byCopies);
+  return 0;
+}
+
+int checkCollectives(const Context& context, int devices) {
+  Communicator c = join(context, devices);
+  if (checkWay(context, c, std::min(devices, deviceCount(DeviceKind::Cuda)) < c.size())) return 1;
   checkInAllPlaces(c);
   return testing::Test::HasFailure();
 }
@@ -74,6 +80,47 @@ TEST(GpuProcesses, ThatShareTwoGpusGiveWhatIsKnown) {
 TEST(GpuProcesses, OnGpusOfTheirOwnHaveKernels) {
   RankProcesses ranks(2, [](const Context& context) { return checkCollectives(context, 2); });
   EXPECT_TRUE(ranks.allSucceed(90s));
+}
+
+/// In a process of its own.
+int countDevices() {
+  RankProcesses counting(1, [](const Context&) { return deviceCount(DeviceKind::Cuda); });
+  return counting.wait(0, 30s);
+}
+
+/// What two processes have: a list of the machine's GPUs each, and the number of its own there.
+struct Lists {
+  const char* visible[2];
+  int own[2];
+};
+
+int joinByLists(const Context& context, const Lists& lists, bool byCopies) {
+  Communicator c = context.join({.device = gpu(lists.own[context.rank])});
+  if (checkWay(context, c, byCopies)) return 1;
+  Part part(c);
+  c.allReduce(part.args());
+  EXPECT_IN_CHILD(part.values.are(3.0f));
+  c.barrier();
+  return 0;
+}
+
+// As launchers give each process its own: one GPU has several numbers, and several have one.
+TEST(GpuProcesses, KnowWhetherTheyShareAGpuWhateverItsNumbersAre) {
+  if (countDevices() < 2) GTEST_SKIP() << "needs two devices";
+  const auto expect = [](const Lists& lists, bool byCopies) {
+    RankProcesses ranks(
+        2, [&](const Context& context) { return joinByLists(context, lists, byCopies); },
+        [&](int rank) {
+          for (const char* name : {"CUDA_VISIBLE_DEVICES", "TUTTI_EMULATION_VISIBLE_DEVICES"})
+            setenv(name, lists.visible[rank], 1);
+        });
+    EXPECT_TRUE(ranks.allSucceed(60s)) << lists.visible[0] << " and " << lists.visible[1];
+  };
+  expect({.visible = {"0,1", "1,0"}, .own = {0, 1}}, true);
+  expect({.visible = {"1", "0,1"}, .own = {0, 1}}, true);
+  expect({.visible = {"0", "1"}, .own = {0, 0}}, false);
+  expect({.visible = {"0,1", "1,0"}, .own = {1, 1}}, false);
+  expect({.visible = {"0,1", "0"}, .own = {1, 0}}, false);
 }
 
 // The driver has descriptors for it; TUTTI_GPU_IPC=1 takes the older handles.

@@ -75,21 +75,28 @@ void backward(Queue& queue, const char* operation, const AttentionBlockBackwardA
               const Families& families, bool doubles) {
   const AttentionSizes sizes = sizesOf({a.query, a.key, a.value, a.out, a.logSumExp, a.heads,
                                         a.kvHeads, a.firstQuery, a.firstKey, a.reach});
-  const int64_t scores = a.logSumExp.count();
-  void* const scratch = doubles ? static_cast<void*>(queue.scratch<double>(scores))
-                                : static_cast<void*>(queue.scratch<float>(scores));
-  const Tensor ofRows(scratch, doubles ? DType::Float64 : DType::Float32, a.logSumExp.shape);
-  const AttentionBackward x{.sizes = sizes,
-                            .dOut = headRowsOf(a.dOut),
-                            .query = headRowsOf(a.query),
-                            .key = headRowsOf(a.key),
-                            .value = headRowsOf(a.value),
-                            .dQuery = headRowsOf(a.dQuery),
-                            .dKey = headRowsOf(a.dKey),
-                            .dValue = headRowsOf(a.dValue),
-                            .logSumExp = headScalarsOf(a.logSumExp),
-                            .dots = headScalarsOf(ofRows),
-                            .adds = adds};
+  AttentionBackward x{.sizes = sizes,
+                      .dOut = headRowsOf(a.dOut),
+                      .query = headRowsOf(a.query),
+                      .key = headRowsOf(a.key),
+                      .value = headRowsOf(a.value),
+                      .dQuery = headRowsOf(a.dQuery),
+                      .dKey = headRowsOf(a.dKey),
+                      .dValue = headRowsOf(a.dValue),
+                      .logSumExp = headScalarsOf(a.logSumExp),
+                      .dots = {},
+                      .adds = adds,
+                      .scratch = nullptr};
+  const int64_t scores = a.logSumExp.count(), before = families.attentions.scratchOf(x);
+  void* dotsOfRows = nullptr;
+  if (doubles) {
+    dotsOfRows = queue.scratch<double>(scores);
+  } else {
+    x.scratch = queue.scratch<float>(before + scores);
+    dotsOfRows = x.scratch + before;
+  }
+  x.dots = headScalarsOf(
+      Tensor(dotsOfRows, doubles ? DType::Float64 : DType::Float32, a.logSumExp.shape));
   const AttentionDots dots{
       .sizes = sizes, .dOut = x.dOut, .out = headRowsOf(a.out), .dots = x.dots};
   queue.start(operation, ChosenStreaming{families.streaming, dots}, doubles);

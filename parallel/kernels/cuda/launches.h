@@ -144,7 +144,8 @@ struct AttentionBackward {
   AttentionSizes sizes;
   HeadRows dOut, query, key, value, dQuery, dKey, dValue;
   HeadScalars logSumExp, dots;
-  int32_t adds;  ///< to gradients that are there
+  int32_t adds;    ///< to gradients that are there
+  float* scratch;  ///< of as many as Attentions::scratchOf() says, aligned to 16 bytes
 };
 cudaError_t enqueue(const AttentionBackward& x, bool doubles, cudaStream_t stream);
 /// dots = dOut * out, of each query.

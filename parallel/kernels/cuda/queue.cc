@@ -79,6 +79,7 @@ Queue::Queue(StreamRef stream)
                           loadAttentionGradients,
                           loadWgmmaForward,
                           loadWgmmaGradients,
+                          loadOnePass,
                           loadTokens,
                           loadExperts,
                           loadSum,

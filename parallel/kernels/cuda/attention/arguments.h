@@ -45,4 +45,17 @@ struct WgmmaAttentionBackward : AttentionBackward {
 cudaError_t enqueue(const WgmmaAttentionBackward& x, cudaStream_t stream);
 cudaError_t loadWgmmaGradients();
 
+/// one_pass.cu: sums of queries' gradients in memory, a tile for each kTurnRows queries of a head.
+inline constexpr int32_t kTurnRows = 64;
+struct OnePassAttentionBackward : WgmmaAttentionBackward {
+  float* sums;      ///< [batch, heads, tiles, kTurnRows * width], aligned to 16 bytes
+  uint32_t* turns;  ///< how many key tiles have added to each, [batch, heads, tiles]
+  uint32_t* taken;  ///< one behind `turns`: how many key tiles blocks have taken
+};
+constexpr int64_t turnTiles(const AttentionSizes& sizes) {
+  return int64_t{sizes.batch} * sizes.heads * ((sizes.queries + kTurnRows - 1) / kTurnRows);
+}
+cudaError_t enqueue(const OnePassAttentionBackward& x, cudaStream_t stream);
+cudaError_t loadOnePass();
+
 }  // namespace tutti::parallel::cuda

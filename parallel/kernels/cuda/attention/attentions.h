@@ -15,6 +15,8 @@ class Attentions {
   /// Takes `most` where operands allow; of a GPU of so many multiprocessors.
   Attentions(AttentionFamily most, int32_t processors) : most_(most), processors_(processors) {}
 
+  /// How many numbers of scratch the backward wants: of queries' gradients in one pass.
+  int64_t scratchOf(const AttentionBackward& x) const;
   /// As enqueue() of launches.h. Throws as TensorMaps does.
   cudaError_t enqueue(const Attention& x, bool doubles, cudaStream_t stream);
   cudaError_t enqueue(const AttentionBackward& x, bool doubles, cudaStream_t stream);

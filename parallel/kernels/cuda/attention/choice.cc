@@ -44,12 +44,14 @@ bool areMapped(const AttentionSizes& sizes, std::initializer_list<HeadRows> fact
 AttentionFamily attentionOfEnvironment() {
   const char* const text = std::getenv("TUTTI_ATTENTION");
   const std::string word = text == nullptr ? "wgmma" : text;
-  require(word == "plain" || word == "mma" || word == "wgmma" || word == "persistent",
-          "TUTTI_ATTENTION is plain, mma, wgmma or persistent, not ", word);
-  return word == "plain"   ? AttentionFamily::Plain
-         : word == "mma"   ? AttentionFamily::Mma
-         : word == "wgmma" ? AttentionFamily::Wgmma
-                           : AttentionFamily::Persistent;
+  require(word == "plain" || word == "mma" || word == "wgmma" || word == "persistent" ||
+              word == "onepass",
+          "TUTTI_ATTENTION is plain, mma, wgmma, persistent or onepass, not ", word);
+  return word == "plain"        ? AttentionFamily::Plain
+         : word == "mma"        ? AttentionFamily::Mma
+         : word == "wgmma"      ? AttentionFamily::Wgmma
+         : word == "persistent" ? AttentionFamily::Persistent
+                                : AttentionFamily::OnePass;
 }
 
 AttentionFamily attentionOfGpu(int capability, AttentionFamily most) {

@@ -10,19 +10,20 @@
 namespace tutti::parallel::cuda {
 
 /// Plain: attention.cu, of any types and widths. Tensor cores: by mma.sync, or by wgmma with TMA;
-/// and the latter by as many blocks as there are multiprocessors, which take tiles in turn.
-enum class AttentionFamily { Plain, Mma, Wgmma, Persistent };
+/// the latter by as many blocks as there are multiprocessors, which take tiles in turn; and of
+/// these a backward that computes scores once.
+enum class AttentionFamily { Plain, Mma, Wgmma, Persistent, OnePass };
 
-/// What TUTTI_ATTENTION says: `plain`, `mma`, `wgmma` or `persistent`; without it Wgmma. Throws
-/// InvalidArgument for any other word.
+/// What TUTTI_ATTENTION says: `plain`, `mma`, `wgmma`, `persistent` or `onepass`; without it
+/// Wgmma. Throws InvalidArgument for any other word.
 AttentionFamily attentionOfEnvironment();
 /// Of a GPU of that compute capability (80 for 8.0), of which `most` is wanted: Wgmma and
-/// Persistent on 9.0 alone, Plain before 8.0.
+/// what is behind it on 9.0 alone, Plain before 8.0.
 AttentionFamily attentionOfGpu(int capability, AttentionFamily most);
 
 /// The family that computes it, of which `most` is wanted. Mma takes queries, keys, values (and
 /// dOut) of one type of 16 bits, heads of 64, 80, 96 or 128 columns, and all rows aligned to 16
-/// bytes; Wgmma and Persistent besides need that there is something, for TMA.
+/// bytes; what is behind it besides needs that there is something, for TMA.
 AttentionFamily attentionOf(const Attention& x, AttentionFamily most);
 AttentionFamily attentionOf(const AttentionBackward& x, AttentionFamily most);
 

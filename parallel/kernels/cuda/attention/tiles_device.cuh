@@ -38,6 +38,12 @@ struct BrainNumbers {
   static TUTTI_DEVICE void addWide(float (&sums)[kSums], const uint32_t (&a)[4], uint64_t b) {
     ptx::wgmmaBf16<ptx::Major::Mn>(sums, a, b, true);
   }
+  /// Both factors lie along the rows that are summed over.
+  template <int kSums>
+  static TUTTI_DEVICE void multiplyAlongRows(float (&sums)[kSums], uint64_t a, uint64_t b,
+                                             bool adds) {
+    ptx::wgmmaBf16<ptx::Major::Mn, ptx::Major::Mn>(sums, a, b, adds);
+  }
 };
 struct HalfNumbers {
   static TUTTI_DEVICE uint32_t pack(float low, float high) { return ptx::packF16(low, high); }
@@ -52,6 +58,12 @@ struct HalfNumbers {
   template <int kSums>
   static TUTTI_DEVICE void addWide(float (&sums)[kSums], const uint32_t (&a)[4], uint64_t b) {
     ptx::wgmmaF16<ptx::Major::Mn>(sums, a, b, true);
+  }
+  /// Both factors lie along the rows that are summed over.
+  template <int kSums>
+  static TUTTI_DEVICE void multiplyAlongRows(float (&sums)[kSums], uint64_t a, uint64_t b,
+                                             bool adds) {
+    ptx::wgmmaF16<ptx::Major::Mn, ptx::Major::Mn>(sums, a, b, adds);
   }
 };
 

@@ -123,14 +123,7 @@ class WgmmaGradientRows {
     for (int32_t step = 0; step < steps.count(); ++step) {
       const RingStage<kGradientStages> at(before.steps + step);
       ptx::mbarrierWait(ptx::sharedAddress(&shared_.full[at.index]), at.parity);
-      multiply(at.index);
-      ptx::wgmmaWait<1>(scores_);
-      probabilities(scores_, own_, steps.firstAt(step), float(a_.sizes.scale) * kLog2E,
-                    shared_.sums[at.index]);
-      // Long there; but behind a loop, or ptxas would wait for the products before the exponentials
-      // and not after them.
-      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), parity);
-      ptx::wgmmaWait<0>(products_);
+      multiply(at.index, steps.firstAt(step), parity);
       if (step + 1 == steps.count()) releaseStage(shared_.emptyOwn);
       gradientsOfScores(scores_, products_, own_, shared_.sums[at.index]);
       add(at.index);
@@ -147,8 +140,10 @@ class WgmmaGradientRows {
     if (kOwnsKeys) storeSums<kWidth>(a_.dValue, task_, row_, rows, sumsOfV_, ones, a_.adds != 0);
   }
 
- private:
-  TUTTI_DEVICE void multiply(int stage) {
+ protected:
+  /// Probabilities and products of the own rows and others, from `first` on, of a stage; `parity`
+  /// is that of the own rows.
+  TUTTI_DEVICE void multiply(int stage, int32_t first, uint32_t parity) {
     ptx::wgmmaFence();
 #pragma unroll
     for (int column = 0; column < kWidth; column += 16)
@@ -160,6 +155,12 @@ class WgmmaGradientRows {
       Numbers::multiplyWide(products_, shared_.own[1].alongColumns(firstRow_, column),
                             shared_.others[stage][1].alongColumns(0, column), column > 0);
     ptx::wgmmaCommit();
+    ptx::wgmmaWait<1>(scores_);
+    probabilities(scores_, own_, first, float(a_.sizes.scale) * kLog2E, shared_.sums[stage]);
+    // Long there; but behind a loop, or ptxas would wait for the products before the exponentials
+    // and not after them.
+    ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullOwn), parity);
+    ptx::wgmmaWait<0>(products_);
   }
 
   TUTTI_DEVICE void add(int stage) {
@@ -182,7 +183,7 @@ class WgmmaGradientRows {
   const HeadTask& task_;
   const int firstRow_;  ///< of the warpgroup, in the tile of own rows
   const int32_t row_;   ///< of the warp
-  const OwnRows<kOwnsKeys> own_;
+  OwnRows<kOwnsKeys> own_;
   float scores_[kWideOthers / 2], products_[kWideOthers / 2];
   float sumsOfU_[kWidth / 2] = {}, sumsOfV_[kWidth / 2] = {};
 };

@@ -8,7 +8,8 @@ namespace tutti::parallel::cuda {
 namespace {
 
 constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
-               kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent;
+               kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent,
+               kOnePass = AttentionFamily::OnePass;
 
 HeadRows rowsOf(Format format, uintptr_t address = 4096, int64_t stride = 1024) {
   return {{reinterpret_cast<void*>(address), format}, 64 * stride, stride};
@@ -34,7 +35,7 @@ Attention attention(const HeadRows& query, int32_t headWidth = 64) {
 }
 
 TEST(AttentionChoice, IsOfTheGpu) {
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent}) {
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass}) {
     EXPECT_EQ(attentionOfGpu(75, most), kPlain);
     EXPECT_EQ(attentionOfGpu(90, most), most);
     for (const int capability : {80, 86, 89, 100, 103, 120})
@@ -44,7 +45,7 @@ TEST(AttentionChoice, IsOfTheGpu) {
 
 TEST(AttentionChoice, IsOfTheOperands) {
   const Attention usual = attention(rowsOf(Format::BFloat16));
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent})
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass})
     EXPECT_EQ(attentionOf(usual, most), most);
   for (const int32_t width : {64, 80, 96, 128})
     EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kWgmma);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
 constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
-               kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent;
+               kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent,
+               kOnePass = AttentionFamily::OnePass;
 
 /// One row, tiles of all sizes and one more or less; keys before, behind and around the queries;
 /// windows; documents, of one sequence fewer than of the other.
@@ -82,11 +83,12 @@ struct Exact {
 std::vector<Exact> cases() {
   std::vector<Exact> all;
   for (const PairSizes& sizes : reaches())
-    all.push_back({sizes, kBrain, {kPlain, kMma, kWgmma, kPersistent}});
+    all.push_back({sizes, kBrain, {kPlain, kMma, kWgmma, kPersistent, kOnePass}});
   for (const PairSizes& sizes : longReaches())
-    all.push_back({sizes, kBrain, {kWgmma, kPersistent}});
+    all.push_back({sizes, kBrain, {kWgmma, kPersistent, kOnePass}});
   for (const PairSizes& sizes : shapes())
-    for (const Format format : {kBrain, kHalf}) all.push_back({sizes, format, {kMma, kWgmma}});
+    for (const Format format : {kBrain, kHalf})
+      all.push_back({sizes, format, {kMma, kWgmma, kOnePass}});
   return all;
 }
 
@@ -181,7 +183,7 @@ struct OneKeyErrors {
 // One key to each query gives its value, whatever the score.
 TEST(AttentionExactly, OneKeyIsAllThereIs) {
   for (const Format format : {kBrain, kHalf})
-    for (const AttentionFamily family : {kPlain, kMma, kWgmma, kPersistent}) {
+    for (const AttentionFamily family : {kPlain, kMma, kWgmma, kPersistent, kOnePass}) {
       const PairSizes s{.batch = 2,
                         .queries = 130,
                         .keys = 130,

@@ -19,10 +19,11 @@ double roundingOf(Format format) {
   return format == Format::Float32 ? 0x1p-24 : format == Format::BFloat16 ? 0x1p-8 : 0x1p-11;
 }
 const char* nameOf(AttentionFamily family) {
-  return family == AttentionFamily::Plain   ? "plain "
-         : family == AttentionFamily::Mma   ? "mma "
-         : family == AttentionFamily::Wgmma ? "wgmma "
-                                            : "persistent ";
+  return family == AttentionFamily::Plain        ? "plain "
+         : family == AttentionFamily::Mma        ? "mma "
+         : family == AttentionFamily::Wgmma      ? "wgmma "
+         : family == AttentionFamily::Persistent ? "persistent "
+                                                 : "onepass ";
 }
 double leastOf(Format format) { return format == Format::Float16 ? 0x1p-25 : 0; }
 
@@ -122,7 +123,7 @@ Heads::Heads(const HeadsCase& from)
       dots_(from.sizes.batch, from.sizes.heads, from.sizes.queries, Format::Float32) {
   if (!from.sizes.starts.empty()) starts_.upload(from.sizes.starts);
   for (const auto load : {loadAttention, loadAttentionForward, loadAttentionGradients,
-                          loadWgmmaForward, loadWgmmaGradients})
+                          loadWgmmaForward, loadWgmmaGradients, loadOnePass})
     emulation::check(load());
 }
 
@@ -171,23 +172,32 @@ void Heads::forward() {
 }
 
 void Heads::backward(bool adds) {
-  const AttentionBackward x{.sizes = sizes(),
-                            .dOut = dOut.rows(),
-                            .query = query.rows(),
-                            .key = key.rows(),
-                            .value = value.rows(),
-                            .dQuery = dQuery.rows(),
-                            .dKey = dKey.rows(),
-                            .dValue = dValue.rows(),
-                            .logSumExp = logSumExp.scalars(),
-                            .dots = dots_.scalars(),
-                            .adds = adds};
+  AttentionBackward x{.sizes = sizes(),
+                      .dOut = dOut.rows(),
+                      .query = query.rows(),
+                      .key = key.rows(),
+                      .value = value.rows(),
+                      .dQuery = dQuery.rows(),
+                      .dKey = dKey.rows(),
+                      .dValue = dValue.rows(),
+                      .logSumExp = logSumExp.scalars(),
+                      .dots = dots_.scalars(),
+                      .adds = adds,
+                      .scratch = nullptr};
   ASSERT_EQ(attentionOf(x, case_.family), case_.family);
+  // One number more, which must stay as it is, as what backward finds there: NaN.
+  const auto numbers = static_cast<size_t>(attentions_.scratchOf(x));
+  emulation::DeviceArray<char> scratch((numbers + 1) * sizeof(float));
+  scratch.fill(kNaNs);
+  x.scratch = reinterpret_cast<float*>(scratch.get());
   emulation::check(
       enqueue(AttentionDots{.sizes = x.sizes, .dOut = x.dOut, .out = out.rows(), .dots = x.dots},
               false, nullptr));
   emulation::check(attentions_.enqueue(x, false, nullptr));
   emulation::check(cudaDeviceSynchronize());
+  const std::vector<char> after = scratch.download();
+  EXPECT_TRUE(std::all_of(after.end() - sizeof(float), after.end(),
+                          [](char byte) { return byte == kNaNs; }));
 }
 
 std::string Heads::error(const Spread& result, const Near& near) const {

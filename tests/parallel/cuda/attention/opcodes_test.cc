@@ -11,8 +11,8 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-/// From the command line: of forward, and of backward.
-std::string forward, backward;
+/// From the command line: of backward in one pass, of forward, and of backward.
+std::string onePass, forward, backward;
 
 /// `products` of a head's columns and `sums` of rows, 16 at a time.
 void expectHopper(const std::string& object, const char* kernel, size_t kernelCount,
@@ -41,12 +41,37 @@ TEST(Opcodes, BackwardUsesHoppersTensorCoresAndTma) {
   expectHopper(backward, "wgmmaAttentionGradient", 16, 2, 64 / 16);
 }
 
+// Scores, and sums of 64 queries, and sums of 128 keys, of which both factors are turned.
+TEST(Opcodes, OnePassUsesHoppersTensorCoresAndTma) {
+  size_t count = 0;
+  for (const auto& [name, code] : kernelsIn(contentsOf(onePass))) {
+    SCOPED_TRACE(name);
+    if (name.find("finishQueryGradients") != std::string::npos) continue;
+    EXPECT_NE(name.find("onePassAttentionGradient"), std::string::npos);
+    ++count;
+    size_t turned = 0, others = 0;
+    for (const uint64_t word : instructions(code, kWgmma)) {
+      turned += (word & (kTurnsA | kTurnsB)) == (kTurnsA | kTurnsB);
+      others += (word & (kTurnsA | kTurnsB)) == 0;
+    }
+    EXPECT_GE(turned, 128u / 16);
+    EXPECT_GE(others, 2u * 64 / 16);
+    EXPECT_GE(instructions(code, kWgmmaOfRegisters).size(), 2u * 64 / 16);
+    EXPECT_FALSE(instructions(code, kTensorLoad).empty());
+  }
+  EXPECT_EQ(count, 8u);
+}
+
 }  // namespace
 }  // namespace tutti::parallel::cuda
 
-/// usage: opcodes_test FORWARD BACKWARD
+/// usage: opcodes_test ONE_PASS FORWARD BACKWARD
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc > 2) tutti::parallel::cuda::forward = argv[1], tutti::parallel::cuda::backward = argv[2];
+  if (argc > 3) {
+    tutti::parallel::cuda::onePass = argv[1];
+    tutti::parallel::cuda::forward = argv[2];
+    tutti::parallel::cuda::backward = argv[3];
+  }
   return RUN_ALL_TESTS();
 }

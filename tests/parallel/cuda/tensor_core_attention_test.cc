@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "parallel/kernels/cuda/make_cuda_kernels.h"
 #include "tests/emulation/runtime/launched_kernels.h"
@@ -64,21 +66,34 @@ double distance(const std::vector<char>& a, const std::vector<char>& b) {
 
 struct Taken {
   RunResult result;
-  LaunchedKernels::Count forward, gradient;  ///< by wgmma
+  LaunchedKernels::Count forward, gradient;  ///< by wgmma; two of the latter a backward
   int64_t others;                            ///< of attention
+  bool inOnePass;
 };
 Taken taken(const RunOptions& options) {
   const LaunchedKernels kernels;
-  Taken taken{.result = run(options)[0], .forward = {}, .gradient = {}, .others = 0};
+  Taken taken{
+      .result = run(options)[0], .forward = {}, .gradient = {}, .others = 0, .inOnePass = false};
   taken.forward = kernels.of("::wgmmaAttentionForward<");
-  taken.gradient = kernels.of("::wgmmaAttentionGradient<");
+  for (const char* name :
+       {"::wgmmaAttentionGradient<", "::onePassAttentionGradient<", "::finishQueryGradients<"}) {
+    const LaunchedKernels::Count count = kernels.of(name);
+    taken.gradient.asked += count.asked, taken.gradient.begun += count.begun;
+    taken.inOnePass |= count.begun > 0 && name != std::string("::wgmmaAttentionGradient<");
+  }
   for (const char* name : {"::attention<", "::attentionForward<", "::attentionQueryGradient<",
                            "::attentionKeyGradient<", "::attentionGradient<"})
     taken.others += kernels.of(name).begun;
   return taken;
 }
-/// Each of these two: of queries, and of keys and values.
+/// Each has two: of queries, and of keys and values; or of both, and of what is left to do of
+/// queries.
 int64_t backwards(const Taken& all) { return all.gradient.begun / 2; }
+/// Whether the environment asks for one pass.
+bool asksForOnePass() {
+  const char* const asked = std::getenv("TUTTI_ATTENTION");
+  return asked != nullptr && asked == std::string("onepass");
+}
 
 // Of each parameter. Tensor cores' probabilities and gradients of scores are rounded to 16 bits,
 // which float32's are not: two roundings more than the host's, among the dozens of a step, so that
@@ -91,6 +106,7 @@ void compare(const RunModel& model, const Arrangement& layout, const Float32Refe
   const Taken tuned = taken(options);
   EXPECT_GT(tuned.forward.begun, 0);
   EXPECT_GT(backwards(tuned), 0);
+  EXPECT_EQ(tuned.inOnePass, asksForOnePass());
   EXPECT_EQ(tuned.others, 0);
   const Setting forced("TUTTI_ATTENTION", "plain");
   const Taken plain = taken(options);
@@ -139,6 +155,7 @@ TEST(TrainingByTensorCores, AsGraphs) {
     const Taken single = taken(options);
     EXPECT_GT(graphs.forward.begun, graphs.forward.asked);
     EXPECT_GT(graphs.gradient.begun, graphs.gradient.asked);
+    EXPECT_EQ(graphs.inOnePass, asksForOnePass());
     EXPECT_EQ(single.forward.begun, single.forward.asked);
     EXPECT_EQ(graphs.forward.begun, single.forward.begun);
     EXPECT_EQ(graphs.gradient.begun, single.gradient.begun);

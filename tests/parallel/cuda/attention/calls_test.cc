@@ -95,17 +95,18 @@ class AttentionCalls : public testing::Test {
 };
 
 TEST_F(AttentionCalls, TakeTensorCoresWhereOperandsAllow) {
-  const auto plain = forced("plain"), mma = forced("mma"), wgmma = forced("wgmma");
+  const auto plain = forced("plain"), mma = forced("mma"), wgmma = forced("wgmma"),
+             onePass = forced("onepass");
   CudaKernels chosen(stream_);
   for (const DType type : {kBrain, kHalf}) {
     const Given x = given(type, 100, 64);
     const Results tiled = compute(*mma, x), wide = compute(*wgmma, x), usual = compute(chosen, x),
-                  right = compute(*plain, x);
+                  once = compute(*onePass, x), right = compute(*plain, x);
     EXPECT_TRUE(areSame(wide.out, usual.out) && areSame(wide.dQkv, usual.dQkv));
     EXPECT_FALSE(areSame(wide.out, tiled.out)) << "tiles have as many keys";
     // Weights are rounded to 16 bits there, so bits differ.
     const double rounding = type == kBrain ? 0x1p-8 : 0x1p-11;
-    for (const Results& each : {tiled, wide}) {
+    for (const Results& each : {tiled, wide, once}) {
       EXPECT_FALSE(areSame(each.out, right.out)) << toString(type);
       EXPECT_FALSE(areSame(each.dQkv, right.dQkv)) << toString(type);
       EXPECT_LT(distance(each.out, right.out), 8 * rounding);
@@ -146,9 +147,11 @@ TEST_F(AttentionCalls, RefuseAFamilyThatIsNone) {
 
 // What blocks of keys give is merged to what all keys give, also gradients, which are added up.
 TEST_F(AttentionCalls, BlocksMergeToTheWhole) {
-  CudaKernels kernels(stream_);
   constexpr int64_t kContext = 100, kWidth = 4 * 64, kKvWidth = 2 * 64;
-  for (const int64_t window : {0, 55}) {
+  for (const auto& [family, window] :
+       {std::pair{"wgmma", 0}, std::pair{"wgmma", 55}, std::pair{"onepass", 55}}) {
+    const auto made = forced(family);
+    CudaKernels& kernels = *made;
     Given x = given(kHalf, kContext, 64);
     x.reach.window = window;
     const Results whole = compute(kernels, x);
@@ -180,9 +183,9 @@ TEST_F(AttentionCalls, BlocksMergeToTheWhole) {
     }
     stream_.synchronize();
     // Weights of both are rounded, and results of the whole.
-    EXPECT_LT(distance(out, whole.out), 8 * 0x1p-11) << window;
-    EXPECT_LT(distance(sums, whole.logSumExp), 0x1p-18) << window;
-    EXPECT_LT(distance(dQkv, whole.dQkv), 64 * 0x1p-11) << window;
+    EXPECT_LT(distance(out, whole.out), 8 * 0x1p-11) << family << window;
+    EXPECT_LT(distance(sums, whole.logSumExp), 0x1p-18) << family << window;
+    EXPECT_LT(distance(dQkv, whole.dQkv), 64 * 0x1p-11) << family << window;
   }
 }
 

@@ -6,26 +6,25 @@
 // add up in memory:
 //
 //   scores     dS, rounded to 16 bits, by both warpgroups to shared memory
-//   queries    dS^T k of all 128 keys, by one of the two, which take steps in turn, to shared
-//   memory turns      a thread adds what lies there to memory (cp.reduce.async.bulk) when all key
-//   tiles
-//              behind the own one have done so: one order of every sum, whatever block comes first.
-//              The first of them overwrites, so that nothing need be zero
+//   queries    dS^T k of all 128 keys, by one of the two, which take steps in turn
+//   turns      a thread adds these to memory (cp.reduce.async.bulk) when all key tiles behind the
+//              own one have done so: one order of every sum, whatever block comes first. The first
+//              of them overwrites, so that nothing need be zero
 //
-//   fullScores[s], emptyScores[s]    1 arrival of each of the 8 warps that consume, and of the 4 of
-//                                    the warpgroup that has read
-//   fullQueries[s], emptyQueries[s]  1 arrival of each of 4 warps, and of the thread that adds
+//   fullScores[s]    1 arrival of each of the 8 warps that consume
+//   emptyScores[s]   1 arrival of each of the 4 warps that have read
+//   fullQueries[s]   1 arrival of each of the 4 warps that have written
+//   emptyQueries[s]  1 arrival of the thread that adds
 //
 // Nobody waits for ever: blocks take key tiles by counting in memory, those behind first, so that
 // what a block waits for was taken before, by one that runs. Where queries see keys before them
 // alone, they meet the last one of these first, and what a block waits for was added a step before.
 //
-//   fullTile[s], emptyTile[s]        1 arrival of the thread that takes tiles, and of each of the
-//   10
-//                                    warps beside it that work on them
+//   fullTile[s]   1 arrival of the thread that takes tiles
+//   emptyTile[s]  1 arrival of each of the 10 warps beside it that work on them
 //
-// A second kernel scales and rounds the sums, which are where threads had them: an element of each
-// of 128 threads after the other, four at a time.
+// A second kernel scales and rounds the sums, which lie as threads had them: four of each of 128
+// threads, then the next four.
 //
 // Bound: tensor cores, 5 products of 2 * 128 * 64 * width operations a step, for 7 of two passes;
 // and for each step 64 * width * 4 bytes are added in the second-level cache.
@@ -45,6 +44,7 @@ struct OnePassShared : WgmmaGradientShared<kWidth> {
   int32_t tile[2];
 };
 static_assert(kTurnRows == kWideOthers && kGradientStages == 2);
+static_assert(sizeof(OnePassShared<128>) <= 227 << 10, "what a block may have");
 
 /// Key tiles of a launch, in the order in which blocks take them: those behind first.
 class KeyTiles {
@@ -62,10 +62,11 @@ class KeyTiles {
   const int32_t count_;
 };
 
-/// The first tile of kTurnRows queries that a key tile meets. It does not fall from one to the
-/// next, nor does where the last one ends.
+/// The first tile of kTurnRows queries that a key tile meets; behind the last one where nobody sees
+/// it. It does not fall from one key tile to the next, nor does where the last one ends.
 TUTTI_DEVICE int32_t firstTurn(const AttentionSizes& sizes, int32_t batch, int32_t firstKey) {
-  return queriesSeeing(sizes, batch, firstKey).from / kTurnRows;
+  const int32_t from = queriesSeeing(sizes, batch, firstKey).from;
+  return from == sizes.queries ? (from + kTurnRows - 1) / kTurnRows : from / kTurnRows;
 }
 
 /// Steps of a block: GradientSteps of whole tiles of queries.
@@ -165,7 +166,9 @@ class QueryTurns {
         ++last;
       const int64_t place =
           (int64_t(task.batch) * a_.sizes.heads + steps.headAt(step)) * tiles_ + tile;
-      ptx::mbarrierWait(ptx::sharedAddress(&shared_.fullQueries[at.index]), at.parity);
+      const uint32_t full = ptx::sharedAddress(&shared_.fullQueries[at.index]);
+      if (!ptx::mbarrierTestWait(full, at.parity)) finish();  // others may wait for what was added
+      ptx::mbarrierWait(full, at.parity);
       awaitTurn(a_.turns + place, uint32_t(last - own));
       constexpr auto kBytes = uint32_t(sizeof(shared_.queries[0]));
       float* const to = a_.sums + place * (kBytes / 4);
@@ -273,9 +276,12 @@ class OnePassRows : public WgmmaGradientRows<Numbers, kWidth, true> {
     releaseStage(onePass_.emptyScores[at.index]);
     ptx::mbarrierWait(ptx::sharedAddress(&onePass_.emptyQueries[at.index]), at.parity ^ 1);
 #pragma unroll
-    for (int i = 0; i < kWidth / 8; ++i)
-      onePass_.queries[at.index][i][threadIdx.x % 128] =
+    for (int i = 0; i < kWidth / 8; ++i) {
+      // By a name: GCC's ThreadSanitizer would not see it written by the call.
+      const float4 four =
           make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+      onePass_.queries[at.index][i][threadIdx.x % 128] = four;
+    }
     ptx::fenceProxyAsyncShared();
     __syncwarp();
     releaseStage(onePass_.fullQueries[at.index]);

@@ -118,7 +118,9 @@ Heads::Heads(const HeadsCase& from)
              from.results),
       case_(from),
       // Blocks that stay have several tiles each.
-      attentions_(from.family, from.sizes.batch * from.sizes.heads < 4 ? 1 : 3),
+      attentions_(from.family, from.blocks > 0                           ? from.blocks
+                               : from.sizes.batch * from.sizes.heads < 4 ? 1
+                                                                         : 3),
       starts_(std::max<size_t>(from.sizes.starts.size(), 1)),
       dots_(from.sizes.batch, from.sizes.heads, from.sizes.queries, Format::Float32) {
   if (!from.sizes.starts.empty()) starts_.upload(from.sizes.starts);

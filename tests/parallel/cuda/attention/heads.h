@@ -51,6 +51,7 @@ struct HeadsCase {
   Format elements = Format::BFloat16;  ///< of queries, keys, values and dOut
   Format results = Format::Float32;    ///< of the others
   AttentionFamily family = AttentionFamily::Mma;
+  int32_t blocks = 0;  ///< of kernels whose blocks stay; 0: as few as have several tiles each
   bool isPlain() const { return family == AttentionFamily::Plain; }
   std::string describe() const;
   /// What the kernels round.

@@ -172,10 +172,35 @@ TEST(AttentionBriefly, AddsQueriesOfKeyTilesInTurn) {
   }
 }
 
+// Key tiles that nobody sees, many one after the other, before those that are seen and behind.
+TEST(AttentionBriefly, HasKeyTilesWithoutSteps) {
+  expectBackward({.sizes = {.queries = 64,
+                            .keys = 1500,
+                            .heads = 2,
+                            .kvHeads = 2,
+                            .headWidth = 64,
+                            .firstQuery = 700,
+                            .window = 10},
+                  .family = kOnePass});
+}
+
+// Blocks of which each has several key tiles, that wait for others'.
+TEST(AttentionAtRandom, BlocksTakeKeyTilesInTheirOrder) {
+  expectBackward({.sizes = {.queries = 200,
+                            .keys = 900,
+                            .heads = 4,
+                            .kvHeads = 4,
+                            .headWidth = 64,
+                            .firstQuery = 700},
+                  .family = kOnePass,
+                  .blocks = 12});
+}
+
 // Keys behind the last one, which are zeros to the kernel, would have weights above all numbers.
 TEST(AttentionAtRandom, KeysBehindTheLastAddNothing) {
-  const HeadsCase c{
-      .sizes = {.queries = 70, .keys = 70, .headWidth = 64}, .elements = kHalf, .family = kOnePass};
+  const HeadsCase c{.sizes = {.queries = 70, .keys = 70, .headWidth = 64, .firstQuery = 128},
+                    .elements = kHalf,
+                    .family = kOnePass};
   Whole whole(c);
   whole.given.query.assign(whole.given.query.size(), 16);
   whole.given.key.assign(whole.given.key.size(), -2);

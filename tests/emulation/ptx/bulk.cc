@@ -212,7 +212,8 @@ void bulkWaitAllBut(int groups, bool onlyRead, Site site) {
     const auto group = thread.bulkGroups[i];
     while ((onlyRead ? group->unread : group->unwritten) > 0)
       thread.worker->poll("cp.async.bulk.wait_group", site);
-    acquire(onlyRead ? &group->readTag : &group->writtenTag);
+    acquire(&group->readTag);  // what is written has been read
+    if (!onlyRead) acquire(&group->writtenTag);
     group->waitedFor = true;
   }
   while (!onlyRead && thread.bulkGroups.size() > keep) thread.bulkGroups.pop_front();

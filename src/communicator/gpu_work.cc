@@ -4,6 +4,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "src/base/backoff.h"
@@ -356,6 +357,19 @@ void launch(const Batch& batch) {
   launchOnGpu(launches);
 }
 
+/// Why a batch could not be launched. A communicator that fails aborts its kernels, also between
+/// the last look at it and the launch, which then says no more than that: why it has failed, does.
+std::exception_ptr reasonOf(const Batch& batch, const Error& error) {
+  for (const GpuWork& work : batch.works) {
+    try {
+      work.communicator->throwFailure();
+    } catch (const Error& failure) {
+      if (std::string_view(failure.what()) != error.what()) return std::current_exception();
+    }
+  }
+  return std::make_exception_ptr(error);
+}
+
 }  // namespace
 
 // What cannot be launched fails its communicators, for other ranks may have launched their part;
@@ -370,8 +384,8 @@ void launch(std::vector<GpuWork> works) {
     try {
       launch(batch);
     } catch (const Error& error) {
-      if (!first) first = std::current_exception();
       for (const GpuWork& work : batch.works) work.communicator->fail(error, true);
+      if (!first) first = reasonOf(batch, error);
     }
   }
   if (!first) return;

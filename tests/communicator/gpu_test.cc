@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -563,6 +564,25 @@ TEST_F(GpuCalls, ThatAreAbortedEndAndSayWhy) {
   s.streams[0].synchronize();
   expectError(outcomeOf([&] { s.ranks[0].barrier(s.streams[0]); }), ErrorCode::Aborted, "abort()");
   EXPECT_EQ(s.ranks[0].asyncError()->code(), ErrorCode::Aborted);
+}
+
+// Wherever it comes, also just before what is to be launched: kernels that are aborted say no more.
+TEST_F(GpuCalls, SayWhyTheyWereAbortedWheneverThatIs) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 20; ++round)
+    for (const bool byCopies : {false, true}) {
+      Setting s(1, 1, kCount, {.gpuCopies = byCopies});
+      Outcome outcome;
+      std::thread calling([&] {
+        outcome = outcomeOf([&] {
+          while (true) s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+        });
+      });
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+      s.ranks[0].abort();
+      calling.join();
+      expectError(outcome, ErrorCode::Aborted, "abort() was called");
+    }
 }
 
 TEST_F(GpuCalls, ThatNobodyElseMakesEndByTheirDeadline) {

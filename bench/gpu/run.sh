@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that a GPU can tell, in one call: bench/gpu/run.sh [--seconds N] [--out FOLDER]
+# What a GPU can tell, in one call: bench/gpu/run.sh [--seconds N] [--out FOLDER]
 # [--build FOLDER] [--only checks|speed] [--parts PATTERN] [--emulated] [--write-golden]; or --pack FOLDER;
 # or --help.
 #
@@ -201,6 +201,7 @@ underWay() {
 # skippedIn FILE: a line for each reason for which tests of GoogleTest have skipped: the reason, and the tests.
 skippedIn() {
   awk '
+    BEGIN { why = "no reason" }
     reads { why = $0; reads = 0 }
     /: Skipped$/ { reads = 1 }
     /^\[  SKIPPED \] [^ ]+[.].* \(/ { tests[why] = tests[why] " " $4; why = "no reason" }
@@ -364,9 +365,9 @@ fi
 timeOf() {  # a perf program's out-of-place time in microseconds, of the first size; nothing of what was wrong
   within "$@" 2>>"$out/speed.txt" | awk -v called="$*" '
     /^ *[0-9]/ {
+      if (isRead++) next
       if ($(NF == 13 ? 9 : 10) + $NF == 0) print $6
       else print called ": wrong: " $0 >>"'"$out"'/speed.txt"
-      exit
     }'
 }
 ofCopy() {  # MICROSECONDS BYTES: what was moved in a second, and how much of the copy that is

@@ -4,7 +4,6 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include "src/base/backoff.h"
@@ -359,15 +358,12 @@ void launch(const Batch& batch) {
 
 /// Why a batch could not be launched. A communicator that fails aborts its kernels, also between
 /// the last look at it and the launch, which then says no more than that: why it has failed, does.
-std::exception_ptr reasonOf(const Batch& batch, const Error& error) {
+Error reasonOf(const Batch& batch, const Error& error) {
   for (const GpuWork& work : batch.works) {
-    try {
-      work.communicator->throwFailure();
-    } catch (const Error& failure) {
-      if (std::string_view(failure.what()) != error.what()) return std::current_exception();
-    }
+    const std::lock_guard lock(work.communicator->mutex);
+    if (work.communicator->failure) return *work.communicator->failure;
   }
-  return std::make_exception_ptr(error);
+  return error;
 }
 
 }  // namespace
@@ -384,8 +380,9 @@ void launch(std::vector<GpuWork> works) {
     try {
       launch(batch);
     } catch (const Error& error) {
-      for (const GpuWork& work : batch.works) work.communicator->fail(error, true);
-      if (!first) first = reasonOf(batch, error);
+      const Error reason = reasonOf(batch, error);
+      for (const GpuWork& work : batch.works) work.communicator->fail(reason, true);
+      if (!first) first = std::make_exception_ptr(reason);
     }
   }
   if (!first) return;

@@ -593,7 +593,7 @@ TEST_F(GpuCalls, ThatNobodyElseMakesEndByTheirDeadline) {
 }
 
 TEST_F(GpuCalls, ThatEndByTheirDeadlineSayHowMuchHasCome) {
-  Setting s(3, 3, kCount, {.timeout = std::chrono::seconds(2)});
+  Setting s(3, 3, kCount, {.timeout = std::chrono::seconds(5)});
   s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
   const Outcome outcome = outcomeOf([&] { s.ranks[1].allReduce(s.args(1, kCount)); });
   expectError(outcome, ErrorCode::Timeout, "it waits for rank 2");

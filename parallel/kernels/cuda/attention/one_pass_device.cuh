@@ -330,7 +330,7 @@ __global__ void __launch_bounds__(kWideThreads, 1)
   }
 }
 
-/// A block for a tile of queries, whose sums are where no key tile met them not there: zeros.
+/// A block for a tile of queries. Where no key tile has met them, their gradients are zeros.
 template <int kWidth>
 __global__ void __launch_bounds__(2 * kTurnRows)
     finishQueryGradients(const __grid_constant__ OnePassAttentionBackward a) {

@@ -13,17 +13,40 @@ namespace {
 
 using cuda::launch;
 
-/// Adds, then waits: who comes later finds it still there.
-__global__ inline void addAndAwait(int* data, const uint32_t* flag) {
+/// What kernels and the host tell each other: by relaxed stores, which order nothing, but the last.
+struct Signs {
+  uint32_t firstHasAdded, secondHasAdded, firstMayEnd;
+};
+
+/// The first: adds, then waits.
+__global__ inline void addAndAwait(int* data, Signs* signs) {
   if (threadIdx.x != 0) return;
   *data += 1;
-  while (ptx::ldAcquireSys(flag) == 0) spinHint();
+  ptx::stRelaxedSys(&signs->firstHasAdded, 1);
+  while (ptx::ldAcquireSys(&signs->firstMayEnd) == 0) spinHint();
 }
 
-/// Adds by the last thread: another fiber than that of a kernel of one thread before it, which
-/// ThreadSanitizer would take for the same thread.
-__global__ inline void addByLast(int* data) {
-  if (threadIdx.x == blockDim.x - 1) *data += 1;
+/// The second: adds by the last thread, which is another fiber than the first's: ThreadSanitizer
+/// would take one fiber for one thread.
+__global__ inline void addByLast(int* data, Signs* signs) {
+  if (threadIdx.x != blockDim.x - 1) return;
+  *data += 1;
+  ptx::stRelaxedSys(&signs->secondHasAdded, 1);
+}
+
+void await(const uint32_t& sign) {
+  while (__atomic_load_n(&sign, __ATOMIC_RELAXED) == 0) usleep(100);
+}
+
+/// With both under way: once the first has added, and has seen the second do so, which it does not
+/// where it is behind the first.
+void endFirst(Signs& signs, bool isSecondBehind) {
+  await(signs.firstHasAdded);
+  if (isSecondBehind)
+    usleep(100000);
+  else
+    await(signs.secondHasAdded);
+  __atomic_store_n(&signs.firstMayEnd, 1u, __ATOMIC_RELEASE);
 }
 
 class RuntimeRaces : public testing::Test {
@@ -72,16 +95,14 @@ TEST_F(RuntimeRaces, OfTheHostWithACopy) {
 TEST_F(RuntimeRaces, OfTwoStreams) {
   expectRace([](bool isRight) {
     int* const data = allocateZeros<int>(2);
-    auto* const flag = allocatePinned<uint32_t>(1);
+    auto* const signs = allocatePinned<Signs>(1);
     cudaStream_t const one = makeStream(), other = makeStream();
     cudaEvent_t const event = makeEvent();
-    launch(addAndAwait, {.stream = one}, data, flag);
+    launch(addAndAwait, {.stream = one}, data, signs);
     cudaEventRecord(event, one);
     if (isRight) cudaStreamWaitEvent(other, event, 0);
-    usleep(100000);
-    launch(addByLast, {.block = {64}, .stream = other}, data);
-    usleep(100000);
-    __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
+    launch(addByLast, {.block = {64}, .stream = other}, data, signs);
+    endFirst(*signs, isRight);
     synchronize();
   });
 }
@@ -89,13 +110,11 @@ TEST_F(RuntimeRaces, OfTwoStreams) {
 TEST_F(RuntimeRaces, WithTheLegacyStream) {
   expectRace([](bool isRight) {
     int* const data = allocateZeros<int>(2);
-    auto* const flag = allocatePinned<uint32_t>(1);
+    auto* const signs = allocatePinned<Signs>(1);
     cudaStream_t const other = makeStream(isRight ? cudaStreamDefault : cudaStreamNonBlocking);
-    launch(addAndAwait, {.stream = other}, data, flag);
-    usleep(100000);
-    launch(addByLast, {.block = {64}}, data);
-    usleep(100000);
-    __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
+    launch(addAndAwait, {.stream = other}, data, signs);
+    launch(addByLast, {.block = {64}}, data, signs);
+    endFirst(*signs, isRight);
     synchronize();
   });
 }
@@ -118,15 +137,15 @@ TEST_F(RuntimeRaces, WithWhatIsWrittenAfterALaunch) {
 TEST_F(RuntimeRaces, WithinAGraph) {
   expectRace([](bool isRight) {
     int* const data = allocateZeros<int>(2);
-    auto* const flag = allocatePinned<uint32_t>(1);
+    auto* const signs = allocatePinned<Signs>(1);
     cudaStream_t const one = makeStream(), other = makeStream();
     cudaEvent_t const fork = makeEvent(), join = makeEvent();
     cudaStreamBeginCapture(one, cudaStreamCaptureModeRelaxed);
     cudaEventRecord(fork, one);
-    launch(addAndAwait, {.stream = one}, data, flag);
+    launch(addAndAwait, {.stream = one}, data, signs);
     if (isRight) cudaEventRecord(fork, one);
     cudaStreamWaitEvent(other, fork, 0);
-    launch(addByLast, {.block = {64}, .stream = other}, data);
+    launch(addByLast, {.block = {64}, .stream = other}, data, signs);
     cudaEventRecord(join, other);
     cudaStreamWaitEvent(one, join, 0);
     cudaGraph_t graph = nullptr;
@@ -134,8 +153,7 @@ TEST_F(RuntimeRaces, WithinAGraph) {
     cudaStreamEndCapture(one, &graph);
     cudaGraphInstantiate(&exec, graph, 0);
     cudaGraphLaunch(exec, one);
-    usleep(200000);
-    __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
+    endFirst(*signs, isRight);
     synchronize();
   });
 }

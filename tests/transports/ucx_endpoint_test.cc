@@ -4,10 +4,12 @@
 #include "transports/ucx/endpoint.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -246,6 +248,46 @@ TEST(UcxEndpoint, ConnectsOnceWithWhomItTalksTo) {
       }
     for (size_t r = 0; r < kRanks; ++r) EXPECT_EQ(connections(workers, r), 2U) << "rank " << r;
   }
+}
+
+/// What rank 0 says of a ring with rank 1 in a process that may have `more` descriptors than it
+/// has.
+Outcome outcomeWithMore(const Endpoints& all, uint64_t more) {
+  rlimit before{};
+  EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto open = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  const rlimit few{static_cast<rlim_t>(open) + more, before.rlim_max};
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  Outcome outcome = outcomeOf([&] { all[0]->sendRing(1, 0); });
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  return outcome;
+}
+
+// Eight for the connection, and one for each peer that may still connect, however many
+// communicators it shares.
+TEST(UcxEndpoint, LeavesDescriptorsToWhoMayConnect) {
+  const Workers workers = makeWorkers(4);
+  const auto refused = [](const Outcome& outcome, const char* forPeers) {
+    EXPECT_EQ(outcome.code, ErrorCode::System) << outcome.text;
+    EXPECT_NE(outcome.text.find("rank 0 cannot reach rank 1: a connection needs up to 8 "
+                                "descriptors, and those that peers begin up to " +
+                                std::string(forPeers) + "; this process has "),
+              std::string::npos)
+        << outcome.text;
+  };
+  {
+    auto one = makeEndpoints(workers, {}), other = makeEndpoints(workers, {});
+    connectAll(one);
+    connectAll(other);
+    refused(outcomeWithMore(one, 10), "3");
+    EXPECT_EQ(outcomeWithMore(one, 11).text, "no error");
+    settleUcx(one);
+  }
+  auto pair = makeEndpoints({workers[2], workers[3]}, {});  // who has gone does not count
+  connectAll(pair);
+  refused(outcomeWithMore(pair, 8), "1");
+  EXPECT_EQ(outcomeWithMore(pair, 9).text, "no error");
+  settleUcx(pair);
 }
 
 // ---- flush()

@@ -41,10 +41,16 @@ Peer::~Peer() {
     }
   } catch (const std::exception&) {  // it is left without a word
   }
+  if (addressed()) worker_.removePeer(theirs_->worker);
   for (auto& link : sends_)
     if (link) worker_.keep(std::move(link));
   for (auto& link : receives_)
     if (link) worker_.keep(std::move(link));
+}
+
+void Peer::setAddress(AddressBlob theirs) {
+  worker_.addPeer(theirs.worker);
+  theirs_ = std::move(theirs);
 }
 
 // ---- rings

@@ -26,7 +26,7 @@ class Peer final : public Door {
 
   uint64_t door() const { return door_; }
   bool addressed() const { return theirs_.has_value(); }
-  void setAddress(AddressBlob theirs) { theirs_ = std::move(theirs); }
+  void setAddress(AddressBlob theirs);                             // once
   const BeaconAddress& beacon() const { return theirs_->beacon; }  // when addressed
   /// For messages about a peer that is not reached: by which devices both go, "; rank 0 goes by
   /// eth0; rank 1 goes by lo (UCX_NET_DEVICES=lo); ...".

@@ -40,6 +40,9 @@ constexpr std::chrono::seconds kStuck{8}, kLongestDrain{60};
 constexpr std::chrono::milliseconds kFarewell{1000};
 // A connection over TCP has one descriptor, and a few more while it is made.
 constexpr uint64_t kConnectionDescriptors = 8;
+// Of all descriptors that there may be: so much is left to connections that peers begin. UCX 1.13
+// aborts the process when it has none for them.
+constexpr uint64_t kPeersShare = 4;
 
 // So that a peer's death is noticed within 5 s where UCX looks for it, unreliable datagrams aside:
 // UCX 1.13 aborts the process when it loses patience with one to whom it has not got through yet,
@@ -262,6 +265,20 @@ bool Worker::leave() {
 
 // ---- connections
 
+namespace {
+
+std::string keyOf(const base::Bytes& address) {
+  return {reinterpret_cast<const char*>(address.data()), address.size()};
+}
+
+}  // namespace
+
+void Worker::addPeer(const base::Bytes& address) { ++peers_[keyOf(address)]; }
+
+void Worker::removePeer(const base::Bytes& address) {
+  if (const auto found = peers_.find(keyOf(address)); --found->second == 0) peers_.erase(found);
+}
+
 void Connection::onError(void* connection, ucp_ep_h, ucs_status_t status) {
   auto* const self = static_cast<Connection*>(connection);
   self->worker_.lose(*self, status);
@@ -269,16 +286,19 @@ void Connection::onError(void* connection, ucp_ep_h, ucs_status_t status) {
 
 Connection& Worker::connection(const base::Bytes& address, int peer, const std::string& who,
                                const std::string& ways) {
-  const std::string key(reinterpret_cast<const char*>(address.data()), address.size());
+  const std::string key = keyOf(address);
   if (const auto found = connections_.find(key); found != connections_.end()) {
     if (!found->second->lost()) return *found->second;
     replaced_.push_back(std::move(found->second));  // peers know it
     connections_.erase(found);
   }
   const Descriptors d = descriptors();
-  if (d.open + kConnectionDescriptors > d.limit)
+  const auto strangers = static_cast<uint64_t>(std::ranges::count_if(
+      peers_, [&](const auto& known) { return !connections_.contains(known.first); }));
+  const uint64_t forPeers = std::min(strangers, d.limit / kPeersShare);
+  if (d.open + kConnectionDescriptors + forPeers > d.limit)
     base::fail(ErrorCode::System, who, ": a connection needs up to ", kConnectionDescriptors,
-               " descriptors, and ", describe(d));
+               " descriptors, and those that peers begin up to ", forPeers, "; ", describe(d));
   auto made = std::make_unique<Connection>(*this);
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |

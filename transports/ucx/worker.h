@@ -110,6 +110,10 @@ class Worker {
   uint64_t addDoor(Door* door);
   void removeDoor(uint64_t number);
 
+  /// A peer of an endpoint, with its worker's address: it may connect to this one at any time.
+  void addPeer(const base::Bytes& address);
+  void removePeer(const base::Bytes& address);
+
   /// The connection with the worker of that address; made if need be. Throws ConnectionLost of
   /// `peer` when nobody is reached there, and System when it cannot be made; `who` begins the
   /// message, "rank 0 cannot reach rank 1", and `ways`, how both go, ends it.
@@ -187,6 +191,7 @@ class Worker {
   std::string devices_;
   Beacon beacon_;  // answered by the worker's own thread
   std::unordered_map<uint64_t, Door*> doors_;
+  std::unordered_map<std::string, size_t> peers_;  // by address, which endpoints share
   std::unordered_map<std::string, std::unique_ptr<Connection>> connections_;  // by address
   std::vector<std::unique_ptr<Connection>> replaced_;  // lost, and asked for again
   uint64_t underWay_ = 0;                              // operations

@@ -226,7 +226,7 @@ TEST(CopyFaults, NothingWrongIsDelivered) {
       good += isGood;
       failed += !isGood;
       if (isGood) {
-        EXPECT_EQ(ranks.buffer(r).download(), expected[r].bytes) << "seed " << seed;
+        EXPECT_EQ(ranks.buffer(r).download(ranks.stream(r)), expected[r].bytes) << "seed " << seed;
       }
     }
     ranks.finish();

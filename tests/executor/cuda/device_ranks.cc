@@ -18,9 +18,10 @@ DeviceBuffer::DeviceBuffer(int device, const Buffer& bytes, size_t shift)
   if (bytes_ > 0) memory_.upload(bytes.data(), bytes_, shift);
 }
 
-Buffer DeviceBuffer::download() const {
+Buffer DeviceBuffer::download(cudaStream_t stream) const {
   Buffer bytes(bytes_);
-  TUTTI_CUDA(cudaMemcpy(bytes.data(), data(), bytes_, cudaMemcpyDeviceToHost));
+  TUTTI_CUDA(cudaMemcpyAsync(bytes.data(), data(), bytes_, cudaMemcpyDeviceToHost, stream));
+  TUTTI_CUDA(cudaStreamSynchronize(stream));
   return bytes;
 }
 

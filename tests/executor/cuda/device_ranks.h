@@ -54,7 +54,8 @@ class DeviceBuffer {
  public:
   DeviceBuffer(int device, const Buffer& bytes, size_t shift);
   std::byte* data() const { return reinterpret_cast<std::byte*>(memory_.data()) + shift_; }
-  Buffer download() const;
+  /// The legacy stream may share a queue with one that waits.
+  Buffer download(cudaStream_t stream = nullptr) const;
 
  private:
   size_t bytes_, shift_;

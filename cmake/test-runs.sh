@@ -45,17 +45,19 @@ tests() {
   cp "$folder/Testing/Temporary/LastTest.log" "$folder/$name.details"
 }
 
-# failures DETAILS: of each test that failed the first lines of its first three assertions that did, of
-# GoogleTest or CMake, with the names of the cases; of one that has none the last line it said.
+# failures DETAILS: of each test that failed how long it took, and the first lines of its first three
+# assertions that did, of GoogleTest or CMake, with the names of the cases; of one that has none the last
+# line it said.
 failures() {
   awk '
     { line = "  " substr($0, 1, 300) "\n" }
     /^[0-9]+\/[0-9]+ Test: / { test = $3; what = last = ""; found = lines = 0 }
-    /: Failure$|^CMake Error/ && ++found <= 3 { lines = 6 }
+    /: Failure$|^CMake Error/ && ++found <= 3 { lines = 10 }
     lines-- > 0 || /^\[  FAILED  \].*ms\)$/ { what = what line }
     /^<end of output>/ { said = last }
+    /^Test time = / { seconds = $4 }
     !/^$|^-----/ { last = line }
-    /^Test (Failed\.|Fail Reason:)$/ { printf "Failed: %s\n%s", test, what ? what : said }
+    /^Test (Failed\.|Fail Reason:)$/ { printf "Failed: %s after %s s\n%s", test, seconds, what ? what : said }
   ' "$1"
 }
 

@@ -36,8 +36,8 @@ file(APPEND ${FOLDER}/build/CTestTestfile.cmake
      "add_test(fails \"${SAMPLE}\")\nset_tests_properties(fails PROPERTIES ENVIRONMENT TUTTI_TEST_FAIL=1)\n"
      "add_test(ends \"${CMAKE_COMMAND}\" -P ${FOLDER}/none.cmake)\n")
 run(status last)
-foreach(words "Failed: fails\n  [^\n]*skips_sample.cc:[0-9]+: Failure\n.*\n  .  FAILED  . Runs.AndFailsWhenTold "
-        "Failed: ends\n  CMake Error: [^\n]*none.cmake" "make test: FAILED\n")
+foreach(words "Failed: fails after [0-9.]+ s\n  [^\n]*skips_sample.cc:[0-9]+: Failure\n.*\n  .  FAILED  . Runs.AndFailsWhenTold "
+        "Failed: ends after [0-9.]+ s\n  CMake Error: [^\n]*none.cmake" "make test: FAILED\n")
   if(status EQUAL 0 OR NOT last MATCHES "${words}")
     message(FATAL_ERROR "status ${status}, and not in the last lines: ${words}\n${last}")
   endif()

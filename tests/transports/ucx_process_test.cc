@@ -158,9 +158,14 @@ int connectUntilRefused() {
   connectAll(all);
   auto& ring = all[1]->receiveRing(0, 0);
   int connected = 0;
-  const auto limit = static_cast<rlim_t>(countDescriptors() + 14);
+  // Eight for a connection, and one for each peer that is not connected yet.
+  const auto limit = static_cast<rlim_t>(countDescriptors() + 8 + kSize + 2);
+  std::vector<base::FileDescriptor> others;  // whether or not peers have accepted
   const Outcome outcome = underLimit(RLIMIT_NOFILE, limit, [&] {
-    for (int peer = 1; peer < kSize; ++peer, ++connected) all[0]->sendRing(peer, 0);
+    for (int peer = 1; peer < kSize; ++peer, ++connected) {
+      all[0]->sendRing(peer, 0);
+      others.emplace_back(::dup(0));
+    }
   });
   if (outcome.code != ErrorCode::System || connected < 1 ||
       outcome.text.find("rank 0 cannot reach rank ") != 0 ||

@@ -33,8 +33,8 @@ TUTTI_DEVICE void loadFour(const Elements& x, int64_t at, float (&values)[4]) {
 /// Rounded by the processor's instructions, which differ from store() in the bits of a NaN alone.
 TUTTI_DEVICE void storeFour(const Elements& x, int64_t at, const float (&values)[4]) {
   if (x.format == Format::Float32) {
-    *reinterpret_cast<float4*>(static_cast<float*>(x.data) + at) =
-        make_float4(values[0], values[1], values[2], values[3]);
+    const float4 word = make_float4(values[0], values[1], values[2], values[3]);
+    *reinterpret_cast<float4*>(static_cast<float*>(x.data) + at) = word;
     return;
   }
   const bool isBrain = x.format == Format::BFloat16;
@@ -42,7 +42,8 @@ TUTTI_DEVICE void storeFour(const Elements& x, int64_t at, const float (&values)
       isBrain ? ptx::packBf16(values[0], values[1]) : ptx::packF16(values[0], values[1]);
   const uint32_t high =
       isBrain ? ptx::packBf16(values[2], values[3]) : ptx::packF16(values[2], values[3]);
-  *reinterpret_cast<uint2*>(static_cast<uint16_t*>(x.data) + at) = make_uint2(low, high);
+  const uint2 word = make_uint2(low, high);
+  *reinterpret_cast<uint2*>(static_cast<uint16_t*>(x.data) + at) = word;
 }
 
 /// One element, or four that are aligned.

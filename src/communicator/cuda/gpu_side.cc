@@ -448,8 +448,9 @@ void CudaSide::after(const GpuLaunch& launch, uint64_t calls) {
   const OnDevice on(device());
   const cudaStream_t stream = launch.stream.cuda();
   if (launch.capture != 0) graphs_.add(stream);
-  const cudaEvent_t event = order_.after(stream, launch.capture);
   if (share_.shared) share_.shared->order().after(stream, launch.capture);
+  // The last of it on this stream, so that who is idle by it has left nothing there.
+  const cudaEvent_t event = order_.after(stream, launch.capture);
   for (const StreamRef joined : launch.joined)
     TUTTI_CUDA(cudaStreamWaitEvent(joined.cuda(), event));
   launched_.fetch_add(calls, std::memory_order_relaxed);

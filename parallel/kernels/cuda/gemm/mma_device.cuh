@@ -82,7 +82,8 @@ TUTTI_DEVICE void copyChunk(char* to, const char* from, int count, int alignment
     const uint32_t high = count > 4 * i + 2 ? elements[2 * i + 1] : 0;
     pairs[i] = low | high << 16;
   }
-  *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  const uint4 word = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  *reinterpret_cast<uint4*>(to) = word;
 }
 
 template <Format kFormat, Major kMajor>

@@ -46,7 +46,8 @@ TUTTI_DEVICE void stageSums(WarpStage& stage, const float (&sums)[kCount], int f
 #pragma unroll
   for (int i = 0; i < kSumsOfStage; i += 2) {
     float* const to = &stage.sums[lane / 4 + 8 * (i / 2 % 2)][8 * (i / 4) + 2 * (lane % 4)];
-    *reinterpret_cast<float2*>(to) = make_float2(sums[first + i], sums[first + i + 1]);
+    const float2 pair = make_float2(sums[first + i], sums[first + i + 1]);
+    *reinterpret_cast<float2*>(to) = pair;
   }
 }
 

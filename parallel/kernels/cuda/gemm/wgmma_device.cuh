@@ -229,7 +229,8 @@ TUTTI_DEVICE bool joinFragments(const WgmmaGemm& x, const GemmUnit& unit, int32_
 #pragma unroll
   for (int i = 0; i < kHalvesHere * kWords; ++i) {
     const float* const from = &sums[i / kWords][i % kWords * 4];
-    to[i * 32] = make_float4(from[0], from[1], from[2], from[3]);
+    const float4 word = make_float4(from[0], from[1], from[2], from[3]);
+    to[i * 32] = word;
   }
   ptx::fenceAcqRelGpu();
   __syncwarp();

@@ -151,7 +151,8 @@ TUTTI_DEVICE void widenHalfWord(const Words<4>& words, Format format, float (&va
 TUTTI_DEVICE void storeHalfWord(const Elements& x, int64_t at, const float (&values)[4]) {
   const float all[8] = {values[0], values[1], values[2], values[3]};
   const uint4 word = narrowWords(all, x.format).words[0];
-  *reinterpret_cast<uint2*>(static_cast<char*>(x.data) + at * 2) = make_uint2(word.x, word.y);
+  const uint2 half = make_uint2(word.x, word.y);
+  *reinterpret_cast<uint2*>(static_cast<char*>(x.data) + at * 2) = half;
 }
 
 }  // namespace tutti::parallel::cuda

@@ -1,9 +1,13 @@
 // gemm_speed [--seconds N] [--turns N] [--cublas FILE] [ROWSxCOLUMNSxDEPTH:KIND ...]: products in
 // bfloat16 by this library's kernels and by cuBLAS, in turns. KIND is forward (x w^T), dgrad (dy w)
-// or wgrad (dy^T x, added to float32). Without products: squares from 1024 to 16384, and the three
-// kinds of every map of GPT-2 124M, Llama 3 8B and 70B at 4096, 8192 and 16384 tokens. A table with
-// the ratio of medians, above 1 where ours is faster; then the geometric mean and the worst. What
-// no time is left for is said. The exit status is 1 if a result is wrong.
+// or wgrad (dy^T x, added to float32), or forward with what an MLP makes of it on its way to memory
+// (gelu with a bias, swiglu, residual with a bias) or dgrad with the backward form (dgelu,
+// dswiglu): cuBLAS's product is then followed by this library's kernels for the rest. Without
+// products: squares from 1024 to 16384, the MLPs of GPT-2 124M and Llama 3 8B with what they make
+// of them, and the three kinds of every map of GPT-2 124M, Llama 3 8B and 70B at 4096, 8192 and
+// 16384 tokens. A table with the ratio of medians, above 1 where ours is faster; then the geometric
+// mean and the worst, of plain products and of the others. What no time is left for is said. The
+// exit status is 1 if a result is wrong.
 //
 // cuBLAS is called through its C functions, which are looked up when the program runs, and not by
 // PyTorch: a toolkit is enough then, both compute on the same memory, and turns take milliseconds.
@@ -11,7 +15,7 @@
 // Rows begin at multiples of 16 bytes, as a model's do. Operands are multiples of 1/8, whose sums
 // have no rounding errors: elements of 16 rows must be what the host has, rounded once. cuBLAS may
 // round partial sums to bfloat16, as its default is, so of its elements each may be off by
-// sqrt(depth) / 64; a sum is about a third of sqrt(depth).
+// sqrt(depth) / 64; a sum is about a third of sqrt(depth). An activation is approximate, too.
 
 #include <algorithm>
 #include <cmath>
@@ -22,6 +26,7 @@
 
 #include "bench/gpu/bfloat16.h"
 #include "bench/gpu/cublas.h"
+#include "bench/gpu/gemm_epilogues.h"
 #include "bench/gpu/gpu.h"
 #include "parallel/tensor/check.h"
 #include "parallel/tensor/random.h"
@@ -29,7 +34,6 @@
 namespace tutti::bench {
 namespace {
 
-using parallel::GemmArgs;
 using parallel::message;
 using parallel::require;
 
@@ -39,8 +43,8 @@ constexpr int64_t kCheckedRows = 16, kCheckedColumns = 32;
 
 struct Product {
   int64_t rows, columns, depth;
-  std::string kind;
-  std::string describe() const { return message(rows, "x", columns, "x", depth, ":", kind); }
+  const ProductKind* kind;
+  std::string describe() const { return message(rows, "x", columns, "x", depth, ":", kind->name); }
   double operations() const {
     return 2 * static_cast<double>(rows) * static_cast<double>(columns) *
            static_cast<double>(depth);
@@ -49,16 +53,16 @@ struct Product {
 
 Product parse(const std::string& text) {
   long long rows = 0, columns = 0, depth = 0;
-  char kind[8] = "";
+  char name[9] = "";
   char more = 0;
   const int count =
-      std::sscanf(text.c_str(), "%lldx%lldx%lld:%7s%c", &rows, &columns, &depth, kind, &more);
-  const std::string word = kind;
+      std::sscanf(text.c_str(), "%lldx%lldx%lld:%8s%c", &rows, &columns, &depth, name, &more);
+  const ProductKind* const kind = findKind(name);
   require(count == 4 && std::min({rows, columns, depth}) > 0 &&
-              std::max({rows, columns, depth}) < (1 << 30) &&
-              (word == "forward" || word == "dgrad" || word == "wgrad"),
-          text, " is not ROWSxCOLUMNSxDEPTH:forward, :dgrad or :wgrad");
-  return {rows, columns, depth, word};
+              std::max({rows, columns, depth}) < (1 << 30) && kind != nullptr,
+          text, " is not ROWSxCOLUMNSxDEPTH:KIND, where KIND is ", kindsInWords());
+  require(!kind->hasEpilogue() || columns % 8 == 0, text, ": columns are no multiple of 8");
+  return {rows, columns, depth, kind};
 }
 
 struct Map {
@@ -69,15 +73,20 @@ const std::vector<Map> kMaps{
     {4096, 6144},  {4096, 4096}, {4096, 28672}, {14336, 4096}, {4096, 128256},   // Llama 3 8B
     {8192, 10240}, {8192, 8192}, {8192, 57344}, {28672, 8192}, {8192, 128256}};  // and 70B
 
-/// Squares first, and then 8192 tokens: what time is left for is a sample of all.
+/// Squares first, then epilogues, and then 8192 tokens: what time is left for is a sample of all.
 std::vector<Product> allProducts() {
   std::vector<Product> all;
-  for (int64_t size = 1024; size <= 16384; size *= 2) all.push_back({size, size, size, "forward"});
+  for (int64_t size = 1024; size <= 16384; size *= 2)
+    all.push_back({size, size, size, findKind("forward")});
+  for (const char* product :
+       {"16384x3072x768:gelu", "16384x3072x768:dgelu", "16384x768x3072:residual",
+        "8192x14336x4096:swiglu", "8192x14336x4096:dswiglu"})
+    all.push_back(parse(product));
   for (const int64_t tokens : {8192, 4096, 16384})
     for (const auto [in, out] : kMaps) {
-      all.push_back({tokens, out, in, "forward"});
-      all.push_back({tokens, in, out, "dgrad"});
-      all.push_back({out, in, tokens, "wgrad"});
+      all.push_back({tokens, out, in, findKind("forward")});
+      all.push_back({tokens, in, out, findKind("dgrad")});
+      all.push_back({out, in, tokens, findKind("wgrad")});
     }
   return all;
 }
@@ -99,7 +108,8 @@ class Bench {
   void measure(const Product& product) {
     const GemmArgs args = operands(product);
     std::vector<Call> calls{[&] { gpu_.kernels().gemm(args); }};
-    if (cublas_) calls.push_back([&] { cublas_->gemm(args); });
+    if (cublas_)
+      calls.push_back(inParts(gpu_, args, [this](const GemmArgs& plain) { cublas_->gemm(plain); }));
     for (const Call& call : calls) {
       gpu_.kernels().fillZero({args.c.data, args.c.type, {args.c.shape[0], args.c.strides[0]}});
       call();
@@ -114,7 +124,7 @@ class Bench {
     if (cublas_) {
       std::printf("| %s | %.1f | %.1f | %.3f |\n", name.c_str(), rate(0), rate(1),
                   times[1] / times[0]);
-      ratios_.add(name, times[1] / times[0]);
+      (product.kind->hasEpilogue() ? epilogues_ : ratios_).add(name, times[1] / times[0]);
     } else {
       std::printf("| %s | %.1f | | |\n", name.c_str(), rate(0));
     }
@@ -122,38 +132,43 @@ class Bench {
   }
 
   std::string summary() const { return ratios_.describe(); }
+  std::string summaryOfEpilogues() const { return epilogues_.describe(); }
 
  private:
   GemmArgs operands(const Product& p) {
-    const bool wgrad = p.kind == "wgrad", forward = p.kind == "forward";
-    const Shape a = wgrad ? Shape{p.depth, p.rows} : Shape{p.rows, p.depth};
-    const Shape b = forward ? Shape{p.columns, p.depth} : Shape{p.depth, p.columns};
+    const ProductKind& kind = *p.kind;
+    const Shape a = kind.transposeA ? Shape{p.depth, p.rows} : Shape{p.rows, p.depth};
+    const Shape b = kind.transposeB ? Shape{p.columns, p.depth} : Shape{p.depth, p.columns};
     const auto columns = [](const Tensor& x, int64_t count) { return x.part(1, 0, count); };
+    const bool isWeights = kind.transposeA;
+    const int64_t results = kind.results(p.columns);
     return {.a = columns(gpu_.repeated(DType::BFloat16, inRows(a), periodA_), a[1]),
             .b = columns(gpu_.repeated(DType::BFloat16, inRows(b), periodB_), b[1]),
-            .c = columns(gpu_.allocate(wgrad ? DType::Float32 : DType::BFloat16,
-                                       inRows({p.rows, p.columns})),
-                         p.columns),
-            .transposeA = wgrad,
-            .transposeB = forward,
-            .beta = wgrad ? 1.0 : 0.0};
+            .c = columns(gpu_.allocate(isWeights ? DType::Float32 : DType::BFloat16,
+                                       inRows({p.rows, results})),
+                         results),
+            .transposeA = kind.transposeA,
+            .transposeB = kind.transposeB,
+            .beta = isWeights ? 1.0 : 0.0,
+            .epilogue = epilogueOf(gpu_, kind, {p.rows, p.columns}, periodA_)};
   }
 
   /// With what is between them, where rows of 16 bits begin at multiples of 16 bytes: logits of a
   /// model have such rows (Arena::allocateRows).
   static Shape inRows(const Shape& matrix) { return {matrix[0], (matrix[1] + 7) / 8 * 8}; }
 
-  /// Exact.
-  float expected(const Product& p, const GemmArgs& args, int64_t row, int64_t column) const {
+  /// Exact where there is no epilogue.
+  Expected expected(const Product& p, const GemmArgs& args, int64_t row, int64_t column) const {
     const auto number = [](const std::vector<float>& period, int64_t at) {
       return static_cast<double>(period[static_cast<size_t>(at % kPeriod)]);
     };
     double sum = 0;
     for (int64_t k = 0; k < p.depth; ++k)
       sum += number(periodA_, placeIn(args.a, args.transposeA, row, k)) *
-             number(periodB_, placeIn(args.b, args.transposeB, k, column));
+             number(periodB_, placeIn(args.b, args.transposeB, k, column % p.columns));
+    if (p.kind->hasEpilogue()) return behindEpilogue(args, sum, row, column, periodA_);
     const auto wide = static_cast<float>(sum);
-    return args.c.type == DType::Float32 ? wide : fromBFloat16(toBFloat16(wide));
+    return {args.c.type == DType::Float32 ? wide : fromBFloat16(toBFloat16(wide)), 0};
   }
 
   static int64_t placeIn(const Tensor& x, bool isTransposed, int64_t row, int64_t column) {
@@ -168,13 +183,16 @@ class Bench {
             random.below(static_cast<uint64_t>(index), static_cast<uint64_t>(end)));
       };
       const int64_t row = i == 0 ? p.rows - 1 : below(i, p.rows);
-      const std::vector<float> got =
-          gpu_.read({args.c.rows(row, 1).data, args.c.type, {p.columns}});
+      const int64_t columns = args.c.shape[1];
+      const std::vector<float> got = gpu_.read({args.c.rows(row, 1).data, args.c.type, {columns}});
       for (int64_t j = 0; j < kCheckedColumns; ++j) {
-        const int64_t column =
-            j == 0 ? p.columns - 1 : below((i + 1) * kCheckedColumns + j, p.columns);
-        const float want = expected(p, args, row, column);
-        if (!(std::abs(got[static_cast<size_t>(column)] - want) <= mayBeOff))
+        const int64_t column = j == 0 ? columns - 1 : below((i + 1) * kCheckedColumns + j, columns);
+        const auto [want, scale] = expected(p, args, row, column);
+        // Rounded once to 8 bits, behind an activation of 11.
+        const double rounding =
+            p.kind->hasEpilogue() ? std::abs(want) / 256 + std::abs(scale) / 1024 : 0;
+        if (!(std::abs(double{got[static_cast<size_t>(column)]} - want) <=
+              rounding + double{mayBeOff}))
           parallel::fail(ErrorCode::Internal, p.describe(), whose, ": element ", row, ", ", column,
                          " is ", got[static_cast<size_t>(column)], " and not ", want);
       }
@@ -185,7 +203,7 @@ class Bench {
   const int turns_;
   const std::vector<float> periodA_, periodB_;
   std::optional<Cublas> cublas_;
-  Ratios ratios_;
+  Ratios ratios_, epilogues_;
 };
 
 int run(int argc, char** argv) {
@@ -198,6 +216,8 @@ int run(int argc, char** argv) {
   size_t done = 0;
   for (; done < products.size() && !budget.isSpent(); ++done) bench.measure(products[done]);
   std::printf("\nproducts, cuBLAS's time over ours: %s\n", bench.summary().c_str());
+  std::printf("products with an epilogue, cuBLAS's time and that of the rest over ours: %s\n",
+              bench.summaryOfEpilogues().c_str());
   if (done < products.size())
     std::printf("products from %s on: not measured: no time left, %zu of %zu\n",
                 products[done].describe().c_str(), products.size() - done, products.size());

@@ -28,6 +28,28 @@ TEST(GemmBatch, IsExact) {
       }
 }
 
+// What is added to is each product's own, also where it comes as a residual does: in lines.
+TEST(GemmBatch, AddsToItsOwnResults) {
+  int which = 0;
+  for (const TestedTile& tile : kTiles)
+    for (const int splits : {1, 2}) {
+      if (!isNarrow(tile)) continue;
+      const Format format = typesOf(tile)[which % 2];
+      const ProductCase of = arranged(which++, {.rows = 70,
+                                                .columns = 72,
+                                                .depth = splits == 1 ? 24 : 136,
+                                                .in = format,
+                                                .out = format,
+                                                .accumulate = true,
+                                                .gapC = 8,
+                                                .batch = 3,
+                                                .epilogue = {.bias = splits == 2},
+                                                .forced = inSplits(tile, splits)});
+      EXPECT_EQ(Product(of).way(), OutputWay::Lines);
+      expectRight(of, tile.family);
+    }
+}
+
 TEST(GemmBatch, HasEpilogues) {
   int which = 0;
   for (const TestedTile& tile : kTiles)

@@ -42,6 +42,8 @@ inline std::string inSplits(const TestedTile& tile, int splits) {
   return tile.forced + (",splits=" + std::to_string(splits));
 }
 
+/// Whether its operands have 16 bits.
+inline bool isNarrow(const TestedTile& tile) { return typesOf(tile)[0] != kFloat; }
 inline bool isWgmma(const TestedTile& tile) { return tile.family == GemmFamily::Wgmma; }
 
 /// With units whose steps are shared, where there are some for which that is worth it.

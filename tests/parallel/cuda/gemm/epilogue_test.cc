@@ -33,6 +33,40 @@ TEST(GemmEpilogue, IsExactWithoutAnActivation) {
                     tile.family);
 }
 
+// Any of them may be of float32 beside operands of 16 bits. Rows are such that lines and pairs
+// would take them, were it not for what they meet.
+TEST(GemmEpilogue, TakesFloat32BesideNarrowOperands) {
+  const EpilogueCase wide{.wideInner = true, .wideBias = true, .wideResidual = true};
+  const auto with = [&](Activation activation, bool bias, bool residual) {
+    EpilogueCase epilogue = wide;
+    epilogue.activation = activation, epilogue.bias = bias, epilogue.residual = residual;
+    if (activation != Activation::None) epilogue.scale = kSmall;
+    return epilogue;
+  };
+  int which = 0;
+  for (const TestedTile& tile : kTiles)
+    for (const EpilogueCase& epilogue :
+         {with(Activation::None, true, false), with(Activation::None, false, true),
+          with(Activation::None, true, true), with(Activation::Gelu, false, false),
+          with(Activation::GeluBackward, true, false), with(Activation::SwiGlu, false, false),
+          with(Activation::SwiGluBackward, true, false)}) {
+      if (!isNarrow(tile)) continue;
+      const Format in = typesOf(tile)[which % 2];
+      for (const Format out : {in, kFloat})
+        expectRight(arranged(which, {.rows = 70,
+                                     .columns = which % 3 == 0 ? 136 : 72,
+                                     .depth = 72,
+                                     .in = in,
+                                     .out = out,
+                                     .gapC = 8,
+                                     .anyNumbers = which % 2 == 1,
+                                     .epilogue = epilogue,
+                                     .forced = which % 4 == 3 ? inSplits(tile, 2) : tile.forced}),
+                    tile.family);
+      ++which;
+    }
+}
+
 // Every activation to every type, added to or not, of rows that are vectors' and of others, in
 // splits or not, with and without what comes around it.
 TEST(GemmEpilogue, ComputesActivations) {

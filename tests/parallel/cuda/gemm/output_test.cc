@@ -223,6 +223,9 @@ TEST(GemmOutputs, TakeTheWayThatTheyAllow) {
            +[](Case& x) { x.batch = 2, x.batchGap = 4; },
            +[](Case& x) { x.epilogue = {.bias = true, .offsetBias = 1}; },
            +[](Case& x) { x.epilogue = {.residual = true, .offsetResidual = 4}; },
+           +[](Case& x) { x.epilogue = {.bias = true, .wideBias = true}; },
+           +[](Case& x) { x.epilogue = {.residual = true, .wideResidual = true}; },
+           +[](Case& x) { x.epilogue = {.activation = Activation::Gelu, .wideInner = true}; },
        })
     EXPECT_EQ(wayOf(lines, change), OutputWay::Any);
   EXPECT_EQ(wayOf(pairs, [](Case& x) { x.accumulate = true; }), OutputWay::Pairs);

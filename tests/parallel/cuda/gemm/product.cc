@@ -39,7 +39,8 @@ std::string EpilogueCase::describe() const {
   std::ostringstream text;
   text << nameOf(activation) << (keeps ? "" : ", not kept") << (bias ? ", bias" : "")
        << (residual ? ", residual" : "") << ", times " << scale << ", offsets " << offsetInner
-       << " " << offsetBias << " " << offsetResidual;
+       << " " << offsetBias << " " << offsetResidual << (wideInner ? ", wide inner" : "")
+       << (wideBias ? ", wide bias" : "") << (wideResidual ? ", wide residual" : "");
   return std::move(text).str();
 }
 
@@ -191,15 +192,16 @@ Product::Product(const ProductCase& from)
                  from.out, kCanary},
                 3, false)),
       inner_(random({from.rows, (isGated(from.epilogue.activation) ? 2 : 1) * from.columns,
-                     placeOf(from.epilogue.offsetInner, from.gapC + 8, false), from.in, kCanary},
+                     placeOf(from.epilogue.offsetInner, from.gapC + 8, false),
+                     from.epilogue.wideInner ? Format::Float32 : from.in, kCanary},
                     4, false)),
-      bias_(random(
-          {1, from.columns, placeOf(from.epilogue.offsetBias, 0, from.sharesB), from.in, kNaNs}, 5,
-          false)),
-      residual_(
-          random({from.rows, halves_ * from.columns,
-                  placeOf(from.epilogue.offsetResidual, from.gapC + 16, false), from.out, kNaNs},
-                 6, false)),
+      bias_(random({1, from.columns, placeOf(from.epilogue.offsetBias, 0, from.sharesB),
+                    from.epilogue.wideBias ? Format::Float32 : from.in, kNaNs},
+                   5, false)),
+      residual_(random({from.rows, halves_ * from.columns,
+                        placeOf(from.epilogue.offsetResidual, from.gapC + 16, false),
+                        from.epilogue.wideResidual ? Format::Float32 : from.out, kNaNs},
+                       6, false)),
       gemms_(chipOf(0), GemmOptions{.forced = GemmForced::parse(from.forced), .table = {}}),
       arrivals_(static_cast<size_t>(Gemms::arrivalsOf(chipOf(0)))) {
   arrivals_.fill(0);

@@ -14,14 +14,16 @@
 
 namespace tutti::parallel::cuda {
 
-/// An epilogue, whose `inner` and bias are of the operands' type, and the residual of c's. Rows of
-/// its matrices have larger gaps than c's.
+/// An epilogue, whose `inner` and bias are of the operands' type, and the residual of c's, unless
+/// they are wide. Rows of its matrices have larger gaps than c's.
 struct EpilogueCase {
   Activation activation = Activation::None;
   bool keeps = true;  ///< of Gelu: what was x
   bool bias = false, residual = false;
   double scale = 1;
   int32_t offsetInner = 0, offsetBias = 0, offsetResidual = 0;  ///< as offsetC
+  /// Of float32, whatever the operands and c are.
+  bool wideInner = false, wideBias = false, wideResidual = false;
   std::string describe() const;
 };
 

@@ -243,6 +243,12 @@ TEST(GemmTable, IsWhatIsChosenUnlessItIsForced) {
   floats.a.elements.format = floats.b.elements.format = Format::Float32;
   EXPECT_EQ(gemms.choose(floats).family, GemmFamily::Simt);
   EXPECT_EQ(gemms.choose(floats).splits, Gemms(kHopper, {}).choose(floats).splits);
+  // Of single products: what a batch of them is best computed by was not measured.
+  GemmProduct products = productOf(4096, true, true);
+  products.batch = 3;
+  products.batchStrideA = products.batchStrideB = products.strides.c = int64_t{4096} * 4096;
+  EXPECT_EQ(gemms.choose(products), Gemms(kHopper, {}).choose(products));
+  EXPECT_EQ(gemms.choose(products).family, GemmFamily::Wgmma);
   const Gemms forced(kHopper, {.forced = GemmForced::parse("wgmma"), .table = table});
   EXPECT_EQ(forced.choose(productOf(4096, true, true)).family, GemmFamily::Wgmma);
 }

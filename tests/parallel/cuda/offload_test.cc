@@ -1,9 +1,10 @@
 // State that lies in page-locked memory while the rest is on emulated GPUs: where it is, that a
 // training has the bits of one that keeps all on the GPUs, in parts of any size, and what runs
-// behind what.
+// behind what, and beside what.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <optional>
@@ -217,22 +218,26 @@ TEST_F(OffloadOnGpus, ItIsBehindWhatIsComputed) {
     }
 }
 
-/// Makes all elements those of a tensor of the GPU, at the speed of a copy.
+/// Makes elements those of a tensor of the GPU, from its first one on, at the speed of a copy.
 class Assigning final : public Optimizer {
  public:
   Assigning(StreamRef stream, const Tensor& values) : stream_(stream), values_(values) {}
   std::span<const std::string> stateNames() const override { return kNames; }
   void beginStep(int64_t, double) override {}
   void update(std::span<const UpdateArgs> all, double, Kernels&) override {
-    for (const UpdateArgs& each : all)
-      for (const Tensor& to : {each.weight, each.state[0]})
-        copy({to.data, values_.data, to.bytes()}, stream_);
+    for (const UpdateArgs& each : all) {
+      const Tensor values = values_.rows(done_, each.weight.count());
+      copy({each.weight.data, values.data, values.bytes()}, stream_);
+      for (const Tensor& to : each.state) copy({to.data, values.data, values.bytes()}, stream_);
+      done_ += values.count();
+    }
   }
 
  private:
   static inline const std::string kNames[] = {"last"};
   const StreamRef stream_;
   const Tensor values_;
+  int64_t done_ = 0;
 };
 
 // The last element goes out after 32 MiB of others, and is read at once.
@@ -258,6 +263,108 @@ TEST_F(OffloadOnGpus, WhatComesNextIsBehindWhatGoesOut) {
   float seen = 0;
   mesh.download(last, &seen);
   EXPECT_EQ(seen, 1);
+}
+
+// Since CUDA 13 edges have data, which none here has.
+cudaError_t getDependencies(cudaGraphNode_t node, cudaGraphNode_t* to, size_t* count) {
+#if CUDART_VERSION >= 13000
+  return cudaGraphNodeGetDependencies(node, to, nullptr, count);
+#else
+  return cudaGraphNodeGetDependencies(node, to, count);
+#endif
+}
+
+/// Of a graph.
+class Copies {
+ public:
+  explicit Copies(cudaGraph_t graph) {
+    const auto nodes = listed(
+        [&](cudaGraphNode_t* to, size_t* count) { return cudaGraphGetNodes(graph, to, count); });
+    for (cudaGraphNode_t node : nodes) {
+      cudaGraphNodeType type{};
+      EXPECT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
+      if (type == cudaGraphNodeTypeMemcpy) copies_.push_back(node);
+    }
+  }
+  /// The only one from there, and to there.
+  cudaGraphNode_t from(const Tensor& x) const { return only(x, &cudaMemcpy3DParms::srcPtr); }
+  cudaGraphNode_t to(const Tensor& x) const { return only(x, &cudaMemcpy3DParms::dstPtr); }
+  /// Whether it waits for the other one.
+  static bool isBehind(cudaGraphNode_t later, cudaGraphNode_t earlier) {
+    const auto before = listed(
+        [&](cudaGraphNode_t* to, size_t* count) { return getDependencies(later, to, count); });
+    return std::any_of(before.begin(), before.end(), [&](cudaGraphNode_t node) {
+      return node == earlier || isBehind(node, earlier);
+    });
+  }
+
+ private:
+  template <class List>
+  static std::vector<cudaGraphNode_t> listed(const List& list) {
+    size_t count = 0;
+    EXPECT_EQ(list(nullptr, &count), cudaSuccess);
+    std::vector<cudaGraphNode_t> nodes(count);
+    if (count > 0) {
+      EXPECT_EQ(list(nodes.data(), &count), cudaSuccess);
+    }
+    return nodes;
+  }
+  cudaGraphNode_t only(const Tensor& x, cudaPitchedPtr cudaMemcpy3DParms::*side) const {
+    std::vector<cudaGraphNode_t> found;
+    for (cudaGraphNode_t copy : copies_) {
+      cudaMemcpy3DParms params{};
+      EXPECT_EQ(cudaGraphMemcpyNodeGetParams(copy, &params), cudaSuccess);
+      if ((params.*side).ptr == x.data) found.push_back(copy);
+    }
+    EXPECT_EQ(found.size(), 1u);
+    return found.empty() ? nullptr : found[0];
+  }
+
+  std::vector<cudaGraphNode_t> copies_;
+};
+
+// What is captured says what may run beside what, without a clock: a part comes in beside the
+// update of the one before, whose copy out is beside that of the next; only memory is waited for.
+TEST_F(OffloadOnGpus, CopiesRunBesideUpdates) {
+  constexpr int64_t kParts = 4, kOfPart = 64;
+  DeviceMesh mesh(gpu(0));
+  const auto kernels = makeCudaKernels(mesh.stream());
+  Arena away("away", mesh.backingOfHost()), here("here", mesh.backing());
+  const Shape shape{kParts * kOfPart};
+  const Tensor weight = away.allocate(DType::Float32, shape),
+               gradient = here.allocate(DType::Float32, shape),
+               values = here.allocate(DType::Float32, shape);
+  Assigning optimizer(mesh.stream(), values);
+  OffloadedUpdates updates(mesh, {.weight = true}, kOfPart * sizeof(float));
+  cudaStream_t const stream = mesh.stream().cuda();
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  updates.begin();
+  updates.update({.weight = weight, .gradient = gradient}, 1, optimizer, *kernels);
+  updates.end();
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  const Copies copies(graph);
+  struct Part {
+    cudaGraphNode_t in, update, out;
+  };
+  std::vector<Part> parts;
+  for (int64_t first = 0; first < shape.count(); first += kOfPart) {
+    const Tensor rows = weight.rows(first, kOfPart);
+    parts.push_back({copies.from(rows), copies.from(values.rows(first, kOfPart)), copies.to(rows)});
+  }
+  const auto isBehind = Copies::isBehind;
+  for (size_t i = 0; i < parts.size() && !HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    const Part& part = parts[i];
+    EXPECT_TRUE(isBehind(part.update, part.in));
+    EXPECT_TRUE(isBehind(part.out, part.update));
+    if (i < 1) continue;
+    EXPECT_FALSE(isBehind(part.in, parts[i - 1].update));
+    EXPECT_FALSE(isBehind(part.update, parts[i - 1].out));
+    if (i < 2) continue;
+    EXPECT_TRUE(isBehind(part.in, parts[i - 2].out));
+  }
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
 }
 
 TEST_F(OffloadOnGpus, FilesAreRefused) {

@@ -507,7 +507,7 @@ if [ -n "$emulated" ]; then
   measure gemm 12 "$programs/gemm_speed" --turns 1 --cublas "$programs/libstand_in_cublas.so" 40x72x64:forward \
     33x40x70:dgrad 64x24x100:wgrad 40x72x64:gelu
   attention=(--turns 1 1x2x64x70:causal 1x1x128x65:all)
-  short=(--turns 1 1x2x64x71:causal) long=(1x2x128x200:all)
+  short=(--turns 1 1x2x64x71:causal) long=(1x2x128x200:all) tall=(--turns 1 1x2x64x200:causal)
   measure memory 6 "$programs/memory_speed" --turns 1 --rows 32 --width 64 --context 16 --vocabulary 100 --copy 0.01
   training=("$programs/train_gpt" --tiny --device emulated --turns 1 --steps 6)
 else
@@ -516,6 +516,7 @@ else
   attention=()
   short=(16x32x64x1024:causal 16x16x128x1024:all 8x16x128x2048:all 32x32x64x512:causal)
   long=(2x16x128x8192:causal 2x32x64x8192:causal)
+  tall=(16x32x64x1024:causal 16x32x64x1024:all 32x32x64x512:causal 2x32x64x8192:causal)
   measure memory 6 "$tests/memory_speed"
   training=("$programs/train_gpt")
 fi
@@ -532,6 +533,8 @@ if [ "$only" != checks ]; then say; say "Attention of short sequences by blocks 
 TUTTI_ATTENTION=persistent measure attention_persistent 4 "${attend[@]}" "${short[@]}"
 if [ "$only" != checks ]; then say; say "The same, and long ones, with a backward of one pass, TUTTI_ATTENTION=onepass:"; fi
 TUTTI_ATTENTION=onepass measure attention_onepass 6 "${attend[@]}" "${short[@]}" "${long[@]}"
+if [ "$only" != checks ]; then say; say "Heads of 64 columns by tiles of 192 queries, TUTTI_ATTENTION=tall:"; fi
+TUTTI_ATTENTION=tall measure attention_tall 4 "${attend[@]}" "${tall[@]}"
 if ! command -v python3 >/dev/null; then
   [ "$only" = checks ] || unmeasured training "there is no python3"
 else

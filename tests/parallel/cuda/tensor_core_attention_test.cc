@@ -68,13 +68,19 @@ struct Taken {
   RunResult result;
   LaunchedKernels::Count forward, gradient;  ///< by wgmma; two of the latter a backward
   int64_t others;                            ///< of attention
+  int64_t tall;                              ///< of forward
   bool inOnePass;
 };
 Taken taken(const RunOptions& options) {
   const LaunchedKernels kernels;
-  Taken taken{
-      .result = run(options)[0], .forward = {}, .gradient = {}, .others = 0, .inOnePass = false};
+  Taken taken{.result = run(options)[0],
+              .forward = {},
+              .gradient = {},
+              .others = 0,
+              .tall = 0,
+              .inOnePass = false};
   taken.forward = kernels.of("::wgmmaAttentionForward<");
+  taken.tall = kernels.of("Numbers, 64, 3>").begun;
   for (const char* name :
        {"::wgmmaAttentionGradient<", "::onePassAttentionGradient<", "::finishQueryGradients<"}) {
     const LaunchedKernels::Count count = kernels.of(name);
@@ -89,10 +95,10 @@ Taken taken(const RunOptions& options) {
 /// Each has two: of queries, and of keys and values; or of both, and of what is left to do of
 /// queries.
 int64_t backwards(const Taken& all) { return all.gradient.begun / 2; }
-/// Whether the environment asks for one pass.
-bool asksForOnePass() {
+/// Whether the environment asks for one pass, and tall tiles forward.
+bool asksForMost() {
   const char* const asked = std::getenv("TUTTI_ATTENTION");
-  return asked != nullptr && asked == std::string("onepass");
+  return asked != nullptr && asked == std::string("tall");
 }
 
 // Of each parameter. Tensor cores' probabilities and gradients of scores are rounded to 16 bits,
@@ -106,7 +112,8 @@ void compare(const RunModel& model, const Arrangement& layout, const Float32Refe
   const Taken tuned = taken(options);
   EXPECT_GT(tuned.forward.begun, 0);
   EXPECT_GT(backwards(tuned), 0);
-  EXPECT_EQ(tuned.inOnePass, asksForOnePass());
+  EXPECT_EQ(tuned.inOnePass, asksForMost());
+  EXPECT_EQ(tuned.tall, asksForMost() ? tuned.forward.begun : 0);
   EXPECT_EQ(tuned.others, 0);
   const Setting forced("TUTTI_ATTENTION", "plain");
   const Taken plain = taken(options);
@@ -155,7 +162,7 @@ TEST(TrainingByTensorCores, AsGraphs) {
     const Taken single = taken(options);
     EXPECT_GT(graphs.forward.begun, graphs.forward.asked);
     EXPECT_GT(graphs.gradient.begun, graphs.gradient.asked);
-    EXPECT_EQ(graphs.inOnePass, asksForOnePass());
+    EXPECT_EQ(graphs.inOnePass, asksForMost());
     EXPECT_EQ(single.forward.begun, single.forward.asked);
     EXPECT_EQ(graphs.forward.begun, single.forward.begun);
     EXPECT_EQ(graphs.gradient.begun, single.gradient.begun);

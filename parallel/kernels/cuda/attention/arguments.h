@@ -33,7 +33,9 @@ constexpr int32_t panelColumns(int32_t headWidth) {
 struct WgmmaAttention : Attention {
   CUtensorMap queries, keys, values;
   int32_t mostBlocks;  ///< which take the tiles in turn
+  bool isTall;         ///< tiles are of 192 queries, of heads of kTallWidth columns
 };
+inline constexpr int32_t kTallWidth = 64;
 cudaError_t enqueue(const WgmmaAttention& x, cudaStream_t stream);
 cudaError_t loadWgmmaForward();
 

@@ -26,17 +26,19 @@ cudaError_t Attentions::enqueue(const Attention& x, bool doubles, cudaStream_t s
     case AttentionFamily::Wgmma:
     case AttentionFamily::Persistent:
     case AttentionFamily::OnePass:
+    case AttentionFamily::Tall:
       return cuda::enqueue(
           WgmmaAttention{x, mapOf(x.query, sizes, sizes.heads, sizes.queries),
                          mapOf(x.key, sizes, sizes.kvHeads, sizes.keys),
-                         mapOf(x.value, sizes, sizes.kvHeads, sizes.keys), mostBlocks(family)},
+                         mapOf(x.value, sizes, sizes.kvHeads, sizes.keys), mostBlocks(family),
+                         family == AttentionFamily::Tall && sizes.headWidth == kTallWidth},
           stream);
   }
   return cuda::enqueue(x, doubles, stream);
 }
 
 int64_t Attentions::scratchOf(const AttentionBackward& x) const {
-  if (attentionOf(x, most_) != AttentionFamily::OnePass) return 0;
+  if (attentionOf(x, most_) < AttentionFamily::OnePass) return 0;
   const int64_t numbers = turnTiles(x.sizes) * (kTurnRows * x.sizes.headWidth + 1) + 1;
   return (numbers + 3) / 4 * 4;  // what is behind is aligned as well
 }
@@ -57,7 +59,8 @@ cudaError_t Attentions::enqueue(const AttentionBackward& x, bool doubles, cudaSt
     case AttentionFamily::Mma: return cuda::enqueue(TiledAttentionBackward{x}, stream);
     case AttentionFamily::Wgmma:
     case AttentionFamily::Persistent: return cuda::enqueue(mapped(), stream);
-    case AttentionFamily::OnePass: {
+    case AttentionFamily::OnePass:
+    case AttentionFamily::Tall: {
       const int64_t tiles = turnTiles(sizes);
       auto* const turns =
           reinterpret_cast<uint32_t*>(x.scratch + tiles * kTurnRows * sizes.headWidth);

@@ -45,13 +45,14 @@ AttentionFamily attentionOfEnvironment() {
   const char* const text = std::getenv("TUTTI_ATTENTION");
   const std::string word = text == nullptr ? "wgmma" : text;
   require(word == "plain" || word == "mma" || word == "wgmma" || word == "persistent" ||
-              word == "onepass",
-          "TUTTI_ATTENTION is plain, mma, wgmma, persistent or onepass, not ", word);
+              word == "onepass" || word == "tall",
+          "TUTTI_ATTENTION is plain, mma, wgmma, persistent, onepass or tall, not ", word);
   return word == "plain"        ? AttentionFamily::Plain
          : word == "mma"        ? AttentionFamily::Mma
          : word == "wgmma"      ? AttentionFamily::Wgmma
          : word == "persistent" ? AttentionFamily::Persistent
-                                : AttentionFamily::OnePass;
+         : word == "onepass"    ? AttentionFamily::OnePass
+                                : AttentionFamily::Tall;
 }
 
 AttentionFamily attentionOfGpu(int capability, AttentionFamily most) {

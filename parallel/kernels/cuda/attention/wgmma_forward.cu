@@ -8,35 +8,44 @@ namespace tutti::parallel::cuda {
 
 namespace {
 
-template <class Numbers, int kWidth>
+template <class Numbers, int kWidth, int kGroups>
 constexpr HeadKernel<WgmmaAttention> wgmmaForwardOf(Format format) {
-  return {.kernel = wgmmaAttentionForward<Numbers, kWidth>,
+  return {.kernel = wgmmaAttentionForward<Numbers, kWidth, kGroups>,
           .format = format,
           .width = kWidth,
-          .threads = kWideThreads,
-          .tileRows = kWideRows,
-          .sharedBytes = int32_t{sizeof(WgmmaForwardShared<kWidth>)}};
+          .threads = kForwardThreads<kGroups>,
+          .tileRows = kForwardRows<kGroups>,
+          .sharedBytes = int32_t{sizeof(WgmmaForwardShared<kWidth, kGroups>)}};
 }
 
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
 constexpr HeadKernel<WgmmaAttention> kWgmmaForward[] = {
-    wgmmaForwardOf<BrainNumbers, 64>(kBrain), wgmmaForwardOf<BrainNumbers, 80>(kBrain),
-    wgmmaForwardOf<BrainNumbers, 96>(kBrain), wgmmaForwardOf<BrainNumbers, 128>(kBrain),
-    wgmmaForwardOf<HalfNumbers, 64>(kHalf),   wgmmaForwardOf<HalfNumbers, 80>(kHalf),
-    wgmmaForwardOf<HalfNumbers, 96>(kHalf),   wgmmaForwardOf<HalfNumbers, 128>(kHalf),
+    wgmmaForwardOf<BrainNumbers, 64, 2>(kBrain), wgmmaForwardOf<BrainNumbers, 80, 2>(kBrain),
+    wgmmaForwardOf<BrainNumbers, 96, 2>(kBrain), wgmmaForwardOf<BrainNumbers, 128, 2>(kBrain),
+    wgmmaForwardOf<HalfNumbers, 64, 2>(kHalf),   wgmmaForwardOf<HalfNumbers, 80, 2>(kHalf),
+    wgmmaForwardOf<HalfNumbers, 96, 2>(kHalf),   wgmmaForwardOf<HalfNumbers, 128, 2>(kHalf),
+};
+constexpr HeadKernel<WgmmaAttention> kTallForward[] = {
+    wgmmaForwardOf<BrainNumbers, kTallWidth, 3>(kBrain),
+    wgmmaForwardOf<HalfNumbers, kTallWidth, 3>(kHalf),
 };
 
 }  // namespace
 
 cudaError_t enqueue(const WgmmaAttention& x, cudaStream_t stream) {
-  return launchTiles<WgmmaAttention>(kWgmmaForward, x, x.sizes.heads, x.sizes.queries, stream,
-                                     x.mostBlocks);
+  const auto launchOf = [&](const auto& kernels) {
+    return launchTiles<WgmmaAttention>(kernels, x, x.sizes.heads, x.sizes.queries, stream,
+                                       x.mostBlocks);
+  };
+  return x.isTall ? launchOf(kTallForward) : launchOf(kWgmmaForward);
 }
 
 cudaError_t loadWgmmaForward() {
   bool isHopper = false;
   const cudaError_t error = isHopperHere(&isHopper);
-  return isHopper ? loadTiles(kWgmmaForward) : error;
+  if (!isHopper) return error;
+  const cudaError_t ofTall = loadTiles(kTallForward);
+  return ofTall == cudaSuccess ? loadTiles(kWgmmaForward) : ofTall;
 }
 
 }  // namespace tutti::parallel::cuda

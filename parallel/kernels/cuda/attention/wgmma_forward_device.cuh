@@ -4,7 +4,8 @@
 // head and goes through the keys that any of them sees, 128 at a time.
 //
 // Warpgroup 0 produces: one thread issues TMA for the queries, and for keys and values as stages of
-// their rings become empty. Warpgroups 1 and 2 consume, 64 queries each:
+// their rings become empty. Warpgroups 1 and 2 consume, 64 queries each (or 1 to 3, of 192 queries:
+// numbers in brackets):
 //
 //   scores   q k by wgmma, both factors in shared memory
 //   weights  in the registers of the scores (weights_device.cuh), then rounded to 16 bits
@@ -15,10 +16,12 @@
 // the same time.
 //
 //   fullQueries            1 arrival, of the producer, and the tile's bytes
-//   emptyQueries           1 arrival of each of the 8 warps that consume
+//   emptyQueries           1 arrival of each of the 8 (12) warps that consume
 //   fullKeys, fullValues   for each stage the same
-//   emptyKeys, emptyValues for each stage 1 arrival of each of the 8 warps that consume
-//   named barriers 1, 2    turns of warpgroups 1 and 2: 128 threads wait, the other 128 arrive
+//   emptyKeys, emptyValues for each stage 1 arrival of each of the 8 (12) warps that consume
+//   named barriers 1, 2 (3) turns of these warpgroups: 128 threads wait, and those of the one
+//   before
+//                          arrive
 //
 // Keys beyond the last are zeros, and no row sees them: scores are masked in tiles that some row of
 // the warpgroup does not see as a whole; tiles that none of the block sees are not loaded. Blocks
@@ -26,7 +29,10 @@
 // turn, and the producer loads the next tile while consumers end the one before.
 //
 // Bound: tensor cores, 16 * width cycles of a multiprocessor for 128 queries and 128 keys, or 1024
-// for their exponentials, whichever is more; they overlap as far as turns let them.
+// for their exponentials, whichever is more; they overlap as far as turns let them. Of 64 columns
+// both are as many: with three warpgroups one may compute exponentials, one maxima, sums and what
+// is rounded, while the third one's products run. Their registers, 160 each, are enough for that
+// width.
 
 #include "parallel/kernels/cuda/attention/panels_device.cuh"
 
@@ -34,24 +40,34 @@ namespace tutti::parallel::cuda {
 
 inline constexpr int kForwardStages = 2;
 
-template <int kWidth>
+/// Of a block in which so many warpgroups consume.
+template <int kGroups>
+inline constexpr int kForwardThreads = (kGroups + 1) * 128;
+template <int kGroups>
+inline constexpr int kForwardRows = kGroups* kGroupRows;
+template <int kGroups>
+inline constexpr int kForwardReaders = kGroups * 4;
+
+template <int kWidth, int kGroups>
 struct WgmmaForwardShared {
-  HeadPanels<kWidth, kWideRows> queries, keys[kForwardStages], values[kForwardStages];
+  HeadPanels<kWidth, kForwardRows<kGroups>> queries;
+  HeadPanels<kWidth, kWideRows> keys[kForwardStages], values[kForwardStages];
   uint64_t fullQueries, emptyQueries;
   uint64_t fullKeys[kForwardStages], emptyKeys[kForwardStages];
   uint64_t fullValues[kForwardStages], emptyValues[kForwardStages];
 };
 
-template <int kWidth>
-TUTTI_DEVICE void startBarriers(WgmmaForwardShared<kWidth>& shared) {
+template <int kWidth, int kGroups>
+TUTTI_DEVICE void startBarriers(WgmmaForwardShared<kWidth, kGroups>& shared) {
+  constexpr int kReadersOfStage = kForwardReaders<kGroups>;
   if (threadIdx.x == 0) {
     ptx::mbarrierInit(ptx::sharedAddress(&shared.fullQueries), 1);
-    ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyQueries), kReaders);
+    ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyQueries), kReadersOfStage);
     for (int i = 0; i < kForwardStages; ++i) {
       ptx::mbarrierInit(ptx::sharedAddress(&shared.fullKeys[i]), 1);
       ptx::mbarrierInit(ptx::sharedAddress(&shared.fullValues[i]), 1);
-      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyKeys[i]), kReaders);
-      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyValues[i]), kReaders);
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyKeys[i]), kReadersOfStage);
+      ptx::mbarrierInit(ptx::sharedAddress(&shared.emptyValues[i]), kReadersOfStage);
     }
     ptx::fenceMbarrierInit();
   }
@@ -61,15 +77,15 @@ TUTTI_DEVICE void startBarriers(WgmmaForwardShared<kWidth>& shared) {
 /// The keys that any of a block's queries sees: `count` steps from `first` on.
 struct ForwardSteps {
   int32_t first, count;
-  TUTTI_DEVICE ForwardSteps(const AttentionSizes& sizes, const HeadTask& task) {
-    const int32_t last = min(task.first + kWideRows, sizes.queries) - 1;
+  TUTTI_DEVICE ForwardSteps(const AttentionSizes& sizes, const HeadTask& task, int32_t tileRows) {
+    const int32_t last = min(task.first + tileRows, sizes.queries) - 1;
     first = keysSeen(sizes, task.batch, task.first).from;
     count = (keysSeen(sizes, task.batch, last).to - first + kWideRows - 1) / kWideRows;
   }
 };
 
-template <int kWidth>
-TUTTI_DEVICE void produce(WgmmaForwardShared<kWidth>& shared, const WgmmaAttention& x,
+template <int kWidth, int kGroups>
+TUTTI_DEVICE void produce(WgmmaForwardShared<kWidth, kGroups>& shared, const WgmmaAttention& x,
                           const HeadTask& task, const ForwardSteps& steps,
                           const TilesBefore& before) {
   const int32_t kvHead = task.head / (x.sizes.heads / x.sizes.kvHeads);
@@ -88,33 +104,37 @@ TUTTI_DEVICE void produce(WgmmaForwardShared<kWidth>& shared, const WgmmaAttenti
   }
 }
 
-/// Turns of the two warpgroups that consume.
+/// Turns of the warpgroups that consume.
+template <int kGroups>
 class Turns {
  public:
   TUTTI_DEVICE explicit Turns(int consumer) : consumer_(consumer) {}
-  /// The second lets the first begin.
+  /// The last lets the first begin.
   TUTTI_DEVICE void open() const {
-    if (consumer_ == 1) pass();
+    if (isLast()) pass();
   }
-  TUTTI_DEVICE void take() const { ptx::barSync(uint32_t(1 + consumer_), kThreadsOfBoth); }
-  TUTTI_DEVICE void pass() const { ptx::barArrive(uint32_t(2 - consumer_), kThreadsOfBoth); }
-  /// After the last step nobody waits for the second any more.
-  TUTTI_DEVICE void pass(bool isLast) const {
-    if (!isLast || consumer_ == 0) pass();
+  TUTTI_DEVICE void take() const { ptx::barSync(uint32_t(1 + consumer_), kThreadsOfTwo); }
+  TUTTI_DEVICE void pass() const {
+    ptx::barArrive(uint32_t(isLast() ? 1 : 2 + consumer_), kThreadsOfTwo);
+  }
+  /// After the last step nobody waits for the last any more.
+  TUTTI_DEVICE void pass(bool isLastStep) const {
+    if (!isLastStep || !isLast()) pass();
   }
 
  private:
-  static constexpr uint32_t kThreadsOfBoth = 256;
+  static constexpr uint32_t kThreadsOfTwo = 256;
+  TUTTI_DEVICE bool isLast() const { return consumer_ == kGroups - 1; }
   const int consumer_;
 };
 
 /// A warpgroup's 64 queries.
-template <class Numbers, int kWidth>
+template <class Numbers, int kWidth, int kGroups>
 class WgmmaForwardRows {
  public:
-  TUTTI_DEVICE WgmmaForwardRows(WgmmaForwardShared<kWidth>& shared, const WgmmaAttention& x,
-                                const HeadTask& task, const ForwardSteps& steps,
-                                const TilesBefore& before, int consumer)
+  TUTTI_DEVICE WgmmaForwardRows(WgmmaForwardShared<kWidth, kGroups>& shared,
+                                const WgmmaAttention& x, const HeadTask& task,
+                                const ForwardSteps& steps, const TilesBefore& before, int consumer)
       : shared_(shared),
         x_(x),
         task_(task),
@@ -223,12 +243,12 @@ class WgmmaForwardRows {
     rows_.weigh(scores_, keep);
   }
 
-  WgmmaForwardShared<kWidth>& shared_;
+  WgmmaForwardShared<kWidth, kGroups>& shared_;
   const WgmmaAttention& x_;
   const HeadTask& task_;
   const ForwardSteps& steps_;
   const TilesBefore& before_;
-  const Turns turns_;
+  const Turns<kGroups> turns_;
   const int firstRow_;  ///< of the warpgroup, in the tile of queries
   const int32_t row_;   ///< of the warp
   RowWeights rows_;
@@ -237,21 +257,22 @@ class WgmmaForwardRows {
   uint32_t weights_[kWideRows / 16][4];
 };
 
-template <class Numbers, int kWidth>
-__global__ void __launch_bounds__(kWideThreads, 1)
+template <class Numbers, int kWidth, int kGroups>
+__global__ void __launch_bounds__(kForwardThreads<kGroups>, 1)
     wgmmaAttentionForward(const __grid_constant__ WgmmaAttention x) {
-  auto& shared = *dynamicShared<WgmmaForwardShared<kWidth>>();
+  constexpr int32_t kRows = kForwardRows<kGroups>;
+  auto& shared = *dynamicShared<WgmmaForwardShared<kWidth, kGroups>>();
   startBarriers(shared);
   const int warpgroup = __shfl_sync(kAllLanes, int(threadIdx.x) / 128, 0);
   const auto forEachTile = [&x](const auto& work) {
     const AttentionSizes& sizes = x.sizes;
-    const int32_t tasks = headTasks(sizes, sizes.heads, sizes.queries, kWideRows);
+    const int32_t tasks = headTasks(sizes, sizes.heads, sizes.queries, kRows);
     TilesBefore before;
 #pragma unroll 1
     for (auto index = int32_t(blockIdx.x); index < tasks; index += int32_t(gridDim.x)) {
       const HeadTask task =
-          headTaskOf(index, sizes, sizes.heads, sizes.queries, kWideRows, true, sizes.keys);
-      const ForwardSteps steps(sizes, task);
+          headTaskOf(index, sizes, sizes.heads, sizes.queries, kRows, true, sizes.keys);
+      const ForwardSteps steps(sizes, task, kRows);
       work(task, steps, before);
       before.add(steps.count);
     }
@@ -263,9 +284,10 @@ __global__ void __launch_bounds__(kWideThreads, 1)
         produce(shared, x, task, steps, before);
       });
   } else {
-    ptx::setMaxRegistersUp<240>();
+    ptx::setMaxRegistersUp<kGroups == 2 ? 240 : 160>();
     forEachTile([&](const HeadTask& task, const ForwardSteps& steps, const TilesBefore& before) {
-      WgmmaForwardRows<Numbers, kWidth>(shared, x, task, steps, before, warpgroup - 1).compute();
+      WgmmaForwardRows<Numbers, kWidth, kGroups>(shared, x, task, steps, before, warpgroup - 1)
+          .compute();
     });
   }
 }

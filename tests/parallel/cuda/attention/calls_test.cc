@@ -96,13 +96,14 @@ class AttentionCalls : public testing::Test {
 
 TEST_F(AttentionCalls, TakeTensorCoresWhereOperandsAllow) {
   const auto plain = forced("plain"), mma = forced("mma"), wgmma = forced("wgmma"),
-             onePass = forced("onepass");
+             onePass = forced("onepass"), tall = forced("tall");
   CudaKernels chosen(stream_);
   for (const DType type : {kBrain, kHalf}) {
     const Given x = given(type, 100, 64);
     const Results tiled = compute(*mma, x), wide = compute(*wgmma, x), usual = compute(chosen, x),
-                  once = compute(*onePass, x), right = compute(*plain, x);
+                  once = compute(*onePass, x), high = compute(*tall, x), right = compute(*plain, x);
     EXPECT_TRUE(areSame(wide.out, usual.out) && areSame(wide.dQkv, usual.dQkv));
+    EXPECT_TRUE(areSame(high.out, once.out) && areSame(high.dQkv, once.dQkv));
     EXPECT_FALSE(areSame(wide.out, tiled.out)) << "tiles have as many keys";
     // Weights are rounded to 16 bits there, so bits differ.
     const double rounding = type == kBrain ? 0x1p-8 : 0x1p-11;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
                kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent,
-               kOnePass = AttentionFamily::OnePass;
+               kOnePass = AttentionFamily::OnePass, kTall = AttentionFamily::Tall;
 
 HeadRows rowsOf(Format format, uintptr_t address = 4096, int64_t stride = 1024) {
   return {{reinterpret_cast<void*>(address), format}, 64 * stride, stride};
@@ -35,7 +35,7 @@ Attention attention(const HeadRows& query, int32_t headWidth = 64) {
 }
 
 TEST(AttentionChoice, IsOfTheGpu) {
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass}) {
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall}) {
     EXPECT_EQ(attentionOfGpu(75, most), kPlain);
     EXPECT_EQ(attentionOfGpu(90, most), most);
     for (const int capability : {80, 86, 89, 100, 103, 120})
@@ -45,7 +45,7 @@ TEST(AttentionChoice, IsOfTheGpu) {
 
 TEST(AttentionChoice, IsOfTheOperands) {
   const Attention usual = attention(rowsOf(Format::BFloat16));
-  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass})
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall})
     EXPECT_EQ(attentionOf(usual, most), most);
   for (const int32_t width : {64, 80, 96, 128})
     EXPECT_EQ(attentionOf(attention(usual.query, width), kWgmma), kWgmma);

@@ -14,7 +14,7 @@ namespace {
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16;
 constexpr auto kPlain = AttentionFamily::Plain, kMma = AttentionFamily::Mma,
                kWgmma = AttentionFamily::Wgmma, kPersistent = AttentionFamily::Persistent,
-               kOnePass = AttentionFamily::OnePass;
+               kOnePass = AttentionFamily::OnePass, kTall = AttentionFamily::Tall;
 
 /// One row, tiles of all sizes and one more or less; keys before, behind and around the queries;
 /// windows; documents, of one sequence fewer than of the other.
@@ -45,12 +45,13 @@ std::vector<PairSizes> reaches() {
   return all;
 }
 
-/// Tiles of Hopper's size, and one row more or less; rings of stages that are gone through more
+/// Tiles of Hopper's sizes, and one row more or less; rings of stages that are gone through more
 /// than twice; first keys that begin no tile; blocks of which a part sees nothing of a tile.
 std::vector<PairSizes> longReaches() {
   std::vector<PairSizes> all;
   const auto add = [&](const PairSizes& sizes) { all.push_back(sizes); };
-  for (const int64_t length : {127, 128, 129, 257}) add({.queries = length, .keys = length});
+  for (const int64_t length : {127, 128, 129, 191, 192, 193, 257})
+    add({.queries = length, .keys = length});
   for (const int64_t keys : {300, 640, 700}) add({.queries = 66, .keys = keys, .firstQuery = 650});
   add({.queries = 130, .keys = 700, .firstQuery = 570, .window = 420});
   add({.queries = 200, .keys = 300, .firstQuery = 90, .window = 3});
@@ -140,7 +141,9 @@ TEST(AttentionExactly, MeansOfValues) {
   for (const Exact& c : cases()) {
     const PairSizes& s = c.sizes;
     std::optional<Means> means;
-    for (const AttentionFamily family : c.families) {
+    std::vector<AttentionFamily> families = c.families;
+    if (s.headWidth == cuda::kTallWidth) families.push_back(kTall);  // forward alone is its own
+    for (const AttentionFamily family : families) {
       Heads x({.sizes = s, .elements = c.elements, .results = c.results, .family = family});
       x.query.set(zeros(s.queryCount()));
       x.key.set(x.random(s.keyCount(), 4, c.elements));
@@ -187,7 +190,7 @@ struct OneKeyErrors {
 // One key to each query gives its value, whatever the score.
 TEST(AttentionExactly, OneKeyIsAllThereIs) {
   for (const Format format : {kBrain, kHalf})
-    for (const AttentionFamily family : {kPlain, kMma, kWgmma, kPersistent, kOnePass}) {
+    for (const AttentionFamily family : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall}) {
       const PairSizes s{.batch = 2,
                         .queries = 130,
                         .keys = 130,

@@ -23,7 +23,8 @@ const char* nameOf(AttentionFamily family) {
          : family == AttentionFamily::Mma        ? "mma "
          : family == AttentionFamily::Wgmma      ? "wgmma "
          : family == AttentionFamily::Persistent ? "persistent "
-                                                 : "onepass ";
+         : family == AttentionFamily::OnePass    ? "onepass "
+                                                 : "tall ";
 }
 double leastOf(Format format) { return format == Format::Float16 ? 0x1p-25 : 0; }
 

@@ -13,7 +13,8 @@ namespace {
 constexpr auto kBrain = Format::BFloat16, kHalf = Format::Float16, kFloat = Format::Float32;
 
 constexpr auto kMma = AttentionFamily::Mma, kWgmma = AttentionFamily::Wgmma,
-               kPersistent = AttentionFamily::Persistent, kOnePass = AttentionFamily::OnePass;
+               kPersistent = AttentionFamily::Persistent, kOnePass = AttentionFamily::OnePass,
+               kTall = AttentionFamily::Tall;
 
 /// Every width and type, with results of both types; offsets, shared keys, windows, documents.
 std::vector<HeadsCase> cases(AttentionFamily family) {
@@ -85,7 +86,7 @@ void expectBackward(const HeadsCase& c) {
 }
 
 TEST(AttentionAtRandom, ForwardIsNearTheDefinition) {
-  for (const AttentionFamily family : {kMma, kWgmma, kPersistent})
+  for (const AttentionFamily family : {kMma, kWgmma, kPersistent, kTall})
     for (const HeadsCase& c : cases(family)) expectForward(c);
 }
 
@@ -122,6 +123,26 @@ TEST(AttentionBriefly, HasTheSameBitsByBlocksThatStay) {
     c.family = kPersistent;
     EXPECT_TRUE(bitsOf(c) == bits);
   }
+}
+
+// Three warpgroups take turns, in tiles of more queries: each row is computed as by two. Heads of
+// other widths have the tiles of two.
+TEST(AttentionBriefly, HasTheSameBitsByThreeWarpgroups) {
+  for (const int64_t width : {64, 80})
+    for (const Format format : {kBrain, kHalf}) {
+      HeadsCase c{.sizes = {.batch = 2,
+                            .queries = 400,
+                            .keys = 150,
+                            .heads = 4,
+                            .kvHeads = 2,
+                            .headWidth = width,
+                            .firstKey = 130},
+                  .elements = format,
+                  .family = kOnePass};
+      const Bits bits = bitsOf(c);
+      c.family = kTall;
+      EXPECT_TRUE(bitsOf(c) == bits);
+    }
 }
 
 // Each kernel once, also under sanitizers: every width and type.
@@ -226,7 +247,9 @@ const HeadsCase kInTurn{
     .family = kOnePass};
 
 TEST(AttentionBits, AreTheSameAgain) {
-  for (const HeadsCase& c : {kTiled, kHopper, kInTurn}) {
+  HeadsCase tall = kInTurn;
+  tall.family = kTall;
+  for (const HeadsCase& c : {kTiled, kHopper, kInTurn, tall}) {
     const Bits first = bitsOf(c);
     EXPECT_TRUE(bitsOf(c) == first) << c.describe();
     first.say();
@@ -234,7 +257,7 @@ TEST(AttentionBits, AreTheSameAgain) {
 }
 
 TEST(AttentionBits, AreThoseOfEveryOrder) {
-  expectTheSameBitsInEveryOrder("AttentionBits.AreTheSameAgain", 3);
+  expectTheSameBitsInEveryOrder("AttentionBits.AreTheSameAgain", 4);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ tests() {
 failures() {
   awk '
     { line = "  " substr($0, 1, 300) "\n" }
-    /^[0-9]+\/[0-9]+ Test: / { test = $3; what = last = ""; found = lines = 0 }
+    /^[0-9]+\/[0-9]+ Test: / { test = $3; what = last = ""; seconds = "?"; found = lines = 0 }
     /: Failure$|^CMake Error/ && ++found <= 3 { lines = 10 }
     lines-- > 0 || /^\[  FAILED  \].*ms\)$/ { what = what line }
     /^<end of output>/ { said = last }

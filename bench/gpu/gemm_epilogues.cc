@@ -110,11 +110,11 @@ Expected behindEpilogue(const GemmArgs& args, double sum, int64_t row, int64_t c
   const auto inner = [&](int64_t at) { return number(row * e.inner.shape[1] + at); };
   if (e.bias.data != nullptr) sum += number(column);
   switch (e.activation) {
-    case Activation::Gelu: return {gelu(sum, false), sum};
+    case Activation::Gelu: return {gelu(sum, false), sum, column, sum};
     case Activation::GeluBackward: return {sum * gelu(inner(column), true), sum};
     case Activation::SwiGlu: {
       const double gate = inner(column);
-      return {gate * sigmoid(gate) * sum, sum};
+      return {gate * sigmoid(gate) * sum, sum, e.inner.shape[1] / 2 + column, sum};
     }
     case Activation::SwiGluBackward: {
       const int64_t columns = e.inner.shape[1] / 2;
@@ -125,7 +125,7 @@ Expected behindEpilogue(const GemmArgs& args, double sum, int64_t row, int64_t c
     case Activation::None: break;
   }
   if (e.residual.data != nullptr) sum += number(row * e.residual.shape[1] + column);
-  return {sum, sum};
+  return {sum, 0};
 }
 
 }  // namespace tutti::bench

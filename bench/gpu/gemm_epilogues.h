@@ -41,9 +41,12 @@ parallel::GemmEpilogue epilogueOf(Gpu& gpu, const ProductKind& kind, const Shape
 /// The call in parts: `gemm`, which is given no epilogue, and then this library's kernels.
 Call inParts(Gpu& gpu, const GemmArgs& args, std::function<void(const GemmArgs&)> gemm);
 
-/// An element of c, and a number to which its rounding errors are in proportion.
+/// An element of c, and a number to which the errors of an activation are in proportion, 0 without
+/// one; of Gelu and SwiGlu what is kept in `inner`, too, and its column there.
 struct Expected {
   double value, scale;
+  int64_t keptColumn = -1;
+  double kept = 0;
 };
 /// From the exact sum of its product.
 Expected behindEpilogue(const GemmArgs& args, double sum, int64_t row, int64_t column,

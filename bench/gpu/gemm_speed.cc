@@ -115,7 +115,7 @@ class Bench {
       call();
       const bool isOurs = &call == &calls[0];
       check(product, args, isOurs ? "" : " of cuBLAS",
-            isOurs ? 0 : std::sqrt(static_cast<float>(product.depth)) / 64);
+            isOurs ? 0 : std::sqrt(static_cast<double>(product.depth)) / 64);
     }
     const std::vector<double> times = gpu_.inTurns(calls, turns_);
     gpu_.clear();
@@ -157,7 +157,6 @@ class Bench {
   /// model have such rows (Arena::allocateRows).
   static Shape inRows(const Shape& matrix) { return {matrix[0], (matrix[1] + 7) / 8 * 8}; }
 
-  /// Exact where there is no epilogue.
   Expected expected(const Product& p, const GemmArgs& args, int64_t row, int64_t column) const {
     const auto number = [](const std::vector<float>& period, int64_t at) {
       return static_cast<double>(period[static_cast<size_t>(at % kPeriod)]);
@@ -166,16 +165,14 @@ class Bench {
     for (int64_t k = 0; k < p.depth; ++k)
       sum += number(periodA_, placeIn(args.a, args.transposeA, row, k)) *
              number(periodB_, placeIn(args.b, args.transposeB, k, column % p.columns));
-    if (p.kind->hasEpilogue()) return behindEpilogue(args, sum, row, column, periodA_);
-    const auto wide = static_cast<float>(sum);
-    return {args.c.type == DType::Float32 ? wide : fromBFloat16(toBFloat16(wide)), 0};
+    return behindEpilogue(args, sum, row, column, periodA_);
   }
 
   static int64_t placeIn(const Tensor& x, bool isTransposed, int64_t row, int64_t column) {
     return isTransposed ? column * x.strides[0] + row : row * x.strides[0] + column;
   }
 
-  void check(const Product& p, const GemmArgs& args, const char* whose, float mayBeOff) {
+  void check(const Product& p, const GemmArgs& args, const char* whose, double mayBeOff) {
     const parallel::Random random(3, p.describe());
     for (int64_t i = 0; i < kCheckedRows; ++i) {
       const auto below = [&](int64_t index, int64_t end) {
@@ -185,18 +182,37 @@ class Bench {
       const int64_t row = i == 0 ? p.rows - 1 : below(i, p.rows);
       const int64_t columns = args.c.shape[1];
       const std::vector<float> got = gpu_.read({args.c.rows(row, 1).data, args.c.type, {columns}});
+      const Tensor& inner = args.epilogue.inner;
+      std::vector<float> kept;
+      if (inner.data != nullptr)
+        kept = gpu_.read({inner.rows(row, 1).data, inner.type, {inner.shape[1]}});
       for (int64_t j = 0; j < kCheckedColumns; ++j) {
         const int64_t column = j == 0 ? columns - 1 : below((i + 1) * kCheckedColumns + j, columns);
-        const auto [want, scale] = expected(p, args, row, column);
-        // Rounded once to 8 bits, behind an activation of 11.
-        const double rounding =
-            p.kind->hasEpilogue() ? std::abs(want) / 256 + std::abs(scale) / 1024 : 0;
-        if (!(std::abs(double{got[static_cast<size_t>(column)]} - want) <=
-              rounding + double{mayBeOff}))
-          parallel::fail(ErrorCode::Internal, p.describe(), whose, ": element ", row, ", ", column,
-                         " is ", got[static_cast<size_t>(column)], " and not ", want);
+        const Expected right = expected(p, args, row, column);
+        compare(p, whose, "element", row, column, got[static_cast<size_t>(column)],
+                right.scale == 0 ? rounded(right.value, args.c.type) : right.value,
+                mayBeOff + errorOf(right));
+        if (right.keptColumn < 0) continue;
+        const auto keptColumn = static_cast<size_t>(right.keptColumn);
+        compare(p, whose, "what is kept of it", row, column, kept[keptColumn],
+                rounded(right.kept, DType::BFloat16), mayBeOff);
       }
     }
+  }
+
+  static double rounded(double exact, DType type) {
+    const auto wide = static_cast<float>(exact);
+    return type == DType::Float32 ? wide : fromBFloat16(toBFloat16(wide));
+  }
+  /// Of an activation with 11 bits, and of rounding it to 8.
+  static double errorOf(const Expected& x) {
+    return x.scale == 0 ? 0 : std::abs(x.value) / 256 + std::abs(x.scale) / 1024;
+  }
+  static void compare(const Product& p, const char* whose, const char* what, int64_t row,
+                      int64_t column, double got, double want, double mayBeOff) {
+    if (!(std::abs(got - want) <= mayBeOff))
+      parallel::fail(ErrorCode::Internal, p.describe(), whose, ": ", what, " ", row, ", ", column,
+                     " is ", got, " and not ", want);
   }
 
   Gpu gpu_;

@@ -34,8 +34,9 @@ __global__ inline void addByLast(int* data, Signs* signs) {
   ptx::stRelaxedSys(&signs->secondHasAdded, 1);
 }
 
+/// For half a minute at most: then there is no race to be seen, which fails the test.
 void await(const uint32_t& sign) {
-  while (__atomic_load_n(&sign, __ATOMIC_RELAXED) == 0) usleep(100);
+  for (int i = 0; i < 300'000 && __atomic_load_n(&sign, __ATOMIC_RELAXED) == 0; ++i) usleep(100);
 }
 
 /// With both under way: once the first has added, and has seen the second do so, which it does not

@@ -40,8 +40,9 @@ constexpr std::chrono::seconds kStuck{8}, kLongestDrain{60};
 constexpr std::chrono::milliseconds kFarewell{1000};
 // A connection over TCP has one descriptor, and a few more while it is made.
 constexpr uint64_t kConnectionDescriptors = 8;
-// Of all descriptors that there may be: so much is left to connections that peers begin. UCX 1.13
-// aborts the process when it has none for them.
+// Of all descriptors that there may be: so much at most is left to connections that peers begin,
+// one for each that is not connected to from here. UCX 1.13 aborts the process when it has none for
+// them.
 constexpr uint64_t kPeersShare = 4;
 
 // So that a peer's death is noticed within 5 s where UCX looks for it, unreliable datagrams aside:

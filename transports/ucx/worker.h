@@ -110,7 +110,9 @@ class Worker {
   uint64_t addDoor(Door* door);
   void removeDoor(uint64_t number);
 
-  /// A peer of an endpoint, with its worker's address: it may connect to this one at any time.
+  /// A peer of an endpoint, with its worker's address: it may connect to this one at any time, and
+  /// connection() leaves it a descriptor, as far as it knows: other workers of the process, and
+  /// what the program opens later, are not counted.
   void addPeer(const base::Bytes& address);
   void removePeer(const base::Bytes& address);
 

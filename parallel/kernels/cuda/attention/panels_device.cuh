@@ -9,7 +9,7 @@
 // a panel; along its rows (MN-major) 16 of them lie together in each panel.
 //
 // A block's own tile has kWideRows rows, 64 for each of two warpgroups that compute; a third one
-// loads. Registers are those that all three have together, 65536.
+// loads (forward may have three of the former). Registers are those that all have together, 65536.
 
 #include "parallel/kernels/cuda/attention/tiles_device.cuh"
 

@@ -12,16 +12,15 @@
 //   sums     of weights times values by wgmma, the left factor in registers
 //
 // Each issues the scores of a step together with the sums of the step before, and then computes its
-// weights while the other's products run: they take turns. So tensor cores and exponentials work at
+// weights while the others' products run: they take turns. So tensor cores and exponentials work at
 // the same time.
 //
 //   fullQueries            1 arrival, of the producer, and the tile's bytes
 //   emptyQueries           1 arrival of each of the 8 (12) warps that consume
 //   fullKeys, fullValues   for each stage the same
 //   emptyKeys, emptyValues for each stage 1 arrival of each of the 8 (12) warps that consume
-//   named barriers 1, 2 (3) turns of these warpgroups: 128 threads wait, and those of the one
-//   before
-//                          arrive
+//   named barriers 1 to 2 (3)  turns of these warpgroups: the 128 threads of one wait, and those of
+//                          the one before arrive
 //
 // Keys beyond the last are zeros, and no row sees them: scores are masked in tiles that some row of
 // the warpgroup does not see as a whole; tiles that none of the block sees are not loaded. Blocks

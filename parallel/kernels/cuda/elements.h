@@ -9,6 +9,9 @@
 namespace tutti::parallel::cuda {
 
 enum class Format : int32_t { Float64, Float32, BFloat16, Float16 };
+constexpr int64_t bytesOf(Format format) {
+  return format == Format::Float64 ? 8 : format == Format::Float32 ? 4 : 2;
+}
 
 /// No data: the operand was left out.
 struct Elements {

@@ -453,7 +453,7 @@ __global__ inline void __launch_bounds__(kLossThreads)
 template <class T>
 __global__ void spreadRows(const __grid_constant__ SpreadRows x) {
   const int64_t choice = blockIdx.x, from = choice / x.choices * x.width;
-  const int64_t to = placedRow(x, choice) * x.width;
+  const int64_t to = int64_t(placedRow(x, choice)) * x.width;
   if (to < 0) return;
   const T weight = weightOf<T>(x, choice);
   for (int32_t column = int32_t(threadIdx.x); column < x.width; column += int32_t(blockDim.x))

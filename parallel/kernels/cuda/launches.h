@@ -200,9 +200,12 @@ struct SumByRow {
   int32_t *rowOf, *next, *hasPrevious;  ///< scratch: `count` numbers each
   int32_t* sorting;                     ///< scratch of kernels that sort (streaming/arguments.h)
   int32_t count, context, width, accumulate;
+  int32_t clears;  ///< rows that have no token become zero; not with accumulate
 };
 cudaError_t enqueue(const SumByRow& x, bool doubles, cudaStream_t stream);
-/// Of its kernels the first, which finds rows, and the last, which adds up what is linked.
+/// Of what it does: that all rows become zero if it clears; the first of its kernels, which finds
+/// rows; the last, which adds up what is linked.
+cudaError_t enqueueZeros(const SumByRow& x, cudaStream_t stream);
 cudaError_t enqueueRows(const SumByRow& x, cudaStream_t stream);
 cudaError_t enqueueLinked(const SumByRow& x, bool doubles, cudaStream_t stream);
 struct LogitStatistics {

@@ -14,7 +14,7 @@ TUTTI_DEVICE int32_t rowIn(const VocabularyPart& part, int64_t id) {
 }
 
 /// Of a choice; -1 where it is dropped.
-TUTTI_DEVICE int64_t placedRow(const Placed& x, int64_t choice) {
+TUTTI_DEVICE int32_t placedRow(const Placed& x, int64_t choice) {
   const int32_t place = x.places[choice];
   return place >= 0 && place < x.placedRows ? place : -1;
 }

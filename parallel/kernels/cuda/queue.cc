@@ -92,7 +92,7 @@ Queue::Queue(StreamRef stream)
                           loadSums,
                           loadColumns})
     check("cudaFuncGetAttributes", load());
-  check("cudaEventCreate", cudaEventCreateWithFlags(&haveLooked_.event, cudaEventDisableTiming));
+  makeAside();
   loadOfCuda();
   check("cudaMemsetAsync", cudaMemsetAsync(zeros_.data(), 0, zeros_.bytes(), stream_.cuda()));
 }
@@ -110,6 +110,24 @@ void Queue::loadOfCuda() {
       check("cudaMemcpyAsync", cudaMemcpyAsync(first + kHalf + at, first + at, bytes,
                                                cudaMemcpyDefault, stream_.cuda()));
     }
+}
+
+/// Of the priority above that of most programs' streams: a block that looks at values is not to
+/// wait for all blocks of the kernel that takes them, nor for what else has their stream's queue.
+void Queue::makeAside() {
+  int least = 0, greatest = 0;
+  check("cudaDeviceGetStreamPriorityRange", cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  check("cudaStreamCreateWithPriority",
+        cudaStreamCreateWithPriority(&aside_.stream, cudaStreamNonBlocking,
+                                     std::max(greatest, least - 1)));
+  for (cudaEvent_t* const event : {&aside_.before, &aside_.after})
+    check("cudaEventCreate", cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+}
+
+Queue::Aside::~Aside() {
+  if (stream != nullptr) cudaStreamDestroy(stream);
+  for (const cudaEvent_t event : {before, after})
+    if (event != nullptr) cudaEventDestroy(event);
 }
 
 Queue::~Queue() { cudaStreamSynchronize(stream_.cuda()); }  // what fails has nobody to tell
@@ -165,25 +183,33 @@ void Queue::checkValues(const char* what, const Tensor& values, int64_t lowest, 
   if (values.count() == 0) return;
   ensure(checkedCount_ < kMostChecked, "too many operands with ids");
   checked_[checkedCount_] = {what, namedLowest, end};
-  start(what, FindOutside{.values = values.as<int32_t>(),
-                          .count = values.count(),
-                          .lowest = static_cast<int32_t>(lowest),
-                          .end = end,
-                          .found = found_.as<FirstOutside>() + checkedCount_++});
+  const FindOutside call{.values = values.as<int32_t>(),
+                         .count = values.count(),
+                         .lowest = static_cast<int32_t>(lowest),
+                         .end = end,
+                         .found = found_.as<FirstOutside>() + checkedCount_++};
   isLooking_ = !keeps_;
-  if (!isLooking_) return;
+  if (isLooking_)
+    lookAside(what, call);
+  else
+    start(what, call);
+}
+
+void Queue::lookAside(const char* what, const FindOutside& call) {
   const OnDevice here(device_);
-  check(what, cudaEventRecord(haveLooked_.event, stream_.cuda()));
+  check(what, cudaEventRecord(aside_.before, stream_.cuda()));
+  check(what, cudaStreamWaitEvent(aside_.stream, aside_.before));
+  check(what, enqueue(call, aside_.stream));
+  check(what, cudaEventRecord(aside_.after, aside_.stream));
 }
 
 void Queue::finish(const char* operation, bool always) {
   const int count = std::exchange(checkedCount_, 0);
-  if (count == 0 && !always) return;
-  if (always || !isLooking_) {
-    wait(operation);
-  } else {
+  const bool looksAside = count > 0 && isLooking_;
+  if (always || (count > 0 && !isLooking_)) wait(operation);
+  if (looksAside) {
     const OnDevice here(device_);
-    check(operation, cudaEventSynchronize(haveLooked_.event));
+    check(operation, cudaEventSynchronize(aside_.after));
   }
   for (int i = 0; i < count; ++i) {
     const FirstOutside& found = found_.as<FirstOutside>()[i];

@@ -73,10 +73,10 @@ class Queue {
   void abandon();
   int64_t graphLaunches() const { return graphs_.launches(); }
 
-  /// Looks for a value outside of [lowest, end) when the stream comes to it; finish() waits for
-  /// that, not for what was started behind it, and throws InvalidArgument if there is one. `what`
-  /// goes before the value in that message, and `namedLowest` is the least that it says there is.
-  /// Two at most.
+  /// Looks for a value outside of [lowest, end) when the stream comes to it, on a stream of its
+  /// own, so that what is started behind it does not wait; finish() waits for that, not for the
+  /// rest, and throws InvalidArgument if there is one. `what` goes before the value in that
+  /// message, and `namedLowest` is the least that it says there is. Two at most.
   void checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end,
                    int64_t namedLowest);
   void checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end) {
@@ -108,6 +108,8 @@ class Queue {
   void* room(Workspace& workspace, size_t bytes);
   void check(const char* operation, cudaError_t error) const;
   void loadOfCuda();
+  void makeAside();
+  void lookAside(const char* what, const FindOutside& call);
   void wait(const char* operation);
   void startKept();
 
@@ -122,14 +124,14 @@ class Queue {
   Memory found_;  ///< FirstOutside[kMostChecked]
   Checked checked_[kMostChecked] = {};
   int checkedCount_ = 0;
-  /// Behind the last values that were checked.
-  struct Looked {
-    cudaEvent_t event = nullptr;
-    ~Looked() {
-      if (event != nullptr) cudaEventDestroy(event);
-    }
-  } haveLooked_;
-  bool isLooking_ = false;  ///< it is recorded: these were not kept
+  /// Where values are checked, unless they are kept.
+  struct Aside {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t before = nullptr;  ///< behind what the values may come from
+    cudaEvent_t after = nullptr;   ///< behind the last values that were checked
+    ~Aside();
+  } aside_;
+  bool isLooking_ = false;  ///< aside_.after is recorded: these were not kept
 };
 
 }  // namespace tutti::parallel::cuda

@@ -65,11 +65,11 @@ void CudaKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
                         .count = sizeOf32(count),
                         .context = sizeOf32(a.tokenIds.shape[1]),
                         .width = sizeOf32(width(a.dTokens)),
-                        .accumulate = a.betaTokens != 0};
+                        .accumulate = a.betaTokens != 0,
+                        .clears = a.betaTokens == 0};
   if (learned && a.at.data != nullptr)
     queue_->checkValues("embeddingWeights: id ", a.at, 0, a.dPositions.shape[0]);
   queue_->checkValues("embeddingWeights: id ", a.tokenIds, 0, vocabulary.end());
-  if (a.betaTokens == 0) fillZero(args.dTokens);
   queue_->start("embeddingWeights", ChosenStreaming{streaming_, tokens}, doubles);
   if (learned) {
     SumByRow positions = tokens;
@@ -78,7 +78,7 @@ void CudaKernels::embeddingWeights(const EmbeddingWeightArgs& args) {
     positions.part = {0, a.dPositions.shape[0]};
     positions.to = elementsOf(args.dPositions);
     positions.accumulate = a.betaPositions != 0;
-    if (a.betaPositions == 0) fillZero(args.dPositions);
+    positions.clears = a.betaPositions == 0;
     queue_->start("embeddingWeights", ChosenStreaming{streaming_, positions}, doubles);
   }
   queue_->finish("embeddingWeights");

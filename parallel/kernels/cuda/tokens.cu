@@ -23,6 +23,12 @@ cudaError_t enqueue(const Embedding& x, bool doubles, cudaStream_t stream) {
   return launch(kEmbedding, doubles, x.rows, kRowThreads, x, stream);
 }
 
+cudaError_t enqueueZeros(const SumByRow& x, cudaStream_t stream) {
+  const int64_t bytes = x.part.here * x.width * bytesOf(x.to.format);
+  if (x.clears == 0 || bytes == 0) return cudaSuccess;
+  return cudaMemsetAsync(x.to.data, 0, static_cast<size_t>(bytes), stream);
+}
+
 cudaError_t enqueueRows(const SumByRow& x, cudaStream_t stream) {
   return launch(findRows, blocksOf(x.count, kThreads), kThreads, x, stream);
 }
@@ -32,7 +38,8 @@ cudaError_t enqueueLinked(const SumByRow& x, bool doubles, cudaStream_t stream) 
 }
 
 cudaError_t enqueue(const SumByRow& x, bool doubles, cudaStream_t stream) {
-  cudaError_t error = enqueueRows(x, stream);
+  cudaError_t error = enqueueZeros(x, stream);
+  if (error == cudaSuccess) error = enqueueRows(x, stream);
   if (error == cudaSuccess)
     error = launch(linkRows, blocksOf(x.count, kThreads), kThreads, x, stream);
   return error == cudaSuccess ? enqueueLinked(x, doubles, stream) : error;

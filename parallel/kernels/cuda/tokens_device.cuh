@@ -18,11 +18,12 @@
 
 namespace tutti::parallel::cuda {
 
-/// One block, which others wait for: each thread has several values under way.
-inline constexpr int kCheckThreads = 1024;
+/// One block, which the host waits for: small, so that it finds room beside a kernel that fills the
+/// GPU, and each thread has many values under way.
+inline constexpr int kCheckThreads = 256;
 __global__ inline void __launch_bounds__(kCheckThreads)
     findOutside(const __grid_constant__ FindOutside x) {
-  constexpr int kAhead = 4;
+  constexpr int kAhead = 16;
   const int64_t threads = blockDim.x;
   int64_t first = x.count;
   for (int64_t i = threadIdx.x; i < x.count && first == x.count; i += kAhead * threads) {

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include "parallel/kernels/cuda/cuda_kernels.h"
@@ -113,6 +115,45 @@ TEST_F(CudaCalls, FindTheFirstIdThatIsNotThereOfMany) {
                               int64_t{1024}, int64_t{1023}, int64_t{0}}) {
     ids.as<int32_t>()[place] = 7 + static_cast<int32_t>(place);
     EXPECT_EQ(embedding(), "embedding: id " + std::to_string(7 + place) + " is not in [0, 5)");
+  }
+}
+
+// They are looked at beside the kernel that takes them, but behind what the stream has before: here
+// what writes them, late. With a result that the host waits for, and without.
+TEST_F(CudaCalls, LookAtIdsWhenTheStreamComesToThem) {
+  Stream stream(Device{DeviceKind::Cuda, 0});
+  CudaKernels kernels(stream);
+  const Tensor ids = make({1, 4}, DType::Int32), table = make({5, 1}), x = make({1, 4, 1});
+  const Tensor labels = make({4}, DType::Int32), logits = make({4, 5});
+  struct Write {
+    int32_t* to;
+    int32_t value;
+  };
+  const auto late = [&](const Tensor& to, int32_t value) {
+    static Write write;
+    write = {to.as<int32_t>() + 2, value};
+    const auto wait = [](void* of) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const auto& [number, next] = *static_cast<Write*>(of);
+      *number = next;
+    };
+    ASSERT_EQ(cudaLaunchHostFunc(StreamRef(stream).cuda(), wait, &write), cudaSuccess);
+  };
+  const auto embedding = [&] {
+    return refusal([&] { kernels.embedding({.tokenIds = ids, .tokens = table, .x = x}); });
+  };
+  const auto loss = [&] {
+    return refusal([&] { kernels.crossEntropy({.logits = logits, .labels = labels}); });
+  };
+  for (int i = 0; i < 3; ++i) {
+    late(ids, 7);
+    EXPECT_EQ(embedding(), "embedding: id 7 is not in [0, 5)");
+    late(ids, 4);
+    EXPECT_EQ(embedding(), "no refusal");
+    late(labels, 8);
+    EXPECT_EQ(loss(), "crossEntropy: id 8 is not in [0, 5)");
+    late(labels, -1);
+    EXPECT_EQ(loss(), "no refusal");
   }
 }
 

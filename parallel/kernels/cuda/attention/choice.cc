@@ -17,7 +17,7 @@ constexpr std::array kHeadWidths{64, 80, 96, 128};
 
 bool isAligned(const HeadRows& x) {
   constexpr int64_t kBytes = 16;
-  const int64_t element = x.elements.format == Format::Float32 ? 4 : 2;
+  const int64_t element = bytesOf(x.elements.format);
   return reinterpret_cast<uintptr_t>(x.elements.data) % kBytes == 0 &&
          x.batchStride * element % kBytes == 0 && x.rowStride * element % kBytes == 0;
 }

@@ -9,7 +9,6 @@ namespace tutti::parallel::cuda {
 namespace {
 
 bool isOf16Bits(Format format) { return format == Format::BFloat16 || format == Format::Float16; }
-int64_t bytesOf(Format format) { return isOf16Bits(format) ? 2 : 4; }
 
 GemmShape shapeOf(const GemmProduct& x) { return {x.rows, x.columns, x.depth, x.batch}; }
 

@@ -8,6 +8,9 @@
 
 namespace tutti::parallel::cuda {
 
+/// Of what a thread reads or writes at once.
+inline constexpr int64_t kWordBytes = 16;
+
 /// Computed in float32, by runs of so many neighbours of a row: 4 where all operands are float32,
 /// else 8; of Move as many as have 16 bytes.
 template <class Arguments>

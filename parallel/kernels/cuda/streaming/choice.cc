@@ -12,7 +12,6 @@ namespace tutti::parallel::cuda {
 
 namespace {
 
-constexpr int64_t kWordBytes = 16;
 constexpr int64_t kMostRuns = int64_t{1} << 31;  // what Divider divides
 
 bool isNarrowFormat(Format format) {

@@ -28,8 +28,7 @@ int threadsOf(int32_t width, int most) {
 }
 
 bool isLong(const CrossEntropy& x) {
-  const int64_t bytes = x.logits.format == Format::Float32 ? 4 : 2;
-  return x.width * bytes > kMostBytesOfWhole;
+  return x.width * bytesOf(x.logits.format) > kMostBytesOfWhole;
 }
 
 template <class Arguments>

@@ -15,9 +15,11 @@ PlacedRuns<Arguments> runsOver(const InRuns<Arguments>& x, int64_t rows, int64_t
 
 template <int kRun, int kKnown>
 struct PlacedKernels {
-  static constexpr auto kEmbedding = embeddingRuns<kRun, kKnown>;
+  static constexpr auto kEmbedding = embeddingRuns<kRun, kKnown, false>;
+  static constexpr auto kWithPositions = embeddingRuns<kRun, kKnown, true>;
   static constexpr auto kSpread = spreadRuns<kRun, kKnown>;
-  static constexpr auto kCombine = combineRuns<kRun, kKnown>;
+  static constexpr auto kCombineTwo = combineRuns<kRun, kKnown, 2>;
+  static constexpr auto kCombine = combineRuns<kRun, kKnown, 4>;
   static constexpr auto kDots = dotRuns<kRun, kKnown>;
 
   template <class Arguments>
@@ -27,20 +29,24 @@ struct PlacedKernels {
                   runs, stream);
   }
   static cudaError_t start(const InRuns<Embedding>& x, cudaStream_t stream) {
-    return start(kEmbedding, runsOver(x, x.rows, x.context), kEmbeddedRuns, stream);
+    return start(x.positions.data == nullptr ? kEmbedding : kWithPositions,
+                 runsOver(x, x.rows, x.context), kEmbeddedRuns, stream);
   }
   static cudaError_t start(const InRuns<SpreadRows>& x, cudaStream_t stream) {
     const int64_t rows = x.count / x.choices;
     return start(kSpread, runsOver(x, rows, rows), kMovedRuns, stream);
   }
   static cudaError_t start(const InRuns<CombineRows>& x, cudaStream_t stream) {
-    return start(kCombine, runsOver(x, x.count, x.count), 1, stream);
+    return start(x.choices > 2 ? kCombine : kCombineTwo, runsOver(x, x.count, x.count), kMovedRuns,
+                 stream);
   }
   static cudaError_t start(const InRuns<RowDots>& x, cudaStream_t stream) {
     const RowDots& dots = x;
     return launch(kDots, blocksOf(x.count, kRowWarps), kRowThreads, dots, stream);
   }
-  static cudaError_t load() { return loadAll(kEmbedding, kSpread, kCombine, kDots); }
+  static cudaError_t load() {
+    return loadAll(kEmbedding, kWithPositions, kSpread, kCombineTwo, kCombine, kDots);
+  }
 };
 
 /// `known`: what all rows are of.

@@ -18,8 +18,8 @@
 
 namespace tutti::parallel::cuda {
 
-/// Runs of rows: of embedding [batch, context], else of tokens. A thread has several, kThreads
-/// apart, so that what their rows wait for is waited for once.
+/// Runs of rows of tokens. A thread has several, kThreads apart, so that what their rows wait for
+/// is waited for once.
 template <class Arguments>
 struct PlacedRuns {
   RunSpace space;
@@ -27,74 +27,76 @@ struct PlacedRuns {
 };
 inline constexpr int kEmbeddedRuns = 4, kMovedRuns = 2;
 
-/// Calls visit(index, run) for the runs of this thread.
-template <int kRunsOfThread, class Visit>
+/// Calls visit(index, place) for the runs of this thread.
+template <int kRun, int kRunsOfThread, class Visit>
 TUTTI_DEVICE void forRunsOfThread(const RunSpace& space, const Visit& visit) {
   const uint32_t first = blockIdx.x * uint32_t(kThreads * kRunsOfThread) + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kRunsOfThread; ++i)
-    if (const uint32_t run = first + uint32_t(i * kThreads); run < space.runs) visit(i, run);
+    if (const uint32_t run = first + uint32_t(i * kThreads); run < space.runs)
+      visit(i, placeInRows<kRun>(space, run));
 }
 
-TUTTI_DEVICE int64_t tokenOf(const Embedding& x, const RunPlace& at) {
-  return int64_t(at.row[0]) * x.context + at.row[2];
+/// Where the positions of a token are; -1 where it has none.
+TUTTI_DEVICE int32_t positionOf(const Embedding& x, const RunSpace& space, uint32_t token) {
+  const uint32_t t = token - quotientOf(space.last, token) * space.last.divisor;
+  const int32_t position = x.at == nullptr ? int32_t(t) : x.at[t];
+  return position >= 0 && position < x.positionRows ? position : -1;
 }
 
-template <int kRun, int kKnown>
+/// What is written goes past the caches' other lines: of those that are read some are of rows that
+/// come again.
+template <int kRun, int kKnown, bool kHasPositions>
 __global__ void __launch_bounds__(kThreads)
     embeddingRuns(const __grid_constant__ PlacedRuns<Embedding> runs) {
+  constexpr int kOfPositions = kHasPositions ? kEmbeddedRuns : 1;
   const Embedding& x = runs.x;
   const Elements tokens = known<kKnown>(x.tokens), positions = known<kKnown>(x.positions),
                  to = known<kKnown>(x.x);
-  const bool hasPositions = positions.data != nullptr;
-  int32_t ids[kEmbeddedRuns] = {}, places[kEmbeddedRuns] = {};
-  forRunsOfThread<kEmbeddedRuns>(runs.space, [&](int i, uint32_t run) {
-    const RunPlace at = placeOf<kRun>(runs.space, run);
-    ids[i] = x.tokenIds[tokenOf(x, at)];
-    places[i] = x.at == nullptr || !hasPositions ? int32_t(at.row[2]) : x.at[at.row[2]];
+  int32_t rows[kEmbeddedRuns] = {}, places[kOfPositions] = {};
+  forRunsOfThread<kRun, kEmbeddedRuns>(runs.space, [&](int i, const RunPlace& at) {
+    rows[i] = x.tokenIds[at.row[2]];
+    if constexpr (kHasPositions) places[i] = positionOf(x, runs.space, at.row[2]);
   });
-  int64_t rows[kEmbeddedRuns];
-  bool isLearned[kEmbeddedRuns];
-  Words<kRun> words[kEmbeddedRuns] = {}, ofPositions[kEmbeddedRuns] = {};
-  forRunsOfThread<kEmbeddedRuns>(runs.space, [&](int i, uint32_t run) {
-    const int64_t column = placeInRows<kRun>(runs.space, run).column;
-    rows[i] = rowIn(x.part, ids[i]);
-    isLearned[i] = hasPositions && places[i] >= 0 && places[i] < x.positionRows;
-    if (rows[i] >= 0) words[i] = loadWords<kRun>(tokens, rows[i] * x.width + column);
-    if (isLearned[i])
-      ofPositions[i] = loadWords<kRun>(positions, int64_t(places[i]) * x.width + column);
+  Words<kRun> words[kEmbeddedRuns] = {}, ofPositions[kOfPositions] = {};
+  forRunsOfThread<kRun, kEmbeddedRuns>(runs.space, [&](int i, const RunPlace& at) {
+    rows[i] = rowIn(x.part, rows[i]);
+    if (rows[i] >= 0) words[i] = loadWords<kRun>(tokens, int64_t(rows[i]) * x.width + at.column);
+    if constexpr (kHasPositions)
+      if (places[i] >= 0)
+        ofPositions[i] = loadWords<kRun>(positions, int64_t(places[i]) * x.width + at.column);
   });
-  forRunsOfThread<kEmbeddedRuns>(runs.space, [&](int i, uint32_t run) {
-    const RunPlace at = placeOf<kRun>(runs.space, run);
+  forRunsOfThread<kRun, kEmbeddedRuns>(runs.space, [&](int i, const RunPlace& at) {
     float sum[kRun] = {};
     if (rows[i] >= 0) widenWords(words[i], tokens.format, sum);
-    if (isLearned[i]) {
-      float more[kRun];
-      widenWords(ofPositions[i], positions.format, more);
+    if constexpr (kHasPositions)
+      if (places[i] >= 0) {
+        float more[kRun];
+        widenWords(ofPositions[i], positions.format, more);
 #pragma unroll
-      for (int k = 0; k < kRun; ++k) sum[k] = sum[k] + more[k];
-    }
-    storeRun(to, tokenOf(x, at) * x.width + at.column, sum);
+        for (int k = 0; k < kRun; ++k) sum[k] = sum[k] + more[k];
+      }
+    storeRunOnce(to, int64_t(at.row[2]) * x.width + at.column, sum);
   });
 }
 
-/// So many choices are under way.
-inline constexpr int kChoicesAhead = 4;
-
 /// Where so many choices of a row go or come from, from one of them on.
+template <int kAhead>
 struct ChoicesAhead {
-  int64_t rows[kChoicesAhead];  ///< -1: nowhere, or beyond the last
-  float weights[kChoicesAhead];
+  int32_t rows[kAhead];  ///< -1: nowhere, or beyond the last
+  float weights[kAhead];
 
-  TUTTI_DEVICE ChoicesAhead(const Placed& x, int64_t first, int64_t end) {
+  TUTTI_DEVICE void load(const Placed& x, int64_t row, int32_t first) {
+    const int64_t begin = row * x.choices + first;
 #pragma unroll
-    for (int j = 0; j < kChoicesAhead; ++j) {
-      const bool isThere = first + j < end;
-      rows[j] = isThere ? placedRow(x, first + j) : -1;
-      weights[j] = isThere ? weightOf<float>(x, first + j) : 0.0f;
+    for (int j = 0; j < kAhead; ++j) {
+      const bool isThere = first + j < x.choices;
+      rows[j] = isThere ? placedRow(x, begin + j) : -1;
+      weights[j] = isThere ? weightOf<float>(x, begin + j) : 0.0f;
     }
   }
 };
+inline constexpr int kSpreadAhead = 4;
 
 template <int kRun, int kKnown>
 __global__ void __launch_bounds__(kThreads)
@@ -102,56 +104,61 @@ __global__ void __launch_bounds__(kThreads)
   const SpreadRows& x = runs.x;
   const Elements from = known<kKnown>(x.rows), to = known<kKnown>(x.placed);
   Words<kRun> words[kMovedRuns] = {};
-  forRunsOfThread<kMovedRuns>(runs.space, [&](int i, uint32_t run) {
-    const RunPlace at = placeInRows<kRun>(runs.space, run);
+  forRunsOfThread<kRun, kMovedRuns>(runs.space, [&](int i, const RunPlace& at) {
     words[i] = loadWords<kRun>(from, int64_t(at.row[2]) * x.width + at.column);
   });
-  forRunsOfThread<kMovedRuns>(runs.space, [&](int i, uint32_t run) {
-    const RunPlace at = placeInRows<kRun>(runs.space, run);
-    const int64_t begin = int64_t(at.row[2]) * x.choices, end = begin + x.choices;
-    float in[kRun], out[kRun];
 #pragma unroll 1
-    for (int64_t first = begin; first < end; first += kChoicesAhead) {
-      const ChoicesAhead ahead(x, first, end);
+  for (int32_t first = 0; first < x.choices; first += kSpreadAhead) {
+    ChoicesAhead<kSpreadAhead> ahead[kMovedRuns];
+    forRunsOfThread<kRun, kMovedRuns>(
+        runs.space, [&](int i, const RunPlace& at) { ahead[i].load(x, at.row[2], first); });
+    forRunsOfThread<kRun, kMovedRuns>(runs.space, [&](int i, const RunPlace& at) {
+      float in[kRun], out[kRun];
       widenWords(words[i], from.format, in);
 #pragma unroll
-      for (int j = 0; j < kChoicesAhead; ++j) {
-        if (ahead.rows[j] < 0) continue;
+      for (int j = 0; j < kSpreadAhead; ++j) {
+        if (ahead[i].rows[j] < 0) continue;
 #pragma unroll
-        for (int k = 0; k < kRun; ++k) out[k] = ahead.weights[j] * in[k];
-        storeRun(to, ahead.rows[j] * x.width + at.column, out);
+        for (int k = 0; k < kRun; ++k) out[k] = ahead[i].weights[j] * in[k];
+        storeRun(to, int64_t(ahead[i].rows[j]) * x.width + at.column, out);
       }
-    }
-  });
+    });
+  }
 }
 
-template <int kRun, int kKnown>
+/// Of each run so many choices are under way.
+template <int kRun, int kKnown, int kAhead>
 __global__ void __launch_bounds__(kThreads)
     combineRuns(const __grid_constant__ PlacedRuns<CombineRows> runs) {
   const CombineRows& x = runs.x;
   const Elements from = known<kKnown>(x.placed), to = known<kKnown>(x.rows);
-  const uint32_t run = uint32_t(firstElement());
-  if (run >= runs.space.runs) return;
-  const RunPlace at = placeInRows<kRun>(runs.space, run);
-  const int64_t row = at.row[2], end = (row + 1) * x.choices;
-  float sum[kRun] = {};
+  float sums[kMovedRuns][kRun] = {};
 #pragma unroll 1
-  for (int64_t first = row * x.choices; first < end; first += kChoicesAhead) {
-    const ChoicesAhead ahead(x, first, end);
-    Words<kRun> words[kChoicesAhead] = {};
+  for (int32_t first = 0; first < x.choices; first += kAhead) {
+    ChoicesAhead<kAhead> ahead[kMovedRuns];
+    forRunsOfThread<kRun, kMovedRuns>(
+        runs.space, [&](int i, const RunPlace& at) { ahead[i].load(x, at.row[2], first); });
+    Words<kRun> words[kMovedRuns][kAhead] = {};
+    forRunsOfThread<kRun, kMovedRuns>(runs.space, [&](int i, const RunPlace& at) {
 #pragma unroll
-    for (int j = 0; j < kChoicesAhead; ++j)
-      if (ahead.rows[j] >= 0) words[j] = loadWords<kRun>(from, ahead.rows[j] * x.width + at.column);
+      for (int j = 0; j < kAhead; ++j)
+        if (ahead[i].rows[j] >= 0)
+          words[i][j] = loadWords<kRun>(from, int64_t(ahead[i].rows[j]) * x.width + at.column);
+    });
+    forRunsOfThread<kRun, kMovedRuns>(runs.space, [&](int i, const RunPlace&) {
 #pragma unroll
-    for (int j = 0; j < kChoicesAhead; ++j) {
-      if (ahead.rows[j] < 0) continue;
-      float in[kRun];
-      widenWords(words[j], from.format, in);
+      for (int j = 0; j < kAhead; ++j) {
+        if (ahead[i].rows[j] < 0) continue;
+        float in[kRun];
+        widenWords(words[i][j], from.format, in);
 #pragma unroll
-      for (int i = 0; i < kRun; ++i) sum[i] = sum[i] + ahead.weights[j] * in[i];
-    }
+        for (int k = 0; k < kRun; ++k) sums[i][k] = sums[i][k] + ahead[i].weights[j] * in[k];
+      }
+    });
   }
-  storeRun(to, row * x.width + at.column, sum);
+  forRunsOfThread<kRun, kMovedRuns>(runs.space, [&](int i, const RunPlace& at) {
+    storeRun(to, int64_t(at.row[2]) * x.width + at.column, sums[i]);
+  });
 }
 
 /// Runs of both rows of a choice.

@@ -137,6 +137,16 @@ TUTTI_DEVICE void storeRun(const Elements& x, int64_t at, const float (&values)[
   storeWords(x, at, narrowWords(values, x.format));
 }
 
+/// Which the second-level cache is to give up before other lines.
+template <int kRun>
+TUTTI_DEVICE void storeRunOnce(const Elements& x, int64_t at, const float (&values)[kRun]) {
+  const Words<kRun> words = narrowWords(values, x.format);
+  uint4* const to = wordsAt<kRun>(x, at);
+  ptx::stStreaming(to, words.words[0]);
+  if constexpr (kRun == 8)
+    if (areFloats<kRun>(x)) ptx::stStreaming(to + 1, words.words[1]);
+}
+
 /// Four elements of 16 bits: half a word.
 TUTTI_DEVICE Words<4> loadHalfWord(const Elements& x, int64_t at) {
   const uint2 half = *reinterpret_cast<const uint2*>(static_cast<char*>(x.data) + at * 2);

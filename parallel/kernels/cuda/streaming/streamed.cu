@@ -7,11 +7,8 @@
 namespace tutti::parallel::cuda {
 namespace {
 
-int64_t bytesOf(const Elements& x) {
-  return x.format == Format::Float64 ? 8 : x.format == Format::Float32 ? 4 : 2;
-}
 Elements behind(const Elements& x, int64_t elements) {
-  return {static_cast<char*>(x.data) + elements * bytesOf(x), x.format};
+  return {static_cast<char*>(x.data) + elements * bytesOf(x.format), x.format};
 }
 
 RunSpace spaceOf(const RowPlaces& one, const RowPlaces& other, int64_t count, int64_t width,

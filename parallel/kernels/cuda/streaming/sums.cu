@@ -58,17 +58,25 @@ cudaError_t sumAlongLinks(const SortedTokens& sorted, cudaStream_t stream) {
 
 cudaError_t enqueue(const InRuns<SumByRow>& x, cudaStream_t stream) {
   SortedTokens sorted{};
-  cudaError_t error = enqueueRows(x, stream);
+  cudaError_t error = x.run == 1 ? enqueueZeros(x, stream) : cudaSuccess;
+  if (error == cudaSuccess) error = enqueueRows(x, stream);
   if (error == cudaSuccess) error = sort(x, sorted, stream);
   if (error != cudaSuccess) return error;
   if (x.run == 1) return sumAlongLinks(sorted, stream);
+  if (x.clears != 0) {
+    const auto words = static_cast<int32_t>(x.width * bytesOf(x.to.format) / kWordBytes);
+    error = launch(clearOthers, blocksOf(x.part.here, kClearedRows), kRowThreads,
+                   ClearedRows{sorted, words}, stream);
+  }
+  if (error != cudaSuccess) return error;
   const int64_t warps = x.count * blocksOf(x.width / x.run, 32);
   return launch(x.run == 4 ? sumRuns<4> : sumRuns<8>, blocksOf(warps, kRowWarps), kRowThreads,
                 sorted, stream);
 }
 
 cudaError_t loadSums() {
-  return loadAll(countDigits, placeDigits, moveByDigit, linkSorted, sumRuns<4>, sumRuns<8>);
+  return loadAll(countDigits, placeDigits, moveByDigit, linkSorted, clearOthers, sumRuns<4>,
+                 sumRuns<8>);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -9,11 +9,14 @@
 // digit, one block turns counts into places, and tiles move their tokens there, in their order.
 // Tokens whose row is elsewhere have the number of no row, which is last.
 //
+// Where a gradient begins anew, rows that no token has become zero: a block looks each of its rows
+// up among the sorted ones.
+//
 // Bound: the memory's bandwidth, reads b for each element of a token, and reads and writes the row
-// of each id that there is once. The sort takes time linear in tokens, whatever ids they have:
-// three launches for each 8 bits of a row's number, and 16 bytes a token in each. Of an id that
-// many tokens have the sum is bound by the latency of kAhead loads, not by how many tokens others
-// have.
+// of each id that there is once, or writes all rows once. The sort takes time linear in tokens,
+// whatever ids they have: three launches for each 8 bits of a row's number, and 16 bytes a token in
+// each. Of an id that many tokens have the sum is bound by the latency of kAhead loads, not by how
+// many tokens others have.
 
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/streaming/arguments.h"
@@ -123,6 +126,45 @@ __global__ inline void linkSorted(const __grid_constant__ SortedTokens sorted) {
   const bool hasNext = i + 1 < sorted.x.count && sorted.rows[i + 1] == row;
   sorted.x.next[token] = hasNext ? sorted.tokens[i + 1] : -1;
   sorted.x.hasPrevious[token] = i > 0 && sorted.rows[i - 1] == row ? 1 : 0;
+}
+
+/// Of a block of clearOthers().
+inline constexpr int kClearedRows = 8;
+
+/// Whether a token has the row. Rows ascend; those of tokens that are elsewhere are the last.
+TUTTI_DEVICE bool hasTokens(const SortedTokens& sorted, uint32_t row) {
+  int32_t begin = 0, end = sorted.x.count;
+  while (begin < end) {
+    const int32_t middle = begin + (end - begin) / 2;
+    if (uint32_t(sorted.rows[middle]) < row)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return begin < sorted.x.count && uint32_t(sorted.rows[begin]) == row;
+}
+
+/// What has rows that are cleared, of so many words each.
+struct ClearedRows {
+  SortedTokens sorted;
+  int32_t words;
+};
+
+/// Rows without tokens become zero.
+__global__ inline void __launch_bounds__(kRowThreads)
+    clearOthers(const __grid_constant__ ClearedRows rows) {
+  TUTTI_SHARED(int32_t, isOther, [kClearedRows]);
+  const SumByRow& x = rows.sorted.x;
+  const int64_t first = int64_t(blockIdx.x) * kClearedRows;
+  if (const int64_t row = first + threadIdx.x; threadIdx.x < kClearedRows)
+    isOther[threadIdx.x] = row < x.part.here && !hasTokens(rows.sorted, uint32_t(row)) ? 1 : 0;
+  __syncthreads();
+  for (int i = 0; i < kClearedRows; ++i) {
+    if (isOther[i] == 0) continue;
+    uint4* const row = static_cast<uint4*>(x.to.data) + (first + i) * rows.words;
+    for (int32_t word = int32_t(threadIdx.x); word < rows.words; word += kRowThreads)
+      row[word] = make_uint4(0, 0, 0, 0);
+  }
 }
 
 inline constexpr int kAhead = 8;

@@ -33,8 +33,6 @@ const char* nameOf(Activation activation) {
 
 }  // namespace
 
-int32_t bytesOf(Format format) { return format == Format::Float32 ? 4 : 2; }
-
 std::string EpilogueCase::describe() const {
   std::ostringstream text;
   text << nameOf(activation) << (keeps ? "" : ", not kept") << (bias ? ", bias" : "")

@@ -117,7 +117,4 @@ class Product {
   GemmChoice choice_;
 };
 
-/// Of an element.
-int32_t bytesOf(Format format);
-
 }  // namespace tutti::parallel::cuda

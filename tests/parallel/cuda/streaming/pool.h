@@ -89,6 +89,4 @@ class Pool {
   emulation::Random random_{5};
 };
 
-inline int64_t bytesOf(Format format) { return format == Format::Float32 ? 4 : 2; }
-
 }  // namespace tutti::parallel::cuda

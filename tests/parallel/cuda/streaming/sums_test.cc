@@ -57,9 +57,14 @@ struct Sums {
 int32_t* mutableNumbers(Pool& pool, int64_t count) {
   return const_cast<int32_t*>(pool.numbers(std::vector<int32_t>(static_cast<size_t>(count), -77)));
 }
-/// `areKept`: what the scratch has afterwards is compared, too, but for what sorts.
+/// Where sums begin: at what is there, or at zero; then rows without tokens stay, or become zero.
+enum class Start { There, Zero, ZeroOfAll };
+constexpr Start kStarts[] = {Start::There, Start::Zero, Start::ZeroOfAll};
+
+/// `areKept`: what the scratch has afterwards is compared, too, but for what sorts. Where all rows
+/// become zero there are no more than have memory.
 SumByRow sumsOf(Pool& pool, const Tokens& tokens, int64_t width, const Formats& formats,
-                bool accumulates, int64_t shift, bool areKept) {
+                Start begin, int64_t shift, bool areKept) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < tokens.count; ++i) ids.push_back(static_cast<int32_t>(tokens.id(i)));
   const int64_t count = tokens.count, rows = lastRow(tokens) + 1;
@@ -69,10 +74,10 @@ SumByRow sumsOf(Pool& pool, const Tokens& tokens, int64_t width, const Formats& 
   int32_t* const links = areKept ? mutableNumbers(pool, 3 * count) : scratch(3 * count);
   return {.tokenIds = pool.numbers(ids),
           .at = nullptr,
-          .part = tokens.part,
+          .part = {tokens.part.first, begin == Start::ZeroOfAll ? rows : tokens.part.here},
           .dx = pool.random({count, width, width, shift}, formats.elements),
-          .to = accumulates ? pool.random({rows, width, width, shift}, formats.kept)
-                            : pool.result({rows, width, width, shift}, formats.kept),
+          .to = begin == Start::There ? pool.random({rows, width, width, shift}, formats.kept)
+                                      : pool.result({rows, width, width, shift}, formats.kept),
           .rowOf = links,
           .next = links + count,
           .hasPrevious = links + 2 * count,
@@ -80,7 +85,8 @@ SumByRow sumsOf(Pool& pool, const Tokens& tokens, int64_t width, const Formats& 
           .count = tokens.count,
           .context = tokens.count,
           .width = static_cast<int32_t>(width),
-          .accumulate = accumulates};
+          .accumulate = begin == Start::There,
+          .clears = begin == Start::ZeroOfAll};
 }
 
 cudaError_t start(StreamingFamily family, const SumByRow& x) {
@@ -95,16 +101,17 @@ int64_t widthOf(const Tokens& tokens) {
 TEST(SumsByRow, AreThePlainOnes) {
   for (const Tokens& tokens : allTokens())
     for (const Formats& formats : kAllFormats)
-      for (const bool accumulates : {false, true}) {
+      for (const Start begin : kStarts) {
         if (tokens.part.here > 60000 && formats.kept == Format::Float32) continue;  // no memory
         SCOPED_TRACE(tokens.name + ", " + nameOf(formats.elements) + " and " +
                      nameOf(formats.kept));
         Pool pool;
-        const SumByRow x = sumsOf(pool, tokens, widthOf(tokens), formats, accumulates, 0, false);
+        const SumByRow x = sumsOf(pool, tokens, widthOf(tokens), formats, begin, 0, false);
         EXPECT_GT(runOf(x), 1);
         const Pool::Results results = pool.compute([&](StreamingFamily f) { return start(f, x); });
         EXPECT_TRUE(results.vectors == results.plain);
-        EXPECT_EQ(results.plain == pool.image(), tokens.name == "elsewhere");
+        EXPECT_EQ(results.plain == pool.image(),
+                  tokens.name == "elsewhere" && begin != Start::ZeroOfAll);
       }
 }
 
@@ -113,7 +120,7 @@ TEST(SumsByRow, OfPositions) {
   const Tokens tokens{"positions", 300, {0, 60}, [](int64_t i) { return i % 60; }};
   for (const bool isPlaced : {false, true}) {
     Pool pool;
-    SumByRow x = sumsOf(pool, tokens, 40, kAllFormats[2], true, 0, false);
+    SumByRow x = sumsOf(pool, tokens, 40, kAllFormats[2], Start::There, 0, false);
     std::vector<int32_t> at;
     for (int32_t t = 0; t < 60; ++t) at.push_back(t * 7 % 31);
     x.tokenIds = nullptr;
@@ -132,44 +139,50 @@ TEST(SumsByRow, LinkTheSameTokens) {
       SCOPED_TRACE(tokens.name);
       Pool pool;
       const SumByRow x =
-          sumsOf(pool, tokens, isShifted ? 8 : 5, kAllFormats[3], true, isShifted ? 1 : 0, true);
+          sumsOf(pool, tokens, isShifted ? 8 : 5, kAllFormats[3],
+                 isShifted ? Start::ZeroOfAll : Start::There, isShifted ? 1 : 0, true);
       EXPECT_EQ(runOf(x), 1);
       pool.expectPlainBits([&](StreamingFamily f) { return start(f, x); }, tokens.name);
     }
 }
 
-// Sums of integers, by their definition; all that has no token stays.
+// Sums of integers, by their definition; all that has no token stays, or is zero.
 TEST(SumsByRow, AreExactOfIntegers) {
   const auto number = [](int64_t i, int64_t column) {
     return static_cast<double>((i * 5 + column) % 7 - 3);
   };
-  for (const Tokens& tokens : allTokens()) {
-    if (tokens.part.here > 60000) continue;
-    SCOPED_TRACE(tokens.name);
-    Pool pool;
-    const int64_t width = widthOf(tokens);
-    const SumByRow x = sumsOf(pool, tokens, width, kAllFormats[2], false, 0, false);
-    std::map<int64_t, std::vector<double>> sums;
-    for (int64_t i = 0; i < tokens.count; ++i)
-      for (int64_t column = 0; column < width; ++column) {
-        pool.set(x.dx, i * width + column, number(i, column));
-        const int64_t row = tokens.id(i) - tokens.part.first;
-        if (row < 0 || row >= tokens.part.here) continue;
-        auto& sum = sums[row];
-        sum.resize(static_cast<size_t>(width));
-        sum[static_cast<size_t>(column)] += number(i, column);
+  for (const Tokens& tokens : allTokens())
+    for (const Start begin : {Start::Zero, Start::ZeroOfAll}) {
+      if (tokens.part.here > 60000) continue;
+      SCOPED_TRACE(tokens.name);
+      Pool pool;
+      const int64_t width = widthOf(tokens);
+      const SumByRow x = sumsOf(pool, tokens, width, kAllFormats[2], begin, 0, false);
+      std::map<int64_t, std::vector<double>> sums;
+      for (int64_t i = 0; i < tokens.count; ++i)
+        for (int64_t column = 0; column < width; ++column) {
+          pool.set(x.dx, i * width + column, number(i, column));
+          const int64_t row = tokens.id(i) - tokens.part.first;
+          if (row < 0 || row >= tokens.part.here) continue;
+          auto& sum = sums[row];
+          sum.resize(static_cast<size_t>(width));
+          sum[static_cast<size_t>(column)] += number(i, column);
+        }
+      const std::vector<char> got =
+          pool.compute([&](StreamingFamily f) { return start(f, x); }).vectors;
+      if (begin == Start::ZeroOfAll)
+        for (int64_t row = 0; row < x.part.here; ++row)
+          sums[row].resize(static_cast<size_t>(width));
+      std::vector<char> others = got;
+      for (const auto& [row, sum] : sums) {
+        for (int64_t column = 0; column < width; ++column)
+          ASSERT_EQ(pool.numberIn(got, x.to, row * width + column),
+                    sum[static_cast<size_t>(column)])
+              << row << ", " << column;
+        pool.erase(others, {static_cast<char*>(x.to.data) + row * width * 4, x.to.format}, width);
       }
-    const std::vector<char> got =
-        pool.compute([&](StreamingFamily f) { return start(f, x); }).vectors;
-    std::vector<char> others = got;
-    for (const auto& [row, sum] : sums) {
-      for (int64_t column = 0; column < width; ++column)
-        ASSERT_EQ(pool.numberIn(got, x.to, row * width + column), sum[static_cast<size_t>(column)])
-            << row << ", " << column;
-      pool.erase(others, {static_cast<char*>(x.to.data) + row * width * 4, x.to.format}, width);
+      EXPECT_TRUE(others == pool.image()) << "writes beside its results";
     }
-    EXPECT_TRUE(others == pool.image()) << "writes beside its results";
-  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "bench/gpu/bfloat16.h"
 #include "parallel/kernels/cuda/make_cuda_kernels.h"
@@ -90,6 +91,18 @@ Tensor Gpu::numbers(const Shape& shape, const std::vector<int32_t>& period) {
   return repeatedBytes(DType::Int32, shape, period.data(), period.size() * sizeof(int32_t));
 }
 
+Tensor Gpu::zeros(DType type, const Shape& shape) {
+  const std::vector<std::byte> none(parallel::byteCount(type, shape));
+  return repeatedBytes(type, shape, none.data(), none.size());
+}
+
+Tensor Gpu::allocatePinned(DType type, const Shape& shape) {
+  const size_t bytes = std::max<size_t>(1, parallel::byteCount(type, shape));
+  memory_.push_back(tutti::allocatePinned(bytes));
+  std::memset(memory_.back().data(), 0xff, bytes);
+  return Tensor(memory_.back().data(), type, shape);
+}
+
 Tensor Gpu::repeatedBytes(DType type, const Shape& shape, const void* period, size_t bytes) {
   const Tensor x = allocate(type, shape);
   auto* const to = static_cast<std::byte*>(x.data);
@@ -109,26 +122,34 @@ void Gpu::clear() {
   memory_.clear();
 }
 
-std::vector<float> Gpu::read(const Tensor& x) {
+void Gpu::readBytes(const Tensor& x, void* to) {
   require(x.contiguous(), "rows of ", x, " lie apart");
   synchronize();
+  copy({.to = to, .from = x.data, .bytes = x.bytes()});
+}
+
+std::vector<float> Gpu::read(const Tensor& x) {
   std::vector<float> numbers(static_cast<size_t>(x.count()));
   if (x.type == DType::Float32) {
-    copy({.to = numbers.data(), .from = x.data, .bytes = x.bytes()});
-    return numbers;
+    readBytes(x, numbers.data());
+  } else if (x.type == DType::Float64) {
+    std::vector<double> wide(numbers.size());
+    readBytes(x, wide.data());
+    std::ranges::transform(wide, numbers.begin(),
+                           [](double each) { return static_cast<float>(each); });
+  } else {
+    require(x.type == DType::BFloat16, x, " has no numbers that are read");
+    std::vector<uint16_t> bits(numbers.size());
+    readBytes(x, bits.data());
+    std::ranges::transform(bits, numbers.begin(), fromBFloat16);
   }
-  require(x.type == DType::BFloat16, x, " has no numbers that are read");
-  std::vector<uint16_t> bits(numbers.size());
-  copy({.to = bits.data(), .from = x.data, .bytes = x.bytes()});
-  std::ranges::transform(bits, numbers.begin(), fromBFloat16);
   return numbers;
 }
 
 std::vector<int32_t> Gpu::readNumbers(const Tensor& x) {
-  require(x.contiguous() && x.type == DType::Int32, x, " is no array of int32");
-  synchronize();
+  require(x.type == DType::Int32, x, " is no array of int32");
   std::vector<int32_t> numbers(static_cast<size_t>(x.count()));
-  copy({.to = numbers.data(), .from = x.data, .bytes = x.bytes()});
+  readBytes(x, numbers.data());
   return numbers;
 }
 

@@ -40,12 +40,17 @@ class Gpu {
   /// With `period` over and over, rounded to the type.
   Tensor repeated(DType type, const Shape& shape, const std::vector<float>& period);
   Tensor numbers(const Shape& shape, const std::vector<int32_t>& period);
+  Tensor zeros(DType type, const Shape& shape);
+  /// As allocate(), in page-locked memory of the host; every bit is set.
+  Tensor allocatePinned(DType type, const Shape& shape);
   void clear();
 
-  /// Elements of a contiguous tensor, bfloat16 or float32.
+  /// Elements of a contiguous tensor, bfloat16 or float32, or of float64 rounded to that.
   std::vector<float> read(const Tensor& x);
   /// The same of int32.
   std::vector<int32_t> readNumbers(const Tensor& x);
+  /// The same of any type, as bytes.
+  void readBytes(const Tensor& x, void* to);
 
   /// Microseconds of a call: each function has its turn so often, and these are the medians. A turn
   /// is of as many calls, one behind the other, as take about `turnMicroseconds`.

@@ -1,6 +1,7 @@
 #include "bench/gpu/memory_cases.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "bench/gpu/memory_launches.h"
@@ -46,6 +47,11 @@ auto quiet(Body body) {
     body(kernels, x);
     return 0.0;
   };
+}
+
+/// Zero, and neither asked for nor a result; of any units.
+MemoryOperand unasked(DType type, int64_t count) {
+  return {type, fixed({count}), Content::Zero, false, false};
 }
 
 using Cases = std::vector<MemoryCase>;
@@ -305,47 +311,82 @@ int64_t lossRows(const Maker& m) {
 /// (Arena::allocateRows).
 ShapeOf logitRows(int64_t columns) { return each({(columns + 7) / 8 * 8}); }
 
-/// `part`: behind the names; so many columns of the vocabulary.
-void addLossOf(Maker& m, const std::string& part, int64_t columns) {
+/// What follows the name of a call whose kernel is by itself.
+constexpr const char* kAlone = ", the kernel";
+
+/// The call and, where it is wanted, the kernel alone. `argsOf` gives arguments of operands, of
+/// which the last is the losses of the kernel.
+template <class ArgsOf>
+void addCrossEntropy(Maker& m, const std::string& name, std::vector<MemoryOperand> operands,
+                     bool isAlone, const ArgsOf& argsOf) {
+  m.cases.push_back({name, lossRows(m), m.period, operands,
+                     [=](Kernels& k, Tensors x) { return k.crossEntropy(argsOf(x)); }});
+  if (!isAlone) return;
+  operands.push_back(out(DType::Float64, m.one()));
+  operands.back().isPinned = true;
+  m.cases.push_back(
+      {name + kAlone, lossRows(m), m.period, operands,
+       // Of the host row by row: the kernel leaves a loss of each.
+       quiet([=](Kernels& k, Tensors x) {
+         for (int64_t row = 0; row < x[1].count(); ++row) {
+           parallel::CrossEntropyArgs args = argsOf(x);
+           args.logits = args.logits.rows(row, 1);
+           args.labels = args.labels.rows(row, 1);
+           if (args.statistics.data != nullptr)
+             args.statistics = args.statistics.view({x[1].count(), 3}).rows(row, 1).view({1, 1, 3});
+           x.back().as<double>()[row] = k.crossEntropy(args);
+         }
+       }),
+       [=](Tensors x, CUstream_st* stream) {
+         launchCrossEntropy({.args = argsOf(x), .losses = x.back()}, stream);
+       }});
+}
+
+/// `part`: behind the names; so many columns of the vocabulary. `isAlone`: kernels, too.
+void addLossOf(Maker& m, const std::string& part, int64_t columns, bool isAlone) {
   const int64_t all = m.sizes.vocabulary, rows = lossRows(m);
   const ShapeOf logits = logitRows(columns);
   const MemoryOperand labels = in(kInt, m.one(), Content::Ids);
-  m.cases.push_back({"logit statistics" + part,
-                     rows,
-                     m.period,
-                     {in(kNarrow, logits), labels, out(kWide, each({3}))},
-                     quiet([=](Kernels& k, Tensors x) {
-                       k.logitStatistics({.logits = x[0].part(1, 0, columns),
-                                          .labels = x[1],
-                                          .statistics = x[2],
-                                          .vocabulary = all});
-                     })});
+  const auto statisticsOf = [=](Tensors x) {
+    return parallel::LogitStatisticsArgs{
+        .logits = x[0].part(1, 0, columns), .labels = x[1], .statistics = x[2], .vocabulary = all};
+  };
+  MemoryCase statistics{"logit statistics" + part,
+                        rows,
+                        m.period,
+                        {in(kNarrow, logits), labels, out(kWide, each({3}))},
+                        quiet([=](Kernels& k, Tensors x) { k.logitStatistics(statisticsOf(x)); })};
+  m.cases.push_back(statistics);
+  if (isAlone) {
+    statistics.name += kAlone;
+    statistics.launch = [=](Tensors x, CUstream_st* stream) {
+      launchLogitStatistics(statisticsOf(x), stream);
+    };
+    m.cases.push_back(statistics);
+  }
   // One rank's, as if others had nothing: content repeats by rows, and not by ranks.
   const ShapeOf ofOneRank = [](int64_t units) { return Shape{1, units, 3}; };
-  m.cases.push_back({"cross-entropy" + part,
-                     rows,
-                     m.period,
-                     {updated(kNarrow, logits), labels, in(kWide, ofOneRank, Content::Positive)},
-                     [=](Kernels& k, Tensors x) {
-                       return k.crossEntropy({.logits = x[0].part(1, 0, columns),
-                                              .labels = x[1],
-                                              .statistics = x[2],
-                                              .vocabulary = all});
-                     }});
+  addCrossEntropy(m, "cross-entropy" + part,
+                  {updated(kNarrow, logits), labels, in(kWide, ofOneRank, Content::Positive)},
+                  isAlone, [=](Tensors x) {
+                    return parallel::CrossEntropyArgs{.logits = x[0].part(1, 0, columns),
+                                                      .labels = x[1],
+                                                      .statistics = x[2],
+                                                      .vocabulary = all};
+                  });
 }
 
 void addLoss(Maker& m) {
   constexpr int64_t kRanks = 8;
   const int64_t columns = m.sizes.vocabulary;
-  m.cases.push_back({"loss of a whole vocabulary",
-                     lossRows(m),
-                     m.period,
-                     {updated(kNarrow, logitRows(columns)), in(kInt, m.one(), Content::Ids)},
-                     [=](Kernels& k, Tensors x) {
-                       return k.crossEntropy({.logits = x[0].part(1, 0, columns), .labels = x[1]});
-                     }});
-  addLossOf(m, "", columns);
-  addLossOf(m, " of a part", (columns + kRanks - 1) / kRanks);
+  addCrossEntropy(m, "loss of a whole vocabulary",
+                  {updated(kNarrow, logitRows(columns)), in(kInt, m.one(), Content::Ids)}, true,
+                  [=](Tensors x) {
+                    return parallel::CrossEntropyArgs{.logits = x[0].part(1, 0, columns),
+                                                      .labels = x[1]};
+                  });
+  addLossOf(m, "", columns, false);
+  addLossOf(m, " of a part", (columns + kRanks - 1) / kRanks, true);
 }
 
 constexpr int64_t kExperts = 64, kChosen = 2;
@@ -372,26 +413,42 @@ void addRouting(Maker& m) {
                     .weights = x[4],
                     .normalized = true});
          });
-  m.cases.push_back(
-      {"router gradient",
-       rows,
-       m.period,
-       {in(kWide, chosen), in(kWide, logits, Content::Positive), in(kWide, one), experts(chosen),
-        in(kWide, chosen, Content::Positive), experts(ofSequence), out(kWide, logits)},
-       [rows](Kernels& k, Tensors x) {
-         const parallel::RouterLosses losses = k.routerGradient({.dWeights = x[0],
-                                                                 .probabilities = x[1],
-                                                                 .logSumExp = x[2],
-                                                                 .chosen = x[3],
-                                                                 .weights = x[4],
-                                                                 .choices = x[5],
-                                                                 .dLogits = x[6],
-                                                                 .length = rows,
-                                                                 .normalized = true,
-                                                                 .balance = 0.5,
-                                                                 .z = 0.25});
-         return losses.balance + losses.z;
-       }});
+  const auto gradientOf = [rows](Tensors x) {
+    return parallel::RouterGradientArgs{.dWeights = x[0],
+                                        .probabilities = x[1],
+                                        .logSumExp = x[2],
+                                        .chosen = x[3],
+                                        .weights = x[4],
+                                        .choices = x[5],
+                                        .dLogits = x[6],
+                                        .length = rows,
+                                        .normalized = true,
+                                        .balance = 0.5,
+                                        .z = 0.25};
+  };
+  MemoryCase gradient{
+      "router gradient",
+      rows,
+      m.period,
+      {in(kWide, chosen), in(kWide, logits, Content::Positive), in(kWide, one), experts(chosen),
+       in(kWide, chosen, Content::Positive), experts(ofSequence), out(kWide, logits)},
+      [=](Kernels& k, Tensors x) {
+        const parallel::RouterLosses losses = k.routerGradient(gradientOf(x));
+        return losses.balance + losses.z;
+      }};
+  m.cases.push_back(gradient);
+  // What rows have is checked by its sums, which the second kernel makes of all.
+  gradient.name += ", its two kernels";
+  gradient.operands.push_back(unasked(DType::Float64, 2 * rows + 2));
+  gradient.launch = [=](Tensors x, CUstream_st* stream) {
+    launchRouterGradient({.args = gradientOf(x), .losses = x.back()}, stream);
+  };
+  gradient.left = [=](Gpu& gpu, Tensors x) {
+    parallel::RouterLosses losses;
+    gpu.readBytes(x.back().rows(2 * rows, 2), &losses);
+    return losses.balance + losses.z;
+  };
+  m.cases.push_back(gradient);
   m.rows("count choices", {experts(chosen), out(kInt, ofPieces)},
          [](Kernels& k, Tensors x) { k.countChoices({.chosen = x[0], .choices = x[1]}); });
   // Where a choice goes depends on all that are before it.
@@ -467,6 +524,33 @@ void sgd(Kernels& kernels, Tensors x, bool hasVelocity) {
   kernels.sgd({.tensors = all, .learningRate = 0.125, .momentum = hasVelocity ? 0.5 : 0});
 }
 
+/// The call, and the kernel alone, whose limbs are checked as the sum that they are.
+void addSquares(Maker& m, const std::string& name, int64_t parts) {
+  const auto partsOf = [parts](Tensors x) {
+    std::vector<Tensor> all;
+    forParts(x.first(1), parts, [&](const auto& part) { all.push_back(part(0)); });
+    return all;
+  };
+  MemoryCase squares{
+      name, m.sizes.rows, m.period, {in(kWide, m.row())}, [=](Kernels& k, Tensors x) {
+        parallel::ExactSum sum;
+        k.addSquares(partsOf(x), sum);
+        return sum.value();
+      }};
+  m.cases.push_back(squares);
+  squares.name += kAlone;
+  squares.operands.push_back(unasked(DType::Int64, parallel::ExactSum::kLimbs + 1));
+  squares.launch = [=](Tensors x, CUstream_st* stream) {
+    launchSumOfSquares({.all = partsOf(x), .limbs = x[1]}, stream);
+  };
+  squares.left = [](Gpu& gpu, Tensors x) {
+    std::array<int64_t, parallel::ExactSum::kLimbs + 1> limbs{};
+    gpu.readBytes(x[1], limbs.data());
+    return parallel::ExactSum::fromLimbs(limbs).value();
+  };
+  m.cases.push_back(squares);
+}
+
 void addOptimizer(Maker& m) {
   const ShapeOf row = m.row();
   m.rows("adamw",
@@ -491,18 +575,8 @@ void addOptimizer(Maker& m) {
            forParts(x, kWeights, [&](const auto& part) { all.push_back({part(0), part(1)}); });
            k.copyAll(all);
          });
-  for (const int64_t parts : {int64_t{1}, kWeights})
-    m.cases.push_back({parts == 1 ? "sum of squares" : "sum of squares of many",
-                       m.sizes.rows,
-                       m.period,
-                       {in(kWide, row)},
-                       [parts](Kernels& k, Tensors x) {
-                         std::vector<Tensor> all;
-                         forParts(x, parts, [&](const auto& part) { all.push_back(part(0)); });
-                         parallel::ExactSum sum;
-                         k.addSquares(all, sum);
-                         return sum.value();
-                       }});
+  addSquares(m, "sum of squares", 1);
+  addSquares(m, "sum of squares of many", kWeights);
 }
 
 }  // namespace
@@ -512,8 +586,9 @@ double MemoryCase::bytes() const {
   for (const MemoryOperand& operand : operands) {
     Shape shape = operand.shape(units);
     if (operand.usedRows > 0) shape[0] = operand.usedRows;
-    bytes += (operand.isRead + operand.isWritten) *
-             static_cast<double>(parallel::byteCount(operand.type, shape));
+    if (!operand.isPinned)
+      bytes += (operand.isRead + operand.isWritten) *
+               static_cast<double>(parallel::byteCount(operand.type, shape));
   }
   return bytes;
 }

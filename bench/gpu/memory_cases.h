@@ -23,7 +23,8 @@ enum class Content {
   Random,    ///< multiples of 1/8 from -3 to 3
   Positive,  ///< from 1/8 on
   Ids,       ///< below the vocabulary, or below `end`
-  Places     ///< each once, those of a period behind those of the period before
+  Places,    ///< each once, those of a period behind those of the period before
+  Zero       ///< of any type: what a kernel adds to, or scratch
 };
 
 struct MemoryOperand {
@@ -34,6 +35,9 @@ struct MemoryOperand {
   bool isRead = true, isWritten = false;
   int64_t usedRows = 0;  ///< of a table that is read in part, each once; 0: all
   int64_t end = 0;       ///< of ids; 0: the vocabulary's
+  /// A result in memory of the host that kernels reach, as calls have those that they wait for:
+  /// none of the GPU's bytes, and NaN at first.
+  bool isPinned = false;
 };
 
 /// A call on `units`, rows or sequences, of which the content repeats after `period`.
@@ -43,11 +47,13 @@ struct MemoryCase {
   std::vector<MemoryOperand> operands;
   /// Returns what the kernel does, or 0: a sum over rows.
   std::function<double(parallel::Kernels&, std::span<const Tensor>)> call;
-  /// Of a kernel that is only a part of what Kernels has: enqueues it on the GPU, where call() is
-  /// then the host's alone.
+  /// Of a kernel that is only a part of what Kernels has, or of a call without its wait: enqueues
+  /// it on the GPU, where call() is then the host's alone.
   std::function<void(std::span<const Tensor>, CUstream_st*)> launch = {};
+  /// What call() returns, as the first launch has left it in operands that are on the GPU.
+  std::function<double(Gpu&, std::span<const Tensor>)> left = {};
 
-  double bytes() const;  ///< read and written, each once
+  double bytes() const;  ///< of the GPU's memory, read and written, each once
 };
 
 /// What so many Ids are.

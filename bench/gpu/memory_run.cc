@@ -65,7 +65,12 @@ MemoryRun::MemoryRun(Gpu& gpu, const MemoryCase& made, int64_t vocabulary)
   for (size_t i = 0; i < made.operands.size(); ++i) {
     const MemoryOperand& operand = made.operands[i];
     const Shape all = operand.shape(made.units), period = operand.shape(made.period);
-    if (operand.type == DType::Int32) {
+    if (operand.isPinned || operand.content == Content::Zero) {
+      onGpu_.push_back(operand.isPinned ? gpu.allocatePinned(operand.type, all)
+                                        : gpu.zeros(operand.type, all));
+      onHost_.push_back(host_.allocate(DType::Float64, period));
+      std::fill_n(onHost_.back().as<double>(), period.count(), 0.0);
+    } else if (operand.type == DType::Int32) {
       const int64_t end = operand.end > 0 ? operand.end : vocabulary;
       const std::vector<int32_t> ids = operand.content == Content::Places
                                            ? placesOf(period.count())
@@ -90,7 +95,9 @@ double MemoryRun::call() {
 
 void MemoryRun::check() {
   parallel::HostKernels host;
-  const double got = call(), repeats = static_cast<double>(case_.units / case_.period);
+  double got = call();
+  if (case_.left) got = case_.left(gpu_, onGpu_);
+  const double repeats = static_cast<double>(case_.units / case_.period);
   const double want = repeats * case_.call(host, onHost_);
   if (!(std::abs(got - want) <= kComputed * std::abs(want)))
     parallel::fail(ErrorCode::Internal, case_.name, ": it is ", got, " and not ", want);

@@ -3,12 +3,19 @@
 // the GPU's memory to another. The table has the bytes that a call must read and write, each once,
 // over its time, and the ratio of that to the copy's bytes, read and written, over its own; a row
 // of a table of tokens or of positions is such a byte once, however many ids name it. A call that
-// waits for the GPU, to check ids or to return a sum, has that wait in its time. All results are
-// compared with the host's (memory_run.cc); the exit status is 1 if one is wrong.
+// waits for the GPU, to check ids or to return a sum, has that wait in its time; where a kernel of
+// such a call follows it by itself ("the kernel"), that is without. All results are compared with
+// the host's (memory_run.cc); the exit status is 1 if one is wrong.
+//
+// A third turn is of launches of a kernel that has nothing to do, one behind the other. What one of
+// these takes, over the call's time, is the column `launch`: near 1, the call moves so little that
+// what is measured is a launch and not the memory, whatever the ratio says; a call of several
+// launches has as much for each of them.
 
 #include <cstdio>
 
 #include "bench/gpu/memory_cases.h"
+#include "bench/gpu/memory_launches.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::bench {
@@ -37,7 +44,8 @@ int run(int argc, char** argv) {
   Ratios ratios;
   int status = 0;
   size_t done = 0;
-  std::printf("| kernel | MB | GB/s | copy | ratio |\n|---|---|---|---|---|\n");
+  std::vector<double> launches;
+  std::printf("| kernel | MB | GB/s | copy | ratio | launch |\n|---|---|---|---|---|---|\n");
   for (; done < cases.size() && !budget.isSpent(); ++done) {
     const MemoryCase& each = cases[done];
     gpu.clear();
@@ -51,15 +59,17 @@ int run(int argc, char** argv) {
                        [&] {
                          copy({.to = to.data(), .from = from.data(), .bytes = copied},
                               StreamRef::cuda(gpu.stream()));
-                       }},
+                       },
+                       [&] { launchNothing(gpu.stream()); }},
                       turns);
       const double rate = each.bytes() / times[0] / 1e3;
       const double copyRate = 2 * static_cast<double>(copied) / times[1] / 1e3;
-      std::printf("| %s | %.1f | %.1f | %.1f | %.3f |\n", each.name.c_str(), each.bytes() / 1e6,
-                  rate, copyRate, rate / copyRate);
+      std::printf("| %s | %.1f | %.1f | %.1f | %.3f | %.3f |\n", each.name.c_str(),
+                  each.bytes() / 1e6, rate, copyRate, rate / copyRate, times[2] / times[0]);
+      launches.push_back(times[2]);
       ratios.add(each.name, rate / copyRate);
     } catch (const Error& error) {
-      std::printf("| %s | **failed**: %s | | | |\n", each.name.c_str(), error.what());
+      std::printf("| %s | **failed**: %s | | | | |\n", each.name.c_str(), error.what());
       status = 1;
     }
     std::fflush(stdout);
@@ -67,6 +77,8 @@ int run(int argc, char** argv) {
   }
   std::printf("\nkernels that memory bounds, bytes a second over a copy's: %s\n",
               ratios.describe().c_str());
+  if (!launches.empty())
+    std::printf("a launch of a kernel that has nothing to do: %.2f us\n", median(launches));
   if (done < cases.size())
     std::printf("kernels from %s on: not measured: no time left, %zu of %zu\n",
                 cases[done].name.c_str(), cases.size() - done, cases.size());

@@ -47,6 +47,9 @@ struct Cublas::Functions {
   int (*getVersion)(void*, int*);
   int (*gemmEx)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*,
                 int, int, const void*, void*, int, int, int, int);
+  int (*gemmBatch)(void*, int, int, int, int, int, const void*, const void*, int, int, long long,
+                   const void*, int, int, long long, const void*, void*, int, int, long long, int,
+                   int, int);
 };
 
 Cublas::Cublas(const std::string& file, CUstream_st* stream)
@@ -61,6 +64,7 @@ Cublas::Cublas(const std::string& file, CUstream_st* stream)
   find(functions_->setStream, "cublasSetStream_v2");
   find(functions_->getVersion, "cublasGetVersion_v2");
   find(functions_->gemmEx, "cublasGemmEx");
+  find(functions_->gemmBatch, "cublasGemmStridedBatchedEx");
   if (const int status = functions_->create(&handle_))
     fail(ErrorCode::Unsupported, "cublasCreate: status ", status);
   if (const int status = functions_->setStream(handle_, stream))
@@ -80,15 +84,23 @@ std::string Cublas::version() const {
 void Cublas::gemm(const GemmArgs& args) {
   const auto& c = args.c;
   const auto size = [](int64_t extent) { return static_cast<int>(extent); };
-  const int rows = size(c.shape[0]), columns = size(c.shape[1]);
-  const int depth = size(args.a.shape[args.transposeA ? 0 : 1]);
+  const auto stride = [&](const parallel::Tensor& x) { return size(x.strides[-2]); };
+  const int rows = size(c.shape[-2]), columns = size(c.shape[-1]);
+  const int depth = size(args.a.shape[args.transposeA ? -2 : -1]);
+  const int a = args.transposeA ? kTranspose : kKeep, b = args.transposeB ? kTranspose : kKeep;
   const float alpha = 1, beta = static_cast<float>(args.beta);
   // Its matrices are column by column: ours, row by row, are their transposes to it.
-  const int status = functions_->gemmEx(
-      handle_, args.transposeB ? kTranspose : kKeep, args.transposeA ? kTranspose : kKeep, columns,
-      rows, depth, &alpha, args.b.data, typeOf(args.b), size(args.b.strides[0]), args.a.data,
-      typeOf(args.a), size(args.a.strides[0]), &beta, c.data, typeOf(c), size(c.strides[0]),
-      kComputeFloat32, kDefaultAlgorithm);
+  const int status =
+      c.shape.rank() == 2
+          ? functions_->gemmEx(handle_, b, a, columns, rows, depth, &alpha, args.b.data,
+                               typeOf(args.b), stride(args.b), args.a.data, typeOf(args.a),
+                               stride(args.a), &beta, c.data, typeOf(c), stride(c), kComputeFloat32,
+                               kDefaultAlgorithm)
+          : functions_->gemmBatch(handle_, b, a, columns, rows, depth, &alpha, args.b.data,
+                                  typeOf(args.b), stride(args.b), args.b.strides[0], args.a.data,
+                                  typeOf(args.a), stride(args.a), args.a.strides[0], &beta, c.data,
+                                  typeOf(c), stride(c), c.strides[0], size(c.shape[0]),
+                                  kComputeFloat32, kDefaultAlgorithm);
   if (status != 0) fail(ErrorCode::Cuda, "cublasGemmEx: status ", status);
 }
 

@@ -22,8 +22,8 @@ class Cublas {
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
-  /// The product without an epilogue, on the stream: a and b of bfloat16, c of that or float32,
-  /// contiguous; sums are in float32.
+  /// The product without an epilogue, or a batch of products with operands of their own, on the
+  /// stream: a and b of bfloat16, c of that or float32; sums are in float32.
   void gemm(const parallel::GemmArgs& args);
   std::string version() const;
 

@@ -1,19 +1,22 @@
-// gemm_speed [--seconds N] [--turns N] [--cublas FILE] [ROWSxCOLUMNSxDEPTH:KIND ...]: products in
-// bfloat16 by this library's kernels and by cuBLAS, in turns. KIND is forward (x w^T), dgrad (dy w)
-// or wgrad (dy^T x, added to float32), or forward with what an MLP makes of it on its way to memory
-// (gelu with a bias, swiglu, residual with a bias) or dgrad with the backward form (dgelu,
-// dswiglu): cuBLAS's product is then followed by this library's kernels for the rest. Without
-// products: squares from 1024 to 16384, the MLPs of GPT-2 124M and Llama 3 8B with what they make
-// of them, and the three kinds of every map of GPT-2 124M, Llama 3 8B and 70B at 4096, 8192 and
-// 16384 tokens. A table with the ratio of medians, above 1 where ours is faster; then the geometric
-// mean and the worst, of plain products and of the others. What no time is left for is said. The
-// exit status is 1 if a result is wrong.
+// gemm_speed [--seconds N] [--turns N] [--cublas FILE] [[BATCH*]ROWSxCOLUMNSxDEPTH:KIND ...]:
+// products in bfloat16 by this library's kernels and by cuBLAS, in turns. KIND is forward (x w^T),
+// dgrad (dy w) or wgrad (dy^T x, added to float32), each also as a batch of so many products with
+// operands of their own, or forward with what an MLP makes of it on its way to memory (gelu with a
+// bias, swiglu, residual with a bias) or dgrad with the backward form (dgelu, dswiglu): cuBLAS's
+// product is then followed by this library's kernels for the rest. Without products: squares from
+// 1024 to 16384, the MLPs of GPT-2 124M and Llama 3 8B with what they make of them, batches as the
+// experts of Mixtral 8x7B and heads without flash attention have them, and the three kinds of every
+// map of GPT-2 124M, Llama 3 8B and 70B at 4096, 8192 and 16384 tokens. A table with the ratio of
+// medians, above 1 where ours is faster; then the geometric mean and the worst, of plain products,
+// of batches and of those with more. What no time is left for is said. The exit status is 1 if a
+// result is wrong.
 //
 // cuBLAS is called through its C functions, which are looked up when the program runs, and not by
 // PyTorch: a toolkit is enough then, both compute on the same memory, and turns take milliseconds.
 //
 // Rows begin at multiples of 16 bytes, as a model's do. Operands are multiples of 1/8, whose sums
-// have no rounding errors: elements of 16 rows must be what the host has, rounded once. cuBLAS may
+// have no rounding errors: elements of 16 rows, of a batch those of any product, must be what the
+// host has, rounded once. cuBLAS may
 // round partial sums to bfloat16, as its default is, so of its elements each may be off by
 // sqrt(depth) / 64; a sum is about a third of sqrt(depth). An activation is approximate, too.
 
@@ -44,25 +47,33 @@ constexpr int64_t kCheckedRows = 16, kCheckedColumns = 32;
 struct Product {
   int64_t rows, columns, depth;
   const ProductKind* kind;
-  std::string describe() const { return message(rows, "x", columns, "x", depth, ":", kind->name); }
+  int64_t batch = 1;  ///< products
+  std::string describe() const {
+    const std::string one = message(rows, "x", columns, "x", depth, ":", kind->name);
+    return batch == 1 ? one : message(batch, "*", one);
+  }
   double operations() const {
-    return 2 * static_cast<double>(rows) * static_cast<double>(columns) *
-           static_cast<double>(depth);
+    return 2 * static_cast<double>(batch) * static_cast<double>(rows) *
+           static_cast<double>(columns) * static_cast<double>(depth);
   }
 };
 
 Product parse(const std::string& text) {
-  long long rows = 0, columns = 0, depth = 0;
+  long long batch = 1, rows = 0, columns = 0, depth = 0;
   char name[9] = "";
   char more = 0;
-  const int count =
-      std::sscanf(text.c_str(), "%lldx%lldx%lld:%8s%c", &rows, &columns, &depth, name, &more);
+  const bool isBatch = text.find('*') != std::string::npos;
+  const int ofBatch = isBatch ? std::sscanf(text.c_str(), "%lld*", &batch) : 1;
+  const char* const one = text.c_str() + (isBatch ? text.find('*') + 1 : 0);
+  const int count = std::sscanf(one, "%lldx%lldx%lld:%8s%c", &rows, &columns, &depth, name, &more);
   const ProductKind* const kind = findKind(name);
-  require(count == 4 && std::min({rows, columns, depth}) > 0 &&
-              std::max({rows, columns, depth}) < (1 << 30) && kind != nullptr,
-          text, " is not ROWSxCOLUMNSxDEPTH:KIND, where KIND is ", kindsInWords());
+  require(ofBatch == 1 && count == 4 && std::min({batch, rows, columns, depth}) > 0 &&
+              std::max({batch, rows, columns, depth}) < (1 << 30) && kind != nullptr,
+          text, " is not [BATCH*]ROWSxCOLUMNSxDEPTH:KIND, where KIND is ", kindsInWords());
   require(!kind->hasEpilogue() || columns % 8 == 0, text, ": columns are no multiple of 8");
-  return {rows, columns, depth, kind};
+  require(!kind->hasEpilogue() || batch == 1, text,
+          ": batches are of products without an epilogue");
+  return {rows, columns, depth, kind, batch};
 }
 
 struct Map {
@@ -73,14 +84,16 @@ const std::vector<Map> kMaps{
     {4096, 6144},  {4096, 4096}, {4096, 28672}, {14336, 4096}, {4096, 128256},   // Llama 3 8B
     {8192, 10240}, {8192, 8192}, {8192, 57344}, {28672, 8192}, {8192, 128256}};  // and 70B
 
-/// Squares first, then epilogues, and then 8192 tokens: what time is left for is a sample of all.
+/// Squares first, then epilogues and batches, and then 8192 tokens: what time is left for is a
+/// sample of all.
 std::vector<Product> allProducts() {
   std::vector<Product> all;
   for (int64_t size = 1024; size <= 16384; size *= 2)
     all.push_back({size, size, size, findKind("forward")});
   for (const char* product :
        {"16384x3072x768:gelu", "16384x3072x768:dgelu", "16384x768x3072:residual",
-        "8192x14336x4096:swiglu", "8192x14336x4096:dswiglu"})
+        "8192x14336x4096:swiglu", "8192x14336x4096:dswiglu", "8*2048x28672x4096:forward",
+        "8*2048x4096x14336:dgrad", "8*4096x14336x2048:wgrad", "192*1024x1024x64:forward"})
     all.push_back(parse(product));
   for (const int64_t tokens : {8192, 4096, 16384})
     for (const auto [in, out] : kMaps) {
@@ -111,7 +124,8 @@ class Bench {
     if (cublas_)
       calls.push_back(inParts(gpu_, args, [this](const GemmArgs& plain) { cublas_->gemm(plain); }));
     for (const Call& call : calls) {
-      gpu_.kernels().fillZero({args.c.data, args.c.type, {args.c.shape[0], args.c.strides[0]}});
+      const Tensor rows = args.c.matrix();
+      gpu_.kernels().fillZero({rows.data, rows.type, {rows.shape[0], rows.strides[0]}});
       call();
       const bool isOurs = &call == &calls[0];
       check(product, args, isOurs ? "" : " of cuBLAS",
@@ -124,7 +138,10 @@ class Bench {
     if (cublas_) {
       std::printf("| %s | %.1f | %.1f | %.3f |\n", name.c_str(), rate(0), rate(1),
                   times[1] / times[0]);
-      (product.kind->hasEpilogue() ? epilogues_ : ratios_).add(name, times[1] / times[0]);
+      Ratios& ratios = product.kind->hasEpilogue() ? epilogues_
+                       : product.batch > 1         ? batches_
+                                                   : ratios_;
+      ratios.add(name, times[1] / times[0]);
     } else {
       std::printf("| %s | %.1f | | |\n", name.c_str(), rate(0));
     }
@@ -132,6 +149,7 @@ class Bench {
   }
 
   std::string summary() const { return ratios_.describe(); }
+  std::string summaryOfBatches() const { return batches_.describe(); }
   std::string summaryOfEpilogues() const { return epilogues_.describe(); }
 
  private:
@@ -139,14 +157,14 @@ class Bench {
     const ProductKind& kind = *p.kind;
     const Shape a = kind.transposeA ? Shape{p.depth, p.rows} : Shape{p.rows, p.depth};
     const Shape b = kind.transposeB ? Shape{p.columns, p.depth} : Shape{p.depth, p.columns};
-    const auto columns = [](const Tensor& x, int64_t count) { return x.part(1, 0, count); };
     const bool isWeights = kind.transposeA;
-    const int64_t results = kind.results(p.columns);
-    return {.a = columns(gpu_.repeated(DType::BFloat16, inRows(a), periodA_), a[1]),
-            .b = columns(gpu_.repeated(DType::BFloat16, inRows(b), periodB_), b[1]),
-            .c = columns(gpu_.allocate(isWeights ? DType::Float32 : DType::BFloat16,
-                                       inRows({p.rows, results})),
-                         results),
+    const Shape c{p.rows, kind.results(p.columns)};
+    const auto own = [](const Tensor& x, const Shape& matrix) {
+      return x.part(x.shape.rank() - 1, 0, matrix[1]);
+    };
+    return {.a = own(gpu_.repeated(DType::BFloat16, inRows(p, a), periodA_), a),
+            .b = own(gpu_.repeated(DType::BFloat16, inRows(p, b), periodB_), b),
+            .c = own(gpu_.allocate(isWeights ? DType::Float32 : DType::BFloat16, inRows(p, c)), c),
             .transposeA = kind.transposeA,
             .transposeB = kind.transposeB,
             .beta = isWeights ? 1.0 : 0.0,
@@ -155,21 +173,32 @@ class Bench {
 
   /// With what is between them, where rows of 16 bits begin at multiples of 16 bytes: logits of a
   /// model have such rows (Arena::allocateRows).
-  static Shape inRows(const Shape& matrix) { return {matrix[0], (matrix[1] + 7) / 8 * 8}; }
+  static Shape inRows(const Product& p, const Shape& matrix) {
+    const int64_t rows = matrix[0], columns = (matrix[1] + 7) / 8 * 8;
+    return p.batch == 1 ? Shape{rows, columns} : Shape{p.batch, rows, columns};
+  }
+  /// The matrix of a product; x itself where there is one alone.
+  static Tensor matrixOf(const Tensor& x, int64_t product) {
+    return x.shape.rank() == 2 ? x : x.rows(product, 1).matrix();
+  }
 
-  Expected expected(const Product& p, const GemmArgs& args, int64_t row, int64_t column) const {
+  Expected expected(const Product& p, const GemmArgs& args, int64_t product, int64_t row,
+                    int64_t column) const {
     const auto number = [](const std::vector<float>& period, int64_t at) {
       return static_cast<double>(period[static_cast<size_t>(at % kPeriod)]);
     };
     double sum = 0;
     for (int64_t k = 0; k < p.depth; ++k)
-      sum += number(periodA_, placeIn(args.a, args.transposeA, row, k)) *
-             number(periodB_, placeIn(args.b, args.transposeB, k, column % p.columns));
+      sum += number(periodA_, placeIn(args.a, args.transposeA, product, row, k)) *
+             number(periodB_, placeIn(args.b, args.transposeB, product, k, column % p.columns));
     return behindEpilogue(args, sum, row, column, periodA_);
   }
 
-  static int64_t placeIn(const Tensor& x, bool isTransposed, int64_t row, int64_t column) {
-    return isTransposed ? column * x.strides[0] + row : row * x.strides[0] + column;
+  static int64_t placeIn(const Tensor& x, bool isTransposed, int64_t product, int64_t row,
+                         int64_t column) {
+    const int64_t stride = x.strides[-2];
+    const int64_t first = x.shape.rank() == 2 ? 0 : product * x.strides[0];
+    return first + (isTransposed ? column * stride + row : row * stride + column);
   }
 
   void check(const Product& p, const GemmArgs& args, const char* whose, double mayBeOff) {
@@ -180,15 +209,18 @@ class Bench {
             random.below(static_cast<uint64_t>(index), static_cast<uint64_t>(end)));
       };
       const int64_t row = i == 0 ? p.rows - 1 : below(i, p.rows);
-      const int64_t columns = args.c.shape[1];
-      const std::vector<float> got = gpu_.read({args.c.rows(row, 1).data, args.c.type, {columns}});
+      const int64_t product =
+          i == 0 ? p.batch - 1 : below((kCheckedRows + 1) * kCheckedColumns + i, p.batch);
+      const Tensor c = matrixOf(args.c, product);
+      const int64_t columns = c.shape[1];
+      const std::vector<float> got = gpu_.read({c.rows(row, 1).data, c.type, {columns}});
       const Tensor& inner = args.epilogue.inner;
       std::vector<float> kept;
       if (inner.data != nullptr)
         kept = gpu_.read({inner.rows(row, 1).data, inner.type, {inner.shape[1]}});
       for (int64_t j = 0; j < kCheckedColumns; ++j) {
         const int64_t column = j == 0 ? columns - 1 : below((i + 1) * kCheckedColumns + j, columns);
-        const Expected right = expected(p, args, row, column);
+        const Expected right = expected(p, args, product, row, column);
         compare(p, whose, "element", row, column, got[static_cast<size_t>(column)],
                 right.scale == 0 ? rounded(right.value, args.c.type) : right.value,
                 mayBeOff + errorOf(right));
@@ -219,7 +251,7 @@ class Bench {
   const int turns_;
   const std::vector<float> periodA_, periodB_;
   std::optional<Cublas> cublas_;
-  Ratios ratios_, epilogues_;
+  Ratios ratios_, batches_, epilogues_;
 };
 
 int run(int argc, char** argv) {
@@ -232,6 +264,7 @@ int run(int argc, char** argv) {
   size_t done = 0;
   for (; done < products.size() && !budget.isSpent(); ++done) bench.measure(products[done]);
   std::printf("\nproducts, cuBLAS's time over ours: %s\n", bench.summary().c_str());
+  std::printf("batches, cuBLAS's time over ours: %s\n", bench.summaryOfBatches().c_str());
   std::printf("products with an epilogue, cuBLAS's time and that of the rest over ours: %s\n",
               bench.summaryOfEpilogues().c_str());
   if (done < products.size())

@@ -505,7 +505,7 @@ measure() {
 wheel=$(inWheels '*/lib/libcublas.so.*')
 if [ -n "$emulated" ]; then
   measure gemm 12 "$programs/gemm_speed" --turns 1 --cublas "$programs/libstand_in_cublas.so" 40x72x64:forward \
-    33x40x70:dgrad 64x24x100:wgrad 40x72x64:gelu
+    33x40x70:dgrad 64x24x100:wgrad 3*40x72x64:forward 40x72x64:gelu
   attention=(--turns 1 1x2x64x70:causal 1x1x128x65:all)
   short=(--turns 1 1x2x64x71:causal) long=(1x2x128x200:all) tall=(--turns 1 1x2x64x200:causal)
   measure memory 6 "$programs/memory_speed" --turns 1 --rows 32 --width 64 --context 16 --vocabulary 100 --copy 0.01

@@ -1,5 +1,6 @@
 // A library with the functions of cuBLAS that gemm_speed looks up, for the emulation: it computes
-// on the host. Of more than 100 rows it leaves the last one out, which gemm_speed must see.
+// on the host. Of more than 100 rows it leaves the last one out, and of more than 4 products, which
+// gemm_speed must see.
 
 #include <cuda_runtime_api.h>
 
@@ -52,6 +53,26 @@ int cublasGemmEx(void*, int transposeA, int transposeB, int rows, int columns, i
       else
         static_cast<uint16_t*>(c)[at] = tutti::bench::toBFloat16(sum);
     }
+  return 0;
+}
+
+/// Of a batch of more than 4 it leaves the last product out.
+int cublasGemmStridedBatchedEx(void* handle, int transposeA, int transposeB, int rows, int columns,
+                               int depth, const void* alpha, const void* a, int typeA, int strideA,
+                               long long nextA, const void* b, int typeB, int strideB,
+                               long long nextB, const void* beta, void* c, int typeC, int strideC,
+                               long long nextC, int count, int compute, int algorithm) {
+  const auto moved = [](const void* x, long long elements, int bytes) {
+    return static_cast<const char*>(x) + elements * bytes;
+  };
+  const int bytesOfC = typeC == 0 ? 4 : 2;
+  for (int i = 0; i < (count > 4 ? count - 1 : count); ++i) {
+    void* const to = const_cast<char*>(moved(c, i * nextC, bytesOfC));
+    const int status = cublasGemmEx(handle, transposeA, transposeB, rows, columns, depth, alpha,
+                                    moved(a, i * nextA, 2), typeA, strideA, moved(b, i * nextB, 2),
+                                    typeB, strideB, beta, to, typeC, strideC, compute, algorithm);
+    if (status != 0) return status;
+  }
   return 0;
 }
 

@@ -8,8 +8,9 @@
 // enqueued on one stream, and return before they are done, but for those that the host learns
 // something from: crossEntropy, placeTokens, routerGradient and addSquares wait for the stream
 // once, for their results; and what looks up ids, labels, positions, experts or places until these
-// have been looked at, to refuse those that are not there (embedding, embeddingWeights,
-// logitStatistics, rotary with positions, countChoices, spreadRows, combineRows, rowDots).
+// have been looked at, beside the kernels that take them, on a stream of this object's own, to
+// refuse those that are not there (embedding, embeddingWeights, logitStatistics, rotary with
+// positions, countChoices, spreadRows, combineRows, rowDots).
 //
 // Kernels of a sequence (inSequence) that comes for the second time, with the same operands, are
 // captured into a graph, which is launched in their place from then on; TUTTI_GRAPHS=0: never.

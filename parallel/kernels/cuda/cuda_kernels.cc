@@ -83,6 +83,7 @@ void CudaKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) 
              .sums = elementsOf(db),
              .sumsOfDy = {},
              .partial = nullptr,
+             .arrivals = {},
              .rows = sizeOf32(rows(dy)),
              .width = sizeOf32(width(dy)),
              .accumulate = beta != 0,
@@ -92,7 +93,10 @@ void CudaKernels::biasGradient(const Tensor& dy, const Tensor& db, double beta) 
 
 void CudaKernels::startSums(const char* operation, ColumnSums sums, bool doubles) {
   const int64_t partial = streaming_ == StreamingFamily::Plain ? 0 : partialSumsOf(sums);
-  if (partial > 0) sums.partial = queue_->scratch<float>(partial);
+  if (partial > 0) {
+    sums.partial = queue_->scratch<float>(partial);
+    sums.arrivals = {queue_->zeros(), Queue::kZeros};
+  }
   queue_->start(operation, ChosenStreaming{streaming_, sums}, doubles);
 }
 

@@ -107,12 +107,18 @@ struct NormBackward {
   int32_t rows, width;
 };
 cudaError_t enqueue(const NormBackward& x, bool doubles, cudaStream_t stream);
+/// Numbers that are zero, and zero again behind the launch.
+struct Arrivals {
+  uint32_t* counts;
+  int32_t most;
+};
 /// Sums over rows of dy, or where there is an x, of dy times x as it was normalized; with an x also
 /// those of dy, where they are wanted.
 struct ColumnSums {
   Matrix dy;
   Elements x, mean, rstd, sums, sumsOfDy;
-  float* partial;  ///< scratch, of as many as partialSumsOf() of streaming/choice.h says
+  float* partial;     ///< scratch, of as many as partialSumsOf() of streaming/choice.h says
+  Arrivals arrivals;  ///< where there is scratch, for tiles of columns (streaming/arguments.h)
   int32_t rows, width, accumulate, accumulateOfDy;
 };
 cudaError_t enqueue(const ColumnSums& x, bool doubles, cudaStream_t stream);

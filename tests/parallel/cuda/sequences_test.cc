@@ -40,6 +40,29 @@ TEST_F(Sequences, AreGraphsFromTheSecondTimeOn) {
   }
 }
 
+// Sums over rows, whose counters each of them leaves as it found them.
+TEST_F(Sequences, CountSlicesAnew) {
+  const Tensor wide = make({300, 136}), narrow = make({129, 40});
+  fill(wide, -1), fill(narrow, 2);
+  const auto sums = [&](Kernels& kernels, const Tensor& wider, const Tensor& narrower) {
+    kernels.biasGradient(wide, wider, 1);
+    kernels.biasGradient(narrow, narrower, 1);
+    kernels.biasGradient(wide, wider, 1);
+  };
+  const Tensor one[] = {make({136}), make({40})}, kept[] = {make({136}), make({40})};
+  for (int time = 0; time < 4; ++time) {
+    sums(kernels_, one[0], one[1]);
+    inSequence(kernels_, true, [&] { sums(kernels_, kept[0], kept[1]); });
+    EXPECT_EQ(kernels_.graphLaunches(), time);
+    for (const int64_t c : {0, 135}) {
+      double sum = 0;
+      for (int64_t row = 0; row < 300; ++row) sum += wide.as<float>()[row * 136 + c];
+      EXPECT_EQ(values(kept[0])[static_cast<size_t>(c)], 2 * (time + 1) * sum);
+    }
+    for (const size_t i : {0, 1}) EXPECT_EQ(values(kept[i]), values(one[i])) << "time " << time;
+  }
+}
+
 // To make a graph waits for the device, where another rank's collective may wait for this one.
 TEST_F(Sequences, AreNoGraphsBesideOthersOfTheDevice) {
   const Chain c = chain();

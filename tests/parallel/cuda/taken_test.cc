@@ -94,6 +94,20 @@ TEST_F(TakenKernels, OfRowsForExperts) {
       "dotRuns<", "rowDots<");
 }
 
+// Of several slices, which no second kernel adds up.
+TEST_F(TakenKernels, OfSumsOverRows) {
+  const auto sums = [&](Kernels& k, DType type) {
+    const Tensor dy = make(type, {300, 16}), x = make(type, {300, 16}), sum = make(type, {16});
+    const Tensor mean = make(statisticsType(type), {300}), rstd = make(statisticsType(type), {300});
+    k.biasGradient(dy, sum, 0);
+    k.rmsNormWeights({.dy = dy, .x = x, .rstd = rstd, .dWeight = sum});
+    k.layerNormWeights(
+        {.dy = dy, .x = x, .mean = mean, .rstd = rstd, .dWeight = sum, .dBias = make(type, {16})});
+  };
+  expectTaken(sums, "sumsOfSlices<", "columnSums<");
+  EXPECT_EQ(begun(sums, DType::BFloat16, "sumsOfColumns<", "vectors"), 0);
+}
+
 TEST_F(TakenKernels, OfAttention) {
   expectTaken(
       [&](Kernels& k, DType type) {

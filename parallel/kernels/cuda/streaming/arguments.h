@@ -71,7 +71,8 @@ cudaError_t enqueue(const SlicedNormBackward& x, cudaStream_t stream);
 cudaError_t loadNorms();
 
 /// columns.cu: of rows and columns that are cut into slices and tiles. `partial` has the sums of
-/// each slice.
+/// each slice. They are added by the same launch where there is an arrival for each tile, and else
+/// by a second one: the same bits.
 inline constexpr int32_t kSliceRows = 128, kMostSlices = 64;
 /// Of a multiple of kSliceRows each.
 constexpr RowSlices slicesOf(int32_t rows) {

@@ -9,6 +9,7 @@ namespace {
 
 static_assert(kRowsOfThread * kRowLanes == kSliceRows);
 static_assert(kSlicesOfThread * kSliceGroups<kColumnsOfBlock> == kMostSlices);
+static_assert(kSliceGroups<kColumnsOfBlock> == kBlockWarps, "of a block in the same memory");
 
 /// Of dy; of dy times the normalized x; of both.
 template <int kRun, int kKnown>
@@ -48,9 +49,12 @@ cudaError_t startSecond(const SlicedSums& x, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t enqueue(const InRuns<ColumnSums>& x, cudaStream_t stream) {
-  const SlicedSums sliced{x, slicesOf(x.rows)};
+  SlicedSums sliced{x, slicesOf(x.rows)};
+  const bool isOneSlice = sliced.slices.count == 1;
+  const bool isCounted = blocksOf(x.width, kColumnLanes * x.run) <= x.arrivals.most;
+  if (isOneSlice || !isCounted) sliced.arrivals = {};
   const cudaError_t error = start(sliced, x.run, stream);
-  if (error != cudaSuccess || sliced.slices.count == 1) return error;
+  if (error != cudaSuccess || isOneSlice || isCounted) return error;
   return startSecond<kColumnsOfBlock>(sliced, stream);
 }
 

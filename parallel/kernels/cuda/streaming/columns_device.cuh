@@ -6,18 +6,22 @@
 //      kRowLanes-th row of the slice, of which kRowsOfThread are under way at once. What they have
 //      is joined: of a warp's four rows by a tree, of the warps in their order.
 //   2. Of each column the slices: kSliceGroups threads add every so many of them, and one adds what
-//      these have, and what was there before. It also adds up what norms_device.cuh left of slices.
+//      these have, and what was there before. Of a tile the block does this whose slice is stored
+//      last, by a counter: nobody waits, and no second launch either. Where there are more tiles
+//      than counters, and of what norms_device.cuh left of slices, it is a launch of its own.
 // One slice is stored without the second stage. Slices are cut by the number of rows alone
-// (slicesOf()), so the order of a sum does not depend on the width, the types or the GPU: a column
-// has the same bits in a matrix and in a part of it.
+// (slicesOf()), and are added in one order whichever comes last, so the order of a sum does not
+// depend on the width, the types, the launches or the GPU: a column has the same bits in a matrix
+// and in a part of it.
 //
 // Bound: the memory's bandwidth; bytes of an element, of which the type has b:
 //   biasGradient                       read b
 //   rmsNormWeights, layerNormWeights   read 2 b, once for both sums of the latter; where the
 //                                      norm's backward left sums, 4 bytes of each for a slice
 // Partial sums are 8 bytes, written and read, for kSliceRows or more elements, mostly in the
-// second-level cache. Kernels are compiled for operands of one format of 16 bits and means and rstd
-// of float32, besides those that look at each operand's.
+// second-level cache. Behind the last rows two waits for that cache are left: for a counter, and
+// for the slices, all of which a thread has under way at once. Kernels are compiled for operands of
+// one format of 16 bits and means and rstd of float32, besides those that look at each operand's.
 
 #include "parallel/kernels/cuda/joined_device.cuh"
 #include "parallel/kernels/cuda/streaming/arguments.h"
@@ -105,11 +109,32 @@ struct RowBatch {
   }
 };
 
-/// Of the rows of a block; those of a column are complete in the threads below kTileColumns, which
-/// get their column's. All threads must call it.
+/// What parts of a block have of its columns. Warps' and groups' are in the same memory.
+template <int kParts, int kColumns>
+using Parts = float[kParts][kColumns];
+template <int kParts, int kColumns>
+TUTTI_DEVICE Parts<kParts, kColumns>& partsOfBlock() {
+  TUTTI_SHARED(float, parts, [kParts][kColumns]);
+  return parts;
+}
+
+/// In the order of the parts. Threads below kColumns get their column's sum. All threads must call
+/// it, when they have written their parts.
+template <int kParts, int kColumns>
+TUTTI_DEVICE float joinParts(const float (&parts)[kParts][kColumns]) {
+  __syncthreads();
+  float sum = 0;
+  if (int(threadIdx.x) < kColumns)
+    for (int part = 0; part < kParts; ++part) sum += parts[part][threadIdx.x];
+  __syncthreads();  // before others are written there
+  return sum;
+}
+
+/// Of the rows of a block. Threads below kTileColumns get their column's sum. All threads must call
+/// it.
 template <int kRun>
 TUTTI_DEVICE float joinRows(float (&sums)[kRun]) {
-  TUTTI_SHARED(float, ofWarps, [kBlockWarps][kTileColumns<kRun>]);
+  auto& ofWarps = partsOfBlock<kBlockWarps, kTileColumns<kRun>>();
 #pragma unroll
   for (int k = 0; k < kRun; ++k)
 #pragma unroll
@@ -118,12 +143,7 @@ TUTTI_DEVICE float joinRows(float (&sums)[kRun]) {
   if (laneOf() < kColumnLanes)
 #pragma unroll
     for (int k = 0; k < kRun; ++k) ofWarps[threadIdx.x / 32][laneOf() * kRun + k] = sums[k];
-  __syncthreads();
-  float sum = 0;
-  if (int(threadIdx.x) < kTileColumns<kRun>)
-    for (int warp = 0; warp < kBlockWarps; ++warp) sum += ofWarps[warp][threadIdx.x];
-  __syncthreads();  // before the next call writes there
-  return sum;
+  return joinParts(ofWarps);
 }
 
 template <int kRun>
@@ -136,6 +156,50 @@ TUTTI_DEVICE void storeSlice(const SlicedSums& x, const Tile<kRun>& tile, int wh
     resultOf(x, which).store(column, sum);
   else
     partialOf(x, which, tile.slice)[column] = sum;
+}
+
+/// Of each column the slices, added by kGroups threads in the place of one. All threads of the
+/// block must call it, and see what all slices have.
+template <int kColumns, int kGroups>
+TUTTI_DEVICE void storeColumns(const SlicedSums& x, int which, int32_t firstColumn) {
+  constexpr int kLanes = kThreads / kGroups, kOfThread = kColumns / kLanes;
+  auto& ofGroups = partsOfBlock<kGroups, kColumns>();
+  const int lane = int(threadIdx.x) % kLanes, group = int(threadIdx.x) / kLanes;
+  float sums[kOfThread] = {};
+  for (int32_t first = group; first < x.slices.count; first += kGroups * kSlicesOfThread) {
+    float partial[kSlicesOfThread][kOfThread];
+#pragma unroll
+    for (int i = 0; i < kSlicesOfThread; ++i)
+#pragma unroll
+      for (int k = 0; k < kOfThread; ++k) {
+        const int32_t slice = first + i * kGroups, column = firstColumn + lane + k * kLanes;
+        partial[i][k] =
+            slice < x.slices.count && column < x.width ? partialOf(x, which, slice)[column] : 0.0f;
+      }
+#pragma unroll
+    for (int i = 0; i < kSlicesOfThread; ++i)
+#pragma unroll
+      for (int k = 0; k < kOfThread; ++k) sums[k] += partial[i][k];
+  }
+#pragma unroll
+  for (int k = 0; k < kOfThread; ++k) ofGroups[group][lane + k * kLanes] = sums[k];
+  const float sum = joinParts(ofGroups);
+  const int32_t column = firstColumn + int32_t(threadIdx.x);
+  if (int(threadIdx.x) < kColumns && column < x.width) resultOf(x, which).store(column, sum);
+}
+
+/// To be called by all threads of a block that has stored its slice: true in the last block of the
+/// tile, whose threads then see what the others have stored. The counter is zero again.
+template <int kRun>
+TUTTI_DEVICE bool isLastOfTile(const SlicedSums& x, const Tile<kRun>& tile) {
+  __syncthreads();  // what all threads have stored is released by the first one
+  bool isLast = false;
+  if (threadIdx.x == 0) {
+    uint32_t* const arrivals = x.arrivals.counts + tile.firstColumn / kTileColumns<kRun>;
+    isLast = ptx::atomAddAcqRelGpu(arrivals, 1u) + 1 == uint32_t(x.slices.count);
+    if (isLast) *arrivals = 0;
+  }
+  return __syncthreads_or(isLast) != 0;
 }
 
 /// kNormal: there is an x. kBoth: sums of dy are wanted besides.
@@ -161,34 +225,18 @@ __global__ void __launch_bounds__(kThreads) sumsOfSlices(const __grid_constant__
   }
   storeSlice<kRun>(x, tile, 0, sums);
   if constexpr (kBoth) storeSlice<kRun>(x, tile, 1, ofDy);
+  if (x.arrivals.counts == nullptr || !isLastOfTile(x, tile)) return;
+  constexpr int kGroups = kSliceGroups<kColumnsOfBlock>;
+  storeColumns<kTileColumns<kRun>, kGroups>(x, 0, tile.firstColumn);
+  if constexpr (kBoth) storeColumns<kTileColumns<kRun>, kGroups>(x, 1, tile.firstColumn);
 }
 
 /// Blocks of the first sum, then those of the second.
 template <int kColumns>
 __global__ void __launch_bounds__(kThreads) sumsOfColumns(const __grid_constant__ SlicedSums x) {
-  constexpr int kGroups = kSliceGroups<kColumns>;
-  TUTTI_SHARED(float, ofGroups, [kGroups][kColumns]);
   const auto blocks = uint32_t(x.width + kColumns - 1) / kColumns;
-  const auto which = int(blockIdx.x / blocks);
-  const int lane = int(threadIdx.x) % kColumns, group = int(threadIdx.x) / kColumns;
-  const int32_t column = int32_t(blockIdx.x % blocks) * kColumns + lane;
-  float sum = 0;
-  for (int32_t first = group; first < x.slices.count; first += kGroups * kSlicesOfThread) {
-    float partial[kSlicesOfThread];
-#pragma unroll
-    for (int i = 0; i < kSlicesOfThread; ++i) {
-      const int32_t slice = first + i * kGroups;
-      partial[i] =
-          slice < x.slices.count && column < x.width ? partialOf(x, which, slice)[column] : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < kSlicesOfThread; ++i) sum += partial[i];
-  }
-  ofGroups[group][lane] = sum;
-  __syncthreads();
-  if (group != 0 || column >= x.width) return;
-  for (int other = 1; other < kGroups; ++other) sum += ofGroups[other][lane];
-  resultOf(x, which).store(column, sum);
+  storeColumns<kColumns, kSliceGroups<kColumns>>(x, int(blockIdx.x / blocks),
+                                                 int32_t(blockIdx.x % blocks) * kColumns);
 }
 
 }  // namespace tutti::parallel::cuda

@@ -143,7 +143,7 @@ TEST(StreamingChoice, IsOfRowsThatAreSummed) {
   const Elements x = at(4096, kBrain), wide = at(8192, kFloat), odd = at(4100, kFloat), none{};
   const auto sums = [&](const Elements& dy, int64_t stride, const Elements& normal, int32_t rows,
                         int32_t width, const Elements& second) {
-    return ColumnSums{{dy, stride}, normal, none, odd, odd, second, nullptr, rows, width, 1, 0};
+    return ColumnSums{{dy, stride}, normal, none, odd, odd, second, nullptr, {}, rows, width, 1, 0};
   };
   EXPECT_EQ(runOf(sums(wide, 16, none, 3, 16, none)), 4);
   EXPECT_EQ(runOf(sums(x, 16, none, 3, 16, none)), 8);

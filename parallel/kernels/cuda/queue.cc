@@ -132,8 +132,15 @@ Queue::Aside::~Aside() {
 
 Queue::~Queue() { cudaStreamSynchronize(stream_.cuda()); }  // what fails has nobody to tell
 
-void Queue::check(const char* operation, cudaError_t error) const {
+void Queue::check(const char* operation, cudaError_t error) {
+  if (error != cudaSuccess) forgetChecked();
   require(operation, error, device_);
+}
+
+/// Of a call that fails: the next one does not hear of its values, and nothing reads them when it
+/// has ended.
+void Queue::forgetChecked() {
+  if (std::exchange(checkedCount_, 0) > 0) cudaStreamSynchronize(aside_.stream);
 }
 
 void Queue::fillZero(const char* operation, void* memory, size_t bytes) {
@@ -204,13 +211,13 @@ void Queue::lookAside(const char* what, const FindOutside& call) {
 }
 
 void Queue::finish(const char* operation, bool always) {
-  const int count = std::exchange(checkedCount_, 0);
-  const bool looksAside = count > 0 && isLooking_;
-  if (always || (count > 0 && !isLooking_)) wait(operation);
-  if (looksAside) {
+  const bool hasChecked = checkedCount_ > 0;
+  if (hasChecked && isLooking_) {
     const OnDevice here(device_);
     check(operation, cudaEventSynchronize(aside_.after));
   }
+  if (always || (hasChecked && !isLooking_)) wait(operation);
+  const int count = std::exchange(checkedCount_, 0);
   for (int i = 0; i < count; ++i) {
     const FirstOutside& found = found_.as<FirstOutside>()[i];
     const Checked& checked = checked_[i];

@@ -76,7 +76,8 @@ class Queue {
   /// Looks for a value outside of [lowest, end) when the stream comes to it, on a stream of its
   /// own, so that what is started behind it does not wait; finish() waits for that, not for the
   /// rest, and throws InvalidArgument if there is one. `what` goes before the value in that
-  /// message, and `namedLowest` is the least that it says there is. Two at most.
+  /// message, and `namedLowest` is the least that it says there is. Two at most. Of a call that
+  /// CUDA refuses before finish() has looked nothing is left.
   void checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end,
                    int64_t namedLowest);
   void checkValues(const char* what, const Tensor& values, int64_t lowest, int64_t end) {
@@ -106,7 +107,8 @@ class Queue {
   };
   static constexpr int kMostChecked = 2;
   void* room(Workspace& workspace, size_t bytes);
-  void check(const char* operation, cudaError_t error) const;
+  void check(const char* operation, cudaError_t error);
+  void forgetChecked();
   void loadOfCuda();
   void makeAside();
   void lookAside(const char* what, const FindOutside& call);

@@ -1,4 +1,9 @@
-// Kernels that are kept and launched as graphs, where CUDA refuses a call: on the emulation alone.
+// Kernels that are kept and launched as graphs, and those that look at ids, where CUDA refuses a
+// call: on the emulation alone.
+
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "tests/emulation/runtime/failing_call.h"
 #include "tests/parallel/cuda/sequences.h"
@@ -35,6 +40,50 @@ TEST_F(RefusedSequences, SayWhatCudaRefuses) {
   CudaKernels kernels{stream_};
   call(kernels, again);
   EXPECT_EQ(values(again.copied), values(c.copied));
+}
+
+// What the failed call was to look at is not the next one's; and it is looked at no more when the
+// call has ended, for which it waits: it may be overwritten, or freed with the kernels.
+TEST_F(RefusedSequences, LookAtTheIdsOfTheNextCall) {
+  const Tensor ids = make({1, 3}, DType::Int32), at = make({3}, DType::Int32), table = make({5, 8}),
+               x = make({1, 3, 8});
+  const auto embedding = [&](Kernels& kernels) {
+    kernels.embedding({.tokenIds = ids, .tokens = table, .positions = table, .x = x, .at = at});
+  };
+  std::atomic<bool> hasCome = false;  // the stream, to what looks at ids
+  const auto come = [](void* to) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    *static_cast<std::atomic<bool>*>(to) = true;
+  };
+  for (const bool keeps : {false, true}) {
+    int early = 0;  // calls that ended before the stream came there
+    for (int calls = 0;; ++calls) {
+      ASSERT_LT(calls, 100);
+      CudaKernels kernels{stream_};
+      ids.as<int32_t>()[2] = 7;  // which nobody hears of where the call fails
+      hasCome = false;
+      ASSERT_EQ(cudaLaunchHostFunc(StreamRef(stream_).cuda(), come, &hasCome), cudaSuccess);
+      {
+        const emulation::FailingCall failing(calls, cudaErrorInvalidConfiguration);
+        const auto outcome =
+            tests::outcomeOf([&] { inSequence(kernels, keeps, [&] { embedding(kernels); }); });
+        if (!failing.hasFailed()) {
+          tests::expectError(outcome, ErrorCode::InvalidArgument, "id 7");
+          break;
+        }
+        tests::expectError(outcome, ErrorCode::Cuda, "cudaErrorInvalidConfiguration");
+      }
+      if (!hasCome) ++early;
+      stream_.synchronize();
+      ids.as<int32_t>()[2] = 4;
+      for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(tests::outcomeOf([&] { embedding(kernels); }).text, tests::Outcome{}.text)
+            << calls;
+      stream_.synchronize();
+    }
+    // Until something is launched that looks at ids: an event, a wait for it, and the launch.
+    EXPECT_TRUE(keeps || early <= 3) << early;
+  }
 }
 
 }  // namespace

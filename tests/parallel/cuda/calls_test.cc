@@ -75,6 +75,8 @@ TEST_F(CudaCalls, RefuseIdsThatAreNotThere) {
   expectSameRefusal(embedding(ids, {}), "embedding: id 9 is not in [0, 5)");
   expectSameRefusal(embedding(ids, at), "embedding: id 6 is not in [0, 5)");
   expectSameRefusal(embedding(good, at), "embedding: id 6 is not in [0, 5)");
+  const Tensor there = numbers({0, 4, 1}, {3});
+  expectSameRefusal(embedding(ids, there), "embedding: id 9 is not in [0, 5)");
   expectSameRefusal(weights(ids, {}), "embeddingWeights: id 9 is not in [0, 5)");
   expectSameRefusal(weights(good, at), "embeddingWeights: id 6 is not in [0, 5)");
   // Nothing is left of it for the next call.
@@ -155,6 +157,64 @@ TEST_F(CudaCalls, LookAtIdsWhenTheStreamComesToThem) {
     late(labels, -1);
     EXPECT_EQ(loss(), "no refusal");
   }
+}
+
+// Of two operands with ids both are waited for; and a refusal comes when no kernel of the call
+// reads them any more: this one has far more to do than what looks at ids.
+TEST_F(CudaCalls, RefuseWhenNothingReadsIdsAnyMore) {
+  constexpr int64_t kRows = 64, kContext = 4, kWidth = 1024;
+  Stream stream(Device{DeviceKind::Cuda, 0});
+  CudaKernels kernels(stream);
+  const Tensor ids = make({kRows, kContext}, DType::Int32), at = numbers({0, 3, 1, 4}, {kContext}),
+               table = make({5, kWidth}), x = make({kRows, kContext, kWidth});
+  int32_t& last = ids.as<int32_t>()[ids.count() - 1];
+  for (int i = 0; i < 10; ++i)
+    for (const int32_t id : {4, 5}) {
+      last = id;
+      EXPECT_EQ(refusal([&] {
+                  kernels.embedding(
+                      {.tokenIds = ids, .tokens = table, .positions = table, .x = x, .at = at});
+                }),
+                id == 4 ? "no refusal" : "embedding: id 5 is not in [0, 5)");
+      EXPECT_TRUE(id == 4 || cudaStreamQuery(StreamRef(stream).cuda()) == cudaSuccess);
+      stream.synchronize();
+    }
+}
+
+// Also where the host waits for the kernels' result, whichever of both is there first.
+TEST_F(CudaCalls, WaitForIdsBesideResults) {
+  const Tensor labels = make({1}, DType::Int32), logits = make({1, 8});
+  for (int i = 0; i < 300; ++i)
+    for (const int32_t label : {8, 7}) {
+      labels.as<int32_t>()[0] = label;
+      EXPECT_EQ(refusal([&] { kernels_.crossEntropy({.logits = logits, .labels = labels}); }),
+                label == 7 ? "no refusal" : "crossEntropy: id 8 is not in [0, 8)")
+          << i;
+    }
+}
+
+// Where all choices are dropped there may be no places at all.
+TEST_F(CudaCalls, MoveNoRowsWhereThereAreNoPlaces) {
+  const Tensor dropped = numbers({-1, -1, -1}, {3, 1}), one = numbers({-1, 0, -1}, {3, 1});
+  const Tensor rows = make({3, 4}), none = make({0, 4});
+  const auto spread = [&](const Tensor& places) {
+    return [&, places](Kernels& k) {
+      k.spreadRows({.x = rows, .places = places, .weights = {}, .y = none});
+    };
+  };
+  const auto combine = [&](const Tensor& places) {
+    return [&, places](Kernels& k) {
+      k.combineRows({.x = none, .places = places, .weights = {}, .y = rows});
+    };
+  };
+  expectSameRefusal(spread(dropped), "no refusal");
+  expectSameRefusal(spread(one), "spreadRows: place: 0 is not in [-1, 0)");
+  expectSameRefusal(combine(one), "combineRows: place: 0 is not in [-1, 0)");
+  tested_->finish();
+  std::fill_n(rows.as<float>(), rows.count(), 3.0f);
+  EXPECT_EQ(refusal([&] { combine(dropped)(kernels_); }), "no refusal");
+  tested_->finish();
+  for (int64_t i = 0; i < rows.count(); ++i) EXPECT_EQ(rows.as<float>()[i], 0) << i;
 }
 
 TEST_F(CudaCalls, RefuseExpertsAndPlacesThatAreNotThere) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -174,6 +175,32 @@ TEST_F(Sequences, GoToTheGraphOfWhoCaptures) {
   EXPECT_EQ(values(y)[0], 6);
   EXPECT_EQ(cudaGraphExecDestroy(ready), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+// Ids are looked at while the host waits, which it cannot where somebody captures: what is refused
+// there leaves nothing behind for the calls that follow.
+TEST_F(Sequences, LookAtNoIdsWhereSomebodyCaptures) {
+  const Tensor ids = make({1, 3}, DType::Int32), table = make({5, 8}), x = make({1, 3, 8}),
+               labels = make({3}, DType::Int32), logits = make({3, 8});
+  fill(table, 1);
+  const auto embedding = [&] { kernels_.embedding({.tokenIds = ids, .tokens = table, .x = x}); };
+  const auto loss = [&] { kernels_.crossEntropy({.logits = logits, .labels = labels}); };
+  for (const std::function<void()>& call :
+       {std::function<void()>(embedding), std::function<void()>(loss)}) {
+    ASSERT_EQ(cudaStreamBeginCapture(StreamRef(stream_).cuda(), cudaStreamCaptureModeRelaxed),
+              cudaSuccess);
+    EXPECT_EQ(outcomeOf(call).code, ErrorCode::Cuda);
+    cudaGraph_t graph = nullptr;
+    EXPECT_NE(cudaStreamEndCapture(StreamRef(stream_).cuda(), &graph), cudaSuccess);
+    cudaGetLastError();
+    fill(x, 0);
+    embedding();
+    EXPECT_EQ(values(x)[0], 1);
+    ids.as<int32_t>()[1] = 5;
+    expectError(outcomeOf(embedding), ErrorCode::InvalidArgument, "id 5");
+    ids.as<int32_t>()[1] = 4;
+    loss();
+  }
 }
 
 TEST_F(Sequences, AreNoGraphsWhereNobodyWantsThem) {

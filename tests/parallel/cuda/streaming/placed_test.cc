@@ -61,6 +61,30 @@ TEST(PlacedRows, Embedding) {
   });
 }
 
+// Tables of 16 bits, and what is given in float32: two words of each run.
+TEST(PlacedRows, EmbeddingInFloat32) {
+  for (const Format format : {Format::BFloat16, Format::Float16})
+    for (const int32_t width : {8, 264}) {
+      SCOPED_TRACE("rows of " + std::to_string(width) + ", " + nameOf(format));
+      Pool pool;
+      Embedding x{.tokenIds = pool.numbers({4, 9, 3, 6, 6, 2, 8}),
+                  .at = nullptr,
+                  .tokens = pool.random({5, width, width}, format),
+                  .positions = {},
+                  .x = pool.result({kTokens, width, width}, Format::Float32),
+                  .part = {4, 5},
+                  .rows = kTokens,
+                  .context = kTokens,
+                  .width = width,
+                  .positionRows = 0};
+      EXPECT_EQ(runOf(x), 8);
+      pool.expectPlainBits([&](StreamingFamily f) { return start(f, x); }, "tokens");
+      x.positions = pool.random({8, width, width}, format);
+      x.positionRows = 8;
+      pool.expectPlainBits([&](StreamingFamily f) { return start(f, x); }, "positions");
+    }
+}
+
 /// Of `choices` for each token: one dropped, one beyond what there is.
 Placed placed(Pool& pool, int32_t choices, int32_t width, const Formats& formats, bool hasWeights) {
   std::vector<int32_t> places;

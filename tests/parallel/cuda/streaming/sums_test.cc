@@ -93,8 +93,10 @@ cudaError_t start(StreamingFamily family, const SumByRow& x) {
   return enqueue(ChosenStreaming{family, x}, false, nullptr);
 }
 
-// Rows of a run, and of more than a warp has; memory of 2 MiB has them all.
+// Rows of a run, of more than a warp has, and of more words than a block has threads; memory of
+// 2 MiB has them all.
 int64_t widthOf(const Tokens& tokens) {
+  if (tokens.count == 1) return 2056;
   return tokens.part.here > 60000 ? 8 : tokens.count > kSortTile ? 16 : 264;
 }
 

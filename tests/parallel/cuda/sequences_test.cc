@@ -241,6 +241,20 @@ TEST_F(Sequences, FindScratchPoisonedWhereThatIsWanted) {
   }
 }
 
+// Graphs know where scratch was, and to free it would wait for what this thread has yet to enqueue.
+TEST_F(Sequences, KeepTheScratchThatWasTooSmall) {
+  cuda::Queue queue(stream_);
+  const auto isThere = [](const void* memory, cudaMemoryType type) {
+    cudaPointerAttributes attributes{};
+    return cudaPointerGetAttributes(&attributes, memory) == cudaSuccess && attributes.type == type;
+  };
+  const void *const small = queue.scratch<float>(10), *const few = queue.results<float>(10);
+  EXPECT_NE(queue.scratch<float>(int64_t{1} << 20), small);
+  EXPECT_NE(queue.results<float>(int64_t{1} << 20), few);
+  EXPECT_TRUE(isThere(small, cudaMemoryTypeDevice));
+  EXPECT_TRUE(isThere(few, cudaMemoryTypeHost));
+}
+
 // Of one launch there is no graph: as many weights as a table has are one, and one more are two.
 TEST_F(Sequences, OfUpdatesOfManyWeights) {
   constexpr size_t kOfTable = cuda::TensorTable<4>::kMost;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "parallel/kernels/cuda/attention/arguments.h"
+#include "parallel/kernels/cuda/attention/attentions.h"
 #include "parallel/kernels/cuda/attention/choice.h"
+#include "tests/parallel/cuda/captured.h"
 
 namespace tutti::parallel::cuda {
 namespace {
@@ -74,6 +77,62 @@ TEST(AttentionChoice, TakesNoTmaOfNothing) {
   x = attention(rowsOf(Format::BFloat16));
   x.key.batchStride += 8;  // no number of rows
   EXPECT_EQ(attentionOf(x, kWgmma), kMma);
+}
+
+AttentionBackward backward(const Attention& x) {
+  AttentionBackward d{};
+  d.sizes = x.sizes;
+  d.dOut = d.query = x.query, d.key = x.key, d.value = x.value;
+  d.dQuery = d.dKey = d.dValue = rowsOf(Format::Float32);
+  return d;
+}
+
+// Each gradient by itself: stores of a row are words.
+TEST(AttentionChoice, IsOfTheOperandsOfBackward) {
+  const AttentionBackward usual = backward(attention(rowsOf(Format::BFloat16)));
+  for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall})
+    EXPECT_EQ(attentionOf(usual, most), most);
+  for (HeadRows AttentionBackward::* const gradient :
+       {&AttentionBackward::dQuery, &AttentionBackward::dKey, &AttentionBackward::dValue})
+    for (const HeadRows& rows : {rowsOf(Format::Float32, 4104), rowsOf(Format::Float32, 4096, 1026)}) {
+      AttentionBackward x = usual;
+      x.*gradient = rows;
+      EXPECT_EQ(attentionOf(x, kWgmma), kPlain);
+    }
+  for (HeadRows AttentionBackward::* const factor :
+       {&AttentionBackward::dOut, &AttentionBackward::query, &AttentionBackward::key,
+        &AttentionBackward::value}) {
+    AttentionBackward x = usual;
+    x.*factor = rowsOf(Format::BFloat16, 4104);
+    EXPECT_EQ(attentionOf(x, kWgmma), kPlain);
+  }
+}
+
+// Families that stay have as many blocks as there are multiprocessors, others one for each tile.
+TEST(AttentionLaunches, HaveTheBlocksOfTheirFamily) {
+  constexpr int32_t kProcessors = 3;
+  for (const auto load : {loadWgmmaForward, loadWgmmaGradients, loadOnePass}) emulation::check(load());
+  const emulation::DeviceArray<char> memory(size_t{1} << 22);
+  Attention x = attention(
+      rowsOf(Format::BFloat16, reinterpret_cast<uintptr_t>(memory.get())));
+  x.key = x.value = x.out = x.query;
+  x.sizes.queries = x.sizes.keys = 400;
+  x.query.batchStride = x.key.batchStride = x.value.batchStride = x.out.batchStride = 400 * 1024;
+  AttentionBackward d = backward(x);
+  d.dOut = x.query;
+  d.scratch = reinterpret_cast<float*>(memory.get());
+  const auto blocks = [&](AttentionFamily family, const auto& call) {
+    Attentions attentions(family, kProcessors);
+    return tests::kernelsOf([&](cudaStream_t stream) { return attentions.enqueue(call, false, stream); })
+        .at(0)
+        .blocks;
+  };
+  EXPECT_EQ(blocks(kWgmma, x), 2 * 4 * 4);
+  EXPECT_EQ(blocks(kWgmma, d), 2 * 4 * 4);
+  for (const AttentionFamily family : {kPersistent, kOnePass, kTall}) {
+    EXPECT_EQ(blocks(family, x), kProcessors);
+    EXPECT_EQ(blocks(family, d), kProcessors);
+  }
 }
 
 }  // namespace

@@ -5,8 +5,12 @@
 
 #include <tutti/error.h>
 
+#include <map>
+#include <string>
+
 #include "parallel/kernels/cuda/gemm/gemms.h"
 #include "parallel/tensor/arena.h"
+#include "tests/parallel/cuda/captured.h"
 
 namespace tutti::parallel::cuda {
 namespace {
@@ -294,6 +298,43 @@ TEST(GemmTable, RefusesWhatItDoesNotUnderstand) {
   EXPECT_EQ(GemmTable::parse(good).size(), 1u);
   EXPECT_THROW(GemmTable::load("/nowhere/at all"), Error);
   EXPECT_THROW(GemmTable::load("/"), Error);
+}
+
+// Every choice has a kernel of its own for each type and layout, however many blocks share its b; and
+// no more blocks than there are multiprocessors, however many units.
+TEST(GemmLaunches, AreOfTheChosenKernel) {
+  constexpr GemmChip kChip{.processors = 6, .capability = 90};
+  emulation::check(loadWgmma());
+  const emulation::DeviceArray<char> memory(size_t{1} << 22);
+  std::map<const void*, std::string> kernels;
+  for (const GemmTile& tile : gemmTiles()) {
+    if (tile.family != GemmFamily::Wgmma) continue;
+    GemmChoice wanted{tile.family, tile.schedule, tile.columns, tile.cluster, 1};
+    for (const Format format : {Format::BFloat16, Format::Float16})
+      for (const bool isKMajorA : {false, true})
+        for (const bool isKMajorB : {false, true}) {
+          const Matrix matrix{{memory.get(), format}, 1024};
+          GemmProduct x{.a = matrix,
+                        .b = matrix,
+                        .c = {{memory.get(), Format::Float32}, 1024},
+                        .rows = 1000,
+                        .columns = 1000,
+                        .depth = 1000,
+                        .isKMajorA = isKMajorA,
+                        .isKMajorB = isKMajorB};
+          Gemms gemms(kChip, {.forced = GemmForced::parse(wordsOf(wanted)), .table = {}});
+          const GemmChoice choice = gemms.choose(x);
+          const auto launched = tests::kernelsOf(
+              [&](cudaStream_t stream) { return gemms.enqueue(x, choice, {}, stream); });
+          ASSERT_EQ(launched.size(), 1u);
+          EXPECT_EQ(launched[0].blocks, kChip.processors) << wordsOf(wanted);
+          GemmChoice alone = wanted;
+          alone.cluster = 1;
+          const std::string name = message(wordsOf(alone), static_cast<int>(format), isKMajorA, isKMajorB);
+          EXPECT_EQ(kernels.emplace(launched[0].function, name).first->second, name);
+        }
+  }
+  EXPECT_EQ(kernels.size(), 40u);
 }
 
 }  // namespace

@@ -132,5 +132,28 @@ TEST_F(TakenKernels, OfAttention) {
       "headDots<", "attentionDots<");
 }
 
+// Statistics and gradient of a vocabulary that is not cut are one launch, and so are an update and its
+// copy in 16 bits.
+TEST_F(TakenKernels, OfLossesAndUpdatesWithCopies) {
+  const Tensor labels = make(DType::Int32, {3});
+  const Call loss = [&](Kernels& k, DType type) {
+    k.crossEntropy({.logits = make(type, {3, 64}), .labels = labels});
+  };
+  EXPECT_EQ(begun(loss, DType::BFloat16, "lossesOfWholeRows<", "vectors"), 1);
+  for (const char* const other : {"statisticsOfRows<", "slopesOfRows<"})
+    EXPECT_EQ(begun(loss, DType::BFloat16, other, "vectors"), 0) << other;
+  const Call update = [&](Kernels& k, DType copy) {
+    const auto some = [&] { return make(DType::Float32, {40}); };
+    const AdamWTensors one{.weight = some(),
+                           .gradient = some(),
+                           .first = some(),
+                           .second = some(),
+                           .copy = make(copy, {40})};
+    k.adamW({.tensors = {&one, 1}, .learningRate = 0.5, .epsilon = 1});
+  };
+  for (const DType copy : {DType::BFloat16, DType::Float16})
+    EXPECT_EQ(begun(update, copy, "updated<", "vectors"), 1) << toString(copy);
+}
+
 }  // namespace
 }  // namespace tutti::parallel

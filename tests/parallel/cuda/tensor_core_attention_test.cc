@@ -154,6 +154,17 @@ TEST(TrainingByTensorCores, OfRanksThatShareOutSequences) {
   }
 }
 
+// Gradients of norms' weights come from what the gradients of their inputs leave, in one pass over
+// both; nothing computes them by a second one.
+TEST(TrainingByTensorCores, HasNormsThatLeaveSums) {
+  for (const RunModel& model : wideHeads()) {
+    const LaunchedKernels kernels;
+    run(onGpus(arrangement(""), oneStep(model)));
+    EXPECT_GT(kernels.of("::normBackwardOfSlices<").begun, 0) << model.name;
+    EXPECT_EQ(kernels.of("::normBackwardOfRows<").begun, 0) << model.name;
+  }
+}
+
 // Three steps, of which only the first kernels of their kind are launched one by one: to the bit
 // what they give where all are.
 TEST(TrainingByTensorCores, AsGraphs) {

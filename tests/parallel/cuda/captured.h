@@ -36,7 +36,8 @@ std::vector<CapturedKernel> kernelsOf(const Enqueue& enqueue) {
     if (type != cudaGraphNodeTypeKernel) continue;
     cudaKernelNodeParams params{};
     check(cudaGraphKernelNodeGetParams(node, &params));
-    kernels.push_back({params.func, int64_t{params.gridDim.x} * params.gridDim.y * params.gridDim.z});
+    kernels.push_back(
+        {params.func, int64_t{params.gridDim.x} * params.gridDim.y * params.gridDim.z});
   }
   check(cudaGraphDestroy(graph));
   check(cudaStreamDestroy(stream));

@@ -132,8 +132,8 @@ TEST_F(TakenKernels, OfAttention) {
       "headDots<", "attentionDots<");
 }
 
-// Statistics and gradient of a vocabulary that is not cut are one launch, and so are an update and its
-// copy in 16 bits.
+// Statistics and gradient of a vocabulary that is not cut are one launch, and so are an update and
+// its copy in 16 bits.
 TEST_F(TakenKernels, OfLossesAndUpdatesWithCopies) {
   const Tensor labels = make(DType::Int32, {3});
   const Call loss = [&](Kernels& k, DType type) {

@@ -92,14 +92,15 @@ TEST(AttentionChoice, IsOfTheOperandsOfBackward) {
   const AttentionBackward usual = backward(attention(rowsOf(Format::BFloat16)));
   for (const AttentionFamily most : {kPlain, kMma, kWgmma, kPersistent, kOnePass, kTall})
     EXPECT_EQ(attentionOf(usual, most), most);
-  for (HeadRows AttentionBackward::* const gradient :
+  for (HeadRows AttentionBackward::*const gradient :
        {&AttentionBackward::dQuery, &AttentionBackward::dKey, &AttentionBackward::dValue})
-    for (const HeadRows& rows : {rowsOf(Format::Float32, 4104), rowsOf(Format::Float32, 4096, 1026)}) {
+    for (const HeadRows& rows :
+         {rowsOf(Format::Float32, 4104), rowsOf(Format::Float32, 4096, 1026)}) {
       AttentionBackward x = usual;
       x.*gradient = rows;
       EXPECT_EQ(attentionOf(x, kWgmma), kPlain);
     }
-  for (HeadRows AttentionBackward::* const factor :
+  for (HeadRows AttentionBackward::*const factor :
        {&AttentionBackward::dOut, &AttentionBackward::query, &AttentionBackward::key,
         &AttentionBackward::value}) {
     AttentionBackward x = usual;
@@ -111,10 +112,10 @@ TEST(AttentionChoice, IsOfTheOperandsOfBackward) {
 // Families that stay have as many blocks as there are multiprocessors, others one for each tile.
 TEST(AttentionLaunches, HaveTheBlocksOfTheirFamily) {
   constexpr int32_t kProcessors = 3;
-  for (const auto load : {loadWgmmaForward, loadWgmmaGradients, loadOnePass}) emulation::check(load());
+  for (const auto load : {loadWgmmaForward, loadWgmmaGradients, loadOnePass})
+    emulation::check(load());
   const emulation::DeviceArray<char> memory(size_t{1} << 22);
-  Attention x = attention(
-      rowsOf(Format::BFloat16, reinterpret_cast<uintptr_t>(memory.get())));
+  Attention x = attention(rowsOf(Format::BFloat16, reinterpret_cast<uintptr_t>(memory.get())));
   x.key = x.value = x.out = x.query;
   x.sizes.queries = x.sizes.keys = 400;
   x.query.batchStride = x.key.batchStride = x.value.batchStride = x.out.batchStride = 400 * 1024;
@@ -123,7 +124,8 @@ TEST(AttentionLaunches, HaveTheBlocksOfTheirFamily) {
   d.scratch = reinterpret_cast<float*>(memory.get());
   const auto blocks = [&](AttentionFamily family, const auto& call) {
     Attentions attentions(family, kProcessors);
-    return tests::kernelsOf([&](cudaStream_t stream) { return attentions.enqueue(call, false, stream); })
+    return tests::kernelsOf(
+               [&](cudaStream_t stream) { return attentions.enqueue(call, false, stream); })
         .at(0)
         .blocks;
   };

@@ -300,8 +300,8 @@ TEST(GemmTable, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THROW(GemmTable::load("/"), Error);
 }
 
-// Every choice has a kernel of its own for each type and layout, however many blocks share its b; and
-// no more blocks than there are multiprocessors, however many units.
+// Every choice has a kernel of its own for each type and layout, however many blocks share its b;
+// and no more blocks than there are multiprocessors, however many units.
 TEST(GemmLaunches, AreOfTheChosenKernel) {
   constexpr GemmChip kChip{.processors = 6, .capability = 90};
   emulation::check(loadWgmma());
@@ -330,7 +330,8 @@ TEST(GemmLaunches, AreOfTheChosenKernel) {
           EXPECT_EQ(launched[0].blocks, kChip.processors) << wordsOf(wanted);
           GemmChoice alone = wanted;
           alone.cluster = 1;
-          const std::string name = message(wordsOf(alone), static_cast<int>(format), isKMajorA, isKMajorB);
+          const std::string name =
+              message(wordsOf(alone), static_cast<int>(format), isKMajorA, isKMajorB);
           EXPECT_EQ(kernels.emplace(launched[0].function, name).first->second, name);
         }
   }

@@ -101,7 +101,7 @@ void Cublas::gemm(const GemmArgs& args) {
                                   typeOf(args.a), stride(args.a), args.a.strides[0], &beta, c.data,
                                   typeOf(c), stride(c), c.strides[0], size(c.shape[0]),
                                   kComputeFloat32, kDefaultAlgorithm);
-  if (status != 0) fail(ErrorCode::Cuda, "cublasGemmEx: status ", status);
+  if (status != 0) fail(ErrorCode::Cuda, "a product of cuBLAS: status ", status);
 }
 
 }  // namespace tutti::bench

@@ -16,9 +16,9 @@
 //
 // Rows begin at multiples of 16 bytes, as a model's do. Operands are multiples of 1/8, whose sums
 // have no rounding errors: elements of 16 rows, of a batch those of any product, must be what the
-// host has, rounded once. cuBLAS may
-// round partial sums to bfloat16, as its default is, so of its elements each may be off by
-// sqrt(depth) / 64; a sum is about a third of sqrt(depth). An activation is approximate, too.
+// host has, rounded once. cuBLAS may round partial sums to bfloat16, as its default is, so of its
+// elements each may be off by sqrt(depth) / 64; a sum is about a third of sqrt(depth). An activation
+// is approximate, too.
 
 #include <algorithm>
 #include <cmath>
@@ -63,11 +63,13 @@ Product parse(const std::string& text) {
   char name[9] = "";
   char more = 0;
   const bool isBatch = text.find('*') != std::string::npos;
-  const int ofBatch = isBatch ? std::sscanf(text.c_str(), "%lld*", &batch) : 1;
+  char star = 0;
+  const int ofBatch = isBatch ? std::sscanf(text.c_str(), "%lld%c", &batch, &star) : 2;
   const char* const one = text.c_str() + (isBatch ? text.find('*') + 1 : 0);
   const int count = std::sscanf(one, "%lldx%lldx%lld:%8s%c", &rows, &columns, &depth, name, &more);
   const ProductKind* const kind = findKind(name);
-  require(ofBatch == 1 && count == 4 && std::min({batch, rows, columns, depth}) > 0 &&
+  require(ofBatch == 2 && (!isBatch || star == '*') && count == 4 &&
+              std::min({batch, rows, columns, depth}) > 0 &&
               std::max({batch, rows, columns, depth}) < (1 << 30) && kind != nullptr,
           text, " is not [BATCH*]ROWSxCOLUMNSxDEPTH:KIND, where KIND is ", kindsInWords());
   require(!kind->hasEpilogue() || columns % 8 == 0, text, ": columns are no multiple of 8");
@@ -92,8 +94,8 @@ std::vector<Product> allProducts() {
     all.push_back({size, size, size, findKind("forward")});
   for (const char* product :
        {"16384x3072x768:gelu", "16384x3072x768:dgelu", "16384x768x3072:residual",
-        "8192x14336x4096:swiglu", "8192x14336x4096:dswiglu", "8*2048x28672x4096:forward",
-        "8*2048x4096x14336:dgrad", "8*4096x14336x2048:wgrad", "192*1024x1024x64:forward"})
+        "8192x14336x4096:swiglu", "8192x14336x4096:dswiglu", "8*2048x14336x4096:forward",
+        "8*2048x4096x14336:dgrad", "8*14336x4096x2048:wgrad", "192*1024x1024x64:forward"})
     all.push_back(parse(product));
   for (const int64_t tokens : {8192, 4096, 16384})
     for (const auto [in, out] : kMaps) {

@@ -5,7 +5,9 @@
 // of a table of tokens or of positions is such a byte once, however many ids name it. A call that
 // waits for the GPU, to check ids or to return a sum, has that wait in its time; where a kernel of
 // such a call follows it by itself ("the kernel"), that is without. All results are compared with
-// the host's (memory_run.cc); the exit status is 1 if one is wrong.
+// the host's (memory_run.cc), after the first call; the exit status is 1 if one is wrong. Later
+// calls read what those before wrote in place, so that numbers may leave their range, which no
+// kernel minds.
 //
 // A third turn is of launches of a kernel that has nothing to do, one behind the other. What one of
 // these takes, over the call's time, is the column `launch`: near 1, the call moves so little that

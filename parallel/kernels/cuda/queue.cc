@@ -137,6 +137,15 @@ void Queue::check(const char* operation, cudaError_t error) {
   require(operation, error, device_);
 }
 
+OnDevice Queue::onDevice() {
+  try {
+    return OnDevice(device_);
+  } catch (...) {
+    forgetChecked();
+    throw;
+  }
+}
+
 /// Of a call that fails: the next one does not hear of its values, and nothing reads them when it
 /// has ended.
 void Queue::forgetChecked() {
@@ -175,7 +184,7 @@ void Queue::abandon() {
 /// What could not be started is forgotten, too.
 void Queue::startKept() {
   if (sequence_.size() == 0) return;
-  const OnDevice here(device_);
+  const OnDevice here = onDevice();
   struct Emptied {
     Sequence& kept;
     ~Emptied() { kept.clear(); }
@@ -203,7 +212,7 @@ void Queue::checkValues(const char* what, const Tensor& values, int64_t lowest, 
 }
 
 void Queue::lookAside(const char* what, const FindOutside& call) {
-  const OnDevice here(device_);
+  const OnDevice here = onDevice();
   check(what, cudaEventRecord(aside_.before, stream_.cuda()));
   check(what, cudaStreamWaitEvent(aside_.stream, aside_.before));
   check(what, enqueue(call, aside_.stream));
@@ -213,7 +222,7 @@ void Queue::lookAside(const char* what, const FindOutside& call) {
 void Queue::finish(const char* operation, bool always) {
   const bool hasChecked = checkedCount_ > 0;
   if (hasChecked && isLooking_) {
-    const OnDevice here(device_);
+    const OnDevice here = onDevice();
     check(operation, cudaEventSynchronize(aside_.after));
   }
   if (always || (hasChecked && !isLooking_)) wait(operation);
@@ -229,7 +238,7 @@ void Queue::finish(const char* operation, bool always) {
 
 void Queue::wait(const char* operation) {
   startKept();
-  const OnDevice here(device_);
+  const OnDevice here = onDevice();
   check(operation, cudaStreamSynchronize(stream_.cuda()));
 }
 

@@ -108,6 +108,7 @@ class Queue {
   static constexpr int kMostChecked = 2;
   void* room(Workspace& workspace, size_t bytes);
   void check(const char* operation, cudaError_t error);
+  OnDevice onDevice();
   void forgetChecked();
   void loadOfCuda();
   void makeAside();

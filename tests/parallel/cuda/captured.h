@@ -15,7 +15,7 @@ struct CapturedKernel {
   int64_t blocks;
 };
 
-/// Of `enqueue(stream)`, in their order.
+/// Of `enqueue(stream)`.
 template <class Enqueue>
 std::vector<CapturedKernel> kernelsOf(const Enqueue& enqueue) {
   using emulation::check;

@@ -71,7 +71,7 @@ cudaError_t enqueue(const SlicedNormBackward& x, cudaStream_t stream);
 cudaError_t loadNorms();
 
 /// columns.cu: of rows and columns that are cut into slices and tiles. `partial` has the sums of
-/// each slice. They are added by the same launch where there is an arrival for each tile, and else
+/// each slice. They are added by the same launch where there is a counter for each tile, and else
 /// by a second one: the same bits.
 inline constexpr int32_t kSliceRows = 128, kMostSlices = 64;
 /// Of a multiple of kSliceRows each.

@@ -17,8 +17,8 @@
 // Rows begin at multiples of 16 bytes, as a model's do. Operands are multiples of 1/8, whose sums
 // have no rounding errors: elements of 16 rows, of a batch those of any product, must be what the
 // host has, rounded once. cuBLAS may round partial sums to bfloat16, as its default is, so of its
-// elements each may be off by sqrt(depth) / 64; a sum is about a third of sqrt(depth). An activation
-// is approximate, too.
+// elements each may be off by sqrt(depth) / 64; a sum is about a third of sqrt(depth). An
+// activation is approximate, too.
 
 #include <algorithm>
 #include <cmath>

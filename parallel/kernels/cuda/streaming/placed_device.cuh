@@ -44,8 +44,8 @@ TUTTI_DEVICE int32_t positionOf(const Embedding& x, const RunSpace& space, uint3
   return position >= 0 && position < x.positionRows ? position : -1;
 }
 
-/// What is written goes past the caches' other lines: of those that are read some are of rows that
-/// come again.
+/// What is written the second-level cache is to give up first: of what is read some rows come
+/// again.
 template <int kRun, int kKnown, bool kHasPositions>
 __global__ void __launch_bounds__(kThreads)
     embeddingRuns(const __grid_constant__ PlacedRuns<Embedding> runs) {

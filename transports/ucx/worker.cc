@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include "transports/ucx/network_devices.h"
 #include "transports/ucx/rdma_devices.h"
 #include "transports/ucx/settings.h"
+#include "transports/ucx/tcp_sockets.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -58,14 +60,17 @@ constexpr uint64_t kPeersShare = 4;
 struct Default {
   const char *variable, *name, *value;
 };
+// And it leaves in one piece likewise: what is sent without RDMA is copied by UCX (readConfig).
+//
 // A connect() that blocks would hold the worker's lock for as long as the kernel tries to reach a
 // host that does not answer.
-constexpr std::array<Default, 7> kDefaults{{{"UCX_TCP_CONN_NB", "CONN_NB", "y"},
+constexpr std::array<Default, 8> kDefaults{{{"UCX_TCP_CONN_NB", "CONN_NB", "y"},
                                             {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
                                             {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s"},
                                             {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},
                                             {"UCX_TCP_KEEPCNT", "KEEPCNT", "3"},
                                             {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "320K"},
+                                            {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "320K"},
                                             {"UCX_UD_TIMEOUT", "UD_TIMEOUT", "3600s"}}};
 
 struct Descriptors {
@@ -113,6 +118,9 @@ void set(const Config& config, const char* name, const std::string& value) {
     base::fail(ErrorCode::System, "UCX does not accept UCX_", name, "=", value);
 }
 
+// UCX 1.13 aborts the process when the kernel gives a TCP connection up, its peer being dead or
+// gone, while part of a message is unsent and something that came is unread, if it sends the
+// message from where it lies. So it does that for RDMA alone. TCP is not slower for the copy.
 Config readConfig(const WorkerOptions& options) {
   ucp_config_t* read = nullptr;
   require(library().configRead(nullptr, nullptr, &read), "read its configuration");
@@ -120,6 +128,7 @@ Config readConfig(const WorkerOptions& options) {
   for (const auto& [variable, name, value] : kDefaults)
     if (!std::getenv(variable)) library().configModify(config.get(), name, value);
   const bool rdma = allowsRdma(effective(options.tls, "UCX_TLS")) && !usableRdmaDevices().empty();
+  if (!rdma && !std::getenv("UCX_ZCOPY_THRESH")) set(config, "ZCOPY_THRESH", "inf");
   if (!options.rendezvous.empty())
     set(config, "RNDV_THRESH", options.rendezvous);
   else if (!rdma && !std::getenv("UCX_RNDV_THRESH"))
@@ -249,6 +258,7 @@ bool Worker::leave() {
     advance();
     return underWay_ == 0;
   });
+  shutDown(isFull);
   bool all = true;
   for (const auto& entry : connections_) {
     Connection& connection = *entry.second;
@@ -324,9 +334,23 @@ void Worker::lose(Connection& connection, ucs_status_t status) {
   lost_.push_back(&connection);
 }
 
+void Worker::disconnect(Connection& connection) {
+  if (connection.lost()) return;
+  shutDown(isStuck);
+  lose(connection, UCS_ERR_CANCELED);
+}
+
 // Not within UCX's callbacks.
 void Worker::closeLost() {
   for (Connection* connection : std::exchange(lost_, {})) close(*connection);
+}
+
+// UCX 1.13 tells the peer over TCP that a connection closes, and tries until there is room for
+// that: for as long as the peer stands still, or the kernel hopes to reach it again, which is a
+// quarter of an hour. Where the socket is shut down it does not try.
+void Worker::shutDown(bool (*those)(int socket)) {
+  for (const int socket : tcpSocketsOf(events_))
+    if (those(socket)) ::shutdown(socket, SHUT_RDWR);
 }
 
 void Worker::close(Connection& connection) {

@@ -133,8 +133,9 @@ class Worker {
   void flush(Connection& connection, Operation& operation);
   /// As Endpoint::abandon(): this worker is not destroyed.
   void abandon() { broken_ = true; }
-  /// Everything that is under way to the peer ends, and who uses the connection hears of its loss.
-  void disconnect(Connection& connection) { lose(connection, UCS_ERR_CANCELED); }
+  /// Everything that is under way to the peer ends, and who uses the connection hears of its loss;
+  /// over TCP so do those of others to peers that take nothing.
+  void disconnect(Connection& connection);
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as
   /// messages get through, a minute at most, and until `hasFailed`, which is looked at likewise.
   /// False when it does not hold.
@@ -162,7 +163,8 @@ class Worker {
   void lose(Connection& connection, ucs_status_t status);
   void closeLost();
   void close(Connection& connection);
-  bool closed();  // all that close() began
+  void shutDown(bool (*those)(int socket));  // sockets, so that UCX can close their connections
+  bool closed();                             // all that close() began
   bool leave();
   ucp_request_param_t paramsFor(Operation& operation, Connection* connection);
   static ucs_status_t onData(void* worker, const void* header, size_t headerBytes, void* data,

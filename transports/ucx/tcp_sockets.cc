@@ -13,7 +13,16 @@
 namespace tutti::transports::ucx {
 namespace {
 
-constexpr uint32_t kStillMs = 250;
+constexpr uint32_t kStillMs = 500;
+
+/// None of what is no epoll.
+std::vector<int> membersOf(int epoll) {
+  std::vector<int> members;
+  std::ifstream info("/proc/thread-self/fdinfo/" + std::to_string(epoll));
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("tfd:")) members.push_back(std::atoi(line.c_str() + 4));
+  return members;
+}
 
 bool isTcp(int descriptor) {
   int protocol = 0;
@@ -38,10 +47,7 @@ bool isConnected(const tcp_info& info) {
 // An epoll cannot be in itself, however deep.
 std::vector<int> tcpSocketsOf(int epoll) {
   std::vector<int> found;
-  std::ifstream info("/proc/self/fdinfo/" + std::to_string(epoll));
-  for (std::string line; std::getline(info, line);) {
-    if (!line.starts_with("tfd:")) continue;
-    const int member = std::atoi(line.c_str() + 4);
+  for (const int member : membersOf(epoll)) {
     if (isTcp(member)) {
       found.push_back(member);
     } else {

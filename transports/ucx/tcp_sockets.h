@@ -14,7 +14,7 @@ std::vector<int> tcpSocketsOf(int epoll);
 /// Connected, and without room for what is sent by it.
 bool isFull(int socket);
 
-/// Full, and for a quarter of a second nothing has been sent by it, or nothing of that has been
+/// Full, and for half a second nothing has been sent by it, or nothing of that has been
 /// acknowledged: its peer stands still, or is not reached.
 bool isStuck(int socket);
 

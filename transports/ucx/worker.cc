@@ -52,25 +52,29 @@ constexpr uint64_t kPeersShare = 4;
 // and reliable connections are made by these. So it may not; the control plane and the deadlines of
 // operations do that.
 //
-// And so that a full slot comes over TCP as one segment, headers included: a message of several is
+// And so that a full slot goes over TCP as one segment, headers included: a message of several is
 // put together by UCX in memory that it gets for it and gives back, which took up to 1.4 times as
 // long, and from 64 KiB on, UCX's default, nearly three times where all of a call is one message.
+// UCX refuses segments that are sent larger than they are taken in.
+//
+// And so that what the kernel does not take of a message at once is copied by UCX, and a longer
+// message as a whole: UCX 1.13 aborts the process when the kernel gives a connection up, its peer
+// being dead or gone, while part of a message is unsent that it would send from where it lies, and
+// something that came is unread. It has a vector for a message's memory and one for its header, and
+// makes do with one alone where it copies.
 //
 // What the user has set in the environment stays.
 struct Default {
   const char *variable, *name, *value;
 };
-// And it leaves in one piece likewise: what is sent without RDMA is copied by UCX (readConfig).
-//
 // A connect() that blocks would hold the worker's lock for as long as the kernel tries to reach a
 // host that does not answer.
-constexpr std::array<Default, 8> kDefaults{{{"UCX_TCP_CONN_NB", "CONN_NB", "y"},
+constexpr std::array<Default, 7> kDefaults{{{"UCX_TCP_CONN_NB", "CONN_NB", "y"},
                                             {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
                                             {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "1s"},
                                             {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},
                                             {"UCX_TCP_KEEPCNT", "KEEPCNT", "3"},
-                                            {"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "320K"},
-                                            {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "320K"},
+                                            {"UCX_TCP_MAX_IOV", "MAX_IOV", "1"},
                                             {"UCX_UD_TIMEOUT", "UD_TIMEOUT", "3600s"}}};
 
 struct Descriptors {
@@ -118,17 +122,23 @@ void set(const Config& config, const char* name, const std::string& value) {
     base::fail(ErrorCode::System, "UCX does not accept UCX_", name, "=", value);
 }
 
-// UCX 1.13 aborts the process when the kernel gives a TCP connection up, its peer being dead or
-// gone, while part of a message is unsent and something that came is unread, if it sends the
-// message from where it lies. So it does that for RDMA alone. TCP is not slower for the copy.
+/// That of `variable`, or else of `other`, or else what a full slot needs.
+const char* segmentOf(const char* variable, const char* other) {
+  for (const char* const each : {variable, other})
+    if (const char* const value = std::getenv(each)) return value;
+  return "320K";
+}
+
 Config readConfig(const WorkerOptions& options) {
   ucp_config_t* read = nullptr;
   require(library().configRead(nullptr, nullptr, &read), "read its configuration");
   Config config(read);
   for (const auto& [variable, name, value] : kDefaults)
     if (!std::getenv(variable)) library().configModify(config.get(), name, value);
+  constexpr const char *kTaken = "UCX_TCP_RX_SEG_SIZE", *kSent = "UCX_TCP_TX_SEG_SIZE";
+  library().configModify(config.get(), "RX_SEG_SIZE", segmentOf(kTaken, kSent));
+  library().configModify(config.get(), "TX_SEG_SIZE", segmentOf(kSent, kTaken));
   const bool rdma = allowsRdma(effective(options.tls, "UCX_TLS")) && !usableRdmaDevices().empty();
-  if (!rdma && !std::getenv("UCX_ZCOPY_THRESH")) set(config, "ZCOPY_THRESH", "inf");
   if (!options.rendezvous.empty())
     set(config, "RNDV_THRESH", options.rendezvous);
   else if (!rdma && !std::getenv("UCX_RNDV_THRESH"))
@@ -253,7 +263,7 @@ void Worker::stopThread() {
 // process when a connection over InfiniBand or RoCE is closed whose peer has died before it
 // answered the first request; it does the same when the worker is destroyed, there and over TCP.
 bool Worker::leave() {
-  if (connections_.empty()) return !broken_;
+  if (connections_.empty() && replaced_.empty()) return !broken_;
   await(base::Deadline::after(kFarewell), [&] {
     advance();
     return underWay_ == 0;
@@ -334,8 +344,11 @@ void Worker::lose(Connection& connection, ucs_status_t status) {
   lost_.push_back(&connection);
 }
 
+// A socket that is full and not known to be stuck is looked at again when the next call comes.
 void Worker::disconnect(Connection& connection) {
   if (connection.lost()) return;
+  const auto mayMove = [](int socket) { return isFull(socket) && !isStuck(socket); };
+  if (std::ranges::any_of(tcpSocketsOf(events_), mayMove)) return;
   shutDown(isStuck);
   lose(connection, UCS_ERR_CANCELED);
 }

@@ -133,8 +133,9 @@ class Worker {
   void flush(Connection& connection, Operation& operation);
   /// As Endpoint::abandon(): this worker is not destroyed.
   void abandon() { broken_ = true; }
-  /// Everything that is under way to the peer ends, and who uses the connection hears of its loss;
-  /// over TCP so do those of others to peers that take nothing.
+  /// To be called again while the connection is not lost. Everything that is under way to the peer
+  /// ends, and who uses the connection hears of its loss; over TCP so it is with other peers that
+  /// have taken nothing for half a second of what is on its way to them.
   void disconnect(Connection& connection);
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as
   /// messages get through, a minute at most, and until `hasFailed`, which is looked at likewise.

@@ -109,6 +109,39 @@ TEST_F(Sequences, WithOtherOperandsOrNumbersAreOthers) {
   EXPECT_EQ(twice(other, 0), 3);
 }
 
+TEST_F(Sequences, AreForgottenWhereThereAreMoreThanAreRemembered) {
+  constexpr auto kMost = static_cast<int64_t>(cuda::Graphs::kMost);
+  const Tensor each = make({2 * kMost, 1}), last = make({1});
+  fill(each, 1);
+  const std::vector<float> filled = values(each);
+  const auto launchesBehind = [&](int64_t which) {
+    inSequence(kernels_, true, [&] {
+      kernels_.fillZero(each.part(0, which, 1));
+      kernels_.fillZero(last);
+    });
+    return kernels_.graphLaunches();
+  };
+  for (int64_t i = 0; i < kMost; ++i) EXPECT_EQ(launchesBehind(i), 0);
+  EXPECT_EQ(launchesBehind(0), 1);
+  EXPECT_EQ(launchesBehind(kMost - 1), 2);
+  EXPECT_EQ(launchesBehind(kMost), 2);  // those without a graph are forgotten for it
+  EXPECT_EQ(launchesBehind(1), 2);
+  EXPECT_EQ(launchesBehind(0), 3);
+  EXPECT_EQ(launchesBehind(kMost - 1), 4);
+  EXPECT_EQ(launchesBehind(1), 5);
+  EXPECT_EQ(launchesBehind(kMost), 6);
+  for (int64_t i = 2; i < kMost - 2; ++i) launchesBehind(i);
+  const int64_t before = kernels_.graphLaunches();
+  for (int64_t i = 2; i < kMost - 2; ++i) launchesBehind(i);
+  EXPECT_EQ(kernels_.graphLaunches(), before + kMost - 4) << "so many graphs, and no more";
+  for (int time = 0; time < 2; ++time) EXPECT_EQ(launchesBehind(2 * kMost - 1), before + kMost - 4);
+  const std::vector<float> left = values(each);
+  for (int64_t i = 0; i < 2 * kMost; ++i) {
+    const auto at = static_cast<size_t>(i);
+    EXPECT_EQ(left[at], i <= kMost || i == 2 * kMost - 1 ? 0 : filled[at]) << i;
+  }
+}
+
 TEST_F(Sequences, AreStartedWhereTheHostWaits) {
   const Tensor x = make({3, 4}), logits = make({3, 4}), statistics = make({1, 3, 3});
   const Tensor labels = make({3}, DType::Int32);

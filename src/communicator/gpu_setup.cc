@@ -160,8 +160,9 @@ namespace {
 
 // Behind the deadline of what is under way.
 constexpr int64_t kReplaysEndNs = 5'000'000'000;
-// How long what has failed may take to end when it has begun.
-constexpr int64_t kFailedEndNs = 200'000'000;
+// How long what has failed may take to end when it has begun, and then its stream to come to the
+// end.
+constexpr int64_t kFailedEndNs = 200'000'000, kStreamEndNs = 500'000'000;
 
 }  // namespace
 
@@ -175,7 +176,11 @@ bool Communicator::Impl::gpuIsQuiet() {
   const std::optional<Error> reason = failure;
   const int64_t end = failedAtNs + kFailedEndNs;
   lock.unlock();
-  if (clock.nowNs() < end || !gpu->discard() || gpu->isRunning()) return false;
+  const int64_t now = clock.nowNs();
+  if (now < end || !gpu->discard() || gpu->isRunning()) return false;
+  int64_t never = 0;
+  gpuDiscardedAtNs.compare_exchange_strong(never, now);
+  if (now < gpuDiscardedAtNs + kStreamEndNs) return false;
   if (reason) tellFailure(*reason);  // kernels that do not begin tell nobody
   return true;
 }

@@ -371,6 +371,7 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   mutable std::condition_variable changed;
   std::optional<Error> failure;
   int64_t failedAtNs = 0;  // by `clock`
+  std::atomic<int64_t> gpuDiscardedAtNs{0};
   std::vector<Peer> peers;
   std::atomic<bool> someoneStopped{false};
   std::map<uint32_t, std::set<int>> decisions;  // dead, by vote

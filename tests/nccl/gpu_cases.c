@@ -770,7 +770,8 @@ static void shrink_ends_calls(void) {
 }
 
 /* Ranks 0 and 1 are in a call that rank 2 does not make. Rank 0 revokes, which ends both; when all
- * have, there are no calls any more, but children. */
+ * have, there are no calls any more, but children. What has begun has ended then; so the calls get
+ * time to begin, on a busy machine, too. */
 static void revoke_of_rank(const Rank* rank) {
   Gpu g = enter_on(rank, rank->rank % device_count());
   ncclComm_t part = NULL, fewer = NULL;
@@ -778,7 +779,7 @@ static void revoke_of_rank(const Rank* rank) {
   meet(rank, 0);
   if (rank->rank < 2) {
     OK(ncclAllReduce(g.in, g.out, kCount, ncclFloat32, ncclSum, g.comm, g.stream));
-    nap(50);
+    nap(500);
     CHECK_EQ(cudaStreamQuery(g.stream), cudaErrorNotReady);
   }
   meet(rank, 1);

@@ -145,8 +145,8 @@ uint64_t communicator::Inspection::bytesReceived(const Communicator& c) {
   return c.impl_->operation.bytesReceived();
 }
 
-bool communicator::Inspection::gpuIsQuiet(const Communicator& c) {
-  return !c.impl_->gpu || c.impl_->gpuIsQuiet();
+bool communicator::Inspection::gpuHasLeftStreams(const Communicator& c) {
+  return !c.impl_->gpu || c.impl_->gpuHasLeftStreams();
 }
 
 int Communicator::rank() const { return impl_->who.rank; }

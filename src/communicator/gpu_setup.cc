@@ -160,9 +160,11 @@ namespace {
 
 // Behind the deadline of what is under way.
 constexpr int64_t kReplaysEndNs = 5'000'000'000;
-// How long what has failed may take to end when it has begun, and then its stream to come to the
-// end.
-constexpr int64_t kFailedEndNs = 200'000'000, kStreamEndNs = 500'000'000;
+// How long what has failed may take to end when it has begun.
+constexpr int64_t kFailedEndNs = 200'000'000;
+// How long, when the rest was taken back, streams may take to come to their ends, which callers
+// look at.
+constexpr int64_t kStreamEndNs = 500'000'000;
 
 }  // namespace
 
@@ -176,13 +178,18 @@ bool Communicator::Impl::gpuIsQuiet() {
   const std::optional<Error> reason = failure;
   const int64_t end = failedAtNs + kFailedEndNs;
   lock.unlock();
-  const int64_t now = clock.nowNs();
-  if (now < end || !gpu->discard() || gpu->isRunning()) return false;
-  int64_t never = 0;
-  gpuDiscardedAtNs.compare_exchange_strong(never, now);
-  if (now < gpuDiscardedAtNs + kStreamEndNs) return false;
+  if (clock.nowNs() < end || !gpu->discard() || gpu->isRunning()) return false;
   if (reason) tellFailure(*reason);  // kernels that do not begin tell nobody
   return true;
+}
+
+bool Communicator::Impl::gpuHasLeftStreams() {
+  if (!gpuIsQuiet()) return false;
+  if (gpu->isIdle()) return true;
+  const int64_t now = clock.nowNs();
+  int64_t notYet = 0;
+  gpuQuietAtNs.compare_exchange_strong(notYet, now);
+  return now >= gpuQuietAtNs + kStreamEndNs;
 }
 
 // What a graph replays ends by itself too, but no stream tells that it has.

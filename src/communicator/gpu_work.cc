@@ -485,7 +485,7 @@ void Communicator::Impl::launching(const GpuWork& work, uint64_t behind) {
 }
 
 void Communicator::Impl::awaitIdleGpu() {
-  for (base::Backoff backoff(!topology.oversubscribed()); !gpuIsQuiet();) backoff.idle();
+  for (base::Backoff backoff(!topology.oversubscribed()); !gpuHasLeftStreams();) backoff.idle();
   if (std::exchange(gpuBuffersAreMapped, false) &&
       (gpu->failure() || failed.load(std::memory_order_acquire)))
     gpu->awaitPeers();

@@ -218,6 +218,9 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   void finishGpu();
   /// Whether nothing that was launched touches anything any more. To be asked again and again.
   bool gpuIsQuiet();
+  /// The same, and that no stream has any of it left; but calls that were taken back stay there
+  /// where something else keeps a stream busy.
+  bool gpuHasLeftStreams();
   void awaitReplays();
   void awaitGpuPeers();
   void parkGpu();
@@ -370,8 +373,8 @@ struct Communicator::Impl final : bootstrap::ControlListener,
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
   std::optional<Error> failure;
-  int64_t failedAtNs = 0;  // by `clock`
-  std::atomic<int64_t> gpuDiscardedAtNs{0};
+  int64_t failedAtNs = 0;                // by `clock`
+  std::atomic<int64_t> gpuQuietAtNs{0};  // likewise, while calls were left on streams; 0: not yet
   std::vector<Peer> peers;
   std::atomic<bool> someoneStopped{false};
   std::map<uint32_t, std::set<int>> decisions;  // dead, by vote

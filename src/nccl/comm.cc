@@ -152,7 +152,8 @@ void Comm::stop(std::unique_lock<std::mutex>& lock) {
   changed_.wait_for(lock, kLongestEnd, [&] { return uses_ == 0; });
   const auto end = std::chrono::steady_clock::now() + kLongestEnd;
   const auto busy = [&] {
-    return streamBusy() || (communicator_ && !communicator::Inspection::gpuIsQuiet(*communicator_));
+    return streamBusy() ||
+           (communicator_ && !communicator::Inspection::gpuHasLeftStreams(*communicator_));
   };
   while (busy() && std::chrono::steady_clock::now() < end)
     changed_.wait_for(lock, std::chrono::milliseconds(1));
@@ -189,7 +190,8 @@ ncclResult_t Comm::asyncResult() {
   };
   if (failure_) return result(failure_->code());
   if (revoked_) return uses_ > 0 ? ncclInProgress : ncclSuccess;
-  if (finalized_ && !communicator::Inspection::gpuIsQuiet(*communicator_)) return ncclInProgress;
+  if (finalized_ && !communicator::Inspection::gpuHasLeftStreams(*communicator_))
+    return ncclInProgress;
   const auto error = communicator_->asyncError();
   if (!error) return ncclSuccess;
   if (!std::exchange(told_, true))

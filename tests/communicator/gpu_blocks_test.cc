@@ -373,7 +373,7 @@ TEST_F(GpuSharers, ThatAreAbortedInACallGoOn) {
     expectError(outcomeOf([&] { rank.allReduce(args); }), ErrorCode::Aborted, "abort() was called");
     hasReturned = true;
   });
-  while (communicator::Inspection::gpuIsQuiet(rank) && !hasReturned)
+  while (communicator::Inspection::gpuHasLeftStreams(rank) && !hasReturned)
     std::this_thread::sleep_for(1ms);
   rank.abort();
   waiting.join();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/communicator/inspection.h"
 #include "tests/communicator/gpu_ranks.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/local_ranks.h"
@@ -583,6 +584,21 @@ TEST_F(GpuCalls, SayWhyTheyWereAbortedWheneverThatIs) {
       calling.join();
       expectError(outcome, ErrorCode::Aborted, "abort() was called");
     }
+}
+
+// Their caller may look at his stream, which comes to its end a moment after they are taken back.
+TEST_F(GpuCalls, ThatAreTakenBackLeaveTheirStreams) {
+  Setting s(2, 2, kCount);
+  CudaGate gate(s.streams[0]);
+  s.ranks[0].allReduce(s.args(0, kCount), s.streams[0]);
+  s.ranks[0].abort();
+  std::thread opening([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    gate.open();
+  });
+  while (!communicator::Inspection::gpuHasLeftStreams(s.ranks[0])) std::this_thread::yield();
+  EXPECT_EQ(cudaStreamQuery(StreamRef(s.streams[0]).cuda()), cudaSuccess);
+  opening.join();
 }
 
 TEST_F(GpuCalls, ThatNobodyElseMakesEndByTheirDeadline) {

@@ -28,8 +28,8 @@
 #include "tests/transports/ucx_fabrics.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/settings.h"
-#include "transports/ucx/tcp_sockets.h"
 #include "transports/ucx/worker.h"
+#include "transports/ucx/worker_sockets.h"
 
 namespace tutti::tests {
 namespace {
@@ -185,7 +185,6 @@ TEST(UcxWorker, WithoutADeviceTheErrorSaysSo) {
              "UCX finds no device that leads to other hosts for UCX_TLS=sm and UCX_NET_DEVICES=;");
 }
 
-// Peers put it into their errors.
 // UCX refuses to send longer segments than it takes in.
 TEST(UcxWorker, SendsSegmentsAsLongAsItTakes) {
   for (const char* const variable : {"UCX_TCP_RX_SEG_SIZE", "UCX_TCP_TX_SEG_SIZE"})
@@ -195,6 +194,7 @@ TEST(UcxWorker, SendsSegmentsAsLongAsItTakes) {
     }
 }
 
+// Peers put it into their errors.
 TEST(UcxWorker, TellsWhatItGoesBy) {
   const auto blobOf = [](const WorkerOptions& options) {
     return AddressBlob::read(makeUcxEndpoint(makeWorker(options), 0, 2, {})->address(1).blob);
@@ -555,7 +555,7 @@ TEST(UcxLoan, IsNotSentAfterItWasRecalled) {
 // ---- peers that take nothing
 
 /// Rank 0 sends to rank 1, which takes nothing any more, until its socket is full, though UCX has
-/// got rid of all of it. Both use one socket.
+/// returned all of it. Both use one socket.
 class UcxFull : public testing::Test {
  protected:
   /// `rendezvous`: from how many bytes on messages are fetched.
@@ -582,7 +582,8 @@ class UcxFull : public testing::Test {
   void TearDown() override {
     takesNoLastWord = false;
     EXPECT_FALSE(triedForLong.exchange(false)) << "UCX tried to say it until it was stopped";
-    EXPECT_GT(lastWords.exchange(0), 0) << "UCX says what has so many bytes, too, when it connects";
+    EXPECT_GT(lastWords.exchange(0), 0)
+        << "none was seen, not even of those of a connection that is made";
   }
   SendRing& ring() { return all_[0]->sendRing(1, 0); }
   void lend(uint32_t bytes) { ring().lend(memory_.data(), 1, 1, bytes); }

@@ -26,7 +26,7 @@
 #include "transports/ucx/network_devices.h"
 #include "transports/ucx/rdma_devices.h"
 #include "transports/ucx/settings.h"
-#include "transports/ucx/tcp_sockets.h"
+#include "transports/ucx/worker_sockets.h"
 
 namespace tutti::transports::ucx {
 namespace {
@@ -38,6 +38,8 @@ constexpr int kAttendedMs = 1;
 constexpr int kPatrolMs = 100;
 // How long a rank that leaves waits while no message gets through, and at most.
 constexpr std::chrono::seconds kStuck{8}, kLongestDrain{60};
+// How long sockets that move are given to have room, with the lock held.
+constexpr std::chrono::milliseconds kRoom{50};
 // How long the destructor gives to what was sent, and then to the closing of connections.
 constexpr std::chrono::milliseconds kFarewell{1000};
 // A connection over TCP has one descriptor, and a few more while it is made.
@@ -57,11 +59,10 @@ constexpr uint64_t kPeersShare = 4;
 // long, and from 64 KiB on, UCX's default, nearly three times where all of a call is one message.
 // UCX refuses segments that are sent larger than they are taken in.
 //
-// And so that what the kernel does not take of a message at once is copied by UCX, and a longer
-// message as a whole: UCX 1.13 aborts the process when the kernel gives a connection up, its peer
-// being dead or gone, while part of a message is unsent that it would send from where it lies, and
-// something that came is unread. It has a vector for a message's memory and one for its header, and
-// makes do with one alone where it copies.
+// And so that UCX copies what the kernel does not take of a message at once, and all of a message
+// longer than a segment: it sends from where a message lies only with one vector for its memory and
+// one for its header. UCX 1.13 aborts the process when the kernel gives a connection up while part
+// of such a message is unsent and something that came is unread.
 //
 // What the user has set in the environment stays.
 struct Default {
@@ -344,13 +345,20 @@ void Worker::lose(Connection& connection, ucs_status_t status) {
   lost_.push_back(&connection);
 }
 
-// A socket that is full and not known to be stuck is looked at again when the next call comes.
+// UCX sends nothing meanwhile, so that a socket that moves has room soon: the connection's own may
+// be one of them.
 void Worker::disconnect(Connection& connection) {
   if (connection.lost()) return;
-  const auto mayMove = [](int socket) { return isFull(socket) && !isStuck(socket); };
-  if (std::ranges::any_of(tcpSocketsOf(events_), mayMove)) return;
+  std::vector<int> moving = tcpSocketsOf(events_);
+  std::erase_if(moving, isStuck);
+  await(base::Deadline::after(kRoom), [&] {
+    std::erase_if(moving, [](int socket) { return !isFull(socket); });
+    return moving.empty();
+  });
+  if (!moving.empty()) return;
   shutDown(isStuck);
   lose(connection, UCS_ERR_CANCELED);
+  closeLost();
 }
 
 // Not within UCX's callbacks.

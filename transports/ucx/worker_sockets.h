@@ -7,8 +7,8 @@
 
 namespace tutti::transports::ucx {
 
-/// Those that `epoll` waits for, and the ones in it; what /proc does not tell is left out. UCX has
-/// there all that it reads from, while their interface has an endpoint.
+/// Those that `epoll` waits for, and those of epolls in it; what /proc does not tell is left out.
+/// UCX has there all that it reads from, while their interface has an endpoint.
 std::vector<int> tcpSocketsOf(int epoll);
 
 /// Connected, and without room for what is sent by it.

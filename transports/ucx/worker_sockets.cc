@@ -1,4 +1,4 @@
-#include "transports/ucx/tcp_sockets.h"
+#include "transports/ucx/worker_sockets.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -263,9 +263,9 @@ class Endpoint {
   virtual void abandon() {}
   /// Takes back what was lent to it, for the caller's memory is his again when an operation has
   /// failed: sends none of it any more, and nothing else, and puts nothing into direct slots. True
-  /// when it reads and writes none; until then to be called again. Does not wait. A peer with whom
-  /// none of what is on its way moves loses its connection, also for others who use it; over TCP
-  /// other peers of this process that take nothing then may lose theirs.
+  /// when it reads and writes none; until then to be called again. Waits a moment at most. A peer
+  /// with whom none of what is on its way moves loses its connection, also for others who use it;
+  /// over TCP other peers of this process that take nothing then may lose theirs.
   virtual bool recall() = 0;
 };
 

@@ -16,8 +16,8 @@ struct Inspection {
   /// What came through channels in the last collective on host memory. After it.
   static uint64_t bytesReceived(const Communicator& c);
   /// Whether nothing that was launched on its GPU touches anything any more: it has ended, or is
-  /// not to begin, as this communicator failed some time ago; and that its streams have come to its
-  /// end, or have had some time for it. To be asked again and again.
+  /// not to begin, as this communicator failed some time ago; and that its streams have come to
+  /// their ends, or have had some time for it. To be asked again and again.
   static bool gpuHasLeftStreams(const Communicator& c);
   /// split() of one that all its ranks have aborted.
   static std::optional<Communicator> splitAborted(Communicator& c, int color, int key);

@@ -23,6 +23,7 @@
 
 #include <tutti/error.h>
 #include "src/base/clock.h"
+#include "src/base/tcp_sockets.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
 #include "tests/transports/ucx_fabrics.h"
@@ -596,8 +597,8 @@ class UcxFull : public testing::Test {
   std::unique_lock<std::mutex> stopped_;
 
   static std::optional<int> socketThat(const std::function<bool(int)>& is) {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-      if (const int each = std::stoi(entry.path().filename()); is(each)) return each;
+    for (const auto& each : base::tcpSockets())
+      if (is(each.socket)) return each.socket;
     return std::nullopt;
   }
   static std::optional<int> fullSocket() { return socketThat(transports::ucx::isFull); }

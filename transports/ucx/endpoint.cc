@@ -152,7 +152,7 @@ class UcxEndpoint final : public Endpoint {
       base::log(LogLevel::Error, "rank ", rank_, ": UCX still uses the memory of ", left,
                 " messages of an operation that has failed");
       return true;
-    } else if (patience_->passed()) {
+    } else if (patience_->passed() && worker_->awaitRoom()) {
       for (Peer* peer : used_)
         if (peer->lent() > 0) peer->disconnect();
     }

@@ -345,17 +345,20 @@ void Worker::lose(Connection& connection, ucs_status_t status) {
   lost_.push_back(&connection);
 }
 
-// UCX sends nothing meanwhile, so that a socket that moves has room soon: the connection's own may
-// be one of them.
-void Worker::disconnect(Connection& connection) {
-  if (connection.lost()) return;
+// UCX sends nothing meanwhile, so that a socket that moves has room soon. Which one is whose it
+// does not tell.
+bool Worker::awaitRoom() {
   std::vector<int> moving = tcpSocketsOf(events_);
   std::erase_if(moving, isStuck);
   await(base::Deadline::after(kRoom), [&] {
     std::erase_if(moving, [](int socket) { return !isFull(socket); });
     return moving.empty();
   });
-  if (!moving.empty()) return;
+  return moving.empty();
+}
+
+void Worker::disconnect(Connection& connection) {
+  if (connection.lost()) return;
   shutDown(isStuck);
   lose(connection, UCS_ERR_CANCELED);
   closeLost();

@@ -3,7 +3,7 @@
 // One UCP worker with its connections: the only place that calls UCX. Endpoints register doors, at
 // which their peers' messages come in. All calls but the constructor's need the worker's lock; with
 // it held, messages and completions come back, on the caller's thread or on the worker's own.
-// Nothing here waits, but for disconnect() and the destructor.
+// Nothing here waits, but for awaitRoom() and the destructor.
 
 #include <ucp/api/ucp.h>
 
@@ -133,9 +133,10 @@ class Worker {
   void flush(Connection& connection, Operation& operation);
   /// As Endpoint::abandon(): this worker is not destroyed.
   void abandon() { broken_ = true; }
-  /// To be called again while the connection is not lost: over TCP it waits a moment for sockets of
-  /// this worker that are full and move, and does nothing where one of them stays full. Then
-  /// everything that is under way to the peer ends, and who uses the connection hears of its loss;
+  /// Before disconnect(), which over TCP closes sockets that have room or are stuck: gives those of
+  /// this worker that are full and move a moment to have room. False where one stays full.
+  bool awaitRoom();
+  /// Everything that is under way to the peer ends, and who uses the connection hears of its loss;
   /// so do other peers over TCP that have taken nothing for half a second.
   void disconnect(Connection& connection);
   /// Without the lock: until `condition` holds, which is looked at with it, for as long as

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 
 namespace tutti::transports::ucx {
@@ -24,22 +25,12 @@ std::vector<int> membersOf(int epoll) {
   return members;
 }
 
-bool isTcp(int descriptor) {
-  int protocol = 0;
-  socklen_t bytes = sizeof protocol;
-  return ::getsockopt(descriptor, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) == 0 &&
-         protocol == IPPROTO_TCP;
-}
-
-tcp_info infoOf(int socket) {
+/// Nothing of what is no TCP socket.
+std::optional<tcp_info> infoOf(int descriptor) {
   tcp_info info{};
   socklen_t bytes = sizeof info;
-  ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes);
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return std::nullopt;
   return info;
-}
-
-bool isConnected(const tcp_info& info) {
-  return info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_CLOSE_WAIT;
 }
 
 }  // namespace
@@ -48,7 +39,7 @@ bool isConnected(const tcp_info& info) {
 std::vector<int> tcpSocketsOf(int epoll) {
   std::vector<int> found;
   for (const int member : membersOf(epoll)) {
-    if (isTcp(member)) {
+    if (infoOf(member)) {
       found.push_back(member);
     } else {
       const auto inside = tcpSocketsOf(member);
@@ -59,13 +50,16 @@ std::vector<int> tcpSocketsOf(int epoll) {
 }
 
 bool isFull(int socket) {
+  const auto info = infoOf(socket);
   pollfd room{socket, POLLOUT, 0};
-  return isConnected(infoOf(socket)) && ::poll(&room, 1, 0) == 0;
+  return info && (info->tcpi_state == TCP_ESTABLISHED || info->tcpi_state == TCP_CLOSE_WAIT) &&
+         ::poll(&room, 1, 0) == 0;
 }
 
 bool isStuck(int socket) {
-  const tcp_info info = infoOf(socket);
-  return isFull(socket) && std::max(info.tcpi_last_data_sent, info.tcpi_last_ack_recv) >= kStillMs;
+  const auto info = infoOf(socket);
+  return info && isFull(socket) &&
+         std::max(info->tcpi_last_data_sent, info->tcpi_last_ack_recv) >= kStillMs;
 }
 
 }  // namespace tutti::transports::ucx

@@ -341,7 +341,7 @@ for test in gemm gemm_calls; do
 done
 part tune_gemm 90 "${tune[@]}"
 leave others "cuda_proxy_processes, copy_probe, copy_lanes, copy_queues, gpu_hosts_flushes, gpu_hosts_cut, device_mesh, \
-device_attention, cuda_gradcheck and the samples' tests have run on emulated GPUs alone (docs/testing.md)"
+device_attention, cuda_gradcheck and the samples' tests have run on emulated GPUs alone (docs/benchmarks/h200.md)"
 
 # Bandwidth and latency, against what this GPU copies and against NCCL.
 say

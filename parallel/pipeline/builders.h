@@ -1,7 +1,7 @@
 #pragma once
 
 // The schedules of the literature. Their costs and what they hold, on p ranks with m micro-batches
-// and v chunks (docs/pipelines.md draws them):
+// and v chunks (docs/explanation/pipelines.md draws them):
 //
 //   schedule          share of a step that ranks idle                       activations of a rank
 //   naive             (p-1)/p                                               1

@@ -1,8 +1,9 @@
 // sharded_matmul: products of two sharded matrices, as `tutti shard` derives them, for real: every
 // rank holds its part, redistributes it as the derivation says, multiplies what it then has, and
 // compares its part of the result with the whole product, which it computes by itself. What the
-// ranks' communicators have counted has to be what the algebra of docs/sharding.md predicts.
-// `sharded_matmul --ranks 4 "A[I,Jx] B[Jx,K] -> C[I,K]"`; without a product, the four cases.
+// ranks' communicators have counted has to be what the algebra of docs/explanation/sharding.md
+// predicts. `sharded_matmul --ranks 4 "A[I,Jx] B[Jx,K] -> C[I,K]"`; without a product, the four
+// cases.
 
 #include <CLI/CLI.hpp>
 

@@ -34,7 +34,7 @@ parallel::DeviceRates ratesOf(const topology::Cluster& cluster, DataType type);
 /// For people: a row for each layout that fits, with the reason, and what those are too large for
 /// that do not.
 std::string planTrainingText(const PlanTrainingOptions& options, const parallel::Plan& plan);
-/// For programs, one line; docs/planning.md lists the fields.
+/// For programs, one line; docs/how-to/plan-a-training.md lists the fields.
 std::string planTrainingJson(const PlanTrainingOptions& options, const parallel::Plan& plan);
 
 /// Runs the sub-command. Returns the exit code: 0, 1 when nothing fits or something failed, 2 for a

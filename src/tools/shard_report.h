@@ -64,7 +64,7 @@ ShardReport shardReport(const ShardOptions& options);
 
 /// For people, at most 100 columns wide unless an expression is longer.
 std::string shardText(const ShardReport& report);
-/// For programs, one line; docs/sharding.md lists the fields.
+/// For programs, one line; docs/explanation/sharding.md lists the fields.
 std::string shardJson(const ShardReport& report);
 
 }  // namespace tutti::tools

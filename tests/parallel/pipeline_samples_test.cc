@@ -60,7 +60,8 @@ TEST(PipelineSamples, SchedulesIdleAsPredicted) {
   ASSERT_EQ(dry.exitCode, 0) << dry.text;
   const std::vector<Row> said = rowsOf(dry);
   ASSERT_EQ(said.size(), 6U) << dry.text;
-  const std::vector<double> expected{75, 27.3, 27.3, 15.8, 11.1, 5.9};  // docs/pipelines.md
+  // Those of docs/explanation/pipelines.md.
+  const std::vector<double> expected{75, 27.3, 27.3, 15.8, 11.1, 5.9};
   for (size_t i = 0; i < said.size(); ++i) EXPECT_EQ(said[i].predicted, expected[i]) << dry.text;
   for (const auto& [costs, why] :
        {std::pair{"1,,2,3", "--costs: \"1,,2,3\": between its commas is nothing"},

@@ -1,5 +1,5 @@
-// `tutti plan-training`: what it says, what it refuses, and that docs/planning.md shows that.
-// Arguments: the executable of tutti, the page.
+// `tutti plan-training`: what it says, what it refuses, and that docs/how-to/plan-a-training.md
+// shows that. Arguments: the executable of tutti, the page.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // `tutti schedule`: what it draws and says, what it refuses, and that the page about it shows that.
-// Arguments: the executable of tutti, and docs/pipelines.md.
+// Arguments: the executable of tutti, and docs/explanation/pipelines.md.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // `tutti shard`: which case an axis is, what is sent and how long that takes, and that the page
-// about it shows what it says. Arguments: the executable of tutti, and docs/sharding.md.
+// about it shows what it says. Arguments: the executable of tutti, and
+// docs/explanation/sharding.md.
 
 #include <gtest/gtest.h>
 

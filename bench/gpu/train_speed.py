@@ -6,7 +6,7 @@
 Both begin with the same weights (a Hugging Face folder that is made), see the same windows of the same text
 in the same order, with the same learning rates, batch and precision: bfloat16, with float32 weights that are
 updated. Of PyTorch that is torch_training.py by PYTHON. Printed are for each model tokens a second of the
-median step, the first ones of each run left out; MFU, whose formula parallel/README.md gives (train_gpt
+median step, the first ones of each run left out; MFU, whose formula docs/explanation/training-state.md gives (train_gpt
 prints it), of the peak that is given or known for the GPU's name; the ratio of PyTorch's time to ours; and
 both loss curves, which FOLDER/loss_MODEL.csv has whole. Where PyTorch is not there, ours alone.
 

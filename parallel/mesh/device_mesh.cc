@@ -112,8 +112,8 @@ void DeviceMesh::finish() const {
 }
 
 /// Of a tensor, to the host or from it. The host's memory is not page-locked: a copy of it waits
-/// for what is before it on the stream, and holds CUDA's lock meanwhile (README.md, On a GPU). So
-/// that has ended before.
+/// for what is before it on the stream, and holds CUDA's lock meanwhile
+/// (docs/explanation/training.md). So that has ended before.
 void DeviceMesh::move(const CopyArgs& elements) const {
   if (dry_ || elements.bytes == 0 || elements.to == elements.from) return;
   if (!stream_) {

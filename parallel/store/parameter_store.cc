@@ -136,7 +136,7 @@ void ParameterStore::initialize(uint64_t seed) {
 }
 
 /// What was taken and given back here held CUDA's lock: no rank of this GPU has a collective in
-/// flight before all have done so (README.md, On a GPU).
+/// flight before all have done so (docs/explanation/training.md, On a GPU).
 void ParameterStore::awaitOthers() {
   if (MeshCommunicator* all = mesh_.communicator(AxisSet::all())) all->barrier();
 }

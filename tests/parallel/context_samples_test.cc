@@ -1,6 +1,6 @@
 // The sample of context parallelism as its user meets it: in both ways it is one rank's to
 // rounding, and takes and sends what formulas say. The folder of the programs is the first argument
-// of this test, parallel/README.md the second.
+// of this test, docs/reference/samples.md the second.
 
 #include <cstdio>
 #include <fstream>

@@ -732,7 +732,7 @@ std::vector<std::string> readmeRow(const std::string& preset) {
   return {};
 }
 
-// The table of bytes a parameter in parallel/README.md, column by column.
+// The table of bytes a parameter in docs/explanation/training-axes.md, column by column.
 TEST(Dry, ReadmeSaysTheBytesOfAParameter) {
   struct Column {
     StoreTypes types;

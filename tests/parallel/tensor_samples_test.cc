@@ -1,7 +1,7 @@
 // The samples of tensor parallelism as their user meets them: sharded products that send what the
 // algebra says and are right, an MLP and a transformer with the losses of one rank, and a limit on
 // memory that is kept. The folder of the programs is the first argument of this test,
-// parallel/README.md the second.
+// docs/reference/samples.md the second.
 
 #include <algorithm>
 #include <cstdio>
@@ -210,7 +210,7 @@ TEST(FsdpTp, ComparesLayouts) {
   expectRefused("fsdp_tp --ranks 4 --compare --batch 2", 1, "on this batch with no --tp");
 }
 
-// The table of parallel/README.md.
+// The table of docs/reference/samples.md.
 TEST(FsdpTp, HoldsWhatItsPageSays) {
   std::ifstream file(readmePath);
   const std::string page(std::istreambuf_iterator<char>(file), {});

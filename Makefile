@@ -10,7 +10,7 @@ RANKS ?= 4
 JARGON := build/jargon.txt
 TEXT ?= $(JARGON)
 
-.PHONY: help demo test build asan tsan thorough seeds long rdma bench format packages configure clean
+.PHONY: help demo test build asan tsan thorough seeds long rdma bench docs format packages configure clean
 
 help:
 	@echo 'make demo     train a small transformer on The Jargon File over 4 ranks (2 to 3 minutes)'
@@ -23,6 +23,7 @@ help:
 	@echo 'make tsan     the same under ThreadSanitizer'
 	@echo 'make seeds    what runs on emulated GPUs, in three orders: plain and under both sanitizers'
 	@echo 'make bench    the benchmarks'
+	@echo 'make docs     the documentation site, in build/docs/index.html'
 	@echo 'make format   write the sources as .clang-format wants them'
 	@echo 'make clean    remove the build folders'
 	@echo
@@ -77,8 +78,19 @@ bench: build
 	@set -e; for program in build/bin/*_bench build/bin/host_collectives; do \
 	  echo "== $$program"; $$program; done
 
+# The reference of C++ comes first: pages link to it. The folder of Python's packages is made anew when their list changes.
+docs:
+	@cmake/install-packages.sh docs
+	@cmp -s tests/requirements-docs.txt build/docs-venv/installed.txt || { \
+	  rm -rf build/docs-venv && mkdir -p build && python3 -m venv build/docs-venv && \
+	  build/docs-venv/bin/pip install --quiet --disable-pip-version-check -r tests/requirements-docs.txt && \
+	  cp tests/requirements-docs.txt build/docs-venv/installed.txt; }
+	@rm -rf build/docs-api && mkdir -p build/docs-api && doxygen docs/site/Doxyfile
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --config-file docs/site/mkdocs.yml
+	@echo 'The site is in build/docs/index.html'
+
 format: packages
-	find include src transports collectives parallel tests bench -name '*.h' -o -name '*.cc' \
+	find include src transports collectives parallel tests bench docs -name '*.h' -o -name '*.cc' \
 	  -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' | xargs clang-format-14 -i
 
 clean:

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs the Debian packages that building, testing and the demo need; the one list of them. Its
-# last lines are launchers, for the tests of label launchers, and what the guests of label rdma are
-# made with. Does nothing at all when they are there. As root or through sudo.
+# install-packages.sh [docs]: installs the Debian packages that building, testing and the demo need,
+# or those of `make docs`; the one list of them. The last lines of the first are launchers, for the
+# tests of label launchers, and what the guests of label rdma are made with. Does nothing at all
+# when they are there. As root or through sudo.
 set -eu
 
 packages='
@@ -13,6 +14,7 @@ packages='
   openmpi-bin mpich slurm-wlm munge libpmix-dev libgloo-dev
   qemu-system-x86 cpio busybox-static kmod xz-utils ibverbs-providers
 '
+[ "${1:-}" != docs ] || packages='doxygen python3-venv'
 
 installed() {
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

@@ -13,7 +13,7 @@ if(NOT version MATCHES "version 14\\.")
 endif()
 
 set(files)
-foreach(folder include src transports collectives parallel tests bench)
+foreach(folder include src transports collectives parallel tests bench docs)
   foreach(ending h cc inl cu cuh)
     file(GLOB_RECURSE found ${SOURCE_DIR}/${folder}/*.${ending})
     list(APPEND files ${found})

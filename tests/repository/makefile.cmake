@@ -148,3 +148,23 @@ expect("cmake --preset tsan -D TUTTI_CUDA=ON -D TUTTI_CUDA_ARCHITECTURES=sm90\n"
 expect_not("build-asan")
 expect_not("with seed 0\n")
 expect_match("ctest --test-dir build-tsan [^\n]* with seed 2\n")
+
+# The site, of the packages of Python that the list names: they are installed anew when it has changed.
+configure_file(${SOURCE_DIR}/tests/requirements-docs.txt ${FOLDER}/tests/requirements-docs.txt COPYONLY)
+write_program(${FOLDER}/bin/doxygen "echo \"doxygen $*\" >>calls")
+foreach(program pip mkdocs)
+  write_program(${FOLDER}/${program} "echo \"${program} $*\" >>calls")
+endforeach()
+write_program(${FOLDER}/bin/python3 "echo \"python3 $*\" >>calls
+mkdir -p build/docs-venv/bin
+cp pip mkdocs build/docs-venv/bin")
+run_make(docs)
+expect("python3 -m venv build/docs-venv\n")
+expect_match("pip install [^\n]*-r tests/requirements-docs.txt\n")
+expect_match("doxygen [^\n]*\nmkdocs build --config-file docs/site/mkdocs.yml\n")
+run_make(docs)
+expect_not("python3")
+expect("mkdocs build")
+file(APPEND ${FOLDER}/tests/requirements-docs.txt "another==1\n")
+run_make(docs)
+expect("python3 -m venv build/docs-venv\n")

@@ -3,7 +3,7 @@
 Adds as pages the files that the forge shows at their own place (CHANGELOG.md, CONTRIBUTING.md and the README.md of
 folders), and the C++ reference that Doxygen has written. Rewrites relative links that leave docs/: to such a page, to
 the reference of a public header, to `repo_url` where one is configured, else to the file's path as text. A relative
-link to what is not there is a warning, and fails the strict build.
+link to what is not there, and a list that mkdocs would not see, are warnings, and fail the strict build.
 """
 
 import logging
@@ -20,6 +20,9 @@ log = logging.getLogger("mkdocs.hooks.links")
 
 # A block or a span of code, or a link: "!" of an image, text, target.
 LINK = re.compile(r"^ *(```|~~~).*?^ *\1|(`+)[^`].*?\2|(!?)\[([^\]]*)\]\(([^)\s]+)\)", re.S | re.M)
+
+# What a forge takes for a list and mkdocs does not: without an empty line before it, or nested by less than four spaces.
+NO_LIST = re.compile(r"^(?:[^\s|>#*+\d-].*\n(?=[-*+] |\d+\. )| {1,3}(?=[-*+] |\d+\. )).*", re.M)
 
 pages = {}  # path in the repository -> path in the site, of what is added
 
@@ -50,6 +53,10 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, config, files):
     here = page.file.src_uri
     source = next((path for path, uri in pages.items() if uri == here), f"docs/{here}")
+
+    blocks = LINK.sub(lambda match: "" if match[1] else match[0], markdown)
+    for match in NO_LIST.finditer(blocks):
+        log.warning(f"{source}: mkdocs sees no list at: {match[0]}")
 
     def rewrite(match):
         image, text, target = match.group(3, 4, 5)

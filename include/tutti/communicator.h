@@ -1,58 +1,91 @@
 #pragma once
 
-// Communicator: a fixed group of ranks and the collectives among them. This is the front door of
-// the library; everything else in include/tutti is what its arguments are made of.
-//
-// Threads. A communicator may be used by one thread at a time; abort(), asyncError() and describe()
-// may be called from any thread at any time. Different communicators are independent, also when
-// they have ranks in common: calls on them may be made from different threads.
-//
-// Order. All ranks issue the same collectives on a communicator in the same order. Ranks that
-// disagree get an Error of code Mismatch that prints both sides. Nothing that a disagreeing rank
-// sent is delivered, on either side: a rank refuses its message before it reads it. Where the call
-// that they disagree about throws, its recv holds what it held before, except that blocks of
-// AllGather, Gather, AllToAll and AllToAllV, the payload of Broadcast and Scatter, and sums of a
-// Scan may have come from ranks that do agree, and transfers of a group from before the one that
-// differs. A rank whose part needs nothing from the one that disagrees (the root of a Broadcast,
-// the leaves of a Reduce) may return from that call, with its own result right, and throws in a
-// later one.
-//
-// Failure. An operation that fails, fails its communicator: every later call throws the same Error.
-// The contents of its recv buffers are undefined, the case above aside. Memory of allocate() may
-// still be written by ranks that have not heard of the failure, until the communicator was shrunk
-// or the memory is given back; so may buffers of calls on GPUs' streams, by GPUs of the same
-// process, until the communicator is destroyed. Other memory is never touched by another rank.
-//
-// Completion. With no stream (the default) a call returns when its buffers may be used again. With
-// a stream it returns at once, and the work runs in stream order; its failure is thrown by the
-// stream's synchronize() and by the communicator's next call. On a GPU's stream it is that next
-// call, and asyncError(), alone that know of a failure; the stream's work ends in any case.
-//
-// Devices. Where the buffers of a call lie says where it runs: on the host, or, when all of them
-// are memory of this rank's GPU, there; pinned memory of the host goes with both. All ranks'
-// buffers must be of one kind. A CUDA stream, one of this rank's GPU, goes with memory that the GPU
-// can address; a stream of the host with the host's. Anything else throws InvalidArgument and names
-// the argument: memory of another GPU, managed memory, send and recv that do not go together. A
-// communicator of the host does not ask CUDA about its buffers.
-//
-// On GPUs a call is one kernel on the stream, which waits there for the other ranks' kernels; where
-// ranks of several processes share a GPU, or gpuCopies asks for it, it is copies and waits on
-// streams of its own. So nothing may keep those from running: ranks of one process on one GPU need
-// streams of their own that do not wait for each other (and not more of them than
-// CUDA_DEVICE_MAX_CONNECTIONS), or one Group, whose calls on one stream share a launch (a
-// collective behind another rank's same one, or one end of a message behind the other, on one
-// stream throws InvalidUsage); and memory of a GPU is not freed while another rank's kernel waits
-// there for this rank's next call, for cudaFree() waits for all kernels. Calls can be captured into
-// graphs; replays and calls of a rank come in the order in which they are launched. Where a process
-// has more communicators than a GPU has room for at the same time, the last ones' calls take turns
-// there: then that order is the same on all GPUs, over these communicators. Reductions that are
-// functions of the caller's own throw Unsupported; so does every call where the ranks' GPUs are not
-// joined, and says why. Between GPUs of one process kernels touch the other ranks' buffers: memory
-// of a pool, or of cuMem, is opened to their GPUs by the first call on it, a pool as a whole.
-//
-// Fork and exit. A forked child must not use communicators of its parent (calls throw
-// InvalidUsage); exec is fine: no descriptor is inherited. Destroying a communicator tells the
-// others that this rank has left; a process that ends without it counts as dead.
+/// \file
+/// A communicator: a fixed group of ranks, and the collectives among them. This is the main header
+/// of the library. The other headers of include/tutti define the types of its arguments.
+///
+/// \par Threads
+/// One thread at a time may use a communicator. Any thread may call abort(), asyncError() and
+/// describe() at any time. Different communicators are independent, even if they have ranks in
+/// common: different threads may use them at the same time.
+///
+/// \par Order
+/// All ranks issue the same collectives on a communicator in the same order. If ranks disagree,
+/// they throw an Error of code Mismatch that prints both sides. A rank checks a message before it
+/// reads the data. So neither side delivers data of a rank that disagrees.
+///
+/// If a call throws Mismatch, its `recv` holds what it held before, with these exceptions:
+///
+/// - AllGather, Gather, AllToAll and AllToAllV may have received blocks of ranks that agree.
+/// - Broadcast and Scatter may have received their payload from ranks that agree.
+/// - Scan may have received sums from ranks that agree.
+/// - A group may have completed the transfers before the one that differs.
+///
+/// A rank that needs nothing from the rank that disagrees may return from the call with a correct
+/// result. It then throws in a later call. Examples are the root of a Broadcast and the leaves of a
+/// Reduce.
+///
+/// \par Failure
+/// If an operation fails, its communicator fails: every later call throws the same Error. The
+/// contents of the recv buffers are then undefined, except after a Mismatch as described above.
+///
+/// After a failure, other ranks may still write to this memory:
+///
+/// - Memory of allocate(), until the communicator is shrunk or the memory is released. Ranks that
+///   have not heard of the failure may write there.
+/// - Buffers of calls on GPU streams, until the communicator is destroyed. GPUs of the same process
+///   may write there.
+///
+/// Other ranks never touch any other memory.
+///
+/// \par Completion
+/// Without a stream (the default) a call returns when its buffers may be used again. With a stream
+/// it returns at once, and the work runs in stream order. If the work on a host stream fails, the
+/// stream's synchronize() and the communicator's next call throw. The work on a GPU stream ends in
+/// any case; only the communicator's next call and asyncError() report its failure.
+///
+/// \par Devices
+/// The buffers of a call decide where it runs: on the host if they are host memory, and on this
+/// rank's GPU if all of them are memory of that GPU. Pinned host memory goes with both. The buffers
+/// of all ranks must be of one kind. A CUDA stream must belong to this rank's GPU, and takes memory
+/// that this GPU can address. A host stream takes host memory.
+///
+/// Anything else throws InvalidArgument and names the argument: memory of another GPU, managed
+/// memory, or send and recv that do not go together. A communicator without a GPU does not ask CUDA
+/// about its buffers.
+///
+/// \par Kernels
+/// On GPUs a call is one kernel on the stream. The kernel waits there for the kernels of the other
+/// ranks. If ranks of several processes share a GPU, or CommunicatorOptions::gpuCopies is set, a
+/// call consists of copies and waits on streams of the library instead. Nothing may keep this work
+/// from running, so follow these rules:
+///
+/// - Ranks of one process on one GPU need a stream each. These streams must not wait for each
+///   other, and must not outnumber CUDA_DEVICE_MAX_CONNECTIONS.
+/// - Or put the calls of these ranks into one Group: its calls on one stream share a launch.
+///   Without a group, a collective behind the same collective of another rank on one stream throws
+///   InvalidUsage. So does a receive behind the send that it waits for, or a send behind its
+///   receive.
+/// - Do not free GPU memory while another rank's kernel waits on that GPU for this rank's next
+///   call: cudaFree() waits for all kernels.
+///
+/// User-defined reductions throw Unsupported on GPUs. If the GPUs of the ranks are not connected,
+/// every call throws Unsupported and says why.
+///
+/// Between GPUs of one process, kernels access the buffers of the other ranks. The first call on
+/// memory of a CUDA memory pool, or of cuMemCreate(), opens that memory to the other ranks' GPUs. A
+/// pool is opened as a whole.
+///
+/// \par Graphs
+/// Calls can be captured into CUDA graphs. Replays and calls of a rank count in the order in which
+/// they are launched. If a process has more communicators than a GPU has room for at the same time,
+/// the calls of the last ones take turns there. Then launch the calls of these communicators in the
+/// same order on all GPUs.
+///
+/// \par Fork and exit
+/// A forked child must not use communicators of its parent: calls throw InvalidUsage. A child may
+/// call exec, as it inherits no descriptor. When a communicator is destroyed, it tells the other
+/// ranks that this rank has left. A process that ends without that counts as dead.
 
 #include <array>
 #include <chrono>
@@ -73,81 +106,90 @@
 namespace tutti {
 
 namespace communicator {
-struct Inspection;  // the library's own
+struct Inspection;  // internal
 }
 
-/// Names one job: address, port, job id and a secret. As opaque and as large as NCCL's.
-/// Whoever holds it may join, so pass it on private channels only.
+/// Names one job: address, port, job id and a secret. It is opaque, and as large as ncclUniqueId.
+/// Whoever has it may join the job, so pass it through private channels only.
 struct UniqueId {
   std::array<std::byte, 128> bytes{};
 
-  /// Who can join with the id: ranks of this host, or of other hosts too.
+  /// Who can join with the id: only ranks of this host, or ranks of other hosts too.
   enum class Reach { Host, Network };
-  /// Makes an id and starts listening for its job in this process, for as long as set-up may last:
-  /// at a Unix socket and, for Network, on the interface that TUTTI_INTERFACE names or that leads
-  /// to other hosts. On a host without one, Network is as Host.
+  /// Makes an id and listens for its job in this process, for as long as set-up may last. It
+  /// listens on a Unix socket. With Network it also listens on the interface that TUTTI_INTERFACE
+  /// names, or on one that leads to other hosts. On a host without such an interface, Network means
+  /// Host.
   static UniqueId create(Reach reach = Reach::Network);
-  /// The id that everybody makes of `address`, "host:port": rank 0 listens there when it joins. By
-  /// TCP with TUTTI_JOB_KEY; without it, for ranks of this host and user only. Throws
-  /// InvalidArgument.
+  /// Derives an id from `address`, "host:port". Every process derives the same id. Rank 0 listens
+  /// there when it joins. With TUTTI_JOB_KEY set, ranks meet by TCP. Without it, only ranks of this
+  /// host and user can join. Throws InvalidArgument.
   static UniqueId at(const std::string& address);
+  /// 256 hexadecimal digits.
   std::string toHex() const;
-  /// Throws InvalidArgument when `hex` is not 256 hexadecimal digits or not an id of this version.
+  /// Throws InvalidArgument if `hex` is not 256 hexadecimal digits, or not an id of this version.
   static UniqueId fromHex(const std::string& hex);
   bool operator==(const UniqueId&) const = default;
 };
 
+/// Options of Communicator::create() and createLocal().
 struct CommunicatorOptions {
-  /// Explicit membership. Without `id`, rank, size and meeting point come from the launcher's
-  /// environment (tutti run, torchrun, ...); see docs/environment.md.
+  /// The job to join, with `rank` and `size`. Without `id`, all three come from the launcher's
+  /// environment (tutti run, torchrun and others); see docs/environment.md.
   std::optional<UniqueId> id;
   int rank = -1;
   int size = -1;
 
   std::chrono::milliseconds setupTimeout{0};  ///< 0: TUTTI_SETUP_TIMEOUT_MS, else 2 minutes
   std::chrono::milliseconds timeout{0};  ///< of one operation; 0: TUTTI_TIMEOUT_MS, else 10 minutes
-  /// An operation that has waited this long for one rank reports it and goes on; 0:
+  /// An operation that has waited this long for one rank reports that rank, and keeps waiting. 0:
   /// TUTTI_STRAGGLER_MS, else 5 s.
   std::chrono::milliseconds straggler{0};
-  /// Reductions evaluate the aligned binary tree over ranks, rounding at every node: the same bits
-  /// for every transport and message split. Also TUTTI_DETERMINISTIC=1.
+  /// Deterministic mode: reductions evaluate the aligned binary tree over ranks, and round at every
+  /// node. The result has the same bits for every transport and message split. Also
+  /// TUTTI_DETERMINISTIC=1.
   bool deterministic = false;
-  /// Forces one algorithm ("ring", "double_tree", "recursive", "one_shot", "two_shot", "pairwise",
-  /// "hierarchical", "mapped") where it exists for the collective and the ranks' hosts, between
-  /// hosts also with a number of channels ("ring/2"). Also TUTTI_ALGORITHM. Must be the same on
-  /// all ranks.
+  /// Forces one algorithm, if it exists for the collective and the ranks' hosts: "ring",
+  /// "double_tree", "recursive", "one_shot", "two_shot", "pairwise", "hierarchical" or "mapped".
+  /// Between hosts it may have a number of channels, as in "ring/2". Also TUTTI_ALGORITHM. Must be
+  /// the same on all ranks.
   std::string algorithm;
-  /// "shm" or "ucx": how ranks are joined. Empty: by shared memory on one host, by UCX between
+  /// The transport between ranks: "shm" or "ucx". Empty: shared memory on one host, UCX between
   /// hosts. Also TUTTI_TRANSPORT. Must be the same on all ranks.
   std::string transport;
-  /// Where this rank's buffers are, beside the host: a GPU makes calls on its memory possible.
-  /// Throws Unsupported, saying why, where there is no such device.
+  /// This rank's device. With a GPU, calls may use buffers in its memory as well as on the host.
+  /// create() throws Unsupported, and says why, if there is no such device.
   Device device = {};
-  /// How many blocks of threads this rank's kernels may have at most, which the program's own
-  /// kernels then do not find taken; 0: TUTTI_GPU_BLOCKS, else 32. Of the ranks the least holds
-  /// for all. A communicator that is made from another has the same.
+  /// The most thread blocks that this rank's kernels may have. The other blocks of the GPU stay
+  /// free for the program's kernels. 0: TUTTI_GPU_BLOCKS, else 32. The smallest value of all ranks
+  /// holds for all. split(), subset() and shrink() keep it.
   int gpuBlocks = 0;
-  /// Calls on GPUs are copies and waits on streams, which leave the multiprocessors to the
-  /// program's kernels: only what is added up is added by kernels, none of which waits. Where ranks
-  /// are on several hosts it has no effect. Of one rank for all; also TUTTI_GPU_COPIES=1, and
-  /// always where ranks of several processes share a GPU.
+  /// Calls on GPUs use copies and waits on streams in the place of kernels, which leaves the
+  /// multiprocessors to the program. Only reductions take kernels, and these never wait. It has no
+  /// effect if ranks are on several hosts. If one rank sets it, it holds for all. Also
+  /// TUTTI_GPU_COPIES=1. It is always on if ranks of several processes share a GPU.
   bool gpuCopies = false;
-  /// Of createLocal(): each rank's; empty: `device` for all.
+  /// For createLocal(): the device of each rank. Empty: `device` for all.
   std::vector<Device> devices = {};
-  /// A request to stop ends create() with Aborted, in a moment, and everybody's who waits for it.
+  /// A stop request soon ends create() with Aborted, here and on the ranks that wait for this one.
   std::stop_token stop;
 };
 
-// Arguments. Counts are elements, never bytes; buffers hold `count` elements of `type` unless said
-// otherwise. `send == recv` (at the offset named) is in place; any other overlap is refused.
-// A count of zero is a no-op that still takes part in the order of calls; its pointers may be null.
+// Arguments. Counts are elements, never bytes. Buffers hold `count` elements of `type` unless said
+// otherwise. `send == recv` (at the offset named) is in place. Any other overlap throws
+// InvalidArgument. A count of zero moves nothing, but still takes part in the order of calls; its
+// pointers may be null.
 //
-// PreMulSum multiplies this rank's input by `scalar`, or, where `scalarAt` is given, by the element
-// of `type` that lies there, at any address: where the buffers are or in pinned memory, and not in
-// recv. It is read when the call runs, on a GPU behind what is on its stream, by each start of a
-// prepared call and each replay of a graph, and has to stay as it is until the call has ended. A
-// 64-bit integer counts as the nearest double. Ranks may have different ones.
+// PreMulSum multiplies this rank's input by `scalar`. Ranks may have different scalars. If
+// `scalarAt` is given, the scalar is the element of `type` at that address. It may lie at any
+// address in memory of the buffers' kind or in pinned memory, but not in recv. A 64-bit integer
+// there counts as the nearest double.
+//
+// The call reads `scalarAt` when it runs; on a GPU that is behind the earlier work of its stream.
+// Each start of a prepared call and each replay of a graph reads it again. It must not change until
+// the call has ended.
 
+/// Arguments of Communicator::allReduce().
 struct AllReduceArgs {
   const void* send = nullptr;
   void* recv = nullptr;  ///< may equal send
@@ -155,12 +197,13 @@ struct AllReduceArgs {
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
   double scalar = 1.0;             ///< of PreMulSum
-  Reduction reduction = {};        ///< instead of op and scalar, if given
-  const void* scalarAt = nullptr;  ///< or where PreMulSum's scalar is, see above
+  Reduction reduction = {};        ///< if given, replaces op and scalar
+  const void* scalarAt = nullptr;  ///< if given, address of PreMulSum's scalar; see above
 };
+/// Arguments of Communicator::reduce().
 struct ReduceArgs {
   const void* send = nullptr;
-  void* recv = nullptr;  ///< written only at the root, null elsewhere if you like; may equal send
+  void* recv = nullptr;  ///< written only at the root, may be null elsewhere; may equal send
   size_t count = 0;
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
@@ -169,6 +212,7 @@ struct ReduceArgs {
   Reduction reduction = {};
   const void* scalarAt = nullptr;
 };
+/// Arguments of Communicator::broadcast().
 struct BroadcastArgs {
   const void* send = nullptr;  ///< read only at the root
   void* recv = nullptr;        ///< may equal send
@@ -176,12 +220,14 @@ struct BroadcastArgs {
   DataType type = DataType::Float32;
   int root = 0;
 };
+/// Arguments of Communicator::allGather().
 struct AllGatherArgs {
   const void* send = nullptr;  ///< count elements
   void* recv = nullptr;        ///< size() * count elements; in place: send == recv + rank() * count
   size_t count = 0;
   DataType type = DataType::Float32;
 };
+/// Arguments of Communicator::reduceScatter().
 struct ReduceScatterArgs {
   const void* send = nullptr;  ///< size() * count elements
   void* recv = nullptr;        ///< count elements; in place: recv == send + rank() * count
@@ -193,21 +239,23 @@ struct ReduceScatterArgs {
   const void* scalarAt = nullptr;
 };
 
-// Blocks that differ in size. The arguments about them must be the same on all ranks.
+/// Arguments of Communicator::allGatherV(). `counts` and `offsets` must be the same on all ranks.
 struct AllGatherVArgs {
   const void* send = nullptr;       ///< counts[rank()] elements
   void* recv = nullptr;             ///< all blocks; in place: send == recv + offsets[rank()]
   std::span<const size_t> counts;   ///< elements of each rank's block; may be 0
-  std::span<const size_t> offsets;  ///< where they begin in recv, in elements; empty: one after
-                                    ///< another. Blocks do not overlap.
+  std::span<const size_t> offsets;  ///< where blocks begin in recv, in elements; empty: one after
+                                    ///< another. Blocks must not overlap.
   DataType type = DataType::Float32;
 };
+/// Arguments of Communicator::reduceScatterV(). `counts` and `offsets` must be the same on all
+/// ranks.
 struct ReduceScatterVArgs {
   const void* send = nullptr;       ///< all blocks
   void* recv = nullptr;             ///< counts[rank()] elements; in place: recv == send +
                                     ///< offsets[rank()]
   std::span<const size_t> counts;   ///< elements of each rank's block; may be 0
-  std::span<const size_t> offsets;  ///< where they begin in send, in elements; empty: one after
+  std::span<const size_t> offsets;  ///< where blocks begin in send, in elements; empty: one after
                                     ///< another
   DataType type = DataType::Float32;
   ReduceOp op = ReduceOp::Sum;
@@ -215,14 +263,16 @@ struct ReduceScatterVArgs {
   Reduction reduction = {};
   const void* scalarAt = nullptr;
 };
+/// Arguments of Communicator::gather().
 struct GatherArgs {
   const void* send = nullptr;  ///< count elements
   void* recv = nullptr;        ///< only at the root: size() * count elements, in order of rank;
-                               ///< in place there: send == recv + rank() * count
+                               ///< in place at the root: send == recv + rank() * count
   size_t count = 0;
   DataType type = DataType::Float32;
   int root = 0;
 };
+/// Arguments of Communicator::scatter().
 struct ScatterArgs {
   const void* send = nullptr;  ///< only at the root: size() * count elements, in order of rank
   void* recv = nullptr;  ///< count elements; in place at the root: recv == send + rank() * count
@@ -230,12 +280,14 @@ struct ScatterArgs {
   DataType type = DataType::Float32;
   int root = 0;
 };
+/// Arguments of Communicator::allToAll().
 struct AllToAllArgs {
   const void* send = nullptr;  ///< size() * count elements: block q is for rank q
   void* recv = nullptr;        ///< size() * count elements: block q is from rank q; may equal send
-  size_t count = 0;            ///< of one block
+  size_t count = 0;            ///< elements of one block
   DataType type = DataType::Float32;
 };
+/// Arguments of Communicator::scan().
 struct ScanArgs {
   const void* send = nullptr;
   void* recv = nullptr;  ///< the reduction over ranks 0 to rank(); may equal send
@@ -247,42 +299,48 @@ struct ScanArgs {
   const void* scalarAt = nullptr;
 };
 
+/// Arguments of Communicator::send().
 struct SendArgs {
   const void* send = nullptr;
   size_t count = 0;
   DataType type = DataType::Float32;
-  int peer = 0;  ///< to whom; itself only in a group that also receives from itself
+  int peer = 0;  ///< the receiver; this rank itself only in a group that also receives from it
 };
+/// Arguments of Communicator::receive().
 struct ReceiveArgs {
   void* recv = nullptr;
   size_t count = 0;
   DataType type = DataType::Float32;
-  int peer = 0;  ///< from whom
+  int peer = 0;  ///< the sender
 };
-/// Every rank sends a block to each rank, itself included. What one sends, the other must expect:
-/// sendCounts[q] here is recvCounts[rank()] on rank q, of the same type.
+/// Arguments of Communicator::allToAllV(). Every rank sends a block to each rank, itself included.
+/// Both sides must agree: sendCounts[q] on this rank equals recvCounts[rank()] on rank q, and the
+/// type is the same.
 struct AllToAllVArgs {
   const void* send = nullptr;
   std::span<const size_t> sendCounts;   ///< elements for each rank
-  std::span<const size_t> sendOffsets;  ///< where they begin, in elements; empty: one after another
+  std::span<const size_t> sendOffsets;  ///< where blocks begin, in elements; empty: one after
+                                        ///< another
   void* recv = nullptr;
   std::span<const size_t> recvCounts;   ///< elements from each rank
   std::span<const size_t> recvOffsets;  ///< as sendOffsets
   DataType type = DataType::Float32;
 };
 
+/// Of a prepared Communicator::barrier(), which has no arguments.
 struct BarrierArgs {};
 
-/// A call whose arguments are checked and whose plan is chosen, to be made many times. The call's
-/// buffers must last as long as it does. One thread at a time, the communicator's. While it lasts
-/// this rank has not left the communicator, also when that is destroyed.
+/// A prepared call: its arguments are checked and its plan is chosen once, and it can be started
+/// many times. The buffers must live as long as the prepared call does. Only the thread that uses
+/// the communicator may use it. While it lives, this rank does not count as having left the
+/// communicator, even if the communicator is destroyed.
 class PreparedCall {
  public:
   ~PreparedCall();
   PreparedCall(PreparedCall&&) noexcept;
   PreparedCall& operator=(PreparedCall&&) noexcept;
-  /// Makes the call, as Communicator's method of the same arguments does: in order with the
-  /// communicator's other calls, on a stream, in a group.
+  /// Makes the call, exactly as the method of Communicator with these arguments does. It takes its
+  /// place in the order of the communicator's calls, and may be on a stream or in a group.
   void start(StreamRef stream = {});
 
  private:
@@ -292,35 +350,40 @@ class PreparedCall {
   std::unique_ptr<Impl> impl_;
 };
 
+/// A fixed group of ranks, and the collectives among them. Communicators move; they do not copy.
+/// The top of this header has the rules about threads, order, failure, completion and devices.
 class Communicator {
  public:
-  /// Joins a job. Collective over all its ranks. Throws Refused, Timeout, InvalidArgument or
-  /// System; on failure nothing is left behind.
+  /// Joins a job. Collective over all ranks of the job. Throws Refused, Timeout, InvalidArgument or
+  /// System, and leaves nothing behind then.
   static Communicator create(const CommunicatorOptions& options = {});
 
-  /// `size` ranks inside this process, one for each thread that the caller will run. Needs no
-  /// launcher. `options.rank`, `size` and `id` are ignored.
+  /// Makes `size` ranks inside this process, one for each thread that you run. It needs no
+  /// launcher. `options.rank`, `options.size` and `options.id` are ignored.
   static std::vector<Communicator> createLocal(int size, const CommunicatorOptions& options = {});
 
   ~Communicator();
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
 
-  int rank() const;
-  int size() const;
-  /// The host of each rank, numbered from 0 in order of appearance.
+  int rank() const;  ///< 0 to size() - 1
+  int size() const;  ///< number of ranks
+  /// The host of each rank. Hosts are numbered from 0 in order of appearance.
   const std::vector<int>& hosts() const;
-  /// This rank's, as the options said.
+  /// This rank's device, as in the options.
   Device device() const;
-  /// Reductions evaluate the binary tree over ranks: the option or TUTTI_DETERMINISTIC asked for
-  /// it.
+  /// True in deterministic mode, by the option or by TUTTI_DETERMINISTIC.
   bool deterministic() const;
 
-  // The collectives. Each throws InvalidArgument when its arguments cannot be right (null, overlap,
-  // root, a count beyond memory) and InvalidUsage after fork: then it was not made, and the
-  // communicator stays usable. It throws Mismatch, Timeout, PeerLost, Aborted, OutOfMemory or
-  // Internal when it failed, here or elsewhere; so does every call after it. With a stream
-  // or in a group these come out of synchronize() and end().
+  /// \name Collectives
+  /// All ranks call them. A collective throws InvalidArgument if its arguments cannot be right: a
+  /// null pointer, an overlap, a wrong root, or a count beyond memory. It throws InvalidUsage after
+  /// fork. In both cases the call was not made, and the communicator stays usable.
+  ///
+  /// It throws Mismatch, Timeout, PeerLost, Aborted, OutOfMemory or Internal if it fails, here or
+  /// on another rank. Every later call throws the same. With a stream, the stream's synchronize()
+  /// throws these errors; in a group, the group's end() does.
+  /// @{
   void allReduce(const AllReduceArgs& args, StreamRef stream = {});
   void reduce(const ReduceArgs& args, StreamRef stream = {});
   void broadcast(const BroadcastArgs& args, StreamRef stream = {});
@@ -333,24 +396,33 @@ class Communicator {
   void allToAll(const AllToAllArgs& args, StreamRef stream = {});
   void scan(const ScanArgs& args, StreamRef stream = {});
   void barrier(StreamRef stream = {});
+  /// @}
 
-  // Sends and receives. Between two ranks they match in order, and nobody else takes part: only
-  // ranks that send to or receive from each other need to call. A call by itself returns when it is
-  // done (a send when its buffer may be used again, which may be before the other side has
-  // received); in a group all of them are under way at once, on one stream, after the group's
-  // collectives, so any pattern of them works (on GPUs, of those with more peers than lanes fit
-  // the blocks, any in which all ranks are in their groups at the same time). Between two ranks the
-  // order of collectives, sends and receives must be the same on both. Types or counts that differ
-  // are a Mismatch, also where there are no elements; buffers that are received into must not
-  // overlap others of the same call or group (InvalidArgument, from end() in a group). A rank that
-  // has left is noticed by those that still need it (PeerLost).
+  /// \name Sends and receives
+  /// Only the two ranks of a transfer call. Between two ranks, sends and receives match in order,
+  /// and both ranks must issue their collectives, sends and receives in the same order.
+  ///
+  /// A call outside of a group returns when it is done. A send is done when its buffer may be used
+  /// again, which may be before the receiver has the data.
+  ///
+  /// In a group, all sends and receives are in flight at once, on one stream, after the group's
+  /// collectives. So any pattern of transfers works. On GPUs there is a limit: if a rank has more
+  /// peers than its blocks have lanes for, all ranks must be in their groups at the same time.
+  ///
+  /// Types or counts that differ throw Mismatch, even with no elements. A receive buffer must not
+  /// overlap another buffer of the same call or group: this throws InvalidArgument, in a group from
+  /// end(). If a rank has left, the ranks that still need it throw PeerLost.
+  /// @{
   void send(const SendArgs& args, StreamRef stream = {});
   void receive(const ReceiveArgs& args, StreamRef stream = {});
-  /// Collective: as many sends and receives as there are ranks.
+  /// Collective: a send to and a receive from each rank.
   void allToAllV(const AllToAllVArgs& args, StreamRef stream = {});
+  /// @}
 
-  // The calls above, for later: persistent operations. Not collective; throws InvalidArgument as
-  // the call would.
+  /// \name Prepared calls
+  /// Each prepares the call with these arguments, to be started later and many times (a persistent
+  /// operation). Not collective. Throws InvalidArgument as the call would.
+  /// @{
   PreparedCall prepare(const AllReduceArgs& args);
   PreparedCall prepare(const ReduceArgs& args);
   PreparedCall prepare(const BroadcastArgs& args);
@@ -366,52 +438,61 @@ class Communicator {
   PreparedCall prepare(const SendArgs& args);
   PreparedCall prepare(const ReceiveArgs& args);
   PreparedCall prepare(const AllToAllVArgs& args);
+  /// @}
 
-  /// Memory that the other ranks on this host can address. Not collective; released by ~Memory,
-  /// which must come before the communicator is destroyed or after, in any order. Zero bytes give a
-  /// Memory with a null pointer. Throws OutOfMemory naming the bytes.
+  /// Allocates memory that the other ranks on this host can address. Not collective. ~Memory
+  /// releases it; the memory and the communicator may be destroyed in any order. Zero bytes give a
+  /// Memory with a null pointer. Throws OutOfMemory, which names the bytes.
   Memory allocate(size_t bytes);
 
-  /// The same for memory of allocateShareable(), on as many communicators as you like: for as long
-  /// as the result lives, which is the same memory and keeps it. Throws InvalidArgument for memory
-  /// of another kind.
+  /// Lets the other ranks on this host address memory of allocateShareable(). Any number of
+  /// communicators may share the same memory. The result is the same memory, and keeps it alive;
+  /// sharing ends with the result. Throws InvalidArgument for memory of another kind.
   Memory share(const Memory& memory);
 
-  /// Collective. Ranks of equal `color` form a new communicator, ordered by (key, rank). A negative
-  /// color joins none and gets nullopt.
+  /// Collective. Ranks of equal `color` form a new communicator, ordered by (key, rank). A rank
+  /// with a negative color joins none and gets nullopt.
   std::optional<Communicator> split(int color, int key);
 
-  /// Collective over `ranks` alone, which are in ascending order and have this one among them: a
-  /// new communicator of them. The other ranks do not call. Also after a failure or abort(), when
-  /// nothing of this communicator runs any more on any of `ranks` once it returns; it does not look
-  /// for the dead, as shrink() does, but throws PeerLost when one of `ranks` is.
+  /// Makes a new communicator of `ranks`. Collective over `ranks` alone; the other ranks do not
+  /// call. `ranks` is in ascending order and contains this rank.
+  ///
+  /// It also works after a failure or abort(). In that case, when it returns, no operation of this
+  /// communicator runs any more on any of `ranks`. Unlike shrink() it does not look for dead ranks:
+  /// it throws PeerLost if one of `ranks` is dead.
   Communicator subset(std::span<const int> ranks);
 
-  /// Collective over the survivors, also after a failure: a new communicator without the ranks that
-  /// the survivors agree are dead or have left this one. Ranks keep their order. Ends this rank's
-  /// operations on this communicator; when it returns, no survivor writes to anybody's memory on
-  /// its behalf any more.
+  /// Makes a new communicator of the survivors, also after a failure. Collective over the
+  /// survivors. It leaves out the ranks that the survivors agree are dead or have left this
+  /// communicator. Ranks keep their order. It ends this rank's operations on this communicator.
+  /// When it returns, no survivor writes to another rank's memory for this communicator any more.
   ///
   /// All survivors that return from the n-th shrink() of one communicator have agreed on the same
-  /// members. A rank that dies meanwhile may be among them: then the new communicator fails
-  /// with PeerLost wherever it was returned already, and calling shrink() on that one meets those
-  /// who are still in this call. Throws Timeout (the set-up deadline) naming a rank that is alive
-  /// and does not call shrink(), or that cannot be reached although its process runs: nobody goes
-  /// on without it, because it might go on without them. It may be called again, and goes on where
-  /// it was. Of ranks on other hosts only the connection is known: one that breaks counts as a
-  /// death, so after a partition each side may go on by itself.
+  /// members. A rank that dies meanwhile may be among them. Then the new communicator fails with
+  /// PeerLost on the ranks that have it already. When they call shrink() on it, they meet the ranks
+  /// that are still in this call.
+  ///
+  /// Throws Timeout after the set-up timeout. The error names a rank that is alive and does not
+  /// call shrink(), or that cannot be reached although its process runs. No rank goes on without
+  /// it, because it might go on without them. You may call shrink() again; it continues where it
+  /// was.
+  ///
+  /// Of ranks on other hosts only the connection is known: if it breaks, the rank counts as dead.
+  /// So after a network partition each side may go on by itself.
   Communicator shrink();
 
-  /// Ends every operation of this communicator here, with Aborted, and tells the others; when it
-  /// had failed before, they are told of that failure. Always returns, from any thread. Afterwards
-  /// only shrink(), subset() and destruction are allowed.
+  /// Ends every operation of this communicator on this rank, with Aborted, and tells the other
+  /// ranks. If the communicator had failed before, the other ranks hear of that failure instead.
+  /// Any thread may call it, and it always returns. Afterwards only shrink(), subset() and
+  /// destruction are allowed.
   void abort();
 
-  /// The failure that made this communicator unusable, if one did.
+  /// The failure that made this communicator unusable, or nothing.
   std::optional<Error> asyncError() const;
 
-  /// Several lines: members with the transports by which they are reached, on memory of the host
-  /// and, where they work on GPUs, there; and the recent operations of both with their algorithms.
+  /// Several lines about the members and the recent operations. Members are listed with the
+  /// transports to them, for host memory and, with GPUs, for GPU memory. Operations are listed with
+  /// their algorithms, on the host and on the GPU.
   std::string describe() const;
 
   struct Impl;
@@ -423,36 +504,45 @@ class Communicator {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Memory that belongs to no communicator, zeroed and aligned to pages. Zero bytes give a Memory
-/// with a null pointer. Throws OutOfMemory naming the bytes.
+/// Allocates memory that belongs to no communicator; Communicator::share() makes it addressable for
+/// other ranks. It is zeroed and aligned to pages. Zero bytes give a Memory with a null pointer.
+/// Throws OutOfMemory, which names the bytes.
 Memory allocateShareable(size_t bytes);
 
-/// Between construction and end() the calls that this thread issues, on any communicators,
-/// are collected; end() starts them together, so that calls on several communicators of one thread
-/// cannot wait for each other. Where calls on several communicators share a stream of a GPU, all
-/// ranks name these communicators in the same order. Where the calls on one communicator name
-/// several streams of a GPU, each of them is behind what is on all of these, and before what comes
-/// next there; of captured ones all are in one graph (InvalidUsage). Groups nest: the outermost
-/// end() starts everything. Arguments are checked by the call itself; a call that throws is not
-/// part of the group. Buffers must last until the outermost end() has returned, or the stream has
-/// run it; a stream may be destroyed before. Groups of one thread are destroyed in the reverse
-/// order of their construction.
+/// Collects the calls that this thread issues between construction and end(), on any communicators.
+/// end() starts them together, so calls on several communicators of one thread cannot wait for each
+/// other.
+///
+/// \par Nesting
+/// Groups nest: the outermost end() starts everything. Destroy the groups of one thread in the
+/// reverse order of their construction.
+///
+/// \par Arguments and buffers
+/// Each call checks its own arguments. A call that throws is not part of the group. Buffers must
+/// last until the outermost end() has returned; with a stream, until the stream has run the call. A
+/// stream may be destroyed earlier.
+///
+/// \par GPU streams
+/// If calls on several communicators share a GPU stream, all ranks must issue calls on these
+/// communicators in the same order. The calls on one communicator may name several GPU streams.
+/// Each call then runs after the earlier work of all these streams, and before their later work. If
+/// such streams are captured, all must be in one graph; otherwise Tutti throws InvalidUsage.
 class Group {
  public:
   Group();
-  /// Calls end() when it was not called. When an exception thrown since its construction unwinds
-  /// the stack, the calls collected since then, by it and by groups inside it, are dropped instead:
-  /// they were never made, and the communicators stay usable.
+  /// Calls end() if it was not called. If an exception thrown since construction unwinds the stack,
+  /// it drops the calls of this group and of groups inside it instead. Dropped calls were never
+  /// made, and the communicators stay usable.
   ~Group() noexcept(false);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Returns when the calls without a stream are complete, and throws the first failure among them
-  /// once all have ended. Throws InvalidUsage when called twice, and when its sends and receives
-  /// cannot be right: then none of its calls was made.
+  /// Starts the calls. Returns when the calls without a stream are complete; if one fails, it
+  /// throws the first failure after all have ended. Throws InvalidUsage if called twice, or if the
+  /// sends and receives cannot be right; then no call of the group was made.
   void end();
-  /// Instead of end(): the calls are dropped, as if they had never been made. How long they would
-  /// take, as the chooser predicts it; of an inner group nothing, and its calls stay with the outer
-  /// one. Throws InvalidUsage as end() does.
+  /// Use it instead of end(): it drops the calls, as if they had never been made, and returns how
+  /// long they would take by the chooser's prediction. For an inner group it returns zero, and the
+  /// calls stay with the outer group. Throws InvalidUsage as end() does.
   std::chrono::duration<double, std::micro> predict();
 
  private:

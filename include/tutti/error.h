@@ -1,32 +1,33 @@
 #pragma once
 
-// The one exception type of the library, and the kinds of failure it reports.
+/// \file
+/// The library's only exception type, and the kinds of failure that it reports.
 
 #include <stdexcept>
 #include <string>
 
 namespace tutti {
 
-/// What went wrong, in the terms a caller can act on.
+/// What went wrong, in terms that a caller can act on.
 enum class ErrorCode {
   InvalidArgument,  ///< an argument of this call cannot be right on any rank
-  InvalidUsage,     ///< the call is not allowed now (order, thread, or state)
-  Mismatch,         ///< ranks disagree about the call they are in
-  Timeout,          ///< a deadline passed; the message names who was waited for
+  InvalidUsage,     ///< the call is not allowed now: wrong order, thread or state
+  Mismatch,         ///< ranks called different collectives, or with different arguments
+  Timeout,          ///< a deadline passed; the message names the rank that was waited for
   PeerLost,         ///< another rank died, or left too early
-  Aborted,          ///< abort() was called here or on another rank
-  Refused,          ///< set-up: authentication, world size, or rank was not accepted
-  OutOfMemory,      ///< memory could not be had; the message says how much and what for
+  Aborted,          ///< abort() was called, on this rank or another
+  Refused,          ///< set-up did not accept the authentication, world size or rank
+  OutOfMemory,      ///< an allocation failed; the message says how many bytes and what for
   System,           ///< a system call failed; the message has its name and errno
   Unsupported,      ///< this build or machine cannot do it
-  Cuda,             ///< a call of CUDA failed; the message has the call, its error and the device
+  Cuda,             ///< a CUDA call failed; the message has the call, its error and the device
   Internal,         ///< a bug in Tutti
 };
 
 const char* toString(ErrorCode code);
 
-/// Thrown by every function of Tutti that fails. `what()` is one complete sentence that names rank,
-/// host, peer and operation where they are known.
+/// Every function of Tutti that fails throws it. `what()` is one complete sentence. It names rank,
+/// host, peer and operation as far as they are known.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}

@@ -1,6 +1,8 @@
 #pragma once
 
-// The library never writes to a stream of its own accord: it hands lines to one callback.
+/// \file
+/// Log lines of the library. The library writes to no stream itself: it passes lines to one
+/// callback.
 
 #include <functional>
 #include <string_view>
@@ -13,9 +15,11 @@ const char* toString(LogLevel level);
 
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
-/// Replaces the process's log sink. The default writes lines of level `TUTTI_LOG` (debug, info,
-/// warning, error, off; default warning) and above to standard error. Thread safe; the sink may be
-/// called from any thread and must not call into Tutti.
+/// Replaces the process's log sink. Any thread may call it. Any thread may call the sink, and the
+/// sink must not call Tutti.
+///
+/// The default sink writes to standard error, from the level that `TUTTI_LOG` names: debug, info,
+/// warning (the default), error or off.
 void setLogSink(LogSink sink);
 
 }  // namespace tutti

@@ -1,7 +1,7 @@
 #pragma once
 
-// Reductions of the caller's own, for AllReduce, Reduce, ReduceScatter, their uneven forms and
-// Scan.
+/// \file
+/// User-defined reductions, for AllReduce, Reduce, ReduceScatter, ReduceScatterV and Scan.
 
 #include <cstddef>
 #include <functional>
@@ -12,23 +12,26 @@
 
 namespace tutti {
 
-/// A commutative and associative operation on values of one type. Copies are the same reduction.
+/// A commutative and associative operation on values of one type. A copy is the same reduction.
 class Reduction {
  public:
-  /// inout[i] = in[i] combined with inout[i], for i from 0 to count - 1. Both are aligned to 64
-  /// bytes, do not overlap and are no buffers of the caller. It is called on whichever thread runs
-  /// the operation, several times and for parts of the buffers in any order. It may not call the
-  /// communicator that calls it (InvalidArgument there). What it throws fails the communicator, by
-  /// InvalidArgument with its text, or OutOfMemory for std::bad_alloc. In deterministic mode `in`
+  /// Sets inout[i] to in[i] combined with inout[i], for i from 0 to count - 1. Both are aligned to
+  /// 64 bytes and do not overlap. They are not the buffers of the call. In deterministic mode `in`
   /// is the left part of the tree over ranks.
+  ///
+  /// The thread that runs the operation calls it, several times, for parts of the buffers in any
+  /// order. It must not call the communicator that calls it: that throws InvalidArgument.
+  ///
+  /// If it throws, the communicator fails: with OutOfMemory for std::bad_alloc, otherwise with
+  /// InvalidArgument and the text of the exception.
   using Function = std::function<void(const void* in, void* inout, size_t count)>;
 
   static constexpr size_t kLongestName = 16;
 
-  /// None: calls use their `op`.
+  /// No reduction: the call uses its `op`.
   Reduction() = default;
-  /// The name, of 1 to kLongestName printable characters, stands for the reduction where ranks
-  /// compare their calls. Throws InvalidArgument.
+  /// When ranks compare their calls, they compare the name of the reduction. It has 1 to
+  /// kLongestName printable characters. Throws InvalidArgument.
   Reduction(std::string name, DataType type, Function function);
 
   explicit operator bool() const { return definition_ != nullptr; }

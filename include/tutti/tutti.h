@@ -1,6 +1,7 @@
 #pragma once
 
-// Everything: link tutti::tutti and include this.
+/// \file
+/// Includes the whole library. Link tutti::tutti.
 
 #include <tutti/communicator.h>
 #include <tutti/device.h>

@@ -1,6 +1,7 @@
 #pragma once
 
-// Element types and reductions.
+/// \file
+/// Element types and reductions.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 namespace tutti {
 
+/// The type of an element.
 enum class DataType : uint8_t {
   Int8,
   UInt8,
@@ -27,8 +29,8 @@ enum class DataType : uint8_t {
 };
 inline constexpr int kDataTypeCount = 14;
 
-/// How values of several ranks become one. Reduced-precision types accumulate in float32 within one
-/// step; NaN propagates through Min and Max; integers wrap.
+/// How values of several ranks become one. Within a step, floating-point types narrower than
+/// float32 accumulate in float32. NaN propagates through Min and Max. Integers wrap.
 enum class ReduceOp : uint8_t {
   Sum,
   Prod,
@@ -36,8 +38,8 @@ enum class ReduceOp : uint8_t {
   Max,
   Avg,        ///< Sum, then one division by the number of ranks (integers truncate toward zero)
   PreMulSum,  ///< Sum of each rank's input times its own scalar, rounded to the type
-  // Of integers only. The logical ones take zero for false and give 0 or 1; an input that enters
-  // alone (one rank, or rank 0 in a Scan) stays as it is.
+  // For integers only. The logical operations read zero as false and give 0 or 1. If only one rank
+  // contributes (a single rank, or rank 0 in a Scan), its input stays as it is.
   BitAnd,
   BitOr,
   BitXor,
@@ -47,11 +49,11 @@ enum class ReduceOp : uint8_t {
 };
 inline constexpr int kReduceOpCount = 12;
 
-// These throw InvalidArgument for a value that is none of its enumeration.
+// These functions throw InvalidArgument for a value outside of the enumeration.
 size_t sizeOf(DataType type);         ///< bytes per element
 const char* toString(DataType type);  ///< "float32", "bfloat16", "float8_e4m3", ...
 const char* toString(ReduceOp op);    ///< "sum", "premulsum", ...
-/// True where values of `type` can be reduced by `op`.
+/// True if `op` can reduce values of `type`.
 bool isDefined(ReduceOp op, DataType type);
 std::optional<DataType> parseDataType(std::string_view name);
 std::optional<ReduceOp> parseReduceOp(std::string_view name);

@@ -1,17 +1,22 @@
 #pragma once
 
-// The device header: with ptx.cuh the only one that device code (*_device.cuh) includes. One source
-// of a kernel is compiled by nvcc for a GPU and by g++ for the emulation of tests/emulation, where
-// every CUDA thread is a fiber. Under nvcc this header adds a few words to CUDA C++; elsewhere
-// device_words.cuh declares those of CUDA C++ itself, and what they do is defined in
-// tests/emulation, so that nothing of it ships.
-//
-// What kernels keep to, so that both work:
-// - static shared memory is TUTTI_SHARED(float, tile, [32][33]); dynamic is dynamicShared<T>();
-// - flags in memory are read and written by the functions of ptx.cuh, and every loop that waits for
-//   one calls spinHint();
-// - no inline assembly, no cooperative_groups, no __CUDA_ARCH__, no __device__ variables;
-// - kernels are launched by launch.h.
+/// \file
+/// The header of device code. Device code (*_device.cuh) includes only this header and ptx.cuh. Two
+/// compilers compile each kernel: nvcc for a GPU, and g++ for the emulation of tests/emulation. In
+/// the emulation every CUDA thread is a fiber.
+///
+/// Under nvcc this header adds a few names to CUDA C++. Under g++ it includes device_words.cuh,
+/// which declares the names of CUDA C++ itself. tests/emulation defines them, so no emulation code
+/// ships.
+///
+/// Kernels follow these rules, so that both compilers work:
+///
+/// - Declare static shared memory as TUTTI_SHARED(float, tile, [32][33]). Get dynamic shared memory
+///   from dynamicShared<T>().
+/// - Read and write flags in memory with the functions of ptx.cuh. Call spinHint() in every loop
+///   that waits for a flag.
+/// - Use no inline assembly, no cooperative_groups, no __CUDA_ARCH__, and no __device__ variables.
+/// - Launch kernels with launch.h.
 
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -24,18 +29,18 @@
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
-/// A function of device code that is always inlined.
+/// Declares a device function that is always inlined.
 #define TUTTI_DEVICE __device__ __forceinline__
 
-/// Where a device function was called from: a last parameter in the emulation, whose reports name
-/// it, and nothing under nvcc. TUTTI_ONLY_SITE where there is no other parameter; TUTTI_HERE and
-/// TUTTI_ONLY_HERE pass it on.
+/// The place that a device function is called from. In the emulation it is a last parameter, and
+/// reports name it; under nvcc it is nothing. Use TUTTI_ONLY_SITE if there is no other parameter.
+/// TUTTI_HERE and TUTTI_ONLY_HERE pass the place on.
 #define TUTTI_SITE
 #define TUTTI_ONLY_SITE
 #define TUTTI_HERE
 #define TUTTI_ONLY_HERE
 
-/// A variable in static shared memory: TUTTI_SHARED(float, sums, [32]);
+/// Declares a variable in static shared memory: TUTTI_SHARED(float, sums, [32]);
 #define TUTTI_SHARED(type, name, ...) __shared__ type name __VA_ARGS__
 #else
 #include <tutti/cuda/device_words.cuh>
@@ -54,7 +59,8 @@ TUTTI_DEVICE T* dynamicShared() {
 #endif
 }
 
-/// All threads of a cooperative launch meet; what they wrote before is seen by all after it.
+/// A barrier of all threads of a cooperative launch. After it, all threads see the writes that came
+/// before it.
 TUTTI_DEVICE void gridSync(TUTTI_ONLY_SITE) {
 #ifdef __CUDACC__
   cooperative_groups::this_grid().sync();
@@ -63,7 +69,7 @@ TUTTI_DEVICE void gridSync(TUTTI_ONLY_SITE) {
 #endif
 }
 
-/// In every loop that waits for another thread, block or device: lets others run meanwhile.
+/// Lets other threads run. Call it in every loop that waits for another thread, block or device.
 TUTTI_DEVICE void spinHint(TUTTI_ONLY_SITE) {
 #ifndef __CUDACC__
   emulated::spinHint(site);

@@ -1,9 +1,9 @@
 #pragma once
 
-// CUDA C++'s own words, for compilers that do not know them: indices, barriers, warp collectives,
-// atomics. Included by device.cuh alone, and only where the compiler is not nvcc. Nothing is
-// defined here that does work: the functions of namespace emulated and the templates without a body
-// are in tests/emulation.
+/// \file
+/// The names of CUDA C++, for compilers other than nvcc: indices, barriers, warp collectives and
+/// atomics. Only device.cuh includes it. tests/emulation defines the functions of namespace
+/// emulated and the templates without a body.
 
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
@@ -20,7 +20,7 @@
 #undef __shared__
 #undef __constant__
 #undef __forceinline__
-#undef __noinline__  // libstdc++ names the attribute so; kernels do without
+#undef __noinline__  // libstdc++ uses it as the attribute's name; kernels do not use it
 #undef __launch_bounds__
 #undef __grid_constant__
 #define __global__
@@ -46,7 +46,7 @@
 
 namespace tutti::cuda {
 
-/// A place in a kernel's source, for reports.
+/// A place in a kernel's source, for the emulation's reports.
 struct Site {
   const char* file = "";
   int line = 0;
@@ -89,8 +89,8 @@ T shuffle(unsigned mask, T value, Lane lane, unsigned operand, int width, Site s
 }  // namespace emulated
 }  // namespace tutti::cuda
 
-// Variables that the emulation sets when it switches threads; as macros they would collide with
-// fields of the same name in cudaLaunchConfig_t.
+// The emulation sets these variables when it switches threads. They are no macros, because fields
+// of cudaLaunchConfig_t have the same names.
 extern thread_local constinit uint3 threadIdx, blockIdx;
 extern thread_local constinit dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
@@ -171,8 +171,8 @@ T __reduce_min_sync(unsigned mask, T value TUTTI_SITE) {
   return T(tutti::cuda::emulated::redux(mask, uint32_t(value), Redux::Min, isSigned, site));
 }
 
-// Relaxed, at the scope of the device; for int, unsigned, unsigned long long, float and double
-// (the last two add and exchange only).
+// Relaxed atomics at device scope, for int, unsigned, unsigned long long, float and double. float
+// and double have only add and exchange.
 template <class T>
 T atomicAdd(T* at, std::type_identity_t<T> value);
 template <class T>
@@ -197,12 +197,13 @@ inline int __clz(int bits) { return std::countl_zero(unsigned(bits)); }
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
-/// As the programming guide has it: 0 beyond 2^126, whose reciprocals a GPU has not.
+/// As the CUDA programming guide defines it: 0 for divisors beyond 2^126, because a GPU has no
+/// reciprocal for them.
 inline float __fdividef(float a, float b) {
   const float size = b < 0 ? -b : b;
   return size > 0x1p126f && size <= 0x1.fffffep127f ? a * 0 : a / b;
 }
-// Rounded once each: nvcc makes no fma of them.
+// Each rounds once; nvcc never merges them into an fma.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }

@@ -1,9 +1,10 @@
 #pragma once
 
-// Launching a kernel: the one way to do it, by cudaLaunchKernelExC, from sources that nvcc compiles
-// for a GPU and g++ for the emulation of tests/emulation. There the kernel is an ordinary function,
-// so how to call it with the runtime's array of arguments is registered first, which nvcc's own
-// stubs do for a GPU.
+/// \file
+/// Launches a kernel with cudaLaunchKernelExC(). Use it for every launch. It works in sources that
+/// nvcc compiles for a GPU, and in sources that g++ compiles for the emulation of tests/emulation.
+/// In the emulation a kernel is an ordinary function. launch() first registers how to call it with
+/// the runtime's array of arguments; for a GPU, the stubs of nvcc do that.
 
 #include <cuda_runtime_api.h>
 
@@ -17,7 +18,8 @@
 
 namespace tutti::cuda::emulated {
 
-/// Copies the arguments of a launch, as the runtime does, and returns what each CUDA thread calls.
+/// Copies the arguments of a launch, as the runtime does. Returns the function that each CUDA
+/// thread calls.
 using Bind = std::function<void()> (*)(const void* kernel, void** arguments);
 void registerKernel(const void* kernel, Bind bind);
 
@@ -42,18 +44,20 @@ struct Binding {
 
 namespace tutti::cuda {
 
+/// Configuration of launch().
 struct LaunchConfig {
   dim3 grid{1, 1, 1};
   dim3 block{1, 1, 1};
-  dim3 cluster{1, 1, 1};          ///< blocks of a cluster; must divide the grid
+  dim3 cluster{1, 1, 1};          ///< blocks per cluster; must divide the grid
   size_t dynamicSharedBytes = 0;  ///< above 48 KiB only after cudaFuncSetAttribute
   cudaStream_t stream = nullptr;
-  bool cooperative = false;  ///< all blocks run at the same time: gridSync() may be called
-  /// May begin while the launch before it on the stream still runs; see ptx::gridDependencyWait().
+  bool cooperative = false;  ///< all blocks run at the same time, so kernels may call gridSync()
+  /// The kernel may begin while the previous launch of the stream still runs; see
+  /// ptx::gridDependencyWait().
   bool overlapsPrevious = false;
 };
 
-/// A kernel as the runtime's functions take it: cudaFuncGetAttributes(), nodes of graphs.
+/// The address of a kernel for functions of the CUDA runtime: cudaFuncGetAttributes(), graph nodes.
 template <class... Parameters>
 const void* addressOf(void (*kernel)(Parameters...)) {
   const void* const address = reinterpret_cast<const void*>(kernel);
@@ -63,8 +67,8 @@ const void* addressOf(void (*kernel)(Parameters...)) {
   return address;
 }
 
-/// Enqueues `kernel` on the config's stream. Arguments are converted to the kernel's parameters and
-/// copied. Returns what cudaLaunchKernelExC says of the configuration.
+/// Enqueues `kernel` on the config's stream. It converts the arguments to the kernel's parameters
+/// and copies them. Returns the result of cudaLaunchKernelExC().
 template <class... Parameters, class... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), const LaunchConfig& config,
                    Arguments&&... arguments) {

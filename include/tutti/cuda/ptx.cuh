@@ -1,10 +1,13 @@
 #pragma once
 
-// PTX, one function per instruction, in tutti::cuda::ptx: inline assembly under nvcc, and elsewhere
-// declarations whose definitions are in tests/emulation/ptx. Names follow the instructions. Shared
-// addresses are the 32-bit ones of sharedAddress(); with "cluster" in a name those of mapa().
-//
-// A function of an instruction that a GPU does not have fails to compile for it, where it is used.
+/// \file
+/// PTX instructions as functions of namespace tutti::cuda::ptx, one function per instruction. Names
+/// follow the instructions. Under nvcc they are inline assembly. Otherwise they are declarations,
+/// and tests/emulation/ptx defines them.
+///
+/// Shared addresses are the 32-bit addresses of sharedAddress(). Functions with "cluster" in their
+/// name take addresses of mapa(). If a GPU lacks an instruction, code for it that uses the function
+/// does not compile.
 
 #include <tutti/cuda/ptx/atomic.cuh>
 #include <tutti/cuda/ptx/bulk.cuh>

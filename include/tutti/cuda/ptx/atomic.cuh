@@ -1,7 +1,8 @@
 #pragma once
 
-// Read-modify-write of global memory: red (no result) and atom, at the scope of the GPU or of the
-// system (peers and the host), relaxed or with an order.
+/// \file
+/// Read-modify-write of global memory: red (without a result) and atom. The scope is the GPU or the
+/// system (peer GPUs and the host). The order is relaxed, or as the name says.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
@@ -61,12 +62,12 @@ TUTTI_CAS(atomCasAcqRelSys, "atom.acq_rel.sys.global.cas");
 #undef TUTTI_ATOM
 #undef TUTTI_CAS
 
-/// red.add of one float, relaxed at the GPU's scope. The order of several is not fixed.
+/// red.add of one float, relaxed, at GPU scope. The order of several additions is not defined.
 TUTTI_PTX void redAddF32(float* at, float value TUTTI_SITE)
     TUTTI_ASM("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(at), "f"(value)
               : "memory");
 
-/// sm_90: red.add of two floats at a multiple of 8 bytes.
+/// red.add of two floats at an address that is a multiple of 8 bytes. sm_90.
 TUTTI_PTX void redAddV2F32(float* at, float first, float second TUTTI_SITE)
     TUTTI_ASM("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(first), "f"(second)
               : "memory");

@@ -1,13 +1,14 @@
 #pragma once
 
-// Clusters of blocks (sm_90): ranks, the barrier, and each other's shared memory. No block may exit
-// while another may still use its shared memory.
+/// \file
+/// Clusters of blocks (sm_90): ranks, the barrier, and access to each other's shared memory. A
+/// block must not exit while another block may still use its shared memory.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
 namespace tutti::cuda::ptx {
 
-/// This block's rank in its cluster, and how many blocks that has.
+/// This block's rank in its cluster, and the number of blocks of the cluster.
 TUTTI_PTX uint32_t clusterRank(TUTTI_ONLY_SITE)
     TUTTI_ASM_TO(uint32_t, "mov.u32 %0, %%cluster_ctarank;"
                  : "=r"(result));
@@ -15,8 +16,8 @@ TUTTI_PTX uint32_t clusterSize(TUTTI_ONLY_SITE)
     TUTTI_ASM_TO(uint32_t, "mov.u32 %0, %%cluster_nctarank;"
                  : "=r"(result));
 
-/// The barrier of all threads of the cluster, in two halves: what was written before the arrival is
-/// seen after the wait; with the relaxed arrival it is not.
+/// The barrier of all threads of the cluster, in two halves. Writes before the arrival are visible
+/// after the wait. With the relaxed arrival they are not.
 TUTTI_PTX void clusterArrive(TUTTI_ONLY_SITE) TUTTI_ASM("barrier.cluster.arrive.release.aligned;" ::
                                                             : "memory");
 TUTTI_PTX void clusterArriveRelaxed(TUTTI_ONLY_SITE)
@@ -30,13 +31,13 @@ TUTTI_DEVICE void clusterSync(TUTTI_ONLY_SITE) {
   clusterWait(TUTTI_ONLY_HERE);
 }
 
-/// The shared::cluster address of what `address` is in the block of that rank.
+/// The shared::cluster address of `address` in the block with that rank.
 TUTTI_PTX uint32_t mapa(uint32_t address, uint32_t rank TUTTI_SITE)
     TUTTI_ASM_TO(uint32_t, "mapa.shared::cluster.u32 %0, %1, %2;"
                  : "=r"(result)
                  : "r"(address), "r"(rank));
 
-/// 4, 8 and 16 bytes at an address of mapa().
+/// Loads and stores of 4, 8 and 16 bytes at an address of mapa().
 TUTTI_PTX uint32_t ldCluster32(uint32_t address TUTTI_SITE)
     TUTTI_ASM_TO(uint32_t, "ld.shared::cluster.u32 %0, [%1];"
                  : "=r"(result)

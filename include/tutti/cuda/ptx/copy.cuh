@@ -1,13 +1,14 @@
 #pragma once
 
-// cp.async of sm_80: a thread's own asynchronous copies from global to shared memory, in groups.
+/// \file
+/// cp.async (sm_80): asynchronous copies of one thread from global to shared memory, in groups.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
 namespace tutti::cuda::ptx {
 
-/// Copies 4, 8 or 16 bytes, both sides aligned to that. Of the source only `sourceBytes` are read,
-/// the rest of the destination becomes zero; with 0 the source is not touched.
+/// Copies 4, 8 or 16 bytes. Both sides are aligned to that size. It reads only `sourceBytes` of the
+/// source, and sets the rest of the destination to zero. With 0 it does not touch the source.
 template <int kBytes>
 TUTTI_DEVICE void cpAsync(uint32_t to, const void* from, uint32_t sourceBytes TUTTI_SITE);
 
@@ -34,11 +35,11 @@ void cpAsync(uint32_t to, const void* from, uint32_t sourceBytes, Site site) {
 }
 #endif
 
-/// Makes a group of the copies since the last one.
+/// Makes a group of the copies since the last group.
 TUTTI_PTX void cpAsyncCommit(TUTTI_ONLY_SITE) TUTTI_ASM("cp.async.commit_group;" ::: "memory");
 
-/// Waits until at most the `kGroups` newest groups are under way. The thread itself then sees the
-/// others; the rest of the block after a barrier.
+/// Waits until all but the `kGroups` newest groups are complete. This thread then sees their data;
+/// the other threads of the block see it after a barrier.
 template <int kGroups>
 TUTTI_DEVICE void cpAsyncWait(TUTTI_ONLY_SITE) {
 #ifdef __CUDACC__

@@ -1,8 +1,10 @@
 #pragma once
 
-// How the functions of ptx.cuh are written: a signature, then TUTTI_ASM(...) for an instruction
-// without a result, or TUTTI_ASM_TO(type, ...) for one that writes operand %0, `result`. Under nvcc
-// they are bodies; elsewhere they are nothing, and what stands before them is a declaration.
+/// \file
+/// Macros that define the functions of ptx.cuh. Write the signature, then TUTTI_ASM(...) for an
+/// instruction without a result, or TUTTI_ASM_TO(type, ...) for one that writes operand %0,
+/// `result`. Under nvcc the macros are function bodies. Otherwise they are empty, and the signature
+/// before them is a declaration.
 
 #include <tutti/cuda/device.cuh>
 
@@ -24,7 +26,7 @@
 
 namespace tutti::cuda::ptx {
 
-/// What shared memory's instructions take: the address of `pointer` in the block's shared memory.
+/// The 32-bit address of `pointer` in the block's shared memory, as instructions take it.
 #ifdef __CUDACC__
 TUTTI_DEVICE uint32_t sharedAddress(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));

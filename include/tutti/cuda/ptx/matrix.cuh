@@ -1,11 +1,12 @@
 #pragma once
 
-// Matrices held by a warp: ldmatrix, stmatrix (sm_90) and mma.sync. All 32 lanes call them
-// together.
-//
-// An 8x8 matrix of 16-bit elements: lane l has elements (l / 4, 2 (l % 4)) and the one after it, in
-// one register, the first in its low half. Lane 8 i + r gives the address of row r of matrix i,
-// 16 bytes at a multiple of 16.
+/// \file
+/// Matrices in the registers of a warp: ldmatrix, stmatrix (sm_90) and mma.sync. All 32 lanes call
+/// them together.
+///
+/// An 8x8 matrix has 16-bit elements. Lane l holds element (l / 4, 2 (l % 4)) and the next element
+/// of the row in one register, the first in the low half. Lane 8 i + r gives the address of row r
+/// of matrix i: 16 bytes, at a multiple of 16.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
@@ -42,17 +43,19 @@ namespace tutti::cuda::ptx {
       : "memory")
 
 TUTTI_LDMATRIX("", );
-TUTTI_LDMATRIX(".trans", Trans);  // as of the transposed matrices
+TUTTI_LDMATRIX(".trans", Trans);  // loads the transposed matrices
 TUTTI_STMATRIX("", );
 TUTTI_STMATRIX(".trans", Trans);
 
 #undef TUTTI_LDMATRIX
 #undef TUTTI_STMATRIX
 
-// d += a b. With g = lane / 4 and q = 2 (lane % 4), a register holding two columns (a) or rows (b):
-//   a[i]   row g + 8 (i % 2), columns q + 8 (i / 2) and the next      (16x16, row major)
-//   b[i]   column g, rows q + 8 i and the next                        (16x8)
-//   d[i]   row g + 8 (i / 2), column q + i % 2                        (16x8)
+/// d += a b. A register holds two columns of a, or two rows of b. With g = lane / 4 and q = 2 (lane
+/// % 4):
+///
+///     a[i]   row g + 8 (i % 2), columns q + 8 (i / 2) and the next      (16x16, row major)
+///     b[i]   column g, rows q + 8 i and the next                        (16x8)
+///     d[i]   row g + 8 (i / 2), column q + i % 2                        (16x8)
 #define TUTTI_MMA_F32(name, shape, type)                                                     \
   TUTTI_PTX void name(float(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2] TUTTI_SITE) \
       TUTTI_ASM("mma.sync.aligned." shape ".row.col.f32." type "." type                      \
@@ -62,12 +65,14 @@ TUTTI_STMATRIX(".trans", Trans);
 
 TUTTI_MMA_F32(mmaBf16, "m16n8k16", "bf16");
 TUTTI_MMA_F32(mmaF16, "m16n8k16", "f16");
-/// 16x8x8 of floats whose low 13 bits count for nothing: a[i] row g + 8 (i % 2), column
-/// lane % 4 + 4 (i / 2); b[i] row lane % 4 + 4 i, column g; d as above.
+/// d += a b of shape 16x8x8, for floats whose low 13 bits are ignored. d is as above, and:
+///
+///     a[i]   row g + 8 (i % 2), column lane % 4 + 4 (i / 2)
+///     b[i]   row lane % 4 + 4 i, column g
 TUTTI_MMA_F32(mmaTf32, "m16n8k8", "tf32");
 #undef TUTTI_MMA_F32
 
-/// d in halves: d[i] row g + 8 i, columns q and the next.
+/// d += a b with d in halves: d[i] holds row g + 8 i, columns q and the next.
 TUTTI_PTX void mmaF16ToF16(uint32_t (&d)[2], const uint32_t (&a)[4],
                            const uint32_t (&b)[2] TUTTI_SITE)
     TUTTI_ASM(

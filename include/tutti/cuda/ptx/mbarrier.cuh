@@ -1,19 +1,20 @@
 #pragma once
 
-// mbarrier: 8 bytes of shared memory, aligned to 8, that count arrivals and bytes. A phase
-// completes when as many have arrived as init said and all bytes that were expected have landed;
-// then the next begins with the same count. Waiting is for the phase of a parity, 0 first: on a
-// fresh barrier parity 1 has "completed" already. Arrivals release, waits acquire.
+/// \file
+/// mbarrier: 8 bytes of shared memory, aligned to 8, that count arrivals and bytes. A phase
+/// completes when the count of mbarrierInit() has arrived and all expected bytes have landed. Then
+/// the next phase begins, with the same count. You wait for the phase of a parity. The first phase
+/// has parity 0; on a new barrier parity 1 counts as complete. Arrivals release, waits acquire.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
 namespace tutti::cuda::ptx {
 
-/// By one thread, then fenceMbarrierInit() and a barrier of the block or cluster.
+/// One thread calls it. Then call fenceMbarrierInit() and a barrier of the block or cluster.
 TUTTI_PTX void mbarrierInit(uint32_t barrier, uint32_t count TUTTI_SITE)
     TUTTI_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count)
               : "memory");
-/// Its 8 bytes may be used for something else from here on.
+/// Ends the barrier. Its 8 bytes may then be used for something else.
 TUTTI_PTX void mbarrierInvalidate(uint32_t barrier TUTTI_SITE)
     TUTTI_ASM("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier)
               : "memory");
@@ -21,7 +22,7 @@ TUTTI_PTX void mbarrierInvalidate(uint32_t barrier TUTTI_SITE)
 TUTTI_PTX void mbarrierArrive(uint32_t barrier TUTTI_SITE)
     TUTTI_ASM("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(barrier)
               : "memory");
-/// Adds to the bytes that the current phase waits for; no arrival.
+/// Adds to the bytes that the current phase waits for, without an arrival.
 TUTTI_PTX void mbarrierExpectTx(uint32_t barrier, uint32_t bytes TUTTI_SITE)
     TUTTI_ASM("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
               : "memory");
@@ -31,9 +32,10 @@ TUTTI_PTX void mbarrierArriveExpectTx(uint32_t barrier, uint32_t bytes TUTTI_SIT
     "r"(bytes)
     : "memory");
 
-/// At the barrier of another block of the cluster; an address of mapa(). What was written before is
-/// seen by who waits with "Cluster": for that every store to any memory is waited for, which costs
-/// hundreds of cycles. "Relaxed" costs nothing, and is enough for what was read.
+/// Arrives at the barrier of another block of the cluster, at an address of mapa(). Threads that
+/// wait with "Cluster" then see all earlier writes. For that the arrival waits for every store to
+/// any memory, which costs hundreds of cycles. "Relaxed" costs nothing. It is enough to say that
+/// data was read.
 TUTTI_PTX void mbarrierArriveCluster(uint32_t barrier TUTTI_SITE)
     TUTTI_ASM("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
               : "memory");
@@ -59,9 +61,9 @@ TUTTI_PTX void mbarrierArriveExpectTxCluster(uint32_t barrier, uint32_t bytes TU
 #define TUTTI_MBARRIER_TEST(instruction)
 #endif
 
-/// Whether the phase of that parity has completed. "Try" may wait for a while first. The forms with
-/// "Cluster" also acquire what other blocks of the cluster have released, unless they are
-/// "Relaxed".
+/// True if the phase of that parity has completed. "Try" may wait for a while first. The forms with
+/// "Cluster" also acquire what other blocks of the cluster have released; those with "Relaxed" do
+/// not.
 TUTTI_PTX bool mbarrierTestWait(uint32_t barrier, uint32_t parity TUTTI_SITE)
     TUTTI_MBARRIER_TEST("mbarrier.test_wait.parity.shared::cta.b64");
 TUTTI_PTX bool mbarrierTryWait(uint32_t barrier, uint32_t parity TUTTI_SITE)

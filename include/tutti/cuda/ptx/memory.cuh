@@ -1,9 +1,12 @@
 #pragma once
 
-// Loads and stores of global memory with an order, a scope or a cache hint. 16 bytes are one access
-// of a uint4 (v4.u32) or a ulonglong2 (v2.u64). PTX promises that a scalar is not torn; that the
-// two halves of 16 bytes arrive together it does not, though GPUs of today do it, so the emulation
-// tears them. A line of 128 bytes that eight lanes write is what LL128 rests on: storeLine().
+/// \file
+/// Loads and stores of global memory with an order, a scope or a cache hint. 16 bytes are one
+/// access of a uint4 (v4.u32) or a ulonglong2 (v2.u64).
+///
+/// PTX promises that a scalar is not torn. It does not promise that the two halves of 16 bytes
+/// arrive together. Today's GPUs keep them together, but the emulation tears them. The LL128
+/// protocol relies on lines of 128 bytes that eight lanes write together; see storeLine().
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
@@ -50,7 +53,7 @@ namespace tutti::cuda::ptx {
       TUTTI_ASM(instruction ".v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(value.x), "l"(value.y) \
                 : "memory")
 
-// Flags. What a thread wrote before a release is seen by whoever acquired the value.
+// Flags. A thread that acquires a released value sees all writes before the release.
 TUTTI_LOADS(ldAcquireGpu, "ld.acquire.gpu.global");
 TUTTI_LOADS(ldAcquireSys, "ld.acquire.sys.global");
 TUTTI_LOADS(ldRelaxedGpu, "ld.relaxed.gpu.global");
@@ -69,8 +72,8 @@ TUTTI_WIDE_STORES(stRelaxedGpu, "st.relaxed.gpu.global");
 TUTTI_WIDE_STORES(stRelaxedSys, "st.relaxed.sys.global");
 TUTTI_WIDE_STORES(stVolatile, "st.volatile.global");
 
-// Data, with hints for caches: read once and never written meanwhile; written once; written
-// through.
+// Data, with cache hints: ldNcNoAllocate() for data that is read once and that nobody writes
+// meanwhile, stStreaming() for data that is written once, and stWriteThrough().
 TUTTI_LOADS(ldNcNoAllocate, "ld.global.nc.L1::no_allocate");
 TUTTI_WIDE_LOADS(ldNcNoAllocate, "ld.global.nc.L1::no_allocate");
 TUTTI_STORES(stStreaming, "st.global.cs");
@@ -83,14 +86,14 @@ TUTTI_WIDE_STORES(stWriteThrough, "st.global.wt");
 #undef TUTTI_STORES
 #undef TUTTI_WIDE_STORES
 
-/// st.volatile.v2.u64 by all 32 lanes at once: each eight of them write one line of 128 bytes, lane
-/// i the 16 bytes at to[i % 8]. The line arrives whole: what NVLink and the memory system do when
-/// the warp is converged, and more than PTX promises. Emulated so that it holds.
+/// st.volatile.v2.u64 by all 32 lanes at once. Each eight lanes write one line of 128 bytes; lane i
+/// writes the 16 bytes at to[i % 8]. The line arrives as a whole. PTX does not promise that, but
+/// NVLink and the memory system do it for a converged warp. The emulation does it, too.
 TUTTI_PTX void storeLine(ulonglong2* to, ulonglong2 value TUTTI_SITE)
     TUTTI_ASM("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(value.x), "l"(value.y)
               : "memory");
 
-/// ld.volatile.v2.u64 by all 32 lanes at once, of lines that storeLine() writes.
+/// ld.volatile.v2.u64 by all 32 lanes at once, for lines that storeLine() writes.
 TUTTI_PTX ulonglong2 loadLine(const ulonglong2* from TUTTI_SITE)
     TUTTI_ASM_TO(ulonglong2, "ld.volatile.global.v2.u64 {%0, %1}, [%2];"
                  : "=l"(result.x), "=l"(result.y)

@@ -1,13 +1,15 @@
 #pragma once
 
-// multimem (sm_90): one address that stands for the same place in the memory of several GPUs, which
-// a multicast object binds together. Loads reduce over them, stores go to all, in the switch.
+/// \file
+/// multimem (sm_90). One address stands for the same place in the memory of several GPUs, which a
+/// multicast object binds together. Loads reduce over all GPUs and stores go to all, in the switch.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
 namespace tutti::cuda::ptx {
 
-/// The sum over all GPUs: of four floats, of eight bf16 or f16 added in float.
+/// Loads the sum over all GPUs, of four floats or of eight bf16 or f16. The latter two are added in
+/// float.
 TUTTI_PTX float4 multimemLdReduceAddF32(const float4* from TUTTI_SITE)
     TUTTI_ASM_TO(float4, "multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(result.x), "=f"(result.y), "=f"(result.z), "=f"(result.w)
@@ -24,7 +26,7 @@ TUTTI_PTX uint4 multimemLdReduceAddF16(const uint4* from TUTTI_SITE) TUTTI_ASM_T
     : "l"(from)
     : "memory");
 
-/// Four floats, or eight bf16, to all GPUs.
+/// Stores four floats, or eight bf16, to all GPUs.
 TUTTI_PTX void multimemStF32(float4* to, float4 value TUTTI_SITE)
     TUTTI_ASM("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
               "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
@@ -34,7 +36,7 @@ TUTTI_PTX void multimemStBf16(uint4* to, uint4 value TUTTI_SITE)
               "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
               : "memory");
 
-/// Adds to a word on all GPUs; the second releases as well, for flags.
+/// Adds to a word on all GPUs. The second function is also a release, for flags.
 TUTTI_PTX void multimemRedAddRelaxed(uint32_t* at, uint32_t value TUTTI_SITE)
     TUTTI_ASM("multimem.red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(at), "r"(value)
               : "memory");

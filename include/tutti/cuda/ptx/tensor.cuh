@@ -1,20 +1,24 @@
 #pragma once
 
-// TMA (sm_90): copies of boxes of tensors, described by a CUtensorMap that the host encodes,
-// between global and shared memory. One thread issues a copy. The map is a kernel's parameter,
-// `const __grid_constant__ CUtensorMap`, and is given by its address. A coordinate counts elements,
-// the contiguous dimension first. It may be negative or beyond the end for loads, which fill with
-// zeros; what is stored or added lies inside the tensor.
-//
-// Shared addresses are multiples of 128, of whole swizzle atoms (1024, 512, 256 bytes) where the
-// map swizzles. A load counts the whole box at its mbarrier. Stores read what generic writes left
-// only after fenceProxyAsyncShared() and are complete, or have read, after a wait of bulk.cuh.
+/// \file
+/// TMA (sm_90): copies of boxes of tensors between global and shared memory. A CUtensorMap, which
+/// the host encodes, describes the tensor. One thread issues a copy.
+///
+/// The map is a kernel parameter, `const __grid_constant__ CUtensorMap`; pass its address.
+/// Coordinates count elements, with the contiguous dimension first. For loads they may be negative
+/// or beyond the end; there the box is filled with zeros. A box that is stored or added lies inside
+/// the tensor.
+///
+/// Shared addresses are multiples of 128 bytes. If the map swizzles, they are multiples of whole
+/// swizzle atoms (1024, 512 or 256 bytes). A load counts the whole box at its mbarrier. Stores see
+/// generic writes only after fenceProxyAsyncShared(). Wait for stores with the functions of
+/// bulk.cuh.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
 namespace tutti::cuda::ptx {
 
-/// Loads the box at `at` to `to` and counts its bytes at `barrier`.
+/// Loads the box at `at` to `to`, and counts its bytes at `barrier`.
 TUTTI_PTX void tensorLoad(uint32_t to, const CUtensorMap* map, const int (&at)[1],
                           uint32_t barrier TUTTI_SITE)
     TUTTI_ASM(
@@ -51,8 +55,8 @@ TUTTI_PTX void tensorLoad(uint32_t to, const CUtensorMap* map, const int (&at)[5
         "l"(map), "r"(barrier), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
         : "memory");
 
-/// The same into every block of the cluster whose bit is set in `blocks`: at the same offset of its
-/// shared memory, counted at the barrier of the same offset.
+/// Loads the box into every block of the cluster whose bit is set in `blocks`. The data and the
+/// barrier have the same offsets in the shared memory of each block.
 TUTTI_PTX void tensorLoadMulticast(uint32_t to, const CUtensorMap* map, const int (&at)[1],
                                    uint32_t barrier, uint16_t blocks TUTTI_SITE)
     TUTTI_ASM(
@@ -95,7 +99,7 @@ TUTTI_PTX void tensorLoadMulticast(uint32_t to, const CUtensorMap* map, const in
         "r"(at[4])
         : "memory");
 
-/// Stores the box from `from`, in the thread's current bulk group.
+/// Stores the box from `from`. The store joins the thread's current bulk group.
 TUTTI_PTX void tensorStore(const CUtensorMap* map, const int (&at)[1], uint32_t from TUTTI_SITE)
     TUTTI_ASM(
         "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group "
@@ -127,7 +131,7 @@ TUTTI_PTX void tensorStore(const CUtensorMap* map, const int (&at)[5], uint32_t 
         "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
         : "memory");
 
-/// Adds the box to what is there, element by element, in the map's type.
+/// Adds the box to the tensor, element by element, in the map's type.
 TUTTI_PTX void tensorReduceAdd(const CUtensorMap* map, const int (&at)[1], uint32_t from TUTTI_SITE)
     TUTTI_ASM(
         "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group "
@@ -159,7 +163,7 @@ TUTTI_PTX void tensorReduceAdd(const CUtensorMap* map, const int (&at)[5], uint3
         "r"(from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
         : "memory");
 
-/// Fetches the map itself, early.
+/// Prefetches the map itself.
 TUTTI_PTX void prefetchTensorMap(const CUtensorMap* map TUTTI_SITE)
     TUTTI_ASM("prefetch.tensormap [%0];" ::"l"(map)
               : "memory");

@@ -1,19 +1,20 @@
 #pragma once
 
-// Named barriers of a block, lanes of a warp, clocks, registers of a warpgroup. Shuffles, votes,
-// match, redux and __syncwarp() are CUDA C++'s own words; see device_words.cuh for those that the
-// emulation has.
+/// \file
+/// Named barriers of a block, lanes of a warp, clocks, and registers of a warpgroup. For shuffles,
+/// votes, match, redux and __syncwarp() use CUDA C++; device_words.cuh lists those that the
+/// emulation has.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 
 namespace tutti::cuda::ptx {
 
-/// Barrier `id` (1 to 15; 0 is __syncthreads) among `threads` of the block, a multiple of 32:
-/// arrives and waits. What they wrote before is seen after.
+/// Arrives and waits at barrier `id` (1 to 15; 0 is __syncthreads()). `threads` of the block, a
+/// multiple of 32, take part. After it they see each other's earlier writes.
 TUTTI_PTX void barSync(uint32_t id, uint32_t threads TUTTI_SITE)
     TUTTI_ASM("bar.sync %0, %1;" ::"r"(id), "r"(threads)
               : "memory");
-/// Arrives without waiting.
+/// Arrives at a barrier and does not wait.
 TUTTI_PTX void barArrive(uint32_t id, uint32_t threads TUTTI_SITE)
     TUTTI_ASM("bar.arrive %0, %1;" ::"r"(id), "r"(threads)
               : "memory");
@@ -31,11 +32,11 @@ TUTTI_PTX bool electOne(TUTTI_ONLY_SITE)
     ;
 #endif
 
-/// Nanoseconds of a clock of the GPU, which all its blocks share.
+/// Nanoseconds, from a clock that all blocks of the GPU share.
 TUTTI_PTX uint64_t globalTimer(TUTTI_ONLY_SITE) TUTTI_ASM_TO(uint64_t, "mov.u64 %0, %%globaltimer;"
                                                              : "=l"(result));
 
-/// Whether setmaxnreg takes that many registers.
+/// True if setmaxnreg accepts this number of registers.
 constexpr bool isRegisterCount(int registers) {
   return registers % 8 == 0 && registers >= 24 && registers <= 256;
 }
@@ -45,10 +46,10 @@ void increaseRegisters(int registers, Site site);
 void decreaseRegisters(int registers, Site site);
 #endif
 
-/// Registers of each thread of the warpgroup from here on, more or fewer than before. By all its
-/// threads, and again only behind a barrier of them. Up waits until others of the block have given
-/// back enough; a kernel begins with what its __launch_bounds__, which it needs, make of all 65536.
-/// sm_90a.
+/// Sets the number of registers per thread of the warpgroup, upwards or downwards. All threads of
+/// the warpgroup call it. A second call needs a barrier of these threads before it. Up waits until
+/// other warpgroups of the block have released enough registers. The kernel needs
+/// __launch_bounds__; they determine its initial share of the 65536 registers. sm_90a.
 template <int kRegisters>
 requires(isRegisterCount(kRegisters)) TUTTI_DEVICE void setMaxRegistersUp(TUTTI_ONLY_SITE) {
 #ifdef __CUDACC__

@@ -1,14 +1,19 @@
 #pragma once
 
-// wgmma (sm_90a): d = a b or d += a b by the 128 threads of a warpgroup, asynchronously. d is 64
-// rows by N columns (8 to 256 by 8) of floats; a is 64 x K and b is K x N, with K 16 for bf16 and
-// f16, 8 for tf32. b is in shared memory, a there or in registers. With w = warp % 4 and l = lane:
-//   d[i]   row 16 w + l / 4 + 8 (i / 2 % 2), column 8 (i / 4) + 2 (l % 4) + i % 2
-//   a[i]   in registers, the same map with 16 columns, two in a register
-//
-// An operand in shared memory is K-major (its rows contiguous along k) or, for 16-bit types only,
-// MN-major, and is named by a descriptor. The sequence: wgmmaFence(), any number of wgmma*() on the
-// same accumulators, wgmmaCommit(), and wgmmaWait<n>(d) before they are touched.
+/// \file
+/// wgmma (sm_90a): the 128 threads of a warpgroup compute d = a b or d += a b asynchronously. d has
+/// 64 rows and N columns of floats; N is a multiple of 8 from 8 to 256. a is 64 x K and b is K x N.
+/// K is 16 for bf16 and f16, and 8 for tf32. b is in shared memory; a is in shared memory or in
+/// registers. With w = warp % 4 and l = lane:
+///
+///     d[i]   row 16 w + l / 4 + 8 (i / 2 % 2), column 8 (i / 4) + 2 (l % 4) + i % 2
+///     a[i]   in registers: the same map with 16 columns, two in a register
+///
+/// A descriptor names an operand in shared memory. The operand is K-major (contiguous along k) or,
+/// for 16-bit types only, MN-major.
+///
+/// The sequence is: wgmmaFence(), any number of wgmma*() on the same accumulators, wgmmaCommit(),
+/// and wgmmaWait<n>(d) before you touch the accumulators.
 
 #include <tutti/cuda/ptx/instruction.cuh>
 #include <tutti/cuda/ptx/wgmma_shapes.cuh>
@@ -17,13 +22,17 @@ namespace tutti::cuda::ptx {
 
 enum class Major : int { K = 0, Mn = 1 };
 
-/// How rows of shared memory are swizzled: by TMA when it writes, by wgmma when it reads.
+/// The swizzle of rows in shared memory, for TMA when it writes and for wgmma when it reads.
 enum class Swizzle : int { None = 0, Bytes128 = 1, Bytes64 = 2, Bytes32 = 3 };
 
-/// The descriptor of an operand at `address`. Chunks are 16 bytes. strideBytes leads from eight
-/// rows (K-major) or eight k (MN-major, swizzled) to the next eight. leadingBytes leads, K-major
-/// without swizzle, to the next chunk along k; MN-major to the next row of a swizzle's width.
-/// MN-major without swizzle it leads to the next eight k, and strideBytes to the next chunk.
+/// The descriptor of an operand at `address`. A chunk is 16 bytes. The two distances mean:
+///
+/// - K-major: strideBytes is the distance of each eight rows to the next eight. Without swizzle,
+///   leadingBytes is the distance to the next chunk along k.
+/// - MN-major with swizzle: strideBytes is the distance of each eight k to the next eight.
+///   leadingBytes is the distance to the next row of the swizzle's width.
+/// - MN-major without swizzle: strideBytes is the distance to the next chunk. leadingBytes is the
+///   distance to the next eight k.
 TUTTI_DEVICE uint64_t wgmmaDescriptor(uint32_t address, uint32_t leadingBytes, uint32_t strideBytes,
                                       Swizzle swizzle) {
   const auto field = [](uint32_t bytes) { return uint64_t((bytes & 0x3ffff) >> 4); };
@@ -31,9 +40,10 @@ TUTTI_DEVICE uint64_t wgmmaDescriptor(uint32_t address, uint32_t leadingBytes, u
          uint64_t(swizzle) << 62;
 }
 
-/// Before the first wgmma, and after accumulators or registers of a were touched.
+/// Call it before the first wgmma, and whenever other code has touched the accumulators or the
+/// registers of a.
 TUTTI_PTX void wgmmaFence(TUTTI_ONLY_SITE) TUTTI_ASM("wgmma.fence.sync.aligned;" ::: "memory");
-/// Makes a group of the wgmmas since the last one.
+/// Makes a group of the wgmma operations since the last group.
 TUTTI_PTX void wgmmaCommit(TUTTI_ONLY_SITE) TUTTI_ASM("wgmma.commit_group.sync.aligned;" ::
                                                           : "memory");
 
@@ -86,7 +96,7 @@ struct WgmmaIssue {
   float* d;
   int columns;
   WgmmaType type;
-  const uint32_t* aRegisters;  // or null, then a is
+  const uint32_t* aRegisters;  // null: a is in shared memory
   uint64_t a, b;
   Major aMajor, bMajor;
   bool accumulate;
@@ -95,8 +105,8 @@ void wgmmaIssue(const WgmmaIssue& issue, Site site);
 void wgmmaWaitAllBut(int groups, Site site);
 #endif
 
-// d = a b, or d += a b where `accumulate` is not 0. The majors of both operands are template
-// parameters, K-major where not said otherwise.
+// These compute d = a b, or d += a b if `accumulate` is not 0. Template parameters say whether the
+// operands are K-major (the default) or MN-major.
 #ifdef __CUDACC__
 #define TUTTI_WGMMA_16(Name, name)                                                               \
   template <Major kA = Major::K, Major kB = Major::K, int kRegisters>                            \
@@ -160,8 +170,8 @@ void wgmmaTf32(float (&d)[kRegisters], const uint32_t (&a)[4], uint64_t b,
 #endif
 #undef TUTTI_WGMMA_16
 
-/// Waits until at most the `kGroups` newest groups are under way. `d` is given so that the compiler
-/// moves no access to it across the wait; with kGroups 0 it is readable after it.
+/// Waits until all but the `kGroups` newest groups are complete. It takes `d` so that the compiler
+/// moves no access to d across the wait. With kGroups 0, d is readable afterwards.
 template <int kGroups, int kRegisters>
 TUTTI_DEVICE void wgmmaWait(float (&d)[kRegisters] TUTTI_SITE) {
 #ifdef __CUDACC__

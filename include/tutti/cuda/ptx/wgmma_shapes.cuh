@@ -1,8 +1,9 @@
 #pragma once
 
-// For wgmma.cuh alone: per number of columns N the accumulators' operands, as PTX and as C++, and
-// the numbers of the operands behind them. TUTTI_WGMMA_SHAPES(X) calls X(N, N / 2, and the next
-// six).
+/// \file
+/// Internal to wgmma.cuh. For each number of columns N it has the operands of the accumulators, as
+/// PTX and as C++, and the numbers of the operands that follow. TUTTI_WGMMA_SHAPES(X) calls X with
+/// N, N / 2 and the next six numbers.
 
 #define TUTTI_D4 "%0, %1, %2, %3"
 #define TUTTI_D8 TUTTI_D4 ", %4, %5, %6, %7"

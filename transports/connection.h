@@ -1,11 +1,15 @@
 #pragma once
 
-// What a transport offers to the executor: between two ranks, per direction and channel number, a
-// ring of slots in raw memory. The sender fills a slot and publishes it by its sequence number,
-// which lies in the slot's first line beside the operation's fingerprint, so that a small message
-// is one cache line. The receiver gives the slot back by a credit word in the sender's memory:
-// every awaited word belongs to the one who waits for it. Rings are concrete and not virtual: this
-// is the hot path.
+/// \file
+/// The interface between transports and executors. A transport joins two ranks by rings: one ring
+/// of slots in raw memory per direction and channel.
+///
+/// The sender fills a slot and publishes it: it writes the message's sequence number last. The
+/// number and the fingerprint of the operation lie in the first cache line of the slot. So a small
+/// message is one cache line. The receiver gives the slot back by a credit word. Each rank waits
+/// only for words in its own memory: the credit lies at the sender.
+///
+/// Rings are concrete classes without virtual functions, because they are the hot path.
 
 #include <atomic>
 #include <cstddef>
@@ -21,56 +25,59 @@
 
 namespace tutti::transports {
 
-/// First 16 bytes of a slot.
+/// The first 16 bytes of a slot.
 struct SlotHeader {
-  std::atomic<uint32_t> sequence;  ///< number of the message, from 1, wrapping; written last
+  std::atomic<uint32_t> sequence;  ///< number of the message, from 1, wraps; written last
   uint32_t callHash;   ///< fingerprint of collective, count, type, reduction, root, plan
   uint32_t operation;  ///< the communicator's operation number, truncated
-  uint32_t bytes;      ///< payload
+  uint32_t bytes;      ///< size of the payload
 };
 static_assert(sizeof(SlotHeader) == 16);
 
 inline constexpr size_t kLineBytes = 64;
 inline constexpr size_t kInlineBytes = kLineBytes - sizeof(SlotHeader);
 
-/// A payload of at most kInlineBytes shares the header's line; a larger one starts at the second
-/// line.
+/// Where the payload of a message of `bytes` begins. A payload of at most kInlineBytes shares the
+/// header's cache line; a larger one begins at the second line.
 inline std::byte* payloadOf(SlotHeader* slot, size_t bytes) {
   return reinterpret_cast<std::byte*>(slot) +
          (bytes <= kInlineBytes ? sizeof(SlotHeader) : kLineBytes);
 }
-/// Of a message of more than kInlineBytes: a word that its sender may give with it, in the rest of
-/// the header's line.
+/// The note: a word that the sender may add to a message of more than kInlineBytes. It lies behind
+/// the header, in the same cache line.
 inline uint32_t& noteOf(SlotHeader* slot) { return *reinterpret_cast<uint32_t*>(slot + 1); }
-/// Distance of slots that carry `slotBytes` of payload.
+/// The distance in bytes between slots that carry `slotBytes` of payload.
 constexpr size_t slotStride(size_t slotBytes) {
   return kLineBytes + (slotBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
-/// Where one ring lies as one of its two ends sees it.
+/// The memory of one ring, as one of its two ends addresses it.
 struct RingMemory {
-  std::byte* slots = nullptr;               ///< line-aligned, zeroed before first use
-  std::atomic<uint32_t>* credit = nullptr;  ///< messages taken so far, wrapping; zeroed
+  std::byte* slots = nullptr;               ///< aligned to cache lines, zeroed before first use
+  std::atomic<uint32_t>* credit = nullptr;  ///< messages taken so far, wraps; zeroed
   uint32_t slotCount = 0;                   ///< a power of two
-  size_t strideBytes = 0;
-  // Of a sender whose transport can send payloads that lie outside the slots:
-  const std::byte** lent = nullptr;                 ///< by slot, null for one in the slot
-  const std::atomic<uint32_t>* returned = nullptr;  ///< messages whose payloads are read no more
+  size_t strideBytes = 0;                   ///< distance between slots
+  // Only at a sender whose transport supports zero-copy sends:
+  const std::byte** lent = nullptr;                 ///< payload by slot; null: it is in the slot
+  const std::atomic<uint32_t>* returned = nullptr;  ///< messages whose payloads are free again
 };
 
-/// The sender's end. One thread at a time.
+/// The sender's end of a ring. One thread at a time may use it.
 class SendRing {
  public:
   SendRing() = default;
-  /// `sent`: number of the last message before the first; 0 unless a test starts near the wrap.
+  /// `sent` is the number of messages sent before. Only tests pass another value than 0, to start
+  /// near the wrap.
   explicit SendRing(const RingMemory& memory, uint32_t sent = 0) : memory_(memory), sent_(sent) {}
 
+  /// True if a slot is free.
   bool ready() const {
     return sent_ - memory_.credit->load(std::memory_order_acquire) < memory_.slotCount;
   }
-  /// The slot that publish() will send. Only when ready().
+  /// The slot that publish() sends next. Call it only if ready().
   SlotHeader* slot() const { return slotAt(sent_); }
   std::byte* payload(size_t bytes) const { return payloadOf(slot(), bytes); }
+  /// Sends the slot. Its payload of `bytes` is complete.
   void publish(uint32_t callHash, uint32_t operation, uint32_t bytes) {
     SlotHeader* s = slot();
     s->callHash = callHash;
@@ -79,14 +86,15 @@ class SendRing {
     if (memory_.lent) memory_.lent[sent_ & (memory_.slotCount - 1)] = nullptr;
     s->sequence.store(++sent_, std::memory_order_release);
   }
-  /// With a note; of more than kInlineBytes.
+  /// The same with a note, for more than kInlineBytes.
   void publish(uint32_t callHash, uint32_t operation, uint32_t bytes, uint32_t note) {
     noteOf(slot()) = note;
     publish(callHash, operation, bytes);
   }
-  /// True where payloads may be lent.
+  /// True if the transport supports zero-copy sends.
   bool canLend() const { return memory_.lent != nullptr; }
-  /// As publish(), of the payload at `data`, which nobody may write before it is returned.
+  /// A zero-copy send: like publish(), with the payload at `data`. Nobody may write to `data` until
+  /// returned() is true for this message.
   void lend(const std::byte* data, uint32_t callHash, uint32_t operation, uint32_t bytes) {
     SlotHeader* s = slot();
     s->callHash = callHash;
@@ -95,18 +103,18 @@ class SendRing {
     memory_.lent[sent_ & (memory_.slotCount - 1)] = data;
     s->sequence.store(++sent_, std::memory_order_release);
   }
-  /// With a note; of more than kInlineBytes.
+  /// The same with a note, for more than kInlineBytes.
   void lend(const std::byte* data, uint32_t callHash, uint32_t operation, uint32_t bytes,
             uint32_t note) {
     noteOf(slot()) = note;
     lend(data, callHash, operation, bytes);
   }
-  /// True when the payloads of messages up to `message` are read no more.
+  /// True if the transport has finished reading the payloads of all messages up to `message`.
   bool returned(uint32_t message) const {
     return static_cast<int32_t>(memory_.returned->load(std::memory_order_acquire) - message) >= 0;
   }
-  uint32_t sent() const { return sent_; }
-  /// Messages that the receiver has not taken yet.
+  uint32_t sent() const { return sent_; }  ///< number of the last message
+  /// The number of messages that the receiver has not taken yet.
   uint32_t inFlight() const { return sent_ - memory_.credit->load(std::memory_order_acquire); }
 
  private:
@@ -119,19 +127,19 @@ class SendRing {
   uint32_t sent_ = 0;
 };
 
-/// The receiver's end. One thread at a time.
+/// The receiver's end of a ring. One thread at a time may use it.
 class ReceiveRing {
  public:
   ReceiveRing() = default;
   explicit ReceiveRing(const RingMemory& memory, uint32_t received = 0)
       : memory_(memory), received_(received) {}
 
-  /// Whether the next message is there, or the one so many beyond it: those before it may be kept
-  /// in their slots meanwhile.
+  /// True if the next message has arrived. With `beyond` it asks for a later message, so that you
+  /// can leave the messages before that one in their slots.
   bool ready(uint32_t beyond = 0) const {
     return slot(beyond)->sequence.load(std::memory_order_acquire) == received_ + beyond + 1;
   }
-  /// Only when ready().
+  /// The slot of that message. Call it only if ready().
   SlotHeader* slot(uint32_t beyond = 0) const {
     const uint32_t index = (received_ + beyond) & (memory_.slotCount - 1);
     return reinterpret_cast<SlotHeader*>(memory_.slots +
@@ -140,7 +148,7 @@ class ReceiveRing {
   std::byte* payload(uint32_t beyond = 0) const {
     return payloadOf(slot(beyond), slot(beyond)->bytes);
   }
-  /// Gives the slot back to the sender.
+  /// Gives the slot of the next message back to the sender.
   void release() { memory_.credit->store(++received_, std::memory_order_release); }
   uint32_t received() const { return received_; }
 
@@ -149,7 +157,8 @@ class ReceiveRing {
   uint32_t received_ = 0;
 };
 
-/// How many rings an endpoint has and how large they are. Equal on all ranks of a communicator.
+/// The number of rings between two ranks and their size. It is equal on all ranks of a
+/// communicator.
 struct RingLayout {
   int channels = 1;
   uint32_t slotCount = 2;    ///< a power of two
@@ -157,29 +166,29 @@ struct RingLayout {
   bool operator==(const RingLayout&) const = default;
 };
 
-/// Memory beside a ring's slots, of a device, for the payloads of its direct messages, which are
-/// those of at least `leastBytes`. There are as many places as slots, with their numbers, and each
-/// is given back with its slot.
+/// Device memory for the payloads of direct messages. A message is direct if it has at least
+/// `leastBytes`. The memory has one place per slot of the ring, with the same number. The receiver
+/// gives a place back together with its slot.
 struct DirectSlots {
-  std::byte* first = nullptr;
-  size_t strideBytes = 0;
+  std::byte* first = nullptr;          ///< the place of slot 0
+  size_t strideBytes = 0;              ///< distance between places
   size_t leastBytes = SIZE_MAX;        ///< more than kInlineBytes
-  std::shared_ptr<const void> memory;  ///< kept for as long as something may be written there
-  /// Called by threads of the transport's own before they touch such memory; does not throw.
+  std::shared_ptr<const void> memory;  ///< owner; the transport keeps it while it may write there
+  /// The transport's own threads call it before they touch this memory. It does not throw.
   std::function<void()> enter = {};
 
   std::byte* at(uint32_t index) const { return first + index * strideBytes; }
 };
 
-/// What one rank tells one peer at set-up so that they can connect. Descriptors go along where both
-/// share a host.
+/// What one rank sends to one peer at set-up, so that they can connect. It includes file
+/// descriptors only if both are on one host.
 struct Address {
   base::Bytes blob;
   std::vector<base::FileDescriptor> descriptors;
 };
 
-/// What progress() throws when the transport sees that a peer is gone, and what a first ring with
-/// it may.
+/// The transport has found that a peer is gone. Endpoint::progress() throws it. So may the first
+/// use of a ring with that peer.
 class ConnectionLost : public Error {
  public:
   /// `how` is a clause: "its connection broke: ...".
@@ -195,77 +204,85 @@ class ConnectionLost : public Error {
   std::string how_;
 };
 
-/// Asks where the address of a peer leads, beside what the transport sends by itself. Nothing of it
-/// waits.
+/// A reachability probe: finds out whether a peer's addresses lead to that peer. It asks beside the
+/// transport's own traffic. No function of it waits.
 class Visit {
  public:
-  /// Where it asks.
+  /// Which of the peer's addresses it asks.
   enum class Places : uint8_t {
-    All,   ///< all by which the transport may go, whose worst finding counts
-    Used,  ///< those that its data goes by, whose worst counts; where that is not known all, and
-           ///< the best
+    All,   ///< all that the transport may use; the worst finding counts
+    Used,  ///< those that the data uses, and the worst finding counts; if they are not known, it
+           ///< asks all and the best finding counts
   };
+  /// What the answers say.
   enum class Finding : uint8_t {
-    Silence,      ///< nobody has answered so far
-    Host,         ///< a kernel has, and no process yet
-    Peer,         ///< the peer has
-    Elsewhere,    ///< another one has, or that there is nobody: the peer is not there
-    Unreachable,  ///< no way leads there
+    Silence,      ///< no answer so far
+    Host,         ///< a kernel has answered, but no process yet
+    Peer,         ///< the peer has answered
+    Elsewhere,    ///< the peer is not there: another process answered, or the answer was "nobody"
+    Unreachable,  ///< there is no route
   };
   virtual ~Visit() = default;
-  /// What is known by now.
+  /// The finding so far.
   virtual Finding look() = 0;
-  /// At the last look: whether the peer or a kernel has answered, and has not ceased to.
+  /// True if, at the last look(), the peer or a kernel had answered and still did.
   virtual bool heard() const = 0;
-  /// For messages: where it asks and has not found the peer, and what came of it, "10.0.0.2:40123
-  /// (Connection refused)".
+  /// For messages: the addresses where it has not found the peer, each with the result, such as
+  /// "10.0.0.2:40123 (Connection refused)".
   virtual std::string describe() const = 0;
 };
 
-/// One rank's end of a transport, for one communicator. Set-up: every rank makes its endpoint,
-/// hands address(p) to each peer p, and calls connect(p, address from p). After that the rings to p
-/// may be used.
+/// One rank's end of a transport, for one communicator.
+///
+/// \par Set-up
+/// Every rank makes its endpoint and sends address(p) to each peer p. Then it calls connect() with
+/// p and the address from p. After that, it may use the rings to p.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
-  virtual const char* name(int peer) const = 0;  ///< by which transport: "shm", "sim", "ucx"
-  /// For messages about a connected peer that is not reached: by what devices both go, "; rank 0
-  /// goes by ..."; "" where there are none.
+  virtual const char* name(int peer) const = 0;  ///< the transport to it: "shm", "sim", "ucx"
+  /// For messages about a connected peer that does not answer: the devices that both ranks use, as
+  /// in "; rank 0 goes by ...". Empty if the transport has no devices.
   virtual std::string ways(int /*peer*/) const { return ""; }
   virtual const RingLayout& layout() const = 0;
+  /// What to send to `peer` so that it can connect to this rank.
   virtual Address address(int peer) = 0;
-  /// Throws Refused when the address is malformed or its layout differs from ours.
+  /// Connects to `peer`. Throws Refused if the address is malformed or has another layout.
   virtual void connect(int peer, Address address) = 0;
-  /// Of a connected peer. Null where there is nothing to find out, or no way to. Throws System
-  /// where it cannot be asked for. On any thread.
+  /// Probes a connected peer. Null if there is nothing to find out, or no way to do so. Throws
+  /// System if the probe cannot be started. Any thread may call it.
   virtual std::unique_ptr<Visit> visit(int /*peer*/, Visit::Places /*places*/) { return nullptr; }
   virtual SendRing& sendRing(int peer, int channel) = 0;
   virtual ReceiveRing& receiveRing(int peer, int channel) = 0;
-  /// Makes messages of at least `slots.leastBytes` between this rank and `peer` direct, on one
-  /// channel in both directions: payloads that go are lent, from memory that the host need not be
-  /// able to read, and those that come are put into `slots`. Both ends call it before either sends.
-  /// False where the transport cannot do that, and then nothing has changed.
+  /// Makes large messages between this rank and `peer` direct, on one channel in both directions.
+  /// Large means at least `slots.leastBytes`. Direct messages are sent zero-copy, from memory that
+  /// the host need not be able to read. Those that arrive are written to `slots`. Both ranks call
+  /// it before either sends. Returns false, and changes nothing, if the transport cannot do it.
   virtual bool goDirect(int peer, int channel, const DirectSlots& slots) = 0;
-  /// Moves what the transport moves by itself; called whenever a poll found nothing to do. True
-  /// when something moved. Throws ConnectionLost, once for each peer that is gone, and Refused
-  /// when one sent what cannot be.
+  /// Moves the transport's data. The executor calls it whenever a poll found nothing to do. Returns
+  /// true if something moved. Throws ConnectionLost, once for each peer that is gone, and Refused
+  /// if a peer sent invalid data.
   virtual bool progress() = 0;
-  /// Hands over what this side has published and given back so far: it gets to the others without
-  /// further calls of progress(), for nobody may keep them waiting by going away to compute.
+  /// Hands over all messages and credits so far. They then reach the peers without further calls of
+  /// progress(). So peers do not wait for a rank that goes off to compute.
   virtual void flush() = 0;
-  /// Waits until what was handed over has reached the others, for as long as messages get through,
-  /// a minute at most, and until `hasFailed`: one of them may be gone, which the transport does not
-  /// know. To be called before this rank leaves: what is under way then may be lost. `hasFailed`
-  /// may be called with the transport's locks held.
+  /// Waits until all data that was handed over has reached the peers. Call it before this rank
+  /// leaves: data in flight may be lost then. It stops waiting if no message gets through, after a
+  /// minute, or when `hasFailed` returns true: a peer may be gone without the transport's
+  /// knowledge. It may call `hasFailed` with the transport's locks held.
   virtual void drain(const std::function<bool()>& hasFailed) = 0;
-  /// To be called before this rank leaves after a failure, instead of drain() or after it: others
-  /// may be about to connect to it, or have gone before they were through. Does not wait.
+  /// Call it before this rank leaves after a failure, instead of drain() or after it. Peers may
+  /// still be connecting to this rank, or may have gone before they were connected. It does not
+  /// wait.
   virtual void abandon() {}
-  /// Takes back what was lent to it, for the caller's memory is his again when an operation has
-  /// failed: sends none of it any more, and nothing else, and puts nothing into direct slots. True
-  /// when it reads and writes none; until then to be called again. Waits a moment at most. A peer
-  /// with whom none of what is on its way moves loses its connection, also for others who use it;
-  /// over TCP other peers of this process that take nothing then may lose theirs.
+  /// Cancels all sends after a failure, because zero-copy payloads belong to the caller again. The
+  /// endpoint then sends nothing more, and writes nothing to direct slots. Returns true when it
+  /// neither reads nor writes the caller's memory any more; call it again until then. Each call
+  /// waits a moment at most.
+  ///
+  /// If none of the data in flight to a peer moves, that peer loses its connection, also for other
+  /// users of the connection. Over TCP, other peers of this process that take no data at that time
+  /// may lose theirs, too.
   virtual bool recall() = 0;
 };
 

@@ -1,6 +1,7 @@
-# Which folder may use which: the arrows of docs/architecture.md, and the only place where they are
-# written down. A folder stands on the left once; on the right are all folders that it may include
-# and link, itself excepted. A folder below one that is listed has its rules, until it gets a line.
+# Which folder may use which: the arrows of docs/explanation/architecture.md, and the only place
+# where they are written down. A folder stands on the left once; on the right are all folders that it
+# may include and link, itself excepted. A folder below one that is listed has its rules, until it
+# gets a line.
 #
 # Two things read this table: tutti_check_arrows(), which ends the configuration when a target links
 # against an arrow, and tests/repository/arrows, which fails on such an #include.

@@ -41,7 +41,7 @@ function(tutti_man_pages)
        ${PROJECT_SOURCE_DIR}/docs/man/*)
   add_custom_command(
     OUTPUT ${folder}/made VERBATIM
-    DEPENDS tutti ${sources} ${PROJECT_SOURCE_DIR}/docs/environment.md
+    DEPENDS tutti ${sources} ${PROJECT_SOURCE_DIR}/docs/reference/environment.md
     COMMAND ${PROJECT_SOURCE_DIR}/cmake/man/make.sh $<TARGET_FILE:tutti> ${PROJECT_SOURCE_DIR}
             ${folder} ${PROJECT_VERSION} ${TUTTI_NCCL_PERF_PROGRAMS}
     COMMAND ${CMAKE_COMMAND} -E touch ${folder}/made)

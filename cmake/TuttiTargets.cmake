@@ -43,7 +43,7 @@ elseif(TUTTI_SANITIZE)
 endif()
 
 # tutti_library(NAME SOURCES ... [LINKS ...]): one folder's static library. LINKS are the folders
-# below it; the arrows of docs/architecture.md are exactly these lines.
+# below it; the arrows of docs/explanation/architecture.md are exactly these lines.
 function(tutti_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})

@@ -1,5 +1,6 @@
-# The manual page of the environment variables, from docs/environment.md: headings, paragraphs, and
-# tables whose first column is what each entry is about. Variables: version; see, other pages.
+# The manual page of the environment variables, from docs/reference/environment.md: headings,
+# paragraphs, and tables whose first column is what each entry is about. Variables: version; see,
+# other pages.
 
 function inline(text,    out) {
   text = replaced(text, "\\", "\\e")

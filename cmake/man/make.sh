@@ -4,7 +4,7 @@
 # TUTTI is the command, and its commands are those that `tutti --help` lists; each PROGRAM has
 # nccl-tests' name and lies beside it. docs/man/PAGE.man, where there is one, is roff: what stands
 # before its first .SH ends the description, and its sections come after the options. The page of
-# section 7 is docs/environment.md.
+# section 7 is docs/reference/environment.md.
 set -eu
 tutti=$1 sources=$2 out=$3 version=$4
 shift 4
@@ -45,4 +45,4 @@ shift
 for program; do echo ".so man1/$first.1" >"$out/man1/$program.1"; done
 
 awk -v version="$version" -v see="${see% *}" -f "$here/roff.awk" \
-  -f "$here/environment.awk" "$sources/docs/environment.md" >"$out/man7/tutti-environment.7"
+  -f "$here/environment.awk" "$sources/docs/reference/environment.md" >"$out/man7/tutti-environment.7"

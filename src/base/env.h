@@ -1,8 +1,8 @@
 #pragma once
 
-// Every environment variable of the library itself, read once. The table in docs/environment.md
-// repeats the comments below, and a test compares the names. The variables that say who a rank is
-// (TUTTI_RANK, RANK, SLURM_PROCID, ...) are read by src/bootstrap.
+// Every environment variable of the library itself, read once. The table in
+// docs/reference/environment.md repeats the comments below, and a test compares the names. The
+// variables that say who a rank is (TUTTI_RANK, RANK, SLURM_PROCID, ...) are read by src/bootstrap.
 
 #include <cstddef>
 #include <optional>

@@ -28,8 +28,8 @@ struct Identity {
   std::string describe() const;  ///< "rank 2 of 4"; "a rank" where that is malformed
 };
 
-/// The first source that speaks, in the order of docs/environment.md. With no launcher at all:
-/// rank 0 of 1. Throws InvalidArgument naming the variable that is malformed, missing or
+/// The first source that speaks, in the order of docs/reference/environment.md. With no launcher at
+/// all: rank 0 of 1. Throws InvalidArgument naming the variable that is malformed, missing or
 /// contradictory, where nobody can be told.
 Identity discover(const CommunicatorOptions& options);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// NCCL's environment variables, other than those about logging (debug_log.h). docs/nccl.md has the
-// table.
+// NCCL's environment variables, other than those about logging (debug_log.h).
+// docs/reference/nccl.md has the table.
 
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-// Files that describe clusters to simulate, as JSON. docs/tools.md lists the keys.
+// Files that describe clusters to simulate, as JSON. docs/reference/commands.md lists the keys.
 
 #include <filesystem>
 #include <string>

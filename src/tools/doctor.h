@@ -22,7 +22,7 @@ std::variant<DoctorOptions, int> parseDoctor(int argc, const char* const* argv);
 
 /// For people: a line for what is in order, more for what is not.
 std::string doctorText(std::span<const Finding> findings, int ranks);
-/// For programs, one line; docs/tools.md lists the fields.
+/// For programs, one line; docs/reference/commands.md lists the fields.
 std::string doctorJson(std::span<const Finding> findings, int ranks);
 
 /// Runs the sub-command. Returns the exit code: 0 when nothing is wrong or slow, 1 when something

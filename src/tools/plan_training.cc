@@ -82,8 +82,8 @@ std::variant<PlanTrainingOptions, int> parsePlanTraining(int argc, const char* c
       ->check(CLI::Range(1, kMostDevices));
   app.add_option("--memory", memory, "that a rank may hold, in bytes (K, M, G)")->required();
   app.add_option("--topology", o.topology,
-                 "a file that describes hosts and links (docs/tools.md), or the name of one that\n"
-                 "comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods")
+                 "a file that describes hosts and links (docs/reference/commands.md), or the name\n"
+                 "of one that comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods")
       ->capture_default_str();
   app.add_option("--batch", o.job.batch,
                  "sequences of a step, over all ranks; 4 for each device without it")

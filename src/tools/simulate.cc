@@ -128,8 +128,8 @@ std::variant<SimulateOptions, int> parseSimulate(int argc, const char* const* ar
       ->capture_default_str();
   app.add_option("-n,--ranks", ranks, "how many, one number or several with commas")->required();
   app.add_option("--topology", o.topology,
-                 "a file that describes hosts and links (docs/tools.md), or the name of one that\n"
-                 "comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods")
+                 "a file that describes hosts and links (docs/reference/commands.md), or the name\n"
+                 "of one that comes with the program: a100-8, h100-8, h100-8-one-nic, h100-8-pods")
       ->required();
   app.add_option("--algo", o.algorithm, "one algorithm instead of all")->default_str("all");
   app.add_option("-t,--type", type, "element type")->capture_default_str();

@@ -10,7 +10,7 @@ namespace tutti::tools {
 
 /// For people, at most 100 columns wide unless a name is longer.
 std::string topoText(const topology::Machine& machine, int ranks);
-/// For programs, one line; docs/tools.md lists the fields.
+/// For programs, one line; docs/reference/commands.md lists the fields.
 std::string topoJson(const topology::Machine& machine, int ranks);
 /// A picture: packages with their NUMA nodes, caches and cores, the PCI devices below them, the
 /// links between all these.

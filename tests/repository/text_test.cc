@@ -73,14 +73,14 @@ std::set<std::string> variables(const SourceFile& file, const std::string& quote
 TEST(Text, NamesEveryVariableOnOnePage) {
   std::set<std::string> page, code;
   for (const SourceFile& file : readTree(sourceRoot)) {
-    if (file.path == "docs/environment.md") page = variables(file, "`");
+    if (file.path == "docs/reference/environment.md") page = variables(file, "`");
     const bool library = file.path.starts_with("src/") || file.path.starts_with("transports/") ||
                          file.path.starts_with("collectives/") ||
                          file.path.starts_with("parallel/") || file.path.starts_with("include/");
     if (library && isCode(file.path)) code.merge(variables(file, "\""));
   }
   EXPECT_GE(code.size(), 10u);
-  EXPECT_EQ(page, code) << "docs/environment.md, and the names in the sources";
+  EXPECT_EQ(page, code) << "docs/reference/environment.md, and the names in the sources";
 }
 
 TEST(Text, IsRefusedWhenItShouldBe) {

@@ -1,5 +1,5 @@
 // The manual pages: every command and every flag is in one, and groff has nothing against them.
-// Arguments: the executable of tutti, the folder of the pages, and docs/environment.md.
+// Arguments: the executable of tutti, the folder of the pages, and docs/reference/environment.md.
 
 #include <gtest/gtest.h>
 

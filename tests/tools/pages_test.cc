@@ -1,5 +1,5 @@
-// That docs/tools.md and docs/architecture.md show what the commands print. Arguments: the
-// executable of tutti, and the two pages.
+// That docs/reference/commands.md and docs/explanation/architecture.md show what the commands
+// print. Arguments: the executable of tutti, and the two pages.
 
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST(Pages, HaveThePictureOfAPlan) {
   const Result run =
       runTutti({"plan", "ring", "all_reduce", "-n", "4", "--svg", folder.path + "/plan.svg"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
-  std::ifstream in(toolsPage.parent_path() / "images/plan.svg");
+  std::ifstream in(toolsPage.parent_path() / "../images/plan.svg");
   EXPECT_EQ(folder.read("plan.svg"), std::string(std::istreambuf_iterator<char>(in), {}));
 }
 

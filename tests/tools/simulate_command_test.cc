@@ -1,4 +1,5 @@
-// `tutti simulate` as people run it. Arguments: the executable of tutti, and docs/tools.md.
+// `tutti simulate` as people run it. Arguments: the executable of tutti, and
+// docs/reference/commands.md.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string pagePath;  // docs/tools.md
+std::string pagePath;  // docs/reference/commands.md
 
 std::vector<std::string> words(const std::string& line) {
   std::istringstream in(line);

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "job.h"
-#include "src/tools/perf_options.h"
+#include "src/tools/perf/perf_options.h"
 
 namespace {
 

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "job.h"
-#include "src/tools/perf_options.h"
+#include "src/tools/perf/perf_options.h"
 #include "tests/support/network_hosts.h"
 
 namespace {

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "parallel/samples/flags.h"
+#include "parallel/samples/options/flags.h"
 #include "parallel/samples/sample.h"
 
 namespace {

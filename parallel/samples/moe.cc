@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "parallel/nn/llama.h"
-#include "parallel/samples/flags.h"
+#include "parallel/samples/options/flags.h"
 #include "parallel/samples/sample.h"
 
 namespace {

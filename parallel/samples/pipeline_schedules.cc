@@ -8,7 +8,7 @@
 
 #include "parallel/pipeline/timeline.h"
 #include "parallel/samples/device_time.h"
-#include "parallel/samples/list_flag.h"
+#include "parallel/samples/options/list_flag.h"
 #include "parallel/samples/sample.h"
 #include "parallel/samples/sleeper.h"
 

@@ -11,9 +11,9 @@
 #include "parallel/kernels/host/blas.h"
 #include "parallel/mesh/redistribute.h"
 #include "parallel/samples/device.h"
-#include "parallel/samples/flags.h"
-#include "parallel/samples/progress.h"
+#include "parallel/samples/options/flags.h"
 #include "parallel/samples/ranks.h"
+#include "parallel/samples/reports/progress.h"
 
 namespace tutti::parallel {
 

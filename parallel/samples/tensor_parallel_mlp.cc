@@ -10,7 +10,7 @@
 #include "parallel/engine/describe.h"
 #include "parallel/nn/transformer.h"
 #include "parallel/samples/elements.h"
-#include "parallel/samples/flags.h"
+#include "parallel/samples/options/flags.h"
 #include "parallel/samples/sample.h"
 #include "parallel/tensor/random.h"
 

@@ -13,7 +13,7 @@
 
 #include "parallel/data/token_data.h"
 #include "parallel/data/token_file.h"
-#include "parallel/samples/progress.h"
+#include "parallel/samples/reports/progress.h"
 #include "parallel/tensor/check.h"
 #include "parallel/tokenizer/utf8.h"
 

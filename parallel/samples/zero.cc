@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "parallel/samples/deepspeed_config.h"
+#include "parallel/samples/options/deepspeed_config.h"
 #include "parallel/samples/sample.h"
 
 namespace {

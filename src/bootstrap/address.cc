@@ -13,7 +13,7 @@
 #include <span>
 
 #include "src/base/printable.h"
-#include "src/bootstrap/secrets.h"
+#include "src/bootstrap/wire/secrets.h"
 
 namespace tutti::bootstrap {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <list>
 
-#include "src/bootstrap/setup_connection.h"
+#include "src/bootstrap/wire/setup_connection.h"
 
 namespace tutti::bootstrap {
 

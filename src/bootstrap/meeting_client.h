@@ -6,7 +6,7 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/meeting_point.h"
-#include "src/bootstrap/setup_connection.h"
+#include "src/bootstrap/wire/setup_connection.h"
 
 namespace tutti::bootstrap {
 

@@ -8,7 +8,7 @@
 #include <tutti/communicator.h>
 
 #include "src/bootstrap/address.h"
-#include "src/bootstrap/secrets.h"
+#include "src/bootstrap/wire/secrets.h"
 
 namespace tutti::bootstrap {
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <mutex>
 
-#include "src/bootstrap/frame.h"
+#include "src/bootstrap/wire/frame.h"
 
 struct msghdr;
 

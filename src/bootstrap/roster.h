@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "src/bootstrap/handshake.h"
-#include "src/bootstrap/setup_message.h"
+#include "src/bootstrap/wire/handshake.h"
+#include "src/bootstrap/wire/setup_message.h"
 
 namespace tutti::bootstrap {
 

@@ -16,7 +16,7 @@
 #include "src/bootstrap/host_facts.h"
 #include "src/bootstrap/link_watch.h"
 #include "src/bootstrap/peer_link.h"
-#include "src/bootstrap/setup_connection.h"
+#include "src/bootstrap/wire/setup_connection.h"
 
 namespace tutti::bootstrap {
 namespace {

@@ -8,18 +8,18 @@
 #include <cstring>
 #include <exception>
 
-#include "src/tools/doctor.h"
-#include "src/tools/explain.h"
-#include "src/tools/nccl_perf.h"
-#include "src/tools/perf.h"
-#include "src/tools/plan_training.h"
-#include "src/tools/run.h"
-#include "src/tools/schedule.h"
-#include "src/tools/shard.h"
-#include "src/tools/show_plan.h"
-#include "src/tools/simulate.h"
-#include "src/tools/topo.h"
-#include "src/tools/tune.h"
+#include "src/tools/doctor/doctor.h"
+#include "src/tools/explain/explain.h"
+#include "src/tools/nccl_perf/nccl_perf.h"
+#include "src/tools/perf/perf.h"
+#include "src/tools/plan_training/plan_training.h"
+#include "src/tools/run/run.h"
+#include "src/tools/schedule/schedule.h"
+#include "src/tools/shard/shard.h"
+#include "src/tools/show_plan/show_plan.h"
+#include "src/tools/simulate/simulate.h"
+#include "src/tools/topo/topo.h"
+#include "src/tools/tune/tune.h"
 
 namespace {
 

@@ -8,11 +8,11 @@
 #include <cstring>
 #include <iostream>
 
-#include "src/bootstrap/frame.h"
-#include "src/bootstrap/handshake.h"
 #include "src/bootstrap/meeting_point.h"
-#include "src/bootstrap/record.h"
-#include "src/bootstrap/setup_message.h"
+#include "src/bootstrap/wire/frame.h"
+#include "src/bootstrap/wire/handshake.h"
+#include "src/bootstrap/wire/record.h"
+#include "src/bootstrap/wire/setup_message.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/mutator.h"
 

@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "src/bootstrap/address.h"
-#include "src/bootstrap/frame.h"
 #include "src/bootstrap/host_facts.h"
+#include "src/bootstrap/wire/frame.h"
 #include "tests/bootstrap/control_plane_conformance.h"
 #include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"

@@ -12,7 +12,7 @@
 #include "src/bootstrap/doorway.h"
 #include "src/bootstrap/meeting_point.h"
 #include "src/bootstrap/meeting_server.h"
-#include "src/bootstrap/setup_connection.h"
+#include "src/bootstrap/wire/setup_connection.h"
 #include "tests/bootstrap/rank_processes.h"
 #include "tests/bootstrap/recording_listener.h"
 

@@ -4,7 +4,7 @@
 
 #include <tutti/error.h>
 
-#include "src/tools/run.h"
+#include "src/tools/run/run.h"
 
 namespace tutti::tools {
 namespace {

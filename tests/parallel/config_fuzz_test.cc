@@ -10,9 +10,9 @@
 #include <regex>
 #include <string>
 
-#include "parallel/samples/deepspeed_config.h"
-#include "parallel/samples/progress.h"
-#include "parallel/samples/train_options.h"
+#include "parallel/samples/options/deepspeed_config.h"
+#include "parallel/samples/reports/progress.h"
+#include "parallel/samples/train_gpt/train_options.h"
 #include "parallel/tensor/check.h"
 #include "tests/parallel/temporary_folder.h"
 #include "tests/support/leftovers.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/samples/strategies.h"
+#include "parallel/samples/compare_strategies/strategies.h"
 
 namespace tutti::parallel {
 namespace {

@@ -1,13 +1,13 @@
 // Which layouts suit a job and a model is what the checks of a training say, and a layout that does
 // not is refused with the nearest that do.
 
-#include "parallel/samples/fitting_layouts.h"
+#include "parallel/samples/planning/fitting_layouts.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "parallel/samples/train_options.h"
+#include "parallel/samples/train_gpt/train_options.h"
 #include "parallel/tensor/check.h"
 
 namespace tutti::parallel {

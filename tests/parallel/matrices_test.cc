@@ -2,7 +2,7 @@
 // summands add up to it, all transpositions are multiplied rightly, an error is seen, and so is an
 // exchange that the algebra does not predict.
 
-#include "parallel/samples/matrices.h"
+#include "parallel/samples/sharded_matmul/matrices.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What train_gpt says of the memory that a training takes, against a model that is there; and the
 // flags that it names when the machine has less.
 
-#include "parallel/samples/train_memory.h"
+#include "parallel/samples/train_gpt/train_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

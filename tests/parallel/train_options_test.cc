@@ -1,6 +1,6 @@
 // What train_gpt's flags about sharding make of a policy, and what they refuse by name.
 
-#include "parallel/samples/train_options.h"
+#include "parallel/samples/train_gpt/train_options.h"
 
 #include <gtest/gtest.h>
 

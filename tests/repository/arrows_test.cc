@@ -55,10 +55,10 @@ TEST(Arrows, OfThisRepositoryGoOneWayInsideParallelAndTools) {
       {"parallel/kernels/kernels.h", {"#include \"parallel/kernels/host/blas.h\""}},
       {"parallel/store/s.h", {"#include \"parallel/nn/module.h\""}},
       {"parallel/data/loader.h", {"#include \"parallel/engine/engine.h\""}},
-      {"parallel/engine/engine.h", {"#include \"parallel/samples/progress.h\""}},
+      {"parallel/engine/engine.h", {"#include \"parallel/samples/reports/progress.h\""}},
       {"parallel/engine/engine.h", {"#include \"src/base/check.h\""}},
       {"parallel/tensor/t.h", {"#include \"parallel/new_folder/n.h\""}},
-      {"src/tools/plan/json.h", {"#include \"src/tools/perf.h\""}},
+      {"src/tools/plan/json.h", {"#include \"src/tools/perf/perf.h\""}},
       {"src/communicator/c.h", {"#include \"src/tools/plan/json.h\""}},
   };
   for (const SourceFile& file : wrong)

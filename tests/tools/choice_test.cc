@@ -19,7 +19,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "src/tools/tune_record.h"
+#include "src/tools/tune/tune_record.h"
 #include "tests/support/outcome.h"
 
 namespace tutti::tools {

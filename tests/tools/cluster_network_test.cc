@@ -1,13 +1,13 @@
 // What the network of a cluster is said to take: messages between neighbours as long as those of
 // the neighbours that are farthest apart.
 
-#include "src/tools/cluster_network.h"
+#include "src/tools/simulate/cluster_network.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "src/tools/cluster_file.h"
+#include "src/tools/simulate/cluster_file.h"
 
 namespace tutti::tools {
 namespace {

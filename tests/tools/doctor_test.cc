@@ -7,7 +7,7 @@
 #include <set>
 
 #include "src/base/check.h"
-#include "src/tools/doctor.h"
+#include "src/tools/doctor/doctor.h"
 #include "tests/topology/big_machine.h"
 
 namespace tutti::tools {

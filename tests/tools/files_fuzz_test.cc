@@ -8,8 +8,8 @@
 #include <iterator>
 #include <sstream>
 
-#include "src/tools/cluster_file.h"
-#include "src/tools/tune_record.h"
+#include "src/tools/simulate/cluster_file.h"
+#include "src/tools/tune/tune_record.h"
 #include "src/topology/tuning.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/mutator.h"

@@ -5,8 +5,8 @@
 
 #include <tutti/tutti.h>
 
-#include "src/tools/memory_need.h"
-#include "src/tools/perf_call.h"
+#include "src/tools/common/memory_need.h"
+#include "src/tools/perf/perf_call.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
 #include "tests/support/sanitized.h"

@@ -12,11 +12,11 @@
 #include <sstream>
 #include <thread>
 
-#include "src/tools/nccl_perf.h"
-#include "src/tools/nccl_perf_options.h"
-#include "src/tools/nccl_perf_ranks.h"
-#include "src/tools/nccl_perf_report.h"
-#include "src/tools/nccl_perf_run.h"
+#include "src/tools/nccl_perf/nccl_perf.h"
+#include "src/tools/nccl_perf/nccl_perf_options.h"
+#include "src/tools/nccl_perf/nccl_perf_ranks.h"
+#include "src/tools/nccl_perf/nccl_perf_report.h"
+#include "src/tools/nccl_perf/nccl_perf_run.h"
 
 namespace tutti::tools {
 namespace {

@@ -9,9 +9,9 @@
 
 #include <tutti/tutti.h>
 
-#include "src/tools/nccl_perf_options.h"
-#include "src/tools/nccl_perf_run.h"
-#include "src/tools/perf_run.h"
+#include "src/tools/nccl_perf/nccl_perf_options.h"
+#include "src/tools/nccl_perf/nccl_perf_run.h"
+#include "src/tools/perf/perf_run.h"
 #include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/sanitized.h"

@@ -16,12 +16,12 @@
 
 #include "src/base/check.h"
 #include "src/base/cores.h"
-#include "src/tools/machine_use.h"
-#include "src/tools/perf_call.h"
-#include "src/tools/perf_check.h"
-#include "src/tools/perf_plot.h"
-#include "src/tools/perf_report.h"
-#include "src/tools/perf_run.h"
+#include "src/tools/common/machine_use.h"
+#include "src/tools/perf/perf_call.h"
+#include "src/tools/perf/perf_check.h"
+#include "src/tools/perf/perf_plot.h"
+#include "src/tools/perf/perf_report.h"
+#include "src/tools/perf/perf_run.h"
 #include "tests/support/local_ranks.h"
 
 namespace tutti::tools {

@@ -11,7 +11,7 @@
 #include <regex>
 #include <sstream>
 
-#include "src/tools/shard_report.h"
+#include "src/tools/shard/shard_report.h"
 #include "tests/support/run_tutti.h"
 
 namespace tutti::tools {

@@ -10,8 +10,8 @@
 #include <tutti/error.h>
 
 #include "collectives/simulate.h"
-#include "src/tools/cluster_file.h"
-#include "src/tools/simulate.h"
+#include "src/tools/simulate/cluster_file.h"
+#include "src/tools/simulate/simulate.h"
 
 namespace tutti::tools {
 namespace {

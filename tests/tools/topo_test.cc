@@ -10,11 +10,11 @@
 #include <sstream>
 
 #include "src/base/svg.h"
-#include "src/tools/page.h"
-#include "src/tools/pci_tree.h"
-#include "src/tools/topo.h"
-#include "src/tools/topo_report.h"
-#include "src/tools/units.h"
+#include "src/tools/common/page.h"
+#include "src/tools/common/units.h"
+#include "src/tools/topo/pci_tree.h"
+#include "src/tools/topo/topo.h"
+#include "src/tools/topo/topo_report.h"
 #include "tests/topology/big_machine.h"
 
 namespace tutti::tools {

@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "parallel/samples/layout_comparison.h"
-#include "parallel/samples/timed_lines.h"
+#include "parallel/samples/fsdp_tp/layout_comparison.h"
+#include "parallel/samples/reports/timed_lines.h"
 
 namespace tutti::parallel {
 namespace {

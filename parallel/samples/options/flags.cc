@@ -1,0 +1,111 @@
+#include "parallel/samples/options/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+namespace tutti::parallel {
+
+namespace {
+constexpr int kMost = 1'000'000'000;
+}  // namespace
+
+CLI::Validator positiveSize() { return CLI::Range(1, kMost, "POSITIVE"); }
+CLI::Validator notNegativeSize() { return CLI::Range(0, kMost, "NONNEGATIVE"); }
+
+CLI::Validator byteSize() {
+  const auto convert = [size = CLI::AsSizeValue(false)](std::string& text) {
+    std::string number = text;
+    try {
+      // CLI11 would take -1 for 2^64 - 1.
+      if (text.find('-') == std::string::npos && size(number).empty()) {
+        text = number;
+        return std::string();
+      }
+    } catch (const CLI::ValidationError&) {  // an unknown unit, in words that are not about it
+    }
+    return text + " is no number of bytes, like 16M";
+  };
+  return CLI::Validator(convert, "BYTES");
+}
+
+/// CLI11's own checks let NaN pass and print their bounds with 309 digits.
+CLI::Validator finiteNumber(bool orZero) {
+  const auto objection = [orZero](std::string& text) {
+    double value = 0;
+    const bool read = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+    if (read && (value > 0 || (orZero && value == 0))) return std::string();
+    return text + " is not a finite number " + (orZero ? "of at least 0" : "above 0");
+  };
+  return CLI::Validator(objection, orZero ? "NONNEGATIVE" : "POSITIVE");
+}
+
+void addExpertFlags(CLI::App& app, ExpertOptions& o) {
+  const CLI::Validator positive = positiveSize();
+  CLI::Option* const experts =
+      app.add_option("--experts", o.count,
+                     "experts in the place of a block's MLP; --ep divides them; 0: none")
+          ->check(notNegativeSize())
+          ->capture_default_str();
+  const auto add = [&, needed = o.count == 0](const char* flag, auto& value,
+                                              const CLI::Validator& valid, const char* about) {
+    CLI::Option* const option =
+        app.add_option(flag, value, about)->check(valid)->capture_default_str();
+    if (needed) option->needs(experts);
+  };
+  add("--experts-per-token", o.perToken, positive, "of them those that a token goes to");
+  add("--experts-every", o.every, positive, "each n-th block has experts");
+  add("--capacity", o.capacityFactor, finiteNumber(true),
+      "most tokens of a sequence for an expert, over an even share; more are dropped; 0: none is");
+  add("--aux-loss", o.auxLoss, finiteNumber(true),
+      "how much the experts' load-balancing loss counts");
+  add("--z-loss", o.zLoss, finiteNumber(true), "how much the router's z loss counts");
+}
+
+void fillExperts(ExpertOptions& o) {
+  // The weight of a single expert would be 1, whatever the router says.
+  o.normalized = o.perToken > 1;
+}
+
+void addRanksFlag(CLI::App& app, int& ranks) {
+  app.add_option("--ranks", ranks, "processes to start on this machine")
+      ->check(CLI::Range(1, 1024));
+}
+
+void addStepFlags(CLI::App& app, int64_t& steps, int64_t& batch) {
+  app.add_option("--steps", steps, "optimizer steps")->check(positiveSize())->capture_default_str();
+  app.add_option("--batch", batch, "sequences of one step, over all ranks")
+      ->check(positiveSize())
+      ->capture_default_str();
+}
+
+void addModelFlags(CLI::App& app, GptOptions& model) {
+  const auto add = [&](const char* flag, int64_t& value, const char* about) {
+    app.add_option(flag, value, about)->check(positiveSize())->capture_default_str();
+  };
+  add("--context", model.context, "tokens that the model sees at once");
+  add("--layers,--n-layers", model.layers, "transformer blocks");
+  add("--width", model.width, "width of the residual stream");
+  add("--heads", model.heads, "attention heads; they divide the width");
+}
+
+void addReshardFlags(CLI::App& app, ReshardFlags& flags) {
+  app.add_option("--reshard", flags.when,
+                 "when gathered weights are given back: after-forward (the default: after each "
+                 "forward and each backward), after-backward or never")
+      ->check(CLI::IsMember({"after-forward", "after-backward", "never"}));
+  app.add_option("--backwards", flags.backwards,
+                 "with --reshard after-backward: after so many of them; default 1")
+      ->check(CLI::Range(1, kMost, "POSITIVE"));
+}
+
+Reshard reshardOf(const ReshardFlags& flags) {
+  require(flags.backwards == 0 || flags.when == "after-backward", "--backwards ", flags.backwards,
+          " is about --reshard after-backward");
+  Reshard reshard;
+  if (flags.when == "never") reshard.when = Reshard::Never;
+  if (flags.when == "after-backward") reshard.when = Reshard::AfterBackward;
+  if (flags.backwards > 0) reshard.backwards = flags.backwards;
+  return reshard;
+}
+
+}  // namespace tutti::parallel

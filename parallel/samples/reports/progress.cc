@@ -1,0 +1,246 @@
+#include "parallel/samples/reports/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "parallel/kernels/host/host_kernels.h"
+#include "parallel/tokenizer/utf8.h"
+
+namespace tutti::parallel {
+
+namespace {
+constexpr double kTerminalSeconds = 0.1;  // between rewritten lines
+constexpr double kLogSeconds = 10;        // between lines that stay
+
+constexpr const char* kJsonStep = "{\"step\": %lld";  // how a line begins
+
+/// JSON has no NaN and no infinity.
+std::string number(double value) {
+  char text[32] = "null";
+  if (std::isfinite(value)) std::snprintf(text, sizeof(text), "%.17g", value);
+  return text;
+}
+
+/// Of a step's line; none where there are no experts.
+std::string routerMembers(const RouterReport& router) {
+  if (router.loads.empty()) return "";
+  std::string loads;
+  for (const double load : router.loads) loads += (loads.empty() ? "" : ", ") + number(load);
+  return ", \"balance_loss\": " + number(router.balance) + ", \"z_loss\": " + number(router.z) +
+         ", \"dropped\": " + number(router.dropped() / router.choices) + ", \"expert_loads\": [" +
+         loads + "]";
+}
+
+/// Of one token, in forward and backward: scores and what they weigh, each 2 operations forward and
+/// 4 backward for each element of a row of the context. The causal half is not left out. Source:
+/// Chowdhery et al., "PaLM", appendix B.
+double attentionFlops(const ModelOptions& options) {
+  return std::visit(
+      [](const auto& model) {
+        return 12.0 * static_cast<double>(model.layers) * static_cast<double>(model.width) *
+               static_cast<double>(model.context);
+      },
+      options);
+}
+
+/// Of a mixture's parameters those that a token has no use for, as it goes to some experts only.
+double idleParameters(const ModelOptions& options) {
+  return std::visit(
+      [](const auto& model) {
+        if (model.experts.count == 0) return 0.0;
+        const double used =
+            static_cast<double>(model.experts.perToken) / static_cast<double>(model.experts.count);
+        return expertParameterCount(model) * (1 - used);
+      },
+      options);
+}
+
+/// Of one thread, in float32: the best of some products of matrices that fit its caches.
+double measuredFlops() {
+  constexpr int64_t kSize = 384;
+  constexpr int kProducts = 8;
+  HostKernels kernels;
+  Arena memory("peak");
+  const Tensor a = memory.allocate(DType::Float32, {kSize, kSize}),
+               b = memory.allocate(DType::Float32, {kSize, kSize}),
+               c = memory.allocate(DType::Float32, {kSize, kSize});
+  for (const Tensor& x : {a, b}) kernels.fillZero(x);
+  double best = 0;
+  for (int i = 0; i < kProducts; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    kernels.gemm({.a = a, .b = b, .c = c});
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, 2.0 * kSize * kSize * kSize / time.count());
+  }
+  return best;
+}
+
+/// In bytes, by kind.
+std::string memoryText(const TrainingMemory& memory) {
+  return message(
+      "\"memory\": {\"weights\": ", memory.store.weights, ", \"masters\": ", memory.store.masters,
+      ", \"gradients\": ", memory.store.gradients + memory.store.gradientShards,
+      ", \"optimizer\": ", memory.store.optimizer, ", \"staging\": ", memory.store.staging,
+      ", \"activations\": ", memory.untilBackward.peak + memory.untilWeights.peak,
+      ", \"between_stages\": ", memory.between, ", \"scratch\": ", memory.scratch.peak,
+      ", \"checkpoint\": ", memory.saving, "}");
+}
+
+/// Seconds, by for whom; they add up to waited_seconds.
+std::string waitedText(const Waited& waited) {
+  std::string parts;
+  for (const Awaited awaited : kAwaited)
+    parts += message(parts.empty() ? "" : ", ", "\"", toString(awaited),
+                     "\": ", number(waited[awaited]));
+  return "\"waited\": {" + parts + "}";
+}
+}  // namespace
+
+void flushOutput() {
+  const int before = errno;  // of a write that failed since, when a buffer was full
+  const bool written = std::fflush(stdout) == 0;
+  const int reason = written ? before : errno;
+  if (!written || std::ferror(stdout))
+    fail(ErrorCode::System, "standard output cannot be written: ", std::strerror(reason));
+}
+
+Progress::Progress(const TrainOptions& options, bool enabled)
+    : enabled_(enabled),
+      terminal_(isatty(STDOUT_FILENO) == 1),
+      steps_(options.steps),
+      batch_(options.batch),
+      tokensPerStep_(options.batch * options.model.context),
+      unit_(options.tokenizer.empty() ? "byte" : "token"),
+      jsonPath_(options.json),
+      onHost_(options.device == "host"),
+      peakFlops_(options.peakFlops),
+      attentionFlops_(attentionFlops(modelOf(options))),
+      idleParameters_(idleParameters(modelOf(options))),
+      start_(Clock::now()),
+      lastStep_(start_),
+      lastShown_(start_) {
+  if (!enabled_ || jsonPath_.empty()) return;
+  json_.reset(std::fopen(jsonPath_.c_str(), options.resume ? "a" : "w"));
+  require(json_ != nullptr, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
+}
+
+void Progress::resumed(int64_t step) {
+  std::error_code unknown;
+  if (!json_ || !std::filesystem::is_regular_file(jsonPath_, unknown)) return;
+  std::ifstream lines(jsonPath_, std::ios::binary);
+  uintmax_t kept = 0;
+  long long found = 0;
+  for (std::string line; std::getline(lines, line) && !lines.eof(); kept += line.size() + 1)
+    if (std::sscanf(line.c_str(), kJsonStep, &found) != 1 || found > step) break;
+  std::filesystem::resize_file(jsonPath_,
+                               kept);  // what is appended goes to the end that it has then
+}
+
+double Progress::seconds(Clock::time_point since) const {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
+
+void Progress::begin(int64_t parameters, int64_t tokens, int ranks) {
+  ranks_ = ranks;
+  flopsPerToken_ = 6 * (static_cast<double>(parameters) - idleParameters_) + attentionFlops_;
+  if (json_ && peakFlops_ == 0 && onHost_) peakFlops_ = measuredFlops();
+  start_ = lastStep_ = lastShown_ = Clock::now();
+  if (!enabled_) return;
+  std::printf(
+      "%.2f million parameters, %.2f million %ss of text, %d rank%s, %lld steps of %lld "
+      "%ss\n",
+      static_cast<double>(parameters) / 1e6, static_cast<double>(tokens) / 1e6, unit_.c_str(),
+      ranks, ranks == 1 ? "" : "s", static_cast<long long>(steps_),
+      static_cast<long long>(tokensPerStep_), unit_.c_str());
+  flushOutput();
+}
+
+void Progress::shortText(int64_t windows) {
+  if (!enabled_ || windows >= batch_) return;
+  std::fprintf(stderr,
+               "train_gpt: the text has %lld windows, fewer than --batch %lld: each step sees some "
+               "of them more than once\n",
+               static_cast<long long>(windows), static_cast<long long>(batch_));
+}
+
+void Progress::step(int64_t step, const StepReport& report, double learningRate,
+                    const TrainingMemory& memory) {
+  if (!enabled_) return;
+  const double elapsed = seconds(lastStep_);
+  lastStep_ = Clock::now();
+  if (json_) writeJson(step, report, learningRate, elapsed, memory);
+  const bool due = seconds(lastShown_) >= (terminal_ ? kTerminalSeconds : kLogSeconds);
+  if (due || step == 1 || step == steps_) show(step, report);
+}
+
+void Progress::writeJson(int64_t step, const StepReport& report, double learningRate,
+                         double stepSeconds, const TrainingMemory& memory) {
+  const double rate = static_cast<double>(tokensPerStep_) / stepSeconds;
+  std::string line = message("{\"step\": ", step, ", \"tokens\": ", report.tokens);
+  const auto add = [&](const char* key, double value) {
+    line += message(", \"", key, "\": ", number(value));
+  };
+  add("loss", report.loss);
+  add("grad_norm", report.gradientNorm);
+  add("learning_rate", learningRate);
+  add("tokens_per_second", rate);
+  add("mfu", rate * flopsPerToken_ / (peakFlops_ * ranks_));
+  add("step_seconds", stepSeconds);
+  add("waited_seconds", report.waited.total());
+  line += ", " + waitedText(report.waited);
+  add("loss_scale", report.lossScale);
+  line += message(", \"skipped\": ", report.skipped ? "true" : "false", ", ", memoryText(memory),
+                  routerMembers(report.router));
+  const bool written =
+      std::fprintf(json_.get(), "%s}\n", line.c_str()) > 0 && std::fflush(json_.get()) == 0;
+  if (!written)
+    fail(ErrorCode::System, "--json ", jsonPath_, " cannot be written: ", std::strerror(errno));
+}
+
+void Progress::show(int64_t step, const StepReport& report) {
+  lastShown_ = Clock::now();
+  const double rate = static_cast<double>(step) / seconds(start_);
+  const auto left = static_cast<long long>(static_cast<double>(steps_ - step) / rate);
+  std::printf("%sstep %lld/%lld  loss %.4f  gradient norm %.3f  %.0f tokens/s  %lld:%02lld left%s",
+              terminal_ ? "\r" : "", static_cast<long long>(step), static_cast<long long>(steps_),
+              report.loss, report.gradientNorm, rate * static_cast<double>(tokensPerStep_),
+              left / 60, left % 60, terminal_ ? (step == steps_ ? "\n" : "   ") : "\n");
+  flushOutput();
+}
+
+void Progress::notFinite(const std::string& what) {
+  if (!enabled_) return;
+  std::fprintf(stderr, "train_gpt: %s: the training has diverged, a smaller --lr may help\n",
+               what.c_str());
+}
+
+void Progress::stopped(int64_t step, int signal, const std::string& checkpoints) {
+  if (!enabled_) return;
+  std::printf("%sended by SIG%s after step %lld; %s\n", terminal_ ? "\n" : "", sigabbrev_np(signal),
+              static_cast<long long>(step),
+              checkpoints.empty()
+                  ? "nothing was saved: there is no --checkpoints"
+                  : message("--checkpoints ", checkpoints, " --resume goes on from here").c_str());
+  flushOutput();
+}
+
+void Progress::validation(double loss) {
+  if (!enabled_) return;
+  std::printf("validation loss %.4f nats a %s (%.3f bits) after %.0f s\n", loss, unit_.c_str(),
+              loss / std::log(2.0), seconds(start_));
+  flushOutput();
+}
+
+void Progress::text(const std::string& prompt, const std::string& generated) {
+  if (!enabled_) return;
+  std::printf("\n%s%s\n", printable(prompt).c_str(), printable(generated).c_str());
+  flushOutput();
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,68 @@
+#pragma once
+
+// What train_gpt shows: on a terminal one line that is rewritten, elsewhere a line now and then;
+// and one JSON line a step in a file when asked for. Only rank 0 writes. What cannot be written, to
+// a full disk for one, throws Error(System): a training that nobody can see is not worth its time.
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "parallel/engine/engine.h"
+#include "parallel/samples/train_gpt/train_options.h"
+
+namespace tutti::parallel {
+
+class Progress {
+ public:
+  /// Throws InvalidArgument naming the JSON file when it cannot be written.
+  Progress(const TrainOptions& options, bool enabled);
+
+  void begin(int64_t parameters, int64_t tokens, int ranks);
+  /// The training goes on behind `step`: lines of later ones, which an attempt before this one has
+  /// written, go from the JSON file, and the last if it is not whole.
+  void resumed(int64_t step);
+  /// Says so when a step takes some of the text's `windows` more than once.
+  void shortText(int64_t windows);
+  /// `memory` is this rank's.
+  void step(int64_t step, const StepReport& report, double learningRate,
+            const TrainingMemory& memory);
+  /// Says on standard error that the training has ended without a result.
+  void notFinite(const std::string& what);
+  /// Says that the training ends after `step` because of `signal`, and where it goes on from;
+  /// `checkpoints` is empty when nothing was saved.
+  void stopped(int64_t step, int signal, const std::string& checkpoints);
+  void validation(double loss);
+  void text(const std::string& prompt, const std::string& generated);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  void writeJson(int64_t step, const StepReport& report, double learningRate, double stepSeconds,
+                 const TrainingMemory& memory);
+  void show(int64_t step, const StepReport& report);
+  double seconds(Clock::time_point since) const;
+
+  bool enabled_;
+  bool terminal_;
+  int64_t steps_, batch_, tokensPerStep_;
+  const std::string unit_;  ///< "byte" or "token"
+  std::string jsonPath_;
+  const bool onHost_;
+  double peakFlops_;          ///< of a rank, a second; 0 until it is measured, which a GPU's is not
+  double flopsPerToken_ = 0;  ///< of forward and backward
+  double attentionFlops_ = 0;  ///< of these, without parameters
+  double idleParameters_ = 0;  ///< of a mixture: those of experts that a token does not go to
+  int ranks_ = 1;
+  std::unique_ptr<std::FILE, Close> json_;
+  Clock::time_point start_, lastStep_, lastShown_;
+};
+
+/// Writes out what is buffered for standard output. Throws System when it, or anything before it,
+/// could not be written.
+void flushOutput();
+
+}  // namespace tutti::parallel

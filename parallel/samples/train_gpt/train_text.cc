@@ -1,0 +1,85 @@
+#include "parallel/samples/train_gpt/train_text.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "parallel/checkpoint/hash.h"
+#include "parallel/data/token_file.h"
+#include "parallel/huggingface/config.h"
+#include "parallel/samples/sample.h"
+#include "parallel/tensor/check.h"
+
+namespace tutti::parallel {
+
+std::unique_ptr<Tokenizer> tokenizerOf(const TrainOptions& options) {
+  std::unique_ptr<Tokenizer> tokenizer = openTokenizer(options.tokenizer);
+  if (options.tokens.empty()) return tokenizer;
+  const std::string made = TokenFile(options.tokens).facts().tokenizer;
+  require(made == tokenizer->fingerprint(), "--tokens ", options.tokens,
+          " was made with tokenizer ", made,
+          options.tokenizer.empty()
+              ? ": its tokenizer.json is needed, as --tokenizer"
+              : message(", and --tokenizer ", options.tokenizer, " is ", tokenizer->fingerprint()));
+  return tokenizer;
+}
+
+namespace {
+
+/// The model of --init-from.
+void takeModel(TrainOptions& options) {
+  const std::filesystem::path folder = options.initFrom, own = folder / "tokenizer.json";
+  if (options.tokenizer.empty() && std::filesystem::exists(own)) options.tokenizer = own;
+  require(!options.lines || options.tokenizer.empty(), "--lines is for tokens that are bytes, and ",
+          options.initFrom, " has a tokenizer");
+  const ModelOptions model = readConfig(folder);
+  const int64_t vocabulary = tokenizerOf(options)->vocabulary();
+  require(vocabulary <= vocabularyOf(model), "--init-from ", options.initFrom,
+          ": its model has a vocabulary of ", vocabularyOf(model), ", and the tokenizer one of ",
+          vocabulary);
+  if (!options.contextGiven)
+    options.model.context = std::min(options.model.context, contextOf(model));
+  require(options.model.context <= contextOf(model), "--context ", options.model.context,
+          ": the model of --init-from sees at most ", contextOf(model), " tokens");
+  if (const auto* llama = std::get_if<LlamaOptions>(&model)) {
+    options.llama = *llama;
+    return;
+  }
+  GptOptions gpt = std::get<GptOptions>(model);
+  gpt.context = options.model.context;
+  gpt.sequenceParallel = options.model.sequenceParallel;
+  gpt.recompute = options.model.recompute;
+  options.model = gpt;
+}
+
+}  // namespace
+
+void fillModel(TrainOptions& options) {
+  if (options.initFrom.empty()) {
+    options.model.vocabulary = tokenizerOf(options)->vocabulary();
+    return;
+  }
+  takeModel(options);
+}
+
+TokenData readTokens(const TrainOptions& options, const Tokenizer& tokenizer) {
+  const int64_t context = options.model.context;
+  if (!options.tokens.empty()) return readTokenFile(options.tokens, context);
+  if (!options.text.empty()) return readTextTokens(options.text, tokenizer, context);
+  const std::vector<uint8_t> text = sampleText();
+  return splitText("the text that is used without --text", {text.begin(), text.end()}, tokenizer,
+                   context);
+}
+
+std::string fingerprint(const TokenView& text) {
+  constexpr int64_t kEnds = 1 << 16;
+  const int64_t count = std::min(text.size(), kEnds);
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  Hash128 hash;
+  for (const int64_t begin : {int64_t{0}, text.size() - count}) {
+    text.read(begin, count, ids.data());
+    hash.add(ids.data(), ids.size() * sizeof(int32_t));
+  }
+  return message(text.size(), " tokens, ", hash.digits());
+}
+
+}  // namespace tutti::parallel

@@ -1,0 +1,43 @@
+#pragma once
+
+// Records: what the meeting point and a rank say to each other after the handshake. On the wire:
+// length (4 bytes), payload, and an HMAC under the session key over direction, number and payload,
+// so that nothing can be changed, repeated, left out or reflected.
+
+#include <optional>
+
+#include "src/bootstrap/wire/secrets.h"
+
+namespace tutti::bootstrap {
+
+enum class Direction : uint8_t { ToMeeting = 1, FromMeeting = 2 };
+
+class RecordWriter {
+ public:
+  RecordWriter(const Key& key, Direction direction) : key_(key), direction_(direction) {}
+  base::Bytes seal(std::span<const std::byte> payload);
+
+ private:
+  Key key_;
+  Direction direction_;
+  uint64_t number_ = 0;
+};
+
+class RecordReader {
+ public:
+  /// `limit`: most bytes of one payload; a longer one is refused before memory is had for it.
+  RecordReader(const Key& key, Direction direction, size_t limit)
+      : key_(key), direction_(direction), limit_(limit) {}
+  void feed(std::span<const std::byte> bytes);
+  /// The next whole record. Throws Refused when it is too long or not authentic.
+  std::optional<base::Bytes> next();
+
+ private:
+  Key key_;
+  Direction direction_;
+  size_t limit_;
+  uint64_t number_ = 0;
+  base::Bytes pending_;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,93 @@
+#include "src/tools/common/job.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "collectives/chooser.h"
+#include "src/base/check.h"
+#include "src/base/cores.h"
+#include "src/communicator/endpoints.h"
+#include "src/communicator/state.h"
+
+namespace tutti::tools {
+namespace {
+
+/// The host of each rank: "2x4" is two hosts of four ranks each, "3,1,4" three of so many.
+std::vector<int> parseHosts(const std::string& text, int ranks) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&] {
+    int value = 0;
+    const auto [rest, error] = std::from_chars(at, end, value);
+    TUTTI_REQUIRE(error == std::errc() && value > 0 && value <= ranks, "--hosts ", text,
+                  " is neither like 2x4 nor like 3,1,4, with numbers from 1 to the ", ranks,
+                  " ranks");
+    at = rest;
+    return value;
+  };
+  std::vector<int> sizes{number()};
+  if (at != end && *at == 'x') {
+    ++at;
+    sizes.assign(static_cast<size_t>(sizes[0]), number());
+  }
+  for (; at != end && *at == ','; sizes.push_back(number())) ++at;
+  std::vector<int> hostOf;
+  for (size_t host = 0; host < sizes.size(); ++host)
+    hostOf.insert(hostOf.end(), static_cast<size_t>(sizes[host]), static_cast<int>(host));
+  TUTTI_REQUIRE(at == end && hostOf.size() == static_cast<size_t>(ranks), "--hosts ", text,
+                " does not place ", ranks, " ranks");
+  return hostOf;
+}
+
+}  // namespace
+
+topology::Topology Job::topology() const {
+  topology::Topology made{.ranks = ranks, .cores = cores, .hostOf = hostOf};
+  if (cores == 0) made.cores = made.ranksPerHost();
+  const auto layout = communicator::layoutFor(made, "");
+  made.slotBytes = layout.slotBytes;
+  made.channels = layout.channels;
+  return made;
+}
+
+topology::Tuning Job::tuning() const {
+  if (tuningFile.empty()) return communicator::ownTuning();
+  return collectives::readTuning(tuningFile);
+}
+
+JobOptions::JobOptions(CLI::App& app, int most) {
+  app.add_option("-n,--ranks", job_.ranks, "how many ranks")
+      ->required()
+      ->check(CLI::Range(1, most));
+  addPlaces(app,
+            "that the ranks of a host share, for the choice; without it those of this host, and "
+            "with --hosts one each");
+}
+
+JobOptions::JobOptions(CLI::App& app) {
+  addPlaces(app, "that the ranks of a host share, for the choice; one each without it");
+}
+
+void JobOptions::addPlaces(CLI::App& app, const char* cores) {
+  app.add_option("--hosts", hosts_,
+                 "that the ranks are on, in order: 2x4 (two hosts of four ranks) or 3,1,4; one "
+                 "without it");
+  app.add_option("--cores", job_.cores, cores)->check(CLI::Range(1, 4096));
+  app.add_option("--tuning", job_.tuningFile,
+                 "file with the chooser's constants, instead of the one that TUTTI_TUNING names");
+}
+
+Job JobOptions::parsed() const {
+  Job job = parsed(job_.ranks);
+  if (job.cores == 0 && job.hostOf.empty()) job.cores = base::usableCores();
+  return job;
+}
+
+Job JobOptions::parsed(int ranks) const {
+  Job job = job_;
+  job.ranks = ranks;
+  if (!hosts_.empty()) job.hostOf = parseHosts(hosts_, job.ranks);
+  return job;
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,87 @@
+#include "src/tools/doctor/doctor.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "src/base/check.h"
+#include "src/tools/common/json.h"
+#include "src/tools/common/page.h"
+#include "src/tools/common/units.h"
+
+namespace tutti::tools {
+namespace {
+
+using State = Finding::State;
+
+constexpr size_t kStateColumns = 7, kLabelColumns = 23;
+
+size_t problemsIn(std::span<const Finding> findings) {
+  return static_cast<size_t>(std::ranges::count_if(findings, &Finding::problem));
+}
+
+}  // namespace
+
+std::variant<DoctorOptions, int> parseDoctor(int argc, const char* const* argv) {
+  DoctorOptions o;
+  CLI::App app{
+      "What is wrong or slow on this machine for Tutti, why it matters, and what mends it.\n"
+      "Ends with code 0 when nothing is, 1 when something is",
+      "tutti doctor"};
+  app.add_flag("--json", o.json, "as JSON");
+  app.add_option("-n,--ranks", o.ranks,
+                 "ranks that are to run on this host; one for each core without it")
+      ->check(CLI::Range(1, 4096));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  return o;
+}
+
+std::string doctorText(std::span<const Finding> findings, int ranks) {
+  Page page(kLabelColumns);
+  for (const Finding& f : findings) {
+    std::string label = toString(f.state);
+    label.resize(kStateColumns, ' ');
+    page.line(label + f.check, f.measured);
+    if (!f.why.empty()) page.line("", "why: " + f.why);
+    if (!f.mend.empty()) page.unbroken("", "mend: " + f.mend);
+  }
+  const size_t problems = problemsIn(findings);
+  page.heading(
+      base::message("For ", countText(static_cast<uint64_t>(ranks), "rank"), " on this host: ",
+                    problems == 0 ? "nothing is wrong or slow" : countText(problems, "problem")));
+  return std::move(page).take();
+}
+
+std::string doctorJson(std::span<const Finding> findings, int ranks) {
+  Json list = Json::array();
+  for (const Finding& f : findings)
+    list.push_back({{"check", f.check},
+                    {"state", toString(f.state)},
+                    {"measured", f.measured},
+                    {"why", f.why},
+                    {"mend", f.mend}});
+  const Json json{
+      {"ranks", ranks}, {"problems", problemsIn(findings)}, {"findings", std::move(list)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+int doctorMain(int argc, char** argv) {
+  const auto parsed = parseDoctor(argc, argv);
+  if (const int* code = std::get_if<int>(&parsed)) return *code;
+  const auto& options = std::get<DoctorOptions>(parsed);
+  try {
+    const DoctorFacts facts = readDoctorFacts(options.ranks);
+    const std::vector<Finding> findings = diagnose(facts);
+    std::fputs((options.json ? doctorJson : doctorText)(findings, facts.ranks).c_str(), stdout);
+    return problemsIn(findings) == 0 ? 0 : 1;
+  } catch (const Error& e) {
+    std::fprintf(stderr, "tutti doctor: %s\n", e.what());
+    return 1;
+  }
+}
+
+}  // namespace tutti::tools

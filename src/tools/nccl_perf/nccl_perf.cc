@@ -1,0 +1,71 @@
+#include "src/tools/nccl_perf/nccl_perf.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include <tutti/launch.h>
+
+#include "src/base/check.h"
+#include "src/tools/nccl_perf/nccl_perf_options.h"
+#include "src/tools/nccl_perf/nccl_perf_ranks.h"
+#include "src/tools/nccl_perf/nccl_perf_run.h"
+
+namespace tutti::tools {
+namespace {
+
+std::string_view nameOf(std::string_view program) {
+  return program.substr(program.find_last_of('/') + 1);
+}
+
+/// What nccl-tests would do otherwise because of them is not done here: better said than ignored.
+void refuseVariables() {
+  for (const char* name :
+       {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK", "NCCL_TESTS_DEVICE", "NCCL_TESTS_MIN_BW"})
+    TUTTI_REQUIRE(!std::getenv(name), name, " is set, and has no meaning here: unset it");
+}
+
+int measure(const NcclPerfOptions& options) {
+  refuseVariables();
+  // Before joining, so that nobody is kept waiting by a file that cannot be written.
+  const auto launched = launchedRank();
+  std::ofstream json;
+  if (!options.jsonFile.empty() && (!launched || launched->rank == 0)) {
+    json.open(options.jsonFile);
+    if (!json) base::fail(ErrorCode::System, "-J ", options.jsonFile, " cannot be written");
+  }
+  return onRanks({.count = options.ranksHere(),
+                  .join = options.parallelInit,
+                  .timeout = options.timeout,
+                  .device = options.perf.device},
+                 [&](Communicator& c) {
+                   const bool writes = json.is_open() && c.rank() == 0;
+                   return runNcclPerf(c, options, {.json = writes ? &json : nullptr});
+                 });
+}
+
+}  // namespace
+
+bool isNcclPerf(std::string_view program) { return collectiveOf(nameOf(program)).has_value(); }
+
+int ncclPerfMain(int argc, char** argv) {
+  const std::string program(nameOf(argv[0]));
+  std::vector<const char*> words(argv, argv + argc);
+  words[0] = program.c_str();
+  // Kernels of ranks as threads wait for each other, so none may be behind another in a queue of
+  // the GPU. CUDA reads it when it begins, which is when --device is looked at.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  try {
+    const auto parsed = parseNcclPerf(argc, words.data());
+    if (const int* code = std::get_if<int>(&parsed)) return *code;
+    return measure(std::get<NcclPerfOptions>(parsed));
+  } catch (const Error& e) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), e.what());
+    return e.code() == ErrorCode::InvalidArgument ? 2 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), e.what());
+    return 1;
+  }
+}
+
+}  // namespace tutti::tools

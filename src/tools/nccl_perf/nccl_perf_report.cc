@@ -1,0 +1,160 @@
+#include "src/tools/nccl_perf/nccl_perf_report.h"
+
+#include <ctime>
+#include <iomanip>
+#include <sstream>
+
+#include "src/base/check.h"
+#include "src/tools/common/json.h"
+
+namespace tutti::tools {
+namespace {
+
+const char* opOf(const NcclPerfOptions& o, const NcclPerfRow& row) {
+  return plan::isReduction(o.perf.collective) ? ncclName(row.op) : "none";
+}
+
+int rootOf(const NcclPerfOptions& o, const NcclPerfRow& row) {
+  return o.perf.hasRoot() ? row.root : -1;
+}
+
+/// Seven characters, where that is possible.
+std::string timeText(double us) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(us < 100 ? 2 : us < 10'000 ? 1 : 0) << us;
+  return out.str();
+}
+
+void writeColumns(std::ostream& out, const std::optional<PerfTiming>& timing) {
+  const auto column = [&](int width, const auto& value) {
+    out << "  " << std::setw(width) << value;
+  };
+  const bool checked = timing && timing->wrong >= 0;
+  if (timing) {
+    column(7, timeText(timing->timeUs));
+    out << std::fixed << std::setprecision(2);
+    column(6, timing->algorithmGBps);
+    column(6, timing->busGBps);
+  } else {
+    column(7, "N/A");
+    column(6, "N/A");
+    column(6, "N/A");
+  }
+  column(6, checked ? std::to_string(timing->wrong) : "N/A");
+}
+
+std::string timeOfDay() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  std::ostringstream out;
+  out << std::put_time(&parts, "%Y-%m-%d %H:%M:%S");
+  return out.str();
+}
+
+/// How the time column came about.
+std::string timeSentence(const NcclPerfOptions& o) {
+  constexpr const char* kOf[] = {"on rank 0", "averaged over the ranks", "on the fastest rank",
+                                 "on the slowest rank"};
+  const char* calls = o.aggregated > 1 ? " iterations of groups" : " iterations";
+  const std::string launches =
+      o.graphLaunches > 0
+          ? base::message(", as a CUDA graph that is launched ", o.graphLaunches, " times,")
+          : "";
+  return base::message("# time is that of ", o.iterations, calls, launches,
+                       " back to back, divided by the calls, ", kOf[static_cast<size_t>(o.average)],
+                       o.cpuTime ? "; cputime is how long they took to be made\n" : "\n");
+}
+
+Json timingJson(const std::optional<PerfTiming>& timing, const char* time) {
+  if (!timing) return nullptr;
+  return {{time, timing->timeUs},
+          {"alg_bw", timing->algorithmGBps},
+          {"bus_bw", timing->busGBps},
+          {"nwrong", timing->wrong < 0 ? Json(nullptr) : Json(timing->wrong)}};
+}
+
+}  // namespace
+
+std::string ncclPerfHeader(const NcclPerfOptions& o, const std::string& communicator) {
+  std::ostringstream out;
+  const bool byFactor = o.perf.factor > 1;
+  out << "# nThread " << o.threads << " nGpus " << o.gpus << " minBytes " << o.perf.minBytes
+      << " maxBytes " << o.perf.maxBytes << " step: ";
+  if (byFactor)
+    out << o.perf.factor << "(factor)";
+  else
+    out << o.perf.stepBytes << "(bytes)";
+  out << " warmup iters: " << o.warmups << " iters: " << o.iterations
+      << " agg iters: " << o.aggregated << " validation: " << o.checks
+      << " graph: " << o.graphLaunches << "\n"
+      << "#\n# " << o.program << " on " << (o.perf.device == "host" ? "host" : "GPU") << " memory, "
+      << (o.perf.windows ? "registered" : "not registered") << ", "
+      << (o.completesCalls() ? "without streams" : "on streams")
+      << (o.blocking ? ", each iteration waited for by a barrier\n" : "\n")
+      << commented(communicator) << "#\n"
+      << timeSentence(o) << "#\n";
+  const char* time = o.cpuTime ? "cputime" : "time";
+  const auto words = [&](std::initializer_list<const char*> texts) {
+    constexpr int kWidths[] = {12, 12, 8, 6, 6, 7, 6, 6, 6, 7, 6, 6, 6};
+    std::string line;
+    size_t i = 0;
+    for (const char* text : texts) {
+      const size_t width = static_cast<size_t>(kWidths[i]) + (i == 0 ? 0 : 2);
+      line += std::string(width - std::min(width, std::string_view(text).size()), ' ') + text;
+      ++i;
+    }
+    line[0] = '#';
+    out << line.substr(0, line.find_last_not_of(' ') + 1);
+  };
+  out << "#" << std::string(67, ' ') << "out-of-place" << std::string(21, ' ') << "in-place\n";
+  words({"size", "count", "type", "redop", "root", time, "algbw", "busbw", "#wrong", time, "algbw",
+         "busbw", "#wrong"});
+  out << (o.timestamps ? "  timestamp\n" : "\n");
+  words({"(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
+         "(GB/s)", ""});
+  out << "\n";
+  return out.str();
+}
+
+std::string ncclPerfLine(const NcclPerfOptions& o, const NcclPerfRow& row) {
+  std::ostringstream out;
+  out << std::setw(12) << row.times.bytes << "  " << std::setw(12) << row.times.count << "  "
+      << std::setw(8) << ncclName(row.type) << "  " << std::setw(6) << opOf(o, row) << "  "
+      << std::setw(6) << rootOf(o, row);
+  writeColumns(out, row.times.outOfPlace);
+  writeColumns(out, row.times.inPlace);
+  if (o.timestamps) out << "  " << timeOfDay();
+  out << "\n";
+  return out.str();
+}
+
+std::string ncclPerfJson(const NcclPerfOptions& o, int ranks, const std::vector<NcclPerfRow>& rows,
+                         const PerfTotals& totals) {
+  const char* time = o.cpuTime ? "cpu_time" : "time";
+  Json results = Json::array();
+  for (const NcclPerfRow& row : rows)
+    results.push_back({{"size", row.times.bytes},
+                       {"count", row.times.count},
+                       {"type", ncclName(row.type)},
+                       {"redop", opOf(o, row)},
+                       {"root", rootOf(o, row)},
+                       {"out_of_place", timingJson(row.times.outOfPlace, time)},
+                       {"in_place", timingJson(row.times.inPlace, time)}});
+  const Json json{{"program", o.program},
+                  {"ranks", ranks},
+                  {"nthreads", o.threads},
+                  {"ngpus", o.gpus},
+                  {"minbytes", o.perf.minBytes},
+                  {"maxbytes", o.perf.maxBytes},
+                  {"warmup_iters", o.warmups},
+                  {"iters", o.iterations},
+                  {"agg_iters", o.aggregated},
+                  {"graph", o.graphLaunches},
+                  {"results", std::move(results)},
+                  {"out_of_bounds", {{"count", totals.wrong()}, {"okay", totals.wrong() == 0}}},
+                  {"average_bus_bandwidth", {{"bandwidth", totals.averageBusGBps()}}}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,24 @@
+#pragma once
+
+// The table of `tutti perf` as a picture, by gnuplot.
+
+#include <string>
+#include <vector>
+
+#include "src/tools/perf/perf_options.h"
+#include "src/tools/perf/perf_report.h"
+
+namespace tutti::tools {
+
+/// What gnuplot is told: times and bus bandwidths over sizes, to be written to its standard output
+/// as SVG.
+std::string plotScript(const PerfOptions& options, int ranks, const std::vector<PerfRow>& rows);
+
+/// Before anything is measured: throws System when `file` cannot be written, and Unsupported when
+/// there is no gnuplot.
+void requirePlottable(const std::string& file);
+
+/// Throws System when `file` cannot be written, and Internal when gnuplot fails.
+void writePlot(const std::string& file, const std::string& script);
+
+}  // namespace tutti::tools

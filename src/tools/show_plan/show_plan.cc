@@ -1,0 +1,102 @@
+#include "src/tools/show_plan/show_plan.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "collectives/chooser.h"
+#include "src/base/check.h"
+#include "src/plan/drawing.h"
+#include "src/plan/hosts.h"
+#include "src/plan/text.h"
+#include "src/tools/common/output_file.h"
+#include "src/tools/perf/perf_options.h"
+#include "src/tools/plan/json.h"
+
+namespace tutti::tools {
+
+using plan::PlanSpec;
+using plan::Program;
+
+namespace {
+
+/// Why this one: the machine that the chooser was told of, and all it considered.
+std::string reasonOf(const PlanOptions& o, const collectives::Choice& choice,
+                     const topology::Topology& topology) {
+  if (!o.request.algorithm.empty()) return {};
+  return topology.describe() + "\n" + choice.describe() + "\n";
+}
+
+PlanSpec specOf(const PlanOptions& o, const collectives::Choice& choice) {
+  const std::string& name = o.request.algorithm;
+  const std::vector<int> hosts = plan::hostsInOrder(o.job.hostOf);
+  TUTTI_REQUIRE(name.empty() || collectives::exists(name, o.request.collective, o.job.ranks, hosts),
+                "algorithm ", name, " does not exist for ", plan::toString(o.request.collective),
+                " on ", o.job.ranks, " ranks", hosts.empty() ? "" : " of several hosts");
+  return name == "mapped" ? choice.mapped.value() : choice.spec;
+}
+
+}  // namespace
+
+std::variant<PlanOptions, int> parsePlan(int argc, const char* const* argv) {
+  PlanOptions o;
+  std::string bytes = "1M";
+  std::vector<std::string> names;
+  CLI::App app{"The plan of a collective, step by step, without running it", "tutti plan"};
+  app.add_option("names", names,
+                 "[ALGORITHM] COLLECTIVE: " + plan::algorithmNames() +
+                     "; without one what would be chosen, and why. " + plan::collectiveNames())
+      ->required()
+      ->expected(1, 2)
+      ->type_name("[ALGORITHM] COLLECTIVE");
+  const JobOptions job(app, 256);
+  app.add_option("-b,--bytes", bytes, "of one block, for the choice (K, M, G)");
+  app.add_option("-r,--root", o.request.root, "root rank");
+  app.add_flag("--deterministic", o.request.deterministic, "only what adds in the canonical order");
+  app.add_flag("--json", o.json, "the steps as JSON, in one line");
+  app.add_option("--svg", o.svgFile, "also draw a picture into this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  const auto known = plan::parseCollective(names.back());
+  TUTTI_REQUIRE(known, "there is no collective '", names.back(), "'");
+  if (names.size() == 2) o.request.algorithm = names[0];
+  o.request.collective = *known;
+  o.request.count = parseBytes("-b", bytes);
+  o.request.type = DataType::UInt8;
+  o.request.mappable = true;
+  o.job = job.parsed();
+  TUTTI_REQUIRE(o.request.root >= 0 && o.request.root < o.job.ranks, "--root ", o.request.root,
+                " is not a rank of 0..", o.job.ranks - 1);
+  return o;
+}
+
+std::string showPlan(const PlanOptions& o) {
+  const topology::Topology topology = o.job.topology();
+  const collectives::Choice choice = collectives::choose(o.request, topology, o.job.tuning());
+  const PlanSpec spec = specOf(o, choice);
+  std::vector<Program> programs;
+  for (int rank = 0; rank < o.job.ranks; ++rank) programs.push_back(collectives::build(spec, rank));
+  if (!o.svgFile.empty()) writeFile("--svg", o.svgFile, plan::drawSvg(spec, programs));
+  if (o.json) return plan::toJson(spec, programs) + "\n";
+  return reasonOf(o, choice, topology) + plan::toText(spec, programs) + "\n" +
+         plan::drawText(spec, programs);
+}
+
+int planMain(int argc, char** argv) {
+  try {
+    const auto parsed = parsePlan(argc, argv);
+    if (const int* code = std::get_if<int>(&parsed)) return *code;
+    std::fputs(showPlan(std::get<PlanOptions>(parsed)).c_str(), stdout);
+    return 0;
+  } catch (const Error& e) {
+    std::fprintf(stderr, "tutti plan: %s\n", e.what());
+    return e.code() == ErrorCode::System ? 1 : 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tutti plan: %s\n", e.what());
+    return 1;
+  }
+}
+
+}  // namespace tutti::tools

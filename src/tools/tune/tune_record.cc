@@ -1,0 +1,91 @@
+#include "src/tools/tune/tune_record.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "src/base/check.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr uint64_t kMostBlockBytes = uint64_t{1} << 40;
+constexpr int kMostRanks = 16384;
+
+/// A number of an object, within limits; else throws a reason.
+template <class Number>
+Number numberOf(const nlohmann::json& object, const char* name, Number least, Number most) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number())
+    throw std::runtime_error(base::message(name, " is no number"));
+  const double value = found->get<double>();
+  if (!(value >= static_cast<double>(least)) || !(value <= static_cast<double>(most)))
+    throw std::runtime_error(
+        base::message(name, " is ", value, ", not between ", least, " and ", most));
+  return static_cast<Number>(value);
+}
+
+Verdict verdictOf(const nlohmann::json& object) {
+  if (!object.is_object()) throw std::runtime_error("not an object");
+  Verdict verdict;
+  auto& [request, topology, windows, microseconds, asking] = verdict.call;
+  const auto collective = plan::parseCollective(object.at("collective").get<std::string>());
+  if (!collective) throw std::runtime_error("there is no such collective");
+  request.collective = *collective;
+  request.type = DataType::UInt8;
+  request.count = numberOf<uint64_t>(object, "block_bytes", 1, kMostBlockBytes);
+  windows = object.at("windows").get<bool>();
+  topology.ranks = numberOf(object, "ranks", 2, kMostRanks);
+  topology.cores = numberOf(object, "cores", 1, kMostRanks);
+  topology.slotBytes = numberOf<size_t>(object, "slot_bytes", 64, size_t{1} << 30);
+  topology.channels = numberOf(object, "channels", 1, 64);
+  topology.hostOf = object.at("hosts").get<std::vector<int>>();
+  if (topology.hostOf.size() != static_cast<size_t>(topology.ranks))
+    throw std::runtime_error("hosts are not one for each rank");
+  for (const int host : topology.hostOf)
+    if (host < 0 || host >= topology.ranks) throw std::runtime_error("hosts are numbered from 0");
+  for (const auto& entry : object.at("microseconds").items())
+    microseconds[entry.key()] = numberOf(object.at("microseconds"), entry.key().c_str(), 1e-3, 1e9);
+  if (!windows) asking = numberOf(object, "asking", 0.0, 1e9);
+  verdict.ratio = numberOf(object, "ratio", 0.0, 1e9);
+  verdict.leastRatio = numberOf(object, "ratio_low", 0.0, 1e9);
+  return verdict;
+}
+
+}  // namespace
+
+std::string jsonOf(const Verdict& verdict) {
+  const auto& [request, topology, windows, microseconds, asking] = verdict.call;
+  // Nanoseconds are more than a clock tells.
+  const auto rounded = [](double value) { return std::round(value * 1000) / 1000; };
+  nlohmann::json times = nlohmann::json::object();
+  for (const auto& [name, time] : microseconds) times[name] = rounded(time);
+  nlohmann::json line{{"collective", plan::toString(request.collective)},
+                      {"block_bytes", request.blockBytes()},
+                      {"windows", windows},
+                      {"ranks", topology.ranks},
+                      {"cores", topology.cores},
+                      {"hosts", topology.hostOf},
+                      {"slot_bytes", topology.slotBytes},
+                      {"channels", topology.channels},
+                      {"microseconds", times},
+                      {"ratio", rounded(verdict.ratio)},
+                      {"ratio_low", rounded(verdict.leastRatio)}};
+  if (!windows) line["asking"] = rounded(asking);
+  return line.dump() + "\n";
+}
+
+std::vector<Verdict> readRecord(std::istream& lines, const std::string& where) {
+  std::vector<Verdict> all;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    try {
+      all.push_back(verdictOf(nlohmann::json::parse(line)));
+    } catch (const std::exception& e) {
+      base::fail(ErrorCode::InvalidArgument, where, ", line ", number, ": ", e.what());
+    }
+  }
+  return all;
+}
+
+}  // namespace tutti::tools

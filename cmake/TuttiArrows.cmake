@@ -20,19 +20,18 @@ set(TUTTI_ARROWS
     "transports/joined    : include/tutti src/base transports"
     "transports/p2p       : include/tutti src/base src/device transports"
     "transports/shm       : include/tutti src/base transports"
-    "transports/sim       : include/tutti src/base transports"
     "transports/ucx       : include/tutti src/base transports"
     "src/executor         : include/tutti src/base src/numbers src/device src/plan transports"
     "src/executor/cuda    : include/tutti src/base src/device src/plan transports transports/p2p"
     "src/executor/copy    : include/tutti src/base src/device src/plan transports transports/p2p \
 src/executor src/executor/cuda"
     "src/communicator     : include/tutti src/base src/numbers src/device src/plan src/topology \
-src/bootstrap collectives transports transports/joined transports/p2p transports/shm transports/sim \
+src/bootstrap collectives transports transports/joined transports/p2p transports/shm \
 transports/ucx src/executor src/executor/copy src/executor/cuda"
     "src/nccl             : include/tutti include/tutti-nccl src/base src/numbers src/device src/communicator"
     "src/launch           : include/tutti src/base src/bootstrap"
     "src/tools            : include/tutti src/base src/numbers src/device src/plan src/topology \
-src/bootstrap collectives transports transports/joined transports/shm transports/sim transports/ucx \
+src/bootstrap collectives transports transports/joined transports/shm transports/ucx \
 src/executor src/communicator \
 src/launch src/tools/plan parallel/tensor parallel/checkpoint parallel/kernels parallel/kernels/dry \
 parallel/kernels/host parallel/sharding parallel/pipeline parallel/mesh parallel/optim parallel/store parallel/nn \

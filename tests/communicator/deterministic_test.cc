@@ -21,8 +21,8 @@
 #include "tests/numbers/sample.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
+#include "tests/support/sim/endpoint.h"
 #include "transports/shm/endpoint.h"
-#include "transports/sim/endpoint.h"
 
 namespace tutti::tests {
 namespace {

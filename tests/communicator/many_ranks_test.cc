@@ -8,7 +8,7 @@
 #include "src/communicator/local.h"
 #include "src/communicator/state.h"
 #include "tests/support/local_ranks.h"
-#include "transports/sim/endpoint.h"
+#include "tests/support/sim/endpoint.h"
 
 namespace tutti::tests {
 namespace {

@@ -18,7 +18,7 @@
 #include "src/plan/hosts.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/sanitized.h"
-#include "transports/sim/endpoint.h"
+#include "tests/support/sim/endpoint.h"
 
 namespace tutti::tests {
 namespace {

@@ -15,7 +15,7 @@
 #include "src/executor/host_operation.h"
 #include "src/numbers/fill.h"
 #include "tests/support/leftovers.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
 namespace {

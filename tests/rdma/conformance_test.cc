@@ -2,7 +2,7 @@
 // runs it, over one RDMA transport at a time; elsewhere UCX would use shared memory.
 
 #include "tests/transports/conformance.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
 

@@ -18,7 +18,7 @@
 #include "src/base/file_descriptor.h"
 #include "tests/support/all_reduce_loop.h"
 #include "tests/support/leftovers.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
 namespace {

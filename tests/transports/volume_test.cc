@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/transports/fabric.h"
-#include "tests/transports/shm_fabrics.h"
-#include "tests/transports/sim_fabrics.h"
+#include "tests/transports/shm/fabrics.h"
+#include "tests/transports/sim/fabrics.h"
 
 namespace tutti::tests {
 namespace {

@@ -1,8 +1,8 @@
 #include "tests/executor/cuda/networks.h"
 
-#include "tests/transports/shm_fabrics.h"
-#include "tests/transports/ucx_fabrics.h"
-#include "transports/sim/endpoint.h"
+#include "tests/support/sim/endpoint.h"
+#include "tests/transports/shm/fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
 namespace {

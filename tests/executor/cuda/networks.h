@@ -3,7 +3,7 @@
 // What joins ranks that are as on different hosts.
 
 #include "tests/executor/cuda/device_ranks.h"
-#include "transports/sim/options.h"
+#include "tests/support/sim/options.h"
 
 namespace tutti::tests {
 

@@ -12,7 +12,7 @@
 #include "tests/executor/cuda/calls.h"
 #include "tests/executor/cuda/hub.h"
 #include "tests/support/child_processes.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
 namespace {

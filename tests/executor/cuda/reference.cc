@@ -8,7 +8,7 @@
 #include "src/base/check.h"
 #include "src/executor/host_operation.h"
 #include "src/numbers/convert.h"
-#include "transports/sim/endpoint.h"
+#include "tests/support/sim/endpoint.h"
 
 namespace tutti::tests {
 namespace {

@@ -14,7 +14,7 @@
 #include "src/base/clock.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 #include "transports/ucx/worker.h"
 
 namespace tutti::tests {

@@ -26,7 +26,7 @@
 #include "src/base/tcp_sockets.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/settings.h"
 #include "transports/ucx/worker.h"

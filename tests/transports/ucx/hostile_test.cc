@@ -10,8 +10,8 @@
 #include "src/base/clock.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
-#include "tests/transports/raw_ucp_peer.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
+#include "tests/transports/ucx/raw_ucp_peer.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/message.h"
 

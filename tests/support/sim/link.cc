@@ -1,4 +1,4 @@
-#include "transports/sim/link.h"
+#include "tests/support/sim/link.h"
 
 #include <cstring>
 

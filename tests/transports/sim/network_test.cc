@@ -1,6 +1,6 @@
 // What is particular to the simulated network: its faults, its determinism, its scale.
 
-#include "transports/sim/network.h"
+#include "tests/support/sim/network.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include <tutti/error.h>
-#include "tests/transports/sim_fabrics.h"
-#include "transports/sim/endpoint.h"
+#include "tests/support/sim/endpoint.h"
+#include "tests/transports/sim/fabrics.h"
 
 namespace tutti::tests {
 namespace {

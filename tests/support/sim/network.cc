@@ -1,4 +1,4 @@
-#include "transports/sim/network.h"
+#include "tests/support/sim/network.h"
 
 #include <algorithm>
 

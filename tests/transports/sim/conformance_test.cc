@@ -1,7 +1,7 @@
 // The conformance suite over a simulated wire that loses, doubles, delays and reorders packets.
 
 #include "tests/transports/conformance.h"
-#include "tests/transports/sim_fabrics.h"
+#include "tests/transports/sim/fabrics.h"
 
 namespace tutti::tests {
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "tests/support/sim/network.h"
 #include "tests/transports/fabric.h"
-#include "transports/sim/network.h"
 
 namespace tutti::tests {
 

@@ -20,7 +20,7 @@
 #include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
 #include "tests/transports/process_fabric.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
 namespace {

@@ -14,9 +14,9 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/sim/trace.h"
 #include "transports/connection.h"
 #include "transports/ring_storage.h"
-#include "transports/sim/trace.h"
 
 namespace tutti::transports::sim {
 

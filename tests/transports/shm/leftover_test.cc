@@ -7,7 +7,7 @@
 #include <string>
 
 #include "src/base/clock.h"
-#include "tests/transports/shm_fabrics.h"
+#include "tests/transports/shm/fabrics.h"
 #include "transports/shm/endpoint.h"
 
 namespace tutti::tests {

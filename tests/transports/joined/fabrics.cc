@@ -1,6 +1,6 @@
-#include "tests/transports/joined_fabrics.h"
+#include "tests/transports/joined/fabrics.h"
 
-#include "tests/transports/sim_fabrics.h"
+#include "tests/transports/sim/fabrics.h"
 #include "transports/joined/endpoint.h"
 #include "transports/shm/endpoint.h"
 

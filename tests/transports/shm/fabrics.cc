@@ -1,4 +1,4 @@
-#include "tests/transports/shm_fabrics.h"
+#include "tests/transports/shm/fabrics.h"
 
 #include "tests/transports/process_fabric.h"
 #include "transports/shm/endpoint.h"

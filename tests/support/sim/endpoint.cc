@@ -1,4 +1,4 @@
-#include "transports/sim/endpoint.h"
+#include "tests/support/sim/endpoint.h"
 
 #include <mutex>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-#include "tests/transports/raw_ucp_peer.h"
+#include "tests/transports/ucx/raw_ucp_peer.h"
 
 #include <stdexcept>
 

@@ -1,7 +1,7 @@
 // The conformance suite over two transports that are joined into one endpoint.
 
 #include "tests/transports/conformance.h"
-#include "tests/transports/joined_fabrics.h"
+#include "tests/transports/joined/fabrics.h"
 
 namespace tutti::tests {
 

@@ -1,11 +1,11 @@
-#include "tests/transports/sim_fabrics.h"
+#include "tests/transports/sim/fabrics.h"
 
 #include <thread>
 
 #include "src/base/check.h"
 #include "src/base/clock.h"
 #include "tests/support/leftovers.h"
-#include "transports/sim/endpoint.h"
+#include "tests/support/sim/endpoint.h"
 
 namespace tutti::tests {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 
 #include <sched.h>
 

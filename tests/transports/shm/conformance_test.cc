@@ -1,7 +1,7 @@
 // The conformance suite over shared memory, with threads and with processes.
 
 #include "tests/transports/conformance.h"
-#include "tests/transports/shm_fabrics.h"
+#include "tests/transports/shm/fabrics.h"
 
 namespace tutti::tests {
 

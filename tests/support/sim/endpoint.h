@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "tests/support/sim/network.h"
 #include "transports/connection.h"
-#include "transports/sim/network.h"
 
 namespace tutti::transports::sim {
 

@@ -2,7 +2,7 @@
 // finds on this machine.
 
 #include "tests/transports/conformance.h"
-#include "tests/transports/ucx_fabrics.h"
+#include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
 

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "tests/support/sim/link.h"
+#include "tests/support/sim/options.h"
+#include "tests/support/sim/random.h"
+#include "tests/support/sim/trace.h"
 #include "transports/connection.h"
-#include "transports/sim/link.h"
-#include "transports/sim/options.h"
-#include "transports/sim/random.h"
-#include "transports/sim/trace.h"
 
 namespace tutti::transports::sim {
 

@@ -1,9 +1,9 @@
-#include "transports/sim/trace.h"
+#include "tests/support/sim/trace.h"
 
 #include <algorithm>
 
 #include "src/base/check.h"
-#include "transports/sim/random.h"
+#include "tests/support/sim/random.h"
 
 namespace tutti::transports::sim {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "parallel/checkpoint/names.h"
 #include "tests/parallel/parity/rungs.h"
-#include "tests/parallel/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {

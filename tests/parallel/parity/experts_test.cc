@@ -8,7 +8,7 @@
 #include "parallel/checkpoint/names.h"
 #include "tests/parallel/parity/expert_models.h"
 #include "tests/parallel/parity/one_step.h"
-#include "tests/parallel/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/parallel/parity/one_step.h"
 #include "tests/parallel/parity/overflow.h"
 #include "tests/parallel/parity/rungs.h"
-#include "tests/parallel/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {

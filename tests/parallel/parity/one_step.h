@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "tests/parallel/layouts.h"
 #include "tests/parallel/parity/finding.h"
+#include "tests/parallel/support/layouts.h"
 
 namespace tutti::parallel {
 

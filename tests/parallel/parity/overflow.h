@@ -3,8 +3,8 @@
 // Gradients that are not finite on one rank only, and what all ranks then do.
 
 #include "parallel/kernels/host/host_kernels.h"
-#include "tests/parallel/layouts.h"
 #include "tests/parallel/parity/finding.h"
+#include "tests/parallel/support/layouts.h"
 
 namespace tutti::parallel {
 

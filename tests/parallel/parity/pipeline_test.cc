@@ -7,7 +7,7 @@
 #include "parallel/engine/generate.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "tests/parallel/parity/rungs.h"
-#include "tests/parallel/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {

@@ -1,5 +1,5 @@
-// Rung 6: whole trainings compare replicas after every step (tests/parallel/runs.cc), and that
-// sees one bit, wherever it is.
+// Rung 6: whole trainings compare replicas after every step (tests/parallel/support/runs.cc), and
+// that sees one bit, wherever it is.
 
 #include <gtest/gtest.h>
 

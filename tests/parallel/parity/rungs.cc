@@ -6,7 +6,7 @@
 #include "parallel/checkpoint/checkpoint_reader.h"
 #include "parallel/checkpoint/names.h"
 #include "parallel/kernels/host/host_kernels.h"
-#include "tests/parallel/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
 

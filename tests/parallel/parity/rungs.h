@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "tests/parallel/layouts.h"
 #include "tests/parallel/parity/finding.h"
+#include "tests/parallel/support/layouts.h"
 
 namespace tutti::parallel {
 

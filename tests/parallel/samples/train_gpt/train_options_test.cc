@@ -1,0 +1,284 @@
+// What train_gpt's flags about sharding make of a policy, and what they refuse by name.
+
+#include "parallel/samples/train_gpt/train_options.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "parallel/tensor/check.h"
+#include "tests/support/temporary_folder.h"
+
+namespace tutti::parallel {
+namespace {
+
+TrainOptions parsed(const std::string& flags) {
+  std::istringstream words("train_gpt --text x " + flags);
+  std::vector<std::string> all;
+  for (std::string word; words >> word;) all.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : all) arguments.push_back(word.data());
+  TrainOptions options;
+  EXPECT_EQ(parse(static_cast<int>(arguments.size()), arguments.data(), options), std::nullopt);
+  return options;
+}
+
+std::string refusal(const std::string& flags) {
+  try {
+    policyOf(parsed(flags));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    return error.what();
+  }
+  return "taken";
+}
+
+TEST(TrainOptions, SayWhenWeightsAreGivenBack) {
+  const auto reshard = [](const std::string& flags) { return policyOf(parsed(flags)).reshard; };
+  EXPECT_EQ(reshard("").when, Reshard::AfterForward);
+  EXPECT_EQ(reshard("--fsdp 2 --reshard after-forward").when, Reshard::AfterForward);
+  EXPECT_EQ(reshard("--zero 3 --reshard never").when, Reshard::Never);
+  EXPECT_EQ(reshard("--fsdp 2 --reshard after-backward").when, Reshard::AfterBackward);
+  EXPECT_EQ(reshard("--fsdp 2 --reshard after-backward").backwards, 1);
+  EXPECT_EQ(reshard("--fsdp 2 --reshard after-backward --backwards 3").backwards, 3);
+  for (const std::string layout : {"", "--zero 2", "--fsdp 2 --zero 1", "--dp 2"})
+    EXPECT_EQ(refusal(layout + " --reshard never"),
+              "--reshard never: weights are gathered, and given back, with --zero 3, or --fsdp "
+              "alone");
+  for (const std::string when : {"", " --reshard never", " --reshard after-forward"})
+    EXPECT_EQ(refusal("--fsdp 2 --backwards 2" + when),
+              "--backwards 2 is about --reshard after-backward");
+}
+
+TEST(TrainOptions, SayWhatLiesElsewhere) {
+  const auto offload = [](const std::string& flags) { return policyOf(parsed(flags)).offload; };
+  for (const std::string flags : {"", "--offload none", "--fsdp 2 --offload none"}) {
+    EXPECT_EQ(offload(flags).optimizer, Place::Device) << flags;
+    EXPECT_EQ(offload(flags).gradients, Place::Device) << flags;
+    EXPECT_EQ(offload(flags).parameters, Place::Device) << flags;
+  }
+  EXPECT_EQ(offload("--offload optimizer").optimizer, Place::Host);
+  const Offload two = offload("--zero 2 --offload optimizer,gradients --offload-folder f");
+  EXPECT_EQ(two.optimizer, Place::File);
+  EXPECT_EQ(two.gradients, Place::File);
+  EXPECT_EQ(two.parameters, Place::Device);
+  EXPECT_EQ(two.folder, "f");
+  EXPECT_EQ(offload("--fsdp 2 --offload parameters").parameters, Place::Host);
+  EXPECT_EQ(offload("--fsdp 2 --offload parameters").optimizer, Place::Device);
+
+  for (const std::string layout : {"", "--zero 1"})
+    EXPECT_EQ(refusal(layout + " --offload optimizer,gradients"),
+              "--offload gradients: they are shared out with --zero 2 or 3, or --fsdp alone");
+  EXPECT_EQ(refusal("--zero 2 --offload parameters"),
+            "--offload parameters: they are shared out with --zero 3, or --fsdp alone");
+  EXPECT_EQ(refusal("--offload none,optimizer"), "--offload none is without optimizer");
+  EXPECT_EQ(refusal("--offload optimizer,none"), "--offload none is without optimizer");
+  for (const std::string flags : {"", "--offload none "})
+    EXPECT_EQ(refusal(flags + "--offload-folder f"),
+              "--offload-folder f: it is for what --offload names");
+}
+
+TEST(TrainOptions, OfListsHaveNoEmptyWords) {
+  EXPECT_EQ(parsed("--pp 3 --stages 2,1,1").stages, (std::vector<int>{2, 1, 1}));
+  EXPECT_EQ(parsed("--pp 3 --stages 2 --stages 1,1").stages, (std::vector<int>{2, 1, 1}));
+  const auto said = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train_gpt", "--text", "x"});
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    TrainOptions options;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(parse(static_cast<int>(arguments.size()), arguments.data(), options), 2);
+    const std::string printed = testing::internal::GetCapturedStderr();
+    return printed.substr(0, printed.find('\n'));
+  };
+  for (const std::string list : {"1,,2", ",1", "1,", ","})
+    EXPECT_EQ(said({"--stages=" + list}),
+              "--stages: \"" + list + "\": between its commas is nothing");
+  EXPECT_EQ(said({"--zero", "2", "--offload", "optimizer,,gradients"}),
+            "--offload: \"optimizer,,gradients\": between its commas is nothing");
+  EXPECT_EQ(said({"--stages", "1,x"}), "The value x is not an allowed value for --stages");
+  EXPECT_NE(said({"--offload", "optimizer,weights"}).find("--offload: weights not in {"),
+            std::string::npos);
+}
+
+template <class Call>
+std::string refusalOf(const Call& call) {
+  try {
+    call();
+    return "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    return error.what();
+  }
+}
+
+TEST(TrainOptions, SayHowLayersAreSharedOut) {
+  const TrainOptions o = parsed("--pp 2 --dp 3 --schedule zb-v --layers 8 --stages 3,2,2,1");
+  EXPECT_EQ(pipelineOf(o).schedule, ScheduleKind::ZeroBubbleV);
+  EXPECT_EQ(pipelineOf(o).layers, (std::vector<int>{3, 2, 2, 1}));
+  EXPECT_EQ(askedRanks(o), 6);
+  EXPECT_EQ(meshOf(o, 6)[Axis::Pipeline], 2);
+  EXPECT_EQ(meshOf(o, 6)[Axis::Data], 3);
+  EXPECT_EQ(pipelineOf(parsed("--pp 2 --schedule interleaved --chunks 2 --layers 4")).chunks, 2);
+  EXPECT_EQ(pipelineOf(parsed("")).schedule, ScheduleKind::OneFOneB);
+
+  const auto refused = [](const std::string& flags) {
+    return refusalOf([&] { checkPipeline(parsed(flags)); });
+  };
+  TrainOptions wrong = parsed("--pp 2");
+  wrong.schedule = "1f2b";
+  EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }),
+            "--schedule 1f2b is none of naive, gpipe, 1f1b, interleaved, zb-h1, zb-v");
+  EXPECT_EQ(refused("--pp 4"), "taken");
+  wrong = parsed("--pp 4");
+  wrong.pp = 5;
+  EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }),
+            "a model of 4 layers has none for some of 5 stages of a pipeline: at most 4 would do");
+  wrong = parsed("--pp 2");
+  wrong.stages = {2, 1};
+  EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }),
+            "the stages have 3 layers, and the model has 4");
+  wrong.chunks = 2;
+  EXPECT_EQ(refusalOf([&] { checkPipeline(wrong); }), "schedule 1f1b has 1 chunk a rank, not 2");
+
+  EXPECT_EQ(refusalOf([] { meshOf(parsed("--pp 2"), 3); }), "--pp 2 does not divide 3 ranks");
+  EXPECT_EQ(refusalOf([] { meshOf(parsed("--pp 2 --dp 3"), 4); }),
+            "--dp 3 does not divide 4 ranks by --pp 2");
+  wrong = parsed("--pp 2 --dp 2 --fsdp 2");
+  wrong.ranks = 4;
+  EXPECT_EQ(refusalOf([&] { askedRanks(wrong); }),
+            "--ranks 4, but --dp 2, --fsdp 2 and --pp 2 are 8");
+}
+
+/// What a file with these lines makes of `flags`, or what is printed about it.
+struct FromFile {
+  TrainOptions options;
+  std::optional<int> exitCode;
+  std::string printed;
+};
+FromFile fromFile(const std::string& lines, const std::string& flags = "") {
+  const tests::TemporaryFolder folder;
+  const std::string path = folder.path() / "run.toml";
+  std::ofstream(path) << "text = \"x\"\n" << lines;
+  std::istringstream words("train_gpt --config " + path + " " + flags);
+  std::vector<std::string> all;
+  for (std::string word; words >> word;) all.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : all) arguments.push_back(word.data());
+  FromFile result;
+  testing::internal::CaptureStderr();
+  result.exitCode = parse(static_cast<int>(arguments.size()), arguments.data(), result.options);
+  result.printed = testing::internal::GetCapturedStderr();
+  if (const size_t at = result.printed.find(path); at != std::string::npos)
+    result.printed.replace(at, path.size(), "FILE");
+  return result;
+}
+
+TEST(TrainOptions, ComeFromAFileToo) {
+  const FromFile read = fromFile(
+      "# a run\npp = 2\nstages = [3, 1]\nschedule = 'zb-h1'\nlr = 2.5e-3\ndeterministic = true\n"
+      "sp = false\noffload = [\"optimizer\"]\nseed = 18446744073709551615\n",
+      "--tp 2 --lr 0.5");
+  EXPECT_EQ(read.exitCode, 2) << "a TOML integer has 63 bits";
+  const FromFile good = fromFile(
+      "# a run\npp = 2\nstages = [3, 1]\nschedule = 'zb-h1'\nlr = 2.5e-3\ndeterministic = true\n"
+      "sp = false\noffload = [\"optimizer\"]\nweight-decay = 1e-1\nclip = 0.1234567890123\n",
+      "--tp 2 --lr 0.5");
+  ASSERT_EQ(good.exitCode, std::nullopt) << good.printed;
+  EXPECT_EQ(good.options.text, "x");
+  EXPECT_EQ(good.options.pp, 2);
+  EXPECT_EQ(good.options.tp, 2);
+  EXPECT_EQ(good.options.stages, (std::vector<int>{3, 1}));
+  EXPECT_EQ(good.options.schedule, "zb-h1");
+  EXPECT_EQ(good.options.learningRate, 0.5) << "the command line goes before the file";
+  EXPECT_EQ(good.options.weightDecay, 0.1);
+  EXPECT_EQ(good.options.clip, 0.1234567890123);
+  EXPECT_TRUE(good.options.deterministic);
+  EXPECT_FALSE(good.options.model.sequenceParallel);
+  EXPECT_EQ(good.options.offload, std::vector<std::string>{"optimizer"});
+}
+
+TEST(TrainOptions, OfAFileAreRefusedByLine) {
+  const auto said = [](const std::string& lines) {
+    const FromFile read = fromFile(lines);
+    EXPECT_EQ(read.exitCode, 2) << lines;
+    return read.printed.substr(0, read.printed.find('\n'));
+  };
+  EXPECT_EQ(said("tq = 2"), "train_gpt: FILE, line 2: tq is no flag of train_gpt");
+  EXPECT_EQ(said("[model]\nlayers = 2"), "train_gpt: FILE, line 2: model is no flag of train_gpt");
+  EXPECT_EQ(said("\ntp = [[2]]"),
+            "train_gpt: FILE, line 3: tp is neither text, a number, true or false, nor an array of "
+            "these");
+  EXPECT_EQ(said("lr = 1979-05-27"),
+            "train_gpt: FILE, line 2: lr is neither text, a number, true or false, nor an array of "
+            "these");
+  EXPECT_EQ(said("stages = []"), "train_gpt: FILE, line 2: stages is an empty array");
+  EXPECT_EQ(said("stages = [3, \"\"]"),
+            "train_gpt: FILE, line 2: --stages: \"\": between its commas is nothing");
+  EXPECT_EQ(said("stages = \"3,,1\""),
+            "train_gpt: FILE, line 2: --stages: \"3,,1\": between its commas is nothing");
+  EXPECT_EQ(said("deterministic = 3"),
+            "train_gpt: FILE, line 2: deterministic is neither true nor false");
+  EXPECT_EQ(said("\n\ntp = \"x\""),
+            "train_gpt: FILE, line 4: --tp: Value x not in range 1 to 1024");
+  EXPECT_EQ(said("lr = true"),
+            "train_gpt: FILE, line 2: --lr: true is not a finite number above 0");
+  EXPECT_EQ(said("deterministic = 'true'"),
+            "train_gpt: FILE, line 2: deterministic is neither true nor false");
+  EXPECT_EQ(said("layers = [1, 2]").substr(0, 34), "train_gpt: FILE, line 2: --layers:");
+  EXPECT_EQ(said("type = \"float8\"").substr(0, 32), "train_gpt: FILE, line 2: --type:");
+  EXPECT_EQ(said("prompt = \"a\\u0000b\""), "train_gpt: FILE, line 2: prompt has a zero byte");
+  for (const std::string key : {"help", "config"})
+    EXPECT_EQ(said(key + " = true"),
+              "train_gpt: FILE, line 2: " + key + " is for the command line alone");
+  EXPECT_EQ(said("tp = \n").substr(0, 44), "train_gpt: FILE, line 2: Error while parsing");
+  EXPECT_EQ(said("tp = 2\ntp = 3").substr(0, 25), "train_gpt: FILE, line 3: ");
+}
+
+TEST(TrainOptions, SayHowManyExperts) {
+  const auto experts = [](const std::string& flags) { return parsed(flags).model.experts; };
+  EXPECT_EQ(experts("").count, 0);
+  EXPECT_EQ(experts("--experts 4"), (ExpertOptions{.count = 4}));
+  EXPECT_EQ(
+      experts("--experts 4 --experts-per-token 1 --capacity 1.25 --aux-loss 0.1 --z-loss 1e-3 "
+              "--experts-every 2"),
+      (ExpertOptions{.count = 4,
+                     .perToken = 1,
+                     .capacityFactor = 1.25,
+                     .auxLoss = 0.1,
+                     .zLoss = 1e-3,
+                     .every = 2,
+                     .normalized = false}));
+  EXPECT_EQ(meshOf(parsed("--experts 4 --ep 2"), 4).describe(), "dp=2,ep=2");
+  TrainOptions wrong = parsed("--experts 4");
+  wrong.ep = 3;
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 3); }),
+            "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do; nearest to it are "
+            "--dp 3");
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 0); }),
+            "4 experts cannot be dealt out to 3 ranks along ep: 2 or 4 would do; nearest to it are "
+            "--ep 4, or --ep 2, or one rank");
+  wrong = parsed("--tp 2");
+  wrong.ep = 2;
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 4); }),
+            "--ep 2 shares out experts, and the model has none; nearest to it are --dp 2 --tp 2, "
+            "or --dp 4, or --tp 4");
+  wrong.model.experts.count = 2;
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 4); }), "taken");
+  wrong.llama = LlamaOptions{.heads = 4, .kvHeads = 4};  // whatever --experts would be of a GPT
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 4); }),
+            "--ep 2 shares out experts, and the model has none; nearest to it are --dp 2 --tp 2, "
+            "or --dp 4, or --tp 4");
+  wrong = parsed("--cp-attention heads");
+  wrong.cp = 3;
+  EXPECT_EQ(refusalOf([&] { checkLayout(wrong, 6); }),
+            "4 heads, 4 of keys and values, cannot be exchanged among 3 ranks of context "
+            "parallelism, which have to divide them: with ring attention any number will do; "
+            "nearest to it are --dp 3 --cp 2, or --dp 6");
+}
+
+}  // namespace
+}  // namespace tutti::parallel

@@ -10,7 +10,7 @@
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
-#include "tests/emulation/runtime/memory.h"
+#include "tests/emulation/runtime/memory/memory.h"
 #include "tests/emulation/runtime/peer.h"
 
 namespace tutti::emulation {

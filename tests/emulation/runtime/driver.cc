@@ -11,7 +11,7 @@
 
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
-#include "tests/emulation/runtime/memory.h"
+#include "tests/emulation/runtime/memory/memory.h"
 #include "tests/emulation/runtime/stream.h"
 #include "tests/emulation/tensor_map.h"
 

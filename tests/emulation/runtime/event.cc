@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <thread>
 
-#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/foreign.h"
+#include "tests/emulation/runtime/memory/allocating_calls.h"
 
 namespace tutti::emulation {
 namespace {

@@ -3,7 +3,7 @@
 // Faults at addresses that the stand-in knows: memory that was freed, or just beyond an allocation.
 // The process ends with a report that says so.
 
-#include "tests/emulation/runtime/memory.h"
+#include "tests/emulation/runtime/memory/memory.h"
 
 namespace tutti::emulation {
 

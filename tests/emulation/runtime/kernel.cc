@@ -8,7 +8,7 @@
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
 #include "tests/emulation/runtime/launched_kernels.h"
-#include "tests/emulation/runtime/multicast.h"
+#include "tests/emulation/runtime/memory/multicast.h"
 
 namespace tutti::emulation {
 namespace {

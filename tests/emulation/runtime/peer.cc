@@ -5,11 +5,11 @@
 #include <set>
 #include <utility>
 
-#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/device.h"
-#include "tests/emulation/runtime/memory.h"
-#include "tests/emulation/runtime/virtual_memory.h"
+#include "tests/emulation/runtime/memory/allocating_calls.h"
+#include "tests/emulation/runtime/memory/memory.h"
+#include "tests/emulation/runtime/memory/virtual_memory.h"
 
 namespace tutti::emulation {
 namespace {

@@ -1,9 +1,9 @@
 // The runtime's functions about streams.
 
-#include "tests/emulation/runtime/allocating_calls.h"
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
 #include "tests/emulation/runtime/device.h"
+#include "tests/emulation/runtime/memory/allocating_calls.h"
 
 using namespace tutti::emulation;
 

@@ -7,7 +7,7 @@
 
 #include "tests/emulation/runtime/call.h"
 #include "tests/emulation/runtime/capture.h"
-#include "tests/emulation/runtime/memory.h"
+#include "tests/emulation/runtime/memory/memory.h"
 #include "tests/emulation/runtime/stream.h"
 
 namespace tutti::emulation {

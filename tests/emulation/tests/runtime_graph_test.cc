@@ -1,0 +1,601 @@
+// Capture and graphs: what is recorded, what is refused meanwhile, and what a launch runs.
+
+#include <atomic>
+#include <thread>
+
+#include "tests/emulation/tests/runtime_test.h"
+
+namespace tutti::emulation {
+namespace {
+
+using cuda::launch;
+
+struct Called {
+  std::atomic<int> count{0};
+};
+
+class GraphTest : public RuntimeTest {
+ protected:
+  void SetUp() override {
+    RuntimeTest::SetUp();
+    stream_ = makeStream();
+    data_ = allocateZeros<int>(4);
+  }
+  void begin(cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
+    ASSERT_CUDA(cudaStreamBeginCapture(stream_, mode));
+  }
+  cudaGraph_t end() {
+    cudaGraph_t graph = nullptr;
+    EXPECT_CUDA(cudaStreamEndCapture(stream_, &graph));
+    return graph;
+  }
+  void expectEnd(cudaError_t error) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), error);
+    EXPECT_EQ(graph, nullptr);
+    cudaStreamCaptureStatus status{};
+    EXPECT_CUDA(cudaStreamIsCapturing(stream_, &status));
+    EXPECT_EQ(status, cudaStreamCaptureStatusNone);
+  }
+  cudaGraphExec_t instantiate(cudaGraph_t graph) {
+    cudaGraphExec_t exec = nullptr;
+    EXPECT_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    return exec;
+  }
+  void add(cudaStream_t stream, int value, int at = 0) {
+    EXPECT_CUDA(launch(addTo, {.stream = stream}, data_ + at, 1, value));
+  }
+  int value(int at = 0) {
+    EXPECT_CUDA(cudaDeviceSynchronize());
+    return download(data_, 4)[size_t(at)];
+  }
+
+  cudaStream_t stream_ = nullptr;
+  int* data_ = nullptr;
+};
+
+TEST_F(GraphTest, NothingRunsWhileItIsCaptured) {
+  begin();
+  cudaStreamCaptureStatus status{};
+  EXPECT_CUDA(cudaStreamIsCapturing(stream_, &status));
+  EXPECT_EQ(status, cudaStreamCaptureStatusActive);
+  add(stream_, 3);
+  EXPECT_CUDA(cudaMemsetAsync(data_ + 1, 1, sizeof(int), stream_));
+  cudaGraph_t const graph = end();
+  EXPECT_EQ(value(0), 0);
+  EXPECT_EQ(value(1), 0);
+  cudaGraphExec_t const exec = instantiate(graph);
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+  for (int i = 0; i < 5; ++i) EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(0), 15);
+  EXPECT_EQ(value(1), 0x01010101);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, ALaunchIsInTheOrderOfItsStream) {
+  begin();
+  EXPECT_CUDA(launch(doubleAndAdd, {.stream = stream_}, data_, 1, 1));
+  cudaGraphExec_t const exec = instantiate(end());
+  {
+    Gate gate(stream_);
+    EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+    EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
+    EXPECT_CUDA(launch(doubleAndAdd, {.stream = stream_}, data_, 1, 5));
+    EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  }
+  EXPECT_EQ(value(), 2 * (2 * 1 + 5) + 1);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, StreamsForkAndJoinByEvents) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const fork = makeEvent(), join = makeEvent();
+  uint32_t* const flags = allocateZeros<uint32_t>(2);
+  begin();
+  EXPECT_CUDA(cudaMemsetAsync(flags, 0, 2 * sizeof(uint32_t), stream_));
+  EXPECT_CUDA(cudaEventRecord(fork, stream_));
+  EXPECT_CUDA(cudaStreamWaitEvent(other, fork, 0));
+  EXPECT_CUDA(launch(meet, {.stream = stream_}, flags, flags + 1, 1u));
+  EXPECT_CUDA(launch(meet, {.stream = other}, flags + 1, flags, 1u));
+  EXPECT_CUDA(cudaEventRecord(join, other));
+  EXPECT_CUDA(cudaStreamWaitEvent(stream_, join, 0));
+  add(stream_, 1);
+  cudaGraph_t const graph = end();
+  size_t count = 0;
+  EXPECT_CUDA(cudaGraphGetNodes(graph, nullptr, &count));
+  EXPECT_EQ(count, 4u);
+  EXPECT_CUDA(cudaGraphGetRootNodes(graph, nullptr, &count));
+  EXPECT_EQ(count, 1u);
+  cudaGraphExec_t const exec = instantiate(graph);
+  for (int i = 0; i < 3; ++i) EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(), 3);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+}
+
+TEST_F(GraphTest, UnjoinedStreamsAreRefused) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const fork = makeEvent();
+  begin();
+  EXPECT_CUDA(cudaEventRecord(fork, stream_));
+  EXPECT_CUDA(cudaStreamWaitEvent(other, fork, 0));
+  add(other, 1);
+  expectEnd(cudaErrorStreamCaptureUnjoined);
+  EXPECT_EQ(value(), 0);
+}
+
+TEST_F(GraphTest, WaitsAndQuestionsInvalidateIt) {
+  using Call = cudaError_t (*)(cudaStream_t);
+  const Call calls[] = {[](cudaStream_t s) { return cudaStreamSynchronize(s); },
+                        [](cudaStream_t s) { return cudaStreamQuery(s); },
+                        [](cudaStream_t) { return cudaDeviceSynchronize(); },
+                        [](cudaStream_t) {
+                          void* memory = nullptr;
+                          return cudaMalloc(&memory, 16);
+                        }};
+  for (const Call call : calls) {
+    begin();
+    add(stream_, 1);
+    EXPECT_EQ(call(stream_), cudaErrorStreamCaptureUnsupported);
+    EXPECT_EQ(launch(addTo, {.stream = stream_}, data_, 1, 1), cudaErrorStreamCaptureInvalidated);
+    cudaStreamCaptureStatus status{};
+    EXPECT_CUDA(cudaStreamIsCapturing(stream_, &status));
+    EXPECT_EQ(status, cudaStreamCaptureStatusInvalidated);
+    expectEnd(cudaErrorStreamCaptureInvalidated);
+  }
+}
+
+/// Found by name, for nothing is linked with libcuda.
+CUresult contextOf(cudaStream_t stream, CUcontext* context) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  EXPECT_CUDA(cudaGetDriverEntryPointByVersion("cuStreamGetCtx", &function, 9020, cudaEnableDefault,
+                                               &found));
+  return reinterpret_cast<decltype(&::cuStreamGetCtx)>(function)(stream, context);
+}
+
+TEST_F(GraphTest, IdsAndDevicesOfItsStreamsAreNotTold) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const fork = makeEvent();
+  unsigned long long id = 0;
+  int device = -1;
+  EXPECT_CUDA(cudaStreamGetId(stream_, &id));
+  EXPECT_CUDA(cudaStreamGetDevice(stream_, &device));
+  EXPECT_EQ(device, 0);
+  using Call = cudaError_t (*)(cudaStream_t);
+  const Call calls[] = {[](cudaStream_t s) {
+                          unsigned long long unused = 0;
+                          return cudaStreamGetId(s, &unused);
+                        },
+                        [](cudaStream_t s) {
+                          int unused = 0;
+                          return cudaStreamGetDevice(s, &unused);
+                        }};
+  for (const Call call : calls)
+    for (cudaStream_t const asked : {stream_, other})
+      for (const auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeRelaxed}) {
+        begin(mode);
+        EXPECT_CUDA(cudaEventRecord(fork, stream_));
+        EXPECT_CUDA(cudaStreamWaitEvent(other, fork, 0));
+        EXPECT_EQ(call(asked), cudaErrorStreamCaptureUnsupported);
+        expectEnd(cudaErrorStreamCaptureInvalidated);
+      }
+}
+
+// Nor is it disturbed by what this thread does elsewhere in relaxed mode.
+TEST_F(GraphTest, ContextsAreToldAndOthersMayBeAsked) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const outside = makeEvent();
+  EXPECT_CUDA(cudaEventRecord(outside, other));
+  void* const host = allocatePinned<int>(1);
+  CUcontext before = nullptr, context = nullptr;
+  EXPECT_EQ(contextOf(stream_, &before), CUDA_SUCCESS);
+  begin();
+  EXPECT_EQ(contextOf(stream_, &context), CUDA_SUCCESS);
+  EXPECT_EQ(context, before);
+  unsigned long long id = 0, capture = 0;
+  int device = -1;
+  EXPECT_CUDA(cudaStreamGetId(other, &id));
+  EXPECT_CUDA(cudaStreamGetDevice(other, &device));
+  cudaStreamCaptureStatus status{};
+  EXPECT_CUDA(cudaStreamGetCaptureInfo(stream_, &status, &capture));
+  EXPECT_NE(capture, 0u);
+  cudaPointerAttributes attributes{};
+  EXPECT_CUDA(cudaPointerGetAttributes(&attributes, data_));
+  cudaEvent_t event = nullptr;
+  EXPECT_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  EXPECT_CUDA(cudaEventDestroy(event));
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  EXPECT_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  void* memory = nullptr;
+  EXPECT_CUDA(cudaMalloc(&memory, 16));
+  EXPECT_CUDA(cudaMemsetAsync(memory, 0, 16, other));
+  EXPECT_CUDA(cudaStreamSynchronize(other));
+  EXPECT_CUDA(cudaEventQuery(outside));
+  EXPECT_CUDA(cudaFree(memory));
+  EXPECT_CUDA(cudaHostAlloc(&memory, 16, cudaHostAllocPortable));
+  EXPECT_CUDA(cudaFreeHost(memory));
+  EXPECT_CUDA(cudaFreeHost(host));
+  cudaStream_t made = nullptr;
+  EXPECT_CUDA(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+  EXPECT_CUDA(cudaStreamDestroy(made));
+  EXPECT_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  add(stream_, 3);
+  cudaGraphExec_t const exec = instantiate(end());
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(), 3);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, ModesSayWhomUnsafeCallsHarm) {
+  const auto elsewhere = [] {
+    cudaError_t error = cudaErrorUnknown;
+    std::thread([&] {
+      void* memory = nullptr;
+      error = cudaMalloc(&memory, 16);
+    }).join();
+    return error;
+  };
+  void* memory = nullptr;
+  begin(cudaStreamCaptureModeRelaxed);
+  EXPECT_CUDA(cudaMalloc(&memory, 16));
+  EXPECT_CUDA(elsewhere());
+  end();
+  begin(cudaStreamCaptureModeThreadLocal);
+  EXPECT_CUDA(elsewhere());
+  EXPECT_EQ(cudaMalloc(&memory, 16), cudaErrorStreamCaptureUnsupported);
+  expectEnd(cudaErrorStreamCaptureInvalidated);
+  begin(cudaStreamCaptureModeGlobal);
+  EXPECT_EQ(elsewhere(), cudaErrorStreamCaptureUnsupported);
+  expectEnd(cudaErrorStreamCaptureInvalidated);
+  begin(cudaStreamCaptureModeGlobal);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  EXPECT_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
+  EXPECT_CUDA(cudaMalloc(&memory, 16));
+  EXPECT_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  end();
+}
+
+TEST_F(GraphTest, CapturesDoNotMix) {
+  cudaStream_t const other = makeStream(), blocking = makeStream(cudaStreamDefault);
+  cudaEvent_t const outside = makeEvent(), inside = makeEvent();
+  EXPECT_CUDA(cudaEventRecord(outside, other));
+  begin();
+  EXPECT_EQ(cudaStreamWaitEvent(stream_, outside, 0), cudaErrorStreamCaptureIsolation);
+  expectEnd(cudaErrorStreamCaptureInvalidated);
+
+  begin();
+  EXPECT_CUDA(cudaStreamBeginCapture(other, cudaStreamCaptureModeGlobal));
+  EXPECT_CUDA(cudaEventRecord(inside, other));
+  EXPECT_EQ(cudaStreamWaitEvent(stream_, inside, 0), cudaErrorStreamCaptureMerge);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(other, &graph), cudaErrorStreamCaptureInvalidated);
+  expectEnd(cudaErrorStreamCaptureInvalidated);
+
+  EXPECT_CUDA(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeRelaxed));
+  EXPECT_EQ(launch(addTo, {}, data_, 1, 1), cudaErrorStreamCaptureImplicit);
+  EXPECT_EQ(cudaStreamEndCapture(blocking, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(cudaStreamBeginCapture(cudaStreamLegacy, cudaStreamCaptureModeGlobal),
+            cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(other, &graph), cudaErrorIllegalState);
+}
+
+// Nobody can ask for an event of a capture or wait for it: that ends the capture, in every mode.
+TEST_F(GraphTest, ItsEventsAreNotAsked) {
+  cudaEvent_t const event = makeEvent();
+  for (const auto ask : {&cudaEventQuery, &cudaEventSynchronize})
+    for (const auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
+                            cudaStreamCaptureModeRelaxed}) {
+      begin(mode);
+      add(stream_, 1);
+      EXPECT_CUDA(cudaEventRecord(event, stream_));
+      EXPECT_EQ(ask(event), cudaErrorCapturedEvent);
+      EXPECT_EQ(ask(event), cudaErrorInvalidValue) << "asked twice";
+      cudaStreamCaptureStatus status{};
+      EXPECT_CUDA(cudaStreamIsCapturing(stream_, &status));
+      EXPECT_EQ(status, cudaStreamCaptureStatusInvalidated);
+      expectEnd(cudaErrorStreamCaptureInvalidated);
+      EXPECT_EQ(ask(event), cudaErrorInvalidValue) << "after the end";
+    }
+  begin();
+  add(stream_, 1);
+  EXPECT_CUDA(cudaEventRecord(event, stream_));
+  EXPECT_CUDA(cudaGraphDestroy(end()));
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaStreamWaitEvent(stream_, event, 0), cudaErrorInvalidValue);
+  EXPECT_CUDA(cudaEventRecord(event, stream_));
+  EXPECT_CUDA(cudaEventSynchronize(event));
+}
+
+TEST_F(GraphTest, TakesNoMemoryOfCudaMalloc) {
+  int* const memory = allocateZeros<int>(1);
+  begin();
+  add(stream_, 3);
+  EXPECT_EQ(cudaFreeAsync(memory, stream_), cudaErrorInvalidValue);
+  cudaGraphExec_t const exec = instantiate(end());  // it has gone on
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(), 3);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+  EXPECT_CUDA(cudaFree(memory));
+}
+
+TEST_F(GraphTest, EndsWhereAndByWhomItBegan) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const fork = makeEvent();
+  cudaGraph_t graph = nullptr;
+  begin();
+  EXPECT_CUDA(cudaEventRecord(fork, stream_));
+  EXPECT_CUDA(cudaStreamWaitEvent(other, fork, 0));
+  EXPECT_EQ(cudaStreamEndCapture(other, &graph), cudaErrorStreamCaptureUnmatched);
+  expectEnd(cudaErrorStreamCaptureInvalidated);
+  begin(cudaStreamCaptureModeThreadLocal);
+  cudaError_t error = cudaSuccess;
+  std::thread([&] { error = cudaStreamEndCapture(stream_, &graph); }).join();
+  EXPECT_EQ(error, cudaErrorStreamCaptureWrongThread);
+  expectEnd(cudaErrorIllegalState);  // it has ended all the same
+}
+
+cudaGraphNode_t addHostNode(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& after,
+                            Called* called) {
+  cudaHostNodeParams params{};
+  params.fn = [](void* data) { ++static_cast<Called*>(data)->count; };
+  params.userData = called;
+  cudaGraphNode_t node = nullptr;
+  EXPECT_CUDA(cudaGraphAddHostNode(&node, graph, after.data(), after.size(), &params));
+  return node;
+}
+
+TEST_F(GraphTest, IsBuiltNodeByNode) {
+  Called called;
+  int *data = data_, count = 1, amount = 4;
+  void* arguments[] = {&data, &count, &amount};
+  EXPECT_CUDA(launch(addTo, {}, data_, 1, 0));  // the emulation knows kernels that were launched
+  EXPECT_CUDA(cudaDeviceSynchronize());
+  cudaGraph_t graph = nullptr, child = nullptr;
+  ASSERT_CUDA(cudaGraphCreate(&graph, 0));
+  ASSERT_CUDA(cudaGraphCreate(&child, 0));
+  addHostNode(child, {addHostNode(child, {}, &called)}, &called);
+  cudaMemsetParams fill{};
+  fill.dst = data_;
+  fill.value = 7;
+  fill.elementSize = 4;
+  fill.width = fill.height = 1;
+  cudaKernelNodeParams kernel{};
+  kernel.func = reinterpret_cast<void*>(&addTo);
+  kernel.gridDim = kernel.blockDim = dim3(1, 1, 1);
+  kernel.kernelParams = arguments;
+  cudaGraphNode_t nodes[5] = {};
+  EXPECT_CUDA(cudaGraphAddMemsetNode(&nodes[0], graph, nullptr, 0, &fill));
+  EXPECT_CUDA(cudaGraphAddKernelNode(&nodes[1], graph, &nodes[0], 1, &kernel));
+  EXPECT_CUDA(cudaGraphAddMemcpyNode1D(&nodes[2], graph, &nodes[1], 1, data_ + 1, data_,
+                                       sizeof(int), cudaMemcpyDeviceToDevice));
+  EXPECT_CUDA(cudaGraphAddChildGraphNode(&nodes[3], graph, &nodes[0], 1, child));
+  EXPECT_CUDA(cudaGraphAddEmptyNode(&nodes[4], graph, &nodes[2], 2));
+  cudaGraphNodeType type{};
+  EXPECT_CUDA(cudaGraphNodeGetType(nodes[2], &type));
+  EXPECT_EQ(type, cudaGraphNodeTypeMemcpy);
+  cudaGraphExec_t const exec = instantiate(graph);
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(1), 11);
+  EXPECT_EQ(called.count, 2);
+
+  amount = 5;  // arguments were copied; a change of the executable graph is for later launches
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(1), 11);
+  EXPECT_CUDA(cudaGraphExecKernelNodeSetParams(exec, nodes[1], &kernel));
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(1), 12);
+  EXPECT_EQ(cudaGraphExecKernelNodeSetParams(exec, nodes[0], &kernel), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGraphAddEmptyNode(&nodes[4], nullptr, nullptr, 0), cudaErrorInvalidValue);
+  kernel.blockDim = dim3(1025, 1, 1);
+  EXPECT_EQ(cudaGraphAddKernelNode(&nodes[4], graph, nullptr, 0, &kernel), cudaErrorInvalidValue);
+  fill.elementSize = 3;
+  EXPECT_EQ(cudaGraphAddMemsetNode(&nodes[4], graph, nullptr, 0, &fill), cudaErrorInvalidValue);
+  EXPECT_CUDA(cudaGraphAddDependencies(graph, &nodes[2], &nodes[0], nullptr, 1));
+  cudaGraphExec_t cyclic = nullptr;
+  EXPECT_EQ(cudaGraphInstantiate(&cyclic, graph, 0), cudaErrorInvalidValue);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+  EXPECT_CUDA(cudaGraphDestroy(child));
+}
+
+struct Steps {
+  std::atomic<int> done{0}, tooEarly{0};
+};
+struct Step {
+  Steps* all;
+  int bit, needs, milliseconds;
+};
+
+cudaGraphNode_t addStep(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& after, Step* step) {
+  cudaHostNodeParams params{};
+  params.fn = [](void* data) {
+    const auto* const mine = static_cast<Step*>(data);
+    if ((mine->all->done & mine->needs) != mine->needs) ++mine->all->tooEarly;
+    std::this_thread::sleep_for(std::chrono::milliseconds(mine->milliseconds));
+    mine->all->done |= mine->bit;
+  };
+  params.userData = step;
+  cudaGraphNode_t node = nullptr;
+  EXPECT_CUDA(cudaGraphAddHostNode(&node, graph, after.data(), after.size(), &params));
+  return node;
+}
+
+TEST_F(GraphTest, BranchesKeepTheirOrder) {
+  Steps all;
+  Step root{&all, 1, 0, 20}, left{&all, 2, 1, 0}, right{&all, 4, 1, 20};
+  Step join{&all, 8, 6, 0}, alone{&all, 16, 0, 200};
+  cudaGraph_t graph = nullptr;
+  ASSERT_CUDA(cudaGraphCreate(&graph, 0));
+  cudaGraphNode_t const first = addStep(graph, {}, &root);
+  cudaGraphNode_t const second = addStep(graph, {first}, &left);
+  addStep(graph, {second, addStep(graph, {first}, &right)}, &join);
+  addStep(graph, {}, &alone);
+  cudaGraphExec_t const exec = instantiate(graph);
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  EXPECT_EQ(all.done, 31);
+  EXPECT_EQ(all.tooEarly, 0);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+}
+
+TEST_F(GraphTest, IsUpdatedWhereOnlyParametersDiffer) {
+  begin();
+  add(stream_, 1);
+  cudaGraph_t const one = end();
+  begin();
+  add(stream_, 2);
+  cudaGraph_t const other = end();
+  begin();
+  EXPECT_CUDA(cudaMemsetAsync(data_, 0, sizeof(int), stream_));
+  cudaGraph_t const different = end();
+  cudaGraphExec_t const exec = instantiate(one);
+  cudaGraphExecUpdateResultInfo result{};
+  EXPECT_CUDA(cudaGraphExecUpdate(exec, other, &result));
+  EXPECT_EQ(result.result, cudaGraphExecUpdateSuccess);
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(), 2);
+  EXPECT_EQ(cudaGraphExecUpdate(exec, different, &result), cudaErrorGraphExecUpdateFailure);
+  EXPECT_EQ(result.result, cudaGraphExecUpdateErrorNodeTypeChanged);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, LaunchesOfOneDoNotOverlapAndOthersDo) {
+  cudaStream_t const other = makeStream(), third = makeStream();
+  uint32_t* const flags = allocatePinned<uint32_t>(2);
+  Called begun;
+  const auto count = [](void* data) { ++static_cast<Called*>(data)->count; };
+  begin();
+  EXPECT_CUDA(cudaLaunchHostFunc(stream_, count, &begun));
+  EXPECT_CUDA(launch(meet, {.stream = stream_}, flags, flags + 1, 1u));
+  EXPECT_CUDA(launch(doubleAndAdd, {.stream = stream_}, data_, 1, 1));
+  cudaGraphExec_t const exec = instantiate(end());
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_CUDA(cudaGraphLaunch(exec, other));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(cudaStreamQuery(other), cudaErrorNotReady);
+  EXPECT_LE(begun.count, 1);
+  EXPECT_CUDA(launch(meet, {.stream = third}, flags + 1, flags, 1u));
+  EXPECT_CUDA(cudaStreamSynchronize(third));
+  EXPECT_EQ(value(), 3);
+  EXPECT_EQ(begun.count, 2);
+  EXPECT_CUDA(cudaGraphExecDestroy(exec));
+}
+
+TEST_F(GraphTest, LaunchesAreNotCaptured) {
+  begin();
+  add(stream_, 3);
+  cudaGraphExec_t const inner = instantiate(end());
+  begin();
+  add(stream_, 1);
+  EXPECT_EQ(cudaGraphLaunch(inner, stream_), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaGraphLaunch(inner, stream_), cudaErrorStreamCaptureUnsupported) << "once more";
+  expectEnd(cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(value(), 0);
+  EXPECT_CUDA(cudaGraphLaunch(inner, stream_));
+  EXPECT_EQ(value(), 3);
+}
+
+TEST_F(GraphTest, ExternalEventsAreRecordedByLaunches) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const event = makeEvent();
+  begin();
+  add(stream_, 3);
+  EXPECT_CUDA(cudaEventRecordWithFlags(event, stream_, cudaEventRecordExternal));
+  cudaGraphExec_t const exec = instantiate(end());
+  {
+    Gate gate(stream_);
+    EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+    EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
+    EXPECT_CUDA(cudaStreamWaitEvent(other, event, 0));
+    EXPECT_CUDA(launch(doubleAndAdd, {.stream = other}, data_, 1, 0));
+  }
+  EXPECT_EQ(value(), 6);
+}
+
+// What a graph waits for was recorded when it was launched, and not when it was captured.
+TEST_F(GraphTest, ExternalEventsAreWaitedForByLaunches) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const event = makeEvent();
+  begin();
+  EXPECT_CUDA(cudaStreamWaitEvent(stream_, event, cudaEventWaitExternal));
+  add(stream_, 3);
+  cudaGraphExec_t const exec = instantiate(end());
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_EQ(value(), 3);
+  {
+    Gate gate(other);
+    EXPECT_CUDA(launch(doubleAndAdd, {.stream = other}, data_, 1, 0));
+    EXPECT_CUDA(cudaEventRecord(event, other));
+    EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+    EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
+  }
+  EXPECT_EQ(value(), 9);
+}
+
+// While it is captured, a node is moved behind another one.
+TEST_F(GraphTest, EdgesMayBeRemoved) {
+  cudaStream_t const other = makeStream();
+  cudaEvent_t const event = makeEvent();
+  const auto last = [&](cudaGraph_t* graph) {
+    cudaStreamCaptureStatus status{};
+    const cudaGraphNode_t* nodes = nullptr;
+    size_t count = 0;
+    EXPECT_CUDA(
+        cudaStreamGetCaptureInfo(stream_, &status, nullptr, graph, &nodes, nullptr, &count));
+    EXPECT_EQ(count, 1);
+    return nodes[0];
+  };
+  begin();
+  add(stream_, 3);
+  cudaGraph_t graph = nullptr;
+  cudaGraphNode_t record = nullptr;
+  cudaGraphNode_t const first = last(&graph);
+  EXPECT_CUDA(cudaGraphAddEventRecordNode(&record, graph, &first, 1, event));
+  add(stream_, 4);
+  cudaGraphNode_t const second = last(&graph);
+  EXPECT_CUDA(cudaGraphRemoveDependencies(graph, &first, &record, nullptr, 1));
+  EXPECT_EQ(cudaGraphRemoveDependencies(graph, &first, &record, nullptr, 1), cudaErrorInvalidValue);
+  EXPECT_CUDA(cudaGraphAddDependencies(graph, &second, &record, nullptr, 1));
+  cudaGraph_t const captured = end();
+  cudaGraphExec_t const exec = instantiate(captured);
+  EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+  EXPECT_CUDA(cudaStreamWaitEvent(other, event, 0));
+  EXPECT_CUDA(launch(doubleAndAdd, {.stream = other}, data_, 1, 0));
+  EXPECT_EQ(value(), 14);
+  cudaGraph_t outer = nullptr;
+  cudaGraphNode_t child = nullptr;
+  EXPECT_CUDA(cudaGraphCreate(&outer, 0));
+  EXPECT_CUDA(cudaGraphAddChildGraphNode(&child, outer, nullptr, 0, captured));
+  EXPECT_CUDA(cudaGraphLaunch(instantiate(outer), stream_));
+  EXPECT_EQ(value(), 21);
+}
+
+TEST_F(GraphTest, UserObjectsLiveAsLongAsGraphs) {
+  Called destroyed;
+  const auto destroy = [](void* object) { ++static_cast<Called*>(object)->count; };
+  cudaUserObject_t object = nullptr;
+  ASSERT_CUDA(
+      cudaUserObjectCreate(&object, &destroyed, destroy, 1, cudaUserObjectNoDestructorSync));
+  begin();
+  add(stream_, 1);
+  cudaGraph_t const graph = end();
+  EXPECT_CUDA(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+  cudaGraphExec_t const exec = instantiate(graph);
+  EXPECT_CUDA(cudaGraphDestroy(graph));
+  {
+    Gate gate(stream_);
+    EXPECT_CUDA(cudaGraphLaunch(exec, stream_));
+    EXPECT_CUDA(cudaGraphExecDestroy(exec));
+    EXPECT_EQ(destroyed.count, 0);
+  }
+  EXPECT_EQ(value(), 1);
+  while (destroyed.count == 0) std::this_thread::yield();
+  EXPECT_EQ(cudaUserObjectCreate(&object, &destroyed, destroy, 1, 0), cudaErrorInvalidValue);
+}
+
+}  // namespace
+}  // namespace tutti::emulation

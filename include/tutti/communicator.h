@@ -135,7 +135,7 @@ struct UniqueId {
 /// Options of Communicator::create() and createLocal().
 struct CommunicatorOptions {
   /// The job to join, with `rank` and `size`. Without `id`, all three come from the launcher's
-  /// environment (tutti run, torchrun and others); see docs/environment.md.
+  /// environment (tutti run, torchrun and others); see docs/reference/environment.md.
   std::optional<UniqueId> id;
   int rank = -1;
   int size = -1;

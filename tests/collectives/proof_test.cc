@@ -5,16 +5,28 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "src/plan/checker.h"
 #include "tests/collectives/plans.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::collectives {
 namespace {
 
-std::vector<int> rankCounts;  // from the command line
-int channels = 1;
+std::string firstRanks = "1", lastRanks = "8", channelCount = "1";
+const tests::Arguments commandLine{{"[FIRST_RANK_COUNT]", &firstRanks},
+                                   {"[LAST_RANK_COUNT]", &lastRanks},
+                                   {"[CHANNELS]", &channelCount}};
+
+std::vector<int> rankCounts() {
+  std::vector<int> counts;
+  for (int ranks = std::stoi(firstRanks); ranks <= std::stoi(lastRanks); ++ranks)
+    counts.push_back(ranks);
+  return counts;
+}
+int channels() { return std::stoi(channelCount); }
 
 void prove(const AlgorithmInfo& info, const PlanSpec& spec) {
   const plan::CheckResult result = plan::PlanChecker(spec, info.build).check();
@@ -35,9 +47,9 @@ test::Placements placementsOf(int ranks) {
 
 TEST(Proof, EveryPlanOfTheseRankCounts) {
   int plans = 0;
-  for (int ranks : rankCounts)
+  for (int ranks : rankCounts())
     for (const AlgorithmInfo& info : registry().algorithms())
-      for (const PlanSpec& spec : test::specsOf(info, ranks, channels, placementsOf(ranks))) {
+      for (const PlanSpec& spec : test::specsOf(info, ranks, channels(), placementsOf(ranks))) {
         ++plans;
         prove(info, spec);
         if (HasFatalFailure()) return;
@@ -47,7 +59,7 @@ TEST(Proof, EveryPlanOfTheseRankCounts) {
 }
 
 TEST(Proof, EachReductionHasACanonicalOrderForTheseRankCounts) {
-  for (int ranks : rankCounts)
+  for (int ranks : rankCounts())
     for (Collective c :
          {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce, Collective::Scan})
       for (int root : test::rootsOf(c, ranks)) {
@@ -55,7 +67,7 @@ TEST(Proof, EachReductionHasACanonicalOrderForTheseRankCounts) {
         EXPECT_TRUE(std::ranges::any_of(
             algorithms,
             [&](const AlgorithmInfo& info) {
-              const auto spec = info.spec({c, Protocol::Simple, ranks, root, channels});
+              const auto spec = info.spec({c, Protocol::Simple, ranks, root, channels()});
               return spec && spec->canonicalOrder;
             }))
             << plan::toString(c) << " on " << ranks;
@@ -64,12 +76,3 @@ TEST(Proof, EachReductionHasACanonicalOrderForTheseRankCounts) {
 
 }  // namespace
 }  // namespace tutti::collectives
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  const int first = argc > 1 ? std::atoi(argv[1]) : 1;
-  const int last = argc > 2 ? std::atoi(argv[2]) : 8;
-  if (argc > 3) tutti::collectives::channels = std::atoi(argv[3]);
-  for (int ranks = first; ranks <= last; ++ranks) tutti::collectives::rankCounts.push_back(ranks);
-  return RUN_ALL_TESTS();
-}

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::launcher {
 namespace {
@@ -18,6 +19,8 @@ namespace {
 using Json = nlohmann::json;
 
 std::string emulatedTutti, fakeNvml;
+const tests::Arguments commandLine{
+    {"TUTTI", &tuttiPath}, {"EMULATED_TUTTI", &emulatedTutti}, {"FAKE_NVML", &fakeNvml}};
 
 Result runEmulated(std::vector<std::string> words, const std::vector<std::string>& variables = {}) {
   words.insert(words.begin(), emulatedTutti);
@@ -156,15 +159,3 @@ TEST(DeviceOption, WithoutADeviceIsRefusedWithTheReason) {
 
 }  // namespace
 }  // namespace tutti::launcher
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 4) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE EMULATED_TUTTI_EXECUTABLE FAKE_NVML\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::launcher::emulatedTutti = argv[2];
-  tutti::launcher::fakeNvml = argv[3];
-  return RUN_ALL_TESTS();
-}

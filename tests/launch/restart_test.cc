@@ -17,13 +17,15 @@
 #include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::launcher {
 namespace {
 
 using std::chrono::seconds;
 
-std::string joiningRankPath;  // set by main()
+std::string joiningRankPath;
+const tests::Arguments commandLine{{"TUTTI", &tuttiPath}, {"JOINING_RANK", &joiningRankPath}};
 
 std::vector<std::string> command(int ranks, int restarts, const std::string& script) {
   return {"run", "-n",  std::to_string(ranks), "--restarts", std::to_string(restarts), "--", "sh",
@@ -242,14 +244,3 @@ TEST(Restarts, RefuseWhatCannotBe) {
 
 }  // namespace
 }  // namespace tutti::launcher
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE JOINING_RANK_EXECUTABLE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::launcher::joiningRankPath = argv[2];
-  return RUN_ALL_TESTS();
-}

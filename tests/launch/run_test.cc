@@ -19,6 +19,7 @@
 
 #include "src/base/cores.h"
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::launcher {
 namespace {
@@ -26,7 +27,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-std::string joiningRankPath;  // set by main()
+std::string joiningRankPath;
+const tests::Arguments commandLine{{"TUTTI", &tuttiPath}, {"JOINING_RANK", &joiningRankPath}};
 
 std::multiset<std::string> sorted(const std::string& text) {
   const auto all = lines(text);
@@ -463,14 +465,3 @@ TEST(Run, SaysThatOutputIsLost) {
 
 }  // namespace
 }  // namespace tutti::launcher
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE JOINING_RANK_EXECUTABLE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::launcher::joiningRankPath = argv[2];
-  return RUN_ALL_TESTS();
-}

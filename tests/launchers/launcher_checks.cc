@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tests/launchers/kept.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::launchers {
 namespace {
@@ -52,19 +53,14 @@ size_t occurrences(const std::string& text, const std::string& part) {
 
 std::string rankPath, startRanksPath;
 
-int mainOf(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: %s TUTTI_EXECUTABLE LAUNCHED_RANK_EXECUTABLE START_RANKS_SCRIPT\n",
-                 argv[0]);
-    return 2;
-  }
-  tuttiPath = argv[1];
-  rankPath = argv[2];
-  startRanksPath = argv[3];
+/// The programs are given as arguments. Everything runs below a keeper (kept.h), and without the
+/// variables of a launcher that may have started the test itself.
+const tests::Arguments commandLine{
+    {"TUTTI", &tuttiPath}, {"LAUNCHED_RANK", &rankPath}, {"START_RANKS_SCRIPT", &startRanksPath}};
+const tests::Runner runner([] {
   prepareEnvironment();
   return runKept([] { return RUN_ALL_TESTS(); });
-}
+});
 
 std::string find(const std::string& program) {
   std::istringstream folders(std::getenv("PATH"));

@@ -16,7 +16,7 @@ using launcher::Result;
 using launcher::tuttiPath;
 using Words = std::vector<std::string>;
 
-/// The programs that the tests start, beside `tutti`; set by mainOf().
+/// The programs that the tests start, beside `tutti`; arguments of the test program.
 extern std::string rankPath, startRanksPath;
 
 struct Launcher {
@@ -24,10 +24,6 @@ struct Launcher {
   /// The command that starts so many ranks of a program.
   std::function<Words(int ranks, const Words& program)> command;
 };
-
-/// main() of a test of launchers: `argv` names the three programs. Runs everything below a keeper
-/// (kept.h), and without the variables of a launcher that may have started the test itself.
-int mainOf(int argc, char** argv);
 
 /// The program's file as a shell would find it; empty when there is none.
 std::string find(const std::string& program);

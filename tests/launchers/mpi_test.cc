@@ -95,5 +95,3 @@ TEST_P(MpiLauncher, StartsATuttiRun) {
 
 }  // namespace
 }  // namespace tutti::launchers
-
-int main(int argc, char** argv) { return tutti::launchers::mainOf(argc, argv); }

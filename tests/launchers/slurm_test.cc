@@ -117,5 +117,3 @@ TEST_F(Slurm, IsNotAskedForTheRanksOfAnMpiInside) {
 
 }  // namespace
 }  // namespace tutti::launchers
-
-int main(int argc, char** argv) { return tutti::launchers::mainOf(argc, argv); }

@@ -125,5 +125,3 @@ TEST(Torchrun, RunsPerfAndKeepsTwoJobsApart) {
 
 }  // namespace
 }  // namespace tutti::launchers
-
-int main(int argc, char** argv) { return tutti::launchers::mainOf(argc, argv); }

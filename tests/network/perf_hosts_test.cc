@@ -16,11 +16,13 @@
 
 #include "src/base/check.h"
 #include "tests/support/network_hosts.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::tests {
 namespace {
 
 std::string tuttiPath;
+const tests::Arguments commandLine{{"TUTTI", &tuttiPath}};
 
 using Variables = std::map<std::string, std::string>;
 
@@ -108,10 +110,3 @@ TEST(PerfHosts, ProgramsWithNcclTestsNamesRunUnderALauncher) {
 
 }  // namespace
 }  // namespace tutti::tests
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) return 2;
-  tutti::tests::tuttiPath = argv[1];
-  return RUN_ALL_TESTS();
-}

@@ -8,10 +8,13 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/test_main.h"
+
 namespace tutti::repository {
 namespace {
 
 std::string sourceRoot, tablePath;
+const tests::Arguments commandLine{{"SOURCE_TREE", &sourceRoot}, {"ARROWS_TABLE", &tablePath}};
 
 Arrows parse(const std::string& text) {
   std::istringstream in(text);
@@ -111,14 +114,3 @@ TEST(Arrows, RefuseATableThatIsWrong) {
 
 }  // namespace
 }  // namespace tutti::repository
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s SOURCE_TREE ARROWS_TABLE\n", argv[0]);
-    return 2;
-  }
-  tutti::repository::sourceRoot = argv[1];
-  tutti::repository::tablePath = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -7,10 +7,13 @@
 
 #include <cstdio>
 
+#include "tests/support/test_main.h"
+
 namespace tutti::repository {
 namespace {
 
 std::string sourceRoot;
+const tests::Arguments commandLine{{"SOURCE_TREE", &sourceRoot}};
 
 /// What is multiplied or divided and is no factor of what ranks add up.
 const std::vector<AllowedScale> kAllowed{
@@ -233,13 +236,3 @@ TEST(Mutations, OfArgumentsOfKernelsAreRefused) {
 
 }  // namespace
 }  // namespace tutti::repository
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s SOURCE_TREE\n", argv[0]);
-    return 2;
-  }
-  tutti::repository::sourceRoot = argv[1];
-  return RUN_ALL_TESTS();
-}

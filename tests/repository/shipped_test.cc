@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/test_main.h"
+
 namespace tutti::repository {
 namespace {
 
@@ -17,6 +19,7 @@ namespace fs = std::filesystem;
 
 /// From the command line: the build folder, and a library that has such a symbol on purpose.
 fs::path buildFolder, foreign;
+const tests::Arguments commandLine{{"BUILD_FOLDER", &buildFolder}, {"LIBRARY_TO_REFUSE", &foreign}};
 
 /// Which of their names a file has; empty: none. CuTe's is that of its namespace, mangled.
 std::string foreignNameIn(const fs::path& path) {
@@ -73,14 +76,3 @@ TEST(Shipped, IsRefusedWithASymbolOfTheirs) { EXPECT_EQ(foreignNameIn(foreign), 
 
 }  // namespace
 }  // namespace tutti::repository
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s BUILD_FOLDER LIBRARY_TO_REFUSE\n", argv[0]);
-    return 2;
-  }
-  tutti::repository::buildFolder = argv[1];
-  tutti::repository::foreign = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -9,11 +9,13 @@
 #include <set>
 
 #include "tests/repository/source_tree.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::repository {
 namespace {
 
 std::string sourceRoot;
+const tests::Arguments commandLine{{"SOURCE_TREE", &sourceRoot}};
 
 /// The reason why a line is refused, or nothing.
 std::string objection(const std::string& line) {
@@ -98,13 +100,3 @@ TEST(Text, IsNotRefusedForItsSound) {
 
 }  // namespace
 }  // namespace tutti::repository
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s SOURCE_TREE\n", argv[0]);
-    return 2;
-  }
-  tutti::repository::sourceRoot = argv[1];
-  return RUN_ALL_TESTS();
-}

@@ -9,11 +9,13 @@
 #include <set>
 
 #include "tests/repository/tokens.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::repository {
 namespace {
 
 std::string sourceRoot;
+const tests::Arguments commandLine{{"SOURCE_TREE", &sourceRoot}};
 
 /// A macro that declares functions; parameters are part of their names, between ##.
 struct Macro {
@@ -169,13 +171,3 @@ TEST(Wrappers, AreNotCalledByComments) {
 
 }  // namespace
 }  // namespace tutti::repository
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s SOURCE_TREE\n", argv[0]);
-    return 2;
-  }
-  tutti::repository::sourceRoot = argv[1];
-  return RUN_ALL_TESTS();
-}

@@ -11,7 +11,7 @@
 
 namespace tutti::launcher {
 
-extern std::string tuttiPath;  ///< the executable; set by main()
+extern std::string tuttiPath;  ///< the executable; an argument of the test program
 
 struct Result {
   int exitCode = -1;  ///< 128 + signal when it was killed

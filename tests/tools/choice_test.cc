@@ -21,13 +21,17 @@
 
 #include "src/tools/tune/tune_record.h"
 #include "tests/support/outcome.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::tools {
 namespace {
 
 using collectives::MeasuredCall;
 
-std::string recordPath, betweenPath, laterPath;  // set by main()
+std::string recordPath, betweenPath, laterPath;
+const tests::Arguments commandLine{{"RECORD", &recordPath},
+                                   {"RECORD_OF_SIZES_BETWEEN", &betweenPath},
+                                   {"LATER_RECORD", &laterPath}};
 
 std::vector<MeasuredCall> read(const std::string& path) {
   std::ifstream file(path);
@@ -252,15 +256,3 @@ TEST(Record, SaysWhatItRefusesAndWhere) {
 
 }  // namespace
 }  // namespace tutti::tools
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 4) {
-    fprintf(stderr, "usage: %s RECORD RECORD_OF_SIZES_BETWEEN LATER_RECORD\n", argv[0]);
-    return 2;
-  }
-  tutti::tools::recordPath = argv[1];
-  tutti::tools::betweenPath = argv[2];
-  tutti::tools::laterPath = argv[3];
-  return RUN_ALL_TESTS();
-}

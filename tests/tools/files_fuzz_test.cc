@@ -13,11 +13,13 @@
 #include "src/topology/tuning.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/mutator.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::tools {
 namespace {
 
-std::string recordPath;  // set by main()
+std::string recordPath;
+const tests::Arguments commandLine{{"RECORD", &recordPath}};
 
 class FilesFuzz : public testing::Test {
  protected:
@@ -75,13 +77,3 @@ TEST_F(FilesFuzz, Record) {
 
 }  // namespace
 }  // namespace tutti::tools
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s RECORD\n", argv[0]);
-    return 2;
-  }
-  tutti::tools::recordPath = argv[1];
-  return RUN_ALL_TESTS();
-}

@@ -11,9 +11,12 @@
 
 #include "src/base/check.h"
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::launcher {
 namespace {
+
+const tests::Arguments commandLine{{"TUTTI", &tuttiPath}};
 
 using Json = nlohmann::json;
 
@@ -150,13 +153,3 @@ TEST(MachineCommands, AreInTheHelp) {
 
 }  // namespace
 }  // namespace tutti::launcher
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  return RUN_ALL_TESTS();
-}

@@ -10,11 +10,14 @@
 #include <set>
 
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::launcher {
 namespace {
 
 std::string pagesPath, environmentPath;
+const tests::Arguments commandLine{
+    {"TUTTI", &tuttiPath}, {"FOLDER_OF_PAGES", &pagesPath}, {"ENVIRONMENT_PAGE", &environmentPath}};
 
 std::string fileText(const std::filesystem::path& path) {
   std::ifstream in(path);
@@ -127,15 +130,3 @@ TEST(ManPages, HaveNothingThatGroffWarnsOf) {
 
 }  // namespace
 }  // namespace tutti::launcher
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 4) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE FOLDER_OF_PAGES ENVIRONMENT_PAGE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::launcher::pagesPath = argv[2];
-  tutti::launcher::environmentPath = argv[3];
-  return RUN_ALL_TESTS();
-}

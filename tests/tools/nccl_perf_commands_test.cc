@@ -6,9 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::launcher {
 namespace {
+
+const tests::Arguments commandLine{{"TUTTI", &tuttiPath}};
 
 /// `tutti run -n processes` of a program, on small sizes.
 Result runProgram(int processes, const std::string& program,
@@ -133,13 +136,3 @@ TEST(NcclPerfPrograms, FailBeforeTheyMeasureWhenJsonCannotBeWritten) {
 
 }  // namespace
 }  // namespace tutti::launcher
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  return RUN_ALL_TESTS();
-}

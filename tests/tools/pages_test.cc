@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::tools {
 namespace {
@@ -20,6 +21,9 @@ using launcher::Result;
 using launcher::runTutti;
 
 std::filesystem::path toolsPage, architecturePage;
+const tests::Arguments commandLine{{"TUTTI", &launcher::tuttiPath},
+                                   {"TOOLS_PAGE", &toolsPage},
+                                   {"ARCHITECTURE_PAGE", &architecturePage}};
 
 /// A block of a page: "$ tutti ...", and what the command prints.
 struct Shown {
@@ -111,15 +115,3 @@ TEST(Pages, AreComparedLineByLine) {
 
 }  // namespace
 }  // namespace tutti::tools
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 4) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE TOOLS_PAGE ARCHITECTURE_PAGE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::tools::toolsPage = argv[2];
-  tutti::tools::architecturePage = argv[3];
-  return RUN_ALL_TESTS();
-}

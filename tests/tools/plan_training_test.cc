@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::tools {
 namespace {
@@ -19,6 +20,7 @@ using launcher::Result;
 using launcher::runTutti;
 
 std::string pagePath;
+const tests::Arguments commandLine{{"TUTTI", &launcher::tuttiPath}, {"PAGE", &pagePath}};
 
 Result planTraining(std::vector<std::string> options) {
   options.insert(options.begin(), "plan-training");
@@ -126,11 +128,3 @@ TEST(PlanTraining, LongSequencesAreSharedOut) {
 
 }  // namespace
 }  // namespace tutti::tools
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) return 2;
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::tools::pagePath = argv[2];
-  return RUN_ALL_TESTS();
-}

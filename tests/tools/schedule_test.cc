@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::tools {
 namespace {
@@ -20,6 +21,7 @@ using launcher::Result;
 using launcher::runTutti;
 
 std::string pagePath;
+const tests::Arguments commandLine{{"TUTTI", &launcher::tuttiPath}, {"PAGE", &pagePath}};
 
 const std::vector<std::string> kNames{"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"};
 
@@ -170,14 +172,3 @@ TEST(SchedulePage, NamesEveryField) {
 
 }  // namespace
 }  // namespace tutti::tools
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE PAGE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::tools::pagePath = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -13,6 +13,7 @@
 
 #include "src/tools/shard/shard_report.h"
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::tools {
 namespace {
@@ -24,6 +25,7 @@ using launcher::Result;
 using launcher::runTutti;
 
 std::string pagePath;
+const tests::Arguments commandLine{{"TUTTI", &launcher::tuttiPath}, {"PAGE", &pagePath}};
 
 const char* const kSizes = "I=64,J=64,K=64";
 
@@ -369,14 +371,3 @@ TEST(ShardPage, NamesEveryField) {
 
 }  // namespace
 }  // namespace tutti::tools
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE PAGE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::tools::pagePath = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -1,5 +1,4 @@
-// `tutti simulate` as people run it. Arguments: the executable of tutti, and
-// docs/reference/commands.md.
+// `tutti simulate` as people run it. Arguments: the executable of tutti, and docs/reference/commands.md.
 
 #include <gtest/gtest.h>
 
@@ -10,6 +9,7 @@
 #include <sstream>
 
 #include "tests/support/run_tutti.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::launcher {
 namespace {
@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string pagePath;  // docs/reference/commands.md
+const tests::Arguments commandLine{{"TUTTI", &tuttiPath}, {"PAGE", &pagePath}};
 
 std::vector<std::string> words(const std::string& line) {
   std::istringstream in(line);
@@ -195,14 +196,3 @@ INSTANTIATE_TEST_SUITE_P(LongFiles, HundredThousandRanks,
 
 }  // namespace
 }  // namespace tutti::launcher
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s TUTTI_EXECUTABLE PAGE\n", argv[0]);
-    return 2;
-  }
-  tutti::launcher::tuttiPath = argv[1];
-  tutti::launcher::pagePath = argv[2];
-  return RUN_ALL_TESTS();
-}

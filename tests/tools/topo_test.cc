@@ -15,6 +15,7 @@
 #include "src/tools/topo/pci_tree.h"
 #include "src/tools/topo/topo.h"
 #include "src/tools/topo/topo_report.h"
+#include "tests/support/test_main.h"
 #include "tests/topology/big_machine.h"
 
 namespace tutti::tools {
@@ -25,6 +26,12 @@ using topology::bigMachine;
 using topology::Machine;
 
 std::string picturePath;  // of the big machine, in the docs
+bool draws = false;
+const tests::Arguments commandLine{{"PICTURE", &picturePath}, {"[draw]", &draws}};
+const tests::Runner runner([] {
+  if (draws) std::ofstream(picturePath) << topoSvg(topology::bigMachine(), 8);
+  return RUN_ALL_TESTS();
+});
 
 std::vector<std::string> linesOf(const std::string& text) {
   std::vector<std::string> lines;
@@ -412,14 +419,3 @@ TEST(TopoOptions, AreReadOrRefused) {
 
 }  // namespace
 }  // namespace tutti::tools
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc < 2 || argc > 3 || (argc == 3 && argv[2] != std::string("draw"))) {
-    fprintf(stderr, "usage: %s PICTURE [draw]\n", argv[0]);
-    return 2;
-  }
-  tutti::tools::picturePath = argv[1];
-  if (argc == 3) std::ofstream(argv[1]) << tutti::tools::topoSvg(tutti::topology::bigMachine(), 8);
-  return RUN_ALL_TESTS();
-}

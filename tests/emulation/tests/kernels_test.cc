@@ -14,6 +14,7 @@
 #include "tests/emulation/kernels/ring_device.cuh"
 #include "tests/emulation/kernels/rows_device.cuh"
 #include "tests/emulation/kernels/wgmma_gemm_device.cuh"
+#include "tests/support/test_main.h"
 
 namespace tutti::emulation::kernels {
 namespace {
@@ -25,8 +26,27 @@ struct Build {
   std::string program;
 };
 
-/// The programs of this build folder, from the command line.
-std::vector<Build> builds;
+/// plain=PROGRAM address=PROGRAM thread=PROGRAM, those that there are in this build folder.
+std::vector<std::string> programs;
+const tests::Arguments commandLine{{"[BUILD=PROGRAM...]", &programs}};
+
+std::vector<Build> builds() {
+  std::vector<Build> all;
+  for (const std::string& argument : programs) {
+    const size_t at = argument.find('=');
+    const std::string name = argument.substr(0, at);
+    const Builds which = name == "address" ? Address : name == "thread" ? Thread : Plain;
+    if (at != std::string::npos) all.push_back({which, argument.substr(at + 1)});
+  }
+  return all;
+}
+
+/// A sanitizer ends at its first report, and does not look for leaks of what lives for ever.
+const tests::Runner runner([] {
+  setenv("TSAN_OPTIONS", "halt_on_error=1 atexit_sleep_ms=0", 1);
+  setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+  return RUN_ALL_TESTS();
+});
 
 constexpr const char* kKernels[] = {"ring", "ll",         "ll128",    "rmsnorm",
                                     "grid", "last_block", "mma_gemm", "wgmma_gemm"};
@@ -100,7 +120,7 @@ int statusOf(const Build& build, const char* kernel, int bug, int seed, std::str
 }
 
 TEST(Kernels, AreRightInEveryBuildUnderEverySeed) {
-  for (const Build& build : builds)
+  for (const Build& build : builds())
     for (const char* const kernel : kKernels)
       for (int seed = 0; seed <= 3; ++seed) {
         std::string output;
@@ -123,7 +143,7 @@ int seedThatCatches(const Build& build, const Bug& bug) {
 
 TEST(Kernels, BugsAreCaught) {
   int expected = 0;
-  for (const Build& build : builds)
+  for (const Build& build : builds())
     for (const Bug& bug : kBugs) {
       if ((bug.seenBy & build.which) == 0) continue;
       ++expected;
@@ -131,7 +151,7 @@ TEST(Kernels, BugsAreCaught) {
       EXPECT_GT(seed, 0) << build.program << " does not see " << bug.kernel << " " << bug.what;
     }
   EXPECT_GT(expected, 0);
-  printf("%d bugs in %zu builds\n", expected, builds.size());
+  printf("%d bugs in %zu builds\n", expected, builds().size());
 }
 
 TEST(Kernels, HaveABuildThatSeesEachBug) {
@@ -141,20 +161,3 @@ TEST(Kernels, HaveABuildThatSeesEachBug) {
 
 }  // namespace
 }  // namespace tutti::emulation::kernels
-
-/// usage: kernels_test plain=PROGRAM address=PROGRAM thread=PROGRAM, those that there are.
-int main(int argc, char** argv) {
-  using namespace tutti::emulation::kernels;
-  testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const size_t at = argument.find('=');
-    const std::string name = argument.substr(0, at);
-    const Builds which = name == "address" ? Address : name == "thread" ? Thread : Plain;
-    if (at != std::string::npos) builds.push_back({which, argument.substr(at + 1)});
-  }
-  // A sanitizer ends at its first report, and does not look for leaks of what lives for ever.
-  setenv("TSAN_OPTIONS", "halt_on_error=1 atexit_sleep_ms=0", 1);
-  setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-  return RUN_ALL_TESTS();
-}

@@ -13,6 +13,7 @@
 #include "parallel/nn/llama.h"
 #include "parallel/samples/device.h"
 #include "parallel/tensor/random.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
@@ -21,6 +22,7 @@ constexpr uint64_t kSeed = 5;
 constexpr double kTolerance = 1e-10;  // derived in gradcheck.h
 
 std::string device = "host";
+const tests::Arguments commandLine{{"[DEVICE]", &device}};
 
 GradcheckReport checked(Module& module, const GradcheckOptions& options) {
   DeviceMesh mesh(deviceFor(device, 0));
@@ -199,9 +201,3 @@ TEST(Gradcheck, SeesAWrongFactor) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc > 1) tutti::parallel::device = argv[1];
-  return RUN_ALL_TESTS();
-}

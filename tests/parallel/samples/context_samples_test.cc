@@ -8,11 +8,13 @@
 #include <regex>
 
 #include "tests/parallel/samples/sample_output.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string programs, readmePath;
+const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &programs}, {"README", &readmePath}};
 
 Output run(const std::string& flags) { return runProgram(programs + "/ring_attention " + flags); }
 
@@ -90,14 +92,3 @@ TEST(RingAttention, RefusesWhatItCannotShareOut) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS README\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::programs = argv[1];
-  tutti::parallel::readmePath = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -16,11 +16,14 @@
 
 #include "tests/parallel/samples/sample_output.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string shipped, emulated, folders;
+const tests::Arguments commandLine{
+    {"FOLDER_OF_PROGRAMS", &shipped}, {"OF_EMULATED_PROGRAMS", &emulated}, {"OF_MODELS", &folders}};
 
 // How far apart losses of two devices are. From a token to its logit there are some 40 operations
 // one behind the other, in a model of four layers; their errors, which nothing correlates, add up
@@ -218,15 +221,3 @@ TEST_F(Devices, RefuseWhatIsNotThere) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 4) {
-    fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS OF_EMULATED_PROGRAMS OF_MODELS\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::shipped = argv[1];
-  tutti::parallel::emulated = argv[2];
-  tutti::parallel::folders = argv[3];
-  return RUN_ALL_TESTS();
-}

@@ -14,11 +14,14 @@
 
 #include "tests/parallel/samples/sample_output.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string shipped, emulated;
+const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &shipped},
+                                   {"OF_EMULATED_PROGRAMS", &emulated}};
 
 // Of float32 and of float64: sums are of the same numbers in other orders.
 constexpr double kSingle = 1e-6, kDouble = 1e-12;
@@ -226,14 +229,3 @@ TEST_F(AllSamples, HaveTheirTensorsOnGpus) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS OF_EMULATED_PROGRAMS\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::shipped = argv[1];
-  tutti::parallel::emulated = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -8,6 +8,7 @@
 
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string programs, sources;
+const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &programs},
+                                   {"FOLDER_OF_TESTS", &sources}};
 
 class Generate : public testing::Test {
  protected:
@@ -161,11 +164,3 @@ TEST_F(Generate, RefusesByName) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) return 2;
-  tutti::parallel::programs = argv[1];
-  tutti::parallel::sources = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -10,11 +10,13 @@
 
 #include "tests/parallel/samples/sample_output.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string programs;
+const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &programs}};
 
 Output run(const std::string& command) { return runProgram(programs + "/" + command); }
 
@@ -132,13 +134,3 @@ TEST(TrainGpt, TrainsAndWritesWithExperts) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc < 2) {
-    fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::programs = argv[1];
-  return RUN_ALL_TESTS();
-}

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "tests/parallel/samples/sample_output.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string programs;
 bool measures = false;
+const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &programs}, {"[measure]", &measures}};
 
 Output run(const std::string& command) { return runProgram(programs + "/" + command); }
 
@@ -91,14 +93,3 @@ TEST(PipelineSamples, SchedulesIdleAsPredicted) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc < 2) {
-    fprintf(stderr, "usage: %s FOLDER_OF_PROGRAMS [measure]\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::programs = argv[1];
-  tutti::parallel::measures = argc > 2;
-  return RUN_ALL_TESTS();
-}

@@ -11,11 +11,13 @@
 #include <regex>
 
 #include "tests/parallel/samples/sample_output.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string programs, readmePath;
+const tests::Arguments commandLine{{"FOLDER_OF_SAMPLES", &programs}, {"README", &readmePath}};
 
 Output run(const std::string& command) { return runProgram(programs + "/" + command); }
 
@@ -259,14 +261,3 @@ TEST(TensorSamples, OperatorsAreOnDifferentRanks) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: %s FOLDER_OF_SAMPLES README\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::programs = argv[1];
-  tutti::parallel::readmePath = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -8,11 +8,14 @@
 #include "tests/parallel/samples/sample_output.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string programs, tokenizers;
+const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &programs},
+                                   {"FOLDER_OF_TOKENIZERS", &tokenizers}};
 
 class Tokenize : public testing::Test {
  protected:
@@ -127,11 +130,3 @@ TEST_F(Tokenize, ATrainingRefusesAFileOfAnotherTokenizer) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) return 2;
-  tutti::parallel::programs = argv[1];
-  tutti::parallel::tokenizers = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -11,11 +11,13 @@
 
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string program;
+const tests::Arguments commandLine{{"TRAINING_SPEED", &program}};
 
 /// With an interpreter that says it has that version of torch, and as a worker ends at once.
 Output run(const std::string& version, const std::string& flags) {
@@ -68,13 +70,3 @@ TEST(TrainingSpeed, MeetsAtAFreePort) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: %s TRAINING_SPEED\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::program = argv[1];
-  return RUN_ALL_TESTS();
-}

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/parallel/samples/sample_output.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
@@ -23,6 +24,7 @@ using Json = nlohmann::json;
 
 std::string programs;
 bool measures = false;
+const tests::Arguments commandLine{{"FOLDER_OF_PROGRAMS", &programs}, {"[measure]", &measures}};
 
 Output compare(const std::string& flags) {
   return runProgram(programs + "/compare_strategies --layers 8 --width 32 --context 16 " + flags);
@@ -202,11 +204,3 @@ TEST(CompareStrategies, RefusesASingleStep) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc < 2) return 2;
-  tutti::parallel::programs = argv[1];
-  tutti::parallel::measures = argc > 2;
-  return RUN_ALL_TESTS();
-}

@@ -18,11 +18,14 @@
 #include "tests/support/mutator.h"
 #include "tests/support/outcome.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
-int casesOfAFile = 1500;
+bool isLong = false;
+const tests::Arguments commandLine{{"[long]", &isLong}};
+int casesOfAFile() { return isLong ? 60'000 : 1500; }
 
 constexpr const char* kToml = R"(# a run
 text = "x"
@@ -53,7 +56,7 @@ class ConfigFuzz : public testing::Test {
            const std::function<bool(const std::string&)>& isNamed) {
     int accepted = 0, refused = 0;
     const auto* data = reinterpret_cast<const std::byte*>(good.data());
-    for (int i = 0; i < casesOfAFile; ++i) {
+    for (int i = 0; i < casesOfAFile(); ++i) {
       const base::Bytes changed = mutator_.mutate(base::Bytes(data, data + good.size()));
       setFile(changed);
       const std::string refusal = take();
@@ -61,8 +64,8 @@ class ConfigFuzz : public testing::Test {
       if (refusal.empty()) continue;
       ASSERT_TRUE(isNamed(refusal)) << refusal << "\nof\n" << bytes_;
     }
-    EXPECT_GT(accepted, casesOfAFile / 100) << "no input is good: the test tests nothing";
-    EXPECT_GT(refused, casesOfAFile / 100) << "no input is bad: the test tests nothing";
+    EXPECT_GT(accepted, casesOfAFile() / 100) << "no input is good: the test tests nothing";
+    EXPECT_GT(refused, casesOfAFile() / 100) << "no input is bad: the test tests nothing";
     std::cout << accepted << " accepted, " << refused << " refused\n";
   }
 
@@ -108,7 +111,7 @@ TEST_F(ConfigFuzz, Toml) {
         return refusal.find(file_) == std::string::npos &&
                !std::regex_search(refusal, std::regex("^--[a-z-]+: "));
       });
-  EXPECT_GT(byLine, casesOfAFile / 10);
+  EXPECT_GT(byLine, casesOfAFile() / 10);
 }
 
 TEST_F(ConfigFuzz, DeepSpeed) {
@@ -134,7 +137,7 @@ TEST_F(ConfigFuzz, LinesOfARun) {
   options.resume = true;
   int whole = 0, less = 0;
   const auto* data = reinterpret_cast<const std::byte*>(good.data());
-  for (int i = 0; i < casesOfAFile; ++i) {
+  for (int i = 0; i < casesOfAFile(); ++i) {
     const base::Bytes changed = mutator_.mutate(base::Bytes(data, data + good.size()));
     setFile(changed);
     Progress(options, true).resumed(kLast);
@@ -154,9 +157,3 @@ TEST_F(ConfigFuzz, LinesOfARun) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc > 1) tutti::parallel::casesOfAFile = 60'000;
-  return RUN_ALL_TESTS();
-}

@@ -9,11 +9,14 @@
 #include <string>
 
 #include "tests/support/run_program.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string trainGpt, unpack, text;
+const tests::Arguments commandLine{
+    {"TRAIN_GPT", &trainGpt}, {"UNPACK_JARGON", &unpack}, {"TEXT", &text}};
 
 TEST(Demo, LearnsTheJargonFile) {
   const Output unpacked = runProgram("'" + unpack + "' '" + text + "'");
@@ -43,15 +46,3 @@ TEST(Demo, LearnsTheJargonFile) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: %s TRAIN_GPT UNPACK_JARGON TEXT\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::trainGpt = argv[1];
-  tutti::parallel::unpack = argv[2];
-  tutti::parallel::text = argv[3];
-  return RUN_ALL_TESTS();
-}

@@ -11,11 +11,13 @@
 
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string launcher, program;
+const tests::Arguments commandLine{{"TUTTI", &launcher}, {"TRAIN_GPT", &program}};
 constexpr int kSteps = 20;
 
 class EightRanks : public testing::Test {
@@ -89,14 +91,3 @@ TEST_F(EightRanks, NeedNoMoreThanTheirLayout) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc < 3) {
-    std::fprintf(stderr, "usage: %s TUTTI TRAIN_GPT\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::launcher = argv[1];
-  tutti::parallel::program = argv[2];
-  return RUN_ALL_TESTS();
-}

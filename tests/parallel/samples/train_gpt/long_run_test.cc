@@ -17,6 +17,7 @@
 #include "tests/support/leftovers.h"
 #include "tests/support/run_tutti.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
@@ -27,7 +28,8 @@ using launcher::eventually;
 using launcher::Result;
 using std::chrono::seconds;
 
-std::string program;  // set by main()
+std::string program;
+const tests::Arguments commandLine{{"TRAIN_GPT", &program}, {"TUTTI", &launcher::tuttiPath}};
 
 /// The processes of the job that `launcher` has started, by rank, as far as they are there.
 std::map<int, pid_t> ranksOf(pid_t launcher) {
@@ -236,14 +238,3 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Killed, testing::Bool());
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s TRAIN_GPT_EXECUTABLE TUTTI_EXECUTABLE\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::program = argv[1];
-  tutti::launcher::tuttiPath = argv[2];
-  return RUN_ALL_TESTS();
-}

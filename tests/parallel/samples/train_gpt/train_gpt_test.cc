@@ -16,11 +16,13 @@
 
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel {
 namespace {
 
 std::string program, launcher;
+const tests::Arguments commandLine{{"TRAIN_GPT", &program}, {"TUTTI", &launcher}};
 
 Output run(const std::string& arguments, const std::string& variables = "") {
   return runProgram(variables + " " + program + " " + arguments);
@@ -637,14 +639,3 @@ TEST_F(TrainGpt, RefusesThreeRanksToBeDeterministic) {
 
 }  // namespace
 }  // namespace tutti::parallel
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: %s TRAIN_GPT TUTTI\n", argv[0]);
-    return 2;
-  }
-  tutti::parallel::program = argv[1];
-  tutti::parallel::launcher = argv[2];
-  return RUN_ALL_TESTS();
-}

@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "tests/parallel/kernels/cuda/machine_code.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel::cuda {
 namespace {
 
 /// From the command line: of backward in one pass, of forward, and of backward.
 std::string onePass, forward, backward;
+const tests::Arguments commandLine{
+    {"ONE_PASS_OBJECT", &onePass}, {"FORWARD_OBJECT", &forward}, {"BACKWARD_OBJECT", &backward}};
 
 /// `products` of a head's columns and `sums` of rows, 16 at a time.
 void expectHopper(const std::string& object, const char* kernel, size_t kernelCount,
@@ -67,12 +70,3 @@ TEST(Opcodes, OnePassUsesHoppersTensorCoresAndTma) {
 }  // namespace tutti::parallel::cuda
 
 /// usage: opcodes_test ONE_PASS FORWARD BACKWARD
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (argc > 3) {
-    tutti::parallel::cuda::onePass = argv[1];
-    tutti::parallel::cuda::forward = argv[2];
-    tutti::parallel::cuda::backward = argv[3];
-  }
-  return RUN_ALL_TESTS();
-}

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "tests/parallel/kernels/cuda/machine_code.h"
+#include "tests/support/test_main.h"
 
 namespace tutti::parallel::cuda {
 namespace {
 
 /// From the command line.
 std::string object;
+const tests::Arguments commandLine{{"OBJECT", &object}};
 
 TEST(Opcodes, HopperKernelsUseItsTensorCoresAndTma) {
   const auto kernels = kernelsIn(contentsOf(object));
@@ -42,9 +44,3 @@ TEST(Opcodes, HopperKernelsUseItsTensorCoresAndTma) {
 }  // namespace tutti::parallel::cuda
 
 /// usage: opcodes_test OBJECT
-int main(int argc, char** argv) {
-  using namespace tutti::parallel::cuda;
-  testing::InitGoogleTest(&argc, argv);
-  if (argc > 1) object = argv[1];
-  return RUN_ALL_TESTS();
-}

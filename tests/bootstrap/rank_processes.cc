@@ -22,10 +22,6 @@ std::string runBody(const RankProcesses::Body& body, int rank, RankProcesses::Bo
 
 }  // namespace
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 void RankProcesses::Board::publish(const UniqueId& made) {
   std::memcpy(id, made.bytes.data(), sizeof id);
   published.store(1);

@@ -13,6 +13,7 @@
 
 #include "tests/support/child_processes.h"
 #include "tests/support/leftovers.h"
+#include "tests/support/text.h"
 
 namespace tutti::bootstrap {
 
@@ -60,11 +61,10 @@ class RankProcesses {
   tests::ChildProcesses processes_;
 };
 
+using tests::contains;
 using tests::countDescriptors;
 using tests::countOurSockets;
 using tests::enterOwnNetwork;
 using tests::eventually;
-
-bool contains(const std::string& text, const std::string& part);
 
 }  // namespace tutti::bootstrap

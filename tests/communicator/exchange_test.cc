@@ -17,6 +17,7 @@
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/text.h"
 
 namespace tutti::tests {
 namespace {
@@ -40,10 +41,6 @@ void give(Communicator& c, const Bytes& data, int peer, StreamRef stream = {}) {
 void take(Communicator& c, Bytes& data, int peer, StreamRef stream = {}) {
   c.receive({.recv = data.data(), .count = data.size(), .type = DataType::UInt8, .peer = peer},
             stream);
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Exchange, ASendMeetsItsReceive) {

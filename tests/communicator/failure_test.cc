@@ -14,6 +14,7 @@
 #include "tests/support/leftovers.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/text.h"
 
 namespace tutti::tests {
 namespace {
@@ -46,10 +47,6 @@ void reportFailure(const Context& context, const std::function<void()>& body) {
     context.say("failed-at " + std::to_string(nowMs()));
     context.say(std::string(toString(e.code())) + "|" + e.what());
   }
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // Row 1 of the failure table, local: also with messages of several sizes, so that the death falls

@@ -15,6 +15,7 @@
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/text.h"
 
 namespace tutti::tests {
 namespace {
@@ -24,10 +25,6 @@ using namespace std::chrono_literals;
 constexpr std::byte kCanary{0xa5};
 constexpr int kOdd = 1;
 constexpr size_t kLarge = 500000;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Every byte that rank r sends.
 std::byte sentBy(int rank) { return static_cast<std::byte>(rank + 1); }

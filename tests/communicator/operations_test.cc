@@ -20,16 +20,13 @@
 #include "src/plan/asking.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/outcome.h"
+#include "tests/support/text.h"
 #include "transports/shm/endpoint.h"
 
 namespace tutti::tests {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 void expectRefused(const std::string& mention, const std::function<void()>& call) {
   const Outcome outcome = outcomeOf(call);

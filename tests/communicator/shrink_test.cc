@@ -20,6 +20,7 @@
 #include "src/communicator/state.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/text.h"
 #include "transports/shm/endpoint.h"
 
 namespace tutti::tests {
@@ -27,10 +28,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Context = RankProcesses::Context;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 int sumOfRanks(Communicator& c) {
   int sum = c.rank() + 1;

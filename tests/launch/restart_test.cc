@@ -46,11 +46,11 @@ std::vector<std::string> said(const std::string& text, int rank, const std::stri
 }
 
 TEST(Restarts, GoOnUntilAnAttemptSucceeds) {
-  const Folder folder;
+  const TemporaryFolder folder;
   // Before it does anything, each rank looks for those of earlier attempts, which would stay long.
   const Result result =
       run(3, 5,
-          "cd " + folder.path +
+          "cd " + folder.path().string() +
               "; for f in *.rank; do [ -e $f ] && [ ${f%%.*} != $TUTTI_RESTART ] && "
               "kill -0 $(cat $f) 2>/dev/null && echo met $f; done; sleep 50 & "
               "echo $$ >$TUTTI_RESTART.$TUTTI_RANK.rank; echo helper $!; "
@@ -166,8 +166,8 @@ TEST(Restarts, DoNotEndWithASignalForTheRanks) {
 }
 
 TEST(Restarts, DoNotHelpAProgramThatCannotStart) {
-  const Folder folder;
-  const std::string program = folder.path + "/program";
+  const TemporaryFolder folder;
+  const std::string program = folder.path().string() + "/program";
   std::ofstream(program) << "#!/no/such/interpreter\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const Result result = runTutti({"run", "-n", "2", "--restarts", "3", program});
@@ -176,7 +176,7 @@ TEST(Restarts, DoNotHelpAProgramThatCannotStart) {
 }
 
 TEST(Restarts, EndWhenNobodyReads) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Result result = runShell(
       1, "{ " + tuttiPath + " run -n 2 --restarts 9 -- yes; echo code $? >&2; } | head -n 1");
   EXPECT_TRUE(contains(result.err, "attempt 1 of 10 failed: the job has no reader left"))
@@ -185,9 +185,9 @@ TEST(Restarts, EndWhenNobodyReads) {
 }
 
 TEST(Restarts, KeepTheOutputOfEachAttempt) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Result result =
-      runTutti({"run", "-n", "2", "--restarts", "2", "-o", folder.path, "sh", "-c",
+      runTutti({"run", "-n", "2", "--restarts", "2", "-o", folder.path().string(), "sh", "-c",
                 "echo out $TUTTI_RESTART; [ $TUTTI_RESTART = 0 ] && echo only once >&2; "
                 "[ $TUTTI_RANK = 1 ] && sleep 50; exit 6"});
   EXPECT_EQ(result.exitCode, 6);

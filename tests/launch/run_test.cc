@@ -18,6 +18,7 @@
 #include <tutti/launch.h>
 
 #include "src/base/cores.h"
+#include "tests/support/run_program.h"
 #include "tests/support/run_tutti.h"
 #include "tests/support/test_main.h"
 
@@ -144,8 +145,8 @@ TEST(Run, SaysWhyAFolderForOutputCannotBeMade) {
 
 TEST(Run, SaysWhichRankCouldNotStart) {
   // An executable file that the kernel refuses only when it is asked to run it.
-  const Folder folder;
-  const std::string program = folder.path + "/program";
+  const TemporaryFolder folder;
+  const std::string program = folder.path().string() + "/program";
   std::ofstream(program) << "#!/no/such/interpreter\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const Result result = runTutti({"run", "-n", "4", program});
@@ -190,8 +191,8 @@ TEST(Run, KeepsOutputAndErrorApart) {
 }
 
 TEST(Run, WritesToFiles) {
-  const Folder folder;
-  const std::string logs = folder.path + "/new/logs";
+  const TemporaryFolder folder;
+  const std::string logs = folder.path().string() + "/new/logs";
   const Result result = runTutti({"run", "-n", "2", "--output", logs, "sh", "-c",
                                   "echo out $TUTTI_RANK; echo err $TUTTI_RANK >&2; exit 5"});
   EXPECT_EQ(result.exitCode, 5);
@@ -350,18 +351,19 @@ TEST(Run, LeavesNoRankWhenLauncherAndGuardianAreKilled) {
 }
 
 TEST(Run, LeavesNobodyWhenTheLauncherIsKilledWhileItStarts) {
-  const Folder folder;
+  const TemporaryFolder folder;
   for (int i = 0; i < 40; ++i) {
     // Each rank leaves a file with its number before it sleeps; the kill comes at another moment
     // each time.
-    Running job({"run", "-n", "8", "sh", "-c", "touch " + folder.path + "/$$; exec sleep 50"});
+    Running job(
+        {"run", "-n", "8", "sh", "-c", "touch " + folder.path().string() + "/$$; exec sleep 50"});
     usleep(i * 1000);
     job.signal(SIGKILL);
     job.wait();
   }
   EXPECT_TRUE(eventually(
       [&] {
-        for (const auto& entry : std::filesystem::directory_iterator(folder.path))
+        for (const auto& entry : std::filesystem::directory_iterator(folder.path().string()))
           if (alive(std::atoi(entry.path().filename().c_str()))) return false;
         return true;
       },
@@ -431,11 +433,8 @@ TEST(Launch, EndsAlthoughAnotherThreadReapsTheRanks) {
 
 TEST(Run, EndsWhenItsReaderHasGone) {
   const std::string command = tuttiPath + " run -n 2 sh -c 'yes' 2>&1 | head -n 1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  char line[64] = {};
-  ASSERT_TRUE(std::fgets(line, sizeof line, pipe));
-  EXPECT_TRUE(contains(line, "y"));
-  pclose(pipe);  // returns: `yes` got SIGPIPE, and with it the job ended
+  // It returns: `yes` got SIGPIPE, and with it the job ended.
+  EXPECT_TRUE(contains(tests::runProgram(command).text, "y"));
 }
 
 /// What `tutti run -n 2` of a shell script comes to where a shell redirects its standard streams.
@@ -445,9 +444,9 @@ Result redirected(const std::string& script, const std::string& redirection) {
 }
 
 TEST(Run, WorksWithoutStandardStreams) {
-  Folder folder;
+  TemporaryFolder folder;
   for (const char* closed : {"<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"}) {
-    const std::string file = folder.path + "/sum";
+    const std::string file = folder.path().string() + "/sum";
     std::filesystem::remove(file);
     const Result result = redirected("cat; echo out; echo err >&2; echo rank >>" + file, closed);
     EXPECT_TRUE(contains(result.out, "code 0")) << closed << ": " << result.out << result.err;

@@ -18,7 +18,7 @@ namespace {
 
 using launcher::alive;
 using launcher::eventually;
-using launcher::Folder;
+using launcher::TemporaryFolder;
 
 constexpr std::chrono::seconds kPatience(20);
 
@@ -43,10 +43,10 @@ class Kept : public testing::Test {
     program_ = fork();
     if (program_ != 0) return;
     _exit(runKept([&] {
-      startDaemon(folder_.path + "/daemon");
-      std::ofstream(folder_.path + "/kept") << std::getenv("TMPDIR");
+      startDaemon(folder_.path().string() + "/daemon");
+      std::ofstream(folder_.path().string() + "/kept") << std::getenv("TMPDIR");
       while (folder_.read("daemon").empty()) usleep(1000);
-      std::ofstream(folder_.path + "/ready") << getpid();
+      std::ofstream(folder_.path().string() + "/ready") << getpid();
       return rest();
     }));
   }
@@ -66,7 +66,7 @@ class Kept : public testing::Test {
     EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(kept); }, kPatience)) << kept;
   }
 
-  Folder folder_;
+  TemporaryFolder folder_;
   pid_t program_ = -1;
 };
 

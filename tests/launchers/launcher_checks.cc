@@ -18,7 +18,7 @@ namespace {
 
 using launcher::Command;
 using launcher::eventually;
-using launcher::Folder;
+using launcher::TemporaryFolder;
 
 constexpr std::array kForeign{"TUTTI_",        "SLURM", "OMPI_",       "PMI_",           "PMIX_",
                               "MPI_LOCAL",     "RANK=", "WORLD_SIZE=", "LOCAL_",         "MASTER_",
@@ -121,8 +121,8 @@ void waitsForALateRank(const Launcher& launcher, int late) {
 }
 
 void failsWithARank(const Launcher& launcher, const std::string& how) {
-  const Folder folder;
-  const Result result = run(launcher.command(3, {rankPath, "lose", how, folder.path}));
+  const TemporaryFolder folder;
+  const Result result = run(launcher.command(3, {rankPath, "lose", how, folder.path().string()}));
   EXPECT_NE(result.exitCode, 0) << result.out << result.err;
   if (how == "exit") {
     EXPECT_EQ(result.exitCode, 3) << result.out << result.err;
@@ -130,9 +130,9 @@ void failsWithARank(const Launcher& launcher, const std::string& how) {
 }
 
 void survivorsNameTheLostRank(const Launcher& launcher, const std::string& how) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Result result =
-      run(launcher.command(3, {"setsid", "--wait", rankPath, "lose", how, folder.path}));
+      run(launcher.command(3, {"setsid", "--wait", rankPath, "lose", how, folder.path().string()}));
   EXPECT_NE(result.exitCode, 0) << result.out << result.err;
   for (const char* survivor : {"0", "2"}) {
     ASSERT_TRUE(

@@ -75,7 +75,7 @@ std::string SlurmCluster::log() {
 }
 
 void SlurmCluster::writeFiles() const {
-  TUTTI_SYSCALL(chmod(folder_.path.c_str(), 0711));  // munge wants its socket to be within reach
+  TUTTI_SYSCALL(chmod(folder_.path().c_str(), 0711));  // munge wants its socket to be within reach
   for (const char* name : {"munge", "state", "spool"}) {
     std::filesystem::create_directory(path(name));
     TUTTI_SYSCALL(chmod(path(name).c_str(), 0755));

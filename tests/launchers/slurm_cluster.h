@@ -27,9 +27,9 @@ class SlurmCluster {
 
  private:
   void writeFiles() const;
-  std::string path(const std::string& name) const { return folder_.path + "/" + name; }
+  std::string path(const std::string& name) const { return folder_.path().string() + "/" + name; }
 
-  launcher::Folder folder_;
+  launcher::TemporaryFolder folder_;
   std::unique_ptr<launcher::Command> munged_, controller_, node_;
   bool ready_ = false;
 };

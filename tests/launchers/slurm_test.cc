@@ -12,7 +12,7 @@ namespace tutti::launchers {
 namespace {
 
 using launcher::eventually;
-using launcher::Folder;
+using launcher::TemporaryFolder;
 
 Words operator+(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
@@ -81,9 +81,9 @@ TEST_F(Slurm, CountsBesideItsPmi) {
 }
 
 TEST_F(Slurm, IsNoLauncherOfABatchScript) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Result result =
-      run({"sbatch", "-n", "3", "-o", folder.path + "/out", "--wrap",
+      run({"sbatch", "-n", "3", "-o", folder.path().string() + "/out", "--wrap",
            rankPath + " meet 1; srun --quiet " + rankPath + " meet 2; " + tuttiPath +
                " run -n 2 --no-prefix " + rankPath + " meet 3; echo end of the script"});
   ASSERT_EQ(result.exitCode, 0) << result.err;

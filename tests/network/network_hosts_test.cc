@@ -18,6 +18,7 @@
 
 #include "src/base/check.h"
 #include "src/base/file_descriptor.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::tests {
 namespace {
@@ -126,15 +127,14 @@ TEST(NetworkHosts, AreMadeInAChroot) {
   });
   if (!possible) GTEST_SKIP() << "no chroot can be made: this is no root, or \"/\" no mount point";
   if (const auto reason = NetworkHosts::unavailable()) GTEST_SKIP() << *reason;
-  std::string pattern = (fs::temp_directory_path() / "tutti_chroot_XXXXXX").string();
-  const fs::path folder = ::mkdtemp(pattern.data());
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary.path();
   EXPECT_TRUE(succeeds([&] {
     enterChroot(folder);
     return problemOfTwoHosts();
   }));
   // Links and empty folders: what was mounted there went with the process.
   for (const auto& entry : fs::directory_iterator(folder)) fs::remove(entry);
-  fs::remove(folder);
 }
 
 }  // namespace

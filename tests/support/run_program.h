@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <string>
 
-namespace tutti::parallel {
+namespace tutti::tests {
 
 struct Output {
-  int exitCode = -1;
-  std::string text;  ///< standard output and error
+  int exitCode = -1;  ///< 128 + signal when it was killed
+  std::string text;   ///< standard output and error
 
   int count(const std::string& part) const {
     int found = 0;
@@ -33,8 +33,8 @@ inline Output runProgram(const std::string& command) {
   char buffer[4096];
   for (size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.text.append(buffer, n);
   const int status = pclose(pipe);
-  if (WIFEXITED(status)) output.exitCode = WEXITSTATUS(status);
+  output.exitCode = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return output;
 }
 
-}  // namespace tutti::parallel
+}  // namespace tutti::tests

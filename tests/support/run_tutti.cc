@@ -137,20 +137,4 @@ std::vector<std::string> lines(const std::string& text) {
   return result;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-Folder::Folder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "tutti_run_XXXXXX").string();
-  path = mkdtemp(pattern.data());
-}
-
-Folder::~Folder() { std::filesystem::remove_all(path); }
-
-std::string Folder::read(const std::string& name) const {
-  std::ifstream in(path + "/" + name);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 }  // namespace tutti::launcher

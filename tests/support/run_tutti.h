@@ -9,7 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temporary_folder.h"
+#include "tests/support/text.h"
+
 namespace tutti::launcher {
+
+using tests::contains;
+using tests::TemporaryFolder;
 
 extern std::string tuttiPath;  ///< the executable; an argument of the test program
 
@@ -66,17 +72,5 @@ bool eventually(const std::function<bool()>& condition, std::chrono::millisecond
 bool alive(pid_t pid);
 
 std::vector<std::string> lines(const std::string& text);
-bool contains(const std::string& text, const std::string& part);
-
-/// A folder that is removed again.
-struct Folder {
-  Folder();
-  ~Folder();
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  /// What is in its file `name`; empty when there is none.
-  std::string read(const std::string& name) const;
-  std::string path;
-};
 
 }  // namespace tutti::launcher

@@ -16,7 +16,7 @@ namespace tutti::tests {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string path = testing::TempDir() + "/tutti-test-XXXXXX";
+    std::string path = std::filesystem::temp_directory_path() / "tutti-test-XXXXXX";
     if (mkdtemp(path.data())) path_ = std::filesystem::canonical(path);
     EXPECT_FALSE(path_.empty()) << path;
   }
@@ -29,6 +29,11 @@ class TemporaryFolder {
 
   /// Absolute, without links.
   const std::filesystem::path& path() const { return path_; }
+  /// What is in its file `name`; empty if there is none.
+  std::string read(const std::string& name) const {
+    std::ifstream file(path_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
 
  private:
   std::filesystem::path path_;

@@ -82,8 +82,8 @@ TEST(ExplainCommand, IsAboutThisHostWhereNothingElseIsSaid) {
 }
 
 TEST(ExplainCommand, TakesTheConstantsThatItIsGiven) {
-  const Folder folder;
-  const std::string file = folder.path + "/tuning";
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/tuning";
   std::ofstream(file) << "messageMicroseconds = 1000\n";
   const std::vector<std::string> words{"explain", "all_reduce", "--count", "1", "-n", "2"};
   const auto predicted = [&](const Result& run) {
@@ -166,8 +166,9 @@ TEST(ExplainCommand, RefusesByName) {
 }
 
 TEST(TuneCommand, WritesConstantsAndMeasurements) {
-  const Folder folder;
-  const std::string file = folder.path + "/tuning", record = folder.path + "/record";
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/tuning",
+                    record = folder.path().string() + "/record";
   const Result run = runTutti(
       {"tune", "-n", "3", "--turns", "1", "--blocks", "8,4K,12K", "-o", file, "--record", record});
   EXPECT_EQ(run.exitCode, 0) << run.err;
@@ -194,8 +195,8 @@ TEST(TuneCommand, WritesConstantsAndMeasurements) {
   EXPECT_GT(asking, 0);
 
   // Two recordings of the same are one.
-  const Result both =
-      runTutti({"tune", "--check", "--from", record, record, "--record", folder.path + "/both"});
+  const Result both = runTutti(
+      {"tune", "--check", "--from", record, record, "--record", folder.path().string() + "/both"});
   EXPECT_EQ(both.exitCode, 0) << both.err;
   const auto before = lines(folder.read("record")), merged = lines(folder.read("both"));
   ASSERT_EQ(merged.size(), before.size());
@@ -205,8 +206,8 @@ TEST(TuneCommand, WritesConstantsAndMeasurements) {
 
 // Also those of parts of the job.
 TEST(TuneCommand, StartsFromTheConstantsOfRankZero) {
-  const Folder folder;
-  const std::string file = folder.path + "/tuning";
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/tuning";
   std::ofstream(file) << "messageMicroseconds = 123000\n";
   const Result run =
       runShell(3, "export TUTTI_LOG=debug; [ $TUTTI_RANK = 0 ] && export TUTTI_TUNING=" + file +
@@ -225,8 +226,8 @@ TEST(TuneCommand, StartsFromTheConstantsOfRankZero) {
 
 TEST(TuneCommand, SaysWhenOtherWorkWasBesideIt) {
   Command other({"sh", "-c", "while :; do :; done"});
-  const Folder folder;
-  const std::string file = folder.path + "/tuning";
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/tuning";
   const Result run = runTutti(
       {"tune", "-n", "2", "--turns", "3", "--blocks", "8,64K", "--memory", "window", "-o", file});
   other.signal(SIGKILL);

@@ -141,9 +141,9 @@ TEST(PerfCommand, RefusesWithExitCodeTwoAndTheReason) {
 TEST(PerfCommand, DrawsItsTable) {
   if (Command({"sh", "-c", "command -v gnuplot"}).wait().exitCode != 0)
     GTEST_SKIP() << "gnuplot is not installed (Debian's package gnuplot-nox)";
-  const Folder folder;
+  const TemporaryFolder folder;
   const Result run = runTutti({"perf", "all_gather", "-n", "2", "-b", "8", "-e", "64K", "-f", "8",
-                               "--iters", "1", "--plot", folder.path + "/perf.svg"});
+                               "--iters", "1", "--plot", folder.path().string() + "/perf.svg"});
   EXPECT_EQ(run.exitCode, 0) << run.err;
   EXPECT_NE(run.out.find("values : 0 OK"), std::string::npos) << run.out;
   const std::string svg = folder.read("perf.svg");
@@ -160,38 +160,38 @@ TEST(PerfCommand, DrawsItsTable) {
         << curve;
   }
   const Result one = runTutti({"perf", "all_gather", "-n", "2", "-b", "8", "-e", "8", "--iters",
-                               "1", "--plot", folder.path + "/one.svg"});
+                               "1", "--plot", folder.path().string() + "/one.svg"});
   EXPECT_EQ(one.exitCode, 0);
   EXPECT_EQ(one.err, "");
   EXPECT_NE(folder.read("one.svg").find("</svg>"), std::string::npos);
 }
 
 TEST(PerfCommand, FailsBeforeItMeasuresWhenItsPlotCannotBeDrawn) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const auto plotOnPath = [&](const std::string& path, const std::string& file) {
     return Command({"env", "PATH=" + path, tuttiPath, "perf", "all_reduce", "-n", "2", "-b", "8",
                     "-e", "8", "--plot", file})
         .wait();
   };
-  const Result missing = plotOnPath("/nowhere", folder.path + "/perf.svg");
+  const Result missing = plotOnPath("/nowhere", folder.path().string() + "/perf.svg");
   EXPECT_EQ(missing.exitCode, 1);
   EXPECT_NE(missing.err.find("--plot needs gnuplot"), std::string::npos) << missing.err;
   EXPECT_EQ(missing.out, "");
-  EXPECT_FALSE(std::filesystem::exists(folder.path + "/perf.svg"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path().string() + "/perf.svg"));
   // One that is there, and is never called.
-  std::filesystem::create_symlink("/bin/false", folder.path + "/gnuplot");
-  const Result lost = plotOnPath(folder.path, "/nowhere/at/all.svg");
+  std::filesystem::create_symlink("/bin/false", folder.path().string() + "/gnuplot");
+  const Result lost = plotOnPath(folder.path().string(), "/nowhere/at/all.svg");
   EXPECT_EQ(lost.exitCode, 1);
   EXPECT_NE(lost.err.find("--plot /nowhere/at/all.svg"), std::string::npos) << lost.err;
   EXPECT_EQ(lost.out, "");
   // And one that fails, which is seen at the end.
-  const Result failed = plotOnPath(folder.path, folder.path + "/perf.svg");
+  const Result failed = plotOnPath(folder.path().string(), folder.path().string() + "/perf.svg");
   EXPECT_EQ(failed.exitCode, 1);
   EXPECT_NE(failed.err.find("gnuplot failed"), std::string::npos) << failed.err;
   // And one whose picture the disk does not take.
-  std::filesystem::remove(folder.path + "/gnuplot");
-  std::filesystem::create_symlink("/bin/echo", folder.path + "/gnuplot");
-  const Result full = plotOnPath(folder.path, "/dev/full");
+  std::filesystem::remove(folder.path().string() + "/gnuplot");
+  std::filesystem::create_symlink("/bin/echo", folder.path().string() + "/gnuplot");
+  const Result full = plotOnPath(folder.path().string(), "/dev/full");
   EXPECT_EQ(full.exitCode, 1);
   EXPECT_NE(full.err.find("--plot /dev/full did not take the picture"), std::string::npos)
       << full.err;
@@ -278,8 +278,8 @@ TEST(PlanCommand, WritesJsonAndSvg) {
     EXPECT_EQ(json["spec"]["protocol"], std::string(algorithm) == "mapped" ? "mapped" : "simple");
     EXPECT_EQ(json["programs"].size(), 5u);
   }
-  const Folder folder;
-  const std::string file = folder.path + "/plan.svg";
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/plan.svg";
   const Result picture = runTutti({"plan", "barrier", "-n", "3", "--svg", file});
   EXPECT_EQ(picture.exitCode, 0) << picture.err;
   EXPECT_NE(picture.out.find("\nrank 2\n"), std::string::npos) << picture.out;

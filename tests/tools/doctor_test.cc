@@ -8,6 +8,7 @@
 
 #include "src/base/check.h"
 #include "src/tools/doctor/doctor.h"
+#include "tests/support/run_program.h"
 #include "tests/topology/big_machine.h"
 
 namespace tutti::tools {
@@ -274,11 +275,9 @@ TEST(Doctor, WritesWordsAsAShellTakesThem) {
   for (const std::string word :
        {"", " eth0", "a b", "it's", "$HOME", "\\ud_v", "a*", "^ib", "a;b", "\"", "a\nb", "~"}) {
     const std::string command = exportOf("TUTTI_WORD", word) + "; printf '%s' \"$TUTTI_WORD\"";
-    std::FILE* const shell = ::popen(command.c_str(), "r");
-    ASSERT_NE(shell, nullptr);
-    char text[64];
-    EXPECT_EQ(std::string(text, std::fread(text, 1, sizeof text, shell)), word) << command;
-    EXPECT_EQ(::pclose(shell), 0) << command;
+    const tests::Output output = tests::runProgram(command);
+    EXPECT_EQ(output.text, word) << command;
+    EXPECT_EQ(output.exitCode, 0) << command;
   }
 }
 

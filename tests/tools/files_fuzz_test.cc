@@ -13,6 +13,7 @@
 #include "src/topology/tuning.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/mutator.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::tools {
@@ -45,10 +46,6 @@ class FilesFuzz : public testing::Test {
     EXPECT_GT(refused, 0) << "no input is bad: the test tests nothing";
     std::cout << accepted << " accepted, " << refused << " refused\n";
   }
-  static std::string contents(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
 
   tests::Mutator mutator_{tests::testSeed()};
 };
@@ -60,13 +57,13 @@ TEST_F(FilesFuzz, Tuning) {
 }
 
 TEST_F(FilesFuzz, Cluster) {
-  const std::string good = contents(clusterFolder() / "h100-8-pods.json");
+  const std::string good = tests::contentsOf(clusterFolder() / "h100-8-pods.json");
   ASSERT_FALSE(good.empty());
   run(good, [](const std::string& text) { parseCluster("a file", text); });
 }
 
 TEST_F(FilesFuzz, Record) {
-  const std::string all = contents(recordPath);
+  const std::string all = tests::contentsOf(recordPath);
   const std::string few = all.substr(0, all.find('\n', 900) + 1);
   ASSERT_FALSE(few.empty());
   run(few, [](const std::string& text) {

@@ -107,8 +107,8 @@ TEST(DoctorCommand, SeesAnInterfaceThatIsNone) {
 }
 
 TEST(DoctorCommand, SeesSettingsThatCannotBe) {
-  Folder folder;
-  const std::string file = folder.path + "/tuning.txt";
+  TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/tuning.txt";
   std::ofstream(file) << "prefer = alltoall 2 1 4096 ring\n";
   const struct {
     std::string set, said;

@@ -19,11 +19,6 @@ std::string pagesPath, environmentPath;
 const tests::Arguments commandLine{
     {"TUTTI", &tuttiPath}, {"FOLDER_OF_PAGES", &pagesPath}, {"ENVIRONMENT_PAGE", &environmentPath}};
 
-std::string fileText(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 std::filesystem::path pathOf(const std::string& name, int section) {
   return std::filesystem::path(pagesPath) / ("man" + std::to_string(section)) /
          (name + "." + std::to_string(section));
@@ -31,9 +26,9 @@ std::filesystem::path pathOf(const std::string& name, int section) {
 
 /// A page's text without roff's fonts and escapes; pages that stand for another are followed.
 std::string pageOf(const std::string& name, int section) {
-  std::string text = fileText(pathOf(name, section));
+  std::string text = tests::contentsOf(pathOf(name, section));
   if (text.starts_with(".so "))
-    text = fileText(std::filesystem::path(pagesPath) / text.substr(4, text.size() - 5));
+    text = tests::contentsOf(std::filesystem::path(pagesPath) / text.substr(4, text.size() - 5));
   text = std::regex_replace(text, std::regex("\\\\f[BIRP]"), "");
   return std::regex_replace(text, std::regex("\\\\([-&%])"), "$1");
 }
@@ -104,7 +99,7 @@ TEST(ManPages, HaveEveryVariable) {
   const std::string page = pageOf("tutti-environment", 7);
   EXPECT_TRUE(contains(page, ".TP\nTUTTI_TIMEOUT_MS\ndeadline of one operation")) << page;
   EXPECT_FALSE(contains(page, "`") || contains(page, "](")) << page;
-  const std::string source = fileText(environmentPath);
+  const std::string source = tests::contentsOf(environmentPath);
   const std::regex variable("`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`");
   int seen = 0;
   for (std::sregex_iterator at(source.begin(), source.end(), variable), end; at != end;

@@ -80,8 +80,8 @@ TEST(NcclPerfPrograms, NeedNoLauncher) {
 }
 
 TEST(NcclPerfPrograms, WriteJson) {
-  const Folder folder;
-  const std::string file = folder.path + "/out.json";
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/out.json";
   expectRight(runProgram(2, "all_reduce_perf", {"-J", file}), "");
   const auto json = nlohmann::json::parse(folder.read("out.json"));
   EXPECT_EQ(json["ranks"], 2);

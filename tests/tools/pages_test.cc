@@ -15,10 +15,10 @@ namespace tutti::tools {
 namespace {
 
 using launcher::contains;
-using launcher::Folder;
 using launcher::lines;
 using launcher::Result;
 using launcher::runTutti;
+using launcher::TemporaryFolder;
 
 std::filesystem::path toolsPage, architecturePage;
 const tests::Arguments commandLine{{"TUTTI", &launcher::tuttiPath},
@@ -93,9 +93,9 @@ TEST(Pages, OfToolsShowWhatTheyPrint) { EXPECT_EQ(compared(toolsPage), 2); }
 TEST(Pages, OfArchitectureShowWhatIsChosen) { EXPECT_EQ(compared(architecturePage), 3); }
 
 TEST(Pages, HaveThePictureOfAPlan) {
-  const Folder folder;
-  const Result run =
-      runTutti({"plan", "ring", "all_reduce", "-n", "4", "--svg", folder.path + "/plan.svg"});
+  const TemporaryFolder folder;
+  const Result run = runTutti(
+      {"plan", "ring", "all_reduce", "-n", "4", "--svg", folder.path().string() + "/plan.svg"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
   std::ifstream in(toolsPage.parent_path() / "../images/plan.svg");
   EXPECT_EQ(folder.read("plan.svg"), std::string(std::istreambuf_iterator<char>(in), {}));

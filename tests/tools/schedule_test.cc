@@ -71,9 +71,9 @@ TEST(ScheduleCommand, KeepsLinesShort) {
 
 TEST(ScheduleCommand, DrawsPictures) {
   for (const std::string& name : kNames) {
-    const launcher::Folder folder;
-    const Result run =
-        schedule({name, "-p", "3", "-m", "5", "--svg", folder.path + "/s.svg", "--json"});
+    const launcher::TemporaryFolder folder;
+    const Result run = schedule(
+        {name, "-p", "3", "-m", "5", "--svg", folder.path().string() + "/s.svg", "--json"});
     EXPECT_EQ(run.exitCode, 0) << run.err;
     const std::string svg = folder.read("s.svg");
     EXPECT_TRUE(contains(svg, name + ", 3 ranks, 5 micro-batches: idle ")) << svg;
@@ -150,8 +150,8 @@ TEST(SchedulePage, HasThePictures) {
   const std::filesystem::path images = std::filesystem::path(pagePath).parent_path() / "images";
   for (const std::string& name : kNames) {
     EXPECT_TRUE(contains(pageText(), "(images/pipeline-" + name + ".svg)")) << name;
-    const launcher::Folder folder;
-    schedule({name, "-p", "4", "-m", "8", "--svg", folder.path + "/s.svg"});
+    const launcher::TemporaryFolder folder;
+    schedule({name, "-p", "4", "-m", "8", "--svg", folder.path().string() + "/s.svg"});
     std::ifstream in(images / ("pipeline-" + name + ".svg"));
     EXPECT_EQ(folder.read("s.svg"), std::string(std::istreambuf_iterator<char>(in), {})) << name;
   }

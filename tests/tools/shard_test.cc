@@ -210,8 +210,8 @@ TEST(Shard, PredictsUnevenParts) {
   EXPECT_TRUE(contains(stepsOf(report.ways.at(0)), "AllToAll")) << stepsOf(report.ways.at(0));
   EXPECT_GT(report.ways.at(0).microseconds, 0);
   // The recursive ReduceScatter takes no uneven blocks, so another one runs than is preferred.
-  const launcher::Folder folder;
-  const std::string file = folder.path + "/tuning";
+  const launcher::TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/tuning";
   std::ofstream(file) << "prefer = reduce_scatter 4 1 65536 recursive\n";
   const auto algorithm = [&](const std::string& sizes) {
     return reportOf("A[I,Jx] B[Jx,K] -> C[Ix,K]", {"--tuning", file}, "x=4", sizes)

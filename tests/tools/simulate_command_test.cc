@@ -38,9 +38,9 @@ std::vector<Json> jsonLines(const std::string& text) {
 }
 
 TEST(SimulateCommand, PrintsARowForEachAlgorithm) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Result run = simulate({"all_reduce", "--size", "1001,1M", "--ranks", "8,20,64",
-                               "--topology", "h100-8", "--json", folder.path + "/rows"});
+                               "--topology", "h100-8", "--json", folder.path().string() + "/rows"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
   EXPECT_EQ(run.err, "");
   const std::vector<Json> rows = jsonLines(folder.read("rows"));
@@ -84,10 +84,11 @@ TEST(SimulateCommand, PrintsARowForEachAlgorithm) {
 }
 
 TEST(SimulateCommand, CountsSizesAsPerfDoes) {
-  const Folder folder;
+  const TemporaryFolder folder;
   for (const std::string collective : {"all_gather", "reduce_scatter", "alltoall", "gather"}) {
-    const Result run = simulate({collective, "--size", "1001", "-n", "9", "--type", "float64",
-                                 "--topology", "a100-8", "--json", folder.path + "/rows"});
+    const Result run =
+        simulate({collective, "--size", "1001", "-n", "9", "--type", "float64", "--topology",
+                  "a100-8", "--json", folder.path().string() + "/rows"});
     ASSERT_EQ(run.exitCode, 0) << run.err;
     // 13 elements to a block.
     EXPECT_EQ(jsonLines(folder.read("rows"))[0]["bytes"], 9 * 13 * 8) << collective;
@@ -101,9 +102,9 @@ TEST(SimulateCommand, CountsSizesAsPerfDoes) {
 }
 
 TEST(SimulateCommand, SaysWhatItSkips) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Result run = simulate({"alltoall", "--size", "1G", "-n", "16384", "--topology", "h100-8",
-                               "--algo", "pairwise", "--json", folder.path + "/rows"});
+                               "--algo", "pairwise", "--json", folder.path().string() + "/rows"});
   ASSERT_EQ(run.exitCode, 0) << run.err;
   const std::string reason = "more than 30000000 operands of steps, and no two ranks are alike";
   EXPECT_NE(run.out.find(" pairwise       skipped: " + reason + "\n"), std::string::npos)
@@ -115,23 +116,24 @@ TEST(SimulateCommand, SaysWhatItSkips) {
 }
 
 TEST(SimulateCommand, RefusesByName) {
-  const Folder folder;
-  std::ofstream(folder.path + "/wrong.json") << "{\"ranks_per_host\": 8}";
+  const TemporaryFolder folder;
+  std::ofstream(folder.path().string() + "/wrong.json") << "{\"ranks_per_host\": 8}";
   const auto refusal = [](std::vector<std::string> arguments, int exitCode = 2) {
     const Result run = simulate(std::move(arguments));
     EXPECT_EQ(run.exitCode, exitCode);
     EXPECT_EQ(run.out, "");
     return run.err;
   };
-  EXPECT_EQ(refusal({"scan", "-n", "8", "--topology", folder.path + "/wrong.json"}),
-            "tutti simulate: " + folder.path + "/wrong.json: there is no inside\n");
+  EXPECT_EQ(refusal({"scan", "-n", "8", "--topology", folder.path().string() + "/wrong.json"}),
+            "tutti simulate: " + folder.path().string() + "/wrong.json: there is no inside\n");
   EXPECT_TRUE(contains(refusal({"scan", "-n", "8", "--topology", "b100-8"}),
                        "/share/tutti/topologies: a100-8, h100-8, h100-8-one-nic, h100-8-pods\n"));
   EXPECT_EQ(refusal({"all_reduce", "-n", "16,8", "--topology", "h100-8", "--algo", "hierarchical"}),
             "tutti simulate: --algo hierarchical does not exist for all_reduce on 8 ranks of one "
             "host\n");
-  EXPECT_EQ(refusal({"scan", "-n", "8", "--topology", "h100-8", "--json", folder.path}, 1),
-            "tutti simulate: --json " + folder.path + " cannot be written\n");
+  EXPECT_EQ(
+      refusal({"scan", "-n", "8", "--topology", "h100-8", "--json", folder.path().string()}, 1),
+      "tutti simulate: --json " + folder.path().string() + " cannot be written\n");
   EXPECT_TRUE(contains(refusal({"scan", "--topology", "h100-8"}), "--ranks"));
 }
 
@@ -164,8 +166,8 @@ class HundredThousandRanks : public testing::TestWithParam<std::string> {};
 TEST_P(HundredThousandRanks, TakeAMinuteAtMost) {
   const std::string ranks = kSanitized ? "8000" : "100000",
                     limit = kSanitized ? "" : "ulimit -v 8388608 && ulimit -t 60 && ";
-  const Folder folder;
-  const std::string file = folder.path + "/rows";
+  const TemporaryFolder folder;
+  const std::string file = folder.path().string() + "/rows";
   Command run({"sh", "-c",
                limit + "exec '" + tuttiPath + "' simulate all_reduce --size 1G --ranks " + ranks +
                    " --topology " + GetParam() + " --json '" + file + "'"});

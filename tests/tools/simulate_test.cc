@@ -12,6 +12,7 @@
 #include "collectives/simulate.h"
 #include "src/tools/simulate/cluster_file.h"
 #include "src/tools/simulate/simulate.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::tools {
 namespace {
@@ -220,17 +221,15 @@ TEST(ClusterFile, IsRefusedWhereItIsNoJson) {
 class ClusterFiles : public testing::Test {
  protected:
   ClusterFiles() {
-    std::string pattern = testing::TempDir() + "tutti_clusters_XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
     std::ofstream(folder_ / "small.json") << whole();
     std::ofstream(folder_ / "bad.json") << "{";
     std::ofstream(folder_ / "large.json") << whole() << std::string(1 << 16, ' ');
   }
-  ~ClusterFiles() override { std::filesystem::remove_all(folder_); }
   std::string refusal(const std::string& name) const {
     return refusalOf([&] { readCluster(name, folder_); });
   }
-  std::filesystem::path folder_;
+  const tests::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(ClusterFiles, AreFoundByNameAndByPath) {

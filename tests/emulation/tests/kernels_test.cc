@@ -14,6 +14,7 @@
 #include "tests/emulation/kernels/ring_device.cuh"
 #include "tests/emulation/kernels/rows_device.cuh"
 #include "tests/emulation/kernels/wgmma_gemm_device.cuh"
+#include "tests/support/run_program.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::emulation::kernels {
@@ -105,38 +106,29 @@ const Bug kBugs[] = {TUTTI_BUG("ring", RingBug, NoBarrierBeforeFlag, Thread),
 
 constexpr int kUnknown = 2;  // the program knows no such kernel, or no such bug of it
 
-/// The exit status; 128 and more for a signal.
-int statusOf(const Build& build, const char* kernel, int bug, int seed, std::string& output) {
-  const std::string command = "TUTTI_EMULATION_SEED=" + std::to_string(seed) +
-                              " TUTTI_EMULATION_TIMEOUT=" + (bug == 0 ? "60 " : "1 ") +
-                              build.program + " " + kernel + " " + std::to_string(bug) + " 2>&1";
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return -1;
-  output.clear();
-  char buffer[4096];
-  while (const size_t size = fread(buffer, 1, sizeof buffer, pipe)) output.append(buffer, size);
-  const int status = pclose(pipe);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+tests::Output run(const Build& build, const char* kernel, int bug, int seed) {
+  return tests::runProgram("TUTTI_EMULATION_SEED=" + std::to_string(seed) +
+                           " TUTTI_EMULATION_TIMEOUT=" + (bug == 0 ? "60 " : "1 ") + build.program +
+                           " " + kernel + " " + std::to_string(bug));
 }
 
 TEST(Kernels, AreRightInEveryBuildUnderEverySeed) {
   for (const Build& build : builds())
     for (const char* const kernel : kKernels)
       for (int seed = 0; seed <= 3; ++seed) {
-        std::string output;
-        EXPECT_EQ(statusOf(build, kernel, 0, seed, output), 0)
+        const tests::Output output = run(build, kernel, 0, seed);
+        EXPECT_EQ(output.exitCode, 0)
             << build.program << " " << kernel << " with seed " << seed << ":\n"
-            << output.substr(0, 3000);
+            << output.text.substr(0, 3000);
       }
 }
 
 /// The first of three seeds under which the bug shows, or 0.
 int seedThatCatches(const Build& build, const Bug& bug) {
   for (int seed = 1; seed <= 3; ++seed) {
-    std::string output;
-    const int status = statusOf(build, bug.kernel, bug.number, seed, output);
-    EXPECT_NE(status, kUnknown) << output;
-    if (status != 0) return seed;
+    const tests::Output output = run(build, bug.kernel, bug.number, seed);
+    EXPECT_NE(output.exitCode, kUnknown) << output.text;
+    if (output.exitCode != 0) return seed;
   }
   return 0;
 }

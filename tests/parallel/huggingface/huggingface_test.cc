@@ -25,6 +25,9 @@
 namespace tutti::parallel {
 namespace {
 
+using tests::Output;
+using tests::runProgram;
+
 using tests::Outcome;
 using tests::outcomeOf;
 namespace fs = std::filesystem;

@@ -13,6 +13,9 @@
 namespace tutti::parallel {
 namespace {
 
+using tests::Output;
+using tests::runProgram;
+
 namespace fs = std::filesystem;
 
 std::string programs, sources;

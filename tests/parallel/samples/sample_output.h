@@ -11,6 +11,9 @@
 
 namespace tutti::parallel {
 
+using tests::Output;
+using tests::runProgram;
+
 /// Of each step, as they are printed.
 inline std::vector<std::string> losses(const Output& output) {
   EXPECT_EQ(output.exitCode, 0) << output.text;

@@ -16,6 +16,9 @@
 namespace tutti::parallel {
 namespace {
 
+using tests::Output;
+using tests::runProgram;
+
 std::string program;
 const tests::Arguments commandLine{{"TRAINING_SPEED", &program}};
 

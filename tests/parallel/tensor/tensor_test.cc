@@ -17,6 +17,7 @@
 
 #include "parallel/tensor/arena.h"
 #include "parallel/tensor/random.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {
@@ -217,8 +218,8 @@ TEST(Arena, RefusesToRewindForward) {
 
 // A folder's files have no names, and last as long as the arena.
 TEST(Arena, MayBeAFile) {
-  char folder[] = "/tmp/tutti-arena-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
+  const tests::TemporaryFolder temporary;
+  const std::string folder = temporary.path();
   const auto files = [&] { return std::distance(std::filesystem::directory_iterator(folder), {}); };
   const auto mappings = [&] {
     std::ifstream maps("/proc/self/maps");
@@ -241,10 +242,10 @@ TEST(Arena, MayBeAFile) {
     EXPECT_EQ(arena.allocate(DType::Float64, {512}).data, first.data);
   }
   EXPECT_EQ(mappings(), 0);
-  EXPECT_EQ(rmdir(folder), 0);
+  EXPECT_EQ(rmdir(folder.c_str()), 0);
   EXPECT_NE(messageOf([&] { Arena("test", {.folder = folder}, 4096).allocate(DType::Int32, {1}); },
                       ErrorCode::System)
-                .find(std::string("the test arena has no file in ") + folder),
+                .find("the test arena has no file in " + folder),
             std::string::npos);
 }
 

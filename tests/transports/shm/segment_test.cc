@@ -1,6 +1,7 @@
 // Segments: what must hold of shared memory when all goes well, and when a limit is in the way.
 
 #include "transports/shm/segment.h"
+#include "tests/support/temporary_folder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -208,12 +209,6 @@ TEST(SegmentFromAPeer, IsRefusedUnlessSealedAndOfTheRightSize) {
 // A folder that looks like /proc and /sys/fs/cgroup to memoryRoom().
 class MemoryRoomTest : public ::testing::Test {
  protected:
-  MemoryRoomTest() {
-    std::string name = ::testing::TempDir() + "memory_room_XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  ~MemoryRoomTest() override { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) const {
     const std::filesystem::path whole = root_ + "/" + path;
     std::filesystem::create_directories(whole.parent_path());
@@ -225,7 +220,8 @@ class MemoryRoomTest : public ::testing::Test {
   std::optional<MemoryRoom> room() const {
     return memoryRoom({root_ + "/proc", root_ + "/cgroup"});
   }
-  std::string root_;
+  const tests::TemporaryFolder folder_;
+  const std::string root_ = folder_.path();
 };
 
 TEST_F(MemoryRoomTest, NothingIsKnown) { EXPECT_FALSE(room()); }

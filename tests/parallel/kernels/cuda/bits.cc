@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 
 #include "src/device/cuda.h"
+#include "tests/support/run_program.h"
 
 namespace tutti::parallel::cuda {
 
@@ -31,11 +30,7 @@ void expectTheSameBitsInEveryOrder(const std::string& filter, int results,
     std::fflush(stdout);
     const std::string command = variables + " TUTTI_EMULATION_SEED=" + std::to_string(seed) + " " +
                                 self + " --gtest_filter=" + filter + " | grep bits.are";
-    const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-    ASSERT_NE(pipe, nullptr);
-    std::string lines;
-    for (std::array<char, 256> line{}; fgets(line.data(), line.size(), pipe.get()) != nullptr;)
-      lines += line.data();
+    const std::string lines = tests::runProgram(command).text;
     EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), results) << "seed " << seed;
     if (seed == 0) first = lines;
     EXPECT_EQ(lines, first) << "seed " << seed;

@@ -20,6 +20,7 @@
 #include "parallel/kernels/dry/dry_kernels.h"
 #include "parallel/kernels/host/host_kernels.h"
 #include "tests/parallel/kernels/tested_kernels.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tutti::parallel {
 namespace {
@@ -426,11 +427,6 @@ TEST_F(CudaCalls, ComputeAllOfMany) {
       "embedding: id 700 is not in [0, 5)");
 }
 
-std::string textOf(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return std::move(text).str();
-}
 std::set<std::string> namesIn(const std::string& text, const char* pattern) {
   const std::regex regex(pattern);
   std::set<std::string> names;
@@ -446,10 +442,10 @@ TEST(CudaKernelFiles, LoadAllTheirKernels) {
   size_t kernels = 0;
   for (const auto& entry : std::filesystem::directory_iterator(TUTTI_CUDA_KERNELS)) {
     if (entry.path().extension() != ".cu") continue;
-    const std::string launches = textOf(entry.path());
+    const std::string launches = tests::contentsOf(entry.path());
     const std::string loads = launches.substr(launches.rfind("cudaError_t load"));
-    const std::string device =
-        textOf(entry.path().parent_path() / (entry.path().stem().string() + "_device.cuh"));
+    const std::string device = tests::contentsOf(entry.path().parent_path() /
+                                                 (entry.path().stem().string() + "_device.cuh"));
     for (const std::string& name : namesIn(device, R"(__global__[\s\S]*?(\w+)\((?!k[A-Z]))")) {
       ++kernels;
       std::smatch pair;

@@ -5,8 +5,6 @@
 #include <elf.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 namespace tutti::parallel::cuda {
 
@@ -20,12 +18,6 @@ T valueAt(const std::string& bytes, size_t at) {
 }
 
 }  // namespace
-
-std::string contentsOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.is_open()) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::map<std::string, std::string> kernelsIn(const std::string& bytes) {
   constexpr uint16_t kCuda = 190;

@@ -17,8 +17,6 @@ inline constexpr uint32_t kWgmma = 0x9f0, kWgmmaOfRegisters = 0xdf0, kTensorLoad
 /// Bits of a wgmma: which factors are turned.
 inline constexpr uint64_t kTurnsA = uint64_t{1} << 61, kTurnsB = uint64_t{1} << 62;
 
-std::string contentsOf(const std::string& path);
-
 /// The machine code of each kernel, by name.
 std::map<std::string, std::string> kernelsIn(const std::string& bytes);
 

@@ -14,6 +14,9 @@
 namespace tutti::parallel {
 namespace {
 
+using tests::Output;
+using tests::runProgram;
+
 std::string trainGpt, unpack, text;
 const tests::Arguments commandLine{
     {"TRAIN_GPT", &trainGpt}, {"UNPACK_JARGON", &unpack}, {"TEXT", &text}};

@@ -16,6 +16,9 @@
 namespace tutti::parallel {
 namespace {
 
+using tests::Output;
+using tests::runProgram;
+
 std::string launcher, program;
 const tests::Arguments commandLine{{"TUTTI", &launcher}, {"TRAIN_GPT", &program}};
 constexpr int kSteps = 20;

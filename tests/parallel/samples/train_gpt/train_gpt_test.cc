@@ -21,6 +21,9 @@
 namespace tutti::parallel {
 namespace {
 
+using tests::Output;
+using tests::runProgram;
+
 std::string program, launcher;
 const tests::Arguments commandLine{{"TRAIN_GPT", &program}, {"TUTTI", &launcher}};
 
@@ -35,14 +38,10 @@ std::string untilTime(const std::string& line) { return line.substr(0, line.find
 class TrainGpt : public testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/tutti-train-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    folder_ = path;
     std::ofstream text(file("text"));
     for (int i = 0; i < 700; ++i) text << "line " << i * i % 97 << " of the text, ";
     std::ofstream empty(file("empty"));
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
   std::string small(const std::string& more) const {
     const bool sized = more.find("--batch ") != std::string::npos;
@@ -67,7 +66,8 @@ class TrainGpt : public testing::Test {
     return values;
   }
 
-  std::string folder_;
+  const tests::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(TrainGpt, NamesWrongFlags) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/parallel/kernels/cuda/machine_code.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel::cuda {
@@ -20,7 +21,7 @@ const tests::Arguments commandLine{
 /// `products` of a head's columns and `sums` of rows, 16 at a time.
 void expectHopper(const std::string& object, const char* kernel, size_t kernelCount,
                   size_t products, size_t sums) {
-  const auto kernels = kernelsIn(contentsOf(object));
+  const auto kernels = kernelsIn(tests::contentsOf(object));
   EXPECT_EQ(kernels.size(), kernelCount);
   for (const auto& [name, code] : kernels) {
     SCOPED_TRACE(name);
@@ -48,7 +49,7 @@ TEST(Opcodes, BackwardUsesHoppersTensorCoresAndTma) {
 // Scores, and sums of 64 queries, and sums of 128 keys, of which both factors are turned.
 TEST(Opcodes, OnePassUsesHoppersTensorCoresAndTma) {
   size_t count = 0;
-  for (const auto& [name, code] : kernelsIn(contentsOf(onePass))) {
+  for (const auto& [name, code] : kernelsIn(tests::contentsOf(onePass))) {
     SCOPED_TRACE(name);
     if (name.find("finishQueryGradients") != std::string::npos) continue;
     EXPECT_NE(name.find("onePassAttentionGradient"), std::string::npos);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/parallel/kernels/cuda/machine_code.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_main.h"
 
 namespace tutti::parallel::cuda {
@@ -20,7 +21,7 @@ std::string object;
 const tests::Arguments commandLine{{"OBJECT", &object}};
 
 TEST(Opcodes, HopperKernelsUseItsTensorCoresAndTma) {
-  const auto kernels = kernelsIn(contentsOf(object));
+  const auto kernels = kernelsIn(tests::contentsOf(object));
   EXPECT_EQ(kernels.size(), 40u);
   std::map<uint64_t, int> kernelsOfMajors;
   for (const auto& [name, code] : kernels) {

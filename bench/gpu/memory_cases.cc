@@ -1,80 +1,13 @@
 #include "bench/gpu/memory_cases.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
+#include "bench/gpu/memory_case_maker.h"
 #include "bench/gpu/memory_launches.h"
-#include "parallel/kernels/exact_sum.h"
-#include "parallel/kernels/norm_slices.h"
 
 namespace tutti::bench {
-
-using parallel::Kernels;
-using Tensors = std::span<const Tensor>;
-
 namespace {
-
-constexpr DType kNarrow = DType::BFloat16, kWide = DType::Float32, kInt = DType::Int32;
-
-using ShapeOf = std::function<Shape(int64_t)>;
-
-ShapeOf fixed(const Shape& shape) {
-  return [shape](int64_t) { return shape; };
-}
-/// `units` of them.
-ShapeOf each(const Shape& shape) {
-  return [shape](int64_t units) {
-    std::vector<int64_t> extents{units};
-    for (int i = 0; i < shape.rank(); ++i) extents.push_back(shape[i]);
-    return Shape(extents);
-  };
-}
-MemoryOperand in(DType type, ShapeOf shape, Content content = Content::Random) {
-  return {type, std::move(shape), content};
-}
-MemoryOperand out(DType type, ShapeOf shape) {
-  return {type, std::move(shape), Content::Random, false, true};
-}
-MemoryOperand updated(DType type, ShapeOf shape, Content content = Content::Random) {
-  return {type, std::move(shape), content, true, true};
-}
-
-/// A call that returns nothing.
-template <class Body>
-auto quiet(Body body) {
-  return [body](Kernels& kernels, Tensors x) {
-    body(kernels, x);
-    return 0.0;
-  };
-}
-
-/// Zero, and neither asked for nor a result; of any units.
-MemoryOperand unasked(DType type, int64_t count) {
-  return {type, fixed({count}), Content::Zero, false, false};
-}
-
-using Cases = std::vector<MemoryCase>;
-
-struct Maker {
-  MemorySizes sizes;
-  int64_t period;  ///< rows
-  Cases cases;
-  ShapeOf row() const { return each({sizes.width}); }
-  ShapeOf one() const { return each({}); }
-  ShapeOf width() const { return fixed({sizes.width}); }
-  /// What a norm leaves of slices of the rows, where it does: neither asked for nor a result.
-  MemoryOperand sums(int64_t each) const {
-    const auto shape = [each, columns = sizes.width](int64_t units) {
-      return Shape{each, parallel::normSlicesOf(units).count, columns};
-    };
-    return {kWide, shape, Content::Random, false, false};
-  }
-  template <class Body>
-  void rows(const std::string& name, std::vector<MemoryOperand> operands, Body body) {
-    cases.push_back({name, sizes.rows, period, std::move(operands), quiet(body)});
-  }
-};
 
 void addElementwise(Maker& m) {
   const ShapeOf row = m.row(), twice = each({2 * m.sizes.width});
@@ -311,9 +244,6 @@ int64_t lossRows(const Maker& m) {
 /// (Arena::allocateRows).
 ShapeOf logitRows(int64_t columns) { return each({(columns + 7) / 8 * 8}); }
 
-/// What follows the name of a call whose kernel is by itself.
-constexpr const char* kAlone = ", the kernel";
-
 /// The call and, where it is wanted, the kernel alone. `argsOf` gives arguments of operands, of
 /// which the last is the losses of the kernel.
 template <class ArgsOf>
@@ -485,98 +415,6 @@ void addMoves(Maker& m) {
          [](Kernels& k, Tensors x) {
            k.rowDots({.x = x[0], .y = x[1], .places = x[2], .dots = x[3]});
          });
-}
-
-/// As many as GPT-2 of 124 million parameters has.
-constexpr int64_t kWeights = 148;
-
-/// Calls body(what gives a part of an operand) for so many parts of whole rows, of each row where
-/// there are fewer.
-template <class Body>
-void forParts(Tensors x, int64_t parts, const Body& body) {
-  const int64_t rows = x[0].shape[0];
-  for (int64_t i = 0; i < parts; ++i) {
-    const int64_t begin = i * rows / parts, end = (i + 1) * rows / parts;
-    if (begin < end) body([&](size_t operand) { return x[operand].rows(begin, end - begin); });
-  }
-}
-
-/// `hasCopy`: of 16 bits.
-void adamW(Kernels& kernels, Tensors x, int64_t parts, bool hasCopy = false) {
-  std::vector<parallel::AdamWTensors> all;
-  forParts(x, parts, [&](const auto& part) {
-    all.push_back({.weight = part(0),
-                   .gradient = part(1),
-                   .first = part(2),
-                   .second = part(3),
-                   .weightDecay = 0.125});
-    if (hasCopy) all.back().copy = part(4);
-  });
-  kernels.adamW({.tensors = all, .learningRate = 0.125, .correction1 = 0.5, .correction2 = 0.25});
-}
-
-void sgd(Kernels& kernels, Tensors x, bool hasVelocity) {
-  std::vector<parallel::SgdTensors> all;
-  forParts(x, kWeights, [&](const auto& part) {
-    all.push_back({.weight = part(0), .gradient = part(1)});
-    if (hasVelocity) all.back().velocity = part(2);
-  });
-  kernels.sgd({.tensors = all, .learningRate = 0.125, .momentum = hasVelocity ? 0.5 : 0});
-}
-
-/// The call, and the kernel alone, whose limbs are checked as the sum that they are.
-void addSquares(Maker& m, const std::string& name, int64_t parts) {
-  const auto partsOf = [parts](Tensors x) {
-    std::vector<Tensor> all;
-    forParts(x.first(1), parts, [&](const auto& part) { all.push_back(part(0)); });
-    return all;
-  };
-  MemoryCase squares{
-      name, m.sizes.rows, m.period, {in(kWide, m.row())}, [=](Kernels& k, Tensors x) {
-        parallel::ExactSum sum;
-        k.addSquares(partsOf(x), sum);
-        return sum.value();
-      }};
-  m.cases.push_back(squares);
-  squares.name += kAlone;
-  squares.operands.push_back(unasked(DType::Int64, parallel::ExactSum::kLimbs + 1));
-  squares.launch = [=](Tensors x, CUstream_st* stream) {
-    launchSumOfSquares({.all = partsOf(x), .limbs = x[1]}, stream);
-  };
-  squares.left = [](Gpu& gpu, Tensors x) {
-    std::array<int64_t, parallel::ExactSum::kLimbs + 1> limbs{};
-    gpu.readBytes(x[1], limbs.data());
-    return parallel::ExactSum::fromLimbs(limbs).value();
-  };
-  m.cases.push_back(squares);
-}
-
-void addOptimizer(Maker& m) {
-  const ShapeOf row = m.row();
-  m.rows("adamw",
-         {updated(kWide, row), in(kWide, row), updated(kWide, row),
-          updated(kWide, row, Content::Positive)},
-         [](Kernels& k, Tensors x) { adamW(k, x, 1); });
-  m.rows("adamw of many",
-         {updated(kWide, row), in(kWide, row), updated(kWide, row),
-          updated(kWide, row, Content::Positive)},
-         [](Kernels& k, Tensors x) { adamW(k, x, kWeights); });
-  m.rows("adamw of many with copies",
-         {updated(kWide, row), in(kWide, row), updated(kWide, row),
-          updated(kWide, row, Content::Positive), out(kNarrow, row)},
-         [](Kernels& k, Tensors x) { adamW(k, x, kWeights, true); });
-  m.rows("sgd of many", {updated(kWide, row), in(kWide, row), updated(kWide, row)},
-         [](Kernels& k, Tensors x) { sgd(k, x, true); });
-  m.rows("sgd of many without velocity", {updated(kWide, row), in(kWide, row)},
-         [](Kernels& k, Tensors x) { sgd(k, x, false); });
-  m.rows("cast of many to bfloat16", {in(kWide, row), out(kNarrow, row)},
-         [](Kernels& k, Tensors x) {
-           std::vector<parallel::TensorCopy> all;
-           forParts(x, kWeights, [&](const auto& part) { all.push_back({part(0), part(1)}); });
-           k.copyAll(all);
-         });
-  addSquares(m, "sum of squares", 1);
-  addSquares(m, "sum of squares of many", kWeights);
 }
 
 }  // namespace

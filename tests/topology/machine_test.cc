@@ -1,5 +1,5 @@
-// Reading machines from hwloc, libibverbs, sysfs and the CUDA driver; distances, near NICs and
-// transports on machines that nobody here has; and that nothing missing ends an inventory.
+// Reading machines from hwloc, libibverbs, sysfs and the CUDA driver; and that nothing missing ends
+// an inventory.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include "src/base/shared_library.h"
 #include "src/topology/distance.h"
 #include "src/topology/transports.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/topology/big_machine.h"
 
 namespace tutti::topology {
@@ -126,293 +127,6 @@ TEST(BigMachine, IsReadAsItWasWritten) {
   EXPECT_EQ(m.pciDevice(m.gpus[7].pci)->numaNodes, std::vector<int>{1});
   EXPECT_EQ(m.pciDevice(std::nullopt), nullptr);
   EXPECT_EQ(m.pciDevice(PciAddress{.bus = 0x99}), nullptr);
-}
-
-Distance gpuToNic(const Machine& m, int gpu, int nic) {
-  return distance(m, placeOf(m, m.gpus[gpu].pci), placeOf(m, m.nics[nic].pci));
-}
-
-TEST(Distances, AreNcclsAtEveryLevel) {
-  const Machine m = bigMachine();
-  EXPECT_EQ(gpuToNic(m, 0, 0), Distance::Pix);
-  EXPECT_EQ(gpuToNic(m, 1, 1), Distance::Pix);
-  EXPECT_EQ(gpuToNic(m, 0, 1), Distance::Pxb);
-  EXPECT_EQ(gpuToNic(m, 1, 0), Distance::Pxb);
-  EXPECT_EQ(gpuToNic(m, 0, 2), Distance::Node);
-  EXPECT_EQ(gpuToNic(m, 0, 4), Distance::Sys);
-  EXPECT_EQ(gpuToNic(m, 7, 7), Distance::Pix);
-  const Place eth = placeOf(m, m.interfaces[1].pci);
-  EXPECT_EQ(distance(m, placeOf(m, m.gpus[0].pci), eth), Distance::Phb);
-  EXPECT_EQ(distance(m, placeOf(m, m.gpus[2].pci), eth), Distance::Node);
-  EXPECT_EQ(distance(m, placeOf(m, m.gpus[4].pci), eth), Distance::Sys);
-}
-
-TEST(Distances, CountThePortsBelowTheCommonOne) {
-  const auto between = [](std::vector<int> a, std::vector<int> b) {
-    return distance({}, {.bridges = std::move(a)}, {.bridges = std::move(b)});
-  };
-  EXPECT_EQ(between({0, 1}, {0, 1}), Distance::Pix);  // two functions of a card
-  EXPECT_EQ(between({0, 1, 2}, {0, 1, 2, 3}), Distance::Pix);
-  EXPECT_EQ(between({0, 1, 2, 3}, {0, 1, 2, 4}), Distance::Pix);
-  EXPECT_EQ(between({0, 1, 2, 3}, {0, 1, 2, 4, 5}), Distance::Pxb);  // a card with a bridge
-  EXPECT_EQ(between({0, 1, 2, 3}, {0, 4}), Distance::Phb);
-  EXPECT_EQ(between({0, 1}, {2, 1}), Distance::Unknown);  // other host bridges, of no known node
-}
-
-TEST(Distances, OfProcessorsCountTheFarthestNode) {
-  const Machine m = bigMachine();
-  const Place near = placeOf(m, m.nics[0].pci);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{0, 3}), near), Distance::Phb);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{8}), near), Distance::Sys);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{0, 8}), near), Distance::Sys);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{}), near), Distance::Unknown);
-  EXPECT_EQ(distance(m, placeOf(m, CpuSet{0}), placeOf(m, std::nullopt)), Distance::Unknown);
-}
-
-TEST(Distances, KnowSeveralNodesOfAPackage) {
-  Machine m;
-  readProcessors(m, {.synthetic = "pack:2 numa:2 core:2 pu:1"});
-  const Place atNode1{.bridges = {0}, .numaNodes = {1}};
-  const Place atPackage0{.bridges = {0}, .numaNodes = {0, 1}};
-  const auto from = [&](int cpu, const Place& to) {
-    return distance(m, placeOf(m, CpuSet{cpu}), to);
-  };
-  EXPECT_EQ(from(2, atNode1), Distance::Phb);
-  EXPECT_EQ(from(0, atNode1), Distance::Node);
-  EXPECT_EQ(from(4, atNode1), Distance::Sys);
-  EXPECT_EQ(from(0, atPackage0), Distance::Phb);
-  EXPECT_EQ(from(7, atPackage0), Distance::Sys);
-}
-
-/// Devices in the order of networkDevices().
-std::vector<int> devicesOf(const std::vector<NearNic>& nics) {
-  std::vector<int> devices;
-  for (const NearNic& n : nics) devices.push_back(n.device);
-  return devices;
-}
-
-TEST(NearNics, OfGpusAreThoseAtTheirSwitch) {
-  const Machine m = bigMachine();
-  const auto near = nearNics(m, bindInBlocks(m, 8));
-  EXPECT_EQ(devicesOf(near), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
-  for (const NearNic& n : near) EXPECT_EQ(n.distance, Distance::Pix);
-  // Twice as many ranks as GPUs go round again.
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 16))[11].device, 3);
-}
-
-TEST(NearNics, OfProcessorsAreSharedEvenly) {
-  Machine m = bigMachine();
-  m.gpus.clear();
-  const auto bindings = bindInBlocks(m, 4);
-  EXPECT_EQ(toString(bindings[0].cpus), "0-3");
-  EXPECT_EQ(toString(bindings[3].cpus), "12-15");
-  const auto near = nearNics(m, bindings);
-  EXPECT_EQ(devicesOf(near), (std::vector<int>{0, 1, 4, 5}));
-  EXPECT_EQ(near[3].distance, Distance::Phb);
-  // Ranks that may run anywhere still take different ones.
-  const std::vector<Binding> anywhere(9, {.cpus = m.usable});
-  EXPECT_EQ(devicesOf(nearNics(m, anywhere)), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 0}));
-}
-
-TEST(NearNics, AreNeverDownNorSlowNorEthernetBesideRdma) {
-  Machine m = bigMachine();
-  m.nics[0].ports[0].state = "down";
-  m.nics[1].ports[0].gigabitsPerSecond = 100;
-  const auto near = nearNics(m, bindInBlocks(m, 2));
-  EXPECT_EQ(near[0].distance, Distance::Node);
-  EXPECT_EQ(devicesOf(near), (std::vector<int>{2, 3}));
-  for (Nic& nic : m.nics) nic.ports[0].state = "down";
-  EXPECT_EQ(networkDevices(m)[nearNics(m, bindInBlocks(m, 1))[0].device].name, "eth0");
-  m.interfaces[1].up = false;
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 1))[0], NearNic{});
-}
-
-TEST(NearDevice, IsNamedAsUcxNamesIt) {
-  Machine m = bigMachine();
-  for (int rank = 0; rank < 8; ++rank)
-    EXPECT_EQ(nearDevice(m, rank, 8), "mlx5_" + std::to_string(rank) + ":1");
-  m.gpus.clear();
-  EXPECT_EQ(nearDevice(m, 3, 4), "mlx5_5:1");
-  // A launcher has bound this process to the second package.
-  CpuSet second;
-  for (const int cpu : m.usable)
-    if (cpu >= 8) second.push_back(cpu);
-  m.usable = second;
-  EXPECT_EQ(nearDevice(m, 0, 8), "mlx5_4:1");
-  EXPECT_EQ(nearDevice(m, 5, 8), "mlx5_5:1");
-}
-
-TEST(NearDevice, IsThatOfTheGpu) {
-  Machine m = bigMachine();
-  for (const int gpu : {0, 5, 7})
-    EXPECT_EQ(nearDevice(m, 1, 2, gpu), "mlx5_" + std::to_string(gpu) + ":1");
-  m.usable = {0, 1};  // its memory is sent, wherever the process runs
-  EXPECT_EQ(nearDevice(m, 0, 2, 5), "mlx5_5:1");
-  m.nics = {m.nics[0], m.nics[4]};
-  EXPECT_EQ(nearDevice(m, 0, 2, 3), "mlx5_0:1");
-  EXPECT_EQ(nearDevice(m, 0, 2, 4), "mlx5_4:1");
-  EXPECT_EQ(nearDevice(m, 0, 2, 8), "mlx5_0:1");  // no such GPU: where the process runs
-}
-
-TEST(NearDevice, IsNoneWhereThereAreNotSeveral) {
-  Machine m = bigMachine();
-  m.nics.resize(1);
-  EXPECT_EQ(nearDevice(m, 0, 2), "");
-  m.nics.clear();
-  EXPECT_EQ(nearDevice(m, 0, 2), "");
-  m = bigMachine();
-  for (size_t i = 1; i < m.nics.size(); ++i) m.nics[i].ports[0].state = "down";
-  EXPECT_EQ(nearDevice(m, 1, 2), "");
-  EXPECT_THROW(nearDevice(m, 2, 2), Error);
-}
-
-TEST(NearNics, HalfAsFastIsFastEnough) {
-  Machine m = bigMachine();
-  m.nics[0].ports[0].gigabitsPerSecond = 200;
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 1))[0].device, 0);
-  m.nics[0].ports[0].gigabitsPerSecond = 0;  // unknown
-  EXPECT_EQ(nearNics(m, bindInBlocks(m, 1))[0].device, 0);
-}
-
-TEST(NearNics, RefuseAGpuThatIsNotThere) {
-  const Machine m = bigMachine();
-  const std::vector<Binding> wrong{{.gpu = 8}};
-  EXPECT_THROW(nearNics(m, wrong), Error);
-  EXPECT_THROW(bindInBlocks(m, 0), Error);
-}
-
-TEST(Bindings, ShareCoresWhenRanksAreMore) {
-  Machine m;
-  readProcessors(m, {.synthetic = "core:2 pu:1"});
-  const auto bindings = bindInBlocks(m, 5);
-  ASSERT_EQ(bindings.size(), 5u);
-  for (const Binding& b : bindings) EXPECT_EQ(b.cpus.size(), 1u);
-  EXPECT_EQ(bindings[0].cpus, CpuSet{0});
-  EXPECT_EQ(bindings[4].cpus, CpuSet{1});
-}
-
-TEST(NetworkDevices, AreNamedAsUcxDoes) {
-  Machine m = bigMachine();
-  m.nics.resize(1);
-  m.nics[0].ports.push_back({.number = 2, .state = "initializing"});
-  m.interfaces.push_back(
-      {.name = "ib0", .addresses = {"10.0.0.1"}, .up = true, .pci = m.nics[0].pci});
-  m.interfaces.push_back({.name = "docker0", .up = true});
-  m.interfaces.push_back({.name = "bond0", .addresses = {"10.0.0.2"}, .up = true});
-  const auto devices = networkDevices(m);
-  std::vector<std::string> names;
-  for (const NetworkDevice& d : devices) names.push_back(d.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"mlx5_0:1", "mlx5_0:2", "eth0", "bond0"}));
-  EXPECT_EQ(devices[0].unusable, "");
-  EXPECT_EQ(devices[1].unusable, "the port is initializing");
-  EXPECT_FALSE(devices[2].rdma);
-}
-
-TEST(Transports, SayWhomTheyJoinAndWhyNot) {
-  const auto words = [](const Machine& m, int ranks) {
-    std::vector<std::string> lines;
-    for (const TransportAnswer& a : transportAnswers(m, ranks)) {
-      EXPECT_FALSE(a.joins.empty() && a.because.empty()) << a.name;
-      lines.push_back(a.name + (a.joins.empty() ? " no: " + a.because : " " + a.describe()));
-    }
-    return lines;
-  };
-  Machine m = bigMachine();
-  using Lines = std::vector<std::string>;
-  EXPECT_EQ(words(m, 4),
-            (Lines{"shm the 4 ranks of this host (6 pairs), by shared memory",
-                   "p2p the 4 ranks of this host (6 pairs), by peer access, NVLinks unknown "
-                   "(GPUs 0-3)",
-                   "ucx ranks on other hosts, by RDMA over mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_3:1, "
-                   "mlx5_4:1, mlx5_5:1, mlx5_6:1, mlx5_7:1"}));
-  m.nics.clear();
-  m.gpus.clear();
-  EXPECT_EQ(words(m, 1), (Lines{"shm no: one rank has no other on this host",
-                                "p2p no: the CUDA driver shows no GPU",
-                                "ucx ranks on other hosts, by TCP over eth0"}));
-  m.libraries.clear();
-  EXPECT_EQ(words(m, 2)[1], "p2p no: no CUDA driver");
-  EXPECT_EQ(words(m, 2)[2], "ucx no: UCX is not installed");
-  m.libraries = {{.name = "UCX", .version = "1.13.1"}};
-  m.interfaces.clear();
-  EXPECT_EQ(words(m, 2)[2], "ucx no: no NIC and no network interface but the loopback can be used");
-}
-
-/// GPUs with so many NVLinks each, of which every two reach each other.
-Machine withGpus(const std::vector<std::optional<int>>& nvLinks) {
-  Machine m;
-  m.libraries = {{.name = "CUDA driver", .version = "12.4"}};
-  for (const auto& links : nvLinks)
-    m.gpus.push_back({.nvLinks = links, .reaches = std::vector<bool>(nvLinks.size(), true)});
-  return m;
-}
-
-std::string p2pWords(const Machine& m, int ranks) {
-  const TransportAnswer answer = transportAnswers(m, ranks)[1];
-  EXPECT_EQ(answer.name, "p2p");
-  return answer.describe();
-}
-
-TEST(Transports, JoinGpusByNvLinkOrPeerAccess) {
-  EXPECT_EQ(p2pWords(withGpus({18, 18, 18, 18}), 4),
-            "the 4 ranks of this host (6 pairs), by NVLink (GPUs 0-3)");
-  EXPECT_EQ(p2pWords(withGpus({0, 0}), 2),
-            "the 2 ranks of this host (1 pair), by PCIe peer access (GPUs 0-1)");
-  EXPECT_EQ(p2pWords(withGpus({4, 4, 0}), 3),
-            "the 3 ranks of this host (3 pairs), 1 by NVLink (GPUs 0-1), 2 by PCIe peer access "
-            "(GPUs 0-1 with GPU 2)");
-  EXPECT_EQ(p2pWords(withGpus({4, std::nullopt}), 2),
-            "the 2 ranks of this host (1 pair), by peer access, NVLinks unknown (GPUs 0-1)");
-  EXPECT_EQ(p2pWords(withGpus({18, 18}), 1), "nobody: one rank has no other on this host");
-  // GPUs that no rank is on do not count.
-  EXPECT_EQ(p2pWords(withGpus({18, 18, 0, std::nullopt}), 2),
-            "the 2 ranks of this host (1 pair), by NVLink (GPUs 0-1)");
-}
-
-TEST(Transports, JoinRanksThatShareAGpu) {
-  EXPECT_EQ(p2pWords(withGpus({0}), 3),
-            "the 3 ranks of this host (3 pairs), on the same GPU (GPU 0)");
-  EXPECT_EQ(p2pWords(withGpus({18, 18}), 5),
-            "the 5 ranks of this host (10 pairs), 6 by NVLink (GPUs 0-1), 4 on the same GPU "
-            "(GPUs 0-1)");
-  EXPECT_EQ(
-      gpuPairs(withGpus({18, 18}), 3),
-      (std::vector<GpuPair>{{0, 0, 1, true, "on the same GPU"}, {0, 1, 2, true, "by NVLink"}}));
-}
-
-TEST(Transports, SayWhichGpusAreNotJoined) {
-  EXPECT_EQ(p2pWords(bigMachine(), 8),
-            "12 of the 28 pairs of ranks of this host, by peer access, NVLinks unknown (GPUs 0-3; "
-            "GPUs 4-7); not the others: neither can address the other's memory (GPUs 0-3 with GPUs "
-            "4-7)");
-  Machine m = withGpus({0, 0});
-  m.gpus[1].reaches = {false, true};
-  EXPECT_EQ(p2pWords(m, 2), "nobody: only one can address the other's memory (GPUs 0-1)");
-  m.gpus[0].reaches = {true, false};
-  EXPECT_EQ(p2pWords(m, 2), "nobody: neither can address the other's memory (GPUs 0-1)");
-  EXPECT_EQ(p2pWords(m, 4),
-            "2 of the 6 pairs of ranks of this host, on the same GPU (GPUs 0-1); not the others: "
-            "neither can address the other's memory (GPUs 0-1)");
-  m.gpusUnused = "this build has no CUDA";
-  EXPECT_EQ(p2pWords(m, 2), "nobody: this build has no CUDA");
-}
-
-// Two rings of four with a link between each two of the same place, as in a DGX-1.
-TEST(Transports, NameEachPairOfGpusOnce) {
-  Machine m = withGpus(std::vector<std::optional<int>>(8, 6));
-  for (size_t a = 0; a < 8; ++a)
-    for (size_t b = 0; b < 8; ++b) m.gpus[a].reaches[b] = a / 4 == b / 4 || a % 4 == b % 4;
-  EXPECT_EQ(p2pWords(m, 8),
-            "16 of the 28 pairs of ranks of this host, by NVLink (GPU 0 with GPUs 1-4; GPU 1 with "
-            "GPUs 2-3,5; GPU 2 with GPUs 3,6; GPU 3 with GPU 7; GPU 4 with GPUs 5-7; GPU 5 with "
-            "GPUs 6-7; GPU 6 with GPU 7); not the others: neither can address the other's memory "
-            "(GPU 0 with GPUs 5-7; GPU 1 with GPUs 4,6-7; GPU 2 with GPUs 4-5,7; GPU 3 with GPUs "
-            "4-6)");
-  m = withGpus({0, 0, 0, 0});  // all but 2 and 3 reach each other
-  m.gpus[2].reaches[3] = m.gpus[3].reaches[2] = false;
-  EXPECT_EQ(p2pWords(m, 4),
-            "5 of the 6 pairs of ranks of this host, by PCIe peer access (GPUs 0-1 with each other "
-            "and GPUs 2-3); not the others: neither can address the other's memory (GPUs 2-3)");
 }
 
 TEST(Gpus, AreWhatTheDriverSays) {
@@ -549,30 +263,26 @@ Verbs fakeVerbs() {
   return v;
 }
 
-/// A folder like sysfs, gone at the end.
-class Folder {
+/// A folder like sysfs.
+class SysFolder {
  public:
-  Folder() : path_(std::filesystem::temp_directory_path() / base::message("tutti_sys_", getpid())) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string path() const { return path_; }
+  std::string path() const { return folder_.path(); }
   void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text << "\n";
+    std::filesystem::create_directories((folder_.path() / name).parent_path());
+    std::ofstream(folder_.path() / name) << text << "\n";
   }
   void link(const std::string& name, const std::string& to) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::filesystem::create_directories(path_ / to);
-    std::filesystem::create_symlink(path_ / to, path_ / name);
+    std::filesystem::create_directories((folder_.path() / name).parent_path());
+    std::filesystem::create_directories(folder_.path() / to);
+    std::filesystem::create_symlink(folder_.path() / to, folder_.path() / name);
   }
 
  private:
-  std::filesystem::path path_;
+  tests::TemporaryFolder folder_;
 };
 
 TEST(Nics, AreWhatTheLibrarySays) {
-  const Folder sys;
+  const SysFolder sys;
   sys.link("class/infiniband/mlx5_0/device", "devices/pci0000:00/0000:3b:00.0");
   Machine m;
   readNics(m, fakeVerbs(), sys.path());
@@ -657,7 +367,7 @@ TEST(Interfaces, OfThisMachineHaveTheLoopback) {
 }
 
 TEST(Interfaces, HaveWhatSysfsSays) {
-  const Folder sys;
+  const SysFolder sys;
   sys.write("class/net/lo/speed", "25000");
   sys.link("class/net/lo/device", "devices/pci0000:00/0000:3b:00.1/virtio2");
   Machine m;

@@ -4,7 +4,6 @@
 #include "transports/ucx/endpoint.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -12,53 +11,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <random>
 #include <thread>
 
 #include <tutti/error.h>
-#include "src/base/clock.h"
-#include "src/base/tcp_sockets.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/outcome.h"
-#include "tests/transports/ucx/fabrics.h"
+#include "tests/transports/ucx/endpoints.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/settings.h"
 #include "transports/ucx/worker.h"
 #include "transports/ucx/worker_sockets.h"
-
-namespace tutti::tests {
-namespace {
-
-// What the kernel does by chance: what was sent before has filled a socket to the brim, so that it
-// does not take UCX's word that the connection closes. Who tries for too long is told that it
-// broke.
-std::atomic<bool> takesNoLastWord{false}, triedForLong{false};
-std::atomic<int> lastWords{0};
-constexpr size_t kLastWordBytes = 9;
-
-}  // namespace
-}  // namespace tutti::tests
-
-extern "C" ssize_t send(int socket, const void* data, size_t bytes, int flags) {
-  using namespace tutti;
-  static thread_local std::optional<base::Deadline> patience;
-  tests::lastWords += bytes == tests::kLastWordBytes;
-  if (!tests::takesNoLastWord || bytes != tests::kLastWordBytes ||
-      !transports::ucx::isFull(socket)) {
-    patience.reset();
-    return ::sendto(socket, data, bytes, flags, nullptr, 0);
-  }
-  if (!patience) patience = base::Deadline::after(std::chrono::seconds(2));
-  tests::triedForLong = tests::triedForLong || patience->passed();
-  errno = patience->passed() ? EPIPE : EAGAIN;
-  return -1;
-}
 
 namespace tutti::tests {
 namespace {
@@ -71,46 +36,6 @@ using transports::ucx::AddressBlob;
 using transports::ucx::makeUcxEndpoint;
 using transports::ucx::makeWorker;
 using transports::ucx::WorkerOptions;
-
-using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
-using Workers = std::vector<std::shared_ptr<transports::ucx::Worker>>;
-
-Workers makeWorkers(int count, const WorkerOptions& options = overTcp()) {
-  Workers workers;
-  for (int i = 0; i < count; ++i) workers.push_back(makeWorker(options));
-  return workers;
-}
-
-Endpoints makeEndpoints(const Workers& workers, const RingLayout& layout) {
-  Endpoints all;
-  for (size_t r = 0; r < workers.size(); ++r)
-    all.push_back(
-        makeUcxEndpoint(workers[r], static_cast<int>(r), static_cast<int>(workers.size()), layout));
-  return all;
-}
-
-void publish(SendRing& ring, uint32_t bytes, uint64_t key) {
-  std::memset(ring.payload(bytes), static_cast<int>(key % 251), bytes);
-  ring.publish(static_cast<uint32_t>(key), 1, bytes);
-}
-
-bool holds(const ReceiveRing& ring, uint32_t bytes, uint64_t key) {
-  const auto* payload = reinterpret_cast<const unsigned char*>(ring.payload());
-  return ring.slot()->bytes == bytes && ring.slot()->callHash == key &&
-         std::all_of(payload, payload + bytes, [&](unsigned char c) { return c == key % 251; });
-}
-
-// Until `condition`, or for a long time; progress() of all.
-bool progressUntil(const Endpoints& all, const std::function<bool()>& condition) {
-  const auto deadline = base::Deadline::after(kPatience);
-  while (!condition()) {
-    for (const auto& endpoint : all)
-      if (endpoint) endpoint->progress();
-    if (deadline.passed()) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 // ---- set-up
 
@@ -147,18 +72,6 @@ TEST(UcxEndpoint, ImpossibleRanksAndLayoutsAreRefused) {
   EXPECT_EQ(code(0, 0, {}), ErrorCode::InvalidArgument);
   EXPECT_EQ(code(0, 2, {.slotCount = 3}), ErrorCode::InvalidArgument);
 }
-
-/// A variable, for as long as it lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
 
 TEST(UcxWorker, WithoutADeviceTheErrorSaysSo) {
   const auto expectNone = [](const WorkerOptions& options, const std::string& begin) {
@@ -460,213 +373,6 @@ TEST(UcxWorker, ServesManyThreadsAtOnce) {
   for (std::thread& t : communicators) t.join();
   for (const auto& each : problems)
     for (const std::string& problem : each) EXPECT_EQ(problem, "");
-}
-
-// ---- loans
-
-void recall(Endpoint& endpoint) {
-  const auto deadline = base::Deadline::after(kPatience);
-  while (!endpoint.recall()) {
-    ASSERT_FALSE(deadline.passed());
-    std::this_thread::yield();
-  }
-}
-
-// To a peer that stops now and then, so that what is sent waits for the socket. What was returned
-// is spoilt at once.
-TEST(UcxLoan, IsReturnedWhenItIsReadNoMore) {
-  constexpr uint32_t kBytes = 1 << 20, kSlots = 16, kMessages = 64;
-  const auto workers = makeWorkers(2);
-  auto all = makeEndpoints(workers, {.channels = 1, .slotCount = kSlots, .slotBytes = kBytes});
-  connectAll(all);
-  SendRing& ring = all[0]->sendRing(1, 0);
-  ReceiveRing& other = all[1]->receiveRing(0, 0);
-  std::vector<std::vector<std::byte>> lent(kMessages);
-  uint32_t spoilt = 0;
-  const auto deadline = base::Deadline::after(kPatience);
-  while (spoilt < kMessages || other.received() < kMessages) {
-    ASSERT_FALSE(deadline.passed()) << ring.sent() << " sent, " << spoilt << " returned";
-    {
-      const auto stopped = workers[1]->lock();
-      while (ring.ready() && ring.sent() < kMessages) {
-        auto& data = lent[ring.sent()];
-        data.assign(kBytes, static_cast<std::byte>(ring.sent() + 1));
-        ring.lend(data.data(), ring.sent() + 1, 1, kBytes);
-      }
-      for (int i = 0; i < 20; ++i) all[0]->progress();
-      for (; spoilt < ring.sent() && ring.returned(spoilt + 1); ++spoilt)
-        std::ranges::fill(lent[spoilt], std::byte{0xee});
-    }
-    for (int i = 0; i < 20; ++i)
-      for (auto& endpoint : all) endpoint->progress();
-    for (; other.ready(); other.release())
-      ASSERT_TRUE(holds(other, kBytes, other.received() + 1)) << other.received() + 1;
-  }
-}
-
-// A peer that takes nothing: what was lent to it is wanted back.
-TEST(UcxLoan, IsRecalledFromAPeerThatTakesNothing) {
-  constexpr uint32_t kBytes = 1 << 20;
-  const auto workers = makeWorkers(2);
-  auto all = makeEndpoints(workers, {.channels = 1, .slotCount = 64, .slotBytes = kBytes});
-  connectAll(all);
-  SendRing& ring = all[0]->sendRing(1, 0);
-  ReceiveRing& other = all[1]->receiveRing(0, 0);
-  std::vector<std::byte> memory(kBytes, std::byte{1});
-  ring.lend(memory.data(), 1, 1, kBytes);
-  ASSERT_TRUE(progressUntil(all, [&] { return other.ready() && ring.returned(1); }));
-  {
-    const auto stopped = workers[1]->lock();  // its thread waits for it too
-    while (ring.sent() < 64) ring.lend(memory.data(), 1, 1, kBytes);
-    for (int i = 0; i < 100; ++i) all[0]->progress();
-    ASSERT_FALSE(ring.returned(64)) << "the network holds 63 MiB";
-    recall(*all[0]);
-    std::ranges::fill(memory, std::byte{2});
-  }
-  const auto outcome = outcomeOf([&] { progressUntil(all, [] { return false; }); });
-  EXPECT_EQ(outcome.code, ErrorCode::PeerLost) << outcome.text;
-  // What the peer got before is as it was lent.
-  for (; other.ready(); other.release())
-    EXPECT_TRUE(std::all_of(other.payload(), other.payload() + kBytes,
-                            [](std::byte b) { return b == std::byte{1}; }));
-}
-
-// Nothing that was lent and not sent yet is sent later.
-TEST(UcxLoan, IsNotSentAfterItWasRecalled) {
-  const auto workers = makeWorkers(2);
-  auto all = makeEndpoints(workers, {.channels = 1, .slotCount = 4, .slotBytes = 65536});
-  connectAll(all);
-  SendRing& ring = all[0]->sendRing(1, 0);
-  ReceiveRing& other = all[1]->receiveRing(0, 0);
-  std::vector<std::byte> memory(65536, std::byte{1});
-  ring.lend(memory.data(), 1, 1, 65536);
-  ASSERT_TRUE(progressUntil(all, [&] { return other.ready() && ring.returned(1); }));
-  ring.lend(memory.data(), 1, 1, 65536);
-  recall(*all[0]);
-  memory = {};
-  other.release();
-  all[0]->drain([] { return false; });
-  all[0].reset();  // posts what was published
-  progressUntil(all, [deadline = base::Deadline::after(std::chrono::milliseconds(200))] {
-    return deadline.passed();
-  });
-  EXPECT_FALSE(other.ready());
-}
-
-// ---- peers that take nothing
-
-/// Rank 0 sends to rank 1, which takes nothing any more, until its socket is full, though UCX has
-/// returned all of it. Both use one socket.
-class UcxFull : public testing::Test {
- protected:
-  /// `rendezvous`: from how many bytes on messages are fetched.
-  void fill(const char* rendezvous) {
-    workers_ = makeWorkers(2, {.devices = "lo", .tls = "tcp,self", .rendezvous = rendezvous});
-    all_ = makeEndpoints(workers_, {.channels = 1, .slotCount = kSlots, .slotBytes = kLarge});
-    connectAll(all_);
-    ring();
-    settleUcx(all_);
-    ReceiveRing& other = all_[1]->receiveRing(0, 0);
-    lend(kSmall);
-    ASSERT_TRUE(progressUntil(all_, [&] { return other.ready() && ring().returned(1); }));
-    settleUcx(all_);
-    stopped_ = workers_[1]->lock();  // its thread waits for it too
-    while (!aSocketStaysFull()) {
-      ASSERT_LT(ring().sent(), kSlots);
-      lend(kSmall);
-      ASSERT_TRUE(eventually([&] {
-        all_[0]->progress();
-        return ring().returned(ring().sent());
-      }));
-    }
-  }
-  void TearDown() override {
-    takesNoLastWord = false;
-    EXPECT_FALSE(triedForLong.exchange(false)) << "UCX tried to say it until it was stopped";
-    EXPECT_GT(lastWords.exchange(0), 0)
-        << "none was seen, not even of those of a connection that is made";
-  }
-  SendRing& ring() { return all_[0]->sendRing(1, 0); }
-  void lend(uint32_t bytes) { ring().lend(memory_.data(), 1, 1, bytes); }
-
-  static constexpr uint32_t kSmall = 15000, kLarge = 1 << 20, kSlots = 64;
-  const Variable sends_{"UCX_TCP_SNDBUF", "64K"}, receives_{"UCX_TCP_RCVBUF", "64K"};
-  std::vector<std::byte> memory_ = std::vector<std::byte>(kLarge);
-  Workers workers_;
-  Endpoints all_;
-  std::unique_lock<std::mutex> stopped_;
-
-  static std::optional<int> socketThat(const std::function<bool(int)>& is) {
-    for (const auto& each : base::tcpSockets())
-      if (is(each.socket)) return each.socket;
-    return std::nullopt;
-  }
-  static std::optional<int> fullSocket() { return socketThat(transports::ucx::isFull); }
-
- private:
-  static bool aSocketStaysFull() {
-    for (const auto end = base::Deadline::after(std::chrono::milliseconds(300)); !end.passed();)
-      if (!fullSocket()) return false;
-    return true;
-  }
-};
-
-TEST_F(UcxFull, MayBeLeft) {
-  fill("inf");
-  all_[0].reset();
-  takesNoLastWord = true;
-  workers_[0].reset();
-}
-
-using AddressOf = int(int, sockaddr*, socklen_t*);
-
-uint16_t portOf(int socket, AddressOf* addressOf) {
-  sockaddr_in address{};
-  socklen_t bytes = sizeof address;
-  addressOf(socket, reinterpret_cast<sockaddr*>(&address), &bytes);
-  return address.sin_port;
-}
-
-// Part of a message is unsent, and something of the peer's unread: UCX reads that first, and hears
-// of the end when it sends.
-TEST_F(UcxFull, OutlivesItsConnection) {
-  fill("inf");
-  lend(kLarge);
-  all_[0]->progress();
-  ASSERT_FALSE(ring().returned(ring().sent()));
-  auto still = workers_[0]->lock();
-  const std::optional<int> full = fullSocket();
-  ASSERT_TRUE(full);
-  const std::optional<int> others = socketThat([&](int each) {
-    return portOf(each, ::getsockname) == portOf(*full, ::getpeername) &&
-           portOf(each, ::getpeername) == portOf(*full, ::getsockname);
-  });
-  ASSERT_TRUE(others);
-  ASSERT_EQ(::write(*others, "", 1), 1);
-  const unsigned patienceMs = 100;
-  ASSERT_EQ(::setsockopt(*full, IPPROTO_TCP, TCP_USER_TIMEOUT, &patienceMs, sizeof patienceMs), 0);
-  pollfd end{*full, 0, 0};
-  ASSERT_TRUE(eventually([&] { return ::poll(&end, 1, 10) == 1; })) << "its kernel gives up";
-  still.unlock();
-  const auto outcome = outcomeOf([&] {
-    eventually([&] {
-      all_[0]->progress();
-      return false;
-    });
-  });
-  EXPECT_EQ(outcome.code, ErrorCode::PeerLost) << outcome.text;
-}
-
-TEST_F(UcxFull, GivesBackWhatWasLent) {
-  fill("16384");
-  lend(kLarge);
-  for (int i = 0; i < 100; ++i) all_[0]->progress();
-  EXPECT_FALSE(ring().returned(ring().sent()));
-  takesNoLastWord = true;
-  recall(*all_[0]);
-  stopped_.unlock();
-  const auto outcome = outcomeOf([&] { progressUntil(all_, [] { return false; }); });
-  EXPECT_EQ(outcome.code, ErrorCode::PeerLost) << outcome.text;
 }
 
 }  // namespace

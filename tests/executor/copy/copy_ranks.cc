@@ -110,12 +110,7 @@ std::vector<plan::PlanSpec> stagedPlans(int ranks, int channels) {
 }
 
 cudaGraph_t captured(CopyRanks& ranks, int rank, const std::function<void()>& launch) {
-  cudaGraph_t graph = nullptr;
-  OnDevice on(ranks.deviceOf(rank));
-  TUTTI_CUDA(cudaStreamBeginCapture(ranks.stream(rank), cudaStreamCaptureModeThreadLocal));
-  launch();
-  TUTTI_CUDA(cudaStreamEndCapture(ranks.stream(rank), &graph));
-  return graph;
+  return capture(ranks.deviceOf(rank), ranks.stream(rank), launch);
 }
 
 }  // namespace tutti::tests

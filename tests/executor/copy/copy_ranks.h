@@ -52,7 +52,10 @@ class CopyRanks {
   void begin(const Call& call, uint64_t seed, size_t shift = 0);
   CopyLaunch launchOf(int rank) const { return launches_[rank]; }
   DeviceBuffer& buffer(int rank) { return buffers_[rank]; }
-  void launch(int rank) { executors_[rank]->launch(launches_[rank], streams_[rank]); }
+  void launch(int rank) { launch(rank, launches_[rank]); }
+  void launch(int rank, const CopyLaunch& launch) {
+    executors_[rank]->launch(launch, streams_[rank]);
+  }
   /// Until the streams of all ranks are empty; all ranks are watched meanwhile.
   void finish();
   /// The same, until all ranks have failed too, which takes them moments; those that had ended well

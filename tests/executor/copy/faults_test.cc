@@ -32,11 +32,7 @@ TEST(CopyFaults, CallsThatDifferAreAMismatchOnBothSides) {
   CopyRanks ranks({.ranks = 2});
   ranks.run(ringCall(2, 10), 1);
   ranks.begin(ringCall(2, 300), 1);
-  for (int r = 0; r < 2; ++r) {
-    CopyLaunch launch = ranks.launchOf(r);
-    launch.callHash = 1000 + static_cast<uint32_t>(r);
-    ranks.executor(r).launch(launch, ranks.stream(r));
-  }
+  launchDifferentCalls(ranks);
   ranks.finishWithFailures();
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(ranks.failureOf(r).code(), ErrorCode::Mismatch);
@@ -53,11 +49,9 @@ TEST(CopyFaults, CountsThatDifferAreAMismatchOnBothSides) {
   for (const auto& [sent, awaited] : {std::pair(300, 200), std::pair(200, 300)}) {
     CopyRanks ranks({.ranks = 2});
     ranks.begin(broadcastCall(2, 300), 1);
-    for (int r = 0; r < 2; ++r) {
-      CopyLaunch launch = ranks.launchOf(r);
+    launchChanged(ranks, [sent = sent, awaited = awaited](CopyLaunch& launch, int r) {
       launch.count = static_cast<uint64_t>(r == launch.plan->spec().root ? sent : awaited);
-      ranks.executor(r).launch(launch, ranks.stream(r));
-    }
+    });
     ranks.finishWithFailures();
     const std::string waits = base::message("of ", 4 * awaited, " bytes");
     for (int r = 0; r < 2; ++r) {

@@ -4,22 +4,16 @@
 
 #include "collectives/algorithms.h"
 #include "tests/executor/copy/copy_ranks.h"
+#include "tests/executor/cuda/replays.h"
 
 namespace tutti::tests {
 namespace {
 
 constexpr int kReplays = 20;
 
-/// Fills the inputs from `seed` behind what the streams have, replays on all, and compares.
+/// Replays on all ranks with inputs from `seed`, and compares.
 void replay(CopyRanks& ranks, const Call& call, std::span<cudaGraphExec_t> graphs, uint64_t seed) {
-  std::vector<Memory> inputs;
-  for (int r = 0; r < ranks.size(); ++r) {
-    inputs.push_back(memoryOf(call, r, seed));
-    device::OnDevice on(ranks.deviceOf(r));
-    TUTTI_CUDA(cudaMemcpyAsync(ranks.buffer(r).data(), inputs[r].bytes.data(),
-                               inputs[r].bytes.size(), cudaMemcpyHostToDevice, ranks.stream(r)));
-    TUTTI_CUDA(cudaGraphLaunch(graphs[r], ranks.stream(r)));
-  }
+  const auto inputs = refillAndLaunch(ranks, call, graphs, seed);
   ranks.finish();
   std::vector<Buffer> results;
   for (int r = 0; r < ranks.size(); ++r) results.push_back(ranks.buffer(r).download());

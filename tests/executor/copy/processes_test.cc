@@ -3,17 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <thread>
 
 #include "tests/executor/copy/copy_ranks.h"
 #include "tests/executor/cuda/hub.h"
-#include "tests/support/child_processes.h"
 
 namespace tutti::tests {
 namespace {
-
-constexpr std::chrono::seconds kLong{60};
 
 /// One rank's process.
 class Rank {
@@ -80,7 +76,7 @@ class Rank {
   cudaStream_t stream_ = nullptr;
 };
 
-int runRank(Hub& hub, int rank, int ranks, int devices) try {
+int runRank(Hub& hub, int rank, int ranks, int devices) {
   Rank self(hub, rank, ranks, devices);
   bool right = true;
   for (uint64_t seed = 1; seed <= 3; ++seed) {
@@ -91,29 +87,23 @@ int runRank(Hub& hub, int rank, int ranks, int devices) try {
   }
   hub.exchange(rank, kHere);  // nobody writes to this one's memory any more
   return right ? 0 : 2;
-} catch (const std::exception& error) {
-  fprintf(stderr, "rank %d: %s\n", rank, error.what());
-  return 1;
 }
 
 class CopyProcesses : public testing::TestWithParam<std::pair<int, int>> {};
 
 TEST_P(CopyProcesses, ShareDevices) {
   const auto [count, devices] = GetParam();
-  Hub hub(count);
-  ChildProcesses ranks;
-  for (int r = 0; r < count; ++r)
-    ranks.start([&, r, ranksCount = count, devicesCount = devices] {
-      return runRank(hub, r, ranksCount, devicesCount);
-    });
-  for (int exchanges = 0; exchanges < 3; ++exchanges) hub.serve();
-  for (int r = 0; r < count; ++r) EXPECT_EQ(ranks.wait(r, kLong), 0) << "rank " << r;
+  RanksAtHub ranks(count, [count = count, devices = devices](Hub& hub, int rank) {
+    return runRank(hub, rank, count, devices);
+  });
+  ranks.serve(3);
+  ranks.expectSuccess(count);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CopyProcesses,
                          testing::Values(std::pair{2, 1}, std::pair{4, 2}, std::pair{3, 4}));
 
-int abortRank(Hub& hub, int rank) try {
+int abortRank(Hub& hub, int rank) {
   Rank self(hub, rank, 2, 1);
   const Call call = ringCall(2, 3000);
   const auto plan = self.executor().prepare(call.spec, programsOf(call.spec));
@@ -131,17 +121,12 @@ int abortRank(Hub& hub, int rank) try {
   hub.exchange(rank, kHere);
   const auto failed = self.executor().failure();
   return failed && failed->code() == (rank == 0 ? ErrorCode::Aborted : ErrorCode::PeerLost) ? 0 : 2;
-} catch (const std::exception& error) {
-  fprintf(stderr, "rank %d: %s\n", rank, error.what());
-  return 1;
 }
 
 TEST(CopyProcess, HearsOfAnAbort) {
-  Hub hub(2);
-  ChildProcesses ranks;
-  for (int r = 0; r < 2; ++r) ranks.start([&, r] { return abortRank(hub, r); });
-  for (int exchanges = 0; exchanges < 3; ++exchanges) hub.serve();
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.wait(r, kLong), 0) << "rank " << r;
+  RanksAtHub ranks(2, abortRank);
+  ranks.serve(3);
+  ranks.expectSuccess(2);
 }
 
 }  // namespace

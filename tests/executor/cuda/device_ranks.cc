@@ -117,13 +117,19 @@ void DeviceRanks::wait(int rank) {
   TUTTI_CUDA(cudaStreamSynchronize(streams_[rank]));
 }
 
-cudaGraphExec_t DeviceRanks::capture(int rank, const std::function<void()>& launches) {
+cudaGraph_t capture(int device, cudaStream_t stream, const std::function<void()>& launches) {
   cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  OnDevice on(deviceOf(rank));
-  TUTTI_CUDA(cudaStreamBeginCapture(stream(rank), cudaStreamCaptureModeThreadLocal));
+  OnDevice on(device);
+  TUTTI_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   launches();
-  TUTTI_CUDA(cudaStreamEndCapture(stream(rank), &graph));
+  TUTTI_CUDA(cudaStreamEndCapture(stream, &graph));
+  return graph;
+}
+
+cudaGraphExec_t DeviceRanks::capture(int rank, const std::function<void()>& launches) {
+  OnDevice on(deviceOf(rank));
+  cudaGraph_t graph = tests::capture(deviceOf(rank), stream(rank), launches);
+  cudaGraphExec_t exec = nullptr;
   TUTTI_CUDA(cudaGraphInstantiate(&exec, graph, 0));
   TUTTI_CUDA(cudaGraphDestroy(graph));
   return exec;

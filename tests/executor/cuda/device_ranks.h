@@ -88,7 +88,10 @@ class DeviceRanks {
   DeviceLaunch launchOf(int rank) const { return launches_[rank]; }
   const DevicePlan& plan(int rank) const { return *plans_[rank]; }
   DeviceBuffer& buffer(int rank) { return buffers_[rank]; }
-  void launch(int rank) { interpreters_[rank]->launch(launches_[rank], streams_[rank]); }
+  void launch(int rank) { launch(rank, launches_[rank]); }
+  void launch(int rank, const DeviceLaunch& launch) {
+    interpreters_[rank]->launch(launch, streams_[rank]);
+  }
   void wait(int rank);
   /// What `launches` enqueues on the rank's stream, as a graph.
   cudaGraphExec_t capture(int rank, const std::function<void()>& launches);
@@ -112,6 +115,9 @@ class DeviceRanks {
   std::vector<DeviceLaunch> launches_;
   std::vector<DeviceBuffer> buffers_, scalars_;
 };
+
+/// What `launches` enqueues on a stream of a device, as a graph that the caller destroys.
+cudaGraph_t capture(int device, cudaStream_t stream, const std::function<void()>& launches);
 
 /// Connects all ranks, over the network those of different hosts.
 void connectRanks(std::span<DeviceEndpoint* const> endpoints, const DeviceRanksOptions& options);

@@ -41,6 +41,44 @@ inline Error firstOf(DeviceRanks& ranks, ErrorCode code) {
   return found;
 }
 
+/// What begin() has prepared is launched on every rank, as `change(launch, rank)` leaves it.
+template <class Ranks, class Change>
+void launchChanged(Ranks& ranks, const Change& change) {
+  for (int r = 0; r < ranks.size(); ++r) {
+    auto launch = ranks.launchOf(r);
+    change(launch, r);
+    ranks.launch(r, launch);
+  }
+}
+/// Ranks launch calls of different fingerprints: 1000, 1001.
+template <class Ranks>
+void launchDifferentCalls(Ranks& ranks) {
+  launchChanged(
+      ranks, [](auto& launch, int rank) { launch.callHash = 1000 + static_cast<uint32_t>(rank); });
+}
+
+/// Of two ranks that have begun a call.
+inline void expectDifferentCallsAreAMismatch(DeviceRanks& ranks) {
+  launchDifferentCalls(ranks);
+  expectNames(firstOf(ranks, ErrorCode::Mismatch),
+              {"fingerprint 1000", "fingerprint 1001", "rank 0", "rank 1", "operation 0"});
+}
+
+/// Of two ranks that have begun a call of 300: their caller's fingerprints say that they are alike.
+inline void expectDifferentCountsAreAMismatch(DeviceRanks& ranks) {
+  launchChanged(ranks,
+                [](DeviceLaunch& launch, int rank) { launch.count = rank == 0 ? 300 : 200; });
+  expectNames(firstOf(ranks, ErrorCode::Mismatch), {"640 bytes", "448 bytes"});
+}
+
+/// Of two ranks that have begun a call, and wait for 30 ms: rank 1 alone launches it.
+inline void expectTimeout(DeviceRanks& ranks) {
+  ranks.launch(1);
+  ranks.wait(1);
+  EXPECT_EQ(failureOf(ranks, 1).code(), ErrorCode::Timeout);
+  expectNames(failureOf(ranks, 1), {"rank 1, operation 0", "waiting for rank 0"});
+}
+
 /// Of two ranks that have begun a call: rank 1 takes it for a later operation.
 inline void expectSkippedIsMismatch(DeviceRanks& ranks) {
   const uint32_t skipped = 5;

@@ -18,25 +18,13 @@ class Faults : public testing::TestWithParam<Wire> {};
 TEST_P(Faults, CallsThatDifferAreAMismatch) {
   DeviceRanks ranks({.ranks = 2});
   ranks.begin(ringCall(2, 300), GetParam(), 1);
-  for (int r = 0; r < 2; ++r) {
-    DeviceLaunch launch = ranks.launchOf(r);
-    launch.callHash = 1000 + static_cast<uint32_t>(r);
-    ranks.interpreter(r).launch(launch, ranks.stream(r));
-  }
-  expectNames(firstOf(ranks, ErrorCode::Mismatch),
-              {"fingerprint 1000", "fingerprint 1001", "rank 0", "rank 1", "operation 0"});
+  expectDifferentCallsAreAMismatch(ranks);
 }
 
-// Their caller's fingerprints say that they are alike.
 TEST_P(Faults, CountsThatDifferAreAMismatch) {
   DeviceRanks ranks({.ranks = 2});
   ranks.begin(ringCall(2, 300), GetParam(), 1);
-  for (int r = 0; r < 2; ++r) {
-    DeviceLaunch launch = ranks.launchOf(r);
-    launch.count = r == 0 ? 300 : 200;
-    ranks.interpreter(r).launch(launch, ranks.stream(r));
-  }
-  expectNames(firstOf(ranks, ErrorCode::Mismatch), {"640 bytes", "448 bytes"});
+  expectDifferentCountsAreAMismatch(ranks);
 }
 
 TEST_P(Faults, ASkippedOperationIsAMismatch) {
@@ -79,10 +67,7 @@ TEST_P(Faults, NoWaitIsForEver) {
   options.interpreter.deadlineNs = 30'000'000;
   DeviceRanks ranks(options);
   ranks.begin(ringCall(2, 300), GetParam(), 1);
-  ranks.launch(1);
-  ranks.wait(1);
-  EXPECT_EQ(failureOf(ranks, 1).code(), ErrorCode::Timeout);
-  expectNames(failureOf(ranks, 1), {"rank 1, operation 0", "waiting for rank 0"});
+  expectTimeout(ranks);
 }
 
 TEST_P(Faults, WhatIsDiscardedTouchesNothing) {
@@ -104,7 +89,7 @@ TEST(ScalarFaults, WhatIsDiscardedTouchesNothing) {
   discard(ranks, [&](int r) {
     DeviceLaunch launch = ranks.launchOf(r);
     launch.scalarAt = reinterpret_cast<const void*>(uintptr_t{64});
-    ranks.interpreter(r).launch(launch, ranks.stream(r));
+    ranks.launch(r, launch);
   });
 }
 
@@ -117,11 +102,8 @@ TEST(MappedFaults, EntriesAreCheckedAndAwaitedWithADeadline) {
     DeviceRanks ranks({.ranks = 2});
     const Call call = mappedCall(2, 300);
     ranks.begin(call, Wire::Simple, 1);
-    for (int r = 0; r < 2; ++r) {
-      DeviceLaunch launch = ranks.launchOf(r);
-      launch.callHash += static_cast<uint32_t>(r);
-      ranks.interpreter(r).launch(launch, ranks.stream(r));
-    }
+    launchChanged(ranks,
+                  [](DeviceLaunch& launch, int r) { launch.callHash += static_cast<uint32_t>(r); });
     for (int r = 0; r < 2; ++r) ranks.wait(r);
     EXPECT_TRUE(ranks.interpreter(0).failure()->code() == ErrorCode::Mismatch ||
                 ranks.interpreter(1).failure()->code() == ErrorCode::Mismatch);

@@ -1,15 +1,21 @@
 #pragma once
 
-// How ranks that are processes tell each other their addresses in tests.
+// Ranks that are processes, and how they tell each other their addresses in tests.
 
+#include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <cstdio>
+#include <functional>
 #include <vector>
 
 #include "src/base/bytes.h"
 #include "src/base/check.h"
+#include "tests/support/child_processes.h"
 
 namespace tutti::tests {
 
@@ -50,5 +56,35 @@ class Hub {
 };
 
 inline const base::Bytes kHere{std::byte{1}};
+
+/// A process for each rank, all at one hub. The test's own process must not have called CUDA.
+class RanksAtHub {
+ public:
+  /// `body` returns the exit code of a rank. What it throws is printed, and the code is 1.
+  RanksAtHub(int ranks, const std::function<int(Hub& hub, int rank)>& body) : hub_(ranks) {
+    for (int rank = 0; rank < ranks; ++rank)
+      processes_.start([&, rank] {
+        try {
+          return body(hub_, rank);
+        } catch (const std::exception& error) {
+          std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+          return 1;
+        }
+      });
+  }
+  void serve(int exchanges) {
+    for (int i = 0; i < exchanges; ++i) hub_.serve();
+  }
+  void kill(int rank) { processes_.signal(rank, SIGKILL); }
+  /// The first `ranks` of them end with 0.
+  void expectSuccess(int ranks) {
+    for (int rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(processes_.wait(rank, std::chrono::seconds(60)), 0) << "rank " << rank;
+  }
+
+ private:
+  Hub hub_;
+  ChildProcesses processes_;
+};
 
 }  // namespace tutti::tests

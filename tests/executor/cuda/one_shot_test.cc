@@ -262,7 +262,7 @@ TEST(OneShot, CountsAReplayWhenItsSumsAreThere) {
     graphs.push_back(ranks.capture(r, [&] {
       DeviceLaunch launch = ranks.launchOf(r);
       launch.isCaptured = true;
-      ranks.interpreter(r).launch(launch, ranks.stream(r));
+      ranks.launch(r, launch);
     }));
   for (int r = 0; r < 2; ++r) TUTTI_CUDA(cudaGraphLaunch(graphs[r], ranks.stream(r)));
   for (int r = 0; r < 2; ++r)

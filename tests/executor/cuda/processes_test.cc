@@ -4,18 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
 #include "collectives/algorithms.h"
 #include "src/base/check.h"
 #include "tests/executor/cuda/calls.h"
 #include "tests/executor/cuda/hub.h"
-#include "tests/support/child_processes.h"
 
 namespace tutti::tests {
 namespace {
 
-constexpr std::chrono::seconds kLong{60};
 const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
                                       .lowLatencyBytes = 2048};
 
@@ -48,7 +44,7 @@ bool isRight(Interpreter& interpreter, const Call& call, int device, int rank, W
 }
 
 /// What one rank does; its exit code.
-int runRank(Hub& hub, int rank, int ranks) try {
+int runRank(Hub& hub, int rank, int ranks) {
   TUTTI_CUDA(cudaSetDevice(rank));
   const auto endpoint = connected(hub, rank, rank, ranks);
   hub.exchange(rank, kHere);  // all are ready to be written to
@@ -69,21 +65,16 @@ int runRank(Hub& hub, int rank, int ranks) try {
   }
   hub.exchange(rank, kHere);  // nobody writes to this one's memory any more
   return right ? refuses ? 0 : 3 : 2;
-} catch (const std::exception& error) {
-  fprintf(stderr, "rank %d: %s\n", rank, error.what());
-  return 1;
 }
 
 TEST(Processes, OnDevicesOfTheirOwnAreJoined) {
   constexpr int kRanks = 3;
-  Hub hub(kRanks);
-  ChildProcesses ranks;
-  for (int r = 0; r < kRanks; ++r) ranks.start([&, r] { return runRank(hub, r, kRanks); });
-  for (int exchanges = 0; exchanges < 3; ++exchanges) hub.serve();
-  for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.wait(r, kLong), 0) << "rank " << r;
+  RanksAtHub ranks(kRanks, [](Hub& hub, int rank) { return runRank(hub, rank, kRanks); });
+  ranks.serve(3);
+  ranks.expectSuccess(kRanks);
 }
 
-int shareDevice(Hub& hub, int rank) try {
+int shareDevice(Hub& hub, int rank) {
   TUTTI_CUDA(cudaSetDevice(1));
   const auto endpoint = connected(hub, 1, rank, 2);
   hub.exchange(rank, kHere);
@@ -99,17 +90,12 @@ int shareDevice(Hub& hub, int rank) try {
                : 3;
   }
   return 4;
-} catch (const std::exception& error) {
-  fprintf(stderr, "rank %d: %s\n", rank, error.what());
-  return 1;
 }
 
 TEST(Processes, OnOneDeviceRunNoKernelsThatWait) {
-  Hub hub(2);
-  ChildProcesses ranks;
-  for (int r = 0; r < 2; ++r) ranks.start([&, r] { return shareDevice(hub, r); });
-  for (int exchanges = 0; exchanges < 2; ++exchanges) hub.serve();
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.wait(r, kLong), 0) << "rank " << r;
+  RanksAtHub ranks(2, shareDevice);
+  ranks.serve(2);
+  ranks.expectSuccess(2);
 }
 
 }  // namespace

@@ -49,25 +49,13 @@ class FarFaults : public testing::TestWithParam<Way> {
 TEST_P(FarFaults, CallsThatDifferAreAMismatch) {
   DeviceRanks ranks(options({0, 1}));
   ranks.begin(ringCall(2, 300), Wire::LL, 1);
-  for (int r = 0; r < 2; ++r) {
-    DeviceLaunch launch = ranks.launchOf(r);
-    launch.callHash = 1000 + static_cast<uint32_t>(r);
-    ranks.interpreter(r).launch(launch, ranks.stream(r));
-  }
-  expectNames(firstOf(ranks, ErrorCode::Mismatch),
-              {"fingerprint 1000", "fingerprint 1001", "rank 0", "rank 1", "operation 0"});
+  expectDifferentCallsAreAMismatch(ranks);
 }
 
-// Their caller's fingerprints say that they are alike.
 TEST_P(FarFaults, CountsThatDifferAreAMismatch) {
   DeviceRanks ranks(options({0, 1}));
   ranks.begin(ringCall(2, 300), Wire::Simple, 1);
-  for (int r = 0; r < 2; ++r) {
-    DeviceLaunch launch = ranks.launchOf(r);
-    launch.count = r == 0 ? 300 : 200;
-    ranks.interpreter(r).launch(launch, ranks.stream(r));
-  }
-  expectNames(firstOf(ranks, ErrorCode::Mismatch), {"640 bytes", "448 bytes"});
+  expectDifferentCountsAreAMismatch(ranks);
 }
 
 TEST_P(FarFaults, ASkippedOperationIsAMismatch) {
@@ -104,10 +92,7 @@ TEST_P(FarFaults, NoWaitIsForEver) {
   late.interpreter.deadlineNs = 30'000'000;
   DeviceRanks ranks(late);
   ranks.begin(ringCall(2, 300), Wire::Simple, 1);
-  ranks.launch(1);
-  ranks.wait(1);
-  EXPECT_EQ(failureOf(ranks, 1).code(), ErrorCode::Timeout);
-  expectNames(failureOf(ranks, 1), {"rank 1, operation 0", "waiting for rank 0"});
+  expectTimeout(ranks);
   expectNames(awaitFailure(ranks, 0), {"rank 0: rank 1 has given up"});
 }
 

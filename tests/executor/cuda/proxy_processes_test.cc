@@ -3,7 +3,7 @@
 // CUDA.
 
 #include <gtest/gtest.h>
-#include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <thread>
@@ -11,13 +11,11 @@
 #include "collectives/algorithms.h"
 #include "tests/executor/cuda/calls.h"
 #include "tests/executor/cuda/hub.h"
-#include "tests/support/child_processes.h"
 #include "tests/transports/ucx/fabrics.h"
 
 namespace tutti::tests {
 namespace {
 
-constexpr std::chrono::seconds kPatient{60};
 const transports::p2p::Layout kLayout{.rings = {.channels = 2, .slotCount = 4, .slotBytes = 4096},
                                       .lowLatencyBytes = 2048};
 /// A message of these is a while on its way.
@@ -83,7 +81,7 @@ Buffer run(Member& member, const Call& call, int rank, Wire wire, uint64_t seed)
 }
 
 /// What one rank does; its exit code.
-int compare(Hub& hub, int rank, int ranks, uint32_t directBytes) try {
+int compare(Hub& hub, int rank, int ranks, uint32_t directBytes) {
   Member member;
   join(member, hub, rank, ranks, directBytes);
   bool right = true;
@@ -95,18 +93,13 @@ int compare(Hub& hub, int rank, int ranks, uint32_t directBytes) try {
     }
   hub.exchange(rank, kHere);  // nobody writes to this one's memory any more
   return right ? 0 : 2;
-} catch (const std::exception& error) {
-  fprintf(stderr, "rank %d: %s\n", rank, error.what());
-  return 1;
 }
 
 void expectAllRight(int ranks, uint32_t directBytes = transports::p2p::kNoMessage) {
-  Hub hub(ranks);
-  ChildProcesses members;
-  for (int r = 0; r < ranks; ++r)
-    members.start([&, r] { return compare(hub, r, ranks, directBytes); });
-  for (int i = 0; i < exchangesToJoin(ranks) + 1; ++i) hub.serve();
-  for (int r = 0; r < ranks; ++r) EXPECT_EQ(members.wait(r, kPatient), 0) << "rank " << r;
+  RanksAtHub members(ranks,
+                     [&](Hub& hub, int rank) { return compare(hub, rank, ranks, directBytes); });
+  members.serve(exchangesToJoin(ranks) + 1);
+  members.expectSuccess(ranks);
 }
 
 TEST(FarProcesses, TwoAreJoined) { expectAllRight(2); }
@@ -135,18 +128,13 @@ int loseTheLast(Hub& hub, int rank) try {
   return 2;
 } catch (const Error& error) {
   return exitOf(error, rank);
-} catch (const std::exception& error) {
-  fprintf(stderr, "rank %d: %s\n", rank, error.what());
-  return 1;
 }
 
 TEST(FarProcesses, AKilledRankIsNamed) {
-  Hub hub(3);
-  ChildProcesses members;
-  for (int r = 0; r < 3; ++r) members.start([&, r] { return loseTheLast(hub, r); });
-  for (int i = 0; i < exchangesToJoin(3) + 1; ++i) hub.serve();
-  members.signal(2, SIGKILL);
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(members.wait(r, kPatient), 0) << "rank " << r;
+  RanksAtHub members(3, loseTheLast);
+  members.serve(exchangesToJoin(3) + 1);
+  members.kill(2);
+  members.expectSuccess(2);
 }
 
 /// Rank 2 is killed while long messages are on their way to it, and from there.
@@ -161,13 +149,11 @@ int loseTheLastOnTheWay(Hub& hub, int rank) try {
 
 TEST(FarProcesses, AKilledRankIsNamedAlsoInTheMiddleOfMessages) {
   for (const int afterMs : {0, 40, 200}) {
-    Hub hub(3);
-    ChildProcesses members;
-    for (int r = 0; r < 3; ++r) members.start([&, r] { return loseTheLastOnTheWay(hub, r); });
-    for (int i = 0; i < exchangesToJoin(3) + 1; ++i) hub.serve();
+    RanksAtHub members(3, loseTheLastOnTheWay);
+    members.serve(exchangesToJoin(3) + 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(afterMs));
-    members.signal(2, SIGKILL);
-    for (int r = 0; r < 2; ++r) EXPECT_EQ(members.wait(r, kPatient), 0) << "rank " << r;
+    members.kill(2);
+    members.expectSuccess(2);
   }
 }
 

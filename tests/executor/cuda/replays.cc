@@ -13,14 +13,7 @@ Replays::~Replays() {
 
 std::string Replays::run(const Call& call, Wire wire, uint64_t seed) {
   const auto expected = hostResult(call, seed, ranks_.slotBytes(wire));
-  std::vector<Memory> inputs;
-  for (int r = 0; r < ranks_.size(); ++r) {
-    inputs.push_back(memoryOf(call, r, seed));
-    device::OnDevice on(ranks_.deviceOf(r));
-    TUTTI_CUDA(cudaMemcpyAsync(ranks_.buffer(r).data(), inputs[r].bytes.data(),
-                               inputs[r].bytes.size(), cudaMemcpyHostToDevice, ranks_.stream(r)));
-    TUTTI_CUDA(cudaGraphLaunch(graphs_[r], ranks_.stream(r)));
-  }
+  const auto inputs = refillAndLaunch(ranks_, call, graphs_, seed);
   for (int r = 0; r < ranks_.size(); ++r) ranks_.wait(r);
   for (int r = 0; r < ranks_.size(); ++r) {
     if (const auto failed = ranks_.interpreter(r).failure()) return failed->what();

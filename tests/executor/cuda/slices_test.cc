@@ -112,7 +112,7 @@ TEST_P(Slices, ThatDifferAreAMismatch) {
     for (int r = 0; r < 2; ++r) {
       DeviceLaunch launch = ranks.launchOf(r);
       launch.slices = r == 0 ? 1 : 2;
-      ranks.interpreter(r).launch(launch, ranks.stream(r));
+      ranks.launch(r, launch);
     }
     bool isMismatch = false;
     for (int r = 0; r < 2; ++r) ranks.wait(r);
@@ -135,7 +135,7 @@ TEST_P(Slices, AllEndWhenOneHasFoundAMismatch) {
   for (int r = 0; r < 2; ++r) {
     DeviceLaunch launch = ranks.launchOf(r);
     launch.slices = r == call.spec.root ? 1 : 2;
-    ranks.interpreter(r).launch(launch, ranks.stream(r));
+    ranks.launch(r, launch);
   }
   for (int r = 0; r < 2; ++r) ranks.wait(r);
   const auto error = ranks.interpreter(1 - call.spec.root).failure();

@@ -156,7 +156,7 @@ TEST(Tables, OfGraphsStay) {
     for (int r = 0; r < 2; ++r) {
       DeviceLaunch launch = ranks.launchOf(r);
       launch.blocks = others;
-      ranks.interpreter(r).launch(launch, ranks.stream(r));
+      ranks.launch(r, launch);
     }
   for (int r = 0; r < 2; ++r) {
     const Memory memory = memoryOf(captured, r, 1);
